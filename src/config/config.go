@@ -1,0 +1,128 @@
+// Package config holds every setting with its unit, range and default: TOML
+// in, one resolved TOML out. There is one table per room.
+package config
+
+// Config is a run's settings. The tags say what the parser, the resolved file
+// and the help text need: toml is the key, unit and range are for people,
+// check is what Validate enforces.
+type Config struct {
+	Run       Run       `toml:"run"`
+	Model     Model     `toml:"model"`
+	Data      Data      `toml:"data"`
+	Parallel  Parallel  `toml:"parallel"`
+	Mesh      Mesh      `toml:"mesh"`
+	Schedule  Schedule  `toml:"schedule"`
+	Train     Train     `toml:"train"`
+	Optimizer Optimizer `toml:"optimizer"`
+	Dynamic   Dynamic   `toml:"dynamic"`
+	Prune     Prune     `toml:"prune"`
+	Balance   Balance   `toml:"balance"`
+	Device    Device    `toml:"device"`
+	Comm      Comm      `toml:"comm"`
+}
+
+// Run is the run as a whole.
+type Run struct {
+	Name  string `toml:"name" default:"run" doc:"name in reports"`
+	Seed  uint64 `toml:"seed" default:"1" doc:"seed of weights and batches"`
+	Clock string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
+}
+
+// Model is the transformer (GPT-2 family).
+type Model struct {
+	Blocks   int    `toml:"blocks" default:"6" min:"1" doc:"transformer blocks"`
+	Hidden   int    `toml:"hidden" default:"128" min:"1" doc:"channels; a multiple of heads"`
+	Heads    int    `toml:"heads" default:"4" min:"1" doc:"attention heads"`
+	Sequence int    `toml:"sequence" default:"64" min:"1" unit:"tokens" doc:"length of a sequence"`
+	Vocab    int    `toml:"vocab" default:"256" min:"2" doc:"vocabulary size; 256 for bytes"`
+	Tied     bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
+	Grain    string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
+	Init     string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
+}
+
+// Data is the corpus.
+type Data struct {
+	Path       string   `toml:"path" default:"" doc:"file or directory of text; empty means the Go toolchain's own source tree"`
+	Extensions []string `toml:"extensions" default:".go" doc:"file name endings to read from a directory; empty reads every file"`
+	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text; 0 reads all"`
+}
+
+// Parallel is how work is divided.
+type Parallel struct {
+	Stages         int `toml:"stages" default:"1" min:"1" doc:"pipeline stages, P"`
+	Replicas       int `toml:"replicas" default:"1" min:"1" doc:"data-parallel replicas, D"`
+	Microbatches   int `toml:"microbatches" default:"4" min:"1" doc:"microbatches of each replica in a step, M"`
+	MicrobatchSize int `toml:"microbatch_size" default:"2" min:"1" unit:"sequences" doc:"sequences in a microbatch"`
+}
+
+// Mesh is which rank is which stage and replica.
+type Mesh struct {
+	Order string `toml:"order" default:"stage-major" oneof:"stage-major,replica-major" doc:"how ranks are laid over stages and replicas"`
+}
+
+// Schedule is the order of work in a step.
+type Schedule struct {
+	Kind string `toml:"kind" default:"1f1b" oneof:"1f1b,gpipe" doc:"pipeline schedule"`
+}
+
+// Train is the loop.
+type Train struct {
+	Steps    int    `toml:"steps" default:"100" min:"1" doc:"training steps"`
+	OnNaN    string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
+	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
+	Hash     bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
+}
+
+// Optimizer is AdamW with warm-up and cosine decay.
+type Optimizer struct {
+	LR     float64 `toml:"lr" default:"1e-3" above:"0" doc:"peak learning rate"`
+	MinLR  float64 `toml:"min_lr" default:"1e-4" min:"0" doc:"learning rate at the end of the cosine"`
+	Warmup int     `toml:"warmup" default:"10" min:"0" unit:"steps" doc:"steps of linear warm-up"`
+	Beta1  float64 `toml:"beta1" default:"0.9" min:"0" below:"1" doc:"decay of the first moment"`
+	Beta2  float64 `toml:"beta2" default:"0.95" min:"0" below:"1" doc:"decay of the second moment"`
+	Eps    float64 `toml:"eps" default:"1e-8" above:"0" doc:"added to the root of the second moment"`
+	Decay  float64 `toml:"decay" default:"0.1" min:"0" doc:"decoupled weight decay of matrices"`
+	Clip   float64 `toml:"clip" default:"1.0" min:"0" doc:"largest global norm of the gradient; 0 never clips"`
+}
+
+// Dynamic is what changes the model while it trains.
+type Dynamic struct {
+	Kind string `toml:"kind" default:"none" oneof:"none,prune" doc:"kind of dynamism"`
+}
+
+// Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
+type Prune struct {
+	Start   int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0"`
+	Every   int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt"`
+	Times   int     `toml:"times" default:"4" min:"1" doc:"intervals from the initial to the final sparsity, n"`
+	Initial float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
+	Final   float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
+	Select  string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0"`
+	CSRFrom float64 `toml:"csr_from" default:"0.7" min:"0" max:"1" doc:"sparsity from which a matrix is stored as CSR"`
+}
+
+// Balance is when and how layers are moved.
+type Balance struct {
+	Kind             string  `toml:"kind" default:"partition" oneof:"uniform,param,regex,partition,diffusion" doc:"what decides the cuts; the first three never move a layer"`
+	By               string  `toml:"by" default:"time" oneof:"time,param" doc:"load of a layer: measured seconds, or parameters that are left"`
+	Every            string  `toml:"every" default:"auto" doc:"steps between decisions, or \"auto\""`
+	Regex            string  `toml:"regex" default:"block" doc:"balance.kind = regex: layers whose name matches are counted"`
+	Smooth           float64 `toml:"smooth" default:"1.0" above:"0" max:"1" doc:"weight of the newest measurement in the moving average"`
+	MemoryLimitBytes int64   `toml:"memory_limit_bytes" default:"0" min:"0" unit:"bytes" doc:"memory of a rank for its layers; 0 means no limit"`
+	Gamma            float64 `toml:"gamma" default:"1e-3" above:"0" doc:"diffusion: phase 1 stops when its potential is below this share of the total load"`
+	MaxRounds        int     `toml:"max_rounds" default:"10000" min:"1" doc:"diffusion: most rounds of phase 1"`
+}
+
+// Device is what a rank computes on.
+type Device struct {
+	Kind    string `toml:"kind" default:"cpu" oneof:"cpu" doc:"device of a rank"`
+	Kernel  string `toml:"kernel" default:"auto" oneof:"auto,cpu,ref,null" doc:"kernel backend; auto is cpu where it is built in, else ref"`
+	Threads int    `toml:"threads" default:"1" min:"1" doc:"threads of a rank's kernels"`
+}
+
+// Comm is messages between ranks.
+type Comm struct {
+	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" unit:"seconds" doc:"least time a rank waits for a peer before it gives up; grows to two steps"`
+	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" min:"0" unit:"seconds" doc:"virtual clock: time of an empty message"`
+	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" unit:"bytes/second" doc:"virtual clock: bandwidth of a link; 0 means infinite"`
+}

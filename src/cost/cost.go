@@ -1,0 +1,72 @@
+// Package cost says what each layer of the chain costs.
+package cost
+
+// Layer is the cost of one layer for one microbatch, and the memory it needs.
+type Layer struct {
+	Name           string  `json:"name"`
+	Forward        float64 `json:"forward"`         // seconds
+	BackwardInput  float64 `json:"backward_input"`  // seconds
+	BackwardWeight float64 `json:"backward_weight"` // seconds
+	NonZeros       int64   `json:"non_zeros"`       // parameters that are left
+	Bytes          Bytes   `json:"bytes"`
+}
+
+// Bytes is a layer's memory by kind.
+type Bytes struct {
+	Parameters  int64 `json:"parameters"`
+	Gradients   int64 `json:"gradients"`
+	Optimizer   int64 `json:"optimizer"`
+	Activations int64 `json:"activations"` // for each microbatch in flight
+}
+
+// Static returns the bytes that do not depend on microbatches in flight.
+func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer }
+
+// Seconds returns f+i+w.
+func (l Layer) Seconds() float64 { return l.Forward + l.BackwardInput + l.BackwardWeight }
+
+// Table is the cost of every layer of the chain, and the speed of every rank.
+type Table struct {
+	Clock  string    `json:"clock"` // wall, virtual or sim
+	Layers []Layer   `json:"layers"`
+	Slow   []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
+	Fixed  []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
+}
+
+// Seconds returns f+i+w of every layer.
+func (t Table) Seconds() []float64 {
+	s := make([]float64, len(t.Layers))
+	for l := range t.Layers {
+		s[l] = t.Layers[l].Seconds()
+	}
+	return s
+}
+
+// NonZeros returns the parameters that are left in every layer.
+func (t Table) NonZeros() []float64 {
+	s := make([]float64, len(t.Layers))
+	for l := range t.Layers {
+		s[l] = float64(t.Layers[l].NonZeros)
+	}
+	return s
+}
+
+// Smooth returns the exponentially weighted mean of an old table and this
+// one, weight on this one; bytes and non-zeros are this one's. A nil or
+// differently long old table is ignored.
+func (t Table) Smooth(old Table, weight float64) Table {
+	if len(old.Layers) != len(t.Layers) {
+		return t
+	}
+	out := t
+	out.Layers = make([]Layer, len(t.Layers))
+	for l := range t.Layers {
+		a, b := old.Layers[l], t.Layers[l]
+		mix := func(x, y float64) float64 { return x + weight*(y-x) }
+		b.Forward = mix(a.Forward, b.Forward)
+		b.BackwardInput = mix(a.BackwardInput, b.BackwardInput)
+		b.BackwardWeight = mix(a.BackwardWeight, b.BackwardWeight)
+		out.Layers[l] = b
+	}
+	return out
+}

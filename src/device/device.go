@@ -1,0 +1,48 @@
+// Package device is the boundary to what a rank computes on: memory, copies,
+// streams, and the clock that times them.
+package device
+
+import "dynmo/src/tensor"
+
+// Device owns memory and streams. One goroutine, the rank's owner, uses it.
+type Device interface {
+	// Name returns the kind of device, "cpu" or "cuda".
+	Name() string
+	// Space returns where Alloc's memory lives.
+	Space() tensor.Space
+	// Alloc returns zeroed memory, aligned to at least 64 bytes. bytes may be 0,
+	// which gives an absent Mem.
+	Alloc(bytes int64) (tensor.Mem, error)
+	// Free returns memory that Alloc gave to the system. Absent memory is ignored.
+	Free(m tensor.Mem)
+	// Used returns the bytes allocated and not freed.
+	Used() int64
+	// NewStream returns a new queue of work.
+	NewStream() Stream
+	// Clock returns the clock that this device's events read.
+	Clock() *Clock
+}
+
+// Stream is an ordered queue of kernels and copies. On a CPU the work is done
+// when the call that enqueued it returns.
+type Stream interface {
+	// Record returns an event that happens when everything enqueued so far is done.
+	Record() Event
+	// After makes later work wait for an event of another stream.
+	After(e Event)
+	// Copy enqueues dst = src; both have the same length.
+	Copy(dst, src tensor.Mem)
+	// Zero enqueues dst = 0.
+	Zero(dst tensor.Mem)
+	// Sync waits for everything enqueued and returns the first error of it.
+	Sync() error
+}
+
+// Event is a point in a stream.
+type Event interface {
+	// Wait blocks the host until the event has happened.
+	Wait() error
+	// Seconds returns when the event happened on the device's clock. It may be
+	// asked only after Wait, or after Sync of the stream.
+	Seconds() float64
+}

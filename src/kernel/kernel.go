@@ -1,0 +1,113 @@
+// Package kernel is the boundary to arithmetic: coarse calls on memory, that
+// enqueue on a stream. Package ref defines what each call computes, in plain
+// Go; every other backend agrees with it in kerneltest's conformance suite.
+//
+// Shapes are row-major. n is a number of tokens (batch b times sequence t), c
+// channels, o output channels, v vocabulary, nh heads. Floating-point operands
+// have the backend's DType unless a call says otherwise. A call checks the
+// length and the space of its operands and panics if they are wrong: that is
+// the caller's error. Operands do not overlap unless a call says so.
+//
+// Every call is deterministic: equal operands give equal bits, whatever else
+// runs and however the backend is threaded.
+package kernel
+
+import (
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Backend does the arithmetic of one rank. It is used by one goroutine.
+type Backend interface {
+	// Name returns "ref", "cpu", "cuda" or "null".
+	Name() string
+	// DType returns the element type of weights and activations.
+	DType() tensor.DType
+
+	// EmbeddingForward sets out (b·t, c) to wte[tokens] + wpe[position]. tokens
+	// is I32 (b·t), wte (v, c), wpe (>= t, c).
+	EmbeddingForward(s device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int)
+	// EmbeddingBackward adds dout to the rows of dwte and dwpe it came from, in
+	// ascending order of tokens.
+	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int)
+
+	// LayerNormForward normalises the rows of inp (n, c):
+	// out = (inp - mean)·rstd·weight + bias. It stores mean and rstd (n).
+	// rstd = 1/sqrt(var + 1e-5), var the biased variance.
+	LayerNormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int)
+	// LayerNormBackwardInput adds to dinp (n, c), with
+	// xhat = (inp - mean)·rstd and g = dout·weight,
+	//
+	//	dinp += rstd·(g - mean_c(g) - xhat·mean_c(g·xhat))
+	LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
+	// LayerNormBackwardWeight adds Σ_n dout·xhat to dweight (c) and Σ_n dout to dbias (c).
+	LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int)
+
+	// MatmulForward sets out (n, o) = inp (n, c) · weight (o, c)ᵀ + bias (o). bias may be absent.
+	MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int)
+	// MatmulBackwardInput sets dinp (n, c) = dout (n, o) · weight (o, c).
+	MatmulBackwardInput(s device.Stream, dinp, dout, weight tensor.Mem, n, c, o int)
+	// MatmulBackwardWeight adds doutᵀ·inp to dweight (o, c) and Σ_n dout to dbias (o), which may be absent.
+	MatmulBackwardWeight(s device.Stream, dweight, dbias, dout, inp tensor.Mem, n, c, o int)
+
+	// SpMMForward sets out (n, w.Rows) = inp (n, w.Cols) · wᵀ + bias. bias may be absent.
+	SpMMForward(s device.Stream, out, inp tensor.Mem, w CSR, bias tensor.Mem, n int)
+	// SpMMBackwardInput sets dinp (n, w.Cols) = dout (n, w.Rows) · w.
+	SpMMBackwardInput(s device.Stream, dinp, dout tensor.Mem, w CSR, n int)
+	// SDDMM adds to dvalues (nnz), at each kept entry (o, c), Σ_n dout[n,o]·inp[n,c]
+	// (w.Values is not read), and Σ_n dout to dbias (w.Rows), which may be absent.
+	SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int)
+
+	// AttentionForward is causal multi-head attention. qkv (b·t, 3c) holds
+	// queries, keys and values, each (nh, c/nh); out (b·t, c). It stores
+	// lse (b, nh, t), the logarithm of each row's softmax denominator of the
+	// scores q·k/sqrt(c/nh), and no t x t matrix of all heads.
+	AttentionForward(s device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int)
+	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
+	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int)
+
+	// GELUForward sets out = 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))) (Hendrycks & Gimpel 2016).
+	GELUForward(s device.Stream, out, inp tensor.Mem, n int)
+	// GELUBackward sets dinp = dout·gelu'(inp). dinp may be dout.
+	GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int)
+	// Add sets out = a + b. out may be a or b.
+	Add(s device.Stream, out, a, b tensor.Mem, n int)
+
+	// CrossEntropy stores in loss, one F64, the sum over the rows of logits (n, v)
+	// of -log softmax(logits)[target], added in row order in float64, and overwrites
+	// logits with scale·(softmax(logits) - onehot(target)). targets is I32 (n).
+	CrossEntropy(s device.Stream, loss, logits, targets tensor.Mem, scale float64, n, v int)
+
+	// SumSquares stores in out, one F64, Σ x², added in float64 over fixed blocks.
+	SumSquares(s device.Stream, out, x tensor.Mem, n int)
+	// AdamW updates w (n) and its moments m and v from the gradient g.
+	AdamW(s device.Stream, w, m, v, g tensor.Mem, n int, a AdamW)
+	// Mask sets to 0 the elements of x (n) whose bit in mask is 0. mask is U64, bit i%64 of word i/64.
+	Mask(s device.Stream, x, mask tensor.Mem, n int)
+	// MagnitudeHistogram adds to hist, 256 I64, a count of elements of x (n)
+	// by the 8 bits of their magnitude that follow its first `fixed` bits, for
+	// those elements whose first `fixed` bits are prefix's (prefix is shifted
+	// down: fixed 8, prefix 0x3f). fixed is 0, 8, 16 or 24. An element's
+	// magnitude is the bits of float32(|x|) as uint32, which order as |x| does.
+	// Elements whose bit in mask is 0 do not count; mask may be absent.
+	MagnitudeHistogram(s device.Stream, hist, x, mask tensor.Mem, n int, prefix uint32, fixed int)
+}
+
+// CSR is a sparse matrix (Rows, Cols) in compressed rows. RowPtr is I32
+// (Rows+1), ColIdx I32 (NNZ) ascending in each row, Values (NNZ).
+type CSR struct {
+	Rows, Cols, NNZ        int
+	RowPtr, ColIdx, Values tensor.Mem
+}
+
+// AdamW holds the settings of one update (Loshchilov & Hutter 2019), with g
+// the gradient times GradScale:
+//
+//	m = β1·m + (1-β1)·g
+//	v = β2·v + (1-β2)·g²
+//	w -= LR·( (m/(1-β1^Step)) / (sqrt(v/(1-β2^Step)) + Eps) + Decay·w )
+type AdamW struct {
+	LR, Beta1, Beta2, Eps, Decay float64
+	GradScale                    float64
+	Step                         int // counts from 1
+}

@@ -1,0 +1,55 @@
+// Package mesh says which stage and which replica a world rank is.
+package mesh
+
+import "fmt"
+
+// Order is the way ranks are laid over stages and replicas.
+type Order string
+
+const (
+	StageMajor   Order = "stage-major"   // rank = stage·Replicas + replica: packing frees whole nodes
+	ReplicaMajor Order = "replica-major" // rank = replica·Stages + stage
+)
+
+// Mesh is the grid of ranks: Stages x Replicas.
+type Mesh struct {
+	Stages   int
+	Replicas int
+	Order    Order
+}
+
+// Size returns the number of ranks, Stages·Replicas.
+func (m Mesh) Size() int { return m.Stages * m.Replicas }
+
+// Rank returns the world rank of a stage of a replica.
+func (m Mesh) Rank(stage, replica int) int {
+	if m.Order == ReplicaMajor {
+		return replica*m.Stages + stage
+	}
+	return stage*m.Replicas + replica
+}
+
+// Stage returns the stage of a world rank.
+func (m Mesh) Stage(rank int) int {
+	if m.Order == ReplicaMajor {
+		return rank % m.Stages
+	}
+	return rank / m.Replicas
+}
+
+// Replica returns the replica of a world rank.
+func (m Mesh) Replica(rank int) int {
+	if m.Order == ReplicaMajor {
+		return rank / m.Stages
+	}
+	return rank % m.Replicas
+}
+
+// Check returns an error unless world ranks fill the mesh exactly.
+func (m Mesh) Check(world int) error {
+	if m.Size() != world {
+		return fmt.Errorf("parallel.stages %d x parallel.replicas %d needs %d ranks, the world has %d",
+			m.Stages, m.Replicas, m.Size(), world)
+	}
+	return nil
+}
