@@ -2,7 +2,10 @@
 // follows from it: makespan, bubble ratio, imbalance, idle time.
 package trace
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Kind is what a span of time was spent on.
 type Kind uint8
@@ -16,7 +19,6 @@ const (
 	Dynamic               // a change of the model: pruning, freezing, …
 	Balance               // gathering costs and deciding
 	Migrate               // moving layers
-	kinds
 )
 
 // String returns the kind's name in files and figures.
@@ -44,56 +46,65 @@ type Step struct {
 	Stages [][]Span
 }
 
-// Busy returns the seconds each stage spent in F, I and W.
-func (s Step) Busy() []float64 {
-	busy := make([]float64, len(s.Stages))
+// Summary is what is left of a step's F, I and W when only sums are kept.
+type Summary struct {
+	Busy       []float64 // by stage: seconds in F, I and W
+	Start, End float64   // the first start and the last end over all stages
+}
+
+// Summary sums up the spans.
+func (s Step) Summary() Summary {
+	parts := make([]Summary, len(s.Stages))
 	for i, spans := range s.Stages {
-		for _, sp := range spans {
-			if sp.Kind.Pipeline() {
-				busy[i] += sp.End - sp.Start
-			}
+		parts[i] = Summarise(spans)
+	}
+	return Join(parts)
+}
+
+// Summarise sums up the spans of one stage.
+func Summarise(spans []Span) Summary {
+	s := Summary{Busy: []float64{0}, Start: math.Inf(1), End: math.Inf(-1)}
+	for _, sp := range spans {
+		if sp.Kind.Pipeline() {
+			s.Busy[0] += sp.End - sp.Start
+			s.Start, s.End = min(s.Start, sp.Start), max(s.End, sp.End)
 		}
 	}
-	return busy
+	return s
+}
+
+// Join puts the summaries of stages together, in order.
+func Join(parts []Summary) Summary {
+	s := Summary{Start: math.Inf(1), End: math.Inf(-1)}
+	for _, p := range parts {
+		s.Busy = append(s.Busy, p.Busy...)
+		s.Start, s.End = min(s.Start, p.Start), max(s.End, p.End)
+	}
+	return s
 }
 
 // Makespan returns the seconds from the first start to the last end of F, I
-// and W over all stages.
-func (s Step) Makespan() float64 {
-	first, last, any := 0.0, 0.0, false
-	for _, spans := range s.Stages {
-		for _, sp := range spans {
-			if !sp.Kind.Pipeline() {
-				continue
-			}
-			if !any {
-				first, last, any = sp.Start, sp.End, true
-			}
-			first, last = min(first, sp.Start), max(last, sp.End)
-		}
+// and W over all stages, 0 if there were none.
+func (s Summary) Makespan() float64 { return max(0, s.End-s.Start) }
+
+// Idle returns the seconds of all stages together, between the first start and
+// the last end, in which no F, I or W ran.
+func (s Summary) Idle() float64 {
+	idle := s.Makespan() * float64(len(s.Busy))
+	for _, b := range s.Busy {
+		idle -= b
 	}
-	return last - first
+	return idle
 }
 
 // BubbleRatio returns idle / (stages · makespan), in [0, 1]: the share of all
 // stages' time in which no F, I or W ran. (Megatron-LM divides by the ideal
 // time instead.)
-func (s Step) BubbleRatio() float64 {
-	makespan := s.Makespan()
-	if makespan == 0 {
+func (s Summary) BubbleRatio() float64 {
+	if s.Makespan() == 0 {
 		return 0
 	}
-	return s.Idle() / (float64(len(s.Stages)) * makespan)
-}
-
-// Idle returns the seconds of all stages together in which no F, I or W ran
-// between the first start and the last end.
-func (s Step) Idle() float64 {
-	idle := s.Makespan() * float64(len(s.Stages))
-	for _, b := range s.Busy() {
-		idle -= b
-	}
-	return idle
+	return s.Idle() / (float64(len(s.Busy)) * s.Makespan())
 }
 
 // Imbalance returns ΔL = (max - min) / mean of loads (paper, equation 2), 0 if

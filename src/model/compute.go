@@ -1,0 +1,110 @@
+package model
+
+import "dynmo/src/tensor"
+
+// Sizes returns the bytes of the memory that one microbatch needs in this
+// layer: saved from forward to the backward for weights, held from the
+// backward for inputs to the one for weights.
+func (l *Layer) Sizes(x *Exec) (saved, held int64) {
+	for _, p := range l.parts {
+		s, h := p.sizes(x)
+		saved += s
+		held += h
+	}
+	var between cutter // the gradients that pass from part to part
+	for range len(l.parts) - 1 {
+		between.take(x.N()*l.config.Hidden, l.dtype)
+	}
+	return saved, held + between.off
+}
+
+// Output returns where Forward leaves its result (n, C) inside saved; absent for the head.
+func (l *Layer) Output(x *Exec, saved tensor.Mem) tensor.Mem {
+	outs := l.walk(x, saved)
+	return l.parts[len(l.parts)-1].output(x, outs[len(outs)-1])
+}
+
+// walk returns the saved memory of every part.
+func (l *Layer) walk(x *Exec, saved tensor.Mem) []tensor.Mem {
+	regions := make([]tensor.Mem, len(l.parts))
+	off := int64(0)
+	for i, p := range l.parts {
+		size, _ := p.sizes(x)
+		regions[i] = saved.Span(off, size)
+		off += size
+	}
+	return regions
+}
+
+// Forward computes Output from inp (n, C). The embedding takes no inp; what it
+// and the head need of the data is put in place by Feed.
+func (l *Layer) Forward(x *Exec, saved, inp tensor.Mem) {
+	for i, region := range l.walk(x, saved) {
+		l.parts[i].forward(x, region, inp)
+		inp = l.parts[i].output(x, region)
+	}
+}
+
+// gradient describes one part's place in a backward pass.
+type gradient struct {
+	part                         part
+	saved, held, inp, dout, grad tensor.Mem
+}
+
+// backward returns, first part first, what each part's backward passes work
+// on: dout enters the last part, din leaves the first.
+func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) []gradient {
+	list := make([]gradient, len(l.parts))
+	room := cutter{m: held}
+	for i, region := range l.walk(x, saved) {
+		_, size := l.parts[i].sizes(x)
+		g := gradient{part: l.parts[i], saved: region, inp: inp, dout: dout, grad: din}
+		g.held = room.bytes(size)
+		if i > 0 { // the gradient between part i-1 and part i
+			g.grad = room.take(x.N()*l.config.Hidden, l.dtype)
+			list[i-1].dout = g.grad
+		}
+		list[i] = g
+		inp = l.parts[i].output(x, region)
+	}
+	return list
+}
+
+// BackwardInput sets din, the gradient of inp (n, C), from dout (n, C), and
+// leaves in held what BackwardWeight needs. The head takes no dout, the
+// embedding gives no din.
+func (l *Layer) BackwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
+	list := l.backward(x, saved, held, inp, dout, din)
+	for i := len(list) - 1; i >= 0; i-- {
+		g := list[i]
+		g.part.backwardInput(x, g.saved, g.held, g.inp, g.dout, g.grad)
+	}
+}
+
+// BackwardWeight adds to the gradients of the layer's parameters. All memory
+// is as BackwardInput left it.
+func (l *Layer) BackwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {
+	list := l.backward(x, saved, held, inp, dout, tensor.Mem{})
+	for i := len(list) - 1; i >= 0; i-- {
+		g := list[i]
+		g.part.backwardWeight(x, g.saved, g.held, g.inp, g.dout)
+	}
+}
+
+// Feed puts the data of a microbatch in place: tokens (n) in the embedding,
+// targets (n) in the head, nothing elsewhere.
+func (l *Layer) Feed(x *Exec, saved tensor.Mem, tokens, targets []int32) {
+	switch p := l.parts[0].(type) {
+	case *embedding:
+		x.Stream.Copy(p.saved(x, &cutter{m: saved}).tokens, tensor.From(tokens))
+	case *head:
+		x.Stream.Copy(p.saved(x, &cutter{m: saved}).targets, tensor.From(targets))
+	}
+}
+
+// Loss returns the sum of the tokens' losses that the head's Forward left. The
+// stream must have been synchronised.
+func (l *Layer) Loss(x *Exec, saved tensor.Mem) float64 {
+	p := l.parts[0].(*head)
+	return tensor.Of[float64](p.saved(x, &cutter{m: saved}).loss)[0]
+}

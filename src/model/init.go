@@ -1,0 +1,35 @@
+package model
+
+import (
+	"hash/fnv"
+
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// initialise draws a parameter's first values: normal with its deviation, or
+// constant 1 or 0. The stream is keyed by (seed, block, name), so that grain,
+// placement and order of construction do not matter.
+func initialise(p *Param, seed uint64, t tensor.DType) {
+	name := fnv.New64a()
+	name.Write([]byte(p.Name))
+	draw := random.Keyed(seed, uint64(p.block+1), name.Sum64())
+	value := func() float64 { return p.deviation * draw.NormFloat64() }
+	switch {
+	case p.deviation < 0:
+		value = func() float64 { return 1 }
+	case p.deviation == 0:
+		return // Alloc gave zeros
+	}
+	if t == tensor.F64 {
+		fill(tensor.Of[float64](p.W), value)
+	} else {
+		fill(tensor.Of[float32](p.W), value)
+	}
+}
+
+func fill[F float32 | float64](w []F, value func() float64) {
+	for i := range w {
+		w[i] = F(value())
+	}
+}

@@ -1,0 +1,239 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// Layer is one item of the chain: its parts, and its parameters in slabs. A
+// slab holds one kind of value (weights, gradients, …) of all parameters, so
+// that a layer is reduced, updated and moved by few calls. Parameters lie in
+// the order of their roles: pruned and decayed, then plain, then borrowed.
+type Layer struct {
+	ID      int
+	Name    string
+	Updates int // optimizer updates so far
+
+	config Config
+	params []*Param // in slab order
+	parts  []part
+	device device.Device
+	dtype  tensor.DType
+
+	w, g, m, v, index tensor.Mem
+	decayEnd, own     int // elements of w before the first plain, before the first borrowed parameter
+}
+
+// Header says what a layer's sections hold. With the model's Config it is
+// enough to make an empty copy of the layer elsewhere.
+type Header struct {
+	Layer   int      `json:"layer"`
+	Updates int      `json:"updates"`
+	Formats []Format `json:"formats"` // of every parameter, in slab order
+	NNZ     []int    `json:"nnz"`
+}
+
+// Section is a stretch of a layer's state. All sections together, with the
+// header, are all there is to a layer between two steps.
+type Section struct {
+	Name string
+	Mem  tensor.Mem
+}
+
+// NewLayer returns a layer of the chain with its initial weights. Weights
+// depend on the seed, the block and the parameter only.
+func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error) {
+	l, err := EmptyLayer(c, Header{Layer: id}, d, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range l.params {
+		initialise(p, c.Seed, t)
+	}
+	return l, nil
+}
+
+// EmptyLayer returns a layer as the header describes it, all values zero. A
+// header without formats describes a dense layer.
+func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, error) {
+	l := &Layer{ID: h.Layer, Name: c.Names()[h.Layer], Updates: h.Updates, config: c, parts: c.parts(h.Layer), device: d, dtype: t}
+	for _, p := range l.parts {
+		l.params = append(l.params, p.params()...)
+	}
+	slices.SortStableFunc(l.params, func(a, b *Param) int { return int(a.role) - int(b.role) })
+	for i, p := range l.params {
+		p.NNZ = p.Rows * p.Cols
+		if h.Formats != nil {
+			p.Format, p.NNZ = h.Formats[i], h.NNZ[i]
+		}
+	}
+	if err := l.allocate(); err != nil {
+		l.Free()
+		return nil, fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
+	}
+	return l, nil
+}
+
+// allocate makes the slabs for the parameters' present formats, and points
+// the parameters into them.
+func (l *Layer) allocate() error {
+	l.decayEnd, l.own = l.measure(plain), l.measure(borrowed)
+	total := l.measure(borrowed + 1)
+	var index cutter
+	l.cutIndex(&index)
+	for _, s := range []struct {
+		slab  *tensor.Mem
+		bytes int64
+	}{
+		{&l.w, int64(total) * l.dtype.Size()}, {&l.g, int64(total) * l.dtype.Size()},
+		{&l.m, int64(l.own) * l.dtype.Size()}, {&l.v, int64(l.own) * l.dtype.Size()},
+		{&l.index, index.off},
+	} {
+		m, err := l.device.Alloc(s.bytes)
+		if err != nil {
+			return err
+		}
+		*s.slab = m
+	}
+	w, g, m, v := cutter{m: l.w}, cutter{m: l.g}, cutter{m: l.m}, cutter{m: l.v}
+	for _, p := range l.params {
+		p.W, p.G = w.take(p.Stored(), l.dtype), g.take(p.Stored(), l.dtype)
+		if p.role != borrowed {
+			p.M, p.V = m.take(p.Stored(), l.dtype), v.take(p.Stored(), l.dtype)
+		}
+	}
+	index = cutter{m: l.index}
+	l.cutIndex(&index)
+	return nil
+}
+
+// measure returns the slab elements of the parameters whose role is below end,
+// padding included.
+func (l *Layer) measure(end role) int {
+	var c cutter
+	for _, p := range l.params {
+		if p.role < end {
+			c.take(p.Stored(), l.dtype)
+		}
+	}
+	return int(c.off / l.dtype.Size())
+}
+
+// cutIndex places masks and CSR structure in the index slab.
+func (l *Layer) cutIndex(c *cutter) {
+	for _, p := range l.params {
+		p.Mask, p.RowPtr, p.ColIdx = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}
+		switch p.Format {
+		case Masked:
+			p.Mask = c.take((p.Rows*p.Cols+63)/64, tensor.U64)
+		case CSR:
+			p.RowPtr = c.take(p.Rows+1, tensor.I32)
+			p.ColIdx = c.take(p.NNZ, tensor.I32)
+		}
+	}
+}
+
+// Free gives the layer's memory back.
+func (l *Layer) Free() {
+	for _, s := range []*tensor.Mem{&l.w, &l.g, &l.m, &l.v, &l.index} {
+		l.device.Free(*s)
+		*s = tensor.Mem{}
+	}
+}
+
+// Params returns the parameters in slab order, which is fixed for a layer.
+func (l *Layer) Params() []*Param { return l.params }
+
+// Header describes the layer's present formats.
+func (l *Layer) Header() Header {
+	h := Header{Layer: l.ID, Updates: l.Updates}
+	for _, p := range l.params {
+		h.Formats = append(h.Formats, p.Format)
+		h.NNZ = append(h.NNZ, p.NNZ)
+	}
+	return h
+}
+
+// Sections returns the layer's state between two steps: weights, moments, and
+// sparse structure. Gradients are not state: they are zero.
+func (l *Layer) Sections() []Section {
+	all := []Section{{"weights", l.w}, {"moment1", l.m}, {"moment2", l.v}, {"index", l.index}}
+	return slices.DeleteFunc(all, func(s Section) bool { return s.Mem.IsZero() })
+}
+
+// Bytes returns what the layer needs, by kind.
+func (l *Layer) Bytes(x *Exec) cost.Bytes {
+	saved, _ := l.Sizes(x)
+	return cost.Bytes{
+		Parameters: l.w.Bytes + l.index.Bytes, Gradients: l.g.Bytes,
+		Optimizer: l.m.Bytes + l.v.Bytes, Activations: saved,
+	}
+}
+
+// NonZeros returns the parameters that are left, borrowed ones included: they
+// cost time where they are used.
+func (l *Layer) NonZeros() int64 {
+	n := int64(0)
+	for _, p := range l.params {
+		n += int64(p.NNZ)
+	}
+	return n
+}
+
+// ZeroGradients begins a step.
+func (l *Layer) ZeroGradients(x *Exec) { x.Stream.Zero(l.g) }
+
+// MaskGradients removes the gradients of pruned entries of masked matrices.
+func (l *Layer) MaskGradients(x *Exec) {
+	for _, p := range l.params {
+		if p.Format == Masked {
+			x.Backend.Mask(x.Stream, p.G, p.Mask, p.Stored())
+		}
+	}
+}
+
+// Gradients returns all gradients of the layer, padding (zero) included.
+func (l *Layer) Gradients() tensor.Mem { return l.g }
+
+// SquaredNorm stores in out, one F64, the sum of squares of the gradients that
+// this layer owns.
+func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
+	x.Backend.SumSquares(x.Stream, out, l.g.Span(0, int64(l.own)*l.dtype.Size()), l.own)
+}
+
+// Update applies one step of AdamW. a.Decay is applied to matrices and
+// embeddings, not to norms and biases; a.Step is set by the layer.
+func (l *Layer) Update(x *Exec, a kernel.AdamW) {
+	l.Updates++
+	a.Step = l.Updates
+	update := func(lo, hi int) {
+		if lo == hi {
+			return
+		}
+		size := l.dtype.Size()
+		cut := func(m tensor.Mem) tensor.Mem { return m.Span(int64(lo)*size, int64(hi-lo)*size) }
+		x.Backend.AdamW(x.Stream, cut(l.w), cut(l.m), cut(l.v), cut(l.g), hi-lo, a)
+	}
+	update(0, l.decayEnd)
+	a.Decay = 0
+	update(l.decayEnd, l.own)
+}
+
+// Tied returns the layer's end of a tied embedding: the embedding's matrix or
+// the head's borrowed copy of it, nil in other layers and if nothing is tied.
+func (l *Layer) Tied() *Param {
+	if !l.config.Tied {
+		return nil
+	}
+	for _, p := range l.params {
+		if p.Name == tokenTable {
+			return p
+		}
+	}
+	return nil
+}

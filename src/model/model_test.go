@@ -1,0 +1,293 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// small is a model of which every kind of layer and parameter is a part.
+var small = Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed: 7}
+
+// chain is a whole model on one device, run layer by layer.
+type chain struct {
+	x       *Exec
+	s       *Stage
+	saved   []tensor.Mem
+	held    []tensor.Mem
+	douts   []tensor.Mem
+	tokens  []int32
+	targets []int32
+}
+
+func newChain(t *testing.T, c Config, d tensor.DType) *chain {
+	t.Helper()
+	dev := cpu.New(device.NewWall())
+	x := &Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 2, T: c.Sequence}
+	x.Scale = 1 / float64(x.N())
+	must(t, x.Reserve(c))
+	s, err := NewStage(c, 0, c.Layers(), dev, d)
+	must(t, err)
+	ch := &chain{x: x, s: s}
+	for _, l := range s.Layers {
+		saved, held := l.Sizes(x)
+		ch.saved = append(ch.saved, alloc(t, dev, saved))
+		ch.held = append(ch.held, alloc(t, dev, held))
+		ch.douts = append(ch.douts, alloc(t, dev, int64(x.N()*c.Hidden)*d.Size()))
+	}
+	draw := random.Keyed(3)
+	for range x.N() {
+		ch.tokens = append(ch.tokens, draw.Int32N(int32(c.Vocab)))
+		ch.targets = append(ch.targets, draw.Int32N(int32(c.Vocab)))
+	}
+	return ch
+}
+
+func alloc(t *testing.T, d device.Device, bytes int64) tensor.Mem {
+	t.Helper()
+	m, err := d.Alloc(bytes)
+	must(t, err)
+	return m
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// input returns what enters layer i.
+func (c *chain) input(i int) tensor.Mem {
+	if i == 0 {
+		return tensor.Mem{}
+	}
+	return c.s.Layers[i-1].Output(c.x, c.saved[i-1])
+}
+
+// loss runs forward and returns the mean loss.
+func (c *chain) loss() float64 {
+	for i, l := range c.s.Layers {
+		l.Feed(c.x, c.saved[i], c.tokens, c.targets)
+		l.Forward(c.x, c.saved[i], c.input(i))
+	}
+	last := len(c.s.Layers) - 1
+	return c.s.Layers[last].Loss(c.x, c.saved[last]) * c.x.Scale
+}
+
+// gradients runs forward and backward.
+func (c *chain) gradients() {
+	c.loss()
+	for _, l := range c.s.Layers {
+		l.ZeroGradients(c.x)
+	}
+	for i := len(c.s.Layers) - 1; i >= 0; i-- {
+		din := tensor.Mem{}
+		if i > 0 {
+			din = c.douts[i-1]
+		}
+		c.s.Layers[i].BackwardInput(c.x, c.saved[i], c.held[i], c.input(i), c.douts[i], din)
+	}
+	for i, l := range c.s.Layers {
+		l.BackwardWeight(c.x, c.saved[i], c.held[i], c.input(i), c.douts[i])
+		l.MaskGradients(c.x)
+	}
+}
+
+// TestGradientOfTheWholeModel compares every gradient with the central
+// difference of the loss, in float64, whatever the formats of the matrices.
+func TestGradientOfTheWholeModel(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		for _, half := range []bool{false, true} {
+			for _, format := range []Format{Dense, Masked, CSR} {
+				t.Run(fmt.Sprintf("tied=%v/half=%v/%v", tied, half, format), func(t *testing.T) {
+					c := small
+					c.Tied, c.HalfGrain = tied, half
+					ch := newChain(t, c, tensor.F64)
+					enlarge(ch.s)
+					thin(t, ch.s, format)
+					checkGradients(t, ch)
+				})
+			}
+		}
+	}
+}
+
+// enlarge scales random weights up and moves constant ones, so that gradients
+// are well above rounding and no parameter is at a special value.
+func enlarge(s *Stage) {
+	for _, l := range s.Layers {
+		for _, p := range l.Params() {
+			factor, offset := 1.0, 0.1
+			if p.deviation > 0 {
+				factor, offset = 10, 0
+			}
+			for i, w := range tensor.Of[float64](p.W) {
+				tensor.Of[float64](p.W)[i] = factor*w + offset
+			}
+		}
+	}
+}
+
+// thin drops every third weight of the prunable matrices.
+func thin(t *testing.T, s *Stage, format Format) {
+	t.Helper()
+	if format == Dense {
+		return
+	}
+	from := 1.0
+	if format == CSR {
+		from = 0.1
+	}
+	for _, l := range s.Layers {
+		keep := make(map[int]Keep)
+		for j, p := range l.Params() {
+			if p.Prunable() {
+				keep[j] = NewKeep(p)
+				for i := range p.Stored() {
+					if i%3 != 0 {
+						keep[j].Set(i)
+					}
+				}
+			}
+		}
+		must(t, l.Compress(keep, from))
+		for j := range keep {
+			if got := l.Params()[j].Format; got != format {
+				t.Fatalf("%s: format %v, want %v", l.Params()[j].Name, got, format)
+			}
+		}
+	}
+}
+
+func checkGradients(t *testing.T, ch *chain) {
+	t.Helper()
+	ch.gradients()
+	want := make(map[*Param][]float64) // a tied matrix: the sum of both ends
+	for _, l := range ch.s.Layers {
+		for _, p := range l.Params() {
+			want[p] = append([]float64(nil), tensor.Of[float64](p.G)...)
+		}
+	}
+	var embedding, head *Param
+	if ch.s.Config.Tied {
+		embedding, head = ch.s.Layers[0].Tied(), ch.s.Layers[len(ch.s.Layers)-1].Tied()
+		for i, g := range want[head] {
+			want[embedding][i] += g
+		}
+	}
+	const h = 1e-5
+	for _, l := range ch.s.Layers {
+		for _, p := range l.Params() {
+			if p == head {
+				continue
+			}
+			w := tensor.Of[float64](p.W)
+			for i := range w {
+				if p.Format == Masked && !Keep(tensor.Of[uint64](p.Mask)).Has(i) {
+					if want[p][i] != 0 {
+						t.Fatalf("%s %s[%d]: gradient %v of a pruned weight", l.Name, p.Name, i, want[p][i])
+					}
+					continue
+				}
+				at := func(d float64) float64 {
+					old := w[i]
+					defer func() { w[i] = old }()
+					w[i] += d
+					if p == embedding {
+						other := tensor.Of[float64](head.W)
+						defer func() { other[i] = old }()
+						other[i] += d
+					}
+					return ch.loss()
+				}
+				numeric := (at(h) - at(-h)) / (2 * h)
+				if diff := math.Abs(numeric - want[p][i]); diff > 1e-8+1e-6*math.Abs(numeric) {
+					t.Errorf("%s %s[%d]: gradient %v, central difference %v", l.Name, p.Name, i, want[p][i], numeric)
+				}
+			}
+		}
+	}
+}
+
+// TestCompress keeps what it is told, in either format, with moments.
+func TestCompress(t *testing.T) {
+	ch := newChain(t, small, tensor.F32)
+	l := ch.s.Layers[1]
+	p := l.Params()[0]
+	before := append([]float32(nil), tensor.Of[float32](p.W)...)
+	moments := tensor.Of[float32](p.M)
+	for i := range moments {
+		moments[i] = float32(i)
+	}
+	thin(t, &Stage{Layers: ch.s.Layers[1:2]}, Masked)
+	p = l.Params()[0]
+	for i, w := range tensor.Of[float32](p.W) {
+		want, moment := before[i], float32(i)
+		if i%3 == 0 {
+			want, moment = 0, 0
+		}
+		if w != want || tensor.Of[float32](p.M)[i] != moment {
+			t.Fatalf("masked %d: %v (moment %v), want %v (%v)", i, w, tensor.Of[float32](p.M)[i], want, moment)
+		}
+	}
+	// Of what is left keep the even places; every row of CSR ascends.
+	keep := NewKeep(p)
+	for i := range p.Stored() {
+		if i%3 != 0 && i%2 == 0 {
+			keep.Set(i)
+		}
+	}
+	must(t, l.Compress(map[int]Keep{0: keep}, 0.5))
+	p = l.Params()[0]
+	if p.Format != CSR || p.NNZ != keep.Count() {
+		t.Fatalf("format %v with %d values, want csr with %d", p.Format, p.NNZ, keep.Count())
+	}
+	rows, cols, n := tensor.Of[int32](p.RowPtr), tensor.Of[int32](p.ColIdx), 0
+	for r := range p.Rows {
+		for k := rows[r]; k < rows[r+1]; k++ {
+			at := r*p.Cols + int(cols[k])
+			if !keep.Has(at) || tensor.Of[float32](p.W)[k] != before[at] || tensor.Of[float32](p.M)[k] != float32(at) {
+				t.Fatalf("csr row %d: wrong entry %d", r, k)
+			}
+			n++
+		}
+	}
+	if n != p.NNZ {
+		t.Errorf("%d entries in rows, want %d", n, p.NNZ)
+	}
+	if other := l.Params()[1]; other.Format != Masked {
+		t.Errorf("%s changed its format to %v", other.Name, other.Format)
+	}
+}
+
+// TestGrainsStartAlike: a block and its halves hold the same weights.
+func TestGrainsStartAlike(t *testing.T) {
+	half := small
+	half.HalfGrain = true
+	a, b := newChain(t, small, tensor.F32), newChain(t, half, tensor.F32)
+	if x, y := a.loss(), b.loss(); x != y {
+		t.Errorf("loss %v with whole blocks, %v with halves", x, y)
+	}
+	if ln := math.Log(float64(small.Vocab)); math.Abs(a.loss()-ln) > 0.1 {
+		t.Errorf("initial loss %v, want about ln(vocab) = %v", a.loss(), ln)
+	}
+}
+
+// TestFreeGivesEverythingBack: no slab is forgotten, also after compression.
+func TestFreeGivesEverythingBack(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s, err := NewStage(small, 0, small.Layers(), dev, tensor.F32)
+	must(t, err)
+	thin(t, s, CSR)
+	s.Free()
+	if dev.Used() != 0 {
+		t.Errorf("%d bytes are still in use", dev.Used())
+	}
+}

@@ -1,0 +1,222 @@
+package pipeline
+
+import (
+	"dynmo/src/comm"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// reducer sums gradients over replicas. Each replica owns a slice of every
+// layer: it receives that slice from all others, adds them in the order of
+// replicas, and sends the sum back. The order of addition is fixed by
+// construction, which no library's allreduce promises.
+type reducer struct {
+	parts [][]tensor.Mem // by layer, by replica: that replica's copy of my slice; absent for my own
+	sum   tensor.Mem     // as large as the largest slice
+}
+
+// slice returns replica d's slice of a slab: whole cache lines, all of nearly
+// equal length.
+func slice(slab tensor.Mem, d, replicas int) tensor.Mem {
+	const line = 64
+	lines := (slab.Bytes + line - 1) / line
+	lo := min(int64(d)*lines/int64(replicas)*line, slab.Bytes)
+	hi := min(int64(d+1)*lines/int64(replicas)*line, slab.Bytes)
+	return slab.Span(lo, hi-lo)
+}
+
+func (q *reducer) plan(p *planner, s *model.Stage, replicas int) {
+	*q = reducer{}
+	if replicas == 1 {
+		return
+	}
+	me, largest := p.r.Replicas.Rank(), int64(0)
+	for _, l := range s.Layers {
+		mine := slice(l.Gradients(), me, replicas)
+		largest = max(largest, mine.Bytes)
+		parts := make([]tensor.Mem, replicas)
+		for d := range parts {
+			if d != me {
+				parts[d] = p.take(mine.Bytes)
+			}
+		}
+		q.parts = append(q.parts, parts)
+	}
+	q.sum = p.take(largest)
+}
+
+// run sums the gradients of all layers. All messages of all layers are begun
+// at once; layers are added as their slices arrive, in chain order.
+func (q *reducer) run(r *Runner, s *model.Stage) error {
+	replicas, me := r.Replicas.Size(), r.Replicas.Rank()
+	if replicas == 1 {
+		return nil
+	}
+	var sends []*comm.Request
+	exchange := func(begin func(to int, m tensor.Mem) (*comm.Request, error), to int, m tensor.Mem) (*comm.Request, error) {
+		if m.Bytes == 0 {
+			return nil, nil
+		}
+		return begin(to, m)
+	}
+	recv := func(from int, m tensor.Mem) (*comm.Request, error) {
+		return r.Replicas.Recv(from, comm.TagReduce, m)
+	}
+	ready := r.Exec.Stream.Record()
+	send := func(to int, m tensor.Mem) (*comm.Request, error) {
+		req, err := r.Replicas.Send(to, comm.TagReduce, m, ready)
+		sends = append(sends, req)
+		return req, err
+	}
+
+	slices := make([][]*comm.Request, len(s.Layers))
+	for i, l := range s.Layers {
+		slices[i] = make([]*comm.Request, replicas)
+		for d := range replicas {
+			if d == me {
+				continue
+			}
+			var err error
+			if slices[i][d], err = exchange(recv, d, q.parts[i][d]); err != nil {
+				return err
+			}
+			if _, err = exchange(send, d, slice(l.Gradients(), d, replicas)); err != nil {
+				return err
+			}
+		}
+	}
+	// A slice that others are still fetching must not be overwritten by their sums.
+	for i, l := range s.Layers {
+		if err := waitAll(slices[i]); err != nil {
+			return err
+		}
+		q.add(r, i, slice(l.Gradients(), me, replicas))
+	}
+	if err := waitAll(sends); err != nil {
+		return err
+	}
+	sends = sends[:0]
+	ready = r.Exec.Stream.Record()
+	var sums []*comm.Request
+	for _, l := range s.Layers {
+		for d := range replicas {
+			if d == me {
+				continue
+			}
+			req, err := exchange(recv, d, slice(l.Gradients(), d, replicas))
+			if err != nil {
+				return err
+			}
+			sums = append(sums, req)
+			if _, err := exchange(send, d, slice(l.Gradients(), me, replicas)); err != nil {
+				return err
+			}
+		}
+	}
+	return waitAll(append(sums, sends...))
+}
+
+// add replaces my slice of layer i by ((g0 + g1) + g2) + …
+func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
+	if mine.Bytes == 0 {
+		return
+	}
+	me := r.Replicas.Rank()
+	n := int(mine.Bytes / r.Exec.Backend.DType().Size())
+	operand := func(d int) tensor.Mem {
+		if d == me {
+			return mine
+		}
+		return q.parts[i][d]
+	}
+	sum := q.sum.Span(0, mine.Bytes)
+	r.Exec.Backend.Add(r.Exec.Stream, sum, operand(0), operand(1), n)
+	for d := 2; d < r.Replicas.Size(); d++ {
+		r.Exec.Backend.Add(r.Exec.Stream, sum, sum, operand(d), n)
+	}
+	r.Exec.Stream.Copy(mine, sum)
+}
+
+// waitAll waits for requests; nil ones had nothing to carry.
+func waitAll(reqs []*comm.Request) error {
+	for _, req := range reqs {
+		if req == nil {
+			continue
+		}
+		if err := req.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tiedEnds returns the two ends of a tied embedding as far as this stage owns
+// them: nil elsewhere, and nil if nothing is tied.
+func tiedEnds(s *model.Stage) (embedding, head *model.Param) {
+	if l := s.Layer(s.Config.Embedding()); l != nil {
+		embedding = l.Tied()
+	}
+	if l := s.Layer(s.Config.Head()); l != nil {
+		head = l.Tied()
+	}
+	return embedding, head
+}
+
+// sumTied adds the head's gradient of the tied matrix to the embedding's,
+// which owns it: embedding + head, once, after the last microbatch, also where
+// both are on one stage.
+func (r *Runner) sumTied(s *model.Stage) error {
+	embedding, head := tiedEnds(s)
+	add := func(g tensor.Mem) {
+		r.Exec.Backend.Add(r.Exec.Stream, embedding.G, embedding.G, g, embedding.Stored())
+	}
+	switch {
+	case embedding != nil && head != nil:
+		add(head.G)
+	case head != nil:
+		return r.transfer(func() (*comm.Request, error) {
+			return r.Group.Send(0, comm.TagTied, head.G, r.Exec.Stream.Record())
+		})
+	case embedding != nil:
+		tmp, err := r.Exec.Device.Alloc(embedding.G.Bytes)
+		if err != nil {
+			return err
+		}
+		defer r.Exec.Device.Free(tmp)
+		if err := r.transfer(func() (*comm.Request, error) {
+			return r.Group.Recv(r.stages()-1, comm.TagTied, tmp)
+		}); err != nil {
+			return err
+		}
+		add(tmp)
+		return r.Exec.Stream.Sync()
+	}
+	return nil
+}
+
+// ShareTied gives the head the embedding's weights after an update.
+func (r *Runner) ShareTied(s *model.Stage) error {
+	embedding, head := tiedEnds(s)
+	switch {
+	case embedding != nil && head != nil:
+		r.Exec.Stream.Copy(head.W, embedding.W)
+	case embedding != nil:
+		return r.transfer(func() (*comm.Request, error) {
+			return r.Group.Send(r.stages()-1, comm.TagTied, embedding.W, r.Exec.Stream.Record())
+		})
+	case head != nil:
+		return r.transfer(func() (*comm.Request, error) {
+			return r.Group.Recv(0, comm.TagTied, head.W)
+		})
+	}
+	return nil
+}
+
+// transfer begins one message and waits for it.
+func (r *Runner) transfer(begin func() (*comm.Request, error)) error {
+	req, err := begin()
+	if err != nil {
+		return err
+	}
+	return req.Wait()
+}

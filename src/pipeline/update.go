@@ -1,0 +1,82 @@
+package pipeline
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Agreement is what all ranks know after a step.
+type Agreement struct {
+	Loss float64 // mean over the tokens of the global batch
+	Norm float64 // global norm of the gradient
+}
+
+// Finite reports whether loss and norm are numbers that can be used.
+func (a Agreement) Finite() bool {
+	return !math.IsNaN(a.Loss+a.Norm) && !math.IsInf(a.Loss+a.Norm, 0)
+}
+
+// Agree computes the loss and the gradient norm of the step, the same bits on
+// every rank: squared norms are added in layer order, losses in the order of
+// global microbatches. Collective over the stages and the replicas.
+func (r *Runner) Agree(s *model.Stage, losses []float64) (Agreement, error) {
+	for i, l := range s.Layers {
+		l.SquaredNorm(r.Exec, r.norms.Span(int64(i)*8, 8))
+	}
+	if err := r.Exec.Stream.Sync(); err != nil {
+		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
+	}
+	mine := append([]float64{float64(len(s.Layers))}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
+	stages, err := r.Group.Allgather(encode(append(mine, losses...)))
+	if err != nil {
+		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
+	}
+	norm, own := 0.0, []float64(nil)
+	for _, b := range stages {
+		v := decode(b)
+		n := 1 + int(v[0])
+		for _, square := range v[1:n] {
+			norm += square
+		}
+		own = append(own, v[n:]...)
+	}
+	replicas, err := r.Replicas.Allgather(encode(own))
+	if err != nil {
+		return Agreement{}, fmt.Errorf("pipeline: agree over replicas: %w", err)
+	}
+	sum := 0.0
+	for _, b := range replicas {
+		for _, loss := range decode(b) {
+			sum += loss
+		}
+	}
+	return Agreement{Loss: sum * r.Exec.Scale, Norm: math.Sqrt(norm)}, nil
+}
+
+// Update applies AdamW to every layer of the stage and gives a tied head its
+// weights. Collective over the stages.
+func (r *Runner) Update(s *model.Stage, a kernel.AdamW) error {
+	for _, l := range s.Layers {
+		l.Update(r.Exec, a)
+	}
+	if err := r.ShareTied(s); err != nil {
+		return fmt.Errorf("pipeline: tied embedding: stage %d: %w", r.stage(), err)
+	}
+	if err := r.Exec.Stream.Sync(); err != nil {
+		return fmt.Errorf("pipeline: update: stage %d: %w", r.stage(), err)
+	}
+	return nil
+}
+
+// encode and decode carry float64 values in a message, bit for bit.
+func encode(v []float64) []byte { return append([]byte(nil), tensor.Of[byte](tensor.From(v))...) }
+
+func decode(b []byte) []float64 {
+	v := make([]float64, len(b)/8)
+	copy(tensor.Of[byte](tensor.From(v)), b)
+	return v
+}

@@ -1,0 +1,117 @@
+// Package profile turns the traces of all ranks into one cost table. What
+// comes in is each rank's spans of a step; what goes out, the same on every
+// rank, is what each layer costs and how the stages were used.
+package profile
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/cost"
+	"dynmo/src/model"
+	"dynmo/src/trace"
+)
+
+// report is what one stage tells the others.
+type report struct {
+	Summary trace.Summary
+	First   int
+	Layers  []cost.Layer
+}
+
+// Gather returns the cost of every layer and the summary of the step. A
+// layer's f, i and w are medians over the step's microbatches, and the largest
+// of the replicas; the summary is that of the slowest replica. Collective over
+// the stages (rank = stage) and the replicas (rank = replica).
+func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span) (cost.Table, trace.Summary, error) {
+	mine, err := json.Marshal(local(x, s, spans))
+	if err != nil {
+		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: %w", err)
+	}
+	all, err := replicas.Allgather(mine)
+	if err != nil {
+		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: over replicas: %w", err)
+	}
+	column, err := json.Marshal(all)
+	if err != nil {
+		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: %w", err)
+	}
+	rows, err := stages.Allgather(column)
+	if err != nil {
+		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: over stages: %w", err)
+	}
+	return join(x.Device.Clock().Kind(), rows)
+}
+
+// local sums up this rank's spans.
+func local(x *model.Exec, s *model.Stage, spans []trace.Span) report {
+	samples := make([][3][]float64, len(s.Layers)) // by layer: f, i, w
+	for _, sp := range spans {
+		if sp.Kind.Pipeline() {
+			of := &samples[sp.Layer-s.First][sp.Kind-trace.F]
+			*of = append(*of, sp.End-sp.Start)
+		}
+	}
+	r := report{Summary: trace.Summarise(spans), First: s.First}
+	for i, l := range s.Layers {
+		r.Layers = append(r.Layers, cost.Layer{
+			Name: l.Name, NonZeros: l.NonZeros(), Bytes: l.Bytes(x),
+			Forward:        median(samples[i][0]),
+			BackwardInput:  median(samples[i][1]),
+			BackwardWeight: median(samples[i][2]),
+		})
+	}
+	return r
+}
+
+// join merges the reports of all ranks; rows are by stage, each a column of replicas.
+func join(clock string, rows [][]byte) (cost.Table, trace.Summary, error) {
+	table := cost.Table{Clock: clock}
+	var replicas [][]trace.Summary // by replica, by stage
+	for stage, row := range rows {
+		var column [][]byte
+		if err := json.Unmarshal(row, &column); err != nil {
+			return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: report of stage %d: %w", stage, err)
+		}
+		for d, b := range column {
+			var r report
+			if err := json.Unmarshal(b, &r); err != nil {
+				return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: report of stage %d, replica %d: %w", stage, d, err)
+			}
+			if d == len(replicas) {
+				replicas = append(replicas, nil)
+			}
+			replicas[d] = append(replicas[d], r.Summary)
+			if d == 0 {
+				table.Layers = append(table.Layers, r.Layers...)
+				continue
+			}
+			for i, l := range r.Layers {
+				to := &table.Layers[r.First+i]
+				to.Forward = max(to.Forward, l.Forward)
+				to.BackwardInput = max(to.BackwardInput, l.BackwardInput)
+				to.BackwardWeight = max(to.BackwardWeight, l.BackwardWeight)
+			}
+		}
+	}
+	slowest := trace.Summary{}
+	for d, parts := range replicas {
+		if s := trace.Join(parts); d == 0 || s.Makespan() > slowest.Makespan() {
+			slowest = s
+		}
+	}
+	return table, slowest, nil
+}
+
+// median returns the middle of the samples, the mean of the middle two if
+// their number is even, 0 if there are none. It reorders the samples.
+func median(samples []float64) float64 {
+	n := len(samples)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(samples)
+	return (samples[(n-1)/2] + samples[n/2]) / 2
+}
