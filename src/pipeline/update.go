@@ -13,6 +13,7 @@ import (
 type Agreement struct {
 	Loss float64 // mean over the tokens of the global batch
 	Norm float64 // global norm of the gradient
+	Stop bool    // whether any rank was asked to end after this step
 }
 
 // Finite reports whether loss and norm are numbers that can be used.
@@ -22,24 +23,30 @@ func (a Agreement) Finite() bool {
 
 // Agree computes the loss and the gradient norm of the step, the same bits on
 // every rank: squared norms are added in layer order, losses in the order of
-// global microbatches. Collective over the stages and the replicas.
-func (r *Runner) Agree(s *model.Stage, losses []float64) (Agreement, error) {
+// global microbatches. stop says whether this rank was asked to end. Collective
+// over the stages and the replicas.
+func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, error) {
 	for i, l := range s.Layers {
 		l.SquaredNorm(r.Exec, r.norms.Span(int64(i)*8, 8))
 	}
 	if err := r.Exec.Stream.Sync(); err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
-	mine := append([]float64{float64(len(s.Layers))}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
+	ask := 0.0
+	if stop {
+		ask = 1
+	}
+	mine := append([]float64{ask, float64(len(s.Layers))}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
 	stages, err := r.Group.Allgather(encode(append(mine, losses...)))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
 	}
-	norm, own := 0.0, []float64(nil)
+	norm, own := 0.0, []float64{0}
 	for _, b := range stages {
 		v := decode(b)
-		n := 1 + int(v[0])
-		for _, square := range v[1:n] {
+		n := 2 + int(v[1])
+		own[0] = max(own[0], v[0])
+		for _, square := range v[2:n] {
 			norm += square
 		}
 		own = append(own, v[n:]...)
@@ -50,11 +57,13 @@ func (r *Runner) Agree(s *model.Stage, losses []float64) (Agreement, error) {
 	}
 	sum := 0.0
 	for _, b := range replicas {
-		for _, loss := range decode(b) {
+		v := decode(b)
+		stop = stop || v[0] > 0
+		for _, loss := range v[1:] {
 			sum += loss
 		}
 	}
-	return Agreement{Loss: sum * r.Exec.Scale, Norm: math.Sqrt(norm)}, nil
+	return Agreement{Loss: sum * r.Exec.Scale, Norm: math.Sqrt(norm), Stop: stop}, nil
 }
 
 // Update applies AdamW to every layer of the stage and gives a tied head its

@@ -1,0 +1,25 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// hash returns the SHA-256 of the hashes of all layers in chain order: one
+// number for the whole model's state, whatever the layout. Collective.
+func (r *Rank) hash() (string, error) {
+	var mine []byte
+	for _, l := range r.stage.Layers {
+		sum := l.Hash()
+		mine = append(mine, sum[:]...)
+	}
+	all, err := r.stages.Allgather(mine)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, b := range all {
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,133 @@
+// Package train is the loop (paper, Algorithm 1): train a step, change the
+// model, measure, balance, migrate. It puts the rooms together and is the only
+// place where what leaves one step enters the next.
+package train
+
+import (
+	"fmt"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/data"
+	"dynmo/src/device"
+	"dynmo/src/dynamic"
+	"dynmo/src/kernel"
+	"dynmo/src/mesh"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/record"
+	"dynmo/src/schedule"
+)
+
+// Setup is what a rank is given.
+type Setup struct {
+	Config  config.Config
+	World   *comm.Group
+	Device  device.Device
+	Backend kernel.Backend
+	Corpus  *data.Corpus
+	Stop    func() bool // whether this process was asked to end after the step
+	Observe Observer    // told on rank 0 only
+
+	// Repartition, if not nil, replaces the balancer: it returns the partition
+	// for the next step, the same on every rank.
+	Repartition func(step int, now partition.Partition) partition.Partition
+}
+
+// Observer is told what happens, as it happens.
+type Observer interface {
+	Step(record.Metrics) error
+	Event(record.Event) error
+}
+
+// Rank is one rank's part of a run.
+type Rank struct {
+	Setup
+	mesh             mesh.Mesh
+	stages, replicas *comm.Group
+	x                *model.Exec
+	stage            *model.Stage
+	runner           *pipeline.Runner
+	dynamism         dynamic.Kind
+	now              partition.Partition // where layers are
+	balancer         balancer
+	skipped          int
+	last             [2]time.Duration // wall time of the two last steps
+}
+
+// New places the model on the ranks. Collective.
+func New(s Setup) (*Rank, error) {
+	p := s.Config.Parallel
+	r := &Rank{Setup: s, mesh: mesh.Mesh{Stages: p.Stages, Replicas: p.Replicas, Order: mesh.Order(s.Config.Mesh.Order)}}
+	if err := r.mesh.Check(s.World.Size()); err != nil {
+		return nil, err
+	}
+	me := s.World.Rank()
+	stage, replica := r.mesh.Stage(me), r.mesh.Replica(me)
+	var err error
+	if r.stages, err = s.World.Split(replica, stage); err != nil {
+		return nil, fmt.Errorf("stages of replica %d: %w", replica, err)
+	}
+	if r.replicas, err = s.World.Split(stage, replica); err != nil {
+		return nil, fmt.Errorf("replicas of stage %d: %w", stage, err)
+	}
+	r.x = &model.Exec{
+		Device: s.Device, Backend: s.Backend, Stream: s.Device.NewStream(),
+		B: p.MicrobatchSize, T: s.Config.Model.Sequence,
+	}
+	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
+	c := modelConfig(s.Config)
+	if err := r.x.Reserve(c); err != nil {
+		return nil, err
+	}
+	r.dynamism = dynamism(s.Config)
+	dense := cost.Table{Clock: s.Device.Clock().Kind(), Layers: model.Outline(c, r.x)}
+	if r.balancer, err = newBalancer(s.Config, dense); err != nil {
+		return nil, err
+	}
+	r.now = r.balancer.first
+	lo, hi := r.now.Range(stage)
+	if r.stage, err = model.NewStage(c, lo, hi, s.Device, s.Backend.DType()); err != nil {
+		return nil, err
+	}
+	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas}
+	return r, r.plan()
+}
+
+// plan makes the runner's buffers for the layers this rank holds now.
+func (r *Rank) plan() error {
+	p := r.Config.Parallel
+	kind := schedule.Kind(r.Config.Schedule.Kind)
+	return r.runner.Plan(r.stage, kind.List(r.stages.Rank(), p.Stages, p.Microbatches))
+}
+
+// Close gives back what the rank holds.
+func (r *Rank) Close() {
+	r.runner.Release()
+	r.stage.Free()
+	r.x.Close()
+}
+
+// modelConfig returns the model's shape from the settings.
+func modelConfig(c config.Config) model.Config {
+	return model.Config{
+		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
+		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied,
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+	}
+}
+
+// dynamism returns what changes the model.
+func dynamism(c config.Config) dynamic.Kind {
+	if c.Dynamic.Kind != "prune" {
+		return dynamic.None{}
+	}
+	return dynamic.Prune{
+		Start: c.Prune.Start, Every: c.Prune.Every, Times: c.Prune.Times,
+		Initial: c.Prune.Initial, Final: c.Prune.Final,
+		Gather: c.Prune.Select == "gather", CSRFrom: c.Prune.CSRFrom,
+	}
+}
