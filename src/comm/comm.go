@@ -5,7 +5,11 @@
 // library's choice of algorithm.
 package comm
 
-import "dynmo/src/tensor"
+import (
+	"time"
+
+	"dynmo/src/tensor"
+)
 
 // Transport is what a backend provides: non-blocking messages between the
 // ranks of one group. Messages between two ranks with one tag arrive in the
@@ -16,8 +20,12 @@ type Transport interface {
 	Size() int
 	// Peer describes a rank of the group.
 	Peer(rank int) Peer
-	// Isend begins to send m. The stamp travels with it if the group is
-	// stamped. m must not change until the handle is done.
+	// Stamp says whether messages carry their sender's time. All ranks of the
+	// group say the same while no message is under way. Split passes it on; at
+	// first they do not.
+	Stamp(on bool)
+	// Isend begins to send m. The stamp, in seconds, travels with it if the
+	// group is stamped. m must not change until the handle is done.
 	Isend(to, tag int, m tensor.Mem, stamp float64) (Handle, error)
 	// Irecv begins to receive exactly m.Bytes into m. A message of another
 	// length is an error of the handle.
@@ -29,7 +37,8 @@ type Transport interface {
 	Split(color, key int) (Transport, error)
 	// Close frees the group's resources. Collective.
 	Close() error
-	// Abort ends every rank of the world, with this exit status.
+	// Abort ends every rank of the world, with this exit status where ranks are
+	// processes; goroutines get an error from whatever they wait for.
 	Abort(status int)
 }
 
@@ -39,6 +48,12 @@ type Handle interface {
 	// reported true it is not called again. stamp is the sender's time, for a
 	// receive in a stamped group.
 	Test() (done bool, stamp float64, err error)
+}
+
+// Sleeper is a Handle that can be waited for without polling.
+type Sleeper interface {
+	// Sleep returns when Test has something new to say, or after d.
+	Sleep(d time.Duration)
 }
 
 // Peer is who a rank is, for errors and for finding out whether it lives.
@@ -70,9 +85,10 @@ const (
 	TagBackward   = 8192  // + microbatch % TagMicrobatches: gradients
 	TagReduce     = 16384 // gradient slices between replicas
 	TagTied       = 16385 // tied embedding: gradients and weights
-	TagMigrate    = 16386 // headers and sections of layers
-	TagDynamic    = 16387 // decisions about the model
-	TagBalance    = 16388 // neighbour exchange of diffusion
+	TagHeader     = 16386 // what a migrating layer's sections will be
+	TagSection    = 16387 // a migrating layer's sections
+	TagDynamic    = 16388 // decisions about the model
+	TagBalance    = 16389 // neighbour exchange of diffusion
 	TagCollective = 24576
 
 	TagMicrobatches = 8192

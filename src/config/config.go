@@ -2,39 +2,47 @@
 // in, one resolved TOML out. There is one table per room.
 package config
 
-// Config is a run's settings. The tags say what the parser, the resolved file
-// and the help text need: toml is the key, unit and range are for people,
-// check is what Validate enforces.
+// Config is a run's settings. Tags say all there is to know about a setting,
+// and the parser, Validate, Ignored and the resolved file read only them:
+//
+//	toml          its key
+//	default       its value where none is given, as --set takes it
+//	doc, unit     for people
+//	min, max      smallest and largest value
+//	above, below  bounds that are themselves refused
+//	oneof         every text that is allowed; with min, integers are too
+//	when          "table.key=a|b": the setting (or whole table) has an effect
+//	              only where that other setting has one of these values
 type Config struct {
-	Run       Run       `toml:"run"`
-	Model     Model     `toml:"model"`
-	Data      Data      `toml:"data"`
-	Parallel  Parallel  `toml:"parallel"`
-	Mesh      Mesh      `toml:"mesh"`
-	Schedule  Schedule  `toml:"schedule"`
-	Train     Train     `toml:"train"`
-	Optimizer Optimizer `toml:"optimizer"`
-	Dynamic   Dynamic   `toml:"dynamic"`
-	Prune     Prune     `toml:"prune"`
-	Balance   Balance   `toml:"balance"`
-	Device    Device    `toml:"device"`
-	Comm      Comm      `toml:"comm"`
+	Run       Run       `toml:"run" doc:"the run as a whole"`
+	Model     Model     `toml:"model" doc:"the transformer (GPT-2 family)"`
+	Data      Data      `toml:"data" doc:"the corpus; every byte is a token"`
+	Parallel  Parallel  `toml:"parallel" doc:"how work is divided"`
+	Mesh      Mesh      `toml:"mesh" doc:"which rank is which stage and replica"`
+	Schedule  Schedule  `toml:"schedule" doc:"the order of work in a step"`
+	Train     Train     `toml:"train" doc:"the loop"`
+	Optimizer Optimizer `toml:"optimizer" doc:"AdamW with warm-up and cosine decay"`
+	Dynamic   Dynamic   `toml:"dynamic" doc:"what changes the model while it trains"`
+	Prune     Prune     `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
+	Balance   Balance   `toml:"balance" doc:"when and how layers are moved"`
+	Device    Device    `toml:"device" doc:"what a rank computes on"`
+	Comm      Comm      `toml:"comm" doc:"messages between ranks"`
 }
 
 // Run is the run as a whole.
 type Run struct {
 	Name  string `toml:"name" default:"run" doc:"name in reports"`
-	Seed  uint64 `toml:"seed" default:"1" doc:"seed of weights and batches"`
+	Seed  uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
 	Clock string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
 }
 
 // Model is the transformer (GPT-2 family).
 type Model struct {
-	Blocks   int    `toml:"blocks" default:"6" min:"1" doc:"transformer blocks"`
-	Hidden   int    `toml:"hidden" default:"128" min:"1" doc:"channels; a multiple of heads"`
-	Heads    int    `toml:"heads" default:"4" min:"1" doc:"attention heads"`
-	Sequence int    `toml:"sequence" default:"64" min:"1" unit:"tokens" doc:"length of a sequence"`
-	Vocab    int    `toml:"vocab" default:"256" min:"2" doc:"vocabulary size; 256 for bytes"`
+	Blocks   int    `toml:"blocks" default:"6" min:"1" max:"100000" doc:"transformer blocks"`
+	Hidden   int    `toml:"hidden" default:"128" min:"1" max:"1048576" doc:"channels; a multiple of heads"`
+	Heads    int    `toml:"heads" default:"4" min:"1" max:"1048576" doc:"attention heads"`
+	Sequence int    `toml:"sequence" default:"64" min:"1" max:"1048576" unit:"tokens" doc:"length of a sequence"`
+	Vocab    int    `toml:"vocab" default:"256" min:"256" max:"16777216" doc:"vocabulary size; the bytes of the corpus use the first 256"`
 	Tied     bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
 	Grain    string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
 	Init     string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
@@ -49,10 +57,10 @@ type Data struct {
 
 // Parallel is how work is divided.
 type Parallel struct {
-	Stages         int `toml:"stages" default:"1" min:"1" doc:"pipeline stages, P"`
-	Replicas       int `toml:"replicas" default:"1" min:"1" doc:"data-parallel replicas, D"`
-	Microbatches   int `toml:"microbatches" default:"4" min:"1" doc:"microbatches of each replica in a step, M"`
-	MicrobatchSize int `toml:"microbatch_size" default:"2" min:"1" unit:"sequences" doc:"sequences in a microbatch"`
+	Stages         int `toml:"stages" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
+	Replicas       int `toml:"replicas" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
+	Microbatches   int `toml:"microbatches" default:"4" min:"1" max:"1000000" doc:"microbatches of each replica in a step, M"`
+	MicrobatchSize int `toml:"microbatch_size" default:"2" min:"1" max:"1000000" unit:"sequences" doc:"sequences in a microbatch"`
 }
 
 // Mesh is which rank is which stage and replica.
@@ -104,13 +112,13 @@ type Prune struct {
 // Balance is when and how layers are moved.
 type Balance struct {
 	Kind             string  `toml:"kind" default:"partition" oneof:"uniform,param,regex,partition,diffusion" doc:"what decides the cuts; the first three never move a layer"`
-	By               string  `toml:"by" default:"time" oneof:"time,param" doc:"load of a layer: measured seconds, or parameters that are left"`
-	Every            string  `toml:"every" default:"auto" doc:"steps between decisions, or \"auto\""`
-	Regex            string  `toml:"regex" default:"block" doc:"balance.kind = regex: layers whose name matches are counted"`
-	Smooth           float64 `toml:"smooth" default:"1.0" above:"0" max:"1" doc:"weight of the newest measurement in the moving average"`
+	By               string  `toml:"by" default:"time" when:"balance.kind=partition|diffusion" oneof:"time,param" doc:"load of a layer: measured seconds, or parameters that are left"`
+	Every            string  `toml:"every" default:"auto" when:"balance.kind=partition|diffusion" oneof:"auto" min:"1" unit:"steps" doc:"time between decisions; auto balances when it pays"`
+	Regex            string  `toml:"regex" default:"block" when:"balance.kind=regex" doc:"regular expression; layers whose name matches are counted"`
+	Smooth           float64 `toml:"smooth" default:"1.0" when:"balance.kind=partition|diffusion" above:"0" max:"1" doc:"weight of the newest measurement in the moving average"`
 	MemoryLimitBytes int64   `toml:"memory_limit_bytes" default:"0" min:"0" unit:"bytes" doc:"memory of a rank for its layers; 0 means no limit"`
-	Gamma            float64 `toml:"gamma" default:"1e-3" above:"0" doc:"diffusion: phase 1 stops when its potential is below this share of the total load"`
-	MaxRounds        int     `toml:"max_rounds" default:"10000" min:"1" doc:"diffusion: most rounds of phase 1"`
+	Gamma            float64 `toml:"gamma" default:"1e-3" when:"balance.kind=diffusion" above:"0" doc:"phase 1 stops when its potential is below this share of the total load"`
+	MaxRounds        int     `toml:"max_rounds" default:"10000" when:"balance.kind=diffusion" min:"1" doc:"most rounds of phase 1"`
 }
 
 // Device is what a rank computes on.
@@ -123,6 +131,6 @@ type Device struct {
 // Comm is messages between ranks.
 type Comm struct {
 	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" unit:"seconds" doc:"least time a rank waits for a peer before it gives up; grows to two steps"`
-	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" min:"0" unit:"seconds" doc:"virtual clock: time of an empty message"`
-	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" unit:"bytes/second" doc:"virtual clock: bandwidth of a link; 0 means infinite"`
+	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" unit:"seconds" doc:"time of an empty message on the virtual clock"`
+	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" when:"run.clock=auto|virtual" min:"0" unit:"bytes/second" doc:"bandwidth of a link on the virtual clock; 0 means infinite"`
 }

@@ -46,10 +46,11 @@ type Step struct {
 	Stages [][]Span
 }
 
-// Summary is what is left of a step's F, I and W when only sums are kept.
+// Summary is what is left of a step's spans when only sums are kept.
 type Summary struct {
 	Busy       []float64 // by stage: seconds in F, I and W
-	Start, End float64   // the first start and the last end over all stages
+	Start, End float64   // the first start and the last end of F, I and W over all stages
+	Finish     float64   // the last end of anything
 }
 
 // Summary sums up the spans.
@@ -65,6 +66,7 @@ func (s Step) Summary() Summary {
 func Summarise(spans []Span) Summary {
 	s := Summary{Busy: []float64{0}, Start: math.Inf(1), End: math.Inf(-1)}
 	for _, sp := range spans {
+		s.Finish = max(s.Finish, sp.End)
 		if sp.Kind.Pipeline() {
 			s.Busy[0] += sp.End - sp.Start
 			s.Start, s.End = min(s.Start, sp.Start), max(s.End, sp.End)
@@ -79,6 +81,7 @@ func Join(parts []Summary) Summary {
 	for _, p := range parts {
 		s.Busy = append(s.Busy, p.Busy...)
 		s.Start, s.End = min(s.Start, p.Start), max(s.End, p.End)
+		s.Finish = max(s.Finish, p.Finish)
 	}
 	return s
 }

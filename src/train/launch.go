@@ -103,10 +103,20 @@ func launchRank(c config.Config, t comm.Transport, stop func() bool, begin func(
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread.
 func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, stop func() bool, begin func(World) (Observer, error)) (Outcome, error) {
+	r, err := newRank(c, t, corpus, stop, begin)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer r.Close()
+	return r.Loop()
+}
+
+// newRank makes what a rank needs: clock, kernels, groups, observer, model.
+func newRank(c config.Config, t comm.Transport, corpus *data.Corpus, stop func() bool, begin func(World) (Observer, error)) (*Rank, error) {
 	clock := newClock(c, t)
 	backend, err := newBackend(c, clock)
 	if err != nil {
-		return Outcome{}, SharedError{err}
+		return nil, SharedError{err}
 	}
 	world := comm.New(t, comm.Options{
 		Clock:       clock,
@@ -117,18 +127,13 @@ func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, stop func() 
 	if t.Rank() == 0 {
 		about := World{Ranks: t.Size(), Hosts: len(perHost(t)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernel: backend.Name()}
 		if observe, err = begin(about); err != nil {
-			return Outcome{}, err
+			return nil, err
 		}
 	}
-	r, err := New(Setup{
+	return New(Setup{
 		Config: c, World: world, Device: cpudevice.New(clock), Backend: backend,
 		Corpus: corpus, Stop: stop, Observe: observe,
 	})
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer r.Close()
-	return r.Loop()
 }
 
 // perHost counts the ranks on every host.

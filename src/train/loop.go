@@ -7,6 +7,7 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // Outcome is how a run ended, the same on every rank.
@@ -58,6 +59,7 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
+	updating := clock.Now()
 	agreed, err := r.runner.Agree(r.stage, done.Losses, r.Stop())
 	if err != nil {
 		return 0, false, err
@@ -71,8 +73,8 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	} else if err := r.runner.Update(r.stage, r.adamW(step, agreed)); err != nil {
 		return 0, false, err
 	}
-	ended := clock.Now()
-	if err := r.balance(step, done, agreed, start, ended, skip); err != nil {
+	done.Spans = append(done.Spans, trace.Span{Kind: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()})
+	if err := r.after(step, done, agreed, start, skip); err != nil {
 		return 0, false, err
 	}
 	r.setDeadline(time.Since(began))
@@ -93,7 +95,7 @@ func (r *Rank) change(step int) error {
 	if err := r.plan(); err != nil {
 		return fmt.Errorf("dynamic: %w", err)
 	}
-	r.balancer.changed(step)
+	r.balancer.changed()
 	detail := make(map[string]any)
 	for k, v := range change.Detail {
 		detail[k] = v

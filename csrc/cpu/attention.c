@@ -1,0 +1,95 @@
+/* Causal multi-head attention by tiles of query rows. A tile's scores reach
+ * only to the diagonal; they live in the workspace, (TILE, t) floats, and are
+ * made again in the backward pass from the stored log-sum-exp (Dao et al. 2022,
+ * with the tile of keys as wide as the row). */
+#include <math.h>
+
+#include "kernels.h"
+
+/* Query rows of a tile: at 64 the products are large enough for the BLAS and
+ * the part above the diagonal that is computed in vain is half a tile. */
+enum { TILE = 64 };
+
+/* Sets each row of s above the diagonal to 0. Row i is query first + i. */
+static void clear_future(float *s, int64_t first, int64_t rows, int64_t keys)
+{
+	for (int64_t i = 0; i < rows; i++)
+		memset(s + i * keys + first + i + 1, 0, (size_t)(rows - i - 1) * sizeof *s);
+}
+
+/* One head: q, k, v (t, hs) with row stride 3c, out (t, hs) with row stride c. */
+static void head_forward(const dynmo_cpu *kern, float *s, float *out, float *lse, const float *q,
+	const float *k, const float *v, int64_t t, int64_t c, int64_t hs)
+{
+	float scale = 1 / sqrtf((float)hs);
+	for (int64_t first = 0; first < t; first += TILE) {
+		int64_t rows = dynmo_min(TILE, t - first), keys = first + rows;
+		float inverse[TILE];
+		dynmo_sgemm(0, 1, rows, keys, hs, scale, q + first * 3 * c, 3 * c, k, 3 * c, 0, s, keys);
+		for (int64_t i = 0; i < rows; i++) {
+			int64_t seen = first + i + 1;
+			float max = kern->row_max(s + i * keys, seen);
+			double sum = kern->exp_sum(s + i * keys, max, seen);
+			inverse[i] = (float)(1 / sum);
+			lse[first + i] = (float)(max + log(sum));
+		}
+		clear_future(s, first, rows, keys);
+		dynmo_sgemm(0, 0, rows, hs, keys, 1, s, keys, v, 3 * c, 0, out + first * c, c);
+		for (int64_t i = 0; i < rows; i++)
+			kern->scale_row(out + (first + i) * c, inverse[i], hs);
+	}
+}
+
+int64_t dynmo_cpu_attention_work(int64_t t) { return dynmo_lines(1) + 2 * TILE * t; }
+
+void dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
+	int64_t b, int64_t t, int64_t c, int64_t nh)
+{
+	int64_t hs = c / nh;
+	float *s = dynmo_align(work);
+	for (int64_t i = 0; i < b; i++)
+		for (int64_t head = 0; head < nh; head++) {
+			const float *q = qkv + i * t * 3 * c + head * hs;
+			head_forward(k, s, out + i * t * c + head * hs, lse + (i * nh + head) * t, q, q + c, q + 2 * c,
+				t, c, hs);
+		}
+}
+
+/* One head. dk and dv add up over the tiles, in ascending order. */
+static void head_backward(const dynmo_cpu *kern, float *p, float *dp, float *dq, float *dk, float *dv,
+	const float *dout, const float *q, const float *k, const float *v, const float *out, const float *lse,
+	int64_t t, int64_t c, int64_t hs)
+{
+	float scale = 1 / sqrtf((float)hs);
+	for (int64_t first = 0; first < t; first += TILE) {
+		int64_t rows = dynmo_min(TILE, t - first), keys = first + rows;
+		const float *q0 = q + first * 3 * c, *dout0 = dout + first * c, *out0 = out + first * c;
+		dynmo_sgemm(0, 1, rows, keys, hs, scale, q0, 3 * c, k, 3 * c, 0, p, keys);
+		dynmo_sgemm(0, 1, rows, keys, hs, 1, dout0, c, v, 3 * c, 0, dp, keys);
+		for (int64_t i = 0; i < rows; i++) {
+			int64_t seen = first + i + 1;
+			kern->exp_row(p + i * keys, lse[first + i], seen);
+			float delta = kern->dot(dout0 + i * c, out0 + i * c, hs);
+			kern->softmax_backward_row(dp + i * keys, p + i * keys, delta, seen);
+		}
+		clear_future(p, first, rows, keys);
+		clear_future(dp, first, rows, keys);
+		dynmo_sgemm(1, 0, keys, hs, rows, 1, p, keys, dout0, c, 1, dv, 3 * c);
+		dynmo_sgemm(0, 0, rows, hs, keys, scale, dp, keys, k, 3 * c, 0, dq + first * 3 * c, 3 * c);
+		dynmo_sgemm(1, 0, keys, hs, rows, scale, dp, keys, q0, 3 * c, 1, dk, 3 * c);
+	}
+}
+
+void dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout, const float *qkv,
+	const float *out, const float *lse, int64_t b, int64_t t, int64_t c, int64_t nh)
+{
+	int64_t hs = c / nh;
+	float *p = dynmo_align(work), *dp = p + TILE * t;
+	memset(dqkv, 0, (size_t)(b * t * 3 * c) * sizeof *dqkv);
+	for (int64_t i = 0; i < b; i++)
+		for (int64_t head = 0; head < nh; head++) {
+			int64_t in = i * t * 3 * c + head * hs, at = i * t * c + head * hs;
+			head_backward(k, p, dp, dqkv + in, dqkv + in + c, dqkv + in + 2 * c, dout + at, qkv + in,
+				qkv + in + c, qkv + in + 2 * c, out + at, lse + (i * nh + head) * t, t, c, hs);
+		}
+}

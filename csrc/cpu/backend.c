@@ -1,0 +1,55 @@
+/* Paths, and what the linked BLAS can be asked. */
+#include "kernels.h"
+
+/* A BLAS offers at most one of these; the others stay NULL. */
+extern void openblas_set_num_threads(int threads) __attribute__((weak));
+extern char *openblas_get_config(void) __attribute__((weak));
+extern void MKL_Set_Num_Threads(int threads) __attribute__((weak));
+extern void bli_thread_set_num_threads(int64_t threads) __attribute__((weak));
+
+int32_t dynmo_cpu_blas_threads(int32_t threads)
+{
+	if (openblas_set_num_threads)
+		openblas_set_num_threads(threads);
+	else if (MKL_Set_Num_Threads)
+		MKL_Set_Num_Threads(threads);
+	else if (bli_thread_set_num_threads)
+		bli_thread_set_num_threads(threads);
+	else
+		return 0;
+	return 1;
+}
+
+const char *dynmo_cpu_blas_name(void)
+{
+	if (openblas_get_config)
+		return openblas_get_config();
+	if (MKL_Set_Num_Threads)
+		return "Intel MKL";
+	if (bli_thread_set_num_threads)
+		return "BLIS";
+	return "";
+}
+
+const char *dynmo_cpu_status_name(int32_t status)
+{
+	switch (status) {
+	case DYNMO_CPU_OK: return "ok";
+	case DYNMO_CPU_INDEX: return "a token or target is outside its table";
+	}
+	return "unknown status";
+}
+
+const dynmo_cpu *dynmo_cpu_path(int32_t path)
+{
+#if defined(__x86_64__)
+	int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+	int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+	if (path == DYNMO_CPU_AVX512 && avx512)
+		return &dynmo_avx512_kernels;
+	if (path == DYNMO_CPU_AVX2 && avx2)
+		return &dynmo_avx2_kernels;
+#endif
+	return path == DYNMO_CPU_GENERIC ? &dynmo_generic_kernels : NULL;
+}

@@ -1,0 +1,81 @@
+/* What the files of csrc/cpu share. Files here run the loops over tiles and
+ * call the BLAS; files in simd/ hold the inner loops and are compiled once for
+ * each path, into one table of functions per path.
+ *
+ * Rounding: the compiler may fuse a multiplication and the addition that uses
+ * it (the default of GCC and Clang) and does nothing else that changes values,
+ * so a NaN stays one. A sum's order is fixed by its length and the path. */
+#ifndef DYNMO_KERNELS_H
+#define DYNMO_KERNELS_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "../include/dynmo_cpu.h"
+
+struct adamw {
+	float lr, beta1, rest1, beta2, rest2, eps, decay; /* rest = 1 - beta */
+	float grad_scale, mscale, vscale;                 /* 1/(1 - beta^step) */
+};
+
+/* A kept element of a sparse matrix: its input channel within a block. */
+struct entry {
+	int32_t input;
+	float value;
+};
+
+/* The inner loops of one path. */
+struct dynmo_cpu {
+	/* elementwise.c */
+	void (*add)(float *out, const float *a, const float *b, int64_t n);
+	void (*column_sums)(float *sums, const float *x, int64_t n, int64_t c); /* sums += Σ_n x */
+	void (*gelu_forward)(float *out, const float *inp, int64_t n);
+	void (*gelu_backward)(float *dinp, const float *inp, const float *dout, int64_t n);
+	void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, const struct adamw *a);
+	double (*sum_squares)(const float *x, int64_t n);
+	/* magnitude.c */
+	void (*mask)(float *x, const uint64_t *mask, int64_t n);
+	uint64_t (*match)(const float *x, uint32_t prefix, int32_t shift); /* 64 elements */
+	/* layernorm.c */
+	void (*layernorm_forward)(float *out, float *mean, float *rstd, const float *inp, const float *weight,
+		const float *bias, int64_t n, int64_t c);
+	void (*layernorm_backward_input)(float *dinp, const float *dout, const float *inp, const float *mean,
+		const float *rstd, const float *weight, int64_t n, int64_t c);
+	void (*layernorm_backward_weight)(float *dweight, float *dbias, const float *dout, const float *inp,
+		const float *mean, const float *rstd, int64_t n, int64_t c);
+	/* softmax.c */
+	float (*row_max)(const float *x, int64_t n);
+	double (*exp_sum)(float *x, float shift, int64_t n);         /* x = exp(x - shift); returns Σ x */
+	void (*exp_row)(float *x, float shift, int64_t n);           /* x = exp(x - shift) */
+	void (*scale_row)(float *x, float factor, int64_t n);        /* x *= factor */
+	float (*dot)(const float *a, const float *b, int64_t n);
+	void (*softmax_backward_row)(float *dp, const float *p, float delta, int64_t n); /* dp = p·(dp - delta) */
+	/* sparse.c: tiles hold `width` tokens of each channel, channel by channel */
+	int64_t (*tile_width)(int64_t tokens); /* floats per channel that `tokens` (<= tile) take */
+	int64_t tile;                          /* tokens of a full tile */
+	void (*pack)(float *tile, const float *x, int64_t ld, int64_t tokens, int64_t channels);
+	void (*unpack)(float *x, int64_t ld, const float *tile, int64_t tokens, int64_t channels);
+	void (*fill)(float *y, const float *bias, int64_t outputs, int64_t width); /* y = bias or 0 */
+	/* y += the entries of one block, whose groups end at ends and begin at begin, times x */
+	void (*gather)(float *y, const float *x, const int32_t *ends, int32_t begin, const struct entry *entries,
+		int64_t outputs, int64_t width);
+	/* values of entries += the products y·x over the tokens */
+	void (*sample)(struct entry *entries, const float *y, const float *x, const int32_t *ends, int32_t begin,
+		int64_t outputs, int64_t width);
+};
+
+extern const struct dynmo_cpu dynmo_generic_kernels, dynmo_avx2_kernels, dynmo_avx512_kernels;
+
+/* Rounds floats up to whole cache lines. */
+static inline int64_t dynmo_lines(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
+
+/* Returns the first cache line in a workspace, which costs at most one line. */
+static inline float *dynmo_align(float *work) { return (float *)(((uintptr_t)work + 63) & ~(uintptr_t)63); }
+
+static inline int64_t dynmo_min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* C = alpha·op(A)·op(B) + beta·C, row-major, op(A) (m, k), op(B) (k, n). */
+void dynmo_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, float alpha,
+	const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+#endif

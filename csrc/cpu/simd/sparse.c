@@ -1,0 +1,110 @@
+/* Tiles of tokens and sorted entries. The tokens of one channel
+ * are `width` floats of a tile, a multiple of LANES; absent tokens are 0. A full
+ * tile is TILE_VECTORS wide. */
+
+static int64_t FN(tile_width)(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
+
+static void FN(pack)(float *tile, const float *x, int64_t ld, int64_t tokens, int64_t channels)
+{
+	int64_t width = FN(tile_width)(tokens), whole = tokens / TRANSPOSE * TRANSPOSE, c = 0;
+	for (; c + TRANSPOSE <= channels; c += TRANSPOSE)
+		for (int64_t t = 0; t < whole; t += TRANSPOSE)
+			vtranspose(tile + c * width + t, width, x + t * ld + c, ld);
+	for (int64_t t = 0; t < whole; t++)
+		for (int64_t j = c; j < channels; j++)
+			tile[j * width + t] = x[t * ld + j];
+	for (int64_t j = 0; j < channels; j++)
+		for (int64_t t = whole; t < width; t++)
+			tile[j * width + t] = t < tokens ? x[t * ld + j] : 0;
+}
+
+static void FN(unpack)(float *x, int64_t ld, const float *tile, int64_t tokens, int64_t channels)
+{
+	int64_t width = FN(tile_width)(tokens), whole = tokens / TRANSPOSE * TRANSPOSE, c = 0;
+	for (; c + TRANSPOSE <= channels; c += TRANSPOSE)
+		for (int64_t t = 0; t < whole; t += TRANSPOSE)
+			vtranspose(x + t * ld + c, ld, tile + c * width + t, width);
+	for (int64_t t = 0; t < whole; t++)
+		for (int64_t j = c; j < channels; j++)
+			x[t * ld + j] = tile[j * width + t];
+	for (int64_t t = whole; t < tokens; t++)
+		for (int64_t j = 0; j < channels; j++)
+			x[t * ld + j] = tile[j * width + t];
+}
+
+/* Each loop over entries is compiled once for every number of vectors in a
+ * tile's width, so that a channel's tokens stay in registers. */
+#define CASE(vectors, call) \
+	case vectors: { enum { VECTORS = vectors }; call; break; }
+#if TILE_VECTORS == 8
+#define WIDE(call) CASE(5, call) CASE(6, call) CASE(7, call) CASE(8, call)
+#else
+#define WIDE(call)
+#endif
+#define FOR_WIDTH(call) \
+	switch (width / LANES) { CASE(1, call) CASE(2, call) CASE(3, call) CASE(4, call) WIDE(call) }
+
+static void FN(fill)(float *y, const float *bias, int64_t outputs, int64_t width)
+{
+	for (int64_t o = 0; o < outputs; o++)
+		for (int64_t t = 0; t < width; t += LANES)
+			vstore(y + o * width + t, vset1(bias ? bias[o] : 0));
+}
+
+static inline __attribute__((always_inline)) void gather_vectors(float *y, const float *x, const int32_t *ends,
+	int32_t begin, const struct entry *entries, int64_t outputs, const int vectors)
+{
+	for (int64_t o = 0; o < outputs; begin = ends[o], o++, y += vectors * LANES) {
+		if (begin == ends[o])
+			continue;
+		vf s[TILE_VECTORS];
+		for (int u = 0; u < vectors; u++)
+			s[u] = vload(y + u * LANES);
+		for (int32_t e = begin; e < ends[o]; e++) {
+			const float *xi = x + (int64_t)entries[e].input * vectors * LANES;
+			vf value = vset1(entries[e].value);
+			for (int u = 0; u < vectors; u++)
+				s[u] = vfma(value, vload(xi + u * LANES), s[u]);
+		}
+		for (int u = 0; u < vectors; u++)
+			vstore(y + u * LANES, s[u]);
+	}
+}
+
+static void FN(gather)(float *y, const float *x, const int32_t *ends, int32_t begin, const struct entry *entries,
+	int64_t outputs, int64_t width)
+{
+	FOR_WIDTH(gather_vectors(y, x, ends, begin, entries, outputs, VECTORS))
+}
+
+/* Four entries at a time, so that their sums over the lanes are taken together.
+ * Places after a group's last entry repeat its first. */
+static inline __attribute__((always_inline)) void sample_vectors(struct entry *entries, const float *y,
+	const float *x, const int32_t *ends, int32_t begin, int64_t outputs, const int vectors)
+{
+	for (int64_t o = 0; o < outputs; begin = ends[o], o++, y += vectors * LANES) {
+		vf g[TILE_VECTORS];
+		for (int u = 0; u < vectors; u++)
+			g[u] = vload(y + u * LANES);
+		for (int32_t e = begin; e < ends[o]; e += 4) {
+			int32_t left = ends[o] - e;
+			float sums[4];
+			vf s[4];
+			for (int l = 0; l < 4; l++) {
+				const float *xi = x + (int64_t)entries[l < left ? e + l : e].input * vectors * LANES;
+				s[l] = g[0] * vload(xi);
+				for (int u = 1; u < vectors; u++)
+					s[l] = vfma(g[u], vload(xi + u * LANES), s[l]);
+			}
+			vsum4(sums, s);
+			for (int l = 0; l < 4 && l < left; l++)
+				entries[e + l].value += sums[l];
+		}
+	}
+}
+
+static void FN(sample)(struct entry *entries, const float *y, const float *x, const int32_t *ends, int32_t begin,
+	int64_t outputs, int64_t width)
+{
+	FOR_WIDTH(sample_vectors(entries, y, x, ends, begin, outputs, VECTORS))
+}

@@ -1,0 +1,35 @@
+/* The inner loops of one path, and the table that the rest of csrc/cpu calls. */
+#include "vector.h"
+
+#include "elementwise.c"
+#include "layernorm.c"
+#include "magnitude.c"
+#include "softmax.c"
+#include "sparse.c"
+
+const struct dynmo_cpu FN(kernels) = {
+	.add = FN(add),
+	.column_sums = FN(column_sums),
+	.gelu_forward = FN(gelu_forward),
+	.gelu_backward = FN(gelu_backward),
+	.adamw = FN(adamw),
+	.sum_squares = FN(sum_squares),
+	.mask = FN(mask),
+	.match = FN(match),
+	.layernorm_forward = FN(layernorm_forward),
+	.layernorm_backward_input = FN(layernorm_backward_input),
+	.layernorm_backward_weight = FN(layernorm_backward_weight),
+	.row_max = FN(row_max),
+	.exp_sum = FN(exp_sum),
+	.exp_row = FN(exp_row),
+	.scale_row = FN(scale_row),
+	.dot = FN(dot),
+	.softmax_backward_row = FN(softmax_backward_row),
+	.tile_width = FN(tile_width),
+	.tile = TILE_VECTORS * LANES,
+	.pack = FN(pack),
+	.unpack = FN(unpack),
+	.fill = FN(fill),
+	.gather = FN(gather),
+	.sample = FN(sample),
+};

@@ -1,0 +1,101 @@
+/* The C side of src/kernel/cpu. The whole boundary is this header.
+ *
+ * Fixed-width integers and plain pointers only. Every function that can fail
+ * returns 0 or a status that dynmo_cpu_status_name names. No function keeps a
+ * pointer after it returns or allocates memory, and there is no state but the
+ * BLAS's own: any thread may call. Workspace comes from the caller. Shapes and
+ * lengths are checked in Go; values that index memory (tokens, targets) here.
+ *
+ * What each kernel computes is said once, in src/kernel/kernel.go. Matrices are
+ * row-major float32; n is tokens, c channels, o output channels, v vocabulary,
+ * nh heads. A pointer marked "or NULL" may be absent.
+ *
+ * Bits depend on the operands, the shape, the path and the BLAS, and on nothing
+ * else: neither on the alignment of operands nor on the calling thread. */
+#ifndef DYNMO_CPU_H
+#define DYNMO_CPU_H
+
+#include <stdint.h>
+
+enum {
+	DYNMO_CPU_OK = 0,
+	DYNMO_CPU_INDEX = 1, /* a token or a target is outside its table */
+};
+
+/* Instruction-set paths. Each is the same source compiled for another width. */
+enum {
+	DYNMO_CPU_GENERIC = 0, /* 4 lanes, whatever the compiler targets */
+	DYNMO_CPU_AVX2 = 1,    /* 8 lanes, with FMA */
+	DYNMO_CPU_AVX512 = 2,  /* 16 lanes: F, BW, DQ, VL */
+	DYNMO_CPU_PATHS = 3,
+};
+
+/* The inner loops of a path: constant, shared by all ranks. */
+typedef struct dynmo_cpu dynmo_cpu;
+
+/* Returns a path, or NULL if this processor or build lacks it. */
+const dynmo_cpu *dynmo_cpu_path(int32_t path);
+/* Sets how many threads the BLAS may use, for the whole process: 1 keeps every
+ * call on the thread that makes it. Returns 0 if the linked BLAS offers no way
+ * to set it, else 1. */
+int32_t dynmo_cpu_blas_threads(int32_t threads);
+/* The BLAS in words, "" if it does not say. Static memory. */
+const char *dynmo_cpu_blas_name(void);
+const char *dynmo_cpu_status_name(int32_t status);
+
+/* wte has `vocabulary` rows. */
+int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_t *tokens, const float *wte,
+	const float *wpe, int64_t b, int64_t t, int64_t c, int64_t vocabulary);
+int32_t dynmo_cpu_embedding_backward(const dynmo_cpu *k, float *dwte, float *dwpe, const float *dout,
+	const int32_t *tokens, int64_t b, int64_t t, int64_t c, int64_t vocabulary);
+
+void dynmo_cpu_layernorm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
+	const float *weight, const float *bias, int64_t n, int64_t c);
+void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
+	const float *mean, const float *rstd, const float *weight, int64_t n, int64_t c);
+void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
+	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c);
+
+/* bias and dbias (o) or NULL. */
+void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
+	const float *bias, int64_t n, int64_t c, int64_t o);
+void dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,
+	int64_t n, int64_t c, int64_t o);
+void dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
+	const float *inp, int64_t n, int64_t c, int64_t o);
+
+/* A matrix (rows, cols) in compressed rows: row_ptr (rows + 1), col_idx
+ * ascending in each row, row_ptr[rows] entries. bias and dbias (rows) or NULL.
+ * work has the floats that dynmo_cpu_spmm_work returns, for any n. */
+int64_t dynmo_cpu_spmm_work(const dynmo_cpu *k, int64_t rows, int64_t cols, int64_t nnz);
+void dynmo_cpu_spmm_forward(const dynmo_cpu *k, float *work, float *out, const float *inp, const int32_t *row_ptr,
+	const int32_t *col_idx, const float *values, const float *bias, int64_t rows, int64_t cols, int64_t n);
+void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp, const float *dout,
+	const int32_t *row_ptr, const int32_t *col_idx, const float *values, int64_t rows, int64_t cols, int64_t n);
+void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
+	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n);
+
+/* qkv (b·t, 3c), lse (b, nh, t). work has the floats that
+ * dynmo_cpu_attention_work returns. */
+int64_t dynmo_cpu_attention_work(int64_t t);
+void dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
+	int64_t b, int64_t t, int64_t c, int64_t nh);
+void dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout,
+	const float *qkv, const float *out, const float *lse, int64_t b, int64_t t, int64_t c, int64_t nh);
+
+void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, int64_t n);
+void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n);
+void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n);
+
+int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, float *logits, const int32_t *targets,
+	double scale, int64_t n, int64_t v);
+
+double dynmo_cpu_sum_squares(const dynmo_cpu *k, const float *x, int64_t n);
+void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n,
+	double lr, double beta1, double beta2, double eps, double decay, double grad_scale, int64_t step);
+void dynmo_cpu_mask(const dynmo_cpu *k, float *x, const uint64_t *mask, int64_t n);
+/* mask or NULL. */
+void dynmo_cpu_magnitude_histogram(const dynmo_cpu *k, int64_t *hist, const float *x, const uint64_t *mask,
+	int64_t n, uint32_t prefix, int32_t fixed);
+
+#endif

@@ -1,0 +1,66 @@
+/* The C side of src/comm/mpi: non-blocking messages, groups, and what else
+ * the gompi package lacks. The whole boundary is this header.
+ *
+ * Groups and requests are small integers. Every function returns 0 or a status
+ * that dynmo_mpi_error can name. One thread at a time calls; it need not stay
+ * the same. No function keeps a pointer after it returns unless its name ends
+ * in _begin: those keep the buffer until dynmo_mpi_test says done. */
+#ifndef DYNMO_MPI_H
+#define DYNMO_MPI_H
+
+#include <stdint.h>
+
+/* Statuses below 0 are these; those above 0 are MPI's error codes. */
+enum {
+	DYNMO_MPI_THREADS = -1, /* the library cannot be called from changing threads */
+	DYNMO_MPI_MEMORY  = -2, /* no memory for a group or a request */
+	DYNMO_MPI_LENGTH  = -3, /* a message shorter than the receive */
+	DYNMO_MPI_HANDLE  = -4  /* no such group or request */
+};
+
+/* Starts MPI, thread-serialized or better, unless it runs already, and sets
+ * *group to a duplicate of the world in which errors are returned. Collective. */
+int32_t dynmo_mpi_init(int32_t *group);
+
+/* Ends MPI. Collective. */
+int32_t dynmo_mpi_finalize(void);
+
+/* Rank in the group, and its size. */
+int32_t dynmo_mpi_rank(int32_t group, int32_t *rank, int32_t *size);
+
+/* Sets world[r] to the rank in the world of rank r of the group; world has
+ * room for all. */
+int32_t dynmo_mpi_world_ranks(int32_t group, int32_t *world);
+
+/* Forms groups of the ranks with equal color >= 0, ordered by key. Collective. */
+int32_t dynmo_mpi_split(int32_t group, int32_t color, int32_t key, int32_t *part);
+
+/* Frees a group. Collective. */
+int32_t dynmo_mpi_free(int32_t group);
+
+/* Begins to send bytes (< 2^31) to a rank. With stamped, the stamp follows as
+ * a second message with the same tag. */
+int32_t dynmo_mpi_send_begin(int32_t group, const void *buf, int64_t bytes, int32_t to, int32_t tag,
+                             int32_t stamped, double stamp, int32_t *request);
+
+/* Begins to receive exactly bytes (< 2^31) from a rank, and the stamp that
+ * follows if stamped. */
+int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t from, int32_t tag,
+                             int32_t stamped, int32_t *request);
+
+/* Drives all transfers and sets *done to 1 if this one has ended, else to 0.
+ * Once it has, or an error is returned, the request is no more. *stamp is set
+ * for a stamped receive. */
+int32_t dynmo_mpi_test(int32_t request, int32_t *done, double *stamp);
+
+/* Memory that transfers may use without copying. */
+int32_t dynmo_mpi_alloc(int64_t bytes, void **buf);
+int32_t dynmo_mpi_release(void *buf);
+
+/* Ends every rank of the world. It may return, and it may hang. */
+int32_t dynmo_mpi_abort(int32_t status);
+
+/* Writes the name of a status into text, which has room for size bytes. */
+void dynmo_mpi_error(int32_t status, char *text, int32_t size);
+
+#endif

@@ -1,0 +1,91 @@
+#include "../include/dynmo_mpi.h"
+
+#include <limits.h>
+
+#include "table.h"
+
+/* Lets go of what a failed begin left under way and gives the error on. The
+ * entry of the table is not used again, since MPI may yet write into it. */
+static int32_t give_up(int32_t request, int32_t rc) {
+	struct transfer *t = transfer_at(request);
+	for (int i = 0; i < 2; i++)
+		if (t->request[i] != MPI_REQUEST_NULL)
+			MPI_Request_free(&t->request[i]);
+	return rc;
+}
+
+int32_t dynmo_mpi_send_begin(int32_t group, const void *buf, int64_t bytes, int32_t to, int32_t tag,
+                             int32_t stamped, double stamp, int32_t *request) {
+	MPI_Comm comm = group_at(group);
+	if (comm == MPI_COMM_NULL)
+		return DYNMO_MPI_HANDLE;
+	if (bytes < 0 || bytes > INT_MAX)
+		return MPI_ERR_COUNT;
+	if ((*request = transfer_new()) < 0)
+		return DYNMO_MPI_MEMORY;
+	struct transfer *t = transfer_at(*request);
+	t->request[0] = t->request[1] = MPI_REQUEST_NULL;
+	t->stamp = stamp;
+	t->expect = -1;
+	t->status = 0;
+	int rc = MPI_Isend(buf, (int)bytes, MPI_BYTE, to, tag, comm, &t->request[0]);
+	if (rc == MPI_SUCCESS && stamped)
+		rc = MPI_Isend(&t->stamp, 1, MPI_DOUBLE, to, tag, comm, &t->request[1]);
+	return rc == MPI_SUCCESS ? 0 : give_up(*request, rc);
+}
+
+int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t from, int32_t tag,
+                             int32_t stamped, int32_t *request) {
+	MPI_Comm comm = group_at(group);
+	if (comm == MPI_COMM_NULL)
+		return DYNMO_MPI_HANDLE;
+	if (bytes < 0 || bytes > INT_MAX)
+		return MPI_ERR_COUNT;
+	if ((*request = transfer_new()) < 0)
+		return DYNMO_MPI_MEMORY;
+	struct transfer *t = transfer_at(*request);
+	t->request[0] = t->request[1] = MPI_REQUEST_NULL;
+	t->stamp = 0;
+	t->expect = bytes;
+	t->status = 0;
+	int rc = MPI_Irecv(buf, (int)bytes, MPI_BYTE, from, tag, comm, &t->request[0]);
+	if (rc == MPI_SUCCESS && stamped)
+		rc = MPI_Irecv(&t->stamp, 1, MPI_DOUBLE, from, tag, comm, &t->request[1]);
+	return rc == MPI_SUCCESS ? 0 : give_up(*request, rc);
+}
+
+int32_t dynmo_mpi_test(int32_t request, int32_t *done, double *stamp) {
+	struct transfer *t = transfer_at(request);
+	if (t == NULL)
+		return DYNMO_MPI_HANDLE;
+	*done = 0;
+	if (t->request[0] != MPI_REQUEST_NULL) {
+		MPI_Status status;
+		int flag = 0, count;
+		int rc = MPI_Test(&t->request[0], &flag, &status);
+		if (rc != MPI_SUCCESS) {
+			/* MPI has freed the request. A stamp may still come, and is taken below. */
+			t->status = rc;
+			t->request[0] = MPI_REQUEST_NULL;
+		} else if (!flag) {
+			return 0;
+		} else if (t->expect >= 0) {
+			rc = MPI_Get_count(&status, MPI_BYTE, &count);
+			t->status = rc != MPI_SUCCESS ? rc : count != t->expect ? DYNMO_MPI_LENGTH : 0;
+		}
+	}
+	if (t->request[1] != MPI_REQUEST_NULL) {
+		int flag = 0;
+		int rc = MPI_Test(&t->request[1], &flag, MPI_STATUS_IGNORE);
+		if (rc == MPI_SUCCESS && !flag)
+			return 0;
+		t->request[1] = MPI_REQUEST_NULL;
+		if (t->status == 0)
+			t->status = rc;
+	}
+	*done = 1;
+	*stamp = t->stamp;
+	int32_t result = t->status;
+	transfer_drop(request);
+	return result;
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitDone    = 0
+	exitFailure = 1
+	exitUsage   = 2 // bad command line, settings or input; nothing was done
+)
+
+// usageError is an error of the user's: bad arguments, settings or input.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// execute runs a command line and returns its exit status. An error goes to
+// stderr, every line of it behind the program's name.
+func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	started := false
+	onStart(root, func() { started = true })
+	err := root.Execute()
+	if err != nil && !started { // the command line was refused
+		err = usageError{fmt.Errorf("%w (see %s --help)", err, root.Name())}
+	}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(stderr, "%s: %s\n", root.Name(), strings.TrimRight(line, "\n"))
+		}
+	}
+	return status(err)
+}
+
+// onStart has start called whenever a command below c, or c, begins to run.
+func onStart(c *cobra.Command, start func()) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			start()
+			return run(c, args)
+		}
+	}
+	for _, child := range c.Commands() {
+		onStart(child, start)
+	}
+}
+
+// status returns the exit status that an error stands for.
+func status(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailure
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/config"
+)
+
+// sample returns dynmo with a command that needs an argument and a flag, and
+// ends with err.
+func sample(err error) *cobra.Command {
+	root := rootCommand()
+	child := &cobra.Command{
+		Use:  "sample FILE",
+		Args: cobra.ExactArgs(1),
+		RunE: func(*cobra.Command, []string) error { return err },
+	}
+	child.Flags().Int("stages", 0, "")
+	if err := child.MarkFlagRequired("stages"); err != nil {
+		panic(err)
+	}
+	root.AddCommand(child)
+	return root
+}
+
+func TestExitStatus(t *testing.T) {
+	failure := errors.New("step 3: node1: no memory")
+	bad := fmt.Errorf("train: %w", usageError{errors.New("run.toml:1: wrong\nrun.toml:2: wrong too")})
+	for _, c := range []struct {
+		name   string
+		args   string
+		err    error
+		status int
+		stderr string
+	}{
+		{"done", "sample f --stages 2", nil, 0, ""},
+		{"failure", "sample f --stages 2", failure, 1, "dynmo: step 3: node1: no memory\n"},
+		{"bad settings", "sample f --stages 2", bad, 2, "dynmo: train: run.toml:1: wrong\ndynmo: run.toml:2: wrong too\n"},
+		{"unknown flag", "sample f --stage 2", nil, 2, "dynmo: unknown flag: --stage (see dynmo --help)\n"},
+		{"bad flag", "sample f --stages two", nil, 2,
+			"dynmo: invalid argument \"two\" for \"--stages\" flag: strconv.ParseInt: parsing \"two\": invalid syntax (see dynmo --help)\n"},
+		{"missing flag", "sample f", nil, 2, "dynmo: required flag(s) \"stages\" not set (see dynmo --help)\n"},
+		{"missing argument", "sample --stages 2", nil, 2, "dynmo: accepts 1 arg(s), received 0 (see dynmo --help)\n"},
+		{"unknown command", "tarin", nil, 2, "dynmo: unknown command \"tarin\" for \"dynmo\" (see dynmo --help)\n"},
+		{"help", "--help", nil, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if got := execute(sample(c.err), strings.Fields(c.args), &stdout, &stderr); got != c.status {
+				t.Errorf("status %d, want %d", got, c.status)
+			}
+			if stderr.String() != c.stderr {
+				t.Errorf("stderr %q, want %q", &stderr, c.stderr)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if got := execute(rootCommand(), []string{"--version"}, &stdout, &stderr); got != 0 || !strings.HasPrefix(stdout.String(), "dynmo version ") {
+		t.Errorf("status %d, %q", got, &stdout)
+	}
+}
+
+// What the help topic prints is a settings file as it is.
+func TestHelpConfigIsASettingsFile(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if got := execute(rootCommand(), []string{"help", "config"}, &stdout, &stderr); got != 0 {
+		t.Fatalf("status %d: %s", got, &stderr)
+	}
+	file := filepath.Join(t.TempDir(), "run.toml")
+	if err := os.WriteFile(file, stdout.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, config.Default()) {
+		t.Errorf("loads to %+v", got)
+	}
+}

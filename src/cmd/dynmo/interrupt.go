@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// samePress is the time within which two SIGINTs are one press of Ctrl-C: the
+// terminal sends it to a rank, and so does the launcher.
+const samePress = 500 * time.Millisecond
+
+// interruptible returns a context that SIGTERM or SIGINT cancels, with the
+// signal as its cause. It is asked between steps: a step that has begun ends.
+// A batch system repeats SIGTERM, so only the first counts; a second Ctrl-C
+// ends the process at once. stop gives the signals back.
+func interruptible(parent context.Context) (ctx context.Context, stop func()) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	ctx, cancel := context.WithCancelCause(parent)
+	go watch(signals, cancel, func() { os.Exit(128 + int(syscall.SIGINT)) })
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel(nil)
+	}
+}
+
+// watch cancels on every signal, of which the first decides, and quits on a
+// SIGINT that comes later than samePress after the first SIGINT. It returns
+// when signals is closed.
+func watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, quit func()) {
+	var pressed time.Time
+	for s := range signals {
+		cancel(fmt.Errorf("stopped by signal: %v", s))
+		switch {
+		case s != syscall.SIGINT:
+		case pressed.IsZero():
+			pressed = time.Now()
+		case time.Since(pressed) > samePress:
+			quit()
+		}
+	}
+}

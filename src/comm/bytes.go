@@ -1,0 +1,140 @@
+package comm
+
+import (
+	"encoding/binary"
+
+	"dynmo/src/tensor"
+)
+
+// A message of bytes begins with a frame of fixed length: how many bytes
+// there are, and the first of them. What the frame does not hold follows as a
+// second message with the same tag. Most control messages fit into the frame,
+// which is well inside what transports send without a handshake.
+const (
+	frameBytes = 256
+	frameHead  = 8 // length, little endian
+	frameBody  = frameBytes - frameHead
+)
+
+// pending is a staged transfer and the memory it reads.
+type pending struct {
+	request *Request
+	block   tensor.Mem
+}
+
+// SendBytes sends data, of any length, to a rank's RecvBytes. It copies data
+// and returns without waiting for the receiver, so ranks may send to each
+// other before they receive; memory is all that bounds what is under way.
+func (g *Group) SendBytes(to, tag int, data []byte) error {
+	g.check(to, tag)
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	if err := g.reap(); err != nil {
+		return err
+	}
+	frame, err := g.staging.get(frameBytes)
+	if err != nil {
+		return err
+	}
+	view := tensor.Of[byte](frame)
+	binary.LittleEndian.PutUint64(view, uint64(len(data)))
+	clear(view[frameHead+copy(view[frameHead:], data):])
+	if err := g.stage(to, tag, frame, frameBytes); err != nil {
+		return err
+	}
+	if len(data) <= frameBody {
+		return nil
+	}
+	rest := data[frameBody:]
+	block, err := g.staging.get(int64(len(rest)))
+	if err != nil {
+		return err
+	}
+	copy(tensor.Of[byte](block), rest)
+	return g.stage(to, tag, block, int64(len(rest)))
+}
+
+// stage begins to send the front of a block and remembers both.
+func (g *Group) stage(to, tag int, block tensor.Mem, length int64) error {
+	r, err := g.begin(&Request{g: g, verb: "send", peer: to, bytes: length}, tag, block.Span(0, length))
+	if err != nil {
+		return err
+	}
+	g.pending = append(g.pending, pending{r, block})
+	return nil
+}
+
+// reap takes back the blocks of sends that are done, in the order they began.
+func (g *Group) reap() error {
+	for len(g.pending) > 0 {
+		done, err := g.pending[0].request.Test()
+		if !done {
+			return nil
+		}
+		g.staging.put(g.pending[0].block)
+		g.pending = g.pending[1:]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush waits until all staged sends are done.
+func (g *Group) flush() error {
+	for len(g.pending) > 0 {
+		if err := g.pending[0].request.Wait(); err != nil {
+			return err
+		}
+		if err := g.reap(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RecvBytes returns the next message of bytes from a rank. On a virtual clock
+// it costs what one message of that length costs; the frame's head is free.
+func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
+	g.check(from, tag)
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	if err := g.reap(); err != nil {
+		return nil, err
+	}
+	frame, err := g.staging.get(frameBytes)
+	if err != nil {
+		return nil, err
+	}
+	r, err := g.take(from, tag, frame, frameBytes)
+	if err != nil {
+		return nil, err
+	}
+	view := tensor.Of[byte](frame)
+	data := make([]byte, binary.LittleEndian.Uint64(view))
+	copied := copy(data, view[frameHead:])
+	g.staging.put(frame)
+	if rest := int64(len(data) - copied); rest > 0 {
+		block, err := g.staging.get(rest)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := g.take(from, tag, block, rest); err != nil {
+			return nil, err
+		}
+		copy(data[copied:], tensor.Of[byte](block))
+		g.staging.put(block)
+	}
+	g.o.Clock.Reach(r.stamp + g.o.Network.Seconds(int64(len(data))))
+	return data, nil
+}
+
+// take receives into the front of a block; the clock does not reach its arrival.
+// A block whose transfer failed is not used again: the transport may still own it.
+func (g *Group) take(from, tag int, block tensor.Mem, length int64) (*Request, error) {
+	r, err := g.begin(&Request{g: g, verb: "recv", peer: from, bytes: length}, tag, block.Span(0, length))
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Wait()
+}

@@ -1,0 +1,145 @@
+package comm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"dynmo/src/tensor"
+)
+
+// Tags of the collectives. All ranks call collectives in one order and
+// messages with one tag keep theirs, so a tag per kind is enough.
+const (
+	tagBcast = TagCollective + iota
+	tagGather
+	tagBarrier
+)
+
+// Bcast returns root's data on every rank, along a binomial tree: rank r (as
+// counted from root) receives from r with its lowest set bit cleared.
+// Collective.
+func (g *Group) Bcast(root int, data []byte) ([]byte, error) {
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	relative := (g.rank - root + g.size) % g.size
+	bit := 1 // ends as the lowest set bit of relative, or at least size for root
+	for ; bit < g.size && relative&bit == 0; bit <<= 1 {
+	}
+	if relative != 0 {
+		var err error
+		if data, err = g.RecvBytes((relative-bit+root)%g.size, tagBcast); err != nil {
+			return nil, fmt.Errorf("bcast: %w", err)
+		}
+	}
+	for bit >>= 1; bit > 0; bit >>= 1 {
+		if relative+bit < g.size {
+			if err := g.SendBytes((relative+bit+root)%g.size, tagBcast, data); err != nil {
+				return nil, fmt.Errorf("bcast: %w", err)
+			}
+		}
+	}
+	return data, nil
+}
+
+// Gather returns every rank's data, by rank, on root and nil elsewhere.
+// Lengths may differ. Collective.
+func (g *Group) Gather(root int, data []byte) ([][]byte, error) {
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	if g.rank != root {
+		if err := g.SendBytes(root, tagGather, data); err != nil {
+			return nil, fmt.Errorf("gather: %w", err)
+		}
+		return nil, nil
+	}
+	all := make([][]byte, g.size)
+	for rank := range all {
+		if rank == root {
+			all[rank] = append([]byte(nil), data...)
+			continue
+		}
+		var err error
+		if all[rank], err = g.RecvBytes(rank, tagGather); err != nil {
+			return nil, fmt.Errorf("gather: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// Allgather returns every rank's data, by rank, on all ranks. Lengths may
+// differ. It gathers on rank 0 and broadcasts. Collective.
+func (g *Group) Allgather(data []byte) ([][]byte, error) {
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	all, err := g.Gather(0, data)
+	if err != nil {
+		return nil, fmt.Errorf("allgather: %w", err)
+	}
+	var joined []byte
+	for _, part := range all {
+		joined = binary.LittleEndian.AppendUint64(joined, uint64(len(part)))
+		joined = append(joined, part...)
+	}
+	if joined, err = g.Bcast(0, joined); err != nil {
+		return nil, fmt.Errorf("allgather: %w", err)
+	}
+	all = make([][]byte, g.size)
+	for rank := range all {
+		end := 8 + binary.LittleEndian.Uint64(joined)
+		all[rank] = joined[8:end:end]
+		joined = joined[end:]
+	}
+	return all, nil
+}
+
+// Barrier returns when every rank has called it. In round k a rank tells the
+// one 2^k above and hears the one 2^k below (dissemination barrier: Hensgen,
+// Finkel, Manber 1988). Collective.
+func (g *Group) Barrier() error {
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	for distance := 1; distance < g.size; distance <<= 1 {
+		if err := g.SendBytes((g.rank+distance)%g.size, tagBarrier, nil); err != nil {
+			return fmt.Errorf("barrier: %w", err)
+		}
+		if _, err := g.RecvBytes((g.rank-distance+g.size)%g.size, tagBarrier); err != nil {
+			return fmt.Errorf("barrier: %w", err)
+		}
+	}
+	return nil
+}
+
+// Allreduce replaces dst[i] on every rank by the left fold of all ranks'
+// values in rank order,
+//
+//	op(… op(op(dst₀[i], dst₁[i]), dst₂[i]) …, dstₙ₋₁[i])
+//
+// Rank 0 folds and broadcasts, so all ranks get the same bits, and those do
+// not depend on how the ranks are placed. Every rank's dst has one length.
+// Collective.
+func Allreduce[T int64 | float64 | uint64](g *Group, dst []T, op func(a, b T) T) error {
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	view := tensor.Of[byte](tensor.From(dst))
+	all, err := g.Gather(0, view)
+	if err != nil {
+		return fmt.Errorf("allreduce: %w", err)
+	}
+	values := make([]T, len(dst))
+	scratch := tensor.Of[byte](tensor.From(values)) // aligned for T, unlike what was received
+	for rank := 1; rank < len(all); rank++ {
+		if len(all[rank]) != len(view) {
+			return fmt.Errorf("allreduce: %s gave %d bytes, this rank %d", g.name(rank), len(all[rank]), len(view))
+		}
+		copy(scratch, all[rank])
+		for i := range dst {
+			dst[i] = op(dst[i], values[i])
+		}
+	}
+	result, err := g.Bcast(0, view)
+	if err != nil {
+		return fmt.Errorf("allreduce: %w", err)
+	}
+	copy(view, result)
+	return nil
+}

@@ -1,0 +1,180 @@
+package commtest
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/comm"
+)
+
+// collectives: every root, empty data, lengths that differ by rank and pass
+// what one frame holds.
+func collectives(t comm.Transport) error {
+	g := comm.New(t, quick())
+	for root := range g.Size() {
+		for _, length := range []int64{0, 5, 100000} {
+			var data []byte
+			if g.Rank() == root {
+				data = pattern(root, 0, 0, length)
+			}
+			got, err := g.Bcast(root, data)
+			if err != nil {
+				return err
+			}
+			if string(got) != string(pattern(root, 0, 0, length)) {
+				return fmt.Errorf("bcast of %d bytes from rank %d: received others", length, root)
+			}
+		}
+		all, err := g.Gather(root, share(g.Rank()))
+		if err != nil {
+			return err
+		}
+		if g.Rank() != root {
+			if all != nil {
+				return fmt.Errorf("gather: rank %d is not the root, and got something", g.Rank())
+			}
+		} else if err := checkShares(all, g.Size()); err != nil {
+			return fmt.Errorf("gather: %w", err)
+		}
+	}
+	all, err := g.Allgather(share(g.Rank()))
+	if err != nil {
+		return err
+	}
+	if err := checkShares(all, g.Size()); err != nil {
+		return fmt.Errorf("allgather: %w", err)
+	}
+	for range 20 {
+		if err := g.Barrier(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share is what a rank gives to a gather: nothing for rank 0, then more and more.
+func share(rank int) []byte { return pattern(rank, rank, 0, int64(rank)*333) }
+
+func checkShares(all [][]byte, size int) error {
+	if len(all) != size {
+		return fmt.Errorf("%d parts from %d ranks", len(all), size)
+	}
+	for rank, part := range all {
+		if string(part) != string(share(rank)) {
+			return fmt.Errorf("part of rank %d has %d bytes and is not what was given", rank, len(part))
+		}
+	}
+	return nil
+}
+
+// allreduceOrder: operations whose result shows the order; it must be the left
+// fold by rank, to the bit, everywhere.
+func allreduceOrder(t comm.Transport) error {
+	g := comm.New(t, quick())
+
+	// 31a + b is neither commutative nor associative.
+	digits := make([]int64, 256)
+	for i := range digits {
+		digits[i] = int64(i + g.Rank())
+	}
+	if err := comm.Allreduce(g, digits, func(a, b int64) int64 { return 31*a + b }); err != nil {
+		return err
+	}
+	for i, got := range digits {
+		want := int64(i)
+		for rank := 1; rank < g.Size(); rank++ {
+			want = 31*want + int64(i+rank)
+		}
+		if got != want {
+			return fmt.Errorf("int64 %d: %d, want %d", i, got, want)
+		}
+	}
+
+	// Rounding: the sum of these depends on the order.
+	term := func(i, rank int) float64 { return math.Ldexp(1/float64(3+i+rank), (7*rank+i)%60) }
+	sums := make([]float64, 33)
+	for i := range sums {
+		sums[i] = term(i, g.Rank())
+	}
+	if err := comm.Allreduce(g, sums, func(a, b float64) float64 { return a + b }); err != nil {
+		return err
+	}
+	for i, got := range sums {
+		want := term(i, 0)
+		for rank := 1; rank < g.Size(); rank++ {
+			want += term(i, rank)
+		}
+		if math.Float64bits(got) != math.Float64bits(want) {
+			return fmt.Errorf("float64 %d: %x, want %x", i, got, want)
+		}
+	}
+
+	if err := comm.Allreduce(g, []uint64{}, func(a, b uint64) uint64 { return a | b }); err != nil {
+		return err
+	}
+	highest := []uint64{uint64(g.Rank())}
+	if err := comm.Allreduce(g, highest, func(a, b uint64) uint64 { return max(a, b) }); err != nil {
+		return err
+	}
+	if highest[0] != uint64(g.Size()-1) {
+		return fmt.Errorf("uint64: %d, want %d", highest[0], g.Size()-1)
+	}
+	return nil
+}
+
+// split: two colors, ranks reversed by key; messages with one tag in the parent
+// and the part do not meet; a part splits again; parts close before the parent.
+func split(t comm.Transport) error {
+	g := comm.New(t, quick())
+	part, err := g.Split(g.Rank()%2, -g.Rank())
+	if err != nil {
+		return err
+	}
+	size := (g.Size() + 1 - g.Rank()%2) / 2
+	if part.Size() != size || part.Rank() != size-1-g.Rank()/2 {
+		return fmt.Errorf("rank %d is %d of %d in its part, want %d of %d",
+			g.Rank(), part.Rank(), part.Size(), size-1-g.Rank()/2, size)
+	}
+	for rank := range size {
+		if got, want := part.Peer(rank), g.Peer((size-1-rank)*2+g.Rank()%2); got != want {
+			return fmt.Errorf("rank %d of the part is %+v, want %+v", rank, got, want)
+		}
+	}
+	above, below := neighbours(g)
+	up, down := neighbours(part)
+	inParent, err := recv(g, below, 7, 0, 100)
+	if err != nil {
+		return err
+	}
+	inPart, err := recv(part, down, 7, 1, 100)
+	if err != nil {
+		return err
+	}
+	outPart, err := send(part, up, 7, 1, 100)
+	if err != nil {
+		return err
+	}
+	outParent, err := send(g, above, 7, 0, 100)
+	if err != nil {
+		return err
+	}
+	if err := finish(inParent, inPart, outPart, outParent); err != nil {
+		return err
+	}
+	single, err := part.Split(part.Rank(), 0)
+	if err != nil {
+		return err
+	}
+	if single.Size() != 1 || single.Rank() != 0 || single.Peer(0) != g.Peer(g.Rank()) {
+		return fmt.Errorf("a part of one: rank %d of %d, %+v", single.Rank(), single.Size(), single.Peer(0))
+	}
+	for _, closing := range []*comm.Group{single, part} {
+		if err := closing.Barrier(); err != nil {
+			return err
+		}
+		if err := closing.Close(); err != nil {
+			return err
+		}
+	}
+	return g.Barrier()
+}

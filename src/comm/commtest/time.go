@@ -1,0 +1,198 @@
+package commtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/device"
+)
+
+// network has round numbers, so that a term left out shows.
+var network = comm.Network{Latency: 0.25, Bandwidth: 1000}
+
+// virtual returns a group on a virtual clock that reads start and stands still
+// but for messages, so that its times are known to the last bit.
+func virtual(t comm.Transport, start float64) (*comm.Group, *device.Clock) {
+	clock := device.NewVirtual()
+	clock.Pause()
+	clock.Advance(start)
+	o := quick()
+	o.Clock, o.Network = clock, network
+	return comm.New(t, o), clock
+}
+
+// virtualTime: a receive sets the clock to exactly the sender's time plus
+// latency plus bytes/bandwidth, or leaves it if it is later; a send moves
+// nothing. Rank r starts at 100 r, so only rank 0, at the end of the ring's
+// wrap, hears from a later rank.
+func virtualTime(t comm.Transport) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g, clock := virtual(t, 100*float64(t.Rank()))
+	above, below := neighbours(g)
+	for round, length := range []int64{8, 0, 3000, 1 << 20} {
+		// The sender's time travels apart, inside the message, as a second opinion.
+		sent := clock.Now()
+		if err := g.SendBytes(above, 1, binary.LittleEndian.AppendUint64(nil, math.Float64bits(sent))); err != nil {
+			return err
+		}
+		out, err := send(g, above, 2, round, length)
+		if err != nil {
+			return err
+		}
+		if now := clock.Now(); now != sent {
+			return fmt.Errorf("sending moved the clock from %v to %v", sent, now)
+		}
+		said, err := g.RecvBytes(below, 1)
+		if err != nil {
+			return err
+		}
+		theirs := math.Float64frombits(binary.LittleEndian.Uint64(said))
+		want := max(sent, theirs+network.Seconds(8))
+		if now := clock.Now(); now != want {
+			return fmt.Errorf("bytes sent at %v arrived at %v, want %v", theirs, now, want)
+		}
+		in, err := recv(g, below, 2, round, length)
+		if err != nil {
+			return err
+		}
+		for done := false; !done; {
+			if done, err = in.request.Test(); err != nil {
+				return err
+			}
+			runtime.Gosched()
+		}
+		if now := clock.Now(); now != want {
+			return fmt.Errorf("asking whether a message has come moved the clock from %v to %v", want, now)
+		}
+		if err := finish(in, out); err != nil {
+			return err
+		}
+		want = max(want, theirs+network.Seconds(length))
+		if now := clock.Now(); now != want {
+			return fmt.Errorf("%d bytes sent at %v arrived at %v, want %v", length, theirs, now, want)
+		}
+	}
+	t.Stamp(false)
+	return nil
+}
+
+// virtualBarrier: nobody leaves a barrier before the last has come.
+func virtualBarrier(t comm.Transport) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := func(rank int) float64 { return float64((rank * 7) % 5 * 100) }
+	g, clock := virtual(t, start(t.Rank()))
+	part, err := g.Split(0, 0) // stamps go on in the parts
+	if err != nil {
+		return err
+	}
+	if err := part.Barrier(); err != nil {
+		return err
+	}
+	latest := 0.0
+	for rank := range g.Size() {
+		latest = max(latest, start(rank))
+	}
+	if now := clock.Now(); now < latest || now > latest+20*network.Latency {
+		return fmt.Errorf("left the barrier at %v, the last came at %v", now, latest)
+	}
+	if err := part.Close(); err != nil {
+		return err
+	}
+	t.Stamp(false)
+	return nil
+}
+
+// elsewhere makes all ranks but this one seem to be on another host.
+type elsewhere struct{ comm.Transport }
+
+func (e elsewhere) Peer(rank int) comm.Peer {
+	p := e.Transport.Peer(rank)
+	if rank != e.Rank() {
+		p.Host += ".elsewhere"
+	}
+	return p
+}
+
+func (e elsewhere) Split(color, key int) (comm.Transport, error) {
+	t, err := e.Transport.Split(color, key)
+	return elsewhere{t}, err
+}
+
+// deadline: a peer that cannot be seen and does not answer is named within the
+// deadline, which a split group shares; then the same receive still works.
+func deadline(t comm.Transport) error {
+	g := comm.New(elsewhere{t}, quick())
+	part, err := g.Split(0, 0)
+	if err != nil {
+		return err
+	}
+	g.SetDeadline(300 * time.Millisecond)
+	return late(part, 300*time.Millisecond, func() { g.SetDeadline(20 * time.Second) })
+}
+
+// patience: the same for a peer that is seen alive, for which the deadline is
+// not the limit.
+func patience(t comm.Transport) error {
+	const limit = 400 * time.Millisecond
+	g := comm.New(t, comm.Options{Deadline: 50 * time.Millisecond, Patience: limit})
+	return late(g, limit, func() { g.SetDeadline(20 * time.Second) })
+}
+
+// late makes rank 0 wait for its neighbour, which sends only when told to.
+func late(g *comm.Group, limit time.Duration, relax func()) error {
+	if g.Size() == 1 {
+		return nil
+	}
+	above, below := neighbours(g)
+	if g.Rank() != 0 {
+		relax()
+	}
+	if g.Rank() == 0 {
+		in, err := recv(g, below, 3, 0, 4096)
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		err = in.request.Wait()
+		waited := time.Since(start)
+		if !errors.Is(err, comm.ErrNoAnswer) {
+			return fmt.Errorf("a peer that never sends: %v, want %q", err, comm.ErrNoAnswer)
+		}
+		want := fmt.Sprintf("recv 4096 bytes from rank %d (host ", g.Peer(below).World)
+		if !strings.HasPrefix(err.Error(), want) {
+			return fmt.Errorf("error %q does not begin with %q", err, want)
+		}
+		if waited < limit || waited > limit+5*time.Second {
+			return fmt.Errorf("gave up after %v, want %v", waited, limit)
+		}
+		relax()
+		if err := g.SendBytes(below, 4, nil); err != nil {
+			return err
+		}
+		if err := finish(in); err != nil {
+			return fmt.Errorf("after the deadline: %w", err)
+		}
+		return g.Barrier()
+	}
+	if above == 0 {
+		if _, err := g.RecvBytes(0, 4); err != nil {
+			return err
+		}
+		out, err := send(g, above, 3, 0, 4096)
+		if err != nil {
+			return err
+		}
+		if err := finish(out); err != nil {
+			return err
+		}
+	}
+	return g.Barrier()
+}

@@ -1,0 +1,148 @@
+package comm
+
+import (
+	"fmt"
+	"time"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Options are what a Group, and every group split from it, goes by.
+type Options struct {
+	// Clock is paused while communicating; a virtual one reaches the arrival
+	// time of every message received. nil means a wall clock.
+	Clock *device.Clock
+	// Network is the cost of a message on a virtual clock.
+	Network Network
+	// Deadline is how long a peer that cannot be seen (on another host) may
+	// keep this rank waiting; 0 means 5 s, the floor that law 8 sets.
+	Deadline time.Duration
+	// Patience is how long a peer on this host that is seen alive may keep this
+	// rank waiting, where it is longer than Deadline; 0 means 60 s.
+	Patience time.Duration
+	// Piece is the longest message handed to the transport, in bytes, the same
+	// on every rank; 0 means 1 GiB, since MPI counts in 32 bits.
+	Piece int64
+	// Interrupted, if not nil, tells whether this process was asked to end
+	// (SIGTERM). Launchers kill the survivors of a dead rank soon after asking,
+	// so waits then look for the dead at once.
+	Interrupted func() bool
+}
+
+const (
+	defaultDeadline = 5 * time.Second
+	// defaultPatience is longer than any pause of a healthy rank that should
+	// count as a fault (a checkpoint to a slow disk, a stopped debugger): a peer
+	// that is seen alive is late, not dead, and only hangs are left to find.
+	defaultPatience = 60 * time.Second
+	// defaultPiece keeps counts far below MPI's 2^31-1.
+	defaultPiece = 1 << 30
+)
+
+// Group is this rank's side of a set of ranks that exchange messages. One
+// goroutine, the rank's owner, uses it. Tags that rooms use lie in
+// [0, TagCollective).
+type Group struct {
+	t       Transport
+	o       *Options // shared with the groups split from this one
+	rank    int
+	size    int
+	peers   []Peer
+	watched []bool    // by rank: on this host, and seen alive at the start
+	staging staging   // memory for messages of bytes
+	pending []pending // messages of bytes not yet taken, oldest first
+}
+
+// New returns the group of all ranks of t. Every rank gives the same Piece,
+// Network and kind of clock.
+func New(t Transport, o Options) *Group {
+	if o.Clock == nil {
+		o.Clock = device.NewWall()
+	}
+	if o.Deadline == 0 {
+		o.Deadline = defaultDeadline
+	}
+	if o.Patience == 0 {
+		o.Patience = defaultPatience
+	}
+	if o.Piece == 0 {
+		o.Piece = defaultPiece
+	}
+	t.Stamp(o.Clock.Kind() == "virtual")
+	return newGroup(t, &o)
+}
+
+func newGroup(t Transport, o *Options) *Group {
+	g := &Group{t: t, o: o, rank: t.Rank(), size: t.Size(), staging: staging{t: t}}
+	g.peers = make([]Peer, g.size)
+	for rank := range g.peers {
+		g.peers[rank] = t.Peer(rank)
+	}
+	g.watched = visible(g.peers, g.peers[g.rank].Host)
+	return g
+}
+
+// Rank returns this rank in the group.
+func (g *Group) Rank() int { return g.rank }
+
+// Size returns the number of ranks.
+func (g *Group) Size() int { return g.size }
+
+// Peer tells who a rank of the group is.
+func (g *Group) Peer(rank int) Peer { return g.peers[rank] }
+
+// SetDeadline changes how long a peer on another host may keep this rank
+// waiting, here and in all groups that come from the same New.
+func (g *Group) SetDeadline(d time.Duration) { g.o.Deadline = d }
+
+// Alloc gives host memory that transfers may use without copying. Free returns it.
+func (g *Group) Alloc(bytes int64) (tensor.Mem, error) { return g.t.Alloc(bytes) }
+
+// Free returns memory that Alloc gave.
+func (g *Group) Free(m tensor.Mem) { g.t.Free(m) }
+
+// Split forms groups of the ranks with equal color (at least 0), ordered by
+// key, then by rank. The groups share the options of g. Collective.
+func (g *Group) Split(color, key int) (*Group, error) {
+	if color < 0 {
+		panic("comm: negative color")
+	}
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	// A transport may split without a deadline; the barrier has one.
+	if err := g.Barrier(); err != nil {
+		return nil, fmt.Errorf("split: %w", err)
+	}
+	t, err := g.t.Split(color, key)
+	if err != nil {
+		return nil, fmt.Errorf("split: %w", err)
+	}
+	return newGroup(t, g.o), nil
+}
+
+// Close waits until the messages of bytes sent are taken and frees the
+// group's resources. Collective.
+func (g *Group) Close() error {
+	g.o.Clock.Pause()
+	defer g.o.Clock.Resume()
+	if err := g.flush(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	g.staging.free()
+	return g.t.Close()
+}
+
+// Abort ends every rank of the world with this exit status. Where ranks are
+// processes it does not return.
+func (g *Group) Abort(status int) { g.t.Abort(status) }
+
+// check panics where a rank or a tag is out of range.
+func (g *Group) check(rank, tag int) {
+	if rank < 0 || rank >= g.size {
+		panic("comm: rank outside the group")
+	}
+	if tag < 0 || tag > 32767 {
+		panic("comm: tag outside [0, 32767]")
+	}
+}

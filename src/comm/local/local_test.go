@@ -1,0 +1,38 @@
+package local
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/commtest"
+)
+
+func TestSuite(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5, 8} {
+		for _, c := range commtest.Cases() {
+			t.Run(fmt.Sprintf("n=%d/%s", n, c.Name), func(t *testing.T) {
+				t.Parallel()
+				if err := Run(n, c.Run); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkPingPong(b *testing.B) {
+	for _, bytes := range []int64{8, 4 << 10, 64 << 10, 8 << 20} {
+		b.Run(fmt.Sprintf("bytes=%d", bytes), func(b *testing.B) {
+			b.SetBytes(2 * bytes) // one iteration is there and back
+			err := Run(2, func(t comm.Transport) error {
+				g := comm.New(t, comm.Options{})
+				_, err := comm.PingPong(g, 1-g.Rank(), bytes, b.N)
+				return err
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

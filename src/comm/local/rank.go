@@ -1,0 +1,109 @@
+package local
+
+import (
+	"cmp"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/tensor"
+)
+
+// split collects what the ranks of a group say in one call of Split.
+type split struct {
+	said  []saying
+	ready chan struct{} // closed when the last rank has spoken; result and err are set
+	ranks []*Rank       // by rank of the group that splits
+	err   error
+}
+
+type saying struct{ rank, color, key int }
+
+// Rank returns this rank in the group.
+func (r *Rank) Rank() int { return r.rank }
+
+// Size returns the number of ranks in the group.
+func (r *Rank) Size() int { return len(r.group.peers) }
+
+// Peer describes a rank of the group.
+func (r *Rank) Peer(rank int) comm.Peer { return r.group.peers[rank] }
+
+// Stamp does nothing: messages always carry their sender's time.
+func (r *Rank) Stamp(bool) {}
+
+// Alloc gives memory of Go's heap: the copies are Go's too.
+func (r *Rank) Alloc(bytes int64) (tensor.Mem, error) {
+	return tensor.From(make([]byte, bytes)), nil
+}
+
+// Free leaves the memory to the garbage collector.
+func (r *Rank) Free(tensor.Mem) {}
+
+// Split forms groups of the ranks with equal color. It returns when every rank
+// of the group has called it, or the world has failed.
+func (r *Rank) Split(color, key int) (comm.Transport, error) {
+	g := r.group
+	g.mu.Lock()
+	s := g.splits[r.splits]
+	if s == nil {
+		s = &split{ready: make(chan struct{})}
+		g.splits[r.splits] = s
+	}
+	s.said = append(s.said, saying{r.rank, color, key})
+	if len(s.said) == len(g.peers) {
+		delete(g.splits, r.splits)
+		s.form(g)
+		close(s.ready)
+	}
+	g.mu.Unlock()
+	r.splits++
+	select {
+	case <-s.ready:
+	case <-g.world.failed:
+		return nil, g.world.cause
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.ranks[r.rank], nil
+}
+
+// form makes the groups once all ranks have spoken.
+func (s *split) form(g *group) {
+	slices.SortFunc(s.said, func(a, b saying) int {
+		return cmp.Or(cmp.Compare(a.color, b.color), cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
+	})
+	s.ranks = make([]*Rank, len(s.said))
+	for rest := s.said; len(rest) > 0; {
+		end := 1
+		for end < len(rest) && rest[end].color == rest[0].color {
+			end++
+		}
+		members := rest[:end]
+		rest = rest[end:]
+		peers := make([]comm.Peer, len(members))
+		for i, m := range members {
+			peers[i] = g.peers[m.rank]
+		}
+		part, err := g.world.add(peers)
+		if err != nil {
+			s.err = err
+			return
+		}
+		for i, m := range members {
+			s.ranks[m.rank] = &Rank{group: part, rank: i}
+		}
+	}
+}
+
+// Close leaves the group; the last rank to do so removes it.
+func (r *Rank) Close() error {
+	g := r.group
+	g.mu.Lock()
+	g.closed++
+	last := g.closed == len(g.peers)
+	g.mu.Unlock()
+	if last {
+		g.world.remove(g)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+//go:build mpi
+
+package mpi
+
+// #include "../../../csrc/include/dynmo_mpi.h"
+import "C"
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	gompi "github.com/sbromberger/gompi"
+
+	"dynmo/src/comm"
+)
+
+// Start begins MPI and returns the world. It locks the calling goroutine,
+// which owns MPI from now on, to its OS thread. A world of one rank where the
+// launcher meant more is an error. Collective.
+func Start() (comm.Transport, error) {
+	runtime.LockOSThread()
+	var group C.int32_t
+	if err := check(C.dynmo_mpi_init(&group)); err != nil {
+		return nil, fmt.Errorf("mpi: start: %w", err)
+	}
+	rank, size := gompi.WorldRank(), gompi.WorldSize()
+	if err := checkAlone(size, os.Getenv); err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("mpi: start: %w", err)
+	}
+	world := gompi.NewCommunicator(nil)
+	peers, err := introduce(world, rank, size, host, os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("mpi: start: %w", err)
+	}
+	world.Barrier()
+	return &transport{group: group, rank: rank, peers: peers}, nil
+}
+
+// hostWords hold a host name: Linux allows 64 bytes.
+const hostWords = 8
+
+// introduce tells every rank every rank's host and process. Each rank fills in
+// its own row of a table of zeros; the union of the tables is the whole. (gompi
+// has no gather.) Collective.
+func introduce(world *gompi.Communicator, rank, size int, host string, pid int) ([]comm.Peer, error) {
+	const row = hostWords + 1
+	mine, all := make([]uint64, row*size), make([]uint64, row*size)
+	var name [8 * hostWords]byte
+	copy(name[:], host)
+	for i := range hostWords {
+		mine[row*rank+i] = binary.LittleEndian.Uint64(name[8*i:])
+	}
+	mine[row*rank+hostWords] = uint64(pid)
+	if err := world.AllreduceUint64s(all, mine, gompi.OpBor, 0); err != nil {
+		return nil, err
+	}
+	peers := make([]comm.Peer, size)
+	for r := range peers {
+		words := all[row*r : row*(r+1)]
+		for i, word := range words[:hostWords] {
+			binary.LittleEndian.PutUint64(name[8*i:], word)
+		}
+		peers[r] = comm.Peer{World: r, Host: strings.TrimRight(string(name[:]), "\x00"), PID: int(words[hostWords])}
+	}
+	return peers, nil
+}
+
+// Agree returns the same error on every rank if the ranks do not all give one
+// hash (of the binary, of the resolved configuration); what names it. It runs
+// on the world, so only before any rank has left. Collective.
+func Agree(what string, hash [32]byte) error {
+	world, rank, size := gompi.NewCommunicator(nil), gompi.WorldRank(), gompi.WorldSize()
+	mine, first := make([]uint64, 4), make([]uint64, 4)
+	for i := range mine {
+		mine[i] = binary.LittleEndian.Uint64(hash[8*i:])
+	}
+	copy(first, mine)
+	world.BcastUint64s(first, 0)
+	differs, all := make([]uint64, size), make([]uint64, size)
+	for i := range mine {
+		if mine[i] != first[i] {
+			differs[rank] = 1
+		}
+	}
+	if err := world.AllreduceUint64s(all, differs, gompi.OpMax, 0); err != nil {
+		return fmt.Errorf("mpi: agree on the %s: %w", what, err)
+	}
+	for r, other := range all {
+		if other != 0 {
+			return fmt.Errorf("mpi: rank %d has another %s than rank 0", r, what)
+		}
+	}
+	return nil
+}
+
+// Stop ends MPI; groups are closed before. No rank of the world may be gone.
+// Collective.
+func Stop() error {
+	if err := check(C.dynmo_mpi_finalize()); err != nil {
+		return fmt.Errorf("mpi: stop: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+//go:build !mpi
+
+package mpi
+
+import (
+	"errors"
+
+	"dynmo/src/comm"
+)
+
+var errWithout = errors.New("mpi: this binary was built without MPI; build it with the tag mpi (build.sh does where it finds mpicc)")
+
+// Start returns an error: this binary was built without MPI.
+func Start() (comm.Transport, error) { return nil, errWithout }
+
+// Agree returns an error: this binary was built without MPI.
+func Agree(what string, hash [32]byte) error { return errWithout }
+
+// Stop does nothing.
+func Stop() error { return nil }

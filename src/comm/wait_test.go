@@ -1,0 +1,156 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/tensor"
+)
+
+// silent is a transport between processes that never say anything.
+type silent struct{ peers []Peer }
+
+func (s silent) Rank() int                                           { return 0 }
+func (s silent) Size() int                                           { return len(s.peers) }
+func (s silent) Peer(rank int) Peer                                  { return s.peers[rank] }
+func (s silent) Stamp(bool)                                          {}
+func (s silent) Isend(int, int, tensor.Mem, float64) (Handle, error) { return s, nil }
+func (s silent) Irecv(int, int, tensor.Mem) (Handle, error)          { return s, nil }
+func (s silent) Test() (bool, float64, error)                        { return false, 0, nil }
+func (s silent) Alloc(bytes int64) (tensor.Mem, error)               { return tensor.From(make([]byte, bytes)), nil }
+func (s silent) Free(tensor.Mem)                                     {}
+func (s silent) Split(int, int) (Transport, error)                   { return s, nil }
+func (s silent) Close() error                                        { return nil }
+func (s silent) Abort(int)                                           {}
+
+// sleepers returns a world of this process and some that sleep, on one host.
+func sleepers(t *testing.T, others int) (silent, []*exec.Cmd) {
+	t.Helper()
+	s := silent{[]Peer{{0, "here", os.Getpid()}}}
+	var commands []*exec.Cmd
+	for i := range others {
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		commands = append(commands, cmd)
+		s.peers = append(s.peers, Peer{i + 1, "here", cmd.Process.Pid})
+	}
+	return s, commands
+}
+
+// waitFor receives from a rank, kills a process after 50 ms if not nil, and
+// returns the error and how long after the kill (or the start) it came.
+func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (error, time.Duration) {
+	t.Helper()
+	r, err := g.Recv(from, 0, tensor.From(make([]byte, 4096)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var killed atomic.Int64
+	killed.Store(time.Now().UnixNano())
+	if victim != nil {
+		time.AfterFunc(50*time.Millisecond, func() {
+			killed.Store(time.Now().UnixNano())
+			_ = victim.Kill() // not waited for: it stays a zombie, as under a busy launcher
+		})
+	}
+	err = r.Wait()
+	return err, time.Duration(time.Now().UnixNano() - killed.Load())
+}
+
+func TestWaitNamesTheDead(t *testing.T) {
+	for name, c := range map[string]struct {
+		victim      int // rank killed while rank 0 waits for rank 1
+		interrupted bool
+		within      time.Duration
+		want        string
+	}{
+		"the peer":               {1, false, time.Second, "recv 4096 bytes from rank 1 (host here, pid %d): gone"},
+		"another rank":           {2, false, time.Second, "rank 2 (host here, pid %d) is gone"},
+		"asked to end, the peer": {1, true, 150 * time.Millisecond, "recv 4096 bytes from rank 1 (host here, pid %d): gone"},
+		"asked to end, another":  {2, true, 150 * time.Millisecond, "rank 2 (host here, pid %d) is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, commands := sleepers(t, 2)
+			g := New(s, Options{Interrupted: func() bool { return c.interrupted }})
+			err, took := waitFor(t, g, 1, commands[c.victim-1].Process)
+			want := fmt.Sprintf(c.want, s.peers[c.victim].PID)
+			if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %q, want ErrGone with %q", err, want)
+			}
+			if took > c.within {
+				t.Errorf("noticed after %v, want %v", took, c.within)
+			}
+		})
+	}
+}
+
+func TestWaitLimits(t *testing.T) {
+	s, _ := sleepers(t, 1)
+	s.peers = append(s.peers, Peer{2, "there", s.peers[1].PID})
+	g := New(s, Options{Deadline: 100 * time.Millisecond, Patience: 400 * time.Millisecond})
+	for name, c := range map[string]struct {
+		from  int
+		limit time.Duration
+	}{
+		"seen alive": {1, 400 * time.Millisecond},
+		"elsewhere":  {2, 100 * time.Millisecond},
+	} {
+		err, took := waitFor(t, g, c.from, nil)
+		want := fmt.Sprintf("recv 4096 bytes from rank %d (host %s, pid %d): no answer in %v",
+			c.from, s.peers[c.from].Host, s.peers[c.from].PID, c.limit)
+		if !errors.Is(err, ErrNoAnswer) || err.Error() != want {
+			t.Errorf("%s: error %q, want %q", name, err, want)
+		}
+		if took < c.limit || took > c.limit+time.Second {
+			t.Errorf("%s: gave up after %v, want %v", name, took, c.limit)
+		}
+	}
+}
+
+// A process that cannot be seen when the group is made is not taken for dead.
+func TestInvisibleIsNotDead(t *testing.T) {
+	s, commands := sleepers(t, 1)
+	_ = commands[0].Process.Kill()
+	_ = commands[0].Wait()
+	g := New(s, Options{Deadline: 300 * time.Millisecond})
+	if err, _ := waitFor(t, g, 1, nil); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("error %v, want ErrNoAnswer", err)
+	}
+}
+
+func TestAlive(t *testing.T) {
+	if !alive(os.Getpid()) {
+		t.Error("this process is taken for dead")
+	}
+	_, commands := sleepers(t, 1)
+	pid := commands[0].Process.Pid
+	if !alive(pid) {
+		t.Error("a sleeping process is taken for dead")
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for start := time.Now(); alive(pid); time.Sleep(time.Millisecond) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatal("a zombie is taken for alive")
+		}
+	}
+	_ = commands[0].Wait()
+	if alive(pid) {
+		t.Error("a process that is no more is taken for alive")
+	}
+}

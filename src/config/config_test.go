@@ -1,0 +1,115 @@
+package config
+
+import (
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// golden compares got with a file of testdata, or rewrites that file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; go test -update shows how. Got:\n%s", name, got)
+	}
+}
+
+func TestDefaultsAreValidAndDocumented(t *testing.T) {
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, s := range settings(&c) {
+		if s.table == "" || s.key == "" || s.tag.Get("doc") == "" || s.tableTag.Get("doc") == "" {
+			t.Errorf("%s: a tag is missing", s.name())
+		}
+		for _, tag := range []reflect.StructTag{s.tag, s.tableTag} {
+			if when, ok := tag.Lookup("when"); ok {
+				if name, _, _ := strings.Cut(when, "="); func() bool { _, known := find(settings(&c), name); return !known }() {
+					t.Errorf("%s: when names no setting: %s", s.name(), when)
+				}
+			}
+		}
+	}
+	golden(t, "default.toml", c.TOML())
+}
+
+func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"default":      func(*Config) {},
+		"integer text": func(c *Config) { c.Balance.Every = "17" },
+		"no list":      func(c *Config) { c.Data.Extensions = nil },
+		"long list":    func(c *Config) { c.Data.Extensions = []string{".go", "a,b", `"`} },
+		"hard text":    func(c *Config) { c.Run.Name = "a \"b\" \\ \t\n\x00 'ü' # [x]" },
+		"large seed":   func(c *Config) { c.Run.Seed = math.MaxInt64 },
+		"third":        func(c *Config) { c.Optimizer.LR = 1.0 / 3 },
+		"tiny number":  func(c *Config) { c.Optimizer.Eps = math.SmallestNonzeroFloat64 },
+		"huge number":  func(c *Config) { c.Comm.BandwidthBytes = math.MaxFloat64 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := Default()
+			change(&want)
+			got, err := load("resolved.toml", []byte(want.TOML()), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestSetsOverrideTheFileInOrder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.toml")
+	text := "[model]\nhidden = 64\nblocks = 2\n[balance]\nevery = 5\n[optimizer]\nlr = 1\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(file, []string{"model.blocks=3", "model.blocks = 4", "data.extensions=.md,.txt",
+		`run.name=two words`, `data.path="quoted"`, "train.hash=true", "balance.kind=diffusion", "comm.bandwidth_bytes=2e9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Model.Hidden, want.Model.Blocks = 64, 4
+	want.Balance.Every, want.Balance.Kind = "5", "diffusion"
+	want.Optimizer.LR = 1
+	want.Data.Extensions, want.Data.Path = []string{".md", ".txt"}, "quoted"
+	want.Run.Name, want.Train.Hash, want.Comm.BandwidthBytes = "two words", true, 2e9
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestIgnoredNamesSettingsWithoutEffect(t *testing.T) {
+	c, err := load("", nil, []string{"balance.regex=mlp", "balance.gamma=0.5", "prune.final=0.8", "dynamic.kind=none",
+		"run.clock=wall", "comm.latency_seconds=1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "ignored.txt", strings.Join(c.Ignored(), "\n")+"\n")
+
+	c = Default()
+	c.Balance.Kind, c.Balance.Regex, c.Run.Clock = "regex", "mlp", "wall"
+	c.Dynamic.Kind, c.Prune.Final, c.Train.Steps = "prune", 0.8, c.Prune.Start+1
+	if got := c.Ignored(); got != nil {
+		t.Errorf("settings that count are called ignored: %q", got)
+	}
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// Every error says where, what stands there and what is wanted; the texts are
+// in testdata/errors.txt.
+func TestErrors(t *testing.T) {
+	var b strings.Builder
+	for _, c := range []struct {
+		name, file string
+		sets       []string
+	}{
+		{"typing error in a key", "[model]\nhiden = 3", nil},
+		{"key in the wrong table", "[model]\n\nstages = 3", nil},
+		{"case of a key", "[model]\nHidden = 3", nil},
+		{"typing error in a table", "[trian]\nsteps = 3", nil},
+		{"unknown empty table", "[modell]", nil},
+		{"key outside any table", "hidden = 3", nil},
+		{"value in place of a table", "model = 3", nil},
+		{"array of tables", "[[model]]\nhidden = 3", nil},
+		{"table in place of a value", "[model.hidden]\nx = 3", nil},
+		{"implied table in place of a value", "[run]\n[model.hidden.deep]\nx = 3", nil},
+		{"dotted keys", "model.hidden = 0\nmodel.\"heads.x\" = 1", nil},
+		{"inline table", "model = {hidden = 0, haeds = 1}", nil},
+		{"text for an integer", "[model]\nhidden = \"128\"", nil},
+		{"fraction for an integer", "[model]\nhidden = 128.0", nil},
+		{"integer for a text", "[run]\nname = 3", nil},
+		{"text for a switch", "[model]\ntied = \"yes\"", nil},
+		{"text for a number", "[optimizer]\nlr = \"1e-3\"", nil},
+		{"not a number", "[optimizer]\nlr = nan\neps = inf", nil},
+		{"negative seed", "[run]\nseed = -1", nil},
+		{"text for a list", "[data]\nextensions = \".go\"", nil},
+		{"list of numbers", "[data]\nextensions = [\".go\", 3]", nil},
+		{"date", "[data]\npath = 2024-01-02", nil},
+		{"below the least", "[model]\nblocks = 0", nil},
+		{"above the largest", "[model]\nvocab = 99999999999", nil},
+		{"vocabulary smaller than a byte", "[model]\nvocab = 255", nil},
+		{"excluded bounds", "[optimizer]\nlr = 0\nbeta1 = 1", nil},
+		{"none of the choices", "[balance]\nkind = \"greedy\"", nil},
+		{"neither auto nor an integer", "[balance]\nevery = \"often\"", nil},
+		{"integer too small beside auto", "[balance]\nevery = 0", nil},
+		{"two wrong values", "[model]\nblocks = 0\nheads = -1", nil},
+		{"syntax", "[model]\nhidden = = 3", nil},
+		{"key given twice", "[model]\nhidden = 3\nhidden = 4", nil},
+		{"heads do not divide hidden", "[model]\nheads = 3", nil},
+		{"heads do not divide hidden, by --set", "[model]\nhidden = 96", []string{"model.heads=5"}},
+		{"more stages than layers", "[model]\nblocks = 2\n[parallel]\nstages = 5", nil},
+		{"more stages than half layers", "[model]\nblocks = 2\ngrain = \"half\"", []string{"parallel.stages=7"}},
+		{"learning rate that rises", "[optimizer]\nmin_lr = 1", nil},
+		{"sparsity that falls", "[prune]\ninitial = 0.95", nil},
+		{"regular expression", "[balance]\nregex = \"(\"", nil},
+		{"--set without a value", "", []string{"model.hidden"}},
+		{"--set without a table", "", []string{"hidden=3"}},
+		{"--set of an unknown key", "", []string{"model.hiden=3"}},
+		{"--set of a wrong type", "", []string{"model.hidden=wide", "model.tied=1", "train.steps="}},
+		{"--set out of range", "", []string{"model.hidden=-1"}},
+		{"--set of two lines", "", []string{"model.hidden=8\nx=1"}},
+	} {
+		got, err := load("run.toml", []byte(c.file), c.sets)
+		if err == nil {
+			t.Errorf("%s: accepted as %+v", c.name, got)
+			continue
+		}
+		b.WriteString("# " + c.name + "\n" + err.Error() + "\n")
+	}
+	golden(t, "errors.txt", b.String())
+}
+
+func TestMissingFileIsAnError(t *testing.T) {
+	_, err := Load("testdata/absent.toml", nil)
+	if want := "config: open testdata/absent.toml: no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestValidateRefusesWhatNoFileCanHold(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"seed above the integers of TOML": func(c *Config) { c.Run.Seed = math.MaxUint64 },
+		"text that is not UTF-8":          func(c *Config) { c.Data.Path = "\xff" },
+		"list that is not UTF-8":          func(c *Config) { c.Data.Extensions = []string{"\xff"} },
+		"integer with a leading zero":     func(c *Config) { c.Balance.Every = "007" },
+		"zero":                            func(c *Config) { *c = Config{} },
+	} {
+		c := Default()
+		change(&c)
+		if c.Validate() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{ // kitten, sitting: Wagner & Fischer's usual example
+		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"hiden", "hidden", 1}, {"ab", "ba", 2},
+	} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Default returns the settings of an empty file.
+func Default() Config {
+	var c Config
+	for _, s := range settings(&c) {
+		if !s.assign(s.parse(s.tag.Get("default"))) {
+			panic("config: a tag's default has the wrong type")
+		}
+	}
+	return c
+}
+
+// Load returns the settings of the TOML file at path ("" stands for an empty
+// file) with sets, each "table.key=value", applied in order on top.
+//
+// Errors join all that is wrong, a line each: where, table.key = value, and
+// what is wanted; an unknown key comes with the known one nearest to it.
+func Load(path string, sets []string) (Config, error) {
+	var source []byte
+	if path != "" {
+		var err error
+		if source, err = os.ReadFile(path); err != nil {
+			return Config{}, fmt.Errorf("config: %w", err)
+		}
+	}
+	return load(path, source, sets)
+}
+
+// load is Load with the file's contents at hand.
+func load(path string, source []byte, sets []string) (Config, error) {
+	c := Default()
+	l := loader{list: settings(&c), origin: map[string]string{}}
+	l.file(path, source)
+	for _, set := range sets {
+		l.set(set)
+	}
+	if l.problems == nil {
+		l.problems = c.problems(l.origin)
+	}
+	if l.problems != nil {
+		return Config{}, errors.Join(l.problems...)
+	}
+	return c, nil
+}
+
+// loader fills settings and remembers where each was set.
+type loader struct {
+	list     []setting
+	origin   map[string]string // table.key -> "file:line" or "--set"
+	problems []error
+}
+
+func (l *loader) refuse(format string, args ...any) {
+	l.problems = append(l.problems, fmt.Errorf(format, args...))
+}
+
+// assignment is one key of a file and its value; or, if top, what stands at
+// the top of the file where a table with keys should.
+type assignment struct {
+	line       int
+	top        bool
+	table, key string
+	value      any
+}
+
+// file applies every key of a TOML text, in the order of its lines.
+func (l *loader) file(path string, source []byte) {
+	var root map[string]toml.Primitive
+	md, err := toml.Decode(string(source), &root)
+	if err != nil {
+		if syntax, ok := errors.AsType[toml.ParseError](err); ok {
+			err = fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
+		}
+		l.problems = append(l.problems, err)
+		return
+	}
+	var list []assignment
+	for table, content := range root {
+		keys := children(&md, content)
+		if len(keys) == 0 {
+			list = append(list, assignment{line: line(&md, content), top: true, table: table, value: decoded(&md, content)})
+		}
+		for key, p := range keys {
+			list = append(list, assignment{line: line(&md, p), table: table, key: key, value: decoded(&md, p)})
+		}
+	}
+	slices.SortFunc(list, func(a, b assignment) int {
+		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.table, b.table), cmp.Compare(a.key, b.key))
+	})
+	for _, a := range list {
+		where := fmt.Sprintf("%s:%d", path, a.line)
+		if a.top {
+			l.checkTop(where, a.table, a.value)
+		} else {
+			l.apply(where, a.table, a.key, a.value)
+		}
+	}
+}
+
+// checkTop refuses all that a file may not have at its top: everything but a
+// table that is known.
+func (l *loader) checkTop(where, name string, value any) {
+	_, isTable := value.(map[string]any)
+	known := slices.ContainsFunc(l.list, func(s setting) bool { return s.table == name })
+	switch {
+	case !known && isTable:
+		l.refuse("%s: [%s]: unknown table; the nearest is [%s]", where, name, l.nearestTable(name))
+	case !known:
+		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, literal(value), l.nearest("", name))
+	case !isTable:
+		l.refuse("%s: %s = %s: wanted a table, [%s]", where, name, literal(value), name)
+	}
+}
+
+// set applies one table.key=value of the command line.
+func (l *loader) set(text string) {
+	name, word, ok := strings.Cut(text, "=")
+	name = strings.TrimSpace(name)
+	table, key, dotted := strings.Cut(name, ".")
+	if !ok || !dotted {
+		l.refuse("--set %s: wanted table.key=value", text)
+		return
+	}
+	var value any
+	if s, known := find(l.list, name); known {
+		value = s.parse(strings.TrimSpace(word))
+	}
+	l.apply("--set", table, key, value)
+}
+
+// apply gives one setting a value.
+func (l *loader) apply(where, table, key string, value any) {
+	s, known := find(l.list, table+"."+key)
+	if !known {
+		l.refuse("%s: %s.%s: unknown key; the nearest is %s", where, table, key, l.nearest(table, key))
+		return
+	}
+	if !s.assign(value) {
+		l.refuse("%s: %s = %s: wanted %s", where, s.name(), literal(value), s.wanted())
+	}
+	l.origin[s.name()] = where
+}
+
+// decoded returns a TOML value as the decoder gives it.
+func decoded(md *toml.MetaData, p toml.Primitive) any {
+	var value any
+	_ = md.PrimitiveDecode(p, &value) // any value fits an empty interface
+	return value
+}
+
+// children returns the keys of a table, none of anything else.
+func children(md *toml.MetaData, p toml.Primitive) map[string]toml.Primitive {
+	if _, isTable := decoded(md, p).(map[string]any); !isTable {
+		return nil
+	}
+	var keys map[string]toml.Primitive
+	_ = md.PrimitiveDecode(p, &keys) // any table fits a map of primitives
+	return keys
+}
+
+// locator is a value that refuses to be decoded, because the decoder tells
+// lines of a file only in errors.
+type locator struct{}
+
+var errLocate = errors.New("located")
+
+// UnmarshalTOML always fails.
+func (*locator) UnmarshalTOML(any) error { return errLocate }
+
+// line returns the line of a key; of a table that has no line of its own, that
+// of its first key.
+func line(md *toml.MetaData, p toml.Primitive) int {
+	located, _ := errors.AsType[toml.ParseError](md.PrimitiveDecode(p, &locator{}))
+	if located.Position.Line > 0 {
+		return located.Position.Line
+	}
+	first := 0
+	for _, k := range children(md, p) {
+		if n := line(md, k); first == 0 || n < first {
+			first = n
+		}
+	}
+	return first
+}

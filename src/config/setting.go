@@ -1,0 +1,259 @@
+package config
+
+import (
+	"cmp"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// setting is one field of a Config: where it lies and what its tags say.
+type setting struct {
+	table, key string
+	value      reflect.Value     // the field itself; settable
+	tag        reflect.StructTag // the field's
+	tableTag   reflect.StructTag // the table's
+}
+
+// settings returns every setting of c in the order of the struct.
+func settings(c *Config) []setting {
+	var list []setting
+	for tableField, table := range reflect.ValueOf(c).Elem().Fields() {
+		for field, value := range table.Fields() {
+			list = append(list, setting{
+				table: tableField.Tag.Get("toml"), key: field.Tag.Get("toml"),
+				value: value, tag: field.Tag, tableTag: tableField.Tag,
+			})
+		}
+	}
+	return list
+}
+
+// find returns the setting of a name, table.key.
+func find(list []setting, name string) (setting, bool) {
+	i := slices.IndexFunc(list, func(s setting) bool { return s.name() == name })
+	if i < 0 {
+		return setting{}, false
+	}
+	return list[i], true
+}
+
+func (s setting) name() string { return s.table + "." + s.key }
+
+// parse reads text as --set and the default tag write it: a TOML value, where
+// strings need no quotes and lists may be words between commas. What is no
+// value comes back as the string that it is.
+func (s setting) parse(text string) any {
+	switch kind := s.value.Kind(); {
+	case kind == reflect.String && !strings.HasPrefix(text, `"`):
+		return text
+	case kind == reflect.Slice && !strings.HasPrefix(text, "["):
+		list := []any{}
+		for word := range strings.SplitSeq(text, ",") {
+			if word != "" {
+				list = append(list, word)
+			}
+		}
+		return list
+	}
+	var got map[string]any
+	if _, err := toml.Decode("value = "+text, &got); err != nil || len(got) != 1 {
+		return text
+	}
+	return got["value"]
+}
+
+// assign sets the field to a value as the TOML decoder gives it, and reports
+// whether its type was right. Integers stand for numbers, and for texts that
+// may be integers.
+func (s setting) assign(value any) bool {
+	switch s.value.Kind() {
+	case reflect.Bool:
+		b, ok := value.(bool)
+		s.value.SetBool(b)
+		return ok
+	case reflect.Int, reflect.Int64:
+		n, ok := value.(int64)
+		if !ok || s.value.OverflowInt(n) {
+			return false
+		}
+		s.value.SetInt(n)
+	case reflect.Uint64:
+		n, ok := value.(int64)
+		if !ok || n < 0 {
+			return false
+		}
+		s.value.SetUint(uint64(n))
+	case reflect.Float64:
+		switch n := value.(type) {
+		case float64:
+			s.value.SetFloat(n)
+		case int64:
+			s.value.SetFloat(float64(n))
+		default:
+			return false
+		}
+	case reflect.String:
+		if n, ok := value.(int64); ok && s.integers() {
+			value = strconv.FormatInt(n, 10)
+		}
+		text, ok := value.(string)
+		s.value.SetString(text)
+		return ok
+	case reflect.Slice:
+		words, ok := value.([]any)
+		list := []string(nil) // an empty list is nil, so that equal settings are deeply equal
+		for _, w := range words {
+			word, isText := w.(string)
+			ok = ok && isText
+			list = append(list, word)
+		}
+		s.value.Set(reflect.ValueOf(list))
+		return ok
+	}
+	return true
+}
+
+// integers reports whether a text setting may be an integer.
+func (s setting) integers() bool {
+	_, bounded := s.tag.Lookup("min")
+	return bounded && s.value.Kind() == reflect.String
+}
+
+// valid reports whether the field's value is one that the tags allow.
+func (s setting) valid() bool {
+	switch s.value.Kind() {
+	case reflect.Float64:
+		if x := s.value.Float(); math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	case reflect.Slice:
+		return !slices.ContainsFunc(s.value.Interface().([]string), func(t string) bool { return !utf8.ValidString(t) })
+	case reflect.String:
+		choices, closed := s.tag.Lookup("oneof")
+		switch {
+		case !closed:
+			return utf8.ValidString(s.value.String())
+		case slices.Contains(strings.Split(choices, ","), s.value.String()):
+			return true
+		}
+		n, err := strconv.Atoi(s.value.String())
+		return s.integers() && err == nil && strconv.Itoa(n) == s.value.String() && s.within(reflect.ValueOf(n))
+	}
+	return s.within(s.value)
+}
+
+// within reports whether a number keeps the bounds in the tags.
+func (s setting) within(number reflect.Value) bool {
+	for _, bound := range []struct {
+		tag  string
+		keep func(order int) bool
+	}{
+		{"min", func(o int) bool { return o >= 0 }},
+		{"max", func(o int) bool { return o <= 0 }},
+		{"above", func(o int) bool { return o > 0 }},
+		{"below", func(o int) bool { return o < 0 }},
+	} {
+		if text, ok := s.tag.Lookup(bound.tag); ok && !bound.keep(compare(number, text)) {
+			return false
+		}
+	}
+	return true
+}
+
+// compare orders a number and a bound from a tag, exactly.
+func compare(number reflect.Value, bound string) int {
+	var order int
+	var err error
+	switch number.Kind() {
+	case reflect.Uint64:
+		var b uint64
+		b, err = strconv.ParseUint(bound, 10, 64)
+		order = cmp.Compare(number.Uint(), b)
+	case reflect.Float64:
+		var b float64
+		b, err = strconv.ParseFloat(bound, 64)
+		order = cmp.Compare(number.Float(), b)
+	default:
+		var b int64
+		b, err = strconv.ParseInt(bound, 10, 64)
+		order = cmp.Compare(number.Int(), b)
+	}
+	if err != nil {
+		panic("config: a tag's bound is not a number")
+	}
+	return order
+}
+
+// wanted says in words which values the tags allow.
+func (s setting) wanted() string {
+	var what []string
+	if choices, ok := s.tag.Lookup("oneof"); ok {
+		for c := range strings.SplitSeq(choices, ",") {
+			what = append(what, strconv.Quote(c))
+		}
+	}
+	switch s.value.Kind() {
+	case reflect.Bool:
+		what = []string{"true", "false"}
+	case reflect.Float64:
+		what = []string{"a number"}
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		what = []string{"an integer"}
+	case reflect.Slice:
+		what = []string{"a list of UTF-8 texts"}
+	default:
+		if s.integers() {
+			what = append(what, "an integer")
+		} else if len(what) == 0 {
+			what = []string{"a UTF-8 text"}
+		}
+	}
+	var bounds []string
+	for _, b := range []struct{ tag, words string }{
+		{"min", "at least "}, {"above", "above "}, {"max", "at most "}, {"below", "below "},
+	} {
+		if text, ok := s.tag.Lookup(b.tag); ok {
+			bounds = append(bounds, b.words+text)
+		}
+	}
+	last := len(what) - 1
+	text := what[last]
+	if last > 0 {
+		text = strings.Join(what[:last], ", ") + " or " + text
+	}
+	if len(bounds) > 0 {
+		text += " " + strings.Join(bounds, " and ")
+	}
+	return text
+}
+
+// text returns the field's value as TOML writes it.
+func (s setting) text() string {
+	if _, err := strconv.Atoi(s.value.String()); err == nil && s.integers() {
+		return s.value.String()
+	}
+	return literal(s.value.Interface())
+}
+
+// literal returns a value as TOML writes it; a table in words.
+func literal(value any) string {
+	switch v := value.(type) {
+	case map[string]any, []map[string]any:
+		return "a table"
+	case []string:
+		if v == nil {
+			value = []string{} // TOML has no null
+		}
+	}
+	line, err := toml.Marshal(map[string]any{"value": value})
+	if err != nil {
+		return strconv.Quote(err.Error())
+	}
+	return strings.TrimSpace(strings.TrimPrefix(string(line), "value ="))
+}

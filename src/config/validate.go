@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Validate returns an error that joins every setting outside its range and
+// every combination that no run can have.
+func (c Config) Validate() error { return errors.Join(c.problems(nil)...) }
+
+// problems returns what Validate joins. origin says where settings were set,
+// by name; the others are defaults.
+func (c Config) problems(origin map[string]string) []error {
+	list := settings(&c)
+	var problems []error
+	refuse := func(wanted string, names ...string) {
+		where := "config"
+		values := make([]string, len(names))
+		for i, name := range names {
+			s, _ := find(list, name)
+			values[i] = name + " = " + s.text()
+			if o, ok := origin[name]; ok && where == "config" {
+				where = o
+			}
+		}
+		problems = append(problems, fmt.Errorf("%s: %s: wanted %s", where, strings.Join(values, ", "), wanted))
+	}
+	for _, s := range list {
+		if !s.valid() {
+			refuse(s.wanted(), s.name())
+		}
+	}
+	if problems != nil {
+		return problems // combinations of wrong values say nothing
+	}
+	if c.Model.Hidden%c.Model.Heads != 0 {
+		refuse("model.hidden to be a multiple of model.heads", "model.hidden", "model.heads")
+	}
+	if layers := c.Layers(); c.Parallel.Stages > layers {
+		refuse(fmt.Sprintf("at most a stage for each of the %d layers (embedding, blocks in model.grain, head)", layers),
+			"parallel.stages", "model.blocks", "model.grain")
+	}
+	if c.Optimizer.MinLR > c.Optimizer.LR {
+		refuse("optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr", "optimizer.lr")
+	}
+	if c.Prune.Final < c.Prune.Initial {
+		refuse("prune.final to be at least prune.initial", "prune.final", "prune.initial")
+	}
+	if _, err := regexp.Compile(c.Balance.Regex); err != nil {
+		refuse("a regular expression ("+err.Error()+")", "balance.regex")
+	}
+	return problems
+}
+
+// Layers returns the length of the chain: embedding, blocks (two layers each
+// where the grain is half a block), head.
+func (c Config) Layers() int {
+	if c.Model.Grain == "half" {
+		return 1 + 2*c.Model.Blocks + 1
+	}
+	return 1 + c.Model.Blocks + 1
+}
+
+// Ignored returns a sentence for every setting that differs from its default
+// and has no effect beside the others.
+func (c Config) Ignored() []string {
+	standard := Default()
+	list, defaults := settings(&c), settings(&standard)
+	var ignored []string
+	for i, s := range list {
+		if reflect.DeepEqual(s.value.Interface(), defaults[i].value.Interface()) {
+			continue
+		}
+		for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
+			other, choices, _ := strings.Cut(tag.Get("when"), "=")
+			decider, ok := find(list, other)
+			if ok && !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
+				ignored = append(ignored, fmt.Sprintf("%s = %s has no effect while %s = %s",
+					s.name(), s.text(), other, decider.text()))
+				break
+			}
+		}
+	}
+	if c.Dynamic.Kind == "prune" && c.Prune.Start >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("dynamic.kind = \"prune\" has no effect: prune.start = %d is not below train.steps = %d",
+			c.Prune.Start, c.Train.Steps))
+	}
+	return ignored
+}

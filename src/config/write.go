@@ -1,0 +1,40 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// TOML returns every setting as a file that Load reads back to an equal
+// Config, each with its meaning, unit, allowed values and default. c must be
+// valid.
+func (c Config) TOML() string {
+	var b strings.Builder
+	table := ""
+	for _, s := range settings(&c) {
+		if s.table != table {
+			if table != "" {
+				b.WriteString("\n")
+			}
+			table = s.table
+			fmt.Fprintf(&b, "# %s\n[%s]\n", sentence(s.tableTag.Get("doc"), s.tableTag.Get("when")), table)
+		}
+		wanted := s.wanted()
+		if unit, ok := s.tag.Lookup("unit"); ok {
+			wanted += " (" + unit + ")"
+		}
+		standard := literal(s.parse(s.tag.Get("default")))
+		fmt.Fprintf(&b, "# %s\n# %s; default %s\n%s = %s\n",
+			sentence(s.tag.Get("doc"), s.tag.Get("when")), wanted, standard, s.key, s.text())
+	}
+	return b.String()
+}
+
+// sentence adds to a description where it counts.
+func sentence(doc, when string) string {
+	if when == "" {
+		return doc
+	}
+	other, choices, _ := strings.Cut(when, "=")
+	return fmt.Sprintf("%s (only where %s is %s)", doc, other, strings.ReplaceAll(choices, "|", " or "))
+}

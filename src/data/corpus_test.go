@@ -1,0 +1,171 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+)
+
+// tree writes files into a new directory and returns it.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestOpen(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"b.go": "bbbb", "a/z.go": "az", "a/a.go": "aa", "c.txt": "text", "empty.go": "", "d/e.md": "mark",
+	})
+	if err := os.Symlink(filepath.Join(dir, "b.go"), filepath.Join(dir, "link.go")); err != nil {
+		t.Fatal(err)
+	}
+	linked := filepath.Join(t.TempDir(), "linked")
+	if err := os.Symlink(dir, linked); err != nil {
+		t.Fatal(err)
+	}
+	goFiles := []string{".go"}
+	for _, c := range []struct {
+		name string
+		cfg  config.Data
+		want string
+	}{
+		{"one ending", config.Data{Path: dir, Extensions: goFiles}, "aa\x00az\x00bbbb"},
+		{"two endings", config.Data{Path: dir, Extensions: []string{".txt", ".md"}}, "text\x00mark"},
+		{"every file", config.Data{Path: dir}, "aa\x00az\x00bbbb\x00text\x00mark"},
+		{"limit inside a file", config.Data{Path: dir, Extensions: goFiles, LimitBytes: 4}, "aa\x00a"},
+		{"limit at a separator", config.Data{Path: dir, Extensions: goFiles, LimitBytes: 3}, "aa\x00"},
+		{"limit at the end of a file", config.Data{Path: dir, Extensions: goFiles, LimitBytes: 5}, "aa\x00az"},
+		{"limit beyond the end", config.Data{Path: dir, Extensions: goFiles, LimitBytes: 99}, "aa\x00az\x00bbbb"},
+		{"a file, whatever its name", config.Data{Path: filepath.Join(dir, "c.txt"), Extensions: goFiles}, "text"},
+		{"a file with a limit", config.Data{Path: filepath.Join(dir, "c.txt"), LimitBytes: 3}, "tex"},
+		{"a link to a directory", config.Data{Path: linked, Extensions: goFiles}, "aa\x00az\x00bbbb"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			corpus, err := Open(c.cfg, 256, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(corpus.text); got != c.want {
+				t.Errorf("text %q, want %q", got, c.want)
+			}
+			if corpus.Bytes() != int64(len(c.want)) {
+				t.Errorf("%d bytes, want %d", corpus.Bytes(), len(c.want))
+			}
+			sum := sha256.Sum256([]byte(c.want))
+			if corpus.Hash() != hex.EncodeToString(sum[:]) {
+				t.Errorf("hash %s of %q", corpus.Hash(), c.want)
+			}
+		})
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := tree(t, map[string]string{"short.go": "12345678", "empty/none.go": "", "other/a.txt": "text"})
+	for _, c := range []struct {
+		name string
+		cfg  config.Data
+		want string // DIR stands for dir
+	}{
+		{"missing", config.Data{Path: filepath.Join(dir, "absent")},
+			`data: data.path = "DIR/absent": no such file or directory`},
+		{"no file with the ending", config.Data{Path: filepath.Join(dir, "other"), Extensions: []string{".go", ".md"}},
+			`data: data.path = "DIR/other": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found no text in files ending in .go, .md (data.extensions)`},
+		{"empty file", config.Data{Path: filepath.Join(dir, "empty/none.go")},
+			`data: data.path = "DIR/empty/none.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 0 bytes in 0 file(s)`},
+		{"shorter than a sequence and a token", config.Data{Path: filepath.Join(dir, "short.go")},
+			`data: data.path = "DIR/short.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 8 bytes in 1 file(s)`},
+		{"limit too low", config.Data{Path: dir, LimitBytes: 5},
+			`data: data.path = "DIR": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 5 bytes in 2 file(s) (data.limit_bytes = 5)`},
+		{"a device", config.Data{Path: "/dev/null"},
+			`data: data.path = "/dev/null": wanted a regular file or a directory`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Open(c.cfg, 256, 8)
+			if err == nil {
+				t.Fatal("opened")
+			}
+			if got := strings.ReplaceAll(err.Error(), dir, "DIR"); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOpenNamesAFileThatShrinksWhileItIsRead(t *testing.T) {
+	dir := tree(t, map[string]string{"a.go": "1234"})
+	path := filepath.Join(dir, "a.go")
+	_, err := read([]file{{path, 6}}, 0)
+	if want := path + ": 4 of 6 bytes read: unexpected EOF"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestGoSource(t *testing.T) {
+	root := tree(t, map[string]string{"src/fmt/print.go": "package fmt"})
+	bin := tree(t, map[string]string{"go": "#!/bin/sh\n[ \"$PWD\" = / ] && echo " + root + "\n"})
+	if err := os.Chmod(filepath.Join(bin, "go"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(root, "src")
+	empty := t.TempDir()
+	for _, c := range []struct{ name, goroot, path, installed string }{
+		{"environment", root, empty, empty},
+		{"go command", "", bin, empty},
+		{"environment that is wrong", empty, bin, empty},
+		{"installed", "", empty, root},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("GOROOT", c.goroot)
+			t.Setenv("PATH", c.path)
+			if got, err := goSource(c.installed); err != nil || got != want {
+				t.Errorf("got %q, %v; want %q", got, err, want)
+			}
+		})
+	}
+	t.Run("nowhere", func(t *testing.T) {
+		t.Setenv("GOROOT", "")
+		t.Setenv("PATH", empty)
+		_, err := goSource(empty)
+		want := "data.path is empty and no Go source tree was found; tried $GOROOT (not set), " +
+			`go env GOROOT (exec: "go": executable file not found in $PATH), ` + empty +
+			" (no such file or directory); wanted a file or directory of text"
+		if err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	})
+}
+
+func TestDefaultCorpusIsTheGoSourceTree(t *testing.T) {
+	corpus, err := Open(config.Data{Extensions: []string{".go"}, LimitBytes: 1 << 20}, 256, 64)
+	if err != nil {
+		t.Skip("no Go source tree on this machine:", err)
+	}
+	if corpus.Bytes() != 1<<20 || !strings.Contains(string(corpus.text), "\npackage ") {
+		t.Errorf("%v: not Go source", corpus)
+	}
+}
+
+func BenchmarkOpenGoSource(b *testing.B) {
+	for b.Loop() {
+		corpus, err := Open(config.Data{Extensions: []string{".go"}}, 256, 64)
+		if err != nil {
+			b.Skip(err)
+		}
+		b.SetBytes(corpus.Bytes())
+	}
+}

@@ -1,0 +1,244 @@
+package kernel
+
+import "dynmo/src/tensor"
+
+// Check looks at the operands of a call before a backend touches them. It has
+// one method for each call of Backend, with the call's operands and shape, and
+// every backend begins the call with it. A method panics if a shape is
+// impossible, or if an operand's length is not its shape's or its space is not
+// Space; the trace points at the operand's line. Nothing is read from memory.
+type Check struct {
+	DType tensor.DType // of weights and activations
+	Space tensor.Space // where the backend computes
+}
+
+// EmbeddingForward checks the operands of that call. Of wte it knows only that
+// it holds whole rows.
+func (k Check) EmbeddingForward(out, tokens, wte, wpe tensor.Mem, b, t, c int) {
+	k.embedding(out, tokens, wte, wpe, b, t, c)
+}
+
+// EmbeddingBackward checks the operands of that call.
+func (k Check) EmbeddingBackward(dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
+	k.embedding(dout, tokens, dwte, dwpe, b, t, c)
+}
+
+func (k Check) embedding(x, tokens, wte, wpe tensor.Mem, b, t, c int) {
+	k.floats(x, b, t, c)
+	k.want(tokens, tensor.I32, b, t)
+	k.rows(wte, 1, c)
+	k.rows(wpe, t, c)
+}
+
+// LayerNormForward checks the operands of that call.
+func (k Check) LayerNormForward(out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
+	k.floats(out, n, c)
+	k.floats(mean, n)
+	k.floats(rstd, n)
+	k.floats(inp, n, c)
+	k.floats(weight, c)
+	k.floats(bias, c)
+}
+
+// LayerNormBackwardInput checks the operands of that call.
+func (k Check) LayerNormBackwardInput(dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.floats(dinp, n, c)
+	k.floats(dout, n, c)
+	k.floats(inp, n, c)
+	k.floats(mean, n)
+	k.floats(rstd, n)
+	k.floats(weight, c)
+}
+
+// LayerNormBackwardWeight checks the operands of that call.
+func (k Check) LayerNormBackwardWeight(dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int) {
+	k.floats(dweight, c)
+	k.floats(dbias, c)
+	k.floats(dout, n, c)
+	k.floats(inp, n, c)
+	k.floats(mean, n)
+	k.floats(rstd, n)
+}
+
+// MatmulForward checks the operands of that call.
+func (k Check) MatmulForward(out, inp, weight, bias tensor.Mem, n, c, o int) {
+	k.floats(out, n, o)
+	k.floats(inp, n, c)
+	k.floats(weight, o, c)
+	k.optional(bias, k.DType, o)
+}
+
+// MatmulBackwardInput checks the operands of that call.
+func (k Check) MatmulBackwardInput(dinp, dout, weight tensor.Mem, n, c, o int) {
+	k.floats(dinp, n, c)
+	k.floats(dout, n, o)
+	k.floats(weight, o, c)
+}
+
+// MatmulBackwardWeight checks the operands of that call.
+func (k Check) MatmulBackwardWeight(dweight, dbias, dout, inp tensor.Mem, n, c, o int) {
+	k.floats(dweight, o, c)
+	k.optional(dbias, k.DType, o)
+	k.floats(dout, n, o)
+	k.floats(inp, n, c)
+}
+
+// SpMMForward checks the operands of that call.
+func (k Check) SpMMForward(out, inp tensor.Mem, w CSR, bias tensor.Mem, n int) {
+	k.floats(out, n, w.Rows)
+	k.floats(inp, n, w.Cols)
+	k.pattern(w)
+	k.floats(w.Values, w.NNZ)
+	k.optional(bias, k.DType, w.Rows)
+}
+
+// SpMMBackwardInput checks the operands of that call.
+func (k Check) SpMMBackwardInput(dinp, dout tensor.Mem, w CSR, n int) {
+	k.floats(dinp, n, w.Cols)
+	k.floats(dout, n, w.Rows)
+	k.pattern(w)
+	k.floats(w.Values, w.NNZ)
+}
+
+// SDDMM checks the operands of that call.
+func (k Check) SDDMM(dvalues, dbias, dout, inp tensor.Mem, w CSR, n int) {
+	k.floats(dvalues, w.NNZ)
+	k.optional(dbias, k.DType, w.Rows)
+	k.floats(dout, n, w.Rows)
+	k.floats(inp, n, w.Cols)
+	k.pattern(w)
+}
+
+// pattern checks where the entries of w are, not their values.
+func (k Check) pattern(w CSR) {
+	k.want(w.RowPtr, tensor.I32, w.Rows+1)
+	k.want(w.ColIdx, tensor.I32, w.NNZ)
+}
+
+// AttentionForward checks the operands of that call.
+func (k Check) AttentionForward(out, lse, qkv tensor.Mem, b, t, c, nh int) {
+	heads(c, nh)
+	k.floats(out, b, t, c)
+	k.floats(lse, b, nh, t)
+	k.floats(qkv, b, t, 3, c)
+}
+
+// AttentionBackward checks the operands of that call.
+func (k Check) AttentionBackward(dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
+	heads(c, nh)
+	k.floats(dqkv, b, t, 3, c)
+	k.floats(dout, b, t, c)
+	k.floats(qkv, b, t, 3, c)
+	k.floats(out, b, t, c)
+	k.floats(lse, b, nh, t)
+}
+
+func heads(c, nh int) {
+	if nh < 1 || c%nh != 0 {
+		panic("kernel: channels are not a multiple of heads")
+	}
+}
+
+// GELUForward checks the operands of that call.
+func (k Check) GELUForward(out, inp tensor.Mem, n int) {
+	k.floats(out, n)
+	k.floats(inp, n)
+}
+
+// GELUBackward checks the operands of that call.
+func (k Check) GELUBackward(dinp, inp, dout tensor.Mem, n int) {
+	k.floats(dinp, n)
+	k.floats(inp, n)
+	k.floats(dout, n)
+}
+
+// Add checks the operands of that call.
+func (k Check) Add(out, a, b tensor.Mem, n int) {
+	k.floats(out, n)
+	k.floats(a, n)
+	k.floats(b, n)
+}
+
+// CrossEntropy checks the operands of that call.
+func (k Check) CrossEntropy(loss, logits, targets tensor.Mem, n, v int) {
+	k.want(loss, tensor.F64, 1)
+	k.floats(logits, n, v)
+	k.want(targets, tensor.I32, n)
+}
+
+// SumSquares checks the operands of that call.
+func (k Check) SumSquares(out, x tensor.Mem, n int) {
+	k.want(out, tensor.F64, 1)
+	k.floats(x, n)
+}
+
+// AdamW checks the operands of that call.
+func (k Check) AdamW(w, m, v, g tensor.Mem, n int, a AdamW) {
+	if a.Step < 1 {
+		panic("kernel: AdamW counts steps from 1")
+	}
+	k.floats(w, n)
+	k.floats(m, n)
+	k.floats(v, n)
+	k.floats(g, n)
+}
+
+// Mask checks the operands of that call.
+func (k Check) Mask(x, mask tensor.Mem, n int) {
+	k.floats(x, n)
+	k.want(mask, tensor.U64, (n+63)/64)
+}
+
+// MagnitudeHistogram checks the operands of that call.
+func (k Check) MagnitudeHistogram(hist, x, mask tensor.Mem, n int, prefix uint32, fixed int) {
+	if fixed < 0 || fixed > 24 || fixed%8 != 0 {
+		panic("kernel: fixed bits are not 0, 8, 16 or 24")
+	}
+	if prefix>>fixed != 0 {
+		panic("kernel: prefix has more bits than are fixed")
+	}
+	k.want(hist, tensor.I64, 256)
+	k.floats(x, n)
+	k.optional(mask, tensor.U64, (n+63)/64)
+}
+
+// floats checks an operand of the backend's element type.
+func (k Check) floats(m tensor.Mem, shape ...int) { k.want(m, k.DType, shape...) }
+
+// optional checks an operand that may be absent.
+func (k Check) optional(m tensor.Mem, d tensor.DType, shape ...int) {
+	if !m.IsZero() {
+		k.want(m, d, shape...)
+	}
+}
+
+// want panics unless m holds exactly shape elements of type d in k.Space. An
+// empty operand may be absent, whatever its space.
+func (k Check) want(m tensor.Mem, d tensor.DType, shape ...int) {
+	bytes := d.Size()
+	for _, length := range shape {
+		if length < 0 {
+			panic("kernel: negative dimension")
+		}
+		bytes *= int64(length)
+	}
+	if m.Bytes != bytes {
+		panic("kernel: operand has the wrong length")
+	}
+	k.inSpace(m)
+}
+
+// rows panics unless m holds at least n rows of c elements, and no part of one.
+func (k Check) rows(m tensor.Mem, n, c int) {
+	row := int64(c) * k.DType.Size()
+	if row <= 0 || m.Bytes%row != 0 || m.Bytes < int64(n)*row {
+		panic("kernel: operand has the wrong length")
+	}
+	k.inSpace(m)
+}
+
+func (k Check) inSpace(m tensor.Mem) {
+	if m.Bytes != 0 && m.Space != k.Space {
+		panic("kernel: operand is in the wrong space")
+	}
+}

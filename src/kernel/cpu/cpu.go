@@ -1,0 +1,118 @@
+//go:build blas && cgo
+
+package cpu
+
+/*
+#cgo CFLAGS: -O3 -I${SRCDIR}/../../../csrc/include
+#cgo !blaslibs LDFLAGS: -lopenblas
+#cgo LDFLAGS: -lm
+#include "dynmo_cpu.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// pathVariable names the environment variable that chooses the path.
+const pathVariable = "DYNMO_ISA"
+
+// paths are the names of C's paths, by its numbers: each needs more of a
+// processor than the one before.
+var paths = [C.DYNMO_CPU_PATHS]string{
+	C.DYNMO_CPU_GENERIC: "generic",
+	C.DYNMO_CPU_AVX2:    "avx2",
+	C.DYNMO_CPU_AVX512:  "avx512",
+}
+
+// Backend is the C backend of one rank. It keeps the largest workspace that a
+// call has needed so far.
+type Backend struct {
+	check kernel.Check
+	path  string
+	c     *C.dynmo_cpu
+	work  []float32
+}
+
+// New returns the backend on the best path this processor has, or on the one
+// that DYNMO_ISA names (generic, avx2, avx512). threads, at least 1, is how
+// many the BLAS may use; it holds for the whole process, so the last call
+// decides. With 1 every kernel runs on the thread that calls it. The error
+// names the path that is unknown or missing.
+func New(threads int) (kernel.Backend, error) {
+	available := Paths()
+	path := available[len(available)-1]
+	if want := os.Getenv(pathVariable); want != "" {
+		if !slices.Contains(available, want) {
+			return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, want, strings.Join(available, ", "))
+		}
+		path = want
+	}
+	return newBackend(path, threads), nil
+}
+
+// newBackend returns the backend on one of Paths.
+func newBackend(path string, threads int) *Backend {
+	if threads < 1 {
+		panic("cpu: fewer than one thread")
+	}
+	C.dynmo_cpu_blas_threads(C.int32_t(threads))
+	return &Backend{
+		check: kernel.Check{DType: tensor.F32, Space: tensor.Host},
+		path:  path,
+		c:     C.dynmo_cpu_path(C.int32_t(slices.Index(paths[:], path))),
+	}
+}
+
+// Paths returns the instruction-set paths that this processor has, the best last.
+func Paths() []string {
+	var available []string
+	for number, name := range paths {
+		if C.dynmo_cpu_path(C.int32_t(number)) != nil {
+			available = append(available, name)
+		}
+	}
+	return available
+}
+
+// BLAS returns what the linked library says of itself, "" if nothing.
+func BLAS() string { return strings.TrimSpace(C.GoString(C.dynmo_cpu_blas_name())) }
+
+// Name returns "cpu".
+func (*Backend) Name() string { return "cpu" }
+
+// DType returns tensor.F32.
+func (*Backend) DType() tensor.DType { return tensor.F32 }
+
+// Path returns the backend's path: one of Paths.
+func (k *Backend) Path() string { return k.path }
+
+// room returns a workspace of at least n floats, for one call.
+func (k *Backend) room(n C.int64_t) *C.float {
+	if int64(len(k.work)) < int64(n) {
+		k.work = make([]float32, n)
+	}
+	return (*C.float)(&k.work[0])
+}
+
+// must panics if C refused a call: an index was outside its table.
+func must(status C.int32_t) {
+	if status != C.DYNMO_CPU_OK {
+		panic("cpu: " + C.GoString(C.dynmo_cpu_status_name(status)))
+	}
+}
+
+// C's views of memory and of sizes.
+
+func floats(m tensor.Mem) *C.float   { return (*C.float)(m.Ptr) }
+func doubles(m tensor.Mem) *C.double { return (*C.double)(m.Ptr) }
+func ints(m tensor.Mem) *C.int32_t   { return (*C.int32_t)(m.Ptr) }
+func counts(m tensor.Mem) *C.int64_t { return (*C.int64_t)(m.Ptr) }
+func words(m tensor.Mem) *C.uint64_t { return (*C.uint64_t)(m.Ptr) }
+func size(n int) C.int64_t           { return C.int64_t(n) }

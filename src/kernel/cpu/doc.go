@@ -1,0 +1,13 @@
+// Package cpu is the kernel backend for host memory in C over a BLAS: float32
+// operands come in, results go out before the call returns. Dense products are
+// cblas_sgemm; everything else is csrc/cpu, vectorised for AVX-512, AVX2 or
+// whatever the compiler targets, chosen when the backend is made.
+//
+// The package builds with the tag blas and links -lopenblas. With the tag
+// blaslibs as well it links what CGO_LDFLAGS names instead, any library that
+// has cblas_sgemm. Without the tag, New returns an error.
+//
+// Bits depend on the operands, the path and the BLAS. They do not depend on
+// where operands lie, on other backends of the process, or on threads: this
+// package's own loops run on the calling thread, only products use more.
+package cpu

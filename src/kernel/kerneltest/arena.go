@@ -1,0 +1,136 @@
+package kerneltest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// guard is the bytes kept on both sides of an operand, filled with guardByte.
+const (
+	guard     = 64
+	guardByte = 0xa5
+)
+
+// floats has the backend's element type in memory, doubles are always F64.
+type (
+	floats  []float64
+	doubles []float64
+)
+
+// arena is device memory with the operands of one call, each between guards.
+type arena struct {
+	dev    device.Device
+	stream device.Stream
+	blocks []tensor.Mem // allocations
+	mem    []tensor.Mem // operands, inside blocks
+}
+
+// newArena places the operands of c offset bytes further than dev aligns.
+func newArena(t *testing.T, dev device.Device, c call, d tensor.DType, offset int64) *arena {
+	t.Helper()
+	a := &arena{dev: dev, stream: dev.NewStream()}
+	for _, op := range c.operands {
+		data := encode(op.data, d)
+		block, err := dev.Alloc(offset + guard + int64(len(data)) + guard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := bytes.Repeat([]byte{guardByte}, int(block.Bytes))
+		copy(image[offset+guard:], data)
+		a.stream.Copy(block, tensor.From(image))
+		a.blocks = append(a.blocks, block)
+		if len(data) == 0 {
+			a.mem = append(a.mem, tensor.Mem{})
+		} else {
+			a.mem = append(a.mem, block.Span(offset+guard, int64(len(data))))
+		}
+	}
+	if err := a.stream.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// read returns the bytes of the operands. A changed guard fails the test.
+func (a *arena) read(t *testing.T) [][]byte {
+	t.Helper()
+	var operands [][]byte
+	for i, block := range a.blocks {
+		image := make([]byte, block.Bytes)
+		a.stream.Copy(tensor.From(image), block)
+		if err := a.stream.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		end := int64(len(image)) - guard
+		begin := end - a.mem[i].Bytes
+		around := append(bytes.Clone(image[:begin]), image[end:]...)
+		if bytes.Count(around, []byte{guardByte}) != len(around) {
+			t.Errorf("operand %d: bytes outside it were written", i)
+		}
+		operands = append(operands, image[begin:end])
+	}
+	return operands
+}
+
+func (a *arena) free() {
+	for _, block := range a.blocks {
+		a.dev.Free(block)
+	}
+}
+
+// encode returns the bytes that an operand's data has in memory.
+func encode(data any, d tensor.DType) []byte {
+	switch x := data.(type) {
+	case floats:
+		data = []float64(x)
+		if d == tensor.F32 {
+			data = narrow(x)
+		}
+	case doubles:
+		data = []float64(x)
+	}
+	b, err := binary.Append(nil, binary.NativeEndian, data)
+	if err != nil {
+		panic("kerneltest: " + err.Error())
+	}
+	return b
+}
+
+// decode returns the elements behind b, of the type that data has in memory.
+func decode(b []byte, data any, d tensor.DType) []float64 {
+	order := binary.NativeEndian
+	var x []float64
+	switch data.(type) {
+	case doubles:
+		d = tensor.F64
+	case []int64:
+		d = tensor.I64
+	}
+	for ; len(b) > 0; b = b[d.Size():] {
+		switch d {
+		case tensor.F32:
+			x = append(x, float64(math.Float32frombits(order.Uint32(b))))
+		case tensor.F64:
+			x = append(x, math.Float64frombits(order.Uint64(b)))
+		case tensor.I64:
+			x = append(x, float64(order.Uint64(b)))
+		}
+	}
+	return x
+}
+
+// elementSize returns the bytes of one element of data in memory.
+func elementSize(data any, d tensor.DType) int64 {
+	switch data.(type) {
+	case floats:
+		return d.Size()
+	case []int32:
+		return tensor.I32.Size()
+	}
+	return 8
+}

@@ -1,0 +1,111 @@
+package kerneltest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/tensor"
+)
+
+// gelu returns both calls, on numbers where the tanh is in its slope and where
+// it has reached ±1. Their derivatives are of the order of 1, so that their
+// errors are bounded by |x| and by 1 + |x| times the gradient.
+func gelu(n int) []call {
+	r := newDraw()
+	inp, dout := r.normal(n), r.normal(n)
+	for i := range inp {
+		inp[i] *= float64(int(1) << (i % 6)) // standard deviations 1 … 32
+	}
+	out, dinp, slope := make([]float64, n), make([]float64, n), abs(dout)
+	ref.GELUForward(out, inp)
+	ref.GELUBackward(dinp, inp, dout)
+	for i := range slope {
+		slope[i] *= 1 + math.Abs(inp[i])
+	}
+	return []call{{
+		fmt.Sprintf("GELUForward/n=%d", n),
+		[]operand{set(out, abs(inp)), in(inp)},
+		func(k kernel.Backend, s device.Stream, m []tensor.Mem) { k.GELUForward(s, m[0], m[1], n) },
+	}, {
+		fmt.Sprintf("GELUBackward/n=%d", n),
+		[]operand{set(dinp, slope), in(inp), in(dout)},
+		func(k kernel.Backend, s device.Stream, m []tensor.Mem) { k.GELUBackward(s, m[0], m[1], m[2], n) },
+	}}
+}
+
+func addition(n int) call {
+	r := newDraw()
+	a, b := r.normal(n), r.normal(n)
+	out, bound := make([]float64, n), make([]float64, n)
+	ref.Add(out, a, b)
+	ref.Add(bound, abs(a), abs(b))
+	return call{
+		fmt.Sprintf("Add/n=%d", n),
+		[]operand{set(out, bound), in(a), in(b)},
+		func(k kernel.Backend, s device.Stream, m []tensor.Mem) { k.Add(s, m[0], m[1], m[2], n) },
+	}
+}
+
+// crossEntropy has rows far above and below 0, whose exponentials overflow and
+// vanish unless the row's maximum is taken off.
+func crossEntropy(n, v int) call {
+	const scale = 0.125
+	r := newDraw()
+	logits, targets := r.normal(n*v), r.indices(n, v)
+	for i := range logits {
+		logits[i] = float64(float32(4*logits[i] + float64(i/v%3-1)*500)) // row means -500, 0, 500
+	}
+	grad, bound := clone(logits), make([]float64, n*v)
+	loss := ref.CrossEntropy(grad, targets, scale, n, v)
+	lossBound := 0.0
+	for i, target := range targets {
+		largest := 0.0
+		for _, x := range logits[i*v:][:v] {
+			largest = max(largest, math.Abs(x))
+		}
+		lossBound += 1 + 2*largest
+		for j := range v { // a probability has a relative error of the exponent's terms
+			p := grad[i*v+j] / scale
+			if j == int(target) {
+				p++
+				bound[i*v+j] = scale
+			}
+			bound[i*v+j] += scale * p * (1 + 2*largest)
+		}
+	}
+	return call{
+		fmt.Sprintf("CrossEntropy/n=%d,v=%d", n, v),
+		[]operand{{data: doubles{math.NaN()}, want: []float64{loss}, bound: []float64{lossBound}}, add(logits, grad, bound), in(targets)},
+		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
+			k.CrossEntropy(s, m[0], m[1], m[2], scale, n, v)
+		},
+	}
+}
+
+// aliasing asserts that the calls that may work in place give the same bits
+// there as elsewhere.
+func aliasing(t *testing.T, k kernel.Backend, dev device.Device) {
+	const n = 1027
+	backward, sum := gelu(n)[1], addition(n)
+	for _, c := range []struct {
+		name  string
+		call  call
+		place int // operand that is also the destination
+	}{{"GELUBackward dinp=dout", backward, 2}, {"Add out=a", sum, 1}, {"Add out=b", sum, 2}} {
+		apart := newArena(t, dev, c.call, k.DType(), 0)
+		c.call.do(k, apart.stream, apart.mem)
+		inPlace := newArena(t, dev, c.call, k.DType(), 0)
+		inPlace.mem[0] = inPlace.mem[c.place]
+		c.call.do(k, inPlace.stream, inPlace.mem)
+		if !bytes.Equal(apart.read(t)[0], inPlace.read(t)[c.place]) {
+			t.Errorf("%s: other bits than with a destination of its own", c.name)
+		}
+		apart.free()
+		inPlace.free()
+	}
+}

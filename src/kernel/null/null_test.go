@@ -1,0 +1,124 @@
+package null_test
+
+import (
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/kerneltest"
+	"dynmo/src/kernel/null"
+	"dynmo/src/tensor"
+)
+
+func TestChecks(t *testing.T) {
+	kerneltest.RunChecks(t, null.New(device.NewWall(), nil), cpu.New(device.NewWall()))
+}
+
+// f returns n float32 elements.
+func f(n int) tensor.Mem { return tensor.From(make([]float32, n)) }
+
+// i returns n int32 elements.
+func i(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
+
+func TestCallsAreDescribed(t *testing.T) {
+	var got []null.Call
+	k := null.New(device.NewWall(), func(c null.Call) float64 { got = append(got, c); return 0 })
+	const b, s, c, o, v, nh = 2, 3, 4, 5, 7, 2 // s: tokens of a sequence
+	const n = b * s
+	w := kernel.CSR{Rows: o, Cols: c, NNZ: 9, RowPtr: i(o + 1), ColIdx: i(9), Values: f(9)}
+	scalar, mask := tensor.From(make([]float64, 1)), tensor.From(make([]uint64, 1))
+
+	k.EmbeddingForward(nil, f(n*c), i(n), f(v*c), f(s*c), b, s, c)
+	k.EmbeddingBackward(nil, f(v*c), f(s*c), f(n*c), i(n), b, s, c)
+	k.LayerNormForward(nil, f(n*c), f(n), f(n), f(n*c), f(c), f(c), n, c)
+	k.LayerNormBackwardInput(nil, f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
+	k.LayerNormBackwardWeight(nil, f(c), f(c), f(n*c), f(n*c), f(n), f(n), n, c)
+	k.MatmulForward(nil, f(n*o), f(n*c), f(o*c), f(o), n, c, o)
+	k.MatmulBackwardInput(nil, f(n*c), f(n*o), f(o*c), n, c, o)
+	k.MatmulBackwardWeight(nil, f(o*c), f(o), f(n*o), f(n*c), n, c, o)
+	k.SpMMForward(nil, f(n*o), f(n*c), w, f(o), n)
+	k.SpMMBackwardInput(nil, f(n*c), f(n*o), w, n)
+	k.SDDMM(nil, f(9), f(o), f(n*o), f(n*c), w, n)
+	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*3*c), b, s, c, nh)
+	k.AttentionBackward(nil, f(n*3*c), f(n*c), f(n*3*c), f(n*c), f(b*nh*s), b, s, c, nh)
+	k.GELUForward(nil, f(n), f(n), n)
+	k.GELUBackward(nil, f(n), f(n), f(n), n)
+	k.Add(nil, f(n), f(n), f(n), n)
+	k.CrossEntropy(nil, scalar, f(n*v), i(n), 1, n, v)
+	k.SumSquares(nil, scalar, f(n), n)
+	k.AdamW(nil, f(n), f(n), f(n), f(n), n, kernel.AdamW{Step: 1})
+	k.Mask(nil, f(n), mask, n)
+	k.MagnitudeHistogram(nil, tensor.From(make([]int64, 256)), f(n), mask, n, 0, 0)
+
+	want := []struct {
+		call  null.Call
+		flops float64
+	}{
+		{null.Call{Name: "EmbeddingForward", N: 6, C: 4}, 24},
+		{null.Call{Name: "EmbeddingBackward", N: 6, C: 4}, 24},
+		{null.Call{Name: "LayerNormForward", N: 6, C: 4}, 24},
+		{null.Call{Name: "LayerNormBackwardInput", N: 6, C: 4}, 24},
+		{null.Call{Name: "LayerNormBackwardWeight", N: 6, C: 4}, 24},
+		{null.Call{Name: "MatmulForward", N: 6, C: 4, O: 5, NNZ: 20}, 240},
+		{null.Call{Name: "MatmulBackwardInput", N: 6, C: 4, O: 5, NNZ: 20}, 240},
+		{null.Call{Name: "MatmulBackwardWeight", N: 6, C: 4, O: 5, NNZ: 20}, 240},
+		{null.Call{Name: "SpMMForward", N: 6, C: 4, O: 5, NNZ: 9}, 108},
+		{null.Call{Name: "SpMMBackwardInput", N: 6, C: 4, O: 5, NNZ: 9}, 108},
+		{null.Call{Name: "SDDMM", N: 6, C: 4, O: 5, NNZ: 9}, 108},
+		{null.Call{Name: "AttentionForward", N: 6, C: 4, O: 3}, 144},
+		{null.Call{Name: "AttentionBackward", N: 6, C: 4, O: 3}, 360},
+		{null.Call{Name: "GELUForward", N: 6, C: 1}, 6},
+		{null.Call{Name: "GELUBackward", N: 6, C: 1}, 6},
+		{null.Call{Name: "Add", N: 6, C: 1}, 6},
+		{null.Call{Name: "CrossEntropy", N: 6, C: 7}, 42},
+		{null.Call{Name: "SumSquares", N: 6, C: 1}, 6},
+		{null.Call{Name: "AdamW", N: 6, C: 1}, 6},
+		{null.Call{Name: "Mask", N: 6, C: 1}, 6},
+		{null.Call{Name: "MagnitudeHistogram", N: 6, C: 1}, 6},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d calls described, want %d", len(got), len(want))
+	}
+	for j, w := range want {
+		if got[j] != w.call || got[j].Flops() != w.flops {
+			t.Errorf("got %+v of %g flops, want %+v of %g", got[j], got[j].Flops(), w.call, w.flops)
+		}
+	}
+}
+
+func TestVirtualClockMovesByTheCost(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	clock := device.NewVirtual()
+	const rate = 0.01 // flops per second, so slow that CPU time does not count
+	k := null.New(clock, null.AtRate(rate))
+	for range 3 {
+		k.MatmulForward(nil, f(6), f(8), f(12), tensor.Mem{}, 2, 4, 3)
+	}
+	const want = 3 * 2 * 2 * 4 * 3 / rate
+	if got := clock.Now(); math.Abs(got-want) > 1e-3*want {
+		t.Errorf("clock reads %g s, want %g s", got, want)
+	}
+}
+
+func TestOnlyScalarsAreWritten(t *testing.T) {
+	k := null.New(device.NewWall(), nil)
+	scalar, x := []float64{5}, []float32{1, 2, 3}
+	k.CrossEntropy(nil, tensor.From(scalar), tensor.From(x), i(1), 1, 1, 3)
+	if scalar[0] != 0 {
+		t.Errorf("loss is %g, want 0", scalar[0])
+	}
+	scalar[0] = 5
+	k.SumSquares(nil, tensor.From(scalar), tensor.From(x), 3)
+	if scalar[0] != 0 {
+		t.Errorf("sum of squares is %g, want 0", scalar[0])
+	}
+	k.GELUForward(nil, tensor.From(x), f(3), 3)
+	if !slices.Equal(x, []float32{1, 2, 3}) {
+		t.Errorf("elements became %v", x)
+	}
+}

@@ -1,0 +1,23 @@
+package ref
+
+import (
+	"math"
+
+	"dynmo/src/kernel"
+)
+
+// AdamW updates the weights w and their moments m and v from the gradient g,
+// all of the same length, as kernel.AdamW says (Loshchilov & Hutter 2019,
+// Algorithm 2, with the decay scaled by LR as PyTorch does). Each element is
+// updated in float64.
+func AdamW[F Float](w, m, v, g []F, a kernel.AdamW) {
+	mCorrection := 1 - math.Pow(a.Beta1, float64(a.Step))
+	vCorrection := 1 - math.Pow(a.Beta2, float64(a.Step))
+	for i := range w {
+		gi := float64(g[i]) * a.GradScale
+		mi := a.Beta1*float64(m[i]) + (1-a.Beta1)*gi
+		vi := a.Beta2*float64(v[i]) + (1-a.Beta2)*gi*gi
+		update := mi/mCorrection/(math.Sqrt(vi/vCorrection)+a.Eps) + a.Decay*float64(w[i])
+		w[i], m[i], v[i] = F(float64(w[i])-a.LR*update), F(mi), F(vi)
+	}
+}

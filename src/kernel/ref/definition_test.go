@@ -1,0 +1,159 @@
+package ref
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The forward passes against the shortest way to write them down, in float64.
+
+func normal(n int) []float64 { return newGradients(nil).normal(n) }
+
+func near(t *testing.T, name string, got, want []float64) {
+	t.Helper()
+	for i := range want {
+		if !(math.Abs(got[i]-want[i]) <= 1e-12*(1+math.Abs(want[i]))) {
+			t.Fatalf("%s: element %d is %g, want %g", name, i, got[i], want[i])
+		}
+	}
+}
+
+func TestEmbeddingForward(t *testing.T) {
+	wte, wpe := []float64{1, 2, 3, 4, 5, 6}, []float64{10, 20, 30, 40}
+	out := make([]float64, 8)
+	EmbeddingForward(out, []int32{2, 0, 1, 1}, wte, wpe, 2, 2, 2)
+	near(t, "out", out, []float64{15, 26, 31, 42, 13, 24, 33, 44})
+}
+
+func TestLayerNormForward(t *testing.T) {
+	inp, weight, bias := []float64{1, 2, 3, 6}, []float64{1, -1, 2, 0.5}, []float64{0, 1, 2, 3}
+	out, mean, rstd := make([]float64, 4), make([]float64, 1), make([]float64, 1)
+	LayerNormForward(out, mean, rstd, inp, weight, bias, 1, 4)
+	r := 1 / math.Sqrt(3.5+1e-5) // deviations -2, -1, 0, 3: squares sum to 14
+	near(t, "mean", mean, []float64{3})
+	near(t, "rstd", rstd, []float64{r})
+	near(t, "out", out, []float64{-2 * r, 1 + r, 2, 3 + 1.5*r})
+}
+
+func TestMatmulForward(t *testing.T) {
+	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 4}, {2, 4, 7}, {5, 3, 9}} { // o mod 4 = 1, 0, 3, 1
+		n, c, o := s[0], s[1], s[2]
+		inp, weight, bias := normal(n*c), normal(o*c), normal(o)
+		want := make([]float64, n*o)
+		for i := range n {
+			for j := range o {
+				want[i*o+j] = bias[j]
+				for k := range c {
+					want[i*o+j] += inp[i*c+k] * weight[j*c+k]
+				}
+			}
+		}
+		out := make([]float64, n*o)
+		MatmulForward(out, inp, weight, bias, n, c, o)
+		near(t, "out", out, want)
+	}
+}
+
+func TestAttentionForward(t *testing.T) {
+	const b, length, c, nh, hs = 2, 9, 6, 2, 3
+	qkv := normal(b * length * 3 * c)
+	at := func(sequence, i, part, head, x int) float64 { // part: 0 query, 1 key, 2 value
+		return qkv[((sequence*length+i)*3+part)*c+head*hs+x]
+	}
+	wantOut, wantLSE := make([]float64, b*length*c), make([]float64, b*nh*length)
+	for sequence := range b {
+		for head := range nh {
+			for i := range length {
+				var sum float64
+				var weighted [hs]float64
+				for j := range i + 1 {
+					var score float64
+					for x := range hs {
+						score += at(sequence, i, 0, head, x) * at(sequence, j, 1, head, x)
+					}
+					e := math.Exp(score / math.Sqrt(hs))
+					sum += e
+					for x := range hs {
+						weighted[x] += e * at(sequence, j, 2, head, x)
+					}
+				}
+				wantLSE[(sequence*nh+head)*length+i] = math.Log(sum)
+				for x := range hs {
+					wantOut[(sequence*length+i)*c+head*hs+x] = weighted[x] / sum
+				}
+			}
+		}
+	}
+	out, lse := make([]float64, len(wantOut)), make([]float64, len(wantLSE))
+	AttentionForward(out, lse, qkv, b, length, c, nh)
+	near(t, "out", out, wantOut)
+	near(t, "lse", lse, wantLSE)
+}
+
+func TestGELUForward(t *testing.T) {
+	inp := []float64{-3, -1, 0, 0.5, 1, 3}
+	out, want := make([]float64, len(inp)), make([]float64, len(inp))
+	for i, x := range inp {
+		want[i] = x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) // (1 + tanh u)/2 is the logistic of 2u
+	}
+	GELUForward(out, inp)
+	near(t, "out", out, want)
+}
+
+func TestCrossEntropyLoss(t *testing.T) {
+	logits := []float64{0, 0, 0, 0, math.Log(1), math.Log(2), math.Log(3), math.Log(4)}
+	loss := CrossEntropy(logits, []int32{3, 1}, 1, 2, 4)
+	near(t, "loss", []float64{loss}, []float64{math.Log(4) + math.Log(5)}) // -log of 1/4 and of 2/10
+	near(t, "dlogits", logits, []float64{0.25, 0.25, 0.25, -0.75, 0.1, -0.8, 0.3, 0.4})
+}
+
+// TestSpMMKeepsTheBitsOfMatmul is why a model trains alike whether its pruned
+// layers are masked or compressed.
+func TestSpMMKeepsTheBitsOfMatmul(t *testing.T) {
+	const n, c, o = 6, 37, 23
+	rnd := rand.New(rand.NewPCG(5, 6))
+	single := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(rnd.NormFloat64())
+		}
+		return x
+	}
+	inp, bias, dout, dense := single(n*c), single(o), single(n*o), single(o*c)
+	w := CSR[float32]{Rows: o, Cols: c, RowPtr: []int32{0}}
+	for i := range dense {
+		if rnd.IntN(4) > 0 {
+			dense[i] = 0
+		} else {
+			w.ColIdx, w.Values = append(w.ColIdx, int32(i%c)), append(w.Values, dense[i])
+		}
+		if i%c == c-1 {
+			w.RowPtr = append(w.RowPtr, int32(len(w.ColIdx)))
+		}
+	}
+	got, want := make([]float32, n*o), make([]float32, n*o)
+	SpMMForward(got, inp, w, bias, n)
+	MatmulForward(want, inp, dense, bias, n, c, o)
+	if !slices.Equal(got, want) {
+		t.Error("forward differs")
+	}
+	got, want = make([]float32, n*c), make([]float32, n*c)
+	SpMMBackwardInput(got, dout, w, n)
+	MatmulBackwardInput(want, dout, dense, n, c, o)
+	if !slices.Equal(got, want) {
+		t.Error("backward for inputs differs")
+	}
+	product, values := make([]float32, o*c), make([]float32, len(w.Values))
+	MatmulBackwardWeight(product, nil, dout, inp, n, c, o)
+	SDDMM(values, nil, dout, inp, w, n)
+	for r := range o {
+		columns, first := w.row(r)
+		for e, column := range columns {
+			if values[first+e] != product[r*c+int(column)] {
+				t.Fatal("backward for weights differs")
+			}
+		}
+	}
+}

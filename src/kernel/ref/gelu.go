@@ -1,0 +1,38 @@
+package ref
+
+import "math"
+
+// The tanh form of GELU (Hendrycks & Gimpel 2016, section 2).
+var geluScale = math.Sqrt(2 / math.Pi)
+
+const geluCubic = 0.044715
+
+// GELUForward sets out = 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))), with x
+// the elements of inp. out and inp have the same length.
+func GELUForward[F Float](out, inp []F) {
+	for i := range inp {
+		x := float64(inp[i])
+		out[i] = F(0.5 * x * (1 + math.Tanh(geluScale*(x+geluCubic*x*x*x))))
+	}
+}
+
+// GELUBackward sets dinp = dout·gelu'(inp). With u = sqrt(2/π)·(x + 0.044715·x³),
+//
+//	gelu'(x) = 0.5·(1 + tanh u) + 0.5·x·(1 - tanh² u)·du/dx
+//
+// All have the same length; dinp may be dout.
+func GELUBackward[F Float](dinp, inp, dout []F) {
+	for i := range inp {
+		x := float64(inp[i])
+		tanh := math.Tanh(geluScale * (x + geluCubic*x*x*x))
+		slope := geluScale * (1 + 3*geluCubic*x*x)
+		dinp[i] = dout[i] * F(0.5*(1+tanh)+0.5*x*(1-tanh*tanh)*slope)
+	}
+}
+
+// Add sets out = a + b. All have the same length; out may be a or b.
+func Add[F Float](out, a, b []F) {
+	for i := range out {
+		out[i] = a[i] + b[i]
+	}
+}

@@ -1,0 +1,174 @@
+package ref
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// gradients asserts that the backward pass of a call is the derivative of its
+// forward pass. The objective is Σ out·dout for a random dout.
+type gradients struct {
+	t *testing.T
+	*rand.Rand
+}
+
+func newGradients(t *testing.T) gradients { return gradients{t, rand.New(rand.NewPCG(3, 4))} }
+
+func (r gradients) normal(n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = r.NormFloat64()
+	}
+	return x
+}
+
+// agree compares grad, which the backward pass has added to start, with the
+// five-point central difference of objective, which reads x. At h = 1e-3 its
+// error is of the order h⁴ = 1e-12, and so is its rounding; 1e-8 of the largest
+// element is asserted.
+func (r gradients) agree(name string, x, grad, start []float64, objective func() float64) {
+	r.t.Helper()
+	const h = 1e-3
+	largest, worst := 0.0, 0.0
+	for i := range x {
+		at := x[i]
+		f := func(steps float64) float64 { x[i] = at + steps*h; return objective() }
+		want := (8*(f(1)-f(-1)) - (f(2) - f(-2))) / (12 * h)
+		x[i] = at
+		largest = max(largest, math.Abs(want))
+		worst = max(worst, math.Abs(grad[i]-start[i]-want)) // max keeps a NaN
+	}
+	if !(worst <= 1e-8*largest) {
+		r.t.Errorf("%s: off by %.2g, largest element %.2g", name, worst, largest)
+	}
+}
+
+// added returns a start for a gradient that is added to, and a copy to add to.
+func (r gradients) added(n int) (start, grad []float64) {
+	start = r.normal(n)
+	return start, append([]float64(nil), start...)
+}
+
+func TestEmbeddingGradient(t *testing.T) {
+	const b, length, c, v = 2, 5, 3, 4
+	r := newGradients(t)
+	tokens := []int32{0, 3, 3, 1, 0, 2, 2, 2, 3, 0}
+	wte, wpe, dout := r.normal(v*c), r.normal(length*c), r.normal(b*length*c)
+	startToken, dwte := r.added(len(wte))
+	startPosition, dwpe := r.added(len(wpe))
+	EmbeddingBackward(dwte, dwpe, dout, tokens, b, length, c)
+	objective := func() float64 {
+		out := make([]float64, b*length*c)
+		EmbeddingForward(out, tokens, wte, wpe, b, length, c)
+		return dot(out, dout)
+	}
+	r.agree("dwte", wte, dwte, startToken, objective)
+	r.agree("dwpe", wpe, dwpe, startPosition, objective)
+}
+
+func TestLayerNormGradient(t *testing.T) {
+	const n, c = 7, 9
+	r := newGradients(t)
+	inp, weight, bias, dout := r.normal(n*c), r.normal(c), r.normal(c), r.normal(n*c)
+	mean, rstd := make([]float64, n), make([]float64, n)
+	objective := func() float64 {
+		out := make([]float64, n*c)
+		LayerNormForward(out, mean, rstd, inp, weight, bias, n, c)
+		return dot(out, dout)
+	}
+	objective() // stores mean and rstd
+	startInp, dinp := r.added(n * c)
+	startWeight, dweight := r.added(c)
+	startBias, dbias := r.added(c)
+	LayerNormBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
+	LayerNormBackwardWeight(dweight, dbias, dout, inp, mean, rstd, n, c)
+	r.agree("dinp", inp, dinp, startInp, objective)
+	r.agree("dweight", weight, dweight, startWeight, objective)
+	r.agree("dbias", bias, dbias, startBias, objective)
+}
+
+func TestMatmulGradient(t *testing.T) {
+	const n, c, o = 7, 5, 6
+	r := newGradients(t)
+	inp, weight, bias, dout := r.normal(n*c), r.normal(o*c), r.normal(o), r.normal(n*o)
+	objective := func() float64 {
+		out := make([]float64, n*o)
+		MatmulForward(out, inp, weight, bias, n, c, o)
+		return dot(out, dout)
+	}
+	dinp := make([]float64, n*c)
+	startWeight, dweight := r.added(o * c)
+	startBias, dbias := r.added(o)
+	MatmulBackwardInput(dinp, dout, weight, n, c, o)
+	MatmulBackwardWeight(dweight, dbias, dout, inp, n, c, o)
+	r.agree("dinp", inp, dinp, make([]float64, n*c), objective)
+	r.agree("dweight", weight, dweight, startWeight, objective)
+	r.agree("dbias", bias, dbias, startBias, objective)
+}
+
+func TestCSRGradient(t *testing.T) {
+	const n = 7
+	r := newGradients(t)
+	w := CSR[float64]{
+		Rows: 4, Cols: 5,
+		RowPtr: []int32{0, 3, 3, 4, 6}, ColIdx: []int32{0, 2, 4, 1, 0, 4},
+		Values: r.normal(6),
+	}
+	inp, bias, dout := r.normal(n*w.Cols), r.normal(w.Rows), r.normal(n*w.Rows)
+	objective := func() float64 {
+		out := make([]float64, n*w.Rows)
+		SpMMForward(out, inp, w, bias, n)
+		return dot(out, dout)
+	}
+	dinp := make([]float64, n*w.Cols)
+	startValues, dvalues := r.added(len(w.Values))
+	startBias, dbias := r.added(w.Rows)
+	SpMMBackwardInput(dinp, dout, w, n)
+	SDDMM(dvalues, dbias, dout, inp, w, n)
+	r.agree("dinp", inp, dinp, make([]float64, n*w.Cols), objective)
+	r.agree("dvalues", w.Values, dvalues, startValues, objective)
+	r.agree("dbias", bias, dbias, startBias, objective)
+}
+
+func TestAttentionGradient(t *testing.T) {
+	const b, length, c, nh = 2, 6, 6, 2
+	r := newGradients(t)
+	qkv, dout := r.normal(b*length*3*c), r.normal(b*length*c)
+	out, lse := make([]float64, b*length*c), make([]float64, b*nh*length)
+	objective := func() float64 {
+		AttentionForward(out, lse, qkv, b, length, c, nh)
+		return dot(out, dout)
+	}
+	objective() // stores out and lse
+	dqkv := make([]float64, len(qkv))
+	AttentionBackward(dqkv, dout, qkv, out, lse, b, length, c, nh)
+	r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
+}
+
+func TestGELUGradient(t *testing.T) {
+	const n = 50
+	r := newGradients(t)
+	inp, dout := r.normal(n), r.normal(n)
+	objective := func() float64 {
+		out := make([]float64, n)
+		GELUForward(out, inp)
+		return dot(out, dout)
+	}
+	dinp := make([]float64, n)
+	GELUBackward(dinp, inp, dout)
+	r.agree("dinp", inp, dinp, make([]float64, n), objective)
+}
+
+func TestCrossEntropyGradient(t *testing.T) {
+	const n, v, scale = 5, 7, 0.2
+	r := newGradients(t)
+	logits, targets := r.normal(n*v), []int32{0, 6, 3, 3, 1}
+	objective := func() float64 {
+		overwritten := append([]float64(nil), logits...)
+		return scale * CrossEntropy(overwritten, targets, scale, n, v)
+	}
+	dlogits := append([]float64(nil), logits...)
+	CrossEntropy(dlogits, targets, scale, n, v)
+	r.agree("dlogits", logits, dlogits, make([]float64, n*v), objective)
+}

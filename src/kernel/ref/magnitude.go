@@ -1,0 +1,27 @@
+package ref
+
+import "math"
+
+// Mask sets to 0 the elements of x whose bit is 0 in mask: bit i%64 of word i/64.
+func Mask[F Float](x []F, mask []uint64) {
+	for i := range x {
+		if !kept(mask, i) {
+			x[i] = 0
+		}
+	}
+}
+
+// MagnitudeHistogram is one pass of a radix selection by magnitude, the bits
+// of float32(|x|) as uint32. Of the elements whose first fixed bits (0, 8, 16
+// or 24) are prefix, and whose bit in mask is 1, it adds to hist (256) a count
+// by the 8 bits that follow. A nil mask keeps all.
+func MagnitudeHistogram[F Float](hist []int64, x []F, mask []uint64, prefix uint32, fixed int) {
+	for i, xi := range x {
+		bits := math.Float32bits(float32(math.Abs(float64(xi))))
+		if bits>>(32-fixed) == prefix && (mask == nil || kept(mask, i)) {
+			hist[bits>>(24-fixed)&0xff]++
+		}
+	}
+}
+
+func kept(mask []uint64, i int) bool { return mask[i/64]>>(i%64)&1 == 1 }

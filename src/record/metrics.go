@@ -1,0 +1,60 @@
+package record
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// Float is a number that JSON shows as null where it is not finite, so that a
+// diverged step is still a line that every parser reads.
+type Float float64
+
+// MarshalJSON returns the shortest decimal that reads back as f, or null.
+func (f Float) MarshalJSON() ([]byte, error) {
+	if x := float64(f); math.IsNaN(x) || math.IsInf(x, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
+}
+
+// Metrics is what one training step did: a line of metrics.jsonl.
+type Metrics struct {
+	Step            int     `json:"step"`
+	Clock           string  `json:"clock"` // wall, virtual or sim: what StepSeconds and its kin were read from
+	Loss            Float   `json:"loss"`  // nats per token, mean over the global batch
+	GradNorm        Float   `json:"grad_norm"`
+	LR              Float   `json:"lr"`
+	StepSeconds     Float   `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
+	BalanceSeconds  Float   `json:"balance_seconds"` // measuring, deciding and moving, after the step
+	TokensPerSecond Float   `json:"tokens_per_second"`
+	BubbleRatio     Float   `json:"bubble_ratio"` // in [0, 1]
+	Imbalance       Float   `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
+	LayersPerStage  []int   `json:"layers_per_stage"`
+	BytesPerStage   []int64 `json:"bytes_per_stage"`
+	Skipped         bool    `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
+}
+
+// EventKind is what an Event reports.
+type EventKind string
+
+// Kinds of events.
+const (
+	Dynamic EventKind = "dynamic" // the model changed
+	Balance EventKind = "balance" // cuts were decided
+	Migrate EventKind = "migrate" // layers moved
+)
+
+// Event is a change of the model or its layout: a line of events.jsonl.
+// Before, Predicted and After are the makespan of a step, in seconds on Clock;
+// what is 0 was not measured and is left out.
+type Event struct {
+	Step      int            `json:"step"`
+	Kind      EventKind      `json:"kind"`
+	Clock     string         `json:"clock"`
+	Before    Float          `json:"before,omitzero"`
+	Predicted Float          `json:"predicted,omitzero"`
+	After     Float          `json:"after,omitzero"`
+	Bytes     int64          `json:"bytes"`            // sent between ranks
+	Seconds   Float          `json:"seconds"`          // that the event itself took
+	Detail    map[string]any `json:"detail,omitempty"` // what only this kind has; finite numbers
+}

@@ -1,0 +1,122 @@
+package record
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/cpu"
+)
+
+// Provenance is what made a result: enough to make it again, and no more of
+// the environment than that.
+type Provenance struct {
+	Revision string   `json:"revision"` // version control revision of the source, "+dirty" if changed since
+	Go       string   `json:"go"`
+	Platform string   `json:"platform"` // operating system and architecture
+	Host     string   `json:"host"`
+	CPU      string   `json:"cpu"`
+	Cores    int      `json:"cores"` // that the process may use
+	ISA      string   `json:"isa"`   // widest vector instructions of the CPU
+	MPI      bool     `json:"mpi"`   // whether ranks are MPI processes
+	Date     string   `json:"date"`  // RFC 3339, UTC
+	Command  []string `json:"command"`
+}
+
+// Here returns the provenance of a run of this process that begins now.
+func Here(mpi bool) Provenance {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return Provenance{
+		Revision: Revision(),
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Host:     host,
+		CPU:      processor(),
+		Cores:    runtime.NumCPU(),
+		ISA:      isa(),
+		MPI:      mpi,
+		Date:     time.Now().UTC().Format(time.RFC3339),
+		Command:  os.Args,
+	}
+}
+
+// Revision returns the version of the source this binary was built from, as
+// the go command stamped it: "unknown" if it was built outside a checkout.
+func Revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return revision(info.Settings)
+}
+
+func revision(settings []debug.BuildSetting) string {
+	revision, dirty := "unknown", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	return revision + dirty
+}
+
+// processor returns the CPU's model name, "unknown" where the system keeps it
+// elsewhere than Linux does.
+func processor() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close()
+	return modelName(f)
+}
+
+// modelName reads the first model name of a /proc/cpuinfo.
+func modelName(cpuinfo io.Reader) string {
+	for lines := bufio.NewScanner(cpuinfo); lines.Scan(); {
+		key, value, ok := strings.Cut(lines.Text(), ":")
+		if ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// isa returns the widest vector instructions of the CPU.
+func isa() string {
+	switch {
+	case cpu.X86.HasAVX512F:
+		return "avx512"
+	case cpu.X86.HasAVX2 && cpu.X86.HasFMA:
+		return "avx2"
+	default:
+		return runtime.GOARCH
+	}
+}
+
+// String returns a line "key: value" for each fact, which benchstat reads as
+// configuration.
+func (p Provenance) String() string {
+	var b strings.Builder
+	for _, fact := range []struct {
+		key   string
+		value any
+	}{
+		{"revision", p.Revision}, {"go", p.Go}, {"platform", p.Platform}, {"host", p.Host}, {"cpu", p.CPU},
+		{"cores", p.Cores}, {"isa", p.ISA}, {"mpi", p.MPI}, {"date", p.Date}, {"command", strings.Join(p.Command, " ")},
+	} {
+		fmt.Fprintf(&b, "%s: %v\n", fact.key, fact.value)
+	}
+	return b.String()
+}

@@ -1,0 +1,58 @@
+package record
+
+import (
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHereIsComplete(t *testing.T) {
+	p := Here(true)
+	for name, value := range map[string]string{
+		"revision": p.Revision, "go": p.Go, "platform": p.Platform, "host": p.Host, "cpu": p.CPU, "isa": p.ISA,
+	} {
+		if value == "" {
+			t.Errorf("%s is empty", name)
+		}
+	}
+	if _, err := time.Parse(time.RFC3339, p.Date); err != nil {
+		t.Error(err)
+	}
+	if p.Cores < 1 || !p.MPI || len(p.Command) != len(os.Args) {
+		t.Errorf("provenance %+v", p)
+	}
+}
+
+func TestRevision(t *testing.T) {
+	for _, c := range []struct {
+		settings []debug.BuildSetting
+		want     string
+	}{
+		{nil, "unknown"},
+		{[]debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}}, "abc"},
+		{[]debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}}, "abc+dirty"},
+	} {
+		if got := revision(c.settings); got != c.want {
+			t.Errorf("%v: got %s, want %s", c.settings, got, c.want)
+		}
+	}
+}
+
+func TestModelName(t *testing.T) {
+	for _, c := range []struct{ cpuinfo, want string }{
+		{"processor\t: 0\nmodel\t\t: 79\nmodel name\t: A CPU: 2.20GHz\n\nmodel name\t: another\n", "A CPU: 2.20GHz"},
+		{"processor : 0\n", "unknown"},
+	} {
+		if got := modelName(strings.NewReader(c.cpuinfo)); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestProvenanceAsBenchmarkConfiguration(t *testing.T) {
+	p := Provenance{Revision: "abc", Go: "go1.26", Platform: "linux/amd64", Host: "node1", CPU: "A CPU", Cores: 2,
+		ISA: "avx2", Date: "2025-01-02T03:04:05Z", Command: []string{"dynmo", "bench"}}
+	golden(t, "provenance.txt", p.String())
+}

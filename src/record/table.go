@@ -1,0 +1,38 @@
+package record
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table writes a header and rows in columns two spaces apart, the first
+// aligned to the left and the others to the right, as numbers are read. Every
+// row has as many cells as the header.
+func Table(out io.Writer, header []string, rows [][]string) error {
+	all := append([][]string{header}, rows...)
+	width := make([]int, len(header))
+	for _, row := range all {
+		for column, cell := range row {
+			width[column] = max(width[column], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range all {
+		for column, cell := range row {
+			pad := strings.Repeat(" ", width[column]-utf8.RuneCountInString(cell))
+			switch {
+			case column > 0:
+				b.WriteString("  " + pad + cell)
+			case len(row) > 1:
+				b.WriteString(cell + pad)
+			default:
+				b.WriteString(cell)
+			}
+		}
+		b.WriteString("\n")
+	}
+	_, err := fmt.Fprint(out, b.String())
+	return err
+}

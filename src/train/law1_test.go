@@ -1,0 +1,164 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/partition"
+	"dynmo/src/random"
+	"dynmo/src/record"
+)
+
+// small returns settings of a model that trains in milliseconds: a chain of 10
+// layers (18 with half grain), pruned every 5 steps from dense over masked to
+// CSR.
+func small(t *testing.T) config.Config {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "corpus.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Data.Path, c.Data.Extensions = text, nil
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 8, 16, 2, 12
+	c.Model.Init = "depth-scaled"
+	c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 4, 2
+	c.Train.Steps, c.Train.Hash = 30, true
+	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
+	c.Dynamic.Kind = "prune"
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 5, 5, 4, 0.7
+	c.Run.Clock = "wall"
+	return c
+}
+
+// run is a run's losses, gradient norms and final hash: every bit of it is
+// claimed to be independent of placement.
+type run struct {
+	losses, norms []record.Float
+	hash          string
+	moves         int
+	sparsity      []float64 // after every pruning
+}
+
+func (r *run) Step(m record.Metrics) error {
+	r.losses, r.norms = append(r.losses, m.Loss), append(r.norms, m.GradNorm)
+	return nil
+}
+
+func (r *run) Event(e record.Event) error {
+	switch e.Kind {
+	case record.Migrate:
+		r.moves++
+	case record.Dynamic:
+		r.sparsity = append(r.sparsity, e.Detail["sparsity"].(float64))
+	}
+	return nil
+}
+
+// difference says where two runs differ first, "" if they do not.
+func (r *run) difference(other *run) string {
+	for i := range r.losses {
+		if i >= len(other.losses) || r.losses[i] != other.losses[i] || r.norms[i] != other.norms[i] {
+			return fmt.Sprintf("step %d", i)
+		}
+	}
+	if r.hash != other.hash {
+		return "final weights"
+	}
+	return ""
+}
+
+// scatter returns a random legal partition for every step, the same on all ranks.
+func scatter(seed uint64) func(int, partition.Partition) partition.Partition {
+	return func(step int, now partition.Partition) partition.Partition {
+		draw := random.Keyed(seed, uint64(step))
+		cuts := draw.Perm(now.Layers() - 1)[:now.Stages()-1]
+		next := partition.Partition{0}
+		for l := 1; l < now.Layers(); l++ {
+			for _, cut := range cuts {
+				if cut+1 == l {
+					next = append(next, l)
+				}
+			}
+		}
+		return append(next, now.Layers())
+	}
+}
+
+// goRun trains with a goroutine for each rank.
+func goRun(t *testing.T, c config.Config, repartition func(int, partition.Partition) partition.Partition) *run {
+	t.Helper()
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &run{}
+	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
+		o, err := rankRun(c, tr, corpus, out, repartition)
+		if tr.Rank() == 0 {
+			out.hash = o.Hash
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.losses) != c.Train.Steps || out.hash == "" {
+		t.Fatalf("%d steps and hash %q, want %d steps and a hash", len(out.losses), out.hash, c.Train.Steps)
+	}
+	return out
+}
+
+// rankRun trains on one rank.
+func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition func(int, partition.Partition) partition.Partition) (Outcome, error) {
+	r, err := newRank(c, tr, corpus, func() bool { return false }, func(World) (Observer, error) { return out, nil })
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer r.Close()
+	r.Repartition = repartition
+	return r.Loop()
+}
+
+// TestPlacementChangesNothing is law 1: 30 steps with pruning every 5, random
+// migrations after every step; every loss, gradient norm and the final hash
+// equal bit for bit those of one stage that never moved a layer.
+func TestPlacementChangesNothing(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		for _, tied := range []bool{true, false} {
+			for _, grain := range []string{"block", "half"} {
+				c := small(t)
+				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain = replicas, tied, grain
+				still := goRun(t, c, nil)
+				if still.moves != 0 || still.losses[0] <= still.losses[len(still.losses)-1] {
+					t.Fatalf("reference: %d moves, loss from %v to %v", still.moves, still.losses[0], still.losses[len(still.losses)-1])
+				}
+				if n := len(still.sparsity); n != 5 || math.Abs(still.sparsity[4]-0.9) > 1e-3 {
+					t.Fatalf("sparsities %v, want five up to 0.9", still.sparsity)
+				}
+				for _, schedule := range []string{"1f1b", "gpipe"} {
+					for _, stages := range []int{1, 2, 4, 8} {
+						c.Parallel.Stages, c.Schedule.Kind = stages, schedule
+						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/%s/P=%d", replicas, tied, grain, schedule, stages), func(t *testing.T) {
+							moved := goRun(t, c, scatter(uint64(stages)))
+							if stages > 1 && moved.moves < c.Train.Steps/2 {
+								t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
+							}
+							if at := moved.difference(still); at != "" {
+								t.Errorf("differs from one stage at %s", at)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package train
+
+import (
+	"fmt"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/record"
+	"dynmo/src/trace"
+)
+
+// settle completes the event of the last decision with the makespan of the
+// first step after it.
+func (r *Rank) settle(makespan float64) error {
+	e := r.balancer.pending
+	if e == nil {
+		return nil
+	}
+	r.balancer.pending = nil
+	e.After = record.Float(makespan)
+	return r.event(*e)
+}
+
+// tell gives the observer a step's metrics. layout is where layers were in
+// the step, began when it began, spent what followed it.
+func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table, s trace.Summary, layout partition.Partition, began, spent float64) error {
+	p := r.Config.Parallel
+	seconds := s.Finish - began
+	m := record.Metrics{
+		Step: step, Clock: r.Device.Clock().Kind(),
+		Loss: record.Float(agreed.Loss), GradNorm: record.Float(agreed.Norm),
+		LR:          record.Float(learningRate(r.Config.Optimizer, step, r.Config.Train.Steps)),
+		StepSeconds: record.Float(seconds), BalanceSeconds: record.Float(spent),
+		TokensPerSecond: record.Float(float64(r.x.N()*p.Microbatches*p.Replicas) / seconds),
+		BubbleRatio:     record.Float(s.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(s.Busy)),
+		Skipped: skip,
+	}
+	for stage := range layout.Stages() {
+		lo, hi := layout.Range(stage)
+		bytes := int64(0)
+		for _, l := range t.Layers[lo:hi] {
+			bytes += l.Bytes.Static() + int64(r.balancer.inFlight[stage])*l.Bytes.Activations
+		}
+		m.LayersPerStage = append(m.LayersPerStage, hi-lo)
+		m.BytesPerStage = append(m.BytesPerStage, bytes)
+	}
+	if err := r.Observe.Step(m); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
