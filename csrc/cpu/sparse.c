@@ -5,9 +5,19 @@
  * all output channels read it. A sum's order is that of the rows. */
 #include "kernels.h"
 
-/* Bytes of a block of input channels in a tile: three quarters of the smallest
- * L1 in use, 32 KB; the results stream through the rest. */
-enum { BLOCK_BYTES = 24 << 10 };
+/* Entries that an output channel should find in a block, on average: enough to
+ * pay for its visit, few enough that a tile of a block stays in L1 until the
+ * matrix is very sparse. Sorting by row wants smaller blocks, since it writes
+ * all over a block's entries. */
+enum { BY_COLUMN = 16, BY_ROW = 8 };
+
+/* Input channels of a block: from 16, the least that is worth a visit, to
+ * 1024, with which a tile is 256 KB and stays in L2. */
+static int64_t block_inputs(int64_t group, int64_t inputs, int64_t outputs, int64_t nnz)
+{
+	int64_t block = group * inputs * outputs / (nnz + 1);
+	return block < 16 ? 16 : dynmo_min(block, 1024);
+}
 
 /* A matrix from input to output channels, sorted by (block of inputs, output,
  * input). The group of block b and output o ends before ends[b·outputs + o],
@@ -19,24 +29,25 @@ struct sorted {
 	float *x, *y; /* tiles (inputs, tile) and (outputs, tile) */
 };
 
-static int64_t block_inputs(const dynmo_cpu *k) { return BLOCK_BYTES / (k->tile * (int64_t)sizeof(float)); }
-
-static int64_t block_count(const dynmo_cpu *k, int64_t inputs)
+static int64_t group_count(int64_t group, int64_t inputs, int64_t outputs, int64_t nnz)
 {
-	return (inputs + block_inputs(k) - 1) / block_inputs(k);
+	int64_t block = block_inputs(group, inputs, outputs, nnz);
+	return (inputs + block - 1) / block * outputs;
 }
 
 int64_t dynmo_cpu_spmm_work(const dynmo_cpu *k, int64_t rows, int64_t cols, int64_t nnz)
 {
-	int64_t forward = block_count(k, cols) * rows, backward = block_count(k, rows) * cols;
-	int64_t ends = dynmo_lines((forward > backward ? forward : backward) + 1);
+	int64_t by_column = group_count(BY_COLUMN, cols, rows, nnz), by_row = group_count(BY_ROW, rows, cols, nnz);
+	int64_t ends = dynmo_lines(by_column > by_row ? by_column : by_row);
 	return dynmo_lines(1) + ends + dynmo_lines(2 * nnz) + (rows + cols) * k->tile;
 }
 
 /* Lays out the workspace; everything begins on a cache line. */
-static struct sorted place(const dynmo_cpu *k, float *work, int64_t inputs, int64_t outputs, int64_t nnz)
+static struct sorted place(const dynmo_cpu *k, float *work, int64_t group, int64_t inputs, int64_t outputs,
+	int64_t nnz)
 {
-	struct sorted s = {.block = block_inputs(k), .blocks = block_count(k, inputs), .outputs = outputs};
+	struct sorted s = {.block = block_inputs(group, inputs, outputs, nnz), .outputs = outputs};
+	s.blocks = (inputs + s.block - 1) / s.block;
 	s.x = dynmo_align(work);
 	s.y = s.x + inputs * k->tile;
 	s.entries = (struct entry *)(s.y + outputs * k->tile);
@@ -111,7 +122,7 @@ static void multiply(const dynmo_cpu *k, const struct sorted *s, float *y, const
 void dynmo_cpu_spmm_forward(const dynmo_cpu *k, float *work, float *out, const float *inp, const int32_t *row_ptr,
 	const int32_t *col_idx, const float *values, const float *bias, int64_t rows, int64_t cols, int64_t n)
 {
-	struct sorted s = place(k, work, cols, rows, row_ptr[rows]);
+	struct sorted s = place(k, work, BY_COLUMN, cols, rows, row_ptr[rows]);
 	sort_by_column(&s, row_ptr, col_idx, values);
 	multiply(k, &s, out, inp, bias, cols, n);
 }
@@ -119,7 +130,7 @@ void dynmo_cpu_spmm_forward(const dynmo_cpu *k, float *work, float *out, const f
 void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp, const float *dout,
 	const int32_t *row_ptr, const int32_t *col_idx, const float *values, int64_t rows, int64_t cols, int64_t n)
 {
-	struct sorted s = place(k, work, rows, cols, row_ptr[rows]);
+	struct sorted s = place(k, work, BY_ROW, rows, cols, row_ptr[rows]);
 	sort_by_row(&s, row_ptr, col_idx, values, rows);
 	multiply(k, &s, dinp, dout, NULL, rows, n);
 }
@@ -128,7 +139,7 @@ void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp,
 void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n)
 {
-	struct sorted s = place(k, work, cols, rows, row_ptr[rows]);
+	struct sorted s = place(k, work, BY_COLUMN, cols, rows, row_ptr[rows]);
 	sort_by_column(&s, row_ptr, col_idx, NULL);
 	for (int64_t t = 0; t < n; t += k->tile) {
 		int64_t tokens = dynmo_min(k->tile, n - t), width = k->tile_width(tokens);

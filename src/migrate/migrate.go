@@ -69,7 +69,7 @@ type mover struct {
 	x        *model.Exec
 	s        *model.Stage
 	arrived  map[int]*model.Layer // made room for, by chain position
-	lacking  error                // a layer there was no room for
+	lacking  error                // the first layer there was no room for
 	requests []*comm.Request
 }
 
@@ -104,7 +104,9 @@ func (m *mover) prepare(layer int) error {
 	}
 	l, err := model.EmptyLayer(m.s.Config, h, m.x.Device, m.x.Backend.DType())
 	if err != nil {
-		m.lacking = err // told to all by agree
+		if m.lacking == nil {
+			m.lacking = err // told to all by agree
+		}
 		return nil
 	}
 	m.arrived[layer] = l

@@ -29,6 +29,7 @@ type Metrics struct {
 	TokensPerSecond Float   `json:"tokens_per_second"`
 	BubbleRatio     Float   `json:"bubble_ratio"` // in [0, 1]
 	Imbalance       Float   `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
+	Ceiling         Float   `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
 	LayersPerStage  []int   `json:"layers_per_stage"`
 	BytesPerStage   []int64 `json:"bytes_per_stage"`
 	Skipped         bool    `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite

@@ -11,10 +11,10 @@ import (
 
 // Files of a run directory.
 const (
-	settingsFile   = "config.toml"     // resolved settings
+	SettingsFile   = "config.toml"     // resolved settings
 	provenanceFile = "provenance.json" // where, when and by what the run was made
-	metricsFile    = "metrics.jsonl"   // a Metrics a line
-	eventsFile     = "events.jsonl"    // an Event a line
+	MetricsFile    = "metrics.jsonl"   // a Metrics a line
+	EventsFile     = "events.jsonl"    // an Event a line
 )
 
 // Only the owner may read what a run writes, whatever the umask.
@@ -46,12 +46,12 @@ func Open(dir, settings string, p Provenance) (*Run, error) {
 		return fail(err)
 	}
 	r := &Run{dir: dir}
-	if r.metrics, err = create(dir, metricsFile); err != nil {
+	if r.metrics, err = create(dir, MetricsFile); err != nil {
 		return fail(err)
 	}
-	if r.events, err = create(dir, eventsFile); err == nil {
+	if r.events, err = create(dir, EventsFile); err == nil {
 		err = errors.Join(
-			write(dir, settingsFile, []byte(settings)),
+			write(dir, SettingsFile, []byte(settings)),
 			write(dir, provenanceFile, append(provenance, '\n')))
 	}
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"time"
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
@@ -18,43 +20,35 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/mesh"
-	"dynmo/src/record"
 	"dynmo/src/tensor"
 )
 
 // SharedError is an error that every rank has, for the same reason, so that
 // one of them tells it for all.
-type SharedError struct{ error }
+type SharedError struct {
+	error
+	Input bool // settings or data are wrong, and nothing was trained
+}
 
 // Unwrap returns the error itself.
 func (e SharedError) Unwrap() error { return e.error }
+
+// input marks what the user gave as wrong.
+func input(err error) error { return SharedError{err, true} }
 
 // nullRate is what kernel/null takes a rank's arithmetic to be worth: the order
 // of magnitude of one core, in floating-point operations per second.
 const nullRate = 5e10
 
-// Launch trains in the world this process is part of: as one rank of many
-// processes if an MPI launcher started it, else with a goroutine for each
-// rank. stop says whether the process was asked to end; begin is called on
-// rank 0, before the first step, with what the ranks agreed on.
-func Launch(c config.Config, stop func() bool, begin func(World) (Observer, error)) (Outcome, error) {
-	if mpi.Launched() {
-		return launchMPI(c, stop, begin)
-	}
-	n := c.Parallel.Stages * c.Parallel.Replicas
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		return Outcome{}, SharedError{err}
-	}
-	var out Outcome
-	err = local.Run(n, func(t comm.Transport) error {
-		o, err := onRank(c, t, corpus, stop, begin)
-		if t.Rank() == 0 {
-			out = o
-		}
-		return err
-	})
-	return out, err
+// Hooks is what a program that launches a run adds to it.
+type Hooks struct {
+	// Stop reports whether the process was asked to end after the step.
+	Stop func() bool
+	// Begin is called on rank 0, before the first step.
+	Begin func(World) (Observer, error)
+	// Fail tells people about an error and returns the exit status it stands
+	// for. It is called where ranks are processes, before the world is aborted.
+	Fail func(error) (status int)
 }
 
 // World is what the ranks of a run agreed on before its first step.
@@ -66,73 +60,123 @@ type World struct {
 	Kernel string // backend
 }
 
-func launchMPI(c config.Config, stop func() bool, begin func(World) (Observer, error)) (Outcome, error) {
-	runtime.LockOSThread()
-	t, err := mpi.Start()
-	if err != nil {
-		return Outcome{}, SharedError{err}
+// Launch trains in the world this process is part of: as one rank of many
+// processes if an MPI launcher started it, else with a goroutine for each
+// rank. Where ranks are processes an error ends the world and does not return.
+func Launch(c config.Config, h Hooks) (Outcome, error) {
+	if mpi.Launched() {
+		return launchMPI(c, h)
 	}
-	who := t.Peer(t.Rank())
-	out, err := launchRank(c, t, stop, begin)
+	n := c.Parallel.Stages * c.Parallel.Replicas
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
-		if shared := new(SharedError); errors.As(err, shared) {
-			return out, err
+		return Outcome{}, input(err)
+	}
+	var out Outcome
+	err = local.Run(n, func(t comm.Transport) error {
+		o, err := onRank(c, t, corpus, h)
+		if t.Rank() == 0 {
+			out = o
 		}
-		return out, fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
-	}
-	return out, mpi.Stop()
+		return err
+	})
+	return out, err
 }
 
-func launchRank(c config.Config, t comm.Transport, stop func() bool, begin func(World) (Observer, error)) (Outcome, error) {
-	if err := mpi.Agree("settings", sha256.Sum256([]byte(c.TOML()))); err != nil {
-		return Outcome{}, SharedError{err}
+// grace is how long a rank that has a SharedError leaves rank 0 to tell it,
+// before it aborts the world itself.
+const grace = 2 * time.Second
+
+func launchMPI(c config.Config, h Hooks) (Outcome, error) {
+	t, err := mpi.Start()
+	if err != nil {
+		return Outcome{}, err
+	}
+	out, err := launchRank(c, t, h)
+	if err == nil {
+		return out, mpi.Stop()
+	}
+	if _, shared := errors.AsType[SharedError](err); !shared {
+		who := t.Peer(t.Rank())
+		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
+	} else if t.Rank() != 0 {
+		time.Sleep(grace)
+		t.Abort(1)
+	}
+	t.Abort(h.Fail(err))
+	return out, err
+}
+
+// launchRank trains as one process of many.
+func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return Outcome{}, err
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		return Outcome{}, err
+	}
+	for _, a := range []struct {
+		what  string
+		value []byte
+	}{
+		{"binary", binary}, {"configuration", []byte(c.TOML())}, {"clock (another number of cores)", []byte(clockKind(c, t))},
+	} {
+		if err := mpi.Agree(a.what, sha256.Sum256(a.value)); err != nil {
+			return Outcome{}, input(err)
+		}
 	}
 	grid := mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
 	if err := grid.Check(t.Size()); err != nil {
-		return Outcome{}, SharedError{err}
+		return Outcome{}, input(err)
 	}
 	var corpus *data.Corpus
 	if stage := grid.Stage(t.Rank()); stage == 0 || stage == grid.Stages-1 { // who feeds tokens or targets
 		var err error
 		if corpus, err = data.Open(c.Data, c.Model.Vocab, c.Model.Sequence); err != nil {
-			return Outcome{}, SharedError{err}
+			return Outcome{}, input(err)
 		}
 	}
-	return onRank(c, t, corpus, stop, begin)
+	return onRank(c, t, corpus, h)
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread.
-func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, stop func() bool, begin func(World) (Observer, error)) (Outcome, error) {
-	r, err := newRank(c, t, corpus, stop, begin)
+func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (Outcome, error) {
+	r, err := newRank(c, t, corpus, h)
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer r.Close()
-	return r.Loop()
+	out, err := r.Loop()
+	if err != nil {
+		return out, err
+	}
+	return out, r.leave()
 }
 
 // newRank makes what a rank needs: clock, kernels, groups, observer, model.
-func newRank(c config.Config, t comm.Transport, corpus *data.Corpus, stop func() bool, begin func(World) (Observer, error)) (*Rank, error) {
-	clock := newClock(c, t)
+func newRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (*Rank, error) {
+	clock := newClock(clockKind(c, t))
 	backend, err := newBackend(c, clock)
 	if err != nil {
-		return nil, SharedError{err}
+		return nil, input(err)
 	}
 	world := comm.New(t, comm.Options{
 		Clock:       clock,
 		Network:     comm.Network{Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes},
-		Interrupted: stop,
+		Interrupted: h.Stop,
 	})
 	var observe Observer
 	if t.Rank() == 0 {
 		about := World{Ranks: t.Size(), Hosts: len(perHost(t)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernel: backend.Name()}
-		if observe, err = begin(about); err != nil {
+		if observe, err = h.Begin(about); err != nil {
 			return nil, err
 		}
 	}
 	return New(Setup{
 		Config: c, World: world, Device: cpudevice.New(clock), Backend: backend,
-		Corpus: corpus, Stop: stop, Observe: observe,
+		Corpus: corpus, Stop: h.Stop, Observe: observe,
 	})
 }
 
@@ -145,18 +189,21 @@ func perHost(t comm.Transport) map[string]int {
 	return n
 }
 
-// newClock returns the clock of the settings; auto is virtual where the ranks
+// clockKind returns the clock of the settings; auto is virtual where the ranks
 // of some host outnumber the cores of this one.
-func newClock(c config.Config, t comm.Transport) *device.Clock {
-	kind := c.Run.Clock
-	if kind == "auto" {
-		kind = "wall"
-		for _, ranks := range perHost(t) {
-			if ranks*c.Device.Threads > runtime.NumCPU() {
-				kind = "virtual"
-			}
+func clockKind(c config.Config, t comm.Transport) string {
+	if c.Run.Clock != "auto" {
+		return c.Run.Clock
+	}
+	for _, ranks := range perHost(t) {
+		if ranks*c.Device.Threads > runtime.NumCPU() {
+			return "virtual"
 		}
 	}
+	return "wall"
+}
+
+func newClock(kind string) *device.Clock {
 	if kind == "virtual" {
 		return device.NewVirtual()
 	}
@@ -177,9 +224,3 @@ func newBackend(c config.Config, clock *device.Clock) (kernel.Backend, error) {
 	}
 	return backend, err
 }
-
-// Silent is an Observer that tells nobody.
-type Silent struct{}
-
-func (Silent) Step(record.Metrics) error { return nil }
-func (Silent) Event(record.Event) error  { return nil }

@@ -119,7 +119,10 @@ func goRun(t *testing.T, c config.Config, repartition func(int, partition.Partit
 
 // rankRun trains on one rank.
 func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition func(int, partition.Partition) partition.Partition) (Outcome, error) {
-	r, err := newRank(c, tr, corpus, func() bool { return false }, func(World) (Observer, error) { return out, nil })
+	r, err := newRank(c, tr, corpus, Hooks{
+		Stop:  func() bool { return false },
+		Begin: func(World) (Observer, error) { return out, nil },
+	})
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -66,7 +66,7 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	}
 	skip := !agreed.Finite()
 	if skip && r.Config.Train.OnNaN == "stop" {
-		return 0, false, fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)
+		return 0, false, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
 	}
 	if skip {
 		r.skipped++

@@ -4,6 +4,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,7 +64,7 @@ func New(s Setup) (*Rank, error) {
 	p := s.Config.Parallel
 	r := &Rank{Setup: s, mesh: mesh.Mesh{Stages: p.Stages, Replicas: p.Replicas, Order: mesh.Order(s.Config.Mesh.Order)}}
 	if err := r.mesh.Check(s.World.Size()); err != nil {
-		return nil, err
+		return nil, input(err)
 	}
 	me := s.World.Rank()
 	stage, replica := r.mesh.Stage(me), r.mesh.Replica(me)
@@ -86,7 +87,7 @@ func New(s Setup) (*Rank, error) {
 	r.dynamism = dynamism(s.Config)
 	dense := cost.Table{Clock: s.Device.Clock().Kind(), Layers: model.Outline(c, r.x)}
 	if r.balancer, err = newBalancer(s.Config, dense); err != nil {
-		return nil, err
+		return nil, input(err)
 	}
 	r.now = r.balancer.first
 	lo, hi := r.now.Range(stage)
@@ -102,6 +103,11 @@ func (r *Rank) plan() error {
 	p := r.Config.Parallel
 	kind := schedule.Kind(r.Config.Schedule.Kind)
 	return r.runner.Plan(r.stage, kind.List(r.stages.Rank(), p.Stages, p.Microbatches))
+}
+
+// leave closes the groups that New made, and the world's. Collective.
+func (r *Rank) leave() error {
+	return errors.Join(r.stages.Close(), r.replicas.Close(), r.World.Close())
 }
 
 // Close gives back what the rank holds.

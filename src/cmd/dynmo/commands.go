@@ -9,16 +9,27 @@ import (
 	"dynmo/src/record"
 )
 
+// version is the revision that the build was made from; build.sh sets it.
+var version string
+
+// revision returns version, or what the go command noted in the binary.
+func revision() string {
+	if version != "" {
+		return version
+	}
+	return record.Revision()
+}
+
 // rootCommand returns the command dynmo with all it can do.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "dynmo",
 		Short:         "Train transformer models whose cost changes, with a balanced pipeline",
-		Version:       record.Revision() + " (" + runtime.Version() + ")",
+		Version:       revision() + " (" + runtime.Version() + ")",
 		SilenceErrors: true, // execute prints them
 		SilenceUsage:  true,
 	}
-	root.AddCommand(configTopic())
+	root.AddCommand(trainCommand(), tableCommand(), configTopic())
 	return root
 }
 

@@ -21,8 +21,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// execute runs a command line and returns its exit status. An error goes to
-// stderr, every line of it behind the program's name.
+// execute runs a command line, tells its error and returns its exit status.
 func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -33,9 +32,15 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	if err != nil && !started { // the command line was refused
 		err = usageError{fmt.Errorf("%w (see %s --help)", err, root.Name())}
 	}
+	return tell(root.Name(), err, stderr)
+}
+
+// tell writes an error to stderr, every line of it behind the program's name,
+// and returns the exit status it stands for.
+func tell(program string, err error, stderr io.Writer) int {
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintf(stderr, "%s: %s\n", root.Name(), strings.TrimRight(line, "\n"))
+			fmt.Fprintf(stderr, "%s: %s\n", program, strings.TrimRight(line, "\n"))
 		}
 	}
 	return status(err)

@@ -46,3 +46,16 @@ func checkAlone(size int, getenv func(string) string) error {
 	}
 	return nil
 }
+
+// LaunchRank returns the rank that the launcher gave this process, before MPI
+// has started; 0 if it gave none.
+func LaunchRank() int { return launchRank(os.Getenv) }
+
+func launchRank(getenv func(string) string) int {
+	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"} {
+		if rank, err := strconv.Atoi(getenv(name)); err == nil {
+			return rank
+		}
+	}
+	return 0
+}

@@ -47,3 +47,22 @@ func TestCheckAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestLaunchRank(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want int
+	}{
+		"by hand":                    {nil, 0},
+		"mpirun of Open MPI":         {map[string]string{"OMPI_COMM_WORLD_RANK": "3"}, 3},
+		"mpirun in a Slurm step":     {map[string]string{"OMPI_COMM_WORLD_RANK": "5", "SLURM_PROCID": "1"}, 5},
+		"srun --mpi=pmix":            {map[string]string{"PMIX_RANK": "2", "SLURM_PROCID": "2"}, 2},
+		"mpiexec of MPICH":           {map[string]string{"PMI_RANK": "1"}, 1},
+		"srun, MPI not found by it":  {map[string]string{"SLURM_PROCID": "7"}, 7},
+		"a variable that is no rank": {map[string]string{"PMIX_RANK": "x", "SLURM_PROCID": "4"}, 4},
+	} {
+		if got := launchRank(func(key string) string { return c.env[key] }); got != c.want {
+			t.Errorf("%s: rank %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/comm/mpi"
+	"dynmo/src/config"
+	"dynmo/src/record"
+	"dynmo/src/train"
+)
+
+// trainCommand returns the command that trains.
+func trainCommand() *cobra.Command {
+	var sets []string
+	var dir string
+	c := &cobra.Command{
+		Use:   "train CONFIG",
+		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			settings, err := config.Load(args[0], sets)
+			if err != nil {
+				leaveItToRank0()
+				return usageError{err}
+			}
+			return runTraining(c, settings, dir)
+		},
+	}
+	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
+	c.Flags().StringVar(&dir, "run-dir", "", "directory for the run's records; none are kept without it")
+	return c
+}
+
+// leaveItToRank0 ends every rank but the first, a moment later: an error that
+// all ranks find before they know of each other is told once.
+func leaveItToRank0() {
+	if mpi.Launched() && mpi.LaunchRank() != 0 {
+		time.Sleep(time.Second)
+		os.Exit(exitUsage)
+	}
+}
+
+func runTraining(c *cobra.Command, settings config.Config, dir string) error {
+	ctx, stop := interruptible(c.Context())
+	defer stop()
+	watch := &watcher{out: c.ErrOrStderr(), settings: settings, dir: dir}
+	defer watch.close()
+	out, err := train.Launch(settings, train.Hooks{
+		Stop:  func() bool { return ctx.Err() != nil },
+		Begin: watch.begin,
+		Fail: func(err error) int {
+			watch.close()
+			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
+		},
+	})
+	if err != nil {
+		return asUsage(err)
+	}
+	if watch.run == nil && watch.progress == nil {
+		return nil // another rank than 0
+	}
+	watch.close()
+	fmt.Fprintf(c.OutOrStdout(), "%d steps, loss %.17g", out.Steps, out.Loss)
+	if out.Hash != "" {
+		fmt.Fprintf(c.OutOrStdout(), ", weights %s", out.Hash)
+	}
+	fmt.Fprintln(c.OutOrStdout())
+	if out.Stopped {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %v after step %d of %d\n", c.Root().Name(), context.Cause(ctx), out.Steps, settings.Train.Steps)
+	}
+	return nil
+}
+
+// asUsage marks what all ranks have in common as an error of the user's input.
+func asUsage(err error) error {
+	if shared, ok := errors.AsType[train.SharedError](err); ok && shared.Input {
+		return usageError{err}
+	}
+	return err
+}
+
+// watcher records a run and shows its progress, on rank 0.
+type watcher struct {
+	out      io.Writer
+	settings config.Config
+	dir      string
+
+	run      *record.Run // nil if nothing is kept
+	progress *record.Progress
+	skipped  int
+}
+
+// begin opens the run directory and says what is about to run, and where.
+func (w *watcher) begin(about train.World) (train.Observer, error) {
+	p := record.Here(about.MPI)
+	p.Revision = revision()
+	if w.dir != "" {
+		var err error
+		if w.run, err = record.Open(w.dir, w.settings.TOML(), p); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
+	for _, line := range w.settings.Ignored() {
+		w.progress.Say("note: " + line)
+	}
+	l := w.settings.Parallel
+	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s by %s, clock=%s",
+		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernel,
+		w.settings.Balance.Kind, w.settings.Balance.By, about.Clock))
+	if about.Clock == "virtual" && w.settings.Run.Clock == "auto" {
+		w.progress.Say("note: ranks outnumber cores: times are virtual, each rank's own CPU time and the network's of [comm]")
+	}
+	return w, nil
+}
+
+// Step records a step and shows it.
+func (w *watcher) Step(m record.Metrics) error {
+	if m.Skipped {
+		w.skipped++
+	}
+	l := w.settings.Parallel
+	batch := l.Replicas * l.Microbatches * l.MicrobatchSize
+	w.progress.Step(record.Log{
+		Iteration: m.Step + 1, Iterations: w.settings.Train.Steps,
+		ConsumedSamples: int64(m.Step+1) * int64(batch), Seconds: float64(m.StepSeconds),
+		LR: float64(m.LR), BatchSize: batch, Loss: float64(m.Loss), GradNorm: float64(m.GradNorm),
+		Skipped: w.skipped, NaN: w.skipped,
+	})
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Step(m)
+}
+
+// Event records an event.
+func (w *watcher) Event(e record.Event) error {
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Event(e)
+}
+
+// close ends the records and the progress bar, once.
+func (w *watcher) close() {
+	if w.progress != nil {
+		w.progress.Close()
+	}
+	if w.run != nil {
+		if err := w.run.Close(); err != nil {
+			fmt.Fprintln(w.out, "dynmo: warning:", err)
+		}
+		w.run = nil
+	}
+}

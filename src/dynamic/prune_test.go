@@ -1,0 +1,170 @@
+package dynamic
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// TestSparsityOfThePaper: with S_i 0, S_f 0.9, t0 3000, n 4, Δt 1000 the cubic
+// schedule gives 0, 0.5203, 0.7875, 0.8859, 0.9. (The paper, section 4.1,
+// prints 52, 79 and 90 %.)
+func TestSparsityOfThePaper(t *testing.T) {
+	p := Prune{Start: 3000, Every: 1000, Times: 4, Final: 0.9}
+	for i, want := range []float64{0, 0.5203, 0.7875, 0.8859, 0.9} {
+		got, due := p.Sparsity(3000 + 1000*i)
+		if !due || math.Abs(got-want) > 5e-5 {
+			t.Errorf("step %d: %v (due %v), want %v", 3000+1000*i, got, due, want)
+		}
+	}
+	for _, step := range []int{0, 2999, 3001, 3999, 7001, 8000} {
+		if _, due := p.Sparsity(step); due {
+			t.Errorf("step %d is not a pruning step", step)
+		}
+	}
+}
+
+var shape = model.Config{Blocks: 5, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, HalfGrain: true, Seed: 9}
+
+// pruned is what is left of one parameter after pruning: which places hold
+// which values, whatever the format.
+type pruned map[string][sha256.Size]byte
+
+// prunePipeline prunes a random model, with many ties, through the whole
+// schedule, and returns after every step what is kept.
+func prunePipeline(t *testing.T, stages int, p Prune, seed uint64) []pruned {
+	t.Helper()
+	var mu sync.Mutex
+	out := make([]pruned, p.Times+1)
+	for i := range out {
+		out[i] = pruned{}
+	}
+	err := local.Run(stages, func(tr comm.Transport) error {
+		clock := device.NewWall()
+		group, dev := comm.New(tr, comm.Options{Clock: clock}), cpu.New(clock)
+		x := &model.Exec{Device: dev, Backend: ref.New(tensor.F32), Stream: dev.NewStream(), B: 1, T: shape.Sequence}
+		layers := shape.Layers()
+		s, err := model.NewStage(shape, tr.Rank()*layers/stages, (tr.Rank()+1)*layers/stages, dev, tensor.F32)
+		if err != nil {
+			return err
+		}
+		for _, l := range s.Layers {
+			draw := random.Keyed(seed, uint64(l.ID))
+			for _, p := range l.Params() {
+				w := tensor.Of[float32](p.W)
+				for i := range w {
+					w[i] = float32(draw.IntN(41)-20) / 64 // 21 magnitudes: ties everywhere, zeros too
+				}
+			}
+		}
+		for i := range out {
+			change, err := p.Apply(p.Start+i*p.Every, group, x, s)
+			if err != nil {
+				return err
+			}
+			left, all := 0.0, 0.0
+			mu.Lock()
+			for _, l := range s.Layers {
+				for _, p := range l.Params() {
+					out[i][l.Name+" "+p.Name] = contents(p)
+				}
+			}
+			mu.Unlock()
+			counts := countPrunable(s)
+			if err := comm.Allreduce(group, counts[:], func(a, b int64) int64 { return a + b }); err != nil {
+				return err
+			}
+			all, left = float64(counts[0]), float64(counts[1])
+			target, _ := p.Sparsity(p.Start + i*p.Every)
+			if want := math.Round((1 - target) * all); left != want || change.Detail["kept"] != want {
+				return fmt.Errorf("sparsity %v: %v of %v are left, event says %v, want %v", target, left, all, change.Detail["kept"], want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%d stages: %v", stages, err)
+	}
+	return out
+}
+
+// contents returns the hash of a parameter's kept places and values.
+func contents(p *model.Param) [sha256.Size]byte {
+	var b strings.Builder
+	w, mask := tensor.Of[float32](p.W), model.Keep(tensor.Of[uint64](p.Mask))
+	rows, cols := tensor.Of[int32](p.RowPtr), tensor.Of[int32](p.ColIdx)
+	for r := range p.Rows {
+		if p.Format == model.CSR {
+			for k := rows[r]; k < rows[r+1]; k++ {
+				fmt.Fprintln(&b, r, cols[k], w[k])
+			}
+			continue
+		}
+		for c := range p.Cols {
+			if i := r*p.Cols + c; mask == nil || mask.Has(i) {
+				fmt.Fprintln(&b, r, c, w[i])
+			}
+		}
+	}
+	return sha256.Sum256([]byte(b.String()))
+}
+
+// TestSelectionsAgree: gather and radix keep the same set on random models
+// with ties, at 1, 2 and 5 stages, at every sparsity of the schedule.
+func TestSelectionsAgree(t *testing.T) {
+	for seed := range uint64(3) {
+		p := Prune{Start: 3000, Every: 1000, Times: 4, Final: 0.9, CSRFrom: 0.7}
+		want := prunePipeline(t, 1, p, seed)
+		for _, gather := range []bool{false, true} {
+			for _, stages := range []int{1, 2, 5} {
+				p.Gather = gather
+				got := prunePipeline(t, stages, p, seed)
+				for i := range want {
+					for name, h := range want[i] {
+						if got[i][name] != h {
+							t.Errorf("seed %d, gather %v, %d stages, pruning %d: %s keeps another set", seed, gather, stages, i, name)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestKeptSetIsTheLargest checks one pruning against sorting everything, and
+// that ties go to the lower (layer, parameter, index).
+func TestKeptSetIsTheLargest(t *testing.T) {
+	lists := [][]uint32{{5, 1, 3}, {}, {3, 9, 3, 0}}
+	for k, want := range map[int64]string{
+		0: "[[] [] []]", 1: "[[] [] [1]]", 2: "[[0] [] [1]]", 3: "[[0 2] [] [1]]",
+		4: "[[0 2] [] [0 1]]", 5: "[[0 2] [] [0 1 2]]", 7: "[[0 1 2] [] [0 1 2 3]]",
+	} {
+		if got := fmt.Sprint(largest(lists, k)); got != want {
+			t.Errorf("k = %d: %v, want %v", k, got, want)
+		}
+	}
+}
+
+// TestKeptSetOnlyShrinks: a lower target than what is pruned already changes
+// nothing.
+func TestKeptSetOnlyShrinks(t *testing.T) {
+	p := Prune{Start: 0, Every: 10, Times: 1, Initial: 0.8, Final: 0.8, CSRFrom: 0.9}
+	out := prunePipeline(t, 2, p, 1)
+	for name, h := range out[0] {
+		if out[1][name] != h {
+			t.Errorf("%s changed", name)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+var shape = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, Tied: true, HalfGrain: true, Seed: 3}
+
+// host is a device whose memory can run out.
+type host struct {
+	*cpu.Device
+	full bool
+}
+
+func (h *host) Alloc(bytes int64) (tensor.Mem, error) {
+	if h.full {
+		return tensor.Mem{}, errors.New("out of memory")
+	}
+	return h.Device.Alloc(bytes)
+}
+
+// member is one stage of a test pipeline.
+type member struct {
+	group *comm.Group
+	dev   *host
+	x     *model.Exec
+	s     *model.Stage
+}
+
+func newMember(t comm.Transport, cuts partition.Partition) (*member, error) {
+	clock := device.NewWall()
+	m := &member{group: comm.New(t, comm.Options{Clock: clock}), dev: &host{Device: cpu.New(clock)}}
+	m.x = &model.Exec{Device: m.dev, Backend: ref.New(tensor.F32), Stream: m.dev.NewStream(), B: 1, T: shape.Sequence}
+	lo, hi := cuts.Range(t.Rank())
+	var err error
+	if m.s, err = model.NewStage(shape, lo, hi, m.dev, tensor.F32); err != nil {
+		return nil, err
+	}
+	for _, l := range m.s.Layers {
+		if err := disturb(l); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// disturb gives a layer moments, a counter and, by its place in the chain,
+// dense, masked or CSR matrices.
+func disturb(l *model.Layer) error {
+	l.Updates = 10 + l.ID
+	for _, p := range l.Params() {
+		for _, mem := range []tensor.Mem{p.M, p.V} {
+			for i := range tensor.Of[float32](mem) {
+				tensor.Of[float32](mem)[i] = float32(l.ID*1000 + i)
+			}
+		}
+	}
+	keep := make(map[int]model.Keep)
+	for j, p := range l.Params() {
+		if p.Prunable() && l.ID%3 > 0 {
+			keep[j] = model.NewKeep(p)
+			for i := l.ID; i < p.Stored(); i += 3 {
+				keep[j].Set(i)
+			}
+		}
+	}
+	if len(keep) == 0 {
+		return nil
+	}
+	return l.Compress(keep, float64(l.ID%3-1)) // 0: CSR, 1: masked
+}
+
+// inventory returns the hash of every layer of the pipeline, "" for one that
+// is nowhere, and an error for one that is on two stages.
+func (m *member) inventory() ([]string, error) {
+	var mine strings.Builder
+	for _, l := range m.s.Layers {
+		fmt.Fprintf(&mine, "%d %x\n", l.ID, l.Hash())
+	}
+	all, err := m.group.Allgather([]byte(mine.String()))
+	if err != nil {
+		return nil, err
+	}
+	list := make([]string, shape.Layers())
+	for stage, b := range all {
+		for line := range strings.Lines(string(b)) {
+			var id int
+			var hash string
+			if _, err := fmt.Sscanf(line, "%d %s", &id, &hash); err != nil {
+				return nil, err
+			}
+			if list[id] != "" {
+				return nil, fmt.Errorf("layer %d is on stage %d and on an earlier one", id, stage)
+			}
+			list[id] = hash
+		}
+	}
+	return list, nil
+}
+
+// randomCuts returns a partition without empty stages.
+func randomCuts(stages int, key uint64) partition.Partition {
+	layers := shape.Layers()
+	draw := random.Keyed(key)
+	inner := draw.Perm(layers - 1)[:stages-1]
+	cuts := partition.Partition{0}
+	for l := 1; l < layers; l++ {
+		for _, c := range inner {
+			if c+1 == l {
+				cuts = append(cuts, l)
+			}
+		}
+	}
+	return append(cuts, layers)
+}
+
+// TestMigrationConserves is law 6: after any moves each layer is on exactly one
+// stage, with the state it had, and no memory is left behind.
+func TestMigrationConserves(t *testing.T) {
+	for _, stages := range []int{2, 3, 5, shape.Layers()} {
+		err := local.Run(stages, func(tr comm.Transport) error {
+			now := randomCuts(stages, 0)
+			m, err := newMember(tr, now)
+			if err != nil {
+				return err
+			}
+			want, err := m.inventory()
+			if err != nil {
+				return err
+			}
+			for round := range uint64(20) {
+				next := randomCuts(stages, round+1)
+				s, moved, err := Run(m.group, now, next, m.x, m.s)
+				if err != nil {
+					return err
+				}
+				m.s = s
+				if n := len(now.Moved(next)); moved.Layers != n || (moved.Bytes > 0) != (n > 0) {
+					return fmt.Errorf("round %d: %+v, want %d layers", round, moved, n)
+				}
+				now = next
+				if lo, hi := now.Range(tr.Rank()); s.First != lo || len(s.Layers) != hi-lo {
+					return fmt.Errorf("round %d: stage holds %d layers from %d, want [%d, %d)", round, len(s.Layers), s.First, lo, hi)
+				}
+				got, err := m.inventory()
+				if err != nil {
+					return fmt.Errorf("round %d: %w", round, err)
+				}
+				for l := range want {
+					if got[l] != want[l] {
+						return fmt.Errorf("round %d: layer %d has another state", round, l)
+					}
+				}
+			}
+			m.s.Free()
+			if used := m.dev.Used(); used != 0 {
+				return fmt.Errorf("%d bytes are left behind", used)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d stages: %v", stages, err)
+		}
+	}
+}
+
+// TestNoRoom: if one stage cannot take its layers, all keep what they had, and
+// say so.
+func TestNoRoom(t *testing.T) {
+	from, to := partition.Partition{0, 2, 5, 10}, partition.Partition{0, 4, 7, 10}
+	err := local.Run(3, func(tr comm.Transport) error {
+		m, err := newMember(tr, from)
+		if err != nil {
+			return err
+		}
+		want, err := m.inventory()
+		if err != nil {
+			return err
+		}
+		used := m.dev.Used()
+		m.dev.full = tr.Rank() == 1
+		s, _, err := Run(m.group, from, to, m.x, m.s)
+		if err == nil || !strings.Contains(err.Error(), "nothing moved") {
+			return fmt.Errorf("error %v, want one that says that nothing moved", err)
+		}
+		if tr.Rank() == 1 && !strings.Contains(err.Error(), "layer 5") {
+			return fmt.Errorf("error %v does not name layer 5", err)
+		}
+		if s != m.s || m.dev.Used() != used {
+			return fmt.Errorf("the stage changed: %d bytes in use, had %d", m.dev.Used(), used)
+		}
+		got, err := m.inventory()
+		if err != nil {
+			return err
+		}
+		for l := range want {
+			if got[l] != want[l] {
+				return fmt.Errorf("layer %d changed", l)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefusesEmptyStages: a pipeline needs a layer on every stage.
+func TestRefusesEmptyStages(t *testing.T) {
+	err := local.Run(2, func(tr comm.Transport) error {
+		m, err := newMember(tr, partition.Partition{0, 5, 10})
+		if err != nil {
+			return err
+		}
+		if _, _, err := Run(m.group, partition.Partition{0, 5, 10}, partition.Partition{0, 10, 10}, m.x, m.s); err == nil {
+			return errors.New("an empty stage was accepted")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

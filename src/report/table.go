@@ -1,0 +1,101 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"dynmo/src/record"
+)
+
+// Summary is one run in numbers.
+type Summary struct {
+	Layout, Balancer, Clock string
+
+	Loss          float64 // of the last step, nats per token
+	Before, After float64 // seconds of a step before the first change of the model, and after the last
+	Bubble        float64 // bubble ratio after the last change
+	Imbalance     float64 // (max - min) / mean of the stages' busy seconds, after the last change
+	Moved         int64   // bytes migrated
+	Overhead      float64 // measuring, deciding and moving, as a share of all training time
+	Ceiling       float64 // how much faster no cuts could be than these, after the last change
+}
+
+// Summarise returns the run in numbers: medians over the second half of the
+// steps before the first change of the model, and of those after the last.
+// Without a change both are the second half of the run.
+func (r Run) Summarise() Summary {
+	p := r.Config.Parallel
+	s := Summary{
+		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
+		Balancer: r.Config.Balance.Kind + " by " + r.Config.Balance.By,
+		Clock:    r.Metrics[0].Clock,
+		Loss:     float64(r.Metrics[len(r.Metrics)-1].Loss),
+	}
+	first, last := len(r.Metrics), 0
+	spent := 0.0
+	for _, e := range r.Events {
+		switch e.Kind {
+		case record.Dynamic:
+			first, last = min(first, e.Step), max(last, e.Step)
+			spent += float64(e.Seconds)
+		case record.Migrate:
+			s.Moved += e.Bytes
+		}
+	}
+	balancing := 0.0
+	for _, m := range r.Metrics {
+		balancing += float64(m.BalanceSeconds)
+		spent += float64(m.StepSeconds + m.BalanceSeconds)
+	}
+	s.Overhead = balancing / spent
+	before, after := half(r.Metrics[:first]), half(r.Metrics[last:])
+	s.Before, s.After = middle(before, stepSeconds), middle(after, stepSeconds)
+	s.Bubble = middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio })
+	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
+	s.Ceiling = middle(after, func(m record.Metrics) record.Float { return m.Ceiling })
+	return s
+}
+
+func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }
+
+// half returns the second half of a list, the longer one.
+func half(list []record.Metrics) []record.Metrics { return list[len(list)/2:] }
+
+// middle returns the median of a number of each step, 0 if there are none.
+func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	var v []float64
+	for _, m := range list {
+		v = append(v, float64(of(m)))
+	}
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// Table writes one line for each run.
+func Table(out io.Writer, runs []Summary) error {
+	header := []string{"stages x replicas", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
+	var rows [][]string
+	for _, s := range runs {
+		rows = append(rows, []string{
+			s.Layout, s.Balancer, strconv.FormatFloat(s.Loss, 'g', 17, 64),
+			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
+			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance),
+			fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), fmt.Sprintf("%.2f %%", 100*s.Overhead),
+			fmt.Sprintf("%.2fx", s.Ceiling), s.Clock,
+		})
+	}
+	return record.Table(out, header, rows)
+}
+
+// Legend says what the columns of Table mean.
+const Legend = `loss: of the last step; equal to the last digit means that moving layers changed nothing
+before, after: median time of a step before the first pruning and after the last
+bubble, imbalance: idle share of all stages' time; (max - min) / mean of their work; after the last pruning
+moved: bytes migrated.  balancing: measuring, deciding and moving, as a share of all time
+ceiling: what the best cuts, of layers and stages like these, could still gain on the cuts used after the last pruning
+`
