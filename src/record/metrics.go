@@ -27,6 +27,9 @@ type Metrics struct {
 	StepSeconds     Float   `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
 	BalanceSeconds  Float   `json:"balance_seconds"` // measuring, deciding and moving, after the step
 	TokensPerSecond Float   `json:"tokens_per_second"`
+	Makespan        Float   `json:"makespan"`     // from the first forward to the last backward, over all stages
+	Bottleneck      Float   `json:"bottleneck"`   // seconds per microbatch of the slowest stage, from the step's costs
+	Optimum         Float   `json:"optimum"`      // the smallest possible bottleneck with these costs
 	BubbleRatio     Float   `json:"bubble_ratio"` // in [0, 1]
 	Imbalance       Float   `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
 	Ceiling         Float   `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"dynmo/src/balance"
@@ -24,7 +25,7 @@ type balancer struct {
 	inFlight []int
 	first    partition.Partition // before the first step
 	costs    cost.Table          // smoothed
-	every    int
+	trigger  *balance.Trigger
 	pending  *record.Event // the last decision, until its effect is measured
 }
 
@@ -37,12 +38,9 @@ func newBalancer(c config.Config, dense cost.Table) (balancer, error) {
 	for s := range p.Stages {
 		b.inFlight = append(b.inFlight, kind.InFlight(s, p.Stages, p.Microbatches))
 	}
-	if c.Balance.Every != "auto" {
-		n, err := strconv.Atoi(c.Balance.Every)
-		if err != nil {
-			return b, fmt.Errorf("balance.every = %q: wanted \"auto\" or a number of steps", c.Balance.Every)
-		}
-		b.every = n
+	var err error
+	if b.trigger, err = balance.NewTrigger(c.Balance.Every); err != nil {
+		return b, fmt.Errorf("balance.%w", err)
 	}
 	problem := b.problem(dense, balance.ByParam)
 	decide := balance.Uniform
@@ -82,17 +80,68 @@ func (b *balancer) static() bool {
 // far is no guide any more.
 func (b *balancer) changed() { b.costs.Layers = nil }
 
-// decide returns the cuts for the next steps. Diffusion talks to the
-// neighbours; everything else is a pure function of the gathered costs.
-func (b *balancer) decide(stages *comm.Group, now partition.Partition) (balance.Result, map[string]any, error) {
-	problem := b.problem(b.costs, balance.By(b.config.Balance.By))
-	if b.config.Balance.Kind == "diffusion" {
-		r, d, err := balance.Diffusion(problem, now, balance.DiffusionOptions{Gamma: b.config.Balance.Gamma, MaxRounds: b.config.Balance.MaxRounds})
-		return r, map[string]any{"rounds": d.Rounds, "recuts": d.Recuts}, err
+// predict returns the predicted seconds of a step at some cuts, on the costs
+// of the moment. Cuts that memory does not allow are infinitely slow.
+func (b *balancer) predict(cuts partition.Partition) float64 {
+	r, err := b.problem(b.costs, balance.ByTime).Evaluate(cuts)
+	if err != nil {
+		return math.Inf(1)
 	}
-	horizon := float64(100 * b.config.Parallel.Microbatches)
-	r, err := balance.FewestMoves(problem, now, horizon, b.config.Comm.BandwidthBytes)
-	return r, map[string]any{"gap": 0.0}, err
+	return balance.StepSeconds(r.StageSeconds, b.config.Parallel.Microbatches)
+}
+
+// due reports whether to balance after this step.
+func (b *balancer) due(now partition.Partition) (bool, error) {
+	if !b.trigger.Auto() {
+		return b.trigger.Step(0, 0), nil
+	}
+	best, err := balance.Partition(b.problem(b.costs, balance.By(b.config.Balance.By)))
+	if err != nil {
+		return false, err
+	}
+	return b.trigger.Step(b.predict(now), b.predict(best.Cuts)), nil
+}
+
+// horizon is how many steps FewestMoves expects new cuts to last where the
+// settings do not say.
+const horizon = 100
+
+// decide returns the cuts for the next steps, and what is worth noting about
+// them. Diffusion talks to the neighbours; partition is a pure function of the
+// gathered costs. Cuts that predict no faster step are not taken.
+func (b *balancer) decide(stages *comm.Group, now partition.Partition) (partition.Partition, map[string]any, error) {
+	problem := b.problem(b.costs, balance.By(b.config.Balance.By))
+	optimum, err := balance.Partition(problem)
+	if err != nil {
+		return nil, nil, err
+	}
+	next, detail := optimum.Cuts, make(map[string]any)
+	if b.config.Balance.Kind == "diffusion" {
+		o := balance.DiffusionOptions{Gamma: b.config.Balance.Gamma, MaxRounds: b.config.Balance.MaxRounds}
+		var d balance.Descent
+		if next, d, err = balance.Diffuse(problem.Stage(now, stages.Rank()), neighbours{stages}, o); err != nil {
+			return nil, nil, err
+		}
+		detail["rounds"], detail["potential"] = d.Rounds, d.Potential
+	} else {
+		steps, err := strconv.Atoi(b.config.Balance.Every)
+		if err != nil {
+			steps = horizon // "auto"
+		}
+		r, err := balance.FewestMoves(problem, now, float64(steps*b.config.Parallel.Microbatches), b.config.Comm.BandwidthBytes)
+		if err != nil {
+			return nil, nil, err
+		}
+		next = r.Cuts
+	}
+	r, err := problem.Evaluate(next)
+	if err != nil {
+		return nil, nil, err
+	}
+	detail["bottleneck"], detail["optimum"] = r.Bottleneck, optimum.Bottleneck
+	detail["gap"] = balance.Gap(r.Bottleneck, optimum.Bottleneck)
+	detail["cuts"] = []int(next)
+	return next, detail, nil
 }
 
 // after is what follows a step: measure, tell, balance, migrate. Collective
@@ -110,7 +159,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 		return err
 	}
 	layout := r.now
-	if err := r.rebalance(step, summary); err != nil {
+	if err := r.rebalance(step, began, summary); err != nil {
 		return err
 	}
 	if r.World.Rank() != 0 {
@@ -119,35 +168,44 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 	return r.tell(step, agreed, skip, table, summary, layout, start, clock.Now()-began)
 }
 
-// rebalance decides whether to move layers, and moves them.
-func (r *Rank) rebalance(step int, summary trace.Summary) error {
-	clock := r.Device.Clock()
-	began := clock.Now()
+// rebalance decides whether to move layers, and moves them. It may say so one
+// step later, when the effect has been measured.
+func (r *Rank) rebalance(step int, began float64, summary trace.Summary) error {
 	if r.Repartition != nil {
 		_, err := r.migrate(step, r.Repartition(step, r.now))
 		return err
 	}
-	next, event := r.now, record.Event{Step: step, Kind: record.Balance, Clock: clock.Kind(), Before: record.Float(summary.Makespan())}
-	switch {
-	case !r.balancer.static() && step+1 < r.Config.Train.Steps:
-		if r.balancer.every == 0 || (step+1)%r.balancer.every != 0 {
-			return nil
-		}
-		result, detail, err := r.balancer.decide(r.stages, r.now)
-		if err != nil {
-			return fmt.Errorf("balance: %w", err)
-		}
-		next, event.Detail = result.Cuts, detail
-		event.Detail["bottleneck"], event.Detail["lower_bound"] = result.Bottleneck, result.LowerBound
+	b, clock := &r.balancer, r.Device.Clock()
+	if b.static() || step+1 == r.Config.Train.Steps {
+		return nil
 	}
-	decided := clock.Now()
-	event.Seconds = record.Float(decided - began)
+	due, err := b.due(r.now)
+	if err != nil {
+		return fmt.Errorf("balance: %w", err)
+	}
+	if !due {
+		return nil
+	}
+	next, detail, err := b.decide(r.stages, r.now)
+	if err != nil {
+		return fmt.Errorf("balance: %w", err)
+	}
+	event := record.Event{
+		Step: step, Kind: record.Balance, Clock: clock.Kind(), Detail: detail,
+		Before: record.Float(summary.Makespan()), Predicted: record.Float(b.predict(next)),
+		Seconds: record.Float(clock.Now() - began),
+	}
 	moved, err := r.migrate(step, next)
 	if err != nil {
 		return err
 	}
 	event.Bytes = moved.Bytes
-	r.balancer.pending = &event
+	b.pending = &event
+	spent := []float64{clock.Now() - began}
+	if err := comm.Allreduce(r.World, spent, func(a, b float64) float64 { return max(a, b) }); err != nil {
+		return fmt.Errorf("balance: %w", err)
+	}
+	b.trigger.Balanced(spent[0])
 	return nil
 }
 

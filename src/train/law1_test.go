@@ -165,3 +165,55 @@ func TestPlacementChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestBalancersChangeNothing is law 1 with the real balancers, whose decisions
+// follow measured times and differ from run to run.
+func TestBalancersChangeNothing(t *testing.T) {
+	c := small(t)
+	still := goRun(t, c, nil)
+	c.Parallel.Stages = 4
+	for _, clock := range []string{"wall", "virtual"} {
+		for _, by := range []string{"time", "param"} {
+			for kind, every := range map[string]string{
+				"uniform": "auto", "param": "auto", "regex": "auto", "partition": "3", "diffusion": "4",
+			} {
+				c.Run.Clock, c.Balance.By, c.Balance.Kind, c.Balance.Every = clock, by, kind, every
+				t.Run(fmt.Sprintf("%s/%s/%s", clock, kind, by), func(t *testing.T) {
+					got := goRun(t, c, nil)
+					if at := got.difference(still); at != "" {
+						t.Errorf("differs from one stage at %s", at)
+					}
+					if every == "auto" && got.moves > 0 {
+						t.Errorf("a static balancer moved layers %d times", got.moves)
+					}
+					if every != "auto" && by == "param" && got.moves == 0 {
+						t.Error("no layer moved, though pruning is uneven")
+					}
+				})
+			}
+		}
+	}
+	c.Balance.Every, c.Balance.Kind = "auto", "partition"
+	if at := goRun(t, c, nil).difference(still); at != "" {
+		t.Errorf("balance.every = auto differs from one stage at %s", at)
+	}
+}
+
+// TestMemoryLimit: cuts keep to the limit, and one that no cuts can meet is
+// refused before training, with the bytes that are missing.
+func TestMemoryLimit(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Train.Steps = 3, 2
+	c.Balance.MemoryLimitBytes = 1000
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = local.Run(3, func(tr comm.Transport) error {
+		_, err := rankRun(c, tr, corpus, &run{}, nil)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("error %v, want one that names the missing bytes", err)
+	}
+}

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 
+	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -34,8 +35,23 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table
 		StepSeconds: record.Float(seconds), BalanceSeconds: record.Float(spent),
 		TokensPerSecond: record.Float(float64(r.x.N()*p.Microbatches*p.Replicas) / seconds),
 		BubbleRatio:     record.Float(s.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(s.Busy)),
-		Skipped: skip,
+		Makespan: record.Float(s.Makespan()), Skipped: skip,
 	}
+	// What the costs of this step say about its cuts; by time, whatever the balancer goes by.
+	problem := balance.New(t, balance.ByTime, p.Stages, r.balancer.inFlight, 0)
+	present, err := problem.Evaluate(layout)
+	if err != nil {
+		return fmt.Errorf("balance: %w", err)
+	}
+	optimum, err := balance.Partition(problem)
+	if err != nil {
+		return fmt.Errorf("balance: %w", err)
+	}
+	ceiling, err := balance.Ceiling(problem, present, p.Microbatches)
+	if err != nil {
+		return fmt.Errorf("balance: %w", err)
+	}
+	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(optimum.Bottleneck), record.Float(ceiling)
 	for stage := range layout.Stages() {
 		lo, hi := layout.Range(stage)
 		bytes := int64(0)
