@@ -27,6 +27,7 @@ type Layer struct {
 
 	w, g, m, v, index tensor.Mem
 	decayEnd, own     int // elements of w before the first plain, before the first borrowed parameter
+	all               int // elements of w
 }
 
 // Header says what a layer's sections hold. With the model's Config it is
@@ -61,7 +62,19 @@ func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error)
 // EmptyLayer returns a layer as the header describes it, all values zero. A
 // header without formats describes a dense layer.
 func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, error) {
-	l := &Layer{ID: h.Layer, Name: c.Names()[h.Layer], Updates: h.Updates, config: c, parts: c.parts(h.Layer), device: d, dtype: t}
+	l := outline(c, h, t)
+	l.device = d
+	if err := l.allocate(); err != nil {
+		l.Free()
+		return nil, fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
+	}
+	return l, nil
+}
+
+// outline returns a layer without memory: its parts and parameters, and how
+// large its slabs will be.
+func outline(c Config, h Header, t tensor.DType) *Layer {
+	l := &Layer{ID: h.Layer, Name: c.Names()[h.Layer], Updates: h.Updates, config: c, parts: c.parts(h.Layer), dtype: t}
 	for _, p := range l.parts {
 		l.params = append(l.params, p.params()...)
 	}
@@ -72,25 +85,20 @@ func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, er
 			p.Format, p.NNZ = h.Formats[i], h.NNZ[i]
 		}
 	}
-	if err := l.allocate(); err != nil {
-		l.Free()
-		return nil, fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
-	}
-	return l, nil
+	l.decayEnd, l.own, l.all = l.measure(plain), l.measure(borrowed), l.measure(borrowed+1)
+	return l
 }
 
 // allocate makes the slabs for the parameters' present formats, and points
 // the parameters into them.
 func (l *Layer) allocate() error {
-	l.decayEnd, l.own = l.measure(plain), l.measure(borrowed)
-	total := l.measure(borrowed + 1)
 	var index cutter
 	l.cutIndex(&index)
 	for _, s := range []struct {
 		slab  *tensor.Mem
 		bytes int64
 	}{
-		{&l.w, int64(total) * l.dtype.Size()}, {&l.g, int64(total) * l.dtype.Size()},
+		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.g, int64(l.all) * l.dtype.Size()},
 		{&l.m, int64(l.own) * l.dtype.Size()}, {&l.v, int64(l.own) * l.dtype.Size()},
 		{&l.index, index.off},
 	} {
@@ -170,9 +178,20 @@ func (l *Layer) Sections() []Section {
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved, _ := l.Sizes(x)
 	return cost.Bytes{
-		Parameters: l.w.Bytes + l.index.Bytes, Gradients: l.g.Bytes,
-		Optimizer: l.m.Bytes + l.v.Bytes, Activations: saved,
+		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Size(),
+		Optimizer: 2 * int64(l.own) * l.dtype.Size(), Activations: saved,
 	}
+}
+
+// Outline returns the names, parameters and bytes of all layers of a dense
+// chain, without making any of them. Seconds are zero.
+func Outline(c Config, x *Exec) []cost.Layer {
+	var list []cost.Layer
+	for id, name := range c.Names() {
+		l := outline(c, Header{Layer: id}, x.Backend.DType())
+		list = append(list, cost.Layer{Name: name, NonZeros: l.NonZeros(), Bytes: l.Bytes(x)})
+	}
+	return list
 }
 
 // NonZeros returns the parameters that are left, borrowed ones included: they

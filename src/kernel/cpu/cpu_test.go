@@ -3,11 +3,22 @@
 package cpu
 
 import (
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/kerneltest"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
 )
 
 // tolerance is the unit of kerneltest's bounds: |x - ref| <= 1e-5·(|A||B|).
@@ -20,8 +31,246 @@ func eachPath(t *testing.T, f func(t *testing.T, k *Backend)) {
 	}
 }
 
+func normal(seed uint64, n int) []float32 {
+	r := random.Keyed(seed)
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
 func TestConformance(t *testing.T) {
 	eachPath(t, func(t *testing.T, k *Backend) {
 		kerneltest.Run(t, k, devcpu.New(device.NewWall()), tolerance)
 	})
 }
+
+func TestPathIsChosenByName(t *testing.T) {
+	for _, path := range Paths() {
+		t.Setenv(pathVariable, path)
+		k, err := New(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := k.(*Backend).Path(); got != path {
+			t.Errorf("%s=%s gives path %s", pathVariable, path, got)
+		}
+	}
+	t.Setenv(pathVariable, "mmx")
+	if _, err := New(1); err == nil || !strings.Contains(err.Error(), "DYNMO_ISA=mmx: want one of generic") {
+		t.Errorf("path mmx: error %v", err)
+	}
+}
+
+// TestExponentialsInTails compares where e^x spans all of float32, which
+// normal numbers do not reach.
+func TestExponentialsInTails(t *testing.T) {
+	gelu := func(x float64) float64 {
+		return x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	}
+	var inp []float32
+	for x := -9.0; x < 40; x += 1.0 / 64 { // gelu(-9) is about -1e-28
+		inp = append(inp, float32(x))
+	}
+	eachPath(t, func(t *testing.T, k *Backend) {
+		out := make([]float32, len(inp))
+		k.GELUForward(nil, tensor.From(out), tensor.From(inp), len(inp))
+		for i, x := range inp {
+			if want := gelu(float64(x)); math.Abs(float64(out[i])-want) > tolerance*math.Abs(want) {
+				t.Fatalf("gelu(%g) = %g, want %g", x, out[i], want)
+			}
+		}
+		logits := []float32{0, -80, -86, -120, -3e38} // e^-86 is the last that is not subnormal
+		loss := make([]float64, 1)
+		k.CrossEntropy(nil, tensor.From(loss), tensor.From(logits), tensor.From([]int32{3}), 1, 1, len(logits))
+		want := []float64{1, math.Exp(-80), math.Exp(-86), -1, 0}
+		for i := range want {
+			if math.Abs(float64(logits[i])-want[i]) > tolerance*math.Abs(want[i]) {
+				t.Errorf("gradient of logit %d is %g, want %g", i, logits[i], want[i])
+			}
+		}
+		if loss[0] != 120 {
+			t.Errorf("loss %g, want 120", loss[0])
+		}
+	})
+}
+
+// TestNaNSurvives: a NaN that goes into a call comes out of it, wherever it is
+// in the vectors that the call works by.
+func TestNaNSurvives(t *testing.T) {
+	const n, c, nh = 5, 36, 3
+	nan := float32(math.NaN())
+	for name, call := range map[string]func(k *Backend, x []float32) []float32{
+		"LayerNorm": func(k *Backend, x []float32) []float32 {
+			out, stats := make([]float32, n*c), make([]float32, 2*n)
+			k.LayerNormForward(nil, tensor.From(out), tensor.From(stats[:n]), tensor.From(stats[n:]), tensor.From(x),
+				tensor.From(normal(1, c)), tensor.From(normal(2, c)), n, c)
+			return out
+		},
+		"Matmul": func(k *Backend, x []float32) []float32 {
+			out := make([]float32, n*7)
+			k.MatmulForward(nil, tensor.From(out), tensor.From(x), tensor.From(normal(1, 7*c)), tensor.Mem{}, n, c, 7)
+			return out
+		},
+		"SpMM": func(k *Backend, x []float32) []float32 {
+			out, rows, columns := make([]float32, n), []int32{0, c}, make([]int32, c)
+			for i := range columns {
+				columns[i] = int32(i)
+			}
+			k.SpMMForward(nil, tensor.From(out), tensor.From(x), kernel.CSR{Rows: 1, Cols: c, NNZ: c,
+				RowPtr: tensor.From(rows), ColIdx: tensor.From(columns), Values: tensor.From(normal(1, c))}, tensor.Mem{}, n)
+			return out
+		},
+		"Attention": func(k *Backend, x []float32) []float32 {
+			out, lse := make([]float32, n*c/3), make([]float32, n*nh)
+			k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(x), 1, n, c/3, nh)
+			return out
+		},
+		"GELU": func(k *Backend, x []float32) []float32 {
+			out := make([]float32, n*c)
+			k.GELUForward(nil, tensor.From(out), tensor.From(x), n*c)
+			return out
+		},
+		"CrossEntropy": func(k *Backend, x []float32) []float32 {
+			loss := make([]float64, 1)
+			k.CrossEntropy(nil, tensor.From(loss), tensor.From(x), tensor.From(make([]int32, n)), 1, n, c)
+			return []float32{float32(loss[0])}
+		},
+		"AdamW": func(k *Backend, x []float32) []float32 {
+			w := normal(1, n*c)
+			k.AdamW(nil, tensor.From(w), tensor.From(make([]float32, n*c)), tensor.From(make([]float32, n*c)),
+				tensor.From(x), n*c, kernel.AdamW{LR: 1, Beta1: 0.9, Beta2: 0.9, Eps: 1, GradScale: 1, Step: 1})
+			return w
+		},
+		"SumSquares": func(k *Backend, x []float32) []float32 {
+			sum := make([]float64, 1)
+			k.SumSquares(nil, tensor.From(sum), tensor.From(x), n*c)
+			return []float32{float32(sum[0])}
+		},
+	} {
+		eachPath(t, func(t *testing.T, k *Backend) {
+			for at := range n * c {
+				x := normal(3, n*c)
+				x[at] = nan
+				if out := call(k, x); !slices.ContainsFunc(out, func(y float32) bool { return y != y }) {
+					t.Fatalf("%s: NaN at %d of %d was lost", name, at, n*c)
+				}
+			}
+		})
+	}
+}
+
+func TestIndexOutsideItsTable(t *testing.T) {
+	k := newBackend("generic", 1)
+	x := tensor.From(make([]float32, 6))
+	for name, call := range map[string]func(index int32){
+		"EmbeddingForward": func(token int32) {
+			k.EmbeddingForward(nil, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), x, x, 1, 1, 2)
+		},
+		"EmbeddingBackward": func(token int32) {
+			k.EmbeddingBackward(nil, x, x, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), 1, 1, 2)
+		},
+		"CrossEntropy": func(target int32) {
+			k.CrossEntropy(nil, tensor.From(make([]float64, 1)), tensor.From(make([]float32, 3)), tensor.From([]int32{target}), 1, 1, 3)
+		},
+	} {
+		for index, want := range map[int32]bool{-1: true, 0: false, 2: false, 3: true} {
+			func() {
+				defer func() {
+					if refused := recover() != nil; refused != want {
+						t.Errorf("%s of index %d in a table of 3: refused %t, want %t", name, index, refused, want)
+					}
+				}()
+				call(index)
+			}()
+		}
+	}
+}
+
+// step does the products of a training step and returns all their results.
+func step(k *Backend, n, c, o int) []float32 {
+	inp, weight, dout, bias := normal(1, n*c), normal(2, o*c), normal(3, n*o), normal(4, o)
+	out, dinp, dweight, dbias := make([]float32, n*o), make([]float32, n*c), make([]float32, o*c), make([]float32, o)
+	k.MatmulForward(nil, tensor.From(out), tensor.From(inp), tensor.From(weight), tensor.From(bias), n, c, o)
+	k.MatmulBackwardInput(nil, tensor.From(dinp), tensor.From(dout), tensor.From(weight), n, c, o)
+	k.MatmulBackwardWeight(nil, tensor.From(dweight), tensor.From(dbias), tensor.From(dout), tensor.From(inp), n, c, o)
+	return slices.Concat(out, dinp, dweight, dbias)
+}
+
+func bits(x []float32) []uint32 {
+	b := make([]uint32, len(x))
+	for i := range x {
+		b[i] = math.Float32bits(x[i])
+	}
+	return b
+}
+
+// TestThreadsChangeNoBit holds for the BLAS that is linked, at shapes small
+// and large enough that it uses its threads.
+func TestThreadsChangeNoBit(t *testing.T) {
+	path := Paths()[len(Paths())-1]
+	t.Cleanup(func() { newBackend(path, 1) }) // the threads of the BLAS are the process's
+	for _, shape := range [][3]int{{17, 65, 129}, {64, 256, 768}, {256, 768, 768}, {256, 768, 3072}, {255, 3072, 768}} {
+		n, c, o := shape[0], shape[1], shape[2]
+		want := bits(step(newBackend(path, 1), n, c, o))
+		for _, threads := range []int{2, 4} {
+			if got := bits(step(newBackend(path, threads), n, c, o)); !slices.Equal(got, want) {
+				t.Errorf("%dx%dx%d: other bits with %d threads than with one", n, c, o, threads)
+			}
+		}
+	}
+}
+
+// TestBackendsShareNothing runs eight ranks at once, as goroutines of one
+// process do, on products that need a workspace.
+func TestBackendsShareNothing(t *testing.T) {
+	const n, c, nh = 100, 48, 3
+	attention := func(k *Backend) []uint32 {
+		out, lse := make([]float32, n*c), make([]float32, n*nh)
+		k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(normal(5, n*3*c)), 1, n, c, nh)
+		return bits(slices.Concat(out, lse, step(k, 65, 33, 129)))
+	}
+	path := Paths()[len(Paths())-1]
+	want := attention(newBackend(path, 1))
+	var ranks sync.WaitGroup
+	for rank := range 8 {
+		ranks.Go(func() {
+			k := newBackend(path, 1)
+			for range 20 {
+				if !slices.Equal(attention(k), want) {
+					t.Errorf("rank %d: other bits among others than alone", rank)
+					return
+				}
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+// TestOneThreadStaysOnTheCaller: virtual time is the caller's CPU time, so no
+// other thread may do a rank's work.
+func TestOneThreadStaysOnTheCaller(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	k := newBackend(Paths()[0], 1)
+	const n, c, o = 256, 768, 768
+	inp, weight, out := tensor.From(normal(1, n*c)), tensor.From(normal(2, o*c)), tensor.From(make([]float32, n*o))
+	runtime.GC() // so that the collector's threads rest
+	clock := func(who int32) time.Duration {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(who, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(ts.Nano())
+	}
+	process, thread := clock(unix.CLOCK_PROCESS_CPUTIME_ID), clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	for range 40 {
+		k.MatmulForward(nil, out, inp, weight, tensor.Mem{}, n, c, o)
+	}
+	thread, process = clock(unix.CLOCK_THREAD_CPUTIME_ID)-thread, clock(unix.CLOCK_PROCESS_CPUTIME_ID)-process
+	if thread < process*9/10 {
+		t.Errorf("the calling thread did %v of %v of CPU time", thread, process)
+	}
+}
+

@@ -1,0 +1,9 @@
+# Every target is a command of build.sh; see `./build.sh help`.
+commands = build deps demo test test-long bench clean
+
+.PHONY: $(commands) format
+$(commands):
+	@./build.sh $@
+
+format:
+	gofmt -w src

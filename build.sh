@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Builds, tests and shows dynmo. `./build.sh help` lists what it does.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+usage() {
+	cat <<'END'
+usage: ./build.sh COMMAND
+
+  deps       find Go, a C compiler, Open MPI and OpenBLAS; install with apt what
+             is missing (as root, or with sudo that asks nothing), else say what to load
+  build      bin/dynmo, with what this machine can serve
+  demo       deps, build, then the main job: six short runs and one table
+  test       deps, then every test but the long ones
+  test-long  deps, then every test
+  bench      build, then the benchmarks
+  env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
+  clean      remove bin and build
+
+overrides: MPICC, CC, CFLAGS, LDFLAGS, BLAS_LIBS ("-L/opt/lib -lopenblas"), and
+TAGS (of blas and mpi; TAGS= builds pure Go, without a C compiler)
+END
+}
+
+source bench/machine.sh
+
+build() {
+	local version
+	version=$(git describe --always --dirty 2>/dev/null || echo unknown)
+	go build -trimpath -tags "$tags" -ldflags "-X main.version=$version" -o bin/dynmo ./src/cmd/dynmo
+	say "built bin/dynmo $version"
+}
+
+# mpi_environment lets mpirun start more ranks than cores, and start them in a
+# container (where Open MPI may not copy between processes) and as root.
+mpi_environment() {
+	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+	export OMPI_MCA_hwloc_base_binding_policy=none
+	export OMPI_MCA_btl_vader_single_copy_mechanism=none
+	[ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+	[ -z "$mpicc" ] || export PATH="$(dirname "$mpicc"):$PATH"
+}
+
+# part NAME COMMAND...: runs one part of the tests and remembers its failure.
+part() {
+	local name=$1 start=$SECONDS
+	shift
+	say "== $name"
+	"$@" || failed+=" [$name]"
+	say "== $name: $((SECONDS - start)) s"
+}
+
+formatted() {
+	local files
+	files=$(gofmt -l src)
+	[ -z "$files" ] || { say "gofmt would change: $files"; return 1; }
+}
+
+# run_tests TIMEOUT: every part runs, whatever fails before it.
+run_tests() {
+	local failed=''
+	mpi_environment
+	part 'build' build
+	part 'gofmt' formatted
+	part 'vet, pure Go' env CGO_ENABLED=0 go vet ./...
+	part 'test, pure Go' env CGO_ENABLED=0 go test -count=1 -timeout "$1" ./...
+	if [ -n "$tags" ]; then
+		part "vet, $tags" go vet -tags "$tags" ./...
+		part "test, $tags" go test -count=1 -timeout "$1" -tags "$tags" ./...
+	fi
+	if [ -n "$has_cc" ]; then
+		part 'race detector' env CGO_ENABLED=1 go test -race -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
+	fi
+	report
+	[ -z "$failed" ] || { say "FAILED:$failed"; return 1; }
+}
+
+case ${1:-help} in
+deps) deps ;;
+build) detect; report; build ;;
+demo) deps; build; mpi_environment; exec bench/demo.sh ;;
+test) deps || say 'testing what is here'; run_tests 10m ;;
+test-long) deps || say 'testing what is here'; DYNMO_LONG=1 run_tests 90m ;;
+bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;
+env)
+	detect
+	TAGS=$tags
+	for name in PATH CC CGO_ENABLED CGO_CFLAGS CGO_LDFLAGS TAGS; do
+		printf 'export %s=%q\n' "$name" "${!name}"
+	done
+	;;
+clean) rm -rf bin build ;;
+help | -h | --help) usage ;;
+*) usage >&2; exit 2 ;;
+esac

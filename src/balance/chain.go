@@ -1,0 +1,117 @@
+package balance
+
+import (
+	"math"
+
+	"dynmo/src/partition"
+)
+
+// chain is a checked problem with prefix sums, so that the cost of any layers
+// on any stage takes O(1). Rounding is monotone, so seconds(s, b, e) never
+// falls with e and never rises with b, and the searches built on it are exact
+// in this arithmetic.
+type chain struct {
+	Problem
+	layers     int
+	work       []float64 // work[l] = Σ Seconds[:l]
+	static     []int64   // static[l] = Σ StaticBytes[:l]
+	activation []int64   // activation[l] = Σ ActivationBytes[:l]
+	extra      int64     // bytes added to every capacity; only missingBytes changes it
+}
+
+func newChain(p Problem) (*chain, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	c := &chain{Problem: p, layers: p.Layers()}
+	c.work = make([]float64, c.layers+1)
+	c.static = make([]int64, c.layers+1)
+	c.activation = make([]int64, c.layers+1)
+	for l, x := range p.Seconds {
+		c.work[l+1] = c.work[l] + x
+		c.static[l+1] = c.static[l] + at(p.StaticBytes, l, 0)
+		c.activation[l+1] = c.activation[l] + at(p.ActivationBytes, l, 0)
+	}
+	return c, nil
+}
+
+// seconds returns the time of layers [b, e) on a stage for one microbatch. The
+// conversion keeps a compiler from fusing product and sum.
+func (c *chain) seconds(stage, b, e int) float64 {
+	return float64(at(c.Slow, stage, 1)*(c.work[e]-c.work[b])) + at(c.Fixed, stage, 0)
+}
+
+// bytes returns the memory of layers [b, e) on a stage.
+func (c *chain) bytes(stage, b, e int) int64 {
+	return c.static[e] - c.static[b] + at(c.FixedBytes, stage, 0) +
+		int64(at(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b])
+}
+
+// fits reports whether a stage has the memory for layers [b, e).
+func (c *chain) fits(stage, b, e int) bool {
+	limit := at(c.Capacity, stage, 0)
+	return limit == 0 || c.bytes(stage, b, e) <= limit+c.extra
+}
+
+// bottleneck returns the largest stage time of a partition.
+func (c *chain) bottleneck(cuts partition.Partition) float64 {
+	worst := 0.0
+	for s := range c.Stages {
+		worst = max(worst, c.seconds(s, cuts[s], cuts[s+1]))
+	}
+	return worst
+}
+
+// feasible reports whether every stage of a partition keeps to a bound and to
+// its memory.
+func (c *chain) feasible(cuts partition.Partition, bound float64) bool {
+	for s := range c.Stages {
+		if c.seconds(s, cuts[s], cuts[s+1]) > bound || !c.fits(s, cuts[s], cuts[s+1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// floor returns the least bottleneck that fixed seconds and single layers
+// allow: every stage has its fixed seconds, every layer must run somewhere.
+func (c *chain) floor() float64 {
+	lo := 0.0
+	for s := range c.Stages {
+		lo = max(lo, at(c.Fixed, s, 0))
+	}
+	longest := 0.0
+	for l := range c.layers {
+		longest = max(longest, c.work[l+1]-c.work[l])
+	}
+	best := math.Inf(1)
+	for s := range c.Stages {
+		best = min(best, float64(at(c.Slow, s, 1)*longest)+at(c.Fixed, s, 0))
+	}
+	return max(lo, best)
+}
+
+// ideal returns the bottleneck of layers that could be divided at will: the B
+// at which Σ_s (B - fixed_s)/slow_s is the whole work. With equal stages it is
+// T/P.
+func (c *chain) ideal() float64 {
+	work, speed := c.work[c.layers], 0.0
+	for s := range c.Stages {
+		slow := at(c.Slow, s, 1)
+		work += at(c.Fixed, s, 0) / slow
+		speed += 1 / slow
+	}
+	return work / speed
+}
+
+// LowerBound returns a bottleneck that no partition can beat, whatever its
+// cuts: max(T/P, longest layer, longest fixed seconds), with the stages'
+// speeds and fixed seconds taken into account. It holds up to rounding of the
+// last digits of T/P.
+func (p Problem) LowerBound() (float64, error) {
+	c, err := newChain(p)
+	if err != nil {
+		return 0, err
+	}
+	return max(c.floor(), c.ideal()), nil
+}

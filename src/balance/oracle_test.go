@@ -1,0 +1,117 @@
+package balance
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"dynmo/src/partition"
+)
+
+// programme returns the smallest bottleneck of p by the dynamic programme in
+// full, O(P·L²):
+//
+//	F_s(e) = min_b max(F_{s-1}(b), seconds_s(b, e) + boundary(b))
+//
+// boundary is the cost of receiving a microbatch at a cut. The result is
+// infinite if nothing fits. It shares the chain's arithmetic with Partition
+// and none of its search.
+func programme(c *chain, boundary func(cut int) float64) float64 {
+	before := make([]float64, c.layers+1)
+	for e := range before {
+		before[e] = math.Inf(1)
+	}
+	before[0] = 0
+	for s := range c.Stages {
+		now := make([]float64, c.layers+1)
+		for e := range now {
+			now[e] = math.Inf(1)
+			for b := range e + 1 {
+				if b == e && !c.AllowEmpty || !c.fits(s, b, e) {
+					continue
+				}
+				now[e] = min(now[e], max(before[b], c.seconds(s, b, e)+boundary(b)))
+			}
+		}
+		before = now
+	}
+	return before[c.layers]
+}
+
+func noBoundary(int) float64 { return 0 }
+
+// everyPartition calls visit with all partitions of p that fit its memory,
+// summed layer by layer from the problem's own numbers.
+func everyPartition(p Problem, visit func(cuts partition.Partition, stageSeconds []float64)) {
+	cuts := make(partition.Partition, p.Stages+1)
+	seconds := make([]float64, p.Stages)
+	var place func(stage, b int)
+	place = func(stage, b int) {
+		if stage == p.Stages {
+			if b == p.Layers() {
+				visit(cuts, seconds)
+			}
+			return
+		}
+		for e := b; e <= p.Layers(); e++ {
+			if e == b && !p.AllowEmpty {
+				continue
+			}
+			work, bytes := 0.0, at(p.FixedBytes, stage, 0)
+			for l := b; l < e; l++ {
+				work += p.Seconds[l]
+				bytes += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, stage, 1))*at(p.ActivationBytes, l, 0)
+			}
+			if limit := at(p.Capacity, stage, 0); limit > 0 && bytes > limit {
+				break // more layers only need more
+			}
+			cuts[stage+1] = e
+			seconds[stage] = at(p.Slow, stage, 1)*work + at(p.Fixed, stage, 0)
+			place(stage+1, e)
+		}
+	}
+	place(0, 0)
+}
+
+// bruteForce returns the smallest bottleneck of p, infinite if nothing fits.
+func bruteForce(p Problem) float64 {
+	best := math.Inf(1)
+	everyPartition(p, func(_ partition.Partition, seconds []float64) {
+		worst := 0.0
+		for _, x := range seconds {
+			worst = max(worst, x)
+		}
+		best = min(best, worst)
+	})
+	return best
+}
+
+// randomProblem returns a small problem in which all sums are exact: small
+// integers for seconds and bytes, powers of two for speeds, all seconds times
+// a power of two. Half have memory limits, which often cannot be met, half
+// have speeds and fixed seconds.
+func randomProblem(rnd *rand.Rand) Problem {
+	p := Problem{Stages: 1 + rnd.IntN(5), AllowEmpty: rnd.IntN(2) == 0}
+	layers := 1 + rnd.IntN(9)
+	if !p.AllowEmpty {
+		layers = max(layers, p.Stages)
+	}
+	scale := math.Ldexp(1, rnd.IntN(61)-30) // 1e-9 to 1e9
+	for range layers {
+		p.Seconds = append(p.Seconds, scale*float64(rnd.IntN(12)))
+		p.StaticBytes = append(p.StaticBytes, rnd.Int64N(10))
+		p.ActivationBytes = append(p.ActivationBytes, rnd.Int64N(4))
+	}
+	speeds, memory := rnd.IntN(2) == 0, rnd.IntN(2) == 0
+	for s := range p.Stages {
+		if speeds {
+			p.Slow = append(p.Slow, math.Ldexp(1, rnd.IntN(3)-1))
+			p.Fixed = append(p.Fixed, scale*float64(rnd.IntN(8)))
+		}
+		if memory {
+			p.InFlight = append(p.InFlight, p.Stages-s)
+			p.FixedBytes = append(p.FixedBytes, rnd.Int64N(3))
+			p.Capacity = append(p.Capacity, rnd.Int64N(30)*rnd.Int64N(4))
+		}
+	}
+	return p
+}

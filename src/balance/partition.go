@@ -1,0 +1,128 @@
+package balance
+
+import (
+	"math"
+	"sort"
+
+	"dynmo/src/partition"
+)
+
+// Partition returns a contiguous partition with the smallest possible
+// bottleneck, max_s (slow_s·Σt + fixed_s), under every stage's memory. Of
+// equally good ones it takes the one whose early stages are longest, except
+// that each stage gets a layer if the problem wants that.
+//
+// Exact, without a tolerance: bisection over bottlenecks that some partition
+// really has, each tried by a greedy probe (Pinar & Aykanat, JPDC 2004; Nicol,
+// JPDC 1994). O(P log L) for each probe. The error is a *MemoryError if the
+// layers fit in no way, else it names the field of the problem that is wrong.
+//
+// Departs: from DeepSpeed's balancer, which the paper builds on (section 3.3),
+// and whose search stops at an absolute tolerance.
+func Partition(p Problem) (Result, error) {
+	c, err := newChain(p)
+	if err != nil {
+		return Result{}, err
+	}
+	cuts, err := c.minimise()
+	if err != nil {
+		return Result{}, err
+	}
+	r := c.result(cuts)
+	r.Optimal = true
+	return r, nil
+}
+
+// minimise returns the partition of Partition.
+func (c *chain) minimise() (partition.Partition, error) {
+	for s := range c.Stages {
+		if !c.fits(s, 0, 0) {
+			return nil, c.memoryError()
+		}
+	}
+	start, _ := c.probe(math.Inf(1))
+	if start == nil {
+		return nil, c.memoryError()
+	}
+	cuts := c.bisect(c.probe, c.floor(), start, c.ideal())
+	if c.AllowEmpty {
+		return cuts, nil
+	}
+	bound := c.bottleneck(cuts)
+	if spread := spread(cuts); spread != nil && c.feasible(spread, bound) {
+		return spread, nil
+	}
+	start, _ = c.reach(math.Inf(1))
+	if start == nil {
+		return nil, c.memoryError()
+	}
+	return c.bisect(c.reach, bound, start, bound), nil
+}
+
+// bisect returns the best partition that try can find. No partition is better
+// than lo; best is one that try found; guess is the first bound to try. A
+// success brings the bound down to the bottleneck of what was found, a failure
+// brings lo up to the next bottleneck at which try would do anything else, so
+// the two meet on a bottleneck that exists.
+func (c *chain) bisect(try func(float64) (partition.Partition, float64), lo float64, best partition.Partition, guess float64) partition.Partition {
+	hi := c.bottleneck(best)
+	for bound := min(max(guess, lo), hi); lo < hi; bound = lo + (hi-lo)/2 {
+		if bound == hi { // hi is no news; lo and hi are neighbours, or the guess was too high
+			bound = lo
+		}
+		cuts, next := try(bound)
+		if cuts == nil {
+			lo = next
+			continue
+		}
+		best, hi = cuts, c.bottleneck(cuts)
+	}
+	return best
+}
+
+// probe cuts the chain from the left, each stage taking as many layers as the
+// bound and its memory allow. It returns nil if layers are left over, and then
+// the smallest bound at which a stage could take one layer more (infinite if
+// only memory stands in the way). It finds a partition whenever there is one,
+// because what fits on a stage fits without its first layers too.
+func (c *chain) probe(bound float64) (cuts partition.Partition, next float64) {
+	cuts = make(partition.Partition, c.Stages+1)
+	next = math.Inf(1)
+	for s, b := 0, 0; s < c.Stages; s++ {
+		b = c.last(s, b, bound)
+		cuts[s+1] = b
+		if b < c.layers && c.fits(s, cuts[s], b+1) {
+			next = min(next, c.seconds(s, cuts[s], b+1))
+		}
+	}
+	if cuts[c.Stages] < c.layers {
+		return nil, next
+	}
+	return cuts, next
+}
+
+// last returns the largest e for which layers [b, e) keep to a stage's bound
+// and memory. It doubles its stride first: stages are short against the chain.
+func (c *chain) last(stage, b int, bound float64) int {
+	allowed := func(e int) bool { return c.seconds(stage, b, e) <= bound && c.fits(stage, b, e) }
+	lo, stride := b, 1
+	for lo+stride <= c.layers && allowed(lo+stride) {
+		lo += stride
+		stride *= 2
+	}
+	width := min(stride-1, c.layers-lo)
+	return lo + sort.Search(width, func(i int) bool { return !allowed(lo + i + 1) })
+}
+
+// spread moves cuts back so that every stage holds a layer, or returns nil
+// where the chain is too short in front. It does not look at time or memory.
+func spread(cuts partition.Partition) partition.Partition {
+	out := append(partition.Partition(nil), cuts...)
+	for s := out.Stages() - 1; s >= 0; s-- {
+		out[s] = min(out[s], out[s+1]-1)
+	}
+	if out[0] != 0 {
+		return nil
+	}
+	return out
+}

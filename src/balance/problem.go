@@ -1,0 +1,185 @@
+package balance
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/cost"
+)
+
+// By is what counts as a layer's load.
+type By string
+
+const (
+	ByTime  By = "time"  // measured seconds
+	ByParam By = "param" // parameters that are left
+)
+
+// Problem is a chain of layers to be cut over a number of stages. On stage s
+// the layers [b, e) take
+//
+//	slow_s · Σ seconds[b:e] + fixed_s                                 seconds per microbatch
+//	Σ static[b:e] + inflight_s · Σ activation[b:e] + fixedBytes_s     bytes
+//
+// Slices by stage may be nil and then mean what their comment says.
+type Problem struct {
+	Names           []string  // by layer; nil if unknown. Static baselines and errors use them
+	Seconds         []float64 // by layer: load for one microbatch, finite, >= 0
+	StaticBytes     []int64   // by layer: memory whatever is in flight; nil means 0
+	ActivationBytes []int64   // by layer: memory for each microbatch in flight; nil means 0
+	MoveBytes       []int64   // by layer: what travels when it moves; nil means StaticBytes
+
+	Stages     int
+	Slow       []float64 // by stage: factor on seconds, > 0; nil means 1
+	Fixed      []float64 // by stage: seconds no layer accounts for; nil means 0
+	Capacity   []int64   // by stage: bytes it can hold, 0 for no limit; nil means no limit
+	FixedBytes []int64   // by stage: bytes no layer accounts for; nil means 0
+	InFlight   []int     // by stage: most microbatches in flight; nil means 1
+
+	AllowEmpty bool // whether a stage may hold no layer; a pipeline in training needs one on each
+}
+
+// New states the problem of cutting a measured chain over stages. inflight is
+// the schedule's microbatches in flight by stage (nil: one), limit the bytes
+// of every rank (0: no limit). ByParam takes the parameters that are left for
+// seconds, and neither speeds nor fixed seconds, which are no parameters.
+func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
+	p := Problem{Stages: stages, InFlight: inflight}
+	if by == ByParam {
+		p.Seconds = t.NonZeros()
+	} else {
+		p.Seconds, p.Slow, p.Fixed = t.Seconds(), t.Slow, t.Fixed
+	}
+	for _, l := range t.Layers {
+		p.Names = append(p.Names, l.Name)
+		p.StaticBytes = append(p.StaticBytes, l.Bytes.Static())
+		p.ActivationBytes = append(p.ActivationBytes, l.Bytes.Activations)
+		p.MoveBytes = append(p.MoveBytes, l.Bytes.Parameters+l.Bytes.Optimizer)
+	}
+	if limit > 0 {
+		p.Capacity = make([]int64, max(stages, 0))
+		for s := range p.Capacity {
+			p.Capacity[s] = limit
+		}
+	}
+	return p
+}
+
+// Layers returns the number of layers.
+func (p Problem) Layers() int { return len(p.Seconds) }
+
+// name returns how errors call a layer.
+func (p Problem) name(layer int) string {
+	if p.Names == nil {
+		return fmt.Sprintf("layer %d", layer)
+	}
+	return fmt.Sprintf("layer %d (%s)", layer, p.Names[layer])
+}
+
+// at returns list[i], or the value of every entry if the list is nil.
+func at[T any](list []T, i int, absent T) T {
+	if list == nil {
+		return absent
+	}
+	return list[i]
+}
+
+// Check returns an error that names the first field that is wrong: lengths,
+// numbers that are not finite or negative, sums that overflow, fewer layers
+// than stages that need one.
+func (p Problem) Check() error {
+	layers, stages := p.Layers(), p.Stages
+	if stages < 1 {
+		return fmt.Errorf("stages: %d, want at least 1", stages)
+	}
+	if layers == 0 {
+		return fmt.Errorf("seconds: no layers, want at least 1")
+	}
+	if !p.AllowEmpty && stages > layers {
+		return fmt.Errorf("stages: %d are more than the %d layers; every stage needs a layer", stages, layers)
+	}
+	for _, f := range []struct {
+		field     string
+		got, want int
+	}{
+		{"names", len(p.Names), layers},
+		{"bytes", len(p.StaticBytes), layers},
+		{"activation_bytes", len(p.ActivationBytes), layers},
+		{"move_bytes", len(p.MoveBytes), layers},
+		{"slow", len(p.Slow), stages},
+		{"fixed_seconds", len(p.Fixed), stages},
+		{"capacity_bytes", len(p.Capacity), stages},
+		{"fixed_bytes", len(p.FixedBytes), stages},
+		{"in_flight", len(p.InFlight), stages},
+	} {
+		if f.got != 0 && f.got != f.want {
+			return fmt.Errorf("%s: %d entries, want %d", f.field, f.got, f.want)
+		}
+	}
+	if err := p.checkSeconds(); err != nil {
+		return err
+	}
+	return p.checkBytes()
+}
+
+// checkSeconds refuses seconds and factors that no sum could be trusted with.
+func (p Problem) checkSeconds() error {
+	total, slowest, fixed := 0.0, 1.0, 0.0
+	for l, x := range p.Seconds {
+		if !(x >= 0) || math.IsInf(x, 1) {
+			return fmt.Errorf("seconds[%d]: %v, want a finite number >= 0", l, x)
+		}
+		total += x
+	}
+	for s, x := range p.Slow {
+		if !(x > 0) || math.IsInf(x, 1) {
+			return fmt.Errorf("slow[%d]: %v, want a finite number > 0", s, x)
+		}
+		slowest = max(slowest, x)
+	}
+	for s, x := range p.Fixed {
+		if !(x >= 0) || math.IsInf(x, 1) {
+			return fmt.Errorf("fixed_seconds[%d]: %v, want a finite number >= 0", s, x)
+		}
+		fixed += x
+	}
+	// Diffusion squares loads; a load whose square overflows is no measurement.
+	if sum := slowest*total + fixed; sum > math.Sqrt(math.MaxFloat64)/float64(p.Stages) {
+		return fmt.Errorf("seconds: they sum to %v, which is out of range", sum)
+	}
+	return nil
+}
+
+// checkBytes refuses negative bytes, and totals from 2^53 on, which messages of
+// float64 could not carry.
+func (p Problem) checkBytes() error {
+	most := 1
+	for s, n := range p.InFlight {
+		if n < 0 {
+			return fmt.Errorf("in_flight[%d]: %d, want >= 0", s, n)
+		}
+		most = max(most, n)
+	}
+	for _, f := range []struct {
+		field  string
+		list   []int64
+		factor float64
+	}{
+		{"bytes", p.StaticBytes, 1},
+		{"activation_bytes", p.ActivationBytes, float64(most)},
+		{"move_bytes", p.MoveBytes, 1},
+		{"capacity_bytes", p.Capacity, 1 / float64(p.Stages)}, // their mean
+		{"fixed_bytes", p.FixedBytes, 1},
+	} {
+		sum := 0.0
+		for i, b := range f.list {
+			if b < 0 {
+				return fmt.Errorf("%s[%d]: %d, want >= 0", f.field, i, b)
+			}
+			if sum += float64(b) * f.factor; sum >= 1<<53 {
+				return fmt.Errorf("%s: 2^53 or more in all", f.field)
+			}
+		}
+	}
+	return nil
+}

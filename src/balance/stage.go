@@ -1,0 +1,141 @@
+package balance
+
+import (
+	"slices"
+
+	"dynmo/src/partition"
+)
+
+// Stage is all that one stage knows when it takes part in diffusion: what it
+// is like, and the layers it holds.
+type Stage struct {
+	Index      int     // in [0, Stages)
+	Stages     int     // of the pipeline
+	First      int     // index of Layers[0] in the chain
+	Layers     []Load  // in the chain's order
+	Slow       float64 // factor on seconds
+	Fixed      float64 // seconds no layer accounts for
+	Capacity   int64   // bytes it can hold; 0 for no limit
+	FixedBytes int64   // bytes no layer accounts for
+	InFlight   int     // most microbatches in flight
+}
+
+// Load is a layer as others need to know it.
+type Load struct {
+	Seconds    float64 // for one microbatch
+	Static     int64   // bytes whatever is in flight
+	Activation int64   // bytes for each microbatch in flight
+}
+
+// Stage returns what a stage knows when the chain is cut at cuts.
+func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
+	b, e := cuts.Range(stage)
+	st := Stage{
+		Index: stage, Stages: p.Stages, First: b,
+		Slow: at(p.Slow, stage, 1), Fixed: at(p.Fixed, stage, 0),
+		Capacity: at(p.Capacity, stage, 0), FixedBytes: at(p.FixedBytes, stage, 0),
+		InFlight: at(p.InFlight, stage, 1),
+	}
+	for l := b; l < e; l++ {
+		st.Layers = append(st.Layers, Load{p.Seconds[l], at(p.StaticBytes, l, 0), at(p.ActivationBytes, l, 0)})
+	}
+	return st
+}
+
+// work returns the seconds of a stage's layers at speed 1, added in order, so
+// that every rank gets the same bits.
+func (s *Stage) work() float64 {
+	sum := 0.0
+	for _, l := range s.Layers {
+		sum += l.Seconds
+	}
+	return sum
+}
+
+// load returns the seconds of a stage whose layers add up to work.
+func (s *Stage) load(work float64) float64 { return float64(s.Slow*work) + s.Fixed }
+
+// excess returns the bytes by which a stage is over its capacity with layers
+// that need static bytes, and activation bytes in flight.
+func (s *Stage) excess(static, activation int64) int64 {
+	if s.Capacity == 0 {
+		return 0
+	}
+	return max(0, static+int64(s.InFlight)*activation+s.FixedBytes-s.Capacity)
+}
+
+// standing is how good a set of stages is: less is better, by excess, then by
+// worst, then by squares.
+type standing struct {
+	excess  int64   // bytes over capacity, summed
+	worst   float64 // largest load, seconds
+	squares float64 // Σ load²
+}
+
+// with returns the standing of a set that gains one stage.
+func (a standing) with(load float64, excess int64) standing {
+	return standing{a.excess + excess, max(a.worst, load), a.squares + float64(load*load)}
+}
+
+// less orders standings.
+func (a standing) less(b standing) bool {
+	if a.excess != b.excess {
+		return a.excess < b.excess
+	}
+	if a.worst != b.worst {
+		return a.worst < b.worst
+	}
+	return a.squares < b.squares
+}
+
+// beats reports whether stages may be re-cut from standing b to a. Σ load²
+// must fall by more than rounding, 1e-12 of it, so that re-cutting stops
+// whatever the order of the windows; the largest load must not rise. Only
+// fewer bytes over capacity excuse either.
+func (a standing) beats(b standing) bool {
+	if a.excess != b.excess {
+		return a.excess < b.excess
+	}
+	return a.worst <= b.worst && a.squares < b.squares-1e-12*b.squares
+}
+
+// own returns the standing of one stage.
+func (s *Stage) own() standing {
+	var static, activation int64
+	for _, l := range s.Layers {
+		static += l.Static
+		activation += l.Activation
+	}
+	return standing{}.with(s.load(s.work()), s.excess(static, activation))
+}
+
+// standingOf returns the standing of stages together.
+func standingOf(stages []Stage) standing {
+	all := standing{}
+	for s := range stages {
+		own := stages[s].own()
+		all = all.with(own.worst, own.excess)
+	}
+	return all
+}
+
+// cutsOf returns the cuts at which stages stand.
+func cutsOf(stages []Stage) partition.Partition {
+	cuts := make(partition.Partition, 0, len(stages)+1)
+	for s := range stages {
+		cuts = append(cuts, stages[s].First)
+	}
+	last := stages[len(stages)-1]
+	return append(cuts, last.First+len(last.Layers))
+}
+
+// deal gives the layers of neighbouring stages out again, counts[s] to the
+// s-th of them, in order.
+func deal(stages []Stage, layers []Load, counts []int) {
+	first := stages[0].First
+	for s := range stages {
+		stages[s].First, stages[s].Layers = first, slices.Clone(layers[:counts[s]])
+		layers = layers[counts[s]:]
+		first += counts[s]
+	}
+}

@@ -1,0 +1,78 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+const (
+	minGain = 0.01 // predicted gain below which balancing is not worth its noise
+	window  = 5    // steps whose median gain decides, so that two noisy steps cannot
+	recent  = 0.5  // weight of the newest cost of balancing in its moving average
+)
+
+// Trigger says when to balance: every so many steps, or when it pays. It holds
+// no rank's private numbers: fed with the same ones it answers the same on
+// every rank.
+type Trigger struct {
+	every    int       // steps between balancings; 0 balances when it pays
+	steps    int       // since the last balancing
+	excess   float64   // seconds lost since then against the best partition
+	gains    []float64 // of the last steps, at most window
+	cost     float64   // moving average of what balancing took, seconds
+	measured bool      // whether cost has been measured
+}
+
+// NewTrigger reads the setting balance.every: a number of steps, or "auto".
+func NewTrigger(every string) (*Trigger, error) {
+	if every == "auto" {
+		return &Trigger{}, nil
+	}
+	n, err := strconv.Atoi(every)
+	if err != nil || n < 1 {
+		return nil, fmt.Errorf("every: %q, want a number of steps of at least 1, or \"auto\"", every)
+	}
+	return &Trigger{every: n}, nil
+}
+
+// Auto reports whether Step looks at its arguments.
+func (t *Trigger) Auto() bool { return t.every == 0 }
+
+// Step is called once after every step and reports whether to balance now.
+// present is the step's predicted seconds at the present cuts, best those at
+// the best cuts that memory allows (StepSeconds of both, on the costs of the
+// moment).
+//
+// "auto" adds up present - best. It answers yes once the sum has reached what
+// balancing costs and the median gain of the last 5 steps, 1 - best/present,
+// is above 1 %; until balancing has been measured it counts as free.
+func (t *Trigger) Step(present, best float64) bool {
+	t.steps++
+	if t.every > 0 {
+		return t.steps >= t.every
+	}
+	t.excess = max(0, t.excess+present-best)
+	gain := 0.0
+	if present > 0 {
+		gain = 1 - best/present
+	}
+	t.gains = append(t.gains, gain)
+	if len(t.gains) > window {
+		t.gains = t.gains[1:]
+	}
+	if len(t.gains) < window || t.excess < t.cost {
+		return false
+	}
+	return slices.Sorted(slices.Values(t.gains))[window/2] > minGain
+}
+
+// Balanced says that balancing took so many seconds (profiling, deciding and
+// moving; the largest of all ranks), and begins anew.
+func (t *Trigger) Balanced(seconds float64) {
+	if t.measured {
+		seconds = t.cost + recent*(seconds-t.cost)
+	}
+	t.cost, t.measured = seconds, true
+	t.steps, t.excess, t.gains = 0, 0, nil
+}

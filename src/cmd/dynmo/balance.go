@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/balance"
+	"dynmo/src/partition"
+)
+
+// balancers are the balancers that need nothing but numbers.
+var balancers = []string{"partition", "diffusion", "uniform", "diffusion-paper"}
+
+// paperSweeps ends the paper's diffusion should it go on improving by ever
+// less; it ends by itself after a few sweeps.
+const paperSweeps = 1000
+
+// balanceCommand returns the command that cuts a chain of given costs.
+func balanceCommand() *cobra.Command {
+	var file, balancer string
+	var stages int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "balance --loads FILE --stages P",
+		Short: "Cut a chain of layers with given costs over stages",
+		Long: `Cut a chain of layers with given costs over stages.
+
+FILE is JSON: {"seconds": [by layer], "bytes": [by layer], "capacity_bytes": N,
+"fixed_seconds": [by stage]}; all but seconds may be left out. Diffusion starts
+from uniform cuts. The optimum stands beside what the balancer found.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return usageError{fmt.Errorf("--loads: %w", err)}
+			}
+			problem, err := balance.ParseLoads(file, data, stages)
+			if err != nil {
+				return usageError{err}
+			}
+			a, err := decide(problem, balancer)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(a)
+			}
+			return a.print(c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&file, "loads", "", "JSON file with the costs")
+	c.Flags().IntVar(&stages, "stages", 0, "number of stages, at least 1")
+	c.Flags().StringVar(&balancer, "balancer", balancers[0], "one of "+strings.Join(balancers, ", "))
+	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	for _, flag := range []string{"loads", "stages"} {
+		if err := c.MarkFlagRequired(flag); err != nil {
+			panic(err)
+		}
+	}
+	return c
+}
+
+// answer is what the command says; times are in seconds.
+type answer struct {
+	Balancer     string              `json:"balancer"`
+	Cuts         partition.Partition `json:"cuts"`            // null if layers lie scattered
+	Owner        []int               `json:"owner,omitempty"` // by layer, of scattered layers
+	StageSeconds []float64           `json:"stage_seconds"`
+	Bottleneck   float64             `json:"bottleneck"`
+	LowerBound   float64             `json:"lower_bound"` // no cuts are better
+	Optimum      float64             `json:"optimum"`     // the best contiguous cuts
+	Gap          *float64            `json:"gap"`         // bottleneck/optimum - 1; null where that is no number
+	Optimal      bool                `json:"optimal"`
+	Decide       float64             `json:"decide_seconds"`
+}
+
+// decide answers with the cuts of a balancer, beside the optimum.
+func decide(p balance.Problem, balancer string) (answer, error) {
+	a := answer{Balancer: balancer}
+	uniform := func() (partition.Partition, error) {
+		static := p
+		static.Capacity = nil // where a balancer starts from need not fit
+		r, err := balance.Uniform(static)
+		return r.Cuts, err
+	}
+	optimum, err := balance.Partition(p)
+	if err != nil {
+		return a, err
+	}
+	began := time.Now()
+	switch balancer {
+	case "partition":
+		err = a.take(balance.Partition(p))
+	case "uniform":
+		err = a.take(balance.Uniform(p))
+	case "diffusion":
+		var cuts partition.Partition
+		if cuts, err = uniform(); err == nil {
+			var r balance.Result
+			r, _, err = balance.Diffusion(p, cuts, balance.DiffusionOptions{})
+			err = a.take(r, err)
+		}
+	case "diffusion-paper":
+		var cuts partition.Partition
+		if cuts, err = uniform(); err == nil {
+			err = a.scatter(balance.DiffusionPaper(p, cuts, paperSweeps))
+		}
+	default:
+		return a, usageError{fmt.Errorf("--balancer %q, want one of %s", balancer, strings.Join(balancers, ", "))}
+	}
+	a.Decide = time.Since(began).Seconds()
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", balancer, err)
+	}
+	a.Optimum = optimum.Bottleneck
+	a.LowerBound = min(optimum.LowerBound, a.Bottleneck)
+	a.Optimal = a.Cuts != nil && a.Bottleneck == a.Optimum
+	if gap := balance.Gap(a.Bottleneck, a.Optimum); !math.IsInf(gap, 0) {
+		a.Gap = &gap
+	}
+	return a, nil
+}
+
+// take notes a partition.
+func (a *answer) take(r balance.Result, err error) error {
+	a.Cuts, a.StageSeconds, a.Bottleneck = r.Cuts, r.StageSeconds, r.Bottleneck
+	return err
+}
+
+// scatter notes an assignment that need not be a partition.
+func (a *answer) scatter(r balance.Scatter, err error) error {
+	a.Owner, a.StageSeconds, a.Bottleneck = r.Owner, r.StageSeconds, r.Bottleneck
+	return err
+}
+
+// print writes the answer for people.
+func (a answer) print(w io.Writer) error {
+	var b strings.Builder
+	layers := func(stage int) string {
+		if a.Cuts != nil {
+			lo, hi := a.Cuts.Range(stage)
+			return fmt.Sprintf("%d to %d", lo, hi-1)
+		}
+		var own []string
+		for l, s := range a.Owner {
+			if s == stage {
+				own = append(own, strconv.Itoa(l))
+			}
+		}
+		return strings.Join(own, " ")
+	}
+	fmt.Fprintf(&b, "%-6s %-14s %s\n", "stage", "seconds", "layers")
+	for s, seconds := range a.StageSeconds {
+		fmt.Fprintf(&b, "%-6d %-14.6g %s\n", s, seconds, layers(s))
+	}
+	fmt.Fprintf(&b, "\nbottleneck  %.6g s\noptimum     %.6g s\nlower bound %.6g s\n", a.Bottleneck, a.Optimum, a.LowerBound)
+	switch {
+	case a.Optimal:
+		b.WriteString("gap         0 (optimal)\n")
+	case a.Gap != nil:
+		fmt.Fprintf(&b, "gap         %.2f %%\n", 100**a.Gap)
+	}
+	if a.Cuts == nil {
+		b.WriteString("layers lie scattered: no pipeline runs them in this order\n")
+	}
+	fmt.Fprintf(&b, "decided in  %.3g s\n", a.Decide)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/nodebench"
+)
+
+// benchFlags are what every benchmark takes.
+type benchFlags struct {
+	json    bool
+	clock   string
+	threads int
+	rounds  int
+}
+
+// benchCommand returns the command that measures what this node can do.
+func benchCommand() *cobra.Command {
+	var flags benchFlags
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what this node can do",
+		Long: `Measure what this node can do. Every result is checked before its figure is
+believed: wrong elements make it INVALID. The command fails if a figure is
+INVALID or does not reach what it should.`,
+	}
+	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
+	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
+	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads of dense products, at least 1")
+	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
+	c.AddCommand(benchGemm(&flags), benchSpMM(&flags))
+	return c
+}
+
+func benchGemm(flags *benchFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "gemm",
+		Short: "The rate of dense products, at the shapes of GPT-2 124M",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
+				return nodebench.Gemm(k, dev, nodebench.GPT2, flags.rounds)
+			})
+		},
+	}
+}
+
+func benchSpMM(flags *benchFlags) *cobra.Command {
+	var percents []int
+	shape := nodebench.Shape{N: 256, C: 4096, O: 4096}
+	c := &cobra.Command{
+		Use:   "spmm",
+		Short: "Sparse products against dense ones: from which sparsity on they win",
+		Long: `Sparse products against dense ones, by percentage of zeros: the seconds of the
+dense product over those of the sparse one. Where the ratio passes 1 is the
+right value of prune.csr_from.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, percent := range percents {
+				if percent < 0 || percent > 99 {
+					return usageError{fmt.Errorf("--percent %d: want 0 to 99", percent)}
+				}
+			}
+			for name, dimension := range map[string]int{"tokens": shape.N, "inputs": shape.C, "outputs": shape.O} {
+				if dimension < 1 {
+					return usageError{fmt.Errorf("--%s %d: want at least 1", name, dimension)}
+				}
+			}
+			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
+				return nodebench.SpMM(k, dev, shape, percents, flags.rounds)
+			})
+		},
+	}
+	c.Flags().IntSliceVar(&percents, "percent", nodebench.Sparsities, "percentages of zeros")
+	c.Flags().IntVar(&shape.N, "tokens", shape.N, "tokens")
+	c.Flags().IntVar(&shape.C, "inputs", shape.C, "input channels")
+	c.Flags().IntVar(&shape.O, "outputs", shape.O, "output channels")
+	return c
+}
+
+// run measures on the host with the C kernels and prints what came out.
+func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) error {
+	clock, err := f.newClock()
+	if err != nil {
+		return err
+	}
+	k, err := cpu.New(f.threads)
+	if err != nil {
+		return err
+	}
+	results, err := measure(k, devcpu.New(clock))
+	if err != nil {
+		return err
+	}
+	write := nodebench.WriteTable
+	if f.json {
+		write = nodebench.WriteJSON
+	}
+	if err := write(c.OutOrStdout(), results); err != nil {
+		return err
+	}
+	failed := 0
+	for _, r := range results {
+		if !r.OK {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d figures are invalid or too low", failed, len(results))
+	}
+	return nil
+}
+
+// newClock checks the flags and returns the clock they ask for. A virtual one
+// ties the goroutine to its thread until the program ends.
+func (f *benchFlags) newClock() (*device.Clock, error) {
+	switch {
+	case f.threads < 1:
+		return nil, usageError{fmt.Errorf("--threads %d: want at least 1", f.threads)}
+	case f.rounds < 1:
+		return nil, usageError{fmt.Errorf("--rounds %d: want at least 1", f.rounds)}
+	case f.clock == "wall":
+		return device.NewWall(), nil
+	case f.clock != "virtual":
+		return nil, usageError{fmt.Errorf("--clock %s: want wall or virtual", f.clock)}
+	case f.threads > 1:
+		return nil, usageError{errors.New("--clock virtual counts one thread: want --threads 1")}
+	}
+	runtime.LockOSThread()
+	return device.NewVirtual(), nil
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestBenchRefusesBadFlags(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"gemm --threads 0", "--threads 0: want at least 1"},
+		{"gemm --rounds 0", "--rounds 0: want at least 1"},
+		{"gemm --clock sundial", "--clock sundial: want wall or virtual"},
+		{"gemm --clock virtual --threads 2", "want --threads 1"},
+		{"gemm 7", "unknown command"},
+		{"spmm --percent 50,100", "--percent 100: want 0 to 99"},
+		{"spmm --tokens 0", "--tokens 0: want at least 1"},
+	} {
+		var stdout, stderr bytes.Buffer
+		status := execute(benchCommand(), strings.Fields(test.args), &stdout, &stderr)
+		if status != exitUsage || !strings.Contains(stderr.String(), test.want) || stdout.Len() > 0 {
+			t.Errorf("bench %s: status %d, stdout %q, stderr %q; want status %d and %q",
+				test.args, status, stdout.String(), stderr.String(), exitUsage, test.want)
+		}
+	}
+}

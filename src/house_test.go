@@ -1,0 +1,249 @@
+package src_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// order is the house: a package imports packages of earlier lines, or to its
+// left on its own line. A package inside another (kernel/ref in kernel) stands
+// where the outer one stands; the two may import each other's kin freely.
+var order = [][]string{
+	{"mesh", "partition", "cost", "tensor", "trace", "random", "config"},
+	{"device", "kernel", "comm"},
+	{"data", "model", "dynamic", "schedule", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
+	{"checkpoint", "record", "report", "nodebench", "train", "cmd"},
+}
+
+// boundaries is the line of order that tests of any package may import too:
+// its backends and conformance suites are what tests run on.
+const boundaries = 1
+
+// cgo lists the only packages that may import "C".
+var cgo = []string{"kernel/cpu", "kernel/cuda", "device/cuda", "comm/mpi", "comm/nccl"}
+
+// unnamed lists package names that say nothing about what a package is for.
+var unnamed = []string{"util", "utils", "common", "core", "base", "types", "helpers"}
+
+// maxLines bounds a file that is not a test.
+const maxLines = 400
+
+// module is the import path of the folder src.
+const module = "dynmo/src"
+
+// violation is one broken rule at one line of a file.
+type violation struct {
+	file string
+	line int
+	rule string
+}
+
+func (v violation) String() string { return fmt.Sprintf("%s:%d: %s", v.file, v.line, v.rule) }
+
+// house reads the Go files under src, whatever their build tags, and the C
+// files under src and csrc, and collects the rules they break.
+type house struct {
+	fsys       fs.FS
+	fset       *token.FileSet
+	documented map[string]bool   // folder -> has a package comment
+	first      map[string]string // folder -> its first file that is no test
+	violations []violation
+}
+
+// inspect returns every violation in the repository whose root is fsys.
+func inspect(fsys fs.FS) ([]violation, error) {
+	h := &house{fsys: fsys, fset: token.NewFileSet(), documented: map[string]bool{}, first: map[string]string{}}
+	for _, top := range []string{"src", "csrc"} {
+		err := fs.WalkDir(fsys, top, func(file string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && entry.Name() == "testdata":
+				return fs.SkipDir
+			case entry.IsDir():
+				return nil
+			}
+			return h.file(file)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for dir, file := range h.first {
+		if !h.documented[dir] {
+			h.add(file, 1, "package %s has no package comment", path.Base(dir))
+		}
+	}
+	return h.violations, nil
+}
+
+func (h *house) add(file string, line int, format string, args ...any) {
+	h.violations = append(h.violations, violation{file, line, fmt.Sprintf(format, args...)})
+}
+
+func (h *house) file(file string) error {
+	text, err := fs.ReadFile(h.fsys, file)
+	if err != nil {
+		return err
+	}
+	lines := strings.Count(string(text), "\n")
+	switch path.Ext(file) {
+	case ".go":
+		if err := h.goFile(file, text); err != nil {
+			return err
+		}
+	case ".c", ".h", ".cu", ".cuh":
+		for i, line := range strings.Split(string(text), "\n") {
+			h.comment(file, i+1, line)
+		}
+	default:
+		return nil
+	}
+	if lines > maxLines && !strings.HasSuffix(file, "_test.go") {
+		h.add(file, lines, "%d lines: at most %d, or cut it in two", lines, maxLines)
+	}
+	return nil
+}
+
+func (h *house) goFile(file string, text []byte) error {
+	f, err := parser.ParseFile(h.fset, file, text, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	dir, test := path.Dir(file), strings.HasSuffix(file, "_test.go")
+	if slices.Contains(unnamed, strings.TrimSuffix(f.Name.Name, "_test")) {
+		h.add(file, h.line(f.Name), "package %s: the name does not say what it is for", f.Name.Name)
+	}
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			for i, line := range strings.Split(c.Text, "\n") {
+				h.comment(file, h.line(c)+i, line)
+			}
+		}
+	}
+	h.imports(file, f, test)
+	if test {
+		return nil
+	}
+	if h.first[dir] == "" {
+		h.first[dir] = file
+	}
+	if f.Doc != nil && (f.Name.Name == "main" || strings.HasPrefix(f.Doc.Text(), "Package "+f.Name.Name+" ")) {
+		h.documented[dir] = true
+	}
+	if room(dir) != "cmd" {
+		h.prints(file, f)
+	}
+	return nil
+}
+
+// room returns the package of order that a folder or an import path belongs
+// to, and "" for src itself, whose tests look at the whole house.
+func room(dir string) string {
+	dir = strings.TrimPrefix(strings.TrimPrefix(dir, "dynmo/"), "src")
+	first, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
+	return first
+}
+
+// place returns where a room stands in order.
+func place(room string) (line, column int, known bool) {
+	for line, rooms := range order {
+		if column := slices.Index(rooms, room); column >= 0 {
+			return line, column, true
+		}
+	}
+	return 0, 0, false
+}
+
+func (h *house) imports(file string, f *ast.File, test bool) {
+	from := room(path.Dir(file))
+	if from == "" && test {
+		return
+	}
+	line, column, known := place(from)
+	if !known {
+		h.add(file, h.line(f.Name), "package %q has no place in the order of the house", from)
+		return
+	}
+	for _, spec := range f.Imports {
+		name, _ := strconv.Unquote(spec.Path.Value) // the parser has checked the quotes
+		if name == "C" && !slices.Contains(cgo, strings.TrimPrefix(path.Dir(file), "src/")) {
+			h.add(file, h.line(spec), `import "C" outside of %s`, strings.Join(cgo, ", "))
+		}
+		if name != module && !strings.HasPrefix(name, module+"/") {
+			continue
+		}
+		to := room(name)
+		l, c, known := place(to)
+		switch {
+		case !known:
+			h.add(file, h.line(spec), "imports %s, which has no place in the order of the house", name)
+		case to == from, l < line, l == line && c < column, test && l == boundaries:
+		default:
+			h.add(file, h.line(spec), "%s imports %s: imports go to earlier lines of the house, or to the left", from, to)
+		}
+	}
+}
+
+// exits lists what only cmd may call, by import path and function.
+var exits = map[string]*regexp.Regexp{
+	"fmt": regexp.MustCompile(`^Print(f|ln)?$`),
+	"log": regexp.MustCompile(`^(Print|Fatal|Panic)(f|ln)?$`),
+	"os":  regexp.MustCompile(`^Exit$`),
+}
+
+// prints finds the calls by which a package would print or end the program.
+// The Abort of a transport may exit: it is how cmd ends every rank.
+func (h *house) prints(file string, f *ast.File) {
+	for _, decl := range f.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		abort := ok && fn.Name.Name == "Abort" && room(path.Dir(file)) == "comm"
+		ast.Inspect(decl, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if name, ok := n.Fun.(*ast.Ident); ok && (name.Name == "print" || name.Name == "println") {
+					h.add(file, h.line(n), "%s outside of cmd: only cmd prints and exits", name.Name)
+				}
+			case *ast.SelectorExpr:
+				pkg, ok := n.X.(*ast.Ident)
+				if ok && exits[pkg.Name] != nil && exits[pkg.Name].MatchString(n.Sel.Name) && !(abort && pkg.Name == "os") {
+					h.add(file, h.line(n), "%s.%s outside of cmd: only cmd prints and exits", pkg.Name, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+var (
+	// absolute finds paths that begin at the root; system names the folders
+	// that every machine has.
+	absolute = regexp.MustCompile("(?:^|[\\s\"'`(=:])/([a-z][\\w.-]*)/")
+	system   = []string{"bin", "dev", "etc", "lib", "opt", "proc", "run", "sys", "tmp", "usr", "var"}
+	document = regexp.MustCompile(`[\w./-]+\.md\b`)
+)
+
+// comment checks that a line names no path of one machine and no document
+// that the reader has not got.
+func (h *house) comment(file string, number int, line string) {
+	for _, m := range absolute.FindAllStringSubmatch(line, -1) {
+		if !slices.Contains(system, m[1]) {
+			h.add(file, number, "names a path of one machine, /%s/", m[1])
+		}
+	}
+	for _, name := range document.FindAllString(line, -1) {
+		if _, err := fs.Stat(h.fsys, path.Clean(name)); err != nil {
+			h.add(file, number, "names %s, which is not in the repository", name)
+		}
+	}
+}
+
+func (h *house) line(n ast.Node) int { return h.fset.Position(n.Pos()).Line }

@@ -1,0 +1,135 @@
+//go:build blas && cgo
+
+package cpu
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/kernel"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// The shapes are those of a block of GPT-2 124M at 4 sequences of 64 tokens,
+// and its head.
+const (
+	batch, sequence, channels, heads, vocabulary = 4, 64, 768, 12, 50257
+
+	tokens = batch * sequence
+	hidden = 4 * channels
+)
+
+func random32(seed uint64, n int) tensor.Mem { return tensor.From(normal(seed, n)) }
+func empty(n int) tensor.Mem                 { return tensor.From(make([]float32, n)) }
+
+// run measures call on every path. flops is its operations: 0 for calls that
+// memory bounds, whose rate is in bytes.
+func run(b *testing.B, name string, flops, bytes int64, call func(k *Backend)) {
+	for _, path := range Paths() {
+		b.Run(name+"/"+path, func(b *testing.B) {
+			k := newBackend(path, 1)
+			b.SetBytes(bytes)
+			for b.Loop() {
+				call(k)
+			}
+			if flops > 0 {
+				b.ReportMetric(float64(flops)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			}
+		})
+	}
+}
+
+// BenchmarkMatmul is the rate of sgemm that the others stand beside.
+func BenchmarkMatmul(b *testing.B) {
+	const n, c, o = tokens, channels, hidden
+	const flops, bytes = 2 * n * c * o, 4 * (n*c + n*o + c*o)
+	inp, weight, dout, bias := random32(1, n*c), random32(2, c*o), random32(3, n*o), random32(4, o)
+	out, dinp, dweight := empty(n*o), empty(n*c), empty(c*o)
+	run(b, "forward", flops, bytes, func(k *Backend) { k.MatmulForward(nil, out, inp, weight, bias, n, c, o) })
+	run(b, "backward_input", flops, bytes, func(k *Backend) { k.MatmulBackwardInput(nil, dinp, dout, weight, n, c, o) })
+	run(b, "backward_weight", flops, bytes, func(k *Backend) {
+		k.MatmulBackwardWeight(nil, dweight, bias, dout, inp, n, c, o)
+	})
+}
+
+func BenchmarkSparse(b *testing.B) {
+	const n, c, o, percent = tokens, channels, hidden, 90
+	r := random.Keyed(percent)
+	rows, columns := []int32{0}, []int32(nil)
+	for range o {
+		for j := range c {
+			if r.IntN(100) >= percent {
+				columns = append(columns, int32(j))
+			}
+		}
+		rows = append(rows, int32(len(columns)))
+	}
+	nnz := len(columns)
+	w := kernel.CSR{Rows: o, Cols: c, NNZ: nnz, RowPtr: tensor.From(rows), ColIdx: tensor.From(columns), Values: random32(1, nnz)}
+	flops, bytes := int64(2*n*nnz), int64(4*(n*c+n*o)+8*nnz)
+	inp, dout, out, dinp, dvalues := random32(1, n*c), random32(2, n*o), empty(n*o), empty(n*c), empty(nnz)
+	none := tensor.Mem{}
+	run(b, fmt.Sprintf("forward_%d", percent), flops, bytes, func(k *Backend) { k.SpMMForward(nil, out, inp, w, none, n) })
+	run(b, fmt.Sprintf("backward_input_%d", percent), flops, bytes, func(k *Backend) { k.SpMMBackwardInput(nil, dinp, dout, w, n) })
+	run(b, fmt.Sprintf("sddmm_%d", percent), flops, bytes, func(k *Backend) { k.SDDMM(nil, dvalues, none, dout, inp, w, n) })
+}
+
+// BenchmarkAttention counts only what is below the diagonal: two products of
+// the scores' size forward, five backward.
+func BenchmarkAttention(b *testing.B) {
+	for _, t := range []int{sequence, 1024} {
+		const c, nh = channels, heads
+		n := tokens
+		if t > n {
+			n = t
+		}
+		batch := n / t
+		product := int64(n) * int64(t+1) * c
+		qkv, dout := random32(1, 3*n*c), random32(2, n*c)
+		out, lse, dqkv := empty(n*c), empty(n*nh), empty(3*n*c)
+		run(b, fmt.Sprintf("forward_%d", t), 2*product, int64(16*n*c), func(k *Backend) {
+			k.AttentionForward(nil, out, lse, qkv, batch, t, c, nh)
+		})
+		run(b, fmt.Sprintf("backward_%d", t), 5*product, int64(32*n*c), func(k *Backend) {
+			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, batch, t, c, nh)
+		})
+	}
+}
+
+func BenchmarkRows(b *testing.B) {
+	const n, c = tokens, channels
+	x, dy, w, bias, dx := random32(1, n*c), random32(2, n*c), random32(3, c), random32(4, c), empty(n*c)
+	mean, rstd := empty(n), empty(n)
+	run(b, "layernorm_forward", 0, 8*n*c, func(k *Backend) { k.LayerNormForward(nil, dx, mean, rstd, x, w, bias, n, c) })
+	run(b, "layernorm_backward_input", 0, 16*n*c, func(k *Backend) {
+		k.LayerNormBackwardInput(nil, dx, dy, x, mean, rstd, w, n, c)
+	})
+	run(b, "layernorm_backward_weight", 0, 8*n*c, func(k *Backend) {
+		k.LayerNormBackwardWeight(nil, w, bias, dy, x, mean, rstd, n, c)
+	})
+	logits, targets, loss := random32(5, n*vocabulary), tensor.From(make([]int32, n)), tensor.From(make([]float64, 1))
+	run(b, "crossentropy", 0, 16*n*vocabulary, func(k *Backend) {
+		k.CrossEntropy(nil, loss, logits, targets, 1, n, vocabulary)
+	})
+}
+
+func BenchmarkElements(b *testing.B) {
+	const n = tokens * hidden
+	x, dy, out := random32(1, n), random32(2, n), empty(n)
+	run(b, "gelu_forward", 0, 8*n, func(k *Backend) { k.GELUForward(nil, out, x, n) })
+	run(b, "gelu_backward", 0, 12*n, func(k *Backend) { k.GELUBackward(nil, out, x, dy, n) })
+	run(b, "add", 0, 12*n, func(k *Backend) { k.Add(nil, out, x, dy, n) })
+
+	const weights = 12 * channels * channels // of a block
+	w, m, v, g := random32(1, weights), empty(weights), empty(weights), random32(2, weights)
+	sum, hist, mask := tensor.From(make([]float64, 1)), tensor.From(make([]int64, 256)), tensor.From(make([]uint64, weights/64))
+	a := kernel.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: 1, Step: 10}
+	run(b, "adamw", 0, 28*weights, func(k *Backend) { k.AdamW(nil, w, m, v, g, weights, a) })
+	run(b, "sum_squares", 0, 4*weights, func(k *Backend) { k.SumSquares(nil, sum, g, weights) })
+	run(b, "histogram_0", 0, 4*weights, func(k *Backend) { k.MagnitudeHistogram(nil, hist, g, tensor.Mem{}, weights, 0, 0) })
+	run(b, "histogram_16", 0, 4*weights, func(k *Backend) {
+		k.MagnitudeHistogram(nil, hist, g, tensor.Mem{}, weights, 0x3f80, 16)
+	})
+	run(b, "mask", 0, 8*weights, func(k *Backend) { k.Mask(nil, g, mask, weights) })
+}

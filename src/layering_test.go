@@ -1,0 +1,100 @@
+package src_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestLayering(t *testing.T) {
+	violations, err := inspect(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range violations {
+		t.Error(v)
+	}
+}
+
+// TestLayeringRefuses gives the checker one broken rule at a time, beside the
+// sound file that breaks none.
+func TestLayeringRefuses(t *testing.T) {
+	long := strings.Repeat("\n", maxLines)
+	for _, test := range []struct {
+		name string
+		file string
+		text string
+		want string // the only violation, or "" for none
+	}{
+		{"sound", "src/mesh/a.go", "// Package mesh is sound.\npackage mesh\n", ""},
+		{"to an earlier line", "src/model/a.go", "// Package model is one.\npackage model\nimport _ \"dynmo/src/tensor\"\n", ""},
+		{"to the left", "src/model/a.go", "// Package model is one.\npackage model\nimport _ \"dynmo/src/data\"\n", ""},
+		{"to the right", "src/data/a.go", "// Package data is one.\npackage data\n\nimport _ \"dynmo/src/model\"\n",
+			"src/data/a.go:4: data imports model: imports go to earlier lines of the house, or to the left"},
+		{"to a later line", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport _ \"dynmo/src/comm\"\n",
+			"src/mesh/a.go:3: mesh imports comm: imports go to earlier lines of the house, or to the left"},
+		{"under any build tag", "src/mesh/a.go", "//go:build mpi\n\n// Package mesh is one.\npackage mesh\nimport _ \"dynmo/src/comm/mpi\"\n",
+			"src/mesh/a.go:5: mesh imports comm: imports go to earlier lines of the house, or to the left"},
+		{"kin", "src/kernel/ref/a.go", "// Package ref is one.\npackage ref\nimport _ \"dynmo/src/kernel\"\n", ""},
+		{"kin stand with their parent", "src/device/cpu/a.go", "// Package cpu is one.\npackage cpu\nimport _ \"dynmo/src/kernel\"\n",
+			"src/device/cpu/a.go:3: device imports kernel: imports go to earlier lines of the house, or to the left"},
+		{"tests run on backends", "src/device/a_test.go", "package device\nimport _ \"dynmo/src/comm/local\"\n", ""},
+		{"tests keep the order of rooms", "src/data/a_test.go", "package data\nimport _ \"dynmo/src/train\"\n",
+			"src/data/a_test.go:2: data imports train: imports go to earlier lines of the house, or to the left"},
+		{"a stranger", "src/wing/a.go", "// Package wing is one.\npackage wing\n",
+			`src/wing/a.go:2: package "wing" has no place in the order of the house`},
+		{"imports a stranger", "src/train/a.go", "// Package train is one.\npackage train\nimport _ \"dynmo/src/wing\"\n",
+			"src/train/a.go:3: imports dynmo/src/wing, which has no place in the order of the house"},
+		{"C where it belongs", "src/comm/mpi/a.go", "// Package mpi is one.\npackage mpi\nimport \"C\"\n", ""},
+		{"C elsewhere", "src/comm/local/a.go", "// Package local is one.\npackage local\nimport \"C\"\n",
+			`src/comm/local/a.go:3: import "C" outside of kernel/cpu, kernel/cuda, device/cuda, comm/mpi, comm/nccl`},
+		{"prints", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport \"fmt\"\nfunc f() { fmt.Printf(\"\") }\n",
+			"src/mesh/a.go:4: fmt.Printf outside of cmd: only cmd prints and exits"},
+		{"formats", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport \"fmt\"\nvar s = fmt.Sprintln()\n", ""},
+		{"prints with a builtin", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nfunc f() { println() }\n",
+			"src/mesh/a.go:3: println outside of cmd: only cmd prints and exits"},
+		{"fatal", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport \"log\"\nfunc f() { log.Fatalln() }\n",
+			"src/mesh/a.go:4: log.Fatalln outside of cmd: only cmd prints and exits"},
+		{"exits", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport \"os\"\nfunc f() { defer os.Exit(1) }\n",
+			"src/mesh/a.go:4: os.Exit outside of cmd: only cmd prints and exits"},
+		{"a transport aborts", "src/comm/mpi/a.go", "// Package mpi is one.\npackage mpi\nimport \"os\"\nfunc (t t) Abort() { os.Exit(1) }\n", ""},
+		{"others do not", "src/train/a.go", "// Package train is one.\npackage train\nimport \"os\"\nfunc Abort() { os.Exit(1) }\n",
+			"src/train/a.go:4: os.Exit outside of cmd: only cmd prints and exits"},
+		{"cmd prints and exits", "src/cmd/dynmo/a.go", "// Dynmo trains.\npackage main\nimport \"os\"\nfunc main() { os.Exit(1) }\n", ""},
+		{"no package comment", "src/mesh/a.go", "// mesh.\npackage mesh\n", "src/mesh/a.go:1: package mesh has no package comment"},
+		{"says nothing", "src/model/util/a.go", "// Package util is one.\npackage util\n",
+			"src/model/util/a.go:2: package util: the name does not say what it is for"},
+		{"too long", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\n" + long,
+			"src/mesh/a.go:402: 402 lines: at most 400, or cut it in two"},
+		{"a test may be long", "src/mesh/a_test.go", "package mesh\n" + long, ""},
+		{"C too long", "csrc/cpu/a.c", "\n" + long, "csrc/cpu/a.c:401: 401 lines: at most 400, or cut it in two"},
+		{"a machine's path", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\n\n/* It\nis in /home/me/mesh. */\nvar x int\n",
+			"src/mesh/a.go:5: names a path of one machine, /home/"},
+		{"a machine's path in C", "csrc/cpu/a.c", "int x; // see /home/me\n", "csrc/cpu/a.c:1: names a path of one machine, /home/"},
+		{"every machine's path", "csrc/cpu/a.c", "int x; // as /proc/self/stat, a/b and dinp/dout say\n", ""},
+		{"a document that is not there", "src/mesh/a.go", "// Package mesh is one (see house.md).\npackage mesh\n",
+			"src/mesh/a.go:1: names house.md, which is not in the repository"},
+		{"a document that is there", "src/mesh/a.go", "// Package mesh is one (see README.md).\npackage mesh\n", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fsys := fstest.MapFS{
+				"README.md":         {},
+				"csrc/cpu/sound.c":  {},
+				"src/cost/sound.go": {Data: []byte("// Package cost is sound.\npackage cost\n")},
+				test.file:           {Data: []byte(test.text)},
+			}
+			violations, err := inspect(fsys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]string, len(violations))
+			for i, v := range violations {
+				got[i] = v.String()
+			}
+			if all := strings.Join(got, "\n"); all != test.want {
+				t.Errorf("got %q, want %q", all, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+// Package nodebench measures what a node can do: a kernel backend and its
+// device come in, figures go out, each checked before it is believed. A figure
+// is a median over rounds; where two things are compared, their rounds
+// alternate, so that whatever slows the machine slows both.
+package nodebench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// tolerance is the largest |x - ref| of an element that is not wrong, in units
+// of the sum of the absolute values of its terms: 170 roundings of float32.
+const tolerance = 1e-5
+
+// Result is one figure.
+type Result struct {
+	Name  string  `json:"name"`  // benchmark/what, "spmm/forward_90"
+	Value float64 `json:"value"` // in Unit
+	Unit  string  `json:"unit"`  // "GFLOP/s" or "ratio"
+	Reach float64 `json:"reach"` // value to reach, 0 if there is none
+	OK    bool    `json:"ok"`    // Value >= Reach and nothing wrong
+	Clock string  `json:"clock"` // "wall" or "virtual"
+	Wrong int     `json:"wrong"` // elements of the result that were wrong
+}
+
+// Verdict returns INVALID for a figure whose result was wrong, else PASS or
+// FAIL, or "-" if there is nothing to reach.
+func (r Result) Verdict() string {
+	switch {
+	case r.Wrong > 0:
+		return "INVALID"
+	case r.Reach == 0:
+		return "-"
+	case r.OK:
+		return "PASS"
+	}
+	return "FAIL"
+}
+
+// WriteTable writes the figures for people. An invalid figure has no value.
+func WriteTable(w io.Writer, results []Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "name\tvalue\tunit\treach\tverdict\twrong\tclock")
+	for _, r := range results {
+		value, reach := fmt.Sprintf("%.3g", r.Value), "-"
+		if r.Wrong > 0 {
+			value = "-"
+		}
+		if r.Reach > 0 {
+			reach = fmt.Sprintf("%g", r.Reach)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Name, value, r.Unit, reach, r.Verdict(), r.Wrong, r.Clock)
+	}
+	return t.Flush()
+}
+
+// WriteJSON writes the figures for programs, one object per line. An invalid
+// figure has the value 0.
+func WriteJSON(w io.Writer, results []Result) error {
+	encoder := json.NewEncoder(w)
+	for _, r := range results {
+		if err := encoder.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bench is what one benchmark works with.
+type bench struct {
+	k       kernel.Backend
+	dev     device.Device
+	stream  device.Stream
+	mem     []tensor.Mem
+	err     error // the first allocation that failed
+	results []Result
+}
+
+func newBench(k kernel.Backend, dev device.Device) *bench {
+	return &bench{k: k, dev: dev, stream: dev.NewStream()}
+}
+
+// matrix allocates n elements of the backend's type and fills them from draw.
+func (b *bench) matrix(n int, draw func() float64) tensor.Mem {
+	x := make([]float32, n)
+	if draw != nil {
+		for i := range x {
+			x[i] = float32(draw())
+		}
+	}
+	return upload(b, x)
+}
+
+// upload copies x to the device.
+func upload[T tensor.Element](b *bench, x []T) tensor.Mem {
+	from := tensor.From(x)
+	m, err := b.dev.Alloc(from.Bytes)
+	if err != nil {
+		if b.err == nil {
+			b.err = err
+		}
+		return tensor.Mem{}
+	}
+	b.mem = append(b.mem, m)
+	b.stream.Copy(m, from)
+	if err := b.stream.Sync(); err != nil && b.err == nil {
+		b.err = err
+	}
+	return m
+}
+
+// download copies m from the device.
+func (b *bench) download(m tensor.Mem) []float32 {
+	x := make([]float32, m.Bytes/tensor.F32.Size())
+	b.stream.Copy(tensor.From(x), m)
+	if err := b.stream.Sync(); err != nil && b.err == nil {
+		b.err = err
+	}
+	return x
+}
+
+func (b *bench) free() {
+	for _, m := range b.mem {
+		b.dev.Free(m)
+	}
+}
+
+// medians calls each function in turn, rounds times after one call to warm up,
+// and returns the median seconds of each.
+func (b *bench) medians(rounds int, calls ...func()) []float64 {
+	seconds := make([][]float64, len(calls))
+	for round := range rounds + 1 {
+		for i, call := range calls {
+			begin := b.stream.Record()
+			call()
+			end := b.stream.Record()
+			if err := b.stream.Sync(); err != nil && b.err == nil {
+				b.err = err
+			}
+			if round > 0 {
+				seconds[i] = append(seconds[i], end.Seconds()-begin.Seconds())
+			}
+		}
+	}
+	medians := make([]float64, len(calls))
+	for i, s := range seconds {
+		slices.Sort(s)
+		medians[i] = (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	}
+	return medians
+}
+
+// add appends a figure.
+func (b *bench) add(name string, value float64, unit string, reach float64, wrong int) {
+	if wrong > 0 {
+		value = 0
+	}
+	b.results = append(b.results, Result{
+		Name: name, Value: value, Unit: unit, Reach: reach, Clock: b.dev.Clock().Kind(), Wrong: wrong,
+		OK: wrong == 0 && value >= reach,
+	})
+}
+
+// wrong counts the elements of got that are further from want than the
+// tolerance allows. bound is the sum of the absolute values of their terms.
+func wrong(got, want, bound []float32) int {
+	count := 0
+	for i := range got {
+		if !(math.Abs(float64(got[i])-float64(want[i])) <= tolerance*float64(bound[i])) { // NaN is wrong
+			count++
+		}
+	}
+	return count
+}

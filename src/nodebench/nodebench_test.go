@@ -1,0 +1,115 @@
+package nodebench
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/tensor"
+)
+
+// small is a shape that the reference does in no time, larger than the rows
+// that are sampled.
+var small = Shape{N: 33, C: 20, O: 45}
+
+// spoiled is the reference with one wrong element in what each product gives.
+type spoiled struct{ kernel.Backend }
+
+func spoil(m tensor.Mem) { tensor.Of[float32](m)[0] += 1 }
+
+func (k spoiled) MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int) {
+	k.Backend.MatmulForward(s, out, inp, weight, bias, n, c, o)
+	spoil(out)
+}
+
+func (k spoiled) MatmulBackwardInput(s device.Stream, dinp, dout, weight tensor.Mem, n, c, o int) {
+	k.Backend.MatmulBackwardInput(s, dinp, dout, weight, n, c, o)
+	spoil(dinp)
+}
+
+func (k spoiled) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w kernel.CSR, n int) {
+	k.Backend.SDDMM(s, dvalues, dbias, dout, inp, w, n)
+	spoil(dvalues)
+}
+
+func measure(t *testing.T, k kernel.Backend) (results []Result, dev device.Device) {
+	t.Helper()
+	dev = devcpu.New(device.NewWall())
+	gemm, err := Gemm(k, dev, []Shape{small}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spmm, err := SpMM(k, dev, small, []int{0, 70, 95}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(gemm, spmm...), dev
+}
+
+func TestFigures(t *testing.T) {
+	results, dev := measure(t, ref.New(tensor.F32))
+	if used := dev.Used(); used != 0 {
+		t.Errorf("%d bytes were not freed", used)
+	}
+	var names []string
+	for _, r := range results {
+		names = append(names, r.Name)
+		if r.Wrong != 0 || r.Value <= 0 || r.Clock != "wall" || r.OK != (r.Value >= r.Reach) {
+			t.Errorf("%+v", r)
+		}
+	}
+	want := "gemm/forward_33x20x45 gemm/backward_input_33x20x45 gemm/backward_weight_33x20x45 " +
+		"spmm/forward_0 spmm/backward_input_0 spmm/sddmm_0 " +
+		"spmm/forward_70 spmm/backward_input_70 spmm/sddmm_70 " +
+		"spmm/forward_95 spmm/backward_input_95 spmm/sddmm_95"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestWrongElementsAreInvalid(t *testing.T) {
+	results, _ := measure(t, spoiled{ref.New(tensor.F32)})
+	for _, r := range results {
+		if r.Name == "gemm/backward_weight_33x20x45" {
+			continue // not spoiled
+		}
+		if r.Wrong != 1 || r.OK || r.Value != 0 || r.Verdict() != "INVALID" {
+			t.Errorf("one element was spoiled: %+v", r)
+		}
+	}
+}
+
+func TestOutput(t *testing.T) {
+	results := []Result{
+		{Name: "spmm/forward_90", Value: 4.25, Unit: "ratio", Reach: 4, OK: true, Clock: "wall"},
+		{Name: "spmm/sddmm_90", Value: 3.5, Unit: "ratio", Reach: 4, Clock: "wall"},
+		{Name: "gemm/forward_1x2x3", Value: 90.5, Unit: "GFLOP/s", OK: true, Clock: "virtual"},
+		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7},
+	}
+	var table, lines bytes.Buffer
+	if err := WriteTable(&table, results); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteJSON(&lines, results[:2]); err != nil {
+		t.Fatal(err)
+	}
+	const wantTable = `name                value  unit     reach  verdict  wrong  clock
+spmm/forward_90     4.25   ratio    4      PASS     0      wall
+spmm/sddmm_90       3.5    ratio    4      FAIL     0      wall
+gemm/forward_1x2x3  90.5   GFLOP/s  -      -        0      virtual
+spmm/forward_70     -      ratio    1      INVALID  7      wall
+`
+	const wantLines = `{"name":"spmm/forward_90","value":4.25,"unit":"ratio","reach":4,"ok":true,"clock":"wall","wrong":0}
+{"name":"spmm/sddmm_90","value":3.5,"unit":"ratio","reach":4,"ok":false,"clock":"wall","wrong":0}
+`
+	if table.String() != wantTable {
+		t.Errorf("got\n%swant\n%s", table.String(), wantTable)
+	}
+	if lines.String() != wantLines {
+		t.Errorf("got\n%swant\n%s", lines.String(), wantLines)
+	}
+}

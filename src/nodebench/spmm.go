@@ -1,0 +1,133 @@
+package nodebench
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// Sparsities are the percentages of zeros that SpMM is usually measured at.
+var Sparsities = []int{50, 65, 70, 80, 90, 95, 98}
+
+// sparseReach is the speedup over the dense product to reach at a percentage:
+// faster from 65 on, four times as fast at 90.
+func sparseReach(percent int) float64 {
+	switch {
+	case percent >= 90:
+		return 4
+	case percent >= 65:
+		return 1
+	}
+	return 0
+}
+
+// SpMM measures products with a weight (o, c) in compressed rows, whose zeros
+// are at random places, against the dense product with the same weight: dense
+// seconds over sparse seconds, forward and both halves of backward, at each
+// percentage of zeros. Every element is compared with the dense result. It
+// needs a float32 backend on host memory; the error is memory or the device.
+func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, rounds int) ([]Result, error) {
+	var results []Result
+	for _, percent := range percents {
+		b := newBench(k, dev)
+		b.spmm(shape, percent, rounds)
+		b.free()
+		if b.err != nil {
+			return nil, fmt.Errorf("spmm at %d %%: %w", percent, b.err)
+		}
+		results = append(results, b.results...)
+	}
+	return results, nil
+}
+
+func (b *bench) spmm(s Shape, percent, rounds int) {
+	draw := random.Keyed(uint64(percent)).NormFloat64
+	n, c, o := s.N, s.C, s.O
+	dense, csr := b.sparse(o, c, percent)
+	inp, dout := b.matrix(n*c, draw), b.matrix(n*o, draw)
+	out, sparseOut := b.matrix(n*o, nil), b.matrix(n*o, nil)
+	dinp, sparseDinp := b.matrix(n*c, nil), b.matrix(n*c, nil)
+	dweight, dvalues := b.matrix(o*c, nil), b.matrix(csr.NNZ, nil)
+	if b.err != nil {
+		return
+	}
+	none := tensor.Mem{}
+	forward := func() { b.k.MatmulForward(b.stream, out, inp, dense, none, n, c, o) }
+	backwardInput := func() { b.k.MatmulBackwardInput(b.stream, dinp, dout, dense, n, c, o) }
+	backwardWeight := func() { b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) }
+	calls := []func(){
+		forward, func() { b.k.SpMMForward(b.stream, sparseOut, inp, csr, none, n) },
+		backwardInput, func() { b.k.SpMMBackwardInput(b.stream, sparseDinp, dout, csr, n) },
+		backwardWeight, func() { b.k.SDDMM(b.stream, dvalues, none, dout, inp, csr, n) },
+	}
+	for _, call := range calls {
+		call()
+	}
+	columns := tensor.Of[int32](csr.ColIdx)
+	rows := tensor.Of[int32](csr.RowPtr)
+	sample := func(x []float32) []float32 { return atEntries(x, rows, columns, c) }
+	results := [][2][]float32{
+		{b.download(sparseOut), b.download(out)},
+		{b.download(sparseDinp), b.download(dinp)},
+		{b.download(dvalues), sample(b.download(dweight))},
+	}
+	seconds := b.medians(rounds, calls...)
+
+	// The same products of absolute values are the bounds.
+	for _, m := range []tensor.Mem{dense, inp, dout} {
+		absolute(tensor.Of[float32](m))
+	}
+	b.stream.Zero(dweight)
+	forward()
+	backwardInput()
+	backwardWeight()
+	bounds := [][]float32{b.download(out), b.download(dinp), sample(b.download(dweight))}
+	for i, name := range []string{"forward", "backward_input", "sddmm"} {
+		b.add(fmt.Sprintf("spmm/%s_%d", name, percent), seconds[2*i]/seconds[2*i+1], "ratio", sparseReach(percent),
+			wrong(results[i][0], results[i][1], bounds[i]))
+	}
+}
+
+// sparse returns one matrix in both forms.
+func (b *bench) sparse(rows, cols, percent int) (tensor.Mem, kernel.CSR) {
+	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))
+	dense := make([]float32, rows*cols)
+	rowPtr := []int32{0}
+	var colIdx []int32
+	var values []float32
+	for i := range rows {
+		for j := range cols {
+			if r.IntN(100) >= percent {
+				x := float32(r.NormFloat64())
+				dense[i*cols+j] = x
+				colIdx, values = append(colIdx, int32(j)), append(values, x)
+			}
+		}
+		rowPtr = append(rowPtr, int32(len(colIdx)))
+	}
+	return upload(b, dense), kernel.CSR{
+		Rows: rows, Cols: cols, NNZ: len(values),
+		RowPtr: upload(b, rowPtr), ColIdx: upload(b, colIdx), Values: upload(b, values),
+	}
+}
+
+// atEntries returns the elements of x (rows, c) at the entries of a CSR pattern.
+func atEntries(x []float32, rows, columns []int32, c int) []float32 {
+	var values []float32
+	for r := range len(rows) - 1 {
+		for _, column := range columns[rows[r]:rows[r+1]] {
+			values = append(values, x[r*c+int(column)])
+		}
+	}
+	return values
+}
+
+func absolute(x []float32) {
+	for i := range x {
+		x[i] = float32(math.Abs(float64(x[i])))
+	}
+}
