@@ -31,9 +31,9 @@ var families = []struct {
 
 // TestDiffusionGap prints how far diffusion from uniform cuts ends above the
 // optimum, in percent. DYNMO_LONG=1 takes 1000 chains of each kind and size
-// instead of 100.
+// instead of 200.
 func TestDiffusionGap(t *testing.T) {
-	chains := 100
+	chains := 200
 	if os.Getenv("DYNMO_LONG") == "1" {
 		chains = 1000
 	}

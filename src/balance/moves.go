@@ -3,6 +3,7 @@ package balance
 import (
 	"fmt"
 	"math"
+	"sort"
 
 	"dynmo/src/partition"
 )
@@ -90,41 +91,44 @@ func movedBytes(next, present partition.Partition, sum []int64) int64 {
 //
 //	K_s(e) = sum[kept(e)] + max_b (K_{s-1}(b) - sum[kept(b)])
 //
-// over the b for which [b, e) keeps to bound and memory. These b form a window
+// over the b for which [b, e) keeps to bound and memory. These b form a range
 // that only moves right as e grows, so a queue of candidates in falling order
-// finds every maximum in O(P·L) altogether. Some partition must keep to the
-// bound.
+// finds all maxima in time linear in the cuts' windows, O(P·L) at worst. Some
+// partition must keep to the bound.
 func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64) partition.Partition {
 	const never = math.MinInt64
 	least := 1 // layers of a stage
 	if c.AllowEmpty {
 		least = 0
 	}
-	before := make([]int64, c.layers+1) // K of the stage before
-	for e := range before {
-		before[e] = never
-	}
-	before[0] = 0
-	from := make([][]int32, c.Stages) // from[s][e]: where stage s begins if it ends at e
+	lo, hi := c.windows(bound)
+	before := []int64{0}              // K of the stage before, from its window's first cut on
+	from := make([][]int32, c.Stages) // from[s][e-lo[s+1]]: where stage s begins if it ends at e
+	var queue []int                   // candidates b, values falling
 	for s := range c.Stages {
-		now, begin := make([]int64, c.layers+1), make([]int32, c.layers+1)
-		value := func(b int) int64 { return before[b] - sum[kept(present, s, b)] }
-		queue := make([]int, 0, c.layers+1) // candidates b, values falling
-		head := 0
-		for e := range c.layers + 1 {
-			if b := e - least; b >= 0 && before[b] != never {
-				for len(queue) > head && value(queue[len(queue)-1]) < value(b) {
+		width := hi[s+1] - lo[s+1] + 1
+		now, begin := make([]int64, width), make([]int32, width)
+		value := func(b int) int64 { return before[b-lo[s]] - sum[kept(present, s, b)] }
+		queue = queue[:0]
+		head, next := 0, lo[s]
+		for i := range width {
+			e := lo[s+1] + i
+			for ; next <= min(e-least, hi[s]); next++ {
+				if before[next-lo[s]] == never {
+					continue
+				}
+				for len(queue) > head && value(queue[len(queue)-1]) < value(next) {
 					queue = queue[:len(queue)-1]
 				}
-				queue = append(queue, b)
+				queue = append(queue, next)
 			}
 			for head < len(queue) && (c.seconds(s, queue[head], e) > bound || !c.fits(s, queue[head], e)) {
 				head++
 			}
-			now[e] = never
+			now[i] = never
 			if head < len(queue) {
-				now[e] = value(queue[head]) + sum[kept(present, s, e)]
-				begin[e] = int32(queue[head])
+				now[i] = value(queue[head]) + sum[kept(present, s, e)]
+				begin[i] = int32(queue[head])
 			}
 		}
 		before, from[s] = now, begin
@@ -132,7 +136,23 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 	cuts := make(partition.Partition, c.Stages+1)
 	cuts[c.Stages] = c.layers
 	for s := c.Stages - 1; s >= 0; s-- {
-		cuts[s] = int(from[s][cuts[s+1]])
+		cuts[s] = int(from[s][cuts[s+1]-lo[s+1]])
 	}
 	return cuts
+}
+
+// windows returns, for every cut, the least and the greatest layer at which it
+// lies in any partition that keeps to a bound: where greedy stages from the
+// right and from the left get to.
+func (c *chain) windows(bound float64) (lo, hi partition.Partition) {
+	lo, hi = make(partition.Partition, c.Stages+1), make(partition.Partition, c.Stages+1)
+	lo[c.Stages] = c.layers
+	for s := range c.Stages {
+		hi[s+1] = c.last(s, hi[s], bound)
+	}
+	for s := c.Stages - 1; s > 0; s-- {
+		e := lo[s+1]
+		lo[s] = sort.Search(e, func(b int) bool { return c.seconds(s, b, e) <= bound && c.fits(s, b, e) })
+	}
+	return lo, hi
 }

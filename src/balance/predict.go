@@ -9,8 +9,9 @@ import "slices"
 //
 // One microbatch passes all stages forward and back, Σ load; behind it the
 // slowest stage delivers one every bottleneck. For equal stages it is
-// (P-1+M)·load, what GPipe and 1F1B take; for others it is a lower bound of
-// theirs. Messages are not counted.
+// (P-1+M)·load, what GPipe and 1F1B take; for others it is an estimate: a slow
+// first stage can hide the stages behind it, an uneven fill can cost more.
+// Messages are not counted.
 func StepSeconds(loads []float64, microbatches int) float64 {
 	sum := 0.0
 	for _, x := range loads {

@@ -33,12 +33,10 @@ func (r Run) Summarise() Summary {
 		Clock:    r.Metrics[0].Clock,
 		Loss:     float64(r.Metrics[len(r.Metrics)-1].Loss),
 	}
-	first, last := len(r.Metrics), 0
 	spent := 0.0
 	for _, e := range r.Events {
 		switch e.Kind {
 		case record.Dynamic:
-			first, last = min(first, e.Step), max(last, e.Step)
 			spent += float64(e.Seconds)
 		case record.Migrate:
 			s.Moved += e.Bytes
@@ -50,7 +48,8 @@ func (r Run) Summarise() Summary {
 		spent += float64(m.StepSeconds + m.BalanceSeconds)
 	}
 	s.Overhead = balancing / spent
-	before, after := half(r.Metrics[:first]), half(r.Metrics[last:])
+	phases := r.phases()
+	before, after := phases[0].steps, phases[len(phases)-1].steps
 	s.Before, s.After = middle(before, stepSeconds), middle(after, stepSeconds)
 	s.Bubble = middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio })
 	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
@@ -59,9 +58,6 @@ func (r Run) Summarise() Summary {
 }
 
 func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }
-
-// half returns the second half of a list, the longer one.
-func half(list []record.Metrics) []record.Metrics { return list[len(list)/2:] }
 
 // middle returns the median of a number of each step, 0 if there are none.
 func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64 {
@@ -77,10 +73,11 @@ func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64
 }
 
 // Table writes one line for each run.
-func Table(out io.Writer, runs []Summary) error {
+func Table(out io.Writer, runs []Run) error {
 	header := []string{"stages x replicas", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
 	var rows [][]string
-	for _, s := range runs {
+	for _, r := range runs {
+		s := r.Summarise()
 		rows = append(rows, []string{
 			s.Layout, s.Balancer, strconv.FormatFloat(s.Loss, 'g', 17, 64),
 			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),

@@ -7,66 +7,76 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12 }
 
-// pipe returns the step of 1F1B over equal stages and microbatches, one layer
-// each, with forward 1 s and backward 2 s: every stage idles (P-1)·3 s.
+// pipe returns a step over equal stages with the busy time and the makespan of
+// 1F1B: forward 1 s, backward 2 s, and (P-1)·3 s idle on every stage.
 func pipe(stages, microbatches int) Step {
 	step := Step{Stages: make([][]Span, stages)}
 	for s := range stages {
-		// Not a schedule, only its busy time: work fills the middle.
-		at := float64(s)
+		at := 2 + float64(s) // the step begins at 2 s
 		for m := range microbatches {
 			step.Stages[s] = append(step.Stages[s],
 				Span{F, s, m, at, at + 1}, Span{I, s, m, at + 1, at + 2}, Span{W, s, m, at + 2, at + 3})
 			at += 3
 		}
 	}
-	// The first stage ends last: its last backward waits for all the others'.
+	// Stage 0 ends last: its last gradient comes back from all others.
 	last := &step.Stages[0][len(step.Stages[0])-1]
-	shift := float64(3*(stages-1)+3*microbatches) - last.End
-	last.Start, last.End = last.Start+shift, last.End+shift
+	end := 2 + float64(3*(stages-1+microbatches))
+	last.Start, last.End = end-1, end
 	return step
 }
 
 func TestEqualStages(t *testing.T) {
 	for _, size := range []struct{ stages, microbatches int }{{1, 1}, {4, 8}, {8, 4}} {
 		p, m := float64(size.stages), float64(size.microbatches)
-		step := pipe(size.stages, size.microbatches)
-		if got, want := step.Makespan(), 3*(p-1+m); !near(got, want) {
-			t.Errorf("%+v: makespan %v, want %v", size, got, want)
+		got := pipe(size.stages, size.microbatches).Summary()
+		if want := 3 * (p - 1 + m); !near(got.Makespan(), want) {
+			t.Errorf("%+v: makespan %v, want %v", size, got.Makespan(), want)
 		}
-		if got, want := step.BubbleRatio(), (p-1)/(p-1+m); !near(got, want) { // design: 1F1B's share
-			t.Errorf("%+v: bubble ratio %v, want %v", size, got, want)
+		if want := (p - 1) / (p - 1 + m); !near(got.BubbleRatio(), want) { // 1F1B's share of idle time
+			t.Errorf("%+v: bubble ratio %v, want %v", size, got.BubbleRatio(), want)
 		}
-		if got, want := step.Idle(), 3*p*(p-1); !near(got, want) {
-			t.Errorf("%+v: idle %v, want %v", size, got, want)
+		if want := 3 * p * (p - 1); !near(got.Idle(), want) {
+			t.Errorf("%+v: idle %v, want %v", size, got.Idle(), want)
 		}
 	}
 }
 
 func TestOnlyTheScheduleCounts(t *testing.T) {
-	step := Step{Stages: [][]Span{
+	got := Step{Stages: [][]Span{
 		{{Reduce, -1, -1, 0, 100}, {F, 0, 0, 10, 11}, {Optimizer, -1, -1, 50, 60}},
-		{{W, 1, 0, 11, 14}, {Balance, -1, -1, 90, 95}},
+		{{W, 1, 0, 11, 14}, {Balance, -1, -1, 90, 105}},
 		nil,
-	}}
-	if got := step.Busy(); got[0] != 1 || got[1] != 3 || got[2] != 0 {
-		t.Errorf("busy %v, want 1, 3, 0", got)
+	}}.Summary()
+	if got.Busy[0] != 1 || got.Busy[1] != 3 || got.Busy[2] != 0 {
+		t.Errorf("busy %v, want 1, 3, 0", got.Busy)
 	}
-	if got := step.Makespan(); got != 4 {
-		t.Errorf("makespan %v, want 4", got)
+	if got.Start != 10 || got.End != 14 || got.Finish != 105 {
+		t.Errorf("from %v to %v, finished at %v, want 10, 14, 105", got.Start, got.End, got.Finish)
 	}
-	if got := step.Idle(); got != 8 {
-		t.Errorf("idle %v, want 8", got)
+	if got.Idle() != 8 || !near(got.BubbleRatio(), 8.0/12) {
+		t.Errorf("idle %v, bubble ratio %v, want 8, 2/3", got.Idle(), got.BubbleRatio())
 	}
-	if got := step.BubbleRatio(); !near(got, 8.0/12) {
-		t.Errorf("bubble ratio %v, want 2/3", got)
+}
+
+// TestJoin wants summaries of stages that were summed up apart, as ranks do,
+// to be the summary of the step.
+func TestJoin(t *testing.T) {
+	step := pipe(4, 8)
+	var parts []Summary
+	for _, spans := range step.Stages {
+		parts = append(parts, Summarise(spans))
+	}
+	got, want := Join(parts), step.Summary()
+	if got.Makespan() != want.Makespan() || got.Idle() != want.Idle() || got.Finish != want.Finish || len(got.Busy) != 4 {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
 func TestEmptyStep(t *testing.T) {
 	for _, step := range []Step{{}, {Stages: make([][]Span, 2)}} {
-		if step.Makespan() != 0 || step.BubbleRatio() != 0 || step.Idle() != 0 {
-			t.Errorf("%+v: makespan %v, bubble ratio %v, idle %v, want 0", step, step.Makespan(), step.BubbleRatio(), step.Idle())
+		if s := step.Summary(); s.Makespan() != 0 || s.BubbleRatio() != 0 || s.Idle() != 0 {
+			t.Errorf("%d stages: makespan %v, bubble ratio %v, idle %v, want 0", len(step.Stages), s.Makespan(), s.BubbleRatio(), s.Idle())
 		}
 	}
 }
@@ -87,7 +97,7 @@ func TestImbalance(t *testing.T) {
 
 func TestKindNames(t *testing.T) {
 	seen := map[string]bool{}
-	for k := range kinds {
+	for k := F; k <= Migrate; k++ {
 		name := k.String()
 		if name == "" || seen[name] {
 			t.Errorf("kind %d is called %q", k, name)

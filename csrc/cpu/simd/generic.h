@@ -5,6 +5,8 @@
 
 typedef float vf __attribute__((vector_size(16)));
 typedef double vd __attribute__((vector_size(16))); /* half as many lanes */
+typedef int32_t vi __attribute__((vector_size(16)));
+typedef uint32_t vu __attribute__((vector_size(16)));
 
 static inline vf vset1(float x) { return (vf){x, x, x, x}; }
 
@@ -28,57 +30,40 @@ static inline void vstore_some(float *p, vf x, int64_t n) { memcpy(p, &x, (size_
 
 static inline vf vfma(vf a, vf b, vf c) { return a * b + c; }
 
-static inline vf vmax(vf a, vf b)
-{
-	for (int l = 0; l < LANES; l++)
-		b[l] = a[l] > b[l] ? a[l] : b[l];
-	return b;
-}
+/* a where the lane's mask is set, else b. */
+static inline vf choose(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
-static inline vf vmin(vf a, vf b)
-{
-	for (int l = 0; l < LANES; l++)
-		b[l] = a[l] < b[l] ? a[l] : b[l];
-	return b;
-}
+static inline vf vmax(vf a, vf b) { return choose(a > b, a, b); }
+static inline vf vmin(vf a, vf b) { return choose(a < b, a, b); }
 
+/* The compiler's vectors have no root, and its scalar one may be a call. */
 static inline vf vsqrt(vf x)
 {
+#if defined(__SSE2__)
+	return (vf)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+	return (vf)vsqrtq_f32((float32x4_t)x);
+#else
 	for (int l = 0; l < LANES; l++)
 		x[l] = __builtin_sqrtf(x[l]);
 	return x;
+#endif
 }
 
-static inline vf vzero_below(vf y, vf x, vf low)
-{
-	for (int l = 0; l < LANES; l++)
-		y[l] = x[l] < low[l] ? 0 : y[l];
-	return y;
-}
+static inline vf vzero_below(vf y, vf x, vf low) { return (vf)(~(x < low) & (vi)y); }
 
 static inline vf vkeep(vf x, uint32_t bits)
 {
-	for (int l = 0; l < LANES; l++)
-		x[l] = bits >> l & 1 ? x[l] : 0;
-	return x;
+	vi lane = {1, 2, 4, 8};
+	return (vf)(((lane & (int32_t)bits) != 0) & (vi)x);
 }
 
-static inline vf vpow2(vf magic)
-{
-	typedef uint32_t vi __attribute__((vector_size(16)));
-	return (vf)(((vi)magic << 23) + 0x3f800000u);
-}
+static inline vf vpow2(vf magic) { return (vf)(((vu)magic << 23) + 0x3f800000u); }
 
 static inline uint32_t vmatch(vf x, uint32_t prefix, int32_t shift)
 {
-	uint32_t bits = 0;
-	for (int l = 0; l < LANES; l++) {
-		uint32_t u;
-		float f = x[l];
-		memcpy(&u, &f, sizeof u);
-		bits |= (uint32_t)((u & 0x7fffffff) >> shift == prefix) << l;
-	}
-	return bits;
+	vu equal = (vu)((((vu)x & 0x7fffffffu) >> (uint32_t)shift) == prefix) & (vu){1, 2, 4, 8};
+	return (equal[0] | equal[1]) | (equal[2] | equal[3]);
 }
 
 static inline float vsum(vf x) { return (x[0] + x[2]) + (x[1] + x[3]); }

@@ -10,24 +10,31 @@ import (
 
 // tableCommand returns the command that sets runs side by side.
 func tableCommand() *cobra.Command {
-	return &cobra.Command{
+	var phases bool
+	c := &cobra.Command{
 		Use:   "table RUN_DIR...",
 		Short: "Set runs side by side: loss, step time, bubble ratio, bytes moved",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, dirs []string) error {
-			var runs []report.Summary
+			var runs []report.Run
 			for _, dir := range dirs {
 				r, err := report.Read(dir)
 				if err != nil {
 					return usageError{err}
 				}
-				runs = append(runs, r.Summarise())
+				runs = append(runs, r)
 			}
-			if err := report.Table(c.OutOrStdout(), runs); err != nil {
+			table, legend := report.Table, report.Legend
+			if phases {
+				table, legend = report.Phases, report.PhasesLegend
+			}
+			if err := table(c.OutOrStdout(), runs); err != nil {
 				return err
 			}
-			fmt.Fprint(c.OutOrStdout(), "\n", report.Legend)
+			fmt.Fprint(c.OutOrStdout(), "\n", legend)
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each stretch between two prunings")
+	return c
 }

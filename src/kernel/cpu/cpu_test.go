@@ -273,4 +273,3 @@ func TestOneThreadStaysOnTheCaller(t *testing.T) {
 		t.Errorf("the calling thread did %v of %v of CPU time", thread, process)
 	}
 }
-

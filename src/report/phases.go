@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"dynmo/src/record"
+)
+
+// phase is a stretch of steps in which the model does not change.
+type phase struct {
+	sparsity float64          // 0 before the first pruning
+	steps    []record.Metrics // the second half of them: by then layers have moved
+}
+
+// phases cuts a run at its changes of the model.
+func (r Run) phases() []phase {
+	list := []phase{{steps: r.Metrics}}
+	begin := 0
+	for _, e := range r.Events {
+		if e.Kind != record.Dynamic || e.Step >= len(r.Metrics) {
+			continue
+		}
+		list[len(list)-1].steps = r.Metrics[begin:e.Step]
+		begin = e.Step
+		sparsity, _ := e.Detail["sparsity"].(float64)
+		list = append(list, phase{sparsity: sparsity, steps: r.Metrics[begin:]})
+	}
+	if len(list) > 1 && len(list[0].steps) == 0 { // pruned before the first step
+		list = list[1:]
+	}
+	for i := range list {
+		list[i].steps = list[i].steps[len(list[i].steps)/2:]
+	}
+	return list
+}
+
+// Phases writes, for every phase of the runs, one line for each run: what its
+// cuts cost, how far they are from the best, and how the measured makespan
+// compares. The first run is what the others are compared with. Runs must have
+// been pruned at the same steps.
+func Phases(out io.Writer, runs []Run) error {
+	header := []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
+	var rows [][]string
+	base := runs[0].phases()
+	for i := range base {
+		for _, r := range runs {
+			list := r.phases()
+			if len(list) != len(base) {
+				return fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
+			}
+			rows = append(rows, phaseRow(r, list[i], base[i]))
+		}
+	}
+	return record.Table(out, header, rows)
+}
+
+func phaseRow(r Run, p, base phase) []string {
+	of := func(p phase, f func(record.Metrics) record.Float) float64 { return middle(p.steps, f) }
+	makespan := func(m record.Metrics) record.Float { return m.Makespan }
+	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
+	bottleneck := of(p, func(m record.Metrics) record.Float { return m.Bottleneck })
+	optimum := of(p, func(m record.Metrics) record.Float { return m.Optimum })
+	ms := func(seconds float64) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
+	return []string{
+		fmt.Sprintf("%.4f", p.sparsity), r.Config.Balance.Kind + " by " + r.Config.Balance.By,
+		ms(of(p, makespan)), fmt.Sprintf("%.3fx", of(base, makespan)/of(p, makespan)),
+		ms(bottleneck), ms(optimum),
+		fmt.Sprintf("%.1f %%", 100*of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 })),
+		fmt.Sprintf("%.3fx", of(p, func(m record.Metrics) record.Float { return m.Ceiling })),
+		ms(of(p, func(m record.Metrics) record.Float { return m.Predicted })),
+		fmt.Sprintf("%.3f", of(p, ratio)), fmt.Sprintf("%+.1f %%", 100*(of(p, ratio)/of(base, ratio)-1)),
+		p.steps[0].Clock,
+	}
+}
+
+// PhasesLegend says what the columns of Phases mean.
+const PhasesLegend = `medians over the second half of the steps between two prunings; speedup: on the first run's makespan, same work
+bottleneck, optimum: seconds per microbatch of the slowest stage, and the least possible with the costs measured in that run
+gap: bottleneck above optimum.  ceiling: what the best cuts could still gain on these
+predicted: fill + M·bottleneck.  to first: makespan/predicted against the first run's: 0 % means that the makespan fell by what the bottleneck fell
+`
