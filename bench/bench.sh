@@ -10,7 +10,9 @@ printf 'go: %s\n' "$(go env GOVERSION)"
 printf 'tags: %s\n' "$TAGS"
 printf 'cores: %s\n' "$(nproc)"
 
-go test -run '^$' -bench . -tags "$TAGS" ./... | grep -v '\[no test files\]'
-for what in step spmm; do
-	bin/dynmo bench "$what"
+status=0
+go test -run '^$' -bench . -tags "$TAGS" ./... | grep -v '\[no test files\]' || status=1
+for what in gemm step spmm; do
+	bin/dynmo bench "$what" || status=1 # wrong, or short of what it should reach
 done
+exit "$status"

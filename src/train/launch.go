@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"dynmo/src/comm"
@@ -46,6 +47,9 @@ type Hooks struct {
 	Stop func() bool
 	// Begin is called on rank 0, before the first step.
 	Begin func(World) (Observer, error)
+	// End is called on rank 0 when training is over, while MPI still runs: a
+	// launcher that was told to end kills ranks that wait for it to take leave.
+	End func(Outcome)
 	// Fail tells people about an error and returns the exit status it stands
 	// for. It is called where ranks are processes, before the world is aborted.
 	Fail func(error) (status int)
@@ -62,7 +66,8 @@ type World struct {
 
 // Launch trains in the world this process is part of: as one rank of many
 // processes if an MPI launcher started it, else with a goroutine for each
-// rank. Where ranks are processes an error ends the world and does not return.
+// rank. Where ranks are processes an error ends the world and does not return,
+// once there is a world.
 func Launch(c config.Config, h Hooks) (Outcome, error) {
 	if mpi.Launched() {
 		return launchMPI(c, h)
@@ -73,24 +78,37 @@ func Launch(c config.Config, h Hooks) (Outcome, error) {
 		return Outcome{}, input(err)
 	}
 	var out Outcome
+	var first sync.Once
+	var shared error // without the name of the rank that had it first
 	err = local.Run(n, func(t comm.Transport) error {
 		o, err := onRank(c, t, corpus, h)
 		if t.Rank() == 0 {
 			out = o
 		}
+		if _, ok := errors.AsType[SharedError](err); ok {
+			first.Do(func() { shared = err })
+		}
 		return err
 	})
+	if shared != nil {
+		err = shared
+	}
 	return out, err
 }
 
-// grace is how long a rank that has a SharedError leaves rank 0 to tell it,
-// before it aborts the world itself.
-const grace = 2 * time.Second
+const (
+	// grace is how long a rank that has a SharedError leaves rank 0 to tell it,
+	// before it aborts the world itself.
+	grace = 2 * time.Second
+	// openFor is how long ranks wait for those that read the corpus: hundreds
+	// of megabytes in small files, from a file system that others use too.
+	openFor = 5 * time.Minute
+)
 
 func launchMPI(c config.Config, h Hooks) (Outcome, error) {
 	t, err := mpi.Start()
 	if err != nil {
-		return Outcome{}, err
+		return Outcome{}, input(err)
 	}
 	out, err := launchRank(c, t, h)
 	if err == nil {
@@ -100,7 +118,9 @@ func launchMPI(c config.Config, h Hooks) (Outcome, error) {
 		who := t.Peer(t.Rank())
 		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
 	} else if t.Rank() != 0 {
-		time.Sleep(grace)
+		for told := time.Now(); time.Since(told) < grace && !h.Stop(); {
+			time.Sleep(grace / 100)
+		}
 		t.Abort(1)
 	}
 	t.Abort(h.Fail(err))
@@ -133,12 +153,33 @@ func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
 	}
 	var corpus *data.Corpus
 	if stage := grid.Stage(t.Rank()); stage == 0 || stage == grid.Stages-1 { // who feeds tokens or targets
-		var err error
-		if corpus, err = data.Open(c.Data, c.Model.Vocab, c.Model.Sequence); err != nil {
-			return Outcome{}, input(err)
-		}
+		corpus, err = data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	}
+	world := comm.New(t, comm.Options{Clock: newClock(clockKind(c, t)), Deadline: openFor, Interrupted: h.Stop})
+	if err := share(world, err); err != nil {
+		return Outcome{}, err
 	}
 	return onRank(c, t, corpus, h)
+}
+
+// share returns the same error on every rank if any rank has one: the first by
+// rank. Collective.
+func share(world *comm.Group, err error) error {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	all, err := world.Allgather([]byte(text))
+	if err != nil {
+		return err
+	}
+	for rank, text := range all {
+		if len(text) > 0 {
+			who := world.Peer(rank)
+			return input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
+		}
+	}
+	return nil
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread.
@@ -152,7 +193,13 @@ func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (Ou
 	if err != nil {
 		return out, err
 	}
-	return out, r.leave()
+	if err := r.leave(); err != nil {
+		return out, err
+	}
+	if t.Rank() == 0 {
+		h.End(out)
+	}
+	return out, nil
 }
 
 // newRank makes what a rank needs: clock, kernels, groups, observer, model.
@@ -165,14 +212,16 @@ func newRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (*
 	world := comm.New(t, comm.Options{
 		Clock:       clock,
 		Network:     comm.Network{Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes},
+		Deadline:    time.Duration(c.Comm.DeadlineSeconds * float64(time.Second)),
 		Interrupted: h.Stop,
 	})
 	var observe Observer
 	if t.Rank() == 0 {
 		about := World{Ranks: t.Size(), Hosts: len(perHost(t)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernel: backend.Name()}
-		if observe, err = h.Begin(about); err != nil {
-			return nil, err
-		}
+		observe, err = h.Begin(about)
+	}
+	if err := share(world, err); err != nil {
+		return nil, err
 	}
 	return New(Setup{
 		Config: c, World: world, Device: cpudevice.New(clock), Backend: backend,

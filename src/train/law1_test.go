@@ -46,10 +46,12 @@ type run struct {
 	hash          string
 	moves         int
 	sparsity      []float64 // after every pruning
+	seconds       []float64 // of every step
 }
 
 func (r *run) Step(m record.Metrics) error {
 	r.losses, r.norms = append(r.losses, m.Loss), append(r.norms, m.GradNorm)
+	r.seconds = append(r.seconds, float64(m.StepSeconds))
 	return nil
 }
 

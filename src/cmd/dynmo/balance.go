@@ -135,9 +135,17 @@ func (a *answer) take(r balance.Result, err error) error {
 	return err
 }
 
-// scatter notes an assignment that need not be a partition.
+// scatter notes an assignment, which may happen to be a partition.
 func (a *answer) scatter(r balance.Scatter, err error) error {
 	a.Owner, a.StageSeconds, a.Bottleneck = r.Owner, r.StageSeconds, r.Bottleneck
+	if err == nil && r.Contiguous {
+		a.Owner, a.Cuts = nil, make(partition.Partition, len(r.StageSeconds)+1)
+		for _, s := range r.Owner {
+			for after := s + 1; after < len(a.Cuts); after++ {
+				a.Cuts[after]++
+			}
+		}
+	}
 	return err
 }
 
@@ -147,6 +155,9 @@ func (a answer) print(w io.Writer) error {
 	layers := func(stage int) string {
 		if a.Cuts != nil {
 			lo, hi := a.Cuts.Range(stage)
+			if lo == hi {
+				return "none"
+			}
 			return fmt.Sprintf("%d to %d", lo, hi-1)
 		}
 		var own []string

@@ -59,6 +59,19 @@ func TestBalanceCommandJSON(t *testing.T) {
 	}
 }
 
+// TestBalanceCommandPaperCuts wants cuts of the paper's diffusion where its
+// layers happen to lie in order.
+func TestBalanceCommandPaperCuts(t *testing.T) {
+	out, errs, status := balanceWith(t, `{"seconds": [2, 2, 2, 2]}`, "--stages", "2", "--balancer", "diffusion-paper", "--json")
+	var a answer
+	if err := json.Unmarshal([]byte(out), &a); err != nil || status != exitDone {
+		t.Fatalf("status %d, %s, %v", status, errs, err)
+	}
+	if !slices.Equal(a.Cuts, []int{0, 2, 4}) || a.Owner != nil || a.Bottleneck != 4 || !a.Optimal {
+		t.Errorf("got %s", out)
+	}
+}
+
 func TestBalanceCommandRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name, loads string

@@ -26,17 +26,21 @@ type benchFlags struct {
 func benchCommand() *cobra.Command {
 	var flags benchFlags
 	c := &cobra.Command{
-		Use:   "bench",
+		Use:   "bench WHAT",
 		Short: "Measure what this node can do",
 		Long: `Measure what this node can do. Every result is checked before its figure is
 believed: wrong elements make it INVALID. The command fails if a figure is
 INVALID or does not reach what it should.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usageError{fmt.Errorf("bench: what? see %s --help", c.CommandPath())}
+		},
 	}
 	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
 	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads of dense products, at least 1")
 	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
-	c.AddCommand(benchGemm(&flags), benchSpMM(&flags))
+	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags))
 	return c
 }
 
@@ -83,6 +87,29 @@ right value of prune.csr_from.`,
 	c.Flags().IntVar(&shape.N, "tokens", shape.N, "tokens")
 	c.Flags().IntVar(&shape.C, "inputs", shape.C, "input channels")
 	c.Flags().IntVar(&shape.O, "outputs", shape.O, "output channels")
+	return c
+}
+
+func benchStep(flags *benchFlags) *cobra.Command {
+	sequences, length := 4, 64
+	c := &cobra.Command{
+		Use:   "step",
+		Short: "A training step of GPT-2 124M against the rate of a dense product",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if longest := nodebench.GPT2Small.Sequence; length < 1 || length > longest {
+				return usageError{fmt.Errorf("--length %d: want 1 to %d", length, longest)}
+			}
+			if sequences < 1 {
+				return usageError{fmt.Errorf("--sequences %d: want at least 1", sequences)}
+			}
+			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
+				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.rounds)
+			})
+		},
+	}
+	c.Flags().IntVar(&sequences, "sequences", sequences, "sequences in the batch")
+	c.Flags().IntVar(&length, "length", length, "tokens in a sequence")
 	return c
 }
 

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestBenchRefusesBadFlags(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
+		{"", "bench: what? see dynmo bench --help"},
+		{"gem", `unknown command "gem" for "dynmo bench"`},
 		{"gemm --threads 0", "--threads 0: want at least 1"},
 		{"gemm --rounds 0", "--rounds 0: want at least 1"},
 		{"gemm --clock sundial", "--clock sundial: want wall or virtual"},
@@ -17,7 +21,9 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 		{"spmm --tokens 0", "--tokens 0: want at least 1"},
 	} {
 		var stdout, stderr bytes.Buffer
-		status := execute(benchCommand(), strings.Fields(test.args), &stdout, &stderr)
+		root := &cobra.Command{Use: "dynmo", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(benchCommand())
+		status := execute(root, append([]string{"bench"}, strings.Fields(test.args)...), &stdout, &stderr)
 		if status != exitUsage || !strings.Contains(stderr.String(), test.want) || stdout.Len() > 0 {
 			t.Errorf("bench %s: status %d, stdout %q, stderr %q; want status %d and %q",
 				test.args, status, stdout.String(), stderr.String(), exitUsage, test.want)

@@ -23,27 +23,35 @@ func trainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train CONFIG",
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
-		Args:  cobra.ExactArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			err := cobra.ExactArgs(1)(c, args)
+			leaveItToRank0(err)
+			return err
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := config.Load(args[0], sets)
 			if err != nil {
-				leaveItToRank0()
+				leaveItToRank0(err)
 				return usageError{err}
 			}
 			return runTraining(c, settings, dir)
 		},
 	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		leaveItToRank0(err)
+		return err
+	})
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&dir, "run-dir", "", "directory for the run's records; none are kept without it")
 	return c
 }
 
-// leaveItToRank0 ends every rank but the first, a moment later: an error that
-// all ranks find before they know of each other is told once.
-func leaveItToRank0() {
-	if mpi.Launched() && mpi.LaunchRank() != 0 {
-		time.Sleep(time.Second)
-		os.Exit(exitUsage)
+// leaveItToRank0 holds an error back on every rank but the first for a moment:
+// one that all ranks find before they know of each other is told once, since
+// the launcher ends them all when rank 0 has told it.
+func leaveItToRank0(err error) {
+	if err != nil && mpi.Launched() && mpi.LaunchRank() != 0 {
+		time.Sleep(2 * time.Second)
 	}
 }
 
@@ -52,30 +60,37 @@ func runTraining(c *cobra.Command, settings config.Config, dir string) error {
 	defer stop()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, dir: dir}
 	defer watch.close()
-	out, err := train.Launch(settings, train.Hooks{
+	_, err := train.Launch(settings, train.Hooks{
 		Stop:  func() bool { return ctx.Err() != nil },
 		Begin: watch.begin,
+		End: func(out train.Outcome) {
+			watch.close()
+			end(c, out, settings.Train.Steps, context.Cause(ctx))
+		},
 		Fail: func(err error) int {
 			watch.close()
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
 	})
-	if err != nil {
-		return asUsage(err)
-	}
-	if watch.run == nil && watch.progress == nil {
-		return nil // another rank than 0
-	}
-	watch.close()
+	leaveItToRank0(err)
+	return asUsage(err)
+}
+
+// end prints how a run ended. cause is why it was asked to end before the last
+// step; nil if another rank was asked.
+func end(c *cobra.Command, out train.Outcome, steps int, cause error) {
 	fmt.Fprintf(c.OutOrStdout(), "%d steps, loss %.17g", out.Steps, out.Loss)
 	if out.Hash != "" {
 		fmt.Fprintf(c.OutOrStdout(), ", weights %s", out.Hash)
 	}
 	fmt.Fprintln(c.OutOrStdout())
-	if out.Stopped {
-		fmt.Fprintf(c.ErrOrStderr(), "%s: %v after step %d of %d\n", c.Root().Name(), context.Cause(ctx), out.Steps, settings.Train.Steps)
+	if !out.Stopped {
+		return
 	}
-	return nil
+	if cause == nil {
+		cause = errors.New("stopped by a signal to another rank")
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "%s: %v after step %d of %d\n", c.Root().Name(), cause, out.Steps, steps)
 }
 
 // asUsage marks what all ranks have in common as an error of the user's input.

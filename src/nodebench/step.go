@@ -1,0 +1,154 @@
+package nodebench
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/random"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// GPT2Small is GPT-2 124M (Radford et al. 2019).
+var GPT2Small = model.Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true, Seed: 1}
+
+// square is the side of the dense product that a step is compared with: large
+// enough that packing and edges do not show.
+const square = 1536
+
+// Step measures a whole training step on one rank (forward, backward, norm,
+// update) of a batch of b sequences of t tokens:
+//
+//	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
+//
+// The step is right if its loss is finite, near ln(vocabulary) at first, and
+// falls on the same batch.
+func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, rounds int) ([]Result, error) {
+	bench := newBench(k, dev)
+	defer bench.free()
+	s, err := newStepper(k, dev, c, b, t)
+	if err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	defer s.free()
+	draw := random.Keyed(1).NormFloat64
+	inp, weight, out := bench.matrix(square*square, draw), bench.matrix(square*square, draw), bench.matrix(square*square, nil)
+	if bench.err != nil {
+		return nil, fmt.Errorf("step: %w", bench.err)
+	}
+	seconds := bench.medians(rounds,
+		s.step,
+		func() { k.MatmulForward(bench.stream, out, inp, weight, tensor.Mem{}, square, square, square) })
+	if s.err != nil {
+		return nil, fmt.Errorf("step: %w", s.err)
+	}
+	tokens := float64(b * t)
+	step := 6 * float64(s.parameters()) * tokens / seconds[0]
+	sgemm := 2 * math.Pow(square, 3) / seconds[1]
+	wrong := 0
+	if !s.plausible() {
+		wrong = 1
+	}
+	name := func(what string) string { return fmt.Sprintf("step/%s_b%d_t%d", what, b, t) }
+	bench.add(name("tokens_per_second"), tokens/seconds[0], "tokens/s", 0, wrong)
+	bench.add(name("rate"), step/1e9, "GFLOP/s", 0, wrong)
+	bench.add("step/sgemm_rate", sgemm/1e9, "GFLOP/s", 0, 0)
+	bench.add(name("sgemm_ratio"), step/sgemm, "ratio", stepReach, wrong)
+	return bench.results, bench.err
+}
+
+// stepReach is the share of a dense product's rate that a step should reach:
+// its products alone reach 0.97.
+const stepReach = 0.85
+
+// stepper trains a model on one batch, on one rank.
+type stepper struct {
+	x      *model.Exec
+	stage  *model.Stage
+	runner *pipeline.Runner
+	losses []float64
+	err    error // the first
+}
+
+func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (*stepper, error) {
+	world := comm.New(local.World(1)[0], comm.Options{Clock: dev.Clock()})
+	alone, err := world.Split(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &stepper{x: &model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: b, T: t}}
+	s.x.Scale = 1 / float64(s.x.N())
+	if err := s.x.Reserve(c); err != nil {
+		return nil, err
+	}
+	if s.stage, err = model.NewStage(c, 0, c.Layers(), dev, k.DType()); err != nil {
+		s.x.Close()
+		return nil, err
+	}
+	draw := random.Keyed(2)
+	tokens := make([]int32, s.x.N()+1)
+	for i := range tokens {
+		tokens[i] = draw.Int32N(int32(c.Vocab))
+	}
+	s.runner = &pipeline.Runner{Exec: s.x, Group: world, Replicas: alone, Feed: func(int) ([]int32, []int32) {
+		return tokens[:s.x.N()], tokens[1:]
+	}}
+	if err := s.runner.Plan(s.stage, schedule.OneFOneB(0, 1, 1)); err != nil {
+		s.free()
+		return nil, err
+	}
+	return s, nil
+}
+
+// step trains one step.
+func (s *stepper) step() {
+	if s.err != nil {
+		return
+	}
+	done, err := s.runner.Step(s.stage)
+	if err != nil {
+		s.err = err
+		return
+	}
+	agreed, err := s.runner.Agree(s.stage, done.Losses, false)
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.losses = append(s.losses, agreed.Loss)
+	s.err = s.runner.Update(s.stage, kernel.AdamW{
+		LR: 3e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: min(1, 1/agreed.Norm),
+	})
+}
+
+// parameters returns the model's parameters, tied ones counted once.
+func (s *stepper) parameters() int64 {
+	n := int64(0)
+	for _, l := range s.stage.Layers {
+		n += l.NonZeros()
+	}
+	if head := s.stage.Layer(s.stage.Config.Head()).Tied(); head != nil {
+		n -= int64(head.Stored())
+	}
+	return n
+}
+
+// plausible reports whether the losses are those of a model that trains.
+func (s *stepper) plausible() bool {
+	first, last := s.losses[0], s.losses[len(s.losses)-1]
+	return math.Abs(first-math.Log(float64(s.stage.Config.Vocab))) < 0.5 && last < first
+}
+
+func (s *stepper) free() {
+	if s.runner != nil {
+		s.runner.Release()
+	}
+	s.stage.Free()
+	s.x.Close()
+}
