@@ -1,0 +1,118 @@
+package report
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/config"
+	"dynmo/src/record"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden tables")
+
+// recorded writes a run of eight steps, pruned before the fourth: steps take
+// scale seconds before it and half of that after it.
+func recorded(t *testing.T, kind string, scale float64) Run {
+	t.Helper()
+	c := config.Default()
+	c.Balance.Kind = kind
+	c.Parallel.Stages = 2
+	dir := filepath.Join(t.TempDir(), kind)
+	run, err := record.Open(dir, c.TOML(), record.Here(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := range 8 {
+		seconds := scale
+		if step >= 4 {
+			seconds /= 2
+		}
+		m := record.Metrics{
+			Step: step, Clock: "virtual", Loss: record.Float(5 - float64(step)/8),
+			StepSeconds: record.Float(seconds), BalanceSeconds: record.Float(seconds / 100),
+			Makespan: record.Float(0.9 * seconds), Predicted: record.Float(0.88 * seconds),
+			Bottleneck: record.Float(seconds / 10), Optimum: record.Float(seconds / 12),
+			BubbleRatio: 0.25, Imbalance: record.Float(scale), Ceiling: 1.2,
+		}
+		if err := run.Step(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range []record.Event{
+		{Step: 4, Kind: record.Dynamic, Seconds: 0.5, Detail: map[string]any{"sparsity": 0.75}},
+		{Step: 5, Kind: record.Migrate, Bytes: 3_000_000},
+		{Step: 6, Kind: record.Migrate, Bytes: 1_500_000},
+	} {
+		if err := run.Event(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestTables(t *testing.T) {
+	runs := []Run{recorded(t, "uniform", 2), recorded(t, "partition", 1)}
+	var text strings.Builder
+	if err := Table(&text, runs); err != nil {
+		t.Fatal(err)
+	}
+	text.WriteString("\n")
+	if err := Phases(&text, runs); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "tables.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for _, c := range []struct{ name, file, contents, want string }{
+		{"no steps", "metrics.jsonl", "", "no step was recorded"},
+		{"broken line", "metrics.jsonl", "{\"step\":0}\n{\"step\":", "metrics.jsonl:2: "},
+		{"broken event", "events.jsonl", "{\"step\":\"x\"}\n", "events.jsonl:1: "},
+		{"wrong setting", "config.toml", "[model]\nblocks = -1\n", "model.blocks = -1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := recorded(t, "uniform", 1)
+			if err := os.WriteFile(filepath.Join(r.Dir, c.file), []byte(c.contents), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Read(r.Dir); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want …%s…", err, c.want)
+			}
+		})
+	}
+	if _, err := Read(t.TempDir()); err == nil {
+		t.Error("an empty directory was read")
+	}
+}
+
+func TestPhasesMustMatch(t *testing.T) {
+	a, b := recorded(t, "uniform", 1), recorded(t, "param", 1)
+	b.Events = nil
+	if err := Phases(&strings.Builder{}, []Run{a, b}); err == nil || !strings.Contains(err.Error(), "phases") {
+		t.Errorf("error %v, want one about phases", err)
+	}
+}
