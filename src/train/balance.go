@@ -24,7 +24,8 @@ type balancer struct {
 	config   config.Config
 	inFlight []int
 	first    partition.Partition // before the first step
-	costs    cost.Table          // smoothed
+	costs    cost.Table          // smoothed, on a rank of speed 1
+	speeds   profile.Speeds
 	trigger  *balance.Trigger
 	pending  *record.Event // the last decision, until its effect is measured
 }
@@ -78,7 +79,10 @@ func (b *balancer) static() bool {
 
 // changed says that the model changed before this step: what was measured so
 // far is no guide any more.
-func (b *balancer) changed() { b.costs.Layers = nil }
+func (b *balancer) changed() {
+	b.costs.Layers = nil
+	b.speeds.Changed()
+}
 
 // predict returns the predicted seconds of a step at some cuts, on the costs
 // of the moment. Cuts that memory does not allow are infinitely slow.
@@ -154,6 +158,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 		return err
 	}
 	b := &r.balancer
+	table = b.speeds.Observe(table, r.now)
 	b.costs = table.Smooth(b.costs, r.Config.Balance.Smooth)
 	if err := r.settle(summary.Makespan()); err != nil {
 		return err

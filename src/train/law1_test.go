@@ -219,3 +219,27 @@ func TestMemoryLimit(t *testing.T) {
 		t.Errorf("error %v, want one that names the missing bytes", err)
 	}
 }
+
+// TestRandomShapes is law 1 on odd shapes: few microbatches, single tokens,
+// as many stages as layers, three replicas.
+func TestRandomShapes(t *testing.T) {
+	for seed := range uint64(25) {
+		draw := random.Keyed(seed, 77)
+		pick := func(lo, hi int) int { return lo + draw.IntN(hi-lo+1) }
+		c := small(t)
+		c.Model.Heads = pick(1, 3)
+		c.Model.Blocks, c.Model.Hidden, c.Model.Sequence = pick(1, 5), c.Model.Heads*pick(1, 9), pick(1, 9)
+		c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
+		c.Model.Grain = []string{"block", "half"}[pick(0, 1)]
+		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
+		c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
+		c.Schedule.Kind = []string{"1f1b", "gpipe"}[pick(0, 1)]
+		c.Prune.Select = []string{"radix", "gather"}[pick(0, 1)]
+		c.Train.Steps, c.Prune.Start, c.Prune.Every = 8, 1, pick(1, 2)
+		still := goRun(t, c, nil)
+		c.Parallel.Stages = pick(2, c.Layers())
+		if at := goRun(t, c, scatter(seed)).difference(still); at != "" {
+			t.Errorf("seed %d, %+v, %+v: differs from one stage at %s", seed, c.Model, c.Parallel, at)
+		}
+	}
+}

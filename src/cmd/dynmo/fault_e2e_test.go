@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"dynmo/src/record"
+)
+
+// endless trains until it is stopped.
+var endless = sets("train.steps=1000000", "train.log_every=1000000")
+
+// steps returns how many steps a run has recorded so far.
+func steps(run string) int {
+	text, _ := os.ReadFile(filepath.Join(run, record.MetricsFile))
+	return strings.Count(string(text), "\n")
+}
+
+// reach waits until a run has recorded so many steps.
+func (r *running) reach(t *testing.T, run string, n int) {
+	t.Helper()
+	for steps(run) < n {
+		if time.Since(r.began) > limit/2 {
+			_ = r.cmd.Process.Kill()
+			e := r.wait(t)
+			t.Fatalf("only %d steps of %d in %v: %s", steps(run), n, limit/2, e.stderr)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Law 8: a rank that is killed in mid-step ends the run, and whoever misses it
+// says so: rank, host, step and room. With DYNMO_LONG=1 at 20 moments.
+func TestTrainKilledRank(t *testing.T) {
+	four.need(t)
+	seeds := 1
+	if os.Getenv("DYNMO_LONG") == "1" {
+		seeds = 20
+	}
+	for seed := range seeds {
+		for _, c := range []struct{ stages, victim int }{{4, 0}, {4, 1}, {4, 3}, {2, 2}} {
+			t.Run(fmt.Sprintf("stages=%d/rank=%d/seed=%d", c.stages, c.victim, seed), func(t *testing.T) {
+				killRank(t, c.stages, c.victim, rand.New(rand.NewPCG(uint64(seed), uint64(c.victim))))
+			})
+		}
+	}
+}
+
+// killRank kills a rank of four, of as many stages and the replicas that are
+// left, within a step.
+func killRank(t *testing.T, stages, victim int, draw *rand.Rand) {
+	dir := folder(t, "")
+	run := filepath.Join(dir, "run")
+	// Steps of tenths of a second, nearly all of it the pipeline's.
+	long := sets("model.hidden=128", "model.sequence=64", fmt.Sprintf("parallel.microbatches=%d", 4*stages),
+		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.replicas=%d", 4/stages))
+	r := start(t, four.command(t, dir, training(append(append(long, endless...), "--run-dir", "run")...)...))
+	r.reach(t, run, 1)
+	began := time.Now()
+	r.reach(t, run, 2)
+	step := time.Since(began)
+	pids := rankPIDs(t, r.cmd, 4)
+	time.Sleep(time.Duration(draw.Float64() * float64(step)))
+	killed := time.Now()
+	if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	e := r.wait(t)
+	mayTake := 10*time.Second + max(5*time.Second, 2*step)
+	gone(t, append(pids, r.cmd.Process.Pid), killed.Add(mayTake))
+	if took := time.Since(killed); took > mayTake {
+		t.Errorf("took %v, with steps of %v", took, step)
+	}
+	if e.status == exitDone {
+		t.Error("status 0")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := regexp.MustCompile(fmt.Sprintf(`(?m)^dynmo: rank \d \(host %[1]s\): step \d+: (pipeline|profile|balance|migrate): .*rank %[2]d \(host %[1]s, pid %[3]d\).* gone`,
+		regexp.QuoteMeta(host), victim, pids[victim]))
+	if !missed.MatchString(e.stderr) {
+		t.Errorf("nobody says in which step and room rank %d (pid %d) is gone:\n%s", victim, pids[victim], e.stderr)
+	}
+	metrics(t, run)
+	t.Logf("steps of %v; ended %v after the kill, status %d", step.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond), e.status)
+}
+
+// A run that is asked to end does so after the step, with its records whole.
+// mpirun, asked itself, asks the ranks a second later, kills them another
+// second later, and ends with a status of its own, 1.
+func TestTrainStops(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		w      world
+		rank   int // that gets the signal; -1: the command
+		signal syscall.Signal
+		status int
+		cause  string
+	}{
+		{"goroutines", alone, -1, syscall.SIGTERM, exitDone, "stopped by signal: terminated"},
+		{"goroutines, Ctrl-C", alone, -1, syscall.SIGINT, exitDone, "stopped by signal: interrupt"},
+		{"mpirun", four, -1, syscall.SIGTERM, exitFailure, "stopped by signal: terminated"},
+		{"rank 0", four, 0, syscall.SIGTERM, exitDone, "stopped by signal: terminated"},
+		{"rank 2", four, 2, syscall.SIGTERM, exitDone, "stopped by a signal to another rank"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.w.need(t)
+			dir := folder(t, "")
+			run := filepath.Join(dir, "run")
+			r := start(t, c.w.command(t, dir, training(append(endless, "--run-dir", "run")...)...))
+			r.reach(t, run, 3)
+			pid := r.cmd.Process.Pid
+			var pids []int
+			if c.w == four {
+				pids = rankPIDs(t, r.cmd, 4)
+			}
+			if c.rank >= 0 {
+				pid = pids[c.rank]
+			}
+			if err := syscall.Kill(pid, c.signal); err != nil {
+				t.Fatal(err)
+			}
+			e := r.wait(t)
+			gone(t, pids, time.Now().Add(5*time.Second))
+			list := metrics(t, run)
+			if e.status != c.status {
+				t.Errorf("status %d, want %d", e.status, c.status)
+			}
+			if want := fmt.Sprintf("dynmo: %s after step %d of 1000000\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
+				t.Errorf("want %q, got %s", want, e.stderr)
+			}
+			weights(t, e)
+			if want := fmt.Sprintf("%d steps, ", len(list)); !strings.HasPrefix(e.stdout, want) {
+				t.Errorf("want %q, got %s", want, e.stdout)
+			}
+		})
+	}
+}
+
+// Nobody reads what the program says: it ends all the same, and what it says
+// is not written into its records.
+func TestTrainUnheard(t *testing.T) {
+	t.Run("closed", func(t *testing.T) {
+		dir := folder(t, "")
+		cmd := alone.command(t, dir, training("--run-dir", "run")...)
+		e := finish(t, inWorld(t, dir, append([]string{"sh", "-c", `exec "$@" >&- 2>&-`, "sh"}, cmd.Args...)...))
+		if n := len(metrics(t, filepath.Join(dir, "run"))); e.status != exitDone || n != 12 {
+			t.Errorf("status %d, %d steps", e.status, n)
+		}
+	})
+	each(t, func(t *testing.T, w world) {
+		dir := folder(t, "")
+		cmd := w.command(t, dir, training("--run-dir", "run", "--set", "train.log_every=1")...)
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = writer, writer
+		r := start(t, cmd)
+		writer.Close()
+		r.reach(t, filepath.Join(dir, "run"), 1)
+		var pids []int
+		if w == four {
+			pids = rankPIDs(t, r.cmd, 4)
+		}
+		reader.Close()
+		_ = r.wait(t) // done, or ended by SIGPIPE
+		gone(t, pids, time.Now().Add(10*time.Second))
+		metrics(t, filepath.Join(dir, "run"))
+	})
+}
+
+// A file that cannot grow ends the run with one error that names the step.
+func TestTrainDiskFull(t *testing.T) {
+	dir := folder(t, "")
+	cmd := alone.command(t, dir, training(append(endless, "--run-dir", "run")...)...)
+	line := append([]string{"sh", "-c", `ulimit -f 32; exec "$@"`, "sh"}, cmd.Args...)
+	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0: step ", "record: ", "too large")
+}

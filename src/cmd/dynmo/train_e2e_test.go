@@ -1,0 +1,340 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"dynmo/src/record"
+)
+
+// settings is a run of milliseconds: 8 layers, four stages.
+const settings = `[run]
+clock = "virtual"
+[model]
+blocks = 6
+hidden = 32
+heads = 2
+sequence = 16
+[data]
+path = "text.txt"
+[parallel]
+stages = 4
+[train]
+steps = 12
+hash = true
+`
+
+// folder returns a new folder with a corpus, text.txt, and run.toml, which
+// reads settings and then more.
+func folder(t *testing.T, more string) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200)
+	for name, contents := range map[string]string{"text.txt": text, "empty.txt": "", "short.txt": text[:16], "run.toml": settings + more} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// sets puts --set before every setting.
+func sets(list ...string) []string {
+	var args []string
+	for _, set := range list {
+		args = append(args, "--set", set)
+	}
+	return args
+}
+
+// training returns the arguments that train with run.toml.
+func training(more ...string) []string { return append([]string{"train", "run.toml"}, more...) }
+
+// metrics reads the steps of a run; every line is whole.
+func metrics(t *testing.T, run string) []record.Metrics {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(run, record.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		t.Errorf("%s ends in half a line", record.MetricsFile)
+	}
+	var list []record.Metrics
+	for line := range strings.Lines(string(text)) {
+		var m record.Metrics
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if m.Step != len(list) {
+			t.Fatalf("line %d is of step %d", len(list)+1, m.Step)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func TestTrainRefusesSettings(t *testing.T) {
+	t.Parallel()
+	type refusal struct {
+		name, more string
+		args       []string
+		want       []string
+	}
+	everywhere := []refusal{
+		{"unknown key", "stpes = 3\n", training(), []string{"run.toml:15: ", "train.stpes", "nearest is train.steps"}},
+		{"no such file", "", []string{"train", "absent.toml"}, []string{"absent.toml"}},
+		{"unknown flag", "", training("--sett", "train.steps=1"), []string{"--sett"}},
+	}
+	for _, c := range everywhere {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, w world) { w.run(t, folder(t, c.more), c.args...).refused(t, exitUsage, c.want...) })
+		})
+	}
+	for _, c := range []refusal{
+		{"unknown table", "[trian]\nsteps = 1\n", training(), []string{"run.toml:16: ", "trian.steps", "nearest is train.steps"}},
+		{"wrong type", "log_every = \"often\"\n", training(), []string{"run.toml:15: ", "train.log_every", `"often"`, "wanted an integer"}},
+		{"out of range", "log_every = 0\n", training(), []string{"run.toml:15: ", "train.log_every = 0", "wanted"}},
+		{"syntax", "log_every = = 1\n", training(), []string{"run.toml:15: "}},
+		{"unknown key set", "", training(sets("model.hiden=3")...), []string{"--set", "model.hiden", "nearest is model.hidden"}},
+		{"wrong type set", "", training(sets("model.hidden=wide")...), []string{"--set", "model.hidden", `"wide"`, "wanted an integer"}},
+		{"no value set", "", training(sets("model.hidden")...), []string{"--set model.hidden", "table.key=value"}},
+		{"more stages than layers", "", training(sets("parallel.stages=9")...), []string{"parallel.stages = 9", "8 layers"}},
+		{"no file given", "", []string{"train"}, []string{"1 arg"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			alone.run(t, folder(t, c.more), c.args...).refused(t, exitUsage, c.want...)
+		})
+	}
+}
+
+func TestTrainRefusesCorpus(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, path string
+		want       []string
+	}{
+		{"missing", "absent.txt", []string{`data.path = "absent.txt"`, "no such file"}},
+		{"empty", "empty.txt", []string{`data.path = "empty.txt"`, "at least 17 bytes", "found no text"}},
+		{"shorter than a sequence", "short.txt", []string{`data.path = "short.txt"`, "at least 17 bytes", "16 bytes"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, w world) {
+				w.run(t, folder(t, ""), training(sets("data.path="+c.path)...)...).refused(t, exitUsage, c.want...)
+			})
+		})
+	}
+}
+
+// Ranks that do not belong together. The two ends of the pipeline read the
+// corpus: where only one lacks it, rank 0 says which.
+func TestTrainRefusesWorlds(t *testing.T) {
+	four.need(t)
+	t.Parallel()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := folder(t, "")
+	ranks := func(n int, more ...string) []string {
+		return append([]string{"-np", fmt.Sprint(n), program, "train", filepath.Join(dir, "run.toml")}, more...)
+	}
+	elsewhere := append([]string{"-np", "1", "--wdir", t.TempDir()}, ranks(1)[2:]...)
+	for _, c := range []struct {
+		name string
+		apps [][]string
+		want []string
+	}{
+		{"three ranks for 2 x 2", [][]string{ranks(3, sets("parallel.stages=2", "parallel.replicas=2")...)},
+			[]string{"parallel.stages 2 x parallel.replicas 2 needs 4 ranks", "world has 3"}},
+		{"another seed on rank 2", [][]string{ranks(2), ranks(1, sets("run.seed=3")...), ranks(1)},
+			[]string{"rank 2 has another configuration than rank 0"}},
+		{"unknown key on rank 2", [][]string{ranks(2), ranks(1, sets("model.hiden=3")...), ranks(1)},
+			[]string{"--set", "model.hiden"}},
+		{"no corpus on rank 3", [][]string{ranks(3), elsewhere},
+			[]string{"rank 3 (host ", `data.path = "text.txt"`, "no such file"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			line := []string{"mpirun"}
+			for i, app := range c.apps {
+				if i > 0 {
+					line = append(line, ":")
+				}
+				line = append(line, app...)
+			}
+			finish(t, inWorld(t, dir, line...)).refused(t, exitUsage, c.want...)
+		})
+	}
+}
+
+// A launcher that meant several ranks, of which each finds itself alone.
+func TestTrainRefusesToBeAlone(t *testing.T) {
+	cmd := alone.command(t, folder(t, ""), training()...)
+	cmd.Env = append(cmd.Env, "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=4")
+	want := "without MPI"
+	if strings.Contains(tags(), "mpi") {
+		want = "SLURM_STEP_NUM_TASKS=4"
+	}
+	finish(t, cmd).refused(t, exitUsage, "mpi: ", want)
+}
+
+func TestTrainRefusesMemoryLimit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w world) {
+		e := w.run(t, folder(t, ""), training(sets("balance.memory_limit_bytes=1000")...)...)
+		e.refused(t, exitUsage, "memory", "layer 0 (embedding)", "bytes are missing")
+	})
+}
+
+func TestTrainRefusesRunDirectory(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w world) {
+		dir := folder(t, "")
+		if e := w.run(t, dir, training("--run-dir", "run")...); e.status != exitDone {
+			t.Fatalf("status %d: %s", e.status, e.stderr)
+		}
+		before := metrics(t, filepath.Join(dir, "run"))
+		w.run(t, dir, training("--run-dir", "run")...).refused(t, exitUsage, "rank 0 (host ", "run directory run", "a run already lies there")
+		if after := metrics(t, filepath.Join(dir, "run")); len(after) != len(before) {
+			t.Errorf("%d steps of the first run, %d after the second", len(before), len(after))
+		}
+	})
+	t.Run("below a file", func(t *testing.T) {
+		alone.run(t, folder(t, ""), training("--run-dir", "text.txt/run")...).refused(t, exitUsage, "text.txt")
+	})
+}
+
+// A learning rate of 1e30 makes every weight finite and the next loss not.
+func TestTrainNaN(t *testing.T) {
+	t.Parallel()
+	diverge := sets("optimizer.lr=1e30", "optimizer.warmup=0")
+	each(t, func(t *testing.T, w world) {
+		t.Run("stop", func(t *testing.T) {
+			w.run(t, folder(t, ""), training(diverge...)...).refused(t, exitFailure, "step 1: ", "loss NaN", "train.on_nan")
+		})
+		t.Run("skip", func(t *testing.T) {
+			dir := folder(t, "on_nan = \"skip\"\n")
+			e := w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
+			if e.status != exitDone || len(e.errors()) > 0 {
+				t.Fatalf("status %d: %s", e.status, e.stderr)
+			}
+			for _, m := range metrics(t, filepath.Join(dir, "run")) {
+				if m.Skipped != (m.Step > 0) {
+					t.Errorf("step %d: skipped is %v", m.Step, m.Skipped)
+				}
+			}
+			// The weights are those that the one good step left, to the bit.
+			one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
+			if a, b := weights(t, e), weights(t, one); a != b {
+				t.Errorf("weights %s, %s after the step before", a, b)
+			}
+		})
+	})
+}
+
+// outcome is the line that a run ends with.
+var outcome = regexp.MustCompile(`(?m)^(\d+) steps, loss (\S+), weights ([0-9a-f]{64})$`)
+
+// weights returns the hash of a run's final weights.
+func weights(t *testing.T, e ended) string {
+	t.Helper()
+	m := outcome.FindStringSubmatch(e.stdout)
+	if m == nil {
+		t.Fatalf("stdout %q, stderr %s", e.stdout, e.stderr)
+	}
+	return m[3]
+}
+
+// Law 1 as a user sees it: one stage; four, with two balancers that move
+// layers; goroutines and processes; the same twice. The losses of every step
+// and the last line of the output agree in every byte.
+func TestTrainPlacementChangesNothing(t *testing.T) {
+	dir := folder(t, `[balance]
+by = "param"
+every = "2"
+[dynamic]
+kind = "prune"
+[prune]
+start = 2
+every = 2
+times = 4
+`)
+	losses := regexp.MustCompile(`"loss":[^,]+,"grad_norm":[^,]+,`)
+	var first, curve string
+	for _, c := range []struct {
+		name  string
+		w     world
+		sets  []string
+		moves bool
+	}{
+		{"one stage", alone, sets("parallel.stages=1"), false},
+		{"one stage again", alone, sets("parallel.stages=1"), false},
+		{"goroutines", alone, sets("balance.kind=partition"), true},
+		{"mpirun", four, sets("balance.kind=diffusion"), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.w.need(t)
+			run := strings.ReplaceAll(c.name, " ", "-")
+			e := c.w.run(t, dir, training(append(c.sets, "--set", "model.init=depth-scaled", "--run-dir", run)...)...)
+			if e.status != exitDone || len(e.errors()) > 0 {
+				t.Fatalf("status %d: %s", e.status, e.stderr)
+			}
+			weights(t, e)
+			text, err := os.ReadFile(filepath.Join(dir, run, record.MetricsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(losses.FindAllString(string(text), -1), "\n")
+			if n := strings.Count(got, "\n") + 1; n != 12 {
+				t.Errorf("%d losses, want 12", n)
+			}
+			if first == "" {
+				first, curve = e.stdout, got
+			}
+			if e.stdout != first || got != curve {
+				t.Errorf("ends with %q and losses\n%s\nwant %q and\n%s", e.stdout, got, first, curve)
+			}
+			events, err := os.ReadFile(filepath.Join(dir, run, record.EventsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if moved := strings.Contains(string(events), `"kind":"migrate"`); moved != c.moves {
+				t.Errorf("layers moved: %v, want %v", moved, c.moves)
+			}
+		})
+	}
+}
+
+// What a run writes is its owner's, whatever the umask.
+func TestTrainKeepsRecordsPrivate(t *testing.T) {
+	dir := folder(t, "")
+	cmd := alone.command(t, dir, training("--run-dir", "run")...)
+	if e := finish(t, inWorld(t, dir, append([]string{"sh", "-c", `umask 000; exec "$@"`, "sh"}, cmd.Args...)...)); e.status != exitDone {
+		t.Fatalf("status %d: %s", e.status, e.stderr)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "run", "*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	for _, file := range append(files, filepath.Join(dir, "run")) {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := os.FileMode(0o600)
+		if info.IsDir() {
+			want = 0o700
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, want %v", file, info.Mode().Perm(), want)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests named TestTrain… run the real program, as a user would.
+
+// limit ends a run that hangs. It is far above what a run may take.
+const limit = 90 * time.Second
+
+// soon is how long a run that is refused may take: a few seconds, and as long
+// again for mpirun to start on a machine with many times as much to do.
+const soon = 15 * time.Second
+
+// TestMain removes the program that the tests built.
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, err := built(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+// built makes the folder that the program is built into.
+var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "dynmo-e2e") })
+
+// tags are the build tags of this test binary, as -tags takes them.
+var tags = sync.OnceValue(func() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-tags" {
+			return s.Value
+		}
+	}
+	return ""
+})
+
+var build = sync.OnceValues(func() (program string, err error) {
+	dir, err := built()
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "dynmo")
+	if out, err := exec.Command("go", "build", "-tags", tags(), "-o", program, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+// world is a way to run dynmo: ranks processes under mpirun, goroutines if 0.
+type world struct{ ranks int }
+
+var (
+	alone = world{}
+	four  = world{4} // the ranks of settings with four stages
+)
+
+func (w world) String() string {
+	if w.ranks == 0 {
+		return "goroutines"
+	}
+	return "mpirun"
+}
+
+// each runs a test both ways.
+func each(t *testing.T, test func(t *testing.T, w world)) {
+	for _, w := range []world{alone, four} {
+		t.Run(w.String(), func(t *testing.T) {
+			w.need(t)
+			t.Parallel()
+			test(t, w)
+		})
+	}
+}
+
+// need skips a test whose world this machine or build does not have.
+func (w world) need(t *testing.T) {
+	t.Helper()
+	if w.ranks == 0 {
+		return
+	}
+	if !strings.Contains(","+tags()+",", ",mpi,") {
+		t.Skip("built without the tag mpi")
+	}
+	if _, err := exec.LookPath("mpirun"); err != nil {
+		t.Skip("mpirun is not installed")
+	}
+}
+
+// command returns the command that runs dynmo in folder dir.
+func (w world) command(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := append([]string{program}, args...)
+	if w.ranks > 0 {
+		line = append([]string{"mpirun", "-np", strconv.Itoa(w.ranks)}, line...)
+	}
+	return inWorld(t, dir, line...)
+}
+
+// inWorld returns a command that may start ranks with mpirun.
+func inWorld(t *testing.T, dir string, line ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.WaitDelay = 10 * time.Second // ranks that outlive mpirun hold its pipes
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(),
+		"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
+		"OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_btl_vader_single_copy_mechanism=none", // as in build.sh
+		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	return cmd
+}
+
+// ended is a run that is over.
+type ended struct {
+	status         int
+	stdout, stderr string
+	took           time.Duration
+}
+
+// run runs dynmo to its end.
+func (w world) run(t *testing.T, dir string, args ...string) ended {
+	t.Helper()
+	return finish(t, w.command(t, dir, args...))
+}
+
+// finish runs a command to its end.
+func finish(t *testing.T, cmd *exec.Cmd) ended {
+	t.Helper()
+	return start(t, cmd).wait(t)
+}
+
+// running is a command under way.
+type running struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+	began          time.Time
+}
+
+// start starts a command.
+func start(t *testing.T, cmd *exec.Cmd) *running {
+	t.Helper()
+	r := &running{cmd: cmd, began: time.Now()}
+	if cmd.Stdout == nil && cmd.Stderr == nil {
+		cmd.Stdout, cmd.Stderr = &r.stdout, &r.stderr
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// wait waits for the command's end. It is a failure if it has to be stopped.
+func (r *running) wait(t *testing.T) ended {
+	t.Helper()
+	err := r.cmd.Wait()
+	e := ended{r.cmd.ProcessState.ExitCode(), r.stdout.String(), r.stderr.String(), time.Since(r.began)}
+	if e.took > limit {
+		t.Fatalf("%v: hangs\nstdout: %s\nstderr: %s", r.cmd.Args, e.stdout, e.stderr)
+	}
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		t.Errorf("%v: %v", r.cmd.Args, err)
+	}
+	return e
+}
+
+// errors returns what dynmo, rather than its launcher, has complained of.
+func (e ended) errors() []string {
+	var lines []string
+	for line := range strings.Lines(e.stderr) {
+		if rest, ok := strings.CutPrefix(line, "dynmo: "); ok {
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	return lines
+}
+
+// refused checks that the run ended soon, with a status and one error with all
+// of these texts in it.
+func (e ended) refused(t *testing.T, status int, want ...string) {
+	t.Helper()
+	if e.status != status {
+		t.Errorf("status %d, want %d", e.status, status)
+	}
+	list := e.errors()
+	if len(list) != 1 {
+		t.Errorf("%d errors, want one", len(list))
+	}
+	for _, text := range want {
+		if len(list) > 0 && !strings.Contains(list[0], text) {
+			t.Errorf("the error lacks %q", text)
+		}
+	}
+	if e.stdout != "" {
+		t.Errorf("stdout %q", e.stdout)
+	}
+	if e.took > soon {
+		t.Errorf("took %v", e.took)
+	}
+	if t.Failed() {
+		t.Log(e.stderr)
+	}
+}
+
+// rankPIDs returns the process of every rank that mpirun has started.
+func rankPIDs(t *testing.T, mpirun *exec.Cmd, ranks int) []int {
+	t.Helper()
+	pids := make([]int, ranks)
+	list, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || parent(pid) != mpirun.Process.Pid {
+			continue
+		}
+		environ, _ := os.ReadFile(file)
+		for _, v := range strings.Split(string(environ), "\x00") {
+			if text, ok := strings.CutPrefix(v, "OMPI_COMM_WORLD_RANK="); ok {
+				rank, err := strconv.Atoi(text)
+				if err != nil || rank >= ranks {
+					t.Fatalf("process %d: %s", pid, v)
+				}
+				pids[rank] = pid
+			}
+		}
+	}
+	for rank, pid := range pids {
+		if pid == 0 {
+			t.Fatalf("rank %d is not among the children of mpirun", rank)
+		}
+	}
+	return pids
+}
+
+// stat returns the fields of a process's /proc/PID/stat behind its name, from
+// the state on; none if it is gone.
+func stat(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+}
+
+// parent returns the parent of a process, 0 if the process is gone.
+func parent(pid int) int {
+	if f := stat(pid); len(f) > 1 {
+		ppid, _ := strconv.Atoi(f[1])
+		return ppid
+	}
+	return 0
+}
+
+// gone waits until no process of the list runs; a zombie does not. It is a
+// failure if one still runs at the time given.
+func gone(t *testing.T, pids []int, until time.Time) {
+	t.Helper()
+	for _, pid := range pids {
+		for {
+			f := stat(pid)
+			if len(f) == 0 || f[0] == "Z" || f[0] == "X" {
+				break
+			}
+			if time.Now().After(until) {
+				t.Errorf("process %d still runs", pid)
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}

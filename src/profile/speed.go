@@ -1,0 +1,155 @@
+package profile
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+)
+
+// Speeds finds out how fast the stages' ranks are compared with each other. A
+// cost belongs to a layer and a speed to a rank: were a slow rank's times taken
+// for its layers', they would look slow wherever they went next, and balancing
+// would oscillate. A layer that has run on two stages tells the ratio of their
+// speeds; a step's layers together, the median of such ratios.
+type Speeds struct {
+	last    cost.Table          // the latest costs
+	cuts    partition.Partition // where they were measured
+	samples map[[2]int][]float64
+}
+
+const (
+	// enough is how many layers must have moved between two stages before their
+	// ratio is believed.
+	enough = 2
+	// remembered is how many ratios of a pair of stages are kept, the newest.
+	remembered = 15
+	// noise is the difference in speed that is taken for measurement noise: on
+	// shared machines costs of one layer vary by a few per cent.
+	noise = 0.15
+)
+
+// Changed says that the model has changed: layers no longer cost what they did.
+func (s *Speeds) Changed() { s.cuts = nil }
+
+// Observe takes the costs measured at cuts and returns them with the ranks'
+// speeds taken out: Seconds of a layer are those on a rank of speed 1, Slow is
+// how many times slower each stage's rank is.
+func (s *Speeds) Observe(t cost.Table, cuts partition.Partition) cost.Table {
+	if s.cuts != nil && !s.cuts.Equal(cuts) {
+		drift := s.drift(t, cuts)
+		for _, l := range s.cuts.Moved(cuts) {
+			s.add(s.cuts.Stage(l), cuts.Stage(l), t.Layers[l].Seconds()/s.last.Layers[l].Seconds()/drift)
+		}
+	}
+	s.last, s.cuts = t, slices.Clone(cuts)
+	slow := s.slow(cuts.Stages())
+	if slow == nil {
+		return t
+	}
+	out := t
+	out.Slow, out.Layers = slow, slices.Clone(t.Layers)
+	for l := range out.Layers {
+		factor := slow[cuts.Stage(l)]
+		out.Layers[l].Forward /= factor
+		out.Layers[l].BackwardInput /= factor
+		out.Layers[l].BackwardWeight /= factor
+	}
+	return out
+}
+
+// drift returns how many times longer everything takes than at the last
+// measurement: the median over the layers that stayed, 1 if none did.
+func (s *Speeds) drift(t cost.Table, cuts partition.Partition) float64 {
+	var ratios []float64
+	for l := range t.Layers {
+		if s.cuts.Stage(l) == cuts.Stage(l) {
+			ratios = append(ratios, t.Layers[l].Seconds()/s.last.Layers[l].Seconds())
+		}
+	}
+	if d := median(ratios); d > 0 && !math.IsInf(d, 1) {
+		return d
+	}
+	return 1
+}
+
+// add notes that a layer took ratio times as long on stage to as on stage from.
+func (s *Speeds) add(from, to int, ratio float64) {
+	if !(ratio > 0) || math.IsInf(ratio, 1) {
+		return // one of the two was not measurable
+	}
+	if from > to {
+		from, to, ratio = to, from, 1/ratio
+	}
+	if s.samples == nil {
+		s.samples = make(map[[2]int][]float64)
+	}
+	pair := [2]int{from, to}
+	list := append(s.samples[pair], math.Log(ratio))
+	s.samples[pair] = list[max(0, len(list)-remembered):]
+}
+
+// slow returns the factor of every stage, nil while all are alike. Log factors
+// x minimise Σ_pairs (x_to - x_from - median log ratio)²; of stages that no
+// layer connects, each group's fastest is 1.
+func (s *Speeds) slow(stages int) []float64 {
+	type edge struct {
+		from, to int
+		ratio    float64
+	}
+	var edges []edge
+	for from := range stages {
+		for to := from + 1; to < stages; to++ {
+			if list := s.samples[[2]int{from, to}]; len(list) >= enough {
+				edges = append(edges, edge{from, to, median(slices.Clone(list))})
+			}
+		}
+	}
+	x, group := make([]float64, stages), make([]int, stages)
+	for i := range group {
+		group[i] = i
+	}
+	for range stages { // groups: the least stage that can be reached
+		for _, e := range edges {
+			low := min(group[e.from], group[e.to])
+			group[e.from], group[e.to] = low, low
+		}
+	}
+	// Gauss-Seidel: each stage moves to the mean of what its edges say. The
+	// graph is small and nearly a path, on which it settles in about stages²
+	// sweeps.
+	for range stages * stages {
+		for i := range x {
+			sum, n := 0.0, 0
+			for _, e := range edges {
+				switch i {
+				case e.from:
+					sum, n = sum+x[e.to]-e.ratio, n+1
+				case e.to:
+					sum, n = sum+x[e.from]+e.ratio, n+1
+				}
+			}
+			if n > 0 {
+				x[i] = sum / float64(n)
+			}
+		}
+	}
+	slow, uneven := make([]float64, stages), false
+	for i := range x {
+		fastest := x[i]
+		for j := range x {
+			if group[j] == group[i] {
+				fastest = min(fastest, x[j])
+			}
+		}
+		slow[i] = 1
+		if d := x[i] - fastest; d > noise {
+			slow[i], uneven = math.Exp(d), true
+		}
+	}
+	if !uneven {
+		return nil
+	}
+	return slow
+}

@@ -1,0 +1,75 @@
+package profile
+
+import (
+	"math"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/random"
+)
+
+// measure returns the costs that layers of some seconds show on ranks of some
+// factors, with noise of a few per cent.
+func measure(seconds, slow []float64, cuts partition.Partition, seed uint64) cost.Table {
+	draw := random.Keyed(seed)
+	t := cost.Table{Clock: "virtual"}
+	for l, s := range seconds {
+		s *= slow[cuts.Stage(l)] * (1 + 0.03*(2*draw.Float64()-1))
+		t.Layers = append(t.Layers, cost.Layer{Forward: s / 3, BackwardInput: s / 3, BackwardWeight: s / 3})
+	}
+	return t
+}
+
+func TestSpeedsFindTheSlowRank(t *testing.T) {
+	seconds := make([]float64, 16)
+	for l := range seconds {
+		seconds[l] = 1 + float64(l%5)
+	}
+	slow := []float64{1, 1, 2.5, 1}
+	var s Speeds
+	var got cost.Table
+	for i, cuts := range []partition.Partition{{0, 4, 8, 12, 16}, {0, 5, 9, 11, 16}, {0, 3, 7, 13, 16}, {0, 4, 8, 11, 16}} {
+		got = s.Observe(measure(seconds, slow, cuts, uint64(i)), cuts)
+	}
+	for i, want := range slow {
+		if math.Abs(got.Slow[i]/want-1) > 0.1 {
+			t.Errorf("stage %d: factor %v, want %v", i, got.Slow[i], want)
+		}
+	}
+	for l, want := range seconds {
+		if math.Abs(got.Layers[l].Seconds()/want-1) > 0.15 {
+			t.Errorf("layer %d: %v s, want %v", l, got.Layers[l].Seconds(), want)
+		}
+	}
+}
+
+func TestSpeedsStayOneWhereRanksAreAlike(t *testing.T) {
+	seconds := []float64{1, 2, 3, 4, 5, 6}
+	var s Speeds
+	for i, cuts := range []partition.Partition{{0, 2, 6}, {0, 4, 6}, {0, 1, 6}, {0, 5, 6}} {
+		if got := s.Observe(measure(seconds, []float64{1, 1}, cuts, uint64(i)), cuts); got.Slow != nil {
+			t.Errorf("cuts %v: factors %v from noise alone", cuts, got.Slow)
+		}
+	}
+}
+
+// A machine that is slower as a whole for a while says nothing of ranks.
+func TestSpeedsIgnoreDrift(t *testing.T) {
+	var s Speeds
+	s.Observe(measure([]float64{1, 1, 1, 1, 1, 1}, []float64{1, 1}, partition.Partition{0, 2, 6}, 1), partition.Partition{0, 2, 6})
+	if got := s.Observe(measure([]float64{2, 2, 2, 2, 2, 2}, []float64{1, 1}, partition.Partition{0, 4, 6}, 2), partition.Partition{0, 4, 6}); got.Slow != nil {
+		t.Errorf("factors %v", got.Slow)
+	}
+}
+
+// A layer that the model's change made cheaper says nothing of ranks.
+func TestSpeedsForgetChangedLayers(t *testing.T) {
+	var s Speeds
+	even := []float64{1, 1}
+	s.Observe(measure([]float64{1, 1, 1, 1}, even, partition.Partition{0, 1, 4}, 1), partition.Partition{0, 1, 4})
+	s.Changed()
+	if got := s.Observe(measure([]float64{1, .1, .1, 1}, even, partition.Partition{0, 3, 4}, 2), partition.Partition{0, 3, 4}); got.Slow != nil {
+		t.Errorf("factors %v", got.Slow)
+	}
+}
