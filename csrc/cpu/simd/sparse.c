@@ -1,6 +1,6 @@
-/* Tiles of tokens and sorted entries. The tokens of one channel
- * are `width` floats of a tile, a multiple of LANES; absent tokens are 0. A full
- * tile is TILE_VECTORS wide. */
+/* Tiles of tokens and sorted entries. The tokens of one channel are `width`
+ * floats of a tile, a multiple of LANES; absent tokens are 0. A full tile is
+ * TILE_VECTORS wide. */
 
 static int64_t FN(tile_width)(int64_t tokens) { return (tokens + LANES - 1) / LANES * LANES; }
 

@@ -30,7 +30,9 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	onStart(root, func() { started = true })
 	err := root.Execute()
 	if err != nil && !started { // the command line was refused
-		err = usageError{fmt.Errorf("%w (see %s --help)", err, root.Name())}
+		// cobra spreads what it suggests over lines; one error is one line here.
+		text := strings.Join(strings.Fields(err.Error()), " ")
+		err = usageError{fmt.Errorf("%s (see %s --help)", text, root.Name())}
 	}
 	return tell(root.Name(), err, stderr)
 }

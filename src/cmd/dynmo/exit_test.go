@@ -50,7 +50,7 @@ func TestExitStatus(t *testing.T) {
 			"dynmo: invalid argument \"two\" for \"--stages\" flag: strconv.ParseInt: parsing \"two\": invalid syntax (see dynmo --help)\n"},
 		{"missing flag", "sample f", nil, 2, "dynmo: required flag(s) \"stages\" not set (see dynmo --help)\n"},
 		{"missing argument", "sample --stages 2", nil, 2, "dynmo: accepts 1 arg(s), received 0 (see dynmo --help)\n"},
-		{"unknown command", "tarin", nil, 2, "dynmo: unknown command \"tarin\" for \"dynmo\" (see dynmo --help)\n"},
+		{"unknown command", "tarin", nil, 2, "dynmo: unknown command \"tarin\" for \"dynmo\" Did you mean this? train (see dynmo --help)\n"},
 		{"help", "--help", nil, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
