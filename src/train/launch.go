@@ -97,8 +97,8 @@ func Launch(c config.Config, h Hooks) (Outcome, error) {
 }
 
 const (
-	// grace is how long a rank that has a SharedError leaves rank 0 to tell it,
-	// before it aborts the world itself.
+	// grace is how long ranks wait for each other once they have a SharedError,
+	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
 	// openFor is how long ranks wait for those that read the corpus: hundreds
 	// of megabytes in small files, from a file system that others use too.
@@ -117,13 +117,23 @@ func launchMPI(c config.Config, h Hooks) (Outcome, error) {
 	if _, shared := errors.AsType[SharedError](err); !shared {
 		who := t.Peer(t.Rank())
 		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
-	} else if t.Rank() != 0 {
-		for told := time.Now(); time.Since(told) < grace && !h.Stop(); {
+		t.Abort(h.Fail(err))
+		return out, err
+	}
+	status := 1
+	if t.Rank() == 0 {
+		status = h.Fail(err)
+	}
+	// A rank that is yet to learn of the error would take one that aborts for
+	// dead. Whoever does not come in time is ended all the same.
+	world := comm.New(t, comm.Options{Clock: newClock(clockKind(c, t)), Deadline: grace, Patience: grace})
+	_ = world.Barrier()
+	if t.Rank() != 0 {
+		for met := time.Now(); time.Since(met) < grace && !h.Stop(); {
 			time.Sleep(grace / 100)
 		}
-		t.Abort(1)
 	}
-	t.Abort(h.Fail(err))
+	t.Abort(status)
 	return out, err
 }
 
@@ -171,7 +181,7 @@ func share(world *comm.Group, err error) error {
 	}
 	all, err := world.Allgather([]byte(text))
 	if err != nil {
-		return err
+		return fmt.Errorf("start: %w", err)
 	}
 	for rank, text := range all {
 		if len(text) > 0 {

@@ -134,8 +134,5 @@ func (r *Rank) event(e record.Event) error {
 	if r.World.Rank() != 0 {
 		return nil
 	}
-	if err := r.Observe.Event(e); err != nil {
-		return fmt.Errorf("record: %w", err)
-	}
-	return nil
+	return r.Observe.Event(e)
 }

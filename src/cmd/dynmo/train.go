@@ -23,6 +23,15 @@ func trainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train CONFIG",
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
+		Long: `Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines.
+
+SIGTERM or SIGINT to any rank ends the run after the step, with status 0; a
+second SIGINT ends the process at once. mpirun that is asked to end asks the
+ranks a second later, kills them after another second, and has a status of its
+own: where steps are longer, signal a rank instead.
+
+Exit status: 0 done, or stopped when asked; 1 failure; 2 bad command line,
+settings, world or data, and nothing was trained.`,
 		Args: func(c *cobra.Command, args []string) error {
 			err := cobra.ExactArgs(1)(c, args)
 			leaveItToRank0(err)
