@@ -103,9 +103,6 @@ func list(path string, extensions []string, limit int64) ([]file, error) {
 		return nil, cause(err)
 	}
 	if info.Mode().IsRegular() {
-		if info.Size() == 0 {
-			return nil, nil
-		}
 		return []file{{root, info.Size()}}, nil
 	}
 	if !info.IsDir() {

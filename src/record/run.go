@@ -56,6 +56,7 @@ func Open(dir, settings string, p Provenance) (*Run, error) {
 	}
 	if err != nil {
 		r.Close()
+		_ = os.Remove(filepath.Join(dir, MetricsFile)) // it says that a run lies here
 		return fail(err)
 	}
 	return r, nil

@@ -186,7 +186,7 @@ func (r *Rank) rebalance(step int, began float64, summary trace.Summary) error {
 	}
 	due, err := b.due(r.now)
 	if err != nil {
-		return fmt.Errorf("balance: %w", err)
+		return SharedError{error: fmt.Errorf("balance: %w", err)} // of gathered costs, so all have it
 	}
 	if !due {
 		return nil

@@ -62,8 +62,5 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table
 		m.LayersPerStage = append(m.LayersPerStage, hi-lo)
 		m.BytesPerStage = append(m.BytesPerStage, bytes)
 	}
-	if err := r.Observe.Step(m); err != nil {
-		return fmt.Errorf("record: %w", err)
-	}
-	return nil
+	return r.Observe.Step(m)
 }
