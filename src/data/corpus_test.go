@@ -86,7 +86,7 @@ func TestOpenErrors(t *testing.T) {
 		{"no file with the ending", config.Data{Path: filepath.Join(dir, "other"), Extensions: []string{".go", ".md"}},
 			`data: data.path = "DIR/other": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found no text in files ending in .go, .md (data.extensions)`},
 		{"empty file", config.Data{Path: filepath.Join(dir, "empty/none.go")},
-			`data: data.path = "DIR/empty/none.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 0 bytes in 0 file(s)`},
+			`data: data.path = "DIR/empty/none.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 0 bytes in 1 file(s)`},
 		{"shorter than a sequence and a token", config.Data{Path: filepath.Join(dir, "short.go")},
 			`data: data.path = "DIR/short.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 8 bytes in 1 file(s)`},
 		{"limit too low", config.Data{Path: dir, LimitBytes: 5},
