@@ -121,7 +121,7 @@ func TestTrainRefusesCorpus(t *testing.T) {
 		want       []string
 	}{
 		{"missing", "absent.txt", []string{`data.path = "absent.txt"`, "no such file"}},
-		{"empty", "empty.txt", []string{`data.path = "empty.txt"`, "at least 17 bytes", "found no text"}},
+		{"empty", "empty.txt", []string{`data.path = "empty.txt"`, "at least 17 bytes", "found 0 bytes"}},
 		{"shorter than a sequence", "short.txt", []string{`data.path = "short.txt"`, "at least 17 bytes", "16 bytes"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,63 @@
+package device
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// spin uses the CPU of the calling thread for about d.
+func spin(d time.Duration) {
+	for begin := threadCPU(); threadCPU()-begin < d; {
+	}
+}
+
+func TestVirtualClockCountsOwnWorkOnly(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := NewVirtual()
+	time.Sleep(20 * time.Millisecond)
+	if now := c.Now(); now > 0.01 {
+		t.Errorf("sleeping moved the clock to %v", now)
+	}
+	c.Pause()
+	spin(20 * time.Millisecond)
+	if now := c.Now(); now > 0.01 {
+		t.Errorf("paused work moved the clock to %v", now)
+	}
+	c.Resume()
+	spin(20 * time.Millisecond)
+	if now := c.Now(); now < 0.02 || now > 0.04 {
+		t.Errorf("20 ms of work moved the clock to %v", now)
+	}
+}
+
+func TestVirtualClockAdvancesAndReaches(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := NewVirtual()
+	c.Pause()
+	c.Pause() // pauses nest
+	c.Reset()
+	c.Advance(3)
+	c.Reach(2)
+	if now := c.Now(); now != 3 {
+		t.Errorf("reaching the past: %v, want 3", now)
+	}
+	c.Reach(5)
+	c.Resume()
+	if now := c.Now(); now != 5 {
+		t.Errorf("%v after one Resume of two pauses, want 5", now)
+	}
+}
+
+func TestWallClockIgnoresWhatIsVirtual(t *testing.T) {
+	c := NewWall()
+	c.Pause()
+	c.Advance(100)
+	c.Reach(100)
+	time.Sleep(time.Millisecond)
+	if now := c.Now(); now < 0.001 || now > 50 {
+		t.Errorf("%v, want real time", now)
+	}
+}
