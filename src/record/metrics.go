@@ -28,7 +28,7 @@ type Metrics struct {
 	BalanceSeconds  Float   `json:"balance_seconds"` // measuring, deciding and moving, after the step
 	TokensPerSecond Float   `json:"tokens_per_second"`
 	Makespan        Float   `json:"makespan"`     // from the first forward to the last backward, over all stages
-	Predicted       Float   `json:"predicted"`    // fill + M·bottleneck, from the step's costs: what Makespan should be
+	Predicted       Float   `json:"predicted"`    // the makespan that simulating the schedule on the step's costs gives
 	Bottleneck      Float   `json:"bottleneck"`   // seconds per microbatch of the slowest stage, from the step's costs
 	Optimum         Float   `json:"optimum"`      // the smallest possible bottleneck with these costs
 	BubbleRatio     Float   `json:"bubble_ratio"` // in [0, 1]

@@ -78,5 +78,6 @@ func phaseRow(r Run, p, base phase) []string {
 const PhasesLegend = `medians over the second half of the steps between two prunings; speedup: on the first run's makespan, same work
 bottleneck, optimum: seconds per microbatch of the slowest stage, and the least possible with the costs measured in that run
 gap: bottleneck above optimum.  ceiling: what the best cuts could still gain on these
-predicted: fill + M·bottleneck.  to first: makespan/predicted against the first run's: 0 % means that the makespan fell by what the bottleneck fell
+predicted: the schedule simulated on the costs of these cuts.  to first: makespan/predicted against the first run's:
+0 % means that the makespan fell by what the costs of the stages say
 `

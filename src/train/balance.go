@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 
 	"dynmo/src/balance"
@@ -15,6 +14,7 @@ import (
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
+	"dynmo/src/sim"
 	"dynmo/src/trace"
 )
 
@@ -23,6 +23,7 @@ import (
 type balancer struct {
 	config   config.Config
 	inFlight []int
+	lists    [][]schedule.Instr
 	first    partition.Partition // before the first step
 	costs    cost.Table          // smoothed, on a rank of speed 1
 	speeds   profile.Speeds
@@ -39,6 +40,7 @@ func newBalancer(c config.Config, dense cost.Table) (balancer, error) {
 	for s := range p.Stages {
 		b.inFlight = append(b.inFlight, kind.InFlight(s, p.Stages, p.Microbatches))
 	}
+	b.lists = kind.All(p.Stages, p.Microbatches)
 	var err error
 	if b.trigger, err = balance.NewTrigger(c.Balance.Every); err != nil {
 		return b, fmt.Errorf("balance.%w", err)
@@ -84,14 +86,23 @@ func (b *balancer) changed() {
 	b.speeds.Changed()
 }
 
-// predict returns the predicted seconds of a step at some cuts, on the costs
-// of the moment. Cuts that memory does not allow are infinitely slow.
-func (b *balancer) predict(cuts partition.Partition) float64 {
-	r, err := b.problem(b.costs, balance.ByTime).Evaluate(cuts)
-	if err != nil {
-		return math.Inf(1)
+// predict returns the makespan of a step at some cuts, simulated on costs.
+// Messages are free.
+func (b *balancer) predict(t cost.Table, cuts partition.Partition) float64 {
+	stages := make([]sim.Stage, cuts.Stages())
+	for s := range stages {
+		slow := 1.0
+		if t.Slow != nil {
+			slow = t.Slow[s]
+		}
+		lo, hi := cuts.Range(s)
+		for _, l := range t.Layers[lo:hi] {
+			stages[s].Forward += slow * l.Forward
+			stages[s].Input += slow * l.BackwardInput
+			stages[s].Weight += slow * l.BackwardWeight
+		}
 	}
-	return balance.StepSeconds(r.StageSeconds, b.config.Parallel.Microbatches)
+	return sim.Makespan(b.lists, b.config.Parallel.Microbatches, stages)
 }
 
 // due reports whether to balance after this step.
@@ -103,7 +114,7 @@ func (b *balancer) due(now partition.Partition) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return b.trigger.Step(b.predict(now), b.predict(best.Cuts)), nil
+	return b.trigger.Step(b.predict(b.costs, now), b.predict(b.costs, best.Cuts)), nil
 }
 
 // horizon is how many steps FewestMoves expects new cuts to last where the
@@ -197,7 +208,7 @@ func (r *Rank) rebalance(step int, began float64, summary trace.Summary) error {
 	}
 	event := record.Event{
 		Step: step, Kind: record.Balance, Clock: clock.Kind(), Detail: detail,
-		Before: record.Float(summary.Makespan()), Predicted: record.Float(b.predict(next)),
+		Before: record.Float(summary.Makespan()), Predicted: record.Float(b.predict(b.costs, next)),
 		Seconds: record.Float(clock.Now() - began),
 	}
 	moved, err := r.migrate(step, next)

@@ -51,7 +51,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table
 	if err != nil {
 		return fmt.Errorf("balance: %w", err)
 	}
-	m.Predicted = record.Float(balance.StepSeconds(present.StageSeconds, p.Microbatches))
+	m.Predicted = record.Float(r.balancer.predict(t, layout))
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(optimum.Bottleneck), record.Float(ceiling)
 	for stage := range layout.Stages() {
 		lo, hi := layout.Range(stage)
