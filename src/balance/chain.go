@@ -104,14 +104,8 @@ func (c *chain) ideal() float64 {
 	return work / speed
 }
 
-// LowerBound returns a bottleneck that no partition can beat, whatever its
+// lowerBound returns a bottleneck that no partition can beat, whatever its
 // cuts: max(T/P, longest layer, longest fixed seconds), with the stages'
 // speeds and fixed seconds taken into account. It holds up to rounding of the
 // last digits of T/P.
-func (p Problem) LowerBound() (float64, error) {
-	c, err := newChain(p)
-	if err != nil {
-		return 0, err
-	}
-	return max(c.floor(), c.ideal()), nil
-}
+func (c *chain) lowerBound() float64 { return max(c.floor(), c.ideal()) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 )
 
 // channels links goroutines that stand for stages.
@@ -105,7 +106,7 @@ func diffusible(rnd *rand.Rand) (Problem, partition.Partition) {
 			p.Capacity = append(p.Capacity, 1000+rnd.Int64N(int64(1000*layers/p.Stages)))
 		}
 	}
-	return p, randomCuts(rnd, layers, p.Stages)
+	return p, partitiontest.Random(rnd, layers, p.Stages)
 }
 
 // TestDiffuseAgreesWithDiffusion wants every stage to find, by messages, the

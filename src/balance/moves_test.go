@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 )
 
 // TestFewestMovesAgreesWithBruteForce tries all partitions for the least bytes
@@ -26,7 +27,7 @@ func TestFewestMovesAgreesWithBruteForce(t *testing.T) {
 			p.Seconds[l] *= 1 + float64(rnd.IntN(8))/64
 		}
 		optimum := bruteForce(p)
-		present := randomCuts(rnd, max(p.Layers(), 2), 1+rnd.IntN(min(p.Layers(), 5)))
+		present := partitiontest.Random(rnd, max(p.Layers(), 2), 1+rnd.IntN(min(p.Layers(), 5)))
 		if math.IsInf(optimum, 1) || present.Layers() != p.Layers() {
 			continue
 		}

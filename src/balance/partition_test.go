@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 )
 
 func TestPartitionAgreesWithBruteForce(t *testing.T) {
@@ -168,7 +169,7 @@ func TestPartitionNoPeerIsBetter(t *testing.T) {
 			}
 		}
 		for range 200 {
-			peers = append(peers, randomCuts(rnd, p.Layers(), p.Stages))
+			peers = append(peers, partitiontest.Random(rnd, p.Layers(), p.Stages))
 		}
 		uniform, err := Uniform(p)
 		if err != nil {
@@ -188,17 +189,6 @@ func TestPartitionNoPeerIsBetter(t *testing.T) {
 			}
 		}
 	}
-}
-
-// randomCuts returns cuts drawn at random that give every stage a layer.
-func randomCuts(rnd *rand.Rand, layers, stages int) partition.Partition {
-	inner := rnd.Perm(layers - 1)[:stages-1]
-	slices.Sort(inner)
-	cuts := partition.Partition{0}
-	for _, l := range inner {
-		cuts = append(cuts, l+1)
-	}
-	return append(cuts, layers)
 }
 
 func TestPartitionMemoryErrors(t *testing.T) {

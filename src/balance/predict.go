@@ -40,7 +40,7 @@ func Ceiling(p Problem, static Result, microbatches int) (float64, error) {
 	for _, x := range p.Fixed {
 		least += x
 	}
-	best := least + float64(microbatches-1)*min(max(c.floor(), c.ideal()), static.Bottleneck)
+	best := least + float64(microbatches-1)*min(c.lowerBound(), static.Bottleneck)
 	if best == 0 {
 		return 1, nil
 	}

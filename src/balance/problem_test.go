@@ -61,8 +61,12 @@ func TestLowerBound(t *testing.T) {
 		{"speeds", Problem{Seconds: []float64{1, 1, 1, 1, 1, 1}, Stages: 2, Slow: []float64{1, 2}}, 4},
 		{"speeds and fixed seconds", Problem{Seconds: []float64{1, 1, 1, 1, 1, 1}, Stages: 2, Slow: []float64{1, 2}, Fixed: []float64{0, 6}}, 6},
 	} {
-		if got, err := tc.p.LowerBound(); err != nil || got != tc.want {
-			t.Errorf("%s: %v (%v), want %v", tc.name, got, err, tc.want)
+		c, err := newChain(tc.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.lowerBound(); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (c *chain) result(cuts partition.Partition) Result {
 	}
 	r.Bottleneck = slices.Max(r.StageSeconds)
 	// T/P is rounded and may pass an optimum that equals it by a digit.
-	r.LowerBound = min(max(c.floor(), c.ideal()), r.Bottleneck)
+	r.LowerBound = min(c.lowerBound(), r.Bottleneck)
 	return r
 }
 

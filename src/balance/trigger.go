@@ -41,8 +41,8 @@ func (t *Trigger) Auto() bool { return t.every == 0 }
 
 // Step is called once after every step and reports whether to balance now.
 // present is the step's predicted seconds at the present cuts, best those at
-// the best cuts that memory allows (StepSeconds of both, on the costs of the
-// moment).
+// the best cuts that memory allows: both on the costs of the moment and by one
+// way of predicting, whichever the caller has.
 //
 // "auto" adds up present - best. It answers yes once the sum has reached what
 // balancing costs and the median gain of the last 5 steps, 1 - best/present,

@@ -39,7 +39,8 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 	view := tensor.Of[byte](frame)
 	binary.LittleEndian.PutUint64(view, uint64(len(data)))
 	clear(view[frameHead+copy(view[frameHead:], data):])
-	if err := g.stage(to, tag, frame, frameBytes); err != nil {
+	departs := g.depart(to, int64(len(data)))
+	if err := g.stage(to, tag, frame, frameBytes, departs); err != nil {
 		return err
 	}
 	if len(data) <= frameBody {
@@ -51,12 +52,12 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 		return err
 	}
 	copy(tensor.Of[byte](block), rest)
-	return g.stage(to, tag, block, int64(len(rest)))
+	return g.stage(to, tag, block, int64(len(rest)), departs)
 }
 
 // stage begins to send the front of a block and remembers both.
-func (g *Group) stage(to, tag int, block tensor.Mem, length int64) error {
-	r, err := g.begin(&Request{g: g, verb: "send", peer: to, bytes: length}, tag, block.Span(0, length))
+func (g *Group) stage(to, tag int, block tensor.Mem, length int64, departs float64) error {
+	r, err := g.begin(&Request{g: g, verb: "send", peer: to, bytes: length, stamp: departs}, tag, block.Span(0, length))
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,8 @@ func (g *Group) flush() error {
 }
 
 // RecvBytes returns the next message of bytes from a rank. On a virtual clock
-// it costs what one message of that length costs; the frame's head is free.
+// it costs what one message of that length costs, on the link as well; the
+// frame's head is free.
 func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	g.check(from, tag)
 	g.o.Clock.Pause()

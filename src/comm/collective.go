@@ -3,8 +3,6 @@ package comm
 import (
 	"encoding/binary"
 	"fmt"
-
-	"dynmo/src/tensor"
 )
 
 // Tags of the collectives. All ranks call collectives in one order and
@@ -120,26 +118,22 @@ func (g *Group) Barrier() error {
 func Allreduce[T int64 | float64 | uint64](g *Group, dst []T, op func(a, b T) T) error {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
-	view := tensor.Of[byte](tensor.From(dst))
-	all, err := g.Gather(0, view)
+	all, err := g.Gather(0, Pack(dst))
 	if err != nil {
 		return fmt.Errorf("allreduce: %w", err)
 	}
-	values := make([]T, len(dst))
-	scratch := tensor.Of[byte](tensor.From(values)) // aligned for T, unlike what was received
 	for rank := 1; rank < len(all); rank++ {
-		if len(all[rank]) != len(view) {
-			return fmt.Errorf("allreduce: %s gave %d bytes, this rank %d", g.name(rank), len(all[rank]), len(view))
+		if len(all[rank]) != len(all[0]) {
+			return fmt.Errorf("allreduce: %s gave %d bytes, this rank %d", g.name(rank), len(all[rank]), len(all[0]))
 		}
-		copy(scratch, all[rank])
-		for i := range dst {
-			dst[i] = op(dst[i], values[i])
+		for i, value := range Unpack[T](all[rank]) {
+			dst[i] = op(dst[i], value)
 		}
 	}
-	result, err := g.Bcast(0, view)
+	result, err := g.Bcast(0, Pack(dst))
 	if err != nil {
 		return fmt.Errorf("allreduce: %w", err)
 	}
-	copy(view, result)
+	copy(dst, Unpack[T](result))
 	return nil
 }

@@ -20,7 +20,7 @@ type Transport interface {
 	Size() int
 	// Peer describes a rank of the group.
 	Peer(rank int) Peer
-	// Stamp says whether messages carry their sender's time. All ranks of the
+	// Stamp says whether messages carry the time they depart. All ranks of the
 	// group say the same while no message is under way. Split passes it on; at
 	// first they do not.
 	Stamp(on bool)
@@ -45,7 +45,7 @@ type Transport interface {
 // Handle is a transfer under way.
 type Handle interface {
 	// Test reports whether the transfer is done, and drives it. After it has
-	// reported true it is not called again. stamp is the sender's time, for a
+	// reported true it is not called again. stamp is the one that Isend was given, for a
 	// receive in a stamped group.
 	Test() (done bool, stamp float64, err error)
 }
@@ -63,19 +63,25 @@ type Peer struct {
 	PID   int    // process id on that host
 }
 
-// Network is the cost of a message on a virtual clock: latency seconds, and
-// bytes/second. The zero Network costs nothing.
+// Network is the cost of messages on a virtual clock. Every ordered pair of
+// ranks has a link of its own, which carries one message at a time: a message
+// occupies it for bytes/bandwidth and arrives latency after that. Links do not
+// slow each other down. The zero Network costs nothing.
 type Network struct {
 	Latency   float64 // seconds
-	Bandwidth float64 // bytes per second; 0 means infinite
+	Bandwidth float64 // bytes per second of a link; 0 means infinite
 }
 
-// Seconds returns the time a message of some bytes takes.
-func (n Network) Seconds(bytes int64) float64 {
+// Seconds returns the time from a message's departure to its arrival, latency
+// + bytes/bandwidth. The wait for the link is not in it.
+func (n Network) Seconds(bytes int64) float64 { return n.Latency + n.occupied(bytes) }
+
+// occupied returns how long a message keeps its link from the next one.
+func (n Network) occupied(bytes int64) float64 {
 	if n.Bandwidth == 0 {
-		return n.Latency
+		return 0
 	}
-	return n.Latency + float64(bytes)/n.Bandwidth
+	return float64(bytes) / n.Bandwidth
 }
 
 // Tags below TagCollective are for messages that rooms send; those from there

@@ -13,7 +13,7 @@ type Options struct {
 	// Clock is paused while communicating; a virtual one reaches the arrival
 	// time of every message received. nil means a wall clock.
 	Clock *device.Clock
-	// Network is the cost of a message on a virtual clock.
+	// Network is the cost of messages on a virtual clock.
 	Network Network
 	// Deadline is how long a peer that cannot be seen (on another host) may
 	// keep this rank waiting; 0 means 5 s, the floor that law 8 sets.
@@ -52,6 +52,10 @@ type Group struct {
 	watched []bool    // by rank: on this host, and seen alive at the start
 	staging staging   // memory for messages of bytes
 	pending []pending // messages of bytes not yet taken, oldest first
+	// busy says until when, in seconds of the clock, earlier messages occupy the
+	// link to a rank, by its rank in the world. Shared like the options: groups
+	// differ, links do not.
+	busy map[int]float64
 }
 
 // New returns the group of all ranks of t. Every rank gives the same Piece,
@@ -70,11 +74,11 @@ func New(t Transport, o Options) *Group {
 		o.Piece = defaultPiece
 	}
 	t.Stamp(o.Clock.Kind() == "virtual")
-	return newGroup(t, &o)
+	return newGroup(t, &o, make(map[int]float64))
 }
 
-func newGroup(t Transport, o *Options) *Group {
-	g := &Group{t: t, o: o, rank: t.Rank(), size: t.Size(), staging: staging{t: t}}
+func newGroup(t Transport, o *Options, busy map[int]float64) *Group {
+	g := &Group{t: t, o: o, rank: t.Rank(), size: t.Size(), staging: staging{t: t}, busy: busy}
 	g.peers = make([]Peer, g.size)
 	for rank := range g.peers {
 		g.peers[rank] = t.Peer(rank)
@@ -103,7 +107,7 @@ func (g *Group) Alloc(bytes int64) (tensor.Mem, error) { return g.t.Alloc(bytes)
 func (g *Group) Free(m tensor.Mem) { g.t.Free(m) }
 
 // Split forms groups of the ranks with equal color (at least 0), ordered by
-// key, then by rank. The groups share the options of g. Collective.
+// key, then by rank. The groups share the options and the links of g. Collective.
 func (g *Group) Split(color, key int) (*Group, error) {
 	if color < 0 {
 		panic("comm: negative color")
@@ -118,7 +122,7 @@ func (g *Group) Split(color, key int) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	return newGroup(t, g.o), nil
+	return newGroup(t, g.o, g.busy), nil
 }
 
 // Close waits until the messages of bytes sent are taken and frees the

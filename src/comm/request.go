@@ -14,7 +14,7 @@ type Request struct {
 	peer    int
 	bytes   int64
 	handles []Handle // one per piece; those in front are done
-	stamp   float64  // receive: the sender's time, seconds
+	stamp   float64  // when the message departs, seconds; a receive knows it when it is done
 	arrives bool     // receive: the clock reaches the arrival
 	done    bool
 	err     error
@@ -26,6 +26,10 @@ type Request struct {
 // Messages longer than Options.Piece travel in pieces of that size; the last
 // piece is shorter, even empty, so that a length the receiver did not expect
 // is always found.
+//
+// A send moves no clock. On a virtual one the message departs now, or as soon
+// as earlier messages to the same rank have left the link to it (see Network):
+// the k-th of k messages sent at once arrives latency + k·bytes/bandwidth later.
 func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (*Request, error) {
 	g.check(to, tag)
 	if after != nil {
@@ -35,14 +39,23 @@ func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (*Request, e
 	}
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
-	return g.begin(&Request{g: g, verb: "send", peer: to, bytes: m.Bytes}, tag, m)
+	return g.begin(&Request{g: g, verb: "send", peer: to, bytes: m.Bytes, stamp: g.depart(to, m.Bytes)}, tag, m)
+}
+
+// depart returns when a message of some bytes that is sent now departs, and
+// occupies the link to the rank from then on.
+func (g *Group) depart(to int, bytes int64) float64 {
+	link := g.peers[to].World
+	stamp := max(g.o.Clock.Now(), g.busy[link])
+	g.busy[link] = stamp + g.o.Network.occupied(bytes)
+	return stamp
 }
 
 // Recv begins to receive exactly m.Bytes from a rank into m. A message of
 // another length is an error of Wait or Test, and nothing but the end of the run
 // should follow: an MPI library may report a message that is too long after it
 // has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
-// clock to the sender's time plus the message's cost.
+// clock to the message's departure plus Network.Seconds of it.
 func (g *Group) Recv(from, tag int, m tensor.Mem) (*Request, error) {
 	g.check(from, tag)
 	g.o.Clock.Pause()
@@ -52,17 +65,16 @@ func (g *Group) Recv(from, tag int, m tensor.Mem) (*Request, error) {
 
 // begin hands the pieces of m to the transport.
 func (g *Group) begin(r *Request, tag int, m tensor.Mem) (*Request, error) {
-	now := g.o.Clock.Now()
 	for off := int64(0); ; off += g.o.Piece {
 		length := min(g.o.Piece, m.Bytes-off)
-		piece := m
-		if length < m.Bytes {
+		var piece tensor.Mem // absent if empty: it would begin where m's memory ends
+		if length > 0 {
 			piece = m.Span(off, length)
 		}
 		var h Handle
 		var err error
 		if r.verb == "send" {
-			h, err = g.t.Isend(r.peer, tag, piece, now)
+			h, err = g.t.Isend(r.peer, tag, piece, r.stamp)
 		} else {
 			h, err = g.t.Irecv(r.peer, tag, piece)
 		}

@@ -121,16 +121,28 @@ type Balance struct {
 	MaxRounds        int     `toml:"max_rounds" default:"10000" when:"balance.kind=diffusion" min:"1" doc:"most rounds of phase 1"`
 }
 
+// Moves reports whether layers move while training.
+func (b Balance) Moves() bool { return b.Kind == "partition" || b.Kind == "diffusion" }
+
+// String says what balances: "partition by time", or only the kind if it never
+// moves a layer.
+func (b Balance) String() string {
+	if b.Moves() {
+		return b.Kind + " by " + b.By
+	}
+	return b.Kind
+}
+
 // Device is what a rank computes on.
 type Device struct {
 	Kind    string `toml:"kind" default:"cpu" oneof:"cpu" doc:"device of a rank"`
 	Kernel  string `toml:"kernel" default:"auto" oneof:"auto,cpu,ref,null" doc:"kernel backend; auto is cpu where it is built in, else ref"`
-	Threads int    `toml:"threads" default:"1" min:"1" doc:"threads of a rank's kernels"`
+	Threads int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" doc:"threads of a rank's matrix products"`
 }
 
 // Comm is messages between ranks.
 type Comm struct {
-	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" unit:"seconds" doc:"least time a rank waits for a peer before it gives up; grows to two steps"`
+	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead, and has 60 s while it lives"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" unit:"seconds" doc:"time of an empty message on the virtual clock"`
-	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" when:"run.clock=auto|virtual" min:"0" unit:"bytes/second" doc:"bandwidth of a link on the virtual clock; 0 means infinite"`
+	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" unit:"bytes/second" doc:"bandwidth of a link, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
 }

@@ -51,6 +51,9 @@ func (c Config) problems(origin map[string]string) []error {
 	if c.Prune.Final < c.Prune.Initial {
 		refuse("prune.final to be at least prune.initial", "prune.final", "prune.initial")
 	}
+	if c.Run.Clock == "virtual" && c.Device.Threads > 1 {
+		refuse("device.threads = 1 under a virtual clock, which counts one thread", "device.threads", "run.clock")
+	}
 	if _, err := regexp.Compile(c.Balance.Regex); err != nil {
 		refuse("a regular expression ("+err.Error()+")", "balance.regex")
 	}

@@ -16,16 +16,19 @@ type Bytes struct {
 	Parameters  int64 `json:"parameters"`
 	Gradients   int64 `json:"gradients"`
 	Optimizer   int64 `json:"optimizer"`
+	Workspace   int64 `json:"workspace"`   // between the two backwards of a microbatch, and to sum gradients over replicas
 	Activations int64 `json:"activations"` // for each microbatch in flight
 }
 
 // Static returns the bytes that do not depend on microbatches in flight.
-func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer }
+func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer + b.Workspace }
 
 // Seconds returns f+i+w.
 func (l Layer) Seconds() float64 { return l.Forward + l.BackwardInput + l.BackwardWeight }
 
-// Table is the cost of every layer of the chain, and the speed of every rank.
+// Table is the cost of every layer of the chain, and the speed of every stage.
+// Measuring layers tells nothing of Fixed: it is for costs that come from a
+// file, or from a benchmark of the node.
 type Table struct {
 	Clock  string    `json:"clock"` // wall, virtual or sim
 	Layers []Layer   `json:"layers"`

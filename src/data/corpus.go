@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -23,10 +22,8 @@ const separator = 0
 // Corpus is text in memory, a byte a token. It never changes, so goroutines
 // may share it.
 type Corpus struct {
-	path  string
-	files int
-	text  []byte
-	hash  func() string
+	text []byte
+	hash func() string
 }
 
 // Open reads the corpus that cfg names. A file is read as it is. Of a
@@ -64,7 +61,7 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 		return fail(short(len(text), len(files), cfg, sequence))
 	}
 	return &Corpus{
-		path: path, files: len(files), text: text,
+		text: text,
 		hash: sync.OnceValue(func() string {
 			sum := sha256.Sum256(text)
 			return hex.EncodeToString(sum[:])
@@ -184,13 +181,5 @@ func cause(err error) error {
 	return err
 }
 
-// Bytes returns the length of the text, which is its number of tokens.
-func (c *Corpus) Bytes() int64 { return int64(len(c.text)) }
-
 // Hash returns the SHA-256 of the text in hexadecimal, computed once.
 func (c *Corpus) Hash() string { return c.hash() }
-
-// String says where the text comes from and how much it is.
-func (c *Corpus) String() string {
-	return c.path + ": " + strconv.Itoa(len(c.text)) + " bytes in " + strconv.Itoa(c.files) + " file(s)"
-}

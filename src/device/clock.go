@@ -13,14 +13,14 @@ import (
 // by Reach. Its owner must be locked to its OS thread.
 type Clock struct {
 	virtual bool
-	zero    time.Time     // wall: when the run began
+	zero    int64         // wall: the host's monotonic clock when the run began, nanoseconds
 	now     float64       // virtual: seconds at the last reading
 	cpu     time.Duration // virtual: thread CPU time at the last reading
 	paused  int           // virtual: depth of Pause
 }
 
 // NewWall returns a wall clock that reads 0 now.
-func NewWall() *Clock { return &Clock{zero: time.Now()} }
+func NewWall() *Clock { return &Clock{zero: Monotonic()} }
 
 // NewVirtual returns a virtual clock that reads 0 now. The calling goroutine
 // must be locked to its OS thread and stay the only user.
@@ -37,7 +37,7 @@ func (c *Clock) Kind() string {
 // Now returns the seconds since the start.
 func (c *Clock) Now() float64 {
 	if !c.virtual {
-		return time.Since(c.zero).Seconds()
+		return float64(Monotonic()-c.zero) / 1e9
 	}
 	if c.paused == 0 {
 		cpu := threadCPU()
@@ -83,20 +83,24 @@ func (c *Clock) Reach(t float64) {
 	}
 }
 
-// Reset makes the clock read 0 now.
-func (c *Clock) Reset() {
-	c.zero, c.now = time.Now(), 0
-	if c.virtual {
-		c.cpu = threadCPU()
-	}
-}
+// Zero makes a wall clock read 0 at a value of Monotonic of this host, so that
+// the clocks of its ranks agree. A virtual clock goes on: messages make those
+// agree.
+func (c *Clock) Zero(monotonic int64) { c.zero = monotonic }
 
-// threadCPU returns the CPU time of the calling thread. Only a kernel without
-// the clock could fail, and there is none that Go runs on.
-func threadCPU() time.Duration {
+// Monotonic returns the host's monotonic clock in nanoseconds: one for all its
+// processes, with no meaning on other hosts.
+func Monotonic() int64 { return int64(read(unix.CLOCK_MONOTONIC)) }
+
+// threadCPU returns the CPU time of the calling thread.
+func threadCPU() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// read returns a clock of the system. Only a system without it could fail, and
+// there is none that Go runs on.
+func read(clock int32) time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
-		panic("device: no thread CPU clock")
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic("device: a clock is missing")
 	}
 	return time.Duration(ts.Nano())
 }

@@ -38,16 +38,16 @@ func TestVirtualClockAdvancesAndReaches(t *testing.T) {
 	c := NewVirtual()
 	c.Pause()
 	c.Pause() // pauses nest
-	c.Reset()
+	began := c.Now()
 	c.Advance(3)
-	c.Reach(2)
-	if now := c.Now(); now != 3 {
-		t.Errorf("reaching the past: %v, want 3", now)
+	c.Reach(began + 2)
+	if now := c.Now(); now != began+3 {
+		t.Errorf("reaching the past: %v, want %v", now, began+3)
 	}
-	c.Reach(5)
+	c.Reach(began + 5)
 	c.Resume()
-	if now := c.Now(); now != 5 {
-		t.Errorf("%v after one Resume of two pauses, want 5", now)
+	if now := c.Now(); now != began+5 {
+		t.Errorf("%v after one Resume of two pauses, want %v", now, began+5)
 	}
 }
 
@@ -59,5 +59,9 @@ func TestWallClockIgnoresWhatIsVirtual(t *testing.T) {
 	time.Sleep(time.Millisecond)
 	if now := c.Now(); now < 0.001 || now > 50 {
 		t.Errorf("%v, want real time", now)
+	}
+	c.Zero(Monotonic() - 7e9)
+	if now := c.Now(); now < 7 || now > 57 {
+		t.Errorf("%v seven seconds after zero", now)
 	}
 }

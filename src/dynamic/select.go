@@ -122,7 +122,7 @@ func gather(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, 
 	for i, at := range sent {
 		list[i] = magnitudes[at]
 	}
-	lists, err := stages.Gather(0, tensor.Of[byte](tensor.From(list)))
+	lists, err := stages.Gather(0, comm.Pack(list))
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
@@ -157,12 +157,11 @@ func answer(stages *comm.Group, lists [][]byte, k int64) ([]uint32, error) {
 	if stages.Rank() == 0 {
 		all := make([][]uint32, len(lists))
 		for r, b := range lists {
-			all[r] = make([]uint32, len(b)/4)
-			copy(tensor.Of[byte](tensor.From(all[r])), b)
+			all[r] = comm.Unpack[uint32](b)
 		}
 		kept := largest(all, k)
 		for r := 1; r < stages.Size(); r++ {
-			if err := stages.SendBytes(r, comm.TagDynamic, tensor.Of[byte](tensor.From(kept[r]))); err != nil {
+			if err := stages.SendBytes(r, comm.TagDynamic, comm.Pack(kept[r])); err != nil {
 				return nil, err
 			}
 		}
@@ -172,9 +171,7 @@ func answer(stages *comm.Group, lists [][]byte, k int64) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := make([]uint32, len(b)/4)
-	copy(tensor.Of[byte](tensor.From(kept)), b)
-	return kept, nil
+	return comm.Unpack[uint32](b), nil
 }
 
 // largest returns the places of the k largest values of all lists together,

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
@@ -111,20 +112,9 @@ func (m *member) inventory() ([]string, error) {
 	return list, nil
 }
 
-// randomCuts returns a partition without empty stages.
+// randomCuts returns a partition of the model's layers, the same on all ranks.
 func randomCuts(stages int, key uint64) partition.Partition {
-	layers := shape.Layers()
-	draw := random.Keyed(key)
-	inner := draw.Perm(layers - 1)[:stages-1]
-	cuts := partition.Partition{0}
-	for l := 1; l < layers; l++ {
-		for _, c := range inner {
-			if c+1 == l {
-				cuts = append(cuts, l)
-			}
-		}
-	}
-	return append(cuts, layers)
+	return partitiontest.Random(random.Keyed(key), shape.Layers(), stages)
 }
 
 // TestMigrationConserves is law 6: after any moves each layer is on exactly one

@@ -23,10 +23,15 @@ type Exec struct {
 // N returns the tokens of a microbatch.
 func (x *Exec) N() int { return x.B * x.T }
 
+// Boundary returns the bytes of what passes between two layers: (n, C).
+func (x *Exec) Boundary(c Config) int64 {
+	return int64(x.N()*c.Hidden) * x.Backend.DType().Size()
+}
+
 // Reserve makes scratch memory for layers of this model. It is called once,
 // before the first step.
 func (x *Exec) Reserve(c Config) error {
-	m, err := x.Device.Alloc(int64(x.N()*c.Hidden) * x.Backend.DType().Size())
+	m, err := x.Device.Alloc(x.Boundary(c))
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}

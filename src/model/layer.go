@@ -40,7 +40,8 @@ type Header struct {
 }
 
 // Section is a stretch of a layer's state. All sections together, with the
-// header, are all there is to a layer between two steps.
+// header, are all there is to a layer between two steps: gradients are left
+// over from the last one, and zeroed by the next.
 type Section struct {
 	Name string
 	Mem  tensor.Mem
@@ -168,16 +169,18 @@ func (l *Layer) Header() Header {
 }
 
 // Sections returns the layer's state between two steps: weights, moments, and
-// sparse structure. Gradients are not state: they are zero.
+// sparse structure.
 func (l *Layer) Sections() []Section {
 	all := []Section{{"weights", l.w}, {"moment1", l.m}, {"moment2", l.v}, {"index", l.index}}
 	return slices.DeleteFunc(all, func(s Section) bool { return s.Mem.IsZero() })
 }
 
-// Bytes returns what the layer needs, by kind.
+// Bytes returns what the layer needs, by kind, with one microbatch between its
+// two backwards.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
-	saved, _ := l.Sizes(x)
+	saved, held := l.Sizes(x)
 	return cost.Bytes{
+		Workspace:  held + x.Boundary(l.config),
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Size(),
 		Optimizer: 2 * int64(l.own) * l.dtype.Size(), Activations: saved,
 	}

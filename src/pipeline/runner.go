@@ -70,7 +70,7 @@ func (r *Runner) Plan(s *model.Stage, list []schedule.Instr) error {
 	r.Release()
 	r.list = schedule.WithMessages(list, r.stage(), r.stages())
 	inFlight, between := peaks(list)
-	boundary := int64(r.Exec.N()*s.Config.Hidden) * r.Exec.Backend.DType().Size()
+	boundary := r.Exec.Boundary(s.Config)
 	first, last := r.stage() == 0, r.stage() == r.stages()-1
 
 	r.forwards = flow{peer: r.stage() - 1, tag: comm.TagForward, order: order(r.list, schedule.RecvForward)}
@@ -125,15 +125,6 @@ func (r *Runner) Release() {
 		r.Exec.Device.Free(m)
 	}
 	r.owned, r.slots, r.holds, r.outgoing = nil, nil, nil, nil
-}
-
-// Bytes returns the memory of the planned buffers.
-func (r *Runner) Bytes() int64 {
-	n := int64(0)
-	for _, m := range r.owned {
-		n += m.Bytes
-	}
-	return n
 }
 
 // planner allocates until the first error.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"dynmo/src/comm"
 	"dynmo/src/kernel"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -37,13 +38,13 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 		ask = 1
 	}
 	mine := append([]float64{ask, float64(len(s.Layers))}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
-	stages, err := r.Group.Allgather(encode(append(mine, losses...)))
+	stages, err := r.Group.Allgather(comm.Pack(append(mine, losses...)))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
 	}
 	norm, own := 0.0, []float64{0}
 	for _, b := range stages {
-		v := decode(b)
+		v := comm.Unpack[float64](b)
 		n := 2 + int(v[1])
 		own[0] = max(own[0], v[0])
 		for _, square := range v[2:n] {
@@ -51,13 +52,13 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 		}
 		own = append(own, v[n:]...)
 	}
-	replicas, err := r.Replicas.Allgather(encode(own))
+	replicas, err := r.Replicas.Allgather(comm.Pack(own))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over replicas: %w", err)
 	}
 	sum := 0.0
 	for _, b := range replicas {
-		v := decode(b)
+		v := comm.Unpack[float64](b)
 		stop = stop || v[0] > 0
 		for _, loss := range v[1:] {
 			sum += loss
@@ -79,13 +80,4 @@ func (r *Runner) Update(s *model.Stage, a kernel.AdamW) error {
 		return fmt.Errorf("pipeline: update: stage %d: %w", r.stage(), err)
 	}
 	return nil
-}
-
-// encode and decode carry float64 values in a message, bit for bit.
-func encode(v []float64) []byte { return append([]byte(nil), tensor.Of[byte](tensor.From(v))...) }
-
-func decode(b []byte) []float64 {
-	v := make([]float64, len(b)/8)
-	copy(tensor.Of[byte](tensor.From(v)), b)
-	return v
 }

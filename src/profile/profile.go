@@ -11,6 +11,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/model"
+	"dynmo/src/pipeline"
 	"dynmo/src/trace"
 )
 
@@ -26,7 +27,7 @@ type report struct {
 // of the replicas; the summary is that of the slowest replica. Collective over
 // the stages (rank = stage) and the replicas (rank = replica).
 func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span) (cost.Table, trace.Summary, error) {
-	mine, err := json.Marshal(local(x, s, spans))
+	mine, err := json.Marshal(local(x, s, spans, replicas.Size()))
 	if err != nil {
 		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: %w", err)
 	}
@@ -46,7 +47,7 @@ func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans [
 }
 
 // local sums up this rank's spans.
-func local(x *model.Exec, s *model.Stage, spans []trace.Span) report {
+func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) report {
 	samples := make([][3][]float64, len(s.Layers)) // by layer: f, i, w
 	for _, sp := range spans {
 		if sp.Kind.Pipeline() {
@@ -56,8 +57,10 @@ func local(x *model.Exec, s *model.Stage, spans []trace.Span) report {
 	}
 	r := report{Summary: trace.Summarise(spans), First: s.First}
 	for i, l := range s.Layers {
+		bytes := l.Bytes(x)
+		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, replicas)
 		r.Layers = append(r.Layers, cost.Layer{
-			Name: l.Name, NonZeros: l.NonZeros(), Bytes: l.Bytes(x),
+			Name: l.Name, NonZeros: l.NonZeros(), Bytes: bytes,
 			Forward:        median(samples[i][0]),
 			BackwardInput:  median(samples[i][1]),
 			BackwardWeight: median(samples[i][2]),

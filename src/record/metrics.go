@@ -17,6 +17,16 @@ func (f Float) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(f))
 }
 
+// UnmarshalJSON reads a number. null becomes NaN: which of the numbers that
+// are not finite it was is not recorded.
+func (f *Float) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*f = Float(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(f))
+}
+
 // Metrics is what one training step did: a line of metrics.jsonl.
 type Metrics struct {
 	Step            int     `json:"step"`

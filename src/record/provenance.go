@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/cpu"
 )
 
 // Provenance is what made a result: enough to make it again, and no more of
@@ -21,10 +19,11 @@ type Provenance struct {
 	Platform string   `json:"platform"` // operating system and architecture
 	Host     string   `json:"host"`
 	CPU      string   `json:"cpu"`
-	Cores    int      `json:"cores"` // that the process may use
-	ISA      string   `json:"isa"`   // widest vector instructions of the CPU
-	MPI      bool     `json:"mpi"`   // whether ranks are MPI processes
-	Date     string   `json:"date"`  // RFC 3339, UTC
+	Cores    int      `json:"cores"`             // that the process may use
+	Kernels  string   `json:"kernels,omitempty"` // backend, instruction-set path and BLAS: what bits depend on
+	Corpus   string   `json:"corpus,omitempty"`  // SHA-256 of the text
+	MPI      bool     `json:"mpi"`               // whether ranks are MPI processes
+	Date     string   `json:"date"`              // RFC 3339, UTC
 	Command  []string `json:"command"`
 }
 
@@ -41,7 +40,6 @@ func Here(mpi bool) Provenance {
 		Host:     host,
 		CPU:      processor(),
 		Cores:    runtime.NumCPU(),
-		ISA:      isa(),
 		MPI:      mpi,
 		Date:     time.Now().UTC().Format(time.RFC3339),
 		Command:  os.Args,
@@ -93,19 +91,7 @@ func modelName(cpuinfo io.Reader) string {
 	return "unknown"
 }
 
-// isa returns the widest vector instructions of the CPU.
-func isa() string {
-	switch {
-	case cpu.X86.HasAVX512F:
-		return "avx512"
-	case cpu.X86.HasAVX2 && cpu.X86.HasFMA:
-		return "avx2"
-	default:
-		return runtime.GOARCH
-	}
-}
-
-// String returns a line "key: value" for each fact, which benchstat reads as
+// String returns a line "key: value" for each fact that is known, which benchstat reads as
 // configuration.
 func (p Provenance) String() string {
 	var b strings.Builder
@@ -114,9 +100,11 @@ func (p Provenance) String() string {
 		value any
 	}{
 		{"revision", p.Revision}, {"go", p.Go}, {"platform", p.Platform}, {"host", p.Host}, {"cpu", p.CPU},
-		{"cores", p.Cores}, {"isa", p.ISA}, {"mpi", p.MPI}, {"date", p.Date}, {"command", strings.Join(p.Command, " ")},
+		{"cores", p.Cores}, {"kernels", p.Kernels}, {"corpus", p.Corpus}, {"mpi", p.MPI}, {"date", p.Date}, {"command", strings.Join(p.Command, " ")},
 	} {
-		fmt.Fprintf(&b, "%s: %v\n", fact.key, fact.value)
+		if fact.value != "" {
+			fmt.Fprintf(&b, "%s: %v\n", fact.key, fact.value)
+		}
 	}
 	return b.String()
 }

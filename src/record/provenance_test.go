@@ -11,7 +11,7 @@ import (
 func TestHereIsComplete(t *testing.T) {
 	p := Here(true)
 	for name, value := range map[string]string{
-		"revision": p.Revision, "go": p.Go, "platform": p.Platform, "host": p.Host, "cpu": p.CPU, "isa": p.ISA,
+		"revision": p.Revision, "go": p.Go, "platform": p.Platform, "host": p.Host, "cpu": p.CPU,
 	} {
 		if value == "" {
 			t.Errorf("%s is empty", name)
@@ -53,6 +53,6 @@ func TestModelName(t *testing.T) {
 
 func TestProvenanceAsBenchmarkConfiguration(t *testing.T) {
 	p := Provenance{Revision: "abc", Go: "go1.26", Platform: "linux/amd64", Host: "node1", CPU: "A CPU", Cores: 2,
-		ISA: "avx2", Date: "2025-01-02T03:04:05Z", Command: []string{"dynmo", "bench"}}
+		Kernels: "cpu avx2 OpenBLAS", Date: "2025-01-02T03:04:05Z", Command: []string{"dynmo", "bench"}}
 	golden(t, "provenance.txt", p.String())
 }

@@ -51,6 +51,16 @@ func TestRunDirectory(t *testing.T) {
 	if strings.Join(steps, "\n") != strings.Join(want, "\n") {
 		t.Errorf("metrics:\n%s\nwant:\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
 	}
+	var m Metrics
+	if err := json.Unmarshal([]byte(steps[0]), &m); err != nil || m.Loss != 5.5 || m.LR != 1e-3 || m.Makespan != 0 {
+		t.Errorf("step 1 reads back as %+v, %v", m, err)
+	}
+	if err := json.Unmarshal([]byte(steps[1]), &m); err != nil || !math.IsNaN(float64(m.Loss)) || !math.IsNaN(float64(m.GradNorm)) || m.LR != 0 {
+		t.Errorf("the diverged step reads back as %+v, %v", m, err)
+	}
+	if err := json.Unmarshal([]byte(`{"loss":"much"}`), &m); err == nil {
+		t.Error("a loss that is no number was read")
+	}
 	if err := r.Event(Event{Step: 2, Kind: Migrate, Clock: "virtual", Before: 2, After: 1.5, Bytes: 7, Seconds: 0.5,
 		Detail: map[string]any{"layers": []int{4}, "from": 0}}); err != nil {
 		t.Fatal(err)

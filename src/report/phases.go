@@ -63,7 +63,7 @@ func phaseRow(r Run, p, base phase) []string {
 	optimum := of(p, func(m record.Metrics) record.Float { return m.Optimum })
 	ms := func(seconds float64) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
 	return []string{
-		fmt.Sprintf("%.4f", p.sparsity), r.Config.Balance.Kind + " by " + r.Config.Balance.By,
+		fmt.Sprintf("%.4f", p.sparsity), r.Config.Balance.String(),
 		ms(of(p, makespan)), fmt.Sprintf("%.3fx", of(base, makespan)/of(p, makespan)),
 		ms(bottleneck), ms(optimum),
 		fmt.Sprintf("%.1f %%", 100*of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 })),

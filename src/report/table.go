@@ -29,7 +29,7 @@ func (r Run) Summarise() Summary {
 	p := r.Config.Parallel
 	s := Summary{
 		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
-		Balancer: r.Config.Balance.Kind + " by " + r.Config.Balance.By,
+		Balancer: r.Config.Balance.String(),
 		Clock:    r.Metrics[0].Clock,
 		Loss:     float64(r.Metrics[len(r.Metrics)-1].Loss),
 	}

@@ -1,6 +1,7 @@
 // Package schedule says in which order a stage works on its microbatches. A
-// schedule is data: one list of instructions for each stage. pipeline executes
-// it, and a checker proves it before anyone does.
+// schedule is data: one list of instructions for each stage. Check proves that
+// the lists of all stages fit together; a run calls it once before its first
+// step, and pipeline then executes its own stage's list.
 package schedule
 
 import (

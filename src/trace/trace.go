@@ -16,14 +16,11 @@ const (
 	W                     // backward for weights
 	Reduce                // gradient sum over replicas
 	Optimizer             // norm, clip, update
-	Dynamic               // a change of the model: pruning, freezing, …
-	Balance               // gathering costs and deciding
-	Migrate               // moving layers
 )
 
 // String returns the kind's name in files and figures.
 func (k Kind) String() string {
-	return [...]string{"F", "I", "W", "reduce", "optimizer", "dynamic", "balance", "migrate"}[k]
+	return [...]string{"F", "I", "W", "reduce", "optimizer"}[k]
 }
 
 // Pipeline reports whether the span belongs to the schedule of microbatches.

@@ -45,7 +45,7 @@ func TestEqualStages(t *testing.T) {
 func TestOnlyTheScheduleCounts(t *testing.T) {
 	got := Step{Stages: [][]Span{
 		{{Reduce, -1, -1, 0, 100}, {F, 0, 0, 10, 11}, {Optimizer, -1, -1, 50, 60}},
-		{{W, 1, 0, 11, 14}, {Balance, -1, -1, 90, 105}},
+		{{W, 1, 0, 11, 14}, {Optimizer, -1, -1, 90, 105}},
 		nil,
 	}}.Summary()
 	if got.Busy[0] != 1 || got.Busy[1] != 3 || got.Busy[2] != 0 {
@@ -97,7 +97,7 @@ func TestImbalance(t *testing.T) {
 
 func TestKindNames(t *testing.T) {
 	seen := map[string]bool{}
-	for k := F; k <= Migrate; k++ {
+	for k := F; k <= Optimizer; k++ {
 		name := k.String()
 		if name == "" || seen[name] {
 			t.Errorf("kind %d is called %q", k, name)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -22,25 +23,32 @@ import (
 // rank, since it is made of gathered values only.
 type balancer struct {
 	config   config.Config
-	inFlight []int
+	inFlight []int   // by stage: most microbatches in flight
+	fixed    []int64 // by stage: bytes no layer accounts for
 	lists    [][]schedule.Instr
 	first    partition.Partition // before the first step
 	costs    cost.Table          // smoothed, on a rank of speed 1
 	speeds   profile.Speeds
 	trigger  *balance.Trigger
 	pending  *record.Event // the last decision, until its effect is measured
+	full     bool          // memory allows no cuts since the model changed last
 }
 
 // newBalancer returns the balancer of the settings and decides the first
 // partition: the static balancer's, or the uniform one, where memory allows,
-// for those that measure first. dense is the chain before training.
-func newBalancer(c config.Config, dense cost.Table) (balancer, error) {
-	b := balancer{config: c, costs: dense}
+// for those that measure first. dense is the chain before training, fixed the
+// bytes of a stage that no layer accounts for.
+func newBalancer(c config.Config, dense cost.Table, fixed func(stage, inFlight int) int64) (balancer, error) {
+	b := balancer{config: c}
 	kind, p := schedule.Kind(c.Schedule.Kind), c.Parallel
 	for s := range p.Stages {
 		b.inFlight = append(b.inFlight, kind.InFlight(s, p.Stages, p.Microbatches))
+		b.fixed = append(b.fixed, fixed(s, b.inFlight[s]))
 	}
 	b.lists = kind.All(p.Stages, p.Microbatches)
+	if err := schedule.Check(b.lists, p.Microbatches, func(s int) int { return b.inFlight[s] }); err != nil {
+		return b, err
+	}
 	var err error
 	if b.trigger, err = balance.NewTrigger(c.Balance.Every); err != nil {
 		return b, fmt.Errorf("balance.%w", err)
@@ -62,6 +70,9 @@ func newBalancer(c config.Config, dense cost.Table) (balancer, error) {
 	}
 	r, err := decide(problem)
 	if err != nil {
+		if _, ok := errors.AsType[*balance.MemoryError](err); ok {
+			err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", c.Balance.MemoryLimitBytes, err)
+		}
 		return b, fmt.Errorf("balance: %w", err)
 	}
 	b.first = r.Cuts
@@ -70,19 +81,15 @@ func newBalancer(c config.Config, dense cost.Table) (balancer, error) {
 
 // problem states what is to be balanced.
 func (b *balancer) problem(t cost.Table, by balance.By) balance.Problem {
-	return balance.New(t, by, b.config.Parallel.Stages, b.inFlight, b.config.Balance.MemoryLimitBytes)
-}
-
-// static reports whether the cuts never move.
-func (b *balancer) static() bool {
-	k := b.config.Balance.Kind
-	return k == "uniform" || k == "param" || k == "regex"
+	p := balance.New(t, by, b.config.Parallel.Stages, b.inFlight, b.config.Balance.MemoryLimitBytes)
+	p.FixedBytes = b.fixed
+	return p
 }
 
 // changed says that the model changed before this step: what was measured so
 // far is no guide any more.
 func (b *balancer) changed() {
-	b.costs.Layers = nil
+	b.costs.Layers, b.full = nil, false
 	b.speeds.Changed()
 }
 
@@ -123,7 +130,7 @@ const horizon = 100
 
 // decide returns the cuts for the next steps, and what is worth noting about
 // them. Diffusion talks to the neighbours; partition is a pure function of the
-// gathered costs. Cuts that predict no faster step are not taken.
+// gathered costs. By time, cuts that predict no faster step are not taken.
 func (b *balancer) decide(stages *comm.Group, now partition.Partition) (partition.Partition, map[string]any, error) {
 	problem := b.problem(b.costs, balance.By(b.config.Balance.By))
 	optimum, err := balance.Partition(problem)
@@ -148,6 +155,9 @@ func (b *balancer) decide(stages *comm.Group, now partition.Partition) (partitio
 			return nil, nil, err
 		}
 		next = r.Cuts
+	}
+	if b.config.Balance.By == string(balance.ByTime) && b.predict(b.costs, next) >= b.predict(b.costs, now) {
+		next = now
 	}
 	r, err := problem.Evaluate(next)
 	if err != nil {
@@ -192,17 +202,21 @@ func (r *Rank) rebalance(step int, began float64, summary trace.Summary) error {
 		return err
 	}
 	b, clock := &r.balancer, r.Device.Clock()
-	if b.static() || step+1 == r.Config.Train.Steps {
+	if !b.config.Balance.Moves() || step+1 == r.Config.Train.Steps {
 		return nil
 	}
 	due, err := b.due(r.now)
-	if err != nil {
-		return SharedError{error: fmt.Errorf("balance: %w", err)} // of gathered costs, so all have it
-	}
-	if !due {
+	if err == nil && !due {
 		return nil
 	}
-	next, detail, err := b.decide(r.stages, r.now)
+	var next partition.Partition
+	var detail map[string]any
+	if err == nil {
+		next, detail, err = b.decide(r.stages, r.now)
+	}
+	if memory, ok := errors.AsType[*balance.MemoryError](err); ok {
+		return r.stay(step, memory)
+	}
 	if err != nil {
 		return fmt.Errorf("balance: %w", err)
 	}
@@ -223,6 +237,20 @@ func (r *Rank) rebalance(step int, began float64, summary trace.Summary) error {
 	}
 	b.trigger.Balanced(spent[0])
 	return nil
+}
+
+// stay keeps the layers where they are, since no cuts would fit in memory any
+// more: masks and indices can make a pruned layer larger than it was. It says
+// so once until the model changes again.
+func (r *Rank) stay(step int, why *balance.MemoryError) error {
+	if r.balancer.full {
+		return nil
+	}
+	r.balancer.full = true
+	return r.event(record.Event{
+		Step: step, Kind: record.Balance, Clock: r.Device.Clock().Kind(),
+		Detail: map[string]any{"kept": why.Error()},
+	})
 }
 
 // migrate moves layers to match a partition.

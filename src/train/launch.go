@@ -57,11 +57,12 @@ type Hooks struct {
 
 // World is what the ranks of a run agreed on before its first step.
 type World struct {
-	Ranks  int
-	Hosts  int
-	MPI    bool
-	Clock  string // wall or virtual
-	Kernel string // backend
+	Ranks   int
+	Hosts   int
+	MPI     bool
+	Clock   string // wall or virtual
+	Kernels string // backend, instruction-set path, BLAS
+	Corpus  string // SHA-256 of the text
 }
 
 // Launch trains in the world this process is part of: as one rank of many
@@ -81,7 +82,7 @@ func Launch(c config.Config, h Hooks) (Outcome, error) {
 	var first sync.Once
 	var shared error // without the name of the rank that had it first
 	err = local.Run(n, func(t comm.Transport) error {
-		o, err := onRank(c, t, corpus, h)
+		o, err := onRank(c, t, h, func() (*data.Corpus, error) { return corpus, nil })
 		if t.Rank() == 0 {
 			out = o
 		}
@@ -100,9 +101,11 @@ const (
 	// grace is how long ranks wait for each other once they have a SharedError,
 	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
-	// openFor is how long ranks wait for those that read the corpus: hundreds
-	// of megabytes in small files, from a file system that others use too.
-	openFor = 5 * time.Minute
+	// startFor is how long ranks wait for each other where nothing is known yet
+	// of how long things take: reading the corpus (hundreds of megabytes in small
+	// files, from a file system that others use too), making the model, the
+	// first steps, a step that changes the model.
+	startFor = 5 * time.Minute
 )
 
 func launchMPI(c config.Config, h Hooks) (Outcome, error) {
@@ -126,7 +129,7 @@ func launchMPI(c config.Config, h Hooks) (Outcome, error) {
 	}
 	// A rank that is yet to learn of the error would take one that aborts for
 	// dead. Whoever does not come in time is ended all the same.
-	world := comm.New(t, comm.Options{Clock: newClock(clockKind(c, t)), Deadline: grace, Patience: grace})
+	world := comm.New(t, comm.Options{Deadline: grace, Patience: grace})
 	_ = world.Barrier()
 	if t.Rank() != 0 {
 		for met := time.Now(); time.Since(met) < grace && !h.Stop(); {
@@ -150,59 +153,39 @@ func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
 	for _, a := range []struct {
 		what  string
 		value []byte
-	}{
-		{"binary", binary}, {"configuration", []byte(c.TOML())}, {"clock (another number of cores)", []byte(clockKind(c, t))},
-	} {
+	}{{"binary", binary}, {"configuration", []byte(c.TOML())}} {
 		if err := mpi.Agree(a.what, sha256.Sum256(a.value)); err != nil {
 			return Outcome{}, input(err)
 		}
 	}
-	grid := mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
+	grid := grid(c)
 	if err := grid.Check(t.Size()); err != nil {
 		return Outcome{}, input(err)
 	}
-	var corpus *data.Corpus
-	if stage := grid.Stage(t.Rank()); stage == 0 || stage == grid.Stages-1 { // who feeds tokens or targets
-		corpus, err = data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	}
-	world := comm.New(t, comm.Options{Clock: newClock(clockKind(c, t)), Deadline: openFor, Interrupted: h.Stop})
-	if err := share(world, err); err != nil {
-		return Outcome{}, err
-	}
-	return onRank(c, t, corpus, h)
+	return onRank(c, t, h, func() (*data.Corpus, error) {
+		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 {
+			return nil, nil // feeds neither tokens nor targets
+		}
+		return data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	})
 }
 
-// share returns the same error on every rank if any rank has one: the first by
-// rank. Collective.
-func share(world *comm.Group, err error) error {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	all, err := world.Allgather([]byte(text))
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	for rank, text := range all {
-		if len(text) > 0 {
-			who := world.Peer(rank)
-			return input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
-		}
-	}
-	return nil
+// grid returns how ranks are laid over stages and replicas.
+func grid(c config.Config) mesh.Mesh {
+	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread.
-func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (Outcome, error) {
-	r, err := newRank(c, t, corpus, h)
+func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (Outcome, error) {
+	r, err := newRank(c, t, h, open)
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer r.Close()
 	out, err := r.Loop()
 	if err != nil {
-		return out, err
+		return out, err // others may still be at this rank's memory: it is freed by the end of the process
 	}
+	r.Close()
 	if err := r.leave(); err != nil {
 		return out, err
 	}
@@ -212,23 +195,38 @@ func onRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (Ou
 	return out, nil
 }
 
-// newRank makes what a rank needs: clock, kernels, groups, observer, model.
-func newRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (*Rank, error) {
-	clock := newClock(clockKind(c, t))
-	backend, err := newBackend(c, clock)
-	if err != nil {
-		return nil, input(err)
+// newRank makes what a rank needs: corpus, kernels, clock, groups, observer,
+// model. Collective.
+func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*Rank, error) {
+	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
+	mine := arrival{Cores: cores()}
+	corpus, err := open()
+	if err == nil && corpus != nil {
+		mine.Corpus = corpus.Hash()
 	}
+	make, kernels, failed := newKernels(c)
+	mine.Kernels = kernels
+	if err = errors.Join(err, failed); err != nil {
+		mine.Error = err.Error()
+	}
+	all, err := meet(early, mine)
+	if err != nil {
+		return nil, err
+	}
+	clock := newClock(clockKind(c, early, all))
+	backend := make(clock)
 	world := comm.New(t, comm.Options{
 		Clock:       clock,
 		Network:     comm.Network{Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes},
-		Deadline:    time.Duration(c.Comm.DeadlineSeconds * float64(time.Second)),
+		Deadline:    startFor,
 		Interrupted: h.Stop,
 	})
 	var observe Observer
 	if t.Rank() == 0 {
-		about := World{Ranks: t.Size(), Hosts: len(perHost(t)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernel: backend.Name()}
-		observe, err = h.Begin(about)
+		observe, err = h.Begin(World{
+			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: kernels,
+			Corpus: corpus.Hash(),
+		})
 	}
 	if err := share(world, err); err != nil {
 		return nil, err
@@ -239,29 +237,6 @@ func newRank(c config.Config, t comm.Transport, corpus *data.Corpus, h Hooks) (*
 	})
 }
 
-// perHost counts the ranks on every host.
-func perHost(t comm.Transport) map[string]int {
-	n := make(map[string]int)
-	for rank := range t.Size() {
-		n[t.Peer(rank).Host]++
-	}
-	return n
-}
-
-// clockKind returns the clock of the settings; auto is virtual where the ranks
-// of some host outnumber the cores of this one.
-func clockKind(c config.Config, t comm.Transport) string {
-	if c.Run.Clock != "auto" {
-		return c.Run.Clock
-	}
-	for _, ranks := range perHost(t) {
-		if ranks*c.Device.Threads > runtime.NumCPU() {
-			return "virtual"
-		}
-	}
-	return "wall"
-}
-
 func newClock(kind string) *device.Clock {
 	if kind == "virtual" {
 		return device.NewVirtual()
@@ -269,17 +244,15 @@ func newClock(kind string) *device.Clock {
 	return device.NewWall()
 }
 
-// newBackend returns the kernels of the settings.
-func newBackend(c config.Config, clock *device.Clock) (kernel.Backend, error) {
-	switch c.Device.Kernel {
-	case "ref":
-		return ref.New(tensor.F32), nil
-	case "null":
-		return null.New(clock, null.AtRate(nullRate)), nil
+// newKernels returns what makes the kernels of the settings, and everything
+// that their bits depend on: backend, instruction-set path, BLAS.
+func newKernels(c config.Config) (make func(*device.Clock) kernel.Backend, identity string, err error) {
+	switch kind := c.Device.Kernel; {
+	case kind == "null":
+		return func(clock *device.Clock) kernel.Backend { return null.New(clock, null.AtRate(nullRate)) }, kind, nil
+	case kind == "ref", kind == "auto" && !cpu.Built:
+		return func(*device.Clock) kernel.Backend { return ref.New(tensor.F32) }, "ref " + runtime.GOARCH, nil
 	}
 	backend, err := cpu.New(c.Device.Threads)
-	if err != nil && c.Device.Kernel == "auto" {
-		return ref.New(tensor.F32), nil
-	}
-	return backend, err
+	return func(*device.Clock) kernel.Backend { return backend }, cpu.Identity(), err
 }

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
 	"dynmo/src/record"
 )
@@ -81,17 +82,7 @@ func (r *run) difference(other *run) string {
 // scatter returns a random legal partition for every step, the same on all ranks.
 func scatter(seed uint64) func(int, partition.Partition) partition.Partition {
 	return func(step int, now partition.Partition) partition.Partition {
-		draw := random.Keyed(seed, uint64(step))
-		cuts := draw.Perm(now.Layers() - 1)[:now.Stages()-1]
-		next := partition.Partition{0}
-		for l := 1; l < now.Layers(); l++ {
-			for _, cut := range cuts {
-				if cut+1 == l {
-					next = append(next, l)
-				}
-			}
-		}
-		return append(next, now.Layers())
+		return partitiontest.Random(random.Keyed(seed, uint64(step)), now.Layers(), now.Stages())
 	}
 }
 
@@ -121,10 +112,10 @@ func goRun(t *testing.T, c config.Config, repartition func(int, partition.Partit
 
 // rankRun trains on one rank.
 func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition func(int, partition.Partition) partition.Partition) (Outcome, error) {
-	r, err := newRank(c, tr, corpus, Hooks{
+	r, err := newRank(c, tr, Hooks{
 		Stop:  func() bool { return false },
 		Begin: func(World) (Observer, error) { return out, nil },
-	})
+	}, func() (*data.Corpus, error) { return corpus, nil })
 	if err != nil {
 		return Outcome{}, err
 	}

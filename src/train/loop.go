@@ -2,8 +2,10 @@ package train
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
+	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
@@ -21,7 +23,9 @@ type Outcome struct {
 // Loop trains. Collective over all ranks.
 func (r *Rank) Loop() (Outcome, error) {
 	out := Outcome{}
-	r.Device.Clock().Reset()
+	if err := r.startClock(); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
 	for step := range r.Config.Train.Steps {
 		loss, stop, err := r.step(step)
 		if err != nil {
@@ -33,6 +37,9 @@ func (r *Rank) Loop() (Outcome, error) {
 			break
 		}
 	}
+	if err := r.flush(); err != nil {
+		return out, err
+	}
 	if r.Config.Train.Hash {
 		hash, err := r.hash()
 		if err != nil {
@@ -43,11 +50,41 @@ func (r *Rank) Loop() (Outcome, error) {
 	return out, nil
 }
 
+// startClock sets the zero of all ranks' clocks. Those of one host take that of
+// the host's first rank; between hosts they differ by what a barrier leaves.
+// Collective.
+func (r *Rank) startClock() error {
+	if err := r.World.Barrier(); err != nil {
+		return err
+	}
+	all, err := r.World.Allgather(strconv.AppendInt(nil, device.Monotonic(), 10))
+	if err != nil {
+		return err
+	}
+	for rank, b := range all {
+		if r.World.Peer(rank).Host != r.World.Peer(r.World.Rank()).Host {
+			continue
+		}
+		zero, err := strconv.ParseInt(string(b), 10, 64)
+		if err != nil {
+			return err
+		}
+		r.Device.Clock().Zero(zero)
+		break
+	}
+	return nil
+}
+
 // step runs one step: dynamism, pipeline, update, profile, balance, migrate.
 func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	began := time.Now()
-	if err := r.change(step); err != nil {
+	r.World.SetDeadline(startFor)
+	changed, err := r.change(step)
+	if err != nil {
 		return 0, false, err
+	}
+	if !changed && r.last[0] > 0 {
+		r.World.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
 	}
 	clock := r.Device.Clock()
 	start := clock.Now()
@@ -77,23 +114,27 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	if err := r.after(step, done, agreed, start, skip); err != nil {
 		return 0, false, err
 	}
-	r.setDeadline(time.Since(began))
+	r.last[0], r.last[1] = r.last[1], time.Since(began)
 	return agreed.Loss, agreed.Stop, nil
 }
 
-// change lets the dynamism change the model before a step.
-func (r *Rank) change(step int) error {
+// change lets the dynamism change the model before a step, and reports whether
+// it did.
+func (r *Rank) change(step int) (bool, error) {
 	clock := r.Device.Clock()
 	start := clock.Now()
 	change, err := r.dynamism.Apply(step, r.stages, r.x, r.stage)
 	if err != nil {
-		return fmt.Errorf("dynamic: %w", err)
+		return false, fmt.Errorf("dynamic: %w", err)
 	}
 	if change == nil {
-		return nil
+		return false, nil
+	}
+	if err := r.flush(); err != nil { // the effect of the last decision cannot be measured any more
+		return false, err
 	}
 	if err := r.plan(); err != nil {
-		return fmt.Errorf("dynamic: %w", err)
+		return false, fmt.Errorf("dynamic: %w", err)
 	}
 	r.balancer.changed()
 	detail := make(map[string]any)
@@ -101,7 +142,7 @@ func (r *Rank) change(step int) error {
 		detail[k] = v
 	}
 	detail["what"] = change.Kind
-	return r.event(record.Event{
+	return true, r.event(record.Event{
 		Step: step, Kind: record.Dynamic, Clock: clock.Kind(),
 		Seconds: record.Float(clock.Now() - start), Detail: detail,
 	})
@@ -121,12 +162,11 @@ func (r *Rank) adamW(step int, agreed pipeline.Agreement) kernel.AdamW {
 	}
 }
 
-// setDeadline lets peers take as long as the two last steps together, but at
-// least the configured time.
-func (r *Rank) setDeadline(took time.Duration) {
-	r.last[0], r.last[1] = r.last[1], took
-	floor := time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
-	r.World.SetDeadline(max(floor, r.last[0]+r.last[1]))
+// deadlineFloor is how long a peer may always take. Beyond that it is given as
+// long as the two last steps together; in the first two, and in a step that
+// changes the model, startFor.
+func (r *Rank) deadlineFloor() time.Duration {
+	return time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
 }
 
 // event tells the observer, on rank 0.

@@ -1,9 +1,6 @@
 package train
 
-import (
-	"dynmo/src/comm"
-	"dynmo/src/tensor"
-)
+import "dynmo/src/comm"
 
 // neighbours carries diffusion's messages: balance.Link over the stages of a
 // replica.
@@ -11,16 +8,14 @@ type neighbours struct{ stages *comm.Group }
 
 // Exchange sends out to a neighbouring stage and returns what it sends.
 func (n neighbours) Exchange(stage int, out []float64) ([]float64, error) {
-	if err := n.stages.SendBytes(stage, comm.TagBalance, tensor.Of[byte](tensor.From(out))); err != nil {
+	if err := n.stages.SendBytes(stage, comm.TagBalance, comm.Pack(out)); err != nil {
 		return nil, err
 	}
 	b, err := n.stages.RecvBytes(stage, comm.TagBalance)
 	if err != nil {
 		return nil, err
 	}
-	in := make([]float64, len(b)/8)
-	copy(tensor.Of[byte](tensor.From(in)), b)
-	return in, nil
+	return comm.Unpack[float64](b), nil
 }
 
 // Max overwrites every value with its largest over all stages.

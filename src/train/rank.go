@@ -62,7 +62,7 @@ type Rank struct {
 // New places the model on the ranks. Collective.
 func New(s Setup) (*Rank, error) {
 	p := s.Config.Parallel
-	r := &Rank{Setup: s, mesh: mesh.Mesh{Stages: p.Stages, Replicas: p.Replicas, Order: mesh.Order(s.Config.Mesh.Order)}}
+	r := &Rank{Setup: s, mesh: grid(s.Config)}
 	if err := r.mesh.Check(s.World.Size()); err != nil {
 		return nil, input(err)
 	}
@@ -86,7 +86,14 @@ func New(s Setup) (*Rank, error) {
 	}
 	r.dynamism = dynamism(s.Config)
 	dense := cost.Table{Clock: s.Device.Clock().Kind(), Layers: model.Outline(c, r.x)}
-	if r.balancer, err = newBalancer(s.Config, dense); err != nil {
+	sum := int64(0)
+	for l := range dense.Layers {
+		bytes := &dense.Layers[l].Bytes
+		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, p.Replicas)
+		sum = max(sum, pipeline.SumBytes(bytes.Gradients, p.Replicas))
+	}
+	fixed := func(stage, inFlight int) int64 { return pipeline.FixedBytes(r.x, c, stage, p.Stages, inFlight) + sum }
+	if r.balancer, err = newBalancer(s.Config, dense, fixed); err != nil {
 		return nil, input(err)
 	}
 	r.now = r.balancer.first

@@ -37,7 +37,7 @@ func (b *balances) Event(e record.Event) error {
 func TestSlowRankDoesNotOscillate(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Model.Blocks = "none", 22
-	c.Parallel.Stages, c.Train.Steps = 4, 60
+	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 4, 16, 60
 	c.Balance.Every = "5"
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {

@@ -14,12 +14,19 @@ import (
 // settle completes the event of the last decision with the makespan of the
 // first step after it.
 func (r *Rank) settle(makespan float64) error {
+	if r.balancer.pending != nil {
+		r.balancer.pending.After = record.Float(makespan)
+	}
+	return r.flush()
+}
+
+// flush tells the event of the last decision, as far as it is known.
+func (r *Rank) flush() error {
 	e := r.balancer.pending
 	if e == nil {
 		return nil
 	}
 	r.balancer.pending = nil
-	e.After = record.Float(makespan)
 	return r.event(*e)
 }
 
@@ -55,7 +62,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(optimum.Bottleneck), record.Float(ceiling)
 	for stage := range layout.Stages() {
 		lo, hi := layout.Range(stage)
-		bytes := int64(0)
+		bytes := r.balancer.fixed[stage]
 		for _, l := range t.Layers[lo:hi] {
 			bytes += l.Bytes.Static() + int64(r.balancer.inFlight[stage])*l.Bytes.Activations
 		}

@@ -124,7 +124,7 @@ type watcher struct {
 // begin opens the run directory and says what is about to run, and where.
 func (w *watcher) begin(about train.World) (train.Observer, error) {
 	p := record.Here(about.MPI)
-	p.Revision = revision()
+	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
 	if w.dir != "" {
 		var err error
 		if w.run, err = record.Open(w.dir, w.settings.TOML(), p); err != nil {
@@ -136,9 +136,9 @@ func (w *watcher) begin(about train.World) (train.Observer, error) {
 		w.progress.Say("note: " + line)
 	}
 	l := w.settings.Parallel
-	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s by %s, clock=%s",
-		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernel,
-		w.settings.Balance.Kind, w.settings.Balance.By, about.Clock))
+	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",
+		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
+		w.settings.Balance, about.Clock))
 	if about.Clock == "virtual" && w.settings.Run.Clock == "auto" {
 		w.progress.Say("note: ranks outnumber cores: times are virtual, each rank's own CPU time and the network's of [comm]")
 	}

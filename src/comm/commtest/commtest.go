@@ -35,6 +35,7 @@ func Cases() []Case {
 		{"AllreduceOrder", allreduceOrder},
 		{"Split", split},
 		{"VirtualTime", virtualTime},
+		{"VirtualLinks", virtualLinks},
 		{"VirtualBarrier", virtualBarrier},
 		{"Deadline", deadline},
 		{"Patience", patience},

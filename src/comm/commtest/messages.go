@@ -35,11 +35,13 @@ func lengths(t comm.Transport) error {
 		[]int64{0, 1, 3, 8, 255, 1000, 4095, 4096, 4097, 65535, 65537, 1<<20 + 1, 5<<20 - 3})
 }
 
-// pieces: messages on both sides of multiples of the piece length.
+// pieces: messages on both sides of multiples of the piece length, and one that
+// is a multiple of the page size too, so that its empty last piece has no
+// address in its memory's pages.
 func pieces(t comm.Transport) error {
 	o := quick()
 	o.Piece = 1000
-	return ring(comm.New(t, o), []int64{0, 1, 999, 1000, 1001, 1999, 2000, 2001, 54321})
+	return ring(comm.New(t, o), []int64{0, 1, 999, 1000, 1001, 1999, 2000, 2001, 54321, 1000 << 10})
 }
 
 // over2GiB: one message whose length does not fit MPI's int, from rank 0 to

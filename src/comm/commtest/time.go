@@ -17,25 +17,33 @@ import (
 var network = comm.Network{Latency: 0.25, Bandwidth: 1000}
 
 // virtual returns a group on a virtual clock that reads start and stands still
-// but for messages, so that its times are known to the last bit.
+// but for messages, so that its times are known to the last bit. Pieces are
+// short: a message in many is still one message.
 func virtual(t comm.Transport, start float64) (*comm.Group, *device.Clock) {
 	clock := device.NewVirtual()
 	clock.Pause()
+	clock.Advance(-clock.Now()) // to 0 exactly: it ran until it was paused
 	clock.Advance(start)
 	o := quick()
-	o.Clock, o.Network = clock, network
+	o.Clock, o.Network, o.Piece = clock, network, 2048
 	return comm.New(t, o), clock
 }
 
-// virtualTime: a receive sets the clock to exactly the sender's time plus
+// virtualTime: a receive sets the clock to exactly the message's departure plus
 // latency plus bytes/bandwidth, or leaves it if it is later; a send moves
-// nothing. Rank r starts at 100 r, so only rank 0, at the end of the ring's
+// nothing. Messages depart when they are sent, or when the link is free. Rank r starts at 100 r, so only rank 0, at the end of the ring's
 // wrap, hears from a later rank.
 func virtualTime(t comm.Transport) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 100*float64(t.Rank()))
 	above, below := neighbours(g)
+	free := 0.0 // when the link from below is, and what it tells of its sender
+	occupy := func(sent float64, bytes int64) (departs float64) {
+		departs = max(sent, free)
+		free = departs + float64(bytes)/network.Bandwidth
+		return departs
+	}
 	for round, length := range []int64{8, 0, 3000, 1 << 20} {
 		// The sender's time travels apart, inside the message, as a second opinion.
 		sent := clock.Now()
@@ -54,7 +62,7 @@ func virtualTime(t comm.Transport) error {
 			return err
 		}
 		theirs := math.Float64frombits(binary.LittleEndian.Uint64(said))
-		want := max(sent, theirs+network.Seconds(8))
+		want := max(sent, occupy(theirs, 8)+network.Seconds(8))
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("bytes sent at %v arrived at %v, want %v", theirs, now, want)
 		}
@@ -74,12 +82,77 @@ func virtualTime(t comm.Transport) error {
 		if err := finish(in, out); err != nil {
 			return err
 		}
-		want = max(want, theirs+network.Seconds(length))
+		want = max(want, occupy(theirs, length)+network.Seconds(length))
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("%d bytes sent at %v arrived at %v, want %v", length, theirs, now, want)
 		}
 	}
 	return nil
+}
+
+// virtualLinks: a link carries one message at a time, whichever group and
+// whichever call it comes from; links to different ranks do not share. Messages
+// take a second each, so the k-th on a link arrives k seconds and a latency
+// after all were sent.
+func virtualLinks(t comm.Transport) error {
+	const length, rounds = 1000, 8
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g, clock := virtual(t, 0)
+	part, err := g.Split(0, -g.Rank()) // other ranks, the same links
+	if err != nil {
+		return err
+	}
+	start := clock.Now() // the same on all ranks: they began together and took the same steps
+	via := func(k, rank int) (*comm.Group, int) {
+		if k%2 == 1 {
+			return part, g.Size() - 1 - rank
+		}
+		return g, rank
+	}
+	above, below := neighbours(g)
+	var out []*exchange
+	for k := range rounds {
+		for _, to := range []int{above, below} {
+			group, to := via(k, to)
+			if k%4 < 2 {
+				e, err := send(group, to, 1, k, length)
+				if err != nil {
+					return err
+				}
+				out = append(out, e)
+			} else if err := group.SendBytes(to, 2, make([]byte, length)); err != nil {
+				return err
+			}
+		}
+	}
+	if now := clock.Now(); now != start {
+		return fmt.Errorf("sending moved the clock from %v to %v", start, now)
+	}
+	arrived := make(map[int]int) // messages, by rank
+	for k := range rounds {
+		for _, from := range []int{below, above} {
+			arrived[from]++
+			want := start + float64(arrived[from]) + network.Latency
+			group, there := via(k, from)
+			if k%4 < 2 {
+				e, err := recv(group, there, 1, k, length)
+				if err != nil {
+					return err
+				}
+				if err := finish(e); err != nil {
+					return err
+				}
+			} else if _, err := group.RecvBytes(there, 2); err != nil {
+				return err
+			}
+			if now := clock.Now(); now != want {
+				return fmt.Errorf("message %d from rank %d arrived %v after it was sent, want %v",
+					arrived[from], from, now-start, want-start)
+			}
+		}
+	}
+	return errors.Join(finish(out...), part.Close())
 }
 
 // virtualBarrier: nobody leaves a barrier before the last has come.

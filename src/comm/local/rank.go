@@ -27,7 +27,7 @@ func (r *Rank) Size() int { return len(r.group.peers) }
 // Peer describes a rank of the group.
 func (r *Rank) Peer(rank int) comm.Peer { return r.group.peers[rank] }
 
-// Stamp does nothing: messages always carry their sender's time.
+// Stamp does nothing: messages always carry a stamp.
 func (r *Rank) Stamp(bool) {}
 
 // Alloc gives memory of Go's heap: the copies are Go's too.

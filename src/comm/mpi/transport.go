@@ -31,7 +31,7 @@ func (t *transport) Rank() int               { return t.rank }
 func (t *transport) Size() int               { return len(t.peers) }
 func (t *transport) Peer(rank int) comm.Peer { return t.peers[rank] }
 
-// Stamp makes every message be followed by its sender's time.
+// Stamp makes every message be followed by its stamp.
 func (t *transport) Stamp(on bool) {
 	t.stamped = 0
 	if on {

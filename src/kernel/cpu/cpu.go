@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
@@ -40,6 +41,9 @@ type Backend struct {
 	work  []float32
 }
 
+// Built says whether this binary holds the backend.
+const Built = true
+
 // New returns the backend on the best path this processor has, or on the one
 // that DYNMO_ISA names (generic, avx2, avx512). threads, at least 1, is how
 // many the BLAS may use; it holds for the whole process, so the last call
@@ -47,15 +51,29 @@ type Backend struct {
 // names the path that is unknown or missing.
 func New(threads int) (kernel.Backend, error) {
 	available := Paths()
-	path := available[len(available)-1]
-	if want := os.Getenv(pathVariable); want != "" {
-		if !slices.Contains(available, want) {
-			return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, want, strings.Join(available, ", "))
-		}
-		path = want
+	if path := wanted(available); slices.Contains(available, path) {
+		return newBackend(path, threads), nil
 	}
-	return newBackend(path, threads), nil
+	return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, os.Getenv(pathVariable), strings.Join(available, ", "))
 }
+
+// wanted returns the path that New takes.
+func wanted(available []string) string {
+	if path := os.Getenv(pathVariable); path != "" {
+		return path
+	}
+	return available[len(available)-1]
+}
+
+// Identity returns everything but the binary that the bits of New's backend
+// depend on: its path and the linked BLAS.
+func Identity() string {
+	return strings.TrimSpace("cpu " + wanted(Paths()) + " " + blas())
+}
+
+// blas returns what the linked library says of itself, "" if nothing. It is
+// asked once: OpenBLAS puts its answer together in one buffer for all threads.
+var blas = sync.OnceValue(func() string { return C.GoString(C.dynmo_cpu_blas_name()) })
 
 // newBackend returns the backend on one of Paths.
 func newBackend(path string, threads int) *Backend {
@@ -80,9 +98,6 @@ func Paths() []string {
 	}
 	return available
 }
-
-// BLAS returns what the linked library says of itself, "" if nothing.
-func BLAS() string { return strings.TrimSpace(C.GoString(C.dynmo_cpu_blas_name())) }
 
 // Name returns "cpu".
 func (*Backend) Name() string { return "cpu" }

@@ -8,13 +8,13 @@ import (
 	"dynmo/src/kernel"
 )
 
+// Built says whether this binary holds the backend.
+const Built = false
+
 // New returns an error: this binary was built without the backend.
 func New(threads int) (kernel.Backend, error) {
 	return nil, errors.New("cpu: not built in: build with cgo, the tag blas and a BLAS, or choose the backend ref")
 }
 
-// Paths returns nil.
-func Paths() []string { return nil }
-
-// BLAS returns "".
-func BLAS() string { return "" }
+// Identity returns "".
+func Identity() string { return "" }

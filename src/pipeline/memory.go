@@ -1,0 +1,35 @@
+package pipeline
+
+import "dynmo/src/model"
+
+// FixedBytes returns the memory of a stage that does not depend on which
+// layers it holds: buffers for what crosses its two boundaries, one more each
+// than can be in use, and the layers' scratch. inFlight is its microbatches in
+// flight.
+func FixedBytes(x *model.Exec, c model.Config, stage, stages, inFlight int) int64 {
+	buffers := 1 // scratch
+	if stage > 0 {
+		buffers += inFlight + 1 + 2 // activations that come, gradients that go
+	}
+	if stage < stages-1 {
+		buffers += 2 // gradients that come
+	}
+	buffers-- // layers count one gradient each between them: one too many
+	return int64(buffers) * x.Boundary(c)
+}
+
+// ReduceBytes returns the memory that summing a layer's gradients over
+// replicas takes: the others' copies of this replica's slice. The sum itself takes SumBytes of the
+// largest layer.
+func ReduceBytes(gradients int64, replicas int) int64 {
+	return gradients * int64(replicas-1) / int64(replicas)
+}
+
+// SumBytes returns the memory that holds the sum of one slice of a layer's
+// gradients.
+func SumBytes(gradients int64, replicas int) int64 {
+	if replicas == 1 {
+		return 0
+	}
+	return gradients / int64(replicas)
+}

@@ -1,0 +1,110 @@
+package train
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"dynmo/src/balance"
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/record"
+)
+
+// trainLocally trains with an observer and looks at every rank at the end.
+func trainLocally(t *testing.T, c config.Config, o Observer, look func(*Rank) error) error {
+	t.Helper()
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
+		r, err := newRank(c, tr, Hooks{
+			Stop:  func() bool { return false },
+			Begin: func(World) (Observer, error) { return o, nil },
+		}, func() (*data.Corpus, error) { return corpus, nil })
+		if err != nil {
+			return err
+		}
+		if _, err := r.Loop(); err != nil {
+			return err
+		}
+		return look(r)
+	})
+}
+
+// TestMemoryIsAccountedFor: what a rank has allocated is what the balancer
+// reckons with and metrics report: at most 2 % more, and at most 5 % less, since
+// what sums gradients over replicas is reckoned as large as before pruning.
+func TestMemoryIsAccountedFor(t *testing.T) {
+	for _, replicas := range []int{1, 3} {
+		for _, schedule := range []string{"1f1b", "gpipe"} {
+			for _, dynamic := range []string{"none", "prune"} {
+				c := small(t)
+				c.Model.Hidden, c.Train.Steps, c.Balance.Kind = 48, 26, "uniform"
+				c.Parallel.Stages, c.Parallel.Replicas = 3, replicas
+				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
+				err := trainLocally(t, c, &balances{}, func(r *Rank) error {
+					stage := r.stages.Rank()
+					p := r.balancer.problem(r.balancer.costs, balance.ByTime)
+					used, want := float64(r.Device.Used()), float64(p.FixedBytes[stage])
+					lo, hi := r.now.Range(stage)
+					for l := lo; l < hi; l++ {
+						want += float64(p.StaticBytes[l] + int64(p.InFlight[stage])*p.ActivationBytes[l])
+					}
+					if used > 1.02*want || used < 0.95*want {
+						return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", stage, used, want)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Errorf("D=%d, %s, %s: %v", replicas, schedule, dynamic, err)
+				}
+			}
+		}
+	}
+}
+
+// kept counts balancing events that kept the cuts for lack of memory.
+type kept struct{ n int }
+
+func (*kept) Step(record.Metrics) error { return nil }
+
+func (k *kept) Event(e record.Event) error {
+	if text, _ := e.Detail["kept"].(string); strings.Contains(text, "bytes") {
+		k.n++
+	}
+	return nil
+}
+
+// TestMemoryShrinksTooLate: where pruning first makes layers larger (masks,
+// indices) than a limit that the dense layers just met, training goes on with
+// the cuts it has, and says so.
+func TestMemoryShrinksTooLate(t *testing.T) {
+	c := small(t)
+	c.Model.Hidden = 48
+	c.Parallel.Stages, c.Balance.Every = 3, "2"
+	c.Prune.Initial, c.Prune.CSRFrom = 0.05, 0
+	var need int64 // of the largest stage of the first cuts
+	if err := trainLocally(t, c, &kept{}, func(r *Rank) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for limit := int64(1 << 18); need == 0; limit += 1 << 10 {
+		c.Balance.MemoryLimitBytes, c.Train.Steps = limit, 1
+		if trainLocally(t, c, &kept{}, func(*Rank) error { return nil }) == nil {
+			need = limit
+		}
+	}
+	c.Balance.MemoryLimitBytes, c.Train.Steps = need, 30
+	seen := &kept{}
+	if err := trainLocally(t, c, seen, func(r *Rank) error {
+		return r.now.Check(c.Layers(), 3, true)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if seen.n == 0 {
+		t.Error("no event says that memory kept the cuts")
+	}
+}
