@@ -4,8 +4,8 @@ import "dynmo/src/model"
 
 // FixedBytes returns the memory of a stage that does not depend on which
 // layers it holds: buffers for what crosses its two boundaries, one more each
-// than can be in use, and the layers' scratch. inFlight is its microbatches in
-// flight.
+// than can be in use, the layers' scratch, and on stage 0 the head's gradient
+// of a tied embedding. inFlight is its microbatches in flight.
 func FixedBytes(x *model.Exec, c model.Config, stage, stages, inFlight int) int64 {
 	buffers := 1 // scratch
 	if stage > 0 {
@@ -15,7 +15,11 @@ func FixedBytes(x *model.Exec, c model.Config, stage, stages, inFlight int) int6
 		buffers += 2 // gradients that come
 	}
 	buffers-- // layers count one gradient each between them: one too many
-	return int64(buffers) * x.Boundary(c)
+	bytes := int64(buffers) * x.Boundary(c)
+	if c.Tied && stage == 0 && stages > 1 {
+		bytes += int64(c.Vocab*c.Hidden) * x.Backend.DType().Size()
+	}
+	return bytes
 }
 
 // ReduceBytes returns the memory that summing a layer's gradients over

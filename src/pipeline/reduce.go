@@ -178,18 +178,12 @@ func (r *Runner) sumTied(s *model.Stage) error {
 			return r.Group.Send(0, comm.TagTied, head.G, r.Exec.Stream.Record())
 		})
 	case embedding != nil:
-		tmp, err := r.Exec.Device.Alloc(embedding.G.Bytes)
-		if err != nil {
-			return err
-		}
-		defer r.Exec.Device.Free(tmp)
 		if err := r.transfer(func() (*comm.Request, error) {
-			return r.Group.Recv(r.stages()-1, comm.TagTied, tmp)
+			return r.Group.Recv(r.stages()-1, comm.TagTied, r.tied)
 		}); err != nil {
 			return err
 		}
-		add(tmp)
-		return r.Exec.Stream.Sync()
+		add(r.tied)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Runner struct {
 	sends     []*comm.Request  // not yet complete
 	reduce    reducer
 	norms     tensor.Mem // one F64 for each layer
+	tied      tensor.Mem // the head's gradient of a tied embedding, where only the embedding is
 	spans     []trace.Span
 	losses    []float64
 	owned     []tensor.Mem // everything planned, to be freed
@@ -112,6 +113,9 @@ func (r *Runner) Plan(s *model.Stage, list []schedule.Instr) error {
 	r.active = make(map[int]*slot, inFlight)
 	r.reduce.plan(&plan, s, r.Replicas.Size())
 	r.norms = plan.take(8 * int64(len(s.Layers)))
+	if embedding, head := tiedEnds(s); embedding != nil && head == nil {
+		r.tied = plan.take(embedding.G.Bytes)
+	}
 	if plan.err != nil {
 		r.Release()
 		return fmt.Errorf("pipeline: buffers of stage %d: %w", r.stage(), plan.err)
