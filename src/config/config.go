@@ -16,7 +16,7 @@ package config
 type Config struct {
 	Run       Run       `toml:"run" doc:"the run as a whole"`
 	Model     Model     `toml:"model" doc:"the transformer (GPT-2 family)"`
-	Data      Data      `toml:"data" doc:"the corpus; every byte is a token"`
+	Data      Data      `toml:"data" doc:"the corpus; every byte of a text is a token"`
 	Parallel  Parallel  `toml:"parallel" doc:"how work is divided"`
 	Mesh      Mesh      `toml:"mesh" doc:"which rank is which stage and replica"`
 	Schedule  Schedule  `toml:"schedule" doc:"the order of work in a step"`
@@ -42,17 +42,18 @@ type Model struct {
 	Hidden   int    `toml:"hidden" default:"128" min:"1" max:"1048576" doc:"channels; a multiple of heads"`
 	Heads    int    `toml:"heads" default:"4" min:"1" max:"1048576" doc:"attention heads"`
 	Sequence int    `toml:"sequence" default:"64" min:"1" max:"1048576" unit:"tokens" doc:"length of a sequence"`
-	Vocab    int    `toml:"vocab" default:"256" min:"256" max:"16777216" doc:"vocabulary size; the bytes of the corpus use the first 256"`
+	Vocab    int    `toml:"vocab" default:"256" min:"256" max:"16777216" doc:"vocabulary size; above every id of the corpus: 255 in text, whose bytes are the tokens"`
 	Tied     bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
 	Grain    string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
 	Init     string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
+	Weights  string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); empty draws them"`
 }
 
 // Data is the corpus.
 type Data struct {
-	Path       string   `toml:"path" default:"" doc:"file or directory of text; empty means the Go toolchain's own source tree"`
+	Path       string   `toml:"path" default:"" doc:"file or directory of text, or a token file (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source tree"`
 	Extensions []string `toml:"extensions" default:".go" doc:"file name endings to read from a directory; empty reads every file"`
-	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text; 0 reads all"`
+	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text, or this much of the ids of a token file; 0 reads all"`
 }
 
 // Parallel is how work is divided.

@@ -14,7 +14,7 @@ func counting(n int) *Corpus {
 	for i := range text {
 		text[i] = byte(i)
 	}
-	return &Corpus{text: text}
+	return newCorpus(ids{text, u8})
 }
 
 func TestTargetsAreTheNextTokens(t *testing.T) {

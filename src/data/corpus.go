@@ -19,22 +19,26 @@ import (
 // separator stands between two files of a directory: a byte that no text holds.
 const separator = 0
 
-// Corpus is text in memory, a byte a token. It never changes, so goroutines
-// may share it.
+// Corpus is text in memory, a byte a token, or a token file. It never changes,
+// so goroutines may share it.
 type Corpus struct {
-	text []byte
+	ids  ids
 	hash func() string
 }
 
-// Open reads the corpus that cfg names. A file is read as it is. Of a
+// Open reads the corpus that cfg names. A file whose name ends in .bin is a
+// token file (see OpenTokens), whose ids must lie in [0, vocab); it stays
+// mapped until the program ends. Any other file is text, read as it is. Of a
 // directory, all regular files whose name ends in one of cfg.Extensions are
 // read in the lexical order of a walk, with one 0 byte between two files;
 // symbolic links below the directory are not followed. An empty path stands
-// for the source tree of the Go toolchain. cfg.LimitBytes ends the text early.
+// for the source tree of the Go toolchain. cfg.LimitBytes ends text, or the
+// ids of a token file, early.
 //
 // sequence is the number of tokens in a sequence. Open panics if a vocabulary
 // of vocab tokens cannot hold a byte. Errors: the corpus is missing, empty,
-// unreadable, or shorter than a sequence and the token after it.
+// unreadable, shorter than a sequence and the token after it, or a token file
+// that is not what it should be.
 func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if vocab < 256 {
 		panic("data: the vocabulary is smaller than a byte")
@@ -49,6 +53,15 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	fail := func(err error) (*Corpus, error) {
 		return nil, fmt.Errorf("data: data.path = %q: %w", path, err)
 	}
+	if isTokenFile(path) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fail(cause(err))
+		}
+		if !info.IsDir() {
+			return openTokens(path, cfg.LimitBytes, vocab, sequence)
+		}
+	}
 	files, err := list(path, cfg.Extensions, cfg.LimitBytes)
 	if err != nil {
 		return fail(err)
@@ -60,13 +73,37 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if len(text) < sequence+1 {
 		return fail(short(len(text), len(files), cfg, sequence))
 	}
-	return &Corpus{
-		text: text,
-		hash: sync.OnceValue(func() string {
-			sum := sha256.Sum256(text)
-			return hex.EncodeToString(sum[:])
-		}),
-	}, nil
+	return newCorpus(ids{text, u8}), nil
+}
+
+func newCorpus(x ids) *Corpus {
+	return &Corpus{ids: x, hash: sync.OnceValue(func() string {
+		sum := sha256.Sum256(x.raw)
+		return hex.EncodeToString(sum[:])
+	})}
+}
+
+// openTokens returns the corpus of a token file, or of its first limit bytes
+// of ids (0 means all).
+func openTokens(path string, limit int64, vocab, sequence int) (*Corpus, error) {
+	t, err := OpenTokens(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: data.path: %w", err)
+	}
+	total := t.Len()
+	t.ids = t.ids.limit(limit)
+	if err = t.Check(vocab); err == nil && t.Len() < sequence+1 {
+		found := fmt.Sprint(total)
+		if t.Len() < total {
+			found = fmt.Sprintf("%d of %d (data.limit_bytes = %d)", t.Len(), total, limit)
+		}
+		err = fmt.Errorf("%s: wanted at least %d tokens, a sequence (model.sequence = %d) and the token after it; found %s",
+			path, sequence+1, sequence, found)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("data: data.path: %w", err), t.Close())
+	}
+	return newCorpus(t.ids), nil
 }
 
 // short is the error of a corpus that holds no sequence.
@@ -181,5 +218,6 @@ func cause(err error) error {
 	return err
 }
 
-// Hash returns the SHA-256 of the text in hexadecimal, computed once.
+// Hash returns the SHA-256 of the text, or of the ids as they lie in the token
+// file, in hexadecimal, computed once.
 func (c *Corpus) Hash() string { return c.hash() }

@@ -60,7 +60,7 @@ func TestOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := string(corpus.text); got != c.want {
+			if got := string(corpus.ids.raw); got != c.want {
 				t.Errorf("text %q, want %q", got, c.want)
 			}
 			sum := sha256.Sum256([]byte(c.want))
@@ -152,8 +152,8 @@ func TestDefaultCorpusIsTheGoSourceTree(t *testing.T) {
 	if err != nil {
 		t.Skip("no Go source tree on this machine:", err)
 	}
-	if len(corpus.text) != 1<<20 || !strings.Contains(string(corpus.text), "\npackage ") {
-		t.Errorf("%d bytes, want 1 MiB of Go source", len(corpus.text))
+	if len(corpus.ids.raw) != 1<<20 || !strings.Contains(string(corpus.ids.raw), "\npackage ") {
+		t.Errorf("%d bytes, want 1 MiB of Go source", len(corpus.ids.raw))
 	}
 }
 
@@ -163,6 +163,6 @@ func BenchmarkOpenGoSource(b *testing.B) {
 		if err != nil {
 			b.Skip(err)
 		}
-		b.SetBytes(int64(len(corpus.text)))
+		b.SetBytes(int64(len(corpus.ids.raw)))
 	}
 }

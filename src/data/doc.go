@@ -1,4 +1,5 @@
-// Package data turns a file or directory of text into batches. In come the
-// corpus, as bytes, and (seed, step, global microbatch); out go the tokens and
-// targets of that microbatch, the same on every rank and under every layout.
+// Package data turns text or token files into batches, and text into token
+// files. In come the corpus, as bytes or as ids, and (seed, step, global
+// microbatch); out go the tokens and targets of that microbatch, the same on
+// every rank and under every layout.
 package data

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -101,8 +102,35 @@ func New(s Setup) (*Rank, error) {
 	if r.stage, err = model.NewStage(c, lo, hi, s.Device, s.Backend.DType()); err != nil {
 		return nil, err
 	}
+	if path := s.Config.Model.Weights; path != "" {
+		err := load(path, c, r.stage)
+		if err != nil {
+			err = fmt.Errorf("model.weights = %q: %w", path, err)
+		}
+		if err := share(s.World, err); err != nil {
+			return nil, err
+		}
+	}
 	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas}
 	return r, r.plan()
+}
+
+// load replaces the initial weights of a stage by those of a file.
+func load(path string, c model.Config, s *model.Stage) error {
+	w, err := checkpoint.OpenWeights(path)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := w.Fits(c); err != nil {
+		return err
+	}
+	for _, l := range s.Layers {
+		if err := w.Load(l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plan makes the runner's buffers for the layers this rank holds now.

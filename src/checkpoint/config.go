@@ -1,0 +1,122 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"dynmo/src/model"
+)
+
+// supported lists the model types whose weights can be imported.
+var supported = []string{"gpt2"}
+
+// Config is the configuration of a model in Hugging Face's form, config.json.
+type Config struct {
+	Model model.Config // shape only
+	Text  []byte       // the whole file, keys that mean nothing here included
+}
+
+// Limits of a shape. Real models stay far below; within them no product of
+// dimensions overflows.
+const (
+	maxBlocks = 1 << 12
+	maxHidden = 1 << 17
+	maxTokens = 1 << 24 // vocabulary, positions
+)
+
+// ParseConfig reads config.json. Defaults are those of Hugging Face's
+// GPT2Config. Errors name the key: another model type, a shape out of range,
+// or arithmetic that the layers here do not do.
+func ParseConfig(source []byte) (Config, error) {
+	values := make(map[string]value)
+	err := value{json: source}.members(func(key string, v value) error {
+		values[key] = v
+		return nil
+	})
+	if err != nil {
+		return Config{}, err
+	}
+	if kind, err := values["model_type"].text(); err != nil || kind != supported[0] {
+		return Config{}, fmt.Errorf("model_type: %.100s is not supported, want one of %s", values["model_type"].json, strings.Join(supported, ", "))
+	}
+	c := Config{Model: model.Config{Vocab: 50257, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}, Text: source}
+	for _, d := range []struct {
+		key   string
+		value *int
+		limit int64
+	}{
+		{"vocab_size", &c.Model.Vocab, maxTokens}, {"n_positions", &c.Model.Sequence, maxTokens},
+		{"n_embd", &c.Model.Hidden, maxHidden}, {"n_layer", &c.Model.Blocks, maxBlocks}, {"n_head", &c.Model.Heads, maxHidden},
+	} {
+		v, ok := values[d.key]
+		if !ok {
+			continue
+		}
+		n, err := v.integer()
+		if err != nil || n < 1 || n > d.limit {
+			return Config{}, fmt.Errorf("%s: %.100s: want an integer from 1 to %d", d.key, v.json, d.limit)
+		}
+		*d.value = int(n)
+	}
+	if c.Model.Hidden%c.Model.Heads != 0 {
+		return Config{}, fmt.Errorf("n_head: %d does not divide n_embd, %d", c.Model.Heads, c.Model.Hidden)
+	}
+	if v, ok := values["tie_word_embeddings"]; ok {
+		c.Model.Tied = string(v.json) == "true"
+		if !c.Model.Tied && string(v.json) != "false" {
+			return Config{}, fmt.Errorf("tie_word_embeddings: %.100s: want true or false", v.json)
+		}
+	}
+	return c, arithmetic(values, 4*c.Model.Hidden)
+}
+
+// arithmetic refuses what would compute something else than the layers do.
+func arithmetic(values map[string]value, inner int) error {
+	for _, rule := range []struct {
+		key  string
+		want []any // as JSON decodes
+	}{
+		{"n_inner", []any{nil, float64(inner)}},
+		{"activation_function", []any{"gelu_new", "gelu_pytorch_tanh"}}, // one function, two names
+		{"layer_norm_epsilon", []any{1e-5}},
+		{"scale_attn_weights", []any{true}},
+		{"scale_attn_by_inverse_layer_idx", []any{false}},
+		{"add_cross_attention", []any{false}},
+	} {
+		v, ok := values[rule.key]
+		if !ok {
+			continue
+		}
+		var got any
+		err := json.Unmarshal(v.json, &got)
+		if err != nil || !slices.ContainsFunc(rule.want, func(want any) bool { return reflect.DeepEqual(got, want) }) {
+			return fmt.Errorf("%s: %.100s is not supported, want one of %v", rule.key, v.json, rule.want)
+		}
+	}
+	return nil
+}
+
+// NewConfig returns the configuration of a model of this shape, as
+// Hugging Face's loader reads it.
+func NewConfig(c model.Config) Config {
+	text, err := json.MarshalIndent(struct {
+		Activation    string   `json:"activation_function"`
+		Architectures []string `json:"architectures"`
+		Epsilon       float64  `json:"layer_norm_epsilon"`
+		ModelType     string   `json:"model_type"`
+		Hidden        int      `json:"n_embd"`
+		Heads         int      `json:"n_head"`
+		Blocks        int      `json:"n_layer"`
+		Sequence      int      `json:"n_positions"`
+		Tied          bool     `json:"tie_word_embeddings"`
+		Vocab         int      `json:"vocab_size"`
+	}{"gelu_new", []string{"GPT2LMHeadModel"}, 1e-5, supported[0], c.Hidden, c.Heads, c.Blocks, c.Sequence, c.Tied, c.Vocab}, "", "  ")
+	if err != nil {
+		panic("checkpoint: configuration does not marshal")
+	}
+	shape := model.Config{Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied}
+	return Config{Model: shape, Text: append(text, '\n')}
+}

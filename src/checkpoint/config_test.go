@@ -1,0 +1,75 @@
+package checkpoint
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"dynmo/src/model"
+)
+
+// small is what config.json of GPT-2 124M says of its shape; its other keys
+// are those of configuration_gpt2.py.
+const small = `{"activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],"attn_pdrop":0.1,"bos_token_id":50256,
+"embd_pdrop":0.1,"eos_token_id":50256,"initializer_range":0.02,"layer_norm_epsilon":1e-05,"model_type":"gpt2","n_ctx":1024,
+"n_embd":768,"n_head":12,"n_layer":12,"n_positions":1024,"resid_pdrop":0.1,"vocab_size":50257}`
+
+func TestParseConfig(t *testing.T) {
+	want := model.Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true}
+	for _, source := range []string{small, `{"model_type":"gpt2"}`, string(NewConfig(want).Text)} {
+		c, err := ParseConfig([]byte(source))
+		must(t, err)
+		if c.Model != want || string(c.Text) != source {
+			t.Errorf("%s: %+v", source, c)
+		}
+	}
+	if c := NewConfig(want); !reflect.DeepEqual(c.Model, want) {
+		t.Errorf("made %+v", c.Model)
+	}
+}
+
+func TestParseConfigRefuses(t *testing.T) {
+	for _, c := range []struct{ source, want string }{
+		{`{"model_type":"llama"}`, `model_type: "llama" is not supported, want one of gpt2`},
+		{`{"n_layer":2}`, "model_type: "},
+		{`{"model_type":["gpt2"]}`, `model_type: ["gpt2"] is not supported`},
+		{`{"model_type":"gpt2","model_type":"gpt2"}`, `key "model_type" stands twice`},
+		{"{\"model_type\":\"gpt2\xff\"}", "byte 19: not UTF-8"},
+		{`{"model_type":"gpt2"`, "byte 20: unexpected end"},
+		{`["gpt2"]`, "byte 0: want a JSON object"},
+		{`{"model_type":"gpt2","n_layer":0}`, "n_layer: 0: want an integer from 1 to 4096"},
+		{`{"model_type":"gpt2","n_layer":99999999999999999999}`, "n_layer: 9"},
+		{`{"model_type":"gpt2","n_embd":1e3}`, "n_embd: 1e3: want an integer"},
+		{`{"model_type":"gpt2","n_embd":null}`, "n_embd: null: want an integer"},
+		{`{"model_type":"gpt2","n_head":7}`, "n_head: 7 does not divide n_embd, 768"},
+		{`{"model_type":"gpt2","n_inner":1024}`, "n_inner: 1024 is not supported"},
+		{`{"model_type":"gpt2","activation_function":"relu"}`, `activation_function: "relu" is not supported`},
+		{`{"model_type":"gpt2","activation_function":{"a":1}}`, "activation_function: "},
+		{`{"model_type":"gpt2","layer_norm_epsilon":1e-6}`, "layer_norm_epsilon: 1e-6 is not supported"},
+		{`{"model_type":"gpt2","scale_attn_by_inverse_layer_idx":true}`, "scale_attn_by_inverse_layer_idx: true"},
+		{`{"model_type":"gpt2","tie_word_embeddings":null}`, "tie_word_embeddings: null: want true or false"},
+	} {
+		if _, err := ParseConfig([]byte(c.source)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.source, err, c.want)
+		}
+	}
+}
+
+// FuzzParseConfig: a configuration is refused, or describes a model whose size
+// does not overflow.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(small))
+	f.Add([]byte(`{"model_type":"gpt2","n_inner":null,"tie_word_embeddings":false,"n_embd":131072,"n_layer":4096,"vocab_size":16777216}`))
+	f.Fuzz(func(t *testing.T, source []byte) {
+		c, err := ParseConfig(source)
+		if err != nil {
+			return
+		}
+		total := int64(0)
+		for _, p := range parameters(c.Model) {
+			if total += p.bytes(); p.bytes() <= 0 || total <= 0 {
+				t.Fatalf("%s: %d bytes of %d", p.name, p.bytes(), total)
+			}
+		}
+	})
+}

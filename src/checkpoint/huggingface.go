@@ -1,0 +1,223 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Files of a Hugging Face directory.
+const (
+	configFile = "config.json"
+	modelFile  = "model.safetensors"
+	indexFile  = modelFile + ".index.json"
+)
+
+const (
+	transformerPrefix = "transformer."
+	lmHead            = "lm_head.weight" // never has the prefix
+)
+
+// maxConfig is the longest config.json that is read, in bytes: hundreds of
+// times what real ones have.
+const maxConfig = 1 << 20
+
+// OpenHuggingFace opens a directory with config.json and model.safetensors, or
+// the shards that model.safetensors.index.json names. Names of tensors may all
+// begin with "transformer."; the causal masks that older files hold as
+// attn.bias and attn.masked_bias are skipped.
+func OpenHuggingFace(dir string) (*Weights, error) {
+	source, err := readFile(filepath.Join(dir, configFile), maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ParseConfig(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, configFile), err)
+	}
+	files, err := openModel(dir)
+	if err != nil {
+		return nil, err
+	}
+	w, err := fromGPT2(c, files)
+	if err != nil {
+		closeAll(files)
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return w, nil
+}
+
+// openModel opens the file or all shards of a model.
+func openModel(dir string) ([]*File, error) {
+	f, err := Open(filepath.Join(dir, modelFile))
+	if err == nil {
+		return []*File{f}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	index := filepath.Join(dir, indexFile)
+	source, indexErr := readFile(index, maxHeader)
+	if errors.Is(indexErr, fs.ErrNotExist) {
+		return nil, err
+	}
+	if indexErr != nil {
+		return nil, indexErr
+	}
+	names, err := shards(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", index, err)
+	}
+	return openShards(dir, names)
+}
+
+// shards returns the files that the index of a sharded model names.
+func shards(index []byte) ([]string, error) {
+	var names []string
+	err := value{json: index}.members(func(key string, v value) error {
+		if key != "weight_map" {
+			return nil
+		}
+		return v.members(func(_ string, v value) error {
+			name, err := v.text()
+			if err == nil && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
+				err = v.fail("file name %.100q: want one without directories", name)
+			}
+			names = append(names, name)
+			return err
+		})
+	})
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if err == nil && len(names) == 0 {
+		err = errors.New("weight_map is missing or empty")
+	}
+	return names, err
+}
+
+// openShards opens files within dir; a link that leads out of it is refused.
+func openShards(dir string, names []string) (files []*File, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, name := range names {
+		f, size, err := openRegular(name, root.Stat, root.Open)
+		var s *File
+		if err == nil {
+			s, err = opened(filepath.Join(dir, name), f, size)
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, err
+		}
+		files = append(files, s)
+	}
+	return files, nil
+}
+
+func closeAll(files []*File) error {
+	var all []error
+	for _, f := range files {
+		all = append(all, f.Close())
+	}
+	return errors.Join(all...)
+}
+
+// readFile reads a regular file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, size, err := openRegular(path, os.Stat, os.Open)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > limit {
+		return nil, fmt.Errorf("%s: %d bytes, want at most %d", path, size, limit)
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// fromGPT2 returns the weights that lie in files under Hugging Face's names.
+func fromGPT2(c Config, files []*File) (*Weights, error) {
+	w := &Weights{Config: c, close: func() error { return closeAll(files) }}
+	var list []Tensor
+	var home []*File // of each of list
+	seen := make(map[string]bool)
+	for _, f := range files {
+		for _, t := range f.Tensors {
+			if seen[t.Name] {
+				return nil, fmt.Errorf("tensor %.100q is in two files", t.Name)
+			}
+			seen[t.Name] = true
+			if strings.HasSuffix(t.Name, ".attn.bias") || strings.HasSuffix(t.Name, ".attn.masked_bias") {
+				continue
+			}
+			list, home = append(list, t), append(home, f)
+		}
+	}
+	if seen[transformerPrefix+"wte.weight"] {
+		w.Prefix = transformerPrefix
+	}
+	want := make(map[string][]int64)
+	for _, p := range parameters(c.Model) {
+		t := w.gpt2(p)
+		want[t.Name] = t.Shape
+	}
+	at, err := match(list, want)
+	if err != nil {
+		return nil, err
+	}
+	w.read = func(p parameter) ([]byte, error) {
+		t := w.gpt2(p)
+		i := at[t.Name]
+		values, err := home[i].Read(list[i])
+		if err == nil && p.conv1d {
+			values = transpose(values, t.Shape[0], t.Shape[1])
+		}
+		return values, err
+	}
+	return w, nil
+}
+
+// gpt2 returns the tensor that a parameter is in Hugging Face's file.
+func (w *Weights) gpt2(p parameter) Tensor {
+	t := Tensor{Name: w.Prefix + p.gpt2, DType: F32, Shape: p.shape}
+	if p.gpt2 == lmHead {
+		t.Name = lmHead
+	}
+	if p.conv1d {
+		t.Shape = []int64{p.shape[1], p.shape[0]}
+	}
+	return t
+}
+
+// WriteHuggingFace writes config.json and model.safetensors to a directory,
+// which it makes if it is not there. A model that was one file of float32
+// without mask buffers, written by the reference implementation, comes out as
+// it was, byte for byte.
+func (w *Weights) WriteHuggingFace(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	values := func(p parameter) ([]byte, error) {
+		v, err := w.read(p)
+		if err == nil && p.conv1d {
+			v = transpose(v, p.shape[0], p.shape[1])
+		}
+		return v, err
+	}
+	metadata := map[string]string{formatKey: torchFormat}
+	if err := w.safetensors(filepath.Join(dir, modelFile), metadata, w.gpt2, values); err != nil {
+		return err
+	}
+	return replace(filepath.Join(dir, configFile), func(out io.Writer) error {
+		_, err := out.Write(w.Config.Text)
+		return err
+	})
+}

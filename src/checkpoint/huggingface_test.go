@@ -1,0 +1,259 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return b
+}
+
+// imported returns a Hugging Face directory as a dynmo weights file, opened.
+func imported(t testing.TB, dir string) *Weights {
+	t.Helper()
+	w, err := OpenHuggingFace(dir)
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "weights.safetensors")
+	must(t, w.Write(path))
+	must(t, w.Close())
+	w, err = OpenWeights(path)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	return w
+}
+
+// Imported weights give the logits and losses of a plain float64 GPT-2 that
+// reads the same numbers another way.
+func TestImportedLogits(t *testing.T) {
+	for _, tied := range []bool{true, false} {
+		for _, prefix := range []string{"", "transformer."} {
+			for _, half := range []bool{false, true} {
+				for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
+					t.Run(fmt.Sprintf("tied=%v/prefix=%q/half=%v/%v", tied, prefix, half, d), func(t *testing.T) {
+						g := newGPT2(tied, prefix)
+						w := imported(t, g.directory(t))
+						c := w.Config.Model
+						c.HalfGrain, c.Seed = half, 3
+						must(t, w.Fits(c))
+						if d == tensor.F64 {
+							compareLogits[float64](t, g, w, c, d, 1e-12)
+						} else {
+							compareLogits[float32](t, g, w, c, d, 1e-5)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// compareLogits runs model layers on the generic kernels. tolerance is
+// relative to the largest logit.
+func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c model.Config, d tensor.DType, tolerance float64) {
+	dev := cpu.New(device.NewWall())
+	x := &model.Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 1, T: c.Sequence, Scale: 1}
+	must(t, x.Reserve(c))
+	defer x.Close()
+	s, err := model.NewStage(c, 0, c.Layers(), dev, d) // random weights: Load must replace each
+	must(t, err)
+	defer s.Free()
+	tokens, targets := []int32{3, 0, 12, 7, 7, 1}, []int32{0, 12, 7, 7, 1, 5}
+	var inp, saved, entering tensor.Mem
+	for _, l := range s.Layers {
+		must(t, w.Load(l))
+		bytes, _ := l.Sizes(x)
+		saved, err = dev.Alloc(bytes)
+		must(t, err)
+		defer dev.Free(saved)
+		l.Feed(x, saved, tokens, targets)
+		l.Forward(x, saved, inp)
+		entering, inp = inp, l.Output(x, saved)
+	}
+	head := s.Layers[c.Head()]
+	param := make(map[string][]F)
+	for _, p := range head.Params() {
+		param[p.Name] = tensor.Of[F](p.W)
+	}
+	// Layer.Forward leaves gradients where the logits were: the head again.
+	n, scratch := x.N(), make([]F, x.N())
+	normed, got := make([]F, n*c.Hidden), make([]F, n*c.Vocab)
+	ref.LayerNormForward(normed, scratch, scratch, tensor.Of[F](entering), param["norm.weight"], param["norm.bias"], n, c.Hidden)
+	matrix := param["head.weight"]
+	if c.Tied {
+		matrix = param["token.weight"]
+	}
+	ref.MatmulForward(got, normed, matrix, nil, n, c.Hidden, c.Vocab)
+	want, largest, loss, worst := g.logits(tokens), 0.0, 0.0, 0.0
+	for i, row := range want {
+		sum := 0.0
+		for v, logit := range row {
+			largest, sum = max(largest, math.Abs(logit)), sum+math.Exp(logit)
+			worst = max(worst, math.Abs(float64(got[i*c.Vocab+v])-logit))
+		}
+		loss += math.Log(sum) - row[targets[i]]
+	}
+	if !(worst <= tolerance*largest) {
+		t.Errorf("logits differ by %v, the largest is %v", worst, largest)
+	}
+	if diff := math.Abs(head.Loss(x, saved) - loss); !(diff <= tolerance*loss*10) {
+		t.Errorf("loss differs by %v from %v", diff, loss)
+	}
+}
+
+// A directory that another program wrote comes back byte for byte.
+func TestHuggingFaceRoundTrip(t *testing.T) {
+	for _, tied := range []bool{true, false} {
+		for _, prefix := range []string{"", "transformer."} {
+			g := newGPT2(tied, prefix)
+			dir, out := g.directory(t), filepath.Join(t.TempDir(), "new", "out")
+			must(t, imported(t, dir).WriteHuggingFace(out))
+			for _, name := range []string{"config.json", "model.safetensors"} {
+				if !bytes.Equal(read(t, filepath.Join(dir, name)), read(t, filepath.Join(out, name))) {
+					t.Errorf("tied %v, prefix %q: %s has changed", tied, prefix, name)
+				}
+				if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("%s: mode %v, %v", name, info.Mode(), err)
+				}
+			}
+		}
+	}
+}
+
+// Mask buffers are left out, and the order of tensors does not matter.
+func TestHuggingFaceBuffers(t *testing.T) {
+	g := newGPT2(true, "transformer.")
+	names := g.names()
+	want := g.file(names)
+	for _, buffer := range []string{"h.0.attn.bias", "h.1.attn.masked_bias"} {
+		g.shape[buffer], g.values[buffer] = []int{1, 1, 2, 2}, []float32{1, 0, 1, 1}
+		names = append([]string{buffer}, names...)
+	}
+	dir, out := g.directory(t), t.TempDir()
+	save(t, filepath.Join(dir, "model.safetensors"), g.file(names))
+	must(t, imported(t, dir).WriteHuggingFace(out))
+	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), want) {
+		t.Error("the model has changed")
+	}
+}
+
+// shard splits the model into two files; index names them.
+func shard(t *testing.T, index string, files map[string][]string) string {
+	t.Helper()
+	g := newGPT2(true, "")
+	dir := t.TempDir()
+	save(t, filepath.Join(dir, "config.json"), g.config())
+	save(t, filepath.Join(dir, "model.safetensors.index.json"), []byte(index))
+	for name, names := range files {
+		save(t, filepath.Join(dir, name), g.file(names))
+	}
+	return dir
+}
+
+func TestHuggingFaceShards(t *testing.T) {
+	g := newGPT2(true, "")
+	names := g.names()
+	dir := shard(t, `{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
+		map[string][]string{"a.safetensors": names[:9], "b.safetensors": names[9:]})
+	out := t.TempDir()
+	must(t, imported(t, dir).WriteHuggingFace(out))
+	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), g.file(names)) {
+		t.Error("the model has changed")
+	}
+}
+
+func TestHuggingFaceShardsRefused(t *testing.T) {
+	names := newGPT2(true, "").names()
+	outside := filepath.Join(t.TempDir(), "b.safetensors")
+	save(t, outside, newGPT2(true, "").file(names[9:]))
+	for _, c := range []struct{ name, file, want string }{
+		{"above", "../b.safetensors", "want one without directories"},
+		{"absolute", outside, "want one without directories"},
+		{"below", "sub/b.safetensors", "want one without directories"},
+		{"backslash", `..\\b.safetensors`, "want one without directories"},
+		{"directory", ".", "want one without directories"},
+		{"empty", "", "want one without directories"},
+		{"not there", "c.safetensors", "no such file"},
+		{"link that leads out", "link.safetensors", "escapes"},
+		{"tensor in two files", "twice.safetensors", "is in two files"},
+		{"half of the tensors", "a.safetensors", `tensor "h.0.mlp.c_fc.weight" is missing (19 of 28 are)`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := shard(t, `{"weight_map":{"x":"a.safetensors","y":"`+c.file+`"}}`,
+				map[string][]string{"a.safetensors": names[:9], "twice.safetensors": names[8:]})
+			must(t, os.Symlink(outside, filepath.Join(dir, "link.safetensors")))
+			if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestHuggingFaceRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(g *gpt2)
+		want   string
+	}{
+		{"missing", func(g *gpt2) { delete(g.shape, "h.1.ln_2.bias") }, `tensor "h.1.ln_2.bias" is missing (1 of 28 are)`},
+		{"too many", func(g *gpt2) { g.shape["h.2.ln_1.bias"], g.values["h.2.ln_1.bias"] = []int{8}, make([]float32, 8) }, `tensor "h.2.ln_1.bias" is no part`},
+		{"head twice", func(g *gpt2) {
+			g.shape["lm_head.weight"], g.values["lm_head.weight"] = g.shape["wte.weight"], g.values["wte.weight"]
+		}, `tensor "lm_head.weight" is no part`},
+		{"linear, not Conv1D", func(g *gpt2) { g.shape["h.0.mlp.c_fc.weight"] = []int{32, 8} }, `tensor "h.0.mlp.c_fc.weight": F32 [32 8], want F32 [8 32]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGPT2(true, "")
+			c.change(g)
+			dir := g.directory(t)
+			if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), dir) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Values of another type are refused, even of the same size.
+func TestHuggingFaceRefusesIntegers(t *testing.T) {
+	g := newGPT2(true, "")
+	dir := g.directory(t)
+	save(t, filepath.Join(dir, "model.safetensors"), bytes.Replace(g.file(g.names()), []byte("F32"), []byte("I32"), 1))
+	if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), `tensor "h.0.attn.c_attn.bias": I32 [24], want F32 [24]`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A dynmo weights file must say what it is of, and hold all of it.
+func TestOpenWeightsRefuses(t *testing.T) {
+	config := string(newGPT2(true, "").config())
+	for _, c := range []struct {
+		name     string
+		metadata map[string]string
+		want     string
+	}{
+		{"foreign", map[string]string{"format": "pt"}, `metadata: format = "pt", want "dynmo"`},
+		{"no configuration", map[string]string{"format": "dynmo"}, "metadata: config: byte 0"},
+		{"prefix", map[string]string{"format": "dynmo", "config": config, "prefix": "x."}, `metadata: prefix = "x."`},
+		{"no tensors", map[string]string{"format": "dynmo", "config": config}, "is missing (28 of 28 are)"},
+	} {
+		path := filepath.Join(t.TempDir(), "w.safetensors")
+		must(t, Write(path, c.metadata, nil, nil))
+		if _, err := OpenWeights(path); err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package checkpoint
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// chain returns all layers of a model.
+func chain(t *testing.T, c model.Config, d tensor.DType) *model.Stage {
+	t.Helper()
+	s, err := model.NewStage(c, 0, c.Layers(), cpu.New(device.NewWall()), d)
+	must(t, err)
+	t.Cleanup(s.Free)
+	return s
+}
+
+// Layers that are written and loaded into others make equal ones, whatever the
+// grain; the file's names are those of whole blocks.
+func TestLayersRoundTrip(t *testing.T) {
+	for _, tied := range []bool{true, false} {
+		for _, half := range []bool{true, false} {
+			t.Run(fmt.Sprintf("tied=%v/half=%v", tied, half), func(t *testing.T) {
+				c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed: 7, Tied: tied, HalfGrain: half}
+				from := chain(t, c, tensor.F32)
+				w, err := FromLayers(c, from.Layers)
+				must(t, err)
+				path := filepath.Join(t.TempDir(), "weights.safetensors")
+				must(t, w.Write(path))
+				f, err := Open(path)
+				must(t, err)
+				if !slices.ContainsFunc(f.Tensors, func(x Tensor) bool { return x.Name == "block.1/qkv.weight" }) {
+					t.Errorf("names %v", f.Tensors)
+				}
+				w, err = f.Weights()
+				must(t, err)
+				defer w.Close()
+				c.Seed = 8
+				must(t, w.Fits(c))
+				for i, l := range chain(t, c, tensor.F32).Layers {
+					if l.Hash() == from.Layers[i].Hash() {
+						t.Errorf("%s: equal before it is loaded", l.Name)
+					}
+					must(t, w.Load(l))
+					if l.Hash() != from.Layers[i].Hash() {
+						t.Errorf("%s: another after it is loaded", l.Name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What is pruned is zero in the file, in either sparse format.
+func TestPrunedLayersAreWrittenDense(t *testing.T) {
+	c := model.Config{Blocks: 1, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}
+	for _, csrFrom := range []float64{0.1, 1} {
+		s, whole := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
+		block := s.Layers[1]
+		keep := model.NewKeep(block.Params()[0])
+		for i := 0; i < block.Params()[0].Stored(); i += 3 {
+			keep.Set(i)
+		}
+		name := "block.0/" + block.Params()[0].Name
+		must(t, block.Compress(map[int]model.Keep{0: keep}, csrFrom))
+		w, err := FromLayers(c, s.Layers)
+		must(t, err)
+		path := filepath.Join(t.TempDir(), "weights.safetensors")
+		must(t, w.Write(path))
+		w, err = OpenWeights(path)
+		must(t, err)
+		loaded := chain(t, c, tensor.F64)
+		must(t, w.Load(loaded.Layers[1]))
+		must(t, w.Close())
+		got, before := tensor.Of[float64](loaded.Layers[1].Params()[0].W), tensor.Of[float64](whole.Layers[1].Params()[0].W)
+		for i, v := range got {
+			want := float64(float32(before[i]))
+			if !keep.Has(i) {
+				want = 0
+			}
+			if v != want {
+				t.Fatalf("%v: %s[%d] = %v, want %v", block.Params()[0].Format, name, i, v, want)
+			}
+		}
+	}
+}
+
+func TestLoadRefusesAnotherModel(t *testing.T) {
+	w := imported(t, newGPT2(true, "").directory(t))
+	good := w.Config.Model
+	for _, c := range []struct {
+		change func(c *model.Config)
+		fits   string
+		layer  int // that cannot be loaded; -1: all can
+	}{
+		{func(c *model.Config) { c.Blocks = 3 }, "model.blocks is 3, the weights are of a model with 2", 3},
+		{func(c *model.Config) { c.Hidden = 16 }, "model.hidden is 16", 1},
+		{func(c *model.Config) { c.Heads = 4 }, "model.heads is 4", -1},
+		{func(c *model.Config) { c.Sequence = 5 }, "model.sequence is 5", 0},
+		{func(c *model.Config) { c.Vocab = 14 }, "model.vocab is 14", 3},
+		{func(c *model.Config) { c.Tied = false }, "tied: false", 3},
+	} {
+		other := good
+		c.change(&other)
+		if err := w.Fits(other); err == nil || !strings.Contains(err.Error(), c.fits) {
+			t.Errorf("error %v, want %q", err, c.fits)
+		}
+		if c.layer >= 0 {
+			l := chain(t, other, tensor.F32).Layers[c.layer]
+			if err := w.Load(l); err == nil || !strings.Contains(err.Error(), l.Name) {
+				t.Errorf("%s: error %v", c.fits, err)
+			}
+		}
+	}
+	if _, err := FromLayers(good, chain(t, good, tensor.F32).Layers[1:]); err == nil {
+		t.Error("a part of the chain is taken for all of it")
+	}
+}

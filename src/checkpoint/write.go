@@ -1,0 +1,133 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Write writes a safetensors file, tensors in the reference implementation's
+// order: larger alignment first, then by name. values returns what belongs to
+// a tensor and is called in that order. Begin and End of tensors are ignored.
+// It panics if values returns another number of bytes than type and shape need.
+func Write(path string, metadata map[string]string, tensors []Tensor, values func(Tensor) ([]byte, error)) error {
+	return replace(path, func(w io.Writer) error { return encode(w, metadata, tensors, values) })
+}
+
+func encode(w io.Writer, metadata map[string]string, tensors []Tensor, values func(Tensor) ([]byte, error)) error {
+	tensors = slices.Clone(tensors)
+	slices.SortFunc(tensors, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(b.DType.place(), a.DType.place()), cmp.Compare(a.Name, b.Name))
+	})
+	end := int64(0)
+	for i := range tensors {
+		t := &tensors[i]
+		size, err := t.size()
+		if err != nil {
+			return fmt.Errorf("tensor %.100q: %w", t.Name, err)
+		}
+		t.Begin, t.End = end, end+size
+		end = t.End
+	}
+	header := marshal(metadata, tensors)
+	if err := binary.Write(w, binary.LittleEndian, uint64(len(header))); err != nil {
+		return err
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		v, err := values(t)
+		if err != nil {
+			return err
+		}
+		if int64(len(v)) != t.Bytes() {
+			panic("checkpoint: values do not fill their tensor")
+		}
+		if _, err := w.Write(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// marshal returns a header, padded with spaces to a multiple of 8 bytes.
+func marshal(metadata map[string]string, tensors []Tensor) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	add := func(before string, value any) {
+		b.WriteString(before)
+		if err := e.Encode(value); err != nil {
+			panic("checkpoint: header does not marshal")
+		}
+		b.Truncate(b.Len() - 1) // Encode ends a line
+	}
+	separator := "{"
+	if len(metadata) > 0 {
+		add(separator, metadataKey)
+		add(":", metadata)
+		separator = ","
+	}
+	for _, t := range tensors {
+		add(separator, t.Name)
+		add(`:{"dtype":`, t.DType)
+		add(`,"shape":`, append([]int64{}, t.Shape...)) // never null
+		add(`,"data_offsets":`, []int64{t.Begin, t.End})
+		b.WriteString("}")
+		separator = ","
+	}
+	if separator == "{" {
+		b.WriteString(separator)
+	}
+	b.WriteString("}")
+	for b.Len()%8 != 0 {
+		b.WriteByte(' ')
+	}
+	return b.Bytes()
+}
+
+// replace writes a file that only its owner may read: under a temporary name
+// beside path, which it takes when write has succeeded and all is on disk.
+func replace(path string, write func(io.Writer) error) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	b := bufio.NewWriterSize(f, 1<<20)
+	if err = write(b); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err = b.Flush(); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync() // the new name lasts, too
+}

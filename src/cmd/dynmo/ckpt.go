@@ -1,0 +1,194 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/checkpoint"
+)
+
+// ckptCommand returns the commands on files of weights.
+func ckptCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ckpt WHAT",
+		Short: "Look into files of weights, import and export them",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usageError{fmt.Errorf("ckpt: what? see %s --help", c.CommandPath())}
+		},
+	}
+	c.AddCommand(ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
+	return c
+}
+
+// contents is what inspect says of a safetensors file.
+type contents struct {
+	File     string            `json:"file"`
+	Metadata map[string]string `json:"metadata"`
+	Tensors  []contentsTensor  `json:"tensors"` // in the order of their data
+}
+
+type contentsTensor struct {
+	Name  string  `json:"name"`
+	DType string  `json:"dtype"`
+	Shape []int64 `json:"shape"`
+	Bytes int64   `json:"bytes"`
+}
+
+func ckptInspect() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "What a safetensors file holds: names, types, shapes and bytes",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f, err := checkpoint.Open(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			defer f.Close()
+			all := contents{f.Name, f.Metadata, []contentsTensor{}}
+			for _, t := range f.Tensors {
+				all.Tensors = append(all.Tensors, contentsTensor{t.Name, string(t.DType), t.Shape, t.Bytes()})
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(all)
+			}
+			return all.print(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return c
+}
+
+// print writes a line per tensor, and their sum. Names are quoted where they
+// hold what a terminal might obey.
+func (c contents) print(w io.Writer) error {
+	var b strings.Builder
+	total := int64(0)
+	fmt.Fprintf(&b, "%-8s %14s %-16s %s\n", "dtype", "bytes", "shape", "name")
+	for _, t := range c.Tensors {
+		name := fmt.Sprintf("%q", t.Name)
+		if name == `"`+t.Name+`"` {
+			name = t.Name
+		}
+		fmt.Fprintf(&b, "%-8s %14d %-16s %s\n", t.DType, t.Bytes, fmt.Sprint(t.Shape), name)
+		total += t.Bytes
+	}
+	fmt.Fprintf(&b, "%d tensors, %d bytes\n", len(c.Tensors), total)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func ckptVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Check a safetensors file and read all of it",
+		Long: `Check a safetensors file and read all of it: its header, that its tensors fill
+its data without holes or overlaps and, if it is a dynmo weights file, that it
+holds every parameter of its model in the right shape. Prints the file's SHA-256.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f, err := checkpoint.Open(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			defer f.Close()
+			kind := "safetensors"
+			if f.Own() {
+				kind = "dynmo weights"
+				if _, err := f.Weights(); err != nil {
+					return usageError{fmt.Errorf("%s: %w", f.Name, err)}
+				}
+			}
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			h := sha256.New()
+			bytes, err := io.Copy(h, file)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %d tensors, %d bytes, sha256 %x\n", f.Name, kind, len(f.Tensors), bytes, h.Sum(nil))
+			return err
+		},
+	}
+}
+
+func ckptImport() *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use:   "import FROM -o FILE",
+		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
+		Long: `Make a dynmo weights file of a Hugging Face directory (config.json with
+model.safetensors or its shards; GPT-2, float32) or of llm.c's model file
+(version 3). The weights file is safetensors; its names are dynmo's.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			w, err := openForeign(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			defer w.Close()
+			return w.Write(out)
+		},
+	}
+	requiredOutput(c, &out, "weights file to write")
+	return c
+}
+
+// openForeign opens a Hugging Face directory or llm.c's model file.
+func openForeign(path string) (*checkpoint.Weights, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return checkpoint.OpenHuggingFace(path)
+	}
+	return checkpoint.OpenLLMC(path)
+}
+
+func ckptExport() *cobra.Command {
+	var out, format string
+	c := &cobra.Command{
+		Use:   "export FILE -o TO",
+		Short: "Make a Hugging Face directory or llm.c's model file of a dynmo weights file",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			write := (*checkpoint.Weights).WriteHuggingFace
+			switch format {
+			case "huggingface":
+			case "llmc":
+				write = (*checkpoint.Weights).WriteLLMC
+			default:
+				return usageError{fmt.Errorf("--format %q, want huggingface or llmc", format)}
+			}
+			w, err := checkpoint.OpenWeights(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			defer w.Close()
+			return write(w, out)
+		},
+	}
+	requiredOutput(c, &out, "directory or file to write")
+	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
+	return c
+}
+
+// requiredOutput gives a command the flag -o, without which it does not run.
+func requiredOutput(c *cobra.Command, out *string, usage string) {
+	c.Flags().StringVarP(out, "output", "o", "", usage)
+	if err := c.MarkFlagRequired("output"); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"dynmo/src/data"
+)
+
+// dataCommand returns the commands that make token files and look into them.
+func dataCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "data",
+		Short: "Turn text into token files; look into one",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(prepareCommand(), inspectCommand())
+	return c
+}
+
+func prepareCommand() *cobra.Command {
+	p := data.Preparation{Workers: runtime.GOMAXPROCS(0)}
+	var format, tokenizer string
+	c := &cobra.Command{
+		Use:   "prepare -o OUT.bin INPUT...",
+		Short: "Turn text files or directories into a token file",
+		Long: `Turn text files or directories into a token file.
+
+Every file is a document: its tokens, then the end-of-text token. Directories
+are read in lexical order. Text must be UTF-8; empty files are left out. With
+--format megatron an index, OUT.idx, lies beside OUT.bin. No file is ever
+overwritten. To train on the result set data.path = "OUT.bin" and model.vocab
+to at least 50257, GPT-2's vocabulary (50304 is the next multiple of 128).`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, inputs []string) error {
+			p.Inputs, p.Format = inputs, data.Format(format)
+			if tokenizer != "gpt2" {
+				return usageError{fmt.Errorf("--tokenizer %q, want gpt2", tokenizer)}
+			}
+			if p.Format != data.LLMC && p.Format != data.Megatron {
+				return usageError{fmt.Errorf("--format %q, want %s or %s", format, data.LLMC, data.Megatron)}
+			}
+			ctx, stop := interruptible(c.Context())
+			defer stop()
+			bar := preparing(c.ErrOrStderr(), term.IsTerminal(int(os.Stderr.Fd())))
+			began := time.Now()
+			done, err := p.Run(ctx, bar.show)
+			seconds := time.Since(began).Seconds()
+			bar.close()
+			if _, ok := errors.AsType[data.InputError](err); ok {
+				return usageError{err}
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, %.1f MB/s\n",
+				p.Output, done.Documents, done.Bytes, done.Tokens, float64(done.Bytes)/1e6/seconds)
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&p.Output, "output", "o", "", "token file to write, OUT.bin")
+	c.Flags().StringVar(&tokenizer, "tokenizer", "gpt2", "gpt2")
+	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")
+	c.Flags().StringSliceVar(&p.Extensions, "extensions", nil, "endings of the files to read from directories, as .txt,.md (default all files)")
+	if err := c.MarkFlagRequired("output"); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// textBar shows how much text is done, on a terminal.
+type textBar struct {
+	out io.Writer // nil if it is no terminal
+	bar *progressbar.ProgressBar
+}
+
+func preparing(out io.Writer, terminal bool) *textBar {
+	if !terminal {
+		return &textBar{}
+	}
+	return &textBar{out: out}
+}
+
+// show draws the bar at done bytes of total.
+func (b *textBar) show(done, total int64) {
+	if b.out == nil {
+		return
+	}
+	if b.bar == nil {
+		b.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(b.out),
+			progressbar.OptionSetDescription("tokens"),
+			progressbar.OptionSetWidth(30),
+			progressbar.OptionShowBytes(true),
+			progressbar.OptionThrottle(100*time.Millisecond), // as fast as people read
+			progressbar.OptionClearOnFinish())
+	}
+	_ = b.bar.Set64(min(done, total)) // a terminal that is gone must not end the work
+}
+
+// close removes the bar.
+func (b *textBar) close() {
+	if b.bar != nil && !b.bar.IsFinished() {
+		_ = b.bar.Clear()
+	}
+}
+
+// tokenFile is what inspect says of a file.
+type tokenFile struct {
+	Format    data.Format `json:"format"`
+	Type      string      `json:"dtype"`
+	Tokens    int         `json:"tokens"`
+	Documents *int64      `json:"documents"` // null where the format does not record them
+	Min       *int64      `json:"min_id"`    // null where there is no token
+	Max       *int64      `json:"max_id"`
+}
+
+func inspectCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "inspect FILE.bin",
+		Short: "Check a token file of llm.c or Megatron-LM and say what it holds",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			t, err := data.OpenTokens(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			found := tokenFile{Format: t.Format, Type: t.Type(), Tokens: t.Len()}
+			if t.Documents != data.Unrecorded {
+				found.Documents = &t.Documents
+			}
+			if low, high := t.Span(); t.Len() > 0 {
+				found.Min, found.Max = &low, &high
+			}
+			if asJSON {
+				err = json.NewEncoder(c.OutOrStdout()).Encode(found)
+			} else {
+				err = found.print(c.OutOrStdout())
+			}
+			return errors.Join(err, t.Close())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	return c
+}
+
+// print writes what was found for people.
+func (f tokenFile) print(w io.Writer) error {
+	number := func(n *int64, none string) string {
+		if n == nil {
+			return none
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	_, err := fmt.Fprintf(w, "format     %s\ndtype      %s\ntokens     %d\ndocuments  %s\nmin id     %s\nmax id     %s\n",
+		f.Format, f.Type, f.Tokens, number(f.Documents, "not recorded"), number(f.Min, "none"), number(f.Max, "none"))
+	return err
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/config"
+	"dynmo/src/record"
+	"dynmo/src/train"
+)
+
+// dataWith runs the command and returns what it says and its exit status.
+func dataWith(args ...string) (stdout, stderr string, status int) {
+	root := &cobra.Command{Use: "dynmo", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(dataCommand())
+	var out, errs bytes.Buffer
+	status = execute(root, append([]string{"data"}, args...), &out, &errs)
+	return out.String(), errs.String(), status
+}
+
+// texts returns a folder with texts.
+func texts(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.txt": "Hello world", "b.txt": strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200), "c.md": "not \xff UTF-8",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestDataPrepareAndInspect(t *testing.T) {
+	dir := texts(t)
+	for _, c := range []struct{ format, want string }{
+		{"llmc", `{"format":"llmc","dtype":"u16","tokens":3,"documents":null,"min_id":995,"max_id":50256}`},
+		{"megatron", `{"format":"megatron","dtype":"u16","tokens":3,"documents":1,"min_id":995,"max_id":50256}`},
+	} {
+		file := filepath.Join(dir, c.format+".bin")
+		out, errs, status := dataWith("prepare", "--tokenizer", "gpt2", "--format", c.format, "-o", file, filepath.Join(dir, "a.txt"))
+		if status != exitDone || errs != "" || !strings.HasPrefix(out, file+": 1 documents, 11 bytes, 3 tokens, ") {
+			t.Fatalf("%s: status %d, %s%s", c.format, status, out, errs)
+		}
+		out, errs, status = dataWith("inspect", "--json", file)
+		if status != exitDone || strings.TrimSpace(out) != c.want || !json.Valid([]byte(out)) {
+			t.Errorf("%s: status %d, %s\ngot  %swant %s", c.format, status, errs, out, c.want)
+		}
+	}
+	out, _, _ := dataWith("inspect", filepath.Join(dir, "llmc.bin"))
+	want := "format     llmc\ndtype      u16\ntokens     3\ndocuments  not recorded\nmin id     995\nmax id     50256\n"
+	if out != want {
+		t.Errorf("got\n%swant\n%s", out, want)
+	}
+}
+
+func TestDataRefuses(t *testing.T) {
+	dir := texts(t)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, c := range []struct {
+		name string
+		args []string
+		want string // DIR stands for dir
+	}{
+		{"not UTF-8", []string{"prepare", "-o", in("o.bin"), dir}, "dynmo: DIR/c.md: byte 4: 0xff: the text is not UTF-8\n"},
+		{"tokenizer", []string{"prepare", "--tokenizer", "gpt5", "-o", in("o.bin"), dir}, "dynmo: --tokenizer \"gpt5\", want gpt2\n"},
+		{"format", []string{"prepare", "--format", "csv", "-o", in("o.bin"), dir}, "dynmo: --format \"csv\", want llmc or megatron\n"},
+		{"over a text", []string{"prepare", "-o", in("a.txt"), dir}, "dynmo: DIR/a.txt: want a name that ends in .bin\n"},
+		{"nothing with the ending", []string{"prepare", "--extensions", ".go", "-o", in("o.bin"), dir}, "dynmo: the inputs hold no text\n"},
+		{"inspect text", []string{"inspect", in("a.txt")}, "dynmo: DIR/a.txt: want a token file, whose name ends in .bin\n"},
+		{"inspect nothing", []string{"inspect", in("absent.bin")}, "dynmo: open DIR/absent.bin: no such file or directory\n"},
+	} {
+		_, errs, status := dataWith(c.args...)
+		if got := strings.ReplaceAll(errs, dir, "DIR"); status != exitUsage || got != c.want {
+			t.Errorf("%s: status %d\ngot  %swant %s", c.name, status, got, c.want)
+		}
+	}
+}
+
+func TestTextBar(t *testing.T) {
+	var out bytes.Buffer
+	bar := preparing(&out, true)
+	bar.show(500, 1000)
+	bar.close()
+	if !strings.Contains(out.String(), "50%") {
+		t.Errorf("drawn: %q", out.String())
+	}
+	var log bytes.Buffer
+	bar = preparing(&log, false)
+	bar.show(500, 1000)
+	bar.close()
+	if log.Len() > 0 {
+		t.Errorf("drawn where there is no terminal: %q", log.String())
+	}
+}
+
+// lossLog keeps the losses of a run.
+type lossLog []float64
+
+func (l *lossLog) Step(m record.Metrics) error {
+	*l = append(*l, float64(m.Loss))
+	return nil
+}
+
+func (l *lossLog) Event(record.Event) error { return nil }
+
+// A model learns from a prepared file; one whose vocabulary is too small for
+// its ids is refused before it begins.
+func TestTrainOnPreparedFile(t *testing.T) {
+	dir := texts(t)
+	file := filepath.Join(dir, "o.bin")
+	if _, errs, status := dataWith("prepare", "--format", "megatron", "--extensions", ".txt", "-o", file, dir); status != exitDone {
+		t.Fatal(errs)
+	}
+	c := config.Default()
+	c.Data.Path = file
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.Vocab = 1, 8, 1, 8, 50304
+	c.Parallel.Stages, c.Parallel.Microbatches = 2, 2
+	c.Optimizer.LR, c.Optimizer.Warmup = 3e-2, 0
+	c.Run.Clock, c.Train.Steps, c.Device.Kernel = "wall", 12, "ref"
+	var losses lossLog
+	_, err := train.Launch(c, train.Hooks{
+		Stop: func() bool { return false }, End: func(train.Outcome) {},
+		Begin: func(train.World) (train.Observer, error) { return &losses, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, last := losses[0], losses[len(losses)-1]; first < 10 || last > first-1 {
+		t.Errorf("losses %v, want about ln 50304 = 10.8 at first and at least a nat less at last", losses)
+	}
+	c.Model.Vocab = 50256
+	_, err = train.Launch(c, train.Hooks{})
+	want := "data: data.path: " + file + ": byte 4: id 50256 of token 2, want 0 to 50255 (model.vocab = 50256)"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

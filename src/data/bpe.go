@@ -1,0 +1,176 @@
+package data
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tiktoken-go/tokenizer/codec"
+)
+
+// GPT-2's vocabulary.
+const (
+	GPT2Vocab = 50257
+	endOfText = 50256 // the last id; the codec takes its name for text
+)
+
+const (
+	// remembered bounds the pieces a tokenizer keeps the ids of: a few
+	// megabytes, and more than the words of most corpora.
+	remembered = 1 << 16
+	// longPiece is the length in bytes from which a piece is not worth keeping.
+	longPiece = 64
+)
+
+// bpe encodes text with GPT-2's byte-pair encoding. It cuts the text into
+// pieces (words, numbers, marks, white space) as GPT-2's regular expression
+// does, asks the codec for the ids of a piece, and remembers them: words
+// repeat. It belongs to one goroutine.
+type bpe struct {
+	codec *codec.Codec
+	known map[string][]int32
+}
+
+func newBPE() *bpe {
+	return &bpe{codec: codec.NewR50kBase(), known: make(map[string][]int32)}
+}
+
+// encode appends the ids of a text, which is UTF-8, to out.
+func (b *bpe) encode(out []int32, text string) ([]int32, error) {
+	for len(text) > 0 {
+		n := piece(text)
+		word := text[:n]
+		text = text[n:]
+		tokens, ok := b.known[word]
+		if !ok {
+			var err error
+			if tokens, err = b.ask(word); err != nil {
+				return out, err
+			}
+		}
+		out = append(out, tokens...)
+	}
+	return out, nil
+}
+
+// ask returns the ids of a piece from the codec.
+func (b *bpe) ask(word string) ([]int32, error) {
+	found, _, err := b.codec.Encode(word)
+	if err != nil {
+		return nil, err
+	}
+	tokens := make([]int32, len(found))
+	for i, id := range found {
+		tokens[i] = int32(id)
+	}
+	if len(word) < longPiece {
+		if len(b.known) == remembered {
+			clear(b.known)
+		}
+		b.known[strings.Clone(word)] = tokens // word is part of a larger text
+	}
+	return tokens, nil
+}
+
+// kind is what GPT-2's regular expression tells characters apart by.
+type kind uint8
+
+const (
+	mark   kind = iota // [^\s\p{L}\p{N}]
+	letter             // \p{L}
+	number             // \p{N}
+	space              // \s
+)
+
+// ascii holds the kinds of the first characters.
+var ascii = func() (kinds [utf8.RuneSelf]kind) {
+	for c := range kinds {
+		kinds[c] = kindOf(rune(c))
+	}
+	return kinds
+}()
+
+func kindOf(r rune) kind {
+	switch {
+	case unicode.IsLetter(r):
+		return letter
+	case unicode.IsNumber(r):
+		return number
+	case unicode.IsSpace(r):
+		return space
+	}
+	return mark
+}
+
+// first returns the kind of the first character of text and its length in
+// bytes, 0 at the end.
+func first(text string) (kind, int) {
+	if len(text) == 0 {
+		return mark, 0
+	}
+	if c := text[0]; c < utf8.RuneSelf {
+		return ascii[c], 1
+	}
+	r, n := utf8.DecodeRuneInString(text)
+	return kindOf(r), n
+}
+
+// piece returns the length in bytes of the first match of GPT-2's regular
+// expression (openai/gpt-2, encoder.py) in a text that is not empty:
+//
+//	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+func piece(text string) int {
+	if n := contraction(text); n > 0 {
+		return n
+	}
+	end := 0
+	if text[0] == ' ' {
+		if k, n := first(text[1:]); n > 0 && k != space {
+			end = 1
+		}
+	}
+	k, n := first(text[end:])
+	last := 0 // length of the run's last character
+	for same := k; n > 0 && same == k; same, n = first(text[end:]) {
+		end += n
+		last = n
+	}
+	if k == space && n > 0 && last < end {
+		return end - last // the last space of several belongs to what follows
+	}
+	return end
+}
+
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at the
+// beginning of text, else 0.
+func contraction(text string) int {
+	if len(text) < 2 || text[0] != '\'' {
+		return 0
+	}
+	switch text[1] {
+	case 's', 't', 'm', 'd':
+		return 2
+	}
+	if len(text) > 2 {
+		switch text[1:3] {
+		case "re", "ve", "ll":
+			return 3
+		}
+	}
+	return 0
+}
+
+// cut returns the last place in text, from or later, at which encoding it in two
+// gives the same ids, or 0 if there is none: white space after a character
+// that is none, for no piece holds the two in this order.
+func cut(text []byte, from int) int {
+	for i := len(text) - 1; i >= max(from, 1); i-- {
+		if text[i] != ' ' && text[i] != '\n' && text[i] != '\t' {
+			continue
+		}
+		if r, _ := utf8.DecodeLastRune(text[:i]); r != utf8.RuneError && kindOf(r) != space {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,332 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tiktoken-go/tokenizer/codec"
+
+	"dynmo/src/config"
+)
+
+// moduleText returns the source files of a module whose version go.mod pins.
+func moduleText(t testing.TB) (dir string, files []string) {
+	t.Helper()
+	const module = "github.com/BurntSushi/toml"
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	dir = strings.TrimSpace(string(out))
+	if err != nil || dir == "" {
+		t.Skipf("no source of module %s: %v", module, err)
+	}
+	files, err = filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	return dir, files
+}
+
+// library returns the codec's own ids of a text.
+func library(t testing.TB, c *codec.Codec, text string) []int32 {
+	t.Helper()
+	found, _, err := c.Encode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := make([]int32, len(found))
+	for i, id := range found {
+		tokens[i] = int32(id)
+	}
+	return tokens
+}
+
+// same encodes a text whole, and in two at the last place that cut finds, and
+// compares the ids with the codec's.
+func same(t testing.TB, b *bpe, text string) {
+	t.Helper()
+	want := library(t, b.codec, text)
+	for _, at := range []int{0, cut([]byte(text), 0)} {
+		got, err := b.encode(nil, text[:at])
+		if err == nil {
+			got, err = b.encode(got, text[at:])
+		}
+		if err != nil || !slices.Equal(got, want) {
+			i := 0
+			for i < min(len(got), len(want)) && got[i] == want[i] {
+				i++
+			}
+			t.Fatalf("text of %d bytes, cut at %d: %d ids, want %d; they part at %d: %v, want %v; %v",
+				len(text), at, len(got), len(want), i, got[i:min(i+5, len(got))], want[i:min(i+5, len(want))], err)
+		}
+	}
+}
+
+func TestBPEKnownText(t *testing.T) {
+	// As OpenAI's encoder has them.
+	for text, want := range map[string][]int32{
+		"Hello world":   {15496, 995},
+		"":              nil,
+		"<|endoftext|>": {27, 91, 437, 1659, 5239, 91, 29}, // text, not the special token
+	} {
+		got, err := newBPE().encode(nil, text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v; %v", text, got, want, err)
+		}
+	}
+}
+
+func TestBPEIsTheLibrarys(t *testing.T) {
+	_, files := moduleText(t)
+	b := newBPE()
+	for _, f := range files {
+		same(t, b, string(contents(t, f)))
+	}
+	for _, text := range []string{
+		"it's we're I'll they've I'm he'd 'sx 'S ''s '", "a  b\n\n c\t\td \r\n", "  ", "\n", " ", "a ",
+		"x\u00a0y \u3000 z\u2028\u0085q", "naïve 12³ ½ Ⅷ 中文 字 \U0001f600\U0001f600 \u200b\ufeff",
+		strings.Repeat("ab", 200) + strings.Repeat(" ", 300) + strings.Repeat("=", 300), "\x00\x01 \x7f",
+	} {
+		same(t, b, text)
+	}
+}
+
+// Every character, beside a letter, itself, a mark and a space.
+func TestBPEOnEveryCharacter(t *testing.T) {
+	b := newBPE()
+	step := 7 // 160,000 characters, all of the first 12,000
+	if os.Getenv("DYNMO_LONG") == "1" {
+		step = 1
+	}
+	var text strings.Builder
+	for r := rune(0); r <= utf8.MaxRune; r++ {
+		if !utf8.ValidRune(r) || r > 0x3100 && int(r)%step != 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "a%c%c-%c %c", r, r, r, r)
+		if text.Len() > 1<<12 || r == utf8.MaxRune {
+			same(t, b, text.String())
+			text.Reset()
+		}
+	}
+}
+
+// Forgetting what it knew changes nothing.
+func TestBPEForgets(t *testing.T) {
+	b := newBPE()
+	want, err := b.encode(nil, "the same words")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; len(b.known) < remembered; i++ {
+		b.known[fmt.Sprint("filled", i)] = nil
+	}
+	got, err := b.encode(nil, "the other words; the same words")
+	if err != nil || len(b.known) > 100 || !slices.Equal(got[len(got)-len(want)+1:], want[1:]) {
+		t.Errorf("%d pieces known, ids %v, want %v at the end; %v", len(b.known), got, want, err)
+	}
+}
+
+func FuzzBPE(f *testing.F) {
+	for _, text := range []string{"Hello world", "it's  we'll\n\n x", "naïve \u00a0 ½", "'", " '", "\t \n"} {
+		f.Add(text)
+	}
+	b := newBPE()
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) {
+			t.Skip()
+		}
+		same(t, b, text)
+	})
+}
+
+// prepare prepares the inputs on so many workers and returns the file.
+func prepare(t *testing.T, workers int, format Format, inputs ...string) (string, Prepared) {
+	t.Helper()
+	p := Preparation{Inputs: inputs, Extensions: []string{".go", ".txt"}, Workers: workers, Format: format,
+		Output: filepath.Join(t.TempDir(), "x.bin")}
+	var told int64
+	done, err := p.Run(context.Background(), func(done, total int64) {
+		if done <= told || done > total {
+			t.Errorf("%d bytes of %d done after %d", done, total, told)
+		}
+		told = done
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told != done.Bytes {
+		t.Errorf("%d bytes told, %d done", told, done.Bytes)
+	}
+	return p.Output, done
+}
+
+// A text of several parts, cut at spaces, and one without any: files are what
+// the library makes of them whole, with any number of workers.
+func TestPrepare(t *testing.T) {
+	dir, files := moduleText(t)
+	b := newBPE()
+	var want []int32
+	var documents, size int
+	add := func(path string) {
+		text := string(contents(t, path))
+		documents, size = documents+1, size+len(text)
+		want = append(append(want, library(t, b.codec, text)...), endOfText)
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var long strings.Builder
+	source := string(contents(t, files[0]))
+	for long.Len() < 2*block+block/2 {
+		at := rnd.IntN(len(source) / 2)
+		long.WriteString(source[at : at+len(source)/2])
+	}
+	more := tree(t, map[string]string{
+		"a.txt": strings.ToValidUTF8(long.String(), ""),
+		"b.txt": strings.Repeat("x", block+10), "empty.txt": "", "other": "\xff",
+	})
+	walk := func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".go") {
+			add(path)
+		}
+		return err
+	}
+	if err := filepath.WalkDir(dir, walk); err != nil {
+		t.Fatal(err)
+	}
+	add(filepath.Join(more, "a.txt"))
+	add(filepath.Join(more, "b.txt"))
+	for _, format := range []Format{LLMC, Megatron} {
+		serial, done := prepare(t, 1, format, dir, more)
+		f, tokens := all(t, serial)
+		if !slices.Equal(tokens, want) || done != (Prepared{documents, int64(size), int64(len(want))}) {
+			t.Errorf("%s: %d ids of %+v, want %d of %d documents, %d bytes", format, len(tokens), done, len(want), documents, size)
+		}
+		if f.Format != format || format == Megatron && f.Documents != int64(documents) {
+			t.Errorf("%s: %d documents, want %d", f.Format, f.Documents, documents)
+		}
+		for _, workers := range []int{2, 5} {
+			parallel, _ := prepare(t, workers, format, dir, more)
+			if !bytes.Equal(contents(t, parallel), contents(t, serial)) {
+				t.Errorf("%s: %d workers write another file", format, workers)
+			}
+			if format == Megatron && !bytes.Equal(contents(t, megatronIndex(parallel)), contents(t, megatronIndex(serial))) {
+				t.Errorf("%d workers write another index", workers)
+			}
+		}
+	}
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"fine.txt": "text", "late.txt": strings.Repeat("word ", block/2) + "\xe2\x82x", "cut.txt": "a€\xe2\x82", "empty/a.txt": "", "there.bin": "x",
+	})
+	at := len("word ") * (block / 2)
+	for _, c := range []struct {
+		name, output string
+		inputs       []string
+		want         string // DIR stands for dir
+	}{
+		{"not UTF-8, late", "o.bin", []string{"fine.txt", "late.txt", "cut.txt"}, fmt.Sprintf("DIR/late.txt: byte %d: 0xe2: the text is not UTF-8", at)},
+		{"a character cut short", "o.bin", []string{"fine.txt", "cut.txt"}, "DIR/cut.txt: byte 4: 0xe2: the text is not UTF-8"},
+		{"missing", "o.bin", []string{"fine.txt", "absent.txt"}, "DIR/absent.txt: no such file or directory"},
+		{"no text", "o.bin", []string{"empty"}, "the inputs hold no text"},
+		{"output is there", "there.bin", []string{"fine.txt"}, "DIR/there.bin is there already: remove it or name another file"},
+		{"output has another name", "o.tok", []string{"fine.txt"}, "DIR/o.tok: want a name that ends in .bin"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := Preparation{Output: filepath.Join(dir, c.output), Format: LLMC, Workers: 3}
+			for _, input := range c.inputs {
+				p.Inputs = append(p.Inputs, filepath.Join(dir, input))
+			}
+			_, err := p.Run(context.Background(), func(int64, int64) {})
+			if _, ok := errors.AsType[InputError](err); !ok {
+				t.Fatalf("%v is no InputError", err)
+			}
+			if got := strings.ReplaceAll(err.Error(), dir, "DIR"); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "o.bin")); err == nil {
+				t.Error("an output is left behind")
+			}
+		})
+	}
+}
+
+func TestPrepareStops(t *testing.T) {
+	dir := tree(t, map[string]string{"a.txt": strings.Repeat("word ", block)})
+	ctx, stop := context.WithCancelCause(context.Background())
+	p := Preparation{Inputs: []string{dir, dir, dir, dir, dir}, Output: filepath.Join(dir, "o.bin"), Format: Megatron, Workers: 1}
+	enough := errors.New("enough")
+	_, err := p.Run(ctx, func(int64, int64) { stop(enough) })
+	if !errors.Is(err, enough) {
+		t.Errorf("got %v, want %v", err, enough)
+	}
+	if _, err := os.Stat(p.Output); err == nil {
+		t.Error("an output is left behind")
+	}
+}
+
+// TestBPEOnGoSource compares ids on the whole of the Go toolchain's source.
+func TestBPEOnGoSource(t *testing.T) {
+	if os.Getenv("DYNMO_LONG") != "1" {
+		t.Skip("minutes long: set DYNMO_LONG=1")
+	}
+	root, err := goSource()
+	if err != nil {
+		t.Skip(err)
+	}
+	files, err := list(root, []string{".go"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, bytes := newBPE(), 0
+	for _, f := range files {
+		text := string(contents(t, f.path))
+		bytes += len(text)
+		same(t, b, text)
+	}
+	t.Logf("%d files, %d bytes", len(files), bytes)
+}
+
+// BenchmarkBPE is the rate of one core on 8 MiB of the Go toolchain's source,
+// no piece of which is known at first; library is the codec alone.
+func BenchmarkBPE(b *testing.B) {
+	corpus, err := Open(config.Data{Extensions: []string{".go"}, LimitBytes: 8 << 20}, 256, 1)
+	if err != nil {
+		b.Skip(err)
+	}
+	text := strings.ToValidUTF8(string(corpus.ids.raw), "")
+	b.Run("dynmo", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if _, err := newBPE().encode(nil, text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("library", func(b *testing.B) {
+		c := codec.NewR50kBase()
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			library(b, c, text)
+		}
+	})
+}
+
+// BenchmarkBatch copies ids of a token file.
+func BenchmarkBatch(b *testing.B) {
+	corpus := newCorpus(ids{make([]byte, 1<<24), u16})
+	b.SetBytes(2 * 4 * 1024 * 2)
+	for b.Loop() {
+		corpus.Batch(1, 2, 3, 4, 1024)
+	}
+}

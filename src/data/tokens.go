@@ -1,0 +1,133 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Format is a format of token files.
+type Format string
+
+// The formats of token files.
+const (
+	LLMC     Format = "llmc"     // OUT.bin, as llm.c reads it
+	Megatron Format = "megatron" // OUT.bin and OUT.idx, as Megatron-LM reads them
+)
+
+// Unrecorded is the number of documents of a format that does not say.
+const Unrecorded = -1
+
+// Tokens is a token file, mapped into memory. It never changes, so goroutines
+// may share it; a file that shrinks while it is mapped ends the program.
+type Tokens struct {
+	Format    Format
+	Documents int64 // or Unrecorded
+
+	file   string // that holds the ids
+	offset int64  // of the first id in file, in bytes
+	ids    ids
+	maps   [][]byte
+}
+
+// isTokenFile reports whether a path is read as a token file rather than text.
+func isTokenFile(path string) bool { return strings.HasSuffix(path, ".bin") }
+
+// OpenTokens opens the token file PREFIX.bin: one of Megatron-LM if PREFIX.idx
+// lies beside it, else one of llm.c. Every size and offset is checked before it
+// is used, the ids are not. Errors name file and byte.
+func OpenTokens(path string) (*Tokens, error) {
+	if !isTokenFile(path) {
+		return nil, fmt.Errorf("%s: want a token file, whose name ends in .bin", path)
+	}
+	t := &Tokens{file: path}
+	if err := t.open(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *Tokens) open() error {
+	bin, err := t.mapFile(t.file)
+	if err != nil {
+		return err
+	}
+	name := megatronIndex(t.file)
+	idx, err := t.mapFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isLLMC(bin):
+		t.Format, t.Documents, t.offset = LLMC, Unrecorded, llmcHeader
+		t.ids, err = parseLLMC(t.file, bin)
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return broken(t.file, 0, "neither llm.c's magic number (%d or %d) nor, beside the file, an index of Megatron-LM (%s)",
+			llmcGPT2Magic, llmcLlama3Magic, name)
+	case err != nil:
+		return err
+	case isLLMC(bin):
+		return broken(t.file, 0, "llm.c's magic number, yet an index of Megatron-LM lies beside the file (%s): remove one of the two", name)
+	}
+	t.Format = Megatron
+	t.ids, t.Documents, err = parseMegatron(name, idx, bin)
+	return err
+}
+
+// mapFile maps a regular file into memory until Close.
+func (t *Tokens) mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: want a regular file", path)
+	case info.Size() == 0:
+		return nil, nil // there is no mapping of nothing
+	case info.Size() != int64(int(info.Size())):
+		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", path, info.Size())
+	}
+	raw, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map into memory: %w", path, err)
+	}
+	t.maps = append(t.maps, raw)
+	return raw, nil
+}
+
+// Len returns the number of tokens.
+func (t *Tokens) Len() int { return t.ids.count() }
+
+// Type returns the name of the element type, as u16.
+func (t *Tokens) Type() string { return elements[t.ids.element].name }
+
+// Span returns the smallest and the largest id, 0 and -1 if there is none. It
+// reads all ids.
+func (t *Tokens) Span() (low, high int64) { return t.ids.span() }
+
+// Check returns an error that names the first id outside of [0, vocab) and
+// where it lies. It reads all ids, unless their type has none outside.
+func (t *Tokens) Check(vocab int) error {
+	i := t.ids.outside(vocab)
+	if i < 0 {
+		return nil
+	}
+	return broken(t.file, t.offset+int64(i)*int64(t.ids.width()), "id %d of token %d, want 0 to %d (model.vocab = %d)",
+		t.ids.at(i), i, vocab-1, vocab)
+}
+
+// Close gives the memory back. No token may be read after it.
+func (t *Tokens) Close() error {
+	var failed error
+	for _, raw := range t.maps {
+		failed = errors.Join(failed, syscall.Munmap(raw))
+	}
+	t.maps, t.ids.raw = nil, nil
+	return failed
+}
