@@ -53,20 +53,20 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 		return nil
 	}
 	var sends []*comm.Request
-	exchange := func(begin func(to int, m tensor.Mem) (*comm.Request, error), to int, m tensor.Mem) (*comm.Request, error) {
+	recv := func(from int, m tensor.Mem) (*comm.Request, error) {
 		if m.Bytes == 0 {
 			return nil, nil
 		}
-		return begin(to, m)
-	}
-	recv := func(from int, m tensor.Mem) (*comm.Request, error) {
 		return r.Replicas.Recv(from, comm.TagReduce, m)
 	}
 	ready := r.Exec.Stream.Record()
-	send := func(to int, m tensor.Mem) (*comm.Request, error) {
+	send := func(to int, m tensor.Mem) error {
+		if m.Bytes == 0 {
+			return nil
+		}
 		req, err := r.Replicas.Send(to, comm.TagReduce, m, ready)
 		sends = append(sends, req)
-		return req, err
+		return err
 	}
 
 	slices := make([][]*comm.Request, len(s.Layers))
@@ -77,10 +77,10 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 				continue
 			}
 			var err error
-			if slices[i][d], err = exchange(recv, d, q.parts[i][d]); err != nil {
+			if slices[i][d], err = recv(d, q.parts[i][d]); err != nil {
 				return err
 			}
-			if _, err = exchange(send, d, slice(l.Gradients(), d, replicas)); err != nil {
+			if err := send(d, slice(l.Gradients(), d, replicas)); err != nil {
 				return err
 			}
 		}
@@ -103,12 +103,12 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 			if d == me {
 				continue
 			}
-			req, err := exchange(recv, d, slice(l.Gradients(), d, replicas))
+			req, err := recv(d, slice(l.Gradients(), d, replicas))
 			if err != nil {
 				return err
 			}
 			sums = append(sums, req)
-			if _, err := exchange(send, d, slice(l.Gradients(), me, replicas)); err != nil {
+			if err := send(d, slice(l.Gradients(), me, replicas)); err != nil {
 				return err
 			}
 		}

@@ -105,10 +105,10 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	if skip && r.Config.Train.OnNaN == "stop" {
 		return 0, false, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
 	}
-	if skip {
-		r.skipped++
-	} else if err := r.runner.Update(r.stage, r.adamW(step, agreed)); err != nil {
-		return 0, false, err
+	if !skip {
+		if err := r.runner.Update(r.stage, r.adamW(step, agreed)); err != nil {
+			return 0, false, err
+		}
 	}
 	done.Spans = append(done.Spans, trace.Span{Kind: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()})
 	if err := r.after(step, done, agreed, start, skip); err != nil {

@@ -16,7 +16,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -48,7 +47,6 @@ type Observer interface {
 // Rank is one rank's part of a run.
 type Rank struct {
 	Setup
-	mesh             mesh.Mesh
 	stages, replicas *comm.Group
 	x                *model.Exec
 	stage            *model.Stage
@@ -56,19 +54,18 @@ type Rank struct {
 	dynamism         dynamic.Kind
 	now              partition.Partition // where layers are
 	balancer         balancer
-	skipped          int
 	last             [2]time.Duration // wall time of the two last steps
 }
 
 // New places the model on the ranks. Collective.
 func New(s Setup) (*Rank, error) {
 	p := s.Config.Parallel
-	r := &Rank{Setup: s, mesh: grid(s.Config)}
-	if err := r.mesh.Check(s.World.Size()); err != nil {
+	r, grid := &Rank{Setup: s}, grid(s.Config)
+	if err := grid.Check(s.World.Size()); err != nil {
 		return nil, input(err)
 	}
 	me := s.World.Rank()
-	stage, replica := r.mesh.Stage(me), r.mesh.Replica(me)
+	stage, replica := grid.Stage(me), grid.Replica(me)
 	var err error
 	if r.stages, err = s.World.Split(replica, stage); err != nil {
 		return nil, fmt.Errorf("stages of replica %d: %w", replica, err)
