@@ -46,7 +46,9 @@ struct dynmo_cpu {
 	/* softmax.c */
 	float (*row_max)(const float *x, int64_t n);
 	double (*exp_sum)(float *x, float shift, int64_t n);         /* x = exp(x - shift); returns Σ x */
+	double (*sum_exp)(const float *x, float shift, int64_t n);   /* Σ exp(x - shift), the same bits */
 	void (*exp_row)(float *x, float shift, int64_t n);           /* x = exp(x - shift) */
+	void (*scaled_exp_row)(float *x, float shift, float factor, int64_t n); /* x = factor·exp(x - shift) */
 	void (*scale_row)(float *x, float factor, int64_t n);        /* x *= factor */
 	float (*dot)(const float *a, const float *b, int64_t n);
 	void (*softmax_backward_row)(float *dp, const float *p, float delta, int64_t n); /* dp = p·(dp - delta) */

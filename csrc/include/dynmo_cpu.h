@@ -87,8 +87,13 @@ void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, in
 void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n);
 void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n);
 
-int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, float *logits, const int32_t *targets,
-	double scale, int64_t n, int64_t v);
+/* out, before (or NULL) and stats (3, n). */
+int32_t dynmo_cpu_softmax_merge(const dynmo_cpu *k, double *out, const double *before, const float *logits,
+	const int32_t *targets, int64_t n, int64_t v, int64_t first);
+int32_t dynmo_cpu_softmax_gradient(const dynmo_cpu *k, float *logits, const double *stats, const int32_t *targets,
+	double scale, int64_t n, int64_t v, int64_t first);
+int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, double *out, const double *before, float *logits,
+	const int32_t *targets, double scale, int64_t n, int64_t v, int64_t first);
 
 double dynmo_cpu_sum_squares(const dynmo_cpu *k, const float *x, int64_t n);
 void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n,

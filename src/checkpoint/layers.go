@@ -13,21 +13,26 @@ import (
 )
 
 // fileName returns the name of a layer's parameter in a weights file: halves
-// of a block share the block's name, a tied head has the embedding's matrix.
+// of a block share the block's name and slices of the head the head's, a tied
+// head has the embedding's matrix.
 func fileName(l *model.Layer, p *model.Param) string {
 	if p == l.Tied() {
 		return tokenTable
 	}
 	name := strings.TrimSuffix(strings.TrimSuffix(l.Name, ".attention"), ".mlp")
+	if strings.HasPrefix(name, "head.") {
+		name = "head"
+	}
 	return name + "/" + p.Name
 }
 
-// shapeOf returns the shape of a parameter in a weights file.
+// shapeOf returns the shape of a parameter in a weights file, which holds the
+// whole matrix where a layer holds a slice.
 func shapeOf(p *model.Param) []int64 {
 	if strings.HasSuffix(p.Name, ".bias") || strings.HasPrefix(p.Name, "norm") {
 		return []int64{int64(p.Rows)}
 	}
-	return []int64{int64(p.Rows), int64(p.Cols)}
+	return []int64{int64(p.Whole()), int64(p.Cols)}
 }
 
 // Load sets the weights of a dense layer of a model that the weights fit.
@@ -49,6 +54,7 @@ func (w *Weights) Load(l *model.Layer) error {
 		if err != nil {
 			return fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
 		}
+		values = values[4*p.First*p.Cols:]
 		if float64s(p) {
 			decode(tensor.Of[float64](p.W), values)
 		} else {
@@ -73,14 +79,21 @@ func FromLayers(c model.Config, layers []*model.Layer) (*Weights, error) {
 	if len(layers) != c.Layers() {
 		return nil, errors.New("weights of a part of the chain: want all layers")
 	}
-	at := make(map[string]*model.Param)
+	at := make(map[string][]*model.Param) // a matrix, or its slices in order
 	for _, l := range layers {
 		for _, p := range l.Params() {
-			at[fileName(l, p)] = p
+			if p != l.Tied() || l.ID == c.Embedding() {
+				at[fileName(l, p)] = append(at[fileName(l, p)], p)
+			}
 		}
 	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil },
-		read: func(p parameter) ([]byte, error) { return dense(at[p.name]), nil }}, nil
+	return &Weights{Config: NewConfig(c), close: func() error { return nil }, read: func(p parameter) ([]byte, error) {
+		var values []byte
+		for _, slice := range at[p.name] {
+			values = append(values, dense(slice)...)
+		}
+		return values, nil
+	}}, nil
 }
 
 // dense returns the values of a parameter of any format as dense float32.

@@ -23,12 +23,15 @@ func chain(t *testing.T, c model.Config, d tensor.DType) *model.Stage {
 }
 
 // Layers that are written and loaded into others make equal ones, whatever the
-// grain; the file's names are those of whole blocks.
+// grain and the slices of the head; the file's names are those of whole blocks.
 func TestLayersRoundTrip(t *testing.T) {
 	for _, tied := range []bool{true, false} {
 		for _, half := range []bool{true, false} {
 			t.Run(fmt.Sprintf("tied=%v/half=%v", tied, half), func(t *testing.T) {
 				c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed: 7, Tied: tied, HalfGrain: half}
+				if half {
+					c.HeadShards = 3
+				}
 				from := chain(t, c, tensor.F32)
 				w, err := FromLayers(c, from.Layers)
 				must(t, err)

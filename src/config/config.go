@@ -38,15 +38,16 @@ type Run struct {
 
 // Model is the transformer (GPT-2 family).
 type Model struct {
-	Blocks   int    `toml:"blocks" default:"6" min:"1" max:"100000" doc:"transformer blocks"`
-	Hidden   int    `toml:"hidden" default:"128" min:"1" max:"1048576" doc:"channels; a multiple of heads"`
-	Heads    int    `toml:"heads" default:"4" min:"1" max:"1048576" doc:"attention heads"`
-	Sequence int    `toml:"sequence" default:"64" min:"1" max:"1048576" unit:"tokens" doc:"length of a sequence"`
-	Vocab    int    `toml:"vocab" default:"256" min:"256" max:"16777216" doc:"vocabulary size; above every id of the corpus: 255 in text, whose bytes are the tokens"`
-	Tied     bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
-	Grain    string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
-	Init     string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
-	Weights  string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); empty draws them"`
+	Blocks     int    `toml:"blocks" default:"6" min:"1" max:"100000" doc:"transformer blocks"`
+	Hidden     int    `toml:"hidden" default:"128" min:"1" max:"1048576" doc:"channels; a multiple of heads"`
+	Heads      int    `toml:"heads" default:"4" min:"1" max:"1048576" doc:"attention heads"`
+	Sequence   int    `toml:"sequence" default:"64" min:"1" max:"1048576" unit:"tokens" doc:"length of a sequence"`
+	Vocab      int    `toml:"vocab" default:"256" min:"256" max:"16777216" doc:"vocabulary size; above every id of the corpus: 255 in text, whose bytes are the tokens"`
+	Tied       bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
+	Grain      string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
+	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
+	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
+	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); empty draws them"`
 }
 
 // Data is the corpus.

@@ -41,9 +41,12 @@ func (c Config) problems(origin map[string]string) []error {
 	if c.Model.Hidden%c.Model.Heads != 0 {
 		refuse("model.hidden to be a multiple of model.heads", "model.hidden", "model.heads")
 	}
+	if c.Model.HeadShards > c.Model.Vocab {
+		refuse("model.head_shards to be at most model.vocab", "model.head_shards", "model.vocab")
+	}
 	if layers := c.Layers(); c.Parallel.Stages > layers {
-		refuse(fmt.Sprintf("at most a stage for each of the %d layers (embedding, blocks in model.grain, head)", layers),
-			"parallel.stages", "model.blocks", "model.grain")
+		refuse(fmt.Sprintf("at most a stage for each of the %d layers (embedding, blocks in model.grain, model.head_shards)", layers),
+			"parallel.stages", "model.blocks", "model.grain", "model.head_shards")
 	}
 	if c.Optimizer.MinLR > c.Optimizer.LR {
 		refuse("optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr", "optimizer.lr")
@@ -61,12 +64,12 @@ func (c Config) problems(origin map[string]string) []error {
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each
-// where the grain is half a block), head.
+// where the grain is half a block), slices of the head.
 func (c Config) Layers() int {
 	if c.Model.Grain == "half" {
-		return 1 + 2*c.Model.Blocks + 1
+		return 1 + 2*c.Model.Blocks + c.Model.HeadShards
 	}
-	return 1 + c.Model.Blocks + 1
+	return 1 + c.Model.Blocks + c.Model.HeadShards
 }
 
 // Ignored returns a sentence for every setting that differs from its default

@@ -159,9 +159,30 @@ func (k Check) Add(out, a, b tensor.Mem, n int) {
 	k.floats(b, n)
 }
 
+// SoftmaxMerge checks the operands of that call.
+func (k Check) SoftmaxMerge(out, before, logits, targets tensor.Mem, n, v, first int) {
+	k.want(out, tensor.F64, 3, n)
+	k.optional(before, tensor.F64, 3, n)
+	k.columns(logits, targets, n, v, first)
+}
+
+// SoftmaxGradient checks the operands of that call.
+func (k Check) SoftmaxGradient(logits, stats, targets tensor.Mem, n, v, first int) {
+	k.want(stats, tensor.F64, 3, n)
+	k.columns(logits, targets, n, v, first)
+}
+
 // CrossEntropy checks the operands of that call.
-func (k Check) CrossEntropy(loss, logits, targets tensor.Mem, n, v int) {
+func (k Check) CrossEntropy(loss, out, before, logits, targets tensor.Mem, n, v, first int) {
 	k.want(loss, tensor.F64, 1)
+	k.SoftmaxMerge(out, before, logits, targets, n, v, first)
+}
+
+// columns checks logits (n, v) from column first of their rows, and targets.
+func (k Check) columns(logits, targets tensor.Mem, n, v, first int) {
+	if first < 0 {
+		panic("kernel: negative column")
+	}
 	k.floats(logits, n, v)
 	k.want(targets, tensor.I32, n)
 }

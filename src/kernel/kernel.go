@@ -73,10 +73,20 @@ type Backend interface {
 	// Add sets out = a + b. out may be a or b.
 	Add(s device.Stream, out, a, b tensor.Mem, n int)
 
-	// CrossEntropy stores in loss, one F64, the sum over the rows of logits (n, v)
-	// of -log softmax(logits)[target], added in row order in float64, and overwrites
-	// logits with scale·(softmax(logits) - onehot(target)). targets is I32 (n).
-	CrossEntropy(s device.Stream, loss, logits, targets tensor.Mem, scale float64, n, v int)
+	// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
+	// (n, v) here, and sets out to what before and they say of each row. Both are
+	// F64 (3, n): the largest logit, Σ exp(logit - largest), and the logit of the
+	// target, 0 until its column has come by. before is absent at the first
+	// columns. targets is I32 (n), in [0, vocabulary).
+	SoftmaxMerge(s device.Stream, out, before, logits, targets tensor.Mem, n, v, first int)
+	// SoftmaxGradient overwrites logits (n, v), the columns [first, first+v) of
+	// their rows, with scale·(softmax(row) - onehot(target)). stats is F64 (3, n):
+	// what SoftmaxMerge said of whole rows.
+	SoftmaxGradient(s device.Stream, logits, stats, targets tensor.Mem, scale float64, n, v, first int)
+	// CrossEntropy is SoftmaxMerge of a row's last columns, then SoftmaxGradient
+	// of them with its result. It stores in loss, one F64, the sum over the rows
+	// of -log softmax(row)[target], added in row order in float64.
+	CrossEntropy(s device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int)
 
 	// SumSquares stores in out, one F64, Σ x², added in float64 over fixed blocks.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)

@@ -18,7 +18,8 @@ func (l *Layer) Sizes(x *Exec) (saved, held int64) {
 	return saved, held + between.off
 }
 
-// Output returns where Forward leaves its result (n, C) inside saved; absent for the head.
+// Output returns where Forward leaves its result inside saved; absent for the
+// chain's last layer.
 func (l *Layer) Output(x *Exec, saved tensor.Mem) tensor.Mem {
 	outs := l.walk(x, saved)
 	return l.parts[len(l.parts)-1].output(x, outs[len(outs)-1])
@@ -36,8 +37,9 @@ func (l *Layer) walk(x *Exec, saved tensor.Mem) []tensor.Mem {
 	return regions
 }
 
-// Forward computes Output from inp (n, C). The embedding takes no inp; what it
-// and the head need of the data is put in place by Feed.
+// Forward computes Output from inp, the Output of the layer before (see
+// Exec.Boundary). The embedding takes no inp; what it and the head need of the
+// data is put in place by Feed.
 func (l *Layer) Forward(x *Exec, saved, inp tensor.Mem) {
 	for i, region := range l.walk(x, saved) {
 		l.parts[i].forward(x, region, inp)
@@ -70,9 +72,9 @@ func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) []grad
 	return list
 }
 
-// BackwardInput sets din, the gradient of inp (n, C), from dout (n, C), and
-// leaves in held what BackwardWeight needs. The head takes no dout, the
-// embedding gives no din.
+// BackwardInput sets din, the gradient of inp, from dout, that of the output,
+// and leaves in held what BackwardWeight needs. The chain's last layer takes no
+// dout, the embedding gives no din.
 func (l *Layer) BackwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
 	list := l.backward(x, saved, held, inp, dout, din)
 	for i := len(list) - 1; i >= 0; i-- {
@@ -92,7 +94,7 @@ func (l *Layer) BackwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {
 }
 
 // Feed puts the data of a microbatch in place: tokens (n) in the embedding,
-// targets (n) in the head, nothing elsewhere.
+// targets (n) in the head and its slices, nothing elsewhere.
 func (l *Layer) Feed(x *Exec, saved tensor.Mem, tokens, targets []int32) {
 	switch p := l.parts[0].(type) {
 	case *embedding:
@@ -102,8 +104,11 @@ func (l *Layer) Feed(x *Exec, saved tensor.Mem, tokens, targets []int32) {
 	}
 }
 
-// Loss returns the sum of the tokens' losses that the head's Forward left. The
-// stream must have been synchronised.
+// Feeds reports whether the layer needs data.
+func (l *Layer) Feeds() bool { return l.ID == l.config.Embedding() || l.ID >= l.config.Head() }
+
+// Loss returns the sum of the tokens' losses that Forward of the chain's last
+// layer left. The stream must have been synchronised.
 func (l *Layer) Loss(x *Exec, saved tensor.Mem) float64 {
 	p := l.parts[0].(*head)
 	return tensor.Of[float64](p.saved(x, &cutter{m: saved}).loss)[0]

@@ -7,7 +7,8 @@
 // The chain is GPT-2's (Radford et al. 2019): embedding, blocks of pre-norm
 // attention and MLP with residuals, and a head of final norm, vocabulary
 // projection and cross-entropy. Each of its items is a layer: the unit that is
-// measured and migrated. With half grain a block is two layers.
+// measured and migrated. With half grain a block is two layers; the head can be
+// a layer for each of several slices of the vocabulary.
 package model
 
 import "fmt"
@@ -16,6 +17,7 @@ import "fmt"
 type Config struct {
 	Blocks, Hidden, Heads, Sequence, Vocab int
 
+	HeadShards  int  // slices of the vocabulary that the head is cut into; 0 and 1 leave it whole
 	Tied        bool // the head projects with the embedding's weights
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
@@ -23,15 +25,13 @@ type Config struct {
 }
 
 // Layers returns the length of the chain.
-func (c Config) Layers() int {
-	if c.HalfGrain {
-		return 2*c.Blocks + 2
-	}
-	return c.Blocks + 2
-}
+func (c Config) Layers() int { return c.Head() + c.Slices() }
+
+// Slices returns how many layers the head is.
+func (c Config) Slices() int { return max(1, c.HeadShards) }
 
 // Names returns the name of every layer: "embedding", "block.0" or
-// "block.0.attention" and "block.0.mlp", …, "head".
+// "block.0.attention" and "block.0.mlp", …, "head" or "head.0", "head.1", ….
 func (c Config) Names() []string {
 	names := []string{"embedding"}
 	for b := range c.Blocks {
@@ -41,20 +41,30 @@ func (c Config) Names() []string {
 			names = append(names, fmt.Sprintf("block.%d", b))
 		}
 	}
-	return append(names, "head")
+	for k := range c.Slices() {
+		names = append(names, c.headName(k))
+	}
+	return names
 }
 
-// Embedding and Head return the chain positions of the two ends.
+// Embedding returns the chain position of the embedding.
 func (c Config) Embedding() int { return 0 }
-func (c Config) Head() int      { return c.Layers() - 1 }
+
+// Head returns the chain position of the head, the first of its slices.
+func (c Config) Head() int {
+	if c.HalfGrain {
+		return 1 + 2*c.Blocks
+	}
+	return 1 + c.Blocks
+}
 
 // parts returns what a layer computes, first to last.
 func (c Config) parts(layer int) []part {
 	switch {
 	case layer == c.Embedding():
 		return []part{newEmbedding(c)}
-	case layer == c.Head():
-		return []part{newHead(c)}
+	case layer >= c.Head():
+		return []part{newHead(c, layer-c.Head())}
 	case !c.HalfGrain:
 		return []part{newAttention(c, layer-1), newMLP(c, layer-1)}
 	case layer%2 == 1:

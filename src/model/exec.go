@@ -23,15 +23,30 @@ type Exec struct {
 // N returns the tokens of a microbatch.
 func (x *Exec) N() int { return x.B * x.T }
 
-// Boundary returns the bytes of what passes between two layers: (n, C).
-func (x *Exec) Boundary(c Config) int64 {
-	return int64(x.N()*c.Hidden) * x.Backend.DType().Size()
+// Boundary returns the bytes of what passes between a layer of the chain and
+// the one before it, forward and backward: (n, C), and the softmax (3, n)
+// between two slices of the head. Nothing passes the ends of the chain.
+func (x *Exec) Boundary(c Config, layer int) int64 {
+	var cut cutter
+	switch {
+	case layer == 0 || layer == c.Layers():
+	case layer > c.Head():
+		x.crossing(c.Hidden, &cut)
+	default:
+		return int64(x.N()*c.Hidden) * x.Backend.DType().Size()
+	}
+	return cut.off
+}
+
+// LargestBoundary returns the bytes of the largest boundary of the chain.
+func (x *Exec) LargestBoundary(c Config) int64 {
+	return max(x.Boundary(c, 1), x.Boundary(c, c.Layers()-1))
 }
 
 // Reserve makes scratch memory for layers of this model. It is called once,
 // before the first step.
 func (x *Exec) Reserve(c Config) error {
-	m, err := x.Device.Alloc(x.Boundary(c))
+	m, err := x.Device.Alloc(int64(x.N()*c.Hidden) * x.Backend.DType().Size())
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}

@@ -8,8 +8,9 @@ import (
 )
 
 // initialise draws a parameter's first values: normal with its deviation, or
-// constant 1 or 0. The stream is keyed by (seed, block, name), so that grain,
-// placement and order of construction do not matter.
+// constant 1 or 0. The stream is keyed by (seed, block, name), and a slice
+// begins where the rows before it end, so that grain, slices, placement and
+// order of construction do not matter.
 func initialise(p *Param, seed uint64, t tensor.DType) {
 	name := fnv.New64a()
 	name.Write([]byte(p.Name))
@@ -20,6 +21,9 @@ func initialise(p *Param, seed uint64, t tensor.DType) {
 		value = func() float64 { return 1 }
 	case p.deviation == 0:
 		return // Alloc gave zeros
+	}
+	for range p.First * p.Cols {
+		value()
 	}
 	if t == tensor.F64 {
 		fill(tensor.Of[float64](p.W), value)

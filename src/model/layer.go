@@ -176,11 +176,11 @@ func (l *Layer) Sections() []Section {
 }
 
 // Bytes returns what the layer needs, by kind, with one microbatch between its
-// two backwards.
+// two backwards. The gradient of its output is in its workspace.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved, held := l.Sizes(x)
 	return cost.Bytes{
-		Workspace:  held + x.Boundary(l.config),
+		Workspace:  held + x.Boundary(l.config, l.ID+1),
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Size(),
 		Optimizer: 2 * int64(l.own) * l.dtype.Size(), Activations: saved,
 	}
@@ -247,7 +247,8 @@ func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 }
 
 // Tied returns the layer's end of a tied embedding: the embedding's matrix or
-// the head's borrowed copy of it, nil in other layers and if nothing is tied.
+// the head's borrowed copy of it (of a slice of it), nil in other layers and if
+// nothing is tied.
 func (l *Layer) Tied() *Param {
 	if !l.config.Tied {
 		return nil

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"dynmo/src/device"
@@ -39,7 +40,7 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 		saved, held := l.Sizes(x)
 		ch.saved = append(ch.saved, alloc(t, dev, saved))
 		ch.held = append(ch.held, alloc(t, dev, held))
-		ch.douts = append(ch.douts, alloc(t, dev, int64(x.N()*c.Hidden)*d.Size()))
+		ch.douts = append(ch.douts, alloc(t, dev, x.Boundary(c, l.ID+1)))
 	}
 	draw := random.Keyed(3)
 	for range x.N() {
@@ -105,15 +106,17 @@ func (c *chain) gradients() {
 func TestGradientOfTheWholeModel(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		for _, half := range []bool{false, true} {
-			for _, format := range []Format{Dense, Masked, CSR} {
-				t.Run(fmt.Sprintf("tied=%v/half=%v/%v", tied, half, format), func(t *testing.T) {
-					c := small
-					c.Tied, c.HalfGrain = tied, half
-					ch := newChain(t, c, tensor.F64)
-					enlarge(ch.s)
-					thin(t, ch.s, format)
-					checkGradients(t, ch)
-				})
+			for _, k := range []int{1, 2, 4} {
+				for _, format := range []Format{Dense, Masked, CSR} {
+					t.Run(fmt.Sprintf("tied=%v/half=%v/slices=%d/%v", tied, half, k, format), func(t *testing.T) {
+						c := small
+						c.Tied, c.HalfGrain, c.HeadShards = tied, half, k
+						ch := newChain(t, c, tensor.F64)
+						enlarge(ch.s)
+						thin(t, ch.s, format)
+						checkGradients(t, ch)
+					})
+				}
 			}
 		}
 	}
@@ -166,6 +169,17 @@ func thin(t *testing.T, s *Stage, format Format) {
 	}
 }
 
+// tied returns the head's copies of tied weights.
+func (c *chain) tied() []*Param {
+	var borrowers []*Param
+	for _, l := range c.s.Layers[1:] {
+		if p := l.Tied(); p != nil {
+			borrowers = append(borrowers, p)
+		}
+	}
+	return borrowers
+}
+
 func checkGradients(t *testing.T, ch *chain) {
 	t.Helper()
 	ch.gradients()
@@ -175,17 +189,16 @@ func checkGradients(t *testing.T, ch *chain) {
 			want[p] = append([]float64(nil), tensor.Of[float64](p.G)...)
 		}
 	}
-	var embedding, head *Param
-	if ch.s.Config.Tied {
-		embedding, head = ch.s.Layers[0].Tied(), ch.s.Layers[len(ch.s.Layers)-1].Tied()
-		for i, g := range want[head] {
-			want[embedding][i] += g
+	embedding, borrowers := ch.s.Layers[0].Tied(), ch.tied()
+	for _, b := range borrowers {
+		for i, g := range want[b] {
+			want[embedding][b.First*b.Cols+i] += g
 		}
 	}
 	const h = 1e-5
 	for _, l := range ch.s.Layers {
 		for _, p := range l.Params() {
-			if p == head {
+			if slices.Contains(borrowers, p) {
 				continue
 			}
 			w := tensor.Of[float64](p.W)
@@ -200,10 +213,12 @@ func checkGradients(t *testing.T, ch *chain) {
 					old := w[i]
 					defer func() { w[i] = old }()
 					w[i] += d
-					if p == embedding {
-						other := tensor.Of[float64](head.W)
-						defer func() { other[i] = old }()
-						other[i] += d
+					for _, b := range borrowers {
+						if j := i - b.First*b.Cols; p == embedding && j >= 0 && j < b.Stored() {
+							other := tensor.Of[float64](b.W)
+							defer func() { other[j] = old }()
+							other[j] += d
+						}
 					}
 					return ch.loss()
 				}
@@ -277,6 +292,53 @@ func TestGrainsStartAlike(t *testing.T) {
 	}
 	if ln := math.Log(float64(small.Vocab)); math.Abs(a.loss()-ln) > 0.1 {
 		t.Errorf("initial loss %v, want about ln(vocab) = %v", a.loss(), ln)
+	}
+}
+
+// TestSlicesComputeTheHead: a head in slices starts with the same weights as a
+// whole one and gives the same loss and gradients but for rounding.
+func TestSlicesComputeTheHead(t *testing.T) {
+	want := newChain(t, small, tensor.F64)
+	enlarge(want.s)
+	want.gradients()
+	head := want.s.Layers[small.Head()]
+	for _, n := range []int{2, 3, small.Vocab} {
+		c := small
+		c.HeadShards = n
+		got := newChain(t, c, tensor.F64)
+		enlarge(got.s)
+		got.gradients()
+		if x, y := got.loss(), want.loss(); math.Abs(x-y) > 1e-12 {
+			t.Errorf("%d slices: loss %v, want %v", n, x, y)
+		}
+		for i, l := range want.s.Layers[:small.Head()] {
+			near(t, l.Name, got.s.Layers[i].Gradients(), l.Gradients())
+		}
+		var weights, gradients []float64
+		for _, l := range got.s.Layers[small.Head():] {
+			p := param(l, "head.weight")
+			weights = append(weights, tensor.Of[float64](p.W)...)
+			gradients = append(gradients, tensor.Of[float64](p.G)...)
+		}
+		whole := param(head, "head.weight")
+		if !slices.Equal(weights, tensor.Of[float64](whole.W)) {
+			t.Errorf("%d slices: other initial weights", n)
+		}
+		near(t, "head.weight", tensor.From(gradients), whole.G)
+	}
+}
+
+func param(l *Layer, name string) *Param {
+	return l.Params()[slices.IndexFunc(l.Params(), func(p *Param) bool { return p.Name == name })]
+}
+
+func near(t *testing.T, name string, got, want tensor.Mem) {
+	t.Helper()
+	g, w := tensor.Of[float64](got), tensor.Of[float64](want)
+	for i := range w {
+		if len(g) != len(w) || math.Abs(g[i]-w[i]) > 1e-12 {
+			t.Fatalf("%s: element %d of %d is %v, want %v of %d", name, i, len(g), g[i], w[i], len(w))
+		}
 	}
 }
 

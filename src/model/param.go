@@ -33,6 +33,7 @@ const (
 type Param struct {
 	Name       string
 	Rows, Cols int
+	First, Of  int // a slice holds rows [First, First+Rows) of Of; 0 of anything else
 	Format     Format
 	NNZ        int // kept entries; Rows·Cols if Dense
 
@@ -52,6 +53,9 @@ func (p *Param) Stored() int {
 	}
 	return p.Rows * p.Cols
 }
+
+// Whole returns the rows of the matrix that this is a slice of, or is.
+func (p *Param) Whole() int { return max(p.Rows, p.Of) }
 
 // Prunable reports whether global pruning considers the parameter.
 func (p *Param) Prunable() bool { return p.role == prunable }

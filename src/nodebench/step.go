@@ -9,6 +9,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/model"
+	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -99,7 +100,7 @@ func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (
 	s.runner = &pipeline.Runner{Exec: s.x, Group: world, Replicas: alone, Feed: func(int) ([]int32, []int32) {
 		return tokens[:s.x.N()], tokens[1:]
 	}}
-	if err := s.runner.Plan(s.stage, schedule.OneFOneB(0, 1, 1)); err != nil {
+	if err := s.runner.Plan(partition.Partition{0, c.Layers()}, s.stage, schedule.OneFOneB(0, 1, 1)); err != nil {
 		s.free()
 		return nil, err
 	}

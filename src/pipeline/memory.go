@@ -4,22 +4,31 @@ import "dynmo/src/model"
 
 // FixedBytes returns the memory of a stage that does not depend on which
 // layers it holds: buffers for what crosses its two boundaries, one more each
-// than can be in use, the layers' scratch, and on stage 0 the head's gradient
-// of a tied embedding. inFlight is its microbatches in flight.
+// than can be in use, the layers' scratch, and on stage 0 a slice of the head's
+// gradient of a tied embedding. inFlight is its microbatches in flight.
 func FixedBytes(x *model.Exec, c model.Config, stage, stages, inFlight int) int64 {
 	buffers := 1 // scratch
 	if stage > 0 {
 		buffers += inFlight + 1 + 2 // activations that come, gradients that go
 	}
 	if stage < stages-1 {
-		buffers += 2 // gradients that come
+		buffers++ // gradients that come: the last layer counts the other
 	}
-	buffers-- // layers count one gradient each between them: one too many
-	bytes := int64(buffers) * x.Boundary(c)
+	bytes := int64(buffers) * x.LargestBoundary(c)
 	if c.Tied && stage == 0 && stages > 1 {
-		bytes += int64(c.Vocab*c.Hidden) * x.Backend.DType().Size()
+		bytes += tiedBytes(x, c)
 	}
 	return bytes
+}
+
+// tiedBytes returns the size of the largest slice of a tied embedding.
+func tiedBytes(x *model.Exec, c model.Config) int64 {
+	largest := 0
+	for k := range c.Slices() {
+		lo, hi := c.Slice(k)
+		largest = max(largest, hi-lo)
+	}
+	return int64(largest*c.Hidden) * x.Backend.DType().Size()
 }
 
 // ReduceBytes returns the memory that summing a layer's gradients over

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
+	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -52,17 +53,32 @@ func runner(t comm.Transport, c model.Config, kind schedule.Kind, clock *device.
 		return nil, nil, err
 	}
 	p, n := group.Rank(), group.Size()
-	s, err := model.NewStage(c, p*c.Layers()/n, (p+1)*c.Layers()/n, dev, backend.DType())
+	var cuts partition.Partition
+	for stage := range n + 1 {
+		cuts = append(cuts, stage*c.Layers()/n)
+	}
+	s, err := model.NewStage(c, cuts[p], cuts[p+1], dev, backend.DType())
 	if err != nil {
 		return nil, nil, err
 	}
 	r := &pipeline.Runner{Exec: x, Group: group, Replicas: alone, Feed: feed(x, c.Vocab)}
-	return r, s, r.Plan(s, kind.List(p, n, microbatches))
+	return r, s, r.Plan(cuts, s, kind.List(p, n, microbatches))
 }
 
 // TestStagesAgreeWithOne: the loss, the gradient norm and the updated weights
-// are the same bits on one stage and on several, in every schedule (law 3).
+// are the same bits on one stage and on several, in every schedule (law 3),
+// with the head whole and in slices.
 func TestStagesAgreeWithOne(t *testing.T) {
+	for _, slices := range []int{1, 4} {
+		t.Run(fmt.Sprintf("slices=%d", slices), func(t *testing.T) {
+			c := tiny
+			c.HeadShards = slices
+			stagesAgreeWithOne(t, c)
+		})
+	}
+}
+
+func stagesAgreeWithOne(t *testing.T, c model.Config) {
 	type outcome struct {
 		losses []pipeline.Agreement
 		hashes map[int]string
@@ -70,7 +86,7 @@ func TestStagesAgreeWithOne(t *testing.T) {
 	run := func(stages int, kind schedule.Kind) outcome {
 		ends := make([]outcome, stages)
 		err := local.Run(stages, func(tr comm.Transport) error {
-			r, s, err := runner(tr, tiny, kind, device.NewWall(), ref.New(tensor.F32))
+			r, s, err := runner(tr, c, kind, device.NewWall(), ref.New(tensor.F32))
 			if err != nil {
 				return err
 			}
@@ -111,7 +127,7 @@ func TestStagesAgreeWithOne(t *testing.T) {
 		t.Errorf("the loss does not fall: %v", want.losses)
 	}
 	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B} {
-		for _, stages := range []int{1, 2, 3, 7, 10} {
+		for _, stages := range []int{1, 2, 3, 7, c.Layers()} {
 			got := run(stages, kind)
 			for i := range want.losses {
 				if got.losses[i] != want.losses[i] {
@@ -154,19 +170,16 @@ func TestBubbleOfEqualStages(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				blocks := tiny.Blocks / stages // two more at the ends, which cost nothing
-				lo, hi := 1+tr.Rank()*blocks, 1+(tr.Rank()+1)*blocks
-				if tr.Rank() == 0 {
-					lo = 0
+				cuts := partition.Partition{0} // two more layers at the ends, which cost nothing
+				for stage := 1; stage < stages; stage++ {
+					cuts = append(cuts, 1+stage*tiny.Blocks/stages)
 				}
-				if tr.Rank() == stages-1 {
-					hi = tiny.Layers()
-				}
+				cuts = append(cuts, tiny.Layers())
 				s.Free()
-				if s, err = model.NewStage(c, lo, hi, r.Exec.Device, tensor.F32); err != nil {
+				if s, err = model.NewStage(c, cuts[tr.Rank()], cuts[tr.Rank()+1], r.Exec.Device, tensor.F32); err != nil {
 					return err
 				}
-				if err := r.Plan(s, kind.List(tr.Rank(), stages, microbatches)); err != nil {
+				if err := r.Plan(cuts, s, kind.List(tr.Rank(), stages, microbatches)); err != nil {
 					return err
 				}
 				done, err := r.Step(s)

@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/model"
+	"dynmo/src/partition"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -23,6 +24,7 @@ type Runner struct {
 	// Feed returns tokens and targets (n each) of a microbatch of this replica.
 	Feed func(microbatch int) (tokens, targets []int32)
 
+	cuts      partition.Partition
 	list      []schedule.Instr // with messages
 	forwards  flow             // activations from the stage before
 	backwards flow             // gradients from the stage behind
@@ -33,7 +35,7 @@ type Runner struct {
 	sends     []*comm.Request  // not yet complete
 	reduce    reducer
 	norms     tensor.Mem // one F64 for each layer
-	tied      tensor.Mem // the head's gradient of a tied embedding, where only the embedding is
+	tied      tensor.Mem // on stage 0: another stage's gradient of tied weights
 	spans     []trace.Span
 	losses    []float64
 	owned     []tensor.Mem // everything planned, to be freed
@@ -65,13 +67,15 @@ type outgoing struct {
 func (r *Runner) stage() int  { return r.Group.Rank() }
 func (r *Runner) stages() int { return r.Group.Size() }
 
-// Plan makes the buffers for a stage's layers and a list without messages. It
-// is called whenever either changed.
-func (r *Runner) Plan(s *model.Stage, list []schedule.Instr) error {
+// Plan makes the buffers for a stage's layers and a list without messages. cuts
+// says which layers all stages hold. It is called whenever any of them changed.
+func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, list []schedule.Instr) error {
 	r.Release()
+	r.cuts = cuts
 	r.list = schedule.WithMessages(list, r.stage(), r.stages())
 	inFlight, between := peaks(list)
-	boundary := r.Exec.Boundary(s.Config)
+	behind := func(i int) int64 { return r.Exec.Boundary(s.Config, s.First+i+1) } // layer i of the stage
+	entering, leaving := behind(-1), behind(len(s.Layers)-1)
 	first, last := r.stage() == 0, r.stage() == r.stages()-1
 
 	r.forwards = flow{peer: r.stage() - 1, tag: comm.TagForward, order: order(r.list, schedule.RecvForward)}
@@ -91,7 +95,7 @@ func (r *Runner) Plan(s *model.Stage, list []schedule.Instr) error {
 			_, held := l.Sizes(r.Exec)
 			h.layers = append(h.layers, plan.take(held))
 			if i < len(s.Layers)-1 {
-				h.douts = append(h.douts, plan.take(boundary))
+				h.douts = append(h.douts, plan.take(behind(i)))
 			}
 		}
 		r.holds = append(r.holds, h)
@@ -99,22 +103,22 @@ func (r *Runner) Plan(s *model.Stage, list []schedule.Instr) error {
 	// One buffer more than can be in use lets the next message arrive early.
 	if !first {
 		for range inFlight + 1 {
-			r.forwards.free = append(r.forwards.free, plan.take(boundary))
+			r.forwards.free = append(r.forwards.free, plan.take(entering))
 		}
 		for range 2 {
-			r.outgoing = append(r.outgoing, &outgoing{mem: plan.take(boundary)})
+			r.outgoing = append(r.outgoing, &outgoing{mem: plan.take(entering)})
 		}
 	}
 	if !last {
 		for range between + 1 {
-			r.backwards.free = append(r.backwards.free, plan.take(boundary))
+			r.backwards.free = append(r.backwards.free, plan.take(leaving))
 		}
 	}
 	r.active = make(map[int]*slot, inFlight)
 	r.reduce.plan(&plan, s, r.Replicas.Size())
 	r.norms = plan.take(8 * int64(len(s.Layers)))
-	if embedding, head := tiedEnds(s); embedding != nil && head == nil {
-		r.tied = plan.take(embedding.G.Bytes)
+	if first && !last && s.Config.Tied {
+		r.tied = plan.take(tiedBytes(r.Exec, s.Config))
 	}
 	if plan.err != nil {
 		r.Release()

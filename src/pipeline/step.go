@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
@@ -13,7 +14,7 @@ import (
 
 // Result is what a step leaves besides the gradients in the layers.
 type Result struct {
-	Losses []float64    // sum of the tokens' losses, by microbatch of this replica; nil on stages without the head
+	Losses []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the last
 	Spans  []trace.Span // of this rank; valid until the next step
 }
 
@@ -193,7 +194,7 @@ func (r *Runner) forward(s *model.Stage, m int, times *[]timing) error {
 		return err
 	}
 	var tokens, targets []int32
-	if r.stage() == 0 || r.stage() == r.stages()-1 {
+	if slices.ContainsFunc(s.Layers, (*model.Layer).Feeds) {
 		tokens, targets = r.Feed(m)
 	}
 	for i, l := range s.Layers {

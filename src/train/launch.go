@@ -163,7 +163,7 @@ func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
 		return Outcome{}, input(err)
 	}
 	return onRank(c, t, h, func() (*data.Corpus, error) {
-		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 {
+		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && c.Model.HeadShards == 1 {
 			return nil, nil // feeds neither tokens nor targets
 		}
 		return data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)

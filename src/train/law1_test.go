@@ -130,9 +130,9 @@ func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, 
 func TestPlacementChangesNothing(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		for _, tied := range []bool{true, false} {
-			for _, grain := range []string{"block", "half"} {
+			for grain, slices := range map[string]int{"block": 1, "half": 4} {
 				c := small(t)
-				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain = replicas, tied, grain
+				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards = replicas, tied, grain, slices
 				still := goRun(t, c, nil)
 				if still.moves != 0 || still.losses[0] <= still.losses[len(still.losses)-1] {
 					t.Fatalf("reference: %d moves, loss from %v to %v", still.moves, still.losses[0], still.losses[len(still.losses)-1])
@@ -143,7 +143,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 				for _, schedule := range []string{"1f1b", "gpipe"} {
 					for _, stages := range []int{1, 2, 4, 8} {
 						c.Parallel.Stages, c.Schedule.Kind = stages, schedule
-						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/%s/P=%d", replicas, tied, grain, schedule, stages), func(t *testing.T) {
+						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/slices=%d/%s/P=%d", replicas, tied, grain, slices, schedule, stages), func(t *testing.T) {
 							moved := goRun(t, c, scatter(uint64(stages)))
 							if stages > 1 && moved.moves < c.Train.Steps/2 {
 								t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
@@ -221,7 +221,7 @@ func TestRandomShapes(t *testing.T) {
 		c.Model.Heads = pick(1, 3)
 		c.Model.Blocks, c.Model.Hidden, c.Model.Sequence = pick(1, 5), c.Model.Heads*pick(1, 9), pick(1, 9)
 		c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
-		c.Model.Grain = []string{"block", "half"}[pick(0, 1)]
+		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
 		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
 		c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
 		c.Schedule.Kind = []string{"1f1b", "gpipe"}[pick(0, 1)]

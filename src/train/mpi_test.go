@@ -90,9 +90,9 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	var want []*run
 	for _, replicas := range []int{1, 2} {
 		for _, tied := range []bool{true, false} {
-			for _, grain := range []string{"block", "half"} {
+			for grain, slices := range map[string]int{"block": 1, "half": 4} {
 				c := small(t)
-				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain = replicas, tied, grain
+				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards = replicas, tied, grain, slices
 				still := goRun(t, c, nil)
 				for _, schedule := range []string{"1f1b", "gpipe"} {
 					c.Parallel.Stages, c.Schedule.Kind = 4/replicas, schedule

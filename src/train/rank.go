@@ -134,7 +134,7 @@ func load(path string, c model.Config, s *model.Stage) error {
 func (r *Rank) plan() error {
 	p := r.Config.Parallel
 	kind := schedule.Kind(r.Config.Schedule.Kind)
-	return r.runner.Plan(r.stage, kind.List(r.stages.Rank(), p.Stages, p.Microbatches))
+	return r.runner.Plan(r.now, r.stage, kind.List(r.stages.Rank(), p.Stages, p.Microbatches))
 }
 
 // leave closes the groups that New made, and the world's. Collective.
@@ -153,7 +153,7 @@ func (r *Rank) Close() {
 func modelConfig(c config.Config) model.Config {
 	return model.Config{
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
-		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied,
+		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
 		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
 	}
 }

@@ -33,6 +33,23 @@ static double FN(exp_sum)(float *x, float shift, int64_t n)
 	return vsum(s);
 }
 
+static double FN(sum_exp)(const float *x, float shift, int64_t n)
+{
+	vf s = vset1(0);
+	int64_t i = 0;
+	for (; i + LANES <= n; i += LANES)
+		s += vexp(vload(x + i) - vset1(shift));
+	if (i < n)
+		s += vkeep(vexp(vload_some(x + i, n - i) - vset1(shift)), (1u << (n - i)) - 1);
+	return vsum(s);
+}
+
+static void FN(scaled_exp_row)(float *x, float shift, float factor, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += LANES)
+		vstore_n(x + i, vset1(factor) * vexp(vload_n(x + i, n - i) - vset1(shift)), n - i);
+}
+
 static void FN(exp_row)(float *x, float shift, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += LANES)

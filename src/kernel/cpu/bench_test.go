@@ -109,8 +109,9 @@ func BenchmarkRows(b *testing.B) {
 		k.LayerNormBackwardWeight(nil, w, bias, dy, x, mean, rstd, n, c)
 	})
 	logits, targets, loss := random32(5, n*vocabulary), tensor.From(make([]int32, n)), tensor.From(make([]float64, 1))
+	stats := tensor.From(make([]float64, 3*n))
 	run(b, "crossentropy", 0, 16*n*vocabulary, func(k *Backend) {
-		k.CrossEntropy(nil, loss, logits, targets, 1, n, vocabulary)
+		k.CrossEntropy(nil, loss, stats, tensor.Mem{}, logits, targets, 1, n, vocabulary, 0)
 	})
 }
 

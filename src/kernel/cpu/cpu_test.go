@@ -82,8 +82,9 @@ func TestExponentialsInTails(t *testing.T) {
 			}
 		}
 		logits := []float32{0, -80, -86, -120, -3e38} // e^-88 would be subnormal
-		loss := make([]float64, 1)
-		k.CrossEntropy(nil, tensor.From(loss), tensor.From(logits), tensor.From([]int32{3}), 1, 1, len(logits))
+		loss, stats := make([]float64, 1), make([]float64, 3)
+		k.CrossEntropy(nil, tensor.From(loss), tensor.From(stats), tensor.Mem{}, tensor.From(logits), tensor.From([]int32{3}),
+			1, 1, len(logits), 0)
 		want := []float64{1, math.Exp(-80), math.Exp(-86), -1, 0}
 		for i := range want {
 			if math.Abs(float64(logits[i])-want[i]) > tolerance*math.Abs(want[i]) {
@@ -152,7 +153,8 @@ func TestNaNSurvives(t *testing.T) {
 		},
 		"CrossEntropy": func(k *Backend, x []float32) []float32 {
 			loss := make([]float64, 1)
-			k.CrossEntropy(nil, tensor.From(loss), tensor.From(x), tensor.From(make([]int32, n)), 1, n, c)
+			k.CrossEntropy(nil, tensor.From(loss), tensor.From(make([]float64, 3*n)), tensor.Mem{}, tensor.From(x),
+				tensor.From(make([]int32, n)), 1, n, c, 0)
 			return []float32{float32(loss[0])}
 		},
 		"AdamW": func(k *Backend, x []float32) []float32 {
@@ -190,7 +192,8 @@ func TestIndexOutsideItsTable(t *testing.T) {
 			k.EmbeddingBackward(nil, x, x, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), 1, 1, 2)
 		},
 		"CrossEntropy": func(target int32) {
-			k.CrossEntropy(nil, tensor.From(make([]float64, 1)), tensor.From(make([]float32, 3)), tensor.From([]int32{target}), 1, 1, 3)
+			k.CrossEntropy(nil, tensor.From(make([]float64, 1)), tensor.From(make([]float64, 3)), tensor.Mem{},
+				tensor.From(make([]float32, 3)), tensor.From([]int32{target}), 1, 1, 3, 0)
 		},
 	} {
 		for index, want := range map[int32]bool{-1: true, 0: false, 2: false, 3: true} {

@@ -83,11 +83,25 @@ func (k *Backend) Add(_ device.Stream, out, a, b tensor.Mem, n int) {
 	C.dynmo_cpu_add(k.c, floats(out), floats(a), floats(b), size(n))
 }
 
-// CrossEntropy: see kernel.Backend. It panics if a target is not in [0, v).
-func (k *Backend) CrossEntropy(_ device.Stream, loss, logits, targets tensor.Mem, scale float64, n, v int) {
-	k.check.CrossEntropy(loss, logits, targets, n, v)
-	must(C.dynmo_cpu_cross_entropy(k.c, doubles(loss), floats(logits), ints(targets), C.double(scale),
-		size(n), size(v)))
+// SoftmaxMerge: see kernel.Backend. It panics if a target is negative.
+func (k *Backend) SoftmaxMerge(_ device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
+	k.check.SoftmaxMerge(out, before, logits, targets, n, v, first)
+	must(C.dynmo_cpu_softmax_merge(k.c, doubles(out), doubles(before), floats(logits), ints(targets),
+		size(n), size(v), size(first)))
+}
+
+// SoftmaxGradient: see kernel.Backend. It panics if a target is negative.
+func (k *Backend) SoftmaxGradient(_ device.Stream, logits, stats, targets tensor.Mem, scale float64, n, v, first int) {
+	k.check.SoftmaxGradient(logits, stats, targets, n, v, first)
+	must(C.dynmo_cpu_softmax_gradient(k.c, floats(logits), doubles(stats), ints(targets), C.double(scale),
+		size(n), size(v), size(first)))
+}
+
+// CrossEntropy: see kernel.Backend. It panics if a target is not in [0, first+v).
+func (k *Backend) CrossEntropy(_ device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int) {
+	k.check.CrossEntropy(loss, out, before, logits, targets, n, v, first)
+	must(C.dynmo_cpu_cross_entropy(k.c, doubles(loss), doubles(out), doubles(before), floats(logits), ints(targets),
+		C.double(scale), size(n), size(v), size(first)))
 }
 
 var _ kernel.Backend = (*Backend)(nil)

@@ -35,7 +35,8 @@ func calls() []call {
 			all = append(all, layerNormForward(n, c), layerNormBackwardInput(n, c), layerNormBackwardWeight(n, c))
 		}
 		for _, v := range []int{1, 3, 65, 256} {
-			all = append(all, crossEntropy(n, v))
+			all = append(all, crossEntropy(n, v, 0)...)
+			all = append(all, crossEntropy(n, v, 5)...)
 		}
 		all = append(all, attention(1, n, 1, 1)...)
 		all = append(all, attention(1, n, 15, 3)...)
@@ -61,11 +62,11 @@ func calls() []call {
 func smallCalls() []call {
 	w := newPattern(5, 6, 0.5)
 	return slices.Concat(
-		embedding(2, 3, 4), attention(2, 3, 4, 2), gelu(7),
+		embedding(2, 3, 4), attention(2, 3, 4, 2), gelu(7), crossEntropy(3, 4, 2),
 		[]call{
 			layerNormForward(3, 4), layerNormBackwardInput(3, 4), layerNormBackwardWeight(3, 4),
 			matmulForward(3, 4, 5, true), matmulBackwardInput(3, 4, 5), matmulBackwardWeight(3, 4, 5, true),
 			spmmForward(3, w, true), spmmBackwardInput(3, w), sddmm(3, w, true),
-			addition(7), crossEntropy(3, 4), sumSquares(7), adamW(7, 2), masking(70), magnitudeHistogram(70, 8, true),
+			addition(7), sumSquares(7), adamW(7, 2), masking(70), magnitudeHistogram(70, 8, true),
 		})
 }

@@ -54,6 +54,13 @@ func set(want, bound []float64) operand {
 	return operand{data: start, want: want, bound: bound}
 }
 
+// setDoubles is an operand of F64 that the call overwrites.
+func setDoubles(want, bound []float64) operand {
+	o := set(want, bound)
+	o.data = doubles(o.data.(floats))
+	return o
+}
+
 // add is an operand that the call starts from: adds to, or updates in place.
 func add(start floats, want, bound []float64) operand {
 	return operand{data: start, want: want, bound: bound}

@@ -51,42 +51,6 @@ func addition(n int) call {
 	}
 }
 
-// crossEntropy has rows far above and below 0, whose exponentials overflow and
-// vanish unless the row's maximum is taken off.
-func crossEntropy(n, v int) call {
-	const scale = 0.125
-	r := newDraw()
-	logits, targets := r.normal(n*v), r.indices(n, v)
-	for i := range logits {
-		logits[i] = float64(float32(4*logits[i] + float64(i/v%3-1)*500)) // row means -500, 0, 500
-	}
-	grad, bound := clone(logits), make([]float64, n*v)
-	loss := ref.CrossEntropy(grad, targets, scale, n, v)
-	lossBound := 0.0
-	for i, target := range targets {
-		largest := 0.0
-		for _, x := range logits[i*v:][:v] {
-			largest = max(largest, math.Abs(x))
-		}
-		lossBound += 1 + 2*largest
-		for j := range v { // a probability has a relative error of the exponent's terms
-			p := grad[i*v+j] / scale
-			if j == int(target) {
-				p++
-				bound[i*v+j] = scale
-			}
-			bound[i*v+j] += scale * p * (1 + 2*largest)
-		}
-	}
-	return call{
-		fmt.Sprintf("CrossEntropy/n=%d,v=%d", n, v),
-		[]operand{{data: doubles{math.NaN()}, want: []float64{loss}, bound: []float64{lossBound}}, add(logits, grad, bound), in(targets)},
-		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
-			k.CrossEntropy(s, m[0], m[1], m[2], scale, n, v)
-		},
-	}
-}
-
 // aliasing asserts that the calls that may work in place give the same bits
 // there as elsewhere.
 func aliasing(t *testing.T, k kernel.Backend, dev device.Device) {

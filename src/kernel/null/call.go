@@ -4,7 +4,7 @@ package null
 type Call struct {
 	Name string // the method of kernel.Backend
 	N    int    // tokens (rows), or the elements of an element-wise call
-	C    int    // input channels; the vocabulary of CrossEntropy; 1 if element-wise
+	C    int    // input channels; columns of logits; 1 if element-wise
 	O    int    // output channels of a product; tokens of a sequence in attention; else 0
 	NNZ  int    // kept weights of a product: C·O if dense; else 0
 }

@@ -117,8 +117,18 @@ func (k backend) Add(_ device.Stream, out, a, b tensor.Mem, n int) {
 	k.spend(Call{Name: "Add", N: n, C: 1})
 }
 
-func (k backend) CrossEntropy(_ device.Stream, loss, logits, targets tensor.Mem, scale float64, n, v int) {
-	k.check.CrossEntropy(loss, logits, targets, n, v)
+func (k backend) SoftmaxMerge(_ device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
+	k.check.SoftmaxMerge(out, before, logits, targets, n, v, first)
+	k.spend(Call{Name: "SoftmaxMerge", N: n, C: v})
+}
+
+func (k backend) SoftmaxGradient(_ device.Stream, logits, stats, targets tensor.Mem, scale float64, n, v, first int) {
+	k.check.SoftmaxGradient(logits, stats, targets, n, v, first)
+	k.spend(Call{Name: "SoftmaxGradient", N: n, C: v})
+}
+
+func (k backend) CrossEntropy(_ device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int) {
+	k.check.CrossEntropy(loss, out, before, logits, targets, n, v, first)
 	tensor.Of[float64](loss)[0] = 0
 	k.spend(Call{Name: "CrossEntropy", N: n, C: v})
 }

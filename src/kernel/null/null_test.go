@@ -48,7 +48,10 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.GELUForward(nil, f(n), f(n), n)
 	k.GELUBackward(nil, f(n), f(n), f(n), n)
 	k.Add(nil, f(n), f(n), f(n), n)
-	k.CrossEntropy(nil, scalar, f(n*v), i(n), 1, n, v)
+	stats := tensor.From(make([]float64, 3*n))
+	k.SoftmaxMerge(nil, stats, stats, f(n*v), i(n), n, v, 2)
+	k.SoftmaxGradient(nil, f(n*v), stats, i(n), 1, n, v, 2)
+	k.CrossEntropy(nil, scalar, stats, stats, f(n*v), i(n), 1, n, v, 2)
 	k.SumSquares(nil, scalar, f(n), n)
 	k.AdamW(nil, f(n), f(n), f(n), f(n), n, kernel.AdamW{Step: 1})
 	k.Mask(nil, f(n), mask, n)
@@ -74,6 +77,8 @@ func TestCallsAreDescribed(t *testing.T) {
 		{null.Call{Name: "GELUForward", N: 6, C: 1}, 6},
 		{null.Call{Name: "GELUBackward", N: 6, C: 1}, 6},
 		{null.Call{Name: "Add", N: 6, C: 1}, 6},
+		{null.Call{Name: "SoftmaxMerge", N: 6, C: 7}, 42},
+		{null.Call{Name: "SoftmaxGradient", N: 6, C: 7}, 42},
 		{null.Call{Name: "CrossEntropy", N: 6, C: 7}, 42},
 		{null.Call{Name: "SumSquares", N: 6, C: 1}, 6},
 		{null.Call{Name: "AdamW", N: 6, C: 1}, 6},
@@ -108,7 +113,7 @@ func TestVirtualClockMovesByTheCost(t *testing.T) {
 func TestOnlyScalarsAreWritten(t *testing.T) {
 	k := null.New(device.NewWall(), nil)
 	scalar, x := []float64{5}, []float32{1, 2, 3}
-	k.CrossEntropy(nil, tensor.From(scalar), tensor.From(x), i(1), 1, 1, 3)
+	k.CrossEntropy(nil, tensor.From(scalar), tensor.From(make([]float64, 3)), tensor.Mem{}, tensor.From(x), i(1), 1, 1, 3, 0)
 	if scalar[0] != 0 {
 		t.Errorf("loss is %g, want 0", scalar[0])
 	}

@@ -105,9 +105,20 @@ func (k backend[F]) Add(_ device.Stream, out, a, b tensor.Mem, n int) {
 	Add(of[F](out), of[F](a), of[F](b))
 }
 
-func (k backend[F]) CrossEntropy(_ device.Stream, loss, logits, targets tensor.Mem, scale float64, n, v int) {
-	k.check.CrossEntropy(loss, logits, targets, n, v)
-	tensor.Of[float64](loss)[0] = CrossEntropy(of[F](logits), tensor.Of[int32](targets), scale, n, v)
+func (k backend[F]) SoftmaxMerge(_ device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
+	k.check.SoftmaxMerge(out, before, logits, targets, n, v, first)
+	SoftmaxMerge(tensor.Of[float64](out), tensor.Of[float64](before), of[F](logits), tensor.Of[int32](targets), n, v, first)
+}
+
+func (k backend[F]) SoftmaxGradient(_ device.Stream, logits, stats, targets tensor.Mem, scale float64, n, v, first int) {
+	k.check.SoftmaxGradient(logits, stats, targets, n, v, first)
+	SoftmaxGradient(of[F](logits), tensor.Of[float64](stats), tensor.Of[int32](targets), scale, n, v, first)
+}
+
+func (k backend[F]) CrossEntropy(_ device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int) {
+	k.check.CrossEntropy(loss, out, before, logits, targets, n, v, first)
+	tensor.Of[float64](loss)[0] = CrossEntropy(tensor.Of[float64](out), tensor.Of[float64](before), of[F](logits),
+		tensor.Of[int32](targets), scale, n, v, first)
 }
 
 func (k backend[F]) SumSquares(_ device.Stream, out, x tensor.Mem, n int) {

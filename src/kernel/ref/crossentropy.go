@@ -2,26 +2,69 @@ package ref
 
 import "math"
 
-// CrossEntropy returns Σ_n -log softmax(logits)[target] over the rows of logits
-// (n, v), added in row order in float64, and overwrites logits with the
-// gradient of scale times that,
-//
-//	scale·(softmax(logits) - onehot(target))
-//
-// It panics if a target is outside [0, v).
-func CrossEntropy[F Float](logits []F, targets []int32, scale float64, n, v int) float64 {
-	var loss float64
+// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
+// (n, v) here, and sets out (3, n) to what before (3, n) and they say of every
+// row: the largest logit, Σ exp(logit - largest), and the target's logit, 0
+// until its column has come by. An empty before says nothing. out may be before.
+func SoftmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n, v, first int) {
+	if len(before) == 0 {
+		before = make([]float64, 3*n)
+		for i := range n {
+			before[i] = math.Inf(-1)
+		}
+	}
 	for i := range n {
-		row, target := logits[i*v:][:v], int(targets[i])
-		lse := logSumExp(row)
-		loss += lse - float64(row[target])
-		for j, x := range row {
-			p := math.Exp(float64(x) - lse)
-			if j == target {
+		row := logits[i*v:][:v]
+		largest := before[i]
+		for _, x := range row {
+			largest = max(largest, float64(x))
+		}
+		sum := before[n+i]
+		if sum > 0 { // else before[i] is -Inf, perhaps as largest is
+			sum *= math.Exp(before[i] - largest)
+		}
+		for _, x := range row {
+			sum += math.Exp(float64(x) - largest)
+		}
+		at := before[2*n+i]
+		if column := int(targets[i]) - first; column >= 0 && column < v {
+			at = float64(row[column])
+		}
+		out[i], out[n+i], out[2*n+i] = largest, sum, at
+	}
+}
+
+// SoftmaxGradient overwrites logits (n, v), the columns [first, first+v) of
+// their rows, with the gradient of scale·Σ_n -log softmax(row)[target]. stats
+// (3, n) is what SoftmaxMerge says of whole rows.
+//
+//	scale·(exp(logit - largest)/sum - onehot(target))
+func SoftmaxGradient[F Float](logits []F, stats []float64, targets []int32, scale float64, n, v, first int) {
+	for i := range n {
+		for j := range v {
+			p := math.Exp(float64(logits[i*v+j])-stats[i]) / stats[n+i]
+			if first+j == int(targets[i]) {
 				p--
 			}
-			row[j] = F(scale * p)
+			logits[i*v+j] = F(scale * p)
 		}
+	}
+}
+
+// CrossEntropy is SoftmaxMerge of the last columns, then SoftmaxGradient of
+// them. It returns Σ_n -log softmax(row)[target] over whole rows, added in row
+// order in float64. It panics if a target is outside [0, first+v).
+func CrossEntropy[F Float](out, before []float64, logits []F, targets []int32, scale float64, n, v, first int) float64 {
+	for _, target := range targets {
+		if target < 0 || int(target) >= first+v {
+			panic("ref: a target is outside the vocabulary")
+		}
+	}
+	SoftmaxMerge(out, before, logits, targets, n, v, first)
+	SoftmaxGradient(logits, out, targets, scale, n, v, first)
+	loss := 0.0
+	for i := range n {
+		loss += math.Log(out[n+i]) + out[i] - out[2*n+i]
 	}
 	return loss
 }

@@ -104,9 +104,45 @@ func TestGELUForward(t *testing.T) {
 
 func TestCrossEntropyLoss(t *testing.T) {
 	logits := []float64{0, 0, 0, 0, math.Log(1), math.Log(2), math.Log(3), math.Log(4)}
-	loss := CrossEntropy(logits, []int32{3, 1}, 1, 2, 4)
+	loss := CrossEntropy(make([]float64, 6), nil, logits, []int32{3, 1}, 1, 2, 4, 0)
 	near(t, "loss", []float64{loss}, []float64{math.Log(4) + math.Log(5)}) // -log of 1/4 and of 2/10
 	near(t, "dlogits", logits, []float64{0.25, 0.25, 0.25, -0.75, 0.1, -0.8, 0.3, 0.4})
+}
+
+// TestSlicesOfTheVocabulary cuts rows into slices and goes over them, forth
+// with SoftmaxMerge and CrossEntropy, back with SoftmaxGradient.
+func TestSlicesOfTheVocabulary(t *testing.T) {
+	const n, v, scale = 4, 9, 0.5
+	rnd := rand.New(rand.NewPCG(7, 8))
+	logits, targets := make([]float64, n*v), []int32{0, 8, 4, 3}
+	for i := range logits {
+		logits[i] = 30 * rnd.NormFloat64()
+	}
+	whole := slices.Clone(logits)
+	want := CrossEntropy(make([]float64, 3*n), nil, whole, targets, scale, n, v, 0)
+
+	cuts := []int{0, 1, 4, 9}
+	var parts [][]float64
+	for k := range 3 {
+		var part []float64
+		for i := range n {
+			part = append(part, logits[i*v:][cuts[k]:cuts[k+1]]...)
+		}
+		parts = append(parts, part)
+	}
+	stats := make([]float64, 3*n)
+	SoftmaxMerge(stats, nil, parts[0], targets, n, 1, 0)
+	SoftmaxMerge(stats, stats, parts[1], targets, n, 3, 1)
+	loss := CrossEntropy(stats, stats, parts[2], targets, scale, n, 5, 4)
+	SoftmaxGradient(parts[1], stats, targets, scale, n, 3, 1)
+	SoftmaxGradient(parts[0], stats, targets, scale, n, 1, 0)
+	near(t, "loss", []float64{loss}, []float64{want})
+	for k, part := range parts {
+		for i := range n {
+			width := cuts[k+1] - cuts[k]
+			near(t, "dlogits", part[i*width:][:width], whole[i*v:][cuts[k]:cuts[k+1]])
+		}
+	}
 }
 
 // TestSpMMKeepsTheBitsOfMatmul is why a model trains alike whether its pruned

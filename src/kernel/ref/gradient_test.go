@@ -166,9 +166,9 @@ func TestCrossEntropyGradient(t *testing.T) {
 	logits, targets := r.normal(n*v), []int32{0, 6, 3, 3, 1}
 	objective := func() float64 {
 		overwritten := append([]float64(nil), logits...)
-		return scale * CrossEntropy(overwritten, targets, scale, n, v)
+		return scale * CrossEntropy(make([]float64, 3*n), nil, overwritten, targets, scale, n, v, 0)
 	}
 	dlogits := append([]float64(nil), logits...)
-	CrossEntropy(dlogits, targets, scale, n, v)
+	CrossEntropy(make([]float64, 3*n), nil, dlogits, targets, scale, n, v, 0)
 	r.agree("dlogits", logits, dlogits, make([]float64, n*v), objective)
 }
