@@ -26,8 +26,10 @@ type Device interface {
 // Stream is an ordered queue of kernels and copies. On a CPU the work is done
 // when the call that enqueued it returns.
 type Stream interface {
-	// Record returns an event that happens when everything enqueued so far is done.
-	Record() Event
+	// Record returns an event that happens when everything enqueued so far is
+	// done: reuse, an event of this stream that nobody will ask any more, or a new
+	// one if reuse is nil.
+	Record(reuse Event) Event
 	// After makes later work wait for an event of another stream.
 	After(e Event)
 	// Copy enqueues dst = src; both have the same length.

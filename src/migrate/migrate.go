@@ -144,7 +144,7 @@ func (m *mover) agree() (int64, error) {
 func (m *mover) transfer(layer int) error {
 	if m.leaves(layer) {
 		for _, sec := range m.s.Layer(layer).Sections() {
-			req, err := m.stages.Send(m.to.Stage(layer), comm.TagSection, sec.Mem, m.x.Stream.Record())
+			req, err := m.stages.Send(m.to.Stage(layer), comm.TagSection, sec.Mem, m.x.Stream.Record(nil))
 			if err != nil {
 				return fmt.Errorf("%s: %w", sec.Name, err)
 			}

@@ -21,13 +21,16 @@ func (l *Layer) Sizes(x *Exec) (saved, held int64) {
 // Output returns where Forward leaves its result inside saved; absent for the
 // chain's last layer.
 func (l *Layer) Output(x *Exec, saved tensor.Mem) tensor.Mem {
-	outs := l.walk(x, saved)
-	return l.parts[len(l.parts)-1].output(x, outs[len(outs)-1])
+	regions := l.walk(x, saved)
+	last := len(l.parts) - 1
+	return l.parts[last].output(x, regions[last])
 }
 
+// mostParts is the most parts that a layer has.
+const mostParts = 2
+
 // walk returns the saved memory of every part.
-func (l *Layer) walk(x *Exec, saved tensor.Mem) []tensor.Mem {
-	regions := make([]tensor.Mem, len(l.parts))
+func (l *Layer) walk(x *Exec, saved tensor.Mem) (regions [mostParts]tensor.Mem) {
 	off := int64(0)
 	for i, p := range l.parts {
 		size, _ := p.sizes(x)
@@ -41,9 +44,10 @@ func (l *Layer) walk(x *Exec, saved tensor.Mem) []tensor.Mem {
 // Exec.Boundary). The embedding takes no inp; what it and the head need of the
 // data is put in place by Feed.
 func (l *Layer) Forward(x *Exec, saved, inp tensor.Mem) {
-	for i, region := range l.walk(x, saved) {
-		l.parts[i].forward(x, region, inp)
-		inp = l.parts[i].output(x, region)
+	regions := l.walk(x, saved)
+	for i, p := range l.parts {
+		p.forward(x, regions[i], inp)
+		inp = p.output(x, regions[i])
 	}
 }
 
@@ -55,19 +59,19 @@ type gradient struct {
 
 // backward returns, first part first, what each part's backward passes work
 // on: dout enters the last part, din leaves the first.
-func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) []gradient {
-	list := make([]gradient, len(l.parts))
+func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) (list [mostParts]gradient) {
 	room := cutter{m: held}
-	for i, region := range l.walk(x, saved) {
-		_, size := l.parts[i].sizes(x)
-		g := gradient{part: l.parts[i], saved: region, inp: inp, dout: dout, grad: din}
+	regions := l.walk(x, saved)
+	for i, p := range l.parts {
+		_, size := p.sizes(x)
+		g := gradient{part: p, saved: regions[i], inp: inp, dout: dout, grad: din}
 		g.held = room.bytes(size)
 		if i > 0 { // the gradient between part i-1 and part i
 			g.grad = room.take(x.N()*l.config.Hidden, l.dtype)
 			list[i-1].dout = g.grad
 		}
 		list[i] = g
-		inp = l.parts[i].output(x, region)
+		inp = p.output(x, regions[i])
 	}
 	return list
 }
@@ -77,7 +81,7 @@ func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) []grad
 // dout, the embedding gives no din.
 func (l *Layer) BackwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
 	list := l.backward(x, saved, held, inp, dout, din)
-	for i := len(list) - 1; i >= 0; i-- {
+	for i := len(l.parts) - 1; i >= 0; i-- {
 		g := list[i]
 		g.part.backwardInput(x, g.saved, g.held, g.inp, g.dout, g.grad)
 	}
@@ -87,7 +91,7 @@ func (l *Layer) BackwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
 // is as BackwardInput left it.
 func (l *Layer) BackwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {
 	list := l.backward(x, saved, held, inp, dout, tensor.Mem{})
-	for i := len(list) - 1; i >= 0; i-- {
+	for i := len(l.parts) - 1; i >= 0; i-- {
 		g := list[i]
 		g.part.backwardWeight(x, g.saved, g.held, g.inp, g.dout)
 	}

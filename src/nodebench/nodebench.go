@@ -140,9 +140,9 @@ func (b *bench) medians(rounds int, calls ...func()) []float64 {
 	seconds := make([][]float64, len(calls))
 	for round := range rounds + 1 {
 		for i, call := range calls {
-			begin := b.stream.Record()
+			begin := b.stream.Record(nil)
 			call()
-			end := b.stream.Record()
+			end := b.stream.Record(nil)
 			if err := b.stream.Sync(); err != nil && b.err == nil {
 				b.err = err
 			}

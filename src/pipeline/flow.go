@@ -13,8 +13,9 @@ type flow struct {
 	order     []int // microbatches, as they will be needed
 	free      []tensor.Mem
 
-	next   int // the first of order that is not posted
-	posted []receive
+	next   int       // the first of order that is not posted
+	posted []receive // of this step
+	waited int       // how many of posted were waited for
 }
 
 type receive struct {
@@ -42,11 +43,11 @@ func (f *flow) post(g *comm.Group) error {
 // wait returns the memory that the oldest receive filled. The list is in the
 // order of need, so it is the microbatch that is wanted.
 func (f *flow) wait(microbatch int) (tensor.Mem, error) {
-	head := f.posted[0]
+	head := f.posted[f.waited]
 	if head.microbatch != microbatch {
 		panic("pipeline: receives out of order")
 	}
-	f.posted = f.posted[1:]
+	f.waited++
 	return head.mem, head.req.Wait()
 }
 
@@ -58,13 +59,13 @@ func (f *flow) release(g *comm.Group, mem tensor.Mem) error {
 
 // restart begins a step.
 func (f *flow) restart(g *comm.Group) error {
-	f.next, f.posted = 0, f.posted[:0]
+	f.next, f.posted, f.waited = 0, f.posted[:0], 0
 	return f.post(g)
 }
 
 // progress drives the messages that are on their way.
 func (f *flow) progress() error {
-	for _, p := range f.posted {
+	for _, p := range f.posted[f.waited:] {
 		if _, err := p.req.Test(); err != nil {
 			return err
 		}

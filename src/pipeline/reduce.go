@@ -59,7 +59,7 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 		}
 		return r.Replicas.Recv(from, comm.TagReduce, m)
 	}
-	ready := r.Exec.Stream.Record()
+	ready := r.ready()
 	send := func(to int, m tensor.Mem) error {
 		if m.Bytes == 0 {
 			return nil
@@ -96,7 +96,7 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 		return err
 	}
 	sends = sends[:0]
-	ready = r.Exec.Stream.Record()
+	ready = r.ready()
 	var sums []*comm.Request
 	for _, l := range s.Layers {
 		for d := range replicas {

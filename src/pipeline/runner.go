@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -31,12 +32,14 @@ type Runner struct {
 	slots     []*slot          // free activation memory
 	holds     []hold           // free memory between I and W
 	outgoing  []*outgoing      // gradients on their way to the stage before, oldest first
-	active    map[int]*slot    // by microbatch
+	active    []*slot          // by microbatch
 	sends     []*comm.Request  // not yet complete
 	reduce    reducer
 	norms     tensor.Mem // one F64 for each layer
 	tied      tensor.Mem // on stage 0: another stage's gradient of tied weights
+	times     []timing
 	spans     []trace.Span
+	now       device.Event // see ready
 	losses    []float64
 	owned     []tensor.Mem // everything planned, to be freed
 }
@@ -114,7 +117,7 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, list []schedule.
 			r.backwards.free = append(r.backwards.free, plan.take(leaving))
 		}
 	}
-	r.active = make(map[int]*slot, inFlight)
+	r.active = make([]*slot, microbatches(list))
 	r.reduce.plan(&plan, s, r.Replicas.Size())
 	r.norms = plan.take(8 * int64(len(s.Layers)))
 	if first && !last && s.Config.Tied {
@@ -177,6 +180,15 @@ func peaks(list []schedule.Instr) (inFlight, between int) {
 		}
 	}
 	return inFlight, between
+}
+
+// microbatches returns how many microbatches the list has.
+func microbatches(list []schedule.Instr) int {
+	n := 0
+	for _, in := range list {
+		n = max(n, in.Microbatch+1)
+	}
+	return n
 }
 
 // order returns the microbatches of one op, as the list has them.

@@ -14,7 +14,7 @@ import (
 
 // Result is what a step leaves besides the gradients in the layers.
 type Result struct {
-	Losses []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the last
+	Losses []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the last; valid until the next step
 	Spans  []trace.Span // of this rank; valid until the next step
 }
 
@@ -45,16 +45,16 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 			return Result{}, err
 		}
 	}
-	var times []timing
+	r.times = r.times[:0]
 	for _, in := range r.list {
-		if err := r.execute(s, in, &times); err != nil {
+		if err := r.execute(s, in); err != nil {
 			return Result{}, fmt.Errorf("pipeline: stage %d: %v: %w", r.stage(), in, err)
 		}
 	}
 	if err := r.drain(); err != nil {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
-	start := r.Exec.Stream.Record()
+	reduce := r.begin(trace.Reduce, -1, -1)
 	for _, l := range s.Layers {
 		l.MaskGradients(r.Exec)
 	}
@@ -64,12 +64,12 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 	if err := r.sumTied(s); err != nil {
 		return Result{}, fmt.Errorf("pipeline: tied embedding: stage %d: %w", r.stage(), err)
 	}
-	times = append(times, timing{trace.Reduce, -1, -1, start, r.Exec.Stream.Record()})
+	r.end(reduce)
 	if err := r.Exec.Stream.Sync(); err != nil {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
 	r.spans = r.spans[:0]
-	for _, t := range times {
+	for _, t := range r.times {
 		r.spans = append(r.spans, trace.Span{Kind: t.kind, Layer: t.layer, Microbatch: t.microbatch,
 			Start: t.start.Seconds(), End: t.end.Seconds()})
 	}
@@ -77,7 +77,7 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 }
 
 // execute carries out one instruction.
-func (r *Runner) execute(s *model.Stage, in schedule.Instr, times *[]timing) error {
+func (r *Runner) execute(s *model.Stage, in schedule.Instr) error {
 	m := in.Microbatch
 	switch in.Op {
 	case schedule.RecvForward:
@@ -99,32 +99,33 @@ func (r *Runner) execute(s *model.Stage, in schedule.Instr, times *[]timing) err
 		return err
 	case schedule.SendBackward:
 		out := r.outgoing[0]
-		r.outgoing = append(r.outgoing[1:], out)
+		copy(r.outgoing, r.outgoing[1:])
+		r.outgoing[len(r.outgoing)-1] = out
 		var err error
 		out.send, err = r.send(r.stage()-1, comm.TagBackward, m, out.mem)
 		return err
 	case schedule.F:
-		return r.forward(s, m, times)
+		return r.forward(s, m)
 	case schedule.B:
 		for i := len(s.Layers) - 1; i >= 0; i-- {
-			if err := r.backwardInput(s, m, i, times); err != nil {
+			if err := r.backwardInput(s, m, i); err != nil {
 				return err
 			}
-			if err := r.backwardWeight(s, m, i, times); err != nil {
+			if err := r.backwardWeight(s, m, i); err != nil {
 				return err
 			}
 		}
 		return r.close(m)
 	case schedule.I:
 		for i := len(s.Layers) - 1; i >= 0; i-- {
-			if err := r.backwardInput(s, m, i, times); err != nil {
+			if err := r.backwardInput(s, m, i); err != nil {
 				return err
 			}
 		}
 		return nil
 	case schedule.W:
 		for i := len(s.Layers) - 1; i >= 0; i-- {
-			if err := r.backwardWeight(s, m, i, times); err != nil {
+			if err := r.backwardWeight(s, m, i); err != nil {
 				return err
 			}
 		}
@@ -153,7 +154,7 @@ func (r *Runner) open(m int) (*slot, error) {
 // close gives a microbatch's memory back after its backward for weights.
 func (r *Runner) close(m int) error {
 	sl := r.active[m]
-	delete(r.active, m)
+	r.active[m] = nil
 	r.holds = append(r.holds, sl.held)
 	r.slots = append(r.slots, sl)
 	sl.held = hold{}
@@ -179,16 +180,34 @@ func (r *Runner) input(s *model.Stage, sl *slot, i int) tensor.Mem {
 	return s.Layers[i-1].Output(r.Exec, sl.saved[i-1])
 }
 
-// timed runs work on one layer and remembers when it began and ended; then it
-// drives the messages that are on their way.
-func (r *Runner) timed(kind trace.Kind, l *model.Layer, m int, times *[]timing, work func()) error {
-	start := r.Exec.Stream.Record()
-	work()
-	*times = append(*times, timing{kind, l.ID, m, start, r.Exec.Stream.Record()})
-	return r.progress()
+// begin remembers when something begins, and returns a number for end. Events
+// of earlier steps are used again.
+func (r *Runner) begin(kind trace.Kind, layer, microbatch int) int {
+	n := len(r.times)
+	if n < cap(r.times) {
+		r.times = r.times[:n+1]
+	} else {
+		r.times = append(r.times, timing{})
+	}
+	t := &r.times[n]
+	t.kind, t.layer, t.microbatch = kind, layer, microbatch
+	t.start = r.Exec.Stream.Record(t.start)
+	return n
 }
 
-func (r *Runner) forward(s *model.Stage, m int, times *[]timing) error {
+// end remembers when it ends.
+func (r *Runner) end(n int) {
+	r.times[n].end = r.Exec.Stream.Record(r.times[n].end)
+}
+
+// ready returns an event for a message that is sent now. Group.Send asks it
+// before it returns, so that one will do.
+func (r *Runner) ready() device.Event {
+	r.now = r.Exec.Stream.Record(r.now)
+	return r.now
+}
+
+func (r *Runner) forward(s *model.Stage, m int) error {
 	sl, err := r.open(m)
 	if err != nil {
 		return err
@@ -199,10 +218,10 @@ func (r *Runner) forward(s *model.Stage, m int, times *[]timing) error {
 	}
 	for i, l := range s.Layers {
 		l.Feed(r.Exec, sl.saved[i], tokens, targets)
-		err := r.timed(trace.F, l, m, times, func() {
-			l.Forward(r.Exec, sl.saved[i], r.input(s, sl, i))
-		})
-		if err != nil {
+		n := r.begin(trace.F, l.ID, m)
+		l.Forward(r.Exec, sl.saved[i], r.input(s, sl, i))
+		r.end(n)
+		if err := r.progress(); err != nil {
 			return err
 		}
 	}
@@ -216,7 +235,7 @@ func (r *Runner) forward(s *model.Stage, m int, times *[]timing) error {
 	return nil
 }
 
-func (r *Runner) backwardInput(s *model.Stage, m, i int, times *[]timing) error {
+func (r *Runner) backwardInput(s *model.Stage, m, i int) error {
 	sl := r.active[m]
 	if i == len(s.Layers)-1 {
 		sl.held = r.holds[len(r.holds)-1]
@@ -235,16 +254,18 @@ func (r *Runner) backwardInput(s *model.Stage, m, i int, times *[]timing) error 
 		}
 		din = out.mem
 	}
-	return r.timed(trace.I, s.Layers[i], m, times, func() {
-		s.Layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], r.input(s, sl, i), r.dout(s, sl, i), din)
-	})
+	n := r.begin(trace.I, s.Layers[i].ID, m)
+	s.Layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], r.input(s, sl, i), r.dout(s, sl, i), din)
+	r.end(n)
+	return r.progress()
 }
 
-func (r *Runner) backwardWeight(s *model.Stage, m, i int, times *[]timing) error {
+func (r *Runner) backwardWeight(s *model.Stage, m, i int) error {
 	sl := r.active[m]
-	return r.timed(trace.W, s.Layers[i], m, times, func() {
-		s.Layers[i].BackwardWeight(r.Exec, sl.saved[i], sl.held.layers[i], r.input(s, sl, i), r.dout(s, sl, i))
-	})
+	n := r.begin(trace.W, s.Layers[i].ID, m)
+	s.Layers[i].BackwardWeight(r.Exec, sl.saved[i], sl.held.layers[i], r.input(s, sl, i), r.dout(s, sl, i))
+	r.end(n)
+	return r.progress()
 }
 
 // dout returns the gradient of what leaves layer i of the stage.
@@ -257,7 +278,7 @@ func (r *Runner) dout(s *model.Stage, sl *slot, i int) tensor.Mem {
 
 // send begins to send a boundary tensor of a microbatch.
 func (r *Runner) send(to, tag, m int, mem tensor.Mem) (*comm.Request, error) {
-	req, err := r.Group.Send(to, tag+m%comm.TagMicrobatches, mem, r.Exec.Stream.Record())
+	req, err := r.Group.Send(to, tag+m%comm.TagMicrobatches, mem, r.ready())
 	if err == nil {
 		r.sends = append(r.sends, req)
 	}

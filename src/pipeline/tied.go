@@ -47,7 +47,7 @@ func (r *Runner) sumTied(s *model.Stage) error {
 			if copy == nil {
 				return nil
 			}
-			req, err := r.Group.Send(0, comm.TagTied, copy.G, r.Exec.Stream.Record())
+			req, err := r.Group.Send(0, comm.TagTied, copy.G, r.ready())
 			sends = append(sends, req)
 			return err
 		}
@@ -89,7 +89,7 @@ func (r *Runner) ShareTied(s *model.Stage) error {
 		case r.stage() == 0 && copy != nil:
 			r.Exec.Stream.Copy(copy.W, rows(s.Layers[0].Tied().W, s.Config, slice))
 		case r.stage() == 0:
-			req, err = r.Group.Send(stage, comm.TagTied, rows(s.Layers[0].Tied().W, s.Config, slice), r.Exec.Stream.Record())
+			req, err = r.Group.Send(stage, comm.TagTied, rows(s.Layers[0].Tied().W, s.Config, slice), r.ready())
 		case copy != nil:
 			req, err = r.Group.Recv(0, comm.TagTied, copy.W)
 		}

@@ -17,31 +17,40 @@ import (
 
 // report is what one stage tells the others.
 type report struct {
-	Summary trace.Summary
-	First   int
-	Layers  []cost.Layer
+	Summary  trace.Summary
+	First    int
+	Layers   []cost.Layer
+	Resident int64
 }
 
-// Gather returns the cost of every layer and the summary of the step. A
-// layer's f, i and w are medians over the step's microbatches, and the largest
-// of the replicas; the summary is that of the slowest replica. Collective over
-// the stages (rank = stage) and the replicas (rank = replica).
-func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span) (cost.Table, trace.Summary, error) {
-	mine, err := json.Marshal(local(x, s, spans, replicas.Size()))
+// Step is what a step was, on all ranks.
+type Step struct {
+	Costs    cost.Table    // medians over the step's microbatches, the largest of the replicas
+	Summary  trace.Summary // of the slowest replica
+	Resident []int64       // by stage: the largest of the replicas' resident
+}
+
+// Gather returns what all ranks measured in a step. resident is the memory that
+// this rank has in RAM, in bytes. Collective over the stages (rank = stage) and
+// the replicas (rank = replica).
+func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span, resident int64) (Step, error) {
+	r := local(x, s, spans, replicas.Size())
+	r.Resident = resident
+	mine, err := json.Marshal(r)
 	if err != nil {
-		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: %w", err)
+		return Step{}, fmt.Errorf("profile: %w", err)
 	}
 	all, err := replicas.Allgather(mine)
 	if err != nil {
-		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: over replicas: %w", err)
+		return Step{}, fmt.Errorf("profile: over replicas: %w", err)
 	}
 	column, err := json.Marshal(all)
 	if err != nil {
-		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: %w", err)
+		return Step{}, fmt.Errorf("profile: %w", err)
 	}
 	rows, err := stages.Allgather(column)
 	if err != nil {
-		return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: over stages: %w", err)
+		return Step{}, fmt.Errorf("profile: over stages: %w", err)
 	}
 	return join(x.Device.Clock().Kind(), rows)
 }
@@ -70,23 +79,25 @@ func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) repo
 }
 
 // join merges the reports of all ranks; rows are by stage, each a column of replicas.
-func join(clock string, rows [][]byte) (cost.Table, trace.Summary, error) {
-	table := cost.Table{Clock: clock}
+func join(clock string, rows [][]byte) (Step, error) {
+	step := Step{Costs: cost.Table{Clock: clock}, Resident: make([]int64, len(rows))}
+	table := &step.Costs
 	var replicas [][]trace.Summary // by replica, by stage
 	for stage, row := range rows {
 		var column [][]byte
 		if err := json.Unmarshal(row, &column); err != nil {
-			return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: report of stage %d: %w", stage, err)
+			return Step{}, fmt.Errorf("profile: report of stage %d: %w", stage, err)
 		}
 		for d, b := range column {
 			var r report
 			if err := json.Unmarshal(b, &r); err != nil {
-				return cost.Table{}, trace.Summary{}, fmt.Errorf("profile: report of stage %d, replica %d: %w", stage, d, err)
+				return Step{}, fmt.Errorf("profile: report of stage %d, replica %d: %w", stage, d, err)
 			}
 			if d == len(replicas) {
 				replicas = append(replicas, nil)
 			}
 			replicas[d] = append(replicas[d], r.Summary)
+			step.Resident[stage] = max(step.Resident[stage], r.Resident)
 			if d == 0 {
 				table.Layers = append(table.Layers, r.Layers...)
 				continue
@@ -99,13 +110,12 @@ func join(clock string, rows [][]byte) (cost.Table, trace.Summary, error) {
 			}
 		}
 	}
-	slowest := trace.Summary{}
 	for d, parts := range replicas {
-		if s := trace.Join(parts); d == 0 || s.Makespan() > slowest.Makespan() {
-			slowest = s
+		if s := trace.Join(parts); d == 0 || s.Makespan() > step.Summary.Makespan() {
+			step.Summary = s
 		}
 	}
-	return table, slowest, nil
+	return step, nil
 }
 
 // median returns the middle of the samples, the mean of the middle two if

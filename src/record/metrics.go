@@ -45,8 +45,12 @@ type Metrics struct {
 	Imbalance       Float   `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
 	Ceiling         Float   `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
 	LayersPerStage  []int   `json:"layers_per_stage"`
-	BytesPerStage   []int64 `json:"bytes_per_stage"`
-	Skipped         bool    `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
+	BytesPerStage   []int64 `json:"bytes_per_stage"` // that layers and buffers account for
+	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
+	// what the process had once MPI had started: of each stage the largest of its
+	// replicas. Absent where ranks share a process.
+	ResidentPerStage []int64 `json:"resident_per_stage,omitempty"`
+	Skipped          bool    `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 }
 
 // EventKind is what an Event reports.

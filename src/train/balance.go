@@ -174,24 +174,24 @@ func (b *balancer) decide(stages *comm.Group, now partition.Partition) (partitio
 func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, start float64, skip bool) error {
 	clock := r.Device.Clock()
 	began := clock.Now()
-	table, summary, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans)
+	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, r.resident())
 	if err != nil {
 		return err
 	}
 	b := &r.balancer
-	table = b.speeds.Observe(table, r.now)
-	b.costs = table.Smooth(b.costs, r.Config.Balance.Smooth)
-	if err := r.settle(summary.Makespan()); err != nil {
+	seen.Costs = b.speeds.Observe(seen.Costs, r.now)
+	b.costs = seen.Costs.Smooth(b.costs, r.Config.Balance.Smooth)
+	if err := r.settle(seen.Summary.Makespan()); err != nil {
 		return err
 	}
 	layout := r.now
-	if err := r.rebalance(step, began, summary); err != nil {
+	if err := r.rebalance(step, began, seen.Summary); err != nil {
 		return err
 	}
 	if r.World.Rank() != 0 {
 		return nil
 	}
-	return r.tell(step, agreed, skip, table, summary, layout, start, clock.Now()-began)
+	return r.tell(step, agreed, skip, seen, layout, start, clock.Now()-began)
 }
 
 // rebalance decides whether to move layers, and moves them. It may say so one

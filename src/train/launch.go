@@ -21,6 +21,7 @@ import (
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/mesh"
+	"dynmo/src/profile"
 	"dynmo/src/tensor"
 )
 
@@ -198,6 +199,7 @@ func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpu
 // newRank makes what a rank needs: corpus, kernels, clock, groups, observer,
 // model. Collective.
 func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*Rank, error) {
+	before := profile.Anonymous()
 	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
 	mine := arrival{Cores: cores()}
 	corpus, err := open()
@@ -233,7 +235,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	return New(Setup{
 		Config: c, World: world, Device: cpudevice.New(clock), Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Observe: observe,
+		Corpus: corpus, Stop: h.Stop, Observe: observe, Before: before,
 	})
 }
 

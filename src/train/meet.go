@@ -91,6 +91,16 @@ func perHost(world *comm.Group) map[string]int {
 	return n
 }
 
+// alone reports whether every rank of the world has a process of its own.
+func alone(world *comm.Group) bool {
+	seen := make(map[[2]any]bool)
+	for rank := range world.Size() {
+		p := world.Peer(rank)
+		seen[[2]any{p.Host, p.PID}] = true
+	}
+	return len(seen) == world.Size()
+}
+
 // clockKind returns the clock of the settings; auto is virtual where the
 // threads of a host's ranks outnumber the cores that they may run on.
 func clockKind(c config.Config, world *comm.Group, all []arrival) string {

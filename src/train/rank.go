@@ -32,6 +32,7 @@ type Setup struct {
 	Corpus  *data.Corpus
 	Stop    func() bool // whether this process was asked to end after the step
 	Observe Observer    // told on rank 0 only
+	Before  int64       // anonymous memory of this process before anything was made, in bytes
 
 	// Repartition, if not nil, replaces the balancer: it returns the partition
 	// for the next step, the same on every rank.
@@ -55,6 +56,7 @@ type Rank struct {
 	now              partition.Partition // where layers are
 	balancer         balancer
 	last             [2]time.Duration // wall time of the two last steps
+	alone            bool             // whether every rank has a process of its own
 }
 
 // New places the model on the ranks. Collective.
@@ -83,6 +85,7 @@ func New(s Setup) (*Rank, error) {
 		return nil, err
 	}
 	r.dynamism = dynamism(s.Config)
+	r.alone = alone(s.World)
 	dense := cost.Table{Clock: s.Device.Clock().Kind(), Layers: model.Outline(c, r.x)}
 	sum := int64(0)
 	for l := range dense.Layers {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"dynmo/src/balance"
-	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -32,8 +32,8 @@ func (r *Rank) flush() error {
 
 // tell gives the observer a step's metrics. layout is where layers were in
 // the step, began when it began, spent what followed it.
-func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table, s trace.Summary, layout partition.Partition, began, spent float64) error {
-	p := r.Config.Parallel
+func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile.Step, layout partition.Partition, began, spent float64) error {
+	p, t, s := r.Config.Parallel, seen.Costs, seen.Summary
 	seconds := s.Finish - began
 	m := record.Metrics{
 		Step: step, Clock: r.Device.Clock().Kind(),
@@ -69,5 +69,17 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, t cost.Table
 		m.LayersPerStage = append(m.LayersPerStage, hi-lo)
 		m.BytesPerStage = append(m.BytesPerStage, bytes)
 	}
+	if r.alone {
+		m.ResidentPerStage = seen.Resident
+	}
 	return r.Observe.Step(m)
+}
+
+// resident returns the memory of this rank that is in RAM, beyond what its
+// process had before; 0 if it shares the process with others.
+func (r *Rank) resident() int64 {
+	if !r.alone {
+		return 0
+	}
+	return max(0, profile.Anonymous()-r.Before)
 }

@@ -45,10 +45,10 @@ func TestStream(t *testing.T) {
 	d := New(device.NewWall())
 	s := d.NewStream()
 	a, b := []int32{1, 2, 3}, make([]int32, 3)
-	first := s.Record()
+	first := s.Record(nil)
 	s.Copy(tensor.From(b), tensor.From(a))
 	s.Zero(tensor.From(a))
-	last := s.Record()
+	last := s.Record(nil)
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
