@@ -11,6 +11,7 @@ usage: ./build.sh COMMAND
              is missing (as root, or with sudo that asks nothing), else say what to load
   build      bin/dynmo, with what this machine can serve
   demo       deps, build, then the main job: six short runs and one table
+  demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
   test       deps, then every test but the long ones
   test-long  deps, then every test
   bench      build, then the benchmarks
@@ -79,6 +80,7 @@ case ${1:-help} in
 deps) deps ;;
 build) detect; report; build ;;
 demo) deps; build; mpi_environment; exec bench/demo.sh ;;
+demo-bpe) deps; build; mpi_environment; exec bench/bpe.sh ;;
 test) deps || say 'testing what is here'; run_tests 10m ;;
 test-long) deps || say 'testing what is here'; DYNMO_LONG=1 run_tests 90m ;;
 bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;

@@ -11,7 +11,7 @@ import (
 
 // Summary is one run in numbers.
 type Summary struct {
-	Layout, Balancer, Clock string
+	Name, Layout, Balancer, Clock string
 
 	Loss          float64 // of the last step, nats per token
 	Before, After float64 // seconds of a step before the first change of the model, and after the last
@@ -28,6 +28,7 @@ type Summary struct {
 func (r Run) Summarise() Summary {
 	p := r.Config.Parallel
 	s := Summary{
+		Name:     r.Config.Run.Name,
 		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
 		Balancer: r.Config.Balance.String(),
 		Clock:    r.Metrics[0].Clock,
@@ -74,12 +75,12 @@ func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64
 
 // Table writes one line for each run.
 func Table(out io.Writer, runs []Run) error {
-	header := []string{"stages x replicas", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
+	header := []string{"run", "stages x replicas", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
 	var rows [][]string
 	for _, r := range runs {
 		s := r.Summarise()
 		rows = append(rows, []string{
-			s.Layout, s.Balancer, strconv.FormatFloat(s.Loss, 'g', 17, 64),
+			s.Name, s.Layout, s.Balancer, strconv.FormatFloat(s.Loss, 'g', 17, 64),
 			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
 			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance),
 			fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), fmt.Sprintf("%.2f %%", 100*s.Overhead),
