@@ -41,8 +41,9 @@ func trainLocally(t *testing.T, c config.Config, o Observer, look func(*Rank) er
 func TestMemoryIsAccountedFor(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
 		for _, schedule := range []string{"1f1b", "gpipe"} {
-			for _, dynamic := range []string{"none", "prune"} {
+			for dynamic, slices := range map[string]int{"none": 3, "prune": 1} {
 				c := small(t)
+				c.Model.HeadShards = slices
 				c.Model.Hidden, c.Train.Steps, c.Balance.Kind = 48, 26, "uniform"
 				c.Parallel.Stages, c.Parallel.Replicas = 3, replicas
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
