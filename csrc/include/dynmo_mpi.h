@@ -48,10 +48,17 @@ int32_t dynmo_mpi_send_begin(int32_t group, const void *buf, int64_t bytes, int3
 int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t from, int32_t tag,
                              int32_t stamped, int32_t *request);
 
-/* Drives all transfers and sets *done to 1 if this one has ended, else to 0.
- * Once it has, or an error is returned, the request is no more. *stamp is set
- * for a stamped receive. */
-int32_t dynmo_mpi_test(int32_t request, int32_t *done, double *stamp);
+/* Drives all transfers, once or until nanoseconds have passed, and sets *done
+ * to 1 as soon as this one has ended, else to 0. Once it has, or an error is
+ * returned, the request is no more. *stamp is set for a stamped receive. */
+int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp);
+
+/* Sends messages of some bytes (< 2^31) to a peer and receives as many, one at
+ * a time, with blocking calls: what the messages above are compared with. The
+ * side that is first sends out; the other sends back what came in. *seconds is
+ * the mean time of one message. Both ranks call it. */
+int32_t dynmo_mpi_pingpong(int32_t group, int32_t peer, int32_t first, const void *out, void *in, int64_t bytes,
+                           int32_t messages, double *seconds);
 
 /* Memory that transfers may use without copying. */
 int32_t dynmo_mpi_alloc(int64_t bytes, void **buf);

@@ -1,6 +1,7 @@
 #include "../include/dynmo_mpi.h"
 
 #include <limits.h>
+#include <time.h>
 
 #include "table.h"
 
@@ -54,15 +55,13 @@ int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t fr
 	return rc == MPI_SUCCESS ? 0 : give_up(*request, rc);
 }
 
-int32_t dynmo_mpi_test(int32_t request, int32_t *done, double *stamp) {
-	struct transfer *t = transfer_at(request);
-	if (t == NULL)
-		return DYNMO_MPI_HANDLE;
-	*done = 0;
+/* Drives all transfers once. Returns 1 if t has ended; its status then says how. */
+static int ended(struct transfer *t) {
+	int flag = 0, rc;
 	if (t->request[0] != MPI_REQUEST_NULL) {
 		MPI_Status status;
-		int flag = 0, count;
-		int rc = MPI_Test(&t->request[0], &flag, &status);
+		int count;
+		rc = MPI_Test(&t->request[0], &flag, &status);
 		if (rc != MPI_SUCCESS) {
 			/* MPI has freed the request. A stamp may still come, and is taken below. */
 			t->status = rc;
@@ -75,15 +74,33 @@ int32_t dynmo_mpi_test(int32_t request, int32_t *done, double *stamp) {
 		}
 	}
 	if (t->request[1] != MPI_REQUEST_NULL) {
-		int flag = 0;
-		int rc = MPI_Test(&t->request[1], &flag, MPI_STATUS_IGNORE);
+		rc = MPI_Test(&t->request[1], &flag, MPI_STATUS_IGNORE);
 		if (rc == MPI_SUCCESS && !flag)
 			return 0;
 		t->request[1] = MPI_REQUEST_NULL;
 		if (t->status == 0)
 			t->status = rc;
 	}
-	*done = 1;
+	return 1;
+}
+
+/* Nanoseconds of a clock that only goes forward. */
+static int64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp) {
+	struct transfer *t = transfer_at(request);
+	if (t == NULL)
+		return DYNMO_MPI_HANDLE;
+	*done = ended(t);
+	if (!*done && nanoseconds > 0)
+		for (int64_t end = now() + nanoseconds; !(*done = ended(t)) && now() < end;)
+			;
+	if (!*done)
+		return 0;
 	*stamp = t->stamp;
 	int32_t result = t->status;
 	transfer_drop(request);

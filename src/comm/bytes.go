@@ -2,6 +2,7 @@ package comm
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"dynmo/src/tensor"
 )
@@ -18,7 +19,7 @@ const (
 
 // pending is a staged transfer and the memory it reads.
 type pending struct {
-	request *Request
+	message *message
 	block   tensor.Mem
 }
 
@@ -57,8 +58,9 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 
 // stage begins to send the front of a block and remembers both.
 func (g *Group) stage(to, tag int, block tensor.Mem, length int64, departs float64) error {
-	r, err := g.begin(&Request{g: g, verb: "send", peer: to, bytes: length, stamp: departs}, tag, block.Span(0, length))
-	if err != nil {
+	r := g.fresh("send", to, length)
+	r.stamp = departs
+	if err := r.begin(tag, block.Span(0, length)); err != nil {
 		return err
 	}
 	g.pending = append(g.pending, pending{r, block})
@@ -67,16 +69,19 @@ func (g *Group) stage(to, tag int, block tensor.Mem, length int64, departs float
 
 // reap takes back the blocks of sends that are done, in the order they began.
 func (g *Group) reap() error {
-	for len(g.pending) > 0 {
-		done, err := g.pending[0].request.Test()
+	taken := 0
+	defer func() { g.pending = slices.Delete(g.pending, 0, taken) }()
+	for _, p := range g.pending {
+		done, err := p.message.test(0)
 		if !done {
 			return nil
 		}
-		g.staging.put(g.pending[0].block)
-		g.pending = g.pending[1:]
+		taken++
+		g.staging.put(p.block)
 		if err != nil {
 			return err
 		}
+		p.message.recycle()
 	}
 	return nil
 }
@@ -84,7 +89,7 @@ func (g *Group) reap() error {
 // flush waits until all staged sends are done.
 func (g *Group) flush() error {
 	for len(g.pending) > 0 {
-		if err := g.pending[0].request.Wait(); err != nil {
+		if err := g.pending[0].message.wait(); err != nil {
 			return err
 		}
 		if err := g.reap(); err != nil {
@@ -108,7 +113,7 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := g.take(from, tag, frame, frameBytes)
+	departed, err := g.take(from, tag, frame, frameBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -127,16 +132,22 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 		copy(data[copied:], tensor.Of[byte](block))
 		g.staging.put(block)
 	}
-	g.o.Clock.Reach(r.stamp + g.o.Network.Seconds(int64(len(data))))
+	g.o.Clock.Reach(departed + g.o.Network.Seconds(int64(len(data))))
 	return data, nil
 }
 
-// take receives into the front of a block; the clock does not reach its arrival.
-// A block whose transfer failed is not used again: the transport may still own it.
-func (g *Group) take(from, tag int, block tensor.Mem, length int64) (*Request, error) {
-	r, err := g.begin(&Request{g: g, verb: "recv", peer: from, bytes: length}, tag, block.Span(0, length))
-	if err != nil {
-		return nil, err
+// take receives into the front of a block and returns when the message
+// departed; the clock does not reach its arrival. A block whose transfer failed
+// is not used again: the transport may still own it.
+func (g *Group) take(from, tag int, block tensor.Mem, length int64) (departed float64, err error) {
+	r := g.fresh("recv", from, length)
+	if err := r.begin(tag, block.Span(0, length)); err != nil {
+		return 0, err
 	}
-	return r, r.Wait()
+	if err := r.wait(); err != nil {
+		return 0, err
+	}
+	departed = r.stamp
+	r.recycle()
+	return departed, nil
 }

@@ -44,10 +44,11 @@ type Transport interface {
 
 // Handle is a transfer under way.
 type Handle interface {
-	// Test reports whether the transfer is done, and drives it. After it has
-	// reported true it is not called again. stamp is the one that Isend was given, for a
-	// receive in a stamped group.
-	Test() (done bool, stamp float64, err error)
+	// Test reports whether the transfer is done, and drives it: once, or, where
+	// polling is how a transport waits, again and again until spin has passed.
+	// With true the handle goes back to the transport, which uses it again.
+	// stamp is the one that Isend was given, for a receive in a stamped group.
+	Test(spin time.Duration) (done bool, stamp float64, err error)
 }
 
 // Sleeper is a Handle that can be waited for without polling.

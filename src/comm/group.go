@@ -49,9 +49,10 @@ type Group struct {
 	rank    int
 	size    int
 	peers   []Peer
-	watched []bool    // by rank: on this host, and seen alive at the start
-	staging staging   // memory for messages of bytes
-	pending []pending // messages of bytes not yet taken, oldest first
+	watched []bool     // by rank: on this host, and seen alive at the start
+	staging staging    // memory for messages of bytes
+	pending []pending  // messages of bytes not yet taken, oldest first
+	idle    []*message // that can be used again
 	// busy says until when, in seconds of the clock, earlier messages occupy the
 	// link to a rank, by its rank in the world. Shared like the options: groups
 	// differ, links do not.

@@ -2,22 +2,53 @@ package comm
 
 import (
 	"fmt"
+	"time"
 
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
-// Request is a transfer under way.
+// Request is a message under way, as Send and Recv give it. It may be copied,
+// and asked as often as wanted: the Group uses what it stands for again once
+// the message is done, and a Request remembers which message was its own. A
+// zero Request is done.
 type Request struct {
+	m      *message
+	number uint64 // of the message that m stood for
+}
+
+// message is what a Group knows of a message under way.
+type message struct {
 	g       *Group
+	number  uint64 // how many messages it stood for before
 	verb    string // "send" or "recv"
 	peer    int
 	bytes   int64
-	handles []Handle // one per piece; those in front are done
+	handles []Handle // one per piece
+	next    int      // the first of handles that is not done
 	stamp   float64  // when the message departs, seconds; a receive knows it when it is done
 	arrives bool     // receive: the clock reaches the arrival
 	done    bool
 	err     error
+}
+
+// fresh returns a message that is not in use.
+func (g *Group) fresh(verb string, peer int, bytes int64) *message {
+	var r *message
+	if last := len(g.idle) - 1; last >= 0 {
+		r, g.idle = g.idle[last], g.idle[:last]
+	} else {
+		r = new(message)
+	}
+	*r = message{g: g, number: r.number, handles: r.handles[:0], verb: verb, peer: peer, bytes: bytes}
+	return r
+}
+
+// recycle lets a message be used again that is done, without an error: requests
+// for it know by the number that it was.
+func (r *message) recycle() {
+	r.number++
+	r.g.idle = append(r.g.idle, r)
 }
 
 // Send begins to send m to a rank, after the event (nil: at once). m must not
@@ -30,16 +61,18 @@ type Request struct {
 // A send moves no clock. On a virtual one the message departs now, or as soon
 // as earlier messages to the same rank have left the link to it (see Network):
 // the k-th of k messages sent at once arrives latency + k·bytes/bandwidth later.
-func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (*Request, error) {
+func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	g.check(to, tag)
 	if after != nil {
 		if err := after.Wait(); err != nil {
-			return nil, fmt.Errorf("send %d bytes to %s: %w", m.Bytes, g.name(to), err)
+			return Request{}, fmt.Errorf("send %d bytes to %s: %w", m.Bytes, g.name(to), err)
 		}
 	}
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
-	return g.begin(&Request{g: g, verb: "send", peer: to, bytes: m.Bytes, stamp: g.depart(to, m.Bytes)}, tag, m)
+	r := g.fresh("send", to, m.Bytes)
+	r.stamp = g.depart(to, m.Bytes)
+	return r.request(r.begin(tag, m))
 }
 
 // depart returns when a message of some bytes that is sent now departs, and
@@ -56,17 +89,28 @@ func (g *Group) depart(to int, bytes int64) float64 {
 // should follow: an MPI library may report a message that is too long after it
 // has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
 // clock to the message's departure plus Network.Seconds of it.
-func (g *Group) Recv(from, tag int, m tensor.Mem) (*Request, error) {
+func (g *Group) Recv(from, tag int, m tensor.Mem) (Request, error) {
 	g.check(from, tag)
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
-	return g.begin(&Request{g: g, verb: "recv", peer: from, bytes: m.Bytes, arrives: true}, tag, m)
+	r := g.fresh("recv", from, m.Bytes)
+	r.arrives = true
+	return r.request(r.begin(tag, m))
+}
+
+// request returns what stands for a message that has begun, unless it has not.
+func (r *message) request(err error) (Request, error) {
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{r, r.number}, nil
 }
 
 // begin hands the pieces of m to the transport.
-func (g *Group) begin(r *Request, tag int, m tensor.Mem) (*Request, error) {
-	for off := int64(0); ; off += g.o.Piece {
-		length := min(g.o.Piece, m.Bytes-off)
+func (r *message) begin(tag int, m tensor.Mem) error {
+	longest := r.g.o.Piece
+	for off := int64(0); ; off += longest {
+		length := min(longest, m.Bytes-off)
 		var piece tensor.Mem // absent if empty: it would begin where m's memory ends
 		if length > 0 {
 			piece = m.Span(off, length)
@@ -74,48 +118,61 @@ func (g *Group) begin(r *Request, tag int, m tensor.Mem) (*Request, error) {
 		var h Handle
 		var err error
 		if r.verb == "send" {
-			h, err = g.t.Isend(r.peer, tag, piece, r.stamp)
+			h, err = r.g.t.Isend(r.peer, tag, piece, r.stamp)
 		} else {
-			h, err = g.t.Irecv(r.peer, tag, piece)
+			h, err = r.g.t.Irecv(r.peer, tag, piece)
 		}
 		if err != nil {
-			return nil, r.explain(err)
+			return r.explain(err)
 		}
 		r.handles = append(r.handles, h)
-		if length < g.o.Piece {
-			return r, nil
+		if length < longest {
+			return nil
 		}
 	}
 }
 
-// Test reports whether the transfer is done, and drives it. An error counts as
+// Test reports whether the message is done, and drives it. An error counts as
 // done. Once done, it keeps answering the same. It is no wait: a virtual clock
 // does not move, whatever has come in.
-func (r *Request) Test() (bool, error) {
-	if r.done {
-		return true, r.err
+func (q Request) Test() (bool, error) {
+	r := q.m
+	if r == nil || r.number != q.number {
+		return true, nil
 	}
 	clock := r.g.o.Clock
 	clock.Pause()
 	defer clock.Resume()
-	for len(r.handles) > 0 {
-		done, stamp, err := r.handles[0].Test()
+	done, err := r.test(0)
+	if done && err == nil && !r.arrives { // else Wait has yet to move the clock
+		r.recycle()
+	}
+	return done, err
+}
+
+// test drives the message for as long as a Handle's Test does.
+func (r *message) test(spin time.Duration) (bool, error) {
+	for !r.done {
+		if r.next == len(r.handles) {
+			r.done = true
+			break
+		}
+		done, stamp, err := r.handles[r.next].Test(spin)
 		if err != nil {
 			r.done, r.err = true, r.explain(err)
-			return true, r.err
+			break
 		}
 		if !done {
 			return false, nil
 		}
 		r.stamp = stamp
-		r.handles = r.handles[1:]
+		r.next++
 	}
-	r.done = true
-	return true, nil
+	return true, r.err
 }
 
 // explain says which transfer an error belongs to.
-func (r *Request) explain(err error) error {
+func (r *message) explain(err error) error {
 	preposition := "to"
 	if r.verb == "recv" {
 		preposition = "from"

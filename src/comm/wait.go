@@ -16,12 +16,24 @@ var (
 )
 
 const (
-	// spinFor is how long a wait polls at full speed: a few times the latency
-	// of a small message, so that ping-pong never sleeps.
+	// spinFor is how long a wait polls at first, besides a quarter of the time
+	// that its message may be on the way: a few times the latency of a small
+	// message. Ping-pong then never yields, whatever the length.
 	spinFor = 20 * time.Microsecond
-	// yieldFor is how long it then polls between offers of its core to others:
-	// about as long as it takes the system to start a sleeping thread ten times.
+	// slowest is the least bytes per second of a message on the way, if both ends
+	// drive it: shared memory and fast networks have several times as much.
+	slowest = 1e9
+	// yieldFor is how long a wait goes on, besides the time that its message may
+	// be on the way, and offers its core to others from time to time: as long as
+	// it takes the system to start a sleeping thread ten times.
 	yieldFor = 500 * time.Microsecond
+	// burstFor is how long it polls between such offers: so long that what they
+	// cost does not slow a large message.
+	burstFor = 100 * time.Microsecond
+	// crowdedFrom is how long others have used the core of a wait when they are
+	// taken to need it: far more than what the system itself does in between.
+	// Only then does the wait sleep between its polls.
+	crowdedFrom = 50 * time.Microsecond
 	// longestNap bounds the sleep between later polls. Two dozen ranks that
 	// wait on two cores then poll with a few per cent of a core each.
 	longestNap = 100 * time.Microsecond
@@ -32,36 +44,48 @@ const (
 	watchInterrupted = 10 * time.Millisecond
 )
 
-// Wait drives the transfer until it is done. Meanwhile it looks every 200 ms
+// Wait drives the message until it is done. Meanwhile it looks every 200 ms
 // whether the group's ranks on this host still run, and ends with ErrGone if
 // one does not. It ends with ErrNoAnswer after Options.Deadline, or, where the
 // peer is seen alive, after Options.Patience if that is longer: such a peer
 // computes or hangs, and the first is far more common. After ErrNoAnswer the
-// transfer is still under way, and Wait may be called again.
-func (r *Request) Wait() error {
+// message is still under way, and Wait may be called again.
+func (q Request) Wait() error {
+	r := q.m
+	if r == nil || r.number != q.number {
+		return nil
+	}
 	clock := r.g.o.Clock
 	clock.Pause()
 	defer clock.Resume()
-	if err := r.complete(); err != nil {
+	if err := r.wait(); err != nil {
 		return err
 	}
 	if r.arrives {
 		clock.Reach(r.stamp + r.g.o.Network.Seconds(r.bytes))
 	}
+	r.recycle()
 	return nil
 }
 
-// complete drives the transfer until it is done or given up.
-func (r *Request) complete() error {
-	if done, err := r.Test(); done {
+// wait drives the message until it is done or given up.
+func (r *message) wait() error {
+	if done, err := r.test(0); done {
 		return err
+	}
+	way := time.Duration(float64(r.bytes) / slowest * 1e9)
+	p := pause{yield: yieldFor + way}
+	if _, ok := r.handles[r.next].(Sleeper); !ok {
+		if done, err := r.test(spinFor + way/4); done {
+			return err
+		}
+		p.used = threadTime()
 	}
 	start := time.Now()
 	var looked time.Duration // when the wait last looked for the dead
 	for {
 		waited := time.Since(start)
-		r.idle(waited)
-		if done, err := r.Test(); done {
+		if done, err := r.test(p.pass(r.handles[r.next], waited)); done {
 			return err
 		}
 		if waited-looked >= r.g.watchPeriod() {
@@ -76,22 +100,36 @@ func (r *Request) complete() error {
 	}
 }
 
-// idle passes the time between two polls of a wait that has lasted waited.
-func (r *Request) idle(waited time.Duration) {
-	if waited < spinFor {
-		return
-	}
-	if s, ok := r.handles[0].(Sleeper); ok {
+// pause is how a wait passes the time between two polls.
+type pause struct {
+	yield   time.Duration // how long it only yields
+	used    time.Duration // CPU time of the thread when the wait began
+	crowded bool          // others need the core
+}
+
+// pass passes some time of a wait that has lasted waited, and returns how long
+// to poll then.
+func (p *pause) pass(h Handle, waited time.Duration) (spin time.Duration) {
+	if s, ok := h.(Sleeper); ok {
 		s.Sleep(watchInterrupted)
-		return
+		return 0
 	}
-	if waited < yieldFor {
-		// The Go scheduler's own yield would not give the core to other processes.
-		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		return
+	p.crowded = p.crowded || waited-(threadTime()-p.used) > crowdedFrom
+	if p.crowded && waited > p.yield {
+		nap := unix.NsecToTimespec(int64(min(waited/16, longestNap)))
+		_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the poll is early
+		return 0
 	}
-	nap := unix.NsecToTimespec(int64(min(waited/16, longestNap)))
-	_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the poll is early
+	// The Go scheduler's own yield would not give the core to other processes.
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	return burstFor
+}
+
+// threadTime returns the CPU time that the calling thread has used.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // every Linux has it
+	return time.Duration(t.Nano())
 }
 
 // watchPeriod returns how long a wait goes on between two looks for the dead.

@@ -24,7 +24,7 @@ func (s silent) Peer(rank int) Peer                                  { return s.
 func (s silent) Stamp(bool)                                          {}
 func (s silent) Isend(int, int, tensor.Mem, float64) (Handle, error) { return s, nil }
 func (s silent) Irecv(int, int, tensor.Mem) (Handle, error)          { return s, nil }
-func (s silent) Test() (bool, float64, error)                        { return false, 0, nil }
+func (s silent) Test(time.Duration) (bool, float64, error)           { return false, 0, nil }
 func (s silent) Alloc(bytes int64) (tensor.Mem, error)               { return tensor.From(make([]byte, bytes)), nil }
 func (s silent) Free(tensor.Mem)                                     {}
 func (s silent) Split(int, int) (Transport, error)                   { return s, nil }

@@ -24,8 +24,9 @@ type Moved struct {
 // every receiver makes room. If one has no memory, all stages keep what they
 // had and Run returns an error. Then the sections travel, straight out of and
 // into the layers' memory, those of different layers at once; senders free
-// their layers when all stages have received theirs. Collective over the
-// stages of a replica; replicas move alike.
+// their layers when all stages have received theirs; a device that can keep that
+// memory keeps it for what comes with the next migration, and no longer.
+// Collective over the stages of a replica; replicas move alike.
 func Run(stages *comm.Group, from, to partition.Partition, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
 	if err := to.Check(s.Config.Layers(), stages.Size(), true); err != nil {
 		return s, Moved{}, fmt.Errorf("migrate: %w", err)
@@ -33,6 +34,10 @@ func Run(stages *comm.Group, from, to partition.Partition, x *model.Exec, s *mod
 	moves := from.Moved(to)
 	if len(moves) == 0 {
 		return s, Moved{}, nil
+	}
+	if d, ok := x.Device.(recycler); ok {
+		d.Recycle(true)
+		defer d.Recycle(false)
 	}
 	m := mover{stages: stages, from: from, to: to, x: x, s: s, arrived: make(map[int]*model.Layer)}
 	for _, step := range []func(layer int) error{m.announce, m.prepare} {
@@ -62,6 +67,10 @@ func Run(stages *comm.Group, from, to partition.Partition, x *model.Exec, s *mod
 	return assemble(stages.Rank(), to, s, m.arrived), Moved{Layers: len(moves), Bytes: bytes}, nil
 }
 
+// recycler is a device that can keep the memory of layers that leave for the
+// layers that come with a later migration.
+type recycler interface{ Recycle(on bool) }
+
 // mover is one migration under way.
 type mover struct {
 	stages   *comm.Group
@@ -70,7 +79,7 @@ type mover struct {
 	s        *model.Stage
 	arrived  map[int]*model.Layer // made room for, by chain position
 	lacking  error                // the first layer there was no room for
-	requests []*comm.Request
+	requests []comm.Request
 }
 
 // leaves and comes report whether a layer leaves or comes to this stage.

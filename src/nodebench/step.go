@@ -28,9 +28,9 @@ const square = 1536
 //
 //	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
-// The step is right if its loss is finite, near ln(vocabulary) at first, and
+// both with all the threads of the backend. The step is right if its loss is finite, near ln(vocabulary) at first, and
 // falls on the same batch.
-func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, rounds int) ([]Result, error) {
+func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, rounds int) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()
 	s, err := newStepper(k, dev, c, b, t)
@@ -60,13 +60,19 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, rounds int)
 	bench.add(name("tokens_per_second"), tokens/seconds[0], "tokens/s", 0, wrong)
 	bench.add(name("rate"), step/1e9, "GFLOP/s", 0, wrong)
 	bench.add("step/sgemm_rate", sgemm/1e9, "GFLOP/s", 0, 0)
-	bench.add(name("sgemm_ratio"), step/sgemm, "ratio", stepReach, wrong)
+	bench.add(name("sgemm_ratio"), step/sgemm, "ratio", stepReach(threads), wrong)
 	return bench.results, bench.err
 }
 
-// stepReach is the share of a dense product's rate that a step should reach:
-// its products alone reach 0.97.
-const stepReach = 0.85
+// stepReach is the share of a dense product's rate that a step should reach. On
+// one thread its products alone reach 0.93; with more they also share the
+// memory, which the update waits for.
+func stepReach(threads int) float64 {
+	if threads > 1 {
+		return 0.80
+	}
+	return 0.85
+}
 
 // stepper trains a model on one batch, on one rank.
 type stepper struct {

@@ -21,7 +21,7 @@ type flow struct {
 type receive struct {
 	microbatch int
 	mem        tensor.Mem
-	req        *comm.Request
+	req        comm.Request
 }
 
 // post posts as many receives as there are buffers.

@@ -11,8 +11,10 @@ import (
 // replicas, and sends the sum back. The order of addition is fixed by
 // construction, which no library's allreduce promises.
 type reducer struct {
-	parts [][]tensor.Mem // by layer, by replica: that replica's copy of my slice; absent for my own
-	sum   tensor.Mem     // as large as the largest slice
+	parts [][]tensor.Mem   // by layer, by replica: that replica's copy of my slice; absent for my own
+	sum   tensor.Mem       // as large as the largest slice
+	come  [][]comm.Request // by layer, by replica: that copy on its way
+	sums  []comm.Request   // on their way
 }
 
 // slice returns replica d's slice of a slab: whole cache lines, all of nearly
@@ -41,6 +43,7 @@ func (q *reducer) plan(p *planner, s *model.Stage, replicas int) {
 			}
 		}
 		q.parts = append(q.parts, parts)
+		q.come = append(q.come, make([]comm.Request, replicas))
 	}
 	q.sum = p.take(largest)
 }
@@ -52,10 +55,9 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 	if replicas == 1 {
 		return nil
 	}
-	var sends []*comm.Request
-	recv := func(from int, m tensor.Mem) (*comm.Request, error) {
+	recv := func(from int, m tensor.Mem) (comm.Request, error) {
 		if m.Bytes == 0 {
-			return nil, nil
+			return comm.Request{}, nil
 		}
 		return r.Replicas.Recv(from, comm.TagReduce, m)
 	}
@@ -65,19 +67,17 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 			return nil
 		}
 		req, err := r.Replicas.Send(to, comm.TagReduce, m, ready)
-		sends = append(sends, req)
+		r.sends = append(r.sends, req)
 		return err
 	}
 
-	slices := make([][]*comm.Request, len(s.Layers))
 	for i, l := range s.Layers {
-		slices[i] = make([]*comm.Request, replicas)
 		for d := range replicas {
 			if d == me {
 				continue
 			}
 			var err error
-			if slices[i][d], err = recv(d, q.parts[i][d]); err != nil {
+			if q.come[i][d], err = recv(d, q.parts[i][d]); err != nil {
 				return err
 			}
 			if err := send(d, slice(l.Gradients(), d, replicas)); err != nil {
@@ -87,17 +87,16 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 	}
 	// A slice that others are still fetching must not be overwritten by their sums.
 	for i, l := range s.Layers {
-		if err := waitAll(slices[i]); err != nil {
+		if err := waitAll(q.come[i]); err != nil {
 			return err
 		}
 		q.add(r, i, slice(l.Gradients(), me, replicas))
 	}
-	if err := waitAll(sends); err != nil {
+	if err := r.drain(); err != nil {
 		return err
 	}
-	sends = sends[:0]
 	ready = r.ready()
-	var sums []*comm.Request
+	q.sums = q.sums[:0]
 	for _, l := range s.Layers {
 		for d := range replicas {
 			if d == me {
@@ -107,13 +106,16 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 			if err != nil {
 				return err
 			}
-			sums = append(sums, req)
+			q.sums = append(q.sums, req)
 			if err := send(d, slice(l.Gradients(), me, replicas)); err != nil {
 				return err
 			}
 		}
 	}
-	return waitAll(append(sums, sends...))
+	if err := waitAll(q.sums); err != nil {
+		return err
+	}
+	return r.drain()
 }
 
 // add replaces my slice of layer i by ((g0 + g1) + g2) + …
@@ -137,12 +139,9 @@ func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
 	r.Exec.Stream.Copy(mine, sum)
 }
 
-// waitAll waits for requests; nil ones had nothing to carry.
-func waitAll(reqs []*comm.Request) error {
+// waitAll waits for requests; zero ones had nothing to carry.
+func waitAll(reqs []comm.Request) error {
 	for _, req := range reqs {
-		if req == nil {
-			continue
-		}
 		if err := req.Wait(); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ type Runner struct {
 	holds     []hold           // free memory between I and W
 	outgoing  []*outgoing      // gradients on their way to the stage before, oldest first
 	active    []*slot          // by microbatch
-	sends     []*comm.Request  // not yet complete
+	sends     []comm.Request   // not yet complete; in tied also receives
 	reduce    reducer
 	norms     tensor.Mem // one F64 for each layer
 	tied      tensor.Mem // on stage 0: another stage's gradient of tied weights
@@ -50,7 +50,7 @@ type slot struct {
 	inp   tensor.Mem   // what entered the stage
 	dout  tensor.Mem   // gradient from the stage behind
 	held  hold
-	send  *comm.Request // of the activations
+	send  comm.Request // of the activations
 }
 
 // hold is the memory of one microbatch between its backward for inputs and
@@ -63,7 +63,7 @@ type hold struct {
 // outgoing is a gradient buffer on its way to the stage before.
 type outgoing struct {
 	mem  tensor.Mem
-	send *comm.Request
+	send comm.Request
 }
 
 // stage and stages are this rank's place in the pipeline.

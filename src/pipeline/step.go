@@ -142,11 +142,8 @@ func (r *Runner) open(m int) (*slot, error) {
 	sl := r.slots[len(r.slots)-1]
 	r.slots = r.slots[:len(r.slots)-1]
 	r.active[m] = sl
-	if sl.send != nil {
-		if err := sl.send.Wait(); err != nil {
-			return nil, err
-		}
-		sl.send = nil
+	if err := sl.send.Wait(); err != nil {
+		return nil, err
 	}
 	return sl, nil
 }
@@ -247,10 +244,8 @@ func (r *Runner) backwardInput(s *model.Stage, m, i int) error {
 		din = sl.held.douts[i-1]
 	case r.stage() > 0:
 		out := r.outgoing[0]
-		if out.send != nil {
-			if err := out.send.Wait(); err != nil {
-				return err
-			}
+		if err := out.send.Wait(); err != nil {
+			return err
 		}
 		din = out.mem
 	}
@@ -277,7 +272,7 @@ func (r *Runner) dout(s *model.Stage, sl *slot, i int) tensor.Mem {
 }
 
 // send begins to send a boundary tensor of a microbatch.
-func (r *Runner) send(to, tag, m int, mem tensor.Mem) (*comm.Request, error) {
+func (r *Runner) send(to, tag, m int, mem tensor.Mem) (comm.Request, error) {
 	req, err := r.Group.Send(to, tag+m%comm.TagMicrobatches, mem, r.ready())
 	if err == nil {
 		r.sends = append(r.sends, req)
@@ -304,7 +299,7 @@ func (r *Runner) progress() error {
 	return r.backwards.progress()
 }
 
-// drain waits for the sends that are left.
+// drain waits for the messages of r.sends that are left.
 func (r *Runner) drain() error {
 	for _, req := range r.sends {
 		if err := req.Wait(); err != nil {

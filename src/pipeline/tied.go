@@ -39,7 +39,6 @@ func rows(whole tensor.Mem, c model.Config, k int) tensor.Mem {
 // embedding + head, slice by slice, once, after the last microbatch, also where
 // they are on one stage.
 func (r *Runner) sumTied(s *model.Stage) error {
-	var sends []*comm.Request
 	slice := -1
 	err := r.borrowers(s, func(stage int, copy *model.Param) error {
 		slice++
@@ -48,7 +47,7 @@ func (r *Runner) sumTied(s *model.Stage) error {
 				return nil
 			}
 			req, err := r.Group.Send(0, comm.TagTied, copy.G, r.ready())
-			sends = append(sends, req)
+			r.sends = append(r.sends, req)
 			return err
 		}
 		sum := rows(s.Layers[0].Tied().G, s.Config, slice)
@@ -74,16 +73,15 @@ func (r *Runner) sumTied(s *model.Stage) error {
 	if err != nil {
 		return err
 	}
-	return waitAll(sends)
+	return r.drain()
 }
 
 // ShareTied gives the borrowers the embedding's weights after an update.
 func (r *Runner) ShareTied(s *model.Stage) error {
-	var requests []*comm.Request
 	slice := -1
 	err := r.borrowers(s, func(stage int, copy *model.Param) error {
 		slice++
-		var req *comm.Request
+		var req comm.Request
 		var err error
 		switch {
 		case r.stage() == 0 && copy != nil:
@@ -93,11 +91,11 @@ func (r *Runner) ShareTied(s *model.Stage) error {
 		case copy != nil:
 			req, err = r.Group.Recv(0, comm.TagTied, copy.W)
 		}
-		requests = append(requests, req)
+		r.sends = append(r.sends, req)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return waitAll(requests)
+	return r.drain()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -38,9 +39,9 @@ INVALID or does not reach what it should.`,
 	}
 	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
-	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads of dense products, at least 1")
+	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
 	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
-	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags))
+	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags))
 	return c
 }
 
@@ -104,7 +105,7 @@ func benchStep(flags *benchFlags) *cobra.Command {
 				return usageError{fmt.Errorf("--sequences %d: want at least 1", sequences)}
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.rounds)
+				return nodebench.Step(k, dev, nodebench.GPT2Small, sequences, length, flags.threads, flags.rounds)
 			})
 		},
 	}
@@ -123,10 +124,18 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 	if err != nil {
 		return err
 	}
+	if threads, ok := k.(io.Closer); ok {
+		defer threads.Close()
+	}
 	results, err := measure(k, devcpu.New(clock))
 	if err != nil {
 		return err
 	}
+	return f.report(c, results)
+}
+
+// report prints figures and returns an error if any is invalid or too low.
+func (f *benchFlags) report(c *cobra.Command, results []nodebench.Result) error {
 	write := nodebench.WriteTable
 	if f.json {
 		write = nodebench.WriteJSON

@@ -28,6 +28,7 @@ func Cases() []Case {
 		{"TagsOutOfOrder", tagsOutOfOrder},
 		{"FirstInFirstOut", firstInFirstOut},
 		{"AllPairs", allPairs},
+		{"OldRequests", oldRequests},
 		{"Bytes", sendBytes},
 		{"WrongLength", wrongLength},
 		{"WrongLengthInPieces", wrongLengthInPieces},
@@ -65,7 +66,7 @@ type exchange struct {
 	g       *comm.Group
 	mem     tensor.Mem
 	want    []byte // nil for a send
-	request *comm.Request
+	request comm.Request
 }
 
 // send begins to send a pattern.

@@ -147,6 +147,44 @@ func allPairs(t comm.Transport) error {
 	return finish(all...)
 }
 
+// oldRequests: a request whose message is done stays done, whatever the group
+// has under way since; one that stands for no message is done.
+func oldRequests(t comm.Transport) error {
+	g := comm.New(t, quick())
+	above, below := neighbours(g)
+	var none comm.Request
+	if done, err := none.Test(); !done || err != nil || none.Wait() != nil {
+		return fmt.Errorf("no message: %v, %v", done, err)
+	}
+	var old []*exchange
+	for i := range 4 {
+		in, err := recv(g, below, i, i, 5000)
+		if err != nil {
+			return err
+		}
+		for _, e := range old { // the receive cannot be done: nobody has sent
+			if done, err := e.request.Test(); !done || err != nil {
+				return fmt.Errorf("message %d of the past: %v, %v", i, done, err)
+			}
+			if err := e.request.Wait(); err != nil {
+				return err
+			}
+		}
+		if err := g.Barrier(); err != nil {
+			return err
+		}
+		out, err := send(g, above, i, i, 5000)
+		if err != nil {
+			return err
+		}
+		if err := finish(in, out); err != nil {
+			return err
+		}
+		old = append(old, in, out)
+	}
+	return nil
+}
+
 // sendBytes: ranks send to each other before they receive, and reuse the data.
 func sendBytes(t comm.Transport) error {
 	g := comm.New(t, quick())

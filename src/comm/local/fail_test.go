@@ -111,11 +111,11 @@ func TestFailAfterDelivery(t *testing.T) {
 	}
 	ranks[0].(*Rank).Fail(errBroken)
 	for _, h := range []comm.Handle{in, out} {
-		if done, stamp, err := h.Test(); !done || stamp != 1.5 || err != nil {
+		if done, stamp, err := h.Test(0); !done || stamp != 1.5 || err != nil {
 			t.Errorf("a delivered message: %v, %v, %v", done, stamp, err)
 		}
 	}
-	if done, _, err := late.Test(); !done || !errors.Is(err, errBroken) {
+	if done, _, err := late.Test(0); !done || !errors.Is(err, errBroken) {
 		t.Errorf("a message that will not come: %v, %v", done, err)
 	}
 }

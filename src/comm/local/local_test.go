@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
+	"dynmo/src/tensor"
 )
 
 func TestSuite(t *testing.T) {
@@ -25,9 +26,11 @@ func BenchmarkPingPong(b *testing.B) {
 	for _, bytes := range []int64{8, 4 << 10, 64 << 10, 8 << 20} {
 		b.Run(fmt.Sprintf("bytes=%d", bytes), func(b *testing.B) {
 			b.SetBytes(2 * bytes) // one iteration is there and back
+			b.ReportAllocs()
 			err := Run(2, func(t comm.Transport) error {
 				g := comm.New(t, comm.Options{})
-				_, err := comm.PingPong(g, 1-g.Rank(), bytes, b.N)
+				out, in := tensor.From(make([]byte, bytes)), tensor.From(make([]byte, bytes))
+				_, err := comm.PingPong(g, 1-g.Rank(), out, in, b.N)
 				return err
 			})
 			if err != nil {

@@ -13,61 +13,100 @@ import (
 // waits for and was not yet sent. For one key only one of the two is not empty.
 type box struct {
 	mu    sync.Mutex
-	sends map[key][]*transfer
-	recvs map[key][]*transfer
+	open  map[key]*queues
 	cause error // why the box is shut
 }
 
 // key is what messages are matched by.
 type key struct{ from, tag int }
 
-// transfer is one side of a message: a comm.Handle.
+// queues are the transfers of one key that wait to be matched.
+type queues struct{ sends, recvs queue }
+
+// queue is a list of transfers, oldest first.
+type queue struct{ head, tail *transfer }
+
+func (q *queue) push(t *transfer) {
+	if q.head == nil {
+		q.head = t
+	} else {
+		q.tail.next = t
+	}
+	q.tail = t
+}
+
+// pop returns nil if the queue is empty.
+func (q *queue) pop() *transfer {
+	t := q.head
+	if t != nil {
+		q.head, t.next = t.next, nil
+	}
+	return t
+}
+
+// transfer is one side of a message: a comm.Handle. It belongs to the rank that
+// began it, which uses it again once it is done.
 type transfer struct {
-	world   *world
+	owner   *Rank
 	box     *box
+	next    *transfer // in a queue
 	mem     tensor.Mem
 	stamp   float64
-	matched bool          // under box.mu: somebody copies, done will be closed
-	done    chan struct{} // closed when mem may be used again; err and stamp are set
+	matched bool          // under box.mu: somebody copies, and tells done
+	done    chan struct{} // told once when mem may be used again; err and stamp are set
+	told    bool          // done has told
 	err     error
+}
+
+// fresh returns a transfer that is not in use.
+func (r *Rank) fresh(m tensor.Mem, stamp float64) *transfer {
+	var t *transfer
+	if last := len(r.idle) - 1; last >= 0 {
+		t, r.idle = r.idle[last], r.idle[:last]
+	} else {
+		t = &transfer{owner: r, done: make(chan struct{}, 1)}
+	}
+	t.mem, t.stamp, t.matched, t.told, t.err = m, stamp, false, false, nil
+	return t
 }
 
 // Isend begins to send m: it copies at once if the receiver waits for it.
 func (r *Rank) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
-	return r.group.boxes[to].post(true, key{r.rank, tag},
-		&transfer{world: r.group.world, mem: m, stamp: stamp, done: make(chan struct{})})
+	t := r.fresh(m, stamp)
+	return t, r.group.boxes[to].post(true, key{r.rank, tag}, t)
 }
 
 // Irecv begins to receive m: it copies at once if the message was sent.
 func (r *Rank) Irecv(from, tag int, m tensor.Mem) (comm.Handle, error) {
-	return r.group.boxes[r.rank].post(false, key{from, tag},
-		&transfer{world: r.group.world, mem: m, done: make(chan struct{})})
+	t := r.fresh(m, 0)
+	return t, r.group.boxes[r.rank].post(false, key{from, tag}, t)
 }
 
 // post matches t with the oldest transfer of the other direction, or queues it.
-func (b *box) post(send bool, k key, t *transfer) (comm.Handle, error) {
+func (b *box) post(send bool, k key, t *transfer) error {
 	t.box = b
 	b.mu.Lock()
 	if b.cause != nil {
 		b.mu.Unlock()
-		return nil, b.cause
+		return b.cause
 	}
-	if b.sends == nil {
-		b.sends, b.recvs = map[key][]*transfer{}, map[key][]*transfer{}
+	both := b.open[k]
+	if both == nil {
+		if b.open == nil {
+			b.open = map[key]*queues{}
+		}
+		both = &queues{}
+		b.open[k] = both
 	}
-	mine, theirs := b.sends, b.recvs
+	mine, theirs := &both.sends, &both.recvs
 	if !send {
 		mine, theirs = theirs, mine
 	}
-	queue := theirs[k]
-	if len(queue) == 0 {
-		mine[k] = append(mine[k], t)
+	other := theirs.pop()
+	if other == nil {
+		mine.push(t)
 		b.mu.Unlock()
-		return t, nil
-	}
-	other := queue[0]
-	if theirs[k] = queue[1:]; len(queue) == 1 {
-		delete(theirs, k)
+		return nil
 	}
 	t.matched, other.matched = true, true
 	b.mu.Unlock()
@@ -76,10 +115,11 @@ func (b *box) post(send bool, k key, t *transfer) (comm.Handle, error) {
 	} else {
 		deliver(t, other)
 	}
-	return t, nil
+	return nil
 }
 
-// deliver copies a message from where it is sent to where it is received.
+// deliver copies a message from where it is sent to where it is received. A
+// side that has been told belongs to its rank again.
 func deliver(to, from *transfer) {
 	if to.mem.Bytes == from.mem.Bytes {
 		copy(tensor.Of[byte](to.mem), tensor.Of[byte](from.mem))
@@ -87,23 +127,31 @@ func deliver(to, from *transfer) {
 		to.err = fmt.Errorf("the message has %d bytes", from.mem.Bytes)
 	}
 	to.stamp = from.stamp
-	close(to.done)
-	close(from.done)
+	to.done <- struct{}{}
+	from.done <- struct{}{}
 }
 
-// Test reports whether the transfer is done.
-func (t *transfer) Test() (bool, float64, error) {
-	select {
-	case <-t.done:
-		return true, t.stamp, t.err
-	default:
+// Test reports whether the transfer is done. It does not poll: see Sleep.
+func (t *transfer) Test(time.Duration) (bool, float64, error) {
+	if !t.told {
+		select {
+		case <-t.done:
+		default:
+			select {
+			case <-t.owner.group.world.failed:
+				return t.settle()
+			default:
+				return false, 0, nil
+			}
+		}
 	}
-	select {
-	case <-t.world.failed:
-		return t.settle()
-	default:
-		return false, 0, nil
-	}
+	return t.end()
+}
+
+// end gives the transfer back to its rank.
+func (t *transfer) end() (bool, float64, error) {
+	t.owner.idle = append(t.owner.idle, t)
+	return true, t.stamp, t.err
 }
 
 // settle ends a transfer of a failed world: with the world's error if it was
@@ -113,26 +161,33 @@ func (t *transfer) settle() (bool, float64, error) {
 	matched := t.matched
 	t.box.mu.Unlock()
 	if !matched {
-		return true, 0, t.world.cause
+		return true, 0, t.owner.group.world.cause
 	}
 	<-t.done
-	return true, t.stamp, t.err
+	return t.end()
 }
 
 // Sleep returns when the transfer is done, the world has failed, or after d.
 func (t *transfer) Sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	alarm := t.owner.alarm
+	if alarm == nil {
+		alarm = time.NewTimer(d)
+		t.owner.alarm = alarm
+	} else {
+		alarm.Reset(d)
+	}
 	select {
 	case <-t.done:
-	case <-t.world.failed:
-	case <-timer.C:
+		t.told = true
+	case <-t.owner.group.world.failed:
+	case <-alarm.C:
 	}
+	alarm.Stop()
 }
 
 // shut drops what is queued and refuses what comes.
 func (b *box) shut(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cause, b.sends, b.recvs = cause, nil, nil
+	b.cause, b.open = cause, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"dynmo/src/comm"
 )
@@ -35,7 +36,9 @@ type group struct {
 type Rank struct {
 	group  *group
 	rank   int
-	splits int // calls of Split so far
+	splits int         // calls of Split so far
+	idle   []*transfer // that can be used again
+	alarm  *time.Timer // of Sleep; nil at first
 }
 
 // World returns the transports of a world of n ranks, one for each goroutine.

@@ -135,20 +135,35 @@ func endlessRing(t comm.Transport) error {
 	}
 }
 
-// pingPong prints microseconds and GB/s of one message, per length.
+// pingPong prints the time of one message, of a Group and in plain C, per length.
 func pingPong(t comm.Transport) error {
 	g := comm.New(t, comm.Options{})
 	for _, bytes := range pingPongBytes {
-		rounds := int(max(20, min(5000, 1<<30/max(1, bytes))))
-		seconds, err := comm.PingPong(g, 1-g.Rank(), bytes, rounds)
+		out, err := g.Alloc(bytes)
+		if err != nil {
+			return err
+		}
+		in, err := g.Alloc(bytes)
+		if err != nil {
+			return err
+		}
+		clear(tensor.Of[byte](out))
+		messages := int(max(10, min(5000, 1<<28/max(1, bytes))))
+		ours, err := comm.PingPong(g, 1-g.Rank(), out, in, messages)
+		if err != nil {
+			return err
+		}
+		plain, err := PingPong(t, 1-g.Rank(), out, in, messages)
 		if err != nil {
 			return err
 		}
 		if g.Rank() == 0 {
-			fmt.Printf("pingpong %d %v\n", bytes, time.Duration(seconds*1e9))
+			fmt.Printf("pingpong %d %v %v\n", bytes, time.Duration(ours*1e9), time.Duration(plain*1e9))
 		}
+		g.Free(out)
+		g.Free(in)
 	}
 	return nil
 }
 
-var pingPongBytes = []int64{0, 8, 4 << 10, 64 << 10, 8 << 20}
+var pingPongBytes = []int64{0, 8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20}

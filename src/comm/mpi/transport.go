@@ -25,6 +25,7 @@ type transport struct {
 	rank    int
 	peers   []comm.Peer
 	stamped C.int32_t
+	idle    []*transfer // that can be used again
 }
 
 func (t *transport) Rank() int               { return t.rank }
@@ -39,23 +40,32 @@ func (t *transport) Stamp(on bool) {
 	}
 }
 
-// transfer is a transfer under way: a comm.Handle. The fields are where the
-// shim answers.
+// transfer is a transfer under way: a comm.Handle. Once it is done it is kept
+// for another one.
 type transfer struct {
+	owner   *transport
 	request C.int32_t
-	done    C.int32_t
-	stamp   C.double
+}
+
+// fresh returns a transfer that is not in use.
+func (t *transport) fresh() *transfer {
+	if len(t.idle) == 0 {
+		return &transfer{owner: t}
+	}
+	h := t.idle[len(t.idle)-1]
+	t.idle = t.idle[:len(t.idle)-1]
+	return h
 }
 
 func (t *transport) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
-	var h transfer
-	return &h, check(C.dynmo_mpi_send_begin(t.group, host(m), C.int64_t(m.Bytes), C.int32_t(to), C.int32_t(tag),
+	h := t.fresh()
+	return h, check(C.dynmo_mpi_send_begin(t.group, host(m), C.int64_t(m.Bytes), C.int32_t(to), C.int32_t(tag),
 		t.stamped, C.double(stamp), &h.request))
 }
 
 func (t *transport) Irecv(from, tag int, m tensor.Mem) (comm.Handle, error) {
-	var h transfer
-	return &h, check(C.dynmo_mpi_recv_begin(t.group, host(m), C.int64_t(m.Bytes), C.int32_t(from), C.int32_t(tag),
+	h := t.fresh()
+	return h, check(C.dynmo_mpi_recv_begin(t.group, host(m), C.int64_t(m.Bytes), C.int32_t(from), C.int32_t(tag),
 		t.stamped, &h.request))
 }
 
@@ -67,9 +77,14 @@ func host(m tensor.Mem) unsafe.Pointer {
 	return m.Ptr
 }
 
-func (h *transfer) Test() (bool, float64, error) {
-	err := check(C.dynmo_mpi_test(h.request, &h.done, &h.stamp))
-	return h.done != 0, float64(h.stamp), err
+func (h *transfer) Test(spin time.Duration) (bool, float64, error) {
+	var done C.int32_t
+	var stamp C.double
+	status := C.dynmo_mpi_test(h.request, C.int64_t(spin), &done, &stamp)
+	if done != 0 {
+		h.owner.idle = append(h.owner.idle, h)
+	}
+	return done != 0, float64(stamp), check(status)
 }
 
 func (t *transport) Alloc(bytes int64) (tensor.Mem, error) {

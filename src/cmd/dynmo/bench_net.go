@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/mpi"
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/nodebench"
+	"dynmo/src/tensor"
+)
+
+const (
+	// benchPatience is how long a rank waits for one on another host, which has
+	// its own messages to check.
+	benchPatience = 30 * time.Second
+	// longestMessage is what both ways of sending can do in one piece.
+	longestMessage = 1 << 30
+)
+
+// benchNet returns the command that measures messages between two ranks.
+func benchNet(flags *benchFlags) *cobra.Command {
+	shortest, longest := int64(64), int64(64<<20)
+	c := &cobra.Command{
+		Use:   "net",
+		Short: "Messages between two ranks, and layers that move, against plain C",
+		Long: `Messages between two ranks (mpirun -n 2 dynmo bench net), and layers that move
+from one to the other, against plain C: a ping-pong of MPI_Send and MPI_Recv on
+the same memory, whose rounds alternate with ours.
+
+message_LENGTH is our time (or bandwidth) of one message of a ping-pong,
+message_c_LENGTH that of plain C, message_ratio_LENGTH the second over the first.
+migrate_* is a block of GPT-2 124M with its optimizer state that changes its
+stage, dense and with one weight in ten kept: bytes over the time of all that
+belongs to it, against the bandwidth in C of messages as long as the longest of
+the layer's parts. A layer takes the memory that one left which went before;
+migrate_first_* is the first, which finds none. Messages that come back changed,
+and layers that arrive changed, are wrong.
+
+What is measured is how MPI joins these two ranks: through shared memory on one
+host, where Open MPI copies messages once if the system lets a process read
+another's memory (often not in containers: then it copies twice, as with
+OMPI_MCA_btl_vader_single_copy_mechanism=none), else through the network.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			lengths, err := flags.lengths(shortest, longest)
+			if err != nil {
+				leaveItToRank0(err)
+				return usageError{err}
+			}
+			return flags.underMPI(c, lengths)
+		},
+	}
+	c.Flags().Int64Var(&shortest, "min", shortest, "bytes of the shortest messages, a multiple of 8; each next is four times as long")
+	c.Flags().Int64Var(&longest, "max", longest, "bytes of the longest messages, at most 1 GiB")
+	return c
+}
+
+// lengths returns the lengths of messages that the flags ask for, if all flags
+// and the launcher are right.
+func (f *benchFlags) lengths(shortest, longest int64) ([]int64, error) {
+	if _, err := f.newClock(); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.clock != "wall" || f.threads != 1:
+		return nil, errors.New("bench net measures messages: want --clock wall and --threads 1")
+	case shortest < 8 || shortest%8 != 0:
+		return nil, fmt.Errorf("--min %d: want a multiple of 8, at least 8", shortest)
+	case longest < shortest || longest > longestMessage:
+		return nil, fmt.Errorf("--max %d: want %d (--min) to %d", longest, shortest, longestMessage)
+	case !mpi.Launched():
+		return nil, errors.New("bench net wants two ranks: mpirun -n 2 dynmo bench net")
+	}
+	return nodebench.NetLengths(shortest, longest), nil
+}
+
+// underMPI measures as one of two processes. What every rank finds is told once.
+func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
+	t, err := mpi.Start()
+	if err != nil {
+		leaveItToRank0(err)
+		return usageError{err}
+	}
+	verdict, err := f.net(c, t, lengths)
+	if err == nil {
+		err = t.Close()
+	}
+	if err != nil {
+		who := t.Peer(t.Rank())
+		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
+		t.Abort(tell(c.Root().Name(), err, c.ErrOrStderr()))
+	}
+	if err := mpi.Stop(); err != nil {
+		return err
+	}
+	leaveItToRank0(verdict)
+	return verdict
+}
+
+// net measures between two ranks, prints on rank 0, and returns the verdict on
+// the figures to both; err is this rank's own.
+func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (verdict, err error) {
+	if t.Size() != 2 {
+		return usageError{fmt.Errorf("bench net wants two ranks, has %d", t.Size())}, nil
+	}
+	world := comm.New(t, comm.Options{Deadline: benchPatience})
+	plain := func(peer int, out, in tensor.Mem, messages int) (float64, error) {
+		return mpi.PingPong(t, peer, out, in, messages)
+	}
+	results, err := nodebench.Net(world, plain, ref.New(tensor.F32), devcpu.New(device.NewWall()), lengths, f.rounds)
+	if err != nil {
+		return nil, err
+	}
+	var text string
+	if t.Rank() == 0 {
+		if verdict := f.report(c, results); verdict != nil {
+			text = verdict.Error()
+		}
+	}
+	said, err := world.Bcast(0, []byte(text))
+	if err != nil || len(said) == 0 {
+		return nil, err
+	}
+	return errors.New(string(said)), nil
+}

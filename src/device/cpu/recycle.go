@@ -1,0 +1,56 @@
+package cpu
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/tensor"
+)
+
+// Recycle(true) makes Free keep what it gets for a later Recycle(true), after
+// which Alloc returns such memory as it is: for layers that take the place of
+// others and are written before they are read. Mapping fresh pages and zeroing
+// them takes as long as a layer's journey. Recycle(false) ends that, and gives
+// the system what was kept before and not used, so that no more memory is idle
+// than was freed in between.
+func (d *Device) Recycle(on bool) {
+	d.recycling = on
+	if on {
+		d.spare, d.kept = append(d.spare, d.kept...), nil
+		return
+	}
+	for _, m := range d.spare {
+		unmap(m)
+	}
+	d.spare = nil
+}
+
+// reuse returns the smallest spare memory with room for some bytes, and gives
+// the system the pages it has too many; absent if there is none.
+func (d *Device) reuse(bytes int64) tensor.Mem {
+	best := -1
+	for i, m := range d.spare {
+		if d.recycling && m.Bytes >= bytes && (best < 0 || m.Bytes < d.spare[best].Bytes) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return tensor.Mem{}
+	}
+	m := d.spare[best]
+	d.spare = slices.Delete(d.spare, best, best+1)
+	page := int64(os.Getpagesize())
+	if used := (bytes + page - 1) / page * page; used < m.Bytes {
+		unmap(m.Span(used, m.Bytes-used))
+	}
+	return m.Span(0, bytes)
+}
+
+// unmap gives whole pages back to the system.
+func unmap(m tensor.Mem) {
+	if err := unix.MunmapPtr(m.Ptr, uintptr(m.Bytes)); err != nil {
+		panic("cpu: Free of memory that Alloc did not give")
+	}
+}

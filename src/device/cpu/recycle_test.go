@@ -1,0 +1,62 @@
+package cpu
+
+import (
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// alloc allocates or ends the test.
+func alloc(t *testing.T, d *Device, bytes int64) tensor.Mem {
+	t.Helper()
+	m, err := d.Alloc(bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Memory freed in one round of Recycle is used again in the next, as it is, and
+// not in the round after that.
+func TestRecycle(t *testing.T) {
+	d := New(device.NewWall())
+	large, small := alloc(t, d, 1<<20), alloc(t, d, 100)
+	tensor.Of[byte](large)[5], tensor.Of[byte](small)[5] = 7, 8
+
+	d.Recycle(true)
+	d.Free(large)
+	d.Free(small)
+	if m := alloc(t, d, 100); m.Ptr == small.Ptr {
+		t.Error("memory was used again in the round that freed it")
+	}
+	d.Recycle(false)
+	if m := alloc(t, d, 100); m.Ptr == small.Ptr || tensor.Of[byte](m)[5] != 0 {
+		t.Error("memory was used again outside a round")
+	}
+
+	d.Recycle(true)
+	if m := alloc(t, d, 99); m.Ptr != small.Ptr || m.Bytes != 99 || tensor.Of[byte](m)[5] != 8 {
+		t.Error("the smallest memory with room was not used again")
+	}
+	part := alloc(t, d, 5000)
+	if part.Ptr != large.Ptr || part.Bytes != 5000 || tensor.Of[byte](part)[5] != 7 {
+		t.Error("the front of larger memory was not used again")
+	}
+	if m := alloc(t, d, 5000); tensor.Of[byte](m)[5] != 0 {
+		t.Error("memory was used twice")
+	}
+	d.Free(part)
+	d.Recycle(false)
+
+	d.Recycle(true)
+	d.Recycle(false) // nobody wanted it: the system has it back
+	d.Recycle(true)
+	if m := alloc(t, d, 5000); tensor.Of[byte](m)[5] != 0 {
+		t.Error("memory outlived a round that did not use it")
+	}
+	d.Recycle(false)
+	if want := int64(100 + 100 + 99 + 5000 + 5000); d.Used() != want {
+		t.Errorf("%d bytes in use, want %d", d.Used(), want)
+	}
+}

@@ -1,0 +1,183 @@
+package nodebench
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// PingPong exchanges messages with a peer as comm.PingPong does, by other
+// means, and returns the mean seconds of one.
+type PingPong func(peer int, out, in tensor.Mem, messages int) (float64, error)
+
+const (
+	// messageReach is the share of plain C's speed that a message of at least
+	// messageFrom bytes should have.
+	messageReach = 0.9
+	messageFrom  = 1 << 20
+	// roundBytes and roundMessages bound what one round of a length sends each
+	// way: enough for a clock, little enough that rounds alternate quickly.
+	roundBytes    = 8 << 20
+	roundMessages = 500
+)
+
+// NetLengths returns the lengths of messages that Net is usually asked for:
+// from shortest bytes, four times as long each, up to longest.
+func NetLengths(shortest, longest int64) []int64 {
+	var lengths []int64
+	for length := shortest; length <= longest; length *= 4 {
+		lengths = append(lengths, length)
+	}
+	return lengths
+}
+
+// Net measures messages between the two ranks of a world, as a pipeline sends
+// them, against the same messages in plain C: seconds in C over ours, at each
+// length, a multiple of 8 bytes. Rounds of the two alternate. What comes back
+// from the other rank is compared with what was sent. Then it measures how
+// fast a dense and a sparse layer move between the ranks (see migration).
+// All figures are rank 0's; other ranks get none. Collective.
+func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device, lengths []int64, rounds int) ([]Result, error) {
+	n := network{bench: newBench(k, dev), world: world, plain: plain, rounds: rounds}
+	defer n.free()
+	for _, length := range lengths {
+		if err := n.messages(length); err != nil {
+			return nil, fmt.Errorf("net: messages of %d bytes: %w", length, err)
+		}
+	}
+	if err := n.migrations(); err != nil {
+		return nil, fmt.Errorf("net: %w", err)
+	}
+	if world.Rank() != 0 {
+		return nil, nil
+	}
+	return n.results, nil
+}
+
+// network is a benchmark of the messages between two ranks.
+type network struct {
+	*bench
+	world  *comm.Group
+	plain  PingPong
+	rounds int
+}
+
+func (n *network) peer() int { return 1 - n.world.Rank() }
+
+// link is memory to exchange messages of one length with.
+type link struct {
+	out, in tensor.Mem
+	wrong   int // words of messages that did not come back as they were sent
+}
+
+// messages measures one length.
+func (n *network) messages(length int64) error {
+	l, err := n.link(length)
+	if err != nil {
+		return err
+	}
+	defer n.unlink(l)
+	count := int(max(1, min(roundMessages, roundBytes/length)))
+	var seconds [2][]float64 // in C, ours
+	for round := range n.rounds + 1 {
+		for i, exchange := range []PingPong{n.plain, n.ours} {
+			took, err := n.exchange(l, exchange, 2*round+i, count)
+			if err != nil {
+				return err
+			}
+			if round > 0 { // the first warms up
+				seconds[i] = append(seconds[i], took)
+			}
+		}
+	}
+	c, ours := median(seconds[0]), median(seconds[1])
+	reach := 0.0
+	if length >= messageFrom {
+		reach = messageReach
+	}
+	n.rate("net/message_c_"+size(length), c, length, l.wrong)
+	n.rate("net/message_"+size(length), ours, length, l.wrong)
+	n.add("net/message_ratio_"+size(length), c/ours, "ratio", reach, l.wrong)
+	return nil
+}
+
+// ours exchanges messages the way a pipeline does.
+func (n *network) ours(peer int, out, in tensor.Mem, messages int) (float64, error) {
+	return comm.PingPong(n.world, peer, out, in, messages)
+}
+
+// link allocates what a pipeline would: memory of the device.
+func (n *network) link(length int64) (*link, error) {
+	out, err := n.dev.Alloc(length)
+	if err != nil {
+		return nil, err
+	}
+	in, err := n.dev.Alloc(length)
+	if err != nil {
+		n.dev.Free(out)
+		return nil, err
+	}
+	return &link{out: out, in: in}, nil
+}
+
+func (n *network) unlink(l *link) {
+	n.dev.Free(l.out)
+	n.dev.Free(l.in)
+}
+
+// exchange has one round of messages, and checks on rank 0 that what it sent
+// came back: the other rank sends what it got. Both begin together.
+func (n *network) exchange(l *link, exchange PingPong, round, messages int) (float64, error) {
+	out, in := tensor.Of[uint64](l.out), tensor.Of[uint64](l.in)
+	for i := range out {
+		out[i] = word(round, i)
+	}
+	clear(in)
+	if err := n.world.Barrier(); err != nil {
+		return 0, err
+	}
+	seconds, err := exchange(n.peer(), l.out, l.in, messages)
+	if err != nil {
+		return 0, err
+	}
+	for i, got := range in {
+		if got != word(round, i) {
+			l.wrong++
+		}
+	}
+	return seconds, nil
+}
+
+// word is what a message of a round holds, different at every place.
+func word(round, i int) uint64 { return (uint64(i)<<32 | uint64(round+1)) * 0x9e3779b97f4a7c15 }
+
+// rate appends how fast messages of a length are: as time where latency counts,
+// as bandwidth where that does.
+func (n *network) rate(name string, seconds float64, length int64, wrong int) {
+	if length < messageFrom {
+		n.add(name, seconds*1e6, "us", 0, wrong)
+		return
+	}
+	n.add(name, float64(length)/seconds/1e9, "GB/s", 0, wrong)
+}
+
+// size writes a length shortly: 64B, 16KiB, 1MiB.
+func size(length int64) string {
+	switch {
+	case length >= 1<<20 && length%(1<<20) == 0:
+		return fmt.Sprintf("%dMiB", length>>20)
+	case length >= 1<<10 && length%(1<<10) == 0:
+		return fmt.Sprintf("%dKiB", length>>10)
+	}
+	return fmt.Sprintf("%dB", length)
+}
+
+// median returns the middle of a list, which it sorts.
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+}

@@ -1,0 +1,210 @@
+package nodebench
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/migrate"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/tensor"
+)
+
+const (
+	// moveReach is the share of the bandwidth of plain C's messages that a layer
+	// should move with, all that belongs to a migration included.
+	moveReach = 0.8
+	// moveKept is how many weights in a hundred the sparse layer has kept.
+	moveKept = 10
+)
+
+// moveShape is a short chain of blocks as GPT-2 124M has them; the rest of it
+// is small, since it stays where it is.
+var moveShape = model.Config{Blocks: 3, Hidden: 768, Heads: 12, Sequence: 8, Vocab: 64, Seed: 1}
+
+// The second block goes forth, from rank 1 to rank 0, and back.
+var moveCuts = [2]partition.Partition{{0, 2, 5}, {0, 3, 5}}
+
+const movedLayer = 2
+
+// migrations measures how fast a layer moves, dense and in compressed rows:
+//
+//	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
+//
+// where messages in C are as long as the layer's longest section, and rounds of
+// messages and moves alternate. A layer comes into memory that it, or another,
+// left when it went (see migrate.Run), but for net/migrate_first_dense: that
+// first migration has fresh pages, which the system zeroes on the way. A layer that arrives with another hash than it
+// left with is wrong.
+func (n *network) migrations() error {
+	for _, sparse := range []bool{false, true} {
+		if err := n.migration(sparse); err != nil {
+			return fmt.Errorf("migration: %w", err)
+		}
+	}
+	return nil
+}
+
+func (n *network) migration(sparse bool) error {
+	name := "dense"
+	if sparse {
+		name = "csr"
+	}
+	m, err := n.newMove(sparse)
+	if err != nil {
+		return err
+	}
+	defer func() { m.stage.Free() }()
+	length, err := m.longest()
+	if err != nil {
+		return err
+	}
+	l, err := n.link(length)
+	if err != nil {
+		return err
+	}
+	defer n.unlink(l)
+	count := int(max(1, roundBytes/length))
+	var plain, moves []float64
+	var first float64
+	for round := range n.rounds + 1 {
+		took, err := n.exchange(l, n.plain, round, count)
+		if err != nil {
+			return err
+		}
+		forth, err := m.run(moveCuts[0], moveCuts[1])
+		if err != nil {
+			return err
+		}
+		back, err := m.run(moveCuts[1], moveCuts[0])
+		if err != nil {
+			return err
+		}
+		if round == 0 {
+			first = forth
+			continue
+		}
+		plain, moves = append(plain, took), append(moves, forth, back)
+	}
+	bandwidth := float64(length) / median(plain)
+	rate := float64(m.bytes) / median(moves)
+	n.add("net/migrate_c_"+name, bandwidth/1e9, "GB/s", 0, l.wrong)
+	if !sparse { // the sparse layer finds memory that the dense one left
+		n.add("net/migrate_first_"+name, float64(m.bytes)/first/1e9, "GB/s", 0, m.wrong)
+	}
+	n.add("net/migrate_"+name, rate/1e9, "GB/s", 0, m.wrong)
+	n.add("net/migrate_ratio_"+name, rate/bandwidth, "ratio", moveReach, l.wrong+m.wrong)
+	return nil
+}
+
+// move is a layer that goes forth and back, as one of the two ranks sees it.
+type move struct {
+	world *comm.Group
+	x     *model.Exec
+	stage *model.Stage
+	bytes int64 // that a migration moves
+	wrong int   // migrations that changed the layer
+}
+
+// newMove makes this rank's stage, and gives the layer moments and, if it is to
+// be sparse, the structure that pruning would leave.
+func (n *network) newMove(sparse bool) (*move, error) {
+	m := &move{world: n.world, x: &model.Exec{Device: n.dev, Backend: n.k, Stream: n.stream}}
+	lo, hi := moveCuts[0].Range(n.world.Rank())
+	var err error
+	if m.stage, err = model.NewStage(moveShape, lo, hi, n.dev, tensor.F32); err != nil {
+		return nil, err
+	}
+	layer := m.stage.Layer(movedLayer)
+	if layer == nil {
+		return m, nil
+	}
+	keep := make(map[int]model.Keep)
+	for i, p := range layer.Params() {
+		for j, moment := range []tensor.Mem{p.M, p.V} {
+			values := tensor.Of[float32](moment)
+			for at := range values {
+				values[at] = float32(i + j + at%1000)
+			}
+		}
+		if sparse && p.Prunable() {
+			keep[i] = model.NewKeep(p)
+			for at := i; at < p.Stored(); at += 100 / moveKept {
+				keep[i].Set(at)
+			}
+		}
+	}
+	if sparse {
+		err = layer.Compress(keep, 0)
+	}
+	if err != nil {
+		m.stage.Free()
+	}
+	return m, err
+}
+
+// longest returns the length of the layer's longest section. Collective.
+func (m *move) longest() (int64, error) {
+	var longest int64
+	if layer := m.stage.Layer(movedLayer); layer != nil {
+		for _, s := range layer.Sections() {
+			longest = max(longest, s.Mem.Bytes)
+		}
+	}
+	all := []int64{longest / 8 * 8}
+	err := comm.Allreduce(m.world, all, func(a, b int64) int64 { return max(a, b) })
+	return all[0], err
+}
+
+// run migrates, sees to it that the layer is what it was, and returns the
+// seconds of the slower rank. Collective.
+func (m *move) run(from, to partition.Partition) (float64, error) {
+	before, err := m.hash()
+	if err != nil {
+		return 0, err
+	}
+	seconds, err := m.timed(from, to)
+	if err != nil {
+		return 0, err
+	}
+	return seconds, m.compare(before)
+}
+
+// timed migrates and returns the seconds of the slower rank. Collective.
+func (m *move) timed(from, to partition.Partition) (float64, error) {
+	if err := m.world.Barrier(); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	stage, moved, err := migrate.Run(m.world, from, to, m.x, m.stage)
+	seconds := []float64{time.Since(start).Seconds()}
+	m.stage, m.bytes = stage, moved.Bytes
+	if err != nil {
+		return 0, err
+	}
+	err = comm.Allreduce(m.world, seconds, func(a, b float64) float64 { return max(a, b) })
+	return seconds[0], err
+}
+
+// compare counts a migration as wrong if the layer's hash was another before it.
+// Collective.
+func (m *move) compare(before []byte) error {
+	after, err := m.hash()
+	if !bytes.Equal(before, after) {
+		m.wrong++
+	}
+	return err
+}
+
+// hash returns the hash of the layer from the rank that has it. Collective.
+func (m *move) hash() ([]byte, error) {
+	var mine []byte
+	if layer := m.stage.Layer(movedLayer); layer != nil {
+		sum := layer.Hash()
+		mine = sum[:]
+	}
+	all, err := m.world.Allgather(mine)
+	return bytes.Join(all, nil), err
+}

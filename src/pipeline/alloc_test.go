@@ -1,0 +1,55 @@
+package pipeline_test
+
+import (
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/kernel/null"
+	"dynmo/src/schedule"
+)
+
+// TestStepAllocatesNothing: after two steps every buffer and every list is
+// there, on Go's heap and outside it.
+func TestStepAllocatesNothing(t *testing.T) {
+	for _, stages := range []int{1, 3} {
+		var per float64
+		err := local.Run(stages, func(tr comm.Transport) error {
+			clock := device.NewWall()
+			r, s, err := runner(tr, tiny, schedule.Kind1F1B, clock, null.New(clock, nil))
+			if err != nil {
+				return err
+			}
+			tokens, targets := r.Feed(0)
+			r.Feed = func(int) ([]int32, []int32) { return tokens, targets }
+			one := func() {
+				if err == nil {
+					_, err = r.Step(s)
+				}
+			}
+			for range 3 {
+				one()
+			}
+			used := r.Exec.Device.Used()
+			const steps = 20
+			if tr.Rank() == 0 {
+				per = testing.AllocsPerRun(steps, one) // counts those of all ranks
+			} else {
+				for range steps + 1 {
+					one()
+				}
+			}
+			if now := r.Exec.Device.Used(); now != used {
+				t.Errorf("rank %d of %d: %d bytes allocated in a step", tr.Rank(), stages, now-used)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if per != 0 {
+			t.Errorf("%d stages: %v allocations in a step", stages, per)
+		}
+	}
+}
