@@ -28,7 +28,7 @@ const (
 )
 
 // ParseConfig reads config.json. Defaults are those of Hugging Face's
-// GPT2Config. Errors name the key: another model type, a shape out of range,
+// GPT2Config. Errors name key and byte: another model type, a shape out of range,
 // or arithmetic that the layers here do not do.
 func ParseConfig(source []byte) (Config, error) {
 	values := make(map[string]value)
@@ -39,8 +39,11 @@ func ParseConfig(source []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	fail := func(key, format string, args ...any) (Config, error) {
+		return Config{}, fmt.Errorf("%s: %w", key, values[key].fail(format, args...))
+	}
 	if kind, err := values["model_type"].text(); err != nil || kind != supported[0] {
-		return Config{}, fmt.Errorf("model_type: %.100s is not supported, want one of %s", values["model_type"].json, strings.Join(supported, ", "))
+		return fail("model_type", "%.100s is not supported, want one of %s", values["model_type"].json, strings.Join(supported, ", "))
 	}
 	c := Config{Model: model.Config{Vocab: 50257, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}, Text: source}
 	for _, d := range []struct {
@@ -57,17 +60,17 @@ func ParseConfig(source []byte) (Config, error) {
 		}
 		n, err := v.integer()
 		if err != nil || n < 1 || n > d.limit {
-			return Config{}, fmt.Errorf("%s: %.100s: want an integer from 1 to %d", d.key, v.json, d.limit)
+			return fail(d.key, "%.100s: want an integer from 1 to %d", v.json, d.limit)
 		}
 		*d.value = int(n)
 	}
 	if c.Model.Hidden%c.Model.Heads != 0 {
-		return Config{}, fmt.Errorf("n_head: %d does not divide n_embd, %d", c.Model.Heads, c.Model.Hidden)
+		return fail("n_head", "%d does not divide n_embd, %d", c.Model.Heads, c.Model.Hidden)
 	}
 	if v, ok := values["tie_word_embeddings"]; ok {
 		c.Model.Tied = string(v.json) == "true"
 		if !c.Model.Tied && string(v.json) != "false" {
-			return Config{}, fmt.Errorf("tie_word_embeddings: %.100s: want true or false", v.json)
+			return fail("tie_word_embeddings", "%.100s: want true or false", v.json)
 		}
 	}
 	return c, arithmetic(values, 4*c.Model.Hidden)
@@ -93,7 +96,7 @@ func arithmetic(values map[string]value, inner int) error {
 		var got any
 		err := json.Unmarshal(v.json, &got)
 		if err != nil || !slices.ContainsFunc(rule.want, func(want any) bool { return reflect.DeepEqual(got, want) }) {
-			return fmt.Errorf("%s: %.100s is not supported, want one of %v", rule.key, v.json, rule.want)
+			return fmt.Errorf("%s: %w", rule.key, v.fail("%.100s is not supported, want one of %v", v.json, rule.want))
 		}
 	}
 	return nil

@@ -30,27 +30,36 @@ func TestParseConfig(t *testing.T) {
 
 func TestParseConfigRefuses(t *testing.T) {
 	for _, c := range []struct{ source, want string }{
-		{`{"model_type":"llama"}`, `model_type: "llama" is not supported, want one of gpt2`},
-		{`{"n_layer":2}`, "model_type: "},
-		{`{"model_type":["gpt2"]}`, `model_type: ["gpt2"] is not supported`},
+		{`{"model_type":"llama"}`, `model_type: byte 14: "llama" is not supported, want one of gpt2`},
+		{`{"n_layer":2}`, "model_type: byte 0: "},
+		{`{"model_type":["gpt2"]}`, `model_type: byte 14: ["gpt2"] is not supported`},
 		{`{"model_type":"gpt2","model_type":"gpt2"}`, `key "model_type" stands twice`},
 		{"{\"model_type\":\"gpt2\xff\"}", "byte 19: not UTF-8"},
 		{`{"model_type":"gpt2"`, "byte 20: unexpected end"},
 		{`["gpt2"]`, "byte 0: want a JSON object"},
-		{`{"model_type":"gpt2","n_layer":0}`, "n_layer: 0: want an integer from 1 to 4096"},
-		{`{"model_type":"gpt2","n_layer":99999999999999999999}`, "n_layer: 9"},
-		{`{"model_type":"gpt2","n_embd":1e3}`, "n_embd: 1e3: want an integer"},
-		{`{"model_type":"gpt2","n_embd":null}`, "n_embd: null: want an integer"},
-		{`{"model_type":"gpt2","n_head":7}`, "n_head: 7 does not divide n_embd, 768"},
-		{`{"model_type":"gpt2","n_inner":1024}`, "n_inner: 1024 is not supported"},
-		{`{"model_type":"gpt2","activation_function":"relu"}`, `activation_function: "relu" is not supported`},
-		{`{"model_type":"gpt2","activation_function":{"a":1}}`, "activation_function: "},
-		{`{"model_type":"gpt2","layer_norm_epsilon":1e-6}`, "layer_norm_epsilon: 1e-6 is not supported"},
-		{`{"model_type":"gpt2","scale_attn_by_inverse_layer_idx":true}`, "scale_attn_by_inverse_layer_idx: true"},
-		{`{"model_type":"gpt2","tie_word_embeddings":null}`, "tie_word_embeddings: null: want true or false"},
+		{`{"model_type":"gpt2","n_layer":0}`, "n_layer: byte 31: 0: want an integer from 1 to 4096"},
+		{`{"model_type":"gpt2","n_layer":99999999999999999999}`, "n_layer: byte 31: 9"},
+		{`{"model_type":"gpt2","n_embd":1e3}`, "n_embd: byte 30: 1e3: want an integer"},
+		{`{"model_type":"gpt2","n_embd":null}`, "n_embd: byte 30: null: want an integer"},
+		{`{"model_type":"gpt2","n_head":7}`, "n_head: byte 30: 7 does not divide n_embd, 768"},
+		{`{"model_type":"gpt2","n_inner":1024}`, "n_inner: byte 31: 1024 is not supported"},
+		{`{"model_type":"gpt2","activation_function":"relu"}`, `activation_function: byte 43: "relu" is not supported`},
+		{`{"model_type":"gpt2","activation_function":{"a":1}}`, "activation_function: byte 43: "},
+		{`{"model_type":"gpt2","layer_norm_epsilon":1e-6}`, "layer_norm_epsilon: byte 42: 1e-6 is not supported"},
+		{`{"model_type":"gpt2","scale_attn_by_inverse_layer_idx":true}`, "scale_attn_by_inverse_layer_idx: byte 55: true"},
+		{`{"model_type":"gpt2","tie_word_embeddings":null}`, "tie_word_embeddings: byte 43: null: want true or false"},
 	} {
 		if _, err := ParseConfig([]byte(c.source)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.source, err, c.want)
+		}
+	}
+}
+
+// Every prefix of a sound configuration is refused.
+func TestParseConfigTruncated(t *testing.T) {
+	for n := range small {
+		if _, err := ParseConfig([]byte(small[:n])); err == nil {
+			t.Errorf("%d of %d bytes are taken for a configuration", n, len(small))
 		}
 	}
 }

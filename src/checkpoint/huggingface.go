@@ -173,14 +173,17 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.read = func(p parameter) ([]byte, error) {
+	w.rows = func(p parameter, lo, hi int64) ([]byte, error) {
 		t := w.gpt2(p)
 		i := at[t.Name]
-		values, err := home[i].Read(list[i])
-		if err == nil && p.conv1d {
-			values = transpose(values, t.Shape[0], t.Shape[1])
+		if !p.conv1d {
+			return home[i].part(list[i], lo*p.row(), hi*p.row())
 		}
-		return values, err
+		values, err := home[i].Read(list[i])
+		if err != nil {
+			return nil, err
+		}
+		return transpose(values, t.Shape[0], t.Shape[1])[lo*p.row() : hi*p.row()], nil
 	}
 	return w, nil
 }

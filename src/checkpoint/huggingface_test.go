@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -203,6 +204,27 @@ func TestHuggingFaceShardsRefused(t *testing.T) {
 	}
 }
 
+func TestShardsRefuses(t *testing.T) {
+	const index = `{"metadata":{"total_size":1},"weight_map":{"x":"a.safetensors"}}`
+	for _, c := range []struct{ index, want string }{
+		{`{"weight_map":{"x":"a","x":"b"}}`, `"weight_map": byte 26: key "x" stands twice`},
+		{`{"weight_map":{},"weight_map":{}}`, `byte 29: key "weight_map" stands twice`},
+		{`{"weight_map":{"x":1}}`, `"weight_map": "x": byte 19: 1: want a string`},
+		{`{"weight_map":["a"]}`, `"weight_map": byte 14: want a JSON object`},
+		{`{"weight_map":{}}`, "weight_map is missing or empty"},
+		{"{\"weight_map\":{\"x\":\"\xff\"}}", "byte 20: not UTF-8"},
+	} {
+		if _, err := shards([]byte(c.index)); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.index, err, c.want)
+		}
+	}
+	for n := range index {
+		if _, err := shards([]byte(index[:n])); err == nil {
+			t.Errorf("%d of %d bytes are taken for an index", n, len(index))
+		}
+	}
+}
+
 func TestHuggingFaceRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -256,4 +278,51 @@ func TestOpenWeightsRefuses(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
+}
+
+// ownFile returns a dynmo weights file.
+func ownFile(f testing.TB) []byte {
+	path := filepath.Join(f.TempDir(), "w.safetensors")
+	w, err := OpenHuggingFace(newGPT2(true, "").directory(f))
+	must(f, err)
+	must(f, w.Write(path))
+	must(f, w.Close())
+	b, err := os.ReadFile(path)
+	must(f, err)
+	return b
+}
+
+// readAll reads every parameter.
+func readAll(t *testing.T, w *Weights) {
+	t.Helper()
+	for _, p := range parameters(w.Config.Model) {
+		if v, err := w.read(p); err != nil || int64(len(v)) != p.bytes() {
+			t.Fatalf("%s: %d bytes, %v", p.name, len(v), err)
+		}
+	}
+}
+
+// FuzzShards: an index is refused, or names files that lie beside it.
+func FuzzShards(f *testing.F) {
+	for _, index := range []string{
+		`{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
+		`{"weight_map":{"x":"../a"}}`, `{"weight_map":{"x":"a\\b"}}`, `{"weight_map":{"x":"\u002e\u002e/a"}}`,
+		`{"weight_map":{"x":""}}`, `{"weight_map":{"x":"a","x":"b"}}`, `{"weight_map":{}}`, `{"weight_map":["a"]}`, "{}", "\xff",
+	} {
+		f.Add([]byte(index))
+	}
+	f.Fuzz(func(t *testing.T, index []byte) {
+		names, err := shards(index)
+		if err != nil {
+			return
+		}
+		if len(names) == 0 || !slices.IsSorted(names) {
+			t.Errorf("%q: files %q", index, names)
+		}
+		for _, name := range names {
+			if name != filepath.Base(name) || name == "." || name == ".." {
+				t.Errorf("%q: %q is no name in the directory", index, name)
+			}
+		}
+	})
 }

@@ -50,15 +50,31 @@ func (w *Weights) Load(l *model.Layer) error {
 		if !ok || !slices.Equal(from.shape, shapeOf(p)) {
 			return fmt.Errorf("layer %d (%s): %s: want %v, the weights have %v", l.ID, l.Name, p.Name, shapeOf(p), from.shape)
 		}
-		values, err := w.read(from)
-		if err != nil {
+		if err := w.load(p, from); err != nil {
 			return fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
 		}
-		values = values[4*p.First*p.Cols:]
+	}
+	return nil
+}
+
+// loadBytes is about how much Load reads at a time, so that reading takes little
+// memory beside the layer's own.
+const loadBytes = 1 << 20
+
+// load sets the values of a parameter from the rows that it has of from.
+func (w *Weights) load(p *model.Param, from parameter) error {
+	piece := max(1, loadBytes/from.row())
+	for lo := int64(0); lo < int64(p.Rows); lo += piece {
+		hi := min(lo+piece, int64(p.Rows))
+		values, err := w.rows(from, int64(p.First)+lo, int64(p.First)+hi)
+		if err != nil {
+			return err
+		}
+		at := lo * int64(p.Cols)
 		if float64s(p) {
-			decode(tensor.Of[float64](p.W), values)
+			decode(tensor.Of[float64](p.W)[at:], values)
 		} else {
-			decode(tensor.Of[float32](p.W), values)
+			decode(tensor.Of[float32](p.W)[at:], values)
 		}
 	}
 	return nil
@@ -68,7 +84,7 @@ func (w *Weights) Load(l *model.Layer) error {
 func float64s(p *model.Param) bool { return p.W.Bytes == int64(p.Stored())*tensor.F64.Size() }
 
 func decode[F float32 | float64](dst []F, values []byte) {
-	for i := range dst {
+	for i := range len(values) / 4 {
 		dst[i] = F(math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:])))
 	}
 }
@@ -87,12 +103,15 @@ func FromLayers(c model.Config, layers []*model.Layer) (*Weights, error) {
 			}
 		}
 	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil }, read: func(p parameter) ([]byte, error) {
+	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p parameter, lo, hi int64) ([]byte, error) {
+		if whole := at[p.name]; len(whole) == 1 {
+			return dense(whole[0])[lo*p.row() : hi*p.row()], nil
+		}
 		var values []byte
 		for _, slice := range at[p.name] {
 			values = append(values, dense(slice)...)
 		}
-		return values, nil
+		return values[lo*p.row() : hi*p.row()], nil
 	}}, nil
 }
 

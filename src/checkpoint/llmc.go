@@ -73,9 +73,9 @@ func parseLLMC(name string, r io.ReaderAt, size int64) (*Weights, error) {
 	if end != size {
 		return nil, fmt.Errorf("%s: %d bytes, want %d for the shape in the header", name, size, end)
 	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil }, read: func(p parameter) ([]byte, error) {
-		values := make([]byte, p.bytes())
-		if n, err := r.ReadAt(values, offsets[p.name]); n < len(values) {
+	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p parameter, lo, hi int64) ([]byte, error) {
+		values := make([]byte, (hi-lo)*p.row())
+		if n, err := r.ReadAt(values, offsets[p.name]+lo*p.row()); n < len(values) {
 			return nil, fmt.Errorf("%s: tensor %q: %w", name, p.name, err)
 		}
 		return values, nil

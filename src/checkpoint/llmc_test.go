@@ -117,10 +117,6 @@ func FuzzLLMC(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, p := range parameters(w.Config.Model) {
-			if v, err := w.read(p); err != nil || int64(len(v)) != p.bytes() {
-				t.Fatalf("%s: %d bytes, %v", p.name, len(v), err)
-			}
-		}
+		readAll(t, w)
 	})
 }

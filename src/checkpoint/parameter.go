@@ -15,9 +15,12 @@ type parameter struct {
 }
 
 // bytes returns the size of the parameter in float32.
-func (p parameter) bytes() int64 {
+func (p parameter) bytes() int64 { return p.shape[0] * p.row() }
+
+// row returns the size of one of its rows in float32: a value of a vector.
+func (p parameter) row() int64 {
 	n := int64(4)
-	for _, s := range p.shape {
+	for _, s := range p.shape[1:] {
 		n *= s
 	}
 	return n

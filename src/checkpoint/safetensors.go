@@ -175,9 +175,12 @@ func (f *File) tile(bytes int64) error {
 }
 
 // Read returns the values of a tensor of this file, as they are stored.
-func (f *File) Read(t Tensor) ([]byte, error) {
-	values := make([]byte, t.Bytes())
-	if n, err := f.r.ReadAt(values, f.data+t.Begin); n < len(values) {
+func (f *File) Read(t Tensor) ([]byte, error) { return f.part(t, 0, t.Bytes()) }
+
+// part returns bytes [from, to) of a tensor's values.
+func (f *File) part(t Tensor, from, to int64) ([]byte, error) {
+	values := make([]byte, to-from)
+	if n, err := f.r.ReadAt(values, f.data+t.Begin+from); n < len(values) {
 		return nil, fmt.Errorf("%s: tensor %.100q: %w", f.Name, t.Name, err)
 	}
 	return values, nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,28 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// A file that lies about its sizes is refused before they are allocated.
+func TestParseRefusesBeforeAllocation(t *testing.T) {
+	list := hostile
+	for _, size := range []string{"25000001,4", "1152921504606846975,4", "2305843009213693951,4"} {
+		n := strings.TrimSuffix(size, ",4")
+		list = append(list, struct {
+			name string
+			file []byte
+			want string
+		}{"a tensor of " + n + " numbers", withHeader(one(`"dtype":"F32","shape":[`+n+`],"data_offsets":[0,4]`), 4), "data_offsets"})
+	}
+	for _, c := range list {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := parse(c.file)
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; err == nil || allocated > 1<<20 {
+			t.Errorf("%s: %d bytes allocated for a file of %d, error %v", c.name, allocated, len(c.file), err)
+		}
+	}
+}
+
 // Every prefix of a sound file is refused.
 func TestParseTruncated(t *testing.T) {
 	b := goldenFile(t)
@@ -188,9 +211,10 @@ func TestReplaceKeepsTheOldFile(t *testing.T) {
 }
 
 // FuzzParse: a file is refused, or its tensors tile its data and survive being
-// written and read again.
+// written and read again. If it is a dynmo weights file, all weights are read.
 func FuzzParse(f *testing.F) {
 	f.Add(goldenFile(f))
+	f.Add(ownFile(f))
 	for _, c := range hostile {
 		f.Add(c.file)
 	}
@@ -212,6 +236,9 @@ func FuzzParse(f *testing.F) {
 		}
 		if end != int64(len(file)) {
 			t.Fatalf("tensors end at %d of %d", end, len(file))
+		}
+		if w, err := s.Weights(); err == nil {
+			readAll(t, w)
 		}
 		source := make(map[string]Tensor)
 		for _, x := range s.Tensors {

@@ -12,9 +12,12 @@ type Weights struct {
 	Config Config
 	Prefix string // of the names in Hugging Face's file: "" or "transformer."
 
-	read  func(parameter) ([]byte, error) // values as float32 of p.shape
+	rows  func(p parameter, lo, hi int64) ([]byte, error) // values of rows [lo, hi), as float32
 	close func() error
 }
+
+// read returns all values of a parameter.
+func (w *Weights) read(p parameter) ([]byte, error) { return w.rows(p, 0, p.shape[0]) }
 
 // Metadata keys of a dynmo weights file.
 const (
@@ -66,7 +69,9 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, err
 	}
 	return &Weights{Config: c, Prefix: prefix, close: f.Close,
-		read: func(p parameter) ([]byte, error) { return f.Read(f.Tensors[at[p.name]]) }}, nil
+		rows: func(p parameter, lo, hi int64) ([]byte, error) {
+			return f.part(f.Tensors[at[p.name]], lo*p.row(), hi*p.row())
+		}}, nil
 }
 
 // match finds each wanted tensor, of float32 and the wanted shape, and refuses

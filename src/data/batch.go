@@ -1,30 +1,49 @@
 package data
 
-import "dynmo/src/random"
+import (
+	"math/rand/v2"
+
+	"dynmo/src/random"
+)
 
 // stream keeps the offsets apart from whatever else is drawn from a run's seed.
 const stream = 0x64617461 // "data"
 
-// Batch returns the tokens (size·sequence) of a microbatch and their targets:
-// targets[i] is the token that follows tokens[i] in the corpus. Every sequence
-// starts at an offset drawn uniformly from all that leave room for it and its
-// last target.
-//
-// It is a pure function of the corpus and its arguments, microbatch being the
-// global index replica·M + m; so a microbatch is the same on whichever rank it
-// runs. It panics if sequence tokens and a target do not fit into the corpus.
-func (c *Corpus) Batch(seed uint64, step, microbatch, size, sequence int) (tokens, targets []int32) {
-	starts := c.ids.count() - sequence
-	if starts < 1 {
+// Batches draws microbatches of one shape from a corpus. One goroutine uses it.
+type Batches struct {
+	corpus          *Corpus
+	sequence        int
+	tokens, targets []int32
+	pcg             rand.PCG
+	random          *rand.Rand // on pcg
+}
+
+// Batches returns microbatches of size sequences. It panics if sequence tokens
+// and a target do not fit into the corpus.
+func (c *Corpus) Batches(size, sequence int) *Batches {
+	if c.ids.count() <= sequence {
 		panic("data: the corpus is shorter than a sequence and the token after it")
 	}
-	tokens = make([]int32, size*sequence)
-	targets = make([]int32, size*sequence)
-	rnd := random.Keyed(seed, stream, uint64(step), uint64(microbatch))
-	for i := range size {
-		start := rnd.IntN(starts)
-		c.ids.copyTo(tokens[i*sequence:(i+1)*sequence], start)
-		c.ids.copyTo(targets[i*sequence:(i+1)*sequence], start+1)
+	b := &Batches{corpus: c, sequence: sequence, tokens: make([]int32, size*sequence), targets: make([]int32, size*sequence)}
+	b.random = rand.New(&b.pcg)
+	return b
+}
+
+// Read returns the tokens (size·sequence) of a microbatch and their targets:
+// targets[i] is the token that follows tokens[i] in the corpus. Every sequence
+// starts at an offset drawn uniformly from all that leave room for it and its
+// last target. Both are valid until the next Read.
+//
+// They are a pure function of the corpus, the shape and the arguments,
+// microbatch being the global index replica·M + m; so a microbatch is the same
+// on whichever rank it runs.
+func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int32) {
+	random.Seed(&b.pcg, seed, stream, uint64(step), uint64(microbatch))
+	starts := b.corpus.ids.count() - b.sequence
+	for i := 0; i < len(b.tokens); i += b.sequence {
+		start := b.random.IntN(starts)
+		b.corpus.ids.copyTo(b.tokens[i:i+b.sequence], start)
+		b.corpus.ids.copyTo(b.targets[i:i+b.sequence], start+1)
 	}
-	return tokens, targets
+	return b.tokens, b.targets
 }

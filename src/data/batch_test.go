@@ -20,7 +20,7 @@ func counting(n int) *Corpus {
 func TestTargetsAreTheNextTokens(t *testing.T) {
 	c := counting(200)
 	const size, sequence = 50, 17
-	tokens, targets := c.Batch(1, 2, 3, size, sequence)
+	tokens, targets := c.Batches(size, sequence).Read(1, 2, 3)
 	if len(tokens) != size*sequence || len(targets) != size*sequence {
 		t.Fatalf("%d tokens and %d targets, want %d of each", len(tokens), len(targets), size*sequence)
 	}
@@ -38,8 +38,9 @@ func TestBatchReachesTheWholeText(t *testing.T) {
 	c := counting(20)
 	const sequence = 16 // starts 0 to 3
 	seen := make([]int, 4)
+	batches := c.Batches(4, sequence)
 	for step := range 1000 {
-		tokens, _ := c.Batch(1, step, 0, 4, sequence)
+		tokens, _ := batches.Read(1, step, 0)
 		for i := 0; i < len(tokens); i += sequence {
 			seen[tokens[i]]++
 		}
@@ -54,7 +55,7 @@ func TestBatchReachesTheWholeText(t *testing.T) {
 func TestBatchIsAPureFunctionOfItsKey(t *testing.T) {
 	c := counting(256)
 	first := func(seed uint64, step, microbatch int) []int32 {
-		tokens, _ := c.Batch(seed, step, microbatch, 8, 8)
+		tokens, _ := c.Batches(8, 8).Read(seed, step, microbatch)
 		return tokens
 	}
 	want := first(1, 2, 3)
@@ -72,7 +73,7 @@ func TestBatchIsAPureFunctionOfItsKey(t *testing.T) {
 // every recorded loss curve another one.
 func TestSamplesOfASeedStayTheSame(t *testing.T) {
 	c := counting(256)
-	tokens, _ := c.Batch(1, 0, 0, 6, 1)
+	tokens, _ := c.Batches(6, 1).Read(1, 0, 0)
 	if want := []int32{248, 160, 14, 244, 219, 128}; !slices.Equal(tokens, want) {
 		t.Errorf("offsets %v, want %v", tokens, want)
 	}
@@ -84,8 +85,15 @@ func TestTheShortestCorpusHasOneSequence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, targets := c.Batch(1, 0, 0, 1, 8)
+	tokens, targets := c.Batches(1, 8).Read(1, 0, 0)
 	if tokens[0] != 'x' || targets[7] != 'y' {
 		t.Errorf("tokens %v, targets %v", tokens, targets)
+	}
+}
+
+func TestReadAllocatesNothing(t *testing.T) {
+	b := counting(256).Batches(3, 8)
+	if n := testing.AllocsPerRun(10, func() { b.Read(1, 2, 3) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

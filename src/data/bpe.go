@@ -1,6 +1,7 @@
 package data
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,63 +15,43 @@ const (
 	endOfText = 50256 // the last id; the codec takes its name for text
 )
 
-const (
-	// remembered bounds the pieces a tokenizer keeps the ids of: a few
-	// megabytes, and more than the words of most corpora.
-	remembered = 1 << 16
-	// longPiece is the length in bytes from which a piece is not worth keeping.
-	longPiece = 64
-)
-
-// bpe encodes text with GPT-2's byte-pair encoding. It cuts the text into
-// pieces (words, numbers, marks, white space) as GPT-2's regular expression
-// does, asks the codec for the ids of a piece, and remembers them: words
-// repeat. It belongs to one goroutine.
-type bpe struct {
-	codec *codec.Codec
-	known map[string][]int32
+// GPT2 returns GPT-2's byte-pair encoding. Pieces of text (words, numbers,
+// marks, white space) are those of GPT-2's regular expression.
+func GPT2() Tokenizer {
+	return Tokenizer{Vocab: GPT2Vocab, endOfText: endOfText, cut: cut, encoder: newBPE}
 }
 
-func newBPE() *bpe {
-	return &bpe{codec: codec.NewR50kBase(), known: make(map[string][]int32)}
-}
-
-// encode appends the ids of a text, which is UTF-8, to out.
-func (b *bpe) encode(out []int32, text string) ([]int32, error) {
-	for len(text) > 0 {
-		n := piece(text)
-		word := text[:n]
-		text = text[n:]
-		tokens, ok := b.known[word]
-		if !ok {
-			var err error
-			if tokens, err = b.ask(word); err != nil {
-				return out, err
+func newBPE() *encoder {
+	library := codec.NewR50kBase()
+	ask := func(word string) ([]int32, error) {
+		var tokens []int32
+		for i, part := range strings.Split(word, lost) {
+			if i > 0 {
+				tokens = append(tokens, lostID)
+			}
+			found, parts, err := library.Encode(part)
+			if err != nil {
+				return nil, err
+			}
+			if strings.Join(parts, "") != part {
+				return nil, fmt.Errorf("tokenizer: %q encoded as %q", part, parts)
+			}
+			for _, id := range found {
+				tokens = append(tokens, int32(id))
 			}
 		}
-		out = append(out, tokens...)
+		return tokens, nil
 	}
-	return out, nil
+	return &encoder{piece: piece, ask: ask, known: make(map[string][]int32)}
 }
 
-// ask returns the ids of a piece from the codec.
-func (b *bpe) ask(word string) ([]int32, error) {
-	found, _, err := b.codec.Encode(word)
-	if err != nil {
-		return nil, err
-	}
-	tokens := make([]int32, len(found))
-	for i, id := range found {
-		tokens[i] = int32(id)
-	}
-	if len(word) < longPiece {
-		if len(b.known) == remembered {
-			clear(b.known)
-		}
-		b.known[strings.Clone(word)] = tokens // word is part of a larger text
-	}
-	return tokens, nil
-}
+// lost is a character that the library's regular expressions (regexp2 2.5.1)
+// do not match, so that it would vanish. GPT-2 has one id for it, and none for
+// it and its neighbours together.
+const (
+	lost   = "\x7f"
+	lostID = 221
+)
 
 // kind is what GPT-2's regular expression tells characters apart by.
 type kind uint8

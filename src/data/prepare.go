@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -21,7 +22,8 @@ func (e InputError) Unwrap() error { return e.error }
 
 // Preparation says which texts become which token file.
 type Preparation struct {
-	Inputs     []string // text files, and directories of them in lexical order
+	Tokenizer  Tokenizer
+	Inputs     []string // files of text, dumps of wikis, and directories of them in lexical order
 	Extensions []string // endings of the files that are read from directories; none reads all
 	Output     string   // PREFIX.bin, which is not there yet
 	Format     Format
@@ -30,17 +32,24 @@ type Preparation struct {
 
 // Prepared is what became of a Preparation.
 type Prepared struct {
-	Documents int   // files that are not empty
-	Bytes     int64 // of text
+	Documents int   // files and articles that are not empty
+	Bytes     int64 // of text, without markup
 	Tokens    int64 // ends of text included
 }
 
-// Run encodes the texts with GPT-2's byte-pair encoding, each followed by the
-// end-of-text token, and writes them in order: the file is the same whatever
-// the number of workers. Texts must be UTF-8; empty ones are left out.
-// progress is told how many bytes of text, of how many, are encoded. Errors: an
-// InputError (no text, not UTF-8, an output that is there already), ctx's
-// cause, the disk; no output is left behind then. It panics without workers.
+// Run encodes the texts, each followed by the end-of-text token, and writes
+// them in order: the file is the same whatever the number of workers. A file
+// is a document; a dump of a wiki, XML that may be packed with bzip2 (names
+// that end in .xml or .xml.bz2), has a document per article, without its
+// markup (see strip). Texts must be UTF-8; empty ones are left out. progress
+// is told how many bytes of the inputs, of how many, are encoded.
+//
+// Memory is bounded: what waits is at most five parts per worker, each a
+// quarter of a megabyte of text (more where it cannot be cut), or an article.
+//
+// Errors: an InputError (no text, not UTF-8, no dump, an output that is there
+// already), ctx's cause, the disk; no output is left behind then. It panics
+// without workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {
 		panic("data: no workers")
@@ -62,37 +71,49 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 	if len(files) == 0 {
 		return Prepared{}, InputError{errors.New("the inputs hold no text")}
 	}
-	w, err := Create(p.Output, p.Format, GPT2Vocab)
+	w, err := Create(p.Output, p.Format, p.Tokenizer.Vocab)
 	if err != nil {
 		return Prepared{}, InputError{err}
 	}
-	done := Prepared{Documents: len(files)}
+	var done Prepared
+	read := int64(0)
 	err = p.encode(ctx, files, func(b encoded) error {
 		done.Bytes += int64(b.bytes)
-		progress(done.Bytes, total)
+		if read += b.read; b.read > 0 {
+			progress(read, total)
+		}
+		if b.last {
+			done.Documents++
+		}
 		return w.Append(b.tokens, b.last)
 	})
 	done.Tokens = w.count
+	if err == nil && done.Documents == 0 {
+		err = InputError{errors.New("the inputs hold no text")}
+	}
 	if err != nil {
 		return Prepared{}, errors.Join(err, w.Abort())
 	}
 	return done, w.Close()
 }
 
-// work is a part of a file that can be encoded by itself.
+// work is a part of a document that can be encoded by itself.
 type work struct {
-	text   []byte
-	last   bool // of its file
-	path   string
-	offset int64        // of text in the file
-	out    chan encoded // takes one
+	text        string
+	hidden      map[string]bool // text is wiki markup, see strip; nil if it is plain
+	first, last bool            // of its document
+	read        int64           // bytes of the file that it accounts for
+	path        string
+	offset      int64        // of text in the file
+	out         chan encoded // takes one
 }
 
 // encoded is what becomes of a work.
 type encoded struct {
 	tokens []int32
-	bytes  int
-	last   bool
+	bytes  int   // of text
+	last   bool  // of its document
+	read   int64 // as of its work
 	err    error
 }
 
@@ -107,9 +128,9 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 	defer stop(nil)
 	for range p.Workers {
 		group.Go(func() {
-			b := newBPE()
+			e := p.Tokenizer.encoder()
 			for w := range todo {
-				w.out <- b.run(w)
+				w.out <- p.Tokenizer.run(e, w)
 			}
 		})
 	}
@@ -117,7 +138,7 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 		defer close(order)
 		defer close(todo)
 		for _, f := range files {
-			err := parts(f.path, func(w work) error {
+			err := p.read(f, func(w work) error {
 				w.out = make(chan encoded, 1)
 				select {
 				case <-ctx.Done():
@@ -145,32 +166,57 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 	return context.Cause(ctx)
 }
 
-// run encodes a part, and ends the text if it is the last of its file.
-func (b *bpe) run(w work) encoded {
-	e := encoded{bytes: len(w.text), last: w.last}
-	if !utf8.Valid(w.text) {
-		at := 0
-		for {
-			r, n := utf8.DecodeRune(w.text[at:])
-			if r == utf8.RuneError && n == 1 {
-				break
-			}
-			at += n
-		}
-		e.err = InputError{broken(w.path, w.offset+int64(at), "0x%02x: the text is not UTF-8", w.text[at])}
-		return e
+// run encodes a part, and ends the text if it is the last of its document.
+func (t Tokenizer) run(e *encoder, w work) encoded {
+	if w.hidden != nil {
+		w.text = strip(w.text, w.hidden)
+	}
+	if w.text == "" && (w.first || !w.last) { // no document
+		return encoded{read: w.read}
+	}
+	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
+	if at := invalid(w.text); at < len(w.text) {
+		done.err = InputError{broken(w.path, w.offset+int64(at), "0x%02x: the text is not UTF-8", w.text[at])}
+		return done
+	}
+	if w.first {
+		w.text = t.prefix + w.text
 	}
 	// GPT-2 makes a token of 2 to 5 bytes of most texts.
-	e.tokens, e.err = b.encode(make([]int32, 0, len(w.text)/2), string(w.text))
+	done.tokens, done.err = e.encode(make([]int32, 0, len(w.text)/2), w.text)
 	if w.last {
-		e.tokens = append(e.tokens, endOfText)
+		done.tokens = append(done.tokens, t.endOfText)
 	}
-	return e
+	return done
 }
 
-// parts reads a file and yields it in parts of about a block, cut where it
-// changes no id.
-func parts(path string, yield func(work) error) error {
+// invalid returns the bytes of text before the first that is not UTF-8.
+func invalid(text string) int {
+	if utf8.ValidString(text) {
+		return len(text)
+	}
+	at := 0
+	for {
+		r, n := utf8.DecodeRuneInString(text[at:])
+		if r == utf8.RuneError && n == 1 {
+			return at
+		}
+		at += n
+	}
+}
+
+// read yields the parts of a file in order.
+func (p Preparation) read(f file, yield func(work) error) error {
+	if isDump(f.path) {
+		return pages(f.path, yield)
+	}
+	return parts(f, p.Tokenizer.cut, yield)
+}
+
+// parts reads a text and yields it in parts of about a block, cut where cut
+// says that it changes no id.
+func parts(source file, cut func([]byte, int) int, yield func(work) error) error {
+	path := source.path
 	f, err := os.Open(path)
 	if err != nil {
 		return InputError{err}
@@ -178,23 +224,27 @@ func parts(path string, yield func(work) error) error {
 	defer f.Close()
 	var text []byte // read and not yet yielded
 	offset := int64(0)
-	for {
+	part := func(length int, last bool) error {
+		w := work{text: string(text[:length]), first: offset == 0, last: last, read: int64(length), path: path, offset: offset}
+		offset += int64(length)
+		text = append(text[:0], text[length:]...)
+		return yield(w)
+	}
+	for room := min(block, int(source.size)+1); ; room = block { // most files are small
 		from := len(text)
-		text = append(text, make([]byte, block)...)
+		text = slices.Grow(text, room)[:from+room]
 		n, err := io.ReadFull(f, text[from:])
 		text = text[:from+n]
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return yield(work{text: text, last: true, path: path, offset: offset})
+			return part(len(text), true)
 		case err != nil:
 			return InputError{fmt.Errorf("%s: %w", path, err)}
 		}
 		if at := cut(text, from); at > 0 {
-			if err := yield(work{text: text[:at], path: path, offset: offset}); err != nil {
+			if err := part(at, false); err != nil {
 				return err
 			}
-			offset += int64(at)
-			text = append([]byte(nil), text[at:]...)
 		}
 	}
 }

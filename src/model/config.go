@@ -33,18 +33,25 @@ func (c Config) Slices() int { return max(1, c.HeadShards) }
 // Names returns the name of every layer: "embedding", "block.0" or
 // "block.0.attention" and "block.0.mlp", …, "head" or "head.0", "head.1", ….
 func (c Config) Names() []string {
-	names := []string{"embedding"}
-	for b := range c.Blocks {
-		if c.HalfGrain {
-			names = append(names, fmt.Sprintf("block.%d.attention", b), fmt.Sprintf("block.%d.mlp", b))
-		} else {
-			names = append(names, fmt.Sprintf("block.%d", b))
-		}
-	}
-	for k := range c.Slices() {
-		names = append(names, c.headName(k))
+	names := make([]string, c.Layers())
+	for id := range names {
+		names[id] = c.name(id)
 	}
 	return names
+}
+
+func (c Config) name(layer int) string {
+	switch {
+	case layer == c.Embedding():
+		return "embedding"
+	case layer >= c.Head():
+		return c.headName(layer - c.Head())
+	case !c.HalfGrain:
+		return fmt.Sprintf("block.%d", layer-1)
+	case layer%2 == 1:
+		return fmt.Sprintf("block.%d.attention", (layer-1)/2)
+	}
+	return fmt.Sprintf("block.%d.mlp", (layer-1)/2)
 }
 
 // Embedding returns the chain position of the embedding.

@@ -2,19 +2,21 @@ package model
 
 import (
 	"hash/fnv"
+	"math/rand/v2"
 
 	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
 
 // initialise draws a parameter's first values: normal with its deviation, or
-// constant 1 or 0. The stream is keyed by (seed, block, name), and a slice
-// begins where the rows before it end, so that grain, slices, placement and
-// order of construction do not matter.
+// constant 1 or 0. The stream of a row is keyed by (seed, block, name, row of
+// the whole matrix), so that grain, slices, placement and order of construction
+// do not matter.
 func initialise(p *Param, seed uint64, t tensor.DType) {
 	name := fnv.New64a()
 	name.Write([]byte(p.Name))
-	draw := random.Keyed(seed, uint64(p.block+1), name.Sum64())
+	var pcg rand.PCG
+	draw := rand.New(&pcg)
 	value := func() float64 { return p.deviation * draw.NormFloat64() }
 	switch {
 	case p.deviation < 0:
@@ -22,13 +24,13 @@ func initialise(p *Param, seed uint64, t tensor.DType) {
 	case p.deviation == 0:
 		return // Alloc gave zeros
 	}
-	for range p.First * p.Cols {
-		value()
-	}
-	if t == tensor.F64 {
-		fill(tensor.Of[float64](p.W), value)
-	} else {
-		fill(tensor.Of[float32](p.W), value)
+	for r := range p.Rows {
+		random.Seed(&pcg, seed, uint64(p.block+1), name.Sum64(), uint64(p.First+r))
+		if t == tensor.F64 {
+			fill(tensor.Of[float64](p.W)[r*p.Cols:][:p.Cols], value)
+		} else {
+			fill(tensor.Of[float32](p.W)[r*p.Cols:][:p.Cols], value)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, er
 // outline returns a layer without memory: its parts and parameters, and how
 // large its slabs will be.
 func outline(c Config, h Header, t tensor.DType) *Layer {
-	l := &Layer{ID: h.Layer, Name: c.Names()[h.Layer], Updates: h.Updates, config: c, parts: c.parts(h.Layer), dtype: t}
+	l := &Layer{ID: h.Layer, Name: c.name(h.Layer), Updates: h.Updates, config: c, parts: c.parts(h.Layer), dtype: t}
 	for _, p := range l.parts {
 		l.params = append(l.params, p.params()...)
 	}

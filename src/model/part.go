@@ -4,7 +4,8 @@ import "dynmo/src/tensor"
 
 // part is a piece of a layer: embedding, attention, MLP or head. Its saved
 // memory lasts from forward to backwardWeight of a microbatch, its held memory
-// from backwardInput to backwardWeight.
+// from backwardInput to backwardWeight. What passes between parts is (n, C),
+// but between slices of the head (see crossing).
 type part interface {
 	// params returns the part's parameters, in any order.
 	params() []*Param
@@ -12,9 +13,9 @@ type part interface {
 	sizes(x *Exec) (saved, held int64)
 	// output returns where forward leaves its result, inside saved.
 	output(x *Exec, saved tensor.Mem) tensor.Mem
-	// forward computes output from inp (n, C).
+	// forward computes output from inp.
 	forward(x *Exec, saved, inp tensor.Mem)
-	// backwardInput sets din (n, C), the gradient of inp, from dout (n, C).
+	// backwardInput sets din, the gradient of inp, from dout, that of output.
 	backwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem)
 	// backwardWeight adds to the parameters' gradients. dout is as it was in backwardInput.
 	backwardWeight(x *Exec, saved, held, inp, dout tensor.Mem)

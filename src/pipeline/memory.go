@@ -31,18 +31,21 @@ func tiedBytes(x *model.Exec, c model.Config) int64 {
 	return int64(largest*c.Hidden) * x.Backend.DType().Size()
 }
 
-// ReduceBytes returns the memory that summing a layer's gradients over
-// replicas takes: the others' copies of this replica's slice. The sum itself takes SumBytes of the
-// largest layer.
+// ReduceBytes returns the memory that summing a layer's gradients over replicas
+// takes: the others' copies of this replica's slice. The sum itself takes
+// SumBytes of the largest layer.
 func ReduceBytes(gradients int64, replicas int) int64 {
 	return gradients * int64(replicas-1) / int64(replicas)
 }
 
-// SumBytes returns the memory that holds the sum of one slice of a layer's
-// gradients.
+// sumBytes is the most gradients that are summed at a time: a piece that stays
+// in the cache.
+const sumBytes = 1 << 20
+
+// SumBytes returns the memory that holds a sum of gradients of a layer.
 func SumBytes(gradients int64, replicas int) int64 {
 	if replicas == 1 {
 		return 0
 	}
-	return gradients / int64(replicas)
+	return min(gradients/int64(replicas), sumBytes)
 }

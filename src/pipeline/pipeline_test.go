@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"dynmo/src/comm"
@@ -69,10 +70,10 @@ func runner(t comm.Transport, c model.Config, kind schedule.Kind, clock *device.
 // are the same bits on one stage and on several, in every schedule (law 3),
 // with the head whole and in slices.
 func TestStagesAgreeWithOne(t *testing.T) {
-	for _, slices := range []int{1, 4} {
-		t.Run(fmt.Sprintf("slices=%d", slices), func(t *testing.T) {
+	for _, parts := range []int{1, 4} {
+		t.Run(fmt.Sprintf("slices=%d", parts), func(t *testing.T) {
 			c := tiny
-			c.HeadShards = slices
+			c.HeadShards = parts
 			stagesAgreeWithOne(t, c)
 		})
 	}
@@ -138,6 +139,69 @@ func stagesAgreeWithOne(t *testing.T, c model.Config) {
 				if got.hashes[id] != h {
 					t.Errorf("%s, %d stages: layer %d differs", kind, stages, id)
 				}
+			}
+		}
+	}
+}
+
+// TestTiedSlicesAreRowsOfTheEmbedding: a tied head trains the same embedding in
+// slices on several stages as whole on one, and every slice ends with its rows.
+func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
+	train := func(parts, stages int) (losses, embedding []float64) {
+		c := tiny
+		c.Tied, c.HeadShards = true, parts
+		borrowed := make([][]float64, c.Layers())
+		err := local.Run(stages, func(tr comm.Transport) error {
+			r, s, err := runner(tr, c, schedule.Kind1F1B, device.NewWall(), ref.New(tensor.F64))
+			if err != nil {
+				return err
+			}
+			for range 3 {
+				done, err := r.Step(s)
+				if err != nil {
+					return err
+				}
+				agreed, err := r.Agree(s, done.Losses, false)
+				if err != nil {
+					return err
+				}
+				if err := r.Update(s, kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, GradScale: 1}); err != nil {
+					return err
+				}
+				if tr.Rank() == 0 {
+					losses = append(losses, agreed.Loss)
+				}
+			}
+			for _, l := range s.Layers {
+				if p := l.Tied(); p != nil {
+					borrowed[l.ID] = append([]float64(nil), tensor.Of[float64](p.W)...)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%d slices: %v", parts, err)
+		}
+		embedding = borrowed[0]
+		for k := range parts {
+			lo, hi := c.Slice(k)
+			if !slices.Equal(borrowed[c.Head()+k], embedding[lo*c.Hidden:hi*c.Hidden]) {
+				t.Errorf("%d slices: slice %d does not have rows %d to %d of the embedding", parts, k, lo, hi)
+			}
+		}
+		return losses, embedding
+	}
+	losses, embedding := train(1, 1)
+	for _, parts := range []int{2, 4, 5} {
+		gotLosses, got := train(parts, 4)
+		for i, loss := range losses {
+			if math.Abs(gotLosses[i]-loss) > 1e-10 {
+				t.Errorf("%d slices, step %d: loss %v, want %v", parts, i, gotLosses[i], loss)
+			}
+		}
+		for i, w := range embedding {
+			if math.Abs(got[i]-w) > 1e-10 {
+				t.Fatalf("%d slices: embedding[%d] = %v, want %v", parts, i, got[i], w)
 			}
 		}
 	}

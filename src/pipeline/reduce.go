@@ -12,7 +12,7 @@ import (
 // construction, which no library's allreduce promises.
 type reducer struct {
 	parts [][]tensor.Mem   // by layer, by replica: that replica's copy of my slice; absent for my own
-	sum   tensor.Mem       // as large as the largest slice
+	sum   tensor.Mem       // as large as the largest slice, at most sumBytes
 	come  [][]comm.Request // by layer, by replica: that copy on its way
 	sums  []comm.Request   // on their way
 }
@@ -45,7 +45,7 @@ func (q *reducer) plan(p *planner, s *model.Stage, replicas int) {
 		q.parts = append(q.parts, parts)
 		q.come = append(q.come, make([]comm.Request, replicas))
 	}
-	q.sum = p.take(largest)
+	q.sum = p.take(min(largest, sumBytes))
 }
 
 // run sums the gradients of all layers. All messages of all layers are begun
@@ -118,25 +118,25 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 	return r.drain()
 }
 
-// add replaces my slice of layer i by ((g0 + g1) + g2) + …
+// add replaces my slice of layer i by ((g0 + g1) + g2) + …, piece by piece.
 func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
-	if mine.Bytes == 0 {
-		return
-	}
 	me := r.Replicas.Rank()
-	n := int(mine.Bytes / r.Exec.Backend.DType().Size())
-	operand := func(d int) tensor.Mem {
-		if d == me {
-			return mine
+	for off := int64(0); off < mine.Bytes; off += sumBytes {
+		length := min(sumBytes, mine.Bytes-off)
+		n := int(length / r.Exec.Backend.DType().Size())
+		operand := func(d int) tensor.Mem {
+			if d == me {
+				return mine.Span(off, length)
+			}
+			return q.parts[i][d].Span(off, length)
 		}
-		return q.parts[i][d]
+		sum := q.sum.Span(0, length)
+		r.Exec.Backend.Add(r.Exec.Stream, sum, operand(0), operand(1), n)
+		for d := 2; d < r.Replicas.Size(); d++ {
+			r.Exec.Backend.Add(r.Exec.Stream, sum, sum, operand(d), n)
+		}
+		r.Exec.Stream.Copy(operand(me), sum)
 	}
-	sum := q.sum.Span(0, mine.Bytes)
-	r.Exec.Backend.Add(r.Exec.Stream, sum, operand(0), operand(1), n)
-	for d := 2; d < r.Replicas.Size(); d++ {
-		r.Exec.Backend.Add(r.Exec.Stream, sum, sum, operand(d), n)
-	}
-	r.Exec.Stream.Copy(mine, sum)
 }
 
 // waitAll waits for requests; zero ones had nothing to carry.

@@ -27,7 +27,7 @@ type timing struct {
 
 // Step executes the planned list on the stage's layers: gradients of all
 // microbatches of this replica, then their sum over replicas, then, if the
-// embedding is tied, the sum of its two ends. Collective over the stages and
+// embedding is tied, the sum of its ends. Collective over the stages and
 // the replicas. Gradients add up in ascending order of microbatches, replicas
 // in ascending order, so the result does not depend on placement.
 func (r *Runner) Step(s *model.Stage) (Result, error) {

@@ -9,18 +9,20 @@ import (
 // A tied embedding's matrix has one owner, the embedding on stage 0, and
 // borrowers: the head, or its slices, each with its rows, on whatever stages.
 
-// borrowers calls visit for every layer that borrows the tied matrix, in chain
-// order, with its stage and, on that stage, its copy; for none if nothing is tied.
-func (r *Runner) borrowers(s *model.Stage, visit func(stage int, copy *model.Param) error) error {
+// borrowers calls visit for every slice of the head that borrows the tied
+// matrix, in order, with its stage and, on that stage, its parameter; for none
+// if nothing is tied.
+func (r *Runner) borrowers(s *model.Stage, visit func(slice, stage int, p *model.Param) error) error {
 	if !s.Config.Tied {
 		return nil
 	}
-	for id := s.Config.Head(); id < s.Config.Layers(); id++ {
-		var copy *model.Param
+	for k := range s.Config.Slices() {
+		id := s.Config.Head() + k
+		var p *model.Param
 		if l := s.Layer(id); l != nil {
-			copy = l.Tied()
+			p = l.Tied()
 		}
-		if err := visit(r.cuts.Stage(id), copy); err != nil {
+		if err := visit(k, r.cuts.Stage(id), p); err != nil {
 			return err
 		}
 	}
@@ -39,21 +41,19 @@ func rows(whole tensor.Mem, c model.Config, k int) tensor.Mem {
 // embedding + head, slice by slice, once, after the last microbatch, also where
 // they are on one stage.
 func (r *Runner) sumTied(s *model.Stage) error {
-	slice := -1
-	err := r.borrowers(s, func(stage int, copy *model.Param) error {
-		slice++
+	err := r.borrowers(s, func(slice, stage int, p *model.Param) error {
 		if r.stage() > 0 {
-			if copy == nil {
+			if p == nil {
 				return nil
 			}
-			req, err := r.Group.Send(0, comm.TagTied, copy.G, r.ready())
+			req, err := r.Group.Send(0, comm.TagTied, p.G, r.ready())
 			r.sends = append(r.sends, req)
 			return err
 		}
 		sum := rows(s.Layers[0].Tied().G, s.Config, slice)
 		g := tensor.Mem{}
-		if copy != nil {
-			g = copy.G
+		if p != nil {
+			g = p.G
 		} else {
 			g = r.tied.Span(0, sum.Bytes)
 			if err := r.Exec.Stream.Sync(); err != nil { // what was added last may still be read
@@ -78,18 +78,16 @@ func (r *Runner) sumTied(s *model.Stage) error {
 
 // ShareTied gives the borrowers the embedding's weights after an update.
 func (r *Runner) ShareTied(s *model.Stage) error {
-	slice := -1
-	err := r.borrowers(s, func(stage int, copy *model.Param) error {
-		slice++
+	err := r.borrowers(s, func(slice, stage int, p *model.Param) error {
 		var req comm.Request
 		var err error
 		switch {
-		case r.stage() == 0 && copy != nil:
-			r.Exec.Stream.Copy(copy.W, rows(s.Layers[0].Tied().W, s.Config, slice))
+		case r.stage() == 0 && p != nil:
+			r.Exec.Stream.Copy(p.W, rows(s.Layers[0].Tied().W, s.Config, slice))
 		case r.stage() == 0:
 			req, err = r.Group.Send(stage, comm.TagTied, rows(s.Layers[0].Tied().W, s.Config, slice), r.ready())
-		case copy != nil:
-			req, err = r.Group.Recv(0, comm.TagTied, copy.W)
+		case p != nil:
+			req, err = r.Group.Recv(0, comm.TagTied, p.W)
 		}
 		r.sends = append(r.sends, req)
 		return err

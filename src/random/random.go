@@ -9,12 +9,19 @@ import "math/rand/v2"
 // keys give equal streams; keys that differ anywhere give unrelated ones. The
 // key is hashed by splitmix64 (Steele, Lea & Flood 2014) into a PCG seed.
 func Keyed(key ...uint64) *rand.Rand {
+	var p rand.PCG
+	Seed(&p, key...)
+	return rand.New(&p)
+}
+
+// Seed makes p draw the stream of a key, as Keyed does, without allocating.
+func Seed(p *rand.PCG, key ...uint64) {
 	a, b := uint64(len(key)), ^uint64(len(key))
 	for _, k := range key {
 		a = splitmix(a ^ k)
 		b = splitmix(b + k)
 	}
-	return rand.New(rand.NewPCG(a, b))
+	p.Seed(a, b)
 }
 
 // splitmix is the finaliser of splitmix64: a bijection of 64 bits.

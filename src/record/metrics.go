@@ -48,7 +48,8 @@ type Metrics struct {
 	BytesPerStage   []int64 `json:"bytes_per_stage"` // that layers and buffers account for
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
 	// what the process had once MPI had started: of each stage the largest of its
-	// replicas. Absent where ranks share a process.
+	// replicas. Absent where ranks share a process or the
+	// system does not tell.
 	ResidentPerStage []int64 `json:"resident_per_stage,omitempty"`
 	Skipped          bool    `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 }

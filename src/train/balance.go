@@ -173,8 +173,12 @@ func (b *balancer) decide(stages *comm.Group, now partition.Partition) (partitio
 // over all ranks.
 func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, start float64, skip bool) error {
 	clock := r.Device.Clock()
+	resident := int64(0)
+	if r.Before > 0 {
+		resident = profile.Anonymous() - r.Before
+	}
 	began := clock.Now()
-	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, r.resident())
+	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, resident)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -143,19 +144,15 @@ func launchMPI(c config.Config, h Hooks) (Outcome, error) {
 
 // launchRank trains as one process of many.
 func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return Outcome{}, err
-	}
-	binary, err := os.ReadFile(program)
+	binary, err := program()
 	if err != nil {
 		return Outcome{}, err
 	}
 	for _, a := range []struct {
-		what  string
-		value []byte
-	}{{"binary", binary}, {"configuration", []byte(c.TOML())}} {
-		if err := mpi.Agree(a.what, sha256.Sum256(a.value)); err != nil {
+		what string
+		hash [sha256.Size]byte
+	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
+		if err := mpi.Agree(a.what, a.hash); err != nil {
 			return Outcome{}, input(err)
 		}
 	}
@@ -169,6 +166,24 @@ func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
 		}
 		return data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	})
+}
+
+// program returns the hash of this executable.
+func program() (sum [sha256.Size]byte, err error) {
+	path, err := os.Executable()
+	if err != nil {
+		return sum, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil { // not as a whole: what is read now would count as this rank's memory
+		return sum, fmt.Errorf("%s: %w", path, err)
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
 // grid returns how ranks are laid over stages and replicas.
@@ -199,7 +214,10 @@ func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpu
 // newRank makes what a rank needs: corpus, kernels, clock, groups, observer,
 // model. Collective.
 func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*Rank, error) {
-	before := profile.Anonymous()
+	var before int64
+	if alone(t) {
+		before = profile.Anonymous()
+	}
 	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
 	mine := arrival{Cores: cores()}
 	corpus, err := open()

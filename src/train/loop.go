@@ -88,9 +88,8 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	}
 	clock := r.Device.Clock()
 	start := clock.Now()
-	me := r.replicas.Rank()
 	r.runner.Feed = func(m int) ([]int32, []int32) {
-		return r.Corpus.Batch(r.Config.Run.Seed, step, me*r.Config.Parallel.Microbatches+m, r.x.B, r.x.T)
+		return r.batches.Read(r.Config.Run.Seed, step, r.replicas.Rank()*r.Config.Parallel.Microbatches+m)
 	}
 	done, err := r.runner.Step(r.stage)
 	if err != nil {

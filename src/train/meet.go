@@ -92,7 +92,7 @@ func perHost(world *comm.Group) map[string]int {
 }
 
 // alone reports whether every rank of the world has a process of its own.
-func alone(world *comm.Group) bool {
+func alone(world comm.Transport) bool {
 	seen := make(map[[2]any]bool)
 	for rank := range world.Size() {
 		p := world.Peer(rank)

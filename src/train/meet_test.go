@@ -93,3 +93,21 @@ func TestClockKind(t *testing.T) {
 		})
 	}
 }
+
+// processes is the world of a rank, in which some ranks may share a process.
+type processes struct {
+	comm.Transport
+	pids []int
+}
+
+func (p processes) Size() int               { return len(p.pids) }
+func (p processes) Peer(rank int) comm.Peer { return comm.Peer{Host: "node", PID: p.pids[rank]} }
+
+func TestAlone(t *testing.T) {
+	if !alone(processes{pids: []int{7, 8, 9}}) {
+		t.Error("three processes: not alone")
+	}
+	if alone(processes{pids: []int{7, 8, 7}}) {
+		t.Error("two ranks of one process: alone")
+	}
+}

@@ -6,6 +6,8 @@ package train
 import (
 	"errors"
 	"fmt"
+	"io"
+	"runtime/debug"
 	"time"
 
 	"dynmo/src/checkpoint"
@@ -29,10 +31,10 @@ type Setup struct {
 	World   *comm.Group
 	Device  device.Device
 	Backend kernel.Backend
-	Corpus  *data.Corpus
-	Stop    func() bool // whether this process was asked to end after the step
-	Observe Observer    // told on rank 0 only
-	Before  int64       // anonymous memory of this process before anything was made, in bytes
+	Corpus  *data.Corpus // nil where no layer can need data
+	Stop    func() bool  // whether this process was asked to end after the step
+	Observe Observer     // told on rank 0 only
+	Before  int64        // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 
 	// Repartition, if not nil, replaces the balancer: it returns the partition
 	// for the next step, the same on every rank.
@@ -52,11 +54,11 @@ type Rank struct {
 	x                *model.Exec
 	stage            *model.Stage
 	runner           *pipeline.Runner
+	batches          *data.Batches // nil where no layer can need any
 	dynamism         dynamic.Kind
 	now              partition.Partition // where layers are
 	balancer         balancer
 	last             [2]time.Duration // wall time of the two last steps
-	alone            bool             // whether every rank has a process of its own
 }
 
 // New places the model on the ranks. Collective.
@@ -84,8 +86,10 @@ func New(s Setup) (*Rank, error) {
 	if err := r.x.Reserve(c); err != nil {
 		return nil, err
 	}
+	if s.Corpus != nil {
+		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
+	}
 	r.dynamism = dynamism(s.Config)
-	r.alone = alone(s.World)
 	dense := cost.Table{Clock: s.Device.Clock().Kind(), Layers: model.Outline(c, r.x)}
 	sum := int64(0)
 	for l := range dense.Layers {
@@ -130,6 +134,7 @@ func load(path string, c model.Config, s *model.Stage) error {
 			return err
 		}
 	}
+	debug.FreeOSMemory() // what was read in passing
 	return nil
 }
 
@@ -145,11 +150,14 @@ func (r *Rank) leave() error {
 	return errors.Join(r.stages.Close(), r.replicas.Close(), r.World.Close())
 }
 
-// Close gives back what the rank holds.
+// Close gives back what the rank holds, the threads of its kernels too.
 func (r *Rank) Close() {
 	r.runner.Release()
 	r.stage.Free()
 	r.x.Close()
+	if threads, ok := r.x.Backend.(io.Closer); ok {
+		threads.Close()
+	}
 }
 
 // modelConfig returns the model's shape from the settings.

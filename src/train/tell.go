@@ -69,17 +69,8 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 		m.LayersPerStage = append(m.LayersPerStage, hi-lo)
 		m.BytesPerStage = append(m.BytesPerStage, bytes)
 	}
-	if r.alone {
+	if r.Before > 0 {
 		m.ResidentPerStage = seen.Resident
 	}
 	return r.Observe.Step(m)
-}
-
-// resident returns the memory of this rank that is in RAM, beyond what its
-// process had before; 0 if it shares the process with others.
-func (r *Rank) resident() int64 {
-	if !r.alone {
-		return 0
-	}
-	return max(0, profile.Anonymous()-r.Before)
 }

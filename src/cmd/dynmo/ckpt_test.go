@@ -118,7 +118,7 @@ func TestCkptRefuses(t *testing.T) {
 		{"verify text", exitUsage, "text: byte 0: header of"},
 		{"import text", exitUsage, `"output" not set`},
 		{"import text -o out", exitUsage, "text: byte 17: the file ends within the header"},
-		{"import llama -o out", exitUsage, `llama/config.json: model_type: "llama" is not supported, want one of gpt2`},
+		{"import llama -o out", exitUsage, `llama/config.json: model_type: byte 14: "llama" is not supported, want one of gpt2`},
 		{"import nothing -o out", exitUsage, "nothing: no such file"},
 		{"export foreign -o out", exitUsage, "foreign: metadata: format"},
 		{"export foreign -o out --format onnx", exitUsage, `--format "onnx", want huggingface or llmc`},

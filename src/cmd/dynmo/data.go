@@ -31,25 +31,38 @@ func dataCommand() *cobra.Command {
 
 func prepareCommand() *cobra.Command {
 	p := data.Preparation{Workers: runtime.GOMAXPROCS(0)}
-	var format, tokenizer string
+	var format, tokenizer, model string
 	c := &cobra.Command{
 		Use:   "prepare -o OUT.bin INPUT...",
-		Short: "Turn text files or directories into a token file",
-		Long: `Turn text files or directories into a token file.
+		Short: "Turn texts or Wikipedia dumps into a token file",
+		Long: `Turn text files, Wikipedia dumps or directories of them into a token file.
 
 Every file is a document: its tokens, then the end-of-text token. Directories
 are read in lexical order. Text must be UTF-8; empty files are left out. With
 --format megatron an index, OUT.idx, lies beside OUT.bin. No file is ever
-overwritten. To train on the result set data.path = "OUT.bin" and model.vocab
-to at least 50257, GPT-2's vocabulary (50304 is the next multiple of 128).`,
+overwritten.
+
+Files that end in .xml or .xml.bz2 are dumps of a wiki (as
+enwiki-latest-pages-articles.xml.bz2): every article is a document, without
+its markup. Templates, tables and references are left out, of links the label
+stays. A dump may be larger than memory.
+
+--tokenizer gpt2 is GPT-2's byte-pair encoding. --tokenizer sentencepiece takes
+the model file of a LLaMA (tokenizer.model) with --tokenizer-model; its
+end-of-sentence piece ends documents, and no other special piece is written.
+
+To train on the result set data.path = "OUT.bin" and model.vocab to at least
+the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
+50304).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, inputs []string) error {
 			p.Inputs, p.Format = inputs, data.Format(format)
-			if tokenizer != "gpt2" {
-				return usageError{fmt.Errorf("--tokenizer %q, want gpt2", tokenizer)}
-			}
 			if p.Format != data.LLMC && p.Format != data.Megatron {
 				return usageError{fmt.Errorf("--format %q, want %s or %s", format, data.LLMC, data.Megatron)}
+			}
+			var err error
+			if p.Tokenizer, err = openTokenizer(tokenizer, model); err != nil {
+				return usageError{err}
 			}
 			ctx, stop := interruptible(c.Context())
 			defer stop()
@@ -64,19 +77,41 @@ to at least 50257, GPT-2's vocabulary (50304 is the next multiple of 128).`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, %.1f MB/s\n",
-				p.Output, done.Documents, done.Bytes, done.Tokens, float64(done.Bytes)/1e6/seconds)
+			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, vocabulary %d, %.1f MB/s\n",
+				p.Output, done.Documents, done.Bytes, done.Tokens, p.Tokenizer.Vocab, float64(done.Bytes)/1e6/seconds)
 			return nil
 		},
 	}
 	c.Flags().StringVarP(&p.Output, "output", "o", "", "token file to write, OUT.bin")
-	c.Flags().StringVar(&tokenizer, "tokenizer", "gpt2", "gpt2")
+	c.Flags().StringVar(&tokenizer, "tokenizer", gpt2, gpt2+" or "+sentencePiece)
+	c.Flags().StringVar(&model, "tokenizer-model", "", "model file of "+sentencePiece+", as LLaMA's tokenizer.model")
 	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")
 	c.Flags().StringSliceVar(&p.Extensions, "extensions", nil, "endings of the files to read from directories, as .txt,.md (default all files)")
 	if err := c.MarkFlagRequired("output"); err != nil {
 		panic(err)
 	}
 	return c
+}
+
+// Names of tokenizers.
+const (
+	gpt2          = "gpt2"
+	sentencePiece = "sentencepiece"
+)
+
+// openTokenizer returns the tokenizer of a name and a model file.
+func openTokenizer(name, model string) (data.Tokenizer, error) {
+	switch {
+	case name == gpt2 && model != "":
+		return data.Tokenizer{}, fmt.Errorf("--tokenizer-model %q: %s has no model file, want --tokenizer %s", model, gpt2, sentencePiece)
+	case name == gpt2:
+		return data.GPT2(), nil
+	case name == sentencePiece && model == "":
+		return data.Tokenizer{}, fmt.Errorf("--tokenizer %s: want its model file, --tokenizer-model FILE", sentencePiece)
+	case name == sentencePiece:
+		return data.OpenSentencePiece(model)
+	}
+	return data.Tokenizer{}, fmt.Errorf("--tokenizer %q, want %s or %s", name, gpt2, sentencePiece)
 }
 
 // textBar shows how much text is done, on a terminal.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,7 @@ func texts(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.txt": "Hello world", "b.txt": strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200), "c.md": "not \xff UTF-8",
+		"page.xml": "<html>", "page.xml.bz2": "<mediawiki/>",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -61,6 +63,45 @@ func TestDataPrepareAndInspect(t *testing.T) {
 	}
 }
 
+// bytesModel returns a sentencepiece model file whose only pieces are bytes
+// (ids 3 to 258), by the layout of a protocol buffer.
+func bytesModel() []byte {
+	var raw []byte
+	add := func(text string, kind byte) {
+		piece := append(append([]byte{0x0a, byte(len(text))}, text...), 0x18, kind)
+		raw = append(append(raw, 0x0a, byte(len(piece))), piece...)
+	}
+	add("<unk>", 2)
+	add("<s>", 3)
+	add("</s>", 3)
+	for b := range 256 {
+		add(fmt.Sprintf("<0x%02X>", b), 6)
+	}
+	raw = append(raw, 0x12, 5, 0x18, 2, 0x98, 2, 1) // BPE, byte fallback
+	return append(raw, 0x1a, 2, 0x20, 0)            // spaces stay
+}
+
+// Two articles of a dump with a sentencepiece model: the space that it puts
+// before a text is three bytes, as is the one between the words.
+func TestDataPrepareDumpWithSentencePiece(t *testing.T) {
+	dir := t.TempDir()
+	dump, model, file := filepath.Join(dir, "wiki.xml"), filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "o.bin")
+	for path, text := range map[string]string{model: string(bytesModel()), dump: `<mediawiki><page><ns>0</ns><revision><text>'''Hello''' [[world]]</text></revision></page>
+		<page><ns>0</ns><revision><text>[[Hello|A]]{{b}}</text></revision></page></mediawiki>`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, errs, status := dataWith("prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", model, "--format", "megatron", "-o", file, dump)
+	if status != exitDone || !strings.HasPrefix(out, file+": 2 documents, 12 bytes, 22 tokens, vocabulary 259, ") {
+		t.Fatalf("status %d, %s%s", status, out, errs)
+	}
+	out, _, _ = dataWith("inspect", "--json", file)
+	if want := `{"format":"megatron","dtype":"u16","tokens":22,"documents":2,"min_id":2,"max_id":229}`; strings.TrimSpace(out) != want {
+		t.Errorf("got  %swant %s", out, want)
+	}
+}
+
 func TestDataRefuses(t *testing.T) {
 	dir := texts(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -70,7 +111,13 @@ func TestDataRefuses(t *testing.T) {
 		want string // DIR stands for dir
 	}{
 		{"not UTF-8", []string{"prepare", "-o", in("o.bin"), dir}, "dynmo: DIR/c.md: byte 4: 0xff: the text is not UTF-8\n"},
-		{"tokenizer", []string{"prepare", "--tokenizer", "gpt5", "-o", in("o.bin"), dir}, "dynmo: --tokenizer \"gpt5\", want gpt2\n"},
+		{"tokenizer", []string{"prepare", "--tokenizer", "gpt5", "-o", in("o.bin"), dir}, "dynmo: --tokenizer \"gpt5\", want gpt2 or sentencepiece\n"},
+		{"no model", []string{"prepare", "--tokenizer", "sentencepiece", "-o", in("o.bin"), dir}, "dynmo: --tokenizer sentencepiece: want its model file, --tokenizer-model FILE\n"},
+		{"model of nothing", []string{"prepare", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: --tokenizer-model \"DIR/a.txt\": gpt2 has no model file, want --tokenizer sentencepiece\n"},
+		{"model is text", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: DIR/a.txt: byte 2: no sentencepiece model: field 13 is malformed or cut short\n"},
+		{"model is missing", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("no"), "-o", in("o.bin"), dir}, "dynmo: open DIR/no: no such file or directory\n"},
+		{"dump of something else", []string{"prepare", "-o", in("o.bin"), in("page.xml")}, "dynmo: DIR/page.xml: byte 0: <html>, want one <mediawiki>, the root of a dump: leave other files out (--extensions)\n"},
+		{"dump that is not packed", []string{"prepare", "-o", in("o.bin"), in("page.xml.bz2")}, "dynmo: DIR/page.xml.bz2: byte 2: bzip2 data invalid: bad magic value\n"},
 		{"format", []string{"prepare", "--format", "csv", "-o", in("o.bin"), dir}, "dynmo: --format \"csv\", want llmc or megatron\n"},
 		{"over a text", []string{"prepare", "-o", in("a.txt"), dir}, "dynmo: DIR/a.txt: want a name that ends in .bin\n"},
 		{"nothing with the ending", []string{"prepare", "--extensions", ".go", "-o", in("o.bin"), dir}, "dynmo: the inputs hold no text\n"},
@@ -80,6 +127,9 @@ func TestDataRefuses(t *testing.T) {
 		_, errs, status := dataWith(c.args...)
 		if got := strings.ReplaceAll(errs, dir, "DIR"); status != exitUsage || got != c.want {
 			t.Errorf("%s: status %d\ngot  %swant %s", c.name, status, got, c.want)
+		}
+		if _, err := os.Stat(in("o.bin")); err == nil {
+			t.Errorf("%s: an output is left behind", c.name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -254,8 +255,9 @@ func weights(t *testing.T, e ended) string {
 }
 
 // Law 1 as a user sees it: one stage; four, with two balancers that move
-// layers; goroutines and processes; the same twice. The losses of every step
-// and the last line of the output agree in every byte.
+// layers; goroutines and processes; the head's slices together and on all
+// stages; the same twice. The losses of every step and the last line of the
+// output agree in every byte.
 func TestTrainPlacementChangesNothing(t *testing.T) {
 	dir := folder(t, `[balance]
 by = "param"
@@ -279,11 +281,13 @@ times = 4
 		{"one stage again", alone, sets("parallel.stages=1"), false},
 		{"goroutines", alone, sets("balance.kind=partition"), true},
 		{"mpirun", four, sets("balance.kind=diffusion"), true},
+		{"slices everywhere", four, sets("balance.kind=regex", "balance.regex=head"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.w.need(t)
 			run := strings.ReplaceAll(c.name, " ", "-")
-			e := c.w.run(t, dir, training(append(c.sets, "--set", "model.init=depth-scaled", "--run-dir", run)...)...)
+			e := c.w.run(t, dir, training(append(c.sets, "--set", "model.init=depth-scaled", "--set", "model.head_shards=4",
+				"--run-dir", run)...)...)
 			if e.status != exitDone || len(e.errors()) > 0 {
 				t.Fatalf("status %d: %s", e.status, e.stderr)
 			}
@@ -301,6 +305,14 @@ times = 4
 			}
 			if e.stdout != first || got != curve {
 				t.Errorf("ends with %q and losses\n%s\nwant %q and\n%s", e.stdout, got, first, curve)
+			}
+			for _, m := range metrics(t, filepath.Join(dir, run)) {
+				if c.w == four && (len(m.ResidentPerStage) != 4 || slices.Min(m.ResidentPerStage) < m.BytesPerStage[1]/2) {
+					t.Errorf("step %d: resident memory %v, accounted for %v", m.Step, m.ResidentPerStage, m.BytesPerStage)
+				}
+				if c.w != four && len(m.BytesPerStage) > 1 && m.ResidentPerStage != nil {
+					t.Errorf("step %d: resident memory of stages that share a process", m.Step)
+				}
 			}
 			events, err := os.ReadFile(filepath.Join(dir, run, record.EventsFile))
 			if err != nil {

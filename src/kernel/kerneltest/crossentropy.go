@@ -12,13 +12,13 @@ import (
 
 // crossEntropy returns the three calls on columns [first, first+v) of rows of
 // logits. CrossEntropy has no more of them; for the other two as many as lie
-// before lie behind. There are rows far above and below 0, whose exponentials
+// before lie behind, and targets are among all. There are rows far above and below 0, whose exponentials
 // overflow and vanish unless the row's maximum is taken off.
 func crossEntropy(n, v, first int) []call {
 	const scale = 0.125
 	r := newDraw()
 	vocab := first + v + first
-	logits, targets := r.normal(n*vocab), r.indices(n, first+v)
+	logits, targets, lastTargets := r.normal(n*vocab), r.indices(n, vocab), r.indices(n, first+v)
 	for i := range logits {
 		logits[i] = float64(float32(4*logits[i] + float64(i/vocab%3-1)*500)) // row means -500, 0, 500
 	}
@@ -30,18 +30,19 @@ func crossEntropy(n, v, first int) []call {
 		return x
 	}
 	slice, behind := columns(first, first+v), columns(first+v, vocab)
-	var before doubles
+	var before, lastBefore doubles
 	if first > 0 {
-		before = make(doubles, 3*n)
+		before, lastBefore = make(doubles, 3*n), make(doubles, 3*n)
 		ref.SoftmaxMerge(before, nil, columns(0, first), targets, n, first, 0)
+		ref.SoftmaxMerge(lastBefore, nil, columns(0, first), lastTargets, n, first, 0)
 	}
-	merged, whole := make(doubles, 3*n), make(doubles, 3*n)
+	merged, whole, lastMerged := make(doubles, 3*n), make(doubles, 3*n), make(doubles, 3*n)
 	ref.SoftmaxMerge(merged, before, slice, targets, n, v, first)
 	ref.SoftmaxMerge(whole, merged, behind, targets, n, first, first+v)
 
 	grad, last := clone(slice), clone(slice)
 	ref.SoftmaxGradient(grad, whole, targets, scale, n, v, first)
-	loss := ref.CrossEntropy(make([]float64, 3*n), before, last, targets, scale, n, v, first)
+	loss := ref.CrossEntropy(lastMerged, lastBefore, last, lastTargets, scale, n, v, first)
 
 	// A probability has a relative error of the exponent's terms.
 	relative := func(i int) float64 { return 1 + 2*math.Abs(whole[i]) }
@@ -50,7 +51,7 @@ func crossEntropy(n, v, first int) []call {
 		mergedBound[n+i] = merged[n+i] * relative(i)
 		lossBound += relative(i)
 	}
-	bound := func(grad []float64) []float64 {
+	bound := func(grad []float64, targets []int32) []float64 {
 		b := make([]float64, n*v)
 		for i, g := range grad {
 			p := g / scale
@@ -71,15 +72,15 @@ func crossEntropy(n, v, first int) []call {
 		},
 	}, {
 		"SoftmaxGradient/" + shape,
-		[]operand{add(slice, grad, bound(grad)), in(whole), in(targets)},
+		[]operand{add(slice, grad, bound(grad, targets)), in(whole), in(targets)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.SoftmaxGradient(s, m[0], m[1], m[2], scale, n, v, first)
 		},
 	}, {
 		"CrossEntropy/" + shape,
 		[]operand{
-			setDoubles([]float64{loss}, []float64{lossBound}), setDoubles(merged, mergedBound), in(before),
-			add(slice, last, bound(last)), in(targets),
+			setDoubles([]float64{loss}, []float64{lossBound}), setDoubles(lastMerged, mergedBound), in(lastBefore),
+			add(slice, last, bound(last, lastTargets)), in(lastTargets),
 		},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.CrossEntropy(s, m[0], m[1], m[2], m[3], m[4], scale, n, v, first)

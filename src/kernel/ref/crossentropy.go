@@ -5,7 +5,7 @@ import "math"
 // SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
 // (n, v) here, and sets out (3, n) to what before (3, n) and they say of every
 // row: the largest logit, Σ exp(logit - largest), and the target's logit, 0
-// until its column has come by. An empty before says nothing. out may be before.
+// until its column has come by. An empty before says nothing.
 func SoftmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n, v, first int) {
 	if len(before) == 0 {
 		before = make([]float64, 3*n)

@@ -1,0 +1,121 @@
+package data
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+)
+
+// Endings of the names of files that are read as dumps of a wiki.
+const (
+	dumpEnding       = ".xml"
+	packedDumpEnding = ".xml.bz2"
+)
+
+// buffered is how many bytes of a dump are read or unpacked at once, ahead of
+// their use.
+const buffered = 1 << 20
+
+// isDump reports whether a path is read as a dump rather than text.
+func isDump(path string) bool {
+	return strings.HasSuffix(path, dumpEnding) || strings.HasSuffix(path, packedDumpEnding)
+}
+
+// pages reads a dump and yields its articles in order. It holds a page and two
+// buffers in memory, however long the dump is. The last work yielded is empty
+// and accounts for what follows the last article.
+func pages(path string, yield func(work) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return InputError{err}
+	}
+	defer f.Close()
+	raw := &counter{r: bufio.NewReaderSize(f, buffered)}
+	done := int64(0) // bytes of the file accounted for
+	account := func(w work) error {
+		w.read = raw.n.Load() - done
+		done += w.read
+		return yield(w)
+	}
+	article := func(page string, hidden map[string]bool) error {
+		return account(work{text: page, hidden: hidden, first: true, last: true, path: path})
+	}
+	if strings.HasSuffix(path, packedDumpEnding) {
+		err = unpack(path, raw, func(r io.Reader) error { return articles(path+" (unpacked)", r, article) })
+	} else {
+		err = articles(path, raw, article)
+	}
+	if err != nil {
+		return err
+	}
+	return account(work{path: path})
+}
+
+// unpack calls use with what bzip2 packed into raw, unpacked on another
+// goroutine meanwhile. Errors name the byte of raw that they were met at.
+func unpack(path string, raw *counter, use func(io.Reader) error) error {
+	out, in := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, err := io.CopyBuffer(in, bzip2.NewReader(raw), make([]byte, buffered))
+		if err != nil {
+			err = InputError{broken(path, raw.n.Load(), "%v", err)}
+		}
+		in.CloseWithError(err)
+	}()
+	// A buffer as large as what is written at once lets the writer go on.
+	err := use(bufio.NewReaderSize(out, buffered))
+	out.Close()
+	<-ended
+	return err
+}
+
+// counter counts the bytes that are read from r.
+type counter struct {
+	r *bufio.Reader
+	n atomic.Int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func (c *counter) ReadByte() (byte, error) {
+	b, err := c.r.ReadByte()
+	if err == nil {
+		c.n.Add(1)
+	}
+	return b, err
+}
+
+// allowance reads no more than left bytes from r.
+type allowance struct {
+	r    *bufio.Reader
+	left int
+}
+
+func (a *allowance) Read(p []byte) (int, error) {
+	if a.left == 0 {
+		return 0, errLongPage
+	}
+	n, err := a.r.Read(p[:min(len(p), a.left)])
+	a.left -= n
+	return n, err
+}
+
+func (a *allowance) ReadByte() (byte, error) {
+	if a.left == 0 {
+		return 0, errLongPage
+	}
+	a.left--
+	return a.r.ReadByte()
+}
+
+var errLongPage = fmt.Errorf("a page of more than %d bytes", longestPage)

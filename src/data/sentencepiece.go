@@ -1,0 +1,172 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/eliben/go-sentencepiece"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// maxModel is the longest sentencepiece model that is read, in bytes: eight
+// times what a vocabulary of 256,000 pieces takes.
+const maxModel = 32 << 20
+
+// OpenSentencePiece returns the byte-pair encoding of a sentencepiece model
+// file as LLaMA has: model type BPE, byte fallback, text otherwise as it is.
+// Documents end with the model's end-of-sentence piece; its beginning-of-
+// sentence piece is not used. Errors name the file and, where it is a matter
+// of one byte, the byte.
+func OpenSentencePiece(path string) (Tokenizer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Tokenizer{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return Tokenizer{}, err
+	case !info.Mode().IsRegular():
+		return Tokenizer{}, fmt.Errorf("%s: want a regular file", path)
+	case info.Size() > maxModel:
+		return Tokenizer{}, fmt.Errorf("%s: %d bytes, want a sentencepiece model of at most %d", path, info.Size(), maxModel)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxModel))
+	if err != nil {
+		return Tokenizer{}, err
+	}
+	return newSentencePiece(path, raw)
+}
+
+// newSentencePiece returns the tokenizer of a model, the content of file.
+func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
+	m, err := parsePieces(file, raw)
+	if err != nil {
+		return Tokenizer{}, err
+	}
+	library, err := sentencepiece.NewProcessor(bytes.NewReader(m.forLibrary(raw)))
+	if err != nil {
+		return Tokenizer{}, fmt.Errorf("%s: %w", file, err)
+	}
+	ask := func(piece string) ([]int32, error) {
+		found := library.Encode(piece)
+		tokens := make([]int32, len(found))
+		for i, token := range found {
+			if token.ID < 0 || token.ID >= len(m.types) {
+				return nil, errors.New("sentencepiece: id outside of the vocabulary")
+			}
+			tokens[i] = int32(token.ID)
+		}
+		return tokens, nil
+	}
+	t := Tokenizer{Vocab: len(m.types), endOfText: m.end, cut: m.joints.cut, encoder: func() *encoder {
+		return &encoder{piece: m.joints.piece, ask: ask, known: make(map[string][]int32)}
+	}}
+	if m.prefix {
+		t.prefix = " "
+	}
+	return t, nil
+}
+
+// forLibrary returns the model with what the library (go-sentencepiece 0.6.0)
+// needs appended to it; in protocol buffers a later message adds to an
+// earlier one.
+//
+//   - It refuses a model that wants a space before every text, as LLaMA's does:
+//     that is switched off here, and the space is ours to add.
+//   - It has room for one longest piece where two such may meet: a piece of
+//     twice the length follows, of spaces, which no text has by then (▁ stands
+//     for each).
+func (m *pieceModel) forLibrary(raw []byte) []byte {
+	var normalizer, piece []byte
+	for _, field := range []protowire.Number{addDummyPrefix, removeExtraWhitespaces} {
+		normalizer = protowire.AppendTag(normalizer, field, protowire.VarintType)
+		normalizer = protowire.AppendVarint(normalizer, 0)
+	}
+	piece = protowire.AppendTag(piece, pieceText, protowire.BytesType)
+	piece = protowire.AppendString(piece, strings.Repeat(" ", 2*max(m.longest, utf8.UTFMax)))
+	raw = protowire.AppendTag(slices.Clone(raw), normalizerSpec, protowire.BytesType)
+	raw = protowire.AppendBytes(raw, normalizer)
+	raw = protowire.AppendTag(raw, pieces, protowire.BytesType)
+	return protowire.AppendBytes(raw, piece)
+}
+
+// joints are the pairs of characters that stand side by side in some piece of
+// a vocabulary. Between any other two, text falls apart: a byte-pair encoding
+// only ever joins what is then a piece, and in the order of scores, which
+// pairs elsewhere do not change.
+type joints struct {
+	ascii [utf8.RuneSelf][utf8.RuneSelf]bool
+	other map[[2]rune]bool
+}
+
+// add notes the pairs of a piece. ▁ stands for the space.
+func (j *joints) add(piece string) {
+	before := rune(-1)
+	for _, r := range strings.ReplaceAll(piece, "▁", " ") {
+		switch {
+		case before < 0:
+		case before < utf8.RuneSelf && r < utf8.RuneSelf:
+			j.ascii[before][r] = true
+		default:
+			j.other[[2]rune{before, r}] = true
+		}
+		before = r
+	}
+}
+
+func (j *joints) join(a, b rune) bool {
+	if a < utf8.RuneSelf && b < utf8.RuneSelf {
+		return j.ascii[a][b]
+	}
+	if a == '▁' || b == '▁' { // as the library, which takes it for a space
+		return j.join(spaced(a), spaced(b))
+	}
+	return j.other[[2]rune{a, b}]
+}
+
+func spaced(r rune) rune {
+	if r == '▁' {
+		return ' '
+	}
+	return r
+}
+
+// piece returns the length in bytes of the longest beginning of text, which is
+// not empty, whose characters all join.
+func (j *joints) piece(text string) int {
+	before, n := utf8.DecodeRuneInString(text)
+	for n < len(text) {
+		r, size := rune(text[n]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRuneInString(text[n:])
+		}
+		if !j.join(before, r) {
+			break
+		}
+		before, n = r, n+size
+	}
+	return n
+}
+
+// cut returns the last place in text, from or later, between two characters
+// that do not join, or 0 if there is none.
+func (j *joints) cut(text []byte, from int) int {
+	for i := len(text) - 1; i >= max(from, 1); i-- {
+		if !utf8.RuneStart(text[i]) || !utf8.FullRune(text[i:]) {
+			continue
+		}
+		before, _ := utf8.DecodeLastRune(text[:i])
+		if after, _ := utf8.DecodeRune(text[i:]); !j.join(before, after) {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,62 @@
+package data
+
+import "strings"
+
+// Tokenizer turns text into ids. Goroutines may share it.
+type Tokenizer struct {
+	Vocab int // ids are below it
+
+	endOfText int32  // ends every document
+	prefix    string // stands before the text of every document
+	// cut returns the last place in text, from or later, at which encoding it
+	// in two gives the same ids, or 0 if it finds none.
+	cut     func(text []byte, from int) int
+	encoder func() *encoder
+}
+
+const (
+	// remembered bounds the pieces an encoder keeps the ids of: a few
+	// megabytes, and more than the words of most corpora.
+	remembered = 1 << 16
+	// longPiece is the length in bytes from which a piece is not worth keeping.
+	longPiece = 64
+)
+
+// encoder encodes text for one goroutine. It cuts the text into pieces that
+// are encoded each by itself, asks a library for the ids of a piece, and
+// remembers them: words repeat.
+type encoder struct {
+	piece func(text string) int // length in bytes of the first piece of text
+	ask   func(piece string) ([]int32, error)
+	known map[string][]int32
+}
+
+// encode appends the ids of a text, which is UTF-8, to out.
+func (e *encoder) encode(out []int32, text string) ([]int32, error) {
+	for len(text) > 0 {
+		n := e.piece(text)
+		word := text[:n]
+		text = text[n:]
+		tokens, ok := e.known[word]
+		if !ok {
+			var err error
+			if tokens, err = e.ask(word); err != nil {
+				return out, err
+			}
+			e.remember(word, tokens)
+		}
+		out = append(out, tokens...)
+	}
+	return out, nil
+}
+
+// remember keeps the ids of a piece, and forgets all others when they are many.
+func (e *encoder) remember(word string, tokens []int32) {
+	if len(word) >= longPiece {
+		return
+	}
+	if len(e.known) == remembered {
+		clear(e.known)
+	}
+	e.known[strings.Clone(word)] = tokens // word is part of a larger text
+}

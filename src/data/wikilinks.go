@@ -1,0 +1,92 @@
+package data
+
+import (
+	"bytes"
+	"strings"
+)
+
+// bracket is a kind of markup that opens and closes, the strongest first: a
+// bracket that closes takes weaker ones with it that are open within, and
+// never reaches beyond a stronger one.
+type bracket uint8
+
+const (
+	template bracket = iota
+	table
+	link
+	external
+)
+
+// deepest bounds how many brackets are open at once; what is opened beyond is
+// text.
+const deepest = 100
+
+// opening is a bracket that is not closed yet.
+type opening struct {
+	bracket
+	at int // where it stands in the output
+}
+
+// begin opens a bracket. Its sign is text until it is closed.
+func (s *stripper) begin(b bracket, sign string) {
+	if len(s.open) < deepest {
+		s.open = append(s.open, opening{b, len(s.out)})
+	}
+	s.out = append(s.out, sign...)
+	s.at += len(sign)
+}
+
+// end closes a bracket and reports whether one was open.
+func (s *stripper) end(b bracket, sign string) bool {
+	i := len(s.open) - 1
+	for i >= 0 && s.open[i].bracket > b {
+		i--
+	}
+	if i < 0 || s.open[i].bracket != b {
+		return false
+	}
+	from := s.open[i].at
+	s.open = s.open[:i]
+	s.at += len(sign)
+	inside := s.out[from+len(sign):] // what is kept of it moves towards the front
+	s.out = s.out[:from]
+	switch b {
+	case link:
+		s.text(s.label(inside))
+	case external:
+		_, label, _ := bytes.Cut(inside, []byte(" "))
+		s.text(label)
+	}
+	return true
+}
+
+// endLine forgets addresses that the line does not close.
+func (s *stripper) endLine() {
+	for n := len(s.open); n > 0 && s.open[n-1].bracket == external; n-- {
+		s.open = s.open[:n-1]
+	}
+}
+
+// label returns what is to be seen of a link.
+func (s *stripper) label(inside []byte) []byte {
+	target, label, _ := bytes.Cut(inside, []byte("|"))
+	target = bytes.TrimSpace(target)
+	space, _, found := bytes.Cut(target, []byte(":"))
+	switch {
+	case found && s.hidden[strings.ToLower(string(bytes.TrimSpace(space)))]:
+		return nil
+	case len(bytes.TrimSpace(label)) > 0:
+		return label
+	}
+	return bytes.TrimPrefix(target, []byte(":"))
+}
+
+// isAddress reports whether text begins as the address of an external link.
+func isAddress(text string) bool {
+	for _, scheme := range []string{"http://", "https://", "//", "ftp://", "mailto:"} {
+		if strings.HasPrefix(text, scheme) {
+			return true
+		}
+	}
+	return false
+}

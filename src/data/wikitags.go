@@ -1,0 +1,109 @@
+package data
+
+import (
+	"html"
+	"strings"
+)
+
+var (
+	// unseen are the tags whose content is no text.
+	unseen = setOf("ref", "references", "math", "chem", "ce", "gallery", "imagemap", "timeline", "score",
+		"hiero", "graph", "mapframe", "maplink", "templatestyles", "style", "script")
+	// asItStands are the tags whose content is no markup.
+	asItStands = setOf("nowiki", "pre", "syntaxhighlight", "source")
+	// lineEnds are the tags that begin a new line.
+	lineEnds = setOf("br", "hr", "p", "div", "li", "tr", "blockquote")
+)
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool)
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// tag takes an HTML tag, with what it holds if that is not to be seen or no
+// markup, and reports whether one stands here.
+func (s *stripper) tag(rest string) bool {
+	end := 1 + strings.IndexAny(rest[1:], "<>")
+	if end == 0 || rest[end] == '<' {
+		return false
+	}
+	inside := rest[1:end]
+	closing := strings.HasPrefix(inside, "/")
+	name := strings.ToLower(tagName(strings.TrimPrefix(inside, "/")))
+	if name == "" {
+		return false
+	}
+	s.at += end + 1
+	if lineEnds[name] {
+		s.out = append(s.out, '\n')
+	}
+	if closing || strings.HasSuffix(inside, "/") || !unseen[name] && !asItStands[name] {
+		return true
+	}
+	content, found := s.until(name)
+	if found && asItStands[name] {
+		s.out = append(s.out, html.UnescapeString(content)...)
+	}
+	return true
+}
+
+// tagName returns the name that a tag begins with: letters and digits, of which
+// a space, a slash, > or nothing follows.
+func tagName(text string) string {
+	n := 0
+	for n < len(text) && (isLetter(text[n]) || n > 0 && isDigit(text[n])) {
+		n++
+	}
+	if n < len(text) && strings.IndexByte(" \t\n/>", text[n]) < 0 {
+		return ""
+	}
+	return text[:n]
+}
+
+// until takes the content of a tag with the tag that closes it.
+func (s *stripper) until(name string) (content string, found bool) {
+	if s.endless[name] {
+		return "", false
+	}
+	rest := s.in[s.at:]
+	for at := 0; ; at += len("</") {
+		n := strings.Index(rest[at:], "</")
+		if n < 0 {
+			s.endless[name] = true
+			return "", false
+		}
+		at += n
+		if !strings.EqualFold(tagName(rest[at+len("</"):]), name) {
+			continue
+		}
+		_, after, _ := strings.Cut(rest[at:], ">")
+		s.at = len(s.in) - len(after)
+		return rest[:at], true
+	}
+}
+
+// entity takes &name; or &#number;, or an ampersand.
+func (s *stripper) entity(rest string) {
+	n := 1
+	for n < len(rest) && (isLetter(rest[n]) || isDigit(rest[n]) || rest[n] == '#') {
+		n++
+	}
+	if n < len(rest) && rest[n] == ';' {
+		// What comes back with its semicolon is none, or begins with one that
+		// HTML takes without.
+		if character := html.UnescapeString(rest[:n+1]); len(character) == 1 || !strings.HasSuffix(character, ";") {
+			s.text([]byte(character))
+			s.at += n + 1
+			return
+		}
+	}
+	s.text([]byte("&"))
+	s.at++
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

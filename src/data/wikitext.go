@@ -1,0 +1,197 @@
+package data
+
+import "strings"
+
+// strip returns the text that a reader of a page in MediaWiki's markup sees,
+// by a few rules in one pass. Errors of the markup stay in the text, as they
+// do on the page.
+//
+//   - Comments, templates {{…}} and tables {|…|} vanish with all they hold, so
+//     what a template would have written is missing.
+//   - [[target]], [[target|label]] and [https://… label] leave the label or the
+//     target; [https://…] leaves nothing.
+//   - Links in a namespace of hidden (files with their captions, categories)
+//     vanish, unless a colon begins them.
+//   - <ref>, <math> and their like (see unseen) vanish with what they hold;
+//     <nowiki>, <pre> and code leave it as it stands; other tags vanish alone,
+//     and those that end a line end it.
+//   - Marks of headings, lists, bold and italics, rules of dashes and magic
+//     words such as __NOTOC__ vanish.
+//   - Entities become their characters.
+//   - Of several spaces one stays, of several empty lines one, and none at
+//     either end.
+//
+// Time and memory are linear in the length of the page, whatever it holds.
+func strip(page string, hidden map[string]bool) string {
+	page = withoutComments(page)
+	s := stripper{in: page, hidden: hidden, out: make([]byte, 0, len(page)), endless: make(map[string]bool)}
+	for s.at < len(s.in) {
+		if s.at == 0 || s.in[s.at-1] == '\n' {
+			s.line()
+		}
+		if s.at < len(s.in) {
+			s.step()
+		}
+	}
+	return tidy(s.out)
+}
+
+// withoutComments removes <!-- … -->, to the end where one is not closed.
+func withoutComments(page string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(page, "<!--")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		_, page, _ = strings.Cut(rest, "-->")
+	}
+}
+
+// stripper is at work on a page.
+type stripper struct {
+	in      string
+	at      int // what is next in in
+	out     []byte
+	hidden  map[string]bool // namespaces, in lower case
+	open    []opening
+	title   int             // where the marks that end this line's heading begin, or 0
+	endless map[string]bool // tags that nothing closes from at on
+}
+
+// special are the bytes that may begin markup.
+const special = "{}[]'<&_\n="
+
+// step takes one piece of markup, or the text up to the next.
+func (s *stripper) step() {
+	rest := s.in[s.at:]
+	two := rest[:min(2, len(rest))]
+	switch {
+	case two == "{{":
+		s.begin(template, two)
+	case two == "}}" && s.end(template, two):
+	case two == "[[":
+		s.begin(link, two)
+	case two == "]]" && s.end(link, two):
+	case rest[0] == '[' && isAddress(rest[1:]):
+		s.begin(external, "[")
+	case rest[0] == ']' && s.end(external, "]"):
+	case two == "''":
+		s.quotes(rest)
+	case rest[0] == '<' && s.tag(rest):
+	case rest[0] == '&':
+		s.entity(rest)
+	case two == "__" && s.magic(rest):
+	case rest[0] == '\n':
+		s.endLine()
+		s.out = append(s.out, '\n')
+		s.at++
+	case rest[0] == '=' && s.title > 0 && s.at == s.title:
+		s.at += len(rest) - len(strings.TrimLeft(rest, "="))
+		s.title = 0
+	default:
+		n := 1 + strings.IndexAny(rest[1:], special)
+		if n == 0 {
+			n = len(rest)
+		}
+		s.text([]byte(rest[:n]))
+		s.at += n
+	}
+}
+
+// text writes text that is no markup, without spaces that follow one or begin
+// a line.
+func (s *stripper) text(text []byte) {
+	for _, c := range text {
+		if c == '\t' {
+			c = ' '
+		}
+		if n := len(s.out); c == ' ' && (n == 0 || s.out[n-1] == ' ' || s.out[n-1] == '\n') {
+			continue
+		}
+		s.out = append(s.out, c)
+	}
+}
+
+// line takes the markup that stands at the beginning of a line only.
+func (s *stripper) line() {
+	s.title = 0
+	rest := s.in[s.at:]
+	body := strings.TrimLeft(rest, "*#:; \t")
+	switch marks := len(rest) - len(body); {
+	case strings.HasPrefix(body, "{|"):
+		s.at += marks
+		s.begin(table, "{|")
+	case strings.HasPrefix(body, "|}") && s.end(table, "|}"):
+		s.at += marks
+	case strings.HasPrefix(rest, "----"):
+		s.at += len(rest) - len(strings.TrimLeft(rest, "-"))
+	case rest != "" && rest[0] == '=':
+		s.heading(rest)
+	default:
+		s.at += marks
+	}
+}
+
+// heading takes the marks that begin a heading, and notes where those lie that
+// end it.
+func (s *stripper) heading(rest string) {
+	line, _, _ := strings.Cut(rest, "\n")
+	line = strings.TrimRight(line, " \t")
+	begin := len(line) - len(strings.TrimLeft(line, "="))
+	end := len(line) - len(strings.TrimRight(line, "="))
+	if begin == len(line) || end == 0 {
+		return // a line of marks, or text that begins with one
+	}
+	s.title = s.at + len(line) - end
+	s.at += begin
+}
+
+// quotes takes a run of two or more apostrophes: bold, italics, or both, and
+// apostrophes beyond.
+func (s *stripper) quotes(rest string) {
+	n := len(rest) - len(strings.TrimLeft(rest, "'"))
+	s.at += n
+	switch {
+	case n == 4:
+		s.text([]byte("'"))
+	case n > 5:
+		s.text([]byte(rest[:n-5]))
+	}
+}
+
+// magic takes a word as __NOTOC__ and reports whether one stands here.
+func (s *stripper) magic(rest string) bool {
+	const longest = 32 // bytes, more than any has
+	word := strings.TrimLeft(rest[2:min(longest, len(rest))], "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	length := min(longest, len(rest)) - len(word)
+	if length == 2 || !strings.HasPrefix(word, "__") {
+		return false
+	}
+	s.at += length + 2
+	return true
+}
+
+// tidy removes spaces at the ends of lines, and all but one of several empty
+// lines.
+func tidy(text []byte) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	empty := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, " \t\r\n")
+		switch {
+		case line == "":
+			empty++
+			continue
+		case out.Len() > 0 && empty > 0:
+			out.WriteString("\n\n")
+		case out.Len() > 0:
+			out.WriteByte('\n')
+		}
+		empty = 0
+		out.WriteString(line)
+	}
+	return out.String()
+}
