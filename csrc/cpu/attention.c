@@ -40,19 +40,38 @@ static void head_forward(const dynmo_cpu *kern, float *s, float *out, float *lse
 	}
 }
 
-int64_t dynmo_cpu_attention_work(int64_t t) { return dynmo_lines(1) + 2 * TILE * t; }
+struct attention {
+	const dynmo_cpu *k;
+	float *work, *out, *lse;
+	const float *qkv;
+	int64_t t, c, nh;
+};
+
+/* The workspace of each member. */
+static int64_t room(int64_t t) { return dynmo_lines(2 * TILE * t); }
+
+int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t t)
+{
+	return dynmo_lines(1) + dynmo_team_size(k->team) * room(t);
+}
+
+/* Items are heads of sequences. */
+static void forward(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct attention *a = job;
+	int64_t t = a->t, c = a->c, hs = c / a->nh;
+	float *s = a->work + member * room(t);
+	for (int64_t i = first; i < last; i++) {
+		int64_t row = i / a->nh * t, column = i % a->nh * hs;
+		const float *q = a->qkv + row * 3 * c + column;
+		head_forward(a->k, s, a->out + row * c + column, a->lse + i * t, q, q + c, q + 2 * c, t, c, hs);
+	}
+}
 
 void dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
 	int64_t b, int64_t t, int64_t c, int64_t nh)
 {
-	int64_t hs = c / nh;
-	float *s = dynmo_align(work);
-	for (int64_t i = 0; i < b; i++)
-		for (int64_t head = 0; head < nh; head++) {
-			const float *q = qkv + i * t * 3 * c + head * hs;
-			head_forward(k, s, out + i * t * c + head * hs, lse + (i * nh + head) * t, q, q + c, q + 2 * c,
-				t, c, hs);
-		}
+	dynmo_parallel(k->team, b * nh, 1, forward, &(struct attention){k, dynmo_align(work), out, lse, qkv, t, c, nh});
 }
 
 /* One head. dk and dv add up over the tiles, in ascending order. */
@@ -61,6 +80,10 @@ static void head_backward(const dynmo_cpu *kern, float *p, float *dp, float *dq,
 	int64_t t, int64_t c, int64_t hs)
 {
 	float scale = 1 / sqrtf((float)hs);
+	for (int64_t i = 0; i < t; i++) {
+		memset(dk + i * 3 * c, 0, (size_t)hs * sizeof *dk);
+		memset(dv + i * 3 * c, 0, (size_t)hs * sizeof *dv);
+	}
 	for (int64_t first = 0; first < t; first += TILE) {
 		int64_t rows = dynmo_min(TILE, t - first), keys = first + rows;
 		const float *q0 = q + first * 3 * c, *dout0 = dout + first * c, *out0 = out + first * c;
@@ -80,16 +103,30 @@ static void head_backward(const dynmo_cpu *kern, float *p, float *dp, float *dq,
 	}
 }
 
+struct attention_gradient {
+	const dynmo_cpu *k;
+	float *work, *dqkv;
+	const float *dout, *qkv, *out, *lse;
+	int64_t t, c, nh;
+};
+
+static void backward(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct attention_gradient *a = job;
+	int64_t t = a->t, c = a->c, hs = c / a->nh;
+	float *p = a->work + member * room(t), *dp = p + TILE * t;
+	for (int64_t i = first; i < last; i++) {
+		int64_t row = i / a->nh * t, column = i % a->nh * hs, in = row * 3 * c + column, at = row * c + column;
+		float *dq = a->dqkv + in;
+		const float *q = a->qkv + in;
+		head_backward(a->k, p, dp, dq, dq + c, dq + 2 * c, a->dout + at, q, q + c, q + 2 * c, a->out + at,
+			a->lse + i * t, t, c, hs);
+	}
+}
+
 void dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout, const float *qkv,
 	const float *out, const float *lse, int64_t b, int64_t t, int64_t c, int64_t nh)
 {
-	int64_t hs = c / nh;
-	float *p = dynmo_align(work), *dp = p + TILE * t;
-	memset(dqkv, 0, (size_t)(b * t * 3 * c) * sizeof *dqkv);
-	for (int64_t i = 0; i < b; i++)
-		for (int64_t head = 0; head < nh; head++) {
-			int64_t in = i * t * 3 * c + head * hs, at = i * t * c + head * hs;
-			head_backward(k, p, dp, dqkv + in, dqkv + in + c, dqkv + in + 2 * c, dout + at, qkv + in,
-				qkv + in + c, qkv + in + 2 * c, out + at, lse + (i * nh + head) * t, t, c, hs);
-		}
+	dynmo_parallel(k->team, b * nh, 1, backward,
+		&(struct attention_gradient){k, dynmo_align(work), dqkv, dout, qkv, out, lse, t, c, nh});
 }

@@ -1,4 +1,6 @@
-/* Paths, and what the linked BLAS can be asked. */
+/* Backends, and what the linked BLAS can be asked. */
+#include <stdlib.h>
+
 #include "kernels.h"
 
 /* A BLAS offers at most one of these; the others stay NULL. */
@@ -7,17 +9,15 @@ extern char *openblas_get_config(void) __attribute__((weak));
 extern void MKL_Set_Num_Threads(int threads) __attribute__((weak));
 extern void bli_thread_set_num_threads(int64_t threads) __attribute__((weak));
 
-int32_t dynmo_cpu_blas_threads(int32_t threads)
+/* Keeps the BLAS on the threads that call it, for the whole process. */
+static void blas_on_caller(void)
 {
 	if (openblas_set_num_threads)
-		openblas_set_num_threads(threads);
-	else if (MKL_Set_Num_Threads)
-		MKL_Set_Num_Threads(threads);
-	else if (bli_thread_set_num_threads)
-		bli_thread_set_num_threads(threads);
-	else
-		return 0;
-	return 1;
+		openblas_set_num_threads(1);
+	if (MKL_Set_Num_Threads)
+		MKL_Set_Num_Threads(1);
+	if (bli_thread_set_num_threads)
+		bli_thread_set_num_threads(1);
 }
 
 const char *dynmo_cpu_blas_name(void)
@@ -40,7 +40,8 @@ const char *dynmo_cpu_status_name(int32_t status)
 	return "unknown status";
 }
 
-const dynmo_cpu *dynmo_cpu_path(int32_t path)
+/* Returns the inner loops of a path, or NULL if this processor or build lacks it. */
+static const dynmo_cpu *loops(int32_t path)
 {
 #if defined(__x86_64__)
 	int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -52,4 +53,27 @@ const dynmo_cpu *dynmo_cpu_path(int32_t path)
 		return &dynmo_avx2_kernels;
 #endif
 	return path == DYNMO_CPU_GENERIC ? &dynmo_generic_kernels : NULL;
+}
+
+int32_t dynmo_cpu_has(int32_t path) { return loops(path) != NULL; }
+
+dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
+{
+	dynmo_cpu *k = malloc(sizeof *k);
+	if (k == NULL)
+		return NULL;
+	*k = *loops(path);
+	k->team = dynmo_team_start(threads);
+	if (dynmo_team_size(k->team) < threads) {
+		dynmo_cpu_close(k);
+		return NULL;
+	}
+	blas_on_caller();
+	return k;
+}
+
+void dynmo_cpu_close(dynmo_cpu *k)
+{
+	dynmo_team_stop(k->team);
+	free(k);
 }

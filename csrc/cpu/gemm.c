@@ -1,4 +1,7 @@
-/* Dense products over the BLAS (cblas_sgemm), with biases. */
+/* Dense products over the BLAS (cblas_sgemm), with biases. The BLAS works on
+ * the thread that calls it; a team cuts a product into a slice for each member,
+ * along the longer side of the result, because the BLAS packs the operand that
+ * belongs to the other side anew for every slice. */
 #include "kernels.h"
 
 /* CBLAS, declared here so that no header's location matters. The enumerations
@@ -16,29 +19,72 @@ void dynmo_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t
 		(int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
 }
 
-/* The bias goes into out first: then the product adds to it in the pass over
- * out that a product makes anyway. */
+/* C (m, n) = op(A)·op(B), plus bias (n) or plus C. */
+struct product {
+	int transpose_a, transpose_b;
+	int64_t m, n, k;
+	const float *a, *b, *bias;
+	int64_t lda, ldb;
+	float beta, *c;
+	int64_t slices; /* of the longer of m and n */
+};
+
+/* Slices are whole tiles of the BLAS's kernels, and the last one has the rest
+ * of the side too: an element is then in the same place of a tile, and its sum
+ * in the same order, whatever the slices are. */
+enum { TILES = 192 };
+
+/* The least multiplications of a slice: more than what a BLAS leaves to kernels
+ * of their own for small products, whose bits may be others. */
+enum { SLICE = 1 << 22 };
+
+/* Items are slices. The bias goes into C first: then the product adds to it in
+ * the pass over C that a product makes anyway. */
+static void multiply(const void *job, int64_t slice, int64_t last, int32_t member)
+{
+	const struct product *p = job;
+	int by_rows = p->m > p->n;
+	int64_t side = by_rows ? p->m : p->n, tiles = side / TILES;
+	int64_t begin = slice * tiles / p->slices * TILES;
+	int64_t end = last == p->slices ? side : last * tiles / p->slices * TILES;
+	int64_t row = by_rows ? begin : 0, rows = by_rows ? end - begin : p->m;
+	int64_t column = by_rows ? 0 : begin, columns = by_rows ? p->n : end - begin;
+	float *c = p->c + row * p->n + column;
+	(void)member;
+	if (p->bias)
+		for (int64_t i = 0; i < rows; i++)
+			memcpy(c + i * p->n, p->bias + column, (size_t)columns * sizeof *c);
+	dynmo_sgemm(p->transpose_a, p->transpose_b, rows, columns, p->k, 1,
+		p->a + row * (p->transpose_a ? 1 : p->lda), p->lda,
+		p->b + column * (p->transpose_b ? p->ldb : 1), p->ldb, p->beta, c, p->n);
+}
+
+static void share(const dynmo_cpu *k, struct product *p)
+{
+	int64_t side = p->m > p->n ? p->m : p->n;
+	p->slices = dynmo_min(dynmo_min(dynmo_team_size(k->team), side / TILES), p->m * p->n * p->k / SLICE);
+	p->slices += p->slices == 0;
+	dynmo_parallel(k->team, p->slices, 1, multiply, p);
+}
+
 void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
 	const float *bias, int64_t n, int64_t c, int64_t o)
 {
-	(void)k;
-	if (bias)
-		for (int64_t i = 0; i < n; i++)
-			memcpy(out + i * o, bias, (size_t)o * sizeof *out);
-	dynmo_sgemm(0, 1, n, o, c, 1, inp, c, weight, c, bias ? 1 : 0, out, o);
+	share(k, &(struct product){.m = n, .n = o, .k = c, .a = inp, .lda = c, .transpose_b = 1, .b = weight,
+		.ldb = c, .bias = bias, .beta = bias ? 1 : 0, .c = out});
 }
 
 void dynmo_cpu_matmul_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *weight,
 	int64_t n, int64_t c, int64_t o)
 {
-	(void)k;
-	dynmo_sgemm(0, 0, n, c, o, 1, dout, o, weight, c, 0, dinp, c);
+	share(k, &(struct product){.m = n, .n = c, .k = o, .a = dout, .lda = o, .b = weight, .ldb = c, .c = dinp});
 }
 
 void dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, int64_t n, int64_t c, int64_t o)
 {
 	if (dbias)
-		k->column_sums(dbias, dout, n, o);
-	dynmo_sgemm(1, 0, o, c, n, 1, dout, o, inp, c, 1, dweight, c);
+		dynmo_column_sums(k, dbias, dout, n, o);
+	share(k, &(struct product){.m = o, .n = c, .k = n, .transpose_a = 1, .a = dout, .lda = o, .b = inp, .ldb = c,
+		.beta = 1, .c = dweight});
 }

@@ -12,27 +12,33 @@
 #include <string.h>
 
 #include "../include/dynmo_cpu.h"
+#include "team.h"
 
 struct adamw {
 	float lr, beta1, rest1, beta2, rest2, eps, decay; /* rest = 1 - beta */
 	float grad_scale, mscale, vscale;                 /* 1/(1 - beta^step) */
 };
 
-/* A kept element of a sparse matrix: its input channel within a block. */
-struct entry {
-	int32_t input;
-	float value;
+/* Elements of a range of a shared call: some microseconds of work, whole words
+ * of a mask. */
+enum { GRAIN = 16384 };
+
+enum {
+	BLOCK = 4096,  /* elements of a sum of squares */
+	COLUMNS = 128, /* columns that a sum over rows takes in one go, or a multiple of them */
 };
 
-/* The inner loops of one path. */
+/* A backend: the inner loops of its path, and the threads that run them. */
 struct dynmo_cpu {
+	struct dynmo_team *team;
 	/* elementwise.c */
 	void (*add)(float *out, const float *a, const float *b, int64_t n);
-	void (*column_sums)(float *sums, const float *x, int64_t n, int64_t c); /* sums += Σ_n x */
+	/* sums (c) += Σ_n x, rows ld apart */
+	void (*column_sums)(float *sums, const float *x, int64_t n, int64_t c, int64_t ld);
 	void (*gelu_forward)(float *out, const float *inp, int64_t n);
 	void (*gelu_backward)(float *dinp, const float *inp, const float *dout, int64_t n);
 	void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, const struct adamw *a);
-	double (*sum_squares)(const float *x, int64_t n);
+	void (*square_sums)(double *sums, const float *x, int64_t n); /* one sum for each block */
 	/* magnitude.c */
 	void (*mask)(float *x, const uint64_t *mask, int64_t n);
 	uint64_t (*match)(const float *x, uint32_t prefix, int32_t shift); /* 64 elements */
@@ -42,7 +48,7 @@ struct dynmo_cpu {
 	void (*layernorm_backward_input)(float *dinp, const float *dout, const float *inp, const float *mean,
 		const float *rstd, const float *weight, int64_t n, int64_t c);
 	void (*layernorm_backward_weight)(float *dweight, float *dbias, const float *dout, const float *inp,
-		const float *mean, const float *rstd, int64_t n, int64_t c);
+		const float *mean, const float *rstd, int64_t n, int64_t c, int64_t ld); /* rows ld apart */
 	/* softmax.c */
 	float (*row_max)(const float *x, int64_t n);
 	double (*exp_sum)(float *x, float shift, int64_t n);         /* x = exp(x - shift); returns Σ x */
@@ -58,12 +64,12 @@ struct dynmo_cpu {
 	void (*pack)(float *tile, const float *x, int64_t ld, int64_t tokens, int64_t channels);
 	void (*unpack)(float *x, int64_t ld, const float *tile, int64_t tokens, int64_t channels);
 	void (*fill)(float *y, const float *bias, int64_t outputs, int64_t width); /* y = bias or 0 */
-	/* y += the entries of one block, whose groups end at ends and begin at begin, times x */
-	void (*gather)(float *y, const float *x, const int32_t *ends, int32_t begin, const struct entry *entries,
-		int64_t outputs, int64_t width);
-	/* values of entries += the products y·x over the tokens */
-	void (*sample)(struct entry *entries, const float *y, const float *x, const int32_t *ends, int32_t begin,
-		int64_t outputs, int64_t width);
+	/* y += x times values: output o's entries are those from o·slot to ends[o] */
+	void (*gather)(float *y, const float *x, const int32_t *ends, int64_t slot, const int32_t *inputs,
+		const float *values, int64_t outputs, int64_t width);
+	/* values += the products y·x over the tokens; three more behind each group may change */
+	void (*sample)(float *values, const float *y, const float *x, const int32_t *ends, int64_t slot,
+		const int32_t *inputs, int64_t outputs, int64_t width);
 };
 
 extern const struct dynmo_cpu dynmo_generic_kernels, dynmo_avx2_kernels, dynmo_avx512_kernels;
@@ -76,8 +82,26 @@ static inline float *dynmo_align(float *work) { return (float *)(((uintptr_t)wor
 
 static inline int64_t dynmo_min(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Says whether all n indices are inside a table. */
+static inline int32_t dynmo_inside(const int32_t *index, int64_t n, int64_t table)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (index[i] < 0 || index[i] >= table)
+			return 0;
+	return 1;
+}
+
+/* How many rows of c elements make a range of a shared call. */
+static inline int64_t dynmo_row_grain(int64_t c) { return GRAIN / (c + 1) + 1; }
+
+/* How many columns of n rows do: whole blocks of columns. */
+static inline int64_t dynmo_column_grain(int64_t n) { return (GRAIN / COLUMNS / (n + 1) + 1) * COLUMNS; }
+
 /* C = alpha·op(A)·op(B) + beta·C, row-major, op(A) (m, k), op(B) (k, n). */
 void dynmo_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, float alpha,
 	const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+/* sums (c) += Σ_n x (n, c). */
+void dynmo_column_sums(const dynmo_cpu *k, float *sums, const float *x, int64_t n, int64_t c);
 
 #endif

@@ -8,34 +8,50 @@ static inline uint32_t magnitude(float x)
 	return bits & 0x7fffffff;
 }
 
+struct histogram {
+	const dynmo_cpu *k;
+	int64_t *hist;
+	const float *x;
+	const uint64_t *mask;
+	uint32_t prefix;
+	int32_t fixed;
+};
+
 /* Elements go by words of 64, the grain of the mask: a word in which no
  * element matches costs one comparison per vector. */
-void dynmo_cpu_magnitude_histogram(const dynmo_cpu *k, int64_t *hist, const float *x, const uint64_t *mask,
-	int64_t n, uint32_t prefix, int32_t fixed)
+static void count(const void *job, int64_t first, int64_t last, int32_t member)
 {
-	int32_t down = 24 - fixed;
-	int64_t other[256] = {0}; /* odd elements, so that equal neighbours do not wait for each other */
-	for (int64_t i = 0; i < n; i += 64) {
-		const float *word = x + i;
-		uint64_t kept = mask ? mask[i / 64] : ~(uint64_t)0;
-		float last[64] = {0};
-		if (n - i < 64) {
-			memcpy(last, word, (size_t)(n - i) * sizeof *last);
-			word = last;
-			kept &= ((uint64_t)1 << (n - i)) - 1;
+	const struct histogram *h = job;
+	int32_t down = 24 - h->fixed;
+	int64_t even[256] = {0}, odd[256] = {0}; /* so that equal neighbours do not wait for each other */
+	(void)member;
+	for (int64_t i = first; i < last; i += 64) {
+		const float *word = h->x + i;
+		uint64_t kept = h->mask ? h->mask[i / 64] : ~(uint64_t)0;
+		float end[64] = {0};
+		if (last - i < 64) {
+			memcpy(end, word, (size_t)(last - i) * sizeof *end);
+			word = end;
+			kept &= ((uint64_t)1 << (last - i)) - 1;
 		}
-		if (fixed && kept)
-			kept &= k->match(word, prefix, 32 - fixed);
+		if (h->fixed && kept)
+			kept &= h->k->match(word, h->prefix, 32 - h->fixed);
 		if (~kept == 0) {
 			for (int j = 0; j < 64; j += 2) {
-				hist[magnitude(word[j]) >> down & 0xff]++;
-				other[magnitude(word[j + 1]) >> down & 0xff]++;
+				even[magnitude(word[j]) >> down & 0xff]++;
+				odd[magnitude(word[j + 1]) >> down & 0xff]++;
 			}
 			continue;
 		}
 		for (; kept; kept &= kept - 1)
-			hist[magnitude(word[__builtin_ctzll(kept)]) >> down & 0xff]++;
+			even[magnitude(word[__builtin_ctzll(kept)]) >> down & 0xff]++;
 	}
 	for (int j = 0; j < 256; j++)
-		hist[j] += other[j];
+		__atomic_fetch_add(&h->hist[j], even[j] + odd[j], __ATOMIC_RELAXED);
+}
+
+void dynmo_cpu_magnitude_histogram(const dynmo_cpu *k, int64_t *hist, const float *x, const uint64_t *mask,
+	int64_t n, uint32_t prefix, int32_t fixed)
+{
+	dynmo_parallel(k->team, n, 4 * GRAIN, count, &(struct histogram){k, hist, x, mask, prefix, fixed});
 }

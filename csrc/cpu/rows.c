@@ -1,65 +1,82 @@
-/* Calls that are one inner loop: they go straight to the path's table. */
-#include <math.h>
-
+/* Calls on rows of channels: LayerNorm, and sums over all rows. Rows go by
+ * ranges of rows; a sum over rows by ranges of columns, so that its order is
+ * that of the rows. */
 #include "kernels.h"
+
+struct norm {
+	const dynmo_cpu *k;
+	float *out, *mean, *rstd;
+	const float *inp, *weight, *bias;
+	int64_t c;
+};
+
+static void forward(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct norm *m = job;
+	(void)member;
+	m->k->layernorm_forward(m->out + first * m->c, m->mean + first, m->rstd + first, m->inp + first * m->c,
+		m->weight, m->bias, last - first, m->c);
+}
 
 void dynmo_cpu_layernorm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
 	const float *weight, const float *bias, int64_t n, int64_t c)
 {
-	k->layernorm_forward(out, mean, rstd, inp, weight, bias, n, c);
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), forward, &(struct norm){k, out, mean, rstd, inp, weight, bias, c});
+}
+
+struct norm_gradient {
+	const dynmo_cpu *k;
+	float *dinp, *dweight, *dbias;
+	const float *dout, *inp, *mean, *rstd, *weight;
+	int64_t n, c;
+};
+
+static void backward_input(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct norm_gradient *g = job;
+	int64_t at = first * g->c;
+	(void)member;
+	g->k->layernorm_backward_input(g->dinp + at, g->dout + at, g->inp + at, g->mean + first, g->rstd + first,
+		g->weight, last - first, g->c);
 }
 
 void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
 	const float *mean, const float *rstd, const float *weight, int64_t n, int64_t c)
 {
-	k->layernorm_backward_input(dinp, dout, inp, mean, rstd, weight, n, c);
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), backward_input, &(struct norm_gradient){
+		.k = k, .dinp = dinp, .dout = dout, .inp = inp, .mean = mean, .rstd = rstd, .weight = weight, .c = c});
+}
+
+static void backward_weight(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct norm_gradient *g = job;
+	(void)member;
+	g->k->layernorm_backward_weight(g->dweight + first, g->dbias + first, g->dout + first, g->inp + first, g->mean,
+		g->rstd, g->n, last - first, g->c);
 }
 
 void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c)
 {
-	k->layernorm_backward_weight(dweight, dbias, dout, inp, mean, rstd, n, c);
+	dynmo_parallel(k->team, c, dynmo_column_grain(n), backward_weight, &(struct norm_gradient){
+		.k = k, .dweight = dweight, .dbias = dbias, .dout = dout, .inp = inp, .mean = mean, .rstd = rstd, .n = n, .c = c});
 }
 
-void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, int64_t n)
+struct columns {
+	const dynmo_cpu *k;
+	float *sums;
+	const float *x;
+	int64_t n, c;
+};
+
+static void column_sums(const void *job, int64_t first, int64_t last, int32_t member)
 {
-	k->gelu_forward(out, inp, n);
+	const struct columns *s = job;
+	(void)member;
+	s->k->column_sums(s->sums + first, s->x + first, s->n, last - first, s->c);
 }
 
-void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n)
+void dynmo_column_sums(const dynmo_cpu *k, float *sums, const float *x, int64_t n, int64_t c)
 {
-	k->gelu_backward(dinp, inp, dout, n);
-}
-
-void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n)
-{
-	k->add(out, a, b, n);
-}
-
-double dynmo_cpu_sum_squares(const dynmo_cpu *k, const float *x, int64_t n)
-{
-	return k->sum_squares(x, n);
-}
-
-void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n,
-	double lr, double beta1, double beta2, double eps, double decay, double grad_scale, int64_t step)
-{
-	struct adamw a = {
-		.lr = (float)lr,
-		.beta1 = (float)beta1,
-		.rest1 = (float)(1 - beta1),
-		.beta2 = (float)beta2,
-		.rest2 = (float)(1 - beta2),
-		.eps = (float)eps,
-		.decay = (float)decay,
-		.grad_scale = (float)grad_scale,
-		.mscale = (float)(1 / (1 - pow(beta1, (double)step))),
-		.vscale = (float)(1 / (1 - pow(beta2, (double)step))),
-	};
-	k->adamw(w, m, v, g, n, &a);
-}
-
-void dynmo_cpu_mask(const dynmo_cpu *k, float *x, const uint64_t *mask, int64_t n)
-{
-	k->mask(x, mask, n);
+	dynmo_parallel(k->team, c, dynmo_column_grain(n), column_sums, &(struct columns){k, sums, x, n, c});
 }

@@ -1,160 +1,304 @@
-/* Products with a matrix in compressed rows. Tokens go by tiles, packed channel
- * by channel, so that every kept entry is a multiplication and addition over
- * the tokens of a tile, whatever the pattern is. The entries are first sorted
- * by blocks of input channels, so many that a tile of them stays in L1 while
- * all output channels read it. A sum's order is that of the rows. */
+/* Products y = x·M with a matrix in compressed rows. M leads from input to
+ * output channels: its rows are the outputs forward and the inputs backward.
+ *
+ * Tokens go by tiles, packed channel by channel, so that every kept entry is a
+ * multiplication and addition over the tokens of a tile, whatever the pattern
+ * is. The matrix goes by chunks of outputs and, within a chunk, by blocks of
+ * inputs: the sums of a chunk stay in L2, a tile of a block in L1. The entries of
+ * a block are copied together, output by output, for all tiles of a panel.
+ *
+ * A sum over channels has the order of the inputs and one over tokens that of
+ * the tiles, whatever the chunks, blocks and panels are. Chunks share nothing, so
+ * threads take them in any order. */
 #include "kernels.h"
 
-/* Entries that an output channel should find in a block, on average: enough to
- * pay for its visit, few enough that a tile of a block stays in L1 until the
- * matrix is very sparse. Sorting by row wants smaller blocks, since it writes
- * all over a block's entries. */
-enum { BY_COLUMN = 16, BY_ROW = 8 };
-
-/* Input channels of a block: from 16, the least that is worth a visit, to
- * 1024, with which a tile is 256 KB and stays in L2. */
-static int64_t block_inputs(int64_t group, int64_t inputs, int64_t outputs, int64_t nnz)
-{
-	int64_t block = group * inputs * outputs / (nnz + 1);
-	return block < 16 ? 16 : dynmo_min(block, 1024);
-}
-
-/* A matrix from input to output channels, sorted by (block of inputs, output,
- * input). The group of block b and output o ends before ends[b·outputs + o],
- * where the next one begins. */
-struct sorted {
-	int64_t block, blocks, outputs; /* inputs of a block; blocks; outputs */
-	int32_t *ends;
-	struct entry *entries;
-	float *x, *y; /* tiles (inputs, tile) and (outputs, tile) */
+enum {
+	PANEL = 256,        /* tokens for which a block is copied once: whole tiles */
+	CHUNK = 512,        /* most outputs of a chunk: their sums for a panel take 512 KB */
+	CHUNKS = 3,         /* for each of several threads, so that they end together */
+	BY_ROW = 24,        /* entries of an output in a block, on average, that pay for the visit; fewer */
+	BY_COLUMN = 16,     /* if they are sorted by column, which writes all over a block's entries */
+	TILE_BYTES = 24576, /* of a block that leave room in L1: it may be larger only to have the entries */
+	BLOCK_INPUTS = 512, /* at most: a tile of them is 128 KB */
+	SPARE = 3,          /* entries behind a group, because sample does four at a time */
+	AHEAD = 8,          /* rows from prefetch to use: the copies of some hundred entries */
+	ROWS = 64, CHANNELS = 128, /* that a thread cuts or packs at a time */
 };
 
-static int64_t group_count(int64_t group, int64_t inputs, int64_t outputs, int64_t nnz)
+/* How a matrix is cut. */
+struct cut {
+	int64_t chunk, chunks, block; /* outputs of a chunk; chunks; inputs of a block */
+	int64_t slot;                 /* entries from one group to the next: an odd number of cache lines */
+	int64_t room;                 /* floats that a thread needs */
+};
+
+static struct cut cut(const dynmo_cpu *k, int64_t entries, int64_t inputs, int64_t outputs, int64_t nnz)
 {
-	int64_t block = block_inputs(group, inputs, outputs, nnz);
-	return (inputs + block - 1) / block * outputs;
+	int32_t threads = dynmo_team_size(k->team);
+	int64_t parts = threads > 1 ? CHUNKS * threads : 1 + (outputs - 1) / CHUNK;
+	int64_t fits = TILE_BYTES / (k->tile * (int64_t)sizeof(float)), pays = entries * inputs * outputs / (nnz + 1);
+	struct cut c = {
+		.chunk = dynmo_min(CHUNK, dynmo_lines(outputs / parts + 1)),
+		.block = dynmo_min(inputs, dynmo_min(BLOCK_INPUTS, pays > fits ? pays : fits)),
+	};
+	c.chunks = (outputs + c.chunk - 1) / c.chunk;
+	c.slot = dynmo_lines(c.block + SPARE) | 16;
+	c.room = c.chunk * (PANEL + 2 + 2 * c.slot);
+	return c;
+}
+
+static int64_t work(const dynmo_cpu *k, int64_t entries, int64_t inputs, int64_t outputs, int64_t nnz)
+{
+	struct cut c = cut(k, entries, inputs, outputs, nnz);
+	return dynmo_lines(1) + inputs * PANEL + dynmo_lines((c.chunks + 1) * inputs) + dynmo_team_size(k->team) * c.room;
 }
 
 int64_t dynmo_cpu_spmm_work(const dynmo_cpu *k, int64_t rows, int64_t cols, int64_t nnz)
 {
-	int64_t by_column = group_count(BY_COLUMN, cols, rows, nnz), by_row = group_count(BY_ROW, rows, cols, nnz);
-	int64_t ends = dynmo_lines(by_column > by_row ? by_column : by_row);
-	return dynmo_lines(1) + ends + dynmo_lines(2 * nnz) + (rows + cols) * k->tile;
+	int64_t forward = work(k, BY_ROW, cols, rows, nnz), backward = work(k, BY_COLUMN, rows, cols, nnz);
+	return forward > backward ? forward : backward;
 }
 
-/* Lays out the workspace; everything begins on a cache line. */
-static struct sorted place(const dynmo_cpu *k, float *work, int64_t group, int64_t inputs, int64_t outputs,
-	int64_t nnz)
+/* A call, at one panel of n tokens. */
+struct product {
+	const dynmo_cpu *k;
+	struct cut cut;
+	const int32_t *row_ptr, *col_idx;
+	const float *values, *bias;
+	const float *x, *dy; /* (n, inputs), (n, outputs) */
+	float *y, *dvalues;  /* (n, outputs), (nnz) */
+	int64_t inputs, outputs, n, nnz;
+	int by_column;       /* outputs are columns, not rows */
+	float *tiles;        /* of x */
+	int32_t *starts;     /* by column: where chunk c starts in row r is starts[c·inputs + r] */
+	float *rooms;        /* of the threads */
+};
+
+static struct product begin(const dynmo_cpu *k, float *work, int64_t entries, const int32_t *row_ptr,
+	const int32_t *col_idx, int64_t inputs, int64_t outputs, int64_t nnz)
 {
-	struct sorted s = {.block = block_inputs(group, inputs, outputs, nnz), .outputs = outputs};
-	s.blocks = (inputs + s.block - 1) / s.block;
-	s.x = dynmo_align(work);
-	s.y = s.x + inputs * k->tile;
-	s.entries = (struct entry *)(s.y + outputs * k->tile);
-	s.ends = (int32_t *)(s.entries + dynmo_lines(2 * nnz) / 2);
-	return s;
+	struct product p = {.k = k, .cut = cut(k, entries, inputs, outputs, nnz), .row_ptr = row_ptr, .col_idx = col_idx,
+		.inputs = inputs, .outputs = outputs, .nnz = nnz};
+	p.tiles = dynmo_align(work);
+	p.starts = (int32_t *)(p.tiles + inputs * PANEL);
+	p.rooms = (float *)(p.starts + dynmo_lines((p.cut.chunks + 1) * inputs));
+	return p;
 }
 
-/* Sorts the entries with columns as inputs: each row is cut at the blocks. */
-static void sort_by_column(const struct sorted *s, const int32_t *row_ptr, const int32_t *col_idx,
-	const float *values)
+/* A thread's room for a chunk. The group of output o has the entries from
+ * o·slot to ends[o]; SPARE more of input 0 follow those grouped by row. */
+struct room {
+	float *y;      /* tiles of the chunk's y or dy */
+	int32_t *next; /* the next entry of each row */
+	int32_t *ends, *inputs;
+	float *values;
+};
+
+static struct room room(const struct product *p, int32_t member)
 {
-	int64_t rows = s->outputs;
-	for (int64_t r = 0; r < rows; r++) {
-		int32_t e = row_ptr[r];
-		for (int64_t b = 0; b < s->blocks; b++) {
-			int32_t first = e;
-			while (e < row_ptr[r + 1] && col_idx[e] < (b + 1) * s->block)
-				e++;
-			s->ends[b * rows + r] = e - first;
+	const struct cut *c = &p->cut;
+	struct room r = {.y = p->rooms + member * c->room};
+	r.next = (int32_t *)(r.y + c->chunk * PANEL);
+	r.ends = r.next + c->chunk;
+	r.inputs = r.ends + c->chunk;
+	r.values = (float *)(r.inputs + c->chunk * c->slot);
+	return r;
+}
+
+/* Prefetches elements of 4 bytes. */
+static void fetch(const void *p, int64_t elements)
+{
+	for (int64_t i = 0; i < elements; i += 16)
+		__builtin_prefetch((const float *)p + i);
+}
+
+/* Returns the first of entries [e, end) of a row whose column is at least bound. */
+static inline int32_t find(const int32_t *col_idx, int32_t e, int32_t end, int64_t bound)
+{
+	while (e + 8 <= end && col_idx[e + 7] < bound)
+		e += 8;
+	while (e < end && col_idx[e] < bound)
+		e++;
+	return e;
+}
+
+/* Groups the entries, with some values, of rows [o, o + outputs) from next to
+ * column last. */
+static void group_rows(const struct product *p, const struct room *r, const float *values, int64_t o, int64_t outputs,
+	int64_t last)
+{
+	const int32_t *ends = p->row_ptr + o + 1, *col_idx = p->col_idx;
+	int64_t expected = p->nnz / p->outputs * p->cut.block / p->inputs + 16;
+	for (int64_t i = 0; i < outputs; i++) {
+		if (i + AHEAD < outputs) {
+			fetch(col_idx + r->next[i + AHEAD], expected);
+			fetch(values + r->next[i + AHEAD], expected);
+		}
+		int32_t e = r->next[i], count = find(col_idx, e, ends[i], last) - e;
+		int32_t *inputs = r->inputs + i * p->cut.slot;
+		float *copies = r->values + i * p->cut.slot;
+		for (int32_t j = 0; j < count; j++)
+			inputs[j] = col_idx[e + j];
+		for (int32_t j = 0; j < count; j++)
+			copies[j] = values[e + j];
+		for (int32_t j = count; j < count + SPARE; j++) {
+			inputs[j] = 0;
+			copies[j] = 0;
+		}
+		r->next[i] = e + count;
+		r->ends[i] = (int32_t)(i * p->cut.slot) + count;
+	}
+}
+
+/* Groups the entries of rows [first, last) in a chunk of columns. A column has
+ * at most one from each row, so a slot holds them without counting first. */
+static void group_columns(const struct product *p, const struct room *r, int64_t chunk, int64_t first, int64_t last)
+{
+	const int32_t *starts = p->starts + chunk * p->inputs, *ends = starts + p->inputs, *col_idx = p->col_idx;
+	int32_t *next = r->ends, *inputs = r->inputs, o = (int32_t)(chunk * p->cut.chunk);
+	float *copies = r->values;
+	for (int64_t i = 0; i < p->cut.chunk; i++)
+		next[i] = (int32_t)(i * p->cut.slot);
+	for (int64_t row = first; row < last; row++) {
+		if (row + AHEAD < last) {
+			fetch(col_idx + starts[row + AHEAD], ends[row + AHEAD] - starts[row + AHEAD]);
+			fetch(p->values + starts[row + AHEAD], ends[row + AHEAD] - starts[row + AHEAD]);
+		}
+		for (int32_t e = starts[row], end = ends[row]; e < end; e++) {
+			int32_t to = next[col_idx[e] - o]++;
+			inputs[to] = (int32_t)row;
+			copies[to] = p->values[e];
 		}
 	}
-	for (int64_t g = 1; g < s->blocks * rows; g++)
-		s->ends[g] += s->ends[g - 1];
-	for (int64_t r = 0; r < rows; r++) {
-		int32_t e = row_ptr[r];
-		for (int64_t b = 0; b < s->blocks; b++) {
-			int64_t g = b * rows + r;
-			for (int32_t to = g ? s->ends[g - 1] : 0; to < s->ends[g]; to++, e++)
-				s->entries[to] = (struct entry){(int32_t)(col_idx[e] - b * s->block), values ? values[e] : 0};
+}
+
+/* Items are rows: finds where the chunks of columns start. */
+static void cut_rows(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct product *p = job;
+	(void)member;
+	for (int64_t row = first; row < last; row++) {
+		int32_t e = p->row_ptr[row];
+		for (int64_t c = 0; c < p->cut.chunks; c++) {
+			p->starts[c * p->inputs + row] = e;
+			e = find(p->col_idx, e, p->row_ptr[row + 1], (c + 1) * p->cut.chunk);
+		}
+		p->starts[p->cut.chunks * p->inputs + row] = e;
+	}
+}
+
+/* Items are input channels. */
+static void pack_inputs(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct product *p = job;
+	const dynmo_cpu *k = p->k;
+	(void)member;
+	for (int64_t t = 0; t < p->n; t += k->tile) {
+		int64_t tokens = dynmo_min(k->tile, p->n - t);
+		k->pack(p->tiles + t * p->inputs + first * k->tile_width(tokens), p->x + t * p->inputs + first, p->inputs, tokens,
+			last - first);
+	}
+}
+
+/* Items are chunks: sets their y. */
+static void multiply(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct product *p = job;
+	const dynmo_cpu *k = p->k;
+	struct room r = room(p, member);
+	for (int64_t c = first; c < last; c++) {
+		int64_t o = c * p->cut.chunk, outputs = dynmo_min(p->cut.chunk, p->outputs - o);
+		for (int64_t t = 0; t < p->n; t += k->tile)
+			k->fill(r.y + t * outputs, p->bias ? p->bias + o : NULL, outputs, k->tile_width(dynmo_min(k->tile, p->n - t)));
+		if (!p->by_column)
+			memcpy(r.next, p->row_ptr + o, (size_t)outputs * sizeof *r.next);
+		for (int64_t b = 0; b < p->inputs; b += p->cut.block) {
+			int64_t end = dynmo_min(p->inputs, b + p->cut.block);
+			if (p->by_column)
+				group_columns(p, &r, c, b, end);
+			else
+				group_rows(p, &r, p->values, o, outputs, end);
+			for (int64_t t = 0; t < p->n; t += k->tile)
+				k->gather(r.y + t * outputs, p->tiles + t * p->inputs, r.ends, p->cut.slot, r.inputs, r.values, outputs,
+					k->tile_width(dynmo_min(k->tile, p->n - t)));
+		}
+		for (int64_t t = 0; t < p->n; t += k->tile)
+			k->unpack(p->y + t * p->outputs + o, p->outputs, r.y + t * outputs, dynmo_min(k->tile, p->n - t), outputs);
+	}
+}
+
+/* Items are chunks: adds to their dvalues. */
+static void sample(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct product *p = job;
+	const dynmo_cpu *k = p->k;
+	struct room r = room(p, member);
+	for (int64_t c = first; c < last; c++) {
+		int64_t o = c * p->cut.chunk, outputs = dynmo_min(p->cut.chunk, p->outputs - o);
+		for (int64_t t = 0; t < p->n; t += k->tile)
+			k->pack(r.y + t * outputs, p->dy + t * p->outputs + o, p->outputs, dynmo_min(k->tile, p->n - t), outputs);
+		memcpy(r.next, p->row_ptr + o, (size_t)outputs * sizeof *r.next);
+		for (int64_t b = 0; b < p->inputs; b += p->cut.block) {
+			group_rows(p, &r, p->dvalues, o, outputs, dynmo_min(p->inputs, b + p->cut.block));
+			for (int64_t t = 0; t < p->n; t += k->tile)
+				k->sample(r.values, r.y + t * outputs, p->tiles + t * p->inputs, r.ends, p->cut.slot, r.inputs, outputs,
+					k->tile_width(dynmo_min(k->tile, p->n - t)));
+			for (int64_t i = 0; i < outputs; i++) {
+				int64_t from = i * p->cut.slot, count = r.ends[i] - from;
+				memcpy(p->dvalues + r.next[i] - count, r.values + from, (size_t)count * sizeof(float));
+			}
 		}
 	}
 }
 
-/* Sorts the entries with rows as inputs: a counting sort by column in each
- * block of rows. */
-static void sort_by_row(const struct sorted *s, const int32_t *row_ptr, const int32_t *col_idx,
-	const float *values, int64_t rows)
+/* Does a call on n tokens panel by panel. p is at the first. */
+static void run(struct product *p, dynmo_part *part, int64_t n)
 {
-	int32_t begin = 0;
-	for (int64_t b = 0; b < s->blocks; b++) {
-		int64_t first = b * s->block, last = dynmo_min(rows, first + s->block);
-		int32_t *next = s->ends + b * s->outputs; /* where the next entry of a column goes */
-		memset(next, 0, (size_t)s->outputs * sizeof *next);
-		for (int32_t e = row_ptr[first]; e < row_ptr[last]; e++)
-			next[col_idx[e]]++;
-		for (int64_t c = 0; c < s->outputs; c++) {
-			int32_t count = next[c];
-			next[c] = begin;
-			begin += count;
-		}
-		for (int64_t r = first; r < last; r++)
-			for (int32_t e = row_ptr[r]; e < row_ptr[r + 1]; e++)
-				s->entries[next[col_idx[e]]++] = (struct entry){(int32_t)(r - first), values[e]};
-	}
-}
-
-/* Sets y (n, outputs) to x (n, inputs) times the sorted matrix, plus bias. */
-static void multiply(const dynmo_cpu *k, const struct sorted *s, float *y, const float *x, const float *bias,
-	int64_t inputs, int64_t n)
-{
-	for (int64_t t = 0; t < n; t += k->tile) {
-		int64_t tokens = dynmo_min(k->tile, n - t), width = k->tile_width(tokens);
-		k->pack(s->x, x + t * inputs, inputs, tokens, inputs);
-		k->fill(s->y, bias, s->outputs, width);
-		for (int64_t b = 0; b < s->blocks; b++)
-			k->gather(s->y, s->x + b * s->block * width, s->ends + b * s->outputs,
-				b ? s->ends[b * s->outputs - 1] : 0, s->entries, s->outputs, width);
-		k->unpack(y + t * s->outputs, s->outputs, s->y, tokens, s->outputs);
+	struct dynmo_team *team = p->k->team;
+	if (p->by_column)
+		dynmo_parallel(team, p->inputs, ROWS, cut_rows, p);
+	for (; n > 0; n -= PANEL) {
+		p->n = dynmo_min(PANEL, n);
+		dynmo_parallel(team, p->inputs, CHANNELS, pack_inputs, p);
+		dynmo_parallel(team, p->cut.chunks, 1, part, p);
+		p->x += PANEL * p->inputs;
+		if (p->y)
+			p->y += PANEL * p->outputs;
+		if (p->dy)
+			p->dy += PANEL * p->outputs;
 	}
 }
 
 void dynmo_cpu_spmm_forward(const dynmo_cpu *k, float *work, float *out, const float *inp, const int32_t *row_ptr,
 	const int32_t *col_idx, const float *values, const float *bias, int64_t rows, int64_t cols, int64_t n)
 {
-	struct sorted s = place(k, work, BY_COLUMN, cols, rows, row_ptr[rows]);
-	sort_by_column(&s, row_ptr, col_idx, values);
-	multiply(k, &s, out, inp, bias, cols, n);
+	struct product p = begin(k, work, BY_ROW, row_ptr, col_idx, cols, rows, row_ptr[rows]);
+	p.values = values;
+	p.bias = bias;
+	p.x = inp;
+	p.y = out;
+	run(&p, multiply, n);
 }
 
 void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp, const float *dout,
 	const int32_t *row_ptr, const int32_t *col_idx, const float *values, int64_t rows, int64_t cols, int64_t n)
 {
-	struct sorted s = place(k, work, BY_ROW, rows, cols, row_ptr[rows]);
-	sort_by_row(&s, row_ptr, col_idx, values, rows);
-	multiply(k, &s, dinp, dout, NULL, rows, n);
+	struct product p = begin(k, work, BY_COLUMN, row_ptr, col_idx, rows, cols, row_ptr[rows]);
+	p.by_column = 1;
+	p.values = values;
+	p.x = dout;
+	p.y = dinp;
+	run(&p, multiply, n);
 }
 
-/* The entries' values are the sums, until all tokens are in. */
 void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n)
 {
-	struct sorted s = place(k, work, BY_COLUMN, cols, rows, row_ptr[rows]);
-	sort_by_column(&s, row_ptr, col_idx, NULL);
-	for (int64_t t = 0; t < n; t += k->tile) {
-		int64_t tokens = dynmo_min(k->tile, n - t), width = k->tile_width(tokens);
-		k->pack(s.x, inp + t * cols, cols, tokens, cols);
-		k->pack(s.y, dout + t * rows, rows, tokens, rows);
-		for (int64_t b = 0; b < s.blocks; b++)
-			k->sample(s.entries, s.y, s.x + b * s.block * width, s.ends + b * rows,
-				b ? s.ends[b * rows - 1] : 0, rows, width);
-	}
-	for (int64_t r = 0; r < rows; r++) {
-		float *dvalue = dvalues + row_ptr[r];
-		for (int64_t g = r; g < s.blocks * rows; g += rows)
-			for (int32_t e = g ? s.ends[g - 1] : 0; e < s.ends[g]; e++)
-				*dvalue++ += s.entries[e].value;
-	}
+	struct product p = begin(k, work, BY_ROW, row_ptr, col_idx, cols, rows, row_ptr[rows]);
+	p.dvalues = dvalues;
+	p.x = inp;
+	p.dy = dout;
+	run(&p, sample, n);
 	if (dbias)
-		k->column_sums(dbias, dout, n, rows);
+		dynmo_column_sums(k, dbias, dout, n, rows);
 }

@@ -2,16 +2,16 @@
  *
  * Fixed-width integers and plain pointers only. Every function that can fail
  * returns 0 or a status that dynmo_cpu_status_name names. No function keeps a
- * pointer after it returns or allocates memory, and there is no state but the
- * BLAS's own: any thread may call. Workspace comes from the caller. Shapes and
- * lengths are checked in Go; values that index memory (tokens, targets) here.
+ * pointer after it returns; none but dynmo_cpu_open allocates memory. Workspace
+ * comes from the caller. Shapes and lengths are checked in Go; values that index
+ * memory (tokens, targets) here.
  *
  * What each kernel computes is said once, in src/kernel/kernel.go. Matrices are
  * row-major float32; n is tokens, c channels, o output channels, v vocabulary,
  * nh heads. A pointer marked "or NULL" may be absent.
  *
  * Bits depend on the operands, the shape, the path and the BLAS, and on nothing
- * else: neither on the alignment of operands nor on the calling thread. */
+ * else: neither on the alignment of operands nor on threads, how many or which. */
 #ifndef DYNMO_CPU_H
 #define DYNMO_CPU_H
 
@@ -30,15 +30,17 @@ enum {
 	DYNMO_CPU_PATHS = 3,
 };
 
-/* The inner loops of a path: constant, shared by all ranks. */
+/* A backend: a path and its threads, which sleep between calls. One thread at a
+ * time may call it; backends share nothing. */
 typedef struct dynmo_cpu dynmo_cpu;
 
-/* Returns a path, or NULL if this processor or build lacks it. */
-const dynmo_cpu *dynmo_cpu_path(int32_t path);
-/* Sets how many threads the BLAS may use, for the whole process: 1 keeps every
- * call on the thread that makes it. Returns 0 if the linked BLAS offers no way
- * to set it, else 1. */
-int32_t dynmo_cpu_blas_threads(int32_t threads);
+/* Says whether this processor and build have a path. */
+int32_t dynmo_cpu_has(int32_t path);
+/* Returns a backend on a path that there is, NULL if there is no memory or
+ * there are no threads for it. With 1 thread every call stays on the thread
+ * that makes it. */
+dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads);
+void dynmo_cpu_close(dynmo_cpu *k);
 /* The BLAS in words, "" if it does not say. Static memory. */
 const char *dynmo_cpu_blas_name(void);
 const char *dynmo_cpu_status_name(int32_t status);
@@ -77,7 +79,7 @@ void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbi
 
 /* qkv (b·t, 3c), lse (b, nh, t). work has the floats that
  * dynmo_cpu_attention_work returns. */
-int64_t dynmo_cpu_attention_work(int64_t t);
+int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t t);
 void dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
 	int64_t b, int64_t t, int64_t c, int64_t nh);
 void dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout,
@@ -95,7 +97,9 @@ int32_t dynmo_cpu_softmax_gradient(const dynmo_cpu *k, float *logits, const doub
 int32_t dynmo_cpu_cross_entropy(const dynmo_cpu *k, double *loss, double *out, const double *before, float *logits,
 	const int32_t *targets, double scale, int64_t n, int64_t v, int64_t first);
 
-double dynmo_cpu_sum_squares(const dynmo_cpu *k, const float *x, int64_t n);
+/* work has the floats that dynmo_cpu_sum_squares_work returns. */
+int64_t dynmo_cpu_sum_squares_work(int64_t n);
+double dynmo_cpu_sum_squares(const dynmo_cpu *k, float *work, const float *x, int64_t n);
 void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n,
 	double lr, double beta1, double beta2, double eps, double decay, double grad_scale, int64_t step);
 void dynmo_cpu_mask(const dynmo_cpu *k, float *x, const uint64_t *mask, int64_t n);

@@ -139,7 +139,7 @@ func (b Balance) String() string {
 type Device struct {
 	Kind    string `toml:"kind" default:"cpu" oneof:"cpu" doc:"device of a rank"`
 	Kernel  string `toml:"kernel" default:"auto" oneof:"auto,cpu,ref,null" doc:"kernel backend; auto is cpu where it is built in, else ref"`
-	Threads int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" doc:"threads of a rank's matrix products"`
+	Threads int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" doc:"threads that share a rank's arithmetic"`
 }
 
 // Comm is messages between ranks.

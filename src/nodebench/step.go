@@ -28,8 +28,8 @@ const square = 1536
 //
 //	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
-// both with all the threads of the backend. The step is right if its loss is finite, near ln(vocabulary) at first, and
-// falls on the same batch.
+// both with all the threads of the backend. The step is right if its loss is
+// finite, near ln(vocabulary) at first, and falls on the same batch.
 func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, rounds int) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()

@@ -44,12 +44,12 @@ static inline uint32_t vmatch(vf x, uint32_t prefix, int32_t shift)
 	return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, _mm256_set1_epi32((int)prefix))));
 }
 
-static inline void vsum4(float sums[4], const vf v[4])
+static inline void vadd4(float sums[4], const vf v[4])
 {
 	vf low = _mm256_unpacklo_ps(v[0], v[1]) + _mm256_unpackhi_ps(v[0], v[1]);
 	vf high = _mm256_unpacklo_ps(v[2], v[3]) + _mm256_unpackhi_ps(v[2], v[3]);
 	vf s = _mm256_shuffle_ps(low, high, 0x44) + _mm256_shuffle_ps(low, high, 0xee);
-	_mm_storeu_ps(sums, _mm256_castps256_ps128(s) + _mm256_extractf128_ps(s, 1));
+	_mm_storeu_ps(sums, _mm_loadu_ps(sums) + (_mm256_castps256_ps128(s) + _mm256_extractf128_ps(s, 1)));
 }
 
 static inline float vsum(vf x)

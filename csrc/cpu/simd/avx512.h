@@ -40,13 +40,13 @@ static inline uint32_t vmatch(vf x, uint32_t prefix, int32_t shift)
 	return _mm512_cmpeq_epi32_mask(bits, _mm512_set1_epi32((int)prefix));
 }
 
-static inline void vsum4(float sums[4], const vf v[4])
+static inline void vadd4(float sums[4], const vf v[4])
 {
 	vf low = _mm512_unpacklo_ps(v[0], v[1]) + _mm512_unpackhi_ps(v[0], v[1]);
 	vf high = _mm512_unpacklo_ps(v[2], v[3]) + _mm512_unpackhi_ps(v[2], v[3]);
 	vf s = _mm512_shuffle_ps(low, high, 0x44) + _mm512_shuffle_ps(low, high, 0xee);
 	__m256 h = _mm512_castps512_ps256(s) + _mm512_extractf32x8_ps(s, 1);
-	_mm_storeu_ps(sums, _mm256_castps256_ps128(h) + _mm256_extractf128_ps(h, 1));
+	_mm_storeu_ps(sums, _mm_loadu_ps(sums) + (_mm256_castps256_ps128(h) + _mm256_extractf128_ps(h, 1)));
 }
 
 static inline float vsum(vf x)

@@ -7,9 +7,9 @@ static void FN(add)(float *out, const float *a, const float *b, int64_t n)
 }
 
 /* Adds rows in ascending order, a block of columns at a time in registers. */
-static void FN(column_sums)(float *sums, const float *x, int64_t n, int64_t c)
+static void FN(column_sums)(float *sums, const float *x, int64_t n, int64_t c, int64_t ld)
 {
-	enum { VECTORS = 8 };
+	enum { VECTORS = COLUMNS / LANES };
 	int64_t j = 0;
 	for (; j + VECTORS * LANES <= c; j += VECTORS * LANES) {
 		vf s[VECTORS];
@@ -17,14 +17,14 @@ static void FN(column_sums)(float *sums, const float *x, int64_t n, int64_t c)
 			s[u] = vset1(0);
 		for (int64_t i = 0; i < n; i++)
 			for (int u = 0; u < VECTORS; u++)
-				s[u] += vload(x + i * c + j + u * LANES);
+				s[u] += vload(x + i * ld + j + u * LANES);
 		for (int u = 0; u < VECTORS; u++)
 			vstore(sums + j + u * LANES, vload(sums + j + u * LANES) + s[u]);
 	}
 	for (; j < c; j += LANES) {
 		vf s = vset1(0);
 		for (int64_t i = 0; i < n; i++)
-			s += vload_n(x + i * c + j, c - j);
+			s += vload_n(x + i * ld + j, c - j);
 		vstore_n(sums + j, vload_n(sums + j, c - j) + s, c - j);
 	}
 }
@@ -71,12 +71,11 @@ static void FN(adamw)(float *w, float *m, float *v, const float *g, int64_t n, c
 	}
 }
 
-/* Blocks of 4096 elements, each in 16 partial sums whatever the path; the
+/* Blocks of elements, each in 16 partial sums whatever the path; the
  * square of a float is exact in double, so every path gives the same bits. */
-static double FN(sum_squares)(const float *x, int64_t n)
+static void FN(square_sums)(double *sums, const float *x, int64_t n)
 {
-	enum { BLOCK = 4096, PARTS = 16, DOUBLES = LANES / 2, VECTORS = PARTS / DOUBLES };
-	double total = 0;
+	enum { PARTS = 16, DOUBLES = LANES / 2, VECTORS = PARTS / DOUBLES };
 	for (int64_t i = 0; i < n; i += BLOCK) {
 		int64_t last = dynmo_min(n, i + BLOCK), j = i;
 		vd s[VECTORS];
@@ -93,7 +92,6 @@ static double FN(sum_squares)(const float *x, int64_t n)
 		for (int half = PARTS / 2; half > 0; half /= 2)
 			for (int l = 0; l < half; l++)
 				part[l] += part[l + half];
-		total += part[0];
+		sums[i / BLOCK] = part[0];
 	}
-	return total;
 }

@@ -68,10 +68,10 @@ static inline uint32_t vmatch(vf x, uint32_t prefix, int32_t shift)
 
 static inline float vsum(vf x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 
-static inline void vsum4(float sums[4], const vf v[4])
+static inline void vadd4(float sums[4], const vf v[4])
 {
 	for (int i = 0; i < 4; i++)
-		sums[i] = vsum(v[i]);
+		sums[i] += vsum(v[i]);
 }
 
 static inline vd vwiden(const float *p) { return (vd){p[0], p[1]}; }

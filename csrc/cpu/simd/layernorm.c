@@ -66,7 +66,7 @@ static void FN(layernorm_backward_input)(float *dinp, const float *dout, const f
 
 /* Adds rows in ascending order, a block of columns at a time in registers. */
 static inline void weight_columns(float *dweight, float *dbias, const float *dout, const float *inp,
-	const float *mean, const float *rstd, int64_t n, int64_t c, int vectors, int64_t left)
+	const float *mean, const float *rstd, int64_t n, int64_t ld, int vectors, int64_t left)
 {
 	vf dw[4], db[4];
 	for (int u = 0; u < vectors; u++)
@@ -74,9 +74,9 @@ static inline void weight_columns(float *dweight, float *dbias, const float *dou
 	for (int64_t i = 0; i < n; i++) {
 		vf m = vset1(mean[i]), r = vset1(rstd[i]);
 		for (int u = 0; u < vectors; u++) {
-			vf dy = vload_n(dout + i * c + u * LANES, left);
+			vf dy = vload_n(dout + i * ld + u * LANES, left);
 			db[u] += dy;
-			dw[u] = vfma(dy, (vload_n(inp + i * c + u * LANES, left) - m) * r, dw[u]);
+			dw[u] = vfma(dy, (vload_n(inp + i * ld + u * LANES, left) - m) * r, dw[u]);
 		}
 	}
 	for (int u = 0; u < vectors; u++) {
@@ -87,11 +87,11 @@ static inline void weight_columns(float *dweight, float *dbias, const float *dou
 }
 
 static void FN(layernorm_backward_weight)(float *dweight, float *dbias, const float *dout, const float *inp,
-	const float *mean, const float *rstd, int64_t n, int64_t c)
+	const float *mean, const float *rstd, int64_t n, int64_t c, int64_t ld)
 {
 	int64_t j = 0;
 	for (; j + 4 * LANES <= c; j += 4 * LANES)
-		weight_columns(dweight + j, dbias + j, dout + j, inp + j, mean, rstd, n, c, 4, LANES);
+		weight_columns(dweight + j, dbias + j, dout + j, inp + j, mean, rstd, n, ld, 4, LANES);
 	for (; j < c; j += LANES)
-		weight_columns(dweight + j, dbias + j, dout + j, inp + j, mean, rstd, n, c, 1, c - j);
+		weight_columns(dweight + j, dbias + j, dout + j, inp + j, mean, rstd, n, ld, 1, c - j);
 }

@@ -52,17 +52,18 @@ static void FN(fill)(float *y, const float *bias, int64_t outputs, int64_t width
 }
 
 static inline __attribute__((always_inline)) void gather_vectors(float *y, const float *x, const int32_t *ends,
-	int32_t begin, const struct entry *entries, int64_t outputs, const int vectors)
+	int64_t slot, const int32_t *inputs, const float *values, int64_t outputs, const int vectors)
 {
-	for (int64_t o = 0; o < outputs; begin = ends[o], o++, y += vectors * LANES) {
-		if (begin == ends[o])
+	for (int64_t o = 0; o < outputs; o++, y += vectors * LANES) {
+		int64_t e = o * slot, end = ends[o];
+		if (e == end)
 			continue;
 		vf s[TILE_VECTORS];
 		for (int u = 0; u < vectors; u++)
 			s[u] = vload(y + u * LANES);
-		for (int32_t e = begin; e < ends[o]; e++) {
-			const float *xi = x + (int64_t)entries[e].input * vectors * LANES;
-			vf value = vset1(entries[e].value);
+		for (; e < end; e++) {
+			const float *xi = x + (int64_t)inputs[e] * vectors * LANES;
+			vf value = vset1(values[e]);
 			for (int u = 0; u < vectors; u++)
 				s[u] = vfma(value, vload(xi + u * LANES), s[u]);
 		}
@@ -71,40 +72,37 @@ static inline __attribute__((always_inline)) void gather_vectors(float *y, const
 	}
 }
 
-static void FN(gather)(float *y, const float *x, const int32_t *ends, int32_t begin, const struct entry *entries,
-	int64_t outputs, int64_t width)
+static void FN(gather)(float *y, const float *x, const int32_t *ends, int64_t slot, const int32_t *inputs,
+	const float *values, int64_t outputs, int64_t width)
 {
-	FOR_WIDTH(gather_vectors(y, x, ends, begin, entries, outputs, VECTORS))
+	FOR_WIDTH(gather_vectors(y, x, ends, slot, inputs, values, outputs, VECTORS))
 }
 
-/* Four entries at a time, so that their sums over the lanes are taken together.
- * Places after a group's last entry repeat its first. */
-static inline __attribute__((always_inline)) void sample_vectors(struct entry *entries, const float *y,
-	const float *x, const int32_t *ends, int32_t begin, int64_t outputs, const int vectors)
+/* Four entries at a time, so that their sums over the lanes are taken together;
+ * behind a group's last one lie some that are nobody's. */
+static inline __attribute__((always_inline)) void sample_vectors(float *values, const float *y, const float *x,
+	const int32_t *ends, int64_t slot, const int32_t *inputs, int64_t outputs, const int vectors)
 {
-	for (int64_t o = 0; o < outputs; begin = ends[o], o++, y += vectors * LANES) {
+	for (int64_t o = 0; o < outputs; o++, y += vectors * LANES) {
+		int64_t end = ends[o];
 		vf g[TILE_VECTORS];
 		for (int u = 0; u < vectors; u++)
 			g[u] = vload(y + u * LANES);
-		for (int32_t e = begin; e < ends[o]; e += 4) {
-			int32_t left = ends[o] - e;
-			float sums[4];
+		for (int64_t e = o * slot; e < end; e += 4) {
 			vf s[4];
 			for (int l = 0; l < 4; l++) {
-				const float *xi = x + (int64_t)entries[l < left ? e + l : e].input * vectors * LANES;
+				const float *xi = x + (int64_t)inputs[e + l] * vectors * LANES;
 				s[l] = g[0] * vload(xi);
 				for (int u = 1; u < vectors; u++)
 					s[l] = vfma(g[u], vload(xi + u * LANES), s[l]);
 			}
-			vsum4(sums, s);
-			for (int l = 0; l < 4 && l < left; l++)
-				entries[e + l].value += sums[l];
+			vadd4(values + e, s);
 		}
 	}
 }
 
-static void FN(sample)(struct entry *entries, const float *y, const float *x, const int32_t *ends, int32_t begin,
-	int64_t outputs, int64_t width)
+static void FN(sample)(float *values, const float *y, const float *x, const int32_t *ends, int64_t slot,
+	const int32_t *inputs, int64_t outputs, int64_t width)
 {
-	FOR_WIDTH(sample_vectors(entries, y, x, ends, begin, outputs, VECTORS))
+	FOR_WIDTH(sample_vectors(values, y, x, ends, slot, inputs, outputs, VECTORS))
 }

@@ -10,7 +10,8 @@
  *   vkeep(x, bits)               0 where a lane's bit is 0
  *   vpow2(magic)                 2^n for magic = 1.5·2^23 + n
  *   vmatch(x, prefix, shift)     bit of each lane whose |x| >> shift is prefix
- *   vsum(x), vsum4(sums, v)      over the lanes, in a fixed tree; vsum4 of four vectors
+ *   vsum(x)                      over the lanes, in a fixed tree
+ *   vadd4(sums, v)               sums += that of each of four vectors
  *   vwiden(p)                    LANES/2 floats as doubles
  *   vtranspose                   TRANSPOSE x TRANSPOSE elements
  *

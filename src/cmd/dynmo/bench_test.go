@@ -18,6 +18,10 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 		{"gemm --clock virtual --threads 2", "want --threads 1"},
 		{"gemm 7", "unknown command"},
 		{"spmm --percent 50,100", "--percent 100: want 0 to 99"},
+		{"net --min 12", "--min 12: want a multiple of 8, at least 8"},
+		{"net --max 32", "--max 32: want 64 (--min) to 1073741824"},
+		{"net --clock virtual", "want --clock wall"},
+		{"net --rounds 0", "--rounds 0: want at least 1"},
 		{"spmm --tokens 0", "--tokens 0: want at least 1"},
 	} {
 		var stdout, stderr bytes.Buffer

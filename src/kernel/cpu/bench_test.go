@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 
@@ -20,6 +21,9 @@ const (
 	hidden = 4 * channels
 )
 
+// threads is how many the measured backend has: go test -bench . -args -threads 2.
+var threads = flag.Int("threads", 1, "threads of benchmarks")
+
 func random32(seed uint64, n int) tensor.Mem { return tensor.From(normal(seed, n)) }
 func empty(n int) tensor.Mem                 { return tensor.From(make([]float32, n)) }
 
@@ -28,8 +32,9 @@ func empty(n int) tensor.Mem                 { return tensor.From(make([]float32
 func run(b *testing.B, name string, flops, bytes int64, call func(k *Backend)) {
 	for _, path := range Paths() {
 		b.Run(name+"/"+path, func(b *testing.B) {
-			k := newBackend(path, 1)
+			k := open(b, path, *threads)
 			b.SetBytes(bytes)
+			call(k) // memory is there before it is measured
 			for b.Loop() {
 				call(k)
 			}
@@ -53,26 +58,30 @@ func BenchmarkMatmul(b *testing.B) {
 	})
 }
 
+// BenchmarkSparse is at a block's shape and at dynmo bench spmm's.
 func BenchmarkSparse(b *testing.B) {
-	const n, c, o, percent = tokens, channels, hidden, 90
-	r := random.Keyed(percent)
-	rows, columns := []int32{0}, []int32(nil)
-	for range o {
-		for j := range c {
-			if r.IntN(100) >= percent {
-				columns = append(columns, int32(j))
+	for _, shape := range []struct{ c, o, percent int }{{channels, hidden, 90}, {4096, 4096, 65}, {4096, 4096, 90}} {
+		const n = tokens
+		c, o := shape.c, shape.o
+		r := random.Keyed(uint64(shape.percent))
+		rows, columns := []int32{0}, []int32(nil)
+		for range o {
+			for j := range c {
+				if r.IntN(100) >= shape.percent {
+					columns = append(columns, int32(j))
+				}
 			}
+			rows = append(rows, int32(len(columns)))
 		}
-		rows = append(rows, int32(len(columns)))
+		nnz := len(columns)
+		w := kernel.CSR{Rows: o, Cols: c, NNZ: nnz, RowPtr: tensor.From(rows), ColIdx: tensor.From(columns), Values: random32(1, nnz)}
+		flops, bytes := int64(2*n*nnz), int64(4*(n*c+n*o)+8*nnz)
+		inp, dout, out, dinp, dvalues := random32(1, n*c), random32(2, n*o), empty(n*o), empty(n*c), empty(nnz)
+		none, of := tensor.Mem{}, fmt.Sprintf("_%dx%d_%d", o, c, shape.percent)
+		run(b, "forward"+of, flops, bytes, func(k *Backend) { k.SpMMForward(nil, out, inp, w, none, n) })
+		run(b, "backward_input"+of, flops, bytes, func(k *Backend) { k.SpMMBackwardInput(nil, dinp, dout, w, n) })
+		run(b, "sddmm"+of, flops, bytes, func(k *Backend) { k.SDDMM(nil, dvalues, none, dout, inp, w, n) })
 	}
-	nnz := len(columns)
-	w := kernel.CSR{Rows: o, Cols: c, NNZ: nnz, RowPtr: tensor.From(rows), ColIdx: tensor.From(columns), Values: random32(1, nnz)}
-	flops, bytes := int64(2*n*nnz), int64(4*(n*c+n*o)+8*nnz)
-	inp, dout, out, dinp, dvalues := random32(1, n*c), random32(2, n*o), empty(n*o), empty(n*c), empty(nnz)
-	none := tensor.Mem{}
-	run(b, fmt.Sprintf("forward_%d", percent), flops, bytes, func(k *Backend) { k.SpMMForward(nil, out, inp, w, none, n) })
-	run(b, fmt.Sprintf("backward_input_%d", percent), flops, bytes, func(k *Backend) { k.SpMMBackwardInput(nil, dinp, dout, w, n) })
-	run(b, fmt.Sprintf("sddmm_%d", percent), flops, bytes, func(k *Backend) { k.SDDMM(nil, dvalues, none, dout, inp, w, n) })
 }
 
 // BenchmarkAttention counts only what is below the diagonal: two products of

@@ -46,13 +46,18 @@ const Built = true
 
 // New returns the backend on the best path this processor has, or on the one
 // that DYNMO_ISA names (generic, avx2, avx512). threads, at least 1, is how
-// many the BLAS may use; it holds for the whole process, so the last call
-// decides. With 1 every kernel runs on the thread that calls it. The error
-// names the path that is unknown or missing.
+// many share the work of a call, the caller among them; the others sleep
+// between calls, and end when the backend, which is an io.Closer, is closed.
+// With 1 every kernel runs on the thread that calls it. The error names the
+// path that is unknown or missing, or says that there are no threads.
 func New(threads int) (kernel.Backend, error) {
 	available := Paths()
 	if path := wanted(available); slices.Contains(available, path) {
-		return newBackend(path, threads), nil
+		k, err := newBackend(path, threads)
+		if err != nil {
+			return nil, err
+		}
+		return k, nil
 	}
 	return nil, fmt.Errorf("cpu: %s=%s: want one of %s", pathVariable, os.Getenv(pathVariable), strings.Join(available, ", "))
 }
@@ -76,23 +81,29 @@ func Identity() string {
 var blas = sync.OnceValue(func() string { return C.GoString(C.dynmo_cpu_blas_name()) })
 
 // newBackend returns the backend on one of Paths.
-func newBackend(path string, threads int) *Backend {
+func newBackend(path string, threads int) (*Backend, error) {
 	if threads < 1 {
 		panic("cpu: fewer than one thread")
 	}
-	C.dynmo_cpu_blas_threads(C.int32_t(threads))
-	return &Backend{
-		check: kernel.Check{DType: tensor.F32, Space: tensor.Host},
-		path:  path,
-		c:     C.dynmo_cpu_path(C.int32_t(slices.Index(paths[:], path))),
+	c := C.dynmo_cpu_open(C.int32_t(slices.Index(paths[:], path)), C.int32_t(threads))
+	if c == nil {
+		return nil, fmt.Errorf("cpu: the system does not give %d threads", threads)
 	}
+	return &Backend{check: kernel.Check{DType: tensor.F32, Space: tensor.Host}, path: path, c: c}, nil
+}
+
+// Close ends the backend's threads. The backend is of no use afterwards.
+func (k *Backend) Close() error {
+	C.dynmo_cpu_close(k.c)
+	k.c = nil
+	return nil
 }
 
 // Paths returns the instruction-set paths that this processor has, the best last.
 func Paths() []string {
 	var available []string
 	for number, name := range paths {
-		if C.dynmo_cpu_path(C.int32_t(number)) != nil {
+		if C.dynmo_cpu_has(C.int32_t(number)) != 0 {
 			available = append(available, name)
 		}
 	}

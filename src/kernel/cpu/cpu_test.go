@@ -4,12 +4,9 @@ package cpu
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,10 +21,21 @@ import (
 // tolerance is the unit of kerneltest's bounds: |x - ref| <= 1e-5·(|A||B|).
 const tolerance = 1e-5
 
+// open returns a backend that lives as long as the test.
+func open(t testing.TB, path string, threads int) *Backend {
+	t.Helper()
+	k, err := newBackend(path, threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	return k
+}
+
 // eachPath runs f on every path this processor has.
 func eachPath(t *testing.T, f func(t *testing.T, k *Backend)) {
 	for _, path := range Paths() {
-		t.Run(path, func(t *testing.T) { f(t, newBackend(path, 1)) })
+		t.Run(path, func(t *testing.T) { f(t, open(t, path, 1)) })
 	}
 }
 
@@ -182,7 +190,7 @@ func TestNaNSurvives(t *testing.T) {
 }
 
 func TestIndexOutsideItsTable(t *testing.T) {
-	k := newBackend("generic", 1)
+	k := open(t, "generic", 1)
 	x := tensor.From(make([]float32, 6))
 	for name, call := range map[string]func(index int32){
 		"EmbeddingForward": func(token int32) {
@@ -206,91 +214,5 @@ func TestIndexOutsideItsTable(t *testing.T) {
 				call(index)
 			}()
 		}
-	}
-}
-
-// step does the products of a training step and returns all their results.
-func step(k *Backend, n, c, o int) []float32 {
-	inp, weight, dout, bias := normal(1, n*c), normal(2, o*c), normal(3, n*o), normal(4, o)
-	out, dinp, dweight, dbias := make([]float32, n*o), make([]float32, n*c), make([]float32, o*c), make([]float32, o)
-	k.MatmulForward(nil, tensor.From(out), tensor.From(inp), tensor.From(weight), tensor.From(bias), n, c, o)
-	k.MatmulBackwardInput(nil, tensor.From(dinp), tensor.From(dout), tensor.From(weight), n, c, o)
-	k.MatmulBackwardWeight(nil, tensor.From(dweight), tensor.From(dbias), tensor.From(dout), tensor.From(inp), n, c, o)
-	return slices.Concat(out, dinp, dweight, dbias)
-}
-
-func bits(x []float32) []uint32 {
-	b := make([]uint32, len(x))
-	for i := range x {
-		b[i] = math.Float32bits(x[i])
-	}
-	return b
-}
-
-// TestThreadsChangeNoBit holds for the BLAS that is linked, at shapes small
-// and large enough that it uses its threads.
-func TestThreadsChangeNoBit(t *testing.T) {
-	path := Paths()[len(Paths())-1]
-	t.Cleanup(func() { newBackend(path, 1) }) // the threads of the BLAS are the process's
-	for _, shape := range [][3]int{{17, 65, 129}, {64, 256, 768}, {256, 768, 768}, {256, 768, 3072}, {255, 3072, 768}} {
-		n, c, o := shape[0], shape[1], shape[2]
-		want := bits(step(newBackend(path, 1), n, c, o))
-		for _, threads := range []int{2, 4} {
-			if got := bits(step(newBackend(path, threads), n, c, o)); !slices.Equal(got, want) {
-				t.Errorf("%dx%dx%d: other bits with %d threads than with one", n, c, o, threads)
-			}
-		}
-	}
-}
-
-// TestBackendsShareNothing runs eight ranks at once, as goroutines of one
-// process do, on products that need a workspace.
-func TestBackendsShareNothing(t *testing.T) {
-	const n, c, nh = 100, 48, 3
-	attention := func(k *Backend) []uint32 {
-		out, lse := make([]float32, n*c), make([]float32, n*nh)
-		k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(normal(5, n*3*c)), 1, n, c, nh)
-		return bits(slices.Concat(out, lse, step(k, 65, 33, 129)))
-	}
-	path := Paths()[len(Paths())-1]
-	want := attention(newBackend(path, 1))
-	var ranks sync.WaitGroup
-	for rank := range 8 {
-		ranks.Go(func() {
-			k := newBackend(path, 1)
-			for range 20 {
-				if !slices.Equal(attention(k), want) {
-					t.Errorf("rank %d: other bits among others than alone", rank)
-					return
-				}
-			}
-		})
-	}
-	ranks.Wait()
-}
-
-// TestOneThreadStaysOnTheCaller: virtual time is the caller's CPU time, so no
-// other thread may do a rank's work.
-func TestOneThreadStaysOnTheCaller(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	k := newBackend(Paths()[0], 1)
-	const n, c, o = 256, 768, 768
-	inp, weight, out := tensor.From(normal(1, n*c)), tensor.From(normal(2, o*c)), tensor.From(make([]float32, n*o))
-	runtime.GC() // so that the collector's threads rest
-	clock := func(who int32) time.Duration {
-		var ts unix.Timespec
-		if err := unix.ClockGettime(who, &ts); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(ts.Nano())
-	}
-	process, thread := clock(unix.CLOCK_PROCESS_CPUTIME_ID), clock(unix.CLOCK_THREAD_CPUTIME_ID)
-	for range 40 {
-		k.MatmulForward(nil, out, inp, weight, tensor.Mem{}, n, c, o)
-	}
-	thread, process = clock(unix.CLOCK_THREAD_CPUTIME_ID)-thread, clock(unix.CLOCK_PROCESS_CPUTIME_ID)-process
-	if thread < process*9/10 {
-		t.Errorf("the calling thread did %v of %v of CPU time", thread, process)
 	}
 }

@@ -7,7 +7,12 @@
 // blaslibs as well it links what CGO_LDFLAGS names instead, any library that
 // has cblas_sgemm. Without the tag, New returns an error.
 //
+// A backend may have threads of its own, that share the work of a call by rows,
+// columns, elements, heads or slices of a product; the BLAS always works on the
+// thread that calls it.
+//
 // Bits depend on the operands, the path and the BLAS. They do not depend on
-// where operands lie, on other backends of the process, or on threads: this
-// package's own loops run on the calling thread, only products use more.
+// where operands lie, on other backends of the process, or on threads: a sum
+// has one order, whoever takes it. For slices of a product that is a property
+// of the BLAS, which a test looks at.
 package cpu

@@ -14,7 +14,7 @@ import (
 // SumSquares: see kernel.Backend. All paths give the same bits.
 func (k *Backend) SumSquares(_ device.Stream, out, x tensor.Mem, n int) {
 	k.check.SumSquares(out, x, n)
-	*doubles(out) = C.dynmo_cpu_sum_squares(k.c, floats(x), size(n))
+	*doubles(out) = C.dynmo_cpu_sum_squares(k.c, k.room(C.dynmo_cpu_sum_squares_work(size(n))), floats(x), size(n))
 }
 
 // AdamW: see kernel.Backend.

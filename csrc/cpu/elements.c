@@ -1,0 +1,123 @@
+/* Calls that work on elements one by one, in ranges of whole mask words. */
+#include <math.h>
+
+#include "kernels.h"
+
+struct pointwise {
+	const dynmo_cpu *k;
+	float *out;
+	const float *a, *b;
+};
+
+static void add(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct pointwise *p = job;
+	(void)member;
+	p->k->add(p->out + first, p->a + first, p->b + first, last - first);
+}
+
+void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, add, &(struct pointwise){k, out, a, b});
+}
+
+static void gelu_forward(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct pointwise *p = job;
+	(void)member;
+	p->k->gelu_forward(p->out + first, p->a + first, last - first);
+}
+
+void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, gelu_forward, &(struct pointwise){k, out, inp, NULL});
+}
+
+static void gelu_backward(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct pointwise *p = job;
+	(void)member;
+	p->k->gelu_backward(p->out + first, p->a + first, p->b + first, last - first);
+}
+
+void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, gelu_backward, &(struct pointwise){k, dinp, inp, dout});
+}
+
+struct update {
+	const dynmo_cpu *k;
+	float *w, *m, *v;
+	const float *g;
+	struct adamw settings;
+};
+
+static void adamw(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct update *u = job;
+	(void)member;
+	u->k->adamw(u->w + first, u->m + first, u->v + first, u->g + first, last - first, &u->settings);
+}
+
+void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n,
+	double lr, double beta1, double beta2, double eps, double decay, double grad_scale, int64_t step)
+{
+	struct update u = {k, w, m, v, g, {
+		.lr = (float)lr,
+		.beta1 = (float)beta1,
+		.rest1 = (float)(1 - beta1),
+		.beta2 = (float)beta2,
+		.rest2 = (float)(1 - beta2),
+		.eps = (float)eps,
+		.decay = (float)decay,
+		.grad_scale = (float)grad_scale,
+		.mscale = (float)(1 / (1 - pow(beta1, (double)step))),
+		.vscale = (float)(1 / (1 - pow(beta2, (double)step))),
+	}};
+	dynmo_parallel(k->team, n, GRAIN, adamw, &u);
+}
+
+struct masked {
+	const dynmo_cpu *k;
+	float *x;
+	const uint64_t *mask;
+};
+
+static void mask(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct masked *m = job;
+	(void)member;
+	m->k->mask(m->x + first, m->mask + first / 64, last - first);
+}
+
+void dynmo_cpu_mask(const dynmo_cpu *k, float *x, const uint64_t *bits, int64_t n)
+{
+	dynmo_parallel(k->team, n, GRAIN, mask, &(struct masked){k, x, bits});
+}
+
+struct squares {
+	const dynmo_cpu *k;
+	double *sums; /* one for each block */
+	const float *x;
+	int64_t n;
+};
+
+/* Items are blocks. */
+static void square_sums(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct squares *s = job;
+	(void)member;
+	s->k->square_sums(s->sums + first, s->x + first * BLOCK, dynmo_min(s->n, last * BLOCK) - first * BLOCK);
+}
+
+int64_t dynmo_cpu_sum_squares_work(int64_t n) { return dynmo_lines(1) + 2 * ((n + BLOCK - 1) / BLOCK); }
+
+double dynmo_cpu_sum_squares(const dynmo_cpu *k, float *work, const float *x, int64_t n)
+{
+	double *sums = (double *)dynmo_align(work), total = 0;
+	int64_t blocks = (n + BLOCK - 1) / BLOCK;
+	dynmo_parallel(k->team, blocks, GRAIN / BLOCK, square_sums, &(struct squares){k, sums, x, n});
+	for (int64_t i = 0; i < blocks; i++)
+		total += sums[i];
+	return total;
+}
