@@ -13,16 +13,17 @@
 #include "kernels.h"
 
 enum {
-	PANEL = 256,        /* tokens for which a block is copied once: whole tiles */
-	CHUNK = 512,        /* most outputs of a chunk: their sums for a panel take 512 KB */
-	CHUNKS = 3,         /* for each of several threads, so that they end together */
-	BY_ROW = 24,        /* entries of an output in a block, on average, that pay for the visit; fewer */
-	BY_COLUMN = 16,     /* if they are sorted by column, which writes all over a block's entries */
-	TILE_BYTES = 24576, /* of a block that leave room in L1: it may be larger only to have the entries */
-	BLOCK_INPUTS = 512, /* at most: a tile of them is 128 KB */
-	SPARE = 3,          /* entries behind a group, because sample does four at a time */
-	AHEAD = 8,          /* rows from prefetch to use: the copies of some hundred entries */
-	ROWS = 64, CHANNELS = 128, /* that a thread cuts or packs at a time */
+	PANEL = 256,         /* tokens for which a block is copied once: whole tiles */
+	CHUNK = 512,         /* most outputs of a chunk: their sums for a panel take 512 KB */
+	CHUNKS = 3,          /* for each of several threads, so that they end together */
+	BY_ROW = 24,         /* entries of an output in a block, on average, that pay for the visit */
+	BY_COLUMN = 16,      /* and of a column: sorting by column writes all over a block's entries */
+	TILE_BYTES = 24576,  /* of a block, which leave room in L1; more only to have those entries */
+	BLOCK_INPUTS = 1024, /* most inputs of a block: a tile of them takes 256 KB */
+	SPARE = 3,           /* entries behind a group, because sample does four at a time */
+	AHEAD = 8,           /* rows from prefetch to use: the copies of some hundred entries */
+	ROWS = 64,           /* that a thread cuts at a time */
+	CHANNELS = 128,      /* that a thread packs at a time */
 };
 
 /* How a matrix is cut. */
