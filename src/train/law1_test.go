@@ -12,6 +12,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/kernel/cpu"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
@@ -189,6 +190,30 @@ func TestBalancersChangeNothing(t *testing.T) {
 	c.Balance.Every, c.Balance.Kind = "auto", "partition"
 	if at := goRun(t, c, nil).difference(still); at != "" {
 		t.Errorf("balance.every = auto differs from one stage at %s", at)
+	}
+}
+
+// TestThreadsChangeNothing is law 1 over the threads of a rank, on layers wide
+// enough to be worth sharing, with the head whole and in slices.
+func TestThreadsChangeNothing(t *testing.T) {
+	if !cpu.Built {
+		t.Skip("built without the tag blas: kernels of one thread only")
+	}
+	c := small(t)
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.Vocab = 2, 256, 4, 64, 2048
+	c.Train.Steps, c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.Initial = 5, 1, 1, 3, 0.3
+	for _, slices := range []int{1, 4} {
+		c.Model.HeadShards = slices
+		c.Parallel.Stages, c.Device.Threads = 1, 1
+		still := goRun(t, c, nil)
+		for _, threads := range []int{1, 2, 3} {
+			for _, stages := range []int{1, 3} {
+				c.Parallel.Stages, c.Device.Threads = stages, threads
+				if at := goRun(t, c, scatter(uint64(threads))).difference(still); at != "" {
+					t.Errorf("%d slices, %d stages, %d threads: differs from one stage and thread at %s", slices, stages, threads, at)
+				}
+			}
+		}
 	}
 }
 
