@@ -9,15 +9,14 @@ extern char *openblas_get_config(void) __attribute__((weak));
 extern void MKL_Set_Num_Threads(int threads) __attribute__((weak));
 extern void bli_thread_set_num_threads(int64_t threads) __attribute__((weak));
 
-/* Keeps the BLAS on the threads that call it, for the whole process. */
-static void blas_on_caller(void)
+void dynmo_blas_threads(int32_t threads)
 {
 	if (openblas_set_num_threads)
-		openblas_set_num_threads(1);
+		openblas_set_num_threads(threads);
 	if (MKL_Set_Num_Threads)
-		MKL_Set_Num_Threads(1);
+		MKL_Set_Num_Threads(threads);
 	if (bli_thread_set_num_threads)
-		bli_thread_set_num_threads(1);
+		bli_thread_set_num_threads(threads);
 }
 
 const char *dynmo_cpu_blas_name(void)
@@ -68,12 +67,14 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads)
 		dynmo_cpu_close(k);
 		return NULL;
 	}
-	blas_on_caller();
+	dynmo_blas_threads(1); /* it stays on the threads that call it */
 	return k;
 }
 
 void dynmo_cpu_close(dynmo_cpu *k)
 {
+	if (k == NULL)
+		return;
 	dynmo_team_stop(k->team);
 	free(k);
 }

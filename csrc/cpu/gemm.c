@@ -1,7 +1,9 @@
 /* Dense products over the BLAS (cblas_sgemm), with biases. The BLAS works on
- * the thread that calls it; a team cuts a product into a slice for each member,
+ * the thread that calls it; a product is cut into slices that a team shares,
  * along the longer side of the result, because the BLAS packs the operand that
- * belongs to the other side anew for every slice. */
+ * belongs to the other side anew for every slice. How many they are follows
+ * from the shape alone: where an element lies in a slice may decide the order of
+ * its sum, so one thread computes the same slices as many. */
 #include "kernels.h"
 
 /* CBLAS, declared here so that no header's location matters. The enumerations
@@ -29,28 +31,24 @@ struct product {
 	int64_t slices; /* of the longer of m and n */
 };
 
-/* Slices are whole tiles of the BLAS's kernels, and the last one has the rest
- * of the side too: an element is then in the same place of a tile, and its sum
- * in the same order, whatever the slices are. */
-enum { TILES = 192 };
+enum {
+	TILES = 192, /* a slice is whole tiles of the BLAS's kernels; the last one has the rest of the side too */
+	WIDTH = 144, /* times the slices: the least width of one, so that packing the other side pays */
+	SLICES = 16, /* most slices, and so most threads that share a product; a power of two */
+	SLICE = 1 << 22, /* least multiplications of a slice */
+};
 
-/* The least multiplications of a slice: more than what a BLAS leaves to kernels
- * of their own for small products, whose bits may be others. */
-enum { SLICE = 1 << 22 };
-
-/* Items are slices. The bias goes into C first: then the product adds to it in
- * the pass over C that a product makes anyway. */
-static void multiply(const void *job, int64_t slice, int64_t last, int32_t member)
+/* The bias goes into C first: then the product adds to it in the pass over C
+ * that a product makes anyway. */
+static void multiply_slice(const struct product *p, int64_t slice)
 {
-	const struct product *p = job;
 	int by_rows = p->m > p->n;
 	int64_t side = by_rows ? p->m : p->n, tiles = side / TILES;
 	int64_t begin = slice * tiles / p->slices * TILES;
-	int64_t end = last == p->slices ? side : last * tiles / p->slices * TILES;
+	int64_t end = slice + 1 == p->slices ? side : (slice + 1) * tiles / p->slices * TILES;
 	int64_t row = by_rows ? begin : 0, rows = by_rows ? end - begin : p->m;
 	int64_t column = by_rows ? 0 : begin, columns = by_rows ? p->n : end - begin;
 	float *c = p->c + row * p->n + column;
-	(void)member;
 	if (p->bias)
 		for (int64_t i = 0; i < rows; i++)
 			memcpy(c + i * p->n, p->bias + column, (size_t)columns * sizeof *c);
@@ -59,11 +57,21 @@ static void multiply(const void *job, int64_t slice, int64_t last, int32_t membe
 		p->b + column * (p->transpose_b ? p->ldb : 1), p->ldb, p->beta, c, p->n);
 }
 
+/* Items are slices. */
+static void multiply(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	(void)member;
+	for (int64_t slice = first; slice < last; slice++)
+		multiply_slice(job, slice);
+}
+
 static void share(const dynmo_cpu *k, struct product *p)
 {
 	int64_t side = p->m > p->n ? p->m : p->n;
-	p->slices = dynmo_min(dynmo_min(dynmo_team_size(k->team), side / TILES), p->m * p->n * p->k / SLICE);
-	p->slices += p->slices == 0;
+	int64_t multiplications = p->m * p->n * p->k;
+	for (p->slices = SLICES; p->slices > 1; p->slices /= 2)
+		if (side >= WIDTH * p->slices * p->slices && multiplications >= SLICE * p->slices)
+			break;
 	dynmo_parallel(k->team, p->slices, 1, multiply, p);
 }
 
@@ -87,4 +95,11 @@ void dynmo_cpu_matmul_backward_weight(const dynmo_cpu *k, float *dweight, float 
 		dynmo_column_sums(k, dbias, dout, n, o);
 	share(k, &(struct product){.m = o, .n = c, .k = n, .transpose_a = 1, .a = dout, .lda = o, .b = inp, .ldb = c,
 		.beta = 1, .c = dweight});
+}
+
+void dynmo_cpu_sgemm(int32_t threads, float *c, const float *a, const float *b, int64_t n)
+{
+	dynmo_blas_threads(threads);
+	dynmo_sgemm(0, 1, n, n, n, 1, a, n, b, n, 0, c, n);
+	dynmo_blas_threads(1);
 }

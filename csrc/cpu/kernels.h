@@ -97,6 +97,9 @@ static inline int64_t dynmo_row_grain(int64_t c) { return GRAIN / (c + 1) + 1; }
 /* How many columns of n rows do: whole blocks of columns. */
 static inline int64_t dynmo_column_grain(int64_t n) { return (GRAIN / COLUMNS / (n + 1) + 1) * COLUMNS; }
 
+/* Sets how many threads the BLAS may use, for the whole process. */
+void dynmo_blas_threads(int32_t threads);
+
 /* C = alpha·op(A)·op(B) + beta·C, row-major, op(A) (m, k), op(B) (k, n). */
 void dynmo_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, float alpha,
 	const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);

@@ -58,6 +58,10 @@ void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const f
 void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c);
 
+/* c = a·bᵀ, all (n, n), by one call of the BLAS on threads of its own: what
+ * products are measured against. No other call may be in progress. */
+void dynmo_cpu_sgemm(int32_t threads, float *c, const float *a, const float *b, int64_t n);
+
 /* bias and dbias (o) or NULL. */
 void dynmo_cpu_matmul_forward(const dynmo_cpu *k, float *out, const float *inp, const float *weight,
 	const float *bias, int64_t n, int64_t c, int64_t o);

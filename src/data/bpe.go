@@ -31,10 +31,10 @@ func newBPE() *encoder {
 			}
 			found, parts, err := library.Encode(part)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("tokenizer: %.100q: %w", part, err)
 			}
-			if strings.Join(parts, "") != part {
-				return nil, fmt.Errorf("tokenizer: %q encoded as %q", part, parts)
+			if whole := strings.Join(parts, ""); whole != part {
+				return nil, fmt.Errorf("tokenizer: %.100q encoded as %.100q", part, whole)
 			}
 			for _, id := range found {
 				tokens = append(tokens, int32(id))

@@ -284,6 +284,42 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
+// An error of the tokenizer names the file and where the piece begins in it.
+func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
+	odd := errors.New("odd")
+	word := func(text string) int {
+		if n := strings.IndexByte(text[1:], ' '); n >= 0 {
+			return 1 + n
+		}
+		return len(text)
+	}
+	ask := func(piece string) ([]int32, error) {
+		if strings.Contains(piece, "odd") {
+			return nil, odd
+		}
+		return []int32{1}, nil
+	}
+	x := Tokenizer{Vocab: 3, endOfText: 2, prefix: " ", cut: cut, encoder: func() *encoder {
+		return &encoder{piece: word, ask: ask, known: map[string][]int32{}}
+	}}
+	dir := tree(t, map[string]string{
+		"early.txt": "odd", "soon.txt": "a b odd", "late.txt": strings.Repeat("word ", block/2) + "odd",
+		"wiki.xml": "<mediawiki><page><ns>0</ns><revision><text>{{t}}a [[b]] ''odd''</text></revision></page></mediawiki>",
+	})
+	for name, want := range map[string]string{
+		"early.txt": "byte 0: odd",
+		"soon.txt":  "byte 3: odd",
+		"late.txt":  fmt.Sprintf("byte %d: odd", len("word ")*(block/2)-1),
+		"wiki.xml":  "an article: byte 3 of its text without markup: odd",
+	} {
+		path := filepath.Join(dir, name)
+		p := Preparation{Tokenizer: x, Inputs: []string{path}, Output: filepath.Join(dir, "o.bin"), Format: LLMC, Workers: 2}
+		if _, err := p.Run(context.Background(), func(int64, int64) {}); !errors.Is(err, odd) || err.Error() != path+": "+want {
+			t.Errorf("got %v, want %s: %s", err, path, want)
+		}
+	}
+}
+
 func TestPrepareStops(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": strings.Repeat("word ", block)})
 	ctx, stop := context.WithCancelCause(context.Background())

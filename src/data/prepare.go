@@ -48,8 +48,8 @@ type Prepared struct {
 // quarter of a megabyte of text (more where it cannot be cut), or an article.
 //
 // Errors: an InputError (no text, not UTF-8, no dump, an output that is there
-// already), ctx's cause, the disk; no output is left behind then. It panics
-// without workers.
+// already), ctx's cause, the tokenizer's, with the file and the byte, the disk;
+// no output is left behind then. It panics without workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {
 		panic("data: no workers")
@@ -106,6 +106,15 @@ type work struct {
 	path        string
 	offset      int64        // of text in the file
 	out         chan encoded // takes one
+}
+
+// fail returns an error that names the file and a byte of the text, which is
+// one of the file unless the text was stripped of its markup.
+func (w work) fail(at int, err error) error {
+	if w.hidden != nil {
+		return fmt.Errorf("%s: an article: byte %d of its text without markup: %w", w.path, at, err)
+	}
+	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(at), err)
 }
 
 // encoded is what becomes of a work.
@@ -176,14 +185,18 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 	}
 	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
 	if at := invalid(w.text); at < len(w.text) {
-		done.err = InputError{broken(w.path, w.offset+int64(at), "0x%02x: the text is not UTF-8", w.text[at])}
+		done.err = InputError{w.fail(at, fmt.Errorf("0x%02x: the text is not UTF-8", w.text[at]))}
 		return done
 	}
+	prefix := ""
 	if w.first {
-		w.text = t.prefix + w.text
+		prefix = t.prefix
 	}
 	// GPT-2 makes a token of 2 to 5 bytes of most texts.
-	done.tokens, done.err = e.encode(make([]int32, 0, len(w.text)/2), w.text)
+	done.tokens, done.err = e.encode(make([]int32, 0, len(w.text)/2), prefix+w.text)
+	if failed, ok := errors.AsType[pieceError](done.err); ok {
+		done.err = w.fail(max(0, failed.at-len(prefix)), failed.error)
+	}
 	if w.last {
 		done.tokens = append(done.tokens, t.endOfText)
 	}

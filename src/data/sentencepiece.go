@@ -2,7 +2,6 @@ package data
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,7 +59,7 @@ func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
 		tokens := make([]int32, len(found))
 		for i, token := range found {
 			if token.ID < 0 || token.ID >= len(m.types) {
-				return nil, errors.New("sentencepiece: id outside of the vocabulary")
+				return nil, fmt.Errorf("sentencepiece: %.100q has id %d, outside of the vocabulary", piece, token.ID)
 			}
 			tokens[i] = int32(token.ID)
 		}

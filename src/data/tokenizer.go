@@ -31,21 +31,27 @@ type encoder struct {
 	known map[string][]int32
 }
 
-// encode appends the ids of a text, which is UTF-8, to out.
+// pieceError is an error of the piece of a text that begins at byte at.
+type pieceError struct {
+	error
+	at int
+}
+
+// encode appends the ids of a text, which is UTF-8, to out. Errors are
+// pieceErrors.
 func (e *encoder) encode(out []int32, text string) ([]int32, error) {
-	for len(text) > 0 {
-		n := e.piece(text)
-		word := text[:n]
-		text = text[n:]
+	for at := 0; at < len(text); {
+		word := text[at : at+e.piece(text[at:])]
 		tokens, ok := e.known[word]
 		if !ok {
 			var err error
 			if tokens, err = e.ask(word); err != nil {
-				return out, err
+				return out, pieceError{err, at}
 			}
 			e.remember(word, tokens)
 		}
 		out = append(out, tokens...)
+		at += len(word)
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 )
 
@@ -11,32 +12,36 @@ import (
 type bracket uint8
 
 const (
-	template bracket = iota
+	template bracket = iota // or a parameter of one
 	table
 	link
 	external
 )
 
-// deepest bounds how many brackets are open at once; what is opened beyond is
+// deepest bounds how many brackets are open at once, a run of braces being one,
+// so that text within moves no more often than that; what is opened beyond is
 // text.
 const deepest = 100
 
 // opening is a bracket that is not closed yet.
 type opening struct {
 	bracket
-	at int // where it stands in the output
+	at     int // where its sign stands in the output
+	length int // of its sign: a run of braces may open several templates
 }
 
 // begin opens a bracket. Its sign is text until it is closed.
 func (s *stripper) begin(b bracket, sign string) {
 	if len(s.open) < deepest {
-		s.open = append(s.open, opening{b, len(s.out)})
+		s.open = append(s.open, opening{b, len(s.out), len(sign)})
 	}
 	s.out = append(s.out, sign...)
 	s.at += len(sign)
 }
 
-// end closes a bracket and reports whether one was open.
+// end closes a bracket and reports whether one was open. Of a run of braces it
+// closes as many as the sign has, the last first, and leaves those before open
+// if two or more are left.
 func (s *stripper) end(b bracket, sign string) bool {
 	i := len(s.open) - 1
 	for i >= 0 && s.open[i].bracket > b {
@@ -45,10 +50,16 @@ func (s *stripper) end(b bracket, sign string) bool {
 	if i < 0 || s.open[i].bracket != b {
 		return false
 	}
-	from := s.open[i].at
+	o := &s.open[i]
+	n := min(o.length, len(sign))
+	o.length -= n
+	from := o.at + o.length
+	if o.length >= len("{{") {
+		i++
+	}
 	s.open = s.open[:i]
-	s.at += len(sign)
-	inside := s.out[from+len(sign):] // what is kept of it moves towards the front
+	s.at += n
+	inside := s.out[from+n:] // what is kept of it moves towards the front
 	s.out = s.out[:from]
 	switch b {
 	case link:
@@ -67,16 +78,23 @@ func (s *stripper) endLine() {
 	}
 }
 
+// language matches a prefix that names a wiki in another language: fr, roa-rup,
+// zh-min-nan.
+var language = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)*$`)
+
 // label returns what is to be seen of a link.
 func (s *stripper) label(inside []byte) []byte {
 	target, label, _ := bytes.Cut(inside, []byte("|"))
 	target = bytes.TrimSpace(target)
 	space, _, found := bytes.Cut(target, []byte(":"))
+	space = bytes.TrimSpace(space)
 	switch {
-	case found && s.hidden[strings.ToLower(string(bytes.TrimSpace(space)))]:
+	case found && s.hidden[strings.ToLower(string(space))]:
 		return nil
 	case len(bytes.TrimSpace(label)) > 0:
 		return label
+	case found && language.Match(space):
+		return nil
 	}
 	return bytes.TrimPrefix(target, []byte(":"))
 }

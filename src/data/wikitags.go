@@ -6,9 +6,9 @@ import (
 )
 
 var (
-	// unseen are the tags whose content is no text.
+	// unseen are the tags whose content is no text of the page.
 	unseen = setOf("ref", "references", "math", "chem", "ce", "gallery", "imagemap", "timeline", "score",
-		"hiero", "graph", "mapframe", "maplink", "templatestyles", "style", "script")
+		"hiero", "graph", "mapframe", "maplink", "templatestyles", "includeonly", "style", "script")
 	// asItStands are the tags whose content is no markup.
 	asItStands = setOf("nowiki", "pre", "syntaxhighlight", "source")
 	// lineEnds are the tags that begin a new line.

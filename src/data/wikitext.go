@@ -6,17 +6,19 @@ import "strings"
 // by a few rules in one pass. Errors of the markup stay in the text, as they
 // do on the page.
 //
-//   - Comments, templates {{…}} and tables {|…|} vanish with all they hold, so
-//     what a template would have written is missing.
+//   - Comments, templates {{…}}, parameters of templates {{{…}}} and tables
+//     {|…|} vanish with all they hold, so what a template would have written
+//     and the default of a parameter are missing.
 //   - [[target]], [[target|label]] and [https://… label] leave the label or the
 //     target; [https://…] leaves nothing.
 //   - Links in a namespace of hidden (files with their captions, categories)
-//     vanish, unless a colon begins them.
+//     vanish, unless a colon begins them. So do links without a label to the
+//     page in another language, [[fr:Bonjour]].
 //   - <ref>, <math> and their like (see unseen) vanish with what they hold;
 //     <nowiki>, <pre> and code leave it as it stands; other tags vanish alone,
 //     and those that end a line end it.
-//   - Marks of headings, lists, bold and italics, rules of dashes and magic
-//     words such as __NOTOC__ vanish.
+//   - Marks of headings, lists, bold and italics, rules of dashes and behaviour
+//     switches such as __NOTOC__ (see switches) vanish.
 //   - Entities become their characters.
 //   - Of several spaces one stays, of several empty lines one, and none at
 //     either end.
@@ -69,7 +71,8 @@ func (s *stripper) step() {
 	two := rest[:min(2, len(rest))]
 	switch {
 	case two == "{{":
-		s.begin(template, two)
+		s.begin(template, rest[:len(rest)-len(strings.TrimLeft(rest, "{"))])
+	case strings.HasPrefix(rest, "}}}") && s.end(template, "}}}"):
 	case two == "}}" && s.end(template, two):
 	case two == "[[":
 		s.begin(link, two)
@@ -82,7 +85,7 @@ func (s *stripper) step() {
 	case rest[0] == '<' && s.tag(rest):
 	case rest[0] == '&':
 		s.entity(rest)
-	case two == "__" && s.magic(rest):
+	case two == "__" && s.behaviour(rest):
 	case rest[0] == '\n':
 		s.endLine()
 		s.out = append(s.out, '\n')
@@ -161,15 +164,23 @@ func (s *stripper) quotes(rest string) {
 	}
 }
 
-// magic takes a word as __NOTOC__ and reports whether one stands here.
-func (s *stripper) magic(rest string) bool {
-	const longest = 32 // bytes, more than any has
-	word := strings.TrimLeft(rest[2:min(longest, len(rest))], "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	length := min(longest, len(rest)) - len(word)
-	if length == 2 || !strings.HasPrefix(word, "__") {
+// switches are the words that, between two underscores on either side, tell
+// MediaWiki how to treat a page, in English: its own (MagicWordFactory.php,
+// with the short forms in MessagesEn.php) and those of the extensions
+// Disambiguator, DiscussionTools, GlobalUserPage and Wikibase.
+var switches = setOf("TOC", "NOTOC", "FORCETOC", "NOEDITSECTION", "NEWSECTIONLINK", "NONEWSECTIONLINK", "NOGALLERY",
+	"HIDDENCAT", "EXPECTSHORTPAGE", "EXPECTUNUSEDCATEGORY", "EXPECTUNUSEDTEMPLATE", "INDEX", "NOINDEX", "STATICREDIRECT",
+	"NOTITLECONVERT", "NOTC", "NOCONTENTCONVERT", "NOCC",
+	"DISAMBIG", "ARCHIVEDTALK", "NOTALK", "NOGLOBAL", "EXPECTED_UNCONNECTED_PAGE")
+
+// behaviour takes a switch, __NOTOC__, and reports whether one stands here.
+func (s *stripper) behaviour(rest string) bool {
+	const longest = len("__EXPECTED_UNCONNECTED_PAGE__")
+	word, _, closed := strings.Cut(rest[2:min(longest, len(rest))], "__")
+	if !closed || !switches[word] {
 		return false
 	}
-	s.at += length + 2
+	s.at += 2 + len(word) + 2
 	return true
 }
 

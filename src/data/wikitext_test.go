@@ -28,6 +28,10 @@ func TestStrip(t *testing.T) {
 		{"template", "a {{t|x={{u|y}}|z}} b", "a b"},
 		{"template over lines", "{{Infobox\n| a = [[b]]\n|}}\nText", "Text"},
 		{"template with a table", "{{t|\n{| \n| a\n|}\n}}b", "b"},
+		{"parameter", "{{{1|default}}} x {{{1}}}y", "x y"},
+		{"parameter in a template", "{{{{{1}}}}} y {{a|{{{b|}}}}} {{a|{{{b|{{{c}}}}}}}}z", "y z"},
+		{"template in a template's name or a parameter's", "{{{{{a}}b}}}x {{{{a}} b}}y", "x y"},
+		{"braces beyond", "{{{a}} {{{{a}}}} {{a}}} {{a{b}}}", "{ {} } }"},
 		{"table", "a\n{| class=\"x\"\n! h\n|-\n| a || {{t|\n|}}\n|}\nb", "a\n\nb"},
 		{"table in a table", ":{|\n|\n{|\n|x\n|}\n|y\n|}\nb", "b"},
 		{"table is not closed", "a\n{|\nb", "a\n{|\nb"},
@@ -41,10 +45,15 @@ func TestStrip(t *testing.T) {
 		{"quotes", "''a'' '''b''' '''''c''''' d'e ''''f'''' '''''''g", "a b c d'e 'f' ''g"},
 		{"lists", "* a\n** b\n# c\n; d : e\n:: f", "a\nb\nc\nd : e\nf"},
 		{"rule", "a\n-----\nb -- c", "a\n\nb -- c"},
-		{"magic words", "__NOTOC__a __init__ b __TOC____", "a __init__ b __"},
+		{"other language", "a[[fr:Bonjour]][[zh-min-nan : x]]\n[[roa-rup:y]]\nb", "a\n\nb"},
+		{"other language, to be seen", "[[:fr:Bonjour]] [[fr:Bonjour|hello]]", "fr:Bonjour hello"},
+		{"no language", "[[FR:x]] [[a:x]] [[wikt:x]] [[fr]] [[fr-:x]] [[f1:x]]", "FR:x a:x wikt:x fr fr-:x f1:x"},
+		{"switches", "__NOTOC__a __init__ b __TOC____ __EXPECTED_UNCONNECTED_PAGE__c___NOINDEX__", "a __init__ b __ c_"},
+		{"no switches", "snake__CASE__x __TOC_ __TOC __ __toc__ ____ __", "snake__CASE__x __TOC_ __TOC __ __toc__ ____ __"},
 		{"ref", "a<ref name=\"x\">{{b}} ''c</ref>.<ref name=x/> d<Ref>e</REF >", "a. d"},
 		{"ref is not closed", "a<ref>b", "ab"},
 		{"math", "a <math>\\frac{{1}{2}}</math> b", "a b"},
+		{"only in templates", "<includeonly>x</includeonly>y <noinclude>z</noinclude> <includeonly/>", "y z"},
 		{"tags", "<b>a</b><br/>b<br>c <span style=\"x\">d</span> <h2>e</h2>", "a\nb\nc d e"},
 		{"no tags", "a < b, c <d, <3 e> <f@g.h>", "a < b, c <d, <3 e> <f@g.h>"},
 		{"nowiki", "<nowiki>[[a]] ''b'' &lt;</nowiki> <nowiki/>''", "[[a]] ''b'' <"},
@@ -67,17 +76,25 @@ func TestStrip(t *testing.T) {
 
 // Pages written to be slow take no longer than others.
 func TestStripIsLinear(t *testing.T) {
-	const size = 1 << 20
-	for _, unit := range []string{"{{", "}}", "[[", "]]", "[[a|", "[[a|b]]", "{|\n", "|}\n", "{{a\n|}", "[http://", "[http://a b", "[http://a\n",
-		"'", "''a", "<", "<a", "<ref>", "<ref", "<nowiki>", "</ref", "<ref></re", "<b>", "&", "&a", "&amp", "_", "__A", "=", "\n=", "\n= =", "= \n", "*", "\n*", "<!--", "<!---->", " ", "\n", "-"} {
-		for _, page := range []string{strings.Repeat(unit, size/len(unit)), "[[" + strings.Repeat(unit, size/len(unit)) + "]]"} {
-			began := time.Now()
-			strip(page, hidden)
-			// A square of the size, at a byte a nanosecond, is a quarter of an hour.
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("%q: %v for %d bytes", unit, took, len(page))
-			}
+	check := func(name, page string) {
+		began := time.Now()
+		strip(page, hidden)
+		// A square of the size, at a byte a nanosecond, is a quarter of an hour.
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%q: %v for %d bytes", name, took, len(page))
 		}
+	}
+	const size = 1 << 20
+	for _, unit := range []string{"{", "{{", "}}", "{{{a", "[[", "]]", "[[a|", "[[a|b]]", "{|\n", "|}\n", "{{a\n|}", "[http://", "[http://a b", "[http://a\n",
+		"'", "''a", "<", "<a", "<ref>", "<ref", "<nowiki>", "</ref", "<ref></re", "<b>", "&", "&a", "&amp", "_", "__A", "=", "\n=", "\n= =", "= \n", "*", "\n*", "<!--", "<!---->", " ", "\n", "-"} {
+		check(unit, strings.Repeat(unit, size/len(unit)))
+		check("[["+unit+"]]", "[["+strings.Repeat(unit, size/len(unit))+"]]")
+	}
+	// Brackets in brackets, around a text that each could move.
+	const depth = 100_000
+	text := strings.Repeat("x", size/4)
+	for _, b := range [][2]string{{"[[a|", "]]"}, {"[[", "]]"}, {"[http://a ", "]"}, {"{{", "}}"}, {"{{{a", "}}}"}, {"\n{|", "\n|}"}} {
+		check(b[0]+"…"+b[1], strings.Repeat(b[0], depth)+text+strings.Repeat(b[1], depth))
 	}
 }
 

@@ -28,7 +28,8 @@ const square = 1536
 //
 //	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
-// both with all the threads of the backend. The step is right if its loss is
+// both with so many threads: the step's are the backend's own, the product's
+// those of the BLAS, if there is one, and it is one call of it. The step is right if its loss is
 // finite, near ln(vocabulary) at first, and falls on the same batch.
 func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, rounds int) ([]Result, error) {
 	bench := newBench(k, dev)
@@ -43,9 +44,11 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, ro
 	if bench.err != nil {
 		return nil, fmt.Errorf("step: %w", bench.err)
 	}
-	seconds := bench.medians(rounds,
-		s.step,
-		func() { k.MatmulForward(bench.stream, out, inp, weight, tensor.Mem{}, square, square, square) })
+	product := func() { k.MatmulForward(bench.stream, out, inp, weight, tensor.Mem{}, square, square, square) }
+	if b, ok := k.(blas); ok {
+		product = func() { b.Sgemm(threads, out, inp, weight, square) }
+	}
+	seconds := bench.medians(rounds, s.step, product)
 	if s.err != nil {
 		return nil, fmt.Errorf("step: %w", s.err)
 	}
@@ -62,6 +65,11 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, ro
 	bench.add("step/sgemm_rate", sgemm/1e9, "GFLOP/s", 0, 0)
 	bench.add(name("sgemm_ratio"), step/sgemm, "ratio", stepReach(threads), wrong)
 	return bench.results, bench.err
+}
+
+// blas is a backend that has a BLAS: out = inp·weightᵀ, all (n, n), by its threads.
+type blas interface {
+	Sgemm(threads int, out, inp, weight tensor.Mem, n int)
 }
 
 // stepReach is the share of a dense product's rate that a step should reach. On

@@ -32,7 +32,7 @@ func (d *Device) Recycle(on bool) {
 func (d *Device) reuse(bytes int64) tensor.Mem {
 	best := -1
 	for i, m := range d.spare {
-		if d.recycling && m.Bytes >= bytes && (best < 0 || m.Bytes < d.spare[best].Bytes) {
+		if m.Bytes >= bytes && (best < 0 || m.Bytes < d.spare[best].Bytes) {
 			best = i
 		}
 	}

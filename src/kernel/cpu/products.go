@@ -11,6 +11,14 @@ import (
 	"dynmo/src/tensor"
 )
 
+// Sgemm sets out to inp·weightᵀ, all (n, n), by one call of the BLAS with
+// threads of its own: what products are measured against. Nothing else of the
+// process may compute meanwhile.
+func (k *Backend) Sgemm(threads int, out, inp, weight tensor.Mem, n int) {
+	k.check.MatmulForward(out, inp, weight, tensor.Mem{}, n, n, n)
+	C.dynmo_cpu_sgemm(C.int32_t(threads), floats(out), floats(inp), floats(weight), size(n))
+}
+
 // MatmulForward: see kernel.Backend.
 func (k *Backend) MatmulForward(_ device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int) {
 	k.check.MatmulForward(out, inp, weight, bias, n, c, o)

@@ -5,6 +5,7 @@ package cpu
 import (
 	"math"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -157,7 +158,6 @@ func (r result) elements(k *Backend, n int) {
 
 // TestThreadsChangeNoBit makes every call with one thread and with more than
 // this machine may have, at shapes that are shared and at some that are not.
-// For products it holds for the BLAS that is linked.
 func TestThreadsChangeNoBit(t *testing.T) {
 	eachPath(t, func(t *testing.T, one *Backend) {
 		for _, shape := range [][6]int{
@@ -175,6 +175,22 @@ func TestThreadsChangeNoBit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestThreadsWithOtherKernels is TestThreadsOfProducts with kernels of OpenBLAS
+// whose sums follow where an element lies in a product, unlike some others'. A
+// BLAS that is not OpenBLAS takes no notice.
+func TestThreadsWithOtherKernels(t *testing.T) {
+	if !slices.Contains(Paths(), "avx2") {
+		t.Skip("the processor lacks AVX2")
+	}
+	for _, core := range []string{"Haswell", "Zen"} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestThreadsOfProducts$")
+		cmd.Env = append(os.Environ(), "OPENBLAS_CORETYPE="+core)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", core, err, out)
+		}
+	}
 }
 
 // TestThreadsOfProducts is the products' part, at the shapes of GPT-2 124M.
