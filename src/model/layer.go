@@ -60,8 +60,10 @@ func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error)
 	return l, nil
 }
 
-// EmptyLayer returns a layer as the header describes it, all values zero. A
-// header without formats describes a dense layer.
+// EmptyLayer returns a layer as the header describes it, all values zero unless
+// the device recycles memory: then its sections must be written before they are
+// read. Gradients are, by ZeroGradients. A header without formats describes a
+// dense layer.
 func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, error) {
 	l := outline(c, h, t)
 	l.device = d

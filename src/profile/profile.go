@@ -17,25 +17,31 @@ import (
 
 // report is what one stage tells the others.
 type report struct {
-	Summary  trace.Summary
-	First    int
-	Layers   []cost.Layer
-	Resident int64
+	Summary trace.Summary
+	First   int
+	Layers  []cost.Layer
+	Memory
+}
+
+// Memory is memory of a rank in bytes, besides what layers account for.
+type Memory struct {
+	Resident int64 // in RAM, whatever for
+	Kept     int64 // kept for layers to come
 }
 
 // Step is what a step was, on all ranks.
 type Step struct {
-	Costs    cost.Table    // medians over the step's microbatches, the largest of the replicas
-	Summary  trace.Summary // of the slowest replica
-	Resident []int64       // by stage: the largest of the replicas' resident
+	Costs   cost.Table    // medians over the step's microbatches, the largest of the replicas
+	Summary trace.Summary // of the slowest replica
+	Memory  []Memory      // by stage: the largest of the replicas
 }
 
-// Gather returns what all ranks measured in a step. resident is the memory that
-// this rank has in RAM, in bytes. Collective over the stages (rank = stage) and
+// Gather returns what all ranks measured in a step, memory being this rank's.
+// Collective over the stages (rank = stage) and
 // the replicas (rank = replica).
-func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span, resident int64) (Step, error) {
+func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span, memory Memory) (Step, error) {
 	r := local(x, s, spans, replicas.Size())
-	r.Resident = resident
+	r.Memory = memory
 	mine, err := json.Marshal(r)
 	if err != nil {
 		return Step{}, fmt.Errorf("profile: %w", err)
@@ -80,7 +86,7 @@ func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) repo
 
 // join merges the reports of all ranks; rows are by stage, each a column of replicas.
 func join(clock string, rows [][]byte) (Step, error) {
-	step := Step{Costs: cost.Table{Clock: clock}, Resident: make([]int64, len(rows))}
+	step := Step{Costs: cost.Table{Clock: clock}, Memory: make([]Memory, len(rows))}
 	table := &step.Costs
 	var replicas [][]trace.Summary // by replica, by stage
 	for stage, row := range rows {
@@ -97,7 +103,8 @@ func join(clock string, rows [][]byte) (Step, error) {
 				replicas = append(replicas, nil)
 			}
 			replicas[d] = append(replicas[d], r.Summary)
-			step.Resident[stage] = max(step.Resident[stage], r.Resident)
+			m := &step.Memory[stage]
+			m.Resident, m.Kept = max(m.Resident, r.Resident), max(m.Kept, r.Kept)
 			if d == 0 {
 				table.Layers = append(table.Layers, r.Layers...)
 				continue

@@ -45,7 +45,7 @@ type Metrics struct {
 	Imbalance       Float   `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
 	Ceiling         Float   `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
 	LayersPerStage  []int   `json:"layers_per_stage"`
-	BytesPerStage   []int64 `json:"bytes_per_stage"` // that layers and buffers account for
+	BytesPerStage   []int64 `json:"bytes_per_stage"` // that layers, buffers and what is kept for layers to come account for
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
 	// what the process had once MPI had started: of each stage the largest of its
 	// replicas. Absent where ranks share a process or the

@@ -173,12 +173,15 @@ func (b *balancer) decide(stages *comm.Group, now partition.Partition) (partitio
 // over all ranks.
 func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, start float64, skip bool) error {
 	clock := r.Device.Clock()
-	resident := int64(0)
+	var memory profile.Memory
 	if r.Before > 0 {
-		resident = profile.Anonymous() - r.Before
+		memory.Resident = profile.Anonymous() - r.Before
+	}
+	if d, ok := r.Device.(interface{ Kept() int64 }); ok {
+		memory.Kept = d.Kept()
 	}
 	began := clock.Now()
-	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, resident)
+	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, memory)
 	if err != nil {
 		return err
 	}

@@ -67,10 +67,10 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 			bytes += l.Bytes.Static() + int64(r.balancer.inFlight[stage])*l.Bytes.Activations
 		}
 		m.LayersPerStage = append(m.LayersPerStage, hi-lo)
-		m.BytesPerStage = append(m.BytesPerStage, bytes)
-	}
-	if r.Before > 0 {
-		m.ResidentPerStage = seen.Resident
+		m.BytesPerStage = append(m.BytesPerStage, bytes+seen.Memory[stage].Kept)
+		if r.Before > 0 {
+			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
+		}
 	}
 	return r.Observe.Step(m)
 }

@@ -1,10 +1,11 @@
 // Package cpu is the host as a device: memory straight from the system, so
-// that freeing a layer really gives its pages back, and streams whose work is
-// done when the call returns.
+// that freeing it really gives its pages back (but see Recycle), and streams
+// whose work is done when the call returns.
 package cpu
 
 import (
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -51,7 +52,11 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	}
 	m := d.reuse(bytes)
 	if m.IsZero() {
-		p, err := unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		p, err := mapped(bytes)
+		if err != nil { // what is kept may be what is missing
+			d.release()
+			p, err = mapped(bytes)
+		}
 		if err != nil {
 			return tensor.Mem{}, fmt.Errorf("cpu: allocate %d bytes (%d in use): %w", bytes, d.used, err)
 		}
@@ -62,6 +67,10 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	}
 	d.used += bytes
 	return m, nil
+}
+
+func mapped(bytes int64) (unsafe.Pointer, error) {
+	return unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 }
 
 // Free unmaps memory that Alloc gave, or keeps it: see Recycle.

@@ -27,6 +27,24 @@ func (d *Device) Recycle(on bool) {
 	d.spare = nil
 }
 
+// Kept returns the bytes that are kept for a later Recycle(true), which Used
+// does not count.
+func (d *Device) Kept() int64 {
+	bytes := int64(0)
+	for _, m := range slices.Concat(d.kept, d.spare) {
+		bytes += m.Bytes
+	}
+	return bytes
+}
+
+// release gives the system all that is kept.
+func (d *Device) release() {
+	for _, m := range slices.Concat(d.kept, d.spare) {
+		unmap(m)
+	}
+	d.kept, d.spare = nil, nil
+}
+
 // reuse returns the smallest spare memory with room for some bytes, and gives
 // the system the pages it has too many; absent if there is none.
 func (d *Device) reuse(bytes int64) tensor.Mem {

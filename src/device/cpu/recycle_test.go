@@ -31,6 +31,9 @@ func TestRecycle(t *testing.T) {
 		t.Error("memory was used again in the round that freed it")
 	}
 	d.Recycle(false)
+	if want := int64(1<<20 + 100); d.Kept() != want {
+		t.Errorf("%d bytes kept, want %d", d.Kept(), want)
+	}
 	if m := alloc(t, d, 100); m.Ptr == small.Ptr || tensor.Of[byte](m)[5] != 0 {
 		t.Error("memory was used again outside a round")
 	}
@@ -55,7 +58,14 @@ func TestRecycle(t *testing.T) {
 	if m := alloc(t, d, 5000); tensor.Of[byte](m)[5] != 0 {
 		t.Error("memory outlived a round that did not use it")
 	}
+	d.Free(alloc(t, d, 1<<20))
 	d.Recycle(false)
+	if d.Kept() != 1<<20 {
+		t.Errorf("%d bytes kept, want %d", d.Kept(), 1<<20)
+	}
+	if _, err := d.Alloc(1 << 60); err == nil || d.Kept() != 0 {
+		t.Errorf("error %v of an exabyte, and %d bytes still kept", err, d.Kept())
+	}
 	if want := int64(100 + 100 + 99 + 5000 + 5000); d.Used() != want {
 		t.Errorf("%d bytes in use, want %d", d.Used(), want)
 	}
