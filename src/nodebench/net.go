@@ -2,7 +2,6 @@ package nodebench
 
 import (
 	"fmt"
-	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
@@ -174,10 +173,4 @@ func size(length int64) string {
 		return fmt.Sprintf("%dKiB", length>>10)
 	}
 	return fmt.Sprintf("%dB", length)
-}
-
-// median returns the middle of a list, which it sorts.
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }

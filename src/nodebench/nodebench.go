@@ -153,10 +153,15 @@ func (b *bench) medians(rounds int, calls ...func()) []float64 {
 	}
 	medians := make([]float64, len(calls))
 	for i, s := range seconds {
-		slices.Sort(s)
-		medians[i] = (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+		medians[i] = median(s)
 	}
 	return medians
+}
+
+// median returns the middle of a list, which it sorts.
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
 // add appends a figure.

@@ -66,6 +66,26 @@ func runner(t comm.Transport, c model.Config, kind schedule.Kind, clock *device.
 	return r, s, r.Plan(cuts, s, kind.List(p, n, microbatches))
 }
 
+// steps trains three steps and returns what was agreed after each.
+func steps(r *pipeline.Runner, s *model.Stage, decay float64) ([]pipeline.Agreement, error) {
+	var list []pipeline.Agreement
+	for range 3 {
+		done, err := r.Step(s)
+		if err != nil {
+			return nil, err
+		}
+		agreed, err := r.Agree(s, done.Losses, false)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Update(s, kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: decay, GradScale: 1}); err != nil {
+			return nil, err
+		}
+		list = append(list, agreed)
+	}
+	return list, nil
+}
+
 // TestStagesAgreeWithOne: the loss, the gradient norm and the updated weights
 // are the same bits on one stage and on several, in every schedule (law 3),
 // with the head whole and in slices.
@@ -92,19 +112,8 @@ func stagesAgreeWithOne(t *testing.T, c model.Config) {
 				return err
 			}
 			end := outcome{hashes: make(map[int]string)}
-			for range 3 {
-				done, err := r.Step(s)
-				if err != nil {
-					return err
-				}
-				agreed, err := r.Agree(s, done.Losses, false)
-				if err != nil {
-					return err
-				}
-				if err := r.Update(s, kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: 1}); err != nil {
-					return err
-				}
-				end.losses = append(end.losses, agreed)
+			if end.losses, err = steps(r, s, 0.1); err != nil {
+				return err
 			}
 			for _, l := range s.Layers {
 				end.hashes[l.ID] = fmt.Sprintf("%x", l.Hash())
@@ -156,20 +165,13 @@ func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for range 3 {
-				done, err := r.Step(s)
-				if err != nil {
-					return err
-				}
-				agreed, err := r.Agree(s, done.Losses, false)
-				if err != nil {
-					return err
-				}
-				if err := r.Update(s, kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, GradScale: 1}); err != nil {
-					return err
-				}
-				if tr.Rank() == 0 {
-					losses = append(losses, agreed.Loss)
+			agreed, err := steps(r, s, 0)
+			if err != nil {
+				return err
+			}
+			if tr.Rank() == 0 {
+				for _, a := range agreed {
+					losses = append(losses, a.Loss)
 				}
 			}
 			for _, l := range s.Layers {

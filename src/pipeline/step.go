@@ -301,10 +301,8 @@ func (r *Runner) progress() error {
 
 // drain waits for the messages of r.sends that are left.
 func (r *Runner) drain() error {
-	for _, req := range r.sends {
-		if err := req.Wait(); err != nil {
-			return err
-		}
+	if err := waitAll(r.sends); err != nil {
+		return err
 	}
 	r.sends = r.sends[:0]
 	return nil

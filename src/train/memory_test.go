@@ -10,11 +10,19 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/partition"
 	"dynmo/src/record"
 )
 
 // trainLocally trains with an observer and looks at every rank at the end.
 func trainLocally(t *testing.T, c config.Config, o Observer, look func(*Rank) error) error {
+	t.Helper()
+	return trainMoving(t, c, o, nil, look)
+}
+
+// trainMoving is trainLocally with repartition, if it is not nil, in place of
+// the balancer.
+func trainMoving(t *testing.T, c config.Config, o Observer, repartition func(int, partition.Partition) partition.Partition, look func(*Rank) error) error {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
@@ -28,11 +36,25 @@ func trainLocally(t *testing.T, c config.Config, o Observer, look func(*Rank) er
 		if err != nil {
 			return err
 		}
+		r.Repartition = repartition
 		if _, err := r.Loop(); err != nil {
 			return err
 		}
 		return look(r)
 	})
+}
+
+// memory returns the bytes that a rank has allocated, and those that the
+// balancer reckons with.
+func memory(r *Rank) (used, want float64) {
+	stage := r.stages.Rank()
+	p := r.balancer.problem(r.balancer.costs, balance.ByTime)
+	want = float64(p.FixedBytes[stage])
+	lo, hi := r.now.Range(stage)
+	for l := lo; l < hi; l++ {
+		want += float64(p.StaticBytes[l] + int64(p.InFlight[stage])*p.ActivationBytes[l])
+	}
+	return float64(r.Device.Used()), want
 }
 
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer
@@ -48,15 +70,9 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 				c.Parallel.Stages, c.Parallel.Replicas = 3, replicas
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
 				err := trainLocally(t, c, &balances{}, func(r *Rank) error {
-					stage := r.stages.Rank()
-					p := r.balancer.problem(r.balancer.costs, balance.ByTime)
-					used, want := float64(r.Device.Used()), float64(p.FixedBytes[stage])
-					lo, hi := r.now.Range(stage)
-					for l := lo; l < hi; l++ {
-						want += float64(p.StaticBytes[l] + int64(p.InFlight[stage])*p.ActivationBytes[l])
-					}
+					used, want := memory(r)
 					if used > 1.02*want || used < 0.95*want {
-						return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", stage, used, want)
+						return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", r.stages.Rank(), used, want)
 					}
 					return nil
 				})
@@ -77,46 +93,16 @@ func TestMemoryOfSlices(t *testing.T) {
 	c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind = 1, "uniform", "none"
 	c.Parallel.Stages = 4
 	for seed := range uint64(6) {
-		if err := trainScattered(t, c, seed, func(r *Rank) error {
-			stage := r.stages.Rank()
-			p := r.balancer.problem(r.balancer.costs, balance.ByTime)
-			used, want := float64(r.Device.Used()), float64(p.FixedBytes[stage])
-			lo, hi := r.now.Range(stage)
-			for l := lo; l < hi; l++ {
-				want += float64(p.StaticBytes[l] + int64(p.InFlight[stage])*p.ActivationBytes[l])
-			}
+		if err := trainMoving(t, c, &run{}, scatter(seed), func(r *Rank) error {
+			used, want := memory(r)
 			if used > want || used < 0.95*want {
-				return fmt.Errorf("cuts %v: stage %d uses %v bytes, %v are accounted for", r.now, stage, used, want)
+				return fmt.Errorf("cuts %v: stage %d uses %v bytes, %v are accounted for", r.now, r.stages.Rank(), used, want)
 			}
 			return nil
 		}); err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-// trainScattered trains, moves layers at random after the last step, and looks
-// at every rank.
-func trainScattered(t *testing.T, c config.Config, seed uint64, look func(*Rank) error) error {
-	t.Helper()
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return local.Run(c.Parallel.Stages, func(tr comm.Transport) error {
-		r, err := newRank(c, tr, Hooks{
-			Stop:  func() bool { return false },
-			Begin: func(World) (Observer, error) { return &run{}, nil },
-		}, func() (*data.Corpus, error) { return corpus, nil })
-		if err != nil {
-			return err
-		}
-		r.Repartition = scatter(seed)
-		if _, err := r.Loop(); err != nil {
-			return err
-		}
-		return look(r)
-	})
 }
 
 // kept counts balancing events that kept the cuts for lack of memory.
