@@ -54,14 +54,15 @@ func (k *Backend) LayerNormBackwardWeight(_ device.Stream, dweight, dbias, dout,
 // AttentionForward: see kernel.Backend.
 func (k *Backend) AttentionForward(_ device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
 	k.check.AttentionForward(out, lse, qkv, b, t, c, nh)
-	C.dynmo_cpu_attention_forward(k.c, k.room(C.dynmo_cpu_attention_work(k.c, size(t))), floats(out), floats(lse), floats(qkv),
-		size(b), size(t), size(c), size(nh))
+	work := k.room(C.dynmo_cpu_attention_work(k.c, size(t)))
+	C.dynmo_cpu_attention_forward(k.c, work, floats(out), floats(lse), floats(qkv), size(b), size(t), size(c), size(nh))
 }
 
 // AttentionBackward: see kernel.Backend.
 func (k *Backend) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
 	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, b, t, c, nh)
-	C.dynmo_cpu_attention_backward(k.c, k.room(C.dynmo_cpu_attention_work(k.c, size(t))), floats(dqkv), floats(dout), floats(qkv), floats(out), floats(lse),
+	work := k.room(C.dynmo_cpu_attention_work(k.c, size(t)))
+	C.dynmo_cpu_attention_backward(k.c, work, floats(dqkv), floats(dout), floats(qkv), floats(out), floats(lse),
 		size(b), size(t), size(c), size(nh))
 }
 
