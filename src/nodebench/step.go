@@ -114,7 +114,11 @@ func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (
 	s.runner = &pipeline.Runner{Exec: s.x, Group: world, Replicas: alone, Feed: func(int) ([]int32, []int32) {
 		return tokens[:s.x.N()], tokens[1:]
 	}}
-	if err := s.runner.Plan(partition.Partition{0, c.Layers()}, s.stage, schedule.OneFOneB(0, 1, 1)); err != nil {
+	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
+	if err == nil {
+		err = s.runner.Plan(partition.Partition{0, c.Layers()}, s.stage, plan)
+	}
+	if err != nil {
 		s.free()
 		return nil, err
 	}

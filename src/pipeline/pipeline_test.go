@@ -63,7 +63,11 @@ func runner(t comm.Transport, c model.Config, kind schedule.Kind, clock *device.
 		return nil, nil, err
 	}
 	r := &pipeline.Runner{Exec: x, Group: group, Replicas: alone, Feed: feed(x, c.Vocab)}
-	return r, s, r.Plan(cuts, s, kind.List(p, n, microbatches))
+	sched, err := schedule.New(kind, n, 1, microbatches)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, s, r.Plan(cuts, s, sched)
 }
 
 // steps trains three steps and returns what was agreed after each.
@@ -245,7 +249,11 @@ func TestBubbleOfEqualStages(t *testing.T) {
 				if s, err = model.NewStage(c, cuts[tr.Rank()], cuts[tr.Rank()+1], r.Exec.Device, tensor.F32); err != nil {
 					return err
 				}
-				if err := r.Plan(cuts, s, kind.List(tr.Rank(), stages, microbatches)); err != nil {
+				plan, err := schedule.New(kind, stages, 1, microbatches)
+				if err != nil {
+					return err
+				}
+				if err := r.Plan(cuts, s, plan); err != nil {
 					return err
 				}
 				done, err := r.Step(s)

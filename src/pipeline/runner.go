@@ -70,13 +70,14 @@ type outgoing struct {
 func (r *Runner) stage() int  { return r.Group.Rank() }
 func (r *Runner) stages() int { return r.Group.Size() }
 
-// Plan makes the buffers for a stage's layers and a list without messages. cuts
-// says which layers all stages hold. It is called whenever any of them changed.
-func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, list []schedule.Instr) error {
+// Plan makes the buffers for a stage's layers and a schedule. cuts says which
+// layers all stages hold. It is called whenever any of them changed.
+func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.Schedule) error {
 	r.Release()
 	r.cuts = cuts
-	r.list = schedule.WithMessages(list, r.stage(), r.stages())
-	inFlight, between := peaks(list)
+	r.list = sched.WithMessages(r.stage())
+	peak := sched.Peaks()[r.stage()]
+	inFlight, between := peak.InFlight, peak.Between
 	behind := func(i int) int64 { return r.Exec.Boundary(s.Config, s.First+i+1) } // layer i of the stage
 	entering, leaving := behind(-1), behind(len(s.Layers)-1)
 	first, last := r.stage() == 0, r.stage() == r.stages()-1
@@ -117,7 +118,7 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, list []schedule.
 			r.backwards.free = append(r.backwards.free, plan.take(leaving))
 		}
 	}
-	r.active = make([]*slot, microbatches(list))
+	r.active = make([]*slot, sched.Microbatches)
 	r.reduce.plan(&plan, s, r.Replicas.Size())
 	r.norms = plan.take(8 * int64(len(s.Layers)))
 	if first && !last && s.Config.Tied {
@@ -157,38 +158,6 @@ func (p *planner) take(bytes int64) tensor.Mem {
 		p.r.owned = append(p.r.owned, m)
 	}
 	return m
-}
-
-// peaks returns the most microbatches between F and W, and between I and W.
-func peaks(list []schedule.Instr) (inFlight, between int) {
-	flying, open := 0, 0
-	between = 1
-	for _, in := range list {
-		switch in.Op {
-		case schedule.F:
-			flying++
-			inFlight = max(inFlight, flying)
-		case schedule.I:
-			open++
-			between = max(between, open)
-		case schedule.W:
-			open--
-			flying--
-		case schedule.B:
-			between = max(between, open+1)
-			flying--
-		}
-	}
-	return inFlight, between
-}
-
-// microbatches returns how many microbatches the list has.
-func microbatches(list []schedule.Instr) int {
-	n := 0
-	for _, in := range list {
-		n = max(n, in.Microbatch+1)
-	}
-	return n
 }
 
 // order returns the microbatches of one op, as the list has them.

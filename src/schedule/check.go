@@ -2,65 +2,72 @@ package schedule
 
 import "fmt"
 
-// Check proves that the lists of all stages form a legal step: on every stage
+// Check proves that a schedule is a legal step: for every chunk of a stage
 // each microbatch has F before I before W, once each; W comes in ascending
-// order of microbatches (so that gradients add up in one order); no more than
-// inFlight(stage) microbatches are between their F and their W; and the stages
-// do not wait for each other in a circle. The error names stage and
-// instruction.
-func Check(lists [][]Instr, microbatches int, inFlight func(stage int) int) error {
-	for s, list := range lists {
-		if err := checkStage(list, microbatches, inFlight(s)); err != nil {
-			return fmt.Errorf("schedule: stage %d: %w", s, err)
+// order of microbatches (so that gradients add up in one order); on no stage
+// are more than inFlight(stage) microbatches of its chunks between their F and
+// their W; and the stages do not wait for each other in a circle. The error
+// names stage and instruction.
+func (s Schedule) Check(inFlight func(stage int) int) error {
+	if len(s.Lists) != s.Map.Stages {
+		return fmt.Errorf("schedule: lists for %d stages, want %d", len(s.Lists), s.Map.Stages)
+	}
+	for stage, list := range s.Lists {
+		if err := s.checkStage(list, inFlight(stage)); err != nil {
+			return fmt.Errorf("schedule: stage %d: %w", stage, err)
 		}
 	}
-	return checkProgress(lists, microbatches)
+	return s.checkProgress()
 }
 
 // checkStage checks what one stage can be blamed for.
-func checkStage(list []Instr, microbatches, limit int) error {
+func (s Schedule) checkStage(list []Instr, limit int) error {
 	const (
 		fresh = iota
 		forwarded
 		inputsDone
 		done
 	)
-	state := make([]int, microbatches)
-	open, nextW := 0, 0
+	state := make([]int, s.Map.Chunks*s.Microbatches)
+	nextW := make([]int, s.Map.Chunks)
+	open := 0
 	for i, in := range list {
-		if in.Op > W {
+		switch {
+		case in.Op > W:
 			return fmt.Errorf("instruction %d, %v: messages are derived, not scheduled", i, in)
+		case in.Microbatch < 0 || in.Microbatch >= s.Microbatches:
+			return fmt.Errorf("instruction %d, %v: there are %d microbatches", i, in, s.Microbatches)
+		case in.Chunk < 0 || in.Chunk >= s.Map.Chunks:
+			return fmt.Errorf("instruction %d, %v: a stage has %d chunks", i, in, s.Map.Chunks)
 		}
-		if in.Microbatch < 0 || in.Microbatch >= microbatches {
-			return fmt.Errorf("instruction %d, %v: there are %d microbatches", i, in, microbatches)
-		}
-		m := in.Microbatch
-		want := map[Op]int{F: fresh, B: forwarded, I: forwarded, W: inputsDone}[in.Op]
-		if state[m] != want {
+		at := &state[in.Chunk*s.Microbatches+in.Microbatch]
+		want := [...]int{F: fresh, B: forwarded, I: forwarded, W: inputsDone}[in.Op]
+		if *at != want {
 			return fmt.Errorf("instruction %d, %v: out of order, or twice", i, in)
 		}
 		if in.Op == B || in.Op == W {
-			if m != nextW {
-				return fmt.Errorf("instruction %d, %v: weights of microbatch %d come first", i, in, nextW)
+			if next := nextW[in.Chunk]; in.Microbatch != next {
+				return fmt.Errorf("instruction %d, %v: weights of microbatch %d come first", i, in, next)
 			}
-			nextW++
+			nextW[in.Chunk]++
 			open--
 		}
 		switch in.Op {
 		case F:
-			state[m] = forwarded
+			*at = forwarded
 			if open++; open > limit {
 				return fmt.Errorf("instruction %d, %v: %d microbatches in flight, the cap is %d", i, in, open, limit)
 			}
 		case I:
-			state[m] = inputsDone
+			*at = inputsDone
 		default:
-			state[m] = done
+			*at = done
 		}
 	}
-	for m, st := range state {
+	for i, st := range state {
 		if st != done {
-			return fmt.Errorf("microbatch %d is not finished", m)
+			m := Instr{F, i % s.Microbatches, i / s.Microbatches}
+			return fmt.Errorf("microbatch %s is not finished", m.String()[1:])
 		}
 	}
 	return nil
@@ -68,42 +75,43 @@ func checkStage(list []Instr, microbatches, limit int) error {
 
 // checkProgress runs the lists without time: a stage goes on when what its
 // next instruction needs from a neighbour exists.
-func checkProgress(lists [][]Instr, microbatches int) error {
-	stages := len(lists)
-	forward := make([][]bool, stages) // F done, by stage and microbatch
-	inputs := make([][]bool, stages)  // I (or B) done
-	next := make([]int, stages)
-	for s := range stages {
-		forward[s], inputs[s] = make([]bool, microbatches), make([]bool, microbatches)
-	}
-	ready := func(s int, in Instr) bool {
+func (s Schedule) checkProgress() error {
+	n, m := s.Map.Virtual(), s.Microbatches
+	forward := make([]bool, n*m) // F done, by virtual stage and microbatch
+	inputs := make([]bool, n*m)  // I (or B) done
+	next := make([]int, len(s.Lists))
+	ready := func(v int, in Instr) bool {
 		switch in.Op {
 		case F:
-			return s == 0 || forward[s-1][in.Microbatch]
+			return v == 0 || forward[(v-1)*m+in.Microbatch]
 		case B, I:
-			return s == stages-1 || inputs[s+1][in.Microbatch]
+			return v == n-1 || inputs[(v+1)*m+in.Microbatch]
 		}
 		return true
 	}
 	for moved := true; moved; {
 		moved = false
-		for s, list := range lists {
-			for next[s] < len(list) && ready(s, list[next[s]]) {
-				in := list[next[s]]
+		for stage, list := range s.Lists {
+			for next[stage] < len(list) {
+				in := list[next[stage]]
+				v := s.Map.Place(stage, in.Chunk)
+				if !ready(v, in) {
+					break
+				}
 				switch in.Op {
 				case F:
-					forward[s][in.Microbatch] = true
+					forward[v*m+in.Microbatch] = true
 				case B, I:
-					inputs[s][in.Microbatch] = true
+					inputs[v*m+in.Microbatch] = true
 				}
-				next[s]++
+				next[stage]++
 				moved = true
 			}
 		}
 	}
-	for s, list := range lists {
-		if next[s] < len(list) {
-			return fmt.Errorf("schedule: stage %d: instruction %d, %v: deadlock", s, next[s], list[next[s]])
+	for stage, list := range s.Lists {
+		if next[stage] < len(list) {
+			return fmt.Errorf("schedule: stage %d: instruction %d, %v: deadlock", stage, next[stage], list[next[stage]])
 		}
 	}
 	return nil

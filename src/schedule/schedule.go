@@ -1,12 +1,14 @@
 // Package schedule says in which order a stage works on its microbatches. A
 // schedule is data: one list of instructions for each stage. Check proves that
 // the lists of all stages fit together; a run calls it once before its first
-// step, and pipeline then executes its own stage's list.
+// step, and pipeline then executes its own stage's list, sim all of them.
 package schedule
 
 import (
 	"fmt"
 	"strings"
+
+	"dynmo/src/partition"
 )
 
 // Op is what an instruction does.
@@ -28,14 +30,30 @@ var opNames = [...]string{"F", "B", "I", "W", "RF", "SF", "RB", "SB"}
 // String returns the op's short name: F, B, I, W, and RF, SF, RB, SB for messages.
 func (o Op) String() string { return opNames[o] }
 
-// Instr is one instruction: an op on one microbatch of the replica.
+// Instr is one instruction: an op on one microbatch of the replica, for one of
+// the stage's chunks of the chain.
 type Instr struct {
 	Op         Op
 	Microbatch int
+	Chunk      int
 }
 
-// String returns the op and the microbatch: "F3".
-func (i Instr) String() string { return fmt.Sprintf("%v%d", i.Op, i.Microbatch) }
+// String returns the op and the microbatch, "F3", and behind a point the chunk
+// if it is not the first: "F3.1".
+func (i Instr) String() string {
+	if i.Chunk > 0 {
+		return fmt.Sprintf("%v%d.%d", i.Op, i.Microbatch, i.Chunk)
+	}
+	return fmt.Sprintf("%v%d", i.Op, i.Microbatch)
+}
+
+// Schedule is what all stages do in a step.
+type Schedule struct {
+	Kind         Kind
+	Map          partition.Map // which stage holds which virtual stage
+	Microbatches int
+	Lists        [][]Instr // by stage, in order, without messages
+}
 
 // Kind names a schedule.
 type Kind string
@@ -45,91 +63,92 @@ const (
 	Kind1F1B  Kind = "1f1b"
 )
 
-// List returns the instructions of one stage.
-func (k Kind) List(stage, stages, microbatches int) []Instr {
-	switch k {
-	case KindGPipe:
-		return GPipe(microbatches)
-	case Kind1F1B:
-		return OneFOneB(stage, stages, microbatches)
+// New returns a schedule that follows from numbers alone.
+func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
+	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks}, Microbatches: microbatches}
+	if chunks != 1 {
+		return s, fmt.Errorf("schedule %s: %d chunks on a stage, want 1", kind, chunks)
 	}
-	panic("schedule: unknown kind")
+	for stage := range stages {
+		switch kind {
+		case KindGPipe:
+			s.Lists = append(s.Lists, GPipe(microbatches))
+		case Kind1F1B:
+			s.Lists = append(s.Lists, OneFOneB(stage, stages, microbatches))
+		default:
+			return s, fmt.Errorf("schedule %q does not follow from numbers alone", kind)
+		}
+	}
+	return s, nil
 }
 
-// InFlight returns the most microbatches whose activations a stage holds.
-func (k Kind) InFlight(stage, stages, microbatches int) int {
-	if k == Kind1F1B {
-		return min(microbatches, stages-stage)
-	}
-	return microbatches
+// Peak is the most that a virtual stage holds at a time.
+type Peak struct {
+	InFlight int // microbatches between their F and their W: activations
+	Between  int // microbatches between their I and their W, at least 1
 }
 
-// All returns the lists of all stages.
-func (k Kind) All(stages, microbatches int) [][]Instr {
-	lists := make([][]Instr, stages)
-	for s := range lists {
-		lists[s] = k.List(s, stages, microbatches)
+// Peaks returns the peak of every virtual stage.
+func (s Schedule) Peaks() []Peak {
+	peaks := make([]Peak, s.Map.Virtual())
+	now := make([]Peak, s.Map.Virtual())
+	for v := range peaks {
+		peaks[v].Between = 1
 	}
-	return lists
+	for stage, list := range s.Lists {
+		for _, in := range list {
+			v := s.Map.Place(stage, in.Chunk)
+			n, most := &now[v], &peaks[v]
+			switch in.Op {
+			case F:
+				n.InFlight++
+			case I, B:
+				n.Between++
+			}
+			most.InFlight, most.Between = max(most.InFlight, n.InFlight), max(most.Between, n.Between)
+			if in.Op == W || in.Op == B {
+				n.InFlight--
+				n.Between--
+			}
+		}
+	}
+	return peaks
 }
 
-// GPipe returns the GPipe schedule of any stage (Huang et al. 2019): all
-// forwards, then all backwards. Departs: the backwards run in ascending order
-// of microbatches, so that weight gradients add up in the same order as in
-// every other schedule.
-func GPipe(microbatches int) []Instr {
-	list := make([]Instr, 0, 2*microbatches)
-	for m := range microbatches {
-		list = append(list, Instr{F, m})
-	}
-	for m := range microbatches {
-		list = append(list, Instr{B, m})
-	}
-	return list
-}
-
-// OneFOneB returns the 1F1B schedule of one stage (PipeDream-Flush, Narayanan
-// et al. 2021): min(stages-1-stage, microbatches) warm-up forwards, then one
-// forward and one backward in turn, then the backwards that are left. At most
-// stages-stage microbatches are in flight.
-func OneFOneB(stage, stages, microbatches int) []Instr {
-	warmup := min(stages-1-stage, microbatches)
-	list := make([]Instr, 0, 2*microbatches)
-	for m := range warmup {
-		list = append(list, Instr{F, m})
-	}
-	for m := warmup; m < microbatches; m++ {
-		list = append(list, Instr{F, m}, Instr{B, m - warmup})
-	}
-	for m := microbatches - warmup; m < microbatches; m++ {
-		list = append(list, Instr{B, m})
+// InFlight returns the most microbatches in flight on every virtual stage.
+func (s Schedule) InFlight() []int {
+	var list []int
+	for _, p := range s.Peaks() {
+		list = append(list, p.InFlight)
 	}
 	return list
 }
 
 // WithMessages returns the list of one stage with the sends and receives that
 // its neighbours need: activations before F and gradients before B or I are
-// received, results sent right after.
-func WithMessages(list []Instr, stage, stages int) []Instr {
+// received, results sent right after. What passes between chunks of one stage
+// is no message.
+func (s Schedule) WithMessages(stage int) []Instr {
+	list := s.Lists[stage]
 	out := make([]Instr, 0, 3*len(list))
 	for _, in := range list {
+		v := s.Map.Place(stage, in.Chunk)
+		before := v > 0 && s.Map.Stage(v-1) != stage
+		behind := v < s.Map.Virtual()-1 && s.Map.Stage(v+1) != stage
+		add := func(wanted bool, op Op) {
+			if wanted {
+				out = append(out, Instr{op, in.Microbatch, in.Chunk})
+			}
+		}
 		switch in.Op {
 		case F:
-			if stage > 0 {
-				out = append(out, Instr{RecvForward, in.Microbatch})
-			}
+			add(before, RecvForward)
 			out = append(out, in)
-			if stage < stages-1 {
-				out = append(out, Instr{SendForward, in.Microbatch})
-			}
+			add(behind, SendForward)
 		case B, I:
-			if stage < stages-1 {
-				out = append(out, Instr{RecvBackward, in.Microbatch})
-			}
+			add(behind, RecvBackward)
 			out = append(out, in)
-			if stage > 0 {
-				out = append(out, Instr{SendBackward, in.Microbatch})
-			}
+			add(before, SendBackward)
 		default:
 			out = append(out, in)
 		}

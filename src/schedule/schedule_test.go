@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/partition"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden texts")
@@ -20,7 +22,11 @@ func TestGolden(t *testing.T) {
 	}{{KindGPipe, 3, 4}, {Kind1F1B, 4, 6}, {Kind1F1B, 4, 2}} {
 		name := fmt.Sprintf("%s_p%d_m%d.txt", c.kind, c.stages, c.microbatches)
 		t.Run(name, func(t *testing.T) {
-			got := Format(c.kind.All(c.stages, c.microbatches))
+			s, err := New(c.kind, c.stages, 1, c.microbatches)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := Format(s.Lists)
 			path := filepath.Join("testdata", name)
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -42,8 +48,17 @@ func TestEveryScheduleIsLegal(t *testing.T) {
 	for _, kind := range []Kind{KindGPipe, Kind1F1B} {
 		for stages := 1; stages <= 9; stages++ {
 			for microbatches := 1; microbatches <= 12; microbatches++ {
-				inFlight := func(s int) int { return kind.InFlight(s, stages, microbatches) }
-				if err := Check(kind.All(stages, microbatches), microbatches, inFlight); err != nil {
+				s, err := New(kind, stages, 1, microbatches)
+				if err != nil {
+					t.Fatal(err)
+				}
+				inFlight := func(stage int) int {
+					if kind == Kind1F1B {
+						return min(microbatches, stages-stage)
+					}
+					return microbatches
+				}
+				if err := s.Check(inFlight); err != nil {
 					t.Errorf("%s, %d stages, %d microbatches: %v", kind, stages, microbatches, err)
 				}
 			}
@@ -58,21 +73,22 @@ func TestCheckRefuses(t *testing.T) {
 		cap   int
 		want  string
 	}{
-		{"twice", [][]Instr{{{F, 0}, {F, 0}}}, 9, "stage 0: instruction 1, F0: out of order, or twice"},
-		{"backward first", [][]Instr{{{B, 0}}}, 9, "out of order"},
-		{"weights before inputs", [][]Instr{{{F, 0}, {W, 0}, {I, 0}}}, 9, "W0: out of order"},
-		{"forgotten", [][]Instr{{{F, 0}, {B, 0}, {F, 1}}}, 9, "microbatch 1 is not finished"},
-		{"weights descend", [][]Instr{{{F, 0}, {F, 1}, {B, 1}, {B, 0}}}, 9, "B1: weights of microbatch 0 come first"},
-		{"cap", [][]Instr{{{F, 0}, {F, 1}, {B, 0}, {B, 1}}}, 1, "2 microbatches in flight, the cap is 1"},
-		{"unknown microbatch", [][]Instr{{{F, 2}}}, 9, "there are 2 microbatches"},
-		{"message", [][]Instr{{{SendForward, 0}}}, 9, "derived"},
+		{"twice", [][]Instr{{{F, 0, 0}, {F, 0, 0}}}, 9, "stage 0: instruction 1, F0: out of order, or twice"},
+		{"backward first", [][]Instr{{{B, 0, 0}}}, 9, "out of order"},
+		{"weights before inputs", [][]Instr{{{F, 0, 0}, {W, 0, 0}, {I, 0, 0}}}, 9, "W0: out of order"},
+		{"forgotten", [][]Instr{{{F, 0, 0}, {B, 0, 0}, {F, 1, 0}}}, 9, "microbatch 1 is not finished"},
+		{"weights descend", [][]Instr{{{F, 0, 0}, {F, 1, 0}, {B, 1, 0}, {B, 0, 0}}}, 9, "B1: weights of microbatch 0 come first"},
+		{"cap", [][]Instr{{{F, 0, 0}, {F, 1, 0}, {B, 0, 0}, {B, 1, 0}}}, 1, "2 microbatches in flight, the cap is 1"},
+		{"unknown microbatch", [][]Instr{{{F, 2, 0}}}, 9, "there are 2 microbatches"},
+		{"message", [][]Instr{{{SendForward, 0, 0}}}, 9, "derived"},
 		{"deadlock", [][]Instr{
-			{{F, 0}, {B, 0}, {F, 1}, {B, 1}},
-			{{F, 0}, {F, 1}, {B, 0}, {B, 1}},
+			{{F, 0, 0}, {B, 0, 0}, {F, 1, 0}, {B, 1, 0}},
+			{{F, 0, 0}, {F, 1, 0}, {B, 0, 0}, {B, 1, 0}},
 		}, 9, "stage 0: instruction 1, B0: deadlock"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := Check(c.lists, 2, func(int) int { return c.cap })
+			s := Schedule{Map: partition.Line(len(c.lists)), Microbatches: 2, Lists: c.lists}
+			err := s.Check(func(int) int { return c.cap })
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want …%s…", err, c.want)
 			}
@@ -81,9 +97,10 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 func TestWithMessages(t *testing.T) {
-	list := []Instr{{F, 0}, {I, 0}, {W, 0}}
+	list := []Instr{{F, 0, 0}, {I, 0, 0}, {W, 0, 0}}
 	for stage, want := range []string{"F0 SF0 RB0 I0 W0\n", "RF0 F0 SF0 RB0 I0 SB0 W0\n", "RF0 F0 I0 SB0 W0\n"} {
-		if got := Format([][]Instr{WithMessages(list, stage, 3)}); got != want {
+		s := Schedule{Map: partition.Line(3), Microbatches: 1, Lists: [][]Instr{list, list, list}}
+		if got := Format([][]Instr{s.WithMessages(stage)}); got != want {
 			t.Errorf("stage %d: got %q, want %q", stage, got, want)
 		}
 	}

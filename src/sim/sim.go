@@ -3,56 +3,56 @@
 // the step ends.
 package sim
 
-import "dynmo/src/schedule"
+import (
+	"dynmo/src/cost"
+	"dynmo/src/schedule"
+)
 
-// Stage is what one microbatch costs on a stage, in seconds.
-type Stage struct {
-	Forward, Input, Weight float64
-}
-
-// Makespan returns the seconds from the first start to the last end of a step
-// of so many microbatches: every stage carries out its list in order, F waits
-// for F of the stage before, B and I wait for B or I of the stage behind.
-// Messages are free. The lists are ones that schedule.Check accepts; it panics
-// on a deadlock.
-func Makespan(lists [][]schedule.Instr, microbatches int, stages []Stage) float64 {
-	n := len(lists)
-	forward, input := done(n, microbatches), done(n, microbatches)
-	clock, next := make([]float64, n), make([]int, n)
+// Makespan returns the seconds from the first start to the last end of a step:
+// every stage carries out its list in order, F waits for F of the virtual stage
+// before, B and I wait for B or I of the one behind. Messages are free. costs
+// is by virtual stage. The schedule is one that Check accepts; it panics on a
+// deadlock.
+func Makespan(s schedule.Schedule, costs []cost.Stage) float64 {
+	n := s.Map.Virtual()
+	forward, input := done(n, s.Microbatches), done(n, s.Microbatches)
+	clock, next := make([]float64, len(s.Lists)), make([]int, len(s.Lists))
 	left := 0
-	for _, list := range lists {
+	for _, list := range s.Lists {
 		left += len(list)
 	}
 	for left > 0 {
 		before := left
-		for s, list := range lists {
-			for next[s] < len(list) {
-				in := list[next[s]]
+		for stage, list := range s.Lists {
+			for next[stage] < len(list) {
+				in := list[next[stage]]
+				v := s.Map.Place(stage, in.Chunk)
 				ready := 0.0
 				switch {
-				case in.Op == schedule.F && s > 0:
-					ready = forward[s-1][in.Microbatch]
-				case (in.Op == schedule.B || in.Op == schedule.I) && s < n-1:
-					ready = input[s+1][in.Microbatch]
+				case in.Op == schedule.F && v > 0:
+					ready = forward[v-1][in.Microbatch]
+				case (in.Op == schedule.B || in.Op == schedule.I) && v < n-1:
+					ready = input[v+1][in.Microbatch]
 				}
 				if ready < 0 {
 					break // not done yet
 				}
-				clock[s] = max(clock[s], ready)
+				now := &clock[stage]
+				*now = max(*now, ready)
 				switch in.Op {
 				case schedule.F:
-					clock[s] += stages[s].Forward
-					forward[s][in.Microbatch] = clock[s]
+					*now += costs[v].Forward
+					forward[v][in.Microbatch] = *now
 				case schedule.I:
-					clock[s] += stages[s].Input
-					input[s][in.Microbatch] = clock[s]
+					*now += costs[v].Input
+					input[v][in.Microbatch] = *now
 				case schedule.W:
-					clock[s] += stages[s].Weight
+					*now += costs[v].Weight
 				case schedule.B:
-					clock[s] += stages[s].Input + stages[s].Weight
-					input[s][in.Microbatch] = clock[s]
+					*now += costs[v].Input + costs[v].Weight
+					input[v][in.Microbatch] = *now
 				}
-				next[s]++
+				next[stage]++
 				left--
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"dynmo/src/cost"
+	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
 
@@ -11,8 +13,23 @@ func do(op schedule.Op, microbatch int) schedule.Instr {
 	return schedule.Instr{Op: op, Microbatch: microbatch}
 }
 
-func equal(n int, s Stage) []Stage {
-	list := make([]Stage, n)
+// plain returns a schedule that follows from numbers alone.
+func plain(t *testing.T, kind schedule.Kind, stages, microbatches int) schedule.Schedule {
+	t.Helper()
+	s, err := schedule.New(kind, stages, 1, microbatches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lists returns a schedule of one microbatch and one chunk on each stage.
+func lists(l ...[]schedule.Instr) schedule.Schedule {
+	return schedule.Schedule{Map: partition.Line(len(l)), Microbatches: 1, Lists: l}
+}
+
+func equal(n int, s cost.Stage) []cost.Stage {
+	list := make([]cost.Stage, n)
 	for i := range list {
 		list[i] = s
 	}
@@ -24,9 +41,9 @@ func TestEqualStages(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B} {
 		for _, stages := range []int{1, 2, 5, 8} {
 			for _, m := range []int{1, 4, 24} {
-				s := Stage{Forward: 1, Input: 2, Weight: 0.5}
+				s := cost.Stage{Forward: 1, Input: 2, Weight: 0.5}
 				want := float64(m+stages-1) * 3.5
-				if got := Makespan(kind.All(stages, m), m, equal(stages, s)); math.Abs(got-want) > 1e-12 {
+				if got := Makespan(plain(t, kind, stages, m), equal(stages, s)); math.Abs(got-want) > 1e-12 {
 					t.Errorf("%s, %d stages, %d microbatches: %v, want %v", kind, stages, m, got, want)
 				}
 			}
@@ -39,8 +56,7 @@ func TestEqualStages(t *testing.T) {
 //	stage 0: F0 0-1  F1 1-2                B0 4-6  B1 7-9
 //	stage 1:         F0 1-3  B0 3-4  F1 4-6  B1 6-7
 func TestByHand(t *testing.T) {
-	lists := schedule.Kind1F1B.All(2, 2)
-	got := Makespan(lists, 2, []Stage{{Forward: 1, Input: 1, Weight: 1}, {Forward: 2, Input: 1}})
+	got := Makespan(plain(t, schedule.Kind1F1B, 2, 2), []cost.Stage{{Forward: 1, Input: 1, Weight: 1}, {Forward: 2, Input: 1}})
 	if got != 9 {
 		t.Errorf("makespan %v, want 9", got)
 	}
@@ -48,13 +64,10 @@ func TestByHand(t *testing.T) {
 
 // TestSplitBackward: W after I lets the stage before go on earlier.
 func TestSplitBackward(t *testing.T) {
-	stages := []Stage{{1, 1, 1}, {1, 1, 1}}
-	whole := [][]schedule.Instr{{do(schedule.F, 0), do(schedule.B, 0)}, {do(schedule.F, 0), do(schedule.B, 0)}}
-	split := [][]schedule.Instr{
-		{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)},
-		{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)},
-	}
-	if a, b := Makespan(whole, 1, stages), Makespan(split, 1, stages); a != 6 || b != 5 {
+	costs := equal(2, cost.Stage{Forward: 1, Input: 1, Weight: 1})
+	b := []schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}
+	iw := []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}
+	if a, b := Makespan(lists(b, b), costs), Makespan(lists(iw, iw), costs); a != 6 || b != 5 {
 		t.Errorf("makespans %v and %v, want 6 and 5", a, b)
 	}
 }
@@ -65,5 +78,6 @@ func TestDeadlockPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	Makespan([][]schedule.Instr{{do(schedule.B, 0), do(schedule.F, 0)}, {do(schedule.F, 0), do(schedule.B, 0)}}, 1, equal(2, Stage{1, 1, 1}))
+	f, b := do(schedule.F, 0), do(schedule.B, 0)
+	Makespan(lists([]schedule.Instr{b, f}, []schedule.Instr{f, b}), equal(2, cost.Stage{Forward: 1, Input: 1, Weight: 1}))
 }

@@ -25,7 +25,7 @@ type balancer struct {
 	config   config.Config
 	inFlight []int   // by stage: most microbatches in flight
 	fixed    []int64 // by stage: bytes no layer accounts for
-	lists    [][]schedule.Instr
+	schedule schedule.Schedule
 	first    partition.Partition // before the first step
 	costs    cost.Table          // smoothed, on a rank of speed 1
 	speeds   profile.Speeds
@@ -40,16 +40,18 @@ type balancer struct {
 // bytes of a stage that no layer accounts for.
 func newBalancer(c config.Config, dense cost.Table, fixed func(stage, inFlight int) int64) (balancer, error) {
 	b := balancer{config: c}
-	kind, p := schedule.Kind(c.Schedule.Kind), c.Parallel
-	for s := range p.Stages {
-		b.inFlight = append(b.inFlight, kind.InFlight(s, p.Stages, p.Microbatches))
-		b.fixed = append(b.fixed, fixed(s, b.inFlight[s]))
-	}
-	b.lists = kind.All(p.Stages, p.Microbatches)
-	if err := schedule.Check(b.lists, p.Microbatches, func(s int) int { return b.inFlight[s] }); err != nil {
+	var err error
+	p := c.Parallel
+	if b.schedule, err = schedule.New(schedule.Kind(c.Schedule.Kind), p.Stages, 1, p.Microbatches); err != nil {
 		return b, err
 	}
-	var err error
+	b.inFlight = b.schedule.InFlight()
+	for s, n := range b.inFlight {
+		b.fixed = append(b.fixed, fixed(s, n))
+	}
+	if err := b.schedule.Check(func(s int) int { return b.inFlight[s] }); err != nil {
+		return b, err
+	}
 	if b.trigger, err = balance.NewTrigger(c.Balance.Every); err != nil {
 		return b, fmt.Errorf("balance.%w", err)
 	}
@@ -96,20 +98,7 @@ func (b *balancer) changed() {
 // predict returns the makespan of a step at some cuts, simulated on costs.
 // Messages are free.
 func (b *balancer) predict(t cost.Table, cuts partition.Partition) float64 {
-	stages := make([]sim.Stage, cuts.Stages())
-	for s := range stages {
-		slow := 1.0
-		if t.Slow != nil {
-			slow = t.Slow[s]
-		}
-		lo, hi := cuts.Range(s)
-		for _, l := range t.Layers[lo:hi] {
-			stages[s].Forward += slow * l.Forward
-			stages[s].Input += slow * l.BackwardInput
-			stages[s].Weight += slow * l.BackwardWeight
-		}
-	}
-	return sim.Makespan(b.lists, b.config.Parallel.Microbatches, stages)
+	return sim.Makespan(b.schedule, t.Stages(cuts, b.schedule.Map))
 }
 
 // due reports whether to balance after this step.

@@ -22,7 +22,6 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
-	"dynmo/src/schedule"
 )
 
 // Setup is what a rank is given.
@@ -140,9 +139,7 @@ func load(path string, c model.Config, s *model.Stage) error {
 
 // plan makes the runner's buffers for the layers this rank holds now.
 func (r *Rank) plan() error {
-	p := r.Config.Parallel
-	kind := schedule.Kind(r.Config.Schedule.Kind)
-	return r.runner.Plan(r.now, r.stage, kind.List(r.stages.Rank(), p.Stages, p.Microbatches))
+	return r.runner.Plan(r.now, r.stage, r.balancer.schedule)
 }
 
 // leave closes the groups that New made, and the world's. Collective.
