@@ -31,9 +31,10 @@ type Config struct {
 
 // Run is the run as a whole.
 type Run struct {
-	Name  string `toml:"name" default:"run" doc:"name in reports"`
-	Seed  uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
-	Clock string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
+	Name       string `toml:"name" default:"run" doc:"name in reports"`
+	Seed       uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
+	Clock      string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
+	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the first, and those before and after layers move"`
 }
 
 // Model is the transformer (GPT-2 family).
@@ -72,7 +73,10 @@ type Mesh struct {
 
 // Schedule is the order of work in a step.
 type Schedule struct {
-	Kind string `toml:"kind" default:"1f1b" oneof:"1f1b,gpipe" doc:"pipeline schedule"`
+	Kind     string `toml:"kind" default:"1f1b" oneof:"gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,list,auto,file" doc:"pipeline schedule; list is made for the measured costs, auto takes the fastest of those with one chunk on a stage"`
+	Chunks   int    `toml:"chunks" default:"2" when:"schedule.kind=interleaved" min:"2" max:"1000" doc:"pieces of the chain on each stage, V"`
+	InFlight int    `toml:"in_flight" default:"0" when:"schedule.kind=list|auto" min:"0" unit:"microbatches" doc:"most microbatches on a stage between their forward and their backward for weights; 0 means what memory allows"`
+	File     string `toml:"file" default:"" when:"schedule.kind=file" doc:"schedule as torchtitan writes it: CSV, a row for each stage"`
 }
 
 // Train is the loop.
@@ -113,10 +117,11 @@ type Prune struct {
 
 // Balance is when and how layers are moved.
 type Balance struct {
-	Kind             string  `toml:"kind" default:"partition" oneof:"uniform,param,regex,partition,diffusion" doc:"what decides the cuts; the first three never move a layer"`
+	Kind             string  `toml:"kind" default:"partition" oneof:"uniform,param,regex,layout,partition,diffusion" doc:"what decides the cuts; the first four never move a layer"`
 	By               string  `toml:"by" default:"time" when:"balance.kind=partition|diffusion" oneof:"time,param" doc:"load of a layer: measured seconds, or parameters that are left"`
 	Every            string  `toml:"every" default:"auto" when:"balance.kind=partition|diffusion" oneof:"auto" min:"1" unit:"steps" doc:"time between decisions; auto balances when it pays"`
 	Regex            string  `toml:"regex" default:"block" when:"balance.kind=regex" doc:"regular expression; layers whose name matches are counted"`
+	Layout           string  `toml:"layout" default:"" when:"balance.kind=layout" doc:"cuts in Megatron-LM's notation: Et|t*3|tL"`
 	Smooth           float64 `toml:"smooth" default:"1.0" when:"balance.kind=partition|diffusion" above:"0" max:"1" doc:"weight of the newest measurement in the moving average"`
 	MemoryLimitBytes int64   `toml:"memory_limit_bytes" default:"0" min:"0" unit:"bytes" doc:"memory of a rank for its layers; 0 means no limit"`
 	Gamma            float64 `toml:"gamma" default:"1e-3" when:"balance.kind=diffusion" above:"0" doc:"phase 1 stops when its potential is below this share of the total load"`

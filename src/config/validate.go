@@ -44,9 +44,25 @@ func (c Config) problems(origin map[string]string) []error {
 	if c.Model.HeadShards > c.Model.Vocab {
 		refuse("model.head_shards to be at most model.vocab", "model.head_shards", "model.vocab")
 	}
-	if layers := c.Layers(); c.Parallel.Stages > layers {
-		refuse(fmt.Sprintf("at most a stage for each of the %d layers (embedding, blocks in model.grain, model.head_shards)", layers),
+	if layers, v := c.Layers(), c.Schedule.Virtual(); v*c.Parallel.Stages > layers {
+		what := "a stage for each"
+		if v > 1 {
+			what = fmt.Sprintf("a chunk (%d on a stage) for each", v)
+		}
+		refuse(fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", what, layers),
 			"parallel.stages", "model.blocks", "model.grain", "model.head_shards")
+	}
+	if c.Schedule.Kind == "interleaved" && c.Parallel.Microbatches%c.Parallel.Stages != 0 {
+		refuse("microbatches that are a multiple of the stages", "schedule.kind", "parallel.microbatches", "parallel.stages")
+	}
+	if c.Schedule.Virtual() > 1 && c.Balance.Kind == "diffusion" {
+		refuse("a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind", "schedule.kind")
+	}
+	if c.Schedule.Kind == "file" && c.Schedule.File == "" {
+		refuse("a file", "schedule.file", "schedule.kind")
+	}
+	if c.Balance.Kind == "layout" && c.Balance.Layout == "" {
+		refuse("a layout", "balance.layout", "balance.kind")
 	}
 	if c.Optimizer.MinLR > c.Optimizer.LR {
 		refuse("optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr", "optimizer.lr")
@@ -70,6 +86,18 @@ func (c Config) Layers() int {
 		return 1 + 2*c.Model.Blocks + c.Model.HeadShards
 	}
 	return 1 + c.Model.Blocks + c.Model.HeadShards
+}
+
+// Virtual returns how many chunks of the chain every stage holds, V; of a
+// schedule that comes from a file only the file can tell, and Virtual says 1.
+func (s Schedule) Virtual() int {
+	switch s.Kind {
+	case "interleaved":
+		return s.Chunks
+	case "zb-v":
+		return 2
+	}
+	return 1
 }
 
 // Ignored returns a sentence for every setting that differs from its default

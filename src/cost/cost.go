@@ -8,6 +8,7 @@ type Layer struct {
 	BackwardInput  float64 `json:"backward_input"`  // seconds
 	BackwardWeight float64 `json:"backward_weight"` // seconds
 	NonZeros       int64   `json:"non_zeros"`       // parameters that are left
+	Output         int64   `json:"output"`          // bytes of a microbatch that go on to the next layer, and come back as gradient
 	Bytes          Bytes   `json:"bytes"`
 }
 

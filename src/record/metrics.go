@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/json"
 	"math"
+
+	"dynmo/src/trace"
 )
 
 // Float is a number that JSON shows as null where it is not finite, so that a
@@ -29,23 +31,27 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 
 // Metrics is what one training step did: a line of metrics.jsonl.
 type Metrics struct {
-	Step            int     `json:"step"`
-	Clock           string  `json:"clock"` // wall, virtual or sim: what StepSeconds and its kin were read from
-	Loss            Float   `json:"loss"`  // nats per token, mean over the global batch
-	GradNorm        Float   `json:"grad_norm"`
-	LR              Float   `json:"lr"`
-	StepSeconds     Float   `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
-	BalanceSeconds  Float   `json:"balance_seconds"` // measuring, deciding and moving, after the step
-	TokensPerSecond Float   `json:"tokens_per_second"`
-	Makespan        Float   `json:"makespan"`     // from the first forward to the last backward, over all stages
-	Predicted       Float   `json:"predicted"`    // the makespan that simulating the schedule on the step's costs gives
-	Bottleneck      Float   `json:"bottleneck"`   // seconds per microbatch of the slowest stage, from the step's costs
-	Optimum         Float   `json:"optimum"`      // the smallest possible bottleneck with these costs
-	BubbleRatio     Float   `json:"bubble_ratio"` // in [0, 1]
-	Imbalance       Float   `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
-	Ceiling         Float   `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
-	LayersPerStage  []int   `json:"layers_per_stage"`
-	BytesPerStage   []int64 `json:"bytes_per_stage"` // that layers, buffers and what is kept for layers to come account for
+	Step            int    `json:"step"`
+	Clock           string `json:"clock"` // wall, virtual or sim: what StepSeconds and its kin were read from
+	Loss            Float  `json:"loss"`  // nats per token, mean over the global batch
+	GradNorm        Float  `json:"grad_norm"`
+	LR              Float  `json:"lr"`
+	StepSeconds     Float  `json:"step_seconds"`    // from the first forward to the last update, on the slowest rank
+	BalanceSeconds  Float  `json:"balance_seconds"` // measuring, deciding and moving, after the step
+	TokensPerSecond Float  `json:"tokens_per_second"`
+	Makespan        Float  `json:"makespan"`     // from the first forward to the last backward, over all stages
+	Predicted       Float  `json:"predicted"`    // the makespan that simulating the schedule on the step's costs gives
+	Bottleneck      Float  `json:"bottleneck"`   // seconds per microbatch of the slowest stage, from the step's costs
+	Optimum         Float  `json:"optimum"`      // the smallest possible bottleneck with these costs
+	BubbleRatio     Float  `json:"bubble_ratio"` // in [0, 1]
+	Imbalance       Float  `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
+	Ceiling         Float  `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
+	// Idle is idle seconds by cause, of the first replica.
+	Idle           trace.Idle `json:"idle"`
+	Schedule       string     `json:"schedule"` // the kind that was executed
+	Cuts           []int      `json:"cuts"`     // of the chain, over virtual stages
+	LayersPerStage []int      `json:"layers_per_stage"`
+	BytesPerStage  []int64    `json:"bytes_per_stage"` // that layers, buffers and what is kept for layers to come account for
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
 	// what the process had once MPI had started: of each stage the largest of its
 	// replicas. Absent where ranks share a process or the

@@ -15,6 +15,8 @@ const (
 	provenanceFile = "provenance.json" // where, when and by what the run was made
 	MetricsFile    = "metrics.jsonl"   // a Metrics a line
 	EventsFile     = "events.jsonl"    // an Event a line
+	CostsFile      = "costs.jsonl"     // a cost.Stretch a line
+	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
 )
 
 // Only the owner may read what a run writes, whatever the umask.

@@ -11,26 +11,28 @@ import (
 type Kind uint8
 
 const (
-	F         Kind = iota // forward of one layer for one microbatch
+	F         Kind = iota // forward for one microbatch
 	I                     // backward for inputs
 	W                     // backward for weights
+	B                     // both, of an instruction that does not tell them apart
 	Reduce                // gradient sum over replicas
 	Optimizer             // norm, clip, update
 )
 
 // String returns the kind's name in files and figures.
 func (k Kind) String() string {
-	return [...]string{"F", "I", "W", "reduce", "optimizer"}[k]
+	return [...]string{"F", "I", "W", "B", "reduce", "optimizer"}[k]
 }
 
 // Pipeline reports whether the span belongs to the schedule of microbatches.
-func (k Kind) Pipeline() bool { return k <= W }
+func (k Kind) Pipeline() bool { return k <= B }
 
 // Span is a stretch of work on one rank. Seconds count from the start of the
 // run, on the clock that the Step names.
 type Span struct {
 	Kind       Kind
 	Layer      int // -1 if the work is not one layer's
+	Chunk      int // of its stage; 0 outside the schedule
 	Microbatch int // global microbatch; -1 outside the schedule
 	Start, End float64
 }
@@ -106,6 +108,20 @@ func (s Summary) BubbleRatio() float64 {
 	}
 	return s.Idle() / (float64(len(s.Busy)) * s.Makespan())
 }
+
+// Idle is the idle seconds of a step by cause, each the mean over the stages.
+// With the busy seconds, also a mean, they sum to the time from the start of
+// the step to the start of the next, less the gradient sum and the update.
+type Idle struct {
+	Inherent      float64 `json:"inherent"`      // of the same schedule and the same totals over equally loaded stages
+	Imbalance     float64 `json:"imbalance"`     // what unequal loads add
+	Memory        float64 `json:"memory"`        // what the cap on microbatches in flight adds
+	Communication float64 `json:"communication"` // what messages add
+	Balancing     float64 `json:"balancing"`     // measuring, deciding and moving
+}
+
+// Pipeline returns the idle seconds between the first F and the last W.
+func (i Idle) Pipeline() float64 { return i.Inherent + i.Imbalance + i.Memory + i.Communication }
 
 // Imbalance returns ΔL = (max - min) / mean of loads (paper, equation 2), 0 if
 // there are none or all are zero.

@@ -1,0 +1,143 @@
+package cost
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"dynmo/src/partition"
+)
+
+// Stretch is consecutive steps in which layers cost the same. A training run is
+// a series of them; it is also what a file of costs holds, one JSON object after
+// the other. Of steps that were run it says how they went.
+type Stretch struct {
+	Step  int `json:"step"`  // the first
+	Steps int `json:"steps"` // how many; 0 in a table that belongs to no run
+	Table
+	// Scale is by layer and microbatch: how many times its seconds that microbatch
+	// takes, for dynamism that treats microbatches differently. Absent means 1.
+	Scale [][]float64 `json:"scale,omitempty"`
+	// Change is what changed the model before the first step, "" if nothing did.
+	Change string `json:"change,omitempty"`
+	Run    *Run   `json:"run,omitempty"` // absent where nothing was run
+}
+
+// Run is how the steps of a stretch went.
+type Run struct {
+	Cuts     partition.Partition `json:"cuts"`     // of virtual stages
+	Schedule string              `json:"schedule"` // the kind that was executed
+	Makespan float64             `json:"makespan"` // seconds, median over the steps
+}
+
+// Series is a run as stretches, ascending and without gaps.
+type Series []Stretch
+
+// ReadSeries reads a file of costs of that many layers (0: whatever it has).
+// name is what errors call it. The error names the stretch and the field that
+// is wrong: no stretch at all, other numbers of layers, negative or missing
+// seconds, steps that overlap or leave a gap.
+func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
+	var list Series
+	for in := json.NewDecoder(r); ; {
+		var s Stretch
+		switch err := in.Decode(&s); {
+		case errors.Is(err, io.EOF) && len(list) == 0:
+			return nil, fmt.Errorf("%s: no cost table, want at least one", name)
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
+		}
+		if layers == 0 {
+			layers = len(s.Layers)
+		}
+		err := s.check(layers)
+		if n := len(list); err == nil && n > 0 && s.Step != list[n-1].Step+list[n-1].Steps {
+			err = fmt.Errorf("step: %d, want %d, where the table before ends", s.Step, list[n-1].Step+list[n-1].Steps)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
+		}
+		list = append(list, s)
+	}
+}
+
+// check refuses what no simulation could be trusted with.
+func (s Stretch) check(layers int) error {
+	if n := len(s.Layers); n == 0 || n != layers {
+		return fmt.Errorf("layers: %d, want %d", n, max(layers, 1))
+	}
+	if s.Step < 0 || s.Steps < 0 {
+		return fmt.Errorf("steps: %d from %d, want neither below 0", s.Steps, s.Step)
+	}
+	total := 0.0
+	for l, layer := range s.Layers {
+		for _, f := range []struct {
+			field string
+			value float64
+		}{
+			{"forward", layer.Forward}, {"backward_input", layer.BackwardInput}, {"backward_weight", layer.BackwardWeight},
+			{"output", float64(layer.Output)}, {"non_zeros", float64(layer.NonZeros)},
+			{"bytes", float64(min(layer.Bytes.Parameters, layer.Bytes.Gradients, layer.Bytes.Optimizer, layer.Bytes.Workspace, layer.Bytes.Activations))},
+		} {
+			if !(f.value >= 0) || math.IsInf(f.value, 1) {
+				return fmt.Errorf("layers[%d].%s: %v, want a finite number >= 0", l, f.field, f.value)
+			}
+		}
+		total += layer.Seconds()
+	}
+	if math.IsInf(total, 1) {
+		return errors.New("layers: seconds sum to infinity")
+	}
+	for l, row := range s.Scale {
+		for m, x := range row {
+			if !(x >= 0) || math.IsInf(x, 1) {
+				return fmt.Errorf("scale[%d][%d]: %v, want a finite number >= 0", l, m, x)
+			}
+		}
+	}
+	if n := len(s.Scale); n != 0 && n != layers {
+		return fmt.Errorf("scale: %d layers, want %d", n, layers)
+	}
+	if s.Run != nil {
+		if n := s.Run.Cuts.Stages(); n < 1 {
+			return errors.New("run.cuts: none")
+		} else if err := s.Run.Cuts.Check(layers, n, false); err != nil {
+			return fmt.Errorf("run.cuts: %w", err)
+		}
+	}
+	return nil
+}
+
+// UnmarshalJSON reads a layer. Seconds must be there: one that is left out is
+// not one that costs nothing.
+func (l *Layer) UnmarshalJSON(text []byte) error {
+	type plain Layer // without this method
+	seconds := struct {
+		*plain
+		Forward        *float64 `json:"forward"`
+		BackwardInput  *float64 `json:"backward_input"`
+		BackwardWeight *float64 `json:"backward_weight"`
+	}{plain: (*plain)(l)}
+	if err := json.Unmarshal(text, &seconds); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		from *float64
+		to   *float64
+	}{
+		{"forward", seconds.Forward, &l.Forward},
+		{"backward_input", seconds.BackwardInput, &l.BackwardInput},
+		{"backward_weight", seconds.BackwardWeight, &l.BackwardWeight},
+	} {
+		if f.from == nil {
+			return fmt.Errorf("layer %q: %s is missing", l.Name, f.name)
+		}
+		*f.to = *f.from
+	}
+	return nil
+}

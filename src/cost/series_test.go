@@ -1,0 +1,59 @@
+package cost
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/partition"
+)
+
+func TestReadSeries(t *testing.T) {
+	layer := Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: Bytes{Activations: 6}}
+	want := Series{
+		{Step: 0, Steps: 3, Table: Table{Clock: "sim", Layers: []Layer{layer, layer}}},
+		{Step: 3, Steps: 1, Change: "prune", Table: Table{Clock: "sim", Layers: []Layer{layer, layer}, Slow: []float64{1, 2}},
+			Scale: [][]float64{{1, 2}, {3, 4}}, Run: &Run{Cuts: partition.Partition{0, 1, 2}, Schedule: "1f1b", Makespan: 9}},
+	}
+	var text strings.Builder
+	for _, s := range want {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(b, '\n'))
+	}
+	got, err := ReadSeries("costs.jsonl", strings.NewReader(text.String()), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadSeriesRefuses(t *testing.T) {
+	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", ``, "no cost table"},
+		{"no JSON", `{"layers":`, "table 0: unexpected EOF"},
+		{"other count", `{"layers":[` + layer + `]}`, "layers: 1, want 2"},
+		{"none", `{}`, "layers: 0, want 2"},
+		{"negative", `{"layers":[` + layer + `,{"forward":-1,"backward_input":1,"backward_weight":1}]}`, "layers[1].forward: -1, want a finite number >= 0"},
+		{"missing", `{"layers":[` + layer + `,{"name":"block7","forward":1,"backward_weight":1}]}`, `layer "block7": backward_input is missing`},
+		{"NaN", `{"layers":[{"forward":NaN}]}`, "invalid character 'N'"},
+		{"null", `{"layers":[` + layer + `,{"forward":null,"backward_input":1,"backward_weight":1}]}`, "forward is missing"},
+		{"too large", `{"layers":[{"forward":1e999}]}`, "1e999"},
+		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
+		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1]}}`, "run.cuts: partition [0 1] does not cover layers 0 to 2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := ReadSeries("costs.json", strings.NewReader(c.text), 2)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "costs.json: ") {
+				t.Errorf("got %v, want costs.json: …%s…", err, c.want)
+			}
+		})
+	}
+}
