@@ -27,9 +27,11 @@ type Stretch struct {
 
 // Run is how the steps of a stretch went.
 type Run struct {
-	Cuts     partition.Partition `json:"cuts"`     // of virtual stages
-	Schedule string              `json:"schedule"` // the kind that was executed
-	Makespan float64             `json:"makespan"` // seconds, median over the steps
+	Cuts         partition.Partition `json:"cuts"`     // of virtual stages
+	Schedule     string              `json:"schedule"` // the kind that was executed
+	Stages       int                 `json:"stages"`
+	Microbatches int                 `json:"microbatches"`
+	Makespan     float64             `json:"makespan"` // seconds, median over the steps
 }
 
 // Series is a run as stretches, ascending and without gaps.
@@ -103,11 +105,26 @@ func (s Stretch) check(layers int) error {
 		return fmt.Errorf("scale: %d layers, want %d", n, layers)
 	}
 	if s.Run != nil {
-		if n := s.Run.Cuts.Stages(); n < 1 {
-			return errors.New("run.cuts: none")
-		} else if err := s.Run.Cuts.Check(layers, n, false); err != nil {
-			return fmt.Errorf("run.cuts: %w", err)
-		}
+		return s.Run.check(layers)
+	}
+	return nil
+}
+
+// check refuses a run that no schedule could have been.
+func (r Run) check(layers int) error {
+	n := r.Cuts.Stages()
+	switch {
+	case n < 1:
+		return errors.New("run.cuts: none")
+	case r.Stages < 1 || n%r.Stages != 0:
+		return fmt.Errorf("run.stages: %d, want a divisor of the %d virtual stages of run.cuts", r.Stages, n)
+	case r.Microbatches < 1:
+		return fmt.Errorf("run.microbatches: %d, want at least 1", r.Microbatches)
+	case !(r.Makespan > 0) || math.IsInf(r.Makespan, 1):
+		return fmt.Errorf("run.makespan: %v, want seconds above 0", r.Makespan)
+	}
+	if err := r.Cuts.Check(layers, n, false); err != nil {
+		return fmt.Errorf("run.cuts: %w", err)
 	}
 	return nil
 }

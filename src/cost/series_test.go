@@ -15,7 +15,7 @@ func TestReadSeries(t *testing.T) {
 	want := Series{
 		{Step: 0, Steps: 3, Table: Table{Clock: "sim", Layers: []Layer{layer, layer}}},
 		{Step: 3, Steps: 1, Change: "prune", Table: Table{Clock: "sim", Layers: []Layer{layer, layer}, Slow: []float64{1, 2}},
-			Scale: [][]float64{{1, 2}, {3, 4}}, Run: &Run{Cuts: partition.Partition{0, 1, 2}, Schedule: "1f1b", Makespan: 9}},
+			Scale: [][]float64{{1, 2}, {3, 4}}, Run: &Run{Cuts: partition.Partition{0, 1, 2}, Schedule: "1f1b", Stages: 2, Microbatches: 2, Makespan: 9}},
 	}
 	var text strings.Builder
 	for _, s := range want {
@@ -47,7 +47,9 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"null", `{"layers":[` + layer + `,{"forward":null,"backward_input":1,"backward_weight":1}]}`, "forward is missing"},
 		{"too large", `{"layers":[{"forward":1e999}]}`, "1e999"},
 		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
-		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1]}}`, "run.cuts: partition [0 1] does not cover layers 0 to 2"},
+		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2]}}`, "run.stages: 0"},
+		{"no microbatches", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1}}`, "run.microbatches: 0"},
+		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1],"stages":1,"microbatches":1,"makespan":1}}`, "run.cuts: partition [0 1] does not cover layers 0 to 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ReadSeries("costs.json", strings.NewReader(c.text), 2)
