@@ -40,8 +40,8 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 	view := tensor.Of[byte](frame)
 	binary.LittleEndian.PutUint64(view, uint64(len(data)))
 	clear(view[frameHead+copy(view[frameHead:], data):])
-	departs := g.depart(to, int64(len(data)))
-	if err := g.stage(to, tag, frame, frameBytes, departs); err != nil {
+	arrives := g.arrival(to, tag, int64(len(data)))
+	if err := g.stage(to, tag, frame, frameBytes, arrives); err != nil {
 		return err
 	}
 	if len(data) <= frameBody {
@@ -53,13 +53,13 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 		return err
 	}
 	copy(tensor.Of[byte](block), rest)
-	return g.stage(to, tag, block, int64(len(rest)), departs)
+	return g.stage(to, tag, block, int64(len(rest)), arrives)
 }
 
 // stage begins to send the front of a block and remembers both.
-func (g *Group) stage(to, tag int, block tensor.Mem, length int64, departs float64) error {
+func (g *Group) stage(to, tag int, block tensor.Mem, length int64, arrives float64) error {
 	r := g.fresh("send", to, length)
-	r.stamp = departs
+	r.stamp = arrives
 	if err := r.begin(tag, block.Span(0, length)); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	departed, err := g.take(from, tag, frame, frameBytes)
+	arrives, err := g.take(from, tag, frame, frameBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -132,14 +132,14 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 		copy(data[copied:], tensor.Of[byte](block))
 		g.staging.put(block)
 	}
-	g.o.Clock.Reach(departed + g.o.Network.Seconds(int64(len(data))))
+	g.o.Clock.Reach(arrives)
 	return data, nil
 }
 
-// take receives into the front of a block and returns when the message
-// departed; the clock does not reach its arrival. A block whose transfer failed
-// is not used again: the transport may still own it.
-func (g *Group) take(from, tag int, block tensor.Mem, length int64) (departed float64, err error) {
+// take receives into the front of a block and returns when the message arrives;
+// the clock does not reach that. A block whose transfer failed is not used
+// again: the transport may still own it.
+func (g *Group) take(from, tag int, block tensor.Mem, length int64) (arrives float64, err error) {
 	r := g.fresh("recv", from, length)
 	if err := r.begin(tag, block.Span(0, length)); err != nil {
 		return 0, err
@@ -147,7 +147,7 @@ func (g *Group) take(from, tag int, block tensor.Mem, length int64) (departed fl
 	if err := r.wait(); err != nil {
 		return 0, err
 	}
-	departed = r.stamp
+	arrives = r.stamp
 	r.recycle()
-	return departed, nil
+	return arrives, nil
 }

@@ -8,6 +8,7 @@ package comm
 import (
 	"time"
 
+	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
 
@@ -20,7 +21,7 @@ type Transport interface {
 	Size() int
 	// Peer describes a rank of the group.
 	Peer(rank int) Peer
-	// Stamp says whether messages carry the time they depart. All ranks of the
+	// Stamp says whether messages carry the time they arrive. All ranks of the
 	// group say the same while no message is under way. Split passes it on; at
 	// first they do not.
 	Stamp(on bool)
@@ -71,25 +72,53 @@ type Peer struct {
 type Network struct {
 	Latency   float64 // seconds
 	Bandwidth float64 // bytes per second of a link; 0 means infinite
+	Delay     Delay
 }
 
-// Seconds returns the time from a message's departure to its arrival, latency
-// + bytes/bandwidth. The wait for the link is not in it.
-func (n Network) Seconds(bytes int64) float64 { return n.Latency + n.occupied(bytes) }
-
-// occupied returns how long a message keeps its link from the next one.
-func (n Network) occupied(bytes int64) float64 {
-	if n.Bandwidth == 0 {
-		return 0
+// Travel returns when a message that is sent now leaves the link to others, and
+// when it arrives, on a link that is busy until then: with factor from Delay,
+//
+//	departs = max(now, busy)
+//	leaves  = departs + factor·bytes/bandwidth
+//	arrives = departs + factor·(latency + bytes/bandwidth)
+//
+// A delay is a larger message, as in the paper's experiment (figure 7), so it
+// keeps the link from the next one too.
+func (n Network) Travel(now, busy float64, bytes int64, factor float64) (leaves, arrives float64) {
+	departs := max(now, busy)
+	occupied := 0.0
+	if n.Bandwidth != 0 {
+		occupied = factor * (float64(bytes) / n.Bandwidth)
 	}
-	return float64(bytes) / n.Bandwidth
+	return departs + occupied, departs + (factor*n.Latency + occupied)
+}
+
+// Seconds returns the time from a message's departure to its arrival if nothing
+// delays it, latency + bytes/bandwidth. The wait for the link is not in it.
+func (n Network) Seconds(bytes int64) float64 {
+	_, arrives := n.Travel(0, 0, bytes, 1)
+	return arrives
+}
+
+// Delay makes messages take longer, at random. The zero Delay makes none.
+type Delay struct {
+	Most float64 // largest factor of a message's latency and transfer; up to 1 none is delayed
+	Seed uint64
+}
+
+// Factor returns the delay of a message, half-normal in [1, Most] (see
+// random.Delay). Its key is the seed, the sender's and the receiver's rank in
+// the world, the tag, and how many messages with that tag went the same way
+// before: no other message changes it.
+func (d Delay) Factor(from, to, tag int, before uint64) float64 {
+	return random.Delay(d.Most, d.Seed, uint64(from), uint64(to), uint64(tag), before)
 }
 
 // Tags below TagCollective are for messages that rooms send; those from there
 // on belong to the collectives of Group. MPI guarantees 32767.
 const (
-	TagForward    = 0     // + microbatch % TagMicrobatches: activations
-	TagBackward   = 8192  // + microbatch % TagMicrobatches: gradients
+	TagForward    = 0     // + n % TagMicrobatches: activations, n = receiver's chunk·microbatches + microbatch
+	TagBackward   = 8192  // + n % TagMicrobatches: gradients
 	TagReduce     = 16384 // gradient slices between replicas
 	TagTied       = 16385 // tied embedding: gradients and weights
 	TagHeader     = 16386 // what a migrating layer's sections will be

@@ -53,10 +53,15 @@ type Group struct {
 	staging staging    // memory for messages of bytes
 	pending []pending  // messages of bytes not yet taken, oldest first
 	idle    []*message // that can be used again
-	// busy says until when, in seconds of the clock, earlier messages occupy the
-	// link to a rank, by its rank in the world. Shared like the options: groups
-	// differ, links do not.
-	busy map[int]float64
+	// links is by the other end's rank in the world. Shared like the options:
+	// groups differ, links do not.
+	links map[int]link
+}
+
+// link is the way from this rank to another.
+type link struct {
+	busy float64        // until when earlier messages occupy it, seconds of the clock
+	sent map[int]uint64 // messages by tag, where they are delayed at random
 }
 
 // New returns the group of all ranks of t. Every rank gives the same Piece,
@@ -75,11 +80,11 @@ func New(t Transport, o Options) *Group {
 		o.Piece = defaultPiece
 	}
 	t.Stamp(o.Clock.Kind() == "virtual")
-	return newGroup(t, &o, make(map[int]float64))
+	return newGroup(t, &o, make(map[int]link))
 }
 
-func newGroup(t Transport, o *Options, busy map[int]float64) *Group {
-	g := &Group{t: t, o: o, rank: t.Rank(), size: t.Size(), staging: staging{t: t}, busy: busy}
+func newGroup(t Transport, o *Options, links map[int]link) *Group {
+	g := &Group{t: t, o: o, rank: t.Rank(), size: t.Size(), staging: staging{t: t}, links: links}
 	g.peers = make([]Peer, g.size)
 	for rank := range g.peers {
 		g.peers[rank] = t.Peer(rank)
@@ -123,7 +128,7 @@ func (g *Group) Split(color, key int) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	return newGroup(t, g.o, g.busy), nil
+	return newGroup(t, g.o, g.links), nil
 }
 
 // Close waits until the messages of bytes sent are taken and frees the

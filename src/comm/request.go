@@ -26,7 +26,7 @@ type message struct {
 	bytes   int64
 	handles []Handle // one per piece
 	next    int      // the first of handles that is not done
-	stamp   float64  // when the message departs, seconds; a receive knows it when it is done
+	stamp   float64  // when the message arrives, seconds; a receive knows it when it is done
 	arrives bool     // receive: the clock reaches the arrival
 	done    bool
 	err     error
@@ -71,24 +71,33 @@ func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, er
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
 	r := g.fresh("send", to, m.Bytes)
-	r.stamp = g.depart(to, m.Bytes)
+	r.stamp = g.arrival(to, tag, m.Bytes)
 	return r.request(r.begin(tag, m))
 }
 
-// depart returns when a message of some bytes that is sent now departs, and
-// occupies the link to the rank from then on.
-func (g *Group) depart(to int, bytes int64) float64 {
-	link := g.peers[to].World
-	stamp := max(g.o.Clock.Now(), g.busy[link])
-	g.busy[link] = stamp + g.o.Network.occupied(bytes)
-	return stamp
+// arrival returns when a message of some bytes that is sent now arrives, and
+// occupies the link to the rank until it has left.
+func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
+	peer := g.peers[to].World
+	l := g.links[peer]
+	factor := 1.0
+	if d := g.o.Network.Delay; d.Most > 1 {
+		if l.sent == nil {
+			l.sent = make(map[int]uint64)
+		}
+		factor = d.Factor(g.peers[g.rank].World, peer, tag, l.sent[tag])
+		l.sent[tag]++
+	}
+	l.busy, arrives = g.o.Network.Travel(g.o.Clock.Now(), l.busy, bytes, factor)
+	g.links[peer] = l
+	return arrives
 }
 
 // Recv begins to receive exactly m.Bytes from a rank into m. A message of
 // another length is an error of Wait or Test, and nothing but the end of the run
 // should follow: an MPI library may report a message that is too long after it
 // has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
-// clock to the message's departure plus Network.Seconds of it.
+// clock to the message's arrival (see Network).
 func (g *Group) Recv(from, tag int, m tensor.Mem) (Request, error) {
 	g.check(from, tag)
 	g.o.Clock.Pause()

@@ -62,7 +62,7 @@ func (q Request) Wait() error {
 		return err
 	}
 	if r.arrives {
-		clock.Reach(r.stamp + r.g.o.Network.Seconds(r.bytes))
+		clock.Reach(r.stamp)
 	}
 	r.recycle()
 	return nil

@@ -152,4 +152,5 @@ type Comm struct {
 	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead, and has 60 s while it lives"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" unit:"seconds" doc:"time of an empty message on the virtual clock"`
 	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" unit:"bytes/second" doc:"bandwidth of a link, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
+	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
 }

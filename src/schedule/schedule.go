@@ -55,33 +55,6 @@ type Schedule struct {
 	Lists        [][]Instr // by stage, in order, without messages
 }
 
-// Kind names a schedule.
-type Kind string
-
-const (
-	KindGPipe Kind = "gpipe"
-	Kind1F1B  Kind = "1f1b"
-)
-
-// New returns a schedule that follows from numbers alone.
-func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
-	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks}, Microbatches: microbatches}
-	if chunks != 1 {
-		return s, fmt.Errorf("schedule %s: %d chunks on a stage, want 1", kind, chunks)
-	}
-	for stage := range stages {
-		switch kind {
-		case KindGPipe:
-			s.Lists = append(s.Lists, GPipe(microbatches))
-		case Kind1F1B:
-			s.Lists = append(s.Lists, OneFOneB(stage, stages, microbatches))
-		default:
-			return s, fmt.Errorf("schedule %q does not follow from numbers alone", kind)
-		}
-	}
-	return s, nil
-}
-
 // Peak is the most that a virtual stage holds at a time.
 type Peak struct {
 	InFlight int // microbatches between their F and their W: activations

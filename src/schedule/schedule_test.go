@@ -17,51 +17,91 @@ var update = flag.Bool("update", false, "rewrite the golden texts")
 
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
-		kind                 Kind
-		stages, microbatches int
-	}{{KindGPipe, 3, 4}, {Kind1F1B, 4, 6}, {Kind1F1B, 4, 2}} {
+		kind                         Kind
+		stages, chunks, microbatches int
+	}{
+		{KindGPipe, 3, 1, 4},
+		{Kind1F1B, 4, 1, 6}, {Kind1F1B, 4, 1, 2},
+		{KindInterleaved, 2, 3, 4}, {KindInterleaved, 4, 2, 8},
+		{KindZBH1, 4, 1, 6}, {KindZBH1, 4, 1, 2},
+		{KindZBH2, 4, 1, 8}, {KindZBH2, 4, 1, 2},
+		{KindZBV, 4, 2, 8}, {KindZBV, 4, 2, 2},
+	} {
 		name := fmt.Sprintf("%s_p%d_m%d.txt", c.kind, c.stages, c.microbatches)
 		t.Run(name, func(t *testing.T) {
-			s, err := New(c.kind, c.stages, 1, c.microbatches)
+			s, err := New(c.kind, c.stages, c.chunks, c.microbatches)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := Format(s.Lists)
-			path := filepath.Join("testdata", name)
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Error(diff)
-			}
+			golden(t, name, Format(s.Lists))
 		})
 	}
 }
 
+// golden compares text with a file of testdata, which -update writes.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// kinds is every kind that New knows, with the chunks to try.
+var kinds = []struct {
+	kind   Kind
+	chunks int
+}{{KindGPipe, 1}, {Kind1F1B, 1}, {KindInterleaved, 2}, {KindInterleaved, 3}, {KindZBH1, 1}, {KindZBH2, 1}, {KindZBV, 2}}
+
+// TestEveryScheduleIsLegal: within the cap that its kind promises, which the
+// first stages reach if there are microbatches enough.
 func TestEveryScheduleIsLegal(t *testing.T) {
-	for _, kind := range []Kind{KindGPipe, Kind1F1B} {
+	for _, k := range kinds {
 		for stages := 1; stages <= 9; stages++ {
-			for microbatches := 1; microbatches <= 12; microbatches++ {
-				s, err := New(kind, stages, 1, microbatches)
+			for microbatches := 1; microbatches <= 20; microbatches++ {
+				if k.kind == KindInterleaved && microbatches%stages != 0 {
+					continue
+				}
+				s, err := New(k.kind, stages, k.chunks, microbatches)
 				if err != nil {
 					t.Fatal(err)
 				}
-				inFlight := func(stage int) int {
-					if kind == Kind1F1B {
-						return min(microbatches, stages-stage)
-					}
-					return microbatches
+				if err := s.Check(s.Cap); err != nil {
+					t.Errorf("%s, %d stages, %d microbatches: %v", k.kind, stages, microbatches, err)
 				}
-				if err := s.Check(inFlight); err != nil {
-					t.Errorf("%s, %d stages, %d microbatches: %v", kind, stages, microbatches, err)
+				if err := s.Check(func(stage int) int { return s.Cap(stage) - 1 }); err == nil && microbatches >= 2*stages {
+					t.Errorf("%s, %d stages, %d microbatches: the cap is not reached", k.kind, stages, microbatches)
 				}
 			}
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []struct {
+		kind                         Kind
+		stages, chunks, microbatches int
+		want                         string
+	}{
+		{KindGPipe, 2, 2, 4, "schedule gpipe: 2 chunks on a stage, want 1"},
+		{KindZBH1, 2, 2, 4, "schedule zb-h1: 2 chunks on a stage, want 1"},
+		{KindZBV, 2, 1, 4, "schedule zb-v: 1 chunks on a stage, want 2"},
+		{KindInterleaved, 2, 1, 4, "schedule interleaved: 1 chunks on a stage, want 2"},
+		{KindInterleaved, 4, 2, 6, "schedule interleaved: 6 microbatches, want a multiple of the 4 stages"},
+		{KindList, 2, 1, 4, `schedule "list" does not follow from numbers alone`},
+		{"2f2b", 2, 1, 4, `schedule "2f2b" does not follow from numbers alone`},
+	} {
+		if _, err := New(c.kind, c.stages, c.chunks, c.microbatches); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.kind, err, c.want)
 		}
 	}
 }
@@ -91,6 +131,47 @@ func TestCheckRefuses(t *testing.T) {
 			err := s.Check(func(int) int { return c.cap })
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want …%s…", err, c.want)
+			}
+		})
+	}
+}
+
+// TestCheckRefusesChunks: two chunks on one stage, or on two in a loop.
+func TestCheckRefusesChunks(t *testing.T) {
+	seq := func(text string) (list []Instr) {
+		for _, word := range strings.Fields(text) {
+			in := Instr{Op: Op(strings.IndexByte("FBIW", word[0]))}
+			fmt.Sscanf(word[1:], "%d.%d", &in.Microbatch, &in.Chunk)
+			list = append(list, in)
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name, want string
+		cap        int
+		lists      []string
+	}{
+		{"sound", "", 2, []string{"F0 F0.1 B0.1 B0"}},
+		{"cap counts chunks", "F0.1: 2 microbatches in flight, the cap is 1", 1, []string{"F0 F0.1 B0.1 B0"}},
+		{"chunks have their own order of weights", "", 4, []string{"F0 F1 F0.1 F1.1 I0.1 I1.1 I0 I1 W0.1 W0 W1 W1.1"}},
+		{"weights descend in a chunk", "W1.1: weights of microbatch 0 come first", 4, []string{"F0 F1 F0.1 F1.1 I0.1 I1.1 W1.1"}},
+		{"chunk forgotten", "microbatch 0.1 is not finished", 4, []string{"F0 B0"}},
+		{"unknown chunk", "F0.2: a stage has 2 chunks", 4, []string{"F0.2"}},
+		{"second chunk first", "stage 0: instruction 0, F0.1: deadlock", 4, []string{"F0.1 F0 B0.1 B0"}},
+		{"backward in order of chunks", "stage 0: instruction 2, B0: deadlock", 4, []string{"F0 F0.1 B0 B0.1"}},
+		{"round in a circle", "stage 0: instruction 1, B0: deadlock", 4, []string{"F0 B0 F0.1 B0.1", "F0 F0.1 B0.1 B0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Schedule{Map: partition.Map{Stages: len(c.lists), Chunks: 2}}
+			for _, list := range c.lists {
+				s.Lists = append(s.Lists, seq(list))
+				for _, in := range seq(list) {
+					s.Microbatches = max(s.Microbatches, in.Microbatch+1)
+				}
+			}
+			err := s.Check(func(int) int { return c.cap })
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}

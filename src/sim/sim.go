@@ -1,80 +1,93 @@
-// Package sim executes a schedule on costs, without ranks. What comes in is
-// every stage's list of instructions and what they take; what goes out is when
-// the step ends.
+// Package sim executes a schedule on costs and a network, without ranks. What
+// comes in is every stage's list of instructions, what they take, and what
+// messages cost; what goes out is when each stage worked. Time passes by the
+// rules of the virtual clock, so that a run on that clock whose costs are known
+// takes what the simulator says.
+//
+// It also makes costs up for studies without a run: Generate.
 package sim
 
 import (
+	"math"
+
 	"dynmo/src/cost"
+	"dynmo/src/mesh"
 	"dynmo/src/schedule"
+	"dynmo/src/trace"
 )
 
-// Makespan returns the seconds from the first start to the last end of a step:
-// every stage carries out its list in order, F waits for F of the virtual stage
-// before, B and I wait for B or I of the one behind. Messages are free. costs
-// is by virtual stage. The schedule is one that Check accepts; it panics on a
-// deadlock.
-func Makespan(s schedule.Schedule, costs []cost.Stage) float64 {
-	n := s.Map.Virtual()
-	forward, input := done(n, s.Microbatches), done(n, s.Microbatches)
-	clock, next := make([]float64, len(s.Lists)), make([]int, len(s.Lists))
-	left := 0
-	for _, list := range s.Lists {
-		left += len(list)
-	}
-	for left > 0 {
-		before := left
-		for stage, list := range s.Lists {
-			for next[stage] < len(list) {
-				in := list[next[stage]]
-				v := s.Map.Place(stage, in.Chunk)
-				ready := 0.0
-				switch {
-				case in.Op == schedule.F && v > 0:
-					ready = forward[v-1][in.Microbatch]
-				case (in.Op == schedule.B || in.Op == schedule.I) && v < n-1:
-					ready = input[v+1][in.Microbatch]
-				}
-				if ready < 0 {
-					break // not done yet
-				}
-				now := &clock[stage]
-				*now = max(*now, ready)
-				switch in.Op {
-				case schedule.F:
-					*now += costs[v].Forward
-					forward[v][in.Microbatch] = *now
-				case schedule.I:
-					*now += costs[v].Input
-					input[v][in.Microbatch] = *now
-				case schedule.W:
-					*now += costs[v].Weight
-				case schedule.B:
-					*now += costs[v].Input + costs[v].Weight
-					input[v][in.Microbatch] = *now
-				}
-				next[stage]++
-				left--
-			}
-		}
-		if left == before {
-			panic("sim: the schedule is deadlocked")
-		}
-	}
-	end := 0.0
-	for _, t := range clock {
-		end = max(end, t)
-	}
-	return end
+// Step is a step to be simulated, of one replica.
+type Step struct {
+	Schedule      schedule.Schedule
+	Costs         []cost.Stage   // by virtual stage, for one microbatch
+	PerMicrobatch [][]cost.Stage // by virtual stage and microbatch; replaces Costs where not nil
+
+	// Bytes is by virtual stage: what it sends on for a microbatch, and gets back
+	// as gradient. The last one's does not count. Nil: messages are free.
+	Bytes   []int64
+	Network Network
+	Mesh    mesh.Mesh // rank of (stage, replica); zero: rank = stage
+	Replica int       // which replica this is
+	Number  int       // steps before this one: a key of the delays
+
+	Spans bool // whether Result holds spans
 }
 
-// done returns a table of end times, all still unknown: -1.
-func done(stages, microbatches int) [][]float64 {
-	table := make([][]float64, stages)
-	for s := range table {
-		table[s] = make([]float64, microbatches)
-		for m := range table[s] {
-			table[s][m] = -1
+// Result is how a step went. Seconds count from its start.
+type Result struct {
+	trace.Summary
+	Stage []Extent       // by stage
+	Spans [][]trace.Span // by stage, one for each instruction in order; microbatches are the replica's own
+
+	replica int    // that was simulated
+	weights []work // by virtual stage: the last instruction with its weights
+}
+
+// Extent is when a stage began its first instruction and ended its last.
+type Extent struct{ Start, End float64 }
+
+// Seconds returns the time from the start to the end.
+func (e Extent) Seconds() float64 { return e.End - e.Start }
+
+// work is an instruction that was carried out.
+type work struct {
+	op schedule.Op
+	Extent
+}
+
+// Run simulates a step. Every stage carries out its list in order; F needs what
+// F of the virtual stage before has sent, B and I what B or I of the one behind
+// has. A result is sent when its instruction ends, which costs the sender
+// nothing; it arrives as comm.Network.Travel says, over the link of its sender
+// and receiver, and the receiver's clock reaches the arrival when an
+// instruction needs it:
+//
+//	start = max(end of the stage's instruction before, arrival)
+//
+// Between chunks of one stage nothing is sent. The schedule is one that Check
+// accepts; Run panics on a deadlock.
+func Run(s Step) Result {
+	e := newEngine(s)
+	return e.run(s.Replica)
+}
+
+// Makespan returns the seconds from the first start to the last end of a step
+// whose messages are free. costs is by virtual stage.
+func Makespan(s schedule.Schedule, costs []cost.Stage) float64 {
+	return Run(Step{Schedule: s, Costs: costs}).Makespan()
+}
+
+// result sums up what the engine did.
+func (e *engine) result() Result {
+	r := Result{
+		Summary: trace.Summary{Busy: e.busy, Start: math.Inf(1), End: math.Inf(-1)},
+		Stage:   e.extents, Spans: e.spans, weights: e.weights,
+	}
+	for stage, x := range e.extents {
+		if len(e.s.Schedule.Lists[stage]) > 0 {
+			r.Start, r.End = min(r.Start, x.Start), max(r.End, x.End)
 		}
 	}
-	return table
+	r.Finish = max(0, r.End)
+	return r
 }

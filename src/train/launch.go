@@ -236,8 +236,11 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	clock := newClock(clockKind(c, early, all))
 	backend := make(clock)
 	world := comm.New(t, comm.Options{
-		Clock:       clock,
-		Network:     comm.Network{Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes},
+		Clock: clock,
+		Network: comm.Network{
+			Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
+			Delay: comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed},
+		},
 		Deadline:    startFor,
 		Interrupted: h.Stop,
 	})

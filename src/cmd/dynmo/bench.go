@@ -41,7 +41,7 @@ INVALID or does not reach what it should.`,
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
 	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
 	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
-	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags))
+	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchSchedule(&flags))
 	return c
 }
 
@@ -143,6 +143,11 @@ func (f *benchFlags) report(c *cobra.Command, results []nodebench.Result) error 
 	if err := write(c.OutOrStdout(), results); err != nil {
 		return err
 	}
+	return verdict(results)
+}
+
+// verdict returns an error if any figure is invalid or too low.
+func verdict(results []nodebench.Result) error {
 	failed := 0
 	for _, r := range results {
 		if !r.OK {

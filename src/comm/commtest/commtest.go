@@ -37,6 +37,7 @@ func Cases() []Case {
 		{"Split", split},
 		{"VirtualTime", virtualTime},
 		{"VirtualLinks", virtualLinks},
+		{"VirtualDelays", virtualDelays},
 		{"VirtualBarrier", virtualBarrier},
 		{"Deadline", deadline},
 		{"Patience", patience},

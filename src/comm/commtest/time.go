@@ -20,12 +20,17 @@ var network = comm.Network{Latency: 0.25, Bandwidth: 1000}
 // but for messages, so that its times are known to the last bit. Pieces are
 // short: a message in many is still one message.
 func virtual(t comm.Transport, start float64) (*comm.Group, *device.Clock) {
+	return virtualOn(t, network, start)
+}
+
+// virtualOn is virtual on another network.
+func virtualOn(t comm.Transport, n comm.Network, start float64) (*comm.Group, *device.Clock) {
 	clock := device.NewVirtual()
 	clock.Pause()
 	clock.Advance(-clock.Now()) // to 0 exactly: it ran until it was paused
 	clock.Advance(start)
 	o := quick()
-	o.Clock, o.Network, o.Piece = clock, network, 2048
+	o.Clock, o.Network, o.Piece = clock, n, 2048
 	return comm.New(t, o), clock
 }
 

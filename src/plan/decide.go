@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+)
+
+// First returns the cuts before the first step: the static balancer's, or the
+// uniform ones, where memory allows, for balancers that measure first. dense is
+// the chain before training; nobody has to have measured it.
+func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
+	problem := p.Problem(dense, balance.ByParam)
+	b := p.config.Balance
+	var r balance.Result
+	var err error
+	switch b.Kind {
+	case "uniform":
+		r, err = balance.Uniform(problem)
+	case "param":
+		r, err = balance.Param(problem)
+	case "regex":
+		r, err = balance.Regex(problem, b.Regex)
+	case "layout":
+		r.Cuts, err = p.layout()
+		if err == nil {
+			r, err = problem.Evaluate(r.Cuts)
+		}
+	default:
+		if r, err = balance.Uniform(problem); err != nil {
+			r, err = balance.Partition(problem)
+		}
+	}
+	if _, ok := errors.AsType[*balance.MemoryError](err); ok {
+		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", p.limit, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("balance: %w", err)
+	}
+	if over := p.missing(dense, r.Cuts); over > 0 {
+		return nil, fmt.Errorf("balance: balance.memory_limit_bytes = %d: memory: %d bytes are missing over all stages", p.limit, over)
+	}
+	return r.Cuts, nil
+}
+
+// layout reads the cuts of balance.layout.
+func (p *Planner) layout() (partition.Partition, error) {
+	m, halves := p.config.Model, 1
+	if m.Grain == "half" {
+		halves = 2
+	}
+	cuts, err := partition.ParseLayout(p.config.Balance.Layout, m.Blocks, halves, m.HeadShards)
+	if err != nil {
+		return nil, fmt.Errorf("balance.layout: %w", err)
+	}
+	if n := p.Map.Virtual(); cuts.Stages() != n {
+		return nil, fmt.Errorf("balance.layout: %d stages, want %d", cuts.Stages(), n)
+	}
+	return cuts, nil
+}
+
+// horizon is how many steps new cuts are expected to last where the settings
+// do not say.
+const horizon = 100
+
+// Next returns the cuts that the balancer "partition" takes after now: exact,
+// near the present ones, and by time improved on the simulated step. By time,
+// cuts that predict no faster step are not taken. The error is a
+// *balance.MemoryError if no cuts fit.
+func (p *Planner) Next(t cost.Table, now partition.Partition) (partition.Partition, error) {
+	by := balance.By(p.config.Balance.By)
+	var next partition.Partition
+	var err error
+	switch {
+	case p.Map.Chunks > 1:
+		if by == balance.ByParam {
+			r, err := balance.Partition(p.Problem(t, by))
+			return r.Cuts, err
+		}
+		next, err = p.Cuts(t)
+	default:
+		steps, e := strconv.Atoi(p.config.Balance.Every)
+		if e != nil {
+			steps = horizon // "auto"
+		}
+		var r balance.Result
+		r, err = balance.FewestMoves(p.Problem(t, by), now, float64(steps*p.Microbatches), p.bandwidth())
+		next = r.Cuts
+		if err == nil && by == balance.ByTime {
+			next, _ = p.Improve(t, next)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.Faster(t, now, next), nil
+}
+
+// Faster returns next if it predicts a faster step than now, or if layers are
+// not balanced by time; else now.
+func (p *Planner) Faster(t cost.Table, now, next partition.Partition) partition.Partition {
+	byTime := balance.By(p.config.Balance.By) == balance.ByTime
+	if byTime && p.Makespan(t, next) >= p.Makespan(t, now) {
+		return now
+	}
+	return next
+}
+
+// bandwidth returns the bytes per second at which layers move.
+func (p *Planner) bandwidth() float64 {
+	least := 0.0
+	for _, link := range []float64{p.Network.Node.Bandwidth, p.Network.Between.Bandwidth} {
+		if link > 0 && (least == 0 || link < least) {
+			least = link
+		}
+	}
+	return least
+}

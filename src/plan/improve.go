@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+)
+
+const (
+	// reach is how many layers a cut is tried to move by at a time.
+	reach = 2
+	// worth is the share of a step that a move of cuts must gain: below it is
+	// noise, which would keep layers on the road.
+	worth = 1e-3
+	// tries bounds the steps that Improve simulates, so that a decision stays
+	// short on a thousand stages: a millisecond each for 24 stages and 96
+	// microbatches.
+	tries = 500
+)
+
+// Cuts returns the cuts with the shortest predicted step that the search finds:
+// the exact partition, then Improve. With several chunks on a stage, where no
+// exact partition is known, the search begins at the exact partition over
+// virtual stages and at uniform cuts, and the better end is taken.
+func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
+	problem := p.Problem(t, balance.ByTime)
+	exact, err := balance.Partition(problem)
+	if err != nil {
+		return nil, err
+	}
+	cuts, seconds := p.Improve(t, exact.Cuts)
+	if p.Map.Chunks > 1 {
+		if start, err := balance.Uniform(problem); err == nil {
+			if other, took := p.Improve(t, start.Cuts); took < seconds {
+				cuts = other
+			}
+		}
+	}
+	if over := p.missing(t, cuts); over > 0 {
+		return nil, fmt.Errorf("memory: no cuts were found that fit; the best lack %d bytes over all stages", over)
+	}
+	return cuts, nil
+}
+
+// Improve moves single cuts by one or two layers as long as that shortens the
+// simulated step, and returns the cuts and their predicted seconds. The exact
+// partition is the best for the slowest stage; what a schedule makes of the
+// others' loads only a simulation tells. Where memory is exceeded it is mended
+// first. For list and auto the search goes by one list schedule, and what it
+// found is taken if the whole choice of schedules agrees.
+func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
+	now := slices.Clone(cuts)
+	over := p.missing(t, now)
+	seconds := p.quick(t, now)
+	left := tries
+	for moved := true; moved && left > 0; {
+		moved = false
+		for c := 1; c < now.Stages(); c++ {
+			for _, by := range []int{-1, 1, -reach, reach} {
+				next := shift(now, c, by)
+				if next == nil || left == 0 {
+					continue
+				}
+				lack := p.missing(t, next)
+				if lack > over {
+					continue
+				}
+				left--
+				took := p.quick(t, next)
+				if lack < over || took < seconds*(1-worth) {
+					now, over, seconds, moved = next, lack, took, true
+				}
+			}
+		}
+	}
+	before, after := p.Makespan(t, cuts), p.Makespan(t, now)
+	if after >= before && p.missing(t, cuts) == over {
+		return cuts, before
+	}
+	return now, after
+}
+
+// quick predicts the seconds of a step as Makespan does, by a single schedule
+// where Makespan compares several.
+func (p *Planner) quick(t cost.Table, cuts partition.Partition) float64 {
+	step := p.Step(t, cuts, p.base)
+	if p.Kind == schedule.KindList || p.Kind == schedule.KindAuto {
+		step.Schedule = schedule.List(p.options(step, p.Caps(t, cuts)))
+	}
+	return sim.Run(step).Makespan()
+}
+
+// shift returns cuts with one of them moved, nil if a stage were left empty.
+func shift(cuts partition.Partition, c, by int) partition.Partition {
+	to := cuts[c] + by
+	if to <= cuts[c-1] || to >= cuts[c+1] {
+		return nil
+	}
+	next := slices.Clone(cuts)
+	next[c] = to
+	return next
+}

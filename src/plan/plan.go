@@ -1,0 +1,91 @@
+package plan
+
+import (
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+	"dynmo/src/trace"
+)
+
+// Plan is a step: who holds what, in which order it is worked on, and what
+// that is predicted to take.
+type Plan struct {
+	Cuts       partition.Partition // over virtual stages
+	Schedule   schedule.Schedule
+	Costs      []cost.Stage // by virtual stage, for one microbatch
+	InFlight   []int        // by virtual stage: most microbatches between F and W
+	Caps       []int        // by stage: how many memory and settings allow; nil: any number
+	Bytes      []int64      // by stage
+	Messages   []int64      // by virtual stage: bytes that it sends on for a microbatch
+	Step       sim.Result
+	Idle       trace.Idle
+	LowerBound float64 // no schedule of these cuts takes less, under Caps
+	Bottleneck float64 // seconds per microbatch of the most loaded stage
+	Optimum    float64 // the smallest possible bottleneck of one chunk on each stage, whatever the memory
+}
+
+// At returns the plan of given cuts.
+func (p *Planner) At(t cost.Table, cuts partition.Partition) (Plan, error) {
+	s := p.Schedule(t, cuts)
+	step := p.Step(t, cuts, s)
+	step.Spans = true
+	a := Plan{
+		Cuts: cuts, Schedule: s, Costs: step.Costs, Messages: step.Bytes, InFlight: s.InFlight(), Caps: p.Caps(t, cuts),
+		Step: sim.Run(step),
+	}
+	a.Bytes = p.Bytes(t, cuts, a.InFlight)
+	a.Idle = p.Idle(s, a.Step.Spans, a.Caps, a.Step.Makespan())
+	a.LowerBound = sim.LowerBound(p.Map, a.Costs, p.Microbatches, a.Caps)
+	loads := make([]float64, p.Map.Stages)
+	for v, c := range a.Costs {
+		loads[p.Map.Stage(v)] += c.Seconds()
+	}
+	a.Bottleneck = slices.Max(loads)
+	optimum, err := balance.Partition(balance.New(t, balance.ByTime, p.Map.Stages, nil, 0))
+	if err != nil {
+		return Plan{}, err
+	}
+	a.Optimum = min(optimum.Bottleneck, a.Bottleneck)
+	return a, nil
+}
+
+// Other is a plan in another kind of schedule.
+type Other struct {
+	Schedule schedule.Schedule
+	trace.Summary
+}
+
+// kinds are the schedules that Others tries.
+var kinds = []schedule.Kind{
+	schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved,
+	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindList,
+}
+
+// Others returns what every kind of schedule makes of the costs, each at its own
+// best cuts. Kinds that stages, microbatches, layers or memory do not allow are
+// left out.
+func Others(t cost.Table, o Options) []Other {
+	var list []Other
+	for _, kind := range kinds {
+		c := o.Config
+		c.Schedule.Kind = string(kind)
+		if c.Validate() != nil {
+			continue
+		}
+		p, err := New(c, o.Network, o.Fixed)
+		if err != nil {
+			continue
+		}
+		cuts, err := p.Cuts(t)
+		if err != nil {
+			continue
+		}
+		s := p.Schedule(t, cuts)
+		list = append(list, Other{s, sim.Run(p.Step(t, cuts, s)).Summary})
+	}
+	return list
+}

@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+)
+
+// Planner knows what a step is planned for: everything but costs and cuts. Its
+// answers are pure functions of them, so every rank that asks gets the same.
+type Planner struct {
+	Kind         schedule.Kind
+	Map          partition.Map
+	Microbatches int
+	Network      sim.Network
+	Mesh         mesh.Mesh
+
+	// base is the schedule itself, where it follows from numbers alone. For list
+	// and auto it is 1F1B: what it holds in flight is what cuts must have room
+	// for, and what memory is left lets more fly.
+	base     schedule.Schedule
+	inFlight []int // of base, by virtual stage
+	most     int   // microbatches in flight that settings allow in list and auto; 0: any
+	limit    int64 // bytes of a rank; 0: no limit
+	config   config.Config
+	fixed    func(virtual, inFlight int) int64 // bytes of a virtual stage that no layer accounts for
+}
+
+// FixedBytes returns the bytes of a virtual stage that do not depend on which
+// layers it holds, with so many microbatches in flight.
+type FixedBytes func(m partition.Map, virtual, inFlight int) int64
+
+// New returns the planner of settings on a network. fixed may be nil, which
+// means no such bytes. Errors are the settings': a schedule that stages and
+// microbatches do not allow, a file that holds no legal one.
+func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
+	p := &Planner{
+		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
+		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
+		limit: c.Balance.MemoryLimitBytes, config: c,
+	}
+	var err error
+	switch p.Kind {
+	case schedule.KindFile:
+		p.base, err = fromFile(c)
+	case schedule.KindList, schedule.KindAuto:
+		p.most = c.Schedule.InFlight
+		p.base, err = schedule.New(schedule.Kind1F1B, c.Parallel.Stages, 1, c.Parallel.Microbatches)
+	default:
+		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.Map, p.inFlight = p.base.Map, p.base.InFlight()
+	p.fixed = func(virtual, inFlight int) int64 {
+		if fixed == nil {
+			return 0
+		}
+		return fixed(p.Map, virtual, inFlight)
+	}
+	return p, nil
+}
+
+// fromFile reads the schedule of the settings' file.
+func fromFile(c config.Config) (schedule.Schedule, error) {
+	f, err := os.Open(c.Schedule.File)
+	if err != nil {
+		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
+	}
+	defer f.Close()
+	s, err := schedule.ParseCSV(c.Schedule.File, f)
+	if err != nil {
+		return s, fmt.Errorf("schedule.file: %w", err)
+	}
+	if s.Map.Stages != c.Parallel.Stages || s.Microbatches != c.Parallel.Microbatches {
+		return s, fmt.Errorf("schedule.file: %s is for %d stages and %d microbatches; parallel.stages = %d, parallel.microbatches = %d",
+			c.Schedule.File, s.Map.Stages, s.Microbatches, c.Parallel.Stages, c.Parallel.Microbatches)
+	}
+	if layers := c.Layers(); s.Map.Virtual() > layers {
+		return s, fmt.Errorf("schedule.file: %s has %d chunks of the chain, which has %d layers", c.Schedule.File, s.Map.Virtual(), layers)
+	}
+	return s, nil
+}
+
+// Problem states what is to be cut, over virtual stages. Where a stage holds
+// several, its memory is checked by Fits alone.
+func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
+	n, limit := p.Map.Virtual(), p.limit
+	if p.Map.Chunks > 1 {
+		limit = 0
+	}
+	q := balance.New(t, by, n, p.inFlight, limit)
+	spread := func(list []float64, share float64) []float64 {
+		if list == nil {
+			return nil
+		}
+		out := make([]float64, n)
+		for v := range out {
+			out[v] = list[p.Map.Stage(v)] * share
+		}
+		return out
+	}
+	q.Slow, q.Fixed = spread(q.Slow, 1), spread(q.Fixed, 1/float64(p.Map.Chunks))
+	if p.Network.Slow != nil && by == balance.ByTime {
+		if q.Slow == nil {
+			q.Slow = slices.Repeat([]float64{1}, n)
+		}
+		for v := range q.Slow {
+			q.Slow[v] *= p.slow(p.Map.Stage(v))
+		}
+	}
+	for v := range n {
+		q.FixedBytes = append(q.FixedBytes, p.fixed(v, p.inFlight[v]))
+	}
+	return q
+}
+
+// Bytes returns the memory of every stage at some cuts, by stage, for so many
+// microbatches in flight by virtual stage.
+func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, inFlight []int) []int64 {
+	bytes := make([]int64, p.Map.Stages)
+	for v, n := range inFlight {
+		at := &bytes[p.Map.Stage(v)]
+		*at += p.fixed(v, n)
+		lo, hi := cuts.Range(v)
+		for _, l := range t.Layers[lo:hi] {
+			*at += l.Bytes.Static() + int64(n)*l.Bytes.Activations
+		}
+	}
+	return bytes
+}
+
+// missing returns the bytes by which stages exceed the limit, all together.
+func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
+	if p.limit == 0 {
+		return 0
+	}
+	over := int64(0)
+	for _, b := range p.Bytes(t, cuts, p.inFlight) {
+		over += max(0, b-p.limit)
+	}
+	return over
+}
+
+// Caps returns how many microbatches may be in flight on every stage in list
+// and auto: what memory leaves room for at these cuts, at most what the
+// settings allow, at least one. It is nil where nothing limits them.
+func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
+	if p.limit == 0 && p.most == 0 {
+		return nil
+	}
+	caps := make([]int, p.Map.Stages)
+	for s := range caps {
+		caps[s] = p.Microbatches
+		if p.most > 0 {
+			caps[s] = min(caps[s], p.most)
+		}
+		if p.limit == 0 {
+			continue
+		}
+		lo, hi := cuts.Range(s)
+		static, each := int64(0), int64(0)
+		for _, l := range t.Layers[lo:hi] {
+			static += l.Bytes.Static()
+			each += l.Bytes.Activations
+		}
+		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(s, caps[s]) > p.limit {
+			caps[s]--
+		}
+	}
+	return caps
+}
+
+// messages returns the bytes that every virtual stage sends on for a
+// microbatch: the output of its last layer.
+func (p *Planner) messages(t cost.Table, cuts partition.Partition) []int64 {
+	bytes := make([]int64, p.Map.Virtual())
+	for v := range len(bytes) - 1 {
+		if end := cuts[v+1]; end > 0 {
+			bytes[v] = t.Layers[end-1].Output
+		}
+	}
+	return bytes
+}
+
+// Step returns what there is to simulate at some cuts.
+func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
+	return sim.Step{
+		Schedule: s, Costs: t.Stages(cuts, p.Map), Bytes: p.messages(t, cuts),
+		Network: p.Network, Mesh: p.Mesh,
+	}
+}
+
+// Schedule returns the schedule for costs at some cuts.
+func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Schedule {
+	return p.scheduleFor(p.Step(t, cuts, p.base), p.Caps(t, cuts))
+}
+
+// scheduleFor returns the schedule for the costs of a step, under caps.
+func (p *Planner) scheduleFor(step sim.Step, caps []int) schedule.Schedule {
+	if p.Kind != schedule.KindList && p.Kind != schedule.KindAuto {
+		return p.base
+	}
+	evaluate := func(s schedule.Schedule) float64 {
+		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
+			return math.Inf(1)
+		}
+		step.Schedule = s
+		return sim.Run(step).Makespan()
+	}
+	s, _ := Auto(p.options(step, caps), evaluate)
+	return s
+}
+
+// options returns what a list schedule of a step is made for.
+func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
+	o := schedule.ListOptions{Microbatches: p.Microbatches, InFlight: caps}
+	for stage, c := range step.Costs {
+		o.Costs = append(o.Costs, c.Scale(p.slow(stage)))
+		if stage+1 < len(step.Costs) && step.Bytes != nil {
+			link := p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
+			o.Message = append(o.Message, link.Seconds(step.Bytes[stage]))
+		}
+	}
+	return o
+}
+
+// slow returns how many times slower than the costs the network says that a
+// stage is: the slowest of its replicas.
+func (p *Planner) slow(stage int) float64 {
+	factor := 1.0
+	for d := range p.Mesh.Replicas {
+		if rank := p.Mesh.Rank(stage, d); rank < len(p.Network.Slow) {
+			factor = max(factor, p.Network.Slow[rank])
+		}
+	}
+	return factor
+}
+
+// Makespan predicts the seconds of a step at some cuts, from the first forward
+// to the last backward.
+func (p *Planner) Makespan(t cost.Table, cuts partition.Partition) float64 {
+	return sim.Run(p.Step(t, cuts, p.Schedule(t, cuts))).Makespan()
+}

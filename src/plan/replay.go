@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"fmt"
+
+	"dynmo/src/cost"
+	"dynmo/src/sim"
+)
+
+// Replayed is how well the simulator knows a stretch that really ran.
+type Replayed struct {
+	Step, Steps         int
+	Measured, Predicted float64 // seconds, makespan
+}
+
+// Error returns predicted / measured - 1.
+func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
+
+// Replay simulates the stretches that ran as they ran: their own stages, cuts,
+// microbatches and schedule, on their own costs. A list schedule is made anew
+// from them. Stretches that were not run are left out.
+func Replay(series cost.Series, o Options) ([]Replayed, error) {
+	var list []Replayed
+	for _, s := range series {
+		if s.Run == nil {
+			continue
+		}
+		c := o.Config
+		c.Parallel.Stages, c.Parallel.Microbatches = s.Run.Stages, s.Run.Microbatches
+		c.Schedule.Kind = s.Run.Schedule
+		c.Schedule.Chunks = max(2, s.Run.Cuts.Stages()/s.Run.Stages)
+		p, err := New(c, o.Network, o.Fixed)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", s.Step, err)
+		}
+		if n := p.Map.Virtual(); s.Run.Cuts.Stages() != n {
+			return nil, fmt.Errorf("step %d: run.cuts: %d virtual stages, want %d (%s)", s.Step, s.Run.Cuts.Stages(), n, s.Run.Schedule)
+		}
+		step := p.Step(s.Table, s.Run.Cuts, p.Schedule(s.Mean(), s.Run.Cuts))
+		step.PerMicrobatch = s.PerMicrobatch(s.Run.Cuts, p.Map, p.Microbatches)
+		list = append(list, Replayed{s.Step, s.Steps, s.Run.Makespan, sim.Run(step).Makespan()})
+	}
+	return list, nil
+}

@@ -1,0 +1,117 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/partition"
+)
+
+func TestCSVRoundTrip(t *testing.T) {
+	for _, k := range kinds {
+		for _, stages := range []int{1, 2, 4} {
+			for _, microbatches := range []int{stages, 2 * stages, 4 * stages} {
+				s, err := New(k.kind, stages, k.chunks, microbatches)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var text strings.Builder
+				if err := WriteCSV(&text, s); err != nil {
+					t.Fatal(err)
+				}
+				got, err := ParseCSV("s.csv", strings.NewReader(text.String()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Kind = KindFile
+				s.Map.Vee = s.Map.Vee && stages > 1 // on one stage a V is a loop
+				if diff := cmp.Diff(s, got); diff != "" {
+					t.Errorf("%s, %d stages, %d microbatches: %s", k.kind, stages, microbatches, diff)
+				}
+			}
+		}
+	}
+}
+
+func TestWriteCSV(t *testing.T) {
+	s, err := New(KindZBV, 2, 2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := WriteCSV(&text, s); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "zb-v_p2_m3.csv", text.String())
+}
+
+// TestParseCSV: idle cells as PyTorch writes them, rows of different lengths.
+func TestParseCSV(t *testing.T) {
+	got, err := ParseCSV("s.csv", strings.NewReader("0F0,0F1,,,0B0,0B1\r\n,1F0, 1I0,1W0,1F1,1I1,1W1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "F0 F1 B0 B1\nF0 I0 W0 F1 I1 W1\n"; Format(got.Lists) != want || got.Map != partition.Line(2) || got.Microbatches != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestParseCSVRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "no rows"},
+		{"no instruction", ",,\n", "no instructions"},
+		{"word", "0F0,hello\n", `row 1, column 2: "hello", want a virtual stage, one of F, I, W and B, and a microbatch`},
+		{"no microbatch", "0F\n", `row 1, column 1: "0F": microbatch`},
+		{"huge", "0F99999999999999999999\n", `row 1, column 1: "0F99999999999999999999": microbatch`},
+		{"message", "0F0,0B0\n1RECV_F0,1F0,1B0\n", `row 2, column 1: "1RECV_F0": RECV_F is derived or unknown`},
+		{"unshard", "0UNSHARD,0F0,0B0\n", `column 1: "0UNSHARD": UNSHARD is derived`},
+		{"quote", "0F0,\"0B0\n", "parse error on line 1"},
+		{"other map", "0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n", "stage 0: instruction F0 of virtual stage 1: neither a loop nor a V of 2 stages"},
+		{"mixed map", "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n0F0\n", "neither a loop nor a V"},
+		{"microbatch forgotten", "0F0,0F1,0B0,0B1\n1F0,1B0\n", "stage 1: virtual stage 1: F1 is missing"},
+		{"backward forgotten", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0\n", "stage 1: microbatch 1 is not finished"},
+		{"chunk forgotten", "0F0,0B0\n1F0,3F0,3B0,1B0\n", "stage 0: virtual stage 2: F0 is missing"},
+		{"beyond integers", "0F0,0B0\n9223372036854775807F0\n", "row 2, column 1: \"9223372036854775807F0\": virtual stage"},
+		{"one far off", "0F0,0B0,0F1000000000\n", "virtual stage 0: F1 is missing"},
+		{"far virtual stage", "0F0,0B0,1000000000F0\n", "virtual stage 1: F0 is missing"},
+		{"deadlock", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", "stage 0: instruction 1, B0: deadlock"},
+		{"backward whole and in half", "0F0,0B0,0W0\n", "stage 0: instruction 2, W0: out of order, or twice"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := ParseCSV("s.csv", strings.NewReader(c.text))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "s.csv: ") {
+				t.Errorf("got %v, want s.csv: …%s…", err, c.want)
+			}
+		})
+	}
+}
+
+// FuzzParseCSV: whatever is accepted is legal and can be written and read again.
+func FuzzParseCSV(f *testing.F) {
+	f.Add("0F0,0F1,,,0B0,0B1\n,1F0,1I0,1W0,1F1,1I1,1W1\n")
+	f.Add("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n")
+	f.Add("0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n")
+	f.Add("0F99999,\"\n1000000F0")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseCSV("s.csv", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		if err := s.Check(s.Cap); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := WriteCSV(&out, s); err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseCSV("s.csv", strings.NewReader(out.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s, again); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package schedule
+
+import (
+	"fmt"
+
+	"dynmo/src/partition"
+)
+
+// Kind names a schedule.
+type Kind string
+
+const (
+	KindGPipe       Kind = "gpipe"
+	Kind1F1B        Kind = "1f1b"
+	KindInterleaved Kind = "interleaved"
+	KindZBH1        Kind = "zb-h1"
+	KindZBH2        Kind = "zb-h2"
+	KindZBV         Kind = "zb-v"
+	KindList        Kind = "list" // made from costs, by List
+	KindAuto        Kind = "auto" // the best of several for given costs; no schedule itself
+	KindFile        Kind = "file" // read by ParseCSV
+)
+
+// New returns a schedule that follows from numbers alone. Only interleaved
+// has a choice of chunks, 2 or more, and there microbatches must be a multiple
+// of stages; zb-v has 2 chunks, the others 1. Everything else is an error, and
+// so is a kind that does not follow from numbers alone.
+func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
+	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks, Vee: kind == KindZBV}, Microbatches: microbatches}
+	wanted := 1
+	var list func(stage int) []Instr
+	switch kind {
+	case KindGPipe:
+		list = func(int) []Instr { return GPipe(microbatches) }
+	case Kind1F1B:
+		list = func(stage int) []Instr { return OneFOneB(stage, stages, microbatches) }
+	case KindInterleaved:
+		if wanted = max(2, chunks); microbatches%stages != 0 {
+			return s, fmt.Errorf("schedule %s: %d microbatches, want a multiple of the %d stages", kind, microbatches, stages)
+		}
+		list = func(stage int) []Instr { return Interleaved(stage, stages, chunks, microbatches) }
+	case KindZBH1:
+		list = func(stage int) []Instr { return ZBH1(stage, stages, microbatches) }
+	case KindZBH2:
+		list = func(stage int) []Instr { return ZBH2(stage, stages, microbatches) }
+	case KindZBV:
+		wanted = 2
+		list = func(stage int) []Instr { return ZBV(stage, stages, microbatches) }
+	default:
+		return s, fmt.Errorf("schedule %q does not follow from numbers alone", kind)
+	}
+	if chunks != wanted {
+		return s, fmt.Errorf("schedule %s: %d chunks on a stage, want %d", kind, chunks, wanted)
+	}
+	for stage := range stages {
+		s.Lists = append(s.Lists, list(stage))
+	}
+	return s, nil
+}
+
+// Cap returns how many microbatches of its chunks a stage has at most between
+// their F and their W, as its kind promises.
+func (s Schedule) Cap(stage int) int {
+	stages, all := s.Map.Stages, s.Map.Chunks*s.Microbatches
+	switch s.Kind {
+	case Kind1F1B:
+		return min(all, stages-stage)
+	case KindInterleaved:
+		return min(all, interleavedWarmup(stage, stages, s.Map.Chunks)+1)
+	case KindZBH1:
+		return min(all, stages)
+	case KindZBH2:
+		return min(all, 2*stages-1)
+	case KindZBV:
+		return min(all, 2*stages)
+	}
+	return all
+}

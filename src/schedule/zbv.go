@@ -1,0 +1,56 @@
+package schedule
+
+// ZBV returns the ZB-V schedule of one stage (Qi et al. 2024, section 6). The
+// chain goes down the stages in chunk 0 and back up in chunk 1, so that the
+// first stage computes the loss and every stage can soon alternate between its
+// chunks. At most 2·stages microbatches of the two chunks are between F and W,
+// the activations of 1F1B's first stage.
+//
+// A stage is never idle between its first F and its last W if all chunks
+// cost the same, f = i = w, messages nothing, and there are 2·stages
+// microbatches or more. For fewer, the microbatches that are not there are left
+// out of the order for 2·stages-1.
+func ZBV(stage, stages, microbatches int) []Instr {
+	list := make([]Instr, 0, 6*microbatches)
+	var next [2][W + 1]int // by chunk and op
+	add := func(chunk int, ops ...Op) {
+		for _, op := range ops {
+			m := next[chunk][op]
+			next[chunk][op]++
+			if m < microbatches {
+				list = append(list, Instr{op, m, chunk})
+			}
+		}
+	}
+	for range 2*(stages-stage) - 1 {
+		add(0, F)
+	}
+	for range stage {
+		add(1, F)
+		add(0, F)
+	}
+	for range stages - stage {
+		add(1, F, I, W)
+	}
+	for all := max(microbatches, 2*stages-1); next[1][F] < all; {
+		if next[0][F] < all {
+			add(0, F)
+		}
+		add(0, I, W)
+		add(1, F, I, W)
+	}
+	for range stage {
+		add(0, I)
+		add(1, I)
+	}
+	for range stages - stage {
+		add(0, I, W)
+	}
+	for next[1][W] < next[1][I] {
+		add(1, W)
+	}
+	for next[0][W] < next[0][I] {
+		add(0, W)
+	}
+	return list
+}

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/random"
+	"dynmo/src/schedule"
+)
+
+// TestLowerBoundByHand: three stages, f, i, w as given, four microbatches.
+func TestLowerBoundByHand(t *testing.T) {
+	one := cost.Stage{Forward: 1, Input: 1, Weight: 1}
+	for _, c := range []struct {
+		name     string
+		costs    []cost.Stage
+		inFlight []int
+		want     float64
+	}{
+		{"the last stage is full of work", equal(3, one), nil, 2 + 4*3},
+		{"the first stage forwards last", []cost.Stage{{Forward: 9, Input: 1}, one, one}, nil, 4*9 + 4 + 1},
+		{"the last of all inputs", []cost.Stage{{Forward: 1, Input: 3, Weight: 5}, one, {Forward: 1, Input: 9}}, nil, 2 + 4*10 + 4 + 5},
+		{"the first gradient comes late", []cost.Stage{{Forward: 1, Input: 9, Weight: 9}, one, one}, nil, 5 + 4*18},
+		{"nothing but in turn", equal(3, one), []int{1, 1, 1}, 4 * 7},
+		{"two forwards after the first gradient", equal(3, one), []int{2, 9, 9}, 5 + 4*2 + 2},
+	} {
+		if got := LowerBound(partition.Line(3), c.costs, 4, c.inFlight); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	vee := partition.Map{Stages: 2, Chunks: 2, Vee: true}
+	if got := LowerBound(vee, []cost.Stage{one, one, one, one}, 4, nil); got != 1+4*6 {
+		t.Errorf("V: %v, want 25", got)
+	}
+}
+
+func randomCosts(rnd *rand.Rand, stages int) []cost.Stage {
+	costs := make([]cost.Stage, stages)
+	for s := range costs {
+		costs[s] = cost.Stage{Forward: float64(rnd.IntN(9)), Input: float64(rnd.IntN(9)), Weight: float64(rnd.IntN(9))} // sums are exact
+	}
+	return costs
+}
+
+// TestLowerBoundHolds: on random costs no schedule is faster, of any kind, nor
+// a list under caps, and where nothing limits it some list is nearly as fast.
+func TestLowerBoundHolds(t *testing.T) {
+	sum, count := 0.0, 0.0
+	for seed := range uint64(500) {
+		rnd := random.Keyed(seed)
+		stages, m := 1+rnd.IntN(6), 1+rnd.IntN(12)
+		costs := randomCosts(rnd, stages)
+		for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2} {
+			s := plain(t, kind, stages, m)
+			caps := make([]int, stages)
+			for stage := range caps {
+				caps[stage] = s.Cap(stage)
+			}
+			if got, bound := Makespan(s, costs), LowerBound(s.Map, costs, m, caps); got < bound {
+				t.Fatalf("seed %d, %s: makespan %v, bound %v", seed, kind, got, bound)
+			}
+		}
+		for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBV} {
+			s, err := schedule.New(kind, stages, 2, m*stages)
+			if err != nil {
+				t.Fatal(err)
+			}
+			virtual := randomCosts(rnd, 2*stages)
+			if got, bound := Makespan(s, virtual), LowerBound(s.Map, virtual, m*stages, nil); got < bound {
+				t.Fatalf("seed %d, %s: makespan %v, bound %v", seed, kind, got, bound)
+			}
+		}
+		caps := make([]int, stages)
+		for stage := range caps {
+			caps[stage] = 1 + rnd.IntN(m)
+		}
+		for _, caps := range [][]int{nil, caps} {
+			s := schedule.List(schedule.ListOptions{Costs: costs, Microbatches: m, InFlight: caps, Theta: rnd.Float64()})
+			got, bound := Makespan(s, costs), LowerBound(s.Map, costs, m, caps)
+			if got < bound {
+				t.Fatalf("seed %d, list, caps %v: makespan %v, bound %v", seed, caps, got, bound)
+			}
+			if caps == nil && bound > 0 {
+				sum, count = sum+got/bound, count+1
+			}
+		}
+	}
+	if mean := sum / count; mean > 1.05 {
+		t.Errorf("a list without caps takes %.3f times the bound in the mean", mean)
+	}
+}
+
+// TestLowerBoundAgainstTheOptimum: of all legal lists of three stages with two
+// microbatches, and of two with three, under random caps, none is below the
+// bound, and most of the time the best is on it.
+func TestLowerBoundAgainstTheOptimum(t *testing.T) {
+	for _, c := range []struct {
+		stages, microbatches, draws int
+		reached                     float64 // share of the draws in which the bound is the optimum
+	}{{3, 2, 40, 0.8}, {2, 3, 4, 0.8}} {
+		reached := 0
+		for seed := range uint64(c.draws) {
+			rnd := random.Keyed(seed)
+			costs := randomCosts(rnd, c.stages)
+			caps := make([]int, c.stages)
+			for stage := range caps {
+				caps[stage] = 1 + rnd.IntN(c.microbatches)
+			}
+			best := optimum(costs, c.microbatches, caps)
+			bound := LowerBound(partition.Line(c.stages), costs, c.microbatches, caps)
+			if best < bound {
+				t.Fatalf("costs %v, caps %v: optimum %v, bound %v", costs, caps, best, bound)
+			}
+			if best == bound {
+				reached++
+			}
+		}
+		if share := float64(reached) / float64(c.draws); share < c.reached {
+			t.Errorf("%d stages: the bound is the optimum in %v of the draws, want %v", c.stages, share, c.reached)
+		}
+	}
+}
+
+// optimum tries all lists.
+func optimum(costs []cost.Stage, microbatches int, caps []int) float64 {
+	s := schedule.Schedule{Map: partition.Line(len(costs)), Microbatches: microbatches, Lists: make([][]schedule.Instr, len(costs))}
+	all := orders(nil, microbatches)
+	best := math.Inf(1)
+	var try func(stage int)
+	try = func(stage int) {
+		if stage < len(costs) {
+			for _, list := range all {
+				s.Lists[stage] = list
+				try(stage + 1)
+			}
+			return
+		}
+		if s.Check(func(stage int) int { return caps[stage] }) == nil {
+			best = min(best, Makespan(s, costs))
+		}
+	}
+	try(0)
+	return best
+}
+
+// orders returns all ways to go on with the list of a stage: each microbatch F,
+// I, W, the W ascending.
+func orders(list []schedule.Instr, microbatches int) [][]schedule.Instr {
+	if len(list) == 3*microbatches {
+		return [][]schedule.Instr{append([]schedule.Instr(nil), list...)}
+	}
+	var all [][]schedule.Instr
+	done := make([]int, microbatches)
+	for _, in := range list {
+		done[in.Microbatch]++
+	}
+	for m, n := range done {
+		if n == 3 || n == 2 && m > 0 && done[m-1] < 3 {
+			continue
+		}
+		op := []schedule.Op{schedule.F, schedule.I, schedule.W}[n]
+		all = append(all, orders(append(list, do(op, m)), microbatches)...)
+	}
+	return all
+}

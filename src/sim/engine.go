@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"math"
+
+	"dynmo/src/comm"
+	"dynmo/src/cost"
+	"dynmo/src/schedule"
+	"dynmo/src/trace"
+)
+
+// engine is what a simulation keeps in mind. It goes over the stages again and
+// again and lets each go on until it lacks a message. Whatever the order of
+// that, a stage's instructions run in the order of its list, and so do the
+// messages of its links: the times do not depend on it.
+type engine struct {
+	s            Step
+	replica      int
+	microbatches int
+
+	activations []float64 // by virtual stage and microbatch: when what F needs arrives; unknown
+	gradients   []float64 // the same for B and I
+	onward      []hop     // by virtual stage: to the one behind
+	back        []hop     // by virtual stage: to the one before
+	slow        []float64 // by stage
+	links       []float64 // until when a link is busy
+	next        []int     // by stage: the first instruction that is not done
+
+	busy    []float64 // by stage
+	extents []Extent  // by stage
+	spans   [][]trace.Span
+	weights []work
+}
+
+// unknown is when something arrives that has not been sent.
+const unknown = -1
+
+// hop is the way from a virtual stage to one beside it.
+type hop struct {
+	free     bool // on the same stage, or no message costs anything
+	link     int
+	from, to int // world ranks
+	tag      int // comm.TagForward or comm.TagBackward
+	first    int // what the tag of microbatch 0 adds to that, before it wraps
+	bytes    int64
+	network  comm.Network
+}
+
+func newEngine(s Step) *engine {
+	n, stages := s.Schedule.Map.Virtual(), s.Schedule.Map.Stages
+	floats := make([]float64, 2*n*s.Schedule.Microbatches+3*stages)
+	take := func(count int) []float64 {
+		part := floats[:count:count]
+		floats = floats[count:]
+		return part
+	}
+	hops := make([]hop, 2*n)
+	return &engine{
+		s: s, microbatches: s.Schedule.Microbatches,
+		activations: take(n * s.Schedule.Microbatches), gradients: take(n * s.Schedule.Microbatches),
+		onward: hops[:n], back: hops[n:], slow: take(stages), links: take(2 * stages),
+		next: make([]int, stages),
+	}
+}
+
+// run simulates one replica. It may be called again.
+func (e *engine) run(replica int) Result {
+	e.prepare(replica)
+	left := 0
+	for _, list := range e.s.Schedule.Lists {
+		left += len(list)
+	}
+	for left > 0 {
+		done := 0
+		for stage := range e.s.Schedule.Lists {
+			done += e.advance(stage)
+		}
+		if done == 0 {
+			panic("sim: the schedule is deadlocked")
+		}
+		left -= done
+	}
+	return e.result()
+}
+
+// prepare begins a replica's step: nothing is done, all links are free, and
+// what enters the chain at either end is there.
+func (e *engine) prepare(replica int) {
+	e.replica = replica
+	m, n := e.s.Schedule.Map, e.s.Schedule.Map.Virtual()
+	for i := range e.activations {
+		e.activations[i], e.gradients[i] = unknown, unknown
+	}
+	clear(e.activations[:e.microbatches])
+	clear(e.gradients[(n-1)*e.microbatches:])
+	clear(e.links)
+	clear(e.next)
+	for stage := range e.slow {
+		e.slow[stage] = e.s.Network.slow(e.s.rank(stage, replica))
+	}
+	for v := range n {
+		if v < n-1 {
+			e.onward[v] = e.hop(v, v+1, comm.TagForward)
+		}
+		if v > 0 {
+			e.back[v] = e.hop(v, v-1, comm.TagBackward)
+		}
+	}
+	stages := m.Stages
+	e.busy, e.extents, e.weights = make([]float64, stages), make([]Extent, stages), make([]work, n)
+	if e.s.Spans {
+		e.spans = make([][]trace.Span, stages)
+		for stage, list := range e.s.Schedule.Lists {
+			e.spans[stage] = make([]trace.Span, 0, len(list))
+		}
+	}
+}
+
+// hop returns the way between two virtual stages, one beside the other. Those
+// lie on one stage or on neighbours of the ring of stages, so a stage has two
+// links: up and down.
+func (e *engine) hop(v, to, tag int) hop {
+	m := e.s.Schedule.Map
+	a, b := m.Stage(v), m.Stage(to)
+	if e.s.Bytes == nil || a == b {
+		return hop{free: true}
+	}
+	h := hop{
+		link: 2 * a, from: e.s.rank(a, e.replica), to: e.s.rank(b, e.replica),
+		tag: tag, first: m.Chunk(to) * e.microbatches, bytes: e.s.Bytes[min(v, to)],
+	}
+	if b != (a+1)%m.Stages {
+		h.link++
+	}
+	h.network = e.s.Network.Link(h.from, h.to).comm()
+	return h
+}
+
+// send returns when a microbatch's message that is sent now arrives.
+func (e *engine) send(h *hop, microbatch int, now float64) (arrives float64) {
+	if h.free {
+		return now
+	}
+	factor := 1.0
+	if d := e.s.Network.Delay; d.Most > 1 {
+		factor = d.Factor(h.from, h.to, h.tag+(h.first+microbatch)%comm.TagMicrobatches, uint64(e.s.Number))
+	}
+	e.links[h.link], arrives = h.network.Travel(now, e.links[h.link], h.bytes, factor)
+	return arrives
+}
+
+// advance carries out a stage's instructions until one lacks a message, and
+// returns how many.
+func (e *engine) advance(stage int) (done int) {
+	list := e.s.Schedule.Lists[stage]
+	first := e.next[stage]
+	now := e.extents[stage].End
+	for i := first; i < len(list); i++ {
+		in := list[i]
+		v := e.s.Schedule.Map.Place(stage, in.Chunk)
+		at := v*e.microbatches + in.Microbatch
+		arrives := math.Inf(-1)
+		switch in.Op {
+		case schedule.F:
+			arrives = e.activations[at]
+		case schedule.B, schedule.I:
+			arrives = e.gradients[at]
+		}
+		if arrives == unknown {
+			break
+		}
+		start := max(now, arrives)
+		now = start + e.seconds(stage, v, in)
+		if i == 0 {
+			e.extents[stage].Start = start
+		}
+		e.busy[stage] += now - start
+		switch in.Op {
+		case schedule.F:
+			if v < len(e.onward)-1 {
+				e.activations[at+e.microbatches] = e.send(&e.onward[v], in.Microbatch, now)
+			}
+		case schedule.B, schedule.I:
+			if v > 0 {
+				e.gradients[at-e.microbatches] = e.send(&e.back[v], in.Microbatch, now)
+			}
+		}
+		if in.Op == schedule.W || in.Op == schedule.B {
+			e.weights[v] = work{in.Op, Extent{start, now}}
+		}
+		if e.s.Spans {
+			e.spans[stage] = append(e.spans[stage], trace.Span{
+				Kind: kinds[in.Op], Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: now,
+			})
+		}
+		done++
+	}
+	e.next[stage] += done
+	e.extents[stage].End = now
+	return done
+}
+
+// kinds is what spans call instructions.
+var kinds = [...]trace.Kind{schedule.F: trace.F, schedule.B: trace.B, schedule.I: trace.I, schedule.W: trace.W}
+
+// seconds returns what an instruction takes.
+func (e *engine) seconds(stage, v int, in schedule.Instr) float64 {
+	c := e.cost(v, in.Microbatch)
+	t := 0.0
+	switch in.Op {
+	case schedule.F:
+		t = c.Forward
+	case schedule.I:
+		t = c.Input
+	case schedule.W:
+		t = c.Weight
+	case schedule.B:
+		t = c.Input + c.Weight
+	}
+	return t * e.slow[stage]
+}
+
+func (e *engine) cost(v, microbatch int) *cost.Stage {
+	if e.s.PerMicrobatch != nil {
+		return &e.s.PerMicrobatch[v][microbatch]
+	}
+	return &e.s.Costs[v]
+}

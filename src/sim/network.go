@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"dynmo/src/comm"
+	"dynmo/src/mesh"
+)
+
+// Link is one direction between two ranks.
+type Link struct {
+	Latency   float64 // seconds
+	Bandwidth float64 // bytes per second; 0, as in a zero Link, means infinite
+}
+
+// comm returns the link as the virtual clock has it.
+func (l Link) comm() comm.Network { return comm.Network{Latency: l.Latency, Bandwidth: l.Bandwidth} }
+
+// Seconds returns the time of a message from its departure to its arrival.
+func (l Link) Seconds(bytes int64) float64 { return l.comm().Seconds(bytes) }
+
+// Uniform returns the network in which all links are alike.
+func Uniform(latency, bandwidth float64) Network {
+	l := Link{Latency: latency, Bandwidth: bandwidth}
+	return Network{Node: l, Between: l}
+}
+
+// Network says what messages cost, and how fast ranks are.
+type Network struct {
+	Node, Between Link       // between ranks of one node, and of two
+	PerNode       int        // ranks on a node, in the order of world ranks; 0: all are on one
+	Delay         comm.Delay // of every message, at random
+	Slow          []float64  // by world rank: times slower; ranks beyond it, and all of nil: 1
+}
+
+// Link returns the link between two ranks of the world.
+func (n Network) Link(a, b int) Link {
+	if n.PerNode > 0 && a/n.PerNode != b/n.PerNode {
+		return n.Between
+	}
+	return n.Node
+}
+
+// slow returns how many times slower a rank of the world is.
+func (n Network) slow(rank int) float64 {
+	if rank < len(n.Slow) {
+		return n.Slow[rank]
+	}
+	return 1
+}
+
+// rank returns the world rank of a stage.
+func (s Step) rank(stage, replica int) int {
+	if s.Mesh == (mesh.Mesh{}) {
+		return stage
+	}
+	return s.Mesh.Rank(stage, replica)
+}
+
+// alike reports whether the step takes two replicas the same time: their ranks
+// are as fast, their links cost the same, and no delay tells them apart.
+func (s Step) alike(a, b int) bool {
+	if s.Bytes != nil && s.Network.Delay.Most > 1 {
+		return false
+	}
+	m := s.Schedule.Map
+	for stage := range m.Stages {
+		if s.Network.slow(s.rank(stage, a)) != s.Network.slow(s.rank(stage, b)) {
+			return false
+		}
+	}
+	for v := range m.Virtual() - 1 {
+		x, y := m.Stage(v), m.Stage(v+1)
+		if s.Network.Link(s.rank(x, a), s.rank(y, a)) != s.Network.Link(s.rank(x, b), s.rank(y, b)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/BurntSushi/toml"
+)
+
+// networkFile is a Network as a TOML file has it, its numbers not yet checked.
+type networkFile struct {
+	Node         *linkFile `toml:"node"`
+	Between      *linkFile `toml:"between"`
+	RanksPerNode int       `toml:"ranks_per_node"`
+	Delay        struct {
+		Most any   `toml:"most"`
+		Seed int64 `toml:"seed"`
+	} `toml:"delay"`
+	Slow any `toml:"slow"`
+}
+
+type linkFile struct {
+	Latency   any `toml:"latency_seconds"`
+	Bandwidth any `toml:"bandwidth_bytes"`
+}
+
+// mostRanks is the largest world that a file may name ranks of: more than any
+// machine has, and a slip of the hand costs no memory.
+const mostRanks = 1 << 20
+
+// ReadNetwork reads a description of a network in TOML:
+//
+//	ranks_per_node = 4           # 0 or absent: all ranks are on one node
+//	slow = [1.0, 1.3]            # by world rank; or a table: slow = {17 = 1.3}
+//	[node]                       # between ranks of one node
+//	latency_seconds = 3e-6
+//	bandwidth_bytes = 3e11       # per second
+//	[between]                    # between ranks of two; needed where there are two
+//	latency_seconds = 8e-6
+//	bandwidth_bytes = 2.5e10
+//	[delay]                      # of every message, at random; may be absent
+//	most = 4.0
+//	seed = 1
+//
+// name is what errors call it. The error names file, field, value and what is
+// wanted, and the line where the decoder tells it.
+func ReadNetwork(name string, r io.Reader) (Network, error) {
+	var f networkFile
+	md, err := toml.NewDecoder(r).Decode(&f)
+	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
+		return Network{}, fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
+	}
+	if err == nil {
+		err = unknownKey(md)
+	}
+	n := Network{PerNode: f.RanksPerNode}
+	if err == nil {
+		err = n.fill(f)
+	}
+	if err != nil {
+		return Network{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}
+
+// unknownKey returns an error if the file has a key that means nothing.
+func unknownKey(md toml.MetaData) error {
+	for _, key := range md.Undecoded() {
+		if key[0] != "slow" {
+			return fmt.Errorf("%s: unknown, wanted ranks_per_node, slow, [node] and [between] with latency_seconds and bandwidth_bytes, [delay] with most and seed", key)
+		}
+	}
+	return nil
+}
+
+// fill sets the network to what the file says.
+func (n *Network) fill(f networkFile) (err error) {
+	if n.PerNode < 0 {
+		return fmt.Errorf("ranks_per_node: %d, wanted at least 0", n.PerNode)
+	}
+	if n.Node, err = f.Node.link("node"); err != nil {
+		return err
+	}
+	if f.Between != nil || n.PerNode > 0 {
+		if n.Between, err = f.Between.link("between"); err != nil {
+			return err
+		}
+	}
+	if f.Delay.Most != nil {
+		if n.Delay.Most, err = number("delay.most", f.Delay.Most, "at least 1", func(x float64) bool { return x >= 1 }); err != nil {
+			return err
+		}
+	}
+	if f.Delay.Seed < 0 {
+		return fmt.Errorf("delay.seed: %d, wanted at least 0", f.Delay.Seed)
+	}
+	n.Delay.Seed = uint64(f.Delay.Seed)
+	n.Slow, err = slowness(f.Slow)
+	return err
+}
+
+// link checks one table of the file.
+func (f *linkFile) link(table string) (l Link, err error) {
+	if f == nil {
+		return l, fmt.Errorf("[%s]: missing, wanted latency_seconds and bandwidth_bytes", table)
+	}
+	l.Latency, err = number(table+".latency_seconds", f.Latency, "at least 0", func(x float64) bool { return x >= 0 })
+	if err == nil {
+		l.Bandwidth, err = number(table+".bandwidth_bytes", f.Bandwidth, "above 0", positive)
+	}
+	return l, err
+}
+
+func positive(x float64) bool { return x > 0 }
+
+// number returns the number that a field holds. Wanted says in words what good
+// tests.
+func number(field string, value any, wanted string, good func(float64) bool) (float64, error) {
+	x, ok := value.(float64)
+	if whole, isInt := value.(int64); isInt {
+		x, ok = float64(whole), true
+	}
+	switch {
+	case value == nil:
+		return 0, fmt.Errorf("%s: missing, wanted a finite number %s", field, wanted)
+	case !ok || !good(x) || math.IsInf(x, 0):
+		return 0, fmt.Errorf("%s: %#v, wanted a finite number %s", field, value, wanted)
+	}
+	return x, nil
+}
+
+// slowness reads a list by rank, or a table from rank to factor.
+func slowness(value any) (list []float64, err error) {
+	set := func(rank int, value any) error {
+		for len(list) <= rank {
+			list = append(list, 1)
+		}
+		list[rank], err = number(fmt.Sprintf("slow[%d]", rank), value, "above 0", positive)
+		return err
+	}
+	switch values := value.(type) {
+	case nil:
+	case []any:
+		for rank, x := range values {
+			if err := set(rank, x); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(values)) { // of several errors always the same
+			rank, err := strconv.Atoi(key)
+			if err != nil || rank < 0 || rank >= mostRanks {
+				return nil, fmt.Errorf("slow: rank %q, wanted an integer in [0, %d)", key, mostRanks)
+			}
+			if err := set(rank, values[key]); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		return nil, fmt.Errorf("slow: %v, wanted a list of numbers or a table from rank to number", value)
+	}
+	return list, nil
+}

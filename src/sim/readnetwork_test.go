@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+)
+
+const links = `
+[node]
+latency_seconds = 3e-6
+bandwidth_bytes = 300_000_000_000
+[between]
+latency_seconds = 0
+bandwidth_bytes = 2.5e10
+`
+
+func TestReadNetwork(t *testing.T) {
+	node, between := Link{3e-6, 3e11}, Link{0, 2.5e10}
+	for _, tc := range []struct {
+		name, text string
+		want       Network
+	}{
+		{"one node", "[node]\nlatency_seconds = 3e-6\nbandwidth_bytes = 3e11\n", Network{Node: node}},
+		{"all", "ranks_per_node = 4\nslow = [1, 1.5]\n" + links + "[delay]\nmost = 4\nseed = 7\n",
+			Network{Node: node, Between: between, PerNode: 4, Delay: comm.Delay{Most: 4, Seed: 7}, Slow: []float64{1, 1.5}}},
+		{"slow ranks by name", links + "[slow]\n3 = 2\n1 = 1.5\n",
+			Network{Node: node, Between: between, Slow: []float64{1, 1.5, 1, 2}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := ReadNetwork("net.toml", strings.NewReader(tc.text))
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("%+v, %v, want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestReadNetworkRefuses(t *testing.T) {
+	swap := func(old, now string) string { return strings.Replace(links, old, now, 1) }
+	for _, tc := range []struct{ name, text, want string }{
+		{"empty", "", "net.toml: [node]: missing, wanted latency_seconds and bandwidth_bytes"},
+		{"syntax", "[node]\nlatency_seconds = = 1\n", "net.toml:2: expected value but found '=' instead"},
+		{"a type", swap("3e-6", `"fast"`), "net.toml: node.latency_seconds: \"fast\", wanted a finite number at least 0"},
+		{"a whole number that is none", "ranks_per_node = 1.5\n" + links, `net.toml: toml: line 1 (last key "ranks_per_node"): incompatible types`},
+		{"zero bandwidth", swap("2.5e10", "0"), "net.toml: between.bandwidth_bytes: 0, wanted a finite number above 0"},
+		{"negative bandwidth", swap("2.5e10", "-1.0"), "net.toml: between.bandwidth_bytes: -1, wanted a finite number above 0"},
+		{"NaN bandwidth", swap("2.5e10", "nan"), "net.toml: between.bandwidth_bytes: NaN, wanted a finite number above 0"},
+		{"negative latency", swap("3e-6", "-3e-6"), "net.toml: node.latency_seconds: -3e-06, wanted a finite number at least 0"},
+		{"no latency", swap("latency_seconds = 3e-6", ""), "net.toml: node.latency_seconds: missing"},
+		{"no bandwidth", swap("bandwidth_bytes = 2.5e10", ""), "net.toml: between.bandwidth_bytes: missing"},
+		{"nodes without a link", "ranks_per_node = 2\n[node]\nlatency_seconds = 0\nbandwidth_bytes = 1\n",
+			"net.toml: [between]: missing, wanted latency_seconds and bandwidth_bytes"},
+		{"negative ranks", "ranks_per_node = -1\n" + links, "net.toml: ranks_per_node: -1, wanted at least 0"},
+		{"unknown key", links + "bandwith_bytes = 1\n", "net.toml: between.bandwith_bytes: unknown, wanted ranks_per_node, "},
+		{"unknown table", links + "[links]\na = 1\n", "net.toml: links: unknown, wanted ranks_per_node, "},
+		{"small delay", links + "[delay]\nmost = 0.5\n", "net.toml: delay.most: 0.5, wanted a finite number at least 1"},
+		{"NaN delay", links + "[delay]\nmost = nan\n", "net.toml: delay.most: NaN, wanted a finite number at least 1"},
+		{"negative seed", links + "[delay]\nseed = -1\n", "net.toml: delay.seed: -1, wanted at least 0"},
+		{"slow is a number", "slow = 2\n" + links, "net.toml: slow: 2, wanted a list of numbers or a table from rank to number"},
+		{"a rank without speed", "slow = [1, 0]\n" + links, "net.toml: slow[1]: 0, wanted a finite number above 0"},
+		{"a speed that is text", "slow = [1, \"x\"]\n" + links, "net.toml: slow[1]: \"x\", wanted a finite number above 0"},
+		{"a rank that is none", links + "[slow]\nfirst = 2\n", `net.toml: slow: rank "first", wanted an integer in [0, 1048576)`},
+		{"a rank too large", links + "[slow]\n1048576 = 2\n", `net.toml: slow: rank "1048576", wanted an integer in [0, 1048576)`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ReadNetwork("net.toml", strings.NewReader(tc.text))
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// FuzzReadNetwork: what is accepted can be simulated on.
+func FuzzReadNetwork(f *testing.F) {
+	f.Add(links)
+	f.Add("ranks_per_node = 4\nslow = [1, 1.5]\n" + links + "[delay]\nmost = 4\nseed = 7\n")
+	f.Add(links + "[slow]\n3 = 2\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := ReadNetwork("net.toml", strings.NewReader(text))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "net.toml:") {
+				t.Fatalf("error without the file: %v", err)
+			}
+			return
+		}
+		for _, l := range []Link{n.Link(0, 0), n.Link(0, 1<<20)} {
+			_, at := l.comm().Travel(0, 0, 1000, n.Delay.Factor(0, 1, 0, 0))
+			if !(at >= 0) {
+				t.Fatalf("%+v: a message arrives at %v", n, at)
+			}
+		}
+		for rank, x := range n.Slow {
+			if !(x > 0) {
+				t.Fatalf("rank %d is %v times slower", rank, x)
+			}
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// Whole is a step of all replicas. Seconds count from its start.
+type Whole struct {
+	Replicas []Result // by replica; those that are alike share theirs
+	Pipeline float64  // when the last replica's last instruction ended
+	Seconds  float64  // when the last gradient was summed over the replicas
+}
+
+// Exposed returns the seconds of the gradient sum that no instruction hides.
+func (w Whole) Exposed() float64 { return w.Seconds - w.Pipeline }
+
+// Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
+// over them. layers is the chain, which cuts lays over the virtual stages. A
+// layer with G bytes of gradients is summed by a ring of its D ranks,
+//
+//	2·(D-1)/D·G/bandwidth + 2·(D-1)·latency
+//
+// on the slowest link of that ring (reduce-scatter, then allgather; Patarasuk &
+// Yuan 2009). It begins when the layer's last W has ended on every replica, one
+// at a time on each stage, beside the instructions that are left. Neither slows
+// the other down, and delays are for the pipeline's messages only.
+//
+// The last W of a virtual stage goes through its layers from the last to the
+// first; it divides by their seconds, those of I and W where the instruction is
+// B, and falls to its end if they have none. The step ends with a barrier over
+// all ranks: the norm of the gradient needs every one of them.
+//
+// s.Replica is not looked at.
+func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) Whole {
+	w := Whole{Replicas: make([]Result, max(1, s.Mesh.Replicas))}
+	e := newEngine(s)
+	for d := range w.Replicas {
+		twin := slices.IndexFunc(w.Replicas[:d], func(r Result) bool { return s.alike(r.replica, d) })
+		if twin >= 0 {
+			w.Replicas[d] = w.Replicas[twin]
+		} else {
+			w.Replicas[d] = e.run(d)
+		}
+		w.Pipeline = max(w.Pipeline, w.Replicas[d].Finish)
+	}
+	w.Seconds = w.Pipeline
+	if len(w.Replicas) == 1 {
+		return w
+	}
+	ready := make([]float64, len(layers))
+	for _, r := range w.Replicas {
+		for v, last := range r.weights {
+			lo, hi := cuts.Range(v)
+			last.ready(ready[lo:hi], layers[lo:hi])
+		}
+	}
+	owners := s.Schedule.Map.Owners(cuts)
+	for stage := range s.Schedule.Map.Stages {
+		mine := owners.Layers(stage)
+		slices.SortFunc(mine, func(a, b int) int { return cmp.Compare(ready[a], ready[b]) })
+		end := 0.0
+		for _, l := range mine {
+			if bytes := layers[l].Bytes.Gradients; bytes > 0 {
+				end = max(end, ready[l]) + s.ring(stage, bytes)
+			}
+		}
+		w.Seconds = max(w.Seconds, end)
+	}
+	return w
+}
+
+// ready raises to[l] to when the gradient of the l-th of layers is complete.
+func (w work) ready(to []float64, layers []cost.Layer) {
+	seconds := func(l cost.Layer) float64 {
+		if w.op == schedule.B {
+			return l.BackwardInput + l.BackwardWeight
+		}
+		return l.BackwardWeight
+	}
+	left := 0.0 // of the layers whose turn has not come
+	for _, l := range layers {
+		left += seconds(l)
+	}
+	total := left
+	for i := len(layers) - 1; i >= 0; i-- {
+		at := w.End
+		if left -= seconds(layers[i]); i > 0 && total > 0 {
+			at -= max(0, left) / total * w.Seconds()
+		}
+		to[i] = max(to[i], at)
+	}
+}
+
+// ring returns the seconds of a sum over the replicas of a stage.
+func (s Step) ring(stage int, bytes int64) float64 {
+	d := s.Mesh.Replicas
+	slowest := 0.0
+	for replica := range d {
+		l := s.Network.Link(s.rank(stage, replica), s.rank(stage, (replica+1)%d))
+		hops := 2 * float64(d-1)
+		t := hops * l.Latency
+		if l.Bandwidth != 0 {
+			t += hops / float64(d) * float64(bytes) / l.Bandwidth
+		}
+		slowest = max(slowest, t)
+	}
+	return slowest
+}

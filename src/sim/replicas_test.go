@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/cost"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// TestReplicasByHand: two stages of two layers, two replicas, one microbatch of
+// F and B; f = 1, i = 1, w = 1 for every layer. Stage 1 works 2-8, stage 0 0-2
+// and 8-12: gradients of layer 3 are complete at 6, of 2 at 8, of 1 at 10, of
+// 0 at 12.
+func TestReplicasByHand(t *testing.T) {
+	layers := make([]cost.Layer, 4)
+	for l := range layers {
+		layers[l] = cost.Layer{Forward: 1, BackwardInput: 1, BackwardWeight: 1, Bytes: cost.Bytes{Gradients: 100}}
+	}
+	cuts := partition.Partition{0, 2, 4}
+	s := Step{
+		Schedule: lists([]schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}),
+		Costs:    cost.Table{Layers: layers}.Stages(cuts, partition.Line(2)),
+		Mesh:     mesh.Mesh{Stages: 2, Replicas: 2},
+	}
+	split := s
+	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
+	alone := s
+	alone.Mesh = mesh.Mesh{}
+	for _, tc := range []struct {
+		name              string
+		step              Step
+		network           Network
+		pipeline, seconds float64
+	}{
+		{"free", s, Network{}, 12, 12},
+		// 2·(1/2)·100/100 = 1 s each: only layer 0's is in the open.
+		{"hidden", s, Network{Node: Link{0, 100}}, 12, 13},
+		// 2 s: layer 1's begins at 10, layer 0's at 12.
+		{"just hidden", s, Network{Node: Link{0, 50}}, 12, 14},
+		// 3 s: layer 1's ends at 13, layer 0's at 16. Stage 1's end at 12.
+		{"queue", s, Network{Node: Link{0, 100.0 / 3}}, 12, 16},
+		// 2·(2-1) hops of 1.5 s.
+		{"latency", s, Network{Node: Link{1.5, 0}}, 12, 16},
+		// Ranks 0 and 1 are stage 0's replicas: one node each has the same.
+		{"between", s, Network{Node: Link{0, 1e9}, Between: Link{0, 100.0 / 3}, PerNode: 1}, 12, 16},
+		{"in the node", s, Network{Node: Link{0, 100.0 / 3}, Between: Link{100, 1}, PerNode: 2}, 12, 16},
+		// I 4-6 and 6-8, W 6-8 and 8-10: layers complete at 7, 8, 9, 10.
+		{"split", split, Network{Node: Link{0, 100}}, 10, 11},
+		// Replica 1 is half as fast on stage 1: 2-14, so stage 0 ends at 18 there,
+		// and layer 0 waits for it.
+		{"slow replica", s, Network{Node: Link{0, 100}, Slow: []float64{1, 1, 1, 2}}, 18, 19},
+		{"one replica", alone, Network{Node: Link{0, 1}}, 12, 12},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.step.Network = tc.network
+			w := Replicas(tc.step, cuts, layers)
+			if math.Abs(w.Pipeline-tc.pipeline) > 1e-12 || math.Abs(w.Seconds-tc.seconds) > 1e-12 {
+				t.Errorf("pipeline %v, whole step %v, want %v and %v", w.Pipeline, w.Seconds, tc.pipeline, tc.seconds)
+			}
+			if got, want := w.Exposed(), tc.seconds-tc.pipeline; math.Abs(got-want) > 1e-12 {
+				t.Errorf("%v seconds in the open, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestFrozenLayersAreNotSummed: no gradient, no message.
+func TestFrozenLayersAreNotSummed(t *testing.T) {
+	layers := []cost.Layer{{Forward: 1}, {Forward: 1}}
+	cuts := partition.Partition{0, 1, 2}
+	s := Step{
+		Schedule: plain(t, schedule.Kind1F1B, 2, 3), Costs: cost.Table{Layers: layers}.Stages(cuts, partition.Line(2)),
+		Mesh: mesh.Mesh{Stages: 2, Replicas: 4}, Network: Network{Node: Link{100, 1}},
+	}
+	if w := Replicas(s, cuts, layers); w.Exposed() != 0 {
+		t.Errorf("%v seconds in the open, want 0", w.Exposed())
+	}
+}
+
+// TestReplicasAreRuns: every replica is what Run makes of it, alike or not.
+func TestReplicasAreRuns(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4)) // fixed seed: a failure must repeat
+	for i := range 300 {
+		s := randomStep(rnd)
+		s.Spans = false
+		s.Mesh = mesh.Mesh{Stages: s.Schedule.Map.Stages, Replicas: 1 + rnd.IntN(5), Order: mesh.StageMajor}
+		cuts := partition.Partition{0} // a layer on each
+		for v := range s.Schedule.Map.Virtual() {
+			cuts = append(cuts, v+1)
+		}
+		w := Replicas(s, cuts, make([]cost.Layer, cuts.Layers()))
+		last := 0.0
+		for d, got := range w.Replicas {
+			s.Replica = d
+			want := Run(s)
+			if got.Finish != want.Finish || got.Idle() != want.Idle() {
+				t.Fatalf("step %d, replica %d: ends at %v with %v idle, want %v and %v", i, d, got.Finish, got.Idle(), want.Finish, want.Idle())
+			}
+			last = max(last, want.Finish)
+		}
+		if w.Pipeline != last || w.Seconds != last {
+			t.Fatalf("step %d: pipeline %v, step %v, want both %v", i, w.Pipeline, w.Seconds, last)
+		}
+	}
+}
+
+// TestAlikeIsComputedOnce: replicas whose links and ranks are as fast share
+// their result, the others do not.
+func TestAlikeIsComputedOnce(t *testing.T) {
+	s := Step{
+		Schedule: plain(t, schedule.Kind1F1B, 3, 4), Costs: equal(3, cost.Stage{Forward: 1, Input: 1, Weight: 1}),
+		Bytes: []int64{8, 8, 8}, Mesh: mesh.Mesh{Stages: 3, Replicas: 4, Order: mesh.ReplicaMajor},
+	}
+	for _, tc := range []struct {
+		name    string
+		network Network
+		want    int // results that differ
+	}{
+		{"equal", Network{Node: Link{1, 1}}, 1},
+		// Ranks 0-2 | 3-5 | 6-8 | 9-11 on nodes 0-3 | 4-7 | 8-11: four patterns,
+		// none, after the first, after the second, none.
+		{"nodes", Network{Node: Link{1, 1}, Between: Link{2, 1}, PerNode: 4}, 3},
+		{"slow", Network{Slow: []float64{1, 1, 1, 1, 2, 1}}, 2},
+		{"delays", Network{Node: Link{1, 1}, Delay: comm.Delay{Most: 2}}, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s.Network = tc.network
+			w := Replicas(s, partition.Partition{0, 1, 2, 3}, make([]cost.Layer, 3))
+			seen := map[*float64]bool{}
+			for _, r := range w.Replicas {
+				seen[&r.Busy[0]] = true
+			}
+			if len(seen) != tc.want {
+				t.Errorf("%d results, want %d", len(seen), tc.want)
+			}
+		})
+	}
+}
