@@ -70,7 +70,7 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 	x := &model.Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 1, T: c.Sequence, Scale: 1}
 	must(t, x.Reserve(c))
 	defer x.Close()
-	s, err := model.NewStage(c, 0, c.Layers(), dev, d) // random weights: Load must replace each
+	s, err := model.NewStage(c, c.Chain(), dev, d) // random weights: Load must replace each
 	must(t, err)
 	defer s.Free()
 	tokens, targets := []int32{3, 0, 12, 7, 7, 1}, []int32{0, 12, 7, 7, 1, 5}

@@ -16,7 +16,7 @@ import (
 // chain returns all layers of a model.
 func chain(t *testing.T, c model.Config, d tensor.DType) *model.Stage {
 	t.Helper()
-	s, err := model.NewStage(c, 0, c.Layers(), cpu.New(device.NewWall()), d)
+	s, err := model.NewStage(c, c.Chain(), cpu.New(device.NewWall()), d)
 	must(t, err)
 	t.Cleanup(s.Free)
 	return s

@@ -13,6 +13,8 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
@@ -43,19 +45,19 @@ type pruned map[string]map[int]float32
 
 // prunePipeline prunes a random model, with many ties, through the whole
 // schedule, and returns after every step what is kept.
-func prunePipeline(t *testing.T, stages int, p Prune, seed uint64) []pruned {
+func prunePipeline(t *testing.T, m partition.Map, p Prune, seed uint64) []pruned {
 	t.Helper()
 	var mu sync.Mutex
 	out := make([]pruned, p.Times+1)
 	for i := range out {
 		out[i] = pruned{}
 	}
-	err := local.Run(stages, func(tr comm.Transport) error {
+	owners := m.Owners(partitiontest.Random(random.Keyed(seed, 1), shape.Layers(), m.Virtual()))
+	err := local.Run(m.Stages, func(tr comm.Transport) error {
 		clock := device.NewWall()
 		group, dev := comm.New(tr, comm.Options{Clock: clock}), cpu.New(clock)
 		x := &model.Exec{Device: dev, Backend: ref.New(tensor.F32), Stream: dev.NewStream(), B: 1, T: shape.Sequence}
-		layers := shape.Layers()
-		s, err := model.NewStage(shape, tr.Rank()*layers/stages, (tr.Rank()+1)*layers/stages, dev, tensor.F32)
+		s, err := model.NewStage(shape, owners.Layers(tr.Rank()), dev, tensor.F32)
 		if err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ func prunePipeline(t *testing.T, stages int, p Prune, seed uint64) []pruned {
 		return nil
 	})
 	if err != nil {
-		t.Fatalf("%d stages: %v", stages, err)
+		t.Fatalf("%+v: %v", m, err)
 	}
 	return out
 }
@@ -137,19 +139,22 @@ func spoil(p *model.Param) {
 }
 
 // TestSelectionsAgree: gather and radix keep the same set on random models
-// with ties, at 1, 2 and 5 stages, at every sparsity of the schedule.
+// with ties, however stages hold the layers, at every sparsity of the schedule.
 func TestSelectionsAgree(t *testing.T) {
 	for seed := range uint64(3) {
 		p := Prune{Start: 3000, Every: 1000, Times: 4, Final: 0.9, CSRFrom: 0.7}
-		want := prunePipeline(t, 1, p, seed)
+		want := prunePipeline(t, partition.Line(1), p, seed)
 		for _, gather := range []bool{false, true} {
-			for _, stages := range []int{1, 2, 5} {
+			for _, m := range []partition.Map{
+				partition.Line(1), partition.Line(2), partition.Line(5),
+				{Stages: 2, Chunks: 3}, {Stages: 2, Chunks: 2, Vee: true}, {Stages: 3, Chunks: 3, Vee: true},
+			} {
 				p.Gather = gather
-				got := prunePipeline(t, stages, p, seed)
+				got := prunePipeline(t, m, p, seed)
 				for i := range want {
 					for name, kept := range want[i] {
 						if !maps.Equal(got[i][name], kept) {
-							t.Errorf("seed %d, gather %v, %d stages, pruning %d: %s keeps another set", seed, gather, stages, i, name)
+							t.Errorf("seed %d, gather %v, %+v, pruning %d: %s keeps another set", seed, gather, m, i, name)
 						}
 					}
 				}
@@ -177,7 +182,7 @@ func TestKeptSetIsTheLargest(t *testing.T) {
 func TestKeptSetOnlyShrinks(t *testing.T) {
 	p := Prune{Start: 3000, Every: 1000, Times: 4, Final: 0.9, CSRFrom: 0.7}
 	for _, p.Gather = range []bool{false, true} {
-		out := prunePipeline(t, 2, p, 1)
+		out := prunePipeline(t, partition.Line(2), p, 1)
 		for i, now := range out[1:] {
 			for name, kept := range now {
 				for at, w := range kept {
@@ -196,7 +201,7 @@ func TestALowerTargetChangesNothing(t *testing.T) {
 	for _, csrFrom := range []float64{0.7, 0.95} { // CSR, masked
 		p := Prune{Start: 0, Every: 10, Times: 1, Initial: 0.9, Final: 0.5, CSRFrom: csrFrom}
 		for _, p.Gather = range []bool{false, true} {
-			out := prunePipeline(t, 2, p, 1)
+			out := prunePipeline(t, partition.Line(2), p, 1)
 			for name, kept := range out[0] {
 				if !maps.Equal(out[1][name], kept) {
 					t.Errorf("CSR from %v, gather %v: %s changed", csrFrom, p.Gather, name)

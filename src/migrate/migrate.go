@@ -1,6 +1,5 @@
-// Package migrate moves layers between stages to match a partition. What comes
-// in is the stage of the old partition; what goes out is the stage of the new
-// one, with the same layers bit for bit: weights, moments, counters, sparse
+// Package migrate moves layers to their new owners. What comes in is a stage
+// with the layers that it had; what goes out is the stage with those it has now, with the same layers bit for bit: weights, moments, counters, sparse
 // structure.
 package migrate
 
@@ -19,17 +18,20 @@ type Moved struct {
 	Bytes  int64
 }
 
-// Run makes the stage that the partition to gives this rank from the one that
-// from gave it. Headers of the layers that change their stage go first, and
+// Run makes the stage that the owners to give this rank from the one that from
+// gave it. A layer that stays on its stage does not travel, whichever chunk of it
+// it belongs to. Headers of the layers that change their stage go first, and
 // every receiver makes room. If one has no memory, all stages keep what they
 // had and Run returns an error. Then the sections travel, straight out of and
 // into the layers' memory, those of different layers at once; senders free
 // their layers when all stages have received theirs; a device that can keep that
 // memory keeps it for what comes with the next migration, and no longer.
 // Collective over the stages of a replica; replicas move alike.
-func Run(stages *comm.Group, from, to partition.Partition, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
-	if err := to.Check(s.Config.Layers(), stages.Size(), true); err != nil {
-		return s, Moved{}, fmt.Errorf("migrate: %w", err)
+func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
+	for stage := range stages.Size() {
+		if len(to.Layers(stage)) == 0 {
+			return s, Moved{}, fmt.Errorf("migrate: stage %d would have no layer", stage)
+		}
 	}
 	moves := from.Moved(to)
 	if len(moves) == 0 {
@@ -74,7 +76,7 @@ type recycler interface{ Recycle(on bool) }
 // mover is one migration under way.
 type mover struct {
 	stages   *comm.Group
-	from, to partition.Partition
+	from, to partition.Owners
 	x        *model.Exec
 	s        *model.Stage
 	arrived  map[int]*model.Layer // made room for, by chain position
@@ -83,8 +85,8 @@ type mover struct {
 }
 
 // leaves and comes report whether a layer leaves or comes to this stage.
-func (m *mover) leaves(layer int) bool { return m.from.Stage(layer) == m.stages.Rank() }
-func (m *mover) comes(layer int) bool  { return m.to.Stage(layer) == m.stages.Rank() }
+func (m *mover) leaves(layer int) bool { return m.from[layer] == m.stages.Rank() }
+func (m *mover) comes(layer int) bool  { return m.to[layer] == m.stages.Rank() }
 
 // announce sends the header of a layer that leaves.
 func (m *mover) announce(layer int) error {
@@ -95,7 +97,7 @@ func (m *mover) announce(layer int) error {
 	if err != nil {
 		return err
 	}
-	return m.stages.SendBytes(m.to.Stage(layer), comm.TagHeader, header)
+	return m.stages.SendBytes(m.to[layer], comm.TagHeader, header)
 }
 
 // prepare makes room for a layer that comes.
@@ -103,7 +105,7 @@ func (m *mover) prepare(layer int) error {
 	if !m.comes(layer) {
 		return nil
 	}
-	b, err := m.stages.RecvBytes(m.from.Stage(layer), comm.TagHeader)
+	b, err := m.stages.RecvBytes(m.from[layer], comm.TagHeader)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (m *mover) agree() (int64, error) {
 func (m *mover) transfer(layer int) error {
 	if m.leaves(layer) {
 		for _, sec := range m.s.Layer(layer).Sections() {
-			req, err := m.stages.Send(m.to.Stage(layer), comm.TagSection, sec.Mem, m.x.Stream.Record(nil))
+			req, err := m.stages.Send(m.to[layer], comm.TagSection, sec.Mem, m.x.Stream.Record(nil))
 			if err != nil {
 				return fmt.Errorf("%s: %w", sec.Name, err)
 			}
@@ -162,7 +164,7 @@ func (m *mover) transfer(layer int) error {
 	}
 	if m.comes(layer) {
 		for _, sec := range m.arrived[layer].Sections() {
-			req, err := m.stages.Recv(m.from.Stage(layer), comm.TagSection, sec.Mem)
+			req, err := m.stages.Recv(m.from[layer], comm.TagSection, sec.Mem)
 			if err != nil {
 				return fmt.Errorf("%s: %w", sec.Name, err)
 			}
@@ -173,10 +175,9 @@ func (m *mover) transfer(layer int) error {
 }
 
 // assemble puts together the new stage and frees what left.
-func assemble(me int, to partition.Partition, s *model.Stage, arrived map[int]*model.Layer) *model.Stage {
-	lo, hi := to.Range(me)
-	next := &model.Stage{Config: s.Config, First: lo}
-	for id := lo; id < hi; id++ {
+func assemble(me int, to partition.Owners, s *model.Stage, arrived map[int]*model.Layer) *model.Stage {
+	next := &model.Stage{Config: s.Config}
+	for _, id := range to.Layers(me) {
 		l := arrived[id]
 		if l == nil {
 			l = s.Layer(id)
@@ -184,7 +185,7 @@ func assemble(me int, to partition.Partition, s *model.Stage, arrived map[int]*m
 		next.Layers = append(next.Layers, l)
 	}
 	for _, l := range s.Layers {
-		if l.ID < lo || l.ID >= hi {
+		if to[l.ID] != me {
 			l.Free()
 		}
 	}

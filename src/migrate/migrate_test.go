@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,13 +42,12 @@ type member struct {
 	s     *model.Stage
 }
 
-func newMember(t comm.Transport, cuts partition.Partition) (*member, error) {
+func newMember(t comm.Transport, owners partition.Owners) (*member, error) {
 	clock := device.NewWall()
 	m := &member{group: comm.New(t, comm.Options{Clock: clock}), dev: &host{Device: cpu.New(clock)}}
 	m.x = &model.Exec{Device: m.dev, Backend: ref.New(tensor.F32), Stream: m.dev.NewStream(), B: 1, T: shape.Sequence}
-	lo, hi := cuts.Range(t.Rank())
 	var err error
-	if m.s, err = model.NewStage(shape, lo, hi, m.dev, tensor.F32); err != nil {
+	if m.s, err = model.NewStage(shape, owners.Layers(t.Rank()), m.dev, tensor.F32); err != nil {
 		return nil, err
 	}
 	for _, l := range m.s.Layers {
@@ -112,17 +112,21 @@ func (m *member) inventory() ([]string, error) {
 	return list, nil
 }
 
-// randomCuts returns a partition of the model's layers, the same on all ranks.
-func randomCuts(stages int, key uint64) partition.Partition {
-	return partitiontest.Random(random.Keyed(key), shape.Layers(), stages)
+// randomOwners returns owners of the model's layers, the same on all ranks.
+func randomOwners(m partition.Map, key uint64) partition.Owners {
+	return m.Owners(partitiontest.Random(random.Keyed(key), shape.Layers(), m.Virtual()))
 }
 
 // TestMigrationConserves is law 6: after any moves each layer is on exactly one
-// stage, with the state it had, and no memory is left behind.
+// stage, with the state it had, and no memory is left behind, whether stages
+// hold one stretch of the chain or several.
 func TestMigrationConserves(t *testing.T) {
-	for _, stages := range []int{2, 3, 5, shape.Layers()} {
-		err := local.Run(stages, func(tr comm.Transport) error {
-			now := randomCuts(stages, 0)
+	for _, layout := range []partition.Map{
+		partition.Line(2), partition.Line(3), partition.Line(5), partition.Line(shape.Layers()),
+		{Stages: 2, Chunks: 3}, {Stages: 3, Chunks: 2, Vee: true}, {Stages: 2, Chunks: 3, Vee: true},
+	} {
+		err := local.Run(layout.Stages, func(tr comm.Transport) error {
+			now := randomOwners(layout, 0)
 			m, err := newMember(tr, now)
 			if err != nil {
 				return err
@@ -132,7 +136,7 @@ func TestMigrationConserves(t *testing.T) {
 				return err
 			}
 			for round := range uint64(20) {
-				next := randomCuts(stages, round+1)
+				next := randomOwners(layout, round+1)
 				s, moved, err := Run(m.group, now, next, m.x, m.s)
 				if err != nil {
 					return err
@@ -142,8 +146,12 @@ func TestMigrationConserves(t *testing.T) {
 					return fmt.Errorf("round %d: %+v, want %d layers", round, moved, n)
 				}
 				now = next
-				if lo, hi := now.Range(tr.Rank()); s.First != lo || len(s.Layers) != hi-lo {
-					return fmt.Errorf("round %d: stage holds %d layers from %d, want [%d, %d)", round, len(s.Layers), s.First, lo, hi)
+				var held []int
+				for _, l := range s.Layers {
+					held = append(held, l.ID)
+				}
+				if want := now.Layers(tr.Rank()); !slices.Equal(held, want) {
+					return fmt.Errorf("round %d: stage holds layers %v, want %v", round, held, want)
 				}
 				got, err := m.inventory()
 				if err != nil {
@@ -162,7 +170,7 @@ func TestMigrationConserves(t *testing.T) {
 			return nil
 		})
 		if err != nil {
-			t.Errorf("%d stages: %v", stages, err)
+			t.Errorf("%+v: %v", layout, err)
 		}
 	}
 }
@@ -170,7 +178,8 @@ func TestMigrationConserves(t *testing.T) {
 // TestNoRoom: if one stage cannot take its layers, all keep what they had, and
 // say so.
 func TestNoRoom(t *testing.T) {
-	from, to := partition.Partition{0, 2, 5, 10}, partition.Partition{0, 4, 7, 10}
+	line := partition.Line(3)
+	from, to := line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10})
 	err := local.Run(3, func(tr comm.Transport) error {
 		m, err := newMember(tr, from)
 		if err != nil {
@@ -211,11 +220,12 @@ func TestNoRoom(t *testing.T) {
 // TestRefusesEmptyStages: a pipeline needs a layer on every stage.
 func TestRefusesEmptyStages(t *testing.T) {
 	err := local.Run(2, func(tr comm.Transport) error {
-		m, err := newMember(tr, partition.Partition{0, 5, 10})
+		from := partition.Line(2).Owners(partition.Partition{0, 5, 10})
+		m, err := newMember(tr, from)
 		if err != nil {
 			return err
 		}
-		if _, _, err := Run(m.group, partition.Partition{0, 5, 10}, partition.Partition{0, 10, 10}, m.x, m.s); err == nil {
+		if _, _, err := Run(m.group, from, partition.Line(2).Owners(partition.Partition{0, 10, 10}), m.x, m.s); err == nil {
 			return errors.New("an empty stage was accepted")
 		}
 		return nil

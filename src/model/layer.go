@@ -188,13 +188,13 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	}
 }
 
-// Outline returns the names, parameters and bytes of all layers of a dense
+// Outline returns the names, parameters, outputs and bytes of all layers of a dense
 // chain, without making any of them. Seconds are zero.
 func Outline(c Config, x *Exec) []cost.Layer {
 	var list []cost.Layer
 	for id, name := range c.Names() {
 		l := outline(c, Header{Layer: id}, x.Backend.DType())
-		list = append(list, cost.Layer{Name: name, NonZeros: l.NonZeros(), Bytes: l.Bytes(x)})
+		list = append(list, cost.Layer{Name: name, NonZeros: l.NonZeros(), Output: x.Boundary(c, id+1), Bytes: l.Bytes(x)})
 	}
 	return list
 }

@@ -33,7 +33,7 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 	x := &Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 2, T: c.Sequence}
 	x.Scale = 1 / float64(x.N())
 	must(t, x.Reserve(c))
-	s, err := NewStage(c, 0, c.Layers(), dev, d)
+	s, err := NewStage(c, c.Chain(), dev, d)
 	must(t, err)
 	ch := &chain{x: x, s: s}
 	for _, l := range s.Layers {
@@ -345,7 +345,7 @@ func near(t *testing.T, name string, got, want tensor.Mem) {
 // TestFreeGivesEverythingBack: no slab is forgotten, also after compression.
 func TestFreeGivesEverythingBack(t *testing.T) {
 	dev := cpu.New(device.NewWall())
-	s, err := NewStage(small, 0, small.Layers(), dev, tensor.F32)
+	s, err := NewStage(small, small.Chain(), dev, tensor.F32)
 	must(t, err)
 	thin(t, s, CSR)
 	s.Free()

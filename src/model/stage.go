@@ -4,22 +4,24 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
-// Stage is the layers that one rank owns: a stretch of the chain.
+// Stage is the layers that one rank owns, in chain order: one stretch of the
+// chain or several.
 type Stage struct {
 	Config Config
-	First  int // chain position of Layers[0]
 	Layers []*Layer
 }
 
-// NewStage returns layers [lo, hi) of the chain with their initial weights.
-func NewStage(c Config, lo, hi int, d device.Device, t tensor.DType) (*Stage, error) {
-	s := &Stage{Config: c, First: lo}
-	for id := lo; id < hi; id++ {
+// NewStage returns layers of the chain, ids ascending, with their initial
+// weights.
+func NewStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
+	s := &Stage{Config: c}
+	for _, id := range ids {
 		l, err := NewLayer(c, id, d, t)
 		if err != nil {
 			s.Free()
@@ -30,12 +32,36 @@ func NewStage(c Config, lo, hi int, d device.Device, t tensor.DType) (*Stage, er
 	return s, nil
 }
 
+// Chain returns the positions of all layers.
+func (c Config) Chain() []int {
+	ids := make([]int, c.Layers())
+	for id := range ids {
+		ids[id] = id
+	}
+	return ids
+}
+
 // Layer returns a layer by its chain position, nil if another stage owns it.
 func (s *Stage) Layer(id int) *Layer {
-	if id < s.First || id >= s.First+len(s.Layers) {
-		return nil
+	if at, ok := s.find(id); ok {
+		return s.Layers[at]
 	}
-	return s.Layers[id-s.First]
+	return nil
+}
+
+// Stretch returns layers [lo, hi) of the chain, all of which the stage owns.
+func (s *Stage) Stretch(lo, hi int) []*Layer {
+	first, ok := s.find(lo)
+	last, _ := s.find(hi - 1)
+	if !ok || last-first != hi-1-lo {
+		panic("model: a stretch that the stage does not own")
+	}
+	return s.Layers[first : last+1]
+}
+
+// find returns where a layer is, or would be, in Layers.
+func (s *Stage) find(id int) (at int, ok bool) {
+	return slices.BinarySearchFunc(s.Layers, id, func(l *Layer, id int) int { return l.ID - id })
 }
 
 // Free gives the memory of all layers back.

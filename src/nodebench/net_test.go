@@ -106,7 +106,7 @@ func TestNetFindsWrongLayers(t *testing.T) {
 		if layer := m.stage.Layer(movedLayer); layer != nil {
 			tensor.Of[uint32](layer.Sections()[0].Mem)[3] ^= 1
 		}
-		if _, err := m.timed(moveCuts[0], moveCuts[1]); err != nil {
+		if _, err := m.timed(moveOwners[0], moveOwners[1]); err != nil {
 			return err
 		}
 		if err := m.compare(before); err != nil {

@@ -25,7 +25,7 @@ const (
 var moveShape = model.Config{Blocks: 3, Hidden: 768, Heads: 12, Sequence: 8, Vocab: 64, Seed: 1}
 
 // The second block goes forth, from rank 1 to rank 0, and back.
-var moveCuts = [2]partition.Partition{{0, 2, 5}, {0, 3, 5}}
+var moveOwners = [2]partition.Owners{{0, 0, 1, 1, 1}, {0, 0, 0, 1, 1}}
 
 const movedLayer = 2
 
@@ -74,11 +74,11 @@ func (n *network) migration(sparse bool) error {
 		if err != nil {
 			return err
 		}
-		forth, err := m.run(moveCuts[0], moveCuts[1])
+		forth, err := m.run(moveOwners[0], moveOwners[1])
 		if err != nil {
 			return err
 		}
-		back, err := m.run(moveCuts[1], moveCuts[0])
+		back, err := m.run(moveOwners[1], moveOwners[0])
 		if err != nil {
 			return err
 		}
@@ -112,9 +112,8 @@ type move struct {
 // be sparse, the structure that pruning would leave.
 func (n *network) newMove(sparse bool) (*move, error) {
 	m := &move{world: n.world, x: &model.Exec{Device: n.dev, Backend: n.k, Stream: n.stream}}
-	lo, hi := moveCuts[0].Range(n.world.Rank())
 	var err error
-	if m.stage, err = model.NewStage(moveShape, lo, hi, n.dev, tensor.F32); err != nil {
+	if m.stage, err = model.NewStage(moveShape, moveOwners[0].Layers(n.world.Rank()), n.dev, tensor.F32); err != nil {
 		return nil, err
 	}
 	layer := m.stage.Layer(movedLayer)
@@ -160,7 +159,7 @@ func (m *move) longest() (int64, error) {
 
 // run migrates, sees to it that the layer is what it was, and returns the
 // seconds of the slower rank. Collective.
-func (m *move) run(from, to partition.Partition) (float64, error) {
+func (m *move) run(from, to partition.Owners) (float64, error) {
 	before, err := m.hash()
 	if err != nil {
 		return 0, err
@@ -173,7 +172,7 @@ func (m *move) run(from, to partition.Partition) (float64, error) {
 }
 
 // timed migrates and returns the seconds of the slower rank. Collective.
-func (m *move) timed(from, to partition.Partition) (float64, error) {
+func (m *move) timed(from, to partition.Owners) (float64, error) {
 	if err := m.world.Barrier(); err != nil {
 		return 0, err
 	}

@@ -102,7 +102,7 @@ func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (
 	if err := s.x.Reserve(c); err != nil {
 		return nil, err
 	}
-	if s.stage, err = model.NewStage(c, 0, c.Layers(), dev, k.DType()); err != nil {
+	if s.stage, err = model.NewStage(c, c.Chain(), dev, k.DType()); err != nil {
 		s.x.Close()
 		return nil, err
 	}

@@ -13,11 +13,15 @@ import (
 // TestStepAllocatesNothing: after two steps every buffer and every list is
 // there, on Go's heap and outside it.
 func TestStepAllocatesNothing(t *testing.T) {
-	for _, stages := range []int{1, 3} {
+	for _, plan := range []schedule.Schedule{
+		newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
+		newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),
+	} {
+		stages := plan.Map.Stages
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {
 			clock := device.NewWall()
-			r, s, err := runner(tr, tiny, schedule.Kind1F1B, clock, null.New(clock, nil))
+			r, s, err := runner(tr, tiny, plan, clock, null.New(clock, nil))
 			if err != nil {
 				return err
 			}
@@ -49,7 +53,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if per != 0 {
-			t.Errorf("%d stages: %v allocations in a step", stages, per)
+			t.Errorf("%s, %d stages: %v allocations in a step", plan.Kind, stages, per)
 		}
 	}
 }

@@ -1,17 +1,40 @@
 package pipeline
 
 import (
+	"slices"
+
 	"dynmo/src/comm"
+	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
 
-// flow is the receives from one neighbour in one direction. They are posted in
-// the order in which they will be needed, as soon as a buffer is free, so that
-// messages travel while this rank computes.
+// port is the far end of messages over one boundary of the chain, in one
+// direction.
+type port struct {
+	peer  int // the other rank
+	base  int // comm.TagForward or comm.TagBackward
+	first int // what the tag of microbatch 0 adds to that
+}
+
+// portOf returns the port for messages to virtual stage `to`, exchanged with
+// the rank of virtual stage `with`. Tags tell the receiver's chunks apart: two
+// ranks may exchange messages of several.
+func portOf(s schedule.Schedule, base, to, with int) port {
+	return port{peer: s.Map.Stage(with), base: base, first: s.Map.Chunk(to) * s.Microbatches}
+}
+
+// tag returns a microbatch's tag.
+func (p port) tag(microbatch int) int { return p.base + (p.first+microbatch)%comm.TagMicrobatches }
+
+// flow is what comes over one boundary of the chain in one direction. From
+// another rank it comes as messages: receives are posted in the order in which
+// they will be needed, as soon as a buffer is free, so that messages travel
+// while this rank computes. From a chunk of this rank nothing is posted, and
+// only the buffers are used.
 type flow struct {
-	peer, tag int
-	order     []int // microbatches, as they will be needed
-	free      []tensor.Mem
+	port
+	order []int // microbatches, as they will be needed
+	free  []tensor.Mem
 
 	next   int       // the first of order that is not posted
 	posted []receive // of this step
@@ -24,16 +47,33 @@ type receive struct {
 	req        comm.Request
 }
 
+// order returns the microbatches of some ops of a chunk, as the list has them.
+func order(list []schedule.Instr, chunk int, ops ...schedule.Op) []int {
+	var ms []int
+	for _, in := range list {
+		if in.Chunk == chunk && slices.Contains(ops, in.Op) {
+			ms = append(ms, in.Microbatch)
+		}
+	}
+	return ms
+}
+
+// take returns a free buffer.
+func (f *flow) take() tensor.Mem {
+	last := len(f.free) - 1
+	mem := f.free[last]
+	f.free = f.free[:last]
+	return mem
+}
+
 // post posts as many receives as there are buffers.
 func (f *flow) post(g *comm.Group) error {
 	for f.next < len(f.order) && len(f.free) > 0 {
-		m := f.order[f.next]
-		mem := f.free[len(f.free)-1]
-		req, err := g.Recv(f.peer, f.tag+m%comm.TagMicrobatches, mem)
+		m, mem := f.order[f.next], f.take()
+		req, err := g.Recv(f.peer, f.tag(m), mem)
 		if err != nil {
 			return err
 		}
-		f.free = f.free[:len(f.free)-1]
 		f.posted = append(f.posted, receive{m, mem, req})
 		f.next++
 	}
@@ -51,8 +91,11 @@ func (f *flow) wait(microbatch int) (tensor.Mem, error) {
 	return head.mem, head.req.Wait()
 }
 
-// release makes a buffer free for the receives to come.
+// release makes a buffer free for what is to come; an absent one is none.
 func (f *flow) release(g *comm.Group, mem tensor.Mem) error {
+	if mem.IsZero() {
+		return nil
+	}
 	f.free = append(f.free, mem)
 	return f.post(g)
 }

@@ -1,24 +1,46 @@
 package pipeline
 
-import "dynmo/src/model"
+import (
+	"dynmo/src/model"
+	"dynmo/src/partition"
+)
 
-// FixedBytes returns the memory of a stage that does not depend on which
-// layers it holds: buffers for what crosses its two boundaries, one more each
-// than can be in use, the layers' scratch, and on stage 0 a slice of the head's
-// gradient of a tied embedding. inFlight is its microbatches in flight.
-func FixedBytes(x *model.Exec, c model.Config, stage, stages, inFlight int) int64 {
-	buffers := 1 // scratch
-	if stage > 0 {
-		buffers += inFlight + 1 + 2 // activations that come, gradients that go
+// FixedBytes returns the memory of a virtual stage that does not depend on
+// which layers it holds: buffers for what crosses its two ends (see rooms), and
+// with the first chunk of a stage what the stage needs once: the layers'
+// scratch and, on stage 0, a slice of the head's gradient of a tied embedding.
+// inFlight is its microbatches in flight. Workspace of its last layer holds one
+// gradient that comes.
+func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual, inFlight int) int64 {
+	buffers := 0
+	switch {
+	case virtual == 0:
+	case m.Stage(virtual-1) == m.Stage(virtual):
+		buffers += inFlight
+	default:
+		buffers += inFlight + 1 + atLeast
 	}
-	if stage < stages-1 {
-		buffers++ // gradients that come: the last layer counts the other
+	switch {
+	case virtual == m.Virtual()-1:
+	case m.Stage(virtual+1) == m.Stage(virtual):
+		buffers += inFlight - 1
+	default:
+		buffers++
 	}
-	bytes := int64(buffers) * x.LargestBoundary(c)
-	if c.Tied && stage == 0 && stages > 1 {
+	if m.Chunk(virtual) > 0 {
+		return int64(buffers) * x.LargestBoundary(c)
+	}
+	bytes := int64(buffers+1) * x.LargestBoundary(c)
+	if m.Stage(virtual) == 0 && borrowsAfar(c, m) {
 		bytes += tiedBytes(x, c)
 	}
 	return bytes
+}
+
+// borrowsAfar reports whether a tied embedding may be borrowed on another stage
+// than its own.
+func borrowsAfar(c model.Config, m partition.Map) bool {
+	return c.Tied && m.Stages > 1 && (c.Slices() > 1 || m.Stage(m.Virtual()-1) != m.Stage(0))
 }
 
 // tiedBytes returns the size of the largest slice of a tied embedding.

@@ -40,8 +40,8 @@ func feed(x *model.Exec, vocab int) func(m int) ([]int32, []int32) {
 }
 
 // runner returns the runner of one rank of a pipeline without replicas, and
-// its layers: an equal share of the chain.
-func runner(t comm.Transport, c model.Config, kind schedule.Kind, clock *device.Clock, backend kernel.Backend) (*pipeline.Runner, *model.Stage, error) {
+// its layers: every virtual stage has an equal share of the chain.
+func runner(t comm.Transport, c model.Config, plan schedule.Schedule, clock *device.Clock, backend kernel.Backend) (*pipeline.Runner, *model.Stage, error) {
 	group := comm.New(t, comm.Options{Clock: clock})
 	alone, err := group.Split(group.Rank(), 0)
 	if err != nil {
@@ -53,21 +53,27 @@ func runner(t comm.Transport, c model.Config, kind schedule.Kind, clock *device.
 	if err := x.Reserve(c); err != nil {
 		return nil, nil, err
 	}
-	p, n := group.Rank(), group.Size()
+	n := plan.Map.Virtual()
 	var cuts partition.Partition
-	for stage := range n + 1 {
-		cuts = append(cuts, stage*c.Layers()/n)
+	for v := range n + 1 {
+		cuts = append(cuts, v*c.Layers()/n)
 	}
-	s, err := model.NewStage(c, cuts[p], cuts[p+1], dev, backend.DType())
+	s, err := model.NewStage(c, plan.Map.Owners(cuts).Layers(t.Rank()), dev, backend.DType())
 	if err != nil {
 		return nil, nil, err
 	}
 	r := &pipeline.Runner{Exec: x, Group: group, Replicas: alone, Feed: feed(x, c.Vocab)}
-	sched, err := schedule.New(kind, n, 1, microbatches)
+	return r, s, r.Plan(cuts, s, plan)
+}
+
+// newSchedule returns the schedule of a kind.
+func newSchedule(t *testing.T, kind schedule.Kind, stages, chunks int) schedule.Schedule {
+	t.Helper()
+	s, err := schedule.New(kind, stages, chunks, microbatches)
 	if err != nil {
-		return nil, nil, err
+		t.Fatal(err)
 	}
-	return r, s, r.Plan(cuts, s, sched)
+	return s
 }
 
 // steps trains three steps and returns what was agreed after each.
@@ -90,68 +96,83 @@ func steps(r *pipeline.Runner, s *model.Stage, decay float64) ([]pipeline.Agreem
 	return list, nil
 }
 
+// outcome is what must not depend on the layout or the schedule.
+type outcome struct {
+	losses []pipeline.Agreement // of every step
+	hashes []string             // of every layer
+}
+
+// train trains three steps and returns what came of them.
+func train(t *testing.T, c model.Config, plan schedule.Schedule) outcome {
+	t.Helper()
+	out := outcome{hashes: make([]string, c.Layers())}
+	err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
+		r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+		if err != nil {
+			return err
+		}
+		losses, err := steps(r, s, 0.1)
+		if err != nil {
+			return err
+		}
+		for _, l := range s.Layers {
+			out.hashes[l.ID] = fmt.Sprintf("%x", l.Hash())
+		}
+		if tr.Rank() == 0 {
+			out.losses = losses
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%s, %+v: %v\n%s", plan.Kind, plan.Map, err, schedule.Format(plan.Lists))
+	}
+	return out
+}
+
+// agree fails the test where two outcomes differ.
+func (o outcome) agree(t *testing.T, want outcome, plan schedule.Schedule) {
+	t.Helper()
+	for i := range want.losses {
+		if o.losses[i] != want.losses[i] {
+			t.Errorf("%s, %+v, step %d: %+v, one stage has %+v", plan.Kind, plan.Map, i, o.losses[i], want.losses[i])
+		}
+	}
+	for id, h := range want.hashes {
+		if o.hashes[id] != h {
+			t.Errorf("%s, %+v: layer %d differs", plan.Kind, plan.Map, id)
+		}
+	}
+}
+
 // TestStagesAgreeWithOne: the loss, the gradient norm and the updated weights
 // are the same bits on one stage and on several, in every schedule (law 3),
 // with the head whole and in slices.
 func TestStagesAgreeWithOne(t *testing.T) {
 	for _, parts := range []int{1, 4} {
-		t.Run(fmt.Sprintf("slices=%d", parts), func(t *testing.T) {
-			c := tiny
-			c.HeadShards = parts
-			stagesAgreeWithOne(t, c)
-		})
-	}
-}
-
-func stagesAgreeWithOne(t *testing.T, c model.Config) {
-	type outcome struct {
-		losses []pipeline.Agreement
-		hashes map[int]string
-	}
-	run := func(stages int, kind schedule.Kind) outcome {
-		ends := make([]outcome, stages)
-		err := local.Run(stages, func(tr comm.Transport) error {
-			r, s, err := runner(tr, c, kind, device.NewWall(), ref.New(tensor.F32))
-			if err != nil {
-				return err
-			}
-			end := outcome{hashes: make(map[int]string)}
-			if end.losses, err = steps(r, s, 0.1); err != nil {
-				return err
-			}
-			for _, l := range s.Layers {
-				end.hashes[l.ID] = fmt.Sprintf("%x", l.Hash())
-			}
-			ends[tr.Rank()] = end
-			return nil
-		})
-		if err != nil {
-			t.Fatalf("%d stages, %s: %v", stages, kind, err)
+		c := tiny
+		c.HeadShards = parts
+		want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
+		if want.losses[0].Loss <= want.losses[2].Loss {
+			t.Errorf("the loss does not fall: %v", want.losses)
 		}
-		all := outcome{ends[0].losses, make(map[int]string)}
-		for _, e := range ends {
-			for id, h := range e.hashes {
-				all.hashes[id] = h
-			}
-		}
-		return all
-	}
-	want := run(1, schedule.KindGPipe)
-	if want.losses[0].Loss <= want.losses[2].Loss {
-		t.Errorf("the loss does not fall: %v", want.losses)
-	}
-	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B} {
-		for _, stages := range []int{1, 2, 3, 7, c.Layers()} {
-			got := run(stages, kind)
-			for i := range want.losses {
-				if got.losses[i] != want.losses[i] {
-					t.Errorf("%s, %d stages, step %d: %+v, one stage has %+v", kind, stages, i, got.losses[i], want.losses[i])
-				}
-			}
-			for id, h := range want.hashes {
-				if got.hashes[id] != h {
-					t.Errorf("%s, %d stages: layer %d differs", kind, stages, id)
-				}
+		for _, v := range []struct {
+			kind   schedule.Kind
+			chunks int
+			stages []int
+		}{
+			{schedule.KindGPipe, 1, []int{2, 3, 7, c.Layers()}},
+			{schedule.Kind1F1B, 1, []int{1, 2, 3, 7, c.Layers()}},
+			{schedule.KindInterleaved, 2, []int{1, 2, 4}},
+			{schedule.KindInterleaved, 3, []int{1, 2}},
+			{schedule.KindZBH1, 1, []int{1, 2, 3, 7, c.Layers()}},
+			{schedule.KindZBH2, 1, []int{1, 2, 3, 7, c.Layers()}},
+			{schedule.KindZBV, 2, []int{1, 2, 3, 5}},
+		} {
+			for _, stages := range v.stages {
+				t.Run(fmt.Sprintf("slices=%d/%s/V=%d/P=%d", parts, v.kind, v.chunks, stages), func(t *testing.T) {
+					plan := newSchedule(t, v.kind, stages, v.chunks)
+					train(t, c, plan).agree(t, want, plan)
+				})
 			}
 		}
 	}
@@ -160,12 +181,12 @@ func stagesAgreeWithOne(t *testing.T, c model.Config) {
 // TestTiedSlicesAreRowsOfTheEmbedding: a tied head trains the same embedding in
 // slices on several stages as whole on one, and every slice ends with its rows.
 func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
-	train := func(parts, stages int) (losses, embedding []float64) {
+	train := func(parts int, plan schedule.Schedule) (losses, embedding []float64) {
 		c := tiny
 		c.Tied, c.HeadShards = true, parts
 		borrowed := make([][]float64, c.Layers())
-		err := local.Run(stages, func(tr comm.Transport) error {
-			r, s, err := runner(tr, c, schedule.Kind1F1B, device.NewWall(), ref.New(tensor.F64))
+		err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
+			r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F64))
 			if err != nil {
 				return err
 			}
@@ -197,17 +218,19 @@ func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
 		}
 		return losses, embedding
 	}
-	losses, embedding := train(1, 1)
-	for _, parts := range []int{2, 4, 5} {
-		gotLosses, got := train(parts, 4)
-		for i, loss := range losses {
-			if math.Abs(gotLosses[i]-loss) > 1e-10 {
-				t.Errorf("%d slices, step %d: loss %v, want %v", parts, i, gotLosses[i], loss)
+	losses, embedding := train(1, newSchedule(t, schedule.Kind1F1B, 1, 1))
+	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
+		for _, parts := range []int{2, 4, 5} {
+			gotLosses, got := train(parts, plan)
+			for i, loss := range losses {
+				if math.Abs(gotLosses[i]-loss) > 1e-10 {
+					t.Errorf("%s, %d slices, step %d: loss %v, want %v", plan.Kind, parts, i, gotLosses[i], loss)
+				}
 			}
-		}
-		for i, w := range embedding {
-			if math.Abs(got[i]-w) > 1e-10 {
-				t.Fatalf("%d slices: embedding[%d] = %v, want %v", parts, i, got[i], w)
+			for i, w := range embedding {
+				if math.Abs(got[i]-w) > 1e-10 {
+					t.Fatalf("%s, %d slices: embedding[%d] = %v, want %v", plan.Kind, parts, i, got[i], w)
+				}
 			}
 		}
 	}
@@ -226,47 +249,66 @@ func perBlock(c null.Call) float64 {
 }
 
 // TestBubbleOfEqualStages: with equal stages and free messages the bubble
-// ratio of GPipe and 1F1B is (P-1)/(M+P-1) (law 4).
+// ratio of GPipe and 1F1B is (P-1)/(M+P-1), that of interleaved 1F1B with V
+// chunks on a stage (P-1)/(V·M+P-1) (law 4; Narayanan et al. 2021).
 func TestBubbleOfEqualStages(t *testing.T) {
-	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B} {
-		for _, stages := range []int{1, 2, 4, 8} {
-			spans := make([][]trace.Span, stages)
+	for _, v := range []struct {
+		kind   schedule.Kind
+		chunks int
+		stages []int
+	}{
+		{schedule.KindGPipe, 1, []int{1, 2, 4, 8}},
+		{schedule.Kind1F1B, 1, []int{1, 2, 4, 8}},
+		{schedule.KindInterleaved, 2, []int{1, 2, 4}},
+		{schedule.KindInterleaved, 4, []int{1, 2}},
+	} {
+		for _, stages := range v.stages {
+			plan := newSchedule(t, v.kind, stages, v.chunks)
+			n := plan.Map.Virtual()
+			cuts := partition.Partition{0} // two more layers at the ends, which cost nothing
+			for i := 1; i < n; i++ {
+				cuts = append(cuts, 1+i*tiny.Blocks/n)
+			}
+			cuts = append(cuts, tiny.Layers())
+			layers, instructions := make([][]trace.Span, stages), make([][]trace.Span, stages)
 			err := local.Run(stages, func(tr comm.Transport) error {
 				clock := device.NewVirtual()
 				clock.Pause() // what the executor itself takes does not count: only known costs
 				c := tiny
 				c.Tied = false
-				r, s, err := runner(tr, c, kind, clock, null.New(clock, perBlock))
+				r, s, err := runner(tr, c, plan, clock, null.New(clock, perBlock))
 				if err != nil {
 					return err
 				}
-				cuts := partition.Partition{0} // two more layers at the ends, which cost nothing
-				for stage := 1; stage < stages; stage++ {
-					cuts = append(cuts, 1+stage*tiny.Blocks/stages)
-				}
-				cuts = append(cuts, tiny.Layers())
 				s.Free()
-				if s, err = model.NewStage(c, cuts[tr.Rank()], cuts[tr.Rank()+1], r.Exec.Device, tensor.F32); err != nil {
-					return err
-				}
-				plan, err := schedule.New(kind, stages, 1, microbatches)
-				if err != nil {
+				if s, err = model.NewStage(c, plan.Map.Owners(cuts).Layers(tr.Rank()), r.Exec.Device, tensor.F32); err != nil {
 					return err
 				}
 				if err := r.Plan(cuts, s, plan); err != nil {
 					return err
 				}
 				done, err := r.Step(s)
-				spans[tr.Rank()] = done.Spans
+				layers[tr.Rank()], instructions[tr.Rank()] = done.Spans, done.Instructions
 				return err
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, m := float64(stages), float64(microbatches)
-			got := trace.Step{Stages: spans}.Summary().BubbleRatio()
-			if want := (p - 1) / (m + p - 1); math.Abs(got-want) > 1e-12 {
-				t.Errorf("%s, %d stages: bubble ratio %v, want %v", kind, stages, got, want)
+			p, vm := float64(stages), float64(v.chunks*microbatches)
+			for what, spans := range map[string][][]trace.Span{"layers": layers, "instructions": instructions} {
+				got := trace.Step{Stages: spans}.Summary().BubbleRatio()
+				if want := (p - 1) / (vm + p - 1); math.Abs(got-want) > 1e-12 {
+					t.Errorf("%s, %d chunks, %d stages: bubble ratio %v by %s, want %v", v.kind, v.chunks, stages, got, what, want)
+				}
+			}
+			for stage, list := range plan.Lists {
+				same := len(list) == len(instructions[stage])
+				for i, span := range instructions[stage] {
+					same = same && span.Microbatch == list[i].Microbatch && span.Chunk == list[i].Chunk && span.Kind.String() == list[i].Op.String()
+				}
+				if !same {
+					t.Errorf("%s, %d stages: stage %d has spans %v, want those of %v", v.kind, stages, stage, instructions[stage], list)
+				}
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
@@ -12,17 +11,12 @@ import (
 	"dynmo/src/trace"
 )
 
-// Result is what a step leaves besides the gradients in the layers.
+// Result is what a step leaves besides the gradients in the layers. It is valid
+// until the next step.
 type Result struct {
-	Losses []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the last; valid until the next step
-	Spans  []trace.Span // of this rank; valid until the next step
-}
-
-// timing is a span whose events have not been read yet.
-type timing struct {
-	kind              trace.Kind
-	layer, microbatch int
-	start, end        device.Event
+	Losses       []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the one that ends the chain
+	Spans        []trace.Span // of this rank, by layer
+	Instructions []trace.Span // of this rank: one for each instruction of its list, in order, from its first layer to its last
 }
 
 // Step executes the planned list on the stage's layers: gradients of all
@@ -34,27 +28,21 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 	for _, l := range s.Layers {
 		l.ZeroGradients(r.Exec)
 	}
-	r.losses = r.losses[:0]
-	if r.stage() > 0 {
-		if err := r.forwards.restart(r.Group); err != nil {
-			return Result{}, err
-		}
-	}
-	if r.stage() < r.stages()-1 {
-		if err := r.backwards.restart(r.Group); err != nil {
-			return Result{}, err
+	for _, c := range r.chunks {
+		if err := c.restart(r.Group); err != nil {
+			return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 		}
 	}
 	r.times = r.times[:0]
 	for _, in := range r.list {
-		if err := r.execute(s, in); err != nil {
+		if err := r.execute(r.chunks[in.Chunk], in); err != nil {
 			return Result{}, fmt.Errorf("pipeline: stage %d: %v: %w", r.stage(), in, err)
 		}
 	}
 	if err := r.drain(); err != nil {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
-	reduce := r.begin(trace.Reduce, -1, -1)
+	reduce := r.begin(trace.Reduce, -1, schedule.Instr{Microbatch: -1})
 	for _, l := range s.Layers {
 		l.MaskGradients(r.Exec)
 	}
@@ -68,133 +56,117 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 	if err := r.Exec.Stream.Sync(); err != nil {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
-	r.spans = r.spans[:0]
-	for _, t := range r.times {
-		r.spans = append(r.spans, trace.Span{Kind: t.kind, Layer: t.layer, Microbatch: t.microbatch,
-			Start: t.start.Seconds(), End: t.end.Seconds()})
-	}
-	return Result{Losses: r.losses, Spans: r.spans}, nil
+	r.trace()
+	return Result{Losses: r.losses, Spans: r.spans, Instructions: r.instrs}, nil
 }
 
 // execute carries out one instruction.
-func (r *Runner) execute(s *model.Stage, in schedule.Instr) error {
+func (r *Runner) execute(c *chunk, in schedule.Instr) error {
 	m := in.Microbatch
 	switch in.Op {
 	case schedule.RecvForward:
-		sl, err := r.open(m)
+		sl, err := c.open(m)
 		if err != nil {
 			return err
 		}
-		sl.inp, err = r.forwards.wait(m)
+		sl.inp, err = c.forwards.wait(m)
 		return err
 	case schedule.RecvBackward:
 		var err error
-		r.active[m].dout, err = r.backwards.wait(m)
+		c.active[m].dout, err = c.backwards.wait(m)
 		return err
 	case schedule.SendForward:
-		sl := r.active[m]
-		last := len(s.Layers) - 1
 		var err error
-		sl.send, err = r.send(r.stage()+1, comm.TagForward, m, s.Layers[last].Output(r.Exec, sl.saved[last]))
+		c.active[m].send, err = r.send(c.next, m, c.output(r.Exec, m))
 		return err
 	case schedule.SendBackward:
-		out := r.outgoing[0]
-		copy(r.outgoing, r.outgoing[1:])
-		r.outgoing[len(r.outgoing)-1] = out
+		out := c.outgoing[0]
+		copy(c.outgoing, c.outgoing[1:])
+		c.outgoing[len(c.outgoing)-1] = out
 		var err error
-		out.send, err = r.send(r.stage()-1, comm.TagBackward, m, out.mem)
+		out.send, err = r.send(c.prior, m, out.mem)
 		return err
 	case schedule.F:
-		return r.forward(s, m)
-	case schedule.B:
-		for i := len(s.Layers) - 1; i >= 0; i-- {
-			if err := r.backwardInput(s, m, i); err != nil {
-				return err
-			}
-			if err := r.backwardWeight(s, m, i); err != nil {
-				return err
-			}
-		}
-		return r.close(m)
-	case schedule.I:
-		for i := len(s.Layers) - 1; i >= 0; i-- {
-			if err := r.backwardInput(s, m, i); err != nil {
+		return r.forward(c, in)
+	}
+	for i := len(c.layers) - 1; i >= 0; i-- {
+		if in.Op != schedule.W {
+			if err := r.backwardInput(c, in, i); err != nil {
 				return err
 			}
 		}
+		if in.Op != schedule.I {
+			if err := r.backwardWeight(c, in, i); err != nil {
+				return err
+			}
+		}
+	}
+	if in.Op == schedule.I {
 		return nil
-	case schedule.W:
-		for i := len(s.Layers) - 1; i >= 0; i-- {
-			if err := r.backwardWeight(s, m, i); err != nil {
-				return err
-			}
-		}
-		return r.close(m)
 	}
-	panic("pipeline: unknown instruction")
+	return c.close(r.Group, m)
 }
 
-// open takes a free slot for a microbatch.
-func (r *Runner) open(m int) (*slot, error) {
-	if sl := r.active[m]; sl != nil {
-		return sl, nil
+func (r *Runner) forward(c *chunk, in schedule.Instr) error {
+	m := in.Microbatch
+	sl, err := c.open(m)
+	if err != nil {
+		return err
 	}
-	sl := r.slots[len(r.slots)-1]
-	r.slots = r.slots[:len(r.slots)-1]
-	r.active[m] = sl
-	if err := sl.send.Wait(); err != nil {
-		return nil, err
+	if c.before != nil {
+		sl.inp = c.forwards.take()
+		r.Exec.Stream.Copy(sl.inp, c.before.output(r.Exec, m))
 	}
-	return sl, nil
-}
-
-// close gives a microbatch's memory back after its backward for weights.
-func (r *Runner) close(m int) error {
-	sl := r.active[m]
-	r.active[m] = nil
-	r.holds = append(r.holds, sl.held)
-	r.slots = append(r.slots, sl)
-	sl.held = hold{}
-	if !sl.inp.IsZero() {
-		if err := r.forwards.release(r.Group, sl.inp); err != nil {
+	var tokens, targets []int32
+	if c.feeds {
+		tokens, targets = r.Feed(m)
+	}
+	for i, l := range c.layers {
+		l.Feed(r.Exec, sl.saved[i], tokens, targets)
+		n := r.begin(trace.F, l.ID, in)
+		l.Forward(r.Exec, sl.saved[i], c.input(r.Exec, sl, i))
+		r.end(n)
+		if err := r.progress(); err != nil {
 			return err
 		}
 	}
-	if !sl.dout.IsZero() {
-		if err := r.backwards.release(r.Group, sl.dout); err != nil {
+	if c.last {
+		if err := r.Exec.Stream.Sync(); err != nil {
 			return err
 		}
+		last := len(c.layers) - 1
+		r.losses[m] = c.layers[last].Loss(r.Exec, sl.saved[last])
 	}
-	sl.inp, sl.dout = tensor.Mem{}, tensor.Mem{}
 	return nil
 }
 
-// input returns what enters layer i of the stage.
-func (r *Runner) input(s *model.Stage, sl *slot, i int) tensor.Mem {
-	if i == 0 {
-		return sl.inp
+func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
+	sl := c.active[in.Microbatch]
+	if i == len(c.layers)-1 {
+		sl.held = c.holds[len(c.holds)-1]
+		c.holds = c.holds[:len(c.holds)-1]
 	}
-	return s.Layers[i-1].Output(r.Exec, sl.saved[i-1])
-}
-
-// begin remembers when something begins, and returns a number for end. Events
-// of earlier steps are used again.
-func (r *Runner) begin(kind trace.Kind, layer, microbatch int) int {
-	n := len(r.times)
-	if n < cap(r.times) {
-		r.times = r.times[:n+1]
+	var din tensor.Mem
+	if i > 0 {
+		din = sl.held.douts[i-1]
 	} else {
-		r.times = append(r.times, timing{})
+		var err error
+		if din, err = c.din(in.Microbatch); err != nil {
+			return err
+		}
 	}
-	t := &r.times[n]
-	t.kind, t.layer, t.microbatch = kind, layer, microbatch
-	t.start = r.Exec.Stream.Record(t.start)
-	return n
+	n := r.begin(trace.I, c.layers[i].ID, in)
+	c.layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], c.input(r.Exec, sl, i), c.dout(sl, i), din)
+	r.end(n)
+	return r.progress()
 }
 
-// end remembers when it ends.
-func (r *Runner) end(n int) {
-	r.times[n].end = r.Exec.Stream.Record(r.times[n].end)
+func (r *Runner) backwardWeight(c *chunk, in schedule.Instr, i int) error {
+	sl := c.active[in.Microbatch]
+	n := r.begin(trace.W, c.layers[i].ID, in)
+	c.layers[i].BackwardWeight(r.Exec, sl.saved[i], sl.held.layers[i], c.input(r.Exec, sl, i), c.dout(sl, i))
+	r.end(n)
+	return r.progress()
 }
 
 // ready returns an event for a message that is sent now. Group.Send asks it
@@ -204,76 +176,9 @@ func (r *Runner) ready() device.Event {
 	return r.now
 }
 
-func (r *Runner) forward(s *model.Stage, m int) error {
-	sl, err := r.open(m)
-	if err != nil {
-		return err
-	}
-	var tokens, targets []int32
-	if slices.ContainsFunc(s.Layers, (*model.Layer).Feeds) {
-		tokens, targets = r.Feed(m)
-	}
-	for i, l := range s.Layers {
-		l.Feed(r.Exec, sl.saved[i], tokens, targets)
-		n := r.begin(trace.F, l.ID, m)
-		l.Forward(r.Exec, sl.saved[i], r.input(s, sl, i))
-		r.end(n)
-		if err := r.progress(); err != nil {
-			return err
-		}
-	}
-	if r.stage() == r.stages()-1 {
-		if err := r.Exec.Stream.Sync(); err != nil {
-			return err
-		}
-		last := len(s.Layers) - 1
-		r.losses = append(r.losses, s.Layers[last].Loss(r.Exec, sl.saved[last]))
-	}
-	return nil
-}
-
-func (r *Runner) backwardInput(s *model.Stage, m, i int) error {
-	sl := r.active[m]
-	if i == len(s.Layers)-1 {
-		sl.held = r.holds[len(r.holds)-1]
-		r.holds = r.holds[:len(r.holds)-1]
-	}
-	din := tensor.Mem{}
-	switch {
-	case i > 0:
-		din = sl.held.douts[i-1]
-	case r.stage() > 0:
-		out := r.outgoing[0]
-		if err := out.send.Wait(); err != nil {
-			return err
-		}
-		din = out.mem
-	}
-	n := r.begin(trace.I, s.Layers[i].ID, m)
-	s.Layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], r.input(s, sl, i), r.dout(s, sl, i), din)
-	r.end(n)
-	return r.progress()
-}
-
-func (r *Runner) backwardWeight(s *model.Stage, m, i int) error {
-	sl := r.active[m]
-	n := r.begin(trace.W, s.Layers[i].ID, m)
-	s.Layers[i].BackwardWeight(r.Exec, sl.saved[i], sl.held.layers[i], r.input(s, sl, i), r.dout(s, sl, i))
-	r.end(n)
-	return r.progress()
-}
-
-// dout returns the gradient of what leaves layer i of the stage.
-func (r *Runner) dout(s *model.Stage, sl *slot, i int) tensor.Mem {
-	if i == len(s.Layers)-1 {
-		return sl.dout
-	}
-	return sl.held.douts[i]
-}
-
 // send begins to send a boundary tensor of a microbatch.
-func (r *Runner) send(to, tag, m int, mem tensor.Mem) (comm.Request, error) {
-	req, err := r.Group.Send(to, tag+m%comm.TagMicrobatches, mem, r.ready())
+func (r *Runner) send(to port, m int, mem tensor.Mem) (comm.Request, error) {
+	req, err := r.Group.Send(to.peer, to.tag(m), mem, r.ready())
 	if err == nil {
 		r.sends = append(r.sends, req)
 	}
@@ -293,10 +198,12 @@ func (r *Runner) progress() error {
 		}
 	}
 	r.sends = open
-	if err := r.forwards.progress(); err != nil {
-		return err
+	for _, c := range r.chunks {
+		if err := c.progress(); err != nil {
+			return err
+		}
 	}
-	return r.backwards.progress()
+	return nil
 }
 
 // drain waits for the messages of r.sends that are left.

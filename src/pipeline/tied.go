@@ -22,7 +22,7 @@ func (r *Runner) borrowers(s *model.Stage, visit func(slice, stage int, p *model
 		if l := s.Layer(id); l != nil {
 			p = l.Tied()
 		}
-		if err := visit(k, r.cuts.Stage(id), p); err != nil {
+		if err := visit(k, r.owners[id], p); err != nil {
 			return err
 		}
 	}

@@ -37,20 +37,24 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 	if stop {
 		ask = 1
 	}
-	mine := append([]float64{ask, float64(len(s.Layers))}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
+	mine := append([]float64{ask}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
 	stages, err := r.Group.Allgather(comm.Pack(append(mine, losses...)))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
 	}
-	norm, own := 0.0, []float64{0}
-	for _, b := range stages {
+	own, squares := []float64{0}, make([]float64, len(r.owners))
+	for stage, b := range stages {
 		v := comm.Unpack[float64](b)
-		n := 2 + int(v[1])
 		own[0] = max(own[0], v[0])
-		for _, square := range v[2:n] {
-			norm += square
+		layers := r.owners.Layers(stage)
+		for i, id := range layers {
+			squares[id] = v[1+i]
 		}
-		own = append(own, v[n:]...)
+		own = append(own, v[1+len(layers):]...)
+	}
+	norm := 0.0
+	for _, square := range squares {
+		norm += square
 	}
 	replicas, err := r.Replicas.Allgather(comm.Pack(own))
 	if err != nil {

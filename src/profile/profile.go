@@ -18,7 +18,7 @@ import (
 // report is what one stage tells the others.
 type report struct {
 	Summary trace.Summary
-	First   int
+	IDs     []int // chain positions of Layers
 	Layers  []cost.Layer
 	Memory
 }
@@ -58,35 +58,37 @@ func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans [
 	if err != nil {
 		return Step{}, fmt.Errorf("profile: over stages: %w", err)
 	}
-	return join(x.Device.Clock().Kind(), rows)
+	return join(x.Device.Clock().Kind(), s.Config.Layers(), rows)
 }
 
 // local sums up this rank's spans.
 func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) report {
-	samples := make([][3][]float64, len(s.Layers)) // by layer: f, i, w
+	samples := make([][3][]float64, s.Config.Layers()) // by layer of the chain: f, i, w
 	for _, sp := range spans {
 		if sp.Kind.Pipeline() {
-			of := &samples[sp.Layer-s.First][sp.Kind-trace.F]
+			of := &samples[sp.Layer][sp.Kind-trace.F]
 			*of = append(*of, sp.End-sp.Start)
 		}
 	}
-	r := report{Summary: trace.Summarise(spans), First: s.First}
-	for i, l := range s.Layers {
+	r := report{Summary: trace.Summarise(spans)}
+	for _, l := range s.Layers {
 		bytes := l.Bytes(x)
 		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, replicas)
+		r.IDs = append(r.IDs, l.ID)
 		r.Layers = append(r.Layers, cost.Layer{
-			Name: l.Name, NonZeros: l.NonZeros(), Bytes: bytes,
-			Forward:        median(samples[i][0]),
-			BackwardInput:  median(samples[i][1]),
-			BackwardWeight: median(samples[i][2]),
+			Name: l.Name, NonZeros: l.NonZeros(), Output: x.Boundary(s.Config, l.ID+1), Bytes: bytes,
+			Forward:        median(samples[l.ID][0]),
+			BackwardInput:  median(samples[l.ID][1]),
+			BackwardWeight: median(samples[l.ID][2]),
 		})
 	}
 	return r
 }
 
-// join merges the reports of all ranks; rows are by stage, each a column of replicas.
-func join(clock string, rows [][]byte) (Step, error) {
-	step := Step{Costs: cost.Table{Clock: clock}, Memory: make([]Memory, len(rows))}
+// join merges the reports of all ranks on the layers of a chain; rows are by
+// stage, each a column of replicas.
+func join(clock string, layers int, rows [][]byte) (Step, error) {
+	step := Step{Costs: cost.Table{Clock: clock, Layers: make([]cost.Layer, layers)}, Memory: make([]Memory, len(rows))}
 	table := &step.Costs
 	var replicas [][]trace.Summary // by replica, by stage
 	for stage, row := range rows {
@@ -105,12 +107,11 @@ func join(clock string, rows [][]byte) (Step, error) {
 			replicas[d] = append(replicas[d], r.Summary)
 			m := &step.Memory[stage]
 			m.Resident, m.Kept = max(m.Resident, r.Resident), max(m.Kept, r.Kept)
-			if d == 0 {
-				table.Layers = append(table.Layers, r.Layers...)
-				continue
-			}
 			for i, l := range r.Layers {
-				to := &table.Layers[r.First+i]
+				to := &table.Layers[r.IDs[i]]
+				if d == 0 {
+					*to = l
+				}
 				to.Forward = max(to.Forward, l.Forward)
 				to.BackwardInput = max(to.BackwardInput, l.BackwardInput)
 				to.BackwardWeight = max(to.BackwardWeight, l.BackwardWeight)

@@ -14,8 +14,8 @@ import (
 // would oscillate. A layer that has run on two stages tells the ratio of their
 // speeds; a step's layers together, the median of such ratios.
 type Speeds struct {
-	last    cost.Table          // the latest costs
-	cuts    partition.Partition // where they were measured
+	last    cost.Table       // the latest costs
+	owners  partition.Owners // where they were measured
 	samples map[[2]int][]float64
 }
 
@@ -31,27 +31,27 @@ const (
 )
 
 // Changed says that the model has changed: layers no longer cost what they did.
-func (s *Speeds) Changed() { s.cuts = nil }
+func (s *Speeds) Changed() { s.owners = nil }
 
-// Observe takes the costs measured at cuts and returns them with the ranks'
-// speeds taken out: Seconds of a layer are those on a rank of speed 1, Slow is
+// Observe takes the costs measured on their layers' owners and returns them with
+// the ranks' speeds taken out: Seconds of a layer are those on a rank of speed 1, Slow is
 // how many times slower each stage's rank is.
-func (s *Speeds) Observe(t cost.Table, cuts partition.Partition) cost.Table {
-	if s.cuts != nil && !s.cuts.Equal(cuts) {
-		drift := s.drift(t, cuts)
-		for _, l := range s.cuts.Moved(cuts) {
-			s.add(s.cuts.Stage(l), cuts.Stage(l), t.Layers[l].Seconds()/s.last.Layers[l].Seconds()/drift)
+func (s *Speeds) Observe(t cost.Table, owners partition.Owners) cost.Table {
+	if s.owners != nil {
+		drift := s.drift(t, owners)
+		for _, l := range s.owners.Moved(owners) {
+			s.add(s.owners[l], owners[l], t.Layers[l].Seconds()/s.last.Layers[l].Seconds()/drift)
 		}
 	}
-	s.last, s.cuts = t, slices.Clone(cuts)
-	slow := s.slow(cuts.Stages())
+	s.last, s.owners = t, slices.Clone(owners)
+	slow := s.slow(slices.Max(owners) + 1)
 	if slow == nil {
 		return t
 	}
 	out := t
 	out.Slow, out.Layers = slow, slices.Clone(t.Layers)
 	for l := range out.Layers {
-		factor := slow[cuts.Stage(l)]
+		factor := slow[owners[l]]
 		out.Layers[l].Forward /= factor
 		out.Layers[l].BackwardInput /= factor
 		out.Layers[l].BackwardWeight /= factor
@@ -61,10 +61,10 @@ func (s *Speeds) Observe(t cost.Table, cuts partition.Partition) cost.Table {
 
 // drift returns how many times longer everything takes than at the last
 // measurement: the median over the layers that stayed, 1 if none did.
-func (s *Speeds) drift(t cost.Table, cuts partition.Partition) float64 {
+func (s *Speeds) drift(t cost.Table, owners partition.Owners) float64 {
 	var ratios []float64
 	for l := range t.Layers {
-		if s.cuts.Stage(l) == cuts.Stage(l) {
+		if s.owners[l] == owners[l] {
 			ratios = append(ratios, t.Layers[l].Seconds()/s.last.Layers[l].Seconds())
 		}
 	}

@@ -11,11 +11,11 @@ import (
 
 // measure returns the costs that layers of some seconds show on ranks of some
 // factors, with noise of a few per cent.
-func measure(seconds, slow []float64, cuts partition.Partition, seed uint64) cost.Table {
+func measure(seconds, slow []float64, owners partition.Owners, seed uint64) cost.Table {
 	draw := random.Keyed(seed)
 	t := cost.Table{Clock: "virtual"}
 	for l, s := range seconds {
-		s *= slow[cuts.Stage(l)] * (1 + 0.03*(2*draw.Float64()-1))
+		s *= slow[owners[l]] * (1 + 0.03*(2*draw.Float64()-1))
 		t.Layers = append(t.Layers, cost.Layer{Forward: s / 3, BackwardInput: s / 3, BackwardWeight: s / 3})
 	}
 	return t
@@ -30,7 +30,8 @@ func TestSpeedsFindTheSlowRank(t *testing.T) {
 	var s Speeds
 	var got cost.Table
 	for i, cuts := range []partition.Partition{{0, 4, 8, 12, 16}, {0, 5, 9, 11, 16}, {0, 3, 7, 13, 16}, {0, 4, 8, 11, 16}} {
-		got = s.Observe(measure(seconds, slow, cuts, uint64(i)), cuts)
+		owners := partition.Line(4).Owners(cuts)
+		got = s.Observe(measure(seconds, slow, owners, uint64(i)), owners)
 	}
 	for i, want := range slow {
 		if math.Abs(got.Slow[i]/want-1) > 0.1 {
@@ -48,7 +49,8 @@ func TestSpeedsStayOneWhereRanksAreAlike(t *testing.T) {
 	seconds := []float64{1, 2, 3, 4, 5, 6}
 	var s Speeds
 	for i, cuts := range []partition.Partition{{0, 2, 6}, {0, 4, 6}, {0, 1, 6}, {0, 5, 6}} {
-		if got := s.Observe(measure(seconds, []float64{1, 1}, cuts, uint64(i)), cuts); got.Slow != nil {
+		owners := partition.Line(2).Owners(cuts)
+		if got := s.Observe(measure(seconds, []float64{1, 1}, owners, uint64(i)), owners); got.Slow != nil {
 			t.Errorf("cuts %v: factors %v from noise alone", cuts, got.Slow)
 		}
 	}
@@ -57,8 +59,8 @@ func TestSpeedsStayOneWhereRanksAreAlike(t *testing.T) {
 // A machine that is slower as a whole for a while says nothing of ranks.
 func TestSpeedsIgnoreDrift(t *testing.T) {
 	var s Speeds
-	s.Observe(measure([]float64{1, 1, 1, 1, 1, 1}, []float64{1, 1}, partition.Partition{0, 2, 6}, 1), partition.Partition{0, 2, 6})
-	if got := s.Observe(measure([]float64{2, 2, 2, 2, 2, 2}, []float64{1, 1}, partition.Partition{0, 4, 6}, 2), partition.Partition{0, 4, 6}); got.Slow != nil {
+	s.Observe(measure([]float64{1, 1, 1, 1, 1, 1}, []float64{1, 1}, two(0, 2, 6), 1), two(0, 2, 6))
+	if got := s.Observe(measure([]float64{2, 2, 2, 2, 2, 2}, []float64{1, 1}, two(0, 4, 6), 2), two(0, 4, 6)); got.Slow != nil {
 		t.Errorf("factors %v", got.Slow)
 	}
 }
@@ -67,9 +69,12 @@ func TestSpeedsIgnoreDrift(t *testing.T) {
 func TestSpeedsForgetChangedLayers(t *testing.T) {
 	var s Speeds
 	even := []float64{1, 1}
-	s.Observe(measure([]float64{1, 1, 1, 1}, even, partition.Partition{0, 1, 4}, 1), partition.Partition{0, 1, 4})
+	s.Observe(measure([]float64{1, 1, 1, 1}, even, two(0, 1, 4), 1), two(0, 1, 4))
 	s.Changed()
-	if got := s.Observe(measure([]float64{1, .1, .1, 1}, even, partition.Partition{0, 3, 4}, 2), partition.Partition{0, 3, 4}); got.Slow != nil {
+	if got := s.Observe(measure([]float64{1, .1, .1, 1}, even, two(0, 3, 4), 2), two(0, 3, 4)); got.Slow != nil {
 		t.Errorf("factors %v", got.Slow)
 	}
 }
+
+// two returns the owners of a chain that two stages share.
+func two(cuts ...int) partition.Owners { return partition.Line(2).Owners(cuts) }

@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"dynmo/src/cost"
+	"dynmo/src/trace"
 )
 
 // Files of a run directory.
 const (
 	SettingsFile   = "config.toml"     // resolved settings
-	provenanceFile = "provenance.json" // where, when and by what the run was made
+	ProvenanceFile = "provenance.json" // where, when and by what the run was made
 	MetricsFile    = "metrics.jsonl"   // a Metrics a line
 	EventsFile     = "events.jsonl"    // an Event a line
 	CostsFile      = "costs.jsonl"     // a cost.Stretch a line
@@ -30,6 +33,8 @@ const (
 type Run struct {
 	dir             string
 	metrics, events *os.File
+	costs, trace    *os.File // nil until something is written
+	chrome          chrome   // into trace
 }
 
 // Open makes dir, where it is missing, and writes the settings and provenance
@@ -54,7 +59,7 @@ func Open(dir, settings string, p Provenance) (*Run, error) {
 	if r.events, err = create(dir, EventsFile); err == nil {
 		err = errors.Join(
 			write(dir, SettingsFile, []byte(settings)),
-			write(dir, provenanceFile, append(provenance, '\n')))
+			write(dir, ProvenanceFile, append(provenance, '\n')))
 	}
 	if err != nil {
 		r.Close()
@@ -104,6 +109,38 @@ func (r *Run) Step(m Metrics) error { return line(r.metrics, m) }
 // Event adds a line to events.jsonl.
 func (r *Run) Event(e Event) error { return line(r.events, e) }
 
+// Costs adds a line to costs.jsonl.
+func (r *Run) Costs(s cost.Stretch) error {
+	if err := r.begin(&r.costs, CostsFile); err != nil {
+		return err
+	}
+	return line(r.costs, s)
+}
+
+// Trace adds a step of one replica to trace.json.
+func (r *Run) Trace(s trace.Step, replica int) error {
+	if err := r.begin(&r.trace, TraceFile); err != nil {
+		return err
+	}
+	r.chrome.out = r.trace
+	if err := r.chrome.add(Timeline{replica, s}); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// begin makes a file that not every run has, before the first use of it.
+func (r *Run) begin(f **os.File, name string) error {
+	if *f != nil {
+		return nil
+	}
+	var err error
+	if *f, err = create(r.dir, name); err != nil {
+		return fmt.Errorf("record: run directory %s: %w", r.dir, err)
+	}
+	return nil
+}
+
 // line writes a value as one line of JSON, by one call of the system.
 func line(f *os.File, value any) error {
 	text, err := json.Marshal(value)
@@ -119,7 +156,10 @@ func line(f *os.File, value any) error {
 // Close closes the files.
 func (r *Run) Close() error {
 	var err error
-	for _, f := range []*os.File{r.metrics, r.events} {
+	if r.trace != nil {
+		err = r.chrome.close()
+	}
+	for _, f := range []*os.File{r.metrics, r.events, r.costs, r.trace} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}

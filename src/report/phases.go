@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"dynmo/src/record"
 )
@@ -18,7 +19,7 @@ func (r Run) phases() []phase {
 	list := []phase{{steps: r.Metrics}}
 	begin := 0
 	for _, e := range r.Events {
-		if e.Kind != record.Dynamic || e.Step >= len(r.Metrics) {
+		if e.Kind != record.Dynamic || e.Step < begin || e.Step >= len(r.Metrics) {
 			continue
 		}
 		list[len(list)-1].steps = r.Metrics[begin:e.Step]
@@ -26,9 +27,8 @@ func (r Run) phases() []phase {
 		sparsity, _ := e.Detail["sparsity"].(float64)
 		list = append(list, phase{sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
-	if len(list) > 1 && len(list[0].steps) == 0 { // pruned before the first step
-		list = list[1:]
-	}
+	// Pruned before the first step, or twice before the same one.
+	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
 	for i := range list {
 		list[i].steps = list[i].steps[len(list[i].steps)/2:]
 	}
@@ -40,19 +40,28 @@ func (r Run) phases() []phase {
 // compares. The first run is what the others are compared with. Runs must have
 // been pruned at the same steps.
 func Phases(out io.Writer, runs []Run) error {
-	header := []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
+	rows, err := phaseRows(runs)
+	if err != nil {
+		return err
+	}
+	return record.Table(out, phaseHeader, rows)
+}
+
+var phaseHeader = []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
+
+func phaseRows(runs []Run) ([][]string, error) {
 	var rows [][]string
 	base := runs[0].phases()
 	for i := range base {
 		for _, r := range runs {
 			list := r.phases()
 			if len(list) != len(base) {
-				return fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
+				return nil, fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
 			}
 			rows = append(rows, phaseRow(r, list[i], base[i]))
 		}
 	}
-	return record.Table(out, header, rows)
+	return rows, nil
 }
 
 func phaseRow(r Run, p, base phase) []string {

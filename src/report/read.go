@@ -1,10 +1,14 @@
-// Package report turns the records of runs into tables that people read.
+// Package report turns the records of runs into what people read: tables of
+// several runs, and a page of one. What comes in is run directories, what goes
+// out is text and HTML.
 package report
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -18,24 +22,65 @@ type Run struct {
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
+
+	// What only the page shows; absent from older runs.
+	Settings   string             // config.toml as it was written
+	Provenance *record.Provenance // nil if there is none
+	Timelines  []record.Timeline  // of some steps; none if there are none
 }
 
 // Read reads a run directory. A run without a single step is an error.
 func Read(dir string) (Run, error) {
 	r := Run{Dir: dir}
 	var err error
-	if r.Config, err = config.Load(filepath.Join(dir, record.SettingsFile), nil); err != nil {
+	if r.Config, err = config.Load(r.file(record.SettingsFile), nil); err != nil {
 		return r, err
 	}
-	if r.Metrics, err = lines[record.Metrics](filepath.Join(dir, record.MetricsFile)); err != nil {
+	if r.Metrics, err = lines[record.Metrics](r.file(record.MetricsFile)); err != nil {
 		return r, err
 	}
 	if len(r.Metrics) == 0 {
-		return r, fmt.Errorf("%s: no step was recorded", filepath.Join(dir, record.MetricsFile))
+		return r, fmt.Errorf("%s: no step was recorded", r.file(record.MetricsFile))
 	}
-	r.Events, err = lines[record.Event](filepath.Join(dir, record.EventsFile))
+	r.Events, err = lines[record.Event](r.file(record.EventsFile))
 	return r, err
 }
+
+// ReadAll is Read, and reads what the page shows beyond that. A damaged file is
+// an error that names it; one that is missing is not.
+func ReadAll(dir string) (Run, error) {
+	r, err := Read(dir)
+	if err != nil {
+		return r, err
+	}
+	settings, err := os.ReadFile(r.file(record.SettingsFile))
+	if err != nil {
+		return r, err
+	}
+	r.Settings = string(settings)
+	switch text, err := os.ReadFile(r.file(record.ProvenanceFile)); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return r, err
+	default:
+		r.Provenance = new(record.Provenance)
+		if err := json.Unmarshal(text, r.Provenance); err != nil {
+			return r, fmt.Errorf("%s: %w", r.file(record.ProvenanceFile), err)
+		}
+	}
+	f, err := os.Open(r.file(record.TraceFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	} else if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	r.Timelines, err = record.ReadTrace(f.Name(), f)
+	return r, err
+}
+
+// file returns the path of one of the run's files.
+func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
 // lines reads a file of one JSON value a line.
 func lines[T any](path string) ([]T, error) {

@@ -23,8 +23,8 @@ import (
 // rank, since it is made of gathered values only.
 type balancer struct {
 	config   config.Config
-	inFlight []int   // by stage: most microbatches in flight
-	fixed    []int64 // by stage: bytes no layer accounts for
+	inFlight []int   // by virtual stage: most microbatches in flight
+	fixed    []int64 // by virtual stage: bytes no layer accounts for
 	schedule schedule.Schedule
 	first    partition.Partition // before the first step
 	costs    cost.Table          // smoothed, on a rank of speed 1
@@ -37,19 +37,19 @@ type balancer struct {
 // newBalancer returns the balancer of the settings and decides the first
 // partition: the static balancer's, or the uniform one, where memory allows,
 // for those that measure first. dense is the chain before training, fixed the
-// bytes of a stage that no layer accounts for.
-func newBalancer(c config.Config, dense cost.Table, fixed func(stage, inFlight int) int64) (balancer, error) {
+// bytes of a virtual stage that no layer accounts for.
+func newBalancer(c config.Config, dense cost.Table, fixed func(m partition.Map, virtual, inFlight int) int64) (balancer, error) {
 	b := balancer{config: c}
 	var err error
 	p := c.Parallel
-	if b.schedule, err = schedule.New(schedule.Kind(c.Schedule.Kind), p.Stages, 1, p.Microbatches); err != nil {
+	if b.schedule, err = schedule.New(schedule.Kind(c.Schedule.Kind), p.Stages, c.Schedule.Virtual(), p.Microbatches); err != nil {
 		return b, err
 	}
 	b.inFlight = b.schedule.InFlight()
-	for s, n := range b.inFlight {
-		b.fixed = append(b.fixed, fixed(s, n))
+	for v, n := range b.inFlight {
+		b.fixed = append(b.fixed, fixed(b.schedule.Map, v, n))
 	}
-	if err := b.schedule.Check(func(s int) int { return b.inFlight[s] }); err != nil {
+	if err := b.schedule.Check(b.schedule.Cap); err != nil {
 		return b, err
 	}
 	if b.trigger, err = balance.NewTrigger(c.Balance.Every); err != nil {
@@ -81,11 +81,39 @@ func newBalancer(c config.Config, dense cost.Table, fixed func(stage, inFlight i
 	return b, nil
 }
 
-// problem states what is to be balanced.
+// problem states what is to be balanced, over virtual stages: each has its share
+// of its stage's memory.
 func (b *balancer) problem(t cost.Table, by balance.By) balance.Problem {
-	p := balance.New(t, by, b.config.Parallel.Stages, b.inFlight, b.config.Balance.MemoryLimitBytes)
+	m := b.schedule.Map
+	p := balance.New(t, by, m.Virtual(), b.inFlight, b.config.Balance.MemoryLimitBytes/int64(m.Chunks))
+	spread := func(list []float64, share float64) []float64 {
+		if list == nil {
+			return nil
+		}
+		out := make([]float64, m.Virtual())
+		for v := range out {
+			out[v] = list[m.Stage(v)] * share
+		}
+		return out
+	}
+	p.Slow, p.Fixed = spread(p.Slow, 1), spread(p.Fixed, 1/float64(m.Chunks))
 	p.FixedBytes = b.fixed
 	return p
+}
+
+// bytes returns the memory that every stage needs at some cuts.
+func (b *balancer) bytes(t cost.Table, cuts partition.Partition) []int64 {
+	m := b.schedule.Map
+	list := make([]int64, m.Stages)
+	for v, n := range b.inFlight {
+		at := &list[m.Stage(v)]
+		*at += b.fixed[v]
+		lo, hi := cuts.Range(v)
+		for _, l := range t.Layers[lo:hi] {
+			*at += l.Bytes.Static() + int64(n)*l.Bytes.Activations
+		}
+	}
+	return list
 }
 
 // changed says that the model changed before this step: what was measured so
@@ -175,7 +203,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 		return err
 	}
 	b := &r.balancer
-	seen.Costs = b.speeds.Observe(seen.Costs, r.now)
+	seen.Costs = b.speeds.Observe(seen.Costs, r.owners(r.now))
 	b.costs = seen.Costs.Smooth(b.costs, r.Config.Balance.Smooth)
 	if err := r.settle(seen.Summary.Makespan()); err != nil {
 		return err
@@ -257,7 +285,7 @@ func (r *Rank) migrate(step int, next partition.Partition) (migrate.Moved, error
 	clock := r.Device.Clock()
 	began := clock.Now()
 	r.runner.Release()
-	s, moved, err := migrate.Run(r.stages, r.now, next, r.x, r.stage)
+	s, moved, err := migrate.Run(r.stages, r.owners(r.now), r.owners(next), r.x, r.stage)
 	if err != nil {
 		return moved, err
 	}

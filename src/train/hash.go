@@ -18,8 +18,9 @@ func (r *Rank) hash() (string, error) {
 		return "", err
 	}
 	h := sha256.New()
-	for _, b := range all {
-		h.Write(b)
+	for _, stage := range r.owners(r.now) {
+		h.Write(all[stage][:sha256.Size])
+		all[stage] = all[stage][sha256.Size:]
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -161,6 +161,8 @@ func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
 		return Outcome{}, input(err)
 	}
 	return onRank(c, t, h, func() (*data.Corpus, error) {
+		// The chain begins on the first stage and ends there or on the last,
+		// however many chunks of it stages hold.
 		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && c.Model.HeadShards == 1 {
 			return nil, nil // feeds neither tokens nor targets
 		}

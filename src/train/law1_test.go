@@ -125,10 +125,27 @@ func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, 
 	return r.Loop()
 }
 
+// schedules are what law 1 is tested on: kinds with their chunks on a stage, and
+// numbers of stages that small's 10 layers and 4 microbatches allow.
+var schedules = []struct {
+	kind   string
+	chunks int
+	stages []int
+}{
+	{"1f1b", 1, []int{1, 2, 4, 8}},
+	{"gpipe", 1, []int{4, 8, 2}},
+	{"interleaved", 2, []int{2, 4, 1}},
+	{"interleaved", 3, []int{2, 1}},
+	{"zb-h1", 1, []int{4, 2, 8}},
+	{"zb-h2", 1, []int{8, 4, 2}},
+	{"zb-v", 2, []int{4, 2, 3, 1}},
+}
+
 // TestPlacementChangesNothing is law 1: 30 steps with pruning every 5, random
-// migrations after every step; every loss, gradient norm and the final hash
-// equal bit for bit those of one stage that never moved a layer.
+// migrations after every step, on every schedule; every loss, gradient norm and
+// the final hash equal bit for bit those of one stage that never moved a layer.
 func TestPlacementChangesNothing(t *testing.T) {
+	round := 0 // 1f1b runs on every number of stages; the others take turns
 	for _, replicas := range []int{1, 2} {
 		for _, tied := range []bool{true, false} {
 			for grain, slices := range map[string]int{"block": 1, "half": 4} {
@@ -141,10 +158,16 @@ func TestPlacementChangesNothing(t *testing.T) {
 				if n := len(still.sparsity); n != 5 || math.Abs(still.sparsity[4]-0.9) > 1e-3 {
 					t.Fatalf("sparsities %v, want five up to 0.9", still.sparsity)
 				}
-				for _, schedule := range []string{"1f1b", "gpipe"} {
-					for _, stages := range []int{1, 2, 4, 8} {
-						c.Parallel.Stages, c.Schedule.Kind = stages, schedule
-						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/slices=%d/%s/P=%d", replicas, tied, grain, slices, schedule, stages), func(t *testing.T) {
+				round++
+				for _, schedule := range schedules {
+					list := schedule.stages
+					if schedule.kind != "1f1b" {
+						at := round % len(list)
+						list = list[at : at+1]
+					}
+					for _, stages := range list {
+						c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, schedule.kind, schedule.chunks
+						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/slices=%d/%s/V=%d/P=%d", replicas, tied, grain, slices, schedule.kind, schedule.chunks, stages), func(t *testing.T) {
 							moved := goRun(t, c, scatter(uint64(stages)))
 							if stages > 1 && moved.moves < c.Train.Steps/2 {
 								t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
@@ -190,6 +213,17 @@ func TestBalancersChangeNothing(t *testing.T) {
 	c.Balance.Every, c.Balance.Kind = "auto", "partition"
 	if at := goRun(t, c, nil).difference(still); at != "" {
 		t.Errorf("balance.every = auto differs from one stage at %s", at)
+	}
+	c.Balance.Every, c.Balance.By = "3", "param"
+	for kind, stages := range map[string]int{"interleaved": 4, "zb-v": 3} {
+		c.Schedule.Kind, c.Parallel.Stages = kind, stages
+		got := goRun(t, c, nil)
+		if at := got.difference(still); at != "" {
+			t.Errorf("%s: differs from one stage at %s", kind, at)
+		}
+		if got.moves == 0 {
+			t.Errorf("%s: no layer moved, though pruning is uneven", kind)
+		}
 	}
 }
 
@@ -237,7 +271,7 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 // TestRandomShapes is law 1 on odd shapes: few microbatches, single tokens,
-// as many stages as layers, three replicas.
+// as many stages as layers, three replicas, on any schedule.
 func TestRandomShapes(t *testing.T) {
 	for seed := range uint64(25) {
 		draw := random.Keyed(seed, 77)
@@ -249,13 +283,21 @@ func TestRandomShapes(t *testing.T) {
 		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
 		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
 		c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
-		c.Schedule.Kind = []string{"1f1b", "gpipe"}[pick(0, 1)]
 		c.Prune.Select = []string{"radix", "gather"}[pick(0, 1)]
 		c.Train.Steps, c.Prune.Start, c.Prune.Every = 8, 1, pick(1, 2)
+		kind := []string{"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "interleaved"}[pick(0, 5)]
+		stages, chunks := pick(2, c.Layers()), 1
+		switch kind {
+		case "zb-v":
+			chunks, stages = 2, min(stages, c.Layers()/2)
+		case "interleaved":
+			stages = min(stages, c.Layers()/2)
+			chunks, c.Parallel.Microbatches = pick(2, c.Layers()/stages), stages*pick(1, 2)
+		}
 		still := goRun(t, c, nil)
-		c.Parallel.Stages = pick(2, c.Layers())
+		c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, kind, chunks
 		if at := goRun(t, c, scatter(seed)).difference(still); at != "" {
-			t.Errorf("seed %d, %+v, %+v: differs from one stage at %s", seed, c.Model, c.Parallel, at)
+			t.Errorf("seed %d, %+v, %+v, %+v: differs from one stage at %s", seed, c.Model, c.Parallel, c.Schedule, at)
 		}
 	}
 }

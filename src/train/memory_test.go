@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/balance"
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
@@ -47,14 +46,7 @@ func trainMoving(t *testing.T, c config.Config, o Observer, repartition func(int
 // memory returns the bytes that a rank has allocated, and those that the
 // balancer reckons with.
 func memory(r *Rank) (used, want float64) {
-	stage := r.stages.Rank()
-	p := r.balancer.problem(r.balancer.costs, balance.ByTime)
-	want = float64(p.FixedBytes[stage])
-	lo, hi := r.now.Range(stage)
-	for l := lo; l < hi; l++ {
-		want += float64(p.StaticBytes[l] + int64(p.InFlight[stage])*p.ActivationBytes[l])
-	}
-	return float64(r.Device.Used()), want
+	return float64(r.Device.Used()), float64(r.balancer.bytes(r.balancer.costs, r.now)[r.stages.Rank()])
 }
 
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer
@@ -62,12 +54,12 @@ func memory(r *Rank) (used, want float64) {
 // what sums gradients over replicas is reckoned as large as before pruning.
 func TestMemoryIsAccountedFor(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
-		for _, schedule := range []string{"1f1b", "gpipe"} {
+		for _, schedule := range []string{"1f1b", "gpipe", "interleaved"} {
 			for dynamic, slices := range map[string]int{"none": 3, "prune": 1} {
 				c := small(t)
 				c.Model.HeadShards = slices
 				c.Model.Hidden, c.Train.Steps, c.Balance.Kind = 48, 26, "uniform"
-				c.Parallel.Stages, c.Parallel.Replicas = 3, replicas
+				c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
 				err := trainLocally(t, c, &balances{}, func(r *Rank) error {
 					used, want := memory(r)
@@ -86,21 +78,29 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 
 // TestMemoryOfSlices: with narrow layers what passes between slices of the head
 // is not small, and with a tied vocabulary a slice of it is not the whole. What
-// is reckoned with is enough wherever the slices are, and not much more.
+// is reckoned with is enough wherever the slices are, and not much more, also
+// where chunks of one stage follow each other.
 func TestMemoryOfSlices(t *testing.T) {
 	c := small(t)
 	c.Model.Hidden, c.Model.Heads, c.Model.Vocab, c.Model.HeadShards, c.Model.Tied = 8, 2, 2048, 8, true
 	c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind = 1, "uniform", "none"
-	c.Parallel.Stages = 4
-	for seed := range uint64(6) {
-		if err := trainMoving(t, c, &run{}, scatter(seed), func(r *Rank) error {
-			used, want := memory(r)
-			if used > want || used < 0.95*want {
-				return fmt.Errorf("cuts %v: stage %d uses %v bytes, %v are accounted for", r.now, r.stages.Rank(), used, want)
+	for chunks, stages := range map[int]int{1: 4, 2: 4, 3: 1} {
+		c.Parallel.Stages, c.Schedule.Chunks = stages, chunks
+		if chunks > 1 {
+			c.Schedule.Kind = "interleaved"
+		} else {
+			c.Schedule.Kind = "1f1b"
+		}
+		for seed := range uint64(6) {
+			if err := trainMoving(t, c, &run{}, scatter(seed), func(r *Rank) error {
+				used, want := memory(r)
+				if used > want || used < 0.95*want {
+					return fmt.Errorf("%d chunks, cuts %v: stage %d uses %v bytes, %v are accounted for", chunks, r.now, r.stages.Rank(), used, want)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
 			}
-			return nil
-		}); err != nil {
-			t.Error(err)
 		}
 	}
 }

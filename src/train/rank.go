@@ -36,7 +36,7 @@ type Setup struct {
 	Before  int64        // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 
 	// Repartition, if not nil, replaces the balancer: it returns the partition
-	// for the next step, the same on every rank.
+	// over virtual stages for the next step, the same on every rank.
 	Repartition func(step int, now partition.Partition) partition.Partition
 }
 
@@ -55,7 +55,7 @@ type Rank struct {
 	runner           *pipeline.Runner
 	batches          *data.Batches // nil where no layer can need any
 	dynamism         dynamic.Kind
-	now              partition.Partition // where layers are
+	now              partition.Partition // cuts over virtual stages: where layers are
 	balancer         balancer
 	last             [2]time.Duration // wall time of the two last steps
 }
@@ -96,13 +96,18 @@ func New(s Setup) (*Rank, error) {
 		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, p.Replicas)
 		sum = max(sum, pipeline.SumBytes(bytes.Gradients, p.Replicas))
 	}
-	fixed := func(stage, inFlight int) int64 { return pipeline.FixedBytes(r.x, c, stage, p.Stages, inFlight) + sum }
+	fixed := func(m partition.Map, virtual, inFlight int) int64 {
+		bytes := pipeline.FixedBytes(r.x, c, m, virtual, inFlight)
+		if m.Chunk(virtual) == 0 {
+			bytes += sum
+		}
+		return bytes
+	}
 	if r.balancer, err = newBalancer(s.Config, dense, fixed); err != nil {
 		return nil, input(err)
 	}
 	r.now = r.balancer.first
-	lo, hi := r.now.Range(stage)
-	if r.stage, err = model.NewStage(c, lo, hi, s.Device, s.Backend.DType()); err != nil {
+	if r.stage, err = model.NewStage(c, r.owners(r.now).Layers(stage), s.Device, s.Backend.DType()); err != nil {
 		return nil, err
 	}
 	if path := s.Config.Model.Weights; path != "" {
@@ -135,6 +140,11 @@ func load(path string, c model.Config, s *model.Stage) error {
 	}
 	debug.FreeOSMemory() // what was read in passing
 	return nil
+}
+
+// owners returns the stage of every layer at some cuts.
+func (r *Rank) owners(cuts partition.Partition) partition.Owners {
+	return r.balancer.schedule.Map.Owners(cuts)
 }
 
 // plan makes the runner's buffers for the layers this rank holds now.

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/balance"
 	"dynmo/src/partition"
@@ -44,12 +45,16 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 		BubbleRatio:     record.Float(s.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(s.Busy)),
 		Makespan: record.Float(s.Makespan()), Skipped: skip,
 	}
-	// What the costs of this step say about its cuts; by time, whatever the balancer goes by.
-	problem := balance.New(t, balance.ByTime, p.Stages, r.balancer.inFlight, 0)
-	present, err := problem.Evaluate(layout)
-	if err != nil {
-		return fmt.Errorf("balance: %w", err)
+	// What the costs of this step say about its cuts; by time, whatever the
+	// balancer goes by, and beside the best of one chunk on each stage.
+	loads, layers := make([]float64, p.Stages), make([]int, p.Stages)
+	for v, c := range t.Stages(layout, r.balancer.schedule.Map) {
+		stage := r.balancer.schedule.Map.Stage(v)
+		loads[stage] += c.Seconds()
+		layers[stage] += layout.Count(v)
 	}
+	present := balance.Result{StageSeconds: loads, Bottleneck: slices.Max(loads)}
+	problem := balance.New(t, balance.ByTime, p.Stages, nil, 0)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
 		return fmt.Errorf("balance: %w", err)
@@ -59,14 +64,9 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 		return fmt.Errorf("balance: %w", err)
 	}
 	m.Predicted = record.Float(r.balancer.predict(t, layout))
-	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(optimum.Bottleneck), record.Float(ceiling)
-	for stage := range layout.Stages() {
-		lo, hi := layout.Range(stage)
-		bytes := r.balancer.fixed[stage]
-		for _, l := range t.Layers[lo:hi] {
-			bytes += l.Bytes.Static() + int64(r.balancer.inFlight[stage])*l.Bytes.Activations
-		}
-		m.LayersPerStage = append(m.LayersPerStage, hi-lo)
+	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(min(optimum.Bottleneck, present.Bottleneck)), record.Float(ceiling)
+	m.Schedule, m.Cuts, m.LayersPerStage = string(r.balancer.schedule.Kind), layout, layers
+	for stage, bytes := range r.balancer.bytes(t, layout) {
 		m.BytesPerStage = append(m.BytesPerStage, bytes+seen.Memory[stage].Kept)
 		if r.Before > 0 {
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)

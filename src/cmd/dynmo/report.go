@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/report"
+)
+
+// reportCommand returns the command that shows one run as a page.
+func reportCommand() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "report RUN_DIR -o FILE.html",
+		Short: "Show a run as one HTML page: curves, where layers lived, timelines, idle time by cause",
+		Long: `Show a run as one HTML page that needs no network: loss, throughput, bubble
+ratio and imbalance over steps, which stage held which layer, a step before and
+one after layers moved, where time went, events, provenance.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := report.ReadAll(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			var page bytes.Buffer
+			if err := report.HTML(&page, r); err != nil {
+				return usageError{err}
+			}
+			return os.WriteFile(file, page.Bytes(), 0o666)
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	if err := c.MarkFlagRequired("output"); err != nil {
+		panic(err)
+	}
+	return c
+}

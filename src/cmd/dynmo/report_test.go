@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/record"
+)
+
+func TestReport(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	run, err := record.Open(dir, config.Default().TOML(), record.Provenance{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Step(record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	empty, damaged := t.TempDir(), filepath.Join(t.TempDir(), "damaged")
+	if err := os.CopyFS(damaged, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(damaged, "metrics.jsonl"), []byte("{}\n{\"loss\":\"much\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "run.html")
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string // part of the error
+	}{
+		{"a run", []string{dir, "-o", page}, exitDone, ""},
+		{"no page wanted", []string{dir}, exitUsage, `required flag(s) "output" not set`},
+		{"no run", []string{empty, "-o", page}, exitUsage, filepath.Join(empty, "config.toml") + ": no such file"},
+		{"a damaged line", []string{damaged, "-o", page}, exitUsage, filepath.Join(damaged, "metrics.jsonl") + ":2: "},
+		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if status := execute(rootCommand(), append([]string{"report"}, c.args...), &stdout, &stderr); status != c.status {
+				t.Errorf("status %d, want %d", status, c.status)
+			}
+			if told := stderr.String(); !strings.Contains(told, c.want) || strings.Count(told, "\n") > 1 || (told == "") != (c.status == exitDone) {
+				t.Errorf("told %q, want one line …%s…", told, c.want)
+			}
+		})
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "<b>wall clock</b>") {
+		t.Error("the page does not name the clock")
+	}
+}

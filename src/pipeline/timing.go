@@ -1,0 +1,61 @@
+package pipeline
+
+import (
+	"dynmo/src/device"
+	"dynmo/src/schedule"
+	"dynmo/src/trace"
+)
+
+// timing is a span whose events have not been read yet.
+type timing struct {
+	kind       trace.Kind
+	layer      int
+	in         schedule.Instr
+	start, end device.Event
+}
+
+// begin remembers when something of an instruction begins, and returns a number
+// for end. Events of earlier steps are used again.
+func (r *Runner) begin(kind trace.Kind, layer int, in schedule.Instr) int {
+	n := len(r.times)
+	if n < cap(r.times) {
+		r.times = r.times[:n+1]
+	} else {
+		r.times = append(r.times, timing{})
+	}
+	t := &r.times[n]
+	t.kind, t.layer, t.in = kind, layer, in
+	t.start = r.Exec.Stream.Record(t.start)
+	return n
+}
+
+// end remembers when it ends.
+func (r *Runner) end(n int) {
+	r.times[n].end = r.Exec.Stream.Record(r.times[n].end)
+}
+
+// kinds says what an instruction's time is spent on.
+var kinds = [...]trace.Kind{schedule.F: trace.F, schedule.B: trace.B, schedule.I: trace.I, schedule.W: trace.W}
+
+// trace reads the events of a step: spans of layers, and of instructions, from
+// the start of their first layer to the end of their last.
+func (r *Runner) trace() {
+	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
+	var open schedule.Instr // the last of instrs
+	for _, t := range r.times {
+		span := trace.Span{
+			Kind: t.kind, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch,
+			Start: t.start.Seconds(), End: t.end.Seconds(),
+		}
+		r.spans = append(r.spans, span)
+		if !t.kind.Pipeline() {
+			continue
+		}
+		if len(r.instrs) == 0 || t.in != open {
+			open = t.in
+			span.Kind, span.Layer = kinds[t.in.Op], -1
+			r.instrs = append(r.instrs, span)
+		}
+		r.instrs[len(r.instrs)-1].End = span.End
+	}
+}

@@ -1,0 +1,32 @@
+package profile_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/profile"
+	"dynmo/src/trace"
+)
+
+// TestInstructions: every rank gets the instructions of every stage, bit for
+// bit, however many there are.
+func TestInstructions(t *testing.T) {
+	want := [][]trace.Span{
+		{{Kind: trace.F, Layer: -1, Microbatch: 70000, Start: 0.1, End: 1.0 / 3}, {Kind: trace.B, Layer: -1, Chunk: 2, Start: 1e9, End: 1e9 + 1e-6}},
+		nil,
+		{{Kind: trace.W, Layer: -1, Chunk: 1, Microbatch: 3, Start: 5, End: 6}},
+	}
+	err := local.Run(3, func(tr comm.Transport) error {
+		got, err := profile.Instructions(comm.New(tr, comm.Options{}), want[tr.Rank()])
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("rank %d: %s", tr.Rank(), diff)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

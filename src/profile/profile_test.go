@@ -1,0 +1,66 @@
+package profile_test
+
+import (
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/profile"
+	"dynmo/src/tensor"
+	"dynmo/src/trace"
+)
+
+// TestGatherIsInChainOrder: the table has the costs of every layer at its place
+// in the chain, the medians of its spans and the largest of the replicas, where
+// stages hold stretches that do not follow each other.
+func TestGatherIsInChainOrder(t *testing.T) {
+	shape := model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, Seed: 1}
+	vee := partition.Map{Stages: 2, Chunks: 2, Vee: true}
+	owners := vee.Owners(partition.Partition{0, 1, 3, 4, 6}) // 0, 4 and 5 on stage 0
+	err := local.Run(4, func(tr comm.Transport) error {
+		world := comm.New(tr, comm.Options{})
+		stage, replica := tr.Rank()/2, tr.Rank()%2
+		stages, err := world.Split(replica, stage)
+		if err != nil {
+			return err
+		}
+		replicas, err := world.Split(stage, replica)
+		if err != nil {
+			return err
+		}
+		dev := cpu.New(device.NewWall())
+		x := &model.Exec{Device: dev, Backend: ref.New(tensor.F32), Stream: dev.NewStream(), B: 1, T: shape.Sequence}
+		s, err := model.NewStage(shape, owners.Layers(stage), dev, tensor.F32)
+		if err != nil {
+			return err
+		}
+		var spans []trace.Span
+		for _, l := range s.Layers {
+			for m, seconds := range []float64{1, 3, 2} { // the median is 2
+				begin := float64(10 * m)
+				spans = append(spans, trace.Span{Kind: trace.F, Layer: l.ID, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
+			}
+		}
+		seen, err := profile.Gather(stages, replicas, x, s, spans, profile.Memory{})
+		if err != nil {
+			return err
+		}
+		for id, l := range seen.Costs.Layers {
+			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != x.Boundary(shape, id+1) {
+				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, x.Boundary(shape, id+1))
+			}
+		}
+		if n := len(seen.Costs.Layers); n != shape.Layers() {
+			t.Errorf("%d layers, want %d", n, shape.Layers())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

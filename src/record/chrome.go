@@ -1,0 +1,227 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"dynmo/src/trace"
+)
+
+// Timeline is one step of one replica.
+type Timeline struct {
+	Replica int
+	trace.Step
+}
+
+// chrome writes timelines as Chrome trace events (Trace Event Format, Google
+// 2016), which Perfetto opens: an array with an event a line. A process is a
+// replica, a thread a stage. The format lets the closing bracket be missing, so
+// the file of a run that was killed still opens.
+type chrome struct {
+	out   io.Writer
+	named map[int]int // by replica: how many stages have their name
+	begun bool
+}
+
+// chromeEvent is one event: ph "X" has a start and a duration, "M" names what
+// args.name says.
+type chromeEvent struct {
+	Name    string     `json:"name"`
+	Cat     string     `json:"cat,omitempty"` // the span's kind
+	Phase   string     `json:"ph"`
+	Start   micro      `json:"ts"`
+	Length  micro      `json:"dur,omitzero"`
+	Replica int        `json:"pid"`
+	Stage   int        `json:"tid"`
+	Args    chromeArgs `json:"args"`
+}
+
+type chromeArgs struct {
+	Name       string `json:"name,omitempty"`
+	Clock      string `json:"clock,omitempty"`
+	Step       *int   `json:"step,omitempty"`
+	Microbatch *int   `json:"microbatch,omitempty"` // absent outside the schedule
+	Chunk      *int   `json:"chunk,omitempty"`
+}
+
+// micro is microseconds, to the nanosecond.
+type micro float64
+
+// MarshalJSON returns three decimals. What is not finite is an error.
+func (m micro) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(m), 'f', 3, 64), nil
+}
+
+// add appends a step, by one call of the writer.
+func (c *chrome) add(t Timeline) error {
+	var b bytes.Buffer
+	var err error
+	event := func(e chromeEvent) {
+		lead := ",\n"
+		if !c.begun {
+			lead, c.begun = "[\n", true
+		}
+		text, e1 := json.Marshal(e)
+		err = errors.Join(err, e1)
+		b.WriteString(lead)
+		b.Write(text)
+	}
+	if c.named == nil {
+		c.named = map[int]int{}
+	}
+	if _, ok := c.named[t.Replica]; !ok {
+		event(chromeEvent{Name: "process_name", Phase: "M", Replica: t.Replica,
+			Args: chromeArgs{Name: fmt.Sprintf("replica %d, %s clock", t.Replica, t.Clock), Clock: t.Clock}})
+	}
+	for stage := c.named[t.Replica]; stage < len(t.Stages); stage++ {
+		event(chromeEvent{Name: "thread_name", Phase: "M", Replica: t.Replica, Stage: stage,
+			Args: chromeArgs{Name: fmt.Sprintf("stage %d", stage)}})
+	}
+	c.named[t.Replica] = max(c.named[t.Replica], len(t.Stages))
+	for stage, spans := range t.Stages {
+		for _, s := range spans {
+			e := chromeEvent{
+				Name: Instruction(s), Cat: s.Kind.String(), Phase: "X", Replica: t.Replica, Stage: stage,
+				Start: micro(1e6 * s.Start), Length: micro(1e6 * (s.End - s.Start)),
+				Args: chromeArgs{Step: &t.Step.Step},
+			}
+			if s.Microbatch >= 0 {
+				e.Args.Microbatch, e.Args.Chunk = &s.Microbatch, &s.Chunk
+			}
+			event(e)
+		}
+	}
+	if err == nil {
+		_, err = c.out.Write(b.Bytes())
+	}
+	return err
+}
+
+// close ends the array.
+func (c *chrome) close() error {
+	end := "\n]\n"
+	if !c.begun {
+		end = "[\n]\n"
+	}
+	_, err := io.WriteString(c.out, end)
+	return err
+}
+
+// Instruction names a span as schedules do: "F3", "F3.1" for a chunk that is not
+// the first, and only the kind outside the schedule.
+func Instruction(s trace.Span) string {
+	switch {
+	case s.Microbatch < 0:
+		return s.Kind.String()
+	case s.Chunk > 0:
+		return fmt.Sprintf("%v%d.%d", s.Kind, s.Microbatch, s.Chunk)
+	}
+	return fmt.Sprintf("%v%d", s.Kind, s.Microbatch)
+}
+
+// WriteTrace writes steps of one replica as a whole file that Perfetto opens.
+func WriteTrace(w io.Writer, steps []trace.Step) error {
+	c := chrome{out: w}
+	for _, s := range steps {
+		if err := c.add(Timeline{Step: s}); err != nil {
+			return fmt.Errorf("trace: %w", err)
+		}
+	}
+	return c.close()
+}
+
+// ReadTrace reads what Run.Trace or WriteTrace wrote, in the order in which
+// steps begin in it. Of a run that was killed the last line may be damaged and
+// is left out; any other damaged line is an error that names it. name is what
+// errors call the file.
+func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
+	var list []Timeline
+	where := map[[2]int]int{} // step and replica: index in list
+	clock := map[int]string{} // by replica
+	named := map[int]int{}    // by replica: stages that have a name, which bounds what a stage can be
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<20)
+	var damaged error
+	for n := 1; in.Scan(); n++ {
+		line := strings.TrimSuffix(strings.TrimSpace(in.Text()), ",")
+		if n == 1 && line != "[" {
+			return nil, fmt.Errorf("%s:1: %.20q, want the [ of an array of events, one a line", name, line)
+		}
+		if line == "" || line == "[" {
+			continue
+		}
+		if damaged != nil {
+			return nil, damaged
+		}
+		if line == "]" {
+			continue
+		}
+		var e chromeEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			damaged = fmt.Errorf("%s:%d: %w", name, n, err)
+			continue
+		}
+		switch {
+		case e.Phase == "M" && e.Name == "process_name":
+			clock[e.Replica] = e.Args.Clock
+		case e.Phase == "M" && e.Name == "thread_name":
+			named[e.Replica]++
+		}
+		if e.Phase != "X" {
+			continue
+		}
+		s, err := e.span(named[e.Replica])
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		key := [2]int{*e.Args.Step, e.Replica}
+		i, ok := where[key]
+		if !ok {
+			i = len(list)
+			where[key] = i
+			list = append(list, Timeline{Replica: e.Replica, Step: trace.Step{Step: *e.Args.Step, Clock: clock[e.Replica]}})
+		}
+		t := &list[i]
+		for len(t.Stages) <= e.Stage {
+			t.Stages = append(t.Stages, nil)
+		}
+		t.Stages[e.Stage] = append(t.Stages[e.Stage], s)
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
+}
+
+// span returns what an X event of a replica of that many stages stands for.
+func (e chromeEvent) span(stages int) (trace.Span, error) {
+	start, length := float64(e.Start)/1e6, float64(e.Length)/1e6
+	s := trace.Span{Layer: -1, Microbatch: -1, Start: start, End: start + length}
+	switch {
+	case e.Args.Step == nil:
+		return s, errors.New("args.step is missing")
+	case e.Stage < 0 || e.Stage >= stages:
+		return s, fmt.Errorf("tid: %d, want one of the %d stages named before", e.Stage, stages)
+	case !(length >= 0) || math.IsInf(s.End, 0):
+		return s, fmt.Errorf("dur: %v, want a number >= 0", float64(e.Length))
+	}
+	if e.Args.Microbatch != nil {
+		s.Microbatch = *e.Args.Microbatch
+	}
+	if e.Args.Chunk != nil {
+		s.Chunk = *e.Args.Chunk
+	}
+	for s.Kind = trace.F; s.Kind <= trace.Optimizer; s.Kind++ {
+		if s.Kind.String() == e.Cat {
+			return s, nil
+		}
+	}
+	return s, fmt.Errorf("cat: %q, want F, I, W, B, reduce or optimizer", e.Cat)
+}

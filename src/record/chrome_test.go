@@ -1,0 +1,179 @@
+package record
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/cost"
+	"dynmo/src/trace"
+)
+
+// twoStages is a step whose spans are multiples of 1/4 µs, which files keep.
+func twoStages(step int) trace.Step {
+	span := func(kind trace.Kind, microbatch, chunk int, start, end float64) trace.Span {
+		return trace.Span{Kind: kind, Layer: -1, Microbatch: microbatch, Chunk: chunk, Start: start / (1 << 22), End: end / (1 << 22)}
+	}
+	return trace.Step{Step: step, Clock: "virtual", Stages: [][]trace.Span{
+		{span(trace.F, 3, 0, 0, 8), span(trace.I, 3, 1, 24, 32), span(trace.Optimizer, -1, 0, 40, 44)},
+		{span(trace.F, 3, 1, 8, 16), span(trace.W, 3, 0, 16, 24)},
+	}}
+}
+
+// near reports whether timelines are equal but for the nanosecond that files
+// round to.
+var near = cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
+
+func TestTraceReadsBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := Open(dir, "", Provenance{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Timeline{{0, twoStages(7)}, {1, twoStages(7)}, {0, twoStages(9)}}
+	for _, w := range want {
+		if err := r.Trace(w.Step, w.Replica); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "trace.json")
+	read := func(text string) []Timeline {
+		t.Helper()
+		got, err := ReadTrace("trace.json", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	killed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read(string(killed)), near); diff != "" {
+		t.Errorf("before the run is closed:\n%s", diff)
+	}
+	half := string(killed[:len(killed)-10])
+	if got := read(half); len(got) != 3 || len(got[2].Stages[1]) != 1 {
+		t.Errorf("with half of the last line: %+v", got)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read(string(closed)), near); diff != "" {
+		t.Error(diff)
+	}
+	if !json.Valid(closed) {
+		t.Errorf("not JSON:\n%s", closed)
+	}
+}
+
+// TestTraceFormat: the names and units that Perfetto reads.
+func TestTraceFormat(t *testing.T) {
+	var b strings.Builder
+	if err := WriteTrace(&b, []trace.Step{twoStages(7)}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `[
+{"name":"process_name","ph":"M","ts":0.000,"pid":0,"tid":0,"args":{"name":"replica 0, virtual clock","clock":"virtual"}},
+{"name":"thread_name","ph":"M","ts":0.000,"pid":0,"tid":0,"args":{"name":"stage 0"}},
+{"name":"thread_name","ph":"M","ts":0.000,"pid":0,"tid":1,"args":{"name":"stage 1"}},
+{"name":"F3","cat":"F","ph":"X","ts":0.000,"dur":1.907,"pid":0,"tid":0,"args":{"step":7,"microbatch":3,"chunk":0}},
+{"name":"I3.1","cat":"I","ph":"X","ts":5.722,"dur":1.907,"pid":0,"tid":0,"args":{"step":7,"microbatch":3,"chunk":1}},
+{"name":"optimizer","cat":"optimizer","ph":"X","ts":9.537,"dur":0.954,"pid":0,"tid":0,"args":{"step":7}},
+{"name":"F3.1","cat":"F","ph":"X","ts":1.907,"dur":1.907,"pid":0,"tid":1,"args":{"step":7,"microbatch":3,"chunk":1}},
+{"name":"W3","cat":"W","ph":"X","ts":3.815,"dur":1.907,"pid":0,"tid":1,"args":{"step":7,"microbatch":3,"chunk":0}}
+]
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+	b.Reset()
+	if err := WriteTrace(&b, nil); err != nil || !json.Valid([]byte(b.String())) {
+		t.Errorf("no step: %q, %v", b.String(), err)
+	}
+}
+
+func TestReadTraceRefuses(t *testing.T) {
+	const named = `{"name":"thread_name","ph":"M","ts":0,"pid":0,"tid":0,"args":{"name":"stage 0"}},` + "\n"
+	good := `{"name":"F0","cat":"F","ph":"X","ts":0,"dur":1,"pid":0,"tid":0,"args":{"step":0,"microbatch":0,"chunk":0}}`
+	for _, c := range []struct{ name, text, want string }{
+		{"an object", `{"traceEvents":[]}`, `t:1: "{\"traceEvents\":[]}", want the [ of an array of events, one a line`},
+		{"a damaged line", "[\n{\"name\":\n" + good + "\n]\n", "t:2: unexpected end of JSON input"},
+		{"a damaged last line of a whole file", "[\n" + named + "{\"name\":\n]\n", "t:3: unexpected end of JSON input"},
+		{"no step", "[\n" + named + strings.Replace(good, `"step":0,`, "", 1) + "\n]", "t:3: args.step is missing"},
+		{"a stage below 0", "[\n" + named + strings.Replace(good, `"tid":0`, `"tid":-1`, 1) + "\n]", "t:3: tid: -1, want one of the 1 stages named before"},
+		{"a stage without a name", "[\n" + good + "\n]", "t:2: tid: 0, want one of the 0 stages named before"},
+		{"an end before the start", "[\n" + named + strings.Replace(good, `"dur":1`, `"dur":-1`, 1) + "\n]", "t:3: dur: -1, want a number >= 0"},
+		{"a strange kind", "[\n" + named + strings.Replace(good, `"cat":"F"`, `"cat":"gc"`, 1) + "\n]", `t:3: cat: "gc", want F, I, W, B, reduce or optimizer`},
+	} {
+		if _, err := ReadTrace("t", strings.NewReader(c.text)); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got  %v\nwant %s", c.name, err, c.want)
+		}
+	}
+}
+
+func TestCostsReadBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := Open(dir, "", Provenance{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	layers := []cost.Layer{{Name: "block 0", Forward: 1, BackwardInput: 2, BackwardWeight: 3}}
+	want := cost.Series{
+		{Step: 0, Steps: 4, Table: cost.Table{Layers: layers}},
+		{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune", Run: &cost.Run{Cuts: []int{0, 1}, Stages: 1, Microbatches: 1, Schedule: "1f1b", Makespan: 0.5}},
+	}
+	for _, s := range want {
+		if err := r.Costs(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, "costs.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := cost.ReadSeries("costs.jsonl", f, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzReadTrace: whatever the file, no panic, and no span that ends before it
+// starts.
+func FuzzReadTrace(f *testing.F) {
+	var b strings.Builder
+	if err := WriteTrace(&b, []trace.Step{twoStages(7), twoStages(8)}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.String())
+	f.Add(b.String()[:b.Len()/2])
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := ReadTrace("t", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, step := range list {
+			for _, spans := range step.Stages {
+				for _, s := range spans {
+					if !(s.Start <= s.End) {
+						t.Fatalf("span %+v", s)
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"dynmo/src/schedule"
+)
+
+// probe uses the page as a reader does and writes what it saw into it.
+const probe = `<script>
+const ink = () => [...document.querySelectorAll("canvas")].map(c => {
+	const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+	copy.drawImage(c, 0, 0);
+	const pixels = copy.getImageData(0, 0, c.width, c.height).data;
+	let hash = 0, filled = 0;
+	for (let i = 0; i < pixels.length; i += 4) {
+		hash = (hash * 31 + pixels[i] + 7 * pixels[i + 1] + 13 * pixels[i + 2]) | 0;
+		filled += pixels[i] === 0x56 && pixels[i + 1] === 0xb4 && pixels[i + 2] === 0xe9; // --F
+	}
+	return { hash, share: 4 * filled / pixels.length };
+});
+const press = name => document.querySelector("button[data-do=" + name + "]").click();
+const range = () => document.getElementById("range").textContent;
+const told = { first: ink(), whole: range() };
+press("in"); press("right");
+told.zoomed = ink(); told.part = range();
+press("fit");
+told.again = ink();
+const canvas = document.querySelector("canvas");
+canvas.focus();
+canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "+", bubbles: true }));
+told.key = range();
+press("fit");
+const select = document.querySelector(".lane select");
+told.options = [...select.options].map(o => o.text);
+select.value = 0; select.dispatchEvent(new Event("change"));
+told.other = ink();
+const box = canvas.getBoundingClientRect();
+canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + 66, clientY: box.top + 30 }));
+told.tip = document.getElementById("tip").textContent;
+const plot = document.querySelector(".plot").getBoundingClientRect();
+document.querySelector(".plot").dispatchEvent(new PointerEvent("pointermove", { clientX: plot.right, clientY: plot.top }));
+told.value = document.querySelector(".chart output").textContent;
+told.wide = document.documentElement.scrollWidth - innerWidth;
+const pre = document.createElement("pre");
+pre.id = "told";
+pre.textContent = JSON.stringify(told);
+document.body.append(pre);
+</script>`
+
+type canvas struct {
+	Hash  int
+	Share float64 // of the pixels that are forwards
+}
+
+// TestInABrowser opens the page from a file in headless Chromium: no error, a
+// timeline that is painted, zooms, and shows another step when asked.
+func TestInABrowser(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium in PATH")
+	}
+	for _, c := range []struct {
+		name  string
+		s     sample
+		width string
+	}{
+		{"laptop", small, "1280"},
+		{"narrow", small, "1024"},
+		{"chunks", sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}, "800"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Replace(render(t, c.s.read(t)), "</body>", probe+"</body>", 1)
+			dir := t.TempDir()
+			file := filepath.Join(dir, "page.html")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			command := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+				"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size="+c.width+",900", "--enable-logging=stderr",
+				"--virtual-time-budget=2000", "--dump-dom", "file://"+file)
+			var complaints strings.Builder
+			command.Stderr = &complaints
+			dom, err := command.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, complaints.String())
+			}
+			for line := range strings.Lines(complaints.String()) {
+				if strings.Contains(line, "CONSOLE") {
+					t.Errorf("console: %s", line)
+				}
+			}
+			found := regexp.MustCompile(`(?s)<pre id="told">(.*?)</pre>`).FindSubmatch(dom)
+			if found == nil {
+				t.Fatal("the page's script did not come to its end")
+			}
+			var told struct {
+				First, Zoomed, Again, Other  []canvas
+				Whole, Part, Key, Tip, Value string
+				Options                      []string
+				Wide                         int
+			}
+			if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &told); err != nil {
+				t.Fatal(err)
+			}
+			for lane := range 2 {
+				if told.First[lane].Share < 0.05 {
+					t.Errorf("lane %d: %.1f %% of it are forwards, want at least 5", lane, 100*told.First[lane].Share)
+				}
+				if told.First[lane] == told.Zoomed[lane] || told.First[lane] != told.Again[lane] {
+					t.Errorf("lane %d: zooming in and back paints %v, %v, %v; want another and the first again", lane, told.First[lane], told.Zoomed[lane], told.Again[lane])
+				}
+			}
+			if told.Whole == told.Part || told.Whole == told.Key {
+				t.Errorf("shown: %q, by the button %q, by the key %q; want parts", told.Whole, told.Part, told.Key)
+			}
+			if told.Other[0] == told.First[0] {
+				t.Error("another step looks the same")
+			}
+			if want := "step 0"; len(told.Options) != 6 || told.Options[0] != want {
+				t.Errorf("steps to choose from: %q, want 6 from %q on", told.Options, want)
+			}
+			if !strings.HasPrefix(told.Tip, "F0 on stage 0\nstart 0 ms, took ") {
+				t.Errorf("the first instruction is told as %q", told.Tip)
+			}
+			if !strings.HasPrefix(told.Value, "step ") {
+				t.Errorf("the loss under the pointer is told as %q", told.Value)
+			}
+			if told.Wide > 0 {
+				t.Errorf("the page is %d pixels wider than the window", told.Wide)
+			}
+		})
+	}
+}

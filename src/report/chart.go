@@ -1,0 +1,190 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// chart is a number of every step, drawn over steps.
+type chart struct {
+	Title    string        `json:"title"`
+	Unit     string        `json:"-"`
+	X        []float64     `json:"x"` // what is drawn: at most maxPoints, finite
+	Y        []float64     `json:"y"`
+	Gaps     []int         `json:"-"` // points before which steps are missing
+	Missing  int           `json:"-"` // steps whose number is not finite
+	FromZero bool          `json:"-"` // the axis begins at 0
+	SVG      template.HTML `json:"-"`
+	Left     float64       `json:"left"` // where the first and the last step lie, as shares of the width
+	Right    float64       `json:"right"`
+}
+
+// maxPoints is about twice the pixels of a chart.
+const maxPoints = 1000
+
+// thin sets the points of x and y, at most maxPoints: of every stretch the
+// smallest and the largest, in order, so that no spike is lost. What is not
+// finite is left out and counted.
+func (c *chart) thin(x, y []float64) {
+	size := 1
+	if len(x) > maxPoints {
+		size = (2*len(x) + maxPoints - 1) / maxPoints
+	}
+	for begin := 0; begin < len(x); begin += size {
+		low, high, before := -1, -1, c.Missing
+		for i := begin; i < min(begin+size, len(x)); i++ {
+			if math.IsNaN(y[i]) || math.IsInf(y[i], 0) {
+				c.Missing++
+				continue
+			}
+			if low < 0 || y[i] < y[low] {
+				low = i
+			}
+			if high < 0 || y[i] > y[high] {
+				high = i
+			}
+		}
+		if c.Missing > before {
+			c.Gaps = append(c.Gaps, len(c.X))
+		}
+		if low < 0 {
+			continue
+		}
+		first, second := min(low, high), max(low, high)
+		c.X, c.Y = append(c.X, x[first]), append(c.Y, y[first])
+		if second > first {
+			c.X, c.Y = append(c.X, x[second]), append(c.Y, y[second])
+		}
+	}
+}
+
+// Colours that stand for those of the page, which follow the reader's theme.
+var (
+	inkColour  = color.RGBA{1, 1, 1, 255}
+	gridColour = color.RGBA{2, 2, 2, 255}
+	lineColour = color.RGBA{3, 3, 3, 255}
+	themed     = strings.NewReplacer("#010101", "var(--muted)", "#020202", "var(--grid)", "#030303", "var(--line)",
+		"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)")
+)
+
+// Size of a chart in units of its own; the page scales it.
+const chartWidth, chartHeight = 520, 150
+
+// draw sets the chart's picture, with marks over the steps from..to.
+func (c *chart) draw(from, to float64, marks []mark) error {
+	p := plot.New()
+	p.BackgroundColor = nil
+	text := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10.5}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color, a.Tick.Color, a.Tick.Label.Color = gridColour, gridColour, inkColour
+		a.Tick.Label.Font, a.Tick.Length, a.Padding = text, 3, 0
+	}
+	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{most: 8, least: 1}, ticks{most: 5}
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = nil, gridColour
+	p.Add(grid, marked(marks))
+	begin := 0
+	for _, end := range append(slices.Clone(c.Gaps), len(c.X)) {
+		if end == begin {
+			continue
+		}
+		line, dots, err := plotter.NewLinePoints(points{c.X[begin:end], c.Y[begin:end]})
+		if err != nil {
+			return fmt.Errorf("chart %q: %w", c.Title, err)
+		}
+		line.Color, line.Width = lineColour, 1.5
+		p.Add(line)
+		if end-begin == 1 { // no line
+			dots.Color, dots.Shape = lineColour, draw.CircleGlyph{}
+			p.Add(dots)
+		}
+		begin = end
+	}
+	p.X.Min, p.X.Max = from, max(to, from+1)
+	if c.FromZero {
+		p.Y.Min = min(p.Y.Min, 0)
+	}
+	if p.Y.Max <= p.Y.Min {
+		p.Y.Max = p.Y.Min + 1
+	}
+	svg := vgsvg.New(chartWidth, chartHeight)
+	canvas := draw.Crop(draw.New(svg), 0, -12, 0, -6)
+	p.Draw(canvas)
+	data := p.DataCanvas(canvas)
+	c.Left, c.Right = float64(data.Min.X/chartWidth), float64(data.Max.X/chartWidth)
+	var b strings.Builder
+	if _, err := svg.WriteTo(&b); err != nil {
+		return fmt.Errorf("chart %q: %w", c.Title, err)
+	}
+	_, body, _ := strings.Cut(b.String(), "<g ")
+	head := fmt.Sprintf(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s over steps"><g `, chartWidth, chartHeight, c.Title)
+	c.SVG = template.HTML(head + themed.Replace(body))
+	return nil
+}
+
+// ticks marks an axis at multiples of 1, 2 or 5 times a power of ten.
+type ticks struct {
+	most  float64 // about how many
+	least float64 // smallest distance
+}
+
+// Ticks returns the marks of an axis from low to high.
+func (t ticks) Ticks(low, high float64) []plot.Tick {
+	wanted := (high - low) / t.most
+	ten := math.Pow(10, math.Floor(math.Log10(wanted)))
+	by := 10 * ten
+	for _, f := range []float64{5, 2, 1} {
+		if f*ten >= wanted {
+			by = f * ten
+		}
+	}
+	by = max(by, t.least)
+	var list []plot.Tick
+	for k := math.Ceil(low / by); k*by <= high; k++ {
+		list = append(list, plot.Tick{Value: k * by, Label: strconv.FormatFloat(k*by, 'g', 6, 64)})
+	}
+	return list
+}
+
+// points is what plotter calls XYer.
+type points struct{ x, y []float64 }
+
+func (p points) Len() int                    { return len(p.x) }
+func (p points) XY(i int) (float64, float64) { return p.x[i], p.y[i] }
+
+// marked draws marks as vertical lines: colour and dashes tell their kinds. What
+// is too many to leave the curve visible is short.
+type marked []mark
+
+func (m marked) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	count := map[string]int{}
+	for _, mark := range m {
+		count[mark.Kind]++
+	}
+	for _, mark := range m {
+		foot := c.Min.Y
+		if count[mark.Kind] > 40 {
+			foot = c.Max.Y - 12
+		}
+		c.StrokeLine2(markStyles[mark.Kind], x(mark.Step), foot, x(mark.Step), c.Max.Y)
+	}
+}
+
+var markStyles = map[string]draw.LineStyle{
+	"dynamic": {Color: color.RGBA{4, 4, 4, 255}, Width: 1},
+	"migrate": {Color: color.RGBA{5, 5, 5, 255}, Width: 1, Dashes: []vg.Length{5, 2.5}},
+	"balance": {Color: color.RGBA{6, 6, 6, 255}, Width: 1, Dashes: []vg.Length{1, 2.5}},
+}

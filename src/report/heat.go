@@ -1,0 +1,100 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/partition"
+	"dynmo/src/record"
+	"dynmo/src/schedule"
+)
+
+// heat is which stage held which layer over time, as rectangles.
+type heat struct {
+	Steps, Layers, Stages int
+	Boxes                 []box
+	Thinned               int // steps whose layout is too short-lived to be seen and left out
+}
+
+// box is layers [Layer, Layer+Height) that a stage held for steps [Step,
+// Step+Width) after the first step of the run.
+type box struct{ Stage, Chunk, Step, Width, Layer, Height int }
+
+// maxColumns is how many layouts one after the other a page can show.
+const maxColumns = 240
+
+// stageMap returns where the virtual stages of a step lay.
+func stageMap(m record.Metrics, c config.Config) (partition.Map, error) {
+	virtual := len(m.Cuts) - 1
+	chunks := 1
+	switch schedule.Kind(m.Schedule) {
+	case schedule.KindInterleaved:
+		chunks = c.Schedule.Chunks
+	case schedule.KindZBV:
+		chunks = 2
+	case schedule.KindFile:
+		chunks = max(1, virtual/c.Parallel.Stages)
+	}
+	if virtual < 1 || virtual%chunks != 0 {
+		return partition.Map{}, fmt.Errorf("cuts: %d virtual stages, want a multiple of the %d chunks of schedule %s", virtual, chunks, m.Schedule)
+	}
+	return partition.Map{Stages: virtual / chunks, Chunks: chunks, Vee: schedule.Kind(m.Schedule) == schedule.KindZBV}, nil
+}
+
+// heat returns the run's layouts, nil if they were not recorded. The error names
+// the line whose cuts are wrong.
+func (r Run) heat() (*heat, error) {
+	if len(r.Metrics[0].Cuts) == 0 {
+		return nil, nil
+	}
+	h := &heat{Steps: len(r.Metrics)}
+	column := (len(r.Metrics) + maxColumns - 1) / maxColumns
+	open := map[int]int{} // virtual stage: index of the box that may still grow
+	last := -1            // metric whose layout is drawn
+	var lay partition.Map // its map
+	for i, m := range r.Metrics {
+		if last >= 0 && slices.Equal(m.Cuts, r.Metrics[last].Cuts) && m.Schedule == r.Metrics[last].Schedule {
+			continue
+		}
+		if last >= 0 && i/column == last/column {
+			h.Thinned++
+			continue
+		}
+		where, err := stageMap(m, r.Config)
+		cuts := partition.Partition(m.Cuts)
+		switch {
+		case err != nil:
+		case i == 0 && cuts.Layers() < 1:
+			err = errors.New("cuts: no layer")
+		default:
+			h.Layers = max(h.Layers, r.Metrics[0].Cuts[len(r.Metrics[0].Cuts)-1])
+			err = cuts.Check(h.Layers, where.Virtual(), false)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", r.file(record.MetricsFile), i+1, err)
+		}
+		if where != lay { // other virtual stages: none goes on
+			for _, k := range open {
+				h.Boxes[k].Width = i - h.Boxes[k].Step
+			}
+			clear(open)
+		}
+		last, lay, h.Stages = i, where, max(h.Stages, where.Stages)
+		for v := range where.Virtual() {
+			lo, hi := cuts.Range(v)
+			b := box{where.Stage(v), where.Chunk(v), i, h.Steps - i, lo, hi - lo}
+			if k, ok := open[v]; ok {
+				if o := h.Boxes[k]; o.Layer == b.Layer && o.Height == b.Height && o.Stage == b.Stage {
+					continue
+				}
+				h.Boxes[k].Width = i - h.Boxes[k].Step
+			}
+			open[v] = len(h.Boxes)
+			h.Boxes = append(h.Boxes, b)
+		}
+	}
+	h.Boxes = slices.DeleteFunc(h.Boxes, func(b box) bool { return b.Height == 0 })
+	return h, nil
+}

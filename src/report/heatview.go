@@ -1,0 +1,92 @@
+package report
+
+import (
+	"fmt"
+	"math"
+)
+
+// heatView is a heat map laid out: places are percentages of its width and
+// height.
+type heatView struct {
+	*heat
+	Height int // pixels
+	Boxes  []boxView
+	Marks  []string // where the model changed; moves are seen
+	Steps  []tick
+	Layers []tick
+	Stages []stageColour
+}
+
+type boxView struct {
+	box
+	Colour     stageColour
+	Label      string // "" where there is no room
+	Left, Top  string
+	Wide, High string
+	Title      string
+}
+
+type tick struct{ At, Label string }
+
+// stageColour is a stage's colour and that of text on it.
+type stageColour struct{ Name, Fill, Text string }
+
+// view lays a heat map out over steps from first on. nil stays nil.
+func (h *heat) view(first int, marks []mark) *heatView {
+	if h == nil {
+		return nil
+	}
+	v := &heatView{heat: h, Height: max(140, min(12*h.Layers, 420))}
+	steps, layers := float64(h.Steps), float64(h.Layers)
+	percent := func(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
+	for s := range h.Stages {
+		v.Stages = append(v.Stages, colourOf(s, h.Stages))
+	}
+	for _, b := range h.Boxes {
+		name := fmt.Sprint(b.Stage)
+		if b.Chunk > 0 {
+			name = fmt.Sprintf("%d.%d", b.Stage, b.Chunk)
+		}
+		n := boxView{box: b, Colour: v.Stages[b.Stage],
+			Left: percent(float64(b.Step), steps), Top: percent(float64(b.Layer), layers),
+			Wide: percent(float64(b.Width), steps), High: percent(float64(b.Height), layers),
+			Title: fmt.Sprintf("stage %s: layers %d to %d, steps %d to %d", name, b.Layer, b.Layer+b.Height-1, first+b.Step, first+b.Step+b.Width-1)}
+		if float64(b.Width) >= steps/40 && float64(b.Height*v.Height) >= 13*layers {
+			n.Label = name
+		}
+		v.Boxes = append(v.Boxes, n)
+	}
+	for _, m := range marks {
+		if x := m.Step + 0.5 - float64(first); m.Kind == "dynamic" && x >= 0 && x <= steps {
+			v.Marks = append(v.Marks, percent(x, steps))
+		}
+	}
+	for _, t := range (ticks{most: 12, least: 1}).Ticks(float64(first), float64(first+max(1, h.Steps-1))) {
+		v.Steps = append(v.Steps, tick{percent(t.Value+0.5-float64(first), steps), t.Label})
+	}
+	every := max(1, int(math.Ceil(13*layers/float64(v.Height))))
+	for l := 0; l < h.Layers; l += every {
+		v.Layers = append(v.Layers, tick{percent(float64(l)+0.5, layers), fmt.Sprint(l)})
+	}
+	return v
+}
+
+// viridis is five colours of the map of that name (Smith and van der Walt
+// 2015), whose lightness rises throughout: readers who see no hues can order
+// them too.
+var viridis = [5][3]float64{{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}}
+
+// colourOf returns the colour of a stage.
+func colourOf(stage, stages int) stageColour {
+	at := 4 * (float64(stage) + 0.5) / float64(stages)
+	i := min(int(at), 3)
+	var c [3]float64
+	for k := range c {
+		c[k] = viridis[i][k] + (at-float64(i))*(viridis[i+1][k]-viridis[i][k])
+	}
+	text := "#fff"
+	if 0.3*c[0]+0.59*c[1]+0.11*c[2] > 110 {
+		text = "#000"
+	}
+	return stageColour{fmt.Sprint(stage), fmt.Sprintf("#%02x%02x%02x", int(c[0]), int(c[1]), int(c[2])), text}
+}

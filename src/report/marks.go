@@ -1,0 +1,104 @@
+package report
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/record"
+)
+
+// mark is a step at which something changed.
+type mark struct {
+	Kind string  // dynamic, migrate or balance: what the page draws differently
+	Step float64 // between two steps where it happened between them
+}
+
+// marks returns the changes of a run, at most one of a kind for each hundredth
+// part of the run. A decision that moved layers is shown as the move only.
+func (r Run) marks() []mark {
+	moved := map[int]bool{}
+	for _, e := range r.Events {
+		if e.Kind == record.Migrate {
+			moved[e.Step] = true
+		}
+	}
+	width := max(1, float64(len(r.Metrics))/100)
+	seen := map[mark]bool{}
+	var list []mark
+	for _, e := range r.Events {
+		m := mark{string(e.Kind), float64(e.Step)}
+		switch e.Kind {
+		case record.Dynamic: // before the step
+			m.Step -= 0.5
+		case record.Migrate: // after it
+			m.Step += 0.5
+		case record.Balance:
+			m.Step += 0.5
+			if moved[e.Step] {
+				continue
+			}
+		default:
+			continue
+		}
+		place := mark{m.Kind, math.Floor(m.Step / width)}
+		if !seen[place] {
+			seen[place] = true
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// stretch is metrics [lo, hi) between which neither model nor layout changed.
+type stretch struct{ lo, hi int }
+
+// around returns the stretches before and after the move that shortened the
+// mean makespan most, and the step after which it happened. ok is false if no
+// layer moved between recorded steps.
+func (r Run) around() (before, after stretch, step int, ok bool) {
+	type cut struct {
+		at   int // first metric behind it
+		step int
+		move bool
+	}
+	var cuts []cut
+	index := func(step int) int { // of the first metric at or behind a step
+		n, _ := slices.BinarySearchFunc(r.Metrics, step, func(m record.Metrics, step int) int { return m.Step - step })
+		return n
+	}
+	for _, e := range r.Events {
+		switch e.Kind {
+		case record.Dynamic:
+			cuts = append(cuts, cut{at: index(e.Step)})
+		case record.Migrate:
+			cuts = append(cuts, cut{index(e.Step + 1), e.Step, true})
+		}
+	}
+	best := math.Inf(-1)
+	for i, c := range cuts {
+		a, b := stretch{0, c.at}, stretch{c.at, len(r.Metrics)}
+		if i > 0 {
+			a.lo = cuts[i-1].at
+		}
+		if i+1 < len(cuts) {
+			b.hi = cuts[i+1].at
+		}
+		if !c.move || a.lo >= a.hi || b.lo >= b.hi {
+			continue
+		}
+		makespan := func(m record.Metrics) float64 { return float64(m.Makespan) }
+		if gain := r.mean(a, makespan) - r.mean(b, makespan); gain > best {
+			best, before, after, step, ok = gain, a, b, c.step, true
+		}
+	}
+	return before, after, step, ok
+}
+
+// mean returns the mean of a number over a stretch.
+func (r Run) mean(s stretch, of func(record.Metrics) float64) float64 {
+	sum := 0.0
+	for _, m := range r.Metrics[s.lo:s.hi] {
+		sum += of(m)
+	}
+	return sum / float64(s.hi-s.lo)
+}

@@ -1,0 +1,249 @@
+package report
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/config"
+	"dynmo/src/record"
+	"dynmo/src/schedule"
+	"dynmo/src/trace"
+)
+
+// render returns the page of a run.
+func render(t testing.TB, r Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := HTML(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// outside matches what would make a browser ask somebody else.
+var outside = regexp.MustCompile(`(?i)(src|href)\s*=|url\(|@import|fetch\(|XMLHttpRequest|\bimport\(`)
+
+func TestPage(t *testing.T) {
+	text := render(t, small.read(t))
+	for _, want := range []string{
+		"<h1>sample &lt;b&gt;&amp;amp;&lt;/b&gt; &lt;/script&gt;</h1>", "<dd>&lt;node&gt;</dd>",
+		"4 x 1 stages", "<b>sim clock</b>", "Steps without a finite value, left out: 1",
+		"before: steps 10 to 14", "after: steps 15 to 39", "12345678", "sparsity 0.5",
+		`aria-label="loss over steps"`, "Between prunings", "[parallel]",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	if found := outside.FindAllString(text, -1); found != nil {
+		t.Errorf("the page asks outside: %q", found)
+	}
+	for _, unwanted := range []string{"#010101", "#040404", "ZgotmplZ", "NaN"} {
+		if strings.Contains(text, unwanted) {
+			t.Errorf("%q on the page", unwanted)
+		}
+	}
+}
+
+// TestPageSaysWhatIsMissing: runs of which less was recorded have a page too.
+func TestPageSaysWhatIsMissing(t *testing.T) {
+	dir := small.write(t)
+	for _, name := range []string{record.TraceFile, record.ProvenanceFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := ReadAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Events = nil
+	for i := range r.Metrics {
+		m := &r.Metrics[i]
+		m.Loss, m.Cuts, m.Schedule, m.Idle = record.Float(math.NaN()), nil, "", trace.Idle{}
+	}
+	text := render(t, r)
+	for _, want := range []string{
+		"no step has a finite value", "Cuts were not recorded", "No timeline was recorded: trace.json is missing",
+		"Idle time by cause was not recorded", "Nothing changed in this run", "provenance.json is missing",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+}
+
+func TestReadAllRefuses(t *testing.T) {
+	for _, c := range []struct{ name, file, contents, want string }{
+		{"timeline", "trace.json", "[\n{\"name\":\n{}\n]", "trace.json:2: "},
+		{"provenance", "provenance.json", "{", "provenance.json: "},
+	} {
+		dir := small.write(t)
+		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.contents), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadAll(dir); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want …%s…", c.name, err, c.want)
+		}
+	}
+}
+
+// TestPageOfALongRun: the size of the page does not follow that of the run.
+func TestPageOfALongRun(t *testing.T) {
+	s := sample{schedule.KindZBH1, 24, 1, 96, 50, 10_000, 5000, 5010}
+	quiet := s.read(t)
+	busy := quiet // layers move after every step, and many steps have a timeline
+	busy.Metrics, busy.Timelines = slices.Clone(quiet.Metrics), slices.Repeat(quiet.Timelines, 10)
+	for i := range busy.Metrics {
+		busy.Metrics[i].Cuts = quiet.Metrics[i%2*(s.steps-1)].Cuts
+		busy.Events = append(busy.Events, record.Event{Step: i, Kind: record.Migrate, Clock: "sim", Bytes: 1, Seconds: 1})
+	}
+	for _, c := range []struct {
+		name string
+		run  Run
+		most int
+	}{{"quiet", quiet, 1e6}, {"busy", busy, 6e6}} {
+		text := render(t, c.run)
+		t.Logf("%s: %.2f MB", c.name, float64(len(text))/1e6)
+		if len(text) > c.most {
+			t.Errorf("%s: %d bytes, want at most %d", c.name, len(text), c.most)
+		}
+	}
+}
+
+func TestThinKeepsExtremes(t *testing.T) {
+	var x, y []float64
+	for i := range 10_000 {
+		x, y = append(x, float64(i)), append(y, math.Sin(float64(i)))
+	}
+	y[1234], y[8765], y[50] = 100, -100, math.NaN()
+	var c chart
+	c.thin(x, y)
+	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Gaps) != 1 {
+		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Gaps, maxPoints)
+	}
+	for at, want := range map[float64]float64{1234: 100, 8765: -100} {
+		if i := slices.Index(c.X, at); i < 0 || c.Y[i] != want {
+			t.Errorf("the spike at %v is lost", at)
+		}
+	}
+	if !slices.IsSorted(c.X) {
+		t.Error("steps are not in order")
+	}
+}
+
+func TestHeat(t *testing.T) {
+	line := func(kind string, cuts ...int) record.Metrics { return record.Metrics{Schedule: kind, Cuts: cuts} }
+	for _, c := range []struct {
+		name    string
+		metrics []record.Metrics
+		want    []box
+	}{
+		{"a move of one cut leaves the others", []record.Metrics{line("1f1b", 0, 2, 4, 6), line("1f1b", 0, 2, 4, 6), line("1f1b", 0, 2, 5, 6)},
+			[]box{{0, 0, 0, 3, 0, 2}, {1, 0, 0, 2, 2, 2}, {2, 0, 0, 2, 4, 2}, {1, 0, 2, 1, 2, 3}, {2, 0, 2, 1, 5, 1}}},
+		{"interleaved is a loop", []record.Metrics{line("interleaved", 0, 1, 2, 3, 4)},
+			[]box{{0, 0, 0, 1, 0, 1}, {1, 0, 0, 1, 1, 1}, {0, 1, 0, 1, 2, 1}, {1, 1, 0, 1, 3, 1}}},
+		{"zb-v turns back", []record.Metrics{line("zb-v", 0, 1, 2, 3, 4)},
+			[]box{{0, 0, 0, 1, 0, 1}, {1, 0, 0, 1, 1, 1}, {1, 1, 0, 1, 2, 1}, {0, 1, 0, 1, 3, 1}}},
+		{"an empty stage has no box", []record.Metrics{line("1f1b", 0, 3, 3)}, []box{{0, 0, 0, 1, 0, 3}}},
+		{"another schedule", []record.Metrics{line("zb-v", 0, 1, 2, 3, 4), line("1f1b", 0, 1, 4)},
+			[]box{{0, 0, 0, 1, 0, 1}, {1, 0, 0, 1, 1, 1}, {1, 1, 0, 1, 2, 1}, {0, 1, 0, 1, 3, 1}, {0, 0, 1, 1, 0, 1}, {1, 0, 1, 1, 1, 3}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Run{Config: config.Default(), Metrics: c.metrics}
+			h, err := r.heat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, h.Boxes); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, c := range []struct {
+		name, want string
+		metrics    []record.Metrics
+	}{
+		{"fewer layers", "run/metrics.jsonl:2: partition [0 1 2] does not cover layers 0 to 4", []record.Metrics{line("1f1b", 0, 2, 4), line("1f1b", 0, 1, 2)}},
+		{"odd pieces in a V", "run/metrics.jsonl:1: cuts: 3 virtual stages, want a multiple of the 2 chunks of schedule zb-v", []record.Metrics{line("zb-v", 0, 1, 2, 3)}},
+		{"no layer", "run/metrics.jsonl:1: cuts: no layer", []record.Metrics{line("1f1b", 0, 0)}},
+	} {
+		r := Run{Dir: "run", Config: config.Default(), Metrics: c.metrics}
+		if _, err := r.heat(); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got  %v\nwant %s", c.name, err, c.want)
+		}
+	}
+}
+
+// TestManyLayouts: a run whose layout changes after every step has no more boxes
+// than a page can show.
+func TestManyLayouts(t *testing.T) {
+	r := Run{Config: config.Default()}
+	for step := range 10_000 {
+		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}})
+	}
+	h, err := r.heat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := 2 * maxColumns; len(h.Boxes) > most || h.Thinned == 0 {
+		t.Errorf("%d boxes, %d steps left out; want at most %d boxes", len(h.Boxes), h.Thinned, most)
+	}
+}
+
+func TestAround(t *testing.T) {
+	var r Run
+	for step, makespan := range []float64{9, 9, 6, 6, 6, 3, 3, 2} {
+		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Makespan: record.Float(makespan)})
+	}
+	if _, _, _, ok := r.around(); ok {
+		t.Error("a run without a move has a before and an after")
+	}
+	r.Events = []record.Event{{Step: 2, Kind: record.Dynamic}, {Step: 4, Kind: record.Migrate}, {Step: 6, Kind: record.Migrate}, {Step: 7, Kind: record.Migrate}}
+	before, after, step, ok := r.around()
+	if want := (stretch{2, 5}); !ok || before != want || after != (stretch{5, 7}) || step != 4 {
+		t.Errorf("before %v, after %v, step %d, %v; want {2 5}, {5 7}, 4: the prune at 2 is no gain of moving", before, after, step, ok)
+	}
+}
+
+// TestIdleSumsUp: the parts are the step.
+func TestIdleSumsUp(t *testing.T) {
+	r := small.read(t)
+	table := r.idleTable([]string{"whole run"}, []stretch{{0, len(r.Metrics)}})
+	if sum, total := table.Sum[0], table.Total[0]; math.Abs(sum-total) > 1e-9*total {
+		t.Errorf("parts sum to %v, the step took %v", sum, total)
+	}
+}
+
+// TestTimelinesUnpack: what the script adds up is what was recorded, to a
+// millionth of the longest step.
+func TestTimelinesUnpack(t *testing.T) {
+	r := small.read(t)
+	packed := r.timelines(small.move)
+	if got := [2]int{packed.Steps[packed.First[0]].step, packed.Steps[packed.First[1]].step}; got != [2]int{small.move, small.move + 1} {
+		t.Errorf("steps %v are shown first, want those around the move", got)
+	}
+	for i, recorded := range r.Timelines {
+		begin, _ := bounds(recorded)
+		for stage, spans := range recorded.Stages {
+			row, at := packed.Steps[i].Stages[stage], 0
+			for n, s := range spans {
+				v := row[5*n : 5*n+5]
+				start := at + v[3]
+				at = start + v[4]
+				off := max(math.Abs(float64(start)*packed.Unit+begin-s.Start), math.Abs(float64(at)*packed.Unit+begin-s.End))
+				if packed.Kinds[v[0]] != s.Kind.String() || v[1] != s.Microbatch || v[2] != s.Chunk || off > packed.Unit {
+					t.Fatalf("step %d, stage %d, span %d: %v, want %+v", recorded.Step.Step, stage, n, v, s)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/record"
+	"dynmo/src/trace"
+)
+
+// timelines are recorded steps as the page's script draws them.
+type timelines struct {
+	Kinds []string       `json:"kinds"` // names of the kinds that Stages number
+	Unit  float64        `json:"unit"`  // seconds: what starts and lengths count
+	Steps []timelineStep `json:"steps"`
+	First [2]int         `json:"first"` // which steps are shown at first
+	// Used is the kinds that occur.
+	Used []string `json:"-"`
+	// Left is how many recorded steps are left out, to keep the page small.
+	Left int `json:"-"`
+}
+
+// timelineStep is a step. A stage is five numbers for every span: kind,
+// microbatch (-1 outside the schedule), chunk, units since the end of the span
+// before, and length in units. Time counts from the step's first span.
+type timelineStep struct {
+	Label  string  `json:"label"`
+	Stages [][]int `json:"stages"`
+
+	step int
+}
+
+const (
+	timelineUnits = 1_000_000 // of the longest step
+	mostSpans     = 250_000   // on a page: about 4 MB
+)
+
+// timelines returns the recorded steps, nil if there are none; move is the step
+// after which layers moved, or -1.
+func (r Run) timelines(move int) *timelines {
+	if len(r.Timelines) == 0 {
+		return nil
+	}
+	t := &timelines{}
+	for k := trace.F; k <= trace.Optimizer; k++ {
+		t.Kinds = append(t.Kinds, k.String())
+	}
+	longest, used := 0.0, make([]bool, len(t.Kinds))
+	for _, recorded := range r.Timelines {
+		begin, end := bounds(recorded)
+		longest = max(longest, end-begin)
+		for _, list := range recorded.Stages {
+			for _, s := range list {
+				used[s.Kind] = true
+			}
+		}
+	}
+	for k, name := range t.Kinds {
+		if used[k] {
+			t.Used = append(t.Used, name)
+		}
+	}
+	t.Unit = max(longest, 1e-9) / timelineUnits
+	spans := 0
+	for i, recorded := range r.Timelines {
+		for _, list := range recorded.Stages {
+			spans += len(list)
+		}
+		if spans > mostSpans && i > 1 {
+			t.Left = len(r.Timelines) - i
+			break
+		}
+		t.Steps = append(t.Steps, t.compact(recorded))
+	}
+	t.First[1] = len(t.Steps) - 1
+	if move >= 0 {
+		for i, s := range t.Steps {
+			if s.step <= move {
+				t.First[0] = i
+			}
+			if s.step > move {
+				t.First[1] = i
+				break
+			}
+		}
+	}
+	return t
+}
+
+func (t *timelines) compact(recorded record.Timeline) timelineStep {
+	begin, _ := bounds(recorded)
+	s := timelineStep{Label: fmt.Sprintf("step %d", recorded.Step.Step), step: recorded.Step.Step}
+	if recorded.Replica > 0 {
+		s.Label += fmt.Sprintf(", replica %d", recorded.Replica)
+	}
+	for _, list := range recorded.Stages {
+		row, last := make([]int, 0, 5*len(list)), 0
+		for _, sp := range list {
+			start := int(math.Round((sp.Start - begin) / t.Unit))
+			end := int(math.Round((sp.End - begin) / t.Unit))
+			row = append(row, int(sp.Kind), sp.Microbatch, sp.Chunk, start-last, end-start)
+			last = end
+		}
+		s.Stages = append(s.Stages, row)
+	}
+	return s
+}
+
+// bounds returns when a step's first span starts and its last one ends.
+func bounds(t record.Timeline) (begin, end float64) {
+	begin, end = math.Inf(1), math.Inf(-1)
+	for _, list := range t.Stages {
+		for _, s := range list {
+			begin, end = min(begin, s.Start), max(end, s.End)
+		}
+	}
+	return begin, end
+}
