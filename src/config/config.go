@@ -34,7 +34,7 @@ type Run struct {
 	Name       string `toml:"name" default:"run" doc:"name in reports"`
 	Seed       uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
 	Clock      string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
-	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the first, and those before and after layers move"`
+	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second, and those before and after layers move"`
 }
 
 // Model is the transformer (GPT-2 family).
@@ -75,7 +75,7 @@ type Mesh struct {
 type Schedule struct {
 	Kind     string `toml:"kind" default:"1f1b" oneof:"gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,list,auto,file" doc:"pipeline schedule; list is made for the measured costs, auto takes the fastest of those with one chunk on a stage"`
 	Chunks   int    `toml:"chunks" default:"2" when:"schedule.kind=interleaved" min:"2" max:"1000" doc:"pieces of the chain on each stage, V"`
-	InFlight int    `toml:"in_flight" default:"0" when:"schedule.kind=list|auto" min:"0" unit:"microbatches" doc:"most microbatches on a stage between their forward and their backward for weights; 0 means what memory allows"`
+	InFlight int    `toml:"in_flight" default:"0" when:"schedule.kind=list|auto" min:"0" unit:"microbatches" doc:"most microbatches on a stage between their forward and their backward for weights, if memory allows; 0 means 2·stages-1, as zb-h2 has"`
 	File     string `toml:"file" default:"" when:"schedule.kind=file" doc:"schedule as torchtitan writes it: CSV, a row for each stage"`
 }
 

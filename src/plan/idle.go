@@ -20,28 +20,37 @@ import (
 //	communication  the makespan, less the replay
 //
 // Each is a mean over the stages, in seconds; with the mean busy time they sum
-// to the makespan. caps is what limited the schedule, by stage; nil: nothing.
+// to the makespan. spans are of one replica; by how much the slowest takes
+// longer counts as imbalance. caps is what limited a list schedule, by stage;
+// nil: nothing, as in kinds that promise what they hold. Where the schedule was
+// made for costs, that of equal stages and that without the cap are lists.
 func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, caps []int, makespan float64) trace.Idle {
 	took := perMicrobatch(s, spans)
-	free := sim.Step{Schedule: s, PerMicrobatch: took}
-	replay := sim.Run(free).Makespan()
+	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
 	ideal := sim.Step{Schedule: s, Costs: equal}
-	if p.Kind == schedule.KindList || p.Kind == schedule.KindAuto {
-		ideal.Schedule = p.scheduleFor(ideal, nil)
+	if p.Adapts() {
+		ideal.Schedule = schedule.List(p.options(ideal, nil))
 	}
-	idle := trace.Idle{Inherent: sim.Run(ideal).Makespan() - busy/float64(s.Map.Stages)}
+	idle := trace.Idle{Busy: busy / float64(s.Map.Stages)}
+	idle.Inherent = sim.Run(ideal).Makespan() - idle.Busy
 	if caps != nil {
-		uncapped := sim.Step{Schedule: s, Costs: means(took)}
-		best := p.scheduleFor(uncapped, nil)
-		capped := sim.Run(uncapped).Makespan()
-		uncapped.Schedule = best
-		idle.Memory = max(0, capped-sim.Run(uncapped).Makespan())
+		mean := sim.Step{Schedule: s, Costs: means(took)}
+		capped := sim.Run(mean).Makespan()
+		mean.Schedule = schedule.List(p.options(mean, nil))
+		idle.Memory = max(0, capped-sim.Run(mean).Makespan())
 	}
-	idle.Imbalance = replay - busy/float64(s.Map.Stages) - idle.Inherent - idle.Memory
-	idle.Communication = makespan - replay
+	own := extent(spans)
+	idle.Imbalance = replay - idle.Busy - idle.Inherent - idle.Memory + makespan - own
+	idle.Communication = own - replay
 	return idle
+}
+
+// extent returns the seconds from the first start to the last end of the
+// schedule's spans.
+func extent(spans [][]trace.Span) float64 {
+	return trace.Step{Stages: spans}.Summary().Makespan()
 }
 
 // perMicrobatch returns what every virtual stage took for every microbatch.
@@ -53,6 +62,9 @@ func perMicrobatch(s schedule.Schedule, spans [][]trace.Span) [][]cost.Stage {
 	}
 	for stage, list := range spans {
 		for _, sp := range list {
+			if !sp.Kind.Pipeline() {
+				continue
+			}
 			at := &took[s.Map.Place(stage, sp.Chunk)][sp.Microbatch%s.Microbatches]
 			switch seconds := sp.End - sp.Start; sp.Kind {
 			case trace.F:

@@ -56,7 +56,7 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
 	now := slices.Clone(cuts)
 	over := p.missing(t, now)
-	seconds := p.quick(t, now)
+	seconds := p.Estimate(t, now)
 	left := tries
 	for moved := true; moved && left > 0; {
 		moved = false
@@ -71,7 +71,7 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 					continue
 				}
 				left--
-				took := p.quick(t, next)
+				took := p.Estimate(t, next)
 				if lack < over || took < seconds*(1-worth) {
 					now, over, seconds, moved = next, lack, took, true
 				}
@@ -85,11 +85,11 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 	return now, after
 }
 
-// quick predicts the seconds of a step as Makespan does, by a single schedule
+// Estimate predicts the seconds of a step as Makespan does, by a single schedule
 // where Makespan compares several.
-func (p *Planner) quick(t cost.Table, cuts partition.Partition) float64 {
+func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
 	step := p.Step(t, cuts, p.base)
-	if p.Kind == schedule.KindList || p.Kind == schedule.KindAuto {
+	if p.Adapts() {
 		step.Schedule = schedule.List(p.options(step, p.Caps(t, cuts)))
 	}
 	return sim.Run(step).Makespan()

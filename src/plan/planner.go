@@ -54,6 +54,10 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		p.base, err = fromFile(c)
 	case schedule.KindList, schedule.KindAuto:
 		p.most = c.Schedule.InFlight
+		if p.most == 0 {
+			p.most = 2*c.Parallel.Stages - 1
+		}
+		p.most = min(p.most, c.Parallel.Microbatches)
 		p.base, err = schedule.New(schedule.Kind1F1B, c.Parallel.Stages, 1, c.Parallel.Microbatches)
 	default:
 		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
@@ -152,19 +156,22 @@ func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
 	return over
 }
 
+// Adapts reports whether the schedule follows from costs.
+func (p *Planner) Adapts() bool { return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto }
+
+// Base returns the schedule before anything is measured.
+func (p *Planner) Base() schedule.Schedule { return p.base }
+
 // Caps returns how many microbatches may be in flight on every stage in list
 // and auto: what memory leaves room for at these cuts, at most what the
-// settings allow, at least one. It is nil where nothing limits them.
+// settings allow, at least one. It is nil for other kinds.
 func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
-	if p.limit == 0 && p.most == 0 {
+	if !p.Adapts() {
 		return nil
 	}
 	caps := make([]int, p.Map.Stages)
 	for s := range caps {
-		caps[s] = p.Microbatches
-		if p.most > 0 {
-			caps[s] = min(caps[s], p.most)
-		}
+		caps[s] = p.most
 		if p.limit == 0 {
 			continue
 		}
@@ -208,7 +215,7 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 
 // scheduleFor returns the schedule for the costs of a step, under caps.
 func (p *Planner) scheduleFor(step sim.Step, caps []int) schedule.Schedule {
-	if p.Kind != schedule.KindList && p.Kind != schedule.KindAuto {
+	if !p.Adapts() {
 		return p.base
 	}
 	evaluate := func(s schedule.Schedule) float64 {

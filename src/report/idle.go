@@ -21,7 +21,7 @@ type idleTable struct {
 }
 
 // idleTable returns what the mean step of each stretch was spent on, nil if
-// idle by cause was not recorded. Busy is makespan·(1 - bubble ratio).
+// idle by cause was not recorded.
 func (r Run) idleTable(columns []string, stretches []stretch) *idleTable {
 	t := idleTable{Columns: columns, Parts: []part{
 		{Name: "busy", Key: "busy", Meaning: "forwards and backwards"},
@@ -33,7 +33,7 @@ func (r Run) idleTable(columns []string, stretches []stretch) *idleTable {
 		{Name: "balancing", Key: "balancing", Meaning: "measuring, deciding and moving layers after the step"},
 	}}
 	of := []func(record.Metrics) float64{
-		func(m record.Metrics) float64 { return float64(m.Makespan * (1 - m.BubbleRatio)) },
+		func(m record.Metrics) float64 { return m.Idle.Busy },
 		func(m record.Metrics) float64 { return m.Idle.Inherent },
 		func(m record.Metrics) float64 { return m.Idle.Imbalance },
 		func(m record.Metrics) float64 { return m.Idle.Memory },

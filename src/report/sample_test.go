@@ -75,7 +75,7 @@ func (s sample) write(t testing.TB) string {
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
 			Bottleneck: 1, Optimum: 1, Ceiling: 1.1,
-			Idle: trace.Idle{Inherent: idle / 2, Imbalance: idle / 4, Memory: idle / 8, Communication: idle / 8, Balancing: 2e-4},
+			Idle: trace.Idle{Busy: r.Makespan() - idle, Inherent: idle / 2, Imbalance: idle / 4, Memory: idle / 8, Communication: idle / 8, Balancing: 2e-4},
 		}))
 		if step == s.prune {
 			must(run.Event(record.Event{Step: step, Kind: record.Dynamic, Clock: "sim", Seconds: 0.01, Detail: map[string]any{"sparsity": 0.5}}))

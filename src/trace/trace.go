@@ -109,10 +109,10 @@ func (s Summary) BubbleRatio() float64 {
 	return s.Idle() / (float64(len(s.Busy)) * s.Makespan())
 }
 
-// Idle is the idle seconds of a step by cause, each the mean over the stages.
-// With the busy seconds, also a mean, they sum to the time from the start of
-// the step to the start of the next, less the gradient sum and the update.
+// Idle is where the seconds of a step went, each the mean over the stages: busy
+// with instructions, or idle for a cause. All but Balancing sum to the makespan.
 type Idle struct {
+	Busy          float64 `json:"busy"`
 	Inherent      float64 `json:"inherent"`      // of the same schedule and the same totals over equally loaded stages
 	Imbalance     float64 `json:"imbalance"`     // what unequal loads add
 	Memory        float64 `json:"memory"`        // what the cap on microbatches in flight adds
@@ -120,8 +120,10 @@ type Idle struct {
 	Balancing     float64 `json:"balancing"`     // measuring, deciding and moving
 }
 
-// Pipeline returns the idle seconds between the first F and the last W.
-func (i Idle) Pipeline() float64 { return i.Inherent + i.Imbalance + i.Memory + i.Communication }
+// Makespan returns the sum of what lies between the first F and the last W.
+func (i Idle) Makespan() float64 {
+	return i.Busy + i.Inherent + i.Imbalance + i.Memory + i.Communication
+}
 
 // Imbalance returns ΔL = (max - min) / mean of loads (paper, equation 2), 0 if
 // there are none or all are zero.

@@ -1,0 +1,237 @@
+package sim_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/null"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
+	"dynmo/src/pipeline"
+	"dynmo/src/random"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+	"dynmo/src/tensor"
+	"dynmo/src/trace"
+)
+
+// experiment is a few steps that are executed and simulated: random costs of
+// every block, microbatch and kind of work, unequal ranks, a network.
+type experiment struct {
+	plan  schedule.Schedule
+	shape model.Config
+	cuts  partition.Partition
+	slow  []float64 // by stage
+	delay comm.Delay
+	link  sim.Link
+}
+
+// newExperiment draws a chain of blocks over the schedule's virtual stages.
+func newExperiment(plan schedule.Schedule, seed uint64, delay float64) experiment {
+	draw := random.Keyed(seed)
+	e := experiment{
+		plan: plan, delay: comm.Delay{Most: delay, Seed: seed}, link: sim.Link{Latency: 0.1, Bandwidth: 100},
+		shape: model.Config{Blocks: 2 * plan.Map.Virtual(), Hidden: 2, Heads: 1, Sequence: 3, Vocab: 7, Seed: 1},
+	}
+	e.cuts = partitiontest.Random(draw, e.shape.Layers(), plan.Map.Virtual())
+	for range plan.Map.Stages {
+		e.slow = append(e.slow, 1+draw.Float64())
+	}
+	return e
+}
+
+// seconds returns what a block takes for a microbatch, on a rank of speed 1;
+// the ends of the chain take nothing.
+func (e experiment) seconds(layer, microbatch int, kind trace.Kind) float64 {
+	if layer == e.shape.Embedding() || layer >= e.shape.Head() {
+		return 0
+	}
+	return random.Keyed(uint64(layer), uint64(microbatch), uint64(kind)).ExpFloat64()
+}
+
+// calls returns what the blocks of a stage take, one after the other, as its
+// list comes to them.
+func (e experiment) calls(stage int) []float64 {
+	var list []float64
+	for _, in := range e.plan.Lists[stage] {
+		lo, hi := e.cuts.Range(e.plan.Map.Place(stage, in.Chunk))
+		lo, hi = max(lo, 1), min(hi, e.shape.Head())
+		for i := range hi - lo {
+			switch in.Op {
+			case schedule.F:
+				list = append(list, e.seconds(lo+i, in.Microbatch, trace.F))
+			case schedule.I:
+				list = append(list, e.seconds(hi-1-i, in.Microbatch, trace.I))
+			case schedule.W:
+				list = append(list, e.seconds(hi-1-i, in.Microbatch, trace.W))
+			case schedule.B:
+				list = append(list, e.seconds(hi-1-i, in.Microbatch, trace.I), e.seconds(hi-1-i, in.Microbatch, trace.W))
+			}
+		}
+	}
+	return list
+}
+
+// exec returns what a rank computes with: kernels whose products with a block's
+// QKV matrix, one in each direction, take the seconds of calls in turn, all else
+// nothing.
+func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *model.Exec {
+	dev := cpu.New(clock)
+	return &model.Exec{Device: dev, Stream: dev.NewStream(), B: 1, T: e.shape.Sequence, Scale: 1,
+		Backend: null.New(clock, func(c null.Call) float64 {
+			if c.O != 3*e.shape.Hidden {
+				return 0
+			}
+			next := (*calls)[0]
+			*calls = (*calls)[1:]
+			return next * slow
+		})}
+}
+
+// execute runs steps on ranks and returns the instructions of each, by stage.
+// Step n begins at the same time on all ranks.
+func (e experiment) execute(steps int) ([][][]trace.Span, error) {
+	out := make([][][]trace.Span, steps)
+	for n := range out {
+		out[n] = make([][]trace.Span, e.plan.Map.Stages)
+	}
+	err := local.Run(e.plan.Map.Stages, func(tr comm.Transport) error {
+		clock := device.NewVirtual()
+		clock.Pause() // what the executor itself takes does not count: only known costs
+		world := comm.New(tr, comm.Options{Clock: clock, Network: comm.Network{
+			Latency: e.link.Latency, Bandwidth: e.link.Bandwidth, Delay: e.delay,
+		}})
+		alone, err := world.Split(tr.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		var calls []float64
+		x := e.exec(clock, &calls, e.slow[tr.Rank()])
+		if err := x.Reserve(e.shape); err != nil {
+			return err
+		}
+		s, err := model.NewStage(e.shape, e.plan.Map.Owners(e.cuts).Layers(tr.Rank()), x.Device, tensor.F32)
+		if err != nil {
+			return err
+		}
+		data := make([]int32, x.N())
+		r := &pipeline.Runner{Exec: x, Group: world, Replicas: alone, Feed: func(int) ([]int32, []int32) { return data, data }}
+		if err := r.Plan(e.cuts, s, e.plan); err != nil {
+			return err
+		}
+		for n := range out {
+			calls = e.calls(tr.Rank())
+			clock.Reach(begin(n))
+			done, err := r.Step(s)
+			if err != nil {
+				return err
+			}
+			if len(calls) > 0 {
+				return fmt.Errorf("%d calls were not made", len(calls))
+			}
+			for _, span := range done.Instructions {
+				span.Start, span.End = span.Start-begin(n), span.End-begin(n)
+				out[n][tr.Rank()] = append(out[n][tr.Rank()], span)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// begin returns when a step begins: when the one before is long over. A power
+// of two, so that subtracting it loses little.
+func begin(step int) float64 { return float64(1+step) * (1 << 20) }
+
+// simulate returns the same step as the simulator has it.
+func (e experiment) simulate(n int) sim.Result {
+	m := e.plan.Map
+	step := sim.Step{
+		Schedule: e.plan, Number: n, Spans: true, Bytes: make([]int64, m.Virtual()),
+		PerMicrobatch: make([][]cost.Stage, m.Virtual()),
+		Network:       sim.Network{Node: e.link, Delay: e.delay, Slow: e.slow},
+	}
+	x := e.exec(device.NewVirtual(), nil, 1)
+	for v := range m.Virtual() {
+		lo, hi := e.cuts.Range(v)
+		step.Bytes[v] = x.Boundary(e.shape, hi)
+		step.PerMicrobatch[v] = make([]cost.Stage, e.plan.Microbatches)
+		for mb := range step.PerMicrobatch[v] {
+			c := &step.PerMicrobatch[v][mb]
+			for l := lo; l < hi; l++ {
+				c.Forward += e.seconds(l, mb, trace.F)
+				c.Input += e.seconds(l, mb, trace.I)
+				c.Weight += e.seconds(l, mb, trace.W)
+			}
+		}
+	}
+	return sim.Run(step)
+}
+
+// TestSimulatorIsThePipeline is law 4: on the virtual clock, with random costs
+// of every layer and microbatch, unequal ranks, and messages of random delay,
+// every schedule takes what the simulator says: the makespan within 2 %, and
+// since nothing else is counted, every start and end but for rounding.
+func TestSimulatorIsThePipeline(t *testing.T) {
+	const steps = 2
+	worst := 0.0
+	for _, stages := range []int{1, 2, 3, 8, 16} {
+		for _, kind := range []schedule.Kind{
+			schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved, schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindList,
+		} {
+			for _, delay := range []float64{0, 4} {
+				seed := uint64(stages)
+				plan, err := newPlan(kind, stages)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := newExperiment(plan, seed, delay)
+				executed, err := e.execute(steps)
+				if err != nil {
+					t.Fatalf("%s, %d stages: %v", kind, stages, err)
+				}
+				for n, spans := range executed {
+					want := e.simulate(n)
+					got := trace.Step{Stages: spans}.Summary()
+					off := math.Abs(want.Makespan()/got.Makespan() - 1)
+					if worst = max(worst, off); off > 0.02 {
+						t.Errorf("%s, %d stages, delays to %v, step %d: simulated %v s, executed %v s", kind, stages, delay, n, want.Makespan(), got.Makespan())
+					}
+					for stage, list := range spans {
+						for i, a := range list {
+							if b := want.Spans[stage][i]; math.Abs(a.Start-b.Start)+math.Abs(a.End-b.End) > 1e-6 {
+								t.Fatalf("%s, %d stages, delays to %v, step %d: stage %d executed %+v, simulated %+v", kind, stages, delay, n, stage, a, b)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	t.Logf("largest deviation of a makespan: %.2g", worst)
+}
+
+// newPlan returns a schedule of two microbatches for each stage, at least 4.
+func newPlan(kind schedule.Kind, stages int) (schedule.Schedule, error) {
+	microbatches := max(4, 2*stages)
+	switch kind {
+	case schedule.KindInterleaved:
+		return schedule.New(kind, stages, 3, stages*(microbatches/stages))
+	case schedule.KindZBV:
+		return schedule.New(kind, stages, 2, microbatches)
+	case schedule.KindList:
+		costs := make([]cost.Stage, stages)
+		for s := range costs {
+			costs[s] = cost.Stage{Forward: float64(2 + s%3), Input: 3, Weight: float64(1 + s%2)}
+		}
+		return schedule.List(schedule.ListOptions{Costs: costs, Microbatches: microbatches}), nil
+	}
+	return schedule.New(kind, stages, 1, microbatches)
+}
