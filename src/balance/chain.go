@@ -16,6 +16,7 @@ type chain struct {
 	work       []float64 // work[l] = Σ Seconds[:l]
 	static     []int64   // static[l] = Σ StaticBytes[:l]
 	activation []int64   // activation[l] = Σ ActivationBytes[:l]
+	held       []int64   // held[l] = Σ HeldBytes[:l]
 	extra      int64     // bytes added to every capacity; only missingBytes changes it
 }
 
@@ -27,10 +28,12 @@ func newChain(p Problem) (*chain, error) {
 	c.work = make([]float64, c.layers+1)
 	c.static = make([]int64, c.layers+1)
 	c.activation = make([]int64, c.layers+1)
+	c.held = make([]int64, c.layers+1)
 	for l, x := range p.Seconds {
 		c.work[l+1] = c.work[l] + x
 		c.static[l+1] = c.static[l] + at(p.StaticBytes, l, 0)
 		c.activation[l+1] = c.activation[l] + at(p.ActivationBytes, l, 0)
+		c.held[l+1] = c.held[l] + at(p.HeldBytes, l, 0)
 	}
 	return c, nil
 }
@@ -44,7 +47,8 @@ func (c *chain) seconds(stage, b, e int) float64 {
 // bytes returns the memory of layers [b, e) on a stage.
 func (c *chain) bytes(stage, b, e int) int64 {
 	return c.static[e] - c.static[b] + at(c.FixedBytes, stage, 0) +
-		int64(at(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b])
+		int64(at(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b]) +
+		int64(at(c.Between, stage, 1))*(c.held[e]-c.held[b])
 }
 
 // fits reports whether a stage has the memory for layers [b, e).

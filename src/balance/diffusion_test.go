@@ -95,6 +95,7 @@ func diffusible(rnd *rand.Rand) (Problem, partition.Partition) {
 		p.Seconds = append(p.Seconds, rnd.ExpFloat64())
 		p.StaticBytes = append(p.StaticBytes, 1+rnd.Int64N(1000))
 		p.ActivationBytes = append(p.ActivationBytes, rnd.Int64N(50))
+		p.HeldBytes = append(p.HeldBytes, rnd.Int64N(100))
 	}
 	for s := range p.Stages {
 		if speeds {
@@ -103,6 +104,7 @@ func diffusible(rnd *rand.Rand) (Problem, partition.Partition) {
 		}
 		if memory {
 			p.InFlight = append(p.InFlight, p.Stages-s)
+			p.Between = append(p.Between, 1+rnd.IntN(3))
 			p.Capacity = append(p.Capacity, 1000+rnd.Int64N(int64(1000*layers/p.Stages)))
 		}
 	}

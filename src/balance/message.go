@@ -7,14 +7,17 @@ import (
 	"dynmo/src/partition"
 )
 
-// A stage travels as stageHeader numbers and then three for each layer.
-const stageHeader = 9
+// A stage travels as stageHeader numbers and then layerNumbers for each layer.
+const (
+	stageHeader  = 10
+	layerNumbers = 4
+)
 
 // encode appends stages to a message.
 func encode(message []float64, stages ...Stage) []float64 {
 	for _, s := range stages {
 		message = append(message, float64(s.Index), float64(s.Stages), float64(s.First), s.Slow, s.Fixed,
-			float64(s.Capacity), float64(s.FixedBytes), float64(s.InFlight), float64(len(s.Layers)))
+			float64(s.Capacity), float64(s.FixedBytes), float64(s.InFlight), float64(s.Between), float64(len(s.Layers)))
 		message = encodeLayers(message, s.Layers)
 	}
 	return message
@@ -23,13 +26,13 @@ func encode(message []float64, stages ...Stage) []float64 {
 // decode returns the stages of a message.
 func decode(m []float64) (stages []Stage, err error) {
 	for len(m) > 0 {
-		if len(m) < stageHeader || float64(len(m)-stageHeader) < 3*m[8] {
+		if len(m) < stageHeader || float64(len(m)-stageHeader) < layerNumbers*m[stageHeader-1] {
 			return nil, fmt.Errorf("message of %d numbers does not hold the stage it names", len(m))
 		}
-		end := stageHeader + 3*int(m[8])
+		end := stageHeader + layerNumbers*int(m[stageHeader-1])
 		stages = append(stages, Stage{
 			Index: int(m[0]), Stages: int(m[1]), First: int(m[2]), Slow: m[3], Fixed: m[4],
-			Capacity: int64(m[5]), FixedBytes: int64(m[6]), InFlight: int(m[7]),
+			Capacity: int64(m[5]), FixedBytes: int64(m[6]), InFlight: int(m[7]), Between: int(m[8]),
 			Layers: decodeLayers(m[stageHeader:end]),
 		})
 		m = m[end:]
@@ -37,19 +40,19 @@ func decode(m []float64) (stages []Stage, err error) {
 	return stages, nil
 }
 
-// encodeLayers appends layers to a message, three numbers each.
+// encodeLayers appends layers to a message.
 func encodeLayers(message []float64, layers []Load) []float64 {
 	for _, l := range layers {
-		message = append(message, l.Seconds, float64(l.Static), float64(l.Activation))
+		message = append(message, l.Seconds, float64(l.Static), float64(l.Activation), float64(l.Held))
 	}
 	return message
 }
 
 // decodeLayers returns the layers of a message.
 func decodeLayers(m []float64) []Load {
-	layers := make([]Load, 0, len(m)/3)
-	for ; len(m) >= 3; m = m[3:] {
-		layers = append(layers, Load{m[0], int64(m[1]), int64(m[2])})
+	layers := make([]Load, 0, len(m)/layerNumbers)
+	for ; len(m) >= layerNumbers; m = m[layerNumbers:] {
+		layers = append(layers, Load{m[0], int64(m[1]), int64(m[2]), int64(m[3])})
 	}
 	return layers
 }

@@ -59,7 +59,8 @@ func everyPartition(p Problem, visit func(cuts partition.Partition, stageSeconds
 			work, bytes := 0.0, at(p.FixedBytes, stage, 0)
 			for l := b; l < e; l++ {
 				work += p.Seconds[l]
-				bytes += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, stage, 1))*at(p.ActivationBytes, l, 0)
+				bytes += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, stage, 1))*at(p.ActivationBytes, l, 0) +
+					int64(at(p.Between, stage, 1))*at(p.HeldBytes, l, 0)
 			}
 			if limit := at(p.Capacity, stage, 0); limit > 0 && bytes > limit {
 				break // more layers only need more
@@ -100,6 +101,7 @@ func randomProblem(rnd *rand.Rand) Problem {
 		p.Seconds = append(p.Seconds, scale*float64(rnd.IntN(12)))
 		p.StaticBytes = append(p.StaticBytes, rnd.Int64N(10))
 		p.ActivationBytes = append(p.ActivationBytes, rnd.Int64N(4))
+		p.HeldBytes = append(p.HeldBytes, rnd.Int64N(4))
 	}
 	speeds, memory := rnd.IntN(2) == 0, rnd.IntN(2) == 0
 	for s := range p.Stages {
@@ -109,6 +111,7 @@ func randomProblem(rnd *rand.Rand) Problem {
 		}
 		if memory {
 			p.InFlight = append(p.InFlight, p.Stages-s)
+			p.Between = append(p.Between, 1+rnd.IntN(3))
 			p.FixedBytes = append(p.FixedBytes, rnd.Int64N(3))
 			p.Capacity = append(p.Capacity, rnd.Int64N(30)*rnd.Int64N(4))
 		}

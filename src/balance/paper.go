@@ -68,7 +68,8 @@ func (p Problem) scattered(owner []int) (loads []float64, bytes []int64) {
 	loads, bytes = make([]float64, p.Stages), make([]int64, p.Stages)
 	for l, s := range owner {
 		loads[s] += p.Seconds[l]
-		bytes[s] += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, s, 1))*at(p.ActivationBytes, l, 0)
+		bytes[s] += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, s, 1))*at(p.ActivationBytes, l, 0) +
+			int64(at(p.Between, s, 1))*at(p.HeldBytes, l, 0)
 	}
 	for s := range loads {
 		loads[s] = float64(at(p.Slow, s, 1)*loads[s]) + at(p.Fixed, s, 0)

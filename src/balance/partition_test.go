@@ -59,12 +59,14 @@ func TestPartitionAgreesWithProgramme(t *testing.T) {
 			p.Seconds = append(p.Seconds, math.Exp(40*rnd.Float64()-20)) // 2e-9 to 5e8
 			p.StaticBytes = append(p.StaticBytes, rnd.Int64N(1e9))
 			p.ActivationBytes = append(p.ActivationBytes, rnd.Int64N(1e7))
+			p.HeldBytes = append(p.HeldBytes, rnd.Int64N(1e8))
 			total += p.StaticBytes[len(p.StaticBytes)-1]
 		}
 		for s := range p.Stages {
 			p.Slow = append(p.Slow, 0.5+rnd.Float64())
 			p.Fixed = append(p.Fixed, rnd.ExpFloat64())
 			p.InFlight = append(p.InFlight, p.Stages-s)
+			p.Between = append(p.Between, 1+rnd.IntN(3))
 			p.Capacity = append(p.Capacity, int64(float64(total)/float64(p.Stages)*(1+1.5*rnd.Float64())))
 		}
 		c, err := newChain(p)
@@ -208,6 +210,10 @@ func TestPartitionMemoryErrors(t *testing.T) {
 			Seconds: []float64{1, 1, 1}, Stages: 2, StaticBytes: []int64{4, 4, 4}, ActivationBytes: []int64{5, 5, 5},
 			InFlight: []int{3, 1}, Capacity: []int64{19, 17},
 		}, MemoryError{Layer: -1, Stage: -1, Missing: 1}},
+		{"between the backwards", Problem{ // stage 0 holds 4 + 1·5 + 2·2, stage 1 8 + 1·10 + 3·4
+			Seconds: []float64{1, 1, 1}, Stages: 2, StaticBytes: []int64{4, 4, 4}, ActivationBytes: []int64{5, 5, 5},
+			HeldBytes: []int64{2, 2, 2}, Between: []int{2, 3}, Capacity: []int64{13, 28},
+		}, MemoryError{Layer: -1, Stage: -1, Missing: 2}},
 		{"a stage is full without layers", Problem{
 			Seconds: []float64{1}, Stages: 2, AllowEmpty: true, Capacity: []int64{9, 9}, FixedBytes: []int64{0, 12},
 		}, MemoryError{Layer: -1, Stage: 1, Missing: 3}},
@@ -255,6 +261,11 @@ func TestCheckNamesTheField(t *testing.T) {
 		{"bytes[0]", func(p *Problem) { p.StaticBytes = []int64{-1, 1} }},
 		{"bytes", func(p *Problem) { p.StaticBytes = []int64{1 << 62, 1 << 62} }},
 		{"activation_bytes", func(p *Problem) { p.ActivationBytes = []int64{1} }},
+		{"held_bytes", func(p *Problem) { p.HeldBytes = []int64{1} }},
+		{"held_bytes[0]", func(p *Problem) { p.HeldBytes = []int64{-1, 1} }},
+		{"held_bytes", func(p *Problem) { p.HeldBytes, p.Between = []int64{1 << 51, 1 << 51}, []int{1, 2} }},
+		{"between", func(p *Problem) { p.Between = []int{1} }},
+		{"between[1]", func(p *Problem) { p.Between = []int{1, -1} }},
 		{"in_flight[1]", func(p *Problem) { p.InFlight = []int{1, -1} }},
 		{"capacity_bytes[1]", func(p *Problem) { p.Capacity = []int64{1, -1} }},
 		{"names", func(p *Problem) { p.Names = []string{"a"} }},

@@ -19,14 +19,16 @@ const (
 // the layers [b, e) take
 //
 //	slow_s · Σ seconds[b:e] + fixed_s                                 seconds per microbatch
-//	Σ static[b:e] + inflight_s · Σ activation[b:e] + fixedBytes_s     bytes
+//	Σ static[b:e] + inflight_s · Σ activation[b:e]
+//	              + between_s · Σ held[b:e] + fixedBytes_s            bytes
 //
 // Slices by stage may be nil and then mean what their comment says.
 type Problem struct {
 	Names           []string  // by layer; nil if unknown. Static baselines and errors use them
 	Seconds         []float64 // by layer: load for one microbatch, finite, >= 0
-	StaticBytes     []int64   // by layer: memory whatever is in flight; nil means 0
+	StaticBytes     []int64   // by layer: memory whatever microbatches do; nil means 0
 	ActivationBytes []int64   // by layer: memory for each microbatch in flight; nil means 0
+	HeldBytes       []int64   // by layer: memory for each microbatch between its two backwards; nil means 0
 	MoveBytes       []int64   // by layer: what travels when it moves; nil means StaticBytes
 
 	Stages     int
@@ -35,13 +37,15 @@ type Problem struct {
 	Capacity   []int64   // by stage: bytes it can hold, 0 for no limit; nil means no limit
 	FixedBytes []int64   // by stage: bytes no layer accounts for; nil means 0
 	InFlight   []int     // by stage: most microbatches in flight; nil means 1
+	Between    []int     // by stage: most microbatches between their two backwards; nil means 1
 
 	AllowEmpty bool // whether a stage may hold no layer; a pipeline in training needs one on each
 }
 
 // New states the problem of cutting a measured chain over stages. inflight is
 // the schedule's microbatches in flight by stage (nil: one), limit the bytes
-// of every rank (0: no limit). ByParam takes the parameters that are left for
+// of every rank (0: no limit). Between stays nil: a schedule that takes
+// backwards apart sets it. ByParam takes the parameters that are left for
 // seconds, and neither speeds nor fixed seconds, which are no parameters.
 func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
 	p := Problem{Stages: stages, InFlight: inflight}
@@ -54,6 +58,7 @@ func New(t cost.Table, by By, stages int, inflight []int, limit int64) Problem {
 		p.Names = append(p.Names, l.Name)
 		p.StaticBytes = append(p.StaticBytes, l.Bytes.Static())
 		p.ActivationBytes = append(p.ActivationBytes, l.Bytes.Activations)
+		p.HeldBytes = append(p.HeldBytes, l.Bytes.Held)
 		p.MoveBytes = append(p.MoveBytes, l.Bytes.Parameters+l.Bytes.Optimizer)
 	}
 	if limit > 0 {
@@ -105,12 +110,14 @@ func (p Problem) Check() error {
 		{"names", len(p.Names), layers},
 		{"bytes", len(p.StaticBytes), layers},
 		{"activation_bytes", len(p.ActivationBytes), layers},
+		{"held_bytes", len(p.HeldBytes), layers},
 		{"move_bytes", len(p.MoveBytes), layers},
 		{"slow", len(p.Slow), stages},
 		{"fixed_seconds", len(p.Fixed), stages},
 		{"capacity_bytes", len(p.Capacity), stages},
 		{"fixed_bytes", len(p.FixedBytes), stages},
 		{"in_flight", len(p.InFlight), stages},
+		{"between", len(p.Between), stages},
 	} {
 		if f.got != 0 && f.got != f.want {
 			return fmt.Errorf("%s: %d entries, want %d", f.field, f.got, f.want)
@@ -153,12 +160,17 @@ func (p Problem) checkSeconds() error {
 // checkBytes refuses negative bytes, and totals from 2^53 on, which messages of
 // float64 could not carry.
 func (p Problem) checkBytes() error {
-	most := 1
-	for s, n := range p.InFlight {
-		if n < 0 {
-			return fmt.Errorf("in_flight[%d]: %d, want >= 0", s, n)
+	most := [2]int{1, 1} // in flight, between
+	for i, f := range [...]struct {
+		field string
+		list  []int
+	}{{"in_flight", p.InFlight}, {"between", p.Between}} {
+		for s, n := range f.list {
+			if n < 0 {
+				return fmt.Errorf("%s[%d]: %d, want >= 0", f.field, s, n)
+			}
+			most[i] = max(most[i], n)
 		}
-		most = max(most, n)
 	}
 	for _, f := range []struct {
 		field  string
@@ -166,7 +178,8 @@ func (p Problem) checkBytes() error {
 		factor float64
 	}{
 		{"bytes", p.StaticBytes, 1},
-		{"activation_bytes", p.ActivationBytes, float64(most)},
+		{"activation_bytes", p.ActivationBytes, float64(most[0])},
+		{"held_bytes", p.HeldBytes, float64(most[1])},
 		{"move_bytes", p.MoveBytes, 1},
 		{"capacity_bytes", p.Capacity, 1 / float64(p.Stages)}, // their mean
 		{"fixed_bytes", p.FixedBytes, 1},

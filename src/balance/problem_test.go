@@ -12,7 +12,7 @@ func TestNew(t *testing.T) {
 	table := cost.Table{
 		Layers: []cost.Layer{
 			{Name: "embedding", Forward: 1, BackwardWeight: 2, NonZeros: 100,
-				Bytes: cost.Bytes{Parameters: 400, Gradients: 400, Optimizer: 800, Activations: 64}},
+				Bytes: cost.Bytes{Parameters: 400, Gradients: 400, Optimizer: 800, Activations: 64, Held: 16}},
 			{Name: "head", Forward: 1, BackwardInput: 3, BackwardWeight: 3, NonZeros: 300,
 				Bytes: cost.Bytes{Parameters: 1200, Gradients: 1200, Optimizer: 2400, Activations: 32}},
 		},
@@ -30,8 +30,12 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.bytes(0, 0, 1); got != 1600+2*64 {
-		t.Errorf("stage 0 holds %d bytes, want 1728", got)
+	if got := c.bytes(0, 0, 1); got != 1600+2*64+16 {
+		t.Errorf("stage 0 holds %d bytes, want 1744", got)
+	}
+	c.Between = []int{3, 1}
+	if got := c.bytes(0, 0, 1); got != 1600+2*64+3*16 {
+		t.Errorf("with three microbatches between their backwards: stage 0 holds %d bytes, want 1776", got)
 	}
 	if got := c.moveBytes(); !slices.Equal(got, []int64{0, 1200, 4800}) { // gradients stay behind
 		t.Errorf("bytes that travel, summed: %v, want 0, 1200, 4800", got)

@@ -29,7 +29,7 @@ func windows(round, stages int) (first []int, width int) {
 // best way: the least excess, then the smallest largest load, then the
 // smallest Σ load², among the ways that beat the present one. Nothing changes
 // if there is none. All ways are tried, O(n²) for three stages with n layers;
-// loads are summed as Stage.work does, so every rank finds the same.
+// loads are summed as Stage.sum does, so every rank finds the same.
 func recut(window []Stage) (changed bool) {
 	w := search{stages: window, now: standingOf(window), counts: make([]int, len(window))}
 	for s := range window {
@@ -78,12 +78,11 @@ func (w *search) place(k, b int, before standing) {
 		}
 		return
 	}
-	work, static, activation := 0.0, int64(0), int64(0)
+	sum := Load{}
 	for e := b + 1; e <= len(w.layers)-behind; e++ {
-		l := w.layers[e-1]
-		work, static, activation = work+l.Seconds, static+l.Static, activation+l.Activation
+		sum = sum.plus(w.layers[e-1])
 		st := &w.stages[k]
-		all := before.with(st.load(work), st.excess(static, activation))
+		all := before.with(st.load(sum.Seconds), st.excess(sum))
 		if all.excess > w.best.excess || w.best.excess == 0 && all.worst > w.best.worst {
 			return // more layers only make it worse
 		}

@@ -18,13 +18,20 @@ type Stage struct {
 	Capacity   int64   // bytes it can hold; 0 for no limit
 	FixedBytes int64   // bytes no layer accounts for
 	InFlight   int     // most microbatches in flight
+	Between    int     // most microbatches between their two backwards
 }
 
-// Load is a layer as others need to know it.
+// Load is a layer as others need to know it, or the sum of several.
 type Load struct {
 	Seconds    float64 // for one microbatch
-	Static     int64   // bytes whatever is in flight
+	Static     int64   // bytes whatever microbatches do
 	Activation int64   // bytes for each microbatch in flight
+	Held       int64   // bytes for each microbatch between its two backwards
+}
+
+// plus returns the load of a and l together.
+func (a Load) plus(l Load) Load {
+	return Load{a.Seconds + l.Seconds, a.Static + l.Static, a.Activation + l.Activation, a.Held + l.Held}
 }
 
 // Stage returns what a stage knows when the chain is cut at cuts.
@@ -34,34 +41,38 @@ func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
 		Index: stage, Stages: p.Stages, First: b,
 		Slow: at(p.Slow, stage, 1), Fixed: at(p.Fixed, stage, 0),
 		Capacity: at(p.Capacity, stage, 0), FixedBytes: at(p.FixedBytes, stage, 0),
-		InFlight: at(p.InFlight, stage, 1),
+		InFlight: at(p.InFlight, stage, 1), Between: at(p.Between, stage, 1),
 	}
 	for l := b; l < e; l++ {
-		st.Layers = append(st.Layers, Load{p.Seconds[l], at(p.StaticBytes, l, 0), at(p.ActivationBytes, l, 0)})
+		st.Layers = append(st.Layers, Load{p.Seconds[l], at(p.StaticBytes, l, 0), at(p.ActivationBytes, l, 0), at(p.HeldBytes, l, 0)})
 	}
 	return st
 }
 
-// work returns the seconds of a stage's layers at speed 1, added in order, so
-// that every rank gets the same bits.
-func (s *Stage) work() float64 {
-	sum := 0.0
+// sum returns the stage's layers added in order, so that every rank gets the
+// same bits.
+func (s *Stage) sum() Load {
+	sum := Load{}
 	for _, l := range s.Layers {
-		sum += l.Seconds
+		sum = sum.plus(l)
 	}
 	return sum
 }
+
+// work returns the seconds of a stage's layers at speed 1.
+func (s *Stage) work() float64 { return s.sum().Seconds }
 
 // load returns the seconds of a stage whose layers add up to work.
 func (s *Stage) load(work float64) float64 { return float64(s.Slow*work) + s.Fixed }
 
 // excess returns the bytes by which a stage is over its capacity with layers
-// that need static bytes, and activation bytes in flight.
-func (s *Stage) excess(static, activation int64) int64 {
+// that add up to sum.
+func (s *Stage) excess(sum Load) int64 {
 	if s.Capacity == 0 {
 		return 0
 	}
-	return max(0, static+int64(s.InFlight)*activation+s.FixedBytes-s.Capacity)
+	bytes := sum.Static + int64(s.InFlight)*sum.Activation + int64(s.Between)*sum.Held + s.FixedBytes
+	return max(0, bytes-s.Capacity)
 }
 
 // standing is how good a set of stages is: less is better, by excess, then by
@@ -101,12 +112,8 @@ func (a standing) beats(b standing) bool {
 
 // own returns the standing of one stage.
 func (s *Stage) own() standing {
-	var static, activation int64
-	for _, l := range s.Layers {
-		static += l.Static
-		activation += l.Activation
-	}
-	return standing{}.with(s.load(s.work()), s.excess(static, activation))
+	sum := s.sum()
+	return standing{}.with(s.load(sum.Seconds), s.excess(sum))
 }
 
 // standingOf returns the standing of stages together.

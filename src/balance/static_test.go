@@ -100,4 +100,10 @@ func TestDiffusionPaper(t *testing.T) {
 	if err != nil || full.Transfers != 0 || !full.Contiguous || full.Bottleneck != 9 {
 		t.Errorf("with full receivers: %+v (%v), want no transfer", full, err)
 	}
+	// Two layers take 2·(1 + 2·1) bytes on stages 1 and 2.
+	p.HeldBytes, p.Between, p.Capacity = p.StaticBytes, []int{1, 2, 2}, []int64{9, 5, 5}
+	full, err = DiffusionPaper(p, present, 10)
+	if err != nil || full.Transfers != 0 {
+		t.Errorf("with receivers that hold much between backwards: %+v (%v), want no transfer", full, err)
+	}
 }

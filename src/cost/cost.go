@@ -17,11 +17,12 @@ type Bytes struct {
 	Parameters  int64 `json:"parameters"`
 	Gradients   int64 `json:"gradients"`
 	Optimizer   int64 `json:"optimizer"`
-	Workspace   int64 `json:"workspace"`   // between the two backwards of a microbatch, and to sum gradients over replicas
+	Workspace   int64 `json:"workspace"`   // to sum gradients over replicas
 	Activations int64 `json:"activations"` // for each microbatch in flight
+	Held        int64 `json:"held"`        // for each microbatch between its two backwards
 }
 
-// Static returns the bytes that do not depend on microbatches in flight.
+// Static returns the bytes that do not depend on microbatches.
 func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer + b.Workspace }
 
 // Seconds returns f+i+w.

@@ -2,15 +2,29 @@ package cost
 
 import "dynmo/src/partition"
 
+// factors returns by layer and microbatch how many times its seconds a layer
+// takes, nil if all are 1.
+func (s Stretch) factors() [][]float64 {
+	if s.Scale != nil || s.Run == nil || s.Run.Scale == nil {
+		return s.Scale
+	}
+	rows := make([][]float64, len(s.Layers))
+	for l := range rows {
+		rows[l] = s.Run.Scale[s.Run.Cuts.Stage(l)]
+	}
+	return rows
+}
+
 // Mean returns the table with every layer's seconds at their mean over the
 // microbatches.
 func (s Stretch) Mean() Table {
-	if s.Scale == nil {
+	scale := s.factors()
+	if scale == nil {
 		return s.Table
 	}
 	t := s.Table
 	t.Layers = append([]Layer(nil), t.Layers...)
-	for l, row := range s.Scale {
+	for l, row := range scale {
 		if len(row) == 0 {
 			continue
 		}
@@ -30,7 +44,8 @@ func (s Stretch) Mean() Table {
 // if all microbatches cost the same. A row of factors that is shorter than the
 // microbatches begins anew.
 func (s Stretch) PerMicrobatch(cuts partition.Partition, m partition.Map, microbatches int) [][]Stage {
-	if s.Scale == nil {
+	scale := s.factors()
+	if scale == nil {
 		return nil
 	}
 	out := make([][]Stage, m.Virtual())
@@ -40,7 +55,7 @@ func (s Stretch) PerMicrobatch(cuts partition.Partition, m partition.Map, microb
 	t := s.Table
 	t.Layers = append([]Layer(nil), t.Layers...)
 	for i := range microbatches {
-		for l, row := range s.Scale {
+		for l, row := range scale {
 			factor := 1.0
 			if len(row) > 0 {
 				factor = row[i%len(row)]

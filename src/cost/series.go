@@ -32,6 +32,11 @@ type Run struct {
 	Stages       int                 `json:"stages"`
 	Microbatches int                 `json:"microbatches"`
 	Makespan     float64             `json:"makespan"` // seconds, median over the steps
+	// Scale is by virtual stage and microbatch, of the step with that makespan: how
+	// many times the seconds of its layers it took. Machines are never quite even,
+	// and the slowest of many takes longer than the mean of all. Stands for the
+	// stretch's Scale where that is absent.
+	Scale [][]float64 `json:"scale,omitempty"`
 }
 
 // Series is a run as stretches, ascending and without gaps.
@@ -77,13 +82,14 @@ func (s Stretch) check(layers int) error {
 	}
 	total := 0.0
 	for l, layer := range s.Layers {
+		b := layer.Bytes
 		for _, f := range []struct {
 			field string
 			value float64
 		}{
 			{"forward", layer.Forward}, {"backward_input", layer.BackwardInput}, {"backward_weight", layer.BackwardWeight},
 			{"output", float64(layer.Output)}, {"non_zeros", float64(layer.NonZeros)},
-			{"bytes", float64(min(layer.Bytes.Parameters, layer.Bytes.Gradients, layer.Bytes.Optimizer, layer.Bytes.Workspace, layer.Bytes.Activations))},
+			{"bytes", float64(min(b.Parameters, b.Gradients, b.Optimizer, b.Workspace, b.Activations, b.Held))},
 		} {
 			if !(f.value >= 0) || math.IsInf(f.value, 1) {
 				return fmt.Errorf("layers[%d].%s: %v, want a finite number >= 0", l, f.field, f.value)
@@ -94,15 +100,8 @@ func (s Stretch) check(layers int) error {
 	if math.IsInf(total, 1) {
 		return errors.New("layers: seconds sum to infinity")
 	}
-	for l, row := range s.Scale {
-		for m, x := range row {
-			if !(x >= 0) || math.IsInf(x, 1) {
-				return fmt.Errorf("scale[%d][%d]: %v, want a finite number >= 0", l, m, x)
-			}
-		}
-	}
-	if n := len(s.Scale); n != 0 && n != layers {
-		return fmt.Errorf("scale: %d layers, want %d", n, layers)
+	if err := checkScale("scale", s.Scale, layers); err != nil {
+		return err
 	}
 	if s.Run != nil {
 		return s.Run.check(layers)
@@ -125,6 +124,21 @@ func (r Run) check(layers int) error {
 	}
 	if err := r.Cuts.Check(layers, n, false); err != nil {
 		return fmt.Errorf("run.cuts: %w", err)
+	}
+	return checkScale("run.scale", r.Scale, n)
+}
+
+// checkScale refuses factors that are none, or rows that are too many or too few.
+func checkScale(field string, rows [][]float64, want int) error {
+	if n := len(rows); n != 0 && n != want {
+		return fmt.Errorf("%s: %d rows, want %d", field, n, want)
+	}
+	for i, row := range rows {
+		for m, x := range row {
+			if !(x >= 0) || math.IsInf(x, 1) {
+				return fmt.Errorf("%s[%d][%d]: %v, want a finite number >= 0", field, i, m, x)
+			}
+		}
 	}
 	return nil
 }

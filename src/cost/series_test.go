@@ -11,7 +11,7 @@ import (
 )
 
 func TestReadSeries(t *testing.T) {
-	layer := Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: Bytes{Activations: 6}}
+	layer := Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: Bytes{Activations: 6, Held: 7}}
 	want := Series{
 		{Step: 0, Steps: 3, Table: Table{Clock: "sim", Layers: []Layer{layer, layer}}},
 		{Step: 3, Steps: 1, Change: "prune", Table: Table{Clock: "sim", Layers: []Layer{layer, layer}, Slow: []float64{1, 2}},
@@ -42,6 +42,7 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"other count", `{"layers":[` + layer + `]}`, "layers: 1, want 2"},
 		{"none", `{}`, "layers: 0, want 2"},
 		{"negative", `{"layers":[` + layer + `,{"forward":-1,"backward_input":1,"backward_weight":1}]}`, "layers[1].forward: -1, want a finite number >= 0"},
+		{"negative bytes", `{"layers":[` + layer + `,{"forward":1,"backward_input":1,"backward_weight":1,"bytes":{"held":-8}}]}`, "layers[1].bytes: -8, want a finite number >= 0"},
 		{"missing", `{"layers":[` + layer + `,{"name":"block7","forward":1,"backward_weight":1}]}`, `layer "block7": backward_input is missing`},
 		{"NaN", `{"layers":[{"forward":NaN}]}`, "invalid character 'N'"},
 		{"null", `{"layers":[` + layer + `,{"forward":null,"backward_input":1,"backward_weight":1}]}`, "forward is missing"},

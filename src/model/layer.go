@@ -177,14 +177,14 @@ func (l *Layer) Sections() []Section {
 	return slices.DeleteFunc(all, func(s Section) bool { return s.Mem.IsZero() })
 }
 
-// Bytes returns what the layer needs, by kind, with one microbatch between its
-// two backwards. The gradient of its output is in its workspace.
+// Bytes returns what the layer needs, by kind. The gradient of its output is
+// held between the two backwards of a microbatch.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved, held := l.Sizes(x)
 	return cost.Bytes{
-		Workspace:  held + x.Boundary(l.config, l.ID+1),
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Size(),
 		Optimizer: 2 * int64(l.own) * l.dtype.Size(), Activations: saved,
+		Held: held + x.Boundary(l.config, l.ID+1),
 	}
 }
 

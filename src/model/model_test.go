@@ -353,3 +353,24 @@ func TestFreeGivesEverythingBack(t *testing.T) {
 		t.Errorf("%d bytes are still in use", dev.Used())
 	}
 }
+
+// TestBytes: what layers say they need, built or not, is what one microbatch's
+// way through them takes.
+func TestBytes(t *testing.T) {
+	tied, slices, halves := small, small, small
+	tied.Tied, slices.HeadShards, halves.HalfGrain = true, 3, true
+	for name, c := range map[string]Config{"small": small, "tied": tied, "slices": slices, "halves": halves} {
+		ch := newChain(t, c, tensor.F32)
+		ch.x.Close() // scratch is no layer's
+		sum := int64(0)
+		for i, l := range Outline(c, ch.x) {
+			if built := ch.s.Layers[i].Bytes(ch.x); l.Bytes != built {
+				t.Errorf("%s, %s: %+v before it is built, then %+v", name, l.Name, l.Bytes, built)
+			}
+			sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
+		}
+		if used := ch.x.Device.Used(); used != sum {
+			t.Errorf("%s: %d bytes in use, layers need %d", name, used, sum)
+		}
+	}
+}

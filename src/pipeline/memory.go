@@ -9,9 +9,10 @@ import (
 // which layers it holds: buffers for what crosses its two ends (see rooms), and
 // with the first chunk of a stage what the stage needs once: the layers'
 // scratch and, on stage 0, a slice of the head's gradient of a tied embedding.
-// inFlight is its microbatches in flight. Workspace of its last layer holds one
-// gradient that comes.
-func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual, inFlight int) int64 {
+// inFlight and between are the virtual stage's peak (schedule.Peak). The
+// gradients that come to its last layer are held by that layer: as many as are
+// between their two backwards.
+func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual, inFlight, between int) int64 {
 	buffers := 0
 	switch {
 	case virtual == 0:
@@ -23,7 +24,7 @@ func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual, inFligh
 	switch {
 	case virtual == m.Virtual()-1:
 	case m.Stage(virtual+1) == m.Stage(virtual):
-		buffers += inFlight - 1
+		buffers += inFlight - between
 	default:
 		buffers++
 	}

@@ -37,7 +37,7 @@ func (p *Planner) At(t cost.Table, cuts partition.Partition) (Plan, error) {
 		Cuts: cuts, Schedule: s, Costs: step.Costs, Messages: step.Bytes, InFlight: s.InFlight(), Caps: p.Caps(t, cuts),
 		Step: sim.Run(step),
 	}
-	a.Bytes = p.Bytes(t, cuts, a.InFlight)
+	a.Bytes = p.Bytes(t, cuts, s.Peaks())
 	a.Idle = p.Idle(s, a.Step.Spans, a.Caps, a.Step.Makespan())
 	a.LowerBound = sim.LowerBound(p.Map, a.Costs, p.Microbatches, a.Caps)
 	loads := make([]float64, p.Map.Stages)
@@ -57,6 +57,7 @@ func (p *Planner) At(t cost.Table, cuts partition.Partition) (Plan, error) {
 type Other struct {
 	Schedule schedule.Schedule
 	trace.Summary
+	LowerBound float64 // of its own cuts
 }
 
 // kinds are the schedules that Others tries.
@@ -85,7 +86,11 @@ func Others(t cost.Table, o Options) []Other {
 			continue
 		}
 		s := p.Schedule(t, cuts)
-		list = append(list, Other{s, sim.Run(p.Step(t, cuts, s)).Summary})
+		step := p.Step(t, cuts, s)
+		list = append(list, Other{
+			Schedule: s, Summary: sim.Run(step).Summary,
+			LowerBound: sim.LowerBound(p.Map, step.Costs, p.Microbatches, p.Caps(t, cuts)),
+		})
 	}
 	return list
 }

@@ -27,17 +27,17 @@ type Planner struct {
 	// base is the schedule itself, where it follows from numbers alone. For list
 	// and auto it is 1F1B: what it holds in flight is what cuts must have room
 	// for, and what memory is left lets more fly.
-	base     schedule.Schedule
-	inFlight []int // of base, by virtual stage
-	most     int   // microbatches in flight that settings allow in list and auto; 0: any
-	limit    int64 // bytes of a rank; 0: no limit
-	config   config.Config
-	fixed    func(virtual, inFlight int) int64 // bytes of a virtual stage that no layer accounts for
+	base   schedule.Schedule
+	peaks  []schedule.Peak // of base, by virtual stage
+	most   int             // microbatches in flight that settings allow in list and auto; 0: any
+	limit  int64           // bytes of a rank; 0: no limit
+	config config.Config
+	fixed  func(virtual int, peak schedule.Peak) int64 // bytes of a virtual stage that no layer accounts for
 }
 
 // FixedBytes returns the bytes of a virtual stage that do not depend on which
-// layers it holds, with so many microbatches in flight.
-type FixedBytes func(m partition.Map, virtual, inFlight int) int64
+// layers it holds, in a schedule with this peak.
+type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) int64
 
 // New returns the planner of settings on a network. fixed may be nil, which
 // means no such bytes. Errors are the settings': a schedule that stages and
@@ -65,12 +65,12 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 	if err != nil {
 		return nil, err
 	}
-	p.Map, p.inFlight = p.base.Map, p.base.InFlight()
-	p.fixed = func(virtual, inFlight int) int64 {
+	p.Map, p.peaks = p.base.Map, p.base.Peaks()
+	p.fixed = func(virtual int, peak schedule.Peak) int64 {
 		if fixed == nil {
 			return 0
 		}
-		return fixed(p.Map, virtual, inFlight)
+		return fixed(p.Map, virtual, peak)
 	}
 	return p, nil
 }
@@ -103,7 +103,7 @@ func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 	if p.Map.Chunks > 1 {
 		limit = 0
 	}
-	q := balance.New(t, by, n, p.inFlight, limit)
+	q := balance.New(t, by, n, p.base.InFlight(), limit)
 	spread := func(list []float64, share float64) []float64 {
 		if list == nil {
 			return nil
@@ -123,22 +123,23 @@ func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 			q.Slow[v] *= p.slow(p.Map.Stage(v))
 		}
 	}
-	for v := range n {
-		q.FixedBytes = append(q.FixedBytes, p.fixed(v, p.inFlight[v]))
+	for v, peak := range p.peaks {
+		q.Between = append(q.Between, peak.Between)
+		q.FixedBytes = append(q.FixedBytes, p.fixed(v, peak))
 	}
 	return q
 }
 
-// Bytes returns the memory of every stage at some cuts, by stage, for so many
-// microbatches in flight by virtual stage.
-func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, inFlight []int) []int64 {
+// Bytes returns the memory of every stage at some cuts, by stage, in a schedule
+// with these peaks, by virtual stage.
+func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
 	bytes := make([]int64, p.Map.Stages)
-	for v, n := range inFlight {
+	for v, peak := range peaks {
 		at := &bytes[p.Map.Stage(v)]
-		*at += p.fixed(v, n)
+		*at += p.fixed(v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
-			*at += l.Bytes.Static() + int64(n)*l.Bytes.Activations
+			*at += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
 		}
 	}
 	return bytes
@@ -150,7 +151,7 @@ func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
 		return 0
 	}
 	over := int64(0)
-	for _, b := range p.Bytes(t, cuts, p.inFlight) {
+	for _, b := range p.Bytes(t, cuts, p.peaks) {
 		over += max(0, b-p.limit)
 	}
 	return over
@@ -179,9 +180,9 @@ func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
 		static, each := int64(0), int64(0)
 		for _, l := range t.Layers[lo:hi] {
 			static += l.Bytes.Static()
-			each += l.Bytes.Activations
+			each += l.Bytes.Activations + l.Bytes.Held
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(s, caps[s]) > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(s, schedule.Peak{InFlight: caps[s], Between: caps[s]}) > p.limit {
 			caps[s]--
 		}
 	}
@@ -225,7 +226,11 @@ func (p *Planner) scheduleFor(step sim.Step, caps []int) schedule.Schedule {
 		step.Schedule = s
 		return sim.Run(step).Makespan()
 	}
-	s, _ := Auto(p.options(step, caps), evaluate)
+	s, seconds := Auto(p.options(step, caps), evaluate)
+	// Lists are kept to a cap that holds whatever they do; 1F1B is known to fit.
+	if caps != nil && slices.Max(p.base.InFlight()) <= p.most && evaluate(p.base) < seconds {
+		return p.base
+	}
 	return s
 }
 

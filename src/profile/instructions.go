@@ -15,8 +15,9 @@ type wire struct {
 	Start, End        float64
 }
 
-// Instructions returns the instructions of all stages of a replica, by stage,
-// spans being this rank's. Collective over the stages.
+// Instructions returns, on the first stage, the instructions of all stages of
+// the replica, by stage, spans being this rank's; nil on the others. Collective
+// over the stages.
 func Instructions(stages *comm.Group, spans []trace.Span) ([][]trace.Span, error) {
 	list := make([]wire, len(spans))
 	for i, s := range spans {
@@ -26,9 +27,12 @@ func Instructions(stages *comm.Group, spans []trace.Span) ([][]trace.Span, error
 	if err != nil {
 		return nil, fmt.Errorf("profile: instructions: %w", err)
 	}
-	rows, err := stages.Allgather(mine)
+	rows, err := stages.Gather(0, mine)
 	if err != nil {
 		return nil, fmt.Errorf("profile: instructions: %w", err)
+	}
+	if stages.Rank() != 0 {
+		return nil, nil
 	}
 	all := make([][]trace.Span, len(rows))
 	for stage, b := range rows {

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// TestInstructions: every rank gets the instructions of every stage, bit for
+// TestInstructions: the first stage gets the instructions of every stage, bit for
 // bit, however many there are.
 func TestInstructions(t *testing.T) {
 	want := [][]trace.Span{
@@ -21,8 +21,11 @@ func TestInstructions(t *testing.T) {
 	}
 	err := local.Run(3, func(tr comm.Transport) error {
 		got, err := profile.Instructions(comm.New(tr, comm.Options{}), want[tr.Rank()])
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("rank %d: %s", tr.Rank(), diff)
+		if tr.Rank() > 0 && got != nil {
+			t.Errorf("rank %d: %v, want nothing", tr.Rank(), got)
+		}
+		if diff := cmp.Diff(want, got); tr.Rank() == 0 && diff != "" {
+			t.Error(diff)
 		}
 		return err
 	})

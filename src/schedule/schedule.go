@@ -6,6 +6,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"dynmo/src/partition"
@@ -53,6 +54,11 @@ type Schedule struct {
 	Map          partition.Map // which stage holds which virtual stage
 	Microbatches int
 	Lists        [][]Instr // by stage, in order, without messages
+}
+
+// Equal reports whether two schedules are the same work in the same order.
+func (s Schedule) Equal(other Schedule) bool {
+	return s.Map == other.Map && slices.EqualFunc(s.Lists, other.Lists, slices.Equal[[]Instr])
 }
 
 // Peak is the most that a virtual stage holds at a time.

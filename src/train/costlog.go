@@ -1,9 +1,13 @@
 package train
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/trace"
 )
 
 // longest is how many steps a stretch of costs has at most: a drift within a
@@ -14,9 +18,10 @@ const longest = 64
 // the layout changes, and tells it as one stretch: medians over its steps.
 type costLog struct {
 	stretch cost.Stretch
-	tables  []cost.Table // of its steps
-	spans   []float64    // their makespans
-	change  string       // what changes the model before the next step
+	tables  []cost.Table  // of its steps
+	runs    []cost.Run    // likewise
+	placed  partition.Map // of its virtual stages
+	change  string        // what changes the model before the next step
 }
 
 // changed says that the model changes before the next step, and how.
@@ -24,19 +29,20 @@ func (l *costLog) changed(what string) { l.change = what }
 
 // add adds a step. It returns the stretch before it, if the step begins a new
 // one.
-func (l *costLog) add(step int, t cost.Table, run cost.Run) (done cost.Stretch, ok bool) {
+func (l *costLog) add(step int, t cost.Table, m partition.Map, run cost.Run) (done cost.Stretch, ok bool) {
 	same := len(l.tables) > 0 && l.change == "" && len(l.tables) < longest &&
-		l.stretch.Run.Cuts.Equal(run.Cuts) && l.stretch.Run.Schedule == run.Schedule
+		l.runs[0].Cuts.Equal(run.Cuts) && l.runs[0].Schedule == run.Schedule
 	if !same {
 		done, ok = l.take()
-		l.stretch = cost.Stretch{Step: step, Change: l.change, Run: &run}
+		l.stretch, l.placed = cost.Stretch{Step: step, Change: l.change}, m
 		l.change = ""
 	}
-	l.tables, l.spans = append(l.tables, t), append(l.spans, run.Makespan)
+	l.tables, l.runs = append(l.tables, t), append(l.runs, run)
 	return done, ok
 }
 
-// take returns the stretch that has been gathered and begins anew.
+// take returns the stretch that has been gathered and begins anew. How its run
+// went is told by the step with the median makespan.
 func (l *costLog) take() (cost.Stretch, bool) {
 	if len(l.tables) == 0 {
 		return cost.Stretch{}, false
@@ -51,8 +57,11 @@ func (l *costLog) take() (cost.Stretch, bool) {
 		at.BackwardInput = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].BackwardInput })
 		at.BackwardWeight = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].BackwardWeight })
 	}
-	s.Run.Makespan = median(l.spans, func(x float64) float64 { return x })
-	l.tables, l.spans = nil, nil
+	slices.SortStableFunc(l.runs, func(a, b cost.Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
+	run := l.runs[(s.Steps-1)/2]
+	relative(run.Scale, s.Stages(run.Cuts, l.placed))
+	s.Run = &run
+	l.tables, l.runs = nil, nil
 	return s, true
 }
 
@@ -66,4 +75,34 @@ func median[T any](items []T, of func(T) float64) float64 {
 	slices.Sort(v)
 	n := len(v)
 	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// perMicrobatch returns the seconds that every virtual stage spent on every
+// microbatch, from what the stages of a replica did.
+func perMicrobatch(m partition.Map, microbatches int, instructions [][]trace.Span) [][]float64 {
+	rows := make([][]float64, m.Virtual())
+	for v := range rows {
+		rows[v] = make([]float64, microbatches)
+	}
+	for stage, spans := range instructions {
+		for _, s := range spans {
+			if s.Kind.Pipeline() {
+				rows[m.Place(stage, s.Chunk)][s.Microbatch] += s.End - s.Start
+			}
+		}
+	}
+	return rows
+}
+
+// relative makes seconds by virtual stage and microbatch multiples of what the
+// virtual stages cost, to four digits.
+func relative(rows [][]float64, costs []cost.Stage) {
+	for v, row := range rows {
+		seconds := costs[v].Seconds()
+		for m := range row {
+			if row[m] = math.Round(1e4*row[m]/seconds) / 1e4; seconds == 0 {
+				row[m] = 1
+			}
+		}
+	}
 }

@@ -15,8 +15,12 @@ func TestCostLog(t *testing.T) {
 	table := func(seconds float64) cost.Table {
 		return cost.Table{Clock: "wall", Layers: []cost.Layer{{Name: "a", Forward: seconds, BackwardInput: 2 * seconds, BackwardWeight: 3 * seconds}}}
 	}
-	ran := func(cuts partition.Partition, makespan float64) cost.Run {
-		return cost.Run{Cuts: cuts, Schedule: "1f1b", Stages: 1, Microbatches: 1, Makespan: makespan}
+	ran := func(cuts partition.Partition, makespan float64, seconds ...float64) cost.Run {
+		r := cost.Run{Cuts: cuts, Schedule: "1f1b", Stages: 1, Microbatches: 1, Makespan: makespan}
+		if seconds != nil {
+			r.Scale = [][]float64{seconds}
+		}
+		return r
 	}
 	var log costLog
 	var got cost.Series
@@ -26,26 +30,26 @@ func TestCostLog(t *testing.T) {
 		}
 	}
 	one, two := partition.Partition{0, 1}, partition.Partition{0, 0, 1}
-	note(log.add(0, table(1), ran(one, 10)))
-	note(log.add(1, table(9), ran(one, 30)))
-	note(log.add(2, table(2), ran(one, 20)))
+	note(log.add(0, table(1), partition.Line(one.Stages()), ran(one, 10, 1, 2)))
+	note(log.add(1, table(9), partition.Line(one.Stages()), ran(one, 30, 3, 4)))
+	note(log.add(2, table(2), partition.Line(one.Stages()), ran(one, 20, 12, 18)))
 	log.changed("prune")
-	note(log.add(3, table(4), ran(one, 5)))
-	note(log.add(4, table(5), ran(two, 6)))
+	note(log.add(3, table(4), partition.Line(one.Stages()), ran(one, 5)))
+	note(log.add(4, table(5), partition.Line(two.Stages()), ran(two, 6)))
 	note(log.take())
 	note(log.take())
 	stretch := func(step, steps int, seconds float64, change string, run cost.Run) cost.Stretch {
 		return cost.Stretch{Step: step, Steps: steps, Table: table(seconds), Change: change, Run: &run}
 	}
 	want := cost.Series{
-		stretch(0, 3, 2, "", ran(one, 20)), stretch(3, 1, 4, "prune", ran(one, 5)), stretch(4, 1, 5, "", ran(two, 6)),
+		stretch(0, 3, 2, "", ran(one, 20, 1, 1.5)), stretch(3, 1, 4, "prune", ran(one, 5)), stretch(4, 1, 5, "", ran(two, 6)),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	got = nil
 	for step := range 2*longest + 1 {
-		note(log.add(step, table(1), ran(one, 1)))
+		note(log.add(step, table(1), partition.Line(one.Stages()), ran(one, 1)))
 	}
 	if len(got) != 2 || got[0].Steps != longest || got[1].Step != longest {
 		t.Errorf("%d stretches of the longest length, want 2", len(got))

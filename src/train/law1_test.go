@@ -11,12 +11,14 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/data"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 	"dynmo/src/random"
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // small returns settings of a model that trains in milliseconds: a chain of 10
@@ -41,12 +43,20 @@ func small(t *testing.T) config.Config {
 	return c
 }
 
+// quiet ignores what an observer is told of costs and timelines.
+type quiet struct{}
+
+func (quiet) Costs(cost.Stretch) error { return nil }
+func (quiet) Trace(trace.Step) error   { return nil }
+
 // run is a run's losses, gradient norms and final hash: every bit of it is
 // claimed to be independent of placement.
 type run struct {
+	quiet
 	losses, norms []record.Float
 	hash          string
 	moves         int
+	schedules     int       // decisions for another than 1F1B
 	sparsity      []float64 // after every pruning
 	seconds       []float64 // of every step
 }
@@ -61,6 +71,10 @@ func (r *run) Event(e record.Event) error {
 	switch e.Kind {
 	case record.Migrate:
 		r.moves++
+	case record.Balance:
+		if e.Detail["schedule"] != "1f1b" {
+			r.schedules++
+		}
 	case record.Dynamic:
 		r.sparsity = append(r.sparsity, e.Detail["sparsity"].(float64))
 	}
@@ -210,7 +224,20 @@ func TestBalancersChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	c.Balance.Every, c.Balance.Kind = "auto", "partition"
+	// Schedules that follow from measured costs change in mid-run.
+	for _, schedule := range []string{"list", "auto"} {
+		for _, kind := range []string{"uniform", "partition", "diffusion"} {
+			c.Schedule.Kind, c.Balance.Kind, c.Balance.By, c.Balance.Every = schedule, kind, "time", "3"
+			got := goRun(t, c, nil)
+			if at := got.difference(still); at != "" {
+				t.Errorf("%s, %s: differs from one stage at %s", schedule, kind, at)
+			}
+			if got.schedules < 3 {
+				t.Errorf("%s, %s: the schedule was planned %d times", schedule, kind, got.schedules)
+			}
+		}
+	}
+	c.Schedule.Kind, c.Balance.Every, c.Balance.Kind = "1f1b", "auto", "partition"
 	if at := goRun(t, c, nil).difference(still); at != "" {
 		t.Errorf("balance.every = auto differs from one stage at %s", at)
 	}

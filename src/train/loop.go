@@ -40,6 +40,11 @@ func (r *Rank) Loop() (Outcome, error) {
 	if err := r.flush(); err != nil {
 		return out, err
 	}
+	if last, ok := r.costs.take(); ok {
+		if err := r.Observe.Costs(last); err != nil {
+			return out, err
+		}
+	}
 	if r.Config.Train.Hash {
 		hash, err := r.hash()
 		if err != nil {
@@ -109,7 +114,8 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 			return 0, false, err
 		}
 	}
-	done.Spans = append(done.Spans, trace.Span{Kind: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()})
+	update := trace.Span{Kind: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()}
+	done.Spans, done.Instructions = append(done.Spans, update), append(done.Instructions, update)
 	if err := r.after(step, done, agreed, start, skip); err != nil {
 		return 0, false, err
 	}
@@ -136,6 +142,7 @@ func (r *Rank) change(step int) (bool, error) {
 		return false, fmt.Errorf("dynamic: %w", err)
 	}
 	r.balancer.changed()
+	r.costs.changed(change.Kind)
 	detail := make(map[string]any)
 	for k, v := range change.Detail {
 		detail[k] = v

@@ -54,7 +54,7 @@ func memory(r *Rank) (used, want float64) {
 // what sums gradients over replicas is reckoned as large as before pruning.
 func TestMemoryIsAccountedFor(t *testing.T) {
 	for _, replicas := range []int{1, 3} {
-		for _, schedule := range []string{"1f1b", "gpipe", "interleaved"} {
+		for _, schedule := range []string{"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "list", "auto"} {
 			for dynamic, slices := range map[string]int{"none": 3, "prune": 1} {
 				c := small(t)
 				c.Model.HeadShards = slices
@@ -106,7 +106,10 @@ func TestMemoryOfSlices(t *testing.T) {
 }
 
 // kept counts balancing events that kept the cuts for lack of memory.
-type kept struct{ n int }
+type kept struct {
+	quiet
+	n int
+}
 
 func (*kept) Step(record.Metrics) error { return nil }
 

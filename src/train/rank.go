@@ -22,6 +22,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // Setup is what a rank is given.
@@ -44,6 +45,10 @@ type Setup struct {
 type Observer interface {
 	Step(record.Metrics) error
 	Event(record.Event) error
+	// Costs tells what a stretch of steps cost, once it has ended; Trace what the
+	// stages of the first replica did in a step.
+	Costs(cost.Stretch) error
+	Trace(trace.Step) error
 }
 
 // Rank is one rank's part of a run.
@@ -58,6 +63,10 @@ type Rank struct {
 	now              partition.Partition // cuts over virtual stages: where layers are
 	balancer         balancer
 	last             [2]time.Duration // wall time of the two last steps
+
+	costs  costLog // on rank 0
+	traced int     // timelines that were told
+	moved  bool    // whether layers moved before the step to come
 }
 
 // New places the model on the ranks. Collective.
@@ -89,21 +98,7 @@ func New(s Setup) (*Rank, error) {
 		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
 	}
 	r.dynamism = dynamism(s.Config)
-	dense := cost.Table{Clock: s.Device.Clock().Kind(), Layers: model.Outline(c, r.x)}
-	sum := int64(0)
-	for l := range dense.Layers {
-		bytes := &dense.Layers[l].Bytes
-		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, p.Replicas)
-		sum = max(sum, pipeline.SumBytes(bytes.Gradients, p.Replicas))
-	}
-	fixed := func(m partition.Map, virtual, inFlight int) int64 {
-		bytes := pipeline.FixedBytes(r.x, c, m, virtual, inFlight)
-		if m.Chunk(virtual) == 0 {
-			bytes += sum
-		}
-		return bytes
-	}
-	if r.balancer, err = newBalancer(s.Config, dense, fixed); err != nil {
+	if r.balancer, err = newBalancer(s.Config, outline(s.Config, r.x), fixedBytes(s.Config, r.x)); err != nil {
 		return nil, input(err)
 	}
 	r.now = r.balancer.first

@@ -15,6 +15,7 @@ import (
 
 // balances counts moves and keeps the last step's numbers.
 type balances struct {
+	quiet
 	moves, late int // migrations; those after step 30
 	last        record.Metrics
 }

@@ -5,18 +5,28 @@ import (
 	"slices"
 
 	"dynmo/src/balance"
+	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
 	"dynmo/src/trace"
 )
 
 // settle completes the event of the last decision with the makespan of the
-// first step after it.
+// second step after it: the first touches memory that is new. It tells the event
+// then; flush tells it earlier, with the first step's makespan.
 func (r *Rank) settle(makespan float64) error {
-	if r.balancer.pending != nil {
-		r.balancer.pending.After = record.Float(makespan)
+	b := &r.balancer
+	if b.pending == nil {
+		return nil
+	}
+	first := b.pending.After == 0
+	b.pending.After = record.Float(makespan)
+	if first {
+		return nil
 	}
 	return r.flush()
 }
@@ -31,9 +41,16 @@ func (r *Rank) flush() error {
 	return r.event(*e)
 }
 
-// tell gives the observer a step's metrics. layout is where layers were in
-// the step, began when it began, spent what followed it.
-func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile.Step, layout partition.Partition, began, spent float64) error {
+// layout is where layers were in a step, and in which order it was worked on.
+type layout struct {
+	cuts     partition.Partition
+	schedule schedule.Schedule
+}
+
+// tell gives the observer a step's metrics, and the costs of a stretch of steps
+// that has ended. ran is the layout of the step, began when it began, spent what
+// followed it.
+func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile.Step, ran layout, began, spent float64) error {
 	p, t, s := r.Config.Parallel, seen.Costs, seen.Summary
 	seconds := s.Finish - began
 	m := record.Metrics{
@@ -48,10 +65,10 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	// What the costs of this step say about its cuts; by time, whatever the
 	// balancer goes by, and beside the best of one chunk on each stage.
 	loads, layers := make([]float64, p.Stages), make([]int, p.Stages)
-	for v, c := range t.Stages(layout, r.balancer.schedule.Map) {
-		stage := r.balancer.schedule.Map.Stage(v)
+	for v, c := range t.Stages(ran.cuts, ran.schedule.Map) {
+		stage := ran.schedule.Map.Stage(v)
 		loads[stage] += c.Seconds()
-		layers[stage] += layout.Count(v)
+		layers[stage] += ran.cuts.Count(v)
 	}
 	present := balance.Result{StageSeconds: loads, Bottleneck: slices.Max(loads)}
 	problem := balance.New(t, balance.ByTime, p.Stages, nil, 0)
@@ -63,14 +80,39 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	if err != nil {
 		return fmt.Errorf("balance: %w", err)
 	}
-	m.Predicted = record.Float(r.balancer.predict(t, layout))
+	planner := r.balancer.planner
+	m.Predicted = record.Float(sim.Run(planner.Step(t, ran.cuts, ran.schedule)).Makespan())
+	m.Idle = planner.Idle(ran.schedule, seen.Instructions, planner.Caps(t, ran.cuts), s.Makespan())
+	m.Idle.Balancing = spent
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(min(optimum.Bottleneck, present.Bottleneck)), record.Float(ceiling)
-	m.Schedule, m.Cuts, m.LayersPerStage = string(r.balancer.schedule.Kind), layout, layers
-	for stage, bytes := range r.balancer.bytes(t, layout) {
+	m.Schedule, m.Cuts, m.LayersPerStage = string(ran.schedule.Kind), ran.cuts, layers
+	for stage, bytes := range planner.Bytes(t, ran.cuts, ran.schedule.Peaks()) {
 		m.BytesPerStage = append(m.BytesPerStage, bytes+seen.Memory[stage].Kept)
 		if r.Before > 0 {
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
 		}
 	}
+	done, ended := r.costs.add(step, t, ran.schedule.Map, cost.Run{
+		Cuts: ran.cuts, Schedule: m.Schedule, Stages: p.Stages, Microbatches: p.Microbatches, Makespan: s.Makespan(),
+		Scale: perMicrobatch(ran.schedule.Map, p.Microbatches, seen.Instructions),
+	})
+	if ended {
+		if err := r.Observe.Costs(done); err != nil {
+			return err
+		}
+	}
 	return r.Observe.Step(m)
+}
+
+// trace gives the observer the timeline of a step that is worth keeping: the
+// second (the first touches all memory anew), those before layers move, those
+// after, as many as the settings say.
+func (r *Rank) trace(step int, instructions [][]trace.Span, moved bool) error {
+	keep := step == 1 || moved || r.moved
+	r.moved = moved
+	if !keep || r.traced == r.Config.Run.TraceSteps {
+		return nil
+	}
+	r.traced++
+	return r.Observe.Trace(trace.Step{Step: step, Clock: r.Device.Clock().Kind(), Stages: instructions})
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/record"
+	"dynmo/src/trace"
 	"dynmo/src/train"
 )
 
@@ -159,7 +161,9 @@ func (l *lossLog) Step(m record.Metrics) error {
 	return nil
 }
 
-func (l *lossLog) Event(record.Event) error { return nil }
+func (*lossLog) Event(record.Event) error { return nil }
+func (*lossLog) Costs(cost.Stretch) error { return nil }
+func (*lossLog) Trace(trace.Step) error   { return nil }
 
 // A model learns from a prepared file; one whose vocabulary is too small for
 // its ids is refused before it begins.

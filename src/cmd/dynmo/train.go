@@ -12,7 +12,9 @@ import (
 
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/record"
+	"dynmo/src/trace"
 	"dynmo/src/train"
 )
 
@@ -170,6 +172,22 @@ func (w *watcher) Event(e record.Event) error {
 		return nil
 	}
 	return w.run.Event(e)
+}
+
+// Costs records what a stretch of steps cost.
+func (w *watcher) Costs(s cost.Stretch) error {
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Costs(s)
+}
+
+// Trace records a timeline of the first replica.
+func (w *watcher) Trace(s trace.Step) error {
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Trace(s, 0)
 }
 
 // close ends the records and the progress bar, once.

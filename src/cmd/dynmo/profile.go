@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/comm/mpi"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/record"
+	"dynmo/src/trace"
+	"dynmo/src/train"
+)
+
+// profileCommand returns the command that measures what layers cost.
+func profileCommand() *cobra.Command {
+	var sets []string
+	var file string
+	var steps int
+	c := &cobra.Command{
+		Use:   "profile CONFIG -o FILE",
+		Short: "Measure what every layer of the dense model costs on this device",
+		Long: `Measure what every layer of the dense model costs on this device: a few steps
+of real training with all layers on one rank, which must have memory for them.
+FILE is what plan and simulate read: seconds of every layer for one microbatch
+(the medians of the steps), parameters and bytes. Stages, replicas, schedule and
+balancer of CONFIG play no part.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			settings, err := config.Load(args[0], sets)
+			if err != nil {
+				return usageError{err}
+			}
+			if steps < 1 {
+				return usageError{fmt.Errorf("--steps %d: want at least 1", steps)}
+			}
+			if mpi.Launched() {
+				leaveItToRank0(errors.New("launched"))
+				return usageError{errors.New("profile measures one rank: run it without mpirun or srun")}
+			}
+			table, err := measured(undivided(settings, steps))
+			if err != nil {
+				return asUsage(err)
+			}
+			return writeCosts(file, table)
+		},
+	}
+	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
+	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
+	if err := c.MarkFlagRequired("output"); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// undivided returns settings under which one rank holds the whole dense model.
+func undivided(c config.Config, steps int) config.Config {
+	standard := config.Default()
+	c.Parallel.Stages, c.Parallel.Replicas = 1, 1
+	c.Parallel.Microbatches = min(c.Parallel.Microbatches, 8)
+	c.Train.Steps, c.Train.Hash = steps+1, false
+	c.Schedule, c.Dynamic, c.Balance = standard.Schedule, standard.Dynamic, standard.Balance
+	c.Balance.Kind = "uniform"
+	return c
+}
+
+// measured trains and returns what the layers cost.
+func measured(c config.Config) (cost.Stretch, error) {
+	var seen costWatcher
+	_, err := train.Launch(c, train.Hooks{
+		Stop:  func() bool { return false },
+		Begin: func(train.World) (train.Observer, error) { return &seen, nil },
+		End:   func(train.Outcome) {},
+	})
+	if err != nil {
+		return cost.Stretch{}, err
+	}
+	return cost.Stretch{Table: seen.last.Table}, nil
+}
+
+// costWatcher keeps the costs that a run tells last.
+type costWatcher struct{ last cost.Stretch }
+
+func (w *costWatcher) Costs(s cost.Stretch) error { w.last = s; return nil }
+func (*costWatcher) Step(record.Metrics) error    { return nil }
+func (*costWatcher) Event(record.Event) error     { return nil }
+func (*costWatcher) Trace(trace.Step) error       { return nil }
+
+// writeCosts writes a table as indented JSON.
+func writeCosts(file string, s cost.Stretch) error {
+	text, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o600)
+}

@@ -1,0 +1,87 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// TestPlanTakesWhatIsAccounted: a stage has allocated, to the byte, what its
+// layers and FixedBytes account for at its schedule's peaks, and a norm for each
+// layer. With slices of the head what passes between them counts everywhere, so
+// it may be less.
+func TestPlanTakesWhatIsAccounted(t *testing.T) {
+	most := 0 // microbatches between their two backwards
+	for _, tc := range []struct {
+		kind           schedule.Kind
+		stages, chunks int
+	}{
+		{schedule.KindGPipe, 4, 1},
+		{schedule.Kind1F1B, 4, 1},
+		{schedule.KindInterleaved, 3, 2},
+		{schedule.KindInterleaved, 1, 4}, // no neighbour on another rank
+		{schedule.KindZBH1, 4, 1},
+		{schedule.KindZBH2, 4, 1},
+		{schedule.KindZBV, 4, 2},
+		{schedule.KindZBV, 1, 2}, // every neighbour on this rank
+	} {
+		plan, err := schedule.New(tc.kind, tc.stages, tc.chunks, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range plan.Peaks() {
+			most = max(most, p.Between)
+		}
+		for _, slices := range []int{1, 3} {
+			c := tiny
+			c.HeadShards = slices
+			t.Run(fmt.Sprintf("%s/stages=%d/slices=%d", tc.kind, tc.stages, slices), func(t *testing.T) {
+				err := local.Run(tc.stages, func(tr comm.Transport) error {
+					r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+					if err != nil {
+						return err
+					}
+					used := r.Exec.Device.Used()
+					want := accounted(r.Exec, s, plan, tr.Rank())
+					if used != want && slices == 1 || used > want {
+						return fmt.Errorf("stage %d uses %d bytes, %d are accounted for", tr.Rank(), used, want)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	if most < 2 {
+		t.Error("no schedule holds several microbatches between their backwards; the test needs one")
+	}
+}
+
+// accounted returns the bytes of a stage whose virtual stages have equal shares
+// of the chain.
+func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int) int64 {
+	const norm = 8
+	c, m := s.Config, plan.Map
+	sum := int64(0)
+	for v, p := range plan.Peaks() {
+		if m.Stage(v) != stage {
+			continue
+		}
+		sum += pipeline.FixedBytes(x, c, m, v, p.InFlight, p.Between)
+		for _, l := range s.Stretch(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
+			b := l.Bytes(x)
+			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + norm
+		}
+	}
+	return sum
+}

@@ -1,0 +1,63 @@
+package train
+
+import (
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	cpudevice "dynmo/src/device/cpu"
+	"dynmo/src/kernel/null"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/plan"
+	"dynmo/src/schedule"
+)
+
+// Layout returns cuts in Megatron-LM's notation; an error says what it cannot
+// express.
+func Layout(c config.Config, cuts partition.Partition) (string, error) {
+	halves := 1
+	if c.Model.Grain == "half" {
+		halves = 2
+	}
+	return partition.FormatLayout(cuts, c.Model.Blocks, halves, c.Model.HeadShards)
+}
+
+// FixedBytes returns, for the settings of a run, what stages hold besides their
+// layers, as the run itself reckons.
+func FixedBytes(c config.Config) plan.FixedBytes {
+	clock := device.NewWall()
+	dev := cpudevice.New(clock)
+	return fixedBytes(c, &model.Exec{
+		Device: dev, Backend: null.New(clock, nil), Stream: dev.NewStream(),
+		B: c.Parallel.MicrobatchSize, T: c.Model.Sequence,
+	})
+}
+
+// fixedBytes returns what stages hold besides their layers: the pipeline's
+// buffers, and, once on every rank, what sums the largest layer's gradients.
+func fixedBytes(c config.Config, x *model.Exec) plan.FixedBytes {
+	shape := modelConfig(c)
+	sum := int64(0)
+	for _, l := range model.Outline(shape, x) {
+		sum = max(sum, pipeline.SumBytes(l.Bytes.Gradients, c.Parallel.Replicas))
+	}
+	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
+		bytes := pipeline.FixedBytes(x, shape, m, virtual, peak.InFlight, peak.Between)
+		if m.Chunk(virtual) == 0 {
+			bytes += sum
+		}
+		return bytes
+	}
+}
+
+// outline returns the dense chain before training: bytes and parameters, no
+// seconds.
+func outline(c config.Config, x *model.Exec) cost.Table {
+	dense := cost.Table{Clock: x.Device.Clock().Kind(), Layers: model.Outline(modelConfig(c), x)}
+	for l := range dense.Layers {
+		bytes := &dense.Layers[l].Bytes
+		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
+	}
+	return dense
+}
