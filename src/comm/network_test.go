@@ -1,6 +1,9 @@
 package comm
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // TestTravel: when a message of 100 bytes leaves its link and arrives.
 func TestTravel(t *testing.T) {
@@ -27,5 +30,19 @@ func TestTravel(t *testing.T) {
 	}
 	if got := slow.Seconds(100); got != 1.5 {
 		t.Errorf("it takes %v seconds, want 1.5", got)
+	}
+}
+
+// TestMeanDelay: factors average out at Mean.
+func TestMeanDelay(t *testing.T) {
+	for _, most := range []float64{0, 1, 4} {
+		d, sum := Delay{Most: most, Seed: 7}, 0.0
+		const n = 100_000
+		for i := range uint64(n) {
+			sum += d.Factor(1, 2, 3, i)
+		}
+		if mean := sum / n; math.Abs(mean-d.Mean()) > 0.01 {
+			t.Errorf("delays up to %v average %v, want %v", most, mean, d.Mean())
+		}
 	}
 }

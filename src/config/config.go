@@ -34,7 +34,7 @@ type Run struct {
 	Name       string `toml:"name" default:"run" doc:"name in reports"`
 	Seed       uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
 	Clock      string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
-	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second, and those before and after layers move"`
+	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second of the run, and those around a move of layers"`
 }
 
 // Model is the transformer (GPT-2 family).
@@ -124,6 +124,7 @@ type Balance struct {
 	Layout           string  `toml:"layout" default:"" when:"balance.kind=layout" doc:"cuts in Megatron-LM's notation: Et|t*3|tL"`
 	Smooth           float64 `toml:"smooth" default:"1.0" when:"balance.kind=partition|diffusion" above:"0" max:"1" doc:"weight of the newest measurement in the moving average"`
 	MemoryLimitBytes int64   `toml:"memory_limit_bytes" default:"0" min:"0" unit:"bytes" doc:"memory of a rank for its layers; 0 means no limit"`
+	Gaps             string  `toml:"gaps" default:"work" when:"balance.kind=diffusion" oneof:"work,arrival" doc:"load of a stage: its work, or also the time until its input arrives from the stage before (paper, E.1)"`
 	Gamma            float64 `toml:"gamma" default:"1e-3" when:"balance.kind=diffusion" above:"0" doc:"phase 1 stops when its potential is below this share of the total load"`
 	MaxRounds        int     `toml:"max_rounds" default:"10000" when:"balance.kind=diffusion" min:"1" doc:"most rounds of phase 1"`
 }

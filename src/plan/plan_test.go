@@ -170,3 +170,29 @@ func TestImproveNeverLoses(t *testing.T) {
 		t.Error("the simulated step never moved a cut")
 	}
 }
+
+// TestArrivals: with gaps that include the time until input arrives, diffusion
+// gives less work to the stage behind a slow link, and the cuts are only taken
+// if the simulated step gets shorter.
+func TestArrivals(t *testing.T) {
+	c := settings(schedule.Kind1F1B, 16, 4, 8)
+	c.Balance.Kind = "diffusion"
+	slow := sim.Network{Node: sim.Link{Latency: 1e-6}, Between: sim.Link{Latency: 5e-3}, PerNode: 2} // stages 0 and 1, 2 and 3
+	costs, even := chain(16, 0, 0), partition.Partition{0, 4, 8, 12, 16}
+	p := planner(t, c, slow)
+	if problem := p.Problem(costs, balance.ByTime); problem.Fixed != nil {
+		t.Errorf("by work alone stages have fixed seconds %v", problem.Fixed)
+	}
+	c.Balance.Gaps = "arrival"
+	p = planner(t, c, slow)
+	r, _, err := balance.Diffusion(p.Problem(costs, balance.ByTime), even, balance.DiffusionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Cuts.Count(2) >= 4 {
+		t.Errorf("cuts %v leave the stage behind the slow link %d layers", r.Cuts, r.Cuts.Count(2))
+	}
+	if next := p.Faster(costs, even, r.Cuts); p.Makespan(costs, next) > p.Makespan(costs, even) {
+		t.Errorf("%v was taken and is slower", next)
+	}
+}

@@ -123,11 +123,33 @@ func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 			q.Slow[v] *= p.slow(p.Map.Stage(v))
 		}
 	}
+	if b := p.config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
+		q.Fixed = p.arrivals(t, q.Fixed)
+	}
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
 		q.FixedBytes = append(q.FixedBytes, p.fixed(v, peak))
 	}
 	return q
+}
+
+// arrivals adds to the fixed seconds of every stage the time until its input
+// arrives from the stage before: a message with the largest output of any layer,
+// and the gradient that comes back over the same link. (Paper, E.1: diffusion's
+// gaps include the transfer, so that work leaves a stage behind a slow link.)
+func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
+	if fixed == nil {
+		fixed = make([]float64, p.Map.Stages)
+	}
+	bytes := int64(0)
+	for _, l := range t.Layers[:len(t.Layers)-1] {
+		bytes = max(bytes, l.Output)
+	}
+	for s := 1; s < p.Map.Stages; s++ {
+		there, back := p.Network.Link(p.Mesh.Rank(s-1, 0), p.Mesh.Rank(s, 0)), p.Network.Link(p.Mesh.Rank(s, 0), p.Mesh.Rank(s-1, 0))
+		fixed[s] += p.Network.Delay.Mean() * (there.Seconds(bytes) + back.Seconds(bytes))
+	}
+	return fixed
 }
 
 // Bytes returns the memory of every stage at some cuts, by stage, in a schedule

@@ -11,6 +11,10 @@ import (
 type Replayed struct {
 	Step, Steps         int
 	Measured, Predicted float64 // seconds, makespan
+	// Ahead is what the costs of the stretch before predict for this one, where
+	// layers moved in between and the model did not change; else 0. The balancer
+	// knew no more.
+	Ahead float64
 }
 
 // Error returns predicted / measured - 1.
@@ -21,7 +25,7 @@ func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
 // from them. Stretches that were not run are left out.
 func Replay(series cost.Series, o Options) ([]Replayed, error) {
 	var list []Replayed
-	for _, s := range series {
+	for i, s := range series {
 		if s.Run == nil {
 			continue
 		}
@@ -36,9 +40,16 @@ func Replay(series cost.Series, o Options) ([]Replayed, error) {
 		if n := p.Map.Virtual(); s.Run.Cuts.Stages() != n {
 			return nil, fmt.Errorf("step %d: run.cuts: %d virtual stages, want %d (%s)", s.Step, s.Run.Cuts.Stages(), n, s.Run.Schedule)
 		}
-		step := p.Step(s.Table, s.Run.Cuts, p.Schedule(s.Mean(), s.Run.Cuts))
-		step.PerMicrobatch = s.PerMicrobatch(s.Run.Cuts, p.Map, p.Microbatches)
-		list = append(list, Replayed{s.Step, s.Steps, s.Run.Makespan, sim.Run(step).Makespan()})
+		from := func(costs cost.Stretch) float64 {
+			step := p.Step(costs.Table, s.Run.Cuts, p.Schedule(costs.Mean(), s.Run.Cuts))
+			step.PerMicrobatch = costs.PerMicrobatch(s.Run.Cuts, p.Map, p.Microbatches)
+			return sim.Run(step).Makespan()
+		}
+		r := Replayed{Step: s.Step, Steps: s.Steps, Measured: s.Run.Makespan, Predicted: from(s)}
+		if i > 0 && s.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Cuts.Equal(s.Run.Cuts) {
+			r.Ahead = from(series[i-1])
+		}
+		list = append(list, r)
 	}
 	return list, nil
 }

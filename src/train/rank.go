@@ -66,7 +66,7 @@ type Rank struct {
 
 	costs  costLog // on rank 0
 	traced int     // timelines that were told
-	moved  bool    // whether layers moved before the step to come
+	held   int     // steps since layers moved
 }
 
 // New places the model on the ranks. Collective.

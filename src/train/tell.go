@@ -105,11 +105,14 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 }
 
 // trace gives the observer the timeline of a step that is worth keeping: the
-// second (the first touches all memory anew), those before layers move, those
-// after, as many as the settings say.
+// second of the run and of every layout (the first touches memory that is new),
+// and the last before layers move, as many as the settings say.
 func (r *Rank) trace(step int, instructions [][]trace.Span, moved bool) error {
-	keep := step == 1 || moved || r.moved
-	r.moved = moved
+	r.held++
+	keep := moved || r.held == 2
+	if moved {
+		r.held = 0
+	}
 	if !keep || r.traced == r.Config.Run.TraceSteps {
 		return nil
 	}

@@ -1,0 +1,62 @@
+package train
+
+import (
+	"math"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/plan"
+	"dynmo/src/sim"
+)
+
+// journal keeps the costs of a run.
+type journal struct {
+	balances
+	series cost.Series
+}
+
+func (j *journal) Costs(s cost.Stretch) error {
+	j.series = append(j.series, s)
+	return nil
+}
+
+// TestPrediction: of a pruning run on 8 stages and the virtual clock, the
+// simulator knows the makespan before and after every balancing within 5 %, from
+// the costs that the run recorded. What the costs from before a move of layers
+// predict for after it is printed: it holds how far one stretch of steps on a
+// busy machine is from the next, too.
+func TestPrediction(t *testing.T) {
+	c := small(t)
+	c.Run.Clock = "virtual"
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 16, 96, 4, 48
+	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 16, 36
+	c.Prune.Start, c.Prune.Every, c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 6, 6, 0.4, 0.95, 0.5
+	c.Model.Grain, c.Balance.Every = "half", "2"
+	moved := 0
+	for _, kind := range []string{"1f1b", "auto"} {
+		c.Schedule.Kind = kind
+		log := &journal{}
+		if err := trainLocally(t, c, log, func(*Rank) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		replayed, err := plan.Replay(log.series, plan.Options{
+			Config: c, Fixed: FixedBytes(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range replayed {
+			t.Logf("%s, %d steps from %d: measured %.2f ms, predicted %+.1f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
+			if math.Abs(r.Error()) > 0.05 {
+				t.Errorf("%s, steps from %d: predicted %v s, measured %v s", kind, r.Step, r.Predicted, r.Measured)
+			}
+			if r.Ahead > 0 {
+				moved++
+				t.Logf("  from the costs before the move: %+.1f %%", 100*(r.Ahead/r.Measured-1))
+			}
+		}
+	}
+	if moved == 0 {
+		t.Error("no layer moved within a phase, which tests little")
+	}
+}
