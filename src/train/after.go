@@ -81,7 +81,7 @@ func (r *Rank) rebalance(step int, began float64, summary trace.Summary) error {
 		return fmt.Errorf("balance: %w", err)
 	}
 	was, before := b.schedule, b.predict(b.costs, r.now)
-	b.schedule = b.planner.Schedule(b.costs, next)
+	b.schedule = b.order(r.now, next)
 	detail["schedule"] = string(b.schedule.Kind)
 	// What the step took beyond what its median costs predict, the next will too.
 	predicted := b.predict(b.costs, next) * summary.Makespan() / before

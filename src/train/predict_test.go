@@ -1,11 +1,13 @@
 package train
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
 	"dynmo/src/cost"
 	"dynmo/src/plan"
+	"dynmo/src/record"
 	"dynmo/src/sim"
 )
 
@@ -17,6 +19,14 @@ type journal struct {
 
 func (j *journal) Costs(s cost.Stretch) error {
 	j.series = append(j.series, s)
+	return nil
+}
+
+// Step wants busy and idle time by cause to be the makespan.
+func (j *journal) Step(m record.Metrics) error {
+	if parts := m.Idle.Makespan(); math.Abs(parts-float64(m.Makespan)) > 0.01*float64(m.Makespan) {
+		return fmt.Errorf("step %d: busy and idle time sum to %v, the makespan is %v", m.Step, parts, m.Makespan)
+	}
 	return nil
 }
 
