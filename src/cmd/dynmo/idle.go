@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,26 +12,48 @@ import (
 	"dynmo/src/trace"
 )
 
-// idleAnswer is idle time by cause as commands tell it.
-type idleAnswer trace.Idle
+// idleParts are the causes of a bubble as tables head them.
+var idleParts = []string{"inherent", "imbalance", "memory", "communication"}
 
-// line says what a stage does with its time, in the mean.
-func (i idleAnswer) line(busy float64) string {
-	text := "busy " + milliseconds(busy)
-	for _, part := range []struct {
-		name    string
-		seconds float64
-	}{
-		{"inherent", i.Inherent}, {"imbalance", i.Imbalance}, {"memory", i.Memory},
-		{"communication", i.Communication}, {"balancing", i.Balancing},
-	} {
-		text += " + " + part.name + " " + milliseconds(part.seconds)
+// idleShares returns the parts of a bubble ratio, in the order of idleParts.
+func idleShares(i trace.Idle) []string {
+	var cells []string
+	for _, part := range []float64{i.Inherent, i.Imbalance, i.Memory, i.Communication} {
+		cells = append(cells, ratio(part/i.Makespan()))
+	}
+	return cells
+}
+
+// ratio writes a number around 1.
+func ratio(x float64) string {
+	text := fmt.Sprintf("%.3f", x)
+	if text == "-0.000" {
+		return "0.000"
 	}
 	return text
 }
 
-// milliseconds writes seconds as milliseconds.
-func milliseconds(seconds float64) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
+// duration writes seconds with four digits, in the unit that suits them.
+func duration(seconds float64) string {
+	if seconds == 0 {
+		return "0 s"
+	}
+	x, unit := seconds, "s"
+	for _, smaller := range []string{"ms", "µs", "ns"} {
+		if math.Abs(x) >= 1 {
+			break
+		}
+		x, unit = 1e3*x, smaller
+	}
+	decimals := 3
+	for top := math.Abs(x); top >= 9.9995 && decimals > 0; top /= 10 {
+		decimals--
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64) + " " + unit
+}
+
+// megabytes writes bytes in units of 10⁶.
+func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
 // mean returns the mean of numbers.
 func mean(list []float64) float64 {
@@ -40,35 +64,55 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// stretches writes ascending numbers as ranges: "0 to 3, 7".
-func stretches(list []int) string {
+// median returns the middle number, the mean of the middle two if their number
+// is even.
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// fromTo writes count numbers from first on: "3 to 7".
+func fromTo(first, count int) string {
+	if count == 1 {
+		return strconv.Itoa(first)
+	}
+	return fmt.Sprintf("%d to %d", first, first+count-1)
+}
+
+// ranges writes ascending numbers as ranges: "0 to 3, 7".
+func ranges(list []int) string {
 	var parts []string
 	for i := 0; i < len(list); {
-		j := i
-		for j+1 < len(list) && list[j+1] == list[j]+1 {
+		j := i + 1
+		for j < len(list) && list[j] == list[j-1]+1 {
 			j++
 		}
-		part := strconv.Itoa(list[i])
-		if j > i {
-			part += " to " + strconv.Itoa(list[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
+		parts = append(parts, fromTo(list[i], j-i))
+		i = j
 	}
 	return strings.Join(parts, ", ")
 }
 
-// paperBubble returns the paper's equation (1) for the totals of a plan.
-func paperBubble(a plan.Plan, o plan.Options) float64 {
-	forward, backward := 0.0, 0.0
+// alike is how far the seconds of stages may be from their mean to count as equal.
+const alike = 0.05
+
+// paperBubble returns the paper's equation (1) for the totals of a plan, nil
+// where its assumptions do not hold: an even number of equal stages with one
+// chunk each, as many microbatches.
+func paperBubble(a plan.Plan, o plan.Options) *float64 {
+	m := a.Schedule.Map
+	if m.Chunks > 1 || m.Stages%2 != 0 || m.Stages != a.Schedule.Microbatches {
+		return nil
+	}
+	var forward, backward, seconds []float64
 	for _, c := range a.Costs {
-		forward += c.Forward
-		backward += c.Input + c.Weight
+		forward, backward = append(forward, c.Forward), append(backward, c.Input+c.Weight)
+		seconds = append(seconds, c.Seconds())
 	}
-	stages := a.Schedule.Map.Stages
-	message := 0.0
-	if bytes := a.Messages; len(bytes) > 1 {
-		message = o.Network.Node.Seconds(bytes[0])
+	if all := mean(seconds); slices.Max(seconds) > all*(1+alike) || slices.Min(seconds) < all*(1-alike) {
+		return nil
 	}
-	return sim.PaperBubble(stages, forward/float64(stages), backward/float64(stages), message)
+	bubble := sim.PaperBubble(m.Stages, mean(forward), mean(backward), o.Network.Node.Seconds(a.Messages[0]))
+	return &bubble
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +43,9 @@ balancer of CONFIG play no part.`,
 			if mpi.Launched() {
 				leaveItToRank0(errors.New("launched"))
 				return usageError{errors.New("profile measures one rank: run it without mpirun or srun")}
+			}
+			if _, err := os.Stat(filepath.Dir(file)); err != nil { // before minutes of measuring
+				return fmt.Errorf("--output %s: %w", file, err)
 			}
 			table, err := measured(undivided(settings, steps))
 			if err != nil {
@@ -97,5 +102,8 @@ func writeCosts(file string, s cost.Stretch) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(text, '\n'), 0o600)
+	return writeFile("output", file, func(out io.Writer) error {
+		_, err := out.Write(append(text, '\n'))
+		return err
+	})
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"os"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +28,10 @@ one after layers moved, where time went, events, provenance.`,
 			if err := report.HTML(&page, r); err != nil {
 				return usageError{err}
 			}
-			return os.WriteFile(file, page.Bytes(), 0o666)
+			return writeFile("output", file, func(out io.Writer) error {
+				_, err := page.WriteTo(out)
+				return err
+			})
 		},
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")

@@ -30,6 +30,21 @@ func TestReport(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(damaged, "metrics.jsonl"), []byte("{}\n{\"loss\":\"much\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	without := func(name string) string {
+		t.Helper()
+		less := filepath.Join(t.TempDir(), "less")
+		if err := os.CopyFS(less, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(less, name)); err != nil {
+			t.Fatal(err)
+		}
+		return less
+	}
+	broken := without("provenance.json")
+	if err := os.WriteFile(filepath.Join(broken, "provenance.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	page := filepath.Join(t.TempDir(), "run.html")
 	for _, c := range []struct {
 		name   string
@@ -40,8 +55,12 @@ func TestReport(t *testing.T) {
 		{"a run", []string{dir, "-o", page}, exitDone, ""},
 		{"no page wanted", []string{dir}, exitUsage, `required flag(s) "output" not set`},
 		{"no run", []string{empty, "-o", page}, exitUsage, filepath.Join(empty, "config.toml") + ": no such file"},
+		{"no directory", []string{filepath.Join(empty, "run"), "-o", page}, exitUsage, filepath.Join(empty, "run", "config.toml") + ": no such file"},
+		{"no metrics", []string{without("metrics.jsonl"), "-o", page}, exitUsage, "metrics.jsonl: no such file"},
+		{"no events", []string{without("events.jsonl"), "-o", page}, exitUsage, "events.jsonl: no such file"},
+		{"damaged provenance", []string{broken, "-o", page}, exitUsage, "provenance.json: unexpected end"},
 		{"a damaged line", []string{damaged, "-o", page}, exitUsage, filepath.Join(damaged, "metrics.jsonl") + ":2: "},
-		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "no such file"},
+		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "--output: open " + filepath.Join(empty, "no", "run.html")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPlanGolden(t *testing.T) {
+	workbench(t, "")
+	golden(t, "plan.txt", said(t, "plan", "run.toml", "--costs", "costs.json"))
+}
+
+// TestPlan: what a plan says of itself is coherent, and the same in both forms.
+func TestPlan(t *testing.T) {
+	workbench(t, "")
+	costsOf(t, "halves.json", 14)
+	costsOf(t, "shards.json", 11)
+	write(t, "network.toml", "ranks_per_node = 2\nslow = [1.0, 1.5]\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e10\n"+
+		"[between]\nlatency_seconds = 1e-3\nbandwidth_bytes = 1e7\n")
+	for _, c := range []struct {
+		name   string
+		args   []string
+		layers int
+		cuts   []int // nil: any
+	}{
+		{"gpipe", sets("schedule.kind=gpipe"), 8, nil},
+		{"1f1b", nil, 8, nil},
+		{"interleaved", sets("schedule.kind=interleaved"), 8, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		{"interleaved, 3 chunks", sets("schedule.kind=interleaved", "schedule.chunks=3", "parallel.stages=2"), 8, nil},
+		{"zb-h1", sets("schedule.kind=zb-h1"), 8, nil},
+		{"zb-h2", sets("schedule.kind=zb-h2"), 8, nil},
+		{"zb-v", sets("schedule.kind=zb-v"), 8, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		{"list", sets("schedule.kind=list"), 8, nil},
+		{"auto", sets("schedule.kind=auto"), 8, nil},
+		{"one in flight", sets("schedule.kind=list", "schedule.in_flight=1"), 8, nil},
+		{"memory", sets("balance.memory_limit_bytes=1200000"), 8, nil},
+		{"memory, auto", sets("balance.memory_limit_bytes=1200000", "schedule.kind=auto"), 8, nil},
+		{"half grain", append(sets("model.grain=half"), "--costs", "halves.json"), 14, nil},
+		{"head shards", append(sets("model.head_shards=4"), "--costs", "shards.json"), 11, nil},
+		{"layout", sets("balance.kind=layout", "balance.layout=E|t*4|t|tL"), 8, []int{0, 1, 5, 6, 8}},
+		{"uniform", sets("balance.kind=uniform"), 8, []int{0, 3, 5, 6, 8}},
+		{"param", sets("balance.kind=param"), 8, nil},
+		{"regex", sets("balance.kind=regex"), 8, nil},
+		{"diffusion", sets("balance.kind=diffusion"), 8, nil},
+		{"one stage", sets("parallel.stages=1"), 8, []int{0, 8}},
+		{"network", []string{"--network", "network.toml"}, 8, nil},
+		{"replicas", sets("parallel.replicas=3"), 8, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := slices.Concat([]string{"plan", "run.toml", "--costs", "costs.json"}, c.args)
+			a := decoded[planAnswer](t, args...)
+			if c.cuts != nil && !slices.Equal(a.Cuts, c.cuts) {
+				t.Errorf("cuts %v, want %v", a.Cuts, c.cuts)
+			}
+			var layers []int
+			for stage, s := range a.Stages {
+				layers = append(layers, s.Layers...)
+				if c.name == "memory" && s.Bytes > 1200000 {
+					t.Errorf("stage %d has %d bytes", stage, s.Bytes)
+				}
+				if s.Cap > 0 && slices.Max(s.InFlight) > s.Cap {
+					t.Errorf("stage %d: %v in flight, the cap is %d", stage, s.InFlight, s.Cap)
+				}
+			}
+			if slices.Sort(layers); len(layers) != c.layers || layers[0] != 0 || layers[len(layers)-1] != c.layers-1 {
+				t.Errorf("layers %v on stages, want %d", layers, c.layers)
+			}
+			if sum := a.Idle.Makespan(); math.Abs(sum/a.Step-1) > 1e-9 || math.Abs(1-a.Idle.Busy/a.Step-a.Bubble) > 1e-9 {
+				t.Errorf("busy and idle are %v, the step %v, the bubble ratio %v", sum, a.Step, a.Bubble)
+			}
+			if a.Step < a.Bound*(1-1e-9) || a.Bottleneck < a.Optimum || a.Clock != "sim" || a.Costs != "sim" || a.Paper != nil {
+				t.Errorf("%+v", a)
+			}
+			text := said(t, args...)
+			for _, want := range []string{
+				"\nschedule      " + a.Schedule, "\nstep          " + duration(a.Step) + "  (clock=sim, on costs of clock=sim)\n",
+				"\nlower bound   " + duration(a.Bound), "\nbubble ratio  " + ratio(a.Bubble) + "\n", "inherent " + ratio(a.Idle.Inherent/a.Step),
+				"\nbottleneck    " + duration(a.Bottleneck) + " per microbatch; optimum " + duration(a.Optimum) + "\n",
+			} {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			if (a.Layout == "") == strings.Contains(text, "\nlayout ") {
+				t.Errorf("layout %q in\n%s", a.Layout, text)
+			}
+		})
+	}
+}
+
+// TestPlanPaperBubble: the paper's ratio is told where its assumptions hold, and
+// only there. With free messages and T_B = 2·T_F its equation (1) is
+// 2(P²-2P) / (5P²-4P), 1/4 for 4 stages.
+func TestPlanPaperBubble(t *testing.T) {
+	workbench(t, "")
+	layer := `{"forward":1,"backward_input":1,"backward_weight":1},`
+	write(t, "equal.json", `{"clock":"sim","layers":[`+strings.Repeat(layer, 7)+strings.TrimSuffix(layer, ",")+`]}`)
+	free := []string{"plan", "run.toml", "--costs", "equal.json", "--set", "comm.latency_seconds=0", "--set", "comm.bandwidth_bytes=0"}
+	for _, c := range []struct {
+		name  string
+		args  []string
+		holds bool
+	}{
+		{"equal stages", nil, true},
+		{"other microbatches", sets("parallel.microbatches=8"), false},
+		{"unequal stages", sets("balance.kind=layout", "balance.layout=E|t*4|t|tL"), false},
+		{"chunks", sets("schedule.kind=zb-v"), false},
+	} {
+		a := decoded[planAnswer](t, append(slices.Clone(free), c.args...)...)
+		if (a.Paper != nil) != c.holds {
+			t.Errorf("%s: %v", c.name, a.Paper)
+		}
+		if a.Paper != nil && math.Abs(*a.Paper-0.25) > 1e-12 {
+			t.Errorf("%s: %v, want 1/4", c.name, *a.Paper)
+		}
+	}
+	if text := said(t, free...); !strings.Contains(text, "bubble ratio  0.429  (the paper's equation (1): 0.250)\n") { // (P-1)/(M+P-1)
+		t.Error(text)
+	}
+}
+
+// TestPlanCSV: the file of a plan is the schedule that was planned, for plan,
+// for simulate and for train, which learns what it learns with 1F1B.
+func TestPlanCSV(t *testing.T) {
+	for _, kind := range []string{"list", "interleaved", "zb-v"} {
+		t.Run(kind, func(t *testing.T) {
+			workbench(t, "[balance]\nkind = \"uniform\"\n")
+			first := decoded[planAnswer](t, append(sets("schedule.kind="+kind), "plan", "run.toml", "--costs", "costs.json", "--csv", "s.csv")...)
+			file := sets("schedule.kind=file", "schedule.file=s.csv")
+			again := decoded[planAnswer](t, append(file, "plan", "run.toml", "--costs", "costs.json", "--csv", "again.csv")...)
+			if again.Schedule != "file" || again.Step != first.Step || !slices.Equal(again.Cuts, first.Cuts) {
+				t.Errorf("%s: %v s, cuts %v; from its file %v s, cuts %v", kind, first.Step, first.Cuts, again.Step, again.Cuts)
+			}
+			if a, b := read(t, "s.csv"), read(t, "again.csv"); a != b {
+				t.Errorf("file\n%s\nagain\n%s", a, b)
+			}
+			if run := decoded[simAnswer](t, append(file, "simulate", "run.toml", "--costs", "costs.json")...); run.Seconds != first.Step {
+				t.Errorf("simulated in %v s, planned %v s", run.Seconds, first.Step)
+			}
+			dir, err := filepath.Abs(".")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := alone.run(t, dir, training(sets("parallel.stages=1")...)...)
+			if got := alone.run(t, dir, training(file...)...); got.status != exitDone || got.stdout != want.stdout {
+				t.Errorf("trains to %q, want %q: %s", got.stdout, want.stdout, got.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"dynmo/src/cost"
+)
+
+// TestProfile: what profile measures is a table of the whole chain, which plan
+// and simulate read, whatever stages, schedule and dynamism the settings have.
+func TestProfile(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		layers string // names
+	}{
+		{"blocks", sets("parallel.stages=4", "schedule.kind=zb-v", "dynamic.kind=prune", "prune.start=0"),
+			"embedding block.0 block.1 block.2 block.3 block.4 block.5 head"},
+		{"halves", sets("model.grain=half", "model.blocks=2", "parallel.stages=3", "parallel.replicas=2"),
+			"embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"},
+		{"head in slices", sets("model.head_shards=2", "model.blocks=1", "parallel.stages=1"), "embedding block.0 head.0 head.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			workbench(t, "")
+			if out := said(t, append(c.args, "profile", "run.toml", "-o", "new.json", "--steps", "1")...); out != "" {
+				t.Errorf("says %q", out)
+			}
+			f, err := os.Open("new.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			series, err := cost.ReadSeries("new.json", f, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, l := range series[0].Layers {
+				names = append(names, l.Name)
+				if l.Forward <= 0 || l.BackwardWeight <= 0 || l.NonZeros <= 0 || l.Bytes.Parameters <= 0 {
+					t.Errorf("%+v", l)
+				}
+			}
+			if got := strings.Join(names, " "); got != c.layers || len(series) != 1 || series[0].Clock != "virtual" || series[0].Run != nil {
+				t.Errorf("%d tables of clock %s, layers %s", len(series), series[0].Clock, got)
+			}
+			for _, command := range []string{"plan", "simulate"} {
+				if out := said(t, append(c.args, command, "run.toml", "--costs", "new.json")...); !strings.Contains(out, "clock=virtual") {
+					t.Errorf("%s: no clock in\n%s", command, out)
+				}
+			}
+		})
+	}
+}
+
+// TestProfileRefusesRanks: one error, though every rank finds it.
+func TestProfileRefusesRanks(t *testing.T) {
+	pair := world{2}
+	pair.need(t)
+	pair.run(t, folder(t, ""), "profile", "run.toml", "-o", "new.json").refused(t, exitUsage, "profile measures one rank")
+}

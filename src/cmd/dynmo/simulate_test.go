@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// read returns what a file holds.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestSimulateGolden(t *testing.T) {
+	workbench(t, "")
+	golden(t, "simulate.txt", said(t, "simulate", "run.toml", "--costs", "costs.json", "--dynamic", "freeze", "--steps", "400", "--repack", "0.05"))
+}
+
+// TestSimulate: runs that are made up add up, on any number of ranks, and a
+// timeline is a whole JSON file.
+func TestSimulate(t *testing.T) {
+	workbench(t, "")
+	costsOf(t, "deep.json", 26)
+	write(t, "network.toml", "ranks_per_node = 8\nslow = {5 = 2}\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n"+
+		"[between]\nlatency_seconds = 1e-5\nbandwidth_bytes = 1e10\n[delay]\nmost = 4.0\nseed = 3\n")
+	made := func(kind string, more ...string) []string {
+		return append([]string{"--dynamic", kind, "--steps", "60", "--every", "10"}, more...)
+	}
+	for _, c := range []struct {
+		name  string
+		args  []string
+		ranks int
+		steps int
+	}{
+		{"one table", nil, 4, 1},
+		{"prune", made("prune"), 4, 60},
+		{"freeze", made("freeze"), 4, 60},
+		{"moe", made("moe"), 4, 60},
+		{"attention", made("attention"), 4, 60},
+		{"exit", made("exit"), 4, 60},
+		{"mod", made("mod"), 4, 60},
+		{"repacked", made("freeze", "--repack", "0.3"), 4, 60},
+		{"diffusion", made("freeze", sets("balance.kind=diffusion", "balance.every=5")...), 4, 60},
+		{"auto", made("freeze", sets("schedule.kind=auto")...), 4, 60},
+		{"zb-v", made("freeze", sets("schedule.kind=zb-v")...), 4, 60},
+		{"network", made("prune", "--network", "network.toml"), 4, 60},
+		{"720 ranks", append(sets("model.blocks=24", "parallel.stages=24", "parallel.replicas=30", "parallel.microbatches=96"), "--costs", "deep.json"), 720, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := slices.Concat([]string{"simulate", "run.toml", "--costs", "costs.json"}, c.args)
+			a := decoded[simAnswer](t, append(args, "--trace", "t.json")...)
+			steps, seconds := 0, 0.0
+			for _, l := range a.Legs {
+				if l.Step != steps {
+					t.Errorf("a stretch begins at %d, the one before ended at %d", l.Step, steps)
+				}
+				steps += l.Steps
+				seconds += float64(l.Steps)*l.Seconds + l.Moving
+				if sum := l.Idle.Makespan(); math.Abs(sum/l.Makespan-1) > 1e-9 {
+					t.Errorf("step %d: busy and idle are %v, the makespan %v", l.Step, sum, l.Makespan)
+				}
+			}
+			if a.Ranks != c.ranks || steps != c.steps || math.Abs(seconds/a.Seconds-1) > 1e-9 || a.Clock != "sim" || a.Costs != "sim" {
+				t.Errorf("%d ranks, %d steps, %v s of %+v", a.Ranks, steps, seconds, a)
+			}
+			fewer := slices.ContainsFunc(a.Legs, func(l simLeg) bool { return l.Stages < a.Legs[0].Stages })
+			if fewer != (c.name == "repacked") {
+				t.Errorf("fewer stages: %v", fewer)
+			}
+			text := said(t, args...)
+			if !strings.Contains(text, "\nwhole run    "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
+				t.Error(text)
+			}
+			var events []struct {
+				Phase string  `json:"ph"`
+				Start float64 `json:"ts"`
+			}
+			if err := json.Unmarshal([]byte(read(t, "t.json")), &events); err != nil || len(events) < 10 {
+				t.Errorf("%d events, %v", len(events), err)
+			}
+		})
+	}
+}
+
+// TestSimulateJoins: steps between which nothing happened are one line, and
+// others are not.
+func TestSimulateJoins(t *testing.T) {
+	leg := simLeg{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}
+	for _, c := range []struct {
+		name   string
+		change func(*simLeg)
+		want   int
+	}{
+		{"alike", func(*simLeg) {}, 1},
+		{"model", func(l *simLeg) { l.Change = "prune" }, 2},
+		{"moved", func(l *simLeg) { l.Moved = 1 }, 2},
+		{"cuts", func(l *simLeg) { l.Cuts = []int{0, 0, 2} }, 2},
+		{"stages", func(l *simLeg) { l.Stages = 1 }, 2},
+		{"schedule", func(l *simLeg) { l.Schedule = "list" }, 2},
+		{"seconds", func(l *simLeg) { l.Seconds = 2 }, 2},
+	} {
+		next := leg
+		next.Step = 2
+		c.change(&next)
+		got := joined([]simLeg{leg, next})
+		if len(got) != c.want || got[len(got)-1].Step+got[len(got)-1].Steps != 4 {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+// TestSimulateReplays: what a pruning run has measured is a series of costs to
+// run again otherwise, and tells how far its prediction is off.
+func TestSimulateReplays(t *testing.T) {
+	workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 4\nevery = 4\ntimes = 2\n[balance]\nevery = \"2\"\n")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := alone.run(t, dir, training("--run-dir", "run")...); e.status != exitDone {
+		t.Fatal(e.stderr)
+	}
+	args := []string{"simulate", "run.toml", "--costs", "run/costs.jsonl"}
+	a := decoded[simAnswer](t, args...)
+	steps, changes := 0, 0
+	for _, r := range a.Replayed {
+		steps += r.Steps
+		if r.Measured <= 0 || r.Predicted <= 0 || r.Error != r.Predicted/r.Measured-1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, l := range a.Legs {
+		if l.Change == "prune" {
+			changes++
+		}
+	}
+	if a.Costs != "virtual" || steps != 12 || changes != 2 { // at 4 and 8
+		t.Errorf("clock %s, %d steps that ran, %d prunings", a.Costs, steps, changes)
+	}
+	if text := said(t, args...); !strings.Contains(text, "\nmakespan of what really ran (clock=virtual), and as simulated (clock=sim)\n") ||
+		!strings.Contains(text, "\nerror: median ") {
+		t.Error(text)
+	}
+	more := decoded[simAnswer](t, append(sets("parallel.stages=2", "schedule.kind=zb-h1", "parallel.microbatches=8"), args...)...)
+	if more.Legs[0].Stages != 2 || more.Legs[0].Schedule != "zb-h1" || len(more.Replayed) != len(a.Replayed) || more.Replayed[0] != a.Replayed[0] {
+		t.Errorf("what if: %+v, as it ran %+v", more.Replayed, a.Replayed)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for _, c := range []struct {
+		seconds float64
+		want    string
+	}{
+		{0, "0 s"}, {1, "1.000 s"}, {12.3456, "12.35 s"}, {123456, "123456 s"}, {0.0999999, "100.0 ms"}, {9.99951e-3, "10.00 ms"},
+		{0.00012345, "123.4 µs"}, {-2e-5, "-20.00 µs"}, {3e-9, "3.000 ns"}, {3e-13, "0.000 ns"},
+	} {
+		if got := duration(c.seconds); got != c.want {
+			t.Errorf("%v: %q, want %q", c.seconds, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/plan"
+	"dynmo/src/sim"
+	"dynmo/src/train"
+)
+
+// whatIf is what commands that only compute are given.
+type whatIf struct {
+	sets           []string
+	costs, network string
+	json           bool
+}
+
+// flags adds the flags of a command that computes on costs.
+func (w *whatIf) flags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&w.sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
+	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory")
+	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; without it [comm] of CONFIG holds between all ranks")
+	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
+	if err := c.MarkFlagRequired("costs"); err != nil {
+		panic(err)
+	}
+}
+
+// read reads settings, costs and network. Errors are the user's.
+func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
+	fail := func(err error) (cost.Series, plan.Options, error) { return nil, plan.Options{}, usageError{err} }
+	c, err := config.Load(file, w.sets)
+	if err != nil {
+		return fail(err)
+	}
+	o := plan.Options{Config: c, Fixed: train.FixedBytes(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+	if w.network != "" {
+		f, err := os.Open(w.network)
+		if err != nil {
+			return fail(fmt.Errorf("--network: %w", err))
+		}
+		defer f.Close()
+		if o.Network, err = sim.ReadNetwork(w.network, f); err != nil {
+			return fail(fmt.Errorf("--network: %w", err))
+		}
+	}
+	f, err := os.Open(w.costs)
+	if err != nil {
+		return fail(fmt.Errorf("--costs: %w", err))
+	}
+	defer f.Close()
+	series, err := cost.ReadSeries(w.costs, f, c.Layers())
+	if err != nil {
+		return fail(fmt.Errorf("--costs: %w", err))
+	}
+	for i, s := range series {
+		if err := usable(s.Table, c.Parallel.Stages); err != nil {
+			return fail(fmt.Errorf("--costs: %s: table %d: %w", w.costs, i, err))
+		}
+	}
+	return series, o, nil
+}
+
+// usable refuses a table that says nothing of a step on so many stages.
+func usable(t cost.Table, stages int) error {
+	if !slices.Contains([]string{"wall", "virtual", "sim"}, t.Clock) {
+		return fmt.Errorf("clock: %q, want wall, virtual or sim", t.Clock)
+	}
+	total := 0.0
+	for _, s := range t.Seconds() {
+		total += s
+	}
+	if total == 0 {
+		return errors.New("layers: no layer takes any time, want seconds above 0")
+	}
+	for _, f := range []struct {
+		field string
+		list  []float64
+		zero  bool // is allowed
+		want  string
+	}{
+		{"slow", t.Slow, false, "a finite number > 0"},
+		{"fixed", t.Fixed, true, "a finite number >= 0"},
+	} {
+		if n := len(f.list); n != 0 && n != stages {
+			return fmt.Errorf("%s: %d numbers, want one for each of the %d stages", f.field, n, stages)
+		}
+		for s, x := range f.list {
+			if !(x >= 0) || math.IsInf(x, 1) || x == 0 && !f.zero {
+				return fmt.Errorf("%s[%d]: %v, want %s", f.field, s, x, f.want)
+			}
+		}
+	}
+	return nil
+}
+
+// at returns the costs of a step of a series, of the last step for -1.
+func at(series cost.Series, step int) (cost.Table, error) {
+	last := series[len(series)-1]
+	if step == -1 {
+		return last.Mean(), nil
+	}
+	for _, s := range series {
+		if step >= s.Step && step < s.Step+max(1, s.Steps) {
+			return s.Mean(), nil
+		}
+	}
+	return cost.Table{}, fmt.Errorf("--step %d: costs are of the steps %d to %d, want one of them or -1",
+		step, series[0].Step, last.Step+max(1, last.Steps)-1)
+}
+
+// writeFile makes the file that a flag names. One that was there is replaced.
+func writeFile(flag, path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(write(f), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return nil
+}

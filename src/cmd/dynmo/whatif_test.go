@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/cost"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// says runs dynmo in this process.
+func says(args ...string) ended {
+	var stdout, stderr bytes.Buffer
+	status := execute(rootCommand(), args, &stdout, &stderr)
+	return ended{status: status, stdout: stdout.String(), stderr: stderr.String()}
+}
+
+// said is says of a command that succeeds and has nothing to complain of.
+func said(t *testing.T, args ...string) string {
+	t.Helper()
+	e := says(args...)
+	if e.status != exitDone || e.stderr != "" {
+		t.Fatalf("%v: status %d: %s", args, e.status, e.stderr)
+	}
+	return e.stdout
+}
+
+// decoded is the answer of a command in JSON.
+func decoded[T any](t *testing.T, args ...string) (answer T) {
+	t.Helper()
+	in := json.NewDecoder(strings.NewReader(said(t, append(args, "--json")...)))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&answer); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return answer
+}
+
+// golden compares a text with a file of testdata, or rewrites it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join(home, "testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// home is the folder of this package, which tests leave.
+var home, _ = os.Getwd()
+
+// workbench goes to a new folder with settings (run.toml, which reads more behind
+// them) and the costs of their 8 layers (costs.json).
+func workbench(t *testing.T, more string) {
+	t.Helper()
+	dir := folder(t, more)
+	costs, err := os.ReadFile(filepath.Join(home, "testdata", "costs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := build(); err != nil { // from here, where the module is
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	write(t, "costs.json", string(costs))
+}
+
+// write makes a file.
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// costsOf writes a table of so many layers that cost more and more.
+func costsOf(t *testing.T, name string, layers int) {
+	t.Helper()
+	table := cost.Table{Clock: "sim"}
+	for l := range layers {
+		seconds := 1e-3 * float64(1+l)
+		table.Layers = append(table.Layers, cost.Layer{
+			Name: fmt.Sprintf("layer%d", l), Forward: seconds, BackwardInput: seconds, BackwardWeight: seconds, Output: 1000,
+		})
+	}
+	text, err := json.Marshal(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, name, string(text))
+}
+
+// TestWhatIfRefusesCosts: what plan and simulate do with costs that are none.
+func TestWhatIfRefusesCosts(t *testing.T) {
+	workbench(t, "")
+	costsOf(t, "nine.json", 9)
+	good, err := os.ReadFile("costs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(name, old, new string) {
+		text := strings.Replace(string(good), old, new, 1)
+		if text == string(good) {
+			t.Fatalf("%s: no %q in costs.json", name, old)
+		}
+		write(t, name, text)
+	}
+	change("negative.json", `"forward": 0.0002`, `"forward": -0.0002`)
+	change("nan.json", `"forward": 0.0002`, `"forward": NaN`)
+	change("missing.json", `"backward_weight": 0.0003, `, ``)
+	change("slow.json", `"clock"`, `"slow": [1, 2], "clock"`)
+	change("standing.json", `"clock"`, `"slow": [1, 0, 1, 1], "clock"`)
+	change("fixed.json", `"clock"`, `"fixed": [0, 0, 0, -1], "clock"`)
+	change("clockless.json", `"clock": "sim", `, ``)
+	change("half.json", "\n]}", "")
+	write(t, "empty.json", "")
+	write(t, "free.json", `{"clock": "sim", "layers": [`+strings.Repeat(`{"forward":0,"backward_input":0,"backward_weight":0},`, 7)+
+		`{"forward":0,"backward_input":0,"backward_weight":0}]}`)
+	write(t, "gap.json", strings.Replace(string(good), `"clock"`, `"steps": 3, "clock"`, 1)+strings.Replace(string(good), `"clock"`, `"step": 4, "clock"`, 1))
+	for _, c := range []struct{ file, want string }{
+		{"negative.json", "table 0: layers[0].forward: -0.0002, want a finite number >= 0"},
+		{"nan.json", "table 0: invalid character 'N'"},
+		{"missing.json", `table 0: layer "embedding": backward_weight is missing`},
+		{"nine.json", "table 0: layers: 9, want 8"},
+		{"empty.json", "no cost table"},
+		{"absent.json", "no such file"},
+		{"half.json", "table 0: unexpected EOF"},
+		{"slow.json", "table 0: slow: 2 numbers, want one for each of the 4 stages"},
+		{"standing.json", "table 0: slow[1]: 0, want a finite number > 0"},
+		{"fixed.json", "table 0: fixed[3]: -1, want a finite number >= 0"},
+		{"clockless.json", `table 0: clock: "", want wall, virtual or sim`},
+		{"free.json", "table 0: layers: no layer takes any time"},
+		{"gap.json", "table 1: step: 4, want 3"},
+	} {
+		for _, command := range []string{"plan", "simulate"} {
+			t.Run(command+" "+c.file, func(t *testing.T) {
+				says(command, "run.toml", "--costs", c.file).refused(t, exitUsage, "--costs: ", c.file+": ", c.want)
+			})
+		}
+	}
+}
+
+// TestWhatIfRefuses: what plan, simulate and profile do with settings and files
+// that are wrong. Whatever is refused leaves no file.
+func TestWhatIfRefuses(t *testing.T) {
+	workbench(t, "")
+	write(t, "deadlock.csv", "0F0,0I0,0F1,0I1,0W0,0W1\n1F1,1I1,1F0,1I0,1W0,1W1\n")
+	write(t, "forgets.csv", "0F0,0B0,0F1,0B1\n1F0,1B0\n")
+	write(t, "unfinished.csv", "0F0,0B0,0F1,0B1\n1F0,1B0,1F1\n")
+	write(t, "good.csv", "0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n")
+	write(t, "zero.toml", "[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 0\n")
+	write(t, "unknown.toml", "[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e9\nlatency = 3\n")
+	file := func(name string, more ...string) []string {
+		return append(sets("schedule.kind=file", "schedule.file="+name, "parallel.stages=2"), more...)
+	}
+	two := sets("parallel.microbatches=2")
+	layout := func(text string) []string { return sets("balance.kind=layout", "balance.layout="+text) }
+	type refusal struct {
+		name   string
+		args   []string
+		status int
+		want   []string
+	}
+	check := func(command string, base []string, list []refusal) {
+		for _, c := range list {
+			t.Run(command+" "+c.name, func(t *testing.T) {
+				before, _ := filepath.Glob("*")
+				says(append(append([]string{command, "run.toml"}, base...), c.args...)...).refused(t, c.status, c.want...)
+				if after, _ := filepath.Glob("*"); len(after) != len(before) {
+					t.Errorf("files %v, before %v", after, before)
+				}
+			})
+		}
+	}
+	for command, base := range map[string][]string{
+		"plan":     {"--costs", "costs.json", "--csv", "new.csv"},
+		"simulate": {"--costs", "costs.json", "--trace", "new.json"},
+	} {
+		check(command, base, []refusal{
+			{"deadlock", file("deadlock.csv", two...), exitUsage, []string{"schedule.file: deadlock.csv: ", "stage 0: instruction 1, I0: deadlock"}},
+			{"forgotten microbatch", file("forgets.csv", two...), exitUsage, []string{"forgets.csv: ", "stage 1: ", "F1 is missing"}},
+			{"unfinished microbatch", file("unfinished.csv", two...), exitUsage, []string{"unfinished.csv: ", "stage 1: microbatch 1 is not finished"}},
+			{"schedule for other microbatches", file("good.csv"), exitUsage, []string{"good.csv is for 2 stages and 2 microbatches", "parallel.microbatches = 4"}},
+			{"schedule for other stages", file("good.csv", append(two, sets("parallel.stages=4")...)...), exitUsage, []string{"good.csv is for 2 stages", "parallel.stages = 4"}},
+			{"no schedule file", file("absent.csv"), exitUsage, []string{"schedule.file: ", "absent.csv", "no such file"}},
+			{"layout symbol", layout("Et|x|tt|ttL"), exitUsage, []string{"balance.layout: position 4: 'x'"}},
+			{"layout stages", layout("Et*6|L"), exitUsage, []string{"balance.layout: 2 stages, want 4"}},
+			{"layout blocks", layout("Et*7|L"), exitUsage, []string{"balance.layout: position 2: ", "6 blocks"}},
+			{"zero bandwidth", []string{"--network", "zero.toml"}, exitUsage, []string{"--network: zero.toml: node.bandwidth_bytes: 0, wanted a finite number above 0"}},
+			{"unknown network key", []string{"--network", "unknown.toml"}, exitUsage, []string{"--network: unknown.toml: node.latency: unknown"}},
+			{"no network file", []string{"--network", "absent.toml"}, exitUsage, []string{"--network: ", "absent.toml", "no such file"}},
+			{"too few layers", sets("schedule.kind=interleaved", "schedule.chunks=3"), exitUsage, []string{"parallel.stages = 4", "8 layers"}},
+			{"microbatches", sets("schedule.kind=interleaved", "parallel.microbatches=6"), exitUsage, []string{"parallel.microbatches = 6", "multiple of the stages"}},
+			{"a layer fits nowhere", sets("balance.memory_limit_bytes=1000"), exitUsage, []string{"balance.memory_limit_bytes = 1000: memory: layer 0", "bytes are missing"}},
+			{"layers fit in no way", sets("balance.memory_limit_bytes=600000"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: ", "lacks"}},
+			{"chunks fit in no way", sets("balance.memory_limit_bytes=500000", "schedule.kind=zb-v"), exitUsage, []string{"balance.memory_limit_bytes = 500000: ", "memory: "}},
+			{"uniform does not fit", sets("balance.memory_limit_bytes=600000", "balance.kind=uniform"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: stage 0 lacks"}},
+			{"unknown setting", sets("parallel.stage=2"), exitUsage, []string{"parallel.stage", "nearest is parallel.stages"}},
+		})
+	}
+	check("plan", []string{"--costs", "costs.json"}, []refusal{
+		{"no such step", []string{"--step", "3"}, exitUsage, []string{"--step 3: costs are of the steps 0 to 0"}},
+		{"step below -1", []string{"--step", "-2"}, exitUsage, []string{"--step -2: "}},
+		{"no folder", []string{"--csv", "no/s.csv"}, exitFailure, []string{"--csv: ", "no/s.csv", "no such file"}},
+	})
+	ran := strings.Replace(read(t, "costs.json"), `"clock"`,
+		`"run":{"cuts":[0,2,4,6,8],"schedule":"file","stages":4,"microbatches":4,"makespan":1},"clock"`, 1)
+	write(t, "ran.json", ran)
+	write(t, "odd.json", strings.Replace(ran, `"file"`, `"2f2b"`, 1))
+	check("simulate", []string{"--costs", "costs.json"}, []refusal{
+		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"--costs: ran.json: step 0 ran the schedule of a file, want it in schedule.file"}},
+		{"a schedule that is none", []string{"--costs", "odd.json"}, exitUsage, []string{"step 0: ", `schedule "2f2b"`}},
+		{"unknown dynamism", []string{"--dynamic", "prone"}, exitUsage, []string{`--dynamic: dynamism "prone"`, "prune, freeze, moe, attention, exit or mod"}},
+		{"no steps", []string{"--dynamic", "prune", "--steps", "0"}, exitUsage, []string{"--dynamic: steps: 0"}},
+		{"steps of nothing", []string{"--steps", "5"}, exitUsage, []string{"--steps: has no effect", "--dynamic"}},
+		{"repack all", []string{"--repack", "1"}, exitUsage, []string{"--repack 1: want a share of at least 0 and below 1"}},
+		{"repack NaN", []string{"--repack", "NaN"}, exitUsage, []string{"--repack NaN: want"}},
+		{"no folder", []string{"--trace", "no/t.json"}, exitFailure, []string{"--trace: ", "no/t.json", "no such file"}},
+	})
+	check("profile", nil, []refusal{
+		{"no output", nil, exitUsage, []string{`required flag(s) "output" not set`}},
+		{"no folder", []string{"-o", "no/costs.json"}, exitFailure, []string{"--output no/costs.json: ", "no such file"}},
+		{"no steps", []string{"-o", "new.json", "--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},
+		{"no corpus", append(sets("data.path=absent.txt"), "-o", "new.json"), exitUsage, []string{`data.path = "absent.txt"`, "no such file"}},
+	})
+}
