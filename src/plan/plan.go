@@ -16,7 +16,7 @@ import (
 type Plan struct {
 	Cuts       partition.Partition // over virtual stages
 	Schedule   schedule.Schedule
-	Costs      []cost.Stage // by virtual stage, for one microbatch
+	Costs      []cost.Stage // by virtual stage, for one microbatch, on its rank
 	InFlight   []int        // by virtual stage: most microbatches between F and W
 	Caps       []int        // by stage: how many memory and settings allow; nil: any number
 	Bytes      []int64      // by stage
@@ -28,13 +28,16 @@ type Plan struct {
 	Optimum    float64 // the smallest possible bottleneck of one chunk on each stage, whatever the memory
 }
 
-// At returns the plan of given cuts.
-func (p *Planner) At(t cost.Table, cuts partition.Partition) (Plan, error) {
+// At returns the plan of given cuts for the first step of a stretch. The lower
+// bound and the bottlenecks are those of its mean microbatch.
+func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error) {
+	t := costs.Mean()
 	s := p.Schedule(t, cuts)
-	step := p.Step(t, cuts, s)
-	step.Spans = true
+	step := p.Step(costs.Table, cuts, s)
+	step.PerMicrobatch = costs.PerMicrobatch(cuts, p.Map, p.Microbatches)
+	step.Number, step.Spans = costs.Step, true
 	a := Plan{
-		Cuts: cuts, Schedule: s, Costs: step.Costs, Messages: step.Bytes, InFlight: s.InFlight(), Caps: p.Caps(t, cuts),
+		Cuts: cuts, Schedule: s, Costs: p.placed(t, cuts), Messages: step.Bytes, InFlight: s.InFlight(), Caps: p.Caps(t, cuts),
 		Step: sim.Run(step),
 	}
 	a.Bytes = p.Bytes(t, cuts, s.Peaks())
@@ -45,7 +48,9 @@ func (p *Planner) At(t cost.Table, cuts partition.Partition) (Plan, error) {
 		loads[p.Map.Stage(v)] += c.Seconds()
 	}
 	a.Bottleneck = slices.Max(loads)
-	optimum, err := balance.Partition(balance.New(t, balance.ByTime, p.Map.Stages, nil, 0))
+	line := balance.New(t, balance.ByTime, p.Map.Stages, nil, 0)
+	line.Slow = p.slowness(line.Slow, partition.Line(p.Map.Stages))
+	optimum, err := balance.Partition(line)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -86,10 +91,9 @@ func Others(t cost.Table, o Options) []Other {
 			continue
 		}
 		s := p.Schedule(t, cuts)
-		step := p.Step(t, cuts, s)
 		list = append(list, Other{
-			Schedule: s, Summary: sim.Run(step).Summary,
-			LowerBound: sim.LowerBound(p.Map, step.Costs, p.Microbatches, p.Caps(t, cuts)),
+			Schedule: s, Summary: sim.Run(p.Step(t, cuts, s)).Summary,
+			LowerBound: sim.LowerBound(p.Map, p.placed(t, cuts), p.Microbatches, p.Caps(t, cuts)),
 		})
 	}
 	return list

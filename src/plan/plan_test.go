@@ -69,7 +69,7 @@ func TestIdleSums(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := p.At(costs, cuts)
+			a, err := p.At(cost.Stretch{Table: costs}, cuts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,14 +92,14 @@ func TestIdleOfEqualStages(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 8, 4, 8)
 	p := planner(t, c, sim.Network{})
 	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	a, err := p.At(costs, cuts)
+	a, err := p.At(cost.Stretch{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := 3 * 6e-3; math.Abs(a.Idle.Inherent-want) > 1e-12 || math.Abs(a.Idle.Makespan()-a.Idle.Busy-want) > 1e-12 {
 		t.Errorf("%+v, want %v inherent and nothing else", a.Idle, want)
 	}
-	uneven, err := p.At(costs, partition.Partition{0, 1, 5, 6, 8})
+	uneven, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 1, 5, 6, 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +113,12 @@ func TestIdleOfEqualStages(t *testing.T) {
 func TestMemoryCap(t *testing.T) {
 	c := settings(schedule.KindAuto, 8, 4, 16)
 	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	free, err := planner(t, c, link).At(costs, cuts)
+	free, err := planner(t, c, link).At(cost.Stretch{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Balance.MemoryLimitBytes = 2*1600 + 4*200 // layers and four microbatches, which 1F1B needs on its first stage
-	tight, err := planner(t, c, link).At(costs, cuts)
+	tight, err := planner(t, c, link).At(cost.Stretch{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestMemoryCap(t *testing.T) {
 		t.Errorf("makespan %v under the cap, %v without; idle %+v", tight.Step.Makespan(), free.Step.Makespan(), tight.Idle)
 	}
 	c.Balance.MemoryLimitBytes, c.Schedule.InFlight = 0, 4
-	set, err := planner(t, c, link).At(costs, cuts)
+	set, err := planner(t, c, link).At(cost.Stretch{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,5 +194,33 @@ func TestArrivals(t *testing.T) {
 	}
 	if next := p.Faster(costs, even, r.Cuts); p.Makespan(costs, next) > p.Makespan(costs, even) {
 		t.Errorf("%v was taken and is slower", next)
+	}
+}
+
+// TestSlowRanks: a rank that the network calls slow gets less work, and what a
+// plan prints of its stage is what it takes there.
+func TestSlowRanks(t *testing.T) {
+	slow := link
+	slow.Slow = []float64{1, 3}
+	p, costs := planner(t, settings(schedule.Kind1F1B, 16, 4, 8), slow), chain(16, 0, 0)
+	cuts, err := p.Cuts(costs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := p.At(cost.Stretch{Table: costs}, cuts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := cuts.Count(1); n > 2 {
+		t.Errorf("cuts %v give the slow rank %d layers", cuts, n)
+	}
+	if got, want := a.Costs[1].Seconds(), float64(cuts.Count(1))*9e-3; math.Abs(got-want) > 1e-12 {
+		t.Errorf("stage 1 costs %v, want %v", got, want)
+	}
+	if a.Step.Makespan() < a.LowerBound || a.Optimum > a.Bottleneck || a.LowerBound < 8*a.Bottleneck {
+		t.Errorf("makespan %v, bound %v, bottleneck %v, optimum %v", a.Step.Makespan(), a.LowerBound, a.Bottleneck, a.Optimum)
+	}
+	if costs.Slow != nil {
+		t.Error("the table was changed")
 	}
 }

@@ -115,13 +115,8 @@ func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 		return out
 	}
 	q.Slow, q.Fixed = spread(q.Slow, 1), spread(q.Fixed, 1/float64(p.Map.Chunks))
-	if p.Network.Slow != nil && by == balance.ByTime {
-		if q.Slow == nil {
-			q.Slow = slices.Repeat([]float64{1}, n)
-		}
-		for v := range q.Slow {
-			q.Slow[v] *= p.slow(p.Map.Stage(v))
-		}
+	if by == balance.ByTime {
+		q.Slow = p.slowness(q.Slow, p.Map)
 	}
 	if b := p.config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
 		q.Fixed = p.arrivals(t, q.Fixed)
@@ -267,6 +262,30 @@ func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 		}
 	}
 	return o
+}
+
+// placed returns what virtual stages cost on the ranks of the network.
+func (p *Planner) placed(t cost.Table, cuts partition.Partition) []cost.Stage {
+	costs := t.Stages(cuts, p.Map)
+	for v := range costs {
+		costs[v] = costs[v].Scale(p.slow(p.Map.Stage(v)))
+	}
+	return costs
+}
+
+// slowness returns the slowness of virtual stages times that of the network's
+// ranks. Nil stands for ones.
+func (p *Planner) slowness(list []float64, m partition.Map) []float64 {
+	if p.Network.Slow == nil {
+		return list
+	}
+	if list = slices.Clone(list); list == nil {
+		list = slices.Repeat([]float64{1}, m.Virtual())
+	}
+	for v := range list {
+		list[v] *= p.slow(m.Stage(v))
+	}
+	return list
 }
 
 // slow returns how many times slower than the costs the network says that a

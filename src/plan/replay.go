@@ -21,8 +21,9 @@ type Replayed struct {
 func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
 
 // Replay simulates the stretches that ran as they ran: their own stages, cuts,
-// microbatches and schedule, on their own costs. A list schedule is made anew
-// from them. Stretches that were not run are left out.
+// microbatches and schedule, on their own costs and the links of the settings'
+// [comm], not those of a what-if. A list schedule is made anew from the costs.
+// Stretches that were not run are left out.
 func Replay(series cost.Series, o Options) ([]Replayed, error) {
 	var list []Replayed
 	for i, s := range series {
@@ -33,7 +34,7 @@ func Replay(series cost.Series, o Options) ([]Replayed, error) {
 		c.Parallel.Stages, c.Parallel.Microbatches = s.Run.Stages, s.Run.Microbatches
 		c.Schedule.Kind = s.Run.Schedule
 		c.Schedule.Chunks = max(2, s.Run.Cuts.Stages()/s.Run.Stages)
-		p, err := New(c, o.Network, o.Fixed)
+		p, err := New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), o.Fixed)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", s.Step, err)
 		}

@@ -199,7 +199,7 @@ func (w *walker) repack(t cost.Table, cuts partition.Partition) (*Planner, parti
 
 // leg simulates one step at the present cuts.
 func (w *walker) leg(s cost.Stretch) (Leg, error) {
-	plan, err := w.planner.At(s.Mean(), w.cuts)
+	plan, err := w.planner.At(s, w.cuts)
 	if err != nil {
 		return Leg{}, err
 	}
