@@ -63,6 +63,7 @@ type Other struct {
 	Schedule schedule.Schedule
 	trace.Summary
 	LowerBound float64 // of its own cuts
+	Bytes      int64   // of the stage that needs most
 }
 
 // kinds are the schedules that Others tries.
@@ -94,6 +95,7 @@ func Others(t cost.Table, o Options) []Other {
 		list = append(list, Other{
 			Schedule: s, Summary: sim.Run(p.Step(t, cuts, s)).Summary,
 			LowerBound: sim.LowerBound(p.Map, p.placed(t, cuts), p.Microbatches, p.Caps(t, cuts)),
+			Bytes:      slices.Max(p.Bytes(t, cuts, s.Peaks())),
 		})
 	}
 	return list

@@ -128,6 +128,7 @@ type planOther struct {
 	ToBound  float64 `json:"to_bound"`
 	Chunks   int     `json:"chunks"`
 	InFlight int     `json:"in_flight"` // most microbatches of a chunk on any stage
+	Bytes    int64   `json:"bytes"`     // of the stage that needs most
 }
 
 // answered says what a plan is.
@@ -159,7 +160,7 @@ func answered(t cost.Table, best plan.Plan, o plan.Options) planAnswer {
 		a.Others = append(a.Others, planOther{
 			Schedule: string(other.Schedule.Kind), Step: other.Makespan(), Bubble: other.BubbleRatio(),
 			ToBound: other.Makespan() / other.LowerBound,
-			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()),
+			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: other.Bytes,
 		})
 	}
 	return a
@@ -214,7 +215,7 @@ func (a planAnswer) print(out io.Writer) error {
 		if o.Chunks > 1 {
 			flying += " of a chunk"
 		}
-		rows = append(rows, []string{o.Schedule, duration(o.Step), ratio(o.Bubble), ratio(o.ToBound), flying})
+		rows = append(rows, []string{o.Schedule, duration(o.Step), ratio(o.Bubble), ratio(o.ToBound), flying, megabytes(o.Bytes)})
 	}
-	return record.Table(out, []string{"schedule", "step", "bubble ratio", "to bound", "in flight"}, rows)
+	return record.Table(out, []string{"schedule", "step", "bubble ratio", "to bound", "in flight", "most bytes"}, rows)
 }
