@@ -14,8 +14,9 @@ import (
 // a series of them; it is also what a file of costs holds, one JSON object after
 // the other. Of steps that were run it says how they went.
 type Stretch struct {
-	Step  int `json:"step"`  // the first
-	Steps int `json:"steps"` // how many; 0 in a table that belongs to no run
+	Step  int    `json:"step"`            // the first
+	Steps int    `json:"steps"`           // how many; 0 in a table that belongs to no run
+	Model string `json:"model,omitempty"` // settings that the costs hold for; "" if nobody noted them
 	Table
 	// Scale is by layer and microbatch: how many times its seconds that microbatch
 	// takes, for dynamism that treats microbatches differently. Absent means 1.

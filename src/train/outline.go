@@ -1,6 +1,8 @@
 package train
 
 import (
+	"fmt"
+
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/device"
@@ -60,4 +62,11 @@ func outline(c config.Config, x *model.Exec) cost.Table {
 		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
 	}
 	return dense
+}
+
+// Shape returns the settings that the costs of layers hold for.
+func Shape(c config.Config) string {
+	m := c.Model
+	return fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
+		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
 }
