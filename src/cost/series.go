@@ -32,7 +32,11 @@ type Run struct {
 	Schedule     string              `json:"schedule"` // the kind that was executed
 	Stages       int                 `json:"stages"`
 	Microbatches int                 `json:"microbatches"`
-	Makespan     float64             `json:"makespan"` // seconds, median over the steps
+	Vee          bool                `json:"vee,omitempty"`   // virtual stages lie in a V (see partition.Map)
+	Order        []string            `json:"order,omitempty"` // by stage, as schedule.Lines writes it; of a schedule that does not follow from the numbers
+	Latency      float64             `json:"latency_seconds"` // of messages, as the run took it
+	Bandwidth    float64             `json:"bandwidth_bytes"` // likewise; 0: infinite
+	Makespan     float64             `json:"makespan"`        // seconds, median over the steps
 	// Scale is by virtual stage and microbatch, of the step with that makespan: how
 	// many times the seconds of its layers it took. Machines are never quite even,
 	// and the slowest of many takes longer than the mean of all. Stands for the
@@ -120,6 +124,8 @@ func (r Run) check(layers int) error {
 		return fmt.Errorf("run.stages: %d, want a divisor of the %d virtual stages of run.cuts", r.Stages, n)
 	case r.Microbatches < 1:
 		return fmt.Errorf("run.microbatches: %d, want at least 1", r.Microbatches)
+	case !(r.Latency >= 0) || math.IsInf(r.Latency, 1) || !(r.Bandwidth >= 0):
+		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0", r.Latency, r.Bandwidth)
 	case !(r.Makespan > 0) || math.IsInf(r.Makespan, 1):
 		return fmt.Errorf("run.makespan: %v, want seconds above 0", r.Makespan)
 	}

@@ -34,15 +34,18 @@ func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
 		if r, err = balance.Uniform(problem); err != nil {
 			r, err = balance.Partition(problem)
 		}
+		if err == nil && p.missing(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
+			r.Cuts, _ = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
+		}
+	}
+	if err == nil {
+		err = p.memoryError(dense, r.Cuts)
 	}
 	if _, ok := errors.AsType[*balance.MemoryError](err); ok {
 		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", p.limit, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("balance: %w", err)
-	}
-	if over := p.missing(dense, r.Cuts); over > 0 {
-		return nil, fmt.Errorf("balance: balance.memory_limit_bytes = %d: memory: %d bytes are missing over all stages", p.limit, over)
 	}
 	return r.Cuts, nil
 }
@@ -77,11 +80,10 @@ func (p *Planner) Next(t cost.Table, now partition.Partition) (partition.Partiti
 	var err error
 	switch {
 	case p.Map.Chunks > 1:
-		if by == balance.ByParam {
-			r, err := balance.Partition(p.Problem(t, by))
-			return r.Cuts, err
+		next, err = p.chunked(t, by)
+		if _, full := errors.AsType[*balance.MemoryError](err); full && p.missing(t, now) == 0 {
+			return now, nil // the search is none that finds all there is
 		}
-		next, err = p.Cuts(t)
 	default:
 		steps, e := strconv.Atoi(p.config.Balance.Every)
 		if e != nil {
@@ -100,14 +102,26 @@ func (p *Planner) Next(t cost.Table, now partition.Partition) (partition.Partiti
 	return p.Faster(t, now, next), nil
 }
 
-// Faster returns next if it predicts a faster step than now, or if layers are
-// not balanced by time; else now.
+// chunked returns cuts for several chunks on a stage.
+func (p *Planner) chunked(t cost.Table, by balance.By) (partition.Partition, error) {
+	if by == balance.ByTime {
+		return p.Cuts(t)
+	}
+	r, err := balance.Partition(p.Problem(t, by))
+	if err != nil {
+		return nil, err
+	}
+	return r.Cuts, p.memoryError(t, r.Cuts)
+}
+
+// Faster returns next if it predicts a faster step than now, if layers are not
+// balanced by time, or if memory has no room for now and more for next; else now.
 func (p *Planner) Faster(t cost.Table, now, next partition.Partition) partition.Partition {
 	byTime := balance.By(p.config.Balance.By) == balance.ByTime
-	if byTime && p.Makespan(t, next) >= p.Makespan(t, now) {
-		return now
+	if !byTime || p.missing(t, next) < p.missing(t, now) || p.Makespan(t, next) < p.Makespan(t, now) {
+		return next
 	}
-	return next
+	return now
 }
 
 // bandwidth returns the bytes per second at which layers move.

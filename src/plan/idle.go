@@ -20,12 +20,13 @@ import (
 //	communication  the makespan, less the replay
 //
 // Each is a mean over the stages, in seconds; with the mean busy time they sum
-// to the makespan. spans are of one replica; by how much the slowest takes
+// to the makespan. costs, by virtual stage, say how an undivided backward divides.
+// spans are of one replica; by how much the slowest takes
 // longer counts as imbalance. caps is what limited a list schedule, by stage;
 // nil: nothing, as in kinds that promise what they hold. Where the schedule was
 // made for costs, that of equal stages and that without the cap are lists.
-func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, caps []int, makespan float64) trace.Idle {
-	took := perMicrobatch(s, spans)
+func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage, caps []int, makespan float64) trace.Idle {
+	took := perMicrobatch(s, spans, costs)
 	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
@@ -54,8 +55,8 @@ func extent(spans [][]trace.Span) float64 {
 }
 
 // perMicrobatch returns what every virtual stage took for every microbatch.
-// What an undivided backward took counts as backward for inputs.
-func perMicrobatch(s schedule.Schedule, spans [][]trace.Span) [][]cost.Stage {
+// What an undivided backward took divides as its stage's costs do.
+func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage) [][]cost.Stage {
 	took := make([][]cost.Stage, s.Map.Virtual())
 	for v := range took {
 		took[v] = make([]cost.Stage, s.Microbatches)
@@ -65,14 +66,22 @@ func perMicrobatch(s schedule.Schedule, spans [][]trace.Span) [][]cost.Stage {
 			if !sp.Kind.Pipeline() {
 				continue
 			}
-			at := &took[s.Map.Place(stage, sp.Chunk)][sp.Microbatch%s.Microbatches]
+			v := s.Map.Place(stage, sp.Chunk)
+			at := &took[v][sp.Microbatch]
 			switch seconds := sp.End - sp.Start; sp.Kind {
 			case trace.F:
 				at.Forward += seconds
-			case trace.I, trace.B:
+			case trace.I:
 				at.Input += seconds
 			case trace.W:
 				at.Weight += seconds
+			case trace.B:
+				share := 0.0
+				if both := costs[v].Input + costs[v].Weight; both > 0 {
+					share = costs[v].Weight / both
+				}
+				at.Input += (1 - share) * seconds
+				at.Weight += share * seconds
 			}
 		}
 	}

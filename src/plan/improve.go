@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 
 	"dynmo/src/balance"
@@ -36,27 +35,55 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	cuts, seconds := p.Improve(t, exact.Cuts)
 	if p.Map.Chunks > 1 {
 		if start, err := balance.Uniform(problem); err == nil {
-			if other, took := p.Improve(t, start.Cuts); took < seconds {
+			other, took := p.Improve(t, start.Cuts)
+			fits, otherFits := p.missing(t, cuts) == 0, p.missing(t, other) == 0
+			if otherFits && (!fits || took < seconds) {
 				cuts = other
 			}
 		}
 	}
-	if over := p.missing(t, cuts); over > 0 {
-		return nil, fmt.Errorf("memory: no cuts were found that fit; the best lack %d bytes over all stages", over)
+	return cuts, p.memoryError(t, cuts)
+}
+
+// memoryError returns a *balance.MemoryError if stages lack memory at some cuts,
+// which names the one that lacks most.
+func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
+	if p.missing(t, cuts) == 0 {
+		return nil
 	}
-	return cuts, nil
+	worst := balance.MemoryError{Layer: -1}
+	for stage, bytes := range p.Bytes(t, cuts, p.peaks) {
+		if lack := bytes - p.limit; lack > worst.Missing {
+			worst.Stage, worst.Missing = stage, lack
+		}
+	}
+	return &worst
 }
 
 // Improve moves single cuts by one or two layers as long as that shortens the
 // simulated step, and returns the cuts and their predicted seconds. The exact
 // partition is the best for the slowest stage; what a schedule makes of the
 // others' loads only a simulation tells. Where memory is exceeded it is mended
-// first. For list and auto the search goes by one list schedule, and what it
-// found is taken if the whole choice of schedules agrees.
+// first. For list and auto one search goes by a list schedule and one by the base,
+// and what they found is taken if the whole choice of schedules agrees.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
+	best, seconds := p.climb(t, cuts, p.Estimate)
+	if p.Adapts() {
+		base := func(t cost.Table, cuts partition.Partition) float64 {
+			return sim.Run(p.Step(t, cuts, p.base)).Makespan()
+		}
+		if other, took := p.climb(t, cuts, base); took < seconds {
+			return other, took
+		}
+	}
+	return best, seconds
+}
+
+// climb is one search of Improve, which goes by estimate.
+func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) (partition.Partition, float64) {
 	now := slices.Clone(cuts)
 	over := p.missing(t, now)
-	seconds := p.Estimate(t, now)
+	seconds := estimate(t, now)
 	left := tries
 	for moved := true; moved && left > 0; {
 		moved = false
@@ -71,7 +98,7 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 					continue
 				}
 				left--
-				took := p.Estimate(t, next)
+				took := estimate(t, next)
 				if lack < over || took < seconds*(1-worth) {
 					now, over, seconds, moved = next, lack, took, true
 				}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"dynmo/src/balance"
@@ -21,7 +22,9 @@ type Plan struct {
 	Caps       []int        // by stage: how many memory and settings allow; nil: any number
 	Bytes      []int64      // by stage
 	Messages   []int64      // by virtual stage: bytes that it sends on for a microbatch
-	Step       sim.Result
+	Step       sim.Result   // of the slowest replica
+	Seconds    float64      // of the whole step, with the gradient sum over replicas
+	Exposed    float64      // of it: gradient sum that no work hides
 	Idle       trace.Idle
 	LowerBound float64 // no schedule of these cuts takes less, under Caps
 	Bottleneck float64 // seconds per microbatch of the most loaded stage
@@ -33,15 +36,14 @@ type Plan struct {
 func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error) {
 	t := costs.Mean()
 	s := p.Schedule(t, cuts)
-	step := p.Step(costs.Table, cuts, s)
-	step.PerMicrobatch = costs.PerMicrobatch(cuts, p.Map, p.Microbatches)
-	step.Number, step.Spans = costs.Step, true
 	a := Plan{
-		Cuts: cuts, Schedule: s, Costs: p.placed(t, cuts), Messages: step.Bytes, InFlight: s.InFlight(), Caps: p.Caps(t, cuts),
-		Step: sim.Run(step),
+		Cuts: cuts, Schedule: s, Costs: p.placed(t, cuts), Messages: messages(t, cuts), InFlight: s.InFlight(), Caps: p.Caps(t, cuts),
+	}
+	for stage := range a.Caps {
+		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
 	}
 	a.Bytes = p.Bytes(t, cuts, s.Peaks())
-	a.Idle = p.Idle(s, a.Step.Spans, a.Caps, a.Step.Makespan())
+	p.whole(&a, costs, costs.Step)
 	a.LowerBound = sim.LowerBound(p.Map, a.Costs, p.Microbatches, a.Caps)
 	loads := make([]float64, p.Map.Stages)
 	for v, c := range a.Costs {
@@ -56,6 +58,17 @@ func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error)
 	}
 	a.Optimum = min(optimum.Bottleneck, a.Bottleneck)
 	return a, nil
+}
+
+// whole simulates step number of a stretch on all replicas, as the plan has it.
+func (p *Planner) whole(a *Plan, costs cost.Stretch, number int) {
+	all := sim.Replicas(sim.Step{
+		Schedule: a.Schedule, Costs: costs.Stages(a.Cuts, p.Map), PerMicrobatch: costs.PerMicrobatch(a.Cuts, p.Map, p.Microbatches),
+		Bytes: a.Messages, Network: p.Network, Mesh: p.Mesh, Number: number, Spans: true,
+	}, a.Cuts, costs.Layers)
+	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
+	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })
+	a.Idle = p.Idle(a.Schedule, a.Step.Spans, a.Costs, a.Caps, a.Step.Makespan())
 }
 
 // Other is a plan in another kind of schedule.

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -222,5 +224,116 @@ func TestSlowRanks(t *testing.T) {
 	}
 	if costs.Slow != nil {
 		t.Error("the table was changed")
+	}
+}
+
+// TestSlowReplica: a slow rank counts whichever replica it is of, and its
+// slowness counts once.
+func TestSlowReplica(t *testing.T) {
+	for rank := range 2 { // both replicas of stage 0
+		slow := link
+		slow.Slow = []float64{1, 1}
+		slow.Slow[rank] = 3
+		c := settings(schedule.KindZBH1, 24, 4, 8)
+		c.Parallel.Replicas = 2
+		p, costs := planner(t, c, slow), chain(24, 0, 0)
+		next, err := p.Next(costs, partition.Partition{0, 6, 12, 18, 24})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Count(0) > 3 {
+			t.Errorf("rank %d slow: cuts %v", rank, next)
+		}
+		a, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if predicted := p.Makespan(costs, a.Cuts); math.Abs(predicted-a.Step.Makespan()) > 1e-9*predicted {
+			t.Errorf("rank %d slow: predicted %v, all replicas simulated take %v", rank, predicted, a.Step.Makespan())
+		}
+		if a.Idle.Imbalance < 0.5*a.Idle.Makespan()/4 || a.Idle.Inherent > a.Idle.Busy {
+			t.Errorf("rank %d slow: %+v, want most of it imbalance", rank, a.Idle)
+		}
+	}
+}
+
+// TestTightMemory: under any limit a plan is above its lower bound, fits, and is
+// no slower than 1F1B, which fits too.
+func TestTightMemory(t *testing.T) {
+	for seed := range uint64(60) {
+		draw := random.Keyed(seed, 31)
+		c, costs := settings(schedule.KindAuto, 12, 4, 16), chain(12, 2, seed)
+		for l := range costs.Layers {
+			costs.Layers[l].Bytes.Held = int64(draw.IntN(150))
+		}
+		c.Balance.MemoryLimitBytes = 3*1600 + 300*int64(4+draw.IntN(10))
+		p := planner(t, c, link)
+		cuts, err := p.Cuts(costs)
+		if err != nil {
+			continue
+		}
+		a, err := p.At(cost.Stretch{Table: costs}, cuts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.Fits(costs, cuts, a.Schedule) {
+			t.Errorf("draw %d: bound %v, makespan %v, bytes %v of %d", seed, a.LowerBound, a.Step.Makespan(), a.Bytes, c.Balance.MemoryLimitBytes)
+		}
+		if base := sim.Run(p.Step(costs, cuts, p.Base())).Makespan(); a.Step.Makespan() > base {
+			t.Errorf("draw %d: %v, 1F1B takes %v", seed, a.Step.Makespan(), base)
+		}
+		if a.Schedule.Kind == schedule.Kind1F1B && a.Idle.Memory <= 0 {
+			t.Errorf("draw %d: 1F1B for want of memory, but idle %+v", seed, a.Idle)
+		}
+	}
+}
+
+// TestFasterMakesRoom: cuts that no longer fit are left for some that do, however
+// slow those are.
+func TestFasterMakesRoom(t *testing.T) {
+	c, costs := settings(schedule.Kind1F1B, 8, 2, 4), chain(8, 0, 0)
+	costs.Layers[0].Bytes.Parameters += 2000
+	c.Balance.MemoryLimitBytes = 4*1600 + 8*100 + 1999
+	p := planner(t, c, link)
+	full, fitting := partition.Partition{0, 4, 8}, partition.Partition{0, 3, 8}
+	if got := p.Faster(costs, full, fitting); !got.Equal(fitting) {
+		t.Errorf("cuts stay %v, which lack %d bytes", got, p.missing(costs, full))
+	}
+}
+
+// TestFewInFlight: fewer microbatches in flight than 1F1B has are kept to from
+// the first step.
+func TestFewInFlight(t *testing.T) {
+	c := settings(schedule.KindList, 8, 4, 8)
+	c.Schedule.InFlight = 1
+	p := planner(t, c, link)
+	for _, s := range []schedule.Schedule{p.Base(), p.Schedule(chain(8, 1, 1), partition.Partition{0, 2, 4, 6, 8})} {
+		if slices.Max(s.InFlight()) != 1 {
+			t.Errorf("%s has %v in flight", s.Kind, s.InFlight())
+		}
+		if err := s.Check(func(int) int { return 1 }); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestChunksWithoutMemory: where no cuts of several chunks fit, the error is the
+// one that training goes on after; where only the present ones are known to, they
+// stay.
+func TestChunksWithoutMemory(t *testing.T) {
+	for _, by := range []balance.By{balance.ByTime, balance.ByParam} {
+		c, costs := settings(schedule.KindZBV, 16, 2, 6), chain(16, 1, 2)
+		c.Balance.By, c.Balance.MemoryLimitBytes = string(by), 5000
+		p, now := planner(t, c, link), partition.Partition{0, 4, 8, 12, 16}
+		_, err := p.Next(costs, now)
+		if full, ok := errors.AsType[*balance.MemoryError](err); !ok || full.Missing <= 0 || full.Stage < 0 {
+			t.Errorf("%s: error %v, want one of memory that names a stage", by, err)
+		}
+		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, now, p.Base().Peaks()))
+		p = planner(t, c, link)
+		next, err := p.Next(costs, now)
+		if err != nil || p.missing(costs, next) > 0 {
+			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, p.missing(costs, next))
+		}
 	}
 }

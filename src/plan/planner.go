@@ -25,8 +25,8 @@ type Planner struct {
 	Mesh         mesh.Mesh
 
 	// base is the schedule itself, where it follows from numbers alone. For list
-	// and auto it is 1F1B: what it holds in flight is what cuts must have room
-	// for, and what memory is left lets more fly.
+	// and auto it is the one before costs are known: what it holds is what cuts must
+	// have room for, and what memory is left lets more fly.
 	base   schedule.Schedule
 	peaks  []schedule.Peak // of base, by virtual stage
 	most   int             // microbatches in flight that settings allow in list and auto; 0: any
@@ -58,7 +58,7 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 			p.most = 2*c.Parallel.Stages - 1
 		}
 		p.most = min(p.most, c.Parallel.Microbatches)
-		p.base, err = schedule.New(schedule.Kind1F1B, c.Parallel.Stages, 1, c.Parallel.Microbatches)
+		p.base, err = start(c.Parallel.Stages, c.Parallel.Microbatches, p.most)
 	default:
 		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
 	}
@@ -73,6 +73,18 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		return fixed(p.Map, virtual, peak)
 	}
 	return p, nil
+}
+
+// start returns the schedule before costs are known: 1F1B, or, if fewer
+// microbatches may be in flight than it has, a list for equal stages.
+func start(stages, microbatches, most int) (schedule.Schedule, error) {
+	if most >= min(stages, microbatches) {
+		return schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
+	}
+	return schedule.List(schedule.ListOptions{
+		Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, stages), Microbatches: microbatches,
+		InFlight: slices.Repeat([]int{most}, stages),
+	}), nil
 }
 
 // fromFile reads the schedule of the settings' file.
@@ -208,8 +220,8 @@ func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
 
 // messages returns the bytes that every virtual stage sends on for a
 // microbatch: the output of its last layer.
-func (p *Planner) messages(t cost.Table, cuts partition.Partition) []int64 {
-	bytes := make([]int64, p.Map.Virtual())
+func messages(t cost.Table, cuts partition.Partition) []int64 {
+	bytes := make([]int64, cuts.Stages())
 	for v := range len(bytes) - 1 {
 		if end := cuts[v+1]; end > 0 {
 			bytes[v] = t.Layers[end-1].Output
@@ -218,12 +230,14 @@ func (p *Planner) messages(t cost.Table, cuts partition.Partition) []int64 {
 	return bytes
 }
 
-// Step returns what there is to simulate at some cuts.
+// Step returns what there is to simulate at some cuts when one replica stands
+// for all: every stage's rank is as slow as the slowest of its replicas.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
-	return sim.Step{
-		Schedule: s, Costs: t.Stages(cuts, p.Map), Bytes: p.messages(t, cuts),
-		Network: p.Network, Mesh: p.Mesh,
+	step := sim.Step{
+		Schedule: s, Costs: p.placed(t, cuts), Bytes: messages(t, cuts), Network: p.Network, Mesh: p.Mesh,
 	}
+	step.Network.Slow = nil
+	return step
 }
 
 // Schedule returns the schedule for costs at some cuts.
@@ -238,24 +252,36 @@ func (p *Planner) scheduleFor(step sim.Step, caps []int) schedule.Schedule {
 	}
 	evaluate := func(s schedule.Schedule) float64 {
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
-			return math.Inf(1)
+			return math.MaxFloat64
 		}
 		step.Schedule = s
 		return sim.Run(step).Makespan()
 	}
 	s, seconds := Auto(p.options(step, caps), evaluate)
-	// Lists are kept to a cap that holds whatever they do; 1F1B is known to fit.
-	if caps != nil && slices.Max(p.base.InFlight()) <= p.most && evaluate(p.base) < seconds {
+	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
+	if caps != nil && evaluate(p.base) < seconds {
 		return p.base
 	}
 	return s
+}
+
+// Fits reports whether a schedule keeps to the settings' microbatches in flight
+// and, at these cuts, to the memory.
+func (p *Planner) Fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
+	peaks := s.Peaks()
+	for _, peak := range peaks {
+		if p.Adapts() && peak.InFlight > p.most {
+			return false
+		}
+	}
+	return p.limit == 0 || slices.Max(p.Bytes(t, cuts, peaks)) <= p.limit
 }
 
 // options returns what a list schedule of a step is made for.
 func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 	o := schedule.ListOptions{Microbatches: p.Microbatches, InFlight: caps}
 	for stage, c := range step.Costs {
-		o.Costs = append(o.Costs, c.Scale(p.slow(stage)))
+		o.Costs = append(o.Costs, c)
 		if stage+1 < len(step.Costs) && step.Bytes != nil {
 			link := p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
 			o.Message = append(o.Message, link.Seconds(step.Bytes[stage]))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
 
@@ -12,7 +14,7 @@ type Replayed struct {
 	Step, Steps         int
 	Measured, Predicted float64 // seconds, makespan
 	// Ahead is what the costs of the stretch before predict for this one, where
-	// layers moved in between and the model did not change; else 0. The balancer
+	// the layout changed in between and the model did not; else 0. The balancer
 	// knew no more.
 	Ahead float64
 }
@@ -20,37 +22,41 @@ type Replayed struct {
 // Error returns predicted / measured - 1.
 func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
 
-// Replay simulates the stretches that ran as they ran: their own stages, cuts,
-// microbatches and schedule, on their own costs and the links of the settings'
-// [comm], not those of a what-if. A list schedule is made anew from the costs.
+// Replay simulates the stretches that ran as they ran, on their own costs: the
+// same layout, order of work and network, whatever is asked of the series
+// besides. Every microbatch takes its own measured share (cost.Run.Scale).
 // Stretches that were not run are left out.
-func Replay(series cost.Series, o Options) ([]Replayed, error) {
+func Replay(series cost.Series) ([]Replayed, error) {
 	var list []Replayed
 	for i, s := range series {
 		if s.Run == nil {
 			continue
 		}
-		c := o.Config
-		c.Parallel.Stages, c.Parallel.Microbatches = s.Run.Stages, s.Run.Microbatches
-		c.Schedule.Kind = s.Run.Schedule
-		c.Schedule.Chunks = max(2, s.Run.Cuts.Stages()/s.Run.Stages)
-		p, err := New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), o.Fixed)
+		order, err := ran(*s.Run)
 		if err != nil {
-			return nil, fmt.Errorf("step %d: %w", s.Step, err)
-		}
-		if n := p.Map.Virtual(); s.Run.Cuts.Stages() != n {
-			return nil, fmt.Errorf("step %d: run.cuts: %d virtual stages, want %d (%s)", s.Step, s.Run.Cuts.Stages(), n, s.Run.Schedule)
+			return nil, fmt.Errorf("step %d: run: %w", s.Step, err)
 		}
 		from := func(costs cost.Stretch) float64 {
-			step := p.Step(costs.Table, s.Run.Cuts, p.Schedule(costs.Mean(), s.Run.Cuts))
-			step.PerMicrobatch = costs.PerMicrobatch(s.Run.Cuts, p.Map, p.Microbatches)
-			return sim.Run(step).Makespan()
+			cuts, m := s.Run.Cuts, order.Map
+			return sim.Run(sim.Step{
+				Schedule: order, Costs: costs.Stages(cuts, m), PerMicrobatch: costs.PerMicrobatch(cuts, m, order.Microbatches),
+				Bytes: messages(costs.Table, cuts), Network: sim.Uniform(s.Run.Latency, s.Run.Bandwidth),
+			}).Makespan()
 		}
 		r := Replayed{Step: s.Step, Steps: s.Steps, Measured: s.Run.Makespan, Predicted: from(s)}
-		if i > 0 && s.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Cuts.Equal(s.Run.Cuts) {
+		if i > 0 && s.Change == "" && series[i-1].Run != nil {
 			r.Ahead = from(series[i-1])
 		}
 		list = append(list, r)
 	}
 	return list, nil
+}
+
+// ran returns the schedule of a run.
+func ran(r cost.Run) (schedule.Schedule, error) {
+	kind, chunks := schedule.Kind(r.Schedule), r.Cuts.Stages()/r.Stages
+	if r.Order != nil {
+		return schedule.Parse(kind, partition.Map{Stages: r.Stages, Chunks: chunks, Vee: r.Vee}, r.Microbatches, r.Order)
+	}
+	return schedule.New(kind, r.Stages, chunks, r.Microbatches)
 }

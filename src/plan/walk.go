@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 
 	"dynmo/src/balance"
@@ -8,6 +9,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/sim"
+	"dynmo/src/trace"
 )
 
 // Options are what a simulated run is made of besides its costs.
@@ -16,6 +18,7 @@ type Options struct {
 	Network sim.Network
 	Fixed   FixedBytes
 	Static  bool // layers stay where they are first, whatever the balancer
+	Spans   bool // whether plans of legs keep their spans
 	// Repack is the share of the first step's throughput that may be given up to
 	// get along with fewer stages; 0 keeps all stages. (Departs from the paper,
 	// algorithm 4, which packs to a number of ranks that the user names.)
@@ -28,6 +31,8 @@ type Leg struct {
 	Change      string // what changed the model before its first step
 	Plan        Plan
 	Stages      int
+	Makespan    float64 // of a step; with random delays this and what follows are means
+	Idle        trace.Idle
 	Seconds     float64 // of a step, with the gradient sum over replicas
 	Exposed     float64 // of it: gradient sum that no work hides
 	Moved       int64   // bytes that changed owner before the leg, of one replica
@@ -88,76 +93,91 @@ type walker struct {
 	run       Run
 }
 
-// stretch runs the steps of one table.
+// stretch runs the steps of one table. As long as neither cuts nor stages change
+// its steps are one leg.
 func (w *walker) stretch(s cost.Stretch) error {
-	steps := max(1, s.Steps)
+	steps, change := max(1, s.Steps), s.Change
 	for done := 0; done < steps; {
 		leg, err := w.leg(s)
 		if err != nil {
 			return err
 		}
-		leg.Step = s.Step + done
-		if done == 0 {
-			leg.Change = s.Change
-		}
-		leg.Steps = steps - done
+		leg.Step, leg.Change, change = s.Step+done, change, ""
 		if w.reference == 0 {
-			w.reference = leg.Plan.Step.Makespan()
+			w.reference = leg.Makespan
 		}
-		due, err := w.untilDue(s, &leg)
-		if err != nil {
-			return err
-		}
-		done += leg.Steps
-		w.run.Legs = append(w.run.Legs, leg)
-		if due {
-			if err := w.balance(s); err != nil {
+		for settled, moved := false, false; done < steps && !moved; {
+			n, due, err := w.untilDue(s, leg, steps-done, settled)
+			if err != nil {
 				return err
 			}
+			leg.Steps += n
+			done += n
+			if due {
+				if moved, err = w.balance(s); err != nil {
+					return err
+				}
+				settled = !moved
+			}
 		}
+		w.run.Legs = append(w.run.Legs, leg)
 	}
 	return nil
 }
 
-// untilDue shortens a leg to the step after which to balance, if there is one.
-func (w *walker) untilDue(s cost.Stretch, leg *Leg) (bool, error) {
+// untilDue returns the steps of a leg, of at most left, up to the one after which
+// to balance, if there is one. Who has settled that there is nothing to move has
+// no more to decide on these costs.
+func (w *walker) untilDue(s cost.Stretch, leg Leg, left int, settled bool) (steps int, due bool, err error) {
 	if w.o.Static || !w.o.Config.Balance.Moves() {
-		return false, nil
+		return left, false, nil
+	}
+	if settled {
+		for range left { // the trigger goes on counting
+			if w.trigger.Step(leg.Makespan, leg.Makespan) {
+				w.trigger.Balanced(0)
+			}
+		}
+		return left, false, nil
 	}
 	least := 0.0
 	if w.trigger.Auto() {
 		best, err := balance.Partition(w.planner.Problem(s.Mean(), balance.By(w.o.Config.Balance.By)))
 		if err != nil {
-			return false, nil // nothing fits any more: layers stay
+			return left, false, nil // nothing fits any more: layers stay
 		}
 		least = w.planner.Makespan(s.Mean(), best.Cuts)
 	}
-	for step := range leg.Steps {
-		if w.trigger.Step(leg.Plan.Step.Makespan(), least) {
-			leg.Steps = step + 1
-			return true, nil
+	for step := range left {
+		if w.trigger.Step(leg.Makespan, least) {
+			return step + 1, true, nil
 		}
 	}
-	return false, nil
+	return left, false, nil
 }
 
-// balance decides and moves.
-func (w *walker) balance(s cost.Stretch) error {
+// balance decides, and reports whether layers moved.
+func (w *walker) balance(s cost.Stretch) (bool, error) {
 	t := s.Mean()
 	next, err := w.decide(t)
+	if _, full := errors.AsType[*balance.MemoryError](err); full {
+		next, err = w.cuts, nil // nothing fits any more: layers stay
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	planner := w.planner
 	if w.o.Repack > 0 {
-		if planner, next, err = w.repack(t, next); err != nil {
-			return err
-		}
+		planner, next = w.repack(t, next)
+	}
+	if planner == w.planner && next.Equal(w.cuts) {
+		w.trigger.Balanced(0)
+		return false, nil
 	}
 	w.moved, w.moving = move(t, w.planner.Map.Owners(w.cuts), planner.Map.Owners(next), w.planner.bandwidth())
 	w.planner, w.cuts = planner, next
 	w.trigger.Balanced(w.moving)
-	return nil
+	return true, nil
 }
 
 // decide returns the cuts that the settings' balancer takes on all stages.
@@ -175,29 +195,28 @@ func (w *walker) decide(t cost.Table) (partition.Partition, error) {
 }
 
 // repack returns the fewest stages whose predicted throughput stays within the
-// tolerance of the first step's, and their cuts.
-func (w *walker) repack(t cost.Table, cuts partition.Partition) (*Planner, partition.Partition, error) {
+// tolerance of the first step's, and their cuts. Numbers of stages that the
+// schedule does not allow are passed over.
+func (w *walker) repack(t cost.Table, cuts partition.Partition) (*Planner, partition.Partition) {
 	planner := w.planner
 	for stages := planner.Map.Stages - 1; stages > 0; stages-- {
 		c := w.o.Config
 		c.Parallel.Stages = stages
 		fewer, err := New(c, w.o.Network, w.o.Fixed)
 		if err != nil {
-			break // a schedule that wants other numbers
+			continue
 		}
 		next, err := fewer.Cuts(t)
-		if err != nil {
-			break // memory
-		}
-		if fewer.Makespan(t, next)*(1-w.o.Repack) > w.reference {
-			break
+		if err != nil || fewer.Makespan(t, next)*(1-w.o.Repack) > w.reference {
+			break // memory, or time: fewer have less of both
 		}
 		planner, cuts = fewer, next
 	}
-	return planner, cuts, nil
+	return planner, cuts
 }
 
-// leg simulates one step at the present cuts.
+// leg simulates a step at the present cuts; with random delays some steps, for
+// their mean.
 func (w *walker) leg(s cost.Stretch) (Leg, error) {
 	plan, err := w.planner.At(s, w.cuts)
 	if err != nil {
@@ -210,12 +229,18 @@ func (w *walker) leg(s cost.Stretch) (Leg, error) {
 		n = min(draws, max(1, s.Steps))
 	}
 	for k := range n {
-		step := w.planner.Step(s.Table, w.cuts, plan.Schedule)
-		step.PerMicrobatch = s.PerMicrobatch(w.cuts, w.planner.Map, w.planner.Microbatches)
-		step.Number = s.Step + k
-		all := sim.Replicas(step, w.cuts, s.Layers)
-		l.Seconds += all.Seconds / float64(n)
-		l.Exposed += all.Exposed() / float64(n)
+		one := plan
+		if k > 0 {
+			w.planner.whole(&one, s, s.Step+k)
+		}
+		share := 1 / float64(n)
+		l.Seconds += share * one.Seconds
+		l.Exposed += share * one.Exposed
+		l.Makespan += share * one.Step.Makespan()
+		l.Idle = l.Idle.Plus(one.Idle, share)
+	}
+	if !w.o.Spans {
+		l.Plan.Step.Spans = nil
 	}
 	return l, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -120,31 +121,80 @@ func TestWalkRepacks(t *testing.T) {
 	}
 }
 
-// TestReplay: stretches that ran are simulated as they ran, whatever the
-// settings say.
+// TestReplay: stretches that ran are simulated as they ran: layout, order of
+// work, network and what every microbatch took.
 func TestReplay(t *testing.T) {
 	costs := chain(16, 1, 3)
-	ran := planner(t, settings(schedule.KindZBV, 16, 2, 6), link)
-	cuts, err := ran.Cuts(costs)
-	if err != nil {
-		t.Fatal(err)
+	for _, kind := range []schedule.Kind{schedule.KindZBV, schedule.KindInterleaved, schedule.KindList} {
+		p := planner(t, settings(kind, 16, 2, 6), link)
+		cuts, err := p.Cuts(costs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := p.Schedule(costs, cuts)
+		run := cost.Run{
+			Cuts: cuts, Schedule: string(kind), Stages: 2, Microbatches: 6, Vee: p.Map.Vee,
+			Latency: link.Node.Latency, Bandwidth: link.Node.Bandwidth,
+		}
+		if kind == schedule.KindList {
+			run.Order = order.Lines()
+		}
+		for v := range cuts.Stages() {
+			run.Scale = append(run.Scale, []float64{1, 2, 1, 2, 1, float64(v)})
+		}
+		s := cost.Stretch{Step: 5, Steps: 5, Table: costs, Run: &run}
+		step := p.Step(costs, cuts, order)
+		step.PerMicrobatch = s.PerMicrobatch(cuts, p.Map, 6)
+		run.Makespan = 2 * sim.Run(step).Makespan()
+		got, err := Replay(cost.Series{{Step: 0, Steps: 5, Table: costs}, s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0].Step != 5 || math.Abs(got[0].Error()+0.5) > 1e-12 {
+			t.Errorf("%s: %+v, want one stretch from step 5 with half its makespan predicted", kind, got)
+		}
+		run.Schedule, run.Order = "1f1b", nil
+		if kind != schedule.KindList {
+			if _, err := Replay(cost.Series{s}); err == nil || !strings.Contains(err.Error(), "step 5: run: schedule 1f1b: 2 chunks on a stage, want 1") {
+				t.Errorf("%s: error %v", kind, err)
+			}
+		}
 	}
-	seconds := ran.Makespan(costs, cuts)
-	s := cost.Series{
-		{Step: 0, Steps: 5, Table: costs},
-		{Step: 5, Steps: 5, Table: costs, Run: &cost.Run{Cuts: cuts, Schedule: "zb-v", Stages: 2, Microbatches: 6, Makespan: 2 * seconds}},
-	}
+}
+
+// TestWalkSettles: steps on one table are one leg once the balancer has nothing
+// more to move, however often it is asked.
+func TestWalkSettles(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 16, 4, 8)
-	c.Comm.LatencySeconds, c.Comm.BandwidthBytes = link.Node.Latency, link.Node.Bandwidth
-	got, err := Replay(s, on(c, sim.Uniform(1, 1))) // a what-if's network plays no part
-	if err != nil {
-		t.Fatal(err)
+	c.Balance.Every = "1"
+	run := walk(t, shrinking(0.2), on(c, link))
+	if len(run.Legs) > 6 {
+		t.Errorf("%d legs of 60 steps on two tables", len(run.Legs))
 	}
-	if len(got) != 1 || got[0].Step != 5 || got[0].Error() != -0.5 {
-		t.Errorf("%+v, want one stretch from step 5 with half its makespan predicted", got)
+	if run.Legs[0].Plan.Step.Spans != nil {
+		t.Error("spans were kept that nobody asked for")
 	}
-	s[1].Run.Schedule = "1f1b"
-	if _, err := Replay(s, on(settings(schedule.Kind1F1B, 16, 4, 8), link)); err == nil || !strings.Contains(err.Error(), "run.cuts: 4 virtual stages, want 2") {
-		t.Errorf("error %v", err)
+}
+
+// TestWalkWithUnevenMicrobatches: busy and idle time of a leg are its makespan
+// also where microbatches differ and messages are delayed.
+func TestWalkWithUnevenMicrobatches(t *testing.T) {
+	c := settings(schedule.KindZBH1, 16, 4, 8)
+	c.Parallel.Replicas = 2
+	n := link
+	n.Delay.Most, n.Slow = 4, []float64{1, 1, 2}
+	s := cost.Stretch{Step: 0, Steps: 20, Table: chain(16, 1, 1)}
+	for l := range s.Layers {
+		draw := random.Keyed(uint64(l), 9)
+		row := make([]float64, 8)
+		for m := range row {
+			row[m] = 0.5 + draw.Float64()
+		}
+		s.Scale = append(s.Scale, row)
+	}
+	for _, l := range walk(t, cost.Series{s}, on(c, n)).Legs {
+		if parts := l.Idle.Makespan(); math.Abs(parts-l.Makespan) > 1e-9 || l.Seconds < l.Makespan || l.Idle.Imbalance < 0 {
+			t.Errorf("parts %v, makespan %v, step %v, %+v", parts, l.Makespan, l.Seconds, l.Idle)
+		}
 	}
 }

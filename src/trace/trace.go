@@ -120,6 +120,17 @@ type Idle struct {
 	Balancing     float64 `json:"balancing"`     // measuring, deciding and moving
 }
 
+// Plus returns i and a share of other.
+func (i Idle) Plus(other Idle, share float64) Idle {
+	i.Busy += share * other.Busy
+	i.Inherent += share * other.Inherent
+	i.Imbalance += share * other.Imbalance
+	i.Memory += share * other.Memory
+	i.Communication += share * other.Communication
+	i.Balancing += share * other.Balancing
+	return i
+}
+
 // Makespan returns the sum of what lies between the first F and the last W.
 func (i Idle) Makespan() float64 {
 	return i.Busy + i.Inherent + i.Imbalance + i.Memory + i.Communication

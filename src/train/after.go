@@ -47,8 +47,8 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 	if r.World.Rank() != 0 {
 		return nil
 	}
-	moved := !r.now.Equal(ran.cuts)
-	if err := r.trace(step, seen.Instructions, moved); err != nil {
+	changed := !r.now.Equal(ran.cuts) || !b.schedule.Equal(ran.schedule)
+	if err := r.trace(step, seen.Instructions, changed); err != nil {
 		return err
 	}
 	return r.tell(step, agreed, skip, seen, ran, start, clock.Now()-began)

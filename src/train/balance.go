@@ -80,7 +80,7 @@ const worth = 0.005
 // order returns the schedule for the steps after a decision for the cuts next.
 func (b *balancer) order(now, next partition.Partition) schedule.Schedule {
 	s := b.planner.Schedule(b.costs, next)
-	if next.Equal(now) {
+	if next.Equal(now) && b.planner.Fits(b.costs, now, b.schedule) {
 		after := sim.Run(b.planner.Step(b.costs, next, s)).Makespan()
 		if after > (1-worth)*b.predict(b.costs, now) {
 			return b.schedule

@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
+	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
 
@@ -18,10 +19,11 @@ const longest = 64
 // the layout changes, and tells it as one stretch: medians over its steps.
 type costLog struct {
 	stretch cost.Stretch
-	tables  []cost.Table  // of its steps
-	runs    []cost.Run    // likewise
-	placed  partition.Map // of its virtual stages
-	change  string        // what changes the model before the next step
+	tables  []cost.Table      // of its steps
+	runs    []cost.Run        // likewise
+	order   schedule.Schedule // in which they were worked on
+	model   string            // see cost.Stretch
+	change  string            // what changes the model before the next step
 }
 
 // changed says that the model changes before the next step, and how.
@@ -29,12 +31,12 @@ func (l *costLog) changed(what string) { l.change = what }
 
 // add adds a step. It returns the stretch before it, if the step begins a new
 // one.
-func (l *costLog) add(step int, t cost.Table, m partition.Map, run cost.Run) (done cost.Stretch, ok bool) {
+func (l *costLog) add(step int, t cost.Table, order schedule.Schedule, run cost.Run) (done cost.Stretch, ok bool) {
 	same := len(l.tables) > 0 && l.change == "" && len(l.tables) < longest &&
-		l.runs[0].Cuts.Equal(run.Cuts) && l.runs[0].Schedule == run.Schedule
+		l.runs[0].Cuts.Equal(run.Cuts) && l.order.Equal(order)
 	if !same {
 		done, ok = l.take()
-		l.stretch, l.placed = cost.Stretch{Step: step, Change: l.change}, m
+		l.stretch, l.order = cost.Stretch{Step: step, Model: l.model, Change: l.change}, order
 		l.change = ""
 	}
 	l.tables, l.runs = append(l.tables, t), append(l.runs, run)
@@ -59,7 +61,7 @@ func (l *costLog) take() (cost.Stretch, bool) {
 	}
 	slices.SortStableFunc(l.runs, func(a, b cost.Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
 	run := l.runs[(s.Steps-1)/2]
-	relative(run.Scale, s.Stages(run.Cuts, l.placed))
+	relative(run.Scale, s.Stages(run.Cuts, l.order.Map))
 	s.Run = &run
 	l.tables, l.runs = nil, nil
 	return s, true

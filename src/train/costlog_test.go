@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
+	"dynmo/src/schedule"
 )
 
 // TestCostLog: steps of one layout and model are one stretch with their
@@ -22,6 +23,9 @@ func TestCostLog(t *testing.T) {
 		}
 		return r
 	}
+	order := func(cuts partition.Partition) schedule.Schedule {
+		return schedule.Schedule{Map: partition.Line(cuts.Stages())}
+	}
 	var log costLog
 	var got cost.Series
 	note := func(s cost.Stretch, ok bool) {
@@ -30,12 +34,12 @@ func TestCostLog(t *testing.T) {
 		}
 	}
 	one, two := partition.Partition{0, 1}, partition.Partition{0, 0, 1}
-	note(log.add(0, table(1), partition.Line(one.Stages()), ran(one, 10, 1, 2)))
-	note(log.add(1, table(9), partition.Line(one.Stages()), ran(one, 30, 3, 4)))
-	note(log.add(2, table(2), partition.Line(one.Stages()), ran(one, 20, 12, 18)))
+	note(log.add(0, table(1), order(one), ran(one, 10, 1, 2)))
+	note(log.add(1, table(9), order(one), ran(one, 30, 3, 4)))
+	note(log.add(2, table(2), order(one), ran(one, 20, 12, 18)))
 	log.changed("prune")
-	note(log.add(3, table(4), partition.Line(one.Stages()), ran(one, 5)))
-	note(log.add(4, table(5), partition.Line(two.Stages()), ran(two, 6)))
+	note(log.add(3, table(4), order(one), ran(one, 5)))
+	note(log.add(4, table(5), order(two), ran(two, 6)))
 	note(log.take())
 	note(log.take())
 	stretch := func(step, steps int, seconds float64, change string, run cost.Run) cost.Stretch {
@@ -49,7 +53,7 @@ func TestCostLog(t *testing.T) {
 	}
 	got = nil
 	for step := range 2*longest + 1 {
-		note(log.add(step, table(1), partition.Line(one.Stages()), ran(one, 1)))
+		note(log.add(step, table(1), order(one), ran(one, 1)))
 	}
 	if len(got) != 2 || got[0].Steps != longest || got[1].Step != longest {
 		t.Errorf("%d stretches of the longest length, want 2", len(got))

@@ -8,7 +8,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/plan"
 	"dynmo/src/record"
-	"dynmo/src/sim"
 )
 
 // journal keeps the costs of a run.
@@ -49,9 +48,7 @@ func TestPrediction(t *testing.T) {
 		if err := trainLocally(t, c, log, func(*Rank) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		replayed, err := plan.Replay(log.series, plan.Options{
-			Config: c, Fixed: FixedBytes(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes),
-		})
+		replayed, err := plan.Replay(log.series)
 		if err != nil {
 			t.Fatal(err)
 		}

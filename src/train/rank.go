@@ -66,7 +66,7 @@ type Rank struct {
 
 	costs  costLog // on rank 0
 	traced int     // timelines that were told
-	held   int     // steps since layers moved
+	held   int     // steps since the layout changed
 }
 
 // New places the model on the ranks. Collective.
@@ -102,6 +102,7 @@ func New(s Setup) (*Rank, error) {
 		return nil, input(err)
 	}
 	r.now = r.balancer.first
+	r.costs.model = Shape(s.Config)
 	if r.stage, err = model.NewStage(c, r.owners(r.now).Layers(stage), s.Device, s.Backend.DType()); err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	}
 	planner := r.balancer.planner
 	m.Predicted = record.Float(sim.Run(planner.Step(t, ran.cuts, ran.schedule)).Makespan())
-	m.Idle = planner.Idle(ran.schedule, seen.Instructions, planner.Caps(t, ran.cuts), s.Makespan())
+	m.Idle = planner.Idle(ran.schedule, seen.Instructions, t.Stages(ran.cuts, ran.schedule.Map), planner.Caps(t, ran.cuts), s.Makespan())
 	m.Idle.Balancing = spent
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(min(optimum.Bottleneck, present.Bottleneck)), record.Float(ceiling)
 	m.Schedule, m.Cuts, m.LayersPerStage = string(ran.schedule.Kind), ran.cuts, layers
@@ -92,10 +92,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
 		}
 	}
-	done, ended := r.costs.add(step, t, ran.schedule.Map, cost.Run{
-		Cuts: ran.cuts, Schedule: m.Schedule, Stages: p.Stages, Microbatches: p.Microbatches, Makespan: s.Makespan(),
-		Scale: perMicrobatch(ran.schedule.Map, p.Microbatches, seen.Instructions),
-	})
+	done, ended := r.costs.add(step, t, ran.schedule, r.ran(ran, s.Makespan(), seen.Instructions))
 	if ended {
 		if err := r.Observe.Costs(done); err != nil {
 			return err
@@ -104,13 +101,27 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	return r.Observe.Step(m)
 }
 
+// ran says how a step went, for the log of costs.
+func (r *Rank) ran(l layout, makespan float64, instructions [][]trace.Span) cost.Run {
+	run := cost.Run{
+		Cuts: l.cuts, Schedule: string(l.schedule.Kind), Vee: l.schedule.Map.Vee,
+		Stages: l.schedule.Map.Stages, Microbatches: l.schedule.Microbatches,
+		Latency: r.Config.Comm.LatencySeconds, Bandwidth: r.Config.Comm.BandwidthBytes,
+		Makespan: makespan, Scale: perMicrobatch(l.schedule.Map, l.schedule.Microbatches, instructions),
+	}
+	if kind := l.schedule.Kind; kind == schedule.KindList || kind == schedule.KindFile {
+		run.Order = l.schedule.Lines()
+	}
+	return run
+}
+
 // trace gives the observer the timeline of a step that is worth keeping: the
-// second of the run and of every layout (the first touches memory that is new),
-// and the last before layers move, as many as the settings say.
-func (r *Rank) trace(step int, instructions [][]trace.Span, moved bool) error {
+// second of every layout (the first touches memory that is new), and the last
+// before it changes, as many as the settings say.
+func (r *Rank) trace(step int, instructions [][]trace.Span, changed bool) error {
 	r.held++
-	keep := moved || r.held == 2
-	if moved {
+	keep := changed || r.held == 2
+	if changed {
 		r.held = 0
 	}
 	if !keep || r.traced == r.Config.Run.TraceSteps {

@@ -172,7 +172,7 @@ func simulated(series cost.Series, o plan.Options) (simAnswer, plan.Run, error) 
 	if err != nil {
 		return simAnswer{}, run, err
 	}
-	replayed, err := plan.Replay(series, o)
+	replayed, err := plan.Replay(series)
 	if err != nil {
 		return simAnswer{}, run, err
 	}
@@ -182,12 +182,12 @@ func simulated(series cost.Series, o plan.Options) (simAnswer, plan.Run, error) 
 		Static: still.Seconds, Speedup: still.Seconds / run.Seconds,
 	}
 	for _, l := range run.Legs {
-		idle := l.Plan.Idle
+		idle := l.Idle
 		idle.Balancing = l.Moving / float64(l.Steps)
 		a.Legs = append(a.Legs, simLeg{
 			Step: l.Step, Steps: l.Steps, Change: l.Change, Stages: l.Stages, Schedule: string(l.Plan.Schedule.Kind),
-			Cuts: l.Plan.Cuts, Seconds: l.Seconds, Exposed: l.Exposed, Makespan: l.Plan.Step.Makespan(),
-			Bound: l.Plan.LowerBound, Bubble: l.Plan.Step.BubbleRatio(),
+			Cuts: l.Plan.Cuts, Seconds: l.Seconds, Exposed: l.Exposed, Makespan: l.Makespan,
+			Bound: l.Plan.LowerBound, Bubble: 1 - l.Idle.Busy/l.Makespan,
 			Idle: idle, Moved: l.Moved, Moving: l.Moving,
 		})
 	}
