@@ -45,21 +45,6 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	return cuts, p.memoryError(t, cuts)
 }
 
-// memoryError returns a *balance.MemoryError if stages lack memory at some cuts,
-// which names the one that lacks most.
-func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
-	if p.missing(t, cuts) == 0 {
-		return nil
-	}
-	worst := balance.MemoryError{Layer: -1}
-	for stage, bytes := range p.Bytes(t, cuts, p.peaks) {
-		if lack := bytes - p.limit; lack > worst.Missing {
-			worst.Stage, worst.Missing = stage, lack
-		}
-	}
-	return &worst
-}
-
 // Improve moves single cuts by one or two layers as long as that shortens the
 // simulated step, and returns the cuts and their predicted seconds. The exact
 // partition is the best for the slowest stage; what a schedule makes of the

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// Bytes returns the memory of every stage at some cuts, by stage, in a schedule
+// with these peaks, by virtual stage.
+func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
+	bytes := make([]int64, p.Map.Stages)
+	for v, peak := range peaks {
+		at := &bytes[p.Map.Stage(v)]
+		*at += p.fixed(v, peak)
+		lo, hi := cuts.Range(v)
+		for _, l := range t.Layers[lo:hi] {
+			*at += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
+		}
+	}
+	return bytes
+}
+
+// missing returns the bytes by which stages exceed the limit, all together.
+func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
+	if p.limit == 0 {
+		return 0
+	}
+	over := int64(0)
+	for _, b := range p.Bytes(t, cuts, p.peaks) {
+		over += max(0, b-p.limit)
+	}
+	return over
+}
+
+// Caps returns how many microbatches may be in flight on every stage in list
+// and auto: what memory leaves room for at these cuts, at most what the
+// settings allow, at least one. It is nil for other kinds.
+func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
+	if !p.Adapts() {
+		return nil
+	}
+	caps := make([]int, p.Map.Stages)
+	for s := range caps {
+		caps[s] = p.most
+		if p.limit == 0 {
+			continue
+		}
+		lo, hi := cuts.Range(s)
+		static, each := int64(0), int64(0)
+		for _, l := range t.Layers[lo:hi] {
+			static += l.Bytes.Static()
+			each += l.Bytes.Activations + l.Bytes.Held
+		}
+		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(s, schedule.Peak{InFlight: caps[s], Between: caps[s]}) > p.limit {
+			caps[s]--
+		}
+	}
+	return caps
+}
+
+// Fits reports whether a schedule keeps to the settings' microbatches in flight
+// and, at these cuts, to the memory.
+func (p *Planner) Fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
+	peaks := s.Peaks()
+	for _, peak := range peaks {
+		if p.Adapts() && peak.InFlight > p.most {
+			return false
+		}
+	}
+	return p.limit == 0 || slices.Max(p.Bytes(t, cuts, peaks)) <= p.limit
+}
+
+// memoryError returns a *balance.MemoryError if stages lack memory at some cuts,
+// which names the one that lacks most.
+func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
+	if p.missing(t, cuts) == 0 {
+		return nil
+	}
+	worst := balance.MemoryError{Layer: -1}
+	for stage, bytes := range p.Bytes(t, cuts, p.peaks) {
+		if lack := bytes - p.limit; lack > worst.Missing {
+			worst.Stage, worst.Missing = stage, lack
+		}
+	}
+	return &worst
+}
