@@ -57,7 +57,7 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 		base := func(t cost.Table, cuts partition.Partition) float64 {
 			return sim.Run(p.Step(t, cuts, p.base)).Makespan()
 		}
-		if other, took := p.climb(t, cuts, base); took < seconds {
+		if other, took := p.climb(t, cuts, base); took < seconds && p.missing(t, other) <= p.missing(t, best) {
 			return other, took
 		}
 	}

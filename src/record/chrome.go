@@ -37,7 +37,7 @@ type chromeEvent struct {
 	Cat     string     `json:"cat,omitempty"` // the span's kind
 	Phase   string     `json:"ph"`
 	Start   micro      `json:"ts"`
-	Length  micro      `json:"dur,omitzero"`
+	Length  *micro     `json:"dur,omitempty"` // of every X: readers leave out one without it
 	Replica int        `json:"pid"`
 	Stage   int        `json:"tid"`
 	Args    chromeArgs `json:"args"`
@@ -87,9 +87,10 @@ func (c *chrome) add(t Timeline) error {
 	c.named[t.Replica] = max(c.named[t.Replica], len(t.Stages))
 	for stage, spans := range t.Stages {
 		for _, s := range spans {
+			length := micro(1e6 * (s.End - s.Start))
 			e := chromeEvent{
 				Name: Instruction(s), Cat: s.Kind.String(), Phase: "X", Replica: t.Replica, Stage: stage,
-				Start: micro(1e6 * s.Start), Length: micro(1e6 * (s.End - s.Start)),
+				Start: micro(1e6 * s.Start), Length: &length,
 				Args: chromeArgs{Step: &t.Step.Step},
 			}
 			if s.Microbatch >= 0 {
@@ -189,7 +190,9 @@ func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 			list = append(list, Timeline{Replica: e.Replica, Step: trace.Step{Step: *e.Args.Step, Clock: clock[e.Replica]}})
 		}
 		t := &list[i]
-		for len(t.Stages) <= e.Stage {
+		if behind := len(t.Stages); e.Stage > behind { // every stage works in every step
+			return nil, fmt.Errorf("%s:%d: tid: %d, want stage %d of step %d before it", name, n, e.Stage, behind, t.Step.Step)
+		} else if e.Stage == behind {
 			t.Stages = append(t.Stages, nil)
 		}
 		t.Stages[e.Stage] = append(t.Stages[e.Stage], s)
@@ -202,7 +205,10 @@ func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 
 // span returns what an X event of a replica of that many stages stands for.
 func (e chromeEvent) span(stages int) (trace.Span, error) {
-	start, length := float64(e.Start)/1e6, float64(e.Length)/1e6
+	start, length := float64(e.Start)/1e6, 0.0
+	if e.Length != nil {
+		length = float64(*e.Length) / 1e6
+	}
 	s := trace.Span{Layer: -1, Microbatch: -1, Start: start, End: start + length}
 	switch {
 	case e.Args.Step == nil:
@@ -210,7 +216,7 @@ func (e chromeEvent) span(stages int) (trace.Span, error) {
 	case e.Stage < 0 || e.Stage >= stages:
 		return s, fmt.Errorf("tid: %d, want one of the %d stages named before", e.Stage, stages)
 	case !(length >= 0) || math.IsInf(s.End, 0):
-		return s, fmt.Errorf("dur: %v, want a number >= 0", float64(e.Length))
+		return s, fmt.Errorf("dur: %v, want a number >= 0", 1e6*length)
 	}
 	if e.Args.Microbatch != nil {
 		s.Microbatch = *e.Args.Microbatch

@@ -21,7 +21,7 @@ func twoStages(step int) trace.Step {
 	}
 	return trace.Step{Step: step, Clock: "virtual", Stages: [][]trace.Span{
 		{span(trace.F, 3, 0, 0, 8), span(trace.I, 3, 1, 24, 32), span(trace.Optimizer, -1, 0, 40, 44)},
-		{span(trace.F, 3, 1, 8, 16), span(trace.W, 3, 0, 16, 24)},
+		{span(trace.F, 3, 1, 8, 16), span(trace.B, 3, 0, 16, 16), span(trace.W, 3, 0, 16, 24)},
 	}}
 }
 
@@ -58,7 +58,7 @@ func TestTraceReadsBack(t *testing.T) {
 		t.Errorf("before the run is closed:\n%s", diff)
 	}
 	half := string(killed[:len(killed)-10])
-	if got := read(half); len(got) != 3 || len(got[2].Stages[1]) != 1 {
+	if got := read(half); len(got) != 3 || len(got[2].Stages[1]) != 2 {
 		t.Errorf("with half of the last line: %+v", got)
 	}
 	if err := r.Close(); err != nil {
@@ -90,6 +90,7 @@ func TestTraceFormat(t *testing.T) {
 {"name":"I3.1","cat":"I","ph":"X","ts":5.722,"dur":1.907,"pid":0,"tid":0,"args":{"step":7,"microbatch":3,"chunk":1}},
 {"name":"optimizer","cat":"optimizer","ph":"X","ts":9.537,"dur":0.954,"pid":0,"tid":0,"args":{"step":7}},
 {"name":"F3.1","cat":"F","ph":"X","ts":1.907,"dur":1.907,"pid":0,"tid":1,"args":{"step":7,"microbatch":3,"chunk":1}},
+{"name":"B3","cat":"B","ph":"X","ts":3.815,"dur":0.000,"pid":0,"tid":1,"args":{"step":7,"microbatch":3,"chunk":0}},
 {"name":"W3","cat":"W","ph":"X","ts":3.815,"dur":1.907,"pid":0,"tid":1,"args":{"step":7,"microbatch":3,"chunk":0}}
 ]
 `
@@ -112,6 +113,7 @@ func TestReadTraceRefuses(t *testing.T) {
 		{"no step", "[\n" + named + strings.Replace(good, `"step":0,`, "", 1) + "\n]", "t:3: args.step is missing"},
 		{"a stage below 0", "[\n" + named + strings.Replace(good, `"tid":0`, `"tid":-1`, 1) + "\n]", "t:3: tid: -1, want one of the 1 stages named before"},
 		{"a stage without a name", "[\n" + good + "\n]", "t:2: tid: 0, want one of the 0 stages named before"},
+		{"a stage left out", "[\n" + named + named + strings.Replace(good, `"tid":0`, `"tid":1`, 1) + "\n]", "t:4: tid: 1, want stage 0 of step 0 before it"},
 		{"an end before the start", "[\n" + named + strings.Replace(good, `"dur":1`, `"dur":-1`, 1) + "\n]", "t:3: dur: -1, want a number >= 0"},
 		{"a strange kind", "[\n" + named + strings.Replace(good, `"cat":"F"`, `"cat":"gc"`, 1) + "\n]", `t:3: cat: "gc", want F, I, W, B, reduce or optimizer`},
 	} {

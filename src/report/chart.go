@@ -82,6 +82,10 @@ var (
 // Size of a chart in units of its own; the page scales it.
 const chartWidth, chartHeight = 520, 150
 
+// above returns an end for an axis that begins at low, far enough from it to
+// tell the two apart.
+func above(low float64) float64 { return low + max(1, 1e-9*math.Abs(low)) }
+
 // draw sets the chart's picture, with marks over the steps from..to.
 func (c *chart) draw(from, to float64, marks []mark) error {
 	p := plot.New()
@@ -112,12 +116,12 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 		}
 		begin = end
 	}
-	p.X.Min, p.X.Max = from, max(to, from+1)
+	p.X.Min, p.X.Max = from, to
 	if c.FromZero {
 		p.Y.Min = min(p.Y.Min, 0)
 	}
 	if p.Y.Max <= p.Y.Min {
-		p.Y.Max = p.Y.Min + 1
+		p.Y.Max = above(p.Y.Min)
 	}
 	svg := vgsvg.New(chartWidth, chartHeight)
 	canvas := draw.Crop(draw.New(svg), 0, -12, 0, -6)
@@ -140,9 +144,13 @@ type ticks struct {
 	least float64 // smallest distance
 }
 
-// Ticks returns the marks of an axis from low to high.
+// Ticks returns the marks of an axis from low to high, none that reads like the
+// one before it. There are none where the range is empty, infinite or too small to divide.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	wanted := (high - low) / t.most
+	if math.IsInf(wanted, 0) {
+		return nil
+	}
 	ten := math.Pow(10, math.Floor(math.Log10(wanted)))
 	by := 10 * ten
 	for _, f := range []float64{5, 2, 1} {
@@ -151,9 +159,15 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 		}
 	}
 	by = max(by, t.least)
+	first := math.Ceil(low / by)
 	var list []plot.Tick
-	for k := math.Ceil(low / by); k*by <= high; k++ {
-		list = append(list, plot.Tick{Value: k * by, Label: strconv.FormatFloat(k*by, 'g', 6, 64)})
+	for k := 0.0; k <= t.most; k++ { // first+k may be first, where floats are coarse
+		at := (first + k) * by
+		label := strconv.FormatFloat(at, 'g', 6, 64)
+		if !(at >= low && at <= high) || len(list) > 0 && list[len(list)-1].Label == label {
+			continue
+		}
+		list = append(list, plot.Tick{Value: at, Label: label})
 	}
 	return list
 }
@@ -161,8 +175,14 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 // points is what plotter calls XYer.
 type points struct{ x, y []float64 }
 
-func (p points) Len() int                    { return len(p.x) }
-func (p points) XY(i int) (float64, float64) { return p.x[i], p.y[i] }
+// farthest is how far from 0 points are drawn: ranges up to there can be
+// divided by.
+const farthest = 1e300
+
+func (p points) Len() int { return len(p.x) }
+func (p points) XY(i int) (float64, float64) {
+	return p.x[i], max(-farthest, min(p.y[i], farthest))
+}
 
 // marked draws marks as vertical lines: colour and dashes tell their kinds. What
 // is too many to leave the curve visible is short.

@@ -65,8 +65,8 @@ func (h *heat) view(first int, marks []mark) *heatView {
 		v.Steps = append(v.Steps, tick{percent(t.Value+0.5-float64(first), steps), t.Label})
 	}
 	every := max(1, int(math.Ceil(13*layers/float64(v.Height))))
-	for l := 0; l < h.Layers; l += every {
-		v.Layers = append(v.Layers, tick{percent(float64(l)+0.5, layers), fmt.Sprint(l)})
+	for k := range (h.Layers-1)/every + 1 {
+		v.Layers = append(v.Layers, tick{percent(float64(k*every)+0.5, layers), fmt.Sprint(k * every)})
 	}
 	return v
 }

@@ -56,6 +56,7 @@ func HTML(out io.Writer, r Run) error {
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
 	p.Facts = r.facts(p.Summary)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
+	last = max(last, above(first))
 	marks := r.marks()
 	p.Charts = r.charts()
 	for _, c := range p.Charts {
@@ -69,7 +70,7 @@ func HTML(out io.Writer, r Run) error {
 	if err != nil {
 		return err
 	}
-	p.Heat = layouts.view(int(first), marks)
+	p.Heat = layouts.view(r.Metrics[0].Step, marks)
 	whole := stretch{0, len(r.Metrics)}
 	columns, stretches := []string{"whole run"}, []stretch{whole}
 	if before, after, step, ok := r.around(); ok {
@@ -93,7 +94,7 @@ func HTML(out io.Writer, r Run) error {
 			p.Phases = append(p.Phases, kept)
 		}
 	}
-	p.Data = map[string]any{"charts": p.Charts, "from": first, "to": max(last, first+1), "timelines": p.Times}
+	p.Data = map[string]any{"charts": p.Charts, "from": first, "to": last, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }
 

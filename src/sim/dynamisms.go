@@ -205,6 +205,7 @@ func (s study) exit(step int) state {
 		}
 		slower(l, tokens)
 		share(&l.Bytes.Activations, tokens)
+		share(&l.Bytes.Held, tokens)
 		share(&l.Output, left(next))
 	})
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -14,7 +15,7 @@ import (
 // defaults.
 type Options struct {
 	Start        int     // first step in which the model may differ from the dense one
-	Every        int     // steps between changes; 0: prune 1000, freeze 50, exit 100 (paper, sections 3.1 and 3.5), the others 1
+	Every        int     // steps between changes; 0: prune a tenth of the run, freeze 50, exit 100 (paper, sections 3.1, 3.5 and 4.1), the others 1
 	Microbatches int     // of a step; moe and mod need it
 	Attention    float64 // share of a block's seconds that its attention over the scores takes; 0: 1/7
 }
@@ -50,15 +51,15 @@ type state struct {
 	scale  [][]float64
 }
 
-// kind is a kind of dynamism: how often it changes the model by default, and
-// the model from Start on.
+// kind is a kind of dynamism: how often it changes the model by default (0: ten
+// times in a run), and the model from Start on.
 type kind struct {
 	every int
 	at    func(s study, step int) state
 }
 
 var generators = map[string]kind{
-	"prune": {1000, study.prune}, "freeze": {50, study.freeze}, "exit": {100, study.exit},
+	"prune": {0, study.prune}, "freeze": {50, study.freeze}, "exit": {100, study.exit},
 	"moe": {1, study.moe}, "attention": {1, study.attention}, "mod": {1, study.mod},
 }
 
@@ -79,9 +80,7 @@ var generators = map[string]kind{
 // whatever is generated besides. The clock of the tables is sim.
 func Generate(name string, dense cost.Table, steps int, seed uint64, o Options) (cost.Series, error) {
 	k, ok := generators[name]
-	if o.Every == 0 {
-		o.Every = k.every
-	}
+	o.Every = cmp.Or(o.Every, k.every, max(1, steps/10))
 	if o.Attention == 0 {
 		o.Attention = defaultAttention
 	}

@@ -18,7 +18,7 @@ func dense(blocks int, halves bool) cost.Table {
 	add := func(name string, seconds float64, n int64) {
 		t.Layers = append(t.Layers, cost.Layer{
 			Name: name, Forward: seconds, BackwardInput: seconds, BackwardWeight: seconds, NonZeros: n, Output: 4000,
-			Bytes: cost.Bytes{Parameters: 4 * n, Gradients: 4 * n, Optimizer: 8 * n, Workspace: 100, Activations: 10_000},
+			Bytes: cost.Bytes{Parameters: 4 * n, Gradients: 4 * n, Optimizer: 8 * n, Workspace: 100, Activations: 10_000, Held: 2_000},
 		})
 	}
 	add("embedding", 0.1, 5000)
@@ -146,6 +146,18 @@ func TestPruneFollowsTheSchedule(t *testing.T) {
 	}
 }
 
+// TestPruneByDefault: every tenth of the run, so that a short run is pruned too.
+func TestPruneByDefault(t *testing.T) {
+	series := generate(t, "prune", dense(12, false), 1000, Options{Start: 300})
+	var steps []int
+	for _, x := range series {
+		steps = append(steps, x.Step)
+	}
+	if want := []int{0, 400, 500, 600, 700}; !reflect.DeepEqual(steps, want) {
+		t.Errorf("changes at %v, want %v", steps, want)
+	}
+}
+
 // TestFreezeKeepsForwards: a prefix of whole blocks is frozen, embedding
 // included; it grows to two thirds of them; it pays its forwards and no more.
 func TestFreezeKeepsForwards(t *testing.T) {
@@ -197,6 +209,9 @@ func TestExitThinsTokens(t *testing.T) {
 			}
 			if math.Abs(float64(layer.Bytes.Activations)-10_000*layer.Forward) > 0.5 {
 				t.Errorf("stretch %d: block %d keeps %d bytes of %v of the tokens", i, l-1, layer.Bytes.Activations, layer.Forward)
+			}
+			if math.Abs(float64(layer.Bytes.Held)-2_000*layer.Forward) > 0.5 {
+				t.Errorf("stretch %d: block %d holds %d bytes of %v of the tokens between its backwards", i, l-1, layer.Bytes.Held, layer.Forward)
 			}
 			if l < 12 && math.Abs(float64(layer.Output)-4000*x.Layers[l+1].Forward) > 0.5 {
 				t.Errorf("stretch %d: block %d sends %d bytes, the next has %v of the tokens", i, l-1, layer.Output, x.Layers[l+1].Forward)
@@ -273,7 +288,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}{
 		{"unknown", "magic", model, 10, Options{}, `dynamism "magic": unknown, wanted prune, freeze, moe, attention, exit or mod`},
 		{"no steps", "prune", model, 0, Options{}, "steps: 0, wanted at least 1"},
-		{"early", "prune", model, 10, Options{Start: -1}, "changes from step -1 on every 1000 steps, wanted at least 0 and 1"},
+		{"early", "prune", model, 10, Options{Start: -1}, "changes from step -1 on every 1 steps, wanted at least 0 and 1"},
 		{"all attention", "attention", model, 10, Options{Attention: 1}, "share of attention: 1, wanted between 0 and 1"},
 		{"NaN attention", "attention", model, 10, Options{Attention: math.NaN()}, "share of attention: NaN, wanted between 0 and 1"},
 		{"no microbatches", "moe", model, 10, Options{}, "microbatches: 0, wanted at least 1 for moe"},

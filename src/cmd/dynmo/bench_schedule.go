@@ -33,6 +33,11 @@ draw; it should stay within 1.15 of the bound and never be slower than 1F1B. As
 JSON, a figure is the bound over the makespan.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			for _, flag := range []string{"clock", "threads", "rounds"} {
+				if c.Flags().Changed(flag) {
+					return usageError{fmt.Errorf("--%s: has no effect: bench schedule simulates", flag)}
+				}
+			}
 			bubbles, err := nodebench.Bubbles()
 			if err != nil {
 				return err

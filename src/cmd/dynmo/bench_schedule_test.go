@@ -12,6 +12,13 @@ import (
 	"dynmo/src/nodebench"
 )
 
+// TestBenchScheduleRefuses: flags of other benchmarks that do nothing here.
+func TestBenchScheduleRefuses(t *testing.T) {
+	for _, flag := range [][2]string{{"--clock", "virtual"}, {"--threads", "2"}, {"--rounds", "3"}} {
+		says("bench", "schedule", flag[0], flag[1]).refused(t, exitUsage, flag[0]+": has no effect")
+	}
+}
+
 // TestBenchSchedule: both tables, and as JSON the same figures, all reached.
 func TestBenchSchedule(t *testing.T) {
 	bench := func(args ...string) string {

@@ -85,7 +85,7 @@ func measured(c config.Config) (cost.Stretch, error) {
 	if err != nil {
 		return cost.Stretch{}, err
 	}
-	return cost.Stretch{Table: seen.last.Table}, nil
+	return cost.Stretch{Model: seen.last.Model, Table: seen.last.Table}, nil
 }
 
 // costWatcher keeps the costs that a run tells last.

@@ -43,7 +43,7 @@ func TestProfile(t *testing.T) {
 					t.Errorf("%+v", l)
 				}
 			}
-			if got := strings.Join(names, " "); got != c.layers || len(series) != 1 || series[0].Clock != "virtual" || series[0].Run != nil {
+			if got := strings.Join(names, " "); got != c.layers || len(series) != 1 || !strings.HasPrefix(series[0].Model, "model.blocks=") || series[0].Clock != "virtual" || series[0].Run != nil {
 				t.Errorf("%d tables of clock %s, layers %s", len(series), series[0].Clock, got)
 			}
 			for _, command := range []string{"plan", "simulate"} {

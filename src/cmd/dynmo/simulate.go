@@ -4,15 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/cost"
 	"dynmo/src/plan"
 	"dynmo/src/record"
-	"dynmo/src/schedule"
-	"dynmo/src/sim"
 	"dynmo/src/trace"
 )
 
@@ -30,7 +27,9 @@ func simulateCommand() *cobra.Command {
 FILE is costs.jsonl of a run directory, whose steps are then run again with the
 stages, replicas, microbatches, schedule, memory and balancer of CONFIG and
 --set, or one cost table, whose chain --dynamic lets change. Beside it the same
-work runs on the first cuts, never balanced. What the file says really ran is
+work runs on the first cuts, never balanced; the ceiling of the speedup is what
+the best cuts could gain on those, by fill + microbatches x bottleneck. What the
+file says really ran is
 simulated as it ran, and the error of the prediction is printed; where layers
 moved and the model did not change, also that of what the costs from before the
 move predict.
@@ -50,22 +49,20 @@ their bytes; measuring and deciding take none.`,
 				return usageError{fmt.Errorf("--repack %v: want a share of at least 0 and below 1", repack)}
 			}
 			o.Repack = repack
-			for _, s := range series {
-				if s.Run != nil && s.Run.Schedule == string(schedule.KindFile) && o.Config.Schedule.File == "" {
-					return usageError{fmt.Errorf("--costs: %s: step %d ran the schedule of a file, want it in schedule.file", w.costs, s.Step)}
-				}
-			}
 			measured := series[0].Clock
 			if series, err = d.change(c, series, o); err != nil {
 				return usageError{err}
 			}
-			a, run, err := simulated(series, o)
+			a, err := simulated(series, o)
 			if err != nil {
 				return usageError{err}
 			}
 			a.Costs, a.Dynamic = measured, d.kind
 			if file != "" {
-				steps := timelines(run, max(1, o.Config.Run.TraceSteps))
+				steps, err := timelines(series, o)
+				if err != nil {
+					return err
+				}
 				if err := writeFile("trace", file, func(out io.Writer) error { return record.WriteTrace(out, steps) }); err != nil {
 					return err
 				}
@@ -83,40 +80,6 @@ their bytes; measuring and deciding take none.`,
 	return c
 }
 
-// madeUp is a run that is made up from one table.
-type madeUp struct {
-	kind               string
-	steps, from, every int
-}
-
-// flags adds its flags.
-func (d *madeUp) flags(c *cobra.Command) {
-	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: prune, freeze, moe, attention, exit or mod")
-	c.Flags().IntVar(&d.steps, "steps", 1000, "steps of the run that --dynamic makes up")
-	c.Flags().IntVar(&d.from, "from", 0, "step of that run in which the model changes first")
-	c.Flags().IntVar(&d.every, "every", 0, "steps between its changes; 0 is what the paper does with that kind")
-}
-
-// change returns the run that is made up from a series' first table, the series
-// itself if none is asked for.
-func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (cost.Series, error) {
-	if d.kind == "" {
-		for _, flag := range []string{"steps", "from", "every"} {
-			if c.Flags().Changed(flag) {
-				return nil, fmt.Errorf("--%s: has no effect, want --dynamic beside it", flag)
-			}
-		}
-		return series, nil
-	}
-	out, err := sim.Generate(d.kind, series[0].Mean(), d.steps, o.Config.Run.Seed, sim.Options{
-		Start: d.from, Every: d.every, Microbatches: o.Config.Parallel.Microbatches,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("--dynamic: %w", err)
-	}
-	return out, nil
-}
-
 // simAnswer is what the command says; times are in seconds.
 type simAnswer struct {
 	Clock       string      `json:"clock"` // sim
@@ -127,8 +90,9 @@ type simAnswer struct {
 	Seconds     float64     `json:"seconds"`
 	Moving      float64     `json:"moving_seconds"`
 	RankSeconds float64     `json:"rank_seconds"`
-	Static      float64     `json:"static_seconds"` // the same work on the first cuts
-	Speedup     float64     `json:"speedup"`        // static / this
+	Static      float64     `json:"static_seconds"`    // the same work on the first cuts
+	Speedup     float64     `json:"speedup"`           // static / this
+	Ceiling     float64     `json:"ceiling,omitempty"` // of the speedup, see ceilingOf; absent where it is not known
 	Replayed    []simReplay `json:"replayed,omitempty"`
 }
 
@@ -161,25 +125,29 @@ type simReplay struct {
 }
 
 // simulated runs a series with the settings' balancer, and without.
-func simulated(series cost.Series, o plan.Options) (simAnswer, plan.Run, error) {
+func simulated(series cost.Series, o plan.Options) (simAnswer, error) {
 	run, err := plan.Walk(series, o)
 	if err != nil {
-		return simAnswer{}, run, err
+		return simAnswer{}, err
 	}
 	static := o
 	static.Static = true
 	still, err := plan.Walk(series, static)
 	if err != nil {
-		return simAnswer{}, run, err
+		return simAnswer{}, err
+	}
+	ceiling, err := ceilingOf(series, still, o)
+	if err != nil {
+		return simAnswer{}, err
 	}
 	replayed, err := plan.Replay(series)
 	if err != nil {
-		return simAnswer{}, run, err
+		return simAnswer{}, err
 	}
 	a := simAnswer{
 		Clock: "sim", Ranks: o.Config.Parallel.Stages * o.Config.Parallel.Replicas,
 		Seconds: run.Seconds, Moving: run.Moving, RankSeconds: run.RankSeconds,
-		Static: still.Seconds, Speedup: still.Seconds / run.Seconds,
+		Static: still.Seconds, Speedup: still.Seconds / run.Seconds, Ceiling: ceiling,
 	}
 	for _, l := range run.Legs {
 		idle := l.Idle
@@ -194,25 +162,5 @@ func simulated(series cost.Series, o plan.Options) (simAnswer, plan.Run, error) 
 	for _, r := range replayed {
 		a.Replayed = append(a.Replayed, simReplay{r.Step, r.Steps, r.Measured, r.Predicted, r.Error(), r.Ahead})
 	}
-	return a, run, nil
-}
-
-// timelines returns a step of each of the first legs, one behind the other.
-func timelines(run plan.Run, most int) []trace.Step {
-	var steps []trace.Step
-	begin := 0.0
-	for _, l := range run.Legs[:min(most, len(run.Legs))] {
-		step := trace.Step{Step: l.Step, Clock: "sim"}
-		for _, spans := range l.Plan.Step.Spans {
-			moved := slices.Clone(spans)
-			for i := range moved {
-				moved[i].Start += begin
-				moved[i].End += begin
-			}
-			step.Stages = append(step.Stages, moved)
-		}
-		begin += l.Plan.Step.Makespan()
-		steps = append(steps, step)
-	}
-	return steps
+	return a, nil
 }

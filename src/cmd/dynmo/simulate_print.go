@@ -42,7 +42,11 @@ func (a simAnswer) print(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "\nwhole run    %s on %d ranks, of which %s move layers  (clock=sim, on costs of %s)\n",
 		duration(a.Seconds), a.Ranks, duration(a.Moving), costs)
-	fmt.Fprintf(out, "never moved  %s: the run is %s times as fast\n", duration(a.Static), ratio(a.Speedup))
+	ceiling := ""
+	if a.Ceiling > 0 {
+		ceiling = fmt.Sprintf(" (ceiling %s)", ratio(a.Ceiling))
+	}
+	fmt.Fprintf(out, "never moved  %s: the run is %s times as fast%s\n", duration(a.Static), ratio(a.Speedup), ceiling)
 	if whole := a.Static * float64(a.Ranks); slices.ContainsFunc(a.Legs, func(l simLeg) bool { return l.Stages < a.Legs[0].Stages }) {
 		fmt.Fprintf(out, "rank time    %s over all ranks that hold layers, %s of what all ranks take if none moves\n", duration(a.RankSeconds), ratio(a.RankSeconds/whole))
 	}

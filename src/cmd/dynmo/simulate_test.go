@@ -75,7 +75,13 @@ func TestSimulate(t *testing.T) {
 			if fewer != (c.name == "repacked") {
 				t.Errorf("fewer stages: %v", fewer)
 			}
+			if (a.Ceiling > 0) != (c.name != "zb-v") || a.Ceiling > 0 && a.Ceiling < 1 {
+				t.Errorf("ceiling %v", a.Ceiling)
+			}
 			text := said(t, args...)
+			if (a.Ceiling > 0) != strings.Contains(text, " times as fast (ceiling "+ratio(a.Ceiling)+")\n") {
+				t.Error(text)
+			}
 			if !strings.Contains(text, "\nwhole run    "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
 				t.Error(text)
 			}

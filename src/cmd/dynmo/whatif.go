@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,11 +64,30 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	for i, s := range series {
-		if err := usable(s.Table, c.Parallel.Stages); err != nil {
+		err := usable(s.Table, c.Parallel.Stages)
+		if err == nil && s.Model != "" {
+			err = sameModel(train.Shape(c), s.Model)
+		}
+		if err != nil {
 			return fail(fmt.Errorf("--costs: %s: table %d: %w", w.costs, i, err))
 		}
 	}
 	return series, o, nil
+}
+
+// sameModel refuses costs that hold for other settings, in the form of
+// train.Shape. The error names the first that differs.
+func sameModel(settings, costs string) error {
+	if settings == costs {
+		return nil
+	}
+	a, b := strings.Fields(settings), strings.Fields(costs)
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Errorf("model: the costs hold for %s, CONFIG says %s", b[i], a[i])
+		}
+	}
+	return fmt.Errorf("model: the costs hold for %q, CONFIG says %q", costs, settings)
 }
 
 // usable refuses a table that says nothing of a step on so many stages.

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/train"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -218,12 +220,30 @@ func TestWhatIfRefuses(t *testing.T) {
 		{"step below -1", []string{"--step", "-2"}, exitUsage, []string{"--step -2: "}},
 		{"no folder", []string{"--csv", "no/s.csv"}, exitFailure, []string{"--csv: ", "no/s.csv", "no such file"}},
 	})
+	shape := func(name, text string) {
+		write(t, name, strings.Replace(read(t, "costs.json"), `"clock"`, `"model":"`+text+`","clock"`, 1))
+	}
+	settings, err := config.Load("run.toml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape("same.json", train.Shape(settings))
+	shape("older.json", strings.TrimSuffix(train.Shape(settings), " parallel.microbatch_size=2"))
+	for _, command := range []string{"plan", "simulate"} {
+		said(t, command, "run.toml", "--costs", "same.json")
+		check(command, []string{"--costs", "same.json"}, []refusal{
+			{"costs of another width", sets("model.hidden=64", "model.heads=8"), exitUsage, []string{"--costs: same.json: table 0: model: the costs hold for model.hidden=32, CONFIG says model.hidden=64"}},
+			{"costs of another microbatch", sets("parallel.microbatch_size=3"), exitUsage, []string{"the costs hold for parallel.microbatch_size=2, CONFIG says parallel.microbatch_size=3"}},
+			{"costs of a longer sequence", sets("model.sequence=8"), exitUsage, []string{"the costs hold for model.sequence=", "CONFIG says model.sequence=8"}},
+			{"costs that say less", []string{"--costs", "older.json"}, exitUsage, []string{"--costs: older.json: table 0: model: the costs hold for \"model.blocks="}},
+		})
+	}
 	ran := strings.Replace(read(t, "costs.json"), `"clock"`,
 		`"run":{"cuts":[0,2,4,6,8],"schedule":"file","stages":4,"microbatches":4,"makespan":1},"clock"`, 1)
 	write(t, "ran.json", ran)
 	write(t, "odd.json", strings.Replace(ran, `"file"`, `"2f2b"`, 1))
 	check("simulate", []string{"--costs", "costs.json"}, []refusal{
-		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"--costs: ran.json: step 0 ran the schedule of a file, want it in schedule.file"}},
+		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"step 0: run: ", `schedule "file"`}},
 		{"a schedule that is none", []string{"--costs", "odd.json"}, exitUsage, []string{"step 0: ", `schedule "2f2b"`}},
 		{"unknown dynamism", []string{"--dynamic", "prone"}, exitUsage, []string{`--dynamic: dynamism "prone"`, "prune, freeze, moe, attention, exit or mod"}},
 		{"no steps", []string{"--dynamic", "prune", "--steps", "0"}, exitUsage, []string{"--dynamic: steps: 0"}},

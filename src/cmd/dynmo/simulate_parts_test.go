@@ -1,0 +1,90 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/plan"
+	"dynmo/src/record"
+	"dynmo/src/sim"
+)
+
+// TestCeilingOf: by hand. With 3 microbatches loads 4 and 2 take 6 + 2·4, the
+// best loads 3 and 3 take 6 + 2·3: 7/6. Loads 2 and 2 are the best.
+func TestCeilingOf(t *testing.T) {
+	c := config.Default()
+	c.Parallel.Stages, c.Parallel.Microbatches = 2, 3
+	stretch := func(seconds ...float64) (s cost.Stretch) {
+		for _, x := range seconds {
+			s.Layers = append(s.Layers, cost.Layer{Forward: x})
+		}
+		return s
+	}
+	leg := func(steps int, seconds float64, loads ...float64) plan.Leg {
+		l := plan.Leg{Steps: steps, Seconds: seconds}
+		for _, x := range loads {
+			l.Plan.Costs = append(l.Plan.Costs, cost.Stage{Forward: x})
+		}
+		l.Plan.Bottleneck = loads[0]
+		return l
+	}
+	series := cost.Series{stretch(3, 1, 1, 1), stretch(1, 1, 1, 1)}
+	still := plan.Run{Legs: []plan.Leg{leg(2, 9, 4, 2), leg(1, 12, 2, 2)}}
+	got, err := ceilingOf(series, still, plan.Options{Config: c, Network: sim.Uniform(0, 0)})
+	if want := 30 / (18*6.0/7 + 12); err != nil || math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}
+
+// TestSimulateSaysThatNothingChanges: a run that is made up with the defaults is
+// dynamic; one that is not says so, and is simulated.
+func TestSimulateSaysThatNothingChanges(t *testing.T) {
+	workbench(t, "")
+	for _, c := range []struct {
+		name string
+		args []string
+		note string
+	}{
+		{"prune", []string{"--dynamic", "prune"}, ""},
+		{"prune in few steps", []string{"--dynamic", "prune", "--steps", "5"}, ""},
+		{"prune too late", []string{"--dynamic", "prune", "--every", "1000"}, "note: --dynamic prune changes the model in none of 1000 steps; see --steps, --from and --every\n"},
+		{"freeze behind the end", []string{"--dynamic", "freeze", "--from", "1000"}, "note: --dynamic freeze changes the model in none of 1000 steps; see --steps, --from and --every\n"},
+		{"not dynamic", nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := says(append([]string{"simulate", "run.toml", "--costs", "costs.json", "--json"}, c.args...)...)
+			if e.status != exitDone || e.stderr != c.note {
+				t.Errorf("status %d, says %q, want %q", e.status, e.stderr, c.note)
+			}
+			if changes := strings.Contains(e.stdout, `"change"`); changes == (c.note != "" || c.args == nil) {
+				t.Errorf("the model changes: %v", changes)
+			}
+		})
+	}
+}
+
+// TestSimulateTrace: at most run.trace_steps stretches, the steps of the answer,
+// one behind the other.
+func TestSimulateTrace(t *testing.T) {
+	workbench(t, "")
+	a := decoded[simAnswer](t, append(sets("run.trace_steps=3"), "simulate", "run.toml", "--costs", "costs.json",
+		"--dynamic", "moe", "--steps", "40", "--trace", "t.json")...)
+	steps, err := record.ReadTrace("t.json", strings.NewReader(read(t, "t.json")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(steps) != 3 || len(a.Legs) < 40 {
+		t.Fatalf("%d steps of %d stretches, want 3", len(steps), len(a.Legs))
+	}
+	begin := 0.0
+	for i, s := range steps {
+		sum := s.Summary()
+		if s.Step.Step != a.Legs[i].Step || math.Abs(sum.Start-begin) > 2e-9 || math.Abs(sum.Makespan()-a.Legs[i].Makespan) > 2e-9 {
+			t.Errorf("timeline %d: step %d from %v, %v s, want step %d from %v, %v s", i, s.Step.Step, sum.Start, sum.Makespan(), a.Legs[i].Step, begin, a.Legs[i].Makespan)
+		}
+		begin += a.Legs[i].Makespan
+	}
+}
