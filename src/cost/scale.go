@@ -4,15 +4,29 @@ import "dynmo/src/partition"
 
 // factors returns by layer and microbatch how many times its seconds a layer
 // takes, nil if all are 1.
-func (s Stretch) factors() [][]float64 {
-	if s.Scale != nil || s.Run == nil || s.Run.Scale == nil {
-		return s.Scale
+func (s Stretch) factors() [][]Stage {
+	if s.Scale == nil && (s.Run == nil || s.Run.Scale == nil) {
+		return nil
 	}
-	rows := make([][]float64, len(s.Layers))
+	rows := make([][]Stage, len(s.Layers))
 	for l := range rows {
-		rows[l] = s.Run.Scale[s.Run.Cuts.Stage(l)]
+		if s.Scale == nil {
+			rows[l] = s.Run.Scale[s.Run.Cuts.Stage(l)]
+			continue
+		}
+		for _, x := range s.Scale[l] {
+			rows[l] = append(rows[l], Stage{x, x, x})
+		}
 	}
 	return rows
+}
+
+// times returns a layer that takes so many times its seconds.
+func (l Layer) times(factor Stage) Layer {
+	l.Forward *= factor.Forward
+	l.BackwardInput *= factor.Input
+	l.BackwardWeight *= factor.Weight
+	return l
 }
 
 // Mean returns the table with every layer's seconds at their mean over the
@@ -28,14 +42,11 @@ func (s Stretch) Mean() Table {
 		if len(row) == 0 {
 			continue
 		}
-		sum := 0.0
+		var mean Stage
 		for _, x := range row {
-			sum += x
+			mean = mean.Plus(x.Scale(1 / float64(len(row))))
 		}
-		mean := sum / float64(len(row))
-		t.Layers[l].Forward *= mean
-		t.Layers[l].BackwardInput *= mean
-		t.Layers[l].BackwardWeight *= mean
+		t.Layers[l] = s.Layers[l].times(mean)
 	}
 	return t
 }
@@ -56,13 +67,9 @@ func (s Stretch) PerMicrobatch(cuts partition.Partition, m partition.Map, microb
 	t.Layers = append([]Layer(nil), t.Layers...)
 	for i := range microbatches {
 		for l, row := range scale {
-			factor := 1.0
 			if len(row) > 0 {
-				factor = row[i%len(row)]
+				t.Layers[l] = s.Layers[l].times(row[i%len(row)])
 			}
-			t.Layers[l].Forward = factor * s.Layers[l].Forward
-			t.Layers[l].BackwardInput = factor * s.Layers[l].BackwardInput
-			t.Layers[l].BackwardWeight = factor * s.Layers[l].BackwardWeight
 		}
 		for v, c := range t.Stages(cuts, m) {
 			out[v][i] = c

@@ -38,10 +38,11 @@ type Run struct {
 	Bandwidth    float64             `json:"bandwidth_bytes"` // likewise; 0: infinite
 	Makespan     float64             `json:"makespan"`        // seconds, median over the steps
 	// Scale is by virtual stage and microbatch, of the step with that makespan: how
-	// many times the seconds of its layers it took. Machines are never quite even,
-	// and the slowest of many takes longer than the mean of all. Stands for the
-	// stretch's Scale where that is absent.
-	Scale [][]float64 `json:"scale,omitempty"`
+	// many times the forward, backward-input and backward-weight seconds of its
+	// layers it took. Machines are never quite even, and the slowest of many takes
+	// longer than the mean of all. Stands for the stretch's Scale where that is
+	// absent.
+	Scale [][]Stage `json:"scale,omitempty"`
 }
 
 // Series is a run as stretches, ascending and without gaps.
@@ -105,6 +106,9 @@ func (s Stretch) check(layers int) error {
 	if math.IsInf(total, 1) {
 		return errors.New("layers: seconds sum to infinity")
 	}
+	if !(s.Gap >= 0) || math.IsInf(s.Gap, 1) {
+		return fmt.Errorf("gap: %v, want a finite number >= 0", s.Gap)
+	}
 	if err := checkScale("scale", s.Scale, layers); err != nil {
 		return err
 	}
@@ -132,7 +136,17 @@ func (r Run) check(layers int) error {
 	if err := r.Cuts.Check(layers, n, false); err != nil {
 		return fmt.Errorf("run.cuts: %w", err)
 	}
-	return checkScale("run.scale", r.Scale, n)
+	if rows := len(r.Scale); rows != 0 && rows != n {
+		return fmt.Errorf("run.scale: %d rows, want %d", rows, n)
+	}
+	for v, row := range r.Scale {
+		for m, x := range row {
+			if least := min(x.Forward, x.Input, x.Weight); !(least >= 0) || math.IsInf(x.Seconds(), 1) {
+				return fmt.Errorf("run.scale[%d][%d]: %v, want finite numbers >= 0", v, m, x)
+			}
+		}
+	}
+	return nil
 }
 
 // checkScale refuses factors that are none, or rows that are too many or too few.

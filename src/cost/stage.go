@@ -1,12 +1,51 @@
 package cost
 
-import "dynmo/src/partition"
+import (
+	"encoding/json"
+	"fmt"
+
+	"dynmo/src/partition"
+)
 
 // Stage is what one microbatch costs on a virtual stage, in seconds.
 type Stage struct{ Forward, Input, Weight float64 }
 
 // Seconds returns f+i+w.
 func (s Stage) Seconds() float64 { return s.Forward + s.Input + s.Weight }
+
+// MarshalJSON writes the three numbers as an array.
+func (s Stage) MarshalJSON() ([]byte, error) {
+	return json.Marshal([3]float64{s.Forward, s.Input, s.Weight})
+}
+
+// UnmarshalJSON reads an array of three numbers.
+func (s *Stage) UnmarshalJSON(text []byte) error {
+	var list []float64
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	if len(list) != 3 {
+		return fmt.Errorf("%d numbers, want forward, backward-input and backward-weight", len(list))
+	}
+	s.Forward, s.Input, s.Weight = list[0], list[1], list[2]
+	return nil
+}
+
+// Plus returns the sum of two costs.
+func (s Stage) Plus(t Stage) Stage {
+	return Stage{s.Forward + t.Forward, s.Input + t.Input, s.Weight + t.Weight}
+}
+
+// Over returns how many times the costs of t these are, 1 where t costs nothing.
+func (s Stage) Over(t Stage) Stage {
+	ratio := func(a, b float64) float64 {
+		if b == 0 {
+			return 1
+		}
+		return a / b
+	}
+	return Stage{ratio(s.Forward, t.Forward), ratio(s.Input, t.Input), ratio(s.Weight, t.Weight)}
+}
 
 // Scale returns the cost on a rank that is so many times slower.
 func (s Stage) Scale(factor float64) Stage {

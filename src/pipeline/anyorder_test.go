@@ -88,15 +88,19 @@ func TestAnyLegalSchedule(t *testing.T) {
 // the first takes the last one first. With two buffers for those on their way
 // both would wait for ever.
 func TestCrossingOrders(t *testing.T) {
-	const f, i, w = schedule.F, schedule.I, schedule.W
-	plan := schedule.Schedule{Kind: "crossing", Map: partition.Line(2), Microbatches: microbatches, Lists: [][]schedule.Instr{
-		list(f, 0, f, 1, f, 2, f, 3, i, 3, i, 0, w, 0, i, 1, w, 1, i, 2, w, 2, w, 3),
-		list(f, 0, f, 1, f, 2, f, 3, i, 1, i, 2, i, 0, i, 3, w, 0, w, 1, w, 2, w, 3),
-	}}
+	plan := crossing()
 	if err := plan.Check(func(int) int { return microbatches }); err != nil {
 		t.Fatal(err)
 	}
 	train(t, tiny, plan).agree(t, train(t, tiny, newSchedule(t, schedule.KindGPipe, 1, 1)), plan)
+}
+
+func crossing() schedule.Schedule {
+	const f, i, w = schedule.F, schedule.I, schedule.W
+	return schedule.Schedule{Kind: "crossing", Map: partition.Line(2), Microbatches: microbatches, Lists: [][]schedule.Instr{
+		list(f, 0, f, 1, f, 2, f, 3, i, 3, i, 0, w, 0, i, 1, w, 1, i, 2, w, 2, w, 3),
+		list(f, 0, f, 1, f, 2, f, 3, i, 1, i, 2, i, 0, i, 3, w, 0, w, 1, w, 2, w, 3),
+	}}
 }
 
 // list returns instructions from ops and microbatches in turn.

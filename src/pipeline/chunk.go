@@ -30,6 +30,7 @@ type slot struct {
 	saved []tensor.Mem // by layer of the chunk
 	inp   tensor.Mem   // what entered the chunk
 	dout  tensor.Mem   // gradient from behind the chunk
+	din   tensor.Mem   // where the gradient of inp goes; absent in the first chunk of the chain
 	held  hold
 	send  comm.Request // of the activations
 }
@@ -118,7 +119,7 @@ func (c *chunk) close(g *comm.Group, m int) error {
 	c.holds = append(c.holds, sl.held)
 	c.slots = append(c.slots, sl)
 	inp, dout := sl.inp, sl.dout
-	sl.inp, sl.dout, sl.held = tensor.Mem{}, tensor.Mem{}, hold{}
+	sl.inp, sl.dout, sl.din, sl.held = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, hold{}
 	if err := c.forwards.release(g, inp); err != nil {
 		return err
 	}
@@ -147,18 +148,31 @@ func (c *chunk) dout(sl *slot, i int) tensor.Mem {
 	return sl.held.douts[i]
 }
 
-// din returns where the gradient of what entered the chunk goes: to a buffer
-// that will be sent, or to the chunk before if it is on this rank.
-func (c *chunk) din(m int) (tensor.Mem, error) {
+// din returns where the gradient of what enters layer i of the chunk goes.
+func (c *chunk) din(sl *slot, i int) tensor.Mem {
+	if i == 0 {
+		return sl.din
+	}
+	return sl.held.douts[i-1]
+}
+
+// turn takes what the backward for inputs of a microbatch needs: memory until
+// its weights, and a buffer for the gradient of what entered the chunk, which
+// will be sent, or is the one from behind of the chunk before on this rank. It
+// waits until the buffer has been sent.
+func (c *chunk) turn(m int) error {
+	sl, last := c.active[m], len(c.holds)-1
+	sl.held, c.holds = c.holds[last], c.holds[:last]
 	switch {
 	case c.first:
-		return tensor.Mem{}, nil
+		return nil
 	case c.before != nil:
-		mem := c.before.backwards.take()
-		c.before.active[m].dout = mem
-		return mem, nil
+		sl.din = c.before.backwards.take()
+		c.before.active[m].dout = sl.din
+		return nil
 	}
-	return c.outgoing[0].mem, c.outgoing[0].send.Wait()
+	sl.din = c.outgoing[0].mem
+	return c.outgoing[0].send.Wait()
 }
 
 // restart posts the first receives of a step.

@@ -23,7 +23,8 @@ func portOf(s schedule.Schedule, base, to, with int) port {
 	return port{peer: s.Map.Stage(with), base: base, first: s.Map.Chunk(to) * s.Microbatches}
 }
 
-// tag returns a microbatch's tag.
+// tag returns a microbatch's tag. Where tags wrap, messages are received in the
+// order in which they were sent (see Runner.Plan).
 func (p port) tag(microbatch int) int { return p.base + (p.first+microbatch)%comm.TagMicrobatches }
 
 // flow is what comes over one boundary of the chain in one direction. From

@@ -3,28 +3,28 @@ package pipeline
 import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
+	"dynmo/src/schedule"
 )
 
 // FixedBytes returns the memory of a virtual stage that does not depend on
 // which layers it holds: buffers for what crosses its two ends (see rooms), and
 // with the first chunk of a stage what the stage needs once: the layers'
 // scratch and, on stage 0, a slice of the head's gradient of a tied embedding.
-// inFlight and between are the virtual stage's peak (schedule.Peak). The
-// gradients that come to its last layer are held by that layer: as many as are
-// between their two backwards.
-func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual, inFlight, between int) int64 {
+// peak is the virtual stage's. The gradients that come to its last layer are
+// held by that layer: as many as are between their two backwards.
+func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual int, peak schedule.Peak) int64 {
 	buffers := 0
 	switch {
 	case virtual == 0:
 	case m.Stage(virtual-1) == m.Stage(virtual):
-		buffers += inFlight
+		buffers += peak.InFlight
 	default:
-		buffers += inFlight + 1 + atLeast
+		buffers += peak.InFlight + 1 + peak.Outgoing
 	}
 	switch {
 	case virtual == m.Virtual()-1:
 	case m.Stage(virtual+1) == m.Stage(virtual):
-		buffers += inFlight - between
+		buffers += peak.InFlight - peak.Between
 	default:
 		buffers++
 	}

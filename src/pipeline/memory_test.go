@@ -19,7 +19,7 @@ import (
 // layer. With slices of the head what passes between them counts everywhere, so
 // it may be less.
 func TestPlanTakesWhatIsAccounted(t *testing.T) {
-	most := 0 // microbatches between their two backwards
+	plans := []schedule.Schedule{crossing()}
 	for _, tc := range []struct {
 		kind           schedule.Kind
 		stages, chunks int
@@ -37,14 +37,18 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		plans = append(plans, plan)
+	}
+	var most schedule.Peak
+	for _, plan := range plans {
 		for _, p := range plan.Peaks() {
-			most = max(most, p.Between)
+			most.Between, most.Outgoing = max(most.Between, p.Between), max(most.Outgoing, p.Outgoing)
 		}
 		for _, slices := range []int{1, 3} {
 			c := tiny
 			c.HeadShards = slices
-			t.Run(fmt.Sprintf("%s/stages=%d/slices=%d", tc.kind, tc.stages, slices), func(t *testing.T) {
-				err := local.Run(tc.stages, func(tr comm.Transport) error {
+			t.Run(fmt.Sprintf("%s/stages=%d/slices=%d", plan.Kind, plan.Map.Stages, slices), func(t *testing.T) {
+				err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
 					r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
 					if err != nil {
 						return err
@@ -62,8 +66,8 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 			})
 		}
 	}
-	if most < 2 {
-		t.Error("no schedule holds several microbatches between their backwards; the test needs one")
+	if most.Between < 2 || most.Outgoing <= schedule.LeastOutgoing {
+		t.Errorf("the most of any schedule is %+v; the test needs more between the backwards, and on the way", most)
 	}
 }
 
@@ -77,7 +81,7 @@ func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int)
 		if m.Stage(v) != stage {
 			continue
 		}
-		sum += pipeline.FixedBytes(x, c, m, v, p.InFlight, p.Between)
+		sum += pipeline.FixedBytes(x, c, m, v, p)
 		for _, l := range s.Stretch(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
 			b := l.Bytes(x)
 			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + norm

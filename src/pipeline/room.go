@@ -16,15 +16,14 @@ type room struct {
 // early; what comes from this rank, one for each microbatch in flight.
 func rooms(s schedule.Schedule) []room {
 	m, peaks := s.Map, s.Peaks()
-	out := outgoing(s, peaks)
 	list := make([]room, m.Virtual())
 	for v, p := range peaks {
-		r := room{slots: p.InFlight, holds: p.Between, activations: p.InFlight + 1, gradients: p.Between + 1, outgoing: out[v]}
+		r := room{slots: p.InFlight, holds: p.Between, activations: p.InFlight + 1, gradients: p.Between + 1, outgoing: p.Outgoing}
 		switch {
 		case v == 0:
-			r.activations, r.outgoing = 0, 0
+			r.activations = 0
 		case m.Stage(v-1) == m.Stage(v):
-			r.activations, r.outgoing = p.InFlight, 0
+			r.activations = p.InFlight
 		}
 		switch {
 		case v == len(list)-1:

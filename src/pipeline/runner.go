@@ -52,8 +52,8 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.S
 	if err := cuts.Check(s.Config.Layers(), m.Virtual(), true); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
-	if n := m.Chunks * sched.Microbatches; m.Chunks > 1 && n > comm.TagMicrobatches {
-		return fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d", n, comm.TagMicrobatches)
+	if n := m.Chunks * sched.Microbatches; n > comm.TagMicrobatches && !sched.Ascending() {
+		return fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, comm.TagMicrobatches)
 	}
 	r.owners = m.Owners(cuts)
 	r.list = sched.WithMessages(r.stage())

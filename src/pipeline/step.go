@@ -16,7 +16,7 @@ import (
 type Result struct {
 	Losses       []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the one that ends the chain
 	Spans        []trace.Span // of this rank, by layer
-	Instructions []trace.Span // of this rank: one for each instruction of its list, in order, from its first layer to its last
+	Instructions []trace.Span // of this rank: one for each instruction of its list, in order; with the data that it reads and copies, without waiting for buffers
 }
 
 // Step executes the planned list on the stage's layers: gradients of all
@@ -89,22 +89,7 @@ func (r *Runner) execute(c *chunk, in schedule.Instr) error {
 	case schedule.F:
 		return r.forward(c, in)
 	}
-	for i := len(c.layers) - 1; i >= 0; i-- {
-		if in.Op != schedule.W {
-			if err := r.backwardInput(c, in, i); err != nil {
-				return err
-			}
-		}
-		if in.Op != schedule.I {
-			if err := r.backwardWeight(c, in, i); err != nil {
-				return err
-			}
-		}
-	}
-	if in.Op == schedule.I {
-		return nil
-	}
-	return c.close(r.Group, m)
+	return r.backward(c, in)
 }
 
 func (r *Runner) forward(c *chunk, in schedule.Instr) error {
@@ -113,6 +98,7 @@ func (r *Runner) forward(c *chunk, in schedule.Instr) error {
 	if err != nil {
 		return err
 	}
+	r.start(in)
 	if c.before != nil {
 		sl.inp = c.forwards.take()
 		r.Exec.Stream.Copy(sl.inp, c.before.output(r.Exec, m))
@@ -140,23 +126,36 @@ func (r *Runner) forward(c *chunk, in schedule.Instr) error {
 	return nil
 }
 
-func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
-	sl := c.active[in.Microbatch]
-	if i == len(c.layers)-1 {
-		sl.held = c.holds[len(c.holds)-1]
-		c.holds = c.holds[:len(c.holds)-1]
-	}
-	var din tensor.Mem
-	if i > 0 {
-		din = sl.held.douts[i-1]
-	} else {
-		var err error
-		if din, err = c.din(in.Microbatch); err != nil {
+func (r *Runner) backward(c *chunk, in schedule.Instr) error {
+	m := in.Microbatch
+	if in.Op != schedule.W {
+		if err := c.turn(m); err != nil {
 			return err
 		}
 	}
+	r.start(in)
+	for i := len(c.layers) - 1; i >= 0; i-- {
+		if in.Op != schedule.W {
+			if err := r.backwardInput(c, in, i); err != nil {
+				return err
+			}
+		}
+		if in.Op != schedule.I {
+			if err := r.backwardWeight(c, in, i); err != nil {
+				return err
+			}
+		}
+	}
+	if in.Op == schedule.I {
+		return nil
+	}
+	return c.close(r.Group, m)
+}
+
+func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
+	sl := c.active[in.Microbatch]
 	n := r.begin(trace.I, c.layers[i].ID, in)
-	c.layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], c.input(r.Exec, sl, i), c.dout(sl, i), din)
+	c.layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], c.input(r.Exec, sl, i), c.dout(sl, i), c.din(sl, i))
 	r.end(n)
 	return r.progress()
 }

@@ -6,7 +6,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// timing is a span whose events have not been read yet.
+// timing is a span whose events have not been read yet. An instruction's, of no
+// layer, has no end: it ends with its last layer.
 type timing struct {
 	kind       trace.Kind
 	layer      int
@@ -34,28 +35,27 @@ func (r *Runner) end(n int) {
 	r.times[n].end = r.Exec.Stream.Record(r.times[n].end)
 }
 
+// start remembers when the work of an instruction begins.
+func (r *Runner) start(in schedule.Instr) { r.begin(kinds[in.Op], -1, in) }
+
 // kinds says what an instruction's time is spent on.
 var kinds = [...]trace.Kind{schedule.F: trace.F, schedule.B: trace.B, schedule.I: trace.I, schedule.W: trace.W}
 
-// trace reads the events of a step: spans of layers, and of instructions, from
-// the start of their first layer to the end of their last.
+// trace reads the events of a step: spans of layers, and of instructions.
 func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
-	var open schedule.Instr // the last of instrs
 	for _, t := range r.times {
 		span := trace.Span{
-			Kind: t.kind, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch,
-			Start: t.start.Seconds(), End: t.end.Seconds(),
+			Kind: t.kind, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Start: t.start.Seconds(),
 		}
-		r.spans = append(r.spans, span)
-		if !t.kind.Pipeline() {
+		if t.kind.Pipeline() && t.layer < 0 {
+			r.instrs = append(r.instrs, span)
 			continue
 		}
-		if len(r.instrs) == 0 || t.in != open {
-			open = t.in
-			span.Kind, span.Layer = kinds[t.in.Op], -1
-			r.instrs = append(r.instrs, span)
+		span.End = t.end.Seconds()
+		r.spans = append(r.spans, span)
+		if t.kind.Pipeline() {
+			r.instrs[len(r.instrs)-1].End = span.End
 		}
-		r.instrs[len(r.instrs)-1].End = span.End
 	}
 }

@@ -21,12 +21,12 @@ import (
 //
 // Each is a mean over the stages, in seconds; with the mean busy time they sum
 // to the makespan. costs, by virtual stage, say how an undivided backward divides.
-// spans are of one replica; by how much the slowest takes
+// spans are of one replica, from the start of the work for its first microbatch; by how much the slowest takes
 // longer counts as imbalance. caps is what limited a list schedule, by stage;
 // nil: nothing, as in kinds that promise what they hold. Where the schedule was
 // made for costs, that of equal stages and that without the cap are lists.
 func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage, caps []int, makespan float64) trace.Idle {
-	took := perMicrobatch(s, spans, costs)
+	took := PerMicrobatch(s, spans, costs)
 	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
@@ -43,7 +43,7 @@ func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, costs []cost.S
 		idle.Memory = max(0, capped-sim.Run(mean).Makespan())
 	}
 	own := extent(spans)
-	idle.Imbalance = replay - idle.Busy - idle.Inherent - idle.Memory + makespan - own
+	idle.Imbalance = replay - idle.Busy - idle.Inherent - idle.Memory + max(0, makespan-own)
 	idle.Communication = own - replay
 	return idle
 }
@@ -54,9 +54,9 @@ func extent(spans [][]trace.Span) float64 {
 	return trace.Step{Stages: spans}.Summary().Makespan()
 }
 
-// perMicrobatch returns what every virtual stage took for every microbatch.
+// PerMicrobatch returns what every virtual stage took for every microbatch.
 // What an undivided backward took divides as its stage's costs do.
-func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage) [][]cost.Stage {
+func PerMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage) [][]cost.Stage {
 	took := make([][]cost.Stage, s.Map.Virtual())
 	for v := range took {
 		took[v] = make([]cost.Stage, s.Microbatches)

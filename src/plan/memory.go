@@ -55,7 +55,7 @@ func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(s, schedule.Peak{InFlight: caps[s], Between: caps[s]}) > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
 			caps[s]--
 		}
 	}

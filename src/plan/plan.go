@@ -64,7 +64,7 @@ func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error)
 func (p *Planner) whole(a *Plan, costs cost.Stretch, number int) {
 	all := sim.Replicas(sim.Step{
 		Schedule: a.Schedule, Costs: costs.Stages(a.Cuts, p.Map), PerMicrobatch: costs.PerMicrobatch(a.Cuts, p.Map, p.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Mesh: p.Mesh, Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Gap: costs.Gap, Mesh: p.Mesh, Number: number, Spans: true,
 	}, a.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })

@@ -337,3 +337,17 @@ func TestChunksWithoutMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestManyMicrobatches: more than messages can be told apart by are refused where
+// their order alone does not.
+func TestManyMicrobatches(t *testing.T) {
+	for kind, want := range map[schedule.Kind]bool{schedule.Kind1F1B: true, schedule.KindInterleaved: false} {
+		_, err := New(settings(kind, 16, 2, 5000), link, nil)
+		if (err == nil) != want {
+			t.Errorf("%s: error %v", kind, err)
+		}
+	}
+	if _, err := New(settings(schedule.Kind1F1B, 16, 2, 10000), link, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/mesh"
@@ -64,6 +65,9 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 	if err != nil {
 		return nil, err
 	}
+	if n := p.base.Map.Chunks * p.Microbatches; n > comm.TagMicrobatches && !p.base.Ascending() {
+		return nil, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
+	}
 	p.Map, p.peaks = p.base.Map, p.base.Peaks()
 	p.fixed = func(virtual int, peak schedule.Peak) int64 {
 		if fixed == nil {
@@ -117,7 +121,7 @@ func (p *Planner) Base() schedule.Schedule { return p.base }
 // for all: every stage's rank is as slow as the slowest of its replicas.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	step := sim.Step{
-		Schedule: s, Costs: p.placed(t, cuts), Bytes: messages(t, cuts), Network: p.Network, Mesh: p.Mesh,
+		Schedule: s, Costs: p.placed(t, cuts), Bytes: messages(t, cuts), Network: p.Network, Gap: t.Gap, Mesh: p.Mesh,
 	}
 	step.Network.Slow = nil
 	return step

@@ -40,7 +40,7 @@ func Replay(series cost.Series) ([]Replayed, error) {
 			cuts, m := s.Run.Cuts, order.Map
 			return sim.Run(sim.Step{
 				Schedule: order, Costs: costs.Stages(cuts, m), PerMicrobatch: costs.PerMicrobatch(cuts, m, order.Microbatches),
-				Bytes: messages(costs.Table, cuts), Network: sim.Uniform(s.Run.Latency, s.Run.Bandwidth),
+				Bytes: messages(costs.Table, cuts), Network: sim.Uniform(s.Run.Latency, s.Run.Bandwidth), Gap: costs.Gap,
 			}).Makespan()
 		}
 		r := Replayed{Step: s.Step, Steps: s.Steps, Measured: s.Run.Makespan, Predicted: from(s)}

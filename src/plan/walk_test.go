@@ -140,7 +140,8 @@ func TestReplay(t *testing.T) {
 			run.Order = order.Lines()
 		}
 		for v := range cuts.Stages() {
-			run.Scale = append(run.Scale, []float64{1, 2, 1, 2, 1, float64(v)})
+			one, two := cost.Stage{Forward: 1, Input: 1, Weight: 1}, cost.Stage{Forward: 2, Input: 1, Weight: float64(v)}
+			run.Scale = append(run.Scale, []cost.Stage{one, two, one, two, one, two})
 		}
 		s := cost.Stretch{Step: 5, Steps: 5, Table: costs, Run: &run}
 		step := p.Step(costs, cuts, order)

@@ -73,45 +73,14 @@ func (s Schedule) checkStage(list []Instr, limit int) error {
 	return nil
 }
 
-// checkProgress runs the lists without time: a stage goes on when what its
-// next instruction needs from a neighbour exists.
+// checkProgress checks that no stages wait for each other in a circle.
 func (s Schedule) checkProgress() error {
-	n, m := s.Map.Virtual(), s.Microbatches
-	forward := make([]bool, n*m) // F done, by virtual stage and microbatch
-	inputs := make([]bool, n*m)  // I (or B) done
-	next := make([]int, len(s.Lists))
-	ready := func(v int, in Instr) bool {
-		switch in.Op {
-		case F:
-			return v == 0 || forward[(v-1)*m+in.Microbatch]
-		case B, I:
-			return v == n-1 || inputs[(v+1)*m+in.Microbatch]
-		}
-		return true
-	}
-	for moved := true; moved; {
-		moved = false
-		for stage, list := range s.Lists {
-			for next[stage] < len(list) {
-				in := list[next[stage]]
-				v := s.Map.Place(stage, in.Chunk)
-				if !ready(v, in) {
-					break
-				}
-				switch in.Op {
-				case F:
-					forward[v*m+in.Microbatch] = true
-				case B, I:
-					inputs[v*m+in.Microbatch] = true
-				}
-				next[stage]++
-				moved = true
-			}
-		}
+	w := s.walk()
+	for w.pass(nil) {
 	}
 	for stage, list := range s.Lists {
-		if next[stage] < len(list) {
-			return fmt.Errorf("schedule: stage %d: instruction %d, %v: deadlock", stage, next[stage], list[next[stage]])
+		if at := w.next[stage]; at < len(list) {
+			return fmt.Errorf("schedule: stage %d: instruction %d, %v: deadlock", stage, at, list[at])
 		}
 	}
 	return nil

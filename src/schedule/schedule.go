@@ -61,46 +61,30 @@ func (s Schedule) Equal(other Schedule) bool {
 	return s.Map == other.Map && slices.EqualFunc(s.Lists, other.Lists, slices.Equal[[]Instr])
 }
 
-// Peak is the most that a virtual stage holds at a time.
-type Peak struct {
-	InFlight int // microbatches between their F and their W: activations
-	Between  int // microbatches between their I and their W, at least 1
-}
-
-// Peaks returns the peak of every virtual stage.
-func (s Schedule) Peaks() []Peak {
-	peaks := make([]Peak, s.Map.Virtual())
-	now := make([]Peak, s.Map.Virtual())
-	for v := range peaks {
-		peaks[v].Between = 1
+// Ascending reports whether every stage has one chunk and does its F, and its
+// backwards for inputs, in ascending order of microbatches. Then whatever goes
+// from one stage to another is received in the order in which it was sent.
+func (s Schedule) Ascending() bool {
+	if s.Map.Chunks > 1 {
+		return false
 	}
-	for stage, list := range s.Lists {
+	for _, list := range s.Lists {
+		forward, input := 0, 0 // what comes next
 		for _, in := range list {
-			v := s.Map.Place(stage, in.Chunk)
-			n, most := &now[v], &peaks[v]
+			next := &input
 			switch in.Op {
 			case F:
-				n.InFlight++
-			case I, B:
-				n.Between++
+				next = &forward
+			case W:
+				continue
 			}
-			most.InFlight, most.Between = max(most.InFlight, n.InFlight), max(most.Between, n.Between)
-			if in.Op == W || in.Op == B {
-				n.InFlight--
-				n.Between--
+			if in.Microbatch != *next {
+				return false
 			}
+			*next++
 		}
 	}
-	return peaks
-}
-
-// InFlight returns the most microbatches in flight on every virtual stage.
-func (s Schedule) InFlight() []int {
-	var list []int
-	for _, p := range s.Peaks() {
-		list = append(list, p.InFlight)
-	}
-	return list
+	return true
 }
 
 // WithMessages returns the list of one stage with the sends and receives that

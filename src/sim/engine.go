@@ -169,6 +169,9 @@ func (e *engine) advance(stage int) (done int) {
 		if arrives == unknown {
 			break
 		}
+		if i > 0 {
+			now += e.s.Gap
+		}
 		start := max(now, arrives)
 		now = start + e.seconds(stage, v, in)
 		if i == 0 {

@@ -26,6 +26,7 @@ type Step struct {
 	// as gradient. The last one's does not count. Nil: messages are free.
 	Bytes   []int64
 	Network Network
+	Gap     float64   // seconds that a stage needs at least from one instruction to the next
 	Mesh    mesh.Mesh // rank of (stage, replica); zero: rank = stage
 	Replica int       // which replica this is
 	Number  int       // steps before this one: a key of the delays
@@ -62,7 +63,7 @@ type work struct {
 // and receiver, and the receiver's clock reaches the arrival when an
 // instruction needs it:
 //
-//	start = max(end of the stage's instruction before, arrival)
+//	start = max(end of the stage's instruction before + gap, arrival)
 //
 // Between chunks of one stage nothing is sent. The schedule is one that Check
 // accepts; Run panics on a deadlock.

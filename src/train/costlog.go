@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
-	"dynmo/src/partition"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
@@ -53,6 +52,7 @@ func (l *costLog) take() (cost.Stretch, bool) {
 	s.Steps = len(l.tables)
 	s.Table = l.tables[s.Steps-1]
 	s.Layers = slices.Clone(s.Layers)
+	s.Gap = median(l.tables, func(t cost.Table) float64 { return t.Gap })
 	for i := range s.Layers {
 		at := &s.Layers[i]
 		at.Forward = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].Forward })
@@ -79,32 +79,37 @@ func median[T any](items []T, of func(T) float64) float64 {
 	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
-// perMicrobatch returns the seconds that every virtual stage spent on every
-// microbatch, from what the stages of a replica did.
-func perMicrobatch(m partition.Map, microbatches int, instructions [][]trace.Span) [][]float64 {
-	rows := make([][]float64, m.Virtual())
-	for v := range rows {
-		rows[v] = make([]float64, microbatches)
-	}
-	for stage, spans := range instructions {
-		for _, s := range spans {
-			if s.Kind.Pipeline() {
-				rows[m.Place(stage, s.Chunk)][s.Microbatch] += s.End - s.Start
+// gap returns the seconds from one instruction of a stage to the next that its
+// host takes: on every stage the tenth part of all gaps is shorter, since in the
+// others it waits; of those the median.
+func gap(instructions [][]trace.Span) float64 {
+	var least []float64
+	for _, spans := range instructions {
+		var gaps []float64
+		for i, s := range spans {
+			if i > 0 && s.Kind.Pipeline() {
+				gaps = append(gaps, max(0, s.Start-spans[i-1].End))
 			}
 		}
+		if len(gaps) > 0 {
+			slices.Sort(gaps)
+			least = append(least, gaps[len(gaps)/10])
+		}
 	}
-	return rows
+	if least == nil {
+		return 0
+	}
+	return median(least, func(x float64) float64 { return x })
 }
 
 // relative makes seconds by virtual stage and microbatch multiples of what the
 // virtual stages cost, to four digits.
-func relative(rows [][]float64, costs []cost.Stage) {
+func relative(rows [][]cost.Stage, costs []cost.Stage) {
+	digits := func(x float64) float64 { return math.Round(1e4*x) / 1e4 }
 	for v, row := range rows {
-		seconds := costs[v].Seconds()
-		for m := range row {
-			if row[m] = math.Round(1e4*row[m]/seconds) / 1e4; seconds == 0 {
-				row[m] = 1
-			}
+		for m, took := range row {
+			times := took.Over(costs[v])
+			row[m] = cost.Stage{Forward: digits(times.Forward), Input: digits(times.Input), Weight: digits(times.Weight)}
 		}
 	}
 }

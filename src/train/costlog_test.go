@@ -18,8 +18,8 @@ func TestCostLog(t *testing.T) {
 	}
 	ran := func(cuts partition.Partition, makespan float64, seconds ...float64) cost.Run {
 		r := cost.Run{Cuts: cuts, Schedule: "1f1b", Stages: 1, Microbatches: 1, Makespan: makespan}
-		if seconds != nil {
-			r.Scale = [][]float64{seconds}
+		for _, x := range seconds {
+			r.Scale = append(r.Scale, []cost.Stage{{Forward: x, Input: x, Weight: x}})
 		}
 		return r
 	}
@@ -34,9 +34,9 @@ func TestCostLog(t *testing.T) {
 		}
 	}
 	one, two := partition.Partition{0, 1}, partition.Partition{0, 0, 1}
-	note(log.add(0, table(1), order(one), ran(one, 10, 1, 2)))
-	note(log.add(1, table(9), order(one), ran(one, 30, 3, 4)))
-	note(log.add(2, table(2), order(one), ran(one, 20, 12, 18)))
+	note(log.add(0, table(1), order(one), ran(one, 10, 1)))
+	note(log.add(1, table(9), order(one), ran(one, 30, 3)))
+	note(log.add(2, table(2), order(one), ran(one, 20, 12)))
 	log.changed("prune")
 	note(log.add(3, table(4), order(one), ran(one, 5)))
 	note(log.add(4, table(5), order(two), ran(two, 6)))
@@ -45,8 +45,10 @@ func TestCostLog(t *testing.T) {
 	stretch := func(step, steps int, seconds float64, change string, run cost.Run) cost.Stretch {
 		return cost.Stretch{Step: step, Steps: steps, Table: table(seconds), Change: change, Run: &run}
 	}
+	median := ran(one, 20)
+	median.Scale = [][]cost.Stage{{{Forward: 6, Input: 3, Weight: 2}}} // 12 s of each, over 2, 4 and 6
 	want := cost.Series{
-		stretch(0, 3, 2, "", ran(one, 20, 1, 1.5)), stretch(3, 1, 4, "prune", ran(one, 5)), stretch(4, 1, 5, "", ran(two, 6)),
+		stretch(0, 3, 2, "", median), stretch(3, 1, 4, "prune", ran(one, 5)), stretch(4, 1, 5, "", ran(two, 6)),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -45,7 +45,7 @@ func fixedBytes(c config.Config, x *model.Exec) plan.FixedBytes {
 		sum = max(sum, pipeline.SumBytes(l.Bytes.Gradients, c.Parallel.Replicas))
 	}
 	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
-		bytes := pipeline.FixedBytes(x, shape, m, virtual, peak.InFlight, peak.Between)
+		bytes := pipeline.FixedBytes(x, shape, m, virtual, peak)
 		if m.Chunk(virtual) == 0 {
 			bytes += sum
 		}

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"dynmo/src/cost"
@@ -31,9 +32,9 @@ func (j *journal) Step(m record.Metrics) error {
 
 // TestPrediction: of a pruning run on 8 stages and the virtual clock, the
 // simulator knows the makespan before and after every balancing within 5 %, from
-// the costs that the run recorded. What the costs from before a move of layers
-// predict for after it is printed: it holds how far one stretch of steps on a
-// busy machine is from the next, too.
+// the costs that the run recorded, every microbatch with the share that it took.
+// What costs from before a change of the layout say of the steps after it is
+// further off, by how far one stretch of steps on a busy machine is from the next.
 func TestPrediction(t *testing.T) {
 	c := small(t)
 	c.Run.Clock = "virtual"
@@ -41,8 +42,8 @@ func TestPrediction(t *testing.T) {
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 16, 36
 	c.Prune.Start, c.Prune.Every, c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 6, 6, 0.4, 0.95, 0.5
 	c.Model.Grain, c.Balance.Every = "half", "2"
-	moved := 0
-	for _, kind := range []string{"1f1b", "auto"} {
+	var ahead []float64
+	for _, kind := range []string{"1f1b", "zb-v", "auto"} {
 		c.Schedule.Kind = kind
 		log := &journal{}
 		if err := trainLocally(t, c, log, func(*Rank) error { return nil }); err != nil {
@@ -58,12 +59,14 @@ func TestPrediction(t *testing.T) {
 				t.Errorf("%s, steps from %d: predicted %v s, measured %v s", kind, r.Step, r.Predicted, r.Measured)
 			}
 			if r.Ahead > 0 {
-				moved++
-				t.Logf("  from the costs before the move: %+.1f %%", 100*(r.Ahead/r.Measured-1))
+				off := r.Ahead/r.Measured - 1
+				t.Logf("  from the costs before the layout changed: %+.1f %%", 100*off)
+				ahead = append(ahead, math.Abs(off))
 			}
 		}
 	}
-	if moved == 0 {
-		t.Error("no layer moved within a phase, which tests little")
+	slices.Sort(ahead)
+	if len(ahead) == 0 || ahead[len(ahead)/2] > 0.25 {
+		t.Errorf("off by %v from the costs before the layout changed, want it to change, and at most 0.25 in the median", ahead)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
+	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -52,6 +53,7 @@ type layout struct {
 // followed it.
 func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile.Step, ran layout, began, spent float64) error {
 	p, t, s := r.Config.Parallel, seen.Costs, seen.Summary
+	t.Gap = gap(seen.Instructions)
 	seconds := s.Finish - began
 	m := record.Metrics{
 		Step: step, Clock: r.Device.Clock().Kind(),
@@ -64,8 +66,9 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	}
 	// What the costs of this step say about its cuts; by time, whatever the
 	// balancer goes by, and beside the best of one chunk on each stage.
+	planner, costs := r.balancer.planner, t.Stages(ran.cuts, ran.schedule.Map)
 	loads, layers := make([]float64, p.Stages), make([]int, p.Stages)
-	for v, c := range t.Stages(ran.cuts, ran.schedule.Map) {
+	for v, c := range costs {
 		stage := ran.schedule.Map.Stage(v)
 		loads[stage] += c.Seconds()
 		layers[stage] += ran.cuts.Count(v)
@@ -80,9 +83,8 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	if err != nil {
 		return fmt.Errorf("balance: %w", err)
 	}
-	planner := r.balancer.planner
 	m.Predicted = record.Float(sim.Run(planner.Step(t, ran.cuts, ran.schedule)).Makespan())
-	m.Idle = planner.Idle(ran.schedule, seen.Instructions, t.Stages(ran.cuts, ran.schedule.Map), planner.Caps(t, ran.cuts), s.Makespan())
+	m.Idle = planner.Idle(ran.schedule, seen.Instructions, costs, planner.Caps(t, ran.cuts), s.Makespan())
 	m.Idle.Balancing = spent
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(min(optimum.Bottleneck, present.Bottleneck)), record.Float(ceiling)
 	m.Schedule, m.Cuts, m.LayersPerStage = string(ran.schedule.Kind), ran.cuts, layers
@@ -92,7 +94,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
 		}
 	}
-	done, ended := r.costs.add(step, t, ran.schedule, r.ran(ran, s.Makespan(), seen.Instructions))
+	done, ended := r.costs.add(step, t, ran.schedule, r.ran(ran, s.Makespan(), plan.PerMicrobatch(ran.schedule, seen.Instructions, costs)))
 	if ended {
 		if err := r.Observe.Costs(done); err != nil {
 			return err
@@ -101,13 +103,15 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	return r.Observe.Step(m)
 }
 
-// ran says how a step went, for the log of costs.
-func (r *Rank) ran(l layout, makespan float64, instructions [][]trace.Span) cost.Run {
+// ran says how a step went, for the log of costs: took is what every virtual
+// stage took for every microbatch, in seconds until the log relates it to the
+// stretch's costs.
+func (r *Rank) ran(l layout, makespan float64, took [][]cost.Stage) cost.Run {
 	run := cost.Run{
 		Cuts: l.cuts, Schedule: string(l.schedule.Kind), Vee: l.schedule.Map.Vee,
 		Stages: l.schedule.Map.Stages, Microbatches: l.schedule.Microbatches,
 		Latency: r.Config.Comm.LatencySeconds, Bandwidth: r.Config.Comm.BandwidthBytes,
-		Makespan: makespan, Scale: perMicrobatch(l.schedule.Map, l.schedule.Microbatches, instructions),
+		Makespan: makespan, Scale: took,
 	}
 	if kind := l.schedule.Kind; kind == schedule.KindList || kind == schedule.KindFile {
 		run.Order = l.schedule.Lines()
