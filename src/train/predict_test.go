@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/kernel/cpu"
 	"dynmo/src/plan"
 	"dynmo/src/record"
 )
@@ -36,6 +37,9 @@ func (j *journal) Step(m record.Metrics) error {
 // What costs from before a change of the layout say of the steps after it is
 // further off, by how far one stretch of steps on a busy machine is from the next.
 func TestPrediction(t *testing.T) {
+	if !cpu.Built {
+		t.Skip("built without the tag blas: the kernels of ref take minutes for layers that are worth measuring")
+	}
 	c := small(t)
 	c.Run.Clock = "virtual"
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 16, 96, 4, 48
