@@ -12,7 +12,7 @@ usage: ./build.sh COMMAND
   build      bin/dynmo, with what this machine can serve
   demo       deps, build, then the main job: six short runs and one table
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
-  test       deps, then every test but the long ones
+  test       deps and a browser, then every test but the long ones
   test-long  deps, then every test
   bench      build, then the benchmarks
   env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
@@ -40,6 +40,11 @@ mpi_environment() {
 	export OMPI_MCA_btl_vader_single_copy_mechanism=none
 	[ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 	[ -z "$mpicc" ] || export PATH="$(dirname "$mpicc"):$PATH"
+}
+
+# browser finds or installs one for the test of the page that `dynmo report` writes.
+browser() {
+	command -v chromium >/dev/null || install chromium || say 'no chromium: the page of dynmo report is not opened'
 }
 
 # part NAME COMMAND...: runs one part of the tests and remembers its failure.
@@ -81,8 +86,8 @@ deps) deps ;;
 build) detect; report; build ;;
 demo) deps; build; mpi_environment; exec bench/demo.sh ;;
 demo-bpe) deps; build; mpi_environment; exec bench/bpe.sh ;;
-test) deps || say 'testing what is here'; run_tests 10m ;;
-test-long) deps || say 'testing what is here'; DYNMO_LONG=1 run_tests 90m ;;
+test) deps || say 'testing what is here'; browser; run_tests 10m ;;
+test-long) deps || say 'testing what is here'; browser; DYNMO_LONG=1 run_tests 90m ;;
 bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;
 env)
 	detect
