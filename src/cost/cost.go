@@ -39,6 +39,18 @@ type Table struct {
 	Fixed  []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
 }
 
+// For returns the table for a number of stages: speeds and fixed seconds of ranks
+// that were measured on another number hold for none of these.
+func (t Table) For(stages int) Table {
+	if len(t.Slow) != stages {
+		t.Slow = nil
+	}
+	if len(t.Fixed) != stages {
+		t.Fixed = nil
+	}
+	return t
+}
+
 // Seconds returns f+i+w of every layer.
 func (t Table) Seconds() []float64 {
 	s := make([]float64, len(t.Layers))

@@ -5,12 +5,12 @@ import "dynmo/src/partition"
 // factors returns by layer and microbatch how many times its seconds a layer
 // takes, nil if all are 1.
 func (s Stretch) factors() [][]Stage {
-	if s.Scale == nil && (s.Run == nil || s.Run.Scale == nil) {
+	if len(s.Scale) == 0 && (s.Run == nil || len(s.Run.Scale) == 0) {
 		return nil
 	}
 	rows := make([][]Stage, len(s.Layers))
 	for l := range rows {
-		if s.Scale == nil {
+		if len(s.Scale) == 0 {
 			rows[l] = s.Run.Scale[s.Run.Cuts.Stage(l)]
 			continue
 		}

@@ -32,11 +32,14 @@ type Run struct {
 	Schedule     string              `json:"schedule"` // the kind that was executed
 	Stages       int                 `json:"stages"`
 	Microbatches int                 `json:"microbatches"`
-	Vee          bool                `json:"vee,omitempty"`   // virtual stages lie in a V (see partition.Map)
-	Order        []string            `json:"order,omitempty"` // by stage, as schedule.Lines writes it; of a schedule that does not follow from the numbers
-	Latency      float64             `json:"latency_seconds"` // of messages, as the run took it
-	Bandwidth    float64             `json:"bandwidth_bytes"` // likewise; 0: infinite
-	Makespan     float64             `json:"makespan"`        // seconds, median over the steps
+	Vee          bool                `json:"vee,omitempty"`        // virtual stages lie in a V (see partition.Map)
+	Order        []string            `json:"order,omitempty"`      // by stage, as schedule.Lines writes it; of a schedule that does not follow from the numbers
+	Latency      float64             `json:"latency_seconds"`      // of messages, as the run took it
+	Bandwidth    float64             `json:"bandwidth_bytes"`      // likewise; 0: infinite
+	DelayMost    float64             `json:"delay_most,omitempty"` // likewise: random factor of messages, and its seed
+	Seed         uint64              `json:"seed,omitempty"`
+	Step         int                 `json:"step"`     // the one with this makespan
+	Makespan     float64             `json:"makespan"` // seconds, median over the steps
 	// Scale is by virtual stage and microbatch, of the step with that makespan: how
 	// many times the forward, backward-input and backward-weight seconds of its
 	// layers it took. Machines are never quite even, and the slowest of many takes
@@ -44,6 +47,14 @@ type Run struct {
 	// absent.
 	Scale [][]Stage `json:"scale,omitempty"`
 }
+
+// What no run has: a file that says so is damaged, and would cost time or memory.
+const (
+	mostSteps        = 1_000_000_000
+	mostMicrobatches = 100_000
+	leastSeconds     = 1e-12
+	mostSeconds      = 1e9
+)
 
 // Series is a run as stretches, ascending and without gaps.
 type Series []Stretch
@@ -83,8 +94,8 @@ func (s Stretch) check(layers int) error {
 	if n := len(s.Layers); n == 0 || n != layers {
 		return fmt.Errorf("layers: %d, want %d", n, max(layers, 1))
 	}
-	if s.Step < 0 || s.Steps < 0 {
-		return fmt.Errorf("steps: %d from %d, want neither below 0", s.Steps, s.Step)
+	if s.Step < 0 || s.Steps < 0 || s.Step > mostSteps || s.Steps > mostSteps {
+		return fmt.Errorf("steps: %d from %d, want neither below 0 or above %d", s.Steps, s.Step, mostSteps)
 	}
 	total := 0.0
 	for l, layer := range s.Layers {
@@ -106,13 +117,18 @@ func (s Stretch) check(layers int) error {
 	if math.IsInf(total, 1) {
 		return errors.New("layers: seconds sum to infinity")
 	}
-	if !(s.Gap >= 0) || math.IsInf(s.Gap, 1) {
-		return fmt.Errorf("gap: %v, want a finite number >= 0", s.Gap)
+	if !(s.Gap >= 0 && s.Gap <= mostSeconds) {
+		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Gap, float64(mostSeconds))
 	}
 	if err := checkScale("scale", s.Scale, layers); err != nil {
 		return err
 	}
 	if s.Run != nil {
+		for field, list := range map[string][]float64{"slow": s.Slow, "fixed": s.Fixed} {
+			if n := len(list); n != 0 && n != s.Run.Stages {
+				return fmt.Errorf("%s: %d numbers, want one for each of run.stages = %d", field, n, s.Run.Stages)
+			}
+		}
 		return s.Run.check(layers)
 	}
 	return nil
@@ -126,12 +142,12 @@ func (r Run) check(layers int) error {
 		return errors.New("run.cuts: none")
 	case r.Stages < 1 || n%r.Stages != 0:
 		return fmt.Errorf("run.stages: %d, want a divisor of the %d virtual stages of run.cuts", r.Stages, n)
-	case r.Microbatches < 1:
-		return fmt.Errorf("run.microbatches: %d, want at least 1", r.Microbatches)
-	case !(r.Latency >= 0) || math.IsInf(r.Latency, 1) || !(r.Bandwidth >= 0):
-		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0", r.Latency, r.Bandwidth)
-	case !(r.Makespan > 0) || math.IsInf(r.Makespan, 1):
-		return fmt.Errorf("run.makespan: %v, want seconds above 0", r.Makespan)
+	case r.Microbatches < 1 || r.Microbatches > mostMicrobatches:
+		return fmt.Errorf("run.microbatches: %d, want 1 to %d", r.Microbatches, mostMicrobatches)
+	case !(r.Latency >= 0 && r.Latency <= mostSeconds) || !(r.Bandwidth >= 0):
+		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0 and a latency of at most %g", r.Latency, r.Bandwidth, float64(mostSeconds))
+	case !(r.Makespan >= leastSeconds && r.Makespan <= mostSeconds):
+		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, float64(mostSeconds))
 	}
 	if err := r.Cuts.Check(layers, n, false); err != nil {
 		return fmt.Errorf("run.cuts: %w", err)

@@ -50,6 +50,14 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
 		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2]}}`, "run.stages: 0"},
 		{"no microbatches", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1}}`, "run.microbatches: 0"},
+		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
+		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
+		{"endless microbatches", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1000000000}}`, "run.microbatches: 1000000000"},
+		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"latency_seconds":1e308}}`, "latency 1e+308"},
+		{"no makespan", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1e-320}}`, "run.makespan: 1e-320"},
+		{"slow of others", `{"slow":[1,1],"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1}}`, "slow: 2 numbers, want one for each of run.stages = 1"},
+		{"rows", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1,"scale":[[],[]]}}`, "run.scale: 2 rows, want 1"},
+		{"two of three", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1,"scale":[[[1,2]]]}}`, "2 numbers, want forward"},
 		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1],"stages":1,"microbatches":1,"makespan":1}}`, "run.cuts: partition [0 1] does not cover layers 0 to 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

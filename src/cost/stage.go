@@ -53,10 +53,11 @@ func (s Stage) Scale(factor float64) Stage {
 }
 
 // Stages returns what every virtual stage costs that holds the layers of cuts:
-// their sums, times the slowness of its stage. A stage's fixed seconds count
+// their sums, times the slowness of its stage (see For). A stage's fixed seconds count
 // with its forwards, shared by its chunks.
 func (t Table) Stages(cuts partition.Partition, m partition.Map) []Stage {
 	list := make([]Stage, m.Virtual())
+	t = t.For(m.Stages)
 	for v := range list {
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {

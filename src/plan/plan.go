@@ -44,13 +44,13 @@ func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error)
 	}
 	a.Bytes = p.Bytes(t, cuts, s.Peaks())
 	p.whole(&a, costs, costs.Step)
-	a.LowerBound = sim.LowerBound(p.Map, a.Costs, p.Microbatches, a.Caps)
+	a.LowerBound = p.bound(t, cuts, a.Caps)
 	loads := make([]float64, p.Map.Stages)
 	for v, c := range a.Costs {
 		loads[p.Map.Stage(v)] += c.Seconds()
 	}
 	a.Bottleneck = slices.Max(loads)
-	line := balance.New(t, balance.ByTime, p.Map.Stages, nil, 0)
+	line := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
 	line.Slow = p.slowness(line.Slow, partition.Line(p.Map.Stages))
 	optimum, err := balance.Partition(line)
 	if err != nil {
@@ -68,15 +68,7 @@ func (p *Planner) whole(a *Plan, costs cost.Stretch, number int) {
 	}, a.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })
-	a.Idle = p.Idle(a.Schedule, a.Step.Spans, a.Costs, a.Caps, a.Step.Makespan())
-}
-
-// Other is a plan in another kind of schedule.
-type Other struct {
-	Schedule schedule.Schedule
-	trace.Summary
-	LowerBound float64 // of its own cuts
-	Bytes      int64   // of the stage that needs most
+	a.Idle = p.Idle(a.Schedule, a.Step.Spans, costs.Mean(), a.Cuts, a.Caps, a.Step.Makespan())
 }
 
 // kinds are the schedules that Others tries.
@@ -88,8 +80,8 @@ var kinds = []schedule.Kind{
 // Others returns what every kind of schedule makes of the costs, each at its own
 // best cuts. Kinds that stages, microbatches, layers or memory do not allow are
 // left out.
-func Others(t cost.Table, o Options) []Other {
-	var list []Other
+func Others(t cost.Table, o Options) []Plan {
+	var list []Plan
 	for _, kind := range kinds {
 		c := o.Config
 		c.Schedule.Kind = string(kind)
@@ -104,12 +96,9 @@ func Others(t cost.Table, o Options) []Other {
 		if err != nil {
 			continue
 		}
-		s := p.Schedule(t, cuts)
-		list = append(list, Other{
-			Schedule: s, Summary: sim.Run(p.Step(t, cuts, s)).Summary,
-			LowerBound: sim.LowerBound(p.Map, p.placed(t, cuts), p.Microbatches, p.Caps(t, cuts)),
-			Bytes:      slices.Max(p.Bytes(t, cuts, s.Peaks())),
-		})
+		if other, err := p.At(cost.Stretch{Table: t}, cuts); err == nil {
+			list = append(list, other)
+		}
 	}
 	return list
 }

@@ -351,3 +351,62 @@ func TestManyMicrobatches(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOtherRanks: what was measured of ranks says nothing of another number of
+// stages, and stands in the way of none.
+func TestOtherRanks(t *testing.T) {
+	costs := chain(16, 0, 0)
+	costs.Slow, costs.Fixed = []float64{1, 2}, []float64{0, 1}
+	for _, stages := range []int{1, 4} {
+		p := planner(t, settings(schedule.Kind1F1B, 16, stages, 8), sim.Network{})
+		cuts, err := p.Cuts(costs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := p.At(cost.Stretch{Table: costs}, cuts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 48e-3 / float64(stages); math.Abs(a.Bottleneck-want) > 1e-12 {
+			t.Errorf("%d stages: bottleneck %v, want %v", stages, a.Bottleneck, want)
+		}
+	}
+}
+
+// TestBoundOfUnevenReplicas: replicas that are slow on different stages take less
+// than one that were slow on all of them; no plan is below its bound, in any kind
+// of schedule.
+func TestBoundOfUnevenReplicas(t *testing.T) {
+	c, costs := settings(schedule.Kind1F1B, 12, 3, 3), chain(12, 1, 4)
+	c.Parallel.Replicas = 3
+	n := link
+	n.Slow = []float64{4, 1, 1, 1, 4, 1, 1, 1, 4}
+	p := planner(t, c, n)
+	a, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 4, 8, 12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := append(Others(costs, on(c, n)), a)
+	if len(list) < 7 {
+		t.Errorf("%d kinds of schedule, want all but interleaved at least", len(list)-1)
+	}
+	for _, a := range list {
+		if a.LowerBound > a.Step.Makespan()*(1+1e-12) {
+			t.Errorf("%s: bound %v, makespan %v", a.Schedule.Kind, a.LowerBound, a.Step.Makespan())
+		}
+	}
+}
+
+// TestGapIsInherent: what hosts do between instructions is no communication.
+func TestGapIsInherent(t *testing.T) {
+	costs := chain(8, 0, 0)
+	costs.Gap = 1e-4
+	p := planner(t, settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
+	a, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Idle.Communication != 0 || a.Idle.Inherent < 8*3e-4-1e-9 {
+		t.Errorf("%+v, want the gaps inherent", a.Idle)
+	}
+}

@@ -6,12 +6,14 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/partition"
+	"dynmo/src/sim"
 )
 
 // Problem states what is to be cut, over virtual stages. Where a stage holds
 // several, its memory is checked by Fits alone.
 func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 	n, limit := p.Map.Virtual(), p.limit
+	t = t.For(p.Map.Stages)
 	if p.Map.Chunks > 1 {
 		limit = 0
 	}
@@ -78,6 +80,26 @@ func (p *Planner) placed(t cost.Table, cuts partition.Partition) []cost.Stage {
 		costs[v] = costs[v].Scale(p.slow(p.Map.Stage(v)))
 	}
 	return costs
+}
+
+// bound returns the seconds that no schedule of these cuts beats, under caps by
+// stage, if every microbatch is the mean one: those of the replica that must take
+// longest.
+func (p *Planner) bound(t cost.Table, cuts partition.Partition, caps []int) float64 {
+	least := 0.0
+	for d := range max(1, p.Mesh.Replicas) {
+		costs := t.Stages(cuts, p.Map)
+		for v := range costs {
+			if rank := p.Mesh.Rank(p.Map.Stage(v), d); rank < len(p.Network.Slow) {
+				costs[v] = costs[v].Scale(p.Network.Slow[rank])
+			}
+		}
+		least = max(least, sim.LowerBound(p.Map, costs, p.Microbatches, caps))
+		if p.Network.Slow == nil {
+			break // all are alike
+		}
+	}
+	return least
 }
 
 // slowness returns the slowness of virtual stages times that of the network's

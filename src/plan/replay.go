@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
+	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -36,20 +38,27 @@ func Replay(series cost.Series) ([]Replayed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("step %d: run: %w", s.Step, err)
 		}
+		network := sim.Uniform(s.Run.Latency, s.Run.Bandwidth)
+		network.Delay = comm.Delay{Most: s.Run.DelayMost, Seed: s.Run.Seed}
 		from := func(costs cost.Stretch) float64 {
 			cuts, m := s.Run.Cuts, order.Map
 			return sim.Run(sim.Step{
 				Schedule: order, Costs: costs.Stages(cuts, m), PerMicrobatch: costs.PerMicrobatch(cuts, m, order.Microbatches),
-				Bytes: messages(costs.Table, cuts), Network: sim.Uniform(s.Run.Latency, s.Run.Bandwidth), Gap: costs.Gap,
+				Bytes: messages(costs.Table, cuts), Network: network, Gap: costs.Gap, Number: s.Run.Step,
 			}).Makespan()
 		}
 		r := Replayed{Step: s.Step, Steps: s.Steps, Measured: s.Run.Makespan, Predicted: from(s)}
-		if i > 0 && s.Change == "" && series[i-1].Run != nil {
+		if i > 0 && s.Change == "" && series[i-1].Run != nil && relaid(*series[i-1].Run, *s.Run) {
 			r.Ahead = from(series[i-1])
 		}
 		list = append(list, r)
 	}
 	return list, nil
+}
+
+// relaid reports whether layers moved, or the order of work changed.
+func relaid(before, after cost.Run) bool {
+	return !before.Cuts.Equal(after.Cuts) || before.Schedule != after.Schedule || !slices.Equal(before.Order, after.Order)
 }
 
 // ran returns the schedule of a run.

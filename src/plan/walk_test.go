@@ -154,6 +154,11 @@ func TestReplay(t *testing.T) {
 		if len(got) != 1 || got[0].Step != 5 || math.Abs(got[0].Error()+0.5) > 1e-12 {
 			t.Errorf("%s: %+v, want one stretch from step 5 with half its makespan predicted", kind, got)
 		}
+		next := s
+		next.Step = 10
+		if again, err := Replay(cost.Series{s, next}); err != nil || again[1].Ahead != 0 {
+			t.Errorf("%s: %+v, %v: a stretch of the same layout was foretold", kind, again, err)
+		}
 		run.Schedule, run.Order = "1f1b", nil
 		if kind != schedule.KindList {
 			if _, err := Replay(cost.Series{s}); err == nil || !strings.Contains(err.Error(), "step 5: run: schedule 1f1b: 2 chunks on a stage, want 1") {

@@ -84,7 +84,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 		return fmt.Errorf("balance: %w", err)
 	}
 	m.Predicted = record.Float(sim.Run(planner.Step(t, ran.cuts, ran.schedule)).Makespan())
-	m.Idle = planner.Idle(ran.schedule, seen.Instructions, costs, planner.Caps(t, ran.cuts), s.Makespan())
+	m.Idle = planner.Idle(ran.schedule, seen.Instructions, t, ran.cuts, planner.Caps(t, ran.cuts), s.Makespan())
 	m.Idle.Balancing = spent
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(min(optimum.Bottleneck, present.Bottleneck)), record.Float(ceiling)
 	m.Schedule, m.Cuts, m.LayersPerStage = string(ran.schedule.Kind), ran.cuts, layers
@@ -94,7 +94,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
 		}
 	}
-	done, ended := r.costs.add(step, t, ran.schedule, r.ran(ran, s.Makespan(), plan.PerMicrobatch(ran.schedule, seen.Instructions, costs)))
+	done, ended := r.costs.add(step, t, ran.schedule, r.ran(step, ran, s.Makespan(), plan.PerMicrobatch(ran.schedule, seen.Instructions, costs)))
 	if ended {
 		if err := r.Observe.Costs(done); err != nil {
 			return err
@@ -106,11 +106,12 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 // ran says how a step went, for the log of costs: took is what every virtual
 // stage took for every microbatch, in seconds until the log relates it to the
 // stretch's costs.
-func (r *Rank) ran(l layout, makespan float64, took [][]cost.Stage) cost.Run {
+func (r *Rank) ran(step int, l layout, makespan float64, took [][]cost.Stage) cost.Run {
 	run := cost.Run{
 		Cuts: l.cuts, Schedule: string(l.schedule.Kind), Vee: l.schedule.Map.Vee,
 		Stages: l.schedule.Map.Stages, Microbatches: l.schedule.Microbatches,
 		Latency: r.Config.Comm.LatencySeconds, Bandwidth: r.Config.Comm.BandwidthBytes,
+		DelayMost: r.Config.Comm.DelayMost, Seed: r.Config.Run.Seed, Step: step,
 		Makespan: makespan, Scale: took,
 	}
 	if kind := l.schedule.Kind; kind == schedule.KindList || kind == schedule.KindFile {

@@ -158,9 +158,9 @@ func answered(t cost.Table, best plan.Plan, o plan.Options) planAnswer {
 	}
 	for _, other := range plan.Others(t, o) {
 		a.Others = append(a.Others, planOther{
-			Schedule: string(other.Schedule.Kind), Step: other.Makespan(), Bubble: other.BubbleRatio(),
-			ToBound: other.Makespan() / other.LowerBound,
-			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: other.Bytes,
+			Schedule: string(other.Schedule.Kind), Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
+			ToBound: other.Step.Makespan() / other.LowerBound,
+			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: slices.Max(other.Bytes),
 		})
 	}
 	return a

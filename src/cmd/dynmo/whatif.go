@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/plan"
@@ -44,6 +45,7 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 		return fail(err)
 	}
 	o := plan.Options{Config: c, Fixed: train.FixedBytes(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	if w.network != "" {
 		f, err := os.Open(w.network)
 		if err != nil {
@@ -64,7 +66,11 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	for i, s := range series {
-		err := usable(s.Table, c.Parallel.Stages)
+		stages := c.Parallel.Stages
+		if s.Run != nil {
+			stages = s.Run.Stages // what is said of ranks holds for those, and for no other number
+		}
+		err := usable(s.Mean(), stages)
 		if err == nil && s.Model != "" {
 			err = sameModel(train.Shape(c), s.Model)
 		}
