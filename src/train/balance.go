@@ -55,11 +55,6 @@ func (b *balancer) problem() balance.Problem {
 	return b.planner.Problem(b.costs, balance.By(b.config.Balance.By))
 }
 
-// bytes returns the memory that every stage needs at some cuts.
-func (b *balancer) bytes(t cost.Table, cuts partition.Partition) []int64 {
-	return b.planner.Bytes(t, cuts, b.schedule.Peaks())
-}
-
 // changed says that the model changed before this step: what was measured so
 // far is no guide any more.
 func (b *balancer) changed() {

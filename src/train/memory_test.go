@@ -46,7 +46,8 @@ func trainMoving(t *testing.T, c config.Config, o Observer, repartition func(int
 // memory returns the bytes that a rank has allocated, and those that the
 // balancer reckons with.
 func memory(r *Rank) (used, want float64) {
-	return float64(r.Device.Used()), float64(r.balancer.bytes(r.balancer.costs, r.now)[r.stages.Rank()])
+	b := &r.balancer
+	return float64(r.Device.Used()), float64(b.planner.Bytes(b.costs, r.now, b.schedule.Peaks())[r.stages.Rank()])
 }
 
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer
