@@ -28,6 +28,7 @@ type chrome struct {
 	out   io.Writer
 	named map[int]int // by replica: how many stages have their name
 	begun bool
+	cut   bool // a step could not be written as a whole: nothing may follow it
 }
 
 // chromeEvent is one event: ph "X" has a start and a duration, "M" names what
@@ -102,11 +103,15 @@ func (c *chrome) add(t Timeline) error {
 	if err == nil {
 		_, err = c.out.Write(b.Bytes())
 	}
+	c.cut = c.cut || err != nil
 	return err
 }
 
-// close ends the array.
+// close ends the array, unless it was cut off, which add has told.
 func (c *chrome) close() error {
+	if c.cut {
+		return nil
+	}
 	end := "\n]\n"
 	if !c.begun {
 		end = "[\n]\n"

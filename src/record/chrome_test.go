@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -178,4 +179,23 @@ func FuzzReadTrace(f *testing.F) {
 			}
 		}
 	})
+}
+
+// full is a file that takes no more.
+type full struct{ writes int }
+
+func (f *full) Write([]byte) (int, error) { f.writes++; return 0, errors.New("file too large") }
+
+// TestTraceCutOff: after a step that could not be written nothing is, and the
+// error is told once.
+func TestTraceCutOff(t *testing.T) {
+	f := &full{}
+	c := chrome{out: f}
+	step := trace.Step{Stages: [][]trace.Span{{{Kind: trace.F, Start: 0, End: 1}}}}
+	if err := c.add(Timeline{0, step}); err == nil {
+		t.Error("a full file took a step")
+	}
+	if err := c.close(); err != nil || f.writes != 1 {
+		t.Errorf("close: %v after %d writes, want nothing more", err, f.writes)
+	}
 }
