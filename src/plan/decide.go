@@ -35,7 +35,7 @@ func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
 			r, err = balance.Partition(problem)
 		}
 		if err == nil && p.missing(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
-			r.Cuts, _ = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
+			r.Cuts = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
 		}
 	}
 	if err == nil {

@@ -52,20 +52,28 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 // first. For list and auto one search goes by a list schedule and one by the base,
 // and what they found is taken if the whole choice of schedules agrees.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
-	best, seconds := p.climb(t, cuts, p.Estimate)
+	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
-		base := func(t cost.Table, cuts partition.Partition) float64 {
+		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
 			return sim.Run(p.Step(t, cuts, p.base)).Makespan()
+		})
+	}
+	best, seconds, over := cuts, p.Makespan(t, cuts), p.missing(t, cuts)
+	for _, estimate := range searches {
+		found := p.climb(t, cuts, estimate)
+		if found.Equal(best) {
+			continue
 		}
-		if other, took := p.climb(t, cuts, base); took < seconds && p.missing(t, other) <= p.missing(t, best) {
-			return other, took
+		took, lack := p.Makespan(t, found), p.missing(t, found)
+		if lack < over || lack == over && took < seconds {
+			best, seconds, over = found, took, lack
 		}
 	}
 	return best, seconds
 }
 
 // climb is one search of Improve, which goes by estimate.
-func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) (partition.Partition, float64) {
+func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
 	now := slices.Clone(cuts)
 	over := p.missing(t, now)
 	seconds := estimate(t, now)
@@ -82,6 +90,9 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 				if lack > over {
 					continue
 				}
+				if lack == over && p.bound(t, next, nil) >= seconds*(1-worth) {
+					continue // no schedule makes them worth it
+				}
 				left--
 				took := estimate(t, next)
 				if lack < over || took < seconds*(1-worth) {
@@ -90,11 +101,7 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 			}
 		}
 	}
-	before, after := p.Makespan(t, cuts), p.Makespan(t, now)
-	if after >= before && p.missing(t, cuts) == over {
-		return cuts, before
-	}
-	return now, after
+	return now
 }
 
 // Estimate predicts the seconds of a step as Makespan does, by a single schedule

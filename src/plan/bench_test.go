@@ -1,0 +1,39 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// BenchmarkNext is a decision of the balancer by time: cuts, then the schedule.
+func BenchmarkNext(b *testing.B) {
+	for _, size := range []struct{ layers, stages, microbatches int }{{50, 8, 32}, {53, 24, 96}} {
+		for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
+			b.Run(fmt.Sprintf("%s/stages=%d", kind, size.stages), func(b *testing.B) {
+				p, err := New(settings(kind, size.layers, size.stages, size.microbatches), link, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var tables []cost.Table
+				for seed := range uint64(8) {
+					tables = append(tables, chain(size.layers, 1, seed))
+				}
+				now, err := p.First(tables[0])
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := 0; b.Loop(); i++ {
+					var next partition.Partition
+					if next, err = p.Next(tables[i%len(tables)], now); err != nil {
+						b.Fatal(err)
+					}
+					p.Schedule(tables[i%len(tables)], next)
+				}
+			})
+		}
+	}
+}
