@@ -7,6 +7,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 // PingPong exchanges messages with a peer as comm.PingPong does, by other
@@ -93,7 +94,7 @@ func (n *network) messages(length int64) error {
 			}
 		}
 	}
-	c, ours := median(seconds[0]), median(seconds[1])
+	c, ours := trace.Median(seconds[0]), trace.Median(seconds[1])
 	reach := 0.0
 	if length >= messageFrom {
 		reach = messageReach

@@ -10,6 +10,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 const (
@@ -88,8 +89,8 @@ func (n *network) migration(sparse bool) error {
 		}
 		plain, moves = append(plain, took), append(moves, forth, back)
 	}
-	bandwidth := float64(length) / median(plain)
-	rate := float64(m.bytes) / median(moves)
+	bandwidth := float64(length) / trace.Median(plain)
+	rate := float64(m.bytes) / trace.Median(moves)
 	n.add("net/migrate_c_"+name, bandwidth/1e9, "GB/s", 0, l.wrong)
 	if !sparse { // the sparse layer finds memory that the dense one left
 		n.add("net/migrate_first_"+name, float64(m.bytes)/first/1e9, "GB/s", 0, m.wrong)

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"text/tabwriter"
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 // tolerance is the largest |x - ref| of an element that is not wrong, in units
@@ -153,15 +153,9 @@ func (b *bench) medians(rounds int, calls ...func()) []float64 {
 	}
 	medians := make([]float64, len(calls))
 	for i, s := range seconds {
-		medians[i] = median(s)
+		medians[i] = trace.Median(s)
 	}
 	return medians
-}
-
-// median returns the middle of a list, which it sorts.
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }
 
 // add appends a figure.

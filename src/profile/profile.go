@@ -6,7 +6,6 @@ package profile
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
@@ -81,9 +80,9 @@ func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) repo
 		r.IDs = append(r.IDs, l.ID)
 		r.Layers = append(r.Layers, cost.Layer{
 			Name: l.Name, NonZeros: l.NonZeros(), Output: x.Boundary(s.Config, l.ID+1), Bytes: bytes,
-			Forward:        median(samples[l.ID][0]),
-			BackwardInput:  median(samples[l.ID][1]),
-			BackwardWeight: median(samples[l.ID][2]),
+			Forward:        trace.Median(samples[l.ID][0]),
+			BackwardInput:  trace.Median(samples[l.ID][1]),
+			BackwardWeight: trace.Median(samples[l.ID][2]),
 		})
 	}
 	return r
@@ -128,15 +127,4 @@ func join(clock string, layers int, rows [][]byte) (Step, error) {
 		}
 	}
 	return step, nil
-}
-
-// median returns the middle of the samples, the mean of the middle two if
-// their number is even, 0 if there are none. It reorders the samples.
-func median(samples []float64) float64 {
-	n := len(samples)
-	if n == 0 {
-		return 0
-	}
-	slices.Sort(samples)
-	return (samples[(n-1)/2] + samples[n/2]) / 2
 }

@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
+	"dynmo/src/trace"
 )
 
 // Speeds finds out how fast the stages' ranks are compared with each other. A
@@ -68,7 +69,7 @@ func (s *Speeds) drift(t cost.Table, owners partition.Owners) float64 {
 			ratios = append(ratios, t.Layers[l].Seconds()/s.last.Layers[l].Seconds())
 		}
 	}
-	if d := median(ratios); d > 0 && !math.IsInf(d, 1) {
+	if d := trace.Median(ratios); d > 0 && !math.IsInf(d, 1) {
 		return d
 	}
 	return 1
@@ -102,7 +103,7 @@ func (s *Speeds) slow(stages int) []float64 {
 	for from := range stages {
 		for to := from + 1; to < stages; to++ {
 			if list := s.samples[[2]int{from, to}]; len(list) >= enough {
-				edges = append(edges, edge{from, to, median(slices.Clone(list))})
+				edges = append(edges, edge{from, to, trace.Median(list)})
 			}
 		}
 	}

@@ -3,10 +3,10 @@ package report
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // Summary is one run in numbers.
@@ -62,15 +62,11 @@ func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }
 
 // middle returns the median of a number of each step, 0 if there are none.
 func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64 {
-	if len(list) == 0 {
-		return 0
-	}
 	var v []float64
 	for _, m := range list {
 		v = append(v, float64(of(m)))
 	}
-	slices.Sort(v)
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	return trace.Median(v)
 }
 
 // Table writes one line for each run.

@@ -136,6 +136,17 @@ func (i Idle) Makespan() float64 {
 	return i.Busy + i.Inherent + i.Imbalance + i.Memory + i.Communication
 }
 
+// Median returns the middle of some numbers, the mean of the middle two if their
+// count is even, 0 if there are none.
+func Median(list []float64) float64 {
+	n := len(list)
+	if n == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
 // Imbalance returns ΔL = (max - min) / mean of loads (paper, equation 2), 0 if
 // there are none or all are zero.
 func Imbalance(loads []float64) float64 {

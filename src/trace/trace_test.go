@@ -2,6 +2,7 @@ package trace
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -105,6 +106,20 @@ func TestKindNames(t *testing.T) {
 		seen[name] = true
 		if k.Pipeline() != (len(name) == 1) {
 			t.Errorf("%s: pipeline is %v", name, k.Pipeline())
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		list []float64
+		want float64
+	}{
+		{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{5, 1, 3, 2}, 2.5},
+	} {
+		before := slices.Clone(tc.list)
+		if got := Median(tc.list); got != tc.want || !slices.Equal(tc.list, before) {
+			t.Errorf("median of %v is %v, want %v", before, got, tc.want)
 		}
 	}
 }

@@ -52,12 +52,12 @@ func (l *costLog) take() (cost.Stretch, bool) {
 	s.Steps = len(l.tables)
 	s.Table = l.tables[s.Steps-1]
 	s.Layers = slices.Clone(s.Layers)
-	s.Gap = median(l.tables, func(t cost.Table) float64 { return t.Gap })
+	s.Gap = l.median(func(t cost.Table) float64 { return t.Gap })
 	for i := range s.Layers {
 		at := &s.Layers[i]
-		at.Forward = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].Forward })
-		at.BackwardInput = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].BackwardInput })
-		at.BackwardWeight = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].BackwardWeight })
+		at.Forward = l.median(func(t cost.Table) float64 { return t.Layers[i].Forward })
+		at.BackwardInput = l.median(func(t cost.Table) float64 { return t.Layers[i].BackwardInput })
+		at.BackwardWeight = l.median(func(t cost.Table) float64 { return t.Layers[i].BackwardWeight })
 	}
 	slices.SortStableFunc(l.runs, func(a, b cost.Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
 	run := l.runs[(s.Steps-1)/2]
@@ -67,16 +67,13 @@ func (l *costLog) take() (cost.Stretch, bool) {
 	return s, true
 }
 
-// median returns the middle of a number of each item, the mean of the middle
-// two if their number is even.
-func median[T any](items []T, of func(T) float64) float64 {
-	v := make([]float64, len(items))
-	for i, item := range items {
-		v[i] = of(item)
+// median returns the median over the stretch's steps of a number in their tables.
+func (l *costLog) median(of func(cost.Table) float64) float64 {
+	v := make([]float64, len(l.tables))
+	for i, t := range l.tables {
+		v[i] = of(t)
 	}
-	slices.Sort(v)
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
+	return trace.Median(v)
 }
 
 // gap returns the seconds from one instruction of a stage to the next that its
@@ -96,10 +93,7 @@ func gap(instructions [][]trace.Span) float64 {
 			least = append(least, gaps[len(gaps)/10])
 		}
 	}
-	if least == nil {
-		return 0
-	}
-	return median(least, func(x float64) float64 { return x })
+	return trace.Median(least)
 }
 
 // relative makes seconds by virtual stage and microbatch multiples of what the

@@ -64,14 +64,6 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// median returns the middle number, the mean of the middle two if their number
-// is even.
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
-
 // fromTo writes count numbers from first on: "3 to 7".
 func fromTo(first, count int) string {
 	if count == 1 {

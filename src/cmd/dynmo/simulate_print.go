@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"dynmo/src/record"
+	"dynmo/src/trace"
 )
 
 // shown is how many lines of a table are printed; --json has all.
@@ -108,9 +109,9 @@ func (a simAnswer) printReplayed(out io.Writer) error {
 	if more := len(rows) - shown; more > 0 {
 		fmt.Fprintf(out, "and %d lines more (--json)\n", more)
 	}
-	fmt.Fprintf(out, "error: median %.2f %%, largest %.2f %%\n", 100*median(errors), 100*slices.Max(errors))
+	fmt.Fprintf(out, "error: median %.2f %%, largest %.2f %%\n", 100*trace.Median(errors), 100*slices.Max(errors))
 	if len(aheads) > 0 {
-		fmt.Fprintf(out, "error before the move: median %.2f %%, largest %.2f %%\n", 100*median(aheads), 100*slices.Max(aheads))
+		fmt.Fprintf(out, "error before the move: median %.2f %%, largest %.2f %%\n", 100*trace.Median(aheads), 100*slices.Max(aheads))
 	}
 	return nil
 }
