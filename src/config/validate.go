@@ -82,10 +82,15 @@ func (c Config) problems(origin map[string]string) []error {
 // Layers returns the length of the chain: embedding, blocks (two layers each
 // where the grain is half a block), slices of the head.
 func (c Config) Layers() int {
-	if c.Model.Grain == "half" {
-		return 1 + 2*c.Model.Blocks + c.Model.HeadShards
+	return 1 + c.Model.PerBlock()*c.Model.Blocks + c.Model.HeadShards
+}
+
+// PerBlock returns how many layers of the chain a block is.
+func (m Model) PerBlock() int {
+	if m.Grain == "half" {
+		return 2
 	}
-	return 1 + c.Model.Blocks + c.Model.HeadShards
+	return 1
 }
 
 // Virtual returns how many chunks of the chain every stage holds, V; of a

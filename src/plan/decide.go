@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"dynmo/src/balance"
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 )
@@ -52,11 +53,8 @@ func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
 
 // layout reads the cuts of balance.layout.
 func (p *Planner) layout() (partition.Partition, error) {
-	m, halves := p.config.Model, 1
-	if m.Grain == "half" {
-		halves = 2
-	}
-	cuts, err := partition.ParseLayout(p.config.Balance.Layout, m.Blocks, halves, m.HeadShards)
+	m := p.config.Model
+	cuts, err := partition.ParseLayout(p.config.Balance.Layout, m.Blocks, m.PerBlock(), m.HeadShards)
 	if err != nil {
 		return nil, fmt.Errorf("balance.layout: %w", err)
 	}
@@ -64,6 +62,12 @@ func (p *Planner) layout() (partition.Partition, error) {
 		return nil, fmt.Errorf("balance.layout: %d stages, want %d", cuts.Stages(), n)
 	}
 	return cuts, nil
+}
+
+// Layout returns cuts in Megatron-LM's notation; an error says what it cannot
+// express.
+func Layout(m config.Model, cuts partition.Partition) (string, error) {
+	return partition.FormatLayout(cuts, m.Blocks, m.PerBlock(), m.HeadShards)
 }
 
 // horizon is how many steps new cuts are expected to last where the settings

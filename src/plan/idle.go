@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
-	"dynmo/src/partition"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 	"dynmo/src/trace"
@@ -21,25 +20,25 @@ import (
 //	communication  the makespan, less the replay
 //
 // Each is a mean over the stages, in seconds; with the mean busy time they sum
-// to the makespan. The costs of the layers say how an undivided backward divides,
-// and what the host takes between two instructions, which is inherent.
-// spans are of one replica, from the start of the work for its first microbatch; by how much the slowest takes
-// longer counts as imbalance. caps is what limited a list schedule, by stage;
-// nil: nothing, as in kinds that promise what they hold. Where the schedule was
-// made for costs, that of equal stages and that without the cap are lists.
-func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, t cost.Table, cuts partition.Partition, caps []int, makespan float64) trace.Idle {
-	took := PerMicrobatch(s, spans, t.Stages(cuts, p.Map))
-	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Gap: t.Gap}).Makespan()
+// to the makespan. took is PerMicrobatch of the spans, which are of one replica,
+// from the start of the work for its first microbatch; by how much the slowest
+// takes longer counts as imbalance. gap is what the host takes between two
+// instructions, which is inherent. caps is what limited a list schedule, by
+// stage; nil: nothing, as in kinds that promise what they hold. Where the
+// schedule was made for costs, that of equal stages and that without the cap are
+// lists.
+func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, gap float64, caps []int, makespan float64) trace.Idle {
+	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Gap: gap}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
-	ideal := sim.Step{Schedule: s, Costs: equal, Gap: t.Gap}
+	ideal := sim.Step{Schedule: s, Costs: equal, Gap: gap}
 	if p.Adapts() {
 		ideal.Schedule = schedule.List(p.options(ideal, nil))
 	}
 	idle := trace.Idle{Busy: busy / float64(s.Map.Stages)}
 	idle.Inherent = sim.Run(ideal).Makespan() - idle.Busy
 	if caps != nil {
-		mean := sim.Step{Schedule: s, Costs: means(took), Gap: t.Gap}
+		mean := sim.Step{Schedule: s, Costs: means(took), Gap: gap}
 		capped := sim.Run(mean).Makespan()
 		mean.Schedule = schedule.List(p.options(mean, nil))
 		idle.Memory = max(0, capped-sim.Run(mean).Makespan())

@@ -68,7 +68,8 @@ func (p *Planner) whole(a *Plan, costs cost.Stretch, number int) {
 	}, a.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })
-	a.Idle = p.Idle(a.Schedule, a.Step.Spans, costs.Mean(), a.Cuts, a.Caps, a.Step.Makespan())
+	took := PerMicrobatch(a.Schedule, a.Step.Spans, a.Costs)
+	a.Idle = p.Idle(a.Schedule, a.Step.Spans, took, costs.Gap, a.Caps, a.Step.Makespan())
 }
 
 // kinds are the schedules that Others tries.

@@ -129,24 +129,20 @@ func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedu
 
 // Schedule returns the schedule for costs at some cuts.
 func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Schedule {
-	return p.scheduleFor(p.Step(t, cuts, p.base), p.Caps(t, cuts))
-}
-
-// scheduleFor returns the schedule for the costs of a step, under caps.
-func (p *Planner) scheduleFor(step sim.Step, caps []int) schedule.Schedule {
 	if !p.Adapts() {
 		return p.base
 	}
+	step := p.Step(t, cuts, p.base)
 	evaluate := func(s schedule.Schedule) float64 {
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
-			return math.MaxFloat64
+			return math.Inf(1)
 		}
 		step.Schedule = s
 		return sim.Run(step).Makespan()
 	}
-	s, seconds := Auto(p.options(step, caps), evaluate)
+	s, seconds := Auto(p.options(step, p.Caps(t, cuts)), evaluate)
 	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
-	if caps != nil && evaluate(p.base) < seconds {
+	if evaluate(p.base) < seconds {
 		return p.base
 	}
 	return s
@@ -158,11 +154,15 @@ func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 	for stage, c := range step.Costs {
 		o.Costs = append(o.Costs, c)
 		if stage+1 < len(step.Costs) && step.Bytes != nil {
-			link := p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
-			o.Message = append(o.Message, link.Seconds(step.Bytes[stage]))
+			o.Message = append(o.Message, p.link(stage).Seconds(step.Bytes[stage]))
 		}
 	}
 	return o
+}
+
+// link returns the link between a stage and the one behind it, either way.
+func (p *Planner) link(stage int) sim.Link {
+	return p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
 }
 
 // Makespan predicts the seconds of a step at some cuts, from the first forward

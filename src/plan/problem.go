@@ -10,7 +10,7 @@ import (
 )
 
 // Problem states what is to be cut, over virtual stages. Where a stage holds
-// several, its memory is checked by Fits alone.
+// several, its memory is checked apart (see missing).
 func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 	n, limit := p.Map.Virtual(), p.limit
 	t = t.For(p.Map.Stages)
@@ -55,8 +55,7 @@ func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
 		bytes = max(bytes, l.Output)
 	}
 	for s := 1; s < p.Map.Stages; s++ {
-		there, back := p.Network.Link(p.Mesh.Rank(s-1, 0), p.Mesh.Rank(s, 0)), p.Network.Link(p.Mesh.Rank(s, 0), p.Mesh.Rank(s-1, 0))
-		fixed[s] += p.Network.Delay.Mean() * (there.Seconds(bytes) + back.Seconds(bytes))
+		fixed[s] += p.Network.Delay.Mean() * 2 * p.link(s-1).Seconds(bytes)
 	}
 	return fixed
 }
@@ -75,9 +74,14 @@ func messages(t cost.Table, cuts partition.Partition) []int64 {
 
 // placed returns what virtual stages cost on the ranks of the network.
 func (p *Planner) placed(t cost.Table, cuts partition.Partition) []cost.Stage {
+	return p.scaled(t, cuts, p.slow)
+}
+
+// scaled returns what virtual stages cost on ranks that are slow by stage.
+func (p *Planner) scaled(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
 	costs := t.Stages(cuts, p.Map)
 	for v := range costs {
-		costs[v] = costs[v].Scale(p.slow(p.Map.Stage(v)))
+		costs[v] = costs[v].Scale(slow(p.Map.Stage(v)))
 	}
 	return costs
 }
@@ -88,12 +92,7 @@ func (p *Planner) placed(t cost.Table, cuts partition.Partition) []cost.Stage {
 func (p *Planner) bound(t cost.Table, cuts partition.Partition, caps []int) float64 {
 	least := 0.0
 	for d := range max(1, p.Mesh.Replicas) {
-		costs := t.Stages(cuts, p.Map)
-		for v := range costs {
-			if rank := p.Mesh.Rank(p.Map.Stage(v), d); rank < len(p.Network.Slow) {
-				costs[v] = costs[v].Scale(p.Network.Slow[rank])
-			}
-		}
+		costs := p.scaled(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.Mesh.Rank(stage, d)) })
 		least = max(least, sim.LowerBound(p.Map, costs, p.Microbatches, caps))
 		if p.Network.Slow == nil {
 			break // all are alike
@@ -122,9 +121,7 @@ func (p *Planner) slowness(list []float64, m partition.Map) []float64 {
 func (p *Planner) slow(stage int) float64 {
 	factor := 1.0
 	for d := range p.Mesh.Replicas {
-		if rank := p.Mesh.Rank(stage, d); rank < len(p.Network.Slow) {
-			factor = max(factor, p.Network.Slow[rank])
-		}
+		factor = max(factor, p.Network.Slowness(p.Mesh.Rank(stage, d)))
 	}
 	return factor
 }

@@ -33,10 +33,6 @@ type Step struct {
 	Costs   cost.Table    // medians over the step's microbatches, the largest of the replicas
 	Summary trace.Summary // of the slowest replica
 	Memory  []Memory      // by stage: the largest of the replicas
-
-	// Instructions is what the stages of this replica did, by stage; on the first
-	// stage only, and for who asks for them (see Instructions).
-	Instructions [][]trace.Span
 }
 
 // Gather returns what all ranks measured in a step, memory being this rank's.

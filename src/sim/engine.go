@@ -96,7 +96,7 @@ func (e *engine) prepare(replica int) {
 	clear(e.links)
 	clear(e.next)
 	for stage := range e.slow {
-		e.slow[stage] = e.s.Network.slow(e.s.rank(stage, replica))
+		e.slow[stage] = e.s.Network.Slowness(e.s.rank(stage, replica))
 	}
 	for v := range n {
 		if v < n-1 {

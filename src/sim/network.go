@@ -39,8 +39,8 @@ func (n Network) Link(a, b int) Link {
 	return n.Node
 }
 
-// slow returns how many times slower a rank of the world is.
-func (n Network) slow(rank int) float64 {
+// Slowness returns how many times slower a rank of the world is.
+func (n Network) Slowness(rank int) float64 {
 	if rank < len(n.Slow) {
 		return n.Slow[rank]
 	}
@@ -63,7 +63,7 @@ func (s Step) alike(a, b int) bool {
 	}
 	m := s.Schedule.Map
 	for stage := range m.Stages {
-		if s.Network.slow(s.rank(stage, a)) != s.Network.slow(s.rank(stage, b)) {
+		if s.Network.Slowness(s.rank(stage, a)) != s.Network.Slowness(s.rank(stage, b)) {
 			return false
 		}
 	}

@@ -30,7 +30,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 	if err != nil {
 		return err
 	}
-	seen.Instructions, err = profile.Instructions(r.stages, done.Instructions)
+	instructions, err := profile.Instructions(r.stages, done.Instructions)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 	if err := r.settle(seen.Summary.Makespan()); err != nil {
 		return err
 	}
-	ran := layout{r.now, b.schedule}
+	ran := layout{r.now, b.schedule, instructions}
 	if err := r.rebalance(step, began, seen.Summary); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 		return nil
 	}
 	changed := !r.now.Equal(ran.cuts) || !b.schedule.Equal(ran.schedule)
-	if err := r.trace(step, seen.Instructions, changed); err != nil {
+	if err := r.trace(step, instructions, changed); err != nil {
 		return err
 	}
 	return r.tell(step, agreed, skip, seen, ran, start, clock.Now()-began)

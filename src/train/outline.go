@@ -15,16 +15,6 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Layout returns cuts in Megatron-LM's notation; an error says what it cannot
-// express.
-func Layout(c config.Config, cuts partition.Partition) (string, error) {
-	halves := 1
-	if c.Model.Grain == "half" {
-		halves = 2
-	}
-	return partition.FormatLayout(cuts, c.Model.Blocks, halves, c.Model.HeadShards)
-}
-
 // FixedBytes returns, for the settings of a run, what stages hold besides their
 // layers, as the run itself reckons.
 func FixedBytes(c config.Config) plan.FixedBytes {

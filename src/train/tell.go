@@ -42,10 +42,12 @@ func (r *Rank) flush() error {
 	return r.event(*e)
 }
 
-// layout is where layers were in a step, and in which order it was worked on.
+// layout is where layers were in a step, in which order it was worked on, and what
+// the stages of this replica did, which the first of them knows.
 type layout struct {
-	cuts     partition.Partition
-	schedule schedule.Schedule
+	cuts         partition.Partition
+	schedule     schedule.Schedule
+	instructions [][]trace.Span
 }
 
 // tell gives the observer a step's metrics, and the costs of a stretch of steps
@@ -53,7 +55,7 @@ type layout struct {
 // followed it.
 func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile.Step, ran layout, began, spent float64) error {
 	p, t, s := r.Config.Parallel, seen.Costs, seen.Summary
-	t.Gap = gap(seen.Instructions)
+	t.Gap = gap(ran.instructions)
 	seconds := s.Finish - began
 	m := record.Metrics{
 		Step: step, Clock: r.Device.Clock().Kind(),
@@ -84,7 +86,8 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 		return fmt.Errorf("balance: %w", err)
 	}
 	m.Predicted = record.Float(sim.Run(planner.Step(t, ran.cuts, ran.schedule)).Makespan())
-	m.Idle = planner.Idle(ran.schedule, seen.Instructions, t, ran.cuts, planner.Caps(t, ran.cuts), s.Makespan())
+	took := plan.PerMicrobatch(ran.schedule, ran.instructions, costs)
+	m.Idle = planner.Idle(ran.schedule, ran.instructions, took, t.Gap, planner.Caps(t, ran.cuts), s.Makespan())
 	m.Idle.Balancing = spent
 	m.Bottleneck, m.Optimum, m.Ceiling = record.Float(present.Bottleneck), record.Float(min(optimum.Bottleneck, present.Bottleneck)), record.Float(ceiling)
 	m.Schedule, m.Cuts, m.LayersPerStage = string(ran.schedule.Kind), ran.cuts, layers
@@ -94,7 +97,7 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
 		}
 	}
-	done, ended := r.costs.add(step, t, ran.schedule, r.ran(step, ran, s.Makespan(), plan.PerMicrobatch(ran.schedule, seen.Instructions, costs)))
+	done, ended := r.costs.add(step, t, ran.schedule, r.ran(step, ran, s.Makespan(), took))
 	if ended {
 		if err := r.Observe.Costs(done); err != nil {
 			return err

@@ -15,7 +15,6 @@ import (
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
-	"dynmo/src/train"
 )
 
 // planCommand returns the command that plans a step.
@@ -138,7 +137,7 @@ func answered(t cost.Table, best plan.Plan, o plan.Options) planAnswer {
 		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 	}
-	if layout, err := train.Layout(o.Config, best.Cuts); err == nil {
+	if layout, err := plan.Layout(o.Config.Model, best.Cuts); err == nil {
 		a.Layout = layout
 	}
 	m := best.Schedule.Map

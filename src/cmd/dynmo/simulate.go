@@ -29,10 +29,9 @@ stages, replicas, microbatches, schedule, memory and balancer of CONFIG and
 --set, or one cost table, whose chain --dynamic lets change. Beside it the same
 work runs on the first cuts, never balanced; the ceiling of the speedup is what
 the best cuts could gain on those, by fill + microbatches x bottleneck. What the
-file says really ran is
-simulated as it ran, and the error of the prediction is printed; where layers
-moved and the model did not change, also that of what the costs from before the
-move predict.
+file says really ran is simulated as it ran, and the error of the prediction is
+printed; where layers moved and the model did not change, also that of what the
+costs from before the move predict.
 
 A line is steps that are alike: the seconds of a step, among them the allreduce
 of gradients that no work hides; its makespan over the lower bound; the bubble
