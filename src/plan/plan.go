@@ -45,14 +45,8 @@ func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error)
 	a.Bytes = p.Bytes(t, cuts, s.Peaks())
 	p.whole(&a, costs, costs.Step)
 	a.LowerBound = p.bound(t, cuts, a.Caps)
-	loads := make([]float64, p.Map.Stages)
-	for v, c := range a.Costs {
-		loads[p.Map.Stage(v)] += c.Seconds()
-	}
-	a.Bottleneck = slices.Max(loads)
-	line := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
-	line.Slow = p.slowness(line.Slow, partition.Line(p.Map.Stages))
-	optimum, err := balance.Partition(line)
+	a.Bottleneck = slices.Max(Loads(p.Map, a.Costs))
+	optimum, err := balance.Partition(p.Line(t))
 	if err != nil {
 		return Plan{}, err
 	}

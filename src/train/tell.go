@@ -69,14 +69,12 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 	// What the costs of this step say about its cuts; by time, whatever the
 	// balancer goes by, and beside the best of one chunk on each stage.
 	planner, costs := r.balancer.planner, t.Stages(ran.cuts, ran.schedule.Map)
-	loads, layers := make([]float64, p.Stages), make([]int, p.Stages)
-	for v, c := range costs {
-		stage := ran.schedule.Map.Stage(v)
-		loads[stage] += c.Seconds()
-		layers[stage] += ran.cuts.Count(v)
+	loads, layers := plan.Loads(ran.schedule.Map, costs), make([]int, p.Stages)
+	for v := range costs {
+		layers[ran.schedule.Map.Stage(v)] += ran.cuts.Count(v)
 	}
 	present := balance.Result{StageSeconds: loads, Bottleneck: slices.Max(loads)}
-	problem := balance.New(t, balance.ByTime, p.Stages, nil, 0)
+	problem := planner.Line(t)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
 		return fmt.Errorf("balance: %w", err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"dynmo/src/balance"
-	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/plan"
 )
@@ -16,19 +15,14 @@ import (
 // still is that run of the series. It is 0 where stages hold several chunks, of
 // which the estimate knows nothing.
 func ceilingOf(series cost.Series, still plan.Run, o plan.Options) (float64, error) {
-	c := o.Config
-	c.Balance = config.Default().Balance // neither memory nor gaps make the bound
-	p, err := plan.New(c, o.Network, nil)
+	p, err := plan.New(o.Config, o.Network, nil)
 	if err != nil || p.Map.Chunks > 1 {
 		return 0, err
 	}
 	static, best := 0.0, 0.0
 	for i, l := range still.Legs { // a leg is a stretch: nothing moves within
-		present := balance.Result{Bottleneck: l.Plan.Bottleneck}
-		for _, x := range l.Plan.Costs {
-			present.StageSeconds = append(present.StageSeconds, x.Seconds())
-		}
-		ceiling, err := balance.Ceiling(p.Problem(series[i].Mean(), balance.ByTime), present, p.Microbatches)
+		present := balance.Result{StageSeconds: plan.Loads(p.Map, l.Plan.Costs), Bottleneck: l.Plan.Bottleneck}
+		ceiling, err := balance.Ceiling(p.Line(series[i].Mean()), present, p.Microbatches)
 		if err != nil {
 			return 0, err
 		}
