@@ -111,7 +111,7 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 	if !(worst <= tolerance*largest) {
 		t.Errorf("logits differ by %v, the largest is %v", worst, largest)
 	}
-	if diff := math.Abs(head.Loss(x, saved) - loss); !(diff <= tolerance*loss*10) {
+	if diff := math.Abs(tensor.Of[float64](head.Loss(x, saved))[0] - loss); !(diff <= tolerance*loss*10) {
 		t.Errorf("loss differs by %v from %v", diff, loss)
 	}
 }

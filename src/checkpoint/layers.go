@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"dynmo/src/model"
-	"dynmo/src/tensor"
 )
 
 // fileName returns the name of a layer's parameter in a weights file: halves
@@ -50,7 +49,7 @@ func (w *Weights) Load(l *model.Layer) error {
 		if !ok || !slices.Equal(from.shape, shapeOf(p)) {
 			return fmt.Errorf("layer %d (%s): %s: want %v, the weights have %v", l.ID, l.Name, p.Name, shapeOf(p), from.shape)
 		}
-		if err := w.load(p, from); err != nil {
+		if err := l.Set(p, func(dst model.Values) error { return w.load(dst, p, from) }); err != nil {
 			return fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
 		}
 	}
@@ -62,7 +61,7 @@ func (w *Weights) Load(l *model.Layer) error {
 const loadBytes = 1 << 20
 
 // load sets the values of a parameter from the rows that it has of from.
-func (w *Weights) load(p *model.Param, from parameter) error {
+func (w *Weights) load(dst model.Values, p *model.Param, from parameter) error {
 	piece := max(1, loadBytes/from.row())
 	for lo := int64(0); lo < int64(p.Rows); lo += piece {
 		hi := min(lo+piece, int64(p.Rows))
@@ -70,23 +69,12 @@ func (w *Weights) load(p *model.Param, from parameter) error {
 		if err != nil {
 			return err
 		}
-		at := lo * int64(p.Cols)
-		if float64s(p) {
-			decode(tensor.Of[float64](p.W)[at:], values)
-		} else {
-			decode(tensor.Of[float32](p.W)[at:], values)
+		at := int(lo) * p.Cols
+		for i := range len(values) / 4 {
+			dst.Set(at+i, float64(math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:]))))
 		}
 	}
 	return nil
-}
-
-// float64s reports whether a parameter is held in float64.
-func float64s(p *model.Param) bool { return p.W.Bytes == int64(p.Stored())*tensor.F64.Size() }
-
-func decode[F float32 | float64](dst []F, values []byte) {
-	for i := range len(values) / 4 {
-		dst[i] = F(math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:])))
-	}
 }
 
 // FromLayers returns the weights of a whole chain of layers, as float32, with
@@ -95,49 +83,56 @@ func FromLayers(c model.Config, layers []*model.Layer) (*Weights, error) {
 	if len(layers) != c.Layers() {
 		return nil, errors.New("weights of a part of the chain: want all layers")
 	}
-	at := make(map[string][]*model.Param) // a matrix, or its slices in order
+	at := make(map[string][]stored) // a matrix, or its slices in order
 	for _, l := range layers {
 		for _, p := range l.Params() {
 			if p != l.Tied() || l.ID == c.Embedding() {
-				at[fileName(l, p)] = append(at[fileName(l, p)], p)
+				at[fileName(l, p)] = append(at[fileName(l, p)], stored{l, p})
 			}
 		}
 	}
 	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p parameter, lo, hi int64) ([]byte, error) {
-		if whole := at[p.name]; len(whole) == 1 {
-			return dense(whole[0])[lo*p.row() : hi*p.row()], nil
-		}
 		var values []byte
 		for _, slice := range at[p.name] {
-			values = append(values, dense(slice)...)
+			v, err := slice.dense()
+			if err != nil {
+				return nil, err
+			}
+			values = append(values, v...)
 		}
 		return values[lo*p.row() : hi*p.row()], nil
 	}}, nil
 }
 
-// dense returns the values of a parameter of any format as dense float32.
-func dense(p *model.Param) []byte {
-	if float64s(p) {
-		return expand[float64](p)
-	}
-	return expand[float32](p)
+// stored is a parameter and the layer that has it.
+type stored struct {
+	layer *model.Layer
+	param *model.Param
 }
 
-func expand[F float32 | float64](p *model.Param) []byte {
+// dense returns the values of a parameter of any format as dense float32.
+func (s stored) dense() ([]byte, error) {
+	p := s.param
 	values := make([]byte, 4*p.Rows*p.Cols)
-	put := func(i int, v F) { binary.LittleEndian.PutUint32(values[4*i:], math.Float32bits(float32(v))) }
-	w := tensor.Of[F](p.W)
-	if p.Format != model.CSR {
-		for i, v := range w {
-			put(i, v)
-		}
-		return values
+	w, err := s.layer.Get(p)
+	if err != nil {
+		return nil, err
 	}
-	rows, cols := tensor.Of[int32](p.RowPtr), tensor.Of[int32](p.ColIdx)
+	put := func(i, k int) { binary.LittleEndian.PutUint32(values[4*i:], math.Float32bits(float32(w.At(k)))) }
+	if p.Format != model.CSR {
+		for i := range w.Len() {
+			put(i, i)
+		}
+		return values, nil
+	}
+	rows, cols, err := s.layer.Structure(p)
+	if err != nil {
+		return nil, err
+	}
 	for r := range p.Rows {
 		for k := rows[r]; k < rows[r+1]; k++ {
-			put(r*p.Cols+int(cols[k]), w[k])
+			put(r*p.Cols+int(cols[k]), int(k))
 		}
 	}
-	return values
+	return values, nil
 }

@@ -60,7 +60,7 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 func (g *Group) stage(to, tag int, block tensor.Mem, length int64, arrives float64) error {
 	r := g.fresh("send", to, length)
 	r.stamp = arrives
-	if err := r.begin(tag, block.Span(0, length)); err != nil {
+	if err := r.begin(tag, block.Span(0, length), nil); err != nil {
 		return err
 	}
 	g.pending = append(g.pending, pending{r, block})
@@ -141,7 +141,7 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 // again: the transport may still own it.
 func (g *Group) take(from, tag int, block tensor.Mem, length int64) (arrives float64, err error) {
 	r := g.fresh("recv", from, length)
-	if err := r.begin(tag, block.Span(0, length)); err != nil {
+	if err := r.begin(tag, block.Span(0, length), nil); err != nil {
 		return 0, err
 	}
 	if err := r.wait(); err != nil {

@@ -24,6 +24,9 @@ type Options struct {
 	// Piece is the longest message handed to the transport, in bytes, the same
 	// on every rank; 0 means 1 GiB, since MPI counts in 32 bits.
 	Piece int64
+	// Carry, if not nil, makes what carries device memory between the ranks of a
+	// group, whose messages t carries. It is called for every group. Collective.
+	Carry func(t Transport) (Carrier, error)
 	// Interrupted, if not nil, tells whether this process was asked to end
 	// (SIGTERM). Launchers kill the survivors of a dead rank soon after asking,
 	// so waits then look for the dead at once.
@@ -45,6 +48,7 @@ const (
 // [0, TagCollective).
 type Group struct {
 	t       Transport
+	carrier Carrier  // nil: only host memory can be sent
 	o       *Options // shared with the groups split from this one
 	rank    int
 	size    int
@@ -64,7 +68,8 @@ type link struct {
 	sent map[int]uint64 // messages by tag, where they are delayed at random
 }
 
-// New returns the group of all ranks of t. Every rank gives the same Piece,
+// New returns the group of all ranks of t, which carries host memory only; Split
+// makes groups that carry what Options say. Every rank gives the same Piece,
 // Network and kind of clock.
 func New(t Transport, o Options) *Group {
 	if o.Clock == nil {
@@ -128,7 +133,11 @@ func (g *Group) Split(color, key int) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	return newGroup(t, g.o, g.links), nil
+	part := newGroup(t, g.o, g.links)
+	if err := part.carry(); err != nil {
+		return nil, fmt.Errorf("split: %w", err)
+	}
+	return part, nil
 }
 
 // Close waits until the messages of bytes sent are taken and frees the
@@ -140,6 +149,11 @@ func (g *Group) Close() error {
 		return fmt.Errorf("close: %w", err)
 	}
 	g.staging.free()
+	if g.carrier != nil {
+		if err := g.carrier.Close(); err != nil {
+			return fmt.Errorf("close: %w", err)
+		}
+	}
 	return g.t.Close()
 }
 

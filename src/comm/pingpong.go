@@ -31,7 +31,7 @@ func PingPong(g *Group, peer int, out, in tensor.Mem, messages int) (float64, er
 				return 0, fmt.Errorf("ping-pong: %w", err)
 			}
 		}
-		r, err := g.Recv(peer, tag, in)
+		r, err := g.Recv(peer, tag, in, nil)
 		if err == nil {
 			err = r.Wait()
 		}

@@ -63,7 +63,7 @@ func (r *message) recycle() {
 // the k-th of k messages sent at once arrives latency + k·bytes/bandwidth later.
 func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	g.check(to, tag)
-	if after != nil {
+	if after != nil && m.Space == tensor.Host {
 		if err := after.Wait(); err != nil {
 			return Request{}, fmt.Errorf("send %d bytes to %s: %w", m.Bytes, g.name(to), err)
 		}
@@ -72,7 +72,7 @@ func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, er
 	defer g.o.Clock.Resume()
 	r := g.fresh("send", to, m.Bytes)
 	r.stamp = g.arrival(to, tag, m.Bytes)
-	return r.request(r.begin(tag, m))
+	return r.request(r.begin(tag, m, after))
 }
 
 // arrival returns when a message of some bytes that is sent now arrives, and
@@ -93,18 +93,24 @@ func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
 	return arrives
 }
 
-// Recv begins to receive exactly m.Bytes from a rank into m. A message of
+// Recv begins to receive exactly m.Bytes from a rank into m, which nobody uses any
+// more once after has happened (nil: now). A message of
 // another length is an error of Wait or Test, and nothing but the end of the run
 // should follow: an MPI library may report a message that is too long after it
 // has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
 // clock to the message's arrival (see Network).
-func (g *Group) Recv(from, tag int, m tensor.Mem) (Request, error) {
+func (g *Group) Recv(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	g.check(from, tag)
+	if after != nil && m.Space == tensor.Host {
+		if err := after.Wait(); err != nil {
+			return Request{}, fmt.Errorf("recv %d bytes from %s: %w", m.Bytes, g.name(from), err)
+		}
+	}
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
 	r := g.fresh("recv", from, m.Bytes)
 	r.arrives = true
-	return r.request(r.begin(tag, m))
+	return r.request(r.begin(tag, m, after))
 }
 
 // request returns what stands for a message that has begun, unless it has not.
@@ -115,21 +121,21 @@ func (r *message) request(err error) (Request, error) {
 	return Request{r, r.number}, nil
 }
 
-// begin hands the pieces of m to the transport.
-func (r *message) begin(tag int, m tensor.Mem) error {
+// begin hands the pieces of m to the transport or the carrier.
+func (r *message) begin(tag int, m tensor.Mem, after device.Event) error {
 	longest := r.g.o.Piece
 	for off := int64(0); ; off += longest {
 		length := min(longest, m.Bytes-off)
-		var piece tensor.Mem // absent if empty: it would begin where m's memory ends
+		piece := tensor.Mem{Space: m.Space} // absent if empty: it would begin where m's memory ends
 		if length > 0 {
 			piece = m.Span(off, length)
 		}
 		var h Handle
 		var err error
 		if r.verb == "send" {
-			h, err = r.g.t.Isend(r.peer, tag, piece, r.stamp)
+			h, err = r.g.isend(r.peer, tag, piece, r.stamp, after)
 		} else {
-			h, err = r.g.t.Irecv(r.peer, tag, piece)
+			h, err = r.g.irecv(r.peer, tag, piece, after)
 		}
 		if err != nil {
 			return r.explain(err)

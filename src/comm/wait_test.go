@@ -55,7 +55,7 @@ func sleepers(t *testing.T, others int) (silent, []*exec.Cmd) {
 // returns the error and how long after the kill (or the start) it came.
 func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (error, time.Duration) {
 	t.Helper()
-	r, err := g.Recv(from, 0, tensor.From(make([]byte, 4096)))
+	r, err := g.Recv(from, 0, tensor.From(make([]byte, 4096)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,11 @@ type Device interface {
 	Alloc(bytes int64) (tensor.Mem, error)
 	// Free returns memory that Alloc gave to the system. Absent memory is ignored.
 	Free(m tensor.Mem)
-	// Used returns the bytes allocated and not freed.
+	// AllocHost returns zeroed host memory that copies may use while the host goes
+	// on; FreeHost returns it. On a CPU that is any memory.
+	AllocHost(bytes int64) (tensor.Mem, error)
+	FreeHost(m tensor.Mem)
+	// Used returns the bytes allocated by Alloc and not freed.
 	Used() int64
 	// NewStream returns a new queue of work.
 	NewStream() Stream
@@ -32,18 +36,24 @@ type Stream interface {
 	Record(reuse Event) Event
 	// After makes later work wait for an event of another stream.
 	After(e Event)
-	// Copy enqueues dst = src; both have the same length.
+	// Copy enqueues dst = src; both have the same length. Host memory that is not
+	// AllocHost's may be changed at once if it is src; if it is dst, it may be read
+	// after Sync, and must not lie on Go's heap unless Sync follows in the same call.
 	Copy(dst, src tensor.Mem)
 	// Zero enqueues dst = 0.
 	Zero(dst tensor.Mem)
 	// Sync waits for everything enqueued and returns the first error of it.
 	Sync() error
+	// Close gives the stream back. Nothing is enqueued any more.
+	Close()
 }
 
 // Event is a point in a stream.
 type Event interface {
 	// Wait blocks the host until the event has happened.
 	Wait() error
+	// Done reports whether it has.
+	Done() (bool, error)
 	// Seconds returns when the event happened on the device's clock. It may be
 	// asked only after Wait, or after Sync of the stream.
 	Seconds() float64

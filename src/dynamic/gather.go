@@ -11,14 +11,17 @@ import (
 // gather finds the same set as the paper's algorithm 2: every stage sends its
 // min(n, k) largest magnitudes to rank 0, which selects the k largest of all
 // and sends each stage the ones to keep.
-func gather(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, error) {
+func gather(stages *comm.Group, _ *model.Exec, s *model.Stage, k int64) (keeps, error) {
 	magnitudes, n := make([][]uint32, len(s.Layers)), int64(0) // of every candidate, by layer, in the order of ties
-	prunables(s, func(i, _ int, p *model.Param) {
-		candidates(p, x.Backend.DType(), func(_ int, magnitude uint32) {
+	err := prunables(s, func(i, _ int, p *model.Param) error {
+		return candidates(s.Layers[i], p, func(_ int, magnitude uint32) {
 			magnitudes[i] = append(magnitudes[i], magnitude)
 			n++
 		})
 	})
+	if err != nil {
+		return nil, fmt.Errorf("gather: %w", err)
+	}
 	sent := largest(magnitudes, min(k, n))
 	mine := make([][]uint32, s.Config.Layers())
 	for i, l := range s.Layers {
@@ -38,17 +41,18 @@ func gather(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, 
 		}
 	}
 	out := make(keeps, len(s.Layers))
-	prunables(s, func(i, j int, p *model.Param) {
+	err = prunables(s, func(i, j int, p *model.Param) error {
 		keep := model.NewKeep(p)
-		candidates(p, x.Backend.DType(), func(at int, _ uint32) {
+		err := candidates(s.Layers[i], p, func(at int, _ uint32) {
 			if chosen[i].Has(next[i]) {
 				keep.Set(at)
 			}
 			next[i]++
 		})
 		out.set(i, j, keep)
+		return err
 	})
-	return out, nil
+	return out, err
 }
 
 // answer returns which places of this rank's lists, by layer of the chain, hold

@@ -2,10 +2,10 @@ package dynamic
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -15,39 +15,46 @@ type keeps []map[int]model.Keep
 
 // prunables calls visit for every prunable parameter of a stage in the order
 // in which ties are broken: layer, then parameter.
-func prunables(s *model.Stage, visit func(layer, param int, p *model.Param)) {
+func prunables(s *model.Stage, visit func(layer, param int, p *model.Param) error) error {
 	for i, l := range s.Layers {
 		for j, p := range l.Params() {
-			if p.Prunable() {
-				visit(i, j, p)
+			if !p.Prunable() {
+				continue
+			}
+			if err := visit(i, j, p); err != nil {
+				return fmt.Errorf("layer %d: %s: %w", l.ID, p.Name, err)
 			}
 		}
 	}
+	return nil
 }
 
 // candidates calls visit with the magnitude of every value of a parameter that
-// may still be kept, in index order. Magnitudes are the bits of float32(|w|),
-// which order as |w| does.
-func candidates(p *model.Param, t tensor.DType, visit func(i int, magnitude uint32)) {
-	mask := model.Keep(tensor.Of[uint64](p.Mask))
-	bits := func(i int) uint32 { return math.Float32bits(tensor.Of[float32](p.W)[i]) }
-	if t == tensor.F64 {
-		bits = func(i int) uint32 { return math.Float32bits(float32(tensor.Of[float64](p.W)[i])) }
+// may still be kept, in index order.
+func candidates(l *model.Layer, p *model.Param, visit func(i int, magnitude uint32)) error {
+	mask, err := l.Kept(p)
+	if err != nil {
+		return err
 	}
-	for i := range p.Stored() {
+	w, err := l.Get(p)
+	if err != nil {
+		return err
+	}
+	for i := range w.Len() {
 		if mask == nil || mask.Has(i) {
-			visit(i, bits(i)&^(1<<31))
+			visit(i, w.Magnitude(i))
 		}
 	}
+	return nil
 }
 
 // above keeps everything over a magnitude, and of the values at it in each layer
 // the first ties[layer's chain position] in order.
-func above(x *model.Exec, s *model.Stage, threshold uint32, ties []int64) keeps {
+func above(s *model.Stage, threshold uint32, ties []int64) (keeps, error) {
 	out := make(keeps, len(s.Layers))
-	prunables(s, func(i, j int, p *model.Param) {
+	err := prunables(s, func(i, j int, p *model.Param) error {
 		keep, left := model.NewKeep(p), &ties[s.Layers[i].ID]
-		candidates(p, x.Backend.DType(), func(at int, magnitude uint32) {
+		err := candidates(s.Layers[i], p, func(at int, magnitude uint32) {
 			switch {
 			case magnitude > threshold:
 				keep.Set(at)
@@ -57,8 +64,9 @@ func above(x *model.Exec, s *model.Stage, threshold uint32, ties []int64) keeps 
 			}
 		})
 		out.set(i, j, keep)
+		return err
 	})
-	return out
+	return out, err
 }
 
 // set notes the kept set of a parameter of a layer.
@@ -74,7 +82,7 @@ func (k keeps) set(layer, param int, keep model.Keep) {
 // byte, and the values equal to it are shared out over the layers in order.
 // Every rank sends 8 KB, and 8 bytes for each layer of the chain.
 func radix(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, error) {
-	mem, err := x.Device.Alloc(256 * tensor.I64.Size())
+	mem, err := x.Device.Alloc(histogramBytes)
 	if err != nil {
 		return nil, fmt.Errorf("histogram: %w", err)
 	}
@@ -111,8 +119,11 @@ func radix(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, e
 		ties[l] = min(ties[l], k)
 		k -= ties[l]
 	}
-	return above(x, s, threshold, ties), nil
+	return above(s, threshold, ties)
 }
+
+// histogramBytes is the size of 256 counters.
+const histogramBytes = 256 * 8
 
 // histogram counts the magnitudes of a layer's prunable parameters: see
 // kernel.Backend.MagnitudeHistogram.
@@ -120,11 +131,12 @@ func histogram(x *model.Exec, mem tensor.Mem, l *model.Layer, prefix uint32, fix
 	x.Stream.Zero(mem)
 	for _, p := range l.Params() {
 		if p.Prunable() {
-			x.Backend.MagnitudeHistogram(x.Stream, mem, p.W, p.Mask, p.Stored(), prefix, fixed)
+			x.Backend.MagnitudeHistogram(x.Stream, mem, p.Wide(), p.Mask, p.Stored(), prefix, fixed)
 		}
 	}
 	if err := x.Stream.Sync(); err != nil {
 		return nil, err
 	}
-	return slices.Clone(tensor.Of[int64](mem)), nil
+	host, err := device.Read(x.Device, mem)
+	return slices.Clone(tensor.Of[int64](host)), err
 }

@@ -15,26 +15,27 @@ type Check struct {
 // EmbeddingForward checks the operands of that call. Of wte it knows only that
 // it holds whole rows.
 func (k Check) EmbeddingForward(out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.embedding(out, tokens, wte, wpe, b, t, c)
+	k.embedding(k.DType, out, tokens, wte, wpe, b, t, c)
 }
 
 // EmbeddingBackward checks the operands of that call.
 func (k Check) EmbeddingBackward(dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.embedding(dout, tokens, dwte, dwpe, b, t, c)
+	k.embedding(k.DType.Wide(), dout, tokens, dwte, dwpe, b, t, c)
 }
 
-func (k Check) embedding(x, tokens, wte, wpe tensor.Mem, b, t, c int) {
+// embedding checks tables of elements of type d.
+func (k Check) embedding(d tensor.DType, x, tokens, wte, wpe tensor.Mem, b, t, c int) {
 	k.floats(x, b, t, c)
 	k.want(tokens, tensor.I32, b, t)
-	k.rows(wte, 1, c)
-	k.rows(wpe, t, c)
+	k.rows(wte, d, 1, c)
+	k.rows(wpe, d, t, c)
 }
 
 // LayerNormForward checks the operands of that call.
 func (k Check) LayerNormForward(out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
 	k.floats(out, n, c)
-	k.floats(mean, n)
-	k.floats(rstd, n)
+	k.wides(mean, n)
+	k.wides(rstd, n)
 	k.floats(inp, n, c)
 	k.floats(weight, c)
 	k.floats(bias, c)
@@ -45,19 +46,25 @@ func (k Check) LayerNormBackwardInput(dinp, dout, inp, mean, rstd, weight tensor
 	k.floats(dinp, n, c)
 	k.floats(dout, n, c)
 	k.floats(inp, n, c)
-	k.floats(mean, n)
-	k.floats(rstd, n)
+	k.wides(mean, n)
+	k.wides(rstd, n)
 	k.floats(weight, c)
+}
+
+// LayerNormBackwardInputTo checks the operands of that call.
+func (k Check) LayerNormBackwardInputTo(dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.LayerNormBackwardInput(dinp, dout, inp, mean, rstd, weight, n, c)
+	k.floats(add, n, c)
 }
 
 // LayerNormBackwardWeight checks the operands of that call.
 func (k Check) LayerNormBackwardWeight(dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int) {
-	k.floats(dweight, c)
-	k.floats(dbias, c)
+	k.wides(dweight, c)
+	k.wides(dbias, c)
 	k.floats(dout, n, c)
 	k.floats(inp, n, c)
-	k.floats(mean, n)
-	k.floats(rstd, n)
+	k.wides(mean, n)
+	k.wides(rstd, n)
 }
 
 // MatmulForward checks the operands of that call.
@@ -66,6 +73,24 @@ func (k Check) MatmulForward(out, inp, weight, bias tensor.Mem, n, c, o int) {
 	k.floats(inp, n, c)
 	k.floats(weight, o, c)
 	k.optional(bias, k.DType, o)
+}
+
+// MatmulForwardAdd checks the operands of that call.
+func (k Check) MatmulForwardAdd(out, inp, weight, bias, add tensor.Mem, n, c, o int) {
+	k.MatmulForward(out, inp, weight, bias, n, c, o)
+	k.floats(add, n, o)
+}
+
+// MatmulForwardGELU checks the operands of that call.
+func (k Check) MatmulForwardGELU(out, pre, inp, weight, bias tensor.Mem, n, c, o int) {
+	k.MatmulForward(out, inp, weight, bias, n, c, o)
+	k.floats(pre, n, o)
+}
+
+// MatmulBackwardGELU checks the operands of that call.
+func (k Check) MatmulBackwardGELU(dpre, dout, weight, pre tensor.Mem, n, c, o int) {
+	k.MatmulBackwardInput(dpre, dout, weight, n, c, o)
+	k.floats(pre, n, c)
 }
 
 // MatmulBackwardInput checks the operands of that call.
@@ -77,8 +102,8 @@ func (k Check) MatmulBackwardInput(dinp, dout, weight tensor.Mem, n, c, o int) {
 
 // MatmulBackwardWeight checks the operands of that call.
 func (k Check) MatmulBackwardWeight(dweight, dbias, dout, inp tensor.Mem, n, c, o int) {
-	k.floats(dweight, o, c)
-	k.optional(dbias, k.DType, o)
+	k.wides(dweight, o, c)
+	k.optional(dbias, k.DType.Wide(), o)
 	k.floats(dout, n, o)
 	k.floats(inp, n, c)
 }
@@ -102,8 +127,8 @@ func (k Check) SpMMBackwardInput(dinp, dout tensor.Mem, w CSR, n int) {
 
 // SDDMM checks the operands of that call.
 func (k Check) SDDMM(dvalues, dbias, dout, inp tensor.Mem, w CSR, n int) {
-	k.floats(dvalues, w.NNZ)
-	k.optional(dbias, k.DType, w.Rows)
+	k.wides(dvalues, w.NNZ)
+	k.optional(dbias, k.DType.Wide(), w.Rows)
 	k.floats(dout, n, w.Rows)
 	k.floats(inp, n, w.Cols)
 	k.pattern(w)
@@ -119,7 +144,7 @@ func (k Check) pattern(w CSR) {
 func (k Check) AttentionForward(out, lse, qkv tensor.Mem, b, t, c, nh int) {
 	heads(c, nh)
 	k.floats(out, b, t, c)
-	k.floats(lse, b, nh, t)
+	k.wides(lse, b, nh, t)
 	k.floats(qkv, b, t, 3, c)
 }
 
@@ -130,7 +155,7 @@ func (k Check) AttentionBackward(dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, 
 	k.floats(dout, b, t, c)
 	k.floats(qkv, b, t, 3, c)
 	k.floats(out, b, t, c)
-	k.floats(lse, b, nh, t)
+	k.wides(lse, b, nh, t)
 }
 
 func heads(c, nh int) {
@@ -157,6 +182,13 @@ func (k Check) Add(out, a, b tensor.Mem, n int) {
 	k.floats(out, n)
 	k.floats(a, n)
 	k.floats(b, n)
+}
+
+// Accumulate checks the operands of that call.
+func (k Check) Accumulate(out, a, b tensor.Mem, n int) {
+	k.wides(out, n)
+	k.wides(a, n)
+	k.wides(b, n)
 }
 
 // SoftmaxMerge checks the operands of that call.
@@ -190,23 +222,31 @@ func (k Check) columns(logits, targets tensor.Mem, n, v, first int) {
 // SumSquares checks the operands of that call.
 func (k Check) SumSquares(out, x tensor.Mem, n int) {
 	k.want(out, tensor.F64, 1)
-	k.floats(x, n)
+	k.wides(x, n)
 }
 
 // AdamW checks the operands of that call.
-func (k Check) AdamW(w, m, v, g tensor.Mem, n int, a AdamW) {
+func (k Check) AdamW(w, master, m, v, g tensor.Mem, n int, a AdamW) {
 	if a.Step < 1 {
 		panic("kernel: AdamW counts steps from 1")
 	}
+	if a.Decayed < 0 || a.Decayed > n {
+		panic("kernel: AdamW decays elements that are not there")
+	}
 	k.floats(w, n)
-	k.floats(m, n)
-	k.floats(v, n)
-	k.floats(g, n)
+	if k.DType.Wide() != k.DType {
+		k.wides(master, n)
+	} else if !master.IsZero() {
+		panic("kernel: AdamW of wide weights with a master")
+	}
+	k.wides(m, n)
+	k.wides(v, n)
+	k.wides(g, n)
 }
 
 // Mask checks the operands of that call.
 func (k Check) Mask(x, mask tensor.Mem, n int) {
-	k.floats(x, n)
+	k.wides(x, n)
 	k.want(mask, tensor.U64, (n+63)/64)
 }
 
@@ -219,12 +259,15 @@ func (k Check) MagnitudeHistogram(hist, x, mask tensor.Mem, n int, prefix uint32
 		panic("kernel: prefix has more bits than are fixed")
 	}
 	k.want(hist, tensor.I64, 256)
-	k.floats(x, n)
+	k.wides(x, n)
 	k.optional(mask, tensor.U64, (n+63)/64)
 }
 
 // floats checks an operand of the backend's element type.
 func (k Check) floats(m tensor.Mem, shape ...int) { k.want(m, k.DType, shape...) }
+
+// wides checks an operand of wide elements.
+func (k Check) wides(m tensor.Mem, shape ...int) { k.want(m, k.DType.Wide(), shape...) }
 
 // optional checks an operand that may be absent.
 func (k Check) optional(m tensor.Mem, d tensor.DType, shape ...int) {
@@ -249,9 +292,9 @@ func (k Check) want(m tensor.Mem, d tensor.DType, shape ...int) {
 	k.inSpace(m)
 }
 
-// rows panics unless m holds at least n rows of c elements, and no part of one.
-func (k Check) rows(m tensor.Mem, n, c int) {
-	row := int64(c) * k.DType.Size()
+// rows panics unless m holds at least n rows of c elements of type d, and no part of one.
+func (k Check) rows(m tensor.Mem, d tensor.DType, n, c int) {
+	row := int64(c) * d.Size()
 	if row <= 0 || m.Bytes%row != 0 || m.Bytes < int64(n)*row {
 		panic("kernel: operand has the wrong length")
 	}

@@ -22,7 +22,7 @@ func TestImpossibleShapesPanic(t *testing.T) {
 		"fixed bits not in bytes":      func() { k.MagnitudeHistogram(hist, f(1), tensor.Mem{}, 1, 0, 4) },
 		"all bits fixed":               func() { k.MagnitudeHistogram(hist, f(1), tensor.Mem{}, 1, 0, 32) },
 		"prefix longer than fixed":     func() { k.MagnitudeHistogram(hist, f(1), tensor.Mem{}, 1, 256, 8) },
-		"AdamW before the first step":  func() { k.AdamW(f(1), f(1), f(1), f(1), 1, kernel.AdamW{}) },
+		"AdamW before the first step":  func() { k.AdamW(f(1), tensor.Mem{}, f(1), f(1), f(1), 1, kernel.AdamW{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -4,7 +4,8 @@
 //
 // Shapes are row-major. n is a number of tokens (batch b times sequence t), c
 // channels, o output channels, v vocabulary, nh heads. Floating-point operands
-// have the backend's DType unless a call says otherwise. A call checks the
+// have the backend's DType unless a call says otherwise; wide ones, and the
+// gradients of weights, have DType.Wide. A call checks the
 // length and the space of its operands and panics if they are wrong: that is
 // the caller's error. Operands do not overlap unless a call says so.
 //
@@ -32,7 +33,7 @@ type Backend interface {
 	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int)
 
 	// LayerNormForward normalises the rows of inp (n, c):
-	// out = (inp - mean)·rstd·weight + bias. It stores mean and rstd (n).
+	// out = (inp - mean)·rstd·weight + bias. It stores mean and rstd (n), wide.
 	// rstd = 1/sqrt(var + 1e-5), var the biased variance.
 	LayerNormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int)
 	// LayerNormBackwardInput adds to dinp (n, c), with
@@ -60,7 +61,7 @@ type Backend interface {
 
 	// AttentionForward is causal multi-head attention. qkv (b·t, 3c) holds
 	// queries, keys and values, each (nh, c/nh); out (b·t, c). It stores
-	// lse (b, nh, t), the logarithm of each row's softmax denominator of the
+	// lse (b, nh, t), wide, the logarithm of each row's softmax denominator of the
 	// scores q·k/sqrt(c/nh), and no t x t matrix of all heads.
 	AttentionForward(s device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int)
 	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
@@ -72,6 +73,8 @@ type Backend interface {
 	GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int)
 	// Add sets out = a + b. out may be a or b.
 	Add(s device.Stream, out, a, b tensor.Mem, n int)
+	// Accumulate is Add of wide elements.
+	Accumulate(s device.Stream, out, a, b tensor.Mem, n int)
 
 	// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
 	// (n, v) here, and sets out to what before and they say of each row. Both are
@@ -88,13 +91,15 @@ type Backend interface {
 	// of -log softmax(row)[target], added in row order in float64.
 	CrossEntropy(s device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int)
 
-	// SumSquares stores in out, one F64, Σ x², added in float64 over fixed blocks.
+	// SumSquares stores in out, one F64, Σ x² of wide elements, added in float64 over fixed blocks.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)
-	// AdamW updates w (n) and its moments m and v from the gradient g.
-	AdamW(s device.Stream, w, m, v, g tensor.Mem, n int, a AdamW)
-	// Mask sets to 0 the elements of x (n) whose bit in mask is 0. mask is U64, bit i%64 of word i/64.
+	// AdamW updates w (n) and its moments m and v from the gradient g, all but w
+	// wide. Where DType is narrower, master holds w before it was rounded, and is
+	// what is updated; else it is absent.
+	AdamW(s device.Stream, w, master, m, v, g tensor.Mem, n int, a AdamW)
+	// Mask sets to 0 the wide elements of x (n) whose bit in mask is 0. mask is U64, bit i%64 of word i/64.
 	Mask(s device.Stream, x, mask tensor.Mem, n int)
-	// MagnitudeHistogram adds to hist, 256 I64, a count of elements of x (n)
+	// MagnitudeHistogram adds to hist, 256 I64, a count of wide elements of x (n)
 	// by the 8 bits of their magnitude that follow its first `fixed` bits, for
 	// those elements whose first `fixed` bits are prefix's (prefix is shifted
 	// down: fixed 8, prefix 0x3f). fixed is 0, 8, 16 or 24. An element's
@@ -116,8 +121,25 @@ type CSR struct {
 //	m = β1·m + (1-β1)·g
 //	v = β2·v + (1-β2)·g²
 //	w -= LR·( (m/(1-β1^Step)) / (sqrt(v/(1-β2^Step)) + Eps) + Decay·w )
+//
+// Only the first Decayed elements decay.
 type AdamW struct {
 	LR, Beta1, Beta2, Eps, Decay float64
+	Decayed                      int
 	GradScale                    float64
 	Step                         int // counts from 1
+}
+
+// Fuser is a Backend that does some calls in one: the intermediate results that
+// a model does not keep stay out of memory.
+type Fuser interface {
+	// LayerNormBackwardInputTo sets dinp to add + what LayerNormBackwardInput adds.
+	LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
+	// MatmulForwardAdd is MatmulForward, then Add of add (n, o), which may be out.
+	MatmulForwardAdd(s device.Stream, out, inp, weight, bias, add tensor.Mem, n, c, o int)
+	// MatmulForwardGELU is MatmulForward into pre, then GELUForward of it into out.
+	MatmulForwardGELU(s device.Stream, out, pre, inp, weight, bias tensor.Mem, n, c, o int)
+	// MatmulBackwardGELU is MatmulBackwardInput into dpre, then GELUBackward of it
+	// at pre, both (n, c).
+	MatmulBackwardGELU(s device.Stream, dpre, dout, weight, pre tensor.Mem, n, c, o int)
 }

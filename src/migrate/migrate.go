@@ -164,7 +164,7 @@ func (m *mover) transfer(layer int) error {
 	}
 	if m.comes(layer) {
 		for _, sec := range m.arrived[layer].Sections() {
-			req, err := m.stages.Recv(m.from[layer], comm.TagSection, sec.Mem)
+			req, err := m.stages.Recv(m.from[layer], comm.TagSection, sec.Mem, nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", sec.Name, err)
 			}

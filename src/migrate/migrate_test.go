@@ -89,7 +89,11 @@ func disturb(l *model.Layer) error {
 func (m *member) inventory() ([]string, error) {
 	var mine strings.Builder
 	for _, l := range m.s.Layers {
-		fmt.Fprintf(&mine, "%d %x\n", l.ID, l.Hash())
+		sum, err := l.Hash()
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&mine, "%d %x\n", l.ID, sum)
 	}
 	all, err := m.group.Allgather([]byte(mine.String()))
 	if err != nil {

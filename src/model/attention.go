@@ -41,8 +41,8 @@ type attentionSaved struct{ mean, rstd, normed, qkv, lse, attended, out tensor.M
 func (a *attention) saved(x *Exec, c *cutter) attentionSaved {
 	d, n := x.Backend.DType(), x.N()
 	return attentionSaved{
-		mean: c.take(n, d), rstd: c.take(n, d), normed: c.take(n*a.hidden, d),
-		qkv: c.take(3*n*a.hidden, d), lse: c.take(n*a.heads, d),
+		mean: c.take(n, d.Wide()), rstd: c.take(n, d.Wide()), normed: c.take(n*a.hidden, d),
+		qkv: c.take(3*n*a.hidden, d), lse: c.take(n*a.heads, d.Wide()),
 		attended: c.take(n*a.hidden, d), out: c.take(n*a.hidden, d),
 	}
 }

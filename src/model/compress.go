@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
@@ -48,10 +49,9 @@ func (l *Layer) Compress(keep map[int]Keep, csrFrom float64) error {
 		return fmt.Errorf("compress: %w", err)
 	}
 	for i, p := range l.params {
-		if l.dtype == tensor.F64 {
-			transfer[float64](next.params[i], p, keep[i])
-		} else {
-			transfer[float32](next.params[i], p, keep[i])
+		if err := transfer(l.device, next.params[i], p, keep[i]); err != nil {
+			next.Free()
+			return fmt.Errorf("compress: %s: %w", p.Name, err)
 		}
 	}
 	old := *l
@@ -62,40 +62,64 @@ func (l *Layer) Compress(keep map[int]Keep, csrFrom float64) error {
 
 // transfer copies the kept values of src, and their moments and structure, to
 // dst. A nil keep keeps everything in its form.
-func transfer[F float32 | float64](dst, src *Param, keep Keep) {
-	pairs := [][2]tensor.Mem{{dst.W, src.W}, {dst.M, src.M}, {dst.V, src.V}}
+func transfer(d device.Device, dst, src *Param, keep Keep) error {
+	pairs := [][2]tensor.Mem{{dst.W, src.W}, {dst.Master, src.Master}, {dst.M, src.M}, {dst.V, src.V}}
 	if keep == nil {
 		pairs = append(pairs, [2]tensor.Mem{dst.Mask, src.Mask}, [2]tensor.Mem{dst.RowPtr, src.RowPtr}, [2]tensor.Mem{dst.ColIdx, src.ColIdx})
-		for _, p := range pairs {
-			copy(tensor.Of[byte](p[0]), tensor.Of[byte](p[1]))
-		}
-		return
-	}
-	if dst.Format == Masked {
-		copy(tensor.Of[uint64](dst.Mask), keep)
-	}
-	if dst.Format == CSR {
-		structure(dst, src, keep)
 	}
 	for _, p := range pairs {
-		to, from, n := tensor.Of[F](p[0]), tensor.Of[F](p[1]), 0
-		for i := range from {
-			if !keep.Has(i) {
-				continue
-			}
-			if dst.Format == Masked {
-				n = i
-			}
-			to[n] = from[i]
-			n++
+		from, err := device.Read(d, p[1])
+		if err != nil {
+			return err
 		}
+		to := device.Mirror(p[0])
+		switch elements := int64(src.Stored()); {
+		case keep == nil:
+			copy(tensor.Of[byte](to), tensor.Of[byte](from))
+		case from.Bytes == 2*elements:
+			pick(tensor.Of[uint16](to), tensor.Of[uint16](from), dst.Format, keep)
+		case from.Bytes == 4*elements:
+			pick(tensor.Of[uint32](to), tensor.Of[uint32](from), dst.Format, keep)
+		default:
+			pick(tensor.Of[uint64](to), tensor.Of[uint64](from), dst.Format, keep)
+		}
+		if err := device.Write(d, p[0], to); err != nil {
+			return err
+		}
+	}
+	switch {
+	case keep == nil:
+		return nil
+	case dst.Format == Masked:
+		return device.Write(d, dst.Mask, tensor.From(keep))
+	}
+	return structure(d, dst, src, keep)
+}
+
+// pick copies the kept values: to where they were if the format is masked, else
+// one behind the other.
+func pick[T uint16 | uint32 | uint64](to, from []T, f Format, keep Keep) {
+	n := 0
+	for i := range from {
+		if !keep.Has(i) {
+			continue
+		}
+		if f == Masked {
+			n = i
+		}
+		to[n] = from[i]
+		n++
 	}
 }
 
 // structure writes the row pointers and column indices of what is kept.
-func structure(dst, src *Param, keep Keep) {
-	rows, cols := tensor.Of[int32](dst.RowPtr), tensor.Of[int32](dst.ColIdx)
-	oldRows, oldCols := tensor.Of[int32](src.RowPtr), tensor.Of[int32](src.ColIdx)
+func structure(d device.Device, dst, src *Param, keep Keep) error {
+	oldRows, oldCols, err := readStructure(d, src)
+	if err != nil {
+		return err
+	}
+	rowMem, colMem := device.Mirror(dst.RowPtr), device.Mirror(dst.ColIdx)
+	rows, cols := tensor.Of[int32](rowMem), tensor.Of[int32](colMem)
 	n := int32(0)
 	for r := range src.Rows {
 		lo, hi := r*src.Cols, (r+1)*src.Cols
@@ -114,4 +138,32 @@ func structure(dst, src *Param, keep Keep) {
 		}
 		rows[r+1] = n
 	}
+	if err := device.Write(d, dst.RowPtr, rowMem); err != nil {
+		return err
+	}
+	return device.Write(d, dst.ColIdx, colMem)
+}
+
+// readStructure returns the row pointers and column indices of a sparse matrix,
+// nothing of another.
+func readStructure(d device.Device, p *Param) (rows, cols []int32, err error) {
+	rowMem, err := device.Read(d, p.RowPtr)
+	if err != nil {
+		return nil, nil, err
+	}
+	colMem, err := device.Read(d, p.ColIdx)
+	return tensor.Of[int32](rowMem), tensor.Of[int32](colMem), err
+}
+
+// Structure returns the row pointers and column indices of a matrix in CSR. They
+// must not be set. No work on them may be under way.
+func (l *Layer) Structure(p *Param) (rows, cols []int32, err error) {
+	return readStructure(l.device, p)
+}
+
+// Kept returns the mask of a masked matrix, nil of another. It must not be set.
+// No work on it may be under way.
+func (l *Layer) Kept(p *Param) (Keep, error) {
+	host, err := device.Read(l.device, p.Mask)
+	return tensor.Of[uint64](host), err
 }

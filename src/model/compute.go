@@ -111,9 +111,8 @@ func (l *Layer) Feed(x *Exec, saved tensor.Mem, tokens, targets []int32) {
 // Feeds reports whether the layer needs data.
 func (l *Layer) Feeds() bool { return l.ID == l.config.Embedding() || l.ID >= l.config.Head() }
 
-// Loss returns the sum of the tokens' losses that Forward of the chain's last
-// layer left. The stream must have been synchronised.
-func (l *Layer) Loss(x *Exec, saved tensor.Mem) float64 {
-	p := l.parts[0].(*head)
-	return tensor.Of[float64](p.saved(x, &cutter{m: saved}).loss)[0]
+// Loss returns where Forward of the chain's last layer leaves the sum of the
+// tokens' losses, one F64.
+func (l *Layer) Loss(x *Exec, saved tensor.Mem) tensor.Mem {
+	return l.parts[0].(*head).saved(x, &cutter{m: saved}).loss
 }

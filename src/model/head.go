@@ -81,7 +81,7 @@ func (h *head) saved(x *Exec, c *cutter) headSaved {
 	d, n := x.Backend.DType(), x.N()
 	s := headSaved{logits: c.take(n*h.rows, d), targets: c.take(n, tensor.I32)}
 	if h.first {
-		s.mean, s.rstd = c.take(n, d), c.take(n, d)
+		s.mean, s.rstd = c.take(n, d.Wide()), c.take(n, d.Wide())
 	}
 	if h.last {
 		s.loss = c.take(1, tensor.F64)

@@ -5,14 +5,13 @@ import (
 	"math/rand/v2"
 
 	"dynmo/src/random"
-	"dynmo/src/tensor"
 )
 
 // initialise draws a parameter's first values: normal with its deviation, or
 // constant 1 or 0. The stream of a row is keyed by (seed, block, name, row of
 // the whole matrix), so that grain, slices, placement and order of construction
 // do not matter.
-func initialise(p *Param, seed uint64, t tensor.DType) {
+func (l *Layer) initialise(p *Param, seed uint64) error {
 	name := fnv.New64a()
 	name.Write([]byte(p.Name))
 	var pcg rand.PCG
@@ -22,20 +21,15 @@ func initialise(p *Param, seed uint64, t tensor.DType) {
 	case p.deviation < 0:
 		value = func() float64 { return 1 }
 	case p.deviation == 0:
-		return // Alloc gave zeros
+		return nil // Alloc gave zeros
 	}
-	for r := range p.Rows {
-		random.Seed(&pcg, seed, uint64(p.block+1), name.Sum64(), uint64(p.First+r))
-		if t == tensor.F64 {
-			fill(tensor.Of[float64](p.W)[r*p.Cols:][:p.Cols], value)
-		} else {
-			fill(tensor.Of[float32](p.W)[r*p.Cols:][:p.Cols], value)
+	return l.Set(p, func(w Values) error {
+		for r := range p.Rows {
+			random.Seed(&pcg, seed, uint64(p.block+1), name.Sum64(), uint64(p.First+r))
+			for i := range p.Cols {
+				w.Set(r*p.Cols+i, value())
+			}
 		}
-	}
-}
-
-func fill[F float32 | float64](w []F, value func() float64) {
-	for i := range w {
-		w[i] = F(value())
-	}
+		return nil
+	})
 }

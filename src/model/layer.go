@@ -13,7 +13,9 @@ import (
 // Layer is one item of the chain: its parts, and its parameters in slabs. A
 // slab holds one kind of value (weights, gradients, …) of all parameters, so
 // that a layer is reduced, updated and moved by few calls. Parameters lie in
-// the order of their roles: pruned and decayed, then plain, then borrowed.
+// the order of their roles: pruned and decayed, then plain, then borrowed; in all
+// slabs at the same elements. Weights have the backend's type, all else the wide
+// one; where that is another, there are master weights, which are not rounded.
 type Layer struct {
 	ID      int
 	Name    string
@@ -25,9 +27,9 @@ type Layer struct {
 	device device.Device
 	dtype  tensor.DType
 
-	w, g, m, v, index tensor.Mem
-	decayEnd, own     int // elements of w before the first plain, before the first borrowed parameter
-	all               int // elements of w
+	w, master, g, m, v, index tensor.Mem
+	decayEnd, own             int // elements of w before the first plain, before the first borrowed parameter
+	all                       int // elements of w
 }
 
 // Header says what a layer's sections hold. With the model's Config it is
@@ -55,7 +57,10 @@ func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error)
 		return nil, err
 	}
 	for _, p := range l.params {
-		initialise(p, c.Seed, t)
+		if err := l.initialise(p, c.Seed); err != nil {
+			l.Free()
+			return nil, fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
+		}
 	}
 	return l, nil
 }
@@ -97,13 +102,13 @@ func outline(c Config, h Header, t tensor.DType) *Layer {
 func (l *Layer) allocate() error {
 	var index cutter
 	l.cutIndex(&index)
+	narrow, wide := l.dtype.Size(), l.dtype.Wide().Size()
 	for _, s := range []struct {
 		slab  *tensor.Mem
 		bytes int64
 	}{
-		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.g, int64(l.all) * l.dtype.Size()},
-		{&l.m, int64(l.own) * l.dtype.Size()}, {&l.v, int64(l.own) * l.dtype.Size()},
-		{&l.index, index.off},
+		{&l.w, int64(l.all) * narrow}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide},
+		{&l.m, int64(l.own) * wide}, {&l.v, int64(l.own) * wide}, {&l.index, index.off},
 	} {
 		m, err := l.device.Alloc(s.bytes)
 		if err != nil {
@@ -111,28 +116,53 @@ func (l *Layer) allocate() error {
 		}
 		*s.slab = m
 	}
-	w, g, m, v := cutter{m: l.w}, cutter{m: l.g}, cutter{m: l.m}, cutter{m: l.v}
+	first := 0
 	for _, p := range l.params {
-		p.W, p.G = w.take(p.Stored(), l.dtype), g.take(p.Stored(), l.dtype)
+		p.W, p.G = l.cut(l.w, narrow, first, p), l.cut(l.g, wide, first, p)
 		if p.role != borrowed {
-			p.M, p.V = m.take(p.Stored(), l.dtype), v.take(p.Stored(), l.dtype)
+			p.Master = l.cut(l.master, wide, first, p)
+			p.M, p.V = l.cut(l.m, wide, first, p), l.cut(l.v, wide, first, p)
 		}
+		first += l.room(p)
 	}
 	index = cutter{m: l.index}
 	l.cutIndex(&index)
 	return nil
 }
 
+// masterBytes returns the size of the master weights, 0 if there are none.
+func (l *Layer) masterBytes() int64 {
+	if l.dtype.Wide() == l.dtype {
+		return 0
+	}
+	return int64(l.own) * l.dtype.Wide().Size()
+}
+
+// cut returns a parameter's part of a slab, from element first on.
+func (l *Layer) cut(slab tensor.Mem, size int64, first int, p *Param) tensor.Mem {
+	if slab.IsZero() || p.Stored() == 0 {
+		return tensor.Mem{}
+	}
+	return slab.Span(int64(first)*size, int64(p.Stored())*size)
+}
+
+// room returns the elements that a parameter takes in a slab: padding lets each
+// begin on a cache line in every slab.
+func (l *Layer) room(p *Param) int {
+	line := align / int(l.dtype.Size())
+	return (p.Stored() + line - 1) / line * line
+}
+
 // measure returns the slab elements of the parameters whose role is below end,
 // padding included.
 func (l *Layer) measure(end role) int {
-	var c cutter
+	elements := 0
 	for _, p := range l.params {
 		if p.role < end {
-			c.take(p.Stored(), l.dtype)
+			elements += l.room(p)
 		}
 	}
-	return int(c.off / l.dtype.Size())
+	return elements
 }
 
 // cutIndex places masks and CSR structure in the index slab.
@@ -151,7 +181,7 @@ func (l *Layer) cutIndex(c *cutter) {
 
 // Free gives the layer's memory back.
 func (l *Layer) Free() {
-	for _, s := range []*tensor.Mem{&l.w, &l.g, &l.m, &l.v, &l.index} {
+	for _, s := range []*tensor.Mem{&l.w, &l.master, &l.g, &l.m, &l.v, &l.index} {
 		l.device.Free(*s)
 		*s = tensor.Mem{}
 	}
@@ -173,7 +203,7 @@ func (l *Layer) Header() Header {
 // Sections returns the layer's state between two steps: weights, moments, and
 // sparse structure.
 func (l *Layer) Sections() []Section {
-	all := []Section{{"weights", l.w}, {"moment1", l.m}, {"moment2", l.v}, {"index", l.index}}
+	all := []Section{{"weights", l.w}, {"master", l.master}, {"moment1", l.m}, {"moment2", l.v}, {"index", l.index}}
 	return slices.DeleteFunc(all, func(s Section) bool { return s.Mem.IsZero() })
 }
 
@@ -182,8 +212,8 @@ func (l *Layer) Sections() []Section {
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved, held := l.Sizes(x)
 	return cost.Bytes{
-		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Size(),
-		Optimizer: 2 * int64(l.own) * l.dtype.Size(), Activations: saved,
+		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
+		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
 		Held: held + x.Boundary(l.config, l.ID+1),
 	}
 }
@@ -227,25 +257,19 @@ func (l *Layer) Gradients() tensor.Mem { return l.g }
 // SquaredNorm stores in out, one F64, the sum of squares of the gradients that
 // this layer owns.
 func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
-	x.Backend.SumSquares(x.Stream, out, l.g.Span(0, int64(l.own)*l.dtype.Size()), l.own)
+	x.Backend.SumSquares(x.Stream, out, l.g.Span(0, int64(l.own)*l.dtype.Wide().Size()), l.own)
 }
 
 // Update applies one step of AdamW. a.Decay is applied to matrices and
 // embeddings, not to norms and biases; a.Step is set by the layer.
 func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 	l.Updates++
-	a.Step = l.Updates
-	update := func(lo, hi int) {
-		if lo == hi {
-			return
-		}
-		size := l.dtype.Size()
-		cut := func(m tensor.Mem) tensor.Mem { return m.Span(int64(lo)*size, int64(hi-lo)*size) }
-		x.Backend.AdamW(x.Stream, cut(l.w), cut(l.m), cut(l.v), cut(l.g), hi-lo, a)
+	a.Step, a.Decayed = l.Updates, l.decayEnd
+	if l.own > 0 {
+		w := l.w.Span(0, int64(l.own)*l.dtype.Size())
+		g := l.g.Span(0, int64(l.own)*l.dtype.Wide().Size())
+		x.Backend.AdamW(x.Stream, w, l.master, l.m, l.v, g, l.own, a)
 	}
-	update(0, l.decayEnd)
-	a.Decay = 0
-	update(l.decayEnd, l.own)
 }
 
 // Tied returns the layer's end of a tied embedding: the embedding's matrix or

@@ -30,7 +30,7 @@ type mlpSaved struct{ mean, rstd, normed, up, active, out tensor.Mem }
 func (a *mlp) saved(x *Exec, c *cutter) mlpSaved {
 	d, n := x.Backend.DType(), x.N()
 	return mlpSaved{
-		mean: c.take(n, d), rstd: c.take(n, d), normed: c.take(n*a.hidden, d),
+		mean: c.take(n, d.Wide()), rstd: c.take(n, d.Wide()), normed: c.take(n*a.hidden, d),
 		up: c.take(4*n*a.hidden, d), active: c.take(4*n*a.hidden, d), out: c.take(n*a.hidden, d),
 	}
 }

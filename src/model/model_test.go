@@ -79,7 +79,7 @@ func (c *chain) loss() float64 {
 		l.Forward(c.x, c.saved[i], c.input(i))
 	}
 	last := len(c.s.Layers) - 1
-	return c.s.Layers[last].Loss(c.x, c.saved[last]) * c.x.Scale
+	return tensor.Of[float64](c.s.Layers[last].Loss(c.x, c.saved[last]))[0] * c.x.Scale
 }
 
 // gradients runs forward and backward.

@@ -38,12 +38,21 @@ type Param struct {
 	NNZ        int // kept entries; Rows·Cols if Dense
 
 	W, G, M, V     tensor.Mem // weight, gradient, first and second moment (no moments if borrowed)
+	Master         tensor.Mem // weight before it was rounded to W's type; absent if it is not, or borrowed
 	Mask           tensor.Mem // Masked: U64, bit i%64 of word i/64
 	RowPtr, ColIdx tensor.Mem // CSR
 
 	role      role
 	deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0
 	block     int     // keys the random numbers, with Name; -1 outside the blocks
+}
+
+// Wide returns the weights in the wide type: the master's if there is one.
+func (p *Param) Wide() tensor.Mem {
+	if p.Master.IsZero() {
+		return p.W
+	}
+	return p.Master
 }
 
 // Stored returns how many values W holds.

@@ -72,8 +72,9 @@ func (s *Stage) Free() {
 }
 
 // Hash returns the SHA-256 of everything that is the layer's state: formats,
-// counters, weights, moments and sparse structure.
-func (l *Layer) Hash() [sha256.Size]byte {
+// counters, weights, moments and sparse structure. No work on the layer may be
+// under way.
+func (l *Layer) Hash() (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	header, err := json.Marshal(l.Header())
 	if err != nil {
@@ -81,8 +82,12 @@ func (l *Layer) Hash() [sha256.Size]byte {
 	}
 	h.Write(header)
 	for _, s := range l.Sections() {
+		host, err := device.Read(l.device, s.Mem)
+		if err != nil {
+			return sum, fmt.Errorf("hash: layer %d: %s: %w", l.ID, s.Name, err)
+		}
 		fmt.Fprintf(h, "%s %d\n", s.Name, s.Mem.Bytes)
-		h.Write(tensor.Of[byte](s.Mem))
+		h.Write(tensor.Of[byte](host))
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }

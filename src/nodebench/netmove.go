@@ -202,7 +202,10 @@ func (m *move) compare(before []byte) error {
 func (m *move) hash() ([]byte, error) {
 	var mine []byte
 	if layer := m.stage.Layer(movedLayer); layer != nil {
-		sum := layer.Hash()
+		sum, err := layer.Hash()
+		if err != nil {
+			return nil, err
+		}
 		mine = sum[:]
 	}
 	all, err := m.world.Allgather(mine)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -112,18 +113,19 @@ func (c *chunk) open(m int) (*slot, error) {
 	return sl, sl.send.Wait()
 }
 
-// close gives a microbatch's memory back after its backward for weights.
-func (c *chunk) close(g *comm.Group, m int) error {
+// close gives a microbatch's memory back after its backward for weights, which
+// is done once after has happened.
+func (c *chunk) close(g *comm.Group, m int, after device.Event) error {
 	sl := c.active[m]
 	c.active[m] = nil
 	c.holds = append(c.holds, sl.held)
 	c.slots = append(c.slots, sl)
 	inp, dout := sl.inp, sl.dout
 	sl.inp, sl.dout, sl.din, sl.held = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, hold{}
-	if err := c.forwards.release(g, inp); err != nil {
+	if err := c.forwards.release(g, inp, after); err != nil {
 		return err
 	}
-	return c.backwards.release(g, dout)
+	return c.backwards.release(g, dout, after)
 }
 
 // output returns what leaves the chunk for a microbatch.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -67,11 +68,12 @@ func (f *flow) take() tensor.Mem {
 	return mem
 }
 
-// post posts as many receives as there are buffers.
-func (f *flow) post(g *comm.Group) error {
+// post posts as many receives as there are buffers, which are free once after
+// has happened.
+func (f *flow) post(g *comm.Group, after device.Event) error {
 	for f.next < len(f.order) && len(f.free) > 0 {
 		m, mem := f.order[f.next], f.take()
-		req, err := g.Recv(f.peer, f.tag(m), mem)
+		req, err := g.Recv(f.peer, f.tag(m), mem, after)
 		if err != nil {
 			return err
 		}
@@ -92,19 +94,20 @@ func (f *flow) wait(microbatch int) (tensor.Mem, error) {
 	return head.mem, head.req.Wait()
 }
 
-// release makes a buffer free for what is to come; an absent one is none.
-func (f *flow) release(g *comm.Group, mem tensor.Mem) error {
+// release makes a buffer free for what is to come once after has happened; an
+// absent one is none.
+func (f *flow) release(g *comm.Group, mem tensor.Mem, after device.Event) error {
 	if mem.IsZero() {
 		return nil
 	}
 	f.free = append(f.free, mem)
-	return f.post(g)
+	return f.post(g, after)
 }
 
-// restart begins a step.
+// restart begins a step: the device is done with the last one.
 func (f *flow) restart(g *comm.Group) error {
 	f.next, f.posted, f.waited = 0, f.posted[:0], 0
-	return f.post(g)
+	return f.post(g, nil)
 }
 
 // progress drives the messages that are on their way.

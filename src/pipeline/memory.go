@@ -51,7 +51,7 @@ func tiedBytes(x *model.Exec, c model.Config) int64 {
 		lo, hi := c.Slice(k)
 		largest = max(largest, hi-lo)
 	}
-	return int64(largest*c.Hidden) * x.Backend.DType().Size()
+	return int64(largest*c.Hidden) * x.Backend.DType().Wide().Size()
 }
 
 // ReduceBytes returns the memory that summing a layer's gradients over replicas

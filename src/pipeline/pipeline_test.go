@@ -116,7 +116,11 @@ func train(t *testing.T, c model.Config, plan schedule.Schedule) outcome {
 			return err
 		}
 		for _, l := range s.Layers {
-			out.hashes[l.ID] = fmt.Sprintf("%x", l.Hash())
+			sum, err := l.Hash()
+			if err != nil {
+				return err
+			}
+			out.hashes[l.ID] = fmt.Sprintf("%x", sum)
 		}
 		if tr.Rank() == 0 {
 			out.losses = losses

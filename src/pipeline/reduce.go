@@ -55,13 +55,13 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 	if replicas == 1 {
 		return nil
 	}
+	ready := r.ready()
 	recv := func(from int, m tensor.Mem) (comm.Request, error) {
 		if m.Bytes == 0 {
 			return comm.Request{}, nil
 		}
-		return r.Replicas.Recv(from, comm.TagReduce, m)
+		return r.Replicas.Recv(from, comm.TagReduce, m, ready)
 	}
-	ready := r.ready()
 	send := func(to int, m tensor.Mem) error {
 		if m.Bytes == 0 {
 			return nil
@@ -123,7 +123,7 @@ func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
 	me := r.Replicas.Rank()
 	for off := int64(0); off < mine.Bytes; off += sumBytes {
 		length := min(sumBytes, mine.Bytes-off)
-		n := int(length / r.Exec.Backend.DType().Size())
+		n := int(length / r.Exec.Backend.DType().Wide().Size())
 		operand := func(d int) tensor.Mem {
 			if d == me {
 				return mine.Span(off, length)
@@ -131,9 +131,9 @@ func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
 			return q.parts[i][d].Span(off, length)
 		}
 		sum := q.sum.Span(0, length)
-		r.Exec.Backend.Add(r.Exec.Stream, sum, operand(0), operand(1), n)
+		r.Exec.Backend.Accumulate(r.Exec.Stream, sum, operand(0), operand(1), n)
 		for d := 2; d < r.Replicas.Size(); d++ {
-			r.Exec.Backend.Add(r.Exec.Stream, sum, sum, operand(d), n)
+			r.Exec.Backend.Accumulate(r.Exec.Stream, sum, sum, operand(d), n)
 		}
 		r.Exec.Stream.Copy(operand(me), sum)
 	}

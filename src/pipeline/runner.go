@@ -31,13 +31,15 @@ type Runner struct {
 	sends  []comm.Request // not yet complete; in tied also receives
 	reduce reducer
 	norms  tensor.Mem // one F64 for each layer
+	told   tensor.Mem // norms, on the host
 	tied   tensor.Mem // on stage 0: another stage's gradient of tied weights
 	times  []timing
 	spans  []trace.Span
 	instrs []trace.Span // as spans, of whole instructions
 	now    device.Event // see ready
-	losses []float64    // by microbatch, on the stage that ends the chain
+	losses tensor.Mem   // F64 by microbatch, on the host, on the stage that ends the chain
 	owned  []tensor.Mem // everything planned, to be freed
+	pinned []tensor.Mem // the same, on the host
 }
 
 // stage is this rank's place in the pipeline.
@@ -57,7 +59,7 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.S
 	}
 	r.owners = m.Owners(cuts)
 	r.list = sched.WithMessages(r.stage())
-	r.losses = nil
+	r.losses = tensor.Mem{}
 	plan := planner{r: r, config: s.Config, schedule: sched}
 	rooms := rooms(sched)
 	for i := range m.Chunks {
@@ -66,11 +68,11 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.S
 		c := plan.chunk(v, s.Stretch(lo, hi), rooms[v])
 		r.chunks = append(r.chunks, c)
 		if c.last {
-			r.losses = make([]float64, sched.Microbatches)
+			r.losses = plan.host(8 * int64(sched.Microbatches))
 		}
 	}
 	r.reduce.plan(&plan, s, r.Replicas.Size())
-	r.norms = plan.take(8 * int64(len(s.Layers)))
+	r.norms, r.told = plan.take(8*int64(len(s.Layers))), plan.host(8*int64(len(s.Layers)))
 	if r.stage() == 0 && borrowsAfar(s.Config, m) {
 		r.tied = plan.take(tiedBytes(r.Exec, s.Config))
 	}
@@ -86,7 +88,10 @@ func (r *Runner) Release() {
 	for _, m := range r.owned {
 		r.Exec.Device.Free(m)
 	}
-	r.owned, r.chunks = nil, nil
+	for _, m := range r.pinned {
+		r.Exec.Device.FreeHost(m)
+	}
+	r.owned, r.pinned, r.chunks = nil, nil, nil
 }
 
 // planner allocates until the first error.
@@ -97,17 +102,29 @@ type planner struct {
 	err      error
 }
 
+// take returns memory of the device, host memory of the host.
 func (p *planner) take(bytes int64) tensor.Mem {
+	return p.from(p.r.Exec.Device.Alloc, &p.r.owned, bytes)
+}
+
+func (p *planner) host(bytes int64) tensor.Mem {
+	return p.from(p.r.Exec.Device.AllocHost, &p.r.pinned, bytes)
+}
+
+func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {
 	if p.err != nil {
 		return tensor.Mem{}
 	}
-	m, err := p.r.Exec.Device.Alloc(bytes)
+	m, err := alloc(bytes)
 	if err != nil {
 		p.err = err
 		return tensor.Mem{}
 	}
 	if !m.IsZero() {
-		p.r.owned = append(p.r.owned, m)
+		*owned = append(*owned, m)
 	}
 	return m
 }
+
+// lossAt returns where the loss of a microbatch is kept.
+func (r *Runner) lossAt(microbatch int) tensor.Mem { return r.losses.Span(8*int64(microbatch), 8) }

@@ -57,7 +57,7 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
 	r.trace()
-	return Result{Losses: r.losses, Spans: r.spans, Instructions: r.instrs}, nil
+	return Result{Losses: tensor.Of[float64](r.losses), Spans: r.spans, Instructions: r.instrs}, nil
 }
 
 // execute carries out one instruction.
@@ -117,11 +117,8 @@ func (r *Runner) forward(c *chunk, in schedule.Instr) error {
 		}
 	}
 	if c.last {
-		if err := r.Exec.Stream.Sync(); err != nil {
-			return err
-		}
 		last := len(c.layers) - 1
-		r.losses[m] = c.layers[last].Loss(r.Exec, sl.saved[last])
+		r.Exec.Stream.Copy(r.lossAt(m), c.layers[last].Loss(r.Exec, sl.saved[last]))
 	}
 	return nil
 }
@@ -149,7 +146,7 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	if in.Op == schedule.I {
 		return nil
 	}
-	return c.close(r.Group, m)
+	return c.close(r.Group, m, r.ready())
 }
 
 func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
@@ -168,8 +165,8 @@ func (r *Runner) backwardWeight(c *chunk, in schedule.Instr, i int) error {
 	return r.progress()
 }
 
-// ready returns an event for a message that is sent now. Group.Send asks it
-// before it returns, so that one will do.
+// ready returns an event for a message that begins now: what was enqueued before
+// is done. Group looks at it before it returns, so that one will do.
 func (r *Runner) ready() device.Event {
 	r.now = r.Exec.Stream.Record(r.now)
 	return r.now

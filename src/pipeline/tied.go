@@ -56,10 +56,7 @@ func (r *Runner) sumTied(s *model.Stage) error {
 			g = p.G
 		} else {
 			g = r.tied.Span(0, sum.Bytes)
-			if err := r.Exec.Stream.Sync(); err != nil { // what was added last may still be read
-				return err
-			}
-			req, err := r.Group.Recv(stage, comm.TagTied, g)
+			req, err := r.Group.Recv(stage, comm.TagTied, g, r.ready()) // what was added last may still be read
 			if err != nil {
 				return err
 			}
@@ -67,7 +64,7 @@ func (r *Runner) sumTied(s *model.Stage) error {
 				return err
 			}
 		}
-		r.Exec.Backend.Add(r.Exec.Stream, sum, sum, g, int(sum.Bytes/r.Exec.Backend.DType().Size()))
+		r.Exec.Backend.Accumulate(r.Exec.Stream, sum, sum, g, int(sum.Bytes/r.Exec.Backend.DType().Wide().Size()))
 		return nil
 	})
 	if err != nil {
@@ -87,7 +84,7 @@ func (r *Runner) ShareTied(s *model.Stage) error {
 		case r.stage() == 0:
 			req, err = r.Group.Send(stage, comm.TagTied, rows(s.Layers[0].Tied().W, s.Config, slice), r.ready())
 		case p != nil:
-			req, err = r.Group.Recv(0, comm.TagTied, p.W)
+			req, err = r.Group.Recv(0, comm.TagTied, p.W, r.ready())
 		}
 		r.sends = append(r.sends, req)
 		return err

@@ -30,6 +30,7 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 	for i, l := range s.Layers {
 		l.SquaredNorm(r.Exec, r.norms.Span(int64(i)*8, 8))
 	}
+	r.Exec.Stream.Copy(r.told, r.norms)
 	if err := r.Exec.Stream.Sync(); err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
@@ -37,7 +38,7 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 	if stop {
 		ask = 1
 	}
-	mine := append([]float64{ask}, tensor.Of[float64](r.norms)[:len(s.Layers)]...)
+	mine := append([]float64{ask}, tensor.Of[float64](r.told)[:len(s.Layers)]...)
 	stages, err := r.Group.Allgather(comm.Pack(append(mine, losses...)))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)

@@ -45,7 +45,7 @@ func rankOf(t comm.Transport, s Step, steps int) (spans [][]trace.Span, err erro
 		return err
 	}
 	receive := func(base, v, from, microbatch int) error {
-		r, err := g.Recv(m.Stage(from), tag(base, v, microbatch), memory(v, from))
+		r, err := g.Recv(m.Stage(from), tag(base, v, microbatch), memory(v, from), nil)
 		if err != nil {
 			return err
 		}

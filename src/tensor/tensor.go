@@ -5,6 +5,7 @@ package tensor
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -12,16 +13,19 @@ import (
 type DType uint8
 
 const (
-	F32 DType = iota // IEEE 754 binary32
-	F64              // IEEE 754 binary64
-	I32              // signed 32-bit integer: tokens, CSR indices
-	I64              // signed 64-bit integer: counts
-	U64              // unsigned 64-bit integer: words of a bit mask
+	F32  DType = iota // IEEE 754 binary32
+	F64               // IEEE 754 binary64
+	I32               // signed 32-bit integer: tokens, CSR indices
+	I64               // signed 64-bit integer: counts
+	U64               // unsigned 64-bit integer: words of a bit mask
+	BF16              // bfloat16: the upper half of a binary32
 )
 
 // Size returns the bytes of one element.
 func (d DType) Size() int64 {
 	switch d {
+	case BF16:
+		return 2
 	case F32, I32:
 		return 4
 	case F64, I64, U64:
@@ -30,9 +34,18 @@ func (d DType) Size() int64 {
 	panic("tensor: unknown element type")
 }
 
+// Wide returns the type in which elements of type d are added up over many
+// tokens and steps, and in which statistics of them are kept: F32 for BF16, else d.
+func (d DType) Wide() DType {
+	if d == BF16 {
+		return F32
+	}
+	return d
+}
+
 // String returns the name that files and errors use: "f32", "i64", …
 func (d DType) String() string {
-	return [...]string{"f32", "f64", "i32", "i64", "u64"}[d]
+	return [...]string{"f32", "f64", "i32", "i64", "u64", "bf16"}[d]
 }
 
 // Space says which address space a span lives in.
@@ -65,7 +78,7 @@ func (m Mem) Span(off, bytes int64) Mem {
 
 // Element is what a span can be viewed as.
 type Element interface {
-	~float32 | ~float64 | ~int32 | ~int64 | ~uint32 | ~uint64 | ~uint8
+	~float32 | ~float64 | ~int32 | ~int64 | ~uint32 | ~uint64 | ~uint16 | ~uint8
 }
 
 // Of views host memory as a slice of T, without copying. It panics if m is not
@@ -90,3 +103,16 @@ func From[T Element](s []T) Mem {
 	}
 	return Mem{unsafe.Pointer(&s[0]), int64(len(s)) * int64(unsafe.Sizeof(s[0])), Host}
 }
+
+// ToBF16 returns the bits of the bfloat16 nearest to x, the even one of two. It
+// keeps a NaN one.
+func ToBF16(x float32) uint16 {
+	b := math.Float32bits(x)
+	if x != x {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// FromBF16 returns the number with these bits.
+func FromBF16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }

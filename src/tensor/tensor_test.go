@@ -41,7 +41,7 @@ func TestPanics(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for d, want := range map[DType]int64{F32: 4, F64: 8, I32: 4, I64: 8, U64: 8} {
+	for d, want := range map[DType]int64{F32: 4, F64: 8, I32: 4, I64: 8, U64: 8, BF16: 2} {
 		if d.Size() != want {
 			t.Errorf("%v: %d bytes, want %d", d, d.Size(), want)
 		}

@@ -10,7 +10,10 @@ import (
 func (r *Rank) hash() (string, error) {
 	var mine []byte
 	for _, l := range r.stage.Layers {
-		sum := l.Hash()
+		sum, err := l.Hash()
+		if err != nil {
+			return "", err
+		}
 		mine = append(mine, sum[:]...)
 	}
 	all, err := r.stages.Allgather(mine)

@@ -87,7 +87,7 @@ func recv(g *comm.Group, from, tag, index int, length int64) (*exchange, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := g.Recv(from, tag, m)
+	r, err := g.Recv(from, tag, m, nil)
 	return &exchange{g, m, pattern(from, g.Rank(), index, length), r}, err
 }
 

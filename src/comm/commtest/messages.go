@@ -270,7 +270,7 @@ func mismatchOnce(g *comm.Group, tag int, sent, expected int64) error {
 	if err != nil {
 		return err
 	}
-	in, err := g.Recv(below, tag, room.Span(0, expected))
+	in, err := g.Recv(below, tag, room.Span(0, expected), nil)
 	if err != nil {
 		return err
 	}

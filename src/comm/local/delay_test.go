@@ -24,7 +24,7 @@ func TestDelayedMessagesAllocateNothing(t *testing.T) {
 				failed = err
 				return
 			}
-			in, err := g.Recv(0, 1, mem)
+			in, err := g.Recv(0, 1, mem, nil)
 			if err == nil {
 				err = in.Wait()
 			}

@@ -118,7 +118,7 @@ func endlessRing(t comm.Transport) error {
 	clear(tensor.Of[byte](out))
 	above, below := (g.Rank()+1)%g.Size(), (g.Rank()+g.Size()-1)%g.Size()
 	for {
-		r, err := g.Recv(below, 0, in)
+		r, err := g.Recv(below, 0, in, nil)
 		if err != nil {
 			return err
 		}

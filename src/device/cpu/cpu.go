@@ -86,6 +86,25 @@ func (d *Device) Free(m tensor.Mem) {
 	unmap(m)
 }
 
+// AllocHost maps zeroed pages that Used does not count.
+func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
+	if bytes == 0 {
+		return tensor.Mem{}, nil
+	}
+	p, err := mapped(bytes)
+	if err != nil {
+		return tensor.Mem{}, fmt.Errorf("cpu: allocate %d bytes of host memory: %w", bytes, err)
+	}
+	return tensor.Mem{Ptr: p, Bytes: bytes, Space: tensor.Host}, nil
+}
+
+// FreeHost unmaps memory that AllocHost gave.
+func (d *Device) FreeHost(m tensor.Mem) {
+	if !m.IsZero() {
+		unmap(m)
+	}
+}
+
 // NewStream returns a stream that works at once.
 func (d *Device) NewStream() device.Stream { return stream{d.clock} }
 
@@ -95,6 +114,7 @@ func (s stream) After(device.Event)       {}
 func (s stream) Copy(dst, src tensor.Mem) { copy(tensor.Of[byte](dst), tensor.Of[byte](src)) }
 func (s stream) Zero(dst tensor.Mem)      { clear(tensor.Of[byte](dst)) }
 func (s stream) Sync() error              { return nil }
+func (s stream) Close()                   {}
 
 func (s stream) Record(reuse device.Event) device.Event {
 	e, ok := reuse.(*event)
@@ -107,5 +127,6 @@ func (s stream) Record(reuse device.Event) device.Event {
 
 type event struct{ seconds float64 }
 
-func (*event) Wait() error        { return nil }
-func (e *event) Seconds() float64 { return e.seconds }
+func (*event) Wait() error         { return nil }
+func (*event) Done() (bool, error) { return true, nil }
+func (e *event) Seconds() float64  { return e.seconds }

@@ -134,8 +134,8 @@ func BenchmarkElements(b *testing.B) {
 	const weights = 12 * channels * channels // of a block
 	w, m, v, g := random32(1, weights), empty(weights), empty(weights), random32(2, weights)
 	sum, hist, mask := tensor.From(make([]float64, 1)), tensor.From(make([]int64, 256)), tensor.From(make([]uint64, weights/64))
-	a := kernel.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: 1, Step: 10}
-	run(b, "adamw", 0, 28*weights, func(k *Backend) { k.AdamW(nil, w, m, v, g, weights, a) })
+	a := kernel.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Decayed: weights, GradScale: 1, Step: 10}
+	run(b, "adamw", 0, 28*weights, func(k *Backend) { k.AdamW(nil, w, tensor.Mem{}, m, v, g, weights, a) })
 	run(b, "sum_squares", 0, 4*weights, func(k *Backend) { k.SumSquares(nil, sum, g, weights) })
 	run(b, "histogram_0", 0, 4*weights, func(k *Backend) { k.MagnitudeHistogram(nil, hist, g, tensor.Mem{}, weights, 0, 0) })
 	run(b, "histogram_16", 0, 4*weights, func(k *Backend) {

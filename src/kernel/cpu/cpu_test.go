@@ -167,7 +167,7 @@ func TestNaNSurvives(t *testing.T) {
 		},
 		"AdamW": func(k *Backend, x []float32) []float32 {
 			w := normal(1, n*c)
-			k.AdamW(nil, tensor.From(w), tensor.From(make([]float32, n*c)), tensor.From(make([]float32, n*c)),
+			k.AdamW(nil, tensor.From(w), tensor.Mem{}, tensor.From(make([]float32, n*c)), tensor.From(make([]float32, n*c)),
 				tensor.From(x), n*c, kernel.AdamW{LR: 1, Beta1: 0.9, Beta2: 0.9, Eps: 1, GradScale: 1, Step: 1})
 			return w
 		},

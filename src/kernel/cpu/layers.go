@@ -84,6 +84,9 @@ func (k *Backend) Add(_ device.Stream, out, a, b tensor.Mem, n int) {
 	C.dynmo_cpu_add(k.c, floats(out), floats(a), floats(b), size(n))
 }
 
+// Accumulate: see kernel.Backend.
+func (k *Backend) Accumulate(s device.Stream, out, a, b tensor.Mem, n int) { k.Add(s, out, a, b, n) }
+
 // SoftmaxMerge: see kernel.Backend. It panics if a target is negative.
 func (k *Backend) SoftmaxMerge(_ device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
 	k.check.SoftmaxMerge(out, before, logits, targets, n, v, first)

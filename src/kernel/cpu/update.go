@@ -18,10 +18,17 @@ func (k *Backend) SumSquares(_ device.Stream, out, x tensor.Mem, n int) {
 }
 
 // AdamW: see kernel.Backend.
-func (k *Backend) AdamW(_ device.Stream, w, m, v, g tensor.Mem, n int, a kernel.AdamW) {
-	k.check.AdamW(w, m, v, g, n, a)
-	C.dynmo_cpu_adamw(k.c, floats(w), floats(m), floats(v), floats(g), size(n), C.double(a.LR), C.double(a.Beta1),
-		C.double(a.Beta2), C.double(a.Eps), C.double(a.Decay), C.double(a.GradScale), C.int64_t(a.Step))
+func (k *Backend) AdamW(_ device.Stream, w, master, m, v, g tensor.Mem, n int, a kernel.AdamW) {
+	k.check.AdamW(w, master, m, v, g, n, a)
+	update := func(lo, hi int, decay float64) {
+		at := func(x tensor.Mem) *C.float { return floats(x.Span(4*int64(lo), 4*int64(hi-lo))) }
+		if lo < hi {
+			C.dynmo_cpu_adamw(k.c, at(w), at(m), at(v), at(g), size(hi-lo), C.double(a.LR), C.double(a.Beta1),
+				C.double(a.Beta2), C.double(a.Eps), C.double(decay), C.double(a.GradScale), C.int64_t(a.Step))
+		}
+	}
+	update(0, a.Decayed, a.Decay)
+	update(a.Decayed, n, 0)
 }
 
 // Mask: see kernel.Backend.

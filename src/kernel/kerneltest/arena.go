@@ -16,9 +16,11 @@ const (
 	guardByte = 0xa5
 )
 
-// floats has the backend's element type in memory, doubles are always F64.
+// floats has the backend's element type in memory, wides the wide one, doubles
+// are always F64.
 type (
 	floats  []float64
+	wides   []float64
 	doubles []float64
 )
 
@@ -83,13 +85,26 @@ func (a *arena) free() {
 	}
 }
 
+// ofType is numbers that have a type in memory.
+type ofType struct {
+	values []float64
+	dtype  tensor.DType
+}
+
 // encode returns the bytes that an operand's data has in memory.
 func encode(data any, d tensor.DType) []byte {
 	switch x := data.(type) {
 	case floats:
-		data = []float64(x)
-		if d == tensor.F32 {
-			data = narrow(x)
+		return encode(ofType{x, d}, d)
+	case wides:
+		return encode(ofType{x, d.Wide()}, d)
+	case ofType:
+		data = x.values
+		switch x.dtype {
+		case tensor.F32:
+			data = narrow(x.values)
+		case tensor.BF16:
+			data = halves(x.values)
 		}
 	case doubles:
 		data = []float64(x)
@@ -106,6 +121,8 @@ func decode(b []byte, data any, d tensor.DType) []float64 {
 	order := binary.NativeEndian
 	var x []float64
 	switch data.(type) {
+	case wides:
+		d = d.Wide()
 	case doubles:
 		d = tensor.F64
 	case []int64:
@@ -113,6 +130,8 @@ func decode(b []byte, data any, d tensor.DType) []float64 {
 	}
 	for ; len(b) > 0; b = b[d.Size():] {
 		switch d {
+		case tensor.BF16:
+			x = append(x, float64(tensor.FromBF16(order.Uint16(b))))
 		case tensor.F32:
 			x = append(x, float64(math.Float32frombits(order.Uint32(b))))
 		case tensor.F64:
@@ -129,6 +148,8 @@ func elementSize(data any, d tensor.DType) int64 {
 	switch data.(type) {
 	case floats:
 		return d.Size()
+	case wides:
+		return d.Wide().Size()
 	case []int32:
 		return tensor.I32.Size()
 	}

@@ -12,13 +12,13 @@ import (
 
 // attention returns both calls; backward is given the out and lse of the
 // reference, rounded.
-func attention(b, t, c, nh int) []call {
-	r := newDraw()
+func (of maker) attention(b, t, c, nh int) []call {
+	r := of.draw()
 	shape := fmt.Sprintf("b=%d,t=%d,c=%d,nh=%d", b, t, c, nh)
 	qkv, dout := r.normal(b*t*3*c), r.normal(b*t*c)
 	out, lse := make([]float64, b*t*c), make([]float64, b*nh*t)
 	ref.AttentionForward(out, lse, qkv, b, t, c, nh)
-	givenOut, givenLSE := single(out), single(lse)
+	givenOut, givenLSE := r.rounded(out), single(lse)
 	dqkv := make([]float64, b*t*3*c)
 	ref.AttentionBackward(dqkv, dout, qkv, givenOut, givenLSE, b, t, c, nh)
 
@@ -28,13 +28,13 @@ func attention(b, t, c, nh int) []call {
 	}
 	return []call{{
 		"AttentionForward/" + shape,
-		[]operand{set(out, outBound), set(lse, lseBound), in(qkv)},
+		[]operand{set(out, outBound), setWide(lse, lseBound), in(qkv)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.AttentionForward(s, m[0], m[1], m[2], b, t, c, nh)
 		},
 	}, {
 		"AttentionBackward/" + shape,
-		[]operand{set(dqkv, dqkvBound), in(dout), in(qkv), in(givenOut), in(givenLSE)},
+		[]operand{set(dqkv, dqkvBound), in(dout), in(qkv), in(givenOut), inWide(givenLSE)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.AttentionBackward(s, m[0], m[1], m[2], m[3], m[4], b, t, c, nh)
 		},

@@ -14,13 +14,13 @@ import (
 // logits. CrossEntropy has no more of them; for the other two as many as lie
 // before lie behind, and targets are among all. There are rows far above and below 0, whose exponentials
 // overflow and vanish unless the row's maximum is taken off.
-func crossEntropy(n, v, first int) []call {
+func (of maker) crossEntropy(n, v, first int) []call {
 	const scale = 0.125
-	r := newDraw()
+	r := of.draw()
 	vocab := first + v + first
 	logits, targets, lastTargets := r.normal(n*vocab), r.indices(n, vocab), r.indices(n, first+v)
 	for i := range logits {
-		logits[i] = float64(float32(4*logits[i] + float64(i/vocab%3-1)*500)) // row means -500, 0, 500
+		logits[i] = r.round(4*logits[i] + float64(i/vocab%3-1)*500) // row means -500, 0, 500
 	}
 	columns := func(lo, hi int) floats {
 		x := make(floats, 0, n*(hi-lo))

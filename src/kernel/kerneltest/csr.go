@@ -21,8 +21,8 @@ type pattern struct {
 
 // newPattern leaves out each entry with probability sparsity. Every fifth row
 // is empty unless all entries are kept.
-func newPattern(rows, cols int, sparsity float64) pattern {
-	r := newDraw()
+func (of maker) newPattern(rows, cols int, sparsity float64) pattern {
+	r := of.draw()
 	w := pattern{rows: rows, cols: cols, rowPtr: []int32{0}, dense: make([]float64, rows*cols), sparsity: sparsity}
 	for i := range rows {
 		for j := range cols {
@@ -58,8 +58,8 @@ func (w pattern) csr(m []tensor.Mem) kernel.CSR {
 
 // What the sparse calls should give is what the dense ones give on w.dense.
 
-func spmmForward(n int, w pattern, withBias bool) call {
-	r := newDraw()
+func (of maker) spmmForward(n int, w pattern, withBias bool) call {
+	r := of.draw()
 	inp, bias := r.normal(n*w.cols), r.normal(w.rows)
 	if !withBias {
 		bias = nil
@@ -76,8 +76,8 @@ func spmmForward(n int, w pattern, withBias bool) call {
 	}
 }
 
-func spmmBackwardInput(n int, w pattern) call {
-	r := newDraw()
+func (of maker) spmmBackwardInput(n int, w pattern) call {
+	r := of.draw()
 	dout := r.normal(n * w.rows)
 	dinp, bound := make([]float64, n*w.cols), make([]float64, n*w.cols)
 	ref.MatmulBackwardInput(dinp, dout, w.dense, n, w.cols, w.rows)
@@ -91,8 +91,8 @@ func spmmBackwardInput(n int, w pattern) call {
 	}
 }
 
-func sddmm(n int, w pattern, withBias bool) call {
-	r := newDraw()
+func (of maker) sddmm(n int, w pattern, withBias bool) call {
+	r := of.draw()
 	dout, inp := r.normal(n*w.rows), r.normal(n*w.cols)
 	dvalues, dbias := r.normal(len(w.colIdx)), r.normal(w.rows)
 	if !withBias {
@@ -107,7 +107,7 @@ func sddmm(n int, w pattern, withBias bool) call {
 	ref.Add(boundValues, boundValues, abs(dvalues))
 	return call{
 		fmt.Sprintf("SDDMM/n=%d,w=%v,bias=%t", n, w, withBias),
-		[]operand{add(dvalues, wantValues, boundValues), add(dbias, wantBias, boundBias),
+		[]operand{addWide(dvalues, wantValues, boundValues), addWide(dbias, wantBias, boundBias),
 			in(dout), in(inp), in(w.rowPtr), in(w.colIdx)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.SDDMM(s, m[0], m[1], m[2], m[3], w.csr([]tensor.Mem{m[4], m[5], {}}), n)

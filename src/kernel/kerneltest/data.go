@@ -4,19 +4,36 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"dynmo/src/tensor"
 )
 
-// draw makes the data of one call. Its numbers are float32 values, so that a
-// float32 backend and the float64 reference start from the same ones.
-type draw struct{ *rand.Rand }
+// maker makes calls for backends of an element type.
+type maker struct{ dtype tensor.DType }
 
-func newDraw() draw { return draw{rand.New(rand.NewPCG(1, 2))} } // fixed seed: a failure must repeat
+// draw makes the data of one call. Its numbers are values of the element type,
+// of float32 at most, so that a backend and the float64 reference start from the
+// same ones.
+type draw struct {
+	*rand.Rand
+	dtype tensor.DType
+}
+
+func (of maker) draw() draw { return draw{rand.New(rand.NewPCG(1, 2)), of.dtype} } // fixed seed: a failure must repeat
+
+// round returns the nearest value of the element type, of float32 at most.
+func (r draw) round(x float64) float64 {
+	if r.dtype == tensor.BF16 {
+		return float64(tensor.FromBF16(tensor.ToBF16(float32(x))))
+	}
+	return float64(float32(x))
+}
 
 // normal returns n standard normal numbers.
 func (r draw) normal(n int) floats {
 	x := make(floats, n)
 	for i := range x {
-		x[i] = float64(float32(r.NormFloat64()))
+		x[i] = r.round(r.NormFloat64())
 	}
 	return x
 }
@@ -54,6 +71,20 @@ func set(want, bound []float64) operand {
 	return operand{data: start, want: want, bound: bound}
 }
 
+// setWide is an operand of wide elements that the call overwrites, addWide one
+// that it starts from, inWide one that it reads.
+func setWide(want, bound []float64) operand {
+	o := set(want, bound)
+	o.data = wides(o.data.(floats))
+	return o
+}
+
+func addWide(start floats, want, bound []float64) operand {
+	return operand{data: wides(start), want: want, bound: bound}
+}
+
+func inWide(data []float64) operand { return operand{data: wides(data)} }
+
 // setDoubles is an operand of F64 that the call overwrites.
 func setDoubles(want, bound []float64) operand {
 	o := set(want, bound)
@@ -82,11 +113,20 @@ func abs(x []float64) []float64 {
 	return y
 }
 
-// single rounds x to float32 values: operands that an earlier call made.
-func single(x []float64) floats {
-	y := make(floats, len(x))
+// single rounds x to float32 values: wide operands that an earlier call made.
+func single(x []float64) []float64 {
+	y := make([]float64, len(x))
 	for i := range x {
 		y[i] = float64(float32(x[i]))
+	}
+	return y
+}
+
+// rounded rounds x to values of the element type: operands that an earlier call made.
+func (r draw) rounded(x []float64) floats {
+	y := make(floats, len(x))
+	for i := range x {
+		y[i] = r.round(x[i])
 	}
 	return y
 }
@@ -96,6 +136,15 @@ func narrow(x []float64) []float32 {
 	y := make([]float32, len(x))
 	for i := range x {
 		y[i] = float32(x[i])
+	}
+	return y
+}
+
+// halves returns x as bfloat16.
+func halves(x []float64) []uint16 {
+	y := make([]uint16, len(x))
+	for i := range x {
+		y[i] = tensor.ToBF16(float32(x[i]))
 	}
 	return y
 }

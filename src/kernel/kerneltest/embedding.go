@@ -11,9 +11,9 @@ import (
 
 // embedding returns both calls, with a vocabulary small enough that tokens
 // repeat and a position table longer than the sequence.
-func embedding(b, t, c int) []call {
+func (of maker) embedding(b, t, c int) []call {
 	const v = 7
-	r := newDraw()
+	r := of.draw()
 	shape := fmt.Sprintf("b=%d,t=%d,c=%d", b, t, c)
 	tokens := r.indices(b*t, v)
 
@@ -36,7 +36,7 @@ func embedding(b, t, c int) []call {
 	ref.EmbeddingBackward(boundToken, boundPosition, abs(dout), tokens, b, t, c)
 	backward := call{
 		"EmbeddingBackward/" + shape,
-		[]operand{add(dwte, wantToken, boundToken), add(dwpe, wantPosition, boundPosition), in(dout), in(tokens)},
+		[]operand{addWide(dwte, wantToken, boundToken), addWide(dwpe, wantPosition, boundPosition), in(dout), in(tokens)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.EmbeddingBackward(s, m[0], m[1], m[2], m[3], b, t, c)
 		},

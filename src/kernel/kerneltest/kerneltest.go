@@ -32,7 +32,7 @@ type call struct {
 // operand is the memory of one argument. A call leaves it as it was unless it
 // has a want.
 type operand struct {
-	data  any       // what is there before: floats, doubles, []int32, []int64 or []uint64; empty: absent
+	data  any       // what is there before: floats, wides, doubles, []int32, []int64 or []uint64; empty: absent
 	want  []float64 // what is there after
 	bound []float64 // largest |got - want| of each element, in units of the tolerance; nil: 0
 	slack float64   // what every bound is more than that, whatever the tolerance
@@ -40,9 +40,16 @@ type operand struct {
 
 // Run asserts that k, on memory of dev, is a correct backend. tol is the unit
 // of the bounds: the largest relative error of a sum, in terms of the sum of
-// its absolute values. 1e-5 suits float32, which is 170 roundings of 2^-24.
+// its absolute values. 1e-5 suits float32, which is 170 roundings of 2^-24. Where
+// elements are bfloat16 it is the unit of wide results only, and bf16Tolerance
+// that of others.
 func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
-	for _, c := range calls() {
+	of := maker{k.DType()}
+	all := of.calls()
+	if _, ok := k.(kernel.Fuser); ok {
+		all = append(all, of.fused()...)
+	}
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) { agree(t, c, k, dev, tol) })
 	}
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
@@ -52,8 +59,11 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 // RunChecks asserts that every call of k panics if any one of its operands is
 // an element too short, an element too long, or in the wrong space.
 func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
-	for _, c := range smallCalls() {
+	for _, c := range (maker{k.DType()}).smallCalls() {
 		for i, op := range c.operands {
+			if len(encode(op.data, k.DType())) == 0 {
+				continue // absent for this element type
+			}
 			element := elementSize(op.data, k.DType())
 			spoil := map[string]func(m tensor.Mem) tensor.Mem{
 				"short": func(m tensor.Mem) tensor.Mem { m.Bytes -= element; return m },
@@ -71,6 +81,10 @@ func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
 		}
 	}
 }
+
+// bf16Tolerance is two roundings of 2^-9, as products of rounded probabilities
+// have them, doubled.
+const bf16Tolerance = 1.0 / 128
 
 // recovered returns the string that f panics with, "" if it does not.
 func recovered(f func()) (message string) {
@@ -113,6 +127,9 @@ func compare(t *testing.T, i int, op operand, got []byte, d tensor.DType, tol fl
 			t.Errorf("operand %d: an input was written", i)
 		}
 		return
+	}
+	if _, ok := op.data.(floats); ok && d == tensor.BF16 {
+		tol = bf16Tolerance
 	}
 	values := decode(got, op.data, d)
 	wrong, first := 0, 0

@@ -14,16 +14,17 @@ import (
 // with their statistics. The backward calls are given mean and rstd, so that
 // xhat = (inp - mean)·rstd has a small relative error there.
 type norm struct {
-	r                       draw
-	n, c                    int
-	inp, weight, mean, rstd floats
+	r           draw
+	n, c        int
+	inp, weight floats
+	mean, rstd  []float64
 }
 
-func newNorm(n, c int) norm {
-	x := norm{r: newDraw(), n: n, c: c}
+func (of maker) newNorm(n, c int) norm {
+	x := norm{r: of.draw(), n: n, c: c}
 	x.inp, x.weight = x.r.normal(n*c), x.r.normal(c)
 	for i := range x.inp {
-		x.inp[i] = float64(float32(x.inp[i] + float64(i/c%5-2)*10)) // row means -20 … 20
+		x.inp[i] = x.r.round(x.inp[i] + float64(i/c%5-2)*10) // row means -20 … 20
 	}
 	mean, rstd := make([]float64, n), make([]float64, n)
 	ref.LayerNormForward(make([]float64, n*c), mean, rstd, x.inp, x.weight, make([]float64, c), n, c)
@@ -36,8 +37,8 @@ func (x norm) String() string { return fmt.Sprintf("n=%d,c=%d", x.n, x.c) }
 // xhat returns the absolute value of the normalised element (i, j).
 func (x norm) xhat(i, j int) float64 { return math.Abs(x.inp[i*x.c+j]-x.mean[i]) * x.rstd[i] }
 
-func layerNormForward(n, c int) call {
-	x := newNorm(n, c)
+func (of maker) layerNormForward(n, c int) call {
+	x := of.newNorm(n, c)
 	bias := x.r.normal(c)
 	out, mean, rstd := make([]float64, n*c), make([]float64, n), make([]float64, n)
 	ref.LayerNormForward(out, mean, rstd, x.inp, x.weight, bias, n, c)
@@ -53,15 +54,15 @@ func layerNormForward(n, c int) call {
 	}
 	return call{
 		fmt.Sprintf("LayerNormForward/%v", x),
-		[]operand{set(out, outBound), set(mean, meanBound), set(rstd, abs(rstd)), in(x.inp), in(x.weight), in(bias)},
+		[]operand{set(out, outBound), setWide(mean, meanBound), setWide(rstd, abs(rstd)), in(x.inp), in(x.weight), in(bias)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.LayerNormForward(s, m[0], m[1], m[2], m[3], m[4], m[5], n, c)
 		},
 	}
 }
 
-func layerNormBackwardInput(n, c int) call {
-	x := newNorm(n, c)
+func (of maker) layerNormBackwardInput(n, c int) call {
+	x := of.newNorm(n, c)
 	dinp, dout := x.r.normal(n*c), x.r.normal(n*c)
 	want, bound := clone(dinp), abs(dinp)
 	ref.LayerNormBackwardInput(want, dout, x.inp, x.mean, x.rstd, x.weight, n, c)
@@ -78,15 +79,15 @@ func layerNormBackwardInput(n, c int) call {
 	}
 	return call{
 		fmt.Sprintf("LayerNormBackwardInput/%v", x),
-		[]operand{add(dinp, want, bound), in(dout), in(x.inp), in(x.mean), in(x.rstd), in(x.weight)},
+		[]operand{add(dinp, want, bound), in(dout), in(x.inp), inWide(x.mean), inWide(x.rstd), in(x.weight)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.LayerNormBackwardInput(s, m[0], m[1], m[2], m[3], m[4], m[5], n, c)
 		},
 	}
 }
 
-func layerNormBackwardWeight(n, c int) call {
-	x := newNorm(n, c)
+func (of maker) layerNormBackwardWeight(n, c int) call {
+	x := of.newNorm(n, c)
 	dout, dweight, dbias := x.r.normal(n*c), x.r.normal(c), x.r.normal(c)
 	wantWeight, wantBias := clone(dweight), clone(dbias)
 	boundWeight, boundBias := abs(dweight), abs(dbias)
@@ -99,8 +100,8 @@ func layerNormBackwardWeight(n, c int) call {
 	}
 	return call{
 		fmt.Sprintf("LayerNormBackwardWeight/%v", x),
-		[]operand{add(dweight, wantWeight, boundWeight), add(dbias, wantBias, boundBias),
-			in(dout), in(x.inp), in(x.mean), in(x.rstd)},
+		[]operand{addWide(dweight, wantWeight, boundWeight), addWide(dbias, wantBias, boundBias),
+			in(dout), in(x.inp), inWide(x.mean), inWide(x.rstd)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.LayerNormBackwardWeight(s, m[0], m[1], m[2], m[3], m[4], m[5], n, c)
 		},

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-func masking(n int) call {
-	r := newDraw()
+func (of maker) masking(n int) call {
+	r := of.draw()
 	x, mask := r.normal(n), r.bits(n, 0.5)
 	want := clone(x)
 	for i := range want {
@@ -20,7 +20,7 @@ func masking(n int) call {
 	}
 	return call{
 		fmt.Sprintf("Mask/n=%d", n),
-		[]operand{add(x, want, nil), in(mask)},
+		[]operand{addWide(x, want, nil), in(mask)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) { k.Mask(s, m[0], m[1], n) },
 	}
 }
@@ -28,8 +28,8 @@ func masking(n int) call {
 // magnitudeHistogram counts by comparing magnitudes with the ends of each bin:
 // bin h holds the float32 values of [first, next) whose bits begin with prefix
 // and h.
-func magnitudeHistogram(n, fixed int, withMask bool) call {
-	r := newDraw()
+func (of maker) magnitudeHistogram(n, fixed int, withMask bool) call {
+	r := of.draw()
 	x := ties(r, n)
 	var mask []uint64
 	if withMask {
@@ -51,7 +51,7 @@ func magnitudeHistogram(n, fixed int, withMask bool) call {
 	}
 	return call{
 		fmt.Sprintf("MagnitudeHistogram/n=%d,fixed=%d,mask=%t", n, fixed, withMask),
-		[]operand{{data: hist, want: want}, in(x), in(mask)},
+		[]operand{{data: hist, want: want}, inWide(x), in(mask)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.MagnitudeHistogram(s, m[0], m[1], m[2], n, prefix, fixed)
 		},

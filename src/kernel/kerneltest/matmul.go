@@ -12,8 +12,8 @@ import (
 // The bound of a product is the product of absolute values, |A||B|, and what
 // is added to it.
 
-func matmulForward(n, c, o int, withBias bool) call {
-	r := newDraw()
+func (of maker) matmulForward(n, c, o int, withBias bool) call {
+	r := of.draw()
 	inp, weight, bias := r.normal(n*c), r.normal(o*c), r.normal(o)
 	if !withBias {
 		bias = nil
@@ -30,8 +30,8 @@ func matmulForward(n, c, o int, withBias bool) call {
 	}
 }
 
-func matmulBackwardInput(n, c, o int) call {
-	r := newDraw()
+func (of maker) matmulBackwardInput(n, c, o int) call {
+	r := of.draw()
 	dout, weight := r.normal(n*o), r.normal(o*c)
 	dinp, bound := make([]float64, n*c), make([]float64, n*c)
 	ref.MatmulBackwardInput(dinp, dout, weight, n, c, o)
@@ -45,8 +45,8 @@ func matmulBackwardInput(n, c, o int) call {
 	}
 }
 
-func matmulBackwardWeight(n, c, o int, withBias bool) call {
-	r := newDraw()
+func (of maker) matmulBackwardWeight(n, c, o int, withBias bool) call {
+	r := of.draw()
 	dout, inp, dweight, dbias := r.normal(n*o), r.normal(n*c), r.normal(o*c), r.normal(o)
 	if !withBias {
 		dbias = nil
@@ -57,7 +57,7 @@ func matmulBackwardWeight(n, c, o int, withBias bool) call {
 	ref.MatmulBackwardWeight(boundWeight, boundBias, abs(dout), abs(inp), n, c, o)
 	return call{
 		fmt.Sprintf("MatmulBackwardWeight/n=%d,c=%d,o=%d,bias=%t", n, c, o, withBias),
-		[]operand{add(dweight, wantWeight, boundWeight), add(dbias, wantBias, boundBias), in(dout), in(inp)},
+		[]operand{addWide(dweight, wantWeight, boundWeight), addWide(dbias, wantBias, boundBias), in(dout), in(inp)},
 		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
 			k.MatmulBackwardWeight(s, m[0], m[1], m[2], m[3], n, c, o)
 		},

@@ -15,8 +15,8 @@ import (
 // gelu returns both calls, on numbers where the tanh is in its slope and where
 // it has reached ±1. Their derivatives are of the order of 1, so that their
 // errors are bounded by |x| and by 1 + |x| times the gradient.
-func gelu(n int) []call {
-	r := newDraw()
+func (of maker) gelu(n int) []call {
+	r := of.draw()
 	inp, dout := r.normal(n), r.normal(n)
 	for i := range inp {
 		inp[i] *= float64(int(1) << (i % 6)) // standard deviations 1 … 32
@@ -38,12 +38,8 @@ func gelu(n int) []call {
 	}}
 }
 
-func addition(n int) call {
-	r := newDraw()
-	a, b := r.normal(n), r.normal(n)
-	out, bound := make([]float64, n), make([]float64, n)
-	ref.Add(out, a, b)
-	ref.Add(bound, abs(a), abs(b))
+func (of maker) addition(n int) call {
+	a, b, out, bound := of.sum(n)
 	return call{
 		fmt.Sprintf("Add/n=%d", n),
 		[]operand{set(out, bound), in(a), in(b)},
@@ -51,16 +47,36 @@ func addition(n int) call {
 	}
 }
 
+func (of maker) accumulation(n int) call {
+	a, b, out, bound := of.sum(n)
+	return call{
+		fmt.Sprintf("Accumulate/n=%d", n),
+		[]operand{setWide(out, bound), inWide(a), inWide(b)},
+		func(k kernel.Backend, s device.Stream, m []tensor.Mem) { k.Accumulate(s, m[0], m[1], m[2], n) },
+	}
+}
+
+// sum returns two operands of n elements, their sum and its bound.
+func (of maker) sum(n int) (a, b floats, out, bound []float64) {
+	r := of.draw()
+	a, b = r.normal(n), r.normal(n)
+	out, bound = make([]float64, n), make([]float64, n)
+	ref.Add(out, a, b)
+	ref.Add(bound, abs(a), abs(b))
+	return a, b, out, bound
+}
+
 // aliasing asserts that the calls that may work in place give the same bits
 // there as elsewhere.
 func aliasing(t *testing.T, k kernel.Backend, dev device.Device) {
 	const n = 1027
-	backward, sum := gelu(n)[1], addition(n)
+	of := maker{k.DType()}
+	backward, sum, wideSum := of.gelu(n)[1], of.addition(n), of.accumulation(n)
 	for _, c := range []struct {
 		name  string
 		call  call
 		place int // operand that is also the destination
-	}{{"GELUBackward dinp=dout", backward, 2}, {"Add out=a", sum, 1}, {"Add out=b", sum, 2}} {
+	}{{"GELUBackward dinp=dout", backward, 2}, {"Add out=a", sum, 1}, {"Add out=b", sum, 2}, {"Accumulate out=a", wideSum, 1}} {
 		apart := newArena(t, dev, c.call, k.DType(), 0)
 		c.call.do(k, apart.stream, apart.mem)
 		inPlace := newArena(t, dev, c.call, k.DType(), 0)

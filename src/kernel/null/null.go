@@ -117,6 +117,8 @@ func (k backend) Add(_ device.Stream, out, a, b tensor.Mem, n int) {
 	k.spend(Call{Name: "Add", N: n, C: 1})
 }
 
+func (k backend) Accumulate(s device.Stream, out, a, b tensor.Mem, n int) { k.Add(s, out, a, b, n) }
+
 func (k backend) SoftmaxMerge(_ device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
 	k.check.SoftmaxMerge(out, before, logits, targets, n, v, first)
 	k.spend(Call{Name: "SoftmaxMerge", N: n, C: v})
@@ -139,8 +141,8 @@ func (k backend) SumSquares(_ device.Stream, out, x tensor.Mem, n int) {
 	k.spend(Call{Name: "SumSquares", N: n, C: 1})
 }
 
-func (k backend) AdamW(_ device.Stream, w, m, v, g tensor.Mem, n int, a kernel.AdamW) {
-	k.check.AdamW(w, m, v, g, n, a)
+func (k backend) AdamW(_ device.Stream, w, master, m, v, g tensor.Mem, n int, a kernel.AdamW) {
+	k.check.AdamW(w, master, m, v, g, n, a)
 	k.spend(Call{Name: "AdamW", N: n, C: 1})
 }
 

@@ -53,7 +53,7 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.SoftmaxGradient(nil, f(n*v), stats, i(n), 1, n, v, 2)
 	k.CrossEntropy(nil, scalar, stats, stats, f(n*v), i(n), 1, n, v, 2)
 	k.SumSquares(nil, scalar, f(n), n)
-	k.AdamW(nil, f(n), f(n), f(n), f(n), n, kernel.AdamW{Step: 1})
+	k.AdamW(nil, f(n), tensor.Mem{}, f(n), f(n), f(n), n, kernel.AdamW{Step: 1})
 	k.Mask(nil, f(n), mask, n)
 	k.MagnitudeHistogram(nil, tensor.From(make([]int64, 256)), f(n), mask, n, 0, 0)
 

@@ -17,7 +17,10 @@ func AdamW[F Float](w, m, v, g []F, a kernel.AdamW) {
 		gi := float64(g[i]) * a.GradScale
 		mi := a.Beta1*float64(m[i]) + (1-a.Beta1)*gi
 		vi := a.Beta2*float64(v[i]) + (1-a.Beta2)*gi*gi
-		update := mi/mCorrection/(math.Sqrt(vi/vCorrection)+a.Eps) + a.Decay*float64(w[i])
+		update := mi / mCorrection / (math.Sqrt(vi/vCorrection) + a.Eps)
+		if i < a.Decayed {
+			update += a.Decay * float64(w[i])
+		}
 		w[i], m[i], v[i] = F(float64(w[i])-a.LR*update), F(mi), F(vi)
 	}
 }

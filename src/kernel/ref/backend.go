@@ -105,6 +105,8 @@ func (k backend[F]) Add(_ device.Stream, out, a, b tensor.Mem, n int) {
 	Add(of[F](out), of[F](a), of[F](b))
 }
 
+func (k backend[F]) Accumulate(s device.Stream, out, a, b tensor.Mem, n int) { k.Add(s, out, a, b, n) }
+
 func (k backend[F]) SoftmaxMerge(_ device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
 	k.check.SoftmaxMerge(out, before, logits, targets, n, v, first)
 	SoftmaxMerge(tensor.Of[float64](out), tensor.Of[float64](before), of[F](logits), tensor.Of[int32](targets), n, v, first)
@@ -126,8 +128,8 @@ func (k backend[F]) SumSquares(_ device.Stream, out, x tensor.Mem, n int) {
 	tensor.Of[float64](out)[0] = SumSquares(of[F](x))
 }
 
-func (k backend[F]) AdamW(_ device.Stream, w, m, v, g tensor.Mem, n int, a kernel.AdamW) {
-	k.check.AdamW(w, m, v, g, n, a)
+func (k backend[F]) AdamW(_ device.Stream, w, master, m, v, g tensor.Mem, n int, a kernel.AdamW) {
+	k.check.AdamW(w, master, m, v, g, n, a)
 	AdamW(of[F](w), of[F](m), of[F](v), of[F](g), a)
 }
 

@@ -1,0 +1,65 @@
+/* What every kernel file begins with: CUDA, or, with DYNMO_EMULATE, its stand-in
+ * on the host (csrc/emulate), on which tests run where there is no GPU. Kernels
+ * keep to what both know: launches by LAUNCH, shared memory by SHARED and
+ * DYNAMIC_SHARED, and PTX only in mma.cuh. */
+#ifndef DYNMO_DEVICE_CUH
+#define DYNMO_DEVICE_CUH
+
+#include "dynmo_cuda.h"
+
+#ifdef DYNMO_EMULATE
+#include "../emulate/device.h"
+#else
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+/* LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, operands…).
+ * A kernel with template arguments stands in brackets: (kernel<float, 4>). */
+#define LAUNCH(kernel, grid, block, bytes, stream, ...)                                                                \
+	kernel<<<grid, block, bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+
+/* SHARED(float, tile, [32][33]); declares shared memory of a block. */
+#define SHARED(type, name, ...) __shared__ type name __VA_ARGS__
+
+/* DYNAMIC_SHARED(float, tile); points tile at the launch's dynamic shared memory. */
+#define DYNAMIC_SHARED(type, name)                                                                                     \
+	extern __shared__ __align__(128) unsigned char dynmo_dynamic_shared[];                                             \
+	type *name = reinterpret_cast<type *>(dynmo_dynamic_shared)
+#endif
+
+using bf16 = __nv_bfloat16;
+
+/* An element as float, and back, rounded to nearest even. */
+__host__ __device__ inline float wide(float x) { return x; }
+__host__ __device__ inline float wide(bf16 x) { return __bfloat162float(x); }
+template <typename E> __host__ __device__ inline E narrow(float x);
+template <> __host__ __device__ inline float narrow<float>(float x) { return x; }
+template <> __host__ __device__ inline bf16 narrow<bf16>(float x) { return __float2bfloat16_rn(x); }
+
+/* Handles and workspace of one rank. */
+struct dynmo_cuda {
+	int32_t type;       /* DYNMO_CUDA_F32 or DYNMO_CUDA_BF16 */
+	int processors;     /* multiprocessors of the device */
+	int shared_bytes;   /* dynamic shared memory that a block may ask for */
+	void *work;         /* of the call that runs: calls are on one stream */
+	size_t work_bytes;
+	struct products *products; /* cuBLASLt: gemm.cu */
+	struct rival *rival;       /* cuSPARSE, opened when first asked for: rival.cu */
+};
+
+/* workspace sets *work to at least bytes of k's workspace, which grows if it
+ * must: then it waits for the device. Its contents last for one call. */
+int32_t workspace(dynmo_cuda *k, size_t bytes, void **work);
+
+/* launched returns the error of the launches since the last call of it. */
+inline int32_t launched() { return static_cast<int32_t>(cudaGetLastError()); }
+
+/* The functions of the table are called dynmo_cuda_NAME; table.cu lists them. */
+#define DYNMO_CUDA_DECLARE(name, parameters, arguments) extern "C" int32_t dynmo_cuda_##name parameters;
+DYNMO_CUDA_CALLS(DYNMO_CUDA_DECLARE)
+#undef DYNMO_CUDA_DECLARE
+
+/* BY_TYPE(k, f, operands…) returns f<float>(…) or f<bf16>(…), by E. */
+#define BY_TYPE(k, f, ...) ((k)->type == DYNMO_CUDA_BF16 ? f<bf16>(__VA_ARGS__) : f<float>(__VA_ARGS__))
+
+#endif

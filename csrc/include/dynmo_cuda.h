@@ -1,0 +1,136 @@
+/* The C side of src/kernel/cuda: what libdynmo_cuda.so computes. The whole
+ * boundary is this header. The library is opened at run time and has one symbol,
+ * dynmo_cuda_calls, which returns a table of functions; DYNMO_CUDA_CALLS is the
+ * list of them, for both sides.
+ *
+ * What a call computes, and its shapes, stands at the method of the same name in
+ * src/kernel/kernel.go. Every pointer is device memory of the current context;
+ * a call enqueues on stream (a CUstream) and returns 0 or a status that error
+ * can name. Shapes were checked by the caller. Three element types appear:
+ *
+ *   E  activations and weights: float, or bfloat16 (see open)
+ *   W  float, always: weight gradients, moments, master weights, mean, rstd, lse
+ *   D  double: losses and softmax statistics
+ *
+ * Sums are made in float or wider, in an order that depends on shapes only: no
+ * float atomics, so that equal operands give equal bits. */
+#ifndef DYNMO_CUDA_H
+#define DYNMO_CUDA_H
+
+#include <stdint.h>
+
+/* Grows with every change of the list below. */
+#define DYNMO_CUDA_VERSION 1
+
+enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
+
+/* Statuses below 0 are these; CUDA's runtime errors are above 0, cuBLASLt's
+ * are 10000 and its status, cuSPARSE's 20000 and its status. */
+enum {
+	DYNMO_CUDA_ARCH   = -1, /* no code in the library for this GPU */
+	DYNMO_CUDA_SHAPE  = -2, /* a shape that no kernel here can do */
+	DYNMO_CUDA_ABSENT = -3  /* a library that the call needs cannot be opened */
+};
+
+typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
+
+/* X(name, (parameters), (arguments)). n tokens, c channels, o output channels,
+ * b sequences of t tokens, nh heads, v columns. Operands that may be absent are
+ * null then. */
+#define DYNMO_CUDA_CALLS(X)                                                                                            \
+	/* Readies the current context's device for elements of a type. */                                                \
+	X(open, (int32_t type, dynmo_cuda **k), (type, k))                                                                 \
+	X(close, (dynmo_cuda *k), (k))                                                                                     \
+	/* Writes the name of a status into text, which has room for size bytes. */                                        \
+	X(error, (int32_t status, char *text, int32_t size), (status, text, size))                                         \
+	/* Writes what the bits of results depend on: architecture, compiler, cuBLAS. */                                   \
+	X(identity, (dynmo_cuda *k, char *text, int32_t size), (k, text, size))                                            \
+                                                                                                                       \
+	X(embedding_forward, (dynmo_cuda *k, void *stream, void *out, const int32_t *tokens, const void *wte,              \
+	  const void *wpe, int32_t b, int32_t t, int32_t c), (k, stream, out, tokens, wte, wpe, b, t, c))                  \
+	X(embedding_backward, (dynmo_cuda *k, void *stream, float *dwte, float *dwpe, const void *dout,                    \
+	  const int32_t *tokens, int32_t b, int32_t t, int32_t c), (k, stream, dwte, dwpe, dout, tokens, b, t, c))         \
+                                                                                                                       \
+	X(layernorm_forward, (dynmo_cuda *k, void *stream, void *out, float *mean, float *rstd, const void *inp,           \
+	  const void *weight, const void *bias, int32_t n, int32_t c),                                                     \
+	  (k, stream, out, mean, rstd, inp, weight, bias, n, c))                                                           \
+	/* dinp = add + …; add may be dinp. */                                                                             \
+	X(layernorm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *add, const void *dout,           \
+	  const void *inp, const float *mean, const float *rstd, const void *weight, int32_t n, int32_t c),                \
+	  (k, stream, dinp, add, dout, inp, mean, rstd, weight, n, c))                                                     \
+	X(layernorm_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, float *dbias, const void *dout,         \
+	  const void *inp, const float *mean, const float *rstd, int32_t n, int32_t c),                                    \
+	  (k, stream, dweight, dbias, dout, inp, mean, rstd, n, c))                                                        \
+                                                                                                                       \
+	/* out = inp·weightᵀ + bias + add; bias and add may be absent. */                                                  \
+	X(matmul_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const void *weight, const void *bias,  \
+	  const void *add, int32_t n, int32_t c, int32_t o), (k, stream, out, inp, weight, bias, add, n, c, o))            \
+	/* pre = inp·weightᵀ + bias, out = gelu(pre); bf16 only. */                                                        \
+	X(matmul_gelu, (dynmo_cuda *k, void *stream, void *out, void *pre, const void *inp, const void *weight,            \
+	  const void *bias, int32_t n, int32_t c, int32_t o), (k, stream, out, pre, inp, weight, bias, n, c, o))           \
+	X(matmul_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const void *weight,           \
+	  int32_t n, int32_t c, int32_t o), (k, stream, dinp, dout, weight, n, c, o))                                      \
+	/* dpre (n, c) = (dout·weight)·gelu'(pre); bf16 only. */                                                           \
+	X(matmul_backward_gelu, (dynmo_cuda *k, void *stream, void *dpre, const void *dout, const void *weight,            \
+	  const void *pre, int32_t n, int32_t c, int32_t o), (k, stream, dpre, dout, weight, pre, n, c, o))                \
+	X(matmul_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, float *dbias, const void *dout,            \
+	  const void *inp, int32_t n, int32_t c, int32_t o), (k, stream, dweight, dbias, dout, inp, n, c, o))              \
+                                                                                                                       \
+	/* A sparse matrix (rows, cols) has nnz entries: row (rows+1), col (nnz), values (nnz). */                         \
+	X(spmm_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *row, const int32_t *col,  \
+	  const void *values, const void *bias, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                       \
+	  (k, stream, out, inp, row, col, values, bias, n, rows, cols, nnz))                                               \
+	X(spmm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const int32_t *row,             \
+	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
+	  (k, stream, dinp, dout, row, col, values, n, rows, cols, nnz))                                                   \
+	X(sddmm, (dynmo_cuda *k, void *stream, float *dvalues, float *dbias, const void *dout, const void *inp,            \
+	  const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
+	  (k, stream, dvalues, dbias, dout, inp, row, col, n, rows, cols, nnz))                                            \
+	/* spmm_forward without bias by cuSPARSE, to compare with. */                                                      \
+	X(spmm_cusparse, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *row,                     \
+	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
+	  (k, stream, out, inp, row, col, values, n, rows, cols, nnz))                                                     \
+                                                                                                                       \
+	X(attention_forward, (dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, int32_t b, int32_t t,   \
+	  int32_t c, int32_t nh), (k, stream, out, lse, qkv, b, t, c, nh))                                                 \
+	X(attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv,                 \
+	  const void *out, const float *lse, int32_t b, int32_t t, int32_t c, int32_t nh),                                 \
+	  (k, stream, dqkv, dout, qkv, out, lse, b, t, c, nh))                                                             \
+                                                                                                                       \
+	X(gelu_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, int64_t n), (k, stream, out, inp, n))    \
+	X(gelu_backward, (dynmo_cuda *k, void *stream, void *dinp, const void *inp, const void *dout, int64_t n),          \
+	  (k, stream, dinp, inp, dout, n))                                                                                 \
+	X(add, (dynmo_cuda *k, void *stream, void *out, const void *a, const void *b, int64_t n), (k, stream, out, a, b, n)) \
+	X(accumulate, (dynmo_cuda *k, void *stream, float *out, const float *a, const float *b, int64_t n),                \
+	  (k, stream, out, a, b, n))                                                                                       \
+                                                                                                                       \
+	X(softmax_merge, (dynmo_cuda *k, void *stream, double *out, const double *before, const void *logits,              \
+	  const int32_t *targets, int32_t n, int32_t v, int32_t first), (k, stream, out, before, logits, targets, n, v, first)) \
+	X(softmax_gradient, (dynmo_cuda *k, void *stream, void *logits, const double *stats, const int32_t *targets,       \
+	  double scale, int32_t n, int32_t v, int32_t first), (k, stream, logits, stats, targets, scale, n, v, first))     \
+	X(cross_entropy, (dynmo_cuda *k, void *stream, double *loss, double *out, const double *before, void *logits,      \
+	  const int32_t *targets, double scale, int32_t n, int32_t v, int32_t first),                                      \
+	  (k, stream, loss, out, before, logits, targets, scale, n, v, first))                                             \
+                                                                                                                       \
+	X(sum_squares, (dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n), (k, stream, out, x, n))      \
+	/* w (E) and, unless E is float, its master in float. The first decayed elements decay. */                         \
+	X(adamw, (dynmo_cuda *k, void *stream, void *w, float *master, float *m, float *v, const float *g, int64_t n,      \
+	  int64_t decayed, double lr, double beta1, double beta2, double eps, double decay, double scale, int32_t step),   \
+	  (k, stream, w, master, m, v, g, n, decayed, lr, beta1, beta2, eps, decay, scale, step))                          \
+	X(mask, (dynmo_cuda *k, void *stream, float *x, const uint64_t *mask, int64_t n), (k, stream, x, mask, n))         \
+	X(magnitude_histogram, (dynmo_cuda *k, void *stream, int64_t *hist, const float *x, const uint64_t *mask,          \
+	  int64_t n, uint32_t prefix, int32_t fixed), (k, stream, hist, x, mask, n, prefix, fixed))
+
+#define DYNMO_CUDA_MEMBER(name, parameters, arguments) int32_t(*name) parameters;
+typedef struct {
+	int32_t version; /* DYNMO_CUDA_VERSION */
+	DYNMO_CUDA_CALLS(DYNMO_CUDA_MEMBER)
+} dynmo_cuda_table;
+#undef DYNMO_CUDA_MEMBER
+
+#ifdef __cplusplus
+extern "C"
+#endif
+const dynmo_cuda_table *dynmo_cuda_calls(void);
+
+#endif

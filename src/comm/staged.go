@@ -1,0 +1,180 @@
+package comm
+
+import (
+	"fmt"
+	"time"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Staged returns what makes carriers that copy device memory through host memory
+// and send that over the group's transport: for ranks that share a device, and
+// where there is no library that would do better. Copies are on a stream of their
+// own; compute is the stream whose work uses the messages.
+func Staged(d device.Device, compute device.Stream) func(Transport) (Carrier, error) {
+	return func(t Transport) (Carrier, error) {
+		return &staged{t: t, d: d, compute: compute, out: d.NewStream(), in: d.NewStream()}, nil
+	}
+}
+
+type staged struct {
+	t       Transport
+	d       device.Device
+	compute device.Stream
+	out, in device.Stream    // copies to and from the host: neither waits for the other
+	blocks  []tensor.Mem     // all host memory, to be freed
+	free    []tensor.Mem     // what of it nobody uses
+	landing []landing        // receives whose last copy may be under way, oldest first
+	copying []*stagedMessage // sends on their way to the host, oldest first
+}
+
+// landing is a block of host memory that is still read.
+type landing struct {
+	block tensor.Mem
+	read  device.Event
+}
+
+// stagedMessage is a piece of a message on its way.
+type stagedMessage struct {
+	c        *staged
+	send     bool
+	peer     int
+	tag      int
+	mem      tensor.Mem   // on the device
+	block    tensor.Mem   // on the host, at least as long
+	copied   device.Event // send: mem is in block
+	transfer Handle       // nil: not begun
+}
+
+func (c *staged) Send(to, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+	block, err := c.take(m.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
+		c.out.After(after)
+	}
+	c.out.Copy(block.Span(0, m.Bytes), m)
+	message := &stagedMessage{c: c, send: true, peer: to, tag: tag, mem: m, block: block, copied: c.out.Record(nil)}
+	c.copying = append(c.copying, message)
+	return message, nil
+}
+
+// forward begins to send what has been copied to the host. Whatever a rank waits
+// for, it does this meanwhile: the rank it waits for may need the message first.
+func (c *staged) forward() error {
+	for len(c.copying) > 0 {
+		m := c.copying[0]
+		copied, err := m.copied.Done()
+		if err != nil || !copied {
+			return err
+		}
+		if m.transfer, err = c.t.Isend(m.peer, m.tag, m.block.Span(0, m.mem.Bytes), 0); err != nil {
+			return err
+		}
+		c.copying = c.copying[1:]
+	}
+	return nil
+}
+
+func (c *staged) Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+	block, err := c.take(m.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
+		c.in.After(after)
+	}
+	h, err := c.t.Irecv(from, tag, block.Span(0, m.Bytes))
+	if err != nil {
+		return nil, err
+	}
+	return &stagedMessage{c: c, peer: from, tag: tag, mem: m, block: block, transfer: h}, nil
+}
+
+// Test drives the message: a send is copied to the host, then sent; a receive is
+// received, then its copy to the device is enqueued, and the compute stream waits
+// for that.
+func (m *stagedMessage) Test(spin time.Duration) (bool, float64, error) {
+	c := m.c
+	if err := c.forward(); err != nil || m.transfer == nil {
+		return false, 0, err
+	}
+	if len(c.copying) > 0 {
+		spin = 0 // another send wants to be begun soon
+	}
+	done, _, err := m.transfer.Test(spin)
+	if err != nil || !done {
+		return false, 0, err
+	}
+	if m.send {
+		c.free = append(c.free, m.block)
+		return true, 0, nil
+	}
+	c.in.Copy(m.mem, m.block.Span(0, m.mem.Bytes))
+	landed := c.in.Record(nil)
+	c.compute.After(landed)
+	c.landing = append(c.landing, landing{m.block, landed})
+	return true, 0, nil
+}
+
+// take returns host memory of at least some bytes, the smallest that is free.
+func (c *staged) take(bytes int64) (tensor.Mem, error) {
+	if err := c.land(); err != nil {
+		return tensor.Mem{}, err
+	}
+	best := -1
+	for i, m := range c.free {
+		if m.Bytes >= bytes && (best < 0 || m.Bytes < c.free[best].Bytes) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		m := c.free[best]
+		c.free = append(c.free[:best], c.free[best+1:]...)
+		return m, nil
+	}
+	m, err := c.d.AllocHost(max(bytes, 1))
+	if err != nil {
+		return tensor.Mem{}, fmt.Errorf("staging memory: %w", err)
+	}
+	c.blocks = append(c.blocks, m)
+	return m, nil
+}
+
+// land makes blocks free that have been copied to the device.
+func (c *staged) land() error {
+	for len(c.landing) > 0 {
+		done, err := c.landing[0].read.Done()
+		if err != nil {
+			return err
+		}
+		if !done {
+			return nil
+		}
+		c.free = append(c.free, c.landing[0].block)
+		c.landing = c.landing[1:]
+	}
+	return nil
+}
+
+// Close waits for the copies and frees the host memory.
+func (c *staged) Close() error {
+	err := c.in.Sync()
+	if first := c.out.Sync(); err == nil {
+		err = first
+	}
+	c.Abort()
+	for _, m := range c.blocks {
+		c.d.FreeHost(m)
+	}
+	c.blocks, c.free, c.landing = nil, nil, nil
+	return err
+}
+
+// Abort gives back the streams; messages that are under way keep their memory.
+func (c *staged) Abort() {
+	c.in.Close()
+	c.out.Close()
+}

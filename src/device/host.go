@@ -1,0 +1,49 @@
+package device
+
+import (
+	"fmt"
+
+	"dynmo/src/tensor"
+)
+
+// Read returns what m holds where the host can look at it: m itself if it is
+// host memory, else a copy. No work on m may be under way.
+func Read(d Device, m tensor.Mem) (tensor.Mem, error) {
+	if m.Bytes == 0 || m.Space == tensor.Host {
+		return m, nil
+	}
+	host := Mirror(m)
+	if err := copied(d, host, m); err != nil {
+		return tensor.Mem{}, fmt.Errorf("read %d bytes of the device: %w", m.Bytes, err)
+	}
+	return host, nil
+}
+
+// Mirror returns host memory to prepare what Write will put into m: m itself if
+// it is host memory, else as much, zeroed.
+func Mirror(m tensor.Mem) tensor.Mem {
+	if m.Bytes == 0 || m.Space == tensor.Host {
+		return m
+	}
+	words := tensor.From(make([]uint64, (m.Bytes+7)/8)) // aligned for every element type
+	return words.Span(0, m.Bytes)
+}
+
+// Write puts into m what its Mirror holds.
+func Write(d Device, m, mirror tensor.Mem) error {
+	if m.Ptr == mirror.Ptr {
+		return nil
+	}
+	if err := copied(d, m, mirror); err != nil {
+		return fmt.Errorf("write %d bytes to the device: %w", m.Bytes, err)
+	}
+	return nil
+}
+
+// copied copies and waits.
+func copied(d Device, dst, src tensor.Mem) error {
+	s := d.NewStream()
+	defer s.Close()
+	s.Copy(dst, src)
+	return s.Sync()
+}

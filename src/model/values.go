@@ -1,0 +1,100 @@
+package model
+
+import (
+	"math"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Values is a parameter's weights where the host can look at them, as numbers,
+// whatever type they are stored in. Of a Param it is either view: what is set
+// through Layer.Set is rounded into W.
+type Values struct {
+	f32 []float32
+	f64 []float64
+}
+
+// view returns host memory of wide elements as numbers.
+func view(host tensor.Mem, wide tensor.DType) Values {
+	if wide == tensor.F64 {
+		return Values{f64: tensor.Of[float64](host)}
+	}
+	return Values{f32: tensor.Of[float32](host)}
+}
+
+// Len returns how many there are.
+func (v Values) Len() int { return len(v.f32) + len(v.f64) }
+
+// At returns value i.
+func (v Values) At(i int) float64 {
+	if v.f64 != nil {
+		return v.f64[i]
+	}
+	return float64(v.f32[i])
+}
+
+// Magnitude returns the bits of float32(|value i|), which order as |value i| does.
+func (v Values) Magnitude(i int) uint32 {
+	x := float32(0)
+	if v.f64 != nil {
+		x = float32(v.f64[i])
+	} else {
+		x = v.f32[i]
+	}
+	return math.Float32bits(x) &^ (1 << 31)
+}
+
+// Set rounds x to the type of the values and sets value i.
+func (v Values) Set(i int, x float64) {
+	if v.f64 != nil {
+		v.f64[i] = x
+		return
+	}
+	v.f32[i] = float32(x)
+}
+
+// Get returns the weights of a parameter, unrounded if there are master weights.
+// They must not be set. No work on them may be under way.
+func (l *Layer) Get(p *Param) (Values, error) {
+	if p.role == borrowed && l.dtype == tensor.BF16 {
+		rounded, err := device.Read(l.device, p.W)
+		if err != nil {
+			return Values{}, err
+		}
+		v := Values{f32: make([]float32, p.Stored())}
+		for i, bits := range tensor.Of[uint16](rounded) {
+			v.f32[i] = tensor.FromBF16(bits)
+		}
+		return v, nil
+	}
+	host, err := device.Read(l.device, p.Wide())
+	return view(host, l.dtype.Wide()), err
+}
+
+// Set lets fill set the weights of a parameter, which are zero before in its
+// view unless they lie in host memory, and rounds them into W. No work on them may
+// be under way.
+func (l *Layer) Set(p *Param, fill func(Values) error) error {
+	if l.dtype.Wide() == l.dtype {
+		mirror := device.Mirror(p.W)
+		if err := fill(view(mirror, l.dtype)); err != nil {
+			return err
+		}
+		return device.Write(l.device, p.W, mirror)
+	}
+	v := Values{f32: make([]float32, p.Stored())}
+	if err := fill(v); err != nil {
+		return err
+	}
+	rounded := make([]uint16, len(v.f32))
+	for i, x := range v.f32 {
+		rounded[i] = tensor.ToBF16(x)
+	}
+	if !p.Master.IsZero() {
+		if err := device.Write(l.device, p.Master, tensor.From(v.f32)); err != nil {
+			return err
+		}
+	}
+	return device.Write(l.device, p.W, tensor.From(rounded))
+}
