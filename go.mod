@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/BurntSushi/toml v1.6.0
+	github.com/NVIDIA/go-nvml v0.13.1-0
 	github.com/eliben/go-sentencepiece v0.6.0
 	github.com/google/go-cmp v0.7.0
 	github.com/sbromberger/gompi v0.2.0
@@ -14,6 +15,7 @@ require (
 	golang.org/x/term v0.47.0
 	gonum.org/v1/plot v0.16.0
 	google.golang.org/protobuf v1.34.2
+	gorgonia.org/cu v0.9.6
 )
 
 require (
@@ -25,8 +27,10 @@ require (
 	github.com/campoy/embedmd v1.0.0 // indirect
 	github.com/dlclark/regexp2/v2 v2.5.1 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect

@@ -47,6 +47,9 @@ struct dynmo_cuda {
 	struct rival *rival;       /* cuSPARSE, opened when first asked for: rival.cu */
 };
 
+/* rival_close takes null too. */
+void rival_close(struct rival *r);
+
 /* workspace sets *work to at least bytes of k's workspace, which grows if it
  * must: then it waits for the device. Its contents last for one call. */
 int32_t workspace(dynmo_cuda *k, size_t bytes, void **work);

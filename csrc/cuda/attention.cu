@@ -1,0 +1,109 @@
+/* Causal multi-head attention (Dao et al. 2022; Dao 2023): the calls, and the
+ * choice of kernels. A head's t x t scores exist only as tiles in registers.
+ *
+ * Forward reads qkv and writes out and lse, 8·b·t·c bytes in bfloat16, and makes
+ * b·t²·c multiply-adds and b·nh·t²/2 exponentials, with the half that is masked left
+ * out. An H200's SM makes 16 exponentials a clock and 2048 multiply-adds: at head
+ * size 32 a score's exponential takes 1/16 clock and its 64 multiply-adds 1/32, so
+ * the exponentials are the bound, and the kernels add little else to them.
+ * Backward makes the probabilities again from lse, once by queries for dq and once
+ * by keys for dk and dv: 7 products for the 5 of a kernel that adds dq up by
+ * atomics, and bits that depend on nothing but operands and shape. */
+#include "attention.cuh"
+
+static bool aligned(const void *p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
+
+static attention_shape shape_of(int32_t b, int32_t t, int32_t c, int32_t nh) {
+	int hs = c / nh;
+	return {b, t, c, nh, hs, 1 / sqrtf(static_cast<float>(hs))};
+}
+
+static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
+
+/* The sum over 8 channels of x·y. */
+template <typename E> static __device__ __forceinline__ float dot8(const E *x, const E *y, float sum) {
+	struct __align__(16) chunk {
+		E element[8];
+	};
+	chunk a = *reinterpret_cast<const chunk *>(x), b = *reinterpret_cast<const chunk *>(y);
+#pragma unroll
+	for (int i = 0; i < 8; i++) sum = fmaf(wide(a.element[i]), wide(b.element[i]), sum);
+	return sum;
+}
+
+/* Fills in stats (b·nh, t). A head's channels of one token lie together in both
+ * out and dout: `lanes` lanes, a power of two, take 8 at a time. */
+template <typename E>
+static __global__ void __launch_bounds__(256) attention_stats(query_stats *stats, const E *dout, const E *out,
+	const float *lse, attention_shape s, int lanes, bool vector) {
+	size_t index = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) / lanes; /* token·nh + head */
+	int lane = threadIdx.x % lanes;
+	bool inside = index < static_cast<size_t>(s.b) * s.t * s.nh;
+	float sum = 0;
+	if (inside) {
+		const E *x = dout + index * s.hs, *y = out + index * s.hs;
+		for (int first = 8 * lane; first < s.hs; first += 8 * lanes) {
+			if (vector) {
+				sum = dot8(x + first, y + first, sum);
+			} else {
+				for (int i = first; i < first + 8 && i < s.hs; i++) sum = fmaf(wide(x[i]), wide(y[i]), sum);
+			}
+		}
+	}
+	for (int across = lanes / 2; across > 0; across /= 2) sum += __shfl_xor_sync(0xffffffff, sum, across);
+	if (inside && lane == 0) {
+		size_t token = index / s.nh, head = token / s.t * s.nh + index % s.nh;
+		size_t to = head * s.t + token % s.t;
+		stats[to] = {lse[to] * LOG2_E, sum};
+	}
+}
+
+template <typename E>
+static int32_t stats_of(void *stream, query_stats *stats, const E *dout, const E *out, const float *lse,
+	attention_shape s, bool vector) {
+	int lanes = 1;
+	while (lanes < 32 && 8 * lanes < s.hs) lanes *= 2;
+	size_t threads = static_cast<size_t>(s.b) * s.t * s.nh * lanes;
+	LAUNCH((attention_stats<E>), static_cast<unsigned>((threads + 255) / 256), 256, 0, stream, stats, dout, out, lse, s,
+		lanes, vector);
+	return launched();
+}
+
+template <typename E>
+static int32_t forward(void *stream, void *out, float *lse, const void *qkv, attention_shape s) {
+	return attention_plain_forward(stream, static_cast<E *>(out), lse, static_cast<const E *>(qkv), s,
+		s.hs % 8 == 0 && aligned(qkv));
+}
+
+extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
+	int32_t b, int32_t t, int32_t c, int32_t nh) {
+	if (b == 0 || t == 0 || c == 0) return 0;
+	attention_shape s = shape_of(b, t, c, nh);
+	if (k->type == DYNMO_CUDA_BF16 && has_tiles(s) && aligned(qkv) && aligned(out))
+		return attention_tiles_forward(stream, static_cast<bf16 *>(out), lse, static_cast<const bf16 *>(qkv), s);
+	return BY_TYPE(k, forward, stream, out, lse, qkv, s);
+}
+
+template <typename E>
+static int32_t backward(void *stream, void *dqkv, const void *dout, const void *qkv, const void *out,
+	const float *lse, query_stats *stats, attention_shape s) {
+	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
+	E *dx = static_cast<E *>(dqkv);
+	bool vector = s.hs % 8 == 0 && aligned(dout) && aligned(qkv) && aligned(out);
+	int32_t status = stats_of(stream, stats, dy, y, lse, s, vector);
+	if (status != 0) return status;
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_tiles(s) && vector && aligned(dqkv)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
+	}
+	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
+}
+
+extern "C" int32_t dynmo_cuda_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
+	const void *qkv, const void *out, const float *lse, int32_t b, int32_t t, int32_t c, int32_t nh) {
+	if (b == 0 || t == 0 || c == 0) return 0;
+	void *stats;
+	int32_t status = workspace(k, static_cast<size_t>(b) * nh * t * sizeof(query_stats), &stats);
+	if (status != 0) return status;
+	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
+		shape_of(b, t, c, nh));
+}

@@ -1,0 +1,206 @@
+/* Attention forward on tensor cores. A block has ROWS = 64·MT queries of a head,
+ * 16·MT of them a warp: their fragments stay in registers. Tiles of 64 keys and
+ * values come in by asynchronous copies, the next while one is computed, up to
+ * the diagonal. Blocks with most tiles start first.
+ *
+ * With S the scores of a tile, in log2 units (so that 2^x is one instruction),
+ * and m, l, o the largest, the sum and the output of a row so far (Milakov &
+ * Gimelshein 2018),
+ *
+ *	m' = max(m, max_j S_j)    a = 2^(m - m')    P = 2^(S - m')
+ *	l' = a·l + Σ_j P_j        o' = a·o + P·V
+ *
+ * MT is 2 where registers allow: a fragment of keys then serves 32 queries, and
+ * shared memory is read half as often. */
+#include "attention_tile.cuh"
+
+namespace {
+
+template <int HS, int MT> struct query_rows {
+	uint32_t q[MT][HS / 16][4];
+	float o[MT][HS / 8][4];
+	float largest[MT][2], sum[MT][2]; /* of rows g and g+8; sum: of this lane's columns */
+};
+
+typedef float score_tile[TILE_ROWS / 8][4]; /* 16 queries x 64 keys */
+
+/* s = q·kᵀ. */
+template <int HS, int MT>
+__device__ __forceinline__ void scores(score_tile (&s)[MT], const query_rows<HS, MT> &r, const bf16 *keys) {
+#pragma unroll
+	for (int m = 0; m < MT; m++) clear(s[m]);
+#pragma unroll
+	for (int k = 0; k < HS / 16; k++)
+#pragma unroll
+		for (int n = 0; n < TILE_ROWS / 16; n++) {
+			uint32_t b[4];
+			load_b_rows<HS>(b, keys, 16 * n, 16 * k);
+#pragma unroll
+			for (int m = 0; m < MT; m++) {
+				mma_bf16_16816(s[m][2 * n], r.q[m][k], b[0], b[1]);
+				mma_bf16_16816(s[m][2 * n + 1], r.q[m][k], b[2], b[3]);
+			}
+		}
+}
+
+/* Takes keys [key, key + 64) after query's row out of s; query is the row of the fragment's first. */
+__device__ __forceinline__ void mask_future(score_tile &s, int query, int key) {
+	int row = query + threadIdx.x % 32 / 4, column = key + threadIdx.x % 4 * 2;
+#pragma unroll
+	for (int n = 0; n < TILE_ROWS / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			if (column + 8 * n + i % 2 > row + i / 2 * 8) s[n][i] = -INFINITY;
+}
+
+/* The largest or, with the sum, the total of a quad's four values: of a row. */
+__device__ __forceinline__ float quad_max(float x) {
+	x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+	return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x) {
+	x += __shfl_xor_sync(0xffffffff, x, 1);
+	return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+
+/* Replaces s by P and scales what is there of sum and o. Half a fragment's rows
+ * at a time. */
+template <int HS>
+__device__ __forceinline__ void softmax(score_tile &s, float (&o)[HS / 8][4], float (&largest)[2], float (&sum)[2],
+	float scale2) {
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		int first = 2 * half;
+		float top = -INFINITY;
+#pragma unroll
+		for (int n = 0; n < TILE_ROWS / 8; n++) top = fmaxf(top, fmaxf(s[n][first], s[n][first + 1]));
+		top = fmaxf(largest[half], quad_max(top) * scale2);
+		float shrink = exp2_flush(largest[half] - top), total = 0;
+#pragma unroll
+		for (int n = 0; n < TILE_ROWS / 8; n++)
+#pragma unroll
+			for (int i = first; i < first + 2; i++) {
+				s[n][i] = exp2_flush(fmaf(s[n][i], scale2, -top));
+				total += s[n][i];
+			}
+#pragma unroll
+		for (int n = 0; n < HS / 8; n++) {
+			o[n][first] *= shrink;
+			o[n][first + 1] *= shrink;
+		}
+		largest[half] = top;
+		sum[half] = fmaf(sum[half], shrink, total);
+	}
+}
+
+/* o += P·V. */
+template <int HS, int MT>
+__device__ __forceinline__ void weigh(query_rows<HS, MT> &r, const score_tile (&p)[MT], const bf16 *values) {
+#pragma unroll
+	for (int k = 0; k < TILE_ROWS / 16; k++) {
+		uint32_t a[MT][4];
+#pragma unroll
+		for (int m = 0; m < MT; m++) pack_a(a[m], p[m][2 * k], p[m][2 * k + 1]);
+#pragma unroll
+		for (int n = 0; n < HS / 16; n++) {
+			uint32_t b[4];
+			load_b_channels<HS>(b, values, 16 * k, 16 * n);
+#pragma unroll
+			for (int m = 0; m < MT; m++) {
+				mma_bf16_16816(r.o[m][2 * n], a[m], b[0], b[1]);
+				mma_bf16_16816(r.o[m][2 * n + 1], a[m], b[2], b[3]);
+			}
+		}
+	}
+}
+
+/* One tile of keys and values, those from key on, for the warp's queries from query on. */
+template <int HS, int MT>
+__device__ __forceinline__ void attend(query_rows<HS, MT> &r, const bf16 *keys, const bf16 *values, int query, int key,
+	float scale2) {
+	score_tile s[MT];
+	scores<HS, MT>(s, r, keys);
+#pragma unroll
+	for (int m = 0; m < MT; m++) {
+		if (key + TILE_ROWS - 1 > query + 16 * m) mask_future(s[m], query + 16 * m, key);
+		softmax<HS>(s[m], r.o[m], r.largest[m], r.sum[m], scale2);
+	}
+	weigh<HS, MT>(r, s, values);
+}
+
+/* Writes out = o/sum, and lse. */
+template <int HS, int MT>
+__device__ __forceinline__ void finish(query_rows<HS, MT> &r, head_rows<bf16> out, float *lse, int query, int t) {
+#pragma unroll
+	for (int m = 0; m < MT; m++) {
+		float inverse[2];
+#pragma unroll
+		for (int half = 0; half < 2; half++) {
+			float sum = quad_sum(r.sum[m][half]);
+			int row = query + 16 * m + 8 * half + threadIdx.x % 32 / 4;
+			inverse[half] = 1 / sum;
+			if (threadIdx.x % 4 == 0 && row < t) lse[row] = r.largest[m][half] * LN_2 + logf(sum);
+		}
+		store_d<HS>(out, r.o[m], query + 16 * m, t, inverse);
+	}
+}
+
+/* Grid (b·nh, tiles of queries). */
+template <int HS, int MT>
+__global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
+	attention_forward(bf16 *out, float *lse, const bf16 *qkv, attention_shape s) {
+	DYNAMIC_SHARED(bf16, shared);
+	int head = blockIdx.x, warp = threadIdx.x / 32, rows = 16 * MT * TILE_WARPS;
+	int first = (gridDim.y - 1 - blockIdx.y) * rows, query = first + 16 * MT * warp;
+	head_rows<const bf16> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
+	head_rows<const bf16> v = rows_of(qkv, s, head, 3, 2);
+	int end = min(first + rows, s.t);
+	load_tile<HS>(shared, k, 0, s.t);
+	load_tile<HS>(shared + TILE_SIZE<HS>, v, 0, s.t);
+	cp_async_commit();
+
+	query_rows<HS, MT> r;
+#pragma unroll
+	for (int m = 0; m < MT; m++) {
+		load_a<HS>(r.q[m], q, query + 16 * m, s.t);
+		clear(r.o[m]);
+		r.largest[m][0] = r.largest[m][1] = -INFINITY;
+		r.sum[m][0] = r.sum[m][1] = 0;
+	}
+	for (int key = 0, stage = 0; key < end; key += TILE_ROWS, stage ^= 1) {
+		const bf16 *keys = shared + stage * 2 * TILE_SIZE<HS>;
+		cp_async_wait<0>();
+		__syncthreads(); /* this tile is there, and nobody reads the other any more */
+		if (key + TILE_ROWS < end) {
+			bf16 *next = shared + (stage ^ 1) * 2 * TILE_SIZE<HS>;
+			load_tile<HS>(next, k, key + TILE_ROWS, s.t);
+			load_tile<HS>(next + TILE_SIZE<HS>, v, key + TILE_ROWS, s.t);
+			cp_async_commit();
+		}
+		if (key < query + 16 * MT) attend<HS, MT>(r, keys, keys + TILE_SIZE<HS>, query, key, s.scale * LOG2_E);
+	}
+	finish<HS, MT>(r, rows_of(out, s, head, 1, 0), lse + static_cast<size_t>(head) * s.t, query, s.t);
+}
+
+template <int HS, int MT>
+int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s) {
+	constexpr int ROWS = 16 * MT * TILE_WARPS;
+	constexpr size_t BYTES = 4 * TILE_SIZE<HS> * sizeof(bf16);
+	int32_t status = allow_shared(attention_forward<HS, MT>, BYTES);
+	if (status != 0) return status;
+	dim3 grid(s.b * s.nh, (s.t + ROWS - 1) / ROWS);
+	LAUNCH((attention_forward<HS, MT>), grid, TILE_THREADS, BYTES, stream, out, lse, qkv, s);
+	return launched();
+}
+
+} // namespace
+
+int32_t attention_tiles_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s) {
+	switch (s.hs) {
+	case 32: return forward<32, 2>(stream, out, lse, qkv, s);
+	case 64: return forward<64, 2>(stream, out, lse, qkv, s);
+	case 128: return forward<128, 1>(stream, out, lse, qkv, s);
+	}
+	return DYNMO_CUDA_SHAPE;
+}

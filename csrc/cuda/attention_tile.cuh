@@ -1,0 +1,96 @@
+/* Tiles of a head for tensor cores: ROWS x HS bfloat16 in shared memory. */
+#ifndef DYNMO_ATTENTION_TILE_CUH
+#define DYNMO_ATTENTION_TILE_CUH
+
+#include "attention.cuh"
+
+constexpr int TILE_ROWS = 64, TILE_THREADS = 128, TILE_WARPS = TILE_THREADS / 32;
+
+/* Elements from row to row. 16 bytes of padding put the 8 rows that ldmatrix
+ * reads at once into different banks. */
+template <int HS> constexpr int TILE_STRIDE = HS + 8;
+template <int HS> constexpr int TILE_SIZE = TILE_ROWS * TILE_STRIDE<HS>;
+
+/* Begins to copy rows [first, first + TILE_ROWS) of m, as far as there are t. */
+template <int HS>
+__device__ __forceinline__ void load_tile(bf16 *tile, head_rows<const bf16> m, int first, int t) {
+	constexpr int CHUNKS = HS / 8; /* of 16 bytes, in a row */
+#pragma unroll
+	for (int i = 0; i < TILE_ROWS * CHUNKS / TILE_THREADS; i++) {
+		int index = i * TILE_THREADS + threadIdx.x;
+		int row = index / CHUNKS, column = index % CHUNKS * 8;
+		bool inside = first + row < t;
+		cp_async_16(tile + row * TILE_STRIDE<HS> + column, m.row(inside ? first + row : 0) + column, inside);
+	}
+}
+
+/* Rows [first, first + 16) of m, as far as there are t, as A fragments, straight
+ * from global memory: once in a kernel. */
+template <int HS>
+__device__ __forceinline__ void load_a(uint32_t (&a)[HS / 16][4], head_rows<const bf16> m, int first, int t) {
+	int g = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+#pragma unroll
+	for (int k = 0; k < HS / 16; k++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			int row = first + g + i % 2 * 8;
+			const bf16 *from = m.row(row < t ? row : 0) + 16 * k + i / 2 * 8 + column;
+			a[k][i] = row < t ? *reinterpret_cast<const uint32_t *>(from) : 0;
+		}
+}
+
+/* B fragments of 16 rows of a tile as 16 columns, 16 channels as k: b[0], b[1]
+ * are those of the first 8 columns. For x·tileᵀ. */
+template <int HS>
+__device__ __forceinline__ void load_b_rows(uint32_t (&b)[4], const bf16 *tile, int row, int channel) {
+	int lane = threadIdx.x % 32;
+	ldmatrix_x4(b, tile + (row + lane / 16 * 8 + lane % 8) * TILE_STRIDE<HS> + channel + lane / 8 % 2 * 8);
+}
+
+/* B fragments of 16 channels of a tile as 16 columns, 16 rows as k. For x·tile. */
+template <int HS>
+__device__ __forceinline__ void load_b_channels(uint32_t (&b)[4], const bf16 *tile, int row, int channel) {
+	int lane = threadIdx.x % 32;
+	ldmatrix_x4_trans(b, tile + (row + lane % 16) * TILE_STRIDE<HS> + channel + lane / 16 * 8);
+}
+
+/* The A fragment of two neighbouring D. */
+__device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
+	a[0] = pack_bf16(left[0], left[1]);
+	a[1] = pack_bf16(left[2], left[3]);
+	a[2] = pack_bf16(right[0], right[1]);
+	a[3] = pack_bf16(right[2], right[3]);
+}
+
+/* Writes d·factor to rows [first, first + 16) of m, as far as there are t;
+ * factor[0] is that of the upper 8 rows. */
+template <int HS>
+__device__ __forceinline__ void store_d(head_rows<bf16> m, const float (&d)[HS / 8][4], int first, int t,
+	const float (&factor)[2]) {
+	int g = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		int row = first + g + 8 * half;
+		if (row >= t) continue;
+#pragma unroll
+		for (int n = 0; n < HS / 8; n++)
+			*reinterpret_cast<uint32_t *>(m.row(row) + 8 * n + column) =
+				pack_bf16(d[n][2 * half] * factor[half], d[n][2 * half + 1] * factor[half]);
+	}
+}
+
+template <typename T, int N, int M> __device__ __forceinline__ void clear(T (&x)[N][M]) {
+#pragma unroll
+	for (int i = 0; i < N; i++)
+#pragma unroll
+		for (int j = 0; j < M; j++) x[i][j] = 0;
+}
+
+/* Lets a kernel have bytes of dynamic shared memory, above the 48 KB that all have. */
+template <typename K> int32_t allow_shared(K kernel, size_t bytes) {
+	if (bytes <= 48 << 10) return 0;
+	return static_cast<int32_t>(cudaFuncSetAttribute(
+		reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
+#endif

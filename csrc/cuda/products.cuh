@@ -1,0 +1,41 @@
+/* The dense products of a rank: cuBLASLt's handle, its workspace and what it was
+ * asked before. They belong to the context that is current at products_open. */
+#ifndef DYNMO_PRODUCTS_CUH
+#define DYNMO_PRODUCTS_CUH
+
+#include "device.cuh"
+
+/* What k->products points at. products_close takes null too. */
+int32_t products_open(dynmo_cuda *k);
+void products_close(struct products *p);
+
+/* products_name writes the library's name and version: bits depend on both. */
+void products_name(char *text, int size);
+
+/* cuBLASLt's statuses stand from here on in those of the calls. */
+enum { PRODUCTS_STATUS = 10000 };
+
+enum activation {
+	ACTIVATION_NONE,
+	ACTIVATION_GELU, /* aux = x, D = gelu(x) */
+	ACTIVATION_DGELU /* D = x·gelu'(aux) */
+};
+
+/* x (m, n) = op(A) (m, k) · op(B) (k, n) + bias (m) + add (m, n), D = activation(x).
+ * Matrices lie as BLAS has them, columns one after the other, which is how rows of
+ * the transposed lie: D (m, n) is (n, m) in the words of kernel.go. A, B, bias
+ * and aux have elements E, D and add those of wide: float, or E. add may be D. */
+struct product {
+	int32_t m, n, k;
+	int32_t transpose_a, transpose_b; /* A lies as (k, m), B as (n, k) */
+	int32_t wide;
+	enum activation activation;
+	const void *a, *b, *bias, *add; /* the last two may be null */
+	void *d, *aux;
+};
+
+/* plain_product makes a product of any shape, however its operands are aligned,
+ * where cuBLASLt has no algorithm. */
+int32_t plain_product(const dynmo_cuda *k, void *stream, const struct product *p);
+
+#endif

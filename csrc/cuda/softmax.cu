@@ -1,0 +1,270 @@
+/* Softmax and cross-entropy over slices of the vocabulary. A block has a row.
+ *
+ * softmax_merge reads the logits once: each thread keeps the largest logit it
+ * saw, and the sum of exponentials relative to it, which shrinks when a larger
+ * one comes (Milakov & Gimelshein 2018). cross_entropy keeps the row in shared
+ * memory meanwhile, where it fits (bf16: 113,000 columns on an H100), and writes
+ * the gradient from there: 2·n·v elements in all. Exponentials are float; eight
+ * at a time are added in float, these sums in double.
+ *
+ * Rows of a vocabulary of odd size do not begin where packs do. Packs are those
+ * of the whole matrix; the elements before and behind the packs that lie in a
+ * row whole, its edges, go to the first threads one each. */
+#include <float.h>
+
+#include "pack.cuh"
+#include "reduce.cuh"
+
+namespace {
+
+const int THREADS = 512; /* of a row, at most; two such blocks fill a processor's registers */
+const int FLIGHT = 4;    /* packs that a thread loads before it looks at the first */
+
+/* A row of v logits: head elements, body elements in whole packs, then the rest. */
+template <typename E> struct columns {
+	E *x;
+	int v, head, body;
+
+	__device__ __forceinline__ columns(E *logits, int i, int v) : x(logits + static_cast<int64_t>(i) * v), v(v)
+	{
+		const int N = width<E>;
+		int past = static_cast<int>(static_cast<int64_t>(i) * v % N);
+		head = min(v, (N - past) % N);
+		body = (v - head) / N * N;
+	}
+
+	/* The column of the edge element that is the thread's, v if it has none. */
+	__device__ __forceinline__ int edge() const
+	{
+		int t = threadIdx.x;
+		return t < head ? t : min(v, t + body);
+	}
+};
+
+/* Does f(pack, at) with all packs of a row's body, at the pack's first column.
+ * kept, unless it is null, has them already. */
+template <bool VECTOR, typename E, typename F>
+__device__ __forceinline__ void each_pack(const columns<E> &row, const pack<E> *kept, F f)
+{
+	const int N = width<E>;
+	const E *body = row.x + row.head;
+	int step = blockDim.x * N;
+	for (int at = threadIdx.x * N; at < row.body; at += FLIGHT * step) {
+		pack<E> p[FLIGHT];
+#pragma unroll
+		for (int u = 0; u < FLIGHT; u++) {
+			int from = at + u * step;
+			if (!kept)
+				p[u] = read<VECTOR, N>(body, from, row.body);
+			else if (from < row.body)
+				p[u] = kept[from / N];
+		}
+#pragma unroll
+		for (int u = 0; u < FLIGHT; u++)
+			if (at + u * step < row.body) f(p[u], row.head + at + u * step);
+	}
+}
+
+/* What a thread has seen. A NaN does not count as largest, but makes sum one. */
+struct seen {
+	float largest = -FLT_MAX;
+	double sum = 0; /* Σ exp(logit - largest) */
+
+	template <int N> __device__ __forceinline__ void add(const float (&logits)[N])
+	{
+		float top = logits[0], exponentials = 0;
+#pragma unroll
+		for (int j = 1; j < N; j++)
+			top = fmaxf(top, logits[j]);
+		if (top > largest) {
+			sum *= __expf(largest - top);
+			largest = top;
+		}
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			exponentials += __expf(logits[j] - largest);
+		sum += exponentials;
+	}
+};
+
+/* What is known of n rows: of each the largest logit, Σ exp(logit - largest),
+ * and the target's logit. */
+struct statistics {
+	double *out;
+	const double *before;
+	const int32_t *targets;
+	int n, first;
+};
+
+/* Looks at a row, and sets row i of s.out; kept gets its packs unless it is null. */
+template <bool VECTOR, typename E>
+__device__ __forceinline__ void merge(const statistics &s, int i, const columns<E> &row, pack<E> *kept)
+{
+	const int N = width<E>;
+	SHARED(float, largest, [THREADS / 32]);
+	SHARED(double, sums, [THREADS / 32]);
+	seen mine;
+	if (int edge = row.edge(); edge < row.v) mine.add<1>({wide(row.x[edge])});
+	each_pack<VECTOR>(row, static_cast<const pack<E> *>(nullptr), [&](const pack<E> &p, int at) {
+		if (kept) kept[(at - row.head) / N] = p;
+		float logits[N];
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			logits[j] = p[j];
+		mine.add(logits);
+	});
+	float top = row_reduce(mine.largest, larger(), largest);
+	double sum = row_reduce(mine.sum * __expf(mine.largest - top), plus(), sums);
+	if (threadIdx.x > 0) return;
+	double most = top, at = s.before ? s.before[2 * s.n + i] : 0;
+	if (s.before && s.before[s.n + i] > 0) {
+		most = fmax(most, s.before[i]);
+		sum = sum * exp(top - most) + s.before[s.n + i] * exp(s.before[i] - most);
+	}
+	int column = s.targets[i] - s.first;
+	if (column >= 0 && column < row.v) at = wide(row.x[column]);
+	s.out[i] = most;
+	s.out[s.n + i] = sum;
+	s.out[2 * s.n + i] = at;
+}
+
+/* What the gradient of row i is made of: exp(logit - largest)·factor, and
+ * scale·(p - 1) at the target, whose probability p may be close to 1. */
+struct factors {
+	float largest, factor, target;
+
+	/* Thread 0 makes them of s.out, for the block. */
+	__device__ __forceinline__ factors(const statistics &s, int i, double scale)
+	{
+		SHARED(float, known, [3]);
+		if (threadIdx.x == 0) {
+			double most = s.out[i], sum = s.out[s.n + i];
+			known[0] = static_cast<float>(most);
+			known[1] = static_cast<float>(scale / sum);
+			known[2] = static_cast<float>(scale * (exp(s.out[2 * s.n + i] - most) / sum - 1));
+		}
+		__syncthreads();
+		largest = known[0], factor = known[1], target = known[2];
+	}
+};
+
+/* Overwrites a row, whose target is at column, with its gradient. */
+template <bool VECTOR, typename E>
+__device__ __forceinline__ void gradient(const columns<E> &row, const pack<E> *kept, int column, const factors &f)
+{
+	const int N = width<E>;
+	auto of = [&](float logit, int at) { return at == column ? f.target : __expf(logit - f.largest) * f.factor; };
+	if (int edge = row.edge(); edge < row.v) row.x[edge] = narrow<E>(of(wide(row.x[edge]), edge));
+	each_pack<VECTOR>(row, kept, [&](const pack<E> &p, int at) {
+		float d[N];
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			d[j] = of(p[j], at + j);
+		write<VECTOR>(row.x + row.head, at - row.head, row.body, pack<E>::of(d));
+	});
+}
+
+template <typename E, bool VECTOR>
+__global__ void __launch_bounds__(THREADS, 2) merge_rows(statistics s, E *logits, int v)
+{
+	merge<VECTOR>(s, blockIdx.x, columns<E>(logits, blockIdx.x, v), static_cast<pack<E> *>(nullptr));
+}
+
+/* s.out is given. */
+template <typename E, bool VECTOR>
+__global__ void __launch_bounds__(THREADS, 2) gradient_rows(statistics s, E *logits, double scale, int v)
+{
+	int i = blockIdx.x;
+	gradient<VECTOR>(columns<E>(logits, i, v), static_cast<const pack<E> *>(nullptr), s.targets[i] - s.first,
+		factors(s, i, scale));
+}
+
+template <typename E, bool VECTOR>
+__global__ void __launch_bounds__(THREADS, 2)
+cross_entropy_rows(statistics s, E *logits, double scale, int v, bool keep)
+{
+	DYNAMIC_SHARED(pack<E>, memory);
+	int i = blockIdx.x;
+	pack<E> *kept = keep ? memory : nullptr;
+	columns<E> row(logits, i, v);
+	merge<VECTOR>(s, i, row, kept);
+	gradient<VECTOR>(row, kept, s.targets[i] - s.first, factors(s, i, scale));
+}
+
+/* *loss is Σ_n log(sum) + largest - target's logit: each thread adds a run of
+ * rows in their order, then the runs are added, in an order that n fixes. */
+__global__ void __launch_bounds__(1024) add_losses(double *loss, const double *stats, int n)
+{
+	SHARED(double, scratch, [32]);
+	int run = (n + blockDim.x - 1) / blockDim.x, first = threadIdx.x * run, last = min(n, first + run);
+	double sum = 0;
+	for (int i = first; i < last; i++)
+		sum += log(stats[n + i]) + (stats[i] - stats[2 * n + i]);
+	sum = row_reduce(sum, plus(), scratch);
+	if (threadIdx.x == 0) *loss = sum;
+}
+
+/* The threads of a row: one for each pack, if they may be as many. */
+template <typename E> int row_threads(int v)
+{
+	int threads = 32;
+	while (threads < THREADS && threads * width<E> < v)
+		threads *= 2;
+	return threads;
+}
+
+template <typename E> int32_t run_merge(void *stream, const statistics &s, const void *logits, int v)
+{
+	auto kernel = aligned(logits) ? merge_rows<E, true> : merge_rows<E, false>;
+	LAUNCH(kernel, s.n, row_threads<E>(v), 0, stream, s, static_cast<E *>(const_cast<void *>(logits)), v);
+	return launched();
+}
+
+template <typename E> int32_t run_gradient(void *stream, const statistics &s, void *logits, double scale, int v)
+{
+	auto kernel = aligned(logits) ? gradient_rows<E, true> : gradient_rows<E, false>;
+	LAUNCH(kernel, s.n, row_threads<E>(v), 0, stream, s, static_cast<E *>(logits), scale, v);
+	return launched();
+}
+
+template <typename E>
+int32_t run_cross_entropy(dynmo_cuda *k, void *stream, const statistics &s, void *logits, double scale, int v)
+{
+	auto kernel = aligned(logits) ? cross_entropy_rows<E, true> : cross_entropy_rows<E, false>;
+	int bytes = static_cast<int>(parts(v, width<E>) * sizeof(pack<E>));
+	bool keep = v < (1 << 24) && bytes + 1024 <= k->shared_bytes; /* a block has less than 1024 of its own */
+	if (!keep) bytes = 0;
+	cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+	if (status != cudaSuccess) return static_cast<int32_t>(status);
+	LAUNCH(kernel, s.n, row_threads<E>(v), bytes, stream, s, static_cast<E *>(logits), scale, v, keep);
+	return launched();
+}
+
+} // namespace
+
+int32_t dynmo_cuda_softmax_merge(dynmo_cuda *k, void *stream, double *out, const double *before, const void *logits,
+	const int32_t *targets, int32_t n, int32_t v, int32_t first)
+{
+	if (n == 0) return 0;
+	statistics s = {out, before, targets, n, first};
+	return BY_TYPE(k, run_merge, stream, s, logits, v);
+}
+
+int32_t dynmo_cuda_softmax_gradient(dynmo_cuda *k, void *stream, void *logits, const double *stats,
+	const int32_t *targets, double scale, int32_t n, int32_t v, int32_t first)
+{
+	if (n == 0 || v == 0) return 0;
+	statistics s = {const_cast<double *>(stats), nullptr, targets, n, first};
+	return BY_TYPE(k, run_gradient, stream, s, logits, scale, v);
+}
+
+int32_t dynmo_cuda_cross_entropy(dynmo_cuda *k, void *stream, double *loss, double *out, const double *before,
+	void *logits, const int32_t *targets, double scale, int32_t n, int32_t v, int32_t first)
+{
+	if (n > 0) {
+		statistics s = {out, before, targets, n, first};
+		if (int32_t status = BY_TYPE(k, run_cross_entropy, k, stream, s, logits, scale, v)) return status;
+	}
+	LAUNCH(add_losses, 1, 1024, 0, stream, loss, out, n);
+	return launched();
+}

@@ -1,0 +1,19 @@
+/* What the emulated libcuda.so.1 offers its neighbours beside the driver API:
+ * kernels, cuBLASLt and NCCL put their work on its streams. */
+#ifndef DYNMO_EMULATE_HOOKS_H
+#define DYNMO_EMULATE_HOOKS_H
+
+#pragma GCC visibility push(default)
+
+#include <cuda.h>
+
+/* Runs run(arg) in stream's worker thread once all earlier work of the stream is
+ * done; it may block there. Returns a CUresult. Counts as a launch. */
+extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void *arg);
+
+/* Called in a worker thread: its context fails with status from now on. */
+extern "C" void dynmo_emulate_fail(int status);
+
+#pragma GCC visibility pop
+
+#endif

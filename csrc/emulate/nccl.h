@@ -1,0 +1,82 @@
+/* The communicators of nccl.cpp, the stand-in for NCCL. */
+#ifndef DYNMO_EMULATE_NCCL_H
+#define DYNMO_EMULATE_NCCL_H
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace nccl {
+
+enum Result {
+	success,
+	cuda_error,
+	system_error,
+	internal_error,
+	invalid_argument,
+	invalid_usage,
+	remote_error,
+	in_progress
+};
+
+struct Operation {
+	bool sends;
+	void *buf;
+	int64_t bytes;
+	int peer;
+};
+
+/* An environment variable as a number. */
+long setting(const char *name, long otherwise);
+
+/* One rank's side of a communicator. */
+class Communicator : public std::enable_shared_from_this<Communicator> {
+public:
+	Communicator(std::string name, int rank, int ranks, bool blocking)
+	    : rank(rank), ranks(ranks), name(std::move(name)), blocking(blocking), out(ranks, -1), in(ranks, -1) {}
+	~Communicator();
+
+	const int rank, ranks;
+
+	int begin(std::function<int()> work);
+	int state() const { return status; }
+	const char *complaint() const { return text; }
+	int fail(int result, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+	int connect();
+	int issue(void *stream, std::vector<Operation> operations);
+	void run(const std::vector<Operation> &operations);
+	int split(int color, int key, std::shared_ptr<Communicator> *part);
+	std::shared_ptr<Communicator> shrink(const int *excluded, int count);
+	int finalize();
+	void abort();
+	void join() {
+		if (helper.joinable()) helper.join();
+	}
+
+private:
+	std::string name;
+	bool blocking;
+	std::vector<int> out, in; /* sockets by peer: where this rank sends, and receives */
+	std::mutex mutex;         /* of the sockets while they are made */
+	std::thread helper;
+	std::atomic<int> status{success}, active{0};
+	std::atomic<bool> aborted{false};
+	char text[256] = "";
+	int parts = 0;
+	bool finalized = false;
+
+	bool keep(std::vector<int> &fds, int peer, int fd);
+	int reach(int peer);
+	void transfer(const Operation &o);
+	void copy(const std::vector<Operation> &operations);
+};
+
+} // namespace nccl
+
+#endif

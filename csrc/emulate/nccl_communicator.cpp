@@ -1,0 +1,278 @@
+#include "nccl.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "hooks.h"
+
+namespace nccl {
+
+long setting(const char *name, long otherwise) {
+	const char *text = getenv(name);
+	return text == nullptr || *text == 0 ? otherwise : atol(text);
+}
+
+namespace {
+
+bool give(int fd, const void *data, size_t bytes) {
+	auto at = static_cast<const char *>(data);
+	while (bytes > 0) {
+		ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+		if (n <= 0) return false;
+		at += n, bytes -= n;
+	}
+	return true;
+}
+
+bool take(int fd, void *data, size_t bytes) {
+	auto at = static_cast<char *>(data);
+	while (bytes > 0) {
+		ssize_t n = recv(fd, at, bytes, MSG_WAITALL);
+		if (n <= 0) return false;
+		at += n, bytes -= n;
+	}
+	return true;
+}
+
+void pause_us(unsigned us) { usleep(us); }
+
+sockaddr_un address(const std::string &name, socklen_t *length) {
+	sockaddr_un a{};
+	a.sun_family = AF_UNIX;
+	size_t n = std::min(name.size(), sizeof a.sun_path - 1);
+	memcpy(a.sun_path + 1, name.data(), n); /* a first byte of 0: no file */
+	*length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n);
+	return a;
+}
+
+} // namespace
+
+Communicator::~Communicator() {
+	for (auto *fds : {&out, &in})
+		for (int fd : *fds)
+			if (fd >= 0) close(fd);
+}
+
+/* Does work at once, or in a thread if the communicator is non-blocking. */
+int Communicator::begin(std::function<int()> work) {
+	if (status == in_progress) return fail(invalid_usage, "called before it was ready");
+	if (status != success) return status;
+	join();
+	if (blocking) return work();
+	status = in_progress;
+	CUcontext context = nullptr;
+	cuCtxGetCurrent(&context);
+	helper = std::thread([self = shared_from_this(), work = std::move(work), context] {
+		cuCtxSetCurrent(context);
+		int result = work(), expected = in_progress;
+		self->status.compare_exchange_strong(expected, result);
+	});
+	return in_progress;
+}
+
+/* Sets the error of the communicator, unless it was aborted or has one. */
+int Communicator::fail(int result, const char *format, ...) {
+	if (aborted) return result;
+	char what[200];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(what, sizeof what, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "emulated NCCL: rank %d of %d: %s\n", rank, ranks, what);
+	if (status == success || status == in_progress) {
+		snprintf(text, sizeof text, "%s", what);
+		status = result;
+	}
+	return result;
+}
+
+/* Remembers a socket; returns false if the communicator was aborted. */
+bool Communicator::keep(std::vector<int> &fds, int peer, int fd) {
+	std::lock_guard<std::mutex> lock(mutex);
+	fds[peer] = fd;
+	return !aborted;
+}
+
+/* Connects to a peer as soon as it listens, and tells it who calls. */
+int Communicator::reach(int peer) {
+	socklen_t length;
+	sockaddr_un a = address(name + "." + std::to_string(peer), &length);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	while (::connect(fd, reinterpret_cast<sockaddr *>(&a), length) != 0) {
+		if (aborted) {
+			close(fd);
+			return internal_error;
+		}
+		pause_us(500);
+	}
+	return keep(out, peer, fd) && give(fd, &rank, sizeof rank) ? success : internal_error;
+}
+
+/* Joins all ranks. It returns when all have called it, or after abort. */
+int Communicator::connect() {
+	socklen_t length;
+	sockaddr_un a = address(name + "." + std::to_string(rank), &length);
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (bind(listener, reinterpret_cast<sockaddr *>(&a), length) != 0 || listen(listener, ranks) != 0) {
+		close(listener);
+		return fail(system_error, "its place in the communicator is taken: %s", strerror(errno));
+	}
+	int result = success;
+	for (int peer = 0; peer < ranks && result == success; peer++)
+		if (peer != rank) result = reach(peer);
+	for (int left = ranks - 1; left > 0 && result == success && !aborted;) {
+		pollfd ready{listener, POLLIN, 0};
+		if (poll(&ready, 1, 10) <= 0) continue;
+		int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC), peer;
+		if (fd < 0 || !take(fd, &peer, sizeof peer) || !keep(in, peer, fd)) result = internal_error;
+		left--;
+	}
+	close(listener);
+	return result;
+}
+
+/* One message. The receiver first says how many bytes it wants. */
+void Communicator::transfer(const Operation &o) {
+	int64_t other = 0;
+	int fd = o.sends ? out[o.peer] : in[o.peer];
+	bool ok = o.bytes != setting("DYNMO_EMULATE_NCCL_FAULT", -1) || !o.sends;
+	if (!ok) {
+		fail(remote_error, "injected fault in a message of %lld bytes", (long long)o.bytes);
+		return;
+	}
+	if (o.sends)
+		ok = give(fd, &o.bytes, sizeof o.bytes) && take(fd, &other, sizeof other);
+	else
+		ok = take(fd, &other, sizeof other) && give(fd, &o.bytes, sizeof o.bytes);
+	if (ok && other != o.bytes) {
+		fail(invalid_usage, "%s %lld bytes, but rank %d %s %lld", o.sends ? "sends" : "receives", (long long)o.bytes,
+		     o.peer, o.sends ? "receives" : "sends", (long long)other);
+		return;
+	}
+	if (ok) ok = o.sends ? give(fd, o.buf, o.bytes) : take(fd, o.buf, o.bytes);
+	if (!ok) fail(remote_error, "rank %d is gone in a message of %lld bytes", o.peer, (long long)o.bytes);
+}
+
+/* Messages of a rank to itself: the first sent is the first received. */
+void Communicator::copy(const std::vector<Operation> &operations) {
+	std::vector<Operation> sends, recvs;
+	for (const Operation &o : operations)
+		if (o.peer == rank) (o.sends ? sends : recvs).push_back(o);
+	if (sends.size() != recvs.size()) {
+		fail(invalid_usage, "%zu messages to itself, but %zu receives", sends.size(), recvs.size());
+		return;
+	}
+	for (size_t i = 0; i < sends.size(); i++) {
+		if (sends[i].bytes != recvs[i].bytes) {
+			fail(invalid_usage, "sends itself %lld bytes, but receives %lld", (long long)sends[i].bytes,
+			     (long long)recvs[i].bytes);
+			return;
+		}
+		memmove(recvs[i].buf, sends[i].buf, sends[i].bytes);
+	}
+}
+
+/* Does the operations of a group: all peers and both directions at once. */
+void Communicator::run(const std::vector<Operation> &operations) {
+	std::map<std::pair<bool, int>, std::vector<Operation>> queues;
+	for (const Operation &o : operations)
+		if (o.peer != rank) queues[{o.sends, o.peer}].push_back(o);
+	if (!aborted) {
+		std::vector<std::thread> threads;
+		for (const auto &q : queues)
+			threads.emplace_back([this, &q] {
+				for (const Operation &o : q.second) transfer(o);
+			});
+		copy(operations);
+		for (std::thread &t : threads) t.join();
+	}
+	active--;
+}
+
+struct Batch {
+	std::shared_ptr<Communicator> comm;
+	std::vector<Operation> operations;
+
+	static void run(void *batch) {
+		std::unique_ptr<Batch> b(static_cast<Batch *>(batch));
+		b->comm->run(b->operations);
+	}
+};
+
+int Communicator::issue(void *stream, std::vector<Operation> operations) {
+	if (finalized) return fail(invalid_usage, "a message after finalize");
+	for (const Operation &o : operations)
+		if (o.peer < 0 || o.peer >= ranks || o.bytes < 0) return invalid_argument;
+	return begin([self = shared_from_this(), stream, operations = std::move(operations)] {
+		if (!self->blocking) pause_us(std::random_device{}() % 300); /* what is too early on a stream then shows */
+		self->active++;
+		auto batch = new Batch{self, operations};
+		int status = dynmo_emulate_enqueue(static_cast<CUstream>(stream), Batch::run, batch);
+		if (status == 0) return static_cast<int>(success);
+		self->active--;
+		delete batch;
+		return self->fail(cuda_error, "the stream refuses work with status %d", status);
+	});
+}
+
+/* Tells all ranks this one's color and key, and joins those of equal color. */
+int Communicator::split(int color, int key, std::shared_ptr<Communicator> *part) {
+	int mine[2] = {color, key};
+	for (int peer = 0; peer < ranks; peer++)
+		if (peer != rank && !give(out[peer], mine, sizeof mine)) return remote_error;
+	std::vector<std::pair<int, int>> members;
+	for (int peer = 0; peer < ranks; peer++) {
+		int theirs[2] = {color, key};
+		if (peer != rank && !take(in[peer], theirs, sizeof theirs)) return remote_error;
+		if (theirs[0] == color) members.emplace_back(theirs[1], peer);
+	}
+	std::sort(members.begin(), members.end());
+	auto place = std::find(members.begin(), members.end(), std::make_pair(key, rank)) - members.begin();
+	std::string child = name + "/" + std::to_string(parts++) + "," + std::to_string(color);
+	*part = std::make_shared<Communicator>(child, static_cast<int>(place), static_cast<int>(members.size()), blocking);
+	return (*part)->connect();
+}
+
+std::shared_ptr<Communicator> Communicator::shrink(const int *excluded, int count) {
+	auto below = std::count_if(excluded, excluded + count, [this](int e) { return e < rank; });
+	std::string child = name + "/" + std::to_string(parts++);
+	return std::make_shared<Communicator>(child, rank - static_cast<int>(below), ranks - count, blocking);
+}
+
+/* Waits for what is under way, and for all ranks. */
+int Communicator::finalize() {
+	while (active > 0 && !aborted) pause_us(100);
+	char bye = 0;
+	for (int fd : out)
+		if (fd >= 0 && !give(fd, &bye, 1)) return fail(remote_error, "a rank is gone before finalize");
+	for (int fd : in)
+		if (fd >= 0 && !take(fd, &bye, 1)) return fail(remote_error, "a rank is gone in finalize");
+	finalized = true;
+	return success;
+}
+
+void Communicator::abort() {
+	aborted = true;
+	{
+		std::lock_guard<std::mutex> lock(mutex);
+		for (auto *fds : {&out, &in})
+			for (int fd : *fds)
+				if (fd >= 0) shutdown(fd, SHUT_RDWR);
+	}
+	join();
+}
+
+} // namespace nccl

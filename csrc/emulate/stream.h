@@ -1,0 +1,120 @@
+/* Devices, streams and events of the emulated driver. A stream is a worker thread
+ * with a queue; an event is a point in a stream. */
+#ifndef DYNMO_EMULATE_STREAM_H
+#define DYNMO_EMULATE_STREAM_H
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+
+#include "hooks.h"
+
+namespace emulate {
+
+/* An environment variable as a number. */
+long long setting(const char *name, long long otherwise);
+
+/* A point in a stream, which it reaches once. */
+class Point {
+	std::mutex mutex;
+	std::condition_variable changed;
+	bool done = false;
+	double when = 0;
+
+public:
+	void reach();
+	void wait();
+	bool reached();
+	double seconds() const { return when; } /* of a steady clock, once reached */
+};
+using PointPtr = std::shared_ptr<Point>;
+
+struct Stream;
+
+/* A device and its primary context. */
+struct Device {
+	int ordinal = 0;
+	std::atomic<int> retained{0};
+	unsigned flags = 0;
+	size_t used = 0;           /* bytes of device memory */
+	std::atomic<int> error{0}; /* sticky */
+	std::shared_ptr<Stream> null;
+};
+
+struct Stream {
+	Device *device;
+	unsigned flags;
+	int priority;
+
+	Stream(Device *device, unsigned flags, int priority);
+	void push(std::function<void()> work);
+	PointPtr mark(); /* at the end of what was pushed */
+	bool idle();
+	void close(); /* once all work is done */
+	void serve(); /* the worker thread */
+
+private:
+	std::mutex mutex;
+	std::condition_variable changed;
+	std::deque<std::function<void()>> queue;
+	bool busy = false, closing = false, ended = false;
+	PointPtr tail; /* the last mark, if nothing was pushed after it */
+	std::minstd_rand random;
+
+	void sleep();
+};
+
+std::shared_ptr<Stream> open_stream(Device *device, unsigned flags, int priority);
+
+struct Event {
+	unsigned flags;
+	PointPtr point; /* where it was last recorded, or null */
+};
+
+/* A live allocation. */
+struct Block {
+	size_t bytes;
+	unsigned char *mapping;
+	size_t mapped;
+	Device *device; /* or null: pinned host memory */
+};
+
+/* What the process has, under one lock; it lives until the process ends. */
+struct Driver {
+	std::mutex mutex;
+	std::deque<Device> devices;
+	std::map<CUstream, std::shared_ptr<Stream>> streams;
+	std::map<CUevent, std::shared_ptr<Event>> events;
+	std::map<uintptr_t, Block> blocks; /* by address */
+};
+Driver &driver();
+
+extern thread_local Device *current;
+
+/* Success, or why no call can be made now. */
+CUresult ready();
+
+/* Puts work, if any, on a stream; 0 is the null stream, which waits for the others that
+ * are not non-blocking, and they for it. *end becomes the point after it. */
+CUresult enqueue(CUstream stream, std::function<void()> work, PointPtr *end = nullptr);
+
+/* Waits for all streams of a device. */
+void drain(Device *device);
+
+/* What a call that has waited returns. */
+CUresult waited(Device *device);
+
+/* The allocation that holds all of a range, or null. The lock is held. */
+const Block *find_block(uintptr_t at, size_t bytes);
+
+/* Frees what a device still holds. The lock is held. */
+void free_blocks(Device *device);
+
+} // namespace emulate
+
+#endif
