@@ -131,6 +131,7 @@ const (
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
 	TagCollective = 24576
+	TagLane       = 28000 // and the next: carriers, on how device memory travels
 
 	TagMicrobatches = 8192
 )

@@ -83,6 +83,7 @@ func (a *arena) free() {
 	for _, block := range a.blocks {
 		a.dev.Free(block)
 	}
+	a.stream.Close()
 }
 
 // ofType is numbers that have a type in memory.

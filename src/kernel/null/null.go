@@ -18,7 +18,12 @@ import (
 // moves clock by the seconds that cost gives for it; a wall clock does not
 // move, and nothing ever sleeps. A nil cost makes every call free.
 func New(clock *device.Clock, cost func(Call) float64) kernel.Backend {
-	return backend{kernel.Check{DType: tensor.F32, Space: tensor.Host}, clock, cost}
+	return NewOf(tensor.F32, clock, cost)
+}
+
+// NewOf is New with elements of type d, for what only asks how large things are.
+func NewOf(d tensor.DType, clock *device.Clock, cost func(Call) float64) kernel.Backend {
+	return backend{kernel.Check{DType: d, Space: tensor.Host}, clock, cost}
 }
 
 type backend struct {

@@ -1,0 +1,75 @@
+/* The C side of src/comm/nccl: messages between GPUs by NCCL, which is opened at
+ * run time. The whole boundary is this header.
+ *
+ * A communicator works on the CUDA context that is current where it is begun; a
+ * stream is a CUstream. All communicators are non-blocking: a call only begins
+ * something, dynmo_nccl_ready tells when NCCL has done its part on the host, and
+ * until then nothing but dynmo_nccl_abort may be asked of the communicator. What
+ * a message does on the GPU follows its stream.
+ *
+ * Every function returns 0 or a status that dynmo_nccl_error can name. Before
+ * all others dynmo_nccl_open must have returned 0. One thread at a time calls for
+ * one communicator; it need not stay the same. */
+#ifndef DYNMO_NCCL_H
+#define DYNMO_NCCL_H
+
+#include <stdint.h>
+
+/* Statuses below 0 are these; those above 0 are NCCL's results. */
+enum {
+	DYNMO_NCCL_LIBRARY = -1, /* the library cannot be opened, or is none */
+	DYNMO_NCCL_OLD     = -2, /* it is older than DYNMO_NCCL_WANTED */
+	DYNMO_NCCL_ABSENT  = -3, /* it is too old for this one call */
+	DYNMO_NCCL_MEMORY  = -4  /* no memory for a communicator */
+};
+
+/* Version 2.14.0 in NCCL's own code, the first with non-blocking communicators. */
+#define DYNMO_NCCL_WANTED 21400
+
+#define DYNMO_NCCL_ID_BYTES 128
+
+typedef struct dynmo_nccl dynmo_nccl; /* a communicator, of one rank */
+
+/* Opens the library that DYNMO_NCCL_LIBRARY in the environment names, or else
+ * libnccl.so.2, once per process. *version is set to the library's version code
+ * (major·10000 + minor·100 + patch) if it has told, else to 0. */
+int32_t dynmo_nccl_open(int32_t *version);
+
+/* Writes the name of a status into text, which has room for size bytes; for a
+ * communicator (or null) also what NCCL last complained about. Needs no open. */
+void dynmo_nccl_error(const dynmo_nccl *k, int32_t status, char *text, int32_t size);
+
+/* Fills in DYNMO_NCCL_ID_BYTES by which the ranks of one communicator find each
+ * other: one rank asks, and tells the others. */
+int32_t dynmo_nccl_id(void *id);
+
+/* Begins a communicator. It is ready when all its ranks have begun theirs. */
+int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, dynmo_nccl **k);
+
+/* Sets *ready to 1 if what was last begun is done, else to 0. Returns the
+ * communicator's error, also one that has struck a message under way. */
+int32_t dynmo_nccl_ready(const dynmo_nccl *k, int32_t *ready);
+
+/* Begin communicators of the ranks with equal color >= 0, ordered by key (since
+ * 2.18), and of all ranks but one, which does not call (since 2.27). They are
+ * ready once k is ready again. Collective. */
+int32_t dynmo_nccl_split(dynmo_nccl *k, int32_t color, int32_t key, dynmo_nccl **part);
+int32_t dynmo_nccl_shrink(dynmo_nccl *k, int32_t without, dynmo_nccl **rest);
+
+/* Enqueue a message of some bytes (at least 1) on a stream. */
+int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t to, void *stream);
+int32_t dynmo_nccl_recv(dynmo_nccl *k, void *buf, int64_t bytes, int32_t from, void *stream);
+
+/* Enqueues a message of this rank to itself: both halves as one operation. */
+int32_t dynmo_nccl_self(dynmo_nccl *k, void *dst, const void *src, int64_t bytes, int32_t rank, void *stream);
+
+/* Begins to end a communicator. Once it is ready again, dynmo_nccl_destroy frees
+ * it. Collective. */
+int32_t dynmo_nccl_finish(dynmo_nccl *k);
+int32_t dynmo_nccl_destroy(dynmo_nccl *k);
+
+/* Gives up what is under way, on the GPU too, and frees the communicator. It may
+ * wait for other work of the GPU to end. */
+int32_t dynmo_nccl_abort(dynmo_nccl *k);
+
+#endif

@@ -1,0 +1,53 @@
+/* What is used of NCCL's interface. It has been the same since version 2.14, so
+ * NCCL's own header is not needed to build. */
+#ifndef DYNMO_NCCL_LIBRARY_H
+#define DYNMO_NCCL_LIBRARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 }; /* of ncclResult_t, an int */
+enum { NCCL_CHAR = 0 };                          /* of ncclDataType_t, an int */
+
+typedef struct {
+	char internal[128];
+} nccl_id;
+
+/* A communicator. NCCL writes the pointer when it likes until what was begun is
+ * done, so this never moves. */
+struct dynmo_nccl {
+	void *comm; /* NULL for a part that is not ready */
+};
+
+/* X(result, member, symbol, parameters): what every version from 2.14 has. */
+#define NCCL_FUNCTIONS(X)                                                                                              \
+	X(int, get_version, "ncclGetVersion", (int *))                                                                     \
+	X(const char *, error_string, "ncclGetErrorString", (int))                                                         \
+	X(const char *, last_error, "ncclGetLastError", (void *))                                                          \
+	X(int, unique_id, "ncclGetUniqueId", (nccl_id *))                                                                  \
+	X(int, init, "ncclCommInitRankConfig", (void **, int, nccl_id, int, void *))                                       \
+	X(int, async_error, "ncclCommGetAsyncError", (void *, int *))                                                      \
+	X(int, send, "ncclSend", (const void *, size_t, int, int, void *, void *))                                         \
+	X(int, recv, "ncclRecv", (void *, size_t, int, int, void *, void *))                                               \
+	X(int, group_start, "ncclGroupStart", (void))                                                                      \
+	X(int, group_end, "ncclGroupEnd", (void))                                                                          \
+	X(int, finalize, "ncclCommFinalize", (void *))                                                                     \
+	X(int, destroy, "ncclCommDestroy", (void *))                                                                       \
+	X(int, abort, "ncclCommAbort", (void *))
+
+/* The same for what came later; NULL where it is missing. */
+#define NCCL_LATER(X)                                                                                                  \
+	X(int, split, "ncclCommSplit", (void *, int, int, void **, void *))          /* 2.18 */                            \
+	X(int, shrink, "ncclCommShrink", (void *, int *, int, void **, void *, int)) /* 2.27 */
+
+#define NCCL_MEMBER(result, member, symbol, parameters) result(*member) parameters;
+struct library {
+	NCCL_FUNCTIONS(NCCL_MEMBER)
+	NCCL_LATER(NCCL_MEMBER)
+};
+#undef NCCL_MEMBER
+
+/* Filled in by dynmo_nccl_open. */
+extern struct library dynmo_nccl_library;
+
+#endif

@@ -1,0 +1,144 @@
+//go:build cgo
+
+package nccl
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/tensor"
+)
+
+// Tags of the control messages, above those of comm's collectives.
+const (
+	tagGrant = comm.TagLane + iota // from a receiver: a notice of what it is ready to receive
+	tagGo                          // from a sender: first an identity, then notices of what comes
+)
+
+// notice is a message of the lane's future, as both sides speak of it: its tag
+// and its bytes.
+type notice struct {
+	tag   int
+	bytes int64
+}
+
+const noticeBytes = 16
+
+// blockBytes is the length of a control message's memory: the longest message.
+const blockBytes = int64(len(identity{}))
+
+func (n notice) encode() []byte {
+	var b [noticeBytes]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(n.tag))
+	binary.LittleEndian.PutUint64(b[8:], uint64(n.bytes))
+	return b[:]
+}
+
+func decode(b []byte) notice {
+	return notice{int(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))}
+}
+
+// control sends short messages over the transport, whose memory it keeps.
+type control struct {
+	t       comm.Transport
+	free    []tensor.Mem
+	sending []letter
+}
+
+// letter is a control message under way.
+type letter struct {
+	block  tensor.Mem
+	handle comm.Handle
+}
+
+func (k *control) block() (tensor.Mem, error) {
+	last := len(k.free) - 1
+	if last < 0 {
+		return k.t.Alloc(blockBytes)
+	}
+	m := k.free[last]
+	k.free = k.free[:last]
+	return m, nil
+}
+
+// tell begins to send data to a rank.
+func (k *control) tell(to, tag int, data []byte) error {
+	m, err := k.block()
+	if err != nil {
+		return err
+	}
+	copy(tensor.Of[byte](m), data)
+	h, err := k.t.Isend(to, tag, m.Span(0, int64(len(data))), 0)
+	if err != nil {
+		return err
+	}
+	k.sending = append(k.sending, letter{m, h})
+	return nil
+}
+
+// drive frees the memory of what was sent.
+func (k *control) drive() error {
+	var failed error
+	k.sending = slices.DeleteFunc(k.sending, func(l letter) bool {
+		if failed != nil {
+			return false
+		}
+		done, _, err := l.handle.Test(0)
+		failed = err
+		if done {
+			k.free = append(k.free, l.block)
+		}
+		return done
+	})
+	return failed
+}
+
+// release gives the memory back. Nothing is under way.
+func (k *control) release() {
+	for _, m := range k.free {
+		k.t.Free(m)
+	}
+	k.free = nil
+}
+
+// inbox receives control messages of one rank and tag, one at a time. A receive
+// is posted only when a message is due, so none is left when the group ends.
+type inbox struct {
+	k         *control
+	from, tag int
+	posted    letter // zero: none
+}
+
+// next returns the message, of some bytes, that is due next, or nil if it has not
+// come yet. It is valid until the next call.
+func (b *inbox) next(length int64) ([]byte, error) {
+	if b.posted.handle == nil {
+		if b.posted.block.IsZero() {
+			m, err := b.k.block()
+			if err != nil {
+				return nil, err
+			}
+			b.posted.block = m
+		}
+		h, err := b.k.t.Irecv(b.from, b.tag, b.posted.block.Span(0, length))
+		if err != nil {
+			return nil, err
+		}
+		b.posted.handle = h
+	}
+	done, _, err := b.posted.handle.Test(0)
+	if err != nil || !done {
+		return nil, err
+	}
+	b.posted.handle = nil
+	return tensor.Of[byte](b.posted.block)[:length], nil
+}
+
+// close gives the memory back, where no receive is posted.
+func (b *inbox) close() {
+	if b.posted.handle == nil && !b.posted.block.IsZero() {
+		b.k.free = append(b.k.free, b.posted.block)
+		b.posted.block = tensor.Mem{}
+	}
+}

@@ -1,0 +1,142 @@
+//go:build cgo
+
+package nccl
+
+// #cgo linux LDFLAGS: -ldl
+// Asking whether NCCL is done is what every Test does, and it calls no Go.
+
+// #cgo noescape dynmo_nccl_ready
+// #cgo nocallback dynmo_nccl_ready
+// #include "../../../csrc/include/dynmo_nccl.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"dynmo/src/comm"
+	"dynmo/src/tensor"
+)
+
+// check turns a status of the shim into an error, nil for 0. k may be nil. What
+// only later libraries can do is errors.ErrUnsupported.
+func check(k *C.dynmo_nccl, status C.int32_t) error {
+	if status == 0 {
+		return nil
+	}
+	var text [1024]C.char // NCCL's last complaint is a line of its log
+	C.dynmo_nccl_error(k, status, &text[0], C.int32_t(len(text)))
+	if status == C.DYNMO_NCCL_ABSENT {
+		return fmt.Errorf("%s: %w", C.GoString(&text[0]), errors.ErrUnsupported)
+	}
+	return errors.New(C.GoString(&text[0]))
+}
+
+// Version returns the version of the library, such as "2.18.5", and opens it.
+// The error says that there is none, or that it is too old.
+func Version() (string, error) {
+	var code C.int32_t
+	if err := check(nil, C.dynmo_nccl_open(&code)); err != nil {
+		return "", fmt.Errorf("nccl: %w", err)
+	}
+	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100), nil
+}
+
+// identity is by what the ranks of one communicator find each other.
+type identity [C.DYNMO_NCCL_ID_BYTES]byte
+
+func newIdentity() (identity, error) {
+	var id identity
+	err := check(nil, C.dynmo_nccl_id(unsafe.Pointer(&id)))
+	return id, err
+}
+
+// communicator is this rank's side of some ranks, on the GPU whose context was
+// current when it was begun. Whatever is begun, nothing but ready and abort may
+// follow until ready says so.
+type communicator struct{ k *C.dynmo_nccl }
+
+func begin(id identity, rank, ranks int) (communicator, error) {
+	var c communicator
+	err := check(nil, C.dynmo_nccl_begin(unsafe.Pointer(&id), C.int32_t(rank), C.int32_t(ranks), &c.k))
+	return c, err
+}
+
+// begun reports whether there is a communicator.
+func (c communicator) begun() bool { return c.k != nil }
+
+// ready reports whether what was begun is done. An error may belong to a message
+// that is under way.
+func (c communicator) ready() (bool, error) {
+	var ready C.int32_t
+	err := check(c.k, C.dynmo_nccl_ready(c.k, &ready))
+	return ready != 0, err
+}
+
+// poll is the time between two looks where nothing is in a hurry.
+const poll = 100 * time.Microsecond
+
+// await waits until c is ready.
+func (c communicator) await(deadline time.Time) error {
+	for {
+		ready, err := c.ready()
+		if err != nil || ready {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return comm.ErrNoAnswer
+		}
+		time.Sleep(poll)
+	}
+}
+
+// split begins a communicator of the ranks with equal color, ordered by key. It
+// is ready when c is. Collective.
+func (c communicator) split(color, key int) (communicator, error) {
+	var part communicator
+	err := check(c.k, C.dynmo_nccl_split(c.k, C.int32_t(color), C.int32_t(key), &part.k))
+	return part, err
+}
+
+// shrink begins a communicator of all ranks but one, which does not call. It is
+// ready when c is. Collective.
+func (c communicator) shrink(without int) (communicator, error) {
+	var rest communicator
+	err := check(c.k, C.dynmo_nccl_shrink(c.k, C.int32_t(without), &rest.k))
+	return rest, err
+}
+
+// send begins to enqueue a message on a stream of the GPU.
+func (c communicator) send(m tensor.Mem, to int, stream unsafe.Pointer) error {
+	return check(c.k, C.dynmo_nccl_send(c.k, on(m), C.int64_t(m.Bytes), C.int32_t(to), stream))
+}
+
+// recv begins to enqueue the receipt of one.
+func (c communicator) recv(m tensor.Mem, from int, stream unsafe.Pointer) error {
+	return check(c.k, C.dynmo_nccl_recv(c.k, on(m), C.int64_t(m.Bytes), C.int32_t(from), stream))
+}
+
+// self begins to enqueue a message of this rank to itself.
+func (c communicator) self(dst, src tensor.Mem, rank int, stream unsafe.Pointer) error {
+	return check(c.k, C.dynmo_nccl_self(c.k, on(dst), on(src), C.int64_t(src.Bytes), C.int32_t(rank), stream))
+}
+
+// on returns where m begins and panics if NCCL could not reach it there.
+func on(m tensor.Mem) unsafe.Pointer {
+	if m.Space != tensor.Device {
+		panic("nccl: transfer of host memory")
+	}
+	return m.Ptr
+}
+
+// finish begins the end of c, for which all its ranks wait. Collective.
+func (c communicator) finish() error { return check(c.k, C.dynmo_nccl_finish(c.k)) }
+
+// destroy frees c, which is ready after finish.
+func (c communicator) destroy() error { return check(nil, C.dynmo_nccl_destroy(c.k)) }
+
+// abort gives up what is under way and frees c. Any thread may call it, and it
+// may wait for other work of the GPU.
+func (c communicator) abort() error { return check(nil, C.dynmo_nccl_abort(c.k)) }

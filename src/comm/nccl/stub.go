@@ -1,0 +1,24 @@
+//go:build !cgo
+
+package nccl
+
+import (
+	"errors"
+
+	"dynmo/src/comm"
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+var errWithout = errors.New("nccl: this binary was built without cgo, which NCCL is opened with")
+
+// Version returns an error: this binary was built without cgo.
+func Version() (string, error) { return "", errWithout }
+
+// New returns an error: this binary was built without cgo.
+func New(t comm.Transport, d device.Device, compute device.Stream) (comm.Carrier, error) {
+	return nil, errWithout
+}
+
+// Try returns an error: this binary was built without cgo.
+func Try(d device.Device, dst, src tensor.Mem) error { return errWithout }

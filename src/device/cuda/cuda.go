@@ -1,0 +1,188 @@
+//go:build cuda && cgo
+
+package cuda
+
+/*
+#cgo LDFLAGS: -lcuda
+#include <cuda.h>
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Built says whether this binary holds the device.
+const Built = true
+
+// Device is one GPU, through its primary context, which the CUDA runtime and
+// the libraries on it share.
+type Device struct {
+	clock   *device.Clock
+	gpu     cu.Device
+	about   GPU
+	pool    pool
+	pinned  pinned
+	fill    cu.Stream // zeroes what Alloc returns
+	streams []*Stream // open, the oldest first
+	events  shelf
+	staging ring
+}
+
+// Visible returns how many GPUs this process sees.
+func Visible() (int, error) {
+	count, err := cu.NumDevices()
+	if err != nil {
+		return 0, fmt.Errorf("cuda: count the GPUs: %w", explain(err))
+	}
+	return count, nil
+}
+
+// New returns the GPU that the driver calls ordinal, and ties the calling
+// goroutine to its thread, which alone may use the device. It times events with
+// clock, which must be a wall clock: how long a GPU worked is no CPU time.
+func New(clock *device.Clock, ordinal int) (*Device, error) {
+	if clock.Kind() != "wall" {
+		return nil, fmt.Errorf("cuda: events cannot be timed by a %s clock: want run.clock = \"wall\"", clock.Kind())
+	}
+	count, err := Visible()
+	if err != nil {
+		return nil, err
+	}
+	if ordinal < 0 || ordinal >= count {
+		return nil, fmt.Errorf("cuda: there is no GPU %d: this process sees %d, from 0 on", ordinal, count)
+	}
+	d := &Device{clock: clock, gpu: cu.Device(ordinal)}
+	if err := d.open(ordinal); err != nil {
+		return nil, fmt.Errorf("cuda: GPU %d: %w", ordinal, err)
+	}
+	return d, nil
+}
+
+// open makes the context current on this thread for good.
+func (d *Device) open(ordinal int) error {
+	var err error
+	if d.gpu, err = cu.GetDevice(ordinal); err != nil {
+		return explain(err)
+	}
+	if d.about, err = describe(d.gpu, ordinal); err != nil {
+		return explain(err)
+	}
+	context, err := d.gpu.RetainPrimaryCtx()
+	if err != nil {
+		return fmt.Errorf("make a context on it: %w", explain(err))
+	}
+	if err := context.Lock(); err != nil {
+		return fmt.Errorf("use its context: %w", explain(err))
+	}
+	if d.fill, err = cu.MakeStream(cu.NonBlocking); err != nil {
+		return fmt.Errorf("make a stream: %w", explain(err))
+	}
+	d.pool.live = map[unsafe.Pointer]int64{}
+	return nil
+}
+
+func describe(gpu cu.Device, ordinal int) (g GPU, err error) {
+	g.Ordinal = ordinal
+	if g.Name, err = gpu.Name(); err != nil {
+		return g, err
+	}
+	id, err := gpu.UUID()
+	if err != nil {
+		return g, err
+	}
+	g.UUID = "GPU-" + id.String()
+	if g.Memory, err = gpu.TotalMem(); err != nil {
+		return g, err
+	}
+	var domain, bus, slot int
+	for _, a := range []struct {
+		what cu.DeviceAttribute
+		to   *int
+	}{
+		{cu.ComputeCapabilityMajor, &g.Major}, {cu.ComputeCapabilityMinor, &g.Minor},
+		{cu.PciDomainID, &domain}, {cu.PciBusID, &bus}, {cu.PciDeviceID, &slot},
+	} {
+		if *a.to, err = gpu.Attribute(a.what); err != nil {
+			return g, err
+		}
+	}
+	g.Bus = fmt.Sprintf("%08x:%02x:%02x.0", domain, bus, slot)
+	return g, nil
+}
+
+// Describe returns which GPU the device is.
+func (d *Device) Describe() GPU { return d.about }
+
+// Name returns "cuda".
+func (d *Device) Name() string { return "cuda" }
+
+// Space returns tensor.Device.
+func (d *Device) Space() tensor.Space { return tensor.Device }
+
+// Clock returns the clock given to New.
+func (d *Device) Clock() *device.Clock { return d.clock }
+
+// Memory returns how many bytes of the GPU no process uses, and how many it has.
+func (d *Device) Memory() (free, total int64, err error) {
+	free, total, err = cu.MemInfo()
+	return free, total, explain(err)
+}
+
+// Close gives back what the device holds, and the context. Memory in use must
+// have been freed.
+func (d *Device) Close() error {
+	err := cu.Synchronize()
+	for len(d.streams) > 0 {
+		d.streams[0].Close()
+	}
+	d.staging.close(d)
+	d.pool.trim()
+	return explain(errors.Join(err, d.events.close(), d.fill.Destroy(), d.gpu.ReleasePrimaryCtx()))
+}
+
+// AllocHost returns zeroed pinned memory: the GPU copies from and to it while
+// the host goes on.
+func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
+	if bytes == 0 {
+		return tensor.Mem{}, nil
+	}
+	var p unsafe.Pointer
+	if status := C.cuMemHostAlloc(&p, C.size_t(bytes), C.CU_MEMHOSTALLOC_PORTABLE); status != 0 {
+		return tensor.Mem{}, fmt.Errorf("cuda: allocate %d bytes of pinned host memory: %w", bytes, explain(named(status)))
+	}
+	m := tensor.Mem{Ptr: p, Bytes: bytes, Space: tensor.Host}
+	clear(tensor.Of[byte](m))
+	d.pinned.add(m)
+	return m, nil
+}
+
+// FreeHost returns memory that AllocHost gave. Nothing may copy it any more.
+func (d *Device) FreeHost(m tensor.Mem) {
+	if m.IsZero() {
+		return
+	}
+	d.pinned.remove(m)
+	_ = cu.MemFreeHost(m.Ptr) // fails only after something else has
+}
+
+// NewStream returns a stream that waits for no other. What fails here is the
+// error of its first Sync.
+func (d *Device) NewStream() device.Stream {
+	s := &Stream{d: d}
+	var err error
+	if s.s, err = cu.MakeStream(cu.NonBlocking); err != nil {
+		s.Fail(fmt.Errorf("cuda: make a stream: %w", explain(err)))
+		return s
+	}
+	d.streams = append(d.streams, s)
+	s.anchor()
+	return s
+}

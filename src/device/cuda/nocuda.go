@@ -1,0 +1,38 @@
+//go:build !(cuda && cgo)
+
+package cuda
+
+import (
+	"errors"
+
+	"dynmo/src/device"
+)
+
+// Built says whether this binary holds the device.
+const Built = false
+
+var errWithout = errors.New("cuda: this binary was built without the tag cuda: build bin/dynmo-cuda with ./build.sh cuda")
+
+// Device is a GPU. This binary can make none.
+type Device struct{ device.Device }
+
+// Visible returns an error: this binary was built without the device.
+func Visible() (int, error) { return 0, errWithout }
+
+// New returns an error: this binary was built without the device.
+func New(clock *device.Clock, ordinal int) (*Device, error) { return nil, errWithout }
+
+// Describe is of no device.
+func (d *Device) Describe() GPU { return GPU{} }
+
+// Kept is of no device.
+func (d *Device) Kept() int64 { return 0 }
+
+// Memory is of no device.
+func (d *Device) Memory() (free, total int64, err error) { return 0, 0, errWithout }
+
+// Trim is of no device.
+func (d *Device) Trim() {}
+
+// Close is of no device.
+func (d *Device) Close() error { return errWithout }

@@ -1,0 +1,50 @@
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// GPU says which GPU a device is.
+type GPU struct {
+	Ordinal      int    // the driver's number for it, in this process
+	Name         string // of the product
+	UUID         string // GPU-…: one for each in the world
+	Bus          string // domain:bus:device.function
+	Major, Minor int    // compute capability
+	Memory       int64  // bytes
+}
+
+// String returns "NVIDIA H200 (sm_90, 139.7 GiB, 00000000:4e:00.0)".
+func (g GPU) String() string {
+	return fmt.Sprintf("%s (sm_%d%d, %.1f GiB, %s)", g.Name, g.Major, g.Minor, float64(g.Memory)/(1<<30), g.Bus)
+}
+
+// localVariables are where launchers tell a process its number among those of
+// its host: Open MPI, Slurm, Intel MPI, MPICH. mpirun's helpers are tasks of a
+// Slurm step themselves, so Slurm's comes after Open MPI's.
+var localVariables = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"}
+
+// LocalRank returns this process's number among those of its host, from 0 on, as
+// its launcher gave it, and 0 if none did.
+func LocalRank() int { return localRank(os.Getenv) }
+
+func localRank(getenv func(string) string) int {
+	for _, name := range localVariables {
+		if rank, err := strconv.Atoi(getenv(name)); err == nil && rank >= 0 {
+			return rank
+		}
+	}
+	return 0
+}
+
+// Pick returns the ordinal of the GPU of a rank: its own, where a process sees as
+// many GPUs as its host has ranks, or where the launcher shows each rank one; else
+// ranks go round, and share.
+func Pick(localRank, visible int) int {
+	if localRank < 0 || visible < 1 {
+		panic("cuda: Pick of a negative rank or of no GPU")
+	}
+	return localRank % visible
+}

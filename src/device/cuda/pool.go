@@ -1,0 +1,165 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"dynmo/src/tensor"
+)
+
+const (
+	// granule is what sizes are rounded up to, so that layers of nearly one size
+	// take each other's memory. The driver aligns to no less.
+	granule = 512
+	// keptFor is how many Syncs of the main stream freed memory stays here: a step
+	// finds what the step before it freed, and what two steps have not wanted, the
+	// memory of a layer that left, is the GPU's again.
+	keptFor = 2
+)
+
+// block is memory that was freed and is kept.
+type block struct {
+	ptr   unsafe.Pointer
+	bytes int64
+	age   int  // Syncs of the main stream since
+	idle  bool // no stream can be at work with it
+}
+
+// pool keeps freed memory: the driver's own calls wait for the whole GPU.
+type pool struct {
+	live map[unsafe.Pointer]int64 // bytes of each block in use
+	used int64                    // bytes asked for and not freed
+	kept []block
+}
+
+// Used returns the bytes allocated and not freed.
+func (d *Device) Used() int64 { return d.pool.used }
+
+// Kept returns the bytes that were freed and are kept for later, which Used
+// does not count.
+func (d *Device) Kept() int64 {
+	bytes := int64(0)
+	for _, b := range d.pool.kept {
+		bytes += b.bytes
+	}
+	return bytes
+}
+
+// Alloc returns zeroed memory, if it can of what was freed lately.
+func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
+	if bytes == 0 {
+		return tensor.Mem{}, nil
+	}
+	b, err := d.take((bytes + granule - 1) / granule * granule)
+	if err != nil {
+		return tensor.Mem{}, d.full(bytes, err)
+	}
+	d.pool.live[b.ptr] = b.bytes
+	m := tensor.Mem{Ptr: b.ptr, Bytes: bytes, Space: tensor.Device}
+	d.pool.used += bytes
+	err = errors.Join(cu.MemsetD8Async(address(b.ptr), 0, b.bytes, d.fill), d.fill.Synchronize())
+	if err != nil {
+		d.Free(m)
+		return tensor.Mem{}, fmt.Errorf("cuda: zero %d bytes of new memory: %w", bytes, explain(err))
+	}
+	return m, nil
+}
+
+// take returns a block of at least bytes, a multiple of the granule.
+func (d *Device) take(bytes int64) (block, error) {
+	if b, ok := d.pool.best(bytes); ok {
+		return b, nil
+	}
+	p, err := cu.MemAlloc(bytes)
+	if errors.Is(err, cu.OutOfMemory) && len(d.pool.kept) > 0 {
+		d.Trim() // may be all there is room for
+		p, err = cu.MemAlloc(bytes)
+	}
+	return block{ptr: *(*unsafe.Pointer)(unsafe.Pointer(&p)), bytes: bytes}, err
+}
+
+// full returns what there is to say of an allocation that failed.
+func (d *Device) full(bytes int64, err error) error {
+	free, total, unknown := cu.MemInfo()
+	if unknown != nil {
+		return fmt.Errorf("cuda: allocate %d bytes (%d in use here): %w", bytes, d.pool.used, explain(err))
+	}
+	return fmt.Errorf("cuda: allocate %d bytes on %s: %w: %d of its %d bytes are free, %d are in use here",
+		bytes, d.about.Name, explain(err), free, total, d.pool.used)
+}
+
+// Free keeps memory that Alloc gave for a later Alloc.
+func (d *Device) Free(m tensor.Mem) {
+	if m.IsZero() {
+		return
+	}
+	bytes, ok := d.pool.live[m.Ptr]
+	if !ok {
+		panic("cuda: Free of memory that Alloc did not give")
+	}
+	delete(d.pool.live, m.Ptr)
+	d.pool.used -= m.Bytes
+	d.pool.kept = append(d.pool.kept, block{ptr: m.Ptr, bytes: bytes})
+}
+
+// Trim waits for all work of the GPU and gives it all memory that is kept.
+func (d *Device) Trim() {
+	_ = cu.Synchronize() // what fails here fails in the next Sync
+	d.pool.trim()
+}
+
+// synced is told that the main stream has done all its work: every block that
+// is kept is a step older. Another stream that is at work may be at work with
+// any of them. It is not waited for: it may itself wait for another rank, and
+// that one for this.
+func (d *Device) synced() {
+	if len(d.pool.kept) == 0 {
+		return
+	}
+	idle := !slices.ContainsFunc(d.streams, func(s *Stream) bool { return s.s.Query() != nil })
+	for i := range d.pool.kept {
+		b := &d.pool.kept[i]
+		b.age++
+		b.idle = b.idle || idle
+	}
+	d.pool.drop(func(b block) bool { return b.idle && b.age >= keptFor })
+}
+
+// best takes the smallest block that no stream works with and that has room for
+// bytes, but not for an eighth more.
+func (p *pool) best(bytes int64) (block, bool) {
+	best := -1
+	for i, b := range p.kept {
+		if b.idle && b.bytes >= bytes && b.bytes <= bytes+bytes/8 && (best < 0 || b.bytes < p.kept[best].bytes) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return block{}, false
+	}
+	b := p.kept[best]
+	p.kept = slices.Delete(p.kept, best, best+1)
+	return b, true
+}
+
+func (p *pool) trim() { p.drop(func(block) bool { return true }) }
+
+// drop gives the GPU the kept blocks that are too many.
+func (p *pool) drop(much func(block) bool) {
+	p.kept = slices.DeleteFunc(p.kept, func(b block) bool {
+		if !much(b) {
+			return false
+		}
+		_ = cu.MemFree(address(b.ptr))
+		return true
+	})
+}
+
+// address returns where memory is, as the driver writes it.
+func address(p unsafe.Pointer) cu.DevicePtr { return cu.DevicePtr(uintptr(p)) }

@@ -1,0 +1,90 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+const (
+	// ringBytes is room for the tokens of a step's microbatches, or for two
+	// pieces of what is larger: one is filled while the other travels.
+	ringBytes = 8 << 20
+	// pieceBytes keeps a link busy for far longer than it takes to ask for a copy.
+	pieceBytes = ringBytes / 2
+)
+
+// ring is pinned memory through which host memory that is not pinned goes to the
+// GPU, so that its owner may change it at once.
+type ring struct {
+	mem    tensor.Mem
+	next   int64     // where the next piece begins
+	flight []segment // on its way, the oldest first
+	done   []device.Event
+}
+
+// segment is a part of the ring that a stream reads until an event.
+type segment struct {
+	from, to int64
+	read     device.Event
+}
+
+// copy enqueues dst = src on s, piece by piece.
+func (r *ring) copy(s *Stream, dst, src tensor.Mem) error {
+	if r.mem.IsZero() {
+		var err error
+		if r.mem, err = s.d.AllocHost(ringBytes); err != nil {
+			return fmt.Errorf("staging memory: %w", err)
+		}
+	}
+	for off := int64(0); off < src.Bytes; off += pieceBytes {
+		n := min(pieceBytes, src.Bytes-off)
+		at, err := r.take(n)
+		if err != nil {
+			return err
+		}
+		piece := r.mem.Span(at, n)
+		copy(tensor.Of[byte](piece), tensor.Of[byte](src.Span(off, n)))
+		s.Copy(dst.Span(off, n), piece)
+		r.flight = append(r.flight, segment{at, at + n, s.Record(r.event())})
+	}
+	return nil
+}
+
+// take returns where n bytes are free, once they are.
+func (r *ring) take(n int64) (int64, error) {
+	if r.next+n > r.mem.Bytes {
+		r.next = 0
+	}
+	at := r.next
+	inWay := func(s segment) bool { return s.from < at+n && at < s.to }
+	for slices.ContainsFunc(r.flight, inWay) {
+		if err := r.flight[0].read.Wait(); err != nil {
+			return 0, err
+		}
+		r.done = append(r.done, r.flight[0].read)
+		r.flight = slices.Delete(r.flight, 0, 1)
+	}
+	r.next = at + n
+	return at, nil
+}
+
+// event returns an event that nobody will ask any more, or nil.
+func (r *ring) event() device.Event {
+	last := len(r.done) - 1
+	if last < 0 {
+		return nil
+	}
+	e := r.done[last]
+	r.done = r.done[:last]
+	return e
+}
+
+func (r *ring) close(d *Device) {
+	d.FreeHost(r.mem)
+	*r = ring{}
+}

@@ -1,0 +1,64 @@
+//go:build cgo
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Meter tells the energy that one GPU has used since it was made, whoever used
+// it. A GPU from Volta on counts millijoules. For an older one the meter adds up
+// power·time between the moments it is asked, so it must be asked often.
+type Meter struct {
+	d      nvml.Device
+	counts bool
+	begin  uint64 // millijoules, of a GPU that counts
+	now    func() time.Time
+	last   time.Time // when power was read
+	watts  float64
+	summed float64 // joules
+}
+
+// Meter returns a meter of the GPU with a UUID (GPU-…), which begins now.
+func (l *Library) Meter(uuid string) (*Meter, error) {
+	d, status := l.lib.DeviceGetHandleByUUID(uuid)
+	if err := check(uuid, status); err != nil {
+		return nil, err
+	}
+	return newMeter(d, time.Now)
+}
+
+func newMeter(d nvml.Device, now func() time.Time) (*Meter, error) {
+	m := &Meter{d: d, now: now, last: now(), watts: power(d)}
+	begin, status := d.GetTotalEnergyConsumption()
+	m.begin, m.counts = begin, status == nvml.SUCCESS
+	if !m.counts && m.watts == 0 {
+		return nil, fmt.Errorf("nvml: this GPU tells neither energy nor power: %w", status)
+	}
+	return m, nil
+}
+
+// PowerWatts returns the power the GPU draws, 0 if it does not tell.
+func (m *Meter) PowerWatts() float64 { return power(m.d) }
+
+// Joules returns the energy since the meter was made.
+func (m *Meter) Joules() (float64, error) {
+	if m.counts {
+		total, status := m.d.GetTotalEnergyConsumption()
+		if err := check("energy", status); err != nil {
+			return 0, err
+		}
+		return float64(total-m.begin) / 1e3, nil
+	}
+	watts, at := power(m.d), m.now()
+	if watts == 0 {
+		return 0, errors.New("nvml: this GPU no longer tells its power")
+	}
+	m.summed += (m.watts + watts) / 2 * at.Sub(m.last).Seconds()
+	m.watts, m.last = watts, at
+	return m.summed, nil
+}

@@ -1,0 +1,31 @@
+//go:build !cgo
+
+package nvml
+
+import "fmt"
+
+// Library is the management library. This binary cannot open it.
+type Library struct{}
+
+// Open returns an error: this binary was built without cgo.
+func Open() (*Library, error) {
+	return nil, fmt.Errorf("%w: this binary was built without cgo", errAbsent)
+}
+
+// Close does nothing.
+func (l *Library) Close() error { return nil }
+
+// Inventory returns nothing.
+func (l *Library) Inventory() ([]GPU, error) { return nil, errAbsent }
+
+// Meter returns an error: this binary was built without cgo.
+func (l *Library) Meter(uuid string) (*Meter, error) { return nil, errAbsent }
+
+// Meter tells energy. This binary can make none.
+type Meter struct{}
+
+// PowerWatts is of no meter.
+func (m *Meter) PowerWatts() float64 { return 0 }
+
+// Joules is of no meter.
+func (m *Meter) Joules() (float64, error) { return 0, errAbsent }

@@ -1,0 +1,58 @@
+// Package nvml asks NVIDIA's management library what the GPUs of this machine
+// are, how they fare, and how much energy they have used.
+package nvml
+
+import "errors"
+
+// GPU is a GPU as its driver's management sees it. What a GPU does not tell is 0.
+type GPU struct {
+	Index       int      `json:"index"`
+	Name        string   `json:"name"`
+	UUID        string   `json:"uuid"`         // GPU-…
+	Bus         string   `json:"bus"`          // domain:bus:device.function
+	MemoryBytes int64    `json:"memory_bytes"` // in all
+	UsedBytes   int64    `json:"used_bytes"`   // by all processes
+	ClockMHz    int      `json:"clock_mhz"`    // of the multiprocessors, now
+	MaxMHz      int      `json:"max_mhz"`      // that they can reach
+	MemoryMHz   int      `json:"memory_mhz"`   // of the memory, now
+	PowerWatts  float64  `json:"power_watts"`
+	LimitWatts  float64  `json:"limit_watts"`
+	Celsius     int      `json:"celsius"`
+	Throttle    []string `json:"throttle,omitempty"` // why the clock is below its maximum
+	ECC         bool     `json:"ecc"`                // whether errors of the memory are found and counted
+	ECCErrors   int64    `json:"ecc_errors"`         // uncorrected, since the driver was loaded
+}
+
+// reasons names the bits of why a clock is held back. An idle GPU and one whose
+// clocks were set on purpose are not throttled, but their clock is low as well.
+var reasons = []struct {
+	bit  uint64
+	name string
+}{
+	{1 << 0, "idle"},
+	{1 << 1, "clocks set by the user"},
+	{1 << 2, "power cap"},
+	{1 << 3, "hardware slowdown"},
+	{1 << 4, "clocks in step with another GPU"},
+	{1 << 5, "software thermal slowdown"},
+	{1 << 6, "hardware thermal slowdown"},
+	{1 << 7, "power brake"},
+	{1 << 8, "clocks set by a display"},
+}
+
+// throttle returns the names of the reasons in a mask.
+func throttle(mask uint64) []string {
+	var names []string
+	for _, r := range reasons {
+		if mask&r.bit != 0 {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
+// errAbsent is in the errors of a machine, or a binary, without the library.
+var errAbsent = errors.New("nvml: NVIDIA's management library cannot be opened")
+
+// Absent reports whether an error is that there is no management library here.
+func Absent(err error) bool { return errors.Is(err, errAbsent) }

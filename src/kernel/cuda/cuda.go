@@ -1,0 +1,120 @@
+//go:build cuda && cgo
+
+package cuda
+
+// #include "calls.h"
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// Backend is the backend of one rank, with handles and workspace on its device.
+type Backend struct {
+	check kernel.Check
+	table *C.dynmo_cuda_table
+	c     *C.dynmo_cuda
+}
+
+// stream is what a backend needs of a device.Stream.
+type stream interface {
+	device.Stream
+	// Handle returns the CUstream.
+	Handle() unsafe.Pointer
+	// Fail makes the next Sync return err, unless something failed before.
+	Fail(err error)
+}
+
+// Built says whether this binary holds the backend.
+const Built = true
+
+// New returns the backend for elements of type d, tensor.F32 or tensor.BF16, on
+// the device of the current context. In BF16 it is a kernel.Fuser too. It is an
+// io.Closer. The error says what is wrong with the library or the device.
+func New(d tensor.DType) (kernel.Backend, error) {
+	kinds := map[tensor.DType]C.int32_t{tensor.F32: C.DYNMO_CUDA_F32, tensor.BF16: C.DYNMO_CUDA_BF16}
+	kind, ok := kinds[d]
+	if !ok {
+		return nil, fmt.Errorf("cuda: elements of type %s: want f32 or bf16", d)
+	}
+	table, err := library()
+	if err != nil {
+		return nil, err
+	}
+	k := &Backend{check: kernel.Check{DType: d, Space: tensor.Device}, table: table}
+	if err := k.failure("open", C.call_open(table, kind, &k.c)); err != nil {
+		return nil, err
+	}
+	if d == tensor.BF16 {
+		return fused{k}, nil
+	}
+	return k, nil
+}
+
+// Close gives back what the backend holds on its device. The backend is of no
+// use afterwards.
+func (k *Backend) Close() error {
+	err := k.failure("close", C.call_close(k.table, k.c))
+	k.c = nil
+	return err
+}
+
+// Identity returns everything but the binary that the backend's bits depend on.
+func (k *Backend) Identity() string {
+	var text [textBytes]C.char
+	if err := k.failure("identity", C.call_identity(k.table, k.c, &text[0], textBytes)); err != nil {
+		return err.Error()
+	}
+	return C.GoString(&text[0])
+}
+
+// Name returns "cuda".
+func (*Backend) Name() string { return "cuda" }
+
+// DType returns tensor.F32 or tensor.BF16.
+func (k *Backend) DType() tensor.DType { return k.check.DType }
+
+// failure returns the error that a status of a call is, nil if it is none.
+func (k *Backend) failure(call string, status C.int32_t) error {
+	if status == 0 {
+		return nil
+	}
+	var text [textBytes]C.char
+	if C.call_error(k.table, status, &text[0], textBytes) != 0 {
+		return fmt.Errorf("cuda: %s: status %d", call, status)
+	}
+	return fmt.Errorf("cuda: %s: %s", call, C.GoString(&text[0]))
+}
+
+// enqueued looks at the status of a call that should have put work on s.
+func (k *Backend) enqueued(s device.Stream, call string, status C.int32_t) {
+	if status != 0 {
+		s.(stream).Fail(k.failure(call, status))
+	}
+}
+
+// handle returns the CUstream of s.
+func handle(s device.Stream) unsafe.Pointer { return s.(stream).Handle() }
+
+// C's views of memory and of sizes.
+
+func floats(m tensor.Mem) *C.float   { return (*C.float)(m.Ptr) }
+func doubles(m tensor.Mem) *C.double { return (*C.double)(m.Ptr) }
+func ints(m tensor.Mem) *C.int32_t   { return (*C.int32_t)(m.Ptr) }
+func counts(m tensor.Mem) *C.int64_t { return (*C.int64_t)(m.Ptr) }
+func words(m tensor.Mem) *C.uint64_t { return (*C.uint64_t)(m.Ptr) }
+func length(n int) C.int64_t         { return C.int64_t(n) }
+
+// size returns one dimension of a shape.
+func size(n int) C.int32_t {
+	if n > math.MaxInt32 {
+		panic("cuda: a dimension does not fit in 32 bits")
+	}
+	return C.int32_t(n)
+}

@@ -1,0 +1,26 @@
+package cuda
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// libraryVariable names the environment variable that says where the library is.
+const libraryVariable = "DYNMO_CUDA_LIBRARY"
+
+// Library returns the file that holds the kernels: what DYNMO_CUDA_LIBRARY
+// names; else libdynmo_cuda.so in ../lib of this binary, if it is there; else
+// that name, which the loader looks for.
+func Library() string {
+	if path := os.Getenv(libraryVariable); path != "" {
+		return path
+	}
+	const name = "libdynmo_cuda.so"
+	if binary, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(binary), "..", "lib", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return name
+}
