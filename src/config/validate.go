@@ -73,6 +73,12 @@ func (c Config) problems(origin map[string]string) []error {
 	if c.Run.Clock == "virtual" && c.Device.Threads > 1 {
 		refuse("device.threads = 1 under a virtual clock, which counts one thread", "device.threads", "run.clock")
 	}
+	if c.Run.Clock == "virtual" && c.Device.Kind == "cuda" {
+		refuse("another clock: a virtual one counts the time of CPU threads", "run.clock", "device.kind")
+	}
+	if c.Device.Kind == "cuda" && c.Comm.Carrier == "nccl" && c.Device.Share {
+		refuse("comm.carrier = \"auto\" or \"host\" where ranks may share a GPU: NCCL refuses those", "comm.carrier", "device.share")
+	}
 	if _, err := regexp.Compile(c.Balance.Regex); err != nil {
 		refuse("a regular expression ("+err.Error()+")", "balance.regex")
 	}

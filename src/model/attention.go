@@ -70,8 +70,7 @@ func (a *attention) forward(x *Exec, saved, inp tensor.Mem) {
 	a.norm.forward(x, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, s.qkv, s.normed)
 	x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, x.B, x.T, a.hidden, a.heads)
-	a.proj.forward(x, s.out, s.attended)
-	x.Backend.Add(x.Stream, s.out, s.out, inp, x.N()*a.hidden)
+	a.proj.forwardAdd(x, s.out, s.attended, inp)
 }
 
 func (a *attention) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
@@ -80,8 +79,7 @@ func (a *attention) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Me
 	a.proj.backwardInput(x, dattended, dout)
 	x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, x.B, x.T, a.hidden, a.heads)
 	a.qkv.backwardInput(x, h.dnormed, h.dqkv)
-	x.Stream.Copy(din, dout)
-	a.norm.backwardInput(x, din, h.dnormed, inp, s.mean, s.rstd)
+	a.norm.backwardInputTo(x, din, dout, h.dnormed, inp, s.mean, s.rstd)
 }
 
 func (a *attention) backwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {

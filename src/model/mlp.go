@@ -56,19 +56,15 @@ func (a *mlp) output(x *Exec, saved tensor.Mem) tensor.Mem {
 func (a *mlp) forward(x *Exec, saved, inp tensor.Mem) {
 	s := a.saved(x, &cutter{m: saved})
 	a.norm.forward(x, s.normed, s.mean, s.rstd, inp)
-	a.up.forward(x, s.up, s.normed)
-	x.Backend.GELUForward(x.Stream, s.active, s.up, 4*x.N()*a.hidden)
-	a.down.forward(x, s.out, s.active)
-	x.Backend.Add(x.Stream, s.out, s.out, inp, x.N()*a.hidden)
+	a.up.forwardGELU(x, s.active, s.up, s.normed)
+	a.down.forwardAdd(x, s.out, s.active, inp)
 }
 
 func (a *mlp) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
 	s, h := a.saved(x, &cutter{m: saved}), a.held(x, &cutter{m: held})
-	a.down.backwardInput(x, h.dup, dout)
-	x.Backend.GELUBackward(x.Stream, h.dup, s.up, h.dup, 4*x.N()*a.hidden)
+	a.down.backwardGELU(x, h.dup, dout, s.up)
 	a.up.backwardInput(x, h.dnormed, h.dup)
-	x.Stream.Copy(din, dout)
-	a.norm.backwardInput(x, din, h.dnormed, inp, s.mean, s.rstd)
+	a.norm.backwardInputTo(x, din, dout, h.dnormed, inp, s.mean, s.rstd)
 }
 
 func (a *mlp) backwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {

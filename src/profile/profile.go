@@ -20,6 +20,7 @@ type report struct {
 	IDs     []int // chain positions of Layers
 	Layers  []cost.Layer
 	Memory
+	Joules float64
 }
 
 // Memory is memory of a rank in bytes, besides what layers account for.
@@ -33,14 +34,16 @@ type Step struct {
 	Costs   cost.Table    // medians over the step's microbatches, the largest of the replicas
 	Summary trace.Summary // of the slowest replica
 	Memory  []Memory      // by stage: the largest of the replicas
+	Joules  float64       // of all ranks
 }
 
-// Gather returns what all ranks measured in a step, memory being this rank's.
+// Gather returns what all ranks measured in a step, memory and joules being this
+// rank's.
 // Collective over the stages (rank = stage) and
 // the replicas (rank = replica).
-func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span, memory Memory) (Step, error) {
+func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span, memory Memory, joules float64) (Step, error) {
 	r := local(x, s, spans, replicas.Size())
-	r.Memory = memory
+	r.Memory, r.Joules = memory, joules
 	mine, err := json.Marshal(r)
 	if err != nil {
 		return Step{}, fmt.Errorf("profile: %w", err)
@@ -104,6 +107,7 @@ func join(clock string, layers int, rows [][]byte) (Step, error) {
 				replicas = append(replicas, nil)
 			}
 			replicas[d] = append(replicas[d], r.Summary)
+			step.Joules += r.Joules
 			m := &step.Memory[stage]
 			m.Resident, m.Kept = max(m.Resident, r.Resident), max(m.Kept, r.Kept)
 			for i, l := range r.Layers {

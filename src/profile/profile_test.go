@@ -46,7 +46,7 @@ func TestGatherIsInChainOrder(t *testing.T) {
 				spans = append(spans, trace.Span{Kind: trace.F, Layer: l.ID, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
 			}
 		}
-		seen, err := profile.Gather(stages, replicas, x, s, spans, profile.Memory{})
+		seen, err := profile.Gather(stages, replicas, x, s, spans, profile.Memory{}, 2.5)
 		if err != nil {
 			return err
 		}
@@ -54,6 +54,9 @@ func TestGatherIsInChainOrder(t *testing.T) {
 			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != x.Boundary(shape, id+1) {
 				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, x.Boundary(shape, id+1))
 			}
+		}
+		if want := 2.5 * float64(stages.Size()*replicas.Size()); seen.Joules != want {
+			t.Errorf("%v J, want %v", seen.Joules, want)
 		}
 		if n := len(seen.Costs.Layers); n != shape.Layers() {
 			t.Errorf("%d layers, want %d", n, shape.Layers())

@@ -57,7 +57,10 @@ type Metrics struct {
 	// replicas. Absent where ranks share a process or the
 	// system does not tell.
 	ResidentPerStage []int64 `json:"resident_per_stage,omitempty"`
-	Skipped          bool    `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
+	// JoulesPerToken is the energy that all GPUs have used since the run began, by the
+	// tokens trained on since. Absent where it is not metered.
+	JoulesPerToken Float `json:"joules_per_token,omitzero"`
+	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 }
 
 // EventKind is what an Event reports.
@@ -68,6 +71,7 @@ const (
 	Dynamic EventKind = "dynamic" // the model changed
 	Balance EventKind = "balance" // cuts were decided
 	Migrate EventKind = "migrate" // layers moved
+	GPU     EventKind = "gpu"     // how the GPU of rank 0 fares, at the end of a run
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.

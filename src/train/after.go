@@ -26,7 +26,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 		memory.Kept = d.Kept()
 	}
 	began := clock.Now()
-	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, memory)
+	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, memory, r.joules())
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -15,15 +14,8 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/data"
-	"dynmo/src/device"
-	cpudevice "dynmo/src/device/cpu"
-	"dynmo/src/kernel"
-	"dynmo/src/kernel/cpu"
-	"dynmo/src/kernel/null"
-	"dynmo/src/kernel/ref"
 	"dynmo/src/mesh"
 	"dynmo/src/profile"
-	"dynmo/src/tensor"
 )
 
 // SharedError is an error that every rank has, for the same reason, so that
@@ -38,10 +30,6 @@ func (e SharedError) Unwrap() error { return e.error }
 
 // input marks what the user gave as wrong.
 func input(err error) error { return SharedError{err, true} }
-
-// nullRate is what kernel/null takes a rank's arithmetic to be worth: the order
-// of magnitude of one core, in floating-point operations per second.
-const nullRate = 5e10
 
 // Hooks is what a program that launches a run adds to it.
 type Hooks struct {
@@ -65,6 +53,10 @@ type World struct {
 	Clock   string // wall or virtual
 	Kernels string // backend, instruction-set path, BLAS
 	Corpus  string // SHA-256 of the text
+	GPU     string // of rank 0; "" on a CPU
+	Carrier string // what carries the memory of GPUs between ranks; "" on a CPU
+
+	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
 }
 
 // Launch trains in the world this process is part of: as one rank of many
@@ -226,8 +218,8 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err == nil && corpus != nil {
 		mine.Corpus = corpus.Hash()
 	}
-	make, kernels, failed := newKernels(c)
-	mine.Kernels = kernels
+	have, failed := newMachine(c)
+	mine.Kernels, mine.GPU = have.kernels, have.gpu
 	if err = errors.Join(err, failed); err != nil {
 		mine.Error = err.Error()
 	}
@@ -235,10 +227,20 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err != nil {
 		return nil, err
 	}
-	clock := newClock(clockKind(c, early, all))
-	backend := make(clock)
+	shared, err := sharing(c, early, all)
+	if err != nil {
+		return nil, err
+	}
+	clock := have.clock
+	if clock == nil {
+		clock = newClock(clockKind(c, early, all))
+	}
+	dev, backend := have.open(clock)
+	stream := dev.NewStream()
+	carrier, carry := carriage(c, dev, stream, shared || !alone(t))
 	world := comm.New(t, comm.Options{
 		Clock: clock,
+		Carry: carry,
 		Network: comm.Network{
 			Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 			Delay: comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed},
@@ -246,38 +248,23 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		Deadline:    startFor,
 		Interrupted: h.Stop,
 	})
+	var energy *Energy
+	var unmetered error
+	if have.gpu != "" {
+		energy, unmetered = newEnergy(have.gpu, sharers(all, have.gpu))
+	}
 	var observe Observer
 	if t.Rank() == 0 {
 		observe, err = h.Begin(World{
-			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: kernels,
-			Corpus: corpus.Hash(),
+			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
+			Corpus: corpus.Hash(), GPU: have.gpu, Carrier: carrier, Unmetered: unmetered,
 		})
 	}
 	if err := share(world, err); err != nil {
 		return nil, err
 	}
 	return New(Setup{
-		Config: c, World: world, Device: cpudevice.New(clock), Backend: backend,
+		Config: c, Energy: energy, World: world, Device: dev, Stream: stream, Backend: backend,
 		Corpus: corpus, Stop: h.Stop, Observe: observe, Before: before,
 	})
-}
-
-func newClock(kind string) *device.Clock {
-	if kind == "virtual" {
-		return device.NewVirtual()
-	}
-	return device.NewWall()
-}
-
-// newKernels returns what makes the kernels of the settings, and everything
-// that their bits depend on: backend, instruction-set path, BLAS.
-func newKernels(c config.Config) (make func(*device.Clock) kernel.Backend, identity string, err error) {
-	switch kind := c.Device.Kernel; {
-	case kind == "null":
-		return func(clock *device.Clock) kernel.Backend { return null.New(clock, null.AtRate(nullRate)) }, kind, nil
-	case kind == "ref", kind == "auto" && !cpu.Built:
-		return func(*device.Clock) kernel.Backend { return ref.New(tensor.F32) }, "ref " + runtime.GOARCH, nil
-	}
-	backend, err := cpu.New(c.Device.Threads)
-	return func(*device.Clock) kernel.Backend { return backend }, cpu.Identity(), err
 }

@@ -45,6 +45,9 @@ func (r *Rank) Loop() (Outcome, error) {
 			return out, err
 		}
 	}
+	if err := r.tellGPU(out.Steps); err != nil {
+		return out, err
+	}
 	if r.Config.Train.Hash {
 		hash, err := r.hash()
 		if err != nil {
@@ -77,7 +80,7 @@ func (r *Rank) startClock() error {
 		r.Device.Clock().Zero(zero)
 		break
 	}
-	return nil
+	return r.x.Stream.Sync() // events that come are told by the clock as it is now
 }
 
 // step runs one step: dynamism, pipeline, update, profile, balance, migrate.

@@ -17,6 +17,7 @@ type arrival struct {
 	Cores   []int  // processors that this process may run on
 	Kernels string // what the bits of its arithmetic depend on
 	Corpus  string // hash of the text, "" if this rank needs none
+	GPU     string // which GPU it computes on, "" if none
 }
 
 // meet gathers the arrivals of all ranks. It returns the same error on every

@@ -21,7 +21,7 @@ func FixedBytes(c config.Config) plan.FixedBytes {
 	clock := device.NewWall()
 	dev := cpudevice.New(clock)
 	return fixedBytes(c, &model.Exec{
-		Device: dev, Backend: null.New(clock, nil), Stream: dev.NewStream(),
+		Device: dev, Backend: null.NewOf(precision(c), clock, nil), Stream: dev.NewStream(),
 		B: c.Parallel.MicrobatchSize, T: c.Model.Sequence,
 	})
 }
@@ -57,6 +57,10 @@ func outline(c config.Config, x *model.Exec) cost.Table {
 // Shape returns the settings that the costs of layers hold for.
 func Shape(c config.Config) string {
 	m := c.Model
-	return fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
+	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
 		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
+	if c.Device.Kind == "cuda" {
+		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
+	}
+	return shape
 }

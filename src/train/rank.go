@@ -30,10 +30,12 @@ type Setup struct {
 	Config  config.Config
 	World   *comm.Group
 	Device  device.Device
+	Stream  device.Stream // of the device, for kernels; nil makes one
 	Backend kernel.Backend
 	Corpus  *data.Corpus // nil where no layer can need data
 	Stop    func() bool  // whether this process was asked to end after the step
 	Observe Observer     // told on rank 0 only
+	Energy  *Energy      // of this rank's GPU; nil where it is not metered
 	Before  int64        // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 
 	// Repartition, if not nil, replaces the balancer: it returns the partition
@@ -85,8 +87,11 @@ func New(s Setup) (*Rank, error) {
 	if r.replicas, err = s.World.Split(stage, replica); err != nil {
 		return nil, fmt.Errorf("replicas of stage %d: %w", stage, err)
 	}
+	if s.Stream == nil {
+		s.Stream = s.Device.NewStream()
+	}
 	r.x = &model.Exec{
-		Device: s.Device, Backend: s.Backend, Stream: s.Device.NewStream(),
+		Device: s.Device, Backend: s.Backend, Stream: s.Stream,
 		B: p.MicrobatchSize, T: s.Config.Model.Sequence,
 	}
 	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
@@ -148,9 +153,15 @@ func (r *Rank) plan() error {
 	return r.runner.Plan(r.now, r.stage, r.balancer.schedule)
 }
 
-// leave closes the groups that New made, and the world's. Collective.
+// leave closes the groups that New made, and the world's, then the device.
+// Collective.
 func (r *Rank) leave() error {
-	return errors.Join(r.stages.Close(), r.replicas.Close(), r.World.Close())
+	err := errors.Join(r.stages.Close(), r.replicas.Close(), r.World.Close())
+	r.Stream.Close()
+	if d, ok := r.Device.(io.Closer); ok {
+		err = errors.Join(err, d.Close())
+	}
+	return err
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.

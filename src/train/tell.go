@@ -95,6 +95,9 @@ func (r *Rank) tell(step int, agreed pipeline.Agreement, skip bool, seen profile
 			m.ResidentPerStage = append(m.ResidentPerStage, seen.Memory[stage].Resident)
 		}
 	}
+	if seen.Joules > 0 {
+		m.JoulesPerToken = record.Float(seen.Joules / float64((step+1)*r.x.N()*p.Microbatches*p.Replicas))
+	}
 	done, ended := r.costs.add(step, t, ran.schedule, r.ran(step, ran, s.Makespan(), took))
 	if ended {
 		if err := r.Observe.Costs(done); err != nil {
