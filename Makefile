@@ -1,5 +1,5 @@
 # Every target is a command of build.sh; see `./build.sh help`.
-commands = build deps demo test test-long bench clean
+commands = build cuda deps demo test test-long bench clean
 
 .PHONY: $(commands) format
 $(commands):

@@ -10,26 +10,31 @@ usage: ./build.sh COMMAND
   deps       find Go, a C compiler, Open MPI and OpenBLAS; install with apt what
              is missing (as root, or with sudo that asks nothing), else say what to load
   build      bin/dynmo, with what this machine can serve
+  cuda       bin/dynmo, bin/dynmo-cuda and lib/libdynmo_cuda.so, for NVIDIA GPUs; installs
+             Debian's CUDA toolkit where there is none and apt can
   demo       deps, build, then the main job: six short runs and one table
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
   test       deps and a browser, then every test but the long ones
   test-long  deps, then every test
   bench      build, then the benchmarks
   env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
-  clean      remove bin and build
+             env cuda: with the tag cuda, for a GPU, or for the emulator, which it builds
+  clean      remove bin, build and lib
 
 overrides: MPICC, CC, CFLAGS, LDFLAGS, BLAS_LIBS ("-L/opt/lib -lopenblas"), and
-TAGS (of blas and mpi; TAGS= builds pure Go, without a C compiler)
+TAGS (of blas and mpi; TAGS= builds pure Go, without a C compiler); for cuda also NVCC,
+NVCCFLAGS, CUDA_HOME, ARCHS ("80 90") and JOBS (2 files of csrc/cuda at a time)
 END
 }
 
 source bench/machine.sh
+source bench/cuda.sh
+
+revision() { git describe --always --dirty 2>/dev/null || echo unknown; }
 
 build() {
-	local version
-	version=$(git describe --always --dirty 2>/dev/null || echo unknown)
-	go build -trimpath -tags "$tags" -ldflags "-X main.version=$version" -o bin/dynmo ./src/cmd/dynmo
-	say "built bin/dynmo $version"
+	go build -trimpath -tags "$tags" -ldflags "-X main.version=$(revision)" -o bin/dynmo ./src/cmd/dynmo
+	say "built bin/dynmo $(revision)"
 }
 
 # mpi_environment lets mpirun start more ranks than cores, and start them in a
@@ -77,6 +82,7 @@ run_tests() {
 	if [ -n "$has_cc" ]; then
 		part 'race detector' env CGO_ENABLED=1 go test -race -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
 	fi
+	[ -z "${TAGS-blas mpi}" ] || test_cuda "$1"
 	report
 	[ -z "$failed" ] || { say "FAILED:$failed"; return 1; }
 }
@@ -84,6 +90,15 @@ run_tests() {
 case ${1:-help} in
 deps) deps ;;
 build) detect; report; build ;;
+cuda)
+	detect
+	report
+	[ -n "$has_cc" ] && want_nvcc || missing_nvcc
+	cuda_go
+	build
+	cuda_build
+	cuda_library
+	;;
 demo) deps; build; mpi_environment; exec bench/demo.sh ;;
 demo-bpe) deps; build; mpi_environment; exec bench/bpe.sh ;;
 test) deps || say 'testing what is here'; browser; run_tests 10m ;;
@@ -92,11 +107,18 @@ bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;
 env)
 	detect
 	TAGS=$tags
+	if [ "${2:-}" = cuda ]; then
+		find_nvcc || missing_nvcc
+		cuda_go
+		TAGS="$tags${tags:+ }cuda"
+		cuda_driver >&2
+		cuda_environment | sed 's/^/export /'
+	fi
 	for name in PATH CC CGO_ENABLED CGO_CFLAGS CGO_LDFLAGS TAGS; do
 		printf 'export %s=%q\n' "$name" "${!name}"
 	done
 	;;
-clean) rm -rf bin build ;;
+clean) rm -rf bin build lib ;;
 help | -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

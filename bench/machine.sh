@@ -92,7 +92,8 @@ detect() {
 	# Go's build cache does not see csrc, whose files are included from outside
 	# of their packages; it does see flags, so the flags carry csrc's checksum.
 	hash=$(find csrc -type f -exec cksum {} + | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
-	export CGO_CFLAGS="${CFLAGS:--O3 -g} -DDYNMO_CSRC_HASH=$hash$cflags"
+	# The Go side of NVML wraps calls that its header says are deprecated.
+	export CGO_CFLAGS="${CFLAGS:--O3 -g} -DDYNMO_CSRC_HASH=$hash -Wno-deprecated-declarations$cflags"
 	export CGO_LDFLAGS="${LDFLAGS:-} -Wl,--as-needed$libs"
 	export CC=$cc CGO_ENABLED=$([ -n "$tags" ] && echo 1 || echo 0)
 }

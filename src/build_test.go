@@ -25,7 +25,7 @@ func TestBuildSeesCSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh"} {
+	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh", "bench/cuda.sh"} {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true, // execute prints them
 		SilenceUsage:  true,
 	}
-	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), configTopic())
+	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), configTopic())
 	return root
 }
 

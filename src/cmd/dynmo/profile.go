@@ -47,6 +47,9 @@ balancer of CONFIG play no part.`,
 			if _, err := os.Stat(filepath.Dir(file)); err != nil { // before minutes of measuring
 				return fmt.Errorf("--output %s: %w", file, err)
 			}
+			if err := useGPU(settings.Device.Kind); err != nil {
+				return err
+			}
 			table, err := measured(undivided(settings, steps))
 			if err != nil {
 				return asUsage(err)

@@ -45,6 +45,10 @@ settings, world or data, and nothing was trained.`,
 				leaveItToRank0(err)
 				return usageError{err}
 			}
+			if err := useGPU(settings.Device.Kind); err != nil {
+				leaveItToRank0(err)
+				return err
+			}
 			return runTraining(c, settings, dir)
 		},
 	}
@@ -141,6 +145,12 @@ func (w *watcher) begin(about train.World) (train.Observer, error) {
 	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",
 		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
 		w.settings.Balance, about.Clock))
+	if about.GPU != "" {
+		w.progress.Say(fmt.Sprintf("note: rank 0 computes on GPU %s; %s carries the memory of GPUs between ranks", about.GPU, about.Carrier))
+	}
+	if about.Unmetered != nil {
+		w.progress.Say(fmt.Sprintf("note: energy is not metered: %v", about.Unmetered))
+	}
 	if about.Clock == "virtual" && w.settings.Run.Clock == "auto" {
 		w.progress.Say("note: ranks outnumber cores: times are virtual, each rank's own CPU time and the network's of [comm]")
 	}

@@ -1,0 +1,191 @@
+# The parts of a build that need NVIDIA's CUDA toolkit. Sourced by build.sh,
+# after machine.sh, in the root of the repository.
+
+# find_nvcc sets nvcc, cuda_home and cuda_libs (where libcuda, or a stub of it, is
+# linked from).
+find_nvcc() {
+	local dir
+	nvcc=${NVCC:-} cuda_libs=''
+	for dir in "${CUDA_HOME:-}" "${CUDA_PATH:-}"; do
+		[ -n "$nvcc" ] || [ -z "$dir" ] || [ ! -x "$dir/bin/nvcc" ] || nvcc=$dir/bin/nvcc
+	done
+	[ -n "$nvcc" ] || nvcc=$(command -v nvcc || true)
+	[ -n "$nvcc" ] || [ ! -x /usr/local/cuda/bin/nvcc ] || nvcc=/usr/local/cuda/bin/nvcc
+	[ -n "$nvcc" ] || return 1
+	cuda_home=${CUDA_HOME:-$(cd "$(dirname "$(command -v "$nvcc")")/.." && pwd -P)}
+	[ -f "$cuda_home/include/cuda.h" ] || return 1
+	for dir in "$cuda_home"/lib64/stubs "$cuda_home"/targets/*/lib/stubs "$cuda_home"/lib/*/stubs; do
+		[ ! -f "$dir/libcuda.so" ] || cuda_libs=" -L$dir"
+	done
+}
+
+# cuda_go adds what the Go side needs to the environment of a build.
+cuda_go() {
+	export CGO_ENABLED=1
+	export CGO_CFLAGS="$CGO_CFLAGS -I$PWD/csrc/cuda/driver -I$cuda_home/include"
+	export CGO_LDFLAGS="$CGO_LDFLAGS$cuda_libs"
+}
+
+# has_gpu: whether the NVIDIA driver of this machine, not the emulator's, has a GPU.
+has_gpu() {
+	local inherited=${LD_LIBRARY_PATH:-}
+	if [ -z "${gpu:-}" ]; then
+		gpu=no
+		! links '#include <dlfcn.h>
+int main(void) {
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	int (*init)(unsigned) = library ? (int (*)(unsigned))dlsym(library, "cuInit") : 0;
+	return !init || init(0);
+}' -ldl || ! LD_LIBRARY_PATH=${inherited//"$PWD/build/emulator"/} build/probe || gpu=yes
+	fi
+	[ "$gpu" = yes ]
+}
+
+# want_nvcc finds nvcc, or installs Debian's where apt asks nothing.
+want_nvcc() {
+	find_nvcc && return 0
+	if ! apt-cache policy nvidia-cuda-toolkit 2>/dev/null | grep -q 'Candidate: [^(]'; then
+		offer_non_free || return 1
+	fi
+	install nvidia-cuda-toolkit && find_nvcc
+}
+
+# offer_non_free lets apt see contrib and non-free of the Debian that is here.
+offer_non_free() {
+	local from=/etc/apt/sources.list.d/debian.sources to=/etc/apt/sources.list.d/debian-non-free.sources
+	[ "$(id -u)" = 0 ] && [ -f "$from" ] || return 1
+	say "adding $to: contrib and non-free, for nvidia-cuda-toolkit"
+	sed -e '/^#/d' -e 's/^Components:.*/Components: contrib non-free/' "$from" >"$to"
+}
+
+missing_nvcc() {
+	cat >&2 <<END
+no CUDA toolkit (nvcc and cuda.h). One of these brings it:
+  Debian          as root, with contrib and non-free in apt's sources: apt-get install nvidia-cuda-toolkit
+  a cluster       module load cuda (\`module avail cuda\` shows its name here)
+  elsewhere       https://developer.nvidia.com/cuda-downloads, 11.8 to 13, and CUDA_HOME=/path/to/it
+END
+	return 1
+}
+
+# nvcc_host prints the flags with which nvcc takes a host compiler: none, if it
+# takes its default, else the newest it does take.
+nvcc_host() {
+	local compiler
+	printf '#include <string>\n__global__ void k() {}\n' >build/cuda/probe.cu
+	for compiler in '' g++-15 g++-14 g++-13 g++-12 g++-11 g++-10; do
+		[ -z "$compiler" ] || command -v "$compiler" >/dev/null || continue
+		if "$nvcc" ${compiler:+-ccbin "$compiler"} -std=c++17 -c build/cuda/probe.cu -o build/cuda/probe.o 2>build/cuda/probe.log; then
+			printf '%s' "${compiler:+-ccbin $compiler}"
+			return 0
+		fi
+	done
+	cat build/cuda/probe.log >&2
+	return 1
+}
+
+# architectures prints those of ARCHS (80 90) that nvcc knows.
+architectures() {
+	local a known found=''
+	known=$("$nvcc" --list-gpu-code) || return 1
+	for a in ${ARCHS:-80 90}; do
+		case $known in
+		*"sm_$a"*) found+="${found:+ }$a" ;;
+		*) say "$nvcc has no code for sm_$a: left out" ;;
+		esac
+	done
+	[ -n "$found" ] && echo "$found"
+}
+
+# cuda_objects HOST ARCHS RELEASE compiles what has changed, itself or a header,
+# since the last time.
+cuda_objects() {
+	local a source object key flags todo=()
+	flags="$1 -std=c++17 -O3 -Icsrc/include -Xcompiler -fPIC,-fvisibility=hidden ${NVCCFLAGS:-}"
+	for a in $2; do
+		flags+=" -gencode arch=compute_$a,code=sm_$a"
+	done
+	flags+=" -gencode arch=compute_$a,code=compute_$a" # for GPUs to come
+	for source in csrc/cuda/*.cu; do
+		object=build/cuda/$(basename "$source" .cu)
+		key="$3 $flags $(cat "$source" csrc/cuda/*.cuh csrc/include/dynmo_cuda.h | cksum)"
+		if [ ! -f "$object.o" ] || [ "$(cat "$object.key" 2>/dev/null)" != "$key" ]; then
+			rm -f "$object.key"
+			printf '%s' "$key" >"$object.newkey"
+			todo+=("$source")
+		fi
+	done
+	say "nvcc $3: ${#todo[@]} of $(ls csrc/cuda/*.cu | wc -l) files to compile, for $(printf 'sm_%s ' $2)and PTX of the last"
+	[ ${#todo[@]} = 0 ] || printf '%s\n' "${todo[@]}" | nvcc=$nvcc flags=$flags xargs -P "${JOBS:-2}" -I{} sh -c '
+		o=build/cuda/$(basename "$1" .cu)
+		"$nvcc" $flags -c "$1" -o "$o.o" && mv "$o.newkey" "$o.key"' sh {}
+}
+
+# cuda_library makes lib/libdynmo_cuda.so of csrc/cuda. Its symbol dynmo_cuda_built
+# says of what.
+cuda_library() {
+	local archs host release dir libs='' rpath=''
+	mkdir -p build/cuda lib
+	host=$(nvcc_host) || { say "$nvcc takes none of the host's compilers: name one with NVCC_PREPEND_FLAGS=\"-ccbin g++-N\""; return 1; }
+	archs=$(architectures) || { say "$nvcc knows none of ARCHS=\"${ARCHS:-80 90}\""; return 1; }
+	release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+	cuda_objects "$host" "$archs" "$release" || return 1
+	cat >build/cuda/built.c <<END
+#include "dynmo_cuda.h"
+#define TEXT(x) #x
+#define VALUE(x) TEXT(x)
+__attribute__((visibility("default"))) const char dynmo_cuda_built[] =
+	"version " VALUE(DYNMO_CUDA_VERSION) "; $(printf 'sm_%s ' $archs)compute_${archs##* }; nvcc $release";
+END
+	$cc -O1 -fPIC -Icsrc/include -c build/cuda/built.c -o build/cuda/built.o || return 1
+	for dir in "$cuda_home"/lib64 "$cuda_home"/targets/*/lib; do
+		[ ! -e "$dir/libcublasLt.so" ] || rpath="-Xlinker -rpath,$dir"
+	done
+	"$nvcc" $host -shared -nodlink $rpath -Xlinker -z,defs -o lib/libdynmo_cuda.so.new \
+		$(basename -s .cu csrc/cuda/*.cu | sed 's,.*,build/cuda/&.o,') build/cuda/built.o -lcublasLt -ldl &&
+		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
+}
+
+# cuda_build makes bin/dynmo-cuda, which bin/dynmo becomes where GPUs are wanted.
+cuda_build() {
+	go build -trimpath -tags "$tags${tags:+ }cuda" -ldflags "-X main.version=$(revision)" -o bin/dynmo-cuda ./src/cmd/dynmo &&
+		say "built bin/dynmo-cuda $(revision)"
+}
+
+# cuda_environment prints the settings, name=value, of a process that uses this
+# machine's GPU; where there is none, the emulator.
+cuda_environment() {
+	if has_gpu; then
+		echo "DYNMO_CUDA_LIBRARY=$PWD/lib/libdynmo_cuda.so"
+	else
+		echo "DYNMO_CUDA_LIBRARY=$PWD/build/emulator/libdynmo_cuda.so"
+		echo "LD_LIBRARY_PATH=$PWD/build/emulator${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+	fi
+}
+
+# cuda_driver makes what cuda_environment names.
+cuda_driver() {
+	if has_gpu; then cuda_library; else CUDA_HOME=$cuda_home csrc/emulate/build.sh build/emulator; fi
+}
+
+# cuda_packages prints the packages that have tests of their own for the tag cuda.
+cuda_packages() {
+	grep -rlE '^//go:build (.*[ (])?cuda([ )]|$)' --include='*_test.go' src |
+		xargs -r -n 1 dirname | LC_ALL=C sort -u | sed 's,^,./,'
+}
+
+# test_cuda TIMEOUT: the parts of the tests that need the CUDA toolkit.
+test_cuda() {
+	local where='the emulator'
+	! has_gpu || where='a GPU'
+	if [ -z "$has_cc" ] || ! want_nvcc; then
+		say '== skipped, without a CUDA toolkit: cuda library; vet, cuda; test, cuda'
+		return 0
+	fi
+	cuda_go
+	part 'cuda library' cuda_library
+	part 'vet, cuda' go vet -tags "$tags${tags:+ }cuda" ./...
+	part 'emulator' cuda_driver
+	part "test, cuda on $where" env $(cuda_environment) \
+		go test -count=1 -timeout "$1" -tags "$tags${tags:+ }cuda" $(cuda_packages)
+}

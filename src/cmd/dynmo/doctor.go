@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// finding is what doctor has to say of one thing that a machine may have.
+type finding struct {
+	Name  string `json:"name"`  // what --require calls it
+	OK    bool   `json:"ok"`    // it is here and works
+	Found string `json:"found"` // what is here, or what is the matter
+	Gives string `json:"gives,omitempty"`
+	Get   string `json:"get,omitempty"` // how to get it
+}
+
+// exam looks for one thing. Its finding says Gives and Get where it is missing.
+type exam struct {
+	name  string
+	gives string
+	get   string
+	look  func() (found string, err error)
+}
+
+// doctorCommand returns the command that tells what this machine has.
+func doctorCommand() *cobra.Command {
+	var asJSON bool
+	var require []string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell what this machine has: MPI, NCCL, CUDA, NVML, Slurm, cores, and what is missing",
+		Long: `Tell what this machine has, and of what is missing what it would give and how
+to get it. The status is 0 all the same, unless something that --require names is
+missing: ` + strings.Join(examNames(), ", ") + `.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range require {
+				if !slices.Contains(examNames(), name) {
+					return usageError{fmt.Errorf("--require %s: want some of %s", name, strings.Join(examNames(), ", "))}
+				}
+			}
+			findings := examine(exams())
+			write := writeFindings
+			if asJSON {
+				write = writeFindingsJSON
+			}
+			if err := write(c.OutOrStdout(), findings); err != nil {
+				return err
+			}
+			return missing(findings, require)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
+	c.Flags().StringSliceVar(&require, "require", nil, "fail if any of these is missing")
+	return c
+}
+
+func examNames() []string {
+	var names []string
+	for _, e := range exams() {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// examine makes exams, in their order.
+func examine(exams []exam) []finding {
+	var findings []finding
+	for _, e := range exams {
+		found, err := e.look()
+		f := finding{Name: e.name, OK: err == nil, Found: found}
+		if err != nil {
+			f.Found, f.Gives, f.Get = strings.Join(strings.Fields(err.Error()), " "), e.gives, e.get
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// missing returns an error that names what is required and not here.
+func missing(findings []finding, require []string) error {
+	var names []string
+	for _, f := range findings {
+		if !f.OK && slices.Contains(require, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return fmt.Errorf("this machine lacks %s", strings.Join(names, ", "))
+}
+
+func writeFindings(out io.Writer, findings []finding) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range findings {
+		mark := "yes"
+		if !f.OK {
+			mark = "no"
+		}
+		for i, line := range strings.Split(f.Found, "\n") {
+			if i == 0 {
+				fmt.Fprintf(t, "%s\t%s\t%s\n", f.Name, mark, line)
+			} else {
+				fmt.Fprintf(t, "\t\t%s\n", line)
+			}
+		}
+		if !f.OK {
+			fmt.Fprintf(t, "\t\tgives %s; get it: %s\n", f.Gives, f.Get)
+		}
+	}
+	return t.Flush()
+}
+
+func writeFindingsJSON(out io.Writer, findings []finding) error {
+	encoder := json.NewEncoder(out)
+	for _, f := range findings {
+		if err := encoder.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

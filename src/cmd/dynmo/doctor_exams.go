@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"dynmo/src/comm/mpi"
+	"dynmo/src/device/cuda"
+	"dynmo/src/device/nvml"
+	"dynmo/src/kernel/cpu"
+	kernels "dynmo/src/kernel/cuda"
+)
+
+// exams returns what doctor looks at.
+func exams() []exam {
+	return []exam{
+		{"dynmo", "", "", lookProgram},
+		{"machine", "", "", lookMachine},
+		{"mpi", "ranks as processes, on many nodes", "apt-get install openmpi-bin libopenmpi-dev, or module load openmpi; then ./build.sh build", lookMPI},
+		{"blas", "kernels in C, many times faster than those in Go", "apt-get install libopenblas-dev, or module load openblas; then ./build.sh build", lookBLAS},
+		{"driver", "GPUs", "a machine with an NVIDIA GPU and its driver; in a job, ask for GPUs (sbatch --gpus-per-task=1)", lookDriver},
+		{"cuda", "training on GPUs", "./build.sh cuda, with a CUDA toolkit of 11.8 to 13", lookSibling},
+		{"kernels", "arithmetic on GPUs", "./build.sh cuda, or DYNMO_CUDA_LIBRARY=/path/to/libdynmo_cuda.so", lookKernels},
+		{"nccl", "messages between GPUs without the host's memory", "apt-get install libnccl2, module load nccl, or DYNMO_NCCL_LIBRARY=/path/to/libnccl.so.2", lookNCCL},
+		{"nvml", "energy, clocks, temperature and memory of GPUs in a run's records", "it comes with the NVIDIA driver", lookNVML},
+		{"slurm", "jobs on a cluster, and giving nodes back", "run on a cluster's login or compute node", lookSlurm},
+	}
+}
+
+// buildTags returns the build tags of this binary.
+func buildTags() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return setting(info, "-tags")
+}
+
+func lookProgram() (string, error) {
+	with := buildTags()
+	if with == "" {
+		with = "none"
+	}
+	return fmt.Sprintf("revision %s, %s, tags %s", revision(), runtime.Version(), with), nil
+}
+
+func lookMachine() (string, error) {
+	memory, err := os.ReadFile("/proc/meminfo")
+	total := "unknown"
+	if err == nil {
+		total = memTotal(string(memory))
+	}
+	return fmt.Sprintf("%s/%s, %d cores, memory %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), total), nil
+}
+
+// memTotal returns the total of a /proc/meminfo, in GiB.
+func memTotal(meminfo string) string {
+	for line := range strings.Lines(meminfo) {
+		var kib int64
+		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
+			return fmt.Sprintf("%.1f GiB", float64(kib)/(1<<20))
+		}
+	}
+	return "unknown"
+}
+
+// firstLine returns the first line that a program prints, on standard output or,
+// failing that, on standard error.
+func firstLine(program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("no %s on PATH", program)
+	}
+	text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", path, err, first)
+	}
+	return first, nil
+}
+
+func lookMPI() (string, error) {
+	launcher, err := firstLine("mpirun", "--version")
+	switch {
+	case !strings.Contains(buildTags(), "mpi"):
+		if err == nil {
+			err = fmt.Errorf("%s, but this binary was built without the tag mpi", launcher)
+		}
+		return "", err
+	case mpi.Launched():
+		return launcher + ", which started this process", err
+	}
+	return launcher, err
+}
+
+func lookBLAS() (string, error) {
+	if !cpu.Built {
+		return "", errors.New("this binary was built without the tag blas: kernels are those in Go")
+	}
+	return cpu.Identity(), nil
+}
+
+func lookDriver() (string, error) {
+	driver, err := cuda.Probe()
+	if err != nil {
+		return "", err
+	}
+	lines := []string{driver.String()}
+	for ordinal, name := range driver.GPUs {
+		lines = append(lines, fmt.Sprintf("GPU %d: %s", ordinal, name))
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+func lookSibling() (string, error) {
+	if cuda.Built {
+		return "this binary", nil
+	}
+	return sibling()
+}
+
+func lookKernels() (string, error) {
+	path := kernels.Library()
+	if !strings.Contains(path, "/") {
+		return path + " on the loader's path", cuda.Opens(path)
+	}
+	built, err := libraryBuilt(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if err := cuda.Opens(path); err != nil {
+		return "", fmt.Errorf("%s (%s) cannot be opened: %w", path, built, err)
+	}
+	return path + ": " + built, nil
+}
+
+func lookNCCL() (string, error) {
+	version, err := cuda.NCCL(os.Getenv("DYNMO_NCCL_LIBRARY"))
+	if err != nil {
+		return "", err
+	}
+	major := 10000
+	if version < major { // before 2.9
+		major = 1000
+	}
+	return fmt.Sprintf("%d.%d.%d", version/major, version%major/100, version%100), nil
+}
+
+func lookNVML() (string, error) {
+	library, err := nvml.Open()
+	if err != nil {
+		return "", err
+	}
+	defer library.Close()
+	gpus, err := library.Inventory()
+	if err != nil {
+		return "", err
+	}
+	lines := []string{fmt.Sprintf("%d GPUs", len(gpus))}
+	for _, g := range gpus {
+		held := ""
+		if len(g.Throttle) > 0 {
+			held = ", clock held back: " + strings.Join(g.Throttle, ", ")
+		}
+		lines = append(lines, fmt.Sprintf("GPU %d: %s, %s, %.1f of %.1f GiB used, %d of %d MHz, %.0f of %.0f W, %d °C, %d ECC errors%s",
+			g.Index, g.Name, g.UUID, float64(g.UsedBytes)/(1<<30), float64(g.MemoryBytes)/(1<<30),
+			g.ClockMHz, g.MaxMHz, g.PowerWatts, g.LimitWatts, g.Celsius, g.ECCErrors, held))
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+func lookSlurm() (string, error) {
+	version, err := firstLine("scontrol", "--version")
+	if err != nil {
+		return "", err
+	}
+	job := os.Getenv("SLURM_JOB_ID")
+	if job == "" {
+		return version + ", outside of a job", nil
+	}
+	return fmt.Sprintf("%s, job %s, %s tasks on %s nodes", version, job, os.Getenv("SLURM_NTASKS"), os.Getenv("SLURM_JOB_NUM_NODES")), nil
+}

@@ -1,0 +1,179 @@
+//go:build cuda && cgo
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"dynmo/src/device/cuda"
+)
+
+// pair builds what ./build.sh cuda does, dynmo and dynmo-cuda side by side, and
+// returns dynmo.
+var pair = sync.OnceValues(func() (program string, err error) {
+	dir, err := built()
+	if err != nil {
+		return "", err
+	}
+	all := strings.Split(tags(), ",")
+	for name, with := range map[string][]string{
+		"dynmo":     slices.DeleteFunc(slices.Clone(all), func(tag string) bool { return tag == "cuda" }),
+		siblingName: all,
+	} {
+		out, err := exec.Command("go", "build", "-tags", strings.Join(with, ","), "-o", filepath.Join(dir, "pair", name), ".").CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	}
+	return filepath.Join(dir, "pair", "dynmo"), nil
+})
+
+// gpuRun runs dynmo of the pair, under mpirun if ranks > 0, with changes of the
+// environment.
+func gpuRun(t *testing.T, dir string, ranks int, environment []string, args ...string) ended {
+	t.Helper()
+	program, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := append([]string{program}, args...)
+	if ranks > 0 {
+		world{ranks}.need(t)
+		line = append([]string{"mpirun", "-np", fmt.Sprint(ranks)}, line...)
+	}
+	cmd := inWorld(t, dir, line...)
+	cmd.Env = append(cmd.Env, environment...)
+	return finish(t, cmd)
+}
+
+// onGPU sets device.kind, and a clock that a GPU has.
+func onGPU(list ...string) []string {
+	return training(sets(append([]string{"device.kind=cuda", "run.clock=auto"}, list...)...)...)
+}
+
+// emulated skips a test that needs a GPU which can be made to fail, or several.
+func emulated(t *testing.T) {
+	t.Helper()
+	driver, err := cuda.Probe()
+	if err != nil || len(driver.GPUs) == 0 || !strings.Contains(driver.GPUs[0], "emulated") {
+		t.Skip("the driver is not the emulator")
+	}
+}
+
+var finalHash = regexp.MustCompile(`(?m)[0-9a-f]{64}`)
+
+// TestTrainOnGPUs trains with a GPU for every process, whose memory NCCL carries:
+// as many bits as one process has. They are moved by the balancer.
+func TestTrainOnGPUs(t *testing.T) {
+	emulated(t)
+	dir := folder(t, "[balance]\nevery = 2\n[dynamic]\nkind = \"prune\"\n[prune]\nstart = 2\nevery = 2\ntimes = 3\n")
+	alone := gpuRun(t, dir, 0, nil, onGPU("parallel.stages=1")...)
+	if alone.status != 0 || !strings.Contains(alone.stderr, "computes on GPU") {
+		t.Fatalf("status %d\n%s", alone.status, alone.stderr)
+	}
+	want := finalHash.FindString(alone.stdout + alone.stderr)
+	if want == "" {
+		t.Fatalf("no hash\n%s%s", alone.stdout, alone.stderr)
+	}
+	for _, c := range []struct {
+		name    string
+		gpus    int
+		set     []string
+		carrier string
+	}{
+		{"one each", 4, nil, "NCCL carries"},
+		{"shared", 1, []string{"device.share=true"}, "host memory carries"},
+		{"one each, through the host", 4, []string{"comm.carrier=host"}, "host memory carries"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := gpuRun(t, dir, 4, []string{fmt.Sprintf("DYNMO_EMULATE_DEVICES=%d", c.gpus)}, onGPU(c.set...)...)
+			if e.status != 0 || !strings.Contains(e.stderr, c.carrier) {
+				t.Fatalf("status %d, or not %q\n%s", e.status, c.carrier, e.stderr)
+			}
+			if got := finalHash.FindString(e.stdout + e.stderr); got != want {
+				t.Errorf("hash %q, one process has %q", got, want)
+			}
+		})
+	}
+}
+
+// TestTrainRefusesGPUs: what is missing or wrong about a GPU, its library or its
+// sharing ends a run with one error, on one process and on several.
+func TestTrainRefusesGPUs(t *testing.T) {
+	emulated(t)
+	nowhere := t.TempDir()
+	other := filepath.Join(nowhere, "libother.so")
+	source := "struct { int version; } table = {-3}; void *dynmo_cuda_calls(void) { return &table; }"
+	compile := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", other, "-")
+	compile.Stdin = strings.NewReader(source)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		name   string
+		ranks  int
+		env    []string
+		set    []string
+		status int
+		want   []string
+	}{
+		{"no driver", 0, []string{"LD_LIBRARY_PATH=" + nowhere, "DYNMO_CUDA_DRIVER=" + filepath.Join(nowhere, "libcuda.so.1")}, nil, exitUsage, []string{"libcuda.so.1"}},
+		{"no GPU", 0, []string{"DYNMO_EMULATE_DEVICES=0"}, nil, exitUsage, []string{"device.kind"}},
+		{"no library", 0, []string{"DYNMO_CUDA_LIBRARY=" + filepath.Join(nowhere, "absent.so")}, nil, exitUsage, []string{"absent.so"}},
+		{"library of another version", 0, []string{"DYNMO_CUDA_LIBRARY=" + other}, nil, exitUsage, []string{"libother.so", "version -3"}},
+		{"fewer GPUs than ranks", 4, []string{"DYNMO_EMULATE_DEVICES=2"}, nil, exitUsage, []string{"device.share"}},
+		{"virtual clock", 0, nil, []string{"run.clock=virtual"}, exitUsage, []string{"run.clock"}},
+		{"no NCCL", 4, []string{"DYNMO_EMULATE_DEVICES=4", "DYNMO_NCCL_LIBRARY=" + filepath.Join(nowhere, "absent.so")}, nil, exitFailure, []string{"absent.so"}},
+		{"out of memory", 0, []string{"DYNMO_EMULATE_MEMORY=200000"}, nil, exitFailure, []string{"layer ", "200000 bytes are free"}},
+		{"a memory error of the GPU", 0, []string{"DYNMO_EMULATE_FAULT=ecc", "DYNMO_EMULATE_FAULT_AFTER=300"}, nil, exitFailure, []string{"step ", "ECC"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := folder(t, "")
+			set := c.set
+			if c.ranks == 0 {
+				set = append(set, "parallel.stages=1")
+			}
+			e := gpuRun(t, dir, c.ranks, c.env, onGPU(set...)...)
+			if e.status != c.status {
+				t.Errorf("status %d, want %d", e.status, c.status)
+			}
+			list := strings.Join(e.errors(), "\n")
+			for _, text := range c.want {
+				if !strings.Contains(list, text) {
+					t.Errorf("the error lacks %q", text)
+				}
+			}
+			if len(e.errors()) != 1 {
+				t.Errorf("%d errors, want one", len(e.errors()))
+			}
+			if e.took > soon {
+				t.Errorf("took %v", e.took)
+			}
+			if t.Failed() {
+				t.Log(e.stderr)
+			}
+		})
+	}
+}
+
+// TestProfileOnGPU measures a model's layers on the GPU.
+func TestProfileOnGPU(t *testing.T) {
+	dir := folder(t, "")
+	e := gpuRun(t, dir, 0, nil, append([]string{"profile", "run.toml", "-o", "costs.json"},
+		sets("device.kind=cuda", "run.clock=auto", "parallel.stages=1")...)...)
+	if e.status != 0 {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "costs.json"))
+	if err != nil || !strings.Contains(string(text), "wall") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

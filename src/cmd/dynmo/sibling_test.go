@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/device/cuda"
+)
+
+func TestUseGPU(t *testing.T) {
+	if err := useGPU("cpu"); err != nil {
+		t.Errorf("a CPU: %v", err)
+	}
+	if _, err := cuda.Probe(); err == nil || cuda.Built {
+		t.Skip("this machine has a GPU: asking for it would replace the test")
+	}
+	err := useGPU("cuda")
+	if status(err) != exitUsage || !strings.HasPrefix(err.Error(), `device.kind = "cuda": `) {
+		t.Errorf("a GPU that is not there: %v", err)
+	}
+}
+
+func TestSiblingOf(t *testing.T) {
+	test, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(test)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	dynmo, other := filepath.Join(dir, "dynmo"), filepath.Join(dir, siblingName)
+	for _, step := range []struct {
+		name   string
+		binary string
+		make   []byte // what the sibling holds; nil for none
+		want   string
+	}{
+		{"none", dynmo, nil, "is not there: build it with ./build.sh cuda"},
+		{"no program", dynmo, []byte("x"), "dynmo-cuda: "},
+		{"without the tag", dynmo, binary, "built without the tag cuda"},
+		{"of itself", other, binary, "built without the tag cuda"},
+	} {
+		if step.make != nil {
+			if err := os.WriteFile(other, step.make, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path, err := siblingOf(step.binary, "")
+		if cuda.Built && path == other {
+			continue // the test itself has the tag
+		}
+		if err == nil || !strings.Contains(err.Error(), step.want) {
+			t.Errorf("%s: %q, %v, want %q", step.name, path, err, step.want)
+		}
+	}
+}
