@@ -121,13 +121,15 @@ func sharers(all []arrival, gpu string) int {
 }
 
 // carriage returns what carries the memory of GPUs between ranks, by name, and
-// makes it; nothing on a CPU. NCCL needs a GPU for every rank.
-func carriage(c config.Config, dev device.Device, stream device.Stream, shared bool) (string, func(comm.Transport) (comm.Carrier, error)) {
+// makes it; nothing on a CPU. NCCL needs a GPU for every rank. The error is that of
+// a library that is not here.
+func carriage(c config.Config, dev device.Device, stream device.Stream, shared bool) (string, func(comm.Transport) (comm.Carrier, error), error) {
 	switch {
 	case dev.Space() == tensor.Host:
-		return "", nil
+		return "", nil, nil
 	case c.Comm.Carrier == "host", c.Comm.Carrier == "auto" && shared:
-		return "host memory", comm.Staged(dev, stream)
+		return "host memory", comm.Staged(dev, stream), nil
 	}
-	return "NCCL", func(t comm.Transport) (comm.Carrier, error) { return nccl.New(t, dev, stream) }
+	version, err := nccl.Version()
+	return "NCCL " + version, func(t comm.Transport) (comm.Carrier, error) { return nccl.New(t, dev, stream) }, err
 }
