@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
@@ -152,5 +153,38 @@ func TestAlive(t *testing.T) {
 	_ = commands[0].Wait()
 	if alive(pid) {
 		t.Error("a process that is no more is taken for alive")
+	}
+}
+
+// point is an event that answers so.
+type point struct {
+	device.Event
+	done bool
+	err  error
+}
+
+func (p point) Done() (bool, error) { return p.done, p.err }
+
+func TestAwait(t *testing.T) {
+	s, commands := sleepers(t, 1)
+	g := New(s, Options{Deadline: 50 * time.Millisecond, Patience: 50 * time.Millisecond})
+	failed := errors.New("the device failed")
+	for _, test := range []struct {
+		event device.Event
+		want  error
+	}{{point{done: true}, nil}, {point{err: failed}, failed}, {point{}, ErrNoAnswer}} {
+		began := time.Now()
+		if err := g.Await(test.event); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v, want %v", test.event, err, test.want)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%+v: took %v", test.event, took)
+		}
+	}
+	// A peer dies that the device may wait for.
+	g = New(s, Options{Deadline: 5 * time.Second})
+	time.AfterFunc(50*time.Millisecond, func() { _ = commands[0].Process.Kill() })
+	if err := g.Await(point{}); !errors.Is(err, ErrGone) {
+		t.Errorf("with a dead peer: %v, want that it is gone", err)
 	}
 }

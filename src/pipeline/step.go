@@ -53,7 +53,7 @@ func (r *Runner) Step(s *model.Stage) (Result, error) {
 		return Result{}, fmt.Errorf("pipeline: tied embedding: stage %d: %w", r.stage(), err)
 	}
 	r.end(reduce)
-	if err := r.Exec.Stream.Sync(); err != nil {
+	if err := r.sync(); err != nil {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
 	r.trace()
@@ -170,6 +170,14 @@ func (r *Runner) backwardWeight(c *chunk, in schedule.Instr, i int) error {
 func (r *Runner) ready() device.Event {
 	r.now = r.Exec.Stream.Record(r.now)
 	return r.now
+}
+
+// sync waits for everything enqueued and returns the first error of it.
+func (r *Runner) sync() error {
+	if err := r.Group.Await(r.ready()); err != nil {
+		return err
+	}
+	return r.Exec.Stream.Sync()
 }
 
 // send begins to send a boundary tensor of a microbatch.

@@ -31,7 +31,7 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 		l.SquaredNorm(r.Exec, r.norms.Span(int64(i)*8, 8))
 	}
 	r.Exec.Stream.Copy(r.told, r.norms)
-	if err := r.Exec.Stream.Sync(); err != nil {
+	if err := r.sync(); err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
 	ask := 0.0
@@ -81,7 +81,7 @@ func (r *Runner) Update(s *model.Stage, a kernel.AdamW) error {
 	if err := r.ShareTied(s); err != nil {
 		return fmt.Errorf("pipeline: tied embedding: stage %d: %w", r.stage(), err)
 	}
-	if err := r.Exec.Stream.Sync(); err != nil {
+	if err := r.sync(); err != nil {
 		return fmt.Errorf("pipeline: update: stage %d: %w", r.stage(), err)
 	}
 	return nil

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,21 +49,21 @@ func TestTrainKilledRank(t *testing.T) {
 	for seed := range seeds {
 		for _, c := range []struct{ stages, victim int }{{4, 0}, {4, 1}, {4, 3}, {2, 2}} {
 			t.Run(fmt.Sprintf("stages=%d/rank=%d/seed=%d", c.stages, c.victim, seed), func(t *testing.T) {
-				killRank(t, c.stages, c.victim, rand.New(rand.NewPCG(uint64(seed), uint64(c.victim))))
+				killRank(t, four.command, c.stages, c.victim, rand.New(rand.NewPCG(uint64(seed), uint64(c.victim))))
 			})
 		}
 	}
 }
 
-// killRank kills a rank of four, of as many stages and the replicas that are
-// left, within a step.
-func killRank(t *testing.T, stages, victim int, draw *rand.Rand) {
+// killRank kills a rank of four that command starts, of as many stages and the
+// replicas that are left, within a step. set are more settings.
+func killRank(t *testing.T, command func(t *testing.T, dir string, args ...string) *exec.Cmd, stages, victim int, draw *rand.Rand, set ...string) {
 	dir := folder(t, "")
 	run := filepath.Join(dir, "run")
 	// Steps of tenths of a second, nearly all of it the pipeline's.
 	long := sets("model.hidden=128", "model.sequence=64", fmt.Sprintf("parallel.microbatches=%d", 4*stages),
 		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.replicas=%d", 4/stages))
-	r := start(t, four.command(t, dir, training(append(append(long, endless...), "--run-dir", "run")...)...))
+	r := start(t, command(t, dir, training(slices.Concat(long, endless, sets(set...), []string{"--run-dir", "run"})...)...))
 	r.reach(t, run, 1)
 	began := time.Now()
 	r.reach(t, run, 2)

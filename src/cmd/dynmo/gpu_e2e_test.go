@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,11 @@ var pair = sync.OnceValues(func() (program string, err error) {
 // environment.
 func gpuRun(t *testing.T, dir string, ranks int, environment []string, args ...string) ended {
 	t.Helper()
+	return finish(t, gpuCommand(t, dir, ranks, environment, args...))
+}
+
+func gpuCommand(t *testing.T, dir string, ranks int, environment []string, args ...string) *exec.Cmd {
+	t.Helper()
 	program, err := pair()
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,7 @@ func gpuRun(t *testing.T, dir string, ranks int, environment []string, args ...s
 	}
 	cmd := inWorld(t, dir, line...)
 	cmd.Env = append(cmd.Env, environment...)
-	return finish(t, cmd)
+	return cmd
 }
 
 // onGPU sets device.kind, and a clock that a GPU has.
@@ -160,6 +166,21 @@ func TestTrainRefusesGPUs(t *testing.T) {
 			if t.Failed() {
 				t.Log(e.stderr)
 			}
+		})
+	}
+}
+
+// TestTrainKilledRankOnGPUs is law 8 with NCCL: GPUs that wait for one whose rank
+// is gone would wait for good.
+func TestTrainKilledRankOnGPUs(t *testing.T) {
+	emulated(t)
+	command := func(t *testing.T, dir string, args ...string) *exec.Cmd {
+		return gpuCommand(t, dir, 4, []string{"DYNMO_EMULATE_DEVICES=4"}, args...)
+	}
+	for _, victim := range []int{0, 1, 3} {
+		t.Run(fmt.Sprintf("rank=%d", victim), func(t *testing.T) {
+			killRank(t, command, 4, victim, rand.New(rand.NewPCG(1, uint64(victim))),
+				"device.kind=cuda", "run.clock=auto", "model.hidden=32", "model.sequence=16")
 		})
 	}
 }
