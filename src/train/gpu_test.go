@@ -33,6 +33,9 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 				t.Fatalf("%s: sparsities %v, want five up to 0.9", precision, still.sparsity)
 			}
 			for _, stages := range []int{2, 4} {
+				if hidden > 16 && stages == 2 {
+					continue // as on the CPU: what differs is the kernels
+				}
 				c.Parallel.Stages = stages
 				t.Run(fmt.Sprintf("%s/hidden=%d/P=%d", precision, hidden, stages), func(t *testing.T) {
 					moved := goRun(t, c, scatter(uint64(stages)))
@@ -48,7 +51,7 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 		t.Run(precision+"/D=2", func(t *testing.T) {
 			c := small(t)
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
-			c.Model.Blocks, c.Parallel.Replicas = 4, 2
+			c.Model.Blocks, c.Parallel.Replicas, c.Train.Steps = 2, 2, 12
 			still := goRun(t, c, nil)
 			c.Parallel.Stages = 2
 			if at := goRun(t, c, scatter(2)).difference(still); at != "" {

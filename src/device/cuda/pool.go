@@ -73,7 +73,12 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 
 // take returns a block of at least bytes, a multiple of the granule.
 func (d *Device) take(bytes int64) (block, error) {
-	if b, ok := d.pool.best(bytes); ok {
+	b, ok := d.pool.best(bytes)
+	if !ok && len(d.pool.kept) > 0 && d.quiet() { // as between two layouts of buffers
+		d.pool.rest()
+		b, ok = d.pool.best(bytes)
+	}
+	if ok {
 		return b, nil
 	}
 	p, err := cu.MemAlloc(bytes)
@@ -122,13 +127,25 @@ func (d *Device) synced() {
 	if len(d.pool.kept) == 0 {
 		return
 	}
-	idle := !slices.ContainsFunc(d.streams, func(s *Stream) bool { return s.s.Query() != nil })
+	if d.quiet() {
+		d.pool.rest()
+	}
 	for i := range d.pool.kept {
-		b := &d.pool.kept[i]
-		b.age++
-		b.idle = b.idle || idle
+		d.pool.kept[i].age++
 	}
 	d.pool.drop(func(b block) bool { return b.idle && b.age >= keptFor })
+}
+
+// quiet reports whether all streams have done all their work. It does not wait.
+func (d *Device) quiet() bool {
+	return !slices.ContainsFunc(d.streams, func(s *Stream) bool { return s.s.Query() != nil })
+}
+
+// rest notes that no stream works with any block.
+func (p *pool) rest() {
+	for i := range p.kept {
+		p.kept[i].idle = true
+	}
 }
 
 // best takes the smallest block that no stream works with and that has room for
