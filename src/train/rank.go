@@ -120,7 +120,7 @@ func New(s Setup) (*Rank, error) {
 			return nil, err
 		}
 	}
-	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas}
+	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas, Graphs: s.Config.Device.Graphs}
 	return r, r.plan()
 }
 
