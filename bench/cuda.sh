@@ -168,10 +168,15 @@ cuda_driver() {
 	if has_gpu; then cuda_library; else CUDA_HOME=$cuda_home csrc/emulate/build.sh build/emulator; fi
 }
 
-# cuda_packages prints the packages that have tests of their own for the tag cuda.
-cuda_packages() {
-	grep -rlE '^//go:build (.*[ (])?cuda([ )]|$)' --include='*_test.go' src |
-		xargs -r -n 1 dirname | LC_ALL=C sort -u | sed 's,^,./,'
+# cuda_test_files prints the test files that only the tag cuda brings.
+cuda_test_files() { grep -rlE '^//go:build (.*[ (])?cuda([ )]|$)' --include='*_test.go' src; }
+
+# cuda_packages prints the packages of those files, and cuda_tests a pattern of their
+# tests: what else these packages test has been tested without the tag.
+cuda_packages() { cuda_test_files | xargs -r -n 1 dirname | LC_ALL=C sort -u | sed 's,^,./,'; }
+cuda_tests() {
+	cuda_test_files | xargs -r grep -hoE '^func Test[A-Z][A-Za-z0-9_]*' | sed 's/^func //' |
+		grep -v '^TestMain$' | paste -sd '|' | sed 's/.*/^(&)$/'
 }
 
 # test_cuda TIMEOUT: the parts of the tests that need the CUDA toolkit.
@@ -187,5 +192,5 @@ test_cuda() {
 	part 'vet, cuda' go vet -tags "$tags${tags:+ }cuda" ./...
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \
-		go test -count=1 -timeout "$1" -tags "$tags${tags:+ }cuda" $(cuda_packages)
+		go test -count=1 -timeout "$1" -tags "$tags${tags:+ }cuda" -run "$(cuda_tests)" $(cuda_packages)
 }

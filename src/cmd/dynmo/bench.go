@@ -41,7 +41,7 @@ INVALID or does not reach what it should.`,
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
 	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
 	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
-	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchSchedule(&flags))
+	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags))
 	return c
 }
 

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/device"
+	devcuda "dynmo/src/device/cuda"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cuda"
+	"dynmo/src/nodebench"
+	"dynmo/src/tensor"
+)
+
+// fewestRounds is what a median of a GPU's times is taken over at least: its
+// calls are short.
+const fewestRounds = 10
+
+// benchGPU returns the command that measures a GPU.
+func benchGPU(flags *benchFlags) *cobra.Command {
+	var only []string
+	var quick bool
+	c := &cobra.Command{
+		Use:   "gpu",
+		Short: "A GPU's kernels against its bandwidth and its matrix rate, and a training step",
+		Long: `The first GPU's kernels, each against what bounds it, and a training step.
+
+Calls that mostly move memory: the bytes that they have to move over their time,
+and that over the bandwidth of a copy within the GPU. Attention: the operations
+on and under the diagonal over their time, and that over the rate of the product
+of two bf16 matrices of 8192 x 8192. Sparse products: milliseconds, and the times
+of the dense product and of cuSPARSE over ours. The step: tokens per second of 24
+blocks of 1024 channels, 2048 tokens in a sequence, in bf16, and the operations of
+its matrices and of attention over that matrix rate. Medians of at least ten
+rounds. Results are compared with the host's in float64 at sampled places.
+
+--quick measures small shapes, whose times mean nothing: whether all is right. On
+the stand-in for a GPU that tests run on, figures are called emulated.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range only {
+				if !slices.Contains(nodebench.GPUParts(), name) {
+					return usageError{fmt.Errorf("--only %s: want some of %s", name, strings.Join(nodebench.GPUParts(), ", "))}
+				}
+			}
+			if c.Flags().Changed("threads") {
+				return usageError{errors.New("--threads: has no effect: a GPU has its own")}
+			}
+			clock, err := flags.newClock()
+			if err != nil {
+				return err
+			}
+			if clock.Kind() != "wall" {
+				return usageError{errors.New("--clock virtual counts the time of CPU threads: want --clock wall")}
+			}
+			if err := useGPU("cuda"); err != nil {
+				return err
+			}
+			return flags.onGPU(c, clock, only, quick)
+		},
+	}
+	parts := strings.Join(nodebench.GPUParts(), ", ")
+	c.Flags().StringSliceVar(&only, "only", nil, "parts to measure; copy and gemm always are: "+parts)
+	c.Flags().BoolVar(&quick, "quick", false, "small shapes: whether all is right")
+	return c
+}
+
+// onGPU measures parts of the first GPU and prints what came out.
+func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string, quick bool) error {
+	dev, err := devcuda.New(clock, 0)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	g := nodebench.GPU{
+		Device: dev, Rounds: max(f.rounds, fewestRounds), Quick: quick,
+		Emulated: strings.Contains(dev.Describe().Name, "emulated"),
+	}
+	for d, k := range map[tensor.DType]*kernel.Backend{tensor.F32: &g.F32, tensor.BF16: &g.BF16} {
+		if *k, err = cuda.New(d); err != nil {
+			return err
+		}
+		defer (*k).(io.Closer).Close()
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "%s; %s\n", dev.Describe(), g.BF16.(interface{ Identity() string }).Identity())
+	if !f.json {
+		results, failed := g.Measure(only)
+		return errors.Join(failed, f.report(c, results))
+	}
+	var unwritten error
+	g.Done = func(part []nodebench.Result) { // at once: whoever waits for all of it may lose patience
+		unwritten = errors.Join(unwritten, nodebench.WriteJSON(c.OutOrStdout(), part))
+	}
+	results, failed := g.Measure(only)
+	return errors.Join(failed, unwritten, verdict(results))
+}

@@ -1,0 +1,41 @@
+//go:build cuda && cgo
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"dynmo/src/nodebench"
+)
+
+// TestBenchGPU measures small shapes in the sibling that dynmo becomes.
+func TestBenchGPU(t *testing.T) {
+	emulated(t)
+	e := gpuRun(t, t.TempDir(), 0, nil, "bench", "gpu", "--quick", "--json", "--only", "adamw,step")
+	if e.status != 0 {
+		t.Fatalf("status %d\n%s%s", e.status, e.stdout, e.stderr)
+	}
+	seen := map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(e.stdout), "\n") {
+		var r nodebench.Result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v\n%s", err, line)
+		}
+		seen[r.Name] = true
+		if r.Wrong != 0 || !r.OK || r.Reach != 0 || !strings.HasPrefix(r.Name, "emulated/gpu/") {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, name := range []string{
+		"copy", "gemm_f32_48", "gemm_bf16_48", "adamw", "step_tokens_per_second", "step_memory_of_process",
+	} {
+		if !seen["emulated/gpu/"+name] {
+			t.Errorf("no figure %s", name)
+		}
+	}
+	if !strings.Contains(e.stderr, "emulated") {
+		t.Errorf("the GPU is not named: %s", e.stderr)
+	}
+}

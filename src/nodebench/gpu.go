@@ -1,0 +1,236 @@
+package nodebench
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/trace"
+)
+
+// GPU is what the figures of a GPU are measured with.
+type GPU struct {
+	Device device.Device
+	F32    kernel.Backend // of that device
+	BF16   kernel.Backend
+	Rounds int // that a median is taken over
+
+	// Done, if not nil, is told the figures of a part when it has ended.
+	Done func([]Result)
+
+	// Quick measures small shapes: whether everything runs and gives the right
+	// numbers. Emulated says that the device is a stand-in for a GPU, which the
+	// names of the figures then say too. Either way nothing is to be reached.
+	Quick, Emulated bool
+}
+
+// gpuPart measures one thing of a GPU.
+type gpuPart struct {
+	name    string
+	measure func(g *gpu)
+}
+
+// gpuParts is what can be measured, the two yardsticks first, which the others
+// are compared with, then what matters most: time may end.
+var gpuParts = []gpuPart{
+	{"copy", (*gpu).copy},
+	{"gemm", (*gpu).gemms},
+	{"step", (*gpu).step},
+	{"spmm", (*gpu).spmms},
+	{"attention", (*gpu).attention},
+	{"layernorm", (*gpu).layernorm},
+	{"crossentropy", (*gpu).crossEntropy},
+	{"adamw", (*gpu).adamw},
+	{"gelu", (*gpu).gelu},
+	{"embedding", (*gpu).embedding},
+}
+
+const yardsticks = 2
+
+// GPUParts returns the names that Measure takes.
+func GPUParts() []string {
+	var names []string
+	for _, p := range gpuParts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Measure measures the two yardsticks, copy and gemm, then the parts called
+// only, all of them if there is none. Times are between events of the GPU's own
+// stream. A part that fails leaves out its figures, one that lacks cuSPARSE only
+// those of it, and the error says so.
+func (g GPU) Measure(only []string) ([]Result, error) {
+	for _, name := range only {
+		if !slices.Contains(GPUParts(), name) {
+			return nil, fmt.Errorf("there is no %q to measure: want some of %s", name, strings.Join(GPUParts(), ", "))
+		}
+	}
+	all := &gpu{GPU: g}
+	var failed []error
+	for i, part := range gpuParts {
+		if i >= yardsticks && len(only) > 0 && !slices.Contains(only, part.name) {
+			continue
+		}
+		if err := all.run(part); err != nil {
+			failed = append(failed, fmt.Errorf("gpu %s: %w", part.name, err))
+		}
+	}
+	return all.results, errors.Join(failed...)
+}
+
+// gpu is the measurement under way.
+type gpu struct {
+	GPU
+	*bench  // of the part
+	results []Result
+
+	lacking error   // the last figure that the part has to do without
+	copied  float64 // bytes per second that a copy reads and writes
+	peak    float64 // operations per second of the large bf16 product
+}
+
+// run measures one part, with memory and a stream of its own.
+func (g *gpu) run(part gpuPart) error {
+	g.bench, g.lacking = newBench(g.BF16, g.Device), nil
+	defer g.finish()
+	part.measure(g)
+	if g.err == nil {
+		g.err = g.stream.Sync()
+	}
+	if g.err != nil {
+		return g.err
+	}
+	g.results = append(g.results, g.bench.results...)
+	if g.Done != nil {
+		g.Done(g.bench.results)
+	}
+	return g.lacking
+}
+
+// figure appends a figure of the part.
+func (g *gpu) figure(name string, value float64, unit string, reach float64, wrong int) {
+	name = "gpu/" + name
+	if g.Emulated {
+		name = "emulated/" + name
+	}
+	if g.Quick || g.Emulated {
+		reach = 0
+	}
+	g.add(name, value, unit, reach, wrong)
+}
+
+// bandwidth appends what a call reached that has to move so many bytes, and that
+// over the bandwidth of a copy.
+func (g *gpu) bandwidth(name string, bytes, seconds, reach float64, wrong int) {
+	g.figure(name, bytes/seconds/1e9, "GB/s", 0, wrong)
+	g.figure(name+"_to_copy", bytes/seconds/g.copied, "ratio", reach, wrong)
+}
+
+// rate appends what a call reached that has to do so many operations, and that
+// over the rate of the large bf16 product.
+func (g *gpu) rate(name string, operations, seconds float64, wrong int) {
+	g.figure(name, operations/seconds/1e12, "TFLOP/s", 0, wrong)
+	g.figure(name+"_to_gemm", operations/seconds/g.peak, "ratio", 0, wrong)
+}
+
+// size returns a dimension, or the one that stands for it in a quick run.
+func (g *gpu) size(full, quick int) int {
+	if g.Quick {
+		return quick
+	}
+	return full
+}
+
+// warmup is how many rounds go before those that count.
+const warmup = 3
+
+// seconds enqueues the calls in turn, in rounds, with an event between any two,
+// and returns the median seconds of each. The host waits for nothing in between,
+// so that its own time does not show as long as the queue does not run dry.
+func (g *gpu) seconds(calls ...func()) []float64 {
+	last := g.stream.Record(nil)
+	ends := make([][]device.Event, len(calls))
+	starts := make([][]device.Event, len(calls))
+	for range warmup + g.Rounds {
+		for i, call := range calls {
+			call()
+			end := g.stream.Record(nil)
+			starts[i], ends[i] = append(starts[i], last), append(ends[i], end)
+			last = end
+		}
+	}
+	medians := make([]float64, len(calls))
+	if g.err = errors.Join(g.err, g.stream.Sync()); g.err != nil {
+		return medians
+	}
+	for i := range calls {
+		var spans []float64
+		for round := warmup; round < len(ends[i]); round++ {
+			spans = append(spans, ends[i][round].Seconds()-starts[i][round].Seconds())
+		}
+		medians[i] = trace.Median(spans)
+	}
+	return medians
+}
+
+// copy measures copies within the GPU of a gibibyte, which is read and written.
+func (g *gpu) copy() {
+	n := g.size(1<<28, 1<<12)
+	from, to := g.normal(n, g.F32.DType()), g.blank(n, g.F32.DType())
+	seconds := g.seconds(func() { g.stream.Copy(to, from.mem) })[0]
+	c := checker{unit: 0}
+	for _, first := range windows(n) {
+		for i, x := range g.values(to, first, min(window, n-first), g.F32.DType()) {
+			c.elementwise(x, from.at(first+i), 0)
+		}
+	}
+	g.copied = 2 * float64(from.mem.Bytes) / seconds
+	g.figure("copy", g.copied/1e9, "GB/s", 0, c.wrong)
+}
+
+// gemms measures the product of two square matrices in both types.
+func (g *gpu) gemms() {
+	n := g.size(8192, 48)
+	for _, k := range []kernel.Backend{g.F32, g.BF16} {
+		x, w := g.normal(n*n, k.DType()), g.normal(n*n, k.DType())
+		out := g.blank(n*n, k.DType())
+		seconds := g.seconds(func() { k.MatmulForward(g.stream, out, x.mem, w.mem, none, n, n, n) })[0]
+		c := checker{unit: unit(k.DType())}
+		for _, i := range spread(n, 16) {
+			row := g.values(out, i*n, n, k.DType())
+			for _, j := range spread(n, 64) {
+				var sum total
+				for l := range n {
+					sum.add(x.at(i*n+l) * w.at(j*n+l))
+				}
+				c.sum(row[j], sum)
+			}
+		}
+		operations := 2 * math.Pow(float64(n), 3)
+		if k == g.BF16 {
+			g.peak = operations / seconds
+		}
+		g.figure(fmt.Sprintf("gemm_%s_%d", k.DType(), n), operations/seconds/1e12, "TFLOP/s", 0, c.wrong)
+		g.release()
+	}
+}
+
+// release frees the operands so far.
+func (g *gpu) release() {
+	g.free()
+	g.mem = nil
+}
+
+// finish leaves the GPU to the next part, without what was kept for later use.
+func (g *gpu) finish() {
+	g.release()
+	g.stream.Close()
+	if kept, ok := g.Device.(interface{ Trim() }); ok {
+		kept.Trim()
+	}
+}

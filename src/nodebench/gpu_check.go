@@ -1,0 +1,192 @@
+package nodebench
+
+import (
+	"math"
+
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+var none tensor.Mem
+
+// period is after how many numbers an operand repeats itself: a prime, so that
+// its rows differ, whose numbers the host draws in no time.
+const period = 1<<20 + 7
+
+// operand is device memory of random numbers, which the host knows.
+type operand struct {
+	mem   tensor.Mem
+	block []float32 // element i is block[i mod its length]
+}
+
+func (o operand) at(i int) float64 { return float64(o.block[i%len(o.block)]) }
+
+// row returns elements [first, first+n).
+func (o operand) row(first, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = o.at(first + i)
+	}
+	return x
+}
+
+// normal returns n standard normal numbers of a type, other ones every time.
+func (g *gpu) normal(n int, d tensor.DType) operand {
+	draw := random.Keyed(uint64(len(g.mem)), uint64(n)).NormFloat64
+	return g.drawn(n, d, draw)
+}
+
+// drawn returns n numbers of a type.
+func (g *gpu) drawn(n int, d tensor.DType, draw func() float64) operand {
+	block := make([]float32, min(n, period))
+	for i := range block {
+		if block[i] = float32(draw()); d == tensor.BF16 {
+			block[i] = tensor.FromBF16(tensor.ToBF16(block[i]))
+		}
+	}
+	return operand{g.repeated(block, n, d), block}
+}
+
+// blank returns memory for n numbers of a type, none of them a number yet.
+func (g *gpu) blank(n int, d tensor.DType) tensor.Mem {
+	return g.repeated([]float32{float32(math.NaN())}, n, d)
+}
+
+// repeated returns n numbers of a type, block over and over.
+func (g *gpu) repeated(block []float32, n int, d tensor.DType) tensor.Mem {
+	bytes := int64(n) * d.Size()
+	m, err := g.dev.Alloc(bytes)
+	if err != nil {
+		if g.err == nil {
+			g.err = err
+		}
+		return none
+	}
+	g.mem = append(g.mem, m)
+	source := tensor.From(block)
+	if d == tensor.BF16 {
+		halves := make([]uint16, len(block))
+		for i, x := range block {
+			halves[i] = tensor.ToBF16(x)
+		}
+		source = tensor.From(halves)
+	}
+	have := source.Bytes
+	g.stream.Copy(m.Span(0, have), source)
+	for have < bytes {
+		more := min(have, bytes-have)
+		g.stream.Copy(m.Span(have, more), m.Span(0, more))
+		have += more
+	}
+	return m
+}
+
+// values reads count numbers of a type from element first on.
+func (g *gpu) values(m tensor.Mem, first, count int, d tensor.DType) []float64 {
+	x := make([]float64, count)
+	from := m.Span(int64(first)*d.Size(), int64(count)*d.Size())
+	switch d {
+	case tensor.BF16:
+		decode(g.bench, x, from, tensor.FromBF16)
+	case tensor.F64:
+		decode(g.bench, x, from, func(x float64) float64 { return x })
+	default:
+		decode(g.bench, x, from, func(x float32) float32 { return x })
+	}
+	return x
+}
+
+// decode sets x to what m holds.
+func decode[T tensor.Element, F float32 | float64](b *bench, x []float64, m tensor.Mem, number func(T) F) {
+	host := make([]T, len(x))
+	b.stream.Copy(tensor.From(host), m)
+	if err := b.stream.Sync(); err != nil && b.err == nil {
+		b.err = err
+	}
+	for i := range x {
+		x[i] = float64(number(host[i]))
+	}
+}
+
+// window is how many elements are looked at in one place.
+const window = 1024
+
+// windows returns where to look at n elements: at both ends and in between.
+func windows(n int) []int {
+	return spread(max(1, n-window+1), 5)
+}
+
+// spread returns count of the indices below n, first and last among them, or all
+// if there are no more.
+func spread(n, count int) []int {
+	count = min(n, count)
+	indices := make([]int, count)
+	for i := range indices {
+		indices[i] = i * (n - 1) / max(1, count-1)
+	}
+	return indices
+}
+
+const (
+	// exactly is the largest error of a float32 result in units of the sum of the
+	// absolute values of its terms: twenty times what was seen of sums of
+	// thousands of random terms, and a fifth of what rounding the operands to
+	// TF32 gives.
+	exactly = 2e-6
+	// halfUnit is two roundings to bfloat16.
+	halfUnit = 1.0 / 256
+)
+
+// unit returns the largest relative error of a result that is rounded to a type.
+func unit(d tensor.DType) float64 {
+	if d == tensor.BF16 {
+		return halfUnit
+	}
+	return 0
+}
+
+// total is a sum in float64.
+type total struct {
+	sum      float64
+	absolute float64 // sum of the most that terms are made of
+	squares  float64 // sum of the squares of the terms
+}
+
+func (t *total) add(term float64) { t.addOf(term, math.Abs(term)) }
+
+// addOf adds a term that is a difference of numbers whose absolute values add up
+// to most.
+func (t *total) addOf(term, most float64) {
+	t.sum += term
+	t.absolute += most
+	t.squares += term * term
+}
+
+// checker counts wrong results of a type with this unit.
+type checker struct {
+	unit  float64
+	wrong int
+}
+
+func (c *checker) within(got, want, limit float64) {
+	if !(math.Abs(got-want) <= limit) { // NaN is wrong
+		c.wrong++
+	}
+}
+
+// elementwise looks at a result that depends on few numbers. most is the largest
+// of what is added up in it.
+func (c *checker) elementwise(got, want, most float64) {
+	c.within(got, want, (tolerance+c.unit)*max(math.Abs(want), most))
+}
+
+// sum looks at a sum of many products of operands.
+func (c *checker) sum(got float64, want total) {
+	c.within(got, want.sum, exactly*want.absolute+c.unit*math.Abs(want.sum))
+}
+
+// rounded looks at a sum of many terms that are results themselves and may have
+// been rounded: these errors are of either sign and add up as their squares do.
+func (c *checker) rounded(got float64, want total) {
+	c.within(got, want.sum, tolerance*want.absolute+c.unit*(math.Abs(want.sum)+4*math.Sqrt(want.squares)))
+}

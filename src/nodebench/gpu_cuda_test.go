@@ -1,0 +1,39 @@
+//go:build cuda && cgo
+
+package nodebench
+
+import (
+	"io"
+	"testing"
+
+	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cuda"
+	"dynmo/src/tensor"
+)
+
+// Every figure of a GPU, at small shapes, is right.
+func TestQuickFiguresOfAGPU(t *testing.T) {
+	dev := cudatest.New(t)
+	open := func(d tensor.DType) kernel.Backend {
+		k, err := cuda.New(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { k.(io.Closer).Close() })
+		return k
+	}
+	g := GPU{
+		Device: dev, F32: open(tensor.F32), BF16: open(tensor.BF16), Rounds: 10, Quick: true,
+		Emulated: cudatest.Emulated(dev),
+	}
+	results, err := g.Measure(nil)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range results {
+		if r.Wrong > 0 || r.Value <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package nodebench
+
+import (
+	"math"
+
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// memoryReach is the share of a copy's bandwidth that calls should reach which do
+// little but move memory. Operands are much larger than caches.
+const memoryReach = 0.8
+
+// layernorm measures the norm and both halves of its backward, (n, c) in bf16:
+//
+//	forward          inp, out              mean, rstd
+//	backward_input   dinp twice, dout, inp
+//	backward_weight  dout, inp
+func (g *gpu) layernorm() {
+	k, d := g.BF16, g.BF16.DType()
+	n, c := g.size(1<<16, 48), g.size(1024, 64)
+	inp, dout, start := g.normal(n*c, d), g.normal(n*c, d), g.normal(n*c, d)
+	weight, bias := g.normal(c, d), g.normal(c, d)
+	out, mean, rstd := g.blank(n*c, d), g.blank(n, d.Wide()), g.blank(n, d.Wide())
+	dinp := g.blank(n*c, d)
+	dweight, dbias := g.normal(c, d.Wide()), g.normal(c, d.Wide())
+	if g.err != nil {
+		return
+	}
+	g.stream.Copy(dinp, start.mem)
+	calls := []func(){
+		func() { k.LayerNormForward(g.stream, out, mean, rstd, inp.mem, weight.mem, bias.mem, n, c) },
+		func() { k.LayerNormBackwardInput(g.stream, dinp, dout.mem, inp.mem, mean, rstd, weight.mem, n, c) },
+		func() {
+			k.LayerNormBackwardWeight(g.stream, dweight.mem, dbias.mem, dout.mem, inp.mem, mean, rstd, n, c)
+		},
+	}
+	for _, call := range calls {
+		call()
+	}
+	w, b := weight.row(0, c), bias.row(0, c)
+	forward, input := checker{unit: unit(d)}, checker{unit: unit(d)}
+	means, rstds := g.values(mean, 0, n, d.Wide()), g.values(rstd, 0, n, d.Wide())
+	for _, i := range spread(n, 16) {
+		want, x, dx := make([]float64, c), inp.row(i*c, c), start.row(i*c, c)
+		m, r := []float64{0}, []float64{0}
+		ref.LayerNormForward(want, m, r, x, w, b, 1, c)
+		statistics := checker{}
+		statistics.elementwise(means[i], m[0], 1)
+		statistics.elementwise(rstds[i], r[0], 1)
+		forward.wrong += statistics.wrong
+		got := g.values(out, i*c, c, d)
+		for j := range got {
+			forward.elementwise(got[j], want[j], math.Abs(want[j]-b[j])+math.Abs(b[j]))
+		}
+		ref.LayerNormBackwardInput(dx, dout.row(i*c, c), x, m, r, w, 1, c)
+		got = g.values(dinp, i*c, c, d)
+		for j := range got {
+			input.elementwise(got[j], dx[j], 1+math.Abs(start.at(i*c+j)))
+		}
+	}
+	weights := g.layernormWeights(dweight, dbias, dout, inp, means, rstds, n, c)
+	seconds := g.seconds(calls...)
+	one := float64(n*c) * float64(d.Size())
+	g.bandwidth("layernorm_forward", 2*one+8*float64(n), seconds[0], memoryReach, forward.wrong)
+	g.bandwidth("layernorm_backward_input", 4*one+8*float64(n), seconds[1], memoryReach, input.wrong)
+	g.bandwidth("layernorm_backward_weight", 2*one+8*float64(n), seconds[2], memoryReach, weights)
+}
+
+// layernormWeights counts the wrong gradients of the norm's parameters, which
+// were added to random numbers.
+func (g *gpu) layernormWeights(dweight, dbias, dout, inp operand, mean, rstd []float64, n, c int) int {
+	gotWeight, gotBias := g.values(dweight.mem, 0, c, tensor.F32), g.values(dbias.mem, 0, c, tensor.F32)
+	check := checker{}
+	for _, j := range spread(c, 16) {
+		var weight, bias total
+		weight.add(dweight.at(j))
+		bias.add(dbias.at(j))
+		for i := range n {
+			dy := dout.at(i*c + j)
+			weight.add(dy * (inp.at(i*c+j) - mean[i]) * rstd[i])
+			bias.add(dy)
+		}
+		check.sum(gotWeight[j], weight)
+		check.sum(gotBias[j], bias)
+	}
+	return check.wrong
+}
+
+// crossEntropy measures the loss and the gradient of (n, v) logits, which are
+// read and overwritten. They are put back before every call.
+func (g *gpu) crossEntropy() {
+	k, d := g.BF16, g.BF16.DType()
+	n, v := g.size(4096, 8), g.size(50257, 517)
+	given, logits := g.normal(n*v, d), g.blank(n*v, d)
+	loss, stats := g.blank(1, tensor.F64), g.blank(3*n, tensor.F64)
+	targets := g.indices(n, v)
+	if g.err != nil {
+		return
+	}
+	restore := func() { g.stream.Copy(logits, given.mem) }
+	call := func() {
+		k.CrossEntropy(g.stream, loss, stats, none, logits, targets.mem, 1, n, v, 0)
+	}
+	seconds := g.seconds(restore, call)[1]
+	check := checker{unit: unit(d)}
+	said := g.values(stats, 0, 3*n, tensor.F64)
+	for _, i := range spread(n, 8) {
+		row, out := given.row(i*v, v), make([]float64, 3)
+		ref.CrossEntropy(out, nil, row, targets.list[i:i+1], 1, 1, v, 0)
+		statistics := checker{}
+		for part, want := range out {
+			statistics.elementwise(said[part*n+i], want, 1)
+		}
+		check.wrong += statistics.wrong
+		for j, x := range g.values(logits, i*v, v, d) {
+			check.elementwise(x, row[j], 0)
+		}
+	}
+	sum := 0.0
+	for i := range n {
+		sum += math.Log(said[n+i]) + said[i] - said[2*n+i]
+	}
+	check.within(g.values(loss, 0, 1, tensor.F64)[0], sum, tolerance*sum)
+	g.bandwidth("cross_entropy", 2*float64(given.mem.Bytes), seconds, memoryReach, check.wrong)
+}
+
+// adamw measures the update of n bf16 weights with their master copy, of which
+// half decay: weight written; master and both moments read and written;
+// gradient read.
+func (g *gpu) adamw() {
+	k, d := g.BF16, g.BF16.DType()
+	n := g.size(1e8, 5000)
+	w := g.blank(n, d)
+	master, m, gradient := g.normal(n, d.Wide()), g.normal(n, d.Wide()), g.normal(n, d.Wide())
+	v := g.drawn(n, d.Wide(), random.Keyed(7).Float64)
+	if g.err != nil {
+		return
+	}
+	a := kernel.AdamW{LR: 1e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Decayed: n / 2, GradScale: 0.5, Step: 3}
+	masterOut := master.mem
+	if d == d.Wide() { // a type that needs no master
+		g.stream.Copy(w, master.mem)
+		masterOut = none
+	}
+	call := func() { k.AdamW(g.stream, w, masterOut, m.mem, v.mem, gradient.mem, n, a) }
+	call()
+	exact, rounded := checker{}, checker{unit: unit(d)}
+	for _, first := range windows(n) {
+		count := min(window, n-first)
+		a := a
+		a.Decayed = min(max(0, a.Decayed-first), count)
+		wantW, wantM, wantV := master.row(first, count), m.row(first, count), v.row(first, count)
+		ref.AdamW(wantW, wantM, wantV, gradient.row(first, count), a)
+		gotM, gotV := g.values(m.mem, first, count, d.Wide()), g.values(v.mem, first, count, d.Wide())
+		gotW := g.values(w, first, count, d)
+		for i := range count {
+			exact.elementwise(gotM[i], wantM[i], 0.1)
+			exact.elementwise(gotV[i], wantV[i], 0)
+			rounded.elementwise(gotW[i], wantW[i], a.LR)
+		}
+		if !masterOut.IsZero() {
+			for i, x := range g.values(masterOut, first, count, d.Wide()) {
+				exact.elementwise(x, wantW[i], a.LR)
+			}
+		}
+	}
+	seconds := g.seconds(call)[0]
+	wide := float64(d.Wide().Size())
+	bytes := float64(n) * (float64(d.Size()) + 7*wide)
+	g.bandwidth("adamw", bytes, seconds, memoryReach, exact.wrong+rounded.wrong)
+}
+
+// gelu measures the activation: forward reads one and writes one array of n,
+// backward reads two and writes one.
+func (g *gpu) gelu() {
+	k, d := g.BF16, g.BF16.DType()
+	n := g.size(1<<28, 5000)
+	inp, dout, out, dinp := g.normal(n, d), g.normal(n, d), g.blank(n, d), g.blank(n, d)
+	if g.err != nil {
+		return
+	}
+	seconds := g.seconds(
+		func() { k.GELUForward(g.stream, out, inp.mem, n) },
+		func() { k.GELUBackward(g.stream, dinp, inp.mem, dout.mem, n) })
+	forward, backward := checker{unit: unit(d)}, checker{unit: unit(d)}
+	for _, first := range windows(n) {
+		x := inp.row(first, min(window, n-first))
+		want, dwant := make([]float64, len(x)), make([]float64, len(x))
+		ref.GELUForward(want, x)
+		ref.GELUBackward(dwant, x, dout.row(first, len(x)))
+		got, dgot := g.values(out, first, len(x), d), g.values(dinp, first, len(x), d)
+		for i := range x {
+			forward.within(got[i], want[i], (tolerance*10+forward.unit)*math.Abs(want[i])+tolerance)
+			slack := tolerance * math.Abs(dout.at(first+i))
+			backward.within(dgot[i], dwant[i], (tolerance*10+backward.unit)*math.Abs(dwant[i])+slack)
+		}
+	}
+	one := float64(inp.mem.Bytes)
+	g.bandwidth("gelu_forward", 2*one, seconds[0], 0, forward.wrong)
+	g.bandwidth("gelu_backward", 3*one, seconds[1], 0, backward.wrong)
+}

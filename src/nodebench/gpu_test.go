@@ -1,0 +1,239 @@
+package nodebench
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/tensor"
+)
+
+// onHost is a GPU that is none: the reference, for both types.
+func onHost(k kernel.Backend) GPU {
+	return GPU{Device: devcpu.New(device.NewWall()), F32: k, BF16: k, Rounds: 10, Quick: true, Emulated: true}
+}
+
+func TestGPUFigures(t *testing.T) {
+	g := onHost(ref.New(tensor.F32))
+	results, err := g.Measure(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := g.Device.Used(); used != 0 {
+		t.Errorf("%d bytes were not freed", used)
+	}
+	names := map[string]bool{}
+	for _, r := range results {
+		names[r.Name] = true
+		if r.Wrong != 0 || r.Reach != 0 || !r.OK || !strings.HasPrefix(r.Name, "emulated/gpu/") {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, name := range []string{
+		"copy", "gemm_f32_48", "layernorm_forward", "layernorm_backward_input_to_copy", "layernorm_backward_weight",
+		"cross_entropy", "adamw", "gelu_backward", "embedding_backward", "attention_forward_hs32_to_gemm",
+		"attention_backward_hs128", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "step_utilisation",
+	} {
+		if !names["emulated/gpu/"+name] {
+			t.Errorf("no figure %s", name)
+		}
+	}
+}
+
+// A full run on a GPU would have to reach these.
+func TestGPUReaches(t *testing.T) {
+	g := &gpu{bench: newBench(ref.New(tensor.F32), devcpu.New(device.NewWall())), copied: 4e12}
+	g.bandwidth("adamw", 4e9, 1e-3, memoryReach, 0)
+	g.bandwidth("gelu_forward", 4e9, 2e-3, 0, 3)
+	for i, want := range []Result{
+		{"gpu/adamw", 4000, "GB/s", 0, true, "wall", 0},
+		{"gpu/adamw_to_copy", 1, "ratio", 0.8, true, "wall", 0},
+		{"gpu/gelu_forward", 0, "GB/s", 0, false, "wall", 3},
+		{"gpu/gelu_forward_to_copy", 0, "ratio", 0, false, "wall", 3},
+	} {
+		if got := g.bench.results[i]; got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
+	g := onHost(ref.New(tensor.F32))
+	results, err := g.Measure([]string{"gelu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range results {
+		names = append(names, strings.TrimPrefix(r.Name, "emulated/gpu/"))
+	}
+	want := "copy gemm_f32_48 gemm_f32_48 gelu_forward gelu_forward_to_copy gelu_backward gelu_backward_to_copy"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	_, err = g.Measure([]string{"geluu"})
+	if err == nil || !strings.Contains(err.Error(), `no "geluu" to measure: want some of copy, gemm`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// wrongs is the reference with one wrong element in what each call gives, where
+// the checks look.
+type wrongs struct{ kernel.Backend }
+
+func (k wrongs) MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int) {
+	k.Backend.MatmulForward(s, out, inp, weight, bias, n, c, o)
+	spoil(out)
+}
+
+func (k wrongs) LayerNormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
+	k.Backend.LayerNormForward(s, out, mean, rstd, inp, weight, bias, n, c)
+	spoil(mean)
+}
+
+func (k wrongs) LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.Backend.LayerNormBackwardInput(s, dinp, dout, inp, mean, rstd, weight, n, c)
+	spoil(dinp)
+}
+
+func (k wrongs) LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int) {
+	k.Backend.LayerNormBackwardWeight(s, dweight, dbias, dout, inp, mean, rstd, n, c)
+	spoil(dbias)
+}
+
+func (k wrongs) CrossEntropy(s device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int) {
+	k.Backend.CrossEntropy(s, loss, out, before, logits, targets, scale, n, v, first)
+	tensor.Of[float64](loss)[0] += 0.1
+}
+
+func (k wrongs) AdamW(s device.Stream, w, master, m, v, g tensor.Mem, n int, a kernel.AdamW) {
+	k.Backend.AdamW(s, w, master, m, v, g, n, a)
+	spoil(v)
+}
+
+func (k wrongs) GELUForward(s device.Stream, out, inp tensor.Mem, n int) {
+	k.Backend.GELUForward(s, out, inp, n)
+	spoil(out)
+}
+
+func (k wrongs) GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int) {
+	k.Backend.GELUBackward(s, dinp, inp, dout, n)
+	spoil(dinp)
+}
+
+func (k wrongs) EmbeddingForward(s device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int) {
+	k.Backend.EmbeddingForward(s, out, tokens, wte, wpe, b, t, c)
+	spoil(out)
+}
+
+func (k wrongs) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
+	k.Backend.EmbeddingBackward(s, dwte, dwpe, dout, tokens, b, t, c)
+	spoil(dwpe)
+}
+
+func (k wrongs) AttentionForward(s device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
+	k.Backend.AttentionForward(s, out, lse, qkv, b, t, c, nh)
+	spoil(lse)
+}
+
+func (k wrongs) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
+	k.Backend.AttentionBackward(s, dqkv, dout, qkv, out, lse, b, t, c, nh)
+	spoil(dqkv)
+}
+
+func (k wrongs) SpMMForward(s device.Stream, out, inp tensor.Mem, w kernel.CSR, bias tensor.Mem, n int) {
+	k.Backend.SpMMForward(s, out, inp, w, bias, n)
+	spoil(out)
+}
+
+func (k wrongs) SpMMBackwardInput(s device.Stream, dinp, dout tensor.Mem, w kernel.CSR, n int) {
+	k.Backend.SpMMBackwardInput(s, dinp, dout, w, n)
+	spoil(dinp)
+}
+
+func (k wrongs) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w kernel.CSR, n int) {
+	k.Backend.SDDMM(s, dvalues, dbias, dout, inp, w, n)
+	spoil(dvalues)
+}
+
+func TestWrongGPUFiguresAreInvalid(t *testing.T) {
+	var parts []string
+	for _, part := range GPUParts() {
+		if part != "step" { // its losses only have to fall
+			parts = append(parts, part)
+		}
+	}
+	results, err := onHost(wrongs{ref.New(tensor.F32)}).Measure(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		right := strings.HasSuffix(r.Name, "/copy") || strings.Contains(r.Name, "spmm_crossing")
+		if (r.Verdict() == "INVALID") == right {
+			t.Errorf("one element was spoiled: %+v", r)
+		}
+	}
+}
+
+// rivals has a call of NVIDIA's library that fails, or one that is the reference's.
+type rivals struct {
+	kernel.Backend
+	fail error
+}
+
+func (k rivals) SpMMByCUSPARSE(s device.Stream, out, inp tensor.Mem, w kernel.CSR, n int) {
+	if k.fail != nil {
+		s.(*failing).err = k.fail
+		return
+	}
+	k.SpMMForward(s, out, inp, w, none, n)
+}
+
+// withFailing is a CPU whose streams can fail.
+type withFailing struct{ device.Device }
+
+func (d withFailing) NewStream() device.Stream { return &failing{Stream: d.Device.NewStream()} }
+
+type failing struct {
+	device.Stream
+	err error
+}
+
+func (s *failing) Sync() error {
+	err := s.err
+	s.err = nil
+	return errors.Join(err, s.Stream.Sync())
+}
+
+// Without cuSPARSE the other figures of sparse products stay, and the error says
+// what is lacking.
+func TestRivalIsOptional(t *testing.T) {
+	for _, fail := range []error{nil, errors.New("no libcusparse")} {
+		g := onHost(rivals{ref.New(tensor.F32), fail})
+		g.Emulated, g.Device = false, withFailing{g.Device}
+		results, err := g.Measure([]string{"spmm"})
+		if !errors.Is(err, fail) {
+			t.Errorf("error %v, want %v", err, fail)
+		}
+		ours, theirs := 0, 0
+		for _, r := range results {
+			if r.Wrong > 0 {
+				t.Errorf("%+v", r)
+			}
+			switch {
+			case strings.HasPrefix(r.Name, "gpu/spmm_to_cusparse_f32_"):
+				theirs++
+			case strings.HasPrefix(r.Name, "gpu/spmm_to_dense_f32_"):
+				ours++
+			}
+		}
+		if want := 2 * len(GPUSparsities); ours != want || theirs != want && fail == nil || theirs > 0 && fail != nil {
+			t.Errorf("%v: %d figures against the dense product, %d against cuSPARSE, want %d of both types together",
+				fail, ours, theirs, want)
+		}
+	}
+}
