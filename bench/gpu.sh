@@ -171,7 +171,7 @@ part_pytorch() {
 # settings NAME prints the configuration of a run: the paper's layers, or a model
 # that a few ranks train in seconds.
 settings() {
-	local blocks=24 hidden=1024 heads=32 sequence=2048 vocabulary=50257 corpus=$pack/corpus.bin
+	local blocks=24 hidden=1024 heads=32 sequence=2048 vocabulary=50304 corpus=$pack/corpus.bin
 	if [ "$1" = small ] || emulated; then
 		blocks=4 hidden=64 heads=2 sequence=32 vocabulary=256 corpus=$work/corpus.txt
 	fi

@@ -7,6 +7,8 @@
 
 #include "dynmo_cuda.h"
 
+#include <vector>
+
 #ifdef DYNMO_EMULATE
 #include "../emulate/device.h"
 #else
@@ -43,6 +45,7 @@ struct dynmo_cuda {
 	int shared_bytes;   /* dynamic shared memory that a block may ask for */
 	void *work;         /* of the call that runs: calls are on one stream */
 	size_t work_bytes;
+	std::vector<void *> outgrown; /* earlier workspaces: kernels under way and graphs still use them */
 	struct products *products; /* cuBLASLt: gemm.cu */
 	struct rival *rival;       /* cuSPARSE, opened when first asked for: rival.cu */
 };
@@ -51,7 +54,7 @@ struct dynmo_cuda {
 void rival_close(struct rival *r);
 
 /* workspace sets *work to at least bytes of k's workspace, which grows if it
- * must: then it waits for the device. Its contents last for one call. */
+ * must. Its contents last for one call. */
 int32_t workspace(dynmo_cuda *k, size_t bytes, void **work);
 
 /* launched returns the error of the launches since the last call of it. */

@@ -45,7 +45,7 @@ __device__ __forceinline__ void add_rows(float *row, const E *dout, PLACE place,
 {
 	const int N = width<E>;
 	pack<float, N> sum = read<VECTOR, N>(row, at, c);
-#pragma unroll 4
+#pragma unroll 8
 	for (int i = 0; i < many; i++) {
 		pack<E> x = read<VECTOR, N>(dout + place(i) * c, at, c);
 #pragma unroll

@@ -160,9 +160,11 @@ void discard(const plan &t) {
 		if (layout) cublasLtMatrixLayoutDestroy(layout);
 }
 
-/* offered says whether the product is one that cuBLASLt's manual knows: there are
- * elements, and columns of aux are multiples of 8. */
-bool offered(const product &p) { return p.k > 0 && (p.activation == ACTIVATION_NONE || p.m % 8 == 0); }
+/* offered says whether cuBLASLt knows the product: columns of aux are multiples of
+ * 8, says its manual, and of vectors some versions say that they are invalid. */
+bool offered(const product &p) {
+	return p.m > 1 && p.n > 1 && p.k > 1 && (p.activation == ACTIVATION_NONE || p.m % 8 == 0);
+}
 
 /* plan_of sets *t to the plan of a product's kind, which it makes if it is new. */
 cublasStatus_t plan_of(const dynmo_cuda *k, const product &p, const plan **t) {
@@ -198,7 +200,8 @@ int32_t multiply(const dynmo_cuda *k, void *stream, const product &p) {
 	const plan *t;
 	cublasStatus_t outcome = plan_of(k, p, &t);
 	if (outcome != CUBLAS_STATUS_SUCCESS) return status(outcome);
-	return t->plain ? plain_product(k, stream, &p) : status(run(*k->products, stream, *t, p));
+	outcome = t->plain ? CUBLAS_STATUS_NOT_SUPPORTED : run(*k->products, stream, *t, p);
+	return outcome == CUBLAS_STATUS_NOT_SUPPORTED ? plain_product(k, stream, &p) : status(outcome);
 }
 
 /* forward is outᵀ (o, n) = weight (o, c) · inpᵀ (c, n). */

@@ -11,6 +11,7 @@ namespace {
 const int THREADS = 256, WARPS = THREADS / 32;
 const int N = 4; /* elements of a thread at a time; 64 of them share a word of the mask */
 const int FLIGHT = 4; /* times that, loaded before the first is counted */
+const int RESIDENT = 6; /* blocks of a histogram that a multiprocessor has registers for */
 
 /* Bits of the mask for elements [at, at + N), none for those from n on. */
 __device__ __forceinline__ unsigned kept_bits(const uint64_t *mask, int64_t at, int64_t n)
@@ -51,7 +52,7 @@ struct selection {
 
 /* Adds to hist, 256 counts, what kernel.go says. Blocks take turns through x. */
 template <bool VECTOR>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, RESIDENT)
 histogram(unsigned long long *hist, const float *x, const uint64_t *mask, int64_t n, selection s)
 {
 	SHARED(unsigned, counts, [WARPS][256]);
@@ -97,7 +98,7 @@ int32_t dynmo_cuda_magnitude_histogram(dynmo_cuda *k, void *stream, int64_t *his
 	int64_t n, uint32_t prefix, int32_t fixed)
 {
 	if (n == 0) return 0;
-	int64_t blocks = parts(n, THREADS * N), most = 8 * k->processors;
+	int64_t blocks = parts(n, THREADS * N), most = RESIDENT * k->processors;
 	auto kernel = aligned(x) ? histogram<true> : histogram<false>;
 	LAUNCH(kernel, blocks < most ? blocks : most, THREADS, 0, stream, reinterpret_cast<unsigned long long *>(hist), x,
 		mask, n, selection{prefix, fixed});

@@ -20,7 +20,8 @@ static int32_t architecture(int *sm)
 #else
 	cudaFuncAttributes code;
 	cudaError_t status = cudaFuncGetAttributes(&code, probe);
-	if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorUnsupportedPtxVersion) {
+	if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorUnsupportedPtxVersion ||
+		status == cudaErrorInvalidDeviceFunction) {
 		cudaGetLastError(); /* forgets it */
 		return DYNMO_CUDA_ARCH;
 	}
@@ -63,6 +64,10 @@ int32_t dynmo_cuda_close(dynmo_cuda *k)
 	products_close(k->products);
 	rival_close(k->rival);
 	cudaError_t status = cudaFree(k->work);
+	for (void *work : k->outgrown) {
+		cudaError_t freed = cudaFree(work);
+		if (status == cudaSuccess) status = freed;
+	}
 	delete k;
 	return static_cast<int32_t>(status);
 }

@@ -3,7 +3,7 @@
  * softmax_merge reads the logits once: each thread keeps the largest logit it
  * saw, and the sum of exponentials relative to it, which shrinks when a larger
  * one comes (Milakov & Gimelshein 2018). cross_entropy keeps the row in shared
- * memory meanwhile, where it fits (bf16: 113,000 columns on an H100), and writes
+ * memory meanwhile, where it fits (bf16: 115,000 columns on an H100), and writes
  * the gradient from there: 2·n·v elements in all. Exponentials are float; eight
  * at a time are added in float, these sums in double.
  *
@@ -12,6 +12,7 @@
  * row whole, its edges, go to the first threads one each. */
 #include <float.h>
 
+#include "mma.cuh"
 #include "pack.cuh"
 #include "reduce.cuh"
 
@@ -19,6 +20,10 @@ namespace {
 
 const int THREADS = 512; /* of a row, at most; two such blocks fill a processor's registers */
 const int FLIGHT = 4;    /* packs that a thread loads before it looks at the first */
+
+/* e^x, with 0 for what is below the normal numbers: half of __expf's instructions,
+ * of which there would be as many as memory gives time for. */
+__device__ __forceinline__ float exponential(float x) { return exp2_flush(1.4426950408889634f * x); }
 
 /* A row of v logits: head elements, body elements in whole packs, then the rest. */
 template <typename E> struct columns {
@@ -42,8 +47,8 @@ template <typename E> struct columns {
 };
 
 /* Does f(pack, at) with all packs of a row's body, at the pack's first column.
- * kept, unless it is null, has them already. */
-template <bool VECTOR, typename E, typename F>
+ * With KEPT, kept has them already. */
+template <bool VECTOR, bool KEPT, typename E, typename F>
 __device__ __forceinline__ void each_pack(const columns<E> &row, const pack<E> *kept, F f)
 {
 	const int N = width<E>;
@@ -54,7 +59,7 @@ __device__ __forceinline__ void each_pack(const columns<E> &row, const pack<E> *
 #pragma unroll
 		for (int u = 0; u < FLIGHT; u++) {
 			int from = at + u * step;
-			if (!kept)
+			if constexpr (!KEPT)
 				p[u] = read<VECTOR, N>(body, from, row.body);
 			else if (from < row.body)
 				p[u] = kept[from / N];
@@ -77,12 +82,12 @@ struct seen {
 		for (int j = 1; j < N; j++)
 			top = fmaxf(top, logits[j]);
 		if (top > largest) {
-			sum *= __expf(largest - top);
+			sum *= exponential(largest - top);
 			largest = top;
 		}
 #pragma unroll
 		for (int j = 0; j < N; j++)
-			exponentials += __expf(logits[j] - largest);
+			exponentials += exponential(logits[j] - largest);
 		sum += exponentials;
 	}
 };
@@ -96,32 +101,33 @@ struct statistics {
 	int n, first;
 };
 
-/* Looks at a row, and sets row i of s.out; kept gets its packs unless it is null. */
-template <bool VECTOR, typename E>
+/* Looks at a row, and sets row i of s.out; with KEEP, kept gets its packs. */
+template <bool VECTOR, bool KEEP, typename E>
 __device__ __forceinline__ void merge(const statistics &s, int i, const columns<E> &row, pack<E> *kept)
 {
 	const int N = width<E>;
 	SHARED(float, largest, [THREADS / 32]);
 	SHARED(double, sums, [THREADS / 32]);
 	seen mine;
-	if (int edge = row.edge(); edge < row.v) mine.add<1>({wide(row.x[edge])});
-	each_pack<VECTOR>(row, static_cast<const pack<E> *>(nullptr), [&](const pack<E> &p, int at) {
-		if (kept) kept[(at - row.head) / N] = p;
+	int column = s.targets[i] - s.first, edge = row.edge();
+	float outer = edge < row.v ? wide(row.x[edge]) : 0; /* on its way meanwhile, as column is */
+	each_pack<VECTOR, false>(row, kept, [&](const pack<E> &p, int at) {
+		if (KEEP) kept[(at - row.head) / N] = p;
 		float logits[N];
 #pragma unroll
 		for (int j = 0; j < N; j++)
 			logits[j] = p[j];
 		mine.add(logits);
 	});
+	if (edge < row.v) mine.add<1>({outer});
 	float top = row_reduce(mine.largest, larger(), largest);
-	double sum = row_reduce(mine.sum * __expf(mine.largest - top), plus(), sums);
+	double sum = row_reduce(mine.sum * exponential(mine.largest - top), plus(), sums);
 	if (threadIdx.x > 0) return;
 	double most = top, at = s.before ? s.before[2 * s.n + i] : 0;
 	if (s.before && s.before[s.n + i] > 0) {
 		most = fmax(most, s.before[i]);
 		sum = sum * exp(top - most) + s.before[s.n + i] * exp(s.before[i] - most);
 	}
-	int column = s.targets[i] - s.first;
 	if (column >= 0 && column < row.v) at = wide(row.x[column]);
 	s.out[i] = most;
 	s.out[s.n + i] = sum;
@@ -148,18 +154,25 @@ struct factors {
 	}
 };
 
-/* Overwrites a row, whose target is at column, with its gradient. */
-template <bool VECTOR, typename E>
+/* Overwrites a row, whose target is at column, with its gradient. With KEPT, kept
+ * has its packs. */
+template <bool VECTOR, bool KEPT, typename E>
 __device__ __forceinline__ void gradient(const columns<E> &row, const pack<E> *kept, int column, const factors &f)
 {
 	const int N = width<E>;
-	auto of = [&](float logit, int at) { return at == column ? f.target : __expf(logit - f.largest) * f.factor; };
-	if (int edge = row.edge(); edge < row.v) row.x[edge] = narrow<E>(of(wide(row.x[edge]), edge));
-	each_pack<VECTOR>(row, kept, [&](const pack<E> &p, int at) {
+	auto of = [&](float logit) { return exponential(logit - f.largest) * f.factor; };
+	if (int edge = row.edge(); edge < row.v)
+		row.x[edge] = narrow<E>(edge == column ? f.target : of(wide(row.x[edge])));
+	each_pack<VECTOR, KEPT>(row, kept, [&](const pack<E> &p, int at) {
 		float d[N];
 #pragma unroll
 		for (int j = 0; j < N; j++)
-			d[j] = of(p[j], at + j);
+			d[j] = of(p[j]);
+		if (at <= column && column < at + N) {
+#pragma unroll
+			for (int j = 0; j < N; j++)
+				if (at + j == column) d[j] = f.target;
+		}
 		write<VECTOR>(row.x + row.head, at - row.head, row.body, pack<E>::of(d));
 	});
 }
@@ -167,7 +180,7 @@ __device__ __forceinline__ void gradient(const columns<E> &row, const pack<E> *k
 template <typename E, bool VECTOR>
 __global__ void __launch_bounds__(THREADS, 2) merge_rows(statistics s, E *logits, int v)
 {
-	merge<VECTOR>(s, blockIdx.x, columns<E>(logits, blockIdx.x, v), static_cast<pack<E> *>(nullptr));
+	merge<VECTOR, false>(s, blockIdx.x, columns<E>(logits, blockIdx.x, v), static_cast<pack<E> *>(nullptr));
 }
 
 /* s.out is given. */
@@ -175,20 +188,18 @@ template <typename E, bool VECTOR>
 __global__ void __launch_bounds__(THREADS, 2) gradient_rows(statistics s, E *logits, double scale, int v)
 {
 	int i = blockIdx.x;
-	gradient<VECTOR>(columns<E>(logits, i, v), static_cast<const pack<E> *>(nullptr), s.targets[i] - s.first,
+	gradient<VECTOR, false>(columns<E>(logits, i, v), static_cast<const pack<E> *>(nullptr), s.targets[i] - s.first,
 		factors(s, i, scale));
 }
 
-template <typename E, bool VECTOR>
-__global__ void __launch_bounds__(THREADS, 2)
-cross_entropy_rows(statistics s, E *logits, double scale, int v, bool keep)
+template <typename E, bool VECTOR, bool KEEP>
+__global__ void __launch_bounds__(THREADS, 2) cross_entropy_rows(statistics s, E *logits, double scale, int v)
 {
-	DYNAMIC_SHARED(pack<E>, memory);
+	DYNAMIC_SHARED(pack<E>, kept);
 	int i = blockIdx.x;
-	pack<E> *kept = keep ? memory : nullptr;
 	columns<E> row(logits, i, v);
-	merge<VECTOR>(s, i, row, kept);
-	gradient<VECTOR>(row, kept, s.targets[i] - s.first, factors(s, i, scale));
+	merge<VECTOR, KEEP>(s, i, row, kept);
+	gradient<VECTOR, KEEP>(row, kept, s.targets[i] - s.first, factors(s, i, scale));
 }
 
 /* *loss is Σ_n log(sum) + largest - target's logit: each thread adds a run of
@@ -230,13 +241,18 @@ template <typename E> int32_t run_gradient(void *stream, const statistics &s, vo
 template <typename E>
 int32_t run_cross_entropy(dynmo_cuda *k, void *stream, const statistics &s, void *logits, double scale, int v)
 {
-	auto kernel = aligned(logits) ? cross_entropy_rows<E, true> : cross_entropy_rows<E, false>;
-	int bytes = static_cast<int>(parts(v, width<E>) * sizeof(pack<E>));
-	bool keep = v < (1 << 24) && bytes + 1024 <= k->shared_bytes; /* a block has less than 1024 of its own */
-	if (!keep) bytes = 0;
-	cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	if (status != cudaSuccess) return static_cast<int32_t>(status);
-	LAUNCH(kernel, s.n, row_threads<E>(v), bytes, stream, s, static_cast<E *>(logits), scale, v, keep);
+	int64_t bytes = parts(v, width<E>) * sizeof(pack<E>);
+	bool keep = aligned(logits) && bytes + 1024 <= k->shared_bytes; /* a block has less than 1024 of its own */
+	auto kernel = aligned(logits) ? cross_entropy_rows<E, true, false> : cross_entropy_rows<E, false, false>;
+	if (keep) {
+		kernel = cross_entropy_rows<E, true, true>;
+		/* One limit for all v: a graph that was captured with more keeps its room. */
+		const cudaFuncAttribute room = cudaFuncAttributeMaxDynamicSharedMemorySize;
+		cudaError_t status = cudaFuncSetAttribute(kernel, room, k->shared_bytes - 1024);
+		if (status != cudaSuccess) return static_cast<int32_t>(status);
+	} else
+		bytes = 0;
+	LAUNCH(kernel, s.n, row_threads<E>(v), bytes, stream, s, static_cast<E *>(logits), scale, v);
 	return launched();
 }
 

@@ -57,6 +57,7 @@ __device__ __forceinline__ void sample_chunk(float *dvalues, const lane_tokens<E
 	const pack<E> *inp, uint32_t first, const int32_t *input, const int32_t *entry, int lane)
 {
 	float sum[CHUNK * GROUP];
+	int e = entry[lane];
 #pragma unroll
 	for (int p = 0; p < CHUNK; p += 4) {
 		int4 at = *reinterpret_cast<const int4 *>(input + p);
@@ -66,7 +67,6 @@ __device__ __forceinline__ void sample_chunk(float *dvalues, const lane_tokens<E
 		sample_place<E>(sum + (p + 3) * GROUP, dout, inp + (first + at.w * CHANNEL<E>));
 	}
 	exchange_sums<16>(sum, lane);
-	int e = entry[lane];
 	if (e >= 0) dvalues[e] += sum[0];
 }
 

@@ -10,7 +10,7 @@ const int SIDE = 64, WARPS = 8; /* 16 elements for each thread, all loaded at on
 template <typename E>
 __global__ void __launch_bounds__(32 * WARPS) tile_block(E *tiles, const E *x, int n, int c, int tokens)
 {
-	SHARED(E, square, [SIDE][SIDE + 1]);
+	SHARED(E, square, [SIDE][SIDE + 4 / sizeof(E)]); /* columns too have each token in a bank of its own */
 	int lane = threadIdx.x, warp = threadIdx.y, channel = blockIdx.x * SIDE, token = blockIdx.y * SIDE;
 #pragma unroll
 	for (int j = 0; j < SIDE; j += WARPS)

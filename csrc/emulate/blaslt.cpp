@@ -168,8 +168,9 @@ void multiply(void *operand) {
 			for (int64_t c = 0; c < COLUMNS && j + c < t->n; c++)
 				for (int64_t r = 0; r < ROWS && i + r < t->m; r++) finish(*t, i + r, j + c, sum[c][r]);
 		}
-	delete t;
 }
+
+void drop(void *operand) { delete static_cast<product *>(operand); }
 
 /* attribute copies the value of an attribute if it has the size of *field. */
 template <typename T> cublasStatus_t attribute(T *field, const void *value, size_t bytes) {
@@ -292,5 +293,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, 
 	product *t = new product{of(op), {of(al), of(bl), of(cl), of(dl)}, a, b, c, d, *static_cast<const float *>(alpha),
 		*static_cast<const float *>(beta), of(dl).rows, of(dl).columns,
 		of(op).transpose_a ? of(al).rows : of(al).columns};
-	return dynmo_emulate_enqueue(stream, multiply, t) ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+	int refused = dynmo_emulate_enqueue(stream, multiply, t, drop);
+	return refused ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }

@@ -17,24 +17,13 @@
 
 namespace emulate {
 
+std::atomic<long long> launches;
+
 Driver &driver()
 {
 	static Driver &d = *new Driver;
 	return d;
 }
-
-namespace {
-
-std::atomic<bool> initialised;
-std::atomic<long long> launches;
-
-Device *device_of(CUdevice ordinal)
-{
-	Driver &d = driver();
-	return ordinal >= 0 && ordinal < static_cast<int>(d.devices.size()) ? &d.devices[ordinal] : nullptr;
-}
-Device *device_of(CUcontext context) { return reinterpret_cast<Device *>(context); }
-CUcontext context_of(Device *device) { return reinterpret_cast<CUcontext>(device); }
 
 std::shared_ptr<Stream> find_stream(CUstream handle)
 {
@@ -45,6 +34,18 @@ std::shared_ptr<Stream> find_stream(CUstream handle)
 	auto found = d.streams.find(handle);
 	return found == d.streams.end() ? nullptr : found->second;
 }
+
+namespace {
+
+std::atomic<bool> initialised;
+
+Device *device_of(CUdevice ordinal)
+{
+	Driver &d = driver();
+	return ordinal >= 0 && ordinal < static_cast<int>(d.devices.size()) ? &d.devices[ordinal] : nullptr;
+}
+Device *device_of(CUcontext context) { return reinterpret_cast<Device *>(context); }
+CUcontext context_of(Device *device) { return reinterpret_cast<CUcontext>(device); }
 
 /* Streams of a device whose flags are none of these, the null stream apart. */
 std::vector<std::shared_ptr<Stream>> streams_without(Device *device, unsigned flags)
@@ -92,10 +93,21 @@ const Name names[] = {
 	{CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
 	{CUDA_ERROR_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
 	{CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{CUDA_ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
 	{CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
 	{CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
 	{CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 	{CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+	{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+	 "operation not permitted when stream is capturing"},
+	{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+	 "operation failed due to a previous error during capture"},
+	{CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+	 "dependency created on uncaptured work in another stream"},
+	{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+	 "operation would make the legacy stream depend on a capturing blocking stream"},
+	{CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+	 "attempt to terminate a thread-local capture sequence from another thread"},
 };
 
 CUresult name_of(CUresult status, const char **text, const char *Name::*member)
@@ -130,16 +142,21 @@ CUresult ready()
 	return static_cast<CUresult>(current->error.load());
 }
 
-CUresult enqueue(CUstream handle, std::function<void()> work, PointPtr *end)
+CUresult enqueue(CUstream handle, Work work, PointPtr *end)
 {
 	if (CUresult status = ready())
 		return status;
 	std::shared_ptr<Stream> stream = find_stream(handle);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (capturing(handle))
+		return end ? spoil(handle, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : capture(handle, std::move(work));
 	if (stream == stream->device->null)
-		for (auto &other : streams_without(current, CU_STREAM_NON_BLOCKING))
+		for (auto &other : streams_without(current, CU_STREAM_NON_BLOCKING)) {
+			if (CUresult status = spoil(reinterpret_cast<CUstream>(other.get()), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT))
+				return status;
 			other->mark()->wait();
+		}
 	else if (!(stream->flags & CU_STREAM_NON_BLOCKING))
 		stream->device->null->mark()->wait();
 	if (work)
@@ -167,10 +184,14 @@ CUresult waited(Device *device)
 
 using namespace emulate;
 
-extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void *arg)
+extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void *arg, void (*drop)(void *))
 {
 	launches++;
-	return enqueue(stream, [=] { run(arg); });
+	std::shared_ptr<void> held(arg, [=](void *last) {
+		if (drop)
+			drop(last);
+	});
+	return enqueue(stream, [=] { run(held.get()); });
 }
 
 extern "C" void dynmo_emulate_fail(int status)
@@ -274,7 +295,7 @@ CUresult cuCtxGetDevice(CUdevice *ordinal)
 
 CUresult cuCtxSynchronize(void)
 {
-	if (CUresult status = ready())
+	if (CUresult status = unbound(current))
 		return status;
 	drain(current);
 	return waited(current);
@@ -308,22 +329,26 @@ CUresult cuStreamDestroy(CUstream handle)
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
-	if (CUresult status = ready())
+	if (CUresult status = unbound())
 		return status;
 	auto stream = find_stream(handle);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (CUresult status = spoil(handle, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
+		return status;
 	stream->mark()->wait();
 	return waited(stream->device);
 }
 
 CUresult cuStreamQuery(CUstream handle)
 {
-	if (CUresult status = ready())
+	if (CUresult status = unbound())
 		return status;
 	auto stream = find_stream(handle);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (CUresult status = spoil(handle, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
+		return status;
 	return stream->idle() ? waited(stream->device) : CUDA_ERROR_NOT_READY;
 }
 

@@ -54,12 +54,18 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned)
 {
 	PointPtr point;
 	CUresult status = point_of(handle, &point);
-	return status == CUDA_SUCCESS && point ? enqueue(stream, [point] { point->wait(); }) : status;
+	if (status != CUDA_SUCCESS || !point)
+		return status;
+	if (CUresult refused = spoil(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION))
+		return refused;
+	return enqueue(stream, [point] { point->wait(); });
 }
 
 CUresult cuEventQuery(CUevent handle)
 {
 	PointPtr point;
+	if (CUresult status = unbound())
+		return status;
 	if (CUresult status = point_of(handle, &point))
 		return status;
 	return !point || point->reached() ? waited(current) : CUDA_ERROR_NOT_READY;
@@ -68,6 +74,8 @@ CUresult cuEventQuery(CUevent handle)
 CUresult cuEventSynchronize(CUevent handle)
 {
 	PointPtr point;
+	if (CUresult status = unbound())
+		return status;
 	if (CUresult status = point_of(handle, &point))
 		return status;
 	if (point)

@@ -8,8 +8,10 @@
 #include <cuda.h>
 
 /* Runs run(arg) in stream's worker thread once all earlier work of the stream is
- * done; it may block there. Returns a CUresult. Counts as a launch. */
-extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void *arg);
+ * done; it may block there. In a graph it runs many times. When it never will again,
+ * and where this fails, drop(arg) is called if there is a drop. Returns a CUresult.
+ * Counts as a launch. */
+extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void *arg, void (*drop)(void *));
 
 /* Called in a worker thread: its context fails with status from now on. */
 extern "C" void dynmo_emulate_fail(int status);

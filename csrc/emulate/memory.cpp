@@ -69,7 +69,8 @@ Place place(uintptr_t at, size_t bytes)
 	return !block ? PAGEABLE : block->device ? DEVICE : PINNED;
 }
 
-/* A copy. Pageable memory is read before the call returns, and written too. */
+/* A copy. Pageable memory is read before the call returns, and written too; no graph
+ * can hold such a copy. */
 CUresult copy(uintptr_t to, uintptr_t from, size_t bytes, CUstream stream, bool wait)
 {
 	if (CUresult status = ready())
@@ -78,15 +79,16 @@ CUresult copy(uintptr_t to, uintptr_t from, size_t bytes, CUstream stream, bool 
 		return CUDA_SUCCESS;
 	void *dst = reinterpret_cast<void *>(to);
 	const void *src = reinterpret_cast<const void *>(from);
-	std::function<void()> work = [=] { std::memmove(dst, src, bytes); };
-	if (place(from, bytes) == PAGEABLE && place(to, bytes) != PAGEABLE) {
+	Work work = [=] { std::memmove(dst, src, bytes); };
+	bool read = place(from, bytes) == PAGEABLE, written = place(to, bytes) == PAGEABLE;
+	if (read && !written) {
 		const unsigned char *first = static_cast<const unsigned char *>(src);
 		auto staged = std::make_shared<std::vector<unsigned char>>(first, first + bytes);
 		work = [=] { std::memcpy(dst, staged->data(), bytes); };
 	}
 	PointPtr end;
-	CUresult status = enqueue(stream, work, &end);
-	if (status == CUDA_SUCCESS && (wait || place(to, bytes) == PAGEABLE))
+	CUresult status = enqueue(stream, work, wait || read || written ? &end : nullptr);
+	if (status == CUDA_SUCCESS && (wait || written))
 		end->wait();
 	return status;
 }
@@ -170,7 +172,7 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice)
 
 CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes)
 {
-	CUresult status = ready();
+	CUresult status = unbound();
 	uintptr_t address = 0;
 	if (status == CUDA_SUCCESS)
 		status = allocate(&address, bytes, current);
@@ -180,14 +182,14 @@ CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes)
 
 CUresult cuMemFree(CUdeviceptr at)
 {
-	if (CUresult status = ready())
+	if (CUresult status = unbound())
 		return status;
 	return at == 0 ? CUDA_SUCCESS : release(at, true);
 }
 
 CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned)
 {
-	CUresult status = ready();
+	CUresult status = unbound();
 	uintptr_t address = 0;
 	if (status == CUDA_SUCCESS)
 		status = allocate(&address, bytes, nullptr);
@@ -199,7 +201,7 @@ CUresult cuMemAllocHost(void **at, size_t bytes) { return cuMemHostAlloc(at, byt
 
 CUresult cuMemFreeHost(void *at)
 {
-	if (CUresult status = ready())
+	if (CUresult status = unbound())
 		return status;
 	drain(current);
 	return release(reinterpret_cast<uintptr_t>(at), false);

@@ -4,6 +4,8 @@
 #define DYNMO_EMULATE_MMA_H
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -36,6 +38,13 @@ inline float dot4(const float *x, const float *y, float sum) {
 	return sum;
 }
 
+/* A GPU ends a kernel that has such an address. */
+inline void demand_alignment(const void *p, size_t bytes) {
+	if (reinterpret_cast<uintptr_t>(p) % bytes == 0) return;
+	fprintf(stderr, "emulator: %p of a cp.async or ldmatrix is not a multiple of %zu\n", p, bytes);
+	abort();
+}
+
 /* An asynchronous copy that has not been made, of a thread's open group. */
 struct Copy {
 	void *to;
@@ -64,6 +73,8 @@ inline void make(const Copy &c) {
  * once and odd ones at the wait, so that both a buffer that is still read and a
  * wait that is missing change results. */
 inline void copy_later(void *to, const void *from, bool inside, size_t bytes) {
+	demand_alignment(to, bytes);
+	demand_alignment(from, bytes);
 	Copies &q = my_copies();
 	Copy c = {to, inside ? from : nullptr, bytes, q.group};
 	if (lane() % 2 == 0)
@@ -102,12 +113,14 @@ inline void mma_bf16_16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, u
 }
 
 inline void ldmatrix_x4(uint32_t (&r)[4], const __nv_bfloat16 *row) {
+	emulate::demand_alignment(row, 16);
 	const __nv_bfloat16 *const *rows = emulate::gather(0xffffffff, row);
 	int g = emulate::lane() / 4, t = emulate::lane() % 4;
 	for (int i = 0; i < 4; i++) r[i] = emulate::pack(rows[8 * i + g][2 * t], rows[8 * i + g][2 * t + 1]);
 }
 
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const __nv_bfloat16 *row) {
+	emulate::demand_alignment(row, 16);
 	const __nv_bfloat16 *const *rows = emulate::gather(0xffffffff, row);
 	int g = emulate::lane() / 4, t = emulate::lane() % 4;
 	for (int i = 0; i < 4; i++) r[i] = emulate::pack(rows[8 * i + 2 * t][g], rows[8 * i + 2 * t + 1][g]);

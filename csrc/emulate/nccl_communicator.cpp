@@ -207,9 +207,10 @@ struct Batch {
 	std::vector<Operation> operations;
 
 	static void run(void *batch) {
-		std::unique_ptr<Batch> b(static_cast<Batch *>(batch));
+		Batch *b = static_cast<Batch *>(batch);
 		b->comm->run(b->operations);
 	}
+	static void drop(void *batch) { delete static_cast<Batch *>(batch); }
 };
 
 int Communicator::issue(void *stream, std::vector<Operation> operations) {
@@ -220,10 +221,9 @@ int Communicator::issue(void *stream, std::vector<Operation> operations) {
 		if (!self->blocking) pause_us(std::random_device{}() % 300); /* what is too early on a stream then shows */
 		self->active++;
 		auto batch = new Batch{self, operations};
-		int status = dynmo_emulate_enqueue(static_cast<CUstream>(stream), Batch::run, batch);
+		int status = dynmo_emulate_enqueue(static_cast<CUstream>(stream), Batch::run, batch, Batch::drop);
 		if (status == 0) return static_cast<int>(success);
 		self->active--;
-		delete batch;
 		return self->fail(cuda_error, "the stream refuses work with status %d", status);
 	});
 }

@@ -1,6 +1,5 @@
 /* The part of CUDA's runtime API that csrc/cuda uses, over the emulated driver. */
 #include <map>
-#include <memory>
 #include <mutex>
 
 #include "device.h"
@@ -54,11 +53,8 @@ int shape_error(const emulate::Kernel &k, const void *function)
 	return k.shared > shared_limit(function) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-void run_and_delete(void *kernel)
-{
-	std::unique_ptr<emulate::Kernel> k(static_cast<emulate::Kernel *>(kernel));
-	emulate::run(*k);
-}
+void run_kernel(void *kernel) { emulate::run(*static_cast<emulate::Kernel *>(kernel)); }
+void drop_kernel(void *kernel) { delete static_cast<emulate::Kernel *>(kernel); }
 
 } // namespace
 
@@ -68,8 +64,8 @@ void emulate::enqueue(Kernel *kernel, const void *function, void *stream)
 	if (status == 0)
 		status = shape_error(*kernel, function);
 	if (status == 0)
-		status = dynmo_emulate_enqueue(static_cast<CUstream>(stream), run_and_delete, kernel);
-	if (status != 0)
+		status = dynmo_emulate_enqueue(static_cast<CUstream>(stream), run_kernel, kernel, drop_kernel);
+	else
 		delete kernel;
 	keep(status);
 }

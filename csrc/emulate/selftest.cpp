@@ -3,42 +3,15 @@
  * child. */
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../cuda/device.cuh"
-
-#include "hooks.h"
-
-static int failures;
-
-#define CHECK(x)                                                                                                       \
-	do                                                                                                                 \
-		if (!(x)) {                                                                                                    \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-			failures++;                                                                                                \
-		}                                                                                                              \
-	while (0)
+#include "selftest.h"
 
 constexpr unsigned all_lanes = 0xffffffff;
-
-/* Memory of the device that ends with the test. */
-template <typename T> struct Array {
-	T *at = nullptr;
-	explicit Array(size_t n) { CHECK(cudaMalloc(&at, n * sizeof(T)) == cudaSuccess); }
-	~Array() { CHECK(cudaFree(at) == cudaSuccess); }
-	std::vector<T> read(size_t n) const
-	{
-		std::vector<T> host(n);
-		CHECK(cudaMemcpy(host.data(), at, n * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
-		return host;
-	}
-};
 
 /* out[block] = Σ of the threads' global indices, by warps and then over warps. */
 __global__ void sum(int *out)
@@ -224,7 +197,7 @@ static void test_asynchronous()
 		    while (!go)
 			    usleep(100);
 	    },
-	    nullptr);
+	    nullptr, nullptr);
 	CUdeviceptr at = reinterpret_cast<CUdeviceptr>(device.at);
 	CHECK(cuMemcpyHtoDAsync(at, host, sizeof host, stream) == CUDA_SUCCESS);
 	host[0] = 9; /* it was read already */
@@ -335,6 +308,8 @@ int main()
 	test_shape();
 	test_streams();
 	test_asynchronous();
+	test_graph();
+	test_spoiled_captures();
 	test_memory();
 	if (failures == 0)
 		printf("emulator: selftest passed\n");

@@ -41,7 +41,7 @@ Stream::Stream(Device *d, unsigned flags, int priority) : device(d), flags(flags
 	random.seed(static_cast<unsigned>(setting("DYNMO_EMULATE_JITTER", 0)) + streams++);
 }
 
-void Stream::push(std::function<void()> work)
+void Stream::push(Work work)
 {
 	std::lock_guard<std::mutex> lock(mutex);
 	queue.push_back(std::move(work));
@@ -95,7 +95,7 @@ void Stream::serve()
 			ended = true;
 			return;
 		}
-		std::function<void()> work = std::move(queue.front());
+		Work work = std::move(queue.front());
 		queue.pop_front();
 		busy = true;
 		lock.unlock();

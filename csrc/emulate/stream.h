@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <vector>
 
 #include "hooks.h"
 
@@ -18,6 +19,10 @@ namespace emulate {
 
 /* An environment variable as a number. */
 long long setting(const char *name, long long otherwise);
+
+/* What a stream does, once or, in a graph, many times. */
+using Work = std::function<void()>;
+using Chain = std::vector<Work>; /* one after the other */
 
 /* A point in a stream, which it reaches once. */
 class Point {
@@ -52,7 +57,7 @@ struct Stream {
 	int priority;
 
 	Stream(Device *device, unsigned flags, int priority);
-	void push(std::function<void()> work);
+	void push(Work work);
 	PointPtr mark(); /* at the end of what was pushed */
 	bool idle();
 	void close(); /* once all work is done */
@@ -61,7 +66,7 @@ struct Stream {
 private:
 	std::mutex mutex;
 	std::condition_variable changed;
-	std::deque<std::function<void()>> queue;
+	std::deque<Work> queue;
 	bool busy = false, closing = false, ended = false;
 	PointPtr tail; /* the last mark, if nothing was pushed after it */
 	std::minstd_rand random;
@@ -96,12 +101,28 @@ Driver &driver();
 
 extern thread_local Device *current;
 
+extern std::atomic<long long> launches; /* of kernels */
+
 /* Success, or why no call can be made now. */
 CUresult ready();
 
+/* The stream of a handle, or null. */
+std::shared_ptr<Stream> find_stream(CUstream handle);
+
 /* Puts work, if any, on a stream; 0 is the null stream, which waits for the others that
- * are not non-blocking, and they for it. *end becomes the point after it. */
-CUresult enqueue(CUstream stream, std::function<void()> work, PointPtr *end = nullptr);
+ * are not non-blocking, and they for it. *end becomes the point after it. A stream
+ * that captures keeps the work, and has no such point. */
+CUresult enqueue(CUstream stream, Work work, PointPtr *end = nullptr);
+
+/* Whether a stream captures; then capture keeps work, and spoil ends in why. */
+bool capturing(CUstream stream);
+CUresult capture(CUstream stream, Work work);
+CUresult spoil(CUstream stream, CUresult why);
+
+/* Success, or why no call that allocates or waits, for all of a device or for less,
+ * can be made now: a capture of this thread, or of any on that device, which the
+ * call spoils. */
+CUresult unbound(Device *device = nullptr);
 
 /* Waits for all streams of a device. */
 void drain(Device *device);

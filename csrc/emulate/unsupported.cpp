@@ -13,7 +13,7 @@ enum { CUDA_ERROR_NOT_SUPPORTED = 801 };
 	X(cuFuncSetCacheConfig) X(cuFuncSetSharedMemConfig) X(cuGraphAddChildGraphNode) X(cuGraphAddDependencies) \
 	X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) X(cuGraphAddHostNode) X(cuGraphAddKernelNode) \
 	X(cuGraphAddKernelNode_v2) X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphClone) X(cuGraphCreate) \
-	X(cuGraphDestroy) X(cuGraphDestroyNode) X(cuGraphExecDestroy) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) \
+	X(cuGraphDestroyNode) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) \
 	X(cuLaunchKernel) X(cuLinkAddData_v2) X(cuLinkAddFile_v2) X(cuLinkComplete) X(cuLinkCreate_v2) \
 	X(cuLinkDestroy) X(cuMemAdvise) X(cuMemAdvise_v2) X(cuMemAllocManaged) X(cuMemAllocPitch_v2) \
 	X(cuMemGetAddressRange_v2) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemcpy2DAsync_v2) \

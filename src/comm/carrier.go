@@ -8,8 +8,8 @@ import (
 )
 
 // Carrier moves device memory between the ranks of one group, as Transport moves
-// host memory. Messages match by rank and tag, in order. Only the rank's owner
-// goroutine calls it.
+// host memory. Messages match by rank and tag, in order, apart from those of host
+// memory. Only the rank's owner goroutine calls it.
 type Carrier interface {
 	// Send begins to send m to a rank, once after has happened (nil: at once). It
 	// looks at after before it returns: the event may be recorded again then. When
@@ -17,11 +17,13 @@ type Carrier interface {
 	Send(to, tag int, m tensor.Mem, after device.Event) (Handle, error)
 	// Recv begins to receive exactly m.Bytes into m, which nobody uses any more once
 	// after has happened. When the handle is done, work that is enqueued afterwards
-	// finds the message there; the host need not have waited for it.
+	// finds the message there; the host need not have waited for it. A message of
+	// another length is an error of the handle, after which nothing is carried.
 	Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error)
-	// Close frees the carrier's resources. Collective.
+	// Close frees the carrier's resources. All messages are done. Collective.
 	Close() error
-	// Abort gives up what is under way. It does not wait for other ranks.
+	// Abort gives up what is under way: its handles, and whatever is asked of the
+	// carrier later, end with an error. It does not wait for other ranks.
 	Abort()
 }
 

@@ -174,7 +174,7 @@ func (r *message) test(spin time.Duration) (bool, error) {
 		}
 		done, stamp, err := r.handles[r.next].Test(spin)
 		if err != nil {
-			r.done, r.err = true, r.explain(err)
+			r.done, r.err = true, r.explain(r.g.blame(r.peer, err))
 			break
 		}
 		if !done {

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,14 +10,24 @@ import (
 )
 
 // Staged returns what makes carriers that copy device memory through host memory
-// and send that over the group's transport: for ranks that share a device, and
+// and send that over a part of the group's transport, since host memory's messages
+// with the same tags would overtake it: for ranks that share a device, and
 // where there is no library that would do better. Copies are on a stream of their
 // own; compute is the stream whose work uses the messages.
 func Staged(d device.Device, compute device.Stream) func(Transport) (Carrier, error) {
 	return func(t Transport) (Carrier, error) {
-		return &staged{t: t, d: d, compute: compute, out: d.NewStream(), in: d.NewStream()}, nil
+		part, err := t.Split(0, t.Rank())
+		if err != nil {
+			return nil, fmt.Errorf("part for device memory: %w", err)
+		}
+		return &staged{t: part, d: d, compute: compute, out: d.NewStream(), in: d.NewStream()}, nil
 	}
 }
+
+var (
+	errAborted  = errors.New("the carrier was aborted")
+	errUnderWay = errors.New("closed with a message of device memory under way")
+)
 
 type staged struct {
 	t       Transport
@@ -27,6 +38,7 @@ type staged struct {
 	free    []tensor.Mem     // what of it nobody uses
 	landing []landing        // receives whose last copy may be under way, oldest first
 	copying []*stagedMessage // sends on their way to the host, oldest first
+	err     error            // why nothing can be carried any more
 }
 
 // landing is a block of host memory that is still read.
@@ -48,6 +60,9 @@ type stagedMessage struct {
 }
 
 func (c *staged) Send(to, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
 	block, err := c.take(m.Bytes)
 	if err != nil {
 		return nil, err
@@ -79,6 +94,9 @@ func (c *staged) forward() error {
 }
 
 func (c *staged) Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
 	block, err := c.take(m.Bytes)
 	if err != nil {
 		return nil, err
@@ -88,35 +106,47 @@ func (c *staged) Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, 
 	}
 	h, err := c.t.Irecv(from, tag, block.Span(0, m.Bytes))
 	if err != nil {
-		return nil, err
+		return nil, c.fail(err)
 	}
 	return &stagedMessage{c: c, peer: from, tag: tag, mem: m, block: block, transfer: h}, nil
 }
 
-// Test drives the message: a send is copied to the host, then sent; a receive is
-// received, then its copy to the device is enqueued, and the compute stream waits
-// for that.
+// Test drives the message. An error ends the carrier.
 func (m *stagedMessage) Test(spin time.Duration) (bool, float64, error) {
+	if m.c.err != nil {
+		return true, 0, m.c.err
+	}
+	done, err := m.drive(spin)
+	if err != nil {
+		return true, 0, m.c.fail(err)
+	}
+	return done, 0, nil
+}
+
+// drive takes the message as far as it goes: a send is copied to the host, then
+// sent; a receive is received, then its copy to the device is enqueued, and the
+// compute stream waits for that.
+func (m *stagedMessage) drive(spin time.Duration) (bool, error) {
 	c := m.c
 	if err := c.forward(); err != nil || m.transfer == nil {
-		return false, 0, err
+		return false, err
 	}
 	if len(c.copying) > 0 {
 		spin = 0 // another send wants to be begun soon
 	}
 	done, _, err := m.transfer.Test(spin)
 	if err != nil || !done {
-		return false, 0, err
+		return false, err
 	}
 	if m.send {
 		c.free = append(c.free, m.block)
-		return true, 0, nil
+		return true, nil
 	}
 	c.in.Copy(m.mem, m.block.Span(0, m.mem.Bytes))
 	landed := c.in.Record(nil)
 	c.compute.After(landed)
 	c.landing = append(c.landing, landing{m.block, landed})
-	return true, 0, nil
+	return true, nil
 }
 
 // take returns host memory of at least some bytes, the smallest that is free.
@@ -159,22 +189,37 @@ func (c *staged) land() error {
 	return nil
 }
 
-// Close waits for the copies and frees the host memory.
-func (c *staged) Close() error {
-	err := c.in.Sync()
-	if first := c.out.Sync(); err == nil {
-		err = first
-	}
+// fail ends the carrier with an error, which it returns.
+func (c *staged) fail(err error) error {
+	c.err = err
 	c.Abort()
+	return err
+}
+
+// Close waits for the copies and frees the host memory. All messages are done.
+func (c *staged) Close() error {
+	if c.err != nil {
+		return c.err
+	}
+	if len(c.free)+len(c.landing) < len(c.blocks) {
+		return c.fail(errUnderWay)
+	}
+	err := errors.Join(c.in.Sync(), c.out.Sync())
+	c.in.Close()
+	c.out.Close()
 	for _, m := range c.blocks {
 		c.d.FreeHost(m)
 	}
 	c.blocks, c.free, c.landing = nil, nil, nil
-	return err
+	return errors.Join(err, c.t.Close())
 }
 
-// Abort gives back the streams; messages that are under way keep their memory.
+// Abort gives back the streams; messages that are under way keep their memory,
+// into which a transport may still write.
 func (c *staged) Abort() {
+	if c.err == nil {
+		c.err = errAborted
+	}
 	c.in.Close()
 	c.out.Close()
 }

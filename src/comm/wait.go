@@ -158,6 +158,24 @@ func (g *Group) look(peer int, waited time.Duration) error {
 	return other
 }
 
+// blameFor is how long the system may take to show that a process has ended whose
+// connections are closed already.
+const blameFor = 100 * time.Millisecond
+
+// blame returns the error of a transfer, which is that a rank is gone if one is:
+// libraries that carry device memory only know that a connection has closed.
+func (g *Group) blame(peer int, err error) error {
+	for start := time.Now(); ; time.Sleep(blameFor / 20) {
+		waited := time.Since(start)
+		if gone := g.look(peer, waited); gone != nil {
+			return fmt.Errorf("%w: %w", gone, err)
+		}
+		if waited >= blameFor {
+			return err
+		}
+	}
+}
+
 // limit returns how long a wait for the peer may last.
 func (g *Group) limit(peer int) time.Duration {
 	if g.watched[peer] {

@@ -188,3 +188,27 @@ func TestAwait(t *testing.T) {
 		t.Errorf("with a dead peer: %v, want that it is gone", err)
 	}
 }
+
+// broken is a transport whose messages fail.
+type broken struct{ silent }
+
+var errBroken = errors.New("the connection is closed")
+
+func (b broken) Irecv(int, int, tensor.Mem) (Handle, error) { return b, nil }
+func (b broken) Test(time.Duration) (bool, float64, error)  { return false, 0, errBroken }
+
+// TestFailureNamesTheDead wants a message that fails since a rank has ended to
+// say so, and one that fails otherwise to say no more.
+func TestFailureNamesTheDead(t *testing.T) {
+	s, commands := sleepers(t, 2)
+	g := New(broken{s}, Options{})
+	err, _ := waitFor(t, g, 1, nil)
+	if !errors.Is(err, errBroken) || errors.Is(err, ErrGone) {
+		t.Errorf("all ranks live: %v", err)
+	}
+	_ = commands[1].Process.Kill()
+	err, _ = waitFor(t, g, 1, nil)
+	if !errors.Is(err, errBroken) || !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "rank 2 ") {
+		t.Errorf("rank 2 has ended: %v", err)
+	}
+}

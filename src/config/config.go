@@ -147,6 +147,7 @@ type Device struct {
 	Kernel    string `toml:"kernel" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref"`
 	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" doc:"threads that share a rank's arithmetic"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
+	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same"`
 	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little"`
 }
 

@@ -48,6 +48,24 @@ type Stream interface {
 	Close()
 }
 
+// Capturer is a stream that can take work without doing it, to do it as often as
+// wanted at the cost of one call.
+type Capturer interface {
+	// Capture returns the work that enqueue enqueues on this stream: kernels, and
+	// copies that stay on the device or use AllocHost's memory. It must neither wait
+	// nor allocate, and may be called again. What fails is the error of the next Sync.
+	Capture(enqueue func()) Graph
+}
+
+// Graph is work that a stream has captured: the same calls on the same memory,
+// whatever that holds when they are done.
+type Graph interface {
+	// Launch enqueues the work on its stream.
+	Launch()
+	// Close gives the graph back. All its work must be done.
+	Close()
+}
+
 // Event is a point in a stream.
 type Event interface {
 	// Wait blocks the host until the event has happened.

@@ -24,11 +24,14 @@ type Runner struct {
 	Replicas *comm.Group // the replicas of this stage: rank = replica
 	// Feed returns tokens and targets (n each) of a microbatch of this replica.
 	Feed func(microbatch int) (tokens, targets []int32)
+	// Graphs says that a layer's passes, where they repeat, are enqueued as graphs.
+	Graphs bool
 
 	owners partition.Owners
 	list   []schedule.Instr // with messages
 	chunks []*chunk
 	sends  []comm.Request // not yet complete; in tied also receives
+	graphs graphs
 	reduce reducer
 	norms  tensor.Mem // one F64 for each layer
 	told   tensor.Mem // norms, on the host
@@ -57,7 +60,7 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.S
 	if n := m.Chunks * sched.Microbatches; n > comm.TagMicrobatches && !sched.Ascending() {
 		return fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, comm.TagMicrobatches)
 	}
-	r.owners = m.Owners(cuts)
+	r.owners, r.graphs = m.Owners(cuts), graphs{}
 	r.list = sched.WithMessages(r.stage())
 	r.losses = tensor.Mem{}
 	plan := planner{r: r, config: s.Config, schedule: sched}
@@ -83,15 +86,16 @@ func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.S
 	return nil
 }
 
-// Release gives all buffers back.
+// Release gives all buffers back, and the graphs of passes over them.
 func (r *Runner) Release() {
+	r.graphs.close()
 	for _, m := range r.owned {
 		r.Exec.Device.Free(m)
 	}
 	for _, m := range r.pinned {
 		r.Exec.Device.FreeHost(m)
 	}
-	r.owned, r.pinned, r.chunks = nil, nil, nil
+	r.owned, r.pinned, r.chunks, r.graphs = nil, nil, nil, nil
 }
 
 // planner allocates until the first error.

@@ -109,10 +109,8 @@ func (r *Runner) forward(c *chunk, in schedule.Instr) error {
 	}
 	for i, l := range c.layers {
 		l.Feed(r.Exec, sl.saved[i], tokens, targets)
-		n := r.begin(trace.F, l.ID, in)
-		l.Forward(r.Exec, sl.saved[i], c.input(r.Exec, sl, i))
-		r.end(n)
-		if err := r.progress(); err != nil {
+		p := pass{kind: trace.F, layer: l, saved: sl.saved[i], inp: c.input(r.Exec, sl, i)}
+		if err := r.pass(&p, in); err != nil {
 			return err
 		}
 	}
@@ -151,16 +149,24 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 
 func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
 	sl := c.active[in.Microbatch]
-	n := r.begin(trace.I, c.layers[i].ID, in)
-	c.layers[i].BackwardInput(r.Exec, sl.saved[i], sl.held.layers[i], c.input(r.Exec, sl, i), c.dout(sl, i), c.din(sl, i))
-	r.end(n)
-	return r.progress()
+	return r.pass(&pass{
+		kind: trace.I, layer: c.layers[i], saved: sl.saved[i], held: sl.held.layers[i],
+		inp: c.input(r.Exec, sl, i), dout: c.dout(sl, i), din: c.din(sl, i),
+	}, in)
 }
 
 func (r *Runner) backwardWeight(c *chunk, in schedule.Instr, i int) error {
 	sl := c.active[in.Microbatch]
-	n := r.begin(trace.W, c.layers[i].ID, in)
-	c.layers[i].BackwardWeight(r.Exec, sl.saved[i], sl.held.layers[i], c.input(r.Exec, sl, i), c.dout(sl, i))
+	return r.pass(&pass{
+		kind: trace.W, layer: c.layers[i], saved: sl.saved[i], held: sl.held.layers[i],
+		inp: c.input(r.Exec, sl, i), dout: c.dout(sl, i),
+	}, in)
+}
+
+// pass does one pass of a layer, timed, and drives the messages meanwhile.
+func (r *Runner) pass(p *pass, in schedule.Instr) error {
+	n := r.begin(p.kind, p.layer.ID, in)
+	r.enqueue(p)
 	r.end(n)
 	return r.progress()
 }

@@ -32,8 +32,22 @@ func useGPU(kind string) error {
 	if err != nil {
 		return usageError{fmt.Errorf("device.kind = \"cuda\": %w", err)}
 	}
-	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ())
+	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), withLoading(os.Environ()))
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// loading is how the driver brings kernels to a GPU. Lazily, at their first launch,
+// it may wait for all work of the GPU, and with it for a message whose other half
+// another rank has yet to launch, which may itself wait so.
+const loading = "CUDA_MODULE_LOADING"
+
+// withLoading returns an environment with all kernels loaded at the start, unless
+// it says itself how they are.
+func withLoading(environment []string) []string {
+	if slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, loading+"=") }) {
+		return environment
+	}
+	return append(environment, loading+"=EAGER")
 }
 
 // sibling returns the path of the sibling of this binary.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,5 +57,15 @@ func TestSiblingOf(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), step.want) {
 			t.Errorf("%s: %q, %v, want %q", step.name, path, err, step.want)
 		}
+	}
+}
+
+func TestWithLoading(t *testing.T) {
+	if got := withLoading([]string{"A=1"}); !slices.Equal(got, []string{"A=1", "CUDA_MODULE_LOADING=EAGER"}) {
+		t.Errorf("%v", got)
+	}
+	chosen := []string{"CUDA_MODULE_LOADING=LAZY"}
+	if got := withLoading(chosen); !slices.Equal(got, chosen) {
+		t.Errorf("%v, want what the user chose", got)
 	}
 }

@@ -34,6 +34,7 @@ type Device struct {
 	streams []*Stream // open, the oldest first
 	events  shelf
 	staging ring
+	graphs  Graphs
 }
 
 // Visible returns how many GPUs this process sees.

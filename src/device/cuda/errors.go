@@ -17,21 +17,22 @@ import (
 // meanings says what an error of the driver is in the world. All but the first
 // two stay with the context: whatever is asked of it later fails alike.
 var meanings = []struct {
-	err  error
-	text string
+	status C.CUresult
+	err    error
+	text   string
 }{
-	{cu.OutOfMemory, "out of memory"},
-	{cu.InvalidContext, "this thread is not the one that opened the GPU"},
-	{cu.EccUncorrectable, "an uncorrectable ECC error: the GPU's memory is faulty"},
-	{cu.NvlinkUncorrectable, "an uncorrectable NVLink error: a link between GPUs is faulty"},
-	{cu.IllegalAddress, "a kernel used memory that is not its own"},
-	{cu.MisalignedAddress, "a kernel used a misaligned address"},
-	{cu.IllegalInstruction, "a kernel met an illegal instruction"},
-	{cu.LaunchTimeout, "a kernel ran for longer than this GPU lets it"},
-	{cu.LaunchFailed, "a kernel failed"},
-	{cu.HardwareStackError, "a hardware stack error"},
-	{cu.NoBinaryForGpu, "no code for this GPU's architecture"},
-	{cu.ContextIsDestroyed, "the context is gone, after an earlier error"},
+	{C.CUDA_ERROR_OUT_OF_MEMORY, cu.OutOfMemory, "out of memory"},
+	{C.CUDA_ERROR_INVALID_CONTEXT, cu.InvalidContext, "this thread is not the one that opened the GPU"},
+	{C.CUDA_ERROR_ECC_UNCORRECTABLE, cu.EccUncorrectable, "an uncorrectable ECC error: the GPU's memory is faulty"},
+	{C.CUDA_ERROR_NVLINK_UNCORRECTABLE, cu.NvlinkUncorrectable, "an uncorrectable NVLink error: a link between GPUs is faulty"},
+	{C.CUDA_ERROR_ILLEGAL_ADDRESS, cu.IllegalAddress, "a kernel used memory that is not its own"},
+	{C.CUDA_ERROR_MISALIGNED_ADDRESS, cu.MisalignedAddress, "a kernel used a misaligned address"},
+	{C.CUDA_ERROR_ILLEGAL_INSTRUCTION, cu.IllegalInstruction, "a kernel met an illegal instruction"},
+	{C.CUDA_ERROR_LAUNCH_TIMEOUT, cu.LaunchTimeout, "a kernel ran for longer than this GPU lets it"},
+	{C.CUDA_ERROR_LAUNCH_FAILED, cu.LaunchFailed, "a kernel failed"},
+	{C.CUDA_ERROR_HARDWARE_STACK_ERROR, cu.HardwareStackError, "a hardware stack error"},
+	{C.CUDA_ERROR_NO_BINARY_FOR_GPU, cu.NoBinaryForGpu, "no code for this GPU's architecture"},
+	{C.CUDA_ERROR_CONTEXT_IS_DESTROYED, cu.ContextIsDestroyed, "the context is gone, after an earlier error"},
 }
 
 // explain adds what an error of the driver means. It returns nil for nil.
@@ -46,8 +47,10 @@ func explain(err error) error {
 
 // named returns the error of a status that is no success.
 func named(status C.CUresult) error {
-	if status == C.CUDA_ERROR_OUT_OF_MEMORY {
-		return cu.OutOfMemory
+	for _, m := range meanings {
+		if m.status == status {
+			return m.err
+		}
 	}
 	var name *C.char
 	if C.cuGetErrorName(status, &name) != 0 || name == nil {

@@ -22,6 +22,8 @@ type Stream struct {
 	s    cu.Stream
 	err  error // the first since the last Sync
 	zero *anchor
+	// capturing says that work is not done, but becomes a graph.
+	capturing bool
 }
 
 // Handle returns the driver's handle, a CUstream.
@@ -80,6 +82,10 @@ func (s *Stream) Copy(dst, src tensor.Mem) {
 	}
 	n := dst.Bytes
 	if n == 0 {
+		return
+	}
+	if s.capturing && !(s.d.lasts(dst) && s.d.lasts(src)) {
+		s.Fail(errors.New("cuda: a graph cannot copy host memory that is not pinned"))
 		return
 	}
 	switch to, from := dst.Space == tensor.Device, src.Space == tensor.Device; {

@@ -1,0 +1,207 @@
+package commtest
+
+import (
+	"fmt"
+
+	"dynmo/src/comm"
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// slowBytes is the length of a copy that keeps a stream of an emulated GPU busy
+// for milliseconds: streams without an order between them then lose it.
+const slowBytes = 8 << 20
+
+// slow enqueues such a copy within m, of twice the length.
+func (r *Rank) slow(m tensor.Mem) {
+	r.Compute.Copy(m.Span(0, slowBytes), m.Span(slowBytes, slowBytes))
+}
+
+// memories returns device memory of these lengths.
+func (r *Rank) memories(lengths ...int64) ([]tensor.Mem, error) {
+	all := make([]tensor.Mem, len(lengths))
+	for i, length := range lengths {
+		var err error
+		if all[i], err = r.Memory(length); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// streamOrder: the streams keep the order of what goes round a ring.
+func (r *Rank) streamOrder() error {
+	above, below := r.Neighbours()
+	if err := r.inOrder(above, below); err != nil {
+		return err
+	}
+	return r.Carrier.Close()
+}
+
+// oneWay: the same from the first rank to the last, which has no work that needs
+// what it has received.
+func (r *Rank) oneWay() error {
+	to, from := nobody, nobody
+	last := r.Size() - 1
+	if r.Rank() == 0 {
+		to = last
+	}
+	if r.Rank() == last {
+		from = 0
+	}
+	if err := r.inOrder(to, from); err != nil {
+		return err
+	}
+	return r.Carrier.Close()
+}
+
+// nobody is no rank.
+const nobody = -1
+
+// inOrder sends messages to a rank and receives as many from one. One buffer on
+// each side serves all of them, the host waits for no work of the device, and one
+// event is recorded again and again.
+func (r *Rank) inOrder(to, from int) error {
+	const messages, length = 8, 300_000
+	m, err := r.memories(length, length, messages*length, messages*length, 2*slowBytes)
+	if err != nil {
+		return err
+	}
+	out, in, source, sink, slow := m[0], m[1], m[2], m[3], m[4]
+	part := func(m tensor.Mem, i int) tensor.Mem { return m.Span(int64(i*length), length) }
+	for i := range messages {
+		r.write(part(source, i), r.Rank(), to, i)
+	}
+	var now device.Event
+	for i := range messages {
+		var handles []comm.Handle
+		r.slow(slow) // what needs no order is ahead
+		if from != nobody {
+			now = r.Compute.Record(now) // behind the copy of the message before
+			recv, err := r.Carrier.Recv(from, i, in, now)
+			if err != nil {
+				return err
+			}
+			handles = append(handles, recv)
+		}
+		if to != nobody {
+			r.Compute.Copy(out, part(source, i))
+			now = r.Compute.Record(now)
+			send, err := r.Carrier.Send(to, i, out, now)
+			if err != nil {
+				return err
+			}
+			handles = append(handles, send)
+		}
+		if err := Wait(handles...); err != nil {
+			return err
+		}
+		r.slow(slow)
+		r.Compute.Copy(part(sink, i), in)
+	}
+	if from == nobody {
+		return r.Compute.Sync()
+	}
+	for i := range messages {
+		if err := r.compare(part(sink, i), pattern(from, r.Rank(), i, length)); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// eventAgain: many messages wait for one event, each for what it stood for when
+// the message was begun: the last time it is recorded behind all of them, which
+// none may wait for.
+func (r *Rank) eventAgain() error {
+	const messages, length = 6, 4000
+	above, below := r.Neighbours()
+	slow, err := r.Memory(2 * slowBytes)
+	if err != nil {
+		return err
+	}
+	var now device.Event
+	var handles []comm.Handle
+	var received [messages]tensor.Mem
+	for i := range messages {
+		both, err := r.memories(length, length)
+		if err != nil {
+			return err
+		}
+		out, in := both[0], both[1]
+		r.slow(slow)
+		r.write(out, r.Rank(), above, i)
+		r.Compute.Zero(in) // what comes must stay, however late this is done
+		now = r.Compute.Record(now)
+		recv, err := r.Carrier.Recv(below, i, in, now)
+		if err != nil {
+			return err
+		}
+		send, err := r.Carrier.Send(above, i, out, now)
+		if err != nil {
+			return err
+		}
+		received[i], handles = in, append(handles, recv, send)
+	}
+	r.slow(slow)
+	r.Compute.Record(now)
+	if err := Wait(handles...); err != nil {
+		return err
+	}
+	for i, m := range received {
+		if err := r.compare(m, pattern(below, r.Rank(), i, length)); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return r.Carrier.Close()
+}
+
+// steadyRing: after the first rounds a carrier allocates nothing of the device,
+// and when it is closed it holds no host memory.
+func (r *Rank) steadyRing() error {
+	const first, rounds = 2, 10
+	above, below := r.Neighbours()
+	lengths := []int64{8, 70_000, 4096, 0, 70_000}
+	outs, err := r.memories(lengths...)
+	if err != nil {
+		return err
+	}
+	ins, err := r.memories(lengths...)
+	if err != nil {
+		return err
+	}
+	before := 0
+	for round := range first + rounds {
+		if round == first {
+			before = r.counter.allocations
+		}
+		var handles []comm.Handle
+		for i := range lengths {
+			in, err := r.Carrier.Recv(below, i, ins[i], nil)
+			if err != nil {
+				return err
+			}
+			out, err := r.Carrier.Send(above, i, outs[i], nil)
+			if err != nil {
+				return err
+			}
+			handles = append(handles, in, out)
+		}
+		if err := Wait(handles...); err != nil {
+			return err
+		}
+		if err := r.Compute.Sync(); err != nil {
+			return err
+		}
+	}
+	if more := r.counter.allocations - before; more > 0 {
+		return fmt.Errorf("%d allocations in %d rounds that were as those before", more, rounds)
+	}
+	if err := r.Carrier.Close(); err != nil {
+		return err
+	}
+	if r.counter.blocks != 0 {
+		return fmt.Errorf("%d blocks of host memory are held by a carrier that is closed", r.counter.blocks)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+//go:build cuda && cgo
+
+package cuda
+
+/*
+#include <cuda.h>
+*/
+import "C"
+
+import (
+	"fmt"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Graphs counts the graphs of a device so far.
+type Graphs struct {
+	Captured int // made
+	Refused  int // not made, because CUDA cannot capture what was enqueued: that is done call by call
+	Launched int // each launch of each
+}
+
+// Graphs returns how many graphs were made and launched.
+func (d *Device) Graphs() Graphs { return d.graphs }
+
+// graph is work of a stream as CUDA has it, or as it was enqueued.
+type graph struct {
+	s       *Stream
+	exec    C.CUgraphExec // nil where there is none
+	enqueue func()
+}
+
+// Capture returns the work that enqueue enqueues. Where CUDA cannot capture it,
+// Launch does what enqueue does.
+func (s *Stream) Capture(enqueue func()) device.Graph {
+	g := &graph{s: s, enqueue: enqueue}
+	if s.err != nil {
+		return g
+	}
+	switch status := g.capture(); {
+	case uncapturable(status):
+		s.d.graphs.Refused++
+		s.err = nil // of a call that was refused: what is wrong besides is found when it is made again
+	case status != 0:
+		s.check("capture a graph", named(status))
+	case s.err != nil:
+		g.Close() // it lacks the call that failed
+	default:
+		s.d.graphs.Captured++
+	}
+	return g
+}
+
+// capture captures what enqueue enqueues, in the mode in which other threads may
+// go on with whatever they do on the same GPU.
+func (g *graph) capture() C.CUresult {
+	stream := C.CUstream(g.s.Handle())
+	if status := C.cuStreamBeginCapture(stream, C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); status != 0 {
+		return status
+	}
+	g.s.capturing = true
+	g.enqueue()
+	g.s.capturing = false
+	var captured C.CUgraph
+	if status := C.cuStreamEndCapture(stream, &captured); status != 0 {
+		return status
+	}
+	status := C.cuGraphInstantiateWithFlags(&g.exec, captured, 0)
+	C.cuGraphDestroy(captured)
+	return status
+}
+
+// uncapturable reports whether a status says that calls cannot be captured, not
+// that they are wrong.
+func uncapturable(status C.CUresult) bool {
+	return status == C.CUDA_ERROR_NOT_SUPPORTED ||
+		status >= C.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && status <= C.CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+}
+
+// Launch enqueues the work.
+func (g *graph) Launch() {
+	if g.exec == nil {
+		g.enqueue()
+		return
+	}
+	g.s.d.graphs.Launched++
+	if status := C.cuGraphLaunch(g.exec, C.CUstream(g.s.Handle())); status != 0 {
+		g.s.check("launch a graph", named(status))
+	}
+}
+
+// Close gives the graph back.
+func (g *graph) Close() {
+	if g.exec == nil {
+		return
+	}
+	if status := C.cuGraphExecDestroy(g.exec); status != 0 {
+		g.s.Fail(fmt.Errorf("cuda: give a graph back: %w", explain(named(status))))
+	}
+	g.exec = nil
+}
+
+// lasts reports whether memory can be what a graph copies: it stays where it is.
+func (d *Device) lasts(m tensor.Mem) bool { return m.Space == tensor.Device || d.pinned.holds(m) }

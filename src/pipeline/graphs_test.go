@@ -1,0 +1,121 @@
+package pipeline_test
+
+import (
+	"slices"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// capturer is a stream of a CPU that captures calls by remembering them.
+type capturer struct {
+	device.Stream
+	captured, launched, open int
+}
+
+type remembered struct {
+	s       *capturer
+	enqueue func()
+}
+
+func (s *capturer) Capture(enqueue func()) device.Graph {
+	s.captured++
+	s.open++
+	return remembered{s, enqueue}
+}
+
+func (g remembered) Launch() {
+	g.s.launched++
+	g.enqueue()
+}
+
+func (g remembered) Close() { g.s.open-- }
+
+// TestGraphs wants every pass to be captured when it comes again over the same
+// memory, and what is computed to stay the same.
+func TestGraphs(t *testing.T) {
+	for _, plan := range []schedule.Schedule{
+		newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
+		newSchedule(t, schedule.KindInterleaved, 2, 2), newSchedule(t, schedule.KindZBV, 3, 2),
+	} {
+		want := train(t, tiny, plan).losses
+		err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
+			r, s, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
+			if err != nil {
+				return err
+			}
+			stream := &capturer{Stream: r.Exec.Stream}
+			r.Exec.Stream, r.Graphs = stream, true
+			got, err := steps(r, s, 0.1)
+			if err != nil {
+				return err
+			}
+			if tr.Rank() == 0 && !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", plan.Kind, got, want)
+			}
+			passes := 3 * len(s.Layers) * microbatches * len(got)
+			if stream.captured == 0 || stream.launched < passes/2 || stream.launched > passes {
+				t.Errorf("%s: %d graphs, %d launches for %d passes", plan.Kind, stream.captured, stream.launched, passes)
+			}
+			r.Release()
+			if stream.open != 0 {
+				t.Errorf("%s: %d graphs are left after Release", plan.Kind, stream.open)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGraphsOfOneStage counts: one microbatch in flight has one memory, so of each
+// layer's three passes the first is plain, the second is captured, and it and all
+// others are launches. A new plan begins anew, and without Graphs there are none.
+func TestGraphsOfOneStage(t *testing.T) {
+	plan := newSchedule(t, schedule.Kind1F1B, 1, 1)
+	err := local.Run(1, func(tr comm.Transport) error {
+		r, s, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
+		if err != nil {
+			return err
+		}
+		stream := &capturer{Stream: r.Exec.Stream}
+		r.Exec.Stream = stream
+		passes := 3 * len(s.Layers)
+		step := func(what string, captured, launched int) {
+			if err == nil {
+				_, err = r.Step(s)
+			}
+			if stream.captured != captured || stream.launched != launched {
+				t.Errorf("%s: %d graphs and %d launches, want %d and %d",
+					what, stream.captured, stream.launched, captured, launched)
+			}
+		}
+		step("without", 0, 0)
+		r.Graphs = true
+		step("first step", passes, passes*(microbatches-1))
+		step("second step", passes, passes*(2*microbatches-1))
+		if err == nil {
+			err = replan(r, s, plan)
+		}
+		if stream.open != 0 {
+			t.Errorf("%d graphs are left of an old plan", stream.open)
+		}
+		step("new plan", 2*passes, passes*(3*microbatches-2))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replan(r *pipeline.Runner, s *model.Stage, plan schedule.Schedule) error {
+	return r.Plan([]int{0, s.Config.Layers()}, s, plan)
+}
