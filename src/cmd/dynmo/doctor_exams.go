@@ -25,7 +25,7 @@ func exams() []exam {
 		{"machine", "", "", lookMachine},
 		{"mpi", "ranks as processes, on many nodes", "apt-get install openmpi-bin libopenmpi-dev, or module load openmpi; then ./build.sh build", lookMPI},
 		{"blas", "kernels in C, many times faster than those in Go", "apt-get install libopenblas-dev, or module load openblas; then ./build.sh build", lookBLAS},
-		{"driver", "GPUs", "a machine with an NVIDIA GPU and its driver; in a job, ask for GPUs (sbatch --gpus-per-task=1)", lookDriver},
+		{"driver", "GPUs", "a machine with an NVIDIA GPU and its driver; in a job, ask for GPUs (sbatch --gpus-per-node=N)", lookDriver},
 		{"cuda", "training on GPUs", "./build.sh cuda, with a CUDA toolkit of 11.8 to 13", lookSibling},
 		{"kernels", "arithmetic on GPUs", "./build.sh cuda, or DYNMO_CUDA_LIBRARY=/path/to/libdynmo_cuda.so", lookKernels},
 		{"nccl", "messages between GPUs without the host's memory", "apt-get install libnccl2, module load nccl, or DYNMO_NCCL_LIBRARY=/path/to/libnccl.so.2", lookNCCL},
