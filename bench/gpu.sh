@@ -4,8 +4,10 @@
 #
 #   bench/gpu.sh prepare     on a machine with Go, nvcc and Open MPI: build/gpu/pack.tar.gz,
 #                            all that is made of Go, and the libraries that it needs
-#   bench/gpu.sh run OUT     on a machine with a GPU, nvcc and python3, which needs
-#                            nothing else: the repository with that file
+#   bench/gpu.sh run OUT [PART...]
+#                            on a machine with a GPU, nvcc and python3, which needs
+#                            nothing else: the repository with that file. Only build
+#                            and the parts that are named, if any are
 #
 # OUT gets log.txt (what every part printed), summary.txt (which is printed too),
 # figures.json, pytorch.json, costs-dense.json and costs-pruned.jsonl. The status is
@@ -70,7 +72,7 @@ pack_libraries() {
 # ours: the environment of the programs in build/gpu. Ranks of one GPU's host are
 # more than its cores.
 ours() {
-	export PATH="$pack/bin:$PATH" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib:/usr/local/nvidia/lib64"
+	export PATH="$pack/bin:$PATH:/usr/local/nvidia/bin" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib:/usr/local/nvidia/lib64"
 	export OPAL_PREFIX=$pack OPAL_BINDIR=$pack/bin OPAL_PKGLIBDIR=$pack/openmpi OPAL_PKGDATADIR=$pack/share
 	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 	export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
@@ -114,6 +116,7 @@ emulated() { case $gpu in *emulated*) ;; *) return 1 ;; esac; }
 
 part_build() {
 	nvidia-smi || true
+	export LD_LIBRARY_PATH=$theirs # the compilers are this machine's
 	emulated && { echo "$DYNMO_CUDA_LIBRARY is used"; return 3; }
 	toolkit
 	toolkit_lacks
@@ -122,11 +125,14 @@ part_build() {
 
 part_doctor() { dynmo doctor; }
 
-# toolkit finds nvcc, behind a link and in the usual place too.
+# toolkit finds nvcc, behind a link and in the usual place too, and its headers,
+# where it says they are if they are not beside it.
 toolkit() {
-	local program
+	local program home
 	program=$(readlink -f "$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)")
-	find_nvcc || CUDA_HOME=$(dirname "$(dirname "$program")") find_nvcc
+	find_nvcc || CUDA_HOME=$(dirname "$(dirname "$program")") find_nvcc && return 0
+	home=$("$program" --dryrun -c -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p') || return 1
+	NVCC=$program CUDA_HOME=$home find_nvcc
 }
 
 # toolkit_lacks lets nvcc use the Python packages' headers and libraries where the
@@ -153,19 +159,42 @@ tests() {
 	(cd "$folder" && "$program" -test.v "$@" | grep --line-buffered -vE '^ *(=== RUN|=== CONT|=== PAUSE|=== NAME|--- PASS: [^ ]*/)')
 }
 
-part_conformance() { tests kernel-cuda kernel/cuda; }
+# An error may stay with a process's context and fail all that comes after it: each
+# type has a process of its own, and so has each call whose tests failed, again.
+part_conformance() {
+	local type call status=0
+	tests kernel-cuda kernel/cuda -test.skip '^TestConformance$' || status=1
+	for type in f32 bf16; do
+		tests kernel-cuda kernel/cuda -test.run "^TestConformance\$/^$type\$" | tee "$work/tests.txt" && continue
+		status=1
+		for call in $(sed -nE 's,^ *--- FAIL: TestConformance/[a-z0-9]+/([A-Za-z]+).*,\1,p' "$work/tests.txt" | sort -u); do
+			echo "== $type $call alone"
+			tests kernel-cuda kernel/cuda -test.run "^TestConformance\$/^$type\$/^$call\$" || true
+		done
+	done
+	return "$status"
+}
 part_device() { tests device-cuda device/cuda; }
 part_nccl() { tests comm-nccl comm/nccl; }
-part_placement() { tests train train -test.run GPU; }
+part_placement() { tests train train -test.run 'GPU|Graph'; }
 
+# What failed is measured again, in a process of its own too.
 part_figures() {
-	dynmo bench gpu --json $(emulated && echo --quick) >"$out/figures.json"
+	local quick='' name status=0
+	! emulated || quick=--quick
+	{ dynmo bench gpu --json $quick 2>&1 >&3 | tee "$work/figures.txt"; } 3>"$out/figures.json" || status=$?
+	for name in $(sed -n '/ %: /d; s/^dynmo: gpu \([a-z]*\): .*/\1/p' "$work/figures.txt" | sort -u); do
+		echo "== $name alone"
+		dynmo bench gpu --json --only "$name" $quick >>"$out/figures.json" || true
+	done
+	return "$status"
 }
 
 part_pytorch() {
-	python3 -c 'import torch' || return 3
+	export LD_LIBRARY_PATH=$theirs
+	python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' || return 3
 	emulated && return 3
-	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch.py --seconds 140 >"$out/pytorch.json"
+	python3 bench/gpu_pytorch.py --seconds 140 >"$out/pytorch.json"
 }
 
 # settings NAME prints the configuration of a run: the paper's layers, or a model
@@ -212,7 +241,6 @@ part_profile() {
 part_pruned() {
 	settings paper >"$work/pruned.toml"
 	dynmo train "$work/pruned.toml" --set dynamic.kind=prune --set train.steps=36 --run-dir "$work/pruned"
-	cp "$work/pruned/costs.jsonl" "$out/costs-pruned.jsonl"
 }
 
 # One, two and four processes that share the GPU, 50 steps with pruning and
@@ -256,6 +284,7 @@ part_racecheck_bf16() { sanitized racecheck bf16 "$shared_memory"; }
 # seconds, or when the time of all parts is over.
 part() {
 	local name=$1 limit=$(($2 * slower)) left=$((seconds * slower - SECONDS)) start=$SECONDS status=0 verdict
+	case " build $chosen " in *"  "* | *" $name "*) ;; *) return 0 ;; esac
 	[ "$limit" -le "$left" ] || limit=$left
 	say "== $name, at $SECONDS s"
 	if [ "$limit" -lt 5 ]; then
@@ -271,6 +300,7 @@ part() {
 		esac
 	fi
 	printf '%s\t%s\t%s\n' "$name" "$verdict" "$((SECONDS - start))" >>"$work/parts.tsv"
+	{ printf '\n==== %s\n' "$name" && tail -c 1000000 "$work/$name.log" 2>/dev/null; } >>"$out/log.txt" || true
 }
 
 # run_all begins with what everything needs, then what is worth most. What is timed,
@@ -285,6 +315,7 @@ run_all() {
 	! emulated || slower=10
 	rm -rf "$work"
 	mkdir -p "$work" "$out"
+	: >"$out/log.txt"
 	cat src/*/*.go >"$work/corpus.txt"
 	part build 240
 	part doctor 20
@@ -302,13 +333,10 @@ run_all() {
 	part racecheck_f32 220 &
 	part racecheck_bf16 220 &
 	wait
-	for log in $(cut -f 1 "$work/parts.tsv"); do
-		printf '\n==== %s\n' "$log"
-		[ ! -f "$work/$log.log" ] || tail -c 1000000 "$work/$log.log"
-	done >"$out/log.txt"
+	cp "$work/pruned/costs.jsonl" "$out/costs-pruned.jsonl" 2>/dev/null || true # all that there is, if it was killed
 	{
 		summary
-		(cd "$work" && grep -H SUMMARY ./*check_*.log) || true
+		(cd "$work" && grep -H SUMMARY ./*check_*.log 2>/dev/null) || true
 	} | tee "$out/summary.txt"
 	! grep -qE '	(FAILED|KILLED|NO TIME)' "$work/parts.tsv"
 }
@@ -369,9 +397,9 @@ summary() {
 case ${1:-} in
 prepare) prepare ;;
 run)
-	[ $# = 2 ] || { say 'usage: bench/gpu.sh run OUT'; exit 2; }
+	[ $# -ge 2 ] || { say 'usage: bench/gpu.sh run OUT [PART...]'; exit 2; }
 	mkdir -p "$2"
-	out=$(cd "$2" && pwd)
+	out=$(cd "$2" && pwd) chosen=${*:3}
 	run_all
 	;;
 part)
@@ -379,5 +407,5 @@ part)
 	ours
 	"part_$2"
 	;;
-*) say 'usage: bench/gpu.sh prepare | run OUT'; exit 2 ;;
+*) say 'usage: bench/gpu.sh prepare | run OUT [PART...]'; exit 2 ;;
 esac

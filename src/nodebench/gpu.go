@@ -121,6 +121,9 @@ func (g *gpu) figure(name string, value float64, unit string, reach float64, wro
 	if g.Quick || g.Emulated {
 		reach = 0
 	}
+	if math.IsNaN(value) || math.IsInf(value, 0) { // of a yardstick that failed
+		wrong++
+	}
 	g.add(name, value, unit, reach, wrong)
 }
 
@@ -146,13 +149,30 @@ func (g *gpu) size(full, quick int) int {
 	return full
 }
 
-// warmup is how many rounds go before those that count.
-const warmup = 3
+const (
+	// warmup is how many rounds go before those that count.
+	warmup = 3
+	// rampFor is how many seconds of the calls go before any round: a GPU that was
+	// idle while the host checked numbers first has to raise its clocks.
+	rampFor = 0.1
+)
+
+// ramp makes the calls until the GPU has been busy with them for long enough.
+func (g *gpu) ramp(calls []func()) {
+	clock := g.Device.Clock()
+	for begin := clock.Now(); g.err == nil && !g.Quick && clock.Now()-begin < rampFor; {
+		for _, call := range calls {
+			call()
+		}
+		g.err = g.stream.Sync()
+	}
+}
 
 // seconds enqueues the calls in turn, in rounds, with an event between any two,
 // and returns the median seconds of each. The host waits for nothing in between,
 // so that its own time does not show as long as the queue does not run dry.
 func (g *gpu) seconds(calls ...func()) []float64 {
+	g.ramp(calls)
 	last := g.stream.Record(nil)
 	ends := make([][]device.Event, len(calls))
 	starts := make([][]device.Event, len(calls))

@@ -32,22 +32,26 @@ func useGPU(kind string) error {
 	if err != nil {
 		return usageError{fmt.Errorf("device.kind = \"cuda\": %w", err)}
 	}
-	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), withLoading(os.Environ()))
+	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), withDriver(os.Environ()))
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// loading is how the driver brings kernels to a GPU. Lazily, at their first launch,
-// it may wait for all work of the GPU, and with it for a message whose other half
-// another rank has yet to launch, which may itself wait so.
-const loading = "CUDA_MODULE_LOADING"
+// driverDefaults is what the driver reads when it starts, where the user says
+// nothing else. Lazily, at its first launch, a kernel may be loaded only when all
+// work of the GPU is done, and with it a message whose other half another rank has
+// yet to launch, which may itself wait so. And streams share as many connections as
+// there are: a message must not wait behind a kernel that waits for it.
+var driverDefaults = []string{"CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32"}
 
-// withLoading returns an environment with all kernels loaded at the start, unless
-// it says itself how they are.
-func withLoading(environment []string) []string {
-	if slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, loading+"=") }) {
-		return environment
+// withDriver returns an environment with driverDefaults.
+func withDriver(environment []string) []string {
+	for _, setting := range driverDefaults {
+		name, _, _ := strings.Cut(setting, "=")
+		if !slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+			environment = append(environment, setting)
+		}
 	}
-	return append(environment, loading+"=EAGER")
+	return environment
 }
 
 // sibling returns the path of the sibling of this binary.

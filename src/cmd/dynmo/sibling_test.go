@@ -60,12 +60,12 @@ func TestSiblingOf(t *testing.T) {
 	}
 }
 
-func TestWithLoading(t *testing.T) {
-	if got := withLoading([]string{"A=1"}); !slices.Equal(got, []string{"A=1", "CUDA_MODULE_LOADING=EAGER"}) {
+func TestWithDriver(t *testing.T) {
+	if got := withDriver([]string{"A=1"}); !slices.Equal(got, append([]string{"A=1"}, driverDefaults...)) {
 		t.Errorf("%v", got)
 	}
-	chosen := []string{"CUDA_MODULE_LOADING=LAZY"}
-	if got := withLoading(chosen); !slices.Equal(got, chosen) {
+	chosen := []string{"CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_MODULE_LOADING=LAZY"}
+	if got := withDriver(chosen); !slices.Equal(got, chosen) {
 		t.Errorf("%v, want what the user chose", got)
 	}
 }

@@ -127,13 +127,13 @@ func (d *Device) synced() {
 	if len(d.pool.kept) == 0 {
 		return
 	}
-	if d.quiet() {
-		d.pool.rest()
-	}
 	for i := range d.pool.kept {
 		d.pool.kept[i].age++
 	}
-	d.pool.drop(func(b block) bool { return b.idle && b.age >= keptFor })
+	if d.quiet() { // or the driver's call would wait for them
+		d.pool.rest()
+		d.pool.drop(func(b block) bool { return b.age >= keptFor })
+	}
 }
 
 // quiet reports whether all streams have done all their work. It does not wait.
