@@ -47,15 +47,21 @@ want_nvcc() {
 	if ! apt-cache policy nvidia-cuda-toolkit 2>/dev/null | grep -q 'Candidate: [^(]'; then
 		offer_non_free || return 1
 	fi
-	install nvidia-cuda-toolkit && find_nvcc
+	install nvidia-cuda-toolkit g++ && find_nvcc
 }
 
 # offer_non_free lets apt see contrib and non-free of the Debian that is here.
 offer_non_free() {
-	local from=/etc/apt/sources.list.d/debian.sources to=/etc/apt/sources.list.d/debian-non-free.sources
-	[ "$(id -u)" = 0 ] && [ -f "$from" ] || return 1
+	local list=/etc/apt/sources.list from=/etc/apt/sources.list.d/debian.sources to=/etc/apt/sources.list.d/debian-non-free
+	[ "$(id -u)" = 0 ] && grep -qx ID=debian /etc/os-release || return 1
 	say "adding $to: contrib and non-free, for nvidia-cuda-toolkit"
-	sed -e '/^#/d' -e 's/^Components:.*/Components: contrib non-free/' "$from" >"$to"
+	if [ -f "$from" ]; then
+		sed -e '/^#/d' -e 's/^Components:.*/Components: contrib non-free/' "$from" >"$to.sources"
+	elif [ -f "$list" ]; then
+		sed -n 's/^\(deb .*\) main\b.*/\1 contrib non-free/p' "$list" >"$to.list"
+	else
+		return 1
+	fi
 }
 
 missing_nvcc() {
