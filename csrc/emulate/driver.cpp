@@ -1,7 +1,8 @@
 /* The part of CUDA's driver API that dynmo uses, as libcuda.so.1 on a machine
  * without a GPU. Settings, by environment:
  *
- *   DYNMO_EMULATE_DEVICES=N      devices (1); 0 is a driver that finds none
+ *   DYNMO_EMULATE_DEVICES=N      devices (1); 0 is a driver that finds none; of these
+ *                                CUDA_VISIBLE_DEVICES shows as many as it has entries
  *   DYNMO_EMULATE_MEMORY=BYTES   of each device (8 GiB)
  *   DYNMO_EMULATE_PROCESSORS=N   multiprocessors of each device (8)
  *   DYNMO_EMULATE_JITTER=SEED    work begins late at random
@@ -9,6 +10,7 @@
  *                                the first wait after N launches (0) finds this error
  *   DYNMO_EMULATE_ORDER          see block.cpp
  */
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -200,11 +202,22 @@ extern "C" void dynmo_emulate_fail(int status)
 		current->error = status;
 }
 
+/* How many of the devices CUDA_VISIBLE_DEVICES shows; which of them is all one. */
+static long long visible(long long devices)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	if (!list) return devices;
+	long long shown = *list ? 1 : 0;
+	for (; *list; list++)
+		shown += *list == ',';
+	return std::min(shown, devices);
+}
+
 CUresult cuInit(unsigned)
 {
 	Driver &d = driver();
 	std::lock_guard<std::mutex> lock(d.mutex);
-	long long count = setting("DYNMO_EMULATE_DEVICES", 1);
+	long long count = visible(setting("DYNMO_EMULATE_DEVICES", 1));
 	for (int i = static_cast<int>(d.devices.size()); i < count; i++)
 		d.devices.emplace_back().ordinal = i;
 	initialised = count > 0;

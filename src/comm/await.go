@@ -13,30 +13,66 @@ import (
 // its end.
 const pollEvery = 20 * time.Microsecond
 
-// Await blocks the host until the event has happened. A device that waits for the
-// message of a rank that is gone never gets there, so Await looks for the dead as
-// Request.Wait does, and gives up as it does.
-func (g *Group) Await(e device.Event) error {
-	g.o.Clock.Pause()
-	defer g.o.Clock.Resume()
+// Await blocks the host until the event has happened, and meanwhile drives what
+// the groups' carriers have under way. A device that waits for the message of a
+// rank that is gone never gets there, so Await looks for the dead in the groups as
+// Request.Wait does, and gives up as it does. There is at least one group.
+func Await(e device.Event, groups ...*Group) error {
+	clock := groups[0].o.Clock
+	clock.Pause()
+	defer clock.Resume()
 	start := time.Now()
 	var looked time.Duration
 	for {
 		if done, err := e.Done(); done || err != nil {
 			return err
 		}
+		for _, g := range groups {
+			if err := g.driveCarrier(); err != nil {
+				return fmt.Errorf("wait for the device: %w", err)
+			}
+		}
 		nap := unix.NsecToTimespec(int64(pollEvery))
 		_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
 		waited := time.Since(start)
-		if waited-looked < g.watchPeriod() {
+		if waited-looked < groups[0].watchPeriod() {
 			continue
 		}
 		looked = waited
-		if err := g.look(g.rank, waited); err != nil {
-			return fmt.Errorf("wait for the device: %w", err)
+		limit := time.Duration(0)
+		for _, g := range groups {
+			if err := g.look(g.rank, waited); err != nil {
+				return fmt.Errorf("wait for the device: %w", err)
+			}
+			limit = max(limit, g.longest())
 		}
-		if limit := max(g.o.Deadline, g.o.Patience); waited >= limit {
+		if waited >= limit {
 			return fmt.Errorf("wait for the device: %w in %v", ErrNoAnswer, limit)
 		}
 	}
+}
+
+// driveCarrier drives what carries device memory here, if anything does.
+func (g *Group) driveCarrier() error {
+	if g.carrier == nil {
+		return nil
+	}
+	if err := g.carrier.Drive(); err != nil {
+		return g.blame(g.rank, err)
+	}
+	return nil
+}
+
+// longest returns how long any peer may keep this rank waiting.
+func (g *Group) longest() time.Duration {
+	limit := g.o.Deadline
+	for peer := range g.peers {
+		if peer != g.rank {
+			limit = max(limit, g.limit(peer))
+		}
+	}
+	if g.size == 1 { // the device has only its own work to do
+		limit = max(limit, g.o.Patience)
+	}
+	return limit
 }

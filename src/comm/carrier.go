@@ -20,6 +20,9 @@ type Carrier interface {
 	// finds the message there; the host need not have waited for it. A message of
 	// another length is an error of the handle, after which nothing is carried.
 	Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error)
+	// Drive takes what is under way as far as it goes now, as testing any handle
+	// does, and returns an error once the carrier has failed.
+	Drive() error
 	// Close frees the carrier's resources. All messages are done. Collective.
 	Close() error
 	// Abort gives up what is under way: its handles, and whatever is asked of the

@@ -196,6 +196,17 @@ func (c *staged) fail(err error) error {
 	return err
 }
 
+// Drive begins to send what has been copied to the host.
+func (c *staged) Drive() error {
+	if c.err != nil {
+		return c.err
+	}
+	if err := c.forward(); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
 // Close waits for the copies and frees the host memory. All messages are done.
 func (c *staged) Close() error {
 	if c.err != nil {

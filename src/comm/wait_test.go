@@ -174,7 +174,7 @@ func TestAwait(t *testing.T) {
 		want  error
 	}{{point{done: true}, nil}, {point{err: failed}, failed}, {point{}, ErrNoAnswer}} {
 		began := time.Now()
-		if err := g.Await(test.event); !errors.Is(err, test.want) {
+		if err := Await(test.event, g); !errors.Is(err, test.want) {
 			t.Errorf("%+v: %v, want %v", test.event, err, test.want)
 		}
 		if took := time.Since(began); took > 5*time.Second {
@@ -184,7 +184,7 @@ func TestAwait(t *testing.T) {
 	// A peer dies that the device may wait for.
 	g = New(s, Options{Deadline: 5 * time.Second})
 	time.AfterFunc(50*time.Millisecond, func() { _ = commands[0].Process.Kill() })
-	if err := g.Await(point{}); !errors.Is(err, ErrGone) {
+	if err := Await(point{}, g); !errors.Is(err, ErrGone) {
 		t.Errorf("with a dead peer: %v, want that it is gone", err)
 	}
 }

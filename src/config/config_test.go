@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -111,5 +112,14 @@ func TestIgnoredNamesSettingsWithoutEffect(t *testing.T) {
 	c.Dynamic.Kind, c.Prune.Final, c.Train.Steps = "prune", 0.8, c.Prune.Start+1
 	if got := c.Ignored(); got != nil {
 		t.Errorf("settings that count are called ignored: %q", got)
+	}
+}
+
+// TestIgnoredInAChain: what depends on a setting that has no effect has none either.
+func TestIgnoredInAChain(t *testing.T) {
+	c := Default()
+	c.Device.Kind, c.Device.Threads = "cuda", 2
+	if got, want := c.Ignored(), []string{`device.threads = 2 has no effect while device.kind = "cuda"`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -121,14 +121,9 @@ func (c Config) Ignored() []string {
 		if reflect.DeepEqual(s.value.Interface(), defaults[i].value.Interface()) {
 			continue
 		}
-		for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
-			other, choices, _ := strings.Cut(tag.Get("when"), "=")
-			decider, ok := find(list, other)
-			if ok && !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
-				ignored = append(ignored, fmt.Sprintf("%s = %s has no effect while %s = %s",
-					s.name(), s.text(), other, decider.text()))
-				break
-			}
+		if other, ok := s.silencer(list); ok {
+			ignored = append(ignored, fmt.Sprintf("%s = %s has no effect while %s = %s",
+				s.name(), s.text(), other.name(), other.text()))
 		}
 	}
 	if c.Dynamic.Kind == "prune" && c.Prune.Start >= c.Train.Steps {
@@ -136,4 +131,23 @@ func (c Config) Ignored() []string {
 			c.Prune.Start, c.Train.Steps))
 	}
 	return ignored
+}
+
+// silencer returns the setting under whose value s has no effect, if there is one:
+// one that s or its table names in its tag, or one that silences that.
+func (s setting) silencer(list []setting) (setting, bool) {
+	for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
+		other, choices, _ := strings.Cut(tag.Get("when"), "=")
+		decider, ok := find(list, other)
+		if !ok {
+			continue
+		}
+		if !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
+			return decider, true
+		}
+		if other, ok := decider.silencer(list); ok {
+			return other, true
+		}
+	}
+	return setting{}, false
 }

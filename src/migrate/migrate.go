@@ -63,6 +63,14 @@ func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.
 			return s, Moved{}, fmt.Errorf("migrate: %w", err)
 		}
 	}
+	// What has been received is there for the device's work to come, and not yet for
+	// the host or for other streams.
+	if err := comm.Await(x.Stream.Record(nil), stages); err != nil {
+		return s, Moved{}, fmt.Errorf("migrate: %w", err)
+	}
+	if err := x.Stream.Sync(); err != nil {
+		return s, Moved{}, fmt.Errorf("migrate: %w", err)
+	}
 	if err := stages.Barrier(); err != nil {
 		return s, Moved{}, fmt.Errorf("migrate: confirm: %w", err)
 	}

@@ -180,7 +180,7 @@ func (r *Runner) ready() device.Event {
 
 // sync waits for everything enqueued and returns the first error of it.
 func (r *Runner) sync() error {
-	if err := r.Group.Await(r.ready()); err != nil {
+	if err := comm.Await(r.ready(), r.Group, r.Replicas); err != nil {
 		return err
 	}
 	return r.Exec.Stream.Sync()

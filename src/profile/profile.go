@@ -34,7 +34,7 @@ type Step struct {
 	Costs   cost.Table    // medians over the step's microbatches, the largest of the replicas
 	Summary trace.Summary // of the slowest replica
 	Memory  []Memory      // by stage: the largest of the replicas
-	Joules  float64       // of all ranks
+	Joules  float64       // of all ranks; -1 if one does not know its own
 }
 
 // Gather returns what all ranks measured in a step, memory and joules being this
@@ -107,7 +107,11 @@ func join(clock string, layers int, rows [][]byte) (Step, error) {
 				replicas = append(replicas, nil)
 			}
 			replicas[d] = append(replicas[d], r.Summary)
-			step.Joules += r.Joules
+			if r.Joules < 0 || step.Joules < 0 {
+				step.Joules = -1 // a sum of some GPUs' energy would be taken for all
+			} else {
+				step.Joules += r.Joules
+			}
 			m := &step.Memory[stage]
 			m.Resident, m.Kept = max(m.Resident, r.Resident), max(m.Kept, r.Kept)
 			for i, l := range r.Layers {

@@ -1,10 +1,9 @@
 package train
 
 import (
-	"fmt"
-
 	"dynmo/src/device/nvml"
 	"dynmo/src/record"
+	"dynmo/src/tensor"
 )
 
 // Energy meters this rank's share of the energy that its GPU uses.
@@ -29,15 +28,19 @@ func newEnergy(uuid string, sharers int) (*Energy, error) {
 	return &Energy{library, meter, uuid, sharers}, nil
 }
 
-// joules returns the energy since the run began, 0 where it is not metered.
+// joules returns the energy since the run began; -1 where a GPU's is not metered, 0
+// on a CPU.
 func (r *Rank) joules() float64 {
 	if r.Energy == nil {
+		if r.Device.Space() == tensor.Device {
+			return -1
+		}
 		return 0
 	}
 	joules, err := r.Energy.meter.Joules()
 	if err != nil {
 		r.Energy = nil // a meter that fails once tells nothing that can be compared
-		return 0
+		return -1
 	}
 	return joules / float64(r.Energy.sharers)
 }
@@ -50,7 +53,7 @@ func (r *Rank) tellGPU(steps int) error {
 	}
 	gpus, err := r.Energy.library.Inventory()
 	if err != nil {
-		return fmt.Errorf("gpu: %w", err)
+		return nil // the run is over, and is not worse for it
 	}
 	for _, g := range gpus {
 		if g.UUID != r.Energy.uuid {

@@ -237,7 +237,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
-	carrier, carry, err := carriage(c, dev, stream, shared || !alone(t))
+	carrier, carry, err := carriage(c, dev, stream, t.Size(), shared || !alone(t))
 	if err := share(early, err); err != nil {
 		return nil, err
 	}

@@ -95,8 +95,8 @@ func TestTrainOnGPUs(t *testing.T) {
 		set     []string
 		carrier string
 	}{
-		{"one each", 4, nil, "; NCCL 2."},
-		{"shared", 1, []string{"device.share=true"}, "host memory carries"},
+		{"one each", 4, nil, ": NCCL 2."},
+		{"shared", 1, []string{"device.share=true"}, ": host memory carries"},
 		{"one each, through the host", 4, []string{"comm.carrier=host"}, "host memory carries"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,6 +133,7 @@ func TestTrainRefusesGPUs(t *testing.T) {
 	}{
 		{"no driver, or one without a GPU", 0, []string{"LD_LIBRARY_PATH=" + nowhere}, nil, exitUsage, []string{"device.kind"}},
 		{"no GPU", 0, []string{"DYNMO_EMULATE_DEVICES=0"}, nil, exitUsage, []string{"device.kind"}},
+		{"no GPU to be seen", 0, []string{"CUDA_VISIBLE_DEVICES="}, nil, exitUsage, []string{"device.kind", "CUDA_VISIBLE_DEVICES"}},
 		{"no library", 0, []string{"DYNMO_CUDA_LIBRARY=" + filepath.Join(nowhere, "absent.so")}, nil, exitUsage, []string{"absent.so"}},
 		{"library of another version", 0, []string{"DYNMO_CUDA_LIBRARY=" + other}, nil, exitUsage, []string{"libother.so", "version -3"}},
 		{"fewer GPUs than ranks", 4, []string{"DYNMO_EMULATE_DEVICES=2"}, nil, exitUsage, []string{"device.share"}},

@@ -22,8 +22,11 @@ const siblingName = "dynmo-cuda"
 // same arguments: it must be called before MPI starts. The error says what is
 // missing: a driver, a GPU, or the sibling.
 func useGPU(kind string) error {
-	if kind != "cuda" || cuda.Built {
+	if kind != "cuda" {
 		return nil
+	}
+	if cuda.Built {
+		return ofOneBuild(os.Getenv(callerVariable), revision())
 	}
 	if _, err := cuda.Probe(); err != nil {
 		return usageError{fmt.Errorf("device.kind = \"cuda\": %w", err)}
@@ -32,8 +35,20 @@ func useGPU(kind string) error {
 	if err != nil {
 		return usageError{fmt.Errorf("device.kind = \"cuda\": %w", err)}
 	}
-	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), withDriver(os.Environ()))
+	err = syscall.Exec(path, append([]string{path}, os.Args[1:]...), append(withDriver(os.Environ()), callerVariable+"="+revision()))
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// callerVariable tells the sibling the revision of the binary that became it.
+const callerVariable = "DYNMO_CALLER_REVISION"
+
+// ofOneBuild returns an error if a sibling was called by a binary of another
+// revision; called by hand, it is on its own.
+func ofOneBuild(caller, mine string) error {
+	if caller == "" || caller == mine {
+		return nil
+	}
+	return usageError{fmt.Errorf("device.kind = \"cuda\": %s is of revision %s, dynmo of %s: build both with ./build.sh cuda", siblingName, mine, caller)}
 }
 
 // driverDefaults is what the driver reads when it starts, where the user says
@@ -60,16 +75,11 @@ func sibling() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mine, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return "", err
-	}
-	return siblingOf(binary, setting(mine, "vcs.revision"))
+	return siblingOf(binary)
 }
 
-// siblingOf returns the path of the sibling of a binary that was built from a
-// revision, "" where none is known.
-func siblingOf(binary, revision string) (string, error) {
+// siblingOf returns the path of the sibling of a binary.
+func siblingOf(binary string) (string, error) {
 	if filepath.Base(binary) == siblingName {
 		return "", fmt.Errorf("%s was built without the tag cuda: build it with ./build.sh cuda", binary)
 	}
@@ -82,9 +92,6 @@ func siblingOf(binary, revision string) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	case !slices.Contains(strings.Split(setting(its, "-tags"), ","), "cuda"):
 		return "", fmt.Errorf("%s was built without the tag cuda: build it with ./build.sh cuda", path)
-	}
-	if other := setting(its, "vcs.revision"); other != revision {
-		return "", fmt.Errorf("%s is of revision %q, %s of %q: build both with ./build.sh cuda", path, other, binary, revision)
 	}
 	return path, nil
 }

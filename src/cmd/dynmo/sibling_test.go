@@ -50,7 +50,7 @@ func TestSiblingOf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path, err := siblingOf(step.binary, "")
+		path, err := siblingOf(step.binary)
 		if cuda.Built && path == other {
 			continue // the test itself has the tag
 		}
@@ -67,5 +67,17 @@ func TestWithDriver(t *testing.T) {
 	chosen := []string{"CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_MODULE_LOADING=LAZY"}
 	if got := withDriver(chosen); !slices.Equal(got, chosen) {
 		t.Errorf("%v, want what the user chose", got)
+	}
+}
+
+func TestOfOneBuild(t *testing.T) {
+	for _, test := range []struct {
+		caller, mine string
+		want         string
+	}{{"", "a1", ""}, {"a1", "a1", ""}, {"b2", "a1", "of revision a1, dynmo of b2"}} {
+		err := ofOneBuild(test.caller, test.mine)
+		if (err == nil) != (test.want == "") || err != nil && (status(err) != exitUsage || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%+v: %v", test, err)
+		}
 	}
 }

@@ -146,7 +146,10 @@ func (w *watcher) begin(about train.World) (train.Observer, error) {
 		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
 		w.settings.Balance, about.Clock))
 	if about.GPU != "" {
-		w.progress.Say(fmt.Sprintf("note: rank 0 computes on GPU %s; %s carries the memory of GPUs between ranks", about.GPU, about.Carrier))
+		w.progress.Say("note: rank 0 computes on GPU " + about.GPU)
+	}
+	if about.Carrier != "" {
+		w.progress.Say(fmt.Sprintf("note: %s carries the memory of GPUs between ranks", about.Carrier))
 	}
 	if about.Unmetered != nil {
 		w.progress.Say(fmt.Sprintf("note: energy is not metered: %v", about.Unmetered))

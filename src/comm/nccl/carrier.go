@@ -125,8 +125,8 @@ func (c *carrier) begun(l *lane, t *transfer, err error) (comm.Handle, error) {
 	return t, nil
 }
 
-// drive takes every lane as far as it goes now.
-func (c *carrier) drive() error {
+// Drive takes every lane as far as it goes now.
+func (c *carrier) Drive() error {
 	if c.err != nil {
 		return c.err
 	}

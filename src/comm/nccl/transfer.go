@@ -28,7 +28,7 @@ type transfer struct {
 func (t *transfer) Test(spin time.Duration) (bool, float64, error) {
 	c := t.lane.c
 	for start := time.Now(); ; {
-		if err := c.drive(); err != nil {
+		if err := c.Drive(); err != nil {
 			return true, 0, err
 		}
 		done, err := t.done()
