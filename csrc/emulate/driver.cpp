@@ -340,14 +340,19 @@ CUresult cuStreamDestroy(CUstream handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSynchronize(CUstream handle)
+/* Finds the stream whose progress is asked for, which a capture forbids. */
+static CUresult asked(CUstream handle, std::shared_ptr<Stream> &stream)
 {
 	if (CUresult status = unbound())
 		return status;
-	auto stream = find_stream(handle);
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (CUresult status = spoil(handle, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
+	stream = find_stream(handle);
+	return stream ? spoil(handle, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuStreamSynchronize(CUstream handle)
+{
+	std::shared_ptr<Stream> stream;
+	if (CUresult status = asked(handle, stream))
 		return status;
 	stream->mark()->wait();
 	return waited(stream->device);
@@ -355,12 +360,8 @@ CUresult cuStreamSynchronize(CUstream handle)
 
 CUresult cuStreamQuery(CUstream handle)
 {
-	if (CUresult status = unbound())
-		return status;
-	auto stream = find_stream(handle);
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (CUresult status = spoil(handle, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
+	std::shared_ptr<Stream> stream;
+	if (CUresult status = asked(handle, stream))
 		return status;
 	return stream->idle() ? waited(stream->device) : CUDA_ERROR_NOT_READY;
 }

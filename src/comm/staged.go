@@ -59,16 +59,22 @@ type stagedMessage struct {
 	transfer Handle       // nil: not begun
 }
 
-func (c *staged) Send(to, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+// begin returns host memory for a message, whose copy waits for after.
+func (c *staged) begin(copies device.Stream, bytes int64, after device.Event) (tensor.Mem, error) {
 	if c.err != nil {
-		return nil, c.err
+		return tensor.Mem{}, c.err
 	}
-	block, err := c.take(m.Bytes)
+	block, err := c.take(bytes)
+	if err == nil && after != nil {
+		copies.After(after)
+	}
+	return block, err
+}
+
+func (c *staged) Send(to, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+	block, err := c.begin(c.out, m.Bytes, after)
 	if err != nil {
 		return nil, err
-	}
-	if after != nil {
-		c.out.After(after)
 	}
 	c.out.Copy(block.Span(0, m.Bytes), m)
 	message := &stagedMessage{c: c, send: true, peer: to, tag: tag, mem: m, block: block, copied: c.out.Record(nil)}
@@ -94,15 +100,9 @@ func (c *staged) forward() error {
 }
 
 func (c *staged) Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error) {
-	if c.err != nil {
-		return nil, c.err
-	}
-	block, err := c.take(m.Bytes)
+	block, err := c.begin(c.in, m.Bytes, after)
 	if err != nil {
 		return nil, err
-	}
-	if after != nil {
-		c.in.After(after)
 	}
 	h, err := c.t.Irecv(from, tag, block.Span(0, m.Bytes))
 	if err != nil {

@@ -8,10 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
-	"dynmo/src/device/cuda/cudatest"
 )
-
-func TestMain(m *testing.M) { cudatest.Main(m) }
 
 // Ranks share a GPU where there are fewer.
 func TestStagedOnGPU(t *testing.T) {

@@ -82,7 +82,7 @@ func (k keeps) set(layer, param int, keep model.Keep) {
 // byte, and the values equal to it are shared out over the layers in order.
 // Every rank sends 8 KB, and 8 bytes for each layer of the chain.
 func radix(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, error) {
-	mem, err := x.Device.Alloc(histogramBytes)
+	mem, err := x.Device.Alloc(256 * tensor.I64.Size())
 	if err != nil {
 		return nil, fmt.Errorf("histogram: %w", err)
 	}
@@ -121,9 +121,6 @@ func radix(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, e
 	}
 	return above(s, threshold, ties)
 }
-
-// histogramBytes is the size of 256 counters.
-const histogramBytes = 256 * 8
 
 // histogram counts the magnitudes of a layer's prunable parameters: see
 // kernel.Backend.MagnitudeHistogram.

@@ -7,9 +7,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Values is a parameter's weights where the host can look at them, as numbers,
-// whatever type they are stored in. Of a Param it is either view: what is set
-// through Layer.Set is rounded into W.
+// Values is a parameter's weights where the host can look at them: wide numbers,
+// whatever type W has.
 type Values struct {
 	f32 []float32
 	f64 []float64

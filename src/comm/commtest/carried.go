@@ -29,6 +29,14 @@ func (r *Rank) ring() error {
 	return r.Carrier.Close()
 }
 
+// finishAndClose finishes all messages of a case, and closes the carrier.
+func (r *Rank) finishAndClose(all []*Message) error {
+	if err := r.Finish(all...); err != nil {
+		return err
+	}
+	return r.Carrier.Close()
+}
+
 // allPairs sends from every rank to every rank at once, itself too, before any
 // receives.
 func (r *Rank) allPairs() error {
@@ -44,10 +52,7 @@ func (r *Rank) allPairs() error {
 			}
 		}
 	}
-	if err := r.Finish(all...); err != nil {
-		return err
-	}
-	return r.Carrier.Close()
+	return r.finishAndClose(all)
 }
 
 // tagsOutOfOrder: many messages under way, received from the last tag to the first.
@@ -70,10 +75,7 @@ func (r *Rank) tagsOutOfOrder() error {
 		}
 		all = append(all, in)
 	}
-	if err := r.Finish(all...); err != nil {
-		return err
-	}
-	return r.Carrier.Close()
+	return r.finishAndClose(all)
 }
 
 // firstInFirstOut: messages with one tag arrive in the order they were sent,
@@ -89,10 +91,7 @@ func (r *Rank) firstInFirstOut() error {
 		}
 		all = append(all, both...)
 	}
-	if err := r.Finish(all...); err != nil {
-		return err
-	}
-	return r.Carrier.Close()
+	return r.finishAndClose(all)
 }
 
 // empty: messages without bytes keep their place among others with their tag.
@@ -106,10 +105,7 @@ func (r *Rank) empty() error {
 		}
 		all = append(all, both...)
 	}
-	if err := r.Finish(all...); err != nil {
-		return err
-	}
-	return r.Carrier.Close()
+	return r.finishAndClose(all)
 }
 
 // itself: messages of a rank to itself, received before they are sent and after.

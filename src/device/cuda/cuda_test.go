@@ -18,8 +18,6 @@ import (
 	"dynmo/src/tensor"
 )
 
-func TestMain(m *testing.M) { cudatest.Main(m) }
-
 // alloc allocates or ends the test, at whose end the memory is freed.
 func alloc(t *testing.T, d *cuda.Device, bytes int64) tensor.Mem {
 	t.Helper()

@@ -23,8 +23,6 @@ import (
 // tolerance is the unit of kerneltest's bounds, as it is on CPUs.
 const tolerance = 1e-5
 
-func TestMain(m *testing.M) { cudatest.Main(m) }
-
 // openBackend returns a backend that lives as long as the test.
 func openBackend(t *testing.T, d tensor.DType) kernel.Backend {
 	t.Helper()

@@ -3,25 +3,12 @@
 package cudatest
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
 )
-
-// Main runs the tests of a package and says on standard error what they run on.
-// A test binary with the tag cuda gets here only if its driver knows a GPU.
-func Main(m *testing.M) {
-	where := "no GPU"
-	if driver, err := cuda.Probe(); err == nil {
-		where = driver.String() + ": " + strings.Join(driver.GPUs, ", ")
-	}
-	fmt.Fprintln(os.Stderr, "tests run on", where)
-	m.Run()
-}
 
 // New returns GPU 0 for a test, whose goroutine it ties to its thread. At its end
 // the test must have freed all memory.
@@ -31,6 +18,7 @@ func New(t testing.TB) *cuda.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Log("on", d.Describe())
 	t.Cleanup(func() {
 		if d.Used() != 0 && !t.Failed() {
 			t.Errorf("%d bytes of the GPU were not freed", d.Used())
