@@ -4,7 +4,7 @@ import "dynmo/src/partition"
 
 // factors returns by layer and microbatch how many times its seconds a layer
 // takes, nil if all are 1.
-func (s Stretch) factors() [][]Stage {
+func (s Phase) factors() [][]Stage {
 	if len(s.Scale) == 0 && (s.Run == nil || len(s.Run.Scale) == 0) {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (l Layer) times(factor Stage) Layer {
 
 // Mean returns the table with every layer's seconds at their mean over the
 // microbatches.
-func (s Stretch) Mean() Table {
+func (s Phase) Mean() Table {
 	scale := s.factors()
 	if scale == nil {
 		return s.Table
@@ -54,7 +54,7 @@ func (s Stretch) Mean() Table {
 // PerMicrobatch returns what every virtual stage costs for every microbatch, nil
 // if all microbatches cost the same. A row of factors that is shorter than the
 // microbatches begins anew.
-func (s Stretch) PerMicrobatch(cuts partition.Partition, m partition.Map, microbatches int) [][]Stage {
+func (s Phase) PerMicrobatch(cuts partition.Partition, m partition.Map, microbatches int) [][]Stage {
 	scale := s.factors()
 	if scale == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"dynmo/src/partition"
 )
 
-// Stretch is consecutive steps in which layers cost the same. A training run is
+// Phase is consecutive steps in which layers cost the same. A training run is
 // a series of them; it is also what a file of costs holds, one JSON object after
 // the other. Of steps that were run it says how they went.
-type Stretch struct {
+type Phase struct {
 	Step  int    `json:"step"`            // the first
 	Steps int    `json:"steps"`           // how many; 0 in a table that belongs to no run
 	Model string `json:"model,omitempty"` // settings that the costs hold for; "" if nobody noted them
@@ -57,7 +57,7 @@ const (
 )
 
 // Series is a run as stretches, ascending and without gaps.
-type Series []Stretch
+type Series []Phase
 
 // ReadSeries reads a file of costs of that many layers (0: whatever it has).
 // name is what errors call it. The error names the stretch and the field that
@@ -66,7 +66,7 @@ type Series []Stretch
 func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 	var list Series
 	for in := json.NewDecoder(r); ; {
-		var s Stretch
+		var s Phase
 		switch err := in.Decode(&s); {
 		case errors.Is(err, io.EOF) && len(list) == 0:
 			return nil, fmt.Errorf("%s: no cost table, want at least one", name)
@@ -90,7 +90,7 @@ func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 }
 
 // check refuses what no simulation could be trusted with.
-func (s Stretch) check(layers int) error {
+func (s Phase) check(layers int) error {
 	if n := len(s.Layers); n == 0 || n != layers {
 		return fmt.Errorf("layers: %d, want %d", n, max(layers, 1))
 	}

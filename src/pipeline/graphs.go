@@ -10,7 +10,7 @@ import (
 // pass is one pass of a layer over some memory: everything its calls depend on as
 // long as a plan lasts. What a pass does not use is absent.
 type pass struct {
-	kind                        trace.Kind // F, I or W
+	kind                        trace.Op // F, I or W
 	layer                       *model.Layer
 	saved, held, inp, dout, din tensor.Mem
 }

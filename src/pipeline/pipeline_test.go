@@ -308,7 +308,7 @@ func TestBubbleOfEqualStages(t *testing.T) {
 			for stage, list := range plan.Lists {
 				same := len(list) == len(instructions[stage])
 				for i, span := range instructions[stage] {
-					same = same && span.Microbatch == list[i].Microbatch && span.Chunk == list[i].Chunk && span.Kind.String() == list[i].Op.String()
+					same = same && span.Microbatch == list[i].Microbatch && span.Chunk == list[i].Chunk && span.Op.String() == list[i].Op.String()
 				}
 				if !same {
 					t.Errorf("%s, %d stages: stage %d has spans %v, want those of %v", v.kind, stages, stage, instructions[stage], list)

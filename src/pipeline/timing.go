@@ -9,7 +9,7 @@ import (
 // timing is a span whose events have not been read yet. An instruction's, of no
 // layer, has no end: it ends with its last layer.
 type timing struct {
-	kind       trace.Kind
+	kind       trace.Op
 	layer      int
 	in         schedule.Instr
 	start, end device.Event
@@ -17,7 +17,7 @@ type timing struct {
 
 // begin remembers when something of an instruction begins, and returns a number
 // for end. Events of earlier steps are used again.
-func (r *Runner) begin(kind trace.Kind, layer int, in schedule.Instr) int {
+func (r *Runner) begin(kind trace.Op, layer int, in schedule.Instr) int {
 	n := len(r.times)
 	if n < cap(r.times) {
 		r.times = r.times[:n+1]
@@ -36,17 +36,14 @@ func (r *Runner) end(n int) {
 }
 
 // start remembers when the work of an instruction begins.
-func (r *Runner) start(in schedule.Instr) { r.begin(kinds[in.Op], -1, in) }
-
-// kinds says what an instruction's time is spent on.
-var kinds = [...]trace.Kind{schedule.F: trace.F, schedule.B: trace.B, schedule.I: trace.I, schedule.W: trace.W}
+func (r *Runner) start(in schedule.Instr) { r.begin(in.Op, -1, in) }
 
 // trace reads the events of a step: spans of layers, and of instructions.
 func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
 	for _, t := range r.times {
 		span := trace.Span{
-			Kind: t.kind, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Start: t.start.Seconds(),
+			Op: t.kind, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Start: t.start.Seconds(),
 		}
 		if t.kind.Pipeline() && t.layer < 0 {
 			r.instrs = append(r.instrs, span)

@@ -113,32 +113,32 @@ func TestInstructionSpans(t *testing.T) {
 // compare fails the test where spans of a stage are not what things take.
 func compare(t *testing.T, plan schedule.Schedule, stage int, done pipeline.Result) {
 	type work struct {
-		kind              trace.Kind
+		kind              trace.Op
 		chunk, microbatch int
 	}
 	layers := map[work]float64{} // seconds
 	for _, span := range done.Spans {
-		if !span.Kind.Pipeline() {
+		if !span.Op.Pipeline() {
 			continue
 		}
 		want := 1.
 		switch {
 		case span.Layer == tiny.Embedding() || span.Layer == tiny.Head():
 			want = 0
-		case span.Kind == trace.I:
+		case span.Op == trace.I:
 			want += 2 * copySeconds // where a block's two branches part
 		}
 		got := span.End - span.Start
 		if math.Abs(got-want) > rounding {
-			t.Errorf("stage %d: layer %d: %v takes %v s, want %v", stage, span.Layer, span.Kind, got, want)
+			t.Errorf("stage %d: layer %d: %v takes %v s, want %v", stage, span.Layer, span.Op, got, want)
 		}
-		layers[work{span.Kind, span.Chunk, span.Microbatch}] += got
+		layers[work{span.Op, span.Chunk, span.Microbatch}] += got
 	}
 	for i, in := range plan.Lists[stage] {
 		span := done.Instructions[i]
-		kinds := []trace.Kind{span.Kind}
-		if span.Kind == trace.B {
-			kinds = []trace.Kind{trace.I, trace.W}
+		kinds := []trace.Op{span.Op}
+		if span.Op == trace.B {
+			kinds = []trace.Op{trace.I, trace.W}
 		}
 		want := besides(plan.Map, stage, in)
 		for _, kind := range kinds {

@@ -64,12 +64,12 @@ func PerMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage
 	}
 	for stage, list := range spans {
 		for _, sp := range list {
-			if !sp.Kind.Pipeline() {
+			if !sp.Op.Pipeline() {
 				continue
 			}
 			v := s.Map.Place(stage, sp.Chunk)
 			at := &took[v][sp.Microbatch]
-			switch seconds := sp.End - sp.Start; sp.Kind {
+			switch seconds := sp.End - sp.Start; sp.Op {
 			case trace.F:
 				at.Forward += seconds
 			case trace.I:

@@ -33,7 +33,7 @@ type Plan struct {
 
 // At returns the plan of given cuts for the first step of a stretch. The lower
 // bound and the bottlenecks are those of its mean microbatch.
-func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error) {
+func (p *Planner) At(costs cost.Phase, cuts partition.Partition) (Plan, error) {
 	t := costs.Mean()
 	s := p.Schedule(t, cuts)
 	a := Plan{
@@ -55,7 +55,7 @@ func (p *Planner) At(costs cost.Stretch, cuts partition.Partition) (Plan, error)
 }
 
 // whole simulates step number of a stretch on all replicas, as the plan has it.
-func (p *Planner) whole(a *Plan, costs cost.Stretch, number int) {
+func (p *Planner) whole(a *Plan, costs cost.Phase, number int) {
 	all := sim.Replicas(sim.Step{
 		Schedule: a.Schedule, Costs: costs.Stages(a.Cuts, p.Map), PerMicrobatch: costs.PerMicrobatch(a.Cuts, p.Map, p.Microbatches),
 		Bytes: a.Messages, Network: p.Network, Gap: costs.Gap, Mesh: p.Mesh, Number: number, Spans: true,
@@ -91,7 +91,7 @@ func Others(t cost.Table, o Options) []Plan {
 		if err != nil {
 			continue
 		}
-		if other, err := p.At(cost.Stretch{Table: t}, cuts); err == nil {
+		if other, err := p.At(cost.Phase{Table: t}, cuts); err == nil {
 			list = append(list, other)
 		}
 	}

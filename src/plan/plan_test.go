@@ -71,7 +71,7 @@ func TestIdleSums(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := p.At(cost.Stretch{Table: costs}, cuts)
+			a, err := p.At(cost.Phase{Table: costs}, cuts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,14 +94,14 @@ func TestIdleOfEqualStages(t *testing.T) {
 	c := settings(schedule.Kind1F1B, 8, 4, 8)
 	p := planner(t, c, sim.Network{})
 	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	a, err := p.At(cost.Stretch{Table: costs}, cuts)
+	a, err := p.At(cost.Phase{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := 3 * 6e-3; math.Abs(a.Idle.Inherent-want) > 1e-12 || math.Abs(a.Idle.Makespan()-a.Idle.Busy-want) > 1e-12 {
 		t.Errorf("%+v, want %v inherent and nothing else", a.Idle, want)
 	}
-	uneven, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 1, 5, 6, 8})
+	uneven, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 1, 5, 6, 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,12 +115,12 @@ func TestIdleOfEqualStages(t *testing.T) {
 func TestMemoryCap(t *testing.T) {
 	c := settings(schedule.KindAuto, 8, 4, 16)
 	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	free, err := planner(t, c, link).At(cost.Stretch{Table: costs}, cuts)
+	free, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Balance.MemoryLimitBytes = 2*1600 + 4*200 // layers and four microbatches, which 1F1B needs on its first stage
-	tight, err := planner(t, c, link).At(cost.Stretch{Table: costs}, cuts)
+	tight, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestMemoryCap(t *testing.T) {
 		t.Errorf("makespan %v under the cap, %v without; idle %+v", tight.Step.Makespan(), free.Step.Makespan(), tight.Idle)
 	}
 	c.Balance.MemoryLimitBytes, c.Schedule.InFlight = 0, 4
-	set, err := planner(t, c, link).At(cost.Stretch{Table: costs}, cuts)
+	set, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestSlowRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := p.At(cost.Stretch{Table: costs}, cuts)
+	a, err := p.At(cost.Phase{Table: costs}, cuts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestSlowReplica(t *testing.T) {
 		if next.Count(0) > 3 {
 			t.Errorf("rank %d slow: cuts %v", rank, next)
 		}
-		a, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
+		a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestTightMemory(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		a, err := p.At(cost.Stretch{Table: costs}, cuts)
+		a, err := p.At(cost.Phase{Table: costs}, cuts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -363,7 +363,7 @@ func TestOtherRanks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := p.At(cost.Stretch{Table: costs}, cuts)
+		a, err := p.At(cost.Phase{Table: costs}, cuts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +382,7 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 	n := link
 	n.Slow = []float64{4, 1, 1, 1, 4, 1, 1, 1, 4}
 	p := planner(t, c, n)
-	a, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 4, 8, 12})
+	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 4, 8, 12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +402,7 @@ func TestGapIsInherent(t *testing.T) {
 	costs := chain(8, 0, 0)
 	costs.Gap = 1e-4
 	p := planner(t, settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
-	a, err := p.At(cost.Stretch{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
+	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func Replay(series cost.Series) ([]Replayed, error) {
 		}
 		network := sim.Uniform(s.Run.Latency, s.Run.Bandwidth)
 		network.Delay = comm.Delay{Most: s.Run.DelayMost, Seed: s.Run.Seed}
-		from := func(costs cost.Stretch) float64 {
+		from := func(costs cost.Phase) float64 {
 			cuts, m := s.Run.Cuts, order.Map
 			return sim.Run(sim.Step{
 				Schedule: order, Costs: costs.Stages(cuts, m), PerMicrobatch: costs.PerMicrobatch(cuts, m, order.Microbatches),

@@ -95,7 +95,7 @@ type walker struct {
 
 // stretch runs the steps of one table. As long as neither cuts nor stages change
 // its steps are one leg.
-func (w *walker) stretch(s cost.Stretch) error {
+func (w *walker) stretch(s cost.Phase) error {
 	steps, change := max(1, s.Steps), s.Change
 	for done := 0; done < steps; {
 		leg, err := w.leg(s)
@@ -128,7 +128,7 @@ func (w *walker) stretch(s cost.Stretch) error {
 // untilDue returns the steps of a leg, of at most left, up to the one after which
 // to balance, if there is one. Who has settled that there is nothing to move has
 // no more to decide on these costs.
-func (w *walker) untilDue(s cost.Stretch, leg Leg, left int, settled bool) (steps int, due bool, err error) {
+func (w *walker) untilDue(s cost.Phase, leg Leg, left int, settled bool) (steps int, due bool, err error) {
 	if w.o.Static || !w.o.Config.Balance.Moves() {
 		return left, false, nil
 	}
@@ -157,7 +157,7 @@ func (w *walker) untilDue(s cost.Stretch, leg Leg, left int, settled bool) (step
 }
 
 // balance decides, and reports whether layers moved.
-func (w *walker) balance(s cost.Stretch) (bool, error) {
+func (w *walker) balance(s cost.Phase) (bool, error) {
 	t := s.Mean()
 	next, err := w.decide(t)
 	if _, full := errors.AsType[*balance.MemoryError](err); full {
@@ -217,7 +217,7 @@ func (w *walker) repack(t cost.Table, cuts partition.Partition) (*Planner, parti
 
 // leg simulates a step at the present cuts; with random delays some steps, for
 // their mean.
-func (w *walker) leg(s cost.Stretch) (Leg, error) {
+func (w *walker) leg(s cost.Phase) (Leg, error) {
 	plan, err := w.planner.At(s, w.cuts)
 	if err != nil {
 		return Leg{}, err

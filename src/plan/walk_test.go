@@ -143,7 +143,7 @@ func TestReplay(t *testing.T) {
 			one, two := cost.Stage{Forward: 1, Input: 1, Weight: 1}, cost.Stage{Forward: 2, Input: 1, Weight: float64(v)}
 			run.Scale = append(run.Scale, []cost.Stage{one, two, one, two, one, two})
 		}
-		s := cost.Stretch{Step: 5, Steps: 5, Table: costs, Run: &run}
+		s := cost.Phase{Step: 5, Steps: 5, Table: costs, Run: &run}
 		step := p.Step(costs, cuts, order)
 		step.PerMicrobatch = s.PerMicrobatch(cuts, p.Map, 6)
 		run.Makespan = 2 * sim.Run(step).Makespan()
@@ -189,7 +189,7 @@ func TestWalkWithUnevenMicrobatches(t *testing.T) {
 	c.Parallel.Replicas = 2
 	n := link
 	n.Delay.Most, n.Slow = 4, []float64{1, 1, 2}
-	s := cost.Stretch{Step: 0, Steps: 20, Table: chain(16, 1, 1)}
+	s := cost.Phase{Step: 0, Steps: 20, Table: chain(16, 1, 1)}
 	for l := range s.Layers {
 		draw := random.Keyed(uint64(l), 9)
 		row := make([]float64, 8)

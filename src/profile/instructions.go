@@ -10,7 +10,7 @@ import (
 
 // wire is a span of an instruction in a message.
 type wire struct {
-	Kind              trace.Kind
+	Kind              trace.Op
 	Chunk, Microbatch int32
 	Start, End        float64
 }
@@ -21,7 +21,7 @@ type wire struct {
 func Instructions(stages *comm.Group, spans []trace.Span) ([][]trace.Span, error) {
 	list := make([]wire, len(spans))
 	for i, s := range spans {
-		list[i] = wire{s.Kind, int32(s.Chunk), int32(s.Microbatch), s.Start, s.End}
+		list[i] = wire{s.Op, int32(s.Chunk), int32(s.Microbatch), s.Start, s.End}
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, list)
 	if err != nil {
@@ -42,7 +42,7 @@ func Instructions(stages *comm.Group, spans []trace.Span) ([][]trace.Span, error
 		}
 		for _, w := range list {
 			all[stage] = append(all[stage], trace.Span{
-				Kind: w.Kind, Layer: -1, Chunk: int(w.Chunk), Microbatch: int(w.Microbatch), Start: w.Start, End: w.End,
+				Op: w.Kind, Layer: -1, Chunk: int(w.Chunk), Microbatch: int(w.Microbatch), Start: w.Start, End: w.End,
 			})
 		}
 	}

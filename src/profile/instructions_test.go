@@ -15,9 +15,9 @@ import (
 // bit, however many there are.
 func TestInstructions(t *testing.T) {
 	want := [][]trace.Span{
-		{{Kind: trace.F, Layer: -1, Microbatch: 70000, Start: 0.1, End: 1.0 / 3}, {Kind: trace.B, Layer: -1, Chunk: 2, Start: 1e9, End: 1e9 + 1e-6}},
+		{{Op: trace.F, Layer: -1, Microbatch: 70000, Start: 0.1, End: 1.0 / 3}, {Op: trace.B, Layer: -1, Chunk: 2, Start: 1e9, End: 1e9 + 1e-6}},
 		nil,
-		{{Kind: trace.W, Layer: -1, Chunk: 1, Microbatch: 3, Start: 5, End: 6}},
+		{{Op: trace.W, Layer: -1, Chunk: 1, Microbatch: 3, Start: 5, End: 6}},
 	}
 	err := local.Run(3, func(tr comm.Transport) error {
 		got, err := profile.Instructions(comm.New(tr, comm.Options{}), want[tr.Rank()])

@@ -65,10 +65,10 @@ func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans [
 
 // local sums up this rank's spans.
 func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) report {
-	samples := make([][3][]float64, s.Config.Layers()) // by layer of the chain: f, i, w
+	samples := make([][trace.W + 1][]float64, s.Config.Layers()) // by layer of the chain and op
 	for _, sp := range spans {
-		if sp.Kind.Pipeline() {
-			of := &samples[sp.Layer][sp.Kind-trace.F]
+		if sp.Op.Pipeline() {
+			of := &samples[sp.Layer][sp.Op]
 			*of = append(*of, sp.End-sp.Start)
 		}
 	}
@@ -79,9 +79,9 @@ func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) repo
 		r.IDs = append(r.IDs, l.ID)
 		r.Layers = append(r.Layers, cost.Layer{
 			Name: l.Name, NonZeros: l.NonZeros(), Output: x.Boundary(s.Config, l.ID+1), Bytes: bytes,
-			Forward:        trace.Median(samples[l.ID][0]),
-			BackwardInput:  trace.Median(samples[l.ID][1]),
-			BackwardWeight: trace.Median(samples[l.ID][2]),
+			Forward:        trace.Median(samples[l.ID][trace.F]),
+			BackwardInput:  trace.Median(samples[l.ID][trace.I]),
+			BackwardWeight: trace.Median(samples[l.ID][trace.W]),
 		})
 	}
 	return r

@@ -43,7 +43,7 @@ func TestGatherIsInChainOrder(t *testing.T) {
 		for _, l := range s.Layers {
 			for m, seconds := range []float64{1, 3, 2} { // the median is 2
 				begin := float64(10 * m)
-				spans = append(spans, trace.Span{Kind: trace.F, Layer: l.ID, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
+				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
 			}
 		}
 		seen, err := profile.Gather(stages, replicas, x, s, spans, profile.Memory{}, 2.5)

@@ -90,7 +90,7 @@ func (c *chrome) add(t Timeline) error {
 		for _, s := range spans {
 			length := micro(1e6 * (s.End - s.Start))
 			e := chromeEvent{
-				Name: Instruction(s), Cat: s.Kind.String(), Phase: "X", Replica: t.Replica, Stage: stage,
+				Name: Instruction(s), Cat: s.Op.String(), Phase: "X", Replica: t.Replica, Stage: stage,
 				Start: micro(1e6 * s.Start), Length: &length,
 				Args: chromeArgs{Step: &t.Step.Step},
 			}
@@ -125,11 +125,11 @@ func (c *chrome) close() error {
 func Instruction(s trace.Span) string {
 	switch {
 	case s.Microbatch < 0:
-		return s.Kind.String()
+		return s.Op.String()
 	case s.Chunk > 0:
-		return fmt.Sprintf("%v%d.%d", s.Kind, s.Microbatch, s.Chunk)
+		return fmt.Sprintf("%v%d.%d", s.Op, s.Microbatch, s.Chunk)
 	}
-	return fmt.Sprintf("%v%d", s.Kind, s.Microbatch)
+	return fmt.Sprintf("%v%d", s.Op, s.Microbatch)
 }
 
 // WriteTrace writes steps of one replica as a whole file that Perfetto opens.
@@ -229,8 +229,8 @@ func (e chromeEvent) span(stages int) (trace.Span, error) {
 	if e.Args.Chunk != nil {
 		s.Chunk = *e.Args.Chunk
 	}
-	for s.Kind = trace.F; s.Kind <= trace.Optimizer; s.Kind++ {
-		if s.Kind.String() == e.Cat {
+	for s.Op = trace.F; s.Op <= trace.Optimizer; s.Op++ {
+		if s.Op.String() == e.Cat {
 			return s, nil
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 // twoStages is a step whose spans are multiples of 1/4 µs, which files keep.
 func twoStages(step int) trace.Step {
-	span := func(kind trace.Kind, microbatch, chunk int, start, end float64) trace.Span {
-		return trace.Span{Kind: kind, Layer: -1, Microbatch: microbatch, Chunk: chunk, Start: start / (1 << 22), End: end / (1 << 22)}
+	span := func(kind trace.Op, microbatch, chunk int, start, end float64) trace.Span {
+		return trace.Span{Op: kind, Layer: -1, Microbatch: microbatch, Chunk: chunk, Start: start / (1 << 22), End: end / (1 << 22)}
 	}
 	return trace.Step{Step: step, Clock: "virtual", Stages: [][]trace.Span{
 		{span(trace.F, 3, 0, 0, 8), span(trace.I, 3, 1, 24, 32), span(trace.Optimizer, -1, 0, 40, 44)},
@@ -191,7 +191,7 @@ func (f *full) Write([]byte) (int, error) { f.writes++; return 0, errors.New("fi
 func TestTraceCutOff(t *testing.T) {
 	f := &full{}
 	c := chrome{out: f}
-	step := trace.Step{Stages: [][]trace.Span{{{Kind: trace.F, Start: 0, End: 1}}}}
+	step := trace.Step{Stages: [][]trace.Span{{{Op: trace.F, Start: 0, End: 1}}}}
 	if err := c.add(Timeline{0, step}); err == nil {
 		t.Error("a full file took a step")
 	}

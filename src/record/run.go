@@ -110,7 +110,7 @@ func (r *Run) Step(m Metrics) error { return line(r.metrics, m) }
 func (r *Run) Event(e Event) error { return line(r.events, e) }
 
 // Costs adds a line to costs.jsonl.
-func (r *Run) Costs(s cost.Stretch) error {
+func (r *Run) Costs(s cost.Phase) error {
 	if err := r.begin(&r.costs, CostsFile); err != nil {
 		return err
 	}

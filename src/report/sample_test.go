@@ -91,7 +91,7 @@ func (s sample) write(t testing.TB) string {
 					sp.Start, sp.End = sp.Start+now, sp.End+now
 					later = append(later, sp)
 				}
-				later = append(later, trace.Span{Kind: trace.Optimizer, Layer: -1, Microbatch: -1, Start: now + seconds, End: now + seconds + 1e-3})
+				later = append(later, trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: now + seconds, End: now + seconds + 1e-3})
 				timeline.Stages = append(timeline.Stages, later)
 			}
 			must(run.Trace(timeline, 0))

@@ -51,7 +51,7 @@ func (r Run) timelines(move int) *timelines {
 		longest = max(longest, end-begin)
 		for _, list := range recorded.Stages {
 			for _, s := range list {
-				used[s.Kind] = true
+				used[s.Op] = true
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (t *timelines) compact(recorded record.Timeline) timelineStep {
 		for _, sp := range list {
 			start := int(math.Round((sp.Start - begin) / t.Unit))
 			end := int(math.Round((sp.End - begin) / t.Unit))
-			row = append(row, int(sp.Kind), sp.Microbatch, sp.Chunk, start-last, end-start)
+			row = append(row, int(sp.Op), sp.Microbatch, sp.Chunk, start-last, end-start)
 			last = end
 		}
 		s.Stages = append(s.Stages, row)

@@ -10,26 +10,22 @@ import (
 	"strings"
 
 	"dynmo/src/partition"
+	"dynmo/src/trace"
 )
 
-// Op is what an instruction does.
-type Op uint8
+// Op is what an instruction does; of trace's ops, those up to SendBackward.
+type Op = trace.Op
 
 const (
-	F            Op = iota // forward
-	B                      // backward: I, then W
-	I                      // backward for inputs
-	W                      // backward for weights
-	RecvForward            // receive activations from the stage before
-	SendForward            // send activations to the stage behind
-	RecvBackward           // receive gradients from the stage behind
-	SendBackward           // send gradients to the stage before
+	F            = trace.F
+	B            = trace.B
+	I            = trace.I
+	W            = trace.W
+	RecvForward  = trace.RecvForward
+	SendForward  = trace.SendForward
+	RecvBackward = trace.RecvBackward
+	SendBackward = trace.SendBackward
 )
-
-var opNames = [...]string{"F", "B", "I", "W", "RF", "SF", "RB", "SB"}
-
-// String returns the op's short name: F, B, I, W, and RF, SF, RB, SB for messages.
-func (o Op) String() string { return opNames[o] }
 
 // Instr is one instruction: an op on one microbatch of the replica, for one of
 // the stage's chunks of the chain.

@@ -193,7 +193,7 @@ func (e *engine) advance(stage int) (done int) {
 		}
 		if e.s.Spans {
 			e.spans[stage] = append(e.spans[stage], trace.Span{
-				Kind: kinds[in.Op], Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: now,
+				Op: in.Op, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: now,
 			})
 		}
 		done++
@@ -202,9 +202,6 @@ func (e *engine) advance(stage int) (done int) {
 	e.extents[stage].End = now
 	return done
 }
-
-// kinds is what spans call instructions.
-var kinds = [...]trace.Kind{schedule.F: trace.F, schedule.B: trace.B, schedule.I: trace.I, schedule.W: trace.W}
 
 // seconds returns what an instruction takes.
 func (e *engine) seconds(stage, v int, in schedule.Instr) float64 {

@@ -113,7 +113,7 @@ func Generate(name string, dense cost.Table, steps int, seed uint64, o Options) 
 		if change != "" || step == 0 {
 			table := dense
 			table.Clock, table.Layers = "sim", next.layers
-			series = append(series, cost.Stretch{Step: step, Table: table, Scale: next.scale, Change: change})
+			series = append(series, cost.Phase{Step: step, Table: table, Scale: next.scale, Change: change})
 		}
 		now = next
 		series[len(series)-1].Steps++

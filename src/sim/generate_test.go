@@ -105,7 +105,7 @@ func generate(t *testing.T, kind string, model cost.Table, steps int, o Options)
 	return series
 }
 
-func same(a, b cost.Stretch) bool {
+func same(a, b cost.Phase) bool {
 	return reflect.DeepEqual(a.Layers, b.Layers) && reflect.DeepEqual(a.Scale, b.Scale)
 }
 

@@ -49,7 +49,7 @@ func newExperiment(plan schedule.Schedule, seed uint64, delay float64) experimen
 
 // seconds returns what a block takes for a microbatch, on a rank of speed 1;
 // the ends of the chain take nothing.
-func (e experiment) seconds(layer, microbatch int, kind trace.Kind) float64 {
+func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
 	if layer == e.shape.Embedding() || layer >= e.shape.Head() {
 		return 0
 	}

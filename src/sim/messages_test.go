@@ -71,7 +71,7 @@ func rankOf(t comm.Transport, s Step, steps int) (spans [][]trace.Span, err erro
 				clock.Advance([...]float64{
 					schedule.F: c.Forward, schedule.I: c.Input, schedule.W: c.Weight, schedule.B: c.Input + c.Weight,
 				}[in.Op])
-				list = append(list, trace.Span{Kind: kinds[in.Op], Microbatch: in.Microbatch, Chunk: in.Chunk, Start: start, End: clock.Now()})
+				list = append(list, trace.Span{Op: in.Op, Microbatch: in.Microbatch, Chunk: in.Chunk, Start: start, End: clock.Now()})
 			}
 			if err != nil {
 				return nil, fmt.Errorf("step %d: %v: %w", step, in, err)
@@ -120,7 +120,7 @@ func TestAgreesWithMessages(t *testing.T) {
 			for stage, want := range Run(s).Spans {
 				for k, w := range want {
 					g := got[stage][step][k]
-					if g.Kind != w.Kind || g.Microbatch != w.Microbatch || g.Chunk != w.Chunk || !near(g.Start, w.Start) || !near(g.End, w.End) {
+					if g.Op != w.Op || g.Microbatch != w.Microbatch || g.Chunk != w.Chunk || !near(g.Start, w.Start) || !near(g.End, w.End) {
 						t.Fatalf("case %d, step %d, stage %d: executed %+v from %v on, simulated %+v", i, step, stage, g, begin, w)
 					}
 				}

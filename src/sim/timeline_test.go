@@ -23,7 +23,7 @@ func timeline(r Result) string {
 	for stage, spans := range r.Spans {
 		fmt.Fprintf(&b, "stage %d:", stage)
 		for _, s := range spans {
-			fmt.Fprintf(&b, "  %v%d", s.Kind, s.Microbatch)
+			fmt.Fprintf(&b, "  %v%d", s.Op, s.Microbatch)
 			if s.Chunk > 0 {
 				fmt.Fprintf(&b, ".%d", s.Chunk)
 			}

@@ -122,8 +122,8 @@ func twin(s Step) [][]trace.Span {
 			took *= s.Network.Slow[r]
 		}
 		end := e.at + took
-		kind := map[schedule.Op]trace.Kind{schedule.F: trace.F, schedule.I: trace.I, schedule.W: trace.W, schedule.B: trace.B}[in.Op]
-		spans[stage] = append(spans[stage], trace.Span{Kind: kind, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: e.at, End: end})
+		kind := in.Op
+		spans[stage] = append(spans[stage], trace.Span{Op: kind, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: e.at, End: end})
 		busy[stage] = true
 		next[stage]++
 		push(end, stage, "")

@@ -7,30 +7,34 @@ import (
 	"slices"
 )
 
-// Kind is what a span of time was spent on.
-type Kind uint8
+// Op is what a stage does: an instruction of its schedule, or a span of its time.
+type Op uint8
 
 const (
-	F         Kind = iota // forward for one microbatch
-	I                     // backward for inputs
-	W                     // backward for weights
-	B                     // both, of an instruction that does not tell them apart
-	Reduce                // gradient sum over replicas
-	Optimizer             // norm, clip, update
+	F            Op = iota // forward for one microbatch
+	B                      // backward: I, then W
+	I                      // backward for inputs
+	W                      // backward for weights
+	RecvForward            // receive activations from the stage before
+	SendForward            // send activations to the stage behind
+	RecvBackward           // receive gradients from the stage behind
+	SendBackward           // send gradients to the stage before
+	Reduce                 // gradient sum over replicas
+	Optimizer              // norm, clip, update
 )
 
-// String returns the kind's name in files and figures.
-func (k Kind) String() string {
-	return [...]string{"F", "I", "W", "B", "reduce", "optimizer"}[k]
+// String returns the op's name in schedules, files and figures.
+func (o Op) String() string {
+	return [...]string{"F", "B", "I", "W", "RF", "SF", "RB", "SB", "reduce", "optimizer"}[o]
 }
 
-// Pipeline reports whether the span belongs to the schedule of microbatches.
-func (k Kind) Pipeline() bool { return k <= B }
+// Pipeline reports whether the op computes for a microbatch.
+func (o Op) Pipeline() bool { return o <= W }
 
-// Span is a stretch of work on one rank. Seconds count from the start of the
+// Span is a piece of work on one rank. Seconds count from the start of the
 // run, on the clock that the Step names.
 type Span struct {
-	Kind       Kind
+	Op       Op
 	Layer      int // -1 if the work is not one layer's
 	Chunk      int // of its stage; 0 outside the schedule
 	Microbatch int // global microbatch; -1 outside the schedule
@@ -66,7 +70,7 @@ func Summarise(spans []Span) Summary {
 	s := Summary{Busy: []float64{0}, Start: math.Inf(1), End: math.Inf(-1)}
 	for _, sp := range spans {
 		s.Finish = max(s.Finish, sp.End)
-		if sp.Kind.Pipeline() {
+		if sp.Op.Pipeline() {
 			s.Busy[0] += sp.End - sp.Start
 			s.Start, s.End = min(s.Start, sp.Start), max(s.End, sp.End)
 		}

@@ -17,7 +17,7 @@ const longest = 64
 // costLog gathers what consecutive steps cost as long as neither the model nor
 // the layout changes, and tells it as one stretch: medians over its steps.
 type costLog struct {
-	stretch cost.Stretch
+	stretch cost.Phase
 	tables  []cost.Table      // of its steps
 	runs    []cost.Run        // likewise
 	order   schedule.Schedule // in which they were worked on
@@ -30,12 +30,12 @@ func (l *costLog) changed(what string) { l.change = what }
 
 // add adds a step. It returns the stretch before it, if the step begins a new
 // one.
-func (l *costLog) add(step int, t cost.Table, order schedule.Schedule, run cost.Run) (done cost.Stretch, ok bool) {
+func (l *costLog) add(step int, t cost.Table, order schedule.Schedule, run cost.Run) (done cost.Phase, ok bool) {
 	same := len(l.tables) > 0 && l.change == "" && len(l.tables) < longest &&
 		l.runs[0].Cuts.Equal(run.Cuts) && l.order.Equal(order)
 	if !same {
 		done, ok = l.take()
-		l.stretch, l.order = cost.Stretch{Step: step, Model: l.model, Change: l.change}, order
+		l.stretch, l.order = cost.Phase{Step: step, Model: l.model, Change: l.change}, order
 		l.change = ""
 	}
 	l.tables, l.runs = append(l.tables, t), append(l.runs, run)
@@ -44,9 +44,9 @@ func (l *costLog) add(step int, t cost.Table, order schedule.Schedule, run cost.
 
 // take returns the stretch that has been gathered and begins anew. How its run
 // went is told by the step with the median makespan.
-func (l *costLog) take() (cost.Stretch, bool) {
+func (l *costLog) take() (cost.Phase, bool) {
 	if len(l.tables) == 0 {
-		return cost.Stretch{}, false
+		return cost.Phase{}, false
 	}
 	s := l.stretch
 	s.Steps = len(l.tables)
@@ -84,7 +84,7 @@ func gap(instructions [][]trace.Span) float64 {
 	for _, spans := range instructions {
 		var gaps []float64
 		for i, s := range spans {
-			if i > 0 && s.Kind.Pipeline() {
+			if i > 0 && s.Op.Pipeline() {
 				gaps = append(gaps, max(0, s.Start-spans[i-1].End))
 			}
 		}

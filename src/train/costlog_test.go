@@ -28,7 +28,7 @@ func TestCostLog(t *testing.T) {
 	}
 	var log costLog
 	var got cost.Series
-	note := func(s cost.Stretch, ok bool) {
+	note := func(s cost.Phase, ok bool) {
 		if ok {
 			got = append(got, s)
 		}
@@ -42,8 +42,8 @@ func TestCostLog(t *testing.T) {
 	note(log.add(4, table(5), order(two), ran(two, 6)))
 	note(log.take())
 	note(log.take())
-	stretch := func(step, steps int, seconds float64, change string, run cost.Run) cost.Stretch {
-		return cost.Stretch{Step: step, Steps: steps, Table: table(seconds), Change: change, Run: &run}
+	stretch := func(step, steps int, seconds float64, change string, run cost.Run) cost.Phase {
+		return cost.Phase{Step: step, Steps: steps, Table: table(seconds), Change: change, Run: &run}
 	}
 	median := ran(one, 20)
 	median.Scale = [][]cost.Stage{{{Forward: 6, Input: 3, Weight: 2}}} // 12 s of each, over 2, 4 and 6

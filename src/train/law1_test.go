@@ -46,7 +46,7 @@ func small(t *testing.T) config.Config {
 // quiet ignores what an observer is told of costs and timelines.
 type quiet struct{}
 
-func (quiet) Costs(cost.Stretch) error { return nil }
+func (quiet) Costs(cost.Phase) error { return nil }
 func (quiet) Trace(trace.Step) error   { return nil }
 
 // run is a run's losses, gradient norms and final hash: every bit of it is

@@ -117,7 +117,7 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 			return 0, false, err
 		}
 	}
-	update := trace.Span{Kind: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()}
+	update := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()}
 	done.Spans, done.Instructions = append(done.Spans, update), append(done.Instructions, update)
 	if err := r.after(step, done, agreed, start, skip); err != nil {
 		return 0, false, err

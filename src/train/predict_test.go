@@ -18,7 +18,7 @@ type journal struct {
 	series cost.Series
 }
 
-func (j *journal) Costs(s cost.Stretch) error {
+func (j *journal) Costs(s cost.Phase) error {
 	j.series = append(j.series, s)
 	return nil
 }

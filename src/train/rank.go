@@ -49,7 +49,7 @@ type Observer interface {
 	Event(record.Event) error
 	// Costs tells what a stretch of steps cost, once it has ended; Trace what the
 	// stages of the first replica did in a step.
-	Costs(cost.Stretch) error
+	Costs(cost.Phase) error
 	Trace(trace.Step) error
 }
 

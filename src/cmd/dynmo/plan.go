@@ -86,7 +86,7 @@ func planned(t cost.Table, o plan.Options) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return p.At(cost.Stretch{Table: t}, cuts)
+	return p.At(cost.Phase{Table: t}, cuts)
 }
 
 // planAnswer is what the command says; times are in seconds.

@@ -78,7 +78,7 @@ func undivided(c config.Config, steps int) config.Config {
 }
 
 // measured trains and returns what the layers cost.
-func measured(c config.Config) (cost.Stretch, error) {
+func measured(c config.Config) (cost.Phase, error) {
 	var seen costWatcher
 	_, err := train.Launch(c, train.Hooks{
 		Stop:  func() bool { return false },
@@ -86,21 +86,21 @@ func measured(c config.Config) (cost.Stretch, error) {
 		End:   func(train.Outcome) {},
 	})
 	if err != nil {
-		return cost.Stretch{}, err
+		return cost.Phase{}, err
 	}
-	return cost.Stretch{Model: seen.last.Model, Table: seen.last.Table}, nil
+	return cost.Phase{Model: seen.last.Model, Table: seen.last.Table}, nil
 }
 
 // costWatcher keeps the costs that a run tells last.
-type costWatcher struct{ last cost.Stretch }
+type costWatcher struct{ last cost.Phase }
 
-func (w *costWatcher) Costs(s cost.Stretch) error { w.last = s; return nil }
+func (w *costWatcher) Costs(s cost.Phase) error { w.last = s; return nil }
 func (*costWatcher) Step(record.Metrics) error    { return nil }
 func (*costWatcher) Event(record.Event) error     { return nil }
 func (*costWatcher) Trace(trace.Step) error       { return nil }
 
 // writeCosts writes a table as indented JSON.
-func writeCosts(file string, s cost.Stretch) error {
+func writeCosts(file string, s cost.Phase) error {
 	text, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return err

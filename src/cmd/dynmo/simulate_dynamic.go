@@ -42,7 +42,7 @@ func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (co
 	if err != nil {
 		return nil, fmt.Errorf("--dynamic: %w", err)
 	}
-	if !slices.ContainsFunc(out, func(s cost.Stretch) bool { return s.Change != "" }) {
+	if !slices.ContainsFunc(out, func(s cost.Phase) bool { return s.Change != "" }) {
 		fmt.Fprintf(c.ErrOrStderr(), "note: --dynamic %s changes the model in none of %d steps; see --steps, --from and --every\n", d.kind, d.steps)
 	}
 	return out, nil

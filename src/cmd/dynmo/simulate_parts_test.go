@@ -17,7 +17,7 @@ import (
 func TestCeilingOf(t *testing.T) {
 	c := config.Default()
 	c.Parallel.Stages, c.Parallel.Microbatches = 2, 3
-	stretch := func(seconds ...float64) (s cost.Stretch) {
+	stretch := func(seconds ...float64) (s cost.Phase) {
 		for _, x := range seconds {
 			s.Layers = append(s.Layers, cost.Layer{Forward: x})
 		}

@@ -188,7 +188,7 @@ func (w *watcher) Event(e record.Event) error {
 }
 
 // Costs records what a stretch of steps cost.
-func (w *watcher) Costs(s cost.Stretch) error {
+func (w *watcher) Costs(s cost.Phase) error {
 	if w.run == nil {
 		return nil
 	}

@@ -1,0 +1,17 @@
+package cost
+
+// Measurement is what a step showed of the layers, the same on every rank.
+type Measurement struct {
+	Table             // medians over the step's microbatches, the largest of the replicas
+	Samples [][]Stage // by layer and microbatch of a replica: the largest of the replicas; nil if the step was not sampled
+	Counts  []Count   // what layers reported, ascending by layer, microbatch and name
+}
+
+// Count is numbers that a layer reports of one microbatch: tokens by expert,
+// tokens that left at an exit.
+type Count struct {
+	Name       string  `json:"name"`
+	Layer      int     `json:"layer"`
+	Microbatch int     `json:"microbatch"` // global
+	Values     []int64 `json:"values"`
+}
