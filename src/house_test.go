@@ -19,8 +19,8 @@ import (
 var order = [][]string{
 	{"mesh", "partition", "cost", "tensor", "trace", "random", "config"},
 	{"device", "kernel", "comm"},
-	{"data", "model", "dynamic", "schedule", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
-	{"checkpoint", "record", "report", "nodebench", "train", "cmd"},
+	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
+	{"checkpoint", "record", "report", "study", "nodebench", "train", "cmd"},
 }
 
 // boundaries is the line of order that tests of any package may import too:

@@ -34,7 +34,7 @@ func (o Op) Pipeline() bool { return o <= W }
 // Span is a piece of work on one rank. Seconds count from the start of the
 // run, on the clock that the Step names.
 type Span struct {
-	Op       Op
+	Op         Op
 	Layer      int // -1 if the work is not one layer's
 	Chunk      int // of its stage; 0 outside the schedule
 	Microbatch int // global microbatch; -1 outside the schedule

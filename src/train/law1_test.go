@@ -47,7 +47,7 @@ func small(t *testing.T) config.Config {
 type quiet struct{}
 
 func (quiet) Costs(cost.Phase) error { return nil }
-func (quiet) Trace(trace.Step) error   { return nil }
+func (quiet) Trace(trace.Step) error { return nil }
 
 // run is a run's losses, gradient norms and final hash: every bit of it is
 // claimed to be independent of placement.

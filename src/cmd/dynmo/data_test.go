@@ -162,7 +162,7 @@ func (l *lossLog) Step(m record.Metrics) error {
 }
 
 func (*lossLog) Event(record.Event) error { return nil }
-func (*lossLog) Costs(cost.Phase) error { return nil }
+func (*lossLog) Costs(cost.Phase) error   { return nil }
 func (*lossLog) Trace(trace.Step) error   { return nil }
 
 // A model learns from a prepared file; one whose vocabulary is too small for

@@ -95,9 +95,9 @@ func measured(c config.Config) (cost.Phase, error) {
 type costWatcher struct{ last cost.Phase }
 
 func (w *costWatcher) Costs(s cost.Phase) error { w.last = s; return nil }
-func (*costWatcher) Step(record.Metrics) error    { return nil }
-func (*costWatcher) Event(record.Event) error     { return nil }
-func (*costWatcher) Trace(trace.Step) error       { return nil }
+func (*costWatcher) Step(record.Metrics) error  { return nil }
+func (*costWatcher) Event(record.Event) error   { return nil }
+func (*costWatcher) Trace(trace.Step) error     { return nil }
 
 // writeCosts writes a table as indented JSON.
 func writeCosts(file string, s cost.Phase) error {

@@ -1,0 +1,151 @@
+// Package layout says where every layer is and in which order it is worked on.
+// A layout is one value: it is decided, recorded, compared and executed as a
+// whole, and whoever needs a part of it is given all of it.
+package layout
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"dynmo/src/cost"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// Layout is where layers are and in which order they are worked on. Its number
+// of stages is the one that counts: a world that shrinks is the next layout.
+type Layout struct {
+	Mesh     mesh.Mesh           // which stage and replica a rank of the world is
+	Cuts     partition.Partition // of the chain, over the virtual stages of Map
+	Schedule schedule.Schedule   // of a step
+}
+
+// New returns the layout of some cuts and a schedule on replicas in an order.
+func New(cuts partition.Partition, s schedule.Schedule, replicas int, order mesh.Order) Layout {
+	return Layout{Mesh: mesh.Mesh{Stages: s.Map.Stages, Replicas: replicas, Order: order}, Cuts: cuts, Schedule: s}
+}
+
+// With returns the same mesh with other cuts and another schedule.
+func (l Layout) With(cuts partition.Partition, s schedule.Schedule) Layout {
+	return New(cuts, s, l.Mesh.Replicas, l.Mesh.Order)
+}
+
+// Map says which stage holds which virtual stage.
+func (l Layout) Map() partition.Map { return l.Schedule.Map }
+
+// Stages returns the number of stages.
+func (l Layout) Stages() int { return l.Mesh.Stages }
+
+// Owners returns the stage of every layer.
+func (l Layout) Owners() partition.Owners { return l.Map().Owners(l.Cuts) }
+
+// Place returns the stage and the replica of a rank of the world; not inside
+// where the layout leaves the rank without any.
+func (l Layout) Place(rank int) (stage, replica int, inside bool) {
+	if rank >= l.Mesh.Size() {
+		return 0, 0, false
+	}
+	return l.Mesh.Stage(rank), l.Mesh.Replica(rank), true
+}
+
+// LayersPerStage returns how many layers every stage holds.
+func (l Layout) LayersPerStage() []int {
+	list := make([]int, l.Stages())
+	for _, stage := range l.Owners() {
+		list[stage]++
+	}
+	return list
+}
+
+// Loads returns the seconds per microbatch of every stage: costs are by virtual
+// stage.
+func (l Layout) Loads(costs []cost.Stage) []float64 {
+	loads := make([]float64, l.Stages())
+	for v, c := range costs {
+		loads[l.Map().Stage(v)] += c.Seconds()
+	}
+	return loads
+}
+
+// Equal reports whether two layouts hold the same layers on the same ranks and
+// work on them in the same order.
+func (l Layout) Equal(other Layout) bool {
+	return l.Mesh == other.Mesh && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule)
+}
+
+// Check returns an error unless the layout is one that a chain of layers can be
+// trained in: a legal schedule, and a layer on every virtual stage.
+func (l Layout) Check(layers int) error {
+	if l.Mesh.Replicas < 1 || l.Mesh.Stages != l.Map().Stages {
+		return fmt.Errorf("layout: mesh of %d stages and %d replicas, the schedule has %d stages", l.Mesh.Stages, l.Mesh.Replicas, l.Map().Stages)
+	}
+	if err := l.Cuts.Check(layers, l.Map().Virtual(), true); err != nil {
+		return fmt.Errorf("layout: %w", err)
+	}
+	return l.Schedule.Check(l.Schedule.Cap)
+}
+
+// text is a layout in a file. Order is by stage, as schedule.Lines writes it; it
+// is there where the schedule does not follow from its kind and the numbers.
+type text struct {
+	Stages       int                 `json:"stages"`
+	Replicas     int                 `json:"replicas"`
+	Mesh         mesh.Order          `json:"mesh"`
+	Cuts         partition.Partition `json:"cuts"` // of virtual stages
+	Schedule     schedule.Kind       `json:"schedule"`
+	Vee          bool                `json:"vee,omitempty"` // virtual stages lie in a V (see partition.Map)
+	Microbatches int                 `json:"microbatches"`
+	Order        []string            `json:"order,omitempty"`
+}
+
+// MarshalJSON writes the layout.
+func (l Layout) MarshalJSON() ([]byte, error) {
+	t := text{
+		l.Mesh.Stages, l.Mesh.Replicas, l.Mesh.Order, l.Cuts,
+		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil,
+	}
+	if k := l.Schedule.Kind; k == schedule.KindList || k == schedule.KindFile {
+		t.Order = l.Schedule.Lines()
+	}
+	return json.Marshal(t)
+}
+
+// mostMicrobatches is more than any step has: a file that says more is damaged,
+// and would cost time and memory.
+const mostMicrobatches = 100_000
+
+// UnmarshalJSON reads a layout and makes its schedule. The error names the field
+// that is wrong.
+func (l *Layout) UnmarshalJSON(b []byte) error {
+	var t text
+	if err := json.Unmarshal(b, &t); err != nil {
+		return err
+	}
+	virtual := t.Cuts.Stages()
+	switch {
+	case virtual < 1:
+		return fmt.Errorf("cuts: none")
+	case t.Stages < 1 || virtual%t.Stages != 0:
+		return fmt.Errorf("stages: %d, want a divisor of the %d virtual stages of cuts", t.Stages, virtual)
+	case t.Replicas < 1:
+		return fmt.Errorf("replicas: %d, want at least 1", t.Replicas)
+	case t.Microbatches < 1 || t.Microbatches > mostMicrobatches:
+		return fmt.Errorf("microbatches: %d, want 1 to %d", t.Microbatches, mostMicrobatches)
+	}
+	if err := t.Cuts.Check(t.Cuts.Layers(), virtual, false); err != nil {
+		return fmt.Errorf("cuts: %w", err)
+	}
+	var s schedule.Schedule
+	var err error
+	if chunks := virtual / t.Stages; t.Order != nil {
+		s, err = schedule.Parse(t.Schedule, partition.Map{Stages: t.Stages, Chunks: chunks, Vee: t.Vee}, t.Microbatches, t.Order)
+	} else {
+		s, err = schedule.New(t.Schedule, t.Stages, chunks, t.Microbatches)
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: %w", err)
+	}
+	*l = New(t.Cuts, s, t.Replicas, t.Mesh)
+	return nil
+}

@@ -1,0 +1,98 @@
+package layout
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/cost"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+func legal(t *testing.T, kind schedule.Kind, stages, chunks, microbatches int) schedule.Schedule {
+	t.Helper()
+	s, err := schedule.New(kind, stages, chunks, microbatches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestJSON(t *testing.T) {
+	list := schedule.List(schedule.ListOptions{
+		Costs:        []cost.Stage{{Forward: 1, Input: 2, Weight: 1}, {Forward: 2, Input: 1, Weight: 0.5}},
+		Microbatches: 5, InFlight: []int{2, 2},
+	})
+	for _, l := range []Layout{
+		New(partition.Partition{0, 3, 4, 6}, legal(t, schedule.Kind1F1B, 3, 1, 7), 2, mesh.StageMajor),
+		New(partition.Partition{0, 1, 2, 3, 9}, legal(t, schedule.KindZBV, 2, 2, 4), 1, mesh.ReplicaMajor),
+		New(partition.Partition{0, 1, 2, 3, 4, 5, 9}, legal(t, schedule.KindInterleaved, 2, 3, 4), 3, mesh.StageMajor),
+		New(partition.Partition{0, 4, 9}, list, 1, mesh.StageMajor),
+	} {
+		if err := l.Check(l.Cuts.Layers()); err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Layout
+		if err := json.Unmarshal(b, &got); err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		if diff := cmp.Diff(l, got); diff != "" || !l.Equal(got) {
+			t.Errorf("%s\n%s", b, diff)
+		}
+	}
+}
+
+func TestJSONRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"no cuts", `{"stages":1,"replicas":1,"microbatches":1}`, "cuts: none"},
+		{"no stages", `{"cuts":[0,2],"replicas":1,"microbatches":1}`, "stages: 0, want a divisor of the 1 virtual stages"},
+		{"no replicas", `{"cuts":[0,2],"stages":1,"microbatches":1}`, "replicas: 0"},
+		{"no microbatches", `{"cuts":[0,2],"stages":1,"replicas":1}`, "microbatches: 0"},
+		{"endless microbatches", `{"cuts":[0,2],"stages":1,"replicas":1,"microbatches":1000000000}`, "microbatches: 1000000000"},
+		{"falling cuts", `{"cuts":[0,2,1],"stages":2,"replicas":1,"microbatches":1}`, "cuts: partition [0 2 1] gives stage 1 -1 layers"},
+		{"kind", `{"cuts":[0,2],"stages":1,"replicas":1,"microbatches":1,"schedule":"best"}`, `schedule "best" does not follow`},
+		{"chunks", `{"cuts":[0,1,2],"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b"}`, "2 chunks on a stage, want 1"},
+		{"order", `{"cuts":[0,2],"stages":1,"replicas":1,"microbatches":1,"schedule":"list","order":["B0 F0"]}`, "out of order"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var l Layout
+			if err := json.Unmarshal([]byte(c.text), &l); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want …%s…", err, c.want)
+			}
+		})
+	}
+}
+
+func TestPlace(t *testing.T) {
+	l := New(partition.Partition{0, 1, 2}, legal(t, schedule.KindGPipe, 2, 1, 1), 3, mesh.StageMajor)
+	if stage, replica, inside := l.Place(4); stage != 1 || replica != 1 || !inside {
+		t.Errorf("rank 4 is stage %d of replica %d, inside %v", stage, replica, inside)
+	}
+	if _, _, inside := l.Place(6); inside {
+		t.Error("rank 6 of a world that shrank to 6 is inside")
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	s := legal(t, schedule.Kind1F1B, 2, 1, 2)
+	for _, c := range []struct {
+		name, want string
+		l          Layout
+	}{
+		{"empty stage", "gives stage 1 0 layers", New(partition.Partition{0, 3, 3}, s, 1, mesh.StageMajor)},
+		{"other chain", "does not cover layers 0 to 3", New(partition.Partition{0, 1, 2}, s, 1, mesh.StageMajor)},
+		{"other mesh", "mesh of 3 stages", Layout{mesh.Mesh{Stages: 3, Replicas: 1}, partition.Partition{0, 1, 3}, s}},
+	} {
+		if err := c.l.Check(3); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want …%s…", c.name, err, c.want)
+		}
+	}
+}
