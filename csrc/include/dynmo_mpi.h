@@ -32,7 +32,8 @@ int32_t dynmo_mpi_rank(int32_t group, int32_t *rank, int32_t *size);
  * room for all. */
 int32_t dynmo_mpi_world_ranks(int32_t group, int32_t *world);
 
-/* Forms groups of the ranks with equal color >= 0, ordered by key. Collective. */
+/* Forms groups of the ranks with equal color, ordered by key. A rank with a
+ * negative color is in none of them: its *part is -1. Collective. */
 int32_t dynmo_mpi_split(int32_t group, int32_t color, int32_t key, int32_t *part);
 
 /* Frees a group. Collective. */

@@ -73,8 +73,9 @@ int32_t dynmo_mpi_split(int32_t group, int32_t color, int32_t key, int32_t *part
 	MPI_Comm comm = group_at(group), out;
 	if (comm == MPI_COMM_NULL)
 		return DYNMO_MPI_HANDLE;
-	int rc = MPI_Comm_split(comm, color, key, &out);
-	return rc != MPI_SUCCESS ? rc : adopt(out, part);
+	int rc = MPI_Comm_split(comm, color < 0 ? MPI_UNDEFINED : color, key, &out);
+	*part = -1;
+	return rc != MPI_SUCCESS || out == MPI_COMM_NULL ? rc : adopt(out, part);
 }
 
 int32_t dynmo_mpi_free(int32_t group) {

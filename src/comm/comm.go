@@ -35,7 +35,8 @@ type Transport interface {
 	// Alloc gives host memory that transfers may use without copying; Free returns it.
 	Alloc(bytes int64) (tensor.Mem, error)
 	Free(m tensor.Mem)
-	// Split forms groups of the ranks with equal color, ordered by key, then by rank. Collective.
+	// Split forms groups of the ranks with equal color, ordered by key, then by
+	// rank. A rank whose color is negative is in none of them and gets nil. Collective.
 	Split(color, key int) (Transport, error)
 	// Close frees the group's resources. Collective.
 	Close() error
@@ -43,6 +44,9 @@ type Transport interface {
 	// processes; goroutines get an error from whatever they wait for.
 	Abort(status int)
 }
+
+// Outside is the color of a rank that is in none of the groups that a Split forms.
+const Outside = -1
 
 // Handle is a transfer under way.
 type Handle interface {

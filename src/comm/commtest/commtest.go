@@ -35,6 +35,7 @@ func Cases() []Case {
 		{"Collectives", collectives},
 		{"AllreduceOrder", allreduceOrder},
 		{"Split", split},
+		{"Leave", Leave},
 		{"VirtualTime", virtualTime},
 		{"VirtualLinks", virtualLinks},
 		{"VirtualDelays", virtualDelays},

@@ -199,6 +199,9 @@ func (e elsewhere) Peer(rank int) comm.Peer {
 
 func (e elsewhere) Split(color, key int) (comm.Transport, error) {
 	t, err := e.Transport.Split(color, key)
+	if t == nil {
+		return nil, err
+	}
 	return elsewhere{t}, err
 }
 

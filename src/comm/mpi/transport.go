@@ -112,6 +112,9 @@ func (t *transport) Split(color, key int) (comm.Transport, error) {
 	if err := check(C.dynmo_mpi_split(t.group, C.int32_t(color), C.int32_t(key), &part.group)); err != nil {
 		return nil, err
 	}
+	if part.group < 0 {
+		return nil, nil
+	}
 	var rank, size C.int32_t
 	if err := check(C.dynmo_mpi_rank(part.group, &rank, &size)); err != nil {
 		return nil, err
