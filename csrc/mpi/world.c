@@ -103,7 +103,6 @@ void dynmo_mpi_error(int32_t status, char *text, int32_t size) {
 		"no error",
 		"MPI cannot be called from changing threads (MPI_THREAD_SERIALIZED is needed)",
 		"out of memory",
-		"the message is shorter than the receive",
 		"no such group or request",
 	};
 	if (status <= 0 && status >= DYNMO_MPI_HANDLE) {
