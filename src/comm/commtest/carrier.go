@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 // Carriage is how the ranks of a world get what carries the memory of devices.
 type Carriage struct {
-	// Device opens a rank's device. One that is an io.Closer is closed in the end.
+	// Device opens a rank's device, which is closed in the end.
 	Device func(t comm.Transport) (device.Device, error)
 	// Carry makes a carrier. Collective.
 	Carry func(t comm.Transport, d device.Device, compute device.Stream) (comm.Carrier, error)
@@ -87,10 +86,7 @@ func (k Carriage) Run(t comm.Transport, program func(*Rank) error) error {
 	if used := d.Used(); used != 0 {
 		return fmt.Errorf("%d bytes of the device were not freed", used)
 	}
-	if c, ok := d.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
+	return d.Close()
 }
 
 // carry makes a carrier between the ranks of t. Collective.
