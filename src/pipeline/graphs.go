@@ -39,10 +39,9 @@ func (g graphs) close() {
 	}
 }
 
-// enqueue enqueues a pass, as one graph if it has come before and the device can.
+// enqueue enqueues a pass, as one graph if it has come before.
 func (r *Runner) enqueue(p *pass) {
-	stream, can := r.Exec.Stream.(device.Capturer)
-	if !can || !r.Graphs {
+	if !r.Graphs {
 		p.enqueue(r.Exec)
 		return
 	}
@@ -53,12 +52,12 @@ func (r *Runner) enqueue(p *pass) {
 		p.enqueue(r.Exec)
 		return
 	case graph == nil:
-		graph = r.capture(stream, *p)
+		graph = r.capture(*p)
 		r.graphs[*p] = graph
 	}
 	graph.Launch()
 }
 
-func (r *Runner) capture(stream device.Capturer, p pass) device.Graph {
-	return stream.Capture(func() { p.enqueue(r.Exec) })
+func (r *Runner) capture(p pass) device.Graph {
+	return r.Exec.Stream.Capture(func() { p.enqueue(r.Exec) })
 }

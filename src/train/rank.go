@@ -22,6 +22,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
+	"dynmo/src/tensor"
 	"dynmo/src/trace"
 )
 
@@ -120,7 +121,8 @@ func New(s Setup) (*Rank, error) {
 			return nil, err
 		}
 	}
-	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas, Graphs: s.Config.Device.Graphs}
+	graphs := s.Config.Device.Graphs && s.Device.Space() == tensor.Device
+	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas, Graphs: graphs}
 	return r, r.plan()
 }
 
@@ -158,10 +160,7 @@ func (r *Rank) plan() error {
 func (r *Rank) leave() error {
 	err := errors.Join(r.stages.Close(), r.replicas.Close(), r.World.Close())
 	r.Stream.Close()
-	if d, ok := r.Device.(io.Closer); ok {
-		err = errors.Join(err, d.Close())
-	}
-	return err
+	return errors.Join(err, r.Device.Close())
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.
