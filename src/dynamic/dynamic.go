@@ -5,6 +5,7 @@ package dynamic
 
 import (
 	"dynmo/src/comm"
+	"dynmo/src/config"
 	"dynmo/src/model"
 )
 
@@ -27,3 +28,15 @@ type None struct{}
 
 // Apply returns nil.
 func (None) Apply(int, *comm.Group, *model.Exec, *model.Stage) (*Change, error) { return nil, nil }
+
+// New returns what the settings let change the model.
+func New(c config.Config) Kind {
+	if c.Dynamic.Kind != "prune" {
+		return None{}
+	}
+	return Prune{
+		Start: c.Prune.Start, Every: c.Prune.Every, Times: c.Prune.Times,
+		Initial: c.Prune.Initial, Final: c.Prune.Final,
+		Gather: c.Prune.Select == "gather", CSRFrom: c.Prune.CSRFrom,
+	}
+}

@@ -11,7 +11,11 @@
 // a layer for each of several slices of the vocabulary.
 package model
 
-import "fmt"
+import (
+	"fmt"
+
+	"dynmo/src/config"
+)
 
 // Config is the shape of the model.
 type Config struct {
@@ -22,6 +26,15 @@ type Config struct {
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
 	Seed        uint64
+}
+
+// FromConfig returns the model's shape from the settings.
+func FromConfig(c config.Config) Config {
+	return Config{
+		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
+		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+	}
 }
 
 // Layers returns the length of the chain.

@@ -48,8 +48,9 @@ type Metrics struct {
 	Ceiling         Float  `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
 	// Idle is idle seconds by cause, of the first replica.
 	Idle           trace.Idle `json:"idle"`
-	Schedule       string     `json:"schedule"` // the kind that was executed
-	Cuts           []int      `json:"cuts"`     // of the chain, over virtual stages
+	Schedule       string     `json:"schedule"`     // the kind that was executed
+	Cuts           []int      `json:"cuts"`         // of the chain, over virtual stages
+	Vee            bool       `json:"vee,omitzero"` // virtual stages lie in a V (see partition.Map)
 	LayersPerStage []int      `json:"layers_per_stage"`
 	BytesPerStage  []int64    `json:"bytes_per_stage"` // that layers, buffers and what is kept for layers to come account for
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond

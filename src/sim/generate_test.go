@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/profile"
 )
 
 // dense returns the table of a model of so many blocks, whole or in halves.
@@ -88,7 +89,7 @@ func TestGenerated(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if back, err := cost.ReadSeries("costs", &file, len(model.Layers)); err != nil || !reflect.DeepEqual(back, series) {
+				if back, err := profile.ReadSeries("costs", &file, len(model.Layers)); err != nil || !reflect.DeepEqual(back.Costs(), series) {
 					t.Errorf("it does not read back: %v", err)
 				}
 			})

@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/plan"
+	"dynmo/src/profile"
 	"dynmo/src/sim"
 )
 
@@ -27,7 +28,7 @@ func (d *madeUp) flags(c *cobra.Command) {
 
 // change returns the run that is made up from a series' first table, the series
 // itself if none is asked for. It says so if the run is not dynamic.
-func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (cost.Series, error) {
+func (d madeUp) change(c *cobra.Command, series profile.Series, o plan.Options) (profile.Series, error) {
 	if d.kind == "" {
 		for _, flag := range []string{"steps", "from", "every"} {
 			if c.Flags().Changed(flag) {
@@ -36,7 +37,7 @@ func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (co
 		}
 		return series, nil
 	}
-	out, err := sim.Generate(d.kind, series[0].Mean(), d.steps, o.Config.Run.Seed, sim.Options{
+	out, err := sim.Generate(d.kind, series[0].Costs().Mean(), d.steps, o.Config.Run.Seed, sim.Options{
 		Start: d.from, Every: d.every, Microbatches: o.Config.Parallel.Microbatches,
 	})
 	if err != nil {
@@ -45,5 +46,9 @@ func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (co
 	if !slices.ContainsFunc(out, func(s cost.Phase) bool { return s.Change != "" }) {
 		fmt.Fprintf(c.ErrOrStderr(), "note: --dynamic %s changes the model in none of %d steps; see --steps, --from and --every\n", d.kind, d.steps)
 	}
-	return out, nil
+	run := make(profile.Series, len(out))
+	for i, s := range out {
+		run[i].Phase = s
+	}
+	return run, nil
 }

@@ -15,8 +15,8 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/plan"
+	"dynmo/src/profile"
 	"dynmo/src/sim"
-	"dynmo/src/train"
 )
 
 // whatIf is what commands that only compute are given.
@@ -38,13 +38,13 @@ func (w *whatIf) flags(c *cobra.Command) {
 }
 
 // read reads settings, costs and network. Errors are the user's.
-func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
-	fail := func(err error) (cost.Series, plan.Options, error) { return nil, plan.Options{}, usageError{err} }
+func (w *whatIf) read(file string) (profile.Series, plan.Options, error) {
+	fail := func(err error) (profile.Series, plan.Options, error) { return nil, plan.Options{}, usageError{err} }
 	c, err := config.Load(file, w.sets)
 	if err != nil {
 		return fail(err)
 	}
-	o := plan.Options{Config: c, Fixed: train.FixedBytes(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+	o := plan.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	if w.network != "" {
 		f, err := os.Open(w.network)
@@ -61,18 +61,18 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	defer f.Close()
-	series, err := cost.ReadSeries(w.costs, f, c.Layers())
+	series, err := profile.ReadSeries(w.costs, f, c.Layers())
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
-			stages = s.Run.Stages // what is said of ranks holds for those, and for no other number
+			stages = s.Run.Layout.Stages() // what is said of ranks holds for those, and for no other number
 		}
-		err := usable(s.Mean(), stages)
+		err := usable(s.Costs().Mean(), stages)
 		if err == nil && s.Model != "" {
-			err = sameModel(train.Shape(c), s.Model)
+			err = sameModel(plan.Shape(c), s.Model)
 		}
 		if err != nil {
 			return fail(fmt.Errorf("--costs: %s: table %d: %w", w.costs, i, err))
@@ -82,7 +82,7 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 }
 
 // sameModel refuses costs that hold for other settings, in the form of
-// train.Shape. The error names the first that differs.
+// plan.Shape. The error names the first that differs.
 func sameModel(settings, costs string) error {
 	if settings == costs {
 		return nil

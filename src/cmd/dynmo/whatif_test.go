@@ -12,7 +12,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/train"
+	"dynmo/src/plan"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -227,8 +227,8 @@ func TestWhatIfRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shape("same.json", train.Shape(settings))
-	shape("older.json", strings.TrimSuffix(train.Shape(settings), " parallel.microbatch_size=2"))
+	shape("same.json", plan.Shape(settings))
+	shape("older.json", strings.TrimSuffix(plan.Shape(settings), " parallel.microbatch_size=2"))
 	for _, command := range []string{"plan", "simulate"} {
 		said(t, command, "run.toml", "--costs", "same.json")
 		check(command, []string{"--costs", "same.json"}, []refusal{

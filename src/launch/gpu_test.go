@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package train
+package launch
 
 import (
 	"fmt"

@@ -1,4 +1,7 @@
-package train
+// Package launch starts a run. What comes in is settings and what a program adds
+// to them; what goes out is a rank in every process, or in every goroutine, that
+// knows what it computes on and agrees with the others, and then trains.
+package launch
 
 import (
 	"crypto/sha256"
@@ -16,30 +19,19 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/mesh"
 	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/train"
 )
-
-// SharedError is an error that every rank has, for the same reason, so that
-// one of them tells it for all.
-type SharedError struct {
-	error
-	Input bool // settings or data are wrong, and nothing was trained
-}
-
-// Unwrap returns the error itself.
-func (e SharedError) Unwrap() error { return e.error }
-
-// input marks what the user gave as wrong.
-func input(err error) error { return SharedError{err, true} }
 
 // Hooks is what a program that launches a run adds to it.
 type Hooks struct {
 	// Stop reports whether the process was asked to end after the step.
 	Stop func() bool
 	// Begin is called on rank 0, before the first step.
-	Begin func(World) (Observer, error)
+	Begin func(World) (record.Observer, error)
 	// End is called on rank 0 when training is over, while MPI still runs: a
 	// launcher that was told to end kills ranks that wait for it to take leave.
-	End func(Outcome)
+	End func(train.Outcome)
 	// Fail tells people about an error and returns the exit status it stands
 	// for. It is called where ranks are processes, before the world is aborted.
 	Fail func(error) (status int)
@@ -63,16 +55,16 @@ type World struct {
 // processes if an MPI launcher started it, else with a goroutine for each
 // rank. Where ranks are processes an error ends the world and does not return,
 // once there is a world.
-func Launch(c config.Config, h Hooks) (Outcome, error) {
+func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	if mpi.Launched() {
 		return launchMPI(c, h)
 	}
 	n := c.Parallel.Stages * c.Parallel.Replicas
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
-		return Outcome{}, input(err)
+		return train.Outcome{}, train.Input(err)
 	}
-	var out Outcome
+	var out train.Outcome
 	var first sync.Once
 	var shared error // without the name of the rank that had it first
 	err = local.Run(n, func(t comm.Transport) error {
@@ -80,7 +72,7 @@ func Launch(c config.Config, h Hooks) (Outcome, error) {
 		if t.Rank() == 0 {
 			out = o
 		}
-		if _, ok := errors.AsType[SharedError](err); ok {
+		if _, ok := errors.AsType[train.SharedError](err); ok {
 			first.Do(func() { shared = err })
 		}
 		return err
@@ -92,7 +84,7 @@ func Launch(c config.Config, h Hooks) (Outcome, error) {
 }
 
 const (
-	// grace is how long ranks wait for each other once they have a SharedError,
+	// grace is how long ranks wait for each other once they have a train.SharedError,
 	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
 	// startFor is how long ranks wait for each other where nothing is known yet
@@ -102,16 +94,16 @@ const (
 	startFor = 5 * time.Minute
 )
 
-func launchMPI(c config.Config, h Hooks) (Outcome, error) {
+func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	t, err := mpi.Start()
 	if err != nil {
-		return Outcome{}, input(err)
+		return train.Outcome{}, train.Input(err)
 	}
 	out, err := launchRank(c, t, h)
 	if err == nil {
 		return out, mpi.Stop()
 	}
-	if _, shared := errors.AsType[SharedError](err); !shared {
+	if _, shared := errors.AsType[train.SharedError](err); !shared {
 		who := t.Peer(t.Rank())
 		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
 		t.Abort(h.Fail(err))
@@ -135,22 +127,22 @@ func launchMPI(c config.Config, h Hooks) (Outcome, error) {
 }
 
 // launchRank trains as one process of many.
-func launchRank(c config.Config, t comm.Transport, h Hooks) (Outcome, error) {
+func launchRank(c config.Config, t comm.Transport, h Hooks) (train.Outcome, error) {
 	binary, err := program()
 	if err != nil {
-		return Outcome{}, err
+		return train.Outcome{}, err
 	}
 	for _, a := range []struct {
 		what string
 		hash [sha256.Size]byte
 	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
 		if err := mpi.Agree(a.what, a.hash); err != nil {
-			return Outcome{}, input(err)
+			return train.Outcome{}, train.Input(err)
 		}
 	}
 	grid := grid(c)
 	if err := grid.Check(t.Size()); err != nil {
-		return Outcome{}, input(err)
+		return train.Outcome{}, train.Input(err)
 	}
 	return onRank(c, t, h, func() (*data.Corpus, error) {
 		// The chain begins on the first stage and ends there or on the last,
@@ -186,17 +178,20 @@ func grid(c config.Config) mesh.Mesh {
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread.
-func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (Outcome, error) {
+func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (train.Outcome, error) {
 	r, err := newRank(c, t, h, open)
 	if err != nil {
-		return Outcome{}, err
+		return train.Outcome{}, err
 	}
 	out, err := r.Loop()
+	if err == nil && r.gpu != nil && r.Observe != nil {
+		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
+	}
 	if err != nil {
 		return out, err // others may still be at this rank's memory: it is freed by the end of the process
 	}
 	r.Close()
-	if err := r.leave(); err != nil {
+	if err := r.Leave(); err != nil {
 		return out, err
 	}
 	if t.Rank() == 0 {
@@ -205,9 +200,15 @@ func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpu
 	return out, nil
 }
 
+// rank is a rank that is ready to train.
+type rank struct {
+	*train.Rank
+	gpu *energy // nil on a CPU
+}
+
 // newRank makes what a rank needs: corpus, kernels, clock, groups, observer,
 // model. Collective.
-func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*Rank, error) {
+func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*rank, error) {
 	var before int64
 	if alone(t) {
 		before = profile.Anonymous()
@@ -238,7 +239,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
 	carrier, carry, err := carriage(c, dev, stream, t.Size(), shared || !alone(t))
-	if err := share(early, err); err != nil {
+	if err := train.Agree(early, err); err != nil {
 		return nil, err
 	}
 	world := comm.New(t, comm.Options{
@@ -251,23 +252,26 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		Deadline:    startFor,
 		Interrupted: h.Stop,
 	})
-	var energy *Energy
+	var gpu *energy
+	var joules func() float64
 	var unmetered error
 	if have.gpu != "" {
-		energy, unmetered = newEnergy(have.gpu, sharers(all, have.gpu))
+		gpu, unmetered = newEnergy(have.gpu, sharers(all, have.gpu))
+		joules = gpu.joules
 	}
-	var observe Observer
+	var observe record.Observer
 	if t.Rank() == 0 {
 		observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Carrier: carrier, Unmetered: unmetered,
 		})
 	}
-	if err := share(world, err); err != nil {
+	if err := train.Agree(world, err); err != nil {
 		return nil, err
 	}
-	return New(Setup{
-		Config: c, Energy: energy, World: world, Device: dev, Stream: stream, Backend: backend,
+	r, err := train.New(train.Setup{
+		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
 		Corpus: corpus, Stop: h.Stop, Observe: observe, Before: before,
 	})
+	return &rank{r, gpu}, err
 }

@@ -1,4 +1,4 @@
-package profile_test
+package profile
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
-	"dynmo/src/profile"
 	"dynmo/src/trace"
 )
 
@@ -20,7 +19,7 @@ func TestInstructions(t *testing.T) {
 		{{Op: trace.W, Layer: -1, Chunk: 1, Microbatch: 3, Start: 5, End: 6}},
 	}
 	err := local.Run(3, func(tr comm.Transport) error {
-		got, err := profile.Instructions(comm.New(tr, comm.Options{}), want[tr.Rank()])
+		got, err := instructions(comm.New(tr, comm.Options{}), want[tr.Rank()])
 		if tr.Rank() > 0 && got != nil {
 			t.Errorf("rank %d: %v, want nothing", tr.Rank(), got)
 		}

@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"path/filepath"
@@ -19,7 +19,7 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	c.Dynamic.Kind, c.Train.Steps = "none", 3
 	other := c
 	other.Run.Seed = 99
-	shape := modelConfig(other)
+	shape := model.FromConfig(other)
 	whole, err := model.NewStage(shape, shape.Chain(), cpu.New(device.NewWall()), tensor.F32)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 		t.Error("the file's weights were not used")
 	}
 	c.Model.Weights, c.Model.Hidden = path, 32
-	if err := trainLocally(t, c, &kept{}, func(*Rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
+	if err := trainLocally(t, c, &kept{}, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
 		t.Errorf("error %v, want one that names the file of another model", err)
 	}
 }

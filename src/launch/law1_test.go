@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"fmt"
@@ -11,14 +11,17 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
-	"dynmo/src/cost"
 	"dynmo/src/data"
 	"dynmo/src/kernel/cpu"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
 	"dynmo/src/trace"
+	"dynmo/src/train"
 )
 
 // small returns settings of a model that trains in milliseconds: a chain of 10
@@ -46,8 +49,8 @@ func small(t *testing.T) config.Config {
 // quiet ignores what an observer is told of costs and timelines.
 type quiet struct{}
 
-func (quiet) Costs(cost.Phase) error { return nil }
-func (quiet) Trace(trace.Step) error { return nil }
+func (quiet) Costs(profile.Phase) error { return nil }
+func (quiet) Trace(trace.Step) error    { return nil }
 
 // run is a run's losses, gradient norms and final hash: every bit of it is
 // claimed to be independent of placement.
@@ -94,15 +97,31 @@ func (r *run) difference(other *run) string {
 	return ""
 }
 
+// scripted returns the cuts of the next step.
+type scripted func(step int, now partition.Partition) partition.Partition
+
+// script is a balancer that knows its answers.
+type script struct {
+	next scripted
+	step int
+	last layout.Layout // the answer before
+}
+
+func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
+	s.last = now.With(s.next(s.step, now.Cuts), now.Schedule)
+	s.step++
+	return s.last, plan.Reason{}, nil
+}
+
 // scatter returns a random legal partition for every step, the same on all ranks.
-func scatter(seed uint64) func(int, partition.Partition) partition.Partition {
+func scatter(seed uint64) scripted {
 	return func(step int, now partition.Partition) partition.Partition {
 		return partitiontest.Random(random.Keyed(seed, uint64(step)), now.Layers(), now.Stages())
 	}
 }
 
 // goRun trains with a goroutine for each rank.
-func goRun(t *testing.T, c config.Config, repartition func(int, partition.Partition) partition.Partition) *run {
+func goRun(t *testing.T, c config.Config, repartition scripted) *run {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
@@ -126,16 +145,18 @@ func goRun(t *testing.T, c config.Config, repartition func(int, partition.Partit
 }
 
 // rankRun trains on one rank.
-func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition func(int, partition.Partition) partition.Partition) (Outcome, error) {
+func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition scripted) (train.Outcome, error) {
 	r, err := newRank(c, tr, Hooks{
 		Stop:  func() bool { return false },
-		Begin: func(World) (Observer, error) { return out, nil },
+		Begin: func(World) (record.Observer, error) { return out, nil },
 	}, func() (*data.Corpus, error) { return corpus, nil })
 	if err != nil {
-		return Outcome{}, err
+		return train.Outcome{}, err
 	}
 	defer r.Close()
-	r.Repartition = repartition
+	if repartition != nil {
+		r.Balancer = &script{next: repartition}
+	}
 	return r.Loop()
 }
 

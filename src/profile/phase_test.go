@@ -1,4 +1,4 @@
-package cost
+package profile
 
 import (
 	"encoding/json"
@@ -7,15 +7,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/partition"
+	"dynmo/src/schedule"
 )
 
 func TestReadSeries(t *testing.T) {
-	layer := Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: Bytes{Activations: 6, Held: 7}}
+	layer := cost.Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: cost.Bytes{Activations: 6, Held: 7}}
+	order, err := schedule.New(schedule.Kind1F1B, 2, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := cost.Table{Clock: "sim", Layers: []cost.Layer{layer, layer}}
+	slow := table
+	slow.Slow = []float64{1, 2}
 	want := Series{
-		{Step: 0, Steps: 3, Table: Table{Clock: "sim", Layers: []Layer{layer, layer}}},
-		{Step: 3, Steps: 1, Change: "prune", Table: Table{Clock: "sim", Layers: []Layer{layer, layer}, Slow: []float64{1, 2}},
-			Scale: [][]float64{{1, 2}, {3, 4}}, Run: &Run{Cuts: partition.Partition{0, 1, 2}, Schedule: "1f1b", Stages: 2, Microbatches: 2, Makespan: 9}},
+		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
+		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow, Scale: [][]float64{{1, 2}, {3, 4}}},
+			Run: &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9}},
 	}
 	var text strings.Builder
 	for _, s := range want {
@@ -48,17 +59,16 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"null", `{"layers":[` + layer + `,{"forward":null,"backward_input":1,"backward_weight":1}]}`, "forward is missing"},
 		{"too large", `{"layers":[{"forward":1e999}]}`, "1e999"},
 		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
-		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2]}}`, "run.stages: 0"},
-		{"no microbatches", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1}}`, "run.microbatches: 0"},
+		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"cuts":[0,2]}}}`, "stages: 0"},
+		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: missing"},
 		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
 		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
-		{"endless microbatches", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1000000000}}`, "run.microbatches: 1000000000"},
-		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"latency_seconds":1e308}}`, "latency 1e+308"},
-		{"no makespan", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1e-320}}`, "run.makespan: 1e-320"},
-		{"slow of others", `{"slow":[1,1],"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1}}`, "slow: 2 numbers, want one for each of run.stages = 1"},
-		{"rows", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1,"scale":[[],[]]}}`, "run.scale: 2 rows, want 1"},
-		{"two of three", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,2],"stages":1,"microbatches":1,"makespan":1,"scale":[[[1,2]]]}}`, "2 numbers, want forward"},
-		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1],"stages":1,"microbatches":1,"makespan":1}}`, "run.cuts: partition [0 1] does not cover layers 0 to 2"},
+		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "latency 1e+308"},
+		{"no makespan", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1e-320}}`, "run.makespan: 1e-320"},
+		{"slow of others", `{"slow":[1,1],"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1}}`, "slow: 2 numbers, want one for each of run.layout.stages = 1"},
+		{"rows", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[],[]]}}`, "run.scale: 2 rows, want 1"},
+		{"two of three", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[[1,2]]]}}`, "2 numbers, want forward"},
+		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,1]},"makespan":1}}`, "run.layout.cuts: 1 layers, want 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ReadSeries("costs.json", strings.NewReader(c.text), 2)

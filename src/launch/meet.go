@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
+	"dynmo/src/train"
 )
 
 // arrival is what a rank tells the others before the first step.
@@ -41,7 +42,7 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 	for rank, a := range all {
 		who := world.Peer(rank)
 		blame := func(text string) error {
-			return input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
+			return train.Input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
 		}
 		switch {
 		case a.Error != "":
@@ -54,17 +55,6 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 		}
 	}
 	return all, nil
-}
-
-// share returns the same error on every rank if any rank has one: the first by
-// rank. Collective.
-func share(world *comm.Group, err error) error {
-	mine := arrival{}
-	if err != nil {
-		mine.Error = err.Error()
-	}
-	_, err = meet(world, mine)
-	return err
 }
 
 // cores returns the processors that this process may run on, nil if the system

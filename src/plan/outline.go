@@ -1,4 +1,4 @@
-package train
+package plan
 
 import (
 	"fmt"
@@ -6,30 +6,41 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/device"
-	cpudevice "dynmo/src/device/cpu"
+	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/null"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan"
 	"dynmo/src/schedule"
+	"dynmo/src/tensor"
 )
 
-// FixedBytes returns, for the settings of a run, what stages hold besides their
-// layers, as the run itself reckons.
-func FixedBytes(c config.Config) plan.FixedBytes {
-	clock := device.NewWall()
-	dev := cpudevice.New(clock)
-	return fixedBytes(c, &model.Exec{
-		Device: dev, Backend: null.NewOf(precision(c), clock, nil), Stream: dev.NewStream(),
-		B: c.Parallel.MicrobatchSize, T: c.Model.Sequence,
-	})
+// FixedBytes returns the bytes of a virtual stage that do not depend on which
+// layers it holds, in a schedule with this peak.
+type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) int64
+
+// Precision returns the element type of weights and activations.
+func Precision(c config.Config) tensor.DType {
+	if c.Device.Kind == "cuda" && c.Device.Precision == "bf16" {
+		return tensor.BF16
+	}
+	return tensor.F32
 }
 
-// fixedBytes returns what stages hold besides their layers: the pipeline's
-// buffers, and, once on every rank, what sums the largest layer's gradients.
-func fixedBytes(c config.Config, x *model.Exec) plan.FixedBytes {
-	shape := modelConfig(c)
+// outliner returns what asks layers how large they would be, and makes none.
+func outliner(c config.Config) *model.Exec {
+	clock := device.NewWall()
+	dev := cpu.New(clock)
+	return &model.Exec{
+		Device: dev, Backend: null.NewOf(Precision(c), clock, nil), Stream: dev.NewStream(),
+		B: c.Parallel.MicrobatchSize, T: c.Model.Sequence,
+	}
+}
+
+// Fixed returns what stages hold besides their layers: the pipeline's buffers,
+// and, once on every rank, what sums the largest layer's gradients.
+func Fixed(c config.Config) FixedBytes {
+	x, shape := outliner(c), model.FromConfig(c)
 	sum := int64(0)
 	for _, l := range model.Outline(shape, x) {
 		sum = max(sum, pipeline.SumBytes(l.Bytes.Gradients, c.Parallel.Replicas))
@@ -43,15 +54,15 @@ func fixedBytes(c config.Config, x *model.Exec) plan.FixedBytes {
 	}
 }
 
-// outline returns the dense chain before training: bytes and parameters, no
-// seconds.
-func outline(c config.Config, x *model.Exec) cost.Table {
-	dense := cost.Table{Clock: x.Device.Clock().Kind(), Layers: model.Outline(modelConfig(c), x)}
-	for l := range dense.Layers {
-		bytes := &dense.Layers[l].Bytes
+// Dense returns the chain before training: bytes and parameters, no seconds.
+func Dense(c config.Config) cost.Table {
+	var t cost.Table
+	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
+	for l := range t.Layers {
+		bytes := &t.Layers[l].Bytes
 		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
 	}
-	return dense
+	return t
 }
 
 // Shape returns the settings that the costs of layers hold for.

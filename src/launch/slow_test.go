@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"math"
@@ -11,6 +11,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/null"
 	"dynmo/src/record"
+	"dynmo/src/train"
 )
 
 // balances counts moves and keeps the last step's numbers.
@@ -52,7 +53,7 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 		if tr.Rank() == 1 {
 			factor = 2e-3
 		}
-		r, err := New(Setup{
+		r, err := train.New(train.Setup{
 			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
 			Backend: null.New(clock, func(call null.Call) float64 {
 				if call.O == 3*c.Model.Hidden { // one product a block and direction

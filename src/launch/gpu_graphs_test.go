@@ -1,6 +1,6 @@
 //go:build cuda && cgo
 
-package train
+package launch
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/device/cuda"
 	"dynmo/src/partition"
+	"dynmo/src/record"
 )
 
 // TestGraphsChangeNothing trains with pruning, through dense, masked and CSR
@@ -61,18 +62,18 @@ func countedRun(t *testing.T, c config.Config) (*run, []cuda.Graphs) {
 	err = local.Run(c.Parallel.Stages, func(tr comm.Transport) error {
 		r, err := newRank(c, tr, Hooks{
 			Stop:  func() bool { return false },
-			Begin: func(World) (Observer, error) { return out, nil },
+			Begin: func(World) (record.Observer, error) { return out, nil },
 		}, func() (*data.Corpus, error) { return corpus, nil })
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		r.Repartition = func(step int, now partition.Partition) partition.Partition {
+		r.Balancer = &script{next: func(step int, now partition.Partition) partition.Partition {
 			if step%10 == 9 {
 				return scatter(1)(step, now)
 			}
 			return now
-		}
+		}}
 		o, err := r.Loop()
 		if tr.Rank() == 0 {
 			out.hash = o.Hash

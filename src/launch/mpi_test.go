@@ -1,6 +1,6 @@
 //go:build mpi
 
-package train
+package launch
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"fmt"
@@ -10,18 +10,20 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/partition"
+	"dynmo/src/plan"
 	"dynmo/src/record"
+	"dynmo/src/sim"
 )
 
 // trainLocally trains with an observer and looks at every rank at the end.
-func trainLocally(t *testing.T, c config.Config, o Observer, look func(*Rank) error) error {
+func trainLocally(t *testing.T, c config.Config, o record.Observer, look func(*rank) error) error {
 	t.Helper()
 	return trainMoving(t, c, o, nil, look)
 }
 
 // trainMoving is trainLocally with repartition, if it is not nil, in place of
 // the balancer.
-func trainMoving(t *testing.T, c config.Config, o Observer, repartition func(int, partition.Partition) partition.Partition, look func(*Rank) error) error {
+func trainMoving(t *testing.T, c config.Config, o record.Observer, repartition scripted, look func(*rank) error) error {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
@@ -30,24 +32,19 @@ func trainMoving(t *testing.T, c config.Config, o Observer, repartition func(int
 	return local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
 		r, err := newRank(c, tr, Hooks{
 			Stop:  func() bool { return false },
-			Begin: func(World) (Observer, error) { return o, nil },
+			Begin: func(World) (record.Observer, error) { return o, nil },
 		}, func() (*data.Corpus, error) { return corpus, nil })
 		if err != nil {
 			return err
 		}
-		r.Repartition = repartition
+		if repartition != nil {
+			r.Balancer = &script{next: repartition}
+		}
 		if _, err := r.Loop(); err != nil {
 			return err
 		}
 		return look(r)
 	})
-}
-
-// memory returns the bytes that a rank has allocated, and those that the
-// balancer reckons with.
-func memory(r *Rank) (used, want float64) {
-	b := &r.balancer
-	return float64(r.Device.Used()), float64(b.planner.Bytes(b.costs, r.now, b.schedule.Peaks())[r.stages.Rank()])
 }
 
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer
@@ -65,10 +62,12 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 				c.Model.Hidden, c.Train.Steps, c.Balance.Kind = 48, 26, "uniform"
 				c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
-				err := trainLocally(t, c, &balances{}, func(r *Rank) error {
-					used, want := memory(r)
+				seen := &balances{} // rank 0 has told the last step before any rank knows the hash
+				err := trainLocally(t, c, seen, func(r *rank) error {
+					stage := r.World.Rank() / replicas
+					used, want := float64(r.Device.Used()), float64(seen.last.BytesPerStage[stage]-r.Device.Kept())
 					if used > 1.02*want || used < 0.95*want {
-						return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", r.stages.Rank(), used, want)
+						return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", stage, used, want)
 					}
 					return nil
 				})
@@ -87,7 +86,7 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 func TestMemoryOfSlices(t *testing.T) {
 	c := small(t)
 	c.Model.Hidden, c.Model.Heads, c.Model.Vocab, c.Model.HeadShards, c.Model.Tied = 8, 2, 2048, 8, true
-	c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind = 1, "uniform", "none"
+	c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind = 2, "uniform", "none"
 	for chunks, stages := range map[int]int{1: 4, 2: 4, 3: 1} {
 		c.Parallel.Stages, c.Schedule.Chunks = stages, chunks
 		if chunks > 1 {
@@ -96,10 +95,15 @@ func TestMemoryOfSlices(t *testing.T) {
 			c.Schedule.Kind = "1f1b"
 		}
 		for seed := range uint64(6) {
-			if err := trainMoving(t, c, &run{}, scatter(seed), func(r *Rank) error {
-				used, want := memory(r)
+			planner, err := plan.New(c, sim.Uniform(0, 0), plan.Fixed(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := trainMoving(t, c, &run{}, scatter(seed), func(r *rank) error {
+				at, stage := r.Balancer.(*script).last, r.World.Rank()
+				used, want := float64(r.Device.Used()), float64(planner.Bytes(plan.Dense(c), at.Cuts, at.Schedule.Peaks())[stage])
 				if used > want || used < 0.95*want {
-					return fmt.Errorf("%d chunks, cuts %v: stage %d uses %v bytes, %v are accounted for", chunks, r.now, r.stages.Rank(), used, want)
+					return fmt.Errorf("%d chunks, cuts %v: stage %d uses %v bytes, %v are accounted for", chunks, at.Cuts, stage, used, want)
 				}
 				return nil
 			}); err != nil {
@@ -112,10 +116,11 @@ func TestMemoryOfSlices(t *testing.T) {
 // kept counts balancing events that kept the cuts for lack of memory.
 type kept struct {
 	quiet
-	n int
+	n    int
+	last record.Metrics
 }
 
-func (*kept) Step(record.Metrics) error { return nil }
+func (k *kept) Step(m record.Metrics) error { k.last = m; return nil }
 
 func (k *kept) Event(e record.Event) error {
 	if text, _ := e.Detail["kept"].(string); strings.Contains(text, "bytes") {
@@ -134,26 +139,20 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			c.Model.Hidden, c.Schedule.Kind = 48, kind
 			c.Parallel.Stages, c.Parallel.Microbatches, c.Balance.Every = 3, 6, "2"
 			c.Prune.Initial, c.Prune.CSRFrom = 0.05, 0
-			c.Train.Steps = 1
-			if err := trainLocally(t, c, &kept{}, func(r *Rank) error {
-				if r.World.Rank() > 0 {
-					return nil
+			least := c // the smallest limit that the dense layers meet somehow
+			for err := error(nil); least.Balance.MemoryLimitBytes == 0 || err != nil; {
+				least.Balance.MemoryLimitBytes += 1 << 10
+				var planner *plan.Planner
+				if planner, err = plan.New(least, sim.Uniform(0, 0), plan.Fixed(c)); err == nil {
+					_, err = planner.First(plan.Dense(c))
 				}
-				least := c // the smallest limit that the dense layers meet somehow
-				for err := error(nil); least.Balance.MemoryLimitBytes == 0 || err != nil; {
-					least.Balance.MemoryLimitBytes += 1 << 10
-					_, err = newBalancer(least, outline(c, r.x), fixedBytes(c, r.x))
-				}
-				c.Balance.MemoryLimitBytes = least.Balance.MemoryLimitBytes
-				return nil
-			}); err != nil {
+			}
+			c.Balance.MemoryLimitBytes, c.Train.Steps = least.Balance.MemoryLimitBytes, 30
+			seen := &kept{}
+			if err := trainLocally(t, c, seen, func(r *rank) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			c.Train.Steps = 30
-			seen := &kept{}
-			if err := trainLocally(t, c, seen, func(r *Rank) error {
-				return r.now.Check(c.Layers(), c.Schedule.Virtual()*3, true)
-			}); err != nil {
+			if err := partition.Partition(seen.last.Cuts).Check(c.Layers(), c.Schedule.Virtual()*3, true); err != nil {
 				t.Fatal(err)
 			}
 			// The search for cuts of several chunks is not exact: what it finds at

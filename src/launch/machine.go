@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"fmt"
@@ -15,7 +15,9 @@ import (
 	"dynmo/src/kernel/cuda"
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/plan"
 	"dynmo/src/tensor"
+	"dynmo/src/train"
 )
 
 // nullRate is what kernel/null takes a rank's arithmetic to be worth: the order
@@ -62,7 +64,7 @@ func newGPU(c config.Config) (machine, error) {
 	if err != nil {
 		return machine{}, err
 	}
-	backend, err := cuda.New(precision(c))
+	backend, err := cuda.New(plan.Precision(c))
 	if err != nil {
 		return machine{}, err
 	}
@@ -70,14 +72,6 @@ func newGPU(c config.Config) (machine, error) {
 		kernels: backend.(interface{ Identity() string }).Identity(), gpu: dev.Describe().UUID, clock: clock,
 		open: func(*device.Clock) (device.Device, kernel.Backend) { return dev, backend },
 	}, nil
-}
-
-// precision returns the element type of weights and activations.
-func precision(c config.Config) tensor.DType {
-	if c.Device.Kind == "cuda" && c.Device.Precision == "bf16" {
-		return tensor.BF16
-	}
-	return tensor.F32
 }
 
 func newClock(kind string) *device.Clock {
@@ -102,7 +96,7 @@ func sharing(c config.Config, world *comm.Group, all []arrival) (bool, error) {
 		}
 		if shared = true; !c.Device.Share {
 			who := world.Peer(rank)
-			return true, input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
+			return true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
 				"show every rank its own, or set device.share = true", other, rank, who.Host, a.GPU))
 		}
 	}

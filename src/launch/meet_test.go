@@ -1,4 +1,4 @@
-package train
+package launch
 
 import (
 	"strings"
