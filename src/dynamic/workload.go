@@ -50,8 +50,8 @@ const (
 	streamDepth
 )
 
-// MadeUp is a run that nobody has trained. Zero fields of the last three stand
-// for defaults.
+// MadeUp is a run that nobody has trained. A zero Every or Attention stands for
+// its default.
 type MadeUp struct {
 	Steps        int
 	Seed         uint64
