@@ -141,7 +141,13 @@ func TestThinKeepsExtremes(t *testing.T) {
 }
 
 func TestHeat(t *testing.T) {
-	line := func(kind string, cuts ...int) record.Metrics { return record.Metrics{Schedule: kind, Cuts: cuts} }
+	line := func(kind string, cuts ...int) record.Metrics {
+		stages := len(cuts) - 1
+		if kind == "zb-v" || kind == "interleaved" {
+			stages = (stages + 1) / 2
+		}
+		return record.Metrics{Schedule: kind, Cuts: cuts, Vee: kind == "zb-v", LayersPerStage: make([]int, stages)}
+	}
 	for _, c := range []struct {
 		name    string
 		metrics []record.Metrics
@@ -173,7 +179,7 @@ func TestHeat(t *testing.T) {
 		metrics    []record.Metrics
 	}{
 		{"fewer layers", "run/metrics.jsonl:2: partition [0 1 2] does not cover layers 0 to 4", []record.Metrics{line("1f1b", 0, 2, 4), line("1f1b", 0, 1, 2)}},
-		{"odd pieces in a V", "run/metrics.jsonl:1: cuts: 3 virtual stages, want a multiple of the 2 chunks of schedule zb-v", []record.Metrics{line("zb-v", 0, 1, 2, 3)}},
+		{"odd pieces in a V", "run/metrics.jsonl:1: cuts: 3 virtual stages, want a multiple of the 2 stages", []record.Metrics{line("zb-v", 0, 1, 2, 3)}},
 		{"no layer", "run/metrics.jsonl:1: cuts: no layer", []record.Metrics{line("1f1b", 0, 0)}},
 	} {
 		r := Run{Dir: "run", Config: config.Default(), Metrics: c.metrics}
@@ -188,7 +194,7 @@ func TestHeat(t *testing.T) {
 func TestManyLayouts(t *testing.T) {
 	r := Run{Config: config.Default()}
 	for step := range 10_000 {
-		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}})
+		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}, LayersPerStage: make([]int, 2)})
 	}
 	h, err := r.heat()
 	if err != nil {

@@ -1,4 +1,4 @@
-package nodebench
+package study
 
 import (
 	"slices"
@@ -69,8 +69,8 @@ func TestZeroBubbleFormulas(t *testing.T) {
 func TestUnequalStages(t *testing.T) {
 	for _, u := range UnequalStages() {
 		if mean := u.Mean[schedule.KindAuto]; mean > 1.15 || mean < 1 || u.Behind > 0 {
-			t.Errorf("%s, %d stages, cap %s: auto takes %.3f times the bound, and was behind 1F1B %d times",
-				u.Family, u.Stages, u.limit(), mean, u.Behind)
+			t.Errorf("%s, %d stages, cap %d: auto takes %.3f times the bound, and was behind 1F1B %d times",
+				u.Family, u.Stages, u.InFlight, mean, u.Behind)
 		}
 	}
 }

@@ -1,10 +1,6 @@
-package nodebench
+package study
 
 import (
-	"fmt"
-	"io"
-	"text/tabwriter"
-
 	"dynmo/src/cost"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -62,46 +58,4 @@ func Bubbles() ([]Bubble, error) {
 		}
 	}
 	return list, nil
-}
-
-// results returns the figures of a bubble. Idle time that is not exactly what
-// the formula gives is wrong.
-func (b Bubble) results() []Result {
-	wrong := 0
-	if b.Idle != b.Formula {
-		wrong = 1
-	}
-	name := fmt.Sprintf("schedule/%s_p%d_m%d_", b.Kind, b.Stages, b.Microbatches)
-	return []Result{
-		{Name: name + "idle", Value: b.Idle, Unit: "forwards", OK: wrong == 0, Clock: "sim", Wrong: wrong},
-		{Name: name + "makespan", Value: b.Makespan, Unit: "forwards", OK: true, Clock: "sim"},
-		{Name: name + "bubble", Value: b.Ratio, Unit: "ratio", OK: true, Clock: "sim"},
-	}
-}
-
-// WriteBubbles writes them for people.
-func WriteBubbles(w io.Writer, list []Bubble) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "schedule\tstages\tmicrobatches\tidle per stage\tformula\tmakespan\tbubble ratio\tverdict")
-	for _, b := range list {
-		verdict := "EXACT"
-		if b.Idle != b.Formula {
-			verdict = "INVALID"
-		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%g\t%g\t%g\t%.4f\t%s\n",
-			b.Kind, b.Stages, b.Microbatches, b.Idle, b.Formula, b.Makespan, b.Ratio, verdict)
-	}
-	return t.Flush()
-}
-
-// ScheduleResults returns all figures.
-func ScheduleResults(bubbles []Bubble, unequal []Unequal) []Result {
-	var list []Result
-	for _, b := range bubbles {
-		list = append(list, b.results()...)
-	}
-	for _, u := range unequal {
-		list = append(list, u.results()...)
-	}
-	return list
 }

@@ -1,11 +1,7 @@
-package nodebench
+package study
 
 import (
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"strconv"
-	"text/tabwriter"
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
@@ -14,10 +10,6 @@ import (
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
-
-// toBound is what auto should reach of the lower bound: bound / makespan, the
-// mean over the draws. 1 / 1.15 = 0.8696, rounded up.
-const toBound = 0.87
 
 // draws is how many sets of costs a family has.
 const draws = 20
@@ -54,20 +46,16 @@ func around(rnd *rand.Rand, x float64) cost.Stage {
 	return one.Scale(1 + x*(2*rnd.Float64()-1))
 }
 
-// columns are the schedules whose makespans are compared; list is the fastest
-// of the lists, auto the fastest of all.
-var columns = []schedule.Kind{
-	schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2, schedule.KindList, schedule.KindAuto,
-}
-
 // Unequal is how schedules do on unequal stages of one family.
 type Unequal struct {
 	Family               string
 	Stages, Microbatches int
-	InFlight             int                       // cap on every stage; 0: none
-	Mean                 map[schedule.Kind]float64 // makespan / lower bound under the cap, mean over the draws; absent: the kind breaks the cap
-	Worst                float64                   // of auto
-	Behind               int                       // draws in which auto was slower than 1F1B
+	InFlight             int // cap on every stage; 0: none
+	// Mean is makespan / lower bound under the cap, mean over the draws; absent where
+	// the kind breaks the cap. List is the fastest of the lists, auto of all.
+	Mean   map[schedule.Kind]float64
+	Worst  float64 // of auto
+	Behind int     // draws in which auto was slower than 1F1B
 }
 
 // UnequalStages compares schedules on every family, for 8 stages with 16
@@ -118,57 +106,4 @@ func (f family) compare(stages, microbatches, inFlight int) Unequal {
 		}
 	}
 	return u
-}
-
-// results returns the figures of a family: bound / makespan of every schedule.
-// Draws in which auto was slower than 1F1B are wrong.
-func (u Unequal) results() []Result {
-	var list []Result
-	for _, kind := range columns {
-		mean, ok := u.Mean[kind]
-		if !ok {
-			continue
-		}
-		r := Result{
-			Name:  fmt.Sprintf("schedule/%s_p%d_m%d_cap_%s_%s", kind, u.Stages, u.Microbatches, u.limit(), u.Family),
-			Value: 1 / mean, Unit: "ratio", OK: true, Clock: "sim",
-		}
-		if kind == schedule.KindAuto {
-			r.Reach, r.Wrong = toBound, u.Behind
-			r.OK = r.Value >= r.Reach && r.Wrong == 0
-		}
-		list = append(list, r)
-	}
-	return list
-}
-
-// limit returns the cap as text.
-func (u Unequal) limit() string {
-	if u.InFlight == 0 {
-		return "none"
-	}
-	return strconv.Itoa(u.InFlight)
-}
-
-// WriteUnequal writes makespans over the lower bound for people.
-func WriteUnequal(w io.Writer, list []Unequal) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "family\tstages\tmicrobatches\tin flight\t")
-	for _, kind := range columns {
-		fmt.Fprintf(t, "%s\t", kind)
-	}
-	fmt.Fprintln(t, "worst auto\tverdict")
-	for _, u := range list {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t", u.Family, u.Stages, u.Microbatches, u.limit())
-		for _, kind := range columns {
-			if mean, ok := u.Mean[kind]; ok {
-				fmt.Fprintf(t, "%.3f\t", mean)
-			} else {
-				fmt.Fprint(t, "-\t")
-			}
-		}
-		all := u.results()
-		fmt.Fprintf(t, "%.3f\t%s\n", u.Worst, all[len(all)-1].Verdict())
-	}
-	return t.Flush()
 }

@@ -1,4 +1,4 @@
-package sim
+package study
 
 // PaperBubble returns the paper's equation (1) for the bubble ratio of a static
 // model: with g = P²/2 - P,
