@@ -30,7 +30,7 @@ func (p Problem) Evaluate(cuts partition.Partition) (Result, error) {
 	}
 	for s := range p.Stages {
 		if b, e := cuts.Range(s); !c.fits(s, b, e) {
-			return Result{}, &MemoryError{Layer: -1, Stage: s, Missing: c.bytes(s, b, e) - at(c.Capacity, s, 0)}
+			return Result{}, &MemoryError{Layer: -1, Stage: s, Missing: c.bytes(s, b, e) - entry(c.Capacity, s, 0)}
 		}
 	}
 	r := c.result(cuts)
