@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// finding is what doctor has to say of one thing that a machine may have.
+// finding is the report on one thing that a machine may have.
 type finding struct {
 	Name  string `json:"name"`  // what --require calls it
 	OK    bool   `json:"ok"`    // it is here and works
-	Found string `json:"found"` // what is here, or what is the matter
+	Found string `json:"found"` // its version or place, or the error
 	Gives string `json:"gives,omitempty"`
 	Get   string `json:"get,omitempty"` // how to get it
 }
@@ -40,15 +39,13 @@ to get it. The status is 0 all the same, unless something that --require names i
 missing: ` + strings.Join(examNames(), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			for _, name := range require {
-				if !slices.Contains(examNames(), name) {
-					return usageError{fmt.Errorf("--require %s: want some of %s", name, strings.Join(examNames(), ", "))}
-				}
+			if err := checkNames("require", require, examNames()); err != nil {
+				return err
 			}
 			findings := examine(exams())
 			write := writeFindings
 			if asJSON {
-				write = writeFindingsJSON
+				write = writeLines[finding]
 			}
 			if err := write(c.OutOrStdout(), findings); err != nil {
 				return err
@@ -116,14 +113,4 @@ func writeFindings(out io.Writer, findings []finding) error {
 		}
 	}
 	return t.Flush()
-}
-
-func writeFindingsJSON(out io.Writer, findings []finding) error {
-	encoder := json.NewEncoder(out)
-	for _, f := range findings {
-		if err := encoder.Encode(f); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"dynmo/src/train"
 )
 
-// whatIf is what commands that only compute are given.
+// whatIf holds the flags of commands that only compute.
 type whatIf struct {
 	sets           []string
 	costs, network string
@@ -32,9 +32,7 @@ func (w *whatIf) flags(c *cobra.Command) {
 	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory")
 	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; without it [comm] of CONFIG holds between all ranks")
 	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
-	if err := c.MarkFlagRequired("costs"); err != nil {
-		panic(err)
-	}
+	require(c, "costs")
 }
 
 // read reads settings, costs and network. Errors are the user's.
