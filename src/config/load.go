@@ -25,8 +25,8 @@ func Default() Config {
 // Load returns the settings of the TOML file at path ("" stands for an empty
 // file) with sets, each "table.key=value", applied in order on top.
 //
-// Errors join all that is wrong, a line each: where, table.key = value, and
-// what is wanted; an unknown key comes with the known one nearest to it.
+// Errors join all that is wrong, a line each: where, table.key = value, and the
+// wanted values; an unknown key comes with the known one nearest to it.
 func Load(path string, sets []string) (Config, error) {
 	var source []byte
 	if path != "" {
