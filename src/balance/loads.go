@@ -65,7 +65,7 @@ func parseLoads(data []byte, stages int) (Problem, error) {
 	if p.Seconds == nil {
 		return p, fmt.Errorf("seconds: missing")
 	}
-	if fields["capacity_bytes"] == nil && stages > 0 && stages <= p.Layers() { // else Check says what is wrong
+	if fields["capacity_bytes"] == nil && stages > 0 && stages <= p.Layers() { // else Check returns the error
 		p.Capacity = slices.Repeat([]int64{capacity}, stages)
 	}
 	return p, nil

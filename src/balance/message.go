@@ -8,7 +8,7 @@ import (
 	"dynmo/src/partition"
 )
 
-// Link is how a stage reaches the others during Diffuse.
+// Link carries the messages of a stage during Diffuse.
 type Link interface {
 	// Exchange sends out to a neighbouring stage, which calls Exchange with
 	// this one, and returns what that one sends. Lengths may differ.

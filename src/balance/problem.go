@@ -7,7 +7,7 @@ import (
 	"dynmo/src/cost"
 )
 
-// By is what counts as a layer's load.
+// By is the measure of a layer's load.
 type By string
 
 const (

@@ -23,7 +23,7 @@ type benchFlags struct {
 	rounds  int
 }
 
-// benchCommand returns the command that measures what this node can do.
+// benchCommand returns the command that measures the speed of this node.
 func benchCommand() *cobra.Command {
 	var flags benchFlags
 	c := group("bench", "Measure what this node can do", `Measure what this node can do. Every result is checked before its figure is
@@ -106,7 +106,7 @@ func benchStep(flags *benchFlags) *cobra.Command {
 	return c
 }
 
-// run measures on the host with the C kernels and prints what came out.
+// run measures on the host with the C kernels and prints the figures.
 func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) error {
 	clock, err := f.newClock()
 	if err != nil {

@@ -67,7 +67,7 @@ the stand-in for a GPU that tests run on, figures are called emulated.`,
 	return c
 }
 
-// onGPU measures parts of the first GPU and prints what came out.
+// onGPU measures parts of the first GPU and prints the figures.
 func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string, quick bool) error {
 	dev, err := devcuda.New(clock, 0)
 	if err != nil {

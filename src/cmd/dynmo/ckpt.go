@@ -60,7 +60,7 @@ func ckptInspect() *cobra.Command {
 }
 
 // print writes a line per tensor, and their sum. Names are quoted where they
-// hold what a terminal might obey.
+// hold characters that a terminal might obey.
 func (c contents) print(w io.Writer) error {
 	var b strings.Builder
 	total := int64(0)

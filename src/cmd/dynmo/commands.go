@@ -17,7 +17,7 @@ import (
 // version is the revision that the build was made from; build.sh sets it.
 var version string
 
-// revision returns version, or what the go command noted in the binary.
+// revision returns version, or the revision that the go command noted in the binary.
 func revision() string {
 	if version != "" {
 		return version

@@ -188,7 +188,7 @@ func inspectCommand() *cobra.Command {
 	return c
 }
 
-// print writes what was found for people.
+// print writes the description for people.
 func (f tokenFile) print(w io.Writer) error {
 	number := func(n *int64, none string) string {
 		if n == nil {

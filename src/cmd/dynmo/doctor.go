@@ -12,14 +12,14 @@ import (
 
 // finding is the report on one thing that a machine may have.
 type finding struct {
-	Name  string `json:"name"`  // what --require calls it
+	Name  string `json:"name"`  // as --require takes it
 	OK    bool   `json:"ok"`    // it is here and works
 	Found string `json:"found"` // its version or place, or the error
 	Gives string `json:"gives,omitempty"`
 	Get   string `json:"get,omitempty"` // how to get it
 }
 
-// exam looks for one thing. Its finding says Gives and Get where it is missing.
+// exam looks for one thing. Its finding has Gives and Get where it is missing.
 type exam struct {
 	name  string
 	gives string
@@ -27,7 +27,7 @@ type exam struct {
 	look  func() (found string, err error)
 }
 
-// doctorCommand returns the command that tells what this machine has.
+// doctorCommand returns the command that lists the equipment of this machine.
 func doctorCommand() *cobra.Command {
 	var asJSON bool
 	var require []string
@@ -80,7 +80,7 @@ func examine(exams []exam) []finding {
 	return findings
 }
 
-// missing returns an error that names what is required and not here.
+// missing returns an error that names the things that are required and not here.
 func missing(findings []finding, require []string) error {
 	var names []string
 	for _, f := range findings {

@@ -66,7 +66,7 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
-			stages = s.Run.Stages // what is said of ranks holds for those, and for no other number
+			stages = s.Run.Stages // figures of ranks hold for this number of them
 		}
 		err := usable(s.Mean(), stages)
 		if err == nil && s.Model != "" {
@@ -94,7 +94,7 @@ func sameModel(settings, costs string) error {
 	return fmt.Errorf("model: the costs hold for %q, CONFIG says %q", costs, settings)
 }
 
-// usable refuses a table that says nothing of a step on so many stages.
+// usable refuses a table from which a step on so many stages cannot be computed.
 func usable(t cost.Table, stages int) error {
 	if !slices.Contains([]string{"wall", "virtual", "sim"}, t.Clock) {
 		return fmt.Errorf("clock: %q, want wall, virtual or sim", t.Clock)
