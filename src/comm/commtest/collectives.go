@@ -27,7 +27,7 @@ func collectives(t comm.Transport) error {
 				return fmt.Errorf("bcast of %d bytes from rank %d: received others", length, root)
 			}
 		}
-		all, err := g.Gather(root, share(g.Rank()))
+		all, err := g.Gather(root, contribution(g.Rank()))
 		if err != nil {
 			return err
 		}
@@ -35,15 +35,15 @@ func collectives(t comm.Transport) error {
 			if all != nil {
 				return fmt.Errorf("gather: rank %d is not the root, and got something", g.Rank())
 			}
-		} else if err := checkShares(all, g.Size()); err != nil {
+		} else if err := checkContributions(all, g.Size()); err != nil {
 			return fmt.Errorf("gather: %w", err)
 		}
 	}
-	all, err := g.Allgather(share(g.Rank()))
+	all, err := g.Allgather(contribution(g.Rank()))
 	if err != nil {
 		return err
 	}
-	if err := checkShares(all, g.Size()); err != nil {
+	if err := checkContributions(all, g.Size()); err != nil {
 		return fmt.Errorf("allgather: %w", err)
 	}
 	for range 20 {
@@ -54,15 +54,15 @@ func collectives(t comm.Transport) error {
 	return nil
 }
 
-// share is what a rank gives to a gather: nothing for rank 0, then more and more.
-func share(rank int) []byte { return pattern(rank, rank, 0, int64(rank)*333) }
+// contribution is a rank's data for a gather: none of rank 0, then more and more.
+func contribution(rank int) []byte { return pattern(rank, rank, 0, int64(rank)*333) }
 
-func checkShares(all [][]byte, size int) error {
+func checkContributions(all [][]byte, size int) error {
 	if len(all) != size {
 		return fmt.Errorf("%d parts from %d ranks", len(all), size)
 	}
 	for rank, part := range all {
-		if string(part) != string(share(rank)) {
+		if string(part) != string(contribution(rank)) {
 			return fmt.Errorf("part of rank %d has %d bytes and is not what was given", rank, len(part))
 		}
 	}

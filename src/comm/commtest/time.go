@@ -36,14 +36,14 @@ func virtualOn(t comm.Transport, n comm.Network, start float64) (*comm.Group, *d
 
 // virtualTime: a receive sets the clock to exactly the message's departure plus
 // latency plus bytes/bandwidth, or leaves it if it is later; a send moves
-// nothing. Messages depart when they are sent, or when the link is free. Rank r starts at 100 r, so only rank 0, at the end of the ring's
-// wrap, hears from a later rank.
+// nothing. Messages depart when they are sent, or when the link is free. Rank r
+// starts at 100 r, so only rank 0 receives from a later rank, the last one.
 func virtualTime(t comm.Transport) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 100*float64(t.Rank()))
 	above, below := neighbours(g)
-	free := 0.0 // when the link from below is, and what it tells of its sender
+	free := 0.0 // when the link from below is free
 	occupy := func(sent float64, bytes int64) (departs float64) {
 		departs = max(sent, free)
 		free = departs + float64(bytes)/network.Bandwidth
@@ -62,11 +62,11 @@ func virtualTime(t comm.Transport) error {
 		if now := clock.Now(); now != sent {
 			return fmt.Errorf("sending moved the clock from %v to %v", sent, now)
 		}
-		said, err := g.RecvBytes(below, 1)
+		data, err := g.RecvBytes(below, 1)
 		if err != nil {
 			return err
 		}
-		theirs := math.Float64frombits(binary.LittleEndian.Uint64(said))
+		theirs := math.Float64frombits(binary.LittleEndian.Uint64(data))
 		want := max(sent, occupy(theirs, 8)+network.Seconds(8))
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("bytes sent at %v arrived at %v, want %v", theirs, now, want)

@@ -12,24 +12,25 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Carriage is how the ranks of a world get what carries the memory of devices.
-type Carriage struct {
+// DeviceWorld opens the devices of the ranks of a world, and transports of their
+// memory.
+type DeviceWorld struct {
 	// Device opens a rank's device, which is closed in the end.
 	Device func(t comm.Transport) (device.Device, error)
-	// Carry makes a carrier. Collective.
-	Carry func(t comm.Transport, d device.Device, compute device.Stream) (comm.Carrier, error)
+	// Transport makes a transport between the ranks of t. Collective.
+	Transport func(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error)
 }
 
-// CarrierCase is one program of the conformance suite of carriers. It works on
-// worlds of any size, and closes or aborts the rank's carrier.
-type CarrierCase struct {
+// DeviceCase is one program of the conformance suite of comm.DeviceTransport. It
+// works on worlds of any size, and closes or aborts the rank's transport.
+type DeviceCase struct {
 	Name string
 	Run  func(r *Rank) error
 }
 
-// CarrierCases returns the suite, which Carriage.Run runs.
-func CarrierCases() []CarrierCase {
-	return []CarrierCase{
+// DeviceCases returns the suite, which DeviceWorld.Run runs.
+func DeviceCases() []DeviceCase {
+	return []DeviceCase{
 		{"Ring", (*Rank).ring},
 		{"AllPairs", (*Rank).allPairs},
 		{"TagsOutOfOrder", (*Rank).tagsOutOfOrder},
@@ -50,31 +51,31 @@ func CarrierCases() []CarrierCase {
 	}
 }
 
-// Rank is what a program of one rank has that tests a carrier.
+// Rank is one rank of a program that tests a comm.DeviceTransport.
 type Rank struct {
 	comm.Transport
-	Device  device.Device
-	Compute device.Stream
-	Carrier comm.Carrier
+	Device          device.Device
+	Compute         device.Stream
+	DeviceTransport comm.DeviceTransport
 
-	carriage Carriage
-	counter  *counter // the device, as carriers get it
-	held     []tensor.Mem
+	world   DeviceWorld
+	counter *counter     // the device, as the transport gets it
+	held    []tensor.Mem // to be freed by Run
 }
 
-// Run runs a rank's program with a carrier between all ranks of t, which it
-// aborts if the program fails. Else it frees what the rank has allocated.
-func (k Carriage) Run(t comm.Transport, program func(*Rank) error) error {
-	d, err := k.Device(t)
+// Run runs a rank's program with a transport of device memory between all ranks of
+// t, which it aborts if the program fails. Else it frees the rank's memory.
+func (w DeviceWorld) Run(t comm.Transport, program func(*Rank) error) error {
+	d, err := w.Device(t)
 	if err != nil {
 		return err
 	}
-	r := &Rank{Transport: t, Device: d, Compute: d.NewStream(), carriage: k, counter: &counter{Device: d}}
-	if r.Carrier, err = r.carry(t); err != nil {
+	r := &Rank{Transport: t, Device: d, Compute: d.NewStream(), world: w, counter: &counter{Device: d}}
+	if r.DeviceTransport, err = r.openTransport(t); err != nil {
 		return err
 	}
 	if err := program(r); err != nil {
-		r.Carrier.Abort()
+		r.DeviceTransport.Abort()
 		return err
 	}
 	if err := r.Compute.Sync(); err != nil {
@@ -89,19 +90,19 @@ func (k Carriage) Run(t comm.Transport, program func(*Rank) error) error {
 	return d.Close()
 }
 
-// carry makes a carrier between the ranks of t. Collective.
-func (r *Rank) carry(t comm.Transport) (comm.Carrier, error) {
-	return r.carriage.Carry(t, r.counter, r.Compute)
+// openTransport makes a transport between the ranks of t. Collective.
+func (r *Rank) openTransport(t comm.Transport) (comm.DeviceTransport, error) {
+	return r.world.Transport(t, r.counter, r.Compute)
 }
 
-// within runs a program with a carrier between the ranks of t.
+// within runs a program with a transport between the ranks of t.
 func (r *Rank) within(t comm.Transport, program func(*Rank) error) error {
-	c, err := r.carry(t)
+	c, err := r.openTransport(t)
 	if err != nil {
 		return err
 	}
 	part := *r
-	part.Transport, part.Carrier, part.held = t, c, nil
+	part.Transport, part.DeviceTransport, part.held = t, c, nil
 	if err = program(&part); err != nil {
 		c.Abort()
 	}
@@ -109,11 +110,11 @@ func (r *Rank) within(t comm.Transport, program func(*Rank) error) error {
 	return err
 }
 
-// counter counts what is allocated of a device.
+// counter counts the allocations of a device.
 type counter struct {
 	device.Device
 	allocations int // of all kinds
-	blocks      int // of host memory that are not freed
+	blocks      int // of host memory, not freed
 }
 
 func (c *counter) Alloc(bytes int64) (tensor.Mem, error) {
@@ -147,14 +148,14 @@ type Message struct {
 	length int64  // of what is received
 }
 
-// Send begins to send a pattern, which the compute stream has yet to write.
+// Send begins to send a pattern, which the compute stream still has to write.
 func (r *Rank) Send(to, tag, index int, length int64) (*Message, error) {
 	m, err := r.Memory(length)
 	if err != nil {
 		return nil, err
 	}
 	r.write(m, r.Rank(), to, index)
-	h, err := r.Carrier.Send(to, tag, m, r.Compute.Record(nil))
+	h, err := r.DeviceTransport.Send(to, tag, m, r.Compute.Record(nil))
 	return &Message{h, m, nil, length}, err
 }
 
@@ -171,7 +172,7 @@ func (r *Rank) recv(from, tag, index int, length, room int64, upTo bool) (*Messa
 	}
 	want := slices.Concat(pattern(from, r.Rank(), index, length), bytes.Repeat([]byte{behind}, int(room-length)))
 	r.Compute.Copy(m.Span(length, room-length), tensor.From(want[length:]))
-	h, err := r.Carrier.Recv(from, tag, m, upTo, r.Compute.Record(nil))
+	h, err := r.DeviceTransport.Recv(from, tag, m, upTo, r.Compute.Record(nil))
 	return &Message{h, m, want, length}, err
 }
 
@@ -208,8 +209,8 @@ func wait(h comm.Handle) (comm.Arrival, error) {
 	}
 }
 
-// Finish waits for messages, without the host waiting for their bytes, and looks
-// at these with work of the compute stream.
+// Finish waits for messages, but makes the host wait for none of their bytes, which
+// it compares as the compute stream finds them.
 func (r *Rank) Finish(all ...*Message) error {
 	for i, m := range all {
 		got, err := wait(m.handle)

@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"dynmo/src/comm"
-	"dynmo/src/tensor"
 )
 
-// carried are lengths: none, odd, small, and larger than what sockets and NCCL
-// hold back.
-var carried = []int64{0, 1, 3, 8, 255, 4096, 65537, 1<<20 + 1, 5<<20 - 3}
+// deviceLengths are lengths of messages: none, odd, small, and larger than the
+// buffers of sockets and NCCL.
+var deviceLengths = []int64{0, 1, 3, 8, 255, 4096, 65537, 1<<20 + 1, 5<<20 - 3}
 
 // ring sends messages of all lengths up the ring, one after the other.
 func (r *Rank) ring() error {
 	above, below := r.Neighbours()
-	for i, length := range carried {
+	for i, length := range deviceLengths {
 		both, err := r.exchange(above, below, 7, i, length, false)
 		if err != nil {
 			return err
@@ -27,15 +26,15 @@ func (r *Rank) ring() error {
 			return fmt.Errorf("%d bytes: %w", length, err)
 		}
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
-// finishAndClose finishes all messages of a case, and closes the carrier.
+// finishAndClose finishes all messages of a case, and closes the transport.
 func (r *Rank) finishAndClose(all []*Message) error {
 	if err := r.Finish(all...); err != nil {
 		return err
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
 // allPairs sends from every rank to every rank at once, itself too, before any
@@ -43,7 +42,7 @@ func (r *Rank) finishAndClose(all []*Message) error {
 func (r *Rank) allPairs() error {
 	var all []*Message
 	for _, begin := range []func(peer, tag, index int, length int64) (*Message, error){r.Send, r.Recv} {
-		for i, length := range carried {
+		for i, length := range deviceLengths {
 			for peer := range r.Size() {
 				m, err := begin(peer, i, i, length)
 				if err != nil {
@@ -113,7 +112,7 @@ func (r *Rank) empty() error {
 func (r *Rank) itself() error {
 	for _, sendFirst := range []bool{false, true} {
 		var all []*Message
-		for i, length := range carried {
+		for i, length := range deviceLengths {
 			both, err := r.exchange(r.Rank(), r.Rank(), i, i, length, sendFirst)
 			if err != nil {
 				return err
@@ -124,7 +123,7 @@ func (r *Rank) itself() error {
 			return err
 		}
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
 // upTo: messages of all lengths come into memory that has room for more, among
@@ -143,7 +142,7 @@ func (r *Rank) roomy(to, from int) error {
 	for _, sendFirst := range []bool{false, true} {
 		var all []*Message
 		send := func() error {
-			for i, length := range carried {
+			for i, length := range deviceLengths {
 				m, err := r.Send(to, 5, i, length)
 				if err != nil {
 					return err
@@ -153,7 +152,7 @@ func (r *Rank) roomy(to, from int) error {
 			return nil
 		}
 		recv := func() error {
-			for i, length := range carried {
+			for i, length := range deviceLengths {
 				exact := i%4 == 3
 				most := int64(room)
 				if exact {
@@ -180,138 +179,11 @@ func (r *Rank) roomy(to, from int) error {
 			return err
 		}
 	}
-	return r.Carrier.Close()
-}
-
-// split returns a group of all ranks, the last one first, whose messages of device
-// memory travel in pieces of 1000 bytes.
-func (r *Rank) split() (*comm.Group, error) {
-	o := quick()
-	o.Piece, o.Carry = 1000, r.carry
-	return comm.New(r.Transport, o).Split(0, -r.Rank())
-}
-
-// grouped is a message of device memory from below in the ring of a group, and one
-// up the ring.
-type grouped struct {
-	mem        tensor.Mem // what is received
-	want       []byte
-	recv, send comm.Request
-}
-
-// through begins to send a pattern up the ring of g, and to receive one.
-func (r *Rank) through(g *comm.Group, tag, index int, length int64) (m grouped, err error) {
-	above, below := neighbours(g)
-	both, err := r.memories(length, length)
-	if err != nil {
-		return m, err
-	}
-	m.mem, m.want = both[0], pattern(below, g.Rank(), index, length)
-	r.write(both[1], g.Rank(), above, index)
-	if m.recv, err = g.Recv(below, tag, m.mem, nil); err != nil {
-		return m, err
-	}
-	m.send, err = g.Send(above, tag, both[1], r.Compute.Record(nil))
-	return m, err
-}
-
-// end waits for both messages and looks at what came.
-func (r *Rank) end(m grouped) error {
-	if err := errors.Join(m.recv.Wait(), m.send.Wait()); err != nil {
-		return err
-	}
-	return r.compare(m.mem, m.want)
-}
-
-// group is what a Group does with a carrier: messages in pieces, waits, its end.
-func (r *Rank) group() error {
-	g, err := r.split()
-	if err != nil {
-		return err
-	}
-	for i, length := range []int64{0, 1, 999, 1000, 1001, 4000, 54321} {
-		m, err := r.through(g, i, i, length)
-		if err == nil {
-			err = r.end(m)
-		}
-		if err != nil {
-			return fmt.Errorf("%d bytes: %w", length, err)
-		}
-	}
-	if err := r.groupUpTo(g); err != nil {
-		return fmt.Errorf("up to: %w", err)
-	}
-	return errors.Join(g.Close(), r.Carrier.Close())
-}
-
-// groupUpTo sends messages up the ring of a group into memory that has room for more.
-func (r *Rank) groupUpTo(g *comm.Group) error {
-	above, below := neighbours(g)
-	for i, length := range []int64{0, 1, 999, 500} {
-		both, err := r.memories(999, 999)
-		if err != nil {
-			return err
-		}
-		full := both[0].Span(0, length) // of no bytes, too, it is device memory
-		r.write(full, g.Rank(), above, i)
-		in, err := g.RecvUpTo(below, 5, both[1], nil)
-		if err != nil {
-			return err
-		}
-		out, err := g.Send(above, 5, full, r.Compute.Record(nil))
-		if err != nil {
-			return err
-		}
-		received, err := in.Received()
-		if err = errors.Join(err, out.Wait()); err != nil {
-			return err
-		}
-		if received != length {
-			return fmt.Errorf("received %d bytes, want %d", received, length)
-		}
-		if err := r.compare(both[1].Span(0, length), pattern(below, g.Rank(), i, length)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hostBetween: messages of host memory between those of device memory, with the
-// same tag, overtake none of them.
-func (r *Rank) hostBetween() error {
-	const messages, length = 3, 700
-	g, err := r.split()
-	if err != nil {
-		return err
-	}
-	above, below := neighbours(g)
-	var carried []grouped
-	var others []*exchange
-	for i := range messages {
-		m, err := r.through(g, 5, 2*i, length)
-		if err != nil {
-			return err
-		}
-		in, err := recv(g, below, 5, 2*i+1, length)
-		if err != nil {
-			return err
-		}
-		out, err := send(g, above, 5, 2*i+1, length)
-		if err != nil {
-			return err
-		}
-		carried, others = append(carried, m), append(others, in, out)
-	}
-	for i, m := range carried {
-		if err := r.end(m); err != nil {
-			return fmt.Errorf("message %d: %w", i, err)
-		}
-	}
-	return errors.Join(finish(others...), g.Close(), r.Carrier.Close())
+	return r.DeviceTransport.Close()
 }
 
 // closeAndSplit runs a ring in all ranks but the last, again and again, each time
-// with a carrier of its own.
+// with a transport of its own.
 func (r *Rank) closeAndSplit() error {
 	for range 3 {
 		t, err := r.Split(r.Rank()/max(r.Size()-1, 1), 0)
@@ -325,13 +197,12 @@ func (r *Rank) closeAndSplit() error {
 			return err
 		}
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
 // lengthsDisagree: a message of another length than was expected, or of more bytes
-// than there is room for, is an error of
-// the receiver that names the length sent, and nothing is carried after it. The
-// sender may be told too.
+// than there is room for, is an error of the receiver that names the length sent,
+// and ends the transport. The sender may get an error, too.
 func (r *Rank) lengthsDisagree() error {
 	for i, pair := range [][2]int64{{1000, 2000}, {2000, 1000}, {0, 8}, {8, 0}, {2000, 1000}, {8, 0}} {
 		t, err := r.Split(0, r.Rank())
@@ -347,13 +218,13 @@ func (r *Rank) lengthsDisagree() error {
 			return err
 		}
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
 // disagree sends one length from the first rank to the last, which expects
 // another. The memory received into has room for both.
 func (r *Rank) disagree(sent, expected int64, upTo bool) error {
-	defer r.Carrier.Abort()
+	defer r.DeviceTransport.Abort()
 	last := r.Size() - 1
 	m, err := r.Memory(2 * max(sent, expected))
 	if err != nil {
@@ -361,20 +232,20 @@ func (r *Rank) disagree(sent, expected int64, upTo bool) error {
 	}
 	var out comm.Handle
 	if r.Rank() == 0 {
-		if out, err = r.Carrier.Send(last, 3, m.Span(0, sent), nil); err != nil {
+		if out, err = r.DeviceTransport.Send(last, 3, m.Span(0, sent), nil); err != nil {
 			return err
 		}
 	}
 	if r.Rank() == last {
-		in, err := r.Carrier.Recv(0, 3, m.Span(m.Bytes/2, expected), upTo, nil)
+		in, err := r.DeviceTransport.Recv(0, 3, m.Span(m.Bytes/2, expected), upTo, nil)
 		if err == nil {
 			err = Wait(in)
 		}
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(" %d bytes", sent)) {
 			return fmt.Errorf("want an error that names the length sent, got %v", err)
 		}
-		if _, again := r.Carrier.Send(0, 4, m, nil); !errors.Is(again, err) {
-			return fmt.Errorf("the carrier goes on after %v", err)
+		if _, again := r.DeviceTransport.Send(0, 4, m, nil); !errors.Is(again, err) {
+			return fmt.Errorf("the transport goes on after %v", err)
 		}
 		return nil
 	}
@@ -386,19 +257,19 @@ func (r *Rank) disagree(sent, expected int64, upTo bool) error {
 	return nil
 }
 
-// abort: what is under way when a carrier is aborted ends with an error at once,
-// and so does what is begun later; nobody has begun the other half.
+// abort: messages under way when a transport is aborted end with an error at once,
+// and so do later ones; no rank has begun the other half.
 func (r *Rank) abort() error {
 	above, below := r.Neighbours()
 	m, err := r.Memory(2 << 20)
 	if err != nil {
 		return err
 	}
-	in, err := r.Carrier.Recv(below, 1, m.Span(0, 1<<20), false, nil)
+	in, err := r.DeviceTransport.Recv(below, 1, m.Span(0, 1<<20), false, nil)
 	if err != nil {
 		return err
 	}
-	out, err := r.Carrier.Send(above, 2, m.Span(1<<20, 1<<20), nil)
+	out, err := r.DeviceTransport.Send(above, 2, m.Span(1<<20, 1<<20), nil)
 	if err != nil {
 		return err
 	}
@@ -406,22 +277,22 @@ func (r *Rank) abort() error {
 		_, _, err = in.Test(0) // an error once the other rank has aborted
 	}
 	start := time.Now()
-	r.Carrier.Abort()
+	r.DeviceTransport.Abort()
 	for _, h := range []comm.Handle{in, out} {
 		if done, _, err := h.Test(0); !done || err == nil {
 			return fmt.Errorf("after the abort a message under way: %v, %v", done, err)
 		}
 	}
-	if _, err := r.Carrier.Send(above, 1, m, nil); err == nil {
+	if _, err := r.DeviceTransport.Send(above, 1, m, nil); err == nil {
 		return errors.New("a send is begun after the abort")
 	}
-	if _, err := r.Carrier.Recv(below, 2, m, false, nil); err == nil {
+	if _, err := r.DeviceTransport.Recv(below, 2, m, false, nil); err == nil {
 		return errors.New("a receive is begun after the abort")
 	}
-	if err := r.Carrier.Close(); err == nil {
-		return errors.New("an aborted carrier closes without an error")
+	if err := r.DeviceTransport.Close(); err == nil {
+		return errors.New("an aborted transport closes without an error")
 	}
-	r.Carrier.Abort()
+	r.DeviceTransport.Abort()
 	if err := r.Compute.Sync(); err != nil {
 		return err
 	}
