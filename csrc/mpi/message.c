@@ -5,8 +5,8 @@
 
 #include "table.h"
 
-/* Lets go of what a failed begin left under way and gives the error on. The
- * entry of the table is not used again, since MPI may yet write into it. */
+/* Frees the requests of a transfer whose begin has failed and returns the error.
+ * The entry of the table is not used again, since MPI may yet write into it. */
 static int32_t give_up(int32_t request, int32_t rc) {
 	struct transfer *t = transfer_at(request);
 	for (int i = 0; i < 2; i++)
@@ -55,7 +55,7 @@ int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t fr
 	return rc == MPI_SUCCESS ? 0 : give_up(*request, rc);
 }
 
-/* Drives all transfers once. Returns 1 if t has ended; its status then says how. */
+/* Drives all transfers once. Returns 1 if t has ended; its status is valid then. */
 static int ended(struct transfer *t) {
 	int flag = 0, rc;
 	if (t->request[0] != MPI_REQUEST_NULL) {
@@ -63,7 +63,7 @@ static int ended(struct transfer *t) {
 		int count;
 		rc = MPI_Test(&t->request[0], &flag, &status);
 		if (rc != MPI_SUCCESS) {
-			/* MPI has freed the request. A stamp may still come, and is taken below. */
+			/* MPI has freed the request. A stamp may still arrive, and is received below. */
 			t->status = rc;
 			t->request[0] = MPI_REQUEST_NULL;
 		} else if (!flag) {
@@ -85,7 +85,7 @@ static int ended(struct transfer *t) {
 }
 
 /* Nanoseconds of a clock that only goes forward. */
-static int64_t now(void) {
+static int64_t monotonic(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -98,7 +98,7 @@ int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, doub
 		return DYNMO_MPI_HANDLE;
 	*done = ended(t);
 	if (!*done && nanoseconds > 0)
-		for (int64_t end = now() + nanoseconds; !(*done = ended(t)) && now() < end;)
+		for (int64_t end = monotonic() + nanoseconds; !(*done = ended(t)) && monotonic() < end;)
 			;
 	if (!*done)
 		return 0;

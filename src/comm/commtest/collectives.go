@@ -9,8 +9,8 @@ import (
 	"dynmo/src/comm"
 )
 
-// collectives: every root, empty data, lengths that differ by rank and pass
-// what one frame holds.
+// collectives: every root, empty data, lengths that differ by rank, and data that
+// does not fit into one frame.
 func collectives(t comm.Transport) error {
 	g := comm.New(t, quick())
 	for root := range g.Size() {

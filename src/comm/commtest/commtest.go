@@ -76,7 +76,7 @@ type exchange struct {
 	request comm.Request
 }
 
-// behind is what the memory of a receive holds where no message came.
+// behind fills the memory of a receive that has room for more than its message.
 const behind = 0xa5
 
 // send begins to send a pattern.
@@ -113,7 +113,7 @@ func recvUpTo(g *comm.Group, from, tag, index int, length, room int64) (*exchang
 	return &exchange{g, m, pattern(from, g.Rank(), index, length), r}, err
 }
 
-// finish waits for exchanges, compares what was received, and frees it.
+// finish waits for exchanges, compares the bytes received, and frees the memory.
 func finish(exchanges ...*exchange) error {
 	for i, e := range exchanges {
 		received, err := e.request.Received()

@@ -145,7 +145,7 @@ type Message struct {
 	handle comm.Handle
 	mem    tensor.Mem
 	want   []byte // nil for a send
-	length int64  // of what is received
+	length int64
 }
 
 // Send begins to send a pattern, which the compute stream still has to write.

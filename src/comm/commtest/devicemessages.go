@@ -126,9 +126,9 @@ func (r *Rank) itself() error {
 	return r.DeviceTransport.Close()
 }
 
-// upTo: messages of all lengths come into memory that has room for more, among
-// exact ones with their tag, received before they are sent and after; what is
-// behind a message stays.
+// upTo: messages of all lengths are received into memory that has room for more,
+// among exact ones with their tag, before they are sent and after. The memory behind
+// a message stays as it is.
 func (r *Rank) upTo() error {
 	above, below := r.Neighbours()
 	return r.roomy(above, below)

@@ -110,9 +110,9 @@ func (r *Rank) inOrder(to, from int) error {
 	return nil
 }
 
-// eventAgain: many messages wait for one event, each for what it stood for when
-// the message was begun: the last time it is recorded behind all of them, which
-// none may wait for.
+// eventAgain: many messages wait for one event that is recorded again and again,
+// each for the recording before it was begun. The last recording is behind all of
+// them, and none may wait for that.
 func (r *Rank) eventAgain() error {
 	const messages, length = 6, 4000
 	above, below := r.Neighbours()

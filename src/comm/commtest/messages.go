@@ -162,7 +162,7 @@ func oldRequests(t comm.Transport) error {
 		if err != nil {
 			return err
 		}
-		for _, e := range old { // the receive cannot be done: nobody has sent
+		for _, e := range old { // the receive cannot be done: its message is not sent yet
 			if done, err := e.request.Test(); !done || err != nil {
 				return fmt.Errorf("message %d of the past: %v, %v", i, done, err)
 			}
@@ -209,7 +209,7 @@ func sendBytes(t comm.Transport) error {
 	return g.Barrier()
 }
 
-// wrongLength: a message longer or shorter than the receiver said is an error
+// wrongLength: a message longer or shorter than its receive is an error
 // that names both; the next message with the tag is not disturbed.
 func wrongLength(t comm.Transport) error {
 	return mismatch(comm.New(t, quick()), [][2]int64{
@@ -226,7 +226,7 @@ func wrongLengthInPieces(t comm.Transport) error {
 	if err := mismatch(g, [][2]int64{{2500, 2501}, {2501, 2500}, {2000, 2001}}); err != nil {
 		return err
 	}
-	// The pieces that are left over stay under tags that nobody uses again.
+	// The pieces that are left over have tags that are not used again.
 	for i, pair := range [][2]int64{{3000, 2000}, {2001, 2000}} {
 		if err := mismatchOnce(g, 100+i, pair[0], pair[1]); err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// upTo: messages of many lengths come into memory that has room for more, in the
-// order they were sent, among exact ones with their tag; their receives are begun
+// upTo: messages of many lengths are received into memory that has room for more,
+// in the order they were sent, among exact ones with their tag; their receives are begun
 // before they are sent and after.
 func upTo(t comm.Transport) error {
 	const room = 100_000

@@ -52,7 +52,7 @@ type transfer struct {
 	box     *box
 	next    *transfer // in a queue
 	mem     tensor.Mem
-	got     comm.Arrival  // a send: what the receiver will know
+	got     comm.Arrival  // of a send: for its receiver
 	matched bool          // under box.mu: a rank copies the message, and then signals done
 	done    chan struct{} // signalled once when mem may be used again; err and got are set
 	ended   bool          // the signal of done was received
@@ -100,13 +100,13 @@ func (b *box) post(send bool, k key, t *transfer) error {
 		both = &queues{}
 		b.open[k] = both
 	}
-	mine, theirs := &both.sends, &both.recvs
+	same, others := &both.sends, &both.recvs
 	if !send {
-		mine, theirs = theirs, mine
+		same, others = others, same
 	}
-	other := theirs.pop()
+	other := others.pop()
 	if other == nil {
-		mine.push(t)
+		same.push(t)
 		b.mu.Unlock()
 		return nil
 	}

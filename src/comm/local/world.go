@@ -28,7 +28,7 @@ type group struct {
 	peers  []comm.Peer
 	boxes  []box // by receiving rank
 	mu     sync.Mutex
-	splits map[int]*split // by how many splits came before
+	splits map[int]*split // by the number of splits before
 	closed int            // ranks that have left
 }
 

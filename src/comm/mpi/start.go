@@ -18,7 +18,7 @@ import (
 )
 
 // Start begins MPI and returns the world. It locks the calling goroutine,
-// which owns MPI from now on, to its OS thread. A world of one rank where the
+// which owns MPI then, to its OS thread. A world of one rank where the
 // launcher meant more is an error. Collective.
 func Start() (comm.Transport, error) {
 	runtime.LockOSThread()
@@ -73,7 +73,7 @@ func introduce(world *gompi.Communicator, rank, size int, host string, pid int) 
 }
 
 // Agree returns the same error on every rank if the ranks do not all give one
-// hash (of the binary, of the resolved configuration), which what names. It runs
+// hash (of the binary, of the resolved configuration); what is its name. It runs
 // on the world, so only before any rank has left. Collective.
 func Agree(what string, hash [32]byte) error {
 	world, rank, size := gompi.NewCommunicator(nil), gompi.WorldRank(), gompi.WorldSize()

@@ -114,7 +114,7 @@ type inbox struct {
 	posted    controlMessage // zero: none
 }
 
-// next returns the next message, which has some bytes, or nil if it is not here
+// next returns the next message, of this length, or nil if it has not arrived
 // yet. It is valid until the next call.
 func (b *inbox) next(length int64) ([]byte, error) {
 	if b.posted.handle == nil {

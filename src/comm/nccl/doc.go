@@ -1,5 +1,5 @@
 // Package nccl moves the memory of GPUs between ranks by NCCL, which is opened
-// at run time: in come memory, the event it is ready after, a rank and a tag;
+// at run time: in come memory, the event that it is ready after, a rank and a tag;
 // out goes a comm.Handle. It needs cgo, but nothing of CUDA or NCCL to build.
 //
 // NCCL knows no tags, does the messages of one communicator in the order in

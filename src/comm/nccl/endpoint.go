@@ -15,8 +15,8 @@ type endpoint interface {
 	open() error
 	// post begins a transfer.
 	post(t *transfer) error
-	// drive takes the control messages that are here, and issues the operations that
-	// are agreed.
+	// drive takes the control messages that have arrived, and issues the operations
+	// that are agreed.
 	drive() error
 	// quiet reports whether no message is under way on this side; close then gives
 	// the control messages' memory back.
@@ -60,8 +60,8 @@ func (s *sender) post(t *transfer) error {
 	return s.match()
 }
 
-// drive takes the clear-to-send messages that are here. While a transfer is pending
-// its own is still to come.
+// drive takes the clear-to-send messages that have arrived. While a transfer is
+// pending its own has not.
 func (s *sender) drive() error {
 	for len(s.pending) > 0 {
 		data, err := s.inbox.next(noticeBytes)
@@ -119,8 +119,8 @@ func (r *receiver) post(t *transfer) error {
 	return r.d.control.send(r.from, tagClearToSend, notice{t.tag, t.mem.Bytes, t.upTo}.encode())
 }
 
-// drive takes the ready-to-send messages that are here, and issues what is agreed.
-// Where NCCL fails the reason may be in such a message that came just before.
+// drive takes the ready-to-send messages that have arrived, and issues the operations
+// that are agreed. Where NCCL fails, such a message may have the reason.
 func (r *receiver) drive() error {
 	if err := r.listen(); err != nil {
 		return err

@@ -75,7 +75,7 @@ func (c communicator) ready() (bool, error) {
 	return ready != 0, err
 }
 
-// poll is the time between two looks where nothing is in a hurry.
+// poll is the time between two questions to NCCL where a delay costs nothing.
 const poll = 100 * time.Microsecond
 
 // await waits until c is ready.

@@ -15,9 +15,9 @@ import (
 // network there is.
 const tryFor = 20 * time.Second
 
-// Try returns an error unless NCCL works on a GPU, whose context must be current: it makes
-// a communicator of one rank, splits it where the library can, sends src to
-// itself into dst, of the same length, on the part, and aborts both.
+// Try returns an error unless NCCL works on a GPU, whose context must be current.
+// It makes a communicator of one rank, splits it where the library can, sends src
+// to itself into dst, of the same length, on the part, and aborts both.
 func Try(d device.Device, dst, src tensor.Mem) error {
 	if _, err := Version(); err != nil {
 		return err
