@@ -208,7 +208,7 @@ func Leave(t comm.Transport) error {
 		return fmt.Errorf("rank %d is %d of %d in the rest, want %d of %d", g.Rank(), rest.Rank(), rest.Size(), size-1-g.Rank(), size)
 	}
 	time.Sleep(10 * time.Millisecond) // enough for the rank outside to return
-	if err := ring(rest, []int64{0, 8, 100_000}); err != nil {
+	if err := ring([]int64{0, 8, 100_000})(&batch{messenger: host{rest}}); err != nil {
 		return err
 	}
 	highest := []int64{int64(g.Rank())}

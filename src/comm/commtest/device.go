@@ -1,10 +1,8 @@
 package commtest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"dynmo/src/comm"
@@ -31,14 +29,13 @@ type DeviceCase struct {
 // DeviceCases returns the suite, which DeviceWorld.Run runs.
 func DeviceCases() []DeviceCase {
 	return []DeviceCase{
-		{"Ring", (*Rank).ring},
-		{"AllPairs", (*Rank).allPairs},
-		{"TagsOutOfOrder", (*Rank).tagsOutOfOrder},
-		{"FirstInFirstOut", (*Rank).firstInFirstOut},
-		{"Empty", (*Rank).empty},
-		{"Itself", (*Rank).itself},
-		{"UpTo", (*Rank).upTo},
-		{"UpToItself", (*Rank).upToItself},
+		{"Ring", onDevice(ring(deviceLengths))},
+		{"AllPairs", onDevice(allPairs(deviceLengths))},
+		{"TagsOutOfOrder", onDevice(tagsOutOfOrder)},
+		{"FirstInFirstOut", onDevice(firstInFirstOut)},
+		{"Empty", onDevice(empty)},
+		{"Itself", onDevice(itself)},
+		{"UpTo", onDevice(upTo(deviceLengths, 5<<20))},
 		{"StreamOrder", (*Rank).streamOrder},
 		{"OneWay", (*Rank).oneWay},
 		{"EventAgain", (*Rank).eventAgain},
@@ -142,7 +139,8 @@ func (r *Rank) Memory(bytes int64) (tensor.Mem, error) {
 
 // Message is a message of device memory under way.
 type Message struct {
-	handle comm.Handle
+	r      *Rank
+	wait   func() (received int64, err error)
 	mem    tensor.Mem
 	want   []byte // nil for a send
 	length int64
@@ -156,24 +154,38 @@ func (r *Rank) Send(to, tag, index int, length int64) (*Message, error) {
 	}
 	r.write(m, r.Rank(), to, index)
 	h, err := r.DeviceTransport.Send(to, tag, m, r.Compute.Record(nil))
-	return &Message{h, m, nil, length}, err
+	return &Message{r, waitFor(h), m, nil, 0}, err
 }
 
 // Recv begins to receive a pattern.
 func (r *Rank) Recv(from, tag, index int, length int64) (*Message, error) {
-	return r.recv(from, tag, index, length, length, false)
+	return r.recvInto(from, tag, index, length, length, false)
 }
 
-// recv begins to receive a pattern into memory that may have room for more.
-func (r *Rank) recv(from, tag, index int, length, room int64, upTo bool) (*Message, error) {
+func (r *Rank) recvInto(from, tag, index int, length, room int64, upTo bool) (*Message, error) {
 	m, err := r.Memory(room)
 	if err != nil {
 		return nil, err
 	}
-	want := slices.Concat(pattern(from, r.Rank(), index, length), bytes.Repeat([]byte{behind}, int(room-length)))
-	r.Compute.Copy(m.Span(length, room-length), tensor.From(want[length:]))
+	want := r.prepare(m, from, r.Rank(), index, length)
 	h, err := r.DeviceTransport.Recv(from, tag, m, upTo, r.Compute.Record(nil))
-	return &Message{h, m, want, length}, err
+	return &Message{r, waitFor(h), m, want, length}, err
+}
+
+func (r *Rank) send(to, tag, index int, length int64) (finisher, error) {
+	return r.Send(to, tag, index, length)
+}
+
+func (r *Rank) recv(from, tag, index int, length, room int64, upTo bool) (finisher, error) {
+	return r.recvInto(from, tag, index, length, room, upTo)
+}
+
+// prepare enqueues the preparation of memory for a pattern, and returns its bytes
+// after that is received.
+func (r *Rank) prepare(m tensor.Mem, from, to, index int, length int64) []byte {
+	want := wanted(from, to, index, length, m.Bytes)
+	r.Compute.Copy(m.Span(length, m.Bytes-length), tensor.From(want[length:]))
+	return want
 }
 
 // write enqueues that m becomes a pattern.
@@ -189,42 +201,39 @@ var errLate = errors.New("not done in 20 s")
 // Wait polls handles until all are done.
 func Wait(handles ...comm.Handle) error {
 	for _, h := range handles {
-		if _, err := wait(h); err != nil {
+		if _, err := waitFor(h)(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wait polls a handle until it is done.
-func wait(h comm.Handle) (comm.Arrival, error) {
-	for start := time.Now(); ; {
-		done, got, err := h.Test(50 * time.Microsecond)
-		if done || err != nil {
-			return got, err
+// waitFor returns a function that polls a handle until it is done.
+func waitFor(h comm.Handle) func() (received int64, err error) {
+	return func() (int64, error) {
+		for start := time.Now(); time.Since(start) < 20*time.Second; {
+			if done, got, err := h.Test(50 * time.Microsecond); done || err != nil {
+				return got.Bytes, err
+			}
 		}
-		if time.Since(start) > 20*time.Second {
-			return got, errLate
-		}
+		return 0, errLate
 	}
 }
 
-// Finish waits for messages, but makes the host wait for none of their bytes, which
-// it compares as the compute stream finds them.
-func (r *Rank) Finish(all ...*Message) error {
-	for i, m := range all {
-		got, err := wait(m.handle)
-		if err != nil {
-			return fmt.Errorf("message %d: %w", i, err)
-		}
-		if m.want != nil && got.Bytes != m.length {
-			return fmt.Errorf("message %d: received %d bytes, want %d", i, got.Bytes, m.length)
-		}
-		if err := r.compare(m.mem, m.want); err != nil {
-			return fmt.Errorf("message %d: %w", i, err)
-		}
+// Finish waits for messages and compares the bytes received.
+func (r *Rank) Finish(all ...*Message) error { return finish(all...) }
+
+// finish makes the host wait for none of the message's bytes, which it compares as
+// the compute stream finds them.
+func (m *Message) finish() error {
+	received, err := m.wait()
+	if err != nil {
+		return err
 	}
-	return nil
+	if m.want != nil && received != m.length {
+		return fmt.Errorf("received %d bytes, want %d", received, m.length)
+	}
+	return m.r.compare(m.mem, m.want)
 }
 
 // compare is an error if m, as the compute stream finds it, holds other bytes
@@ -247,24 +256,4 @@ func (r *Rank) compare(m tensor.Mem, want []byte) error {
 }
 
 // Neighbours returns the ranks above and below, in a ring.
-func (r *Rank) Neighbours() (above, below int) {
-	return (r.Rank() + 1) % r.Size(), (r.Rank() + r.Size() - 1) % r.Size()
-}
-
-// exchange begins a message to a rank and one from another, in this order or the
-// other one.
-func (r *Rank) exchange(to, from, tag, index int, length int64, sendFirst bool) (all []*Message, err error) {
-	for i := range 2 {
-		var m *Message
-		if sendFirst == (i == 0) {
-			m, err = r.Send(to, tag, index, length)
-		} else {
-			m, err = r.Recv(from, tag, index, length)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
-	}
-	return all, nil
-}
+func (r *Rank) Neighbours() (above, below int) { return neighbours(r) }

@@ -14,172 +14,33 @@ import (
 // buffers of sockets and NCCL.
 var deviceLengths = []int64{0, 1, 3, 8, 255, 4096, 65537, 1<<20 + 1, 5<<20 - 3}
 
-// ring sends messages of all lengths up the ring, one after the other.
-func (r *Rank) ring() error {
-	above, below := r.Neighbours()
-	for i, length := range deviceLengths {
-		both, err := r.exchange(above, below, 7, i, length, false)
-		if err != nil {
-			return err
-		}
-		if err := r.Finish(both...); err != nil {
-			return fmt.Errorf("%d bytes: %w", length, err)
-		}
-	}
-	return r.DeviceTransport.Close()
-}
-
-// finishAndClose finishes all messages of a case, and closes the transport.
-func (r *Rank) finishAndClose(all []*Message) error {
-	if err := r.Finish(all...); err != nil {
-		return err
-	}
-	return r.DeviceTransport.Close()
-}
-
-// allPairs sends from every rank to every rank at once, itself too, before any
-// receives.
-func (r *Rank) allPairs() error {
-	var all []*Message
-	for _, begin := range []func(peer, tag, index int, length int64) (*Message, error){r.Send, r.Recv} {
-		for i, length := range deviceLengths {
-			for peer := range r.Size() {
-				m, err := begin(peer, i, i, length)
-				if err != nil {
-					return err
-				}
-				all = append(all, m)
-			}
-		}
-	}
-	return r.finishAndClose(all)
-}
-
-// tagsOutOfOrder: many messages under way, received from the last tag to the first.
-func (r *Rank) tagsOutOfOrder() error {
-	const messages = 40
-	above, below := r.Neighbours()
-	length := func(i int) int64 { return int64(i*i*7 + 1) }
-	var all []*Message
-	for i := range messages {
-		out, err := r.Send(above, 100*i, i, length(i))
-		if err != nil {
-			return err
-		}
-		all = append(all, out)
-	}
-	for i := messages - 1; i >= 0; i-- {
-		in, err := r.Recv(below, 100*i, i, length(i))
-		if err != nil {
-			return err
-		}
-		all = append(all, in)
-	}
-	return r.finishAndClose(all)
-}
-
-// firstInFirstOut: messages with one tag arrive in the order they were sent,
-// whether the receive is begun before or after.
-func (r *Rank) firstInFirstOut() error {
-	const messages = 30
-	above, below := r.Neighbours()
-	var all []*Message
-	for i := range messages {
-		both, err := r.exchange(above, below, 5, i, 5000, i%7 > 3)
-		if err != nil {
-			return err
-		}
-		all = append(all, both...)
-	}
-	return r.finishAndClose(all)
-}
-
 // empty: messages without bytes keep their place among others with their tag.
-func (r *Rank) empty() error {
-	above, below := r.Neighbours()
-	var all []*Message
+func empty(b *batch) error {
+	above, below := neighbours(b)
 	for i, length := range []int64{0, 0, 10, 0, 20, 30, 0, 0, 0, 40, 0} {
-		both, err := r.exchange(above, below, 5, i, length, i%2 == 0)
-		if err != nil {
-			return err
+		if i%2 == 0 {
+			b.send(above, 5, i, length)
 		}
-		all = append(all, both...)
+		b.recv(below, 5, i, length)
+		if i%2 == 1 {
+			b.send(above, 5, i, length)
+		}
 	}
-	return r.finishAndClose(all)
+	return b.finish()
 }
 
 // itself: messages of a rank to itself, received before they are sent and after.
-func (r *Rank) itself() error {
-	for _, sendFirst := range []bool{false, true} {
-		var all []*Message
-		for i, length := range deviceLengths {
-			both, err := r.exchange(r.Rank(), r.Rank(), i, i, length, sendFirst)
-			if err != nil {
-				return err
-			}
-			all = append(all, both...)
-		}
-		if err := r.Finish(all...); err != nil {
-			return err
+func itself(b *batch) error {
+	for i, length := range slices.Concat(deviceLengths, deviceLengths) {
+		if i < len(deviceLengths) {
+			b.recv(b.Rank(), i, i, length)
+			b.send(b.Rank(), i, i, length)
+		} else {
+			b.send(b.Rank(), i, i, length)
+			b.recv(b.Rank(), i, i, length)
 		}
 	}
-	return r.DeviceTransport.Close()
-}
-
-// upTo: messages of all lengths are received into memory that has room for more,
-// among exact ones with their tag, before they are sent and after. The memory behind
-// a message stays as it is.
-func (r *Rank) upTo() error {
-	above, below := r.Neighbours()
-	return r.roomy(above, below)
-}
-
-// upToItself: the same for messages of a rank to itself.
-func (r *Rank) upToItself() error { return r.roomy(r.Rank(), r.Rank()) }
-
-func (r *Rank) roomy(to, from int) error {
-	const room = 5 << 20
-	for _, sendFirst := range []bool{false, true} {
-		var all []*Message
-		send := func() error {
-			for i, length := range deviceLengths {
-				m, err := r.Send(to, 5, i, length)
-				if err != nil {
-					return err
-				}
-				all = append(all, m)
-			}
-			return nil
-		}
-		recv := func() error {
-			for i, length := range deviceLengths {
-				exact := i%4 == 3
-				most := int64(room)
-				if exact {
-					most = length
-				}
-				m, err := r.recv(from, 5, i, length, most, !exact)
-				if err != nil {
-					return err
-				}
-				all = append(all, m)
-			}
-			return nil
-		}
-		steps := []func() error{recv, send}
-		if sendFirst {
-			slices.Reverse(steps)
-		}
-		for _, step := range steps {
-			if err := step(); err != nil {
-				return err
-			}
-		}
-		if err := r.Finish(all...); err != nil {
-			return err
-		}
-	}
-	return r.DeviceTransport.Close()
+	return b.finish()
 }
 
 // closeAndSplit runs a ring in all ranks but the last, again and again, each time
@@ -190,7 +51,7 @@ func (r *Rank) closeAndSplit() error {
 		if err != nil {
 			return err
 		}
-		if err := r.within(t, (*Rank).ring); err != nil {
+		if err := r.within(t, onDevice(ring(deviceLengths))); err != nil {
 			return err
 		}
 		if err := t.Close(); err != nil {
