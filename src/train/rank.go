@@ -169,9 +169,7 @@ func (r *Rank) Close() {
 	r.runner.Release()
 	r.stage.Free()
 	r.x.Close()
-	if threads, ok := r.x.Backend.(io.Closer); ok {
-		threads.Close()
-	}
+	r.x.Backend.Close()
 }
 
 // modelConfig returns the model's shape from the settings.
