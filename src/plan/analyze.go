@@ -72,7 +72,7 @@ type Plan struct {
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	t := costs.Mean()
 	a := Plan{
-		Layout: l, Costs: p.placed(t, l.Cuts), Messages: messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.Caps(t, l.Cuts),
+		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.Caps(t, l.Cuts),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
