@@ -69,7 +69,7 @@ func (a *attention) forward(x *Exec, saved, inp tensor.Mem) {
 	s := a.saved(x, &cutter{m: saved})
 	a.norm.forward(x, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, s.qkv, s.normed)
-	x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, x.B, x.T, a.hidden, a.heads)
+	x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, x.offsets, x.B, x.T, x.N(), a.hidden, a.heads)
 	a.proj.forwardAdd(x, s.out, s.attended, inp)
 }
 
@@ -77,7 +77,7 @@ func (a *attention) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Me
 	s, h := a.saved(x, &cutter{m: saved}), a.held(x, &cutter{m: held})
 	dattended := x.scratch
 	a.proj.backwardInput(x, dattended, dout)
-	x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, x.B, x.T, a.hidden, a.heads)
+	x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, x.offsets, x.B, x.T, x.N(), a.hidden, a.heads)
 	a.qkv.backwardInput(x, h.dnormed, h.dqkv)
 	a.norm.backwardInputTo(x, din, dout, h.dnormed, inp, s.mean, s.rstd)
 }

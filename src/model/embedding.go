@@ -56,7 +56,7 @@ func (e *embedding) output(x *Exec, saved tensor.Mem) tensor.Mem {
 
 func (e *embedding) forward(x *Exec, saved, _ tensor.Mem) {
 	s := e.saved(x, &cutter{m: saved})
-	x.Backend.EmbeddingForward(x.Stream, s.out, s.tokens, e.token.W, e.position.W, x.B, x.T, e.hidden)
+	x.Backend.EmbeddingForward(x.Stream, s.out, s.tokens, x.positions, e.token.W, e.position.W, x.N(), e.hidden)
 }
 
 // backwardInput does nothing: tokens have no gradient.
@@ -65,5 +65,5 @@ func (e *embedding) backwardInput(*Exec, tensor.Mem, tensor.Mem, tensor.Mem, ten
 
 func (e *embedding) backwardWeight(x *Exec, saved, _, _, dout tensor.Mem) {
 	s := e.saved(x, &cutter{m: saved})
-	x.Backend.EmbeddingBackward(x.Stream, e.token.G, e.position.G, dout, s.tokens, x.B, x.T, e.hidden)
+	x.Backend.EmbeddingBackward(x.Stream, e.token.G, e.position.G, dout, s.tokens, x.positions, x.N(), e.hidden)
 }

@@ -17,7 +17,9 @@ type Exec struct {
 	B, T    int     // sequences in a microbatch, tokens in a sequence
 	Scale   float64 // of the loss gradient: 1 / tokens of the global batch
 
-	scratch tensor.Mem
+	scratch            tensor.Mem
+	indices            tensor.Mem // positions, then offsets
+	positions, offsets tensor.Mem // I32 (N) and (B+1): B sequences of T tokens
 }
 
 // N returns the tokens of a microbatch.
@@ -43,6 +45,9 @@ func (x *Exec) LargestBoundary(c Config) int64 {
 	return max(x.Boundary(c, 1), x.Boundary(c, c.Layers()-1))
 }
 
+// IndexBytes returns the bytes of the positions and offsets that Reserve makes.
+func (x *Exec) IndexBytes() int64 { return int64(x.N()+x.B+1) * tensor.I32.Size() }
+
 // Reserve makes scratch memory for layers of this model. It is called once,
 // before the first step.
 func (x *Exec) Reserve(c Config) error {
@@ -51,13 +56,28 @@ func (x *Exec) Reserve(c Config) error {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
 	x.scratch = m
-	return nil
+	if x.indices, err = x.Device.Alloc(x.IndexBytes()); err != nil {
+		return fmt.Errorf("positions and offsets: %w", err)
+	}
+	at := int64(x.N()) * tensor.I32.Size()
+	x.positions, x.offsets = x.indices.Span(0, at), x.indices.Span(at, x.indices.Bytes-at)
+	positions, offsets := make([]int32, x.N()), make([]int32, x.B+1)
+	for i := range positions {
+		positions[i] = int32(i % x.T)
+	}
+	for i := range offsets {
+		offsets[i] = int32(i * x.T)
+	}
+	x.Stream.Copy(x.positions, tensor.From(positions))
+	x.Stream.Copy(x.offsets, tensor.From(offsets))
+	return x.Stream.Sync()
 }
 
 // Close frees the scratch memory.
 func (x *Exec) Close() {
 	x.Device.Free(x.scratch)
-	x.scratch = tensor.Mem{}
+	x.Device.Free(x.indices)
+	x.scratch, x.indices = tensor.Mem{}, tensor.Mem{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.

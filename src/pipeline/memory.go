@@ -31,7 +31,7 @@ func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual int, pea
 	if m.Chunk(virtual) > 0 {
 		return int64(buffers) * x.LargestBoundary(c)
 	}
-	bytes := int64(buffers+1) * x.LargestBoundary(c)
+	bytes := int64(buffers+1)*x.LargestBoundary(c) + x.IndexBytes()
 	if m.Stage(virtual) == 0 && borrowsAfar(c, m) {
 		bytes += tiedBytes(x, c)
 	}

@@ -22,7 +22,7 @@ const (
 	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
 )
 
-// Only the owner may read what a run writes, whatever the umask.
+// The files of a run are readable by their owner alone, whatever the umask.
 const (
 	directoryMode = 0o700
 	fileMode      = 0o600

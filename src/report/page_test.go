@@ -127,8 +127,8 @@ func TestThinKeepsExtremes(t *testing.T) {
 	y[1234], y[8765], y[50] = 100, -100, math.NaN()
 	var c chart
 	c.thin(x, y)
-	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Gaps) != 1 {
-		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Gaps, maxPoints)
+	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Breaks) != 1 {
+		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Breaks, maxPoints)
 	}
 	for at, want := range map[float64]float64{1234: 100, 8765: -100} {
 		if i := slices.Index(c.X, at); i < 0 || c.Y[i] != want {
@@ -215,7 +215,7 @@ func TestAround(t *testing.T) {
 	}
 	r.Events = []record.Event{{Step: 2, Kind: record.Dynamic}, {Step: 4, Kind: record.Migrate}, {Step: 6, Kind: record.Migrate}, {Step: 7, Kind: record.Migrate}}
 	before, after, step, ok := r.around()
-	if want := (stretch{2, 5}); !ok || before != want || after != (stretch{5, 7}) || step != 4 {
+	if want := (segment{2, 5}); !ok || before != want || after != (segment{5, 7}) || step != 4 {
 		t.Errorf("before %v, after %v, step %d, %v; want {2 5}, {5 7}, 4: the prune at 2 is no gain of moving", before, after, step, ok)
 	}
 }
@@ -223,7 +223,7 @@ func TestAround(t *testing.T) {
 // TestIdleSumsUp: the parts are the step.
 func TestIdleSumsUp(t *testing.T) {
 	r := small.read(t)
-	table := r.idleTable([]string{"whole run"}, []stretch{{0, len(r.Metrics)}})
+	table := r.idleTable([]string{"whole run"}, []segment{{0, len(r.Metrics)}})
 	if sum, total := table.Sum[0], table.Total[0]; math.Abs(sum-total) > 1e-9*total {
 		t.Errorf("parts sum to %v, the step took %v", sum, total)
 	}

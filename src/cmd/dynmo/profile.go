@@ -62,9 +62,7 @@ balancer of CONFIG play no part.`,
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
 	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
-	if err := c.MarkFlagRequired("output"); err != nil {
-		panic(err)
-	}
+	require(c, "output")
 	return c
 }
 

@@ -20,7 +20,7 @@ import (
 	"dynmo/src/study"
 )
 
-// whatIf is what commands that only compute are given.
+// whatIf holds the flags of commands that only compute.
 type whatIf struct {
 	sets           []string
 	costs, network string
@@ -33,9 +33,7 @@ func (w *whatIf) flags(c *cobra.Command) {
 	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory")
 	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; without it [comm] of CONFIG holds between all ranks")
 	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
-	if err := c.MarkFlagRequired("costs"); err != nil {
-		panic(err)
-	}
+	require(c, "costs")
 }
 
 // read reads settings, costs and network. Errors are the user's.
@@ -69,7 +67,7 @@ func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
-			stages = s.Run.Layout.Stages() // what is said of ranks holds for those, and for no other number
+			stages = s.Run.Layout.Stages() // figures of ranks hold for this number of them
 		}
 		err := usable(s.Costs().Mean(), stages)
 		if err == nil && s.Model != "" {
@@ -97,7 +95,7 @@ func sameModel(settings, costs string) error {
 	return fmt.Errorf("model: the costs hold for %q, CONFIG says %q", costs, settings)
 }
 
-// usable refuses a table that says nothing of a step on so many stages.
+// usable refuses a table from which a step on so many stages cannot be computed.
 func usable(t cost.Table, stages int) error {
 	if !slices.Contains([]string{"wall", "virtual", "sim"}, t.Clock) {
 		return fmt.Errorf("clock: %q, want wall, virtual or sim", t.Clock)
