@@ -43,6 +43,15 @@ func trainMoving(t *testing.T, c config.Config, o Observer, repartition func(int
 	})
 }
 
+// skipUnlessC skips a test under -short: memory does not depend on kernels, and
+// those in Go take ten times as long.
+func skipUnlessC(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in the pass with kernels in C")
+	}
+}
+
 // memory returns the bytes that a rank has allocated, and those that the
 // balancer reckons with.
 func memory(r *Rank) (used, want float64) {
@@ -54,6 +63,7 @@ func memory(r *Rank) (used, want float64) {
 // reckons with and metrics report: at most 2 % more, and at most 5 % less, since
 // what sums gradients over replicas is reckoned as large as before pruning.
 func TestMemoryIsAccountedFor(t *testing.T) {
+	skipUnlessC(t)
 	for replicas, kinds := range map[int][]string{
 		1: {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "list", "auto"},
 		3: {"1f1b", "zb-v"},
@@ -62,7 +72,8 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 			for dynamic, slices := range map[string]int{"none": 3, "prune": 1} {
 				c := small(t)
 				c.Model.HeadShards = slices
-				c.Model.Hidden, c.Train.Steps, c.Balance.Kind = 48, 26, "uniform"
+				c.Model.Hidden, c.Balance.Kind = 48, "uniform"
+				c.Prune.Start, c.Prune.Every, c.Train.Steps = 1, 1, 6
 				c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
 				err := trainLocally(t, c, &balances{}, func(r *Rank) error {
@@ -128,6 +139,7 @@ func (k *kept) Event(e record.Event) error {
 // indices) than a limit that the dense layers just met, training goes on with
 // the cuts it has, and says so, in every kind of schedule.
 func TestMemoryShrinksTooLate(t *testing.T) {
+	skipUnlessC(t)
 	for _, kind := range []string{"1f1b", "interleaved", "zb-v", "list"} {
 		t.Run(kind, func(t *testing.T) {
 			c := small(t)
@@ -149,7 +161,7 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			c.Train.Steps = 30
+			c.Train.Steps = 18
 			seen := &kept{}
 			if err := trainLocally(t, c, seen, func(r *Rank) error {
 				return r.now.Check(c.Layers(), c.Schedule.Virtual()*3, true)
