@@ -69,10 +69,10 @@ func disturb(l *model.Layer) error {
 			}
 		}
 	}
-	keep := make(map[int]model.Keep)
+	keep := make(map[int]model.Mask)
 	for j, p := range l.Params() {
 		if p.Prunable() && l.ID%3 > 0 {
-			keep[j] = model.NewKeep(p)
+			keep[j] = model.NewMask(p)
 			for i := l.ID; i < p.Stored(); i += 3 {
 				keep[j].Set(i)
 			}

@@ -6,31 +6,33 @@ import "dynmo/src/tensor"
 // layer: saved from forward to the backward for weights, held from the
 // backward for inputs to the one for weights.
 func (l *Layer) Sizes(x *Exec) (saved, held int64) {
-	for _, p := range l.parts {
+	for i, p := range l.parts {
 		s, h := p.sizes(x)
 		saved += s
 		held += h
+		if i > 0 { // the gradient that passes from part to part
+			held += aligned(l.parts[i-1].leaves().Bytes(x, x.N()))
+		}
 	}
-	var between cutter // the gradients that pass from part to part
-	for range len(l.parts) - 1 {
-		between.take(x.N()*l.config.Hidden, l.dtype)
-	}
-	return saved, held + between.off
+	return saved, held
 }
 
-// Output returns where Forward leaves its result inside saved; absent for the
-// chain's last layer.
-func (l *Layer) Output(x *Exec, saved tensor.Mem) tensor.Mem {
-	regions := l.walk(x, saved)
+// Leaves returns what the layer passes on.
+func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].leaves() }
+
+// Output returns where Forward leaves its result inside saved; absent where
+// nothing leaves.
+func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
+	regions := l.regions(x, saved)
 	last := len(l.parts) - 1
-	return l.parts[last].output(x, regions[last])
+	return l.parts[last].output(x, b, regions[last])
 }
 
 // mostParts is the most parts that a layer has.
 const mostParts = 2
 
-// walk returns the saved memory of every part.
-func (l *Layer) walk(x *Exec, saved tensor.Mem) (regions [mostParts]tensor.Mem) {
+// regions returns the saved memory of every part.
+func (l *Layer) regions(x *Exec, saved tensor.Mem) (regions [mostParts]tensor.Mem) {
 	off := int64(0)
 	for i, p := range l.parts {
 		size, _ := p.sizes(x)
@@ -40,15 +42,17 @@ func (l *Layer) walk(x *Exec, saved tensor.Mem) (regions [mostParts]tensor.Mem) 
 	return regions
 }
 
-// Forward computes Output from inp, the Output of the layer before (see
-// Exec.Boundary). The embedding takes no inp; what it and the head need of the
-// data is put in place by Feed.
-func (l *Layer) Forward(x *Exec, saved, inp tensor.Mem) {
-	regions := l.walk(x, saved)
+// Forward computes Output from inp, the Output of the layer before. The first
+// layer takes no inp; what layers need of the data is put in place by Feed.
+func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	regions := l.regions(x, saved)
 	for i, p := range l.parts {
-		p.forward(x, regions[i], inp)
-		inp = p.output(x, regions[i])
+		if err := p.forward(x, b, regions[i], inp); err != nil {
+			return err
+		}
+		inp = p.output(x, b, regions[i])
 	}
+	return nil
 }
 
 // gradient describes one part's place in a backward pass.
@@ -59,60 +63,91 @@ type gradient struct {
 
 // backward returns, first part first, what each part's backward passes work
 // on: dout enters the last part, din leaves the first.
-func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) (list [mostParts]gradient) {
+func (l *Layer) backward(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]gradient) {
 	room := cutter{m: held}
-	regions := l.walk(x, saved)
+	regions := l.regions(x, saved)
 	for i, p := range l.parts {
 		_, size := p.sizes(x)
 		g := gradient{part: p, saved: regions[i], inp: inp, dout: dout, grad: din}
-		g.held = room.bytes(size)
+		g.held = room.bytes(size, size)
 		if i > 0 { // the gradient between part i-1 and part i
-			g.grad = room.take(x.N()*l.config.Hidden, l.dtype)
+			between := l.parts[i-1].leaves()
+			g.grad = room.bytes(between.Bytes(x, b.Capacity), between.Bytes(x, b.Tokens))
 			list[i-1].dout = g.grad
 		}
 		list[i] = g
-		inp = p.output(x, regions[i])
+		inp = p.output(x, b, regions[i])
 	}
 	return list
 }
 
 // BackwardInput sets din, the gradient of inp, from dout, that of the output,
-// and leaves in held what BackwardWeight needs. The chain's last layer takes no
-// dout, the embedding gives no din.
-func (l *Layer) BackwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
-	list := l.backward(x, saved, held, inp, dout, din)
+// and leaves in held what BackwardWeight needs. Without din only that is done.
+// The chain's last layer takes no dout.
+func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	list := l.backward(x, b, saved, held, inp, dout, din)
 	for i := len(l.parts) - 1; i >= 0; i-- {
-		g := list[i]
-		g.part.backwardInput(x, g.saved, g.held, g.inp, g.dout, g.grad)
+		g := &list[i]
+		if err := g.part.backwardInput(x, b, g.saved, g.held, g.inp, g.dout, g.grad); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-// BackwardWeight adds to the gradients of the layer's parameters. All memory
-// is as BackwardInput left it.
-func (l *Layer) BackwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {
-	list := l.backward(x, saved, held, inp, dout, tensor.Mem{})
+// BackwardWeight adds to the gradients of the parameters that are not frozen. All
+// memory is as BackwardInput left it.
+func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	list := l.backward(x, b, saved, held, inp, dout, tensor.Mem{})
 	for i := len(l.parts) - 1; i >= 0; i-- {
-		g := list[i]
-		g.part.backwardWeight(x, g.saved, g.held, g.inp, g.dout)
+		g := &list[i]
+		if err := g.part.backwardWeight(x, b, g.saved, g.held, g.inp, g.dout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Feeds reports whether the layer reads the data of a microbatch.
+func (l *Layer) Feeds() bool {
+	for _, p := range l.parts {
+		if p.feeds() {
+			return true
+		}
+	}
+	return false
+}
+
+// Feed puts the tokens and the targets of a microbatch where the layer reads them.
+func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32) {
+	regions := l.regions(x, saved)
+	for i, p := range l.parts {
+		p.feed(x, b, regions[i], tokens, targets)
 	}
 }
 
-// Feed puts the data of a microbatch in place: tokens (n) in the embedding,
-// targets (n) in the head and its slices, nothing elsewhere.
-func (l *Layer) Feed(x *Exec, saved tensor.Mem, tokens, targets []int32) {
-	switch p := l.parts[0].(type) {
-	case *embedding:
-		x.Stream.Copy(p.saved(x, &cutter{m: saved}).tokens, tensor.From(tokens))
-	case *head:
-		x.Stream.Copy(p.saved(x, &cutter{m: saved}).targets, tensor.From(targets))
+// Talks reports whether passes of the layer exchange messages with the replicas
+// of its stage.
+func (l *Layer) Talks() bool {
+	for _, p := range l.parts {
+		if p.talks() {
+			return true
+		}
 	}
+	return false
 }
 
-// Feeds reports whether the layer needs data.
-func (l *Layer) Feeds() bool { return l.ID == l.config.Embedding() || l.ID >= l.config.Head() }
+// Readings lists what Forward leaves for the host, part by part.
+func (l *Layer) Readings() []Reading {
+	var list []Reading
+	for _, p := range l.parts {
+		list = append(list, p.readings()...)
+	}
+	return list
+}
 
-// Loss returns where Forward of the chain's last layer leaves the sum of the
-// tokens' losses, one F64.
-func (l *Layer) Loss(x *Exec, saved tensor.Mem) tensor.Mem {
-	return l.parts[0].(*head).saved(x, &cutter{m: saved}).loss
+// Reading returns where Forward leaves the i-th of Readings, inside saved.
+func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+	at := l.readings[i]
+	return l.parts[at.part].reading(x, b, l.regions(x, saved)[at.part], at.index)
 }

@@ -33,7 +33,7 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 	x := &Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 2, T: c.Sequence}
 	x.Scale = 1 / float64(x.N())
 	must(t, x.Reserve(c))
-	s, err := NewStage(c, c.Chain(), dev, d)
+	s, err := NewStage(c, c.All(), dev, d)
 	must(t, err)
 	ch := &chain{x: x, s: s}
 	for _, l := range s.Layers {
@@ -69,17 +69,19 @@ func (c *chain) input(i int) tensor.Mem {
 	if i == 0 {
 		return tensor.Mem{}
 	}
-	return c.s.Layers[i-1].Output(c.x, c.saved[i-1])
+	return c.s.Layers[i-1].Output(c.x, &c.x.Full, c.saved[i-1])
 }
 
 // loss runs forward and returns the mean loss.
 func (c *chain) loss() float64 {
 	for i, l := range c.s.Layers {
-		l.Feed(c.x, c.saved[i], c.tokens, c.targets)
-		l.Forward(c.x, c.saved[i], c.input(i))
+		l.Feed(c.x, &c.x.Full, c.saved[i], c.tokens, c.targets)
+		if err := l.Forward(c.x, &c.x.Full, c.saved[i], c.input(i)); err != nil {
+			panic(err)
+		}
 	}
 	last := len(c.s.Layers) - 1
-	return tensor.Of[float64](c.s.Layers[last].Loss(c.x, c.saved[last]))[0] * c.x.Scale
+	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, &c.x.Full, c.saved[last], 0))[0] * c.x.Scale
 }
 
 // gradients runs forward and backward.
@@ -93,10 +95,14 @@ func (c *chain) gradients() {
 		if i > 0 {
 			din = c.douts[i-1]
 		}
-		c.s.Layers[i].BackwardInput(c.x, c.saved[i], c.held[i], c.input(i), c.douts[i], din)
+		if err := c.s.Layers[i].BackwardInput(c.x, &c.x.Full, c.saved[i], c.held[i], c.input(i), c.douts[i], din); err != nil {
+			panic(err)
+		}
 	}
 	for i, l := range c.s.Layers {
-		l.BackwardWeight(c.x, c.saved[i], c.held[i], c.input(i), c.douts[i])
+		if err := l.BackwardWeight(c.x, &c.x.Full, c.saved[i], c.held[i], c.input(i), c.douts[i]); err != nil {
+			panic(err)
+		}
 		l.MaskGradients(c.x)
 	}
 }
@@ -149,10 +155,10 @@ func thin(t *testing.T, s *Stage, format Format) {
 		from = 0.1
 	}
 	for _, l := range s.Layers {
-		keep := make(map[int]Keep)
+		keep := make(map[int]Mask)
 		for j, p := range l.Params() {
 			if p.Prunable() {
-				keep[j] = NewKeep(p)
+				keep[j] = NewMask(p)
 				for i := range p.Stored() {
 					if i%3 != 0 {
 						keep[j].Set(i)
@@ -172,10 +178,8 @@ func thin(t *testing.T, s *Stage, format Format) {
 // tied returns the head's copies of tied weights.
 func (c *chain) tied() []*Param {
 	var borrowers []*Param
-	for _, l := range c.s.Layers[1:] {
-		if p := l.Tied(); p != nil {
-			borrowers = append(borrowers, p)
-		}
+	for _, t := range c.s.Config.Ties() {
+		borrowers = append(borrowers, c.s.Param(t.Borrower, t.Weight))
 	}
 	return borrowers
 }
@@ -189,7 +193,7 @@ func checkGradients(t *testing.T, ch *chain) {
 			want[p] = append([]float64(nil), tensor.Of[float64](p.G)...)
 		}
 	}
-	embedding, borrowers := ch.s.Layers[0].Tied(), ch.tied()
+	embedding, borrowers := ch.s.Param(0, tokenWeight), ch.tied()
 	for _, b := range borrowers {
 		for i, g := range want[b] {
 			want[embedding][b.First*b.Cols+i] += g
@@ -203,7 +207,7 @@ func checkGradients(t *testing.T, ch *chain) {
 			}
 			w := tensor.Of[float64](p.W)
 			for i := range w {
-				if p.Format == Masked && !Keep(tensor.Of[uint64](p.Mask)).Has(i) {
+				if p.Format == Masked && !Mask(tensor.Of[uint64](p.Mask)).Has(i) {
 					if want[p][i] != 0 {
 						t.Fatalf("%s %s[%d]: gradient %v of a pruned weight", l.Name, p.Name, i, want[p][i])
 					}
@@ -253,13 +257,13 @@ func TestCompress(t *testing.T) {
 		}
 	}
 	// Of what is left keep the even places; every row of CSR ascends.
-	keep := NewKeep(p)
+	keep := NewMask(p)
 	for i := range p.Stored() {
 		if i%3 != 0 && i%2 == 0 {
 			keep.Set(i)
 		}
 	}
-	must(t, l.Compress(map[int]Keep{0: keep}, 0.5))
+	must(t, l.Compress(map[int]Mask{0: keep}, 0.5))
 	p = l.Params()[0]
 	if p.Format != CSR || p.NNZ != keep.Count() {
 		t.Fatalf("format %v with %d values, want csr with %d", p.Format, p.NNZ, keep.Count())
@@ -301,7 +305,7 @@ func TestSlicesComputeTheHead(t *testing.T) {
 	want := newChain(t, small, tensor.F64)
 	enlarge(want.s)
 	want.gradients()
-	head := want.s.Layers[small.Head()]
+	head := want.s.Layers[headOf(small)]
 	for _, n := range []int{2, 3, small.Vocab} {
 		c := small
 		c.HeadShards = n
@@ -311,11 +315,11 @@ func TestSlicesComputeTheHead(t *testing.T) {
 		if x, y := got.loss(), want.loss(); math.Abs(x-y) > 1e-12 {
 			t.Errorf("%d slices: loss %v, want %v", n, x, y)
 		}
-		for i, l := range want.s.Layers[:small.Head()] {
-			near(t, l.Name, got.s.Layers[i].Gradients(), l.Gradients())
+		for i, l := range want.s.Layers[:headOf(small)] {
+			near(t, l.Name, got.s.Layers[i].g, l.g)
 		}
 		var weights, gradients []float64
-		for _, l := range got.s.Layers[small.Head():] {
+		for _, l := range got.s.Layers[headOf(small):] {
 			p := param(l, "head.weight")
 			weights = append(weights, tensor.Of[float64](p.W)...)
 			gradients = append(gradients, tensor.Of[float64](p.G)...)
@@ -326,6 +330,11 @@ func TestSlicesComputeTheHead(t *testing.T) {
 		}
 		near(t, "head.weight", tensor.From(gradients), whole.G)
 	}
+}
+
+// headOf returns the chain position of the head, the first of its slices.
+func headOf(c Config) int {
+	return slices.IndexFunc(c.Chain(), func(d Description) bool { return d.Kind == Head })
 }
 
 func param(l *Layer, name string) *Param {
@@ -345,7 +354,7 @@ func near(t *testing.T, name string, got, want tensor.Mem) {
 // TestFreeGivesEverythingBack: no slab is forgotten, also after compression.
 func TestFreeGivesEverythingBack(t *testing.T) {
 	dev := cpu.New(device.NewWall())
-	s, err := NewStage(small, small.Chain(), dev, tensor.F32)
+	s, err := NewStage(small, small.All(), dev, tensor.F32)
 	must(t, err)
 	thin(t, s, CSR)
 	s.Free()

@@ -6,6 +6,8 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -95,7 +97,7 @@ func (g *gpu) newStepper(c model.Config) (*stepper, error) {
 	if err := s.x.Reserve(c); err != nil {
 		return nil, err
 	}
-	if s.stage, err = model.NewStage(c, c.Chain(), g.Device, g.BF16.DType()); err != nil {
+	if s.stage, err = model.NewStage(c, c.All(), g.Device, g.BF16.DType()); err != nil {
 		s.x.Close()
 		return nil, fmt.Errorf("model: %w", err)
 	}
@@ -104,12 +106,11 @@ func (g *gpu) newStepper(c model.Config) (*stepper, error) {
 	for i := range tokens {
 		tokens[i] = draw.Int32N(int32(c.Vocab))
 	}
-	s.runner = &pipeline.Runner{Exec: s.x, Group: world, Replicas: alone, Graphs: true, Feed: func(m int) ([]int32, []int32) {
-		return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1]
-	}}
+	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
 	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, stepMicrobatches)
 	if err == nil {
-		err = s.runner.Plan(partition.Partition{0, c.Layers()}, s.stage, plan)
+		s.runner, err = pipeline.New(s.x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: true})
 	}
 	if err != nil {
 		s.free()

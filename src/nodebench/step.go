@@ -8,6 +8,8 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	"dynmo/src/kernel"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -87,6 +89,7 @@ type stepper struct {
 	x      *model.Exec
 	stage  *model.Stage
 	runner *pipeline.Runner
+	feed   pipeline.Feed
 	losses []float64
 	err    error // the first
 }
@@ -102,7 +105,7 @@ func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (
 	if err := s.x.Reserve(c); err != nil {
 		return nil, err
 	}
-	if s.stage, err = model.NewStage(c, c.Chain(), dev, k.DType()); err != nil {
+	if s.stage, err = model.NewStage(c, c.All(), dev, k.DType()); err != nil {
 		s.x.Close()
 		return nil, err
 	}
@@ -111,12 +114,11 @@ func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (
 	for i := range tokens {
 		tokens[i] = draw.Int32N(int32(c.Vocab))
 	}
-	s.runner = &pipeline.Runner{Exec: s.x, Group: world, Replicas: alone, Feed: func(int) ([]int32, []int32) {
-		return tokens[:s.x.N()], tokens[1:]
-	}}
+	s.feed = func(int) ([]int32, []int32) { return tokens[:s.x.N()], tokens[1:] }
 	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
 	if err == nil {
-		err = s.runner.Plan(partition.Partition{0, c.Layers()}, s.stage, plan)
+		s.runner, err = pipeline.New(s.x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
 	}
 	if err != nil {
 		s.free()
@@ -130,18 +132,18 @@ func (s *stepper) step() {
 	if s.err != nil {
 		return
 	}
-	done, err := s.runner.Step(s.stage)
+	done, err := s.runner.Step(s.feed)
 	if err != nil {
 		s.err = err
 		return
 	}
-	agreed, err := s.runner.Agree(s.stage, done.Losses, false)
+	agreed, err := s.runner.Agree(done.Losses, false)
 	if err != nil {
 		s.err = err
 		return
 	}
 	s.losses = append(s.losses, agreed.Loss)
-	s.err = s.runner.Update(s.stage, kernel.AdamW{
+	s.err = s.runner.Update(kernel.AdamW{
 		LR: 3e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: min(1, 1/agreed.Norm),
 	})
 }
@@ -152,8 +154,8 @@ func (s *stepper) parameters() int64 {
 	for _, l := range s.stage.Layers {
 		n += l.NonZeros()
 	}
-	if head := s.stage.Layer(s.stage.Config.Head()).Tied(); head != nil {
-		n -= int64(head.Stored())
+	for _, t := range s.stage.Config.Ties() {
+		n -= int64(t.Rows * t.Cols)
 	}
 	return n
 }
@@ -166,7 +168,7 @@ func (s *stepper) plausible() bool {
 
 func (s *stepper) free() {
 	if s.runner != nil {
-		s.runner.Release()
+		s.runner.Close()
 	}
 	s.stage.Free()
 	s.x.Close()

@@ -74,15 +74,12 @@ func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) repo
 	}
 	r := report{Summary: trace.Summarise(spans)}
 	for _, l := range s.Layers {
-		bytes := l.Bytes(x)
-		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, replicas)
-		r.IDs = append(r.IDs, l.ID)
-		r.Layers = append(r.Layers, cost.Layer{
-			Name: l.Name, NonZeros: l.NonZeros(), Output: x.Boundary(s.Config, l.ID+1), Bytes: bytes,
-			Forward:        trace.Median(samples[l.ID][trace.F]),
-			BackwardInput:  trace.Median(samples[l.ID][trace.I]),
-			BackwardWeight: trace.Median(samples[l.ID][trace.W]),
-		})
+		c := l.Cost(x)
+		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Gradients, replicas)
+		c.Forward = trace.Median(samples[l.ID][trace.F])
+		c.BackwardInput = trace.Median(samples[l.ID][trace.I])
+		c.BackwardWeight = trace.Median(samples[l.ID][trace.W])
+		r.IDs, r.Layers = append(r.IDs, l.ID), append(r.Layers, c)
 	}
 	return r
 }

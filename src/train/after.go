@@ -133,7 +133,7 @@ func (r *Rank) migrate(step int, next partition.Partition) (migrate.Moved, error
 	}
 	clock := r.Device.Clock()
 	began := clock.Now()
-	r.runner.Release()
+	r.release()
 	s, moved, err := migrate.Run(r.stages, r.owners(r.now), r.owners(next), r.x, r.stage)
 	if err != nil {
 		return moved, err

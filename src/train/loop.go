@@ -96,15 +96,14 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 	}
 	clock := r.Device.Clock()
 	start := clock.Now()
-	r.runner.Feed = func(m int) ([]int32, []int32) {
+	done, err := r.runner.Step(func(m int) ([]int32, []int32) {
 		return r.batches.Read(r.Config.Run.Seed, step, r.replicas.Rank()*r.Config.Parallel.Microbatches+m)
-	}
-	done, err := r.runner.Step(r.stage)
+	})
 	if err != nil {
 		return 0, false, err
 	}
 	updating := clock.Now()
-	agreed, err := r.runner.Agree(r.stage, done.Losses, r.Stop())
+	agreed, err := r.runner.Agree(done.Losses, r.Stop())
 	if err != nil {
 		return 0, false, err
 	}
@@ -113,7 +112,7 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 		return 0, false, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
 	}
 	if !skip {
-		if err := r.runner.Update(r.stage, r.adamW(step, agreed)); err != nil {
+		if err := r.runner.Update(r.adamW(step, agreed)); err != nil {
 			return 0, false, err
 		}
 	}

@@ -9,10 +9,8 @@ import (
 	cpudevice "dynmo/src/device/cpu"
 	"dynmo/src/kernel/null"
 	"dynmo/src/model"
-	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/plan"
-	"dynmo/src/schedule"
 )
 
 // FixedBytes returns, for the settings of a run, what stages hold besides their
@@ -26,21 +24,9 @@ func FixedBytes(c config.Config) plan.FixedBytes {
 	})
 }
 
-// fixedBytes returns what stages hold besides their layers: the pipeline's
-// buffers, and, once on every rank, what sums the largest layer's gradients.
+// fixedBytes returns what stages hold besides their layers.
 func fixedBytes(c config.Config, x *model.Exec) plan.FixedBytes {
-	shape := modelConfig(c)
-	sum := int64(0)
-	for _, l := range model.Outline(shape, x) {
-		sum = max(sum, pipeline.SumBytes(l.Bytes.Gradients, c.Parallel.Replicas))
-	}
-	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
-		bytes := pipeline.FixedBytes(x, shape, m, virtual, peak)
-		if m.Chunk(virtual) == 0 {
-			bytes += sum
-		}
-		return bytes
-	}
+	return pipeline.FixedBytes(x, modelConfig(c), c.Parallel.Replicas)
 }
 
 // outline returns the dense chain before training: bytes and parameters, no

@@ -18,6 +18,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
+	layouts "dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -120,7 +121,6 @@ func New(s Setup) (*Rank, error) {
 			return nil, err
 		}
 	}
-	r.runner = &pipeline.Runner{Exec: r.x, Group: r.stages, Replicas: r.replicas, Graphs: s.Config.Device.Graphs}
 	return r, r.plan()
 }
 
@@ -148,9 +148,21 @@ func (r *Rank) owners(cuts partition.Partition) partition.Owners {
 	return r.balancer.schedule.Map.Owners(cuts)
 }
 
-// plan makes the runner's buffers for the layers this rank holds now.
+// plan makes the runner for the layers this rank holds now.
 func (r *Rank) plan() error {
-	return r.runner.Plan(r.now, r.stage, r.balancer.schedule)
+	r.release()
+	var err error
+	now := layouts.New(r.now, r.balancer.schedule, r.Config.Parallel.Replicas, grid(r.Config).Order)
+	r.runner, err = pipeline.New(r.x, now, r.stage, pipeline.Groups{Stages: r.stages, Replicas: r.replicas},
+		pipeline.Options{Graphs: r.Config.Device.Graphs})
+	return err
+}
+
+// release gives the runner's buffers back, if there is a runner.
+func (r *Rank) release() {
+	if r.runner != nil {
+		r.runner.Close()
+	}
 }
 
 // leave closes the groups that New made, and the world's, then the device.
@@ -166,7 +178,7 @@ func (r *Rank) leave() error {
 
 // Close gives back what the rank holds, the threads of its kernels too.
 func (r *Rank) Close() {
-	r.runner.Release()
+	r.release()
 	r.stage.Free()
 	r.x.Close()
 	if threads, ok := r.x.Backend.(io.Closer); ok {
