@@ -40,38 +40,66 @@ static void head_forward(const dynmo_cpu *kern, float *s, float *out, float *lse
 	}
 }
 
+/* A call. dqkv and dout are the backward pass's, which only reads out and lse. */
 struct attention {
 	const dynmo_cpu *k;
-	float *work, *out, *lse;
-	const float *qkv;
-	int64_t t, c, nh;
+	float *work, *out, *lse, *dqkv;
+	const float *qkv, *dout;
+	const int32_t *offsets;
+	int64_t longest, c, nh;
 };
 
-/* The workspace of each member. */
-static int64_t room(int64_t t) { return dynmo_lines(2 * TILE * t); }
+/* A head of a sequence: its rows and where they begin, in floats: in qkv and
+ * dqkv (token of 3c), in out and dout (token of c), and in lse. */
+struct head {
+	int64_t t, in, at, sums;
+};
 
-int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t t)
+static struct head head_of(const struct attention *a, int64_t i)
 {
-	return dynmo_lines(1) + dynmo_team_size(k->team) * room(t);
+	int64_t first = a->offsets[i / a->nh], t = a->offsets[i / a->nh + 1] - first, number = i % a->nh;
+	int64_t column = number * (a->c / a->nh);
+	return (struct head){t, first * 3 * a->c + column, first * a->c + column, first * a->nh + number * t};
+}
+
+/* The workspace of each member. */
+static int64_t room(int64_t longest) { return dynmo_lines(2 * TILE * longest); }
+
+int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t longest)
+{
+	return dynmo_lines(1) + dynmo_team_size(k->team) * room(longest);
+}
+
+/* Says whether the offsets ascend from 0 to n, by at most longest. */
+static int sequences(const int32_t *offsets, int64_t b, int64_t longest, int64_t n)
+{
+	for (int64_t i = 0; i < b; i++)
+		if (offsets[i + 1] < offsets[i] || offsets[i + 1] - offsets[i] > longest)
+			return 0;
+	return offsets[0] == 0 && offsets[b] == n;
 }
 
 /* Items are heads of sequences. */
 static void forward(const void *job, int64_t first, int64_t last, int32_t member)
 {
 	const struct attention *a = job;
-	int64_t t = a->t, c = a->c, hs = c / a->nh;
-	float *s = a->work + member * room(t);
+	int64_t c = a->c;
+	float *s = a->work + member * room(a->longest);
 	for (int64_t i = first; i < last; i++) {
-		int64_t row = i / a->nh * t, column = i % a->nh * hs;
-		const float *q = a->qkv + row * 3 * c + column;
-		head_forward(a->k, s, a->out + row * c + column, a->lse + i * t, q, q + c, q + 2 * c, t, c, hs);
+		struct head h = head_of(a, i);
+		const float *q = a->qkv + h.in;
+		head_forward(a->k, s, a->out + h.at, a->lse + h.sums, q, q + c, q + 2 * c, h.t, c, c / a->nh);
 	}
 }
 
-void dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
-	int64_t b, int64_t t, int64_t c, int64_t nh)
+int32_t dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
+	const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh)
 {
-	dynmo_parallel(k->team, b * nh, 1, forward, &(struct attention){k, dynmo_align(work), out, lse, qkv, t, c, nh});
+	if (!sequences(offsets, b, longest, n))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, b * nh, 1, forward, &(struct attention){.k = k, .work = dynmo_align(work), .out = out,
+		.lse = lse, .qkv = qkv, .offsets = offsets, .longest = longest, .c = c, .nh = nh});
+	return DYNMO_CPU_OK;
 }
 
 /* One head. dk and dv add up over the tiles, in ascending order. */
@@ -103,30 +131,27 @@ static void head_backward(const dynmo_cpu *kern, float *p, float *dp, float *dq,
 	}
 }
 
-struct attention_gradient {
-	const dynmo_cpu *k;
-	float *work, *dqkv;
-	const float *dout, *qkv, *out, *lse;
-	int64_t t, c, nh;
-};
-
 static void backward(const void *job, int64_t first, int64_t last, int32_t member)
 {
-	const struct attention_gradient *a = job;
-	int64_t t = a->t, c = a->c, hs = c / a->nh;
-	float *p = a->work + member * room(t), *dp = p + TILE * t;
+	const struct attention *a = job;
+	int64_t c = a->c;
+	float *p = a->work + member * room(a->longest), *dp = p + TILE * a->longest;
 	for (int64_t i = first; i < last; i++) {
-		int64_t row = i / a->nh * t, column = i % a->nh * hs, in = row * 3 * c + column, at = row * c + column;
-		float *dq = a->dqkv + in;
-		const float *q = a->qkv + in;
-		head_backward(a->k, p, dp, dq, dq + c, dq + 2 * c, a->dout + at, q, q + c, q + 2 * c, a->out + at,
-			a->lse + i * t, t, c, hs);
+		struct head h = head_of(a, i);
+		float *dq = a->dqkv + h.in;
+		const float *q = a->qkv + h.in;
+		head_backward(a->k, p, dp, dq, dq + c, dq + 2 * c, a->dout + h.at, q, q + c, q + 2 * c, a->out + h.at,
+			a->lse + h.sums, h.t, c, c / a->nh);
 	}
 }
 
-void dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout, const float *qkv,
-	const float *out, const float *lse, int64_t b, int64_t t, int64_t c, int64_t nh)
+int32_t dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout, const float *qkv,
+	const float *out, const float *lse, const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh)
 {
-	dynmo_parallel(k->team, b * nh, 1, backward,
-		&(struct attention_gradient){k, dynmo_align(work), dqkv, dout, qkv, out, lse, t, c, nh});
+	if (!sequences(offsets, b, longest, n))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, b * nh, 1, backward, &(struct attention){.k = k, .work = dynmo_align(work),
+		.out = (float *)out, .lse = (float *)lse, .dqkv = dqkv, .qkv = qkv, .dout = dout, .offsets = offsets,
+		.longest = longest, .c = c, .nh = nh});
+	return DYNMO_CPU_OK;
 }

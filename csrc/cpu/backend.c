@@ -34,7 +34,7 @@ const char *dynmo_cpu_status_name(int32_t status)
 {
 	switch (status) {
 	case DYNMO_CPU_OK: return "ok";
-	case DYNMO_CPU_INDEX: return "a token or target is outside its table";
+	case DYNMO_CPU_INDEX: return "an index is outside its table";
 	}
 	return "unknown status";
 }

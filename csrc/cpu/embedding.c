@@ -1,12 +1,12 @@
-/* Tokens and positions, which index their tables. */
+/* Tokens and positions, which are rows of their tables. */
 #include "kernels.h"
 
 struct embedding {
 	const dynmo_cpu *k;
 	float *out, *dwte, *dwpe;
 	const float *wte, *wpe, *dout;
-	const int32_t *tokens;
-	int64_t n, t, c;
+	const int32_t *tokens, *positions;
+	int64_t n, c;
 };
 
 /* Items are tokens. */
@@ -16,16 +16,16 @@ static void embedding_forward(const void *job, int64_t first, int64_t last, int3
 	int64_t c = e->c;
 	(void)member;
 	for (int64_t i = first; i < last; i++)
-		e->k->add(e->out + i * c, e->wte + e->tokens[i] * c, e->wpe + i % e->t * c, c);
+		e->k->add(e->out + i * c, e->wte + e->tokens[i] * c, e->wpe + e->positions[i] * c, c);
 }
 
-int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_t *tokens, const float *wte,
-	const float *wpe, int64_t b, int64_t t, int64_t c, int64_t vocabulary)
+int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_t *tokens,
+	const int32_t *positions, const float *wte, const float *wpe, int64_t n, int64_t c, int64_t vocabulary, int64_t places)
 {
-	if (!dynmo_inside(tokens, b * t, vocabulary))
+	if (!dynmo_inside(tokens, n, vocabulary) || !dynmo_inside(positions, n, places))
 		return DYNMO_CPU_INDEX;
-	dynmo_parallel(k->team, b * t, dynmo_row_grain(c), embedding_forward,
-		&(struct embedding){.k = k, .out = out, .wte = wte, .wpe = wpe, .tokens = tokens, .t = t, .c = c});
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), embedding_forward, &(struct embedding){
+		.k = k, .out = out, .wte = wte, .wpe = wpe, .tokens = tokens, .positions = positions, .c = c});
 	return DYNMO_CPU_OK;
 }
 
@@ -35,7 +35,7 @@ static void embedding_backward(const void *job, int64_t first, int64_t last, int
 	const struct embedding *e = job;
 	(void)member;
 	for (int64_t i = 0; i < e->n; i++) {
-		float *token = e->dwte + e->tokens[i] * e->c + first, *position = e->dwpe + i % e->t * e->c + first;
+		float *token = e->dwte + e->tokens[i] * e->c + first, *position = e->dwpe + e->positions[i] * e->c + first;
 		const float *dout = e->dout + i * e->c + first;
 		e->k->add(token, token, dout, last - first);
 		e->k->add(position, position, dout, last - first);
@@ -43,11 +43,11 @@ static void embedding_backward(const void *job, int64_t first, int64_t last, int
 }
 
 int32_t dynmo_cpu_embedding_backward(const dynmo_cpu *k, float *dwte, float *dwpe, const float *dout,
-	const int32_t *tokens, int64_t b, int64_t t, int64_t c, int64_t vocabulary)
+	const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c, int64_t vocabulary, int64_t places)
 {
-	if (!dynmo_inside(tokens, b * t, vocabulary))
+	if (!dynmo_inside(tokens, n, vocabulary) || !dynmo_inside(positions, n, places))
 		return DYNMO_CPU_INDEX;
-	dynmo_parallel(k->team, c, dynmo_column_grain(b * t), embedding_backward,
-		&(struct embedding){.k = k, .dwte = dwte, .dwpe = dwpe, .dout = dout, .tokens = tokens, .n = b * t, .t = t, .c = c});
+	dynmo_parallel(k->team, c, dynmo_column_grain(n), embedding_backward, &(struct embedding){
+		.k = k, .dwte = dwte, .dwpe = dwpe, .dout = dout, .tokens = tokens, .positions = positions, .n = n, .c = c});
 	return DYNMO_CPU_OK;
 }

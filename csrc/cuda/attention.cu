@@ -1,5 +1,7 @@
 /* Causal multi-head attention (Dao et al. 2022; Dao 2023): the calls, and the
- * choice of kernels. A head's t x t scores exist only as tiles in registers.
+ * choice of kernels. A head's t x t scores exist only as tiles in registers. Grids
+ * are as large as sequences of the longest length need; blocks beyond the end of
+ * their sequence leave at once.
  *
  * Forward reads qkv and writes out and lse, 8·b·t·c bytes in bfloat16, and makes
  * b·t²·c multiply-adds and b·nh·t²/2 exponentials, with the half that is masked left
@@ -13,9 +15,9 @@
 
 static bool aligned(const void *p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
 
-static attention_shape shape_of(int32_t b, int32_t t, int32_t c, int32_t nh) {
+static attention_shape shape_of(const int32_t *offsets, int32_t b, int32_t longest, int32_t c, int32_t nh) {
 	int hs = c / nh;
-	return {b, t, c, nh, hs, 1 / sqrtf(static_cast<float>(hs))};
+	return {offsets, b, longest, c, nh, hs, 1 / sqrtf(static_cast<float>(hs))};
 }
 
 static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
@@ -31,17 +33,20 @@ template <typename E> static __device__ __forceinline__ float dot8(const E *x, c
 	return sum;
 }
 
-/* Fills in stats (b·nh, t). A head's channels of one token lie together in both
- * out and dout: `lanes` lanes, a power of two, take 8 at a time. */
+/* Fills in stats, which lie as lse does. A head's channels of one token lie together
+ * in both out and dout: `lanes` lanes, a power of two, take 8 at a time. A sequence
+ * has `blocks` blocks. */
 template <typename E>
 static __global__ void __launch_bounds__(256) attention_stats(query_stats *stats, const E *dout, const E *out,
-	const float *lse, attention_shape s, int lanes, bool vector) {
-	size_t index = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) / lanes; /* token·nh + head */
+	const float *lse, attention_shape s, int blocks, int lanes, bool vector) {
+	attention_head h(s, blockIdx.x / blocks * s.nh);
+	size_t index = (static_cast<size_t>(blockIdx.x % blocks) * blockDim.x + threadIdx.x) / lanes; /* token·nh + head */
 	int lane = threadIdx.x % lanes;
-	bool inside = index < static_cast<size_t>(s.b) * s.t * s.nh;
+	bool inside = index < static_cast<size_t>(h.t) * s.nh;
 	float sum = 0;
 	if (inside) {
-		const E *x = dout + index * s.hs, *y = out + index * s.hs;
+		size_t at = (static_cast<size_t>(h.first) * s.nh + index) * s.hs;
+		const E *x = dout + at, *y = out + at;
 		for (int first = 8 * lane; first < s.hs; first += 8 * lanes) {
 			if (vector) {
 				sum = dot8(x + first, y + first, sum);
@@ -52,8 +57,7 @@ static __global__ void __launch_bounds__(256) attention_stats(query_stats *stats
 	}
 	for (int across = lanes / 2; across > 0; across /= 2) sum += __shfl_xor_sync(0xffffffff, sum, across);
 	if (inside && lane == 0) {
-		size_t token = index / s.nh, head = token / s.t * s.nh + index % s.nh;
-		size_t to = head * s.t + token % s.t;
+		size_t to = static_cast<size_t>(h.first) * s.nh + index % s.nh * h.t + index / s.nh;
 		stats[to] = {lse[to] * LOG2_E, sum};
 	}
 }
@@ -63,9 +67,8 @@ static int32_t stats_of(void *stream, query_stats *stats, const E *dout, const E
 	attention_shape s, bool vector) {
 	int lanes = 1;
 	while (lanes < 32 && 8 * lanes < s.hs) lanes *= 2;
-	size_t threads = static_cast<size_t>(s.b) * s.t * s.nh * lanes;
-	LAUNCH((attention_stats<E>), static_cast<unsigned>((threads + 255) / 256), 256, 0, stream, stats, dout, out, lse, s,
-		lanes, vector);
+	unsigned blocks = static_cast<unsigned>((static_cast<size_t>(s.t) * s.nh * lanes + 255) / 256);
+	LAUNCH((attention_stats<E>), s.b * blocks, 256, 0, stream, stats, dout, out, lse, s, blocks, lanes, vector);
 	return launched();
 }
 
@@ -76,9 +79,9 @@ static int32_t forward(void *stream, void *out, float *lse, const void *qkv, att
 }
 
 extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
-	int32_t b, int32_t t, int32_t c, int32_t nh) {
-	if (b == 0 || t == 0 || c == 0) return 0;
-	attention_shape s = shape_of(b, t, c, nh);
+	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh) {
+	if (n == 0 || c == 0) return 0;
+	attention_shape s = shape_of(offsets, b, longest, c, nh);
 	if (k->type == DYNMO_CUDA_BF16 && has_tiles(s) && aligned(qkv) && aligned(out))
 		return attention_tiles_forward(stream, static_cast<bf16 *>(out), lse, static_cast<const bf16 *>(qkv), s);
 	return BY_TYPE(k, forward, stream, out, lse, qkv, s);
@@ -99,11 +102,12 @@ static int32_t backward(void *stream, void *dqkv, const void *dout, const void *
 }
 
 extern "C" int32_t dynmo_cuda_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
-	const void *qkv, const void *out, const float *lse, int32_t b, int32_t t, int32_t c, int32_t nh) {
-	if (b == 0 || t == 0 || c == 0) return 0;
+	const void *qkv, const void *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest,
+	int32_t n, int32_t c, int32_t nh) {
+	if (n == 0 || c == 0) return 0;
 	void *stats;
-	int32_t status = workspace(k, static_cast<size_t>(b) * nh * t * sizeof(query_stats), &stats);
+	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
 	if (status != 0) return status;
 	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
-		shape_of(b, t, c, nh));
+		shape_of(offsets, b, longest, c, nh));
 }

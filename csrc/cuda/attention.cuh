@@ -4,10 +4,12 @@
 
 #include "mma.cuh"
 
-/* b·nh heads, each of t rows of hs channels; c = nh·hs. */
+/* b sequences, each of nh heads of hs channels; c = nh·hs. Sequence i is tokens
+ * [offsets[i], offsets[i+1]). */
 struct attention_shape {
-	int b, t, c, nh, hs;
-	float scale; /* 1/sqrt(hs), of the scores */
+	const int32_t *offsets; /* device memory */
+	int b, t, c, nh, hs;    /* t: at least the tokens of the longest sequence */
+	float scale;            /* 1/sqrt(hs), of the scores */
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -19,13 +21,26 @@ template <typename E> struct head_rows {
 	__device__ __forceinline__ E *row(int i) const { return first + i * stride; }
 };
 
-/* The rows of head (of b·nh) in part p of a matrix (b·t, parts·c): queries, keys
- * and values are parts 0, 1 and 2 of three. */
+/* One of the b·nh heads. */
+struct attention_head {
+	int first, t; /* its sequence's first token, and tokens */
+	int number;   /* among the sequence's heads */
+
+	__device__ __forceinline__ attention_head(attention_shape s, int head)
+		: first(s.offsets[head / s.nh]), t(s.offsets[head / s.nh + 1] - first), number(head % s.nh) {}
+
+	/* Where the head's values begin where a query has one: in lse and stats. */
+	__device__ __forceinline__ size_t sums(attention_shape s) const {
+		return static_cast<size_t>(first) * s.nh + static_cast<size_t>(number) * t;
+	}
+};
+
+/* The rows of a head in part p of a matrix (n, parts·c): queries, keys and values
+ * are parts 0, 1 and 2 of three. */
 template <typename E>
-__device__ __forceinline__ head_rows<E> rows_of(E *matrix, attention_shape s, int head, int parts, int p) {
+__device__ __forceinline__ head_rows<E> rows_of(E *matrix, attention_shape s, attention_head h, int parts, int p) {
 	size_t stride = static_cast<size_t>(parts) * s.c;
-	size_t row = static_cast<size_t>(head / s.nh) * s.t;
-	return {matrix + row * stride + static_cast<size_t>(p) * s.c + head % s.nh * s.hs, stride};
+	return {matrix + h.first * stride + static_cast<size_t>(p) * s.c + h.number * s.hs, stride};
 }
 
 /* Of a query row, for the backward pass: p_j = 2^(s_j·log2(e) - lse2), and

@@ -110,14 +110,14 @@ template <bool KEYS> struct gradient_head {
 	head_rows<const bf16> x, y, u, w;
 	const query_stats *stats;
 	__device__ __forceinline__ gradient_head(const bf16 *dout, const bf16 *qkv, const query_stats *all,
-		attention_shape s, int head) {
+		attention_shape s, attention_head head) {
 		head_rows<const bf16> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
 		head_rows<const bf16> v = rows_of(qkv, s, head, 3, 2), dy = rows_of(dout, s, head, 1, 0);
 		x = KEYS ? k : q;
 		y = KEYS ? v : dy;
 		u = KEYS ? q : k;
 		w = KEYS ? dy : v;
-		stats = all + static_cast<size_t>(head) * s.t;
+		stats = all + head.sums(s);
 	}
 };
 
@@ -156,15 +156,17 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	DYNAMIC_SHARED(column_tile<HS>, tiles);
 	int block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y, row = block * ROWS + threadIdx.x / 32 * 16 * MT;
-	int begins = KEYS ? block * ROWS : 0, ends = KEYS ? s.t : min((block + 1) * ROWS, s.t);
-	gradient_head<KEYS> h(dout, qkv, stats, s, blockIdx.x);
-	load_columns<HS, KEYS>(tiles[0], h, begins, s.t);
+	attention_head head(s, blockIdx.x);
+	if (block * ROWS >= head.t) return;
+	int begins = KEYS ? block * ROWS : 0, ends = KEYS ? head.t : min((block + 1) * ROWS, head.t);
+	gradient_head<KEYS> h(dout, qkv, stats, s, head);
+	load_columns<HS, KEYS>(tiles[0], h, begins, head.t);
 	gradient_rows<HS, MT, KEYS> r;
-	begin<HS, MT, KEYS>(r, h, row, s.t);
+	begin<HS, MT, KEYS>(r, h, row, head.t);
 	for (int first = begins, stage = 0; first < ends; first += TILE_ROWS, stage ^= 1) {
 		cp_async_wait<0>();
 		__syncthreads(); /* this tile is there, and nobody reads the other any more */
-		if (first + TILE_ROWS < ends) load_columns<HS, KEYS>(tiles[stage ^ 1], h, first + TILE_ROWS, s.t);
+		if (first + TILE_ROWS < ends) load_columns<HS, KEYS>(tiles[stage ^ 1], h, first + TILE_ROWS, head.t);
 #pragma unroll
 		for (int column = 0; column < TILE_ROWS; column += 16)
 			if (KEYS ? first + column + 15 >= row : first + column < row + 16 * MT)
@@ -172,8 +174,8 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	}
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		store_d<HS>(rows_of(dqkv, s, blockIdx.x, 3, KEYS), r.dx[m], row + 16 * m, s.t, {s.scale, s.scale});
-		if constexpr (KEYS) store_d<HS>(rows_of(dqkv, s, blockIdx.x, 3, 2), r.dy[m], row + 16 * m, s.t, {1, 1});
+		store_d<HS>(rows_of(dqkv, s, head, 3, KEYS), r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
+		if constexpr (KEYS) store_d<HS>(rows_of(dqkv, s, head, 3, 2), r.dy[m], row + 16 * m, head.t, {1, 1});
 	}
 }
 

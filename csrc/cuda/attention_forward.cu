@@ -151,19 +151,20 @@ template <int HS, int MT>
 __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	attention_forward(bf16 *out, float *lse, const bf16 *qkv, attention_shape s) {
 	DYNAMIC_SHARED(bf16, shared);
-	int head = blockIdx.x, warp = threadIdx.x / 32, rows = 16 * MT * TILE_WARPS;
+	attention_head h(s, blockIdx.x);
+	int warp = threadIdx.x / 32, rows = 16 * MT * TILE_WARPS;
 	int first = (gridDim.y - 1 - blockIdx.y) * rows, query = first + 16 * MT * warp;
-	head_rows<const bf16> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
-	head_rows<const bf16> v = rows_of(qkv, s, head, 3, 2);
-	int end = min(first + rows, s.t);
-	load_tile<HS>(shared, k, 0, s.t);
-	load_tile<HS>(shared + TILE_SIZE<HS>, v, 0, s.t);
+	if (first >= h.t) return;
+	head_rows<const bf16> q = rows_of(qkv, s, h, 3, 0), k = rows_of(qkv, s, h, 3, 1), v = rows_of(qkv, s, h, 3, 2);
+	int end = min(first + rows, h.t);
+	load_tile<HS>(shared, k, 0, h.t);
+	load_tile<HS>(shared + TILE_SIZE<HS>, v, 0, h.t);
 	cp_async_commit();
 
 	query_rows<HS, MT> r;
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		load_a<HS>(r.q[m], q, query + 16 * m, s.t);
+		load_a<HS>(r.q[m], q, query + 16 * m, h.t);
 		clear(r.o[m]);
 		r.largest[m][0] = r.largest[m][1] = -INFINITY;
 		r.sum[m][0] = r.sum[m][1] = 0;
@@ -174,13 +175,14 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 		__syncthreads(); /* this tile is there, and nobody reads the other any more */
 		if (key + TILE_ROWS < end) {
 			bf16 *next = shared + (stage ^ 1) * 2 * TILE_SIZE<HS>;
-			load_tile<HS>(next, k, key + TILE_ROWS, s.t);
-			load_tile<HS>(next + TILE_SIZE<HS>, v, key + TILE_ROWS, s.t);
+			load_tile<HS>(next, k, key + TILE_ROWS, h.t);
+			load_tile<HS>(next + TILE_SIZE<HS>, v, key + TILE_ROWS, h.t);
 			cp_async_commit();
 		}
 		if (key < query + 16 * MT) attend<HS, MT>(r, keys, keys + TILE_SIZE<HS>, query, key, s.scale * LOG2_E);
 	}
-	finish<HS, MT>(r, rows_of(out, s, head, 1, 0), lse + static_cast<size_t>(head) * s.t, query, s.t);
+	h = attention_head(s, blockIdx.x); /* read again, as registers are scarce in the loop */
+	finish<HS, MT>(r, rows_of(out, s, h, 1, 0), lse + h.sums(s), query, h.t);
 }
 
 template <int HS, int MT>

@@ -188,7 +188,10 @@ template <typename E, int SLICES>
 __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 	plain_forward(E *out, float *lse, const E *qkv, attention_shape s, bool vector) {
 	SHARED(stage, shared, );
-	int head = blockIdx.x, row = (gridDim.y - 1 - blockIdx.y) * ROWS, channel = blockIdx.z * SLICES * WIDTH;
+	attention_head head(s, blockIdx.x);
+	s.t = head.t;
+	int row = (gridDim.y - 1 - blockIdx.y) * ROWS, channel = blockIdx.z * SLICES * WIDTH;
+	if (row >= s.t) return;
 	head_rows<const E> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
 	head_rows<const E> v = rows_of(qkv, s, head, 3, 2);
 	float o[SLICES][SIDE][2], largest[SIDE], sum[SIDE];
@@ -219,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 		int query = row + my_row() + 16 * i;
 		inverse[i] = 1 / total;
 		if (channel == 0 && my_column() == 0 && query < s.t)
-			lse[static_cast<size_t>(head) * s.t + query] = largest[i] * LN_2 + logf(total);
+			lse[head.sums(s) + query] = largest[i] * LN_2 + logf(total);
 	}
 	store<E, SLICES>(rows_of(out, s, head, 1, 0), o, inverse, row, channel, s);
 }
@@ -246,8 +249,11 @@ template <typename E, int SLICES, bool KEYS>
 __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout, const E *qkv,
 	const query_stats *stats, attention_shape s, bool vector) {
 	SHARED(stage, shared, );
-	int head = blockIdx.x, block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y;
+	attention_head head(s, blockIdx.x);
+	s.t = head.t;
+	int block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y;
 	int row = block * ROWS, channel = blockIdx.z * SLICES * WIDTH;
+	if (row >= s.t) return;
 	head_rows<const E> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
 	head_rows<const E> v = rows_of(qkv, s, head, 3, 2), dy = rows_of(dout, s, head, 1, 0);
 	head_rows<const E> u = KEYS ? q : k, w = KEYS ? dy : v;
@@ -258,7 +264,7 @@ __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout
 		score_block p, ds;
 		multiply(p, shared, KEYS ? k : q, row, u, column, s, vector);
 		multiply(ds, shared, KEYS ? v : dy, row, w, column, s, vector);
-		probabilities<KEYS>(p, ds, stats + static_cast<size_t>(head) * s.t, row, column, s);
+		probabilities<KEYS>(p, ds, stats + head.sums(s), row, column, s);
 		accumulate<E, SLICES>(du, shared, ds, u, column, channel, s, vector);
 		if constexpr (KEYS) accumulate<E, SLICES>(dw, shared, p, w, column, channel, s, vector);
 	}

@@ -4,7 +4,7 @@
  * returns 0 or a status that dynmo_cpu_status_name names. No function keeps a
  * pointer after it returns; none but dynmo_cpu_open allocates memory. Workspace
  * comes from the caller. Shapes and lengths are checked in Go; values that index
- * memory (tokens, targets) here.
+ * memory (tokens, positions, offsets, targets) here.
  *
  * What each kernel computes is said once, in src/kernel/kernel.go. Matrices are
  * row-major float32; n is tokens, c channels, o output channels, v vocabulary,
@@ -19,7 +19,7 @@
 
 enum {
 	DYNMO_CPU_OK = 0,
-	DYNMO_CPU_INDEX = 1, /* a token or a target is outside its table */
+	DYNMO_CPU_INDEX = 1, /* a token, position, offset or target is outside its table */
 };
 
 /* Instruction-set paths. Each is the same source compiled for another width. */
@@ -45,11 +45,11 @@ void dynmo_cpu_close(dynmo_cpu *k);
 const char *dynmo_cpu_blas_name(void);
 const char *dynmo_cpu_status_name(int32_t status);
 
-/* wte has `vocabulary` rows. */
-int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_t *tokens, const float *wte,
-	const float *wpe, int64_t b, int64_t t, int64_t c, int64_t vocabulary);
+/* wte has `vocabulary` rows, wpe `places`. */
+int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_t *tokens,
+	const int32_t *positions, const float *wte, const float *wpe, int64_t n, int64_t c, int64_t vocabulary, int64_t places);
 int32_t dynmo_cpu_embedding_backward(const dynmo_cpu *k, float *dwte, float *dwpe, const float *dout,
-	const int32_t *tokens, int64_t b, int64_t t, int64_t c, int64_t vocabulary);
+	const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c, int64_t vocabulary, int64_t places);
 
 void dynmo_cpu_layernorm_forward(const dynmo_cpu *k, float *out, float *mean, float *rstd, const float *inp,
 	const float *weight, const float *bias, int64_t n, int64_t c);
@@ -81,13 +81,15 @@ void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp,
 void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n);
 
-/* qkv (b·t, 3c), lse (b, nh, t). work has the floats that
+/* qkv (n, 3c), lse (nh·n), offsets (b + 1): it is an error if they do not ascend
+ * from 0 to n, or by more than longest. work has the floats that
  * dynmo_cpu_attention_work returns. */
-int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t t);
-void dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
-	int64_t b, int64_t t, int64_t c, int64_t nh);
-void dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout,
-	const float *qkv, const float *out, const float *lse, int64_t b, int64_t t, int64_t c, int64_t nh);
+int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t longest);
+int32_t dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
+	const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh);
+int32_t dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout,
+	const float *qkv, const float *out, const float *lse, const int32_t *offsets, int64_t b, int64_t longest, int64_t n,
+	int64_t c, int64_t nh);
 
 void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, int64_t n);
 void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n);

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 1
+#define DYNMO_CUDA_VERSION 2
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -35,7 +35,7 @@ enum {
 typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 
 /* X(name, (parameters), (arguments)). n tokens, c channels, o output channels,
- * b sequences of t tokens, nh heads, v columns. Operands that may be absent are
+ * b sequences of at most `longest` tokens, nh heads, v columns. Operands that may be absent are
  * null then. */
 #define DYNMO_CUDA_CALLS(X)                                                                                            \
 	/* Readies the current context's device for elements of a type. */                                                \
@@ -46,10 +46,12 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	/* Writes what the bits of results depend on: architecture, compiler, cuBLAS. */                                   \
 	X(identity, (dynmo_cuda *k, char *text, int32_t size), (k, text, size))                                            \
                                                                                                                        \
-	X(embedding_forward, (dynmo_cuda *k, void *stream, void *out, const int32_t *tokens, const void *wte,              \
-	  const void *wpe, int32_t b, int32_t t, int32_t c), (k, stream, out, tokens, wte, wpe, b, t, c))                  \
-	X(embedding_backward, (dynmo_cuda *k, void *stream, float *dwte, float *dwpe, const void *dout,                    \
-	  const int32_t *tokens, int32_t b, int32_t t, int32_t c), (k, stream, dwte, dwpe, dout, tokens, b, t, c))         \
+	X(embedding_forward, (dynmo_cuda *k, void *stream, void *out, const int32_t *tokens, const int32_t *positions,     \
+	  const void *wte, const void *wpe, int32_t n, int32_t c), (k, stream, out, tokens, positions, wte, wpe, n,        \
+	  c))                                                                                                              \
+	X(embedding_backward, (dynmo_cuda *k, void *stream, float *dwte, float *dwpe, const void *dout, const int32_t      \
+	  *tokens, const int32_t *positions, int32_t n, int32_t c), (k, stream, dwte, dwpe, dout, tokens, positions,       \
+	  n, c))                                                                                                           \
                                                                                                                        \
 	X(layernorm_forward, (dynmo_cuda *k, void *stream, void *out, float *mean, float *rstd, const void *inp,           \
 	  const void *weight, const void *bias, int32_t n, int32_t c),                                                     \
@@ -91,11 +93,12 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
 	  (k, stream, out, inp, row, col, values, n, rows, cols, nnz))                                                     \
                                                                                                                        \
-	X(attention_forward, (dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, int32_t b, int32_t t,   \
-	  int32_t c, int32_t nh), (k, stream, out, lse, qkv, b, t, c, nh))                                                 \
-	X(attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv,                 \
-	  const void *out, const float *lse, int32_t b, int32_t t, int32_t c, int32_t nh),                                 \
-	  (k, stream, dqkv, dout, qkv, out, lse, b, t, c, nh))                                                             \
+	X(attention_forward, (dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, const int32_t           \
+	  *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh), (k, stream, out, lse, qkv, offsets,     \
+	  b, longest, n, c, nh))                                                                                           \
+	X(attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void      \
+	  *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t        \
+	  nh), (k, stream, dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh))                                      \
                                                                                                                        \
 	X(gelu_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, int64_t n), (k, stream, out, inp, n))    \
 	X(gelu_backward, (dynmo_cuda *k, void *stream, void *dinp, const void *inp, const void *dout, int64_t n),          \

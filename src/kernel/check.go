@@ -12,23 +12,24 @@ type Check struct {
 	Space tensor.Space // where the backend computes
 }
 
-// EmbeddingForward checks the operands of that call. Of wte it knows only that
-// it holds whole rows.
-func (k Check) EmbeddingForward(out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.embedding(k.DType, out, tokens, wte, wpe, b, t, c)
+// EmbeddingForward checks the operands of that call. Of the tables it knows
+// only that they hold whole rows.
+func (k Check) EmbeddingForward(out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.embedding(k.DType, out, tokens, positions, wte, wpe, n, c)
 }
 
 // EmbeddingBackward checks the operands of that call.
-func (k Check) EmbeddingBackward(dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.embedding(k.DType.Wide(), dout, tokens, dwte, dwpe, b, t, c)
+func (k Check) EmbeddingBackward(dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.embedding(k.DType.Wide(), dout, tokens, positions, dwte, dwpe, n, c)
 }
 
 // embedding checks tables of elements of type d.
-func (k Check) embedding(d tensor.DType, x, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.floats(x, b, t, c)
-	k.want(tokens, tensor.I32, b, t)
-	k.rows(wte, d, 1, c)
-	k.rows(wpe, d, t, c)
+func (k Check) embedding(d tensor.DType, x, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.floats(x, n, c)
+	k.want(tokens, tensor.I32, n)
+	k.want(positions, tensor.I32, n)
+	k.rows(wte, d, c)
+	k.rows(wpe, d, c)
 }
 
 // LayerNormForward checks the operands of that call.
@@ -141,27 +142,31 @@ func (k Check) pattern(w CSR) {
 }
 
 // AttentionForward checks the operands of that call.
-func (k Check) AttentionForward(out, lse, qkv tensor.Mem, b, t, c, nh int) {
-	heads(c, nh)
-	k.floats(out, b, t, c)
-	k.wides(lse, b, nh, t)
-	k.floats(qkv, b, t, 3, c)
+func (k Check) AttentionForward(out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.attention(offsets, lse, b, longest, n, c, nh)
+	k.floats(out, n, c)
+	k.floats(qkv, n, 3, c)
 }
 
 // AttentionBackward checks the operands of that call.
-func (k Check) AttentionBackward(dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
-	heads(c, nh)
-	k.floats(dqkv, b, t, 3, c)
-	k.floats(dout, b, t, c)
-	k.floats(qkv, b, t, 3, c)
-	k.floats(out, b, t, c)
-	k.wides(lse, b, nh, t)
+func (k Check) AttentionBackward(dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.attention(offsets, lse, b, longest, n, c, nh)
+	k.floats(dqkv, n, 3, c)
+	k.floats(dout, n, c)
+	k.floats(qkv, n, 3, c)
+	k.floats(out, n, c)
 }
 
-func heads(c, nh int) {
+// attention checks the shape of that call and the operands that follow it.
+func (k Check) attention(offsets, lse tensor.Mem, b, longest, n, c, nh int) {
 	if nh < 1 || c%nh != 0 {
 		panic("kernel: channels are not a multiple of heads")
 	}
+	if n > b*longest {
+		panic("kernel: more tokens than the longest sequences hold")
+	}
+	k.want(offsets, tensor.I32, b+1)
+	k.wides(lse, nh, n)
 }
 
 // GELUForward checks the operands of that call.
@@ -292,10 +297,10 @@ func (k Check) want(m tensor.Mem, d tensor.DType, shape ...int) {
 	k.inSpace(m)
 }
 
-// rows panics unless m holds at least n rows of c elements of type d, and no part of one.
-func (k Check) rows(m tensor.Mem, d tensor.DType, n, c int) {
+// rows panics unless m holds at least one row of c elements of type d, and no part of one.
+func (k Check) rows(m tensor.Mem, d tensor.DType, c int) {
 	row := int64(c) * d.Size()
-	if row <= 0 || m.Bytes%row != 0 || m.Bytes < int64(n)*row {
+	if row <= 0 || m.Bytes%row != 0 || m.Bytes < row {
 		panic("kernel: operand has the wrong length")
 	}
 	k.inSpace(m)

@@ -25,12 +25,12 @@ type Backend interface {
 	// DType returns the element type of weights and activations.
 	DType() tensor.DType
 
-	// EmbeddingForward sets out (b·t, c) to wte[tokens] + wpe[position]. tokens
-	// is I32 (b·t), wte (v, c), wpe (>= t, c).
-	EmbeddingForward(s device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int)
+	// EmbeddingForward sets out (n, c) to wte[tokens] + wpe[positions]. tokens and
+	// positions are I32 (n); the tables hold whole rows of c, how many is not known.
+	EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int)
 	// EmbeddingBackward adds dout to the rows of dwte and dwpe it came from, in
-	// ascending order of tokens.
-	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int)
+	// ascending order of the tokens' places.
+	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int)
 
 	// LayerNormForward normalises the rows of inp (n, c):
 	// out = (inp - mean)·rstd·weight + bias. It stores mean and rstd (n), wide.
@@ -59,13 +59,15 @@ type Backend interface {
 	// (w.Values is not read), and Σ_n dout to dbias (w.Rows), which may be absent.
 	SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int)
 
-	// AttentionForward is causal multi-head attention. qkv (b·t, 3c) holds
-	// queries, keys and values, each (nh, c/nh); out (b·t, c). It stores
-	// lse (b, nh, t), wide, the logarithm of each row's softmax denominator of the
-	// scores q·k/sqrt(c/nh), and no t x t matrix of all heads.
-	AttentionForward(s device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int)
+	// AttentionForward is causal multi-head attention within each of b sequences.
+	// offsets, I32 (b+1), ascends from 0 to n: sequence i is tokens
+	// [offsets[i], offsets[i+1]), none of them more than longest; it may be empty.
+	// qkv (n, 3c) holds queries, keys and values, each (nh, c/nh); out (n, c). It
+	// stores lse (nh·n), wide, the logarithm of each row's softmax denominator of
+	// the scores q·k/sqrt(c/nh): sequence by sequence, in each (nh, its tokens).
+	AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int)
 	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
-	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int)
+	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int)
 
 	// GELUForward sets out = 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))) (Hendrycks & Gimpel 2016).
 	GELUForward(s device.Stream, out, inp tensor.Mem, n int)

@@ -61,7 +61,7 @@ func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := a.saved(x, x.cut(b, saved)), b.Tokens
 	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, n, s.qkv, s.normed)
-	x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Sequences, b.Longest, a.hidden, a.heads)
+	x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
 	a.proj.forwardAdd(x, n, s.out, s.attended, inp)
 	return nil
 }
@@ -70,7 +70,7 @@ func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
 	dattended := x.scratch.Span(0, s.attended.Bytes)
 	a.proj.backwardInput(x, n, dattended, dout)
-	x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Sequences, b.Longest, a.hidden, a.heads)
+	x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
 	a.qkv.backwardInput(x, n, h.dnormed, h.dqkv)
 	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
 	return nil

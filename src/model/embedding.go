@@ -52,7 +52,7 @@ func (e *embedding) feed(x *Exec, b *Batch, saved tensor.Mem, tokens, _ []int32)
 
 func (e *embedding) forward(x *Exec, b *Batch, saved, _ tensor.Mem) error {
 	s := e.saved(x, x.cut(b, saved))
-	x.Backend.EmbeddingForward(x.Stream, s.out, s.tokens, e.token.W, e.position.W, b.Sequences, b.Longest, e.hidden)
+	x.Backend.EmbeddingForward(x.Stream, s.out, s.tokens, b.Positions, e.token.W, e.position.W, b.Tokens, e.hidden)
 	return nil
 }
 
@@ -66,6 +66,6 @@ func (e *embedding) backwardWeight(x *Exec, b *Batch, saved, _, _, dout tensor.M
 		return nil
 	}
 	s := e.saved(x, x.cut(b, saved))
-	x.Backend.EmbeddingBackward(x.Stream, e.token.G, e.position.G, dout, s.tokens, b.Sequences, b.Longest, e.hidden)
+	x.Backend.EmbeddingBackward(x.Stream, e.token.G, e.position.G, dout, s.tokens, b.Positions, b.Tokens, e.hidden)
 	return nil
 }

@@ -39,8 +39,8 @@ type Batch struct {
 // N returns the tokens of a full microbatch, which buffers have room for.
 func (x *Exec) N() int { return x.B * x.T }
 
-// BatchBytes returns the memory of the full microbatch's offsets and positions.
-func (x *Exec) BatchBytes() int64 { return int64(x.B+1+x.N()) * tensor.I32.Size() }
+// BatchBytes returns the memory of the full microbatch's positions and offsets.
+func (x *Exec) BatchBytes() int64 { return int64(x.N()+x.B+1) * tensor.I32.Size() }
 
 // Width is what passes from a layer to the next for each token, and back as
 // gradient: values of the backend's type, and statistics in float64.
@@ -81,20 +81,20 @@ func (x *Exec) Reserve(c Config) error {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
 	x.scratch = m
-	host := make([]int32, 0, x.B+1+x.N())
-	for b := range x.B + 1 {
-		host = append(host, int32(b*x.T))
-	}
+	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
 		host = append(host, int32(i%x.T))
+	}
+	for b := range x.B + 1 {
+		host = append(host, int32(b*x.T))
 	}
 	if x.batch, err = x.Device.Alloc(x.BatchBytes()); err != nil {
 		return fmt.Errorf("batch: %w", err)
 	}
-	offsets := int64(x.B+1) * tensor.I32.Size()
+	positions := int64(x.N()) * tensor.I32.Size()
 	x.Full = Batch{
 		Tokens: x.N(), Capacity: x.N(), Sequences: x.B, Longest: x.T,
-		Offsets: x.batch.Span(0, offsets), Positions: x.batch.Span(offsets, x.batch.Bytes-offsets),
+		Positions: x.batch.Span(0, positions), Offsets: x.batch.Span(positions, x.batch.Bytes-positions),
 	}
 	return device.Write(x.Device, x.batch, tensor.From(host))
 }

@@ -35,13 +35,18 @@ func (a *heads) measure() {
 	k, d, n := a.BF16, a.BF16.DType(), a.b*a.t
 	a.qkv, a.dout = a.normal(n*3*a.c, d), a.normal(n*a.c, d)
 	a.given, a.sums, a.gradient = a.blank(n*a.c, d), a.blank(n*a.count, d.Wide()), a.blank(n*3*a.c, d)
+	ends := make([]int32, a.b+1)
+	for i := range ends {
+		ends[i] = int32(i * a.t)
+	}
+	offsets := upload(a.bench, ends)
 	if a.err != nil {
 		return
 	}
 	seconds := a.seconds(
-		func() { k.AttentionForward(a.stream, a.given, a.sums, a.qkv.mem, a.b, a.t, a.c, a.count) },
+		func() { k.AttentionForward(a.stream, a.given, a.sums, a.qkv.mem, offsets, a.b, a.t, n, a.c, a.count) },
 		func() {
-			k.AttentionBackward(a.stream, a.gradient, a.dout.mem, a.qkv.mem, a.given, a.sums, a.b, a.t, a.c, a.count)
+			k.AttentionBackward(a.stream, a.gradient, a.dout.mem, a.qkv.mem, a.given, a.sums, offsets, a.b, a.t, n, a.c, a.count)
 		})
 	forward, backward := checker{unit: unit(d)}, checker{unit: unit(d)}
 	for _, number := range spread(a.b*a.count, 4) {

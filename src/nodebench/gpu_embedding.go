@@ -34,12 +34,17 @@ func (g *gpu) embedding() {
 	wte, wpe, dout := g.normal(v*c, d), g.normal(t*c, d), g.normal(n*c, d)
 	dwte, dwpe := g.normal(v*c, d.Wide()), g.normal(t*c, d.Wide())
 	out := g.blank(n*c, d)
+	inSequence := make([]int32, n)
+	for i := range inSequence {
+		inSequence[i] = int32(i % t)
+	}
+	positions := upload(g.bench, inSequence)
 	if g.err != nil {
 		return
 	}
 	calls := []func(){
-		func() { k.EmbeddingForward(g.stream, out, tokens.mem, wte.mem, wpe.mem, b, t, c) },
-		func() { k.EmbeddingBackward(g.stream, dwte.mem, dwpe.mem, dout.mem, tokens.mem, b, t, c) },
+		func() { k.EmbeddingForward(g.stream, out, tokens.mem, positions, wte.mem, wpe.mem, n, c) },
+		func() { k.EmbeddingBackward(g.stream, dwte.mem, dwpe.mem, dout.mem, tokens.mem, positions, n, c) },
 	}
 	for _, call := range calls {
 		call()

@@ -125,23 +125,23 @@ func (k wrongs) GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int)
 	spoil(dinp)
 }
 
-func (k wrongs) EmbeddingForward(s device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.Backend.EmbeddingForward(s, out, tokens, wte, wpe, b, t, c)
+func (k wrongs) EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.Backend.EmbeddingForward(s, out, tokens, positions, wte, wpe, n, c)
 	spoil(out)
 }
 
-func (k wrongs) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.Backend.EmbeddingBackward(s, dwte, dwpe, dout, tokens, b, t, c)
+func (k wrongs) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.Backend.EmbeddingBackward(s, dwte, dwpe, dout, tokens, positions, n, c)
 	spoil(dwpe)
 }
 
-func (k wrongs) AttentionForward(s device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
-	k.Backend.AttentionForward(s, out, lse, qkv, b, t, c, nh)
+func (k wrongs) AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.Backend.AttentionForward(s, out, lse, qkv, offsets, b, longest, n, c, nh)
 	spoil(lse)
 }
 
-func (k wrongs) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
-	k.Backend.AttentionBackward(s, dqkv, dout, qkv, out, lse, b, t, c, nh)
+func (k wrongs) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.Backend.AttentionBackward(s, dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh)
 	spoil(dqkv)
 }
 

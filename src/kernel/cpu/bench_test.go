@@ -27,6 +27,15 @@ var threads = flag.Int("threads", 1, "threads of benchmarks")
 func random32(seed uint64, n int) tensor.Mem { return tensor.From(normal(seed, n)) }
 func empty(n int) tensor.Mem                 { return tensor.From(make([]float32, n)) }
 
+// even returns the offsets of b sequences of t tokens.
+func even(b, t int) tensor.Mem {
+	offsets := make([]int32, b+1)
+	for i := range offsets {
+		offsets[i] = int32(i * t)
+	}
+	return tensor.From(offsets)
+}
+
 // run measures call on every path. flops is its operations: 0 for calls that
 // memory bounds, whose rate is in bytes.
 func run(b *testing.B, name string, flops, bytes int64, call func(k *Backend)) {
@@ -94,14 +103,15 @@ func BenchmarkAttention(b *testing.B) {
 			n = t
 		}
 		batch := n / t
+		offsets := even(batch, t)
 		product := int64(n) * int64(t+1) * c
 		qkv, dout := random32(1, 3*n*c), random32(2, n*c)
 		out, lse, dqkv := empty(n*c), empty(n*nh), empty(3*n*c)
 		run(b, fmt.Sprintf("forward_%d", t), 2*product, int64(16*n*c), func(k *Backend) {
-			k.AttentionForward(nil, out, lse, qkv, batch, t, c, nh)
+			k.AttentionForward(nil, out, lse, qkv, offsets, batch, t, n, c, nh)
 		})
 		run(b, fmt.Sprintf("backward_%d", t), 5*product, int64(32*n*c), func(k *Backend) {
-			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, batch, t, c, nh)
+			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, batch, t, n, c, nh)
 		})
 	}
 }

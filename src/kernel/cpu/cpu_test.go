@@ -151,7 +151,7 @@ func TestNaNSurvives(t *testing.T) {
 		},
 		"Attention": func(k *Backend, x []float32) []float32 {
 			out, lse := make([]float32, n*c/3), make([]float32, n*nh)
-			k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(x), 1, n, c/3, nh)
+			k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(x), tensor.From([]int32{0, n}), 1, n, n, c/3, nh)
 			return out
 		},
 		"GELU": func(k *Backend, x []float32) []float32 {
@@ -191,13 +191,20 @@ func TestNaNSurvives(t *testing.T) {
 
 func TestIndexOutsideItsTable(t *testing.T) {
 	k := open(t, "generic", 1)
+	zero := tensor.From(make([]int32, 1))
 	x, stats, one := tensor.From(make([]float32, 6)), tensor.From(make([]float64, 3)), tensor.From(make([]float32, 1))
 	for name, call := range map[string]func(index int32){
 		"EmbeddingForward": func(token int32) {
-			k.EmbeddingForward(nil, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), x, x, 1, 1, 2)
+			k.EmbeddingForward(nil, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), zero, x, x, 1, 2)
+		},
+		"EmbeddingForward positions": func(position int32) {
+			k.EmbeddingForward(nil, tensor.From(make([]float32, 2)), zero, tensor.From([]int32{position}), x, x, 1, 2)
 		},
 		"EmbeddingBackward": func(token int32) {
-			k.EmbeddingBackward(nil, x, x, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), 1, 1, 2)
+			k.EmbeddingBackward(nil, x, x, tensor.From(make([]float32, 2)), tensor.From([]int32{token}), zero, 1, 2)
+		},
+		"EmbeddingBackward positions": func(position int32) {
+			k.EmbeddingBackward(nil, x, x, tensor.From(make([]float32, 2)), zero, tensor.From([]int32{position}), 1, 2)
 		},
 		"CrossEntropy": func(target int32) {
 			k.CrossEntropy(nil, tensor.From(make([]float64, 1)), tensor.From(make([]float64, 3)), tensor.Mem{},
@@ -219,6 +226,30 @@ func TestIndexOutsideItsTable(t *testing.T) {
 					}
 				}()
 				call(index)
+			}()
+		}
+	}
+}
+
+func TestOffsetsOutsideTheTokens(t *testing.T) {
+	k := open(t, "generic", 1)
+	const n, c, longest = 4, 2, 3
+	x := func(n int) tensor.Mem { return tensor.From(make([]float32, n)) }
+	for _, offsets := range [][]int32{{0, 4, 4}, {0, 3, 2}, {1, 3, 4}, {0, 2, 5}, {0, -1, 4}, {0, 1, 4}} {
+		want := offsets[1] != 1 || offsets[0] != 0
+		for name, call := range map[string]func(){
+			"forward": func() { k.AttentionForward(nil, x(n*c), x(n), x(3*n*c), tensor.From(offsets), 2, longest, n, c, 1) },
+			"backward": func() {
+				k.AttentionBackward(nil, x(3*n*c), x(n*c), x(3*n*c), x(n*c), x(n), tensor.From(offsets), 2, longest, n, c, 1)
+			},
+		} {
+			func() {
+				defer func() {
+					if refused := recover() != nil; refused != want {
+						t.Errorf("%s, offsets %v of 4 tokens, at most 3 each: refused %t, want %t", name, offsets, refused, want)
+					}
+				}()
+				call()
 			}()
 		}
 	}

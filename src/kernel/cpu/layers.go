@@ -11,18 +11,18 @@ import (
 	"dynmo/src/tensor"
 )
 
-// EmbeddingForward: see kernel.Backend. It panics if a token is not in wte.
-func (k *Backend) EmbeddingForward(_ device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.check.EmbeddingForward(out, tokens, wte, wpe, b, t, c)
-	must(C.dynmo_cpu_embedding_forward(k.c, floats(out), ints(tokens), floats(wte), floats(wpe),
-		size(b), size(t), size(c), rows(wte, c)))
+// EmbeddingForward: see kernel.Backend. It panics if a token or position is not in its table.
+func (k *Backend) EmbeddingForward(_ device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.check.EmbeddingForward(out, tokens, positions, wte, wpe, n, c)
+	must(C.dynmo_cpu_embedding_forward(k.c, floats(out), ints(tokens), ints(positions), floats(wte), floats(wpe),
+		size(n), size(c), rows(wte, c), rows(wpe, c)))
 }
 
-// EmbeddingBackward: see kernel.Backend. It panics if a token is not in dwte.
-func (k *Backend) EmbeddingBackward(_ device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, b, t, c)
-	must(C.dynmo_cpu_embedding_backward(k.c, floats(dwte), floats(dwpe), floats(dout), ints(tokens),
-		size(b), size(t), size(c), rows(dwte, c)))
+// EmbeddingBackward: see kernel.Backend. It panics if a token or position is not in its table.
+func (k *Backend) EmbeddingBackward(_ device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, positions, n, c)
+	must(C.dynmo_cpu_embedding_backward(k.c, floats(dwte), floats(dwpe), floats(dout), ints(tokens), ints(positions),
+		size(n), size(c), rows(dwte, c), rows(dwpe, c)))
 }
 
 // rows returns how many rows of c floats m holds.
@@ -51,19 +51,20 @@ func (k *Backend) LayerNormBackwardWeight(_ device.Stream, dweight, dbias, dout,
 		floats(mean), floats(rstd), size(n), size(c))
 }
 
-// AttentionForward: see kernel.Backend.
-func (k *Backend) AttentionForward(_ device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionForward(out, lse, qkv, b, t, c, nh)
-	work := k.room(C.dynmo_cpu_attention_work(k.c, size(t)))
-	C.dynmo_cpu_attention_forward(k.c, work, floats(out), floats(lse), floats(qkv), size(b), size(t), size(c), size(nh))
+// AttentionForward: see kernel.Backend. It panics if the offsets are not as they say.
+func (k *Backend) AttentionForward(_ device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionForward(out, lse, qkv, offsets, b, longest, n, c, nh)
+	work := k.room(C.dynmo_cpu_attention_work(k.c, size(longest)))
+	must(C.dynmo_cpu_attention_forward(k.c, work, floats(out), floats(lse), floats(qkv), ints(offsets),
+		size(b), size(longest), size(n), size(c), size(nh)))
 }
 
-// AttentionBackward: see kernel.Backend.
-func (k *Backend) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, b, t, c, nh)
-	work := k.room(C.dynmo_cpu_attention_work(k.c, size(t)))
-	C.dynmo_cpu_attention_backward(k.c, work, floats(dqkv), floats(dout), floats(qkv), floats(out), floats(lse),
-		size(b), size(t), size(c), size(nh))
+// AttentionBackward: see kernel.Backend. It panics if the offsets are not as they say.
+func (k *Backend) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh)
+	work := k.room(C.dynmo_cpu_attention_work(k.c, size(longest)))
+	must(C.dynmo_cpu_attention_backward(k.c, work, floats(dqkv), floats(dout), floats(qkv), floats(out), floats(lse),
+		ints(offsets), size(b), size(longest), size(n), size(c), size(nh)))
 }
 
 // GELUForward: see kernel.Backend.

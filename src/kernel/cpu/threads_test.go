@@ -93,10 +93,17 @@ func (r result) sparse(k *Backend, n, c, o int) {
 func (r result) blocks(k *Backend, b, t, c, nh int) {
 	n := b * t
 	qkv, dout, out, lse, dqkv := normal(1, 3*n*c), normal(2, n*c), make([]float32, n*c), make([]float32, n*nh), make([]float32, 3*n*c)
-	k.AttentionForward(nil, mem(out), mem(lse), mem(qkv), b, t, c, nh)
-	r.add("AttentionForward", out, lse)
-	k.AttentionBackward(nil, mem(dqkv), mem(dout), mem(qkv), mem(out), mem(lse), b, t, c, nh)
-	r.add("AttentionBackward", dqkv)
+	uneven := []int32{0} // offsets: sequences that grow shorter, the last with what is left
+	for i := range b {
+		uneven = append(uneven, min(uneven[i]+int32(t-2*i), int32(n)))
+	}
+	uneven[b] = int32(n)
+	for name, offsets := range map[string]tensor.Mem{"": even(b, t), " of uneven sequences": mem(uneven)} {
+		k.AttentionForward(nil, mem(out), mem(lse), mem(qkv), offsets, b, n, n, c, nh)
+		r.add("AttentionForward"+name, out, lse)
+		k.AttentionBackward(nil, mem(dqkv), mem(dout), mem(qkv), mem(out), mem(lse), offsets, b, n, n, c, nh)
+		r.add("AttentionBackward"+name, dqkv)
+	}
 
 	inp, weight, bias, mean, rstd := normal(3, n*c), normal(4, c), normal(5, c), make([]float32, n), make([]float32, n)
 	dinp, dweight, dbias := normal(6, n*c), normal(7, c), normal(8, c)
@@ -110,14 +117,15 @@ func (r result) blocks(k *Backend, b, t, c, nh int) {
 
 func (r result) ends(k *Backend, b, t, c, v int) {
 	n, draw := b*t, random.Keyed(10)
-	tokens := make([]int32, n)
+	tokens, positions := make([]int32, n), make([]int32, n)
 	for i := range tokens {
+		positions[i] = int32(i % t)
 		tokens[i] = draw.Int32N(int32(v))
 	}
 	out, dwte, dwpe := make([]float32, n*c), normal(1, v*c), normal(2, t*c)
-	k.EmbeddingForward(nil, mem(out), mem(tokens), mem(normal(3, v*c)), mem(normal(4, t*c)), b, t, c)
+	k.EmbeddingForward(nil, mem(out), mem(tokens), mem(positions), mem(normal(3, v*c)), mem(normal(4, t*c)), n, c)
 	r.add("EmbeddingForward", out)
-	k.EmbeddingBackward(nil, mem(dwte), mem(dwpe), mem(normal(5, n*c)), mem(tokens), b, t, c)
+	k.EmbeddingBackward(nil, mem(dwte), mem(dwpe), mem(normal(5, n*c)), mem(tokens), mem(positions), n, c)
 	r.add("EmbeddingBackward", dwte, dwpe)
 
 	left, right := normal(6, n*v), normal(7, n*v)

@@ -12,17 +12,17 @@ import (
 )
 
 // EmbeddingForward: see kernel.Backend.
-func (k *Backend) EmbeddingForward(s device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.check.EmbeddingForward(out, tokens, wte, wpe, b, t, c)
-	k.enqueued(s, "EmbeddingForward", C.call_embedding_forward(k.table, k.c, handle(s), out.Ptr, ints(tokens), wte.Ptr,
-		wpe.Ptr, size(b), size(t), size(c)))
+func (k *Backend) EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.check.EmbeddingForward(out, tokens, positions, wte, wpe, n, c)
+	k.enqueued(s, "EmbeddingForward", C.call_embedding_forward(k.table, k.c, handle(s), out.Ptr, ints(tokens),
+		ints(positions), wte.Ptr, wpe.Ptr, size(n), size(c)))
 }
 
 // EmbeddingBackward: see kernel.Backend.
-func (k *Backend) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, b, t, c)
+func (k *Backend) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, positions, n, c)
 	k.enqueued(s, "EmbeddingBackward", C.call_embedding_backward(k.table, k.c, handle(s), floats(dwte), floats(dwpe),
-		dout.Ptr, ints(tokens), size(b), size(t), size(c)))
+		dout.Ptr, ints(tokens), ints(positions), size(n), size(c)))
 }
 
 // LayerNormForward: see kernel.Backend.
@@ -47,17 +47,17 @@ func (k *Backend) LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout,
 }
 
 // AttentionForward: see kernel.Backend.
-func (k *Backend) AttentionForward(s device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionForward(out, lse, qkv, b, t, c, nh)
+func (k *Backend) AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionForward(out, lse, qkv, offsets, b, longest, n, c, nh)
 	k.enqueued(s, "AttentionForward", C.call_attention_forward(k.table, k.c, handle(s), out.Ptr, floats(lse), qkv.Ptr,
-		size(b), size(t), size(c), size(nh)))
+		ints(offsets), size(b), size(longest), size(n), size(c), size(nh)))
 }
 
 // AttentionBackward: see kernel.Backend.
-func (k *Backend) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, b, t, c, nh)
+func (k *Backend) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh)
 	k.enqueued(s, "AttentionBackward", C.call_attention_backward(k.table, k.c, handle(s), dqkv.Ptr, dout.Ptr, qkv.Ptr,
-		out.Ptr, floats(lse), size(b), size(t), size(c), size(nh)))
+		out.Ptr, floats(lse), ints(offsets), size(b), size(longest), size(n), size(c), size(nh)))
 }
 
 // GELUForward: see kernel.Backend.

@@ -38,20 +38,25 @@ func (of maker) calls() []call {
 			all = append(all, of.crossEntropy(n, v, 0)...)
 			all = append(all, of.crossEntropy(n, v, 5)...)
 		}
-		all = append(all, of.attention(1, n, 1, 1)...)
-		all = append(all, of.attention(1, n, 15, 3)...)
-		all = append(all, of.embedding(1, n, 3)...)
+		all = append(all, of.attention(equal(1, n), n, 1, 1)...)
+		all = append(all, of.attention(equal(1, n), n, 15, 3)...)
+		all = append(all, of.embedding(n, 3)...)
 		all = append(all, of.gelu(n*3)...)
 		all = append(all, of.addition(n*3), of.accumulation(n*3))
 	}
 	for _, hs := range []int{3, 8, 16, 32, 65} {
-		all = append(all, of.attention(3, 33, 2*hs, 2)...)
+		all = append(all, of.attention(equal(3, 33), 33, 2*hs, 2)...)
+		all = append(all, of.attention([]int{7, 1, 0, 33, 70, 1}, 70, 2*hs, 2)...)
 	}
-	all = append(all, of.attention(2, 17, 80, 1)...)
+	all = append(all, of.attention(equal(2, 17), 17, 80, 1)...)
 	for _, hs := range []int{32, 64, 128} { // what kernels on matrix units are made for, beyond one tile
-		all = append(all, of.attention(2, 150, 2*hs, 2)...)
+		all = append(all, of.attention(equal(2, 150), 150, 2*hs, 2)...)
+		all = append(all, of.attention([]int{0, 1, 64, 150, 0, 33, 0}, 170, 2*hs, 2)...)
 	}
-	all = append(all, of.embedding(3, 17, 65)...)
+	all = append(all, of.embedding(0, 3)...)
+	all = append(all, of.attention([]int{0, 0}, 5, 6, 2)...)
+	all = append(all, of.attention(nil, 0, 6, 2)...)
+	all = append(all, of.embedding(51, 65)...)
 	for _, n := range []int{1, 63, 64, 65, 1000, 4097, 10000} {
 		all = append(all, of.sumSquares(n), of.adamW(n, 6), of.masking(n))
 		for _, fixed := range []int{0, 8, 16, 24} {
@@ -65,7 +70,7 @@ func (of maker) calls() []call {
 func (of maker) smallCalls() []call {
 	w := of.newPattern(5, 6, 0.5)
 	return slices.Concat(
-		of.embedding(2, 3, 4), of.attention(2, 3, 4, 2), of.gelu(7), of.crossEntropy(3, 4, 2),
+		of.embedding(6, 4), of.attention(equal(2, 3), 3, 4, 2), of.gelu(7), of.crossEntropy(3, 4, 2),
 		[]call{
 			of.layerNormForward(3, 4), of.layerNormBackwardInput(3, 4), of.layerNormBackwardWeight(3, 4),
 			of.matmulForward(3, 4, 5, true), of.matmulBackwardInput(3, 4, 5), of.matmulBackwardWeight(3, 4, 5, true),

@@ -5,7 +5,7 @@ type Call struct {
 	Name string // the method of kernel.Backend
 	N    int    // tokens (rows), or the elements of an element-wise call
 	C    int    // input channels; columns of logits; 1 if element-wise
-	O    int    // output channels of a product; tokens of a sequence in attention; else 0
+	O    int    // output channels of a product; mean tokens of a sequence in attention; else 0
 	NNZ  int    // kept weights of a product: C·O if dense; else 0
 }
 

@@ -42,14 +42,14 @@ func (k backend) spend(c Call) {
 func (backend) Name() string          { return "null" }
 func (k backend) DType() tensor.DType { return k.check.DType }
 
-func (k backend) EmbeddingForward(_ device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.check.EmbeddingForward(out, tokens, wte, wpe, b, t, c)
-	k.spend(Call{Name: "EmbeddingForward", N: b * t, C: c})
+func (k backend) EmbeddingForward(_ device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.check.EmbeddingForward(out, tokens, positions, wte, wpe, n, c)
+	k.spend(Call{Name: "EmbeddingForward", N: n, C: c})
 }
 
-func (k backend) EmbeddingBackward(_ device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, b, t, c)
-	k.spend(Call{Name: "EmbeddingBackward", N: b * t, C: c})
+func (k backend) EmbeddingBackward(_ device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, positions, n, c)
+	k.spend(Call{Name: "EmbeddingBackward", N: n, C: c})
 }
 
 func (k backend) LayerNormForward(_ device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
@@ -97,14 +97,14 @@ func (k backend) SDDMM(_ device.Stream, dvalues, dbias, dout, inp tensor.Mem, w 
 	k.spend(Call{"SDDMM", n, w.Cols, w.Rows, w.NNZ})
 }
 
-func (k backend) AttentionForward(_ device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionForward(out, lse, qkv, b, t, c, nh)
-	k.spend(Call{Name: "AttentionForward", N: b * t, C: c, O: t})
+func (k backend) AttentionForward(_ device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionForward(out, lse, qkv, offsets, b, longest, n, c, nh)
+	k.spend(Call{Name: "AttentionForward", N: n, C: c, O: n / max(b, 1)})
 }
 
-func (k backend) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, b, t, c, nh)
-	k.spend(Call{Name: "AttentionBackward", N: b * t, C: c, O: t})
+func (k backend) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh)
+	k.spend(Call{Name: "AttentionBackward", N: n, C: c, O: n / max(b, 1)})
 }
 
 func (k backend) GELUForward(_ device.Stream, out, inp tensor.Mem, n int) {

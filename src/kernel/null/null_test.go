@@ -32,8 +32,8 @@ func TestCallsAreDescribed(t *testing.T) {
 	w := kernel.CSR{Rows: o, Cols: c, NNZ: 9, RowPtr: i(o + 1), ColIdx: i(9), Values: f(9)}
 	scalar, mask := tensor.From(make([]float64, 1)), tensor.From(make([]uint64, 1))
 
-	k.EmbeddingForward(nil, f(n*c), i(n), f(v*c), f(s*c), b, s, c)
-	k.EmbeddingBackward(nil, f(v*c), f(s*c), f(n*c), i(n), b, s, c)
+	k.EmbeddingForward(nil, f(n*c), i(n), i(n), f(v*c), f(s*c), n, c)
+	k.EmbeddingBackward(nil, f(v*c), f(s*c), f(n*c), i(n), i(n), n, c)
 	k.LayerNormForward(nil, f(n*c), f(n), f(n), f(n*c), f(c), f(c), n, c)
 	k.LayerNormBackwardInput(nil, f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
 	k.LayerNormBackwardWeight(nil, f(c), f(c), f(n*c), f(n*c), f(n), f(n), n, c)
@@ -43,8 +43,8 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.SpMMForward(nil, f(n*o), f(n*c), w, f(o), n)
 	k.SpMMBackwardInput(nil, f(n*c), f(n*o), w, n)
 	k.SDDMM(nil, f(9), f(o), f(n*o), f(n*c), w, n)
-	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*3*c), b, s, c, nh)
-	k.AttentionBackward(nil, f(n*3*c), f(n*c), f(n*3*c), f(n*c), f(b*nh*s), b, s, c, nh)
+	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*3*c), i(b+1), b, s, n, c, nh)
+	k.AttentionBackward(nil, f(n*3*c), f(n*c), f(n*3*c), f(n*c), f(b*nh*s), i(b+1), b, s, n, c, nh)
 	k.GELUForward(nil, f(n), f(n), n)
 	k.GELUBackward(nil, f(n), f(n), f(n), n)
 	k.Add(nil, f(n), f(n), f(n), n)

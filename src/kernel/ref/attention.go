@@ -1,24 +1,28 @@
 package ref
 
-import "math"
+import (
+	"iter"
+	"math"
+)
 
-// AttentionForward is causal multi-head attention (Vaswani et al. 2017). qkv
-// (b·t, 3c) holds queries, keys and values, each nh heads of c/nh channels.
-// For every head and every row i, over the rows j <= i of the same sequence,
+// AttentionForward is causal multi-head attention (Vaswani et al. 2017) within
+// sequences: the i-th is tokens [offsets[i], offsets[i+1]) of n. qkv (n, 3c) holds
+// queries, keys and values, each nh heads of c/nh channels. For every head and
+// every row i, over the rows j <= i of the same sequence,
 //
 //	s_j  = q_i·k_j / sqrt(c/nh)
 //	lse  = log Σ_j exp(s_j)
 //	out  = Σ_j exp(s_j - lse)·v_j
 //
-// It stores lse (b, nh, t) for the backward pass. One row of scores is alive
-// at a time.
-func AttentionForward[F Float](out, lse, qkv []F, b, t, c, nh int) {
+// It stores lse for the backward pass: of each sequence (nh, its tokens). One row
+// of scores is alive at a time.
+func AttentionForward[F Float](out, lse, qkv []F, offsets []int32, longest, c, nh int) {
 	hs := c / nh
-	p := make([]F, t)
-	for head := range b * nh {
-		q, k, v := heads(qkv, head, t, c, nh)
-		y := out[head/nh*t*c+head%nh*hs:]
-		for i := range t {
+	p := make([]F, longest)
+	for h := range heads(offsets, c, nh) {
+		q, k, v := parts(qkv, h, c)
+		y := out[h.at:]
+		for i := range h.t {
 			row := y[i*c:][:hs]
 			p := p[:i+1]
 			scores(p, q[i*3*c:][:hs], k, 3*c)
@@ -26,12 +30,12 @@ func AttentionForward[F Float](out, lse, qkv []F, b, t, c, nh int) {
 			probabilities(p, l)
 			clear(row)
 			vecmat(row, p, v, 3*c)
-			lse[head*t+i] = F(l)
+			lse[h.sums+i] = F(l)
 		}
 	}
 }
 
-// AttentionBackward sets dqkv (b·t, 3c) from dout (b·t, c), with out and lse
+// AttentionBackward sets dqkv (n, 3c) from dout (n, c), with out and lse
 // as AttentionForward left them. The probabilities p_j = exp(s_j - lse) are
 // made again row by row (Dao et al. 2022, section 3.1). For row i, summed over
 // all rows into dk and dv,
@@ -40,21 +44,20 @@ func AttentionForward[F Float](out, lse, qkv []F, b, t, c, nh int) {
 //	dq_i  = Σ_j ds_j·k_j
 //	dk_j += ds_j·q_i
 //	dv_j += p_j·dout_i
-func AttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, b, t, c, nh int) {
+func AttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, offsets []int32, longest, c, nh int) {
 	hs := c / nh
 	scale := F(1 / math.Sqrt(float64(hs)))
-	p, ds := make([]F, t), make([]F, t)
+	p, ds := make([]F, longest), make([]F, longest)
 	clear(dqkv)
-	for head := range b * nh {
-		q, k, v := heads(qkv, head, t, c, nh)
-		dq, dk, dv := heads(dqkv, head, t, c, nh)
-		first := head/nh*t*c + head%nh*hs
-		y, dy := out[first:], dout[first:]
-		for i := range t {
+	for h := range heads(offsets, c, nh) {
+		q, k, v := parts(qkv, h, c)
+		dq, dk, dv := parts(dqkv, h, c)
+		y, dy := out[h.at:], dout[h.at:]
+		for i := range h.t {
 			qi, dyi := q[i*3*c:][:hs], dy[i*c:][:hs]
 			p, ds := p[:i+1], ds[:i+1]
 			scores(p, qi, k, 3*c)
-			probabilities(p, float64(lse[head*t+i]))
+			probabilities(p, float64(lse[h.sums+i]))
 			mean := dot(dyi, y[i*c:][:hs]) // of dout·v under p
 			matvec(ds, dyi, v, 3*c)
 			for j := range ds {
@@ -67,11 +70,29 @@ func AttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, b, t, c, nh int) 
 	}
 }
 
-// heads returns where the queries, keys and values of head (of b·nh) begin in
-// qkv. Their rows are 3c apart.
-func heads[F Float](qkv []F, head, t, c, nh int) (q, k, v []F) {
-	first := head/nh*t*3*c + head%nh*(c/nh)
-	return qkv[first:], qkv[first+c:], qkv[first+2*c:]
+// head is one head of one sequence of t tokens: where its rows begin, in a matrix
+// (n, 3c), in one (n, c), and in lse.
+type head struct{ t, in, at, sums int }
+
+// heads yields every head of every sequence.
+func heads(offsets []int32, c, nh int) iter.Seq[head] {
+	return func(yield func(head) bool) {
+		for i := range len(offsets) - 1 {
+			first, t := int(offsets[i]), int(offsets[i+1]-offsets[i])
+			for number := range min(t*nh, nh) { // none of an empty sequence
+				column := number * (c / nh)
+				if !yield(head{t, first*3*c + column, first*c + column, first*nh + number*t}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// parts returns where the queries, keys and values of a head begin in qkv. Their
+// rows are 3c apart.
+func parts[F Float](qkv []F, h head, c int) (q, k, v []F) {
+	return qkv[h.in:], qkv[h.in+c:], qkv[h.in+2*c:]
 }
 
 // scores sets s_j = q·k_j / sqrt(len(q)), the rows of k stride apart.

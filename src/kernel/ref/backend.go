@@ -25,14 +25,14 @@ type backend[F Float] struct{ check kernel.Check }
 func (backend[F]) Name() string          { return "ref" }
 func (k backend[F]) DType() tensor.DType { return k.check.DType }
 
-func (k backend[F]) EmbeddingForward(_ device.Stream, out, tokens, wte, wpe tensor.Mem, b, t, c int) {
-	k.check.EmbeddingForward(out, tokens, wte, wpe, b, t, c)
-	EmbeddingForward(of[F](out), tensor.Of[int32](tokens), of[F](wte), of[F](wpe), b, t, c)
+func (k backend[F]) EmbeddingForward(_ device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.check.EmbeddingForward(out, tokens, positions, wte, wpe, n, c)
+	EmbeddingForward(of[F](out), tensor.Of[int32](tokens), tensor.Of[int32](positions), of[F](wte), of[F](wpe), c)
 }
 
-func (k backend[F]) EmbeddingBackward(_ device.Stream, dwte, dwpe, dout, tokens tensor.Mem, b, t, c int) {
-	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, b, t, c)
-	EmbeddingBackward(of[F](dwte), of[F](dwpe), of[F](dout), tensor.Of[int32](tokens), b, t, c)
+func (k backend[F]) EmbeddingBackward(_ device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.check.EmbeddingBackward(dwte, dwpe, dout, tokens, positions, n, c)
+	EmbeddingBackward(of[F](dwte), of[F](dwpe), of[F](dout), tensor.Of[int32](tokens), tensor.Of[int32](positions), c)
 }
 
 func (k backend[F]) LayerNormForward(_ device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
@@ -80,14 +80,14 @@ func (k backend[F]) SDDMM(_ device.Stream, dvalues, dbias, dout, inp tensor.Mem,
 	SDDMM(of[F](dvalues), of[F](dbias), of[F](dout), of[F](inp), csr[F](w), n)
 }
 
-func (k backend[F]) AttentionForward(_ device.Stream, out, lse, qkv tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionForward(out, lse, qkv, b, t, c, nh)
-	AttentionForward(of[F](out), of[F](lse), of[F](qkv), b, t, c, nh)
+func (k backend[F]) AttentionForward(_ device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionForward(out, lse, qkv, offsets, b, longest, n, c, nh)
+	AttentionForward(of[F](out), of[F](lse), of[F](qkv), tensor.Of[int32](offsets), longest, c, nh)
 }
 
-func (k backend[F]) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse tensor.Mem, b, t, c, nh int) {
-	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, b, t, c, nh)
-	AttentionBackward(of[F](dqkv), of[F](dout), of[F](qkv), of[F](out), of[F](lse), b, t, c, nh)
+func (k backend[F]) AttentionBackward(_ device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.check.AttentionBackward(dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh)
+	AttentionBackward(of[F](dqkv), of[F](dout), of[F](qkv), of[F](out), of[F](lse), tensor.Of[int32](offsets), longest, c, nh)
 }
 
 func (k backend[F]) GELUForward(_ device.Stream, out, inp tensor.Mem, n int) {

@@ -23,8 +23,8 @@ func near(t *testing.T, name string, got, want []float64) {
 func TestEmbeddingForward(t *testing.T) {
 	wte, wpe := []float64{1, 2, 3, 4, 5, 6}, []float64{10, 20, 30, 40}
 	out := make([]float64, 8)
-	EmbeddingForward(out, []int32{2, 0, 1, 1}, wte, wpe, 2, 2, 2)
-	near(t, "out", out, []float64{15, 26, 31, 42, 13, 24, 33, 44})
+	EmbeddingForward(out, []int32{2, 0, 1, 1}, []int32{0, 1, 1, 0}, wte, wpe, 2)
+	near(t, "out", out, []float64{15, 26, 31, 42, 33, 44, 13, 24})
 }
 
 func TestLayerNormForward(t *testing.T) {
@@ -57,37 +57,39 @@ func TestMatmulForward(t *testing.T) {
 }
 
 func TestAttentionForward(t *testing.T) {
-	const b, length, c, nh, hs = 2, 9, 6, 2, 3
-	qkv := normal(b * length * 3 * c)
-	at := func(sequence, i, part, head, x int) float64 { // part: 0 query, 1 key, 2 value
-		return qkv[((sequence*length+i)*3+part)*c+head*hs+x]
+	const c, nh, hs = 6, 2, 3
+	offsets := []int32{0, 9, 9, 10, 15} // sequences of 9, 0, 1 and 5 tokens
+	n := int(offsets[4])
+	qkv := normal(n * 3 * c)
+	at := func(i, part, head, x int) float64 { // part: 0 query, 1 key, 2 value
+		return qkv[(i*3+part)*c+head*hs+x]
 	}
-	wantOut, wantLSE := make([]float64, b*length*c), make([]float64, b*nh*length)
-	for sequence := range b {
+	wantOut, wantLSE := make([]float64, n*c), []float64(nil)
+	for sequence, first := range offsets[:4] {
 		for head := range nh {
-			for i := range length {
+			for i := int(first); i < int(offsets[sequence+1]); i++ {
 				var sum float64
 				var weighted [hs]float64
-				for j := range i + 1 {
+				for j := int(first); j <= i; j++ {
 					var score float64
 					for x := range hs {
-						score += at(sequence, i, 0, head, x) * at(sequence, j, 1, head, x)
+						score += at(i, 0, head, x) * at(j, 1, head, x)
 					}
 					e := math.Exp(score / math.Sqrt(hs))
 					sum += e
 					for x := range hs {
-						weighted[x] += e * at(sequence, j, 2, head, x)
+						weighted[x] += e * at(j, 2, head, x)
 					}
 				}
-				wantLSE[(sequence*nh+head)*length+i] = math.Log(sum)
+				wantLSE = append(wantLSE, math.Log(sum))
 				for x := range hs {
-					wantOut[(sequence*length+i)*c+head*hs+x] = weighted[x] / sum
+					wantOut[i*c+head*hs+x] = weighted[x] / sum
 				}
 			}
 		}
 	}
 	out, lse := make([]float64, len(wantOut)), make([]float64, len(wantLSE))
-	AttentionForward(out, lse, qkv, b, length, c, nh)
+	AttentionForward(out, lse, qkv, offsets, 9, c, nh)
 	near(t, "out", out, wantOut)
 	near(t, "lse", lse, wantLSE)
 }

@@ -1,27 +1,27 @@
 package ref
 
-// EmbeddingForward sets out (b·t, c) to the sum of a token's row of wte (v, c)
-// and its position's row of wpe (at least t rows of c):
+// EmbeddingForward sets out (n, c), for n tokens, to the sum of a token's row of
+// wte and its position's row of wpe, both of rows of c:
 //
-//	out[i] = wte[tokens[i]] + wpe[i mod t]
+//	out[i] = wte[tokens[i]] + wpe[positions[i]]
 //
-// It panics if a token is outside [0, v).
-func EmbeddingForward[F Float](out []F, tokens []int32, wte, wpe []F, b, t, c int) {
-	for i := range b * t {
+// It panics if a token or a position is outside its table.
+func EmbeddingForward[F Float](out []F, tokens, positions []int32, wte, wpe []F, c int) {
+	for i := range tokens {
 		token := wte[int(tokens[i])*c:][:c]
-		position := wpe[i%t*c:][:c]
+		position := wpe[int(positions[i])*c:][:c]
 		for j := range c {
 			out[i*c+j] = token[j] + position[j]
 		}
 	}
 }
 
-// EmbeddingBackward adds dout (b·t, c) to the rows of dwte (v, c) and dwpe (at
-// least t rows of c) that EmbeddingForward read, in ascending order of i.
-func EmbeddingBackward[F Float](dwte, dwpe, dout []F, tokens []int32, b, t, c int) {
-	for i := range b * t {
+// EmbeddingBackward adds dout (n, c) to the rows of dwte and dwpe that
+// EmbeddingForward read, in ascending order of i.
+func EmbeddingBackward[F Float](dwte, dwpe, dout []F, tokens, positions []int32, c int) {
+	for i := range tokens {
 		row := dout[i*c:][:c]
 		axpy(dwte[int(tokens[i])*c:][:c], 1, row)
-		axpy(dwpe[i%t*c:][:c], 1, row)
+		axpy(dwpe[int(positions[i])*c:][:c], 1, row)
 	}
 }

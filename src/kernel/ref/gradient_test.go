@@ -51,16 +51,16 @@ func (r gradients) added(n int) (start, grad []float64) {
 }
 
 func TestEmbeddingGradient(t *testing.T) {
-	const b, length, c, v = 2, 5, 3, 4
+	const n, c, v, places = 10, 3, 4, 5
 	r := newGradients(t)
-	tokens := []int32{0, 3, 3, 1, 0, 2, 2, 2, 3, 0}
-	wte, wpe, dout := r.normal(v*c), r.normal(length*c), r.normal(b*length*c)
+	tokens, positions := []int32{0, 3, 3, 1, 0, 2, 2, 2, 3, 0}, []int32{0, 1, 3, 4, 0, 1, 1, 2, 3, 4}
+	wte, wpe, dout := r.normal(v*c), r.normal(places*c), r.normal(n*c)
 	startToken, dwte := r.added(len(wte))
 	startPosition, dwpe := r.added(len(wpe))
-	EmbeddingBackward(dwte, dwpe, dout, tokens, b, length, c)
+	EmbeddingBackward(dwte, dwpe, dout, tokens, positions, c)
 	objective := func() float64 {
-		out := make([]float64, b*length*c)
-		EmbeddingForward(out, tokens, wte, wpe, b, length, c)
+		out := make([]float64, n*c)
+		EmbeddingForward(out, tokens, positions, wte, wpe, c)
 		return dot(out, dout)
 	}
 	r.agree("dwte", wte, dwte, startToken, objective)
@@ -132,17 +132,18 @@ func TestCSRGradient(t *testing.T) {
 }
 
 func TestAttentionGradient(t *testing.T) {
-	const b, length, c, nh = 2, 6, 6, 2
+	const n, longest, c, nh = 12, 6, 6, 2
+	offsets := []int32{0, 5, 5, 6, 12} // sequences of 5, 0, 1 and 6 tokens
 	r := newGradients(t)
-	qkv, dout := r.normal(b*length*3*c), r.normal(b*length*c)
-	out, lse := make([]float64, b*length*c), make([]float64, b*nh*length)
+	qkv, dout := r.normal(n*3*c), r.normal(n*c)
+	out, lse := make([]float64, n*c), make([]float64, nh*n)
 	objective := func() float64 {
-		AttentionForward(out, lse, qkv, b, length, c, nh)
+		AttentionForward(out, lse, qkv, offsets, longest, c, nh)
 		return dot(out, dout)
 	}
 	objective() // stores out and lse
 	dqkv := make([]float64, len(qkv))
-	AttentionBackward(dqkv, dout, qkv, out, lse, b, length, c, nh)
+	AttentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh)
 	r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
 }
 
