@@ -14,8 +14,7 @@
 enum {
 	DYNMO_MPI_THREADS = -1, /* the library cannot be called from changing threads */
 	DYNMO_MPI_MEMORY  = -2, /* no memory for a group or a request */
-	DYNMO_MPI_LENGTH  = -3, /* a message shorter than the receive */
-	DYNMO_MPI_HANDLE  = -4  /* no such group or request */
+	DYNMO_MPI_HANDLE  = -3  /* no such group or request */
 };
 
 /* Starts MPI, thread-serialized or better, unless it runs already, and sets
@@ -32,7 +31,8 @@ int32_t dynmo_mpi_rank(int32_t group, int32_t *rank, int32_t *size);
  * room for all. */
 int32_t dynmo_mpi_world_ranks(int32_t group, int32_t *world);
 
-/* Forms groups of the ranks with equal color >= 0, ordered by key. Collective. */
+/* Forms groups of the ranks with equal color, ordered by key. A rank with a
+ * negative color is in none of them: its *part is -1. Collective. */
 int32_t dynmo_mpi_split(int32_t group, int32_t color, int32_t key, int32_t *part);
 
 /* Frees a group. Collective. */
@@ -43,15 +43,16 @@ int32_t dynmo_mpi_free(int32_t group);
 int32_t dynmo_mpi_send_begin(int32_t group, const void *buf, int64_t bytes, int32_t to, int32_t tag,
                              int32_t stamped, double stamp, int32_t *request);
 
-/* Begins to receive exactly bytes (< 2^31) from a rank, and the stamp that
+/* Begins to receive at most bytes (< 2^31) from a rank, and the stamp that
  * follows if stamped. */
 int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t from, int32_t tag,
                              int32_t stamped, int32_t *request);
 
 /* Drives all transfers, once or until nanoseconds have passed, and sets *done
  * to 1 as soon as this one has ended, else to 0. Once it has, or an error is
- * returned, the request is no more. *stamp is set for a stamped receive. */
-int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp);
+ * returned, the request is no more. For a receive *bytes is set to the length of
+ * the message, and in a stamped group *stamp to its stamp. */
+int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp, int64_t *bytes);
 
 /* Sends messages of some bytes (< 2^31) to a peer and receives as many, one at
  * a time, with blocking calls: what the messages above are compared with. The

@@ -27,7 +27,7 @@ int32_t dynmo_mpi_send_begin(int32_t group, const void *buf, int64_t bytes, int3
 	struct transfer *t = transfer_at(*request);
 	t->request[0] = t->request[1] = MPI_REQUEST_NULL;
 	t->stamp = stamp;
-	t->expect = -1;
+	t->bytes = -1;
 	t->status = 0;
 	int rc = MPI_Isend(buf, (int)bytes, MPI_BYTE, to, tag, comm, &t->request[0]);
 	if (rc == MPI_SUCCESS && stamped)
@@ -47,7 +47,7 @@ int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t fr
 	struct transfer *t = transfer_at(*request);
 	t->request[0] = t->request[1] = MPI_REQUEST_NULL;
 	t->stamp = 0;
-	t->expect = bytes;
+	t->bytes = 0;
 	t->status = 0;
 	int rc = MPI_Irecv(buf, (int)bytes, MPI_BYTE, from, tag, comm, &t->request[0]);
 	if (rc == MPI_SUCCESS && stamped)
@@ -68,9 +68,9 @@ static int ended(struct transfer *t) {
 			t->request[0] = MPI_REQUEST_NULL;
 		} else if (!flag) {
 			return 0;
-		} else if (t->expect >= 0) {
-			rc = MPI_Get_count(&status, MPI_BYTE, &count);
-			t->status = rc != MPI_SUCCESS ? rc : count != t->expect ? DYNMO_MPI_LENGTH : 0;
+		} else if (t->bytes >= 0) {
+			t->status = MPI_Get_count(&status, MPI_BYTE, &count);
+			t->bytes = count;
 		}
 	}
 	if (t->request[1] != MPI_REQUEST_NULL) {
@@ -91,7 +91,8 @@ static int64_t now(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp) {
+int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp,
+                       int64_t *bytes) {
 	struct transfer *t = transfer_at(request);
 	if (t == NULL)
 		return DYNMO_MPI_HANDLE;
@@ -102,6 +103,7 @@ int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, doub
 	if (!*done)
 		return 0;
 	*stamp = t->stamp;
+	*bytes = t->bytes;
 	int32_t result = t->status;
 	transfer_drop(request);
 	return result;

@@ -10,7 +10,7 @@
 struct transfer {
 	MPI_Request request[2]; /* message, stamp; MPI_REQUEST_NULL when done */
 	double stamp;
-	int64_t expect;         /* receive: bytes wanted; send: -1 */
+	int64_t bytes;          /* receive: received, once it is done; send: -1 */
 	int32_t status;         /* of the message, once it is done */
 };
 

@@ -73,8 +73,9 @@ int32_t dynmo_mpi_split(int32_t group, int32_t color, int32_t key, int32_t *part
 	MPI_Comm comm = group_at(group), out;
 	if (comm == MPI_COMM_NULL)
 		return DYNMO_MPI_HANDLE;
-	int rc = MPI_Comm_split(comm, color, key, &out);
-	return rc != MPI_SUCCESS ? rc : adopt(out, part);
+	int rc = MPI_Comm_split(comm, color < 0 ? MPI_UNDEFINED : color, key, &out);
+	*part = -1;
+	return rc != MPI_SUCCESS || out == MPI_COMM_NULL ? rc : adopt(out, part);
 }
 
 int32_t dynmo_mpi_free(int32_t group) {
@@ -102,7 +103,6 @@ void dynmo_mpi_error(int32_t status, char *text, int32_t size) {
 		"no error",
 		"MPI cannot be called from changing threads (MPI_THREAD_SERIALIZED is needed)",
 		"out of memory",
-		"the message is shorter than the receive",
 		"no such group or request",
 	};
 	if (status <= 0 && status >= DYNMO_MPI_HANDLE) {

@@ -15,11 +15,12 @@ type Carrier interface {
 	// looks at after before it returns: the event may be recorded again then. When
 	// the handle is done, work that is enqueued afterwards may overwrite m.
 	Send(to, tag int, m tensor.Mem, after device.Event) (Handle, error)
-	// Recv begins to receive exactly m.Bytes into m, which nobody uses any more once
-	// after has happened. When the handle is done, work that is enqueued afterwards
-	// finds the message there; the host need not have waited for it. A message of
-	// another length is an error of the handle, after which nothing is carried.
-	Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error)
+	// Recv begins to receive exactly m.Bytes into m, or up to as many, which nobody
+	// uses any more once after has happened. When the handle is done, work that is
+	// enqueued afterwards finds the message there; the host need not have waited for
+	// it. A message of another length, or a longer one, is an error of the handle,
+	// after which nothing is carried.
+	Recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Handle, error)
 	// Drive takes what is under way as far as it goes now, as testing any handle
 	// does, and returns an error once the carrier has failed.
 	Drive() error
@@ -42,14 +43,14 @@ func (g *Group) isend(to, tag int, m tensor.Mem, stamp float64, after device.Eve
 }
 
 // irecv begins to receive a piece of a message.
-func (g *Group) irecv(from, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+func (g *Group) irecv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Handle, error) {
 	if m.Space != tensor.Device {
 		return g.t.Irecv(from, tag, m)
 	}
 	if g.carrier == nil {
 		return nil, errNoCarrier
 	}
-	return g.carrier.Recv(from, tag, m, after)
+	return g.carrier.Recv(from, tag, m, upTo, after)
 }
 
 var errNoCarrier = errors.New("nothing here carries device memory")

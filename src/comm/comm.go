@@ -29,13 +29,14 @@ type Transport interface {
 	// Isend begins to send m. The stamp, in seconds, travels with it if the
 	// group is stamped. m must not change until the handle is done.
 	Isend(to, tag int, m tensor.Mem, stamp float64) (Handle, error)
-	// Irecv begins to receive exactly m.Bytes into m. A message of another
-	// length is an error of the handle.
+	// Irecv begins to receive at most m.Bytes into m. A longer message is an error
+	// of the handle; of a shorter one the handle tells how long it was.
 	Irecv(from, tag int, m tensor.Mem) (Handle, error)
 	// Alloc gives host memory that transfers may use without copying; Free returns it.
 	Alloc(bytes int64) (tensor.Mem, error)
 	Free(m tensor.Mem)
-	// Split forms groups of the ranks with equal color, ordered by key, then by rank. Collective.
+	// Split forms groups of the ranks with equal color, ordered by key, then by
+	// rank. A rank whose color is negative is in none of them and gets nil. Collective.
 	Split(color, key int) (Transport, error)
 	// Close frees the group's resources. Collective.
 	Close() error
@@ -44,13 +45,22 @@ type Transport interface {
 	Abort(status int)
 }
 
+// Outside is the color of a rank that is in none of the groups that a Split forms.
+const Outside = -1
+
 // Handle is a transfer under way.
 type Handle interface {
 	// Test reports whether the transfer is done, and drives it: once, or, where
 	// polling is how a transport waits, again and again until spin has passed.
-	// With true the handle goes back to the transport, which uses it again.
-	// stamp is the one that Isend was given, for a receive in a stamped group.
-	Test(spin time.Duration) (done bool, stamp float64, err error)
+	// With true the handle goes back to the transport, which uses it again, and a
+	// receive tells what has arrived.
+	Test(spin time.Duration) (done bool, got Arrival, err error)
+}
+
+// Arrival is what a receive that is done knows of its message.
+type Arrival struct {
+	Stamp float64 // the one that Isend was given, in a stamped group
+	Bytes int64
 }
 
 // Sleeper is a Handle that can be waited for without polling.

@@ -117,12 +117,10 @@ func (g *Group) Alloc(bytes int64) (tensor.Mem, error) { return g.t.Alloc(bytes)
 // Free returns memory that Alloc gave.
 func (g *Group) Free(m tensor.Mem) { g.t.Free(m) }
 
-// Split forms groups of the ranks with equal color (at least 0), ordered by
-// key, then by rank. The groups share the options and the links of g. Collective.
+// Split forms groups of the ranks with equal color, ordered by key, then by
+// rank. The groups share the options and the links of g. A rank whose color is
+// Outside is in none of them and gets nil. Collective.
 func (g *Group) Split(color, key int) (*Group, error) {
-	if color < 0 {
-		panic("comm: negative color")
-	}
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
 	// A transport may split without a deadline; the barrier has one.
@@ -132,6 +130,9 @@ func (g *Group) Split(color, key int) (*Group, error) {
 	t, err := g.t.Split(color, key)
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
+	}
+	if t == nil {
+		return nil, nil
 	}
 	part := newGroup(t, g.o, g.links)
 	if err := part.carry(); err != nil {

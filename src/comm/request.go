@@ -19,17 +19,19 @@ type Request struct {
 
 // message is what a Group knows of a message under way.
 type message struct {
-	g       *Group
-	number  uint64 // how many messages it stood for before
-	verb    string // "send" or "recv"
-	peer    int
-	bytes   int64
-	handles []Handle // one per piece
-	next    int      // the first of handles that is not done
-	stamp   float64  // when the message arrives, seconds; a receive knows it when it is done
-	arrives bool     // receive: the clock reaches the arrival
-	done    bool
-	err     error
+	g        *Group
+	number   uint64 // how many messages it stood for before
+	verb     string // "send" or "recv"
+	peer     int
+	bytes    int64
+	upTo     bool     // receive: the message may be shorter than bytes
+	received int64    // receive: bytes of the pieces that are done
+	handles  []Handle // one per piece
+	next     int      // the first of handles that is not done
+	stamp    float64  // when the message arrives, seconds; a receive knows it when it is done
+	arrives  bool     // receive: the clock reaches the arrival
+	done     bool
+	err      error
 }
 
 // fresh returns a message that is not in use.
@@ -52,7 +54,8 @@ func (r *message) recycle() {
 }
 
 // Send begins to send m to a rank, after the event (nil: at once). m must not
-// change until the request is done, and must not lie on Go's heap.
+// change until the request is done, and must not lie on Go's heap. Its Space, also
+// where it is empty, says how it travels; the receiver's has to be the same.
 //
 // Messages longer than Options.Piece travel in pieces of that size; the last
 // piece is shorter, even empty, so that a length the receiver did not expect
@@ -100,6 +103,21 @@ func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
 // has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
 // clock to the message's arrival (see Network).
 func (g *Group) Recv(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
+	return g.recv(from, tag, m, false, after)
+}
+
+// RecvUpTo begins to receive a message that Send has sent and that may be shorter
+// than m; Request.Received tells its length. The memory behind it stays as it is.
+// It panics unless m is shorter than Options.Piece: the number of pieces would
+// depend on the length.
+func (g *Group) RecvUpTo(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
+	if m.Bytes >= g.o.Piece {
+		panic("comm: RecvUpTo of more than one piece")
+	}
+	return g.recv(from, tag, m, true, after)
+}
+
+func (g *Group) recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Request, error) {
 	g.check(from, tag)
 	if after != nil && m.Space == tensor.Host {
 		if err := after.Wait(); err != nil {
@@ -109,7 +127,7 @@ func (g *Group) Recv(from, tag int, m tensor.Mem, after device.Event) (Request, 
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
 	r := g.fresh("recv", from, m.Bytes)
-	r.arrives = true
+	r.arrives, r.upTo = true, upTo
 	return r.request(r.begin(tag, m, after))
 }
 
@@ -135,7 +153,7 @@ func (r *message) begin(tag int, m tensor.Mem, after device.Event) error {
 		if r.verb == "send" {
 			h, err = r.g.isend(r.peer, tag, piece, r.stamp, after)
 		} else {
-			h, err = r.g.irecv(r.peer, tag, piece, after)
+			h, err = r.g.irecv(r.peer, tag, piece, r.upTo, after)
 		}
 		if err != nil {
 			return r.explain(err)
@@ -172,27 +190,41 @@ func (r *message) test(spin time.Duration) (bool, error) {
 			r.done = true
 			break
 		}
-		done, stamp, err := r.handles[r.next].Test(spin)
-		if err != nil {
+		done, got, err := r.handles[r.next].Test(spin)
+		switch {
+		case err != nil:
 			r.done, r.err = true, r.explain(r.g.blame(r.peer, err))
-			break
-		}
-		if !done {
+		case !done:
 			return false, nil
+		case r.wrong(got.Bytes):
+			r.done, r.err = true, r.explain(fmt.Errorf("the message has %d bytes", r.received+got.Bytes))
+		default:
+			if r.verb == "recv" {
+				r.stamp = got.Stamp
+				r.received += got.Bytes
+			}
+			r.next++
 		}
-		r.stamp = stamp
-		r.next++
 	}
 	return true, r.err
 }
 
+// wrong reports whether the next piece of an exact receive has another length than
+// it should.
+func (r *message) wrong(bytes int64) bool {
+	return r.verb == "recv" && !r.upTo && bytes != min(r.g.o.Piece, r.bytes-r.received)
+}
+
 // explain says which transfer an error belongs to.
 func (r *message) explain(err error) error {
-	preposition := "to"
+	quantity, preposition := "", "to"
 	if r.verb == "recv" {
 		preposition = "from"
 	}
-	return fmt.Errorf("%s %d bytes %s %s: %w", r.verb, r.bytes, preposition, r.g.name(r.peer), err)
+	if r.upTo {
+		quantity = "up to "
+	}
+	return fmt.Errorf("%s %s%d bytes %s %s: %w", r.verb, quantity, r.bytes, preposition, r.g.name(r.peer), err)
 }
 
 // name describes a rank of the group by its rank in the world.

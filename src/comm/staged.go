@@ -54,6 +54,7 @@ type stagedMessage struct {
 	peer     int
 	tag      int
 	mem      tensor.Mem   // on the device
+	upTo     bool         // receive: a shorter message will do
 	block    tensor.Mem   // on the host, at least as long
 	copied   device.Event // send: mem is in block
 	transfer Handle       // nil: not begun
@@ -99,7 +100,7 @@ func (c *staged) forward() error {
 	return nil
 }
 
-func (c *staged) Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, error) {
+func (c *staged) Recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Handle, error) {
 	block, err := c.begin(c.in, m.Bytes, after)
 	if err != nil {
 		return nil, err
@@ -108,19 +109,19 @@ func (c *staged) Recv(from, tag int, m tensor.Mem, after device.Event) (Handle, 
 	if err != nil {
 		return nil, c.fail(err)
 	}
-	return &stagedMessage{c: c, peer: from, tag: tag, mem: m, block: block, transfer: h}, nil
+	return &stagedMessage{c: c, peer: from, tag: tag, mem: m, upTo: upTo, block: block, transfer: h}, nil
 }
 
 // Test drives the message. An error ends the carrier.
-func (m *stagedMessage) Test(spin time.Duration) (bool, float64, error) {
+func (m *stagedMessage) Test(spin time.Duration) (bool, Arrival, error) {
 	if m.c.err != nil {
-		return true, 0, m.c.err
+		return true, Arrival{}, m.c.err
 	}
 	done, err := m.drive(spin)
 	if err != nil {
-		return true, 0, m.c.fail(err)
+		return true, Arrival{}, m.c.fail(err)
 	}
-	return done, 0, nil
+	return done, Arrival{Bytes: m.mem.Bytes}, nil
 }
 
 // drive takes the message as far as it goes: a send is copied to the host, then
@@ -134,7 +135,7 @@ func (m *stagedMessage) drive(spin time.Duration) (bool, error) {
 	if len(c.copying) > 0 {
 		spin = 0 // another send wants to be begun soon
 	}
-	done, _, err := m.transfer.Test(spin)
+	done, got, err := m.transfer.Test(spin)
 	if err != nil || !done {
 		return false, err
 	}
@@ -142,6 +143,10 @@ func (m *stagedMessage) drive(spin time.Duration) (bool, error) {
 		c.free = append(c.free, m.block)
 		return true, nil
 	}
+	if got.Bytes != m.mem.Bytes && !m.upTo {
+		return false, fmt.Errorf("the message has %d bytes, but %d are expected", got.Bytes, m.mem.Bytes)
+	}
+	m.mem = m.mem.Span(0, got.Bytes)
 	c.in.Copy(m.mem, m.block.Span(0, m.mem.Bytes))
 	landed := c.in.Record(nil)
 	c.compute.After(landed)

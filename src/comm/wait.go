@@ -51,21 +51,28 @@ const (
 // computes or hangs, and the first is far more common. After ErrNoAnswer the
 // message is still under way, and Wait may be called again.
 func (q Request) Wait() error {
+	_, err := q.Received()
+	return err
+}
+
+// Received waits as Wait does and returns how many bytes were received. Only the
+// first Wait or Received that succeeds knows: later ones return 0, and so does a send.
+func (q Request) Received() (int64, error) {
 	r := q.m
 	if r == nil || r.number != q.number {
-		return nil
+		return 0, nil
 	}
 	clock := r.g.o.Clock
 	clock.Pause()
 	defer clock.Resume()
 	if err := r.wait(); err != nil {
-		return err
+		return 0, err
 	}
 	if r.arrives {
 		clock.Reach(r.stamp)
 	}
 	r.recycle()
-	return nil
+	return r.received, nil
 }
 
 // wait drives the message until it is done or given up.

@@ -25,7 +25,7 @@ func (s silent) Peer(rank int) Peer                                  { return s.
 func (s silent) Stamp(bool)                                          {}
 func (s silent) Isend(int, int, tensor.Mem, float64) (Handle, error) { return s, nil }
 func (s silent) Irecv(int, int, tensor.Mem) (Handle, error)          { return s, nil }
-func (s silent) Test(time.Duration) (bool, float64, error)           { return false, 0, nil }
+func (s silent) Test(time.Duration) (bool, Arrival, error)           { return false, Arrival{}, nil }
 func (s silent) Alloc(bytes int64) (tensor.Mem, error)               { return tensor.From(make([]byte, bytes)), nil }
 func (s silent) Free(tensor.Mem)                                     {}
 func (s silent) Split(int, int) (Transport, error)                   { return s, nil }
@@ -195,7 +195,7 @@ type broken struct{ silent }
 var errBroken = errors.New("the connection is closed")
 
 func (b broken) Irecv(int, int, tensor.Mem) (Handle, error) { return b, nil }
-func (b broken) Test(time.Duration) (bool, float64, error)  { return false, 0, errBroken }
+func (b broken) Test(time.Duration) (bool, Arrival, error)  { return false, Arrival{}, errBroken }
 
 // TestFailureNamesTheDead wants a message that fails since a rank has ended to
 // say so, and one that fails otherwise to say no more.

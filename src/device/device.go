@@ -19,12 +19,20 @@ type Device interface {
 	// on; FreeHost returns it. On a CPU that is any memory.
 	AllocHost(bytes int64) (tensor.Mem, error)
 	FreeHost(m tensor.Mem)
-	// Used returns the bytes allocated by Alloc and not freed.
+	// Used returns the bytes allocated by Alloc and not freed; Kept those that were
+	// freed and that the device keeps for a later Alloc. Trim gives these back.
 	Used() int64
+	Kept() int64
+	Trim()
+	// Recycle(true) lets a device without a cache of its own keep what is freed from
+	// then on; see cpu.Device. Recycle(false) ends that.
+	Recycle(on bool)
 	// NewStream returns a new queue of work.
 	NewStream() Stream
 	// Clock returns the clock that this device's events read.
 	Clock() *Clock
+	// Close gives back all that the device holds. Memory in use has been freed.
+	Close() error
 }
 
 // Stream is an ordered queue of kernels and copies. On a CPU the work is done
@@ -42,19 +50,16 @@ type Stream interface {
 	Copy(dst, src tensor.Mem)
 	// Zero enqueues dst = 0.
 	Zero(dst tensor.Mem)
+	// Capture takes the work that enqueue enqueues on this stream without doing it,
+	// to do it as often as wanted at the cost of one call: kernels, and copies that
+	// stay on the device or use AllocHost's memory. enqueue must neither wait nor
+	// allocate, and is called again at each launch where work cannot be captured
+	// (see Calls). What fails is the error of the next Sync.
+	Capture(enqueue func()) Graph
 	// Sync waits for everything enqueued and returns the first error of it.
 	Sync() error
 	// Close gives the stream back. Nothing is enqueued any more.
 	Close()
-}
-
-// Capturer is a stream that can take work without doing it, to do it as often as
-// wanted at the cost of one call.
-type Capturer interface {
-	// Capture returns the work that enqueue enqueues on this stream: kernels, and
-	// copies that stay on the device or use AllocHost's memory. It must neither wait
-	// nor allocate, and may be called again. What fails is the error of the next Sync.
-	Capture(enqueue func()) Graph
 }
 
 // Graph is work that a stream has captured: the same calls on the same memory,
@@ -65,6 +70,15 @@ type Graph interface {
 	// Close gives the graph back. All its work must be done.
 	Close()
 }
+
+// Calls is the Graph of a stream that captures nothing: a launch makes the calls.
+type Calls func()
+
+// Launch makes the calls.
+func (c Calls) Launch() { c() }
+
+// Close does nothing.
+func (c Calls) Close() {}
 
 // Event is a point in a stream.
 type Event interface {

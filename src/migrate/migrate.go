@@ -39,10 +39,8 @@ func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.
 	if len(moves) == 0 {
 		return s, Moved{}, nil
 	}
-	if d, ok := x.Device.(recycler); ok {
-		d.Recycle(true)
-		defer d.Recycle(false)
-	}
+	x.Device.Recycle(true)
+	defer x.Device.Recycle(false)
 	m := mover{stages: stages, from: from, to: to, x: x, s: s, arrived: make(map[int]*model.Layer)}
 	for _, step := range []func(layer int) error{m.announce, m.prepare} {
 		for _, id := range moves {
@@ -78,10 +76,6 @@ func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.
 	}
 	return assemble(stages.Rank(), to, s, m.arrived), Moved{Layers: len(moves), Bytes: bytes}, nil
 }
-
-// recycler is a device that can keep the memory of layers that leave for the
-// layers that arrive with a later migration.
-type recycler interface{ Recycle(on bool) }
 
 // mover is one migration under way.
 type mover struct {

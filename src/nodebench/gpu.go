@@ -250,7 +250,5 @@ func (g *gpu) release() {
 func (g *gpu) finish() {
 	g.release()
 	g.stream.Close()
-	if kept, ok := g.Device.(interface{ Trim() }); ok {
-		kept.Trim()
-	}
+	g.Device.Trim()
 }

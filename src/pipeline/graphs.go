@@ -46,11 +46,10 @@ func (g graphs) close() {
 	}
 }
 
-// enqueue enqueues a pass, as one graph if it repeats and the device can. A pass
-// that exchanges messages cannot be part of a graph.
+// enqueue enqueues a pass, as one graph if it repeats. A pass that exchanges
+// messages cannot be part of a graph.
 func (r *Runner) enqueue(p *pass) error {
-	stream, can := r.x.Stream.(device.Capturer)
-	if !can || !r.options.Graphs || p.layer.Talks() {
+	if !r.options.Graphs || p.layer.Talks() {
 		return p.enqueue(r.x)
 	}
 	key := shape{*p, *p.batch}
@@ -62,7 +61,7 @@ func (r *Runner) enqueue(p *pass) error {
 		return p.enqueue(r.x)
 	case graph == nil:
 		var err error
-		if graph, err = r.capture(stream, *p); err != nil {
+		if graph, err = r.capture(*p); err != nil {
 			return err
 		}
 		r.graphs[key] = graph
@@ -71,8 +70,8 @@ func (r *Runner) enqueue(p *pass) error {
 	return nil
 }
 
-func (r *Runner) capture(stream device.Capturer, p pass) (graph device.Graph, err error) {
-	graph = stream.Capture(func() { err = p.enqueue(r.x) })
+func (r *Runner) capture(p pass) (graph device.Graph, err error) {
+	graph = r.x.Stream.Capture(func() { err = p.enqueue(r.x) })
 	if err != nil {
 		graph.Close()
 	}

@@ -59,14 +59,14 @@ type slowSend struct {
 }
 
 // Test is done when a wait spins, not when it is asked in passing.
-func (s slowSend) Test(spin time.Duration) (bool, float64, error) {
+func (s slowSend) Test(spin time.Duration) (bool, comm.Arrival, error) {
 	if spin == 0 {
-		return false, 0, nil
+		return false, comm.Arrival{}, nil
 	}
 	s.clock.Advance(waitSeconds)
 	for {
-		if done, stamp, err := s.Handle.Test(0); done {
-			return done, stamp, err
+		if done, got, err := s.Handle.Test(0); done {
+			return done, got, err
 		}
 		s.Handle.(comm.Sleeper).Sleep(time.Second)
 	}

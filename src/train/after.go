@@ -22,9 +22,7 @@ func (r *Rank) after(step int, done pipeline.Result, agreed pipeline.Agreement, 
 	if r.Before > 0 {
 		memory.Resident = profile.Anonymous() - r.Before
 	}
-	if d, ok := r.Device.(interface{ Kept() int64 }); ok {
-		memory.Kept = d.Kept()
-	}
+	memory.Kept = r.Device.Kept()
 	began := clock.Now()
 	seen, err := profile.Gather(r.stages, r.replicas, r.x, r.stage, done.Spans, memory, r.joules())
 	if err != nil {

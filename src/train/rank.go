@@ -23,6 +23,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
+	"dynmo/src/tensor"
 	"dynmo/src/trace"
 )
 
@@ -154,7 +155,7 @@ func (r *Rank) plan() error {
 	var err error
 	now := layouts.New(r.now, r.balancer.schedule, r.Config.Parallel.Replicas, grid(r.Config).Order)
 	r.runner, err = pipeline.New(r.x, now, r.stage, pipeline.Groups{Stages: r.stages, Replicas: r.replicas},
-		pipeline.Options{Graphs: r.Config.Device.Graphs})
+		pipeline.Options{Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device})
 	return err
 }
 
@@ -170,10 +171,7 @@ func (r *Rank) release() {
 func (r *Rank) leave() error {
 	err := errors.Join(r.stages.Close(), r.replicas.Close(), r.World.Close())
 	r.Stream.Close()
-	if d, ok := r.Device.(io.Closer); ok {
-		err = errors.Join(err, d.Close())
-	}
-	return err
+	return errors.Join(err, r.Device.Close())
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.

@@ -3,6 +3,7 @@ package commtest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +127,62 @@ func (r *Rank) itself() error {
 	return r.Carrier.Close()
 }
 
+// upTo: messages of all lengths come into memory that has room for more, among
+// exact ones with their tag, received before they are sent and after; what is
+// behind a message stays.
+func (r *Rank) upTo() error {
+	above, below := r.Neighbours()
+	return r.roomy(above, below)
+}
+
+// upToItself: the same for messages of a rank to itself.
+func (r *Rank) upToItself() error { return r.roomy(r.Rank(), r.Rank()) }
+
+func (r *Rank) roomy(to, from int) error {
+	const room = 5 << 20
+	for _, sendFirst := range []bool{false, true} {
+		var all []*Message
+		send := func() error {
+			for i, length := range carried {
+				m, err := r.Send(to, 5, i, length)
+				if err != nil {
+					return err
+				}
+				all = append(all, m)
+			}
+			return nil
+		}
+		recv := func() error {
+			for i, length := range carried {
+				exact := i%4 == 3
+				most := int64(room)
+				if exact {
+					most = length
+				}
+				m, err := r.recv(from, 5, i, length, most, !exact)
+				if err != nil {
+					return err
+				}
+				all = append(all, m)
+			}
+			return nil
+		}
+		steps := []func() error{recv, send}
+		if sendFirst {
+			slices.Reverse(steps)
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		if err := r.Finish(all...); err != nil {
+			return err
+		}
+	}
+	return r.Carrier.Close()
+}
+
 // split returns a group of all ranks, the last one first, whose messages of device
 // memory travel in pieces of 1000 bytes.
 func (r *Rank) split() (*comm.Group, error) {
@@ -181,7 +238,42 @@ func (r *Rank) group() error {
 			return fmt.Errorf("%d bytes: %w", length, err)
 		}
 	}
+	if err := r.groupUpTo(g); err != nil {
+		return fmt.Errorf("up to: %w", err)
+	}
 	return errors.Join(g.Close(), r.Carrier.Close())
+}
+
+// groupUpTo sends messages up the ring of a group into memory that has room for more.
+func (r *Rank) groupUpTo(g *comm.Group) error {
+	above, below := neighbours(g)
+	for i, length := range []int64{0, 1, 999, 500} {
+		both, err := r.memories(999, 999)
+		if err != nil {
+			return err
+		}
+		full := both[0].Span(0, length) // of no bytes, too, it is device memory
+		r.write(full, g.Rank(), above, i)
+		in, err := g.RecvUpTo(below, 5, both[1], nil)
+		if err != nil {
+			return err
+		}
+		out, err := g.Send(above, 5, full, r.Compute.Record(nil))
+		if err != nil {
+			return err
+		}
+		received, err := in.Received()
+		if err = errors.Join(err, out.Wait()); err != nil {
+			return err
+		}
+		if received != length {
+			return fmt.Errorf("received %d bytes, want %d", received, length)
+		}
+		if err := r.compare(both[1].Span(0, length), pattern(below, g.Rank(), i, length)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hostBetween: messages of host memory between those of device memory, with the
@@ -236,18 +328,20 @@ func (r *Rank) closeAndSplit() error {
 	return r.Carrier.Close()
 }
 
-// lengthsDisagree: a message of another length than was expected is an error of
+// lengthsDisagree: a message of another length than was expected, or of more bytes
+// than there is room for, is an error of
 // the receiver that names the length sent, and nothing is carried after it. The
 // sender may be told too.
 func (r *Rank) lengthsDisagree() error {
-	for _, pair := range [][2]int64{{1000, 2000}, {2000, 1000}, {0, 8}, {8, 0}} {
+	for i, pair := range [][2]int64{{1000, 2000}, {2000, 1000}, {0, 8}, {8, 0}, {2000, 1000}, {8, 0}} {
 		t, err := r.Split(0, r.Rank())
 		if err != nil {
 			return err
 		}
-		err = r.within(t, func(part *Rank) error { return part.disagree(pair[0], pair[1]) })
+		upTo := i >= 4
+		err = r.within(t, func(part *Rank) error { return part.disagree(pair[0], pair[1], upTo) })
 		if err != nil {
-			return fmt.Errorf("%d bytes sent, %d expected: %w", pair[0], pair[1], err)
+			return fmt.Errorf("%d bytes sent, %d expected (up to: %v): %w", pair[0], pair[1], upTo, err)
 		}
 		if err := t.Close(); err != nil {
 			return err
@@ -258,7 +352,7 @@ func (r *Rank) lengthsDisagree() error {
 
 // disagree sends one length from the first rank to the last, which expects
 // another. The memory received into has room for both.
-func (r *Rank) disagree(sent, expected int64) error {
+func (r *Rank) disagree(sent, expected int64, upTo bool) error {
 	defer r.Carrier.Abort()
 	last := r.Size() - 1
 	m, err := r.Memory(2 * max(sent, expected))
@@ -272,7 +366,7 @@ func (r *Rank) disagree(sent, expected int64) error {
 		}
 	}
 	if r.Rank() == last {
-		in, err := r.Carrier.Recv(0, 3, m.Span(m.Bytes/2, expected), nil)
+		in, err := r.Carrier.Recv(0, 3, m.Span(m.Bytes/2, expected), upTo, nil)
 		if err == nil {
 			err = Wait(in)
 		}
@@ -300,7 +394,7 @@ func (r *Rank) abort() error {
 	if err != nil {
 		return err
 	}
-	in, err := r.Carrier.Recv(below, 1, m.Span(0, 1<<20), nil)
+	in, err := r.Carrier.Recv(below, 1, m.Span(0, 1<<20), false, nil)
 	if err != nil {
 		return err
 	}
@@ -321,7 +415,7 @@ func (r *Rank) abort() error {
 	if _, err := r.Carrier.Send(above, 1, m, nil); err == nil {
 		return errors.New("a send is begun after the abort")
 	}
-	if _, err := r.Carrier.Recv(below, 2, m, nil); err == nil {
+	if _, err := r.Carrier.Recv(below, 2, m, false, nil); err == nil {
 		return errors.New("a receive is begun after the abort")
 	}
 	if err := r.Carrier.Close(); err == nil {

@@ -1,9 +1,9 @@
 package commtest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -14,7 +14,7 @@ import (
 
 // Carriage is how the ranks of a world get what carries the memory of devices.
 type Carriage struct {
-	// Device opens a rank's device. One that is an io.Closer is closed in the end.
+	// Device opens a rank's device, which is closed in the end.
 	Device func(t comm.Transport) (device.Device, error)
 	// Carry makes a carrier. Collective.
 	Carry func(t comm.Transport, d device.Device, compute device.Stream) (comm.Carrier, error)
@@ -36,6 +36,8 @@ func CarrierCases() []CarrierCase {
 		{"FirstInFirstOut", (*Rank).firstInFirstOut},
 		{"Empty", (*Rank).empty},
 		{"Itself", (*Rank).itself},
+		{"UpTo", (*Rank).upTo},
+		{"UpToItself", (*Rank).upToItself},
 		{"StreamOrder", (*Rank).streamOrder},
 		{"OneWay", (*Rank).oneWay},
 		{"EventAgain", (*Rank).eventAgain},
@@ -84,10 +86,7 @@ func (k Carriage) Run(t comm.Transport, program func(*Rank) error) error {
 	if used := d.Used(); used != 0 {
 		return fmt.Errorf("%d bytes of the device were not freed", used)
 	}
-	if c, ok := d.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
+	return d.Close()
 }
 
 // carry makes a carrier between the ranks of t. Collective.
@@ -145,6 +144,7 @@ type Message struct {
 	handle comm.Handle
 	mem    tensor.Mem
 	want   []byte // nil for a send
+	length int64  // of what is received
 }
 
 // Send begins to send a pattern, which the compute stream has yet to write.
@@ -155,17 +155,24 @@ func (r *Rank) Send(to, tag, index int, length int64) (*Message, error) {
 	}
 	r.write(m, r.Rank(), to, index)
 	h, err := r.Carrier.Send(to, tag, m, r.Compute.Record(nil))
-	return &Message{h, m, nil}, err
+	return &Message{h, m, nil, length}, err
 }
 
 // Recv begins to receive a pattern.
 func (r *Rank) Recv(from, tag, index int, length int64) (*Message, error) {
-	m, err := r.Memory(length)
+	return r.recv(from, tag, index, length, length, false)
+}
+
+// recv begins to receive a pattern into memory that may have room for more.
+func (r *Rank) recv(from, tag, index int, length, room int64, upTo bool) (*Message, error) {
+	m, err := r.Memory(room)
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.Carrier.Recv(from, tag, m, nil)
-	return &Message{h, m, pattern(from, r.Rank(), index, length)}, err
+	want := slices.Concat(pattern(from, r.Rank(), index, length), bytes.Repeat([]byte{behind}, int(room-length)))
+	r.Compute.Copy(m.Span(length, room-length), tensor.From(want[length:]))
+	h, err := r.Carrier.Recv(from, tag, m, upTo, r.Compute.Record(nil))
+	return &Message{h, m, want, length}, err
 }
 
 // write enqueues that m becomes a pattern.
@@ -180,27 +187,37 @@ var errLate = errors.New("not done in 20 s")
 
 // Wait polls handles until all are done.
 func Wait(handles ...comm.Handle) error {
-	handles = slices.Clone(handles)
-	for start := time.Now(); len(handles) > 0; {
-		done, _, err := handles[0].Test(50 * time.Microsecond)
-		switch {
-		case err != nil:
+	for _, h := range handles {
+		if _, err := wait(h); err != nil {
 			return err
-		case done:
-			handles = handles[1:]
-		case time.Since(start) > 20*time.Second:
-			return errLate
 		}
 	}
 	return nil
+}
+
+// wait polls a handle until it is done.
+func wait(h comm.Handle) (comm.Arrival, error) {
+	for start := time.Now(); ; {
+		done, got, err := h.Test(50 * time.Microsecond)
+		if done || err != nil {
+			return got, err
+		}
+		if time.Since(start) > 20*time.Second {
+			return got, errLate
+		}
+	}
 }
 
 // Finish waits for messages, without the host waiting for their bytes, and looks
 // at these with work of the compute stream.
 func (r *Rank) Finish(all ...*Message) error {
 	for i, m := range all {
-		if err := Wait(m.handle); err != nil {
+		got, err := wait(m.handle)
+		if err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
+		}
+		if m.want != nil && got.Bytes != m.length {
+			return fmt.Errorf("message %d: received %d bytes, want %d", i, got.Bytes, m.length)
 		}
 		if err := r.compare(m.mem, m.want); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)

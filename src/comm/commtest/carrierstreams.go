@@ -78,7 +78,7 @@ func (r *Rank) inOrder(to, from int) error {
 		r.slow(slow) // what needs no order is ahead
 		if from != nobody {
 			now = r.Compute.Record(now) // behind the copy of the message before
-			recv, err := r.Carrier.Recv(from, i, in, now)
+			recv, err := r.Carrier.Recv(from, i, in, false, now)
 			if err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ func (r *Rank) eventAgain() error {
 		r.write(out, r.Rank(), above, i)
 		r.Compute.Zero(in) // what comes must stay, however late this is done
 		now = r.Compute.Record(now)
-		recv, err := r.Carrier.Recv(below, i, in, now)
+		recv, err := r.Carrier.Recv(below, i, in, false, now)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (r *Rank) steadyRing() error {
 		}
 		var handles []comm.Handle
 		for i := range lengths {
-			in, err := r.Carrier.Recv(below, i, ins[i], nil)
+			in, err := r.Carrier.Recv(below, i, ins[i], false, nil)
 			if err != nil {
 				return err
 			}

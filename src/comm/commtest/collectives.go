@@ -1,8 +1,10 @@
 package commtest
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"dynmo/src/comm"
 )
@@ -177,4 +179,48 @@ func split(t comm.Transport) error {
 		}
 	}
 	return g.Barrier()
+}
+
+// Leave makes the last rank leave the world by a split in which it is outside,
+// after which it returns. The others form a group that sends messages, splits
+// again and closes without it. Ranks that are all outside form no group.
+func Leave(t comm.Transport) error {
+	g := comm.New(t, quick())
+	if none, err := g.Split(comm.Outside, 0); none != nil || err != nil {
+		return fmt.Errorf("all ranks outside: %v, %w", none, err)
+	}
+	size := g.Size() - 1
+	color := 3
+	if g.Rank() == size {
+		color = comm.Outside
+	}
+	rest, err := g.Split(color, -g.Rank())
+	if err != nil {
+		return err
+	}
+	if g.Rank() == size {
+		if rest != nil {
+			return fmt.Errorf("a rank outside is rank %d of %d", rest.Rank(), rest.Size())
+		}
+		return nil
+	}
+	if rest.Size() != size || rest.Rank() != size-1-g.Rank() {
+		return fmt.Errorf("rank %d is %d of %d in the rest, want %d of %d", g.Rank(), rest.Rank(), rest.Size(), size-1-g.Rank(), size)
+	}
+	time.Sleep(10 * time.Millisecond) // enough for the rank outside to return
+	if err := ring(rest, []int64{0, 8, 100_000}); err != nil {
+		return err
+	}
+	highest := []int64{int64(g.Rank())}
+	if err := comm.Allreduce(rest, highest, func(a, b int64) int64 { return max(a, b) }); err != nil {
+		return err
+	}
+	if highest[0] != int64(size-1) {
+		return fmt.Errorf("the highest rank of the rest is %d, want %d", highest[0], size-1)
+	}
+	part, err := rest.Split(rest.Rank()%2, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(part.Barrier(), part.Close(), rest.Barrier(), rest.Close())
 }

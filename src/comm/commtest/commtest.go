@@ -5,6 +5,7 @@
 package commtest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"time"
@@ -25,6 +26,9 @@ func Cases() []Case {
 	cases := []Case{
 		{"Lengths", lengths},
 		{"Pieces", pieces},
+		{"UpTo", upTo},
+		{"UpToTooLong", upToTooLong},
+		{"UpToInPieces", upToInPieces},
 		{"TagsOutOfOrder", tagsOutOfOrder},
 		{"FirstInFirstOut", firstInFirstOut},
 		{"AllPairs", allPairs},
@@ -35,7 +39,9 @@ func Cases() []Case {
 		{"Collectives", collectives},
 		{"AllreduceOrder", allreduceOrder},
 		{"Split", split},
+		{"Leave", Leave},
 		{"VirtualTime", virtualTime},
+		{"VirtualUpTo", virtualUpTo},
 		{"VirtualLinks", virtualLinks},
 		{"VirtualDelays", virtualDelays},
 		{"VirtualBarrier", virtualBarrier},
@@ -70,6 +76,9 @@ type exchange struct {
 	request comm.Request
 }
 
+// behind is what the memory of a receive holds where no message came.
+const behind = 0xa5
+
 // send begins to send a pattern.
 func send(g *comm.Group, to, tag, index int, length int64) (*exchange, error) {
 	m, err := g.Alloc(length)
@@ -91,17 +100,39 @@ func recv(g *comm.Group, from, tag, index int, length int64) (*exchange, error) 
 	return &exchange{g, m, pattern(from, g.Rank(), index, length), r}, err
 }
 
+// recvUpTo begins to receive a pattern into memory that has room for more.
+func recvUpTo(g *comm.Group, from, tag, index int, length, room int64) (*exchange, error) {
+	m, err := g.Alloc(room)
+	if err != nil {
+		return nil, err
+	}
+	for i := range tensor.Of[byte](m) {
+		tensor.Of[byte](m)[i] = behind
+	}
+	r, err := g.RecvUpTo(from, tag, m, nil)
+	return &exchange{g, m, pattern(from, g.Rank(), index, length), r}, err
+}
+
 // finish waits for exchanges, compares what was received, and frees it.
 func finish(exchanges ...*exchange) error {
 	for i, e := range exchanges {
-		if err := e.request.Wait(); err != nil {
+		received, err := e.request.Received()
+		if err != nil {
 			return err
+		}
+		if received != int64(len(e.want)) {
+			return fmt.Errorf("exchange %d: received %d bytes, want %d", i, received, len(e.want))
 		}
 		if done, err := e.request.Test(); !done || err != nil {
 			return fmt.Errorf("Test after Wait: %v, %v", done, err)
 		}
-		if e.want != nil && string(e.want) != string(tensor.Of[byte](e.mem)) {
+		if e.want != nil && !bytes.Equal(e.want, tensor.Of[byte](e.mem)[:received]) {
 			return fmt.Errorf("exchange %d: received other bytes than were sent", i)
+		}
+		for _, b := range tensor.Of[byte](e.mem)[received:] {
+			if e.want != nil && b != behind {
+				return fmt.Errorf("exchange %d: the memory behind %d bytes was changed", i, received)
+			}
 		}
 		e.g.Free(e.mem)
 	}

@@ -124,6 +124,8 @@ func seen(m tensor.Mem) []byte {
 	return tensor.Of[byte](m)
 }
 
+func (s *lateStream) Capture(enqueue func()) device.Graph { return device.Calls(enqueue) }
+
 func (s *lateStream) Sync() error {
 	s.reach(s.done + len(s.work))
 	return nil

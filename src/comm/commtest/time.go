@@ -95,6 +95,33 @@ func virtualTime(t comm.Transport) error {
 	return nil
 }
 
+// virtualUpTo: a message costs its length, not the room that its receiver has.
+func virtualUpTo(t comm.Transport) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g, clock := virtual(t, 0)
+	above, below := neighbours(g)
+	start, want := clock.Now(), clock.Now()
+	for i, length := range []int64{1000, 0, 500, 2000} {
+		out, err := send(g, above, 1, i, length)
+		if err != nil {
+			return err
+		}
+		in, err := recvUpTo(g, below, 1, i, length, 2047)
+		if err != nil {
+			return err
+		}
+		if err := finish(in, out); err != nil {
+			return err
+		}
+		want += network.Seconds(length)
+		if now := clock.Now(); now != want {
+			return fmt.Errorf("%d bytes arrived %v after the start, want %v", length, now-start, want-start)
+		}
+	}
+	return nil
+}
+
 // virtualLinks: a link carries one message at a time, whichever group and
 // whichever call it comes from; links to different ranks do not share. Messages
 // take a second each, so the k-th on a link arrives k seconds and a latency
@@ -199,6 +226,9 @@ func (e elsewhere) Peer(rank int) comm.Peer {
 
 func (e elsewhere) Split(color, key int) (comm.Transport, error) {
 	t, err := e.Transport.Split(color, key)
+	if t == nil {
+		return nil, err
+	}
 	return elsewhere{t}, err
 }
 

@@ -111,8 +111,8 @@ func TestFailAfterDelivery(t *testing.T) {
 	}
 	ranks[0].(*Rank).Fail(errBroken)
 	for _, h := range []comm.Handle{in, out} {
-		if done, stamp, err := h.Test(0); !done || stamp != 1.5 || err != nil {
-			t.Errorf("a delivered message: %v, %v, %v", done, stamp, err)
+		if done, got, err := h.Test(0); !done || got != (comm.Arrival{Stamp: 1.5, Bytes: 8}) || err != nil {
+			t.Errorf("a delivered message: %v, %+v, %v", done, got, err)
 		}
 	}
 	if done, _, err := late.Test(0); !done || !errors.Is(err, errBroken) {

@@ -51,9 +51,9 @@ type transfer struct {
 	box     *box
 	next    *transfer // in a queue
 	mem     tensor.Mem
-	stamp   float64
+	got     comm.Arrival  // a send: what the receiver will know
 	matched bool          // under box.mu: somebody copies, and tells done
-	done    chan struct{} // told once when mem may be used again; err and stamp are set
+	done    chan struct{} // told once when mem may be used again; err and got are set
 	told    bool          // done has told
 	err     error
 }
@@ -66,7 +66,8 @@ func (r *Rank) fresh(m tensor.Mem, stamp float64) *transfer {
 	} else {
 		t = &transfer{owner: r, done: make(chan struct{}, 1)}
 	}
-	t.mem, t.stamp, t.matched, t.told, t.err = m, stamp, false, false, nil
+	t.mem, t.got = m, comm.Arrival{Stamp: stamp, Bytes: m.Bytes}
+	t.matched, t.told, t.err = false, false, nil
 	return t
 }
 
@@ -121,18 +122,18 @@ func (b *box) post(send bool, k key, t *transfer) error {
 // deliver copies a message from where it is sent to where it is received. A
 // side that has been told belongs to its rank again.
 func deliver(to, from *transfer) {
-	if to.mem.Bytes == from.mem.Bytes {
+	if from.mem.Bytes <= to.mem.Bytes {
 		copy(tensor.Of[byte](to.mem), tensor.Of[byte](from.mem))
 	} else {
 		to.err = fmt.Errorf("the message has %d bytes", from.mem.Bytes)
 	}
-	to.stamp = from.stamp
+	to.got = from.got
 	to.done <- struct{}{}
 	from.done <- struct{}{}
 }
 
 // Test reports whether the transfer is done. It does not poll: see Sleep.
-func (t *transfer) Test(time.Duration) (bool, float64, error) {
+func (t *transfer) Test(time.Duration) (bool, comm.Arrival, error) {
 	if !t.told {
 		select {
 		case <-t.done:
@@ -141,7 +142,7 @@ func (t *transfer) Test(time.Duration) (bool, float64, error) {
 			case <-t.owner.group.world.failed:
 				return t.settle()
 			default:
-				return false, 0, nil
+				return false, comm.Arrival{}, nil
 			}
 		}
 	}
@@ -149,19 +150,19 @@ func (t *transfer) Test(time.Duration) (bool, float64, error) {
 }
 
 // end gives the transfer back to its rank.
-func (t *transfer) end() (bool, float64, error) {
+func (t *transfer) end() (bool, comm.Arrival, error) {
 	t.owner.idle = append(t.owner.idle, t)
-	return true, t.stamp, t.err
+	return true, t.got, t.err
 }
 
 // settle ends a transfer of a failed world: with the world's error if it was
 // dropped, else when the copy under way is done.
-func (t *transfer) settle() (bool, float64, error) {
+func (t *transfer) settle() (bool, comm.Arrival, error) {
 	t.box.mu.Lock()
 	matched := t.matched
 	t.box.mu.Unlock()
 	if !matched {
-		return true, 0, t.owner.group.world.cause
+		return true, comm.Arrival{}, t.owner.group.world.cause
 	}
 	<-t.done
 	return t.end()

@@ -12,7 +12,7 @@ import (
 type split struct {
 	said  []saying
 	ready chan struct{} // closed when the last rank has spoken; result and err are set
-	ranks []*Rank       // by rank of the group that splits
+	ranks []*Rank       // by rank of the group that splits; nil: in no group
 	err   error
 }
 
@@ -38,8 +38,9 @@ func (r *Rank) Alloc(bytes int64) (tensor.Mem, error) {
 // Free leaves the memory to the garbage collector.
 func (r *Rank) Free(tensor.Mem) {}
 
-// Split forms groups of the ranks with equal color. It returns when every rank
-// of the group has called it, or the world has failed.
+// Split forms groups of the ranks with equal color, and none of those with a
+// negative one. It returns when every rank of the group has called it, or the
+// world has failed.
 func (r *Rank) Split(color, key int) (comm.Transport, error) {
 	g := r.group
 	g.mu.Lock()
@@ -64,7 +65,10 @@ func (r *Rank) Split(color, key int) (comm.Transport, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	return s.ranks[r.rank], nil
+	if part := s.ranks[r.rank]; part != nil {
+		return part, nil
+	}
+	return nil, nil
 }
 
 // form makes the groups once all ranks have spoken.
@@ -80,6 +84,9 @@ func (s *split) form(g *group) {
 		}
 		members := rest[:end]
 		rest = rest[end:]
+		if members[0].color < 0 {
+			continue
+		}
 		peers := make([]comm.Peer, len(members))
 		for i, m := range members {
 			peers[i] = g.peers[m.rank]

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/comm"
+	"dynmo/src/comm/commtest"
 )
 
 func init() { roles["allocations"] = allocations }
@@ -35,12 +36,15 @@ func allocations(t comm.Transport) error {
 			if failed == nil {
 				_, failed = comm.PingPong(g, 1-g.Rank(), out, in, 3)
 			}
+			if failed == nil {
+				failed = commtest.SwapUpTo(g, 1-g.Rank(), out.Span(0, bytes/2), in)
+			}
 		})
 		if failed != nil {
 			return failed
 		}
 		if per != 0 {
-			return fmt.Errorf("%d bytes: %v allocations in three messages there and back", bytes, per)
+			return fmt.Errorf("%d bytes: %v allocations in four messages there and back", bytes, per)
 		}
 		g.Free(out)
 		g.Free(in)

@@ -59,7 +59,7 @@ func TestSuite(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	for _, role := range []string{"faults", "disagree"} {
+	for _, role := range []string{"faults", "disagree", "leave"} {
 		t.Run(role, func(t *testing.T) {
 			if out, err := mpirun(t, 3, role).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)

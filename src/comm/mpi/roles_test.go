@@ -25,6 +25,7 @@ var roles = map[string]func(t comm.Transport) error{
 	"suite":    suite,
 	"faults":   goFaults,
 	"disagree": disagree,
+	"leave":    commtest.Leave,
 	"ring":     endlessRing,
 	"pingpong": pingPong,
 }

@@ -77,14 +77,15 @@ func host(m tensor.Mem) unsafe.Pointer {
 	return m.Ptr
 }
 
-func (h *transfer) Test(spin time.Duration) (bool, float64, error) {
+func (h *transfer) Test(spin time.Duration) (bool, comm.Arrival, error) {
 	var done C.int32_t
 	var stamp C.double
-	status := C.dynmo_mpi_test(h.request, C.int64_t(spin), &done, &stamp)
+	var bytes C.int64_t
+	status := C.dynmo_mpi_test(h.request, C.int64_t(spin), &done, &stamp, &bytes)
 	if done != 0 {
 		h.owner.idle = append(h.owner.idle, h)
 	}
-	return done != 0, float64(stamp), check(status)
+	return done != 0, comm.Arrival{Stamp: float64(stamp), Bytes: int64(bytes)}, check(status)
 }
 
 func (t *transport) Alloc(bytes int64) (tensor.Mem, error) {
@@ -111,6 +112,9 @@ func (t *transport) Split(color, key int) (comm.Transport, error) {
 	part := &transport{stamped: t.stamped}
 	if err := check(C.dynmo_mpi_split(t.group, C.int32_t(color), C.int32_t(key), &part.group)); err != nil {
 		return nil, err
+	}
+	if part.group < 0 {
+		return nil, nil
 	}
 	var rank, size C.int32_t
 	if err := check(C.dynmo_mpi_rank(part.group, &rank, &size)); err != nil {

@@ -82,8 +82,9 @@ func (c *carrier) Send(to, tag int, m tensor.Mem, after device.Event) (comm.Hand
 	return c.begun(s.lane, t, err)
 }
 
-// Recv begins to receive exactly m.Bytes into m once after has happened.
-func (c *carrier) Recv(from, tag int, m tensor.Mem, after device.Event) (comm.Handle, error) {
+// Recv begins to receive exactly m.Bytes into m, or up to as many, once after has
+// happened.
+func (c *carrier) Recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (comm.Handle, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -92,7 +93,7 @@ func (c *carrier) Recv(from, tag int, m tensor.Mem, after device.Event) (comm.Ha
 		if err != nil {
 			return nil, err
 		}
-		t, err := l.recv(tag, m, after)
+		t, err := l.recv(tag, m, upTo, after)
 		return c.begun(l.lane, t, err)
 	}
 	r := c.receivers[from]
@@ -101,7 +102,7 @@ func (c *carrier) Recv(from, tag int, m tensor.Mem, after device.Event) (comm.Ha
 		c.receivers[from] = r
 		c.ends = append(c.ends, r)
 	}
-	t, err := r.post(tag, m, after)
+	t, err := r.post(tag, m, upTo, after)
 	return c.begun(r.lane, t, err)
 }
 

@@ -17,10 +17,11 @@ const (
 )
 
 // notice is a message of the lane's future, as both sides speak of it: its tag
-// and its bytes.
+// and its bytes, and whether a receiver takes fewer, too.
 type notice struct {
 	tag   int
 	bytes int64
+	upTo  bool
 }
 
 const noticeBytes = 16
@@ -30,13 +31,16 @@ const blockBytes = int64(len(identity{}))
 
 func (n notice) encode() []byte {
 	var b [noticeBytes]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(n.tag))
+	binary.LittleEndian.PutUint32(b[:], uint32(n.tag))
+	if n.upTo {
+		b[4] = 1
+	}
 	binary.LittleEndian.PutUint64(b[8:], uint64(n.bytes))
 	return b[:]
 }
 
 func decode(b []byte) notice {
-	return notice{int(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))}
+	return notice{int(binary.LittleEndian.Uint32(b)), int64(binary.LittleEndian.Uint64(b[8:])), b[4] != 0}
 }
 
 // control sends short messages over the transport, whose memory it keeps.

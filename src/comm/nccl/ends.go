@@ -57,7 +57,7 @@ func (s *sender) open() error {
 }
 
 func (s *sender) post(tag int, m tensor.Mem, after device.Event) (*transfer, error) {
-	t := s.fresh(true, tag, m, after)
+	t := s.fresh(true, tag, m, false, after)
 	s.pending = append(s.pending, t)
 	return t, s.match()
 }
@@ -91,11 +91,11 @@ func (s *sender) match() error {
 			continue
 		}
 		s.grants = slices.Delete(s.grants, i, i+1)
-		if err := s.c.control.tell(s.to, tagGo, notice{t.tag, t.mem.Bytes}.encode()); err != nil {
+		if err := s.c.control.tell(s.to, tagGo, notice{t.tag, t.mem.Bytes, false}.encode()); err != nil {
 			return err
 		}
-		if t.mem.Bytes != grant.bytes {
-			return mismatch(t.tag, t.mem.Bytes, grant.bytes)
+		if err := mismatch(t.tag, t.mem.Bytes, grant.bytes, grant.upTo); err != nil {
+			return err
 		}
 		s.push(operation{send: t})
 	}
@@ -112,10 +112,10 @@ type receiver struct {
 	pending []*transfer // granted, the oldest first
 }
 
-func (r *receiver) post(tag int, m tensor.Mem, after device.Event) (*transfer, error) {
-	t := r.fresh(false, tag, m, after)
+func (r *receiver) post(tag int, m tensor.Mem, upTo bool, after device.Event) (*transfer, error) {
+	t := r.fresh(false, tag, m, upTo, after)
 	r.pending = append(r.pending, t)
-	return t, r.c.control.tell(r.from, tagGrant, notice{tag, m.Bytes}.encode())
+	return t, r.c.control.tell(r.from, tagGrant, notice{tag, m.Bytes, upTo}.encode())
 }
 
 // drive takes what has come, and issues what is agreed. Where NCCL fails the
@@ -160,9 +160,10 @@ func (r *receiver) expect(n notice) error {
 	if t == nil {
 		panic("nccl: a message that was not granted")
 	}
-	if t.mem.Bytes != n.bytes {
-		return mismatch(n.tag, n.bytes, t.mem.Bytes)
+	if err := mismatch(n.tag, n.bytes, t.mem.Bytes, t.upTo); err != nil {
+		return err
 	}
+	t.mem = t.mem.Span(0, n.bytes)
 	r.push(operation{recv: t})
 	return nil
 }
@@ -185,7 +186,7 @@ func (l *loop) open() error {
 }
 
 func (l *loop) send(tag int, m tensor.Mem, after device.Event) (*transfer, error) {
-	t := l.fresh(true, tag, m, after)
+	t := l.fresh(true, tag, m, false, after)
 	if other := first(&l.recvs, tag); other != nil {
 		return t, l.pair(t, other)
 	}
@@ -193,8 +194,8 @@ func (l *loop) send(tag int, m tensor.Mem, after device.Event) (*transfer, error
 	return t, nil
 }
 
-func (l *loop) recv(tag int, m tensor.Mem, after device.Event) (*transfer, error) {
-	t := l.fresh(false, tag, m, after)
+func (l *loop) recv(tag int, m tensor.Mem, upTo bool, after device.Event) (*transfer, error) {
+	t := l.fresh(false, tag, m, upTo, after)
 	if other := first(&l.sends, tag); other != nil {
 		return t, l.pair(other, t)
 	}
@@ -203,9 +204,10 @@ func (l *loop) recv(tag int, m tensor.Mem, after device.Event) (*transfer, error
 }
 
 func (l *loop) pair(send, recv *transfer) error {
-	if send.mem.Bytes != recv.mem.Bytes {
-		return mismatch(send.tag, send.mem.Bytes, recv.mem.Bytes)
+	if err := mismatch(send.tag, send.mem.Bytes, recv.mem.Bytes, recv.upTo); err != nil {
+		return err
 	}
+	recv.mem = recv.mem.Span(0, send.mem.Bytes)
 	l.push(operation{send, recv})
 	return nil
 }

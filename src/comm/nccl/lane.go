@@ -34,12 +34,12 @@ func (c *carrier) newLane(from, to int) *lane {
 
 // fresh returns a transfer that is not in use, which begins once after has
 // happened, if not nil. It is issued later, so it keeps an event of its own.
-func (l *lane) fresh(sends bool, tag int, m tensor.Mem, after device.Event) *transfer {
+func (l *lane) fresh(sends bool, tag int, m tensor.Mem, upTo bool, after device.Event) *transfer {
 	t := &transfer{lane: l}
 	if last := len(l.idle) - 1; last >= 0 {
 		t, l.idle = l.idle[last], l.idle[:last]
 	}
-	*t = transfer{lane: l, sends: sends, tag: tag, mem: m, waits: after != nil, start: t.start, event: t.event}
+	*t = transfer{lane: l, sends: sends, tag: tag, mem: m, upTo: upTo, waits: after != nil, start: t.start, event: t.event}
 	if t.waits {
 		l.c.gate.After(after)
 		t.start = l.c.gate.Record(t.start)
@@ -135,7 +135,11 @@ func (l *lane) explain(err error) error {
 		from.World, from.Host, to.World, to.Host, err)
 }
 
-// mismatch is the error of a message whose ends differ in length.
-func mismatch(tag int, sent, expected int64) error {
+// mismatch is the error of a message that does not fit what is expected, nil if it
+// does.
+func mismatch(tag int, sent, expected int64, upTo bool) error {
+	if sent == expected || upTo && sent < expected {
+		return nil
+	}
 	return fmt.Errorf("a message with tag %d has %d bytes, but %d are expected", tag, sent, expected)
 }

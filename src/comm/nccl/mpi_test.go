@@ -38,7 +38,7 @@ func TestProcesses(t *testing.T) {
 	if err != nil {
 		t.Skip("mpirun is not installed")
 	}
-	for _, name := range []string{"Ring", "AllPairs", "CloseAndSplit"} {
+	for _, name := range []string{"Ring", "AllPairs", "UpTo", "CloseAndSplit"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()

@@ -123,7 +123,7 @@ func TestLengthsDisagree(t *testing.T) {
 		if r.Rank() == 0 {
 			h, err = c.Send(1, 3, m.Span(0, 1000), nil)
 		} else {
-			h, err = c.Recv(0, 3, m, nil)
+			h, err = c.Recv(0, 3, m, false, nil)
 		}
 		if err == nil {
 			err = commtest.Wait(h)
@@ -144,7 +144,7 @@ func TestAbort(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		never, err := c.Recv(1-r.Rank(), 1, m, nil)
+		never, err := c.Recv(1-r.Rank(), 1, m, false, nil)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func TestAbort(t *testing.T) {
 				return err
 			}
 		} else {
-			if _, err := c.Recv(0, 2, m, nil); err != nil {
+			if _, err := c.Recv(0, 2, m, false, nil); err != nil {
 				return err
 			}
 			for !c.receivers[0].comm.begun() && err == nil {

@@ -5,6 +5,7 @@ package nccl
 import (
 	"time"
 
+	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
@@ -16,6 +17,7 @@ type transfer struct {
 	sends    bool
 	tag      int
 	mem      tensor.Mem
+	upTo     bool         // receive: a shorter message will do
 	waits    bool         // for start
 	start    device.Event // of the carrier's gate, behind what the transfer has to wait for
 	event    device.Event // of the lane's stream, behind the operation once enqueued
@@ -25,23 +27,23 @@ type transfer struct {
 // Test drives all lanes, once or until spin has passed. A send is done when its
 // event has happened; a receive when the compute stream waits for its event,
 // which is now: the host does not.
-func (t *transfer) Test(spin time.Duration) (bool, float64, error) {
+func (t *transfer) Test(spin time.Duration) (bool, comm.Arrival, error) {
 	c := t.lane.c
 	for start := time.Now(); ; {
 		if err := c.Drive(); err != nil {
-			return true, 0, err
+			return true, comm.Arrival{}, err
 		}
 		done, err := t.done()
 		if err != nil {
 			err = c.fail(t.lane.explain(err))
-			return true, 0, err
+			return true, comm.Arrival{}, err
 		}
 		if done {
 			t.lane.idle = append(t.lane.idle, t)
-			return true, 0, nil
+			return true, comm.Arrival{Bytes: t.mem.Bytes}, nil
 		}
 		if time.Since(start) >= spin {
-			return false, 0, nil
+			return false, comm.Arrival{}, nil
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	if m.IsZero() {
 		p, err := mapped(bytes)
 		if err != nil { // what is kept may be what is missing
-			d.release()
+			d.Trim()
 			p, err = mapped(bytes)
 		}
 		if err != nil {
@@ -105,6 +105,12 @@ func (d *Device) FreeHost(m tensor.Mem) {
 	}
 }
 
+// Close gives the system what is kept.
+func (d *Device) Close() error {
+	d.Trim()
+	return nil
+}
+
 // NewStream returns a stream that works at once.
 func (d *Device) NewStream() device.Stream { return stream{d.clock} }
 
@@ -115,6 +121,8 @@ func (s stream) Copy(dst, src tensor.Mem) { copy(tensor.Of[byte](dst), tensor.Of
 func (s stream) Zero(dst tensor.Mem)      { clear(tensor.Of[byte](dst)) }
 func (s stream) Sync() error              { return nil }
 func (s stream) Close()                   {}
+
+func (s stream) Capture(enqueue func()) device.Graph { return device.Calls(enqueue) }
 
 func (s stream) Record(reuse device.Event) device.Event {
 	e, ok := reuse.(*event)

@@ -37,8 +37,8 @@ func (d *Device) Kept() int64 {
 	return bytes
 }
 
-// release gives the system all that is kept.
-func (d *Device) release() {
+// Trim gives the system all that is kept.
+func (d *Device) Trim() {
 	for _, m := range slices.Concat(d.kept, d.spare) {
 		unmap(m)
 	}

@@ -70,3 +70,38 @@ func TestRecycle(t *testing.T) {
 		t.Errorf("%d bytes in use, want %d", d.Used(), want)
 	}
 }
+
+// Trim and Close give the system what is kept.
+func TestTrim(t *testing.T) {
+	for name, trim := range map[string]func(*Device) error{
+		"trim":  func(d *Device) error { d.Trim(); return nil },
+		"close": (*Device).Close,
+	} {
+		d := New(device.NewWall())
+		m, err := d.Alloc(10_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Recycle(true)
+		d.Free(m)
+		if d.Kept() != 10_000 {
+			t.Errorf("%s: %d bytes are kept, want 10000", name, d.Kept())
+		}
+		if err := trim(d); err != nil || d.Kept() != 0 {
+			t.Errorf("%s: %d bytes are kept afterwards, %v", name, d.Kept(), err)
+		}
+	}
+}
+
+// A stream that captures nothing makes the calls at each launch, not before.
+func TestCapture(t *testing.T) {
+	calls := 0
+	g := New(device.NewWall()).NewStream().Capture(func() { calls++ })
+	before := calls
+	g.Launch()
+	g.Launch()
+	g.Close()
+	if before != 0 || calls != 2 {
+		t.Errorf("%d calls before the first launch, %d after the second, want 0 and 2", before, calls)
+	}
+}

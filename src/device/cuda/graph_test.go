@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/device"
 	"dynmo/src/device/cuda"
 	"dynmo/src/device/cuda/cudatest"
 	"dynmo/src/tensor"
@@ -27,7 +26,7 @@ func TestGraph(t *testing.T) {
 	defer d.FreeHost(pinned)
 	s.Copy(b, tensor.From(pattern(n)))
 	calls := 0
-	g := s.(device.Capturer).Capture(func() {
+	g := s.Capture(func() {
 		calls++
 		s.Copy(b, a)
 		s.Zero(a.Span(0, n/2))
@@ -75,7 +74,7 @@ func TestUncapturable(t *testing.T) {
 		s.Copy(m, tensor.From(pattern(1000)))
 		sync(t, s)
 		d.Trim() // so that Alloc has to ask the driver
-		g := s.(device.Capturer).Capture(func() {
+		g := s.Capture(func() {
 			not()
 			s.Zero(m)
 		})

@@ -25,14 +25,5 @@ func New(clock *device.Clock, ordinal int) (*Device, error) { return nil, errWit
 // Describe is of no device.
 func (d *Device) Describe() GPU { return GPU{} }
 
-// Kept is of no device.
-func (d *Device) Kept() int64 { return 0 }
-
 // Memory is of no device.
 func (d *Device) Memory() (free, total int64, err error) { return 0, 0, errWithout }
-
-// Trim is of no device.
-func (d *Device) Trim() {}
-
-// Close is of no device.
-func (d *Device) Close() error { return errWithout }

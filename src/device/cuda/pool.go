@@ -51,6 +51,9 @@ func (d *Device) Kept() int64 {
 	return bytes
 }
 
+// Recycle does nothing: freed memory is always kept for a while.
+func (d *Device) Recycle(bool) {}
+
 // Alloc returns zeroed memory, if it can of what was freed lately.
 func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
