@@ -72,7 +72,7 @@ func prunePipeline(t *testing.T, m partition.Map, p Prune, seed uint64) []pruned
 		}
 		want := math.Inf(1)
 		for i := range out {
-			change, err := p.Apply(p.Start+i*p.Every, group, x, s)
+			change, err := p.Before(p.Start+i*p.Every, Target{Stages: group, Exec: x, Stage: s})
 			if err != nil {
 				return err
 			}

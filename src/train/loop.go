@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dynmo/src/device"
+	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
@@ -130,27 +131,31 @@ func (r *Rank) step(step int) (loss float64, stop bool, err error) {
 func (r *Rank) change(step int) (bool, error) {
 	clock := r.Device.Clock()
 	start := clock.Now()
-	change, err := r.dynamism.Apply(step, r.stages, r.x, r.stage)
+	change, err := r.dynamism.Before(step, dynamic.Target{Stages: r.stages, Replicas: r.replicas, Exec: r.x, Stage: r.stage})
 	if err != nil {
 		return false, fmt.Errorf("dynamic: %w", err)
 	}
-	if change == nil {
+	if change.Kind == "" {
 		return false, nil
 	}
 	if err := r.flush(); err != nil { // the effect of the last decision cannot be measured any more
 		return false, err
 	}
-	if err := r.plan(); err != nil {
-		return false, fmt.Errorf("dynamic: %w", err)
+	if change.Structure {
+		if err := r.plan(); err != nil {
+			return false, fmt.Errorf("dynamic: %w", err)
+		}
 	}
-	r.balancer.changed()
+	if change.Costs {
+		r.balancer.changed()
+	}
 	r.costs.changed(change.Kind)
 	detail := make(map[string]any)
 	for k, v := range change.Detail {
 		detail[k] = v
 	}
 	detail["what"] = change.Kind
-	return true, r.event(record.Event{
+	return change.Structure, r.event(record.Event{
 		Step: step, Kind: record.Dynamic, Clock: clock.Kind(),
 		Seconds: record.Float(clock.Now() - start), Detail: detail,
 	})

@@ -104,7 +104,7 @@ func New(s Setup) (*Rank, error) {
 	if s.Corpus != nil {
 		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
 	}
-	r.dynamism = dynamism(s.Config)
+	r.dynamism = dynamic.New(s.Config)
 	if r.balancer, err = newBalancer(s.Config, outline(s.Config, r.x), fixedBytes(s.Config, r.x)); err != nil {
 		return nil, input(err)
 	}
@@ -190,17 +190,5 @@ func modelConfig(c config.Config) model.Config {
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
 		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
-	}
-}
-
-// dynamism returns what changes the model.
-func dynamism(c config.Config) dynamic.Kind {
-	if c.Dynamic.Kind != "prune" {
-		return dynamic.None{}
-	}
-	return dynamic.Prune{
-		Start: c.Prune.Start, Every: c.Prune.Every, Times: c.Prune.Times,
-		Initial: c.Prune.Initial, Final: c.Prune.Final,
-		Gather: c.Prune.Select == "gather", CSRFrom: c.Prune.CSRFrom,
 	}
 }
