@@ -46,15 +46,11 @@ func (a *attention) held(x *Exec, c *cutter) attentionHeld {
 	return attentionHeld{dnormed: c.rows(a.hidden, d), dqkv: c.rows(3*a.hidden, d)}
 }
 
-func (a *attention) sizes(x *Exec) (int64, int64) {
-	saved, held := x.full(), x.full()
-	a.saved(x, saved)
-	a.held(x, held)
-	return saved.off, held.off
-}
-
-func (a *attention) output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	return a.saved(x, x.cut(b, saved)).out
+func (a *attention) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	s := a.saved(x, cs)
+	a.held(x, ch)
+	return s.out, cs.off, ch.off
 }
 
 func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {

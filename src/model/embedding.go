@@ -34,14 +34,9 @@ func (e *embedding) saved(x *Exec, c *cutter) embeddingSaved {
 	return embeddingSaved{tokens: c.rows(1, tensor.I32), out: c.rows(e.hidden, x.Backend.DType())}
 }
 
-func (e *embedding) sizes(x *Exec) (int64, int64) {
-	saved := x.full()
-	e.saved(x, saved)
-	return saved.off, 0
-}
-
-func (e *embedding) output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	return e.saved(x, x.cut(b, saved)).out
+func (e *embedding) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+	c := x.cut(b, saved)
+	return e.saved(x, c).out, c.off, 0
 }
 
 func (e *embedding) feeds() bool { return true }

@@ -55,15 +55,6 @@ func (w Width) Bytes(x *Exec, tokens int) int64 {
 	return aligned(values) + aligned(int64(tokens*w.Statistics)*tensor.F64.Size())
 }
 
-// Boundary returns the bytes of a full microbatch that pass between a layer of
-// the chain and the one before it. Nothing passes the ends of the chain.
-func (x *Exec) Boundary(c Config, layer int) int64 {
-	if layer == 0 {
-		return 0
-	}
-	return c.Chain()[layer-1].Leaves().Bytes(x, x.N())
-}
-
 // LargestBoundary returns the bytes of the largest boundary of the chain.
 func (x *Exec) LargestBoundary(c Config) int64 {
 	largest := int64(0)
@@ -124,14 +115,16 @@ func (x *Exec) cut(b *Batch, m tensor.Mem) *cutter {
 	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity}
 }
 
-// full returns a cutter that adds up what a full microbatch needs.
-func (x *Exec) full() *cutter { return &cutter{tokens: x.N(), capacity: x.N()} }
-
 // rows takes room for so many elements of every token at capacity, and returns
 // those of the tokens that are there.
 func (c *cutter) rows(width int, d tensor.DType) tensor.Mem {
 	row := int64(width) * d.Size()
 	return c.bytes(int64(c.capacity)*row, int64(c.tokens)*row)
+}
+
+// width takes room for what passes from a part or layer to the next.
+func (c *cutter) width(x *Exec, w Width) tensor.Mem {
+	return c.bytes(w.Bytes(x, c.capacity), w.Bytes(x, c.tokens))
 }
 
 // take takes elements.

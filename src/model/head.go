@@ -67,8 +67,8 @@ func (h *head) leaves() Width {
 // the gradient of normed and the final softmax.
 type crossing struct{ normed, softmax tensor.Mem }
 
-func (h *head) crossing(x *Exec, b *Batch, m tensor.Mem) crossing {
-	c := cutter{m: m, tokens: b.Tokens, capacity: b.Tokens}
+func (h *head) crossing(x *Exec, tokens int, m tensor.Mem) crossing {
+	c := cutter{m: m, tokens: tokens, capacity: tokens}
 	return crossing{normed: c.rows(h.hidden, x.Backend.DType()), softmax: c.rows(3, tensor.F64)}
 }
 
@@ -78,7 +78,7 @@ type headSaved struct {
 	crossing
 }
 
-func (h *head) saved(x *Exec, b *Batch, c *cutter) headSaved {
+func (h *head) saved(x *Exec, c *cutter) headSaved {
 	d := x.Backend.DType()
 	s := headSaved{logits: c.rows(h.rows, d), targets: c.rows(1, tensor.I32)}
 	if h.first {
@@ -87,36 +87,30 @@ func (h *head) saved(x *Exec, b *Batch, c *cutter) headSaved {
 	if h.last {
 		s.loss = c.take(1, tensor.F64)
 	}
-	between := Width{Values: h.hidden, Statistics: 3}
-	s.out = c.bytes(between.Bytes(x, b.Capacity), between.Bytes(x, b.Tokens))
-	s.crossing = h.crossing(x, b, s.out)
+	s.out = c.width(x, Width{Values: h.hidden, Statistics: 3})
+	s.crossing = h.crossing(x, c.tokens, s.out)
 	return s
 }
 
-func (h *head) at(x *Exec, b *Batch, saved tensor.Mem) headSaved {
-	return h.saved(x, b, x.cut(b, saved))
-}
-
-func (h *head) sizes(x *Exec) (saved, held int64) {
-	cut := x.full()
-	h.saved(x, &Batch{Tokens: x.N(), Capacity: x.N()}, cut)
+// memory returns nothing that is passed on in the last slice.
+func (h *head) memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	if s := h.saved(x, cs); !h.last {
+		out = s.out
+	}
 	if h.first {
-		held = int64(x.N()*h.hidden) * x.Backend.DType().Size()
+		h.held(x, ch)
 	}
-	return cut.off, held
+	return out, cs.off, ch.off
 }
 
-func (h *head) output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	if h.last {
-		return tensor.Mem{}
-	}
-	return h.at(x, b, saved).out
-}
+// held is the gradient of normed, in the first slice.
+func (h *head) held(x *Exec, c *cutter) tensor.Mem { return c.rows(h.hidden, x.Backend.DType()) }
 
 func (h *head) feeds() bool { return true }
 
 func (h *head) feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
-	x.Stream.Copy(h.at(x, b, saved).targets, tensor.From(targets))
+	x.Stream.Copy(h.saved(x, x.cut(b, saved)).targets, tensor.From(targets))
 }
 
 func (h *head) readings() []Reading {
@@ -127,16 +121,16 @@ func (h *head) readings() []Reading {
 }
 
 func (h *head) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return h.at(x, b, saved).loss
+	return h.saved(x, x.cut(b, saved)).loss
 }
 
 func (h *head) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n := h.at(x, b, saved), b.Tokens
+	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
 	var before crossing
 	if h.first {
 		h.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	} else {
-		before = h.crossing(x, b, inp)
+		before = h.crossing(x, n, inp)
 		x.Stream.Copy(s.normed, before.normed)
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
@@ -150,20 +144,20 @@ func (h *head) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 
 // backwardInput leaves the gradient of normed in held if this is the first slice.
 func (h *head) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, n := h.at(x, b, saved), b.Tokens
+	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
 	behind := crossing{softmax: s.softmax}
 	if !h.last {
-		behind = h.crossing(x, b, dout)
+		behind = h.crossing(x, n, dout)
 		x.Backend.SoftmaxGradient(x.Stream, s.logits, behind.softmax, s.targets, x.Scale, n, h.rows, h.lo)
 	}
 	dnormed := tensor.Mem{}
 	switch {
 	case h.first:
-		dnormed = held.Span(0, s.normed.Bytes)
+		dnormed = h.held(x, x.cut(b, held))
 	case din.IsZero():
 		return nil
 	default:
-		before := h.crossing(x, b, din)
+		before := h.crossing(x, n, din)
 		x.Stream.Copy(before.softmax, behind.softmax)
 		dnormed = before.normed
 	}
@@ -179,12 +173,12 @@ func (h *head) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 }
 
 func (h *head) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
-	s, n := h.at(x, b, saved), b.Tokens
+	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
 	if !h.token.Frozen {
 		x.Backend.MatmulBackwardWeight(x.Stream, h.token.G, tensor.Mem{}, s.logits, s.normed, n, h.hidden, h.rows)
 	}
 	if h.first {
-		h.norm.backwardWeight(x, n, held.Span(0, s.normed.Bytes), inp, s.mean, s.rstd)
+		h.norm.backwardWeight(x, n, h.held(x, x.cut(b, held)), inp, s.mean, s.rstd)
 	}
 	return nil
 }

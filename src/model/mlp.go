@@ -45,15 +45,11 @@ func (a *mlp) held(x *Exec, c *cutter) mlpHeld {
 	return mlpHeld{dnormed: c.rows(a.hidden, d), dup: c.rows(4*a.hidden, d)}
 }
 
-func (a *mlp) sizes(x *Exec) (int64, int64) {
-	saved, held := x.full(), x.full()
-	a.saved(x, saved)
-	a.held(x, held)
-	return saved.off, held.off
-}
-
-func (a *mlp) output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	return a.saved(x, x.cut(b, saved)).out
+func (a *mlp) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	s := a.saved(x, cs)
+	a.held(x, ch)
+	return s.out, cs.off, ch.off
 }
 
 func (a *mlp) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {

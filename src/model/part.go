@@ -12,10 +12,9 @@ type part interface {
 	params() []*Param
 	// leaves returns what the part passes on.
 	leaves() Width
-	// sizes returns the bytes of saved and held memory.
-	sizes(x *Exec) (saved, held int64)
-	// output returns where forward leaves its result, inside saved.
-	output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem
+	// memory returns where forward leaves what the part passes on, inside saved, and
+	// how many bytes the part takes of either memory at capacity.
+	memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64)
 	// forward computes output from inp.
 	forward(x *Exec, b *Batch, saved, inp tensor.Mem) error
 	// backwardInput sets din, the gradient of inp, from dout, that of output. Where

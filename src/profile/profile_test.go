@@ -51,8 +51,9 @@ func TestGatherIsInChainOrder(t *testing.T) {
 			return err
 		}
 		for id, l := range seen.Costs.Layers {
-			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != x.Boundary(shape, id+1) {
-				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, x.Boundary(shape, id+1))
+			output := shape.Chain()[id].Leaves().Bytes(x, x.N())
+			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != output {
+				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, output)
 			}
 		}
 		if want := 2.5 * float64(stages.Size()*replicas.Size()); seen.Joules != want {

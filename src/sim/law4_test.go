@@ -164,7 +164,7 @@ func (e experiment) simulate(n int) sim.Result {
 	x := e.exec(device.NewVirtual(), nil, 1)
 	for v := range m.Virtual() {
 		lo, hi := e.cuts.Range(v)
-		step.Bytes[v] = x.Boundary(e.shape, hi)
+		step.Bytes[v] = e.shape.Chain()[hi-1].Leaves().Bytes(x, x.N())
 		step.PerMicrobatch[v] = make([]cost.Stage, e.plan.Microbatches)
 		for mb := range step.PerMicrobatch[v] {
 			c := &step.PerMicrobatch[v][mb]
