@@ -19,6 +19,7 @@ var small = Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed:
 // chain is a whole model on one device, run layer by layer.
 type chain struct {
 	x       *Exec
+	b       *Batch
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
@@ -35,7 +36,7 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 	must(t, x.Reserve(c))
 	s, err := NewStage(c, c.All(), dev, d)
 	must(t, err)
-	ch := &chain{x: x, s: s}
+	ch := &chain{x: x, b: &x.Full, s: s}
 	for _, l := range s.Layers {
 		saved, held := l.Sizes(x)
 		ch.saved = append(ch.saved, alloc(t, dev, saved))
@@ -69,19 +70,24 @@ func (c *chain) input(i int) tensor.Mem {
 	if i == 0 {
 		return tensor.Mem{}
 	}
-	return c.s.Layers[i-1].Output(c.x, &c.x.Full, c.saved[i-1])
+	return c.s.Layers[i-1].Output(c.x, c.b, c.saved[i-1])
+}
+
+// dout returns the gradient of what leaves layer i.
+func (c *chain) dout(i int) tensor.Mem {
+	return c.douts[i].Span(0, c.s.Layers[i].Leaves().Bytes(c.x, c.b.Tokens))
 }
 
 // loss runs forward and returns the mean loss.
 func (c *chain) loss() float64 {
 	for i, l := range c.s.Layers {
-		l.Feed(c.x, &c.x.Full, c.saved[i], c.tokens, c.targets)
-		if err := l.Forward(c.x, &c.x.Full, c.saved[i], c.input(i)); err != nil {
+		l.Feed(c.x, c.b, c.saved[i], c.tokens, c.targets)
+		if err := l.Forward(c.x, c.b, c.saved[i], c.input(i)); err != nil {
 			panic(err)
 		}
 	}
 	last := len(c.s.Layers) - 1
-	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, &c.x.Full, c.saved[last], 0))[0] * c.x.Scale
+	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, c.b, c.saved[last], 0))[0] * c.x.Scale
 }
 
 // gradients runs forward and backward.
@@ -93,14 +99,14 @@ func (c *chain) gradients() {
 	for i := len(c.s.Layers) - 1; i >= 0; i-- {
 		din := tensor.Mem{}
 		if i > 0 {
-			din = c.douts[i-1]
+			din = c.dout(i - 1)
 		}
-		if err := c.s.Layers[i].BackwardInput(c.x, &c.x.Full, c.saved[i], c.held[i], c.input(i), c.douts[i], din); err != nil {
+		if err := c.s.Layers[i].BackwardInput(c.x, c.b, c.saved[i], c.held[i], c.input(i), c.dout(i), din); err != nil {
 			panic(err)
 		}
 	}
 	for i, l := range c.s.Layers {
-		if err := l.BackwardWeight(c.x, &c.x.Full, c.saved[i], c.held[i], c.input(i), c.douts[i]); err != nil {
+		if err := l.BackwardWeight(c.x, c.b, c.saved[i], c.held[i], c.input(i), c.dout(i)); err != nil {
 			panic(err)
 		}
 		l.MaskGradients(c.x)
@@ -123,6 +129,57 @@ func TestGradientOfTheWholeModel(t *testing.T) {
 						checkGradients(t, ch)
 					})
 				}
+			}
+		}
+	}
+}
+
+// some makes the chain work on sequences of these lengths, together shorter than
+// a full microbatch.
+func (c *chain) some(lengths ...int) {
+	offsets, positions := []int32{0}, []int32(nil)
+	longest := 0
+	for _, n := range lengths {
+		longest = max(longest, n)
+		for i := range n {
+			positions = append(positions, int32(i))
+		}
+		offsets = append(offsets, int32(len(positions)))
+	}
+	c.b = &Batch{
+		Tokens: len(positions), Capacity: c.x.N(), Sequences: len(lengths), Longest: longest,
+		Offsets: tensor.From(offsets), Positions: tensor.From(positions),
+	}
+	c.tokens, c.targets = c.tokens[:len(positions)], c.targets[:len(positions)]
+}
+
+// TestBatchOfSomeTokens: passes see the tokens that are there and no others,
+// whatever the capacity of their memory: gradients are those of the loss, and the
+// loss is that of the sequences one by one.
+func TestBatchOfSomeTokens(t *testing.T) {
+	for _, slices := range []int{1, 3} {
+		for _, format := range []Format{Dense, CSR} {
+			c := small
+			c.Tied, c.HalfGrain, c.HeadShards = true, slices > 1, slices
+			ch := newChain(t, c, tensor.F64)
+			enlarge(ch.s)
+			thin(t, ch.s, format)
+			for _, m := range ch.saved { // what is beyond the tokens must not matter
+				for i := range tensor.Of[float64](m.Span(0, m.Bytes/8*8)) {
+					tensor.Of[float64](m.Span(0, m.Bytes/8*8))[i] = math.NaN()
+				}
+			}
+			ch.some(4, 1, 3)
+			checkGradients(t, ch)
+			want, tokens, targets, sum := ch.loss(), ch.tokens, ch.targets, 0.0
+			for at, n := 0, 0; at < len(tokens); at += n {
+				n = []int{4, 1, 3}[map[int]int{0: 0, 4: 1, 5: 2}[at]]
+				ch.tokens, ch.targets = tokens[at:at+n], targets[at:at+n]
+				ch.some(n)
+				sum += ch.loss()
+			}
+			if math.Abs(sum-want) > 1e-12 {
+				t.Errorf("%d slices, %v: loss %v, that of the sequences alone %v", slices, format, want, sum)
 			}
 		}
 	}
