@@ -75,9 +75,9 @@ func FuzzParseConfig(f *testing.F) {
 			return
 		}
 		total := int64(0)
-		for _, p := range parameters(c.Model) {
-			if total += p.bytes(); p.bytes() <= 0 || total <= 0 {
-				t.Fatalf("%s: %d bytes of %d", p.name, p.bytes(), total)
+		for _, p := range c.Model.Weights() {
+			if total += p.Bytes(); p.Bytes() <= 0 || total <= 0 {
+				t.Fatalf("%s: %d bytes of %d", p.Name, p.Bytes(), total)
 			}
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"dynmo/src/model"
 )
 
 // Files of a Hugging Face directory.
@@ -18,10 +20,7 @@ const (
 	indexFile  = modelFile + ".index.json"
 )
 
-const (
-	transformerPrefix = "transformer."
-	lmHead            = "lm_head.weight" // never has the prefix
-)
+const transformerPrefix = "transformer."
 
 // maxConfig is the longest config.json that is read, in bytes: hundreds of
 // times what real ones have.
@@ -165,7 +164,7 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 		w.Prefix = transformerPrefix
 	}
 	want := make(map[string][]int64)
-	for _, p := range parameters(c.Model) {
+	for _, p := range c.Model.Weights() {
 		t := w.gpt2(p)
 		want[t.Name] = t.Shape
 	}
@@ -173,29 +172,29 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.rows = func(p parameter, lo, hi int64) ([]byte, error) {
+	w.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
 		t := w.gpt2(p)
 		i := at[t.Name]
-		if !p.conv1d {
-			return home[i].part(list[i], lo*p.row(), hi*p.row())
+		if !p.Transposed {
+			return home[i].part(list[i], lo*p.Row(), hi*p.Row())
 		}
 		values, err := home[i].Read(list[i])
 		if err != nil {
 			return nil, err
 		}
-		return transpose(values, t.Shape[0], t.Shape[1])[lo*p.row() : hi*p.row()], nil
+		return transpose(values, t.Shape[0], t.Shape[1])[lo*p.Row() : hi*p.Row()], nil
 	}
 	return w, nil
 }
 
 // gpt2 returns the tensor that a parameter is in Hugging Face's file.
-func (w *Weights) gpt2(p parameter) Tensor {
-	t := Tensor{Name: w.Prefix + p.gpt2, DType: F32, Shape: p.shape}
-	if p.gpt2 == lmHead {
-		t.Name = lmHead
+func (w *Weights) gpt2(p model.Weight) Tensor {
+	t := Tensor{Name: w.Prefix + p.HuggingFace, DType: F32, Shape: p.Shape}
+	if p.Outside {
+		t.Name = p.HuggingFace
 	}
-	if p.conv1d {
-		t.Shape = []int64{p.shape[1], p.shape[0]}
+	if p.Transposed {
+		t.Shape = []int64{p.Shape[1], p.Shape[0]}
 	}
 	return t
 }
@@ -208,10 +207,10 @@ func (w *Weights) WriteHuggingFace(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	values := func(p parameter) ([]byte, error) {
+	values := func(p model.Weight) ([]byte, error) {
 		v, err := w.read(p)
-		if err == nil && p.conv1d {
-			v = transpose(v, p.shape[0], p.shape[1])
+		if err == nil && p.Transposed {
+			v = transpose(v, p.Shape[0], p.Shape[1])
 		}
 		return v, err
 	}
@@ -223,4 +222,15 @@ func (w *Weights) WriteHuggingFace(dir string) error {
 		_, err := out.Write(w.Config.Text)
 		return err
 	})
+}
+
+// transpose returns the transpose of a (rows, cols) matrix of float32.
+func transpose(values []byte, rows, cols int64) []byte {
+	t := make([]byte, len(values))
+	for r := range rows {
+		for c := range cols {
+			copy(t[4*(c*rows+r):][:4], values[4*(r*cols+c):])
+		}
+	}
+	return t
 }

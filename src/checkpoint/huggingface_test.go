@@ -70,7 +70,7 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 	x := &model.Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 1, T: c.Sequence, Scale: 1}
 	must(t, x.Reserve(c))
 	defer x.Close()
-	s, err := model.NewStage(c, c.Chain(), dev, d) // random weights: Load must replace each
+	s, err := model.NewStage(c, c.All(), dev, d) // random weights: Load must replace each
 	must(t, err)
 	defer s.Free()
 	tokens, targets := []int32{3, 0, 12, 7, 7, 1}, []int32{0, 12, 7, 7, 1, 5}
@@ -81,11 +81,11 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 		saved, err = dev.Alloc(bytes)
 		must(t, err)
 		defer dev.Free(saved)
-		l.Feed(x, saved, tokens, targets)
-		l.Forward(x, saved, inp)
-		entering, inp = inp, l.Output(x, saved)
+		l.Feed(x, &x.Full, saved, tokens, targets)
+		must(t, l.Forward(x, &x.Full, saved, inp))
+		entering, inp = inp, l.Output(x, &x.Full, saved)
 	}
-	head := s.Layers[c.Head()]
+	head := s.Layers[len(s.Layers)-1]
 	param := make(map[string][]F)
 	for _, p := range head.Params() {
 		param[p.Name] = tensor.Of[F](p.W)
@@ -111,7 +111,7 @@ func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c mod
 	if !(worst <= tolerance*largest) {
 		t.Errorf("logits differ by %v, the largest is %v", worst, largest)
 	}
-	if diff := math.Abs(tensor.Of[float64](head.Loss(x, saved))[0] - loss); !(diff <= tolerance*loss*10) {
+	if diff := math.Abs(tensor.Of[float64](head.Reading(x, &x.Full, saved, 0))[0] - loss); !(diff <= tolerance*loss*10) {
 		t.Errorf("loss differs by %v from %v", diff, loss)
 	}
 }
@@ -295,9 +295,9 @@ func ownFile(f testing.TB) []byte {
 // readAll reads every parameter.
 func readAll(t *testing.T, w *Weights) {
 	t.Helper()
-	for _, p := range parameters(w.Config.Model) {
-		if v, err := w.read(p); err != nil || int64(len(v)) != p.bytes() {
-			t.Fatalf("%s: %d bytes, %v", p.name, len(v), err)
+	for _, p := range w.Config.Model.Weights() {
+		if v, err := w.read(p); err != nil || int64(len(v)) != p.Bytes() {
+			t.Fatalf("%s: %d bytes, %v", p.Name, len(v), err)
 		}
 	}
 }

@@ -6,48 +6,24 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"dynmo/src/model"
 )
 
-// fileName returns the name of a layer's parameter in a weights file: halves
-// of a block share the block's name and slices of the head the head's, a tied
-// head has the embedding's matrix.
-func fileName(l *model.Layer, p *model.Param) string {
-	if p == l.Tied() {
-		return tokenTable
-	}
-	name := strings.TrimSuffix(strings.TrimSuffix(l.Name, ".attention"), ".mlp")
-	if strings.HasPrefix(name, "head.") {
-		name = "head"
-	}
-	return name + "/" + p.Name
-}
-
-// shapeOf returns the shape of a parameter in a weights file, which holds the
-// whole matrix where a layer holds a slice.
-func shapeOf(p *model.Param) []int64 {
-	if strings.HasSuffix(p.Name, ".bias") || strings.HasPrefix(p.Name, "norm") {
-		return []int64{int64(p.Rows)}
-	}
-	return []int64{int64(p.Whole()), int64(p.Cols)}
-}
-
 // Load sets the weights of a dense layer of a model that the weights fit.
 // Moments and counters are left alone.
 func (w *Weights) Load(l *model.Layer) error {
-	byName := make(map[string]parameter)
-	for _, p := range parameters(w.Config.Model) {
-		byName[p.name] = p
+	byName := make(map[string]model.Weight)
+	for _, p := range w.Config.Model.Weights() {
+		byName[p.Name] = p
 	}
 	for _, p := range l.Params() {
 		if p.Format != model.Dense {
 			panic("checkpoint: Load into a layer that is not dense")
 		}
-		from, ok := byName[fileName(l, p)]
-		if !ok || !slices.Equal(from.shape, shapeOf(p)) {
-			return fmt.Errorf("layer %d (%s): %s: want %v, the weights have %v", l.ID, l.Name, p.Name, shapeOf(p), from.shape)
+		from, ok := byName[p.Weight]
+		if !ok || !slices.Equal(from.Shape, p.Shape()) {
+			return fmt.Errorf("layer %d (%s): %s: want %v, the weights have %v", l.ID, l.Name, p.Name, p.Shape(), from.Shape)
 		}
 		if err := l.Set(p, func(dst model.Values) error { return w.load(dst, p, from) }); err != nil {
 			return fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
@@ -61,8 +37,8 @@ func (w *Weights) Load(l *model.Layer) error {
 const loadBytes = 1 << 20
 
 // load sets the values of a parameter from the rows that it has of from.
-func (w *Weights) load(dst model.Values, p *model.Param, from parameter) error {
-	piece := max(1, loadBytes/from.row())
+func (w *Weights) load(dst model.Values, p *model.Param, from model.Weight) error {
+	piece := max(1, loadBytes/from.Row())
 	for lo := int64(0); lo < int64(p.Rows); lo += piece {
 		hi := min(lo+piece, int64(p.Rows))
 		values, err := w.rows(from, int64(p.First)+lo, int64(p.First)+hi)
@@ -86,21 +62,21 @@ func FromLayers(c model.Config, layers []*model.Layer) (*Weights, error) {
 	at := make(map[string][]stored) // a matrix, or its slices in order
 	for _, l := range layers {
 		for _, p := range l.Params() {
-			if p != l.Tied() || l.ID == c.Embedding() {
-				at[fileName(l, p)] = append(at[fileName(l, p)], stored{l, p})
+			if !p.Borrowed() {
+				at[p.Weight] = append(at[p.Weight], stored{l, p})
 			}
 		}
 	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p parameter, lo, hi int64) ([]byte, error) {
+	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p model.Weight, lo, hi int64) ([]byte, error) {
 		var values []byte
-		for _, slice := range at[p.name] {
+		for _, slice := range at[p.Name] {
 			v, err := slice.dense()
 			if err != nil {
 				return nil, err
 			}
 			values = append(values, v...)
 		}
-		return values[lo*p.row() : hi*p.row()], nil
+		return values[lo*p.Row() : hi*p.Row()], nil
 	}}, nil
 }
 

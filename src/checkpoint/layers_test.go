@@ -16,7 +16,7 @@ import (
 // chain returns all layers of a model.
 func chain(t *testing.T, c model.Config, d tensor.DType) *model.Stage {
 	t.Helper()
-	s, err := model.NewStage(c, c.Chain(), cpu.New(device.NewWall()), d)
+	s, err := model.NewStage(c, c.All(), cpu.New(device.NewWall()), d)
 	must(t, err)
 	t.Cleanup(s.Free)
 	return s
@@ -67,12 +67,12 @@ func TestPrunedLayersAreWrittenDense(t *testing.T) {
 	for _, csrFrom := range []float64{0.1, 1} {
 		s, whole := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
 		block := s.Layers[1]
-		keep := model.NewKeep(block.Params()[0])
+		keep := model.NewMask(block.Params()[0])
 		for i := 0; i < block.Params()[0].Stored(); i += 3 {
 			keep.Set(i)
 		}
 		name := "block.0/" + block.Params()[0].Name
-		must(t, block.Compress(map[int]model.Keep{0: keep}, csrFrom))
+		must(t, block.Compress(map[int]model.Mask{0: keep}, csrFrom))
 		w, err := FromLayers(c, s.Layers)
 		must(t, err)
 		path := filepath.Join(t.TempDir(), "weights.safetensors")

@@ -11,13 +11,14 @@ import (
 )
 
 // llm.c's model file (train_gpt2.py, write_model): a header of 256 i32, then
-// the parameters in float32, in the order of parameters. The vocabulary is
+// the parameters in float32, in the order of model.Config.Weights. The vocabulary is
 // padded with rows up to a multiple of 128.
 const (
 	llmcMagic   = 20240326
 	llmcFloat32 = 3 // version
 	llmcHeader  = 256
 	llmcPadding = 128
+	tokenTable  = 0 // place among the parameters
 )
 
 // OpenLLMC opens llm.c's model file of version 3 (float32). The padding of the
@@ -73,10 +74,10 @@ func parseLLMC(name string, r io.ReaderAt, size int64) (*Weights, error) {
 	if end != size {
 		return nil, fmt.Errorf("%s: %d bytes, want %d for the shape in the header", name, size, end)
 	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p parameter, lo, hi int64) ([]byte, error) {
-		values := make([]byte, (hi-lo)*p.row())
-		if n, err := r.ReadAt(values, offsets[p.name]+lo*p.row()); n < len(values) {
-			return nil, fmt.Errorf("%s: tensor %q: %w", name, p.name, err)
+	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p model.Weight, lo, hi int64) ([]byte, error) {
+		values := make([]byte, (hi-lo)*p.Row())
+		if n, err := r.ReadAt(values, offsets[p.Name]+lo*p.Row()); n < len(values) {
+			return nil, fmt.Errorf("%s: tensor %q: %w", name, p.Name, err)
 		}
 		return values, nil
 	}}, nil
@@ -88,10 +89,10 @@ func padded(vocab int) int { return (vocab + llmcPadding - 1) / llmcPadding * ll
 // llmcOffsets returns where each parameter begins, and the size of the file.
 func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 	offsets, end = make(map[string]int64), 4*llmcHeader
-	for _, p := range parameters(c) {
-		offsets[p.name] = end
-		end += p.bytes()
-		if p.name == tokenTable {
+	for i, p := range c.Weights() {
+		offsets[p.Name] = end
+		end += p.Bytes()
+		if i == tokenTable {
 			end += int64(padded(c.Vocab)-c.Vocab) * int64(c.Hidden) * 4
 		}
 	}
@@ -111,12 +112,12 @@ func (w *Weights) WriteLLMC(path string) error {
 		if err := binary.Write(out, binary.LittleEndian, header); err != nil {
 			return err
 		}
-		for _, p := range parameters(c) {
+		for i, p := range c.Weights() {
 			values, err := w.read(p)
 			if err != nil {
 				return err
 			}
-			if p.name == tokenTable {
+			if i == tokenTable {
 				values = append(values, make([]byte, (padded(c.Vocab)-c.Vocab)*c.Hidden*4)...)
 			}
 			if _, err := out.Write(values); err != nil {

@@ -12,12 +12,12 @@ type Weights struct {
 	Config Config
 	Prefix string // of the names in Hugging Face's file: "" or "transformer."
 
-	rows  func(p parameter, lo, hi int64) ([]byte, error) // values of rows [lo, hi), as float32
+	rows  func(p model.Weight, lo, hi int64) ([]byte, error) // values of rows [lo, hi), as float32
 	close func() error
 }
 
 // read returns all values of a parameter.
-func (w *Weights) read(p parameter) ([]byte, error) { return w.rows(p, 0, p.shape[0]) }
+func (w *Weights) read(p model.Weight) ([]byte, error) { return w.rows(p, 0, p.Shape[0]) }
 
 // Metadata keys of a dynmo weights file.
 const (
@@ -61,16 +61,16 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, prefix, transformerPrefix)
 	}
 	want := make(map[string][]int64)
-	for _, p := range parameters(c.Model) {
-		want[p.name] = p.shape
+	for _, p := range c.Model.Weights() {
+		want[p.Name] = p.Shape
 	}
 	at, err := match(f.Tensors, want)
 	if err != nil {
 		return nil, err
 	}
 	return &Weights{Config: c, Prefix: prefix, close: f.Close,
-		rows: func(p parameter, lo, hi int64) ([]byte, error) {
-			return f.part(f.Tensors[at[p.name]], lo*p.row(), hi*p.row())
+		rows: func(p model.Weight, lo, hi int64) ([]byte, error) {
+			return f.part(f.Tensors[at[p.Name]], lo*p.Row(), hi*p.Row())
 		}}, nil
 }
 
@@ -109,16 +109,16 @@ func (w *Weights) Write(path string) error {
 	if w.Prefix != "" {
 		metadata[prefixKey] = w.Prefix
 	}
-	own := func(p parameter) Tensor { return Tensor{Name: p.name, DType: F32, Shape: p.shape} }
+	own := func(p model.Weight) Tensor { return Tensor{Name: p.Name, DType: F32, Shape: p.Shape} }
 	return w.safetensors(path, metadata, own, w.read)
 }
 
 // safetensors writes each parameter as the tensor that as makes of it, with
 // the values of values.
-func (w *Weights) safetensors(path string, metadata map[string]string, as func(parameter) Tensor, values func(parameter) ([]byte, error)) error {
+func (w *Weights) safetensors(path string, metadata map[string]string, as func(model.Weight) Tensor, values func(model.Weight) ([]byte, error)) error {
 	var list []Tensor
-	source := make(map[string]parameter)
-	for _, p := range parameters(w.Config.Model) {
+	source := make(map[string]model.Weight)
+	for _, p := range w.Config.Model.Weights() {
 		t := as(p)
 		list = append(list, t)
 		source[t.Name] = p

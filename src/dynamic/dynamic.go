@@ -6,37 +6,56 @@ package dynamic
 import (
 	"dynmo/src/comm"
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/model"
 )
 
 // Kind is one kind of dynamism.
 type Kind interface {
-	// Apply changes the stage's layers before a step, if the step is one that
-	// changes the model; nil means it is not. Collective over the stages of a
-	// replica. Replicas hold equal weights, so they decide alike without talking.
-	Apply(step int, stages *comm.Group, x *model.Exec, s *model.Stage) (*Change, error)
+	// Before changes the stage's layers before a step, if the step is one that
+	// changes the model. Collective over the stages of a replica. Replicas hold equal
+	// weights, so they decide alike without talking.
+	Before(step int, t Target) (Change, error)
+	// After tells what a step showed, the same on every rank. It decides nothing that
+	// other ranks would not, and talks to nobody.
+	After(step int, m cost.Measurement) error
 }
 
-// Change says what Apply did, the same on every rank.
+// Target is what a kind of dynamism may touch.
+type Target struct {
+	Stages   *comm.Group // of this replica
+	Replicas *comm.Group // of this stage
+	Exec     *model.Exec
+	Stage    *model.Stage
+}
+
+// Change says what Before did, the same on every rank: nothing if it has no Kind.
 type Change struct {
-	Kind   string
-	Detail map[string]float64
+	Kind      string
+	Structure bool // formats of layers, or which are trained: the pipeline's runner must be made again
+	Costs     bool // measurements so far no longer hold
+	Detail    map[string]float64
 }
 
-// None changes nothing.
-type None struct{}
+// kinds has the constructor of every kind, by its name in the settings. The file
+// of a kind registers it.
+var kinds = make(map[string]func(config.Config) Kind)
 
-// Apply returns nil.
-func (None) Apply(int, *comm.Group, *model.Exec, *model.Stage) (*Change, error) { return nil, nil }
+func register(name string, make func(config.Config) Kind) { kinds[name] = make }
 
-// New returns what the settings let change the model.
-func New(c config.Config) Kind {
-	if c.Dynamic.Kind != "prune" {
-		return None{}
-	}
-	return Prune{
-		Start: c.Prune.Start, Every: c.Prune.Every, Times: c.Prune.Times,
-		Initial: c.Prune.Initial, Final: c.Prune.Final,
-		Gather: c.Prune.Select == "gather", CSRFrom: c.Prune.CSRFrom,
-	}
-}
+// New returns the kind of dynamism that the settings name. It panics on a name
+// that no file registers, which the settings refuse.
+func New(c config.Config) Kind { return kinds[c.Dynamic.Kind](c) }
+
+func init() { register("none", func(config.Config) Kind { return none{} }) }
+
+// none changes nothing.
+type none struct{ deaf }
+
+func (none) Before(int, Target) (Change, error) { return Change{}, nil }
+
+// deaf is a kind that does not depend on measurements.
+type deaf struct{}
+
+// After does nothing.
+func (deaf) After(int, cost.Measurement) error { return nil }

@@ -11,7 +11,7 @@ import (
 // gather finds the same set as the paper's algorithm 2: every stage sends its
 // min(n, k) largest magnitudes to rank 0, which selects the k largest of all
 // and sends each stage the ones to keep.
-func gather(stages *comm.Group, _ *model.Exec, s *model.Stage, k int64) (keeps, error) {
+func gather(stages *comm.Group, _ *model.Exec, s *model.Stage, k int64) (masks, error) {
 	magnitudes, n := make([][]uint32, len(s.Layers)), int64(0) // of every candidate, by layer, in the order of ties
 	err := prunables(s, func(i, _ int, p *model.Param) error {
 		return candidates(s.Layers[i], p, func(_ int, magnitude uint32) {
@@ -33,23 +33,23 @@ func gather(stages *comm.Group, _ *model.Exec, s *model.Stage, k int64) (keeps, 
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
-	chosen, next := make([]model.Keep, len(s.Layers)), make([]int, len(s.Layers))
+	chosen, next := make([]model.Mask, len(s.Layers)), make([]int, len(s.Layers))
 	for i, l := range s.Layers {
-		chosen[i] = make(model.Keep, (len(magnitudes[i])+63)/64)
+		chosen[i] = make(model.Mask, (len(magnitudes[i])+63)/64)
 		for _, at := range kept[l.ID] {
 			chosen[i].Set(int(sent[i][at]))
 		}
 	}
-	out := make(keeps, len(s.Layers))
+	out := make(masks, len(s.Layers))
 	err = prunables(s, func(i, j int, p *model.Param) error {
-		keep := model.NewKeep(p)
+		mask := model.NewMask(p)
 		err := candidates(s.Layers[i], p, func(at int, _ uint32) {
 			if chosen[i].Has(next[i]) {
-				keep.Set(at)
+				mask.Set(at)
 			}
 			next[i]++
 		})
-		out.set(i, j, keep)
+		out.set(i, j, mask)
 		return err
 	})
 	return out, err

@@ -5,17 +5,29 @@ import (
 	"math"
 
 	"dynmo/src/comm"
+	"dynmo/src/config"
 	"dynmo/src/model"
 )
+
+func init() { register("prune", func(c config.Config) Kind { return NewPrune(c.Prune) }) }
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper,
 // algorithm 2): at chosen steps the smallest magnitudes of all blocks'
 // matrices together are dropped. The kept set only shrinks.
 type Prune struct {
+	deaf
 	Start, Every, Times int     // t0, Δt, n
 	Initial, Final      float64 // S_i, S_f
 	Gather              bool    // select on rank 0 from gathered magnitudes; else by radix histograms
 	CSRFrom             float64 // sparsity from which a matrix is stored as CSR
+}
+
+// NewPrune returns the pruning of the settings.
+func NewPrune(c config.Prune) Prune {
+	return Prune{
+		Start: c.Start, Every: c.Every, Times: c.Times, Initial: c.Initial, Final: c.Final,
+		Gather: c.Select == "gather", CSRFrom: c.CSRFrom,
+	}
 }
 
 // Sparsity returns the target at a step, and whether pruning happens there:
@@ -30,17 +42,17 @@ func (p Prune) Sparsity(step int) (float64, bool) {
 	return p.Final + (p.Initial-p.Final)*left*left*left, true
 }
 
-// Apply prunes to the step's sparsity: k = (1 - S_t)·(all prunable parameters)
+// Before prunes to the step's sparsity: k = (1 - S_t)·(all prunable parameters)
 // are kept, fewer only where fewer are left. Ties are broken by (layer,
 // parameter, index), the lower stays.
-func (p Prune) Apply(step int, stages *comm.Group, x *model.Exec, s *model.Stage) (*Change, error) {
+func (p Prune) Before(step int, t Target) (Change, error) {
 	sparsity, due := p.Sparsity(step)
 	if !due {
-		return nil, nil
+		return Change{}, nil
 	}
-	counts := countPrunable(s)
-	if err := comm.Allreduce(stages, counts[:], func(a, b int64) int64 { return a + b }); err != nil {
-		return nil, fmt.Errorf("prune: count: %w", err)
+	counts := countPrunable(t.Stage)
+	if err := comm.Allreduce(t.Stages, counts[:], func(a, b int64) int64 { return a + b }); err != nil {
+		return Change{}, fmt.Errorf("prune: count: %w", err)
 	}
 	total, left := counts[0], counts[1]
 	k := int64(math.Round((1 - sparsity) * float64(total)))
@@ -49,20 +61,20 @@ func (p Prune) Apply(step int, stages *comm.Group, x *model.Exec, s *model.Stage
 		if p.Gather {
 			choose = gather
 		}
-		kept, err := choose(stages, x, s, k)
+		kept, err := choose(t.Stages, t.Exec, t.Stage, k)
 		if err != nil {
-			return nil, fmt.Errorf("prune: %w", err)
+			return Change{}, fmt.Errorf("prune: %w", err)
 		}
-		for i, l := range s.Layers {
+		for i, l := range t.Stage.Layers {
 			if len(kept[i]) == 0 {
 				continue // embedding, head
 			}
 			if err := l.Compress(kept[i], p.CSRFrom); err != nil {
-				return nil, fmt.Errorf("prune: %w", err)
+				return Change{}, fmt.Errorf("prune: %w", err)
 			}
 		}
 	}
-	return &Change{Kind: "prune", Detail: map[string]float64{
+	return Change{Kind: "prune", Structure: true, Costs: true, Detail: map[string]float64{
 		"target_sparsity": sparsity, "kept": float64(min(k, left)), "prunable": float64(total),
 		"sparsity": 1 - float64(min(k, left))/float64(total),
 	}}, nil

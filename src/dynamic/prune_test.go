@@ -72,7 +72,7 @@ func prunePipeline(t *testing.T, m partition.Map, p Prune, seed uint64) []pruned
 		}
 		want := math.Inf(1)
 		for i := range out {
-			change, err := p.Apply(p.Start+i*p.Every, group, x, s)
+			change, err := p.Before(p.Start+i*p.Every, Target{Stages: group, Exec: x, Stage: s})
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func prunePipeline(t *testing.T, m partition.Map, p Prune, seed uint64) []pruned
 // contents returns a parameter's kept places and their values.
 func contents(p *model.Param) map[int]float32 {
 	kept := make(map[int]float32)
-	w, mask := tensor.Of[float32](p.W), model.Keep(tensor.Of[uint64](p.Mask))
+	w, mask := tensor.Of[float32](p.W), model.Mask(tensor.Of[uint64](p.Mask))
 	rows, cols := tensor.Of[int32](p.RowPtr), tensor.Of[int32](p.ColIdx)
 	for r := range p.Rows {
 		if p.Format == model.CSR {
@@ -127,7 +127,7 @@ func contents(p *model.Param) map[int]float32 {
 // spoil writes the largest magnitude into every place that a mask drops: what
 // is dropped stays so, whatever its memory holds.
 func spoil(p *model.Param) {
-	mask := model.Keep(tensor.Of[uint64](p.Mask))
+	mask := model.Mask(tensor.Of[uint64](p.Mask))
 	if mask == nil {
 		return
 	}

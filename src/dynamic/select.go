@@ -10,8 +10,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// keeps is the kept sets of a stage: by layer of the stage, by parameter.
-type keeps []map[int]model.Keep
+// masks is what is kept of a stage: by layer of the stage, by parameter.
+type masks []map[int]model.Mask
 
 // prunables calls visit for every prunable parameter of a stage in the order
 // in which ties are broken: layer, then parameter.
@@ -32,7 +32,7 @@ func prunables(s *model.Stage, visit func(layer, param int, p *model.Param) erro
 // candidates calls visit with the magnitude of every value of a parameter that
 // may still be kept, in index order.
 func candidates(l *model.Layer, p *model.Param, visit func(i int, magnitude uint32)) error {
-	mask, err := l.Kept(p)
+	mask, err := l.Mask(p)
 	if err != nil {
 		return err
 	}
@@ -50,38 +50,38 @@ func candidates(l *model.Layer, p *model.Param, visit func(i int, magnitude uint
 
 // above keeps everything over a magnitude, and of the values at it in each layer
 // the first ties[layer's chain position] in order.
-func above(s *model.Stage, threshold uint32, ties []int64) (keeps, error) {
-	out := make(keeps, len(s.Layers))
+func above(s *model.Stage, threshold uint32, ties []int64) (masks, error) {
+	out := make(masks, len(s.Layers))
 	err := prunables(s, func(i, j int, p *model.Param) error {
-		keep, left := model.NewKeep(p), &ties[s.Layers[i].ID]
+		mask, left := model.NewMask(p), &ties[s.Layers[i].ID]
 		err := candidates(s.Layers[i], p, func(at int, magnitude uint32) {
 			switch {
 			case magnitude > threshold:
-				keep.Set(at)
+				mask.Set(at)
 			case magnitude == threshold && *left > 0:
-				keep.Set(at)
+				mask.Set(at)
 				*left--
 			}
 		})
-		out.set(i, j, keep)
+		out.set(i, j, mask)
 		return err
 	})
 	return out, err
 }
 
-// set notes the kept set of a parameter of a layer.
-func (k keeps) set(layer, param int, keep model.Keep) {
-	if k[layer] == nil {
-		k[layer] = make(map[int]model.Keep)
+// set notes the mask of a parameter of a layer.
+func (m masks) set(layer, param int, mask model.Mask) {
+	if m[layer] == nil {
+		m[layer] = make(map[int]model.Mask)
 	}
-	k[layer][param] = keep
+	m[layer][param] = mask
 }
 
 // radix finds the k largest magnitudes of all stages without gathering them:
 // four passes of 256-bin histograms fix the k-th largest magnitude byte by
 // byte, and the values equal to it are shared out over the layers in order.
 // Every rank sends 8 KB, and 8 bytes for each layer of the chain.
-func radix(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (keeps, error) {
+func radix(stages *comm.Group, x *model.Exec, s *model.Stage, k int64) (masks, error) {
 	mem, err := x.Device.Alloc(256 * tensor.I64.Size())
 	if err != nil {
 		return nil, fmt.Errorf("histogram: %w", err)

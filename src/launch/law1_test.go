@@ -83,7 +83,9 @@ func (r *run) Event(e record.Event) error {
 			r.schedules++
 		}
 	case record.Dynamic:
-		r.sparsity = append(r.sparsity, e.Detail["sparsity"].(float64))
+		if s, ok := e.Detail["sparsity"].(float64); ok {
+			r.sparsity = append(r.sparsity, s)
+		}
 	}
 	return nil
 }

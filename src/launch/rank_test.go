@@ -20,7 +20,7 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	other := c
 	other.Run.Seed = 99
 	shape := model.FromConfig(other)
-	whole, err := model.NewStage(shape, shape.Chain(), cpu.New(device.NewWall()), tensor.F32)
+	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package migrate moves layers to their new owners. What comes in is a stage
-// with the layers that it had; what goes out is the stage with those it has now, with the same layers bit for bit: weights, moments, counters, sparse
-// structure.
+// Package migrate moves layers to their new owners. It is given a stage with the
+// layers that it had and returns the stage with those that it has to have, each
+// bit for bit the same: all sections of its state.
 package migrate
 
 import (
@@ -10,6 +10,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/model"
 	"dynmo/src/partition"
+	"dynmo/src/tensor"
 )
 
 // Moved says what a migration did on all stages of a replica.
@@ -20,12 +21,13 @@ type Moved struct {
 
 // Run makes the stage that the owners to give this rank from the one that from
 // gave it. A layer that stays on its stage does not travel, whichever chunk of it
-// it belongs to. Headers of the layers that change their stage go first, and
-// every receiver makes room. If one has no memory, all stages keep what they
-// had and Run returns an error. Then the sections travel, straight out of and
-// into the layers' memory, those of different layers at once; senders free
-// their layers when all stages have received theirs; a device that can keep that
-// memory keeps it for what comes with the next migration, and no longer.
+// it belongs to. The names, lengths and texts of the sections of the layers that
+// change their stage go first, and every receiver makes room. If one has no
+// memory, all stages keep what they had and Run returns an error. Then the
+// sections' memory travels, straight out of and into the layers', those of
+// different layers at once; senders free their layers when all stages have
+// received theirs; a device that can keep that memory keeps it for the layers
+// that arrive with the next migration, and no longer.
 // Collective over the stages of a replica; replicas move alike.
 func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
 	for stage := range stages.Size() {
@@ -61,8 +63,8 @@ func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.
 			return s, Moved{}, fmt.Errorf("migrate: %w", err)
 		}
 	}
-	// What has been received is there for the device's work to come, and not yet for
-	// the host or for other streams.
+	// Work that the device is given from here on sees what has been received; the
+	// host and other streams do not yet.
 	if err := comm.Await(x.Stream.Record(nil), stages); err != nil {
 		return s, Moved{}, fmt.Errorf("migrate: %w", err)
 	}
@@ -81,44 +83,45 @@ type mover struct {
 	from, to partition.Owners
 	x        *model.Exec
 	s        *model.Stage
-	arrived  map[int]*model.Layer // made room for, by chain position
+	arrived  map[int]*model.Layer // that there is room for, by chain position
 	lacking  error                // the first layer there was no room for
 	requests []comm.Request
 }
 
-// leaves and comes report whether a layer leaves or comes to this stage.
-func (m *mover) leaves(layer int) bool { return m.from[layer] == m.stages.Rank() }
-func (m *mover) comes(layer int) bool  { return m.to[layer] == m.stages.Rank() }
+// leaves and arrives report whether a layer leaves or arrives at this stage.
+func (m *mover) leaves(layer int) bool  { return m.from[layer] == m.stages.Rank() }
+func (m *mover) arrives(layer int) bool { return m.to[layer] == m.stages.Rank() }
 
-// announce sends the header of a layer that leaves.
+// announce sends the names, lengths and texts of the sections of a layer that
+// leaves.
 func (m *mover) announce(layer int) error {
 	if !m.leaves(layer) {
 		return nil
 	}
-	header, err := json.Marshal(m.s.Layer(layer).Header())
+	sections, err := json.Marshal(m.s.Layer(layer).Sections())
 	if err != nil {
 		return err
 	}
-	return m.stages.SendBytes(m.to[layer], comm.TagHeader, header)
+	return m.stages.SendBytes(m.to[layer], comm.TagHeader, sections)
 }
 
-// prepare makes room for a layer that comes.
+// prepare makes room for a layer that arrives.
 func (m *mover) prepare(layer int) error {
-	if !m.comes(layer) {
+	if !m.arrives(layer) {
 		return nil
 	}
 	b, err := m.stages.RecvBytes(m.from[layer], comm.TagHeader)
 	if err != nil {
 		return err
 	}
-	var h model.Header
-	if err := json.Unmarshal(b, &h); err != nil {
-		return fmt.Errorf("header: %w", err)
+	var sections []model.Section
+	if err := json.Unmarshal(b, &sections); err != nil {
+		return fmt.Errorf("sections: %w", err)
 	}
-	l, err := model.EmptyLayer(m.s.Config, h, m.x.Device, m.x.Backend.DType())
+	l, err := model.Restore(m.s.Config, sections, m.x.Device, m.x.Backend.DType())
 	if err != nil {
 		if m.lacking == nil {
-			m.lacking = err // told to all by agree
+			m.lacking = err // agree says so on all stages
 		}
 		return nil
 	}
@@ -153,25 +156,32 @@ func (m *mover) agree() (int64, error) {
 	return 0, fmt.Errorf("%d stages have no room for their layers", totals[1])
 }
 
-// transfer begins to move the sections of a layer.
+// transfer begins to move the sections of a layer that lie in memory.
 func (m *mover) transfer(layer int) error {
 	if m.leaves(layer) {
-		for _, sec := range m.s.Layer(layer).Sections() {
-			req, err := m.stages.Send(m.to[layer], comm.TagSection, sec.Mem, m.x.Stream.Record(nil))
-			if err != nil {
-				return fmt.Errorf("%s: %w", sec.Name, err)
-			}
-			m.requests = append(m.requests, req)
-		}
+		return m.each(m.s.Layer(layer), func(mem tensor.Mem) (comm.Request, error) {
+			return m.stages.Send(m.to[layer], comm.TagSection, mem, m.x.Stream.Record(nil))
+		})
 	}
-	if m.comes(layer) {
-		for _, sec := range m.arrived[layer].Sections() {
-			req, err := m.stages.Recv(m.from[layer], comm.TagSection, sec.Mem, nil)
-			if err != nil {
-				return fmt.Errorf("%s: %w", sec.Name, err)
-			}
-			m.requests = append(m.requests, req)
+	if m.arrives(layer) {
+		return m.each(m.arrived[layer], func(mem tensor.Mem) (comm.Request, error) {
+			return m.stages.Recv(m.from[layer], comm.TagSection, mem, nil)
+		})
+	}
+	return nil
+}
+
+// each begins a message for every section that lies in memory.
+func (m *mover) each(l *model.Layer, begin func(tensor.Mem) (comm.Request, error)) error {
+	for _, sec := range l.Sections() {
+		if sec.Mem.IsZero() {
+			continue
 		}
+		req, err := begin(sec.Mem)
+		if err != nil {
+			return fmt.Errorf("%s: %w", sec.Name, err)
+		}
+		m.requests = append(m.requests, req)
 	}
 	return nil
 }

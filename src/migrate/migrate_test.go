@@ -58,10 +58,19 @@ func newMember(t comm.Transport, owners partition.Owners) (*member, error) {
 	return m, nil
 }
 
-// disturb gives a layer moments, a counter and, by its place in the chain,
-// dense, masked or CSR matrices.
+// disturb gives a layer moments, a counter, state that nobody here knows, and, by
+// its place in the chain, dense, masked or CSR matrices and frozen parameters.
 func disturb(l *model.Layer) error {
 	l.Updates = 10 + l.ID
+	l.SetState("text", fmt.Append(nil, "layer ", l.ID))
+	m, err := l.AllocState("memory", int64(8*l.ID))
+	if err != nil {
+		return err
+	}
+	for i := range tensor.Of[float64](m) {
+		tensor.Of[float64](m)[i] = float64(l.ID + i)
+	}
+	l.Freeze(func(p *model.Param) bool { return l.ID%2 == 0 && p.Prunable() })
 	for _, p := range l.Params() {
 		for _, mem := range []tensor.Mem{p.M, p.V} {
 			for i := range tensor.Of[float32](mem) {
@@ -69,10 +78,10 @@ func disturb(l *model.Layer) error {
 			}
 		}
 	}
-	keep := make(map[int]model.Keep)
+	keep := make(map[int]model.Mask)
 	for j, p := range l.Params() {
 		if p.Prunable() && l.ID%3 > 0 {
-			keep[j] = model.NewKeep(p)
+			keep[j] = model.NewMask(p)
 			for i := l.ID; i < p.Stored(); i += 3 {
 				keep[j].Set(i)
 			}

@@ -8,18 +8,18 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Keep is the kept set of one parameter: a bit for each stored value of W, bit
-// i%64 of word i/64. A pruned entry of a masked matrix has no bit.
-type Keep []uint64
+// Mask is which values of one parameter are kept: a bit for each stored value of
+// W, bit i%64 of word i/64. A pruned entry of a masked matrix has no bit.
+type Mask []uint64
 
 // Has reports whether stored value i is kept.
-func (k Keep) Has(i int) bool { return k[i/64]>>(i%64)&1 == 1 }
+func (k Mask) Has(i int) bool { return k[i/64]>>(i%64)&1 == 1 }
 
 // Set keeps stored value i.
-func (k Keep) Set(i int) { k[i/64] |= 1 << (i % 64) }
+func (k Mask) Set(i int) { k[i/64] |= 1 << (i % 64) }
 
 // Count returns how many values are kept.
-func (k Keep) Count() int {
+func (k Mask) Count() int {
 	n := 0
 	for _, w := range k {
 		n += bits.OnesCount64(w)
@@ -27,16 +27,16 @@ func (k Keep) Count() int {
 	return n
 }
 
-// NewKeep returns an empty set for a parameter.
-func NewKeep(p *Param) Keep { return make(Keep, (p.Stored()+63)/64) }
+// NewMask returns a mask for a parameter that keeps nothing.
+func NewMask(p *Param) Mask { return make(Mask, (p.Stored()+63)/64) }
 
 // Compress drops what is not kept: weights and moments of every parameter for
-// which keep has an entry, by index in Params. A matrix is stored as CSR from
+// which masks has an entry, by index in Params. A matrix is stored as CSR from
 // sparsity csrFrom on (and stays CSR), as a masked dense one below it. It is
 // called between steps: gradients are lost.
-func (l *Layer) Compress(keep map[int]Keep, csrFrom float64) error {
-	h := l.Header()
-	for i, k := range keep {
+func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
+	h := l.header()
+	for i, k := range masks {
 		p := l.params[i]
 		h.NNZ[i] = k.Count()
 		h.Formats[i] = Masked
@@ -44,27 +44,28 @@ func (l *Layer) Compress(keep map[int]Keep, csrFrom float64) error {
 			h.Formats[i] = CSR
 		}
 	}
-	next, err := EmptyLayer(l.config, h, l.device, l.dtype)
+	next, err := newLayer(l.config, h, l.device, l.dtype)
 	if err != nil {
 		return fmt.Errorf("compress: %w", err)
 	}
 	for i, p := range l.params {
-		if err := transfer(l.device, next.params[i], p, keep[i]); err != nil {
+		if err := transfer(l.device, next.params[i], p, masks[i]); err != nil {
 			next.Free()
 			return fmt.Errorf("compress: %s: %w", p.Name, err)
 		}
 	}
 	old := *l
 	*l = *next
+	l.state, old.state = old.state, nil
 	old.Free()
 	return nil
 }
 
 // transfer copies the kept values of src, and their moments and structure, to
-// dst. A nil keep keeps everything in its form.
-func transfer(d device.Device, dst, src *Param, keep Keep) error {
+// dst. A nil mask keeps everything in its form.
+func transfer(d device.Device, dst, src *Param, mask Mask) error {
 	pairs := [][2]tensor.Mem{{dst.W, src.W}, {dst.Master, src.Master}, {dst.M, src.M}, {dst.V, src.V}}
-	if keep == nil {
+	if mask == nil {
 		pairs = append(pairs, [2]tensor.Mem{dst.Mask, src.Mask}, [2]tensor.Mem{dst.RowPtr, src.RowPtr}, [2]tensor.Mem{dst.ColIdx, src.ColIdx})
 	}
 	for _, p := range pairs {
@@ -74,34 +75,34 @@ func transfer(d device.Device, dst, src *Param, keep Keep) error {
 		}
 		to := device.Mirror(p[0])
 		switch elements := int64(src.Stored()); {
-		case keep == nil:
+		case mask == nil:
 			copy(tensor.Of[byte](to), tensor.Of[byte](from))
 		case from.Bytes == 2*elements:
-			pick(tensor.Of[uint16](to), tensor.Of[uint16](from), dst.Format, keep)
+			pick(tensor.Of[uint16](to), tensor.Of[uint16](from), dst.Format, mask)
 		case from.Bytes == 4*elements:
-			pick(tensor.Of[uint32](to), tensor.Of[uint32](from), dst.Format, keep)
+			pick(tensor.Of[uint32](to), tensor.Of[uint32](from), dst.Format, mask)
 		default:
-			pick(tensor.Of[uint64](to), tensor.Of[uint64](from), dst.Format, keep)
+			pick(tensor.Of[uint64](to), tensor.Of[uint64](from), dst.Format, mask)
 		}
 		if err := device.Write(d, p[0], to); err != nil {
 			return err
 		}
 	}
 	switch {
-	case keep == nil:
+	case mask == nil:
 		return nil
 	case dst.Format == Masked:
-		return device.Write(d, dst.Mask, tensor.From(keep))
+		return device.Write(d, dst.Mask, tensor.From(mask))
 	}
-	return structure(d, dst, src, keep)
+	return structure(d, dst, src, mask)
 }
 
 // pick copies the kept values: to where they were if the format is masked, else
 // one behind the other.
-func pick[T uint16 | uint32 | uint64](to, from []T, f Format, keep Keep) {
+func pick[T uint16 | uint32 | uint64](to, from []T, f Format, mask Mask) {
 	n := 0
 	for i := range from {
-		if !keep.Has(i) {
+		if !mask.Has(i) {
 			continue
 		}
 		if f == Masked {
@@ -113,7 +114,7 @@ func pick[T uint16 | uint32 | uint64](to, from []T, f Format, keep Keep) {
 }
 
 // structure writes the row pointers and column indices of what is kept.
-func structure(d device.Device, dst, src *Param, keep Keep) error {
+func structure(d device.Device, dst, src *Param, mask Mask) error {
 	oldRows, oldCols, err := readStructure(d, src)
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func structure(d device.Device, dst, src *Param, keep Keep) error {
 			lo, hi = int(oldRows[r]), int(oldRows[r+1])
 		}
 		for i := lo; i < hi; i++ {
-			if !keep.Has(i) {
+			if !mask.Has(i) {
 				continue
 			}
 			cols[n] = int32(i - lo)
@@ -161,9 +162,9 @@ func (l *Layer) Structure(p *Param) (rows, cols []int32, err error) {
 	return readStructure(l.device, p)
 }
 
-// Kept returns the mask of a masked matrix, nil of another. It must not be set.
+// Mask returns the mask of a masked matrix, nil of another. It must not be set.
 // No work on it may be under way.
-func (l *Layer) Kept(p *Param) (Keep, error) {
+func (l *Layer) Mask(p *Param) (Mask, error) {
 	host, err := device.Read(l.device, p.Mask)
 	return tensor.Of[uint64](host), err
 }

@@ -1,118 +1,135 @@
 package model
 
-import "dynmo/src/tensor"
+import (
+	"slices"
+
+	"dynmo/src/tensor"
+)
 
 // Sizes returns the bytes of the memory that one microbatch needs in this
 // layer: saved from forward to the backward for weights, held from the
 // backward for inputs to the one for weights.
 func (l *Layer) Sizes(x *Exec) (saved, held int64) {
-	for _, p := range l.parts {
-		s, h := p.sizes(x)
-		saved += s
-		held += h
+	full := &Batch{Tokens: x.N(), Capacity: x.N()}
+	for i, p := range l.parts {
+		_, s, h := p.memory(x, full, tensor.Mem{}, tensor.Mem{})
+		saved, held = saved+s, held+h
+		if i < len(l.parts)-1 { // the gradient that passes from part to part
+			held += aligned(p.leaves().Bytes(x, full.Capacity))
+		}
 	}
-	var between cutter // the gradients that pass from part to part
-	for range len(l.parts) - 1 {
-		between.take(x.N()*l.config.Hidden, l.dtype)
-	}
-	return saved, held + between.off
+	return saved, held
 }
 
-// Output returns where Forward leaves its result inside saved; absent for the
-// chain's last layer.
-func (l *Layer) Output(x *Exec, saved tensor.Mem) tensor.Mem {
-	regions := l.walk(x, saved)
-	last := len(l.parts) - 1
-	return l.parts[last].output(x, regions[last])
-}
+// Leaves returns what the layer passes on.
+func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].leaves() }
 
 // mostParts is the most parts that a layer has.
 const mostParts = 2
 
-// walk returns the saved memory of every part.
-func (l *Layer) walk(x *Exec, saved tensor.Mem) (regions [mostParts]tensor.Mem) {
-	off := int64(0)
-	for i, p := range l.parts {
-		size, _ := p.sizes(x)
-		regions[i] = saved.Span(off, size)
-		off += size
-	}
-	return regions
+// work is what one part works on in a pass.
+type work struct {
+	part                              part
+	saved, held, inp, out, dout, grad tensor.Mem
 }
 
-// Forward computes Output from inp, the Output of the layer before (see
-// Exec.Boundary). The embedding takes no inp; what it and the head need of the
-// data is put in place by Feed.
-func (l *Layer) Forward(x *Exec, saved, inp tensor.Mem) {
-	regions := l.walk(x, saved)
+// works returns, first part first, what each part works on: inp enters the first
+// part and dout the last, din leaves the first. In a forward held is absent.
+func (l *Layer) works(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]work) {
 	for i, p := range l.parts {
-		p.forward(x, regions[i], inp)
-		inp = p.output(x, regions[i])
-	}
-}
-
-// gradient describes one part's place in a backward pass.
-type gradient struct {
-	part                         part
-	saved, held, inp, dout, grad tensor.Mem
-}
-
-// backward returns, first part first, what each part's backward passes work
-// on: dout enters the last part, din leaves the first.
-func (l *Layer) backward(x *Exec, saved, held, inp, dout, din tensor.Mem) (list [mostParts]gradient) {
-	room := cutter{m: held}
-	regions := l.walk(x, saved)
-	for i, p := range l.parts {
-		_, size := p.sizes(x)
-		g := gradient{part: p, saved: regions[i], inp: inp, dout: dout, grad: din}
-		g.held = room.bytes(size)
-		if i > 0 { // the gradient between part i-1 and part i
-			g.grad = room.take(x.N()*l.config.Hidden, l.dtype)
-			list[i-1].dout = g.grad
+		w := &list[i]
+		*w = work{part: p, saved: saved, held: held, inp: inp, dout: dout, grad: din}
+		var savedBytes, heldBytes int64
+		w.out, savedBytes, heldBytes = p.memory(x, b, saved, held)
+		if i == len(l.parts)-1 {
+			break
 		}
-		list[i] = g
-		inp = p.output(x, regions[i])
+		inp, saved = w.out, saved.Span(savedBytes, saved.Bytes-savedBytes)
+		if !held.IsZero() {
+			between := p.leaves()
+			din = held.Span(heldBytes, between.Bytes(x, b.Tokens))
+			w.dout = din
+			heldBytes += aligned(between.Bytes(x, b.Capacity))
+			held = held.Span(heldBytes, held.Bytes-heldBytes)
+		}
 	}
 	return list
 }
 
+// Output returns where Forward leaves its result inside saved; absent where
+// nothing leaves.
+func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
+	none := tensor.Mem{}
+	return l.works(x, b, saved, none, none, none, none)[len(l.parts)-1].out
+}
+
+// Forward computes Output from inp, the Output of the layer before. The first
+// layer takes no inp; what layers need of the data is put in place by Feed.
+func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	list := l.works(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
+	for i := range l.parts {
+		w := &list[i]
+		if err := w.part.forward(x, b, w.saved, w.inp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // BackwardInput sets din, the gradient of inp, from dout, that of the output,
-// and leaves in held what BackwardWeight needs. The chain's last layer takes no
-// dout, the embedding gives no din.
-func (l *Layer) BackwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
-	list := l.backward(x, saved, held, inp, dout, din)
+// and leaves in held what BackwardWeight needs. Without din only that is done.
+// The chain's last layer takes no dout.
+func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	list := l.works(x, b, saved, held, inp, dout, din)
 	for i := len(l.parts) - 1; i >= 0; i-- {
-		g := list[i]
-		g.part.backwardInput(x, g.saved, g.held, g.inp, g.dout, g.grad)
+		w := &list[i]
+		if err := w.part.backwardInput(x, b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-// BackwardWeight adds to the gradients of the layer's parameters. All memory
-// is as BackwardInput left it.
-func (l *Layer) BackwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {
-	list := l.backward(x, saved, held, inp, dout, tensor.Mem{})
+// BackwardWeight adds to the gradients of the parameters that are not frozen. All
+// memory is as BackwardInput left it.
+func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	list := l.works(x, b, saved, held, inp, dout, tensor.Mem{})
 	for i := len(l.parts) - 1; i >= 0; i-- {
-		g := list[i]
-		g.part.backwardWeight(x, g.saved, g.held, g.inp, g.dout)
+		w := &list[i]
+		if err := w.part.backwardWeight(x, b, w.saved, w.held, w.inp, w.dout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Feeds reports whether the layer reads the data of a microbatch.
+func (l *Layer) Feeds() bool { return slices.ContainsFunc(l.parts, part.feeds) }
+
+// Feed puts the tokens and the targets of a microbatch where the layer reads them.
+func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32) {
+	list := l.works(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
+	for i, p := range l.parts {
+		p.feed(x, b, list[i].saved, tokens, targets)
 	}
 }
 
-// Feed puts the data of a microbatch in place: tokens (n) in the embedding,
-// targets (n) in the head and its slices, nothing elsewhere.
-func (l *Layer) Feed(x *Exec, saved tensor.Mem, tokens, targets []int32) {
-	switch p := l.parts[0].(type) {
-	case *embedding:
-		x.Stream.Copy(p.saved(x, &cutter{m: saved}).tokens, tensor.From(tokens))
-	case *head:
-		x.Stream.Copy(p.saved(x, &cutter{m: saved}).targets, tensor.From(targets))
+// Talks reports whether passes of the layer exchange messages with the replicas
+// of its stage.
+func (l *Layer) Talks() bool { return slices.ContainsFunc(l.parts, part.talks) }
+
+// Readings lists what Forward leaves for the host, part by part.
+func (l *Layer) Readings() []Reading {
+	var list []Reading
+	for _, p := range l.parts {
+		list = append(list, p.readings()...)
 	}
+	return list
 }
 
-// Feeds reports whether the layer needs data.
-func (l *Layer) Feeds() bool { return l.ID == l.config.Embedding() || l.ID >= l.config.Head() }
-
-// Loss returns where Forward of the chain's last layer leaves the sum of the
-// tokens' losses, one F64.
-func (l *Layer) Loss(x *Exec, saved tensor.Mem) tensor.Mem {
-	return l.parts[0].(*head).saved(x, &cutter{m: saved}).loss
+// Reading returns where Forward leaves the i-th of Readings, inside saved.
+func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+	at := l.readings[i]
+	list := l.works(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
+	return l.parts[at.part].reading(x, b, list[at.part].saved, at.index)
 }

@@ -1,24 +1,20 @@
 // Package model is the transformer as a chain of layers. A stage owns some of
 // them; each layer turns what enters it into what leaves it, in three separate
-// steps: forward, backward for inputs, backward for weights. It takes a place
-// to save activations from its caller and keeps nothing else between calls
-// but weights, gradients and the optimizer's state.
+// steps: forward, backward for inputs, backward for weights. It is given memory
+// for activations by its caller and keeps nothing else between calls but its
+// state: weights, gradients, the optimizer's moments, and what a kind of dynamism
+// registers with it.
 //
-// The chain is GPT-2's (Radford et al. 2019): embedding, blocks of pre-norm
-// attention and MLP with residuals, and a head of final norm, vocabulary
-// projection and cross-entropy. Each of its items is a layer: the unit that is
-// measured and migrated. With half grain a block is two layers; the head can be
-// a layer for each of several slices of the vocabulary.
+// A family says what the chain of a Config is: layers built from parts. A layer
+// is the unit that is measured and migrated; its kind, its block, the data that
+// it reads and what it passes on are said by its description and its parts.
 package model
 
-import (
-	"fmt"
-
-	"dynmo/src/config"
-)
+import "dynmo/src/config"
 
 // Config is the shape of the model.
 type Config struct {
+	Family                                 string // "" is GPT-2
 	Blocks, Hidden, Heads, Sequence, Vocab int
 
 	HeadShards  int  // slices of the vocabulary that the head is cut into; 0 and 1 leave it whole
@@ -37,58 +33,71 @@ func FromConfig(c config.Config) Config {
 	}
 }
 
+// Chain describes the layers of the model, first to last.
+func (c Config) Chain() []Description { return c.family().Chain(c) }
+
 // Layers returns the length of the chain.
-func (c Config) Layers() int { return c.Head() + c.Slices() }
+func (c Config) Layers() int { return len(c.Chain()) }
 
-// Slices returns how many layers the head is.
-func (c Config) Slices() int { return max(1, c.HeadShards) }
-
-// Names returns the name of every layer: "embedding", "block.0" or
-// "block.0.attention" and "block.0.mlp", …, "head" or "head.0", "head.1", ….
+// Names returns the name of every layer.
 func (c Config) Names() []string {
-	names := make([]string, c.Layers())
-	for id := range names {
-		names[id] = c.name(id)
+	var names []string
+	for _, d := range c.Chain() {
+		names = append(names, d.Name)
 	}
 	return names
 }
 
-func (c Config) name(layer int) string {
-	switch {
-	case layer == c.Embedding():
-		return "embedding"
-	case layer >= c.Head():
-		return c.headName(layer - c.Head())
-	case !c.HalfGrain:
-		return fmt.Sprintf("block.%d", layer-1)
-	case layer%2 == 1:
-		return fmt.Sprintf("block.%d.attention", (layer-1)/2)
+// All returns the chain positions of all layers.
+func (c Config) All() []int {
+	ids := make([]int, c.Layers())
+	for id := range ids {
+		ids[id] = id
 	}
-	return fmt.Sprintf("block.%d.mlp", (layer-1)/2)
+	return ids
 }
 
-// Embedding returns the chain position of the embedding.
-func (c Config) Embedding() int { return 0 }
-
-// Head returns the chain position of the head, the first of its slices.
-func (c Config) Head() int {
-	if c.HalfGrain {
-		return 1 + 2*c.Blocks
-	}
-	return 1 + c.Blocks
+// Tie is a matrix that a layer borrows, or rows of it: it computes with a copy,
+// which its owner updates.
+type Tie struct {
+	Weight          string // of both (see Param.Weight)
+	Owner, Borrower int    // chain positions
+	First, Rows     int    // the rows of the owner's matrix that are borrowed
+	Cols            int
 }
 
-// parts returns what a layer computes, first to last.
-func (c Config) parts(layer int) []part {
-	switch {
-	case layer == c.Embedding():
-		return []part{newEmbedding(c)}
-	case layer >= c.Head():
-		return []part{newHead(c, layer-c.Head())}
-	case !c.HalfGrain:
-		return []part{newAttention(c, layer-1), newMLP(c, layer-1)}
-	case layer%2 == 1:
-		return []part{newAttention(c, (layer-1)/2)}
+// Ties returns what layers of the chain borrow, in chain order of the borrowers.
+func (c Config) Ties() []Tie {
+	var ties []Tie
+	owners := make(map[string]int) // by weight
+	for id, d := range c.Chain() {
+		for _, p := range d.params() {
+			if p.role != borrowed {
+				owners[p.Weight] = id
+				continue
+			}
+			owner, ok := owners[p.Weight]
+			if !ok {
+				panic("model: a layer borrows a matrix that no layer before it owns")
+			}
+			ties = append(ties, Tie{p.Weight, owner, id, p.First, p.Rows, p.Cols})
+		}
 	}
-	return []part{newMLP(c, (layer-1)/2)}
+	return ties
+}
+
+// Losses returns the chain positions of the layers that yield a loss, once for
+// each loss.
+func (c Config) Losses() []int {
+	var list []int
+	for id, d := range c.Chain() {
+		for _, p := range d.parts() {
+			for _, r := range p.readings() {
+				if r.Name == Loss {
+					list = append(list, id)
+				}
+			}
+		}
+	}
+	return list
 }

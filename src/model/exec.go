@@ -3,101 +3,141 @@ package model
 import (
 	"fmt"
 
+	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
 // Exec is what a layer computes with: one rank's device, kernels and stream,
-// the shape of a microbatch, and scratch memory.
+// the capacity of a microbatch, and scratch memory.
 type Exec struct {
-	Device  device.Device
-	Backend kernel.Backend
-	Stream  device.Stream
-	B, T    int     // sequences in a microbatch, tokens in a sequence
-	Scale   float64 // of the loss gradient: 1 / tokens of the global batch
+	Device   device.Device
+	Backend  kernel.Backend
+	Stream   device.Stream
+	B, T     int         // sequences in a full microbatch, tokens in a sequence
+	Scale    float64     // of the loss gradient: 1 / tokens of the global batch
+	Replicas *comm.Group // of the stage, for parts that talk; set by the pipeline
+	Full     Batch       // a microbatch of B sequences of T tokens; made by Reserve
 
-	scratch            tensor.Mem
-	indices            tensor.Mem // positions, then offsets
-	positions, offsets tensor.Mem // I32 (N) and (B+1): B sequences of T tokens
+	scratch tensor.Mem
+	batch   tensor.Mem // what Full points into
 }
 
-// N returns the tokens of a microbatch.
+// Batch is the tokens of one microbatch that are there, sequence by sequence.
+// Memory of the backend's space lasts as long as the batch is worked on.
+type Batch struct {
+	Tokens    int // that are there
+	Capacity  int // that buffers have room for
+	Sequences int
+	Longest   int        // tokens of the longest sequence
+	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
+	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
+	Index     tensor.Mem // I32 (Tokens): where each was in the full microbatch; absent where all are there
+}
+
+// N returns the tokens of a full microbatch, which buffers have room for.
 func (x *Exec) N() int { return x.B * x.T }
 
-// Boundary returns the bytes of what passes between a layer of the chain and
-// the one before it, forward and backward: (n, C), and the softmax (3, n)
-// between two slices of the head. Nothing passes the ends of the chain.
-func (x *Exec) Boundary(c Config, layer int) int64 {
-	var cut cutter
-	switch {
-	case layer == 0 || layer == c.Layers():
-	case layer > c.Head():
-		x.crossing(c.Hidden, &cut)
-	default:
-		return int64(x.N()*c.Hidden) * x.Backend.DType().Size()
+// BatchBytes returns the memory of the full microbatch's positions and offsets.
+func (x *Exec) BatchBytes() int64 { return int64(x.N()+x.B+1) * tensor.I32.Size() }
+
+// Width is what passes from a layer to the next for each token, and back as
+// gradient: values of the backend's type, and statistics in float64.
+type Width struct{ Values, Statistics int }
+
+// Bytes returns the bytes of a number of tokens.
+func (w Width) Bytes(x *Exec, tokens int) int64 {
+	values := int64(tokens*w.Values) * x.Backend.DType().Size()
+	if w.Statistics == 0 {
+		return values
 	}
-	return cut.off
+	return aligned(values) + aligned(int64(tokens*w.Statistics)*tensor.F64.Size())
 }
 
 // LargestBoundary returns the bytes of the largest boundary of the chain.
 func (x *Exec) LargestBoundary(c Config) int64 {
-	return max(x.Boundary(c, 1), x.Boundary(c, c.Layers()-1))
+	largest := int64(0)
+	for _, d := range c.Chain() {
+		largest = max(largest, d.Leaves().Bytes(x, x.N()))
+	}
+	return largest
 }
 
-// IndexBytes returns the bytes of the positions and offsets that Reserve makes.
-func (x *Exec) IndexBytes() int64 { return int64(x.N()+x.B+1) * tensor.I32.Size() }
-
-// Reserve makes scratch memory for layers of this model. It is called once,
-// before the first step.
+// Reserve makes scratch memory for layers of this model, and the full batch. It
+// is called once, before the first step.
 func (x *Exec) Reserve(c Config) error {
 	m, err := x.Device.Alloc(int64(x.N()*c.Hidden) * x.Backend.DType().Size())
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
 	x.scratch = m
-	if x.indices, err = x.Device.Alloc(x.IndexBytes()); err != nil {
-		return fmt.Errorf("positions and offsets: %w", err)
+	host := make([]int32, 0, x.N()+x.B+1)
+	for i := range x.N() {
+		host = append(host, int32(i%x.T))
 	}
-	at := int64(x.N()) * tensor.I32.Size()
-	x.positions, x.offsets = x.indices.Span(0, at), x.indices.Span(at, x.indices.Bytes-at)
-	positions, offsets := make([]int32, x.N()), make([]int32, x.B+1)
-	for i := range positions {
-		positions[i] = int32(i % x.T)
+	for b := range x.B + 1 {
+		host = append(host, int32(b*x.T))
 	}
-	for i := range offsets {
-		offsets[i] = int32(i * x.T)
+	if x.batch, err = x.Device.Alloc(x.BatchBytes()); err != nil {
+		return fmt.Errorf("batch: %w", err)
 	}
-	x.Stream.Copy(x.positions, tensor.From(positions))
-	x.Stream.Copy(x.offsets, tensor.From(offsets))
-	return x.Stream.Sync()
+	positions := int64(x.N()) * tensor.I32.Size()
+	x.Full = Batch{
+		Tokens: x.N(), Capacity: x.N(), Sequences: x.B, Longest: x.T,
+		Positions: x.batch.Span(0, positions), Offsets: x.batch.Span(positions, x.batch.Bytes-positions),
+	}
+	return device.Write(x.Device, x.batch, tensor.From(host))
 }
 
-// Close frees the scratch memory.
+// Close frees what Reserve made.
 func (x *Exec) Close() {
 	x.Device.Free(x.scratch)
-	x.Device.Free(x.indices)
-	x.scratch, x.indices = tensor.Mem{}, tensor.Mem{}
+	x.Device.Free(x.batch)
+	x.scratch, x.batch, x.Full = tensor.Mem{}, tensor.Mem{}, Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.
 const align = 64
 
+func aligned(bytes int64) int64 { return (bytes + align - 1) / align * align }
+
 // cutter cuts a region into aligned spans, in order. Without memory it only
 // adds up how much would be needed.
 type cutter struct {
-	m   tensor.Mem
-	off int64
+	m                tensor.Mem
+	off              int64
+	tokens, capacity int // of the microbatch that the region is for
 }
 
+// cut returns a cutter of a microbatch's region.
+func (x *Exec) cut(b *Batch, m tensor.Mem) *cutter {
+	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity}
+}
+
+// rows takes room for so many elements of every token at capacity, and returns
+// those of the tokens that are there.
+func (c *cutter) rows(width int, d tensor.DType) tensor.Mem {
+	row := int64(width) * d.Size()
+	return c.bytes(int64(c.capacity)*row, int64(c.tokens)*row)
+}
+
+// width takes room for what passes from a part or layer to the next.
+func (c *cutter) width(x *Exec, w Width) tensor.Mem {
+	return c.bytes(w.Bytes(x, c.capacity), w.Bytes(x, c.tokens))
+}
+
+// take takes elements.
 func (c *cutter) take(elements int, d tensor.DType) tensor.Mem {
-	return c.bytes(int64(elements) * d.Size())
+	bytes := int64(elements) * d.Size()
+	return c.bytes(bytes, bytes)
 }
 
-func (c *cutter) bytes(bytes int64) tensor.Mem {
+// bytes takes room and returns the first bytes of it.
+func (c *cutter) bytes(room, bytes int64) tensor.Mem {
 	off := c.off
-	c.off += (bytes + align - 1) / align * align
-	if c.m.IsZero() || bytes == 0 {
+	c.off += aligned(room)
+	if c.m.IsZero() || room == 0 {
 		return tensor.Mem{}
 	}
 	return c.m.Span(off, bytes)

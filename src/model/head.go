@@ -1,10 +1,6 @@
 package model
 
-import (
-	"fmt"
-
-	"dynmo/src/tensor"
-)
+import "dynmo/src/tensor"
 
 // head is the end of the chain, or one slice of it: final norm, projection to
 // the vocabulary (with the embedding's weights if they are tied) and the mean
@@ -20,12 +16,16 @@ import (
 // which it adds its own. Logits become their gradient in place: forward in the
 // last slice, backward in the others.
 type head struct {
+	silent
 	hidden      int
 	first, last bool // whether this is the first slice, the last; both if there is one
 	lo, rows    int  // of the vocabulary
 	norm        norm // of the first slice
 	token       *Param
 }
+
+// Slices returns how many layers the head is.
+func (c Config) Slices() int { return max(1, c.HeadShards) }
 
 // Slice returns the rows [lo, hi) of the vocabulary that slice k of the head has.
 func (c Config) Slice(k int) (lo, hi int) {
@@ -35,25 +35,16 @@ func (c Config) Slice(k int) (lo, hi int) {
 func newHead(c Config, k int) *head {
 	lo, hi := c.Slice(k)
 	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo}
+	at := place{"head", -1}
 	if h.first {
-		h.norm = newNorm("norm", c.Hidden, -1)
+		h.norm = newNorm(at, "norm", c.Hidden)
 	}
-	h.token = &Param{
-		Name: "head.weight", Rows: hi - lo, Cols: c.Hidden, First: lo, Of: c.Vocab, role: decayed,
-		deviation: initDeviation, block: -1,
-	}
+	h.token = at.param("head.weight", hi-lo, c.Hidden, decayed, initDeviation)
+	h.token.First, h.token.Of = lo, c.Vocab
 	if c.Tied {
-		h.token.Name, h.token.role = tokenTable, borrowed
+		h.token.Name, h.token.Weight, h.token.role = tokenTable, tokenWeight, borrowed
 	}
 	return h
-}
-
-// headName returns the name of slice k of the head.
-func (c Config) headName(k int) string {
-	if c.Slices() == 1 {
-		return "head"
-	}
-	return fmt.Sprintf("head.%d", k)
 }
 
 func (h *head) params() []*Param {
@@ -63,12 +54,22 @@ func (h *head) params() []*Param {
 	return []*Param{h.token}
 }
 
-// crossing is what passes between two slices: forward normed (n, C) and the
-// softmax so far (3, n), backward the gradient of normed and the final softmax.
+// leaves is nothing in the last slice: the loss leaves as a reading.
+func (h *head) leaves() Width {
+	if h.last {
+		return Width{}
+	}
+	return Width{Values: h.hidden, Statistics: 3}
+}
+
+// crossing is what passes between two slices, in this order and for the tokens
+// that are there: forward normed (n, C) and the softmax so far (3, n), backward
+// the gradient of normed and the final softmax.
 type crossing struct{ normed, softmax tensor.Mem }
 
-func (x *Exec) crossing(hidden int, c *cutter) crossing {
-	return crossing{normed: c.take(x.N()*hidden, x.Backend.DType()), softmax: c.take(3*x.N(), tensor.F64)}
+func (h *head) crossing(x *Exec, tokens int, m tensor.Mem) crossing {
+	c := cutter{m: m, tokens: tokens, capacity: tokens}
+	return crossing{normed: c.rows(h.hidden, x.Backend.DType()), softmax: c.rows(3, tensor.F64)}
 }
 
 // headSaved has normed and softmax together, as they leave the slice.
@@ -78,45 +79,58 @@ type headSaved struct {
 }
 
 func (h *head) saved(x *Exec, c *cutter) headSaved {
-	d, n := x.Backend.DType(), x.N()
-	s := headSaved{logits: c.take(n*h.rows, d), targets: c.take(n, tensor.I32)}
+	d := x.Backend.DType()
+	s := headSaved{logits: c.rows(h.rows, d), targets: c.rows(1, tensor.I32)}
 	if h.first {
-		s.mean, s.rstd = c.take(n, d.Wide()), c.take(n, d.Wide())
+		s.mean, s.rstd = c.rows(1, d.Wide()), c.rows(1, d.Wide())
 	}
 	if h.last {
 		s.loss = c.take(1, tensor.F64)
 	}
-	var leaving cutter
-	x.crossing(h.hidden, &leaving)
-	s.out = c.bytes(leaving.off)
-	s.crossing = x.crossing(h.hidden, &cutter{m: s.out})
+	s.out = c.width(x, Width{Values: h.hidden, Statistics: 3})
+	s.crossing = h.crossing(x, c.tokens, s.out)
 	return s
 }
 
-func (h *head) sizes(x *Exec) (saved, held int64) {
-	var cut cutter
-	h.saved(x, &cut)
+// memory returns nothing that is passed on in the last slice.
+func (h *head) memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	if s := h.saved(x, cs); !h.last {
+		out = s.out
+	}
 	if h.first {
-		held = int64(x.N()*h.hidden) * x.Backend.DType().Size()
+		h.held(x, ch)
 	}
-	return cut.off, held
+	return out, cs.off, ch.off
 }
 
-// output is absent in the last slice: the loss leaves by Layer.Loss.
-func (h *head) output(x *Exec, saved tensor.Mem) tensor.Mem {
+// held is the gradient of normed, in the first slice.
+func (h *head) held(x *Exec, c *cutter) tensor.Mem { return c.rows(h.hidden, x.Backend.DType()) }
+
+func (h *head) feeds() bool { return true }
+
+func (h *head) feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
+	x.Stream.Copy(h.saved(x, x.cut(b, saved)).targets, tensor.From(targets))
+}
+
+func (h *head) readings() []Reading {
 	if h.last {
-		return tensor.Mem{}
+		return []Reading{{Loss, 1}}
 	}
-	return h.saved(x, &cutter{m: saved}).out
+	return nil
 }
 
-func (h *head) forward(x *Exec, saved, inp tensor.Mem) {
-	s, n := h.saved(x, &cutter{m: saved}), x.N()
+func (h *head) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return h.saved(x, x.cut(b, saved)).loss
+}
+
+func (h *head) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
 	var before crossing
 	if h.first {
-		h.norm.forward(x, s.normed, s.mean, s.rstd, inp)
+		h.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	} else {
-		before = x.crossing(h.hidden, &cutter{m: inp})
+		before = h.crossing(x, n, inp)
 		x.Stream.Copy(s.normed, before.normed)
 	}
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, h.token.W, tensor.Mem{}, n, h.hidden, h.rows)
@@ -125,19 +139,25 @@ func (h *head) forward(x *Exec, saved, inp tensor.Mem) {
 	} else {
 		x.Backend.SoftmaxMerge(x.Stream, s.softmax, before.softmax, s.logits, s.targets, n, h.rows, h.lo)
 	}
+	return nil
 }
 
 // backwardInput leaves the gradient of normed in held if this is the first slice.
-func (h *head) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
-	s, n := h.saved(x, &cutter{m: saved}), x.N()
+func (h *head) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
 	behind := crossing{softmax: s.softmax}
 	if !h.last {
-		behind = x.crossing(h.hidden, &cutter{m: dout})
+		behind = h.crossing(x, n, dout)
 		x.Backend.SoftmaxGradient(x.Stream, s.logits, behind.softmax, s.targets, x.Scale, n, h.rows, h.lo)
 	}
-	dnormed := held
-	if !h.first {
-		before := x.crossing(h.hidden, &cutter{m: din})
+	dnormed := tensor.Mem{}
+	switch {
+	case h.first:
+		dnormed = h.held(x, x.cut(b, held))
+	case din.IsZero():
+		return nil
+	default:
+		before := h.crossing(x, n, din)
 		x.Stream.Copy(before.softmax, behind.softmax)
 		dnormed = before.normed
 	}
@@ -145,16 +165,20 @@ func (h *head) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
 	if !h.last {
 		x.Backend.Add(x.Stream, dnormed, dnormed, behind.normed, n*h.hidden)
 	}
-	if h.first {
+	if h.first && !din.IsZero() {
 		x.Stream.Zero(din)
-		h.norm.backwardInput(x, din, dnormed, inp, s.mean, s.rstd)
+		h.norm.backwardInput(x, n, din, dnormed, inp, s.mean, s.rstd)
 	}
+	return nil
 }
 
-func (h *head) backwardWeight(x *Exec, saved, dnormed, inp, _ tensor.Mem) {
-	s := h.saved(x, &cutter{m: saved})
-	x.Backend.MatmulBackwardWeight(x.Stream, h.token.G, tensor.Mem{}, s.logits, s.normed, x.N(), h.hidden, h.rows)
-	if h.first {
-		h.norm.backwardWeight(x, dnormed, inp, s.mean, s.rstd)
+func (h *head) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
+	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
+	if !h.token.Frozen {
+		x.Backend.MatmulBackwardWeight(x.Stream, h.token.G, tensor.Mem{}, s.logits, s.normed, n, h.hidden, h.rows)
 	}
+	if h.first {
+		h.norm.backwardWeight(x, n, h.held(x, x.cut(b, held)), inp, s.mean, s.rstd)
+	}
+	return nil
 }

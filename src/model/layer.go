@@ -11,14 +11,15 @@ import (
 )
 
 // Layer is one item of the chain: its parts, and its parameters in slabs. A
-// slab holds one kind of value (weights, gradients, …) of all parameters, so
+// slab holds one sort of value (weights, gradients, …) of all parameters, so
 // that a layer is reduced, updated and moved by few calls. Parameters lie in
-// the order of their roles: pruned and decayed, then plain, then borrowed; in all
-// slabs at the same elements. Weights have the backend's type, all else the wide
-// one; where that is another, there are master weights, which are not rounded.
+// this order: those that all replicas share, a replica's own, borrowed ones;
+// within each pruned, decayed and plain ones; in all slabs at the same elements.
+// Weights have the backend's type, all else the wide one; where that is another,
+// there are master weights, which are not rounded.
 type Layer struct {
+	Description
 	ID      int
-	Name    string
 	Updates int // optimizer updates so far
 
 	config Config
@@ -28,31 +29,22 @@ type Layer struct {
 	dtype  tensor.DType
 
 	w, master, g, m, v, index tensor.Mem
-	decayEnd, own             int // elements of w before the first plain, before the first borrowed parameter
-	all                       int // elements of w
+	shared, own, all          int       // elements of w before the first own, before the first borrowed parameter, in all
+	updated, reduced          []segment // of the slabs
+	readings                  []partReading
+	state                     []Section // what kinds of dynamism registered, by name
 }
 
-// Header says what a layer's sections hold. With the model's Config it is
-// enough to make an empty copy of the layer elsewhere.
-type Header struct {
-	Layer   int      `json:"layer"`
-	Updates int      `json:"updates"`
-	Formats []Format `json:"formats"` // of every parameter, in slab order
-	NNZ     []int    `json:"nnz"`
-}
+// segment is elements [lo, hi) of the slabs, of which the first so many decay.
+type segment struct{ lo, hi, decayed int }
 
-// Section is a stretch of a layer's state. All sections together, with the
-// header, are all there is to a layer between two steps: gradients are left
-// over from the last one, and zeroed by the next.
-type Section struct {
-	Name string
-	Mem  tensor.Mem
-}
+// partReading is which reading of which part one of the layer's is.
+type partReading struct{ part, index int }
 
 // NewLayer returns a layer of the chain with its initial weights. Weights
 // depend on the seed, the block and the parameter only.
 func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error) {
-	l, err := EmptyLayer(c, Header{Layer: id}, d, t)
+	l, err := newLayer(c, header{Layer: id}, d, t)
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +57,10 @@ func NewLayer(c Config, id int, d device.Device, t tensor.DType) (*Layer, error)
 	return l, nil
 }
 
-// EmptyLayer returns a layer as the header describes it, all values zero unless
-// the device recycles memory: then its sections must be written before they are
-// read. Gradients are, by ZeroGradients. A header without formats describes a
-// dense layer.
-func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, error) {
-	l := outline(c, h, t)
+// newLayer returns a layer as the header describes it, all values zero unless
+// the device recycles memory.
+func newLayer(c Config, h header, d device.Device, t tensor.DType) (*Layer, error) {
+	l := outline(c, c.Chain()[h.Layer], h, t)
 	l.device = d
 	if err := l.allocate(); err != nil {
 		l.Free()
@@ -81,20 +71,77 @@ func EmptyLayer(c Config, h Header, d device.Device, t tensor.DType) (*Layer, er
 
 // outline returns a layer without memory: its parts and parameters, and how
 // large its slabs will be.
-func outline(c Config, h Header, t tensor.DType) *Layer {
-	l := &Layer{ID: h.Layer, Name: c.name(h.Layer), Updates: h.Updates, config: c, parts: c.parts(h.Layer), dtype: t}
-	for _, p := range l.parts {
-		l.params = append(l.params, p.params()...)
+func outline(c Config, description Description, h header, t tensor.DType) *Layer {
+	l := &Layer{Description: description, ID: h.Layer, Updates: h.Updates, config: c, parts: description.parts(), dtype: t}
+	if len(l.parts) > mostParts {
+		panic("model: a layer of more than mostParts parts")
 	}
-	slices.SortStableFunc(l.params, func(a, b *Param) int { return int(a.role) - int(b.role) })
+	for i, p := range l.parts {
+		l.params = append(l.params, p.params()...)
+		for k := range p.readings() {
+			l.readings = append(l.readings, partReading{i, k})
+		}
+	}
+	slices.SortStableFunc(l.params, func(a, b *Param) int {
+		if d := a.region() - b.region(); d != 0 {
+			return d
+		}
+		return int(a.role) - int(b.role)
+	})
 	for i, p := range l.params {
 		p.NNZ = p.Rows * p.Cols
 		if h.Formats != nil {
 			p.Format, p.NNZ = h.Formats[i], h.NNZ[i]
 		}
+		p.Frozen = slices.Contains(h.Frozen, i)
 	}
-	l.decayEnd, l.own, l.all = l.measure(plain), l.measure(borrowed), l.measure(borrowed+1)
+	l.divide()
 	return l
+}
+
+// region returns which part of the slabs a parameter lies in.
+func (p *Param) region() int {
+	switch {
+	case p.role == borrowed:
+		return 2
+	case p.Own:
+		return 1
+	}
+	return 0
+}
+
+// divide finds what of the slabs is updated, and what is summed over replicas.
+func (l *Layer) divide() {
+	l.updated, l.reduced = nil, nil
+	ends, first := [3]int{}, 0
+	for _, p := range l.params {
+		end := first + l.room(p)
+		if !p.Frozen && p.role != borrowed {
+			l.updated = extend(l.updated, first, end, p.role != plain)
+		}
+		if !p.Frozen && !p.Own {
+			l.reduced = extend(l.reduced, first, end, true)
+		}
+		for region := p.region(); region < len(ends); region++ {
+			ends[region] = end
+		}
+		first = end
+	}
+	l.shared, l.own, l.all = ends[0], ends[1], ends[2]
+}
+
+// extend adds elements [lo, hi) to a list of segments: to the last of them if it
+// ends there and, since the decayed come first, if what decays goes on.
+func extend(list []segment, lo, hi int, decays bool) []segment {
+	n := len(list) - 1
+	if n < 0 || list[n].hi != lo || decays && list[n].decayed < lo-list[n].lo {
+		list, n = append(list, segment{lo: lo, hi: lo}), n+1
+	}
+	list[n].hi = hi
+	if decays {
+		list[n].decayed = hi - list[n].lo
+	}
+	return list
 }
 
 // allocate makes the slabs for the parameters' present formats, and points
@@ -153,18 +200,6 @@ func (l *Layer) room(p *Param) int {
 	return (p.Stored() + line - 1) / line * line
 }
 
-// measure returns the slab elements of the parameters whose role is below end,
-// padding included.
-func (l *Layer) measure(end role) int {
-	elements := 0
-	for _, p := range l.params {
-		if p.role < end {
-			elements += l.room(p)
-		}
-	}
-	return elements
-}
-
 // cutIndex places masks and CSR structure in the index slab.
 func (l *Layer) cutIndex(c *cutter) {
 	for _, p := range l.params {
@@ -185,46 +220,52 @@ func (l *Layer) Free() {
 		l.device.Free(*s)
 		*s = tensor.Mem{}
 	}
+	for _, s := range l.state {
+		l.device.Free(s.Mem)
+	}
+	l.state = nil
 }
 
 // Params returns the parameters in slab order, which is fixed for a layer.
 func (l *Layer) Params() []*Param { return l.params }
 
-// Header describes the layer's present formats.
-func (l *Layer) Header() Header {
-	h := Header{Layer: l.ID, Updates: l.Updates}
+// Param returns the parameter of a weight (see Param.Weight), nil if the layer has
+// none of it.
+func (l *Layer) Param(weight string) *Param {
 	for _, p := range l.params {
-		h.Formats = append(h.Formats, p.Format)
-		h.NNZ = append(h.NNZ, p.NNZ)
+		if p.Weight == weight {
+			return p
+		}
 	}
-	return h
-}
-
-// Sections returns the layer's state between two steps: weights, moments, and
-// sparse structure.
-func (l *Layer) Sections() []Section {
-	all := []Section{{"weights", l.w}, {"master", l.master}, {"moment1", l.m}, {"moment2", l.v}, {"index", l.index}}
-	return slices.DeleteFunc(all, func(s Section) bool { return s.Mem.IsZero() })
+	return nil
 }
 
 // Bytes returns what the layer needs, by kind. The gradient of its output is
 // held between the two backwards of a microbatch.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved, held := l.Sizes(x)
-	return cost.Bytes{
+	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
 		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
-		Held: held + x.Boundary(l.config, l.ID+1),
+		Held: held + l.Leaves().Bytes(x, x.N()),
 	}
+	for _, s := range l.state {
+		bytes.Parameters += s.Mem.Bytes
+	}
+	return bytes
 }
 
-// Outline returns the names, parameters, outputs and bytes of all layers of a dense
-// chain, without making any of them. Seconds are zero.
+// Cost returns the layer's name, parameters, output and bytes. Seconds are zero.
+func (l *Layer) Cost(x *Exec) cost.Layer {
+	return cost.Layer{Name: l.Name, NonZeros: l.NonZeros(), Output: l.Leaves().Bytes(x, x.N()), Bytes: l.Bytes(x)}
+}
+
+// Outline returns the costs of all layers of a dense chain without their seconds,
+// and without making any of them.
 func Outline(c Config, x *Exec) []cost.Layer {
 	var list []cost.Layer
-	for id, name := range c.Names() {
-		l := outline(c, Header{Layer: id}, x.Backend.DType())
-		list = append(list, cost.Layer{Name: name, NonZeros: l.NonZeros(), Output: x.Boundary(c, id+1), Bytes: l.Bytes(x)})
+	for id, d := range c.Chain() {
+		list = append(list, outline(c, d, header{Layer: id}, x.Backend.DType()).Cost(x))
 	}
 	return list
 }
@@ -239,50 +280,74 @@ func (l *Layer) NonZeros() int64 {
 	return n
 }
 
-// ZeroGradients begins a step.
+// Trains reports whether any parameter is not frozen.
+func (l *Layer) Trains() bool {
+	return slices.ContainsFunc(l.params, func(p *Param) bool { return !p.Frozen })
+}
+
+// Freeze sets which parameters are frozen from the next step on.
+func (l *Layer) Freeze(frozen func(*Param) bool) {
+	for _, p := range l.params {
+		p.Frozen = frozen(p)
+	}
+	l.divide()
+}
+
+// ZeroGradients begins a step. Gradients of what is frozen stay zero.
 func (l *Layer) ZeroGradients(x *Exec) { x.Stream.Zero(l.g) }
 
 // MaskGradients removes the gradients of pruned entries of masked matrices.
 func (l *Layer) MaskGradients(x *Exec) {
 	for _, p := range l.params {
-		if p.Format == Masked {
+		if p.Format == Masked && !p.Frozen {
 			x.Backend.Mask(x.Stream, p.G, p.Mask, p.Stored())
 		}
 	}
 }
 
-// Gradients returns all gradients of the layer, padding (zero) included.
-func (l *Layer) Gradients() tensor.Mem { return l.g }
+// Reduced returns the gradients that are summed over replicas, padding (zero)
+// included: those of parameters that are trained and that all replicas share.
+func (l *Layer) Reduced() []tensor.Mem {
+	var list []tensor.Mem
+	for _, s := range l.reduced {
+		list = append(list, l.span(l.g, l.dtype.Wide(), s.lo, s.hi))
+	}
+	return list
+}
 
-// SquaredNorm stores in out, one F64, the sum of squares of the gradients that
-// this layer owns.
+// span returns elements [lo, hi) of a slab, nothing of an absent one.
+func (l *Layer) span(slab tensor.Mem, d tensor.DType, lo, hi int) tensor.Mem {
+	if slab.IsZero() {
+		return slab
+	}
+	return slab.Span(int64(lo)*d.Size(), int64(hi-lo)*d.Size())
+}
+
+// SquaredNorm stores in out, two F64, the sums of squares of the gradients that
+// are the same on all replicas, and of those that are this replica's own;
+// borrowed ones count with their owner.
 func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
-	x.Backend.SumSquares(x.Stream, out, l.g.Span(0, int64(l.own)*l.dtype.Wide().Size()), l.own)
+	if len(l.updated) == 0 {
+		x.Stream.Zero(out)
+		return
+	}
+	x.Backend.SumSquares(x.Stream, out.Span(0, 8), l.span(l.g, l.dtype.Wide(), 0, l.shared), l.shared)
+	if l.own > l.shared {
+		x.Backend.SumSquares(x.Stream, out.Span(8, 8), l.span(l.g, l.dtype.Wide(), l.shared, l.own), l.own-l.shared)
+	}
 }
 
-// Update applies one step of AdamW. a.Decay is applied to matrices and
-// embeddings, not to norms and biases; a.Step is set by the layer.
+// Update applies one step of AdamW to what is not frozen. a.Decay is applied to
+// matrices and embeddings, not to norms and biases; a.Step is set by the layer.
 func (l *Layer) Update(x *Exec, a kernel.AdamW) {
+	if !l.Trains() {
+		return
+	}
 	l.Updates++
-	a.Step, a.Decayed = l.Updates, l.decayEnd
-	if l.own > 0 {
-		w := l.w.Span(0, int64(l.own)*l.dtype.Size())
-		g := l.g.Span(0, int64(l.own)*l.dtype.Wide().Size())
-		x.Backend.AdamW(x.Stream, w, l.master, l.m, l.v, g, l.own, a)
+	wide := l.dtype.Wide()
+	for _, s := range l.updated {
+		a.Step, a.Decayed = l.Updates, s.decayed
+		x.Backend.AdamW(x.Stream, l.span(l.w, l.dtype, s.lo, s.hi), l.span(l.master, wide, s.lo, s.hi),
+			l.span(l.m, wide, s.lo, s.hi), l.span(l.v, wide, s.lo, s.hi), l.span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
 	}
-}
-
-// Tied returns the layer's end of a tied embedding: the embedding's matrix or
-// the head's borrowed copy of it (of a slice of it), nil in other layers and if
-// nothing is tied.
-func (l *Layer) Tied() *Param {
-	if !l.config.Tied {
-		return nil
-	}
-	for _, p := range l.params {
-		if p.Name == tokenTable {
-			return p
-		}
-	}
-	return nil
 }

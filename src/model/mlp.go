@@ -6,18 +6,19 @@ import "dynmo/src/tensor"
 //
 //	out = inp + down(gelu(up(norm(inp))))
 type mlp struct {
+	silent
 	hidden   int
 	norm     norm
 	up, down linear
 }
 
 func newMLP(c Config, block int) *mlp {
-	d := c.deviation(block)
+	at, d := inBlock(block), c.deviation(block)
 	return &mlp{
 		hidden: c.Hidden,
-		norm:   newNorm("norm2", c.Hidden, block),
-		up:     newLinear("up", 4*c.Hidden, c.Hidden, block, d),
-		down:   newLinear("down", c.Hidden, 4*c.Hidden, block, c.residual(d)),
+		norm:   newNorm(at, "norm2", c.Hidden),
+		up:     newLinear(at, "up", 4*c.Hidden, c.Hidden, d),
+		down:   newLinear(at, "down", c.Hidden, 4*c.Hidden, c.residual(d)),
 	}
 }
 
@@ -25,51 +26,52 @@ func (a *mlp) params() []*Param {
 	return []*Param{a.norm.w, a.norm.b, a.up.w, a.up.b, a.down.w, a.down.b}
 }
 
+func (a *mlp) leaves() Width { return Width{Values: a.hidden} }
+
 type mlpSaved struct{ mean, rstd, normed, up, active, out tensor.Mem }
 
 func (a *mlp) saved(x *Exec, c *cutter) mlpSaved {
-	d, n := x.Backend.DType(), x.N()
+	d := x.Backend.DType()
 	return mlpSaved{
-		mean: c.take(n, d.Wide()), rstd: c.take(n, d.Wide()), normed: c.take(n*a.hidden, d),
-		up: c.take(4*n*a.hidden, d), active: c.take(4*n*a.hidden, d), out: c.take(n*a.hidden, d),
+		mean: c.rows(1, d.Wide()), rstd: c.rows(1, d.Wide()), normed: c.rows(a.hidden, d),
+		up: c.rows(4*a.hidden, d), active: c.rows(4*a.hidden, d), out: c.rows(a.hidden, d),
 	}
 }
 
 type mlpHeld struct{ dnormed, dup tensor.Mem }
 
 func (a *mlp) held(x *Exec, c *cutter) mlpHeld {
-	d, n := x.Backend.DType(), x.N()
-	return mlpHeld{dnormed: c.take(n*a.hidden, d), dup: c.take(4*n*a.hidden, d)}
+	d := x.Backend.DType()
+	return mlpHeld{dnormed: c.rows(a.hidden, d), dup: c.rows(4*a.hidden, d)}
 }
 
-func (a *mlp) sizes(x *Exec) (int64, int64) {
-	var saved, held cutter
-	a.saved(x, &saved)
-	a.held(x, &held)
-	return saved.off, held.off
+func (a *mlp) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	s := a.saved(x, cs)
+	a.held(x, ch)
+	return s.out, cs.off, ch.off
 }
 
-func (a *mlp) output(x *Exec, saved tensor.Mem) tensor.Mem {
-	return a.saved(x, &cutter{m: saved}).out
+func (a *mlp) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n := a.saved(x, x.cut(b, saved)), b.Tokens
+	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
+	a.up.forwardGELU(x, n, s.active, s.up, s.normed)
+	a.down.forwardAdd(x, n, s.out, s.active, inp)
+	return nil
 }
 
-func (a *mlp) forward(x *Exec, saved, inp tensor.Mem) {
-	s := a.saved(x, &cutter{m: saved})
-	a.norm.forward(x, s.normed, s.mean, s.rstd, inp)
-	a.up.forwardGELU(x, s.active, s.up, s.normed)
-	a.down.forwardAdd(x, s.out, s.active, inp)
+func (a *mlp) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
+	a.down.backwardGELU(x, n, h.dup, dout, s.up)
+	a.up.backwardInput(x, n, h.dnormed, h.dup)
+	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
+	return nil
 }
 
-func (a *mlp) backwardInput(x *Exec, saved, held, inp, dout, din tensor.Mem) {
-	s, h := a.saved(x, &cutter{m: saved}), a.held(x, &cutter{m: held})
-	a.down.backwardGELU(x, h.dup, dout, s.up)
-	a.up.backwardInput(x, h.dnormed, h.dup)
-	a.norm.backwardInputTo(x, din, dout, h.dnormed, inp, s.mean, s.rstd)
-}
-
-func (a *mlp) backwardWeight(x *Exec, saved, held, inp, dout tensor.Mem) {
-	s, h := a.saved(x, &cutter{m: saved}), a.held(x, &cutter{m: held})
-	a.down.backwardWeight(x, dout, s.active)
-	a.up.backwardWeight(x, h.dup, s.normed)
-	a.norm.backwardWeight(x, h.dnormed, inp, s.mean, s.rstd)
+func (a *mlp) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
+	a.down.backwardWeight(x, n, dout, s.active)
+	a.up.backwardWeight(x, n, h.dup, s.normed)
+	a.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
+	return nil
 }

@@ -19,6 +19,7 @@ var small = Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed:
 // chain is a whole model on one device, run layer by layer.
 type chain struct {
 	x       *Exec
+	b       *Batch
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
@@ -33,14 +34,14 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 	x := &Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 2, T: c.Sequence}
 	x.Scale = 1 / float64(x.N())
 	must(t, x.Reserve(c))
-	s, err := NewStage(c, c.Chain(), dev, d)
+	s, err := NewStage(c, c.All(), dev, d)
 	must(t, err)
-	ch := &chain{x: x, s: s}
+	ch := &chain{x: x, b: &x.Full, s: s}
 	for _, l := range s.Layers {
 		saved, held := l.Sizes(x)
 		ch.saved = append(ch.saved, alloc(t, dev, saved))
 		ch.held = append(ch.held, alloc(t, dev, held))
-		ch.douts = append(ch.douts, alloc(t, dev, x.Boundary(c, l.ID+1)))
+		ch.douts = append(ch.douts, alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
 	draw := random.Keyed(3)
 	for range x.N() {
@@ -69,17 +70,24 @@ func (c *chain) input(i int) tensor.Mem {
 	if i == 0 {
 		return tensor.Mem{}
 	}
-	return c.s.Layers[i-1].Output(c.x, c.saved[i-1])
+	return c.s.Layers[i-1].Output(c.x, c.b, c.saved[i-1])
+}
+
+// dout returns the gradient of what leaves layer i.
+func (c *chain) dout(i int) tensor.Mem {
+	return c.douts[i].Span(0, c.s.Layers[i].Leaves().Bytes(c.x, c.b.Tokens))
 }
 
 // loss runs forward and returns the mean loss.
 func (c *chain) loss() float64 {
 	for i, l := range c.s.Layers {
-		l.Feed(c.x, c.saved[i], c.tokens, c.targets)
-		l.Forward(c.x, c.saved[i], c.input(i))
+		l.Feed(c.x, c.b, c.saved[i], c.tokens, c.targets)
+		if err := l.Forward(c.x, c.b, c.saved[i], c.input(i)); err != nil {
+			panic(err)
+		}
 	}
 	last := len(c.s.Layers) - 1
-	return tensor.Of[float64](c.s.Layers[last].Loss(c.x, c.saved[last]))[0] * c.x.Scale
+	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, c.b, c.saved[last], 0))[0] * c.x.Scale
 }
 
 // gradients runs forward and backward.
@@ -91,12 +99,16 @@ func (c *chain) gradients() {
 	for i := len(c.s.Layers) - 1; i >= 0; i-- {
 		din := tensor.Mem{}
 		if i > 0 {
-			din = c.douts[i-1]
+			din = c.dout(i - 1)
 		}
-		c.s.Layers[i].BackwardInput(c.x, c.saved[i], c.held[i], c.input(i), c.douts[i], din)
+		if err := c.s.Layers[i].BackwardInput(c.x, c.b, c.saved[i], c.held[i], c.input(i), c.dout(i), din); err != nil {
+			panic(err)
+		}
 	}
 	for i, l := range c.s.Layers {
-		l.BackwardWeight(c.x, c.saved[i], c.held[i], c.input(i), c.douts[i])
+		if err := l.BackwardWeight(c.x, c.b, c.saved[i], c.held[i], c.input(i), c.dout(i)); err != nil {
+			panic(err)
+		}
 		l.MaskGradients(c.x)
 	}
 }
@@ -117,6 +129,57 @@ func TestGradientOfTheWholeModel(t *testing.T) {
 						checkGradients(t, ch)
 					})
 				}
+			}
+		}
+	}
+}
+
+// some makes the chain work on sequences of these lengths, together shorter than
+// a full microbatch.
+func (c *chain) some(lengths ...int) {
+	offsets, positions := []int32{0}, []int32(nil)
+	longest := 0
+	for _, n := range lengths {
+		longest = max(longest, n)
+		for i := range n {
+			positions = append(positions, int32(i))
+		}
+		offsets = append(offsets, int32(len(positions)))
+	}
+	c.b = &Batch{
+		Tokens: len(positions), Capacity: c.x.N(), Sequences: len(lengths), Longest: longest,
+		Offsets: tensor.From(offsets), Positions: tensor.From(positions),
+	}
+	c.tokens, c.targets = c.tokens[:len(positions)], c.targets[:len(positions)]
+}
+
+// TestBatchOfSomeTokens: passes see the tokens that are there and no others,
+// whatever the capacity of their memory: gradients are those of the loss, and the
+// loss is that of the sequences one by one.
+func TestBatchOfSomeTokens(t *testing.T) {
+	for _, slices := range []int{1, 3} {
+		for _, format := range []Format{Dense, CSR} {
+			c := small
+			c.Tied, c.HalfGrain, c.HeadShards = true, slices > 1, slices
+			ch := newChain(t, c, tensor.F64)
+			enlarge(ch.s)
+			thin(t, ch.s, format)
+			for _, m := range ch.saved { // what is beyond the tokens must not matter
+				for i := range tensor.Of[float64](m.Span(0, m.Bytes/8*8)) {
+					tensor.Of[float64](m.Span(0, m.Bytes/8*8))[i] = math.NaN()
+				}
+			}
+			ch.some(4, 1, 3)
+			checkGradients(t, ch)
+			want, tokens, targets, sum := ch.loss(), ch.tokens, ch.targets, 0.0
+			for at, n := 0, 0; at < len(tokens); at += n {
+				n = []int{4, 1, 3}[map[int]int{0: 0, 4: 1, 5: 2}[at]]
+				ch.tokens, ch.targets = tokens[at:at+n], targets[at:at+n]
+				ch.some(n)
+				sum += ch.loss()
+			}
+			if math.Abs(sum-want) > 1e-12 {
+				t.Errorf("%d slices, %v: loss %v, that of the sequences alone %v", slices, format, want, sum)
 			}
 		}
 	}
@@ -149,10 +212,10 @@ func thin(t *testing.T, s *Stage, format Format) {
 		from = 0.1
 	}
 	for _, l := range s.Layers {
-		keep := make(map[int]Keep)
+		keep := make(map[int]Mask)
 		for j, p := range l.Params() {
 			if p.Prunable() {
-				keep[j] = NewKeep(p)
+				keep[j] = NewMask(p)
 				for i := range p.Stored() {
 					if i%3 != 0 {
 						keep[j].Set(i)
@@ -172,10 +235,8 @@ func thin(t *testing.T, s *Stage, format Format) {
 // tied returns the head's copies of tied weights.
 func (c *chain) tied() []*Param {
 	var borrowers []*Param
-	for _, l := range c.s.Layers[1:] {
-		if p := l.Tied(); p != nil {
-			borrowers = append(borrowers, p)
-		}
+	for _, t := range c.s.Config.Ties() {
+		borrowers = append(borrowers, c.s.Param(t.Borrower, t.Weight))
 	}
 	return borrowers
 }
@@ -189,7 +250,7 @@ func checkGradients(t *testing.T, ch *chain) {
 			want[p] = append([]float64(nil), tensor.Of[float64](p.G)...)
 		}
 	}
-	embedding, borrowers := ch.s.Layers[0].Tied(), ch.tied()
+	embedding, borrowers := ch.s.Param(0, tokenWeight), ch.tied()
 	for _, b := range borrowers {
 		for i, g := range want[b] {
 			want[embedding][b.First*b.Cols+i] += g
@@ -203,7 +264,7 @@ func checkGradients(t *testing.T, ch *chain) {
 			}
 			w := tensor.Of[float64](p.W)
 			for i := range w {
-				if p.Format == Masked && !Keep(tensor.Of[uint64](p.Mask)).Has(i) {
+				if p.Format == Masked && !Mask(tensor.Of[uint64](p.Mask)).Has(i) {
 					if want[p][i] != 0 {
 						t.Fatalf("%s %s[%d]: gradient %v of a pruned weight", l.Name, p.Name, i, want[p][i])
 					}
@@ -253,13 +314,13 @@ func TestCompress(t *testing.T) {
 		}
 	}
 	// Of what is left keep the even places; every row of CSR ascends.
-	keep := NewKeep(p)
+	keep := NewMask(p)
 	for i := range p.Stored() {
 		if i%3 != 0 && i%2 == 0 {
 			keep.Set(i)
 		}
 	}
-	must(t, l.Compress(map[int]Keep{0: keep}, 0.5))
+	must(t, l.Compress(map[int]Mask{0: keep}, 0.5))
 	p = l.Params()[0]
 	if p.Format != CSR || p.NNZ != keep.Count() {
 		t.Fatalf("format %v with %d values, want csr with %d", p.Format, p.NNZ, keep.Count())
@@ -301,7 +362,7 @@ func TestSlicesComputeTheHead(t *testing.T) {
 	want := newChain(t, small, tensor.F64)
 	enlarge(want.s)
 	want.gradients()
-	head := want.s.Layers[small.Head()]
+	head := want.s.Layers[headOf(small)]
 	for _, n := range []int{2, 3, small.Vocab} {
 		c := small
 		c.HeadShards = n
@@ -311,11 +372,11 @@ func TestSlicesComputeTheHead(t *testing.T) {
 		if x, y := got.loss(), want.loss(); math.Abs(x-y) > 1e-12 {
 			t.Errorf("%d slices: loss %v, want %v", n, x, y)
 		}
-		for i, l := range want.s.Layers[:small.Head()] {
-			near(t, l.Name, got.s.Layers[i].Gradients(), l.Gradients())
+		for i, l := range want.s.Layers[:headOf(small)] {
+			near(t, l.Name, got.s.Layers[i].g, l.g)
 		}
 		var weights, gradients []float64
-		for _, l := range got.s.Layers[small.Head():] {
+		for _, l := range got.s.Layers[headOf(small):] {
 			p := param(l, "head.weight")
 			weights = append(weights, tensor.Of[float64](p.W)...)
 			gradients = append(gradients, tensor.Of[float64](p.G)...)
@@ -326,6 +387,11 @@ func TestSlicesComputeTheHead(t *testing.T) {
 		}
 		near(t, "head.weight", tensor.From(gradients), whole.G)
 	}
+}
+
+// headOf returns the chain position of the head, the first of its slices.
+func headOf(c Config) int {
+	return slices.IndexFunc(c.Chain(), func(d Description) bool { return d.Kind == Head })
 }
 
 func param(l *Layer, name string) *Param {
@@ -345,7 +411,7 @@ func near(t *testing.T, name string, got, want tensor.Mem) {
 // TestFreeGivesEverythingBack: no slab is forgotten, also after compression.
 func TestFreeGivesEverythingBack(t *testing.T) {
 	dev := cpu.New(device.NewWall())
-	s, err := NewStage(small, small.Chain(), dev, tensor.F32)
+	s, err := NewStage(small, small.All(), dev, tensor.F32)
 	must(t, err)
 	thin(t, s, CSR)
 	s.Free()

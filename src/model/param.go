@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
@@ -25,17 +27,20 @@ const (
 	prunable role = iota // a block's matrix: pruned, decayed
 	decayed              // an embedding: decayed
 	plain                // a norm or a bias: neither
-	borrowed             // the head's copy of tied weights: updated by its owner
+	borrowed             // a copy of tied weights: updated by its owner
 )
 
 // Param is one parameter of a layer: (Rows, Cols), or (Rows) with Cols 1. The
 // spans point into the layer's slabs; W, G, M and V hold Stored() elements.
 type Param struct {
 	Name       string
+	Weight     string // name in the whole model, which slices of a matrix share, and a borrowed one with its owner
 	Rows, Cols int
 	First, Of  int // a slice holds rows [First, First+Rows) of Of; 0 of anything else
 	Format     Format
-	NNZ        int // kept entries; Rows·Cols if Dense
+	NNZ        int  // kept entries; Rows·Cols if Dense
+	Frozen     bool // not trained: no gradient, not in the norm, not updated (see Layer.Freeze)
+	Own        bool // each replica has its own: gradients are not summed over replicas, and all replicas' count in the norm
 
 	W, G, M, V     tensor.Mem // weight, gradient, first and second moment (no moments if borrowed)
 	Master         tensor.Mem // weight before it was rounded to W's type; absent if it is not, or borrowed
@@ -45,6 +50,23 @@ type Param struct {
 	role      role
 	deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0
 	block     int     // keys the random numbers, with Name; -1 outside the blocks
+}
+
+// place is where in the model parameters are.
+type place struct {
+	layer string // that their Weight begins with: halves of a block share the block's, slices of the head the head's
+	block int    // -1 outside the blocks
+}
+
+// inBlock returns the place of a block's parameters.
+func inBlock(block int) place { return place{fmt.Sprintf("block.%d", block), block} }
+
+// param returns a parameter of this place.
+func (at place) param(name string, rows, cols int, r role, deviation float64) *Param {
+	return &Param{
+		Name: name, Weight: at.layer + "/" + name, Rows: rows, Cols: cols,
+		role: r, deviation: deviation, block: at.block,
+	}
 }
 
 // Wide returns the weights in the wide type: the master's if there is one.
@@ -63,8 +85,17 @@ func (p *Param) Stored() int {
 	return p.Rows * p.Cols
 }
 
-// Whole returns the rows of the matrix that this is a slice of, or is.
-func (p *Param) Whole() int { return max(p.Rows, p.Of) }
+// Shape returns the shape of the whole tensor that this is, or is a slice of: of
+// one dimension if it is a norm or a bias.
+func (p *Param) Shape() []int64 {
+	if p.role == plain {
+		return []int64{int64(p.Rows)}
+	}
+	return []int64{int64(max(p.Rows, p.Of)), int64(p.Cols)}
+}
+
+// Borrowed reports whether another layer owns the weights.
+func (p *Param) Borrowed() bool { return p.role == borrowed }
 
 // Prunable reports whether global pruning considers the parameter.
 func (p *Param) Prunable() bool { return p.role == prunable }

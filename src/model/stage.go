@@ -1,16 +1,13 @@
 package model
 
 import (
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
-// Stage is the layers that one rank owns, in chain order: one stretch of the
+// Stage is the layers that one rank owns, in chain order: one segment of the
 // chain or several.
 type Stage struct {
 	Config Config
@@ -32,15 +29,6 @@ func NewStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, err
 	return s, nil
 }
 
-// Chain returns the positions of all layers.
-func (c Config) Chain() []int {
-	ids := make([]int, c.Layers())
-	for id := range ids {
-		ids[id] = id
-	}
-	return ids
-}
-
 // Layer returns a layer by its chain position, nil if another stage owns it.
 func (s *Stage) Layer(id int) *Layer {
 	if at, ok := s.find(id); ok {
@@ -49,12 +37,12 @@ func (s *Stage) Layer(id int) *Layer {
 	return nil
 }
 
-// Stretch returns layers [lo, hi) of the chain, all of which the stage owns.
-func (s *Stage) Stretch(lo, hi int) []*Layer {
+// Segment returns layers [lo, hi) of the chain, all of which the stage owns.
+func (s *Stage) Segment(lo, hi int) []*Layer {
 	first, ok := s.find(lo)
 	last, _ := s.find(hi - 1)
 	if !ok || last-first != hi-1-lo {
-		panic("model: a stretch that the stage does not own")
+		panic("model: a segment that the stage does not own")
 	}
 	return s.Layers[first : last+1]
 }
@@ -64,30 +52,35 @@ func (s *Stage) find(id int) (at int, ok bool) {
 	return slices.BinarySearchFunc(s.Layers, id, func(l *Layer, id int) int { return l.ID - id })
 }
 
+// Param returns a layer's parameter of a weight, nil if another stage owns the
+// layer.
+func (s *Stage) Param(layer int, weight string) *Param {
+	if l := s.Layer(layer); l != nil {
+		return l.Param(weight)
+	}
+	return nil
+}
+
+// Freeze freezes the layers for which frozen says so, and what others borrow of
+// them, and no other.
+func (s *Stage) Freeze(frozen func(layer int) bool) {
+	lent := make(map[*Param]bool)
+	for _, t := range s.Config.Ties() {
+		lent[s.Param(t.Borrower, t.Weight)] = frozen(t.Owner)
+	}
+	for _, l := range s.Layers {
+		l.Freeze(func(p *Param) bool {
+			if p.Borrowed() {
+				return lent[p]
+			}
+			return frozen(l.ID)
+		})
+	}
+}
+
 // Free gives the memory of all layers back.
 func (s *Stage) Free() {
 	for _, l := range s.Layers {
 		l.Free()
 	}
-}
-
-// Hash returns the SHA-256 of everything that is the layer's state: formats,
-// counters, weights, moments and sparse structure. No work on the layer may be
-// under way.
-func (l *Layer) Hash() (sum [sha256.Size]byte, err error) {
-	h := sha256.New()
-	header, err := json.Marshal(l.Header())
-	if err != nil {
-		panic("model: header does not marshal")
-	}
-	h.Write(header)
-	for _, s := range l.Sections() {
-		host, err := device.Read(l.device, s.Mem)
-		if err != nil {
-			return sum, fmt.Errorf("hash: layer %d: %s: %w", l.ID, s.Name, err)
-		}
-		fmt.Fprintf(h, "%s %d\n", s.Name, s.Mem.Bytes)
-		h.Write(tensor.Of[byte](host))
-	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
 }

@@ -104,7 +104,7 @@ func TestNetFindsWrongLayers(t *testing.T) {
 			return err
 		}
 		if layer := m.stage.Layer(movedLayer); layer != nil {
-			tensor.Of[uint32](layer.Sections()[0].Mem)[3] ^= 1
+			tensor.Of[uint32](layer.Sections()[1].Mem)[3] ^= 1
 		}
 		if _, err := m.timed(moveOwners[0], moveOwners[1]); err != nil {
 			return err

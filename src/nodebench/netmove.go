@@ -121,7 +121,7 @@ func (n *network) newMove(sparse bool) (*move, error) {
 	if layer == nil {
 		return m, nil
 	}
-	keep := make(map[int]model.Keep)
+	keep := make(map[int]model.Mask)
 	for i, p := range layer.Params() {
 		for j, moment := range []tensor.Mem{p.M, p.V} {
 			values := tensor.Of[float32](moment)
@@ -130,7 +130,7 @@ func (n *network) newMove(sparse bool) (*move, error) {
 			}
 		}
 		if sparse && p.Prunable() {
-			keep[i] = model.NewKeep(p)
+			keep[i] = model.NewMask(p)
 			for at := i; at < p.Stored(); at += 100 / moveKept {
 				keep[i].Set(at)
 			}

@@ -8,6 +8,8 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	"dynmo/src/kernel"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -87,6 +89,7 @@ type stepper struct {
 	x      *model.Exec
 	stage  *model.Stage
 	runner *pipeline.Runner
+	feed   pipeline.Feed
 	losses []float64
 	err    error // the first
 }
@@ -105,7 +108,7 @@ func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*
 		return nil, err
 	}
 	s := &stepper{x: x}
-	if s.stage, err = model.NewStage(c, c.Chain(), x.Device, x.Backend.DType()); err != nil {
+	if s.stage, err = model.NewStage(c, c.All(), x.Device, x.Backend.DType()); err != nil {
 		x.Close()
 		return nil, err
 	}
@@ -114,12 +117,11 @@ func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*
 	for i := range tokens {
 		tokens[i] = draw.Int32N(int32(c.Vocab))
 	}
-	s.runner = &pipeline.Runner{Exec: x, Group: world, Replicas: alone, Graphs: graphs, Feed: func(m int) ([]int32, []int32) {
-		return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1]
-	}}
+	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
 	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, microbatches)
 	if err == nil {
-		err = s.runner.Plan(partition.Partition{0, c.Layers()}, s.stage, plan)
+		s.runner, err = pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: graphs})
 	}
 	if err != nil {
 		s.free()
@@ -133,18 +135,18 @@ func (s *stepper) step() {
 	if s.err != nil {
 		return
 	}
-	done, err := s.runner.Step(s.stage)
+	done, err := s.runner.Step(s.feed)
 	if err != nil {
 		s.err = err
 		return
 	}
-	agreed, err := s.runner.Agree(s.stage, done.Losses, false)
+	agreed, err := s.runner.Agree(done.Losses, false)
 	if err != nil {
 		s.err = err
 		return
 	}
 	s.losses = append(s.losses, agreed.Loss)
-	s.err = s.runner.Update(s.stage, kernel.AdamW{
+	s.err = s.runner.Update(kernel.AdamW{
 		LR: 3e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: min(1, 1/agreed.Norm),
 	})
 }
@@ -155,8 +157,8 @@ func (s *stepper) parameters() int64 {
 	for _, l := range s.stage.Layers {
 		n += l.NonZeros()
 	}
-	if head := s.stage.Layer(s.stage.Config.Head()).Tied(); head != nil {
-		n -= int64(head.Stored())
+	for _, t := range s.stage.Config.Ties() {
+		n -= int64(t.Rows * t.Cols)
 	}
 	return n
 }
@@ -169,7 +171,7 @@ func (s *stepper) plausible() bool {
 
 func (s *stepper) free() {
 	if s.runner != nil {
-		s.runner.Release()
+		s.runner.Close()
 	}
 	s.stage.Free()
 	s.x.Close()

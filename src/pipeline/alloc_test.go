@@ -21,21 +21,21 @@ func TestStepAllocatesNothing(t *testing.T) {
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {
 			clock := device.NewWall()
-			r, s, err := runner(tr, tiny, plan, clock, null.New(clock, nil))
+			r, err := runner(tr, tiny, plan, clock, null.New(clock, nil))
 			if err != nil {
 				return err
 			}
-			tokens, targets := r.Feed(0)
-			r.Feed = func(int) ([]int32, []int32) { return tokens, targets }
+			tokens, targets := r.feed(0)
+			feed := func(int) ([]int32, []int32) { return tokens, targets }
 			one := func() {
 				if err == nil {
-					_, err = r.Step(s)
+					_, err = r.Step(feed)
 				}
 			}
 			for range 3 {
 				one()
 			}
-			used := r.Exec.Device.Used()
+			used := r.x.Device.Used()
 			const steps = 20
 			if tr.Rank() == 0 {
 				per = testing.AllocsPerRun(steps, one) // counts those of all ranks
@@ -44,7 +44,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 					one()
 				}
 			}
-			if now := r.Exec.Device.Used(); now != used {
+			if now := r.x.Device.Used(); now != used {
 				t.Errorf("rank %d of %d: %d bytes allocated in a step", tr.Rank(), stages, now-used)
 			}
 			return err

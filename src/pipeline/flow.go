@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
+	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -25,17 +26,19 @@ func portOf(s schedule.Schedule, base, to, with int) port {
 }
 
 // tag returns a microbatch's tag. Where tags wrap, messages are received in the
-// order in which they were sent (see Runner.Plan).
+// order in which they were sent (see New).
 func (p port) tag(microbatch int) int { return p.base + (p.first+microbatch)%comm.TagMicrobatches }
 
-// flow is what comes over one boundary of the chain in one direction. From
-// another rank it comes as messages: receives are posted in the order in which
+// flow is what enters over one boundary of the chain in one direction. From
+// another rank it arrives as messages: receives are posted in the order in which
 // they will be needed, as soon as a buffer is free, so that messages travel
 // while this rank computes. From a chunk of this rank nothing is posted, and
 // only the buffers are used.
 type flow struct {
+	r *Runner
 	port
-	order []int // microbatches, as they will be needed
+	width model.Width // of the boundary
+	order []int       // microbatches, as they will be needed
 	free  []tensor.Mem
 
 	next   int       // the first of order that is not posted
@@ -70,10 +73,11 @@ func (f *flow) take() tensor.Mem {
 
 // post posts as many receives as there are buffers, which are free once after
 // has happened.
-func (f *flow) post(g *comm.Group, after device.Event) error {
+func (f *flow) post(after device.Event) error {
 	for f.next < len(f.order) && len(f.free) > 0 {
 		m, mem := f.order[f.next], f.take()
-		req, err := g.Recv(f.peer, f.tag(m), mem, after)
+		bytes := f.width.Bytes(f.r.x, f.r.batch(m).Tokens)
+		req, err := f.r.group.Recv(f.peer, f.tag(m), mem.Span(0, bytes), after)
 		if err != nil {
 			return err
 		}
@@ -94,20 +98,20 @@ func (f *flow) wait(microbatch int) (tensor.Mem, error) {
 	return head.mem, head.req.Wait()
 }
 
-// release makes a buffer free for what is to come once after has happened; an
-// absent one is none.
-func (f *flow) release(g *comm.Group, mem tensor.Mem, after device.Event) error {
+// release makes a buffer free for a later message once after has happened. An
+// absent one is ignored.
+func (f *flow) release(mem tensor.Mem, after device.Event) error {
 	if mem.IsZero() {
 		return nil
 	}
 	f.free = append(f.free, mem)
-	return f.post(g, after)
+	return f.post(after)
 }
 
 // restart begins a step: the device is done with the last one.
-func (f *flow) restart(g *comm.Group) error {
+func (f *flow) restart() error {
 	f.next, f.posted, f.waited = 0, f.posted[:0], 0
-	return f.post(g, nil)
+	return f.post(nil)
 }
 
 // progress drives the messages that are on their way.

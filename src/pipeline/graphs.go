@@ -8,28 +8,35 @@ import (
 )
 
 // pass is one pass of a layer over some memory: everything its calls depend on as
-// long as a plan lasts. What a pass does not use is absent.
+// long as the runner lasts. What a pass does not use is absent.
 type pass struct {
-	kind                        trace.Op // F, I or W
+	op                          trace.Op // F, I or W
 	layer                       *model.Layer
+	batch                       *model.Batch
 	saved, held, inp, dout, din tensor.Mem
 }
 
-func (p *pass) enqueue(x *model.Exec) {
-	switch p.kind {
+func (p *pass) enqueue(x *model.Exec) error {
+	switch p.op {
 	case trace.F:
-		p.layer.Forward(x, p.saved, p.inp)
+		return p.layer.Forward(x, p.batch, p.saved, p.inp)
 	case trace.I:
-		p.layer.BackwardInput(x, p.saved, p.held, p.inp, p.dout, p.din)
-	case trace.W:
-		p.layer.BackwardWeight(x, p.saved, p.held, p.inp, p.dout)
+		return p.layer.BackwardInput(x, p.batch, p.saved, p.held, p.inp, p.dout, p.din)
 	}
+	return p.layer.BackwardWeight(x, p.batch, p.saved, p.held, p.inp, p.dout)
 }
 
-// graphs has the graph of each pass that has come twice in this plan, nil for
-// those that have come once: that first time, the backend allocates what it keeps
-// for such calls, which a graph cannot.
-type graphs map[pass]device.Graph
+// shape is a pass, and the batch that its pass points to: its numbers of tokens
+// and sequences, and where its offsets are, not what they hold.
+type shape struct {
+	pass
+	batch model.Batch
+}
+
+// graphs has the graph of each shape that has been enqueued twice, nil for those
+// that have been enqueued once: that first time, the backend allocates what it
+// keeps for such calls, which a graph cannot.
+type graphs map[shape]device.Graph
 
 func (g graphs) close() {
 	for _, graph := range g {
@@ -39,25 +46,34 @@ func (g graphs) close() {
 	}
 }
 
-// enqueue enqueues a pass, as one graph if it has come before.
-func (r *Runner) enqueue(p *pass) {
-	if !r.Graphs {
-		p.enqueue(r.Exec)
-		return
+// enqueue enqueues a pass, as one graph if it repeats. A pass that exchanges
+// messages cannot be part of a graph.
+func (r *Runner) enqueue(p *pass) error {
+	if !r.options.Graphs || p.layer.Talks() {
+		return p.enqueue(r.x)
 	}
-	graph, again := r.graphs[*p]
+	key := shape{*p, *p.batch}
+	key.pass.batch = nil
+	graph, again := r.graphs[key]
 	switch {
 	case !again:
-		r.graphs[*p] = nil
-		p.enqueue(r.Exec)
-		return
+		r.graphs[key] = nil
+		return p.enqueue(r.x)
 	case graph == nil:
-		graph = r.capture(*p)
-		r.graphs[*p] = graph
+		var err error
+		if graph, err = r.capture(*p); err != nil {
+			return err
+		}
+		r.graphs[key] = graph
 	}
 	graph.Launch()
+	return nil
 }
 
-func (r *Runner) capture(p pass) device.Graph {
-	return r.Exec.Stream.Capture(func() { p.enqueue(r.Exec) })
+func (r *Runner) capture(p pass) (graph device.Graph, err error) {
+	graph = r.x.Stream.Capture(func() { err = p.enqueue(r.x) })
+	if err != nil {
+		graph.Close()
+	}
+	return graph, err
 }

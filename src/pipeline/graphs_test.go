@@ -8,7 +8,6 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	"dynmo/src/kernel/ref"
-	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -47,26 +46,29 @@ func TestGraphs(t *testing.T) {
 	} {
 		want := train(t, tiny, plan).losses
 		err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
-			r, s, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
+			r, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
 			if err != nil {
 				return err
 			}
-			stream := &capturer{Stream: r.Exec.Stream}
-			r.Exec.Stream, r.Graphs = stream, true
-			got, err := steps(r, s, 0.1)
+			stream := &capturer{Stream: r.x.Stream}
+			r.x.Stream = stream
+			if err := r.replan(equal(tiny, plan.Map), plan, pipeline.Options{Graphs: true}); err != nil {
+				return err
+			}
+			got, err := steps(r, 0.1)
 			if err != nil {
 				return err
 			}
 			if tr.Rank() == 0 && !slices.Equal(got, want) {
 				t.Errorf("%s: %v, want %v", plan.Kind, got, want)
 			}
-			passes := 3 * len(s.Layers) * microbatches * len(got)
+			passes := 3 * len(r.s.Layers) * microbatches * len(got)
 			if stream.captured == 0 || stream.launched < passes/2 || stream.launched > passes {
 				t.Errorf("%s: %d graphs, %d launches for %d passes", plan.Kind, stream.captured, stream.launched, passes)
 			}
-			r.Release()
+			r.Close()
 			if stream.open != 0 {
-				t.Errorf("%s: %d graphs are left after Release", plan.Kind, stream.open)
+				t.Errorf("%s: %d graphs are left after Close", plan.Kind, stream.open)
 			}
 			return nil
 		})
@@ -78,20 +80,25 @@ func TestGraphs(t *testing.T) {
 
 // TestGraphsOfOneStage counts: one microbatch in flight has one memory, so of each
 // layer's three passes the first is plain, the second is captured, and it and all
-// others are launches. A new plan begins anew, and without Graphs there are none.
+// others are launches. A new runner begins anew, and without Graphs there are none.
 func TestGraphsOfOneStage(t *testing.T) {
 	plan := newSchedule(t, schedule.Kind1F1B, 1, 1)
 	err := local.Run(1, func(tr comm.Transport) error {
-		r, s, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
+		r, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
 		if err != nil {
 			return err
 		}
-		stream := &capturer{Stream: r.Exec.Stream}
-		r.Exec.Stream = stream
-		passes := 3 * len(s.Layers)
+		stream := &capturer{Stream: r.x.Stream}
+		r.x.Stream = stream
+		again := func() {
+			if err == nil {
+				err = r.replan(equal(tiny, plan.Map), plan, pipeline.Options{Graphs: true})
+			}
+		}
+		passes := 3 * len(r.s.Layers)
 		step := func(what string, captured, launched int) {
 			if err == nil {
-				_, err = r.Step(s)
+				_, err = r.Step(r.feed)
 			}
 			if stream.captured != captured || stream.launched != launched {
 				t.Errorf("%s: %d graphs and %d launches, want %d and %d",
@@ -99,23 +106,17 @@ func TestGraphsOfOneStage(t *testing.T) {
 			}
 		}
 		step("without", 0, 0)
-		r.Graphs = true
+		again()
 		step("first step", passes, passes*(microbatches-1))
 		step("second step", passes, passes*(2*microbatches-1))
-		if err == nil {
-			err = replan(r, s, plan)
-		}
+		again()
 		if stream.open != 0 {
-			t.Errorf("%d graphs are left of an old plan", stream.open)
+			t.Errorf("%d graphs are left of an old runner", stream.open)
 		}
-		step("new plan", 2*passes, passes*(3*microbatches-2))
+		step("new runner", 2*passes, passes*(3*microbatches-2))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func replan(r *pipeline.Runner, s *model.Stage, plan schedule.Schedule) error {
-	return r.Plan([]int{0, s.Config.Layers()}, s, plan)
 }

@@ -6,52 +6,68 @@ import (
 	"dynmo/src/schedule"
 )
 
-// FixedBytes returns the memory of a virtual stage that does not depend on
-// which layers it holds: buffers for what crosses its two ends (see rooms), and
-// with the first chunk of a stage what the stage needs once: the layers'
-// scratch and, on stage 0, a slice of the head's gradient of a tied embedding.
-// peak is the virtual stage's. The gradients that come to its last layer are
-// held by that layer: as many as are between their two backwards.
-func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual int, peak schedule.Peak) int64 {
-	buffers := 0
+// buffers is how many buffers a virtual stage has.
+type buffers struct {
+	activations int // for microbatches in flight
+	stashes     int // for microbatches between I and W
+	entering    int // for activations of the virtual stage before
+	gradients   int // for gradients of the one behind
+	outgoing    int // for gradients on their way to another rank
+}
+
+// countBuffers returns the buffers of a virtual stage at its peak. What arrives
+// from another rank has one buffer more than can be in use, so that the next
+// message can arrive early; what is of this rank, one for each microbatch in
+// flight.
+func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
+	b := buffers{activations: p.InFlight, stashes: p.Between, entering: p.InFlight + 1, gradients: p.Between + 1, outgoing: p.Outgoing}
 	switch {
 	case virtual == 0:
+		b.entering = 0
 	case m.Stage(virtual-1) == m.Stage(virtual):
-		buffers += peak.InFlight
-	default:
-		buffers += peak.InFlight + 1 + peak.Outgoing
+		b.entering = p.InFlight
 	}
 	switch {
 	case virtual == m.Virtual()-1:
+		b.gradients = 0
 	case m.Stage(virtual+1) == m.Stage(virtual):
-		buffers += peak.InFlight - peak.Between
-	default:
-		buffers++
+		b.gradients = p.InFlight
 	}
-	if m.Chunk(virtual) > 0 {
-		return int64(buffers) * x.LargestBoundary(c)
-	}
-	bytes := int64(buffers+1)*x.LargestBoundary(c) + x.IndexBytes()
-	if m.Stage(virtual) == 0 && borrowsAfar(c, m) {
-		bytes += tiedBytes(x, c)
-	}
-	return bytes
+	return b
 }
 
-// borrowsAfar reports whether a tied embedding may be borrowed on another stage
-// than its own.
-func borrowsAfar(c model.Config, m partition.Map) bool {
-	return c.Tied && m.Stages > 1 && (c.Slices() > 1 || m.Stage(m.Virtual()-1) != m.Stage(0))
+// FixedBytes returns a function that tells the memory of a virtual stage that does
+// not depend on which layers it holds: buffers for what crosses its two ends, and
+// with the first chunk of a stage what the stage needs once: the layers' scratch,
+// the full batch, what sums the largest layer's gradients over replicas, and, on
+// the first stage, where the embedding is, a slice of the gradient of a tied
+// matrix. peak is the virtual stage's. The gradients of what leaves its last layer
+// are held by that layer: as many as are between their two backwards.
+func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
+	boundary, ties, last, sum := x.LargestBoundary(c), c.Ties(), c.Layers()-1, int64(0)
+	for _, l := range model.Outline(c, x) {
+		sum = max(sum, SumBytes(l.Bytes.Gradients, replicas))
+	}
+	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
+		n := countBuffers(m, virtual, peak)
+		crossing := n.entering + n.outgoing + max(0, n.gradients-peak.Between)
+		if m.Chunk(virtual) > 0 {
+			return int64(crossing) * boundary
+		}
+		bytes, tied := int64(crossing+1)*boundary+x.BatchBytes()+sum, int64(0)
+		for _, t := range ties {
+			afar := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
+			if afar && m.Stage(virtual) == m.Stage(0) {
+				tied = max(tied, tiedBytes(x, t))
+			}
+		}
+		return bytes + tied
+	}
 }
 
-// tiedBytes returns the size of the largest slice of a tied embedding.
-func tiedBytes(x *model.Exec, c model.Config) int64 {
-	largest := 0
-	for k := range c.Slices() {
-		lo, hi := c.Slice(k)
-		largest = max(largest, hi-lo)
-	}
-	return int64(largest*c.Hidden) * x.Backend.DType().Wide().Size()
+// tiedBytes returns the size of the gradient of what a layer borrows.
+func tiedBytes(x *model.Exec, t model.Tie) int64 {
+	return int64(t.Rows*t.Cols) * x.Backend.DType().Wide().Size()
 }
 
 // ReduceBytes returns the memory that summing a layer's gradients over replicas

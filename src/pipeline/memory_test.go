@@ -15,8 +15,8 @@ import (
 )
 
 // TestPlanTakesWhatIsAccounted: a stage has allocated, to the byte, what its
-// layers and FixedBytes account for at its schedule's peaks, and a norm for each
-// layer. With slices of the head what passes between them counts everywhere, so
+// layers and FixedBytes account for at its schedule's peaks, and two norms for
+// each layer. With slices of the head what passes between them counts everywhere, so
 // it may be less.
 func TestPlanTakesWhatIsAccounted(t *testing.T) {
 	plans := []schedule.Schedule{crossing()}
@@ -49,12 +49,12 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 			c.HeadShards = slices
 			t.Run(fmt.Sprintf("%s/stages=%d/slices=%d", plan.Kind, plan.Map.Stages, slices), func(t *testing.T) {
 				err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
-					r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+					r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
 					if err != nil {
 						return err
 					}
-					used := r.Exec.Device.Used()
-					want := accounted(r.Exec, s, plan, tr.Rank())
+					used := r.x.Device.Used()
+					want := accounted(r.x, r.s, plan, tr.Rank())
 					if used != want && slices == 1 || used > want {
 						return fmt.Errorf("stage %d uses %d bytes, %d are accounted for", tr.Rank(), used, want)
 					}
@@ -74,15 +74,16 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 // accounted returns the bytes of a stage whose virtual stages have equal shares
 // of the chain.
 func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int) int64 {
-	const norm = 8
+	const norm = 2 * 8
 	c, m := s.Config, plan.Map
+	fixed := pipeline.FixedBytes(x, c, 1)
 	sum := int64(0)
 	for v, p := range plan.Peaks() {
 		if m.Stage(v) != stage {
 			continue
 		}
-		sum += pipeline.FixedBytes(x, c, m, v, p)
-		for _, l := range s.Stretch(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
+		sum += fixed(m, v, p)
+		for _, l := range s.Segment(v*c.Layers()/m.Virtual(), (v+1)*c.Layers()/m.Virtual()) {
 			b := l.Bytes(x)
 			sum += b.Static() + int64(p.InFlight)*b.Activations + int64(p.Between)*b.Held + norm
 		}

@@ -13,6 +13,8 @@ import (
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -39,31 +41,54 @@ func feed(x *model.Exec, vocab int) func(m int) ([]int32, []int32) {
 	}
 }
 
-// runner returns the runner of one rank of a pipeline without replicas, and
-// its layers: every virtual stage has an equal share of the chain.
-func runner(t comm.Transport, c model.Config, plan schedule.Schedule, clock *device.Clock, backend kernel.Backend) (*pipeline.Runner, *model.Stage, error) {
+// equal returns the cuts that give every virtual stage an equal share of the chain.
+func equal(c model.Config, m partition.Map) partition.Partition {
+	var cuts partition.Partition
+	for v := range m.Virtual() + 1 {
+		cuts = append(cuts, v*c.Layers()/m.Virtual())
+	}
+	return cuts
+}
+
+// member is one rank of a pipeline without replicas.
+type member struct {
+	*pipeline.Runner
+	x      *model.Exec
+	s      *model.Stage
+	groups pipeline.Groups
+	feed   pipeline.Feed
+}
+
+// replan makes the runner again.
+func (m *member) replan(cuts partition.Partition, plan schedule.Schedule, o pipeline.Options) (err error) {
+	if m.Runner != nil {
+		m.Close()
+	}
+	m.Runner, err = pipeline.New(m.x, layout.New(cuts, plan, 1, mesh.StageMajor), m.s, m.groups, o)
+	return err
+}
+
+// runner returns one rank of a pipeline whose virtual stages have equal shares of
+// the chain.
+func runner(t comm.Transport, c model.Config, plan schedule.Schedule, clock *device.Clock, backend kernel.Backend) (*member, error) {
 	group := comm.New(t, comm.Options{Clock: clock})
 	alone, err := group.Split(group.Rank(), 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	dev := cpu.New(clock)
 	x := &model.Exec{Device: dev, Backend: backend, Stream: dev.NewStream(), B: 2, T: c.Sequence}
 	x.Scale = 1 / float64(x.N()*microbatches)
 	if err := x.Reserve(c); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	n := plan.Map.Virtual()
-	var cuts partition.Partition
-	for v := range n + 1 {
-		cuts = append(cuts, v*c.Layers()/n)
-	}
+	cuts := equal(c, plan.Map)
 	s, err := model.NewStage(c, plan.Map.Owners(cuts).Layers(t.Rank()), dev, backend.DType())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	r := &pipeline.Runner{Exec: x, Group: group, Replicas: alone, Feed: feed(x, c.Vocab)}
-	return r, s, r.Plan(cuts, s, plan)
+	m := &member{x: x, s: s, groups: pipeline.Groups{Stages: group, Replicas: alone}, feed: feed(x, c.Vocab)}
+	return m, m.replan(cuts, plan, pipeline.Options{})
 }
 
 // newSchedule returns the schedule of a kind.
@@ -77,18 +102,18 @@ func newSchedule(t *testing.T, kind schedule.Kind, stages, chunks int) schedule.
 }
 
 // steps trains three steps and returns what was agreed after each.
-func steps(r *pipeline.Runner, s *model.Stage, decay float64) ([]pipeline.Agreement, error) {
+func steps(r *member, decay float64) ([]pipeline.Agreement, error) {
 	var list []pipeline.Agreement
 	for range 3 {
-		done, err := r.Step(s)
+		done, err := r.Step(r.feed)
 		if err != nil {
 			return nil, err
 		}
-		agreed, err := r.Agree(s, done.Losses, false)
+		agreed, err := r.Agree(done.Losses, false)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.Update(s, kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: decay, GradScale: 1}); err != nil {
+		if err := r.Update(kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: decay, GradScale: 1}); err != nil {
 			return nil, err
 		}
 		list = append(list, agreed)
@@ -107,15 +132,15 @@ func train(t *testing.T, c model.Config, plan schedule.Schedule) outcome {
 	t.Helper()
 	out := outcome{hashes: make([]string, c.Layers())}
 	err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
-		r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+		r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
 		if err != nil {
 			return err
 		}
-		losses, err := steps(r, s, 0.1)
+		losses, err := steps(r, 0.1)
 		if err != nil {
 			return err
 		}
-		for _, l := range s.Layers {
+		for _, l := range r.s.Layers {
 			sum, err := l.Hash()
 			if err != nil {
 				return err
@@ -190,11 +215,11 @@ func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
 		c.Tied, c.HeadShards = true, parts
 		borrowed := make([][]float64, c.Layers())
 		err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
-			r, s, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F64))
+			r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F64))
 			if err != nil {
 				return err
 			}
-			agreed, err := steps(r, s, 0)
+			agreed, err := steps(r, 0)
 			if err != nil {
 				return err
 			}
@@ -203,9 +228,11 @@ func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
 					losses = append(losses, a.Loss)
 				}
 			}
-			for _, l := range s.Layers {
-				if p := l.Tied(); p != nil {
-					borrowed[l.ID] = append([]float64(nil), tensor.Of[float64](p.W)...)
+			for _, tie := range c.Ties() {
+				for _, id := range []int{tie.Owner, tie.Borrower} {
+					if p := r.s.Param(id, tie.Weight); p != nil {
+						borrowed[id] = append([]float64(nil), tensor.Of[float64](p.W)...)
+					}
 				}
 			}
 			return nil
@@ -214,9 +241,13 @@ func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
 			t.Fatalf("%d slices: %v", parts, err)
 		}
 		embedding = borrowed[0]
-		for k := range parts {
+		ties := c.Ties()
+		if len(ties) != parts {
+			t.Fatalf("%d ties for %d slices", len(ties), parts)
+		}
+		for k, tie := range ties {
 			lo, hi := c.Slice(k)
-			if !slices.Equal(borrowed[c.Head()+k], embedding[lo*c.Hidden:hi*c.Hidden]) {
+			if !slices.Equal(borrowed[tie.Borrower], embedding[lo*c.Hidden:hi*c.Hidden]) {
 				t.Errorf("%d slices: slice %d does not have rows %d to %d of the embedding", parts, k, lo, hi)
 			}
 		}
@@ -280,18 +311,18 @@ func TestBubbleOfEqualStages(t *testing.T) {
 				clock.Pause() // what the executor itself takes does not count: only known costs
 				c := tiny
 				c.Tied = false
-				r, s, err := runner(tr, c, plan, clock, null.New(clock, perBlock))
+				r, err := runner(tr, c, plan, clock, null.New(clock, perBlock))
 				if err != nil {
 					return err
 				}
-				s.Free()
-				if s, err = model.NewStage(c, plan.Map.Owners(cuts).Layers(tr.Rank()), r.Exec.Device, tensor.F32); err != nil {
+				r.s.Free()
+				if r.s, err = model.NewStage(c, plan.Map.Owners(cuts).Layers(tr.Rank()), r.x.Device, tensor.F32); err != nil {
 					return err
 				}
-				if err := r.Plan(cuts, s, plan); err != nil {
+				if err := r.replan(cuts, plan, pipeline.Options{}); err != nil {
 					return err
 				}
-				done, err := r.Step(s)
+				done, err := r.Step(r.feed)
 				layers[tr.Rank()], instructions[tr.Rank()] = done.Spans, done.Instructions
 				return err
 			})

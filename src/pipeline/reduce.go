@@ -2,19 +2,19 @@ package pipeline
 
 import (
 	"dynmo/src/comm"
-	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
 
-// reducer sums gradients over replicas. Each replica owns a slice of every
-// layer: it receives that slice from all others, adds them in the order of
+// reducer sums gradients over replicas. Each replica owns a slice of every slab:
+// it receives that slice from all others, adds them in the order of
 // replicas, and sends the sum back. The order of addition is fixed by
 // construction, which no library's allreduce promises.
 type reducer struct {
-	parts [][]tensor.Mem   // by layer, by replica: that replica's copy of my slice; absent for my own
-	sum   tensor.Mem       // as large as the largest slice, at most sumBytes
-	come  [][]comm.Request // by layer, by replica: that copy on its way
-	sums  []comm.Request   // on their way
+	slabs    []tensor.Mem     // gradients, in chain order
+	copies   [][]tensor.Mem   // by slab, by replica: that replica's copy of my slice; absent for my own
+	sum      tensor.Mem       // as large as the largest slice, at most sumBytes
+	received [][]comm.Request // by slab, by replica: that copy
+	sums     []comm.Request   // on their way
 }
 
 // slice returns replica d's slice of a slab: whole cache lines, all of nearly
@@ -27,31 +27,34 @@ func slice(slab tensor.Mem, d, replicas int) tensor.Mem {
 	return slab.Span(lo, hi-lo)
 }
 
-func (q *reducer) plan(p *planner, s *model.Stage, replicas int) {
-	*q = reducer{}
+func (p *planner) reducer() reducer {
+	q, me, replicas, largest := reducer{}, p.r.replicas.Rank(), p.r.replicas.Size(), int64(0)
 	if replicas == 1 {
-		return
+		return q
 	}
-	me, largest := p.r.Replicas.Rank(), int64(0)
-	for _, l := range s.Layers {
-		mine := slice(l.Gradients(), me, replicas)
+	for _, l := range p.r.s.Layers {
+		q.slabs = append(q.slabs, l.Reduced()...)
+	}
+	for _, slab := range q.slabs {
+		mine := slice(slab, me, replicas)
 		largest = max(largest, mine.Bytes)
-		parts := make([]tensor.Mem, replicas)
-		for d := range parts {
+		copies := make([]tensor.Mem, replicas)
+		for d := range copies {
 			if d != me {
-				parts[d] = p.take(mine.Bytes)
+				copies[d] = p.take(mine.Bytes)
 			}
 		}
-		q.parts = append(q.parts, parts)
-		q.come = append(q.come, make([]comm.Request, replicas))
+		q.copies = append(q.copies, copies)
+		q.received = append(q.received, make([]comm.Request, replicas))
 	}
 	q.sum = p.take(min(largest, sumBytes))
+	return q
 }
 
-// run sums the gradients of all layers. All messages of all layers are begun
-// at once; layers are added as their slices arrive, in chain order.
-func (q *reducer) run(r *Runner, s *model.Stage) error {
-	replicas, me := r.Replicas.Size(), r.Replicas.Rank()
+// run sums all slabs. All messages of all slabs are begun at once; slabs are
+// added as their slices arrive, in chain order.
+func (q *reducer) run(r *Runner) error {
+	replicas, me := r.replicas.Size(), r.replicas.Rank()
 	if replicas == 1 {
 		return nil
 	}
@@ -60,54 +63,54 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 		if m.Bytes == 0 {
 			return comm.Request{}, nil
 		}
-		return r.Replicas.Recv(from, comm.TagReduce, m, ready)
+		return r.replicas.Recv(from, comm.TagReduce, m, ready)
 	}
 	send := func(to int, m tensor.Mem) error {
 		if m.Bytes == 0 {
 			return nil
 		}
-		req, err := r.Replicas.Send(to, comm.TagReduce, m, ready)
+		req, err := r.replicas.Send(to, comm.TagReduce, m, ready)
 		r.sends = append(r.sends, req)
 		return err
 	}
 
-	for i, l := range s.Layers {
+	for i, slab := range q.slabs {
 		for d := range replicas {
 			if d == me {
 				continue
 			}
 			var err error
-			if q.come[i][d], err = recv(d, q.parts[i][d]); err != nil {
+			if q.received[i][d], err = recv(d, q.copies[i][d]); err != nil {
 				return err
 			}
-			if err := send(d, slice(l.Gradients(), d, replicas)); err != nil {
+			if err := send(d, slice(slab, d, replicas)); err != nil {
 				return err
 			}
 		}
 	}
 	// A slice that others are still fetching must not be overwritten by their sums.
-	for i, l := range s.Layers {
-		if err := waitAll(q.come[i]); err != nil {
+	for i, slab := range q.slabs {
+		if err := waitAll(q.received[i]); err != nil {
 			return err
 		}
-		q.add(r, i, slice(l.Gradients(), me, replicas))
+		q.add(r, i, slice(slab, me, replicas))
 	}
 	if err := r.drain(); err != nil {
 		return err
 	}
 	ready = r.ready()
 	q.sums = q.sums[:0]
-	for _, l := range s.Layers {
+	for _, slab := range q.slabs {
 		for d := range replicas {
 			if d == me {
 				continue
 			}
-			req, err := recv(d, slice(l.Gradients(), d, replicas))
+			req, err := recv(d, slice(slab, d, replicas))
 			if err != nil {
 				return err
 			}
 			q.sums = append(q.sums, req)
-			if err := send(d, slice(l.Gradients(), me, replicas)); err != nil {
+			if err := send(d, slice(slab, me, replicas)); err != nil {
 				return err
 			}
 		}
@@ -118,24 +121,24 @@ func (q *reducer) run(r *Runner, s *model.Stage) error {
 	return r.drain()
 }
 
-// add replaces my slice of layer i by ((g0 + g1) + g2) + …, piece by piece.
+// add replaces my slice of a slab by ((g0 + g1) + g2) + …, piece by piece.
 func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
-	me := r.Replicas.Rank()
+	me := r.replicas.Rank()
 	for off := int64(0); off < mine.Bytes; off += sumBytes {
 		length := min(sumBytes, mine.Bytes-off)
-		n := int(length / r.Exec.Backend.DType().Wide().Size())
+		n := int(length / r.x.Backend.DType().Wide().Size())
 		operand := func(d int) tensor.Mem {
 			if d == me {
 				return mine.Span(off, length)
 			}
-			return q.parts[i][d].Span(off, length)
+			return q.copies[i][d].Span(off, length)
 		}
 		sum := q.sum.Span(0, length)
-		r.Exec.Backend.Accumulate(r.Exec.Stream, sum, operand(0), operand(1), n)
-		for d := 2; d < r.Replicas.Size(); d++ {
-			r.Exec.Backend.Accumulate(r.Exec.Stream, sum, sum, operand(d), n)
+		r.x.Backend.Accumulate(r.x.Stream, sum, operand(0), operand(1), n)
+		for d := 2; d < r.replicas.Size(); d++ {
+			r.x.Backend.Accumulate(r.x.Stream, sum, sum, operand(d), n)
 		}
-		r.Exec.Stream.Copy(operand(me), sum)
+		r.x.Stream.Copy(operand(me), sum)
 	}
 }
 

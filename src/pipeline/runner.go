@@ -1,14 +1,17 @@
 // Package pipeline executes a schedule on this rank. What comes in is a stage
-// (the layers this rank owns), a list of instructions and the data of the
-// step; what goes out is the gradients of the step, the losses, and a trace of
+// (the layers this rank owns), a layout and the data of the step; what goes out
+// is the gradients of the step, the losses, what layers counted, and a trace of
 // what was done when.
 package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
+	"dynmo/src/cost"
 	"dynmo/src/device"
+	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -16,103 +19,134 @@ import (
 	"dynmo/src/trace"
 )
 
-// Runner executes steps. Its buffers are planned when the stage's layers or
-// the list change, and used again in every step.
-type Runner struct {
-	Exec     *model.Exec
-	Group    *comm.Group // the stages of this replica: rank = stage
-	Replicas *comm.Group // the replicas of this stage: rank = replica
-	// Feed returns tokens and targets (n each) of a microbatch of this replica.
-	Feed func(microbatch int) (tokens, targets []int32)
-	// Graphs says that a layer's passes, where they repeat, are enqueued as graphs.
-	Graphs bool
+// Groups is this rank's place among the others.
+type Groups struct {
+	Stages   *comm.Group // of this replica: rank = stage
+	Replicas *comm.Group // of this stage: rank = replica
+}
 
-	owners partition.Owners
-	list   []schedule.Instr // with messages
-	chunks []*chunk
-	sends  []comm.Request // not yet complete; in tied also receives
-	graphs graphs
-	reduce reducer
-	norms  tensor.Mem // one F64 for each layer
-	told   tensor.Mem // norms, on the host
-	tied   tensor.Mem // on stage 0: another stage's gradient of tied weights
-	times  []timing
-	spans  []trace.Span
-	instrs []trace.Span // as spans, of whole instructions
-	now    device.Event // see ready
-	losses tensor.Mem   // F64 by microbatch, on the host, on the stage that ends the chain
-	owned  []tensor.Mem // everything planned, to be freed
-	pinned []tensor.Mem // the same, on the host
+// Options is how steps are executed.
+type Options struct {
+	Graphs bool // a layer's passes, where they repeat, are enqueued as graphs
+}
+
+// Runner executes steps of one layout on one stage. Its buffers are made once and
+// used again in every step.
+type Runner struct {
+	x        *model.Exec
+	s        *model.Stage
+	group    *comm.Group // the stages of this replica
+	replicas *comm.Group
+	options  Options
+
+	schedule schedule.Schedule
+	owners   partition.Owners
+	trained  int              // chain position of the first layer that is trained: no gradient goes further back
+	list     []schedule.Instr // with messages
+	chunks   []*chunk
+	sends    []comm.Request // not yet complete; in tied also receives
+	graphs   graphs
+	reduce   reducer
+	ties     []model.Tie
+	tied     tensor.Mem // where a tied matrix is owned: another stage's gradient of it
+
+	norms, normsOnHost tensor.Mem // two F64 for each layer
+	lossLayers         []int      // of the chain, once for each loss
+	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
+	counts             []cost.Count
+	times              []timing
+	spans, instrs      []trace.Span // of layers, of whole instructions
+	event              device.Event // see ready
+	owned              []tensor.Mem // every buffer, to be freed
+	pinned             []tensor.Mem // the same, on the host
 }
 
 // stage is this rank's place in the pipeline.
-func (r *Runner) stage() int { return r.Group.Rank() }
+func (r *Runner) stage() int { return r.group.Rank() }
 
-// Plan makes the buffers for a stage's layers and a schedule. cuts says which
-// layers all virtual stages hold, at least one each. It is called whenever any
-// of them changed.
-func (r *Runner) Plan(cuts partition.Partition, s *model.Stage, sched schedule.Schedule) error {
-	r.Release()
-	m := sched.Map
-	if err := cuts.Check(s.Config.Layers(), m.Virtual(), true); err != nil {
-		return fmt.Errorf("pipeline: %w", err)
+// New returns the runner of a stage, with its buffers. It holds as long as the
+// layout and the structure of the stage's layers (formats, what is frozen) stay
+// as they are. Collective over the stages of a replica.
+func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*Runner, error) {
+	sched, m := l.Schedule, l.Map()
+	if err := l.Cuts.Check(s.Config.Layers(), m.Virtual(), true); err != nil {
+		return nil, fmt.Errorf("pipeline: %w", err)
 	}
 	if n := m.Chunks * sched.Microbatches; n > comm.TagMicrobatches && !sched.Ascending() {
-		return fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, comm.TagMicrobatches)
+		return nil, fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, comm.TagMicrobatches)
 	}
-	r.owners, r.graphs = m.Owners(cuts), graphs{}
-	r.list = sched.WithMessages(r.stage())
-	r.losses = tensor.Mem{}
-	plan := planner{r: r, config: s.Config, schedule: sched}
-	rooms := rooms(sched)
-	for i := range m.Chunks {
-		v := m.Place(r.stage(), i)
-		lo, hi := cuts.Range(v)
-		c := plan.chunk(v, s.Stretch(lo, hi), rooms[v])
-		r.chunks = append(r.chunks, c)
-		if c.last {
-			r.losses = plan.host(8 * int64(sched.Microbatches))
+	x.Replicas = g.Replicas
+	r := &Runner{
+		x: x, s: s, group: g.Stages, replicas: g.Replicas, options: o,
+		schedule: sched, owners: l.Owners(), list: sched.WithMessages(g.Stages.Rank()),
+		graphs: graphs{}, ties: s.Config.Ties(), lossLayers: s.Config.Losses(),
+	}
+	if err := r.agreeTrained(); err != nil {
+		return nil, fmt.Errorf("pipeline: %w", err)
+	}
+	plan, peaks := planner{r: r}, sched.Peaks()
+	mine := 0
+	for _, id := range r.lossLayers {
+		if r.owners[id] == r.stage() {
+			mine++
 		}
 	}
-	r.reduce.plan(&plan, s, r.Replicas.Size())
-	r.norms, r.told = plan.take(8*int64(len(s.Layers))), plan.host(8*int64(len(s.Layers)))
-	if r.stage() == 0 && borrowsAfar(s.Config, m) {
-		r.tied = plan.take(tiedBytes(r.Exec, s.Config))
+	r.losses = plan.host(8 * int64(mine*sched.Microbatches))
+	for i, losses := 0, r.losses; i < m.Chunks; i++ {
+		v := m.Place(r.stage(), i)
+		lo, hi := l.Cuts.Range(v)
+		c := plan.chunk(v, s.Segment(lo, hi), countBuffers(m, v, peaks[v]))
+		losses = plan.readings(c, losses)
+		r.chunks = append(r.chunks, c)
 	}
+	r.reduce = plan.reducer()
+	norms := 2 * 8 * int64(len(s.Layers))
+	r.norms, r.normsOnHost = plan.take(norms), plan.host(norms)
+	r.tied = plan.take(r.borrowedAfar())
 	if plan.err != nil {
-		r.Release()
-		return fmt.Errorf("pipeline: buffers of stage %d: %w", r.stage(), plan.err)
+		r.Close()
+		return nil, fmt.Errorf("pipeline: buffers of stage %d: %w", r.stage(), plan.err)
 	}
-	return nil
+	return r, nil
 }
 
-// Release gives all buffers back, and the graphs of passes over them.
-func (r *Runner) Release() {
+// agreeTrained finds the first layer of the chain that is trained. Collective
+// over the stages.
+func (r *Runner) agreeTrained() error {
+	first := []int64{int64(len(r.owners))}
+	if i := slices.IndexFunc(r.s.Layers, (*model.Layer).Trains); i >= 0 {
+		first[0] = int64(r.s.Layers[i].ID)
+	}
+	err := comm.Allreduce(r.group, first, func(a, b int64) int64 { return min(a, b) })
+	r.trained = int(first[0])
+	return err
+}
+
+// Close gives all buffers back, and the graphs of passes over them.
+func (r *Runner) Close() {
 	r.graphs.close()
 	for _, m := range r.owned {
-		r.Exec.Device.Free(m)
+		r.x.Device.Free(m)
 	}
 	for _, m := range r.pinned {
-		r.Exec.Device.FreeHost(m)
+		r.x.Device.FreeHost(m)
 	}
 	r.owned, r.pinned, r.chunks, r.graphs = nil, nil, nil, nil
 }
 
 // planner allocates until the first error.
 type planner struct {
-	r        *Runner
-	config   model.Config
-	schedule schedule.Schedule
-	err      error
+	r   *Runner
+	err error
 }
 
 // take returns memory of the device, host memory of the host.
 func (p *planner) take(bytes int64) tensor.Mem {
-	return p.from(p.r.Exec.Device.Alloc, &p.r.owned, bytes)
+	return p.from(p.r.x.Device.Alloc, &p.r.owned, bytes)
 }
 
 func (p *planner) host(bytes int64) tensor.Mem {
-	return p.from(p.r.Exec.Device.AllocHost, &p.r.pinned, bytes)
+	return p.from(p.r.x.Device.AllocHost, &p.r.pinned, bytes)
 }
 
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {
@@ -129,6 +163,3 @@ func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Me
 	}
 	return m
 }
-
-// lossAt returns where the loss of a microbatch is kept.
-func (r *Runner) lossAt(microbatch int) tensor.Mem { return r.losses.Span(8*int64(microbatch), 8) }

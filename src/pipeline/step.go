@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
+	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/schedule"
@@ -11,131 +12,150 @@ import (
 	"dynmo/src/trace"
 )
 
+// Feed returns tokens and targets of a microbatch of this replica.
+type Feed func(microbatch int) (tokens, targets []int32)
+
 // Result is what a step leaves besides the gradients in the layers. It is valid
 // until the next step.
 type Result struct {
-	Losses       []float64    // sum of the tokens' losses, by microbatch of this replica; empty on all stages but the one that ends the chain
+	Losses       []float64    // sums of the tokens' losses, by layer of this stage that yields one, then by microbatch of this replica
+	Counts       []cost.Count // of this stage's layers, ascending by layer, microbatch and name
 	Spans        []trace.Span // of this rank, by layer
 	Instructions []trace.Span // of this rank: one for each instruction of its list, in order; with the data that it reads and copies, without waiting for buffers
 }
 
-// Step executes the planned list on the stage's layers: gradients of all
-// microbatches of this replica, then their sum over replicas, then, if the
-// embedding is tied, the sum of its ends. Collective over the stages and
-// the replicas. Gradients add up in ascending order of microbatches, replicas
-// in ascending order, so the result does not depend on placement.
-func (r *Runner) Step(s *model.Stage) (Result, error) {
-	for _, l := range s.Layers {
-		l.ZeroGradients(r.Exec)
+// Step executes the schedule on the stage's layers: gradients of all
+// microbatches of this replica, then their sum over replicas, then the sums of
+// tied matrices. Collective over the stages and the replicas. Gradients add up in
+// ascending order of microbatches, replicas in ascending order, so the result
+// does not depend on placement.
+func (r *Runner) Step(feed Feed) (Result, error) {
+	if err := r.step(feed); err != nil {
+		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
+	}
+	r.trace()
+	r.count()
+	return Result{Losses: tensor.Of[float64](r.losses), Counts: r.counts, Spans: r.spans, Instructions: r.instrs}, nil
+}
+
+func (r *Runner) step(feed Feed) error {
+	for _, l := range r.s.Layers {
+		l.ZeroGradients(r.x)
 	}
 	for _, c := range r.chunks {
-		if err := c.restart(r.Group); err != nil {
-			return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
+		if err := c.restart(); err != nil {
+			return err
 		}
 	}
 	r.times = r.times[:0]
 	for _, in := range r.list {
-		if err := r.execute(r.chunks[in.Chunk], in); err != nil {
-			return Result{}, fmt.Errorf("pipeline: stage %d: %v: %w", r.stage(), in, err)
+		if err := r.execute(r.chunks[in.Chunk], in, feed); err != nil {
+			return fmt.Errorf("%v: %w", in, err)
 		}
 	}
 	if err := r.drain(); err != nil {
-		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
+		return err
 	}
 	reduce := r.begin(trace.Reduce, -1, schedule.Instr{Microbatch: -1})
-	for _, l := range s.Layers {
-		l.MaskGradients(r.Exec)
+	for _, l := range r.s.Layers {
+		l.MaskGradients(r.x)
 	}
-	if err := r.reduce.run(r, s); err != nil {
-		return Result{}, fmt.Errorf("pipeline: reduce: stage %d: %w", r.stage(), err)
+	if err := r.reduce.run(r); err != nil {
+		return fmt.Errorf("reduce: %w", err)
 	}
-	if err := r.sumTied(s); err != nil {
-		return Result{}, fmt.Errorf("pipeline: tied embedding: stage %d: %w", r.stage(), err)
+	if err := r.sumTied(); err != nil {
+		return fmt.Errorf("tied: %w", err)
 	}
 	r.end(reduce)
-	if err := r.sync(); err != nil {
-		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
-	}
-	r.trace()
-	return Result{Losses: tensor.Of[float64](r.losses), Spans: r.spans, Instructions: r.instrs}, nil
+	return r.sync()
 }
 
-// execute carries out one instruction.
-func (r *Runner) execute(c *chunk, in schedule.Instr) error {
+// batch returns the tokens of a microbatch that are there. All stages know it:
+// boundary messages have no header.
+func (r *Runner) batch(int) *model.Batch { return &r.x.Full }
+
+// execute carries out one instruction. Where nothing upstream is trained a
+// backward for inputs, its messages and the work on weights are left out.
+func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	m := in.Microbatch
 	switch in.Op {
 	case schedule.RecvForward:
-		sl, err := c.open(m)
+		b, err := c.open(r, m)
 		if err != nil {
 			return err
 		}
-		sl.inp, err = c.forwards.wait(m)
+		b.inp, err = c.forwards.wait(m)
 		return err
 	case schedule.RecvBackward:
+		if !c.trained {
+			return nil
+		}
 		var err error
 		c.active[m].dout, err = c.backwards.wait(m)
 		return err
 	case schedule.SendForward:
 		var err error
-		c.active[m].send, err = r.send(c.next, m, c.output(r.Exec, m))
+		c.active[m].send, err = r.send(c.next, m, c.output(r.x, m))
 		return err
 	case schedule.SendBackward:
+		if !c.upstream {
+			return nil
+		}
 		out := c.outgoing[0]
 		copy(c.outgoing, c.outgoing[1:])
 		c.outgoing[len(c.outgoing)-1] = out
 		var err error
-		out.send, err = r.send(c.prior, m, out.mem)
+		out.send, err = r.send(c.prior, m, out.mem.Span(0, c.entering.Bytes(r.x, r.batch(m).Tokens)))
 		return err
 	case schedule.F:
-		return r.forward(c, in)
+		return r.forward(c, in, feed)
 	}
 	return r.backward(c, in)
 }
 
-func (r *Runner) forward(c *chunk, in schedule.Instr) error {
+func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 	m := in.Microbatch
-	sl, err := c.open(m)
+	b, err := c.open(r, m)
 	if err != nil {
 		return err
 	}
 	r.start(in)
 	if c.before != nil {
-		sl.inp = c.forwards.take()
-		r.Exec.Stream.Copy(sl.inp, c.before.output(r.Exec, m))
+		b.inp = c.forwards.take()
+		r.x.Stream.Copy(c.input(r.x, b, 0), c.before.output(r.x, m))
 	}
 	var tokens, targets []int32
 	if c.feeds {
-		tokens, targets = r.Feed(m)
+		tokens, targets = feed(m)
 	}
 	for i, l := range c.layers {
-		l.Feed(r.Exec, sl.saved[i], tokens, targets)
-		p := pass{kind: trace.F, layer: l, saved: sl.saved[i], inp: c.input(r.Exec, sl, i)}
+		if c.feeds {
+			l.Feed(r.x, b.batch, b.saved[i], tokens, targets)
+		}
+		p := pass{op: trace.F, layer: l, batch: b.batch, saved: b.saved[i], inp: c.input(r.x, b, i)}
 		if err := r.pass(&p, in); err != nil {
 			return err
 		}
 	}
-	if c.last {
-		last := len(c.layers) - 1
-		r.Exec.Stream.Copy(r.lossAt(m), c.layers[last].Loss(r.Exec, sl.saved[last]))
-	}
+	r.read(c, m)
 	return nil
 }
 
 func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	m := in.Microbatch
 	if in.Op != schedule.W {
-		if err := c.turn(m); err != nil {
+		if err := c.stashFor(m); err != nil {
 			return err
 		}
 	}
 	r.start(in)
-	for i := len(c.layers) - 1; i >= 0; i-- {
+	for i := len(c.layers) - 1; i >= 0 && c.layers[i].ID >= r.trained; i-- {
 		if in.Op != schedule.W {
 			if err := r.backwardInput(c, in, i); err != nil {
 				return err
 			}
 		}
-		if in.Op != schedule.I {
+		if in.Op != schedule.I && c.layers[i].Trains() {
 			if err := r.backwardWeight(c, in, i); err != nil {
 				return err
 			}
@@ -144,29 +164,31 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	if in.Op == schedule.I {
 		return nil
 	}
-	return c.close(r.Group, m, r.ready())
+	return c.close(m, r.ready())
 }
 
 func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
-	sl := c.active[in.Microbatch]
+	b := c.active[in.Microbatch]
 	return r.pass(&pass{
-		kind: trace.I, layer: c.layers[i], saved: sl.saved[i], held: sl.held.layers[i],
-		inp: c.input(r.Exec, sl, i), dout: c.dout(sl, i), din: c.din(sl, i),
+		op: trace.I, layer: c.layers[i], batch: b.batch, saved: b.saved[i], held: b.stash.layers[i],
+		inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i), din: c.din(r, b, i),
 	}, in)
 }
 
 func (r *Runner) backwardWeight(c *chunk, in schedule.Instr, i int) error {
-	sl := c.active[in.Microbatch]
+	b := c.active[in.Microbatch]
 	return r.pass(&pass{
-		kind: trace.W, layer: c.layers[i], saved: sl.saved[i], held: sl.held.layers[i],
-		inp: c.input(r.Exec, sl, i), dout: c.dout(sl, i),
+		op: trace.W, layer: c.layers[i], batch: b.batch, saved: b.saved[i], held: b.stash.layers[i],
+		inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i),
 	}, in)
 }
 
 // pass does one pass of a layer, timed, and drives the messages meanwhile.
 func (r *Runner) pass(p *pass, in schedule.Instr) error {
-	n := r.begin(p.kind, p.layer.ID, in)
-	r.enqueue(p)
+	n := r.begin(p.op, p.layer.ID, in)
+	if err := r.enqueue(p); err != nil {
+		return fmt.Errorf("layer %d (%s): %w", p.layer.ID, p.layer.Name, err)
+	}
 	r.end(n)
 	return r.progress()
 }
@@ -174,21 +196,21 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 // ready returns an event for a message that begins now: what was enqueued before
 // is done. Group looks at it before it returns, so that one will do.
 func (r *Runner) ready() device.Event {
-	r.now = r.Exec.Stream.Record(r.now)
-	return r.now
+	r.event = r.x.Stream.Record(r.event)
+	return r.event
 }
 
 // sync waits for everything enqueued and returns the first error of it.
 func (r *Runner) sync() error {
-	if err := comm.Await(r.ready(), r.Group, r.Replicas); err != nil {
+	if err := comm.Await(r.ready(), r.group, r.replicas); err != nil {
 		return err
 	}
-	return r.Exec.Stream.Sync()
+	return r.x.Stream.Sync()
 }
 
 // send begins to send a boundary tensor of a microbatch.
 func (r *Runner) send(to port, m int, mem tensor.Mem) (comm.Request, error) {
-	req, err := r.Group.Send(to.peer, to.tag(m), mem, r.ready())
+	req, err := r.group.Send(to.peer, to.tag(m), mem, r.ready())
 	if err == nil {
 		r.sends = append(r.sends, req)
 	}

@@ -56,7 +56,7 @@ func TestTagsTellMicrobatchesApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := local.Run(1, func(tr comm.Transport) error {
 				clock := device.NewWall()
-				_, _, err := runner(tr, tiny, c.plan, clock, null.New(clock, nil))
+				_, err := runner(tr, tiny, c.plan, clock, null.New(clock, nil))
 				return err
 			})
 			if c.legal && err != nil || !c.legal && (err == nil || !strings.Contains(err.Error(), "want at most 8192")) {

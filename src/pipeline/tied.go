@@ -6,57 +6,56 @@ import (
 	"dynmo/src/tensor"
 )
 
-// A tied embedding's matrix has one owner, the embedding on stage 0, and
-// borrowers: the head, or its slices, each with its rows, on whatever stages.
-
-// borrowers calls visit for every slice of the head that borrows the tied
-// matrix, in order, with its stage and, on that stage, its parameter; for none
-// if nothing is tied.
-func (r *Runner) borrowers(s *model.Stage, visit func(slice, stage int, p *model.Param) error) error {
-	if !s.Config.Tied {
-		return nil
-	}
-	for k := range s.Config.Slices() {
-		id := s.Config.Head() + k
-		var p *model.Param
-		if l := s.Layer(id); l != nil {
-			p = l.Tied()
+// borrowedAfar returns the bytes of the largest gradient of a matrix owned here
+// that another stage borrows.
+func (r *Runner) borrowedAfar() int64 {
+	largest := int64(0)
+	for _, t := range r.ties {
+		if r.owners[t.Owner] == r.stage() && r.owners[t.Borrower] != r.stage() {
+			largest = max(largest, tiedBytes(r.x, t))
 		}
-		if err := visit(k, r.owners[id], p); err != nil {
+	}
+	return largest
+}
+
+// trainedTies calls visit for every tie one of whose ends is here, unless it is
+// frozen, with the ends that are here, and then waits for the messages.
+func (r *Runner) trainedTies(visit func(t model.Tie, owned, lent *model.Param) error) error {
+	for _, t := range r.ties {
+		owned, lent := r.s.Param(t.Owner, t.Weight), r.s.Param(t.Borrower, t.Weight)
+		if owned == nil && (lent == nil || lent.Frozen) || owned != nil && owned.Frozen {
+			continue
+		}
+		if err := visit(t, owned, lent); err != nil {
 			return err
 		}
 	}
-	return nil
+	return r.drain()
 }
 
-// rows returns the part of the whole tied matrix (weights or gradients) that
-// slice k of the head borrows.
-func rows(whole tensor.Mem, c model.Config, k int) tensor.Mem {
-	lo, hi := c.Slice(k)
-	row := whole.Bytes / int64(c.Vocab)
-	return whole.Span(int64(lo)*row, int64(hi-lo)*row)
+// rows returns the part of the whole tied matrix (weights or gradients) that is
+// borrowed.
+func rows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
+	row := whole.Bytes / int64(p.Rows)
+	return whole.Span(int64(t.First)*row, int64(t.Rows)*row)
 }
 
-// sumTied adds the borrowers' gradients of the tied matrix to the embedding's:
-// embedding + head, slice by slice, once, after the last microbatch, also where
-// they are on one stage.
-func (r *Runner) sumTied(s *model.Stage) error {
-	err := r.borrowers(s, func(slice, stage int, p *model.Param) error {
-		if r.stage() > 0 {
-			if p == nil {
-				return nil
-			}
-			req, err := r.Group.Send(0, comm.TagTied, p.G, r.ready())
+// sumTied adds the borrowers' gradients of tied matrices to the owners', tie by
+// tie, once, after the last microbatch, also where both are on one stage.
+func (r *Runner) sumTied() error {
+	return r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
+		if owned == nil {
+			req, err := r.group.Send(r.owners[t.Owner], comm.TagTied, lent.G, r.ready())
 			r.sends = append(r.sends, req)
 			return err
 		}
-		sum := rows(s.Layers[0].Tied().G, s.Config, slice)
+		sum := rows(owned.G, owned, t)
 		g := tensor.Mem{}
-		if p != nil {
-			g = p.G
+		if lent != nil {
+			g = lent.G
 		} else {
 			g = r.tied.Span(0, sum.Bytes)
-			req, err := r.Group.Recv(stage, comm.TagTied, g, r.ready()) // what was added last may still be read
+			req, err := r.group.Recv(r.owners[t.Borrower], comm.TagTied, g, r.ready()) // the last sum may still be read
 			if err != nil {
 				return err
 			}
@@ -64,33 +63,25 @@ func (r *Runner) sumTied(s *model.Stage) error {
 				return err
 			}
 		}
-		r.Exec.Backend.Accumulate(r.Exec.Stream, sum, sum, g, int(sum.Bytes/r.Exec.Backend.DType().Wide().Size()))
+		r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, t.Rows*t.Cols)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return r.drain()
 }
 
-// ShareTied gives the borrowers the embedding's weights after an update.
-func (r *Runner) ShareTied(s *model.Stage) error {
-	err := r.borrowers(s, func(slice, stage int, p *model.Param) error {
+// shareTied gives the borrowers the owners' weights after an update.
+func (r *Runner) shareTied() error {
+	return r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
 		var req comm.Request
 		var err error
 		switch {
-		case r.stage() == 0 && p != nil:
-			r.Exec.Stream.Copy(p.W, rows(s.Layers[0].Tied().W, s.Config, slice))
-		case r.stage() == 0:
-			req, err = r.Group.Send(stage, comm.TagTied, rows(s.Layers[0].Tied().W, s.Config, slice), r.ready())
-		case p != nil:
-			req, err = r.Group.Recv(0, comm.TagTied, p.W, r.ready())
+		case owned != nil && lent != nil:
+			r.x.Stream.Copy(lent.W, rows(owned.W, owned, t))
+		case owned != nil:
+			req, err = r.group.Send(r.owners[t.Borrower], comm.TagTied, rows(owned.W, owned, t), r.ready())
+		default:
+			req, err = r.group.Recv(r.owners[t.Owner], comm.TagTied, lent.W, r.ready())
 		}
 		r.sends = append(r.sends, req)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return r.drain()
 }

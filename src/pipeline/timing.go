@@ -7,9 +7,10 @@ import (
 )
 
 // timing is a span whose events have not been read yet. An instruction's, of no
-// layer, has no end: it ends with its last layer.
+// layer, has no end: it ends with its last layer, or where it starts if no layer has
+// anything to do.
 type timing struct {
-	kind       trace.Op
+	op         trace.Op
 	layer      int
 	in         schedule.Instr
 	start, end device.Event
@@ -17,7 +18,7 @@ type timing struct {
 
 // begin remembers when something of an instruction begins, and returns a number
 // for end. Events of earlier steps are used again.
-func (r *Runner) begin(kind trace.Op, layer int, in schedule.Instr) int {
+func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 	n := len(r.times)
 	if n < cap(r.times) {
 		r.times = r.times[:n+1]
@@ -25,14 +26,14 @@ func (r *Runner) begin(kind trace.Op, layer int, in schedule.Instr) int {
 		r.times = append(r.times, timing{})
 	}
 	t := &r.times[n]
-	t.kind, t.layer, t.in = kind, layer, in
-	t.start = r.Exec.Stream.Record(t.start)
+	t.op, t.layer, t.in = op, layer, in
+	t.start = r.x.Stream.Record(t.start)
 	return n
 }
 
 // end remembers when it ends.
 func (r *Runner) end(n int) {
-	r.times[n].end = r.Exec.Stream.Record(r.times[n].end)
+	r.times[n].end = r.x.Stream.Record(r.times[n].end)
 }
 
 // start remembers when the work of an instruction begins.
@@ -43,15 +44,16 @@ func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
 	for _, t := range r.times {
 		span := trace.Span{
-			Op: t.kind, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Start: t.start.Seconds(),
+			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Start: t.start.Seconds(),
 		}
-		if t.kind.Pipeline() && t.layer < 0 {
+		if t.op.Pipeline() && t.layer < 0 {
+			span.End = span.Start
 			r.instrs = append(r.instrs, span)
 			continue
 		}
 		span.End = t.end.Seconds()
 		r.spans = append(r.spans, span)
-		if t.kind.Pipeline() {
+		if t.op.Pipeline() {
 			r.instrs[len(r.instrs)-1].End = span.End
 		}
 	}

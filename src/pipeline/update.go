@@ -6,7 +6,6 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/kernel"
-	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
 
@@ -23,14 +22,15 @@ func (a Agreement) Finite() bool {
 }
 
 // Agree computes the loss and the gradient norm of the step, the same bits on
-// every rank: squared norms are added in layer order, losses in the order of
-// global microbatches. stop says whether this rank was asked to end. Collective
-// over the stages and the replicas.
-func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, error) {
-	for i, l := range s.Layers {
-		l.SquaredNorm(r.Exec, r.norms.Span(int64(i)*8, 8))
+// every rank: squared norms are added in layer order, those of what replicas have
+// of their own behind them in the order of replicas; losses in the order of global
+// microbatches, and of layers. losses are the Result's; stop says whether this
+// rank was asked to end. Collective over the stages and the replicas.
+func (r *Runner) Agree(losses []float64, stop bool) (Agreement, error) {
+	for i, l := range r.s.Layers {
+		l.SquaredNorm(r.x, r.norms.Span(int64(i)*16, 16))
 	}
-	r.Exec.Stream.Copy(r.told, r.norms)
+	r.x.Stream.Copy(r.normsOnHost, r.norms)
 	if err := r.sync(); err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
@@ -38,26 +38,13 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 	if stop {
 		ask = 1
 	}
-	mine := append([]float64{ask}, tensor.Of[float64](r.told)[:len(s.Layers)]...)
-	stages, err := r.Group.Allgather(comm.Pack(append(mine, losses...)))
+	mine := append([]float64{ask}, tensor.Of[float64](r.normsOnHost)...)
+	stages, err := r.group.Allgather(comm.Pack(append(mine, losses...)))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
 	}
-	own, squares := []float64{0}, make([]float64, len(r.owners))
-	for stage, b := range stages {
-		v := comm.Unpack[float64](b)
-		own[0] = max(own[0], v[0])
-		layers := r.owners.Layers(stage)
-		for i, id := range layers {
-			squares[id] = v[1+i]
-		}
-		own = append(own, v[1+len(layers):]...)
-	}
-	norm := 0.0
-	for _, square := range squares {
-		norm += square
-	}
-	replicas, err := r.Replicas.Allgather(comm.Pack(own))
+	norm, replica := r.chain(stages)
+	replicas, err := r.replicas.Allgather(comm.Pack(replica))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over replicas: %w", err)
 	}
@@ -65,21 +52,51 @@ func (r *Runner) Agree(s *model.Stage, losses []float64, stop bool) (Agreement, 
 	for _, b := range replicas {
 		v := comm.Unpack[float64](b)
 		stop = stop || v[0] > 0
-		for _, loss := range v[1:] {
+		norm += v[1]
+		for _, loss := range v[2:] {
 			sum += loss
 		}
 	}
-	return Agreement{Loss: sum * r.Exec.Scale, Norm: math.Sqrt(norm), Stop: stop}, nil
+	return Agreement{Loss: sum * r.x.Scale, Norm: math.Sqrt(norm), Stop: stop}, nil
 }
 
-// Update applies AdamW to every layer of the stage and gives a tied head its
-// weights. Collective over the stages.
-func (r *Runner) Update(s *model.Stage, a kernel.AdamW) error {
-	for _, l := range s.Layers {
-		l.Update(r.Exec, a)
+// chain returns, from what all stages sent, the squared norm of the gradients that
+// replicas share, and what this replica tells the others: whether a rank was asked
+// to end, the squared norm of its own gradients, and its losses.
+func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
+	microbatches := r.schedule.Microbatches
+	values := make([][]float64, len(stages)) // what is left of each stage's
+	replica = make([]float64, 2, 2+len(r.lossLayers)*microbatches)
+	for stage, b := range stages {
+		v := comm.Unpack[float64](b)
+		replica[0] = max(replica[0], v[0])
+		values[stage] = v[1:]
 	}
-	if err := r.ShareTied(s); err != nil {
-		return fmt.Errorf("pipeline: tied embedding: stage %d: %w", r.stage(), err)
+	for _, stage := range r.owners {
+		v := values[stage]
+		norm, replica[1], values[stage] = norm+v[0], replica[1]+v[1], v[2:]
+	}
+	byLayer := make([][]float64, len(r.lossLayers))
+	for i, layer := range r.lossLayers {
+		v := values[r.owners[layer]]
+		byLayer[i], values[r.owners[layer]] = v[:microbatches], v[microbatches:]
+	}
+	for m := range microbatches {
+		for _, losses := range byLayer {
+			replica = append(replica, losses[m])
+		}
+	}
+	return norm, replica
+}
+
+// Update applies AdamW to every layer of the stage and gives borrowers of tied
+// matrices their weights. Collective over the stages.
+func (r *Runner) Update(a kernel.AdamW) error {
+	for _, l := range r.s.Layers {
+		l.Update(r.x, a)
+	}
+	if err := r.shareTied(); err != nil {
+		return fmt.Errorf("pipeline: tied: stage %d: %w", r.stage(), err)
 	}
 	if err := r.sync(); err != nil {
 		return fmt.Errorf("pipeline: update: stage %d: %w", r.stage(), err)

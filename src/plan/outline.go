@@ -37,21 +37,9 @@ func outliner(c config.Config) *model.Exec {
 	}
 }
 
-// Fixed returns what stages hold besides their layers: the pipeline's buffers,
-// and, once on every rank, what sums the largest layer's gradients.
+// Fixed returns what stages hold besides their layers.
 func Fixed(c config.Config) FixedBytes {
-	x, shape := outliner(c), model.FromConfig(c)
-	sum := int64(0)
-	for _, l := range model.Outline(shape, x) {
-		sum = max(sum, pipeline.SumBytes(l.Bytes.Gradients, c.Parallel.Replicas))
-	}
-	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
-		bytes := pipeline.FixedBytes(x, shape, m, virtual, peak)
-		if m.Chunk(virtual) == 0 {
-			bytes += sum
-		}
-		return bytes
-	}
+	return pipeline.FixedBytes(outliner(c), model.FromConfig(c), c.Parallel.Replicas)
 }
 
 // Dense returns the chain before training: bytes and parameters, no seconds.

@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/ref"
@@ -17,6 +18,8 @@ import (
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestMeasureIsInChainOrder: the table has the costs of every layer at its place
@@ -51,14 +54,16 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Microbatch: m, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
 			}
 		}
+		counts := []cost.Count{{Name: "left", Layer: s.Layers[0].ID, Microbatch: replica, Values: []int64{int64(tr.Rank()), -1}}}
 		p := profile.Profiler{Stages: stages, Replicas: replicas}
-		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, false)
+		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans, Counts: counts}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, false)
 		if err != nil {
 			return err
 		}
 		for id, l := range seen.Layers {
-			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != x.Boundary(shape, id+1) {
-				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, x.Boundary(shape, id+1))
+			output := shape.Chain()[id].Leaves().Bytes(x, x.N())
+			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != output {
+				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, output)
 			}
 		}
 		for id, row := range seen.Samples {
@@ -67,6 +72,12 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 					t.Errorf("layer %d, microbatch %d: %v s, want %v", id, m, row[m].Forward, want)
 				}
 			}
+		}
+		if diff := cmp.Diff([]cost.Count{
+			{Name: "left", Layer: 0, Microbatch: 0, Values: []int64{0, -1}}, {Name: "left", Layer: 0, Microbatch: 1, Values: []int64{1, -1}},
+			{Name: "left", Layer: 1, Microbatch: 0, Values: []int64{2, -1}}, {Name: "left", Layer: 1, Microbatch: 1, Values: []int64{3, -1}},
+		}, seen.Counts); diff != "" {
+			t.Error(diff)
 		}
 		if seen.Balancing != 3 {
 			t.Errorf("balancing took %v s, want the longest, 3", seen.Balancing)

@@ -12,6 +12,8 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
@@ -51,7 +53,7 @@ func newExperiment(plan schedule.Schedule, seed uint64, delay float64) experimen
 // seconds returns what a block takes for a microbatch, on a rank of speed 1;
 // the ends of the chain take nothing.
 func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
-	if layer == e.shape.Embedding() || layer >= e.shape.Head() {
+	if e.shape.Chain()[layer].Block < 0 {
 		return 0
 	}
 	return random.Keyed(uint64(layer), uint64(microbatch), uint64(kind)).ExpFloat64()
@@ -63,7 +65,7 @@ func (e experiment) calls(stage int) []float64 {
 	var list []float64
 	for _, in := range e.plan.Lists[stage] {
 		lo, hi := e.cuts.Range(e.plan.Map.Place(stage, in.Chunk))
-		lo, hi = max(lo, 1), min(hi, e.shape.Head())
+		lo, hi = max(lo, 1), min(hi, 1+e.shape.Blocks)
 		for i := range hi - lo {
 			switch in.Op {
 			case schedule.F:
@@ -123,14 +125,15 @@ func (e experiment) execute(steps int) ([][][]trace.Span, error) {
 			return err
 		}
 		data := make([]int32, x.N())
-		r := &pipeline.Runner{Exec: x, Group: world, Replicas: alone, Feed: func(int) ([]int32, []int32) { return data, data }}
-		if err := r.Plan(e.cuts, s, e.plan); err != nil {
+		r, err := pipeline.New(x, layout.New(e.cuts, e.plan, 1, mesh.StageMajor), s, pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
+		if err != nil {
 			return err
 		}
+		feed := func(int) ([]int32, []int32) { return data, data }
 		for n := range out {
 			calls = e.calls(tr.Rank())
 			clock.Reach(begin(n))
-			done, err := r.Step(s)
+			done, err := r.Step(feed)
 			if err != nil {
 				return err
 			}
@@ -162,7 +165,7 @@ func (e experiment) simulate(n int) sim.Result {
 	x := e.exec(device.NewVirtual(), nil, 1)
 	for v := range m.Virtual() {
 		lo, hi := e.cuts.Range(v)
-		step.Bytes[v] = x.Boundary(e.shape, hi)
+		step.Bytes[v] = e.shape.Chain()[hi-1].Leaves().Bytes(x, x.N())
 		step.PerMicrobatch[v] = make([]cost.Stage, e.plan.Microbatches)
 		for mb := range step.PerMicrobatch[v] {
 			c := &step.PerMicrobatch[v][mb]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/migrate"
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -36,38 +37,39 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Change: the dynamism changes the model.
 		w.All.SetDeadline(startFor)
 		start := clock.Now()
-		change, err := r.dynamism.Apply(step, w.Stages, r.x, s)
+		change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
+		if err == nil && change.Structure {
+			err = r.place(w, l, s)
+		}
 		if err != nil {
 			return fail("dynamic: ", err)
 		}
-		if change != nil {
-			if err := r.place(w, l, s); err != nil {
-				return fail("dynamic: ", err)
-			}
-			if err := r.journal.Changed(step, change, clock.Now()-start); err != nil {
-				return fail("", err)
-			}
-		} else if r.last[0] > 0 {
+		if err := r.journal.Changed(step, change, clock.Now()-start); err != nil {
+			return fail("", err)
+		}
+		if !change.Structure && r.last[0] > 0 {
 			w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
 		}
 
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
 		start = clock.Now()
-		r.runner.Feed = r.feed(step, w.Replicas.Rank())
-		done, err := r.runner.Step(s)
+		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
 		if err != nil {
 			return fail("", err)
 		}
 
 		// Update: one agreement on loss and norm, then the optimizer.
-		agreed, skipped, err := r.update(step, s, &done)
+		agreed, skipped, err := r.update(step, &done)
 		if err != nil {
 			return fail("", err)
 		}
 
 		// Measure: what the step showed, the same on every rank.
 		measuring := clock.Now()
-		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change != nil)
+		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change.Costs)
+		if err == nil {
+			err = r.dynamism.After(step, m.Measurement)
+		}
 		if err != nil {
 			return fail("", err)
 		}
@@ -85,7 +87,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		ran, deciding, inside := l, clock.Now(), true
 		var moved migrate.Moved
 		if !next.Equal(l) {
-			r.runner.Release()
+			r.runner.Close()
 			if s, moved, err = migrate.Run(w.Stages, l.Owners(), next.Owners(), r.x, s); err != nil {
 				return fail("", err)
 			}

@@ -68,17 +68,17 @@ func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
 // update agrees on loss and norm and applies the optimizer, unless they are not
 // finite and the settings say to skip such a step. Its time is added to what was
 // done. Collective.
-func (r *Rank) update(step int, s *model.Stage, done *pipeline.Result) (agreed pipeline.Agreement, skipped bool, err error) {
+func (r *Rank) update(step int, done *pipeline.Result) (agreed pipeline.Agreement, skipped bool, err error) {
 	clock := r.Device.Clock()
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: clock.Now()}
-	if agreed, err = r.runner.Agree(s, done.Losses, r.Stop()); err != nil {
+	if agreed, err = r.runner.Agree(done.Losses, r.Stop()); err != nil {
 		return agreed, false, err
 	}
 	switch skipped = !agreed.Finite(); {
 	case skipped && r.Config.Train.OnNaN == "stop":
 		return agreed, true, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
 	case !skipped:
-		err = r.runner.Update(s, adamW(r.Config, step, agreed.Norm))
+		err = r.runner.Update(adamW(r.Config, step, agreed.Norm))
 	}
 	span.End = clock.Now()
 	done.Spans, done.Instructions = append(done.Spans, span), append(done.Instructions, span)
@@ -198,7 +198,7 @@ func (r *Rank) release(s *model.Stage) error {
 
 // Close gives back what the rank holds, the threads of its kernels too.
 func (r *Rank) Close() {
-	r.runner.Release()
+	r.runner.Close()
 	r.stage.Free()
 	r.x.Close()
 	r.x.Backend.Close()

@@ -113,12 +113,13 @@ func New(s Setup) (*Rank, error) {
 // place makes what runs a stage of a layout.
 func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 	if r.runner != nil {
-		r.runner.Release()
+		r.runner.Close()
 	}
 	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
-	graphs := r.Config.Device.Graphs && r.Device.Space() == tensor.Device
-	r.runner = &pipeline.Runner{Exec: r.x, Group: w.Stages, Replicas: w.Replicas, Graphs: graphs}
-	return r.runner.Plan(l.Cuts, s, l.Schedule)
+	var err error
+	r.runner, err = pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas},
+		pipeline.Options{Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device})
+	return err
 }
 
 // load replaces the initial weights of a stage by those of a file.

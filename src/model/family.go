@@ -1,0 +1,80 @@
+package model
+
+// Family is an architecture: it says what the chain of a Config is, and what its
+// weights are called elsewhere. A new family is a new file and an entry in
+// families.
+type Family interface {
+	// Chain describes the layers, first to last.
+	Chain(c Config) []Description
+	// Weights lists the tensors of the whole model in the order of llm.c's file.
+	Weights(c Config) []Weight
+}
+
+var families = map[string]Family{"": gpt2{}, "gpt2": gpt2{}}
+
+func (c Config) family() Family {
+	f, ok := families[c.Family]
+	if !ok {
+		panic("model: unknown family " + c.Family)
+	}
+	return f
+}
+
+// Weights lists the tensors of the model in the order of llm.c's file.
+func (c Config) Weights() []Weight { return c.family().Weights(c) }
+
+// Kind is what a layer is.
+type Kind string
+
+// Kinds of layers: a block is attention and MLP in one.
+const (
+	Embedding Kind = "embedding"
+	Attention Kind = "attention"
+	MLP       Kind = "mlp"
+	Block     Kind = "block"
+	Head      Kind = "head"
+)
+
+// Description says what a layer of the chain is.
+type Description struct {
+	Name  string
+	Kind  Kind
+	Block int           // -1 outside the blocks
+	parts func() []part // new ones, first to last
+}
+
+// params returns new parameters of the layer, without memory.
+func (d Description) params() []*Param {
+	var list []*Param
+	for _, p := range d.parts() {
+		list = append(list, p.params()...)
+	}
+	return list
+}
+
+// Leaves returns what the layer passes on.
+func (d Description) Leaves() Width {
+	parts := d.parts()
+	return parts[len(parts)-1].leaves()
+}
+
+// Weight is one tensor of a model under its names here and elsewhere.
+type Weight struct {
+	Name        string  // Param.Weight
+	HuggingFace string  // without a prefix that all names share
+	Shape       []int64 // (out, in), or (out) of a norm or bias
+	Transposed  bool    // Hugging Face stores it as (in, out)
+	Outside     bool    // Hugging Face's name never has the prefix
+}
+
+// Bytes returns the size of the tensor in float32.
+func (w Weight) Bytes() int64 { return w.Shape[0] * w.Row() }
+
+// Row returns the size of one of its rows in float32: a value of a vector.
+func (w Weight) Row() int64 {
+	n := int64(4)
+	for _, s := range w.Shape[1:] {
+		n *= s
+	}
+	return n
+}

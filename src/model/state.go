@@ -1,0 +1,164 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Section is a named piece of a layer's state: memory of the device, or text.
+// All sections together are all there is to a layer between two steps: gradients
+// are left over from the last one, and zeroed by the next. As JSON a section is
+// its name, its length and its text.
+type Section struct {
+	Name  string     `json:"name"`
+	Bytes int64      `json:"bytes"`
+	Text  []byte     `json:"text,omitempty"`
+	Mem   tensor.Mem `json:"-"`
+}
+
+func inMemory(name string, m tensor.Mem) Section { return Section{Name: name, Bytes: m.Bytes, Mem: m} }
+
+// headerSection is the first section of every layer, a header as JSON.
+const headerSection = "header"
+
+// header says what the memory of a layer holds. With the model's Config it is
+// enough to make an empty copy of the layer elsewhere.
+type header struct {
+	Layer   int      `json:"layer"`
+	Updates int      `json:"updates"`
+	Formats []Format `json:"formats"` // of every parameter, in slab order
+	NNZ     []int    `json:"nnz"`
+	Frozen  []int    `json:"frozen,omitempty"` // parameters
+}
+
+func (l *Layer) header() header {
+	h := header{Layer: l.ID, Updates: l.Updates}
+	for i, p := range l.params {
+		h.Formats = append(h.Formats, p.Format)
+		h.NNZ = append(h.NNZ, p.NNZ)
+		if p.Frozen {
+			h.Frozen = append(h.Frozen, i)
+		}
+	}
+	return h
+}
+
+// Sections returns the layer's state between two steps: the header, weights,
+// moments, sparse structure, and what was registered, by name.
+func (l *Layer) Sections() []Section {
+	text, err := json.Marshal(l.header())
+	if err != nil {
+		panic("model: header does not marshal")
+	}
+	list := []Section{{Name: headerSection, Bytes: int64(len(text)), Text: text}}
+	for _, s := range []Section{
+		inMemory("weights", l.w), inMemory("master", l.master), inMemory("moment1", l.m), inMemory("moment2", l.v),
+		inMemory("index", l.index),
+	} {
+		if !s.Mem.IsZero() {
+			list = append(list, s)
+		}
+	}
+	return append(list, l.state...)
+}
+
+// Restore returns a layer with these sections, whose memory is not read: that of
+// the new layer's Sections, which are the same ones in the same order, must be
+// written before the layer is used. Sections that nothing here knows are carried
+// along.
+func Restore(c Config, sections []Section, d device.Device, t tensor.DType) (*Layer, error) {
+	var h header
+	if len(sections) == 0 || sections[0].Name != headerSection {
+		return nil, fmt.Errorf("state of a layer: want %q first", headerSection)
+	}
+	if err := json.Unmarshal(sections[0].Text, &h); err != nil {
+		return nil, fmt.Errorf("state of a layer: %s: %w", headerSection, err)
+	}
+	if h.Layer < 0 || h.Layer >= c.Layers() {
+		return nil, fmt.Errorf("state of layer %d, the chain has %d", h.Layer, c.Layers())
+	}
+	l, err := newLayer(c, h, d, t)
+	if err != nil {
+		return nil, err
+	}
+	known := l.Sections()
+	for _, s := range sections[1:] {
+		at := slices.IndexFunc(known, func(k Section) bool { return k.Name == s.Name })
+		switch {
+		case at >= 0 && known[at].Bytes != s.Bytes:
+			err = fmt.Errorf("%d bytes, want %d", s.Bytes, known[at].Bytes)
+		case at >= 0:
+		case s.Text != nil:
+			l.SetState(s.Name, s.Text)
+		default:
+			_, err = l.AllocState(s.Name, s.Bytes)
+		}
+		if err != nil {
+			l.Free()
+			return nil, fmt.Errorf("layer %d (%s): %s: %w", l.ID, l.Name, s.Name, err)
+		}
+	}
+	return l, nil
+}
+
+// State returns a section that was registered with the layer.
+func (l *Layer) State(name string) (Section, bool) {
+	at, ok := l.findState(name)
+	if !ok {
+		return Section{}, false
+	}
+	return l.state[at], true
+}
+
+func (l *Layer) findState(name string) (at int, ok bool) {
+	return slices.BinarySearchFunc(l.state, name, func(s Section, name string) int { return strings.Compare(s.Name, name) })
+}
+
+// SetState registers text with the layer, which moves and is hashed with it. It
+// replaces what has the same name.
+func (l *Layer) SetState(name string, text []byte) {
+	l.register(Section{Name: name, Bytes: int64(len(text)), Text: text})
+}
+
+// AllocState registers zeroed memory of the layer's device.
+func (l *Layer) AllocState(name string, bytes int64) (tensor.Mem, error) {
+	m, err := l.device.Alloc(bytes)
+	if err == nil {
+		l.register(inMemory(name, m))
+	}
+	return m, err
+}
+
+func (l *Layer) register(s Section) {
+	at, ok := l.findState(s.Name)
+	if !ok {
+		l.state = slices.Insert(l.state, at, s)
+		return
+	}
+	l.device.Free(l.state[at].Mem)
+	l.state[at] = s
+}
+
+// Hash returns the SHA-256 of everything that is the layer's state. No work on
+// the layer may be under way.
+func (l *Layer) Hash() (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	for _, s := range l.Sections() {
+		host, err := device.Read(l.device, s.Mem)
+		if err != nil {
+			return sum, fmt.Errorf("hash: layer %d: %s: %w", l.ID, s.Name, err)
+		}
+		if s.Name != headerSection { // which says how long it is
+			fmt.Fprintf(h, "%s %d\n", s.Name, s.Bytes)
+		}
+		h.Write(s.Text)
+		h.Write(tensor.Of[byte](host))
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}

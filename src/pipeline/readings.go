@@ -1,0 +1,73 @@
+package pipeline
+
+import (
+	"cmp"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// reading is numbers that forwards of a layer leave for the host.
+type reading struct {
+	layer, index int          // of the chunk, of the layer's readings
+	host         tensor.Mem   // F64 by microbatch and value
+	counts       []cost.Count // by microbatch; none of a loss
+}
+
+// readings makes room on the host for what the layers of a chunk leave there. It
+// takes that for losses from losses and returns the rest.
+func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
+	microbatches := p.r.schedule.Microbatches
+	for i, l := range c.layers {
+		for k, what := range l.Readings() {
+			bytes := 8 * int64(what.Values*microbatches)
+			if what.Name == model.Loss {
+				if p.err == nil {
+					c.readings = append(c.readings, reading{layer: i, index: k, host: losses.Span(0, bytes)})
+					losses = losses.Span(bytes, losses.Bytes-bytes)
+				}
+				continue
+			}
+			counts := make([]cost.Count, microbatches)
+			for m := range counts {
+				counts[m] = cost.Count{
+					Name: what.Name, Layer: l.ID, Microbatch: p.r.replicas.Rank()*microbatches + m, Values: make([]int64, what.Values),
+				}
+			}
+			c.readings = append(c.readings, reading{i, k, p.host(bytes), counts})
+			p.r.counts = append(p.r.counts, counts...)
+		}
+	}
+	slices.SortStableFunc(p.r.counts, func(a, b cost.Count) int {
+		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Microbatch, b.Microbatch), cmp.Compare(a.Name, b.Name))
+	})
+	return losses
+}
+
+// read enqueues copies of what a forward of a microbatch has left for the host.
+func (r *Runner) read(c *chunk, m int) {
+	a := c.active[m]
+	for i := range c.readings {
+		at := &c.readings[i]
+		from := c.layers[at.layer].Reading(r.x, a.batch, a.saved[at.layer], at.index)
+		r.x.Stream.Copy(at.host.Span(int64(m)*from.Bytes, from.Bytes), from)
+	}
+}
+
+// count puts the counts of a step, whose copies are done, into the lists that the
+// result has.
+func (r *Runner) count() {
+	for _, c := range r.chunks {
+		for _, at := range c.readings {
+			values := tensor.Of[float64](at.host)
+			for _, count := range at.counts {
+				for i := range count.Values {
+					count.Values[i] = int64(values[i])
+				}
+				values = values[len(count.Values):]
+			}
+		}
+	}
+}
