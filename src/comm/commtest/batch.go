@@ -57,9 +57,12 @@ func (b *batch) finish() error {
 	return finish(all...)
 }
 
+// onGroup returns a batch of host memory.
+func onGroup(g *comm.Group) *batch { return &batch{messenger: host{g}} }
+
 // onHost returns the program of a Case that runs one with host memory.
 func onHost(program func(*batch) error) func(comm.Transport) error {
-	return func(t comm.Transport) error { return program(&batch{messenger: host{comm.New(t, quick())}}) }
+	return func(t comm.Transport) error { return program(onGroup(comm.New(t, quick()))) }
 }
 
 // onDevice returns the program of a DeviceCase that runs one with device memory, and

@@ -144,23 +144,12 @@ func split(t comm.Transport) error {
 	}
 	above, below := neighbours(g)
 	up, down := neighbours(part)
-	inParent, err := recv(g, below, 7, 0, 100)
-	if err != nil {
-		return err
-	}
-	inPart, err := recv(part, down, 7, 1, 100)
-	if err != nil {
-		return err
-	}
-	outPart, err := send(part, up, 7, 1, 100)
-	if err != nil {
-		return err
-	}
-	outParent, err := send(g, above, 7, 0, 100)
-	if err != nil {
-		return err
-	}
-	if err := finish(inParent, inPart, outPart, outParent); err != nil {
+	inParent, inPart := onGroup(g), onGroup(part)
+	inParent.recv(below, 7, 0, 100)
+	inPart.recv(down, 7, 1, 100)
+	inPart.send(up, 7, 1, 100)
+	inParent.send(above, 7, 0, 100)
+	if err := errors.Join(inParent.finish(), inPart.finish()); err != nil {
 		return err
 	}
 	single, err := part.Split(part.Rank(), 0)
@@ -208,7 +197,7 @@ func Leave(t comm.Transport) error {
 		return fmt.Errorf("rank %d is %d of %d in the rest, want %d of %d", g.Rank(), rest.Rank(), rest.Size(), size-1-g.Rank(), size)
 	}
 	time.Sleep(10 * time.Millisecond) // enough for the rank outside to return
-	if err := ring([]int64{0, 8, 100_000})(&batch{messenger: host{rest}}); err != nil {
+	if err := ring([]int64{0, 8, 100_000})(onGroup(rest)); err != nil {
 		return err
 	}
 	highest := []int64{int64(g.Rank())}

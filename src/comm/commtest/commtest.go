@@ -107,9 +107,10 @@ func recvUpTo(g *comm.Group, from, tag, index int, length, room int64) (*exchang
 	return recvInto(g, from, tag, index, length, room, g.RecvUpTo)
 }
 
-func recvInto(g *comm.Group, from, tag, index int, length, room int64,
-	begin func(from, tag int, m tensor.Mem, after device.Event) (comm.Request, error),
-) (*exchange, error) {
+// receive is Recv or RecvUpTo of a Group.
+type receive func(from, tag int, m tensor.Mem, after device.Event) (comm.Request, error)
+
+func recvInto(g *comm.Group, from, tag, index int, length, room int64, begin receive) (*exchange, error) {
 	m, err := g.Alloc(room)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func (r *Rank) hostBetween() error {
 		return err
 	}
 	above, below := neighbours(g)
-	inDevice, inHost := &batch{messenger: grouped{g, r}}, &batch{messenger: host{g}}
+	inDevice, inHost := &batch{messenger: grouped{g, r}}, onGroup(g)
 	for i := range messages {
 		for k, b := range []*batch{inDevice, inHost} {
 			b.recv(below, 5, 2*i+k, length)

@@ -133,15 +133,10 @@ func (r *Rank) eventAgain() error {
 		r.write(out, r.Rank(), above, i)
 		r.Compute.Zero(in) // late, and yet ahead of the message
 		event = r.Compute.Record(event)
-		recv, err := r.DeviceTransport.Recv(below, i, in, false, event)
-		if err != nil {
+		received[i] = in
+		if handles, err = r.swap(handles, i, out, in, event); err != nil {
 			return err
 		}
-		send, err := r.DeviceTransport.Send(above, i, out, event)
-		if err != nil {
-			return err
-		}
-		received[i], handles = in, append(handles, recv, send)
 	}
 	r.slow(slow)
 	r.Compute.Record(event)
@@ -156,11 +151,21 @@ func (r *Rank) eventAgain() error {
 	return r.DeviceTransport.Close()
 }
 
+// swap begins to receive from the rank below and to send to the rank above.
+func (r *Rank) swap(handles []comm.Handle, tag int, out, in tensor.Mem, after device.Event) ([]comm.Handle, error) {
+	above, below := r.Neighbours()
+	recv, err := r.DeviceTransport.Recv(below, tag, in, false, after)
+	if err != nil {
+		return nil, err
+	}
+	send, err := r.DeviceTransport.Send(above, tag, out, after)
+	return append(handles, recv, send), err
+}
+
 // steadyRing: after the first rounds a transport allocates nothing of the device,
 // and when it is closed it holds no host memory.
 func (r *Rank) steadyRing() error {
 	const first, rounds = 2, 10
-	above, below := r.Neighbours()
 	lengths := []int64{8, 70_000, 4096, 0, 70_000}
 	outs, err := r.memories(lengths...)
 	if err != nil {
@@ -177,15 +182,9 @@ func (r *Rank) steadyRing() error {
 		}
 		var handles []comm.Handle
 		for i := range lengths {
-			in, err := r.DeviceTransport.Recv(below, i, ins[i], false, nil)
-			if err != nil {
+			if handles, err = r.swap(handles, i, outs[i], ins[i], nil); err != nil {
 				return err
 			}
-			out, err := r.DeviceTransport.Send(above, i, outs[i], nil)
-			if err != nil {
-				return err
-			}
-			handles = append(handles, in, out)
 		}
 		if err := Wait(handles...); err != nil {
 			return err

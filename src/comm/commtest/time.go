@@ -101,17 +101,11 @@ func virtualUpTo(t comm.Transport) error {
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 0)
 	above, below := neighbours(g)
-	start, want := clock.Now(), clock.Now()
+	b, start, want := onGroup(g), clock.Now(), clock.Now()
 	for i, length := range []int64{1000, 0, 500, 2000} {
-		out, err := send(g, above, 1, i, length)
-		if err != nil {
-			return err
-		}
-		in, err := recvUpTo(g, below, 1, i, length, 2047)
-		if err != nil {
-			return err
-		}
-		if err := finish(in, out); err != nil {
+		b.send(above, 1, i, length)
+		b.recvUpTo(below, 1, i, length, 2047)
+		if err := b.finish(); err != nil {
 			return err
 		}
 		want += network.Seconds(length)
@@ -292,11 +286,9 @@ func late(g *comm.Group, limit time.Duration, relax func()) error {
 		if _, err := g.RecvBytes(0, 4); err != nil {
 			return err
 		}
-		out, err := send(g, above, 3, 0, 4096)
-		if err != nil {
-			return err
-		}
-		if err := finish(out); err != nil {
+		b := onGroup(g)
+		b.send(above, 3, 0, 4096)
+		if err := b.finish(); err != nil {
 			return err
 		}
 	}
