@@ -68,14 +68,24 @@ const (
 	F64
 	Table     // DType: any number of whole rows, at least one
 	WideTable // DType.Wide, likewise
+	kinds
 )
 
 // Type returns the element type for a backend of elements d.
 func (k Kind) Type(d tensor.DType) tensor.DType {
-	return [...]tensor.DType{
-		Float: d, Wide: d.Wide(), Master: d.Wide(), I32: tensor.I32, I64: tensor.I64, U64: tensor.U64, F64: tensor.F64,
-		Table: d, WideTable: d.Wide(),
-	}[k]
+	switch k {
+	case I32:
+		return tensor.I32
+	case I64:
+		return tensor.I64
+	case U64:
+		return tensor.U64
+	case F64:
+		return tensor.F64
+	case Float, Table:
+		return d
+	}
+	return d.Wide()
 }
 
 // Use says what an operation does with an operand.
@@ -99,27 +109,27 @@ type Dims struct {
 }
 
 // Count returns a number of elements. It ends in the dimensions that it multiplies.
-type Count func(Dims) int
+type Count func(*Dims) int
 
-func one(Dims) int     { return 1 }
-func n(d Dims) int     { return d.N }
-func c(d Dims) int     { return d.C }
-func o(d Dims) int     { return d.O }
-func nnz(d Dims) int   { return d.NNZ }
-func nc(d Dims) int    { return d.N * d.C }
-func no(d Dims) int    { return d.N * d.O }
-func oc(d Dims) int    { return d.O * d.C }
-func nv(d Dims) int    { return d.N * d.V }
-func n3(d Dims) int    { return d.N * 3 }
-func n3c(d Dims) int   { return d.N * 3 * d.C }
-func nhn(d Dims) int   { return d.NH * d.N }
-func nco(d Dims) int   { return d.N * d.C * d.O }
-func nnnz(d Dims) int  { return d.N * d.NNZ }
-func rows(d Dims) int  { return d.O + 1 }
-func ends(d Dims) int  { return d.B + 1 }
-func bits(d Dims) int  { return (d.N + 63) / 64 }
-func bins(Dims) int    { return 256 }
-func pairs(d Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
+func one(*Dims) int     { return 1 }
+func n(d *Dims) int     { return d.N }
+func c(d *Dims) int     { return d.C }
+func o(d *Dims) int     { return d.O }
+func nnz(d *Dims) int   { return d.NNZ }
+func nc(d *Dims) int    { return d.N * d.C }
+func no(d *Dims) int    { return d.N * d.O }
+func oc(d *Dims) int    { return d.O * d.C }
+func nv(d *Dims) int    { return d.N * d.V }
+func n3(d *Dims) int    { return d.N * 3 }
+func n3c(d *Dims) int   { return d.N * 3 * d.C }
+func nhn(d *Dims) int   { return d.NH * d.N }
+func nco(d *Dims) int   { return d.N * d.C * d.O }
+func nnnz(d *Dims) int  { return d.N * d.NNZ }
+func rows(d *Dims) int  { return d.O + 1 }
+func ends(d *Dims) int  { return d.B + 1 }
+func bits(d *Dims) int  { return (d.N + 63) / 64 }
+func bins(*Dims) int    { return 256 }
+func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
 
 func in(name string, count Count) Operand  { return Operand{Name: name, Count: count} }
 func set(name string, count Count) Operand { return Operand{Name: name, Count: count, Use: Set} }

@@ -13,7 +13,7 @@ import (
 
 // do works at once: the stream has nothing to wait for. It panics if an index is
 // outside its table, or if offsets are not as kernel.Backend says.
-func (k *Backend) do(_ device.Stream, call kernel.Call) {
+func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
 	doubles := func(i int) *C.double { return (*C.double)(call.Mem[i].Ptr) }
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
@@ -41,11 +41,11 @@ func (k *Backend) do(_ device.Stream, call kernel.Call) {
 	case kernel.MatmulBackwardWeight:
 		C.dynmo_cpu_matmul_backward_weight(k.c, x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.SpMMForward:
-		C.dynmo_cpu_spmm_forward(k.c, k.sparseWork(&call), x(0), x(1), indices(2), indices(3), x(4), x(5), o, c, n)
+		C.dynmo_cpu_spmm_forward(k.c, k.sparseWork(call), x(0), x(1), indices(2), indices(3), x(4), x(5), o, c, n)
 	case kernel.SpMMBackwardInput:
-		C.dynmo_cpu_spmm_backward_input(k.c, k.sparseWork(&call), x(0), x(1), indices(2), indices(3), x(4), o, c, n)
+		C.dynmo_cpu_spmm_backward_input(k.c, k.sparseWork(call), x(0), x(1), indices(2), indices(3), x(4), o, c, n)
 	case kernel.SDDMM:
-		C.dynmo_cpu_sddmm(k.c, k.sparseWork(&call), x(0), x(1), x(2), x(3), indices(4), indices(5), o, c, n)
+		C.dynmo_cpu_sddmm(k.c, k.sparseWork(call), x(0), x(1), x(2), x(3), indices(4), indices(5), o, c, n)
 	case kernel.AttentionForward:
 		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
 		status = C.dynmo_cpu_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), b, longest, n, c, nh)

@@ -87,8 +87,8 @@ func newBackend(path string, threads int) (*Backend, error) {
 	if c == nil {
 		return nil, fmt.Errorf("cpu: the system does not give %d threads", threads)
 	}
-	k := &Backend{Calls: kernel.Calls{Elements: tensor.F32, Space: tensor.Host}, path: path, c: c}
-	k.Do = k.do
+	k := &Backend{path: path, c: c}
+	k.Calls = kernel.NewCalls(tensor.F32, tensor.Host, false, k.do)
 	return k, nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // do enqueues a call on s.
-func (k *Backend) do(s device.Stream, call kernel.Call) {
+func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	x := func(i int) unsafe.Pointer { return call.Mem[i].Ptr }
 	floats := func(i int) *C.float { return (*C.float)(x(i)) }
 	doubles := func(i int) *C.double { return (*C.double)(x(i)) }

@@ -47,8 +47,8 @@ func New(d tensor.DType) (kernel.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Backend{Calls: kernel.Calls{Elements: d, Space: tensor.Device, Fused: d == tensor.BF16}, table: table}
-	k.Do = k.do
+	k := &Backend{table: table}
+	k.Calls = kernel.NewCalls(d, tensor.Device, d == tensor.BF16, k.do)
 	if err := k.failure("open", C.call_open(table, kind, &k.c)); err != nil {
 		return nil, err
 	}

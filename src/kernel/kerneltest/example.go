@@ -51,12 +51,12 @@ func (of maker) example(c kernel.Call, note string, given map[string]any, j judg
 		case ok:
 			p.data = data
 		case row.Use == kernel.Set:
-			p.data = slices.Repeat([]float64{math.NaN()}, row.Count(c.Dims)) // none of them may stay
+			p.data = slices.Repeat([]float64{math.NaN()}, row.Count(&c.Dims)) // none of them may stay
 		case row.Kind == kernel.Master && of.dtype.Wide() == of.dtype:
 		case row.Kind == kernel.U64:
 			p.data = r.bits(c.N, 0.7)
 		default:
-			p.data = r.normal(row.Count(c.Dims))
+			p.data = r.normal(row.Count(&c.Dims))
 		}
 		before[p.name] = numbers(p.data)
 		x.operands = append(x.operands, p)

@@ -51,7 +51,7 @@ func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
 		for _, row := range op.Of().Operands {
 			p := operand{name: row.Name, kind: row.Kind}
 			if row.Kind != kernel.Master || k.DType().Wide() != k.DType() {
-				p.data = make([]byte, int64(row.Count(dims))*row.Kind.Type(k.DType()).Size())
+				p.data = make([]byte, int64(row.Count(&dims))*row.Kind.Type(k.DType()).Size())
 			}
 			x.operands = append(x.operands, p)
 		}

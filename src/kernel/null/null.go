@@ -17,26 +17,26 @@ import (
 // New returns the backend, on host memory with float32 elements. Each call
 // moves clock by the seconds that cost gives for it; a wall clock does not
 // move, and nothing ever sleeps. A nil cost makes every call free.
-func New(clock *device.Clock, cost func(kernel.Call) float64) kernel.Backend {
+func New(clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 	return NewOf(tensor.F32, clock, cost)
 }
 
 // NewOf is New with elements of type d, for what only asks how large things are.
-func NewOf(d tensor.DType, clock *device.Clock, cost func(kernel.Call) float64) kernel.Backend {
-	return &backend{kernel.Calls{Elements: d, Space: tensor.Host, Do: func(_ device.Stream, c kernel.Call) {
+func NewOf(d tensor.DType, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
+	return &backend{kernel.NewCalls(d, tensor.Host, false, func(_ device.Stream, c *kernel.Call) {
 		if c.Op == kernel.CrossEntropy || c.Op == kernel.SumSquares {
 			tensor.Of[float64](c.Mem[0])[0] = 0
 		}
 		if cost != nil {
 			clock.Advance(cost(c))
 		}
-	}}}
+	})}
 }
 
 // AtRate returns the cost model of a device that reaches the same rate, in
 // floating-point operations per second, in every call.
-func AtRate(rate float64) func(kernel.Call) float64 {
-	return func(c kernel.Call) float64 { return c.Flops() / rate }
+func AtRate(rate float64) func(*kernel.Call) float64 {
+	return func(c *kernel.Call) float64 { return c.Flops() / rate }
 }
 
 type backend struct{ kernel.Calls }

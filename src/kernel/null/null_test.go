@@ -26,7 +26,7 @@ func i(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
 
 func TestCallsAreDescribed(t *testing.T) {
 	var got []kernel.Call
-	k := null.New(device.NewWall(), func(c kernel.Call) float64 { got = append(got, c); return 0 })
+	k := null.New(device.NewWall(), func(c *kernel.Call) float64 { got = append(got, *c); return 0 })
 	const b, s, c, o, v, nh = 2, 3, 4, 5, 7, 2 // s: tokens of a sequence
 	const n = b * s
 	w := kernel.CSR{Rows: o, Cols: c, NNZ: 9, RowPtr: i(o + 1), ColIdx: i(9), Values: f(9)}

@@ -11,11 +11,11 @@ import (
 // New returns the reference as a backend on host memory with elements of type
 // d. It panics unless d is tensor.F32 or tensor.F64.
 func New(d tensor.DType) kernel.Backend {
-	do := map[tensor.DType]func(device.Stream, kernel.Call){tensor.F32: do[float32], tensor.F64: do[float64]}[d]
+	do := map[tensor.DType]func(device.Stream, *kernel.Call){tensor.F32: do[float32], tensor.F64: do[float64]}[d]
 	if do == nil {
 		panic("ref: element type is not f32 or f64")
 	}
-	return &backend{kernel.Calls{Elements: d, Space: tensor.Host, Do: do}}
+	return &backend{kernel.NewCalls(d, tensor.Host, false, do)}
 }
 
 type backend struct{ kernel.Calls }
@@ -24,7 +24,7 @@ func (*backend) Name() string     { return "ref" }
 func (*backend) Identity() string { return "ref " + runtime.GOARCH }
 
 // do works at once: the stream has nothing to wait for.
-func do[F Float](_ device.Stream, call kernel.Call) {
+func do[F Float](_ device.Stream, call *kernel.Call) {
 	x := func(i int) []F { return tensor.Of[F](call.Mem[i]) }
 	indices := func(i int) []int32 { return tensor.Of[int32](call.Mem[i]) }
 	doubles := func(i int) []float64 { return tensor.Of[float64](call.Mem[i]) }
