@@ -20,7 +20,7 @@ var order = [][]string{
 	{"mesh", "partition", "cost", "tensor", "trace", "random", "config"},
 	{"device", "kernel", "comm"},
 	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
-	{"checkpoint", "record", "report", "study", "nodebench", "train", "cmd"},
+	{"checkpoint", "record", "report", "study", "nodebench", "train", "launch", "cmd"},
 }
 
 // boundaries is the line of order that tests of any package may import too:

@@ -31,9 +31,9 @@ func newChain(p Problem) (*chain, error) {
 	c.held = make([]int64, c.layers+1)
 	for l, x := range p.Seconds {
 		c.work[l+1] = c.work[l] + x
-		c.static[l+1] = c.static[l] + at(p.StaticBytes, l, 0)
-		c.activation[l+1] = c.activation[l] + at(p.ActivationBytes, l, 0)
-		c.held[l+1] = c.held[l] + at(p.HeldBytes, l, 0)
+		c.static[l+1] = c.static[l] + entry(p.StaticBytes, l, 0)
+		c.activation[l+1] = c.activation[l] + entry(p.ActivationBytes, l, 0)
+		c.held[l+1] = c.held[l] + entry(p.HeldBytes, l, 0)
 	}
 	return c, nil
 }
@@ -41,19 +41,19 @@ func newChain(p Problem) (*chain, error) {
 // seconds returns the time of layers [b, e) on a stage for one microbatch. The
 // conversion keeps a compiler from fusing product and sum.
 func (c *chain) seconds(stage, b, e int) float64 {
-	return float64(at(c.Slow, stage, 1)*(c.work[e]-c.work[b])) + at(c.Fixed, stage, 0)
+	return float64(entry(c.Slow, stage, 1)*(c.work[e]-c.work[b])) + entry(c.Fixed, stage, 0)
 }
 
 // bytes returns the memory of layers [b, e) on a stage.
 func (c *chain) bytes(stage, b, e int) int64 {
-	return c.static[e] - c.static[b] + at(c.FixedBytes, stage, 0) +
-		int64(at(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b]) +
-		int64(at(c.Between, stage, 1))*(c.held[e]-c.held[b])
+	return c.static[e] - c.static[b] + entry(c.FixedBytes, stage, 0) +
+		int64(entry(c.InFlight, stage, 1))*(c.activation[e]-c.activation[b]) +
+		int64(entry(c.Between, stage, 1))*(c.held[e]-c.held[b])
 }
 
 // fits reports whether a stage has the memory for layers [b, e).
 func (c *chain) fits(stage, b, e int) bool {
-	limit := at(c.Capacity, stage, 0)
+	limit := entry(c.Capacity, stage, 0)
 	return limit == 0 || c.bytes(stage, b, e) <= limit+c.extra
 }
 
@@ -82,7 +82,7 @@ func (c *chain) feasible(cuts partition.Partition, bound float64) bool {
 func (c *chain) floor() float64 {
 	lo := 0.0
 	for s := range c.Stages {
-		lo = max(lo, at(c.Fixed, s, 0))
+		lo = max(lo, entry(c.Fixed, s, 0))
 	}
 	longest := 0.0
 	for l := range c.layers {
@@ -90,7 +90,7 @@ func (c *chain) floor() float64 {
 	}
 	best := math.Inf(1)
 	for s := range c.Stages {
-		best = min(best, float64(at(c.Slow, s, 1)*longest)+at(c.Fixed, s, 0))
+		best = min(best, float64(entry(c.Slow, s, 1)*longest)+entry(c.Fixed, s, 0))
 	}
 	return max(lo, best)
 }
@@ -101,8 +101,8 @@ func (c *chain) floor() float64 {
 func (c *chain) ideal() float64 {
 	work, speed := c.work[c.layers], 0.0
 	for s := range c.Stages {
-		slow := at(c.Slow, s, 1)
-		work += at(c.Fixed, s, 0) / slow
+		slow := entry(c.Slow, s, 1)
+		work += entry(c.Fixed, s, 0) / slow
 		speed += 1 / slow
 	}
 	return work / speed

@@ -2,6 +2,7 @@ package balance
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/partition"
 )
@@ -44,15 +45,9 @@ type Recut struct {
 // Rounds returns the number of rounds.
 func (r Recut) Rounds() int { return len(r.Squares) - 1 }
 
-// record notes where phase 2 stands.
-func (r *Recut) record(now standing) {
-	r.Squares = append(r.Squares, now.squares)
-	r.Excess = append(r.Excess, now.excess)
-}
-
 // Diffusion balances by exchange between neighbours, with all stages in this
-// process: the same decisions as Diffuse, without its messages. It begins at
-// the present cuts. Every stage has a layer, before and after.
+// process: Diffuse without messages. It begins at the present cuts. Every
+// stage has a layer, before and after.
 //
 // Phase 1 diffuses loads as if they could be divided at will (first-order
 // diffusion on the path of stages, Cybenko 1989) and so finds where each cut
@@ -73,137 +68,107 @@ func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Resu
 	if err := present.Check(p.Layers(), p.Stages, true); err != nil {
 		return Result{}, Descent{}, fmt.Errorf("present cuts: %w", err)
 	}
-	stages := p.stagesAt(present)
-	best, cuts := standingOf(stages), present
-
-	var d Descent
-	prefix, targets := d.diffuseLoads(stages, o.withDefaults(p.Stages))
-	rounded := roundedCuts(p.Stages)
-	for s := range stages {
-		stages[s].resolve(prefix, targets, rounded)
-	}
-	d.Kept = true
-	for _, start := range starts(present, rounded) {
-		stages := p.stagesAt(start.cuts)
-		end := d.descend(stages, start.name)
-		if improves(end, best) {
-			best, cuts, d.Kept = end, cutsOf(stages), false
-		}
-	}
-	if best.excess > 0 {
-		return Result{}, d, tooFull(best)
+	g := participant{stages: p.stagesAt(present), link: inMemory{}}
+	cuts, d, err := g.diffuse(o)
+	if err != nil {
+		return Result{}, d, err
 	}
 	r, err := p.Evaluate(cuts)
 	return r, d, err
 }
 
-// tooFull is the error of a diffusion that ends with stages over capacity.
-func tooFull(end standing) error {
-	return fmt.Errorf("diffusion found no cuts that every stage can hold; its best are %d bytes over capacity in all", end.excess)
+// Diffuse is Diffusion by messages between neighbours, with every stage in a
+// process of its own. Each calls it with what it knows (Problem.Stage) and
+// gets the new cuts of all stages and the record, the same on every one.
+// Collective. Numbers of bytes must stay below 2^53. Errors are the link's, and
+// Diffusion's.
+//
+// Loads of phase 1 and layers' numbers of phase 2 go between neighbours only.
+// Reductions of a few numbers for each stage tell all when to stop; layers
+// themselves do not move here.
+func Diffuse(me Stage, link Link, o DiffusionOptions) (partition.Partition, Descent, error) {
+	g := participant{stages: []Stage{me}, link: link}
+	return g.diffuse(o)
 }
 
-// descend is phase 2 on all stages. It returns where it ends.
-func (d *Descent) descend(stages []Stage, start string) standing {
-	r := Recut{Start: start}
-	now := standingOf(stages)
-	r.record(now)
-	for idle := 0; idle < turn(len(stages)); {
-		changed := false
-		first, width := windows(r.Rounds(), len(stages))
-		for _, f := range first {
-			changed = recut(stages[f:f+width]) || changed
-		}
-		idle = idleRounds(idle, changed)
-		now = standingOf(stages)
-		r.record(now)
+// participant is one side of the links: it holds either one stage of the
+// pipeline or, in memory, all of them.
+type participant struct {
+	stages []Stage
+	link   Link
+}
+
+// first returns the index of the participant's first stage.
+func (g *participant) first() int { return g.stages[0].Index }
+
+// all returns the number of stages of the pipeline.
+func (g *participant) all() int { return g.stages[0].Stages }
+
+func (g *participant) diffuse(o DiffusionOptions) (partition.Partition, Descent, error) {
+	o = o.withDefaults(g.all())
+	d := Descent{Kept: true}
+	present, err := g.cuts()
+	if err != nil {
+		return nil, d, err
 	}
-	d.Recuts = append(d.Recuts, r)
-	return now
+	best, _, err := g.objective(false)
+	if err != nil {
+		return nil, d, err
+	}
+	prefix, targets, err := g.diffuseLoads(o, &d)
+	if err != nil {
+		return nil, d, err
+	}
+	starts, err := g.starts(present, prefix, targets)
+	if err != nil {
+		return nil, d, err
+	}
+	cuts, home := present, slices.Clone(g.stages)
+	for _, start := range starts {
+		copy(g.stages, home)
+		if err := g.shift(present, start.cuts); err != nil {
+			return nil, d, err
+		}
+		end, err := g.descend(&d, start.name)
+		if err != nil {
+			return nil, d, err
+		}
+		if !end.improves(best) {
+			continue
+		}
+		if cuts, err = g.cuts(); err != nil {
+			return nil, d, err
+		}
+		best, d.Kept = end, false
+	}
+	if best.excess > 0 {
+		return nil, d, fmt.Errorf("diffusion found no cuts that every stage can hold; its best are %d bytes over capacity in all", best.excess)
+	}
+	return cuts, d, nil
 }
 
-// start is where phase 2 starts from.
+// start is a partition that phase 2 starts from.
 type start struct {
 	name string
 	cuts partition.Partition
 }
 
-// roundedCuts returns room for the cuts of every rounding.
-func roundedCuts(stages int) [][]float64 {
-	cuts := make([][]float64, len(roundings))
-	for r := range cuts {
-		cuts[r] = make([]float64, stages+1)
-	}
-	return cuts
-}
-
-// starts returns the present cuts and those of every rounding, made legal.
-func starts(present partition.Partition, rounded [][]float64) []start {
+// starts returns the present cuts and every rounding of phase 1's targets,
+// made legal. Collective.
+func (g *participant) starts(present partition.Partition, prefix, targets []float64) ([]start, error) {
 	list := []start{{"present", present}}
+	var rounded [len(roundings)][]float64
+	for r := range rounded {
+		rounded[r] = make([]float64, g.all()+1)
+	}
+	for s := range g.stages {
+		g.stages[s].resolve(prefix, targets, rounded)
+	}
 	for r, name := range roundings {
+		if err := g.link.Max(rounded[r]); err != nil {
+			return nil, err
+		}
 		list = append(list, start{name, legal(rounded[r], present.Layers())})
 	}
-	return list
-}
-
-// stagesAt returns what every stage knows at these cuts.
-func (p Problem) stagesAt(cuts partition.Partition) []Stage {
-	stages := make([]Stage, p.Stages)
-	for s := range stages {
-		stages[s] = p.Stage(cuts, s)
-	}
-	return stages
-}
-
-// idleRounds counts rounds of phase 2 without a change.
-func idleRounds(idle int, changed bool) int {
-	if changed {
-		return 0
-	}
-	return idle + 1
-}
-
-// improves reports whether new cuts are worth their moves: fewer bytes over
-// capacity, or a smaller bottleneck with as many.
-func improves(next, before standing) bool {
-	return next.excess < before.excess || next.excess == before.excess && next.worst < before.worst
-}
-
-// diffuseLoads is phase 1. It returns where each stage's work begins in the
-// chain's, and where the flow over each edge wants the cut behind each stage
-// but the last.
-func (d *Descent) diffuseLoads(stages []Stage, o DiffusionOptions) (prefix, targets []float64) {
-	n := len(stages)
-	work, loads, slow := make([]float64, n), make([]float64, n), make([]float64, n)
-	for s := range stages {
-		work[s], slow[s] = stages[s].work(), stages[s].Slow
-		loads[s] = stages[s].load(work[s])
-	}
-	prefix = prefixes(work)
-	shares := make([]float64, n-1)
-	for s := range shares {
-		shares[s] = share(slow[s], slow[s+1])
-	}
-	total, now := make([]float64, n-1), make([]float64, n+1) // now[s] flows into stage s from the left
-	for ; ; d.Rounds++ {
-		if o.looks(d.Rounds) {
-			phi := potential(loads, slow)
-			d.Potential = append(d.Potential, phi)
-			if o.done(phi, loads, d.Rounds) {
-				break
-			}
-		}
-		for s := range shares {
-			now[s+1] = float64(shares[s] * (loads[s] - loads[s+1]))
-			total[s] += now[s+1]
-		}
-		for s := range stages {
-			work[s] += now[s] - now[s+1]
-			loads[s] = stages[s].load(work[s])
-		}
-	}
-	targets = make([]float64, n-1)
-	for s := range targets {
-		targets[s] = prefix[s+1] - total[s]
-	}
-	return prefix, targets
+	return list, nil
 }

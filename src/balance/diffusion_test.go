@@ -1,10 +1,14 @@
 package balance
 
 import (
+	"flag"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"os"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 
@@ -136,13 +140,44 @@ func TestDiffuseAgreesWithDiffusion(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// TestDiffusionGolden holds the decisions of 40 random problems against
+// testdata: by messages and in memory one implementation decides, so agreement
+// of the two does not show that both have changed.
+func TestDiffusionGolden(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(19, 20))
+	var got strings.Builder
+	for range 40 {
+		p, present := diffusible(rnd)
+		r, d, err := Diffusion(p, present, DiffusionOptions{Gamma: 1e-6})
+		fmt.Fprintf(&got, "%v to %v, φ %.9g after %d rounds, re-cut", present, r.Cuts, d.Potential[len(d.Potential)-1], d.Rounds)
+		for _, r := range d.Recuts {
+			fmt.Fprintf(&got, " %d", r.Rounds())
+		}
+		if err != nil {
+			fmt.Fprintf(&got, ": %v", err)
+		}
+		got.WriteByte('\n')
+	}
+	const file = "testdata/diffusion.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || got.String() != string(want) {
+		t.Errorf("%s differs (%v); go test -update shows how. Got:\n%s", file, err, got.String())
+	}
+}
+
 // TestDiffusionDescends is law 7: φ never rises; once stages are within
 // memory, Σ load² never rises, falls with every change, and phase 2 stops.
 func TestDiffusionDescends(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(13, 14))
 	for n := range 300 {
 		p, present := diffusible(rnd)
-		before := standingOf(p.stagesAt(present))
+		before := objectiveOf(p.stagesAt(present))
 		got, d, err := Diffusion(p, present, DiffusionOptions{Look: 1})
 		for i := 1; i < len(d.Potential); i++ {
 			// A round rounds each load once; φ adds P² of them.
@@ -198,11 +233,21 @@ func TestRecutFallsStrictly(t *testing.T) {
 	}
 }
 
+// cutsOf returns the cuts at which stages stand.
+func cutsOf(stages []Stage) partition.Partition {
+	g := participant{stages: stages, link: inMemory{}}
+	cuts, err := g.cuts()
+	if err != nil {
+		panic(err)
+	}
+	return cuts
+}
+
 // exactSquares returns Σ load² without rounding after the loads.
 func exactSquares(stages []Stage) *big.Rat {
 	sum := new(big.Rat)
 	for s := range stages {
-		load := new(big.Rat).SetFloat64(stages[s].own().worst)
+		load := new(big.Rat).SetFloat64(stages[s].objective().worst)
 		sum.Add(sum, load.Mul(load, load))
 	}
 	return sum
@@ -217,15 +262,15 @@ func TestRecutIsExact(t *testing.T) {
 			continue
 		}
 		stages := p.stagesAt(present)
-		before := standingOf(stages)
+		before := objectiveOf(stages)
 		best := before
 		everyPartition(Problem{Seconds: p.Seconds, Stages: p.Stages}, func(cuts partition.Partition, _ []float64) {
-			if s := standingOf(p.stagesAt(cuts)); s.beats(before) && s.less(best) {
+			if s := objectiveOf(p.stagesAt(cuts)); s.beats(before) && s.less(best) {
 				best = s
 			}
 		})
 		recut(stages)
-		if got := standingOf(stages); got != best {
+		if got := objectiveOf(stages); got != best {
 			t.Fatalf("case %d: %+v from %v, want %+v", n, got, present, best)
 		}
 	}
@@ -248,7 +293,11 @@ func TestPhaseOneEvensOut(t *testing.T) {
 		p.Seconds[l] = 1
 	}
 	var d Descent
-	_, targets := d.diffuseLoads(p.stagesAt(partition.Partition{0, 1, 2, 70}), DiffusionOptions{Gamma: 1e-9}.withDefaults(3))
+	g := participant{stages: p.stagesAt(partition.Partition{0, 1, 2, 70}), link: inMemory{}}
+	_, targets, err := g.diffuseLoads(DiffusionOptions{Gamma: 1e-9}.withDefaults(3), &d)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, want := range []float64{40, 60} { // 40·1 = 20·2 = 10·4
 		if math.Abs(targets[i]-want) > 1e-6 {
 			t.Errorf("cut %d wants to be at %v, want %v", i+1, targets[i], want)

@@ -9,6 +9,6 @@
 // which can be reported but not executed. Trigger says when to balance at all.
 //
 // Everything here is a pure function of its arguments: ranks that gathered
-// the same numbers decide the same. Diffuse talks, but only through the Link
-// it is given.
+// the same numbers decide the same. Diffusion is one algorithm over a Link:
+// Diffuse is given one that carries messages, Diffusion has all stages in memory.
 package balance

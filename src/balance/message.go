@@ -2,10 +2,95 @@ package balance
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"dynmo/src/partition"
 )
+
+// Link carries the messages of a stage during Diffuse.
+type Link interface {
+	// Exchange sends out to a neighbouring stage, which calls Exchange with
+	// this one, and returns what that one sends. Lengths may differ.
+	Exchange(stage int, out []float64) (in []float64, err error)
+	// Max overwrites every value with its largest over all stages. Collective.
+	Max(values []float64) error
+}
+
+// inMemory links a participant that holds all stages: it has no neighbours,
+// and the largest values of all stages are its own.
+type inMemory struct{}
+
+func (inMemory) Exchange(int, []float64) ([]float64, error) {
+	panic("balance: all stages have no neighbour")
+}
+
+func (inMemory) Max([]float64) error { return nil }
+
+// gather tells all participants some numbers of this one's stages: list[i][s]
+// is the i-th number of the pipeline's stage s. Collective.
+func (g *participant) gather(own ...[]float64) (list [][]float64, err error) {
+	n := g.all()
+	numbers := slices.Repeat([]float64{math.Inf(-1)}, len(own)*n)
+	for i, x := range own {
+		list = append(list, numbers[i*n:(i+1)*n])
+		copy(list[i][g.first():], x)
+	}
+	return list, g.link.Max(numbers)
+}
+
+// cuts returns the cuts at which the pipeline's stages stand. Collective.
+func (g *participant) cuts() (partition.Partition, error) {
+	ends := make([]float64, len(g.stages))
+	for s := range g.stages {
+		ends[s] = float64(g.stages[s].First + len(g.stages[s].Layers))
+	}
+	known, err := g.gather(ends)
+	cuts := make(partition.Partition, g.all()+1)
+	for s, end := range known[0] {
+		cuts[s+1] = int(end)
+	}
+	return cuts, err
+}
+
+// objective returns the objective of all stages, and whether any has changed.
+// Collective.
+func (g *participant) objective(changed bool) (all objective, anyone bool, err error) {
+	n := len(g.stages)
+	worst, excess, flags := make([]float64, n), make([]float64, n), make([]float64, n)
+	for s := range g.stages {
+		own := g.stages[s].objective()
+		worst[s], excess[s] = own.worst, float64(own.excess)
+	}
+	if changed {
+		flags[0] = 1
+	}
+	list, err := g.gather(worst, excess, flags)
+	for s := range g.all() {
+		all = all.with(list[0][s], int64(list[1][s]))
+		anyone = anyone || list[2][s] > 0
+	}
+	return all, anyone, err
+}
+
+// neighbours exchanges messages with both neighbours, as far as they exist.
+// Even stages exchange with the right one first, odd ones with the left, so
+// that no stages wait for each other in a circle.
+func (g *participant) neighbours(toLeft, toRight []float64) (fromLeft, fromRight []float64, err error) {
+	left, right := g.first()-1, g.first()+len(g.stages)
+	for i := range 2 {
+		switch toTheRight := (g.first()+i)%2 == 0; {
+		case toTheRight && right < g.all():
+			fromRight, err = g.link.Exchange(right, toRight)
+		case !toTheRight && left >= 0:
+			fromLeft, err = g.link.Exchange(left, toLeft)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return fromLeft, fromRight, nil
+}
 
 // A stage travels as stageHeader numbers and then layerNumbers for each layer.
 const (
@@ -13,14 +98,11 @@ const (
 	layerNumbers = 4
 )
 
-// encode appends stages to a message.
-func encode(message []float64, stages ...Stage) []float64 {
-	for _, s := range stages {
-		message = append(message, float64(s.Index), float64(s.Stages), float64(s.First), s.Slow, s.Fixed,
-			float64(s.Capacity), float64(s.FixedBytes), float64(s.InFlight), float64(s.Between), float64(len(s.Layers)))
-		message = encodeLayers(message, s.Layers)
-	}
-	return message
+// encode returns a stage as a message.
+func encode(s Stage) []float64 {
+	return append([]float64{float64(s.Index), float64(s.Stages), float64(s.First), s.Slow, s.Fixed,
+		float64(s.Capacity), float64(s.FixedBytes), float64(s.InFlight), float64(s.Between), float64(len(s.Layers))},
+		encodeLayers(s.Layers)...)
 }
 
 // decode returns the stages of a message.
@@ -40,8 +122,8 @@ func decode(m []float64) (stages []Stage, err error) {
 	return stages, nil
 }
 
-// encodeLayers appends layers to a message.
-func encodeLayers(message []float64, layers []Load) []float64 {
+// encodeLayers returns layers as a message.
+func encodeLayers(layers []Load) (message []float64) {
 	for _, l := range layers {
 		message = append(message, l.Seconds, float64(l.Static), float64(l.Activation), float64(l.Held))
 	}
@@ -57,104 +139,77 @@ func decodeLayers(m []float64) []Load {
 	return layers
 }
 
-// recut takes part in a round of phase 2: the stages of a window learn of each
-// other's layers by way of the middle one, and each finds the same new cuts.
-func (g *party) recut(round int) (changed bool, err error) {
-	firsts, width := windows(round, g.me.Stages)
-	i := slices.IndexFunc(firsts, func(f int) bool { return f <= g.me.Index && g.me.Index < f+width })
-	if i < 0 {
-		return false, nil
+// window returns what the stages of a window know. Without all of them in
+// memory they exchange it edge by edge: the middle one of three with its right
+// neighbour, its left, and its right again.
+func (g *participant) window(first, width int) ([]Stage, error) {
+	if len(g.stages) == g.all() {
+		return g.stages[first : first+width], nil
 	}
-	window, err := g.window(firsts[i], width)
-	if err != nil {
-		return false, err
+	me, own := g.first(), encode(g.stages[0])
+	var left, right []float64 // the stages on both sides that are known
+	for _, edge := range []int{1, 0, 1}[widest-width : width] {
+		var err error
+		switch me - first {
+		case edge:
+			right, err = g.link.Exchange(me+1, slices.Concat(left, own))
+		case edge + 1:
+			left, err = g.link.Exchange(me-1, slices.Concat(own, right))
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if len(window) != width {
-		return false, fmt.Errorf("%d stages take part in a window of %d", len(window), width)
+	window, err := decode(slices.Concat(left, own, right))
+	if err == nil && len(window) != width {
+		err = fmt.Errorf("%d stages take part in a window of %d", len(window), width)
 	}
-	changed = recut(window)
-	g.me = window[g.me.Index-firsts[i]]
-	return changed, nil
+	return window, err
 }
 
-// window returns what the stages of a window know: this one's neighbours' by
-// exchange with them, the others' relayed by the middle stage, which turns to
-// its right neighbour, then to its left, then to its right again.
-func (g *party) window(first, width int) ([]Stage, error) {
-	me := encode(nil, g.me)
-	if width < widest { // two stages
-		left := g.me.Index == first
-		other := first
-		if left {
-			other = first + 1
-		}
-		in, err := g.link.Exchange(other, me)
-		if err != nil {
-			return nil, err
-		}
-		if left {
-			return decode(slices.Concat(me, in))
-		}
-		return decode(slices.Concat(in, me))
+// shift gives every stage the layers' numbers that are its own at the next
+// cuts. Those of other participants pass from neighbour to neighbour; what a
+// stage holds stays one piece of the chain all the way.
+func (g *participant) shift(present, next partition.Partition) error {
+	layers, counts := layersOf(g.stages), make([]int, len(g.stages))
+	for s := range counts {
+		counts[s] = next.Count(g.first() + s)
 	}
-	middle := first + 1
-	switch g.me.Index {
-	case first:
-		rest, err := g.link.Exchange(middle, me)
-		if err != nil {
-			return nil, err
+	if len(g.stages) < g.all() {
+		var err error
+		if layers, err = g.pass(layers, present, next); err != nil {
+			return err
 		}
-		return decode(slices.Concat(me, rest))
-	case middle:
-		right, err := g.link.Exchange(middle+1, me)
-		if err != nil {
-			return nil, err
-		}
-		left, err := g.link.Exchange(first, slices.Concat(me, right))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := g.link.Exchange(middle+1, left); err != nil {
-			return nil, err
-		}
-		return decode(slices.Concat(left, me, right))
 	}
-	centre, err := g.link.Exchange(middle, me)
-	if err != nil {
-		return nil, err
-	}
-	left, err := g.link.Exchange(middle, nil)
-	if err != nil {
-		return nil, err
-	}
-	return decode(slices.Concat(left, centre, me))
+	g.stages[0].First = next[g.first()]
+	deal(g.stages, layers, counts)
+	return nil
 }
 
-// shift passes the layers' numbers from neighbour to neighbour until every
-// stage has those that are its own at the next cuts. What a stage holds stays
-// one piece of the chain all the way.
-func (g *party) shift(present, next partition.Partition) error {
+// pass exchanges the layers of a participant with one stage, as many times as
+// the farthest layer has stages to go, for those that are its own at the next
+// cuts.
+func (g *participant) pass(held []Load, present, next partition.Partition) ([]Load, error) {
 	hops := 0
 	for l := range present.Layers() {
 		from, to := present.Stage(l), next.Stage(l)
 		hops = max(hops, from-to, to-from)
 	}
-	lo, hi := next.Range(g.me.Index)
-	held, first := g.me.Layers, g.me.First
+	first := g.stages[0].First
+	lo, hi := next.Range(g.first())
 	for range hops {
 		left := min(max(lo-first, 0), len(held))     // layers that go left
 		right := min(max(hi-first, left), len(held)) // where those begin that go right
-		fromLeft, fromRight, err := g.neighbours(encodeLayers(nil, held[:left]), encodeLayers(nil, held[right:]))
+		fromLeft, fromRight, err := g.neighbours(encodeLayers(held[:left]), encodeLayers(held[right:]))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		before := decodeLayers(fromLeft)
 		held = slices.Concat(before, held[left:right], decodeLayers(fromRight))
 		first += left - len(before)
 	}
 	if first != lo || len(held) != hi-lo {
-		return fmt.Errorf("stage %d holds layers %d to %d, want %d to %d", g.me.Index, first, first+len(held), lo, hi)
+		return nil, fmt.Errorf("stage %d holds layers %d to %d, want %d to %d", g.first(), first, first+len(held), lo, hi)
 	}
-	g.me.First, g.me.Layers = lo, held
-	return nil
+	return held, nil
 }

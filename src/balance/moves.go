@@ -59,7 +59,7 @@ func (c *chain) moveBytes() []int64 {
 	}
 	sum := make([]int64, c.layers+1)
 	for l := range c.layers {
-		sum[l+1] = sum[l] + at(list, l, 0)
+		sum[l+1] = sum[l] + entry(list, l, 0)
 	}
 	return sum
 }
@@ -107,7 +107,7 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 	var queue []int                   // candidates b, values falling
 	for s := range c.Stages {
 		width := hi[s+1] - lo[s+1] + 1
-		now, begin := make([]int64, width), make([]int32, width)
+		most, begin := make([]int64, width), make([]int32, width)
 		value := func(b int) int64 { return before[b-lo[s]] - sum[kept(present, s, b)] }
 		queue = queue[:0]
 		head, next := 0, lo[s]
@@ -125,13 +125,13 @@ func (c *chain) keepMost(bound float64, present partition.Partition, sum []int64
 			for head < len(queue) && (c.seconds(s, queue[head], e) > bound || !c.fits(s, queue[head], e)) {
 				head++
 			}
-			now[i] = never
+			most[i] = never
 			if head < len(queue) {
-				now[i] = value(queue[head]) + sum[kept(present, s, e)]
+				most[i] = value(queue[head]) + sum[kept(present, s, e)]
 				begin[i] = int32(queue[head])
 			}
 		}
-		before, from[s] = now, begin
+		before, from[s] = most, begin
 	}
 	cuts := make(partition.Partition, c.Stages+1)
 	cuts[c.Stages] = c.layers

@@ -61,7 +61,7 @@ func (c *chain) memoryError() *MemoryError {
 				missing = 0
 				break
 			}
-			if m := c.bytes(s, l, l+1) - at(c.Capacity, s, 0); m < missing {
+			if m := c.bytes(s, l, l+1) - entry(c.Capacity, s, 0); m < missing {
 				stage, missing = s, m
 			}
 		}
@@ -71,7 +71,7 @@ func (c *chain) memoryError() *MemoryError {
 	}
 	for s := range c.Stages {
 		if !c.fits(s, 0, 0) {
-			return &MemoryError{Layer: -1, Stage: s, Missing: c.bytes(s, 0, 0) - at(c.Capacity, s, 0)}
+			return &MemoryError{Layer: -1, Stage: s, Missing: c.bytes(s, 0, 0) - entry(c.Capacity, s, 0)}
 		}
 	}
 	return &MemoryError{Layer: -1, Stage: -1, Missing: c.missingBytes()}

@@ -56,17 +56,17 @@ func everyPartition(p Problem, visit func(cuts partition.Partition, stageSeconds
 			if e == b && !p.AllowEmpty {
 				continue
 			}
-			work, bytes := 0.0, at(p.FixedBytes, stage, 0)
+			work, bytes := 0.0, entry(p.FixedBytes, stage, 0)
 			for l := b; l < e; l++ {
 				work += p.Seconds[l]
-				bytes += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, stage, 1))*at(p.ActivationBytes, l, 0) +
-					int64(at(p.Between, stage, 1))*at(p.HeldBytes, l, 0)
+				bytes += entry(p.StaticBytes, l, 0) + int64(entry(p.InFlight, stage, 1))*entry(p.ActivationBytes, l, 0) +
+					int64(entry(p.Between, stage, 1))*entry(p.HeldBytes, l, 0)
 			}
-			if limit := at(p.Capacity, stage, 0); limit > 0 && bytes > limit {
+			if limit := entry(p.Capacity, stage, 0); limit > 0 && bytes > limit {
 				break // more layers only need more
 			}
 			cuts[stage+1] = e
-			seconds[stage] = at(p.Slow, stage, 1)*work + at(p.Fixed, stage, 0)
+			seconds[stage] = entry(p.Slow, stage, 1)*work + entry(p.Fixed, stage, 0)
 			place(stage+1, e)
 		}
 	}

@@ -49,7 +49,7 @@ func DiffusionPaper(p Problem, present partition.Partition, sweeps int) (Scatter
 			dst := slices.Index(loads, slices.Min(loads))
 			r.Owner[layer] = dst
 			newLoads, newBytes := p.scattered(r.Owner)
-			limit := at(p.Capacity, dst, 0)
+			limit := entry(p.Capacity, dst, 0)
 			if _, s := variance(newLoads); s >= spread || limit > 0 && newBytes[dst] > limit {
 				r.Owner[layer] = src
 				continue
@@ -68,12 +68,12 @@ func (p Problem) scattered(owner []int) (loads []float64, bytes []int64) {
 	loads, bytes = make([]float64, p.Stages), make([]int64, p.Stages)
 	for l, s := range owner {
 		loads[s] += p.Seconds[l]
-		bytes[s] += at(p.StaticBytes, l, 0) + int64(at(p.InFlight, s, 1))*at(p.ActivationBytes, l, 0) +
-			int64(at(p.Between, s, 1))*at(p.HeldBytes, l, 0)
+		bytes[s] += entry(p.StaticBytes, l, 0) + int64(entry(p.InFlight, s, 1))*entry(p.ActivationBytes, l, 0) +
+			int64(entry(p.Between, s, 1))*entry(p.HeldBytes, l, 0)
 	}
 	for s := range loads {
-		loads[s] = float64(at(p.Slow, s, 1)*loads[s]) + at(p.Fixed, s, 0)
-		bytes[s] += at(p.FixedBytes, s, 0)
+		loads[s] = float64(entry(p.Slow, s, 1)*loads[s]) + entry(p.Fixed, s, 0)
+		bytes[s] += entry(p.FixedBytes, s, 0)
 	}
 	return loads, bytes
 }

@@ -67,7 +67,7 @@ func (c *chain) minimise() (partition.Partition, error) {
 func (c *chain) bisect(try func(float64) (partition.Partition, float64), lo float64, best partition.Partition, guess float64) partition.Partition {
 	hi := c.bottleneck(best)
 	for bound := min(max(guess, lo), hi); lo < hi; bound = lo + (hi-lo)/2 {
-		if bound == hi { // hi is no news; lo and hi are neighbours, or the guess was too high
+		if bound == hi { // hi has been tried; lo and hi are neighbours, or the guess was too high
 			bound = lo
 		}
 		cuts, next := try(bound)

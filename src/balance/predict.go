@@ -2,7 +2,7 @@ package balance
 
 import "slices"
 
-// StepSeconds predicts the time of a step of microbatches over stages with
+// stepSeconds predicts the time of a step of microbatches over stages with
 // these loads (seconds per microbatch, forward and backward):
 //
 //	fill + M · bottleneck,  fill = Σ_s load_s - bottleneck
@@ -12,7 +12,7 @@ import "slices"
 // (P-1+M)·load, what GPipe and 1F1B take; for others it is an estimate: a slow
 // first stage can hide the stages behind it, an uneven fill can cost more.
 // Messages are not counted.
-func StepSeconds(loads []float64, microbatches int) float64 {
+func stepSeconds(loads []float64, microbatches int) float64 {
 	sum := 0.0
 	for _, x := range loads {
 		sum += x
@@ -21,7 +21,7 @@ func StepSeconds(loads []float64, microbatches int) float64 {
 }
 
 // Ceiling returns the largest speedup that any balancer, contiguous or not,
-// can have over the static partition on the same work, as StepSeconds sees it:
+// can have over the static partition on the same work, as stepSeconds sees it:
 //
 //	(fill + M · static bottleneck) / (fill + M · max(t_max, T/P))
 //
@@ -44,5 +44,5 @@ func Ceiling(p Problem, static Result, microbatches int) (float64, error) {
 	if best == 0 {
 		return 1, nil
 	}
-	return StepSeconds(static.StageSeconds, microbatches) / best, nil
+	return stepSeconds(static.StageSeconds, microbatches) / best, nil
 }

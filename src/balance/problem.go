@@ -7,7 +7,7 @@ import (
 	"dynmo/src/cost"
 )
 
-// By is what counts as a layer's load.
+// By is the measure of a layer's load.
 type By string
 
 const (
@@ -81,8 +81,8 @@ func (p Problem) name(layer int) string {
 	return fmt.Sprintf("layer %d (%s)", layer, p.Names[layer])
 }
 
-// at returns list[i], or the value of every entry if the list is nil.
-func at[T any](list []T, i int, absent T) T {
+// entry returns list[i], or the value of every entry if the list is nil.
+func entry[T any](list []T, i int, absent T) T {
 	if list == nil {
 		return absent
 	}

@@ -6,9 +6,9 @@ import "slices"
 // are not enough: on falling costs they get stuck far from the optimum.
 const widest = 3
 
-// turn returns the number of rounds after which every window of neighbouring
-// stages has had its turn.
-func turn(stages int) int {
+// cycle returns the number of rounds in which every window of neighbouring
+// stages is re-cut once.
+func cycle(stages int) int {
 	if stages == 1 {
 		return 0
 	}
@@ -19,7 +19,7 @@ func turn(stages int) int {
 // and their width. They do not overlap, so they work at the same time.
 func windows(round, stages int) (first []int, width int) {
 	width = min(widest, stages)
-	for f := round % turn(stages); f+width <= stages; f += width {
+	for f := round % cycle(stages); f+width <= stages; f += width {
 		first = append(first, f)
 	}
 	return first, width
@@ -31,13 +31,10 @@ func windows(round, stages int) (first []int, width int) {
 // if there is none. All ways are tried, O(n²) for three stages with n layers;
 // loads are summed as Stage.sum does, so every rank finds the same.
 func recut(window []Stage) (changed bool) {
-	w := search{stages: window, now: standingOf(window), counts: make([]int, len(window))}
-	for s := range window {
-		w.layers = append(w.layers, window[s].Layers...)
-	}
-	w.best = w.now
+	w := search{stages: window, layers: layersOf(window), present: objectiveOf(window), counts: make([]int, len(window))}
+	w.best = w.present
 	w.tails()
-	w.place(0, 0, standing{})
+	w.place(0, 0, objective{})
 	if w.found == nil {
 		return false
 	}
@@ -45,35 +42,75 @@ func recut(window []Stage) (changed bool) {
 	return true
 }
 
+// descend is phase 2 from where the stages stand. It returns where it ends,
+// after a cycle without a change. Collective.
+func (g *participant) descend(d *Descent, start string) (objective, error) {
+	reached, _, err := g.objective(false)
+	r := Recut{Start: start, Squares: []float64{reached.squares}, Excess: []int64{reached.excess}}
+	for idle := 0; err == nil && idle < cycle(g.all()); idle++ {
+		var changed bool
+		if changed, err = g.recut(r.Rounds()); err != nil {
+			break
+		}
+		if reached, changed, err = g.objective(changed); changed {
+			idle = -1
+		}
+		r.Squares, r.Excess = append(r.Squares, reached.squares), append(r.Excess, reached.excess)
+	}
+	d.Recuts = append(d.Recuts, r)
+	return reached, err
+}
+
+// recut is one round of phase 2, over the windows that hold a stage of this
+// participant. It reports whether any of them has changed.
+func (g *participant) recut(round int) (changed bool, err error) {
+	first, n := g.first(), len(g.stages)
+	begins, width := windows(round, g.all())
+	for _, b := range begins {
+		if b+width <= first || b >= first+n {
+			continue
+		}
+		window, err := g.window(b, width)
+		if err != nil {
+			return changed, err
+		}
+		changed = recut(window) || changed
+		if n < g.all() {
+			g.stages[0] = window[first-b]
+		}
+	}
+	return changed, nil
+}
+
 // search is one window's search.
 type search struct {
-	stages []Stage
-	layers []Load
-	now    standing   // before
-	best   standing   // of the counts found, else now
-	found  []int      // layers of each stage; nil until something beats now
-	counts []int      // layers of each stage, being tried
-	tail   []standing // tail[b]: the last stage alone with layers [b, n)
+	stages  []Stage
+	layers  []Load
+	present objective   // before
+	best    objective   // of the counts found, else present
+	found   []int       // layers of each stage; nil until something beats present
+	counts  []int       // layers of each stage, being tried
+	tail    []objective // tail[b]: the last stage alone with layers [b, n)
 }
 
 // tails computes tail.
 func (w *search) tails() {
 	last := w.stages[len(w.stages)-1]
 	all := w.layers
-	w.tail = make([]standing, len(all))
+	w.tail = make([]objective, len(all))
 	for b := range all {
 		last.Layers = all[b:]
-		w.tail[b] = last.own()
+		w.tail[b] = last.objective()
 	}
 }
 
 // place tries all ways for stages from k on, which begin at layer b; before is
-// the standing of the stages before k.
-func (w *search) place(k, b int, before standing) {
+// the objective of the stages before k.
+func (w *search) place(k, b int, before objective) {
 	behind := len(w.stages) - 1 - k
 	if behind == 0 {
 		w.counts[k] = len(w.layers) - b
-		if all := before.with(w.tail[b].worst, w.tail[b].excess); all.beats(w.now) && all.less(w.best) {
+		if all := before.with(w.tail[b].worst, w.tail[b].excess); all.beats(w.present) && all.less(w.best) {
 			w.best, w.found = all, slices.Clone(w.counts)
 		}
 		return

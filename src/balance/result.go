@@ -19,7 +19,7 @@ type Result struct {
 
 // Evaluate returns what a partition costs. Optimal says only whether it meets
 // the lower bound. The error is a *MemoryError if a stage cannot hold its
-// layers, else it says what is wrong with the cuts.
+// layers, else an error of the cuts.
 func (p Problem) Evaluate(cuts partition.Partition) (Result, error) {
 	c, err := newChain(p)
 	if err != nil {
@@ -30,7 +30,7 @@ func (p Problem) Evaluate(cuts partition.Partition) (Result, error) {
 	}
 	for s := range p.Stages {
 		if b, e := cuts.Range(s); !c.fits(s, b, e) {
-			return Result{}, &MemoryError{Layer: -1, Stage: s, Missing: c.bytes(s, b, e) - at(c.Capacity, s, 0)}
+			return Result{}, &MemoryError{Layer: -1, Stage: s, Missing: c.bytes(s, b, e) - entry(c.Capacity, s, 0)}
 		}
 	}
 	r := c.result(cuts)

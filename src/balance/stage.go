@@ -38,15 +38,24 @@ func (a Load) plus(l Load) Load {
 func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
 	b, e := cuts.Range(stage)
 	st := Stage{
-		Index: stage, Stages: p.Stages, First: b,
-		Slow: at(p.Slow, stage, 1), Fixed: at(p.Fixed, stage, 0),
-		Capacity: at(p.Capacity, stage, 0), FixedBytes: at(p.FixedBytes, stage, 0),
-		InFlight: at(p.InFlight, stage, 1), Between: at(p.Between, stage, 1),
+		Index: stage, Stages: p.Stages, First: b, Layers: make([]Load, 0, e-b),
+		Slow: entry(p.Slow, stage, 1), Fixed: entry(p.Fixed, stage, 0),
+		Capacity: entry(p.Capacity, stage, 0), FixedBytes: entry(p.FixedBytes, stage, 0),
+		InFlight: entry(p.InFlight, stage, 1), Between: entry(p.Between, stage, 1),
 	}
 	for l := b; l < e; l++ {
-		st.Layers = append(st.Layers, Load{p.Seconds[l], at(p.StaticBytes, l, 0), at(p.ActivationBytes, l, 0), at(p.HeldBytes, l, 0)})
+		st.Layers = append(st.Layers, Load{p.Seconds[l], entry(p.StaticBytes, l, 0), entry(p.ActivationBytes, l, 0), entry(p.HeldBytes, l, 0)})
 	}
 	return st
+}
+
+// stagesAt returns what every stage knows at these cuts.
+func (p Problem) stagesAt(cuts partition.Partition) []Stage {
+	stages := make([]Stage, p.Stages)
+	for s := range stages {
+		stages[s] = p.Stage(cuts, s)
+	}
+	return stages
 }
 
 // sum returns the stage's layers added in order, so that every rank gets the
@@ -58,9 +67,6 @@ func (s *Stage) sum() Load {
 	}
 	return sum
 }
-
-// work returns the seconds of a stage's layers at speed 1.
-func (s *Stage) work() float64 { return s.sum().Seconds }
 
 // load returns the seconds of a stage whose layers add up to work.
 func (s *Stage) load(work float64) float64 { return float64(s.Slow*work) + s.Fixed }
@@ -75,21 +81,21 @@ func (s *Stage) excess(sum Load) int64 {
 	return max(0, bytes-s.Capacity)
 }
 
-// standing is how good a set of stages is: less is better, by excess, then by
-// worst, then by squares.
-type standing struct {
+// objective says how good a set of stages is: less is better, by excess, then
+// by worst, then by squares.
+type objective struct {
 	excess  int64   // bytes over capacity, summed
 	worst   float64 // largest load, seconds
 	squares float64 // Σ load²
 }
 
-// with returns the standing of a set that gains one stage.
-func (a standing) with(load float64, excess int64) standing {
-	return standing{a.excess + excess, max(a.worst, load), a.squares + float64(load*load)}
+// with returns the objective of a set that gains one stage.
+func (a objective) with(load float64, excess int64) objective {
+	return objective{a.excess + excess, max(a.worst, load), a.squares + float64(load*load)}
 }
 
-// less orders standings.
-func (a standing) less(b standing) bool {
+// less orders objectives.
+func (a objective) less(b objective) bool {
 	if a.excess != b.excess {
 		return a.excess < b.excess
 	}
@@ -99,41 +105,47 @@ func (a standing) less(b standing) bool {
 	return a.squares < b.squares
 }
 
-// beats reports whether stages may be re-cut from standing b to a. Σ load²
+// beats reports whether stages may be re-cut from objective b to a. Σ load²
 // must fall by more than rounding, 1e-12 of it, so that re-cutting stops
 // whatever the order of the windows; the largest load must not rise. Only
 // fewer bytes over capacity excuse either.
-func (a standing) beats(b standing) bool {
+func (a objective) beats(b objective) bool {
 	if a.excess != b.excess {
 		return a.excess < b.excess
 	}
 	return a.worst <= b.worst && a.squares < b.squares-1e-12*b.squares
 }
 
-// own returns the standing of one stage.
-func (s *Stage) own() standing {
-	sum := s.sum()
-	return standing{}.with(s.load(sum.Seconds), s.excess(sum))
+// improves reports whether the cuts of a are worth their moves from those of b:
+// fewer bytes over capacity, or a smaller bottleneck with as many.
+func (a objective) improves(b objective) bool {
+	return a.excess < b.excess || a.excess == b.excess && a.worst < b.worst
 }
 
-// standingOf returns the standing of stages together.
-func standingOf(stages []Stage) standing {
-	all := standing{}
+// objective returns the objective of one stage.
+func (s *Stage) objective() objective {
+	sum := s.sum()
+	return objective{}.with(s.load(sum.Seconds), s.excess(sum))
+}
+
+// layersOf returns the layers of neighbouring stages.
+func layersOf(stages []Stage) []Load {
+	last := stages[len(stages)-1]
+	layers := make([]Load, 0, last.First+len(last.Layers)-stages[0].First)
 	for s := range stages {
-		own := stages[s].own()
+		layers = append(layers, stages[s].Layers...)
+	}
+	return layers
+}
+
+// objectiveOf returns the objective of stages together.
+func objectiveOf(stages []Stage) objective {
+	all := objective{}
+	for s := range stages {
+		own := stages[s].objective()
 		all = all.with(own.worst, own.excess)
 	}
 	return all
-}
-
-// cutsOf returns the cuts at which stages stand.
-func cutsOf(stages []Stage) partition.Partition {
-	cuts := make(partition.Partition, 0, len(stages)+1)
-	for s := range stages {
-		cuts = append(cuts, stages[s].First)
-	}
-	last := stages[len(stages)-1]
-	return append(cuts, last.First+len(last.Layers))
 }
 
 // deal gives the layers of neighbouring stages out again, counts[s] to the

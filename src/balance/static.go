@@ -39,7 +39,7 @@ func blockStarts(p Problem) []int {
 	last := -1
 	for l := range p.Layers() {
 		layers = append(layers, l)
-		block, ok := blockOf(at(p.Names, l, ""))
+		block, ok := blockOf(entry(p.Names, l, ""))
 		if p.Names == nil || !ok {
 			continue
 		}
@@ -93,7 +93,7 @@ func Regex(p Problem, pattern string) (Result, error) {
 	weights := make([]float64, p.Layers())
 	matches := 0
 	for l := range weights {
-		if match.MatchString(at(p.Names, l, "")) {
+		if match.MatchString(entry(p.Names, l, "")) {
 			weights[l] = 1
 			matches++
 		}

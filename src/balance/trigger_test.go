@@ -77,10 +77,10 @@ func TestTriggerSmoothsCost(t *testing.T) {
 
 func TestStepSeconds(t *testing.T) {
 	// Equal stages: (P-1+M)·load (Huang et al. 2019, GPipe).
-	if got := StepSeconds([]float64{2, 2, 2, 2}, 8); got != 22 {
+	if got := stepSeconds([]float64{2, 2, 2, 2}, 8); got != 22 {
 		t.Errorf("equal stages: %v, want 22", got)
 	}
-	if got := StepSeconds([]float64{1, 3}, 5); got != 16 {
+	if got := stepSeconds([]float64{1, 3}, 5); got != 16 {
 		t.Errorf("unequal stages: %v, want 16", got)
 	}
 }

@@ -2,8 +2,7 @@
 // in, one resolved TOML out. There is one table per room.
 package config
 
-// Config is a run's settings. Tags say all there is to know about a setting,
-// and the parser, Validate, Ignored and the resolved file read only them:
+// Config is a run's settings. All facts about a setting are in its tags, and the parser, Validate, Ignored and the resolved file read only them:
 //
 //	toml          its key
 //	default       its value where none is given, as --set takes it
@@ -11,7 +10,7 @@ package config
 //	min, max      smallest and largest value
 //	above, below  bounds that are themselves refused
 //	oneof         every text that is allowed; with min, integers are too
-//	when          "table.key=a|b": the setting (or whole table) has an effect
+//	when          "table.key=a|b": the setting (or its table) has an effect
 //	              only where that other setting has one of these values
 type Config struct {
 	Run       Run       `toml:"run" doc:"the run as a whole"`
@@ -29,7 +28,7 @@ type Config struct {
 	Comm      Comm      `toml:"comm" doc:"messages between ranks"`
 }
 
-// Run is the run as a whole.
+// Run holds the name, seed and clock of the run.
 type Run struct {
 	Name       string `toml:"name" default:"run" doc:"name in reports"`
 	Seed       uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
@@ -99,7 +98,7 @@ type Optimizer struct {
 	Clip   float64 `toml:"clip" default:"1.0" min:"0" doc:"largest global norm of the gradient; 0 never clips"`
 }
 
-// Dynamic is what changes the model while it trains.
+// Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
 	Kind string `toml:"kind" default:"none" oneof:"none,prune" doc:"kind of dynamism"`
 }
@@ -132,7 +131,7 @@ type Balance struct {
 // Moves reports whether layers move while training.
 func (b Balance) Moves() bool { return b.Kind == "partition" || b.Kind == "diffusion" }
 
-// String says what balances: "partition by time", or only the kind if it never
+// String names the balancer: "partition by time", or only the kind if it never
 // moves a layer.
 func (b Balance) String() string {
 	if b.Moves() {
@@ -141,7 +140,7 @@ func (b Balance) String() string {
 	return b.Kind
 }
 
-// Device is what a rank computes on.
+// Device is the device of a rank.
 type Device struct {
 	Kind      string `toml:"kind" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
 	Kernel    string `toml:"kernel" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref"`

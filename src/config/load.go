@@ -25,8 +25,8 @@ func Default() Config {
 // Load returns the settings of the TOML file at path ("" stands for an empty
 // file) with sets, each "table.key=value", applied in order on top.
 //
-// Errors join all that is wrong, a line each: where, table.key = value, and
-// what is wanted; an unknown key comes with the known one nearest to it.
+// Errors join all that is wrong, a line each: where, table.key = value, and the
+// wanted values; an unknown key comes with the known one nearest to it.
 func Load(path string, sets []string) (Config, error) {
 	var source []byte
 	if path != "" {
@@ -66,8 +66,8 @@ func (l *loader) refuse(format string, args ...any) {
 	l.problems = append(l.problems, fmt.Errorf(format, args...))
 }
 
-// assignment is one key of a file and its value; or, if top, what stands at
-// the top of the file where a table with keys should.
+// assignment is one key of a file and its value; or, if top, an entry at the top
+// of the file where a table with keys should be.
 type assignment struct {
 	line       int
 	top        bool
@@ -118,7 +118,7 @@ func (l *loader) checkTop(where, name string, value any) {
 	case !known && isTable:
 		l.refuse("%s: [%s]: unknown table; the nearest is [%s]", where, name, l.nearestTable(name))
 	case !known:
-		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, literal(value), l.nearest("", name))
+		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, literal(value), l.nearest("", name).name())
 	case !isTable:
 		l.refuse("%s: %s = %s: wanted a table, [%s]", where, name, literal(value), name)
 	}
@@ -144,7 +144,7 @@ func (l *loader) set(text string) {
 func (l *loader) apply(where, table, key string, value any) {
 	s, known := find(l.list, table+"."+key)
 	if !known {
-		l.refuse("%s: %s.%s: unknown key; the nearest is %s", where, table, key, l.nearest(table, key))
+		l.refuse("%s: %s.%s: unknown key; the nearest is %s", where, table, key, l.nearest(table, key).name())
 		return
 	}
 	if !s.assign(value) {

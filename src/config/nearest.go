@@ -1,31 +1,28 @@
 package config
 
+import (
+	"cmp"
+	"slices"
+)
+
 // wrongTable is the most that a wrong table adds to the distance of a key: a
 // key in the wrong table is as near as two typing errors.
 const wrongTable = 2
 
-// nearest returns the known table.key with the least editing distance to an
-// unknown one; the first of several.
-func (l *loader) nearest(table, key string) string {
-	best, name := -1, ""
-	for _, s := range l.list {
-		d := distance(key, s.key) + min(wrongTable, distance(table, s.table))
-		if best < 0 || d < best {
-			best, name = d, s.name()
-		}
-	}
-	return name
+// nearest returns the known setting with the least editing distance to an
+// unknown table.key; the first of several.
+func (l *loader) nearest(table, key string) setting {
+	return slices.MinFunc(l.list, func(a, b setting) int {
+		far := func(s setting) int { return distance(key, s.key) + min(wrongTable, distance(table, s.table)) }
+		return cmp.Compare(far(a), far(b))
+	})
 }
 
 // nearestTable returns the known table with the least editing distance.
 func (l *loader) nearestTable(table string) string {
-	best, name := -1, ""
-	for _, s := range l.list {
-		if d := distance(table, s.table); best < 0 || d < best {
-			best, name = d, s.table
-		}
-	}
-	return name
+	return slices.MinFunc(l.list, func(a, b setting) int {
+		return cmp.Compare(distance(table, a.table), distance(table, b.table))
+	}).table
 }
 
 // distance is the least number of bytes to insert, delete or replace that

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// setting is one field of a Config: where it lies and what its tags say.
+// setting is one field of a Config: its place and its tags.
 type setting struct {
 	table, key string
 	value      reflect.Value     // the field itself; settable
@@ -46,8 +47,8 @@ func find(list []setting, name string) (setting, bool) {
 func (s setting) name() string { return s.table + "." + s.key }
 
 // parse reads text as --set and the default tag write it: a TOML value, where
-// strings need no quotes and lists may be words between commas. What is no
-// value comes back as the string that it is.
+// strings need no quotes and lists may be words between commas. Text that
+// is no value comes back as a string.
 func (s setting) parse(text string) any {
 	switch kind := s.value.Kind(); {
 	case kind == reflect.String && !strings.HasPrefix(text, `"`):
@@ -150,16 +151,8 @@ func (s setting) valid() bool {
 
 // within reports whether a number keeps the bounds in the tags.
 func (s setting) within(number reflect.Value) bool {
-	for _, bound := range []struct {
-		tag  string
-		keep func(order int) bool
-	}{
-		{"min", func(o int) bool { return o >= 0 }},
-		{"max", func(o int) bool { return o <= 0 }},
-		{"above", func(o int) bool { return o > 0 }},
-		{"below", func(o int) bool { return o < 0 }},
-	} {
-		if text, ok := s.tag.Lookup(bound.tag); ok && !bound.keep(compare(number, text)) {
+	for bound, wrong := range map[string][]int{"min": {-1}, "max": {1}, "above": {-1, 0}, "below": {0, 1}} {
+		if text, ok := s.tag.Lookup(bound); ok && slices.Contains(wrong, compare(number, text)) {
 			return false
 		}
 	}
@@ -168,50 +161,41 @@ func (s setting) within(number reflect.Value) bool {
 
 // compare orders a number and a bound from a tag, exactly.
 func compare(number reflect.Value, bound string) int {
-	var order int
-	var err error
-	switch number.Kind() {
-	case reflect.Uint64:
-		var b uint64
-		b, err = strconv.ParseUint(bound, 10, 64)
-		order = cmp.Compare(number.Uint(), b)
-	case reflect.Float64:
-		var b float64
-		b, err = strconv.ParseFloat(bound, 64)
-		order = cmp.Compare(number.Float(), b)
-	default:
-		var b int64
-		b, err = strconv.ParseInt(bound, 10, 64)
-		order = cmp.Compare(number.Int(), b)
-	}
-	if err != nil {
+	b := reflect.New(number.Type()).Elem()
+	if _, err := fmt.Sscan(bound, b.Addr().Interface()); err != nil {
 		panic("config: a tag's bound is not a number")
 	}
-	return order
+	switch {
+	case b.CanUint():
+		return cmp.Compare(number.Uint(), b.Uint())
+	case b.CanFloat():
+		return cmp.Compare(number.Float(), b.Float())
+	}
+	return cmp.Compare(number.Int(), b.Int())
 }
 
 // wanted says in words which values the tags allow.
 func (s setting) wanted() string {
-	var what []string
+	var values []string
 	if choices, ok := s.tag.Lookup("oneof"); ok {
 		for c := range strings.SplitSeq(choices, ",") {
-			what = append(what, strconv.Quote(c))
+			values = append(values, strconv.Quote(c))
 		}
 	}
 	switch s.value.Kind() {
 	case reflect.Bool:
-		what = []string{"true", "false"}
+		values = []string{"true", "false"}
 	case reflect.Float64:
-		what = []string{"a number"}
+		values = []string{"a number"}
 	case reflect.Int, reflect.Int64, reflect.Uint64:
-		what = []string{"an integer"}
+		values = []string{"an integer"}
 	case reflect.Slice:
-		what = []string{"a list of UTF-8 texts"}
+		values = []string{"a list of UTF-8 texts"}
 	default:
 		if s.integers() {
-			what = append(what, "an integer")
-		} else if len(what) == 0 {
-			what = []string{"a UTF-8 text"}
+			values = append(values, "an integer")
+		} else if len(values) == 0 {
+			values = []string{"a UTF-8 text"}
 		}
 	}
 	var bounds []string
@@ -222,10 +206,10 @@ func (s setting) wanted() string {
 			bounds = append(bounds, b.words+text)
 		}
 	}
-	last := len(what) - 1
-	text := what[last]
+	last := len(values) - 1
+	text := values[last]
 	if last > 0 {
-		text = strings.Join(what[:last], ", ") + " or " + text
+		text = strings.Join(values[:last], ", ") + " or " + text
 	}
 	if len(bounds) > 0 {
 		text += " " + strings.Join(bounds, " and ")

@@ -13,8 +13,8 @@ import (
 // every combination that no run can have.
 func (c Config) Validate() error { return errors.Join(c.problems(nil)...) }
 
-// problems returns what Validate joins. origin says where settings were set,
-// by name; the others are defaults.
+// problems returns the errors that Validate joins. origin holds where settings
+// were set, by name; the others are defaults.
 func (c Config) problems(origin map[string]string) []error {
 	list := settings(&c)
 	var problems []error
@@ -36,51 +36,40 @@ func (c Config) problems(origin map[string]string) []error {
 		}
 	}
 	if problems != nil {
-		return problems // combinations of wrong values say nothing
+		return problems // combinations of wrong values mean nothing
 	}
-	if c.Model.Hidden%c.Model.Heads != 0 {
-		refuse("model.hidden to be a multiple of model.heads", "model.hidden", "model.heads")
+	layers, v := c.Layers(), c.Schedule.Virtual()
+	most := "a stage for each"
+	if v > 1 {
+		most = fmt.Sprintf("a chunk (%d on a stage) for each", v)
 	}
-	if c.Model.HeadShards > c.Model.Vocab {
-		refuse("model.head_shards to be at most model.vocab", "model.head_shards", "model.vocab")
-	}
-	if layers, v := c.Layers(), c.Schedule.Virtual(); v*c.Parallel.Stages > layers {
-		what := "a stage for each"
-		if v > 1 {
-			what = fmt.Sprintf("a chunk (%d on a stage) for each", v)
+	_, regex := regexp.Compile(c.Balance.Regex)
+	virtual, gpu := c.Run.Clock == "virtual", c.Device.Kind == "cuda"
+	for _, combination := range []struct {
+		wrong  bool
+		wanted string
+		names  string
+	}{
+		{c.Model.Hidden%c.Model.Heads != 0, "model.hidden to be a multiple of model.heads", "model.hidden model.heads"},
+		{c.Model.HeadShards > c.Model.Vocab, "model.head_shards to be at most model.vocab", "model.head_shards model.vocab"},
+		{v*c.Parallel.Stages > layers, fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", most, layers),
+			"parallel.stages model.blocks model.grain model.head_shards"},
+		{c.Schedule.Kind == "interleaved" && c.Parallel.Microbatches%c.Parallel.Stages != 0, "microbatches that are a multiple of the stages",
+			"schedule.kind parallel.microbatches parallel.stages"},
+		{v > 1 && c.Balance.Kind == "diffusion", "a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind schedule.kind"},
+		{c.Schedule.Kind == "file" && c.Schedule.File == "", "a file", "schedule.file schedule.kind"},
+		{c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind"},
+		{c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr"},
+		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
+		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
+		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
+		{gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,
+			"comm.carrier device.share"},
+		{regex != nil, fmt.Sprintf("a regular expression (%v)", regex), "balance.regex"},
+	} {
+		if combination.wrong {
+			refuse(combination.wanted, strings.Fields(combination.names)...)
 		}
-		refuse(fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", what, layers),
-			"parallel.stages", "model.blocks", "model.grain", "model.head_shards")
-	}
-	if c.Schedule.Kind == "interleaved" && c.Parallel.Microbatches%c.Parallel.Stages != 0 {
-		refuse("microbatches that are a multiple of the stages", "schedule.kind", "parallel.microbatches", "parallel.stages")
-	}
-	if c.Schedule.Virtual() > 1 && c.Balance.Kind == "diffusion" {
-		refuse("a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind", "schedule.kind")
-	}
-	if c.Schedule.Kind == "file" && c.Schedule.File == "" {
-		refuse("a file", "schedule.file", "schedule.kind")
-	}
-	if c.Balance.Kind == "layout" && c.Balance.Layout == "" {
-		refuse("a layout", "balance.layout", "balance.kind")
-	}
-	if c.Optimizer.MinLR > c.Optimizer.LR {
-		refuse("optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr", "optimizer.lr")
-	}
-	if c.Prune.Final < c.Prune.Initial {
-		refuse("prune.final to be at least prune.initial", "prune.final", "prune.initial")
-	}
-	if c.Run.Clock == "virtual" && c.Device.Threads > 1 {
-		refuse("device.threads = 1 under a virtual clock, which counts one thread", "device.threads", "run.clock")
-	}
-	if c.Run.Clock == "virtual" && c.Device.Kind == "cuda" {
-		refuse("another clock: a virtual one counts the time of CPU threads", "run.clock", "device.kind")
-	}
-	if c.Device.Kind == "cuda" && c.Comm.Carrier == "nccl" && c.Device.Share {
-		refuse("comm.carrier = \"auto\" or \"host\" where ranks may share a GPU: NCCL refuses those", "comm.carrier", "device.share")
-	}
-	if _, err := regexp.Compile(c.Balance.Regex); err != nil {
-		refuse("a regular expression ("+err.Error()+")", "balance.regex")
 	}
 	return problems
 }

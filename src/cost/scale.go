@@ -5,15 +5,11 @@ import "dynmo/src/partition"
 // factors returns by layer and microbatch how many times its seconds a layer
 // takes, nil if all are 1.
 func (s Phase) factors() [][]Stage {
-	if len(s.Scale) == 0 && (s.Run == nil || len(s.Run.Scale) == 0) {
-		return nil
+	if len(s.Scale) == 0 {
+		return s.Factors
 	}
 	rows := make([][]Stage, len(s.Layers))
 	for l := range rows {
-		if len(s.Scale) == 0 {
-			rows[l] = s.Run.Scale[s.Run.Cuts.Stage(l)]
-			continue
-		}
 		for _, x := range s.Scale[l] {
 			rows[l] = append(rows[l], Stage{x, x, x})
 		}

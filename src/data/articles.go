@@ -27,7 +27,7 @@ const (
 	revisionPath   = pagePath + "/revision"
 	modelPath      = revisionPath + "/model"
 	revisionText   = revisionPath + "/text"
-	deepestElement = 10 // twice what a dump has
+	deepestElement = 10 // twice the depth of a dump
 
 	articleSpace  = "0" // keys of namespaces
 	fileSpace     = "6"
@@ -46,7 +46,7 @@ type dump struct {
 	xml    *xml.Decoder
 	path   string // of the element that is open
 	depth  int
-	at     int64           // where the current token begins
+	begin  int64           // of the current token, a byte
 	hidden map[string]bool // namespaces whose links are not seen
 	key    string          // of the namespace that is open
 	keeps  bool            // the content of the open element is kept in chars
@@ -56,7 +56,7 @@ type dump struct {
 	page   page
 }
 
-// page is what is known of a page.
+// page is a page of a dump.
 type page struct {
 	space, model, text string
 	redirect           bool
@@ -72,7 +72,7 @@ func articles(name string, r io.Reader, yield func(markup string, hidden map[str
 	d.hidden = map[string]bool{"file": true, "image": true, "category": true} // understood in all languages
 	d.xml = xml.NewDecoder(d.in)
 	for {
-		d.at = d.xml.InputOffset()
+		d.begin = d.xml.InputOffset()
 		token, err := d.xml.Token()
 		if errors.Is(err, io.EOF) {
 			if !d.rooted {
@@ -81,10 +81,10 @@ func articles(name string, r io.Reader, yield func(markup string, hidden map[str
 			return nil
 		}
 		if err != nil {
-			if _, ok := errors.AsType[InputError](err); ok { // of what unpacks
+			if _, ok := errors.AsType[InputError](err); ok { // of the unpacking
 				return err
 			}
-			d.at = d.xml.InputOffset()
+			d.begin = d.xml.InputOffset()
 			return d.fail("%.200s", err.Error()) // it may quote the file
 		}
 		switch t := token.(type) {
@@ -102,7 +102,7 @@ func articles(name string, r io.Reader, yield func(markup string, hidden map[str
 }
 
 func (d *dump) fail(format string, args ...any) error {
-	return InputError{broken(d.name, d.at, format, args...)}
+	return InputError{broken(d.name, d.begin, format, args...)}
 }
 
 // start opens an element.

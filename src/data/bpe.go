@@ -11,14 +11,14 @@ import (
 
 // GPT-2's vocabulary.
 const (
-	GPT2Vocab = 50257
+	gpt2Vocab = 50257
 	endOfText = 50256 // the last id; the codec takes its name for text
 )
 
 // GPT2 returns GPT-2's byte-pair encoding. Pieces of text (words, numbers,
 // marks, white space) are those of GPT-2's regular expression.
 func GPT2() Tokenizer {
-	return Tokenizer{Vocab: GPT2Vocab, endOfText: endOfText, cut: cut, encoder: newBPE}
+	return Tokenizer{Vocab: gpt2Vocab, endOfText: endOfText, cut: cut, encoder: newBPE}
 }
 
 func newBPE() *encoder {
@@ -33,8 +33,8 @@ func newBPE() *encoder {
 			if err != nil {
 				return nil, fmt.Errorf("tokenizer: %.100q: %w", part, err)
 			}
-			if whole := strings.Join(parts, ""); whole != part {
-				return nil, fmt.Errorf("tokenizer: %.100q encoded as %.100q", part, whole)
+			if joined := strings.Join(parts, ""); joined != part {
+				return nil, fmt.Errorf("tokenizer: %.100q encoded as %.100q", part, joined)
 			}
 			for _, id := range found {
 				tokens = append(tokens, int32(id))
@@ -53,7 +53,7 @@ const (
 	lostID = 221
 )
 
-// kind is what GPT-2's regular expression tells characters apart by.
+// kind is the kind of a character in GPT-2's regular expression.
 type kind uint8
 
 const (

@@ -38,7 +38,7 @@ type Corpus struct {
 // sequence is the number of tokens in a sequence. Open panics if a vocabulary
 // of vocab tokens cannot hold a byte. Errors: the corpus is missing, empty,
 // unreadable, shorter than a sequence and the token after it, or a token file
-// that is not what it should be.
+// that is malformed.
 func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if vocab < 256 {
 		panic("data: the vocabulary is smaller than a byte")
@@ -182,17 +182,17 @@ func read(files []file, limit int64) ([]byte, error) {
 		total = min(total, limit)
 	}
 	text := make([]byte, total)
-	at := int64(0)
+	begin := int64(0)
 	for _, f := range files {
-		if at > 0 && at < total {
-			text[at] = separator
-			at++
+		if begin > 0 && begin < total {
+			text[begin] = separator
+			begin++
 		}
-		end := min(total, at+f.size)
-		if err := fill(text[at:end], f.path); err != nil {
+		end := min(total, begin+f.size)
+		if err := fill(text[begin:end], f.path); err != nil {
 			return nil, err
 		}
-		at = end
+		begin = end
 	}
 	return text, nil
 }

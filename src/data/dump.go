@@ -27,7 +27,7 @@ func isDump(path string) bool {
 
 // pages reads a dump and yields its articles in order. It holds a page and two
 // buffers in memory, however long the dump is. The last work yielded is empty
-// and accounts for what follows the last article.
+// and accounts for the rest of the file behind the last article.
 func pages(path string, yield func(work) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func pages(path string, yield func(work) error) error {
 	return account(work{path: path})
 }
 
-// unpack calls use with what bzip2 packed into raw, unpacked on another
-// goroutine meanwhile. Errors name the byte of raw that they were met at.
+// unpack calls use with a reader of raw unpacked by bzip2, on another goroutine
+// meanwhile. Errors name the byte of raw at which they occurred.
 func unpack(path string, raw *counter, use func(io.Reader) error) error {
 	out, in := io.Pipe()
 	ended := make(chan struct{})
@@ -68,7 +68,7 @@ func unpack(path string, raw *counter, use func(io.Reader) error) error {
 		}
 		in.CloseWithError(err)
 	}()
-	// A buffer as large as what is written at once lets the writer go on.
+	// A buffer as large as the writer's lets the writer go on.
 	err := use(bufio.NewReaderSize(out, buffered))
 	out.Close()
 	<-ended

@@ -45,7 +45,7 @@ func goSource(installed ...string) (string, error) {
 		strings.Join(tried, ", "))
 }
 
-// askGo returns what the go command says is its root. It asks from the file
+// askGo returns the root that the go command names. It asks from the file
 // system's root, where no go.mod can make the command fetch another toolchain.
 func askGo() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -135,7 +135,7 @@ func TestTokenFilesRefusedBeforeAllocation(t *testing.T) {
 func TestUnfinishedFilesAreRefused(t *testing.T) {
 	for _, format := range []Format{LLMC, Megatron} {
 		path := filepath.Join(t.TempDir(), "x.bin")
-		w, err := Create(path, format, GPT2Vocab)
+		w, err := Create(path, format, gpt2Vocab)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ var elements = [...]struct {
 func (e element) width() int { return elements[e].width }
 
 // ids are token ids as they lie in a file: elements of one type, one after
-// the other, little-endian. Their memory is a whole number of elements.
+// the other, little-endian. Their memory is a multiple of an element.
 type ids struct {
 	raw []byte
 	element
@@ -115,7 +115,7 @@ func (e element) appendID(raw []byte, id int32) []byte {
 	panic("data: no writer writes ids of this width")
 }
 
-// broken is the error of a file that is not what it should be, at a byte.
+// broken is the error of a malformed file, at a byte.
 func broken(file string, at int64, format string, args ...any) error {
 	return fmt.Errorf("%s: byte %d: %s", file, at, fmt.Sprintf(format, args...))
 }

@@ -62,7 +62,7 @@ type pieceModel struct {
 	charsmap, prefix, trim, plain bool // plain: spaces are not escaped
 }
 
-// parsePieces reads a model and checks that it is one whose ids can be told:
+// parsePieces reads a model and checks that this package can encode with it:
 // byte-pair encoding of text that is not normalised, with byte fallback.
 func parsePieces(file string, raw []byte) (*pieceModel, error) {
 	m := &pieceModel{file: file, ids: make(map[string]int32), eos: "</s>", prefix: true, trim: true}

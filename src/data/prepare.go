@@ -20,7 +20,7 @@ type InputError struct{ error }
 
 func (e InputError) Unwrap() error { return e.error }
 
-// Preparation says which texts become which token file.
+// Preparation makes a token file of texts.
 type Preparation struct {
 	Tokenizer  Tokenizer
 	Inputs     []string // files of text, dumps of wikis, and directories of them in lexical order
@@ -30,7 +30,7 @@ type Preparation struct {
 	Workers    int // goroutines that encode, at least 1
 }
 
-// Prepared is what became of a Preparation.
+// Prepared counts the output of a Preparation.
 type Prepared struct {
 	Documents int   // files and articles that are not empty
 	Bytes     int64 // of text, without markup
@@ -42,9 +42,9 @@ type Prepared struct {
 // is a document; a dump of a wiki, XML that may be packed with bzip2 (names
 // that end in .xml or .xml.bz2), has a document per article, without its
 // markup (see strip). Texts must be UTF-8; empty ones are left out. progress
-// is told how many bytes of the inputs, of how many, are encoded.
+// is called with the bytes of the inputs that are encoded, and all of them.
 //
-// Memory is bounded: what waits is at most five parts per worker, each a
+// Memory is bounded: at most five parts per worker wait, each a
 // quarter of a megabyte of text (more where it cannot be cut), or an article.
 //
 // Errors: an InputError (no text, not UTF-8, no dump, an output that is there
@@ -117,7 +117,7 @@ func (w work) fail(at int, err error) error {
 	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(at), err)
 }
 
-// encoded is what becomes of a work.
+// encoded is the result of a work.
 type encoded struct {
 	tokens []int32
 	bytes  int   // of text
@@ -130,7 +130,7 @@ type encoded struct {
 // p.Workers goroutines.
 func (p Preparation) encode(ctx context.Context, files []file, write func(encoded) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	ahead := 4 * p.Workers // what waits in memory for its turn
+	ahead := 4 * p.Workers // parts that wait in memory
 	todo, order := make(chan work, ahead), make(chan chan encoded, ahead)
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -154,7 +154,7 @@ func (p Preparation) encode(ctx context.Context, files []file, write func(encode
 					return context.Cause(ctx)
 				case order <- w.out:
 				}
-				todo <- w // taken: workers wait for nobody
+				todo <- w // a worker takes it: none of them waits for another goroutine
 				return nil
 			})
 			if err != nil {

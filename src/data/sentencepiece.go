@@ -14,7 +14,7 @@ import (
 )
 
 // maxModel is the longest sentencepiece model that is read, in bytes: eight
-// times what a vocabulary of 256,000 pieces takes.
+// times the length with a vocabulary of 256,000 pieces.
 const maxModel = 32 << 20
 
 // OpenSentencePiece returns the byte-pair encoding of a sentencepiece model
@@ -74,8 +74,8 @@ func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
 	return t, nil
 }
 
-// forLibrary returns the model with what the library (go-sentencepiece 0.6.0)
-// needs appended to it; in protocol buffers a later message adds to an
+// forLibrary returns the model with the additions that the library
+// (go-sentencepiece 0.6.0) needs; in protocol buffers a later message adds to an
 // earlier one.
 //
 //   - It refuses a model that wants a space before every text, as LLaMA's does:
@@ -99,8 +99,8 @@ func (m *pieceModel) forLibrary(raw []byte) []byte {
 
 // joints are the pairs of characters that stand side by side in some piece of
 // a vocabulary. Between any other two, text falls apart: a byte-pair encoding
-// only ever joins what is then a piece, and in the order of scores, which
-// pairs elsewhere do not change.
+// only joins characters into a piece of the vocabulary, in the order of scores,
+// which pairs elsewhere do not change.
 type joints struct {
 	ascii [utf8.RuneSelf][utf8.RuneSelf]bool
 	other map[[2]rune]bool

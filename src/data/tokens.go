@@ -89,7 +89,7 @@ func (t *Tokens) mapFile(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: want a regular file", path)
 	case info.Size() == 0:
-		return nil, nil // there is no mapping of nothing
+		return nil, nil // an empty file cannot be mapped
 	case info.Size() != int64(int(info.Size())):
 		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", path, info.Size())
 	}

@@ -19,7 +19,7 @@ const (
 )
 
 // deepest bounds how many brackets are open at once, a run of braces being one,
-// so that text within moves no more often than that; what is opened beyond is
+// so that text within moves no more often than that; signs beyond it are
 // text.
 const deepest = 100
 
@@ -59,7 +59,7 @@ func (s *stripper) end(b bracket, sign string) bool {
 	}
 	s.open = s.open[:i]
 	s.at += n
-	inside := s.out[from+n:] // what is kept of it moves towards the front
+	inside := s.out[from+n:] // the text that stays moves towards the front
 	s.out = s.out[:from]
 	switch b {
 	case link:
@@ -82,7 +82,7 @@ func (s *stripper) endLine() {
 // zh-min-nan.
 var language = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)*$`)
 
-// label returns what is to be seen of a link.
+// label returns the visible text of a link.
 func (s *stripper) label(inside []byte) []byte {
 	target, label, _ := bytes.Cut(inside, []byte("|"))
 	target = bytes.TrimSpace(target)

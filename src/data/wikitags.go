@@ -23,8 +23,8 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// tag takes an HTML tag, with what it holds if that is not to be seen or no
-// markup, and reports whether one stands here.
+// tag takes an HTML tag, with its content if that is not visible or no markup,
+// and reports whether one begins here.
 func (s *stripper) tag(rest string) bool {
 	end := 1 + strings.IndexAny(rest[1:], "<>")
 	if end == 0 || rest[end] == '<' {
@@ -92,7 +92,7 @@ func (s *stripper) entity(rest string) {
 		n++
 	}
 	if n < len(rest) && rest[n] == ';' {
-		// What comes back with its semicolon is none, or begins with one that
+		// A result that ends in the semicolon is no entity, or begins with one that
 		// HTML takes without.
 		if character := html.UnescapeString(rest[:n+1]); len(character) == 1 || !strings.HasSuffix(character, ";") {
 			s.text([]byte(character))

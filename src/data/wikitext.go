@@ -7,14 +7,14 @@ import "strings"
 // do on the page.
 //
 //   - Comments, templates {{…}}, parameters of templates {{{…}}} and tables
-//     {|…|} vanish with all they hold, so what a template would have written
+//     {|…|} vanish with all they hold, so the output of a template
 //     and the default of a parameter are missing.
 //   - [[target]], [[target|label]] and [https://… label] leave the label or the
 //     target; [https://…] leaves nothing.
 //   - Links in a namespace of hidden (files with their captions, categories)
 //     vanish, unless a colon begins them. So do links without a label to the
 //     page in another language, [[fr:Bonjour]].
-//   - <ref>, <math> and their like (see unseen) vanish with what they hold;
+//   - <ref>, <math> and their like (see unseen) vanish with their content;
 //     <nowiki>, <pre> and code leave it as it stands; other tags vanish alone,
 //     and those that end a line end it.
 //   - Marks of headings, lists, bold and italics, rules of dashes and behaviour
@@ -54,7 +54,7 @@ func withoutComments(page string) string {
 // stripper is at work on a page.
 type stripper struct {
 	in      string
-	at      int // what is next in in
+	at      int // first byte of in that is not taken yet
 	out     []byte
 	hidden  map[string]bool // namespaces, in lower case
 	open    []opening

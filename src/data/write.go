@@ -13,9 +13,8 @@ import (
 // u16.
 const megatronU16 = 65500
 
-// Writer writes a token file, document by document. What says how many tokens
-// there are is written last, so a file that was not closed is refused by
-// readers.
+// Writer writes a token file, document by document. The number of tokens is
+// written last, so readers refuse a file that was not closed.
 type Writer struct {
 	path   string
 	format Format
@@ -117,7 +116,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Abort removes what was written.
+// Abort removes the file.
 func (w *Writer) Abort() error { return errors.Join(w.bin.Close(), w.remove()) }
 
 func (w *Writer) remove() error {

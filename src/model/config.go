@@ -10,6 +10,8 @@
 // it reads and what it passes on are said by its description and its parts.
 package model
 
+import "dynmo/src/config"
+
 // Config is the shape of the model.
 type Config struct {
 	Family                                 string // "" is GPT-2
@@ -20,6 +22,15 @@ type Config struct {
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
 	Seed        uint64
+}
+
+// FromConfig returns the model's shape from the settings.
+func FromConfig(c config.Config) Config {
+	return Config{
+		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
+		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+	}
 }
 
 // Chain describes the layers of the model, first to last.

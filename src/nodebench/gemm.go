@@ -7,7 +7,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/random"
-	"dynmo/src/tensor"
 )
 
 // Shape is a product of n tokens with a weight (o, c).
@@ -44,12 +43,12 @@ func (b *bench) gemm(s Shape, seed uint64, rounds int) {
 	if b.err != nil {
 		return
 	}
-	b.k.MatmulBackwardWeight(b.stream, dweight, tensor.Mem{}, dout, inp, n, c, o) // it adds: read it before it is timed
+	b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) // it adds: read it before it is timed
 	gradient := b.download(dweight)
 	seconds := b.medians(rounds,
-		func() { b.k.MatmulForward(b.stream, out, inp, weight, tensor.Mem{}, n, c, o) },
+		func() { b.k.MatmulForward(b.stream, out, inp, weight, none, n, c, o) },
 		func() { b.k.MatmulBackwardInput(b.stream, dinp, dout, weight, n, c, o) },
-		func() { b.k.MatmulBackwardWeight(b.stream, dweight, tensor.Mem{}, dout, inp, n, c, o) })
+		func() { b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) })
 	x, w, dy := b.download(inp), b.download(weight), b.download(dout)
 	wrong := []int{
 		wrongRows(b.download(out), n, o, c, func(i, j, l int) (float32, float32) { return x[i*c+l], w[j*c+l] }),

@@ -12,14 +12,14 @@ import (
 	"dynmo/src/trace"
 )
 
-// GPU is what the figures of a GPU are measured with.
+// GPU measures the figures of a GPU.
 type GPU struct {
 	Device device.Device
 	F32    kernel.Backend // of that device
 	BF16   kernel.Backend
 	Rounds int // that a median is taken over
 
-	// Done, if not nil, is told the figures of a part when it has ended.
+	// Done, if not nil, is called with the figures of a part when it has ended.
 	Done func([]Result)
 
 	// Quick measures small shapes: whether everything runs and gives the right
@@ -34,8 +34,9 @@ type gpuPart struct {
 	measure func(g *gpu)
 }
 
-// gpuParts is what can be measured, the two yardsticks first, which the others
-// are compared with, then what matters most: time may end.
+// gpuParts lists the parts in the order in which they are measured: the two
+// yardsticks, which the others are compared with, then by importance, since the
+// time of a job may end.
 var gpuParts = []gpuPart{
 	{"copy", (*gpu).copy},
 	{"gemm", (*gpu).gemms},
@@ -99,10 +100,7 @@ func (g *gpu) run(part gpuPart) error {
 	g.bench, g.lacking = newBench(g.BF16, g.Device), nil
 	defer g.finish()
 	part.measure(g)
-	if g.err == nil {
-		g.err = g.stream.Sync()
-	}
-	if g.err != nil {
+	if g.sync(); g.err != nil {
 		return g.err
 	}
 	g.results = append(g.results, g.bench.results...)
@@ -127,15 +125,15 @@ func (g *gpu) figure(name string, value float64, unit string, reach float64, wro
 	g.add(name, value, unit, reach, wrong)
 }
 
-// bandwidth appends what a call reached that has to move so many bytes, and that
-// over the bandwidth of a copy.
+// bandwidth appends the bytes per second of a call that has to move so many bytes,
+// and their ratio to the bandwidth of a copy.
 func (g *gpu) bandwidth(name string, bytes, seconds, reach float64, wrong int) {
 	g.figure(name, bytes/seconds/1e9, "GB/s", 0, wrong)
 	g.figure(name+"_to_copy", bytes/seconds/g.copied, "ratio", reach, wrong)
 }
 
-// rate appends what a call reached that has to do so many operations, and that
-// over the rate of the large bf16 product.
+// rate appends the operations per second of a call that has to do so many, and
+// their ratio to the rate of the large bf16 product.
 func (g *gpu) rate(name string, operations, seconds float64, wrong int) {
 	g.figure(name, operations/seconds/1e12, "TFLOP/s", 0, wrong)
 	g.figure(name+"_to_gemm", operations/seconds/g.peak, "ratio", 0, wrong)
@@ -168,7 +166,7 @@ func (g *gpu) ramp(calls []func()) {
 	}
 }
 
-// seconds enqueues the calls in turn, in rounds, with an event between any two,
+// seconds enqueues the calls one after the other, in rounds, with an event between any two,
 // and returns the median seconds of each. The host waits for nothing in between,
 // so that its own time does not show as long as the queue does not run dry.
 func (g *gpu) seconds(calls ...func()) []float64 {
@@ -236,19 +234,13 @@ func (g *gpu) gemms() {
 			g.peak = operations / seconds
 		}
 		g.figure(fmt.Sprintf("gemm_%s_%d", k.DType(), n), operations/seconds/1e12, "TFLOP/s", 0, c.wrong)
-		g.release()
+		g.free()
 	}
 }
 
-// release frees the operands so far.
-func (g *gpu) release() {
-	g.free()
-	g.mem = nil
-}
-
-// finish leaves the GPU to the next part, without what was kept for later use.
+// finish returns all memory to the GPU, that of the device's pool too.
 func (g *gpu) finish() {
-	g.release()
+	g.free()
 	g.stream.Close()
 	g.Device.Trim()
 }

@@ -18,7 +18,7 @@ func (g *gpu) attention() {
 		if a.measure(); g.err != nil {
 			return
 		}
-		g.release()
+		g.free()
 	}
 }
 
@@ -61,7 +61,7 @@ func (a *heads) measure() {
 	a.rate(fmt.Sprintf("attention_backward_hs%d", a.size), 5*product, seconds[1], backward.wrong)
 }
 
-// head is one head of one sequence: what it was given, and what the GPU made of it.
+// head is one head of one sequence: its operands, and the results of the GPU.
 type head struct {
 	*heads
 	sequence, first int         // which sequence, and which channel is the head's first
@@ -75,14 +75,14 @@ func (a *heads) head(number int) head {
 	d := a.BF16.DType()
 	h := head{heads: a, sequence: number / a.count, first: number % a.count * a.size}
 	h.lse = a.values(a.sums, number*a.t, a.t, d.Wide())
-	whole := a.values(a.given, h.sequence*a.t*a.c, a.t*a.c, d)
+	outputs := a.values(a.given, h.sequence*a.t*a.c, a.t*a.c, d)
 	for i := range a.t {
 		row := (h.sequence*a.t + i) * 3 * a.c
 		h.q = append(h.q, a.qkv.row(row+h.first, a.size))
 		h.k = append(h.k, a.qkv.row(row+a.c+h.first, a.size))
 		h.v = append(h.v, a.qkv.row(row+2*a.c+h.first, a.size))
 		h.dy = append(h.dy, a.dout.row((h.sequence*a.t+i)*a.c+h.first, a.size))
-		h.out = append(h.out, whole[i*a.c+h.first:][:a.size])
+		h.out = append(h.out, outputs[i*a.c+h.first:][:a.size])
 		h.mean = append(h.mean, inner(h.dy[i], h.out[i]))
 	}
 	return h
@@ -107,7 +107,7 @@ func innerAbsolute(x, y []float64) (sum float64) {
 func (h head) score(i, j int) float64 { return inner(h.q[i], h.k[j]) / math.Sqrt(float64(h.size)) }
 
 // slope returns the probability of row j in row i, with the GPU's lse, and the
-// gradient of its score, a difference of what adds up to most.
+// gradient of its score, a difference whose parts add up to most.
 func (h head) slope(i, j int) (p, ds, most float64) {
 	p = math.Exp(h.score(i, j) - h.lse[i])
 	scale := p / math.Sqrt(float64(h.size))

@@ -7,8 +7,6 @@ import (
 	"dynmo/src/tensor"
 )
 
-var none tensor.Mem
-
 // period is after how many numbers an operand repeats itself: a prime, so that
 // its rows differ, whose numbers the host draws in no time.
 const period = 1<<20 + 7
@@ -55,14 +53,10 @@ func (g *gpu) blank(n int, d tensor.DType) tensor.Mem {
 // repeated returns n numbers of a type, block over and over.
 func (g *gpu) repeated(block []float32, n int, d tensor.DType) tensor.Mem {
 	bytes := int64(n) * d.Size()
-	m, err := g.dev.Alloc(bytes)
-	if err != nil {
-		if g.err == nil {
-			g.err = err
-		}
+	m := g.alloc(bytes)
+	if m.IsZero() {
 		return none
 	}
-	g.mem = append(g.mem, m)
 	source := tensor.From(block)
 	if d == tensor.BF16 {
 		halves := make([]uint16, len(block))
@@ -96,13 +90,11 @@ func (g *gpu) values(m tensor.Mem, first, count int, d tensor.DType) []float64 {
 	return x
 }
 
-// decode sets x to what m holds.
+// decode sets x to the numbers in m.
 func decode[T tensor.Element, F float32 | float64](b *bench, x []float64, m tensor.Mem, number func(T) F) {
 	host := make([]T, len(x))
 	b.stream.Copy(tensor.From(host), m)
-	if err := b.stream.Sync(); err != nil && b.err == nil {
-		b.err = err
-	}
+	b.sync()
 	for i := range x {
 		x[i] = float64(number(host[i]))
 	}
@@ -129,8 +121,8 @@ func spread(n, count int) []int {
 
 const (
 	// exactly is the largest error of a float32 result in units of the sum of the
-	// absolute values of its terms: twenty times what was seen of sums of
-	// thousands of random terms, and a fifth of what rounding the operands to
+	// absolute values of its terms: twenty times the largest seen in sums of
+	// thousands of random terms, and a fifth of the error of rounding the operands to
 	// TF32 gives.
 	exactly = 2e-6
 	// halfUnit is two roundings to bfloat16.
@@ -175,7 +167,7 @@ func (c *checker) within(got, want, limit float64) {
 }
 
 // elementwise looks at a result that depends on few numbers. most is the largest
-// of what is added up in it.
+// number that is added up in it.
 func (c *checker) elementwise(got, want, most float64) {
 	c.within(got, want, (tolerance+c.unit)*max(math.Abs(want), most))
 }

@@ -63,11 +63,11 @@ func (g *gpu) embedding() {
 		g.gathered(&backward, dwte, token, dout, places[tokens.list[i]], c)
 	}
 	for _, position := range spread(t, 16) {
-		var at []int
+		var places []int
 		for i := position; i < n; i += t {
-			at = append(at, i)
+			places = append(places, i)
 		}
-		g.gathered(&backward, dwpe, position, dout, at, c)
+		g.gathered(&backward, dwpe, position, dout, places, c)
 	}
 	seconds := g.seconds(calls...)
 	rows, element, wide := float64((len(places)+t)*c), float64(d.Size()), float64(d.Wide().Size())
@@ -76,7 +76,7 @@ func (g *gpu) embedding() {
 	g.bandwidth("embedding_backward", moved+2*rows*wide+4*float64(n), seconds[1], 0, backward.wrong)
 }
 
-// gathered looks at a row of a table's gradient: what was there before and the
+// gathered checks a row of a table's gradient: the numbers before the call plus the
 // rows of dout at these places.
 func (g *gpu) gathered(check *checker, table operand, row int, dout operand, places []int, c int) {
 	for j, x := range g.values(table.mem, row*c, c, tensor.F32) {

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// memoryReach is the share of a copy's bandwidth that calls should reach which do
+// memoryReach is the part of a copy's bandwidth that calls should reach which do
 // little but move memory. Operands are much larger than caches.
 const memoryReach = 0.8
 
@@ -106,13 +106,13 @@ func (g *gpu) crossEntropy() {
 	}
 	seconds := g.seconds(restore, call)[1]
 	check := checker{unit: unit(d)}
-	said := g.values(stats, 0, 3*n, tensor.F64)
+	got := g.values(stats, 0, 3*n, tensor.F64)
 	for _, i := range spread(n, 8) {
 		row, out := given.row(i*v, v), make([]float64, 3)
 		ref.CrossEntropy(out, nil, row, targets.list[i:i+1], 1, 1, v, 0)
 		statistics := checker{}
 		for part, want := range out {
-			statistics.elementwise(said[part*n+i], want, 1)
+			statistics.elementwise(got[part*n+i], want, 1)
 		}
 		check.wrong += statistics.wrong
 		for j, x := range g.values(logits, i*v, v, d) {
@@ -121,7 +121,7 @@ func (g *gpu) crossEntropy() {
 	}
 	sum := 0.0
 	for i := range n {
-		sum += math.Log(said[n+i]) + said[i] - said[2*n+i]
+		sum += math.Log(got[n+i]) + got[i] - got[2*n+i]
 	}
 	check.within(g.values(loss, 0, 1, tensor.F64)[0], sum, tolerance*sum)
 	g.bandwidth("cross_entropy", 2*float64(given.mem.Bytes), seconds, memoryReach, check.wrong)

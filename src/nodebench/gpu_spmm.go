@@ -2,11 +2,9 @@ package nodebench
 
 import (
 	"fmt"
-	"strings"
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
-	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
 
@@ -32,7 +30,7 @@ func (g *gpu) spmms() {
 			if g.err != nil {
 				return
 			}
-			g.release()
+			g.free()
 			switch first, ok := crossing[k.DType()]; {
 			case !faster:
 				crossing[k.DType()] = 100
@@ -44,32 +42,6 @@ func (g *gpu) spmms() {
 	for _, k := range []kernel.Backend{g.F32, g.BF16} {
 		g.figure("spmm_crossing_"+k.DType().String(), float64(crossing[k.DType()]), "% zeros, 100: none (paper: 75)", 0, 0)
 	}
-}
-
-// pattern is a matrix in both forms. Its numbers are values of bf16, so that they
-// serve every type.
-type pattern struct {
-	rows, cols     int
-	dense          []float32
-	rowPtr, colIdx []int32
-	values         []float32
-}
-
-// newPattern returns a matrix with so many zeros in a hundred, at random places.
-func newPattern(rows, cols, percent int) *pattern {
-	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))
-	p := &pattern{rows: rows, cols: cols, dense: make([]float32, rows*cols), rowPtr: []int32{0}}
-	for i := range rows {
-		for j := range cols {
-			if r.IntN(100) >= percent {
-				x := tensor.FromBF16(tensor.ToBF16(float32(r.NormFloat64())))
-				p.dense[i*cols+j] = x
-				p.colIdx, p.values = append(p.colIdx, int32(j)), append(p.values, x)
-			}
-		}
-		p.rowPtr = append(p.rowPtr, int32(len(p.colIdx)))
-	}
-	return p
 }
 
 // product is the measurement of one type at one sparsity.
@@ -88,10 +60,7 @@ func (p *product) measure() bool {
 	rows, cols, entries := w.rows, w.cols, len(w.values)
 	p.inp, p.dout = p.normal(n*cols, d), p.normal(n*rows, d)
 	dense := p.repeated(w.dense, rows*cols, d)
-	csr := kernel.CSR{
-		Rows: rows, Cols: cols, NNZ: entries,
-		RowPtr: upload(p.bench, w.rowPtr), ColIdx: upload(p.bench, w.colIdx), Values: p.repeated(w.values, entries, d),
-	}
+	csr := w.csr(p.bench, p.repeated(w.values, entries, d))
 	out, denseOut, rivalOut := p.blank(n*rows, d), p.blank(n*rows, d), p.blank(n*rows, d)
 	dinp, dvalues := p.blank(n*cols, d), p.normal(entries, d.Wide())
 	if p.err != nil {
@@ -146,9 +115,9 @@ func (p *product) rival(call func(rival)) func() {
 	return func() { call(other) }
 }
 
-// name returns the name of a figure: what_type_percent.
-func (p *product) name(what string) string {
-	return strings.Join([]string{what, p.k.DType().String(), fmt.Sprint(p.percent)}, "_")
+// name returns the name of a figure: figure_type_percent.
+func (p *product) name(figure string) string {
+	return fmt.Sprintf("%s_%v_%d", figure, p.k.DType(), p.percent)
 }
 
 // checkForward looks at elements of out (n, rows) = inp·wᵀ.

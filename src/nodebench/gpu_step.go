@@ -2,24 +2,15 @@ package nodebench
 
 import (
 	"errors"
-	"fmt"
 
-	"dynmo/src/comm"
-	"dynmo/src/comm/local"
-	"dynmo/src/layout"
-	"dynmo/src/mesh"
 	"dynmo/src/model"
-	"dynmo/src/partition"
-	"dynmo/src/pipeline"
-	"dynmo/src/random"
-	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
 
-// GPTMedium is the model of 24 blocks that the paper has; its sequences have 2048
+// gptMedium is the model of 24 blocks that the paper has; its sequences have 2048
 // tokens. The vocabulary is GPT-2's, padded to a multiple of 64 as Megatron-LM pads
 // it: rows of logits are then aligned, for PyTorch too.
-var GPTMedium = model.Config{Blocks: 24, Hidden: 1024, Heads: 32, Sequence: 2048, Vocab: 50304, Seed: 1}
+var gptMedium = model.Config{Blocks: 24, Hidden: 1024, Heads: 32, Sequence: 2048, Vocab: 50304, Seed: 1}
 
 const (
 	stepMicrobatches = 4
@@ -28,7 +19,7 @@ const (
 
 // step measures whole training steps on one rank, in bf16: four microbatches of
 // two sequences forward and backward, norm, AdamW. Time is the wall's, since a
-// step ends with what the host knows of it.
+// step ends when the host knows its loss.
 //
 //	step_utilisation = operations / seconds / rate of the large bf16 product
 //
@@ -38,11 +29,12 @@ const (
 // 12·t·channels for each token and block in attention, as if it were not causal.
 // The step is right if its losses are those of a model that trains.
 func (g *gpu) step() {
-	c := GPTMedium
+	c := gptMedium
 	if g.Quick {
 		c = model.Config{Blocks: 1, Hidden: 32, Heads: 1, Sequence: 16, Vocab: 61, Seed: 1}
 	}
-	s, err := g.newStepper(c)
+	x := &model.Exec{Device: g.Device, Backend: g.BF16, Stream: g.stream, B: stepSequences, T: c.Sequence}
+	s, err := newStepper(x, c, stepMicrobatches, true)
 	if err != nil {
 		g.err = err
 		return
@@ -82,39 +74,4 @@ func (g *gpu) step() {
 func tokenOperations(c model.Config) float64 {
 	matrices := float64(c.Blocks)*12*float64(c.Hidden)*float64(c.Hidden) + float64(c.Vocab)*float64(c.Hidden)
 	return 6*matrices + 12*float64(c.Blocks)*float64(c.Hidden)*float64(c.Sequence)
-}
-
-// newStepper returns what trains the model on the same batch in every step.
-func (g *gpu) newStepper(c model.Config) (*stepper, error) {
-	world := comm.New(local.World(1)[0], comm.Options{Clock: g.Device.Clock()})
-	alone, err := world.Split(0, 0)
-	if err != nil {
-		return nil, err
-	}
-	s := &stepper{x: &model.Exec{Device: g.Device, Backend: g.BF16, Stream: g.stream, B: stepSequences, T: c.Sequence}}
-	n := s.x.N()
-	s.x.Scale = 1 / float64(n*stepMicrobatches)
-	if err := s.x.Reserve(c); err != nil {
-		return nil, err
-	}
-	if s.stage, err = model.NewStage(c, c.All(), g.Device, g.BF16.DType()); err != nil {
-		s.x.Close()
-		return nil, fmt.Errorf("model: %w", err)
-	}
-	draw := random.Keyed(2)
-	tokens := make([]int32, stepMicrobatches*n+1)
-	for i := range tokens {
-		tokens[i] = draw.Int32N(int32(c.Vocab))
-	}
-	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
-	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, stepMicrobatches)
-	if err == nil {
-		s.runner, err = pipeline.New(s.x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
-			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: true})
-	}
-	if err != nil {
-		s.free()
-		return nil, err
-	}
-	return s, nil
 }

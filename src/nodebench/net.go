@@ -15,7 +15,7 @@ import (
 type PingPong func(peer int, out, in tensor.Mem, messages int) (float64, error)
 
 const (
-	// messageReach is the share of plain C's speed that a message of at least
+	// messageReach is the part of plain C's speed that a message of at least
 	// messageFrom bytes should have.
 	messageReach = 0.9
 	messageFrom  = 1 << 20
@@ -37,8 +37,8 @@ func NetLengths(shortest, longest int64) []int64 {
 
 // Net measures messages between the two ranks of a world, as a pipeline sends
 // them, against the same messages in plain C: seconds in C over ours, at each
-// length, a multiple of 8 bytes. Rounds of the two alternate. What comes back
-// from the other rank is compared with what was sent. Then it measures how
+// length, a multiple of 8 bytes. Rounds of the two alternate. A message that comes
+// back from the other rank is compared with the one that was sent. Then it measures how
 // fast a dense and a sparse layer move between the ranks (see migration).
 // All figures are rank 0's; other ranks get none. Collective.
 func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device, lengths []int64, rounds int) ([]Result, error) {
@@ -80,7 +80,7 @@ func (n *network) messages(length int64) error {
 	if err != nil {
 		return err
 	}
-	defer n.unlink(l)
+	defer n.free()
 	count := int(max(1, min(roundMessages, roundBytes/length)))
 	var seconds [2][]float64 // in C, ours
 	for round := range n.rounds + 1 {
@@ -110,27 +110,14 @@ func (n *network) ours(peer int, out, in tensor.Mem, messages int) (float64, err
 	return comm.PingPong(n.world, peer, out, in, messages)
 }
 
-// link allocates what a pipeline would: memory of the device.
+// link allocates memory of the device, as a pipeline's is.
 func (n *network) link(length int64) (*link, error) {
-	out, err := n.dev.Alloc(length)
-	if err != nil {
-		return nil, err
-	}
-	in, err := n.dev.Alloc(length)
-	if err != nil {
-		n.dev.Free(out)
-		return nil, err
-	}
-	return &link{out: out, in: in}, nil
+	l := &link{out: n.alloc(length), in: n.alloc(length)}
+	return l, n.err
 }
 
-func (n *network) unlink(l *link) {
-	n.dev.Free(l.out)
-	n.dev.Free(l.in)
-}
-
-// exchange has one round of messages, and checks on rank 0 that what it sent
-// came back: the other rank sends what it got. Both begin together.
+// exchange makes one round of messages, and checks on rank 0 that its message
+// came back unchanged: the other rank returns the one it got. Both begin together.
 func (n *network) exchange(l *link, exchange PingPong, round, messages int) (float64, error) {
 	out, in := tensor.Of[uint64](l.out), tensor.Of[uint64](l.in)
 	for i := range out {
@@ -152,7 +139,7 @@ func (n *network) exchange(l *link, exchange PingPong, round, messages int) (flo
 	return seconds, nil
 }
 
-// word is what a message of a round holds, different at every place.
+// word returns a word of the message of a round; no two are equal.
 func word(round, i int) uint64 { return (uint64(i)<<32 | uint64(round+1)) * 0x9e3779b97f4a7c15 }
 
 // rate appends how fast messages of a length are: as time where latency counts,

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// moveReach is the share of the bandwidth of plain C's messages that a layer
+	// moveReach is the part of the bandwidth of plain C's messages that a layer
 	// should move with, all that belongs to a migration included.
 	moveReach = 0.8
 	// moveKept is how many weights in a hundred the sparse layer has kept.
@@ -37,8 +37,8 @@ const movedLayer = 2
 // where messages in C are as long as the layer's longest section, and rounds of
 // messages and moves alternate. A layer comes into memory that it, or another,
 // left when it went (see migrate.Run), but for net/migrate_first_dense: that
-// first migration has fresh pages, which the system zeroes on the way. A layer that arrives with another hash than it
-// left with is wrong.
+// first migration gets new pages, which the system zeroes on the way. A layer that
+// arrives with another hash than it left with is wrong.
 func (n *network) migrations() error {
 	for _, sparse := range []bool{false, true} {
 		if err := n.migration(sparse); err != nil {
@@ -66,7 +66,7 @@ func (n *network) migration(sparse bool) error {
 	if err != nil {
 		return err
 	}
-	defer n.unlink(l)
+	defer n.free()
 	count := int(max(1, roundBytes/length))
 	var plain, moves []float64
 	var first float64
@@ -105,7 +105,7 @@ type move struct {
 	world *comm.Group
 	x     *model.Exec
 	stage *model.Stage
-	bytes int64 // that a migration moves
+	bytes int64 // moved by one migration
 	wrong int   // migrations that changed the layer
 }
 
@@ -125,8 +125,8 @@ func (n *network) newMove(sparse bool) (*move, error) {
 	for i, p := range layer.Params() {
 		for j, moment := range []tensor.Mem{p.M, p.V} {
 			values := tensor.Of[float32](moment)
-			for at := range values {
-				values[at] = float32(i + j + at%1000)
+			for x := range values {
+				values[x] = float32(i + j + x%1000)
 			}
 		}
 		if sparse && p.Prunable() {
@@ -158,7 +158,7 @@ func (m *move) longest() (int64, error) {
 	return all[0], err
 }
 
-// run migrates, sees to it that the layer is what it was, and returns the
+// run migrates, checks that the layer has not changed, and returns the
 // seconds of the slower rank. Collective.
 func (m *move) run(from, to partition.Owners) (float64, error) {
 	before, err := m.hash()
@@ -200,14 +200,14 @@ func (m *move) compare(before []byte) error {
 
 // hash returns the hash of the layer from the rank that has it. Collective.
 func (m *move) hash() ([]byte, error) {
-	var mine []byte
+	var own []byte
 	if layer := m.stage.Layer(movedLayer); layer != nil {
 		sum, err := layer.Hash()
 		if err != nil {
 			return nil, err
 		}
-		mine = sum[:]
+		own = sum[:]
 	}
-	all, err := m.world.Allgather(mine)
+	all, err := m.world.Allgather(own)
 	return bytes.Join(all, nil), err
 }

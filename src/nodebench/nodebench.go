@@ -1,11 +1,11 @@
-// Package nodebench measures what a node can do: a kernel backend and its
-// device come in, figures go out, each checked before it is believed. A figure
+// Package nodebench measures the speed of a node: a kernel backend and its device
+// come in, figures go out, each checked before it is believed. A figure
 // is a median over rounds; where two things are compared, their rounds
 // alternate, so that whatever slows the machine slows both.
 package nodebench
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -23,7 +23,7 @@ const tolerance = 1e-5
 
 // Result is one figure.
 type Result struct {
-	Name  string  `json:"name"`  // benchmark/what, "spmm/forward_90"
+	Name  string  `json:"name"`  // benchmark/figure, "spmm/forward_90"
 	Value float64 `json:"value"` // in Unit
 	Unit  string  `json:"unit"`  // "GFLOP/s" or "ratio"
 	Reach float64 `json:"reach"` // value to reach, 0 if there is none
@@ -63,25 +63,15 @@ func WriteTable(w io.Writer, results []Result) error {
 	return t.Flush()
 }
 
-// WriteJSON writes the figures for programs, one object per line. An invalid
-// figure has the value 0.
-func WriteJSON(w io.Writer, results []Result) error {
-	encoder := json.NewEncoder(w)
-	for _, r := range results {
-		if err := encoder.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+var none tensor.Mem
 
-// bench is what one benchmark works with.
+// bench holds the device, the memory and the figures of one benchmark.
 type bench struct {
 	k       kernel.Backend
 	dev     device.Device
 	stream  device.Stream
 	mem     []tensor.Mem
-	err     error // the first allocation that failed
+	err     error // the first
 	results []Result
 }
 
@@ -103,38 +93,45 @@ func (b *bench) matrix(n int, draw func() float64) tensor.Mem {
 // upload copies x to the device.
 func upload[T tensor.Element](b *bench, x []T) tensor.Mem {
 	from := tensor.From(x)
-	m, err := b.dev.Alloc(from.Bytes)
-	if err != nil {
-		if b.err == nil {
-			b.err = err
-		}
-		return tensor.Mem{}
-	}
-	b.mem = append(b.mem, m)
-	b.stream.Copy(m, from)
-	if err := b.stream.Sync(); err != nil && b.err == nil {
-		b.err = err
+	m := b.alloc(from.Bytes)
+	if !m.IsZero() {
+		b.stream.Copy(m, from)
+		b.sync()
 	}
 	return m
 }
+
+// alloc allocates memory of the device until free, none where that fails.
+func (b *bench) alloc(bytes int64) tensor.Mem {
+	m, err := b.dev.Alloc(bytes)
+	if err != nil {
+		b.err = cmp.Or(b.err, err)
+		return none
+	}
+	b.mem = append(b.mem, m)
+	return m
+}
+
+// sync waits for the stream.
+func (b *bench) sync() { b.err = cmp.Or(b.err, b.stream.Sync()) }
 
 // download copies m from the device.
 func (b *bench) download(m tensor.Mem) []float32 {
 	x := make([]float32, m.Bytes/tensor.F32.Size())
 	b.stream.Copy(tensor.From(x), m)
-	if err := b.stream.Sync(); err != nil && b.err == nil {
-		b.err = err
-	}
+	b.sync()
 	return x
 }
 
+// free frees all memory allocated so far.
 func (b *bench) free() {
 	for _, m := range b.mem {
 		b.dev.Free(m)
 	}
+	b.mem = nil
 }
 
-// medians calls each function in turn, rounds times after one call to warm up,
+// medians calls the functions one after the other, rounds times after one call to warm up,
 // and returns the median seconds of each.
 func (b *bench) medians(rounds int, calls ...func()) []float64 {
 	seconds := make([][]float64, len(calls))
@@ -143,9 +140,7 @@ func (b *bench) medians(rounds int, calls ...func()) []float64 {
 			begin := b.stream.Record(nil)
 			call()
 			end := b.stream.Record(nil)
-			if err := b.stream.Sync(); err != nil && b.err == nil {
-				b.err = err
-			}
+			b.sync()
 			if round > 0 {
 				seconds[i] = append(seconds[i], end.Seconds()-begin.Seconds())
 			}

@@ -90,11 +90,8 @@ func TestOutput(t *testing.T) {
 		{Name: "gemm/forward_1x2x3", Value: 90.5, Unit: "GFLOP/s", OK: true, Clock: "virtual"},
 		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7},
 	}
-	var table, lines bytes.Buffer
+	var table bytes.Buffer
 	if err := WriteTable(&table, results); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteJSON(&lines, results[:2]); err != nil {
 		t.Fatal(err)
 	}
 	const wantTable = `name                value  unit     reach  verdict  wrong  clock
@@ -103,13 +100,7 @@ spmm/sddmm_90       3.5    ratio    4      FAIL     0      wall
 gemm/forward_1x2x3  90.5   GFLOP/s  -      -        0      virtual
 spmm/forward_70     -      ratio    1      INVALID  7      wall
 `
-	const wantLines = `{"name":"spmm/forward_90","value":4.25,"unit":"ratio","reach":4,"ok":true,"clock":"wall","wrong":0}
-{"name":"spmm/sddmm_90","value":3.5,"unit":"ratio","reach":4,"ok":false,"clock":"wall","wrong":0}
-`
 	if table.String() != wantTable {
 		t.Errorf("got\n%swant\n%s", table.String(), wantTable)
-	}
-	if lines.String() != wantLines {
-		t.Errorf("got\n%swant\n%s", lines.String(), wantLines)
 	}
 }

@@ -47,7 +47,8 @@ func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, roun
 func (b *bench) spmm(s Shape, percent, rounds int) {
 	draw := random.Keyed(uint64(percent)).NormFloat64
 	n, c, o := s.N, s.C, s.O
-	dense, csr := b.sparse(o, c, percent)
+	w := newPattern(o, c, percent)
+	dense, csr := upload(b, w.dense), w.csr(b, upload(b, w.values))
 	inp, dout := b.matrix(n*c, draw), b.matrix(n*o, draw)
 	out, sparseOut := b.matrix(n*o, nil), b.matrix(n*o, nil)
 	dinp, sparseDinp := b.matrix(n*c, nil), b.matrix(n*c, nil)
@@ -55,7 +56,6 @@ func (b *bench) spmm(s Shape, percent, rounds int) {
 	if b.err != nil {
 		return
 	}
-	none := tensor.Mem{}
 	forward := func() { b.k.MatmulForward(b.stream, out, inp, dense, none, n, c, o) }
 	backwardInput := func() { b.k.MatmulBackwardInput(b.stream, dinp, dout, dense, n, c, o) }
 	backwardWeight := func() { b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) }
@@ -67,13 +67,10 @@ func (b *bench) spmm(s Shape, percent, rounds int) {
 	for _, call := range calls {
 		call()
 	}
-	columns := tensor.Of[int32](csr.ColIdx)
-	rows := tensor.Of[int32](csr.RowPtr)
-	sample := func(x []float32) []float32 { return atEntries(x, rows, columns, c) }
 	results := [][2][]float32{
 		{b.download(sparseOut), b.download(out)},
 		{b.download(sparseDinp), b.download(dinp)},
-		{b.download(dvalues), sample(b.download(dweight))},
+		{b.download(dvalues), w.entries(b.download(dweight))},
 	}
 	seconds := b.medians(rounds, calls...)
 
@@ -85,42 +82,53 @@ func (b *bench) spmm(s Shape, percent, rounds int) {
 	forward()
 	backwardInput()
 	backwardWeight()
-	bounds := [][]float32{b.download(out), b.download(dinp), sample(b.download(dweight))}
+	bounds := [][]float32{b.download(out), b.download(dinp), w.entries(b.download(dweight))}
 	for i, name := range []string{"forward", "backward_input", "sddmm"} {
 		b.add(fmt.Sprintf("spmm/%s_%d", name, percent), seconds[2*i]/seconds[2*i+1], "ratio", sparseReach(percent),
 			wrong(results[i][0], results[i][1], bounds[i]))
 	}
 }
 
-// sparse returns one matrix in both forms.
-func (b *bench) sparse(rows, cols, percent int) (tensor.Mem, kernel.CSR) {
+// pattern is a matrix in both forms. Its numbers are values of bf16, so that they
+// serve every type.
+type pattern struct {
+	rows, cols     int
+	dense          []float32
+	rowPtr, colIdx []int32
+	values         []float32
+}
+
+// newPattern returns a matrix with so many zeros in a hundred, at random places.
+func newPattern(rows, cols, percent int) *pattern {
 	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))
-	dense := make([]float32, rows*cols)
-	rowPtr := []int32{0}
-	var colIdx []int32
-	var values []float32
+	p := &pattern{rows: rows, cols: cols, dense: make([]float32, rows*cols), rowPtr: []int32{0}}
 	for i := range rows {
 		for j := range cols {
 			if r.IntN(100) >= percent {
-				x := float32(r.NormFloat64())
-				dense[i*cols+j] = x
-				colIdx, values = append(colIdx, int32(j)), append(values, x)
+				x := tensor.FromBF16(tensor.ToBF16(float32(r.NormFloat64())))
+				p.dense[i*cols+j] = x
+				p.colIdx, p.values = append(p.colIdx, int32(j)), append(p.values, x)
 			}
 		}
-		rowPtr = append(rowPtr, int32(len(colIdx)))
+		p.rowPtr = append(p.rowPtr, int32(len(p.colIdx)))
 	}
-	return upload(b, dense), kernel.CSR{
-		Rows: rows, Cols: cols, NNZ: len(values),
-		RowPtr: upload(b, rowPtr), ColIdx: upload(b, colIdx), Values: upload(b, values),
+	return p
+}
+
+// csr returns the pattern in compressed rows on the device, with these values.
+func (p *pattern) csr(b *bench, values tensor.Mem) kernel.CSR {
+	return kernel.CSR{
+		Rows: p.rows, Cols: p.cols, NNZ: len(p.values),
+		RowPtr: upload(b, p.rowPtr), ColIdx: upload(b, p.colIdx), Values: values,
 	}
 }
 
-// atEntries returns the elements of x (rows, c) at the entries of a CSR pattern.
-func atEntries(x []float32, rows, columns []int32, c int) []float32 {
+// entries returns the elements of x (rows, cols) at the pattern's entries.
+func (p *pattern) entries(x []float32) []float32 {
 	var values []float32
-	for r := range len(rows) - 1 {
-		for _, column := range columns[rows[r]:rows[r+1]] {
-			values = append(values, x[r*c+int(column)])
+	for r := range p.rows {
+		for _, column := range p.colIdx[p.rowPtr[r]:p.rowPtr[r+1]] {
+			values = append(values, x[r*p.cols+int(column)])
 		}
 	}
 	return values

@@ -31,12 +31,12 @@ const square = 1536
 //	step/sgemm_ratio = 6 · parameters · tokens / step seconds / rate of a dense product
 //
 // both with so many threads: the step's are the backend's own, the product's
-// those of the BLAS, if there is one, and it is one call of it. The step is right if its loss is
-// finite, near ln(vocabulary) at first, and falls on the same batch.
+// those of the BLAS, if there is one, and it is one call of it. The step is right
+// if its loss is finite, near ln(vocabulary) at first, and falls on the same batch.
 func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, rounds int) ([]Result, error) {
 	bench := newBench(k, dev)
 	defer bench.free()
-	s, err := newStepper(k, dev, c, b, t)
+	s, err := newStepper(&model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: b, T: t}, c, 1, false)
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
@@ -46,7 +46,7 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, ro
 	if bench.err != nil {
 		return nil, fmt.Errorf("step: %w", bench.err)
 	}
-	product := func() { k.MatmulForward(bench.stream, out, inp, weight, tensor.Mem{}, square, square, square) }
+	product := func() { k.MatmulForward(bench.stream, out, inp, weight, none, square, square, square) }
 	if b, ok := k.(blas); ok {
 		product = func() { b.Sgemm(threads, out, inp, weight, square) }
 	}
@@ -61,7 +61,7 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, ro
 	if !s.plausible() {
 		wrong = 1
 	}
-	name := func(what string) string { return fmt.Sprintf("step/%s_b%d_t%d", what, b, t) }
+	name := func(figure string) string { return fmt.Sprintf("step/%s_b%d_t%d", figure, b, t) }
 	bench.add(name("tokens_per_second"), tokens/seconds[0], "tokens/s", 0, wrong)
 	bench.add(name("rate"), step/1e9, "GFLOP/s", 0, wrong)
 	bench.add("step/sgemm_rate", sgemm/1e9, "GFLOP/s", 0, 0)
@@ -74,7 +74,7 @@ type blas interface {
 	Sgemm(threads int, out, inp, weight tensor.Mem, n int)
 }
 
-// stepReach is the share of a dense product's rate that a step should reach. On
+// stepReach is the part of a dense product's rate that a step should reach. On
 // one thread its products alone reach 0.93; with more they also share the
 // memory, which the update waits for.
 func stepReach(threads int) float64 {
@@ -94,31 +94,34 @@ type stepper struct {
 	err    error // the first
 }
 
-func newStepper(k kernel.Backend, dev device.Device, c model.Config, b, t int) (*stepper, error) {
-	world := comm.New(local.World(1)[0], comm.Options{Clock: dev.Clock()})
+// newStepper returns a stepper that gives every step the same microbatches of
+// x.B sequences of x.T tokens. It owns x.
+func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*stepper, error) {
+	world := comm.New(local.World(1)[0], comm.Options{Clock: x.Device.Clock()})
 	alone, err := world.Split(0, 0)
 	if err != nil {
 		return nil, err
 	}
-	s := &stepper{x: &model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: b, T: t}}
-	s.x.Scale = 1 / float64(s.x.N())
-	if err := s.x.Reserve(c); err != nil {
+	n := x.N()
+	x.Scale = 1 / float64(n*microbatches)
+	if err := x.Reserve(c); err != nil {
 		return nil, err
 	}
-	if s.stage, err = model.NewStage(c, c.All(), dev, k.DType()); err != nil {
-		s.x.Close()
+	s := &stepper{x: x}
+	if s.stage, err = model.NewStage(c, c.All(), x.Device, x.Backend.DType()); err != nil {
+		x.Close()
 		return nil, err
 	}
 	draw := random.Keyed(2)
-	tokens := make([]int32, s.x.N()+1)
+	tokens := make([]int32, microbatches*n+1)
 	for i := range tokens {
 		tokens[i] = draw.Int32N(int32(c.Vocab))
 	}
-	s.feed = func(int) ([]int32, []int32) { return tokens[:s.x.N()], tokens[1:] }
-	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
+	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
+	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, microbatches)
 	if err == nil {
-		s.runner, err = pipeline.New(s.x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
-			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
+		s.runner, err = pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: graphs})
 	}
 	if err != nil {
 		s.free()

@@ -22,13 +22,13 @@ func BenchmarkNext(b *testing.B) {
 				for seed := range uint64(8) {
 					tables = append(tables, chain(size.layers, 1, seed))
 				}
-				now, err := p.First(tables[0])
+				first, err := p.First(tables[0])
 				if err != nil {
 					b.Fatal(err)
 				}
 				for i := 0; b.Loop(); i++ {
 					var next partition.Partition
-					if next, err = p.Next(tables[i%len(tables)], now); err != nil {
+					if next, err = p.next(tables[i%len(tables)], first.Cuts); err != nil {
 						b.Fatal(err)
 					}
 					p.Schedule(tables[i%len(tables)], next)

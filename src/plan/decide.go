@@ -8,13 +8,19 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 )
 
-// First returns the cuts before the first step: the static balancer's, or the
-// uniform ones, where memory allows, for balancers that measure first. dense is
-// the chain before training; nobody has to have measured it.
-func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
+// First returns the layout before the first step: the static balancer's cuts, or
+// the uniform ones, where memory allows, for balancers that measure first. dense
+// is the chain before training; its seconds are not looked at.
+func (p *Planner) First(dense cost.Table) (layout.Layout, error) {
+	cuts, err := p.firstCuts(dense)
+	return p.layout(cuts, p.base), err
+}
+
+func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 	problem := p.Problem(dense, balance.ByParam)
 	b := p.config.Balance
 	var r balance.Result
@@ -27,7 +33,7 @@ func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
 	case "regex":
 		r, err = balance.Regex(problem, b.Regex)
 	case "layout":
-		r.Cuts, err = p.layout()
+		r.Cuts, err = p.notation()
 		if err == nil {
 			r, err = problem.Evaluate(r.Cuts)
 		}
@@ -51,8 +57,8 @@ func (p *Planner) First(dense cost.Table) (partition.Partition, error) {
 	return r.Cuts, nil
 }
 
-// layout reads the cuts of balance.layout.
-func (p *Planner) layout() (partition.Partition, error) {
+// notation reads the cuts of balance.layout.
+func (p *Planner) notation() (partition.Partition, error) {
 	m := p.config.Model
 	cuts, err := partition.ParseLayout(p.config.Balance.Layout, m.Blocks, m.PerBlock(), m.HeadShards)
 	if err != nil {
@@ -64,9 +70,9 @@ func (p *Planner) layout() (partition.Partition, error) {
 	return cuts, nil
 }
 
-// Layout returns cuts in Megatron-LM's notation; an error says what it cannot
+// Notation returns cuts in Megatron-LM's notation; an error says what it cannot
 // express.
-func Layout(m config.Model, cuts partition.Partition) (string, error) {
+func Notation(m config.Model, cuts partition.Partition) (string, error) {
 	return partition.FormatLayout(cuts, m.Blocks, m.PerBlock(), m.HeadShards)
 }
 
@@ -74,11 +80,11 @@ func Layout(m config.Model, cuts partition.Partition) (string, error) {
 // do not say.
 const horizon = 100
 
-// Next returns the cuts that the balancer "partition" takes after now: exact,
+// next returns the cuts that the balancer "partition" takes after now: exact,
 // near the present ones, and by time improved on the simulated step. By time,
 // cuts that predict no faster step are not taken. The error is a
 // *balance.MemoryError if no cuts fit.
-func (p *Planner) Next(t cost.Table, now partition.Partition) (partition.Partition, error) {
+func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partition, error) {
 	by := balance.By(p.config.Balance.By)
 	var next partition.Partition
 	var err error
@@ -103,7 +109,7 @@ func (p *Planner) Next(t cost.Table, now partition.Partition) (partition.Partiti
 	if err != nil {
 		return nil, err
 	}
-	return p.Faster(t, now, next), nil
+	return p.faster(t, now, next), nil
 }
 
 // chunked returns cuts for several chunks on a stage.
@@ -118,9 +124,9 @@ func (p *Planner) chunked(t cost.Table, by balance.By) (partition.Partition, err
 	return r.Cuts, p.memoryError(t, r.Cuts)
 }
 
-// Faster returns next if it predicts a faster step than now, if layers are not
+// faster returns next if it predicts a faster step than now, if layers are not
 // balanced by time, or if memory has no room for now and more for next; else now.
-func (p *Planner) Faster(t cost.Table, now, next partition.Partition) partition.Partition {
+func (p *Planner) faster(t cost.Table, now, next partition.Partition) partition.Partition {
 	byTime := balance.By(p.config.Balance.By) == balance.ByTime
 	if !byTime || p.missing(t, next) < p.missing(t, now) || p.Makespan(t, next) < p.Makespan(t, now) {
 		return next

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// Idle says why the stages of a step waited. spans are what every stage did, an
+// idle says why the stages of a step waited. spans are what every stage did, an
 // instruction each, measured or simulated; makespan is the step's, of the
 // slowest replica. The step is replayed on what its instructions took, each
 // time without one more cause:
@@ -20,25 +20,25 @@ import (
 //	communication  the makespan, less the replay
 //
 // Each is a mean over the stages, in seconds; with the mean busy time they sum
-// to the makespan. took is PerMicrobatch of the spans, which are of one replica,
+// to the makespan. took is perMicrobatch of the spans, which are of one replica,
 // from the start of the work for its first microbatch; by how much the slowest
-// takes longer counts as imbalance. gap is what the host takes between two
-// instructions, which is inherent. caps is what limited a list schedule, by
+// takes longer counts as imbalance. dispatch is what the host takes between
+// two instructions, which is inherent. caps is what limited a list schedule, by
 // stage; nil: nothing, as in kinds that promise what they hold. Where the
 // schedule was made for costs, that of equal stages and that without the cap are
 // lists.
-func (p *Planner) Idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, gap float64, caps []int, makespan float64) trace.Idle {
-	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Gap: gap}).Makespan()
+func (p *Planner) idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
+	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Gap: dispatch}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
-	ideal := sim.Step{Schedule: s, Costs: equal, Gap: gap}
+	ideal := sim.Step{Schedule: s, Costs: equal, Gap: dispatch}
 	if p.Adapts() {
 		ideal.Schedule = schedule.List(p.options(ideal, nil))
 	}
 	idle := trace.Idle{Busy: busy / float64(s.Map.Stages)}
 	idle.Inherent = sim.Run(ideal).Makespan() - idle.Busy
 	if caps != nil {
-		mean := sim.Step{Schedule: s, Costs: means(took), Gap: gap}
+		mean := sim.Step{Schedule: s, Costs: means(took), Gap: dispatch}
 		capped := sim.Run(mean).Makespan()
 		mean.Schedule = schedule.List(p.options(mean, nil))
 		idle.Memory = max(0, capped-sim.Run(mean).Makespan())
@@ -55,9 +55,9 @@ func extent(spans [][]trace.Span) float64 {
 	return trace.Step{Stages: spans}.Summary().Makespan()
 }
 
-// PerMicrobatch returns what every virtual stage took for every microbatch.
-// What an undivided backward took divides as its stage's costs do.
-func PerMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage) [][]cost.Stage {
+// perMicrobatch returns what every virtual stage took for every microbatch.
+// An undivided backward is divided as its stage's costs are.
+func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage) [][]cost.Stage {
 	took := make([][]cost.Stage, s.Map.Virtual())
 	for v := range took {
 		took[v] = make([]cost.Stage, s.Microbatches)

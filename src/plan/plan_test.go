@@ -67,11 +67,11 @@ func TestIdleSums(t *testing.T) {
 			c := settings(kind, 16, 4, 8)
 			costs := chain(16, 1, seed)
 			p := planner(t, c, link)
-			cuts, err := p.First(costs)
+			first, err := p.First(costs)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := p.At(cost.Phase{Table: costs}, cuts)
+			a, err := p.At(cost.Phase{Table: costs}, first.Cuts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestArrivals(t *testing.T) {
 	if r.Cuts.Count(2) >= 4 {
 		t.Errorf("cuts %v leave the stage behind the slow link %d layers", r.Cuts, r.Cuts.Count(2))
 	}
-	if next := p.Faster(costs, even, r.Cuts); p.Makespan(costs, next) > p.Makespan(costs, even) {
+	if next := p.faster(costs, even, r.Cuts); p.Makespan(costs, next) > p.Makespan(costs, even) {
 		t.Errorf("%v was taken and is slower", next)
 	}
 }
@@ -237,7 +237,7 @@ func TestSlowReplica(t *testing.T) {
 		c := settings(schedule.KindZBH1, 24, 4, 8)
 		c.Parallel.Replicas = 2
 		p, costs := planner(t, c, slow), chain(24, 0, 0)
-		next, err := p.Next(costs, partition.Partition{0, 6, 12, 18, 24})
+		next, err := p.next(costs, partition.Partition{0, 6, 12, 18, 24})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestTightMemory(t *testing.T) {
 		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.Fits(costs, cuts, a.Schedule) {
 			t.Errorf("draw %d: bound %v, makespan %v, bytes %v of %d", seed, a.LowerBound, a.Step.Makespan(), a.Bytes, c.Balance.MemoryLimitBytes)
 		}
-		if base := sim.Run(p.Step(costs, cuts, p.Base())).Makespan(); a.Step.Makespan() > base {
+		if base := sim.Run(p.Step(costs, cuts, p.base)).Makespan(); a.Step.Makespan() > base {
 			t.Errorf("draw %d: %v, 1F1B takes %v", seed, a.Step.Makespan(), base)
 		}
 		if a.Schedule.Kind == schedule.Kind1F1B && a.Idle.Memory <= 0 {
@@ -296,7 +296,7 @@ func TestFasterMakesRoom(t *testing.T) {
 	c.Balance.MemoryLimitBytes = 4*1600 + 8*100 + 1999
 	p := planner(t, c, link)
 	full, fitting := partition.Partition{0, 4, 8}, partition.Partition{0, 3, 8}
-	if got := p.Faster(costs, full, fitting); !got.Equal(fitting) {
+	if got := p.faster(costs, full, fitting); !got.Equal(fitting) {
 		t.Errorf("cuts stay %v, which lack %d bytes", got, p.missing(costs, full))
 	}
 }
@@ -307,7 +307,7 @@ func TestFewInFlight(t *testing.T) {
 	c := settings(schedule.KindList, 8, 4, 8)
 	c.Schedule.InFlight = 1
 	p := planner(t, c, link)
-	for _, s := range []schedule.Schedule{p.Base(), p.Schedule(chain(8, 1, 1), partition.Partition{0, 2, 4, 6, 8})} {
+	for _, s := range []schedule.Schedule{p.base, p.Schedule(chain(8, 1, 1), partition.Partition{0, 2, 4, 6, 8})} {
 		if slices.Max(s.InFlight()) != 1 {
 			t.Errorf("%s has %v in flight", s.Kind, s.InFlight())
 		}
@@ -325,13 +325,13 @@ func TestChunksWithoutMemory(t *testing.T) {
 		c, costs := settings(schedule.KindZBV, 16, 2, 6), chain(16, 1, 2)
 		c.Balance.By, c.Balance.MemoryLimitBytes = string(by), 5000
 		p, now := planner(t, c, link), partition.Partition{0, 4, 8, 12, 16}
-		_, err := p.Next(costs, now)
+		_, err := p.next(costs, now)
 		if full, ok := errors.AsType[*balance.MemoryError](err); !ok || full.Missing <= 0 || full.Stage < 0 {
 			t.Errorf("%s: error %v, want one of memory that names a stage", by, err)
 		}
-		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, now, p.Base().Peaks()))
+		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, now, p.base.Peaks()))
 		p = planner(t, c, link)
-		next, err := p.Next(costs, now)
+		next, err := p.next(costs, now)
 		if err != nil || p.missing(costs, next) > 0 {
 			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, p.missing(costs, next))
 		}
@@ -386,7 +386,7 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := append(Others(costs, on(c, n)), a)
+	list := append(Others(costs, c, n, nil), a)
 	if len(list) < 7 {
 		t.Errorf("%d kinds of schedule, want all but interleaved at least", len(list)-1)
 	}

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -32,12 +33,8 @@ type Planner struct {
 	most   int             // microbatches in flight that settings allow in list and auto
 	limit  int64           // bytes of a rank; 0: no limit
 	config config.Config
-	fixed  func(virtual int, peak schedule.Peak) int64 // bytes of a virtual stage that no layer accounts for
+	fixed  FixedBytes // nil: none
 }
-
-// FixedBytes returns the bytes of a virtual stage that do not depend on which
-// layers it holds, in a schedule with this peak.
-type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) int64
 
 // New returns the planner of settings on a network. fixed may be nil, which
 // means no such bytes. Errors are the settings': a schedule that stages and
@@ -46,7 +43,7 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 	p := &Planner{
 		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
 		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
-		limit: c.Balance.MemoryLimitBytes, config: c,
+		limit: c.Balance.MemoryLimitBytes, config: c, fixed: fixed,
 	}
 	var err error
 	switch p.Kind {
@@ -69,13 +66,30 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		return nil, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
 	}
 	p.Map, p.peaks = p.base.Map, p.base.Peaks()
-	p.fixed = func(virtual int, peak schedule.Peak) int64 {
-		if fixed == nil {
-			return 0
-		}
-		return fixed(p.Map, virtual, peak)
+	return p, p.base.Check(p.base.Cap)
+}
+
+// For returns the planner of the same settings for another number of stages.
+func (p *Planner) For(stages int) (*Planner, error) {
+	if stages == p.Map.Stages {
+		return p, nil
 	}
-	return p, nil
+	c := p.config
+	c.Parallel.Stages = stages
+	return New(c, p.Network, p.fixed)
+}
+
+// fixedBytes returns the bytes of a virtual stage that no layer accounts for.
+func (p *Planner) fixedBytes(virtual int, peak schedule.Peak) int64 {
+	if p.fixed == nil {
+		return 0
+	}
+	return p.fixed(p.Map, virtual, peak)
+}
+
+// layout returns the layout of some cuts and a schedule.
+func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.Layout {
+	return layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
 }
 
 // start returns the schedule before costs are known: 1F1B, or, if fewer
@@ -113,9 +127,6 @@ func fromFile(c config.Config) (schedule.Schedule, error) {
 
 // Adapts reports whether the schedule follows from costs.
 func (p *Planner) Adapts() bool { return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto }
-
-// Base returns the schedule before anything is measured.
-func (p *Planner) Base() schedule.Schedule { return p.base }
 
 // Step returns what there is to simulate at some cuts when one replica stands
 // for all: every stage's rank is as slow as the slowest of its replicas.

@@ -37,27 +37,17 @@ func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 	}
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
-		q.FixedBytes = append(q.FixedBytes, p.fixed(v, peak))
+		q.FixedBytes = append(q.FixedBytes, p.fixedBytes(v, peak))
 	}
 	return q
 }
 
-// Line states what one chunk on each stage could reach, whatever the memory: what
+// line states what one chunk on each stage could reach, whatever the memory: what
 // a layout is compared with.
-func (p *Planner) Line(t cost.Table) balance.Problem {
+func (p *Planner) line(t cost.Table) balance.Problem {
 	q := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
 	q.Slow = p.slowness(q.Slow, partition.Line(p.Map.Stages))
 	return q
-}
-
-// Loads returns the seconds per microbatch of every stage, from those of its
-// virtual stages.
-func Loads(m partition.Map, costs []cost.Stage) []float64 {
-	loads := make([]float64, m.Stages)
-	for v, c := range costs {
-		loads[m.Stage(v)] += c.Seconds()
-	}
-	return loads
 }
 
 // arrivals adds to the fixed seconds of every stage the time until its input

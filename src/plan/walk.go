@@ -61,9 +61,11 @@ func Walk(series cost.Series, o Options) (Run, error) {
 	if w.planner, err = New(o.Config, o.Network, o.Fixed); err != nil {
 		return Run{}, err
 	}
-	if w.cuts, err = w.planner.First(series[0].Table); err != nil {
+	first, err := w.planner.First(series[0].Table)
+	if err != nil {
 		return Run{}, err
 	}
+	w.cuts = first.Cuts
 	if w.trigger, err = balance.NewTrigger(o.Config.Balance.Every); err != nil {
 		return Run{}, fmt.Errorf("balance.%w", err)
 	}
@@ -183,7 +185,7 @@ func (w *walker) balance(s cost.Phase) (bool, error) {
 // decide returns the cuts that the settings' balancer takes on all stages.
 func (w *walker) decide(t cost.Table) (partition.Partition, error) {
 	if w.o.Config.Balance.Kind != "diffusion" {
-		return w.planner.Next(t, w.cuts)
+		return w.planner.next(t, w.cuts)
 	}
 	b := w.o.Config.Balance
 	problem := w.planner.Problem(t, balance.By(b.By))
@@ -191,7 +193,7 @@ func (w *walker) decide(t cost.Table) (partition.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.planner.Faster(t, w.cuts, r.Cuts), nil
+	return w.planner.faster(t, w.cuts, r.Cuts), nil
 }
 
 // repack returns the fewest stages whose predicted throughput stays within the
@@ -231,7 +233,9 @@ func (w *walker) leg(s cost.Phase) (Leg, error) {
 	for k := range n {
 		one := plan
 		if k > 0 {
-			w.planner.whole(&one, s, s.Step+k)
+			if one, err = w.planner.Simulate(s, plan.Layout, s.Step+k); err != nil {
+				return Leg{}, err
+			}
 		}
 		share := 1 / float64(n)
 		l.Seconds += share * one.Seconds

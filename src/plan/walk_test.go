@@ -3,11 +3,11 @@ package plan
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -132,38 +132,23 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		order := p.Schedule(costs, cuts)
-		run := cost.Run{
-			Cuts: cuts, Schedule: string(kind), Stages: 2, Microbatches: 6, Vee: p.Map.Vee,
-			Latency: link.Node.Latency, Bandwidth: link.Node.Bandwidth,
-		}
-		if kind == schedule.KindList {
-			run.Order = order.Lines()
-		}
+		run := profile.Run{Layout: p.layout(cuts, order), Latency: link.Node.Latency, Bandwidth: link.Node.Bandwidth}
 		for v := range cuts.Stages() {
 			one, two := cost.Stage{Forward: 1, Input: 1, Weight: 1}, cost.Stage{Forward: 2, Input: 1, Weight: float64(v)}
 			run.Scale = append(run.Scale, []cost.Stage{one, two, one, two, one, two})
 		}
-		s := cost.Phase{Step: 5, Steps: 5, Table: costs, Run: &run}
+		s := profile.Phase{Phase: cost.Phase{Step: 5, Steps: 5, Table: costs}, Run: &run}
 		step := p.Step(costs, cuts, order)
-		step.PerMicrobatch = s.PerMicrobatch(cuts, p.Map, 6)
+		step.PerMicrobatch = s.Costs().PerMicrobatch(cuts, p.Map, 6)
 		run.Makespan = 2 * sim.Run(step).Makespan()
-		got, err := Replay(cost.Series{{Step: 0, Steps: 5, Table: costs}, s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := Replay(profile.Series{{Phase: cost.Phase{Step: 0, Steps: 5, Table: costs}}, s})
 		if len(got) != 1 || got[0].Step != 5 || math.Abs(got[0].Error()+0.5) > 1e-12 {
 			t.Errorf("%s: %+v, want one stretch from step 5 with half its makespan predicted", kind, got)
 		}
 		next := s
 		next.Step = 10
-		if again, err := Replay(cost.Series{s, next}); err != nil || again[1].Ahead != 0 {
-			t.Errorf("%s: %+v, %v: a stretch of the same layout was foretold", kind, again, err)
-		}
-		run.Schedule, run.Order = "1f1b", nil
-		if kind != schedule.KindList {
-			if _, err := Replay(cost.Series{s}); err == nil || !strings.Contains(err.Error(), "step 5: run: schedule 1f1b: 2 chunks on a stage, want 1") {
-				t.Errorf("%s: error %v", kind, err)
-			}
+		if again := Replay(profile.Series{s, next}); again[1].Ahead != 0 {
+			t.Errorf("%s: %+v: a phase of the same layout was foretold", kind, again)
 		}
 	}
 }

@@ -1,27 +1,20 @@
-// Package profile turns the traces of all ranks into one cost table. What
-// comes in is each rank's spans of a step; what goes out, the same on every
-// rank, is what each layer costs and how the stages were used.
+// Package profile turns the traces of all ranks into one measurement of a step,
+// and measurements into the phases of a run. What comes in is each rank's spans;
+// what goes out, the same on every rank, is what each layer costs and how the
+// stages were used.
 package profile
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/trace"
 )
-
-// report is what one stage tells the others.
-type report struct {
-	Summary trace.Summary
-	IDs     []int // chain positions of Layers
-	Layers  []cost.Layer
-	Memory
-	Joules float64
-}
 
 // Memory is memory of a rank in bytes, besides what layers account for.
 type Memory struct {
@@ -29,103 +22,189 @@ type Memory struct {
 	Kept     int64 // kept for layers to come
 }
 
-// Step is what a step was, on all ranks.
-type Step struct {
-	Costs   cost.Table    // medians over the step's microbatches, the largest of the replicas
-	Summary trace.Summary // of the slowest replica
-	Memory  []Memory      // by stage: the largest of the replicas
-	Joules  float64       // of all ranks; -1 if one does not know its own
+// Own is what a rank tells of itself besides its spans.
+type Own struct {
+	Memory
+	Joules    float64 // since the run began; -1 where they are not known
+	Balancing float64 // seconds that followed the step before: measuring, deciding, moving
 }
 
-// Gather returns what all ranks measured in a step, memory and joules being this
-// rank's.
-// Collective over the stages (rank = stage) and
-// the replicas (rank = replica).
-func Gather(stages, replicas *comm.Group, x *model.Exec, s *model.Stage, spans []trace.Span, memory Memory, joules float64) (Step, error) {
-	r := local(x, s, spans, replicas.Size())
-	r.Memory, r.Joules = memory, joules
-	mine, err := json.Marshal(r)
-	if err != nil {
-		return Step{}, fmt.Errorf("profile: %w", err)
-	}
-	all, err := replicas.Allgather(mine)
-	if err != nil {
-		return Step{}, fmt.Errorf("profile: over replicas: %w", err)
-	}
-	column, err := json.Marshal(all)
-	if err != nil {
-		return Step{}, fmt.Errorf("profile: %w", err)
-	}
-	rows, err := stages.Allgather(column)
-	if err != nil {
-		return Step{}, fmt.Errorf("profile: over stages: %w", err)
-	}
-	return join(x.Device.Clock().Kind(), s.Config.Layers(), rows)
+// Measurement is what a step showed, the same on every rank but for
+// Instructions.
+type Measurement struct {
+	cost.Measurement               // of a rank of speed 1; Slow says how much slower stages are
+	Changed          bool          // the model changed before the step: earlier measurements do not hold
+	Summary          trace.Summary // of the slowest replica
+	Memory           []Memory      // by stage: the largest of the replicas
+	Joules           float64       // of all ranks; -1 if one does not know its own
+	Balancing        float64       // the largest of all ranks
+
+	// Instructions is by stage what the replica did, a span for each instruction in
+	// order; only the first stage of the replica knows.
+	Instructions [][]trace.Span
 }
 
-// local sums up this rank's spans.
-func local(x *model.Exec, s *model.Stage, spans []trace.Span, replicas int) report {
-	samples := make([][trace.W + 1][]float64, s.Config.Layers()) // by layer of the chain and op
+// Profiler measures steps. It remembers how fast ranks are.
+type Profiler struct {
+	Stages, Replicas *comm.Group // of this rank: stages of its replica, replicas of its stage
+	speeds           Speeds
+}
+
+// Measure returns what all ranks measured in a step of a layout. changed says
+// that the model changed before it. Collective over the stages and the replicas.
+func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, changed bool) (Measurement, error) {
+	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}}
+	mine.local(x, s, done.Spans, l)
+	column, err := gather(p.Replicas, mine)
+	if err != nil {
+		return Measurement{}, fmt.Errorf("profile: over replicas: %w", err)
+	}
+	rows, err := gather(p.Stages, joinReplicas(column))
+	if err != nil {
+		return Measurement{}, fmt.Errorf("profile: over stages: %w", err)
+	}
+	m := joinStages(x.Device.Clock().Kind(), s.Config.Names(), rows)
+	m.Changed = changed
+	if m.Instructions, err = instructions(p.Stages, done.Instructions); err != nil {
+		return Measurement{}, fmt.Errorf("profile: instructions: %w", err)
+	}
+	if changed {
+		p.speeds.Changed()
+	}
+	m.Table = p.speeds.Observe(m.Table, l.Owners())
+	return m, nil
+}
+
+// report is what a rank, or a stage with all its replicas, tells the others.
+type report struct {
+	own       Own
+	summaries []trace.Summary // by replica
+	layers    []layerReport
+}
+
+// layerReport is what a layer cost.
+type layerReport struct {
+	id      int
+	cost    cost.Layer
+	samples []cost.Stage // by microbatch of the replica
+}
+
+// local sums up this rank's spans of layers.
+func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layout.Layout) {
+	at := make(map[int]int, len(s.Layers)) // where a layer is in r.layers
+	for i, layer := range s.Layers {
+		c := layer.Cost(x)
+		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Gradients, l.Mesh.Replicas)
+		at[layer.ID] = i
+		r.layers = append(r.layers, layerReport{id: layer.ID, samples: make([]cost.Stage, l.Schedule.Microbatches), cost: c})
+	}
 	for _, sp := range spans {
-		if sp.Op.Pipeline() {
-			of := &samples[sp.Layer][sp.Op]
-			*of = append(*of, sp.End-sp.Start)
+		if !sp.Op.Pipeline() {
+			continue
+		}
+		to := &r.layers[at[sp.Layer]].samples[sp.Microbatch]
+		switch sp.Op {
+		case trace.F:
+			to.Forward = sp.End - sp.Start
+		case trace.I:
+			to.Input = sp.End - sp.Start
+		case trace.W:
+			to.Weight = sp.End - sp.Start
 		}
 	}
-	r := report{Summary: trace.Summarise(spans)}
-	for _, l := range s.Layers {
-		c := l.Cost(x)
-		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Gradients, replicas)
-		c.Forward = trace.Median(samples[l.ID][trace.F])
-		c.BackwardInput = trace.Median(samples[l.ID][trace.I])
-		c.BackwardWeight = trace.Median(samples[l.ID][trace.W])
-		r.IDs, r.Layers = append(r.IDs, l.ID), append(r.Layers, c)
+	for i := range r.layers {
+		to := &r.layers[i]
+		median := func(of func(cost.Stage) float64) float64 {
+			list := make([]float64, len(to.samples))
+			for m, x := range to.samples {
+				list[m] = of(x)
+			}
+			return trace.Median(list)
+		}
+		to.cost.Forward = median(func(x cost.Stage) float64 { return x.Forward })
+		to.cost.BackwardInput = median(func(x cost.Stage) float64 { return x.Input })
+		to.cost.BackwardWeight = median(func(x cost.Stage) float64 { return x.Weight })
 	}
-	return r
 }
 
-// join merges the reports of all ranks on the layers of a chain; rows are by
-// stage, each a column of replicas.
-func join(clock string, layers int, rows [][]byte) (Step, error) {
-	step := Step{Costs: cost.Table{Clock: clock, Layers: make([]cost.Layer, layers)}, Memory: make([]Memory, len(rows))}
-	table := &step.Costs
-	var replicas [][]trace.Summary // by replica, by stage
-	for stage, row := range rows {
-		var column [][]byte
-		if err := json.Unmarshal(row, &column); err != nil {
-			return Step{}, fmt.Errorf("profile: report of stage %d: %w", stage, err)
-		}
-		for d, b := range column {
-			var r report
-			if err := json.Unmarshal(b, &r); err != nil {
-				return Step{}, fmt.Errorf("profile: report of stage %d, replica %d: %w", stage, d, err)
-			}
-			if d == len(replicas) {
-				replicas = append(replicas, nil)
-			}
-			replicas[d] = append(replicas[d], r.Summary)
-			if r.Joules < 0 || step.Joules < 0 {
-				step.Joules = -1 // a sum of some GPUs' energy would be taken for all
-			} else {
-				step.Joules += r.Joules
-			}
-			m := &step.Memory[stage]
-			m.Resident, m.Kept = max(m.Resident, r.Resident), max(m.Kept, r.Kept)
-			for i, l := range r.Layers {
-				to := &table.Layers[r.IDs[i]]
-				if d == 0 {
-					*to = l
-				}
-				to.Forward = max(to.Forward, l.Forward)
-				to.BackwardInput = max(to.BackwardInput, l.BackwardInput)
-				to.BackwardWeight = max(to.BackwardWeight, l.BackwardWeight)
+// joinReplicas merges the reports of a stage's ranks: of everything the largest,
+// but energy, which adds up.
+func joinReplicas(column []report) report {
+	out := column[0]
+	for _, r := range column[1:] {
+		out.own = out.own.with(r.own)
+		out.summaries = append(out.summaries, r.summaries...)
+		for i, from := range r.layers {
+			to := &out.layers[i]
+			to.cost.Forward = max(to.cost.Forward, from.cost.Forward)
+			to.cost.BackwardInput = max(to.cost.BackwardInput, from.cost.BackwardInput)
+			to.cost.BackwardWeight = max(to.cost.BackwardWeight, from.cost.BackwardWeight)
+			for m, x := range from.samples {
+				y := &to.samples[m]
+				*y = cost.Stage{Forward: max(x.Forward, y.Forward), Input: max(x.Input, y.Input), Weight: max(x.Weight, y.Weight)}
 			}
 		}
 	}
-	for d, parts := range replicas {
-		if s := trace.Join(parts); d == 0 || s.Makespan() > step.Summary.Makespan() {
-			step.Summary = s
+	return out
+}
+
+// with joins what two ranks tell of themselves. A sum of some GPUs' energy would
+// be taken for all, so that one which is not known makes the sum unknown.
+func (o Own) with(other Own) Own {
+	o.Resident, o.Kept = max(o.Resident, other.Resident), max(o.Kept, other.Kept)
+	o.Balancing = max(o.Balancing, other.Balancing)
+	if o.Joules < 0 || other.Joules < 0 {
+		o.Joules = -1
+	} else {
+		o.Joules += other.Joules
+	}
+	return o
+}
+
+// joinStages puts the reports of stages together on the layers of a chain.
+func joinStages(clock string, names []string, rows []report) Measurement {
+	m := Measurement{Memory: make([]Memory, len(rows))}
+	m.Clock, m.Layers, m.Samples = clock, make([]cost.Layer, len(names)), make([][]cost.Stage, len(names))
+	all := rows[0].own
+	for stage, r := range rows {
+		if stage > 0 {
+			all = all.with(r.own)
+		}
+		m.Memory[stage] = r.own.Memory
+		for _, l := range r.layers {
+			m.Layers[l.id], m.Samples[l.id] = l.cost, l.samples
+			m.Layers[l.id].Name = names[l.id]
 		}
 	}
-	return step, nil
+	m.Joules, m.Balancing = all.Joules, all.Balancing
+	for d := range rows[0].summaries {
+		parts := make([]trace.Summary, len(rows))
+		for stage, r := range rows {
+			parts[stage] = r.summaries[d]
+		}
+		if s := trace.Join(parts); d == 0 || s.Makespan() > m.Summary.Makespan() {
+			m.Summary = s
+		}
+	}
+	return m
+}
+
+// DispatchOverhead returns the seconds from one instruction of a stage to the
+// next that its host takes: on every stage a tenth of all the times between two is
+// shorter, since in the others it waits; of those the median.
+func DispatchOverhead(instructions [][]trace.Span) float64 {
+	var least []float64
+	for _, spans := range instructions {
+		var between []float64
+		for i, s := range spans {
+			if i > 0 && s.Op.Pipeline() {
+				between = append(between, max(0, s.Start-spans[i-1].End))
+			}
+		}
+		if len(between) > 0 {
+			slices.Sort(between)
+			least = append(least, between[len(between)/10])
+		}
+	}
+	return trace.Median(least)
 }

@@ -8,20 +8,25 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/model"
 	"dynmo/src/partition"
+	"dynmo/src/pipeline"
 	"dynmo/src/profile"
+	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
 )
 
-// TestGatherIsInChainOrder: the table has the costs of every layer at its place
+// TestMeasureIsInChainOrder: the table has the costs of every layer at its place
 // in the chain, the medians of its spans and the largest of the replicas, where
 // stages hold stretches that do not follow each other.
-func TestGatherIsInChainOrder(t *testing.T) {
+func TestMeasureIsInChainOrder(t *testing.T) {
 	shape := model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, Seed: 1}
 	vee := partition.Map{Stages: 2, Chunks: 2, Vee: true}
-	owners := vee.Owners(partition.Partition{0, 1, 3, 4, 6}) // 0, 4 and 5 on stage 0
+	where := layout.New(partition.Partition{0, 1, 3, 4, 6}, schedule.Schedule{Map: vee, Microbatches: 3}, 2, mesh.StageMajor)
+	owners := where.Owners() // 0, 4 and 5 on stage 0
 	err := local.Run(4, func(tr comm.Transport) error {
 		world := comm.New(tr, comm.Options{})
 		stage, replica := tr.Rank()/2, tr.Rank()%2
@@ -43,23 +48,34 @@ func TestGatherIsInChainOrder(t *testing.T) {
 		for _, l := range s.Layers {
 			for m, seconds := range []float64{1, 3, 2} { // the median is 2
 				begin := float64(10 * m)
-				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
+				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Microbatch: m, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
 			}
 		}
-		seen, err := profile.Gather(stages, replicas, x, s, spans, profile.Memory{}, 2.5)
+		p := profile.Profiler{Stages: stages, Replicas: replicas}
+		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, false)
 		if err != nil {
 			return err
 		}
-		for id, l := range seen.Costs.Layers {
+		for id, l := range seen.Layers {
 			output := shape.Chain()[id].Leaves().Bytes(x, x.N())
 			if want := 2 * float64(1+id) * 2; l.Name != shape.Names()[id] || l.Forward != want || l.Output != output {
 				t.Errorf("layer %d: %q, %v s, %d bytes go on; want %q, %v s, %d", id, l.Name, l.Forward, l.Output, shape.Names()[id], want, output)
 			}
 		}
+		for id, row := range seen.Samples {
+			for m, seconds := range []float64{1, 3, 2} {
+				if want := seconds * float64(1+id) * 2; row[m].Forward != want {
+					t.Errorf("layer %d, microbatch %d: %v s, want %v", id, m, row[m].Forward, want)
+				}
+			}
+		}
+		if seen.Balancing != 3 {
+			t.Errorf("balancing took %v s, want the longest, 3", seen.Balancing)
+		}
 		if want := 2.5 * float64(stages.Size()*replicas.Size()); seen.Joules != want {
 			t.Errorf("%v J, want %v", seen.Joules, want)
 		}
-		if n := len(seen.Costs.Layers); n != shape.Layers() {
+		if n := len(seen.Layers); n != shape.Layers() {
 			t.Errorf("%d layers, want %d", n, shape.Layers())
 		}
 		return nil

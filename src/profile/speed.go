@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/mat"
+
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/trace"
@@ -107,7 +109,10 @@ func (s *Speeds) slow(stages int) []float64 {
 			}
 		}
 	}
-	x, group := make([]float64, stages), make([]int, stages)
+	if len(edges) == 0 {
+		return nil
+	}
+	group := make([]int, stages)
 	for i := range group {
 		group[i] = i
 	}
@@ -117,35 +122,39 @@ func (s *Speeds) slow(stages int) []float64 {
 			group[e.from], group[e.to] = low, low
 		}
 	}
-	// Gauss-Seidel: each stage moves to the mean of what its edges say. The
-	// graph is small and nearly a path, on which it settles in about stages²
-	// sweeps.
-	for range stages * stages {
-		for i := range x {
-			sum, n := 0.0, 0
-			for _, e := range edges {
-				switch i {
-				case e.from:
-					sum, n = sum+x[e.to]-e.ratio, n+1
-				case e.to:
-					sum, n = sum+x[e.from]+e.ratio, n+1
-				}
-			}
-			if n > 0 {
-				x[i] = sum / float64(n)
-			}
+	// A row for each pair, and one for each group's least stage, which is put at 0:
+	// the others follow from it.
+	var rows, ratios []float64
+	add := func(from, to int, ratio float64) {
+		row := make([]float64, stages)
+		row[to] = 1
+		if from != to {
+			row[from] = -1
+		}
+		rows, ratios = append(rows, row...), append(ratios, ratio)
+	}
+	for _, e := range edges {
+		add(e.from, e.to, e.ratio)
+	}
+	for i, least := range group {
+		if i == least {
+			add(i, i, 0)
 		}
 	}
+	var x mat.VecDense
+	if err := x.SolveVec(mat.NewDense(len(ratios), stages, rows), mat.NewVecDense(len(ratios), ratios)); err != nil {
+		return nil // ratios beyond what numbers can tell say nothing of ranks
+	}
 	slow, uneven := make([]float64, stages), false
-	for i := range x {
-		fastest := x[i]
-		for j := range x {
+	for i := range slow {
+		fastest := x.AtVec(i)
+		for j := range slow {
 			if group[j] == group[i] {
-				fastest = min(fastest, x[j])
+				fastest = min(fastest, x.AtVec(j))
 			}
 		}
 		slow[i] = 1
-		if d := x[i] - fastest; d > noise {
+		if d := x.AtVec(i) - fastest; d > noise {
 			slow[i], uneven = math.Exp(d), true
 		}
 	}

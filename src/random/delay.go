@@ -7,7 +7,7 @@ import (
 
 // Delay returns how many times longer than usual something takes, in
 // [1, most], by its key: 1 + min(|x|/3, 1)·(most-1) with x ~ N(0, 1). So one in
-// 370 takes the whole of most (three standard deviations), and the mean is
+// 370 takes most times as long (three standard deviations), and the mean is
 // 1 + 0.266·(most-1). It returns 1 if most is at most 1. (Paper, figure 7: a
 // network with delays of up to 4 times, normally distributed, after Sukhov &
 // Kuznetsova 2009.) It does not allocate.

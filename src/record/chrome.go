@@ -28,11 +28,11 @@ type chrome struct {
 	out   io.Writer
 	named map[int]int // by replica: how many stages have their name
 	begun bool
-	cut   bool // a step could not be written as a whole: nothing may follow it
+	cut   bool // a step was written in part: nothing may follow it
 }
 
-// chromeEvent is one event: ph "X" has a start and a duration, "M" names what
-// args.name says.
+// chromeEvent is one event: ph "X" has a start and a duration, "M" gives a replica
+// or a stage the name args.name.
 type chromeEvent struct {
 	Name    string     `json:"name"`
 	Cat     string     `json:"cat,omitempty"` // the span's kind
@@ -55,7 +55,7 @@ type chromeArgs struct {
 // micro is microseconds, to the nanosecond.
 type micro float64
 
-// MarshalJSON returns three decimals. What is not finite is an error.
+// MarshalJSON returns three decimals. A number that is not finite is an error.
 func (m micro) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(m), 'f', 3, 64), nil
 }
@@ -90,7 +90,7 @@ func (c *chrome) add(t Timeline) error {
 		for _, s := range spans {
 			length := micro(1e6 * (s.End - s.Start))
 			e := chromeEvent{
-				Name: Instruction(s), Cat: s.Op.String(), Phase: "X", Replica: t.Replica, Stage: stage,
+				Name: instruction(s), Cat: s.Op.String(), Phase: "X", Replica: t.Replica, Stage: stage,
 				Start: micro(1e6 * s.Start), Length: &length,
 				Args: chromeArgs{Step: &t.Step.Step},
 			}
@@ -107,7 +107,7 @@ func (c *chrome) add(t Timeline) error {
 	return err
 }
 
-// close ends the array, unless it was cut off, which add has told.
+// close ends the array, unless it was cut off, of which add has returned the error.
 func (c *chrome) close() error {
 	if c.cut {
 		return nil
@@ -120,9 +120,9 @@ func (c *chrome) close() error {
 	return err
 }
 
-// Instruction names a span as schedules do: "F3", "F3.1" for a chunk that is not
+// instruction names a span as schedules do: "F3", "F3.1" for a chunk that is not
 // the first, and only the kind outside the schedule.
-func Instruction(s trace.Span) string {
+func instruction(s trace.Span) string {
 	switch {
 	case s.Microbatch < 0:
 		return s.Op.String()
@@ -132,7 +132,7 @@ func Instruction(s trace.Span) string {
 	return fmt.Sprintf("%v%d", s.Op, s.Microbatch)
 }
 
-// WriteTrace writes steps of one replica as a whole file that Perfetto opens.
+// WriteTrace writes steps of one replica as a complete file that Perfetto opens.
 func WriteTrace(w io.Writer, steps []trace.Step) error {
 	c := chrome{out: w}
 	for _, s := range steps {
@@ -143,15 +143,15 @@ func WriteTrace(w io.Writer, steps []trace.Step) error {
 	return c.close()
 }
 
-// ReadTrace reads what Run.Trace or WriteTrace wrote, in the order in which
-// steps begin in it. Of a run that was killed the last line may be damaged and
-// is left out; any other damaged line is an error that names it. name is what
-// errors call the file.
+// ReadTrace reads a file of Run.Trace or WriteTrace, in the order in which steps
+// begin in it. Of a run that was killed the last line may be damaged and
+// is left out; any other damaged line is an error that names it. name is the
+// file's name in errors.
 func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 	var list []Timeline
 	where := map[[2]int]int{} // step and replica: index in list
 	clock := map[int]string{} // by replica
-	named := map[int]int{}    // by replica: stages that have a name, which bounds what a stage can be
+	named := map[int]int{}    // by replica: stages that have a name: no other is valid
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	var damaged error
@@ -208,7 +208,7 @@ func ReadTrace(name string, r io.Reader) ([]Timeline, error) {
 	return list, nil
 }
 
-// span returns what an X event of a replica of that many stages stands for.
+// span returns the span of an X event of a replica of that many stages.
 func (e chromeEvent) span(stages int) (trace.Span, error) {
 	start, length := float64(e.Start)/1e6, 0.0
 	if e.Length != nil {

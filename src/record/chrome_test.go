@@ -12,6 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/profile"
+	"dynmo/src/schedule"
 	"dynmo/src/trace"
 )
 
@@ -132,9 +136,13 @@ func TestCostsReadBack(t *testing.T) {
 	}
 	defer r.Close()
 	layers := []cost.Layer{{Name: "block 0", Forward: 1, BackwardInput: 2, BackwardWeight: 3}}
-	want := cost.Series{
-		{Step: 0, Steps: 4, Table: cost.Table{Layers: layers}},
-		{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune", Run: &cost.Run{Cuts: []int{0, 1}, Stages: 1, Microbatches: 1, Schedule: "1f1b", Makespan: 0.5}},
+	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := profile.Series{
+		{Phase: cost.Phase{Step: 0, Steps: 4, Table: cost.Table{Layers: layers}}},
+		{Phase: cost.Phase{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune"}, Run: &profile.Run{Layout: layout.New([]int{0, 1}, order, 1, mesh.StageMajor), Makespan: 0.5}},
 	}
 	for _, s := range want {
 		if err := r.Costs(s); err != nil {
@@ -146,7 +154,7 @@ func TestCostsReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	got, err := cost.ReadSeries("costs.jsonl", f, 1)
+	got, err := profile.ReadSeries("costs.jsonl", f, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,10 +29,10 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(f))
 }
 
-// Metrics is what one training step did: a line of metrics.jsonl.
+// Metrics holds the figures of one training step: a line of metrics.jsonl.
 type Metrics struct {
 	Step            int    `json:"step"`
-	Clock           string `json:"clock"` // wall, virtual or sim: what StepSeconds and its kin were read from
+	Clock           string `json:"clock"` // wall, virtual or sim: of StepSeconds and all other times
 	Loss            Float  `json:"loss"`  // nats per token, mean over the global batch
 	GradNorm        Float  `json:"grad_norm"`
 	LR              Float  `json:"lr"`
@@ -48,14 +48,14 @@ type Metrics struct {
 	Ceiling         Float  `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
 	// Idle is idle seconds by cause, of the first replica.
 	Idle           trace.Idle `json:"idle"`
-	Schedule       string     `json:"schedule"` // the kind that was executed
-	Cuts           []int      `json:"cuts"`     // of the chain, over virtual stages
+	Schedule       string     `json:"schedule"`     // the kind that was executed
+	Cuts           []int      `json:"cuts"`         // of the chain, over virtual stages
+	Vee            bool       `json:"vee,omitzero"` // virtual stages lie in a V (see partition.Map)
 	LayersPerStage []int      `json:"layers_per_stage"`
-	BytesPerStage  []int64    `json:"bytes_per_stage"` // that layers, buffers and what is kept for layers to come account for
+	BytesPerStage  []int64    `json:"bytes_per_stage"` // of layers, buffers and memory that waits for other layers
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
-	// what the process had once MPI had started: of each stage the largest of its
-	// replicas. Absent where ranks share a process or the
-	// system does not tell.
+	// that of the process once MPI had started: of each stage the largest of its
+	// replicas. Absent where ranks share a process or the system does not report it.
 	ResidentPerStage []int64 `json:"resident_per_stage,omitempty"`
 	// JoulesPerToken is the energy that all GPUs have used since the run began, by the
 	// tokens trained on since. Absent where it is not metered.
@@ -63,7 +63,7 @@ type Metrics struct {
 	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 }
 
-// EventKind is what an Event reports.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // Kinds of events.
@@ -76,7 +76,7 @@ const (
 
 // Event is a change of the model or its layout: a line of events.jsonl.
 // Before, Predicted and After are the makespan of a step, in seconds on Clock;
-// what is 0 was not measured and is left out.
+// a 0 was not measured and is left out.
 type Event struct {
 	Step      int            `json:"step"`
 	Kind      EventKind      `json:"kind"`
@@ -86,5 +86,5 @@ type Event struct {
 	After     Float          `json:"after,omitzero"`
 	Bytes     int64          `json:"bytes"`            // sent between ranks
 	Seconds   Float          `json:"seconds"`          // that the event itself took
-	Detail    map[string]any `json:"detail,omitempty"` // what only this kind has; finite numbers
+	Detail    map[string]any `json:"detail,omitempty"` // figures of this kind alone; finite numbers
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Provenance is what made a result: enough to make it again, and no more of
+// Provenance is the origin of a result: enough to make it again, and no more of
 // the environment than that.
 type Provenance struct {
 	Revision string   `json:"revision"` // version control revision of the source, "+dirty" if changed since
@@ -20,7 +20,7 @@ type Provenance struct {
 	Host     string   `json:"host"`
 	CPU      string   `json:"cpu"`
 	Cores    int      `json:"cores"`             // that the process may use
-	Kernels  string   `json:"kernels,omitempty"` // backend, instruction-set path and BLAS: what bits depend on
+	Kernels  string   `json:"kernels,omitempty"` // backend, instruction-set path and BLAS, on which bits depend
 	Corpus   string   `json:"corpus,omitempty"`  // SHA-256 of the text
 	MPI      bool     `json:"mpi"`               // whether ranks are MPI processes
 	Date     string   `json:"date"`              // RFC 3339, UTC

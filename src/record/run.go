@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"dynmo/src/cost"
+	"dynmo/src/profile"
 	"dynmo/src/trace"
 )
 
@@ -18,11 +18,11 @@ const (
 	ProvenanceFile = "provenance.json" // where, when and by what the run was made
 	MetricsFile    = "metrics.jsonl"   // a Metrics a line
 	EventsFile     = "events.jsonl"    // an Event a line
-	CostsFile      = "costs.jsonl"     // a cost.Stretch a line
+	CostsFile      = "costs.jsonl"     // a profile.Phase a line
 	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
 )
 
-// Only the owner may read what a run writes, whatever the umask.
+// The files of a run are readable by their owner alone, whatever the umask.
 const (
 	directoryMode = 0o700
 	fileMode      = 0o600
@@ -110,7 +110,7 @@ func (r *Run) Step(m Metrics) error { return line(r.metrics, m) }
 func (r *Run) Event(e Event) error { return line(r.events, e) }
 
 // Costs adds a line to costs.jsonl.
-func (r *Run) Costs(s cost.Phase) error {
+func (r *Run) Costs(s profile.Phase) error {
 	if err := r.begin(&r.costs, CostsFile); err != nil {
 		return err
 	}

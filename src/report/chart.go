@@ -21,9 +21,9 @@ import (
 type chart struct {
 	Title    string        `json:"title"`
 	Unit     string        `json:"-"`
-	X        []float64     `json:"x"` // what is drawn: at most maxPoints, finite
+	X        []float64     `json:"x"` // drawn points: at most maxPoints, finite
 	Y        []float64     `json:"y"`
-	Gaps     []int         `json:"-"` // points before which steps are missing
+	Breaks   []int         `json:"-"` // points before which steps are missing
 	Missing  int           `json:"-"` // steps whose number is not finite
 	FromZero bool          `json:"-"` // the axis begins at 0
 	SVG      template.HTML `json:"-"`
@@ -34,9 +34,9 @@ type chart struct {
 // maxPoints is about twice the pixels of a chart.
 const maxPoints = 1000
 
-// thin sets the points of x and y, at most maxPoints: of every stretch the
-// smallest and the largest, in order, so that no spike is lost. What is not
-// finite is left out and counted.
+// thin sets the points of x and y, at most maxPoints: of every run of steps the
+// smallest and the largest, in order, so that no spike is lost. Numbers that are
+// not finite are left out and counted.
 func (c *chart) thin(x, y []float64) {
 	size := 1
 	if len(x) > maxPoints {
@@ -57,7 +57,7 @@ func (c *chart) thin(x, y []float64) {
 			}
 		}
 		if c.Missing > before {
-			c.Gaps = append(c.Gaps, len(c.X))
+			c.Breaks = append(c.Breaks, len(c.X))
 		}
 		if low < 0 {
 			continue
@@ -100,7 +100,7 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 	grid.Vertical.Color, grid.Horizontal.Color = nil, gridColour
 	p.Add(grid, marked(marks))
 	begin := 0
-	for _, end := range append(slices.Clone(c.Gaps), len(c.X)) {
+	for _, end := range append(slices.Clone(c.Breaks), len(c.X)) {
 		if end == begin {
 			continue
 		}
@@ -162,17 +162,17 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	first := math.Ceil(low / by)
 	var list []plot.Tick
 	for k := 0.0; k <= t.most; k++ { // first+k may be first, where floats are coarse
-		at := (first + k) * by
-		label := strconv.FormatFloat(at, 'g', 6, 64)
-		if !(at >= low && at <= high) || len(list) > 0 && list[len(list)-1].Label == label {
+		value := (first + k) * by
+		label := strconv.FormatFloat(value, 'g', 6, 64)
+		if !(value >= low && value <= high) || len(list) > 0 && list[len(list)-1].Label == label {
 			continue
 		}
-		list = append(list, plot.Tick{Value: at, Label: label})
+		list = append(list, plot.Tick{Value: value, Label: label})
 	}
 	return list
 }
 
-// points is what plotter calls XYer.
+// points is a plotter.XYer.
 type points struct{ x, y []float64 }
 
 // farthest is how far from 0 points are drawn: ranges up to there can be
@@ -184,8 +184,8 @@ func (p points) XY(i int) (float64, float64) {
 	return p.x[i], max(-farthest, min(p.y[i], farthest))
 }
 
-// marked draws marks as vertical lines: colour and dashes tell their kinds. What
-// is too many to leave the curve visible is short.
+// marked draws marks as vertical lines: colour and dashes tell their kinds. Lines
+// of a kind that has too many to leave the curve visible are short.
 type marked []mark
 
 func (m marked) Plot(c draw.Canvas, p *plot.Plot) {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"dynmo/src/config"
 	"dynmo/src/partition"
 	"dynmo/src/record"
-	"dynmo/src/schedule"
 )
 
 // heat is which stage held which layer over time, as rectangles.
@@ -26,21 +24,12 @@ type box struct{ Stage, Chunk, Step, Width, Layer, Height int }
 const maxColumns = 240
 
 // stageMap returns where the virtual stages of a step lay.
-func stageMap(m record.Metrics, c config.Config) (partition.Map, error) {
-	virtual := len(m.Cuts) - 1
-	chunks := 1
-	switch schedule.Kind(m.Schedule) {
-	case schedule.KindInterleaved:
-		chunks = c.Schedule.Chunks
-	case schedule.KindZBV:
-		chunks = 2
-	case schedule.KindFile:
-		chunks = max(1, virtual/c.Parallel.Stages)
+func stageMap(m record.Metrics) (partition.Map, error) {
+	virtual, stages := len(m.Cuts)-1, len(m.LayersPerStage)
+	if virtual < 1 || stages < 1 || virtual%stages != 0 {
+		return partition.Map{}, fmt.Errorf("cuts: %d virtual stages, want a multiple of the %d stages", virtual, stages)
 	}
-	if virtual < 1 || virtual%chunks != 0 {
-		return partition.Map{}, fmt.Errorf("cuts: %d virtual stages, want a multiple of the %d chunks of schedule %s", virtual, chunks, m.Schedule)
-	}
-	return partition.Map{Stages: virtual / chunks, Chunks: chunks, Vee: schedule.Kind(m.Schedule) == schedule.KindZBV}, nil
+	return partition.Map{Stages: stages, Chunks: virtual / stages, Vee: m.Vee}, nil
 }
 
 // heat returns the run's layouts, nil if they were not recorded. The error names
@@ -62,7 +51,7 @@ func (r Run) heat() (*heat, error) {
 			h.Thinned++
 			continue
 		}
-		where, err := stageMap(m, r.Config)
+		where, err := stageMap(m)
 		cuts := partition.Partition(m.Cuts)
 		switch {
 		case err != nil:

@@ -72,17 +72,16 @@ func (h *heat) view(first int, marks []mark) *heatView {
 }
 
 // viridis is five colours of the map of that name (Smith and van der Walt
-// 2015), whose lightness rises throughout: readers who see no hues can order
-// them too.
+// 2015), whose lightness rises throughout: without hues they are in order too.
 var viridis = [5][3]float64{{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}}
 
 // colourOf returns the colour of a stage.
 func colourOf(stage, stages int) stageColour {
-	at := 4 * (float64(stage) + 0.5) / float64(stages)
-	i := min(int(at), 3)
+	place := 4 * (float64(stage) + 0.5) / float64(stages)
+	i := min(int(place), 3)
 	var c [3]float64
 	for k := range c {
-		c[k] = viridis[i][k] + (at-float64(i))*(viridis[i+1][k]-viridis[i][k])
+		c[k] = viridis[i][k] + (place-float64(i))*(viridis[i+1][k]-viridis[i][k])
 	}
 	text := "#fff"
 	if 0.3*c[0]+0.59*c[1]+0.11*c[2] > 110 {

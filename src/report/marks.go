@@ -9,7 +9,7 @@ import (
 
 // mark is a step at which something changed.
 type mark struct {
-	Kind string  // dynamic, migrate or balance: what the page draws differently
+	Kind string  // dynamic, migrate or balance
 	Step float64 // between two steps where it happened between them
 }
 
@@ -49,15 +49,15 @@ func (r Run) marks() []mark {
 	return list
 }
 
-// stretch is metrics [lo, hi) between which neither model nor layout changed.
-type stretch struct{ lo, hi int }
+// segment is metrics [lo, hi) between which neither model nor layout changed.
+type segment struct{ lo, hi int }
 
-// around returns the stretches before and after the move that shortened the
+// around returns the segments before and after the move that shortened the
 // mean makespan most, and the step after which it happened. ok is false if no
 // layer moved between recorded steps.
-func (r Run) around() (before, after stretch, step int, ok bool) {
+func (r Run) around() (before, after segment, step int, ok bool) {
 	type cut struct {
-		at   int // first metric behind it
+		next int // first metric behind it
 		step int
 		move bool
 	}
@@ -69,19 +69,19 @@ func (r Run) around() (before, after stretch, step int, ok bool) {
 	for _, e := range r.Events {
 		switch e.Kind {
 		case record.Dynamic:
-			cuts = append(cuts, cut{at: index(e.Step)})
+			cuts = append(cuts, cut{next: index(e.Step)})
 		case record.Migrate:
 			cuts = append(cuts, cut{index(e.Step + 1), e.Step, true})
 		}
 	}
 	best := math.Inf(-1)
 	for i, c := range cuts {
-		a, b := stretch{0, c.at}, stretch{c.at, len(r.Metrics)}
+		a, b := segment{0, c.next}, segment{c.next, len(r.Metrics)}
 		if i > 0 {
-			a.lo = cuts[i-1].at
+			a.lo = cuts[i-1].next
 		}
 		if i+1 < len(cuts) {
-			b.hi = cuts[i+1].at
+			b.hi = cuts[i+1].next
 		}
 		if !c.move || a.lo >= a.hi || b.lo >= b.hi {
 			continue
@@ -94,8 +94,8 @@ func (r Run) around() (before, after stretch, step int, ok bool) {
 	return before, after, step, ok
 }
 
-// mean returns the mean of a number over a stretch.
-func (r Run) mean(s stretch, of func(record.Metrics) float64) float64 {
+// mean returns the mean of a number over a segment.
+func (r Run) mean(s segment, of func(record.Metrics) float64) float64 {
 	sum := 0.0
 	for _, m := range r.Metrics[s.lo:s.hi] {
 		sum += of(m)

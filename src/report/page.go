@@ -22,11 +22,11 @@ var (
 	scriptText string
 )
 
-// page is what page.html shows. Text of the run (names, details, settings) is
+// page is the data of page.html. Text of the run (names, details, settings) is
 // untrusted; the template escapes it.
 type page struct {
 	Run      Run
-	Summary  Summary
+	Summary  summary
 	Schedule string
 	Facts    []fact
 	Charts   []*chart
@@ -38,7 +38,7 @@ type page struct {
 	Phases   [][]string // header and rows
 	Style    template.CSS
 	Script   template.JS
-	Data     map[string]any // what the script draws
+	Data     map[string]any // drawn by the script
 }
 
 // fact is a number of the run, or a line of its provenance.
@@ -52,7 +52,7 @@ const mostEvents = 500
 
 // HTML writes the run as one page that needs nothing but itself.
 func HTML(out io.Writer, r Run) error {
-	p := page{Run: r, Summary: r.Summarise(), Schedule: r.schedules(), Move: -1,
+	p := page{Run: r, Summary: r.summarise(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
 	p.Facts = r.facts(p.Summary)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
@@ -71,14 +71,14 @@ func HTML(out io.Writer, r Run) error {
 		return err
 	}
 	p.Heat = layouts.view(r.Metrics[0].Step, marks)
-	whole := stretch{0, len(r.Metrics)}
-	columns, stretches := []string{"whole run"}, []stretch{whole}
+	all := segment{0, len(r.Metrics)}
+	columns, segments := []string{"whole run"}, []segment{all}
 	if before, after, step, ok := r.around(); ok {
 		p.Move = step
 		columns = []string{"before: " + r.steps(before), "after: " + r.steps(after), "whole run"}
-		stretches = []stretch{before, after, whole}
+		segments = []segment{before, after, all}
 	}
-	p.Idle = r.idleTable(columns, stretches)
+	p.Idle = r.idleTable(columns, segments)
 	p.Times = r.timelines(p.Move)
 	p.Events = r.Events[:min(len(r.Events), mostEvents)]
 	if len(r.phases()) > 1 {
@@ -129,7 +129,7 @@ func bar(x, all float64) string {
 	return fmt.Sprintf("%.1f%%", 100*min(x/all, 1))
 }
 
-// off writes how far x lies from what was measured.
+// off writes the distance of x from the measured value.
 func off(x, measured float64) string {
 	if measured == 0 {
 		return ""
@@ -137,7 +137,7 @@ func off(x, measured float64) string {
 	return fmt.Sprintf("sum is %+.1f %%", 100*(x/measured-1))
 }
 
-// detail writes what only one kind of event has.
+// detail writes the figures of one kind of event.
 func detail(of map[string]any) string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -152,7 +152,7 @@ func detail(of map[string]any) string {
 	return strings.Join(list, ", ")
 }
 
-// provenance splits what a run was made by into names and values.
+// provenance splits the provenance of a run into names and values.
 func provenance(p record.Provenance) []fact {
 	var list []fact
 	for line := range strings.Lines(p.String()) {
@@ -162,16 +162,16 @@ func provenance(p record.Provenance) []fact {
 	return list
 }
 
-// steps names a stretch.
-func (r Run) steps(s stretch) string {
+// steps names a segment.
+func (r Run) steps(s segment) string {
 	if s.hi-s.lo == 1 {
 		return fmt.Sprintf("step %d", r.Metrics[s.lo].Step)
 	}
 	return fmt.Sprintf("steps %d to %d", r.Metrics[s.lo].Step, r.Metrics[s.hi-1].Step)
 }
 
-// schedules names what was executed, in order of first use; the setting, where
-// that was not recorded.
+// schedules names the executed schedules, in order of first use; the setting,
+// where they were not recorded.
 func (r Run) schedules() string {
 	var list []string
 	for _, m := range r.Metrics {
@@ -186,7 +186,7 @@ func (r Run) schedules() string {
 }
 
 // facts returns the outcome of the run.
-func (r Run) facts(s Summary) []fact {
+func (r Run) facts(s summary) []fact {
 	phases := r.phases()
 	bubble := middle(phases[0].steps, func(m record.Metrics) record.Float { return m.BubbleRatio })
 	clock := s.Clock + " clock"

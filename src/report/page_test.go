@@ -127,8 +127,8 @@ func TestThinKeepsExtremes(t *testing.T) {
 	y[1234], y[8765], y[50] = 100, -100, math.NaN()
 	var c chart
 	c.thin(x, y)
-	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Gaps) != 1 {
-		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Gaps, maxPoints)
+	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Breaks) != 1 {
+		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Breaks, maxPoints)
 	}
 	for at, want := range map[float64]float64{1234: 100, 8765: -100} {
 		if i := slices.Index(c.X, at); i < 0 || c.Y[i] != want {
@@ -141,7 +141,13 @@ func TestThinKeepsExtremes(t *testing.T) {
 }
 
 func TestHeat(t *testing.T) {
-	line := func(kind string, cuts ...int) record.Metrics { return record.Metrics{Schedule: kind, Cuts: cuts} }
+	line := func(kind string, cuts ...int) record.Metrics {
+		stages := len(cuts) - 1
+		if kind == "zb-v" || kind == "interleaved" {
+			stages = (stages + 1) / 2
+		}
+		return record.Metrics{Schedule: kind, Cuts: cuts, Vee: kind == "zb-v", LayersPerStage: make([]int, stages)}
+	}
 	for _, c := range []struct {
 		name    string
 		metrics []record.Metrics
@@ -173,7 +179,7 @@ func TestHeat(t *testing.T) {
 		metrics    []record.Metrics
 	}{
 		{"fewer layers", "run/metrics.jsonl:2: partition [0 1 2] does not cover layers 0 to 4", []record.Metrics{line("1f1b", 0, 2, 4), line("1f1b", 0, 1, 2)}},
-		{"odd pieces in a V", "run/metrics.jsonl:1: cuts: 3 virtual stages, want a multiple of the 2 chunks of schedule zb-v", []record.Metrics{line("zb-v", 0, 1, 2, 3)}},
+		{"odd pieces in a V", "run/metrics.jsonl:1: cuts: 3 virtual stages, want a multiple of the 2 stages", []record.Metrics{line("zb-v", 0, 1, 2, 3)}},
 		{"no layer", "run/metrics.jsonl:1: cuts: no layer", []record.Metrics{line("1f1b", 0, 0)}},
 	} {
 		r := Run{Dir: "run", Config: config.Default(), Metrics: c.metrics}
@@ -188,7 +194,7 @@ func TestHeat(t *testing.T) {
 func TestManyLayouts(t *testing.T) {
 	r := Run{Config: config.Default()}
 	for step := range 10_000 {
-		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}})
+		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}, LayersPerStage: make([]int, 2)})
 	}
 	h, err := r.heat()
 	if err != nil {
@@ -209,7 +215,7 @@ func TestAround(t *testing.T) {
 	}
 	r.Events = []record.Event{{Step: 2, Kind: record.Dynamic}, {Step: 4, Kind: record.Migrate}, {Step: 6, Kind: record.Migrate}, {Step: 7, Kind: record.Migrate}}
 	before, after, step, ok := r.around()
-	if want := (stretch{2, 5}); !ok || before != want || after != (stretch{5, 7}) || step != 4 {
+	if want := (segment{2, 5}); !ok || before != want || after != (segment{5, 7}) || step != 4 {
 		t.Errorf("before %v, after %v, step %d, %v; want {2 5}, {5 7}, 4: the prune at 2 is no gain of moving", before, after, step, ok)
 	}
 }
@@ -217,7 +223,7 @@ func TestAround(t *testing.T) {
 // TestIdleSumsUp: the parts are the step.
 func TestIdleSumsUp(t *testing.T) {
 	r := small.read(t)
-	table := r.idleTable([]string{"whole run"}, []stretch{{0, len(r.Metrics)}})
+	table := r.idleTable([]string{"whole run"}, []segment{{0, len(r.Metrics)}})
 	if sum, total := table.Sum[0], table.Total[0]; math.Abs(sum-total) > 1e-9*total {
 		t.Errorf("parts sum to %v, the step took %v", sum, total)
 	}

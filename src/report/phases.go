@@ -8,7 +8,7 @@ import (
 	"dynmo/src/record"
 )
 
-// phase is a stretch of steps in which the model does not change.
+// phase is a run of steps in which the model does not change.
 type phase struct {
 	sparsity float64          // 0 before the first pruning
 	steps    []record.Metrics // the second half of them: by then layers have moved
@@ -35,9 +35,9 @@ func (r Run) phases() []phase {
 	return list
 }
 
-// Phases writes, for every phase of the runs, one line for each run: what its
-// cuts cost, how far they are from the best, and how the measured makespan
-// compares. The first run is what the others are compared with. Runs must have
+// Phases writes, for every phase of the runs, one line for each run: the cost of
+// its cuts, their distance from the best, and the measured makespan beside the
+// predicted one. The others are compared with the first run. Runs must have
 // been pruned at the same steps.
 func Phases(out io.Writer, runs []Run) error {
 	rows, err := phaseRows(runs)
@@ -83,7 +83,7 @@ func phaseRow(r Run, p, base phase) []string {
 	}
 }
 
-// PhasesLegend says what the columns of Phases mean.
+// PhasesLegend explains the columns of Phases.
 const PhasesLegend = `medians over the second half of the steps between two prunings; speedup: on the first run's makespan, same work
 bottleneck, optimum: seconds per microbatch of the slowest stage, and the least possible with the costs measured in that run
 gap: bottleneck above optimum.  ceiling: what the best cuts could still gain on these

@@ -1,6 +1,5 @@
-// Package report turns the records of runs into what people read: tables of
-// several runs, and a page of one. What comes in is run directories, what goes
-// out is text and HTML.
+// Package report turns the records of runs into text for people: run directories
+// come in, tables of several runs and a page of one in HTML go out.
 package report
 
 import (
@@ -16,14 +15,14 @@ import (
 	"dynmo/src/record"
 )
 
-// Run is what a run directory holds.
+// Run is the content of a run directory.
 type Run struct {
 	Dir     string
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
 
-	// What only the page shows; absent from older runs.
+	// Fields that only the page shows; absent from older runs.
 	Settings   string             // config.toml as it was written
 	Provenance *record.Provenance // nil if there is none
 	Timelines  []record.Timeline  // of some steps; none if there are none
@@ -46,7 +45,7 @@ func Read(dir string) (Run, error) {
 	return r, err
 }
 
-// ReadAll is Read, and reads what the page shows beyond that. A damaged file is
+// ReadAll is Read, and reads the fields that only the page shows. A damaged file is
 // an error that names it; one that is missing is not.
 func ReadAll(dir string) (Run, error) {
 	r, err := Read(dir)

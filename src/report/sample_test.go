@@ -71,7 +71,7 @@ func (s sample) write(t testing.TB) string {
 		}
 		idle := r.Idle() / float64(s.stages)
 		must(run.Step(record.Metrics{
-			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts,
+			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: make([]int, s.stages),
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
 			Bottleneck: 1, Optimum: 1, Ceiling: 1.1,

@@ -9,8 +9,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// Summary is one run in numbers.
-type Summary struct {
+// summary is one run in numbers.
+type summary struct {
 	Name, Layout, Balancer, Clock string
 
 	Loss          float64 // of the last step, nats per token
@@ -22,12 +22,12 @@ type Summary struct {
 	Ceiling       float64 // how much faster no cuts could be than these, after the last change
 }
 
-// Summarise returns the run in numbers: medians over the second half of the
+// summarise returns the run in numbers: medians over the second half of the
 // steps before the first change of the model, and of those after the last.
 // Without a change both are the second half of the run.
-func (r Run) Summarise() Summary {
+func (r Run) summarise() summary {
 	p := r.Config.Parallel
-	s := Summary{
+	s := summary{
 		Name:     r.Config.Run.Name,
 		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
 		Balancer: r.Config.Balance.String(),
@@ -74,7 +74,7 @@ func Table(out io.Writer, runs []Run) error {
 	header := []string{"run", "stages x replicas", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
 	var rows [][]string
 	for _, r := range runs {
-		s := r.Summarise()
+		s := r.summarise()
 		rows = append(rows, []string{
 			s.Name, s.Layout, s.Balancer, strconv.FormatFloat(s.Loss, 'g', 17, 64),
 			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
@@ -86,7 +86,7 @@ func Table(out io.Writer, runs []Run) error {
 	return record.Table(out, header, rows)
 }
 
-// Legend says what the columns of Table mean.
+// Legend explains the columns of Table.
 const Legend = `loss: of the last step; equal to the last digit means that moving layers changed nothing
 before, after: median time of a step before the first pruning and after the last
 bubble, imbalance: idle share of all stages' time; (max - min) / mean of their work; after the last pruning

@@ -11,7 +11,7 @@ import (
 // timelines are recorded steps as the page's script draws them.
 type timelines struct {
 	Kinds []string       `json:"kinds"` // names of the kinds that Stages number
-	Unit  float64        `json:"unit"`  // seconds: what starts and lengths count
+	Unit  float64        `json:"unit"`  // of starts and lengths, in seconds
 	Steps []timelineStep `json:"steps"`
 	First [2]int         `json:"first"` // which steps are shown at first
 	// Used is the kinds that occur.

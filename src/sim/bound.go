@@ -43,42 +43,42 @@ func LowerBound(m partition.Map, costs []cost.Stage, microbatches int, inFlight 
 // n of M microbatches are in flight. Let
 //
 //	head = Σ_{j<s} f_j             before the first F of s starts
-//	turn = Σ_{j>s} (f+i)_j         between F and I of the same microbatch
+//	trip = Σ_{j>s} (f+i)_j         between F and I of the same microbatch
 //	tail = Σ_{j<s} i_j + w_0       after an I of s, to its W on stage 0
 //	late = max(0, M-n)             F that start after that many W of s, hence I, have ended
 //
 // Then the step lasts at least
 //
 //	head + M·(f+i+w)                           s does all its work after head
-//	head + M·f + late·(i+w) + turn + i + tail  the last F has its way back before it
+//	head + M·f + late·(i+w) + trip + i + tail  the last F has its way back before it
 //	head + M·(f+i) + late·w + tail             the last of all F and I is an I
-//	head + f + turn + M·(i+w) + late·f         no I of s starts earlier, and n F at most are done by then
-//	head + f + turn + M·i + late·(f+w) + tail  the same, up to the last I
-//	head + ⌈M/n⌉·(f+turn+i+w) - w + max(w, tail)
+//	head + f + trip + M·(i+w) + late·f         no I of s starts earlier, and n F at most are done by then
+//	head + f + trip + M·i + late·(f+w) + tail  the same, up to the last I
+//	head + ⌈M/n⌉·(f+trip+i+w) - w + max(w, tail)
 //
-// The last: each microbatch is in flight for f+turn+i+w at least, and of M
+// The last: each microbatch is in flight for f+trip+i+w at least, and of M
 // intervals of which n at most overlap, ⌈M/n⌉ do not overlap each other (their
 // graph is perfect).
 func oneChunk(costs []cost.Stage, s, microbatches, n int) float64 {
 	c := costs[s]
-	var head, turn float64
+	var head, trip float64
 	tail := costs[0].Weight
 	for j, x := range costs {
 		if j < s {
 			head += x.Forward
 			tail += x.Input
 		} else if j > s {
-			turn += x.Forward + x.Input
+			trip += x.Forward + x.Input
 		}
 	}
 	m, late := float64(microbatches), float64(microbatches-n)
 	generations := float64((microbatches + n - 1) / n)
 	return max(
 		head+m*c.Seconds(),
-		head+m*c.Forward+late*(c.Input+c.Weight)+turn+c.Input+tail,
+		head+m*c.Forward+late*(c.Input+c.Weight)+trip+c.Input+tail,
 		head+m*(c.Forward+c.Input)+late*c.Weight+tail,
-		head+c.Forward+turn+m*(c.Input+c.Weight)+late*c.Forward,
-		head+c.Forward+turn+m*c.Input+late*(c.Forward+c.Weight)+tail,
-		head+generations*(turn+c.Seconds())-c.Weight+max(c.Weight, tail),
+		head+c.Forward+trip+m*(c.Input+c.Weight)+late*c.Forward,
+		head+c.Forward+trip+m*c.Input+late*(c.Forward+c.Weight)+tail,
+		head+generations*(trip+c.Seconds())-c.Weight+max(c.Weight, tail),
 	)
 }

@@ -9,10 +9,10 @@ import (
 	"dynmo/src/trace"
 )
 
-// engine is what a simulation keeps in mind. It goes over the stages again and
-// again and lets each go on until it lacks a message. Whatever the order of
-// that, a stage's instructions run in the order of its list, and so do the
-// messages of its links: the times do not depend on it.
+// engine simulates replicas one after the other. It goes over the stages again
+// and again, and each goes on until it lacks a message. The times do not depend
+// on the order of the stages: a stage's instructions run in the order of its
+// list, and so do the messages of its links.
 type engine struct {
 	s            Step
 	replica      int
@@ -20,8 +20,8 @@ type engine struct {
 
 	activations []float64 // by virtual stage and microbatch: when what F needs arrives; unknown
 	gradients   []float64 // the same for B and I
-	onward      []hop     // by virtual stage: to the one behind
-	back        []hop     // by virtual stage: to the one before
+	onward      []channel // by virtual stage: to the one behind
+	back        []channel // by virtual stage: to the one before
 	slow        []float64 // by stage
 	links       []float64 // until when a link is busy
 	next        []int     // by stage: the first instruction that is not done
@@ -35,8 +35,8 @@ type engine struct {
 // unknown is when something arrives that has not been sent.
 const unknown = -1
 
-// hop is the way from a virtual stage to one beside it.
-type hop struct {
+// channel leads from a virtual stage to one beside it.
+type channel struct {
 	free     bool // on the same stage, or no message costs anything
 	link     int
 	from, to int // world ranks
@@ -54,11 +54,11 @@ func newEngine(s Step) *engine {
 		floats = floats[count:]
 		return part
 	}
-	hops := make([]hop, 2*n)
+	channels := make([]channel, 2*n)
 	return &engine{
 		s: s, microbatches: s.Schedule.Microbatches,
 		activations: take(n * s.Schedule.Microbatches), gradients: take(n * s.Schedule.Microbatches),
-		onward: hops[:n], back: hops[n:], slow: take(stages), links: take(2 * stages),
+		onward: channels[:n], back: channels[n:], slow: take(stages), links: take(2 * stages),
 		next: make([]int, stages),
 	}
 }
@@ -100,10 +100,10 @@ func (e *engine) prepare(replica int) {
 	}
 	for v := range n {
 		if v < n-1 {
-			e.onward[v] = e.hop(v, v+1, comm.TagForward)
+			e.onward[v] = e.channel(v, v+1, comm.TagForward)
 		}
 		if v > 0 {
-			e.back[v] = e.hop(v, v-1, comm.TagBackward)
+			e.back[v] = e.channel(v, v-1, comm.TagBackward)
 		}
 	}
 	stages := m.Stages
@@ -116,36 +116,36 @@ func (e *engine) prepare(replica int) {
 	}
 }
 
-// hop returns the way between two virtual stages, one beside the other. Those
+// channel returns the one between two virtual stages, one beside the other. Those
 // lie on one stage or on neighbours of the ring of stages, so a stage has two
 // links: up and down.
-func (e *engine) hop(v, to, tag int) hop {
+func (e *engine) channel(v, to, tag int) channel {
 	m := e.s.Schedule.Map
 	a, b := m.Stage(v), m.Stage(to)
 	if e.s.Bytes == nil || a == b {
-		return hop{free: true}
+		return channel{free: true}
 	}
-	h := hop{
+	c := channel{
 		link: 2 * a, from: e.s.rank(a, e.replica), to: e.s.rank(b, e.replica),
 		tag: tag, first: m.Chunk(to) * e.microbatches, bytes: e.s.Bytes[min(v, to)],
 	}
 	if b != (a+1)%m.Stages {
-		h.link++
+		c.link++
 	}
-	h.network = e.s.Network.Link(h.from, h.to).comm()
-	return h
+	c.network = e.s.Network.Link(c.from, c.to).comm()
+	return c
 }
 
-// send returns when a microbatch's message that is sent now arrives.
-func (e *engine) send(h *hop, microbatch int, now float64) (arrives float64) {
-	if h.free {
-		return now
+// send returns when a microbatch's message arrives that is sent at some time.
+func (e *engine) send(c *channel, microbatch int, sent float64) (arrives float64) {
+	if c.free {
+		return sent
 	}
 	factor := 1.0
 	if d := e.s.Network.Delay; d.Most > 1 {
-		factor = d.Factor(h.from, h.to, h.tag+(h.first+microbatch)%comm.TagMicrobatches, uint64(e.s.Number))
+		factor = d.Factor(c.from, c.to, c.tag+(c.first+microbatch)%comm.TagMicrobatches, uint64(e.s.Number))
 	}
-	e.links[h.link], arrives = h.network.Travel(now, e.links[h.link], h.bytes, factor)
+	e.links[c.link], arrives = c.network.Travel(sent, e.links[c.link], c.bytes, factor)
 	return arrives
 }
 
@@ -154,52 +154,52 @@ func (e *engine) send(h *hop, microbatch int, now float64) (arrives float64) {
 func (e *engine) advance(stage int) (done int) {
 	list := e.s.Schedule.Lists[stage]
 	first := e.next[stage]
-	now := e.extents[stage].End
+	clock := e.extents[stage].End
 	for i := first; i < len(list); i++ {
 		in := list[i]
 		v := e.s.Schedule.Map.Place(stage, in.Chunk)
-		at := v*e.microbatches + in.Microbatch
+		message := v*e.microbatches + in.Microbatch
 		arrives := math.Inf(-1)
 		switch in.Op {
 		case schedule.F:
-			arrives = e.activations[at]
+			arrives = e.activations[message]
 		case schedule.B, schedule.I:
-			arrives = e.gradients[at]
+			arrives = e.gradients[message]
 		}
 		if arrives == unknown {
 			break
 		}
 		if i > 0 {
-			now += e.s.Gap
+			clock += e.s.Gap
 		}
-		start := max(now, arrives)
-		now = start + e.seconds(stage, v, in)
+		start := max(clock, arrives)
+		clock = start + e.seconds(stage, v, in)
 		if i == 0 {
 			e.extents[stage].Start = start
 		}
-		e.busy[stage] += now - start
+		e.busy[stage] += clock - start
 		switch in.Op {
 		case schedule.F:
 			if v < len(e.onward)-1 {
-				e.activations[at+e.microbatches] = e.send(&e.onward[v], in.Microbatch, now)
+				e.activations[message+e.microbatches] = e.send(&e.onward[v], in.Microbatch, clock)
 			}
 		case schedule.B, schedule.I:
 			if v > 0 {
-				e.gradients[at-e.microbatches] = e.send(&e.back[v], in.Microbatch, now)
+				e.gradients[message-e.microbatches] = e.send(&e.back[v], in.Microbatch, clock)
 			}
 		}
 		if in.Op == schedule.W || in.Op == schedule.B {
-			e.weights[v] = work{in.Op, Extent{start, now}}
+			e.weights[v] = work{in.Op, Extent{start, clock}}
 		}
 		if e.s.Spans {
 			e.spans[stage] = append(e.spans[stage], trace.Span{
-				Op: in.Op, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: now,
+				Op: in.Op, Layer: -1, Chunk: in.Chunk, Microbatch: in.Microbatch, Start: start, End: clock,
 			})
 		}
 		done++
 	}
 	e.next[stage] += done
-	e.extents[stage].End = now
+	e.extents[stage].End = clock
 	return done
 }
 

@@ -9,15 +9,15 @@ import (
 	"dynmo/src/schedule"
 )
 
-// Whole is a step of all replicas. Seconds count from its start.
-type Whole struct {
+// ReplicasResult is how a step of all replicas went. Seconds count from its start.
+type ReplicasResult struct {
 	Replicas []Result // by replica; those that are alike share theirs
 	Pipeline float64  // when the last replica's last instruction ended
 	Seconds  float64  // when the last gradient was summed over the replicas
 }
 
 // Exposed returns the seconds of the gradient sum that no instruction hides.
-func (w Whole) Exposed() float64 { return w.Seconds - w.Pipeline }
+func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 
 // Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
 // over them. layers is the chain, which cuts lays over the virtual stages. A
@@ -36,24 +36,24 @@ func (w Whole) Exposed() float64 { return w.Seconds - w.Pipeline }
 // all ranks: the norm of the gradient needs every one of them.
 //
 // s.Replica is not looked at.
-func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) Whole {
-	w := Whole{Replicas: make([]Result, max(1, s.Mesh.Replicas))}
+func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasResult {
+	all := ReplicasResult{Replicas: make([]Result, max(1, s.Mesh.Replicas))}
 	e := newEngine(s)
-	for d := range w.Replicas {
-		twin := slices.IndexFunc(w.Replicas[:d], func(r Result) bool { return s.alike(r.replica, d) })
+	for d := range all.Replicas {
+		twin := slices.IndexFunc(all.Replicas[:d], func(r Result) bool { return s.alike(r.replica, d) })
 		if twin >= 0 {
-			w.Replicas[d] = w.Replicas[twin]
+			all.Replicas[d] = all.Replicas[twin]
 		} else {
-			w.Replicas[d] = e.run(d)
+			all.Replicas[d] = e.run(d)
 		}
-		w.Pipeline = max(w.Pipeline, w.Replicas[d].Finish)
+		all.Pipeline = max(all.Pipeline, all.Replicas[d].Finish)
 	}
-	w.Seconds = w.Pipeline
-	if len(w.Replicas) == 1 {
-		return w
+	all.Seconds = all.Pipeline
+	if len(all.Replicas) == 1 {
+		return all
 	}
 	ready := make([]float64, len(layers))
-	for _, r := range w.Replicas {
+	for _, r := range all.Replicas {
 		for v, last := range r.weights {
 			lo, hi := cuts.Range(v)
 			last.ready(ready[lo:hi], layers[lo:hi])
@@ -69,30 +69,30 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) Whole {
 				end = max(end, ready[l]) + s.ring(stage, bytes)
 			}
 		}
-		w.Seconds = max(w.Seconds, end)
+		all.Seconds = max(all.Seconds, end)
 	}
-	return w
+	return all
 }
 
-// ready raises to[l] to when the gradient of the l-th of layers is complete.
-func (w work) ready(to []float64, layers []cost.Layer) {
+// ready raises complete[l] to when the gradient of the l-th of layers is complete.
+func (w work) ready(complete []float64, layers []cost.Layer) {
 	seconds := func(l cost.Layer) float64 {
 		if w.op == schedule.B {
 			return l.BackwardInput + l.BackwardWeight
 		}
 		return l.BackwardWeight
 	}
-	left := 0.0 // of the layers whose turn has not come
+	left := 0.0 // seconds of the layers before
 	for _, l := range layers {
 		left += seconds(l)
 	}
 	total := left
 	for i := len(layers) - 1; i >= 0; i-- {
-		at := w.End
+		end := w.End
 		if left -= seconds(layers[i]); i > 0 && total > 0 {
-			at -= max(0, left) / total * w.Seconds()
+			end -= max(0, left) / total * w.Seconds()
 		}
-		to[i] = max(to[i], at)
+		complete[i] = max(complete[i], end)
 	}
 }
 

@@ -3,8 +3,6 @@
 // messages cost; what goes out is when each stage worked. Time passes by the
 // rules of the virtual clock, so that a run on that clock whose costs are known
 // takes what the simulator says.
-//
-// It also makes costs up for studies without a run: Generate.
 package sim
 
 import (

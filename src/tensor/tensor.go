@@ -1,5 +1,5 @@
 // Package tensor names memory: element types, spaces and spans. Its values
-// are plain; package device allocates what they point at, and kernel backends
+// are plain; package device allocates the memory they point at, and kernel backends
 // panic on a span that lives in the wrong space.
 package tensor
 
@@ -76,7 +76,7 @@ func (m Mem) Span(off, bytes int64) Mem {
 	return Mem{unsafe.Add(m.Ptr, off), bytes, m.Space}
 }
 
-// Element is what a span can be viewed as.
+// Element is the type of a view of a span.
 type Element interface {
 	~float32 | ~float64 | ~int32 | ~int64 | ~uint32 | ~uint64 | ~uint16 | ~uint8
 }

@@ -2,15 +2,12 @@ package train
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
-	"dynmo/src/device"
 	"dynmo/src/dynamic"
-	"dynmo/src/kernel"
-	"dynmo/src/pipeline"
+	"dynmo/src/migrate"
+	"dynmo/src/plan"
 	"dynmo/src/record"
-	"dynmo/src/trace"
 )
 
 // Outcome is how a run ended, the same on every rank.
@@ -18,174 +15,110 @@ type Outcome struct {
 	Steps   int     // steps that were run
 	Loss    float64 // of the last step
 	Stopped bool    // asked to end before the last step
+	Left    bool    // this rank was given back: the others went on without it
 	Hash    string  // of the final weights, if train.hash is set
 }
 
-// Loop trains. Collective over all ranks.
-func (r *Rank) Loop() (Outcome, error) {
-	out := Outcome{}
+// Loop trains (paper, Algorithm 1). The world, the layout and the stage that a
+// step leaves are those that the next one starts from; nothing else goes round
+// but what each room remembers. Collective over all ranks.
+func (r *Rank) Loop() (out Outcome, err error) {
+	w, l, s := r.world, r.layout, r.stage
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}
-	for step := range r.Config.Train.Steps {
-		loss, stop, err := r.step(step)
+	clock, steps := r.Device.Clock(), r.Config.Train.Steps
+	for step := 0; step < steps && !out.Stopped; step++ {
+		fail := func(room string, err error) (Outcome, error) {
+			return out, fmt.Errorf("step %d: %s%w", step, room, err)
+		}
+		began := time.Now()
+
+		// Change: the dynamism changes the model.
+		w.All.SetDeadline(startFor)
+		start := clock.Now()
+		change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
 		if err != nil {
-			return out, fmt.Errorf("step %d: %w", step, err)
+			return fail("dynamic: ", err)
 		}
-		out.Steps, out.Loss = step+1, loss
-		if stop {
-			out.Stopped = step+1 < r.Config.Train.Steps
-			break
+		if change.Structure {
+			if err := r.place(w, l, s); err != nil {
+				return fail("dynamic: ", err)
+			}
+		} else if r.last[0] > 0 {
+			w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
 		}
-	}
-	if err := r.flush(); err != nil {
-		return out, err
-	}
-	if last, ok := r.costs.take(); ok {
-		if err := r.Observe.Costs(last); err != nil {
-			return out, err
+		if change.Kind != "" {
+			if err := r.journal.Changed(step, change, clock.Now()-start); err != nil {
+				return fail("", err)
+			}
 		}
-	}
-	if err := r.tellGPU(out.Steps); err != nil {
-		return out, err
-	}
-	if r.Config.Train.Hash {
-		hash, err := r.hash()
+
+		// Step: forward and backward of all microbatches, gradients summed over replicas.
+		start = clock.Now()
+		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
 		if err != nil {
-			return out, fmt.Errorf("hash: %w", err)
+			return fail("", err)
 		}
-		out.Hash = hash
-	}
-	return out, nil
-}
 
-// startClock sets the zero of all ranks' clocks. Those of one host take that of
-// the host's first rank; between hosts they differ by what a barrier leaves.
-// Collective.
-func (r *Rank) startClock() error {
-	if err := r.World.Barrier(); err != nil {
-		return err
-	}
-	all, err := r.World.Allgather(strconv.AppendInt(nil, device.Monotonic(), 10))
-	if err != nil {
-		return err
-	}
-	for rank, b := range all {
-		if r.World.Peer(rank).Host != r.World.Peer(r.World.Rank()).Host {
-			continue
-		}
-		zero, err := strconv.ParseInt(string(b), 10, 64)
+		// Update: one agreement on loss and norm, then the optimizer.
+		agreed, skipped, err := r.update(step, &done)
 		if err != nil {
-			return err
+			return fail("", err)
 		}
-		r.Device.Clock().Zero(zero)
-		break
-	}
-	return r.x.Stream.Sync() // events that come are told by the clock as it is now
-}
 
-// step runs one step: dynamism, pipeline, update, profile, balance, migrate.
-func (r *Rank) step(step int) (loss float64, stop bool, err error) {
-	began := time.Now()
-	r.World.SetDeadline(startFor)
-	changed, err := r.change(step)
-	if err != nil {
-		return 0, false, err
-	}
-	if !changed && r.last[0] > 0 {
-		r.World.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
-	}
-	clock := r.Device.Clock()
-	start := clock.Now()
-	done, err := r.runner.Step(func(m int) ([]int32, []int32) {
-		return r.batches.Read(r.Config.Run.Seed, step, r.replicas.Rank()*r.Config.Parallel.Microbatches+m)
-	})
-	if err != nil {
-		return 0, false, err
-	}
-	updating := clock.Now()
-	agreed, err := r.runner.Agree(done.Losses, r.Stop())
-	if err != nil {
-		return 0, false, err
-	}
-	skip := !agreed.Finite()
-	if skip && r.Config.Train.OnNaN == "stop" {
-		return 0, false, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
-	}
-	if !skip {
-		if err := r.runner.Update(r.adamW(step, agreed)); err != nil {
-			return 0, false, err
+		// Measure: what the step showed, the same on every rank.
+		measuring := clock.Now()
+		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change.Costs)
+		if err != nil {
+			return fail("", err)
 		}
-	}
-	update := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: updating, End: clock.Now()}
-	done.Spans, done.Instructions = append(done.Spans, update), append(done.Instructions, update)
-	if err := r.after(step, done, agreed, start, skip); err != nil {
-		return 0, false, err
-	}
-	r.last[0], r.last[1] = r.last[1], time.Since(began)
-	return agreed.Loss, agreed.Stop, nil
-}
-
-// change lets the dynamism change the model before a step, and reports whether
-// it did.
-func (r *Rank) change(step int) (bool, error) {
-	clock := r.Device.Clock()
-	start := clock.Now()
-	change, err := r.dynamism.Before(step, dynamic.Target{Stages: r.stages, Replicas: r.replicas, Exec: r.x, Stage: r.stage})
-	if err != nil {
-		return false, fmt.Errorf("dynamic: %w", err)
-	}
-	if change.Kind == "" {
-		return false, nil
-	}
-	if err := r.flush(); err != nil { // the effect of the last decision cannot be measured any more
-		return false, err
-	}
-	if change.Structure {
-		if err := r.plan(); err != nil {
-			return false, fmt.Errorf("dynamic: %w", err)
+		if err := r.dynamism.After(step, m.Measurement); err != nil {
+			return fail("dynamic: ", err)
 		}
-	}
-	if change.Costs {
-		r.balancer.changed()
-	}
-	r.costs.changed(change.Kind)
-	detail := make(map[string]any)
-	for k, v := range change.Detail {
-		detail[k] = v
-	}
-	detail["what"] = change.Kind
-	return change.Structure, r.event(record.Event{
-		Step: step, Kind: record.Dynamic, Clock: clock.Kind(),
-		Seconds: record.Float(clock.Now() - start), Detail: detail,
-	})
-}
 
-// adamW returns the settings of a step's update: the learning rate of the
-// step, and the gradient scaled down to the largest norm allowed.
-func (r *Rank) adamW(step int, agreed pipeline.Agreement) kernel.AdamW {
-	o := r.Config.Optimizer
-	scale := 1.0
-	if o.Clip > 0 && agreed.Norm > o.Clip {
-		scale = o.Clip / agreed.Norm
-	}
-	return kernel.AdamW{
-		LR: learningRate(o, step, r.Config.Train.Steps), Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-		Decay: o.Decay, GradScale: scale,
-	}
-}
+		// Decide: a pure function of what was measured.
+		next, why := l, plan.Reason{}
+		if step+1 < steps {
+			if next, why, err = r.Balancer.Decide(m, l); err != nil {
+				return fail("", err)
+			}
+		}
 
-// deadlineFloor is how long a peer may always take. Beyond that it is given as
-// long as the two last steps together; in the first two, and in a step that
-// changes the model, startFor.
-func (r *Rank) deadlineFloor() time.Duration {
-	return time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
-}
+		// Migrate and resize: layers go where the next layout has them, and ranks that
+		// it leaves outside go.
+		ran, deciding, inside := l, clock.Now(), true
+		var moved migrate.Moved
+		if !next.Equal(l) {
+			r.runner.Close()
+			if s, moved, err = migrate.Run(w.Stages, l.Owners(), next.Owners(), r.x, s); err != nil {
+				return fail("", err)
+			}
+			if w, inside, err = w.Resize(l, next); err != nil {
+				return fail("resize: ", err)
+			}
+			if l = next; inside {
+				if err := r.place(w, l, s); err != nil {
+					return fail("migrate: ", err)
+				}
+			}
+		}
 
-// event tells the observer, on rank 0.
-func (r *Rank) event(e record.Event) error {
-	if r.World.Rank() != 0 {
-		return nil
+		// Record: rank 0 tells what happened.
+		r.spent = clock.Now() - measuring
+		out.Steps, out.Loss, out.Left = step+1, agreed.Loss, !inside
+		if !inside {
+			return out, r.release(s)
+		}
+		out.Stopped = agreed.Stop && step+1 < steps
+		if err := r.journal.Step(record.Done{
+			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
+			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
+			Start: start, Deciding: deciding - measuring, Moving: clock.Now() - deciding, Resident: r.Before > 0,
+		}); err != nil {
+			return fail("", err)
+		}
+		r.last[0], r.last[1] = r.last[1], time.Since(began)
 	}
-	return r.Observe.Event(e)
+	return r.end(out, w, l, s)
 }

@@ -60,15 +60,11 @@ from uniform cuts. The optimum stands beside what the balancer found.`,
 	c.Flags().IntVar(&stages, "stages", 0, "number of stages, at least 1")
 	c.Flags().StringVar(&balancer, "balancer", balancers[0], "one of "+strings.Join(balancers, ", "))
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
-	for _, flag := range []string{"loads", "stages"} {
-		if err := c.MarkFlagRequired(flag); err != nil {
-			panic(err)
-		}
-	}
+	require(c, "loads", "stages")
 	return c
 }
 
-// answer is what the command says; times are in seconds.
+// answer is the output of the command; times are in seconds.
 type answer struct {
 	Balancer     string              `json:"balancer"`
 	Cuts         partition.Partition `json:"cuts"`            // null if layers lie scattered
@@ -87,7 +83,7 @@ func decide(p balance.Problem, balancer string) (answer, error) {
 	a := answer{Balancer: balancer}
 	uniform := func() (partition.Partition, error) {
 		static := p
-		static.Capacity = nil // where a balancer starts from need not fit
+		static.Capacity = nil // the cuts that a balancer starts from need not fit
 		r, err := balance.Uniform(static)
 		return r.Cuts, err
 	}

@@ -15,7 +15,7 @@ import (
 	"dynmo/src/nodebench"
 )
 
-// benchFlags are what every benchmark takes.
+// benchFlags are the flags of every benchmark.
 type benchFlags struct {
 	json    bool
 	clock   string
@@ -23,25 +23,17 @@ type benchFlags struct {
 	rounds  int
 }
 
-// benchCommand returns the command that measures what this node can do.
+// benchCommand returns the command that measures the speed of this node.
 func benchCommand() *cobra.Command {
 	var flags benchFlags
-	c := &cobra.Command{
-		Use:   "bench WHAT",
-		Short: "Measure what this node can do",
-		Long: `Measure what this node can do. Every result is checked before its figure is
+	c := group("bench", "Measure what this node can do", `Measure what this node can do. Every result is checked before its figure is
 believed: wrong elements make it INVALID. The command fails if a figure is
 INVALID or does not reach what it should.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usageError{fmt.Errorf("bench: what? see %s --help", c.CommandPath())}
-		},
-	}
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags))
 	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
 	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
 	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
-	c.AddCommand(benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags))
 	return c
 }
 
@@ -114,7 +106,7 @@ func benchStep(flags *benchFlags) *cobra.Command {
 	return c
 }
 
-// run measures on the host with the C kernels and prints what came out.
+// run measures on the host with the C kernels and prints the figures.
 func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) error {
 	clock, err := f.newClock()
 	if err != nil {
@@ -138,7 +130,7 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 func (f *benchFlags) report(c *cobra.Command, results []nodebench.Result) error {
 	write := nodebench.WriteTable
 	if f.json {
-		write = nodebench.WriteJSON
+		write = writeLines[nodebench.Result]
 	}
 	if err := write(c.OutOrStdout(), results); err != nil {
 		return err

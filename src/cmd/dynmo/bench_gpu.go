@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// fewestRounds is what a median of a GPU's times is taken over at least: its
+// fewestRounds is the least number of rounds of a median of a GPU's times, whose
 // calls are short.
 const fewestRounds = 10
 
@@ -43,10 +42,8 @@ rounds. Results are compared with the host's in float64 at sampled places.
 the stand-in for a GPU that tests run on, figures are called emulated.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			for _, name := range only {
-				if !slices.Contains(nodebench.GPUParts(), name) {
-					return usageError{fmt.Errorf("--only %s: want some of %s", name, strings.Join(nodebench.GPUParts(), ", "))}
-				}
+			if err := checkNames("only", only, nodebench.GPUParts()); err != nil {
+				return err
 			}
 			if c.Flags().Changed("threads") {
 				return usageError{errors.New("--threads: has no effect: a GPU has its own")}
@@ -70,7 +67,7 @@ the stand-in for a GPU that tests run on, figures are called emulated.`,
 	return c
 }
 
-// onGPU measures parts of the first GPU and prints what came out.
+// onGPU measures parts of the first GPU and prints the figures.
 func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string, quick bool) error {
 	dev, err := devcuda.New(clock, 0)
 	if err != nil {
@@ -93,8 +90,8 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 		return errors.Join(failed, f.report(c, results))
 	}
 	var unwritten error
-	g.Done = func(part []nodebench.Result) { // at once: whoever waits for all of it may lose patience
-		unwritten = errors.Join(unwritten, nodebench.WriteJSON(c.OutOrStdout(), part))
+	g.Done = func(part []nodebench.Result) { // at once: all parts together take minutes
+		unwritten = errors.Join(unwritten, writeLines(c.OutOrStdout(), part))
 	}
 	results, failed := g.Measure(only)
 	return errors.Join(failed, unwritten, verdict(results))

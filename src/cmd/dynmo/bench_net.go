@@ -20,7 +20,7 @@ const (
 	// benchPatience is how long a rank waits for one on another host, which has
 	// its own messages to check.
 	benchPatience = 30 * time.Second
-	// longestMessage is what both ways of sending can do in one piece.
+	// longestMessage is the length that both ways of sending can do in one piece.
 	longestMessage = 1 << 30
 )
 
@@ -81,7 +81,7 @@ func (f *benchFlags) lengths(shortest, longest int64) ([]int64, error) {
 	return nodebench.NetLengths(shortest, longest), nil
 }
 
-// underMPI measures as one of two processes. What every rank finds is told once.
+// underMPI measures as one of two processes. A verdict of both is printed once.
 func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
 	t, err := mpi.Start()
 	if err != nil {

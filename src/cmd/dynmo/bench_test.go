@@ -6,7 +6,25 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"dynmo/src/nodebench"
 )
+
+func TestFiguresInJSON(t *testing.T) {
+	var lines bytes.Buffer
+	if err := writeLines(&lines, []nodebench.Result{
+		{Name: "spmm/forward_90", Value: 4.25, Unit: "ratio", Reach: 4, OK: true, Clock: "wall"},
+		{Name: "spmm/sddmm_90", Value: 3.5, Unit: "ratio", Reach: 4, Clock: "wall"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"name":"spmm/forward_90","value":4.25,"unit":"ratio","reach":4,"ok":true,"clock":"wall","wrong":0}
+{"name":"spmm/sddmm_90","value":3.5,"unit":"ratio","reach":4,"ok":false,"clock":"wall","wrong":0}
+`
+	if lines.String() != want {
+		t.Errorf("got\n%swant\n%s", lines.String(), want)
+	}
+}
 
 func TestBenchRefusesBadFlags(t *testing.T) {
 	for _, test := range []struct{ args, want string }{

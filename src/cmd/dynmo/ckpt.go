@@ -15,19 +15,11 @@ import (
 
 // ckptCommand returns the commands on files of weights.
 func ckptCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "ckpt WHAT",
-		Short: "Look into files of weights, import and export them",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usageError{fmt.Errorf("ckpt: what? see %s --help", c.CommandPath())}
-		},
-	}
-	c.AddCommand(ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
-	return c
+	return group("ckpt", "Look into files of weights, import and export them", "",
+		ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
 }
 
-// contents is what inspect says of a safetensors file.
+// contents describes a safetensors file.
 type contents struct {
 	File     string            `json:"file"`
 	Metadata map[string]string `json:"metadata"`
@@ -68,7 +60,7 @@ func ckptInspect() *cobra.Command {
 }
 
 // print writes a line per tensor, and their sum. Names are quoted where they
-// hold what a terminal might obey.
+// hold characters that a terminal might obey.
 func (c contents) print(w io.Writer) error {
 	var b strings.Builder
 	total := int64(0)
@@ -183,12 +175,4 @@ func ckptExport() *cobra.Command {
 	requiredOutput(c, &out, "directory or file to write")
 	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
 	return c
-}
-
-// requiredOutput gives a command the flag -o, without which it does not run.
-func requiredOutput(c *cobra.Command, out *string, usage string) {
-	c.Flags().StringVarP(out, "output", "o", "", usage)
-	if err := c.MarkFlagRequired("output"); err != nil {
-		panic(err)
-	}
 }

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +17,7 @@ import (
 // version is the revision that the build was made from; build.sh sets it.
 var version string
 
-// revision returns version, or what the go command noted in the binary.
+// revision returns version, or the revision that the go command noted in the binary.
 func revision() string {
 	if version != "" {
 		return version
@@ -31,6 +36,57 @@ func rootCommand() *cobra.Command {
 	}
 	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), configTopic())
 	return root
+}
+
+// group returns a command that only names others.
+func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use:   name + " WHAT",
+		Short: short,
+		Long:  long,
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usageError{fmt.Errorf("%s: what? see %s --help", name, c.CommandPath())}
+		},
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// require makes flags that a command does not run without.
+func require(c *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := c.MarkFlagRequired(flag); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// requiredOutput gives a command the flag -o, without which it does not run.
+func requiredOutput(c *cobra.Command, out *string, usage string) {
+	c.Flags().StringVarP(out, "output", "o", "", usage)
+	require(c, "output")
+}
+
+// checkNames refuses names given with a flag that are not among those known.
+func checkNames(flag string, names, known []string) error {
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return usageError{fmt.Errorf("--%s %s: want some of %s", flag, name, strings.Join(known, ", "))}
+		}
+	}
+	return nil
+}
+
+// writeLines writes values for programs, a JSON object a line.
+func writeLines[T any](w io.Writer, values []T) error {
+	encoder := json.NewEncoder(w)
+	for _, v := range values {
+		if err := encoder.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // configTopic returns the help topic on settings: a file with every setting,

@@ -82,14 +82,11 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&p.Output, "output", "o", "", "token file to write, OUT.bin")
+	requiredOutput(c, &p.Output, "token file to write, OUT.bin")
 	c.Flags().StringVar(&tokenizer, "tokenizer", gpt2, gpt2+" or "+sentencePiece)
 	c.Flags().StringVar(&model, "tokenizer-model", "", "model file of "+sentencePiece+", as LLaMA's tokenizer.model")
 	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")
 	c.Flags().StringSliceVar(&p.Extensions, "extensions", nil, "endings of the files to read from directories, as .txt,.md (default all files)")
-	if err := c.MarkFlagRequired("output"); err != nil {
-		panic(err)
-	}
 	return c
 }
 
@@ -151,7 +148,7 @@ func (b *textBar) close() {
 	}
 }
 
-// tokenFile is what inspect says of a file.
+// tokenFile describes a token file.
 type tokenFile struct {
 	Format    data.Format `json:"format"`
 	Type      string      `json:"dtype"`
@@ -191,7 +188,7 @@ func inspectCommand() *cobra.Command {
 	return c
 }
 
-// print writes what was found for people.
+// print writes the description for people.
 func (f tokenFile) print(w io.Writer) error {
 	number := func(n *int64, none string) string {
 		if n == nil {

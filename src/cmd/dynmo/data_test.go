@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
-	"dynmo/src/cost"
+	"dynmo/src/launch"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 	"dynmo/src/train"
@@ -161,9 +162,9 @@ func (l *lossLog) Step(m record.Metrics) error {
 	return nil
 }
 
-func (*lossLog) Event(record.Event) error { return nil }
-func (*lossLog) Costs(cost.Phase) error   { return nil }
-func (*lossLog) Trace(trace.Step) error   { return nil }
+func (*lossLog) Event(record.Event) error  { return nil }
+func (*lossLog) Costs(profile.Phase) error { return nil }
+func (*lossLog) Trace(trace.Step) error    { return nil }
 
 // A model learns from a prepared file; one whose vocabulary is too small for
 // its ids is refused before it begins.
@@ -180,9 +181,9 @@ func TestTrainOnPreparedFile(t *testing.T) {
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-2, 0
 	c.Run.Clock, c.Train.Steps, c.Device.Kernel = "wall", 12, "ref"
 	var losses lossLog
-	_, err := train.Launch(c, train.Hooks{
+	_, err := launch.Launch(c, launch.Hooks{
 		Stop: func() bool { return false }, End: func(train.Outcome) {},
-		Begin: func(train.World) (train.Observer, error) { return &losses, nil },
+		Begin: func(launch.World) (record.Observer, error) { return &losses, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestTrainOnPreparedFile(t *testing.T) {
 		t.Errorf("losses %v, want about ln 50304 = 10.8 at first and at least a nat less at last", losses)
 	}
 	c.Model.Vocab = 50256
-	_, err = train.Launch(c, train.Hooks{})
+	_, err = launch.Launch(c, launch.Hooks{})
 	want := "data: data.path: " + file + ": byte 4: id 50256 of token 2, want 0 to 50255 (model.vocab = 50256)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -11,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// finding is what doctor has to say of one thing that a machine may have.
+// finding is the report on one thing that a machine may have.
 type finding struct {
-	Name  string `json:"name"`  // what --require calls it
+	Name  string `json:"name"`  // as --require takes it
 	OK    bool   `json:"ok"`    // it is here and works
-	Found string `json:"found"` // what is here, or what is the matter
+	Found string `json:"found"` // its version or place, or the error
 	Gives string `json:"gives,omitempty"`
 	Get   string `json:"get,omitempty"` // how to get it
 }
 
-// exam looks for one thing. Its finding says Gives and Get where it is missing.
+// exam looks for one thing. Its finding has Gives and Get where it is missing.
 type exam struct {
 	name  string
 	gives string
@@ -28,7 +27,7 @@ type exam struct {
 	look  func() (found string, err error)
 }
 
-// doctorCommand returns the command that tells what this machine has.
+// doctorCommand returns the command that lists the equipment of this machine.
 func doctorCommand() *cobra.Command {
 	var asJSON bool
 	var require []string
@@ -40,15 +39,13 @@ to get it. The status is 0 all the same, unless something that --require names i
 missing: ` + strings.Join(examNames(), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			for _, name := range require {
-				if !slices.Contains(examNames(), name) {
-					return usageError{fmt.Errorf("--require %s: want some of %s", name, strings.Join(examNames(), ", "))}
-				}
+			if err := checkNames("require", require, examNames()); err != nil {
+				return err
 			}
 			findings := examine(exams())
 			write := writeFindings
 			if asJSON {
-				write = writeFindingsJSON
+				write = writeLines[finding]
 			}
 			if err := write(c.OutOrStdout(), findings); err != nil {
 				return err
@@ -83,7 +80,7 @@ func examine(exams []exam) []finding {
 	return findings
 }
 
-// missing returns an error that names what is required and not here.
+// missing returns an error that names the things that are required and not here.
 func missing(findings []finding, require []string) error {
 	var names []string
 	for _, f := range findings {
@@ -116,14 +113,4 @@ func writeFindings(out io.Writer, findings []finding) error {
 		}
 	}
 	return t.Flush()
-}
-
-func writeFindingsJSON(out io.Writer, findings []finding) error {
-	encoder := json.NewEncoder(out)
-	for _, f := range findings {
-		if err := encoder.Encode(f); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -18,7 +18,7 @@ import (
 	kernels "dynmo/src/kernel/cuda"
 )
 
-// exams returns what doctor looks at.
+// exams returns the exams of doctor.
 func exams() []exam {
 	return []exam{
 		{"dynmo", "", "", lookProgram},

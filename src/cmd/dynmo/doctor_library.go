@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// libraryBuilt returns what a library of kernels says it was built of, without
-// opening it, for which CUDA's own libraries must be here: the text of its
-// symbol dynmo_cuda_built, which the build puts there.
+// libraryBuilt returns the description of the build of a library of kernels: the
+// text of its symbol dynmo_cuda_built. It does not open the library, for which
+// CUDA's own libraries would have to be here.
 func libraryBuilt(path string) (string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

@@ -21,7 +21,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// execute runs a command line, tells its error and returns its exit status.
+// execute runs a command line, prints its error and returns its exit status.
 func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -30,7 +30,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	onStart(root, func() { started = true })
 	err := root.Execute()
 	if err != nil && !started { // the command line was refused
-		// cobra spreads what it suggests over lines; one error is one line here.
+		// cobra spreads its suggestions over lines; one error is one line here.
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		err = usageError{fmt.Errorf("%s (see %s --help)", text, root.Name())}
 	}

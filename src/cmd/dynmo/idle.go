@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"dynmo/src/plan"
-	"dynmo/src/sim"
+	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 
@@ -105,6 +105,6 @@ func paperBubble(a plan.Plan, o plan.Options) *float64 {
 	if all := mean(seconds); slices.Max(seconds) > all*(1+alike) || slices.Min(seconds) < all*(1-alike) {
 		return nil
 	}
-	bubble := sim.PaperBubble(m.Stages, mean(forward), mean(backward), o.Network.Node.Seconds(a.Messages[0]))
+	bubble := study.PaperBubble(m.Stages, mean(forward), mean(backward), o.Network.Node.Seconds(a.Messages[0]))
 	return &bubble
 }

@@ -43,7 +43,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 			if err != nil {
 				return err
 			}
-			table, err := at(series, step)
+			table, err := at(series.Costs(), step)
 			if err != nil {
 				return usageError{err}
 			}
@@ -75,13 +75,12 @@ func planned(t cost.Table, o plan.Options) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var cuts partition.Partition
+	first, err := p.First(t)
+	cuts := first.Cuts
 	if o.Config.Balance.Moves() {
 		if cuts, err = p.Cuts(t); err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
 			err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
 		}
-	} else {
-		cuts, err = p.First(t)
 	}
 	if err != nil {
 		return plan.Plan{}, err
@@ -137,8 +136,8 @@ func answered(t cost.Table, best plan.Plan, o plan.Options) planAnswer {
 		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 	}
-	if layout, err := plan.Layout(o.Config.Model, best.Cuts); err == nil {
-		a.Layout = layout
+	if notation, err := plan.Notation(o.Config.Model, best.Cuts); err == nil {
+		a.Layout = notation
 	}
 	m := best.Schedule.Map
 	for stage := range m.Stages {
@@ -155,7 +154,7 @@ func answered(t cost.Table, best plan.Plan, o plan.Options) planAnswer {
 		}
 		a.Stages = append(a.Stages, s)
 	}
-	for _, other := range plan.Others(t, o) {
+	for _, other := range plan.Others(t, o.Config, o.Network, o.Fixed) {
 		a.Others = append(a.Others, planOther{
 			Schedule: string(other.Schedule.Kind), Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
 			ToBound: other.Step.Makespan() / other.LowerBound,

@@ -13,6 +13,8 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/launch"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 	"dynmo/src/train"
@@ -60,9 +62,7 @@ balancer of CONFIG play no part.`,
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
 	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
-	if err := c.MarkFlagRequired("output"); err != nil {
-		panic(err)
-	}
+	require(c, "output")
 	return c
 }
 
@@ -78,29 +78,29 @@ func undivided(c config.Config, steps int) config.Config {
 }
 
 // measured trains and returns what the layers cost.
-func measured(c config.Config) (cost.Phase, error) {
+func measured(c config.Config) (profile.Phase, error) {
 	var seen costWatcher
-	_, err := train.Launch(c, train.Hooks{
+	_, err := launch.Launch(c, launch.Hooks{
 		Stop:  func() bool { return false },
-		Begin: func(train.World) (train.Observer, error) { return &seen, nil },
+		Begin: func(launch.World) (record.Observer, error) { return &seen, nil },
 		End:   func(train.Outcome) {},
 	})
 	if err != nil {
-		return cost.Phase{}, err
+		return profile.Phase{}, err
 	}
-	return cost.Phase{Model: seen.last.Model, Table: seen.last.Table}, nil
+	return profile.Phase{Phase: cost.Phase{Model: seen.last.Model, Table: seen.last.Table}}, nil
 }
 
 // costWatcher keeps the costs that a run tells last.
-type costWatcher struct{ last cost.Phase }
+type costWatcher struct{ last profile.Phase }
 
-func (w *costWatcher) Costs(s cost.Phase) error { w.last = s; return nil }
-func (*costWatcher) Step(record.Metrics) error  { return nil }
-func (*costWatcher) Event(record.Event) error   { return nil }
-func (*costWatcher) Trace(trace.Step) error     { return nil }
+func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
+func (*costWatcher) Step(record.Metrics) error     { return nil }
+func (*costWatcher) Event(record.Event) error      { return nil }
+func (*costWatcher) Trace(trace.Step) error        { return nil }
 
 // writeCosts writes a table as indented JSON.
-func writeCosts(file string, s cost.Phase) error {
+func writeCosts(file string, s profile.Phase) error {
 	text, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return err

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"dynmo/src/profile"
 	"os"
 	"strings"
 	"testing"
-
-	"dynmo/src/cost"
 )
 
 // TestProfile: what profile measures is a table of the whole chain, which plan
@@ -32,7 +31,7 @@ func TestProfile(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			series, err := cost.ReadSeries("new.json", f, 0)
+			series, err := profile.ReadSeries("new.json", f, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,9 +34,6 @@ one after layers moved, where time went, events, provenance.`,
 			})
 		},
 	}
-	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
-	if err := c.MarkFlagRequired("output"); err != nil {
-		panic(err)
-	}
+	requiredOutput(c, &file, "file to write")
 	return c
 }

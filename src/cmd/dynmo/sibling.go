@@ -19,7 +19,7 @@ const siblingName = "dynmo-cuda"
 
 // useGPU makes sure that this process can have the kind of device that the
 // settings want. For "cuda" it becomes, where it is not, the sibling, with the
-// same arguments: it must be called before MPI starts. The error says what is
+// same arguments: it must be called before MPI starts. The error names what is
 // missing: a driver, a GPU, or the sibling.
 func useGPU(kind string) error {
 	if kind != "cuda" {
@@ -39,23 +39,23 @@ func useGPU(kind string) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// callerVariable tells the sibling the revision of the binary that became it.
+// callerVariable holds the revision of the binary that became the sibling.
 const callerVariable = "DYNMO_CALLER_REVISION"
 
 // ofOneBuild returns an error if a sibling was called by a binary of another
 // revision; called by hand, it is on its own.
-func ofOneBuild(caller, mine string) error {
-	if caller == "" || caller == mine {
+func ofOneBuild(caller, own string) error {
+	if caller == "" || caller == own {
 		return nil
 	}
-	return usageError{fmt.Errorf("device.kind = \"cuda\": %s is of revision %s, dynmo of %s: build both with ./build.sh cuda", siblingName, mine, caller)}
+	return usageError{fmt.Errorf("device.kind = \"cuda\": %s is of revision %s, dynmo of %s: build both with ./build.sh cuda", siblingName, own, caller)}
 }
 
-// driverDefaults is what the driver reads when it starts, where the user says
-// nothing else. Lazily, at its first launch, a kernel may be loaded only when all
-// work of the GPU is done, and with it a message whose other half another rank has
-// yet to launch, which may itself wait so. And streams share as many connections as
-// there are: a message must not wait behind a kernel that waits for it.
+// driverDefaults are variables that the driver reads when it starts, where the
+// user has not set them. A kernel that is loaded lazily, at its first launch, waits
+// until all work of the GPU is done, and with it a message whose other half another
+// rank has yet to launch, which may wait in the same way. Streams share the
+// connections: with too few a message waits behind a kernel that waits for it.
 var driverDefaults = []string{"CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32"}
 
 // withDriver returns an environment with driverDefaults.
@@ -84,19 +84,19 @@ func siblingOf(binary string) (string, error) {
 		return "", fmt.Errorf("%s was built without the tag cuda: build it with ./build.sh cuda", binary)
 	}
 	path := filepath.Join(filepath.Dir(binary), siblingName)
-	its, err := buildinfo.ReadFile(path)
+	info, err := buildinfo.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("%s is not there: build it with ./build.sh cuda", path)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", path, err)
-	case !slices.Contains(strings.Split(setting(its, "-tags"), ","), "cuda"):
+	case !slices.Contains(strings.Split(setting(info, "-tags"), ","), "cuda"):
 		return "", fmt.Errorf("%s was built without the tag cuda: build it with ./build.sh cuda", path)
 	}
 	return path, nil
 }
 
-// setting returns what a binary was built with, "" if it does not say.
+// setting returns a setting of a binary's build, "" if it is not recorded.
 func setting(info *buildinfo.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {

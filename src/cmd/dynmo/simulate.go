@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/cost"
 	"dynmo/src/plan"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -124,25 +124,22 @@ type simReplay struct {
 }
 
 // simulated runs a series with the settings' balancer, and without.
-func simulated(series cost.Series, o plan.Options) (simAnswer, error) {
-	run, err := plan.Walk(series, o)
+func simulated(series profile.Series, o plan.Options) (simAnswer, error) {
+	run, err := plan.Walk(series.Costs(), o)
 	if err != nil {
 		return simAnswer{}, err
 	}
 	static := o
 	static.Static = true
-	still, err := plan.Walk(series, static)
+	still, err := plan.Walk(series.Costs(), static)
 	if err != nil {
 		return simAnswer{}, err
 	}
-	ceiling, err := ceilingOf(series, still, o)
+	ceiling, err := ceilingOf(still, o)
 	if err != nil {
 		return simAnswer{}, err
 	}
-	replayed, err := plan.Replay(series)
-	if err != nil {
-		return simAnswer{}, err
-	}
+	replayed := plan.Replay(series)
 	a := simAnswer{
 		Clock: "sim", Ranks: o.Config.Parallel.Stages * o.Config.Parallel.Replicas,
 		Seconds: run.Seconds, Moving: run.Moving, RankSeconds: run.RankSeconds,

@@ -7,27 +7,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/plan"
-	"dynmo/src/sim"
+	"dynmo/src/profile"
+	"dynmo/src/study"
 )
 
 // madeUp is a run that is made up from one table.
 type madeUp struct {
-	kind               string
-	steps, from, every int
+	kind string
+	dynamic.MadeUp
 }
 
 // flags adds its flags.
 func (d *madeUp) flags(c *cobra.Command) {
-	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: prune, freeze, moe, attention, exit or mod")
-	c.Flags().IntVar(&d.steps, "steps", 1000, "steps of the run that --dynamic makes up")
-	c.Flags().IntVar(&d.from, "from", 0, "step of that run in which the model changes first")
-	c.Flags().IntVar(&d.every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: of prune a tenth of the run, of freeze 50, of exit 100, of others 1")
+	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: "+study.Dynamisms())
+	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of the run that --dynamic makes up")
+	c.Flags().IntVar(&d.Start, "from", 0, "step of that run in which the model changes first")
+	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: of prune a tenth of the run, of freeze 50, of exit 100, of others 1")
 }
 
 // change returns the run that is made up from a series' first table, the series
 // itself if none is asked for. It says so if the run is not dynamic.
-func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (cost.Series, error) {
+func (d madeUp) change(c *cobra.Command, series profile.Series, o plan.Options) (profile.Series, error) {
 	if d.kind == "" {
 		for _, flag := range []string{"steps", "from", "every"} {
 			if c.Flags().Changed(flag) {
@@ -36,14 +38,17 @@ func (d madeUp) change(c *cobra.Command, series cost.Series, o plan.Options) (co
 		}
 		return series, nil
 	}
-	out, err := sim.Generate(d.kind, series[0].Mean(), d.steps, o.Config.Run.Seed, sim.Options{
-		Start: d.from, Every: d.every, Microbatches: o.Config.Parallel.Microbatches,
-	})
+	d.Seed, d.Microbatches = o.Config.Run.Seed, o.Config.Parallel.Microbatches
+	out, err := study.Generate(d.kind, series[0].Costs().Mean(), d.MadeUp)
 	if err != nil {
 		return nil, fmt.Errorf("--dynamic: %w", err)
 	}
 	if !slices.ContainsFunc(out, func(s cost.Phase) bool { return s.Change != "" }) {
-		fmt.Fprintf(c.ErrOrStderr(), "note: --dynamic %s changes the model in none of %d steps; see --steps, --from and --every\n", d.kind, d.steps)
+		fmt.Fprintf(c.ErrOrStderr(), "note: --dynamic %s changes the model in none of %d steps; see --steps, --from and --every\n", d.kind, d.Steps)
 	}
-	return out, nil
+	run := make(profile.Series, len(out))
+	for i, s := range out {
+		run[i].Phase = s
+	}
+	return run, nil
 }

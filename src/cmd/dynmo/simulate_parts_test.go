@@ -6,34 +6,22 @@ import (
 	"testing"
 
 	"dynmo/src/config"
-	"dynmo/src/cost"
 	"dynmo/src/plan"
 	"dynmo/src/record"
 	"dynmo/src/sim"
 )
 
-// TestCeilingOf: by hand. With 3 microbatches loads 4 and 2 take 6 + 2·4, the
-// best loads 3 and 3 take 6 + 2·3: 7/6. Loads 2 and 2 are the best.
+// TestCeilingOf: by hand. Of 18 s the best cuts would need 6/7, of 12 s all.
 func TestCeilingOf(t *testing.T) {
 	c := config.Default()
 	c.Parallel.Stages, c.Parallel.Microbatches = 2, 3
-	stretch := func(seconds ...float64) (s cost.Phase) {
-		for _, x := range seconds {
-			s.Layers = append(s.Layers, cost.Layer{Forward: x})
-		}
-		return s
-	}
-	leg := func(steps int, seconds float64, loads ...float64) plan.Leg {
+	leg := func(steps int, seconds, ceiling float64) plan.Leg {
 		l := plan.Leg{Steps: steps, Seconds: seconds}
-		for _, x := range loads {
-			l.Plan.Costs = append(l.Plan.Costs, cost.Stage{Forward: x})
-		}
-		l.Plan.Bottleneck = loads[0]
+		l.Plan.Ceiling = ceiling
 		return l
 	}
-	series := cost.Series{stretch(3, 1, 1, 1), stretch(1, 1, 1, 1)}
-	still := plan.Run{Legs: []plan.Leg{leg(2, 9, 4, 2), leg(1, 12, 2, 2)}}
-	got, err := ceilingOf(series, still, plan.Options{Config: c, Network: sim.Uniform(0, 0)})
+	still := plan.Run{Legs: []plan.Leg{leg(2, 9, 7.0/6), leg(1, 12, 1)}}
+	got, err := ceilingOf(still, plan.Options{Config: c, Network: sim.Uniform(0, 0)})
 	if want := 30 / (18*6.0/7 + 12); err != nil || math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}

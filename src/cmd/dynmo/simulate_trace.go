@@ -1,18 +1,18 @@
 package main
 
 import (
-	"dynmo/src/cost"
 	"dynmo/src/plan"
+	"dynmo/src/profile"
 	"dynmo/src/trace"
 )
 
 // timelines returns a step of each of the first run.trace_steps stretches, one
 // behind the other. It simulates those stretches again: the spans of a whole run
 // would fill the memory.
-func timelines(series cost.Series, o plan.Options) ([]trace.Step, error) {
+func timelines(series profile.Series, o plan.Options) ([]trace.Step, error) {
 	most := max(1, o.Config.Run.TraceSteps)
 	o.Spans = true
-	run, err := plan.Walk(series[:min(most, len(series))], o) // at least as many legs
+	run, err := plan.Walk(series[:min(most, len(series))].Costs(), o) // at least as many legs
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,6 @@ func tableCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each stretch between two prunings")
+	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
 	return c
 }

@@ -12,7 +12,8 @@ import (
 
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
-	"dynmo/src/cost"
+	"dynmo/src/launch"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 	"dynmo/src/train"
@@ -75,7 +76,7 @@ func runTraining(c *cobra.Command, settings config.Config, dir string) error {
 	defer stop()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, dir: dir}
 	defer watch.close()
-	_, err := train.Launch(settings, train.Hooks{
+	_, err := launch.Launch(settings, launch.Hooks{
 		Stop:  func() bool { return ctx.Err() != nil },
 		Begin: watch.begin,
 		End: func(out train.Outcome) {
@@ -128,7 +129,7 @@ type watcher struct {
 }
 
 // begin opens the run directory and says what is about to run, and where.
-func (w *watcher) begin(about train.World) (train.Observer, error) {
+func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	p := record.Here(about.MPI)
 	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
 	if w.dir != "" {
@@ -187,8 +188,8 @@ func (w *watcher) Event(e record.Event) error {
 	return w.run.Event(e)
 }
 
-// Costs records what a stretch of steps cost.
-func (w *watcher) Costs(s cost.Phase) error {
+// Costs records what a phase cost.
+func (w *watcher) Costs(s profile.Phase) error {
 	if w.run == nil {
 		return nil
 	}

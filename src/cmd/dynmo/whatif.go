@@ -15,11 +15,11 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/plan"
+	"dynmo/src/profile"
 	"dynmo/src/sim"
-	"dynmo/src/train"
 )
 
-// whatIf is what commands that only compute are given.
+// whatIf holds the flags of commands that only compute.
 type whatIf struct {
 	sets           []string
 	costs, network string
@@ -32,19 +32,17 @@ func (w *whatIf) flags(c *cobra.Command) {
 	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory")
 	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; without it [comm] of CONFIG holds between all ranks")
 	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
-	if err := c.MarkFlagRequired("costs"); err != nil {
-		panic(err)
-	}
+	require(c, "costs")
 }
 
 // read reads settings, costs and network. Errors are the user's.
-func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
-	fail := func(err error) (cost.Series, plan.Options, error) { return nil, plan.Options{}, usageError{err} }
+func (w *whatIf) read(file string) (profile.Series, plan.Options, error) {
+	fail := func(err error) (profile.Series, plan.Options, error) { return nil, plan.Options{}, usageError{err} }
 	c, err := config.Load(file, w.sets)
 	if err != nil {
 		return fail(err)
 	}
-	o := plan.Options{Config: c, Fixed: train.FixedBytes(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+	o := plan.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	if w.network != "" {
 		f, err := os.Open(w.network)
@@ -61,18 +59,18 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	defer f.Close()
-	series, err := cost.ReadSeries(w.costs, f, c.Layers())
+	series, err := profile.ReadSeries(w.costs, f, c.Layers())
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
-			stages = s.Run.Stages // what is said of ranks holds for those, and for no other number
+			stages = s.Run.Layout.Stages() // figures of ranks hold for this number of them
 		}
-		err := usable(s.Mean(), stages)
+		err := usable(s.Costs().Mean(), stages)
 		if err == nil && s.Model != "" {
-			err = sameModel(train.Shape(c), s.Model)
+			err = sameModel(plan.Shape(c), s.Model)
 		}
 		if err != nil {
 			return fail(fmt.Errorf("--costs: %s: table %d: %w", w.costs, i, err))
@@ -82,7 +80,7 @@ func (w *whatIf) read(file string) (cost.Series, plan.Options, error) {
 }
 
 // sameModel refuses costs that hold for other settings, in the form of
-// train.Shape. The error names the first that differs.
+// plan.Shape. The error names the first that differs.
 func sameModel(settings, costs string) error {
 	if settings == costs {
 		return nil
@@ -96,7 +94,7 @@ func sameModel(settings, costs string) error {
 	return fmt.Errorf("model: the costs hold for %q, CONFIG says %q", costs, settings)
 }
 
-// usable refuses a table that says nothing of a step on so many stages.
+// usable refuses a table from which a step on so many stages cannot be computed.
 func usable(t cost.Table, stages int) error {
 	if !slices.Contains([]string{"wall", "virtual", "sim"}, t.Clock) {
 		return fmt.Errorf("clock: %q, want wall, virtual or sim", t.Clock)

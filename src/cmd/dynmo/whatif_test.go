@@ -12,7 +12,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/train"
+	"dynmo/src/plan"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -227,8 +227,8 @@ func TestWhatIfRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shape("same.json", train.Shape(settings))
-	shape("older.json", strings.TrimSuffix(train.Shape(settings), " parallel.microbatch_size=2"))
+	shape("same.json", plan.Shape(settings))
+	shape("older.json", strings.TrimSuffix(plan.Shape(settings), " parallel.microbatch_size=2"))
 	for _, command := range []string{"plan", "simulate"} {
 		said(t, command, "run.toml", "--costs", "same.json")
 		check(command, []string{"--costs", "same.json"}, []refusal{
@@ -239,12 +239,12 @@ func TestWhatIfRefuses(t *testing.T) {
 		})
 	}
 	ran := strings.Replace(read(t, "costs.json"), `"clock"`,
-		`"run":{"cuts":[0,2,4,6,8],"schedule":"file","stages":4,"microbatches":4,"makespan":1},"clock"`, 1)
+		`"run":{"layout":{"cuts":[0,2,4,6,8],"schedule":"file","stages":4,"replicas":1,"microbatches":4},"makespan":1},"clock"`, 1)
 	write(t, "ran.json", ran)
 	write(t, "odd.json", strings.Replace(ran, `"file"`, `"2f2b"`, 1))
 	check("simulate", []string{"--costs", "costs.json"}, []refusal{
-		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"step 0: run: ", `schedule "file"`}},
-		{"a schedule that is none", []string{"--costs", "odd.json"}, exitUsage, []string{"step 0: ", `schedule "2f2b"`}},
+		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"table 0: ", `schedule "file"`}},
+		{"a schedule that is none", []string{"--costs", "odd.json"}, exitUsage, []string{"table 0: ", `schedule "2f2b"`}},
 		{"unknown dynamism", []string{"--dynamic", "prone"}, exitUsage, []string{`--dynamic: dynamism "prone"`, "prune, freeze, moe, attention, exit or mod"}},
 		{"no steps", []string{"--dynamic", "prune", "--steps", "0"}, exitUsage, []string{"--dynamic: steps: 0"}},
 		{"steps of nothing", []string{"--steps", "5"}, exitUsage, []string{"--steps: has no effect", "--dynamic"}},

@@ -1,0 +1,68 @@
+package dynamic
+
+import (
+	"math"
+
+	"dynmo/src/cost"
+)
+
+// PruneWorkload prunes all blocks' weights together, as Prune does in training,
+// the smallest magnitudes first. Block l's weights are taken to be normal with
+// deviation 1/sqrt(l+1), as a depth-scaled initialisation leaves them (Zhang et
+// al. 2019), so that later blocks lose more: with threshold τ block l keeps
+// erfc(τ·sqrt((l+1)/2)). Seconds of products and bytes follow what is left once a
+// layer is stored as CSR; before that it is masked, and as dear as the dense one.
+type PruneWorkload struct {
+	// Prune says when and how much; Start and Every are the run's, Gather does not
+	// count. Default: 4 times to 0.9 (paper, appendix C.2), and CSR from 0.75, the
+	// sparsity from which its product is faster on the paper's GPU (figure 6). From
+	// there on the product's time is taken to be in proportion to what is left: at
+	// 0.9 it takes 0.4 of the dense.
+	Prune Prune
+	// Word is the bytes of a kept float32 weight in CSR, value and column, over
+	// those of a dense one. Default: 2.
+	Word float64
+}
+
+// Costs of the last pruning hold to the end of the run.
+func (w PruneWorkload) Costs(c *Chain, step int) Costs {
+	p := w.Prune
+	p.Start, p.Every = c.Start, c.Every
+	sparsity, _ := p.Sparsity(min(step, p.Start+p.Times*p.Every))
+	target := 1 - sparsity
+	kept := func(threshold float64, b block) float64 {
+		return math.Erfc(threshold * math.Sqrt(float64(b.index+1)/2))
+	}
+	mean := func(threshold float64) float64 {
+		sum, all := 0.0, 0.0
+		for i, b := range c.blocks {
+			if b.index >= 0 {
+				n := float64(max(1, c.layers[i].NonZeros))
+				sum, all = sum+n*kept(threshold, b), all+n
+			}
+		}
+		return sum / all
+	}
+	low, high := 0.0, 10.0 // block 0 keeps everything, and nothing
+	for range 60 {         // halvings down to the last bit
+		if middle := (low + high) / 2; mean(middle) > target {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return c.change(func(l *cost.Layer, b block) {
+		k := 1.0
+		if target < 1 {
+			k = kept(high, b)
+		}
+		share(&l.NonZeros, k)
+		if k > 1-p.CSRFrom {
+			return
+		}
+		slower(l, b.attention+(1-b.attention)*k/(1-p.CSRFrom))
+		share(&l.Bytes.Parameters, w.Word*k)
+		share(&l.Bytes.Gradients, k)
+		share(&l.Bytes.Optimizer, k)
+	})
+}

@@ -1,0 +1,74 @@
+package dynamic
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"dynmo/src/cost"
+)
+
+// madeUpChain returns a chain of so many blocks between embedding and head.
+func madeUpChain(t *testing.T, blocks int, run MadeUp) *Chain {
+	t.Helper()
+	layer := func(name string) cost.Layer {
+		return cost.Layer{Name: name, Forward: 1, BackwardInput: 1, BackwardWeight: 1, NonZeros: 1_000_000}
+	}
+	layers := []cost.Layer{layer("embedding")}
+	for b := range blocks {
+		layers = append(layers, layer(fmt.Sprintf("block.%d", b)))
+	}
+	c, err := NewChain(append(layers, layer("head")), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestPruneWorkloadIsPrune: at every pruning of a schedule that is not the
+// default, what is left is what training would leave, and it stays to the end.
+func TestPruneWorkloadIsPrune(t *testing.T) {
+	c := madeUpChain(t, 6, MadeUp{Steps: 100, Start: 10, Every: 20})
+	p := Prune{Start: 10, Every: 20, Times: 3, Initial: 0.1, Final: 0.6, CSRFrom: 0.5}
+	w := PruneWorkload{Prune: p, Word: 2}
+	for _, step := range []int{10, 30, 50, 70, 90} {
+		want, due := p.Sparsity(step)
+		if !due {
+			want = p.Final
+		}
+		left := 0.0
+		for _, l := range w.Costs(c, step).Layers[1:7] {
+			left += float64(l.NonZeros) / 6e6
+		}
+		if math.Abs(1-left-want) > 1e-6 { // numbers of weights are whole
+			t.Errorf("step %d: sparsity %v, want %v", step, 1-left, want)
+		}
+	}
+}
+
+// TestWorkloadsAssume: a workload goes by its fields, not by the defaults.
+func TestWorkloadsAssume(t *testing.T) {
+	c := madeUpChain(t, 8, MadeUp{Steps: 100, Every: 1, Microbatches: 4})
+	frozen := 0
+	for _, l := range (FreezeWorkload{Final: 0.5}).Costs(c, 99).Layers {
+		if l.BackwardWeight == 0 {
+			frozen++
+		}
+	}
+	if frozen < 4 || frozen > 5 { // embedding and 4 of 8 blocks, the last of which may come behind the end
+		t.Errorf("%d layers are frozen, want 5", frozen)
+	}
+	if got := (ExitWorkload{From: 0.5, Final: 0.25}).Costs(c, 99).Layers; got[4].Forward != 1 || math.Abs(got[8].Forward-0.75) > 1e-12 {
+		t.Errorf("%v of the tokens reach block 3 and %v the last, want 1 and 0.75", got[4].Forward, got[8].Forward)
+	}
+	for name, c := range map[string]struct{ got, want float64 }{
+		"one expert":         {ExpertWorkload{Experts: 1, Spread: 1}.Costs(c, 5).Scale[3][2], 1},
+		"equal experts":      {ExpertWorkload{Experts: 4}.Costs(c, 5).Scale[3][2], 1},
+		"half of the tokens": {DepthWorkload{Tokens: 0.5}.Costs(c, 5).Scale[2][3], 0.5},
+		"half of the scores": {AttentionWorkload{Sparsest: 0.5, Densest: 0.5}.Costs(c, 5).Layers[3].Forward, 1 - 0.5/7},
+	} {
+		if math.Abs(c.got-c.want) > 1e-12 {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+//go:build cuda && cgo
+
+package launch
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/data"
+)
+
+// TestPlacementChangesNothingOnGPU is law 1 on a GPU that ranks share: 28 steps
+// (with DYNMO_LONG=1 50, and every size on every number of stages) with pruning
+// and random migrations after every step on 1, 2 and 4 stages, and with two
+// replicas. Losses, gradient norms and the final hash equal those of one stage bit
+// for bit, in float32 and, since its kernels add in a fixed order too, in
+// bfloat16. Pruned layers are dense, masked and CSR in turn. With head size 32
+// attention is on matrix units.
+func TestPlacementChangesNothingOnGPU(t *testing.T) {
+	long, steps := os.Getenv("DYNMO_LONG") == "1", 28
+	if long {
+		steps = 50
+	}
+	for _, precision := range []string{"f32", "bf16"} {
+		for _, hidden := range []int{16, 64} {
+			c := small(t)
+			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
+			c.Model.Hidden, c.Model.Blocks, c.Train.Steps = hidden, 4, steps
+			still := goRun(t, c, nil)
+			if still.losses[0] <= still.losses[len(still.losses)-1] {
+				t.Fatalf("%s: loss from %v to %v", precision, still.losses[0], still.losses[len(still.losses)-1])
+			}
+			if n := len(still.sparsity); n != 5 || math.Abs(still.sparsity[4]-0.9) > 1e-2 {
+				t.Fatalf("%s: sparsities %v, want five up to 0.9", precision, still.sparsity)
+			}
+			for _, stages := range []int{2, 4} {
+				if !long && (stages == 2) != (hidden == 16) {
+					continue
+				}
+				c.Parallel.Stages = stages
+				t.Run(fmt.Sprintf("%s/hidden=%d/P=%d", precision, hidden, stages), func(t *testing.T) {
+					moved := goRun(t, c, scatter(uint64(stages)))
+					if moved.moves < c.Train.Steps/2 {
+						t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
+					}
+					if at := moved.difference(still); at != "" {
+						t.Errorf("differs from one stage at %s", at)
+					}
+				})
+			}
+		}
+		t.Run(precision+"/D=2", func(t *testing.T) {
+			c := small(t)
+			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
+			c.Model.Blocks, c.Parallel.Replicas, c.Train.Steps = 2, 2, 12
+			still := goRun(t, c, nil)
+			c.Parallel.Stages = 2
+			if at := goRun(t, c, scatter(2)).difference(still); at != "" {
+				t.Errorf("differs from one stage at %s", at)
+			}
+		})
+	}
+}
+
+// TestBalancersOnGPU lets the balancers move layers by what they measure on a
+// GPU: whatever they decide, nothing but time changes.
+func TestBalancersOnGPU(t *testing.T) {
+	c := small(t)
+	c.Device.Kind, c.Device.Share = "cuda", true
+	c.Model.Blocks, c.Train.Steps = 4, 16
+	still := goRun(t, c, nil)
+	c.Parallel.Stages, c.Balance.Every = 3, "2"
+	for _, balancer := range []string{"partition", "diffusion"} {
+		c.Balance.Kind = balancer
+		if at := goRun(t, c, nil).difference(still); at != "" {
+			t.Errorf("%s: differs from one stage at %s", balancer, at)
+		}
+	}
+}
+
+// TestGPUAgreesWithCPU compares losses of training on a GPU with those on a CPU:
+// within 1e-3 in float32, 1 % in bfloat16, over 20 steps.
+func TestGPUAgreesWithCPU(t *testing.T) {
+	c := small(t)
+	c.Dynamic.Kind, c.Train.Steps, c.Model.Blocks = "none", 20, 4
+	cpu := goRun(t, c, nil)
+	c.Device.Kind = "cuda"
+	for precision, tolerance := range map[string]float64{"f32": 1e-3, "bf16": 1e-2} {
+		c.Device.Precision = precision
+		gpu := goRun(t, c, nil)
+		for i, want := range cpu.losses {
+			if got := gpu.losses[i]; !(math.Abs(float64(got-want)) <= tolerance*float64(want)) {
+				t.Errorf("%s: step %d: loss %v, on the CPU %v", precision, i, got, want)
+				break
+			}
+		}
+	}
+}
+
+// TestSharedGPU wants ranks that share a GPU unasked to end with one error on
+// all of them.
+func TestSharedGPU(t *testing.T) {
+	c := small(t)
+	c.Device.Kind, c.Parallel.Stages = "cuda", 2
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errors := make([]error, 2)
+	_ = local.Run(2, func(tr comm.Transport) error {
+		_, err := rankRun(c, tr, corpus, &run{}, nil)
+		errors[tr.Rank()] = err
+		return err
+	})
+	for rank, err := range errors {
+		if err == nil || !strings.Contains(err.Error(), "device.share") || !strings.Contains(err.Error(), "ranks 0 and 1") {
+			t.Errorf("rank %d: %v, want an error that names the ranks and device.share", rank, err)
+		}
+	}
+}
+
+// TestGPUOutOfMemory wants a model that is too large to end with an error that
+// names the layer and the memory.
+func TestGPUOutOfMemory(t *testing.T) {
+	c := small(t)
+	c.Device.Kind = "cuda"
+	c.Model.Blocks, c.Model.Hidden = 1, 1<<17
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = local.Run(1, func(tr comm.Transport) error {
+		_, err := rankRun(c, tr, corpus, &run{}, nil)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "free") || !strings.Contains(err.Error(), "layer") {
+		t.Errorf("%v, want an error that names the layer and what is free", err)
+	}
+}

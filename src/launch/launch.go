@@ -1,0 +1,277 @@
+// Package launch starts a run. What comes in is settings and what a program adds
+// to them; what goes out is a rank in every process, or in every goroutine, that
+// knows what it computes on and agrees with the others, and then trains.
+package launch
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/comm/mpi"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/mesh"
+	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/train"
+)
+
+// Hooks is what a program that launches a run adds to it.
+type Hooks struct {
+	// Stop reports whether the process was asked to end after the step.
+	Stop func() bool
+	// Begin is called on rank 0, before the first step.
+	Begin func(World) (record.Observer, error)
+	// End is called on rank 0 when training is over, while MPI still runs: a
+	// launcher that was told to end kills ranks that wait for it to take leave.
+	End func(train.Outcome)
+	// Fail tells people about an error and returns the exit status it stands
+	// for. It is called where ranks are processes, before the world is aborted.
+	Fail func(error) (status int)
+}
+
+// World is what the ranks of a run agreed on before its first step.
+type World struct {
+	Ranks   int
+	Hosts   int
+	MPI     bool
+	Clock   string // wall or virtual
+	Kernels string // backend, instruction-set path, BLAS
+	Corpus  string // SHA-256 of the text
+	GPU     string // of rank 0; "" on a CPU
+	Carrier string // what carries the memory of GPUs between ranks; "" on a CPU
+
+	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
+}
+
+// Launch trains in the world this process is part of: as one rank of many
+// processes if an MPI launcher started it, else with a goroutine for each
+// rank. Where ranks are processes an error ends the world and does not return,
+// once there is a world.
+func Launch(c config.Config, h Hooks) (train.Outcome, error) {
+	if mpi.Launched() {
+		return launchMPI(c, h)
+	}
+	n := c.Parallel.Stages * c.Parallel.Replicas
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		return train.Outcome{}, train.Input(err)
+	}
+	var out train.Outcome
+	var first sync.Once
+	var shared error // without the name of the rank that had it first
+	err = local.Run(n, func(t comm.Transport) error {
+		o, err := onRank(c, t, h, func() (*data.Corpus, error) { return corpus, nil })
+		if t.Rank() == 0 {
+			out = o
+		}
+		if _, ok := errors.AsType[train.SharedError](err); ok {
+			first.Do(func() { shared = err })
+		}
+		return err
+	})
+	if shared != nil {
+		err = shared
+	}
+	return out, err
+}
+
+const (
+	// grace is how long ranks wait for each other once they have a train.SharedError,
+	// and how long rank 0 is then left to abort the world before another does.
+	grace = 2 * time.Second
+	// startFor is how long ranks wait for each other where nothing is known yet
+	// of how long things take: reading the corpus (hundreds of megabytes in small
+	// files, from a file system that others use too), making the model, the
+	// first steps, a step that changes the model.
+	startFor = 5 * time.Minute
+)
+
+func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
+	t, err := mpi.Start()
+	if err != nil {
+		return train.Outcome{}, train.Input(err)
+	}
+	out, err := launchRank(c, t, h)
+	if err == nil {
+		return out, mpi.Stop()
+	}
+	if _, shared := errors.AsType[train.SharedError](err); !shared {
+		who := t.Peer(t.Rank())
+		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
+		t.Abort(h.Fail(err))
+		return out, err
+	}
+	status := 1
+	if t.Rank() == 0 {
+		status = h.Fail(err)
+	}
+	// A rank that is yet to learn of the error would take one that aborts for
+	// dead. Whoever does not come in time is ended all the same.
+	world := comm.New(t, comm.Options{Deadline: grace, Patience: grace})
+	_ = world.Barrier()
+	if t.Rank() != 0 {
+		for met := time.Now(); time.Since(met) < grace && !h.Stop(); {
+			time.Sleep(grace / 100)
+		}
+	}
+	t.Abort(status)
+	return out, err
+}
+
+// launchRank trains as one process of many.
+func launchRank(c config.Config, t comm.Transport, h Hooks) (train.Outcome, error) {
+	binary, err := program()
+	if err != nil {
+		return train.Outcome{}, err
+	}
+	for _, a := range []struct {
+		what string
+		hash [sha256.Size]byte
+	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
+		if err := mpi.Agree(a.what, a.hash); err != nil {
+			return train.Outcome{}, train.Input(err)
+		}
+	}
+	grid := grid(c)
+	if err := grid.Check(t.Size()); err != nil {
+		return train.Outcome{}, train.Input(err)
+	}
+	return onRank(c, t, h, func() (*data.Corpus, error) {
+		// The chain begins on the first stage and ends there or on the last,
+		// however many chunks of it stages hold.
+		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && c.Model.HeadShards == 1 {
+			return nil, nil // feeds neither tokens nor targets
+		}
+		return data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	})
+}
+
+// program returns the hash of this executable.
+func program() (sum [sha256.Size]byte, err error) {
+	path, err := os.Executable()
+	if err != nil {
+		return sum, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil { // not as a whole: what is read now would count as this rank's memory
+		return sum, fmt.Errorf("%s: %w", path, err)
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// grid returns how ranks are laid over stages and replicas.
+func grid(c config.Config) mesh.Mesh {
+	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
+}
+
+// onRank trains on one rank, whose goroutine is locked to its OS thread.
+func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (train.Outcome, error) {
+	r, err := newRank(c, t, h, open)
+	if err != nil {
+		return train.Outcome{}, err
+	}
+	out, err := r.Loop()
+	if err == nil && r.gpu != nil && r.Observe != nil {
+		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
+	}
+	if err != nil {
+		return out, err // others may still be at this rank's memory: it is freed by the end of the process
+	}
+	r.Close()
+	if err := r.Leave(); err != nil {
+		return out, err
+	}
+	if t.Rank() == 0 {
+		h.End(out)
+	}
+	return out, nil
+}
+
+// rank is a rank that is ready to train.
+type rank struct {
+	*train.Rank
+	gpu *energy // nil on a CPU
+}
+
+// newRank makes what a rank needs: corpus, kernels, clock, groups, observer,
+// model. Collective.
+func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (*rank, error) {
+	var before int64
+	if alone(t) {
+		before = profile.Anonymous()
+	}
+	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
+	mine := arrival{Cores: cores()}
+	corpus, err := open()
+	if err == nil && corpus != nil {
+		mine.Corpus = corpus.Hash()
+	}
+	have, failed := newMachine(c)
+	mine.Kernels, mine.GPU = have.kernels, have.gpu
+	if err = errors.Join(err, failed); err != nil {
+		mine.Error = err.Error()
+	}
+	all, err := meet(early, mine)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := sharing(c, early, all)
+	if err != nil {
+		return nil, err
+	}
+	clock := have.clock
+	if clock == nil {
+		clock = newClock(clockKind(c, early, all))
+	}
+	dev, backend := have.open(clock)
+	stream := dev.NewStream()
+	carrier, carry, err := carriage(c, dev, stream, t.Size(), shared || !alone(t))
+	if err := train.Agree(early, err); err != nil {
+		return nil, err
+	}
+	world := comm.New(t, comm.Options{
+		Clock: clock,
+		Carry: carry,
+		Network: comm.Network{
+			Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
+			Delay: comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed},
+		},
+		Deadline:    startFor,
+		Interrupted: h.Stop,
+	})
+	var gpu *energy
+	var joules func() float64
+	var unmetered error
+	if have.gpu != "" {
+		gpu, unmetered = newEnergy(have.gpu, sharers(all, have.gpu))
+		joules = gpu.joules
+	}
+	var observe record.Observer
+	if t.Rank() == 0 {
+		observe, err = h.Begin(World{
+			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
+			Corpus: corpus.Hash(), GPU: have.gpu, Carrier: carrier, Unmetered: unmetered,
+		})
+	}
+	if err := train.Agree(world, err); err != nil {
+		return nil, err
+	}
+	r, err := train.New(train.Setup{
+		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
+		Corpus: corpus, Stop: h.Stop, Observe: observe, Before: before,
+	})
+	return &rank{r, gpu}, err
+}

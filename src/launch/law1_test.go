@@ -1,0 +1,353 @@
+package launch
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/random"
+	"dynmo/src/record"
+	"dynmo/src/trace"
+	"dynmo/src/train"
+)
+
+// small returns settings of a model that trains in milliseconds: a chain of 10
+// layers (18 with half grain), pruned every 5 steps from dense over masked to
+// CSR.
+func small(t *testing.T) config.Config {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "corpus.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Data.Path, c.Data.Extensions = text, nil
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 8, 16, 2, 12
+	c.Model.Init = "depth-scaled"
+	c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 4, 2
+	c.Train.Steps, c.Train.Hash = 30, true
+	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
+	c.Dynamic.Kind = "prune"
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 5, 5, 4, 0.7
+	c.Run.Clock = "wall"
+	return c
+}
+
+// quiet ignores what an observer is told of costs and timelines.
+type quiet struct{}
+
+func (quiet) Costs(profile.Phase) error { return nil }
+func (quiet) Trace(trace.Step) error    { return nil }
+
+// run is a run's losses, gradient norms and final hash: every bit of it is
+// claimed to be independent of placement.
+type run struct {
+	quiet
+	losses, norms []record.Float
+	hash          string
+	moves         int
+	schedules     int       // decisions for another than 1F1B
+	sparsity      []float64 // after every pruning
+	seconds       []float64 // of every step
+}
+
+func (r *run) Step(m record.Metrics) error {
+	r.losses, r.norms = append(r.losses, m.Loss), append(r.norms, m.GradNorm)
+	r.seconds = append(r.seconds, float64(m.StepSeconds))
+	return nil
+}
+
+func (r *run) Event(e record.Event) error {
+	switch e.Kind {
+	case record.Migrate:
+		r.moves++
+	case record.Balance:
+		if e.Detail["schedule"] != "1f1b" {
+			r.schedules++
+		}
+	case record.Dynamic:
+		if s, ok := e.Detail["sparsity"].(float64); ok {
+			r.sparsity = append(r.sparsity, s)
+		}
+	}
+	return nil
+}
+
+// difference says where two runs differ first, "" if they do not.
+func (r *run) difference(other *run) string {
+	for i := range r.losses {
+		if i >= len(other.losses) || r.losses[i] != other.losses[i] || r.norms[i] != other.norms[i] {
+			return fmt.Sprintf("step %d", i)
+		}
+	}
+	if r.hash != other.hash {
+		return "final weights"
+	}
+	return ""
+}
+
+// scripted returns the cuts of the next step.
+type scripted func(step int, now partition.Partition) partition.Partition
+
+// script is a balancer that knows its answers.
+type script struct {
+	next scripted
+	step int
+	last layout.Layout // the answer before
+}
+
+func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
+	s.last = now.With(s.next(s.step, now.Cuts), now.Schedule)
+	s.step++
+	return s.last, plan.Reason{}, nil
+}
+
+// scatter returns a random legal partition for every step, the same on all ranks.
+func scatter(seed uint64) scripted {
+	return func(step int, now partition.Partition) partition.Partition {
+		return partitiontest.Random(random.Keyed(seed, uint64(step)), now.Layers(), now.Stages())
+	}
+}
+
+// goRun trains with a goroutine for each rank.
+func goRun(t *testing.T, c config.Config, repartition scripted) *run {
+	t.Helper()
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &run{}
+	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
+		o, err := rankRun(c, tr, corpus, out, repartition)
+		if tr.Rank() == 0 {
+			out.hash = o.Hash
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.losses) != c.Train.Steps || out.hash == "" {
+		t.Fatalf("%d steps and hash %q, want %d steps and a hash", len(out.losses), out.hash, c.Train.Steps)
+	}
+	return out
+}
+
+// rankRun trains on one rank.
+func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition scripted) (train.Outcome, error) {
+	r, err := newRank(c, tr, Hooks{
+		Stop:  func() bool { return false },
+		Begin: func(World) (record.Observer, error) { return out, nil },
+	}, func() (*data.Corpus, error) { return corpus, nil })
+	if err != nil {
+		return train.Outcome{}, err
+	}
+	defer r.Close()
+	if repartition != nil {
+		r.Balancer = &script{next: repartition}
+	}
+	return r.Loop()
+}
+
+// schedules are what law 1 is tested on: kinds with their chunks on a stage, and
+// numbers of stages that small's 10 layers and 4 microbatches allow.
+var schedules = []struct {
+	kind   string
+	chunks int
+	stages []int
+}{
+	{"1f1b", 1, []int{1, 2, 4, 8}},
+	{"gpipe", 1, []int{4, 8, 2}},
+	{"interleaved", 2, []int{2, 4, 1}},
+	{"interleaved", 3, []int{2, 1}},
+	{"zb-h1", 1, []int{4, 2, 8}},
+	{"zb-h2", 1, []int{8, 4, 2}},
+	{"zb-v", 2, []int{4, 2, 3, 1}},
+}
+
+// TestPlacementChangesNothing is law 1: 30 steps with pruning every 5, random
+// migrations after every step, on every schedule; every loss, gradient norm and
+// the final hash equal bit for bit those of one stage that never moved a layer.
+func TestPlacementChangesNothing(t *testing.T) {
+	round := 0 // 1f1b runs on every number of stages; the others take turns
+	for _, replicas := range []int{1, 2} {
+		for _, tied := range []bool{true, false} {
+			for grain, slices := range map[string]int{"block": 1, "half": 4} {
+				c := small(t)
+				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards = replicas, tied, grain, slices
+				still := goRun(t, c, nil)
+				if still.moves != 0 || still.losses[0] <= still.losses[len(still.losses)-1] {
+					t.Fatalf("reference: %d moves, loss from %v to %v", still.moves, still.losses[0], still.losses[len(still.losses)-1])
+				}
+				if n := len(still.sparsity); n != 5 || math.Abs(still.sparsity[4]-0.9) > 1e-3 {
+					t.Fatalf("sparsities %v, want five up to 0.9", still.sparsity)
+				}
+				round++
+				for _, schedule := range schedules {
+					list := schedule.stages
+					if schedule.kind != "1f1b" {
+						at := round % len(list)
+						list = list[at : at+1]
+					}
+					for _, stages := range list {
+						c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, schedule.kind, schedule.chunks
+						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/slices=%d/%s/V=%d/P=%d", replicas, tied, grain, slices, schedule.kind, schedule.chunks, stages), func(t *testing.T) {
+							moved := goRun(t, c, scatter(uint64(stages)))
+							if stages > 1 && moved.moves < c.Train.Steps/2 {
+								t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
+							}
+							if at := moved.difference(still); at != "" {
+								t.Errorf("differs from one stage at %s", at)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestBalancersChangeNothing is law 1 with the real balancers, whose decisions
+// follow measured times and differ from run to run.
+func TestBalancersChangeNothing(t *testing.T) {
+	c := small(t)
+	still := goRun(t, c, nil)
+	c.Parallel.Stages = 4
+	for _, clock := range []string{"wall", "virtual"} {
+		for _, by := range []string{"time", "param"} {
+			for kind, every := range map[string]string{
+				"uniform": "auto", "param": "auto", "regex": "auto", "partition": "3", "diffusion": "4",
+			} {
+				c.Run.Clock, c.Balance.By, c.Balance.Kind, c.Balance.Every = clock, by, kind, every
+				t.Run(fmt.Sprintf("%s/%s/%s", clock, kind, by), func(t *testing.T) {
+					got := goRun(t, c, nil)
+					if at := got.difference(still); at != "" {
+						t.Errorf("differs from one stage at %s", at)
+					}
+					if every == "auto" && got.moves > 0 {
+						t.Errorf("a static balancer moved layers %d times", got.moves)
+					}
+					if every != "auto" && by == "param" && got.moves == 0 {
+						t.Error("no layer moved, though pruning is uneven")
+					}
+				})
+			}
+		}
+	}
+	// Schedules that follow from measured costs change in mid-run.
+	for _, schedule := range []string{"list", "auto"} {
+		for _, kind := range []string{"uniform", "partition", "diffusion"} {
+			c.Schedule.Kind, c.Balance.Kind, c.Balance.By, c.Balance.Every = schedule, kind, "time", "3"
+			got := goRun(t, c, nil)
+			if at := got.difference(still); at != "" {
+				t.Errorf("%s, %s: differs from one stage at %s", schedule, kind, at)
+			}
+			if got.schedules < 3 {
+				t.Errorf("%s, %s: the schedule was planned %d times", schedule, kind, got.schedules)
+			}
+		}
+	}
+	c.Schedule.Kind, c.Balance.Every, c.Balance.Kind = "1f1b", "auto", "partition"
+	if at := goRun(t, c, nil).difference(still); at != "" {
+		t.Errorf("balance.every = auto differs from one stage at %s", at)
+	}
+	c.Balance.Every, c.Balance.By = "3", "param"
+	for kind, stages := range map[string]int{"interleaved": 4, "zb-v": 3} {
+		c.Schedule.Kind, c.Parallel.Stages = kind, stages
+		got := goRun(t, c, nil)
+		if at := got.difference(still); at != "" {
+			t.Errorf("%s: differs from one stage at %s", kind, at)
+		}
+		if got.moves == 0 {
+			t.Errorf("%s: no layer moved, though pruning is uneven", kind)
+		}
+	}
+}
+
+// TestThreadsChangeNothing is law 1 over the threads of a rank, on layers wide
+// enough to be worth sharing, with the head whole and in slices.
+func TestThreadsChangeNothing(t *testing.T) {
+	if !cpu.Built {
+		t.Skip("built without the tag blas: kernels of one thread only")
+	}
+	c := small(t)
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.Vocab = 2, 256, 4, 64, 2048
+	c.Train.Steps, c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.Initial = 5, 1, 1, 3, 0.3
+	for _, slices := range []int{1, 4} {
+		c.Model.HeadShards = slices
+		c.Parallel.Stages, c.Device.Threads = 1, 1
+		still := goRun(t, c, nil)
+		for _, threads := range []int{1, 2, 3} {
+			for _, stages := range []int{1, 3} {
+				c.Parallel.Stages, c.Device.Threads = stages, threads
+				if at := goRun(t, c, scatter(uint64(threads))).difference(still); at != "" {
+					t.Errorf("%d slices, %d stages, %d threads: differs from one stage and thread at %s", slices, stages, threads, at)
+				}
+			}
+		}
+	}
+}
+
+// TestMemoryLimit: cuts keep to the limit, and one that no cuts can meet is
+// refused before training, with the bytes that are missing.
+func TestMemoryLimit(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Train.Steps = 3, 2
+	c.Balance.MemoryLimitBytes = 1000
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = local.Run(3, func(tr comm.Transport) error {
+		_, err := rankRun(c, tr, corpus, &run{}, nil)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("error %v, want one that names the missing bytes", err)
+	}
+}
+
+// TestRandomShapes is law 1 on odd shapes: few microbatches, single tokens,
+// as many stages as layers, three replicas, on any schedule.
+func TestRandomShapes(t *testing.T) {
+	for seed := range uint64(25) {
+		draw := random.Keyed(seed, 77)
+		pick := func(lo, hi int) int { return lo + draw.IntN(hi-lo+1) }
+		c := small(t)
+		c.Model.Heads = pick(1, 3)
+		c.Model.Blocks, c.Model.Hidden, c.Model.Sequence = pick(1, 5), c.Model.Heads*pick(1, 9), pick(1, 9)
+		c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
+		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
+		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
+		c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
+		c.Prune.Select = []string{"radix", "gather"}[pick(0, 1)]
+		c.Train.Steps, c.Prune.Start, c.Prune.Every = 8, 1, pick(1, 2)
+		kind := []string{"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v", "interleaved"}[pick(0, 5)]
+		stages, chunks := pick(2, c.Layers()), 1
+		switch kind {
+		case "zb-v":
+			chunks, stages = 2, min(stages, c.Layers()/2)
+		case "interleaved":
+			stages = min(stages, c.Layers()/2)
+			chunks, c.Parallel.Microbatches = pick(2, c.Layers()/stages), stages*pick(1, 2)
+		}
+		still := goRun(t, c, nil)
+		c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, kind, chunks
+		if at := goRun(t, c, scatter(seed)).difference(still); at != "" {
+			t.Errorf("seed %d, %+v, %+v, %+v: differs from one stage at %s", seed, c.Model, c.Parallel, c.Schedule, at)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package launch
+
+import (
+	"fmt"
+	"runtime"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/nccl"
+	"dynmo/src/config"
+	"dynmo/src/device"
+	cpudevice "dynmo/src/device/cpu"
+	cudadevice "dynmo/src/device/cuda"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/kernel/cuda"
+	"dynmo/src/kernel/null"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/plan"
+	"dynmo/src/tensor"
+	"dynmo/src/train"
+)
+
+// nullRate is what kernel/null takes a rank's arithmetic to be worth: the order
+// of magnitude of one core, in floating-point operations per second.
+const nullRate = 5e10
+
+// machine is what a rank computes on.
+type machine struct {
+	kernels string        // everything that the bits of results depend on: backend, instruction-set path, libraries
+	gpu     string        // which GPU it is; "" if none
+	clock   *device.Clock // that the device has; nil where any will do
+	open    func(*device.Clock) (device.Device, kernel.Backend)
+}
+
+// newMachine returns the machine of the settings. The calling goroutine must be
+// locked to its OS thread and stay the only user.
+func newMachine(c config.Config) (machine, error) {
+	if c.Device.Kind == "cuda" {
+		return newGPU(c)
+	}
+	kernels := func(identity string, k func(*device.Clock) kernel.Backend) machine {
+		return machine{kernels: identity, open: func(clock *device.Clock) (device.Device, kernel.Backend) {
+			return cpudevice.New(clock), k(clock)
+		}}
+	}
+	switch kind := c.Device.Kernel; {
+	case kind == "null":
+		return kernels(kind, func(clock *device.Clock) kernel.Backend { return null.New(clock, null.AtRate(nullRate)) }), nil
+	case kind == "ref", kind == "auto" && !cpu.Built:
+		return kernels("ref "+runtime.GOARCH, func(*device.Clock) kernel.Backend { return ref.New(tensor.F32) }), nil
+	}
+	backend, err := cpu.New(c.Device.Threads)
+	return kernels(cpu.Identity(), func(*device.Clock) kernel.Backend { return backend }), err
+}
+
+// newGPU returns the GPU of this rank's number on its host.
+func newGPU(c config.Config) (machine, error) {
+	visible, err := cudadevice.Visible()
+	if err != nil {
+		return machine{}, err
+	}
+	clock := device.NewWall()
+	dev, err := cudadevice.New(clock, cudadevice.Pick(cudadevice.LocalRank(), visible))
+	if err != nil {
+		return machine{}, err
+	}
+	backend, err := cuda.New(plan.Precision(c))
+	if err != nil {
+		return machine{}, err
+	}
+	return machine{
+		kernels: backend.(interface{ Identity() string }).Identity(), gpu: dev.Describe().UUID, clock: clock,
+		open: func(*device.Clock) (device.Device, kernel.Backend) { return dev, backend },
+	}, nil
+}
+
+func newClock(kind string) *device.Clock {
+	if kind == "virtual" {
+		return device.NewVirtual()
+	}
+	return device.NewWall()
+}
+
+// sharing reports whether any GPU is that of several ranks. It is an error
+// unless the settings allow it.
+func sharing(c config.Config, world *comm.Group, all []arrival) (bool, error) {
+	first, shared := make(map[string]int), false
+	for rank, a := range all {
+		if a.GPU == "" {
+			continue
+		}
+		other, taken := first[a.GPU]
+		if !taken {
+			first[a.GPU] = rank
+			continue
+		}
+		if shared = true; !c.Device.Share {
+			who := world.Peer(rank)
+			return true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
+				"show every rank its own, or set device.share = true", other, rank, who.Host, a.GPU))
+		}
+	}
+	return shared, nil
+}
+
+// sharers returns how many ranks have a GPU.
+func sharers(all []arrival, gpu string) int {
+	n := 0
+	for _, a := range all {
+		if a.GPU == gpu {
+			n++
+		}
+	}
+	return n
+}
+
+// carriage returns what carries the memory of GPUs between ranks, by name, and
+// makes it; nothing on a CPU, or for one rank. NCCL needs a GPU for every rank. The error is that of
+// a library that is not here.
+func carriage(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.Carrier, error), error) {
+	switch {
+	case dev.Space() == tensor.Host, ranks == 1:
+		return "", nil, nil
+	case c.Comm.Carrier == "host", c.Comm.Carrier == "auto" && shared:
+		return "host memory", comm.Staged(dev, stream), nil
+	}
+	version, err := nccl.Version()
+	if err != nil {
+		err = fmt.Errorf("%w (DYNMO_NCCL_LIBRARY names the file; comm.carrier = \"host\" does without)", err)
+	}
+	return "NCCL " + version, func(t comm.Transport) (comm.Carrier, error) { return nccl.New(t, dev, stream) }, err
+}

@@ -1,0 +1,121 @@
+package launch
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/train"
+)
+
+// arrival is what a rank tells the others before the first step.
+type arrival struct {
+	Error   string // what went wrong on this rank so far, "" if nothing
+	Cores   []int  // processors that this process may run on
+	Kernels string // what the bits of its arithmetic depend on
+	Corpus  string // hash of the text, "" if this rank needs none
+	GPU     string // which GPU it computes on, "" if none
+}
+
+// meet gathers the arrivals of all ranks. It returns the same error on every
+// rank if one of them has an error (the first by rank), or if ranks would
+// compute with different kernels or read different texts. Collective.
+func meet(world *comm.Group, mine arrival) ([]arrival, error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := world.Allgather(b)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	all := make([]arrival, len(rows))
+	for rank, b := range rows {
+		if err := json.Unmarshal(b, &all[rank]); err != nil {
+			return nil, fmt.Errorf("start: rank %d: %w", rank, err)
+		}
+	}
+	for rank, a := range all {
+		who := world.Peer(rank)
+		blame := func(text string) error {
+			return train.Input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, text))
+		}
+		switch {
+		case a.Error != "":
+			return nil, blame(a.Error)
+		case a.Kernels != all[0].Kernels:
+			return nil, blame(fmt.Sprintf("computes with kernels %q, rank 0 with %q; results would differ (DYNMO_ISA chooses the path)",
+				a.Kernels, all[0].Kernels))
+		case a.Corpus != "" && a.Corpus != all[0].Corpus:
+			return nil, blame("data.path holds another text than on rank 0")
+		}
+	}
+	return all, nil
+}
+
+// cores returns the processors that this process may run on, nil if the system
+// does not tell.
+func cores() []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	var list []int
+	for cpu := 0; len(list) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			list = append(list, cpu)
+		}
+	}
+	return list
+}
+
+// perHost counts the ranks on every host.
+func perHost(world *comm.Group) map[string]int {
+	n := make(map[string]int)
+	for rank := range world.Size() {
+		n[world.Peer(rank).Host]++
+	}
+	return n
+}
+
+// alone reports whether every rank of the world has a process of its own.
+func alone(world comm.Transport) bool {
+	seen := make(map[[2]any]bool)
+	for rank := range world.Size() {
+		p := world.Peer(rank)
+		seen[[2]any{p.Host, p.PID}] = true
+	}
+	return len(seen) == world.Size()
+}
+
+// clockKind returns the clock of the settings; auto is virtual where the
+// threads of a host's ranks outnumber the cores that they may run on.
+func clockKind(c config.Config, world *comm.Group, all []arrival) string {
+	if c.Run.Clock != "auto" {
+		return c.Run.Clock
+	}
+	threads := 1
+	if strings.HasPrefix(all[0].Kernels, "cpu") { // the others have one
+		threads = c.Device.Threads
+	}
+	allowed := make(map[string]map[int]bool)
+	for rank, a := range all {
+		host := world.Peer(rank).Host
+		if allowed[host] == nil {
+			allowed[host] = make(map[int]bool)
+		}
+		for _, core := range a.Cores {
+			allowed[host][core] = true
+		}
+	}
+	for host, ranks := range perHost(world) {
+		if ranks*threads > len(allowed[host]) {
+			return "virtual"
+		}
+	}
+	return "wall"
+}

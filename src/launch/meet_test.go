@@ -1,0 +1,113 @@
+package launch
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+)
+
+// TestMeet: what ranks disagree on is one error, the same on all.
+func TestMeet(t *testing.T) {
+	fine := arrival{Kernels: "cpu avx2", Corpus: "abc"}
+	for _, c := range []struct {
+		name string
+		odd  arrival // of rank 2
+		want string
+	}{
+		{"alike", fine, ""},
+		{"no corpus needed", arrival{Kernels: "cpu avx2"}, ""},
+		{"error", arrival{Error: "no such file"}, "rank 2 (host "},
+		{"kernels", arrival{Kernels: "cpu avx512", Corpus: "abc"}, `computes with kernels "cpu avx512", rank 0 with "cpu avx2"`},
+		{"corpus", arrival{Kernels: "cpu avx2", Corpus: "xyz"}, "holds another text"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var mu sync.Mutex
+			texts := make(map[string]int)
+			err := local.Run(4, func(tr comm.Transport) error {
+				mine := fine
+				if tr.Rank() == 2 {
+					mine = c.odd
+				}
+				_, err := meet(comm.New(tr, comm.Options{}), mine)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					texts[""]++
+				} else {
+					texts[err.Error()]++
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(texts) != 1 {
+				t.Fatalf("ranks have different errors: %v", texts)
+			}
+			for text := range texts {
+				if (text == "") != (c.want == "") || !strings.Contains(text, c.want) {
+					t.Errorf("error %q, want …%s…", text, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestClockKind: virtual where the threads of a host's ranks outnumber the
+// cores that they may run on together, however each is bound.
+func TestClockKind(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		cores   [2][]int // of two ranks on one host
+		kernels string
+		threads int
+		want    string
+	}{
+		{"both on both", [2][]int{{0, 1}, {0, 1}}, "cpu avx2", 1, "wall"},
+		{"bound apart", [2][]int{{0}, {1}}, "cpu avx2", 1, "wall"},
+		{"bound together", [2][]int{{0}, {0}}, "cpu avx2", 1, "virtual"},
+		{"two threads", [2][]int{{0, 1, 2}, {0, 1, 2}}, "cpu avx2", 2, "virtual"},
+		{"threads that ref has not", [2][]int{{0, 1}, {0, 1}}, "ref amd64", 2, "wall"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			settings := config.Default()
+			settings.Device.Threads = c.threads
+			err := local.Run(2, func(tr comm.Transport) error {
+				world := comm.New(tr, comm.Options{})
+				all, err := meet(world, arrival{Cores: c.cores[tr.Rank()], Kernels: c.kernels})
+				if err != nil {
+					return err
+				}
+				if got := clockKind(settings, world, all); got != c.want {
+					t.Errorf("clock %s, want %s", got, c.want)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// processes is the world of a rank, in which some ranks may share a process.
+type processes struct {
+	comm.Transport
+	pids []int
+}
+
+func (p processes) Size() int               { return len(p.pids) }
+func (p processes) Peer(rank int) comm.Peer { return comm.Peer{Host: "node", PID: p.pids[rank]} }
+
+func TestAlone(t *testing.T) {
+	if !alone(processes{pids: []int{7, 8, 9}}) {
+		t.Error("three processes: not alone")
+	}
+	if alone(processes{pids: []int{7, 8, 7}}) {
+		t.Error("two ranks of one process: alone")
+	}
+}

@@ -1,0 +1,73 @@
+package launch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/record"
+)
+
+// journal keeps the costs of a run.
+type journal struct {
+	balances
+	series profile.Series
+}
+
+func (j *journal) Costs(s profile.Phase) error {
+	j.series = append(j.series, s)
+	return nil
+}
+
+// Step wants busy and idle time by cause to be the makespan.
+func (j *journal) Step(m record.Metrics) error {
+	if parts := m.Idle.Makespan(); math.Abs(parts-float64(m.Makespan)) > 0.01*float64(m.Makespan) {
+		return fmt.Errorf("step %d: busy and idle time sum to %v, the makespan is %v", m.Step, parts, m.Makespan)
+	}
+	return nil
+}
+
+// TestPrediction: of a pruning run on 8 stages and the virtual clock, the
+// simulator knows the makespan before and after every balancing within 5 %, from
+// the costs that the run recorded, every microbatch with the share that it took.
+// What costs from before a change of the layout say of the steps after it is
+// further off, by how far one stretch of steps on a busy machine is from the next.
+func TestPrediction(t *testing.T) {
+	if !cpu.Built {
+		t.Skip("built without the tag blas: the kernels of ref take minutes for layers that are worth measuring")
+	}
+	c := small(t)
+	c.Run.Clock = "virtual"
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 16, 96, 4, 48
+	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 16, 36
+	c.Prune.Start, c.Prune.Every, c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 6, 6, 0.4, 0.95, 0.5
+	c.Model.Grain, c.Balance.Every = "half", "2"
+	var ahead []float64
+	for _, kind := range []string{"1f1b", "zb-v", "auto"} {
+		c.Schedule.Kind = kind
+		log := &journal{}
+		if err := trainLocally(t, c, log, func(*rank) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		replayed := plan.Replay(log.series)
+		for _, r := range replayed {
+			t.Logf("%s, %d steps from %d: measured %.2f ms, predicted %+.1f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
+			if math.Abs(r.Error()) > 0.05 {
+				t.Errorf("%s, steps from %d: predicted %v s, measured %v s", kind, r.Step, r.Predicted, r.Measured)
+			}
+			if r.Ahead > 0 {
+				off := r.Ahead/r.Measured - 1
+				t.Logf("  from the costs before the layout changed: %+.1f %%", 100*off)
+				ahead = append(ahead, math.Abs(off))
+			}
+		}
+	}
+	slices.Sort(ahead)
+	if len(ahead) == 0 || ahead[len(ahead)/2] > 0.25 {
+		t.Errorf("off by %v from the costs before the layout changed, want it to change, and at most 0.25 in the median", ahead)
+	}
+}

@@ -1,0 +1,49 @@
+package launch
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// TestTrainingGoesOnFromWeights: a run from a file of weights starts where the
+// model of that file is, whatever the layout.
+func TestTrainingGoesOnFromWeights(t *testing.T) {
+	c := small(t)
+	c.Dynamic.Kind, c.Train.Steps = "none", 3
+	other := c
+	other.Run.Seed = 99
+	shape := model.FromConfig(other)
+	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := checkpoint.FromLayers(shape, whole.Layers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
+	if err := w.Write(c.Model.Weights); err != nil {
+		t.Fatal(err)
+	}
+	from := goRun(t, c, nil)
+	c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, 1, 4
+	if at := goRun(t, c, scatter(1)).difference(from); at != "" {
+		t.Errorf("three stages differ from one at %s", at)
+	}
+	path := c.Model.Weights
+	c.Model.Weights = ""
+	if drawn := goRun(t, c, nil); drawn.losses[0] == from.losses[0] {
+		t.Error("the file's weights were not used")
+	}
+	c.Model.Weights, c.Model.Hidden = path, 32
+	if err := trainLocally(t, c, &kept{}, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
+		t.Errorf("error %v, want one that names the file of another model", err)
+	}
+}

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"fmt"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/null"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// FixedBytes returns the bytes of a virtual stage that do not depend on which
+// layers it holds, in a schedule with this peak.
+type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) int64
+
+// Precision returns the element type of weights and activations.
+func Precision(c config.Config) tensor.DType {
+	if c.Device.Kind == "cuda" && c.Device.Precision == "bf16" {
+		return tensor.BF16
+	}
+	return tensor.F32
+}
+
+// outliner returns what asks layers how large they would be, and makes none.
+func outliner(c config.Config) *model.Exec {
+	clock := device.NewWall()
+	dev := cpu.New(clock)
+	return &model.Exec{
+		Device: dev, Backend: null.NewOf(Precision(c), clock, nil), Stream: dev.NewStream(),
+		B: c.Parallel.MicrobatchSize, T: c.Model.Sequence,
+	}
+}
+
+// Fixed returns what stages hold besides their layers.
+func Fixed(c config.Config) FixedBytes {
+	return pipeline.FixedBytes(outliner(c), model.FromConfig(c), c.Parallel.Replicas)
+}
+
+// Dense returns the chain before training: bytes and parameters, no seconds.
+func Dense(c config.Config) cost.Table {
+	var t cost.Table
+	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
+	for l := range t.Layers {
+		bytes := &t.Layers[l].Bytes
+		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
+	}
+	return t
+}
+
+// Shape returns the settings that the costs of layers hold for.
+func Shape(c config.Config) string {
+	m := c.Model
+	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
+		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
+	if c.Device.Kind == "cuda" {
+		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
+	}
+	return shape
+}

@@ -1,0 +1,135 @@
+package profile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+)
+
+// Phase is consecutive steps with one model and one layout, as a run records
+// them: what they cost and, if they were run, how they went. A file of costs holds
+// one JSON object a phase, one after the other.
+type Phase struct {
+	cost.Phase
+	Run *Run `json:"run,omitempty"` // absent where nothing was run
+}
+
+// Run is how the steps of a phase went.
+type Run struct {
+	Layout    layout.Layout `json:"layout"`
+	Latency   float64       `json:"latency_seconds"`      // of messages, as the run took it
+	Bandwidth float64       `json:"bandwidth_bytes"`      // likewise; 0: infinite
+	DelayMost float64       `json:"delay_most,omitempty"` // likewise: random factor of messages, and its seed
+	Seed      uint64        `json:"seed,omitempty"`
+	Step      int           `json:"step"`     // the one with this makespan
+	Makespan  float64       `json:"makespan"` // seconds, median over the steps
+	// Scale is by virtual stage and microbatch, of the step with that makespan: how
+	// many times the forward, backward-input and backward-weight seconds of its
+	// layers it took. Machines are never quite even, and the slowest of many takes
+	// longer than the mean of all.
+	Scale [][]cost.Stage `json:"scale,omitempty"`
+}
+
+// Costs returns what the layers cost, with the measured share of every
+// microbatch of the run where the phase says nothing else.
+func (p Phase) Costs() cost.Phase {
+	c := p.Phase
+	if p.Run == nil || len(p.Run.Scale) == 0 {
+		return c
+	}
+	c.Factors = make([][]cost.Stage, len(c.Layers))
+	for l := range c.Factors {
+		c.Factors[l] = p.Run.Scale[p.Run.Layout.Cuts.Stage(l)]
+	}
+	return c
+}
+
+// Series is a run as phases, ascending and without gaps.
+type Series []Phase
+
+// Costs returns what the layers cost in every phase.
+func (s Series) Costs() cost.Series {
+	list := make(cost.Series, len(s))
+	for i, p := range s {
+		list[i] = p.Costs()
+	}
+	return list
+}
+
+// ReadSeries reads a file of costs of that many layers (0: whatever it has).
+// name is what errors call it. The error names the phase and the field that is
+// wrong: no phase at all, other numbers of layers, negative or missing seconds,
+// steps that overlap or leave a gap.
+func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
+	var list Series
+	for in := json.NewDecoder(r); ; {
+		var p Phase
+		switch err := in.Decode(&p); {
+		case errors.Is(err, io.EOF) && len(list) == 0:
+			return nil, fmt.Errorf("%s: no cost table, want at least one", name)
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
+		}
+		if layers == 0 {
+			layers = len(p.Layers)
+		}
+		err := p.check(layers)
+		if n := len(list); err == nil && n > 0 && p.Step != list[n-1].Step+list[n-1].Steps {
+			err = fmt.Errorf("step: %d, want %d, where the table before ends", p.Step, list[n-1].Step+list[n-1].Steps)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
+		}
+		list = append(list, p)
+	}
+}
+
+// Bounds of a makespan: a file that lies outside is damaged, and would cost time
+// or memory.
+const (
+	leastSeconds = 1e-12
+	mostSeconds  = 1e9
+)
+
+// check refuses what no simulation could be trusted with.
+func (p Phase) check(layers int) error {
+	if err := p.Phase.Check(layers); err != nil || p.Run == nil {
+		return err
+	}
+	r := p.Run
+	for field, list := range map[string][]float64{"slow": p.Slow, "fixed": p.Fixed} {
+		if n := len(list); n != 0 && n != r.Layout.Stages() {
+			return fmt.Errorf("%s: %d numbers, want one for each of run.layout.stages = %d", field, n, r.Layout.Stages())
+		}
+	}
+	switch {
+	case r.Layout.Stages() == 0:
+		return errors.New("run.layout: missing")
+	case !(r.Latency >= 0 && r.Latency <= mostSeconds) || !(r.Bandwidth >= 0):
+		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0 and a latency of at most %g", r.Latency, r.Bandwidth, float64(mostSeconds))
+	case !(r.Makespan >= leastSeconds && r.Makespan <= mostSeconds):
+		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, float64(mostSeconds))
+	}
+	if n := r.Layout.Cuts.Layers(); n != layers {
+		return fmt.Errorf("run.layout.cuts: %d layers, want %d", n, layers)
+	}
+	virtual := r.Layout.Map().Virtual()
+	if rows := len(r.Scale); rows != 0 && rows != virtual {
+		return fmt.Errorf("run.scale: %d rows, want %d", rows, virtual)
+	}
+	for v, row := range r.Scale {
+		for m, x := range row {
+			if least := min(x.Forward, x.Input, x.Weight); !(least >= 0) || math.IsInf(x.Seconds(), 1) {
+				return fmt.Errorf("run.scale[%d][%d]: %v, want finite numbers >= 0", v, m, x)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package profile
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+func TestReadSeries(t *testing.T) {
+	layer := cost.Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: cost.Bytes{Activations: 6, Held: 7}}
+	order, err := schedule.New(schedule.Kind1F1B, 2, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := cost.Table{Clock: "sim", Layers: []cost.Layer{layer, layer}}
+	slow := table
+	slow.Slow = []float64{1, 2}
+	want := Series{
+		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
+		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow, Scale: [][]float64{{1, 2}, {3, 4}}},
+			Run: &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9}},
+	}
+	var text strings.Builder
+	for _, s := range want {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(b, '\n'))
+	}
+	got, err := ReadSeries("costs.jsonl", strings.NewReader(text.String()), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadSeriesRefuses(t *testing.T) {
+	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", ``, "no cost table"},
+		{"no JSON", `{"layers":`, "table 0: unexpected EOF"},
+		{"other count", `{"layers":[` + layer + `]}`, "layers: 1, want 2"},
+		{"none", `{}`, "layers: 0, want 2"},
+		{"negative", `{"layers":[` + layer + `,{"forward":-1,"backward_input":1,"backward_weight":1}]}`, "layers[1].forward: -1, want a finite number >= 0"},
+		{"negative bytes", `{"layers":[` + layer + `,{"forward":1,"backward_input":1,"backward_weight":1,"bytes":{"held":-8}}]}`, "layers[1].bytes: -8, want a finite number >= 0"},
+		{"missing", `{"layers":[` + layer + `,{"name":"block7","forward":1,"backward_weight":1}]}`, `layer "block7": backward_input is missing`},
+		{"NaN", `{"layers":[{"forward":NaN}]}`, "invalid character 'N'"},
+		{"null", `{"layers":[` + layer + `,{"forward":null,"backward_input":1,"backward_weight":1}]}`, "forward is missing"},
+		{"too large", `{"layers":[{"forward":1e999}]}`, "1e999"},
+		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
+		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"cuts":[0,2]}}}`, "stages: 0"},
+		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: missing"},
+		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
+		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
+		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "latency 1e+308"},
+		{"no makespan", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1e-320}}`, "run.makespan: 1e-320"},
+		{"slow of others", `{"slow":[1,1],"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1}}`, "slow: 2 numbers, want one for each of run.layout.stages = 1"},
+		{"rows", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[],[]]}}`, "run.scale: 2 rows, want 1"},
+		{"two of three", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[[1,2]]]}}`, "2 numbers, want forward"},
+		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,1]},"makespan":1}}`, "run.layout.cuts: 1 layers, want 2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := ReadSeries("costs.json", strings.NewReader(c.text), 2)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "costs.json: ") {
+				t.Errorf("got %v, want costs.json: …%s…", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,226 @@
+package record
+
+import (
+	"dynmo/src/config"
+	"dynmo/src/dynamic"
+	"dynmo/src/layout"
+	"dynmo/src/migrate"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/trace"
+)
+
+// Observer is told what happens in a run, as it happens.
+type Observer interface {
+	Step(Metrics) error
+	Event(Event) error
+	// Costs tells what a phase cost, once it has ended; Trace what the stages of the
+	// first replica did in a step.
+	Costs(profile.Phase) error
+	Trace(trace.Step) error
+}
+
+// Journal tells an observer what the loop of rank 0 knows: metrics and events,
+// phases of costs, timelines that are worth keeping. A nil Journal tells nothing.
+type Journal struct {
+	observe Observer
+	planner *plan.Planner
+	config  config.Config
+	clock   string
+
+	log     profile.Log
+	pending *Event // the last decision, until its effect is measured
+	same    int    // steps since the layout changed
+	traced  int    // timelines that were told
+}
+
+// NewJournal returns the journal of a run.
+func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string) *Journal {
+	return &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}}
+}
+
+// Done is what the loop knows when a step and what follows it are over.
+type Done struct {
+	Step             int
+	Loss, Norm, LR   float64
+	Skipped          bool // the update was left out
+	Measured         profile.Measurement
+	Ran, Next        layout.Layout // of the step, and of the one after it
+	Why              plan.Reason
+	Moved            migrate.Moved
+	Start            float64 // when the step began, on the clock
+	Deciding, Moving float64 // seconds: measuring and deciding, then moving
+	Resident         bool    // whether memory in RAM is known
+}
+
+// Changed says that the model changed before a step, in so many seconds.
+func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) error {
+	if j == nil {
+		return nil
+	}
+	if err := j.flush(); err != nil { // the effect of the last decision cannot be measured any more
+		return err
+	}
+	j.log.Changed(change.Kind)
+	detail := map[string]any{"what": change.Kind}
+	for k, v := range change.Detail {
+		detail[k] = v
+	}
+	return j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(seconds), Detail: detail})
+}
+
+// Step tells a step.
+func (j *Journal) Step(d Done) error {
+	if j == nil {
+		return nil
+	}
+	makespan := d.Measured.Summary.Makespan()
+	if err := j.settle(makespan); err != nil {
+		return err
+	}
+	if err := j.decision(d, makespan); err != nil {
+		return err
+	}
+	if err := j.timeline(d); err != nil {
+		return err
+	}
+	m, run, err := j.metrics(d)
+	if err != nil {
+		return err
+	}
+	if done, ended := j.log.Add(d.Step, d.Measured.Table, run); ended {
+		if err := j.observe.Costs(done); err != nil {
+			return err
+		}
+	}
+	return j.observe.Step(m)
+}
+
+// End tells what is left to tell.
+func (j *Journal) End() error {
+	if j == nil {
+		return nil
+	}
+	if err := j.flush(); err != nil {
+		return err
+	}
+	if last, ok := j.log.Take(); ok {
+		return j.observe.Costs(last)
+	}
+	return nil
+}
+
+// event tells an event on the run's clock.
+func (j *Journal) event(e Event) error {
+	e.Clock = j.clock
+	return j.observe.Event(e)
+}
+
+// settle completes the event of the last decision with the makespan of the
+// second step after it: the first touches memory that is new. It tells the event
+// then; flush tells it earlier, with the first step's makespan.
+func (j *Journal) settle(makespan float64) error {
+	if j.pending == nil {
+		return nil
+	}
+	first := j.pending.After == 0
+	j.pending.After = Float(makespan)
+	if first {
+		return nil
+	}
+	return j.flush()
+}
+
+// flush tells the event of the last decision, as far as it is known.
+func (j *Journal) flush() error {
+	e := j.pending
+	if e == nil {
+		return nil
+	}
+	j.pending = nil
+	return j.event(*e)
+}
+
+// decision tells what was moved, and keeps what was decided until its effect is
+// known.
+func (j *Journal) decision(d Done, makespan float64) error {
+	if d.Why.Full != nil {
+		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
+	}
+	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
+		err := j.event(Event{
+			Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving),
+			Detail: map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !d.Why.Decided {
+		return nil
+	}
+	if err := j.flush(); err != nil {
+		return err
+	}
+	j.pending = &Event{
+		Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next), Bytes: d.Moved.Bytes,
+		Before: Float(makespan), Predicted: Float(d.Why.Predicted), Seconds: Float(d.Deciding),
+	}
+	return nil
+}
+
+// timeline tells that of a step that is worth keeping: the second of every layout
+// (the first touches memory that is new), and the last before it changes, as many
+// as the settings say.
+func (j *Journal) timeline(d Done) error {
+	j.same++
+	changed := !d.Next.Equal(d.Ran)
+	worth := changed || j.same == 2
+	if changed {
+		j.same = 0
+	}
+	if !worth || j.traced == j.config.Run.TraceSteps {
+		return nil
+	}
+	j.traced++
+	return j.observe.Trace(trace.Step{Step: d.Step, Clock: j.clock, Stages: d.Measured.Instructions})
+}
+
+// metrics returns a step's metrics, and how it went for the log of costs, which
+// relates the seconds of microbatches to the phase's costs.
+func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
+	d.Measured.Gap = profile.DispatchOverhead(d.Measured.Instructions)
+	planner, err := j.planner.For(d.Ran.Stages())
+	if err != nil {
+		return Metrics{}, profile.Run{}, err
+	}
+	a, err := planner.Analyze(d.Measured, d.Ran)
+	if err != nil {
+		return Metrics{}, profile.Run{}, err
+	}
+	s, c := d.Measured.Summary, j.config
+	seconds, spent := s.Finish-d.Start, d.Deciding+d.Moving
+	tokens := float64(c.Parallel.MicrobatchSize * c.Model.Sequence * d.Ran.Schedule.Microbatches * d.Ran.Mesh.Replicas)
+	a.Idle.Balancing = spent
+	m := Metrics{
+		Step: d.Step, Clock: j.clock, Loss: Float(d.Loss), GradNorm: Float(d.Norm), LR: Float(d.LR), Skipped: d.Skipped,
+		StepSeconds: Float(seconds), BalanceSeconds: Float(spent), TokensPerSecond: Float(tokens / seconds),
+		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
+		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Ceiling: Float(a.Ceiling), Idle: a.Idle,
+		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
+	}
+	for stage, bytes := range a.Bytes {
+		m.BytesPerStage = append(m.BytesPerStage, bytes+d.Measured.Memory[stage].Kept)
+		if d.Resident {
+			m.ResidentPerStage = append(m.ResidentPerStage, d.Measured.Memory[stage].Resident)
+		}
+	}
+	if d.Measured.Joules > 0 {
+		m.JoulesPerToken = Float(d.Measured.Joules / (float64(d.Step+1) * tokens))
+	}
+	run := profile.Run{
+		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
+		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
+	}
+	return m, run, nil
+}

@@ -1,0 +1,65 @@
+package schedule
+
+// dryRun carries out the lists of all stages without time.
+type dryRun struct {
+	Schedule
+	next    []int  // by stage: instructions carried out
+	forward []bool // by virtual stage and microbatch: F done
+	input   []bool // likewise: I (or B) done
+	inputs  []int  // by virtual stage: how many I (or B)
+	weights []int  // by virtual stage: how many W (or B)
+}
+
+func (s Schedule) dryRun() *dryRun {
+	n := s.Map.Virtual()
+	return &dryRun{
+		Schedule: s, next: make([]int, len(s.Lists)),
+		forward: make([]bool, n*s.Microbatches), input: make([]bool, n*s.Microbatches),
+		inputs: make([]int, n), weights: make([]int, n),
+	}
+}
+
+// pass lets every stage go on until what its next instruction needs from a
+// neighbour does not exist, or until hold, if not nil, says that it must wait
+// for something else. It reports whether any stage went on.
+func (r *dryRun) pass(hold func(virtual int, in Instr) bool) (moved bool) {
+	for stage, list := range r.Lists {
+		for r.next[stage] < len(list) {
+			in := list[r.next[stage]]
+			v := r.Map.Place(stage, in.Chunk)
+			if !r.ready(v, in) || hold != nil && hold(v, in) {
+				break
+			}
+			r.do(v, in)
+			r.next[stage]++
+			moved = true
+		}
+	}
+	return moved
+}
+
+// ready reports whether what an instruction needs from its neighbours exists.
+func (r *dryRun) ready(v int, in Instr) bool {
+	switch in.Op {
+	case F:
+		return v == 0 || r.forward[(v-1)*r.Microbatches+in.Microbatch]
+	case B, I:
+		return v == len(r.inputs)-1 || r.input[(v+1)*r.Microbatches+in.Microbatch]
+	}
+	return true
+}
+
+// do carries out an instruction.
+func (r *dryRun) do(v int, in Instr) {
+	at := v*r.Microbatches + in.Microbatch
+	switch in.Op {
+	case F:
+		r.forward[at] = true
+	case B, I:
+		r.input[at] = true
+		r.inputs[v]++
+	}
+	if in.Op == B || in.Op == W {
+		r.weights[v]++
+	}
+}

@@ -1,0 +1,76 @@
+package study
+
+import (
+	"slices"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+)
+
+// TestBubbles: idle time within a stage, and the bubble ratio of GPipe and 1F1B,
+// (P-1)/(M+P-1), are what the formulas say.
+func TestBubbles(t *testing.T) {
+	list, err := Bubbles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range list {
+		if b.Idle != b.Formula {
+			t.Errorf("%s, %d stages: a stage is idle for %v, want %v", b.Kind, b.Stages, b.Idle, b.Formula)
+		}
+		p, m := float64(b.Stages), float64(b.Microbatches)
+		if (b.Kind == schedule.KindGPipe || b.Kind == schedule.Kind1F1B) && b.Ratio != (p-1)/(m+p-1) {
+			t.Errorf("%s, %d stages: bubble ratio %v, want %v", b.Kind, b.Stages, b.Ratio, (p-1)/(m+p-1))
+		}
+	}
+}
+
+// TestZeroBubbleFormulas: every stage's idle time, from the fewest microbatches
+// for which it is promised.
+func TestZeroBubbleFormulas(t *testing.T) {
+	for _, c := range []cost.Stage{
+		{Forward: 1, Input: 1, Weight: 1}, {Forward: 2, Input: 3, Weight: 1}, {Forward: 1.5, Input: 1, Weight: 1},
+		{Forward: 1, Input: 2, Weight: 1}, {Forward: 1, Input: 1, Weight: 0.5}, {Forward: 1, Input: 1},
+	} {
+		for _, k := range []struct {
+			kind   schedule.Kind
+			chunks int
+			each   float64 // idle seconds per stage that follows
+		}{
+			{schedule.KindZBH1, 1, c.Forward + c.Input - c.Weight},
+			{schedule.KindZBH2, 1, c.Forward + c.Input - 2*c.Weight},
+			{schedule.KindZBV, 2, 0},
+		} {
+			if k.kind == schedule.KindZBV && (c.Forward != c.Input || c.Input != c.Weight) {
+				continue
+			}
+			for stages := 1; stages <= 10; stages++ {
+				for m := 2 * stages; m < 2*stages+4; m++ {
+					s, err := schedule.New(k.kind, stages, k.chunks, m)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r := sim.Run(sim.Step{Schedule: s, Costs: slices.Repeat([]cost.Stage{c}, s.Map.Virtual())})
+					for stage, x := range r.Stage {
+						if got, want := x.Seconds()-r.Busy[stage], float64(stages-1-stage)*k.each; got != want {
+							t.Errorf("%s, %+v, stage %d of %d, %d microbatches: idle for %v, want %v", k.kind, c, stage, stages, m, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestUnequalStages: auto stays within 1.15 of the lower bound in every family,
+// and is never slower than 1F1B.
+func TestUnequalStages(t *testing.T) {
+	for _, u := range UnequalStages() {
+		if mean := u.Mean[schedule.KindAuto]; mean > 1.15 || mean < 1 || u.Behind > 0 {
+			t.Errorf("%s, %d stages, cap %d: auto takes %.3f times the bound, and was behind 1F1B %d times",
+				u.Family, u.Stages, u.InFlight, mean, u.Behind)
+		}
+	}
+}

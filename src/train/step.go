@@ -1,0 +1,218 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"dynmo/src/balance"
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/device"
+	"dynmo/src/elastic"
+	"dynmo/src/kernel"
+	"dynmo/src/layout"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/profile"
+	"dynmo/src/trace"
+)
+
+// startFor is how long ranks wait for each other where nothing is known yet of how
+// long things take: the first steps, and a step that changes the model.
+const startFor = 5 * time.Minute
+
+// startClock sets the zero of all ranks' clocks. Those of one host take that of
+// the host's first rank; between hosts they differ by what a barrier leaves.
+// Collective.
+func (r *Rank) startClock() error {
+	if err := r.World.Barrier(); err != nil {
+		return err
+	}
+	all, err := r.World.Allgather(strconv.AppendInt(nil, device.Monotonic(), 10))
+	if err != nil {
+		return err
+	}
+	for rank, b := range all {
+		if r.World.Peer(rank).Host != r.World.Peer(r.World.Rank()).Host {
+			continue
+		}
+		zero, err := strconv.ParseInt(string(b), 10, 64)
+		if err != nil {
+			return err
+		}
+		r.Device.Clock().Zero(zero)
+		break
+	}
+	return r.x.Stream.Sync() // events to come are read by the clock as it is now
+}
+
+// deadlineFloor is how long a peer may always take. Beyond that it is given as
+// long as the two last steps together; in the first two, and in a step that
+// changes the model, startFor.
+func (r *Rank) deadlineFloor() time.Duration {
+	return time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
+}
+
+// feed returns what reads the microbatches of a replica in a step.
+func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
+	first := replica * r.Config.Parallel.Microbatches
+	return func(m int) ([]int32, []int32) { return r.batches.Read(r.Config.Run.Seed, step, first+m) }
+}
+
+// update agrees on loss and norm and applies the optimizer, unless they are not
+// finite and the settings say to skip such a step. Its time is added to what was
+// done. Collective.
+func (r *Rank) update(step int, done *pipeline.Result) (agreed pipeline.Agreement, skipped bool, err error) {
+	clock := r.Device.Clock()
+	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: clock.Now()}
+	if agreed, err = r.runner.Agree(done.Losses, r.Stop()); err != nil {
+		return agreed, false, err
+	}
+	switch skipped = !agreed.Finite(); {
+	case skipped && r.Config.Train.OnNaN == "stop":
+		return agreed, true, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
+	case !skipped:
+		err = r.runner.Update(adamW(r.Config, step, agreed.Norm))
+	}
+	span.End = clock.Now()
+	done.Spans, done.Instructions = append(done.Spans, span), append(done.Instructions, span)
+	return agreed, skipped, err
+}
+
+// adamW returns the settings of a step's update: the learning rate of the
+// step, and the gradient scaled down to the largest norm allowed.
+func adamW(c config.Config, step int, norm float64) kernel.AdamW {
+	o := c.Optimizer
+	scale := 1.0
+	if o.Clip > 0 && norm > o.Clip {
+		scale = o.Clip / norm
+	}
+	return kernel.AdamW{
+		LR: learningRate(o, step, c.Train.Steps), Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+		Decay: o.Decay, GradScale: scale,
+	}
+}
+
+// learningRate returns the learning rate of a step: linear from 0 to LR over
+// the warm-up, then half a cosine down to MinLR at the last step (Loshchilov &
+// Hutter 2017).
+func learningRate(o config.Optimizer, step, steps int) float64 {
+	if step < o.Warmup {
+		return o.LR * float64(step+1) / float64(o.Warmup)
+	}
+	progress := float64(step-o.Warmup) / float64(max(1, steps-1-o.Warmup))
+	return o.MinLR + (o.LR-o.MinLR)*(1+math.Cos(math.Pi*min(1, progress)))/2
+}
+
+// own returns what this rank tells of itself.
+func (r *Rank) own() profile.Own {
+	o := profile.Own{Balancing: r.spent}
+	if r.Joules != nil {
+		o.Joules = r.Joules()
+	}
+	if r.Before > 0 {
+		o.Resident = profile.Anonymous() - r.Before
+	}
+	o.Kept = r.Device.Kept()
+	return o
+}
+
+// diffuse balances by messages between neighbouring stages.
+func (r *Rank) diffuse(p balance.Problem, now partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
+	stages := r.profiler.Stages
+	return balance.Diffuse(p.Stage(now, stages.Rank()), neighbours{stages}, o)
+}
+
+// neighbours carries diffusion's messages: balance.Link over the stages of a
+// replica.
+type neighbours struct{ stages *comm.Group }
+
+// Exchange sends out to a neighbouring stage and returns what it sends.
+func (n neighbours) Exchange(stage int, out []float64) ([]float64, error) {
+	if err := n.stages.SendBytes(stage, comm.TagBalance, comm.Pack(out)); err != nil {
+		return nil, err
+	}
+	b, err := n.stages.RecvBytes(stage, comm.TagBalance)
+	if err != nil {
+		return nil, err
+	}
+	return comm.Unpack[float64](b), nil
+}
+
+// Max overwrites every value with its largest over all stages.
+func (n neighbours) Max(values []float64) error {
+	return comm.Allreduce(n.stages, values, func(a, b float64) float64 { return max(a, b) })
+}
+
+// end closes the records and returns how the run ended. Collective.
+func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage) (Outcome, error) {
+	r.world, r.layout, r.stage = w, l, s
+	if err := r.journal.End(); err != nil {
+		return out, err
+	}
+	if !r.Config.Train.Hash {
+		return out, nil
+	}
+	var err error
+	if out.Hash, err = hash(w.Stages, l, s); err != nil {
+		return out, fmt.Errorf("hash: %w", err)
+	}
+	return out, nil
+}
+
+// hash returns the SHA-256 of the hashes of all layers in chain order: one
+// number for the whole model's state, whatever the layout. Collective.
+func hash(stages *comm.Group, l layout.Layout, s *model.Stage) (string, error) {
+	var mine []byte
+	for _, layer := range s.Layers {
+		sum, err := layer.Hash()
+		if err != nil {
+			return "", err
+		}
+		mine = append(mine, sum[:]...)
+	}
+	all, err := stages.Allgather(mine)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, stage := range l.Owners() {
+		h.Write(all[stage][:sha256.Size])
+		all[stage] = all[stage][sha256.Size:]
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// release gives back what a rank holds that the others go on without: nothing of
+// the model is left on it.
+func (r *Rank) release(s *model.Stage) error {
+	r.stage, r.world = s, elastic.World{}
+	return nil
+}
+
+// Close gives back what the rank holds, the threads of its kernels too.
+func (r *Rank) Close() {
+	r.runner.Close()
+	r.stage.Free()
+	r.x.Close()
+	if threads, ok := r.x.Backend.(interface{ Close() error }); ok {
+		threads.Close()
+	}
+}
+
+// Leave closes the groups that are left, and the device. Collective over the
+// world of the last step.
+func (r *Rank) Leave() error {
+	var err error
+	if r.world.All != nil {
+		err = r.world.Close()
+	}
+	r.Stream.Close()
+	return errors.Join(err, r.Device.Close())
+}

@@ -1,0 +1,142 @@
+// Package train is the loop (paper, Algorithm 1): change the model, train a step,
+// measure, decide, move layers. It puts the rooms together and is the only place
+// where what leaves one step enters the next.
+package train
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/device"
+	"dynmo/src/dynamic"
+	"dynmo/src/elastic"
+	"dynmo/src/kernel"
+	"dynmo/src/layout"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/sim"
+	"dynmo/src/tensor"
+)
+
+// Setup is what a rank is given.
+type Setup struct {
+	Config  config.Config
+	World   *comm.Group
+	Device  device.Device
+	Stream  device.Stream // of the device, for kernels; nil makes one
+	Backend kernel.Backend
+	Corpus  *data.Corpus    // nil where no layer can need data
+	Stop    func() bool     // whether this process was asked to end after the step
+	Observe record.Observer // told on rank 0 only
+	Joules  func() float64  // of this rank since the run began, -1 if it is not known; nil: none
+	Before  int64           // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
+}
+
+// Rank is one rank's part of a run.
+type Rank struct {
+	Setup
+	Balancer plan.Balancer // the one of the settings, unless another takes its place before Loop
+
+	world    elastic.World // of the first step, as are layout and stage
+	layout   layout.Layout
+	stage    *model.Stage
+	x        *model.Exec
+	runner   *pipeline.Runner
+	batches  *data.Batches // nil where no layer can need any
+	dynamism dynamic.Kind
+	profiler profile.Profiler
+	journal  *record.Journal  // nil but on rank 0
+	last     [2]time.Duration // wall time of the two last steps
+	spent    float64          // seconds that followed the last step
+}
+
+// New places the model on the ranks. Collective.
+func New(s Setup) (*Rank, error) {
+	c := s.Config
+	planner, err := plan.New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), plan.Fixed(c))
+	if err != nil {
+		return nil, Input(err)
+	}
+	r := &Rank{Setup: s}
+	if r.layout, err = planner.First(plan.Dense(c)); err != nil {
+		return nil, Input(err)
+	}
+	if err := r.layout.Mesh.Check(s.World.Size()); err != nil {
+		return nil, Input(err)
+	}
+	if r.world, err = elastic.Join(s.World, r.layout); err != nil {
+		return nil, err
+	}
+	if r.Stream == nil {
+		r.Stream = s.Device.NewStream()
+	}
+	p := c.Parallel
+	r.x = &model.Exec{Device: s.Device, Backend: s.Backend, Stream: r.Stream, B: p.MicrobatchSize, T: c.Model.Sequence}
+	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
+	shape := model.FromConfig(c)
+	if err := r.x.Reserve(shape); err != nil {
+		return nil, err
+	}
+	if s.Corpus != nil {
+		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
+	}
+	if r.Balancer, err = plan.NewBalancer(planner, plan.BalancerOptions{Diffuse: r.diffuse}); err != nil {
+		return nil, Input(err)
+	}
+	if s.World.Rank() == 0 {
+		r.journal = record.NewJournal(s.Observe, planner, c, s.Device.Clock().Kind())
+	}
+	r.dynamism = dynamic.New(c)
+	if r.stage, err = model.NewStage(shape, r.layout.Owners().Layers(r.world.Stages.Rank()), s.Device, s.Backend.DType()); err != nil {
+		return nil, err
+	}
+	if path := c.Model.Weights; path != "" {
+		err := load(path, shape, r.stage)
+		if err != nil {
+			err = fmt.Errorf("model.weights = %q: %w", path, err)
+		}
+		if err := Agree(s.World, err); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.place(r.world, r.layout, r.stage)
+}
+
+// place makes what runs a stage of a layout.
+func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
+	if r.runner != nil {
+		r.runner.Close()
+	}
+	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
+	graphs := r.Config.Device.Graphs && r.Device.Space() == tensor.Device
+	var err error
+	r.runner, err = pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas}, pipeline.Options{Graphs: graphs})
+	return err
+}
+
+// load replaces the initial weights of a stage by those of a file.
+func load(path string, c model.Config, s *model.Stage) error {
+	w, err := checkpoint.OpenWeights(path)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := w.Fits(c); err != nil {
+		return err
+	}
+	for _, l := range s.Layers {
+		if err := w.Load(l); err != nil {
+			return err
+		}
+	}
+	debug.FreeOSMemory() // what was read in passing
+	return nil
+}
