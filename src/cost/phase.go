@@ -23,7 +23,8 @@ type Phase struct {
 	Change string `json:"change,omitempty"`
 }
 
-// What no run has: a file that says so is damaged, and would cost time or memory.
+// Bounds beyond which no run goes: a file that says more is damaged, and would
+// cost time or memory.
 const (
 	mostSteps   = 1_000_000_000
 	mostSeconds = 1e9

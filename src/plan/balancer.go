@@ -137,7 +137,7 @@ func (b *balancer) Decide(m profile.Measurement, now layout.Layout) (layout.Layo
 		return now, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if why.Decided {
-		// What the step took beyond what its median costs predict, the next will too.
+		// The next step will take as much longer than its median costs predict.
 		why.Predicted *= m.Summary.Makespan() / b.present()
 		b.decided = true
 	}

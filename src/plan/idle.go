@@ -56,7 +56,7 @@ func extent(spans [][]trace.Span) float64 {
 }
 
 // perMicrobatch returns what every virtual stage took for every microbatch.
-// What an undivided backward took divides as its stage's costs do.
+// An undivided backward is divided as its stage's costs are.
 func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage) [][]cost.Stage {
 	took := make([][]cost.Stage, s.Map.Virtual())
 	for v := range took {

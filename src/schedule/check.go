@@ -75,11 +75,11 @@ func (s Schedule) checkStage(list []Instr, limit int) error {
 
 // checkProgress checks that no stages wait for each other in a circle.
 func (s Schedule) checkProgress() error {
-	w := s.walk()
-	for w.pass(nil) {
+	run := s.dryRun()
+	for run.pass(nil) {
 	}
 	for stage, list := range s.Lists {
-		if at := w.next[stage]; at < len(list) {
+		if at := run.next[stage]; at < len(list) {
 			return fmt.Errorf("schedule: stage %d: instruction %d, %v: deadlock", stage, at, list[at])
 		}
 	}

@@ -73,17 +73,18 @@ func (s Schedule) outgoing(peaks []Peak) {
 	}
 }
 
-// grow carries out the lists, and gives who would wait for ever one more buffer.
+// grow carries out the lists, and gives a virtual stage that would wait for ever one
+// more buffer.
 func (s Schedule) grow(peaks []Peak) {
 	sent, place := s.gradients()
-	w := s.walk()
+	run := s.dryRun()
 	waits := -1 // a virtual stage that waits for a buffer only
 	full := func(v int, in Instr) bool {
-		oldest := w.inputs[v] - peaks[v].Outgoing
+		oldest := run.inputs[v] - peaks[v].Outgoing
 		if in.Op != I && in.Op != B || peaks[v].Outgoing == 0 || oldest < 0 {
 			return false
 		}
-		taken := peaks[v-1].Between + 1 + w.weights[v-1]
+		taken := peaks[v-1].Between + 1 + run.weights[v-1]
 		if place[v-1][sent[v][oldest]] < taken {
 			return false
 		}
@@ -93,7 +94,7 @@ func (s Schedule) grow(peaks []Peak) {
 	for {
 		waits = -1
 		switch {
-		case w.pass(full):
+		case run.pass(full):
 		case waits < 0:
 			return
 		default:

@@ -9,54 +9,6 @@ import (
 	"dynmo/src/tensor"
 )
 
-// upTo: messages of many lengths come into memory that has room for more, in the
-// order they were sent, among exact ones with their tag; their receives are begun
-// before they are sent and after.
-func upTo(t comm.Transport) error {
-	const room = 100_000
-	g := comm.New(t, quick())
-	above, below := neighbours(g)
-	lengths := []int64{0, 1, room, 4095, 0, 4097, 65537, room - 1, 8}
-	for _, early := range []bool{false, true} {
-		var in, out []*exchange
-		receive := func() error {
-			for i, length := range lengths {
-				begin := func() (*exchange, error) { return recvUpTo(g, below, 5, i, length, room) }
-				if i%4 == 3 {
-					begin = func() (*exchange, error) { return recv(g, below, 5, i, length) }
-				}
-				e, err := begin()
-				if err != nil {
-					return err
-				}
-				in = append(in, e)
-			}
-			return nil
-		}
-		if early {
-			if err := errors.Join(receive(), g.Barrier()); err != nil {
-				return err
-			}
-		}
-		for i, length := range lengths {
-			e, err := send(g, above, 5, i, length)
-			if err != nil {
-				return err
-			}
-			out = append(out, e)
-		}
-		if !early {
-			if err := errors.Join(g.Barrier(), receive()); err != nil {
-				return err
-			}
-		}
-		if err := finish(append(in, out...)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // upToTooLong: a message that is longer than the room for it is an error that
 // names the room.
 func upToTooLong(t comm.Transport) error {

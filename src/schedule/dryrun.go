@@ -1,7 +1,7 @@
 package schedule
 
-// walk carries out the lists of all stages without time.
-type walk struct {
+// dryRun carries out the lists of all stages without time.
+type dryRun struct {
 	Schedule
 	next    []int  // by stage: instructions carried out
 	forward []bool // by virtual stage and microbatch: F done
@@ -10,9 +10,9 @@ type walk struct {
 	weights []int  // by virtual stage: how many W (or B)
 }
 
-func (s Schedule) walk() *walk {
+func (s Schedule) dryRun() *dryRun {
 	n := s.Map.Virtual()
-	return &walk{
+	return &dryRun{
 		Schedule: s, next: make([]int, len(s.Lists)),
 		forward: make([]bool, n*s.Microbatches), input: make([]bool, n*s.Microbatches),
 		inputs: make([]int, n), weights: make([]int, n),
@@ -22,16 +22,16 @@ func (s Schedule) walk() *walk {
 // pass lets every stage go on until what its next instruction needs from a
 // neighbour does not exist, or until hold, if not nil, says that it must wait
 // for something else. It reports whether any stage went on.
-func (w *walk) pass(hold func(virtual int, in Instr) bool) (moved bool) {
-	for stage, list := range w.Lists {
-		for w.next[stage] < len(list) {
-			in := list[w.next[stage]]
-			v := w.Map.Place(stage, in.Chunk)
-			if !w.ready(v, in) || hold != nil && hold(v, in) {
+func (r *dryRun) pass(hold func(virtual int, in Instr) bool) (moved bool) {
+	for stage, list := range r.Lists {
+		for r.next[stage] < len(list) {
+			in := list[r.next[stage]]
+			v := r.Map.Place(stage, in.Chunk)
+			if !r.ready(v, in) || hold != nil && hold(v, in) {
 				break
 			}
-			w.do(v, in)
-			w.next[stage]++
+			r.do(v, in)
+			r.next[stage]++
 			moved = true
 		}
 	}
@@ -39,27 +39,27 @@ func (w *walk) pass(hold func(virtual int, in Instr) bool) (moved bool) {
 }
 
 // ready reports whether what an instruction needs from its neighbours exists.
-func (w *walk) ready(v int, in Instr) bool {
+func (r *dryRun) ready(v int, in Instr) bool {
 	switch in.Op {
 	case F:
-		return v == 0 || w.forward[(v-1)*w.Microbatches+in.Microbatch]
+		return v == 0 || r.forward[(v-1)*r.Microbatches+in.Microbatch]
 	case B, I:
-		return v == len(w.inputs)-1 || w.input[(v+1)*w.Microbatches+in.Microbatch]
+		return v == len(r.inputs)-1 || r.input[(v+1)*r.Microbatches+in.Microbatch]
 	}
 	return true
 }
 
 // do carries out an instruction.
-func (w *walk) do(v int, in Instr) {
-	at := v*w.Microbatches + in.Microbatch
+func (r *dryRun) do(v int, in Instr) {
+	at := v*r.Microbatches + in.Microbatch
 	switch in.Op {
 	case F:
-		w.forward[at] = true
+		r.forward[at] = true
 	case B, I:
-		w.input[at] = true
-		w.inputs[v]++
+		r.input[at] = true
+		r.inputs[v]++
 	}
 	if in.Op == B || in.Op == W {
-		w.weights[v]++
+		r.weights[v]++
 	}
 }
