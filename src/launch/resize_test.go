@@ -47,7 +47,7 @@ func TestLeavingChangesNothing(t *testing.T) {
 			c.Parallel.Replicas, c.Mesh.Order = replicas, order
 			still := goRun(t, c, nil)
 			c.Parallel.Stages = 5
-			out, left := shrunk(t, c, map[int]int{7: 3, 19: 1})
+			out, left := shrunk(t, c, map[int]int{4: 3, 11: 1})
 			if at := out.difference(still); at != "" {
 				t.Errorf("D=%d, %s: differs from one stage at %s", replicas, order, at)
 			}

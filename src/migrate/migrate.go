@@ -31,8 +31,10 @@ type Moved struct {
 // that arrive with the next migration, and no longer.
 // Collective over the stages of a replica; replicas move alike.
 func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
-	if last := slices.Max(to); last >= stages.Size() {
-		return s, Moved{}, fmt.Errorf("migrate: a layer would go to stage %d of %d", last, stages.Size())
+	for stage := range min(slices.Max(to)+1, stages.Size()) { // those beyond leave
+		if len(to.Layers(stage)) == 0 {
+			return s, Moved{}, fmt.Errorf("migrate: stage %d would have no layer", stage)
+		}
 	}
 	moves := from.Moved(to)
 	if len(moves) == 0 {
