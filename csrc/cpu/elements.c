@@ -59,10 +59,10 @@ static void adamw(const void *job, int64_t first, int64_t last, int32_t member)
 	u->k->adamw(u->w + first, u->m + first, u->v + first, u->g + first, last - first, &u->settings);
 }
 
-void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n,
+void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const float *g, int64_t n, int64_t decayed,
 	double lr, double beta1, double beta2, double eps, double decay, double grad_scale, int64_t step)
 {
-	struct update u = {k, w, m, v, g, {
+	struct update start = {k, w, m, v, g, {
 		.lr = (float)lr,
 		.beta1 = (float)beta1,
 		.rest1 = (float)(1 - beta1),
@@ -74,7 +74,10 @@ void dynmo_cpu_adamw(const dynmo_cpu *k, float *w, float *m, float *v, const flo
 		.mscale = (float)(1 / (1 - pow(beta1, (double)step))),
 		.vscale = (float)(1 / (1 - pow(beta2, (double)step))),
 	}};
-	dynmo_parallel(k->team, n, GRAIN, adamw, &u);
+	struct update rest = {k, w + decayed, m + decayed, v + decayed, g + decayed, start.settings};
+	rest.settings.decay = 0;
+	dynmo_parallel(k->team, decayed, GRAIN, adamw, &start);
+	dynmo_parallel(k->team, n - decayed, GRAIN, adamw, &rest);
 }
 
 struct masked {

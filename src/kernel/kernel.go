@@ -9,6 +9,9 @@
 // length and the space of its operands and panics if they are wrong: that is
 // the caller's error. Operands do not overlap unless a call says so.
 //
+// A backend that does two operations in one call keeps what lies between them out
+// of memory, and may leave out its rounding.
+//
 // Every call is deterministic: equal operands give equal bits, whatever else
 // runs and however the backend is threaded.
 package kernel
@@ -18,12 +21,20 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Backend does the arithmetic of one rank. It is used by one goroutine.
+// Backend does the arithmetic of one rank. It is used by one goroutine. What a
+// call's operands are stands in its Operation; Calls makes the typed calls of it.
 type Backend interface {
 	// Name returns "ref", "cpu", "cuda" or "null".
 	Name() string
 	// DType returns the element type of weights and activations.
 	DType() tensor.DType
+	// Identity returns everything but the binary that the bits of results depend on.
+	Identity() string
+	// Close gives back what the backend holds: threads, memory. The backend is of
+	// no use afterwards.
+	Close() error
+	// Run makes a call that is given as data. The methods below do the same.
+	Run(s device.Stream, c Call)
 
 	// EmbeddingForward sets out (n, c) to wte[tokens] + wpe[positions]. tokens and
 	// positions are I32 (n); the tables hold whole rows of c, how many is not known.
@@ -41,13 +52,22 @@ type Backend interface {
 	//
 	//	dinp += rstd·(g - mean_c(g) - xhat·mean_c(g·xhat))
 	LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
+	// LayerNormBackwardInputTo sets dinp to add + what LayerNormBackwardInput adds.
+	LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
 	// LayerNormBackwardWeight adds Σ_n dout·xhat to dweight (c) and Σ_n dout to dbias (c).
 	LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int)
 
 	// MatmulForward sets out (n, o) = inp (n, c) · weight (o, c)ᵀ + bias (o). bias may be absent.
 	MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int)
+	// MatmulForwardAdd is MatmulForward, then Add of add (n, o).
+	MatmulForwardAdd(s device.Stream, out, inp, weight, bias, add tensor.Mem, n, c, o int)
+	// MatmulForwardGELU is MatmulForward into pre, then GELUForward of it into out.
+	MatmulForwardGELU(s device.Stream, out, pre, inp, weight, bias tensor.Mem, n, c, o int)
 	// MatmulBackwardInput sets dinp (n, c) = dout (n, o) · weight (o, c).
 	MatmulBackwardInput(s device.Stream, dinp, dout, weight tensor.Mem, n, c, o int)
+	// MatmulBackwardGELU is MatmulBackwardInput into dpre, then GELUBackward of it
+	// at pre, both (n, c).
+	MatmulBackwardGELU(s device.Stream, dpre, dout, weight, pre tensor.Mem, n, c, o int)
 	// MatmulBackwardWeight adds doutᵀ·inp to dweight (o, c) and Σ_n dout to dbias (o), which may be absent.
 	MatmulBackwardWeight(s device.Stream, dweight, dbias, dout, inp tensor.Mem, n, c, o int)
 
@@ -130,18 +150,4 @@ type AdamW struct {
 	Decayed                      int
 	GradScale                    float64
 	Step                         int // counts from 1
-}
-
-// Fuser is a Backend that does some calls in one: the intermediate results that
-// a model does not keep stay out of memory.
-type Fuser interface {
-	// LayerNormBackwardInputTo sets dinp to add + what LayerNormBackwardInput adds.
-	LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
-	// MatmulForwardAdd is MatmulForward, then Add of add (n, o), which may be out.
-	MatmulForwardAdd(s device.Stream, out, inp, weight, bias, add tensor.Mem, n, c, o int)
-	// MatmulForwardGELU is MatmulForward into pre, then GELUForward of it into out.
-	MatmulForwardGELU(s device.Stream, out, pre, inp, weight, bias tensor.Mem, n, c, o int)
-	// MatmulBackwardGELU is MatmulBackwardInput into dpre, then GELUBackward of it
-	// at pre, both (n, c).
-	MatmulBackwardGELU(s device.Stream, dpre, dout, weight, pre tensor.Mem, n, c, o int)
 }

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"runtime"
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/nccl"
@@ -38,19 +37,22 @@ func newMachine(c config.Config) (machine, error) {
 	if c.Device.Kind == "cuda" {
 		return newGPU(c)
 	}
-	kernels := func(identity string, k func(*device.Clock) kernel.Backend) machine {
-		return machine{kernels: identity, open: func(clock *device.Clock) (device.Device, kernel.Backend) {
+	kernels := func(k func(*device.Clock) kernel.Backend) machine {
+		return machine{kernels: k(nil).Identity(), open: func(clock *device.Clock) (device.Device, kernel.Backend) {
 			return cpudevice.New(clock), k(clock)
 		}}
 	}
 	switch kind := c.Device.Kernel; {
 	case kind == "null":
-		return kernels(kind, func(clock *device.Clock) kernel.Backend { return null.New(clock, null.AtRate(nullRate)) }), nil
+		return kernels(func(clock *device.Clock) kernel.Backend { return null.New(clock, null.AtRate(nullRate)) }), nil
 	case kind == "ref", kind == "auto" && !cpu.Built:
-		return kernels("ref "+runtime.GOARCH, func(*device.Clock) kernel.Backend { return ref.New(tensor.F32) }), nil
+		return kernels(func(*device.Clock) kernel.Backend { return ref.New(tensor.F32) }), nil
 	}
 	backend, err := cpu.New(c.Device.Threads)
-	return kernels(cpu.Identity(), func(*device.Clock) kernel.Backend { return backend }), err
+	if err != nil {
+		return machine{}, err
+	}
+	return kernels(func(*device.Clock) kernel.Backend { return backend }), nil
 }
 
 // newGPU returns the GPU of this rank's number on its host.
@@ -69,7 +71,7 @@ func newGPU(c config.Config) (machine, error) {
 		return machine{}, err
 	}
 	return machine{
-		kernels: backend.(interface{ Identity() string }).Identity(), gpu: dev.Describe().UUID, clock: clock,
+		kernels: backend.Identity(), gpu: dev.Describe().UUID, clock: clock,
 		open: func(*device.Clock) (device.Device, kernel.Backend) { return dev, backend },
 	}, nil
 }

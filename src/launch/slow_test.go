@@ -9,6 +9,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/record"
 	"dynmo/src/train"
@@ -55,7 +56,7 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 		}
 		r, err := train.New(train.Setup{
 			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
-			Backend: null.New(clock, func(call null.Call) float64 {
+			Backend: null.New(clock, func(call *kernel.Call) float64 {
 				if call.O == 3*c.Model.Hidden { // one product a block and direction
 					return factor
 				}

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"dynmo/src/kernel"
-	"dynmo/src/tensor"
-)
+import "dynmo/src/tensor"
 
 // linear is y = x·Wᵀ + b with W in any format.
 type linear struct{ w, b *Param }
@@ -24,17 +21,10 @@ func (l linear) forward(x *Exec, n int, out, inp tensor.Mem) {
 	x.Backend.MatmulForward(x.Stream, out, inp, l.w.W, l.b.W, n, l.w.Cols, l.w.Rows)
 }
 
-// fuser returns the backend if it does some calls in one, and the matrix is such
-// that it can.
-func (l linear) fuser(x *Exec) (kernel.Fuser, bool) {
-	f, ok := x.Backend.(kernel.Fuser)
-	return f, ok && l.w.Format != CSR
-}
-
 // forwardAdd is forward, then out += add (n, Rows).
 func (l linear) forwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
-	if f, ok := l.fuser(x); ok {
-		f.MatmulForwardAdd(x.Stream, out, inp, l.w.W, l.b.W, add, n, l.w.Cols, l.w.Rows)
+	if l.w.Format != CSR {
+		x.Backend.MatmulForwardAdd(x.Stream, out, inp, l.w.W, l.b.W, add, n, l.w.Cols, l.w.Rows)
 		return
 	}
 	l.forward(x, n, out, inp)
@@ -43,8 +33,8 @@ func (l linear) forwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
 
 // forwardGELU is forward into pre, then out = gelu(pre), both (n, Rows).
 func (l linear) forwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
-	if f, ok := l.fuser(x); ok {
-		f.MatmulForwardGELU(x.Stream, out, pre, inp, l.w.W, l.b.W, n, l.w.Cols, l.w.Rows)
+	if l.w.Format != CSR {
+		x.Backend.MatmulForwardGELU(x.Stream, out, pre, inp, l.w.W, l.b.W, n, l.w.Cols, l.w.Rows)
 		return
 	}
 	l.forward(x, n, pre, inp)
@@ -54,8 +44,8 @@ func (l linear) forwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
 // backwardGELU sets dpre (n, Cols) from dout (n, Rows), through the GELU of pre
 // that made what forward was given.
 func (l linear) backwardGELU(x *Exec, n int, dpre, dout, pre tensor.Mem) {
-	if f, ok := l.fuser(x); ok {
-		f.MatmulBackwardGELU(x.Stream, dpre, dout, l.w.W, pre, n, l.w.Cols, l.w.Rows)
+	if l.w.Format != CSR {
+		x.Backend.MatmulBackwardGELU(x.Stream, dpre, dout, l.w.W, pre, n, l.w.Cols, l.w.Rows)
 		return
 	}
 	l.backwardInput(x, n, dpre, dout)
@@ -109,12 +99,7 @@ func (l norm) backwardInputTo(x *Exec, n int, dinp, add, dout, inp, mean, rstd t
 	if dinp.IsZero() {
 		return
 	}
-	if f, ok := x.Backend.(kernel.Fuser); ok {
-		f.LayerNormBackwardInputTo(x.Stream, dinp, add, dout, inp, mean, rstd, l.w.W, n, l.w.Rows)
-		return
-	}
-	x.Stream.Copy(dinp, add)
-	l.backwardInput(x, n, dinp, dout, inp, mean, rstd)
+	x.Backend.LayerNormBackwardInputTo(x.Stream, dinp, add, dout, inp, mean, rstd, l.w.W, n, l.w.Rows)
 }
 
 func (l norm) backwardWeight(x *Exec, n int, dout, inp, mean, rstd tensor.Mem) {

@@ -3,7 +3,6 @@
 package nodebench
 
 import (
-	"io"
 	"testing"
 
 	"dynmo/src/device/cuda/cudatest"
@@ -20,7 +19,7 @@ func TestQuickFiguresOfAGPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { k.(io.Closer).Close() })
+		t.Cleanup(func() { k.Close() })
 		return k
 	}
 	g := GPU{

@@ -273,9 +273,9 @@ func TestTiedSlicesAreRowsOfTheEmbedding(t *testing.T) {
 
 // perBlock makes every block cost one second in each direction and everything
 // else nothing: each of the three has one product with the QKV matrix.
-func perBlock(c null.Call) float64 {
-	switch c.Name {
-	case "MatmulForward", "MatmulBackwardInput", "MatmulBackwardWeight":
+func perBlock(c *kernel.Call) float64 {
+	switch c.Op {
+	case kernel.MatmulForward, kernel.MatmulBackwardInput, kernel.MatmulBackwardWeight:
 		if c.O == 3*tiny.Hidden {
 			return 1
 		}

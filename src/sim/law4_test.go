@@ -10,6 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
@@ -87,7 +88,7 @@ func (e experiment) calls(stage int) []float64 {
 func (e experiment) exec(clock *device.Clock, calls *[]float64, slow float64) *model.Exec {
 	dev := cpu.New(clock)
 	return &model.Exec{Device: dev, Stream: dev.NewStream(), B: 1, T: e.shape.Sequence, Scale: 1,
-		Backend: null.New(clock, func(c null.Call) float64 {
+		Backend: null.New(clock, func(c *kernel.Call) float64 {
 			if c.O != 3*e.shape.Hidden {
 				return 0
 			}

@@ -201,9 +201,7 @@ func (r *Rank) Close() {
 	r.runner.Close()
 	r.stage.Free()
 	r.x.Close()
-	if threads, ok := r.x.Backend.(interface{ Close() error }); ok {
-		threads.Close()
-	}
+	r.x.Backend.Close()
 }
 
 // Leave closes the groups that are left, and the device. Collective over the

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -116,9 +115,7 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 	if err != nil {
 		return err
 	}
-	if threads, ok := k.(io.Closer); ok {
-		defer threads.Close()
-	}
+	defer k.Close()
 	results, err := measure(k, devcpu.New(clock))
 	if err != nil {
 		return err

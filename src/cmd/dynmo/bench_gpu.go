@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -82,9 +81,9 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 		if *k, err = cuda.New(d); err != nil {
 			return err
 		}
-		defer (*k).(io.Closer).Close()
+		defer (*k).Close()
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%s; %s\n", dev.Describe(), g.BF16.(interface{ Identity() string }).Identity())
+	fmt.Fprintf(c.ErrOrStderr(), "%s; %s\n", dev.Describe(), g.BF16.Identity())
 	if !f.json {
 		results, failed := g.Measure(only)
 		return errors.Join(failed, f.report(c, results))

@@ -106,7 +106,12 @@ func lookBLAS() (string, error) {
 	if !cpu.Built {
 		return "", errors.New("this binary was built without the tag blas: kernels are those in Go")
 	}
-	return cpu.Identity(), nil
+	k, err := cpu.New(1)
+	if err != nil {
+		return "", err
+	}
+	defer k.Close()
+	return k.Identity(), nil
 }
 
 func lookDriver() (string, error) {

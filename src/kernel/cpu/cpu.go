@@ -35,10 +35,10 @@ var paths = [C.DYNMO_CPU_PATHS]string{
 // Backend is the C backend of one rank. It keeps the largest workspace that a
 // call has needed so far.
 type Backend struct {
-	check kernel.Check
-	path  string
-	c     *C.dynmo_cpu
-	work  []float32
+	kernel.Calls
+	path string
+	c    *C.dynmo_cpu
+	work []float32
 }
 
 // Built says whether this binary holds the backend.
@@ -47,7 +47,7 @@ const Built = true
 // New returns the backend on the best path this processor has, or on the one
 // that DYNMO_ISA names (generic, avx2, avx512). threads, at least 1, is how
 // many share the work of a call, the caller among them; the others sleep
-// between calls, and end when the backend, which is an io.Closer, is closed.
+// between calls, and end when the backend is closed.
 // With 1 every kernel runs on the thread that calls it. The error names the
 // path that is unknown or missing, or says that there are no threads.
 func New(threads int) (kernel.Backend, error) {
@@ -70,11 +70,9 @@ func wanted(available []string) string {
 	return available[len(available)-1]
 }
 
-// Identity returns everything but the binary that the bits of New's backend
-// depend on: its path and the linked BLAS.
-func Identity() string {
-	return strings.TrimSpace("cpu " + wanted(Paths()) + " " + blas())
-}
+// Identity returns everything but the binary that the bits depend on: the path
+// and the linked BLAS.
+func (k *Backend) Identity() string { return strings.TrimSpace("cpu " + k.path + " " + blas()) }
 
 // blas returns what the linked library says of itself, "" if nothing. It is
 // asked once: OpenBLAS puts its answer together in one buffer for all threads.
@@ -89,7 +87,9 @@ func newBackend(path string, threads int) (*Backend, error) {
 	if c == nil {
 		return nil, fmt.Errorf("cpu: the system does not give %d threads", threads)
 	}
-	return &Backend{check: kernel.Check{DType: tensor.F32, Space: tensor.Host}, path: path, c: c}, nil
+	k := &Backend{path: path, c: c}
+	k.Calls = kernel.NewCalls(tensor.F32, tensor.Host, false, k.do)
+	return k, nil
 }
 
 // Close ends the backend's threads. The backend is of no use afterwards.
@@ -113,9 +113,6 @@ func Paths() []string {
 // Name returns "cpu".
 func (*Backend) Name() string { return "cpu" }
 
-// DType returns tensor.F32.
-func (*Backend) DType() tensor.DType { return tensor.F32 }
-
 // Path returns the backend's path: one of Paths.
 func (k *Backend) Path() string { return k.path }
 
@@ -126,19 +123,3 @@ func (k *Backend) room(n C.int64_t) *C.float {
 	}
 	return (*C.float)(&k.work[0])
 }
-
-// must panics if C refused a call: an index was outside its table.
-func must(status C.int32_t) {
-	if status != C.DYNMO_CPU_OK {
-		panic("cpu: " + C.GoString(C.dynmo_cpu_status_name(status)))
-	}
-}
-
-// C's views of memory and of sizes.
-
-func floats(m tensor.Mem) *C.float   { return (*C.float)(m.Ptr) }
-func doubles(m tensor.Mem) *C.double { return (*C.double)(m.Ptr) }
-func ints(m tensor.Mem) *C.int32_t   { return (*C.int32_t)(m.Ptr) }
-func counts(m tensor.Mem) *C.int64_t { return (*C.int64_t)(m.Ptr) }
-func words(m tensor.Mem) *C.uint64_t { return (*C.uint64_t)(m.Ptr) }
-func size(n int) C.int64_t           { return C.int64_t(n) }

@@ -15,6 +15,3 @@ const Built = false
 func New(threads int) (kernel.Backend, error) {
 	return nil, errors.New("cpu: not built in: build with cgo, the tag blas and a BLAS, or choose the backend ref")
 }
-
-// Identity returns "".
-func Identity() string { return "" }

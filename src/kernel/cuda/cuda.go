@@ -17,7 +17,7 @@ import (
 
 // Backend is the backend of one rank, with handles and workspace on its device.
 type Backend struct {
-	check kernel.Check
+	kernel.Calls
 	table *C.dynmo_cuda_table
 	c     *C.dynmo_cuda
 }
@@ -35,8 +35,8 @@ type stream interface {
 const Built = true
 
 // New returns the backend for elements of type d, tensor.F32 or tensor.BF16, on
-// the device of the current context. In BF16 it is a kernel.Fuser too. It is an
-// io.Closer. The error says what is wrong with the library or the device.
+// the device of the current context. The error says what is wrong with the library
+// or the device.
 func New(d tensor.DType) (kernel.Backend, error) {
 	kinds := map[tensor.DType]C.int32_t{tensor.F32: C.DYNMO_CUDA_F32, tensor.BF16: C.DYNMO_CUDA_BF16}
 	kind, ok := kinds[d]
@@ -47,18 +47,15 @@ func New(d tensor.DType) (kernel.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Backend{check: kernel.Check{DType: d, Space: tensor.Device}, table: table}
+	k := &Backend{table: table}
+	k.Calls = kernel.NewCalls(d, tensor.Device, d == tensor.BF16, k.do)
 	if err := k.failure("open", C.call_open(table, kind, &k.c)); err != nil {
 		return nil, err
-	}
-	if d == tensor.BF16 {
-		return fused{k}, nil
 	}
 	return k, nil
 }
 
-// Close gives back what the backend holds on its device. The backend is of no
-// use afterwards.
+// Close gives back what the backend holds on its device.
 func (k *Backend) Close() error {
 	err := k.failure("close", C.call_close(k.table, k.c))
 	k.c = nil
@@ -76,9 +73,6 @@ func (k *Backend) Identity() string {
 
 // Name returns "cuda".
 func (*Backend) Name() string { return "cuda" }
-
-// DType returns tensor.F32 or tensor.BF16.
-func (k *Backend) DType() tensor.DType { return k.check.DType }
 
 // failure returns the error that a status of a call is, nil if it is none.
 func (k *Backend) failure(call string, status C.int32_t) error {
@@ -101,15 +95,6 @@ func (k *Backend) enqueued(s device.Stream, call string, status C.int32_t) {
 
 // handle returns the CUstream of s.
 func handle(s device.Stream) unsafe.Pointer { return s.(stream).Handle() }
-
-// C's views of memory and of sizes.
-
-func floats(m tensor.Mem) *C.float   { return (*C.float)(m.Ptr) }
-func doubles(m tensor.Mem) *C.double { return (*C.double)(m.Ptr) }
-func ints(m tensor.Mem) *C.int32_t   { return (*C.int32_t)(m.Ptr) }
-func counts(m tensor.Mem) *C.int64_t { return (*C.int64_t)(m.Ptr) }
-func words(m tensor.Mem) *C.uint64_t { return (*C.uint64_t)(m.Ptr) }
-func length(n int) C.int64_t         { return C.int64_t(n) }
 
 // size returns one dimension of a shape.
 func size(n int) C.int32_t {

@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +30,7 @@ func openBackend(t *testing.T, d tensor.DType) kernel.Backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := k.(io.Closer).Close(); err != nil {
+		if err := k.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -85,7 +84,7 @@ func TestIdentity(t *testing.T) {
 		if k.Name() != "cuda" || k.DType() != d {
 			t.Errorf("backend %s of %s, want cuda of %s", k.Name(), k.DType(), d)
 		}
-		id := k.(interface{ Identity() string }).Identity()
+		id := k.Identity()
 		if !strings.Contains(id, d.String()) || !strings.Contains(id, "cublasLt") {
 			t.Errorf("identity %q names no element type or no cublasLt", id)
 		}

@@ -16,14 +16,6 @@ const (
 	guardByte = 0xa5
 )
 
-// floats has the backend's element type in memory, wides the wide one, doubles
-// are always F64.
-type (
-	floats  []float64
-	wides   []float64
-	doubles []float64
-)
-
 // arena is device memory with the operands of one call, each between guards.
 type arena struct {
 	dev    device.Device
@@ -32,12 +24,12 @@ type arena struct {
 	mem    []tensor.Mem // operands, inside blocks
 }
 
-// newArena places the operands of c offset bytes further than dev aligns.
-func newArena(t *testing.T, dev device.Device, c call, d tensor.DType, offset int64) *arena {
+// newArena places the operands of x offset bytes further than dev aligns.
+func newArena(t *testing.T, dev device.Device, x example, d tensor.DType, offset int64) *arena {
 	t.Helper()
 	a := &arena{dev: dev, stream: dev.NewStream()}
-	for _, op := range c.operands {
-		data := encode(op.data, d)
+	for _, op := range x.operands {
+		data := op.encode(d)
 		block, err := dev.Alloc(offset + guard + int64(len(data)) + guard)
 		if err != nil {
 			t.Fatal(err)
@@ -86,29 +78,19 @@ func (a *arena) free() {
 	a.stream.Close()
 }
 
-// ofType is numbers that have a type in memory.
-type ofType struct {
-	values []float64
-	dtype  tensor.DType
-}
-
 // encode returns the bytes that an operand's data has in memory.
-func encode(data any, d tensor.DType) []byte {
-	switch x := data.(type) {
-	case floats:
-		return encode(ofType{x, d}, d)
-	case wides:
-		return encode(ofType{x, d.Wide()}, d)
-	case ofType:
-		data = x.values
-		switch x.dtype {
+func (p *operand) encode(d tensor.DType) []byte {
+	data := p.data
+	if x, ok := data.([]float64); ok {
+		switch p.kind.Type(d) {
 		case tensor.F32:
-			data = narrow(x.values)
+			data = converted(x, func(x float64) float32 { return float32(x) })
 		case tensor.BF16:
-			data = halves(x.values)
+			data = converted(x, func(x float64) uint16 { return tensor.ToBF16(float32(x)) })
 		}
-	case doubles:
-		data = []float64(x)
+	}
+	if data == nil {
+		return nil
 	}
 	b, err := binary.Append(nil, binary.NativeEndian, data)
 	if err != nil {
@@ -117,19 +99,11 @@ func encode(data any, d tensor.DType) []byte {
 	return b
 }
 
-// decode returns the elements behind b, of the type that data has in memory.
-func decode(b []byte, data any, d tensor.DType) []float64 {
+// decode returns the elements behind b.
+func (p *operand) decode(b []byte, d tensor.DType) []float64 {
 	order := binary.NativeEndian
 	var x []float64
-	switch data.(type) {
-	case wides:
-		d = d.Wide()
-	case doubles:
-		d = tensor.F64
-	case []int64:
-		d = tensor.I64
-	}
-	for ; len(b) > 0; b = b[d.Size():] {
+	for d = p.kind.Type(d); len(b) > 0; b = b[d.Size():] {
 		switch d {
 		case tensor.BF16:
 			x = append(x, float64(tensor.FromBF16(order.Uint16(b))))
@@ -142,17 +116,4 @@ func decode(b []byte, data any, d tensor.DType) []float64 {
 		}
 	}
 	return x
-}
-
-// elementSize returns the bytes of one element of data in memory.
-func elementSize(data any, d tensor.DType) int64 {
-	switch data.(type) {
-	case floats:
-		return d.Size()
-	case wides:
-		return d.Wide().Size()
-	case []int32:
-		return tensor.I32.Size()
-	}
-	return 8
 }

@@ -3,57 +3,51 @@ package kerneltest
 import (
 	"fmt"
 	"math"
-	"slices"
 
-	"dynmo/src/device"
 	"dynmo/src/kernel"
-	"dynmo/src/kernel/ref"
-	"dynmo/src/tensor"
 )
-
-// equal returns the lengths of b sequences of t tokens.
-func equal(b, t int) []int { return slices.Repeat([]int{t}, b) }
 
 // attention returns both calls on sequences of these lengths, none more than
 // longest; backward is given the out and lse of the reference, rounded.
-func (of maker) attention(lengths []int, longest, c, nh int) []call {
+func (of maker) attention(lengths []int, longest, c, nh int) []example {
 	r, b, offsets := of.draw(), len(lengths), []int32{0}
 	for i, t := range lengths {
 		offsets = append(offsets, offsets[i]+int32(t))
 	}
 	n := int(offsets[b])
-	shape := fmt.Sprintf("t=%v,longest=%d,c=%d,nh=%d", lengths, longest, c, nh)
-	qkv, dout := r.normal(n*3*c), r.normal(n*c)
-	out, lse := make([]float64, n*c), make([]float64, nh*n)
-	ref.AttentionForward(out, lse, qkv, offsets, longest, c, nh)
-	givenOut, givenLSE := r.rounded(out), single(lse)
-	dqkv := make([]float64, n*3*c)
-	ref.AttentionBackward(dqkv, dout, qkv, givenOut, givenLSE, offsets, longest, c, nh)
-
-	outBound, lseBound, dqkvBound := make([]float64, len(out)), make([]float64, len(lse)), make([]float64, len(dqkv))
-	for i, t := range lengths {
-		rows, sums := int(offsets[i])*c, int(offsets[i])*nh
-		for head := range nh {
-			attentionBounds(outBound[rows:], lseBound[sums+head*t:], dqkvBound[3*rows:], dout[rows:], qkv[3*rows:],
-				out[rows:], lse[sums+head*t:], head, t, c, nh)
-		}
-	}
-	return []call{{
-		"AttentionForward/" + shape,
-		[]operand{set(out, outBound), setWide(lse, lseBound), in(qkv), in(offsets)},
-		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
-			k.AttentionForward(s, m[0], m[1], m[2], m[3], b, longest, n, c, nh)
-		},
-	}, {
-		"AttentionBackward/" + shape,
-		[]operand{set(dqkv, dqkvBound), in(dout), in(qkv), in(givenOut), inWide(givenLSE), in(offsets)},
-		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
-			k.AttentionBackward(s, m[0], m[1], m[2], m[3], m[4], m[5], b, longest, n, c, nh)
-		},
-	}}
+	dims := kernel.Dims{B: b, Longest: longest, N: n, C: c, NH: nh}
+	forward := kernel.Call{Op: kernel.AttentionForward, Dims: dims}
+	backward := kernel.Call{Op: kernel.AttentionBackward, Dims: dims}
+	given, note := map[string]any{"offsets": offsets, "qkv": r.normal(n * 3 * c)}, fmt.Sprintf(",t=%v", lengths)
+	first := of.example(forward, note, given, bounded(attentionForwardBounds))
+	given["out"], given["lse"] = r.rounded(first.operands[0].want), single(first.operands[1].want)
+	return []example{first, of.example(backward, note, given, func(c kernel.Call, x values) (values, values) {
+		out, lse := first.operands[0].want, first.operands[1].want
+		_, _, bound := attentionBounds(c.Dims, x["offsets"], x["dout"], x["qkv"], out, lse)
+		return reference(c, x), values{"dqkv": bound}
+	})}
 }
 
-// attentionBounds fills in the bounds of one head of a sequence. With
+func attentionForwardBounds(d kernel.Dims, x, want values) values {
+	out, lse, _ := attentionBounds(d, x["offsets"], make([]float64, d.N*d.C), x["qkv"], want["out"], want["lse"])
+	return values{"out": out, "lse": lse}
+}
+
+// attentionBounds returns the bounds of all heads of all sequences.
+func attentionBounds(d kernel.Dims, offsets, dout, qkv, y, l []float64) (out, lse, dqkv []float64) {
+	out, lse, dqkv = make([]float64, len(y)), make([]float64, len(l)), make([]float64, len(qkv))
+	for i := range d.B {
+		first, t := int(offsets[i]), int(offsets[i+1]-offsets[i])
+		row := first * d.C
+		for head := range d.NH {
+			sums := first*d.NH + head*t
+			headBounds(out[row:], lse[sums:], dqkv[3*row:], dout[row:], qkv[3*row:], y[row:], l[sums:], head, t, d.C, d.NH)
+		}
+	}
+	return out, lse, dqkv
+}
+
+// headBounds fills in the bounds of one head of a sequence. With
 // S_ij = |q_i|·|k_j|/sqrt(hs), the terms of a score, a probability p_ij has a
 // relative error of at most e_ij = 1 + S_ij + max_j S_ij + |lse_i| units, and
 //
@@ -61,7 +55,7 @@ func (of maker) attention(lengths []int, longest, c, nh int) []call {
 //	ds_ij: e_ij·p_ij·(|dout_i|·|v_j| + |dout_i|·|out_i|)/sqrt(hs)
 //	dq_i:  Σ_j ds_ij·|k_j|                dk_j:  Σ_i ds_ij·|q_i|
 //	dv_j:  Σ_i e_ij·p_ij·|dout_i|
-func attentionBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t, c, nh int) {
+func headBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t, c, nh int) {
 	hs := c / nh
 	scale := 1 / math.Sqrt(float64(hs))
 	q := func(i int) int { return i*3*c + head*hs } // where row i of each begins

@@ -1,89 +1,74 @@
 package kerneltest
 
 import (
-	"fmt"
 	"math"
+	"slices"
 
-	"dynmo/src/device"
 	"dynmo/src/kernel"
-	"dynmo/src/kernel/ref"
-	"dynmo/src/tensor"
 )
 
 // crossEntropy returns the three calls on columns [first, first+v) of rows of
 // logits. CrossEntropy has no more of them; for the other two as many as lie
-// before lie behind, and targets are among all. There are rows far above and below 0, whose exponentials
-// overflow and vanish unless the row's maximum is taken off.
-func (of maker) crossEntropy(n, v, first int) []call {
-	const scale = 0.125
-	r := of.draw()
-	vocab := first + v + first
+// before lie behind, and targets are among all. There are rows far above and below
+// 0, whose exponentials overflow and vanish unless the row's maximum is taken off.
+func (of maker) crossEntropy(n, v, first int) []example {
+	r, vocab := of.draw(), first+v+first
 	logits, targets, lastTargets := r.normal(n*vocab), r.indices(n, vocab), r.indices(n, first+v)
 	for i := range logits {
 		logits[i] = r.round(4*logits[i] + float64(i/vocab%3-1)*500) // row means -500, 0, 500
 	}
-	columns := func(lo, hi int) floats {
-		x := make(floats, 0, n*(hi-lo))
+	call := func(op kernel.Op, v, first int) kernel.Call {
+		return kernel.Call{Op: op, Dims: kernel.Dims{N: n, V: v}, First: first, Scale: 0.125}
+	}
+	columns := func(lo, hi int) []float64 {
+		x := make([]float64, 0, n*(hi-lo))
 		for i := range n {
 			x = append(x, logits[i*vocab:][lo:hi]...)
 		}
 		return x
 	}
-	slice, behind := columns(first, first+v), columns(first+v, vocab)
-	var before, lastBefore doubles
+	merged := func(before []float64, lo, hi int, targets []int32) []float64 {
+		return reference(call(kernel.SoftmaxMerge, hi-lo, lo), values{"out": make([]float64, 3*n), "before": before,
+			"logits": columns(lo, hi), "targets": widened(targets)})["out"]
+	}
+	var before, lastBefore []float64
 	if first > 0 {
-		before, lastBefore = make(doubles, 3*n), make(doubles, 3*n)
-		ref.SoftmaxMerge(before, nil, columns(0, first), targets, n, first, 0)
-		ref.SoftmaxMerge(lastBefore, nil, columns(0, first), lastTargets, n, first, 0)
+		before, lastBefore = merged(nil, 0, first, targets), merged(nil, 0, first, lastTargets)
 	}
-	merged, whole, lastMerged := make(doubles, 3*n), make(doubles, 3*n), make(doubles, 3*n)
-	ref.SoftmaxMerge(merged, before, slice, targets, n, v, first)
-	ref.SoftmaxMerge(whole, merged, behind, targets, n, first, first+v)
+	whole := merged(merged(before, first, first+v, targets), first+v, vocab, targets)
+	slice := columns(first, first+v)
+	bounds := bounded(softmaxBounds(v, first, whole))
+	return []example{
+		of.example(call(kernel.SoftmaxMerge, v, first), "",
+			map[string]any{"before": before, "logits": slice, "targets": targets}, bounds),
+		of.example(call(kernel.SoftmaxGradient, v, first), "",
+			map[string]any{"logits": slice, "stats": whole, "targets": targets}, bounds),
+		of.example(call(kernel.CrossEntropy, v, first), "",
+			map[string]any{"before": lastBefore, "logits": slices.Clone(slice), "targets": lastTargets}, bounds),
+	}
+}
 
-	grad, last := clone(slice), clone(slice)
-	ref.SoftmaxGradient(grad, whole, targets, scale, n, v, first)
-	loss := ref.CrossEntropy(lastMerged, lastBefore, last, lastTargets, scale, n, v, first)
-
-	// A probability has a relative error of the exponent's terms.
+// softmaxBounds are those of all three calls: a probability has a relative error of
+// the exponent's terms. whole is what is known of whole rows.
+func softmaxBounds(v, first int, whole []float64) func(d kernel.Dims, before, want values) values {
+	const scale = 0.125
 	relative := func(i int) float64 { return 1 + 2*math.Abs(whole[i]) }
-	mergedBound, lossBound := make([]float64, 3*n), 0.0
-	for i := range n {
-		mergedBound[n+i] = merged[n+i] * relative(i)
-		lossBound += relative(i)
-	}
-	bound := func(grad []float64, targets []int32) []float64 {
-		b := make([]float64, n*v)
-		for i, g := range grad {
-			p := g / scale
-			if int(targets[i/v]) == first+i%v {
-				p++
-				b[i] = scale
+	return func(d kernel.Dims, before, want values) values {
+		out, loss, dlogits := make([]float64, 3*d.N), 0.0, make([]float64, d.N*v)
+		for i := range d.N {
+			if want["out"] != nil {
+				out[d.N+i] = want["out"][d.N+i] * relative(i)
 			}
-			b[i] += scale * p * relative(i/v)
+			loss += relative(i)
 		}
-		return b
+		for i, g := range want["logits"] {
+			p := g / scale
+			if int(before["targets"][i/v]) == first+i%v {
+				p++
+				dlogits[i] = scale
+			}
+			dlogits[i] += scale * p * relative(i/v)
+		}
+		return values{"out": out, "loss": {loss}, "logits": dlogits}
 	}
-	shape := fmt.Sprintf("n=%d,v=%d,first=%d", n, v, first)
-	return []call{{
-		"SoftmaxMerge/" + shape,
-		[]operand{setDoubles(merged, mergedBound), in(before), in(slice), in(targets)},
-		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
-			k.SoftmaxMerge(s, m[0], m[1], m[2], m[3], n, v, first)
-		},
-	}, {
-		"SoftmaxGradient/" + shape,
-		[]operand{add(slice, grad, bound(grad, targets)), in(whole), in(targets)},
-		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
-			k.SoftmaxGradient(s, m[0], m[1], m[2], scale, n, v, first)
-		},
-	}, {
-		"CrossEntropy/" + shape,
-		[]operand{
-			setDoubles([]float64{loss}, []float64{lossBound}), setDoubles(lastMerged, mergedBound), in(lastBefore),
-			add(slice, last, bound(last, lastTargets)), in(lastTargets),
-		},
-		func(k kernel.Backend, s device.Stream, m []tensor.Mem) {
-			k.CrossEntropy(s, m[0], m[1], m[2], m[3], m[4], scale, n, v, first)
-		},
-	}}
 }

@@ -3,7 +3,6 @@ package kerneltest
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"dynmo/src/tensor"
 )
@@ -30,8 +29,8 @@ func (r draw) round(x float64) float64 {
 }
 
 // normal returns n standard normal numbers.
-func (r draw) normal(n int) floats {
-	x := make(floats, n)
+func (r draw) normal(n int) []float64 {
+	x := make([]float64, n)
 	for i := range x {
 		x[i] = r.round(r.NormFloat64())
 	}
@@ -59,92 +58,25 @@ func (r draw) bits(n int, keep float64) []uint64 {
 	return words
 }
 
-// in is an operand that the call reads.
-func in(data any) operand { return operand{data: data} }
-
-// set is an operand that the call overwrites: nothing of its NaNs may stay.
-func set(want, bound []float64) operand {
-	start := make(floats, len(want))
-	for i := range start {
-		start[i] = math.NaN()
-	}
-	return operand{data: start, want: want, bound: bound}
-}
-
-// setWide is an operand of wide elements that the call overwrites, addWide one
-// that it starts from, inWide one that it reads.
-func setWide(want, bound []float64) operand {
-	o := set(want, bound)
-	o.data = wides(o.data.(floats))
-	return o
-}
-
-func addWide(start floats, want, bound []float64) operand {
-	return operand{data: wides(start), want: want, bound: bound}
-}
-
-func inWide(data []float64) operand { return operand{data: wides(data)} }
-
-// setDoubles is an operand of F64 that the call overwrites.
-func setDoubles(want, bound []float64) operand {
-	o := set(want, bound)
-	o.data = doubles(o.data.(floats))
-	return o
-}
-
-// add is an operand that the call starts from: adds to, or updates in place.
-func add(start floats, want, bound []float64) operand {
-	return operand{data: start, want: want, bound: bound}
-}
-
-// clone returns a copy of x, nil if x is nil.
-func clone(x floats) []float64 { return slices.Clone([]float64(x)) }
-
-// abs returns |x|, nil if x is nil. A sum of products of absolute values bounds the rounding
-// errors of the sum of the products (Higham 2002, section 3.1).
-func abs(x []float64) []float64 {
-	if x == nil {
-		return nil
-	}
-	y := make([]float64, len(x))
-	for i := range x {
-		y[i] = math.Abs(x[i])
-	}
-	return y
-}
+// abs returns |x|, nil if x is nil.
+func abs(x []float64) []float64 { return converted(x, math.Abs) }
 
 // single rounds x to float32 values: wide operands that an earlier call made.
 func single(x []float64) []float64 {
-	y := make([]float64, len(x))
-	for i := range x {
-		y[i] = float64(float32(x[i]))
-	}
-	return y
+	return converted(x, func(x float64) float64 { return float64(float32(x)) })
 }
 
 // rounded rounds x to values of the element type: operands that an earlier call made.
-func (r draw) rounded(x []float64) floats {
-	y := make(floats, len(x))
-	for i := range x {
-		y[i] = r.round(x[i])
-	}
-	return y
-}
+func (r draw) rounded(x []float64) []float64 { return converted(x, r.round) }
 
-// narrow returns x as float32.
-func narrow(x []float64) []float32 {
-	y := make([]float32, len(x))
-	for i := range x {
-		y[i] = float32(x[i])
+// converted returns f of each element, nil if x is nil.
+func converted[F, T any](x []F, f func(F) T) []T {
+	if x == nil {
+		return nil
 	}
-	return y
-}
-
-// halves returns x as bfloat16.
-func halves(x []float64) []uint16 {
-	y := make([]uint16, len(x))
+	y := make([]T, len(x))
 	for i := range x {
-		y[i] = tensor.ToBF16(float32(x[i]))
+		y[i] = f(x[i])
 	}
 	return y
 }

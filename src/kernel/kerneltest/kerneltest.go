@@ -22,35 +22,21 @@ import (
 	"dynmo/src/tensor"
 )
 
-// call is one call of a backend with all that it needs and should give.
-type call struct {
-	name     string // method/shape
-	operands []operand
-	do       func(k kernel.Backend, s device.Stream, m []tensor.Mem) // m as operands
-}
-
-// operand is the memory of one argument. A call leaves it as it was unless it
-// has a want.
-type operand struct {
-	data  any       // what is there before: floats, wides, doubles, []int32, []int64 or []uint64; empty: absent
-	want  []float64 // what is there after
-	bound []float64 // largest |got - want| of each element, in units of the tolerance; nil: 0
-	slack float64   // what every bound is more than that, whatever the tolerance
-}
-
 // Run asserts that k, on memory of dev, is a correct backend. tol is the unit
 // of the bounds: the largest relative error of a sum, in terms of the sum of
 // its absolute values. 1e-5 suits float32, which is 170 roundings of 2^-24. Where
 // elements are bfloat16 it is the unit of wide results only, and bf16Tolerance
 // that of others.
 func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
-	of := maker{k.DType()}
-	all := of.calls()
-	if _, ok := k.(kernel.Fuser); ok {
-		all = append(all, of.fused()...)
+	seen := map[kernel.Op]bool{}
+	for _, x := range (maker{k.DType()}).examples() {
+		seen[x.Op] = true
+		t.Run(x.String(), func(t *testing.T) { agree(t, x, k, dev, tol) })
 	}
-	for _, c := range all {
-		t.Run(c.name, func(t *testing.T) { agree(t, c, k, dev, tol) })
+	for op := range kernel.Ops {
+		if !seen[op] {
+			t.Errorf("no example of %s", op)
+		}
 	}
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
 	t.Run("Checks", func(t *testing.T) { RunChecks(t, k, dev) })
@@ -59,22 +45,32 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 // RunChecks asserts that every call of k panics if any one of its operands is
 // an element too short, an element too long, or in the wrong space.
 func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
-	for _, c := range (maker{k.DType()}).smallCalls() {
-		for i, op := range c.operands {
-			if len(encode(op.data, k.DType())) == 0 {
+	dims := kernel.Dims{N: 70, C: 4, O: 5, NNZ: 7, V: 3, B: 2, Longest: 35, NH: 2}
+	for op := range kernel.Ops {
+		x := example{Call: kernel.Call{Op: op, Dims: dims, AdamW: kernel.AdamW{Step: 1}}}
+		for _, row := range op.Of().Operands {
+			p := operand{name: row.Name, kind: row.Kind}
+			if row.Kind != kernel.Master || k.DType().Wide() != k.DType() {
+				p.data = make([]byte, int64(row.Count(&dims))*row.Kind.Type(k.DType()).Size())
+			}
+			x.operands = append(x.operands, p)
+		}
+		for i, p := range x.operands {
+			if p.data == nil {
 				continue // absent for this element type
 			}
-			element := elementSize(op.data, k.DType())
+			element := p.kind.Type(k.DType()).Size()
 			spoil := map[string]func(m tensor.Mem) tensor.Mem{
 				"short": func(m tensor.Mem) tensor.Mem { m.Bytes -= element; return m },
 				"long":  func(m tensor.Mem) tensor.Mem { m.Bytes += element; return m },
 				"space": func(m tensor.Mem) tensor.Mem { m.Space = tensor.Host + tensor.Device - m.Space; return m },
 			}
 			for what, wrong := range spoil {
-				a := newArena(t, dev, c, k.DType(), 0)
+				a := newArena(t, dev, x, k.DType(), 0)
 				a.mem[i] = wrong(a.mem[i])
-				if message := recovered(func() { c.do(k, a.stream, a.mem) }); !strings.HasPrefix(message, "kernel: ") {
-					t.Errorf("%s, operand %d %s: panic %q, want one that begins with kernel:", c.name, i, what, message)
+				want := "kernel: " + op.String() + ": " + p.name
+				if message := recovered(func() { x.run(k, a.stream, a.mem) }); !strings.HasPrefix(message, want) {
+					t.Errorf("%s, %s %s: panic %q, want one that begins with %s", op, p.name, what, message, want)
 				}
 				a.free()
 			}
@@ -98,11 +94,11 @@ func recovered(f func()) (message string) {
 }
 
 // agree makes one call three times, at two places in memory, and compares what it leaves.
-func agree(t *testing.T, c call, k kernel.Backend, dev device.Device, tol float64) {
+func agree(t *testing.T, x example, k kernel.Backend, dev device.Device, tol float64) {
 	var first [][]byte
 	for _, offset := range []int64{0, 0, 64} {
-		a := newArena(t, dev, c, k.DType(), offset)
-		c.do(k, a.stream, a.mem)
+		a := newArena(t, dev, x, k.DType(), offset)
+		x.run(k, a.stream, a.mem)
 		got := a.read(t)
 		a.free()
 		if first == nil {
@@ -110,31 +106,31 @@ func agree(t *testing.T, c call, k kernel.Backend, dev device.Device, tol float6
 		}
 		for i := range got {
 			if !bytes.Equal(got[i], first[i]) {
-				t.Fatalf("operand %d: other bits on another run, %d bytes further into the page", i, offset)
+				t.Fatalf("%s: other bits on another run, %d bytes further into the page", x.operands[i].name, offset)
 			}
 		}
 	}
-	for i, op := range c.operands {
-		compare(t, i, op, first[i], k.DType(), tol)
+	for i := range x.operands {
+		x.operands[i].compare(t, first[i], k.DType(), tol)
 	}
 }
 
-// compare reports how many elements of operand i are out of bounds, and the
+// compare reports how many elements of an operand are out of bounds, and the
 // first of them.
-func compare(t *testing.T, i int, op operand, got []byte, d tensor.DType, tol float64) {
-	if op.want == nil {
-		if !bytes.Equal(got, encode(op.data, d)) {
-			t.Errorf("operand %d: an input was written", i)
+func (p *operand) compare(t *testing.T, got []byte, d tensor.DType, tol float64) {
+	if p.want == nil {
+		if !bytes.Equal(got, p.encode(d)) {
+			t.Errorf("%s: an input was written", p.name)
 		}
 		return
 	}
-	if _, ok := op.data.(floats); ok && d == tensor.BF16 {
+	if p.kind == kernel.Float && d == tensor.BF16 {
 		tol = bf16Tolerance
 	}
-	values := decode(got, op.data, d)
+	elements := p.decode(got, d)
 	wrong, first := 0, 0
-	for j := range op.want {
-		if !(math.Abs(values[j]-op.want[j]) <= op.limit(j, tol)) { // NaN is wrong
+	for j := range p.want {
+		if !(math.Abs(elements[j]-p.want[j]) <= p.limit(j, tol)) { // NaN is wrong
 			if wrong == 0 {
 				first = j
 			}
@@ -142,15 +138,15 @@ func compare(t *testing.T, i int, op operand, got []byte, d tensor.DType, tol fl
 		}
 	}
 	if wrong > 0 {
-		t.Errorf("operand %d: %d of %d elements wrong, first %d: got %g, want %g ± %.2g",
-			i, wrong, len(values), first, values[first], op.want[first], op.limit(first, tol))
+		t.Errorf("%s: %d of %d elements wrong, first %d: got %g, want %g ± %.2g",
+			p.name, wrong, len(elements), first, elements[first], p.want[first], p.limit(first, tol))
 	}
 }
 
 // limit returns the largest |got - want| of element j.
-func (op operand) limit(j int, tol float64) float64 {
-	if op.bound == nil {
-		return op.slack
+func (p *operand) limit(j int, tol float64) float64 {
+	if p.bound == nil {
+		return p.slack
 	}
-	return tol*op.bound[j] + op.slack
+	return tol*p.bound[j] + p.slack
 }

@@ -25,8 +25,8 @@ func f(n int) tensor.Mem { return tensor.From(make([]float32, n)) }
 func i(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
 
 func TestCallsAreDescribed(t *testing.T) {
-	var got []null.Call
-	k := null.New(device.NewWall(), func(c null.Call) float64 { got = append(got, c); return 0 })
+	var got []kernel.Call
+	k := null.New(device.NewWall(), func(c *kernel.Call) float64 { got = append(got, *c); return 0 })
 	const b, s, c, o, v, nh = 2, 3, 4, 5, 7, 2 // s: tokens of a sequence
 	const n = b * s
 	w := kernel.CSR{Rows: o, Cols: c, NNZ: 9, RowPtr: i(o + 1), ColIdx: i(9), Values: f(9)}
@@ -56,41 +56,56 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.AdamW(nil, f(n), tensor.Mem{}, f(n), f(n), f(n), n, kernel.AdamW{Step: 1})
 	k.Mask(nil, f(n), mask, n)
 	k.MagnitudeHistogram(nil, tensor.From(make([]int64, 256)), f(n), mask, n, 0, 0)
+	k.Accumulate(nil, f(n), f(n), f(n), n)
+	k.LayerNormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(n), f(c), n, c)
+	k.MatmulForwardAdd(nil, f(n*o), f(n*c), f(o*c), f(o), f(n*o), n, c, o)
+	k.MatmulForwardGELU(nil, f(n*o), f(n*o), f(n*c), f(o*c), f(o), n, c, o)
+	k.MatmulBackwardGELU(nil, f(n*c), f(n*o), f(o*c), f(n*c), n, c, o)
 
 	want := []struct {
-		call  null.Call
+		op    kernel.Op
+		dims  kernel.Dims
 		flops float64
 	}{
-		{null.Call{Name: "EmbeddingForward", N: 6, C: 4}, 24},
-		{null.Call{Name: "EmbeddingBackward", N: 6, C: 4}, 24},
-		{null.Call{Name: "LayerNormForward", N: 6, C: 4}, 24},
-		{null.Call{Name: "LayerNormBackwardInput", N: 6, C: 4}, 24},
-		{null.Call{Name: "LayerNormBackwardWeight", N: 6, C: 4}, 24},
-		{null.Call{Name: "MatmulForward", N: 6, C: 4, O: 5, NNZ: 20}, 240},
-		{null.Call{Name: "MatmulBackwardInput", N: 6, C: 4, O: 5, NNZ: 20}, 240},
-		{null.Call{Name: "MatmulBackwardWeight", N: 6, C: 4, O: 5, NNZ: 20}, 240},
-		{null.Call{Name: "SpMMForward", N: 6, C: 4, O: 5, NNZ: 9}, 108},
-		{null.Call{Name: "SpMMBackwardInput", N: 6, C: 4, O: 5, NNZ: 9}, 108},
-		{null.Call{Name: "SDDMM", N: 6, C: 4, O: 5, NNZ: 9}, 108},
-		{null.Call{Name: "AttentionForward", N: 6, C: 4, O: 3}, 144},
-		{null.Call{Name: "AttentionBackward", N: 6, C: 4, O: 3}, 360},
-		{null.Call{Name: "GELUForward", N: 6, C: 1}, 6},
-		{null.Call{Name: "GELUBackward", N: 6, C: 1}, 6},
-		{null.Call{Name: "Add", N: 6, C: 1}, 6},
-		{null.Call{Name: "SoftmaxMerge", N: 6, C: 7}, 42},
-		{null.Call{Name: "SoftmaxGradient", N: 6, C: 7}, 42},
-		{null.Call{Name: "CrossEntropy", N: 6, C: 7}, 42},
-		{null.Call{Name: "SumSquares", N: 6, C: 1}, 6},
-		{null.Call{Name: "AdamW", N: 6, C: 1}, 6},
-		{null.Call{Name: "Mask", N: 6, C: 1}, 6},
-		{null.Call{Name: "MagnitudeHistogram", N: 6, C: 1}, 6},
+		{kernel.EmbeddingForward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.EmbeddingBackward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.LayerNormForward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.LayerNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.LayerNormBackwardWeight, kernel.Dims{N: n, C: c}, 24},
+		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},
+		{kernel.MatmulBackwardInput, kernel.Dims{N: n, C: c, O: o}, 240},
+		{kernel.MatmulBackwardWeight, kernel.Dims{N: n, C: c, O: o}, 240},
+		{kernel.SpMMForward, kernel.Dims{N: n, C: c, O: o, NNZ: 9}, 108},
+		{kernel.SpMMBackwardInput, kernel.Dims{N: n, C: c, O: o, NNZ: 9}, 108},
+		{kernel.SDDMM, kernel.Dims{N: n, C: c, O: o, NNZ: 9}, 108},
+		{kernel.AttentionForward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh}, 144},
+		{kernel.AttentionBackward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh}, 360},
+		{kernel.GELUForward, kernel.Dims{N: n}, 6},
+		{kernel.GELUBackward, kernel.Dims{N: n}, 6},
+		{kernel.Add, kernel.Dims{N: n}, 6},
+		{kernel.SoftmaxMerge, kernel.Dims{N: n, V: v}, 42},
+		{kernel.SoftmaxGradient, kernel.Dims{N: n, V: v}, 42},
+		{kernel.CrossEntropy, kernel.Dims{N: n, V: v}, 42},
+		{kernel.SumSquares, kernel.Dims{N: n}, 6},
+		{kernel.AdamWUpdate, kernel.Dims{N: n}, 6},
+		{kernel.Mask, kernel.Dims{N: n}, 6},
+		{kernel.MagnitudeHistogram, kernel.Dims{N: n}, 6},
+		{kernel.Accumulate, kernel.Dims{N: n}, 6},
+		// the calls of two operations, one after the other
+		{kernel.LayerNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},
+		{kernel.Add, kernel.Dims{N: n * o}, 30},
+		{kernel.MatmulForward, kernel.Dims{N: n, C: c, O: o}, 240},
+		{kernel.GELUForward, kernel.Dims{N: n * o}, 30},
+		{kernel.MatmulBackwardInput, kernel.Dims{N: n, C: c, O: o}, 240},
+		{kernel.GELUBackward, kernel.Dims{N: n * c}, 24},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d calls described, want %d", len(got), len(want))
 	}
 	for j, w := range want {
-		if got[j] != w.call || got[j].Flops() != w.flops {
-			t.Errorf("got %+v of %g flops, want %+v of %g", got[j], got[j].Flops(), w.call, w.flops)
+		if got[j].Op != w.op || got[j].Dims != w.dims || got[j].Flops() != w.flops {
+			t.Errorf("got %+v of %g flops, want %s %+v of %g", got[j], got[j].Flops(), w.op, w.dims, w.flops)
 		}
 	}
 }

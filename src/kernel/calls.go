@@ -1,0 +1,262 @@
+package kernel
+
+import (
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Operands are the memory of a call, in the order of its operation's.
+type Operands [7]tensor.Mem
+
+// Call is one call of a backend: its operation, dimensions and operands, and the
+// numbers that its method takes besides.
+type Call struct {
+	Op Op
+	Dims
+	Mem    Operands
+	First  int     // column of the softmax calls
+	Scale  float64 // of the gradient of logits
+	AdamW  AdamW
+	Prefix uint32 // of MagnitudeHistogram, as Fixed
+	Fixed  int
+}
+
+// Flops returns the floating-point operations of the call.
+func (c *Call) Flops() float64 {
+	op := c.Op.Of()
+	return float64(op.Flops) * float64(op.Work(&c.Dims))
+}
+
+// Calls is the part of Backend that all backends have alike: the typed calls. Each
+// makes a Call, verifies it and hands it to the backend's do.
+type Calls struct {
+	elements tensor.DType
+	space    tensor.Space
+	sizes    [kinds]int64 // bytes of an element of each kind; 0 of a master that there is not
+	do       func(device.Stream, *Call)
+	fused    bool
+	pending  Call // the call that is being made, kept so that none is allocated; what its operation lacks is an earlier one's
+}
+
+// NewCalls returns the calls of a backend that computes on memory of a space with
+// elements of type d. fused says that do takes calls of two operations in one; else
+// they are composed.
+func NewCalls(d tensor.DType, space tensor.Space, fused bool, do func(device.Stream, *Call)) Calls {
+	k := Calls{elements: d, space: space, fused: fused, do: do}
+	for kind := range kinds {
+		k.sizes[kind] = kind.Type(d).Size()
+	}
+	if d == d.Wide() {
+		k.sizes[Master] = 0
+	}
+	return k
+}
+
+// DType returns the element type of weights and activations.
+func (k *Calls) DType() tensor.DType { return k.elements }
+
+// Close does nothing.
+func (*Calls) Close() error { return nil }
+
+// Verify panics if the dimensions or numbers of a call are impossible, or if an
+// operand's length is not its shape's or its space is not the backend's. Nothing is
+// read from memory.
+func (k *Calls) Verify(c *Call) {
+	op := c.Op.Of()
+	if problem := c.impossible(); problem != "" {
+		panic("kernel: " + op.Name + ": " + problem)
+	}
+	for i := range op.Operands {
+		p, m := &op.Operands[i], &c.Mem[i]
+		bytes := int64(p.Count(&c.Dims)) * k.sizes[p.Kind]
+		switch {
+		case p.Optional && m.IsZero():
+			continue
+		case p.Kind < Table:
+		case bytes == 0 || m.Bytes == 0 || m.Bytes%bytes != 0:
+			bytes = -1 // not m's
+		default:
+			bytes = m.Bytes
+		}
+		if m.Bytes != bytes {
+			panic("kernel: " + op.Name + ": " + p.Name + " has the wrong length")
+		}
+		if m.Space != k.space && bytes != 0 { // an empty operand may be absent, whatever its space
+			panic("kernel: " + op.Name + ": " + p.Name + " is in the wrong space")
+		}
+	}
+}
+
+// impossible says what is wrong with the dimensions and numbers of a call, ""
+// if nothing.
+func (c *Call) impossible() string {
+	d := &c.Dims
+	switch {
+	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH < 0:
+		return "a dimension is negative"
+	case c.Op == SoftmaxMerge || c.Op == SoftmaxGradient || c.Op == CrossEntropy:
+		if c.First < 0 {
+			return "the first column is negative"
+		}
+	case c.Op == AttentionForward || c.Op == AttentionBackward:
+		if d.NH < 1 || d.C%d.NH != 0 {
+			return "channels are not a multiple of heads"
+		}
+		if d.N > d.B*d.Longest {
+			return "there are more tokens than sequences of the longest length hold"
+		}
+	case c.Op == AdamWUpdate:
+		if c.AdamW.Step < 1 {
+			return "steps count from 1"
+		}
+		if c.AdamW.Decayed < 0 || c.AdamW.Decayed > d.N {
+			return "elements decay that are not there"
+		}
+	case c.Op == MagnitudeHistogram:
+		if c.Fixed < 0 || c.Fixed > 24 || c.Fixed%8 != 0 {
+			return "fixed bits are not 0, 8, 16 or 24"
+		}
+		if c.Prefix>>c.Fixed != 0 {
+			return "prefix has more bits than are fixed"
+		}
+	}
+	return ""
+}
+
+// Run verifies a call and does it.
+func (k *Calls) Run(s device.Stream, c Call) {
+	k.pending = c
+	k.run(s, c.Op, c.Dims, c.Mem[:len(c.Op.Of().Operands)]...)
+}
+
+// run verifies a call and does it. Its numbers are the pending call's already.
+func (k *Calls) run(s device.Stream, op Op, d Dims, operands ...tensor.Mem) {
+	c := &k.pending
+	c.Op, c.Dims = op, d
+	copy(c.Mem[:], operands)
+	k.Verify(c)
+	if op.two() && !k.fused {
+		k.compose(s)
+		return
+	}
+	k.do(s, c)
+}
+
+func (k *Calls) EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int) {
+	k.run(s, EmbeddingForward, Dims{N: n, C: c}, out, tokens, positions, wte, wpe)
+}
+
+func (k *Calls) EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int) {
+	k.run(s, EmbeddingBackward, Dims{N: n, C: c}, dwte, dwpe, dout, tokens, positions)
+}
+
+func (k *Calls) LayerNormForward(s device.Stream, out, mean, rstd, inp, weight, bias tensor.Mem, n, c int) {
+	k.run(s, LayerNormForward, Dims{N: n, C: c}, out, mean, rstd, inp, weight, bias)
+}
+
+func (k *Calls) LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.run(s, LayerNormBackwardInput, Dims{N: n, C: c}, dinp, dout, inp, mean, rstd, weight)
+}
+
+func (k *Calls) LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int) {
+	k.run(s, LayerNormBackwardInputTo, Dims{N: n, C: c}, dinp, add, dout, inp, mean, rstd, weight)
+}
+
+func (k *Calls) LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int) {
+	k.run(s, LayerNormBackwardWeight, Dims{N: n, C: c}, dweight, dbias, dout, inp, mean, rstd)
+}
+
+func (k *Calls) MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int) {
+	k.run(s, MatmulForward, Dims{N: n, C: c, O: o}, out, inp, weight, bias)
+}
+
+func (k *Calls) MatmulForwardAdd(s device.Stream, out, inp, weight, bias, add tensor.Mem, n, c, o int) {
+	k.run(s, MatmulForwardAdd, Dims{N: n, C: c, O: o}, out, inp, weight, bias, add)
+}
+
+func (k *Calls) MatmulForwardGELU(s device.Stream, out, pre, inp, weight, bias tensor.Mem, n, c, o int) {
+	k.run(s, MatmulForwardGELU, Dims{N: n, C: c, O: o}, out, pre, inp, weight, bias)
+}
+
+func (k *Calls) MatmulBackwardInput(s device.Stream, dinp, dout, weight tensor.Mem, n, c, o int) {
+	k.run(s, MatmulBackwardInput, Dims{N: n, C: c, O: o}, dinp, dout, weight)
+}
+
+func (k *Calls) MatmulBackwardGELU(s device.Stream, dpre, dout, weight, pre tensor.Mem, n, c, o int) {
+	k.run(s, MatmulBackwardGELU, Dims{N: n, C: c, O: o}, dpre, dout, weight, pre)
+}
+
+func (k *Calls) MatmulBackwardWeight(s device.Stream, dweight, dbias, dout, inp tensor.Mem, n, c, o int) {
+	k.run(s, MatmulBackwardWeight, Dims{N: n, C: c, O: o}, dweight, dbias, dout, inp)
+}
+
+func (k *Calls) SpMMForward(s device.Stream, out, inp tensor.Mem, w CSR, bias tensor.Mem, n int) {
+	k.run(s, SpMMForward, w.dims(n), out, inp, w.RowPtr, w.ColIdx, w.Values, bias)
+}
+
+func (k *Calls) SpMMBackwardInput(s device.Stream, dinp, dout tensor.Mem, w CSR, n int) {
+	k.run(s, SpMMBackwardInput, w.dims(n), dinp, dout, w.RowPtr, w.ColIdx, w.Values)
+}
+
+func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int) {
+	k.run(s, SDDMM, w.dims(n), dvalues, dbias, dout, inp, w.RowPtr, w.ColIdx)
+}
+
+func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
+
+func (k *Calls) AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.run(s, AttentionForward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh}, out, lse, qkv, offsets)
+}
+
+func (k *Calls) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
+	k.run(s, AttentionBackward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh}, dqkv, dout, qkv, out, lse, offsets)
+}
+
+func (k *Calls) GELUForward(s device.Stream, out, inp tensor.Mem, n int) {
+	k.run(s, GELUForward, Dims{N: n}, out, inp)
+}
+
+func (k *Calls) GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int) {
+	k.run(s, GELUBackward, Dims{N: n}, dinp, inp, dout)
+}
+
+func (k *Calls) Add(s device.Stream, out, a, b tensor.Mem, n int) {
+	k.run(s, Add, Dims{N: n}, out, a, b)
+}
+
+func (k *Calls) Accumulate(s device.Stream, out, a, b tensor.Mem, n int) {
+	k.run(s, Accumulate, Dims{N: n}, out, a, b)
+}
+
+func (k *Calls) SoftmaxMerge(s device.Stream, out, before, logits, targets tensor.Mem, n, v, first int) {
+	k.pending.First = first
+	k.run(s, SoftmaxMerge, Dims{N: n, V: v}, out, before, logits, targets)
+}
+
+func (k *Calls) SoftmaxGradient(s device.Stream, logits, stats, targets tensor.Mem, scale float64, n, v, first int) {
+	k.pending.First, k.pending.Scale = first, scale
+	k.run(s, SoftmaxGradient, Dims{N: n, V: v}, logits, stats, targets)
+}
+
+func (k *Calls) CrossEntropy(s device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int) {
+	k.pending.First, k.pending.Scale = first, scale
+	k.run(s, CrossEntropy, Dims{N: n, V: v}, loss, out, before, logits, targets)
+}
+
+func (k *Calls) SumSquares(s device.Stream, out, x tensor.Mem, n int) {
+	k.run(s, SumSquares, Dims{N: n}, out, x)
+}
+
+func (k *Calls) AdamW(s device.Stream, w, master, m, v, g tensor.Mem, n int, a AdamW) {
+	k.pending.AdamW = a
+	k.run(s, AdamWUpdate, Dims{N: n}, w, master, m, v, g)
+}
+
+func (k *Calls) Mask(s device.Stream, x, mask tensor.Mem, n int) {
+	k.run(s, Mask, Dims{N: n}, x, mask)
+}
+
+func (k *Calls) MagnitudeHistogram(s device.Stream, hist, x, mask tensor.Mem, n int, prefix uint32, fixed int) {
+	k.pending.Prefix, k.pending.Fixed = prefix, fixed
+	k.run(s, MagnitudeHistogram, Dims{N: n}, hist, x, mask)
+}

@@ -1,0 +1,106 @@
+package kernel_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+func done(device.Stream, *kernel.Call) {}
+
+// TestMethodsMakeTheirCalls: the operands of every method of Backend are those of
+// its operation, in order. Dimensions are compared by kernel/null's test.
+func TestMethodsMakeTheirCalls(t *testing.T) {
+	const each = 2 // of every dimension
+	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each}
+	var made kernel.Call
+	var k kernel.Backend = &whole{kernel.NewCalls(tensor.F32, tensor.Host, true, func(_ device.Stream, c *kernel.Call) { made = *c })}
+	for op := range kernel.Ops {
+		var operands kernel.Operands
+		for i, p := range op.Of().Operands {
+			if p.Kind != kernel.Master { // float32 has none
+				operands[i] = tensor.From(make([]byte, int64(p.Count(&dims))*p.Kind.Type(tensor.F32).Size()))
+			}
+		}
+		method, left := reflect.ValueOf(k).MethodByName(op.String()), operands[:]
+		next := func() tensor.Mem { m := left[0]; left = left[1:]; return m }
+		arguments := make([]reflect.Value, method.Type().NumIn())
+		for i := range arguments {
+			arguments[i] = reflect.New(method.Type().In(i)).Elem()
+			switch x := arguments[i].Addr().Interface().(type) {
+			case *tensor.Mem:
+				*x = next()
+			case *kernel.CSR:
+				*x = kernel.CSR{Rows: each, Cols: each, NNZ: each, RowPtr: next(), ColIdx: next()}
+				if op != kernel.SDDMM {
+					x.Values = next()
+				}
+			case *kernel.AdamW:
+				x.Step = 1
+			case *int:
+				if op != kernel.MagnitudeHistogram || i < len(arguments)-1 {
+					*x = each
+				}
+			}
+		}
+		method.Call(arguments)
+		if want := len(operands) - len(op.Of().Operands); made.Op != op || !slices.Equal(made.Mem[:len(op.Of().Operands)], operands[:len(op.Of().Operands)]) || len(left) != want {
+			t.Errorf("%s makes a call of %s with operands %v, want %v", op, made.Op, made.Mem, operands)
+		}
+	}
+}
+
+// whole is a backend of calls alone.
+type whole struct{ kernel.Calls }
+
+func (*whole) Name() string     { return "" }
+func (*whole) Identity() string { return "" }
+
+// TestImpossibleShapesPanic has what the conformance suite, which spoils one
+// operand at a time, cannot reach.
+func TestImpossibleShapesPanic(t *testing.T) {
+	k := &whole{kernel.NewCalls(tensor.F32, tensor.Host, false, done)}
+	f := func(n int) tensor.Mem { return tensor.From(make([]float32, n)) }
+	i := func(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
+	hist := tensor.From(make([]int64, 256))
+	for name, call := range map[string]func(){
+		"heads do not divide channels":       func() { k.AttentionForward(nil, f(4), f(3), f(12), i(2), 1, 1, 1, 4, 3) },
+		"no heads":                           func() { k.AttentionBackward(nil, f(12), f(4), f(12), f(4), f(1), i(2), 1, 1, 1, 4, 0) },
+		"negative dimensions":                func() { k.MatmulForward(nil, f(6), f(2), f(3), tensor.Mem{}, -2, -1, -3) },
+		"more tokens than sequences":         func() { k.AttentionForward(nil, f(12), f(3), f(36), i(2), 1, 2, 3, 4, 1) },
+		"part of a row":                      func() { k.EmbeddingForward(nil, f(6), i(3), i(3), f(2), f(3), 3, 2) },
+		"no rows":                            func() { k.EmbeddingForward(nil, f(6), i(3), i(3), f(2), f(0), 3, 2) },
+		"fixed bits not in bytes":            func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 0, 4) },
+		"all bits fixed":                     func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 0, 32) },
+		"prefix longer than fixed":           func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 256, 8) },
+		"AdamW of wide weights and a master": func() { k.AdamW(nil, f(1), f(1), f(1), f(1), f(1), 1, kernel.AdamW{Step: 1}) },
+		"AdamW before the first step":        func() { k.AdamW(nil, f(1), tensor.Mem{}, f(1), f(1), f(1), 1, kernel.AdamW{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if message, _ := recover().(string); !strings.HasPrefix(message, "kernel: ") {
+					t.Errorf("panic %q, want one that begins with kernel:", message)
+				}
+			}()
+			call()
+		})
+	}
+}
+
+func TestAbsentOperandsPass(t *testing.T) {
+	k := &whole{kernel.NewCalls(tensor.F32, tensor.Device, false, done)}
+	f := func(n int) tensor.Mem {
+		m := tensor.From(make([]float32, n))
+		m.Space = tensor.Device
+		return m
+	}
+	var absent tensor.Mem // in host space, as all absent memory
+	k.MatmulForward(nil, f(6), f(4), f(6), absent, 2, 2, 3)
+	k.MatmulForward(nil, absent, absent, f(6), f(3), 0, 2, 3)
+	k.MatmulBackwardWeight(nil, f(6), absent, f(6), f(4), 2, 2, 3)
+}

@@ -1,0 +1,99 @@
+//go:build blas && cgo
+
+package cpu
+
+// #include "dynmo_cpu.h"
+import "C"
+
+import (
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// do works at once: the stream has nothing to wait for. It panics if an index is
+// outside its table, or if offsets are not as kernel.Backend says.
+func (k *Backend) do(_ device.Stream, call *kernel.Call) {
+	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
+	doubles := func(i int) *C.double { return (*C.double)(call.Mem[i].Ptr) }
+	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
+	words := func(i int) *C.uint64_t { return (*C.uint64_t)(call.Mem[i].Ptr) }
+	rows := func(i int) C.int64_t { return C.int64_t(call.Mem[i].Bytes / (int64(call.C) * tensor.F32.Size())) }
+	n, c, o, v := C.int64_t(call.N), C.int64_t(call.C), C.int64_t(call.O), C.int64_t(call.V)
+	b, longest, nh := C.int64_t(call.B), C.int64_t(call.Longest), C.int64_t(call.NH)
+	first, scale, a := C.int64_t(call.First), C.double(call.Scale), &call.AdamW
+	status := C.int32_t(C.DYNMO_CPU_OK)
+	switch call.Op {
+	case kernel.EmbeddingForward:
+		status = C.dynmo_cpu_embedding_forward(k.c, x(0), indices(1), indices(2), x(3), x(4), n, c, rows(3), rows(4))
+	case kernel.EmbeddingBackward:
+		status = C.dynmo_cpu_embedding_backward(k.c, x(0), x(1), x(2), indices(3), indices(4), n, c, rows(0), rows(1))
+	case kernel.LayerNormForward:
+		C.dynmo_cpu_layernorm_forward(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.LayerNormBackwardInput:
+		C.dynmo_cpu_layernorm_backward_input(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.LayerNormBackwardWeight:
+		C.dynmo_cpu_layernorm_backward_weight(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.MatmulForward:
+		C.dynmo_cpu_matmul_forward(k.c, x(0), x(1), x(2), x(3), n, c, o)
+	case kernel.MatmulBackwardInput:
+		C.dynmo_cpu_matmul_backward_input(k.c, x(0), x(1), x(2), n, c, o)
+	case kernel.MatmulBackwardWeight:
+		C.dynmo_cpu_matmul_backward_weight(k.c, x(0), x(1), x(2), x(3), n, c, o)
+	case kernel.SpMMForward:
+		C.dynmo_cpu_spmm_forward(k.c, k.sparseWork(call), x(0), x(1), indices(2), indices(3), x(4), x(5), o, c, n)
+	case kernel.SpMMBackwardInput:
+		C.dynmo_cpu_spmm_backward_input(k.c, k.sparseWork(call), x(0), x(1), indices(2), indices(3), x(4), o, c, n)
+	case kernel.SDDMM:
+		C.dynmo_cpu_sddmm(k.c, k.sparseWork(call), x(0), x(1), x(2), x(3), indices(4), indices(5), o, c, n)
+	case kernel.AttentionForward:
+		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
+		status = C.dynmo_cpu_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), b, longest, n, c, nh)
+	case kernel.AttentionBackward:
+		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
+		status = C.dynmo_cpu_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), b, longest, n, c, nh)
+	case kernel.GELUForward:
+		C.dynmo_cpu_gelu_forward(k.c, x(0), x(1), n)
+	case kernel.GELUBackward:
+		C.dynmo_cpu_gelu_backward(k.c, x(0), x(1), x(2), n)
+	case kernel.Add, kernel.Accumulate:
+		C.dynmo_cpu_add(k.c, x(0), x(1), x(2), n)
+	case kernel.SoftmaxMerge:
+		status = C.dynmo_cpu_softmax_merge(k.c, doubles(0), doubles(1), x(2), indices(3), n, v, first)
+	case kernel.SoftmaxGradient:
+		status = C.dynmo_cpu_softmax_gradient(k.c, x(0), doubles(1), indices(2), scale, n, v, first)
+	case kernel.CrossEntropy:
+		status = C.dynmo_cpu_cross_entropy(k.c, doubles(0), doubles(1), doubles(2), x(3), indices(4), scale, n, v, first)
+	case kernel.SumSquares: // all paths give the same bits
+		*doubles(0) = C.dynmo_cpu_sum_squares(k.c, k.room(C.dynmo_cpu_sum_squares_work(n)), x(1), n)
+	case kernel.AdamWUpdate:
+		C.dynmo_cpu_adamw(k.c, x(0), x(2), x(3), x(4), n, C.int64_t(a.Decayed), C.double(a.LR), C.double(a.Beta1),
+			C.double(a.Beta2), C.double(a.Eps), C.double(a.Decay), C.double(a.GradScale), C.int64_t(a.Step))
+	case kernel.Mask:
+		C.dynmo_cpu_mask(k.c, x(0), words(1), n)
+	case kernel.MagnitudeHistogram:
+		C.dynmo_cpu_magnitude_histogram(k.c, (*C.int64_t)(call.Mem[0].Ptr), x(1), words(2), n, C.uint32_t(call.Prefix),
+			C.int32_t(call.Fixed))
+	default:
+		panic("cpu: unknown operation")
+	}
+	if status != C.DYNMO_CPU_OK {
+		panic("cpu: " + C.GoString(C.dynmo_cpu_status_name(status)))
+	}
+}
+
+// sparseWork returns the workspace of a call with a sparse matrix.
+func (k *Backend) sparseWork(c *kernel.Call) *C.float {
+	return k.room(C.dynmo_cpu_spmm_work(k.c, C.int64_t(c.O), C.int64_t(c.C), C.int64_t(c.NNZ)))
+}
+
+// Sgemm sets out to inp·weightᵀ, all (n, n), by one call of the BLAS with
+// threads of its own: the call that products are measured against. Nothing else of
+// the process may compute meanwhile.
+func (k *Backend) Sgemm(threads int, out, inp, weight tensor.Mem, n int) {
+	call := kernel.Call{Op: kernel.MatmulForward, Dims: kernel.Dims{N: n, C: n, O: n}, Mem: kernel.Operands{out, inp, weight}}
+	k.Verify(&call)
+	C.dynmo_cpu_sgemm(C.int32_t(threads), (*C.float)(out.Ptr), (*C.float)(inp.Ptr), (*C.float)(weight.Ptr), C.int64_t(n))
+}
+
+var _ kernel.Backend = (*Backend)(nil)

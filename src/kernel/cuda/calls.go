@@ -1,0 +1,105 @@
+//go:build cuda && cgo
+
+package cuda
+
+// #include "calls.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// do enqueues a call on s.
+func (k *Backend) do(s device.Stream, call *kernel.Call) {
+	x := func(i int) unsafe.Pointer { return call.Mem[i].Ptr }
+	floats := func(i int) *C.float { return (*C.float)(x(i)) }
+	doubles := func(i int) *C.double { return (*C.double)(x(i)) }
+	indices := func(i int) *C.int32_t { return (*C.int32_t)(x(i)) }
+	words := func(i int) *C.uint64_t { return (*C.uint64_t)(x(i)) }
+	c, o, v, nnz := size(call.C), size(call.O), size(call.V), size(call.NNZ)
+	b, longest, nh := size(call.B), size(call.Longest), size(call.NH)
+	first, scale, a := size(call.First), C.double(call.Scale), &call.AdamW
+	length := C.int64_t(call.N) // of an element-wise call, which may have more than 2^31
+	rows := func() C.int32_t { return size(call.N) }
+	t, h, stream := k.table, k.c, handle(s)
+	var status C.int32_t
+	switch call.Op {
+	case kernel.EmbeddingForward:
+		status = C.call_embedding_forward(t, h, stream, x(0), indices(1), indices(2), x(3), x(4), rows(), c)
+	case kernel.EmbeddingBackward:
+		status = C.call_embedding_backward(t, h, stream, floats(0), floats(1), x(2), indices(3), indices(4), rows(), c)
+	case kernel.LayerNormForward:
+		status = C.call_layernorm_forward(t, h, stream, x(0), floats(1), floats(2), x(3), x(4), x(5), rows(), c)
+	case kernel.LayerNormBackwardInput:
+		status = C.call_layernorm_backward_input(t, h, stream, x(0), x(0), x(1), x(2), floats(3), floats(4), x(5), rows(), c)
+	case kernel.LayerNormBackwardInputTo:
+		status = C.call_layernorm_backward_input(t, h, stream, x(0), x(1), x(2), x(3), floats(4), floats(5), x(6), rows(), c)
+	case kernel.LayerNormBackwardWeight:
+		status = C.call_layernorm_backward_weight(t, h, stream, floats(0), floats(1), x(2), x(3), floats(4), floats(5), rows(), c)
+	case kernel.MatmulForward:
+		status = C.call_matmul_forward(t, h, stream, x(0), x(1), x(2), x(3), nil, rows(), c, o)
+	case kernel.MatmulForwardAdd:
+		status = C.call_matmul_forward(t, h, stream, x(0), x(1), x(2), x(3), x(4), rows(), c, o)
+	case kernel.MatmulForwardGELU:
+		status = C.call_matmul_gelu(t, h, stream, x(0), x(1), x(2), x(3), x(4), rows(), c, o)
+	case kernel.MatmulBackwardInput:
+		status = C.call_matmul_backward_input(t, h, stream, x(0), x(1), x(2), rows(), c, o)
+	case kernel.MatmulBackwardGELU:
+		status = C.call_matmul_backward_gelu(t, h, stream, x(0), x(1), x(2), x(3), rows(), c, o)
+	case kernel.MatmulBackwardWeight:
+		status = C.call_matmul_backward_weight(t, h, stream, floats(0), floats(1), x(2), x(3), rows(), c, o)
+	case kernel.SpMMForward:
+		status = C.call_spmm_forward(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), x(5), rows(), o, c, nnz)
+	case kernel.SpMMBackwardInput:
+		status = C.call_spmm_backward_input(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), rows(), o, c, nnz)
+	case kernel.SDDMM:
+		status = C.call_sddmm(t, h, stream, floats(0), floats(1), x(2), x(3), indices(4), indices(5), rows(), o, c, nnz)
+	case kernel.AttentionForward:
+		status = C.call_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), b, longest, rows(), c, nh)
+	case kernel.AttentionBackward:
+		status = C.call_attention_backward(t, h, stream, x(0), x(1), x(2), x(3), floats(4), indices(5), b, longest, rows(), c, nh)
+	case kernel.GELUForward:
+		status = C.call_gelu_forward(t, h, stream, x(0), x(1), length)
+	case kernel.GELUBackward:
+		status = C.call_gelu_backward(t, h, stream, x(0), x(1), x(2), length)
+	case kernel.Add:
+		status = C.call_add(t, h, stream, x(0), x(1), x(2), length)
+	case kernel.Accumulate:
+		status = C.call_accumulate(t, h, stream, floats(0), floats(1), floats(2), length)
+	case kernel.SoftmaxMerge:
+		status = C.call_softmax_merge(t, h, stream, doubles(0), doubles(1), x(2), indices(3), rows(), v, first)
+	case kernel.SoftmaxGradient:
+		status = C.call_softmax_gradient(t, h, stream, x(0), doubles(1), indices(2), scale, rows(), v, first)
+	case kernel.CrossEntropy:
+		status = C.call_cross_entropy(t, h, stream, doubles(0), doubles(1), doubles(2), x(3), indices(4), scale, rows(), v, first)
+	case kernel.SumSquares:
+		status = C.call_sum_squares(t, h, stream, doubles(0), floats(1), length)
+	case kernel.AdamWUpdate:
+		status = C.call_adamw(t, h, stream, x(0), floats(1), floats(2), floats(3), floats(4), length, C.int64_t(a.Decayed),
+			C.double(a.LR), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.Decay), C.double(a.GradScale),
+			size(a.Step))
+	case kernel.Mask:
+		status = C.call_mask(t, h, stream, floats(0), words(1), length)
+	case kernel.MagnitudeHistogram:
+		status = C.call_magnitude_histogram(t, h, stream, (*C.int64_t)(x(0)), floats(1), words(2), length,
+			C.uint32_t(call.Prefix), size(call.Fixed))
+	default:
+		panic("cuda: unknown operation")
+	}
+	k.enqueued(s, call.Op.String(), status)
+}
+
+// SpMMByCUSPARSE is SpMMForward without a bias by NVIDIA's library: the call that
+// SpMMForward is measured against.
+func (k *Backend) SpMMByCUSPARSE(s device.Stream, out, inp tensor.Mem, w kernel.CSR, n int) {
+	k.Verify(&kernel.Call{Op: kernel.SpMMForward, Dims: kernel.Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ},
+		Mem: kernel.Operands{out, inp, w.RowPtr, w.ColIdx, w.Values}})
+	k.enqueued(s, "SpMMByCUSPARSE", C.call_spmm_cusparse(k.table, k.c, handle(s), out.Ptr, inp.Ptr, (*C.int32_t)(w.RowPtr.Ptr),
+		(*C.int32_t)(w.ColIdx.Ptr), w.Values.Ptr, size(n), size(w.Rows), size(w.Cols), size(w.NNZ)))
+}
+
+var _ kernel.Backend = (*Backend)(nil)

@@ -1,0 +1,153 @@
+package kerneltest
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/kernel"
+)
+
+// tokens are the lengths that calls on rows run at.
+var tokens = []int{1, 17, 64, 1023}
+
+// products are the shapes (n, c, o) of matrix products: each dimension 0 or 1,
+// odd, a power of two, and above and below what kernels block by.
+var products = [][3]int{
+	{0, 3, 5}, {1, 1, 1}, {1, 3, 65}, {1, 129, 17}, {3, 17, 129}, {17, 65, 3}, {17, 129, 17},
+	{64, 64, 64}, {65, 17, 1}, {129, 3, 129}, {129, 129, 65}, {1023, 65, 17}, {1023, 17, 65},
+}
+
+// absent gives the operand of this name as absent.
+func absent(name string) map[string]any { return map[string]any{name: nil} }
+
+// examples returns every operation at every shape.
+func (of maker) examples() []example {
+	var all []example
+	for _, s := range products {
+		call := func(op kernel.Op) kernel.Call {
+			return kernel.Call{Op: op, Dims: kernel.Dims{N: s[0], C: s[1], O: s[2]}}
+		}
+		all = append(all,
+			of.example(call(kernel.MatmulForward), "", nil, nil),
+			of.example(call(kernel.MatmulForward), ",no bias", absent("bias"), nil),
+			of.example(call(kernel.MatmulForwardAdd), "", nil, nil),
+			of.example(call(kernel.MatmulForwardGELU), "", nil, bounded(geluOfProduct)),
+			of.example(call(kernel.MatmulBackwardInput), "", nil, nil),
+			of.example(call(kernel.MatmulBackwardGELU), "", nil, productOfGELU),
+			of.example(call(kernel.MatmulBackwardWeight), "", nil, nil),
+			of.example(call(kernel.MatmulBackwardWeight), ",no bias", absent("dbias"), nil))
+	}
+	for _, s := range [][3]int{{0, 5, 3}, {1, 17, 3}, {17, 65, 33}, {64, 128, 64}, {129, 65, 129}} {
+		for _, sparsity := range []float64{0, 0.5, 0.9, 0.99, 1} {
+			all = append(all, of.sparse(s[0], s[1], s[2], sparsity)...)
+		}
+	}
+	for _, n := range tokens {
+		for _, c := range []int{1, 3, 17, 64, 129} {
+			all = append(all, of.layerNorm(n, c)...)
+		}
+		for _, v := range []int{1, 3, 65, 256} {
+			all = append(all, of.crossEntropy(n, v, 0)...)
+			all = append(all, of.crossEntropy(n, v, 5)...)
+		}
+		all = append(all, of.attention(equal(1, n), n, 1, 1)...)
+		all = append(all, of.attention(equal(1, n), n, 15, 3)...)
+		all = append(all, of.embedding(n, 3)...)
+		all = append(all, of.pointwise(n*3)...)
+	}
+	all = append(all, of.embedding(51, 65)...)
+	all = append(all, of.embedding(0, 3)...)
+	for _, hs := range []int{3, 8, 16, 32, 65} {
+		all = append(all, of.attention(equal(3, 33), 33, 2*hs, 2)...)
+		all = append(all, of.attention([]int{7, 1, 0, 33, 70, 1}, 70, 2*hs, 2)...)
+	}
+	all = append(all, of.attention(equal(2, 17), 17, 80, 1)...)
+	for _, hs := range []int{32, 64, 128} { // what kernels on matrix units are made for, beyond one tile
+		all = append(all, of.attention(equal(2, 150), 150, 2*hs, 2)...)
+		all = append(all, of.attention([]int{0, 1, 64, 150, 0, 33, 0}, 170, 2*hs, 2)...)
+	}
+	all = append(all, of.attention([]int{0, 0}, 5, 6, 2)...)
+	all = append(all, of.attention(nil, 0, 6, 2)...)
+	for _, n := range []int{1, 63, 64, 65, 1000, 4097, 10000} {
+		all = append(all, of.sumSquares(n), of.adamW(n, 6), of.masking(n))
+		for _, fixed := range []int{0, 8, 16, 24} {
+			all = append(all, of.magnitudeHistogram(n, fixed, false), of.magnitudeHistogram(n, fixed, true))
+		}
+	}
+	return all
+}
+
+// embedding returns both calls, with tables small enough that tokens and
+// positions repeat, in no order.
+func (of maker) embedding(n, c int) (both []example) {
+	const v, places = 7, 19
+	r := of.draw()
+	given := map[string]any{"tokens": r.indices(n, v), "positions": r.indices(n, places)}
+	for _, name := range []string{"wte", "dwte"} {
+		given[name] = r.normal(v * c)
+	}
+	for _, name := range []string{"wpe", "dwpe"} {
+		given[name] = r.normal(places * c)
+	}
+	for _, op := range []kernel.Op{kernel.EmbeddingForward, kernel.EmbeddingBackward} {
+		both = append(both, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}}, "", given, nil))
+	}
+	return both
+}
+
+// sparse returns the three calls with a random matrix (rows, cols). What they
+// should give is what the dense calls give on the matrix with zeros in the places
+// left out: each entry is, with probability sparsity, and, unless all entries are
+// kept, all of every fifth row.
+func (of maker) sparse(n, cols, rows int, sparsity float64) (all []example) {
+	r, rowPtr, colIdx, kept := of.draw(), []int32{0}, []int32(nil), []int(nil)
+	for i := range rows * cols {
+		if sparsity == 0 || i/cols%5 != 1 && r.Float64() >= sparsity {
+			colIdx, kept = append(colIdx, int32(i%cols)), append(kept, i)
+		}
+		if i%cols == cols-1 {
+			rowPtr = append(rowPtr, int32(len(colIdx)))
+		}
+	}
+	dense := func(op kernel.Op) func(kernel.Call, values) values {
+		return func(c kernel.Call, before values) values {
+			before["weight"], before["dweight"] = make([]float64, rows*cols), make([]float64, rows*cols)
+			for e, i := range kept {
+				if value := before["w.Values"]; value != nil {
+					before["weight"][i] = value[e]
+				} else {
+					before["dweight"][i] = before["dvalues"][e]
+				}
+			}
+			after := reference(kernel.Call{Op: op, Dims: c.Dims}, before)
+			after["dvalues"] = make([]float64, len(kept))
+			for e, i := range kept {
+				if dweight := after["dweight"]; dweight != nil {
+					after["dvalues"][e] = dweight[i]
+				}
+			}
+			return after
+		}
+	}
+	for _, x := range []struct {
+		op, twin kernel.Op
+		bias     string
+	}{
+		{kernel.SpMMForward, kernel.MatmulForward, "bias"},
+		{kernel.SpMMBackwardInput, kernel.MatmulBackwardInput, ""},
+		{kernel.SDDMM, kernel.MatmulBackwardWeight, "dbias"},
+	} {
+		call := kernel.Call{Op: x.op, Dims: kernel.Dims{N: n, C: cols, O: rows, NNZ: len(kept)}}
+		given := map[string]any{"w.RowPtr": rowPtr, "w.ColIdx": colIdx}
+		note := fmt.Sprintf(",sparsity=%g", sparsity)
+		all = append(all, of.example(call, note, given, termwise(dense(x.twin))))
+		if x.bias != "" {
+			given[x.bias] = nil
+			all = append(all, of.example(call, note+",no bias", given, termwise(dense(x.twin))))
+		}
+	}
+	return all
+}
+
+// equal returns the lengths of b sequences of t tokens.
+func equal(b, t int) []int { return slices.Repeat([]int{t}, b) }

@@ -1,0 +1,197 @@
+package kernel
+
+import "dynmo/src/tensor"
+
+// Op is an operation: what a call of Backend's method of the same name does.
+type Op uint8
+
+const (
+	EmbeddingForward Op = iota
+	EmbeddingBackward
+	LayerNormForward
+	LayerNormBackwardInput
+	LayerNormBackwardInputTo
+	LayerNormBackwardWeight
+	MatmulForward
+	MatmulForwardAdd
+	MatmulForwardGELU
+	MatmulBackwardInput
+	MatmulBackwardGELU
+	MatmulBackwardWeight
+	SpMMForward
+	SpMMBackwardInput
+	SDDMM
+	AttentionForward
+	AttentionBackward
+	GELUForward
+	GELUBackward
+	Add
+	Accumulate
+	SoftmaxMerge
+	SoftmaxGradient
+	CrossEntropy
+	SumSquares
+	AdamWUpdate // of the method AdamW
+	Mask
+	MagnitudeHistogram
+	Ops // how many there are
+)
+
+// Operation is all that is known of an operation besides what it computes: Verify
+// checks calls by it, kernel/null costs them, kernel/kerneltest makes operands.
+type Operation struct {
+	Name     string // the method of Backend
+	Flops    int    // floating-point operations for each of Work
+	Work     Count
+	Operands []Operand // in the order of the method's parameters
+}
+
+// Operand is memory that an operation works on.
+type Operand struct {
+	Name     string
+	Kind     Kind
+	Use      Use
+	Optional bool
+	Count    Count // elements; of a Table those of one row
+}
+
+// Kind says which elements an operand has.
+type Kind uint8
+
+const (
+	Float  Kind = iota // the backend's DType
+	Wide               // DType.Wide
+	Master             // DType.Wide where that is not DType; else the operand is absent
+	I32
+	I64
+	U64
+	F64
+	Table     // DType: any number of whole rows, at least one
+	WideTable // DType.Wide, likewise
+	kinds
+)
+
+// Type returns the element type for a backend of elements d.
+func (k Kind) Type(d tensor.DType) tensor.DType {
+	switch k {
+	case I32:
+		return tensor.I32
+	case I64:
+		return tensor.I64
+	case U64:
+		return tensor.U64
+	case F64:
+		return tensor.F64
+	case Float, Table:
+		return d
+	}
+	return d.Wide()
+}
+
+// Use says what an operation does with an operand.
+type Use uint8
+
+const (
+	Read   Use = iota
+	Set        // overwritten, without a look at what was there
+	Update     // added to, or changed in place
+)
+
+// Dims are the dimensions of a call; those that its operation does not have are 0.
+type Dims struct {
+	N       int // tokens; elements where there are no rows
+	C, O    int // channels; output channels. Of a sparse matrix the columns and rows
+	NNZ     int // entries of a sparse matrix
+	V       int // columns of logits
+	B       int // sequences
+	Longest int // most tokens of a sequence
+	NH      int // heads
+}
+
+// Count returns a number of elements. It ends in the dimensions that it multiplies.
+type Count func(*Dims) int
+
+func one(*Dims) int     { return 1 }
+func n(d *Dims) int     { return d.N }
+func c(d *Dims) int     { return d.C }
+func o(d *Dims) int     { return d.O }
+func nnz(d *Dims) int   { return d.NNZ }
+func nc(d *Dims) int    { return d.N * d.C }
+func no(d *Dims) int    { return d.N * d.O }
+func oc(d *Dims) int    { return d.O * d.C }
+func nv(d *Dims) int    { return d.N * d.V }
+func n3(d *Dims) int    { return d.N * 3 }
+func n3c(d *Dims) int   { return d.N * 3 * d.C }
+func nhn(d *Dims) int   { return d.NH * d.N }
+func nco(d *Dims) int   { return d.N * d.C * d.O }
+func nnnz(d *Dims) int  { return d.N * d.NNZ }
+func rows(d *Dims) int  { return d.O + 1 }
+func ends(d *Dims) int  { return d.B + 1 }
+func bits(d *Dims) int  { return (d.N + 63) / 64 }
+func bins(*Dims) int    { return 256 }
+func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
+
+func in(name string, count Count) Operand  { return Operand{Name: name, Count: count} }
+func set(name string, count Count) Operand { return Operand{Name: name, Count: count, Use: Set} }
+func add(name string, count Count) Operand { return Operand{Name: name, Count: count, Use: Update} }
+
+func (p Operand) of(k Kind) Operand { p.Kind = k; return p }
+func (p Operand) optional() Operand { p.Optional = true; return p }
+
+// Of returns the operation's row of the table of all operations.
+func (op Op) Of() *Operation { return &operations[op] }
+
+// String returns the name of Backend's method.
+func (op Op) String() string { return op.Of().Name }
+
+// An addition and a multiplication count apart. Attention has 2 products forward
+// and 5 backward over the causal half of the scores; what is no product counts one
+// for each element.
+var operations = [Ops]Operation{
+	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
+		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
+	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(WideTable), add("dwpe", c).of(WideTable),
+		in("dout", nc), in("tokens", n).of(I32), in("positions", n).of(I32)}},
+	LayerNormForward: {"LayerNormForward", 1, nc, []Operand{set("out", nc), set("mean", n).of(Wide), set("rstd", n).of(Wide),
+		in("inp", nc), in("weight", c), in("bias", c)}},
+	LayerNormBackwardInput: {"LayerNormBackwardInput", 1, nc, []Operand{add("dinp", nc), in("dout", nc), in("inp", nc),
+		in("mean", n).of(Wide), in("rstd", n).of(Wide), in("weight", c)}},
+	LayerNormBackwardInputTo: {"LayerNormBackwardInputTo", 1, nc, []Operand{set("dinp", nc), in("add", nc), in("dout", nc),
+		in("inp", nc), in("mean", n).of(Wide), in("rstd", n).of(Wide), in("weight", c)}},
+	LayerNormBackwardWeight: {"LayerNormBackwardWeight", 1, nc, []Operand{add("dweight", c).of(Wide), add("dbias", c).of(Wide),
+		in("dout", nc), in("inp", nc), in("mean", n).of(Wide), in("rstd", n).of(Wide)}},
+	MatmulForward: {"MatmulForward", 2, nco, []Operand{set("out", no), in("inp", nc), in("weight", oc), in("bias", o).optional()}},
+	MatmulForwardAdd: {"MatmulForwardAdd", 2, nco, []Operand{set("out", no), in("inp", nc), in("weight", oc),
+		in("bias", o).optional(), in("add", no)}},
+	MatmulForwardGELU: {"MatmulForwardGELU", 2, nco, []Operand{set("out", no), set("pre", no), in("inp", nc), in("weight", oc),
+		in("bias", o).optional()}},
+	MatmulBackwardInput: {"MatmulBackwardInput", 2, nco, []Operand{set("dinp", nc), in("dout", no), in("weight", oc)}},
+	MatmulBackwardGELU:  {"MatmulBackwardGELU", 2, nco, []Operand{set("dpre", nc), in("dout", no), in("weight", oc), in("pre", nc)}},
+	MatmulBackwardWeight: {"MatmulBackwardWeight", 2, nco, []Operand{add("dweight", oc).of(Wide), add("dbias", o).of(Wide).optional(),
+		in("dout", no), in("inp", nc)}},
+	SpMMForward: {"SpMMForward", 2, nnnz, []Operand{set("out", no), in("inp", nc), in("w.RowPtr", rows).of(I32),
+		in("w.ColIdx", nnz).of(I32), in("w.Values", nnz), in("bias", o).optional()}},
+	SpMMBackwardInput: {"SpMMBackwardInput", 2, nnnz, []Operand{set("dinp", nc), in("dout", no), in("w.RowPtr", rows).of(I32),
+		in("w.ColIdx", nnz).of(I32), in("w.Values", nnz)}},
+	SDDMM: {"SDDMM", 2, nnnz, []Operand{add("dvalues", nnz).of(Wide), add("dbias", o).of(Wide).optional(), in("dout", no),
+		in("inp", nc), in("w.RowPtr", rows).of(I32), in("w.ColIdx", nnz).of(I32)}},
+	AttentionForward: {"AttentionForward", 2, pairs, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", n3c),
+		in("offsets", ends).of(I32)}},
+	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c), in("out", nc),
+		in("lse", nhn).of(Wide), in("offsets", ends).of(I32)}},
+	GELUForward:  {"GELUForward", 1, n, []Operand{set("out", n), in("inp", n)}},
+	GELUBackward: {"GELUBackward", 1, n, []Operand{set("dinp", n), in("inp", n), in("dout", n)}},
+	Add:          {"Add", 1, n, []Operand{set("out", n), in("a", n), in("b", n)}},
+	Accumulate:   {"Accumulate", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide), in("b", n).of(Wide)}},
+	SoftmaxMerge: {"SoftmaxMerge", 1, nv, []Operand{set("out", n3).of(F64), in("before", n3).of(F64).optional(),
+		in("logits", nv), in("targets", n).of(I32)}},
+	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(F64), in("targets", n).of(I32)}},
+	CrossEntropy: {"CrossEntropy", 1, nv, []Operand{set("loss", one).of(F64), set("out", n3).of(F64),
+		in("before", n3).of(F64).optional(), add("logits", nv), in("targets", n).of(I32)}},
+	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(F64), in("x", n).of(Wide)}},
+	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
+		in("g", n).of(Wide)}},
+	Mask: {"Mask", 1, n, []Operand{add("x", n).of(Wide), in("mask", bits).of(U64)}},
+	MagnitudeHistogram: {"MagnitudeHistogram", 1, n, []Operand{add("hist", bins).of(I64), in("x", n).of(Wide),
+		in("mask", bits).of(U64).optional()}},
+}
