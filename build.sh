@@ -67,17 +67,28 @@ formatted() {
 	[ -z "$files" ] || { say "gofmt would change: $files"; return 1; }
 }
 
-# run_tests TIMEOUT: every part runs, whatever fails before it.
+# tagged_packages prints the packages whose files, or those of a package that they
+# import, depend on the tags: the others are the same code as in pure Go.
+tagged_packages() {
+	local files='{{.ImportPath}} {{.GoFiles}} {{.CgoFiles}} {{.TestGoFiles}} {{.XTestGoFiles}}' changed
+	changed=$(comm -3 <(CGO_ENABLED=0 go list -f "$files" ./... | sort) <(go list -tags "$tags" -f "$files" ./... | sort) |
+		awk '{print $1}' | sort -u | paste -sd '|')
+	go list -tags "$tags" -test -f '{{or .ForTest .ImportPath}} {{.ImportPath}}{{range .Deps}} {{.}}{{end}} ' ./... |
+		grep -E " ($changed) " | cut -d ' ' -f 1 | grep -v '\.test$' | sort -u
+}
+
+# run_tests TIMEOUT: every part runs, whatever fails before it. Under -short tests
+# leave cases to the pass with tags, which runs them with kernels in C.
 run_tests() {
 	local failed=''
 	mpi_environment
 	part 'build' build
 	part 'gofmt' formatted
 	part 'vet, pure Go' env CGO_ENABLED=0 go vet ./...
-	part 'test, pure Go' env CGO_ENABLED=0 go test -count=1 -timeout "$1" ./...
+	part 'test, pure Go' env CGO_ENABLED=0 go test -count=1 -timeout "$1" ${tags:+-short} ./...
 	if [ -n "$tags" ]; then
 		part "vet, $tags" go vet -tags "$tags" ./...
-		part "test, $tags" go test -count=1 -timeout "$1" -tags "$tags" ./...
+		part "test, $tags" go test -count=1 -timeout "$1" -tags "$tags" $(tagged_packages)
 	fi
 	if [ -n "$has_cc" ]; then
 		part 'race detector' env CGO_ENABLED=1 go test -race -count=1 -timeout "$1" ./src/comm/local ./src/pipeline

@@ -1,10 +1,10 @@
-/* The C side of src/comm/mpi: non-blocking messages, groups, and what else
- * the gompi package lacks. The whole boundary is this header.
+/* The C side of src/comm/mpi: non-blocking messages, groups, and other calls that
+ * the gompi package lacks. This header is the boundary, complete.
  *
  * Groups and requests are small integers. Every function returns 0 or a status
  * that dynmo_mpi_error can name. One thread at a time calls; it need not stay
  * the same. No function keeps a pointer after it returns unless its name ends
- * in _begin: those keep the buffer until dynmo_mpi_test says done. */
+ * in _begin: those keep the buffer until dynmo_mpi_test sets done. */
 #ifndef DYNMO_MPI_H
 #define DYNMO_MPI_H
 
@@ -55,8 +55,8 @@ int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t fr
 int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, double *stamp, int64_t *bytes);
 
 /* Sends messages of some bytes (< 2^31) to a peer and receives as many, one at
- * a time, with blocking calls: what the messages above are compared with. The
- * side that is first sends out; the other sends back what came in. *seconds is
+ * a time, with blocking calls, for comparison with the messages above. The side
+ * that is first sends out; the other sends back what it has received. *seconds is
  * the mean time of one message. Both ranks call it. */
 int32_t dynmo_mpi_pingpong(int32_t group, int32_t peer, int32_t first, const void *out, void *in, int64_t bytes,
                            int32_t messages, double *seconds);

@@ -1,9 +1,9 @@
 /* The C side of src/comm/nccl: messages between GPUs by NCCL, which is opened at
- * run time. The whole boundary is this header.
+ * run time. This header is the boundary, complete.
  *
  * A communicator works on the CUDA context that is current where it is begun; a
  * stream is a CUstream. All communicators are non-blocking: a call only begins
- * something, dynmo_nccl_ready tells when NCCL has done its part on the host, and
+ * something, dynmo_nccl_ready reports when NCCL has done its part on the host, and
  * until then nothing but dynmo_nccl_abort may be asked of the communicator. What
  * a message does on the GPU follows its stream.
  *
@@ -32,21 +32,21 @@ typedef struct dynmo_nccl dynmo_nccl; /* a communicator, of one rank */
 
 /* Opens the library that DYNMO_NCCL_LIBRARY in the environment names, or else
  * libnccl.so.2, once per process. *version is set to the library's version code
- * (major·10000 + minor·100 + patch) if it has told, else to 0. */
+ * (major·10000 + minor·100 + patch) if that is known, else to 0. */
 int32_t dynmo_nccl_open(int32_t *version);
 
 /* Writes the name of a status into text, which has room for size bytes; for a
- * communicator (or null) also what NCCL last complained about. Needs no open. */
+ * communicator (or null) also NCCL's last complaint. Needs no open. */
 void dynmo_nccl_error(const dynmo_nccl *k, int32_t status, char *text, int32_t size);
 
 /* Fills in DYNMO_NCCL_ID_BYTES by which the ranks of one communicator find each
- * other: one rank asks, and tells the others. */
+ * other: one rank asks for it and sends it to the others. */
 int32_t dynmo_nccl_id(void *id);
 
 /* Begins a communicator. It is ready when all its ranks have begun theirs. */
 int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, dynmo_nccl **k);
 
-/* Sets *ready to 1 if what was last begun is done, else to 0. Returns the
+/* Sets *ready to 1 if the call last begun is done, else to 0. Returns the
  * communicator's error, also one that has struck a message under way. */
 int32_t dynmo_nccl_ready(const dynmo_nccl *k, int32_t *ready);
 
@@ -68,7 +68,7 @@ int32_t dynmo_nccl_self(dynmo_nccl *k, void *dst, const void *src, int64_t bytes
 int32_t dynmo_nccl_finish(dynmo_nccl *k);
 int32_t dynmo_nccl_destroy(dynmo_nccl *k);
 
-/* Gives up what is under way, on the GPU too, and frees the communicator. It may
+/* Gives up all messages under way, on the GPU too, and frees the communicator. It may
  * wait for other work of the GPU to end. */
 int32_t dynmo_nccl_abort(dynmo_nccl *k);
 

@@ -5,11 +5,23 @@
 
 #include "table.h"
 
-/* Lets go of what a failed begin left under way and gives the error on. The
- * entry of the table is not used again, since MPI may yet write into it. */
-static int32_t give_up(int32_t request, int32_t rc) {
-	struct transfer *t = transfer_at(request);
-	for (int i = 0; i < 2; i++)
+/* Makes a transfer of at most INT_MAX bytes, which is a send until its bytes are
+ * set. It has no requests yet. */
+static int32_t begin(MPI_Comm comm, int64_t bytes, double stamp, int32_t *request) {
+	if (comm == MPI_COMM_NULL)
+		return DYNMO_MPI_HANDLE;
+	if (bytes < 0 || bytes > INT_MAX)
+		return MPI_ERR_COUNT;
+	if ((*request = transfer_new()) < 0)
+		return DYNMO_MPI_MEMORY;
+	*transfer_at(*request) = (struct transfer){{MPI_REQUEST_NULL, MPI_REQUEST_NULL}, stamp, -1, 0};
+	return 0;
+}
+
+/* Returns rc. Unless it is 0, frees the requests of a transfer that has not begun.
+ * Its entry of the table is not used again, since MPI may yet write into it. */
+static int32_t begun(struct transfer *t, int rc) {
+	for (int i = 0; rc != MPI_SUCCESS && i < 2; i++)
 		if (t->request[i] != MPI_REQUEST_NULL)
 			MPI_Request_free(&t->request[i]);
 	return rc;
@@ -18,44 +30,31 @@ static int32_t give_up(int32_t request, int32_t rc) {
 int32_t dynmo_mpi_send_begin(int32_t group, const void *buf, int64_t bytes, int32_t to, int32_t tag,
                              int32_t stamped, double stamp, int32_t *request) {
 	MPI_Comm comm = group_at(group);
-	if (comm == MPI_COMM_NULL)
-		return DYNMO_MPI_HANDLE;
-	if (bytes < 0 || bytes > INT_MAX)
-		return MPI_ERR_COUNT;
-	if ((*request = transfer_new()) < 0)
-		return DYNMO_MPI_MEMORY;
+	int32_t rc = begin(comm, bytes, stamp, request);
+	if (rc != 0)
+		return rc;
 	struct transfer *t = transfer_at(*request);
-	t->request[0] = t->request[1] = MPI_REQUEST_NULL;
-	t->stamp = stamp;
-	t->bytes = -1;
-	t->status = 0;
-	int rc = MPI_Isend(buf, (int)bytes, MPI_BYTE, to, tag, comm, &t->request[0]);
+	rc = MPI_Isend(buf, (int)bytes, MPI_BYTE, to, tag, comm, &t->request[0]);
 	if (rc == MPI_SUCCESS && stamped)
 		rc = MPI_Isend(&t->stamp, 1, MPI_DOUBLE, to, tag, comm, &t->request[1]);
-	return rc == MPI_SUCCESS ? 0 : give_up(*request, rc);
+	return begun(t, rc);
 }
 
 int32_t dynmo_mpi_recv_begin(int32_t group, void *buf, int64_t bytes, int32_t from, int32_t tag,
                              int32_t stamped, int32_t *request) {
 	MPI_Comm comm = group_at(group);
-	if (comm == MPI_COMM_NULL)
-		return DYNMO_MPI_HANDLE;
-	if (bytes < 0 || bytes > INT_MAX)
-		return MPI_ERR_COUNT;
-	if ((*request = transfer_new()) < 0)
-		return DYNMO_MPI_MEMORY;
+	int32_t rc = begin(comm, bytes, 0, request);
+	if (rc != 0)
+		return rc;
 	struct transfer *t = transfer_at(*request);
-	t->request[0] = t->request[1] = MPI_REQUEST_NULL;
-	t->stamp = 0;
 	t->bytes = 0;
-	t->status = 0;
-	int rc = MPI_Irecv(buf, (int)bytes, MPI_BYTE, from, tag, comm, &t->request[0]);
+	rc = MPI_Irecv(buf, (int)bytes, MPI_BYTE, from, tag, comm, &t->request[0]);
 	if (rc == MPI_SUCCESS && stamped)
 		rc = MPI_Irecv(&t->stamp, 1, MPI_DOUBLE, from, tag, comm, &t->request[1]);
-	return rc == MPI_SUCCESS ? 0 : give_up(*request, rc);
+	return begun(t, rc);
 }
 
-/* Drives all transfers once. Returns 1 if t has ended; its status then says how. */
+/* Drives all transfers once. Returns 1 if t has ended; its status is valid then. */
 static int ended(struct transfer *t) {
 	int flag = 0, rc;
 	if (t->request[0] != MPI_REQUEST_NULL) {
@@ -63,7 +62,7 @@ static int ended(struct transfer *t) {
 		int count;
 		rc = MPI_Test(&t->request[0], &flag, &status);
 		if (rc != MPI_SUCCESS) {
-			/* MPI has freed the request. A stamp may still come, and is taken below. */
+			/* MPI has freed the request. A stamp may still arrive, and is received below. */
 			t->status = rc;
 			t->request[0] = MPI_REQUEST_NULL;
 		} else if (!flag) {
@@ -85,7 +84,7 @@ static int ended(struct transfer *t) {
 }
 
 /* Nanoseconds of a clock that only goes forward. */
-static int64_t now(void) {
+static int64_t monotonic(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -98,7 +97,7 @@ int32_t dynmo_mpi_test(int32_t request, int64_t nanoseconds, int32_t *done, doub
 		return DYNMO_MPI_HANDLE;
 	*done = ended(t);
 	if (!*done && nanoseconds > 0)
-		for (int64_t end = now() + nanoseconds; !(*done = ended(t)) && now() < end;)
+		for (int64_t end = monotonic() + nanoseconds; !(*done = ended(t)) && monotonic() < end;)
 			;
 	if (!*done)
 		return 0;

@@ -6,8 +6,8 @@
 
 #include "library.h"
 
-/* How ncclConfig_t began in version 2.14. A library copies as many bytes as size
- * says, and gives members that this version had not yet their defaults. */
+/* The beginning of ncclConfig_t, as in version 2.14. A library copies size bytes,
+ * and gives later members their defaults. */
 struct config {
 	size_t size;
 	unsigned int magic;
@@ -16,7 +16,7 @@ struct config {
 	int cluster; /* was padding; INT_MIN is "not set" */
 };
 
-/* That something was only begun is no error. */
+/* A call that is in progress has no error. */
 static int32_t begun(int rc) {
 	return rc == NCCL_IN_PROGRESS ? 0 : rc;
 }
@@ -25,8 +25,8 @@ int32_t dynmo_nccl_id(void *id) {
 	return dynmo_nccl_library.unique_id(id);
 }
 
-/* Returns rc; unless it is 0, what was to be begun is dropped. */
-static int32_t keep(int32_t rc, dynmo_nccl **k) {
+/* Returns rc; unless it is 0, frees *k and clears it. */
+static int32_t free_on_error(int32_t rc, dynmo_nccl **k) {
 	if (rc != 0) {
 		free(*k);
 		*k = NULL;
@@ -40,7 +40,7 @@ int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, dynmo_nccl
 	memcpy(&all, id, sizeof all);
 	if ((*k = calloc(1, sizeof **k)) == NULL)
 		return DYNMO_NCCL_MEMORY;
-	return keep(begun(dynmo_nccl_library.init(&(*k)->comm, ranks, all, rank, &config)), k);
+	return free_on_error(begun(dynmo_nccl_library.init(&(*k)->comm, ranks, all, rank, &config)), k);
 }
 
 int32_t dynmo_nccl_ready(const dynmo_nccl *k, int32_t *ready) {
@@ -51,13 +51,13 @@ int32_t dynmo_nccl_ready(const dynmo_nccl *k, int32_t *ready) {
 	return rc != NCCL_SUCCESS ? rc : begun(state);
 }
 
-/* Without a configuration of its own a part is non-blocking as the whole is. */
+/* Without a configuration of its own a part is non-blocking as k is. */
 int32_t dynmo_nccl_split(dynmo_nccl *k, int32_t color, int32_t key, dynmo_nccl **part) {
 	if (dynmo_nccl_library.split == NULL)
 		return DYNMO_NCCL_ABSENT;
 	if ((*part = calloc(1, sizeof **part)) == NULL)
 		return DYNMO_NCCL_MEMORY;
-	return keep(begun(dynmo_nccl_library.split(k->comm, color, key, &(*part)->comm, NULL)), part);
+	return free_on_error(begun(dynmo_nccl_library.split(k->comm, color, key, &(*part)->comm, NULL)), part);
 }
 
 int32_t dynmo_nccl_shrink(dynmo_nccl *k, int32_t without, dynmo_nccl **rest) {
@@ -66,7 +66,7 @@ int32_t dynmo_nccl_shrink(dynmo_nccl *k, int32_t without, dynmo_nccl **rest) {
 	if ((*rest = calloc(1, sizeof **rest)) == NULL)
 		return DYNMO_NCCL_MEMORY;
 	int excluded = without;
-	return keep(begun(dynmo_nccl_library.shrink(k->comm, &excluded, 1, &(*rest)->comm, NULL, 0)), rest);
+	return free_on_error(begun(dynmo_nccl_library.shrink(k->comm, &excluded, 1, &(*rest)->comm, NULL, 0)), rest);
 }
 
 int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t to, void *stream) {

@@ -10,7 +10,7 @@
 struct library dynmo_nccl_library;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int32_t opened; /* what dynmo_nccl_open returns */
+static int32_t opened; /* the result of dynmo_nccl_open */
 static int version;
 static char complaint[512]; /* why the library cannot be used */
 

@@ -1,5 +1,5 @@
-/* What is used of NCCL's interface. It has been the same since version 2.14, so
- * NCCL's own header is not needed to build. */
+/* The part of NCCL's interface that is used. It has been the same since version
+ * 2.14, so NCCL's own header is not needed to build. */
 #ifndef DYNMO_NCCL_LIBRARY_H
 #define DYNMO_NCCL_LIBRARY_H
 
@@ -13,13 +13,13 @@ typedef struct {
 	char internal[128];
 } nccl_id;
 
-/* A communicator. NCCL writes the pointer when it likes until what was begun is
- * done, so this never moves. */
+/* A communicator. NCCL may write the pointer at any time until the communicator is
+ * ready, so this never moves. */
 struct dynmo_nccl {
 	void *comm; /* NULL for a part that is not ready */
 };
 
-/* X(result, member, symbol, parameters): what every version from 2.14 has. */
+/* X(result, member, symbol, parameters): the functions of all versions from 2.14. */
 #define NCCL_FUNCTIONS(X)                                                                                              \
 	X(int, get_version, "ncclGetVersion", (int *))                                                                     \
 	X(const char *, error_string, "ncclGetErrorString", (int))                                                         \
@@ -35,7 +35,7 @@ struct dynmo_nccl {
 	X(int, destroy, "ncclCommDestroy", (void *))                                                                       \
 	X(int, abort, "ncclCommAbort", (void *))
 
-/* The same for what came later; NULL where it is missing. */
+/* The same for functions of later versions; NULL where one is missing. */
 #define NCCL_LATER(X)                                                                                                  \
 	X(int, split, "ncclCommSplit", (void *, int, int, void **, void *))          /* 2.18 */                            \
 	X(int, shrink, "ncclCommShrink", (void *, int *, int, void **, void *, int)) /* 2.27 */

@@ -9,13 +9,13 @@ import (
 	"dynmo/src/device"
 )
 
-// pollEvery is the time between two looks at an event: what a step may lose at
+// pollEvery is the time between two looks at an event. A step may lose as much at
 // its end.
 const pollEvery = 20 * time.Microsecond
 
-// Await blocks the host until the event has happened, and meanwhile drives what
-// the groups' carriers have under way. A device that waits for the message of a
-// rank that is gone never gets there, so Await looks for the dead in the groups as
+// Await blocks the host until the event has happened, and meanwhile drives the
+// messages of device memory of the groups. An event behind the message of a rank
+// that is gone never happens, so Await looks for the dead in the groups as
 // Request.Wait does, and gives up as it does. There is at least one group.
 func Await(e device.Event, groups ...*Group) error {
 	clock := groups[0].o.Clock
@@ -28,7 +28,7 @@ func Await(e device.Event, groups ...*Group) error {
 			return err
 		}
 		for _, g := range groups {
-			if err := g.driveCarrier(); err != nil {
+			if err := g.driveDevice(); err != nil {
 				return fmt.Errorf("wait for the device: %w", err)
 			}
 		}
@@ -52,12 +52,12 @@ func Await(e device.Event, groups ...*Group) error {
 	}
 }
 
-// driveCarrier drives what carries device memory here, if anything does.
-func (g *Group) driveCarrier() error {
-	if g.carrier == nil {
+// driveDevice drives the messages of device memory, if there can be any.
+func (g *Group) driveDevice() error {
+	if g.device == nil {
 		return nil
 	}
-	if err := g.carrier.Drive(); err != nil {
+	if err := g.device.Drive(); err != nil {
 		return g.blame(g.rank, err)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (g *Group) longest() time.Duration {
 			limit = max(limit, g.limit(peer))
 		}
 	}
-	if g.size == 1 { // the device has only its own work to do
+	if g.size == 1 { // no peer, only work of the device
 		limit = max(limit, g.o.Patience)
 	}
 	return limit

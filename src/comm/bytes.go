@@ -8,16 +8,16 @@ import (
 )
 
 // A message of bytes begins with a frame of fixed length: how many bytes
-// there are, and the first of them. What the frame does not hold follows as a
-// second message with the same tag. Most control messages fit into the frame,
-// which is well inside what transports send without a handshake.
+// there are, and the first of them. Bytes that the frame has no room for follow as
+// a second message with the same tag. Most control messages fit into the frame,
+// and all transports send one of that length without a handshake.
 const (
 	frameBytes = 256
 	frameHead  = 8 // length, little endian
 	frameBody  = frameBytes - frameHead
 )
 
-// pending is a staged transfer and the memory it reads.
+// pending is a message that is being sent, and the block that it reads.
 type pending struct {
 	message *message
 	block   tensor.Mem
@@ -25,7 +25,7 @@ type pending struct {
 
 // SendBytes sends data, of any length, to a rank's RecvBytes. It copies data
 // and returns without waiting for the receiver, so ranks may send to each
-// other before they receive; memory is all that bounds what is under way.
+// other before they receive; only memory bounds how much is under way.
 func (g *Group) SendBytes(to, tag int, data []byte) error {
 	g.check(to, tag)
 	g.o.Clock.Pause()
@@ -41,7 +41,7 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 	binary.LittleEndian.PutUint64(view, uint64(len(data)))
 	clear(view[frameHead+copy(view[frameHead:], data):])
 	arrives := g.arrival(to, tag, int64(len(data)))
-	if err := g.stage(to, tag, frame, frameBytes, arrives); err != nil {
+	if err := g.sendBlock(to, tag, frame, frameBytes, arrives); err != nil {
 		return err
 	}
 	if len(data) <= frameBody {
@@ -53,12 +53,12 @@ func (g *Group) SendBytes(to, tag int, data []byte) error {
 		return err
 	}
 	copy(tensor.Of[byte](block), rest)
-	return g.stage(to, tag, block, int64(len(rest)), arrives)
+	return g.sendBlock(to, tag, block, int64(len(rest)), arrives)
 }
 
-// stage begins to send the front of a block and remembers both.
-func (g *Group) stage(to, tag int, block tensor.Mem, length int64, arrives float64) error {
-	r := g.fresh("send", to, length)
+// sendBlock begins to send the front of a block, which reap takes back.
+func (g *Group) sendBlock(to, tag int, block tensor.Mem, length int64, arrives float64) error {
+	r := g.newMessage(true, to, length)
 	r.stamp = arrives
 	if err := r.begin(tag, block.Span(0, length), nil); err != nil {
 		return err
@@ -69,14 +69,14 @@ func (g *Group) stage(to, tag int, block tensor.Mem, length int64, arrives float
 
 // reap takes back the blocks of sends that are done, in the order they began.
 func (g *Group) reap() error {
-	taken := 0
-	defer func() { g.pending = slices.Delete(g.pending, 0, taken) }()
+	ended := 0
+	defer func() { g.pending = slices.Delete(g.pending, 0, ended) }()
 	for _, p := range g.pending {
 		done, err := p.message.test(0)
 		if !done {
 			return nil
 		}
-		taken++
+		ended++
 		g.staging.put(p.block)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (g *Group) reap() error {
 	return nil
 }
 
-// flush waits until all staged sends are done.
+// flush waits until all messages of bytes are sent.
 func (g *Group) flush() error {
 	for len(g.pending) > 0 {
 		if err := g.pending[0].message.wait(); err != nil {
@@ -100,7 +100,7 @@ func (g *Group) flush() error {
 }
 
 // RecvBytes returns the next message of bytes from a rank. On a virtual clock
-// it costs what one message of that length costs, on the link as well; the
+// it costs as much as one message of that length, on the link as well; the
 // frame's head is free.
 func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	g.check(from, tag)
@@ -113,7 +113,7 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrives, err := g.take(from, tag, frame, frameBytes)
+	arrives, err := g.recvBlock(from, tag, frame, frameBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := g.take(from, tag, block, rest); err != nil {
+		if _, err := g.recvBlock(from, tag, block, rest); err != nil {
 			return nil, err
 		}
 		copy(data[copied:], tensor.Of[byte](block))
@@ -136,11 +136,11 @@ func (g *Group) RecvBytes(from, tag int) ([]byte, error) {
 	return data, nil
 }
 
-// take receives into the front of a block and returns when the message arrives;
-// the clock does not reach that. A block whose transfer failed is not used
+// recvBlock receives into the front of a block and returns when the message
+// arrives; the clock does not move. A block whose message failed is not used
 // again: the transport may still own it.
-func (g *Group) take(from, tag int, block tensor.Mem, length int64) (arrives float64, err error) {
-	r := g.fresh("recv", from, length)
+func (g *Group) recvBlock(from, tag int, block tensor.Mem, length int64) (arrives float64, err error) {
+	r := g.newMessage(false, from, length)
 	if err := r.begin(tag, block.Span(0, length), nil); err != nil {
 		return 0, err
 	}

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Transport is what a backend provides: non-blocking messages between the
+// Transport is a backend's non-blocking messages of host memory between the
 // ranks of one group. Messages between two ranks with one tag arrive in the
 // order they were sent. Only the rank's owner goroutine calls it.
 type Transport interface {
@@ -22,9 +22,9 @@ type Transport interface {
 	Size() int
 	// Peer describes a rank of the group.
 	Peer(rank int) Peer
-	// Stamp says whether messages carry the time they arrive. All ranks of the
-	// group say the same while no message is under way. Split passes it on; at
-	// first they do not.
+	// Stamp sets whether messages carry the time they arrive; at first they do not.
+	// All ranks of the group call it alike while no message is under way. Split
+	// passes it on.
 	Stamp(on bool)
 	// Isend begins to send m. The stamp, in seconds, travels with it if the
 	// group is stamped. m must not change until the handle is done.
@@ -52,12 +52,12 @@ const Outside = -1
 type Handle interface {
 	// Test reports whether the transfer is done, and drives it: once, or, where
 	// polling is how a transport waits, again and again until spin has passed.
-	// With true the handle goes back to the transport, which uses it again, and a
-	// receive tells what has arrived.
+	// With true the handle goes back to the transport, which uses it again, and got
+	// describes the message of a receive.
 	Test(spin time.Duration) (done bool, got Arrival, err error)
 }
 
-// Arrival is what a receive that is done knows of its message.
+// Arrival describes the message of a receive that is done.
 type Arrival struct {
 	Stamp float64 // the one that Isend was given, in a stamped group
 	Bytes int64
@@ -65,11 +65,11 @@ type Arrival struct {
 
 // Sleeper is a Handle that can be waited for without polling.
 type Sleeper interface {
-	// Sleep returns when Test has something new to say, or after d.
+	// Sleep returns when the transfer is done or has failed, or after d.
 	Sleep(d time.Duration)
 }
 
-// Peer is who a rank is, for errors and for finding out whether it lives.
+// Peer identifies a rank, for errors and for finding out whether it lives.
 type Peer struct {
 	World int    // rank in the world
 	Host  string // host name
@@ -86,17 +86,17 @@ type Network struct {
 	Delay     Delay
 }
 
-// Travel returns when a message that is sent now leaves the link to others, and
-// when it arrives, on a link that is busy until then: with factor from Delay,
+// Travel returns when a message that is sent at start leaves the link to others,
+// and when it arrives, on a link that is busy until busy: with factor from Delay,
 //
-//	departs = max(now, busy)
+//	departs = max(start, busy)
 //	leaves  = departs + factor·bytes/bandwidth
 //	arrives = departs + factor·(latency + bytes/bandwidth)
 //
 // A delay is a larger message, as in the paper's experiment (figure 7), so it
 // keeps the link from the next one too.
-func (n Network) Travel(now, busy float64, bytes int64, factor float64) (leaves, arrives float64) {
-	departs := max(now, busy)
+func (n Network) Travel(start, busy float64, bytes int64, factor float64) (leaves, arrives float64) {
+	departs := max(start, busy)
 	occupied := 0.0
 	if n.Bandwidth != 0 {
 		occupied = factor * (float64(bytes) / n.Bandwidth)
@@ -136,12 +136,12 @@ const (
 	TagBackward   = 8192  // + n % TagMicrobatches: gradients
 	TagReduce     = 16384 // gradient slices between replicas
 	TagTied       = 16385 // tied embedding: gradients and weights
-	TagHeader     = 16386 // what a migrating layer's sections will be
+	TagHeader     = 16386 // names and lengths of a migrating layer's sections
 	TagSection    = 16387 // a migrating layer's sections
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
 	TagCollective = 24576
-	TagLane       = 28000 // and the next: carriers, on how device memory travels
+	TagDevice     = 28000 // and the next: control messages of transports of device memory
 
 	TagMicrobatches = 8192
 )

@@ -8,7 +8,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Options are what a Group, and every group split from it, goes by.
+// Options are the settings of a Group and of every group split from it.
 type Options struct {
 	// Clock is paused while communicating; a virtual one reaches the arrival
 	// time of every message received. nil means a wall clock.
@@ -24,10 +24,10 @@ type Options struct {
 	// Piece is the longest message handed to the transport, in bytes, the same
 	// on every rank; 0 means 1 GiB, since MPI counts in 32 bits.
 	Piece int64
-	// Carry, if not nil, makes what carries device memory between the ranks of a
-	// group, whose messages t carries. It is called for every group. Collective.
-	Carry func(t Transport) (Carrier, error)
-	// Interrupted, if not nil, tells whether this process was asked to end
+	// DeviceTransport, if not nil, makes the transport of device memory between the
+	// ranks of t. It is called for every group that Split forms. Collective.
+	DeviceTransport func(t Transport) (DeviceTransport, error)
+	// Interrupted, if not nil, reports whether this process was asked to end
 	// (SIGTERM). Launchers kill the survivors of a dead rank soon after asking,
 	// so waits then look for the dead at once.
 	Interrupted func() bool
@@ -48,17 +48,17 @@ const (
 // [0, TagCollective).
 type Group struct {
 	t       Transport
-	carrier Carrier  // nil: only host memory can be sent
-	o       *Options // shared with the groups split from this one
+	device  DeviceTransport // nil: only host memory can be sent
+	o       *Options        // shared with the groups split from this one
 	rank    int
 	size    int
 	peers   []Peer
 	watched []bool     // by rank: on this host, and seen alive at the start
 	staging staging    // memory for messages of bytes
-	pending []pending  // messages of bytes not yet taken, oldest first
+	pending []pending  // messages of bytes not yet received, oldest first
 	idle    []*message // that can be used again
-	// links is by the other end's rank in the world. Shared like the options:
-	// groups differ, links do not.
+	// links is by the receiver's rank in the world. All groups share the links, as
+	// they share the options.
 	links map[int]link
 }
 
@@ -68,9 +68,9 @@ type link struct {
 	sent map[int]uint64 // messages by tag, where they are delayed at random
 }
 
-// New returns the group of all ranks of t, which carries host memory only; Split
-// makes groups that carry what Options say. Every rank gives the same Piece,
-// Network and kind of clock.
+// New returns the group of all ranks of t. It sends host memory only; the groups
+// that Split forms also send device memory, if Options say how. Every rank gives
+// the same Piece, Network and kind of clock.
 func New(t Transport, o Options) *Group {
 	if o.Clock == nil {
 		o.Clock = device.NewWall()
@@ -104,7 +104,7 @@ func (g *Group) Rank() int { return g.rank }
 // Size returns the number of ranks.
 func (g *Group) Size() int { return g.size }
 
-// Peer tells who a rank of the group is.
+// Peer describes a rank of the group.
 func (g *Group) Peer(rank int) Peer { return g.peers[rank] }
 
 // SetDeadline changes how long a peer on another host may keep this rank
@@ -135,13 +135,15 @@ func (g *Group) Split(color, key int) (*Group, error) {
 		return nil, nil
 	}
 	part := newGroup(t, g.o, g.links)
-	if err := part.carry(); err != nil {
-		return nil, fmt.Errorf("split: %w", err)
+	if g.o.DeviceTransport != nil {
+		if part.device, err = g.o.DeviceTransport(t); err != nil {
+			return nil, fmt.Errorf("split: %w", err)
+		}
 	}
 	return part, nil
 }
 
-// Close waits until the messages of bytes sent are taken and frees the
+// Close waits until the messages of bytes sent are received and frees the
 // group's resources. Collective.
 func (g *Group) Close() error {
 	g.o.Clock.Pause()
@@ -150,8 +152,8 @@ func (g *Group) Close() error {
 		return fmt.Errorf("close: %w", err)
 	}
 	g.staging.free()
-	if g.carrier != nil {
-		if err := g.carrier.Close(); err != nil {
+	if g.device != nil {
+		if err := g.device.Close(); err != nil {
 			return fmt.Errorf("close: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -8,46 +9,46 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Request is a message under way, as Send and Recv give it. It may be copied,
-// and asked as often as wanted: the Group uses what it stands for again once
-// the message is done, and a Request remembers which message was its own. A
-// zero Request is done.
+// Request is a message under way, as Send and Recv return it. It may be copied,
+// and asked as often as wanted: a Group uses a message's record again once it is
+// done, and a Request remembers by number which message was its own. A zero
+// Request is done.
 type Request struct {
 	m      *message
 	number uint64 // of the message that m stood for
 }
 
-// message is what a Group knows of a message under way.
+// message is the record of a message under way.
 type message struct {
 	g        *Group
-	number   uint64 // how many messages it stood for before
-	verb     string // "send" or "recv"
+	number   uint64 // messages it stood for before
+	sends    bool
+	upTo     bool // receive: the message may be shorter than bytes
+	reaches  bool // receive: a wait moves the clock to the arrival
 	peer     int
 	bytes    int64
-	upTo     bool     // receive: the message may be shorter than bytes
 	received int64    // receive: bytes of the pieces that are done
+	stamp    float64  // arrival of the message, seconds; of a receive once it is done
 	handles  []Handle // one per piece
 	next     int      // the first of handles that is not done
-	stamp    float64  // when the message arrives, seconds; a receive knows it when it is done
-	arrives  bool     // receive: the clock reaches the arrival
 	done     bool
 	err      error
 }
 
-// fresh returns a message that is not in use.
-func (g *Group) fresh(verb string, peer int, bytes int64) *message {
+// newMessage returns a record that is not in use.
+func (g *Group) newMessage(sends bool, peer int, bytes int64) *message {
 	var r *message
 	if last := len(g.idle) - 1; last >= 0 {
 		r, g.idle = g.idle[last], g.idle[:last]
 	} else {
 		r = new(message)
 	}
-	*r = message{g: g, number: r.number, handles: r.handles[:0], verb: verb, peer: peer, bytes: bytes}
+	*r = message{g: g, number: r.number, handles: r.handles[:0], sends: sends, peer: peer, bytes: bytes}
 	return r
 }
 
-// recycle lets a message be used again that is done, without an error: requests
-// for it know by the number that it was.
+// recycle makes the record of a message that is done without an error free for
+// another one, whose number differs from that of the requests for this one.
 func (r *message) recycle() {
 	r.number++
 	r.g.idle = append(r.g.idle, r)
@@ -61,24 +62,61 @@ func (r *message) recycle() {
 // piece is shorter, even empty, so that a length the receiver did not expect
 // is always found.
 //
-// A send moves no clock. On a virtual one the message departs now, or as soon
+// A send moves no clock. On a virtual one the message departs at once, or as soon
 // as earlier messages to the same rank have left the link to it (see Network):
 // the k-th of k messages sent at once arrives latency + k·bytes/bandwidth later.
 func (g *Group) Send(to, tag int, m tensor.Mem, after device.Event) (Request, error) {
 	g.check(to, tag)
-	if after != nil && m.Space == tensor.Host {
-		if err := after.Wait(); err != nil {
-			return Request{}, fmt.Errorf("send %d bytes to %s: %w", m.Bytes, g.name(to), err)
-		}
-	}
-	g.o.Clock.Pause()
-	defer g.o.Clock.Resume()
-	r := g.fresh("send", to, m.Bytes)
-	r.stamp = g.arrival(to, tag, m.Bytes)
-	return r.request(r.begin(tag, m, after))
+	return g.newMessage(true, to, m.Bytes).start(tag, m, after)
 }
 
-// arrival returns when a message of some bytes that is sent now arrives, and
+// Recv begins to receive exactly m.Bytes from a rank into m, which nothing uses any
+// more once after has happened (nil: at once). A message of
+// another length is an error of Wait or Test, and nothing but the end of the run
+// should follow: an MPI library may report a message that is too long after it
+// has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
+// clock to the message's arrival (see Network).
+func (g *Group) Recv(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
+	return g.recv(from, tag, m, false, after)
+}
+
+// RecvUpTo begins to receive a message that may be shorter than m, but else does
+// what Recv does; Request.Received returns its length. The memory behind the
+// message stays as it is. RecvUpTo panics unless m is shorter than Options.Piece:
+// the number of pieces would depend on the length.
+func (g *Group) RecvUpTo(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
+	if m.Bytes >= g.o.Piece {
+		panic("comm: RecvUpTo of more than one piece")
+	}
+	return g.recv(from, tag, m, true, after)
+}
+
+func (g *Group) recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Request, error) {
+	g.check(from, tag)
+	r := g.newMessage(false, from, m.Bytes)
+	r.upTo, r.reaches = upTo, true
+	return r.start(tag, m, after)
+}
+
+// start begins the message once after has happened.
+func (r *message) start(tag int, m tensor.Mem, after device.Event) (Request, error) {
+	if after != nil && m.Space == tensor.Host {
+		if err := after.Wait(); err != nil {
+			return Request{}, r.explain(err)
+		}
+	}
+	r.g.o.Clock.Pause()
+	defer r.g.o.Clock.Resume()
+	if r.sends {
+		r.stamp = r.g.arrival(r.peer, tag, m.Bytes)
+	}
+	if err := r.begin(tag, m, after); err != nil {
+		return Request{}, err
+	}
+	return Request{r, r.number}, nil
+}
+
+// arrival returns when a message of some bytes that is sent at once arrives, and
 // occupies the link to the rank until it has left.
 func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
 	peer := g.peers[to].World
@@ -96,50 +134,7 @@ func (g *Group) arrival(to, tag int, bytes int64) (arrives float64) {
 	return arrives
 }
 
-// Recv begins to receive exactly m.Bytes from a rank into m, which nobody uses any
-// more once after has happened (nil: now). A message of
-// another length is an error of Wait or Test, and nothing but the end of the run
-// should follow: an MPI library may report a message that is too long after it
-// has written past m (Open MPI 4.1 does). On a virtual clock Wait moves the
-// clock to the message's arrival (see Network).
-func (g *Group) Recv(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
-	return g.recv(from, tag, m, false, after)
-}
-
-// RecvUpTo begins to receive a message that Send has sent and that may be shorter
-// than m; Request.Received tells its length. The memory behind it stays as it is.
-// It panics unless m is shorter than Options.Piece: the number of pieces would
-// depend on the length.
-func (g *Group) RecvUpTo(from, tag int, m tensor.Mem, after device.Event) (Request, error) {
-	if m.Bytes >= g.o.Piece {
-		panic("comm: RecvUpTo of more than one piece")
-	}
-	return g.recv(from, tag, m, true, after)
-}
-
-func (g *Group) recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Request, error) {
-	g.check(from, tag)
-	if after != nil && m.Space == tensor.Host {
-		if err := after.Wait(); err != nil {
-			return Request{}, fmt.Errorf("recv %d bytes from %s: %w", m.Bytes, g.name(from), err)
-		}
-	}
-	g.o.Clock.Pause()
-	defer g.o.Clock.Resume()
-	r := g.fresh("recv", from, m.Bytes)
-	r.arrives, r.upTo = true, upTo
-	return r.request(r.begin(tag, m, after))
-}
-
-// request returns what stands for a message that has begun, unless it has not.
-func (r *message) request(err error) (Request, error) {
-	if err != nil {
-		return Request{}, err
-	}
-	return Request{r, r.number}, nil
-}
-
-// begin hands the pieces of m to the transport or the carrier.
+// begin hands the pieces of m to a transport.
 func (r *message) begin(tag int, m tensor.Mem, after device.Event) error {
 	longest := r.g.o.Piece
 	for off := int64(0); ; off += longest {
@@ -148,13 +143,7 @@ func (r *message) begin(tag int, m tensor.Mem, after device.Event) error {
 		if length > 0 {
 			piece = m.Span(off, length)
 		}
-		var h Handle
-		var err error
-		if r.verb == "send" {
-			h, err = r.g.isend(r.peer, tag, piece, r.stamp, after)
-		} else {
-			h, err = r.g.irecv(r.peer, tag, piece, r.upTo, after)
-		}
+		h, err := r.beginPiece(tag, piece, after)
 		if err != nil {
 			return r.explain(err)
 		}
@@ -165,9 +154,26 @@ func (r *message) begin(tag int, m tensor.Mem, after device.Event) error {
 	}
 }
 
+func (r *message) beginPiece(tag int, m tensor.Mem, after device.Event) (Handle, error) {
+	switch g := r.g; {
+	case m.Space != tensor.Device && r.sends:
+		return g.t.Isend(r.peer, tag, m, r.stamp)
+	case m.Space != tensor.Device:
+		return g.t.Irecv(r.peer, tag, m)
+	case g.device == nil:
+		return nil, errNoDevice
+	case r.sends:
+		return g.device.Send(r.peer, tag, m, after)
+	default:
+		return g.device.Recv(r.peer, tag, m, r.upTo, after)
+	}
+}
+
+var errNoDevice = errors.New("this group has no transport of device memory")
+
 // Test reports whether the message is done, and drives it. An error counts as
 // done. Once done, it keeps answering the same. It is no wait: a virtual clock
-// does not move, whatever has come in.
+// does not move, whatever has arrived.
 func (q Request) Test() (bool, error) {
 	r := q.m
 	if r == nil || r.number != q.number {
@@ -177,7 +183,7 @@ func (q Request) Test() (bool, error) {
 	clock.Pause()
 	defer clock.Resume()
 	done, err := r.test(0)
-	if done && err == nil && !r.arrives { // else Wait has yet to move the clock
+	if done && err == nil && !r.reaches { // else Wait has yet to move the clock
 		r.recycle()
 	}
 	return done, err
@@ -199,7 +205,7 @@ func (r *message) test(spin time.Duration) (bool, error) {
 		case r.wrong(got.Bytes):
 			r.done, r.err = true, r.explain(fmt.Errorf("the message has %d bytes", r.received+got.Bytes))
 		default:
-			if r.verb == "recv" {
+			if !r.sends {
 				r.stamp = got.Stamp
 				r.received += got.Bytes
 			}
@@ -212,19 +218,19 @@ func (r *message) test(spin time.Duration) (bool, error) {
 // wrong reports whether the next piece of an exact receive has another length than
 // it should.
 func (r *message) wrong(bytes int64) bool {
-	return r.verb == "recv" && !r.upTo && bytes != min(r.g.o.Piece, r.bytes-r.received)
+	return !r.sends && !r.upTo && bytes != min(r.g.o.Piece, r.bytes-r.received)
 }
 
-// explain says which transfer an error belongs to.
+// explain adds to an error which message it belongs to.
 func (r *message) explain(err error) error {
-	quantity, preposition := "", "to"
-	if r.verb == "recv" {
-		preposition = "from"
+	verb, preposition := "send", "to"
+	if !r.sends {
+		verb, preposition = "recv", "from"
 	}
 	if r.upTo {
-		quantity = "up to "
+		verb += " up to"
 	}
-	return fmt.Errorf("%s %s%d bytes %s %s: %w", r.verb, quantity, r.bytes, preposition, r.g.name(r.peer), err)
+	return fmt.Errorf("%s %d bytes %s %s: %w", verb, r.bytes, preposition, r.g.name(r.peer), err)
 }
 
 // name describes a rank of the group by its rank in the world.

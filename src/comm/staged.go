@@ -9,23 +9,23 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Staged returns what makes carriers that copy device memory through host memory
-// and send that over a part of the group's transport, since host memory's messages
-// with the same tags would overtake it: for ranks that share a device, and
-// where there is no library that would do better. Copies are on a stream of their
-// own; compute is the stream whose work uses the messages.
-func Staged(d device.Device, compute device.Stream) func(Transport) (Carrier, error) {
-	return func(t Transport) (Carrier, error) {
+// Staged returns a function that makes the transport of device memory for ranks
+// that share a device, and for machines without NCCL: it copies device memory
+// through host memory, which it sends over a split of the group's transport, so
+// that messages of host memory with the same tags cannot overtake it. Copies are
+// on streams of their own; compute is the stream whose work uses the messages.
+func Staged(d device.Device, compute device.Stream) func(Transport) (DeviceTransport, error) {
+	return func(t Transport) (DeviceTransport, error) {
 		part, err := t.Split(0, t.Rank())
 		if err != nil {
-			return nil, fmt.Errorf("part for device memory: %w", err)
+			return nil, fmt.Errorf("split for device memory: %w", err)
 		}
 		return &staged{t: part, d: d, compute: compute, out: d.NewStream(), in: d.NewStream()}, nil
 	}
 }
 
 var (
-	errAborted  = errors.New("the carrier was aborted")
+	errAborted  = errors.New("the transport of device memory was aborted")
 	errUnderWay = errors.New("closed with a message of device memory under way")
 )
 
@@ -35,19 +35,19 @@ type staged struct {
 	compute device.Stream
 	out, in device.Stream    // copies to and from the host: neither waits for the other
 	blocks  []tensor.Mem     // all host memory, to be freed
-	free    []tensor.Mem     // what of it nobody uses
-	landing []landing        // receives whose last copy may be under way, oldest first
+	free    []tensor.Mem     // host memory that is not in use
+	landing []landing        // receives whose copy to the device may be under way, oldest first
 	copying []*stagedMessage // sends on their way to the host, oldest first
-	err     error            // why nothing can be carried any more
+	err     error            // of every call from now on
 }
 
-// landing is a block of host memory that is still read.
+// landing is a block of host memory that a copy reads until an event.
 type landing struct {
 	block tensor.Mem
 	read  device.Event
 }
 
-// stagedMessage is a piece of a message on its way.
+// stagedMessage is a piece of a message: a Handle.
 type stagedMessage struct {
 	c        *staged
 	send     bool
@@ -60,7 +60,7 @@ type stagedMessage struct {
 	transfer Handle       // nil: not begun
 }
 
-// begin returns host memory for a message, whose copy waits for after.
+// begin returns host memory for a message, and makes its copy wait for after.
 func (c *staged) begin(copies device.Stream, bytes int64, after device.Event) (tensor.Mem, error) {
 	if c.err != nil {
 		return tensor.Mem{}, c.err
@@ -83,8 +83,8 @@ func (c *staged) Send(to, tag int, m tensor.Mem, after device.Event) (Handle, er
 	return message, nil
 }
 
-// forward begins to send what has been copied to the host. Whatever a rank waits
-// for, it does this meanwhile: the rank it waits for may need the message first.
+// forward begins to send the blocks that have been copied to the host. A rank does
+// so in every wait: the rank that it waits for may need the message first.
 func (c *staged) forward() error {
 	for len(c.copying) > 0 {
 		m := c.copying[0]
@@ -112,7 +112,7 @@ func (c *staged) Recv(from, tag int, m tensor.Mem, upTo bool, after device.Event
 	return &stagedMessage{c: c, peer: from, tag: tag, mem: m, upTo: upTo, block: block, transfer: h}, nil
 }
 
-// Test drives the message. An error ends the carrier.
+// Test drives the message. An error ends the transport.
 func (m *stagedMessage) Test(spin time.Duration) (bool, Arrival, error) {
 	if m.c.err != nil {
 		return true, Arrival{}, m.c.err
@@ -124,16 +124,16 @@ func (m *stagedMessage) Test(spin time.Duration) (bool, Arrival, error) {
 	return done, Arrival{Bytes: m.mem.Bytes}, nil
 }
 
-// drive takes the message as far as it goes: a send is copied to the host, then
-// sent; a receive is received, then its copy to the device is enqueued, and the
-// compute stream waits for that.
+// drive takes the message as far as it goes without waiting: a send is copied to
+// the host, then sent; a receive is received, then its copy to the device is
+// enqueued, and the compute stream waits for that.
 func (m *stagedMessage) drive(spin time.Duration) (bool, error) {
 	c := m.c
 	if err := c.forward(); err != nil || m.transfer == nil {
 		return false, err
 	}
 	if len(c.copying) > 0 {
-		spin = 0 // another send wants to be begun soon
+		spin = 0 // another send is to begin soon
 	}
 	done, got, err := m.transfer.Test(spin)
 	if err != nil || !done {
@@ -178,7 +178,7 @@ func (c *staged) take(bytes int64) (tensor.Mem, error) {
 	return m, nil
 }
 
-// land makes blocks free that have been copied to the device.
+// land frees the blocks that have been copied to the device.
 func (c *staged) land() error {
 	for len(c.landing) > 0 {
 		done, err := c.landing[0].read.Done()
@@ -194,14 +194,14 @@ func (c *staged) land() error {
 	return nil
 }
 
-// fail ends the carrier with an error, which it returns.
+// fail ends the transport with an error, which it returns.
 func (c *staged) fail(err error) error {
 	c.err = err
 	c.Abort()
 	return err
 }
 
-// Drive begins to send what has been copied to the host.
+// Drive begins to send the blocks that have been copied to the host.
 func (c *staged) Drive() error {
 	if c.err != nil {
 		return c.err
@@ -230,8 +230,8 @@ func (c *staged) Close() error {
 	return errors.Join(err, c.t.Close())
 }
 
-// Abort gives back the streams; messages that are under way keep their memory,
-// into which a transport may still write.
+// Abort closes the streams; messages under way keep their memory, into which the
+// transport may still write.
 func (c *staged) Abort() {
 	if c.err == nil {
 		c.err = errAborted

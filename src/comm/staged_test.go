@@ -20,16 +20,16 @@ func TestStaged(t *testing.T) {
 	})
 }
 
-// suite runs the suite of carriers on worlds of goroutines of these sizes.
+// suite runs the suite of device transports on worlds of goroutines of these sizes.
 func suite(t *testing.T, open func(comm.Transport) (device.Device, error), sizes ...int) {
-	staged := commtest.Carriage{
+	staged := commtest.DeviceWorld{
 		Device: open,
-		Carry: func(tr comm.Transport, d device.Device, compute device.Stream) (comm.Carrier, error) {
+		Transport: func(tr comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error) {
 			return comm.Staged(d, compute)(tr)
 		},
 	}
 	for _, ranks := range sizes {
-		for _, c := range commtest.CarrierCases() {
+		for _, c := range commtest.DeviceCases() {
 			t.Run(fmt.Sprintf("n=%d/%s", ranks, c.Name), func(t *testing.T) {
 				err := local.Run(ranks, func(tr comm.Transport) error { return staged.Run(tr, c.Run) })
 				if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// smallestBlock holds a frame; blocks above largestKept are rare (states,
-	// checkpoints) and go back to the system at once.
+	// smallestBlock has room for a frame; blocks above largestKept are rare
+	// (states, checkpoints) and go back to the system at once.
 	smallestBlock = frameBytes
 	largestKept   = 20 // log2 of bytes: 1 MiB
 )

@@ -17,22 +17,22 @@ var (
 
 const (
 	// spinFor is how long a wait polls at first, besides a quarter of the time
-	// that its message may be on the way: a few times the latency of a small
-	// message. Ping-pong then never yields, whatever the length.
+	// that its message may travel: a few times the latency of a small message.
+	// Ping-pong then never yields, whatever the length.
 	spinFor = 20 * time.Microsecond
-	// slowest is the least bytes per second of a message on the way, if both ends
-	// drive it: shared memory and fast networks have several times as much.
+	// slowest is the least bytes per second of a message that both ranks drive:
+	// shared memory and fast networks have several times as much.
 	slowest = 1e9
-	// yieldFor is how long a wait goes on, besides the time that its message may
-	// be on the way, and offers its core to others from time to time: as long as
-	// it takes the system to start a sleeping thread ten times.
+	// yieldFor is how long a wait polls and offers its core to others from time to
+	// time, besides the time that its message may travel: as long as the system
+	// needs to start a sleeping thread ten times.
 	yieldFor = 500 * time.Microsecond
-	// burstFor is how long it polls between such offers: so long that what they
+	// burstFor is how long a wait polls between such offers: so long that their
 	// cost does not slow a large message.
 	burstFor = 100 * time.Microsecond
-	// crowdedFrom is how long others have used the core of a wait when they are
-	// taken to need it: far more than what the system itself does in between.
-	// Only then does the wait sleep between its polls.
+	// crowdedFrom is how long others use the core of a wait before the wait sleeps
+	// between its polls, to leave it to them: far longer than the system's own work
+	// in between.
 	crowdedFrom = 50 * time.Microsecond
 	// longestNap bounds the sleep between later polls. Two dozen ranks that
 	// wait on two cores then poll with a few per cent of a core each.
@@ -68,22 +68,22 @@ func (q Request) Received() (int64, error) {
 	if err := r.wait(); err != nil {
 		return 0, err
 	}
-	if r.arrives {
+	if r.reaches {
 		clock.Reach(r.stamp)
 	}
 	r.recycle()
 	return r.received, nil
 }
 
-// wait drives the message until it is done or given up.
+// wait drives the message until it is done, or gives up.
 func (r *message) wait() error {
 	if done, err := r.test(0); done {
 		return err
 	}
-	way := time.Duration(float64(r.bytes) / slowest * 1e9)
-	p := pause{yield: yieldFor + way}
+	travel := time.Duration(float64(r.bytes) / slowest * 1e9)
+	p := pause{yield: yieldFor + travel}
 	if _, ok := r.handles[r.next].(Sleeper); !ok {
-		if done, err := r.test(spinFor + way/4); done {
+		if done, err := r.test(spinFor + travel/4); done {
 			return err
 		}
 		p.used = threadTime()
@@ -109,13 +109,13 @@ func (r *message) wait() error {
 
 // pause is how a wait passes the time between two polls.
 type pause struct {
-	yield   time.Duration // how long it only yields
+	yield   time.Duration // how long the wait only yields
 	used    time.Duration // CPU time of the thread when the wait began
 	crowded bool          // others need the core
 }
 
-// pass passes some time of a wait that has lasted waited, and returns how long
-// to poll then.
+// pass lets some time of a wait pass that has lasted waited already, and returns
+// how long to poll afterwards.
 func (p *pause) pass(h Handle, waited time.Duration) (spin time.Duration) {
 	if s, ok := h.(Sleeper); ok {
 		s.Sleep(watchInterrupted)
@@ -169,8 +169,8 @@ func (g *Group) look(peer int, waited time.Duration) error {
 // connections are closed already.
 const blameFor = 100 * time.Millisecond
 
-// blame returns the error of a transfer, which is that a rank is gone if one is:
-// libraries that carry device memory only know that a connection has closed.
+// blame returns an error of a transport, and that a rank is gone if one is: NCCL
+// and MPI only know that a connection has closed.
 func (g *Group) blame(peer int, err error) error {
 	for start := time.Now(); ; time.Sleep(blameFor / 20) {
 		waited := time.Since(start)

@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock tells seconds since the start of a run. A wall clock reads real time
+// Clock counts seconds since the start of a run. A wall clock reads real time
 // and ignores Pause, Resume, Advance and Reach. A virtual clock adds up the
 // CPU time of the calling thread: it stands still between Pause and Resume,
-// moves when told to by Advance, and jumps to the arrival time of a message
-// by Reach. Its owner must be locked to its OS thread.
+// moves by Advance, and jumps to the arrival time of a message by Reach. Its owner must be locked to its OS thread.
 type Clock struct {
 	virtual bool
 	zero    int64         // wall: the host's monotonic clock when the run began, nanoseconds
@@ -19,10 +18,10 @@ type Clock struct {
 	paused  int           // virtual: depth of Pause
 }
 
-// NewWall returns a wall clock that reads 0 now.
+// NewWall returns a wall clock that starts at 0.
 func NewWall() *Clock { return &Clock{zero: Monotonic()} }
 
-// NewVirtual returns a virtual clock that reads 0 now. The calling goroutine
+// NewVirtual returns a virtual clock that starts at 0. The calling goroutine
 // must be locked to its OS thread and stay the only user.
 func NewVirtual() *Clock { return &Clock{virtual: true, cpu: threadCPU()} }
 
@@ -84,8 +83,7 @@ func (c *Clock) Reach(t float64) {
 }
 
 // Zero makes a wall clock read 0 at a value of Monotonic of this host, so that
-// the clocks of its ranks agree. A virtual clock goes on: messages make those
-// agree.
+// the clocks of its ranks agree. Virtual clocks, which agree by messages, ignore it.
 func (c *Clock) Zero(monotonic int64) { c.zero = monotonic }
 
 // Monotonic returns the host's monotonic clock in nanoseconds: one for all its

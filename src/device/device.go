@@ -1,5 +1,5 @@
-// Package device is the boundary to what a rank computes on: memory, copies,
-// streams, and the clock that times them.
+// Package device is the boundary to the hardware that a rank computes on: memory,
+// copies, streams, and the clock that times them.
 package device
 
 import "dynmo/src/tensor"
@@ -15,8 +15,8 @@ type Device interface {
 	Alloc(bytes int64) (tensor.Mem, error)
 	// Free returns memory that Alloc gave to the system. Absent memory is ignored.
 	Free(m tensor.Mem)
-	// AllocHost returns zeroed host memory that copies may use while the host goes
-	// on; FreeHost returns it. On a CPU that is any memory.
+	// AllocHost returns zeroed host memory that copies may use while the host does
+	// other work; FreeHost returns it. On a CPU that is any memory.
 	AllocHost(bytes int64) (tensor.Mem, error)
 	FreeHost(m tensor.Mem)
 	// Used returns the bytes allocated by Alloc and not freed; Kept those that were
@@ -24,14 +24,14 @@ type Device interface {
 	Used() int64
 	Kept() int64
 	Trim()
-	// Recycle(true) lets a device without a cache of its own keep what is freed from
-	// then on; see cpu.Device. Recycle(false) ends that.
+	// Recycle(true) lets a device without a cache of its own keep the memory that is
+	// freed afterwards; see cpu.Device. Recycle(false) ends that.
 	Recycle(on bool)
 	// NewStream returns a new queue of work.
 	NewStream() Stream
 	// Clock returns the clock that this device's events read.
 	Clock() *Clock
-	// Close gives back all that the device holds. Memory in use has been freed.
+	// Close gives back all that the device holds. All memory has been freed.
 	Close() error
 }
 
@@ -39,8 +39,8 @@ type Device interface {
 // when the call that enqueued it returns.
 type Stream interface {
 	// Record returns an event that happens when everything enqueued so far is
-	// done: reuse, an event of this stream that nobody will ask any more, or a new
-	// one if reuse is nil.
+	// done: reuse, an event of this stream that is not used any more, or a new one if
+	// reuse is nil.
 	Record(reuse Event) Event
 	// After makes later work wait for an event of another stream.
 	After(e Event)

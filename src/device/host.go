@@ -6,8 +6,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Read returns what m holds where the host can look at it: m itself if it is
-// host memory, else a copy. No work on m may be under way.
+// Read returns the contents of m in host memory: m itself if it is host memory,
+// else a copy. No work on m may be under way.
 func Read(d Device, m tensor.Mem) (tensor.Mem, error) {
 	if m.Bytes == 0 || m.Space == tensor.Host {
 		return m, nil
@@ -19,8 +19,8 @@ func Read(d Device, m tensor.Mem) (tensor.Mem, error) {
 	return host, nil
 }
 
-// Mirror returns host memory to prepare what Write will put into m: m itself if
-// it is host memory, else as much, zeroed.
+// Mirror returns host memory in which to prepare the contents of m for Write: m
+// itself if it is host memory, else as much, zeroed.
 func Mirror(m tensor.Mem) tensor.Mem {
 	if m.Bytes == 0 || m.Space == tensor.Host {
 		return m
@@ -29,7 +29,7 @@ func Mirror(m tensor.Mem) tensor.Mem {
 	return words.Span(0, m.Bytes)
 }
 
-// Write puts into m what its Mirror holds.
+// Write copies the Mirror of m into m.
 func Write(d Device, m, mirror tensor.Mem) error {
 	if m.Ptr == mirror.Ptr {
 		return nil

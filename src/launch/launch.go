@@ -243,8 +243,8 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		return nil, err
 	}
 	world := comm.New(t, comm.Options{
-		Clock: clock,
-		Carry: carry,
+		Clock:           clock,
+		DeviceTransport: carry,
 		Network: comm.Network{
 			Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 			Delay: comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed},

@@ -24,8 +24,12 @@ import (
 	"dynmo/src/train"
 )
 
+// long says whether all cases are wanted. Under -short another pass of the tests
+// runs what this one leaves out, with kernels in C.
+var long = os.Getenv("DYNMO_LONG") == "1"
+
 // small returns settings of a model that trains in milliseconds: a chain of 10
-// layers (18 with half grain), pruned every 5 steps from dense over masked to
+// layers (18 with half grain), pruned every 3 steps from dense over masked to
 // CSR.
 func small(t *testing.T) config.Config {
 	t.Helper()
@@ -38,10 +42,10 @@ func small(t *testing.T) config.Config {
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 8, 16, 2, 12
 	c.Model.Init = "depth-scaled"
 	c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 4, 2
-	c.Train.Steps, c.Train.Hash = 30, true
+	c.Train.Steps, c.Train.Hash = 18, true
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
 	c.Dynamic.Kind = "prune"
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 5, 5, 4, 0.7
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 3, 3, 4, 0.7
 	c.Run.Clock = "wall"
 	return c
 }
@@ -178,46 +182,69 @@ var schedules = []struct {
 	{"zb-v", 2, []int{4, 2, 3, 1}},
 }
 
-// TestPlacementChangesNothing is law 1: 30 steps with pruning every 5, random
+// variants calls visit with the settings of law 1: one replica or two, a tied
+// head or not, whole blocks or halves of them with the head in slices. number is
+// even for one half of them, in which any two of these choices still meet in all
+// ways. Under -short there are two, with other choices throughout.
+func variants(t *testing.T, visit func(c config.Config, number int)) {
+	for bits := range 8 {
+		replicas, tied, half := bits&1, bits>>1&1, bits>>2
+		number := replicas + tied + half
+		if testing.Short() && number%3 != 0 {
+			continue
+		}
+		c := small(t)
+		c.Parallel.Replicas, c.Model.Tied = 1+replicas, tied == 0
+		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[half], []int{1, 4}[half]
+		visit(c, number)
+	}
+}
+
+// TestPlacementChangesNothing is law 1: 18 steps with pruning every 3, random
 // migrations after every step, on every schedule; every loss, gradient norm and
 // the final hash equal bit for bit those of one stage that never moved a layer.
+// A schedule runs with one half of the variants, and with DYNMO_LONG=1 with all.
 func TestPlacementChangesNothing(t *testing.T) {
-	round := 0 // 1f1b runs on every number of stages; the others take turns
-	for _, replicas := range []int{1, 2} {
-		for _, tied := range []bool{true, false} {
-			for grain, slices := range map[string]int{"block": 1, "half": 4} {
-				c := small(t)
-				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards = replicas, tied, grain, slices
-				still := goRun(t, c, nil)
-				if still.moves != 0 || still.losses[0] <= still.losses[len(still.losses)-1] {
-					t.Fatalf("reference: %d moves, loss from %v to %v", still.moves, still.losses[0], still.losses[len(still.losses)-1])
-				}
-				if n := len(still.sparsity); n != 5 || math.Abs(still.sparsity[4]-0.9) > 1e-3 {
-					t.Fatalf("sparsities %v, want five up to 0.9", still.sparsity)
-				}
-				round++
-				for _, schedule := range schedules {
-					list := schedule.stages
-					if schedule.kind != "1f1b" {
-						at := round % len(list)
-						list = list[at : at+1]
+	cases := make(map[int]int) // of each schedule so far: all but 1f1b go through their numbers of stages
+	variants(t, func(c config.Config, number int) {
+		still := goRun(t, c, nil)
+		if still.moves != 0 || still.losses[0] <= still.losses[len(still.losses)-1] {
+			t.Fatalf("reference: %d moves, loss from %v to %v", still.moves, still.losses[0], still.losses[len(still.losses)-1])
+		}
+		if n := len(still.sparsity); n != 5 || math.Abs(still.sparsity[4]-0.9) > 1e-3 {
+			t.Fatalf("sparsities %v, want five up to 0.9", still.sparsity)
+		}
+		for k, schedule := range schedules {
+			for i, stages := range schedule.stages {
+				if schedule.kind == "1f1b" {
+					if !long && (number+i)%2 != 0 {
+						continue
 					}
-					for _, stages := range list {
-						c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, schedule.kind, schedule.chunks
-						t.Run(fmt.Sprintf("D=%d/tied=%v/%s/slices=%d/%s/V=%d/P=%d", replicas, tied, grain, slices, schedule.kind, schedule.chunks, stages), func(t *testing.T) {
-							moved := goRun(t, c, scatter(uint64(stages)))
-							if stages > 1 && moved.moves < c.Train.Steps/2 {
-								t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
-							}
-							if at := moved.difference(still); at != "" {
-								t.Errorf("differs from one stage at %s", at)
-							}
-						})
-					}
+				} else if !long && (number+k)%2 != 0 || i != cases[k]%len(schedule.stages) {
+					continue
 				}
+				c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, schedule.kind, schedule.chunks
+				t.Run(variant(c), func(t *testing.T) {
+					moved := goRun(t, c, scatter(uint64(stages)))
+					if stages > 1 && moved.moves < c.Train.Steps/2 {
+						t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
+					}
+					if at := moved.difference(still); at != "" {
+						t.Errorf("differs from one stage at %s", at)
+					}
+				})
+			}
+			if long || (number+k)%2 == 0 {
+				cases[k]++
 			}
 		}
-	}
+	})
+}
+
+// variant names the settings of a case of law 1.
+func variant(c config.Config) string {
+	return fmt.Sprintf("D=%d/tied=%v/%s/slices=%d/%s/V=%d/P=%d",
+		c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards, c.Schedule.Kind, c.Schedule.Chunks, c.Parallel.Stages)
 }
 
 // TestBalancersChangeNothing is law 1 with the real balancers, whose decisions
@@ -226,7 +253,11 @@ func TestBalancersChangeNothing(t *testing.T) {
 	c := small(t)
 	still := goRun(t, c, nil)
 	c.Parallel.Stages = 4
-	for _, clock := range []string{"wall", "virtual"} {
+	clocks := []string{"wall", "virtual"}
+	if testing.Short() {
+		clocks = clocks[:1]
+	}
+	for _, clock := range clocks {
 		for _, by := range []string{"time", "param"} {
 			for kind, every := range map[string]string{
 				"uniform": "auto", "param": "auto", "regex": "auto", "partition": "3", "diffusion": "4",
@@ -278,7 +309,8 @@ func TestBalancersChangeNothing(t *testing.T) {
 }
 
 // TestThreadsChangeNothing is law 1 over the threads of a rank, on layers wide
-// enough to be worth sharing, with the head whole and in slices.
+// enough to be worth sharing, with the head whole and in slices; with
+// DYNMO_LONG=1 every number of threads on one stage and on three.
 func TestThreadsChangeNothing(t *testing.T) {
 	if !cpu.Built {
 		t.Skip("built without the tag blas: kernels of one thread only")
@@ -292,6 +324,9 @@ func TestThreadsChangeNothing(t *testing.T) {
 		still := goRun(t, c, nil)
 		for _, threads := range []int{1, 2, 3} {
 			for _, stages := range []int{1, 3} {
+				if !long && (threads == 2) != (stages == 1) {
+					continue
+				}
 				c.Parallel.Stages, c.Device.Threads = stages, threads
 				if at := goRun(t, c, scatter(uint64(threads))).difference(still); at != "" {
 					t.Errorf("%d slices, %d stages, %d threads: differs from one stage and thread at %s", slices, stages, threads, at)
@@ -321,9 +356,14 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 // TestRandomShapes is law 1 on odd shapes: few microbatches, single tokens,
-// as many stages as layers, three replicas, on any schedule.
+// as many stages as layers, three replicas, on any schedule: 10 draws, with
+// DYNMO_LONG=1 50.
 func TestRandomShapes(t *testing.T) {
-	for seed := range uint64(25) {
+	seeds := uint64(10)
+	if long {
+		seeds = 50
+	}
+	for seed := range seeds {
 		draw := random.Keyed(seed, 77)
 		pick := func(lo, hi int) int { return lo + draw.IntN(hi-lo+1) }
 		c := small(t)

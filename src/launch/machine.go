@@ -119,7 +119,7 @@ func sharers(all []arrival, gpu string) int {
 // carriage returns what carries the memory of GPUs between ranks, by name, and
 // makes it; nothing on a CPU, or for one rank. NCCL needs a GPU for every rank. The error is that of
 // a library that is not here.
-func carriage(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.Carrier, error), error) {
+func carriage(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
 	switch {
 	case dev.Space() == tensor.Host, ranks == 1:
 		return "", nil, nil
@@ -130,5 +130,5 @@ func carriage(c config.Config, dev device.Device, stream device.Stream, ranks in
 	if err != nil {
 		err = fmt.Errorf("%w (DYNMO_NCCL_LIBRARY names the file; comm.carrier = \"host\" does without)", err)
 	}
-	return "NCCL " + version, func(t comm.Transport) (comm.Carrier, error) { return nccl.New(t, dev, stream) }, err
+	return "NCCL " + version, func(t comm.Transport) (comm.DeviceTransport, error) { return nccl.New(t, dev, stream) }, err
 }

@@ -47,10 +47,20 @@ func trainMoving(t *testing.T, c config.Config, o record.Observer, repartition s
 	})
 }
 
+// skipUnlessC skips a test under -short: memory does not depend on kernels, and
+// those in Go take ten times as long.
+func skipUnlessC(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in the pass with kernels in C")
+	}
+}
+
 // TestMemoryIsAccountedFor: what a rank has allocated is what the balancer
 // reckons with and metrics report: at most 2 % more, and at most 5 % less, since
 // what sums gradients over replicas is reckoned as large as before pruning.
 func TestMemoryIsAccountedFor(t *testing.T) {
+	skipUnlessC(t)
 	for replicas, kinds := range map[int][]string{
 		1: {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "list", "auto"},
 		3: {"1f1b", "zb-v"},
@@ -59,7 +69,8 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 			for dynamic, slices := range map[string]int{"none": 3, "prune": 1} {
 				c := small(t)
 				c.Model.HeadShards = slices
-				c.Model.Hidden, c.Train.Steps, c.Balance.Kind = 48, 26, "uniform"
+				c.Model.Hidden, c.Balance.Kind = 48, "uniform"
+				c.Prune.Start, c.Prune.Every, c.Train.Steps = 1, 1, 6
 				c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
 				seen := &balances{} // rank 0 has told the last step before any rank knows the hash
@@ -133,6 +144,7 @@ func (k *kept) Event(e record.Event) error {
 // indices) than a limit that the dense layers just met, training goes on with
 // the cuts it has, and says so, in every kind of schedule.
 func TestMemoryShrinksTooLate(t *testing.T) {
+	skipUnlessC(t)
 	for _, kind := range []string{"1f1b", "interleaved", "zb-v", "list"} {
 		t.Run(kind, func(t *testing.T) {
 			c := small(t)
@@ -147,7 +159,7 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 					_, err = planner.First(plan.Dense(c))
 				}
 			}
-			c.Balance.MemoryLimitBytes, c.Train.Steps = least.Balance.MemoryLimitBytes, 30
+			c.Balance.MemoryLimitBytes, c.Train.Steps = least.Balance.MemoryLimitBytes, 18
 			seen := &kept{}
 			if err := trainLocally(t, c, seen, func(r *rank) error { return nil }); err != nil {
 				t.Fatal(err)

@@ -79,8 +79,8 @@ func rankMain(settings string) error {
 	return mpi.Stop()
 }
 
-// TestPlacementChangesNothingMPI is law 1 over real processes: what
-// TestPlacementChangesNothing runs on goroutines, on four MPI ranks.
+// TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
+// schedules of TestPlacementChangesNothing, on four MPI ranks.
 func TestPlacementChangesNothingMPI(t *testing.T) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -88,22 +88,16 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	}
 	var list []config.Config
 	var want []*run
-	for _, replicas := range []int{1, 2} {
-		for _, tied := range []bool{true, false} {
-			for grain, slices := range map[string]int{"block": 1, "half": 4} {
-				c := small(t)
-				c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Model.HeadShards = replicas, tied, grain, slices
-				still := goRun(t, c, nil)
-				for _, schedule := range schedules {
-					c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = 4/replicas, schedule.kind, schedule.chunks
-					if schedule.chunks*c.Parallel.Stages > 10 {
-						continue // more than there are blocks and their ends
-					}
-					list, want = append(list, c), append(want, still)
-				}
+	variants(t, func(c config.Config, number int) {
+		still := goRun(t, c, nil)
+		for k, schedule := range schedules {
+			c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = 4/c.Parallel.Replicas, schedule.kind, schedule.chunks
+			if !long && (number+k)%2 != 0 || schedule.chunks*c.Parallel.Stages > 10 {
+				continue // the other half, or more chunks than blocks and their ends
 			}
+			list, want = append(list, c), append(want, still)
 		}
-	}
+	})
 	settings, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +125,7 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 		t.Fatalf("%d runs of %d were printed\n%s", len(got), len(want), text)
 	}
 	for i, c := range list {
-		name := fmt.Sprintf("D=%d/tied=%v/%s/%s/V=%d/P=%d",
-			c.Parallel.Replicas, c.Model.Tied, c.Model.Grain, c.Schedule.Kind, c.Schedule.Chunks, c.Parallel.Stages)
+		name := variant(c)
 		if got[i].moves < c.Train.Steps/2 {
 			t.Errorf("%s: only %d of %d steps moved layers", name, got[i].moves, c.Train.Steps)
 		}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"dynmo/src/kernel/cpu"
-	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/study"
 )
 
 // journal keeps the costs of a run.
@@ -35,7 +35,7 @@ func (j *journal) Step(m record.Metrics) error {
 // simulator knows the makespan before and after every balancing within 5 %, from
 // the costs that the run recorded, every microbatch with the share that it took.
 // What costs from before a change of the layout say of the steps after it is
-// further off, by how far one stretch of steps on a busy machine is from the next.
+// further off, by how far one phase on a busy machine is from the next.
 func TestPrediction(t *testing.T) {
 	if !cpu.Built {
 		t.Skip("built without the tag blas: the kernels of ref take minutes for layers that are worth measuring")
@@ -43,7 +43,10 @@ func TestPrediction(t *testing.T) {
 	c := small(t)
 	c.Run.Clock = "virtual"
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 16, 96, 4, 48
-	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 16, 36
+	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 8, 36
+	if long {
+		c.Parallel.Microbatches = 16
+	}
 	c.Prune.Start, c.Prune.Every, c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 6, 6, 0.4, 0.95, 0.5
 	c.Model.Grain, c.Balance.Every = "half", "2"
 	var ahead []float64
@@ -53,7 +56,7 @@ func TestPrediction(t *testing.T) {
 		if err := trainLocally(t, c, log, func(*rank) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		replayed := plan.Replay(log.series)
+		replayed := study.Replay(log.series)
 		for _, r := range replayed {
 			t.Logf("%s, %d steps from %d: measured %.2f ms, predicted %+.1f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
 			if math.Abs(r.Error()) > 0.05 {

@@ -72,14 +72,14 @@ type Plan struct {
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	t := costs.Mean()
 	a := Plan{
-		Layout: l, Costs: p.placed(t, l.Cuts), Messages: messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.Caps(t, l.Cuts),
+		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.Caps(t, l.Cuts),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
 	}
 	all := sim.Replicas(sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Gap: costs.Gap, Mesh: l.Mesh, Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Gap, Mesh: l.Mesh, Number: number, Spans: true,
 	}, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })

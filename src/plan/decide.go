@@ -100,7 +100,7 @@ func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partiti
 			steps = horizon // "auto"
 		}
 		var r balance.Result
-		r, err = balance.FewestMoves(p.Problem(t, by), now, float64(steps*p.Microbatches), p.bandwidth())
+		r, err = balance.FewestMoves(p.Problem(t, by), now, float64(steps*p.Microbatches), p.Network.Bandwidth())
 		next = r.Cuts
 		if err == nil && by == balance.ByTime {
 			next, _ = p.Improve(t, next)
@@ -132,15 +132,4 @@ func (p *Planner) faster(t cost.Table, now, next partition.Partition) partition.
 		return next
 	}
 	return now
-}
-
-// bandwidth returns the bytes per second at which layers move.
-func (p *Planner) bandwidth() float64 {
-	least := 0.0
-	for _, link := range []float64{p.Network.Node.Bandwidth, p.Network.Between.Bandwidth} {
-		if link > 0 && (least == 0 || link < least) {
-			least = link
-		}
-	}
-	return least
 }

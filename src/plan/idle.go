@@ -28,17 +28,17 @@ import (
 // schedule was made for costs, that of equal stages and that without the cap are
 // lists.
 func (p *Planner) idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.Stage, dispatch float64, caps []int, makespan float64) trace.Idle {
-	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Gap: dispatch}).Makespan()
+	replay := sim.Run(sim.Step{Schedule: s, PerMicrobatch: took, Dispatch: dispatch}).Makespan()
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
-	ideal := sim.Step{Schedule: s, Costs: equal, Gap: dispatch}
+	ideal := sim.Step{Schedule: s, Costs: equal, Dispatch: dispatch}
 	if p.Adapts() {
 		ideal.Schedule = schedule.List(p.options(ideal, nil))
 	}
 	idle := trace.Idle{Busy: busy / float64(s.Map.Stages)}
 	idle.Inherent = sim.Run(ideal).Makespan() - idle.Busy
 	if caps != nil {
-		mean := sim.Step{Schedule: s, Costs: means(took), Gap: dispatch}
+		mean := sim.Step{Schedule: s, Costs: means(took), Dispatch: dispatch}
 		capped := sim.Run(mean).Makespan()
 		mean.Schedule = schedule.List(p.options(mean, nil))
 		idle.Memory = max(0, capped-sim.Run(mean).Makespan())

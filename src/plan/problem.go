@@ -68,9 +68,9 @@ func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
 	return fixed
 }
 
-// messages returns the bytes that every virtual stage sends on for a
+// Messages returns the bytes that every virtual stage sends on for a
 // microbatch: the output of its last layer.
-func messages(t cost.Table, cuts partition.Partition) []int64 {
+func Messages(t cost.Table, cuts partition.Partition) []int64 {
 	bytes := make([]int64, cuts.Stages())
 	for v := range len(bytes) - 1 {
 		if end := cuts[v+1]; end > 0 {

@@ -52,6 +52,16 @@ func (r report) encode() []float64 {
 			m.put(s.Forward, s.Input, s.Weight)
 		}
 	}
+	m.put(float64(len(r.counts)))
+	for _, c := range r.counts {
+		m.put(float64(c.Layer), float64(c.Microbatch), float64(len(c.Name)), float64(len(c.Values)))
+		for _, b := range []byte(c.Name) {
+			m.put(float64(b))
+		}
+		for _, v := range c.Values {
+			m.put(float64(v))
+		}
+	}
 	return m.values
 }
 
@@ -73,6 +83,19 @@ func decode(values []float64) report {
 			l.samples[i] = cost.Stage{Forward: m.next(), Input: m.next(), Weight: m.next()}
 		}
 		r.layers = append(r.layers, l)
+	}
+	for range m.count() {
+		c := cost.Count{Layer: m.count(), Microbatch: m.count()}
+		name := make([]byte, m.count())
+		c.Values = make([]int64, m.count())
+		for i := range name {
+			name[i] = byte(m.next())
+		}
+		for i := range c.Values {
+			c.Values[i] = whole()
+		}
+		c.Name = string(name)
+		r.counts = append(r.counts, c)
 	}
 	return r
 }

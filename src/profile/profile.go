@@ -5,8 +5,10 @@
 package profile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
@@ -53,7 +55,7 @@ type Profiler struct {
 // Measure returns what all ranks measured in a step of a layout. changed says
 // that the model changed before it. Collective over the stages and the replicas.
 func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, changed bool) (Measurement, error) {
-	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}}
+	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}, counts: done.Counts}
 	mine.local(x, s, done.Spans, l)
 	column, err := gather(p.Replicas, mine)
 	if err != nil {
@@ -80,6 +82,7 @@ type report struct {
 	own       Own
 	summaries []trace.Summary // by replica
 	layers    []layerReport
+	counts    []cost.Count
 }
 
 // layerReport is what a layer cost.
@@ -96,7 +99,7 @@ func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layo
 		c := layer.Cost(x)
 		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Gradients, l.Mesh.Replicas)
 		at[layer.ID] = i
-		r.layers = append(r.layers, layerReport{id: layer.ID, samples: make([]cost.Stage, l.Schedule.Microbatches), cost: c})
+		r.layers = append(r.layers, layerReport{id: layer.ID, cost: c, samples: make([]cost.Stage, l.Schedule.Microbatches)})
 	}
 	for _, sp := range spans {
 		if !sp.Op.Pipeline() {
@@ -134,6 +137,7 @@ func joinReplicas(column []report) report {
 	for _, r := range column[1:] {
 		out.own = out.own.with(r.own)
 		out.summaries = append(out.summaries, r.summaries...)
+		out.counts = append(out.counts, r.counts...)
 		for i, from := range r.layers {
 			to := &out.layers[i]
 			to.cost.Forward = max(to.cost.Forward, from.cost.Forward)
@@ -171,11 +175,15 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 			all = all.with(r.own)
 		}
 		m.Memory[stage] = r.own.Memory
+		m.Counts = append(m.Counts, r.counts...)
 		for _, l := range r.layers {
 			m.Layers[l.id], m.Samples[l.id] = l.cost, l.samples
 			m.Layers[l.id].Name = names[l.id]
 		}
 	}
+	slices.SortStableFunc(m.Counts, func(a, b cost.Count) int {
+		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Microbatch, b.Microbatch), strings.Compare(a.Name, b.Name))
+	})
 	m.Joules, m.Balancing = all.Joules, all.Balancing
 	for d := range rows[0].summaries {
 		parts := make([]trace.Summary, len(rows))

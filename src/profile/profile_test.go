@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/ref"
@@ -17,6 +18,8 @@ import (
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestMeasureIsInChainOrder: the table has the costs of every layer at its place
@@ -51,8 +54,9 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Microbatch: m, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
 			}
 		}
+		counts := []cost.Count{{Name: "left", Layer: s.Layers[0].ID, Microbatch: replica, Values: []int64{int64(tr.Rank()), -1}}}
 		p := profile.Profiler{Stages: stages, Replicas: replicas}
-		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, false)
+		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans, Counts: counts}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, false)
 		if err != nil {
 			return err
 		}
@@ -68,6 +72,12 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 					t.Errorf("layer %d, microbatch %d: %v s, want %v", id, m, row[m].Forward, want)
 				}
 			}
+		}
+		if diff := cmp.Diff([]cost.Count{
+			{Name: "left", Layer: 0, Microbatch: 0, Values: []int64{0, -1}}, {Name: "left", Layer: 0, Microbatch: 1, Values: []int64{1, -1}},
+			{Name: "left", Layer: 1, Microbatch: 0, Values: []int64{2, -1}}, {Name: "left", Layer: 1, Microbatch: 1, Values: []int64{3, -1}},
+		}, seen.Counts); diff != "" {
+			t.Error(diff)
 		}
 		if seen.Balancing != 3 {
 			t.Errorf("balancing took %v s, want the longest, 3", seen.Balancing)

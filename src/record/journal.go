@@ -53,9 +53,9 @@ type Done struct {
 	Resident         bool    // whether memory in RAM is known
 }
 
-// Changed says that the model changed before a step, in so many seconds.
+// Changed says how the model changed before a step, if it did, in so many seconds.
 func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) error {
-	if j == nil {
+	if j == nil || change.Kind == "" {
 		return nil
 	}
 	if err := j.flush(); err != nil { // the effect of the last decision cannot be measured any more

@@ -170,7 +170,7 @@ func (e *engine) advance(stage int) (done int) {
 			break
 		}
 		if i > 0 {
-			clock += e.s.Gap
+			clock += e.s.Dispatch
 		}
 		start := max(clock, arrives)
 		clock = start + e.seconds(stage, v, in)

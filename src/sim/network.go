@@ -39,6 +39,15 @@ func (n Network) Link(a, b int) Link {
 	return n.Node
 }
 
+// Bandwidth returns the bytes per second of the slowest link; 0 means infinite.
+func (n Network) Bandwidth() float64 {
+	a, b := n.Node.Bandwidth, n.Between.Bandwidth
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
 // Slowness returns how many times slower a rank of the world is.
 func (n Network) Slowness(rank int) float64 {
 	if rank < len(n.Slow) {

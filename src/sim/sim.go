@@ -22,12 +22,12 @@ type Step struct {
 
 	// Bytes is by virtual stage: what it sends on for a microbatch, and gets back
 	// as gradient. The last one's does not count. Nil: messages are free.
-	Bytes   []int64
-	Network Network
-	Gap     float64   // seconds that a stage needs at least from one instruction to the next
-	Mesh    mesh.Mesh // rank of (stage, replica); zero: rank = stage
-	Replica int       // which replica this is
-	Number  int       // steps before this one: a key of the delays
+	Bytes    []int64
+	Network  Network
+	Dispatch float64   // overhead: seconds that a stage needs at least from one instruction to the next
+	Mesh     mesh.Mesh // rank of (stage, replica); zero: rank = stage
+	Replica  int       // which replica this is
+	Number   int       // steps before this one: a key of the delays
 
 	Spans bool // whether Result holds spans
 }
@@ -61,7 +61,7 @@ type work struct {
 // and receiver, and the receiver's clock reaches the arrival when an
 // instruction needs it:
 //
-//	start = max(end of the stage's instruction before + gap, arrival)
+//	start = max(end of the stage's instruction before + dispatch, arrival)
 //
 // Between chunks of one stage nothing is sent. The schedule is one that Check
 // accepts; Run panics on a deadlock.

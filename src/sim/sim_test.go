@@ -82,18 +82,18 @@ func TestDeadlockPanics(t *testing.T) {
 	Makespan(lists([]schedule.Instr{b, f}, []schedule.Instr{f, b}), equal(2, cost.Stage{Forward: 1, Input: 1, Weight: 1}))
 }
 
-// TestGap: a stage's host needs its time between two instructions, unless the
+// TestDispatch: a stage's host needs its time between two instructions, unless the
 // stage waits for longer anyway.
-func TestGap(t *testing.T) {
+func TestDispatch(t *testing.T) {
 	s := plain(t, schedule.Kind1F1B, 2, 2)
 	costs := equal(2, cost.Stage{Forward: 1, Input: 1})
-	for gap, want := range map[float64]float64{
+	for dispatch, want := range map[float64]float64{
 		0:    6,    // fill, and two times two
-		0.25: 6.75, // three gaps of stage 1, between F0 B0 F1 B1; those of stage 0 are hidden
+		0.25: 6.75, // three times of stage 1, between F0 B0 F1 B1; those of stage 0 are hidden
 	} {
-		got := Run(Step{Schedule: s, Costs: costs, Gap: gap}).Makespan()
+		got := Run(Step{Schedule: s, Costs: costs, Dispatch: dispatch}).Makespan()
 		if math.Abs(got-want) > 1e-12 {
-			t.Errorf("gap %v: makespan %v, want %v", gap, got, want)
+			t.Errorf("dispatch %v: makespan %v, want %v", dispatch, got, want)
 		}
 	}
 }

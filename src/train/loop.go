@@ -38,20 +38,17 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		w.All.SetDeadline(startFor)
 		start := clock.Now()
 		change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
+		if err == nil && change.Structure {
+			err = r.place(w, l, s)
+		}
 		if err != nil {
 			return fail("dynamic: ", err)
 		}
-		if change.Structure {
-			if err := r.place(w, l, s); err != nil {
-				return fail("dynamic: ", err)
-			}
-		} else if r.last[0] > 0 {
-			w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
+		if err := r.journal.Changed(step, change, clock.Now()-start); err != nil {
+			return fail("", err)
 		}
-		if change.Kind != "" {
-			if err := r.journal.Changed(step, change, clock.Now()-start); err != nil {
-				return fail("", err)
-			}
+		if !change.Structure && r.last[0] > 0 {
+			w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
 		}
 
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
@@ -70,11 +67,11 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Measure: what the step showed, the same on every rank.
 		measuring := clock.Now()
 		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change.Costs)
+		if err == nil {
+			err = r.dynamism.After(step, m.Measurement)
+		}
 		if err != nil {
 			return fail("", err)
-		}
-		if err := r.dynamism.After(step, m.Measurement); err != nil {
-			return fail("dynamic: ", err)
 		}
 
 		// Decide: a pure function of what was measured.

@@ -116,9 +116,9 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 		r.runner.Close()
 	}
 	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
-	graphs := r.Config.Device.Graphs && r.Device.Space() == tensor.Device
 	var err error
-	r.runner, err = pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas}, pipeline.Options{Graphs: graphs})
+	r.runner, err = pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas},
+		pipeline.Options{Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/plan"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
+	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 
@@ -70,7 +71,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 }
 
 // planned plans a step. Errors are the settings'.
-func planned(t cost.Table, o plan.Options) (plan.Plan, error) {
+func planned(t cost.Table, o study.Options) (plan.Plan, error) {
 	p, err := plan.New(o.Config, o.Network, o.Fixed)
 	if err != nil {
 		return plan.Plan{}, err
@@ -130,7 +131,7 @@ type planOther struct {
 }
 
 // answered says what a plan is.
-func answered(t cost.Table, best plan.Plan, o plan.Options) planAnswer {
+func answered(t cost.Table, best plan.Plan, o study.Options) planAnswer {
 	a := planAnswer{
 		Clock: "sim", Costs: t.Clock, Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
 		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,

@@ -7,9 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"dynmo/src/plan"
+	"dynmo/src/cost"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/study"
 	"dynmo/src/trace"
 )
 
@@ -49,16 +50,20 @@ their bytes; measuring and deciding take none.`,
 			}
 			o.Repack = repack
 			measured := series[0].Clock
-			if series, err = d.change(c, series, o); err != nil {
+			costs, err := d.change(c, series, o)
+			if err != nil {
 				return usageError{err}
 			}
-			a, err := simulated(series, o)
+			a, err := simulated(costs, o)
 			if err != nil {
 				return usageError{err}
 			}
 			a.Costs, a.Dynamic = measured, d.kind
+			if d.kind == "" {
+				a.Replayed = replayed(series)
+			}
 			if file != "" {
-				steps, err := timelines(series, o)
+				steps, err := timelines(costs, o)
 				if err != nil {
 					return err
 				}
@@ -74,29 +79,29 @@ their bytes; measuring and deciding take none.`,
 	}
 	w.flags(c)
 	d.flags(c)
-	c.Flags().StringVar(&file, "trace", "", "write a step of each of the first run.trace_steps stretches, of one replica, as a Chrome trace (Perfetto opens it)")
+	c.Flags().StringVar(&file, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it)")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto fewer stages while throughput stays within this share of the first step's; 0 keeps all")
 	return c
 }
 
 // simAnswer is what the command says; times are in seconds.
 type simAnswer struct {
-	Clock       string      `json:"clock"` // sim
-	Costs       string      `json:"costs_clock"`
-	Dynamic     string      `json:"dynamic,omitempty"` // what changed those costs
-	Ranks       int         `json:"ranks"`
-	Legs        []simLeg    `json:"stretches"`
-	Seconds     float64     `json:"seconds"`
-	Moving      float64     `json:"moving_seconds"`
-	RankSeconds float64     `json:"rank_seconds"`
-	Static      float64     `json:"static_seconds"`    // the same work on the first cuts
-	Speedup     float64     `json:"speedup"`           // static / this
-	Ceiling     float64     `json:"ceiling,omitempty"` // of the speedup, see ceilingOf; absent where it is not known
-	Replayed    []simReplay `json:"replayed,omitempty"`
+	Clock       string       `json:"clock"` // sim
+	Costs       string       `json:"costs_clock"`
+	Dynamic     string       `json:"dynamic,omitempty"` // what changed those costs
+	Ranks       int          `json:"ranks"`
+	Segments    []simSegment `json:"stretches"`
+	Seconds     float64      `json:"seconds"`
+	Moving      float64      `json:"moving_seconds"`
+	RankSeconds float64      `json:"rank_seconds"`
+	Static      float64      `json:"static_seconds"`    // the same work on the first cuts
+	Speedup     float64      `json:"speedup"`           // static / this
+	Ceiling     float64      `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent where it is not known
+	Replayed    []simReplay  `json:"replayed,omitempty"`
 }
 
-// simLeg is steps of the run that are alike.
-type simLeg struct {
+// simSegment is steps of the run that are alike.
+type simSegment struct {
 	Step     int        `json:"step"`
 	Steps    int        `json:"steps"`
 	Change   string     `json:"change,omitempty"` // of the model, before the first step
@@ -113,7 +118,7 @@ type simLeg struct {
 	Moving   float64    `json:"moving_seconds"`
 }
 
-// simReplay is a stretch that really ran.
+// simReplay is a phase that really ran.
 type simReplay struct {
 	Step      int     `json:"step"`
 	Steps     int     `json:"steps"`
@@ -124,39 +129,39 @@ type simReplay struct {
 }
 
 // simulated runs a series with the settings' balancer, and without.
-func simulated(series profile.Series, o plan.Options) (simAnswer, error) {
-	run, err := plan.Walk(series.Costs(), o)
+func simulated(series cost.Series, o study.Options) (simAnswer, error) {
+	run, err := study.Simulate(series, o)
 	if err != nil {
 		return simAnswer{}, err
 	}
-	static := o
-	static.Static = true
-	still, err := plan.Walk(series.Costs(), static)
+	o.Static = true
+	still, err := study.Simulate(series, o)
 	if err != nil {
 		return simAnswer{}, err
 	}
-	ceiling, err := ceilingOf(still, o)
-	if err != nil {
-		return simAnswer{}, err
-	}
-	replayed := plan.Replay(series)
 	a := simAnswer{
 		Clock: "sim", Ranks: o.Config.Parallel.Stages * o.Config.Parallel.Replicas,
 		Seconds: run.Seconds, Moving: run.Moving, RankSeconds: run.RankSeconds,
-		Static: still.Seconds, Speedup: still.Seconds / run.Seconds, Ceiling: ceiling,
+		Static: still.Seconds, Speedup: still.Seconds / run.Seconds, Ceiling: still.Ceiling(),
 	}
-	for _, l := range run.Legs {
-		idle := l.Idle
-		idle.Balancing = l.Moving / float64(l.Steps)
-		a.Legs = append(a.Legs, simLeg{
-			Step: l.Step, Steps: l.Steps, Change: l.Change, Stages: l.Stages, Schedule: string(l.Plan.Schedule.Kind),
-			Cuts: l.Plan.Cuts, Seconds: l.Seconds, Exposed: l.Exposed, Makespan: l.Makespan,
-			Bound: l.Plan.LowerBound, Bubble: 1 - l.Idle.Busy/l.Makespan,
-			Idle: idle, Moved: l.Moved, Moving: l.Moving,
+	for _, s := range run.Segments {
+		idle := s.Idle
+		idle.Balancing = s.Moving / float64(s.Steps)
+		a.Segments = append(a.Segments, simSegment{
+			Step: s.Step, Steps: s.Steps, Change: s.Change, Stages: s.Plan.Stages(), Schedule: string(s.Plan.Schedule.Kind),
+			Cuts: s.Plan.Cuts, Seconds: s.Seconds, Exposed: s.Exposed, Makespan: s.Makespan,
+			Bound: s.Plan.LowerBound, Bubble: 1 - s.Idle.Busy/s.Makespan,
+			Idle: idle, Moved: s.Moved, Moving: s.Moving,
 		})
 	}
-	for _, r := range replayed {
-		a.Replayed = append(a.Replayed, simReplay{r.Step, r.Steps, r.Measured, r.Predicted, r.Error(), r.Ahead})
-	}
 	return a, nil
+}
+
+// replayed compares the phases of a series that really ran with their simulation.
+func replayed(series profile.Series) []simReplay {
+	var list []simReplay
+	for _, r := range study.Replay(series) {
+		list = append(list, simReplay{r.Step, r.Steps, r.Measured, r.Predicted, r.Error(), r.Ahead})
+	}
+	return list
 }

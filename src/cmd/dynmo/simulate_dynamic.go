@@ -8,7 +8,6 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
-	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/study"
 )
@@ -29,14 +28,14 @@ func (d *madeUp) flags(c *cobra.Command) {
 
 // change returns the run that is made up from a series' first table, the series
 // itself if none is asked for. It says so if the run is not dynamic.
-func (d madeUp) change(c *cobra.Command, series profile.Series, o plan.Options) (profile.Series, error) {
+func (d madeUp) change(c *cobra.Command, series profile.Series, o study.Options) (cost.Series, error) {
 	if d.kind == "" {
 		for _, flag := range []string{"steps", "from", "every"} {
 			if c.Flags().Changed(flag) {
 				return nil, fmt.Errorf("--%s: has no effect, want --dynamic beside it", flag)
 			}
 		}
-		return series, nil
+		return series.Costs(), nil
 	}
 	d.Seed, d.Microbatches = o.Config.Run.Seed, o.Config.Parallel.Microbatches
 	out, err := study.Generate(d.kind, series[0].Costs().Mean(), d.MadeUp)
@@ -46,9 +45,5 @@ func (d madeUp) change(c *cobra.Command, series profile.Series, o plan.Options) 
 	if !slices.ContainsFunc(out, func(s cost.Phase) bool { return s.Change != "" }) {
 		fmt.Fprintf(c.ErrOrStderr(), "note: --dynamic %s changes the model in none of %d steps; see --steps, --from and --every\n", d.kind, d.Steps)
 	}
-	run := make(profile.Series, len(out))
-	for i, s := range out {
-		run[i].Phase = s
-	}
-	return run, nil
+	return out, nil
 }

@@ -5,27 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/config"
-	"dynmo/src/plan"
 	"dynmo/src/record"
-	"dynmo/src/sim"
 )
-
-// TestCeilingOf: by hand. Of 18 s the best cuts would need 6/7, of 12 s all.
-func TestCeilingOf(t *testing.T) {
-	c := config.Default()
-	c.Parallel.Stages, c.Parallel.Microbatches = 2, 3
-	leg := func(steps int, seconds, ceiling float64) plan.Leg {
-		l := plan.Leg{Steps: steps, Seconds: seconds}
-		l.Plan.Ceiling = ceiling
-		return l
-	}
-	still := plan.Run{Legs: []plan.Leg{leg(2, 9, 7.0/6), leg(1, 12, 1)}}
-	got, err := ceilingOf(still, plan.Options{Config: c, Network: sim.Uniform(0, 0)})
-	if want := 30 / (18*6.0/7 + 12); err != nil || math.Abs(got-want) > 1e-12 {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-}
 
 // TestSimulateSaysThatNothingChanges: a run that is made up with the defaults is
 // dynamic; one that is not says so, and is simulated.
@@ -54,7 +35,7 @@ func TestSimulateSaysThatNothingChanges(t *testing.T) {
 	}
 }
 
-// TestSimulateTrace: at most run.trace_steps stretches, the steps of the answer,
+// TestSimulateTrace: at most run.trace_steps segments, the steps of the answer,
 // one behind the other.
 func TestSimulateTrace(t *testing.T) {
 	workbench(t, "")
@@ -64,15 +45,15 @@ func TestSimulateTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(steps) != 3 || len(a.Legs) < 40 {
-		t.Fatalf("%d steps of %d stretches, want 3", len(steps), len(a.Legs))
+	if len(steps) != 3 || len(a.Segments) < 40 {
+		t.Fatalf("%d steps of %d segments, want 3", len(steps), len(a.Segments))
 	}
 	begin := 0.0
 	for i, s := range steps {
 		sum := s.Summary()
-		if s.Step.Step != a.Legs[i].Step || math.Abs(sum.Start-begin) > 2e-9 || math.Abs(sum.Makespan()-a.Legs[i].Makespan) > 2e-9 {
-			t.Errorf("timeline %d: step %d from %v, %v s, want step %d from %v, %v s", i, s.Step.Step, sum.Start, sum.Makespan(), a.Legs[i].Step, begin, a.Legs[i].Makespan)
+		if s.Step.Step != a.Segments[i].Step || math.Abs(sum.Start-begin) > 2e-9 || math.Abs(sum.Makespan()-a.Segments[i].Makespan) > 2e-9 {
+			t.Errorf("timeline %d: step %d from %v, %v s, want step %d from %v, %v s", i, s.Step.Step, sum.Start, sum.Makespan(), a.Segments[i].Step, begin, a.Segments[i].Makespan)
 		}
-		begin += a.Legs[i].Makespan
+		begin += a.Segments[i].Makespan
 	}
 }

@@ -16,11 +16,11 @@ const shown = 40
 
 // print writes the answer for people.
 func (a simAnswer) print(out io.Writer) error {
-	legs := joined(a.Legs)
+	segments := joined(a.Segments)
 	header := slices.Concat([]string{"steps", "before", "stages", "schedule", "step time", "allreduce", "to bound", "bubble ratio"}, idleParts, []string{"moved"})
 	var rows [][]string
-	stages := a.Legs[0].Stages
-	for _, l := range legs[:min(shown, len(legs))] {
+	stages := a.Segments[0].Stages
+	for _, l := range segments[:min(shown, len(segments))] {
 		moved := ""
 		if l.Moved > 0 {
 			moved = megabytes(l.Moved)
@@ -34,7 +34,7 @@ func (a simAnswer) print(out io.Writer) error {
 	if err := record.Table(out, header, rows); err != nil {
 		return err
 	}
-	if more := len(legs) - shown; more > 0 {
+	if more := len(segments) - shown; more > 0 {
 		fmt.Fprintf(out, "and %d lines more (--json)\n", more)
 	}
 	costs := "clock=" + a.Costs
@@ -48,7 +48,7 @@ func (a simAnswer) print(out io.Writer) error {
 		ceiling = fmt.Sprintf(" (ceiling %s)", ratio(a.Ceiling))
 	}
 	fmt.Fprintf(out, "never moved  %s: the run is %s times as fast%s\n", duration(a.Static), ratio(a.Speedup), ceiling)
-	if whole := a.Static * float64(a.Ranks); slices.ContainsFunc(a.Legs, func(l simLeg) bool { return l.Stages < a.Legs[0].Stages }) {
+	if whole := a.Static * float64(a.Ranks); slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
 		fmt.Fprintf(out, "rank time    %s over all ranks that hold layers, %s of what all ranks take if none moves\n", duration(a.RankSeconds), ratio(a.RankSeconds/whole))
 	}
 	if len(a.Replayed) == 0 {
@@ -57,11 +57,11 @@ func (a simAnswer) print(out io.Writer) error {
 	return a.printReplayed(out)
 }
 
-// joined returns the legs with those put together that differ in nothing, as
+// joined returns the segments with those put together that differ in nothing, as
 // where a balancer was asked and changed nothing.
-func joined(legs []simLeg) []simLeg {
-	var list []simLeg
-	for _, l := range legs {
+func joined(segments []simSegment) []simSegment {
+	var list []simSegment
+	for _, l := range segments {
 		if n := len(list) - 1; n >= 0 && l.Change == "" && l.Moved == 0 && l.Stages == list[n].Stages &&
 			l.Schedule == list[n].Schedule && l.Seconds == list[n].Seconds && slices.Equal(l.Cuts, list[n].Cuts) {
 			list[n].Steps += l.Steps
@@ -72,8 +72,8 @@ func joined(legs []simLeg) []simLeg {
 	return list
 }
 
-// before says what happened before a leg that follows one on so many stages.
-func (l simLeg) before(stages int) string {
+// before says what happened before a segment that follows one on so many stages.
+func (l simSegment) before(stages int) string {
 	var list []string
 	switch {
 	case l.Stages < stages:

@@ -58,9 +58,9 @@ func TestSimulate(t *testing.T) {
 			args := slices.Concat([]string{"simulate", "run.toml", "--costs", "costs.json"}, c.args)
 			a := decoded[simAnswer](t, append(args, "--trace", "t.json")...)
 			steps, seconds := 0, 0.0
-			for _, l := range a.Legs {
+			for _, l := range a.Segments {
 				if l.Step != steps {
-					t.Errorf("a stretch begins at %d, the one before ended at %d", l.Step, steps)
+					t.Errorf("a segment begins at %d, the one before ended at %d", l.Step, steps)
 				}
 				steps += l.Steps
 				seconds += float64(l.Steps)*l.Seconds + l.Moving
@@ -71,7 +71,7 @@ func TestSimulate(t *testing.T) {
 			if a.Ranks != c.ranks || steps != c.steps || math.Abs(seconds/a.Seconds-1) > 1e-9 || a.Clock != "sim" || a.Costs != "sim" {
 				t.Errorf("%d ranks, %d steps, %v s of %+v", a.Ranks, steps, seconds, a)
 			}
-			fewer := slices.ContainsFunc(a.Legs, func(l simLeg) bool { return l.Stages < a.Legs[0].Stages })
+			fewer := slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages })
 			if fewer != (c.name == "repacked") {
 				t.Errorf("fewer stages: %v", fewer)
 			}
@@ -99,24 +99,24 @@ func TestSimulate(t *testing.T) {
 // TestSimulateJoins: steps between which nothing happened are one line, and
 // others are not.
 func TestSimulateJoins(t *testing.T) {
-	leg := simLeg{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}
+	segment := simSegment{Steps: 2, Stages: 2, Schedule: "1f1b", Cuts: []int{0, 1, 2}, Seconds: 1}
 	for _, c := range []struct {
 		name   string
-		change func(*simLeg)
+		change func(*simSegment)
 		want   int
 	}{
-		{"alike", func(*simLeg) {}, 1},
-		{"model", func(l *simLeg) { l.Change = "prune" }, 2},
-		{"moved", func(l *simLeg) { l.Moved = 1 }, 2},
-		{"cuts", func(l *simLeg) { l.Cuts = []int{0, 0, 2} }, 2},
-		{"stages", func(l *simLeg) { l.Stages = 1 }, 2},
-		{"schedule", func(l *simLeg) { l.Schedule = "list" }, 2},
-		{"seconds", func(l *simLeg) { l.Seconds = 2 }, 2},
+		{"alike", func(*simSegment) {}, 1},
+		{"model", func(l *simSegment) { l.Change = "prune" }, 2},
+		{"moved", func(l *simSegment) { l.Moved = 1 }, 2},
+		{"cuts", func(l *simSegment) { l.Cuts = []int{0, 0, 2} }, 2},
+		{"stages", func(l *simSegment) { l.Stages = 1 }, 2},
+		{"schedule", func(l *simSegment) { l.Schedule = "list" }, 2},
+		{"seconds", func(l *simSegment) { l.Seconds = 2 }, 2},
 	} {
-		next := leg
+		next := segment
 		next.Step = 2
 		c.change(&next)
-		got := joined([]simLeg{leg, next})
+		got := joined([]simSegment{segment, next})
 		if len(got) != c.want || got[len(got)-1].Step+got[len(got)-1].Steps != 4 {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -143,7 +143,7 @@ func TestSimulateReplays(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for _, l := range a.Legs {
+	for _, l := range a.Segments {
 		if l.Change == "prune" {
 			changes++
 		}
@@ -156,7 +156,7 @@ func TestSimulateReplays(t *testing.T) {
 		t.Error(text)
 	}
 	more := decoded[simAnswer](t, append(sets("parallel.stages=2", "schedule.kind=zb-h1", "parallel.microbatches=8"), args...)...)
-	if more.Legs[0].Stages != 2 || more.Legs[0].Schedule != "zb-h1" || len(more.Replayed) != len(a.Replayed) || more.Replayed[0] != a.Replayed[0] {
+	if more.Segments[0].Stages != 2 || more.Segments[0].Schedule != "zb-h1" || len(more.Replayed) != len(a.Replayed) || more.Replayed[0] != a.Replayed[0] {
 		t.Errorf("what if: %+v, as it ran %+v", more.Replayed, a.Replayed)
 	}
 }

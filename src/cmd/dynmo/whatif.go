@@ -17,6 +17,7 @@ import (
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
+	"dynmo/src/study"
 )
 
 // whatIf holds the flags of commands that only compute.
@@ -36,13 +37,13 @@ func (w *whatIf) flags(c *cobra.Command) {
 }
 
 // read reads settings, costs and network. Errors are the user's.
-func (w *whatIf) read(file string) (profile.Series, plan.Options, error) {
-	fail := func(err error) (profile.Series, plan.Options, error) { return nil, plan.Options{}, usageError{err} }
+func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
+	fail := func(err error) (profile.Series, study.Options, error) { return nil, study.Options{}, usageError{err} }
 	c, err := config.Load(file, w.sets)
 	if err != nil {
 		return fail(err)
 	}
-	o := plan.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+	o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	if w.network != "" {
 		f, err := os.Open(w.network)

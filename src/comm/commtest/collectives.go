@@ -9,8 +9,8 @@ import (
 	"dynmo/src/comm"
 )
 
-// collectives: every root, empty data, lengths that differ by rank and pass
-// what one frame holds.
+// collectives: every root, empty data, lengths that differ by rank, and data that
+// does not fit into one frame.
 func collectives(t comm.Transport) error {
 	g := comm.New(t, quick())
 	for root := range g.Size() {
@@ -27,7 +27,7 @@ func collectives(t comm.Transport) error {
 				return fmt.Errorf("bcast of %d bytes from rank %d: received others", length, root)
 			}
 		}
-		all, err := g.Gather(root, share(g.Rank()))
+		all, err := g.Gather(root, contribution(g.Rank()))
 		if err != nil {
 			return err
 		}
@@ -35,15 +35,15 @@ func collectives(t comm.Transport) error {
 			if all != nil {
 				return fmt.Errorf("gather: rank %d is not the root, and got something", g.Rank())
 			}
-		} else if err := checkShares(all, g.Size()); err != nil {
+		} else if err := checkContributions(all, g.Size()); err != nil {
 			return fmt.Errorf("gather: %w", err)
 		}
 	}
-	all, err := g.Allgather(share(g.Rank()))
+	all, err := g.Allgather(contribution(g.Rank()))
 	if err != nil {
 		return err
 	}
-	if err := checkShares(all, g.Size()); err != nil {
+	if err := checkContributions(all, g.Size()); err != nil {
 		return fmt.Errorf("allgather: %w", err)
 	}
 	for range 20 {
@@ -54,15 +54,15 @@ func collectives(t comm.Transport) error {
 	return nil
 }
 
-// share is what a rank gives to a gather: nothing for rank 0, then more and more.
-func share(rank int) []byte { return pattern(rank, rank, 0, int64(rank)*333) }
+// contribution is a rank's data for a gather: none of rank 0, then more and more.
+func contribution(rank int) []byte { return pattern(rank, rank, 0, int64(rank)*333) }
 
-func checkShares(all [][]byte, size int) error {
+func checkContributions(all [][]byte, size int) error {
 	if len(all) != size {
 		return fmt.Errorf("%d parts from %d ranks", len(all), size)
 	}
 	for rank, part := range all {
-		if string(part) != string(share(rank)) {
+		if string(part) != string(contribution(rank)) {
 			return fmt.Errorf("part of rank %d has %d bytes and is not what was given", rank, len(part))
 		}
 	}
@@ -144,23 +144,12 @@ func split(t comm.Transport) error {
 	}
 	above, below := neighbours(g)
 	up, down := neighbours(part)
-	inParent, err := recv(g, below, 7, 0, 100)
-	if err != nil {
-		return err
-	}
-	inPart, err := recv(part, down, 7, 1, 100)
-	if err != nil {
-		return err
-	}
-	outPart, err := send(part, up, 7, 1, 100)
-	if err != nil {
-		return err
-	}
-	outParent, err := send(g, above, 7, 0, 100)
-	if err != nil {
-		return err
-	}
-	if err := finish(inParent, inPart, outPart, outParent); err != nil {
+	inParent, inPart := onGroup(g), onGroup(part)
+	inParent.recv(below, 7, 0, 100)
+	inPart.recv(down, 7, 1, 100)
+	inPart.send(up, 7, 1, 100)
+	inParent.send(above, 7, 0, 100)
+	if err := errors.Join(inParent.finish(), inPart.finish()); err != nil {
 		return err
 	}
 	single, err := part.Split(part.Rank(), 0)
@@ -208,7 +197,7 @@ func Leave(t comm.Transport) error {
 		return fmt.Errorf("rank %d is %d of %d in the rest, want %d of %d", g.Rank(), rest.Rank(), rest.Size(), size-1-g.Rank(), size)
 	}
 	time.Sleep(10 * time.Millisecond) // enough for the rank outside to return
-	if err := ring(rest, []int64{0, 8, 100_000}); err != nil {
+	if err := ring([]int64{0, 8, 100_000})(onGroup(rest)); err != nil {
 		return err
 	}
 	highest := []int64{int64(g.Rank())}

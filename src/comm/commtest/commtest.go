@@ -6,11 +6,14 @@ package commtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
@@ -24,14 +27,14 @@ type Case struct {
 // one message of more than 2 GiB.
 func Cases() []Case {
 	cases := []Case{
-		{"Lengths", lengths},
+		{"Lengths", onHost(ring(lengths))},
 		{"Pieces", pieces},
-		{"UpTo", upTo},
+		{"UpTo", onHost(upTo([]int64{0, 1, 100_000, 4095, 0, 4097, 65537, 99_999, 8}, 100_000))},
 		{"UpToTooLong", upToTooLong},
 		{"UpToInPieces", upToInPieces},
-		{"TagsOutOfOrder", tagsOutOfOrder},
-		{"FirstInFirstOut", firstInFirstOut},
-		{"AllPairs", allPairs},
+		{"TagsOutOfOrder", onHost(tagsOutOfOrder)},
+		{"FirstInFirstOut", onHost(firstInFirstOut)},
+		{"AllPairs", onHost(allPairs([]int64{0, 1000, 5000, 100_000}))},
 		{"OldRequests", oldRequests},
 		{"Bytes", sendBytes},
 		{"WrongLength", wrongLength},
@@ -73,11 +76,15 @@ type exchange struct {
 	g       *comm.Group
 	mem     tensor.Mem
 	want    []byte // nil for a send
+	length  int64  // received
 	request comm.Request
 }
 
-// behind is what the memory of a receive holds where no message came.
-const behind = 0xa5
+// wanted returns memory with some room after it has received a pattern: behind that
+// is what was there before.
+func wanted(from, to, index int, length, room int64) []byte {
+	return slices.Concat(pattern(from, to, index, length), bytes.Repeat([]byte{0xa5}, int(room-length)))
+}
 
 // send begins to send a pattern.
 func send(g *comm.Group, to, tag, index int, length int64) (*exchange, error) {
@@ -87,59 +94,79 @@ func send(g *comm.Group, to, tag, index int, length int64) (*exchange, error) {
 	}
 	copy(tensor.Of[byte](m), pattern(g.Rank(), to, index, length))
 	r, err := g.Send(to, tag, m, nil)
-	return &exchange{g, m, nil, r}, err
+	return &exchange{g, m, nil, 0, r}, err
 }
 
 // recv begins to receive a pattern.
 func recv(g *comm.Group, from, tag, index int, length int64) (*exchange, error) {
-	m, err := g.Alloc(length)
-	if err != nil {
-		return nil, err
-	}
-	r, err := g.Recv(from, tag, m, nil)
-	return &exchange{g, m, pattern(from, g.Rank(), index, length), r}, err
+	return recvInto(g, from, tag, index, length, length, g.Recv)
 }
 
 // recvUpTo begins to receive a pattern into memory that has room for more.
 func recvUpTo(g *comm.Group, from, tag, index int, length, room int64) (*exchange, error) {
+	return recvInto(g, from, tag, index, length, room, g.RecvUpTo)
+}
+
+// receive is Recv or RecvUpTo of a Group.
+type receive func(from, tag int, m tensor.Mem, after device.Event) (comm.Request, error)
+
+func recvInto(g *comm.Group, from, tag, index int, length, room int64, begin receive) (*exchange, error) {
 	m, err := g.Alloc(room)
 	if err != nil {
 		return nil, err
 	}
-	for i := range tensor.Of[byte](m) {
-		tensor.Of[byte](m)[i] = behind
-	}
-	r, err := g.RecvUpTo(from, tag, m, nil)
-	return &exchange{g, m, pattern(from, g.Rank(), index, length), r}, err
+	want := wanted(from, g.Rank(), index, length, room)
+	copy(tensor.Of[byte](m)[length:], want[length:])
+	r, err := begin(from, tag, m, nil)
+	return &exchange{g, m, want, length, r}, err
 }
 
-// finish waits for exchanges, compares what was received, and frees it.
-func finish(exchanges ...*exchange) error {
-	for i, e := range exchanges {
-		received, err := e.request.Received()
-		if err != nil {
-			return err
+// host is a Group as a messenger.
+type host struct{ *comm.Group }
+
+func (h host) send(to, tag, index int, length int64) (finisher, error) {
+	return send(h.Group, to, tag, index, length)
+}
+
+func (h host) recv(from, tag, index int, length, room int64, upTo bool) (finisher, error) {
+	if upTo {
+		return recvUpTo(h.Group, from, tag, index, length, room)
+	}
+	return recv(h.Group, from, tag, index, length)
+}
+
+// finish waits for messages and compares the bytes received.
+func finish[F finisher](all ...F) error {
+	for i, m := range all {
+		if err := m.finish(); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
 		}
-		if received != int64(len(e.want)) {
-			return fmt.Errorf("exchange %d: received %d bytes, want %d", i, received, len(e.want))
-		}
-		if done, err := e.request.Test(); !done || err != nil {
-			return fmt.Errorf("Test after Wait: %v, %v", done, err)
-		}
-		if e.want != nil && !bytes.Equal(e.want, tensor.Of[byte](e.mem)[:received]) {
-			return fmt.Errorf("exchange %d: received other bytes than were sent", i)
-		}
-		for _, b := range tensor.Of[byte](e.mem)[received:] {
-			if e.want != nil && b != behind {
-				return fmt.Errorf("exchange %d: the memory behind %d bytes was changed", i, received)
-			}
-		}
-		e.g.Free(e.mem)
 	}
 	return nil
 }
 
+func (e *exchange) finish() error {
+	received, err := e.request.Received()
+	if err != nil {
+		return err
+	}
+	if received != e.length {
+		return fmt.Errorf("received %d bytes, want %d", received, e.length)
+	}
+	if done, err := e.request.Test(); !done || err != nil {
+		return fmt.Errorf("Test after Wait: %v, %v", done, err)
+	}
+	if e.want != nil && !bytes.Equal(e.want, tensor.Of[byte](e.mem)) {
+		return errors.New("received other bytes than were sent")
+	}
+	e.g.Free(e.mem)
+	return nil
+}
+
 // neighbours returns the ranks above and below, in a ring.
-func neighbours(g *comm.Group) (above, below int) {
+func neighbours(g interface {
+	Rank() int
+	Size() int
+}) (above, below int) {
 	return (g.Rank() + 1) % g.Size(), (g.Rank() + g.Size() - 1) % g.Size()
 }

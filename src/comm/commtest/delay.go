@@ -8,8 +8,8 @@ import (
 )
 
 // virtualDelays: every message is delayed by the factor of its sender, receiver,
-// tag and number, whichever group and call it comes from, and keeps its link as
-// much longer. Messages go round a ring; rank 0 of the split group is the last
+// tag and number, whatever its group and the call that sends it, and occupies its
+// link as much longer. Messages go round a ring; rank 0 of the split group is the last
 // of the world, so a rank within the group would give other factors.
 func virtualDelays(t comm.Transport) error {
 	const rounds = 12

@@ -10,14 +10,14 @@ import (
 )
 
 // Late returns the host as a device apart, whose memory the host must not touch
-// and whose streams do all work as late as device.Stream allows: nothing is done
-// before Sync or an event asks for it.
+// and whose streams do all work as late as device.Stream allows: in Sync, or when
+// an event is waited for.
 func Late(comm.Transport) (device.Device, error) {
 	return &lateDevice{Device: cpu.New(device.NewWall())}, nil
 }
 
 // LateCompute returns the same, but for the streams after the first: those do
-// their work at once, ahead of whatever they were not made to wait for.
+// their work at once, ahead of all work that they do not have to wait for.
 func LateCompute(comm.Transport) (device.Device, error) {
 	return &lateDevice{Device: cpu.New(device.NewWall()), eager: true}, nil
 }
@@ -62,12 +62,12 @@ func (d *lateDevice) NewStream() device.Stream {
 	return &lateStream{d: d, eager: d.eager && d.streams > 1}
 }
 
-// lateStream is a queue of work, done when somebody asks for it.
+// lateStream is a queue of work that is done as late as possible.
 type lateStream struct {
 	d      *lateDevice
 	work   []func() // to be done, the oldest first
 	done   int      // how much was done before
-	eager  bool     // none of it waits to be asked for
+	eager  bool     // work is done when it is enqueued
 	closed bool
 }
 
@@ -102,8 +102,8 @@ func (s *lateStream) Record(reuse device.Event) device.Event {
 }
 
 func (s *lateStream) After(e device.Event) {
-	now := *e.(*lateEvent) // it may be recorded again
-	s.push(func() { now.s.reach(now.place) })
+	recorded := *e.(*lateEvent) // it may be recorded again
+	s.push(func() { recorded.s.reach(recorded.place) })
 }
 
 func (s *lateStream) Copy(dst, src tensor.Mem) {
@@ -140,7 +140,7 @@ type lateEvent struct {
 	asked int
 }
 
-// deferrals is how often an event that nobody waits for says that it has not happened.
+// deferrals is how often an event without a Wait is asked before it happens.
 const deferrals = 5
 
 func (e *lateEvent) Wait() error {

@@ -36,14 +36,14 @@ func virtualOn(t comm.Transport, n comm.Network, start float64) (*comm.Group, *d
 
 // virtualTime: a receive sets the clock to exactly the message's departure plus
 // latency plus bytes/bandwidth, or leaves it if it is later; a send moves
-// nothing. Messages depart when they are sent, or when the link is free. Rank r starts at 100 r, so only rank 0, at the end of the ring's
-// wrap, hears from a later rank.
+// nothing. Messages depart when they are sent, or when the link is free. Rank r
+// starts at 100 r, so only rank 0 receives from a later rank, the last one.
 func virtualTime(t comm.Transport) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 100*float64(t.Rank()))
 	above, below := neighbours(g)
-	free := 0.0 // when the link from below is, and what it tells of its sender
+	free := 0.0 // when the link from below is free
 	occupy := func(sent float64, bytes int64) (departs float64) {
 		departs = max(sent, free)
 		free = departs + float64(bytes)/network.Bandwidth
@@ -62,14 +62,14 @@ func virtualTime(t comm.Transport) error {
 		if now := clock.Now(); now != sent {
 			return fmt.Errorf("sending moved the clock from %v to %v", sent, now)
 		}
-		said, err := g.RecvBytes(below, 1)
+		data, err := g.RecvBytes(below, 1)
 		if err != nil {
 			return err
 		}
-		theirs := math.Float64frombits(binary.LittleEndian.Uint64(said))
-		want := max(sent, occupy(theirs, 8)+network.Seconds(8))
+		departed := math.Float64frombits(binary.LittleEndian.Uint64(data))
+		want := max(sent, occupy(departed, 8)+network.Seconds(8))
 		if now := clock.Now(); now != want {
-			return fmt.Errorf("bytes sent at %v arrived at %v, want %v", theirs, now, want)
+			return fmt.Errorf("bytes sent at %v arrived at %v, want %v", departed, now, want)
 		}
 		in, err := recv(g, below, 2, round, length)
 		if err != nil {
@@ -87,9 +87,9 @@ func virtualTime(t comm.Transport) error {
 		if err := finish(in, out); err != nil {
 			return err
 		}
-		want = max(want, occupy(theirs, length)+network.Seconds(length))
+		want = max(want, occupy(departed, length)+network.Seconds(length))
 		if now := clock.Now(); now != want {
-			return fmt.Errorf("%d bytes sent at %v arrived at %v, want %v", length, theirs, now, want)
+			return fmt.Errorf("%d bytes sent at %v arrived at %v, want %v", length, departed, now, want)
 		}
 	}
 	return nil
@@ -101,17 +101,11 @@ func virtualUpTo(t comm.Transport) error {
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 0)
 	above, below := neighbours(g)
-	start, want := clock.Now(), clock.Now()
+	b, start, want := onGroup(g), clock.Now(), clock.Now()
 	for i, length := range []int64{1000, 0, 500, 2000} {
-		out, err := send(g, above, 1, i, length)
-		if err != nil {
-			return err
-		}
-		in, err := recvUpTo(g, below, 1, i, length, 2047)
-		if err != nil {
-			return err
-		}
-		if err := finish(in, out); err != nil {
+		b.send(above, 1, i, length)
+		b.recvUpTo(below, 1, i, length, 2047)
+		if err := b.finish(); err != nil {
 			return err
 		}
 		want += network.Seconds(length)
@@ -122,8 +116,8 @@ func virtualUpTo(t comm.Transport) error {
 	return nil
 }
 
-// virtualLinks: a link carries one message at a time, whichever group and
-// whichever call it comes from; links to different ranks do not share. Messages
+// virtualLinks: a link takes one message at a time, whatever its group and the call
+// that sends it; links to different ranks do not slow each other down. Messages
 // take a second each, so the k-th on a link arrives k seconds and a latency
 // after all were sent.
 func virtualLinks(t comm.Transport) error {
@@ -187,7 +181,7 @@ func virtualLinks(t comm.Transport) error {
 	return errors.Join(finish(out...), part.Close())
 }
 
-// virtualBarrier: nobody leaves a barrier before the last has come.
+// virtualBarrier: no rank leaves a barrier before the last has entered it.
 func virtualBarrier(t comm.Transport) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -205,7 +199,7 @@ func virtualBarrier(t comm.Transport) error {
 		latest = max(latest, start(rank))
 	}
 	if now := clock.Now(); now < latest || now > latest+20*network.Latency {
-		return fmt.Errorf("left the barrier at %v, the last came at %v", now, latest)
+		return fmt.Errorf("left the barrier at %v, the last entered it at %v", now, latest)
 	}
 	if err := part.Close(); err != nil {
 		return err
@@ -252,7 +246,7 @@ func patience(t comm.Transport) error {
 	return late(g, limit, func() { g.SetDeadline(20 * time.Second) })
 }
 
-// late makes rank 0 wait for its neighbour, which sends only when told to.
+// late makes rank 0 wait for its neighbour, which does not send before rank 0 asks.
 func late(g *comm.Group, limit time.Duration, relax func()) error {
 	if g.Size() == 1 {
 		return nil
@@ -292,11 +286,9 @@ func late(g *comm.Group, limit time.Duration, relax func()) error {
 		if _, err := g.RecvBytes(0, 4); err != nil {
 			return err
 		}
-		out, err := send(g, above, 3, 0, 4096)
-		if err != nil {
-			return err
-		}
-		if err := finish(out); err != nil {
+		b := onGroup(g)
+		b.send(above, 3, 0, 4096)
+		if err := b.finish(); err != nil {
 			return err
 		}
 	}

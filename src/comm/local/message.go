@@ -9,15 +9,16 @@ import (
 	"dynmo/src/tensor"
 )
 
-// box holds what was sent to one rank and not yet received, and what the rank
-// waits for and was not yet sent. For one key only one of the two is not empty.
+// box holds the messages that were sent to one rank and not yet received, and the
+// receives of the rank whose messages were not yet sent. For one key only one of
+// the two is not empty.
 type box struct {
 	mu    sync.Mutex
 	open  map[key]*queues
-	cause error // why the box is shut
+	cause error // of the failure that shut the box
 }
 
-// key is what messages are matched by.
+// key matches a send with a receive.
 type key struct{ from, tag int }
 
 // queues are the transfers of one key that wait to be matched.
@@ -51,15 +52,15 @@ type transfer struct {
 	box     *box
 	next    *transfer // in a queue
 	mem     tensor.Mem
-	got     comm.Arrival  // a send: what the receiver will know
-	matched bool          // under box.mu: somebody copies, and tells done
-	done    chan struct{} // told once when mem may be used again; err and got are set
-	told    bool          // done has told
+	got     comm.Arrival  // of a send: for its receiver
+	matched bool          // under box.mu: a rank copies the message, and then signals done
+	done    chan struct{} // signalled once when mem may be used again; err and got are set
+	ended   bool          // the signal of done was received
 	err     error
 }
 
-// fresh returns a transfer that is not in use.
-func (r *Rank) fresh(m tensor.Mem, stamp float64) *transfer {
+// newTransfer returns a transfer that is not in use.
+func (r *Rank) newTransfer(m tensor.Mem, stamp float64) *transfer {
 	var t *transfer
 	if last := len(r.idle) - 1; last >= 0 {
 		t, r.idle = r.idle[last], r.idle[:last]
@@ -67,19 +68,19 @@ func (r *Rank) fresh(m tensor.Mem, stamp float64) *transfer {
 		t = &transfer{owner: r, done: make(chan struct{}, 1)}
 	}
 	t.mem, t.got = m, comm.Arrival{Stamp: stamp, Bytes: m.Bytes}
-	t.matched, t.told, t.err = false, false, nil
+	t.matched, t.ended, t.err = false, false, nil
 	return t
 }
 
 // Isend begins to send m: it copies at once if the receiver waits for it.
 func (r *Rank) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
-	t := r.fresh(m, stamp)
+	t := r.newTransfer(m, stamp)
 	return t, r.group.boxes[to].post(true, key{r.rank, tag}, t)
 }
 
 // Irecv begins to receive m: it copies at once if the message was sent.
 func (r *Rank) Irecv(from, tag int, m tensor.Mem) (comm.Handle, error) {
-	t := r.fresh(m, 0)
+	t := r.newTransfer(m, 0)
 	return t, r.group.boxes[r.rank].post(false, key{from, tag}, t)
 }
 
@@ -99,13 +100,13 @@ func (b *box) post(send bool, k key, t *transfer) error {
 		both = &queues{}
 		b.open[k] = both
 	}
-	mine, theirs := &both.sends, &both.recvs
+	same, others := &both.sends, &both.recvs
 	if !send {
-		mine, theirs = theirs, mine
+		same, others = others, same
 	}
-	other := theirs.pop()
+	other := others.pop()
 	if other == nil {
-		mine.push(t)
+		same.push(t)
 		b.mu.Unlock()
 		return nil
 	}
@@ -119,8 +120,8 @@ func (b *box) post(send bool, k key, t *transfer) error {
 	return nil
 }
 
-// deliver copies a message from where it is sent to where it is received. A
-// side that has been told belongs to its rank again.
+// deliver copies a message from its sender's memory to its receiver's. A side whose
+// done is signalled belongs to its rank again.
 func deliver(to, from *transfer) {
 	if from.mem.Bytes <= to.mem.Bytes {
 		copy(tensor.Of[byte](to.mem), tensor.Of[byte](from.mem))
@@ -134,7 +135,7 @@ func deliver(to, from *transfer) {
 
 // Test reports whether the transfer is done. It does not poll: see Sleep.
 func (t *transfer) Test(time.Duration) (bool, comm.Arrival, error) {
-	if !t.told {
+	if !t.ended {
 		select {
 		case <-t.done:
 		default:
@@ -179,14 +180,14 @@ func (t *transfer) Sleep(d time.Duration) {
 	}
 	select {
 	case <-t.done:
-		t.told = true
+		t.ended = true
 	case <-t.owner.group.world.failed:
 	case <-alarm.C:
 	}
 	alarm.Stop()
 }
 
-// shut drops what is queued and refuses what comes.
+// shut drops what is queued and refuses later transfers.
 func (b *box) shut(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

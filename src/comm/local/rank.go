@@ -8,15 +8,15 @@ import (
 	"dynmo/src/tensor"
 )
 
-// split collects what the ranks of a group say in one call of Split.
+// split collects the arguments of the ranks of a group in one call of Split.
 type split struct {
-	said  []saying
-	ready chan struct{} // closed when the last rank has spoken; result and err are set
+	asked []ask
+	ready chan struct{} // closed when the last rank has called; ranks and err are set
 	ranks []*Rank       // by rank of the group that splits; nil: in no group
 	err   error
 }
 
-type saying struct{ rank, color, key int }
+type ask struct{ rank, color, key int }
 
 // Rank returns this rank in the group.
 func (r *Rank) Rank() int { return r.rank }
@@ -49,8 +49,8 @@ func (r *Rank) Split(color, key int) (comm.Transport, error) {
 		s = &split{ready: make(chan struct{})}
 		g.splits[r.splits] = s
 	}
-	s.said = append(s.said, saying{r.rank, color, key})
-	if len(s.said) == len(g.peers) {
+	s.asked = append(s.asked, ask{r.rank, color, key})
+	if len(s.asked) == len(g.peers) {
 		delete(g.splits, r.splits)
 		s.form(g)
 		close(s.ready)
@@ -71,13 +71,13 @@ func (r *Rank) Split(color, key int) (comm.Transport, error) {
 	return nil, nil
 }
 
-// form makes the groups once all ranks have spoken.
+// form makes the groups once all ranks have called.
 func (s *split) form(g *group) {
-	slices.SortFunc(s.said, func(a, b saying) int {
+	slices.SortFunc(s.asked, func(a, b ask) int {
 		return cmp.Or(cmp.Compare(a.color, b.color), cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
 	})
-	s.ranks = make([]*Rank, len(s.said))
-	for rest := s.said; len(rest) > 0; {
+	s.ranks = make([]*Rank, len(s.asked))
+	for rest := s.asked; len(rest) > 0; {
 		end := 1
 		for end < len(rest) && rest[end].color == rest[0].color {
 			end++

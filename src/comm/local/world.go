@@ -1,6 +1,6 @@
-// Package local makes ranks goroutines of one process. Messages are copied
-// once, straight from the sender's memory to the receiver's. It is what a
-// command started alone trains over, and what tests of many ranks use.
+// Package local makes ranks goroutines of one process, for commands that are
+// started alone and for tests of many ranks. A message is copied once, straight
+// from the sender's memory to the receiver's.
 package local
 
 import (
@@ -14,7 +14,7 @@ import (
 	"dynmo/src/comm"
 )
 
-// world is what all ranks and their groups share.
+// world is shared by all ranks and their groups.
 type world struct {
 	mu     sync.Mutex
 	groups []*group
@@ -28,7 +28,7 @@ type group struct {
 	peers  []comm.Peer
 	boxes  []box // by receiving rank
 	mu     sync.Mutex
-	splits map[int]*split // by how many splits came before
+	splits map[int]*split // by the number of splits before
 	closed int            // ranks that have left
 }
 
@@ -45,7 +45,7 @@ type Rank struct {
 func World(n int) []comm.Transport {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "localhost" // every rank has the same, and that is all it is for
+		host = "localhost" // every rank has the same: all that is needed
 	}
 	peers := make([]comm.Peer, n)
 	for rank := range peers {
@@ -69,7 +69,7 @@ func Run(n int, f func(t comm.Transport) error) error {
 	for _, t := range ranks {
 		done.Go(func() {
 			runtime.LockOSThread()
-			// What a goroutine that ends without returning leaves: a test's FailNow.
+			// The error of a goroutine that ends without returning: a test's FailNow.
 			err := errors.New("ended before it returned")
 			defer func() {
 				if err != nil {
@@ -118,8 +118,8 @@ func (w *world) remove(g *group) {
 	}
 }
 
-// fail drops every message that nobody has taken, so that no memory is read
-// after its owner has seen the error, and then wakes all waiters.
+// fail drops every message that is not matched, so that no memory is read after its
+// owner has seen the error, and then wakes all waiters.
 func (w *world) fail(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

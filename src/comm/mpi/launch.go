@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// sizeVariables say how many ranks a launcher meant to start, the innermost
+// sizeVariables hold how many ranks a launcher meant to start, the innermost
 // launcher first: mpirun's helpers on the nodes of a job are tasks of a Slurm
-// step themselves, and their number says nothing about ours.
+// step themselves, and their number is not that of the ranks.
 var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
 
 // Launched reports whether a launcher has started this process as a rank, so

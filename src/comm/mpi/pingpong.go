@@ -12,10 +12,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// PingPong does what comm.PingPong does in plain C, with blocking MPI_Send and
-// MPI_Recv, and returns the mean seconds of one message: what the messages of
-// a Group are compared with. It knows no deadline. t comes from Start or its
-// Split, and no message with tag 0 is under way.
+// PingPong does the same as comm.PingPong in plain C, with blocking MPI_Send and
+// MPI_Recv, for comparison with the messages of a Group. It returns the mean seconds
+// of one message, and has no deadline. t comes from Start or its Split, and no
+// message with tag 0 is under way.
 func PingPong(t comm.Transport, peer int, out, in tensor.Mem, messages int) (float64, error) {
 	group, ours := t.(*transport)
 	if !ours {

@@ -7,8 +7,8 @@ package mpi
 
 // #cgo linux CFLAGS: -I/usr/lib/x86_64-linux-gnu/openmpi/include
 // #cgo linux LDFLAGS: -L/usr/lib/x86_64-linux-gnu/openmpi/lib -lmpi
-// What the shim is given to answer in is its own until it returns, and it calls
-// no Go: such calls cost less, and their memory stays where it is.
+// The shim keeps no pointer to a result after it returns, and calls no Go: calls
+// that are declared so cost less, and their results may lie on the stack.
 
 // #cgo noescape dynmo_mpi_pingpong
 // #cgo noescape dynmo_mpi_recv_begin

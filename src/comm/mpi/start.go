@@ -18,7 +18,7 @@ import (
 )
 
 // Start begins MPI and returns the world. It locks the calling goroutine,
-// which owns MPI from now on, to its OS thread. A world of one rank where the
+// which owns MPI then, to its OS thread. A world of one rank where the
 // launcher meant more is an error. Collective.
 func Start() (comm.Transport, error) {
 	runtime.LockOSThread()
@@ -46,8 +46,8 @@ func Start() (comm.Transport, error) {
 // hostWords hold a host name: Linux allows 64 bytes.
 const hostWords = 8
 
-// introduce tells every rank every rank's host and process. Each rank fills in
-// its own row of a table of zeros; the union of the tables is the whole. (gompi
+// introduce returns every rank's host and process, on every rank. Each rank fills
+// in its own row of a table of zeros; the result is the union of the tables. (gompi
 // has no gather.) Collective.
 func introduce(world *gompi.Communicator, rank, size int, host string, pid int) ([]comm.Peer, error) {
 	const row = hostWords + 1
@@ -73,7 +73,7 @@ func introduce(world *gompi.Communicator, rank, size int, host string, pid int) 
 }
 
 // Agree returns the same error on every rank if the ranks do not all give one
-// hash (of the binary, of the resolved configuration); what names it. It runs
+// hash (of the binary, of the resolved configuration); what is its name. It runs
 // on the world, so only before any rank has left. Collective.
 func Agree(what string, hash [32]byte) error {
 	world, rank, size := gompi.NewCommunicator(nil), gompi.WorldRank(), gompi.WorldSize()

@@ -47,8 +47,8 @@ type transfer struct {
 	request C.int32_t
 }
 
-// fresh returns a transfer that is not in use.
-func (t *transport) fresh() *transfer {
+// newTransfer returns a transfer that is not in use.
+func (t *transport) newTransfer() *transfer {
 	if len(t.idle) == 0 {
 		return &transfer{owner: t}
 	}
@@ -58,13 +58,13 @@ func (t *transport) fresh() *transfer {
 }
 
 func (t *transport) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
-	h := t.fresh()
+	h := t.newTransfer()
 	return h, check(C.dynmo_mpi_send_begin(t.group, host(m), C.int64_t(m.Bytes), C.int32_t(to), C.int32_t(tag),
 		t.stamped, C.double(stamp), &h.request))
 }
 
 func (t *transport) Irecv(from, tag int, m tensor.Mem) (comm.Handle, error) {
-	h := t.fresh()
+	h := t.newTransfer()
 	return h, check(C.dynmo_mpi_recv_begin(t.group, host(m), C.int64_t(m.Bytes), C.int32_t(from), C.int32_t(tag),
 		t.stamped, &h.request))
 }

@@ -12,16 +12,15 @@ import (
 
 // Tags of the control messages, above those of comm's collectives.
 const (
-	tagGrant = comm.TagLane + iota // from a receiver: a notice of what it is ready to receive
-	tagGo                          // from a sender: first an identity, then notices of what comes
+	tagClearToSend = comm.TagDevice + iota // from a receiver: a notice for each receive that is posted
+	tagReadyToSend                         // from a sender: an identity, then a notice for each message, in order
 )
 
-// notice is a message of the lane's future, as both sides speak of it: its tag
-// and its bytes, and whether a receiver takes fewer, too.
+// notice describes a message of a channel before it is issued.
 type notice struct {
 	tag   int
 	bytes int64
-	upTo  bool
+	upTo  bool // from a receiver: a shorter message will do
 }
 
 const noticeBytes = 16
@@ -43,15 +42,16 @@ func decode(b []byte) notice {
 	return notice{int(binary.LittleEndian.Uint32(b)), int64(binary.LittleEndian.Uint64(b[8:])), b[4] != 0}
 }
 
-// control sends short messages over the transport, whose memory it keeps.
+// control sends control messages over a transport of host memory, and reuses their
+// memory.
 type control struct {
 	t       comm.Transport
 	free    []tensor.Mem
-	sending []letter
+	sending []controlMessage
 }
 
-// letter is a control message under way.
-type letter struct {
+// controlMessage is a control message under way.
+type controlMessage struct {
 	block  tensor.Mem
 	handle comm.Handle
 }
@@ -66,8 +66,8 @@ func (k *control) block() (tensor.Mem, error) {
 	return m, nil
 }
 
-// tell begins to send data to a rank.
-func (k *control) tell(to, tag int, data []byte) error {
+// send begins to send data to a rank.
+func (k *control) send(to, tag int, data []byte) error {
 	m, err := k.block()
 	if err != nil {
 		return err
@@ -77,21 +77,21 @@ func (k *control) tell(to, tag int, data []byte) error {
 	if err != nil {
 		return err
 	}
-	k.sending = append(k.sending, letter{m, h})
+	k.sending = append(k.sending, controlMessage{m, h})
 	return nil
 }
 
-// drive frees the memory of what was sent.
+// drive frees the memory of the messages that are sent.
 func (k *control) drive() error {
 	var failed error
-	k.sending = slices.DeleteFunc(k.sending, func(l letter) bool {
+	k.sending = slices.DeleteFunc(k.sending, func(c controlMessage) bool {
 		if failed != nil {
 			return false
 		}
-		done, _, err := l.handle.Test(0)
+		done, _, err := c.handle.Test(0)
 		failed = err
 		if done {
-			k.free = append(k.free, l.block)
+			k.free = append(k.free, c.block)
 		}
 		return done
 	})
@@ -107,15 +107,15 @@ func (k *control) release() {
 }
 
 // inbox receives control messages of one rank and tag, one at a time. A receive
-// is posted only when a message is due, so none is left when the group ends.
+// is posted only when a message is to come, so none is left when the group ends.
 type inbox struct {
 	k         *control
 	from, tag int
-	posted    letter // zero: none
+	posted    controlMessage // zero: none
 }
 
-// next returns the message, of some bytes, that is due next, or nil if it has not
-// come yet. It is valid until the next call.
+// next returns the next message, of this length, or nil if it has not arrived
+// yet. It is valid until the next call.
 func (b *inbox) next(length int64) ([]byte, error) {
 	if b.posted.handle == nil {
 		if b.posted.block.IsZero() {

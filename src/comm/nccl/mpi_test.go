@@ -16,13 +16,13 @@ import (
 )
 
 func init() {
-	for _, c := range commtest.CarrierCases() {
+	for _, c := range commtest.DeviceCases() {
 		roles[c.Name] = func() error {
 			tr, err := mpi.Start()
 			if err != nil {
 				return err
 			}
-			if err := carriage.Run(tr, c.Run); err != nil {
+			if err := gpus.Run(tr, c.Run); err != nil {
 				return fmt.Errorf("rank %d: %w", tr.Rank(), err) // what mpirun does then is end the others
 			}
 			return errors.Join(tr.Close(), mpi.Stop())
@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// Ranks that are processes, each with the lanes of its groups.
+// Ranks that are processes, each with the channels of its groups.
 func TestProcesses(t *testing.T) {
 	const ranks = 3
 	skipWithout(t, ranks)

@@ -103,9 +103,9 @@ func holds(s device.Stream, m tensor.Mem, want []byte) error {
 
 func TestSuite(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
-		for _, c := range commtest.CarrierCases() {
+		for _, c := range commtest.DeviceCases() {
 			t.Run(fmt.Sprintf("n=%d/%s", ranks, c.Name), func(t *testing.T) {
-				world(t, ranks, func(r *commtest.Rank, _ *carrier) error { return c.Run(r) })
+				world(t, ranks, func(r *commtest.Rank, _ *transport) error { return c.Run(r) })
 			})
 		}
 	}
@@ -114,16 +114,16 @@ func TestSuite(t *testing.T) {
 // A message of another length than was expected is an error of the sender too,
 // and both sides name both lengths.
 func TestLengthsDisagree(t *testing.T) {
-	world(t, 2, func(r *commtest.Rank, c *carrier) error {
+	world(t, 2, func(r *commtest.Rank, d *transport) error {
 		m, err := r.Memory(2000)
 		if err != nil {
 			return err
 		}
 		var h comm.Handle
 		if r.Rank() == 0 {
-			h, err = c.Send(1, 3, m.Span(0, 1000), nil)
+			h, err = d.Send(1, 3, m.Span(0, 1000), nil)
 		} else {
-			h, err = c.Recv(0, 3, m, false, nil)
+			h, err = d.Recv(0, 3, m, false, nil)
 		}
 		if err == nil {
 			err = commtest.Wait(h)
@@ -139,18 +139,18 @@ func TestLengthsDisagree(t *testing.T) {
 // stream whose other half was not begun.
 func TestAbort(t *testing.T) {
 	aborted := make(chan struct{})
-	world(t, 2, func(r *commtest.Rank, c *carrier) error {
+	world(t, 2, func(r *commtest.Rank, d *transport) error {
 		m, err := r.Memory(1 << 20)
 		if err != nil {
 			return err
 		}
-		never, err := c.Recv(1-r.Rank(), 1, m, false, nil)
+		never, err := d.Recv(1-r.Rank(), 1, m, false, nil)
 		if err != nil {
 			return err
 		}
 		if r.Rank() == 0 {
 			defer close(aborted)
-			out, err := c.Send(1, 2, m, nil)
+			out, err := d.Send(1, 2, m, nil)
 			if err != nil {
 				return err
 			}
@@ -161,10 +161,10 @@ func TestAbort(t *testing.T) {
 				return err
 			}
 		} else {
-			if _, err := c.Recv(0, 2, m, false, nil); err != nil {
+			if _, err := d.Recv(0, 2, m, false, nil); err != nil {
 				return err
 			}
-			for !c.receivers[0].comm.begun() && err == nil {
+			for !d.byRoute[route{0, 1}].base().comm.begun() && err == nil {
 				_, _, err = never.Test(0)
 			}
 			if err != nil {
@@ -173,12 +173,12 @@ func TestAbort(t *testing.T) {
 			<-aborted // this rank answers no more
 		}
 		start := time.Now()
-		c.Abort()
+		d.Abort()
 		if done, _, err := never.Test(0); !done || !errors.Is(err, errAborted) {
 			return fmt.Errorf("after the abort: %v, %v", done, err)
 		}
-		for _, e := range c.ends {
-			if err := e.way().stream.Sync(); err != nil {
+		for _, e := range d.endpoints {
+			if err := e.base().stream.Sync(); err != nil {
 				return err
 			}
 		}
@@ -195,7 +195,7 @@ func TestFault(t *testing.T) {
 		t.Skip("only the emulated library can be told to fail")
 	}
 	t.Setenv("DYNMO_EMULATE_NCCL_FAULT", "7777")
-	world(t, 2, func(r *commtest.Rank, c *carrier) error {
+	world(t, 2, func(r *commtest.Rank, d *transport) error {
 		above, below := r.Neighbours()
 		in, err := r.Recv(below, 0, 0, 7777)
 		if err != nil {
@@ -206,7 +206,7 @@ func TestFault(t *testing.T) {
 			err = r.Finish(out, in)
 		}
 		for err == nil { // the receive is done once it is enqueued
-			_, _, err = (&transfer{lane: c.ends[0].way()}).Test(0)
+			_, _, err = (&transfer{channel: d.endpoints[0].base()}).Test(0)
 		}
 		if !strings.Contains(err.Error(), "network error") || !strings.Contains(err.Error(), "to rank") {
 			return fmt.Errorf("got %w", err)
@@ -223,16 +223,16 @@ func TestCommunicators(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = local.Run(3, func(tr comm.Transport) error {
-		return carriage.Run(tr, func(r *commtest.Rank) error {
+		return gpus.Run(tr, func(r *commtest.Rank) error {
 			deadline := time.Now().Add(10 * time.Second)
-			whole, err := begin(id, r.Rank(), 3)
+			all, err := begin(id, r.Rank(), 3)
 			if err == nil {
-				err = whole.await(deadline)
+				err = all.await(deadline)
 			}
 			if err != nil {
 				return err
 			}
-			parts, err := subsets(whole, r.Rank(), deadline)
+			parts, err := subsets(all, r.Rank(), deadline)
 			if err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func TestCommunicators(t *testing.T) {
 					return err
 				}
 			}
-			return whole.end(deadline)
+			return all.end(deadline)
 		})
 	})
 	if err != nil {
@@ -260,10 +260,10 @@ type subset struct {
 
 // subsets splits ranks 0 and 2 off, in reverse, and shrinks rank 1 away, which
 // gets none of them.
-func subsets(whole communicator, rank int, deadline time.Time) ([]subset, error) {
-	part, err := whole.split(rank%2, -rank)
+func subsets(all communicator, rank int, deadline time.Time) ([]subset, error) {
+	part, err := all.split(rank%2, -rank)
 	if err == nil {
-		err = whole.await(deadline)
+		err = all.await(deadline)
 	}
 	if err != nil {
 		return nil, err
@@ -271,12 +271,12 @@ func subsets(whole communicator, rank int, deadline time.Time) ([]subset, error)
 	if rank == 1 {
 		return nil, part.end(deadline)
 	}
-	rest, err := whole.shrink(1)
+	rest, err := all.shrink(1)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return []subset{{part, 1 - rank/2}}, nil
 	}
 	if err == nil {
-		err = whole.await(deadline)
+		err = all.await(deadline)
 	}
 	return []subset{{part, 1 - rank/2}, {rest, rank / 2}}, err
 }

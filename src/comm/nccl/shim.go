@@ -3,7 +3,7 @@
 package nccl
 
 // #cgo linux LDFLAGS: -ldl
-// Asking whether NCCL is done is what every Test does, and it calls no Go.
+// Every Test asks whether NCCL is done; the call is cheaper as it calls no Go.
 
 // #cgo noescape dynmo_nccl_ready
 // #cgo nocallback dynmo_nccl_ready
@@ -20,8 +20,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// check turns a status of the shim into an error, nil for 0. k may be nil. What
-// only later libraries can do is errors.ErrUnsupported.
+// check turns a status of the shim into an error, nil for 0. k may be nil. A call
+// that this library is too old for is errors.ErrUnsupported.
 func check(k *C.dynmo_nccl, status C.int32_t) error {
 	if status == 0 {
 		return nil
@@ -44,7 +44,7 @@ func Version() (string, error) {
 	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100), nil
 }
 
-// identity is by what the ranks of one communicator find each other.
+// identity lets the ranks of one communicator find each other.
 type identity [C.DYNMO_NCCL_ID_BYTES]byte
 
 func newIdentity() (identity, error) {
@@ -53,9 +53,9 @@ func newIdentity() (identity, error) {
 	return id, err
 }
 
-// communicator is this rank's side of some ranks, on the GPU whose context was
-// current when it was begun. Whatever is begun, nothing but ready and abort may
-// follow until ready says so.
+// communicator is this rank's side of a set of ranks, on the GPU whose context was
+// current when it was begun. After a call that begins something only ready and
+// abort may be called until ready reports true.
 type communicator struct{ k *C.dynmo_nccl }
 
 func begin(id identity, rank, ranks int) (communicator, error) {
@@ -67,15 +67,15 @@ func begin(id identity, rank, ranks int) (communicator, error) {
 // begun reports whether there is a communicator.
 func (c communicator) begun() bool { return c.k != nil }
 
-// ready reports whether what was begun is done. An error may belong to a message
-// that is under way.
+// ready reports whether the last call that began something is done. An error may
+// belong to a message that is under way.
 func (c communicator) ready() (bool, error) {
 	var ready C.int32_t
 	err := check(c.k, C.dynmo_nccl_ready(c.k, &ready))
 	return ready != 0, err
 }
 
-// poll is the time between two looks where nothing is in a hurry.
+// poll is the time between two questions to NCCL where a delay costs nothing.
 const poll = 100 * time.Microsecond
 
 // await waits until c is ready.
@@ -113,7 +113,7 @@ func (c communicator) send(m tensor.Mem, to int, stream unsafe.Pointer) error {
 	return check(c.k, C.dynmo_nccl_send(c.k, on(m), C.int64_t(m.Bytes), C.int32_t(to), stream))
 }
 
-// recv begins to enqueue the receipt of one.
+// recv begins to enqueue the receive of one.
 func (c communicator) recv(m tensor.Mem, from int, stream unsafe.Pointer) error {
 	return check(c.k, C.dynmo_nccl_recv(c.k, on(m), C.int64_t(m.Bytes), C.int32_t(from), stream))
 }

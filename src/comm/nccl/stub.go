@@ -16,7 +16,7 @@ var errWithout = errors.New("nccl: this binary was built without cgo, which NCCL
 func Version() (string, error) { return "", errWithout }
 
 // New returns an error: this binary was built without cgo.
-func New(t comm.Transport, d device.Device, compute device.Stream) (comm.Carrier, error) {
+func New(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error) {
 	return nil, errWithout
 }
 

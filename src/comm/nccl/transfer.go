@@ -10,36 +10,36 @@ import (
 	"dynmo/src/tensor"
 )
 
-// transfer is one side of a message: a comm.Handle. It belongs to its lane,
+// transfer is one side of a message: a comm.Handle. It belongs to its channel,
 // which uses it again once it is done.
 type transfer struct {
-	lane     *lane
+	channel  *channel
 	sends    bool
 	tag      int
 	mem      tensor.Mem
 	upTo     bool         // receive: a shorter message will do
 	waits    bool         // for start
-	start    device.Event // of the carrier's gate, behind what the transfer has to wait for
-	event    device.Event // of the lane's stream, behind the operation once enqueued
+	start    device.Event // of the transport's gate, behind the event that the transfer waits for
+	event    device.Event // of the channel's stream, behind the operation once enqueued
 	enqueued bool
 }
 
-// Test drives all lanes, once or until spin has passed. A send is done when its
-// event has happened; a receive when the compute stream waits for its event,
-// which is now: the host does not.
+// Test drives all channels, once or until spin has passed. A send is done when its
+// event has happened; a receive is done once it is enqueued: the compute stream
+// waits for its event, the host does not.
 func (t *transfer) Test(spin time.Duration) (bool, comm.Arrival, error) {
-	c := t.lane.c
+	d := t.channel.d
 	for start := time.Now(); ; {
-		if err := c.Drive(); err != nil {
+		if err := d.Drive(); err != nil {
 			return true, comm.Arrival{}, err
 		}
 		done, err := t.done()
 		if err != nil {
-			err = c.fail(t.lane.explain(err))
+			err = d.fail(t.channel.explain(err))
 			return true, comm.Arrival{}, err
 		}
 		if done {
-			t.lane.idle = append(t.lane.idle, t)
+			t.channel.idle = append(t.channel.idle, t)
 			return true, comm.Arrival{Bytes: t.mem.Bytes}, nil
 		}
 		if time.Since(start) >= spin {
@@ -57,6 +57,6 @@ func (t *transfer) done() (bool, error) {
 	case t.sends:
 		return t.event.Done()
 	}
-	t.lane.c.compute.After(t.event)
+	t.channel.d.compute.After(t.event)
 	return true, nil
 }

@@ -15,9 +15,9 @@ import (
 // network there is.
 const tryFor = 20 * time.Second
 
-// Try tells whether NCCL works on a GPU, whose context must be current: it makes
-// a communicator of one rank, splits it where the library can, sends src to
-// itself into dst, of the same length, on the part, and aborts both.
+// Try returns an error unless NCCL works on a GPU, whose context must be current.
+// It makes a communicator of one rank, splits it where the library can, sends src
+// to itself into dst, of the same length, on the part, and aborts both.
 func Try(d device.Device, dst, src tensor.Mem) error {
 	if _, err := Version(); err != nil {
 		return err
@@ -26,20 +26,20 @@ func Try(d device.Device, dst, src tensor.Mem) error {
 	if err != nil {
 		return fmt.Errorf("nccl: identity: %w", err)
 	}
-	whole, err := begin(id, 0, 1)
+	world, err := begin(id, 0, 1)
 	if err != nil {
 		return fmt.Errorf("nccl: begin: %w", err)
 	}
-	if err = whole.await(time.Now().Add(tryFor)); err == nil {
-		err = whole.try(d, dst, src)
+	if err = world.await(time.Now().Add(tryFor)); err == nil {
+		err = world.try(d, dst, src)
 	}
-	if err = errors.Join(err, whole.abort()); err != nil {
+	if err = errors.Join(err, world.abort()); err != nil {
 		return fmt.Errorf("nccl: %w", err)
 	}
 	return nil
 }
 
-// try does what Try does with a part.
+// try splits the communicator, where it can be split, and sends on the part.
 func (c communicator) try(d device.Device, dst, src tensor.Mem) error {
 	part, err := c.split(0, 0)
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -15,25 +15,25 @@ import (
 	"dynmo/src/device/cuda/cudatest"
 )
 
-// carriage gives every rank a GPU. On the emulator they share one, which NCCL
+// gpus gives every rank a GPU. On the emulator they share one, which NCCL
 // would refuse.
-var carriage = commtest.Carriage{
+var gpus = commtest.DeviceWorld{
 	Device: func(t comm.Transport) (device.Device, error) {
-		gpus, err := cuda.Visible()
+		count, err := cuda.Visible()
 		if err != nil {
 			return nil, err
 		}
-		return cuda.New(device.NewWall(), t.Rank()%gpus)
+		return cuda.New(device.NewWall(), t.Rank()%count)
 	},
-	Carry: New,
+	Transport: New,
 }
 
 // world runs a program on ranks that are goroutines.
-func world(t *testing.T, ranks int, program func(r *commtest.Rank, c *carrier) error) {
+func world(t *testing.T, ranks int, program func(r *commtest.Rank, d *transport) error) {
 	t.Helper()
 	skipWithout(t, ranks)
 	err := local.Run(ranks, func(tr comm.Transport) error {
-		return carriage.Run(tr, func(r *commtest.Rank) error { return program(r, r.Carrier.(*carrier)) })
+		return gpus.Run(tr, func(r *commtest.Rank) error { return program(r, r.DeviceTransport.(*transport)) })
 	})
 	if err != nil {
 		t.Error(err)
@@ -43,12 +43,12 @@ func world(t *testing.T, ranks int, program func(r *commtest.Rank, c *carrier) e
 // skipWithout skips a test where ranks would have to share a GPU.
 func skipWithout(t *testing.T, ranks int) {
 	t.Helper()
-	gpus, err := cuda.Visible()
+	count, err := cuda.Visible()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if gpus < ranks && !cudatest.Emulated(cudatest.New(t)) {
-		t.Skipf("%d GPUs for %d ranks", gpus, ranks)
+	if count < ranks && !cudatest.Emulated(cudatest.New(t)) {
+		t.Skipf("%d GPUs for %d ranks", count, ranks)
 	}
 }
 

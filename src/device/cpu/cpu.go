@@ -20,7 +20,7 @@ type Device struct {
 
 	recycling bool
 	spare     []tensor.Mem // kept since an earlier Recycle(true)
-	kept      []tensor.Mem // kept since the last one
+	kept      []tensor.Mem // kept since the last Recycle(true)
 }
 
 // New returns the host as a device that times its events with clock.
@@ -40,7 +40,7 @@ func (d *Device) Clock() *device.Clock { return d.clock }
 
 // hugeFrom is the size of a huge page of x86-64 and, mostly, arm64. Memory that
 // has room for one is mapped so: its first use then costs a fraction, and later
-// ones miss the TLB less. No memory is used beyond what was asked for.
+// ones miss the TLB less. No more memory is used than without.
 const hugeFrom = 2 << 20
 
 // Alloc maps zeroed pages outside Go's heap: C may keep pointers into them,
@@ -53,7 +53,7 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	m := d.reuse(bytes)
 	if m.IsZero() {
 		p, err := mapped(bytes)
-		if err != nil { // what is kept may be what is missing
+		if err != nil { // the memory that is kept may suffice
 			d.Trim()
 			p, err = mapped(bytes)
 		}
@@ -105,7 +105,7 @@ func (d *Device) FreeHost(m tensor.Mem) {
 	}
 }
 
-// Close gives the system what is kept.
+// Close gives the system the memory that is kept.
 func (d *Device) Close() error {
 	d.Trim()
 	return nil

@@ -9,12 +9,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Recycle(true) makes Free keep what it gets for a later Recycle(true), after
-// which Alloc returns such memory as it is: for layers that take the place of
-// others and are written before they are read. Mapping fresh pages and zeroing
-// them takes as long as a layer's journey. Recycle(false) ends that, and gives
-// the system what was kept before and not used, so that no more memory is idle
-// than was freed in between.
+// Recycle(true) makes Free keep memory for a later Recycle(true), after which Alloc
+// returns such memory as it is: for layers that take the place of others and are
+// written before they are read. Mapping new pages and zeroing them takes as long as
+// a layer's journey. Recycle(false) ends that, and gives the system the memory kept
+// before and not used, so that no more memory is idle than was freed in between.
 func (d *Device) Recycle(on bool) {
 	d.recycling = on
 	if on {
@@ -37,7 +36,7 @@ func (d *Device) Kept() int64 {
 	return bytes
 }
 
-// Trim gives the system all that is kept.
+// Trim gives the system all memory that is kept.
 func (d *Device) Trim() {
 	for _, m := range slices.Concat(d.kept, d.spare) {
 		unmap(m)

@@ -19,7 +19,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Built says whether this binary holds the device.
+// Built is whether this binary contains the device.
 const Built = true
 
 // Device is one GPU, through its primary context, which the CUDA runtime and
@@ -30,9 +30,9 @@ type Device struct {
 	about   GPU
 	pool    pool
 	pinned  pinned
-	fill    cu.Stream // zeroes what Alloc returns
+	fill    cu.Stream // zeroes the memory that Alloc returns
 	streams []*Stream // open, the oldest first
-	events  shelf
+	events  eventPool
 	staging ring
 	graphs  Graphs
 }
@@ -105,13 +105,13 @@ func describe(gpu cu.Device, ordinal int) (g GPU, err error) {
 	}
 	var domain, bus, slot int
 	for _, a := range []struct {
-		what cu.DeviceAttribute
-		to   *int
+		attribute cu.DeviceAttribute
+		to        *int
 	}{
 		{cu.ComputeCapabilityMajor, &g.Major}, {cu.ComputeCapabilityMinor, &g.Minor},
 		{cu.PciDomainID, &domain}, {cu.PciBusID, &bus}, {cu.PciDeviceID, &slot},
 	} {
-		if *a.to, err = gpu.Attribute(a.what); err != nil {
+		if *a.to, err = gpu.Attribute(a.attribute); err != nil {
 			return g, err
 		}
 	}
@@ -137,7 +137,7 @@ func (d *Device) Memory() (free, total int64, err error) {
 	return free, total, explain(err)
 }
 
-// Close gives back what the device holds, and the context. Memory in use must
+// Close gives back all memory, streams and events, and the context. All memory must
 // have been freed.
 func (d *Device) Close() error {
 	err := cu.Synchronize()
@@ -150,7 +150,7 @@ func (d *Device) Close() error {
 }
 
 // AllocHost returns zeroed pinned memory: the GPU copies from and to it while
-// the host goes on.
+// the host does other work.
 func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil

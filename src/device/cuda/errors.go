@@ -14,8 +14,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// meanings says what an error of the driver is in the world. All but the first
-// two stay with the context: whatever is asked of it later fails alike.
+// meanings explains errors of the driver. All but the first two stay with the
+// context: all later calls fail alike.
 var meanings = []struct {
 	status C.CUresult
 	err    error
@@ -35,7 +35,7 @@ var meanings = []struct {
 	{C.CUDA_ERROR_CONTEXT_IS_DESTROYED, cu.ContextIsDestroyed, "the context is gone, after an earlier error"},
 }
 
-// explain adds what an error of the driver means. It returns nil for nil.
+// explain adds the meaning of an error of the driver. It returns nil for nil.
 func explain(err error) error {
 	for _, m := range meanings {
 		if errors.Is(err, m.err) {

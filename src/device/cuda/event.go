@@ -13,8 +13,8 @@ import (
 )
 
 // event is a point in a stream. Its time is that of the stream's last anchor
-// before it, plus what the GPU counted in between: the driver tells that in
-// single precision, which is exact enough for the length of a step and would not
+// before it, plus the time that the GPU counted in between. The driver returns that
+// in single precision, which is exact enough for the length of a step and would not
 // be for a run's.
 type event struct {
 	d       *Device
@@ -27,8 +27,8 @@ type event struct {
 
 // anchor is an event whose time on the host is known.
 type anchor struct {
-	e  *handle
-	at int64 // device.Monotonic
+	e    *handle
+	host int64 // device.Monotonic
 }
 
 // Wait blocks the host until the event has happened.
@@ -57,26 +57,26 @@ func (e *event) Seconds() float64 {
 		return e.seconds
 	}
 	if milliseconds, err := e.anchor.e.Elapsed(e.e.Event); err == nil {
-		ago := float64(device.Monotonic()-e.anchor.at) / 1e9
+		ago := float64(device.Monotonic()-e.anchor.host) / 1e9
 		e.seconds = e.d.clock.Now() - ago + milliseconds/1e3
 	}
 	e.known = true
 	return e.seconds
 }
 
-// handle is one of the driver's events. When nobody holds it any more it lies on
-// the shelf again.
+// handle is one of the driver's events. It returns to the pool when the garbage
+// collector finds it unused.
 type handle struct{ cu.Event }
 
-// shelf holds the driver's events that nobody uses.
-type shelf struct {
+// eventPool holds the driver's events that are not in use.
+type eventPool struct {
 	mu   sync.Mutex // the garbage collector puts events back
 	free []cu.Event
 }
 
-// take returns an event from the shelf, or a new one, with timing.
-func (s *shelf) take() (*handle, error) {
-	e, ok := s.pop()
+// take returns an event from the pool, or a new one, with timing.
+func (p *eventPool) take() (*handle, error) {
+	e, ok := p.pop()
 	if !ok {
 		var err error
 		if e, err = cu.MakeEvent(cu.DefaultEvent); err != nil {
@@ -84,32 +84,32 @@ func (s *shelf) take() (*handle, error) {
 		}
 	}
 	h := &handle{e}
-	runtime.AddCleanup(h, s.put, e)
+	runtime.AddCleanup(h, p.put, e)
 	return h, nil
 }
 
-func (s *shelf) pop() (cu.Event, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := len(s.free) - 1
+func (p *eventPool) pop() (cu.Event, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.free) - 1
 	if last < 0 {
 		return cu.Event{}, false
 	}
-	e := s.free[last]
-	s.free = s.free[:last]
+	e := p.free[last]
+	p.free = p.free[:last]
 	return e, true
 }
 
-func (s *shelf) put(e cu.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, e)
+func (p *eventPool) put(e cu.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, e)
 }
 
-// close gives the driver what lies on the shelf; the rest ends with the context.
-func (s *shelf) close() error {
+// close destroys the events of the pool; the others end with the context.
+func (p *eventPool) close() error {
 	var all error
-	for e, ok := s.pop(); ok; e, ok = s.pop() {
+	for e, ok := p.pop(); ok; e, ok = p.pop() {
 		all = errors.Join(all, cu.DestroyEvent(&e))
 	}
 	return all

@@ -17,7 +17,7 @@ import (
 // Graphs counts the graphs of a device so far.
 type Graphs struct {
 	Captured int // made
-	Refused  int // not made, because CUDA cannot capture what was enqueued: that is done call by call
+	Refused  int // not made, since CUDA cannot capture some call: these are launched call by call
 	Launched int // each launch of each
 }
 
@@ -41,7 +41,7 @@ func (s *Stream) Capture(enqueue func()) device.Graph {
 	switch status := g.capture(); {
 	case uncapturable(status):
 		s.d.graphs.Refused++
-		s.err = nil // of a call that was refused: what is wrong besides is found when it is made again
+		s.err = nil // of a call that was refused: another error returns when the calls are made again
 	case status != 0:
 		s.check("capture a graph", named(status))
 	case s.err != nil:
@@ -52,8 +52,8 @@ func (s *Stream) Capture(enqueue func()) device.Graph {
 	return g
 }
 
-// capture captures what enqueue enqueues, in the mode in which other threads may
-// go on with whatever they do on the same GPU.
+// capture captures the work that enqueue enqueues, in the mode in which other
+// threads may go on with their work on the same GPU.
 func (g *graph) capture() C.CUresult {
 	stream := C.CUstream(g.s.Handle())
 	if status := C.cuStreamBeginCapture(stream, C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); status != 0 {
@@ -71,7 +71,7 @@ func (g *graph) capture() C.CUresult {
 	return status
 }
 
-// uncapturable reports whether a status says that calls cannot be captured, not
+// uncapturable reports whether a status means that calls cannot be captured, not
 // that they are wrong.
 func uncapturable(status C.CUresult) bool {
 	return status == C.CUDA_ERROR_NOT_SUPPORTED ||
@@ -101,5 +101,5 @@ func (g *graph) Close() {
 	g.exec = nil
 }
 
-// lasts reports whether memory can be what a graph copies: it stays where it is.
+// lasts reports whether a graph can copy memory: it stays at its address.
 func (d *Device) lasts(m tensor.Mem) bool { return m.Space == tensor.Device || d.pinned.holds(m) }

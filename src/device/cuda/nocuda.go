@@ -8,7 +8,7 @@ import (
 	"dynmo/src/device"
 )
 
-// Built says whether this binary holds the device.
+// Built is whether this binary contains the device.
 const Built = false
 
 var errWithout = errors.New("cuda: this binary was built without the tag cuda: build bin/dynmo-cuda with ./build.sh cuda")

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// GPU says which GPU a device is.
+// GPU identifies the GPU of a device.
 type GPU struct {
 	Ordinal      int    // the driver's number for it, in this process
 	Name         string // of the product
@@ -21,9 +21,9 @@ func (g GPU) String() string {
 	return fmt.Sprintf("%s (sm_%d%d, %.1f GiB, %s)", g.Name, g.Major, g.Minor, float64(g.Memory)/(1<<30), g.Bus)
 }
 
-// localVariables are where launchers tell a process its number among those of
-// its host: Open MPI, Slurm, Intel MPI, MPICH. mpirun's helpers are tasks of a
-// Slurm step themselves, so Slurm's comes after Open MPI's.
+// localVariables hold a process's number among those of its host, as launchers set
+// it: Open MPI, Slurm, Intel MPI, MPICH. mpirun's helpers are tasks of a Slurm step
+// themselves, so Slurm's is after Open MPI's.
 var localVariables = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"}
 
 // LocalRank returns this process's number among those of its host, from 0 on, as
@@ -41,7 +41,7 @@ func localRank(getenv func(string) string) int {
 
 // Pick returns the ordinal of the GPU of a rank: its own, where a process sees as
 // many GPUs as its host has ranks, or where the launcher shows each rank one; else
-// ranks go round, and share.
+// several ranks have one GPU.
 func Pick(localRank, visible int) int {
 	if localRank < 0 || visible < 1 {
 		panic("cuda: Pick of a negative rank or of no GPU")

@@ -13,9 +13,9 @@ import (
 // pinned holds the spans that AllocHost gave, by address.
 type pinned []tensor.Mem
 
-func (p pinned) find(at unsafe.Pointer) (int, bool) {
-	return slices.BinarySearchFunc(p, at, func(m tensor.Mem, at unsafe.Pointer) int {
-		return cmp.Compare(uintptr(m.Ptr), uintptr(at))
+func (p pinned) find(address unsafe.Pointer) (int, bool) {
+	return slices.BinarySearchFunc(p, address, func(m tensor.Mem, address unsafe.Pointer) int {
+		return cmp.Compare(uintptr(m.Ptr), uintptr(address))
 	})
 }
 

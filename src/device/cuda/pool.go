@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// granule is what sizes are rounded up to, so that layers of nearly one size
-	// take each other's memory. The driver aligns to no less.
+	// granule is the unit that sizes are rounded up to, so that layers of nearly one
+	// size take each other's memory. The driver aligns to no less.
 	granule = 512
-	// keptFor is how many Syncs of the main stream freed memory stays here: a step
-	// finds what the step before it freed, and what two steps have not wanted, the
-	// memory of a layer that left, is the GPU's again.
+	// keptFor is how many Syncs of the main stream freed memory is kept: a step finds
+	// the memory that the step before it freed, and memory that two steps have not
+	// used, of a layer that has left, is the GPU's again.
 	keptFor = 2
 )
 
@@ -27,8 +27,8 @@ const (
 type block struct {
 	ptr   unsafe.Pointer
 	bytes int64
-	age   int  // Syncs of the main stream since
-	idle  bool // no stream can be at work with it
+	age   int  // Syncs of the main stream since it was freed
+	idle  bool // no stream can be using it
 }
 
 // pool keeps freed memory: the driver's own calls wait for the whole GPU.
@@ -54,7 +54,7 @@ func (d *Device) Kept() int64 {
 // Recycle does nothing: freed memory is always kept for a while.
 func (d *Device) Recycle(bool) {}
 
-// Alloc returns zeroed memory, if it can of what was freed lately.
+// Alloc returns zeroed memory, of the memory that is kept if it can.
 func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
@@ -92,7 +92,7 @@ func (d *Device) take(bytes int64) (block, error) {
 	return block{ptr: *(*unsafe.Pointer)(unsafe.Pointer(&p)), bytes: bytes}, err
 }
 
-// full returns what there is to say of an allocation that failed.
+// full returns the error of an allocation that failed, with the memory in use.
 func (d *Device) full(bytes int64, err error) error {
 	free, total, unknown := cu.MemInfo()
 	if unknown != nil {
@@ -118,14 +118,13 @@ func (d *Device) Free(m tensor.Mem) {
 
 // Trim waits for all work of the GPU and gives it all memory that is kept.
 func (d *Device) Trim() {
-	_ = cu.Synchronize() // what fails here fails in the next Sync
+	_ = cu.Synchronize() // an error is the next Sync's, too
 	d.pool.trim()
 }
 
-// synced is told that the main stream has done all its work: every block that
-// is kept is a step older. Another stream that is at work may be at work with
-// any of them. It is not waited for: it may itself wait for another rank, and
-// that one for this.
+// synced makes every block that is kept a step older, after a Sync of the main
+// stream. Another stream that is at work may be using any of them. synced does not
+// wait for it: it may itself wait for another rank, and that one for this.
 func (d *Device) synced() {
 	if len(d.pool.kept) == 0 {
 		return
@@ -144,14 +143,14 @@ func (d *Device) quiet() bool {
 	return !slices.ContainsFunc(d.streams, func(s *Stream) bool { return s.s.Query() != nil })
 }
 
-// rest notes that no stream works with any block.
+// rest notes that no stream uses any block.
 func (p *pool) rest() {
 	for i := range p.kept {
 		p.kept[i].idle = true
 	}
 }
 
-// best takes the smallest block that no stream works with and that has room for
+// best takes the smallest block that no stream uses and that has room for
 // bytes, but not for an eighth more.
 func (p *pool) best(bytes int64) (block, bool) {
 	best := -1
@@ -170,10 +169,10 @@ func (p *pool) best(bytes int64) (block, bool) {
 
 func (p *pool) trim() { p.drop(func(block) bool { return true }) }
 
-// drop gives the GPU the kept blocks that are too many.
-func (p *pool) drop(much func(block) bool) {
+// drop gives the GPU the kept blocks that are chosen.
+func (p *pool) drop(chosen func(block) bool) {
 	p.kept = slices.DeleteFunc(p.kept, func(b block) bool {
-		if !much(b) {
+		if !chosen(b) {
 			return false
 		}
 		_ = cu.MemFree(address(b.ptr))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Driver is what the NVIDIA driver says of this machine.
+// Driver describes the NVIDIA driver of this machine.
 type Driver struct {
 	Version int      // the newest CUDA it serves: 1000·major + 10·minor
 	GPUs    []string // the products this process sees, by ordinal

@@ -54,14 +54,14 @@ func (l library) symbol(name string) (unsafe.Pointer, error) {
 	return f, nil
 }
 
-// Opens returns why a shared library cannot be opened, nil if it can.
+// Opens returns the error of opening a shared library, nil if it can be opened.
 func Opens(name string) error {
 	_, err := openLibrary(name)
 	return err
 }
 
-// NCCL returns the version of the NCCL library that name, or else the loader's
-// path, leads to: 10000·major + 100·minor + patch.
+// NCCL returns the version of the NCCL library called name, or, without a name, of
+// the one on the loader's path: 10000·major + 100·minor + patch.
 func NCCL(name string) (int, error) {
 	if name == "" {
 		name = "libnccl.so.2"
@@ -81,8 +81,8 @@ func NCCL(name string) (int, error) {
 	return int(version), nil
 }
 
-// Probe asks the driver for this machine's GPUs. Its error says which of these
-// is missing: the driver's library, a driver that works, or a GPU.
+// Probe asks the driver for this machine's GPUs. Its error names the part that is
+// missing: the driver's library, a driver that works, or a GPU.
 func Probe() (Driver, error) {
 	l, err := openLibrary("libcuda.so.1")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// ringBytes is room for the tokens of a step's microbatches, or for two
-	// pieces of what is larger: one is filled while the other travels.
+	// ringBytes is room for the tokens of a step's microbatches, or for two pieces of
+	// a larger copy: one is filled while the other travels.
 	ringBytes = 8 << 20
 	// pieceBytes keeps a link busy for far longer than it takes to ask for a copy.
 	pieceBytes = ringBytes / 2
@@ -23,7 +23,7 @@ const (
 type ring struct {
 	mem    tensor.Mem
 	next   int64     // where the next piece begins
-	flight []segment // on its way, the oldest first
+	flight []segment // being copied, the oldest first
 	done   []device.Event
 }
 
@@ -43,25 +43,25 @@ func (r *ring) copy(s *Stream, dst, src tensor.Mem) error {
 	}
 	for off := int64(0); off < src.Bytes; off += pieceBytes {
 		n := min(pieceBytes, src.Bytes-off)
-		at, err := r.take(n)
+		offset, err := r.take(n)
 		if err != nil {
 			return err
 		}
-		piece := r.mem.Span(at, n)
+		piece := r.mem.Span(offset, n)
 		copy(tensor.Of[byte](piece), tensor.Of[byte](src.Span(off, n)))
 		s.Copy(dst.Span(off, n), piece)
-		r.flight = append(r.flight, segment{at, at + n, s.Record(r.event())})
+		r.flight = append(r.flight, segment{offset, offset + n, s.Record(r.event())})
 	}
 	return nil
 }
 
-// take returns where n bytes are free, once they are.
+// take returns the offset of n bytes, once they are free.
 func (r *ring) take(n int64) (int64, error) {
 	if r.next+n > r.mem.Bytes {
 		r.next = 0
 	}
-	at := r.next
-	inWay := func(s segment) bool { return s.from < at+n && at < s.to }
+	offset := r.next
+	inWay := func(s segment) bool { return s.from < offset+n && offset < s.to }
 	for slices.ContainsFunc(r.flight, inWay) {
 		if err := r.flight[0].read.Wait(); err != nil {
 			return 0, err
@@ -69,11 +69,11 @@ func (r *ring) take(n int64) (int64, error) {
 		r.done = append(r.done, r.flight[0].read)
 		r.flight = slices.Delete(r.flight, 0, 1)
 	}
-	r.next = at + n
-	return at, nil
+	r.next = offset + n
+	return offset, nil
 }
 
-// event returns an event that nobody will ask any more, or nil.
+// event returns an event that is not used any more, or nil.
 func (r *ring) event() device.Event {
 	last := len(r.done) - 1
 	if last < 0 {

@@ -15,15 +15,14 @@ import (
 )
 
 // Stream is a queue of the GPU. Kernels are enqueued on its Handle. The oldest
-// that is open is the main stream, whose Syncs are what memory that is kept ages
-// by.
+// that is open is the main stream, whose Syncs count the age of memory that is
+// kept.
 type Stream struct {
-	d    *Device
-	s    cu.Stream
-	err  error // the first since the last Sync
-	zero *anchor
-	// capturing says that work is not done, but becomes a graph.
-	capturing bool
+	d         *Device
+	s         cu.Stream
+	err       error // the first since the last Sync
+	zero      *anchor
+	capturing bool // work is not done, but becomes a graph
 }
 
 // Handle returns the driver's handle, a CUstream.

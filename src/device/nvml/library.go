@@ -58,8 +58,8 @@ func (l *Library) Inventory() ([]GPU, error) {
 	return gpus, nil
 }
 
-// look returns what a GPU tells. It must tell what it is; the rest not every
-// product does.
+// look returns the figures of a GPU. Without name, UUID and bus it is an error; the
+// others are not known of every product.
 func look(d nvml.Device, index int) (GPU, error) {
 	g := GPU{Index: index}
 	var named, identified, placed nvml.Return
@@ -74,12 +74,12 @@ func look(d nvml.Device, index int) (GPU, error) {
 	if memory, status := d.GetMemoryInfo(); status == nvml.SUCCESS {
 		g.MemoryBytes, g.UsedBytes = int64(memory.Total), int64(memory.Used)
 	}
-	g.ClockMHz = told(d.GetClockInfo(nvml.CLOCK_SM))
-	g.MaxMHz = told(d.GetMaxClockInfo(nvml.CLOCK_SM))
-	g.MemoryMHz = told(d.GetClockInfo(nvml.CLOCK_MEM))
-	g.Celsius = told(d.GetTemperature(nvml.TEMPERATURE_GPU))
+	g.ClockMHz = known(d.GetClockInfo(nvml.CLOCK_SM))
+	g.MaxMHz = known(d.GetMaxClockInfo(nvml.CLOCK_SM))
+	g.MemoryMHz = known(d.GetClockInfo(nvml.CLOCK_MEM))
+	g.Celsius = known(d.GetTemperature(nvml.TEMPERATURE_GPU))
 	g.PowerWatts = power(d)
-	g.LimitWatts = float64(told(d.GetEnforcedPowerLimit())) / 1e3
+	g.LimitWatts = float64(known(d.GetEnforcedPowerLimit())) / 1e3
 	if mask, status := d.GetCurrentClocksThrottleReasons(); status == nvml.SUCCESS {
 		g.Throttle = throttle(mask)
 	}
@@ -92,16 +92,16 @@ func look(d nvml.Device, index int) (GPU, error) {
 	return g, nil
 }
 
-// told returns what a GPU told, 0 if nothing.
-func told(value uint32, status nvml.Return) int {
+// known returns a figure, 0 if it is not known.
+func known(value uint32, status nvml.Return) int {
 	if status != nvml.SUCCESS {
 		return 0
 	}
 	return int(value)
 }
 
-// power returns the watts a GPU draws, 0 if it does not tell.
-func power(d nvml.Device) float64 { return float64(told(d.GetPowerUsage())) / 1e3 }
+// power returns the watts a GPU draws, 0 if that is not known.
+func power(d nvml.Device) float64 { return float64(known(d.GetPowerUsage())) / 1e3 }
 
 // text returns a C string that fills an array at most.
 func text[C int8 | uint8](c []C) string {

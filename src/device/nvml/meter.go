@@ -10,20 +10,20 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Meter tells the energy that one GPU has used since it was made, whoever used
-// it. A GPU from Volta on counts millijoules. For an older one the meter adds up
+// Meter measures the energy that one GPU has used for all processes since the meter
+// was made. A GPU from Volta on counts millijoules. For an older one the meter adds up
 // power·time between the moments it is asked, so it must be asked often.
 type Meter struct {
 	d      nvml.Device
 	counts bool
 	begin  uint64 // millijoules, of a GPU that counts
-	now    func() time.Time
+	clock  func() time.Time
 	last   time.Time // when power was read
 	watts  float64
 	summed float64 // joules
 }
 
-// Meter returns a meter of the GPU with a UUID (GPU-…), which begins now.
+// Meter returns a meter of the GPU with a UUID (GPU-…).
 func (l *Library) Meter(uuid string) (*Meter, error) {
 	d, status := l.lib.DeviceGetHandleByUUID(uuid)
 	if err := check(uuid, status); err != nil {
@@ -32,8 +32,8 @@ func (l *Library) Meter(uuid string) (*Meter, error) {
 	return newMeter(d, time.Now)
 }
 
-func newMeter(d nvml.Device, now func() time.Time) (*Meter, error) {
-	m := &Meter{d: d, now: now, last: now(), watts: power(d)}
+func newMeter(d nvml.Device, clock func() time.Time) (*Meter, error) {
+	m := &Meter{d: d, clock: clock, last: clock(), watts: power(d)}
 	begin, status := d.GetTotalEnergyConsumption()
 	m.begin, m.counts = begin, status == nvml.SUCCESS
 	if !m.counts && m.watts == 0 {
@@ -42,7 +42,7 @@ func newMeter(d nvml.Device, now func() time.Time) (*Meter, error) {
 	return m, nil
 }
 
-// PowerWatts returns the power the GPU draws, 0 if it does not tell.
+// PowerWatts returns the power the GPU draws, 0 if that is not known.
 func (m *Meter) PowerWatts() float64 { return power(m.d) }
 
 // Joules returns the energy since the meter was made.
@@ -54,11 +54,11 @@ func (m *Meter) Joules() (float64, error) {
 		}
 		return float64(total-m.begin) / 1e3, nil
 	}
-	watts, at := power(m.d), m.now()
+	watts, read := power(m.d), m.clock()
 	if watts == 0 {
 		return 0, errors.New("nvml: this GPU no longer tells its power")
 	}
-	m.summed += (m.watts + watts) / 2 * at.Sub(m.last).Seconds()
-	m.watts, m.last = watts, at
+	m.summed += (m.watts + watts) / 2 * read.Sub(m.last).Seconds()
+	m.watts, m.last = watts, read
 	return m.summed, nil
 }

@@ -21,7 +21,7 @@ func (l *Library) Inventory() ([]GPU, error) { return nil, errAbsent }
 // Meter returns an error: this binary was built without cgo.
 func (l *Library) Meter(uuid string) (*Meter, error) { return nil, errAbsent }
 
-// Meter tells energy. This binary can make none.
+// Meter measures energy. This binary can make none.
 type Meter struct{}
 
 // PowerWatts is of no meter.

@@ -1,10 +1,11 @@
-// Package nvml asks NVIDIA's management library what the GPUs of this machine
-// are, how they fare, and how much energy they have used.
+// Package nvml asks NVIDIA's management library for the GPUs of this machine, their
+// state, and the energy they have used.
 package nvml
 
 import "errors"
 
-// GPU is a GPU as its driver's management sees it. What a GPU does not tell is 0.
+// GPU is a GPU as NVIDIA's management library sees it. A figure that is not known
+// is 0.
 type GPU struct {
 	Index       int      `json:"index"`
 	Name        string   `json:"name"`
@@ -12,9 +13,9 @@ type GPU struct {
 	Bus         string   `json:"bus"`          // domain:bus:device.function
 	MemoryBytes int64    `json:"memory_bytes"` // in all
 	UsedBytes   int64    `json:"used_bytes"`   // by all processes
-	ClockMHz    int      `json:"clock_mhz"`    // of the multiprocessors, now
+	ClockMHz    int      `json:"clock_mhz"`    // of the multiprocessors, at the moment
 	MaxMHz      int      `json:"max_mhz"`      // that they can reach
-	MemoryMHz   int      `json:"memory_mhz"`   // of the memory, now
+	MemoryMHz   int      `json:"memory_mhz"`   // of the memory, at the moment
 	PowerWatts  float64  `json:"power_watts"`
 	LimitWatts  float64  `json:"limit_watts"`
 	Celsius     int      `json:"celsius"`

@@ -12,7 +12,7 @@ import (
 // for milliseconds: streams without an order between them then lose it.
 const slowBytes = 8 << 20
 
-// slow enqueues such a copy within m, of twice the length.
+// slow enqueues such a copy within m, which is twice as long.
 func (r *Rank) slow(m tensor.Mem) {
 	r.Compute.Copy(m.Span(0, slowBytes), m.Span(slowBytes, slowBytes))
 }
@@ -35,13 +35,13 @@ func (r *Rank) streamOrder() error {
 	if err := r.inOrder(above, below); err != nil {
 		return err
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
-// oneWay: the same from the first rank to the last, which has no work that needs
-// what it has received.
+// oneWay: the same from the first rank to the last, whose other messages do not
+// depend on the ones it has received.
 func (r *Rank) oneWay() error {
-	to, from := nobody, nobody
+	to, from := noRank, noRank
 	last := r.Size() - 1
 	if r.Rank() == 0 {
 		to = last
@@ -52,11 +52,11 @@ func (r *Rank) oneWay() error {
 	if err := r.inOrder(to, from); err != nil {
 		return err
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
-// nobody is no rank.
-const nobody = -1
+// noRank is the neighbour of a rank that has none.
+const noRank = -1
 
 // inOrder sends messages to a rank and receives as many from one. One buffer on
 // each side serves all of them, the host waits for no work of the device, and one
@@ -72,22 +72,22 @@ func (r *Rank) inOrder(to, from int) error {
 	for i := range messages {
 		r.write(part(source, i), r.Rank(), to, i)
 	}
-	var now device.Event
+	var event device.Event
 	for i := range messages {
 		var handles []comm.Handle
-		r.slow(slow) // what needs no order is ahead
-		if from != nobody {
-			now = r.Compute.Record(now) // behind the copy of the message before
-			recv, err := r.Carrier.Recv(from, i, in, false, now)
+		r.slow(slow) // work that needs no order is ahead
+		if from != noRank {
+			event = r.Compute.Record(event) // behind the copy of the message before
+			recv, err := r.DeviceTransport.Recv(from, i, in, false, event)
 			if err != nil {
 				return err
 			}
 			handles = append(handles, recv)
 		}
-		if to != nobody {
+		if to != noRank {
 			r.Compute.Copy(out, part(source, i))
-			now = r.Compute.Record(now)
-			send, err := r.Carrier.Send(to, i, out, now)
+			event = r.Compute.Record(event)
+			send, err := r.DeviceTransport.Send(to, i, out, event)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (r *Rank) inOrder(to, from int) error {
 		r.slow(slow)
 		r.Compute.Copy(part(sink, i), in)
 	}
-	if from == nobody {
+	if from == noRank {
 		return r.Compute.Sync()
 	}
 	for i := range messages {
@@ -110,9 +110,9 @@ func (r *Rank) inOrder(to, from int) error {
 	return nil
 }
 
-// eventAgain: many messages wait for one event, each for what it stood for when
-// the message was begun: the last time it is recorded behind all of them, which
-// none may wait for.
+// eventAgain: many messages wait for one event that is recorded again and again,
+// each for the recording before it was begun. The last recording is behind all of
+// them, and none may wait for that.
 func (r *Rank) eventAgain() error {
 	const messages, length = 6, 4000
 	above, below := r.Neighbours()
@@ -120,7 +120,7 @@ func (r *Rank) eventAgain() error {
 	if err != nil {
 		return err
 	}
-	var now device.Event
+	var event device.Event
 	var handles []comm.Handle
 	var received [messages]tensor.Mem
 	for i := range messages {
@@ -131,20 +131,15 @@ func (r *Rank) eventAgain() error {
 		out, in := both[0], both[1]
 		r.slow(slow)
 		r.write(out, r.Rank(), above, i)
-		r.Compute.Zero(in) // what comes must stay, however late this is done
-		now = r.Compute.Record(now)
-		recv, err := r.Carrier.Recv(below, i, in, false, now)
-		if err != nil {
+		r.Compute.Zero(in) // late, and yet ahead of the message
+		event = r.Compute.Record(event)
+		received[i] = in
+		if handles, err = r.swap(handles, i, out, in, event); err != nil {
 			return err
 		}
-		send, err := r.Carrier.Send(above, i, out, now)
-		if err != nil {
-			return err
-		}
-		received[i], handles = in, append(handles, recv, send)
 	}
 	r.slow(slow)
-	r.Compute.Record(now)
+	r.Compute.Record(event)
 	if err := Wait(handles...); err != nil {
 		return err
 	}
@@ -153,14 +148,24 @@ func (r *Rank) eventAgain() error {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
 	}
-	return r.Carrier.Close()
+	return r.DeviceTransport.Close()
 }
 
-// steadyRing: after the first rounds a carrier allocates nothing of the device,
+// swap begins to receive from the rank below and to send to the rank above.
+func (r *Rank) swap(handles []comm.Handle, tag int, out, in tensor.Mem, after device.Event) ([]comm.Handle, error) {
+	above, below := r.Neighbours()
+	recv, err := r.DeviceTransport.Recv(below, tag, in, false, after)
+	if err != nil {
+		return nil, err
+	}
+	send, err := r.DeviceTransport.Send(above, tag, out, after)
+	return append(handles, recv, send), err
+}
+
+// steadyRing: after the first rounds a transport allocates nothing of the device,
 // and when it is closed it holds no host memory.
 func (r *Rank) steadyRing() error {
 	const first, rounds = 2, 10
-	above, below := r.Neighbours()
 	lengths := []int64{8, 70_000, 4096, 0, 70_000}
 	outs, err := r.memories(lengths...)
 	if err != nil {
@@ -177,15 +182,9 @@ func (r *Rank) steadyRing() error {
 		}
 		var handles []comm.Handle
 		for i := range lengths {
-			in, err := r.Carrier.Recv(below, i, ins[i], false, nil)
-			if err != nil {
+			if handles, err = r.swap(handles, i, outs[i], ins[i], nil); err != nil {
 				return err
 			}
-			out, err := r.Carrier.Send(above, i, outs[i], nil)
-			if err != nil {
-				return err
-			}
-			handles = append(handles, in, out)
 		}
 		if err := Wait(handles...); err != nil {
 			return err
@@ -197,11 +196,11 @@ func (r *Rank) steadyRing() error {
 	if more := r.counter.allocations - before; more > 0 {
 		return fmt.Errorf("%d allocations in %d rounds that were as those before", more, rounds)
 	}
-	if err := r.Carrier.Close(); err != nil {
+	if err := r.DeviceTransport.Close(); err != nil {
 		return err
 	}
 	if r.counter.blocks != 0 {
-		return fmt.Errorf("%d blocks of host memory are held by a carrier that is closed", r.counter.blocks)
+		return fmt.Errorf("%d blocks of host memory are held by a transport that is closed", r.counter.blocks)
 	}
 	return nil
 }

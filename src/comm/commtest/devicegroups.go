@@ -1,0 +1,92 @@
+package commtest
+
+import (
+	"errors"
+
+	"dynmo/src/comm"
+	"dynmo/src/tensor"
+)
+
+// split returns a group of all ranks, the last one first, whose messages of device
+// memory travel in pieces of 1000 bytes.
+func (r *Rank) split() (*comm.Group, error) {
+	o := quick()
+	o.Piece, o.DeviceTransport = 1000, r.openTransport
+	return comm.New(r.Transport, o).Split(0, -r.Rank())
+}
+
+// grouped is a Group as a messenger of device memory.
+type grouped struct {
+	*comm.Group
+	r *Rank
+}
+
+// memory returns device memory, also where it is empty.
+func (g grouped) memory(bytes int64) (tensor.Mem, error) {
+	m, err := g.r.Memory(bytes + 1)
+	if err != nil {
+		return m, err
+	}
+	return m.Span(0, bytes), nil
+}
+
+func (g grouped) send(to, tag, index int, length int64) (finisher, error) {
+	m, err := g.memory(length)
+	if err != nil {
+		return nil, err
+	}
+	g.r.write(m, g.Rank(), to, index)
+	q, err := g.Send(to, tag, m, g.r.Compute.Record(nil))
+	return &Message{g.r, q.Received, m, nil, 0}, err
+}
+
+func (g grouped) recv(from, tag, index int, length, room int64, upTo bool) (finisher, error) {
+	m, err := g.memory(room)
+	if err != nil {
+		return nil, err
+	}
+	begin := g.Recv
+	if upTo {
+		begin = g.RecvUpTo
+	}
+	want := g.r.prepare(m, from, g.Rank(), index, length)
+	q, err := begin(from, tag, m, g.r.Compute.Record(nil))
+	return &Message{g.r, q.Received, m, want, length}, err
+}
+
+// group: a Group sends device memory in pieces and into memory that has room for
+// more, and closes.
+func (r *Rank) group() error {
+	g, err := r.split()
+	if err != nil {
+		return err
+	}
+	b := &batch{messenger: grouped{g, r}}
+	for _, program := range []func(*batch) error{
+		ring([]int64{0, 1, 999, 1000, 1001, 4000, 54321}), upTo([]int64{0, 1, 999, 1000, 500}, 999),
+	} {
+		if err := program(b); err != nil {
+			return err
+		}
+	}
+	return errors.Join(g.Close(), r.DeviceTransport.Close())
+}
+
+// hostBetween: messages of host memory between those of device memory, with the
+// same tag, overtake none of them.
+func (r *Rank) hostBetween() error {
+	const messages, length = 3, 700
+	g, err := r.split()
+	if err != nil {
+		return err
+	}
+	above, below := neighbours(g)
+	inDevice, inHost := &batch{messenger: grouped{g, r}}, onGroup(g)
+	for i := range messages {
+		for k, b := range []*batch{inDevice, inHost} {
+			b.recv(below, 5, 2*i+k, length)
+			b.send(above, 5, 2*i+k, length)
+		}
+	}
+	return errors.Join(inDevice.finish(), inHost.finish(), g.Close(), r.DeviceTransport.Close())
+}

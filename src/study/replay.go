@@ -1,0 +1,52 @@
+package study
+
+import (
+	"dynmo/src/comm"
+	"dynmo/src/cost"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/sim"
+)
+
+// Replayed is how well the simulator knows a phase that really ran.
+type Replayed struct {
+	Step, Steps         int
+	Measured, Predicted float64 // seconds, makespan
+	// Ahead is what the costs of the phase before predict for this one, where the
+	// layout changed in between and the model did not; else 0. The balancer knew no
+	// more.
+	Ahead float64
+}
+
+// Error returns predicted / measured - 1.
+func (r Replayed) Error() float64 { return r.Predicted/r.Measured - 1 }
+
+// Replay simulates the phases that ran as they ran, on their own costs: the same
+// layout and network, whatever is asked of the series besides. Every microbatch
+// takes its own measured share (profile.Run.Scale). Phases that were not run are
+// left out.
+func Replay(series profile.Series) []Replayed {
+	var list []Replayed
+	for i, p := range series {
+		if p.Run == nil {
+			continue
+		}
+		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Costs())}
+		if i > 0 && p.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Layout.Equal(p.Run.Layout) {
+			r.Ahead = makespan(*p.Run, series[i-1].Costs())
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// makespan returns the simulated seconds of a step that ran, on some costs.
+func makespan(r profile.Run, costs cost.Phase) float64 {
+	network := sim.Uniform(r.Latency, r.Bandwidth)
+	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
+	cuts, order := r.Layout.Cuts, r.Layout.Schedule
+	return sim.Run(sim.Step{
+		Schedule: order, Costs: costs.Stages(cuts, order.Map), PerMicrobatch: costs.PerMicrobatch(cuts, order.Map, order.Microbatches),
+		Bytes: plan.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Gap, Number: r.Step,
+	}).Makespan()
+}
