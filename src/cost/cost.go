@@ -37,7 +37,7 @@ type Table struct {
 	Clock  string    `json:"clock"` // wall, virtual or sim
 	Layers []Layer   `json:"layers"`
 	Slow   []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
-	Gap    float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
+	Dispatch    float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
 	Fixed  []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
 }
 
