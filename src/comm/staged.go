@@ -159,15 +159,7 @@ func (c *staged) take(bytes int64) (tensor.Mem, error) {
 	if err := c.land(); err != nil {
 		return tensor.Mem{}, err
 	}
-	best := -1
-	for i, m := range c.free {
-		if m.Bytes >= bytes && (best < 0 || m.Bytes < c.free[best].Bytes) {
-			best = i
-		}
-	}
-	if best >= 0 {
-		m := c.free[best]
-		c.free = append(c.free[:best], c.free[best+1:]...)
+	if m := device.TakeSmallest(&c.free, bytes); !m.IsZero() {
 		return m, nil
 	}
 	m, err := c.d.AllocHost(max(bytes, 1))

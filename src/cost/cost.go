@@ -1,6 +1,8 @@
 // Package cost says what each layer of the chain costs.
 package cost
 
+import "slices"
+
 // Layer is the cost of one layer for one microbatch, and the memory it needs.
 type Layer struct {
 	Name           string  `json:"name"`
@@ -73,7 +75,7 @@ func (t Table) NonZeros() []float64 {
 // one, weight on this one; bytes and non-zeros are this one's. A nil or
 // differently long old table is ignored.
 func (t Table) Smooth(old Table, weight float64) Table {
-	if len(old.Layers) != len(t.Layers) {
+	if len(old.Layers) != len(t.Layers) || slices.Equal(old.Layers, t.Layers) {
 		return t
 	}
 	out := t

@@ -2,9 +2,27 @@ package device
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/tensor"
 )
+
+// TakeSmallest removes the smallest span with room for some bytes from a list and
+// returns it; absent if there is none.
+func TakeSmallest(list *[]tensor.Mem, bytes int64) tensor.Mem {
+	best := -1
+	for i, m := range *list {
+		if m.Bytes >= bytes && (best < 0 || m.Bytes < (*list)[best].Bytes) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return tensor.Mem{}
+	}
+	m := (*list)[best]
+	*list = slices.Delete(*list, best, best+1)
+	return m
+}
 
 // Read returns the contents of m in host memory: m itself if it is host memory,
 // else a copy. No work on m may be under way.

@@ -152,10 +152,7 @@ func goRun(t *testing.T, c config.Config, repartition scripted) *run {
 
 // rankRun trains on one rank.
 func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, repartition scripted) (train.Outcome, error) {
-	r, err := newRank(c, tr, Hooks{
-		Stop:  func() bool { return false },
-		Begin: func(World) (record.Observer, error) { return out, nil },
-	}, func() (*data.Corpus, error) { return corpus, nil })
+	r, err := readyRank(c, tr, corpus, out)
 	if err != nil {
 		return train.Outcome{}, err
 	}
@@ -164,6 +161,14 @@ func rankRun(c config.Config, tr comm.Transport, corpus *data.Corpus, out *run, 
 		r.Balancer = &script{next: repartition}
 	}
 	return r.Loop()
+}
+
+// readyRank returns a rank that is ready to train.
+func readyRank(c config.Config, tr comm.Transport, corpus *data.Corpus, o record.Observer) (*rank, error) {
+	return newRank(c, tr, Hooks{
+		Stop:  func() bool { return false },
+		Begin: func(World) (record.Observer, error) { return o, nil },
+	}, func() (*data.Corpus, error) { return corpus, nil })
 }
 
 // schedules are what law 1 is tested on: kinds with their chunks on a stage, and

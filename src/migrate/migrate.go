@@ -6,6 +6,7 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/model"
@@ -30,7 +31,7 @@ type Moved struct {
 // that arrive with the next migration, and no longer.
 // Collective over the stages of a replica; replicas move alike.
 func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
-	for stage := range stages.Size() {
+	for stage := range min(slices.Max(to)+1, stages.Size()) { // those beyond leave
 		if len(to.Layers(stage)) == 0 {
 			return s, Moved{}, fmt.Errorf("migrate: stage %d would have no layer", stage)
 		}

@@ -230,16 +230,24 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestRefusesEmptyStages: a pipeline needs a layer on every stage.
+// TestRefusesEmptyStages: a pipeline needs a layer on every stage, but for the
+// last ones, which may hand over all they have, and leave.
 func TestRefusesEmptyStages(t *testing.T) {
-	err := local.Run(2, func(tr comm.Transport) error {
-		from := partition.Line(2).Owners(partition.Partition{0, 5, 10})
+	err := local.Run(3, func(tr comm.Transport) error {
+		from := partition.Line(3).Owners(partition.Partition{0, 4, 7, 10})
 		m, err := newMember(tr, from)
 		if err != nil {
 			return err
 		}
-		if _, _, err := Run(m.group, from, partition.Line(2).Owners(partition.Partition{0, 10, 10}), m.x, m.s); err == nil {
-			return errors.New("an empty stage was accepted")
+		if _, _, err := Run(m.group, from, partition.Line(3).Owners(partition.Partition{0, 5, 5, 10}), m.x, m.s); err == nil {
+			return errors.New("an empty stage before others was accepted")
+		}
+		s, _, err := Run(m.group, from, partition.Line(2).Owners(partition.Partition{0, 6, 10}), m.x, m.s)
+		if err != nil {
+			return err
+		}
+		if want := []int{6, 4, 0}[tr.Rank()]; len(s.Layers) != want {
+			return fmt.Errorf("stage %d holds %d layers, want %d", tr.Rank(), len(s.Layers), want)
 		}
 		return nil
 	})

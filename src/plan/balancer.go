@@ -138,7 +138,7 @@ func (b *balancer) Decide(m profile.Measurement, now layout.Layout) (layout.Layo
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
-		why.Predicted *= m.Summary.Makespan() / b.predict(now)
+		why.Predicted *= m.Summary.Makespan() / b.present()
 		b.decided = true
 	}
 	return next, why, nil
@@ -182,7 +182,9 @@ func (b *balancer) decide(now layout.Layout) (layout.Layout, Reason, error) {
 		return now, Reason{}, err
 	}
 	why.Bottleneck = r.Bottleneck
-	why.Predicted = sim.Run(p.Step(b.costs, next.Cuts, next.Schedule)).Makespan()
+	if why.Predicted = b.present(); !next.Equal(now) {
+		why.Predicted = sim.Run(p.Step(b.costs, next.Cuts, next.Schedule)).Makespan()
+	}
 	return next, why, nil
 }
 
@@ -191,9 +193,13 @@ func (b *balancer) problem() balance.Problem {
 	return b.planner.Problem(b.costs, balance.By(b.planner.config.Balance.By))
 }
 
-// predict returns the makespan of a step in a layout, simulated on the costs.
-func (b *balancer) predict(l layout.Layout) float64 {
-	return sim.Run(b.planner.Step(b.costs, l.Cuts, l.Schedule)).Makespan()
+// present returns the makespan of a step in the present layout, simulated on the
+// costs.
+func (b *balancer) present() float64 {
+	if l := &b.last; l.present == 0 {
+		l.present = sim.Run(b.planner.Step(b.costs, l.at.Cuts, l.at.Schedule)).Makespan()
+	}
+	return b.last.present
 }
 
 // due reports whether to balance after this step.
@@ -201,7 +207,7 @@ func (b *balancer) due(now layout.Layout) (bool, error) {
 	if !b.trigger.Auto() {
 		return b.trigger.Step(0, 0), nil
 	}
-	if l := &b.last; l.present == 0 {
+	if l := &b.last; l.best == 0 {
 		best := now.Cuts
 		if b.planner.config.Balance.Moves() {
 			r, err := balance.Partition(b.problem())
@@ -210,12 +216,12 @@ func (b *balancer) due(now layout.Layout) (bool, error) {
 			}
 			best = r.Cuts
 		}
-		l.present, l.best = b.predict(now), b.planner.Estimate(b.costs, best)
+		l.best = b.planner.Estimate(b.costs, best)
 	}
 	if b.last.settled {
-		return b.trigger.Step(b.last.present, b.last.present), nil
+		return b.trigger.Step(b.present(), b.present()), nil
 	}
-	return b.trigger.Step(b.last.present, b.last.best), nil
+	return b.trigger.Step(b.present(), b.last.best), nil
 }
 
 // choose returns the layout that the settings' balancer takes. Diffusion may talk
@@ -246,7 +252,7 @@ func (b *balancer) choose(problem balance.Problem, now layout.Layout, why *Reaso
 func (b *balancer) order(p *Planner, now layout.Layout, cuts partition.Partition) schedule.Schedule {
 	s := p.Schedule(b.costs, cuts)
 	if p == b.planner && cuts.Equal(now.Cuts) && p.Fits(b.costs, cuts, now.Schedule) {
-		if sim.Run(p.Step(b.costs, cuts, s)).Makespan() > (1-worthOrder)*b.predict(now) {
+		if s.Equal(now.Schedule) || sim.Run(p.Step(b.costs, cuts, s)).Makespan() > (1-worthOrder)*b.present() {
 			return now.Schedule
 		}
 	}

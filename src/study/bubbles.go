@@ -6,8 +6,9 @@ import (
 	"dynmo/src/sim"
 )
 
-// Bubble is what is known exactly: a schedule on stages that cost the same, f =
-// i = w = 1 for a microbatch of a whole stage, without messages.
+// Bubble is the idle time of a schedule where formulas give it exactly: on stages
+// that cost the same, f = i = w = 1 for a microbatch of a whole stage, without
+// messages.
 type Bubble struct {
 	Kind                         schedule.Kind
 	Chunks, Stages, Microbatches int

@@ -67,11 +67,11 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Measure: what the step showed, the same on every rank.
 		measuring := clock.Now()
 		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change.Costs)
-		if err == nil {
-			err = r.dynamism.After(step, m.Measurement)
-		}
 		if err != nil {
 			return fail("", err)
+		}
+		if err := r.dynamism.After(step, m.Measurement); err != nil {
+			return fail("dynamic: ", err)
 		}
 
 		// Decide: a pure function of what was measured.

@@ -21,31 +21,31 @@ type messenger interface {
 // received.
 type finisher interface{ finish() error }
 
-// batch begins messages and finishes them together. Its first error ends it.
+// batch begins messages and finishes them together. Its error is the first of them.
 type batch struct {
 	messenger
 	all []finisher
 	err error
 }
 
-func (b *batch) add(m finisher, err error) { b.all, b.err = append(b.all, m), err }
+// add adds a message that has begun, unless err says that it has not.
+func (b *batch) add(m finisher, err error) {
+	b.all = append(b.all, m)
+	if b.err == nil {
+		b.err = err
+	}
+}
 
 func (b *batch) send(to, tag, index int, length int64) {
-	if b.err == nil {
-		b.add(b.messenger.send(to, tag, index, length))
-	}
+	b.add(b.messenger.send(to, tag, index, length))
 }
 
 func (b *batch) recv(from, tag, index int, length int64) {
-	if b.err == nil {
-		b.add(b.messenger.recv(from, tag, index, length, length, false))
-	}
+	b.add(b.messenger.recv(from, tag, index, length, length, false))
 }
 
 func (b *batch) recvUpTo(from, tag, index int, length, room int64) {
-	if b.err == nil {
-		b.add(b.messenger.recv(from, tag, index, length, room, true))
-	}
+	b.add(b.messenger.recv(from, tag, index, length, room, true))
 }
 
 func (b *batch) finish() error {

@@ -1,6 +1,7 @@
 package commtest
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -31,7 +32,7 @@ func virtualDelays(t comm.Transport) error {
 		}
 		return g, rank
 	}
-	var out []*exchange
+	out := onGroup(g)
 	for k := range rounds {
 		group, to := via(k, above)
 		if tag := 1 + k%3; tag == 3 {
@@ -39,11 +40,7 @@ func virtualDelays(t comm.Transport) error {
 				return err
 			}
 		} else {
-			e, err := send(group, to, tag, k, int64(1000*k))
-			if err != nil {
-				return err
-			}
-			out = append(out, e)
+			out.add(send(group, to, tag, k, int64(1000*k)))
 		}
 	}
 	if now := clock.Now(); now != start {
@@ -65,11 +62,9 @@ func virtualDelays(t comm.Transport) error {
 				return err
 			}
 		} else {
-			e, err := recv(group, from, tag, k, int64(1000*k))
-			if err != nil {
-				return err
-			}
-			if err := finish(e); err != nil {
+			in := onGroup(group)
+			in.recv(from, tag, k, int64(1000*k))
+			if err := in.finish(); err != nil {
 				return err
 			}
 		}
@@ -77,8 +72,5 @@ func virtualDelays(t comm.Transport) error {
 			return fmt.Errorf("message %d arrived at %v, want %v: delayed by %v", k, now, want, factor)
 		}
 	}
-	if err := finish(out...); err != nil {
-		return err
-	}
-	return part.Close()
+	return errors.Join(out.finish(), part.Close())
 }

@@ -137,16 +137,12 @@ func virtualLinks(t comm.Transport) error {
 		return g, rank
 	}
 	above, below := neighbours(g)
-	var out []*exchange
+	out := onGroup(g)
 	for k := range rounds {
 		for _, to := range []int{above, below} {
 			group, to := via(k, to)
 			if k%4 < 2 {
-				e, err := send(group, to, 1, k, length)
-				if err != nil {
-					return err
-				}
-				out = append(out, e)
+				out.add(send(group, to, 1, k, length))
 			} else if err := group.SendBytes(to, 2, make([]byte, length)); err != nil {
 				return err
 			}
@@ -162,11 +158,9 @@ func virtualLinks(t comm.Transport) error {
 			want := start + float64(arrived[from]) + network.Latency
 			group, there := via(k, from)
 			if k%4 < 2 {
-				e, err := recv(group, there, 1, k, length)
-				if err != nil {
-					return err
-				}
-				if err := finish(e); err != nil {
+				in := onGroup(group)
+				in.recv(there, 1, k, length)
+				if err := in.finish(); err != nil {
 					return err
 				}
 			} else if _, err := group.RecvBytes(there, 2); err != nil {
@@ -178,7 +172,7 @@ func virtualLinks(t comm.Transport) error {
 			}
 		}
 	}
-	return errors.Join(finish(out...), part.Close())
+	return errors.Join(out.finish(), part.Close())
 }
 
 // virtualBarrier: no rank leaves a barrier before the last has entered it.

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
@@ -47,17 +48,10 @@ func (d *Device) Trim() {
 // reuse returns the smallest spare memory with room for some bytes, and gives
 // the system the pages it has too many; absent if there is none.
 func (d *Device) reuse(bytes int64) tensor.Mem {
-	best := -1
-	for i, m := range d.spare {
-		if m.Bytes >= bytes && (best < 0 || m.Bytes < d.spare[best].Bytes) {
-			best = i
-		}
+	m := device.TakeSmallest(&d.spare, bytes)
+	if m.IsZero() {
+		return m
 	}
-	if best < 0 {
-		return tensor.Mem{}
-	}
-	m := d.spare[best]
-	d.spare = slices.Delete(d.spare, best, best+1)
 	page := int64(os.Getpagesize())
 	if used := (bytes + page - 1) / page * page; used < m.Bytes {
 		unmap(m.Span(used, m.Bytes-used))
