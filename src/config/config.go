@@ -23,6 +23,7 @@ type Config struct {
 	Optimizer Optimizer `toml:"optimizer" doc:"AdamW with warm-up and cosine decay"`
 	Dynamic   Dynamic   `toml:"dynamic" doc:"what changes the model while it trains"`
 	Prune     Prune     `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
+	Freeze    Freeze    `toml:"freeze" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
 	Balance   Balance   `toml:"balance" doc:"when and how layers are moved"`
 	Device    Device    `toml:"device" doc:"what a rank computes on"`
 	Comm      Comm      `toml:"comm" doc:"messages between ranks"`
@@ -100,7 +101,7 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune" doc:"kind of dynamism"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze" doc:"kind of dynamism"`
 }
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
@@ -112,6 +113,12 @@ type Prune struct {
 	Final   float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
 	Select  string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0"`
 	CSRFrom float64 `toml:"csr_from" default:"0.7" min:"0" max:"1" doc:"sparsity from which a matrix is stored as CSR"`
+}
+
+// Freeze is an end of the training of the first layers.
+type Freeze struct {
+	Layers int `toml:"layers" default:"1" min:"1" doc:"layers of the chain that freeze, from the embedding on"`
+	Step   int `toml:"step" default:"3000" min:"0" unit:"steps" doc:"step from which on they are frozen"`
 }
 
 // Balance is when and how layers are moved.

@@ -16,12 +16,12 @@ type Kind interface {
 	// changes the model. Collective over the stages of a replica. Replicas hold equal
 	// weights, so they decide alike without talking.
 	Before(step int, t Target) (Change, error)
-	// After tells what a step showed, the same on every rank. It decides nothing that
-	// other ranks would not, and talks to nobody.
+	// After is given the measurement of a step, which is the same on every rank. It
+	// exchanges no messages, and its effect is the same on every rank.
 	After(step int, m cost.Measurement) error
 }
 
-// Target is what a kind of dynamism may touch.
+// Target is everything that a kind of dynamism may touch.
 type Target struct {
 	Stages   *comm.Group // of this replica
 	Replicas *comm.Group // of this stage
@@ -29,7 +29,8 @@ type Target struct {
 	Stage    *model.Stage
 }
 
-// Change says what Before did, the same on every rank: nothing if it has no Kind.
+// Change is the effect of Before, the same on every rank. Without a Kind there is
+// none.
 type Change struct {
 	Kind      string
 	Structure bool // formats of layers, or which are trained: the pipeline's runner must be made again
@@ -50,12 +51,12 @@ func New(c config.Config) Kind { return kinds[c.Dynamic.Kind](c) }
 func init() { register("none", func(config.Config) Kind { return none{} }) }
 
 // none changes nothing.
-type none struct{ deaf }
+type none struct{ unmeasured }
 
 func (none) Before(int, Target) (Change, error) { return Change{}, nil }
 
-// deaf is a kind that does not depend on measurements.
-type deaf struct{}
+// unmeasured is embedded by kinds that do not depend on measurements.
+type unmeasured struct{}
 
 // After does nothing.
-func (deaf) After(int, cost.Measurement) error { return nil }
+func (unmeasured) After(int, cost.Measurement) error { return nil }

@@ -15,7 +15,7 @@ func init() { register("prune", func(c config.Config) Kind { return NewPrune(c.P
 // algorithm 2): at chosen steps the smallest magnitudes of all blocks'
 // matrices together are dropped. The kept set only shrinks.
 type Prune struct {
-	deaf
+	unmeasured
 	Start, Every, Times int     // t0, Δt, n
 	Initial, Final      float64 // S_i, S_f
 	Gather              bool    // select on rank 0 from gathered magnitudes; else by radix histograms

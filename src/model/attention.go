@@ -6,7 +6,7 @@ import "dynmo/src/tensor"
 //
 //	out = inp + proj(attend(qkv(norm(inp))))
 type attention struct {
-	silent
+	basic
 	hidden, heads int
 	norm          norm
 	qkv, proj     linear

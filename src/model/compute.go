@@ -27,18 +27,19 @@ func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].leaves() }
 // mostParts is the most parts that a layer has.
 const mostParts = 2
 
-// work is what one part works on in a pass.
-type work struct {
+// operands is the memory that one part works on in a pass.
+type operands struct {
 	part                              part
 	saved, held, inp, out, dout, grad tensor.Mem
 }
 
-// works returns, first part first, what each part works on: inp enters the first
-// part and dout the last, din leaves the first. In a forward held is absent.
-func (l *Layer) works(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]work) {
+// operands returns, first part first, the memory that each part works on: inp
+// enters the first part and dout the last, din leaves the first. In a forward held
+// is absent.
+func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]operands) {
 	for i, p := range l.parts {
 		w := &list[i]
-		*w = work{part: p, saved: saved, held: held, inp: inp, dout: dout, grad: din}
+		*w = operands{part: p, saved: saved, held: held, inp: inp, dout: dout, grad: din}
 		var savedBytes, heldBytes int64
 		w.out, savedBytes, heldBytes = p.memory(x, b, saved, held)
 		if i == len(l.parts)-1 {
@@ -60,13 +61,13 @@ func (l *Layer) works(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem)
 // nothing leaves.
 func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 	none := tensor.Mem{}
-	return l.works(x, b, saved, none, none, none, none)[len(l.parts)-1].out
+	return l.operands(x, b, saved, none, none, none, none)[len(l.parts)-1].out
 }
 
 // Forward computes Output from inp, the Output of the layer before. The first
 // layer takes no inp; what layers need of the data is put in place by Feed.
 func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	list := l.works(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
+	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.parts {
 		w := &list[i]
 		if err := w.part.forward(x, b, w.saved, w.inp); err != nil {
@@ -80,7 +81,7 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 // and leaves in held what BackwardWeight needs. Without din only that is done.
 // The chain's last layer takes no dout.
 func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	list := l.works(x, b, saved, held, inp, dout, din)
+	list := l.operands(x, b, saved, held, inp, dout, din)
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if err := w.part.backwardInput(x, b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
@@ -93,7 +94,7 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 // BackwardWeight adds to the gradients of the parameters that are not frozen. All
 // memory is as BackwardInput left it.
 func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
-	list := l.works(x, b, saved, held, inp, dout, tensor.Mem{})
+	list := l.operands(x, b, saved, held, inp, dout, tensor.Mem{})
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
 		if err := w.part.backwardWeight(x, b, w.saved, w.held, w.inp, w.dout); err != nil {
@@ -108,7 +109,7 @@ func (l *Layer) Feeds() bool { return slices.ContainsFunc(l.parts, part.feeds) }
 
 // Feed puts the tokens and the targets of a microbatch where the layer reads them.
 func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32) {
-	list := l.works(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
+	list := l.operands(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
 	for i, p := range l.parts {
 		p.feed(x, b, list[i].saved, tokens, targets)
 	}
@@ -130,6 +131,6 @@ func (l *Layer) Readings() []Reading {
 // Reading returns where Forward leaves the i-th of Readings, inside saved.
 func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
-	list := l.works(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
+	list := l.operands(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
 	return l.parts[at.part].reading(x, b, list[at.part].saved, at.index)
 }

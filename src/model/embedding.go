@@ -4,7 +4,7 @@ import "dynmo/src/tensor"
 
 // embedding is out = token[id] + position[t].
 type embedding struct {
-	silent
+	basic
 	hidden          int
 	token, position *Param // (V, C), (sequence, C)
 }

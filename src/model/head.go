@@ -16,7 +16,7 @@ import "dynmo/src/tensor"
 // which it adds its own. Logits become their gradient in place: forward in the
 // last slice, backward in the others.
 type head struct {
-	silent
+	basic
 	hidden      int
 	first, last bool // whether this is the first slice, the last; both if there is one
 	lo, rows    int  // of the vocabulary

@@ -6,7 +6,7 @@ import "dynmo/src/tensor"
 //
 //	out = inp + down(gelu(up(norm(inp))))
 type mlp struct {
-	silent
+	basic
 	hidden   int
 	norm     norm
 	up, down linear

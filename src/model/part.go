@@ -47,12 +47,12 @@ type Reading struct {
 // over the tokens of a microbatch.
 const Loss = "loss"
 
-// silent is what most parts are: it reads no data, leaves nothing for the host
-// and does not talk.
-type silent struct{}
+// basic is embedded by parts that read no data, leave nothing for the host and do
+// not talk: most.
+type basic struct{}
 
-func (silent) feeds() bool                                       { return false }
-func (silent) feed(*Exec, *Batch, tensor.Mem, []int32, []int32)  {}
-func (silent) readings() []Reading                               { return nil }
-func (silent) reading(*Exec, *Batch, tensor.Mem, int) tensor.Mem { return tensor.Mem{} }
-func (silent) talks() bool                                       { return false }
+func (basic) feeds() bool                                       { return false }
+func (basic) feed(*Exec, *Batch, tensor.Mem, []int32, []int32)  {}
+func (basic) readings() []Reading                               { return nil }
+func (basic) reading(*Exec, *Batch, tensor.Mem, int) tensor.Mem { return tensor.Mem{} }
+func (basic) talks() bool                                       { return false }

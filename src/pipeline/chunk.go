@@ -17,7 +17,7 @@ type chunk struct {
 	entering    model.Width // of the boundary before the chunk
 	feeds       bool        // a layer reads data
 	upstream    bool        // something before the chunk is trained: gradients go there
-	trained     bool        // something in the chunk or before it is trained: gradients come
+	trained     bool        // something in the chunk or before it is trained: gradients arrive
 	before      *chunk      // the one before, if it is on this rank; else nil
 	next, prior port        // where activations and gradients go, on another rank
 	forwards    flow        // activations from the one before

@@ -1,7 +1,6 @@
-// Package pipeline executes a schedule on this rank. What comes in is a stage
-// (the layers this rank owns), a layout and the data of the step; what goes out
-// is the gradients of the step, the losses, what layers counted, and a trace of
-// what was done when.
+// Package pipeline executes a schedule on this rank. It is given a stage (the
+// layers this rank owns), a layout and the data of the step, and returns the losses,
+// the layers' counts and a trace of the step; the gradients are left in the layers.
 package pipeline
 
 import (

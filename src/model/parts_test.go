@@ -1,0 +1,100 @@
+package model
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"dynmo/src/tensor"
+)
+
+// probe is a part that notes the passes it does, and fails in one of them.
+type probe struct {
+	basic
+	name  string
+	notes *[]string
+	fails string
+	names []string // of its readings
+}
+
+func (p *probe) note(pass string) error {
+	*p.notes = append(*p.notes, pass+" "+p.name)
+	if p.fails == pass {
+		return errors.New(pass + " of " + p.name)
+	}
+	return nil
+}
+
+func (p *probe) params() []*Param { return nil }
+func (p *probe) leaves() Width    { return Width{Values: 3} }
+
+func (p *probe) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+	c := x.cut(b, saved)
+	return c.rows(3, tensor.F64), c.off, 0
+}
+
+func (p *probe) forward(*Exec, *Batch, tensor.Mem, tensor.Mem) error { return p.note("F") }
+
+func (p *probe) backwardInput(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+	return p.note("I")
+}
+
+func (p *probe) backwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+	return p.note("W")
+}
+
+func (p *probe) readings() (list []Reading) {
+	for _, name := range p.names {
+		list = append(list, Reading{name, 2})
+	}
+	return list
+}
+
+func (p *probe) reading(_ *Exec, _ *Batch, saved tensor.Mem, i int) tensor.Mem {
+	return saved.Span(int64(16*i), 16)
+}
+
+func (p *probe) talks() bool { return p.name == "second" }
+
+// TestParts: passes go through the parts of a layer in order, forward and back, and
+// end at the first that fails; readings are found with the part that leaves them.
+func TestParts(t *testing.T) {
+	x := newChain(t, small, tensor.F64).x
+	for fails, want := range map[string]string{
+		"":  "F first,F second,I second,I first,W second,W first",
+		"F": "F first,F second,error F of second,I second,I first,W second,W first",
+		"I": "F first,F second,I second,error I of second,W second,W first",
+		"W": "F first,F second,I second,I first,W second,error W of second",
+	} {
+		var notes []string
+		parts := []part{&probe{name: "first", notes: &notes, names: []string{"a", Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
+		l := outline(small, Description{parts: func() []part { return parts }}, header{}, tensor.F64)
+		savedBytes, heldBytes := l.Sizes(x)
+		saved, held := alloc(t, x.Device, savedBytes), alloc(t, x.Device, heldBytes)
+		gradient := alloc(t, x.Device, l.Leaves().Bytes(x, x.N()))
+		for _, err := range []error{
+			l.Forward(x, &x.Full, saved, tensor.Mem{}),
+			l.BackwardInput(x, &x.Full, saved, held, tensor.Mem{}, gradient, tensor.Mem{}),
+			l.BackwardWeight(x, &x.Full, saved, held, tensor.Mem{}, gradient),
+		} {
+			if err != nil {
+				for i, note := range notes { // the error behind its pass
+					if note == strings.Replace(err.Error(), " of ", " ", 1) {
+						notes = append(notes[:i+1], append([]string{"error " + err.Error()}, notes[i+1:]...)...)
+						break
+					}
+				}
+			}
+		}
+		if got := strings.Join(notes, ","); got != want {
+			t.Errorf("%q fails: %s, want %s", fails, got, want)
+		}
+		if r := l.Readings(); len(r) != 3 || r[0].Name != "a" || r[1].Name != Loss || r[2].Name != "b" {
+			t.Errorf("readings %v", r)
+		}
+		second := l.Reading(x, &x.Full, saved, 2)
+		if off := uintptr(second.Ptr) - uintptr(saved.Ptr); int64(off) != savedBytes/2 || !l.Talks() || l.Feeds() {
+			t.Errorf("the second part's reading is %d bytes in, want %d", off, savedBytes/2)
+		}
+	}
+}
