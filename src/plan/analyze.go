@@ -27,8 +27,7 @@ type Analysis struct {
 
 // Analyze returns what a measurement says of the layout it was made in: by time,
 // whatever the balancer goes by, and beside the best of one chunk on each stage.
-// It is a pure function; m.Gap is the dispatch overhead, and m.Instructions must
-// be known.
+// It is a pure function; m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	t := m.Table
 	costs := p.placed(t, l.Cuts)
