@@ -33,7 +33,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 	costs := p.placed(t, l.Cuts)
 	a := Analysis{
 		Loads: l.Loads(costs), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: sim.Run(p.Step(t, l.Cuts, l.Schedule)).Makespan(),
+		Predicted: p.seconds(t, l.Cuts, l.Schedule),
 		Took:      perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
 	a.Bottleneck = slices.Max(a.Loads)
