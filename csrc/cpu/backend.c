@@ -1,4 +1,4 @@
-/* Backends, and what the linked BLAS can be asked. */
+/* Backends, and questions to the linked BLAS. */
 #include <stdlib.h>
 
 #include "kernels.h"

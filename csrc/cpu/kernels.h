@@ -1,4 +1,4 @@
-/* What the files of csrc/cpu share. Files here run the loops over tiles and
+/* Declarations that the files of csrc/cpu share. Files here run the loops over tiles and
  * call the BLAS; files in simd/ hold the inner loops and are compiled once for
  * each path, into one table of functions per path.
  *

@@ -3,7 +3,7 @@
 
 #include "kernels.h"
 
-/* What is known of row i: before says what of the columns to the left, NULL if
+/* Sets the statistics of row i. before has those of the columns to the left, NULL if
  * there are none; max and sum belong to columns [first, first + v). */
 static void merge(double *out, const double *before, const float *row, double max, double sum, int64_t target,
 	int64_t i, int64_t n, int64_t v, int64_t first)
@@ -17,7 +17,7 @@ static void merge(double *out, const double *before, const float *row, double ma
 	out[2 * n + i] = column >= 0 && column < v ? row[column] : at;
 }
 
-/* The largest of a row and of what is known of the columns to its left. */
+/* The largest of a row and of the columns to its left. */
 static float largest(const dynmo_cpu *k, const double *before, const float *row, int64_t i, int64_t v)
 {
 	float max = k->row_max(row, v);

@@ -19,7 +19,7 @@ int32_t dynmo_team_size(const struct dynmo_team *team);
 typedef void dynmo_part(const void *job, int64_t first, int64_t last, int32_t member);
 
 /* Does items [0, n) of a job and returns when they are done. The team takes
- * them by ranges of grain (>= 1) items, whoever is free the next one, so an
+ * them by ranges of grain (>= 1) items, a free member the next one, so an
  * item's bits may not depend on the range it comes in or on the member. Up to
  * grain items stay with the caller, and so does all that a team of one does. */
 void dynmo_parallel(struct dynmo_team *team, int64_t n, int64_t grain, dynmo_part *part, const void *job);

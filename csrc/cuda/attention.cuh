@@ -1,4 +1,4 @@
-/* What the attention files share. */
+/* Declarations that the attention files share. */
 #ifndef DYNMO_ATTENTION_CUH
 #define DYNMO_ATTENTION_CUH
 

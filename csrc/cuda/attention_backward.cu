@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	begin<HS, MT, KEYS>(r, h, row, head.t);
 	for (int first = begins, stage = 0; first < ends; first += TILE_ROWS, stage ^= 1) {
 		cp_async_wait<0>();
-		__syncthreads(); /* this tile is there, and nobody reads the other any more */
+		__syncthreads(); /* this tile is there, and no thread reads the other any more */
 		if (first + TILE_ROWS < ends) load_columns<HS, KEYS>(tiles[stage ^ 1], h, first + TILE_ROWS, head.t);
 #pragma unroll
 		for (int column = 0; column < TILE_ROWS; column += 16)

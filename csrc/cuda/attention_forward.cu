@@ -64,7 +64,7 @@ __device__ __forceinline__ float quad_sum(float x) {
 	return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-/* Replaces s by P and scales what is there of sum and o. Half a fragment's rows
+/* Replaces s by P and scales sum and o so far. Half a fragment's rows
  * at a time. */
 template <int HS>
 __device__ __forceinline__ void softmax(score_tile &s, float (&o)[HS / 8][4], float (&largest)[2], float (&sum)[2],
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	for (int key = 0, stage = 0; key < end; key += TILE_ROWS, stage ^= 1) {
 		const bf16 *keys = shared + stage * 2 * TILE_SIZE<HS>;
 		cp_async_wait<0>();
-		__syncthreads(); /* this tile is there, and nobody reads the other any more */
+		__syncthreads(); /* this tile is there, and no thread reads the other any more */
 		if (key + TILE_ROWS < end) {
 			bf16 *next = shared + (stage ^ 1) * 2 * TILE_SIZE<HS>;
 			load_tile<HS>(next, k, key + TILE_ROWS, h.t);

@@ -148,7 +148,7 @@ template <int SLICES> __device__ __forceinline__ void clear(result_block<SLICES>
 		for (int i = 0; i < SIDE; i++) sum[n][i][0] = sum[n][i][1] = 0;
 }
 
-/* The largest and the sum of what the 16 threads of a row have. */
+/* The largest and the sum of the values of the 16 threads of a row. */
 __device__ __forceinline__ float row_max(float x) {
 #pragma unroll
 	for (int across = 8; across > 0; across /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, across));
@@ -163,7 +163,7 @@ __device__ __forceinline__ float row_sum(float x) {
 
 /* One row's online softmax, as in attention_forward.cu: replaces its scores p by
  * probabilities to the largest so far, without the columns from end on. Returns
- * what the sums until now shrink by. */
+ * the factor by which the sums until now shrink. */
 __device__ __forceinline__ float softmax(float (&p)[SIDE], float &largest, float &sum, int end, float scale2) {
 	float top = -INFINITY, total = 0;
 #pragma unroll

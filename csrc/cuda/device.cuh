@@ -1,6 +1,6 @@
-/* What every kernel file begins with: CUDA, or, with DYNMO_EMULATE, its stand-in
+/* Every kernel file begins with this: CUDA, or, with DYNMO_EMULATE, its stand-in
  * on the host (csrc/emulate), on which tests run where there is no GPU. Kernels
- * keep to what both know: launches by LAUNCH, shared memory by SHARED and
+ * use only features of both: launches by LAUNCH, shared memory by SHARED and
  * DYNAMIC_SHARED, and PTX only in mma.cuh. */
 #ifndef DYNMO_DEVICE_CUH
 #define DYNMO_DEVICE_CUH

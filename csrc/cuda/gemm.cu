@@ -31,13 +31,13 @@ namespace {
 
 int32_t status(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? 0 : PRODUCTS_STATUS + s; }
 
-/* 32 MiB is what cuBLAS itself takes on Hopper. */
+/* cuBLAS itself takes 32 MiB on Hopper. */
 constexpr size_t workspace_bytes = 32 << 20;
 
 /* Everything that an algorithm is chosen by. */
 using kind = std::array<int32_t, 5>;
 
-/* What is kept of a kind of product. cuBLASLt has no algorithm if plain. */
+/* The plan of a kind of product. cuBLASLt has no algorithm if plain. */
 struct plan {
 	cublasLtMatmulDesc_t operation;
 	cublasLtMatrixLayout_t a, b, d;

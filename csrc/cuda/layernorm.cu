@@ -76,7 +76,7 @@ forward(E *out, float *mean, float *rstd, const E *inp, const E *weight, const E
 	}
 }
 
-/* What a thread holds of a row of gradients. */
+/* A thread's part of a row of gradients. */
 template <typename E> struct gradients {
 	pack<E> dout[HELD], inp[HELD], weight[HELD];
 
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(ROW_THREADS, 2) backward(E *dinp, const E *add
 	}
 }
 
-/* What a row adds to dweight and to dbias. */
+/* The terms of a row in dweight and in dbias. */
 template <typename E, bool VECTOR> struct weight_gradient {
 	static const int N = width<E>;
 	const E *dout, *inp;

@@ -1,4 +1,4 @@
-/* What a rank opens and closes, and what it can say of itself. */
+/* The handles of a rank, its identity, and the names of statuses. */
 #include <new>
 #include <stdio.h>
 

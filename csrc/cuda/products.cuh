@@ -5,7 +5,7 @@
 
 #include "device.cuh"
 
-/* What k->products points at. products_close takes null too. */
+/* k->products points at this. products_close takes null too. */
 int32_t products_open(dynmo_cuda *k);
 void products_close(struct products *p);
 

@@ -70,7 +70,7 @@ __device__ __forceinline__ void each_pack(const columns<E> &row, const pack<E> *
 	}
 }
 
-/* What a thread has seen. A NaN does not count as largest, but makes sum one. */
+/* The logits that a thread has seen. A NaN does not count as largest, but makes sum one. */
 struct seen {
 	float largest = -FLT_MAX;
 	double sum = 0; /* Σ exp(logit - largest) */
@@ -92,7 +92,7 @@ struct seen {
 	}
 };
 
-/* What is known of n rows: of each the largest logit, Σ exp(logit - largest),
+/* The statistics of n rows: of each the largest logit, Σ exp(logit - largest),
  * and the target's logit. */
 struct statistics {
 	double *out;
@@ -134,7 +134,7 @@ __device__ __forceinline__ void merge(const statistics &s, int i, const columns<
 	s.out[2 * s.n + i] = at;
 }
 
-/* What the gradient of row i is made of: exp(logit - largest)·factor, and
+/* The numbers that make the gradient of row i: exp(logit - largest)·factor, and
  * scale·(p - 1) at the target, whose probability p may be close to 1. */
 struct factors {
 	float largest, factor, target;

@@ -31,7 +31,7 @@ struct list_place {
 	}
 };
 
-/* What is done with each entry e, at (row, col). */
+/* The work on each entry e, at (row, col). */
 struct mark {
 	sparse_lists w;
 	__device__ void operator()(int row, int col, int) const

@@ -1,4 +1,4 @@
-/* The table of calls, and what a rank keeps between them. */
+/* The table of calls, and the workspace of a rank. */
 #include "device.cuh"
 
 #include <algorithm>

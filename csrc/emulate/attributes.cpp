@@ -1,4 +1,4 @@
-/* What the emulated devices say they are: the limits of an H200. */
+/* The attributes of the emulated devices: the limits of an H200. */
 #include <cstdio>
 #include <cstring>
 

@@ -13,7 +13,7 @@
 
 namespace emulate {
 
-/* What a lane brings to a product: of row g of A, of row g+8 and of column g of B
+/* A lane's operands of a product: of row g of A, of row g+8 and of column g of B
  * each the elements k = 2t, 2t+1, 2t+8, 2t+9. */
 struct Fragments {
 	float upper[4], lower[4], column[4];

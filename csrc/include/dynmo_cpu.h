@@ -6,7 +6,7 @@
  * comes from the caller. Shapes and lengths are checked in Go; values that index
  * memory (tokens, positions, offsets, targets) here.
  *
- * What each kernel computes is said once, in src/kernel/kernel.go. Matrices are
+ * src/kernel/kernel.go says the result of each kernel. Matrices are
  * row-major float32; n is tokens, c channels, o output channels, v vocabulary,
  * nh heads. A pointer marked "or NULL" may be absent.
  *
@@ -58,8 +58,8 @@ void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const f
 void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c);
 
-/* c = a·bᵀ, all (n, n), by one call of the BLAS on threads of its own: what
- * products are measured against. No other call may be in progress. */
+/* c = a·bᵀ, all (n, n), by one call of the BLAS on threads of its own: the rate
+ * that products are measured against. No other call may be in progress. */
 void dynmo_cpu_sgemm(int32_t threads, float *c, const float *a, const float *b, int64_t n);
 
 /* bias and dbias (o) or NULL. */

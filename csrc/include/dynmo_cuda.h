@@ -1,9 +1,9 @@
-/* The C side of src/kernel/cuda: what libdynmo_cuda.so computes. The whole
+/* The C side of src/kernel/cuda: the calls of libdynmo_cuda.so. The whole
  * boundary is this header. The library is opened at run time and has one symbol,
  * dynmo_cuda_calls, which returns a table of functions; DYNMO_CUDA_CALLS is the
  * list of them, for both sides.
  *
- * What a call computes, and its shapes, stands at the method of the same name in
+ * The result and the shapes of a call stand at the method of the same name in
  * src/kernel/kernel.go. Every pointer is device memory of the current context;
  * a call enqueues on stream (a CUstream) and returns 0 or a status that error
  * can name. Shapes were checked by the caller. Three element types appear:
@@ -43,7 +43,7 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	X(close, (dynmo_cuda *k), (k))                                                                                     \
 	/* Writes the name of a status into text, which has room for size bytes. */                                        \
 	X(error, (int32_t status, char *text, int32_t size), (status, text, size))                                         \
-	/* Writes what the bits of results depend on: architecture, compiler, cuBLAS. */                                   \
+	/* Writes all that the bits of results depend on: architecture, compiler, cuBLAS. */                                  \
 	X(identity, (dynmo_cuda *k, char *text, int32_t size), (k, text, size))                                            \
                                                                                                                        \
 	X(embedding_forward, (dynmo_cuda *k, void *stream, void *out, const int32_t *tokens, const int32_t *positions,     \

@@ -90,9 +90,9 @@ func (g *Group) Allgather(data []byte) ([][]byte, error) {
 	return all, nil
 }
 
-// Barrier returns when every rank has called it. In round k a rank tells the
-// one 2^k above and hears the one 2^k below (dissemination barrier: Hensgen,
-// Finkel, Manber 1988). Collective.
+// Barrier returns when every rank has called it. In round k a rank sends to the
+// one 2^k above and receives from the one 2^k below (dissemination barrier:
+// Hensgen, Finkel, Manber 1988). Collective.
 func (g *Group) Barrier() error {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()

@@ -156,6 +156,21 @@ func TestAlive(t *testing.T) {
 	}
 }
 
+// RecvUpTo takes less than a piece: a message of one piece travels in two.
+func TestRecvUpToOfAPiece(t *testing.T) {
+	s, _ := sleepers(t, 1)
+	g, room := New(s, Options{Piece: 1000}), tensor.From(make([]byte, 1000))
+	if _, err := g.RecvUpTo(1, 0, room.Span(0, 999), nil); err != nil {
+		t.Error(err)
+	}
+	defer func() {
+		if fault := recover(); fault != "comm: RecvUpTo of more than one piece" {
+			t.Errorf("room for a piece: %v", fault)
+		}
+	}()
+	_, _ = g.RecvUpTo(1, 0, room, nil)
+}
+
 // point is an event that answers so.
 type point struct {
 	device.Event

@@ -34,11 +34,11 @@ func (l Layer) Seconds() float64 { return l.Forward + l.BackwardInput + l.Backwa
 // Measuring layers tells nothing of Fixed: it is for costs that come from a
 // file, or from a benchmark of the node.
 type Table struct {
-	Clock  string    `json:"clock"` // wall, virtual or sim
-	Layers []Layer   `json:"layers"`
-	Slow   []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
-	Gap    float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
-	Fixed  []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
+	Clock    string    `json:"clock"` // wall, virtual or sim
+	Layers   []Layer   `json:"layers"`
+	Slow     []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
+	Dispatch float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
+	Fixed    []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
 }
 
 // For returns the table for a number of stages: speeds and fixed seconds of ranks

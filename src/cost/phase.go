@@ -63,8 +63,8 @@ func (s Phase) Check(layers int) error {
 	if math.IsInf(total, 1) {
 		return errors.New("layers: seconds sum to infinity")
 	}
-	if !(s.Gap >= 0 && s.Gap <= mostSeconds) {
-		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Gap, float64(mostSeconds))
+	if !(s.Dispatch >= 0 && s.Dispatch <= mostSeconds) {
+		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Dispatch, float64(mostSeconds))
 	}
 	return checkScale("scale", s.Scale, layers)
 }

@@ -35,7 +35,9 @@ type Calls struct {
 	sizes    [kinds]int64 // bytes of an element of each kind; 0 of a master that there is not
 	do       func(device.Stream, *Call)
 	fused    bool
-	pending  Call // the call that is being made, kept so that none is allocated; what its operation lacks is an earlier one's
+	// pending is the call under way, kept here so that none is allocated. Operands
+	// and numbers that its operation lacks are those of earlier calls.
+	pending Call
 }
 
 // NewCalls returns the calls of a backend that computes on memory of a space with
@@ -87,8 +89,8 @@ func (k *Calls) Verify(c *Call) {
 	}
 }
 
-// impossible says what is wrong with the dimensions and numbers of a call, ""
-// if nothing.
+// impossible returns the fault in the dimensions and numbers of a call, "" if there
+// is none.
 func (c *Call) impossible() string {
 	d := &c.Dims
 	switch {

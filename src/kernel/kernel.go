@@ -9,8 +9,8 @@
 // length and the space of its operands and panics if they are wrong: that is
 // the caller's error. Operands do not overlap unless a call says so.
 //
-// A backend that does two operations in one call keeps what lies between them out
-// of memory, and may leave out its rounding.
+// A backend that does two operations in one call keeps their intermediate result
+// out of memory, and may leave out its rounding.
 //
 // Every call is deterministic: equal operands give equal bits, whatever else
 // runs and however the backend is threaded.
@@ -21,8 +21,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Backend does the arithmetic of one rank. It is used by one goroutine. What a
-// call's operands are stands in its Operation; Calls makes the typed calls of it.
+// Backend does the arithmetic of one rank. It is used by one goroutine. Operation
+// describes the operands of each call, and Calls implements the typed calls.
 type Backend interface {
 	// Name returns "ref", "cpu", "cuda" or "null".
 	Name() string
@@ -30,14 +30,14 @@ type Backend interface {
 	DType() tensor.DType
 	// Identity returns everything but the binary that the bits of results depend on.
 	Identity() string
-	// Close gives back what the backend holds: threads, memory. The backend is of
+	// Close gives back the backend's threads and memory. The backend is of
 	// no use afterwards.
 	Close() error
 	// Run makes a call that is given as data. The methods below do the same.
 	Run(s device.Stream, c Call)
 
 	// EmbeddingForward sets out (n, c) to wte[tokens] + wpe[positions]. tokens and
-	// positions are I32 (n); the tables hold whole rows of c, how many is not known.
+	// positions are I32 (n); the tables have whole rows of c, whose number is not known.
 	EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int)
 	// EmbeddingBackward adds dout to the rows of dwte and dwpe it came from, in
 	// ascending order of the tokens' places.
@@ -52,7 +52,8 @@ type Backend interface {
 	//
 	//	dinp += rstd·(g - mean_c(g) - xhat·mean_c(g·xhat))
 	LayerNormBackwardInput(s device.Stream, dinp, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
-	// LayerNormBackwardInputTo sets dinp to add + what LayerNormBackwardInput adds.
+	// LayerNormBackwardInputTo sets dinp to the sum of add and the gradient that
+	// LayerNormBackwardInput adds.
 	LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
 	// LayerNormBackwardWeight adds Σ_n dout·xhat to dweight (c) and Σ_n dout to dbias (c).
 	LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int)
@@ -99,14 +100,14 @@ type Backend interface {
 	Accumulate(s device.Stream, out, a, b tensor.Mem, n int)
 
 	// SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
-	// (n, v) here, and sets out to what before and they say of each row. Both are
-	// F64 (3, n): the largest logit, Σ exp(logit - largest), and the logit of the
-	// target, 0 until its column has come by. before is absent at the first
-	// columns. targets is I32 (n), in [0, vocabulary).
+	// (n, v) here, and joins them in out to before, the result for the columns to
+	// their left. Both are F64 (3, n): the largest logit, Σ exp(logit - largest),
+	// and the logit of the target, 0 if its column is further right. before is
+	// absent at the first columns. targets is I32 (n), in [0, vocabulary).
 	SoftmaxMerge(s device.Stream, out, before, logits, targets tensor.Mem, n, v, first int)
 	// SoftmaxGradient overwrites logits (n, v), the columns [first, first+v) of
 	// their rows, with scale·(softmax(row) - onehot(target)). stats is F64 (3, n):
-	// what SoftmaxMerge said of whole rows.
+	// SoftmaxMerge's result for whole rows.
 	SoftmaxGradient(s device.Stream, logits, stats, targets tensor.Mem, scale float64, n, v, first int)
 	// CrossEntropy is SoftmaxMerge of a row's last columns, then SoftmaxGradient
 	// of them with its result. It stores in loss, one F64, the sum over the rows
@@ -117,7 +118,7 @@ type Backend interface {
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)
 	// AdamW updates w (n) and its moments m and v from the gradient g, all but w
 	// wide. Where DType is narrower, master holds w before it was rounded, and is
-	// what is updated; else it is absent.
+	// updated in its place; else it is absent.
 	AdamW(s device.Stream, w, master, m, v, g tensor.Mem, n int, a AdamW)
 	// Mask sets to 0 the wide elements of x (n) whose bit in mask is 0. mask is U64, bit i%64 of word i/64.
 	Mask(s device.Stream, x, mask tensor.Mem, n int)

@@ -2,7 +2,7 @@ package kernel
 
 import "dynmo/src/tensor"
 
-// Op is an operation: what a call of Backend's method of the same name does.
+// Op is an operation. Backend has a method of the same name for each.
 type Op uint8
 
 const (
@@ -37,8 +37,9 @@ const (
 	Ops // how many there are
 )
 
-// Operation is all that is known of an operation besides what it computes: Verify
-// checks calls by it, kernel/null costs them, kernel/kerneltest makes operands.
+// Operation describes an operation's operands and cost; kernel.go says its result.
+// Verify checks calls by it, kernel/null costs them, and kernel/kerneltest makes
+// their operands.
 type Operation struct {
 	Name     string // the method of Backend
 	Flops    int    // floating-point operations for each of Work
@@ -88,12 +89,12 @@ func (k Kind) Type(d tensor.DType) tensor.DType {
 	return d.Wide()
 }
 
-// Use says what an operation does with an operand.
+// Use is the way in which an operation treats an operand.
 type Use uint8
 
 const (
 	Read   Use = iota
-	Set        // overwritten, without a look at what was there
+	Set        // overwritten; the elements before do not matter
 	Update     // added to, or changed in place
 )
 
@@ -108,7 +109,7 @@ type Dims struct {
 	NH      int // heads
 }
 
-// Count returns a number of elements. It ends in the dimensions that it multiplies.
+// Count returns a number of elements: the product of the dimensions in its name.
 type Count func(*Dims) int
 
 func one(*Dims) int     { return 1 }
@@ -145,8 +146,8 @@ func (op Op) Of() *Operation { return &operations[op] }
 func (op Op) String() string { return op.Of().Name }
 
 // An addition and a multiplication count apart. Attention has 2 products forward
-// and 5 backward over the causal half of the scores; what is no product counts one
-// for each element.
+// and 5 backward over the causal half of the scores; other operations count one for
+// each element.
 var operations = [Ops]Operation{
 	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},

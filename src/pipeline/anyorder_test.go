@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"dynmo/src/partition"
@@ -71,7 +72,11 @@ func TestAnyLegalSchedule(t *testing.T) {
 	c := tiny
 	c.HeadShards = 3
 	want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
-	for seed := range uint64(40) {
+	seeds := uint64(15)
+	if os.Getenv("DYNMO_LONG") == "1" {
+		seeds = 100
+	}
+	for seed := range seeds {
 		draw := random.Keyed(seed, 5)
 		m := partition.Map{Stages: 1 + draw.IntN(4), Chunks: 1 + draw.IntN(3), Vee: draw.IntN(2) == 0}
 		plan := anyOrder(draw, m, microbatches, 1+draw.IntN(2))

@@ -48,7 +48,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
-	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Gap, p.Caps(t, l.Cuts), m.Summary.Makespan())
+	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.Caps(t, l.Cuts), m.Summary.Makespan())
 	return a, nil
 }
 
@@ -79,7 +79,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	}
 	all := sim.Replicas(sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Gap, Mesh: l.Mesh, Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Number: number, Spans: true,
 	}, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })

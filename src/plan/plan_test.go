@@ -400,7 +400,7 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 // TestGapIsInherent: what hosts do between instructions is no communication.
 func TestGapIsInherent(t *testing.T) {
 	costs := chain(8, 0, 0)
-	costs.Gap = 1e-4
+	costs.Dispatch = 1e-4
 	p := planner(t, settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
 	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
 	if err != nil {

@@ -132,7 +132,7 @@ func (p *Planner) Adapts() bool { return p.Kind == schedule.KindList || p.Kind =
 // for all: every stage's rank is as slow as the slowest of its replicas.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	step := sim.Step{
-		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Gap, Mesh: p.Mesh,
+		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh,
 	}
 	step.Network.Slow = nil
 	return step

@@ -49,7 +49,7 @@ func (l *Log) Take() (Phase, bool) {
 	p.Steps = len(l.tables)
 	p.Table = l.tables[p.Steps-1]
 	p.Layers = slices.Clone(p.Layers)
-	p.Gap = l.median(func(t cost.Table) float64 { return t.Gap })
+	p.Dispatch = l.median(func(t cost.Table) float64 { return t.Dispatch })
 	for i := range p.Layers {
 		to := &p.Layers[i]
 		to.Forward = l.median(func(t cost.Table) float64 { return t.Layers[i].Forward })

@@ -189,7 +189,7 @@ func (j *Journal) timeline(d Done) error {
 // metrics returns a step's metrics, and how it went for the log of costs, which
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
-	d.Measured.Gap = profile.DispatchOverhead(d.Measured.Instructions)
+	d.Measured.Dispatch = profile.DispatchOverhead(d.Measured.Instructions)
 	planner, err := j.planner.For(d.Ran.Stages())
 	if err != nil {
 		return Metrics{}, profile.Run{}, err

@@ -79,7 +79,7 @@ static void FN(gather)(float *y, const float *x, const int32_t *ends, int64_t sl
 }
 
 /* Four entries at a time, so that their sums over the lanes are taken together;
- * behind a group's last one lie some that are nobody's. */
+ * behind a group's last one lie some that belong to no group. */
 static inline __attribute__((always_inline)) void sample_vectors(float *values, const float *y, const float *x,
 	const int32_t *ends, int64_t slot, const int32_t *inputs, int64_t outputs, const int vectors)
 {

@@ -1,4 +1,4 @@
-/* What every path's vectors can do. generic.h, avx2.h and avx512.h define, for
+/* The operations of every path's vectors. generic.h, avx2.h and avx512.h define, for
  * vectors vf of LANES floats and vd of LANES/2 doubles:
  *
  *   vset1 vload vstore           unaligned; + - * / are the compiler's

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/tensor"
 )
 
 // lengths: none, odd, around the eager limits of Open MPI's transports
@@ -178,4 +179,37 @@ func mismatchOnce(g *comm.Group, tag int, sent, expected int64, quantity string,
 		return fmt.Errorf("error %q does not begin with %q", err, want)
 	}
 	return nil
+}
+
+// upToTooLong: a message that is longer than the room for it is an error that
+// names the room.
+func upToTooLong(t comm.Transport) error {
+	g := comm.New(t, quick())
+	for tag, pair := range [][2]int64{{9, 8}, {1, 0}, {5000, 100}, {1 << 20, 1<<20 - 1}} {
+		if err := mismatchOnce(g, tag, pair[0], pair[1], "up to ", g.RecvUpTo); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SwapUpTo sends a message to a peer, and receives one of the same length from it
+// into memory that has room for more.
+func SwapUpTo(g *comm.Group, peer int, out, in tensor.Mem) error {
+	recv, err := g.RecvUpTo(peer, 1, in, nil)
+	if err != nil {
+		return err
+	}
+	send, err := g.Send(peer, 1, out, nil)
+	if err != nil {
+		return err
+	}
+	received, err := recv.Received()
+	if err == nil {
+		err = send.Wait()
+	}
+	if err == nil && received != out.Bytes {
+		err = fmt.Errorf("received %d bytes, want %d", received, out.Bytes)
+	}
+	return err
 }

@@ -11,7 +11,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// A rank that fails wakes whoever waits, in whatever way and group.
+// A rank that fails wakes every rank that waits, for anything and in any group.
 func TestFail(t *testing.T) {
 	for name, wait := range map[string]func(g, part *comm.Group) error{
 		"recv": func(g, _ *comm.Group) error {

@@ -34,9 +34,11 @@ func (c *channel) quiet() bool    { return len(c.queue) == 0 && c.current == ope
 // not nil. It is issued later than after may be recorded again, so it has an event
 // of its own.
 func (c *channel) newTransfer(wanted transfer, after device.Event) *transfer {
-	t := new(transfer)
+	var t *transfer
 	if last := len(c.idle) - 1; last >= 0 {
 		t, c.idle = c.idle[last], c.idle[:last]
+	} else {
+		t = new(transfer)
 	}
 	wanted.channel, wanted.waits, wanted.start, wanted.event = c, after != nil, t.start, t.event
 	*t = wanted

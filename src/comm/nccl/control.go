@@ -4,6 +4,7 @@ package nccl
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"dynmo/src/comm"
@@ -28,14 +29,13 @@ const noticeBytes = 16
 // blockBytes is the length of a control message's memory: the longest message.
 const blockBytes = int64(len(identity{}))
 
-func (n notice) encode() []byte {
-	var b [noticeBytes]byte
+func (n notice) encode() (b [noticeBytes]byte) {
 	binary.LittleEndian.PutUint32(b[:], uint32(n.tag))
 	if n.upTo {
 		b[4] = 1
 	}
 	binary.LittleEndian.PutUint64(b[8:], uint64(n.bytes))
-	return b[:]
+	return b
 }
 
 func decode(b []byte) notice {
@@ -79,6 +79,12 @@ func (k *control) send(to, tag int, data []byte) error {
 	}
 	k.sending = append(k.sending, controlMessage{m, h})
 	return nil
+}
+
+// notify begins to send a notice to a rank.
+func (k *control) notify(to, tag int, n notice) error {
+	b := n.encode()
+	return k.send(to, tag, b[:])
 }
 
 // drive frees the memory of the messages that are sent.
@@ -131,9 +137,12 @@ func (b *inbox) next(length int64) ([]byte, error) {
 		}
 		b.posted.handle = h
 	}
-	done, _, err := b.posted.handle.Test(0)
+	done, got, err := b.posted.handle.Test(0)
 	if err != nil || !done {
 		return nil, err
+	}
+	if got.Bytes != length {
+		return nil, fmt.Errorf("a control message has %d bytes, but %d are expected", got.Bytes, length)
 	}
 	b.posted.handle = nil
 	return tensor.Of[byte](b.posted.block)[:length], nil

@@ -90,7 +90,7 @@ func (s *sender) match() error {
 			continue
 		}
 		s.clear = slices.Delete(s.clear, i, i+1)
-		if err := s.d.control.send(s.to, tagReadyToSend, notice{tag: t.tag, bytes: t.mem.Bytes}.encode()); err != nil {
+		if err := s.d.control.notify(s.to, tagReadyToSend, notice{tag: t.tag, bytes: t.mem.Bytes}); err != nil {
 			return err
 		}
 		if err := mismatch(t.tag, t.mem.Bytes, n.bytes, n.upTo); err != nil {
@@ -116,7 +116,7 @@ func (r *receiver) open() error { return nil }
 
 func (r *receiver) post(t *transfer) error {
 	r.pending = append(r.pending, t)
-	return r.d.control.send(r.from, tagClearToSend, notice{t.tag, t.mem.Bytes, t.upTo}.encode())
+	return r.d.control.notify(r.from, tagClearToSend, notice{t.tag, t.mem.Bytes, t.upTo})
 }
 
 // drive takes the ready-to-send messages that have arrived, and issues the operations

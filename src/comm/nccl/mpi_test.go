@@ -23,7 +23,7 @@ func init() {
 				return err
 			}
 			if err := gpus.Run(tr, c.Run); err != nil {
-				return fmt.Errorf("rank %d: %w", tr.Rank(), err) // what mpirun does then is end the others
+				return fmt.Errorf("rank %d: %w", tr.Rank(), err) // mpirun ends the others then
 			}
 			return errors.Join(tr.Close(), mpi.Stop())
 		}

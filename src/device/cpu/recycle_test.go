@@ -53,7 +53,7 @@ func TestRecycle(t *testing.T) {
 	d.Recycle(false)
 
 	d.Recycle(true)
-	d.Recycle(false) // nobody wanted it: the system has it back
+	d.Recycle(false) // not used: the system has it back
 	d.Recycle(true)
 	if m := alloc(t, d, 5000); tensor.Of[byte](m)[5] != 0 {
 		t.Error("memory outlived a round that did not use it")

@@ -142,7 +142,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// What is kept makes room for what is asked.
+// Memory that is kept makes room for an allocation.
 func TestPoolMakesRoom(t *testing.T) {
 	const memory = 64 << 20
 	t.Setenv("DYNMO_EMULATE_MEMORY", strconv.Itoa(memory))
@@ -252,7 +252,7 @@ func TestEvents(t *testing.T) {
 	}
 	time.Sleep(20 * time.Millisecond)
 	a.Copy(m, copied)
-	last := a.Record(b.Record(nil)) // an event that nobody will ask
+	last := a.Record(b.Record(nil)) // an event that is not used
 	sync(t, a)
 	if done, err := last.Done(); !done || err != nil {
 		t.Errorf("an event of a stream that was waited for: done %v, %v", done, err)

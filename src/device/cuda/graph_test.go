@@ -93,7 +93,7 @@ func TestUncapturable(t *testing.T) {
 	}
 }
 
-// What is wrong, not just uncapturable, is the error of Sync, then and whenever
+// A call that is wrong, not just uncapturable, is the error of Sync, then and whenever
 // the graph is launched.
 func TestGraphErrors(t *testing.T) {
 	d := cudatest.New(t)

@@ -93,7 +93,7 @@ func BenchmarkSparse(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention counts only what is below the diagonal: two products of
+// BenchmarkAttention counts only the scores below the diagonal: two products of
 // the scores' size forward, five backward.
 func BenchmarkAttention(b *testing.B) {
 	for _, t := range []int{sequence, 1024} {

@@ -74,7 +74,7 @@ func wanted(available []string) string {
 // and the linked BLAS.
 func (k *Backend) Identity() string { return strings.TrimSpace("cpu " + k.path + " " + blas()) }
 
-// blas returns what the linked library says of itself, "" if nothing. It is
+// blas returns the linked library's description of itself, "" if none. It is
 // asked once: OpenBLAS puts its answer together in one buffer for all threads.
 var blas = sync.OnceValue(func() string { return C.GoString(C.dynmo_cpu_blas_name()) })
 

@@ -13,6 +13,6 @@
 //
 // Bits depend on the operands, the path and the BLAS. They do not depend on
 // where operands lie, on other backends of the process, or on threads: a sum
-// has one order, whoever takes it. For slices of a product that is a property
+// has one order, whichever thread takes it. For slices of a product that is a property
 // of the BLAS, which a test looks at.
 package cpu

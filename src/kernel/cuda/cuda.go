@@ -22,7 +22,7 @@ type Backend struct {
 	c     *C.dynmo_cuda
 }
 
-// stream is what a backend needs of a device.Stream.
+// stream is a device.Stream of this device.
 type stream interface {
 	device.Stream
 	// Handle returns the CUstream.
@@ -35,8 +35,8 @@ type stream interface {
 const Built = true
 
 // New returns the backend for elements of type d, tensor.F32 or tensor.BF16, on
-// the device of the current context. The error says what is wrong with the library
-// or the device.
+// the device of the current context. The error names the fault of the library or the
+// device.
 func New(d tensor.DType) (kernel.Backend, error) {
 	kinds := map[tensor.DType]C.int32_t{tensor.F32: C.DYNMO_CUDA_F32, tensor.BF16: C.DYNMO_CUDA_BF16}
 	kind, ok := kinds[d]
@@ -55,7 +55,7 @@ func New(d tensor.DType) (kernel.Backend, error) {
 	return k, nil
 }
 
-// Close gives back what the backend holds on its device.
+// Close gives back the backend's handles and workspace.
 func (k *Backend) Close() error {
 	err := k.failure("close", C.call_close(k.table, k.c))
 	k.c = nil

@@ -8,7 +8,7 @@ import (
 // libraryVariable names the environment variable that says where the library is.
 const libraryVariable = "DYNMO_CUDA_LIBRARY"
 
-// Library returns the file that holds the kernels: what DYNMO_CUDA_LIBRARY
+// Library returns the file of the kernels: the one that DYNMO_CUDA_LIBRARY
 // names; else libdynmo_cuda.so in ../lib of this binary, if it is there; else
 // that name, which the loader looks for.
 func Library() string {

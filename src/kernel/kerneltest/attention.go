@@ -1,16 +1,20 @@
 package kerneltest
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"slices"
+	"testing"
 
+	"dynmo/src/device"
 	"dynmo/src/kernel"
 )
 
 // attention returns both calls on sequences of these lengths, none more than
 // longest; backward is given the out and lse of the reference, rounded.
 func (of maker) attention(lengths []int, longest, c, nh int) []example {
-	r, b, offsets := of.draw(), len(lengths), []int32{0}
+	r, b, offsets := of.draw(givenSeed), len(lengths), []int32{0}
 	for i, t := range lengths {
 		offsets = append(offsets, offsets[i]+int32(t))
 	}
@@ -26,6 +30,44 @@ func (of maker) attention(lengths []int, longest, c, nh int) []example {
 		_, _, bound := attentionBounds(c.Dims, x["offsets"], x["dout"], x["qkv"], out, lse)
 		return reference(c, x), values{"dqkv": bound}
 	})}
+}
+
+// sequences asserts that every sequence gets the bits that it gets alone, whatever
+// sequences lie before and behind it and whatever longest is.
+func sequences(t *testing.T, k kernel.Backend, dev device.Device) {
+	const c, nh = 128, 2
+	lengths := []int{70, 0, 1, 130, 33}
+	for _, packed := range (maker{k.DType()}).attention(lengths, 140, c, nh) {
+		whole, first := results(t, k, dev, packed), 0
+		for _, length := range lengths {
+			x := packed
+			x.B, x.Longest, x.N, x.operands = 1, length, length, slices.Clone(packed.operands)
+			var want [][]byte
+			for i := range x.operands {
+				p, width := &x.operands[i], x.Op.Of().Operands[i].Count(&kernel.Dims{N: 1, C: c, NH: nh})
+				if data, ok := p.data.([]float64); ok {
+					p.data = data[first*width:][:length*width]
+					size := width * int(p.kind.Type(k.DType()).Size())
+					want = append(want, whole[i][first*size:][:length*size])
+				} else {
+					p.data = []int32{0, int32(length)}
+					want = append(want, p.encode(k.DType()))
+				}
+			}
+			if got := results(t, k, dev, x); !slices.EqualFunc(got, want, bytes.Equal) {
+				t.Errorf("%s: a sequence of %d tokens has other bits alone", x.Op, length)
+			}
+			first += length
+		}
+	}
+}
+
+// results makes a call and returns its operands.
+func results(t *testing.T, k kernel.Backend, dev device.Device, x example) [][]byte {
+	a := newArena(t, dev, x, k.DType(), 0)
+	defer a.free()
+	x.run(k, a.stream, a.mem)
+	return a.read(t)
 }
 
 func attentionForwardBounds(d kernel.Dims, x, want values) values {

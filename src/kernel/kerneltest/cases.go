@@ -11,7 +11,7 @@ import (
 var tokens = []int{1, 17, 64, 1023}
 
 // products are the shapes (n, c, o) of matrix products: each dimension 0 or 1,
-// odd, a power of two, and above and below what kernels block by.
+// odd, a power of two, and above and below the blocks of kernels.
 var products = [][3]int{
 	{0, 3, 5}, {1, 1, 1}, {1, 3, 65}, {1, 129, 17}, {3, 17, 129}, {17, 65, 3}, {17, 129, 17},
 	{64, 64, 64}, {65, 17, 1}, {129, 3, 129}, {129, 129, 65}, {1023, 65, 17}, {1023, 17, 65},
@@ -62,7 +62,7 @@ func (of maker) examples() []example {
 		all = append(all, of.attention([]int{7, 1, 0, 33, 70, 1}, 70, 2*hs, 2)...)
 	}
 	all = append(all, of.attention(equal(2, 17), 17, 80, 1)...)
-	for _, hs := range []int{32, 64, 128} { // what kernels on matrix units are made for, beyond one tile
+	for _, hs := range []int{32, 64, 128} { // those of kernels on matrix units, beyond one tile
 		all = append(all, of.attention(equal(2, 150), 150, 2*hs, 2)...)
 		all = append(all, of.attention([]int{0, 1, 64, 150, 0, 33, 0}, 170, 2*hs, 2)...)
 	}
@@ -81,7 +81,7 @@ func (of maker) examples() []example {
 // positions repeat, in no order.
 func (of maker) embedding(n, c int) (both []example) {
 	const v, places = 7, 19
-	r := of.draw()
+	r := of.draw(givenSeed)
 	given := map[string]any{"tokens": r.indices(n, v), "positions": r.indices(n, places)}
 	for _, name := range []string{"wte", "dwte"} {
 		given[name] = r.normal(v * c)
@@ -95,12 +95,12 @@ func (of maker) embedding(n, c int) (both []example) {
 	return both
 }
 
-// sparse returns the three calls with a random matrix (rows, cols). What they
-// should give is what the dense calls give on the matrix with zeros in the places
-// left out: each entry is, with probability sparsity, and, unless all entries are
-// kept, all of every fifth row.
+// sparse returns the three calls with a random matrix (rows, cols). Their wanted
+// values are those of the dense calls on the matrix with zeros in the places left
+// out. An entry is left out with probability sparsity; every fifth row is left out
+// whole unless all entries are kept.
 func (of maker) sparse(n, cols, rows int, sparsity float64) (all []example) {
-	r, rowPtr, colIdx, kept := of.draw(), []int32{0}, []int32(nil), []int(nil)
+	r, rowPtr, colIdx, kept := of.draw(givenSeed), []int32{0}, []int32(nil), []int(nil)
 	for i := range rows * cols {
 		if sparsity == 0 || i/cols%5 != 1 && r.Float64() >= sparsity {
 			colIdx, kept = append(colIdx, int32(i%cols)), append(kept, i)

@@ -12,7 +12,7 @@ import (
 // before lie behind, and targets are among all. There are rows far above and below
 // 0, whose exponentials overflow and vanish unless the row's maximum is taken off.
 func (of maker) crossEntropy(n, v, first int) []example {
-	r, vocab := of.draw(), first+v+first
+	r, vocab := of.draw(givenSeed), first+v+first
 	logits, targets, lastTargets := r.normal(n*vocab), r.indices(n, vocab), r.indices(n, first+v)
 	for i := range logits {
 		logits[i] = r.round(4*logits[i] + float64(i/vocab%3-1)*500) // row means -500, 0, 500
@@ -49,7 +49,7 @@ func (of maker) crossEntropy(n, v, first int) []example {
 }
 
 // softmaxBounds are those of all three calls: a probability has a relative error of
-// the exponent's terms. whole is what is known of whole rows.
+// the exponent's terms. whole is SoftmaxMerge's result for whole rows.
 func softmaxBounds(v, first int, whole []float64) func(d kernel.Dims, before, want values) values {
 	const scale = 0.125
 	relative := func(i int) float64 { return 1 + 2*math.Abs(whole[i]) }

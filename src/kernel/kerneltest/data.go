@@ -7,6 +7,10 @@ import (
 	"dynmo/src/tensor"
 )
 
+// Seeds are fixed, so that a failure repeats. Operands that an example is given
+// and those that it draws have different numbers.
+const givenSeed, drawnSeed = 1, 2
+
 // maker makes calls for backends of an element type.
 type maker struct{ dtype tensor.DType }
 
@@ -18,7 +22,8 @@ type draw struct {
 	dtype tensor.DType
 }
 
-func (of maker) draw() draw { return draw{rand.New(rand.NewPCG(1, 2)), of.dtype} } // fixed seed: a failure must repeat
+// draw begins a sequence of random numbers; equal seeds give equal ones.
+func (of maker) draw(seed uint64) draw { return draw{rand.New(rand.NewPCG(seed, 2)), of.dtype} }
 
 // round returns the nearest value of the element type, of float32 at most.
 func (r draw) round(x float64) float64 {

@@ -27,23 +27,23 @@ type example struct {
 type operand struct {
 	name  string
 	kind  kernel.Kind
-	data  any       // what is there before: []float64 of any floating type, []int32, []int64 or []uint64; empty: absent
-	want  []float64 // what is there after
+	data  any       // before the call: []float64 of any floating type, []int32, []int64 or []uint64; empty: absent
+	want  []float64 // after the call
 	bound []float64 // largest |got - want| of each element, in units of the tolerance; nil: 0
-	slack float64   // what every bound is more than that, whatever the tolerance
+	slack float64   // is added to every bound, whatever the tolerance
 }
 
 // values are the numbers of operands, by name.
 type values map[string][]float64
 
-// judge says what a call should leave, given what was there before: the wanted
-// values and their bounds, in units of the tolerance.
+// judge returns the values that operands should have after a call, and their bounds
+// in units of the tolerance, from the values before it.
 type judge func(c kernel.Call, before values) (want, bound values)
 
-// example makes a call. Operands that given does not hold are drawn at random,
-// those that it holds as nil are absent. A nil judge is termwise.
+// example makes a call. Operands that given does not name are drawn at random,
+// those that it names as nil are absent. A nil judge is termwise.
 func (of maker) example(c kernel.Call, note string, given map[string]any, j judge) example {
-	x, r, before := example{Call: c, note: note}, of.draw(), values{}
+	x, r, before := example{Call: c, note: note}, of.draw(drawnSeed), values{}
 	for _, row := range c.Op.Of().Operands {
 		p := operand{name: row.Name, kind: row.Kind}
 		data, ok := given[row.Name]
@@ -94,7 +94,7 @@ func widened[T int32 | int64](x []T) []float64 {
 	return y
 }
 
-// reference returns what package ref leaves in float64.
+// reference returns the values after a call of package ref in float64.
 func reference(c kernel.Call, before values) values {
 	dev := cpu.New(device.NewWall())
 	after := values{}
@@ -134,7 +134,7 @@ func termwise(result func(kernel.Call, values) values) judge {
 	}
 }
 
-// bounded is the judge of what package ref leaves, with bounds of its own.
+// bounded is the judge that wants the results of package ref, with bounds of its own.
 func bounded(bound func(d kernel.Dims, before, want values) values) judge {
 	return func(c kernel.Call, before values) (values, values) {
 		want := reference(c, before)

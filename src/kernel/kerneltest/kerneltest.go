@@ -4,10 +4,11 @@
 // and asserts on odd shapes that the backend
 //
 //   - agrees element by element, within a bound that follows the terms of the
-//     sum behind each element, adding to what it must add to (starting from
-//     numbers) and overwriting what it must set (starting from NaN);
+//     sum behind each element, adding to operands that start as numbers and
+//     overwriting those that start as NaN;
 //   - writes nothing else: not its inputs, not the bytes around an operand;
-//   - gives equal bits for equal operands, wherever they lie;
+//   - gives equal bits for equal operands, wherever they lie, and every sequence
+//     the bits that it gets alone;
 //   - panics on an operand of wrong length or in the wrong space.
 package kerneltest
 
@@ -39,6 +40,7 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 		}
 	}
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
+	t.Run("Sequences", func(t *testing.T) { sequences(t, k, dev) })
 	t.Run("Checks", func(t *testing.T) { RunChecks(t, k, dev) })
 }
 
@@ -93,7 +95,7 @@ func recovered(f func()) (message string) {
 	return ""
 }
 
-// agree makes one call three times, at two places in memory, and compares what it leaves.
+// agree makes one call three times, at two places in memory, and compares the operands afterwards.
 func agree(t *testing.T, x example, k kernel.Backend, dev device.Device, tol float64) {
 	var first [][]byte
 	for _, offset := range []int64{0, 0, 64} {

@@ -10,7 +10,7 @@ import (
 // a deep model has them. The backward calls are given mean and rstd, so that
 // xhat = (inp - mean)·rstd has a small relative error there.
 func (of maker) layerNorm(n, c int) []example {
-	r, dims := of.draw(), kernel.Dims{N: n, C: c}
+	r, dims := of.draw(givenSeed), kernel.Dims{N: n, C: c}
 	inp := r.normal(n * c)
 	for i := range inp {
 		inp[i] = r.round(inp[i] + float64(i/c%5-2)*10) // row means -20 … 20

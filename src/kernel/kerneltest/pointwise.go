@@ -12,7 +12,7 @@ import (
 // pointwise returns the sums of two operands, and both calls of GELU, on numbers
 // where the tanh is in its slope and where it has reached ±1.
 func (of maker) pointwise(n int) []example {
-	inp := of.draw().normal(n)
+	inp := of.draw(givenSeed).normal(n)
 	for i := range inp {
 		inp[i] *= float64(int(1) << (i % 6)) // standard deviations 1 … 32
 	}

@@ -28,12 +28,12 @@ func (of maker) sumSquares(n int) example {
 }
 
 // adamW is several updates from new gradients, with the settings of GPT-2 and a
-// gradient scale as clipping gives one. What they should give is the formula of
-// kernel.AdamW as it stands there; the bound grows with what each step adds.
+// gradient scale as clipping gives one. The wanted values follow the formula at
+// kernel.AdamW; the bound grows with the terms of each step.
 // The last third does not decay.
 func (of maker) adamW(n, steps int) example {
 	a := kernel.AdamW{LR: 6e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Decayed: n - n/3, GradScale: 0.3}
-	r := of.draw()
+	r := of.draw(givenSeed)
 	start := r.normal(n)
 	var gradients []operand
 	given := map[string]any{"w": start, "m": make([]float64, n), "v": make([]float64, n)}
@@ -75,7 +75,7 @@ func (of maker) adamW(n, steps int) example {
 }
 
 func (of maker) masking(n int) example {
-	mask := of.draw().bits(n, 0.5)
+	mask := of.draw(givenSeed).bits(n, 0.5)
 	return of.example(kernel.Call{Op: kernel.Mask, Dims: kernel.Dims{N: n}}, "", map[string]any{"mask": mask},
 		func(_ kernel.Call, x values) (want, bound values) {
 			masked := append([]float64(nil), x["x"]...)
@@ -92,7 +92,7 @@ func (of maker) masking(n int) example {
 // bin h holds the float32 values of [first, next) whose bits begin with prefix
 // and h.
 func (of maker) magnitudeHistogram(n, fixed int, withMask bool) example {
-	r := of.draw()
+	r := of.draw(givenSeed)
 	x, hist, mask := ties(r, n), make([]int64, 256), []uint64(nil)
 	if withMask {
 		mask = r.bits(n, 0.7)

@@ -21,7 +21,7 @@ func New(clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 	return NewOf(tensor.F32, clock, cost)
 }
 
-// NewOf is New with elements of type d, for what only asks how large things are.
+// NewOf is New with elements of type d, for callers that only ask for sizes.
 func NewOf(d tensor.DType, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 	return &backend{kernel.NewCalls(d, tensor.Host, false, func(_ device.Stream, c *kernel.Call) {
 		if c.Op == kernel.CrossEntropy || c.Op == kernel.SumSquares {

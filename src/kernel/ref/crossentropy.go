@@ -3,9 +3,10 @@ package ref
 import "math"
 
 // SoftmaxMerge looks at the columns [first, first+v) of wider rows of logits,
-// (n, v) here, and sets out (3, n) to what before (3, n) and they say of every
-// row: the largest logit, Σ exp(logit - largest), and the target's logit, 0
-// until its column has come by. An empty before says nothing.
+// (n, v) here, and joins them in out (3, n) to before (3, n), the result for the
+// columns to their left: of every row the largest logit, Σ exp(logit - largest),
+// and the target's logit, 0 if its column is further right. An empty before is that
+// of no columns.
 func SoftmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n, v, first int) {
 	if len(before) == 0 {
 		before = make([]float64, 3*n)
@@ -36,7 +37,7 @@ func SoftmaxMerge[F Float](out, before []float64, logits []F, targets []int32, n
 
 // SoftmaxGradient overwrites logits (n, v), the columns [first, first+v) of
 // their rows, with the gradient of scale·Σ_n -log softmax(row)[target]. stats
-// (3, n) is what SoftmaxMerge says of whole rows.
+// (3, n) is SoftmaxMerge's result for whole rows.
 //
 //	scale·(exp(logit - largest)/sum - onehot(target))
 func SoftmaxGradient[F Float](logits []F, stats []float64, targets []int32, scale float64, n, v, first int) {
