@@ -323,12 +323,11 @@ func (l *Layer) span(slab tensor.Mem, d tensor.DType, lo, hi int) tensor.Mem {
 	return slab.Span(int64(lo)*d.Size(), int64(hi-lo)*d.Size())
 }
 
-// SquaredNorm stores in out, two F64, the sums of squares of the gradients that
-// are the same on all replicas, and of those that are this replica's own;
-// borrowed ones count with their owner.
+// SquaredNorm stores in out, two F64 that are zero, the sums of squares of the
+// gradients that are the same on all replicas, and of those that are this
+// replica's own; borrowed ones count with their owner.
 func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
 	if len(l.updated) == 0 {
-		x.Stream.Zero(out)
 		return
 	}
 	x.Backend.SumSquares(x.Stream, out.Span(0, 8), l.span(l.g, l.dtype.Wide(), 0, l.shared), l.shared)
