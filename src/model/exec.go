@@ -48,8 +48,8 @@ func (x *Exec) LargestBoundary(c Config) int64 {
 // IndexBytes returns the bytes of the positions and offsets that Reserve makes.
 func (x *Exec) IndexBytes() int64 { return int64(x.N()+x.B+1) * tensor.I32.Size() }
 
-// Reserve makes scratch memory for layers of this model. It is called once,
-// before the first step.
+// Reserve makes scratch memory for layers of this model, and the positions and
+// offsets of a microbatch. It is called once, before the first step.
 func (x *Exec) Reserve(c Config) error {
 	m, err := x.Device.Alloc(int64(x.N()*c.Hidden) * x.Backend.DType().Size())
 	if err != nil {
@@ -73,7 +73,7 @@ func (x *Exec) Reserve(c Config) error {
 	return x.Stream.Sync()
 }
 
-// Close frees the scratch memory.
+// Close frees what Reserve made.
 func (x *Exec) Close() {
 	x.Device.Free(x.scratch)
 	x.Device.Free(x.indices)

@@ -9,7 +9,7 @@ import (
 // FixedBytes returns the memory of a virtual stage that does not depend on
 // which layers it holds: buffers for what crosses its two ends (see rooms), and
 // with the first chunk of a stage what the stage needs once: the layers'
-// scratch and, on stage 0, a slice of the head's gradient of a tied embedding.
+// scratch and indices, and, on stage 0, a slice of the head's gradient of a tied embedding.
 // peak is the virtual stage's. The gradients that come to its last layer are
 // held by that layer: as many as are between their two backwards.
 func FixedBytes(x *model.Exec, c model.Config, m partition.Map, virtual int, peak schedule.Peak) int64 {
