@@ -46,6 +46,9 @@ func small(t *testing.T) config.Config {
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
 	c.Dynamic.Kind = "prune"
 	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 3, 3, 4, 0.7
+	if long {
+		c.Train.Steps, c.Prune.Start, c.Prune.Every = 30, 5, 5
+	}
 	c.Run.Clock = "wall"
 	return c
 }
