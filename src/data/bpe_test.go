@@ -73,10 +73,10 @@ func same(t testing.TB, b *encoder, text string) {
 	if again, err := gpt2().Decode(ids); err != nil || again != text {
 		t.Fatalf("%q encoded and decoded is %q; %v", text, again, err)
 	}
-	for _, at := range []int{0, cut([]byte(text), 0)} {
-		got, err := b.encode(nil, text[:at])
+	for _, position := range []int{0, cut([]byte(text), 0)} {
+		got, err := b.encode(nil, text[:position])
 		if err == nil {
-			got, err = b.encode(got, text[at:])
+			got, err = b.encode(got, text[position:])
 		}
 		if err != nil || !slices.Equal(got, want) {
 			i := 0
@@ -84,7 +84,7 @@ func same(t testing.TB, b *encoder, text string) {
 				i++
 			}
 			t.Fatalf("text of %d bytes, cut at %d: %d ids, want %d; they part at %d: %v, want %v; %v",
-				len(text), at, len(got), len(want), i, got[i:min(i+5, len(got))], want[i:min(i+5, len(want))], err)
+				len(text), position, len(got), len(want), i, got[i:min(i+5, len(got))], want[i:min(i+5, len(want))], err)
 		}
 	}
 }
@@ -209,8 +209,8 @@ func TestPrepare(t *testing.T) {
 	var long strings.Builder
 	source := string(contents(t, files[0]))
 	for long.Len() < 2*block+block/2 {
-		at := rnd.IntN(len(source) / 2)
-		long.WriteString(source[at : at+len(source)/2])
+		position := rnd.IntN(len(source) / 2)
+		long.WriteString(source[position : position+len(source)/2])
 	}
 	more := tree(t, map[string]string{
 		"a.txt": strings.ToValidUTF8(long.String(), ""),
@@ -252,13 +252,13 @@ func TestPrepareRefuses(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"fine.txt": "text", "late.txt": strings.Repeat("word ", block/2) + "\xe2\x82x", "cut.txt": "a€\xe2\x82", "empty/a.txt": "", "there.bin": "x",
 	})
-	at := len("word ") * (block / 2)
+	position := len("word ") * (block / 2)
 	for _, c := range []struct {
 		name, output string
 		inputs       []string
 		want         string // DIR stands for dir
 	}{
-		{"not UTF-8, late", "o.bin", []string{"fine.txt", "late.txt", "cut.txt"}, fmt.Sprintf("DIR/late.txt: byte %d: 0xe2: the text is not UTF-8", at)},
+		{"not UTF-8, late", "o.bin", []string{"fine.txt", "late.txt", "cut.txt"}, fmt.Sprintf("DIR/late.txt: byte %d: 0xe2: the text is not UTF-8", position)},
 		{"a character cut short", "o.bin", []string{"fine.txt", "cut.txt"}, "DIR/cut.txt: byte 4: 0xe2: the text is not UTF-8"},
 		{"missing", "o.bin", []string{"fine.txt", "absent.txt"}, "DIR/absent.txt: no such file or directory"},
 		{"no text", "o.bin", []string{"empty"}, "the inputs hold no text"},

@@ -214,11 +214,11 @@ func TestPrepareRefusesPackedDumps(t *testing.T) {
 		try(fmt.Sprintf("cut to %d bytes", n), whole[:n], want)
 	}
 	try("cut between streams", whole[:len(head)], " (unpacked): byte 143: XML syntax error on line 1: unexpected EOF")
-	for at := range whole {
+	for position := range whole {
 		raw := bytes.Clone(whole)
-		raw[at] ^= 0x10
-		if at%7 == 0 {
-			try(fmt.Sprintf("byte %d changed", at), raw, "")
+		raw[position] ^= 0x10
+		if position%7 == 0 {
+			try(fmt.Sprintf("byte %d changed", position), raw, "")
 		}
 	}
 	try("text behind", append(bytes.Clone(whole), "more"...), ": byte ")

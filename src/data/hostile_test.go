@@ -14,9 +14,9 @@ import (
 )
 
 // with returns a copy of raw with other bytes at some place.
-func with(raw []byte, at int, other ...byte) []byte {
+func with(raw []byte, position int, other ...byte) []byte {
 	raw = slices.Clone(raw)
-	copy(raw[at:], other)
+	copy(raw[position:], other)
 	return raw
 }
 
@@ -119,9 +119,9 @@ func TestTokenFilesRefusedBeforeAllocation(t *testing.T) {
 			_, err := parseLLMC("x.bin", with(llmc, 8, word64(lie)[:4]...))
 			return err
 		})
-		for _, at := range []int{18, 26} {
+		for _, position := range []int{18, 26} {
 			n += allocated(func() error {
-				_, _, err := parseMegatron("x.idx", with(idx, at, word64(lie)...), bin)
+				_, _, err := parseMegatron("x.idx", with(idx, position, word64(lie)...), bin)
 				return err
 			})
 		}

@@ -40,8 +40,8 @@ type ids struct {
 
 func (x ids) count() int { return len(x.raw) / x.width() }
 
-// at returns the id at index i.
-func (x ids) at(i int) int64 {
+// id returns the id at index i.
+func (x ids) id(i int) int64 {
 	b := x.raw[i*x.width():]
 	switch x.element {
 	case u8:
@@ -65,7 +65,7 @@ func (x ids) at(i int) int64 {
 // copyTo sets dst to the len(dst) ids from index i on.
 func (x ids) copyTo(dst []int32, i int) {
 	for j := range dst {
-		dst[j] = int32(x.at(i + j))
+		dst[j] = int32(x.id(i + j))
 	}
 }
 
@@ -74,10 +74,10 @@ func (x ids) span() (low, high int64) {
 	if len(x.raw) == 0 {
 		return 0, -1
 	}
-	low = x.at(0)
+	low = x.id(0)
 	high = low
 	for i := range x.count() {
-		id := x.at(i)
+		id := x.id(i)
 		low, high = min(low, id), max(high, id)
 	}
 	return low, high
@@ -89,7 +89,7 @@ func (x ids) outside(vocab int) int {
 		return -1
 	}
 	for i := range x.count() {
-		if uint64(x.at(i)) >= uint64(vocab) {
+		if uint64(x.id(i)) >= uint64(vocab) {
 			return i
 		}
 	}
@@ -116,6 +116,6 @@ func (e element) appendID(raw []byte, id int32) []byte {
 }
 
 // broken is the error of a malformed file, at a byte.
-func broken(file string, at int64, format string, args ...any) error {
-	return fmt.Errorf("%s: byte %d: %s", file, at, fmt.Sprintf(format, args...))
+func broken(file string, position int64, format string, args ...any) error {
+	return fmt.Errorf("%s: byte %d: %s", file, position, fmt.Sprintf(format, args...))
 }

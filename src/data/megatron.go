@@ -37,8 +37,8 @@ func megatronIndex(bin string) string { return strings.TrimSuffix(bin, ".bin") +
 // copy, and its number of documents. bin is the content of PREFIX.bin and idx
 // that of file, PREFIX.idx. Bytes of bin beyond the last sequence are left out.
 func parseMegatron(file string, idx, bin []byte) (ids, int64, error) {
-	fail := func(at int64, format string, args ...any) (ids, int64, error) {
-		return ids{}, 0, broken(file, at, format, args...)
+	fail := func(position int64, format string, args ...any) (ids, int64, error) {
+		return ids{}, 0, broken(file, position, format, args...)
 	}
 	size := int64(len(idx))
 	switch head := string(idx[:min(size, int64(len(megatronMagic)))]); {
@@ -84,17 +84,17 @@ func megatronSequences(file string, idx []byte, s, width, bytes int64) (int64, e
 	lengths, pointers := megatronHeader, megatronHeader+4*s
 	used := int64(0)
 	for i := range s {
-		at := int64(lengths) + 4*i
-		length := int64(int32(binary.LittleEndian.Uint32(idx[at:])))
+		position := int64(lengths) + 4*i
+		length := int64(int32(binary.LittleEndian.Uint32(idx[position:])))
 		if length < 0 {
-			return 0, broken(file, at, "sequence %d has %d tokens", i, length)
+			return 0, broken(file, position, "sequence %d has %d tokens", i, length)
 		}
 		pointer := int64(binary.LittleEndian.Uint64(idx[pointers+8*i:]))
 		if pointer != used {
 			return 0, broken(file, pointers+8*i, "sequence %d begins at byte %d, want %d, where the one before it ends", i, pointer, used)
 		}
 		if length > (bytes-used)/width {
-			return 0, broken(file, at, "sequence %d has %d tokens of %d bytes from byte %d on, beyond the %d bytes of the .bin file",
+			return 0, broken(file, position, "sequence %d has %d tokens of %d bytes from byte %d on, beyond the %d bytes of the .bin file",
 				i, length, width, used, bytes)
 		}
 		used += length * width
@@ -107,17 +107,17 @@ func megatronDocuments(file string, idx []byte, s, d int64) error {
 	if d < 1 {
 		return broken(file, 26, "no document index, want at least one, the number of sequences")
 	}
-	at := megatronHeader + 12*s
+	position := megatronHeader + 12*s
 	before := int64(0)
 	for i := range d {
-		first := int64(binary.LittleEndian.Uint64(idx[at+8*i:]))
+		first := int64(binary.LittleEndian.Uint64(idx[position+8*i:]))
 		switch {
 		case i == 0 && first != 0:
-			return broken(file, at, "the first document begins at sequence %d, want 0", first)
+			return broken(file, position, "the first document begins at sequence %d, want 0", first)
 		case first < before:
-			return broken(file, at+8*i, "document index %d is %d, below %d before it", i, first, before)
+			return broken(file, position+8*i, "document index %d is %d, below %d before it", i, first, before)
 		case i == d-1 && first != s:
-			return broken(file, at+8*i, "the last document index is %d, want %d, the number of sequences", first, s)
+			return broken(file, position+8*i, "the last document index is %d, want %d, the number of sequences", first, s)
 		}
 		before = first
 	}

@@ -88,30 +88,30 @@ func parsePieces(file string, raw []byte) (*pieceModel, error) {
 
 // field is a field of a message.
 type field struct {
-	number protowire.Number
-	kind   protowire.Type
-	raw    []byte // of a message or string
-	value  uint64 // of a number
-	at     int64  // where raw or value begins in the file
+	number   protowire.Number
+	kind     protowire.Type
+	raw      []byte // of a message or string
+	value    uint64 // of a number
+	position int64  // where raw or value begins in the file
 }
 
 // fields calls visit for every field of a message.
 func (m *pieceModel) fields(message field, visit func(field) error) error {
-	raw, at := message.raw, message.at
+	raw, position := message.raw, message.position
 	for len(raw) > 0 {
 		number, kind, tag := protowire.ConsumeTag(raw)
 		if tag < 0 {
-			return m.fail(at, "no sentencepiece model: no field of a protocol buffer begins here")
+			return m.fail(position, "no sentencepiece model: no field of a protocol buffer begins here")
 		}
 		size := protowire.ConsumeFieldValue(number, kind, raw[tag:])
 		if size < 0 {
-			return m.fail(at, "no sentencepiece model: field %d is malformed or cut short", number)
+			return m.fail(position, "no sentencepiece model: field %d is malformed or cut short", number)
 		}
-		f := field{number: number, kind: kind, at: at + int64(tag)}
+		f := field{number: number, kind: kind, position: position + int64(tag)}
 		switch kind {
 		case protowire.BytesType:
 			f.raw, _ = protowire.ConsumeBytes(raw[tag:])
-			f.at += int64(size - len(f.raw))
+			f.position += int64(size - len(f.raw))
 		case protowire.VarintType:
 			f.value, _ = protowire.ConsumeVarint(raw[tag:])
 		case protowire.Fixed32Type:
@@ -121,13 +121,13 @@ func (m *pieceModel) fields(message field, visit func(field) error) error {
 		if err := visit(f); err != nil {
 			return err
 		}
-		raw, at = raw[tag+size:], at+int64(tag+size)
+		raw, position = raw[tag+size:], position+int64(tag+size)
 	}
 	return nil
 }
 
-func (m *pieceModel) fail(at int64, format string, args ...any) error {
-	return broken(m.file, at, format, args...)
+func (m *pieceModel) fail(position int64, format string, args ...any) error {
+	return broken(m.file, position, format, args...)
 }
 
 // piece reads a piece of the vocabulary.
@@ -141,7 +141,7 @@ func (m *pieceModel) piece(message field) error {
 		case f.number == pieceType && f.kind == protowire.VarintType:
 			kind = f.value
 		case f.number == pieceScore && f.kind == protowire.Fixed32Type && math.IsNaN(float64(math.Float32frombits(uint32(f.value)))):
-			return m.fail(f.at, "piece %d: its score is no number", id)
+			return m.fail(f.position, "piece %d: its score is no number", id)
 		}
 		return nil
 	})
@@ -151,11 +151,11 @@ func (m *pieceModel) piece(message field) error {
 	_, twice := m.ids[text]
 	switch {
 	case id == maxPieces:
-		return m.fail(message.at, "more than %d pieces", maxPieces)
+		return m.fail(message.position, "more than %d pieces", maxPieces)
 	case text == "" || len(text) > longestPiece || !utf8.ValidString(text):
-		return m.fail(message.at, "piece %d: want 1 to %d bytes of UTF-8", id, longestPiece)
+		return m.fail(message.position, "piece %d: want 1 to %d bytes of UTF-8", id, longestPiece)
 	case twice:
-		return m.fail(message.at, "piece %d: %.100q stands twice", id, text)
+		return m.fail(message.position, "piece %d: %.100q stands twice", id, text)
 	}
 	switch kind {
 	case normalPiece, userDefinedPiece:
@@ -164,11 +164,11 @@ func (m *pieceModel) piece(message field) error {
 	case bytePiece:
 		var b byte
 		if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || fmt.Sprintf("<0x%02X>", b) != text {
-			return m.fail(message.at, "piece %d: %.100q, want a byte as <0x0A>", id, text)
+			return m.fail(message.position, "piece %d: %.100q, want a byte as <0x0A>", id, text)
 		}
 	case unknownPiece, controlPiece:
 	default:
-		return m.fail(message.at, "piece %d: type %d is not supported", id, kind)
+		return m.fail(message.position, "piece %d: type %d is not supported", id, kind)
 	}
 	m.ids[text] = id
 	m.types = append(m.types, kind)

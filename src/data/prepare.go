@@ -110,11 +110,11 @@ type work struct {
 
 // fail returns an error that names the file and a byte of the text, which is
 // one of the file unless the text was stripped of its markup.
-func (w work) fail(at int, err error) error {
+func (w work) fail(position int, err error) error {
 	if w.hidden != nil {
-		return fmt.Errorf("%s: an article: byte %d of its text without markup: %w", w.path, at, err)
+		return fmt.Errorf("%s: an article: byte %d of its text without markup: %w", w.path, position, err)
 	}
-	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(at), err)
+	return fmt.Errorf("%s: byte %d: %w", w.path, w.offset+int64(position), err)
 }
 
 // encoded is the result of a work.
@@ -184,8 +184,8 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		return encoded{read: w.read}
 	}
 	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
-	if at := invalid(w.text); at < len(w.text) {
-		done.err = InputError{w.fail(at, fmt.Errorf("0x%02x: the text is not UTF-8", w.text[at]))}
+	if position := invalid(w.text); position < len(w.text) {
+		done.err = InputError{w.fail(position, fmt.Errorf("0x%02x: the text is not UTF-8", w.text[position]))}
 		return done
 	}
 	prefix := ""
@@ -195,7 +195,7 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 	// GPT-2 makes a token of 2 to 5 bytes of most texts.
 	done.tokens, done.err = e.encode(make([]int32, 0, len(w.text)/2), prefix+w.text)
 	if failed, ok := errors.AsType[pieceError](done.err); ok {
-		done.err = w.fail(max(0, failed.at-len(prefix)), failed.error)
+		done.err = w.fail(max(0, failed.position-len(prefix)), failed.error)
 	}
 	if w.last {
 		done.tokens = append(done.tokens, t.endOfText)
@@ -208,13 +208,13 @@ func invalid(text string) int {
 	if utf8.ValidString(text) {
 		return len(text)
 	}
-	at := 0
+	position := 0
 	for {
-		r, n := utf8.DecodeRuneInString(text[at:])
+		r, n := utf8.DecodeRuneInString(text[position:])
 		if r == utf8.RuneError && n == 1 {
-			return at
+			return position
 		}
-		at += n
+		position += n
 	}
 }
 
@@ -254,8 +254,8 @@ func parts(source file, cut func([]byte, int) int, yield func(work) error) error
 		case err != nil:
 			return InputError{fmt.Errorf("%s: %w", path, err)}
 		}
-		if at := cut(text, from); at > 0 {
-			if err := part(at, false); err != nil {
+		if position := cut(text, from); position > 0 {
+			if err := part(position, false); err != nil {
 				return err
 			}
 		}

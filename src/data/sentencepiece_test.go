@@ -203,14 +203,14 @@ func TestSentencePieceAgreesWithTheDefinition(t *testing.T) {
 		}
 		whole := x.prefix + text.String()
 		want := dumbBPE(list, whole)
-		for _, at := range []int{0, x.cut([]byte(whole), 0)} {
+		for _, position := range []int{0, x.cut([]byte(whole), 0)} {
 			e := x.encoder()
-			got, err := e.encode(nil, whole[:at])
+			got, err := e.encode(nil, whole[:position])
 			if err == nil {
-				got, err = e.encode(got, whole[at:])
+				got, err = e.encode(got, whole[position:])
 			}
 			if err != nil || !slices.Equal(got, want) {
-				t.Fatalf("%q cut at %d, pieces %v: %v, want %v; %v", whole, at, list[259:], got, want, err)
+				t.Fatalf("%q cut at %d, pieces %v: %v, want %v; %v", whole, position, list[259:], got, want, err)
 			}
 		}
 	}
@@ -330,11 +330,11 @@ func FuzzSentencePiece(f *testing.F) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: ids %v, whole %v; %v", text, got, want, err)
 		}
-		if at := x.cut([]byte(text), 0); at > 0 {
-			a, _ := x.encoder().ask(text[:at])
-			b, _ := x.encoder().ask(text[at:])
+		if position := x.cut([]byte(text), 0); position > 0 {
+			a, _ := x.encoder().ask(text[:position])
+			b, _ := x.encoder().ask(text[position:])
 			if !slices.Equal(append(a, b...), want) {
-				t.Errorf("%q cut at %d: ids %v %v, whole %v", text, at, a, b, want)
+				t.Errorf("%q cut at %d: ids %v %v, whole %v", text, position, a, b, want)
 			}
 		}
 	})

@@ -31,27 +31,27 @@ type encoder struct {
 	known map[string][]int32
 }
 
-// pieceError is an error of the piece of a text that begins at byte at.
+// pieceError is an error of the piece of a text that begins at byte position.
 type pieceError struct {
 	error
-	at int
+	position int
 }
 
 // encode appends the ids of a text, which is UTF-8, to out. Errors are
 // pieceErrors.
 func (e *encoder) encode(out []int32, text string) ([]int32, error) {
-	for at := 0; at < len(text); {
-		word := text[at : at+e.piece(text[at:])]
+	for position := 0; position < len(text); {
+		word := text[position : position+e.piece(text[position:])]
 		tokens, ok := e.known[word]
 		if !ok {
 			var err error
 			if tokens, err = e.ask(word); err != nil {
-				return out, pieceError{err, at}
+				return out, pieceError{err, position}
 			}
 			e.remember(word, tokens)
 		}
 		out = append(out, tokens...)
-		at += len(word)
+		position += len(word)
 	}
 	return out, nil
 }

@@ -119,7 +119,7 @@ func (t *Tokens) Check(vocab int) error {
 		return nil
 	}
 	return broken(t.file, t.offset+int64(i)*int64(t.ids.width()), "id %d of token %d, want 0 to %d (model.vocab = %d)",
-		t.ids.at(i), i, vocab-1, vocab)
+		t.ids.id(i), i, vocab-1, vocab)
 }
 
 // Close gives the memory back. No token may be read after it.

@@ -183,8 +183,8 @@ func TestMegatronElementTypes(t *testing.T) {
 			t.Fatalf("code %d: %d ids in %d documents, %v", code, x.count(), documents, err)
 		}
 		low, high := x.span()
-		if x.at(0) != c.want[0] || x.at(1) != c.want[1] || low != c.want[0] || high != c.want[1] {
-			t.Errorf("code %d: ids %d and %d, span %d to %d, want %v", code, x.at(0), x.at(1), low, high, c.want)
+		if x.id(0) != c.want[0] || x.id(1) != c.want[1] || low != c.want[0] || high != c.want[1] {
+			t.Errorf("code %d: ids %d and %d, span %d to %d, want %v", code, x.id(0), x.id(1), low, high, c.want)
 		}
 		if want := map[bool]int{true: 0, false: 1}[c.want[0] < 0]; x.outside(200) != want {
 			t.Errorf("code %d: outside of 200 at %d, want %d", code, x.outside(200), want)

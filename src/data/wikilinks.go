@@ -26,8 +26,8 @@ const deepest = 100
 // opening is a bracket that is not closed yet.
 type opening struct {
 	bracket
-	at     int // where its sign stands in the output
-	length int // of its sign: a run of braces may open several templates
+	position int // where its sign stands in the output
+	length   int // of its sign: a run of braces may open several templates
 }
 
 // begin opens a bracket. Its sign is text until it is closed.
@@ -36,7 +36,7 @@ func (s *stripper) begin(b bracket, sign string) {
 		s.open = append(s.open, opening{b, len(s.out), len(sign)})
 	}
 	s.out = append(s.out, sign...)
-	s.at += len(sign)
+	s.position += len(sign)
 }
 
 // end closes a bracket and reports whether one was open. Of a run of braces it
@@ -53,12 +53,12 @@ func (s *stripper) end(b bracket, sign string) bool {
 	o := &s.open[i]
 	n := min(o.length, len(sign))
 	o.length -= n
-	from := o.at + o.length
+	from := o.position + o.length
 	if o.length >= len("{{") {
 		i++
 	}
 	s.open = s.open[:i]
-	s.at += n
+	s.position += n
 	inside := s.out[from+n:] // the text that stays moves towards the front
 	s.out = s.out[:from]
 	switch b {

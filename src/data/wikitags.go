@@ -36,7 +36,7 @@ func (s *stripper) tag(rest string) bool {
 	if name == "" {
 		return false
 	}
-	s.at += end + 1
+	s.position += end + 1
 	if lineEnds[name] {
 		s.out = append(s.out, '\n')
 	}
@@ -68,20 +68,20 @@ func (s *stripper) until(name string) (content string, found bool) {
 	if s.endless[name] {
 		return "", false
 	}
-	rest := s.in[s.at:]
-	for at := 0; ; at += len("</") {
-		n := strings.Index(rest[at:], "</")
+	rest := s.in[s.position:]
+	for position := 0; ; position += len("</") {
+		n := strings.Index(rest[position:], "</")
 		if n < 0 {
 			s.endless[name] = true
 			return "", false
 		}
-		at += n
-		if !strings.EqualFold(tagName(rest[at+len("</"):]), name) {
+		position += n
+		if !strings.EqualFold(tagName(rest[position+len("</"):]), name) {
 			continue
 		}
-		_, after, _ := strings.Cut(rest[at:], ">")
-		s.at = len(s.in) - len(after)
-		return rest[:at], true
+		_, after, _ := strings.Cut(rest[position:], ">")
+		s.position = len(s.in) - len(after)
+		return rest[:position], true
 	}
 }
 
@@ -96,12 +96,12 @@ func (s *stripper) entity(rest string) {
 		// HTML takes without.
 		if character := html.UnescapeString(rest[:n+1]); len(character) == 1 || !strings.HasSuffix(character, ";") {
 			s.text([]byte(character))
-			s.at += n + 1
+			s.position += n + 1
 			return
 		}
 	}
 	s.text([]byte("&"))
-	s.at++
+	s.position++
 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }

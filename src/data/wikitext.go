@@ -27,11 +27,11 @@ import "strings"
 func strip(page string, hidden map[string]bool) string {
 	page = withoutComments(page)
 	s := stripper{in: page, hidden: hidden, out: make([]byte, 0, len(page)), endless: make(map[string]bool)}
-	for s.at < len(s.in) {
-		if s.at == 0 || s.in[s.at-1] == '\n' {
+	for s.position < len(s.in) {
+		if s.position == 0 || s.in[s.position-1] == '\n' {
 			s.line()
 		}
-		if s.at < len(s.in) {
+		if s.position < len(s.in) {
 			s.step()
 		}
 	}
@@ -53,13 +53,13 @@ func withoutComments(page string) string {
 
 // stripper is at work on a page.
 type stripper struct {
-	in      string
-	at      int // first byte of in that is not taken yet
-	out     []byte
-	hidden  map[string]bool // namespaces, in lower case
-	open    []opening
-	title   int             // where the marks that end this line's heading begin, or 0
-	endless map[string]bool // tags that nothing closes from at on
+	in       string
+	position int // first byte of in that is not taken yet
+	out      []byte
+	hidden   map[string]bool // namespaces, in lower case
+	open     []opening
+	title    int             // where the marks that end this line's heading begin, or 0
+	endless  map[string]bool // tags that nothing closes from position on
 }
 
 // special are the bytes that may begin markup.
@@ -67,7 +67,7 @@ const special = "{}[]'<&_\n="
 
 // step takes one piece of markup, or the text up to the next.
 func (s *stripper) step() {
-	rest := s.in[s.at:]
+	rest := s.in[s.position:]
 	two := rest[:min(2, len(rest))]
 	switch {
 	case two == "{{":
@@ -89,9 +89,9 @@ func (s *stripper) step() {
 	case rest[0] == '\n':
 		s.endLine()
 		s.out = append(s.out, '\n')
-		s.at++
-	case rest[0] == '=' && s.title > 0 && s.at == s.title:
-		s.at += len(rest) - len(strings.TrimLeft(rest, "="))
+		s.position++
+	case rest[0] == '=' && s.title > 0 && s.position == s.title:
+		s.position += len(rest) - len(strings.TrimLeft(rest, "="))
 		s.title = 0
 	default:
 		n := 1 + strings.IndexAny(rest[1:], special)
@@ -99,7 +99,7 @@ func (s *stripper) step() {
 			n = len(rest)
 		}
 		s.text([]byte(rest[:n]))
-		s.at += n
+		s.position += n
 	}
 }
 
@@ -120,20 +120,20 @@ func (s *stripper) text(text []byte) {
 // line takes the markup that stands at the beginning of a line only.
 func (s *stripper) line() {
 	s.title = 0
-	rest := s.in[s.at:]
+	rest := s.in[s.position:]
 	body := strings.TrimLeft(rest, "*#:; \t")
 	switch marks := len(rest) - len(body); {
 	case strings.HasPrefix(body, "{|"):
-		s.at += marks
+		s.position += marks
 		s.begin(table, "{|")
 	case strings.HasPrefix(body, "|}") && s.end(table, "|}"):
-		s.at += marks
+		s.position += marks
 	case strings.HasPrefix(rest, "----"):
-		s.at += len(rest) - len(strings.TrimLeft(rest, "-"))
+		s.position += len(rest) - len(strings.TrimLeft(rest, "-"))
 	case rest != "" && rest[0] == '=':
 		s.heading(rest)
 	default:
-		s.at += marks
+		s.position += marks
 	}
 }
 
@@ -147,15 +147,15 @@ func (s *stripper) heading(rest string) {
 	if begin == len(line) || end == 0 {
 		return // a line of marks, or text that begins with one
 	}
-	s.title = s.at + len(line) - end
-	s.at += begin
+	s.title = s.position + len(line) - end
+	s.position += begin
 }
 
 // quotes takes a run of two or more apostrophes: bold, italics, or both, and
 // apostrophes beyond.
 func (s *stripper) quotes(rest string) {
 	n := len(rest) - len(strings.TrimLeft(rest, "'"))
-	s.at += n
+	s.position += n
 	switch {
 	case n == 4:
 		s.text([]byte("'"))
@@ -180,7 +180,7 @@ func (s *stripper) behaviour(rest string) bool {
 	if !closed || !switches[word] {
 		return false
 	}
-	s.at += 2 + len(word) + 2
+	s.position += 2 + len(word) + 2
 	return true
 }
 

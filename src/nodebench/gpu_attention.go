@@ -127,9 +127,7 @@ func (h head) checkForward(check *checker, i int) {
 		sum += math.Exp(s - largest)
 	}
 	lse := largest + math.Log(sum)
-	statistics := checker{}
-	statistics.elementwise(h.lse[i], lse, 1)
-	check.wrong += statistics.wrong
+	check.statistic(h.lse[i], lse)
 	for x := range h.size {
 		var want total
 		for j, s := range scores {

@@ -172,6 +172,27 @@ func (c *checker) elementwise(got, want, most float64) {
 	c.within(got, want, (tolerance+c.unit)*max(math.Abs(want), most))
 }
 
+// statistic looks at a result in full precision that a few numbers of about 1
+// make up.
+func (c *checker) statistic(got, want float64) {
+	c.within(got, want, tolerance*max(math.Abs(want), 1))
+}
+
+// sampled counts the wrong results in out (rows, cols) of a type, at elements
+// (i, j) spread over it. add adds the products that make up an element.
+func (g *gpu) sampled(out tensor.Mem, rows, cols int, d tensor.DType, add func(i, j int, want *total)) int {
+	c := checker{unit: unit(d)}
+	for _, i := range spread(rows, 16) {
+		got := g.values(out, i*cols, cols, d)
+		for _, j := range spread(cols, 64) {
+			var want total
+			add(i, j, &want)
+			c.sum(got[j], want)
+		}
+	}
+	return c.wrong
+}
+
 // sum looks at a sum of many products of operands.
 func (c *checker) sum(got float64, want total) {
 	c.within(got, want.sum, exactly*want.absolute+c.unit*math.Abs(want.sum))

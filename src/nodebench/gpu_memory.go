@@ -47,10 +47,8 @@ func (g *gpu) layernorm() {
 		want, x, dx := make([]float64, c), inp.row(i*c, c), start.row(i*c, c)
 		m, r := []float64{0}, []float64{0}
 		ref.LayerNormForward(want, m, r, x, w, b, 1, c)
-		statistics := checker{}
-		statistics.elementwise(means[i], m[0], 1)
-		statistics.elementwise(rstds[i], r[0], 1)
-		forward.wrong += statistics.wrong
+		forward.statistic(means[i], m[0])
+		forward.statistic(rstds[i], r[0])
 		got := g.values(out, i*c, c, d)
 		for j := range got {
 			forward.elementwise(got[j], want[j], math.Abs(want[j]-b[j])+math.Abs(b[j]))
@@ -110,11 +108,9 @@ func (g *gpu) crossEntropy() {
 	for _, i := range spread(n, 8) {
 		row, out := given.row(i*v, v), make([]float64, 3)
 		ref.CrossEntropy(out, nil, row, targets.list[i:i+1], 1, 1, v, 0)
-		statistics := checker{}
 		for part, want := range out {
-			statistics.elementwise(got[part*n+i], want, 1)
+			check.statistic(got[part*n+i], want)
 		}
-		check.wrong += statistics.wrong
 		for j, x := range g.values(logits, i*v, v, d) {
 			check.elementwise(x, row[j], 0)
 		}

@@ -120,39 +120,27 @@ func (p *product) name(figure string) string {
 	return fmt.Sprintf("%s_%v_%d", figure, p.k.DType(), p.percent)
 }
 
-// checkForward looks at elements of out (n, rows) = inp·wᵀ.
+// checkForward counts the wrong elements of out (n, rows) = inp·wᵀ.
 func (p *product) checkForward(out tensor.Mem) int {
-	check, w := checker{unit: unit(p.k.DType())}, p.w
-	for _, i := range spread(p.n, 16) {
-		got := p.values(out, i*w.rows, w.rows, p.k.DType())
-		for _, r := range spread(w.rows, 64) {
-			var want total
-			for e := w.rowPtr[r]; e < w.rowPtr[r+1]; e++ {
-				want.add(p.inp.at(i*w.cols+int(w.colIdx[e])) * float64(w.values[e]))
-			}
-			check.sum(got[r], want)
+	w := p.w
+	return p.sampled(out, p.n, w.rows, p.k.DType(), func(i, r int, want *total) {
+		for e := w.rowPtr[r]; e < w.rowPtr[r+1]; e++ {
+			want.add(p.inp.at(i*w.cols+int(w.colIdx[e])) * float64(w.values[e]))
 		}
-	}
-	return check.wrong
+	})
 }
 
-// checkBackward looks at elements of dinp (n, cols) = dout·w.
+// checkBackward counts the wrong elements of dinp (n, cols) = dout·w.
 func (p *product) checkBackward(dinp tensor.Mem) int {
-	check, w := checker{unit: unit(p.k.DType())}, p.w
-	for _, i := range spread(p.n, 16) {
-		got := p.values(dinp, i*w.cols, w.cols, p.k.DType())
-		for _, j := range spread(w.cols, 64) {
-			var want total
-			for r := range w.rows {
-				want.add(p.dout.at(i*w.rows+r) * float64(w.dense[r*w.cols+j]))
-			}
-			check.sum(got[j], want)
+	w := p.w
+	return p.sampled(dinp, p.n, w.cols, p.k.DType(), func(i, j int, want *total) {
+		for r := range w.rows {
+			want.add(p.dout.at(i*w.rows+r) * float64(w.dense[r*w.cols+j]))
 		}
-	}
-	return check.wrong
+	})
 }
 
-// checkValues looks at the gradients of entries, which were added to random numbers.
+// checkValues counts the wrong gradients of entries, which were added to random numbers.
 func (p *product) checkValues(dvalues operand) int {
 	check, w := checker{}, p.w
 	for _, r := range spread(w.rows, 16) {

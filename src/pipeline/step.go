@@ -74,8 +74,8 @@ func (r *Runner) step(feed Feed) error {
 // boundary messages have no header.
 func (r *Runner) batch(int) *model.Batch { return &r.x.Full }
 
-// execute carries out one instruction. Where nothing upstream is trained a
-// backward for inputs, its messages and the work on weights are left out.
+// execute carries out one instruction. No gradient is sent to a chunk if nothing in
+// it or before it is trained: the instructions stay, without messages or work.
 func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	m := in.Microbatch
 	switch in.Op {
@@ -149,14 +149,21 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 		}
 	}
 	r.start(in)
+	b := c.active[m]
 	for i := len(c.layers) - 1; i >= 0 && c.layers[i].ID >= r.trained; i-- {
+		l := c.layers[i]
+		p := pass{
+			op: trace.I, layer: l, batch: b.batch, saved: b.saved[i], held: b.stash.layers[i],
+			inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i), din: c.din(r, b, i),
+		}
 		if in.Op != schedule.W {
-			if err := r.backwardInput(c, in, i); err != nil {
+			if err := r.pass(&p, in); err != nil {
 				return err
 			}
 		}
-		if in.Op != schedule.I && c.layers[i].Trains() {
-			if err := r.backwardWeight(c, in, i); err != nil {
+		if in.Op != schedule.I && l.Trains() {
+			p.op, p.din = trace.W, tensor.Mem{}
+			if err := r.pass(&p, in); err != nil {
 				return err
 			}
 		}
@@ -165,22 +172,6 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 		return nil
 	}
 	return c.close(m, r.ready())
-}
-
-func (r *Runner) backwardInput(c *chunk, in schedule.Instr, i int) error {
-	b := c.active[in.Microbatch]
-	return r.pass(&pass{
-		op: trace.I, layer: c.layers[i], batch: b.batch, saved: b.saved[i], held: b.stash.layers[i],
-		inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i), din: c.din(r, b, i),
-	}, in)
-}
-
-func (r *Runner) backwardWeight(c *chunk, in schedule.Instr, i int) error {
-	b := c.active[in.Microbatch]
-	return r.pass(&pass{
-		op: trace.W, layer: c.layers[i], batch: b.batch, saved: b.saved[i], held: b.stash.layers[i],
-		inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i),
-	}, in)
 }
 
 // pass does one pass of a layer, timed, and drives the messages meanwhile.

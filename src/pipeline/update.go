@@ -27,6 +27,7 @@ func (a Agreement) Finite() bool {
 // microbatches, and of layers. losses are the Result's; stop says whether this
 // rank was asked to end. Collective over the stages and the replicas.
 func (r *Runner) Agree(losses []float64, stop bool) (Agreement, error) {
+	r.x.Stream.Zero(r.norms)
 	for i, l := range r.s.Layers {
 		l.SquaredNorm(r.x, r.norms.Span(int64(i)*16, 16))
 	}

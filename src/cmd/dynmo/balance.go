@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,33 +82,33 @@ type answer struct {
 // decide answers with the cuts of a balancer, beside the optimum.
 func decide(p balance.Problem, balancer string) (answer, error) {
 	a := answer{Balancer: balancer}
-	uniform := func() (partition.Partition, error) {
-		static := p
-		static.Capacity = nil // the cuts that a balancer starts from need not fit
-		r, err := balance.Uniform(static)
-		return r.Cuts, err
-	}
 	optimum, err := balance.Partition(p)
 	if err != nil {
 		return a, err
 	}
+	free := p
+	free.Capacity = nil // the cuts that diffusion starts from need not fit
+	start, err := balance.Uniform(free)
+	if err != nil {
+		return a, err
+	}
 	began := time.Now()
+	var r balance.Result
 	switch balancer {
 	case "partition":
-		err = a.take(balance.Partition(p))
+		r, err = balance.Partition(p)
 	case "uniform":
-		err = a.take(balance.Uniform(p))
+		r, err = balance.Uniform(p)
 	case "diffusion":
-		var cuts partition.Partition
-		if cuts, err = uniform(); err == nil {
-			var r balance.Result
-			r, _, err = balance.Diffusion(p, cuts, balance.DiffusionOptions{})
-			err = a.take(r, err)
-		}
+		r, _, err = balance.Diffusion(p, start.Cuts, balance.DiffusionOptions{})
 	case "diffusion-paper":
-		var cuts partition.Partition
-		if cuts, err = uniform(); err == nil {
-			err = a.scatter(balance.DiffusionPaper(p, cuts, paperSweeps))
+		var s balance.Scatter
+		s, err = balance.DiffusionPaper(p, start.Cuts, paperSweeps)
+		r.StageSeconds, r.Bottleneck = s.StageSeconds, s.Bottleneck
+		if s.Contiguous {
+			r.Cuts = cutsOf(s)
+		} else {
+			a.Owner = s.Owner
 		}
 	default:
 		return a, usageError{fmt.Errorf("--balancer %q, want one of %s", balancer, strings.Join(balancers, ", "))}
@@ -116,6 +117,7 @@ func decide(p balance.Problem, balancer string) (answer, error) {
 	if err != nil {
 		return a, fmt.Errorf("%s: %w", balancer, err)
 	}
+	a.Cuts, a.StageSeconds, a.Bottleneck = r.Cuts, r.StageSeconds, r.Bottleneck
 	a.Optimum = optimum.Bottleneck
 	a.LowerBound = min(optimum.LowerBound, a.Bottleneck)
 	a.Optimal = a.Cuts != nil && a.Bottleneck == a.Optimum
@@ -125,24 +127,13 @@ func decide(p balance.Problem, balancer string) (answer, error) {
 	return a, nil
 }
 
-// take notes a partition.
-func (a *answer) take(r balance.Result, err error) error {
-	a.Cuts, a.StageSeconds, a.Bottleneck = r.Cuts, r.StageSeconds, r.Bottleneck
-	return err
-}
-
-// scatter notes an assignment, which may happen to be a partition.
-func (a *answer) scatter(r balance.Scatter, err error) error {
-	a.Owner, a.StageSeconds, a.Bottleneck = r.Owner, r.StageSeconds, r.Bottleneck
-	if err == nil && r.Contiguous {
-		a.Owner, a.Cuts = nil, make(partition.Partition, len(r.StageSeconds)+1)
-		for _, s := range r.Owner {
-			for after := s + 1; after < len(a.Cuts); after++ {
-				a.Cuts[after]++
-			}
-		}
+// cutsOf returns the cuts of a contiguous assignment.
+func cutsOf(s balance.Scatter) partition.Partition {
+	cuts := make(partition.Partition, len(s.StageSeconds)+1)
+	for stage := range s.StageSeconds {
+		cuts[stage+1], _ = slices.BinarySearch(s.Owner, stage+1)
 	}
-	return err
+	return cuts
 }
 
 // print writes the answer for people.
