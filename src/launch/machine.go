@@ -116,10 +116,10 @@ func sharers(all []arrival, gpu string) int {
 	return n
 }
 
-// carriage returns what carries the memory of GPUs between ranks, by name, and
-// makes it; nothing on a CPU, or for one rank. NCCL needs a GPU for every rank. The error is that of
-// a library that is not here.
-func carriage(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
+// deviceTransport returns the name of the transport of GPUs' memory between ranks,
+// and a function that makes it; neither on a CPU, or for one rank. NCCL needs a GPU
+// for every rank. The error is that of a library that is not here.
+func deviceTransport(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
 	switch {
 	case dev.Space() == tensor.Host, ranks == 1:
 		return "", nil, nil

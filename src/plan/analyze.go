@@ -15,8 +15,7 @@ import (
 
 // Analysis is what a step's measurement says of its layout.
 type Analysis struct {
-	Loads      []float64      // by stage: seconds per microbatch
-	Bottleneck float64        // the largest of them
+	Bottleneck float64        // seconds per microbatch of the most loaded stage
 	Optimum    float64        // the smallest possible bottleneck of one chunk on each stage, whatever the memory
 	Ceiling    float64        // how many times faster the best cuts could be (see balance.Ceiling)
 	Predicted  float64        // makespan that simulating the schedule on the costs gives
@@ -31,19 +30,18 @@ type Analysis struct {
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	t := m.Table
 	costs := p.placed(t, l.Cuts)
+	loads := l.Loads(costs)
 	a := Analysis{
-		Loads: l.Loads(costs), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: p.seconds(t, l.Cuts, l.Schedule),
-		Took:      perMicrobatch(l.Schedule, m.Instructions, costs),
+		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
+		Predicted: p.seconds(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
-	a.Bottleneck = slices.Max(a.Loads)
 	line := p.line(t)
 	optimum, err := balance.Partition(line)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
 	a.Optimum = min(optimum.Bottleneck, a.Bottleneck)
-	a.Ceiling, err = balance.Ceiling(line, balance.Result{StageSeconds: a.Loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
+	a.Ceiling, err = balance.Ceiling(line, balance.Result{StageSeconds: loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}

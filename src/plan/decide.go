@@ -80,18 +80,18 @@ func Notation(m config.Model, cuts partition.Partition) (string, error) {
 // do not say.
 const horizon = 100
 
-// next returns the cuts that the balancer "partition" takes after now: exact,
-// near the present ones, and by time improved on the simulated step. By time,
+// next returns the cuts that the balancer "partition" takes after the present ones: exact,
+// near them, and by time improved on the simulated step. By time,
 // cuts that predict no faster step are not taken. The error is a
 // *balance.MemoryError if no cuts fit.
-func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partition, error) {
+func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Partition, error) {
 	var next partition.Partition
 	var err error
 	switch {
 	case p.Map.Chunks > 1:
 		next, err = p.chunked(t)
-		if _, full := errors.AsType[*balance.MemoryError](err); full && p.missing(t, now) == 0 {
-			return now, nil // the search is none that finds all there is
+		if _, full := errors.AsType[*balance.MemoryError](err); full && p.missing(t, present) == 0 {
+			return present, nil // the search is none that finds all there is
 		}
 	default:
 		steps, e := strconv.Atoi(p.config.Balance.Every)
@@ -99,7 +99,7 @@ func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partiti
 			steps = horizon // "auto"
 		}
 		var r balance.Result
-		r, err = balance.FewestMoves(p.Problem(t, p.by), now, float64(steps*p.Microbatches), p.Network.Bandwidth())
+		r, err = balance.FewestMoves(p.Problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
 		next = r.Cuts
 		if err == nil && p.by == balance.ByTime {
 			next, _ = p.Improve(t, next)
@@ -108,7 +108,7 @@ func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partiti
 	if err != nil {
 		return nil, err
 	}
-	return p.faster(t, now, next), nil
+	return p.faster(t, present, next), nil
 }
 
 // chunked returns cuts for several chunks on a stage.
@@ -123,11 +123,12 @@ func (p *Planner) chunked(t cost.Table) (partition.Partition, error) {
 	return r.Cuts, p.memoryError(t, r.Cuts)
 }
 
-// faster returns next if it predicts a faster step than now, if layers are not
-// balanced by time, or if memory has no room for now and more for next; else now.
-func (p *Planner) faster(t cost.Table, now, next partition.Partition) partition.Partition {
-	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, now) || p.Makespan(t, next) < p.Makespan(t, now) {
+// faster returns next if it predicts a faster step than the present cuts, if layers are not
+// balanced by time, or if memory has less room for these than for next; else the
+// present ones.
+func (p *Planner) faster(t cost.Table, present, next partition.Partition) partition.Partition {
+	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Makespan(t, next) < p.Makespan(t, present) {
 		return next
 	}
-	return now
+	return present
 }

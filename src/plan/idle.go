@@ -68,21 +68,21 @@ func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage
 				continue
 			}
 			v := s.Map.Place(stage, sp.Chunk)
-			at := &took[v][sp.Microbatch]
+			sum := &took[v][sp.Microbatch]
 			switch seconds := sp.End - sp.Start; sp.Op {
 			case trace.F:
-				at.Forward += seconds
+				sum.Forward += seconds
 			case trace.I:
-				at.Input += seconds
+				sum.Input += seconds
 			case trace.W:
-				at.Weight += seconds
+				sum.Weight += seconds
 			case trace.B:
-				share := 0.0
+				weights := 0.0 // part of the seconds
 				if both := costs[v].Input + costs[v].Weight; both > 0 {
-					share = costs[v].Weight / both
+					weights = costs[v].Weight / both
 				}
-				at.Input += (1 - share) * seconds
-				at.Weight += share * seconds
+				sum.Input += (1 - weights) * seconds
+				sum.Weight += weights * seconds
 			}
 		}
 	}

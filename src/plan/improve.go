@@ -73,15 +73,15 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 
 // climb is one search of Improve, which goes by estimate.
 func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
-	now := slices.Clone(cuts)
-	over := p.missing(t, now)
-	seconds := estimate(t, now)
+	best := slices.Clone(cuts)
+	over := p.missing(t, best)
+	seconds := estimate(t, best)
 	left := tries
 	for moved := true; moved && left > 0; {
 		moved = false
-		for c := 1; c < now.Stages(); c++ {
+		for c := 1; c < best.Stages(); c++ {
 			for _, by := range []int{-1, 1, -reach, reach} {
-				next := shift(now, c, by)
+				next := shift(best, c, by)
 				if next == nil || left == 0 {
 					continue
 				}
@@ -95,12 +95,12 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 				left--
 				took := estimate(t, next)
 				if lack < over || took < seconds*(1-worth) {
-					now, over, seconds, moved = next, lack, took, true
+					best, over, seconds, moved = next, lack, took, true
 				}
 			}
 		}
 	}
-	return now
+	return best
 }
 
 // Estimate predicts the seconds of a step as Makespan does, by a single schedule

@@ -14,11 +14,11 @@ import (
 func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
 	bytes := make([]int64, p.Map.Stages)
 	for v, peak := range peaks {
-		at := &bytes[p.Map.Stage(v)]
-		*at += p.fixed(p.Map, v, peak)
+		sum := &bytes[p.Map.Stage(v)]
+		*sum += p.fixed(p.Map, v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
-			*at += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
+			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
 		}
 	}
 	return bytes
