@@ -82,29 +82,17 @@ func (s Phase) Check(layers int) error {
 // UnmarshalJSON reads a layer. Seconds must be there: one that is left out is
 // not one that costs nothing.
 func (l *Layer) UnmarshalJSON(text []byte) error {
-	type plain Layer // without this method
-	seconds := struct {
-		*plain
-		Forward        *float64 `json:"forward"`
-		BackwardInput  *float64 `json:"backward_input"`
-		BackwardWeight *float64 `json:"backward_weight"`
-	}{plain: (*plain)(l)}
-	if err := json.Unmarshal(text, &seconds); err != nil {
+	type plain Layer      // without this method
+	missing := math.NaN() // which no JSON says
+	l.Forward, l.BackwardInput, l.BackwardWeight = missing, missing, missing
+	if err := json.Unmarshal(text, (*plain)(l)); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name string
-		from *float64
-		to   *float64
-	}{
-		{"forward", seconds.Forward, &l.Forward},
-		{"backward_input", seconds.BackwardInput, &l.BackwardInput},
-		{"backward_weight", seconds.BackwardWeight, &l.BackwardWeight},
-	} {
-		if f.from == nil {
-			return fmt.Errorf("layer %q: %s is missing", l.Name, f.name)
+	names := []string{"forward", "backward_input", "backward_weight"}
+	for i, seconds := range []float64{l.Forward, l.BackwardInput, l.BackwardWeight} {
+		if math.IsNaN(seconds) {
+			return fmt.Errorf("layer %q: %s is missing", l.Name, names[i])
 		}
-		*f.to = *f.from
 	}
 	return nil
 }

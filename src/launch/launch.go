@@ -228,7 +228,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sharing(c, early, all)
+	gpus, shared, err := gpuRanks(c, early, all)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	var joules func() float64
 	var unmetered error
 	if have.gpu != "" {
-		gpu, unmetered = newEnergy(have.gpu, sharers(all, have.gpu))
+		gpu, unmetered = newEnergy(have.gpu, len(gpus[have.gpu]))
 		joules = gpu.joules
 	}
 	var observe record.Observer

@@ -83,37 +83,23 @@ func newClock(kind string) *device.Clock {
 	return device.NewWall()
 }
 
-// sharing reports whether any GPU is that of several ranks. It is an error
-// unless the settings allow it.
-func sharing(c config.Config, world *comm.Group, all []arrival) (bool, error) {
-	first, shared := make(map[string]int), false
+// gpuRanks returns the ranks of every GPU, and whether any is that of several. That
+// is an error unless the settings allow it.
+func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[string][]int, shared bool, err error) {
+	ranks = make(map[string][]int)
 	for rank, a := range all {
 		if a.GPU == "" {
 			continue
 		}
-		other, taken := first[a.GPU]
-		if !taken {
-			first[a.GPU] = rank
-			continue
-		}
-		if shared = true; !c.Device.Share {
-			who := world.Peer(rank)
-			return true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
-				"show every rank its own, or set device.share = true", other, rank, who.Host, a.GPU))
+		ranks[a.GPU] = append(ranks[a.GPU], rank)
+		if list := ranks[a.GPU]; len(list) > 1 {
+			if shared = true; !c.Device.Share {
+				return nil, true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
+					"show every rank its own, or set device.share = true", list[0], rank, world.Peer(rank).Host, a.GPU))
+			}
 		}
 	}
-	return shared, nil
-}
-
-// sharers returns how many ranks have a GPU.
-func sharers(all []arrival, gpu string) int {
-	n := 0
-	for _, a := range all {
-		if a.GPU == gpu {
-			n++
-		}
-	}
-	return n
+	return ranks, shared, nil
 }
 
 // deviceTransport returns the name of the transport of GPUs' memory between ranks,

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"dynmo/src/balance"
-	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
@@ -70,62 +69,45 @@ func (p *Planner) notation() (partition.Partition, error) {
 	return cuts, nil
 }
 
-// Notation returns cuts in Megatron-LM's notation; an error says what it cannot
-// express.
-func Notation(m config.Model, cuts partition.Partition) (string, error) {
-	return partition.FormatLayout(cuts, m.Blocks, m.PerBlock(), m.HeadShards)
-}
-
 // horizon is how many steps new cuts are expected to last where the settings
 // do not say.
 const horizon = 100
 
-// next returns the cuts that the balancer "partition" takes after the present ones: exact,
-// near them, and by time improved on the simulated step. By time,
-// cuts that predict no faster step are not taken. The error is a
-// *balance.MemoryError if no cuts fit.
+// next returns the cuts that the balancer "partition" takes after the present ones:
+// exact, near them, and by time improved on the simulated step. By time, cuts that
+// predict no faster step are not taken. The error is a *balance.MemoryError if no
+// cuts fit.
 func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Partition, error) {
-	var next partition.Partition
+	var r balance.Result
 	var err error
 	switch {
-	case p.Map.Chunks > 1:
-		next, err = p.chunked(t)
-		if _, full := errors.AsType[*balance.MemoryError](err); full && p.missing(t, present) == 0 {
-			return present, nil // the search is none that finds all there is
-		}
-	default:
+	case p.Map.Chunks == 1:
 		steps, e := strconv.Atoi(p.config.Balance.Every)
 		if e != nil {
 			steps = horizon // "auto"
 		}
-		var r balance.Result
 		r, err = balance.FewestMoves(p.Problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
-		next = r.Cuts
 		if err == nil && p.by == balance.ByTime {
-			next, _ = p.Improve(t, next)
+			r.Cuts, _ = p.Improve(t, r.Cuts)
+		}
+	case p.by == balance.ByTime:
+		r.Cuts, err = p.Cuts(t)
+	default:
+		if r, err = balance.Partition(p.Problem(t, p.by)); err == nil {
+			err = p.memoryError(t, r.Cuts)
 		}
 	}
+	if _, full := errors.AsType[*balance.MemoryError](err); full && p.Map.Chunks > 1 && p.missing(t, present) == 0 {
+		return present, nil // the search does not find all cuts that fit
+	}
 	if err != nil {
 		return nil, err
 	}
-	return p.faster(t, present, next), nil
+	return p.faster(t, present, r.Cuts), nil
 }
 
-// chunked returns cuts for several chunks on a stage.
-func (p *Planner) chunked(t cost.Table) (partition.Partition, error) {
-	if p.by == balance.ByTime {
-		return p.Cuts(t)
-	}
-	r, err := balance.Partition(p.Problem(t, p.by))
-	if err != nil {
-		return nil, err
-	}
-	return r.Cuts, p.memoryError(t, r.Cuts)
-}
-
-// faster returns next if it predicts a faster step than the present cuts, if layers are not
-// balanced by time, or if memory has less room for these than for next; else the
-// present ones.
+// faster returns next if it predicts a faster step than the present cuts, if layers
+// are not balanced by time, or if next lacks less memory; else the present cuts.
 func (p *Planner) faster(t cost.Table, present, next partition.Partition) partition.Partition {
 	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Makespan(t, next) < p.Makespan(t, present) {
 		return next

@@ -94,9 +94,7 @@ func means(took [][]cost.Stage) []cost.Stage {
 	list := make([]cost.Stage, len(took))
 	for v, row := range took {
 		for _, c := range row {
-			list[v].Forward += c.Forward
-			list[v].Input += c.Input
-			list[v].Weight += c.Weight
+			list[v] = list[v].Plus(c)
 		}
 		list[v] = list[v].Scale(1 / float64(len(row)))
 	}
@@ -107,9 +105,7 @@ func means(took [][]cost.Stage) []cost.Stage {
 // for one microbatch if all took the same.
 func totals(took [][]cost.Stage) (busy float64, mean cost.Stage) {
 	for _, c := range means(took) {
-		mean.Forward += c.Forward
-		mean.Input += c.Input
-		mean.Weight += c.Weight
+		mean = mean.Plus(c)
 	}
 	busy = mean.Seconds() * float64(len(took[0]))
 	return busy, mean.Scale(1 / float64(len(took)))

@@ -50,11 +50,12 @@ func (l *Log) Take() (Phase, bool) {
 	p.Table = l.tables[p.Steps-1]
 	p.Layers = slices.Clone(p.Layers)
 	p.Dispatch = median(l.tables, func(t cost.Table) float64 { return t.Dispatch })
-	for i := range p.Layers {
-		to := &p.Layers[i]
-		to.Forward = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].Forward })
-		to.BackwardInput = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].BackwardInput })
-		to.BackwardWeight = median(l.tables, func(t cost.Table) float64 { return t.Layers[i].BackwardWeight })
+	for i, layer := range p.Layers {
+		var steps []cost.Stage
+		for _, t := range l.tables {
+			steps = append(steps, t.Layers[i].Stage())
+		}
+		p.Layers[i] = layer.With(medians(steps))
 	}
 	slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
 	run := l.runs[(p.Steps-1)/2]
@@ -71,6 +72,15 @@ func median[T any](list []T, of func(T) float64) float64 {
 		v[i] = of(x)
 	}
 	return trace.Median(v)
+}
+
+// medians returns the median of each of the seconds.
+func medians(list []cost.Stage) cost.Stage {
+	return cost.Stage{
+		Forward: median(list, func(s cost.Stage) float64 { return s.Forward }),
+		Input:   median(list, func(s cost.Stage) float64 { return s.Input }),
+		Weight:  median(list, func(s cost.Stage) float64 { return s.Weight }),
+	}
 }
 
 // relate makes seconds by virtual stage and microbatch multiples of what the

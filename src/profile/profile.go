@@ -117,9 +117,7 @@ func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layo
 	}
 	for i := range r.layers {
 		to := &r.layers[i]
-		to.cost.Forward = median(to.samples, func(x cost.Stage) float64 { return x.Forward })
-		to.cost.BackwardInput = median(to.samples, func(x cost.Stage) float64 { return x.Input })
-		to.cost.BackwardWeight = median(to.samples, func(x cost.Stage) float64 { return x.Weight })
+		to.cost = to.cost.With(medians(to.samples))
 	}
 }
 
@@ -133,12 +131,9 @@ func joinReplicas(column []report) report {
 		out.counts = append(out.counts, r.counts...)
 		for i, from := range r.layers {
 			to := &out.layers[i]
-			to.cost.Forward = max(to.cost.Forward, from.cost.Forward)
-			to.cost.BackwardInput = max(to.cost.BackwardInput, from.cost.BackwardInput)
-			to.cost.BackwardWeight = max(to.cost.BackwardWeight, from.cost.BackwardWeight)
+			to.cost = to.cost.With(to.cost.Stage().Max(from.cost.Stage()))
 			for m, x := range from.samples {
-				y := &to.samples[m]
-				*y = cost.Stage{Forward: max(x.Forward, y.Forward), Input: max(x.Input, y.Input), Weight: max(x.Weight, y.Weight)}
+				to.samples[m] = to.samples[m].Max(x)
 			}
 		}
 	}
