@@ -45,7 +45,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
-	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.Caps(t, l.Cuts), m.Summary.Makespan())
+	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.caps(t, l.Cuts), m.Summary.Makespan())
 	return a, nil
 }
 
@@ -69,7 +69,7 @@ type Plan struct {
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	t := costs.Mean()
 	a := Plan{
-		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.Caps(t, l.Cuts),
+		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let

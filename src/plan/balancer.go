@@ -58,8 +58,8 @@ type BalancerOptions struct {
 	Repack float64
 }
 
-// InMemory is diffusion without ranks.
-func InMemory(p balance.Problem, present partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
+// inMemory is diffusion without ranks.
+func inMemory(p balance.Problem, present partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
 	r, d, err := balance.Diffusion(p, present, o)
 	return r.Cuts, d, err
 }
@@ -92,7 +92,7 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 		return nil, fmt.Errorf("balance.%w", err)
 	}
 	if o.Diffuse == nil {
-		o.Diffuse = InMemory
+		o.Diffuse = inMemory
 	}
 	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
 }
@@ -113,7 +113,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		b.decided = false
 	}
 	b.costs = m.Table.Smooth(b.costs, b.planner.config.Balance.Smooth)
-	if !b.planner.config.Balance.Moves() && !b.planner.Adapts() {
+	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
 		return present, Reason{}, nil
 	}
 	p, err := b.planner.For(present.Stages())
@@ -159,7 +159,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	if b.last.stay != nil {
 		return present, *b.last.stay, nil
 	}
-	problem := b.planner.Problem(b.costs, b.planner.by)
+	problem := b.planner.problem(b.costs, b.planner.by)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
 		return fail(err)
@@ -174,7 +174,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		return fail(err)
 	}
 	if p != b.planner {
-		problem = p.Problem(b.costs, p.by)
+		problem = p.problem(b.costs, p.by)
 	}
 	r, err := problem.Evaluate(next.Cuts)
 	if err != nil {
@@ -206,13 +206,13 @@ func (b *balancer) due(present layout.Layout) (bool, error) {
 	if l := &b.last; l.best == 0 {
 		best := present.Cuts
 		if b.planner.config.Balance.Moves() {
-			r, err := balance.Partition(b.planner.Problem(b.costs, b.planner.by))
+			r, err := balance.Partition(b.planner.problem(b.costs, b.planner.by))
 			if err != nil {
 				return false, err
 			}
 			best = r.Cuts
 		}
-		l.best = b.planner.Estimate(b.costs, best)
+		l.best = b.planner.estimate(b.costs, best)
 	}
 	best := b.last.best
 	if b.last.stay != nil {
@@ -248,7 +248,7 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 // order returns the schedule for the steps after a decision for some cuts.
 func (b *balancer) order(p *Planner, present layout.Layout, cuts partition.Partition) schedule.Schedule {
 	s := p.Schedule(b.costs, cuts)
-	if p == b.planner && cuts.Equal(present.Cuts) && p.Fits(b.costs, cuts, present.Schedule) {
+	if p == b.planner && cuts.Equal(present.Cuts) && p.fits(b.costs, cuts, present.Schedule) {
 		if s.Equal(present.Schedule) || p.seconds(b.costs, cuts, s) > (1-worthOrder)*b.present() {
 			return present.Schedule
 		}

@@ -20,7 +20,7 @@ func (p *Planner) First(dense cost.Table) (layout.Layout, error) {
 }
 
 func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
-	problem := p.Problem(dense, balance.ByParam)
+	problem := p.problem(dense, balance.ByParam)
 	b := p.config.Balance
 	var r balance.Result
 	var err error
@@ -86,14 +86,14 @@ func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Par
 		if e != nil {
 			steps = horizon // "auto"
 		}
-		r, err = balance.FewestMoves(p.Problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
+		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.by == balance.ByTime {
-			r.Cuts, _ = p.Improve(t, r.Cuts)
+			r.Cuts, _ = p.improve(t, r.Cuts)
 		}
 	case p.by == balance.ByTime:
 		r.Cuts, err = p.Cuts(t)
 	default:
-		if r, err = balance.Partition(p.Problem(t, p.by)); err == nil {
+		if r, err = balance.Partition(p.problem(t, p.by)); err == nil {
 			err = p.memoryError(t, r.Cuts)
 		}
 	}

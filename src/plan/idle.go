@@ -32,7 +32,7 @@ func (p *Planner) idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
 	ideal := sim.Step{Schedule: s, Costs: equal, Dispatch: dispatch}
-	if p.Adapts() {
+	if p.adapts() {
 		ideal.Schedule = schedule.List(p.options(ideal, nil))
 	}
 	idle := trace.Idle{Busy: busy / float64(s.Map.Stages)}
