@@ -12,8 +12,8 @@ import (
 const (
 	// reach is how many layers a cut is tried to move by at a time.
 	reach = 2
-	// worth is the share of a step that a move of cuts must gain: below it is
-	// noise, which would keep layers on the road.
+	// worth is the share of a step that a move of cuts must gain: less is noise, after
+	// which layers would move without end.
 	worth = 1e-3
 	// tries bounds the steps that improve simulates, so that a decision stays
 	// short on a thousand stages: a millisecond each for 24 stages and 96
