@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
+
 	"github.com/spf13/cobra"
 )
 
@@ -17,9 +19,7 @@ import (
 func balanceWith(t *testing.T, loads string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "loads.json")
-	if err := os.WriteFile(file, []byte(loads), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte(loads), 0o600))
 	root := &cobra.Command{Use: "dynmo", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(balanceCommand())
 	var out, errs bytes.Buffer
@@ -46,9 +46,7 @@ func TestBalanceCommandJSON(t *testing.T) {
 			t.Fatalf("%s: status %d, %s", tc.balancer, status, errs)
 		}
 		var a answer
-		if err := json.Unmarshal([]byte(out), &a); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(out), &a))
 		if !slices.Equal(a.Cuts, tc.cuts) || a.Bottleneck != tc.bottleneck || a.Optimal != tc.optimal ||
 			a.Optimum != 4 || a.LowerBound != 4 || *a.Gap != tc.bottleneck/4-1 || a.Decide < 0 {
 			t.Errorf("%s: %s", tc.balancer, out)

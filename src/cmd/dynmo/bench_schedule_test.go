@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/expect"
 	"dynmo/src/nodebench"
 )
 
@@ -44,9 +45,7 @@ func TestBenchSchedule(t *testing.T) {
 	reach := 0
 	for line := range strings.Lines(bench("--json")) {
 		var r nodebench.Result
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(line), &r))
 		if r.Clock != "sim" || !r.OK {
 			t.Errorf("%+v", r)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
+
 	"github.com/spf13/cobra"
 )
 
@@ -35,14 +37,10 @@ func llmcFile(t *testing.T) string {
 	}
 	var b bytes.Buffer
 	for _, part := range []any{header, values} {
-		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, binary.Write(&b, binary.LittleEndian, part))
 	}
 	path := filepath.Join(t.TempDir(), "gpt2.bin")
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b.Bytes(), 0o600))
 	return path
 }
 
@@ -62,9 +60,7 @@ func TestCkptImportExport(t *testing.T) {
 		}
 	}
 	want, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if got, err := os.ReadFile(at("again.bin")); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the model has changed: %v", err)
 	}
@@ -97,12 +93,8 @@ func TestCkptRefuses(t *testing.T) {
 		"llama/config.json": `{"model_type":"llama"}`,
 		"foreign":           "\x02\x00\x00\x00\x00\x00\x00\x00{}",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	t.Chdir(dir)
 	for _, c := range []struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 	"dynmo/src/launch"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -36,9 +37,7 @@ func texts(t *testing.T) string {
 		"a.txt": "Hello world", "b.txt": strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200), "c.md": "not \xff UTF-8",
 		"page.xml": "<html>", "page.xml.bz2": "<mediawiki/>",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -91,9 +90,7 @@ func TestDataPrepareDumpWithSentencePiece(t *testing.T) {
 	dump, model, file := filepath.Join(dir, "wiki.xml"), filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "o.bin")
 	for path, text := range map[string]string{model: string(bytesModel()), dump: `<mediawiki><page><ns>0</ns><revision><text>'''Hello''' [[world]]</text></revision></page>
 		<page><ns>0</ns><revision><text>[[Hello|A]]{{b}}</text></revision></page></mediawiki>`} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	out, errs, status := dataWith("prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", model, "--format", "megatron", "-o", file, dump)
 	if status != exitDone || !strings.HasPrefix(out, file+": 2 documents, 12 bytes, 22 tokens, vocabulary 259, ") {
@@ -185,9 +182,7 @@ func TestTrainOnPreparedFile(t *testing.T) {
 		Stop: func() bool { return false }, End: func(train.Outcome) {},
 		Begin: func(launch.World) (record.Observer, error) { return &losses, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if first, last := losses[0], losses[len(losses)-1]; first < 10 || last > first-1 {
 		t.Errorf("losses %v, want about ln 50304 = 10.8 at first and at least a nat less at last", losses)
 	}

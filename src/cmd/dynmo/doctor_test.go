@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 func TestDoctor(t *testing.T) {
@@ -54,9 +56,7 @@ func TestFindings(t *testing.T) {
 		{"gone", "much", "somewhere", func() (string, error) { return "", errors.New("not\nthere") }},
 	})
 	var out bytes.Buffer
-	if err := writeFindings(&out, findings); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, writeFindings(&out, findings))
 	const want = `here  yes  one
            two
 gone  no   not there
@@ -94,9 +94,7 @@ func TestLibraryBuilt(t *testing.T) {
 		{"stranger", `void other(void) {}`, ""},
 	} {
 		source, library := filepath.Join(dir, test.name+".c"), filepath.Join(dir, test.name+".so")
-		if err := os.WriteFile(source, []byte(test.source), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(source, []byte(test.source), 0o666))
 		if text, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}

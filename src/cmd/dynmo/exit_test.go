@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // sample returns dynmo with a command that needs an argument and a flag, and
@@ -79,13 +80,9 @@ func TestHelpConfigIsASettingsFile(t *testing.T) {
 		t.Fatalf("status %d: %s", got, &stderr)
 	}
 	file := filepath.Join(t.TempDir(), "run.toml")
-	if err := os.WriteFile(file, stdout.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, stdout.Bytes(), 0o600))
 	got, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if !reflect.DeepEqual(got, config.Default()) {
 		t.Errorf("loads to %+v", got)
 	}
