@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,40 +13,25 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
-	var out, errs bytes.Buffer
-	if status := execute(rootCommand(), []string{"doctor"}, &out, &errs); status != exitDone {
-		t.Fatalf("status %d: %s", status, errs.String())
-	}
+	out := said(t, "doctor")
 	for _, name := range examNames() {
-		if !strings.Contains(out.String(), "\n"+name+" ") && !strings.HasPrefix(out.String(), name+" ") {
-			t.Errorf("nothing of %s in\n%s", name, out.String())
+		if !strings.Contains("\n"+out, "\n"+name+" ") {
+			t.Errorf("nothing of %s in\n%s", name, out)
 		}
 	}
-	out.Reset()
-	if status := execute(rootCommand(), []string{"doctor", "--json"}, &out, &errs); status != exitDone {
-		t.Fatalf("status %d: %s", status, errs.String())
-	}
-	lines := 0
-	for line := range strings.Lines(out.String()) {
-		var f finding
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Errorf("%v: %s", err, line)
-		}
+	findings := decodedLines[finding](t, said(t, "doctor", "--json"))
+	for _, f := range findings {
 		if f.Found == "" || !f.OK && (f.Gives == "" || f.Get == "") {
-			t.Errorf("%s is told badly", line)
+			t.Errorf("%+v is told badly", f)
 		}
-		lines++
 	}
-	if lines != len(examNames()) {
-		t.Errorf("%d lines, want %d", lines, len(examNames()))
+	if len(findings) != len(examNames()) {
+		t.Errorf("%d lines, want %d", len(findings), len(examNames()))
 	}
 }
 
 func TestDoctorRefuses(t *testing.T) {
-	var out, errs bytes.Buffer
-	if status := execute(rootCommand(), []string{"doctor", "--require", "mpi,moon"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--require moon") {
-		t.Errorf("status %d: %s", status, errs.String())
-	}
+	says("doctor", "--require", "mpi,moon").refused(t, exitUsage, "--require moon")
 }
 
 func TestFindings(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -67,20 +66,15 @@ func TestExitStatus(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if got := execute(rootCommand(), []string{"--version"}, &stdout, &stderr); got != 0 || !strings.HasPrefix(stdout.String(), "dynmo version ") {
-		t.Errorf("status %d, %q", got, &stdout)
+	if text := said(t, "--version"); !strings.HasPrefix(text, "dynmo version ") {
+		t.Errorf("%q", text)
 	}
 }
 
 // What the help topic prints is a settings file as it is.
 func TestHelpConfigIsASettingsFile(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if got := execute(rootCommand(), []string{"help", "config"}, &stdout, &stderr); got != 0 {
-		t.Fatalf("status %d: %s", got, &stderr)
-	}
 	file := filepath.Join(t.TempDir(), "run.toml")
-	expect.OK(t, os.WriteFile(file, stdout.Bytes(), 0o600))
+	write(t, file, said(t, "help", "config"))
 	got, err := config.Load(file, nil)
 	expect.OK(t, err)
 	if !reflect.DeepEqual(got, config.Default()) {

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"dynmo/src/expect"
-	"dynmo/src/record"
 )
 
 // TestTrainMemoryOfGPT2Small: what every rank has in RAM is at most 1.2 times
@@ -39,11 +36,7 @@ func TestTrainMemoryOfGPT2Small(t *testing.T) {
 		if e.status != 0 {
 			t.Fatalf("%s: %s", name, e.stderr)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, name, record.MetricsFile))
-		expect.OK(t, err)
-		for line := range strings.Lines(string(text)) {
-			var m record.Metrics
-			expect.OK(t, json.Unmarshal([]byte(line), &m))
+		for _, m := range metrics(t, filepath.Join(dir, name)) {
 			if len(m.ResidentPerStage) != c.stages {
 				t.Fatalf("%s: resident memory of %d stages, want %d", name, len(m.ResidentPerStage), c.stages)
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,11 +47,11 @@ func TestReport(t *testing.T) {
 		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "--output: open " + filepath.Join(empty, "no", "run.html")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			if status := execute(rootCommand(), append([]string{"report"}, c.args...), &stdout, &stderr); status != c.status {
-				t.Errorf("status %d, want %d", status, c.status)
+			e := says(append([]string{"report"}, c.args...)...)
+			if e.status != c.status {
+				t.Errorf("status %d, want %d", e.status, c.status)
 			}
-			if told := stderr.String(); !strings.Contains(told, c.want) || strings.Count(told, "\n") > 1 || (told == "") != (c.status == exitDone) {
+			if told := e.stderr; !strings.Contains(told, c.want) || strings.Count(told, "\n") > 1 || (told == "") != (c.status == exitDone) {
 				t.Errorf("told %q, want one line …%s…", told, c.want)
 			}
 		})

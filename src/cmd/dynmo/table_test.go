@@ -20,12 +20,7 @@ func TestTableOfADivergedRun(t *testing.T) {
 		expect.OK(t, run.Step(record.Metrics{Step: step, Clock: "virtual", Loss: record.Float(loss), StepSeconds: 1}))
 	}
 	expect.OK(t, run.Close())
-	var out strings.Builder
-	c := tableCommand()
-	c.SetOut(&out)
-	c.SetArgs([]string{dir})
-	expect.OK(t, c.Execute())
-	if !strings.Contains(out.String(), " NaN ") {
-		t.Errorf("no NaN in\n%s", &out)
+	if out := said(t, "table", dir); !strings.Contains(out, " NaN ") {
+		t.Errorf("no NaN in\n%s", out)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,16 +62,11 @@ func metrics(t *testing.T, run string) []record.Metrics {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		t.Errorf("%s ends in half a line", record.MetricsFile)
 	}
-	var list []record.Metrics
-	for line := range strings.Lines(string(text)) {
-		var m record.Metrics
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatalf("%v: %s", err, line)
+	list := decodedLines[record.Metrics](t, string(text))
+	for i, m := range list {
+		if m.Step != i {
+			t.Fatalf("line %d is of step %d", i+1, m.Step)
 		}
-		if m.Step != len(list) {
-			t.Fatalf("line %d is of step %d", len(list)+1, m.Step)
-		}
-		list = append(list, m)
 	}
 	return list
 }

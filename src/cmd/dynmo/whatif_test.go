@@ -43,6 +43,20 @@ func decoded[T any](t *testing.T, args ...string) (answer T) {
 	return answer
 }
 
+// decodedLines returns the JSON values of a text, one a line.
+func decodedLines[T any](t *testing.T, text string) []T {
+	t.Helper()
+	var list []T
+	for line := range strings.Lines(text) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
 // home is the folder of this package, which tests leave.
 var home, _ = os.Getwd()
 
