@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/model"
 )
 
@@ -18,7 +19,7 @@ func TestParseConfig(t *testing.T) {
 	want := model.Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true}
 	for _, source := range []string{small, `{"model_type":"gpt2"}`, string(NewConfig(want).Text)} {
 		c, err := ParseConfig([]byte(source))
-		must(t, err)
+		expect.OK(t, err)
 		if c.Model != want || string(c.Text) != source {
 			t.Errorf("%s: %+v", source, c)
 		}

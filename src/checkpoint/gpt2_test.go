@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // gpt2 is a GPT-2 as another program would hold it: Hugging Face's names,
@@ -110,14 +112,7 @@ func (g *gpt2) directory(t testing.TB) string {
 
 func save(t testing.TB, path string, b []byte) {
 	t.Helper()
-	must(t, os.WriteFile(path, b, 0o600))
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b, 0o600))
 }
 
 // logits computes the model's answer (t, vocab) to tokens in float64, by the

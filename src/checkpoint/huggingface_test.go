@@ -12,6 +12,7 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -20,7 +21,7 @@ import (
 func read(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	must(t, err)
+	expect.OK(t, err)
 	return b
 }
 
@@ -28,13 +29,13 @@ func read(t testing.TB, path string) []byte {
 func imported(t testing.TB, dir string) *Weights {
 	t.Helper()
 	w, err := OpenHuggingFace(dir)
-	must(t, err)
+	expect.OK(t, err)
 	path := filepath.Join(t.TempDir(), "weights.safetensors")
-	must(t, w.Write(path))
-	must(t, w.Close())
+	expect.OK(t, w.Write(path))
+	expect.OK(t, w.Close())
 	w, err = OpenWeights(path)
-	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
+	expect.OK(t, err)
+	t.Cleanup(func() { expect.OK(t, w.Close()) })
 	return w
 }
 
@@ -50,7 +51,7 @@ func TestImportedLogits(t *testing.T) {
 						w := imported(t, g.directory(t))
 						c := w.Config.Model
 						c.HalfGrain, c.Seed = half, 3
-						must(t, w.Fits(c))
+						expect.OK(t, w.Fits(c))
 						if d == tensor.F64 {
 							compareLogits[float64](t, g, w, c, d, 1e-12)
 						} else {
@@ -68,21 +69,21 @@ func TestImportedLogits(t *testing.T) {
 func compareLogits[F float32 | float64](t *testing.T, g *gpt2, w *Weights, c model.Config, d tensor.DType, tolerance float64) {
 	dev := cpu.New(device.NewWall())
 	x := &model.Exec{Device: dev, Backend: ref.New(d), Stream: dev.NewStream(), B: 1, T: c.Sequence, Scale: 1}
-	must(t, x.Reserve(c))
+	expect.OK(t, x.Reserve(c))
 	defer x.Close()
 	s, err := model.NewStage(c, c.All(), dev, d) // random weights: Load must replace each
-	must(t, err)
+	expect.OK(t, err)
 	defer s.Free()
 	tokens, targets := []int32{3, 0, 12, 7, 7, 1}, []int32{0, 12, 7, 7, 1, 5}
 	var inp, saved, entering tensor.Mem
 	for _, l := range s.Layers {
-		must(t, w.Load(l))
+		expect.OK(t, w.Load(l))
 		bytes, _ := l.Sizes(x)
 		saved, err = dev.Alloc(bytes)
-		must(t, err)
+		expect.OK(t, err)
 		defer dev.Free(saved)
 		l.Feed(x, &x.Full, saved, tokens, targets)
-		must(t, l.Forward(x, &x.Full, saved, inp))
+		expect.OK(t, l.Forward(x, &x.Full, saved, inp))
 		entering, inp = inp, l.Output(x, &x.Full, saved)
 	}
 	head := s.Layers[len(s.Layers)-1]
@@ -122,7 +123,7 @@ func TestHuggingFaceRoundTrip(t *testing.T) {
 		for _, prefix := range []string{"", "transformer."} {
 			g := newGPT2(tied, prefix)
 			dir, out := g.directory(t), filepath.Join(t.TempDir(), "new", "out")
-			must(t, imported(t, dir).WriteHuggingFace(out))
+			expect.OK(t, imported(t, dir).WriteHuggingFace(out))
 			for _, name := range []string{"config.json", "model.safetensors"} {
 				if !bytes.Equal(read(t, filepath.Join(dir, name)), read(t, filepath.Join(out, name))) {
 					t.Errorf("tied %v, prefix %q: %s has changed", tied, prefix, name)
@@ -146,7 +147,7 @@ func TestHuggingFaceBuffers(t *testing.T) {
 	}
 	dir, out := g.directory(t), t.TempDir()
 	save(t, filepath.Join(dir, "model.safetensors"), g.file(names))
-	must(t, imported(t, dir).WriteHuggingFace(out))
+	expect.OK(t, imported(t, dir).WriteHuggingFace(out))
 	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), want) {
 		t.Error("the model has changed")
 	}
@@ -171,7 +172,7 @@ func TestHuggingFaceShards(t *testing.T) {
 	dir := shard(t, `{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
 		map[string][]string{"a.safetensors": names[:9], "b.safetensors": names[9:]})
 	out := t.TempDir()
-	must(t, imported(t, dir).WriteHuggingFace(out))
+	expect.OK(t, imported(t, dir).WriteHuggingFace(out))
 	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), g.file(names)) {
 		t.Error("the model has changed")
 	}
@@ -196,7 +197,7 @@ func TestHuggingFaceShardsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := shard(t, `{"weight_map":{"x":"a.safetensors","y":"`+c.file+`"}}`,
 				map[string][]string{"a.safetensors": names[:9], "twice.safetensors": names[8:]})
-			must(t, os.Symlink(outside, filepath.Join(dir, "link.safetensors")))
+			expect.OK(t, os.Symlink(outside, filepath.Join(dir, "link.safetensors")))
 			if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
@@ -273,7 +274,7 @@ func TestOpenWeightsRefuses(t *testing.T) {
 		{"no tensors", map[string]string{"format": "dynmo", "config": config}, "is missing (28 of 28 are)"},
 	} {
 		path := filepath.Join(t.TempDir(), "w.safetensors")
-		must(t, Write(path, c.metadata, nil, nil))
+		expect.OK(t, Write(path, c.metadata, nil, nil))
 		if _, err := OpenWeights(path); err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
@@ -284,11 +285,11 @@ func TestOpenWeightsRefuses(t *testing.T) {
 func ownFile(f testing.TB) []byte {
 	path := filepath.Join(f.TempDir(), "w.safetensors")
 	w, err := OpenHuggingFace(newGPT2(true, "").directory(f))
-	must(f, err)
-	must(f, w.Write(path))
-	must(f, w.Close())
+	expect.OK(f, err)
+	expect.OK(f, w.Write(path))
+	expect.OK(f, w.Close())
 	b, err := os.ReadFile(path)
-	must(f, err)
+	expect.OK(f, err)
 	return b
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -17,7 +18,7 @@ import (
 func chain(t *testing.T, c model.Config, d tensor.DType) *model.Stage {
 	t.Helper()
 	s, err := model.NewStage(c, c.All(), cpu.New(device.NewWall()), d)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(s.Free)
 	return s
 }
@@ -34,24 +35,24 @@ func TestLayersRoundTrip(t *testing.T) {
 				}
 				from := chain(t, c, tensor.F32)
 				w, err := FromLayers(c, from.Layers)
-				must(t, err)
+				expect.OK(t, err)
 				path := filepath.Join(t.TempDir(), "weights.safetensors")
-				must(t, w.Write(path))
+				expect.OK(t, w.Write(path))
 				f, err := Open(path)
-				must(t, err)
+				expect.OK(t, err)
 				if !slices.ContainsFunc(f.Tensors, func(x Tensor) bool { return x.Name == "block.1/qkv.weight" }) {
 					t.Errorf("names %v", f.Tensors)
 				}
 				w, err = f.Weights()
-				must(t, err)
+				expect.OK(t, err)
 				defer w.Close()
 				c.Seed = 8
-				must(t, w.Fits(c))
+				expect.OK(t, w.Fits(c))
 				for i, l := range chain(t, c, tensor.F32).Layers {
 					if hash(t, l) == hash(t, from.Layers[i]) {
 						t.Errorf("%s: equal before it is loaded", l.Name)
 					}
-					must(t, w.Load(l))
+					expect.OK(t, w.Load(l))
 					if hash(t, l) != hash(t, from.Layers[i]) {
 						t.Errorf("%s: another after it is loaded", l.Name)
 					}
@@ -72,16 +73,16 @@ func TestPrunedLayersAreWrittenDense(t *testing.T) {
 			keep.Set(i)
 		}
 		name := "block.0/" + block.Params()[0].Name
-		must(t, block.Compress(map[int]model.Mask{0: keep}, csrFrom))
+		expect.OK(t, block.Compress(map[int]model.Mask{0: keep}, csrFrom))
 		w, err := FromLayers(c, s.Layers)
-		must(t, err)
+		expect.OK(t, err)
 		path := filepath.Join(t.TempDir(), "weights.safetensors")
-		must(t, w.Write(path))
+		expect.OK(t, w.Write(path))
 		w, err = OpenWeights(path)
-		must(t, err)
+		expect.OK(t, err)
 		loaded := chain(t, c, tensor.F64)
-		must(t, w.Load(loaded.Layers[1]))
-		must(t, w.Close())
+		expect.OK(t, w.Load(loaded.Layers[1]))
+		expect.OK(t, w.Close())
 		got, before := tensor.Of[float64](loaded.Layers[1].Params()[0].W), tensor.Of[float64](whole.Layers[1].Params()[0].W)
 		for i, v := range got {
 			want := float64(float32(before[i]))
@@ -130,6 +131,6 @@ func TestLoadRefusesAnotherModel(t *testing.T) {
 func hash(t *testing.T, l *model.Layer) [32]byte {
 	t.Helper()
 	sum, err := l.Hash()
-	must(t, err)
+	expect.OK(t, err)
 	return sum
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // llmc returns the model as llm.c's train_gpt2.py writes it: matrices
@@ -50,14 +52,14 @@ func TestLLMC(t *testing.T) {
 	path := filepath.Join(dir, "gpt2.bin")
 	save(t, path, g.llmc())
 	w, err := OpenLLMC(path)
-	must(t, err)
+	expect.OK(t, err)
 	own := filepath.Join(dir, "weights.safetensors")
-	must(t, w.Write(own))
-	must(t, w.Close())
+	expect.OK(t, w.Write(own))
+	expect.OK(t, w.Close())
 	w, err = OpenWeights(own)
-	must(t, err)
+	expect.OK(t, err)
 	defer w.Close()
-	must(t, w.WriteHuggingFace(filepath.Join(dir, "hf")))
+	expect.OK(t, w.WriteHuggingFace(filepath.Join(dir, "hf")))
 	if !bytes.Equal(read(t, filepath.Join(dir, "hf", "model.safetensors")), g.file(g.names())) {
 		t.Error("Hugging Face's file is another")
 	}
@@ -65,7 +67,7 @@ func TestLLMC(t *testing.T) {
 		t.Error(err)
 	}
 	for name, from := range map[string]*Weights{"llm.c": w, "Hugging Face": imported(t, g.directory(t))} {
-		must(t, from.WriteLLMC(path))
+		expect.OK(t, from.WriteLLMC(path))
 		if !bytes.Equal(read(t, path), g.llmc()) {
 			t.Errorf("from %s: llm.c's file has changed", name)
 		}

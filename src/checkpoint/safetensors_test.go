@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // golden is the safetensors file of one tensor "a", F32 [2,2] = 1, 2, 3, 4.
@@ -23,9 +25,7 @@ const goldenSum = "ad6abcf1c1451ce5159912bf595642b247d66156b75bb6294282d7d440a5c
 func goldenFile(t testing.TB) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != goldenSum {
 		t.Fatal("the golden vector is not what it was")
 	}
@@ -43,9 +43,7 @@ func parse(b []byte) (*File, error) { return Parse("x.safetensors", bytes.NewRea
 func TestGoldenVector(t *testing.T) {
 	b := goldenFile(t)
 	f, err := parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := []Tensor{{"a", F32, []int64{2, 2}, 0, 16}}
 	if !reflect.DeepEqual(f.Tensors, want) {
 		t.Errorf("tensors %v, want %v", f.Tensors, want)
@@ -55,9 +53,7 @@ func TestGoldenVector(t *testing.T) {
 		t.Errorf("values % x, %v", values, err)
 	}
 	path := filepath.Join(t.TempDir(), "a.safetensors")
-	if err := Write(path, nil, want, f.Read); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, Write(path, nil, want, f.Read))
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, b) {
 		t.Errorf("written % x, %v", got, err)
 	}
@@ -168,13 +164,9 @@ func TestWriteAndParse(t *testing.T) {
 	metadata := map[string]string{"format": "pt", "note": "line\nline"}
 	var out bytes.Buffer
 	values := func(t Tensor) ([]byte, error) { return bytes.Repeat([]byte{t.Name[0]}, int(t.Bytes())), nil }
-	if err := encode(&out, metadata, list, values); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, encode(&out, metadata, list, values))
 	f, err := parse(out.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if f.data%8 != 0 || !reflect.DeepEqual(f.Metadata, metadata) {
 		t.Errorf("data at %d, metadata %q", f.data, f.Metadata)
 	}
@@ -195,9 +187,7 @@ func TestWriteAndParse(t *testing.T) {
 func TestReplaceKeepsTheOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "w.safetensors")
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte("old"), 0o600))
 	broken := func(Tensor) ([]byte, error) { return nil, fmt.Errorf("disk on fire") }
 	if err := Write(path, nil, []Tensor{{Name: "a", DType: F32}}, broken); err == nil || !strings.Contains(err.Error(), "w.safetensors: disk on fire") {
 		t.Errorf("error %v", err)
@@ -245,9 +235,7 @@ func FuzzParse(f *testing.F) {
 			source[x.Name] = x
 		}
 		var out bytes.Buffer
-		if err := encode(&out, s.Metadata, s.Tensors, func(x Tensor) ([]byte, error) { return s.Read(source[x.Name]) }); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, encode(&out, s.Metadata, s.Tensors, func(x Tensor) ([]byte, error) { return s.Read(source[x.Name]) }))
 		again, err := parse(out.Bytes())
 		if err != nil {
 			t.Fatalf("the written file: %v", err)

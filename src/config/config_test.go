@@ -1,7 +1,6 @@
 package config
 
 import (
-	"flag"
 	"math"
 	"os"
 	"path/filepath"
@@ -9,27 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
-
-// golden compares got with a file of testdata, or rewrites that file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; go test -update shows how. Got:\n%s", name, got)
-	}
-}
 
 func TestDefaultsAreValidAndDocumented(t *testing.T) {
 	c := Default()
@@ -48,7 +29,7 @@ func TestDefaultsAreValidAndDocumented(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "default.toml", c.TOML())
+	expect.Golden(t, "testdata/default.toml", c.TOML())
 }
 
 func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
@@ -67,9 +48,7 @@ func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
 			want := Default()
 			change(&want)
 			got, err := load("resolved.toml", []byte(want.TOML()), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v\nwant %+v", got, want)
 			}
@@ -80,14 +59,10 @@ func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
 func TestSetsOverrideTheFileInOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.toml")
 	text := "[model]\nhidden = 64\nblocks = 2\n[balance]\nevery = 5\n[optimizer]\nlr = 1\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	got, err := Load(file, []string{"model.blocks=3", "model.blocks = 4", "data.extensions=.md,.txt",
 		`run.name=two words`, `data.path="quoted"`, "train.hash=true", "balance.kind=diffusion", "comm.bandwidth_bytes=2e9"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := Default()
 	want.Model.Hidden, want.Model.Blocks = 64, 4
 	want.Balance.Every, want.Balance.Kind = "5", "diffusion"
@@ -102,10 +77,8 @@ func TestSetsOverrideTheFileInOrder(t *testing.T) {
 func TestIgnoredNamesSettingsWithoutEffect(t *testing.T) {
 	c, err := load("", nil, []string{"balance.regex=mlp", "balance.gamma=0.5", "prune.final=0.8", "dynamic.kind=none",
 		"run.clock=wall", "comm.latency_seconds=1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "ignored.txt", strings.Join(c.Ignored(), "\n")+"\n")
+	expect.OK(t, err)
+	expect.Golden(t, "testdata/ignored.txt", strings.Join(c.Ignored(), "\n")+"\n")
 
 	c = Default()
 	c.Balance.Kind, c.Balance.Regex, c.Run.Clock = "regex", "mlp", "wall"

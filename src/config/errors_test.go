@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // Every error says where, what stands there and what is wanted; the texts are
@@ -67,7 +69,7 @@ func TestErrors(t *testing.T) {
 		}
 		b.WriteString("# " + c.name + "\n" + err.Error() + "\n")
 	}
-	golden(t, "errors.txt", b.String())
+	expect.Golden(t, "testdata/errors.txt", b.String())
 }
 
 func TestMissingFileIsAnError(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // counting returns a corpus whose byte at offset i is i, below 256.
@@ -82,9 +83,7 @@ func TestSamplesOfASeedStayTheSame(t *testing.T) {
 func TestTheShortestCorpusHasOneSequence(t *testing.T) {
 	dir := tree(t, map[string]string{"a.go": strings.Repeat("x", 8) + "y"})
 	c, err := Open(config.Data{Path: dir}, 256, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	tokens, targets := c.Batches(1, 8).Read(1, 0, 0)
 	if tokens[0] != 'x' || targets[7] != 'y' {
 		t.Errorf("tokens %v, targets %v", tokens, targets)

@@ -19,6 +19,7 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // moduleText returns the source files of a module whose version go.mod pins.
@@ -44,9 +45,7 @@ var gpt2 = sync.OnceValue(codec.NewR50kBase)
 func library(t testing.TB, c *codec.Codec, text string) []int32 {
 	t.Helper()
 	found, _, err := c.Encode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	tokens := make([]int32, len(found))
 	for i, id := range found {
 		tokens[i] = int32(id)
@@ -148,9 +147,7 @@ func TestBPEOnEveryCharacter(t *testing.T) {
 func TestBPEForgets(t *testing.T) {
 	b := newBPE()
 	want, err := b.encode(nil, "the same words")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i := 0; len(b.known) < remembered; i++ {
 		b.known[fmt.Sprint("filled", i)] = nil
 	}
@@ -185,9 +182,7 @@ func prepare(t *testing.T, workers int, format Format, inputs ...string) (string
 		}
 		told = done
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if told != done.Bytes {
 		t.Errorf("%d bytes told, %d done", told, done.Bytes)
 	}
@@ -222,9 +217,7 @@ func TestPrepare(t *testing.T) {
 		}
 		return err
 	}
-	if err := filepath.WalkDir(dir, walk); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, filepath.WalkDir(dir, walk))
 	add(filepath.Join(more, "a.txt"))
 	add(filepath.Join(more, "b.txt"))
 	for _, format := range []Format{LLMC, Megatron} {
@@ -344,9 +337,7 @@ func TestBPEOnGoSource(t *testing.T) {
 		t.Skip(err)
 	}
 	files, err := list(root, []string{".go"}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	b, bytes := newBPE(), 0
 	for _, f := range files {
 		text := string(contents(t, f.path))

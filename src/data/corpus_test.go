@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // tree writes files into a new directory and returns it.
@@ -17,12 +18,8 @@ func tree(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return dir
 }
@@ -31,13 +28,9 @@ func TestOpen(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"b.go": "bbbb", "a/z.go": "az", "a/a.go": "aa", "c.txt": "text", "empty.go": "", "d/e.md": "mark",
 	})
-	if err := os.Symlink(filepath.Join(dir, "b.go"), filepath.Join(dir, "link.go")); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Symlink(filepath.Join(dir, "b.go"), filepath.Join(dir, "link.go")))
 	linked := filepath.Join(t.TempDir(), "linked")
-	if err := os.Symlink(dir, linked); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Symlink(dir, linked))
 	goFiles := []string{".go"}
 	for _, c := range []struct {
 		name string
@@ -57,9 +50,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			corpus, err := Open(c.cfg, 256, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if got := string(corpus.ids.raw); got != c.want {
 				t.Errorf("text %q, want %q", got, c.want)
 			}
@@ -115,9 +106,7 @@ func TestOpenNamesAFileThatShrinksWhileItIsRead(t *testing.T) {
 func TestGoSource(t *testing.T) {
 	root := tree(t, map[string]string{"src/fmt/print.go": "package fmt"})
 	bin := tree(t, map[string]string{"go": "#!/bin/sh\n[ \"$PWD\" = / ] && echo " + root + "\n"})
-	if err := os.Chmod(filepath.Join(bin, "go"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Chmod(filepath.Join(bin, "go"), 0o700))
 	want := filepath.Join(root, "src")
 	empty := t.TempDir()
 	for _, c := range []struct{ name, goroot, path, installed string }{

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"dynmo/src/expect"
 )
 
 const wiki = `<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="de">
@@ -43,9 +45,7 @@ func packedDump(t testing.TB, pages int) []byte {
 	t.Helper()
 	part := func(text string) []byte {
 		raw, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return raw
 	}
 	return slices.Concat(part(packedHead), bytes.Repeat(part(packedPage), pages), part(packedTail))
@@ -90,9 +90,7 @@ func TestPrepareDumps(t *testing.T) {
 		p := Preparation{Tokenizer: letters(), Inputs: []string{dir}, Output: filepath.Join(t.TempDir(), "o.bin"), Format: Megatron, Workers: workers}
 		var read, total int64
 		done, err := p.Run(context.Background(), func(r, t int64) { read, total = r, t })
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		f, tokens := all(t, p.Output)
 		if got := documents(tokens); !slices.Equal(got, want) || f.Documents != int64(len(want)) {
 			t.Errorf("%d workers: %d documents, %.99q, want %.99q", workers, f.Documents, got, want)
@@ -186,9 +184,7 @@ func TestArticlesRefuses(t *testing.T) {
 func TestPrepareRefusesPackedDumps(t *testing.T) {
 	whole := packedDump(t, 1)
 	head, err := base64.StdEncoding.DecodeString(packedHead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	// try wants an error, or with want "" one or the text unharmed.
 	try := func(name string, raw []byte, want string) {
 		t.Helper()
@@ -256,9 +252,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add([]byte("BZh91AY&SY"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		path := filepath.Join(t.TempDir(), "x.xml.bz2")
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, raw, 0o600))
 		read := int64(0)
 		err := pages(path, func(w work) error {
 			read += w.read
@@ -278,13 +272,9 @@ func FuzzUnpack(f *testing.F) {
 func BenchmarkArticles(b *testing.B) {
 	const count = 100
 	path := filepath.Join(b.TempDir(), "x.xml.bz2")
-	if err := os.WriteFile(path, packedDump(b, count), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, os.WriteFile(path, packedDump(b, count), 0o600))
 	b.SetBytes(count * pageSize)
 	for b.Loop() {
-		if err := pages(path, func(work) error { return nil }); err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, pages(path, func(work) error { return nil }))
 	}
 }

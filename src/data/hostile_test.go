@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // with returns a copy of raw with other bytes at some place.
@@ -136,12 +138,8 @@ func TestUnfinishedFilesAreRefused(t *testing.T) {
 	for _, format := range []Format{LLMC, Megatron} {
 		path := filepath.Join(t.TempDir(), "x.bin")
 		w, err := Create(path, format, gpt2Vocab)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Append(make([]int32, 1<<20), true); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
+		expect.OK(t, w.Append(make([]int32, 1<<20), true))
 		if _, err := OpenTokens(path); err == nil {
 			t.Errorf("%s: opened", format)
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"dynmo/src/expect"
 )
 
 // A protocol buffer, written without the library that reads it: a tag (number
@@ -78,17 +80,13 @@ func tinyModel() []byte { return spModel(append(specialPieces(), tinyPieces...))
 func encodedBy(t testing.TB, x Tokenizer, text string) []int32 {
 	t.Helper()
 	tokens, err := x.encoder().encode(nil, x.prefix+text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return tokens
 }
 
 func TestSentencePieceKnownIDs(t *testing.T) {
 	x, err := newSentencePiece("tiny.model", tinyModel())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if x.Vocab != 271 || x.endOfText != 2 {
 		t.Errorf("vocabulary %d, end of text %d", x.Vocab, x.endOfText)
 	}
@@ -116,9 +114,7 @@ func TestSentencePieceKnownIDs(t *testing.T) {
 // Without the prefix that the model may ask for, and with another end of text.
 func TestSentencePieceSettings(t *testing.T) {
 	x, err := newSentencePiece("m", spModel(append(specialPieces(), tinyPieces...), pbBytes(3, pbNumber(3, 0)), pbBytes(2, pbBytes(47, "<s>"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if got := encodedBy(t, x, "the"); !slices.Equal(got, []int32{267, 260}) || x.endOfText != 1 {
 		t.Errorf("ids %v, end of text %d", got, x.endOfText)
 	}
@@ -194,9 +190,7 @@ func TestSentencePieceAgreesWithTheDefinition(t *testing.T) {
 	for range 300 {
 		list := randomPieces(rnd, alphabet)
 		x, err := newSentencePiece("m", spModel(list))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		var text strings.Builder
 		for range rnd.IntN(60) {
 			text.WriteString(strings.ReplaceAll(alphabet[rnd.IntN(len(alphabet))], "▁", " "))
@@ -267,12 +261,8 @@ func TestSentencePieceRefuses(t *testing.T) {
 func TestOpenSentencePieceRefuses(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large.model")
-	if err := os.WriteFile(large, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(large, maxModel+1); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(large, nil, 0o600))
+	expect.OK(t, os.Truncate(large, maxModel+1))
 	for path, want := range map[string]string{
 		large:                         large + ": 33554433 bytes, want a sentencepiece model of at most 33554432",
 		dir:                           dir + ": want a regular file",
@@ -287,9 +277,7 @@ func TestOpenSentencePieceRefuses(t *testing.T) {
 // Prepared in parts, on any number of workers, files are their ids whole.
 func TestPrepareSentencePiece(t *testing.T) {
 	x, err := newSentencePiece("tiny.model", tinyModel())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	texts := map[string]string{"a.txt": strings.Repeat("the other  there\nher é", block/8), "b.txt": "the", "c.txt": " "}
 	dir := tree(t, texts)
 	var want []int32
@@ -346,9 +334,7 @@ func gpt2Pieces(t testing.TB) []spPiece {
 	list, known := specialPieces(), map[string]bool{}
 	for id := range uint(32000) {
 		text, err := gpt2().Decode([]uint{id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if text = strings.ReplaceAll(text, " ", "▁"); utf8.ValidString(text) && !known[text] {
 			known[text] = true
 			list = append(list, spPiece{text, -float32(id), 0})
@@ -362,9 +348,7 @@ func gpt2Pieces(t testing.TB) []spPiece {
 // library alone, on 64 KiB, for its time is not linear.
 func BenchmarkSentencePiece(b *testing.B) {
 	x, err := newSentencePiece("m", spModel(gpt2Pieces(b)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	text := goText(b)
 	b.Run("dynmo", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // Files written by hand from the formats' layouts: llm.c's of the tokens 1 to
@@ -28,9 +29,7 @@ const (
 func unhex(t testing.TB, text string) []byte {
 	t.Helper()
 	raw, err := hex.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return raw
 }
 
@@ -56,40 +55,28 @@ func write(t *testing.T, format Format, vocab int, documents ...[]int32) string 
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.bin")
 	w, err := Create(path, format, vocab)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, d := range documents {
-		if err := w.Append(d[:1], len(d) == 1); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Append(d[:1], len(d) == 1))
 		if len(d) > 1 { // in two parts
-			if err := w.Append(d[1:], true); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Append(d[1:], true))
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Close())
 	return path
 }
 
 func contents(t testing.TB, path string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return raw
 }
 
 func all(t *testing.T, path string) (*Tokens, []int32) {
 	t.Helper()
 	f, err := OpenTokens(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -221,9 +208,7 @@ func TestCorpusIsATokenFile(t *testing.T) {
 	for _, format := range []Format{LLMC, Megatron} {
 		path := write(t, format, gpt2Vocab, document)
 		corpus, err := Open(config.Data{Path: path}, 50304, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		tokens, targets := corpus.Batches(5, 8).Read(1, 2, 3)
 		for i, id := range tokens {
 			if id < 50156 || targets[i] != id+1 {

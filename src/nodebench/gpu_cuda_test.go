@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/cuda"
 	"dynmo/src/tensor"
@@ -16,9 +17,7 @@ func TestQuickFiguresOfAGPU(t *testing.T) {
 	dev := cudatest.New(t)
 	open := func(d tensor.DType) kernel.Backend {
 		k, err := cuda.New(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		t.Cleanup(func() { k.Close() })
 		return k
 	}

@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/tensor"
@@ -20,9 +21,7 @@ func onHost(k kernel.Backend) GPU {
 func TestGPUFigures(t *testing.T) {
 	g := onHost(ref.New(tensor.F32))
 	results, err := g.Measure(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if used := g.Device.Used(); used != 0 {
 		t.Errorf("%d bytes were not freed", used)
 	}
@@ -64,9 +63,7 @@ func TestGPUReaches(t *testing.T) {
 func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
 	g := onHost(ref.New(tensor.F32))
 	results, err := g.Measure([]string{"gelu"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var names []string
 	for _, r := range results {
 		names = append(names, strings.TrimPrefix(r.Name, "emulated/gpu/"))
@@ -168,9 +165,7 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 		}
 	}
 	results, err := onHost(wrongs{ref.New(tensor.F32)}).Measure(parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, r := range results {
 		right := strings.HasSuffix(r.Name, "/copy") || strings.Contains(r.Name, "spmm_crossing")
 		if (r.Verdict() == "INVALID") == right {

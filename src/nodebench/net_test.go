@@ -9,6 +9,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/tensor"
 )
@@ -38,9 +39,7 @@ func overNet(t *testing.T, lengths []int64, after func(in tensor.Mem)) []Result 
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return results
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/tensor"
@@ -40,13 +41,9 @@ func measure(t *testing.T, k kernel.Backend) (results []Result, dev device.Devic
 	t.Helper()
 	dev = devcpu.New(device.NewWall())
 	gemm, err := Gemm(k, dev, []Shape{small}, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	spmm, err := SpMM(k, dev, small, []int{0, 70, 95}, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return append(gemm, spmm...), dev
 }
 
@@ -91,9 +88,7 @@ func TestOutput(t *testing.T) {
 		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7},
 	}
 	var table bytes.Buffer
-	if err := WriteTable(&table, results); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, WriteTable(&table, results))
 	const wantTable = `name                value  unit     reach  verdict  wrong  clock
 spmm/forward_90     4.25   ratio    4      PASS     0      wall
 spmm/sddmm_90       3.5    ratio    4      FAIL     0      wall

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"dynmo/src/expect"
 	"dynmo/src/schedule"
 )
 
@@ -82,9 +83,7 @@ func TestInABrowser(t *testing.T) {
 			text := strings.Replace(render(t, c.s.read(t)), "</body>", probe+"</body>", 1)
 			dir := t.TempDir()
 			file := filepath.Join(dir, "page.html")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			command := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
@@ -111,9 +110,7 @@ func TestInABrowser(t *testing.T) {
 				Options                      []string
 				Wide                         int
 			}
-			if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &told); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &told))
 			for lane := range 2 {
 				if told.First[lane].Share < 0.05 {
 					t.Errorf("lane %d: %.1f %% of it are forwards, want at least 5", lane, 100*told.First[lane].Share)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/trace"
@@ -22,9 +23,7 @@ import (
 func render(t testing.TB, r Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, HTML(&b, r))
 	return b.String()
 }
 
@@ -57,14 +56,10 @@ func TestPage(t *testing.T) {
 func TestPageSaysWhatIsMissing(t *testing.T) {
 	dir := small.write(t)
 	for _, name := range []string{record.TraceFile, record.ProvenanceFile} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Remove(filepath.Join(dir, name)))
 	}
 	r, err := ReadAll(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	r.Events = nil
 	for i := range r.Metrics {
 		m := &r.Metrics[i]
@@ -87,9 +82,7 @@ func TestReadAllRefuses(t *testing.T) {
 		{"provenance", "provenance.json", "{", "provenance.json: "},
 	} {
 		dir := small.write(t)
-		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.contents), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, c.file), []byte(c.contents), 0o600))
 		if _, err := ReadAll(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want …%s…", c.name, err, c.want)
 		}
@@ -166,9 +159,7 @@ func TestHeat(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := Run{Config: config.Default(), Metrics: c.metrics}
 			h, err := r.heat()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if diff := cmp.Diff(c.want, h.Boxes); diff != "" {
 				t.Error(diff)
 			}
@@ -197,9 +188,7 @@ func TestManyLayouts(t *testing.T) {
 		r.Metrics = append(r.Metrics, record.Metrics{Step: step, Schedule: "1f1b", Cuts: []int{0, 1 + step%2, 3}, LayersPerStage: make([]int, 2)})
 	}
 	h, err := r.heat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if most := 2 * maxColumns; len(h.Boxes) > most || h.Thinned == 0 {
 		t.Errorf("%d boxes, %d steps left out; want at most %d boxes", len(h.Boxes), h.Thinned, most)
 	}

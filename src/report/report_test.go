@@ -1,19 +1,15 @@
 package report
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"dynmo/src/config"
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden tables")
 
 // recorded writes a run of eight steps, pruned before the fourth: steps take
 // scale seconds before it and half of that after it.
@@ -24,9 +20,7 @@ func recorded(t *testing.T, kind string, scale float64) Run {
 	c.Parallel.Stages = 2
 	dir := filepath.Join(t.TempDir(), kind)
 	run, err := record.Open(dir, c.TOML(), record.Here(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for step := range 8 {
 		seconds := scale
 		if step >= 4 {
@@ -39,52 +33,28 @@ func recorded(t *testing.T, kind string, scale float64) Run {
 			Bottleneck: record.Float(seconds / 10), Optimum: record.Float(seconds / 12),
 			BubbleRatio: 0.25, Imbalance: record.Float(scale), Ceiling: 1.2,
 		}
-		if err := run.Step(m); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, run.Step(m))
 	}
 	for _, e := range []record.Event{
 		{Step: 4, Kind: record.Dynamic, Seconds: 0.5, Detail: map[string]any{"sparsity": 0.75}},
 		{Step: 5, Kind: record.Migrate, Bytes: 3_000_000},
 		{Step: 6, Kind: record.Migrate, Bytes: 1_500_000},
 	} {
-		if err := run.Event(e); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, run.Event(e))
 	}
-	if err := run.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, run.Close())
 	r, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return r
 }
 
 func TestTables(t *testing.T) {
 	runs := []Run{recorded(t, "uniform", 2), recorded(t, "partition", 1)}
 	var text strings.Builder
-	if err := Table(&text, runs); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, Table(&text, runs))
 	text.WriteString("\n")
-	if err := Phases(&text, runs); err != nil {
-		t.Fatal(err)
-	}
-	golden := filepath.Join("testdata", "tables.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Error(diff)
-	}
+	expect.OK(t, Phases(&text, runs))
+	expect.Golden(t, "testdata/tables.txt", text.String())
 }
 
 func TestReadRefuses(t *testing.T) {
@@ -96,9 +66,7 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := recorded(t, "uniform", 1)
-			if err := os.WriteFile(filepath.Join(r.Dir, c.file), []byte(c.contents), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(filepath.Join(r.Dir, c.file), []byte(c.contents), 0o600))
 			if _, err := Read(r.Dir); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want …%s…", err, c.want)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -34,17 +35,11 @@ func (s sample) write(t testing.TB) string {
 	c.Model.Blocks = s.layers - 2
 	dir := filepath.Join(t.TempDir(), "run")
 	run, err := record.Open(dir, c.TOML(), record.Provenance{Revision: "abc", Host: "<node>", CPU: "one", Date: "2026-01-01T00:00:00Z"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	list, err := schedule.New(s.kind, s.stages, s.chunks, s.microbatches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	now, known := 0.0, map[[2]bool]sim.Result{}
 	for step := range s.steps {
@@ -128,8 +123,6 @@ func evenly(layers []cost.Layer, pieces int, bySeconds bool) partition.Partition
 func (s sample) read(t testing.TB) Run {
 	t.Helper()
 	r, err := ReadAll(s.write(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return r
 }

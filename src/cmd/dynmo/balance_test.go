@@ -1,35 +1,23 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
 )
 
-// balanceWith runs the command on a loads file and returns what it says and
-// its exit status.
-func balanceWith(t *testing.T, loads string, args ...string) (stdout, stderr string, status int) {
+// loadsFile returns a loads file.
+func loadsFile(t *testing.T, loads string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "loads.json")
-	if err := os.WriteFile(file, []byte(loads), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	root := &cobra.Command{Use: "dynmo", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(balanceCommand())
-	var out, errs bytes.Buffer
-	status = execute(root, append([]string{"balance", "--loads", file}, args...), &out, &errs)
-	return out.String(), errs.String(), status
+	write(t, file, loads)
+	return file
 }
 
 func TestBalanceCommandJSON(t *testing.T) {
 	// The chain that DeepSpeed's max-min programme leaves at 5.
-	const loads = `{"seconds": [1, 4, 2, 2]}`
+	file := loadsFile(t, `{"seconds": [1, 4, 2, 2]}`)
 	for _, tc := range []struct {
 		balancer   string
 		cuts       []int
@@ -41,20 +29,14 @@ func TestBalanceCommandJSON(t *testing.T) {
 		{"uniform", []int{0, 2, 3, 4}, 5, false},
 		{"diffusion-paper", nil, 4, false}, // layer 0 joins one of the 2s, as no cuts can
 	} {
-		out, errs, status := balanceWith(t, loads, "--stages", "3", "--balancer", tc.balancer, "--json")
-		if status != exitDone {
-			t.Fatalf("%s: status %d, %s", tc.balancer, status, errs)
-		}
-		var a answer
-		if err := json.Unmarshal([]byte(out), &a); err != nil {
-			t.Fatal(err)
-		}
+		args := []string{"balance", "--loads", file, "--stages", "3", "--balancer", tc.balancer}
+		a := decoded[answer](t, args...)
 		if !slices.Equal(a.Cuts, tc.cuts) || a.Bottleneck != tc.bottleneck || a.Optimal != tc.optimal ||
 			a.Optimum != 4 || a.LowerBound != 4 || *a.Gap != tc.bottleneck/4-1 || a.Decide < 0 {
-			t.Errorf("%s: %s", tc.balancer, out)
+			t.Errorf("%s: %+v", tc.balancer, a)
 		}
-		if table, _, status := balanceWith(t, loads, "--stages", "3", "--balancer", tc.balancer); status != exitDone || !strings.Contains(table, "lower bound 4 s") {
-			t.Errorf("%s: status %d, %s", tc.balancer, status, table)
+		if table := said(t, args...); !strings.Contains(table, "lower bound 4 s") {
+			t.Errorf("%s: %s", tc.balancer, table)
 		}
 	}
 }
@@ -62,13 +44,10 @@ func TestBalanceCommandJSON(t *testing.T) {
 // TestBalanceCommandPaperCuts wants cuts of the paper's diffusion where its
 // layers happen to lie in order.
 func TestBalanceCommandPaperCuts(t *testing.T) {
-	out, errs, status := balanceWith(t, `{"seconds": [2, 2, 2, 2]}`, "--stages", "2", "--balancer", "diffusion-paper", "--json")
-	var a answer
-	if err := json.Unmarshal([]byte(out), &a); err != nil || status != exitDone {
-		t.Fatalf("status %d, %s, %v", status, errs, err)
-	}
+	file := loadsFile(t, `{"seconds": [2, 2, 2, 2]}`)
+	a := decoded[answer](t, "balance", "--loads", file, "--stages", "2", "--balancer", "diffusion-paper")
 	if !slices.Equal(a.Cuts, []int{0, 2, 4}) || a.Owner != nil || a.Bottleneck != 4 || !a.Optimal {
-		t.Errorf("got %s", out)
+		t.Errorf("got %+v", a)
 	}
 }
 
@@ -87,9 +66,8 @@ func TestBalanceCommandRefuses(t *testing.T) {
 		{"no memory", `{"seconds":[1,1],"bytes":[5,9],"capacity_bytes":7}`, []string{"--stages", "2"}, exitFailure, "layer 1 fits on no stage; on stage 0, the roomiest for it, 2 bytes are missing"},
 		{"uniform does not fit", `{"seconds":[1,1,1],"bytes":[5,5,1],"capacity_bytes":7}`, []string{"--stages", "2", "--balancer", "uniform"}, exitFailure, "stage 0 lacks 3 bytes"},
 	} {
-		out, errs, status := balanceWith(t, tc.loads, tc.args...)
-		if status != tc.status || !strings.Contains(errs, tc.want) || out != "" {
-			t.Errorf("%s: status %d, stdout %q, stderr %q; want status %d and %q", tc.name, status, out, errs, tc.status, tc.want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			says(append([]string{"balance", "--loads", loadsFile(t, tc.loads)}, tc.args...)...).refused(t, tc.status, tc.want)
+		})
 	}
 }

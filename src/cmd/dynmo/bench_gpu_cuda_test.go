@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -18,11 +17,7 @@ func TestBenchGPU(t *testing.T) {
 		t.Fatalf("status %d\n%s%s", e.status, e.stdout, e.stderr)
 	}
 	seen := map[string]bool{}
-	for _, line := range strings.Split(strings.TrimSpace(e.stdout), "\n") {
-		var r nodebench.Result
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%v\n%s", err, line)
-		}
+	for _, r := range decodedLines[nodebench.Result](t, e.stdout) {
 		seen[r.Name] = true
 		if r.Wrong != 0 || !r.OK || r.Reach != 0 || !strings.HasPrefix(r.Name, "emulated/gpu/") {
 			t.Errorf("%+v", r)

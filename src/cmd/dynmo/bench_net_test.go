@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -19,11 +18,7 @@ func TestBenchNet(t *testing.T) {
 		t.Errorf("status %d\n%s", e.status, e.stderr)
 	}
 	figures := map[string]bool{}
-	for line := range strings.Lines(e.stdout) {
-		var r nodebench.Result
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
+	for _, r := range decodedLines[nodebench.Result](t, e.stdout) {
 		if figures[r.Name] || r.Wrong != 0 || r.Value <= 0 || r.Clock != "wall" {
 			t.Errorf("%+v", r)
 		}

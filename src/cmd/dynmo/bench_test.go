@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"dynmo/src/nodebench"
 )
 
@@ -41,14 +39,16 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 		{"net --clock virtual", "want --clock wall"},
 		{"net --rounds 0", "--rounds 0: want at least 1"},
 		{"spmm --tokens 0", "--tokens 0: want at least 1"},
+		{"gpu --only matrix", "--only matrix: want some of copy, gemm, step"},
+		{"gpu --threads 2", "--threads: has no effect"},
+		{"gpu --clock virtual", "want --clock wall"},
+		{"gpu --rounds 0", "--rounds 0: want at least 1"},
+		{"schedule --clock virtual", "--clock: has no effect"},
+		{"schedule --threads 2", "--threads: has no effect"},
+		{"schedule --rounds 3", "--rounds: has no effect"},
 	} {
-		var stdout, stderr bytes.Buffer
-		root := &cobra.Command{Use: "dynmo", SilenceErrors: true, SilenceUsage: true}
-		root.AddCommand(benchCommand())
-		status := execute(root, append([]string{"bench"}, strings.Fields(test.args)...), &stdout, &stderr)
-		if status != exitUsage || !strings.Contains(stderr.String(), test.want) || stdout.Len() > 0 {
-			t.Errorf("bench %s: status %d, stdout %q, stderr %q; want status %d and %q",
-				test.args, status, stdout.String(), stderr.String(), exitUsage, test.want)
-		}
+		t.Run(test.args, func(t *testing.T) {
+			says(append([]string{"bench"}, strings.Fields(test.args)...)...).refused(t, exitUsage, test.want)
+		})
 	}
 }

@@ -2,31 +2,20 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"dynmo/src/config"
+	"dynmo/src/expect"
 	"dynmo/src/launch"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
-
-// dataWith runs the command and returns what it says and its exit status.
-func dataWith(args ...string) (stdout, stderr string, status int) {
-	root := &cobra.Command{Use: "dynmo", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(dataCommand())
-	var out, errs bytes.Buffer
-	status = execute(root, append([]string{"data"}, args...), &out, &errs)
-	return out.String(), errs.String(), status
-}
 
 // texts returns a folder with texts.
 func texts(t *testing.T) string {
@@ -36,9 +25,7 @@ func texts(t *testing.T) string {
 		"a.txt": "Hello world", "b.txt": strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200), "c.md": "not \xff UTF-8",
 		"page.xml": "<html>", "page.xml.bz2": "<mediawiki/>",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -50,16 +37,15 @@ func TestDataPrepareAndInspect(t *testing.T) {
 		{"megatron", `{"format":"megatron","dtype":"u16","tokens":3,"documents":1,"min_id":995,"max_id":50256}`},
 	} {
 		file := filepath.Join(dir, c.format+".bin")
-		out, errs, status := dataWith("prepare", "--tokenizer", "gpt2", "--format", c.format, "-o", file, filepath.Join(dir, "a.txt"))
-		if status != exitDone || errs != "" || !strings.HasPrefix(out, file+": 1 documents, 11 bytes, 3 tokens, ") {
-			t.Fatalf("%s: status %d, %s%s", c.format, status, out, errs)
+		out := said(t, "data", "prepare", "--tokenizer", "gpt2", "--format", c.format, "-o", file, filepath.Join(dir, "a.txt"))
+		if !strings.HasPrefix(out, file+": 1 documents, 11 bytes, 3 tokens, ") {
+			t.Fatalf("%s: %s", c.format, out)
 		}
-		out, errs, status = dataWith("inspect", "--json", file)
-		if status != exitDone || strings.TrimSpace(out) != c.want || !json.Valid([]byte(out)) {
-			t.Errorf("%s: status %d, %s\ngot  %swant %s", c.format, status, errs, out, c.want)
+		if out = said(t, "data", "inspect", "--json", file); strings.TrimSpace(out) != c.want {
+			t.Errorf("%s:\ngot  %swant %s", c.format, out, c.want)
 		}
 	}
-	out, _, _ := dataWith("inspect", filepath.Join(dir, "llmc.bin"))
+	out := said(t, "data", "inspect", filepath.Join(dir, "llmc.bin"))
 	want := "format     llmc\ndtype      u16\ntokens     3\ndocuments  not recorded\nmin id     995\nmax id     50256\n"
 	if out != want {
 		t.Errorf("got\n%swant\n%s", out, want)
@@ -91,15 +77,13 @@ func TestDataPrepareDumpWithSentencePiece(t *testing.T) {
 	dump, model, file := filepath.Join(dir, "wiki.xml"), filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "o.bin")
 	for path, text := range map[string]string{model: string(bytesModel()), dump: `<mediawiki><page><ns>0</ns><revision><text>'''Hello''' [[world]]</text></revision></page>
 		<page><ns>0</ns><revision><text>[[Hello|A]]{{b}}</text></revision></page></mediawiki>`} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	out, errs, status := dataWith("prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", model, "--format", "megatron", "-o", file, dump)
-	if status != exitDone || !strings.HasPrefix(out, file+": 2 documents, 12 bytes, 22 tokens, vocabulary 259, ") {
-		t.Fatalf("status %d, %s%s", status, out, errs)
+	out := said(t, "data", "prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", model, "--format", "megatron", "-o", file, dump)
+	if !strings.HasPrefix(out, file+": 2 documents, 12 bytes, 22 tokens, vocabulary 259, ") {
+		t.Fatal(out)
 	}
-	out, _, _ = dataWith("inspect", "--json", file)
+	out = said(t, "data", "inspect", "--json", file)
 	if want := `{"format":"megatron","dtype":"u16","tokens":22,"documents":2,"min_id":2,"max_id":229}`; strings.TrimSpace(out) != want {
 		t.Errorf("got  %swant %s", out, want)
 	}
@@ -127,9 +111,9 @@ func TestDataRefuses(t *testing.T) {
 		{"inspect text", []string{"inspect", in("a.txt")}, "dynmo: DIR/a.txt: want a token file, whose name ends in .bin\n"},
 		{"inspect nothing", []string{"inspect", in("absent.bin")}, "dynmo: open DIR/absent.bin: no such file or directory\n"},
 	} {
-		_, errs, status := dataWith(c.args...)
-		if got := strings.ReplaceAll(errs, dir, "DIR"); status != exitUsage || got != c.want {
-			t.Errorf("%s: status %d\ngot  %swant %s", c.name, status, got, c.want)
+		e := says(append([]string{"data"}, c.args...)...)
+		if got := strings.ReplaceAll(e.stderr, dir, "DIR"); e.status != exitUsage || got != c.want {
+			t.Errorf("%s: status %d\ngot  %swant %s", c.name, e.status, got, c.want)
 		}
 		if _, err := os.Stat(in("o.bin")); err == nil {
 			t.Errorf("%s: an output is left behind", c.name)
@@ -171,9 +155,7 @@ func (*lossLog) Trace(trace.Step) error    { return nil }
 func TestTrainOnPreparedFile(t *testing.T) {
 	dir := texts(t)
 	file := filepath.Join(dir, "o.bin")
-	if _, errs, status := dataWith("prepare", "--format", "megatron", "--extensions", ".txt", "-o", file, dir); status != exitDone {
-		t.Fatal(errs)
-	}
+	said(t, "data", "prepare", "--format", "megatron", "--extensions", ".txt", "-o", file, dir)
 	c := config.Default()
 	c.Data.Path = file
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.Vocab = 1, 8, 1, 8, 50304
@@ -185,9 +167,7 @@ func TestTrainOnPreparedFile(t *testing.T) {
 		Stop: func() bool { return false }, End: func(train.Outcome) {},
 		Begin: func(launch.World) (record.Observer, error) { return &losses, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if first, last := losses[0], losses[len(losses)-1]; first < 10 || last > first-1 {
 		t.Errorf("losses %v, want about ln 50304 = 10.8 at first and at least a nat less at last", losses)
 	}

@@ -2,50 +2,36 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 func TestDoctor(t *testing.T) {
-	var out, errs bytes.Buffer
-	if status := execute(rootCommand(), []string{"doctor"}, &out, &errs); status != exitDone {
-		t.Fatalf("status %d: %s", status, errs.String())
-	}
+	out := said(t, "doctor")
 	for _, name := range examNames() {
-		if !strings.Contains(out.String(), "\n"+name+" ") && !strings.HasPrefix(out.String(), name+" ") {
-			t.Errorf("nothing of %s in\n%s", name, out.String())
+		if !strings.Contains("\n"+out, "\n"+name+" ") {
+			t.Errorf("nothing of %s in\n%s", name, out)
 		}
 	}
-	out.Reset()
-	if status := execute(rootCommand(), []string{"doctor", "--json"}, &out, &errs); status != exitDone {
-		t.Fatalf("status %d: %s", status, errs.String())
-	}
-	lines := 0
-	for line := range strings.Lines(out.String()) {
-		var f finding
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Errorf("%v: %s", err, line)
-		}
+	findings := decodedLines[finding](t, said(t, "doctor", "--json"))
+	for _, f := range findings {
 		if f.Found == "" || !f.OK && (f.Gives == "" || f.Get == "") {
-			t.Errorf("%s is told badly", line)
+			t.Errorf("%+v is told badly", f)
 		}
-		lines++
 	}
-	if lines != len(examNames()) {
-		t.Errorf("%d lines, want %d", lines, len(examNames()))
+	if len(findings) != len(examNames()) {
+		t.Errorf("%d lines, want %d", len(findings), len(examNames()))
 	}
 }
 
 func TestDoctorRefuses(t *testing.T) {
-	var out, errs bytes.Buffer
-	if status := execute(rootCommand(), []string{"doctor", "--require", "mpi,moon"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "--require moon") {
-		t.Errorf("status %d: %s", status, errs.String())
-	}
+	says("doctor", "--require", "mpi,moon").refused(t, exitUsage, "--require moon")
 }
 
 func TestFindings(t *testing.T) {
@@ -54,9 +40,7 @@ func TestFindings(t *testing.T) {
 		{"gone", "much", "somewhere", func() (string, error) { return "", errors.New("not\nthere") }},
 	})
 	var out bytes.Buffer
-	if err := writeFindings(&out, findings); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, writeFindings(&out, findings))
 	const want = `here  yes  one
            two
 gone  no   not there
@@ -94,9 +78,7 @@ func TestLibraryBuilt(t *testing.T) {
 		{"stranger", `void other(void) {}`, ""},
 	} {
 		source, library := filepath.Join(dir, test.name+".c"), filepath.Join(dir, test.name+".so")
-		if err := os.WriteFile(source, []byte(test.source), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(source, []byte(test.source), 0o666))
 		if text, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // sample returns dynmo with a command that needs an argument and a flag, and
@@ -66,26 +66,17 @@ func TestExitStatus(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if got := execute(rootCommand(), []string{"--version"}, &stdout, &stderr); got != 0 || !strings.HasPrefix(stdout.String(), "dynmo version ") {
-		t.Errorf("status %d, %q", got, &stdout)
+	if text := said(t, "--version"); !strings.HasPrefix(text, "dynmo version ") {
+		t.Errorf("%q", text)
 	}
 }
 
 // What the help topic prints is a settings file as it is.
 func TestHelpConfigIsASettingsFile(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if got := execute(rootCommand(), []string{"help", "config"}, &stdout, &stderr); got != 0 {
-		t.Fatalf("status %d: %s", got, &stderr)
-	}
 	file := filepath.Join(t.TempDir(), "run.toml")
-	if err := os.WriteFile(file, stdout.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, said(t, "help", "config"))
 	got, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if !reflect.DeepEqual(got, config.Default()) {
 		t.Errorf("loads to %+v", got)
 	}

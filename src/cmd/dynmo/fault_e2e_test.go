@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
@@ -71,9 +72,7 @@ func killRank(t *testing.T, command func(t *testing.T, dir string, args ...strin
 	pids := rankPIDs(t, r.cmd, 4)
 	time.Sleep(time.Duration(draw.Float64() * float64(step)))
 	killed := time.Now()
-	if err := syscall.Kill(pids[victim], syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Kill(pids[victim], syscall.SIGKILL))
 	e := r.wait(t)
 	mayTake := 10*time.Second + max(5*time.Second, 2*step)
 	gone(t, append(pids, r.cmd.Process.Pid), killed.Add(mayTake))
@@ -84,9 +83,7 @@ func killRank(t *testing.T, command func(t *testing.T, dir string, args ...strin
 		t.Error("status 0")
 	}
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	missed := regexp.MustCompile(fmt.Sprintf(`(?m)^dynmo: rank \d \(host %[1]s\): step \d+: (pipeline|profile|balance|migrate): .*rank %[2]d \(host %[1]s, pid %[3]d\).* gone`,
 		regexp.QuoteMeta(host), victim, pids[victim]))
 	if !missed.MatchString(e.stderr) {
@@ -128,9 +125,7 @@ func TestTrainStops(t *testing.T) {
 			if c.rank >= 0 {
 				pid = pids[c.rank]
 			}
-			if err := syscall.Kill(pid, c.signal); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, syscall.Kill(pid, c.signal))
 			e := r.wait(t)
 			gone(t, pids, time.Now().Add(5*time.Second))
 			list := metrics(t, run)
@@ -163,9 +158,7 @@ func TestTrainUnheard(t *testing.T) {
 		dir := folder(t, "")
 		cmd := w.command(t, dir, training("--run-dir", "run", "--set", "train.log_every=1")...)
 		reader, writer, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		cmd.Stdout, cmd.Stderr = writer, writer
 		r := start(t, cmd)
 		writer.Close()

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"dynmo/src/device/cuda"
+	"dynmo/src/expect"
 )
 
 // pair builds what ./build.sh cuda does, dynmo and dynmo-cuda side by side, and
@@ -47,9 +48,7 @@ func gpuRun(t *testing.T, dir string, ranks int, environment []string, args ...s
 func gpuCommand(t *testing.T, dir string, ranks int, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	line := append([]string{program}, args...)
 	if ranks > 0 {
 		world{ranks}.need(t)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dynmo/src/expect"
 )
 
 func TestWatch(t *testing.T) {
@@ -58,9 +60,7 @@ func TestInterruptibleCatchesSIGTERM(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatal("cancelled before any signal")
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	select {
 	case <-ctx.Done():
 	case <-time.After(5 * time.Second):

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"dynmo/src/record"
+	"dynmo/src/expect"
 )
 
 // TestTrainMemoryOfGPT2Small: what every rank has in RAM is at most 1.2 times
@@ -19,9 +17,7 @@ func TestTrainMemoryOfGPT2Small(t *testing.T) {
 	}
 	dir := t.TempDir()
 	source, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if e := alone.run(t, dir, "data", "prepare", "--extensions", ".go", "-o", "tokens.bin", source); e.status != 0 {
 		t.Fatal(e.stderr)
 	}
@@ -30,9 +26,7 @@ func TestTrainMemoryOfGPT2Small(t *testing.T) {
 		data = {path = "tokens.bin"}
 		parallel = {microbatches = 4, microbatch_size = 4}
 		train = {steps = 3}`
-	if err := os.WriteFile(filepath.Join(dir, "gpt2.toml"), []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "gpt2.toml"), []byte(settings), 0o600))
 	for _, c := range []struct{ stages, slices int }{{1, 1}, {4, 1}, {4, 4}} {
 		w := world{c.stages}
 		w.need(t)
@@ -42,15 +36,7 @@ func TestTrainMemoryOfGPT2Small(t *testing.T) {
 		if e.status != 0 {
 			t.Fatalf("%s: %s", name, e.stderr)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, name, record.MetricsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			var m record.Metrics
-			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				t.Fatal(err)
-			}
+		for _, m := range metrics(t, filepath.Join(dir, name)) {
 			if len(m.ResidentPerStage) != c.stages {
 				t.Fatalf("%s: resident memory of %d stages, want %d", name, len(m.ResidentPerStage), c.stages)
 			}

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 func TestPlanGolden(t *testing.T) {
 	workbench(t, "")
-	golden(t, "plan.txt", said(t, "plan", "run.toml", "--costs", "costs.json"))
+	expect.Golden(t, home+"/testdata/plan.txt", said(t, "plan", "run.toml", "--costs", "costs.json"))
 }
 
 // TestPlan: what a plan says of itself is coherent, and the same in both forms.
@@ -141,9 +143,7 @@ func TestPlanCSV(t *testing.T) {
 				t.Errorf("simulated in %v s, planned %v s", run.Seconds, first.Step)
 			}
 			dir, err := filepath.Abs(".")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			want := alone.run(t, dir, training(sets("parallel.stages=1")...)...)
 			if got := alone.run(t, dir, training(file...)...); got.status != exitDone || got.stdout != want.stdout {
 				t.Errorf("trains to %q, want %q: %s", got.stdout, want.stdout, got.stderr)

@@ -1,10 +1,12 @@
 package main
 
 import (
-	"dynmo/src/profile"
 	"os"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/profile"
 )
 
 // TestProfile: what profile measures is a table of the whole chain, which plan
@@ -27,14 +29,10 @@ func TestProfile(t *testing.T) {
 				t.Errorf("says %q", out)
 			}
 			f, err := os.Open("new.json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			defer f.Close()
 			series, err := profile.ReadSeries("new.json", f, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			var names []string
 			for _, l := range series[0].Layers {
 				names = append(names, l.Name)

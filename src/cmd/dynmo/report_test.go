@@ -1,50 +1,34 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
 func TestReport(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	run, err := record.Open(dir, config.Default().TOML(), record.Provenance{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Step(record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, run.Step(record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1}))
+	expect.OK(t, run.Close())
 	empty, damaged := t.TempDir(), filepath.Join(t.TempDir(), "damaged")
-	if err := os.CopyFS(damaged, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(damaged, "metrics.jsonl"), []byte("{}\n{\"loss\":\"much\"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.CopyFS(damaged, os.DirFS(dir)))
+	expect.OK(t, os.WriteFile(filepath.Join(damaged, "metrics.jsonl"), []byte("{}\n{\"loss\":\"much\"}\n"), 0o600))
 	without := func(name string) string {
 		t.Helper()
 		less := filepath.Join(t.TempDir(), "less")
-		if err := os.CopyFS(less, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(filepath.Join(less, name)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.CopyFS(less, os.DirFS(dir)))
+		expect.OK(t, os.Remove(filepath.Join(less, name)))
 		return less
 	}
 	broken := without("provenance.json")
-	if err := os.WriteFile(filepath.Join(broken, "provenance.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(broken, "provenance.json"), []byte("{"), 0o600))
 	page := filepath.Join(t.TempDir(), "run.html")
 	for _, c := range []struct {
 		name   string
@@ -63,19 +47,17 @@ func TestReport(t *testing.T) {
 		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "--output: open " + filepath.Join(empty, "no", "run.html")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			if status := execute(rootCommand(), append([]string{"report"}, c.args...), &stdout, &stderr); status != c.status {
-				t.Errorf("status %d, want %d", status, c.status)
+			e := says(append([]string{"report"}, c.args...)...)
+			if e.status != c.status {
+				t.Errorf("status %d, want %d", e.status, c.status)
 			}
-			if told := stderr.String(); !strings.Contains(told, c.want) || strings.Count(told, "\n") > 1 || (told == "") != (c.status == exitDone) {
+			if told := e.stderr; !strings.Contains(told, c.want) || strings.Count(told, "\n") > 1 || (told == "") != (c.status == exitDone) {
 				t.Errorf("told %q, want one line …%s…", told, c.want)
 			}
 		})
 	}
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if !strings.Contains(string(text), "<b>wall clock</b>") {
 		t.Error("the page does not name the clock")
 	}

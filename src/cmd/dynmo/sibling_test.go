@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"dynmo/src/device/cuda"
+	"dynmo/src/expect"
 )
 
 func TestUseGPU(t *testing.T) {
@@ -25,13 +26,9 @@ func TestUseGPU(t *testing.T) {
 
 func TestSiblingOf(t *testing.T) {
 	test, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	binary, err := os.ReadFile(test)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	dir := t.TempDir()
 	dynmo, other := filepath.Join(dir, "dynmo"), filepath.Join(dir, siblingName)
 	for _, step := range []struct {
@@ -46,9 +43,7 @@ func TestSiblingOf(t *testing.T) {
 		{"of itself", other, binary, "built without the tag cuda"},
 	} {
 		if step.make != nil {
-			if err := os.WriteFile(other, step.make, 0o777); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(other, step.make, 0o777))
 		}
 		path, err := siblingOf(step.binary)
 		if cuda.Built && path == other {

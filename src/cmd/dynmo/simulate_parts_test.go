@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
@@ -42,9 +43,7 @@ func TestSimulateTrace(t *testing.T) {
 	a := decoded[simAnswer](t, append(sets("run.trace_steps=3"), "simulate", "run.toml", "--costs", "costs.json",
 		"--dynamic", "moe", "--steps", "40", "--trace", "t.json")...)
 	steps, err := record.ReadTrace("t.json", strings.NewReader(read(t, "t.json")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if len(steps) != 3 || len(a.Segments) < 40 {
 		t.Fatalf("%d steps of %d segments, want 3", len(steps), len(a.Segments))
 	}

@@ -7,21 +7,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // read returns what a file holds.
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return string(text)
 }
 
 func TestSimulateGolden(t *testing.T) {
 	workbench(t, "")
-	golden(t, "simulate.txt", said(t, "simulate", "run.toml", "--costs", "costs.json", "--dynamic", "freeze", "--steps", "400", "--repack", "0.05"))
+	expect.Golden(t, home+"/testdata/simulate.txt", said(t, "simulate", "run.toml", "--costs", "costs.json", "--dynamic", "freeze", "--steps", "400", "--repack", "0.05"))
 }
 
 // TestSimulate: runs that are made up add up, on any number of ranks, and a
@@ -128,9 +128,7 @@ func TestSimulateJoins(t *testing.T) {
 func TestSimulateReplays(t *testing.T) {
 	workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 4\nevery = 4\ntimes = 2\n[balance]\nevery = \"2\"\n")
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if e := alone.run(t, dir, training("--run-dir", "run")...); e.status != exitDone {
 		t.Fatal(e.stderr)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
@@ -14,25 +15,12 @@ import (
 func TestTableOfADivergedRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	run, err := record.Open(dir, config.Default().TOML(), record.Provenance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for step, loss := range []float64{5.5, math.NaN()} {
-		if err := run.Step(record.Metrics{Step: step, Clock: "virtual", Loss: record.Float(loss), StepSeconds: 1}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, run.Step(record.Metrics{Step: step, Clock: "virtual", Loss: record.Float(loss), StepSeconds: 1}))
 	}
-	if err := run.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	c := tableCommand()
-	c.SetOut(&out)
-	c.SetArgs([]string{dir})
-	if err := c.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), " NaN ") {
-		t.Errorf("no NaN in\n%s", &out)
+	expect.OK(t, run.Close())
+	if out := said(t, "table", dir); !strings.Contains(out, " NaN ") {
+		t.Errorf("no NaN in\n%s", out)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
@@ -37,9 +37,7 @@ func folder(t *testing.T, more string) string {
 	dir := t.TempDir()
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200)
 	for name, contents := range map[string]string{"text.txt": text, "empty.txt": "", "short.txt": text[:16], "run.toml": settings + more} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600))
 	}
 	return dir
 }
@@ -60,22 +58,15 @@ func training(more ...string) []string { return append([]string{"train", "run.to
 func metrics(t *testing.T, run string) []record.Metrics {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(run, record.MetricsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		t.Errorf("%s ends in half a line", record.MetricsFile)
 	}
-	var list []record.Metrics
-	for line := range strings.Lines(string(text)) {
-		var m record.Metrics
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatalf("%v: %s", err, line)
+	list := decodedLines[record.Metrics](t, string(text))
+	for i, m := range list {
+		if m.Step != i {
+			t.Fatalf("line %d is of step %d", i+1, m.Step)
 		}
-		if m.Step != len(list) {
-			t.Fatalf("line %d is of step %d", len(list)+1, m.Step)
-		}
-		list = append(list, m)
 	}
 	return list
 }
@@ -140,9 +131,7 @@ func TestTrainRefusesWorlds(t *testing.T) {
 	four.need(t)
 	t.Parallel()
 	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	dir := folder(t, "")
 	ranks := func(n int, more ...string) []string {
 		return append([]string{"-np", fmt.Sprint(n), program, "train", filepath.Join(dir, "run.toml")}, more...)
@@ -293,9 +282,7 @@ times = 4
 			}
 			weights(t, e)
 			text, err := os.ReadFile(filepath.Join(dir, run, record.MetricsFile))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			got := strings.Join(losses.FindAllString(string(text), -1), "\n")
 			if n := strings.Count(got, "\n") + 1; n != 12 {
 				t.Errorf("%d losses, want 12", n)
@@ -315,9 +302,7 @@ times = 4
 				}
 			}
 			events, err := os.ReadFile(filepath.Join(dir, run, record.EventsFile))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if moved := strings.Contains(string(events), `"kind":"migrate"`); moved != c.moves {
 				t.Errorf("layers moved: %v, want %v", moved, c.moves)
 			}
@@ -338,9 +323,7 @@ func TestTrainKeepsRecordsPrivate(t *testing.T) {
 	}
 	for _, file := range append(files, filepath.Join(dir, "run")) {
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		want := os.FileMode(0o600)
 		if info.IsDir() {
 			want = 0o700

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,10 +11,9 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/plan"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // says runs dynmo in this process.
 func says(args ...string) ended {
@@ -45,22 +43,18 @@ func decoded[T any](t *testing.T, args ...string) (answer T) {
 	return answer
 }
 
-// golden compares a text with a file of testdata, or rewrites it.
-func golden(t *testing.T, name, got string) {
+// decodedLines returns the JSON values of a text, one a line.
+func decodedLines[T any](t *testing.T, text string) []T {
 	t.Helper()
-	file := filepath.Join(home, "testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
+	var list []T
+	for line := range strings.Lines(text) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v: %s", err, line)
 		}
+		list = append(list, v)
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
+	return list
 }
 
 // home is the folder of this package, which tests leave.
@@ -72,9 +66,7 @@ func workbench(t *testing.T, more string) {
 	t.Helper()
 	dir := folder(t, more)
 	costs, err := os.ReadFile(filepath.Join(home, "testdata", "costs.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if _, err := build(); err != nil { // from here, where the module is
 		t.Fatal(err)
 	}
@@ -85,9 +77,7 @@ func workbench(t *testing.T, more string) {
 // write makes a file.
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // costsOf writes a table of so many layers that cost more and more.
@@ -101,9 +91,7 @@ func costsOf(t *testing.T, name string, layers int) {
 		})
 	}
 	text, err := json.Marshal(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	write(t, name, string(text))
 }
 
@@ -112,9 +100,7 @@ func TestWhatIfRefusesCosts(t *testing.T) {
 	workbench(t, "")
 	costsOf(t, "nine.json", 9)
 	good, err := os.ReadFile("costs.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	change := func(name, old, new string) {
 		text := strings.Replace(string(good), old, new, 1)
 		if text == string(good) {
@@ -224,9 +210,7 @@ func TestWhatIfRefuses(t *testing.T) {
 		write(t, name, strings.Replace(read(t, "costs.json"), `"clock"`, `"model":"`+text+`","clock"`, 1))
 	}
 	settings, err := config.Load("run.toml", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	shape("same.json", plan.Shape(settings))
 	shape("older.json", strings.TrimSuffix(plan.Shape(settings), " parallel.microbatch_size=2"))
 	for _, command := range []string{"plan", "simulate"} {

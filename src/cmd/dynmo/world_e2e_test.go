@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"dynmo/src/expect"
 )
 
 // The tests named TestTrain… run the real program, as a user would.
@@ -105,9 +107,7 @@ func (w world) need(t *testing.T) {
 func (w world) command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	line := append([]string{program}, args...)
 	if w.ranks > 0 {
 		line = append([]string{"mpirun", "-np", strconv.Itoa(w.ranks)}, line...)
@@ -162,9 +162,7 @@ func start(t *testing.T, cmd *exec.Cmd) *running {
 	if cmd.Stdout == nil && cmd.Stderr == nil {
 		cmd.Stdout, cmd.Stderr = &r.stdout, &r.stderr
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cmd.Start())
 	return r
 }
 
@@ -225,9 +223,7 @@ func rankPIDs(t *testing.T, mpirun *exec.Cmd, ranks int) []int {
 	t.Helper()
 	pids := make([]int, ranks)
 	list, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, file := range list {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil || parent(pid) != mpirun.Process.Pid {

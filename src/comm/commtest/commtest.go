@@ -1,7 +1,7 @@
 // Package commtest is the conformance suite of comm: a list of programs that
 // every rank of a world runs, over goroutines and over MPI alike. A program
-// gets its rank's transport and returns an error if anything it received is
-// wrong.
+// gets its rank's transport and returns an error, or ends by must, if anything it
+// received is wrong.
 package commtest
 
 import (
@@ -42,7 +42,7 @@ func Cases() []Case {
 		{"Collectives", collectives},
 		{"AllreduceOrder", allreduceOrder},
 		{"Split", split},
-		{"Leave", Leave},
+		{"Leave", leave},
 		{"VirtualTime", virtualTime},
 		{"VirtualLinks", virtualLinks},
 		{"VirtualDelays", virtualDelays},
@@ -52,6 +52,9 @@ func Cases() []Case {
 	}
 	if os.Getenv("DYNMO_LONG") == "1" {
 		cases = append(cases, Case{"Over2GiB", over2GiB})
+	}
+	for i, c := range cases {
+		cases[i].Run = func(t comm.Transport) error { return guarded(func() error { return c.Run(t) }) }
 	}
 	return cases
 }
@@ -85,10 +88,7 @@ func wanted(from, to, index int, length, room int64) []byte {
 
 // send begins to send a pattern.
 func send(g *comm.Group, to, tag, index int, length int64) (*exchange, error) {
-	m, err := g.Alloc(length)
-	if err != nil {
-		return nil, err
-	}
+	m := value(g.Alloc(length))
 	copy(tensor.Of[byte](m), pattern(g.Rank(), to, index, length))
 	r, err := g.Send(to, tag, m, nil)
 	return &exchange{g, m, nil, 0, r}, err
@@ -99,19 +99,11 @@ func recv(g *comm.Group, from, tag, index int, length int64) (*exchange, error) 
 	return recvInto(g, from, tag, index, length, length, g.Recv)
 }
 
-// recvUpTo begins to receive a pattern into memory that has room for more.
-func recvUpTo(g *comm.Group, from, tag, index int, length, room int64) (*exchange, error) {
-	return recvInto(g, from, tag, index, length, room, g.RecvUpTo)
-}
-
 // receive is Recv or RecvUpTo of a Group.
 type receive func(from, tag int, m tensor.Mem, after device.Event) (comm.Request, error)
 
 func recvInto(g *comm.Group, from, tag, index int, length, room int64, begin receive) (*exchange, error) {
-	m, err := g.Alloc(room)
-	if err != nil {
-		return nil, err
-	}
+	m := value(g.Alloc(room))
 	want := wanted(from, g.Rank(), index, length, room)
 	copy(tensor.Of[byte](m)[length:], want[length:])
 	r, err := begin(from, tag, m, nil)
@@ -127,7 +119,7 @@ func (h host) send(to, tag, index int, length int64) (finisher, error) {
 
 func (h host) recv(from, tag, index int, length, room int64, upTo bool) (finisher, error) {
 	if upTo {
-		return recvUpTo(h.Group, from, tag, index, length, room)
+		return recvInto(h.Group, from, tag, index, length, room, h.RecvUpTo)
 	}
 	return recv(h.Group, from, tag, index, length)
 }
@@ -166,4 +158,34 @@ func neighbours(g interface {
 	Size() int
 }) (above, below int) {
 	return (g.Rank() + 1) % g.Size(), (g.Rank() + g.Size() - 1) % g.Size()
+}
+
+// failure is an error that ends a program where it occurs; guarded returns it.
+type failure struct{ error }
+
+// must ends the program that calls it if err is an error.
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// value returns v, or ends the program if err is an error.
+func value[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// guarded returns the error of a program, which may also end by must.
+func guarded(program func() error) (err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case failure:
+			err = cause.error
+		default:
+			panic(cause)
+		}
+	}()
+	return program()
 }

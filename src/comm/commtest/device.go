@@ -71,7 +71,7 @@ func (w DeviceWorld) Run(t comm.Transport, program func(*Rank) error) error {
 	if r.DeviceTransport, err = r.openTransport(t); err != nil {
 		return err
 	}
-	if err := program(r); err != nil {
+	if err := guarded(func() error { return program(r) }); err != nil {
 		r.DeviceTransport.Abort()
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *Rank) within(t comm.Transport, program func(*Rank) error) error {
 	}
 	part := *r
 	part.Transport, part.DeviceTransport, part.held = t, c, nil
-	if err = program(&part); err != nil {
+	if err = guarded(func() error { return program(&part) }); err != nil {
 		c.Abort()
 	}
 	r.held = append(r.held, part.held...)
@@ -148,10 +148,7 @@ type Message struct {
 
 // Send begins to send a pattern, which the compute stream still has to write.
 func (r *Rank) Send(to, tag, index int, length int64) (*Message, error) {
-	m, err := r.Memory(length)
-	if err != nil {
-		return nil, err
-	}
+	m := value(r.Memory(length))
 	r.write(m, r.Rank(), to, index)
 	h, err := r.DeviceTransport.Send(to, tag, m, r.Compute.Record(nil))
 	return &Message{r, waitFor(h), m, nil, 0}, err
@@ -163,10 +160,7 @@ func (r *Rank) Recv(from, tag, index int, length int64) (*Message, error) {
 }
 
 func (r *Rank) recvInto(from, tag, index int, length, room int64, upTo bool) (*Message, error) {
-	m, err := r.Memory(room)
-	if err != nil {
-		return nil, err
-	}
+	m := value(r.Memory(room))
 	want := r.prepare(m, from, r.Rank(), index, length)
 	h, err := r.DeviceTransport.Recv(from, tag, m, upTo, r.Compute.Record(nil))
 	return &Message{r, waitFor(h), m, want, length}, err

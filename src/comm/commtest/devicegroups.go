@@ -9,10 +9,10 @@ import (
 
 // split returns a group of all ranks, the last one first, whose messages of device
 // memory travel in pieces of 1000 bytes.
-func (r *Rank) split() (*comm.Group, error) {
+func (r *Rank) split() *comm.Group {
 	o := quick()
 	o.Piece, o.DeviceTransport = 1000, r.openTransport
-	return comm.New(r.Transport, o).Split(0, -r.Rank())
+	return value(comm.New(r.Transport, o).Split(0, -r.Rank()))
 }
 
 // grouped is a Group as a messenger of device memory.
@@ -22,29 +22,17 @@ type grouped struct {
 }
 
 // memory returns device memory, also where it is empty.
-func (g grouped) memory(bytes int64) (tensor.Mem, error) {
-	m, err := g.r.Memory(bytes + 1)
-	if err != nil {
-		return m, err
-	}
-	return m.Span(0, bytes), nil
-}
+func (g grouped) memory(bytes int64) tensor.Mem { return value(g.r.Memory(bytes+1)).Span(0, bytes) }
 
 func (g grouped) send(to, tag, index int, length int64) (finisher, error) {
-	m, err := g.memory(length)
-	if err != nil {
-		return nil, err
-	}
+	m := g.memory(length)
 	g.r.write(m, g.Rank(), to, index)
 	q, err := g.Send(to, tag, m, g.r.Compute.Record(nil))
 	return &Message{g.r, q.Received, m, nil, 0}, err
 }
 
 func (g grouped) recv(from, tag, index int, length, room int64, upTo bool) (finisher, error) {
-	m, err := g.memory(room)
-	if err != nil {
-		return nil, err
-	}
+	m := g.memory(room)
 	begin := g.Recv
 	if upTo {
 		begin = g.RecvUpTo
@@ -57,17 +45,12 @@ func (g grouped) recv(from, tag, index int, length, room int64, upTo bool) (fini
 // group: a Group sends device memory in pieces and into memory that has room for
 // more, and closes.
 func (r *Rank) group() error {
-	g, err := r.split()
-	if err != nil {
-		return err
-	}
+	g := r.split()
 	b := &batch{messenger: grouped{g, r}}
 	for _, program := range []func(*batch) error{
 		ring([]int64{0, 1, 999, 1000, 1001, 4000, 54321}), upTo([]int64{0, 1, 999, 1000, 500}, 999),
 	} {
-		if err := program(b); err != nil {
-			return err
-		}
+		must(program(b))
 	}
 	return errors.Join(g.Close(), r.DeviceTransport.Close())
 }
@@ -76,10 +59,7 @@ func (r *Rank) group() error {
 // same tag, overtake none of them.
 func (r *Rank) hostBetween() error {
 	const messages, length = 3, 700
-	g, err := r.split()
-	if err != nil {
-		return err
-	}
+	g := r.split()
 	above, below := neighbours(g)
 	inDevice, inHost := &batch{messenger: grouped{g, r}}, onGroup(g)
 	for i := range messages {

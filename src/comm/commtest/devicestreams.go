@@ -18,23 +18,18 @@ func (r *Rank) slow(m tensor.Mem) {
 }
 
 // memories returns device memory of these lengths.
-func (r *Rank) memories(lengths ...int64) ([]tensor.Mem, error) {
+func (r *Rank) memories(lengths ...int64) []tensor.Mem {
 	all := make([]tensor.Mem, len(lengths))
 	for i, length := range lengths {
-		var err error
-		if all[i], err = r.Memory(length); err != nil {
-			return nil, err
-		}
+		all[i] = value(r.Memory(length))
 	}
-	return all, nil
+	return all
 }
 
 // streamOrder: the streams keep the order of what goes round a ring.
 func (r *Rank) streamOrder() error {
 	above, below := r.Neighbours()
-	if err := r.inOrder(above, below); err != nil {
-		return err
-	}
+	must(r.inOrder(above, below))
 	return r.DeviceTransport.Close()
 }
 
@@ -49,9 +44,7 @@ func (r *Rank) oneWay() error {
 	if r.Rank() == last {
 		from = 0
 	}
-	if err := r.inOrder(to, from); err != nil {
-		return err
-	}
+	must(r.inOrder(to, from))
 	return r.DeviceTransport.Close()
 }
 
@@ -63,10 +56,7 @@ const noRank = -1
 // event is recorded again and again.
 func (r *Rank) inOrder(to, from int) error {
 	const messages, length = 8, 300_000
-	m, err := r.memories(length, length, messages*length, messages*length, 2*slowBytes)
-	if err != nil {
-		return err
-	}
+	m := r.memories(length, length, messages*length, messages*length, 2*slowBytes)
 	out, in, source, sink, slow := m[0], m[1], m[2], m[3], m[4]
 	part := func(m tensor.Mem, i int) tensor.Mem { return m.Span(int64(i*length), length) }
 	for i := range messages {
@@ -78,24 +68,16 @@ func (r *Rank) inOrder(to, from int) error {
 		r.slow(slow) // work that needs no order is ahead
 		if from != noRank {
 			event = r.Compute.Record(event) // behind the copy of the message before
-			recv, err := r.DeviceTransport.Recv(from, i, in, false, event)
-			if err != nil {
-				return err
-			}
+			recv := value(r.DeviceTransport.Recv(from, i, in, false, event))
 			handles = append(handles, recv)
 		}
 		if to != noRank {
 			r.Compute.Copy(out, part(source, i))
 			event = r.Compute.Record(event)
-			send, err := r.DeviceTransport.Send(to, i, out, event)
-			if err != nil {
-				return err
-			}
+			send := value(r.DeviceTransport.Send(to, i, out, event))
 			handles = append(handles, send)
 		}
-		if err := Wait(handles...); err != nil {
-			return err
-		}
+		must(Wait(handles...))
 		r.slow(slow)
 		r.Compute.Copy(part(sink, i), in)
 	}
@@ -116,33 +98,23 @@ func (r *Rank) inOrder(to, from int) error {
 func (r *Rank) eventAgain() error {
 	const messages, length = 6, 4000
 	above, below := r.Neighbours()
-	slow, err := r.Memory(2 * slowBytes)
-	if err != nil {
-		return err
-	}
+	slow := value(r.Memory(2 * slowBytes))
 	var event device.Event
 	var handles []comm.Handle
 	var received [messages]tensor.Mem
 	for i := range messages {
-		both, err := r.memories(length, length)
-		if err != nil {
-			return err
-		}
+		both := r.memories(length, length)
 		out, in := both[0], both[1]
 		r.slow(slow)
 		r.write(out, r.Rank(), above, i)
 		r.Compute.Zero(in) // late, and yet ahead of the message
 		event = r.Compute.Record(event)
 		received[i] = in
-		if handles, err = r.swap(handles, i, out, in, event); err != nil {
-			return err
-		}
+		handles = r.swap(handles, i, out, in, event)
 	}
 	r.slow(slow)
 	r.Compute.Record(event)
-	if err := Wait(handles...); err != nil {
-		return err
-	}
+	must(Wait(handles...))
 	for i, m := range received {
 		if err := r.compare(m, pattern(below, r.Rank(), i, length)); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
@@ -152,14 +124,11 @@ func (r *Rank) eventAgain() error {
 }
 
 // swap begins to receive from the rank below and to send to the rank above.
-func (r *Rank) swap(handles []comm.Handle, tag int, out, in tensor.Mem, after device.Event) ([]comm.Handle, error) {
+func (r *Rank) swap(handles []comm.Handle, tag int, out, in tensor.Mem, after device.Event) []comm.Handle {
 	above, below := r.Neighbours()
-	recv, err := r.DeviceTransport.Recv(below, tag, in, false, after)
-	if err != nil {
-		return nil, err
-	}
-	send, err := r.DeviceTransport.Send(above, tag, out, after)
-	return append(handles, recv, send), err
+	recv := value(r.DeviceTransport.Recv(below, tag, in, false, after))
+	send := value(r.DeviceTransport.Send(above, tag, out, after))
+	return append(handles, recv, send)
 }
 
 // steadyRing: after the first rounds a transport allocates nothing of the device,
@@ -167,14 +136,8 @@ func (r *Rank) swap(handles []comm.Handle, tag int, out, in tensor.Mem, after de
 func (r *Rank) steadyRing() error {
 	const first, rounds = 2, 10
 	lengths := []int64{8, 70_000, 4096, 0, 70_000}
-	outs, err := r.memories(lengths...)
-	if err != nil {
-		return err
-	}
-	ins, err := r.memories(lengths...)
-	if err != nil {
-		return err
-	}
+	outs := r.memories(lengths...)
+	ins := r.memories(lengths...)
 	before := 0
 	for round := range first + rounds {
 		if round == first {
@@ -182,23 +145,15 @@ func (r *Rank) steadyRing() error {
 		}
 		var handles []comm.Handle
 		for i := range lengths {
-			if handles, err = r.swap(handles, i, outs[i], ins[i], nil); err != nil {
-				return err
-			}
+			handles = r.swap(handles, i, outs[i], ins[i], nil)
 		}
-		if err := Wait(handles...); err != nil {
-			return err
-		}
-		if err := r.Compute.Sync(); err != nil {
-			return err
-		}
+		must(Wait(handles...))
+		must(r.Compute.Sync())
 	}
 	if more := r.counter.allocations - before; more > 0 {
 		return fmt.Errorf("%d allocations in %d rounds that were as those before", more, rounds)
 	}
-	if err := r.DeviceTransport.Close(); err != nil {
-		return err
-	}
+	must(r.DeviceTransport.Close())
 	if r.counter.blocks != 0 {
 		return fmt.Errorf("%d blocks of host memory are held by a transport that is closed", r.counter.blocks)
 	}

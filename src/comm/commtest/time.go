@@ -52,20 +52,12 @@ func virtualTime(t comm.Transport) error {
 	for round, length := range []int64{8, 0, 3000, 1 << 20} {
 		// The sender's time travels apart, inside the message, as a second opinion.
 		sent := clock.Now()
-		if err := g.SendBytes(above, 1, binary.LittleEndian.AppendUint64(nil, math.Float64bits(sent))); err != nil {
-			return err
-		}
-		out, err := send(g, above, 2, round, length)
-		if err != nil {
-			return err
-		}
+		must(g.SendBytes(above, 1, binary.LittleEndian.AppendUint64(nil, math.Float64bits(sent))))
+		out := value(send(g, above, 2, round, length))
 		if now := clock.Now(); now != sent {
 			return fmt.Errorf("sending moved the clock from %v to %v", sent, now)
 		}
-		data, err := g.RecvBytes(below, 1)
-		if err != nil {
-			return err
-		}
+		data := value(g.RecvBytes(below, 1))
 		departed := math.Float64frombits(binary.LittleEndian.Uint64(data))
 		want := max(sent, occupy(departed, 8)+network.Seconds(8))
 		if now := clock.Now(); now != want {
@@ -75,22 +67,15 @@ func virtualTime(t comm.Transport) error {
 		if round == 0 { // a message costs its length, not the room for it
 			begin, room = g.RecvUpTo, length+1000
 		}
-		in, err := recvInto(g, below, 2, round, length, room, begin)
-		if err != nil {
-			return err
-		}
+		in := value(recvInto(g, below, 2, round, length, room, begin))
 		for done := false; !done; {
-			if done, err = in.request.Test(); err != nil {
-				return err
-			}
+			done = value(in.request.Test())
 			runtime.Gosched()
 		}
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("asking whether a message has come moved the clock from %v to %v", want, now)
 		}
-		if err := finish(in, out); err != nil {
-			return err
-		}
+		must(finish(in, out))
 		want = max(want, occupy(departed, length)+network.Seconds(length))
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("%d bytes sent at %v arrived at %v, want %v", length, departed, now, want)
@@ -108,11 +93,8 @@ func virtualLinks(t comm.Transport) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 0)
-	part, err := g.Split(0, -g.Rank()) // other ranks, the same links
-	if err != nil {
-		return err
-	}
-	start := clock.Now() // the same on all ranks: they began together and took the same steps
+	part := value(g.Split(0, -g.Rank())) // other ranks, the same links
+	start := clock.Now()                 // the same on all ranks: they began together and took the same steps
 	via := func(k, rank int) (*comm.Group, int) {
 		if k%2 == 1 {
 			return part, g.Size() - 1 - rank
@@ -143,9 +125,7 @@ func virtualLinks(t comm.Transport) error {
 			if k%4 < 2 {
 				in := onGroup(group)
 				in.recv(there, 1, k, length)
-				if err := in.finish(); err != nil {
-					return err
-				}
+				must(in.finish())
 			} else if _, err := group.RecvBytes(there, 2); err != nil {
 				return err
 			}
@@ -164,13 +144,8 @@ func virtualBarrier(t comm.Transport) error {
 	defer runtime.UnlockOSThread()
 	start := func(rank int) float64 { return float64((rank * 7) % 5 * 100) }
 	g, clock := virtual(t, start(t.Rank()))
-	part, err := g.Split(0, 0) // stamps go on in the parts
-	if err != nil {
-		return err
-	}
-	if err := part.Barrier(); err != nil {
-		return err
-	}
+	part := value(g.Split(0, 0)) // stamps go on in the parts
+	must(part.Barrier())
 	latest := 0.0
 	for rank := range g.Size() {
 		latest = max(latest, start(rank))
@@ -178,10 +153,7 @@ func virtualBarrier(t comm.Transport) error {
 	if now := clock.Now(); now < latest || now > latest+20*network.Latency {
 		return fmt.Errorf("left the barrier at %v, the last entered it at %v", now, latest)
 	}
-	if err := part.Close(); err != nil {
-		return err
-	}
-	return nil
+	return part.Close()
 }
 
 // elsewhere makes all ranks but this one seem to be on another host.
@@ -207,10 +179,7 @@ func (e elsewhere) Split(color, key int) (comm.Transport, error) {
 // deadline, which a split group shares; then the same receive still works.
 func deadline(t comm.Transport) error {
 	g := comm.New(elsewhere{t}, quick())
-	part, err := g.Split(0, 0)
-	if err != nil {
-		return err
-	}
+	part := value(g.Split(0, 0))
 	g.SetDeadline(300 * time.Millisecond)
 	return late(part, 300*time.Millisecond, func() { g.SetDeadline(20 * time.Second) })
 }
@@ -233,12 +202,9 @@ func late(g *comm.Group, limit time.Duration, relax func()) error {
 		relax()
 	}
 	if g.Rank() == 0 {
-		in, err := recv(g, below, 3, 0, 4096)
-		if err != nil {
-			return err
-		}
+		in := value(recv(g, below, 3, 0, 4096))
 		start := time.Now()
-		err = in.request.Wait()
+		err := in.request.Wait()
 		waited := time.Since(start)
 		if !errors.Is(err, comm.ErrNoAnswer) {
 			return fmt.Errorf("a peer that never sends: %v, want %q", err, comm.ErrNoAnswer)
@@ -251,23 +217,17 @@ func late(g *comm.Group, limit time.Duration, relax func()) error {
 			return fmt.Errorf("gave up after %v, want %v", waited, limit)
 		}
 		relax()
-		if err := g.SendBytes(below, 4, nil); err != nil {
-			return err
-		}
+		must(g.SendBytes(below, 4, nil))
 		if err := finish(in); err != nil {
 			return fmt.Errorf("after the deadline: %w", err)
 		}
 		return g.Barrier()
 	}
 	if above == 0 {
-		if _, err := g.RecvBytes(0, 4); err != nil {
-			return err
-		}
+		value(g.RecvBytes(0, 4))
 		b := onGroup(g)
 		b.send(above, 3, 0, 4096)
-		if err := b.finish(); err != nil {
-			return err
-		}
+		must(b.finish())
 	}
 	return g.Barrier()
 }

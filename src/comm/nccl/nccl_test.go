@@ -16,6 +16,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -57,23 +58,15 @@ func TestTry(t *testing.T) {
 	s := d.NewStream()
 	const bytes = 1 << 20
 	src, err := d.Alloc(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer d.Free(src)
 	dst, err := d.Alloc(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer d.Free(dst)
 	want := pattern(bytes)
 	s.Copy(src, tensor.From(want))
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := Try(d, dst, src); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Sync())
+	expect.OK(t, Try(d, dst, src))
 	if err := holds(s, dst, want); err != nil {
 		t.Error(err)
 	}
@@ -219,9 +212,7 @@ func TestFault(t *testing.T) {
 func TestCommunicators(t *testing.T) {
 	skipWithout(t, 3)
 	id, err := newIdentity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	err = local.Run(3, func(tr comm.Transport) error {
 		return gpus.Run(tr, func(r *commtest.Rank) error {
 			deadline := time.Now().Add(10 * time.Second)

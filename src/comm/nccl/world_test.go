@@ -13,6 +13,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
 )
 
 // gpus gives every rank a GPU. On the emulator they share one, which NCCL
@@ -44,9 +45,7 @@ func world(t *testing.T, ranks int, program func(r *commtest.Rank, d *transport)
 func skipWithout(t *testing.T, ranks int) {
 	t.Helper()
 	count, err := cuda.Visible()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if count < ranks && !cudatest.Emulated(cudatest.New(t)) {
 		t.Skipf("%d GPUs for %d ranks", count, ranks)
 	}

@@ -15,6 +15,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cuda"
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -29,17 +30,13 @@ func alloc(t *testing.T, d *cuda.Device, bytes int64) tensor.Mem {
 func take(t *testing.T, d *cuda.Device, bytes int64) tensor.Mem {
 	t.Helper()
 	m, err := d.Alloc(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return m
 }
 
 func sync(t *testing.T, s device.Stream) {
 	t.Helper()
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Sync())
 }
 
 // pattern returns bytes of which no two stretches are alike.
@@ -95,9 +92,7 @@ func TestPool(t *testing.T) {
 	d.Free(take(t, d, large)) // the driver keeps memory for its first zeroing
 	d.Trim()
 	start, _, err := d.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	m := take(t, d, large)
 	s.Copy(m, tensor.From(pattern(large)))
 	d.Free(m)
@@ -178,9 +173,7 @@ func TestCopies(t *testing.T) {
 		same(t, "pageable memory", got, want)
 
 		pinned, err := d.AllocHost(2*n + 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for i, x := range tensor.Of[byte](pinned) {
 			if x != 0 {
 				t.Fatalf("pinned memory: byte %d is %d", i, x)
@@ -247,9 +240,7 @@ func TestEvents(t *testing.T) {
 
 	before := d.Clock().Now()
 	first := a.Record(nil)
-	if err := first.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, first.Wait())
 	time.Sleep(20 * time.Millisecond)
 	a.Copy(m, copied)
 	last := a.Record(b.Record(nil)) // an event that is not used
@@ -325,13 +316,9 @@ func TestHostMirror(t *testing.T) {
 	m := alloc(t, d, 1001)
 	mirror := device.Mirror(m)
 	copy(tensor.Of[byte](mirror), pattern(1001))
-	if err := device.Write(d, m, mirror); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, device.Write(d, m, mirror))
 	read, err := device.Read(d, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	same(t, "what was written", tensor.Of[byte](read), pattern(1001))
 }
 
@@ -342,9 +329,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Errorf("a virtual clock: %v", err)
 	}
 	visible, err := cuda.Visible()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, ordinal := range []int{-1, visible} {
 		if _, err := cuda.New(device.NewWall(), ordinal); err == nil || !strings.Contains(err.Error(), "there is no GPU") {
 			t.Errorf("GPU %d of %d: %v", ordinal, visible, err)

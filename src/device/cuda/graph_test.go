@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/device/cuda"
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -20,9 +21,7 @@ func TestGraph(t *testing.T) {
 	const n = 3000
 	a, b, c := alloc(t, d, n), alloc(t, d, n), alloc(t, d, n)
 	pinned, err := d.AllocHost(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer d.FreeHost(pinned)
 	s.Copy(b, tensor.From(pattern(n)))
 	calls := 0
