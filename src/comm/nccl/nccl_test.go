@@ -52,26 +52,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// One rank: init, split, send to itself, abort.
-func TestTry(t *testing.T) {
-	d := cudatest.New(t)
-	s := d.NewStream()
-	const bytes = 1 << 20
-	src, err := d.Alloc(bytes)
-	expect.OK(t, err)
-	defer d.Free(src)
-	dst, err := d.Alloc(bytes)
-	expect.OK(t, err)
-	defer d.Free(dst)
-	want := pattern(bytes)
-	s.Copy(src, tensor.From(want))
-	expect.OK(t, s.Sync())
-	expect.OK(t, Try(d, dst, src))
-	if err := holds(s, dst, want); err != nil {
-		t.Error(err)
-	}
-}
-
 // pattern returns bytes of which no two blocks that NCCL may take are the same.
 func pattern(length int) []byte {
 	data := make([]byte, length)
