@@ -77,8 +77,8 @@ tagged_packages() {
 		grep -E " ($changed) " | cut -d ' ' -f 1 | grep -v '\.test$' | sort -u
 }
 
-# run_tests TIMEOUT: every part runs, whatever fails before it. Under -short tests
-# leave cases to the pass with tags, which runs them with kernels in C.
+# run_tests TIMEOUT: every part runs, whatever fails before it. Cases that tests leave
+# out under -short run in the pass with tags, with kernels in C.
 run_tests() {
 	local failed=''
 	mpi_environment

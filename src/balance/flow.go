@@ -137,13 +137,13 @@ func (s *Stage) resolve(prefix, targets []float64, cuts [len(roundings)][]float6
 		if target < prefix[s.Index] && s.Index > 0 || target >= prefix[s.Index+1] && s.Index < s.Stages-1 {
 			continue
 		}
-		at := prefix[s.Index]
+		work := prefix[s.Index]
 		before, behind := s.First, s.First // boundaries on both sides of the target
-		under, over := at, at              // the work up to them
+		under, over := work, work          // the work up to them
 		for l := 0; l < len(s.Layers) && over < target; l++ {
-			at += s.Layers[l].Seconds
+			work += s.Layers[l].Seconds
 			before, under = behind, over
-			behind, over = s.First+l+1, at
+			behind, over = s.First+l+1, work
 		}
 		nearest := before
 		if math.Abs(over-target) < math.Abs(target-under) {

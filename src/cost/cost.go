@@ -53,6 +53,12 @@ func (t Table) For(stages int) Table {
 	return t
 }
 
+// Equal reports whether two tables say the same.
+func (t Table) Equal(other Table) bool {
+	return t.Clock == other.Clock && t.Dispatch == other.Dispatch && slices.Equal(t.Layers, other.Layers) &&
+		slices.Equal(t.Slow, other.Slow) && slices.Equal(t.Fixed, other.Fixed)
+}
+
 // Seconds returns f+i+w of every layer.
 func (t Table) Seconds() []float64 {
 	s := make([]float64, len(t.Layers))

@@ -42,7 +42,7 @@ type Change struct {
 // of a kind registers it.
 var kinds = make(map[string]func(config.Config) Kind)
 
-func register(name string, make func(config.Config) Kind) { kinds[name] = make }
+func register(name string, construct func(config.Config) Kind) { kinds[name] = construct }
 
 // New returns the kind of dynamism that the settings name. It panics on a name
 // that no file registers, which the settings refuse.

@@ -37,11 +37,11 @@ func Join(all *comm.Group, l layout.Layout) (World, error) {
 // of the ranks whose stage and replica it has, numbered anew in their order. A
 // rank that it leaves outside gets an empty world, and has closed its groups.
 // Collective over the present world.
-func (w World) Resize(now, next layout.Layout) (_ World, inside bool, err error) {
-	if next.Mesh == now.Mesh {
-		return w, true, nil
+func (w World) Resize(present, next layout.Layout) (World, error) {
+	if next.Mesh == present.Mesh {
+		return w, nil
 	}
-	stage, replica, _ := now.Place(w.All.Rank())
+	stage, replica, _ := present.Place(w.All.Rank())
 	color := comm.Outside
 	if stage < next.Stages() && replica < next.Mesh.Replicas {
 		color = 0
@@ -51,11 +51,13 @@ func (w World) Resize(now, next layout.Layout) (_ World, inside bool, err error)
 		err = w.Close()
 	}
 	if err != nil || all == nil {
-		return World{}, false, err
+		return World{}, err
 	}
-	w, err = Join(all, next)
-	return w, true, err
+	return Join(all, next)
 }
+
+// Outside reports whether the rank takes part no longer.
+func (w World) Outside() bool { return w.All == nil }
 
 // Close closes all groups. Collective over the world.
 func (w World) Close() error {

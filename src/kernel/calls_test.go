@@ -49,7 +49,8 @@ func TestMethodsMakeTheirCalls(t *testing.T) {
 			}
 		}
 		method.Call(arguments)
-		if want := len(operands) - len(op.Of().Operands); made.Op != op || !slices.Equal(made.Mem[:len(op.Of().Operands)], operands[:len(op.Of().Operands)]) || len(left) != want {
+		count := len(op.Of().Operands)
+		if made.Op != op || !slices.Equal(made.Mem[:count], operands[:count]) || len(left) != len(operands)-count {
 			t.Errorf("%s makes a call of %s with operands %v, want %v", op, made.Op, made.Mem, operands)
 		}
 	}

@@ -43,7 +43,7 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 				}
 				c.Parallel.Stages = stages
 				t.Run(fmt.Sprintf("%s/hidden=%d/P=%d", precision, hidden, stages), func(t *testing.T) {
-					moved := goRun(t, c, scatter(uint64(stages)))
+					moved := goRun(t, c, scatter(uint64(stages)+2))
 					if moved.moves < c.Train.Steps/2 {
 						t.Errorf("only %d of %d steps moved layers", moved.moves, c.Train.Steps)
 					}

@@ -24,8 +24,8 @@ import (
 	"dynmo/src/train"
 )
 
-// long says whether all cases are wanted. Under -short another pass of the tests
-// runs what this one leaves out, with kernels in C.
+// long asks for all cases. Cases that -short leaves out run in the pass of
+// build.sh test with kernels in C.
 var long = os.Getenv("DYNMO_LONG") == "1"
 
 // small returns settings of a model that trains in milliseconds: a chain of 10
@@ -46,6 +46,9 @@ func small(t *testing.T) config.Config {
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
 	c.Dynamic.Kind = "prune"
 	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 3, 3, 4, 0.7
+	if long {
+		c.Train.Steps, c.Prune.Start, c.Prune.Every = 30, 5, 5
+	}
 	c.Run.Clock = "wall"
 	return c
 }

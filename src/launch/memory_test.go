@@ -43,6 +43,9 @@ func trainMoving(t *testing.T, c config.Config, o record.Observer, repartition s
 		if _, err := r.Loop(); err != nil {
 			return err
 		}
+		if err := r.World.Barrier(); err != nil { // rank 0 has told the last step
+			return err
+		}
 		return look(r)
 	})
 }
@@ -73,7 +76,7 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 				c.Prune.Start, c.Prune.Every, c.Train.Steps = 1, 1, 6
 				c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
 				c.Schedule.Kind, c.Dynamic.Kind = schedule, dynamic
-				seen := &balances{} // rank 0 has told the last step before any rank knows the hash
+				seen := &balances{}
 				err := trainLocally(t, c, seen, func(r *rank) error {
 					stage := r.World.Rank() / replicas
 					used, want := float64(r.Device.Used()), float64(seen.last.BytesPerStage[stage]-r.Device.Kept())

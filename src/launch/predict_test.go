@@ -43,11 +43,13 @@ func TestPrediction(t *testing.T) {
 	c := small(t)
 	c.Run.Clock = "virtual"
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 16, 96, 4, 48
-	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 8, 36
+	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 8, 24
+	c.Prune.Start, c.Prune.Every = 4, 4
 	if long {
-		c.Parallel.Microbatches = 16
+		c.Parallel.Microbatches, c.Train.Steps = 16, 36
+		c.Prune.Start, c.Prune.Every = 6, 6
 	}
-	c.Prune.Start, c.Prune.Every, c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 6, 6, 0.4, 0.95, 0.5
+	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.4, 0.95, 0.5
 	c.Model.Grain, c.Balance.Every = "half", "2"
 	var ahead []float64
 	for _, kind := range []string{"1f1b", "zb-v", "auto"} {

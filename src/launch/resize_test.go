@@ -1,6 +1,9 @@
 package launch
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -12,7 +15,11 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/report"
 	"dynmo/src/schedule"
+	"dynmo/src/study"
+	"dynmo/src/trace"
 	"dynmo/src/train"
 )
 
@@ -47,7 +54,9 @@ func TestLeavingChangesNothing(t *testing.T) {
 			c.Parallel.Replicas, c.Mesh.Order = replicas, order
 			still := goRun(t, c, nil)
 			c.Parallel.Stages = 5
-			out, left := shrunk(t, c, map[int]int{4: 3, 11: 1})
+			out := &run{}
+			hash, left := shrunk(t, c, map[int]int{4: 3, 11: 1}, out)
+			out.hash = hash
 			if at := out.difference(still); at != "" {
 				t.Errorf("D=%d, %s: differs from one stage at %s", replicas, order, at)
 			}
@@ -58,31 +67,102 @@ func TestLeavingChangesNothing(t *testing.T) {
 	}
 }
 
-// shrunk trains with a balancer that takes stages away, and returns how many ranks
-// left before the end.
-func shrunk(t *testing.T, c config.Config, stages map[int]int) (*run, int64) {
+// recorded writes a run directory.
+type recorded struct{ *record.Run }
+
+func (r recorded) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
+
+// TestLeavingIsRecorded: the records of a run that loses stages are those of each
+// step's layout. They are read again, the page shows them, and phases are simulated
+// as they ran.
+func TestLeavingIsRecorded(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Parallel.Replicas, c.Run.Clock = 5, 2, "virtual"
+	dir := filepath.Join(t.TempDir(), "run")
+	files, err := record.Open(dir, c.TOML(), record.Here(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shrunk(t, c, map[int]int{4: 3, 11: 1}, recorded{files})
+	if err := files.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := report.ReadAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := func(step int) int {
+		switch {
+		case step <= 4:
+			return 5
+		case step <= 11:
+			return 3
+		}
+		return 1
+	}
+	for i, m := range r.Metrics {
+		want := stages(i)
+		layers := 0
+		for _, n := range m.LayersPerStage {
+			layers += n
+		}
+		if m.Step != i || len(m.LayersPerStage) != want || len(m.BytesPerStage) != want || layers != c.Layers() || !(m.Predicted > 0) {
+			t.Errorf("step %d: %+v, want %d stages", i, m, want)
+		}
+	}
+	for _, line := range r.Timelines {
+		if got, want := len(line.Stages), stages(line.Step.Step); got != want {
+			t.Errorf("timeline of step %d on %d stages, want %d", line.Step.Step, got, want)
+		}
+	}
+	if err := report.HTML(io.Discard, r); err != nil {
+		t.Error(err)
+	}
+	f, err := os.Open(filepath.Join(dir, record.CostsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	series, err := profile.ReadSeries(record.CostsFile, f, c.Layers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	for _, p := range study.Replay(series) {
+		steps += p.Steps
+		if !(p.Predicted > 0) || p.Ahead < 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if steps != c.Train.Steps {
+		t.Errorf("phases of %d steps, want %d", steps, c.Train.Steps)
+	}
+}
+
+// shrunk trains with a balancer that takes stages away. It returns the final hash,
+// and how many ranks left before the end.
+func shrunk(t *testing.T, c config.Config, stages map[int]int, o record.Observer) (hash string, left int64) {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &run{}
-	var left atomic.Int64
+	var leavers atomic.Int64
 	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
-		r, err := readyRank(c, tr, corpus, out)
+		r, err := readyRank(c, tr, corpus, o)
 		if err != nil {
 			return err
 		}
 		r.Balancer = &shrinking{&script{next: scatter(3)}, stages}
-		var o train.Outcome
-		if o, err = r.Loop(); err != nil {
+		var out train.Outcome
+		if out, err = r.Loop(); err != nil {
 			return err
 		}
-		if o.Left {
-			left.Add(1)
+		if out.Left {
+			leavers.Add(1)
 		}
 		if tr.Rank() == 0 {
-			out.hash = o.Hash
+			hash = out.Hash
 		}
 		r.Close()
 		return r.Leave()
@@ -90,5 +170,5 @@ func shrunk(t *testing.T, c config.Config, stages map[int]int) (*run, int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out, left.Load()
+	return hash, leavers.Load()
 }

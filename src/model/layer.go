@@ -149,13 +149,13 @@ func extend(list []segment, lo, hi int, decays bool) []segment {
 func (l *Layer) allocate() error {
 	var index cutter
 	l.cutIndex(&index)
-	narrow, wide := l.dtype.Size(), l.dtype.Wide().Size()
+	wide := l.dtype.Wide()
 	for _, s := range []struct {
 		slab  *tensor.Mem
 		bytes int64
 	}{
-		{&l.w, int64(l.all) * narrow}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide},
-		{&l.m, int64(l.own) * wide}, {&l.v, int64(l.own) * wide}, {&l.index, index.off},
+		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide.Size()},
+		{&l.m, int64(l.own) * wide.Size()}, {&l.v, int64(l.own) * wide.Size()}, {&l.index, index.off},
 	} {
 		m, err := l.device.Alloc(s.bytes)
 		if err != nil {
@@ -165,10 +165,10 @@ func (l *Layer) allocate() error {
 	}
 	first := 0
 	for _, p := range l.params {
-		p.W, p.G = l.cut(l.w, narrow, first, p), l.cut(l.g, wide, first, p)
+		end := first + p.Stored()
+		p.W, p.G = span(l.w, l.dtype, first, end), span(l.g, wide, first, end)
 		if p.role != borrowed {
-			p.Master = l.cut(l.master, wide, first, p)
-			p.M, p.V = l.cut(l.m, wide, first, p), l.cut(l.v, wide, first, p)
+			p.Master, p.M, p.V = span(l.master, wide, first, end), span(l.m, wide, first, end), span(l.v, wide, first, end)
 		}
 		first += l.room(p)
 	}
@@ -185,12 +185,12 @@ func (l *Layer) masterBytes() int64 {
 	return int64(l.own) * l.dtype.Wide().Size()
 }
 
-// cut returns a parameter's part of a slab, from element first on.
-func (l *Layer) cut(slab tensor.Mem, size int64, first int, p *Param) tensor.Mem {
-	if slab.IsZero() || p.Stored() == 0 {
+// span returns elements [lo, hi) of a slab; absent if there are none.
+func span(slab tensor.Mem, d tensor.DType, lo, hi int) tensor.Mem {
+	if slab.IsZero() || lo == hi {
 		return tensor.Mem{}
 	}
-	return slab.Span(int64(first)*size, int64(p.Stored())*size)
+	return slab.Span(int64(lo)*d.Size(), int64(hi-lo)*d.Size())
 }
 
 // room returns the elements that a parameter takes in a slab: padding lets each
@@ -280,6 +280,9 @@ func (l *Layer) NonZeros() int64 {
 	return n
 }
 
+// Own reports whether each replica has parameters of its own.
+func (l *Layer) Own() bool { return l.own > l.shared }
+
 // Trains reports whether any parameter is not frozen.
 func (l *Layer) Trains() bool {
 	return slices.ContainsFunc(l.params, func(p *Param) bool { return !p.Frozen })
@@ -310,17 +313,9 @@ func (l *Layer) MaskGradients(x *Exec) {
 func (l *Layer) Reduced() []tensor.Mem {
 	var list []tensor.Mem
 	for _, s := range l.reduced {
-		list = append(list, l.span(l.g, l.dtype.Wide(), s.lo, s.hi))
+		list = append(list, span(l.g, l.dtype.Wide(), s.lo, s.hi))
 	}
 	return list
-}
-
-// span returns elements [lo, hi) of a slab, nothing of an absent one.
-func (l *Layer) span(slab tensor.Mem, d tensor.DType, lo, hi int) tensor.Mem {
-	if slab.IsZero() {
-		return slab
-	}
-	return slab.Span(int64(lo)*d.Size(), int64(hi-lo)*d.Size())
 }
 
 // SquaredNorm stores in out, two F64 that are zero, the sums of squares of the
@@ -330,9 +325,9 @@ func (l *Layer) SquaredNorm(x *Exec, out tensor.Mem) {
 	if len(l.updated) == 0 {
 		return
 	}
-	x.Backend.SumSquares(x.Stream, out.Span(0, 8), l.span(l.g, l.dtype.Wide(), 0, l.shared), l.shared)
-	if l.own > l.shared {
-		x.Backend.SumSquares(x.Stream, out.Span(8, 8), l.span(l.g, l.dtype.Wide(), l.shared, l.own), l.own-l.shared)
+	x.Backend.SumSquares(x.Stream, out.Span(0, 8), span(l.g, l.dtype.Wide(), 0, l.shared), l.shared)
+	if l.Own() {
+		x.Backend.SumSquares(x.Stream, out.Span(8, 8), span(l.g, l.dtype.Wide(), l.shared, l.own), l.own-l.shared)
 	}
 }
 
@@ -346,7 +341,7 @@ func (l *Layer) Update(x *Exec, a kernel.AdamW) {
 	wide := l.dtype.Wide()
 	for _, s := range l.updated {
 		a.Step, a.Decayed = l.Updates, s.decayed
-		x.Backend.AdamW(x.Stream, l.span(l.w, l.dtype, s.lo, s.hi), l.span(l.master, wide, s.lo, s.hi),
-			l.span(l.m, wide, s.lo, s.hi), l.span(l.v, wide, s.lo, s.hi), l.span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
+		x.Backend.AdamW(x.Stream, span(l.w, l.dtype, s.lo, s.hi), span(l.master, wide, s.lo, s.hi),
+			span(l.m, wide, s.lo, s.hi), span(l.v, wide, s.lo, s.hi), span(l.g, wide, s.lo, s.hi), s.hi-s.lo, a)
 	}
 }

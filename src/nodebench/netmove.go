@@ -131,8 +131,8 @@ func (n *network) newMove(sparse bool) (*move, error) {
 		}
 		if sparse && p.Prunable() {
 			keep[i] = model.NewMask(p)
-			for at := i; at < p.Stored(); at += 100 / moveKept {
-				keep[i].Set(at)
+			for x := i; x < p.Stored(); x += 100 / moveKept {
+				keep[i].Set(x)
 			}
 		}
 	}

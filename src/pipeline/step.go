@@ -74,8 +74,8 @@ func (r *Runner) step(feed Feed) error {
 // boundary messages have no header.
 func (r *Runner) batch(int) *model.Batch { return &r.x.Full }
 
-// execute carries out one instruction. Where nothing upstream is trained a
-// backward for inputs, its messages and the work on weights are left out.
+// execute carries out one instruction. No gradient is sent to a chunk if nothing in
+// it or before it is trained: the instructions stay, without messages or work.
 func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	m := in.Microbatch
 	switch in.Op {

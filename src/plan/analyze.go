@@ -27,14 +27,13 @@ type Analysis struct {
 
 // Analyze returns what a measurement says of the layout it was made in: by time,
 // whatever the balancer goes by, and beside the best of one chunk on each stage.
-// It is a pure function; m.Gap is the dispatch overhead, and m.Instructions must
-// be known.
+// It is a pure function; m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	t := m.Table
 	costs := p.placed(t, l.Cuts)
 	a := Analysis{
 		Loads: l.Loads(costs), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: sim.Run(p.Step(t, l.Cuts, l.Schedule)).Makespan(),
+		Predicted: p.seconds(t, l.Cuts, l.Schedule),
 		Took:      perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
 	a.Bottleneck = slices.Max(a.Loads)

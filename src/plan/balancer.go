@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"dynmo/src/balance"
 	"dynmo/src/cost"
@@ -11,7 +10,6 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/profile"
 	"dynmo/src/schedule"
-	"dynmo/src/sim"
 )
 
 // Balancer decides after a step where layers are in the next one, and in which
@@ -84,7 +82,7 @@ type memo struct {
 	costs         cost.Table
 	at            layout.Layout
 	present, best float64 // predicted seconds now, and at the best cuts
-	settled       bool    // the layout is the one that was decided for
+	stay          *Reason // why the layout is the one that was decided for; nil if it is not
 }
 
 // NewBalancer returns the balancer of the planner's settings.
@@ -146,8 +144,7 @@ func (b *balancer) Decide(m profile.Measurement, now layout.Layout) (layout.Layo
 
 // remember forgets what was found if costs or layout are others now.
 func (b *balancer) remember(now layout.Layout) {
-	l := &b.last
-	if !slices.Equal(l.costs.Layers, b.costs.Layers) || !slices.Equal(l.costs.Slow, b.costs.Slow) || !l.at.Equal(now) {
+	if l := &b.last; !l.costs.Equal(b.costs) || !l.at.Equal(now) {
 		*l = memo{costs: b.costs, at: now}
 	}
 }
@@ -155,49 +152,48 @@ func (b *balancer) remember(now layout.Layout) {
 // decide decides if it is time to. The planner is that of the present number of
 // stages.
 func (b *balancer) decide(now layout.Layout) (layout.Layout, Reason, error) {
+	fail := func(err error) (layout.Layout, Reason, error) { return now, Reason{}, err }
 	if due, err := b.due(now); err != nil || !due {
-		return now, Reason{}, err
+		return fail(err)
 	}
-	p, problem := b.planner, b.problem()
+	if b.last.stay != nil {
+		return now, *b.last.stay, nil
+	}
+	problem := b.planner.Problem(b.costs, b.planner.by)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
-		return now, Reason{}, err
+		return fail(err)
 	}
 	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
-	next := now
-	if !b.last.settled {
-		if next, err = b.choose(problem, now, &why); err != nil {
-			return now, Reason{}, err
-		}
-		b.last.settled = next.Equal(now)
+	next, err := b.choose(problem, now, &why)
+	if err != nil {
+		return fail(err)
 	}
-	if next.Stages() != now.Stages() {
-		if p, err = p.For(next.Stages()); err != nil {
-			return now, Reason{}, err
-		}
-		problem = p.Problem(b.costs, balance.By(p.config.Balance.By))
+	p, err := b.planner.For(next.Stages())
+	if err != nil {
+		return fail(err)
+	}
+	if p != b.planner {
+		problem = p.Problem(b.costs, p.by)
 	}
 	r, err := problem.Evaluate(next.Cuts)
 	if err != nil {
-		return now, Reason{}, err
+		return fail(err)
 	}
-	why.Bottleneck = r.Bottleneck
-	if why.Predicted = b.present(); !next.Equal(now) {
-		why.Predicted = sim.Run(p.Step(b.costs, next.Cuts, next.Schedule)).Makespan()
+	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
+	if next.Equal(now) {
+		b.last.stay = &why
+	} else {
+		why.Predicted = p.seconds(b.costs, next.Cuts, next.Schedule)
 	}
 	return next, why, nil
-}
-
-// problem states what is to be balanced, over virtual stages.
-func (b *balancer) problem() balance.Problem {
-	return b.planner.Problem(b.costs, balance.By(b.planner.config.Balance.By))
 }
 
 // present returns the makespan of a step in the present layout, simulated on the
 // costs.
 func (b *balancer) present() float64 {
 	if l := &b.last; l.present == 0 {
-		l.present = sim.Run(b.planner.Step(b.costs, l.at.Cuts, l.at.Schedule)).Makespan()
+		l.present = b.planner.seconds(b.costs, l.at.Cuts, l.at.Schedule)
 	}
 	return b.last.present
 }
@@ -210,7 +206,7 @@ func (b *balancer) due(now layout.Layout) (bool, error) {
 	if l := &b.last; l.best == 0 {
 		best := now.Cuts
 		if b.planner.config.Balance.Moves() {
-			r, err := balance.Partition(b.problem())
+			r, err := balance.Partition(b.planner.Problem(b.costs, b.planner.by))
 			if err != nil {
 				return false, err
 			}
@@ -218,10 +214,11 @@ func (b *balancer) due(now layout.Layout) (bool, error) {
 		}
 		l.best = b.planner.Estimate(b.costs, best)
 	}
-	if b.last.settled {
-		return b.trigger.Step(b.present(), b.present()), nil
+	best := b.last.best
+	if b.last.stay != nil {
+		best = b.present()
 	}
-	return b.trigger.Step(b.present(), b.last.best), nil
+	return b.trigger.Step(b.present(), best), nil
 }
 
 // choose returns the layout that the settings' balancer takes. Diffusion may talk
@@ -252,7 +249,7 @@ func (b *balancer) choose(problem balance.Problem, now layout.Layout, why *Reaso
 func (b *balancer) order(p *Planner, now layout.Layout, cuts partition.Partition) schedule.Schedule {
 	s := p.Schedule(b.costs, cuts)
 	if p == b.planner && cuts.Equal(now.Cuts) && p.Fits(b.costs, cuts, now.Schedule) {
-		if s.Equal(now.Schedule) || sim.Run(p.Step(b.costs, cuts, s)).Makespan() > (1-worthOrder)*b.present() {
+		if s.Equal(now.Schedule) || p.seconds(b.costs, cuts, s) > (1-worthOrder)*b.present() {
 			return now.Schedule
 		}
 	}

@@ -85,12 +85,11 @@ const horizon = 100
 // cuts that predict no faster step are not taken. The error is a
 // *balance.MemoryError if no cuts fit.
 func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partition, error) {
-	by := balance.By(p.config.Balance.By)
 	var next partition.Partition
 	var err error
 	switch {
 	case p.Map.Chunks > 1:
-		next, err = p.chunked(t, by)
+		next, err = p.chunked(t)
 		if _, full := errors.AsType[*balance.MemoryError](err); full && p.missing(t, now) == 0 {
 			return now, nil // the search is none that finds all there is
 		}
@@ -100,9 +99,9 @@ func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partiti
 			steps = horizon // "auto"
 		}
 		var r balance.Result
-		r, err = balance.FewestMoves(p.Problem(t, by), now, float64(steps*p.Microbatches), p.Network.Bandwidth())
+		r, err = balance.FewestMoves(p.Problem(t, p.by), now, float64(steps*p.Microbatches), p.Network.Bandwidth())
 		next = r.Cuts
-		if err == nil && by == balance.ByTime {
+		if err == nil && p.by == balance.ByTime {
 			next, _ = p.Improve(t, next)
 		}
 	}
@@ -113,11 +112,11 @@ func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partiti
 }
 
 // chunked returns cuts for several chunks on a stage.
-func (p *Planner) chunked(t cost.Table, by balance.By) (partition.Partition, error) {
-	if by == balance.ByTime {
+func (p *Planner) chunked(t cost.Table) (partition.Partition, error) {
+	if p.by == balance.ByTime {
 		return p.Cuts(t)
 	}
-	r, err := balance.Partition(p.Problem(t, by))
+	r, err := balance.Partition(p.Problem(t, p.by))
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +126,7 @@ func (p *Planner) chunked(t cost.Table, by balance.By) (partition.Partition, err
 // faster returns next if it predicts a faster step than now, if layers are not
 // balanced by time, or if memory has no room for now and more for next; else now.
 func (p *Planner) faster(t cost.Table, now, next partition.Partition) partition.Partition {
-	byTime := balance.By(p.config.Balance.By) == balance.ByTime
-	if !byTime || p.missing(t, next) < p.missing(t, now) || p.Makespan(t, next) < p.Makespan(t, now) {
+	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, now) || p.Makespan(t, next) < p.Makespan(t, now) {
 		return next
 	}
 	return now

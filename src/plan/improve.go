@@ -7,7 +7,6 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
-	"dynmo/src/sim"
 )
 
 const (
@@ -55,7 +54,7 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
 	if p.Adapts() {
 		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
-			return sim.Run(p.Step(t, cuts, p.base)).Makespan()
+			return p.seconds(t, cuts, p.base)
 		})
 	}
 	best, seconds, over := cuts, p.Makespan(t, cuts), p.missing(t, cuts)
@@ -107,11 +106,10 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 // Estimate predicts the seconds of a step as Makespan does, by a single schedule
 // where Makespan compares several.
 func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
-	step := p.Step(t, cuts, p.base)
-	if p.Adapts() {
-		step.Schedule = schedule.List(p.options(step, p.Caps(t, cuts)))
+	if !p.Adapts() {
+		return p.seconds(t, cuts, p.base)
 	}
-	return sim.Run(step).Makespan()
+	return p.seconds(t, cuts, schedule.List(p.options(p.Step(t, cuts, p.base), p.Caps(t, cuts))))
 }
 
 // shift returns cuts with one of them moved, nil if a stage were left empty.

@@ -15,7 +15,7 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	bytes := make([]int64, p.Map.Stages)
 	for v, peak := range peaks {
 		at := &bytes[p.Map.Stage(v)]
-		*at += p.fixedBytes(v, peak)
+		*at += p.fixed(p.Map, v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
 			*at += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
@@ -55,7 +55,7 @@ func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.fixedBytes(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(p.Map, s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
 			caps[s]--
 		}
 	}

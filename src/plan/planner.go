@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"dynmo/src/balance"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -33,7 +34,8 @@ type Planner struct {
 	most   int             // microbatches in flight that settings allow in list and auto
 	limit  int64           // bytes of a rank; 0: no limit
 	config config.Config
-	fixed  FixedBytes // nil: none
+	fixed  FixedBytes
+	by     balance.By // what the balancer goes by
 }
 
 // New returns the planner of settings on a network. fixed may be nil, which
@@ -43,7 +45,10 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 	p := &Planner{
 		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
 		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
-		limit: c.Balance.MemoryLimitBytes, config: c, fixed: fixed,
+		limit: c.Balance.MemoryLimitBytes, config: c, fixed: fixed, by: balance.By(c.Balance.By),
+	}
+	if fixed == nil {
+		p.fixed = func(partition.Map, int, schedule.Peak) int64 { return 0 }
 	}
 	var err error
 	switch p.Kind {
@@ -77,14 +82,6 @@ func (p *Planner) For(stages int) (*Planner, error) {
 	c := p.config
 	c.Parallel.Stages = stages
 	return New(c, p.Network, p.fixed)
-}
-
-// fixedBytes returns the bytes of a virtual stage that no layer accounts for.
-func (p *Planner) fixedBytes(virtual int, peak schedule.Peak) int64 {
-	if p.fixed == nil {
-		return 0
-	}
-	return p.fixed(p.Map, virtual, peak)
 }
 
 // layout returns the layout of some cuts and a schedule.
@@ -179,5 +176,10 @@ func (p *Planner) link(stage int) sim.Link {
 // Makespan predicts the seconds of a step at some cuts, from the first forward
 // to the last backward.
 func (p *Planner) Makespan(t cost.Table, cuts partition.Partition) float64 {
-	return sim.Run(p.Step(t, cuts, p.Schedule(t, cuts))).Makespan()
+	return p.seconds(t, cuts, p.Schedule(t, cuts))
+}
+
+// seconds is Makespan in a given schedule.
+func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
+	return sim.Run(p.Step(t, cuts, s)).Makespan()
 }

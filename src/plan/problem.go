@@ -37,7 +37,7 @@ func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
 	}
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
-		q.FixedBytes = append(q.FixedBytes, p.fixedBytes(v, peak))
+		q.FixedBytes = append(q.FixedBytes, p.fixed(p.Map, v, peak))
 	}
 	return q
 }

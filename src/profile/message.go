@@ -6,119 +6,103 @@ import (
 	"dynmo/src/trace"
 )
 
-// message is a report as the numbers of one message. Whole numbers are below
-// 2^53, which a float64 holds exactly.
+// message is values as numbers: it writes them one after the other, or reads them
+// in the same order. Whole numbers are below 2^53, which a float64 holds exactly.
 type message struct {
-	values []float64
-	read   int
+	numbers []float64
+	reads   bool
 }
 
-func (m *message) put(values ...float64) { m.values = append(m.values, values...) }
-
-func (m *message) next() float64 {
-	m.read++
-	return m.values[m.read-1]
+func (m *message) float(values ...*float64) {
+	for _, v := range values {
+		if !m.reads {
+			m.numbers = append(m.numbers, *v)
+			continue
+		}
+		*v, m.numbers = m.numbers[0], m.numbers[1:]
+	}
 }
 
-func (m *message) count() int { return int(m.next()) }
+func whole[T byte | int | int64 | trace.Op](m *message, values ...*T) {
+	for _, v := range values {
+		x := float64(*v)
+		m.float(&x)
+		*v = T(x)
+	}
+}
+
+// list writes how many values a list has, and each of them, or makes and reads
+// them.
+func list[T any](m *message, l *[]T, each func(*message, *T)) {
+	n := len(*l)
+	if whole(m, &n); m.reads && n > 0 {
+		*l = make([]T, n)
+	}
+	for i := range *l {
+		each(m, &(*l)[i])
+	}
+}
+
+// pack returns a value as a message.
+func pack[T any](v *T, code func(*message, *T)) []byte {
+	var m message
+	code(&m, v)
+	return comm.Pack(m.numbers)
+}
+
+// unpack returns the value of every message.
+func unpack[T any](messages [][]byte, code func(*message, *T)) []T {
+	list := make([]T, len(messages))
+	for i, b := range messages {
+		code(&message{numbers: comm.Unpack[float64](b), reads: true}, &list[i])
+	}
+	return list
+}
 
 // gather returns the reports of all ranks of a group. Collective.
 func gather(group *comm.Group, mine report) ([]report, error) {
-	rows, err := group.Allgather(comm.Pack(mine.encode()))
-	if err != nil {
-		return nil, err
-	}
-	list := make([]report, len(rows))
-	for rank, b := range rows {
-		list[rank] = decode(comm.Unpack[float64](b))
-	}
-	return list, nil
+	rows, err := group.Allgather(pack(&mine, (*message).report))
+	return unpack(rows, (*message).report), err
 }
 
-func (r report) encode() []float64 {
-	var m message
-	m.put(float64(r.own.Resident), float64(r.own.Kept), r.own.Joules, r.own.Balancing)
-	m.put(float64(len(r.summaries)))
-	for _, s := range r.summaries {
-		m.put(s.Busy[0], s.Start, s.End, s.Finish)
-	}
-	m.put(float64(len(r.layers)))
-	for _, l := range r.layers {
-		b := l.cost.Bytes
-		m.put(float64(l.id), float64(l.cost.NonZeros), float64(l.cost.Output))
-		m.put(float64(b.Parameters), float64(b.Gradients), float64(b.Optimizer), float64(b.Workspace), float64(b.Activations), float64(b.Held))
-		m.put(l.cost.Forward, l.cost.BackwardInput, l.cost.BackwardWeight, float64(len(l.samples)))
-		for _, s := range l.samples {
-			m.put(s.Forward, s.Input, s.Weight)
-		}
-	}
-	m.put(float64(len(r.counts)))
-	for _, c := range r.counts {
-		m.put(float64(c.Layer), float64(c.Microbatch), float64(len(c.Name)), float64(len(c.Values)))
-		for _, b := range []byte(c.Name) {
-			m.put(float64(b))
-		}
-		for _, v := range c.Values {
-			m.put(float64(v))
-		}
-	}
-	return m.values
-}
-
-func decode(values []float64) report {
-	m := message{values: values}
-	whole := func() int64 { return int64(m.next()) }
-	r := report{own: Own{Memory: Memory{Resident: whole(), Kept: whole()}, Joules: m.next(), Balancing: m.next()}}
-	for range m.count() {
-		r.summaries = append(r.summaries, trace.Summary{Busy: []float64{m.next()}, Start: m.next(), End: m.next(), Finish: m.next()})
-	}
-	for range m.count() {
-		l := layerReport{id: m.count(), cost: cost.Layer{NonZeros: whole(), Output: whole()}}
-		l.cost.Bytes = cost.Bytes{
-			Parameters: whole(), Gradients: whole(), Optimizer: whole(), Workspace: whole(), Activations: whole(), Held: whole(),
-		}
-		l.cost.Forward, l.cost.BackwardInput, l.cost.BackwardWeight = m.next(), m.next(), m.next()
-		l.samples = make([]cost.Stage, m.count())
-		for i := range l.samples {
-			l.samples[i] = cost.Stage{Forward: m.next(), Input: m.next(), Weight: m.next()}
-		}
-		r.layers = append(r.layers, l)
-	}
-	for range m.count() {
-		c := cost.Count{Layer: m.count(), Microbatch: m.count()}
-		name := make([]byte, m.count())
-		c.Values = make([]int64, m.count())
-		for i := range name {
-			name[i] = byte(m.next())
-		}
-		for i := range c.Values {
-			c.Values[i] = whole()
-		}
+func (m *message) report(r *report) {
+	whole(m, &r.own.Resident, &r.own.Kept)
+	m.float(&r.own.Joules, &r.own.Balancing)
+	list(m, &r.summaries, func(m *message, s *trace.Summary) {
+		list(m, &s.Busy, func(m *message, x *float64) { m.float(x) })
+		m.float(&s.Start, &s.End, &s.Finish)
+	})
+	list(m, &r.layers, func(m *message, l *layerReport) {
+		c, b := &l.cost, &l.cost.Bytes
+		whole(m, &l.id)
+		whole(m, &c.NonZeros, &c.Output, &b.Parameters, &b.Gradients, &b.Optimizer, &b.Workspace, &b.Activations, &b.Held)
+		m.float(&c.Forward, &c.BackwardInput, &c.BackwardWeight)
+		list(m, &l.samples, func(m *message, s *cost.Stage) { m.float(&s.Forward, &s.Input, &s.Weight) })
+	})
+	list(m, &r.counts, func(m *message, c *cost.Count) {
+		whole(m, &c.Layer, &c.Microbatch)
+		name := []byte(c.Name)
+		list(m, &name, func(m *message, b *byte) { whole(m, b) })
 		c.Name = string(name)
-		r.counts = append(r.counts, c)
-	}
-	return r
+		list(m, &c.Values, func(m *message, v *int64) { whole(m, v) })
+	})
+}
+
+func (m *message) spans(spans *[]trace.Span) {
+	list(m, spans, func(m *message, s *trace.Span) {
+		whole(m, &s.Op)
+		whole(m, &s.Layer, &s.Chunk, &s.Microbatch)
+		m.float(&s.Start, &s.End)
+	})
 }
 
 // instructions returns, on the first stage, the instructions of all stages of
 // the replica, by stage, spans being this rank's; nil on the others. Collective
 // over the stages.
 func instructions(stages *comm.Group, spans []trace.Span) ([][]trace.Span, error) {
-	var mine message
-	for _, s := range spans {
-		mine.put(float64(s.Op), float64(s.Chunk), float64(s.Microbatch), s.Start, s.End)
-	}
-	rows, err := stages.Gather(0, comm.Pack(mine.values))
+	rows, err := stages.Gather(0, pack(&spans, (*message).spans))
 	if err != nil || stages.Rank() != 0 {
 		return nil, err
 	}
-	all := make([][]trace.Span, len(rows))
-	for stage, b := range rows {
-		for m := (message{values: comm.Unpack[float64](b)}); m.read < len(m.values); {
-			all[stage] = append(all[stage], trace.Span{
-				Op: trace.Op(m.next()), Layer: -1, Chunk: m.count(), Microbatch: m.count(), Start: m.next(), End: m.next(),
-			})
-		}
-	}
-	return all, nil
+	return unpack(rows, (*message).spans), nil
 }

@@ -104,14 +104,15 @@ func (p Phase) check(layers int) error {
 		return err
 	}
 	r := p.Run
+	if r.Layout.Stages() == 0 {
+		return errors.New("run.layout: missing, as in files of older versions; record the run anew")
+	}
 	for field, list := range map[string][]float64{"slow": p.Slow, "fixed": p.Fixed} {
 		if n := len(list); n != 0 && n != r.Layout.Stages() {
 			return fmt.Errorf("%s: %d numbers, want one for each of run.layout.stages = %d", field, n, r.Layout.Stages())
 		}
 	}
 	switch {
-	case r.Layout.Stages() == 0:
-		return errors.New("run.layout: missing")
 	case !(r.Latency >= 0 && r.Latency <= mostSeconds) || !(r.Bandwidth >= 0):
 		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0 and a latency of at most %g", r.Latency, r.Bandwidth, float64(mostSeconds))
 	case !(r.Makespan >= leastSeconds && r.Makespan <= mostSeconds):

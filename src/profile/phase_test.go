@@ -61,6 +61,7 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
 		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"cuts":[0,2]}}}`, "stages: 0"},
 		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: missing"},
+		{"an older version's", `{"slow":[1,2],"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1,2],"schedule":"1f1b","stages":2,"microbatches":2,"makespan":1}}`, "run.layout: missing, as in files of older versions"},
 		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
 		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
 		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "latency 1e+308"},

@@ -24,7 +24,7 @@ type Observer interface {
 // phases of costs, timelines that are worth keeping. A nil Journal tells nothing.
 type Journal struct {
 	observe Observer
-	planner *plan.Planner
+	planner *plan.Planner // of the stages of the last step
 	config  config.Config
 	clock   string
 
@@ -74,6 +74,7 @@ func (j *Journal) Step(d Done) error {
 	if j == nil {
 		return nil
 	}
+	d.Measured.Dispatch = profile.DispatchOverhead(d.Measured.Instructions) // which only this rank knows
 	makespan := d.Measured.Summary.Makespan()
 	if err := j.settle(makespan); err != nil {
 		return err
@@ -189,12 +190,11 @@ func (j *Journal) timeline(d Done) error {
 // metrics returns a step's metrics, and how it went for the log of costs, which
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
-	d.Measured.Dispatch = profile.DispatchOverhead(d.Measured.Instructions)
-	planner, err := j.planner.For(d.Ran.Stages())
-	if err != nil {
+	var err error
+	if j.planner, err = j.planner.For(d.Ran.Stages()); err != nil {
 		return Metrics{}, profile.Run{}, err
 	}
-	a, err := planner.Analyze(d.Measured, d.Ran)
+	a, err := j.planner.Analyze(d.Measured, d.Ran)
 	if err != nil {
 		return Metrics{}, profile.Run{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"dynmo/src/dynamic"
 	"dynmo/src/migrate"
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -29,91 +28,69 @@ func (r *Rank) Loop() (out Outcome, err error) {
 	}
 	clock, steps := r.Device.Clock(), r.Config.Train.Steps
 	for step := 0; step < steps && !out.Stopped; step++ {
-		fail := func(room string, err error) (Outcome, error) {
-			return out, fmt.Errorf("step %d: %s%w", step, room, err)
-		}
+		fail := func(err error) (Outcome, error) { return out, fmt.Errorf("step %d: %w", step, err) }
 		began := time.Now()
 
 		// Change: the dynamism changes the model.
-		w.All.SetDeadline(startFor)
-		start := clock.Now()
-		change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
-		if err == nil && change.Structure {
-			err = r.place(w, l, s)
-		}
+		change, err := r.change(step, w, l, s)
 		if err != nil {
-			return fail("dynamic: ", err)
-		}
-		if err := r.journal.Changed(step, change, clock.Now()-start); err != nil {
-			return fail("", err)
-		}
-		if !change.Structure && r.last[0] > 0 {
-			w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
+			return fail(err)
 		}
 
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
-		start = clock.Now()
+		start := clock.Now()
 		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
 		if err != nil {
-			return fail("", err)
+			return fail(err)
 		}
 
 		// Update: one agreement on loss and norm, then the optimizer.
 		agreed, skipped, err := r.update(step, &done)
 		if err != nil {
-			return fail("", err)
+			return fail(err)
 		}
 
 		// Measure: what the step showed, the same on every rank.
 		measuring := clock.Now()
 		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change.Costs)
 		if err != nil {
-			return fail("", err)
+			return fail(err)
 		}
 		if err := r.dynamism.After(step, m.Measurement); err != nil {
-			return fail("dynamic: ", err)
+			return fail(fmt.Errorf("dynamic: %w", err))
 		}
 
 		// Decide: a pure function of what was measured.
 		next, why := l, plan.Reason{}
 		if step+1 < steps {
 			if next, why, err = r.Balancer.Decide(m, l); err != nil {
-				return fail("", err)
+				return fail(err)
 			}
 		}
 
 		// Migrate and resize: layers go where the next layout has them, and ranks that
-		// it leaves outside go.
-		ran, deciding, inside := l, clock.Now(), true
+		// it has no place for go.
+		moving, ran := clock.Now(), l
 		var moved migrate.Moved
-		if !next.Equal(l) {
-			r.runner.Close()
-			if s, moved, err = migrate.Run(w.Stages, l.Owners(), next.Owners(), r.x, s); err != nil {
-				return fail("", err)
-			}
-			if w, inside, err = w.Resize(l, next); err != nil {
-				return fail("resize: ", err)
-			}
-			if l = next; inside {
-				if err := r.place(w, l, s); err != nil {
-					return fail("migrate: ", err)
-				}
-			}
+		if w, s, moved, err = r.move(w, l, next, s); err != nil {
+			return fail(err)
 		}
+		l = next
 
 		// Record: rank 0 tells what happened.
 		r.spent = clock.Now() - measuring
-		out.Steps, out.Loss, out.Left = step+1, agreed.Loss, !inside
-		if !inside {
-			return out, r.release(s)
+		out.Steps, out.Loss, out.Left = step+1, agreed.Loss, w.Outside()
+		if out.Left {
+			r.world, r.stage = w, s
+			return out, nil
 		}
 		out.Stopped = agreed.Stop && step+1 < steps
 		if err := r.journal.Step(record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
-			Start: start, Deciding: deciding - measuring, Moving: clock.Now() - deciding, Resident: r.Before > 0,
+			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
 		}); err != nil {
-			return fail("", err)
+			return fail(err)
 		}
 		r.last[0], r.last[1] = r.last[1], time.Since(began)
 	}

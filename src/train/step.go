@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,9 +14,11 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/device"
+	"dynmo/src/dynamic"
 	"dynmo/src/elastic"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
+	"dynmo/src/migrate"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -50,6 +53,24 @@ func (r *Rank) startClock() error {
 		break
 	}
 	return r.x.Stream.Sync() // events to come are read by the clock as it is now
+}
+
+// change lets the dynamism change the model before a step.
+func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage) (dynamic.Change, error) {
+	w.All.SetDeadline(startFor)
+	clock := r.Device.Clock()
+	start := clock.Now()
+	change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
+	if err == nil && change.Structure {
+		err = r.place(w, l, s)
+	}
+	if err != nil {
+		return change, fmt.Errorf("dynamic: %w", err)
+	}
+	if !change.Structure && r.last[0] > 0 {
+		w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
+	}
+	return change, r.journal.Changed(step, change, clock.Now()-start)
 }
 
 // deadlineFloor is how long a peer may always take. Beyond that it is given as
@@ -110,7 +131,7 @@ func learningRate(o config.Optimizer, step, steps int) float64 {
 	return o.MinLR + (o.LR-o.MinLR)*(1+math.Cos(math.Pi*min(1, progress)))/2
 }
 
-// own returns what this rank tells of itself.
+// own returns what this rank reports of itself.
 func (r *Rank) own() profile.Own {
 	o := profile.Own{Balancing: r.spent}
 	if r.Joules != nil {
@@ -124,9 +145,9 @@ func (r *Rank) own() profile.Own {
 }
 
 // diffuse balances by messages between neighbouring stages.
-func (r *Rank) diffuse(p balance.Problem, now partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
+func (r *Rank) diffuse(p balance.Problem, cuts partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
 	stages := r.profiler.Stages
-	return balance.Diffuse(p.Stage(now, stages.Rank()), neighbours{stages}, o)
+	return balance.Diffuse(p.Stage(cuts, stages.Rank()), neighbours{stages}, o)
 }
 
 // neighbours carries diffusion's messages: balance.Link over the stages of a
@@ -150,6 +171,29 @@ func (n neighbours) Max(values []float64) error {
 	return comm.Allreduce(n.stages, values, func(a, b float64) float64 { return max(a, b) })
 }
 
+// move takes layers to where the next layout has them, and makes the world, the
+// stage and the runner of that layout. Collective over the present world.
+func (r *Rank) move(w elastic.World, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
+	if next.Equal(present) {
+		return w, s, migrate.Moved{}, nil
+	}
+	r.runner.Close()
+	s, moved, err := migrate.Run(w.Stages, present.Owners(), next.Owners(), r.x, s)
+	if err != nil {
+		return w, s, moved, err
+	}
+	if w, err = w.Resize(present, next); err != nil {
+		return w, s, moved, fmt.Errorf("resize: %w", err)
+	}
+	if w.Outside() {
+		return w, s, moved, nil
+	}
+	if err = r.place(w, next, s); err != nil {
+		err = fmt.Errorf("migrate: %w", err)
+	}
+	return w, s, moved, err
+}
+
 // end closes the records and returns how the run ended. Collective.
 func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage) (Outcome, error) {
 	r.world, r.layout, r.stage = w, l, s
@@ -160,24 +204,32 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 		return out, nil
 	}
 	var err error
-	if out.Hash, err = hash(w.Stages, l, s); err != nil {
+	if out.Hash, err = hash(w, l, s); err != nil {
 		return out, fmt.Errorf("hash: %w", err)
 	}
 	return out, nil
 }
 
 // hash returns the SHA-256 of the hashes of all layers in chain order: one
-// number for the whole model's state, whatever the layout. Collective.
-func hash(stages *comm.Group, l layout.Layout, s *model.Stage) (string, error) {
+// number for the whole model's state, whatever the layout. A layer of which each
+// replica has parameters of its own counts with those of all. Collective.
+func hash(w elastic.World, l layout.Layout, s *model.Stage) (string, error) {
 	var mine []byte
 	for _, layer := range s.Layers {
 		sum, err := layer.Hash()
 		if err != nil {
 			return "", err
 		}
+		if layer.Own() {
+			replicas, err := w.Replicas.Allgather(sum[:])
+			if err != nil {
+				return "", err
+			}
+			sum = sha256.Sum256(bytes.Join(replicas, nil))
+		}
 		mine = append(mine, sum[:]...)
 	}
-	all, err := stages.Allgather(mine)
+	all, err := w.Stages.Allgather(mine)
 	if err != nil {
 		return "", err
 	}
@@ -187,13 +239,6 @@ func hash(stages *comm.Group, l layout.Layout, s *model.Stage) (string, error) {
 		all[stage] = all[stage][sha256.Size:]
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// release gives back what a rank holds that the others go on without: nothing of
-// the model is left on it.
-func (r *Rank) release(s *model.Stage) error {
-	r.stage, r.world = s, elastic.World{}
-	return nil
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.
@@ -208,7 +253,7 @@ func (r *Rank) Close() {
 // world of the last step.
 func (r *Rank) Leave() error {
 	var err error
-	if r.world.All != nil {
+	if !r.world.Outside() {
 		err = r.world.Close()
 	}
 	r.Stream.Close()

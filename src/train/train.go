@@ -45,7 +45,7 @@ type Rank struct {
 	Setup
 	Balancer plan.Balancer // the one of the settings, unless another takes its place before Loop
 
-	world    elastic.World // of the first step, as are layout and stage
+	world    elastic.World // of the first step, and after Loop of the last, as are layout and stage
 	layout   layout.Layout
 	stage    *model.Stage
 	x        *model.Exec

@@ -1,0 +1,227 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/layout"
+	"dynmo/src/migrate"
+	"dynmo/src/partition"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+	"dynmo/src/trace"
+)
+
+// told is an observer that remembers everything, and in which order.
+type told struct {
+	order   []string
+	metrics []Metrics
+	events  []Event
+	phases  profile.Series
+}
+
+func (o *told) Step(m Metrics) error {
+	o.order, o.metrics = append(o.order, fmt.Sprintf("step %d", m.Step)), append(o.metrics, m)
+	return nil
+}
+
+func (o *told) Event(e Event) error {
+	o.order, o.events = append(o.order, fmt.Sprintf("%s %d", e.Kind, e.Step)), append(o.events, e)
+	return nil
+}
+
+func (o *told) Costs(p profile.Phase) error {
+	o.order, o.phases = append(o.order, fmt.Sprintf("costs %d+%d", p.Step, p.Steps)), append(o.phases, p)
+	return nil
+}
+
+func (o *told) Trace(s trace.Step) error {
+	o.order = append(o.order, fmt.Sprintf("trace %d of %d stages", s.Step, len(s.Stages)))
+	return nil
+}
+
+// recorder is a journal, with steps that a simulation stands for.
+type recorder struct {
+	t       *testing.T
+	told    told
+	journal *Journal
+	planner *plan.Planner
+	costs   cost.Table
+	step    int
+}
+
+func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder {
+	c := config.Default()
+	c.Model.Blocks, c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = layers-2, stages, 4, 1
+	c.Schedule.Kind = string(kind)
+	r := &recorder{t: t, costs: cost.Table{Clock: "virtual", Dispatch: 1e-4}}
+	for l := range layers {
+		r.costs.Layers = append(r.costs.Layers, cost.Layer{Name: fmt.Sprintf("layer%d", l), Forward: 1e-3, BackwardInput: 2e-3, BackwardWeight: 1e-3, Output: 8})
+	}
+	var err error
+	if r.planner, err = plan.New(c, sim.Network{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.journal = NewJournal(&r.told, r.planner, c, "virtual")
+	return r
+}
+
+// layout returns the layout of some cuts, on as many stages as they are of.
+func (r *recorder) layout(cuts ...int) layout.Layout {
+	r.t.Helper()
+	p, err := r.planner.For((len(cuts) - 1) / r.planner.Map.Chunks)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l, err := p.At(cost.Phase{Table: r.costs}, cuts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l.Layout
+}
+
+// tell tells a step that ran in one layout and was followed by another.
+func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float64) {
+	r.t.Helper()
+	p, err := r.planner.For(ran.Stages())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	costs := r.costs
+	costs.Layers = slices.Clone(costs.Layers)
+	for l := range costs.Layers {
+		costs.Layers[l].Forward *= seconds
+	}
+	step, err := p.Simulate(cost.Phase{Table: costs}, ran, r.step)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m := profile.Measurement{Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: -1}
+	m.Table = costs
+	m.Dispatch = 0 // no rank knows it but the one that has the instructions
+	if err := r.journal.Step(Done{Step: r.step, Measured: m, Ran: ran, Next: next, Why: why, Moved: migrate.Moved{Layers: 2, Bytes: 9}, Moving: 1}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.step++
+}
+
+// end ends the run and returns its phases as they are read from a file.
+func (r *recorder) end() profile.Series {
+	r.t.Helper()
+	if err := r.journal.End(); err != nil {
+		r.t.Fatal(err)
+	}
+	var file bytes.Buffer
+	for _, p := range r.told.phases {
+		if err := json.NewEncoder(&file).Encode(p); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	got, err := profile.ReadSeries(CostsFile, &file, len(r.costs.Layers))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got
+}
+
+// TestJournal: events, timelines, costs and metrics are told in this order, and
+// the effect of a decision with the second step after it, or before the model
+// changes. Costs have the dispatch overhead.
+func TestJournal(t *testing.T) {
+	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
+	r.tell(even, even, plan.Reason{}, 1)
+	r.tell(even, uneven, plan.Reason{Decided: true, Predicted: 5}, 2)
+	r.tell(uneven, uneven, plan.Reason{}, 3)
+	r.tell(uneven, uneven, plan.Reason{Decided: true, Predicted: 6}, 4)
+	if err := r.journal.Changed(4, dynamic.Change{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.tell(uneven, uneven, plan.Reason{}, 5)
+	if err := r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"sparsity": 0.5}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.tell(uneven, uneven, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 6)
+	series := r.end()
+	want := []string{
+		"step 0", "migrate 1", "trace 1 of 2 stages", "step 1", "costs 0+2", "step 2", "balance 1", "trace 3 of 2 stages", "step 3",
+		"step 4", "balance 3", "dynamic 5", "balance 5", "costs 2+3", "step 5", "costs 5+1",
+	}
+	if diff := cmp.Diff(want, r.told.order); diff != "" {
+		t.Error(diff)
+	}
+	first, second := r.told.events[1], r.told.events[2]
+	if first.Before != r.told.metrics[1].Makespan || first.Predicted != 5 || first.After != r.told.metrics[3].Makespan || first.Bytes != 9 {
+		t.Errorf("%+v, want the makespans of steps 1 and 3", first)
+	}
+	if second.Step != 3 || second.After != r.told.metrics[4].Makespan {
+		t.Errorf("%+v, want the makespan of step 4, the only one before the model changed", second)
+	}
+	if kept, ok := r.told.events[4].Detail["kept"].(string); !ok || !strings.HasPrefix(kept, "memory") {
+		t.Errorf("%+v, want why layers stay", r.told.events[4])
+	}
+	for i, p := range series {
+		if math.Abs(p.Dispatch-r.costs.Dispatch) > 1e-9 {
+			t.Errorf("phase %d: dispatch overhead %v, want %v", i, p.Dispatch, r.costs.Dispatch)
+		}
+	}
+	if series[2].Change != "prune" {
+		t.Errorf("phase 2 follows on %q, want prune", series[2].Change)
+	}
+}
+
+// TestJournalOfFewerStages: metrics, timelines and costs are those of the layout
+// of each step, on however many stages it is, and can be read.
+func TestJournalOfFewerStages(t *testing.T) {
+	for _, c := range []struct {
+		kind   schedule.Kind
+		chunks int
+	}{{schedule.Kind1F1B, 1}, {schedule.KindAuto, 1}, {schedule.KindInterleaved, 2}, {schedule.KindZBV, 2}} {
+		r := newRecorder(t, c.kind, 12, 4)
+		spread := func(stages int) layout.Layout {
+			cuts := make(partition.Partition, stages*c.chunks+1)
+			for i := range cuts {
+				cuts[i] = 12 * i / (stages * c.chunks)
+			}
+			return r.layout(cuts...)
+		}
+		now := spread(4)
+		for _, stages := range []int{4, 2, 2, 1, 1} {
+			next := spread(stages)
+			r.tell(now, next, plan.Reason{}, 1)
+			now = next
+		}
+		series := r.end()
+		for i, want := range []int{4, 4, 2, 2, 1} {
+			m := r.told.metrics[i]
+			if len(m.LayersPerStage) != want || len(m.BytesPerStage) != want || len(m.Cuts) != want*c.chunks+1 || !(m.Makespan > 0) || math.Abs(float64(m.Predicted/m.Makespan)-1) > 1e-9 {
+				t.Errorf("%s, step %d: %+v, want %d stages", c.kind, i, m, want)
+			}
+		}
+		if len(series) != 3 || series[1].Run.Layout.Stages() != 2 || series[1].Steps != 2 || len(series[1].Run.Scale) != 2*c.chunks {
+			t.Errorf("%s: %+v, want three phases, the second of 2 steps on 2 stages", c.kind, series)
+		}
+	}
+}
+
+// TestJournalTellsNothing: ranks but the first have no journal.
+func TestJournalTellsNothing(t *testing.T) {
+	var none *Journal
+	if err := errors.Join(none.Changed(1, dynamic.Change{Kind: "prune"}, 1), none.Step(Done{}), none.End()); err != nil {
+		t.Error(err)
+	}
+}
