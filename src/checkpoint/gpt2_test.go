@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"dynmo/src/expect"
 )
 
@@ -120,11 +122,8 @@ func save(t testing.TB, path string, b []byte) {
 func (g *gpt2) logits(tokens []int32) [][]float64 {
 	var x [][]float64
 	for t, token := range tokens {
-		row := g.row("wte.weight", int(token))
-		for j, p := range g.row("wpe.weight", t) {
-			row[j] += p
-		}
-		x = append(x, row)
+		x = append(x, g.row("wte.weight", int(token)))
+		floats.Add(x[t], g.row("wpe.weight", t))
 	}
 	for b := range g.blocks {
 		h := fmt.Sprintf("h.%d.", b)
@@ -133,12 +132,12 @@ func (g *gpt2) logits(tokens []int32) [][]float64 {
 			qkv = append(qkv, g.conv1d(h+"attn.c_attn", g.norm(h+"ln_1", x[t])))
 		}
 		for t := range x {
-			add(x[t], g.conv1d(h+"attn.c_proj", g.attend(qkv, t)))
+			floats.Add(x[t], g.conv1d(h+"attn.c_proj", g.attend(qkv, t)))
 			inner := g.conv1d(h+"mlp.c_fc", g.norm(h+"ln_2", x[t]))
 			for j, v := range inner {
 				inner[j] = v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*math.Pow(v, 3))))
 			}
-			add(x[t], g.conv1d(h+"mlp.c_proj", inner))
+			floats.Add(x[t], g.conv1d(h+"mlp.c_proj", inner))
 		}
 	}
 	head := "wte.weight"
@@ -150,7 +149,7 @@ func (g *gpt2) logits(tokens []int32) [][]float64 {
 		last := g.norm("ln_f", x[t])
 		var row []float64
 		for v := range g.vocab {
-			row = append(row, dot(last, g.row(head, v)))
+			row = append(row, floats.Dot(last, g.row(head, v)))
 		}
 		logits = append(logits, row)
 	}
@@ -202,7 +201,7 @@ func (g *gpt2) attend(qkv [][]float64, t int) []float64 {
 		cut := func(row []float64, part int) []float64 { return row[part*c+h*size:][:size] }
 		weights, sum := make([]float64, t+1), 0.0
 		for s := range weights {
-			weights[s] = math.Exp(dot(cut(qkv[t], 0), cut(qkv[s], 1)) / math.Sqrt(float64(size)))
+			weights[s] = math.Exp(floats.Dot(cut(qkv[t], 0), cut(qkv[s], 1)) / math.Sqrt(float64(size)))
 			sum += weights[s]
 		}
 		for s, w := range weights {
@@ -212,18 +211,4 @@ func (g *gpt2) attend(qkv [][]float64, t int) []float64 {
 		}
 	}
 	return out
-}
-
-func add(x, y []float64) {
-	for j := range x {
-		x[j] += y[j]
-	}
-}
-
-func dot(x, y []float64) float64 {
-	sum := 0.0
-	for j := range x {
-		sum += x[j] * y[j]
-	}
-	return sum
 }

@@ -30,10 +30,16 @@ func imported(t testing.TB, dir string) *Weights {
 	t.Helper()
 	w, err := OpenHuggingFace(dir)
 	expect.OK(t, err)
+	return written(t, w)
+}
+
+// written returns weights as a dynmo weights file, opened, and closes them.
+func written(t testing.TB, w *Weights) *Weights {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "weights.safetensors")
 	expect.OK(t, w.Write(path))
 	expect.OK(t, w.Close())
-	w, err = OpenWeights(path)
+	w, err := OpenWeights(path)
 	expect.OK(t, err)
 	t.Cleanup(func() { expect.OK(t, w.Close()) })
 	return w

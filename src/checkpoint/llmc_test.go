@@ -53,12 +53,7 @@ func TestLLMC(t *testing.T) {
 	save(t, path, g.llmc())
 	w, err := OpenLLMC(path)
 	expect.OK(t, err)
-	own := filepath.Join(dir, "weights.safetensors")
-	expect.OK(t, w.Write(own))
-	expect.OK(t, w.Close())
-	w, err = OpenWeights(own)
-	expect.OK(t, err)
-	defer w.Close()
+	w = written(t, w)
 	expect.OK(t, w.WriteHuggingFace(filepath.Join(dir, "hf")))
 	if !bytes.Equal(read(t, filepath.Join(dir, "hf", "model.safetensors")), g.file(g.names())) {
 		t.Error("Hugging Face's file is another")

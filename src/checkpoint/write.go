@@ -112,17 +112,10 @@ func replace(path string, write func(io.Writer) error) (err error) {
 	if err = write(b); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err = b.Flush(); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
+	for _, step := range []func() error{b.Flush, f.Sync, f.Close, func() error { return os.Rename(f.Name(), path) }} {
+		if err = step(); err != nil {
+			return err
+		}
 	}
 	d, err := os.Open(dir)
 	if err != nil {

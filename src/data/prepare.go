@@ -208,14 +208,12 @@ func invalid(text string) int {
 	if utf8.ValidString(text) {
 		return len(text)
 	}
-	position := 0
-	for {
-		r, n := utf8.DecodeRuneInString(text[position:])
-		if r == utf8.RuneError && n == 1 {
+	for position, r := range text {
+		if _, n := utf8.DecodeRuneInString(text[position:]); r == utf8.RuneError && n == 1 {
 			return position
 		}
-		position += n
 	}
+	return len(text)
 }
 
 // read yields the parts of a file in order.

@@ -2,7 +2,6 @@ package nodebench
 
 import (
 	"fmt"
-	"math"
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
@@ -64,20 +63,16 @@ func (b *bench) gemm(s Shape, seed uint64, rounds int) {
 // wrongRows counts the wrong elements in sampled rows of got (m, n), whose
 // element (i, j) is the sum over l < k of the product of term(i, j, l).
 func wrongRows(got []float32, m, n, k int, term func(i, j, l int) (float32, float32)) int {
-	count := 0
+	check := checker{}
 	for i := 0; i < m; i += (m + sampledRows - 1) / sampledRows {
 		for j := range n {
-			var sum, bound float64
+			var want total
 			for l := range k {
 				x, y := term(i, j, l)
-				product := float64(x) * float64(y)
-				sum += product
-				bound += math.Abs(product)
+				want.add(float64(x) * float64(y))
 			}
-			if !(math.Abs(float64(got[i*n+j])-sum) <= tolerance*bound) { // NaN is wrong
-				count++
-			}
+			check.within(float64(got[i*n+j]), want.sum, tolerance*want.absolute)
 		}
 	}
-	return count
+	return check.wrong
 }

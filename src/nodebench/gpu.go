@@ -95,10 +95,15 @@ type gpu struct {
 	peak    float64 // operations per second of the large bf16 product
 }
 
-// run measures one part, with memory and a stream of its own.
+// run measures one part, with memory and a stream of its own, and returns all memory
+// to the GPU, that of the device's pool too.
 func (g *gpu) run(part gpuPart) error {
 	g.bench, g.lacking = newBench(g.BF16, g.Device), nil
-	defer g.finish()
+	defer func() {
+		g.free()
+		g.stream.Close()
+		g.Device.Trim()
+	}()
 	part.measure(g)
 	if g.sync(); g.err != nil {
 		return g.err
@@ -230,11 +235,4 @@ func (g *gpu) gemms() {
 		g.figure(fmt.Sprintf("gemm_%s_%d", k.DType(), n), operations/seconds/1e12, "TFLOP/s", 0, wrong)
 		g.free()
 	}
-}
-
-// finish returns all memory to the GPU, that of the device's pool too.
-func (g *gpu) finish() {
-	g.free()
-	g.stream.Close()
-	g.Device.Trim()
 }

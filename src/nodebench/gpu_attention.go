@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
+
 	"dynmo/src/tensor"
 )
 
@@ -83,17 +85,9 @@ func (a *heads) head(number int) head {
 		h.v = append(h.v, a.qkv.row(row+2*a.c+h.first, a.size))
 		h.dy = append(h.dy, a.dout.row((h.sequence*a.t+i)*a.c+h.first, a.size))
 		h.out = append(h.out, outputs[i*a.c+h.first:][:a.size])
-		h.mean = append(h.mean, inner(h.dy[i], h.out[i]))
+		h.mean = append(h.mean, floats.Dot(h.dy[i], h.out[i]))
 	}
 	return h
-}
-
-// inner returns Σ x·y.
-func inner(x, y []float64) (sum float64) {
-	for i := range x {
-		sum += x[i] * y[i]
-	}
-	return sum
 }
 
 // innerAbsolute returns Σ |x·y|.
@@ -104,14 +98,14 @@ func innerAbsolute(x, y []float64) (sum float64) {
 	return sum
 }
 
-func (h head) score(i, j int) float64 { return inner(h.q[i], h.k[j]) / math.Sqrt(float64(h.size)) }
+func (h head) score(i, j int) float64 { return floats.Dot(h.q[i], h.k[j]) / math.Sqrt(float64(h.size)) }
 
 // slope returns the probability of row j in row i, with the GPU's lse, and the
 // gradient of its score, a difference whose parts add up to most.
 func (h head) slope(i, j int) (p, ds, most float64) {
 	p = math.Exp(h.score(i, j) - h.lse[i])
 	scale := p / math.Sqrt(float64(h.size))
-	ds = scale * (inner(h.dy[i], h.v[j]) - h.mean[i])
+	ds = scale * (floats.Dot(h.dy[i], h.v[j]) - h.mean[i])
 	return p, ds, scale * (innerAbsolute(h.dy[i], h.v[j]) + innerAbsolute(h.dy[i], h.out[i]))
 }
 

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"text/tabwriter"
 
 	"dynmo/src/device"
@@ -167,11 +166,9 @@ func (b *bench) add(name string, value float64, unit string, reach float64, wron
 // wrong counts the elements of got that are further from want than the
 // tolerance allows. bound is the sum of the absolute values of their terms.
 func wrong(got, want, bound []float32) int {
-	count := 0
+	check := checker{}
 	for i := range got {
-		if !(math.Abs(float64(got[i])-float64(want[i])) <= tolerance*float64(bound[i])) { // NaN is wrong
-			count++
-		}
+		check.within(float64(got[i]), float64(want[i]), tolerance*float64(bound[i]))
 	}
-	return count
+	return check.wrong
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -51,10 +50,7 @@ from uniform cuts. The optimum stands beside what the balancer found.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(a)
-			}
-			return a.print(c.OutOrStdout())
+			return tellAnswer(c, a, asJSON)
 		},
 	}
 	c.Flags().StringVar(&file, "loads", "", "JSON file with the costs")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -49,10 +48,7 @@ func ckptInspect() *cobra.Command {
 			for _, t := range f.Tensors {
 				all.Tensors = append(all.Tensors, contentsTensor{t.Name, string(t.DType), t.Shape, t.Bytes()})
 			}
-			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(all)
-			}
-			return all.print(c.OutOrStdout())
+			return tellAnswer(c, all, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")

@@ -78,6 +78,14 @@ func checkNames(flag string, names, known []string) error {
 	return nil
 }
 
+// tellAnswer writes what a command has found, for people or in JSON.
+func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(c.OutOrStdout()).Encode(answer)
+	}
+	return answer.print(c.OutOrStdout())
+}
+
 // writeLines writes values for programs, a JSON object a line.
 func writeLines[T any](w io.Writer, values []T) error {
 	encoder := json.NewEncoder(w)

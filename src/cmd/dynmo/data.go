@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,12 +175,7 @@ func inspectCommand() *cobra.Command {
 			if low, high := t.Span(); t.Len() > 0 {
 				found.Min, found.Max = &low, &high
 			}
-			if asJSON {
-				err = json.NewEncoder(c.OutOrStdout()).Encode(found)
-			} else {
-				err = found.print(c.OutOrStdout())
-			}
-			return errors.Join(err, t.Close())
+			return errors.Join(tellAnswer(c, found, asJSON), t.Close())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")

@@ -147,25 +147,7 @@ func TestTrainRefusesGPUs(t *testing.T) {
 			if c.ranks == 0 {
 				set = append(set, "parallel.stages=1")
 			}
-			e := gpuRun(t, dir, c.ranks, c.env, onGPU(set...)...)
-			if e.status != c.status {
-				t.Errorf("status %d, want %d", e.status, c.status)
-			}
-			list := strings.Join(e.errors(), "\n")
-			for _, text := range c.want {
-				if !strings.Contains(list, text) {
-					t.Errorf("the error lacks %q", text)
-				}
-			}
-			if len(e.errors()) != 1 {
-				t.Errorf("%d errors, want one", len(e.errors()))
-			}
-			if e.took > soon {
-				t.Errorf("took %v", e.took)
-			}
-			if t.Failed() {
-				t.Log(e.stderr)
-			}
+			gpuRun(t, dir, c.ranks, c.env, onGPU(set...)...).refused(t, c.status, c.want...)
 		})
 	}
 }

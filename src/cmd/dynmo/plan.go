@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -58,10 +57,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 				}
 			}
 			a := answered(table, best, o)
-			if w.json {
-				return json.NewEncoder(c.OutOrStdout()).Encode(a)
-			}
-			return a.print(c.OutOrStdout())
+			return tellAnswer(c, a, w.json)
 		},
 	}
 	w.flags(c)

@@ -11,12 +11,21 @@ import (
 	"dynmo/src/record"
 )
 
-func TestReport(t *testing.T) {
+// recorded returns the directory of a run of these steps.
+func recorded(t *testing.T, steps ...record.Metrics) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
 	run, err := record.Open(dir, config.Default().TOML(), record.Provenance{})
 	expect.OK(t, err)
-	expect.OK(t, run.Step(record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1}))
+	for _, step := range steps {
+		expect.OK(t, run.Step(step))
+	}
 	expect.OK(t, run.Close())
+	return dir
+}
+
+func TestReport(t *testing.T) {
+	dir := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
 	empty, damaged := t.TempDir(), filepath.Join(t.TempDir(), "damaged")
 	expect.OK(t, os.CopyFS(damaged, os.DirFS(dir)))
 	expect.OK(t, os.WriteFile(filepath.Join(damaged, "metrics.jsonl"), []byte("{}\n{\"loss\":\"much\"}\n"), 0o600))
@@ -56,9 +65,8 @@ func TestReport(t *testing.T) {
 			}
 		})
 	}
-	text, err := os.ReadFile(page)
-	expect.OK(t, err)
-	if !strings.Contains(string(text), "<b>wall clock</b>") {
+	text := read(t, page)
+	if !strings.Contains(text, "<b>wall clock</b>") {
 		t.Error("the page does not name the clock")
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -71,10 +70,7 @@ their bytes; measuring and deciding take none.`,
 					return err
 				}
 			}
-			if w.json {
-				return json.NewEncoder(c.OutOrStdout()).Encode(a)
-			}
-			return a.print(c.OutOrStdout())
+			return tellAnswer(c, a, w.json)
 		},
 	}
 	w.flags(c)

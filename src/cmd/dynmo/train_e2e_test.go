@@ -281,9 +281,8 @@ times = 4
 				t.Fatalf("status %d: %s", e.status, e.stderr)
 			}
 			weights(t, e)
-			text, err := os.ReadFile(filepath.Join(dir, run, record.MetricsFile))
-			expect.OK(t, err)
-			got := strings.Join(losses.FindAllString(string(text), -1), "\n")
+			text := read(t, filepath.Join(dir, run, record.MetricsFile))
+			got := strings.Join(losses.FindAllString(text, -1), "\n")
 			if n := strings.Count(got, "\n") + 1; n != 12 {
 				t.Errorf("%d losses, want 12", n)
 			}
@@ -301,9 +300,8 @@ times = 4
 					t.Errorf("step %d: resident memory of stages that share a process", m.Step)
 				}
 			}
-			events, err := os.ReadFile(filepath.Join(dir, run, record.EventsFile))
-			expect.OK(t, err)
-			if moved := strings.Contains(string(events), `"kind":"migrate"`); moved != c.moves {
+			events := read(t, filepath.Join(dir, run, record.EventsFile))
+			if moved := strings.Contains(events, `"kind":"migrate"`); moved != c.moves {
 				t.Errorf("layers moved: %v, want %v", moved, c.moves)
 			}
 		})

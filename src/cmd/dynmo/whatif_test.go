@@ -99,11 +99,10 @@ func costsOf(t *testing.T, name string, layers int) {
 func TestWhatIfRefusesCosts(t *testing.T) {
 	workbench(t, "")
 	costsOf(t, "nine.json", 9)
-	good, err := os.ReadFile("costs.json")
-	expect.OK(t, err)
+	good := read(t, "costs.json")
 	change := func(name, old, new string) {
-		text := strings.Replace(string(good), old, new, 1)
-		if text == string(good) {
+		text := strings.Replace(good, old, new, 1)
+		if text == good {
 			t.Fatalf("%s: no %q in costs.json", name, old)
 		}
 		write(t, name, text)
@@ -119,7 +118,7 @@ func TestWhatIfRefusesCosts(t *testing.T) {
 	write(t, "empty.json", "")
 	write(t, "free.json", `{"clock": "sim", "layers": [`+strings.Repeat(`{"forward":0,"backward_input":0,"backward_weight":0},`, 7)+
 		`{"forward":0,"backward_input":0,"backward_weight":0}]}`)
-	write(t, "gap.json", strings.Replace(string(good), `"clock"`, `"steps": 3, "clock"`, 1)+strings.Replace(string(good), `"clock"`, `"step": 4, "clock"`, 1))
+	write(t, "gap.json", strings.Replace(good, `"clock"`, `"steps": 3, "clock"`, 1)+strings.Replace(good, `"clock"`, `"step": 4, "clock"`, 1))
 	for _, c := range []struct{ file, want string }{
 		{"negative.json", "table 0: layers[0].forward: -0.0002, want a finite number >= 0"},
 		{"nan.json", "table 0: invalid character 'N'"},

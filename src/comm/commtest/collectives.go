@@ -19,12 +19,12 @@ func collectives(t comm.Transport) error {
 			if g.Rank() == root {
 				data = pattern(root, 0, 0, length)
 			}
-			got := value(g.Bcast(root, data))
+			got := Value(g.Bcast(root, data))
 			if string(got) != string(pattern(root, 0, 0, length)) {
 				return fmt.Errorf("bcast of %d bytes from rank %d: received others", length, root)
 			}
 		}
-		all := value(g.Gather(root, contribution(g.Rank())))
+		all := Value(g.Gather(root, contribution(g.Rank())))
 		if g.Rank() != root {
 			if all != nil {
 				return fmt.Errorf("gather: rank %d is not the root, and got something", g.Rank())
@@ -33,12 +33,12 @@ func collectives(t comm.Transport) error {
 			return fmt.Errorf("gather: %w", err)
 		}
 	}
-	all := value(g.Allgather(contribution(g.Rank())))
+	all := Value(g.Allgather(contribution(g.Rank())))
 	if err := checkContributions(all, g.Size()); err != nil {
 		return fmt.Errorf("allgather: %w", err)
 	}
 	for range 20 {
-		must(g.Barrier())
+		Must(g.Barrier())
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func allreduceOrder(t comm.Transport) error {
 	for i := range digits {
 		digits[i] = int64(i + g.Rank())
 	}
-	must(comm.Allreduce(g, digits, func(a, b int64) int64 { return 31*a + b }))
+	Must(comm.Allreduce(g, digits, func(a, b int64) int64 { return 31*a + b }))
 	for i, got := range digits {
 		want := int64(i)
 		for rank := 1; rank < g.Size(); rank++ {
@@ -85,7 +85,7 @@ func allreduceOrder(t comm.Transport) error {
 	for i := range sums {
 		sums[i] = term(i, g.Rank())
 	}
-	must(comm.Allreduce(g, sums, func(a, b float64) float64 { return a + b }))
+	Must(comm.Allreduce(g, sums, func(a, b float64) float64 { return a + b }))
 	for i, got := range sums {
 		want := term(i, 0)
 		for rank := 1; rank < g.Size(); rank++ {
@@ -96,9 +96,9 @@ func allreduceOrder(t comm.Transport) error {
 		}
 	}
 
-	must(comm.Allreduce(g, []uint64{}, func(a, b uint64) uint64 { return a | b }))
+	Must(comm.Allreduce(g, []uint64{}, func(a, b uint64) uint64 { return a | b }))
 	highest := []uint64{uint64(g.Rank())}
-	must(comm.Allreduce(g, highest, func(a, b uint64) uint64 { return max(a, b) }))
+	Must(comm.Allreduce(g, highest, func(a, b uint64) uint64 { return max(a, b) }))
 	if highest[0] != uint64(g.Size()-1) {
 		return fmt.Errorf("uint64: %d, want %d", highest[0], g.Size()-1)
 	}
@@ -109,7 +109,7 @@ func allreduceOrder(t comm.Transport) error {
 // and the part do not meet; a part splits again; parts close before the parent.
 func split(t comm.Transport) error {
 	g := comm.New(t, quick())
-	part := value(g.Split(g.Rank()%2, -g.Rank()))
+	part := Value(g.Split(g.Rank()%2, -g.Rank()))
 	size := (g.Size() + 1 - g.Rank()%2) / 2
 	if part.Size() != size || part.Rank() != size-1-g.Rank()/2 {
 		return fmt.Errorf("rank %d is %d of %d in its part, want %d of %d",
@@ -127,14 +127,14 @@ func split(t comm.Transport) error {
 	inPart.recv(down, 7, 1, 100)
 	inPart.send(up, 7, 1, 100)
 	inParent.send(above, 7, 0, 100)
-	must(errors.Join(inParent.finish(), inPart.finish()))
-	single := value(part.Split(part.Rank(), 0))
+	Must(errors.Join(inParent.finish(), inPart.finish()))
+	single := Value(part.Split(part.Rank(), 0))
 	if single.Size() != 1 || single.Rank() != 0 || single.Peer(0) != g.Peer(g.Rank()) {
 		return fmt.Errorf("a part of one: rank %d of %d, %+v", single.Rank(), single.Size(), single.Peer(0))
 	}
 	for _, closing := range []*comm.Group{single, part} {
-		must(closing.Barrier())
-		must(closing.Close())
+		Must(closing.Barrier())
+		Must(closing.Close())
 	}
 	return g.Barrier()
 }
@@ -154,7 +154,7 @@ func leave(t comm.Transport) error {
 	if g.Rank() == size {
 		color = comm.Outside
 	}
-	rest := value(g.Split(color, -g.Rank()))
+	rest := Value(g.Split(color, -g.Rank()))
 	if g.Rank() == size {
 		if rest != nil {
 			return fmt.Errorf("a rank outside is rank %d of %d", rest.Rank(), rest.Size())
@@ -165,12 +165,12 @@ func leave(t comm.Transport) error {
 		return fmt.Errorf("rank %d is %d of %d in the rest, want %d of %d", g.Rank(), rest.Rank(), rest.Size(), size-1-g.Rank(), size)
 	}
 	time.Sleep(10 * time.Millisecond) // enough for the rank outside to return
-	must(ring([]int64{0, 8, 100_000})(onGroup(rest)))
+	Must(ring([]int64{0, 8, 100_000})(onGroup(rest)))
 	highest := []int64{int64(g.Rank())}
-	must(comm.Allreduce(rest, highest, func(a, b int64) int64 { return max(a, b) }))
+	Must(comm.Allreduce(rest, highest, func(a, b int64) int64 { return max(a, b) }))
 	if highest[0] != int64(size-1) {
 		return fmt.Errorf("the highest rank of the rest is %d, want %d", highest[0], size-1)
 	}
-	part := value(rest.Split(rest.Rank()%2, 0))
+	part := Value(rest.Split(rest.Rank()%2, 0))
 	return errors.Join(part.Barrier(), part.Close(), rest.Barrier(), rest.Close())
 }

@@ -1,6 +1,6 @@
 // Package commtest is the conformance suite of comm: a list of programs that
 // every rank of a world runs, over goroutines and over MPI alike. A program
-// gets its rank's transport and returns an error, or ends by must, if anything it
+// gets its rank's transport and returns an error, or ends by Must, if anything it
 // received is wrong.
 package commtest
 
@@ -88,7 +88,7 @@ func wanted(from, to, index int, length, room int64) []byte {
 
 // send begins to send a pattern.
 func send(g *comm.Group, to, tag, index int, length int64) (*exchange, error) {
-	m := value(g.Alloc(length))
+	m := Value(g.Alloc(length))
 	copy(tensor.Of[byte](m), pattern(g.Rank(), to, index, length))
 	r, err := g.Send(to, tag, m, nil)
 	return &exchange{g, m, nil, 0, r}, err
@@ -103,7 +103,7 @@ func recv(g *comm.Group, from, tag, index int, length int64) (*exchange, error) 
 type receive func(from, tag int, m tensor.Mem, after device.Event) (comm.Request, error)
 
 func recvInto(g *comm.Group, from, tag, index int, length, room int64, begin receive) (*exchange, error) {
-	m := value(g.Alloc(room))
+	m := Value(g.Alloc(room))
 	want := wanted(from, g.Rank(), index, length, room)
 	copy(tensor.Of[byte](m)[length:], want[length:])
 	r, err := begin(from, tag, m, nil)
@@ -163,20 +163,20 @@ func neighbours(g interface {
 // failure is an error that ends a program where it occurs; guarded returns it.
 type failure struct{ error }
 
-// must ends the program that calls it if err is an error.
-func must(err error) {
+// Must ends the program that calls it if err is an error.
+func Must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// value returns v, or ends the program if err is an error.
-func value[T any](v T, err error) T {
-	must(err)
+// Value returns v, or ends the program if err is an error.
+func Value[T any](v T, err error) T {
+	Must(err)
 	return v
 }
 
-// guarded returns the error of a program, which may also end by must.
+// guarded returns the error of a program, which may also end by Must.
 func guarded(program func() error) (err error) {
 	defer func() {
 		switch cause := recover().(type) {

@@ -19,7 +19,7 @@ func virtualDelays(t comm.Transport) error {
 	late := network
 	late.Delay = comm.Delay{Most: 4, Seed: 9}
 	g, clock := virtualOn(t, late, 0)
-	part := value(g.Split(0, -g.Rank()))
+	part := Value(g.Split(0, -g.Rank()))
 	const start = 1e6 // all links are free by then
 	clock.Advance(start - clock.Now())
 	above, below := neighbours(g)
@@ -33,7 +33,7 @@ func virtualDelays(t comm.Transport) error {
 	for k := range rounds {
 		group, to := via(k, above)
 		if tag := 1 + k%3; tag == 3 {
-			must(group.SendBytes(to, tag, make([]byte, 1000*k)))
+			Must(group.SendBytes(to, tag, make([]byte, 1000*k)))
 		} else {
 			out.add(send(group, to, tag, k, int64(1000*k)))
 		}
@@ -53,11 +53,11 @@ func virtualDelays(t comm.Transport) error {
 		want = max(want, arrives)
 		group, from := via(k, below)
 		if tag == 3 {
-			value(group.RecvBytes(from, tag))
+			Value(group.RecvBytes(from, tag))
 		} else {
 			in := onGroup(group)
 			in.recv(from, tag, k, int64(1000*k))
-			must(in.finish())
+			Must(in.finish())
 		}
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("message %d arrived at %v, want %v: delayed by %v", k, now, want, factor)

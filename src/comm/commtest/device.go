@@ -148,7 +148,7 @@ type Message struct {
 
 // Send begins to send a pattern, which the compute stream still has to write.
 func (r *Rank) Send(to, tag, index int, length int64) (*Message, error) {
-	m := value(r.Memory(length))
+	m := Value(r.Memory(length))
 	r.write(m, r.Rank(), to, index)
 	h, err := r.DeviceTransport.Send(to, tag, m, r.Compute.Record(nil))
 	return &Message{r, waitFor(h), m, nil, 0}, err
@@ -160,7 +160,7 @@ func (r *Rank) Recv(from, tag, index int, length int64) (*Message, error) {
 }
 
 func (r *Rank) recvInto(from, tag, index int, length, room int64, upTo bool) (*Message, error) {
-	m := value(r.Memory(room))
+	m := Value(r.Memory(room))
 	want := r.prepare(m, from, r.Rank(), index, length)
 	h, err := r.DeviceTransport.Recv(from, tag, m, upTo, r.Compute.Record(nil))
 	return &Message{r, waitFor(h), m, want, length}, err

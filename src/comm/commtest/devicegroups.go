@@ -12,7 +12,7 @@ import (
 func (r *Rank) split() *comm.Group {
 	o := quick()
 	o.Piece, o.DeviceTransport = 1000, r.openTransport
-	return value(comm.New(r.Transport, o).Split(0, -r.Rank()))
+	return Value(comm.New(r.Transport, o).Split(0, -r.Rank()))
 }
 
 // grouped is a Group as a messenger of device memory.
@@ -22,7 +22,7 @@ type grouped struct {
 }
 
 // memory returns device memory, also where it is empty.
-func (g grouped) memory(bytes int64) tensor.Mem { return value(g.r.Memory(bytes+1)).Span(0, bytes) }
+func (g grouped) memory(bytes int64) tensor.Mem { return Value(g.r.Memory(bytes+1)).Span(0, bytes) }
 
 func (g grouped) send(to, tag, index int, length int64) (finisher, error) {
 	m := g.memory(length)
@@ -50,7 +50,7 @@ func (r *Rank) group() error {
 	for _, program := range []func(*batch) error{
 		ring([]int64{0, 1, 999, 1000, 1001, 4000, 54321}), upTo([]int64{0, 1, 999, 1000, 500}, 999),
 	} {
-		must(program(b))
+		Must(program(b))
 	}
 	return errors.Join(g.Close(), r.DeviceTransport.Close())
 }

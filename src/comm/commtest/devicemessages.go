@@ -47,9 +47,9 @@ func itself(b *batch) error {
 // with a transport of its own.
 func (r *Rank) closeAndSplit() error {
 	for range 3 {
-		t := value(r.Split(r.Rank()/max(r.Size()-1, 1), 0))
-		must(r.within(t, onDevice(ring(deviceLengths))))
-		must(t.Close())
+		t := Value(r.Split(r.Rank()/max(r.Size()-1, 1), 0))
+		Must(r.within(t, onDevice(ring(deviceLengths))))
+		Must(t.Close())
 	}
 	return r.DeviceTransport.Close()
 }
@@ -59,13 +59,13 @@ func (r *Rank) closeAndSplit() error {
 // and ends the transport. The sender may get an error, too.
 func (r *Rank) lengthsDisagree() error {
 	for i, pair := range [][2]int64{{1000, 2000}, {2000, 1000}, {0, 8}, {8, 0}, {2000, 1000}, {8, 0}} {
-		t := value(r.Split(0, r.Rank()))
+		t := Value(r.Split(0, r.Rank()))
 		upTo := i >= 4
 		err := r.within(t, func(part *Rank) error { return part.disagree(pair[0], pair[1], upTo) })
 		if err != nil {
 			return fmt.Errorf("%d bytes sent, %d expected (up to: %v): %w", pair[0], pair[1], upTo, err)
 		}
-		must(t.Close())
+		Must(t.Close())
 	}
 	return r.DeviceTransport.Close()
 }
@@ -75,10 +75,10 @@ func (r *Rank) lengthsDisagree() error {
 func (r *Rank) disagree(sent, expected int64, upTo bool) error {
 	defer r.DeviceTransport.Abort()
 	last := r.Size() - 1
-	m := value(r.Memory(2 * max(sent, expected)))
+	m := Value(r.Memory(2 * max(sent, expected)))
 	var out comm.Handle
 	if r.Rank() == 0 {
-		out = value(r.DeviceTransport.Send(last, 3, m.Span(0, sent), nil))
+		out = Value(r.DeviceTransport.Send(last, 3, m.Span(0, sent), nil))
 	}
 	if r.Rank() == last {
 		in, err := r.DeviceTransport.Recv(0, 3, m.Span(m.Bytes/2, expected), upTo, nil)
@@ -105,9 +105,9 @@ func (r *Rank) disagree(sent, expected int64, upTo bool) error {
 // and so do later ones; no rank has begun the other half.
 func (r *Rank) abort() error {
 	above, below := r.Neighbours()
-	m := value(r.Memory(2 << 20))
-	in := value(r.DeviceTransport.Recv(below, 1, m.Span(0, 1<<20), false, nil))
-	out := value(r.DeviceTransport.Send(above, 2, m.Span(1<<20, 1<<20), nil))
+	m := Value(r.Memory(2 << 20))
+	in := Value(r.DeviceTransport.Recv(below, 1, m.Span(0, 1<<20), false, nil))
+	out := Value(r.DeviceTransport.Send(above, 2, m.Span(1<<20, 1<<20), nil))
 	var err error
 	for start := time.Now(); err == nil && time.Since(start) < 20*time.Millisecond; {
 		_, _, err = in.Test(0) // an error once the other rank has aborted
@@ -129,7 +129,7 @@ func (r *Rank) abort() error {
 		return errors.New("an aborted transport closes without an error")
 	}
 	r.DeviceTransport.Abort()
-	must(r.Compute.Sync())
+	Must(r.Compute.Sync())
 	if took := time.Since(start); took > 5*time.Second {
 		return fmt.Errorf("the abort took %v", took)
 	}

@@ -21,7 +21,7 @@ func (r *Rank) slow(m tensor.Mem) {
 func (r *Rank) memories(lengths ...int64) []tensor.Mem {
 	all := make([]tensor.Mem, len(lengths))
 	for i, length := range lengths {
-		all[i] = value(r.Memory(length))
+		all[i] = Value(r.Memory(length))
 	}
 	return all
 }
@@ -29,7 +29,7 @@ func (r *Rank) memories(lengths ...int64) []tensor.Mem {
 // streamOrder: the streams keep the order of what goes round a ring.
 func (r *Rank) streamOrder() error {
 	above, below := r.Neighbours()
-	must(r.inOrder(above, below))
+	Must(r.inOrder(above, below))
 	return r.DeviceTransport.Close()
 }
 
@@ -44,7 +44,7 @@ func (r *Rank) oneWay() error {
 	if r.Rank() == last {
 		from = 0
 	}
-	must(r.inOrder(to, from))
+	Must(r.inOrder(to, from))
 	return r.DeviceTransport.Close()
 }
 
@@ -68,16 +68,16 @@ func (r *Rank) inOrder(to, from int) error {
 		r.slow(slow) // work that needs no order is ahead
 		if from != noRank {
 			event = r.Compute.Record(event) // behind the copy of the message before
-			recv := value(r.DeviceTransport.Recv(from, i, in, false, event))
+			recv := Value(r.DeviceTransport.Recv(from, i, in, false, event))
 			handles = append(handles, recv)
 		}
 		if to != noRank {
 			r.Compute.Copy(out, part(source, i))
 			event = r.Compute.Record(event)
-			send := value(r.DeviceTransport.Send(to, i, out, event))
+			send := Value(r.DeviceTransport.Send(to, i, out, event))
 			handles = append(handles, send)
 		}
-		must(Wait(handles...))
+		Must(Wait(handles...))
 		r.slow(slow)
 		r.Compute.Copy(part(sink, i), in)
 	}
@@ -98,7 +98,7 @@ func (r *Rank) inOrder(to, from int) error {
 func (r *Rank) eventAgain() error {
 	const messages, length = 6, 4000
 	above, below := r.Neighbours()
-	slow := value(r.Memory(2 * slowBytes))
+	slow := Value(r.Memory(2 * slowBytes))
 	var event device.Event
 	var handles []comm.Handle
 	var received [messages]tensor.Mem
@@ -114,7 +114,7 @@ func (r *Rank) eventAgain() error {
 	}
 	r.slow(slow)
 	r.Compute.Record(event)
-	must(Wait(handles...))
+	Must(Wait(handles...))
 	for i, m := range received {
 		if err := r.compare(m, pattern(below, r.Rank(), i, length)); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
@@ -126,8 +126,8 @@ func (r *Rank) eventAgain() error {
 // swap begins to receive from the rank below and to send to the rank above.
 func (r *Rank) swap(handles []comm.Handle, tag int, out, in tensor.Mem, after device.Event) []comm.Handle {
 	above, below := r.Neighbours()
-	recv := value(r.DeviceTransport.Recv(below, tag, in, false, after))
-	send := value(r.DeviceTransport.Send(above, tag, out, after))
+	recv := Value(r.DeviceTransport.Recv(below, tag, in, false, after))
+	send := Value(r.DeviceTransport.Send(above, tag, out, after))
 	return append(handles, recv, send)
 }
 
@@ -147,13 +147,13 @@ func (r *Rank) steadyRing() error {
 		for i := range lengths {
 			handles = r.swap(handles, i, outs[i], ins[i], nil)
 		}
-		must(Wait(handles...))
-		must(r.Compute.Sync())
+		Must(Wait(handles...))
+		Must(r.Compute.Sync())
 	}
 	if more := r.counter.allocations - before; more > 0 {
 		return fmt.Errorf("%d allocations in %d rounds that were as those before", more, rounds)
 	}
-	must(r.DeviceTransport.Close())
+	Must(r.DeviceTransport.Close())
 	if r.counter.blocks != 0 {
 		return fmt.Errorf("%d blocks of host memory are held by a transport that is closed", r.counter.blocks)
 	}

@@ -53,16 +53,16 @@ func oldRequests(t comm.Transport) error {
 	}
 	var old []*exchange
 	for i := range 4 {
-		in := value(recv(g, below, i, i, 5000))
+		in := Value(recv(g, below, i, i, 5000))
 		for _, e := range old { // the receive cannot be done: its message is not sent yet
 			if done, err := e.request.Test(); !done || err != nil {
 				return fmt.Errorf("message %d of the past: %v, %v", i, done, err)
 			}
-			must(e.request.Wait())
+			Must(e.request.Wait())
 		}
-		must(g.Barrier())
-		out := value(send(g, above, i, i, 5000))
-		must(finish(in, out))
+		Must(g.Barrier())
+		out := Value(send(g, above, i, i, 5000))
+		Must(finish(in, out))
 		old = append(old, in, out)
 	}
 	return nil
@@ -75,11 +75,11 @@ func sendBytes(t comm.Transport) error {
 	lengths := []int64{0, 1, 247, 248, 249, 256, 4096, 65536, 1 << 20, 3<<20 + 1, 0}
 	for i, length := range lengths {
 		data := pattern(g.Rank(), above, i, length)
-		must(g.SendBytes(above, comm.TagBalance, data))
+		Must(g.SendBytes(above, comm.TagBalance, data))
 		clear(data)
 	}
 	for i, length := range lengths {
-		got := value(g.RecvBytes(below, comm.TagBalance))
+		got := Value(g.RecvBytes(below, comm.TagBalance))
 		if string(got) != string(pattern(below, g.Rank(), i, length)) {
 			return fmt.Errorf("%d bytes: received others than were sent", length)
 		}
@@ -101,10 +101,10 @@ func wrongLengthInPieces(t comm.Transport) error {
 	o := quick()
 	o.Piece = 1000
 	g := comm.New(t, o)
-	must(mismatch(g, [][2]int64{{2500, 2501}, {2501, 2500}, {2000, 2001}}))
+	Must(mismatch(g, [][2]int64{{2500, 2501}, {2501, 2500}, {2000, 2001}}))
 	// The pieces that are left over have tags that are not used again.
 	for i, pair := range [][2]int64{{3000, 2000}, {2001, 2000}} {
-		must(mismatchOnce(g, 100+i, pair[0], pair[1], "", g.Recv))
+		Must(mismatchOnce(g, 100+i, pair[0], pair[1], "", g.Recv))
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func mismatch(g *comm.Group, pairs [][2]int64) error {
 	above, below := neighbours(g)
 	b := onGroup(g)
 	for tag, pair := range pairs {
-		must(mismatchOnce(g, tag, pair[0], pair[1], "", g.Recv))
+		Must(mismatchOnce(g, tag, pair[0], pair[1], "", g.Recv))
 		b.recv(below, tag, 1, 10)
 		b.send(above, tag, 1, 10)
 		if err := b.finish(); err != nil {
@@ -133,9 +133,9 @@ func mismatchOnce(g *comm.Group, tag int, sent, expected int64, quantity string,
 		return nil
 	}
 	above, below := neighbours(g)
-	room := value(g.Alloc(max(sent, expected)))
-	in := value(receive(below, tag, room.Span(0, expected), nil))
-	value(send(g, above, tag, 0, sent))
+	room := Value(g.Alloc(max(sent, expected)))
+	in := Value(receive(below, tag, room.Span(0, expected), nil))
+	Value(send(g, above, tag, 0, sent))
 	err := in.Wait()
 	if err == nil {
 		return fmt.Errorf("%d bytes received as %d without an error", sent, expected)
@@ -155,7 +155,7 @@ func mismatchOnce(g *comm.Group, tag int, sent, expected int64, quantity string,
 func upToTooLong(t comm.Transport) error {
 	g := comm.New(t, quick())
 	for tag, pair := range [][2]int64{{9, 8}, {1, 0}, {5000, 100}, {1 << 20, 1<<20 - 1}} {
-		must(mismatchOnce(g, tag, pair[0], pair[1], "up to ", g.RecvUpTo))
+		Must(mismatchOnce(g, tag, pair[0], pair[1], "up to ", g.RecvUpTo))
 	}
 	return nil
 }

@@ -52,12 +52,12 @@ func virtualTime(t comm.Transport) error {
 	for round, length := range []int64{8, 0, 3000, 1 << 20} {
 		// The sender's time travels apart, inside the message, as a second opinion.
 		sent := clock.Now()
-		must(g.SendBytes(above, 1, binary.LittleEndian.AppendUint64(nil, math.Float64bits(sent))))
-		out := value(send(g, above, 2, round, length))
+		Must(g.SendBytes(above, 1, binary.LittleEndian.AppendUint64(nil, math.Float64bits(sent))))
+		out := Value(send(g, above, 2, round, length))
 		if now := clock.Now(); now != sent {
 			return fmt.Errorf("sending moved the clock from %v to %v", sent, now)
 		}
-		data := value(g.RecvBytes(below, 1))
+		data := Value(g.RecvBytes(below, 1))
 		departed := math.Float64frombits(binary.LittleEndian.Uint64(data))
 		want := max(sent, occupy(departed, 8)+network.Seconds(8))
 		if now := clock.Now(); now != want {
@@ -67,15 +67,15 @@ func virtualTime(t comm.Transport) error {
 		if round == 0 { // a message costs its length, not the room for it
 			begin, room = g.RecvUpTo, length+1000
 		}
-		in := value(recvInto(g, below, 2, round, length, room, begin))
+		in := Value(recvInto(g, below, 2, round, length, room, begin))
 		for done := false; !done; {
-			done = value(in.request.Test())
+			done = Value(in.request.Test())
 			runtime.Gosched()
 		}
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("asking whether a message has come moved the clock from %v to %v", want, now)
 		}
-		must(finish(in, out))
+		Must(finish(in, out))
 		want = max(want, occupy(departed, length)+network.Seconds(length))
 		if now := clock.Now(); now != want {
 			return fmt.Errorf("%d bytes sent at %v arrived at %v, want %v", length, departed, now, want)
@@ -93,7 +93,7 @@ func virtualLinks(t comm.Transport) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g, clock := virtual(t, 0)
-	part := value(g.Split(0, -g.Rank())) // other ranks, the same links
+	part := Value(g.Split(0, -g.Rank())) // other ranks, the same links
 	start := clock.Now()                 // the same on all ranks: they began together and took the same steps
 	via := func(k, rank int) (*comm.Group, int) {
 		if k%2 == 1 {
@@ -125,7 +125,7 @@ func virtualLinks(t comm.Transport) error {
 			if k%4 < 2 {
 				in := onGroup(group)
 				in.recv(there, 1, k, length)
-				must(in.finish())
+				Must(in.finish())
 			} else if _, err := group.RecvBytes(there, 2); err != nil {
 				return err
 			}
@@ -144,8 +144,8 @@ func virtualBarrier(t comm.Transport) error {
 	defer runtime.UnlockOSThread()
 	start := func(rank int) float64 { return float64((rank * 7) % 5 * 100) }
 	g, clock := virtual(t, start(t.Rank()))
-	part := value(g.Split(0, 0)) // stamps go on in the parts
-	must(part.Barrier())
+	part := Value(g.Split(0, 0)) // stamps go on in the parts
+	Must(part.Barrier())
 	latest := 0.0
 	for rank := range g.Size() {
 		latest = max(latest, start(rank))
@@ -179,7 +179,7 @@ func (e elsewhere) Split(color, key int) (comm.Transport, error) {
 // deadline, which a split group shares; then the same receive still works.
 func deadline(t comm.Transport) error {
 	g := comm.New(elsewhere{t}, quick())
-	part := value(g.Split(0, 0))
+	part := Value(g.Split(0, 0))
 	g.SetDeadline(300 * time.Millisecond)
 	return late(part, 300*time.Millisecond, func() { g.SetDeadline(20 * time.Second) })
 }
@@ -202,7 +202,7 @@ func late(g *comm.Group, limit time.Duration, relax func()) error {
 		relax()
 	}
 	if g.Rank() == 0 {
-		in := value(recv(g, below, 3, 0, 4096))
+		in := Value(recv(g, below, 3, 0, 4096))
 		start := time.Now()
 		err := in.request.Wait()
 		waited := time.Since(start)
@@ -217,17 +217,17 @@ func late(g *comm.Group, limit time.Duration, relax func()) error {
 			return fmt.Errorf("gave up after %v, want %v", waited, limit)
 		}
 		relax()
-		must(g.SendBytes(below, 4, nil))
+		Must(g.SendBytes(below, 4, nil))
 		if err := finish(in); err != nil {
 			return fmt.Errorf("after the deadline: %w", err)
 		}
 		return g.Barrier()
 	}
 	if above == 0 {
-		value(g.RecvBytes(0, 4))
+		Value(g.RecvBytes(0, 4))
 		b := onGroup(g)
 		b.send(above, 3, 0, 4096)
-		must(b.finish())
+		Must(b.finish())
 	}
 	return g.Barrier()
 }

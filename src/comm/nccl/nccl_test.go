@@ -52,26 +52,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// One rank: init, split, send to itself, abort.
-func TestTry(t *testing.T) {
-	d := cudatest.New(t)
-	s := d.NewStream()
-	const bytes = 1 << 20
-	src, err := d.Alloc(bytes)
-	expect.OK(t, err)
-	defer d.Free(src)
-	dst, err := d.Alloc(bytes)
-	expect.OK(t, err)
-	defer d.Free(dst)
-	want := pattern(bytes)
-	s.Copy(src, tensor.From(want))
-	expect.OK(t, s.Sync())
-	expect.OK(t, Try(d, dst, src))
-	if err := holds(s, dst, want); err != nil {
-		t.Error(err)
-	}
-}
-
 // pattern returns bytes of which no two blocks that NCCL may take are the same.
 func pattern(length int) []byte {
 	data := make([]byte, length)
@@ -108,11 +88,9 @@ func TestSuite(t *testing.T) {
 // and both sides name both lengths.
 func TestLengthsDisagree(t *testing.T) {
 	world(t, 2, func(r *commtest.Rank, d *transport) error {
-		m, err := r.Memory(2000)
-		if err != nil {
-			return err
-		}
+		m := commtest.Value(r.Memory(2000))
 		var h comm.Handle
+		var err error
 		if r.Rank() == 0 {
 			h, err = d.Send(1, 3, m.Span(0, 1000), nil)
 		} else {
@@ -133,35 +111,20 @@ func TestLengthsDisagree(t *testing.T) {
 func TestAbort(t *testing.T) {
 	aborted := make(chan struct{})
 	world(t, 2, func(r *commtest.Rank, d *transport) error {
-		m, err := r.Memory(1 << 20)
-		if err != nil {
-			return err
-		}
-		never, err := d.Recv(1-r.Rank(), 1, m, false, nil)
-		if err != nil {
-			return err
-		}
+		m := commtest.Value(r.Memory(1 << 20))
+		never := commtest.Value(d.Recv(1-r.Rank(), 1, m, false, nil))
 		if r.Rank() == 0 {
 			defer close(aborted)
-			out, err := d.Send(1, 2, m, nil)
-			if err != nil {
-				return err
-			}
-			for !out.(*transfer).enqueued && err == nil {
-				_, _, err = out.Test(0)
-			}
-			if err != nil {
-				return err
+			out := commtest.Value(d.Send(1, 2, m, nil))
+			for !out.(*transfer).enqueued {
+				_, _, err := out.Test(0)
+				commtest.Must(err)
 			}
 		} else {
-			if _, err := d.Recv(0, 2, m, false, nil); err != nil {
-				return err
-			}
-			for !d.byRoute[route{0, 1}].base().comm.begun() && err == nil {
-				_, _, err = never.Test(0)
-			}
-			if err != nil {
-				return err
+			commtest.Value(d.Recv(0, 2, m, false, nil))
+			for !d.byRoute[route{0, 1}].base().comm.begun() {
+				_, _, err := never.Test(0)
+				commtest.Must(err)
 			}
 			<-aborted // this rank answers no more
 		}
@@ -171,9 +134,7 @@ func TestAbort(t *testing.T) {
 			return fmt.Errorf("after the abort: %v, %v", done, err)
 		}
 		for _, e := range d.endpoints {
-			if err := e.base().stream.Sync(); err != nil {
-				return err
-			}
+			commtest.Must(e.base().stream.Sync())
 		}
 		if took := time.Since(start); took > time.Second {
 			return fmt.Errorf("the abort took %v", took)
@@ -190,10 +151,7 @@ func TestFault(t *testing.T) {
 	t.Setenv("DYNMO_EMULATE_NCCL_FAULT", "7777")
 	world(t, 2, func(r *commtest.Rank, d *transport) error {
 		above, below := r.Neighbours()
-		in, err := r.Recv(below, 0, 0, 7777)
-		if err != nil {
-			return err
-		}
+		in := commtest.Value(r.Recv(below, 0, 0, 7777))
 		out, err := r.Send(above, 0, 0, 7777)
 		if err == nil {
 			err = r.Finish(out, in)
@@ -216,26 +174,14 @@ func TestCommunicators(t *testing.T) {
 	err = local.Run(3, func(tr comm.Transport) error {
 		return gpus.Run(tr, func(r *commtest.Rank) error {
 			deadline := time.Now().Add(10 * time.Second)
-			all, err := begin(id, r.Rank(), 3)
-			if err == nil {
-				err = all.await(deadline)
+			all := commtest.Value(begin(id, r.Rank(), 3))
+			commtest.Must(all.await(deadline))
+			for _, part := range subsets(all, r.Rank(), deadline) { // {2, 0} and {0, 2}, in these orders
+				pass(r, part, deadline)
+				part.end(deadline)
 			}
-			if err != nil {
-				return err
-			}
-			parts, err := subsets(all, r.Rank(), deadline)
-			if err != nil {
-				return err
-			}
-			for _, part := range parts { // {2, 0} and {0, 2}, in these orders
-				if err := pass(r, part, deadline); err != nil {
-					return err
-				}
-				if err := part.end(deadline); err != nil {
-					return err
-				}
-			}
-			return all.end(deadline)
+			all.end(deadline)
+			return nil
 		})
 	})
 	if err != nil {
@@ -251,66 +197,46 @@ type subset struct {
 
 // subsets splits ranks 0 and 2 off, in reverse, and shrinks rank 1 away, which
 // gets none of them.
-func subsets(all communicator, rank int, deadline time.Time) ([]subset, error) {
-	part, err := all.split(rank%2, -rank)
-	if err == nil {
-		err = all.await(deadline)
-	}
-	if err != nil {
-		return nil, err
-	}
+func subsets(all communicator, rank int, deadline time.Time) []subset {
+	part := commtest.Value(all.split(rank%2, -rank))
+	commtest.Must(all.await(deadline))
 	if rank == 1 {
-		return nil, part.end(deadline)
+		part.end(deadline)
+		return nil
 	}
 	rest, err := all.shrink(1)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return []subset{{part, 1 - rank/2}}, nil
+		return []subset{{part, 1 - rank/2}}
 	}
-	if err == nil {
-		err = all.await(deadline)
-	}
-	return []subset{{part, 1 - rank/2}, {rest, rank / 2}}, err
+	commtest.Must(err)
+	commtest.Must(all.await(deadline))
+	return []subset{{part, 1 - rank/2}, {rest, rank / 2}}
 }
 
 // end ends a communicator. Collective.
-func (c communicator) end(deadline time.Time) error {
-	if err := c.await(deadline); err != nil {
-		return err
-	}
-	if err := c.finish(); err != nil {
-		return err
-	}
-	if err := c.await(deadline); err != nil {
-		return err
-	}
-	return c.destroy()
+func (c communicator) end(deadline time.Time) {
+	commtest.Must(c.await(deadline))
+	commtest.Must(c.finish())
+	commtest.Must(c.await(deadline))
+	commtest.Must(c.destroy())
 }
 
 // pass sends a pattern from rank 0 of two to rank 1.
-func pass(r *commtest.Rank, s subset, deadline time.Time) error {
+func pass(r *commtest.Rank, s subset, deadline time.Time) {
 	const bytes = 100_000
-	m, err := r.Memory(bytes)
-	if err != nil {
-		return err
-	}
+	m := commtest.Value(r.Memory(bytes))
 	want := pattern(bytes)
-	if err := s.await(deadline); err != nil {
-		return err
-	}
+	commtest.Must(s.await(deadline))
 	if handle := r.Compute.(handled).Handle(); s.rank == 0 {
 		r.Compute.Copy(m, tensor.From(want))
-		err = s.send(m, 1, handle)
+		commtest.Must(s.send(m, 1, handle))
 	} else {
-		err = s.recv(m, 0, handle)
+		commtest.Must(s.recv(m, 0, handle))
 	}
-	if err == nil {
-		err = s.await(deadline)
-	}
-	if err != nil {
-		return err
-	}
+	commtest.Must(s.await(deadline))
 	if s.rank == 0 {
-		return r.Compute.Sync()
+		commtest.Must(r.Compute.Sync())
+	} else {
+		commtest.Must(holds(r.Compute, m, want))
 	}
-	return holds(r.Compute, m, want)
 }

@@ -7,7 +7,6 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
-	"dynmo/src/tensor"
 )
 
 var errWithout = errors.New("nccl: this binary was built without cgo, which NCCL is opened with")
@@ -19,6 +18,3 @@ func Version() (string, error) { return "", errWithout }
 func New(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error) {
 	return nil, errWithout
 }
-
-// Try returns an error: this binary was built without cgo.
-func Try(d device.Device, dst, src tensor.Mem) error { return errWithout }
