@@ -27,8 +27,17 @@ type Bytes struct {
 // Static returns the bytes that do not depend on microbatches.
 func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer + b.Workspace }
 
+// Stage returns the seconds of the layer, as a stage that holds it alone has them.
+func (l Layer) Stage() Stage { return Stage{l.Forward, l.BackwardInput, l.BackwardWeight} }
+
+// With returns the layer with other seconds.
+func (l Layer) With(s Stage) Layer {
+	l.Forward, l.BackwardInput, l.BackwardWeight = s.Forward, s.Input, s.Weight
+	return l
+}
+
 // Seconds returns f+i+w.
-func (l Layer) Seconds() float64 { return l.Forward + l.BackwardInput + l.BackwardWeight }
+func (l Layer) Seconds() float64 { return l.Stage().Seconds() }
 
 // Table is the cost of every layer of the chain, and the speed of every stage.
 // Measuring layers tells nothing of Fixed: it is for costs that come from a
@@ -87,12 +96,9 @@ func (t Table) Smooth(old Table, weight float64) Table {
 	out := t
 	out.Layers = make([]Layer, len(t.Layers))
 	for l := range t.Layers {
-		a, b := old.Layers[l], t.Layers[l]
+		a, b := old.Layers[l].Stage(), t.Layers[l].Stage()
 		mix := func(x, y float64) float64 { return x + weight*(y-x) }
-		b.Forward = mix(a.Forward, b.Forward)
-		b.BackwardInput = mix(a.BackwardInput, b.BackwardInput)
-		b.BackwardWeight = mix(a.BackwardWeight, b.BackwardWeight)
-		out.Layers[l] = b
+		out.Layers[l] = t.Layers[l].With(Stage{mix(a.Forward, b.Forward), mix(a.Input, b.Input), mix(a.Weight, b.Weight)})
 	}
 	return out
 }

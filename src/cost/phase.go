@@ -11,7 +11,7 @@ import (
 type Phase struct {
 	Step  int    `json:"step"`            // the first
 	Steps int    `json:"steps"`           // how many; 0 in a table that belongs to no run
-	Model string `json:"model,omitempty"` // settings that the costs hold for; "" if nobody noted them
+	Model string `json:"model,omitempty"` // settings that the costs hold for; "" if they are not known
 	Table
 	// Scale is by layer and microbatch: how many times its seconds that microbatch
 	// takes, for dynamism that treats microbatches differently. Absent means 1.
@@ -66,18 +66,13 @@ func (s Phase) Check(layers int) error {
 	if !(s.Dispatch >= 0 && s.Dispatch <= mostSeconds) {
 		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Dispatch, float64(mostSeconds))
 	}
-	return checkScale("scale", s.Scale, layers)
-}
-
-// checkScale refuses factors that are none, or rows that are too many or too few.
-func checkScale(field string, rows [][]float64, want int) error {
-	if n := len(rows); n != 0 && n != want {
-		return fmt.Errorf("%s: %d rows, want %d", field, n, want)
+	if n := len(s.Scale); n != 0 && n != layers {
+		return fmt.Errorf("scale: %d rows, want %d", n, layers)
 	}
-	for i, row := range rows {
+	for l, row := range s.Scale {
 		for m, x := range row {
 			if !(x >= 0) || math.IsInf(x, 1) {
-				return fmt.Errorf("%s[%d][%d]: %v, want a finite number >= 0", field, i, m, x)
+				return fmt.Errorf("scale[%d][%d]: %v, want a finite number >= 0", l, m, x)
 			}
 		}
 	}
@@ -87,29 +82,17 @@ func checkScale(field string, rows [][]float64, want int) error {
 // UnmarshalJSON reads a layer. Seconds must be there: one that is left out is
 // not one that costs nothing.
 func (l *Layer) UnmarshalJSON(text []byte) error {
-	type plain Layer // without this method
-	seconds := struct {
-		*plain
-		Forward        *float64 `json:"forward"`
-		BackwardInput  *float64 `json:"backward_input"`
-		BackwardWeight *float64 `json:"backward_weight"`
-	}{plain: (*plain)(l)}
-	if err := json.Unmarshal(text, &seconds); err != nil {
+	type plain Layer      // without this method
+	missing := math.NaN() // which no JSON says
+	l.Forward, l.BackwardInput, l.BackwardWeight = missing, missing, missing
+	if err := json.Unmarshal(text, (*plain)(l)); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name string
-		from *float64
-		to   *float64
-	}{
-		{"forward", seconds.Forward, &l.Forward},
-		{"backward_input", seconds.BackwardInput, &l.BackwardInput},
-		{"backward_weight", seconds.BackwardWeight, &l.BackwardWeight},
-	} {
-		if f.from == nil {
-			return fmt.Errorf("layer %q: %s is missing", l.Name, f.name)
+	names := []string{"forward", "backward_input", "backward_weight"}
+	for i, seconds := range []float64{l.Forward, l.BackwardInput, l.BackwardWeight} {
+		if math.IsNaN(seconds) {
+			return fmt.Errorf("layer %q: %s is missing", l.Name, names[i])
 		}
-		*f.to = *f.from
 	}
 	return nil
 }

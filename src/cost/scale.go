@@ -19,10 +19,7 @@ func (s Phase) factors() [][]Stage {
 
 // times returns a layer that takes so many times its seconds.
 func (l Layer) times(factor Stage) Layer {
-	l.Forward *= factor.Forward
-	l.BackwardInput *= factor.Input
-	l.BackwardWeight *= factor.Weight
-	return l
+	return l.With(Stage{l.Forward * factor.Forward, l.BackwardInput * factor.Input, l.BackwardWeight * factor.Weight})
 }
 
 // Mean returns the table with every layer's seconds at their mean over the

@@ -36,6 +36,11 @@ func (s Stage) Plus(t Stage) Stage {
 	return Stage{s.Forward + t.Forward, s.Input + t.Input, s.Weight + t.Weight}
 }
 
+// Max returns the larger of the seconds of two costs.
+func (s Stage) Max(t Stage) Stage {
+	return Stage{max(s.Forward, t.Forward), max(s.Input, t.Input), max(s.Weight, t.Weight)}
+}
+
 // Over returns how many times the costs of t these are, 1 where t costs nothing.
 func (s Stage) Over(t Stage) Stage {
 	ratio := func(a, b float64) float64 {
@@ -61,9 +66,7 @@ func (t Table) Stages(cuts partition.Partition, m partition.Map) []Stage {
 	for v := range list {
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
-			list[v].Forward += l.Forward
-			list[v].Input += l.BackwardInput
-			list[v].Weight += l.BackwardWeight
+			list[v] = list[v].Plus(l.Stage())
 		}
 		stage := m.Stage(v)
 		if t.Slow != nil {

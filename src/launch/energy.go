@@ -5,18 +5,18 @@ import (
 	"dynmo/src/record"
 )
 
-// energy meters this rank's share of the energy that its GPU uses.
+// energy meters the energy of this rank's GPU, divided among its ranks.
 type energy struct {
 	library *nvml.Library
 	meter   *nvml.Meter // nil if nothing meters it
 	uuid    string
-	sharers int // ranks that the GPU is of
+	ranks   int // that compute on the GPU
 }
 
 // newEnergy meters a GPU. With an error there is nothing that tells its energy,
 // without which a run goes on.
-func newEnergy(uuid string, sharers int) (*energy, error) {
-	e := &energy{uuid: uuid, sharers: sharers}
+func newEnergy(uuid string, ranks int) (*energy, error) {
+	e := &energy{uuid: uuid, ranks: ranks}
 	var err error
 	if e.library, err = nvml.Open(); err == nil {
 		e.meter, err = e.library.Meter(uuid)
@@ -34,7 +34,7 @@ func (e *energy) joules() float64 {
 		e.meter = nil // a meter that fails once tells nothing that can be compared
 		return -1
 	}
-	return joules / float64(e.sharers)
+	return joules / float64(e.ranks)
 }
 
 // tell tells how the GPU fares after a number of steps: clocks, power,

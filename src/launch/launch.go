@@ -30,7 +30,7 @@ type Hooks struct {
 	// Begin is called on rank 0, before the first step.
 	Begin func(World) (record.Observer, error)
 	// End is called on rank 0 when training is over, while MPI still runs: a
-	// launcher that was told to end kills ranks that wait for it to take leave.
+	// launcher that was told to end kills ranks that are still waiting for each other to end.
 	End func(train.Outcome)
 	// Fail tells people about an error and returns the exit status it stands
 	// for. It is called where ranks are processes, before the world is aborted.
@@ -39,14 +39,14 @@ type Hooks struct {
 
 // World is what the ranks of a run agreed on before its first step.
 type World struct {
-	Ranks   int
-	Hosts   int
-	MPI     bool
-	Clock   string // wall or virtual
-	Kernels string // backend, instruction-set path, BLAS
-	Corpus  string // SHA-256 of the text
-	GPU     string // of rank 0; "" on a CPU
-	Carrier string // what carries the memory of GPUs between ranks; "" on a CPU
+	Ranks     int
+	Hosts     int
+	MPI       bool
+	Clock     string // wall or virtual
+	Kernels   string // backend, instruction-set path, BLAS
+	Corpus    string // SHA-256 of the text
+	GPU       string // of rank 0; "" on a CPU
+	Transport string // of the memory of GPUs between ranks; "" on a CPU
 
 	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
 }
@@ -114,7 +114,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		status = h.Fail(err)
 	}
 	// A rank that is yet to learn of the error would take one that aborts for
-	// dead. Whoever does not come in time is ended all the same.
+	// dead. A rank that does not learn of it in time is ended all the same.
 	world := comm.New(t, comm.Options{Deadline: grace, Patience: grace})
 	_ = world.Barrier()
 	if t.Rank() != 0 {
@@ -228,7 +228,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sharing(c, early, all)
+	gpus, shared, err := gpuRanks(c, early, all)
 	if err != nil {
 		return nil, err
 	}
@@ -238,13 +238,13 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
-	carrier, carry, err := carriage(c, dev, stream, t.Size(), shared || !alone(t))
+	transport, makeTransport, err := deviceTransport(c, dev, stream, t.Size(), shared || !alone(t))
 	if err := train.Agree(early, err); err != nil {
 		return nil, err
 	}
 	world := comm.New(t, comm.Options{
 		Clock:           clock,
-		DeviceTransport: carry,
+		DeviceTransport: makeTransport,
 		Network: comm.Network{
 			Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 			Delay: comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed},
@@ -256,14 +256,14 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	var joules func() float64
 	var unmetered error
 	if have.gpu != "" {
-		gpu, unmetered = newEnergy(have.gpu, sharers(all, have.gpu))
+		gpu, unmetered = newEnergy(have.gpu, len(gpus[have.gpu]))
 		joules = gpu.joules
 	}
 	var observe record.Observer
 	if t.Rank() == 0 {
 		observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
-			Corpus: corpus.Hash(), GPU: have.gpu, Carrier: carrier, Unmetered: unmetered,
+			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered,
 		})
 	}
 	if err := train.Agree(world, err); err != nil {

@@ -83,43 +83,29 @@ func newClock(kind string) *device.Clock {
 	return device.NewWall()
 }
 
-// sharing reports whether any GPU is that of several ranks. It is an error
-// unless the settings allow it.
-func sharing(c config.Config, world *comm.Group, all []arrival) (bool, error) {
-	first, shared := make(map[string]int), false
+// gpuRanks returns the ranks of every GPU, and whether any is that of several. That
+// is an error unless the settings allow it.
+func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[string][]int, shared bool, err error) {
+	ranks = make(map[string][]int)
 	for rank, a := range all {
 		if a.GPU == "" {
 			continue
 		}
-		other, taken := first[a.GPU]
-		if !taken {
-			first[a.GPU] = rank
-			continue
-		}
-		if shared = true; !c.Device.Share {
-			who := world.Peer(rank)
-			return true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
-				"show every rank its own, or set device.share = true", other, rank, who.Host, a.GPU))
+		ranks[a.GPU] = append(ranks[a.GPU], rank)
+		if list := ranks[a.GPU]; len(list) > 1 {
+			if shared = true; !c.Device.Share {
+				return nil, true, train.Input(fmt.Errorf("ranks %d and %d (host %s) have one GPU, %s: start as many ranks on a host as it has GPUs, "+
+					"show every rank its own, or set device.share = true", list[0], rank, world.Peer(rank).Host, a.GPU))
+			}
 		}
 	}
-	return shared, nil
+	return ranks, shared, nil
 }
 
-// sharers returns how many ranks have a GPU.
-func sharers(all []arrival, gpu string) int {
-	n := 0
-	for _, a := range all {
-		if a.GPU == gpu {
-			n++
-		}
-	}
-	return n
-}
-
-// carriage returns what carries the memory of GPUs between ranks, by name, and
-// makes it; nothing on a CPU, or for one rank. NCCL needs a GPU for every rank. The error is that of
-// a library that is not here.
-func carriage(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
+// deviceTransport returns the name of the transport of GPUs' memory between ranks,
+// and a function that makes it; neither on a CPU, or for one rank. NCCL needs a GPU
+// for every rank. The error is that of a library that is not here.
+func deviceTransport(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
 	switch {
 	case dev.Space() == tensor.Host, ranks == 1:
 		return "", nil, nil

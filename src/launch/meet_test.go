@@ -111,3 +111,27 @@ func TestAlone(t *testing.T) {
 		t.Error("two ranks of one process: alone")
 	}
 }
+
+// TestGPURanks: ranks on one host that have the same GPU are refused, unless the
+// settings let them share it; each GPU knows its ranks.
+func TestGPURanks(t *testing.T) {
+	err := local.Run(3, func(tr comm.Transport) error {
+		world, c := comm.New(tr, comm.Options{}), config.Default()
+		own := []arrival{{GPU: "a"}, {GPU: "b"}, {}}
+		if gpus, shared, err := gpuRanks(c, world, own); err != nil || shared || len(gpus) != 2 || len(gpus["b"]) != 1 {
+			t.Errorf("%v, shared %v, %v: want two GPUs of one rank each", gpus, shared, err)
+		}
+		same := []arrival{{GPU: "a"}, {}, {GPU: "a"}}
+		if _, _, err := gpuRanks(c, world, same); err == nil || !strings.HasPrefix(err.Error(), "ranks 0 and 2 (host ") {
+			t.Errorf("error %v, want one that names both ranks", err)
+		}
+		c.Device.Share = true
+		if gpus, shared, err := gpuRanks(c, world, same); err != nil || !shared || len(gpus["a"]) != 2 {
+			t.Errorf("%v, shared %v, %v: want one GPU of two ranks", gpus, shared, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

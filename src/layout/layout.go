@@ -1,6 +1,6 @@
 // Package layout says where every layer is and in which order it is worked on.
-// A layout is one value: it is decided, recorded, compared and executed as a
-// whole, and whoever needs a part of it is given all of it.
+// A layout is one value, which is decided, passed on, recorded, compared and
+// executed as a whole.
 package layout
 
 import (

@@ -15,8 +15,7 @@ import (
 
 // Analysis is what a step's measurement says of its layout.
 type Analysis struct {
-	Loads      []float64      // by stage: seconds per microbatch
-	Bottleneck float64        // the largest of them
+	Bottleneck float64        // seconds per microbatch of the most loaded stage
 	Optimum    float64        // the smallest possible bottleneck of one chunk on each stage, whatever the memory
 	Ceiling    float64        // how many times faster the best cuts could be (see balance.Ceiling)
 	Predicted  float64        // makespan that simulating the schedule on the costs gives
@@ -31,23 +30,22 @@ type Analysis struct {
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
 	t := m.Table
 	costs := p.placed(t, l.Cuts)
+	loads := l.Loads(costs)
 	a := Analysis{
-		Loads: l.Loads(costs), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: p.seconds(t, l.Cuts, l.Schedule),
-		Took:      perMicrobatch(l.Schedule, m.Instructions, costs),
+		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
+		Predicted: p.seconds(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
-	a.Bottleneck = slices.Max(a.Loads)
 	line := p.line(t)
 	optimum, err := balance.Partition(line)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
 	a.Optimum = min(optimum.Bottleneck, a.Bottleneck)
-	a.Ceiling, err = balance.Ceiling(line, balance.Result{StageSeconds: a.Loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
+	a.Ceiling, err = balance.Ceiling(line, balance.Result{StageSeconds: loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}
-	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.Caps(t, l.Cuts), m.Summary.Makespan())
+	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.caps(t, l.Cuts), m.Summary.Makespan())
 	return a, nil
 }
 
@@ -71,7 +69,7 @@ type Plan struct {
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	t := costs.Mean()
 	a := Plan{
-		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.Caps(t, l.Cuts),
+		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
 	}
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let

@@ -6,16 +6,16 @@ import (
 	"dynmo/src/schedule"
 )
 
-// thetas are the settings of schedule.List that Candidates tries, each with
+// thetas are the settings of schedule.List that candidates tries, each with
 // either preference between F and I: without a cap on microbatches in flight
 // the first is the best nearly always, under a tight one any may be.
 var thetas = []float64{0, 0.25, 0.5, 0.75}
 
-// Candidates returns the schedules of one chunk on each stage that Auto chooses
+// candidates returns the schedules of one chunk on each stage that Auto chooses
 // from, always in the same order: gpipe, 1f1b, zb-h1 and zb-h2 where they keep
 // to the cap on microbatches in flight, then lists, which always do. It takes
 // no notice of Theta and ForwardFirst in o.
-func Candidates(o schedule.ListOptions) []schedule.Schedule {
+func candidates(o schedule.ListOptions) []schedule.Schedule {
 	var out []schedule.Schedule
 	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2} {
 		s, err := schedule.New(kind, len(o.Costs), 1, o.Microbatches)
@@ -51,7 +51,7 @@ func fits(s schedule.Schedule, inFlight []int) bool {
 func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (schedule.Schedule, float64) {
 	var best schedule.Schedule
 	least := math.Inf(1)
-	for _, s := range Candidates(o) {
+	for _, s := range candidates(o) {
 		if seconds := evaluate(s); best.Lists == nil || seconds < least {
 			best, least = s, seconds
 		}

@@ -18,7 +18,7 @@ type Balancer interface {
 	// Decide returns the layout of the next step, and why. It is called once after
 	// every step, with what the step showed and the layout that it was run in. Its
 	// answer depends on gathered values only, so it is the same on every rank.
-	Decide(m profile.Measurement, now layout.Layout) (next layout.Layout, why Reason, err error)
+	Decide(m profile.Measurement, present layout.Layout) (next layout.Layout, why Reason, err error)
 }
 
 // Reason is why a balancer answered as it did. The zero Reason is that there was
@@ -58,9 +58,9 @@ type BalancerOptions struct {
 	Repack float64
 }
 
-// InMemory is diffusion without ranks.
-func InMemory(p balance.Problem, now partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
-	r, d, err := balance.Diffusion(p, now, o)
+// inMemory is diffusion without ranks.
+func inMemory(p balance.Problem, present partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
+	r, d, err := balance.Diffusion(p, present, o)
 	return r.Cuts, d, err
 }
 
@@ -80,8 +80,8 @@ type balancer struct {
 // so do the answers not.
 type memo struct {
 	costs         cost.Table
-	at            layout.Layout
-	present, best float64 // predicted seconds now, and at the best cuts
+	layout        layout.Layout
+	present, best float64 // predicted seconds in the present layout, and at the best cuts
 	stay          *Reason // why the layout is the one that was decided for; nil if it is not
 }
 
@@ -92,7 +92,7 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 		return nil, fmt.Errorf("balance.%w", err)
 	}
 	if o.Diffuse == nil {
-		o.Diffuse = InMemory
+		o.Diffuse = inMemory
 	}
 	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
 }
@@ -101,7 +101,7 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 // stay: it takes other buffers, and costs are never measured twice alike.
 const worthOrder = 0.005
 
-func (b *balancer) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, Reason, error) {
+func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
 	if b.reference == 0 {
 		b.reference = m.Summary.Makespan()
 	}
@@ -113,26 +113,26 @@ func (b *balancer) Decide(m profile.Measurement, now layout.Layout) (layout.Layo
 		b.decided = false
 	}
 	b.costs = m.Table.Smooth(b.costs, b.planner.config.Balance.Smooth)
-	if !b.planner.config.Balance.Moves() && !b.planner.Adapts() {
-		return now, Reason{}, nil
+	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
+		return present, Reason{}, nil
 	}
-	p, err := b.planner.For(now.Stages())
+	p, err := b.planner.For(present.Stages())
 	if err != nil {
-		return now, Reason{}, fmt.Errorf("balance: %w", err)
+		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	b.planner = p
-	b.remember(now)
-	next, why, err := b.decide(now)
+	b.remember(present)
+	next, why, err := b.decide(present)
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than it was.
 		if b.full {
-			return now, Reason{}, nil
+			return present, Reason{}, nil
 		}
 		b.full = true
-		return now, Reason{Full: full}, nil
+		return present, Reason{Full: full}, nil
 	}
 	if err != nil {
-		return now, Reason{}, fmt.Errorf("balance: %w", err)
+		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
@@ -142,30 +142,30 @@ func (b *balancer) Decide(m profile.Measurement, now layout.Layout) (layout.Layo
 	return next, why, nil
 }
 
-// remember forgets what was found if costs or layout are others now.
-func (b *balancer) remember(now layout.Layout) {
-	if l := &b.last; !l.costs.Equal(b.costs) || !l.at.Equal(now) {
-		*l = memo{costs: b.costs, at: now}
+// remember forgets what was found if costs or layout are others than before.
+func (b *balancer) remember(present layout.Layout) {
+	if l := &b.last; !l.costs.Equal(b.costs) || !l.layout.Equal(present) {
+		*l = memo{costs: b.costs, layout: present}
 	}
 }
 
 // decide decides if it is time to. The planner is that of the present number of
 // stages.
-func (b *balancer) decide(now layout.Layout) (layout.Layout, Reason, error) {
-	fail := func(err error) (layout.Layout, Reason, error) { return now, Reason{}, err }
-	if due, err := b.due(now); err != nil || !due {
+func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
+	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
+	if due, err := b.due(present); err != nil || !due {
 		return fail(err)
 	}
 	if b.last.stay != nil {
-		return now, *b.last.stay, nil
+		return present, *b.last.stay, nil
 	}
-	problem := b.planner.Problem(b.costs, b.planner.by)
+	problem := b.planner.problem(b.costs, b.planner.by)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
 		return fail(err)
 	}
 	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
-	next, err := b.choose(problem, now, &why)
+	next, err := b.choose(problem, present, &why)
 	if err != nil {
 		return fail(err)
 	}
@@ -174,14 +174,14 @@ func (b *balancer) decide(now layout.Layout) (layout.Layout, Reason, error) {
 		return fail(err)
 	}
 	if p != b.planner {
-		problem = p.Problem(b.costs, p.by)
+		problem = p.problem(b.costs, p.by)
 	}
 	r, err := problem.Evaluate(next.Cuts)
 	if err != nil {
 		return fail(err)
 	}
 	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
-	if next.Equal(now) {
+	if next.Equal(present) {
 		b.last.stay = &why
 	} else {
 		why.Predicted = p.seconds(b.costs, next.Cuts, next.Schedule)
@@ -193,26 +193,26 @@ func (b *balancer) decide(now layout.Layout) (layout.Layout, Reason, error) {
 // costs.
 func (b *balancer) present() float64 {
 	if l := &b.last; l.present == 0 {
-		l.present = b.planner.seconds(b.costs, l.at.Cuts, l.at.Schedule)
+		l.present = b.planner.seconds(b.costs, l.layout.Cuts, l.layout.Schedule)
 	}
 	return b.last.present
 }
 
 // due reports whether to balance after this step.
-func (b *balancer) due(now layout.Layout) (bool, error) {
+func (b *balancer) due(present layout.Layout) (bool, error) {
 	if !b.trigger.Auto() {
 		return b.trigger.Step(0, 0), nil
 	}
 	if l := &b.last; l.best == 0 {
-		best := now.Cuts
+		best := present.Cuts
 		if b.planner.config.Balance.Moves() {
-			r, err := balance.Partition(b.planner.Problem(b.costs, b.planner.by))
+			r, err := balance.Partition(b.planner.problem(b.costs, b.planner.by))
 			if err != nil {
 				return false, err
 			}
 			best = r.Cuts
 		}
-		l.best = b.planner.Estimate(b.costs, best)
+		l.best = b.planner.estimate(b.costs, best)
 	}
 	best := b.last.best
 	if b.last.stay != nil {
@@ -224,33 +224,33 @@ func (b *balancer) due(now layout.Layout) (bool, error) {
 // choose returns the layout that the settings' balancer takes. Diffusion may talk
 // to the neighbours; partition is a pure function of the costs; static balancers
 // leave layers where they are.
-func (b *balancer) choose(problem balance.Problem, now layout.Layout, why *Reason) (layout.Layout, error) {
-	p, cuts := b.planner, now.Cuts
+func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
+	p, cuts := b.planner, present.Cuts
 	switch s := p.config.Balance; s.Kind {
 	case "diffusion":
 		found, d, err := b.Diffuse(problem, cuts, balance.DiffusionOptions{Gamma: s.Gamma, MaxRounds: s.MaxRounds})
 		if err != nil {
-			return now, err
+			return present, err
 		}
-		cuts, why.Diffusion = p.faster(b.costs, now.Cuts, found), &d
+		cuts, why.Diffusion = p.faster(b.costs, present.Cuts, found), &d
 	case "partition":
 		var err error
-		if cuts, err = p.next(b.costs, now.Cuts); err != nil {
-			return now, err
+		if cuts, err = p.next(b.costs, present.Cuts); err != nil {
+			return present, err
 		}
 	}
 	if b.Repack > 0 {
 		p, cuts = b.repack(cuts)
 	}
-	return p.layout(cuts, b.order(p, now, cuts)), nil
+	return p.layout(cuts, b.order(p, present, cuts)), nil
 }
 
 // order returns the schedule for the steps after a decision for some cuts.
-func (b *balancer) order(p *Planner, now layout.Layout, cuts partition.Partition) schedule.Schedule {
+func (b *balancer) order(p *Planner, present layout.Layout, cuts partition.Partition) schedule.Schedule {
 	s := p.Schedule(b.costs, cuts)
-	if p == b.planner && cuts.Equal(now.Cuts) && p.Fits(b.costs, cuts, now.Schedule) {
-		if s.Equal(now.Schedule) || p.seconds(b.costs, cuts, s) > (1-worthOrder)*b.present() {
-			return now.Schedule
+	if p == b.planner && cuts.Equal(present.Cuts) && p.fits(b.costs, cuts, present.Schedule) {
+		if s.Equal(present.Schedule) || p.seconds(b.costs, cuts, s) > (1-worthOrder)*b.present() {
+			return present.Schedule
 		}
 	}
 	return s

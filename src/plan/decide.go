@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"dynmo/src/balance"
-	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
@@ -21,7 +20,7 @@ func (p *Planner) First(dense cost.Table) (layout.Layout, error) {
 }
 
 func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
-	problem := p.Problem(dense, balance.ByParam)
+	problem := p.problem(dense, balance.ByParam)
 	b := p.config.Balance
 	var r balance.Result
 	var err error
@@ -70,64 +69,48 @@ func (p *Planner) notation() (partition.Partition, error) {
 	return cuts, nil
 }
 
-// Notation returns cuts in Megatron-LM's notation; an error says what it cannot
-// express.
-func Notation(m config.Model, cuts partition.Partition) (string, error) {
-	return partition.FormatLayout(cuts, m.Blocks, m.PerBlock(), m.HeadShards)
-}
-
 // horizon is how many steps new cuts are expected to last where the settings
 // do not say.
 const horizon = 100
 
-// next returns the cuts that the balancer "partition" takes after now: exact,
-// near the present ones, and by time improved on the simulated step. By time,
-// cuts that predict no faster step are not taken. The error is a
-// *balance.MemoryError if no cuts fit.
-func (p *Planner) next(t cost.Table, now partition.Partition) (partition.Partition, error) {
-	var next partition.Partition
+// next returns the cuts that the balancer "partition" takes after the present ones:
+// exact, near them, and by time improved on the simulated step. By time, cuts that
+// predict no faster step are not taken. The error is a *balance.MemoryError if no
+// cuts fit.
+func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Partition, error) {
+	var r balance.Result
 	var err error
 	switch {
-	case p.Map.Chunks > 1:
-		next, err = p.chunked(t)
-		if _, full := errors.AsType[*balance.MemoryError](err); full && p.missing(t, now) == 0 {
-			return now, nil // the search is none that finds all there is
-		}
-	default:
+	case p.Map.Chunks == 1:
 		steps, e := strconv.Atoi(p.config.Balance.Every)
 		if e != nil {
 			steps = horizon // "auto"
 		}
-		var r balance.Result
-		r, err = balance.FewestMoves(p.Problem(t, p.by), now, float64(steps*p.Microbatches), p.Network.Bandwidth())
-		next = r.Cuts
+		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.by == balance.ByTime {
-			next, _ = p.Improve(t, next)
+			r.Cuts, _ = p.improve(t, r.Cuts)
+		}
+	case p.by == balance.ByTime:
+		r.Cuts, err = p.Cuts(t)
+	default:
+		if r, err = balance.Partition(p.problem(t, p.by)); err == nil {
+			err = p.memoryError(t, r.Cuts)
 		}
 	}
+	if _, full := errors.AsType[*balance.MemoryError](err); full && p.Map.Chunks > 1 && p.missing(t, present) == 0 {
+		return present, nil // the search does not find all cuts that fit
+	}
 	if err != nil {
 		return nil, err
 	}
-	return p.faster(t, now, next), nil
+	return p.faster(t, present, r.Cuts), nil
 }
 
-// chunked returns cuts for several chunks on a stage.
-func (p *Planner) chunked(t cost.Table) (partition.Partition, error) {
-	if p.by == balance.ByTime {
-		return p.Cuts(t)
-	}
-	r, err := balance.Partition(p.Problem(t, p.by))
-	if err != nil {
-		return nil, err
-	}
-	return r.Cuts, p.memoryError(t, r.Cuts)
-}
-
-// faster returns next if it predicts a faster step than now, if layers are not
-// balanced by time, or if memory has no room for now and more for next; else now.
-func (p *Planner) faster(t cost.Table, now, next partition.Partition) partition.Partition {
-	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, now) || p.Makespan(t, next) < p.Makespan(t, now) {
+// faster returns next if it predicts a faster step than the present cuts, if layers
+// are not balanced by time, or if next lacks less memory; else the present cuts.
+func (p *Planner) faster(t cost.Table, present, next partition.Partition) partition.Partition {
+	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Makespan(t, next) < p.Makespan(t, present) {
 		return next
 	}
-	return now
+	return present
 }

@@ -32,7 +32,7 @@ func (p *Planner) idle(s schedule.Schedule, spans [][]trace.Span, took [][]cost.
 	busy, mean := totals(took)
 	equal := slices.Repeat([]cost.Stage{mean}, len(took))
 	ideal := sim.Step{Schedule: s, Costs: equal, Dispatch: dispatch}
-	if p.Adapts() {
+	if p.adapts() {
 		ideal.Schedule = schedule.List(p.options(ideal, nil))
 	}
 	idle := trace.Idle{Busy: busy / float64(s.Map.Stages)}
@@ -68,21 +68,21 @@ func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage
 				continue
 			}
 			v := s.Map.Place(stage, sp.Chunk)
-			at := &took[v][sp.Microbatch]
+			sum := &took[v][sp.Microbatch]
 			switch seconds := sp.End - sp.Start; sp.Op {
 			case trace.F:
-				at.Forward += seconds
+				sum.Forward += seconds
 			case trace.I:
-				at.Input += seconds
+				sum.Input += seconds
 			case trace.W:
-				at.Weight += seconds
+				sum.Weight += seconds
 			case trace.B:
-				share := 0.0
+				weights := 0.0 // part of the seconds
 				if both := costs[v].Input + costs[v].Weight; both > 0 {
-					share = costs[v].Weight / both
+					weights = costs[v].Weight / both
 				}
-				at.Input += (1 - share) * seconds
-				at.Weight += share * seconds
+				sum.Input += (1 - weights) * seconds
+				sum.Weight += weights * seconds
 			}
 		}
 	}
@@ -94,9 +94,7 @@ func means(took [][]cost.Stage) []cost.Stage {
 	list := make([]cost.Stage, len(took))
 	for v, row := range took {
 		for _, c := range row {
-			list[v].Forward += c.Forward
-			list[v].Input += c.Input
-			list[v].Weight += c.Weight
+			list[v] = list[v].Plus(c)
 		}
 		list[v] = list[v].Scale(1 / float64(len(row)))
 	}
@@ -107,9 +105,7 @@ func means(took [][]cost.Stage) []cost.Stage {
 // for one microbatch if all took the same.
 func totals(took [][]cost.Stage) (busy float64, mean cost.Stage) {
 	for _, c := range means(took) {
-		mean.Forward += c.Forward
-		mean.Input += c.Input
-		mean.Weight += c.Weight
+		mean = mean.Plus(c)
 	}
 	busy = mean.Seconds() * float64(len(took[0]))
 	return busy, mean.Scale(1 / float64(len(took)))

@@ -12,29 +12,29 @@ import (
 const (
 	// reach is how many layers a cut is tried to move by at a time.
 	reach = 2
-	// worth is the share of a step that a move of cuts must gain: below it is
-	// noise, which would keep layers on the road.
+	// worth is the share of a step that a move of cuts must gain: less is noise, after
+	// which layers would move without end.
 	worth = 1e-3
-	// tries bounds the steps that Improve simulates, so that a decision stays
+	// tries bounds the steps that improve simulates, so that a decision stays
 	// short on a thousand stages: a millisecond each for 24 stages and 96
 	// microbatches.
 	tries = 500
 )
 
 // Cuts returns the cuts with the shortest predicted step that the search finds:
-// the exact partition, then Improve. With several chunks on a stage, where no
+// the exact partition, then improve. With several chunks on a stage, where no
 // exact partition is known, the search begins at the exact partition over
 // virtual stages and at uniform cuts, and the better end is taken.
 func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
-	problem := p.Problem(t, balance.ByTime)
+	problem := p.problem(t, balance.ByTime)
 	exact, err := balance.Partition(problem)
 	if err != nil {
 		return nil, err
 	}
-	cuts, seconds := p.Improve(t, exact.Cuts)
+	cuts, seconds := p.improve(t, exact.Cuts)
 	if p.Map.Chunks > 1 {
 		if start, err := balance.Uniform(problem); err == nil {
-			other, took := p.Improve(t, start.Cuts)
+			other, took := p.improve(t, start.Cuts)
 			fits, otherFits := p.missing(t, cuts) == 0, p.missing(t, other) == 0
 			if otherFits && (!fits || took < seconds) {
 				cuts = other
@@ -44,15 +44,15 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	return cuts, p.memoryError(t, cuts)
 }
 
-// Improve moves single cuts by one or two layers as long as that shortens the
+// improve moves single cuts by one or two layers as long as that shortens the
 // simulated step, and returns the cuts and their predicted seconds. The exact
 // partition is the best for the slowest stage; what a schedule makes of the
 // others' loads only a simulation tells. Where memory is exceeded it is mended
 // first. For list and auto one search goes by a list schedule and one by the base,
 // and what they found is taken if the whole choice of schedules agrees.
-func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
-	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
-	if p.Adapts() {
+func (p *Planner) improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
+	searches := []func(cost.Table, partition.Partition) float64{p.estimate}
+	if p.adapts() {
 		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
 			return p.seconds(t, cuts, p.base)
 		})
@@ -71,17 +71,17 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 	return best, seconds
 }
 
-// climb is one search of Improve, which goes by estimate.
+// climb is one search of improve, which goes by estimate.
 func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
-	now := slices.Clone(cuts)
-	over := p.missing(t, now)
-	seconds := estimate(t, now)
+	best := slices.Clone(cuts)
+	over := p.missing(t, best)
+	seconds := estimate(t, best)
 	left := tries
 	for moved := true; moved && left > 0; {
 		moved = false
-		for c := 1; c < now.Stages(); c++ {
+		for c := 1; c < best.Stages(); c++ {
 			for _, by := range []int{-1, 1, -reach, reach} {
-				next := shift(now, c, by)
+				next := shift(best, c, by)
 				if next == nil || left == 0 {
 					continue
 				}
@@ -95,21 +95,21 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 				left--
 				took := estimate(t, next)
 				if lack < over || took < seconds*(1-worth) {
-					now, over, seconds, moved = next, lack, took, true
+					best, over, seconds, moved = next, lack, took, true
 				}
 			}
 		}
 	}
-	return now
+	return best
 }
 
-// Estimate predicts the seconds of a step as Makespan does, by a single schedule
+// estimate predicts the seconds of a step as Makespan does, by a single schedule
 // where Makespan compares several.
-func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
-	if !p.Adapts() {
+func (p *Planner) estimate(t cost.Table, cuts partition.Partition) float64 {
+	if !p.adapts() {
 		return p.seconds(t, cuts, p.base)
 	}
-	return p.seconds(t, cuts, schedule.List(p.options(p.Step(t, cuts, p.base), p.Caps(t, cuts))))
+	return p.seconds(t, cuts, schedule.List(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))))
 }
 
 // shift returns cuts with one of them moved, nil if a stage were left empty.

@@ -14,11 +14,11 @@ import (
 func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
 	bytes := make([]int64, p.Map.Stages)
 	for v, peak := range peaks {
-		at := &bytes[p.Map.Stage(v)]
-		*at += p.fixed(p.Map, v, peak)
+		sum := &bytes[p.Map.Stage(v)]
+		*sum += p.fixed(p.Map, v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
-			*at += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
+			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
 		}
 	}
 	return bytes
@@ -36,11 +36,11 @@ func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
 	return over
 }
 
-// Caps returns how many microbatches may be in flight on every stage in list
+// caps returns how many microbatches may be in flight on every stage in list
 // and auto: what memory leaves room for at these cuts, at most what the
 // settings allow, at least one. It is nil for other kinds.
-func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
-	if !p.Adapts() {
+func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
+	if !p.adapts() {
 		return nil
 	}
 	caps := make([]int, p.Map.Stages)
@@ -62,12 +62,12 @@ func (p *Planner) Caps(t cost.Table, cuts partition.Partition) []int {
 	return caps
 }
 
-// Fits reports whether a schedule keeps to the settings' microbatches in flight
+// fits reports whether a schedule keeps to the settings' microbatches in flight
 // and, at these cuts, to the memory.
-func (p *Planner) Fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
+func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
 	peaks := s.Peaks()
 	for _, peak := range peaks {
-		if p.Adapts() && peak.InFlight > p.most {
+		if p.adapts() && peak.InFlight > p.most {
 			return false
 		}
 	}

@@ -150,7 +150,7 @@ func TestImproveNeverLoses(t *testing.T) {
 		for seed := range uint64(5) {
 			c := settings(kind, 20, 4, 8)
 			p, costs := planner(t, c, link), chain(20, 4, seed)
-			exact, err := balance.Partition(p.Problem(costs, balance.ByTime))
+			exact, err := balance.Partition(p.problem(costs, balance.ByTime))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,12 +182,12 @@ func TestArrivals(t *testing.T) {
 	slow := sim.Network{Node: sim.Link{Latency: 1e-6}, Between: sim.Link{Latency: 5e-3}, PerNode: 2} // stages 0 and 1, 2 and 3
 	costs, even := chain(16, 0, 0), partition.Partition{0, 4, 8, 12, 16}
 	p := planner(t, c, slow)
-	if problem := p.Problem(costs, balance.ByTime); problem.Fixed != nil {
+	if problem := p.problem(costs, balance.ByTime); problem.Fixed != nil {
 		t.Errorf("by work alone stages have fixed seconds %v", problem.Fixed)
 	}
 	c.Balance.Gaps = "arrival"
 	p = planner(t, c, slow)
-	r, _, err := balance.Diffusion(p.Problem(costs, balance.ByTime), even, balance.DiffusionOptions{})
+	r, _, err := balance.Diffusion(p.problem(costs, balance.ByTime), even, balance.DiffusionOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestTightMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.Fits(costs, cuts, a.Schedule) {
+		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.fits(costs, cuts, a.Schedule) {
 			t.Errorf("draw %d: bound %v, makespan %v, bytes %v of %d", seed, a.LowerBound, a.Step.Makespan(), a.Bytes, c.Balance.MemoryLimitBytes)
 		}
 		if base := sim.Run(p.Step(costs, cuts, p.base)).Makespan(); a.Step.Makespan() > base {

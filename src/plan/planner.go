@@ -122,8 +122,8 @@ func fromFile(c config.Config) (schedule.Schedule, error) {
 	return s, nil
 }
 
-// Adapts reports whether the schedule follows from costs.
-func (p *Planner) Adapts() bool { return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto }
+// adapts reports whether the schedule follows from costs.
+func (p *Planner) adapts() bool { return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto }
 
 // Step returns what there is to simulate at some cuts when one replica stands
 // for all: every stage's rank is as slow as the slowest of its replicas.
@@ -137,7 +137,7 @@ func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedu
 
 // Schedule returns the schedule for costs at some cuts.
 func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Schedule {
-	if !p.Adapts() {
+	if !p.adapts() {
 		return p.base
 	}
 	step := p.Step(t, cuts, p.base)
@@ -148,7 +148,7 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 		step.Schedule = s
 		return sim.Run(step).Makespan()
 	}
-	s, seconds := Auto(p.options(step, p.Caps(t, cuts)), evaluate)
+	s, seconds := Auto(p.options(step, p.caps(t, cuts)), evaluate)
 	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
 	if evaluate(p.base) < seconds {
 		return p.base

@@ -9,9 +9,9 @@ import (
 	"dynmo/src/sim"
 )
 
-// Problem states what is to be cut, over virtual stages. Where a stage holds
+// problem states what is to be cut, over virtual stages. Where a stage holds
 // several, its memory is checked apart (see missing).
-func (p *Planner) Problem(t cost.Table, by balance.By) balance.Problem {
+func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	n, limit := p.Map.Virtual(), p.limit
 	t = t.For(p.Map.Stages)
 	if p.Map.Chunks > 1 {

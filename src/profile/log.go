@@ -39,8 +39,8 @@ func (l *Log) Add(step int, t cost.Table, run Run) (done Phase, ok bool) {
 	return done, ok
 }
 
-// Take returns the phase that has been gathered and begins anew. How its run
-// went is told by the step with the median makespan.
+// Take returns the phase that has been gathered and begins anew. Its Run is that of
+// the step with the median makespan.
 func (l *Log) Take() (Phase, bool) {
 	if len(l.tables) == 0 {
 		return Phase{}, false
@@ -49,12 +49,13 @@ func (l *Log) Take() (Phase, bool) {
 	p.Steps = len(l.tables)
 	p.Table = l.tables[p.Steps-1]
 	p.Layers = slices.Clone(p.Layers)
-	p.Dispatch = l.median(func(t cost.Table) float64 { return t.Dispatch })
-	for i := range p.Layers {
-		to := &p.Layers[i]
-		to.Forward = l.median(func(t cost.Table) float64 { return t.Layers[i].Forward })
-		to.BackwardInput = l.median(func(t cost.Table) float64 { return t.Layers[i].BackwardInput })
-		to.BackwardWeight = l.median(func(t cost.Table) float64 { return t.Layers[i].BackwardWeight })
+	p.Dispatch = median(l.tables, func(t cost.Table) float64 { return t.Dispatch })
+	for i, layer := range p.Layers {
+		var steps []cost.Stage
+		for _, t := range l.tables {
+			steps = append(steps, t.Layers[i].Stage())
+		}
+		p.Layers[i] = layer.With(medians(steps))
 	}
 	slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
 	run := l.runs[(p.Steps-1)/2]
@@ -64,13 +65,22 @@ func (l *Log) Take() (Phase, bool) {
 	return p, true
 }
 
-// median returns the median over the phase's steps of a number in their tables.
-func (l *Log) median(of func(cost.Table) float64) float64 {
-	v := make([]float64, len(l.tables))
-	for i, t := range l.tables {
-		v[i] = of(t)
+// median returns the median of a number of each value.
+func median[T any](list []T, of func(T) float64) float64 {
+	v := make([]float64, len(list))
+	for i, x := range list {
+		v[i] = of(x)
 	}
 	return trace.Median(v)
+}
+
+// medians returns the median of each of the seconds.
+func medians(list []cost.Stage) cost.Stage {
+	return cost.Stage{
+		Forward: median(list, func(s cost.Stage) float64 { return s.Forward }),
+		Input:   median(list, func(s cost.Stage) float64 { return s.Input }),
+		Weight:  median(list, func(s cost.Stage) float64 { return s.Weight }),
+	}
 }
 
 // relate makes seconds by virtual stage and microbatch multiples of what the

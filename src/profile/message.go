@@ -6,8 +6,8 @@ import (
 	"dynmo/src/trace"
 )
 
-// message is values as numbers: it writes them one after the other, or reads them
-// in the same order. Whole numbers are below 2^53, which a float64 holds exactly.
+// message is values as numbers: it takes them one after the other and leaves them
+// as they are, or sets them in the same order. Whole numbers are below 2^53, which a float64 holds exactly.
 type message struct {
 	numbers []float64
 	reads   bool
@@ -26,8 +26,9 @@ func (m *message) float(values ...*float64) {
 func whole[T byte | int | int64 | trace.Op](m *message, values ...*T) {
 	for _, v := range values {
 		x := float64(*v)
-		m.float(&x)
-		*v = T(x)
+		if m.float(&x); m.reads {
+			*v = T(x)
+		}
 	}
 }
 
@@ -82,8 +83,9 @@ func (m *message) report(r *report) {
 	list(m, &r.counts, func(m *message, c *cost.Count) {
 		whole(m, &c.Layer, &c.Microbatch)
 		name := []byte(c.Name)
-		list(m, &name, func(m *message, b *byte) { whole(m, b) })
-		c.Name = string(name)
+		if list(m, &name, func(m *message, b *byte) { whole(m, b) }); m.reads {
+			c.Name = string(name)
+		}
 		list(m, &c.Values, func(m *message, v *int64) { whole(m, v) })
 	})
 }

@@ -1,12 +1,14 @@
 package profile
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/cost"
 	"dynmo/src/trace"
 )
 
@@ -30,5 +32,27 @@ func TestInstructions(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReportRoundTrip: all that a report has arrives, bit for bit, and nothing
+// else.
+func TestReportRoundTrip(t *testing.T) {
+	full := report{
+		own:       Own{Memory: Memory{Resident: 1 << 52, Kept: -3}, Joules: -1, Balancing: 1.0 / 3},
+		summaries: []trace.Summary{{Busy: []float64{2}, Start: math.Inf(1), End: math.Inf(-1), Finish: 4}, {Busy: []float64{5}}},
+		layers: []layerReport{
+			{id: 7, cost: cost.Layer{Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: cost.Bytes{
+				Parameters: 6, Gradients: 7, Optimizer: 8, Workspace: 9, Activations: 10, Held: 11,
+			}}, samples: []cost.Stage{{Forward: 0.1, Input: 0.2, Weight: 0.3}, {}}},
+			{id: 8},
+		},
+		counts: []cost.Count{{Name: "tokens é", Layer: 1, Microbatch: 2, Values: []int64{1 << 40, -1}}, {}},
+	}
+	for _, want := range []report{full, {}} {
+		got := unpack([][]byte{pack(&want, (*message).report)}, (*message).report)
+		if diff := cmp.Diff([]report{want}, got, cmp.AllowUnexported(report{}, layerReport{})); diff != "" {
+			t.Error(diff)
+		}
 	}
 }

@@ -21,10 +21,10 @@ import (
 // Memory is memory of a rank in bytes, besides what layers account for.
 type Memory struct {
 	Resident int64 // in RAM, whatever for
-	Kept     int64 // kept for layers to come
+	Kept     int64 // free, for layers that arrive later
 }
 
-// Own is what a rank tells of itself besides its spans.
+// Own is what a rank reports of itself besides its spans.
 type Own struct {
 	Memory
 	Joules    float64 // since the run began; -1 where they are not known
@@ -77,7 +77,7 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 	return m, nil
 }
 
-// report is what a rank, or a stage with all its replicas, tells the others.
+// report is what a rank, or a stage with all its replicas, sends to the others.
 type report struct {
 	own       Own
 	summaries []trace.Summary // by replica
@@ -94,18 +94,18 @@ type layerReport struct {
 
 // local sums up this rank's spans of layers.
 func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layout.Layout) {
-	at := make(map[int]int, len(s.Layers)) // where a layer is in r.layers
+	index := make(map[int]int, len(s.Layers)) // of a layer in r.layers
 	for i, layer := range s.Layers {
 		c := layer.Cost(x)
 		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Gradients, l.Mesh.Replicas)
-		at[layer.ID] = i
+		index[layer.ID] = i
 		r.layers = append(r.layers, layerReport{id: layer.ID, cost: c, samples: make([]cost.Stage, l.Schedule.Microbatches)})
 	}
 	for _, sp := range spans {
 		if !sp.Op.Pipeline() {
 			continue
 		}
-		to := &r.layers[at[sp.Layer]].samples[sp.Microbatch]
+		to := &r.layers[index[sp.Layer]].samples[sp.Microbatch]
 		switch sp.Op {
 		case trace.F:
 			to.Forward = sp.End - sp.Start
@@ -117,16 +117,7 @@ func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layo
 	}
 	for i := range r.layers {
 		to := &r.layers[i]
-		median := func(of func(cost.Stage) float64) float64 {
-			list := make([]float64, len(to.samples))
-			for m, x := range to.samples {
-				list[m] = of(x)
-			}
-			return trace.Median(list)
-		}
-		to.cost.Forward = median(func(x cost.Stage) float64 { return x.Forward })
-		to.cost.BackwardInput = median(func(x cost.Stage) float64 { return x.Input })
-		to.cost.BackwardWeight = median(func(x cost.Stage) float64 { return x.Weight })
+		to.cost = to.cost.With(medians(to.samples))
 	}
 }
 
@@ -140,19 +131,16 @@ func joinReplicas(column []report) report {
 		out.counts = append(out.counts, r.counts...)
 		for i, from := range r.layers {
 			to := &out.layers[i]
-			to.cost.Forward = max(to.cost.Forward, from.cost.Forward)
-			to.cost.BackwardInput = max(to.cost.BackwardInput, from.cost.BackwardInput)
-			to.cost.BackwardWeight = max(to.cost.BackwardWeight, from.cost.BackwardWeight)
+			to.cost = to.cost.With(to.cost.Stage().Max(from.cost.Stage()))
 			for m, x := range from.samples {
-				y := &to.samples[m]
-				*y = cost.Stage{Forward: max(x.Forward, y.Forward), Input: max(x.Input, y.Input), Weight: max(x.Weight, y.Weight)}
+				to.samples[m] = to.samples[m].Max(x)
 			}
 		}
 	}
 	return out
 }
 
-// with joins what two ranks tell of themselves. A sum of some GPUs' energy would
+// with joins what two ranks report of themselves. A sum of some GPUs' energy would
 // be taken for all, so that one which is not known makes the sum unknown.
 func (o Own) with(other Own) Own {
 	o.Resident, o.Kept = max(o.Resident, other.Resident), max(o.Kept, other.Kept)

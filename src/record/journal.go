@@ -10,18 +10,19 @@ import (
 	"dynmo/src/trace"
 )
 
-// Observer is told what happens in a run, as it happens.
+// Observer receives what happens in a run, as it happens.
 type Observer interface {
 	Step(Metrics) error
 	Event(Event) error
-	// Costs tells what a phase cost, once it has ended; Trace what the stages of the
-	// first replica did in a step.
+	// Costs is called with a phase once it has ended; Trace with what the stages of
+	// the first replica did in a step.
 	Costs(profile.Phase) error
 	Trace(trace.Step) error
 }
 
-// Journal tells an observer what the loop of rank 0 knows: metrics and events,
-// phases of costs, timelines that are worth keeping. A nil Journal tells nothing.
+// Journal makes from what the loop of rank 0 knows what an observer receives:
+// metrics and events, phases of costs, timelines of some steps. A nil Journal, as
+// the other ranks have it, does nothing.
 type Journal struct {
 	observe Observer
 	planner *plan.Planner // of the stages of the last step
@@ -31,7 +32,7 @@ type Journal struct {
 	log     profile.Log
 	pending *Event // the last decision, until its effect is measured
 	same    int    // steps since the layout changed
-	traced  int    // timelines that were told
+	traced  int    // timelines so far
 }
 
 // NewJournal returns the journal of a run.
@@ -142,8 +143,7 @@ func (j *Journal) flush() error {
 	return j.event(*e)
 }
 
-// decision tells what was moved, and keeps what was decided until its effect is
-// known.
+// decision tells what was moved. The decision is pending until its effect is known.
 func (j *Journal) decision(d Done, makespan float64) error {
 	if d.Why.Full != nil {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
@@ -170,17 +170,17 @@ func (j *Journal) decision(d Done, makespan float64) error {
 	return nil
 }
 
-// timeline tells that of a step that is worth keeping: the second of every layout
-// (the first touches memory that is new), and the last before it changes, as many
-// as the settings say.
+// timeline tells the timeline of the second step of every layout (the first touches
+// memory that is new) and of the last before it changes, as many as the settings
+// say.
 func (j *Journal) timeline(d Done) error {
 	j.same++
 	changed := !d.Next.Equal(d.Ran)
-	worth := changed || j.same == 2
+	wanted := changed || j.same == 2
 	if changed {
 		j.same = 0
 	}
-	if !worth || j.traced == j.config.Run.TraceSteps {
+	if !wanted || j.traced == j.config.Run.TraceSteps {
 		return nil
 	}
 	j.traced++

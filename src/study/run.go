@@ -80,7 +80,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	now, err := p.First(series[0].Table)
+	present, err := p.First(series[0].Table)
 	if err != nil {
 		return run, err
 	}
@@ -89,14 +89,14 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
 		m := profile.Measurement{Measurement: cost.Measurement{Table: phase.Mean()}, Changed: phase.Change != ""}
 		if i == 0 || o.Static {
-			now = now.With(now.Cuts, p.Schedule(m.Table, now.Cuts))
+			present = present.With(present.Cuts, p.Schedule(m.Table, present.Cuts))
 		}
 		next.Change = phase.Change
 		begins := true
 		for step := range max(1, phase.Steps) {
 			if begins {
 				next.Step, next.Steps = phase.Step+step, 0
-				if err := next.simulate(p, phase, now, o.Spans); err != nil {
+				if err := next.simulate(p, phase, present, o.Spans); err != nil {
 					return fail(err)
 				}
 				m.Summary, m.Balancing = next.Plan.Step.Summary, next.Moving
@@ -108,17 +108,17 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if o.Static {
 				continue
 			}
-			to, _, err := balancer.Decide(m, now)
+			to, _, err := balancer.Decide(m, present)
 			if err != nil {
 				return fail(err)
 			}
 			m.Changed, m.Balancing = false, 0
-			if !to.Equal(now) {
-				next.Moved, next.Moving = move(m.Table, now, to, o.Network.Bandwidth())
+			if !to.Equal(present) {
+				next.Moved, next.Moving = move(m.Table, present, to, o.Network.Bandwidth())
 				if p, err = p.For(to.Stages()); err != nil {
 					return fail(err)
 				}
-				now, begins = to, true
+				present, begins = to, true
 			}
 		}
 	}

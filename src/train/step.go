@@ -55,7 +55,9 @@ func (r *Rank) startClock() error {
 	return r.x.Stream.Sync() // events to come are read by the clock as it is now
 }
 
-// change lets the dynamism change the model before a step.
+// change lets the dynamism change the model before a step. In the step peers may
+// take comm.deadline_seconds, or as long as the two last steps together if that is
+// longer; in the first two, and in a step that changes the model, startFor.
 func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage) (dynamic.Change, error) {
 	w.All.SetDeadline(startFor)
 	clock := r.Device.Clock()
@@ -68,16 +70,10 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 		return change, fmt.Errorf("dynamic: %w", err)
 	}
 	if !change.Structure && r.last[0] > 0 {
-		w.All.SetDeadline(max(r.deadlineFloor(), r.last[0]+r.last[1]))
+		least := time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
+		w.All.SetDeadline(max(least, r.last[0]+r.last[1]))
 	}
 	return change, r.journal.Changed(step, change, clock.Now()-start)
-}
-
-// deadlineFloor is how long a peer may always take. Beyond that it is given as
-// long as the two last steps together; in the first two, and in a step that
-// changes the model, startFor.
-func (r *Rank) deadlineFloor() time.Duration {
-	return time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
 }
 
 // feed returns what reads the microbatches of a replica in a step.

@@ -35,8 +35,8 @@ type Setup struct {
 	Backend kernel.Backend
 	Corpus  *data.Corpus    // nil where no layer can need data
 	Stop    func() bool     // whether this process was asked to end after the step
-	Observe record.Observer // told on rank 0 only
-	Joules  func() float64  // of this rank since the run began, -1 if it is not known; nil: none
+	Observe record.Observer // of rank 0; nil on the others
+	Joules  func() float64  // of this rank since the run began, -1 if they are not known; nil: none
 	Before  int64           // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 }
 
@@ -116,9 +116,11 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 		r.runner.Close()
 	}
 	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
-	var err error
-	r.runner, err = pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas},
+	runner, err := pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas},
 		pipeline.Options{Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device})
+	if err == nil {
+		r.runner = runner
+	}
 	return err
 }
 

@@ -133,7 +133,8 @@ func answered(t cost.Table, best plan.Plan, o study.Options) planAnswer {
 		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 	}
-	if notation, err := plan.Notation(o.Config.Model, best.Cuts); err == nil {
+	model := o.Config.Model
+	if notation, err := partition.FormatLayout(best.Cuts, model.Blocks, model.PerBlock(), model.HeadShards); err == nil {
 		a.Layout = notation
 	}
 	m := best.Schedule.Map

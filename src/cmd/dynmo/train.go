@@ -149,8 +149,8 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	if about.GPU != "" {
 		w.progress.Say("note: rank 0 computes on GPU " + about.GPU)
 	}
-	if about.Carrier != "" {
-		w.progress.Say(fmt.Sprintf("note: %s carries the memory of GPUs between ranks", about.Carrier))
+	if about.Transport != "" {
+		w.progress.Say(fmt.Sprintf("note: %s carries the memory of GPUs between ranks", about.Transport))
 	}
 	if about.Unmetered != nil {
 		w.progress.Say(fmt.Sprintf("note: energy is not metered: %v", about.Unmetered))
