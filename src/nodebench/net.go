@@ -49,8 +49,10 @@ func Net(world *comm.Group, plain PingPong, k kernel.Backend, dev device.Device,
 			return nil, fmt.Errorf("net: messages of %d bytes: %w", length, err)
 		}
 	}
-	if err := n.migrations(); err != nil {
-		return nil, fmt.Errorf("net: %w", err)
+	for _, sparse := range []bool{false, true} {
+		if err := n.migration(sparse); err != nil {
+			return nil, fmt.Errorf("net: migration: %w", err)
+		}
 	}
 	if world.Rank() != 0 {
 		return nil, nil

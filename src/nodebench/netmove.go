@@ -2,7 +2,6 @@ package nodebench
 
 import (
 	"bytes"
-	"fmt"
 	"time"
 
 	"dynmo/src/comm"
@@ -30,7 +29,7 @@ var moveOwners = [2]partition.Owners{{0, 0, 1, 1, 1}, {0, 0, 0, 1, 1}}
 
 const movedLayer = 2
 
-// migrations measures how fast a layer moves, dense and in compressed rows:
+// migration measures how fast a layer moves, dense or in compressed rows:
 //
 //	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
 //
@@ -39,15 +38,6 @@ const movedLayer = 2
 // left when it went (see migrate.Run), but for net/migrate_first_dense: that
 // first migration gets new pages, which the system zeroes on the way. A layer that
 // arrives with another hash than it left with is wrong.
-func (n *network) migrations() error {
-	for _, sparse := range []bool{false, true} {
-		if err := n.migration(sparse); err != nil {
-			return fmt.Errorf("migration: %w", err)
-		}
-	}
-	return nil
-}
-
 func (n *network) migration(sparse bool) error {
 	name := "dense"
 	if sparse {

@@ -57,6 +57,18 @@ func same(t *testing.T, what string, got, want []byte) {
 	}
 }
 
+// holds compares what a stream finds in memory with what is wanted.
+func holds(t *testing.T, what string, s device.Stream, m tensor.Mem, want []byte) {
+	t.Helper()
+	got := make([]byte, len(want))
+	for i := range got {
+		got[i] = ^want[i] // so that a copy that does nothing shows
+	}
+	s.Copy(tensor.From(got), m)
+	sync(t, s)
+	same(t, what, got, want)
+}
+
 func TestMemory(t *testing.T) {
 	d := cudatest.New(t)
 	s := d.NewStream()
@@ -67,10 +79,7 @@ func TestMemory(t *testing.T) {
 		if m.Bytes != bytes || uintptr(m.Ptr)%64 != 0 || m.Space != tensor.Device || d.Used() != used {
 			t.Errorf("%d bytes: %+v, %d in use", bytes, m, d.Used())
 		}
-		host := pattern(bytes)
-		s.Copy(tensor.From(host), m)
-		sync(t, s)
-		same(t, "new memory", host, make([]byte, bytes))
+		holds(t, "new memory", s, m, make([]byte, bytes))
 	}
 	if m, err := d.Alloc(0); err != nil || !m.IsZero() {
 		t.Errorf("no bytes: %+v, %v", m, err)
@@ -108,10 +117,7 @@ func TestPool(t *testing.T) {
 	if again.Ptr != m.Ptr {
 		t.Error("idle memory was not used again")
 	}
-	host := pattern(again.Bytes)
-	other.Copy(tensor.From(host), again)
-	sync(t, other)
-	same(t, "memory used again", host, make([]byte, again.Bytes))
+	holds(t, "memory used again", other, again, make([]byte, again.Bytes))
 
 	d.Free(again)
 	d.Free(early)
@@ -163,14 +169,11 @@ func TestCopies(t *testing.T) {
 	s := d.NewStream()
 	for _, n := range []int64{1, 1000, 3 << 20, 20<<20 + 5} {
 		a, b := alloc(t, d, n+3), alloc(t, d, n)
-		want, got := pattern(n), make([]byte, n)
-		src := pattern(n)
+		want, src := pattern(n), pattern(n)
 		s.Copy(a.Span(3, n), tensor.From(src)) // through the ring
 		clear(src)                             // and the caller goes on
 		s.Copy(b, a.Span(3, n))
-		s.Copy(tensor.From(got), b)
-		sync(t, s)
-		same(t, "pageable memory", got, want)
+		holds(t, "pageable memory", s, b, want)
 
 		pinned, err := d.AllocHost(2*n + 7)
 		expect.OK(t, err)
@@ -187,10 +190,8 @@ func TestCopies(t *testing.T) {
 		s.Zero(b)
 		sync(t, s)
 		same(t, "pinned memory", tensor.Of[byte](back), want)
-		s.Copy(tensor.From(got), b)
 		s.Zero(there)
-		sync(t, s)
-		same(t, "zeroed memory", got, make([]byte, n))
+		holds(t, "zeroed memory", s, b, make([]byte, n))
 		same(t, "zeroed host memory", tensor.Of[byte](there), make([]byte, n))
 		d.FreeHost(pinned)
 	}
@@ -212,10 +213,7 @@ func TestRing(t *testing.T) {
 		streams[i%2].Copy(m.Span(i*bytes, bytes), tensor.From(piece))
 	}
 	sync(t, streams[1])
-	got := make([]byte, pieces*bytes)
-	streams[0].Copy(tensor.From(got), m)
-	sync(t, streams[0])
-	same(t, "ring", got, want)
+	holds(t, "ring", streams[0], m, want)
 }
 
 func TestEvents(t *testing.T) {
@@ -223,7 +221,7 @@ func TestEvents(t *testing.T) {
 	a, b := d.NewStream(), d.NewStream()
 	const n = 8 << 20
 	m, copied := alloc(t, d, n), alloc(t, d, n)
-	want, got := pattern(n), make([]byte, n)
+	want := pattern(n)
 	for range 5 {
 		a.Zero(m)
 		a.Copy(m, tensor.From(want))
@@ -233,9 +231,7 @@ func TestEvents(t *testing.T) {
 		a.Zero(m)
 		sync(t, a)
 		sync(t, b)
-		a.Copy(tensor.From(got), copied)
-		sync(t, a)
-		same(t, "a copy of another stream", got, want)
+		holds(t, "a copy of another stream", a, copied, want)
 	}
 
 	before := d.Clock().Now()
