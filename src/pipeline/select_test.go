@@ -1,0 +1,206 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// thinning is GPT-2 some of whose blocks pass on only some of the tokens.
+type thinning struct {
+	model.Family
+	selecting []int // blocks
+	choose    model.Choose
+}
+
+func (f thinning) Chain(c model.Config) []model.Description {
+	c.Family = ""
+	chain := c.Chain()
+	for i, d := range chain {
+		last := i+1 == len(chain) || chain[i+1].Block != d.Block
+		if last && slices.Contains(f.selecting, d.Block) {
+			chain[i] = d.Selecting(f.choose)
+		}
+	}
+	return chain
+}
+
+// tally counts by what was chosen.
+var tally = struct {
+	sync.Mutex
+	counts map[string]int
+}{counts: map[string]int{}}
+
+func init() {
+	model.Register("thinning", thinning{selecting: []int{1, 2, 5}, choose: thin})
+	model.Register("keeping", thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
+		for i := range b.Tokens {
+			rows[i] = int32(i)
+		}
+		return b.Tokens, nil
+	}})
+	model.Register("descending", thinning{selecting: []int{2}, choose: func(_ *model.Exec, _ *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
+		rows[0], rows[1] = 3, 2
+		return 2, nil
+	}})
+}
+
+// thin chooses by what the activations are: the lowest bits of the first token's
+// first value say whether all go on, none does, a sequence drops out, or those whose
+// second value is below zero.
+func thin(x *model.Exec, b *model.Batch, inp tensor.Mem, rows []int32) (int, error) {
+	if err := x.Stream.Sync(); err != nil {
+		return 0, err
+	}
+	values := tensor.Of[float32](inp)
+	width := len(values) / b.Tokens
+	offsets := tensor.Of[int32](b.Offsets)
+	mode, n := math.Float32bits(values[0])%8, 0
+	for i := range b.Tokens {
+		stays := values[i*width+1] >= 0
+		switch mode {
+		case 0:
+			stays = false
+		case 1, 2:
+			stays = true
+		case 3, 4:
+			stays = i >= int(offsets[1])
+		}
+		if stays {
+			rows[n] = int32(i)
+			n++
+		}
+	}
+	tally.Lock()
+	defer tally.Unlock()
+	tally.counts[fmt.Sprintf("%d of %d", n, b.Tokens)]++
+	if mode == 3 || mode == 4 {
+		tally.counts["sequence"]++
+	}
+	return n, nil
+}
+
+// thinned returns a configuration of the chain that selects tokens.
+func thinned(family string, tied, half bool, slices int) model.Config {
+	c := tiny
+	c.Family, c.Tied, c.HalfGrain, c.HeadShards = family, tied, half, slices
+	return c
+}
+
+// TestSelectingLayers: where layers pass on some tokens, in every microbatch
+// others, losses and updated weights are the same bits on one stage and on several, in
+// every schedule, with and without replicas (law 3).
+func TestSelectingLayers(t *testing.T) {
+	plans := []schedule.Schedule{crossing()}
+	for _, v := range []struct {
+		kind   schedule.Kind
+		chunks int
+	}{
+		{schedule.KindGPipe, 1}, {schedule.Kind1F1B, 1}, {schedule.KindInterleaved, 2}, {schedule.KindZBH1, 1},
+		{schedule.KindZBH2, 1}, {schedule.KindZBV, 2},
+	} {
+		for stages := 1; stages <= 4; stages++ {
+			if v.kind == schedule.KindInterleaved && microbatches%stages > 0 {
+				continue
+			}
+			plans = append(plans, newSchedule(t, v.kind, stages, v.chunks))
+		}
+	}
+	clear(tally.counts)
+	for _, c := range []model.Config{thinned("thinning", true, false, 1), thinned("thinning", false, true, 3)} {
+		for _, replicas := range []int{1, 2} {
+			t.Run(fmt.Sprintf("tied=%v/D=%d", c.Tied, replicas), func(t *testing.T) {
+				want := trainReplicas(t, c, newSchedule(t, schedule.KindGPipe, 1, 1), replicas)
+				for _, plan := range plans {
+					trainReplicas(t, c, plan, replicas).agree(t, want, plan)
+				}
+			})
+		}
+	}
+	names := slices.Sorted(maps.Keys(tally.counts))
+	for _, want := range []string{"sequence", "16 of 16", "0 of 16"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("chosen were %v, want also %q", names, want)
+		}
+	}
+	if len(names) < 12 {
+		t.Errorf("chosen were %v: want more counts", names)
+	}
+}
+
+// TestSelectingAll: layers that select tokens, and select all, change nothing.
+func TestSelectingAll(t *testing.T) {
+	want := train(t, tiny, newSchedule(t, schedule.KindGPipe, 1, 1))
+	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
+		train(t, thinned("keeping", true, false, 0), plan).agree(t, want, plan)
+	}
+}
+
+// TestSelectingGraphs: graphs of other passes change nothing, though the number of
+// tokens does.
+func TestSelectingGraphs(t *testing.T) {
+	c, plan := thinned("thinning", true, false, 3), newSchedule(t, schedule.Kind1F1B, 3, 1)
+	want := train(t, c, plan).losses
+	err := local.Run(3, func(tr comm.Transport) error {
+		r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+		if err != nil {
+			return err
+		}
+		stream := &capturer{Stream: r.x.Stream}
+		r.x.Stream = stream
+		if err := r.replan(equal(c, plan.Map), plan, pipeline.Options{Graphs: true}); err != nil {
+			return err
+		}
+		got, err := steps(r, 0.1)
+		if tr.Rank() == 0 && err == nil && !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if stream.launched == 0 {
+			t.Error("no graphs")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBoundaryOfSeveralPieces: a boundary whose messages travel in pieces works as
+// long as all tokens are there; else stage and instruction are named.
+func TestBoundaryOfSeveralPieces(t *testing.T) {
+	plan := newSchedule(t, schedule.Kind1F1B, 2, 1)
+	for family, want := range map[string]string{
+		"keeping": "", "thinning": "F0: tokens have left before a boundary that is too long", "descending": "layer 3 (block.2): model: the tokens of a batch do not ascend",
+	} {
+		c := thinned(family, true, false, 1)
+		err := local.Run(2, func(tr comm.Transport) error {
+			clock := device.NewWall()
+			r, err := runnerOf(tr, c, plan, clock, ref.New(tensor.F32), comm.Options{Clock: clock, Piece: 512})
+			if err != nil {
+				return err
+			}
+			for range 3 {
+				if _, err = r.Step(r.feed); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "pipeline: stage 0: ")) {
+			t.Errorf("%s: %v, want %q", family, err, want)
+		}
+	}
+}
