@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"dynmo/src/comm"
@@ -22,7 +23,7 @@ import (
 // thinning is GPT-2 some of whose blocks pass on only some of the tokens.
 type thinning struct {
 	model.Family
-	selecting []int // blocks
+	selecting []int // blocks; -1 is the embedding
 	choose    model.Choose
 }
 
@@ -30,8 +31,7 @@ func (f thinning) Chain(c model.Config) []model.Description {
 	c.Family = ""
 	chain := c.Chain()
 	for i, d := range chain {
-		last := i+1 == len(chain) || chain[i+1].Block != d.Block
-		if last && slices.Contains(f.selecting, d.Block) {
+		if d.Kind != model.Head && d.Block != chain[i+1].Block && slices.Contains(f.selecting, d.Block) {
 			chain[i] = d.Selecting(f.choose)
 		}
 	}
@@ -51,6 +51,18 @@ func init() {
 			rows[i] = int32(i)
 		}
 		return b.Tokens, nil
+	}})
+	model.Register("thinning at once", thinning{selecting: []int{-1, 4}, choose: thin})
+	var calls atomic.Int32
+	model.Register("alternating", thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
+		n, left := 0, calls.Add(1)%3
+		for i := range int32(b.Tokens) {
+			if i%4 != left {
+				rows[n] = i
+				n++
+			}
+		}
+		return n, nil
 	}})
 	model.Register("descending", thinning{selecting: []int{2}, choose: func(_ *model.Exec, _ *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
 		rows[0], rows[1] = 3, 2
@@ -201,6 +213,44 @@ func TestBoundaryOfSeveralPieces(t *testing.T) {
 		})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "pipeline: stage 0: ")) {
 			t.Errorf("%s: %v, want %q", family, err, want)
+		}
+	}
+}
+
+// cut is a transport whose messages of the schedule with some tags lose their end.
+type cut struct {
+	comm.Transport
+	first int // tag
+	bytes int64
+}
+
+func (c cut) Isend(to, tag int, m tensor.Mem, stamp float64) (comm.Handle, error) {
+	if c.first <= tag && tag < c.first+comm.TagMicrobatches && m.Bytes > c.bytes {
+		m = m.Span(0, m.Bytes-c.bytes)
+	}
+	return c.Transport.Isend(to, tag, m, stamp)
+}
+
+// TestWrongCounts: a message that has another length than it can have names stage
+// and instruction.
+func TestWrongCounts(t *testing.T) {
+	plan, row := newSchedule(t, schedule.Kind1F1B, 2, 1), int64(tiny.Hidden*4)
+	for name, v := range map[string]struct {
+		cut
+		want string
+	}{
+		"activations": {cut{first: comm.TagForward, bytes: 1}, "pipeline: stage 1: RF0: activations of 1023 bytes are no whole number of tokens"},
+		"gradients":   {cut{first: comm.TagBackward, bytes: row}, "pipeline: stage 0: RB0: a gradient of 960 bytes, want 1024"},
+	} {
+		err := local.Run(2, func(tr comm.Transport) error {
+			r, err := runner(cut{tr, v.first, v.bytes}, thinned("keeping", true, false, 1), plan, device.NewWall(), ref.New(tensor.F32))
+			if err == nil {
+				_, err = r.Step(r.feed)
+			}
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v, want %q", name, err, v.want)
 		}
 	}
 }
