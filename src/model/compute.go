@@ -57,11 +57,21 @@ func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.M
 	return list
 }
 
+// savedOf returns what a part has of saved.
+func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
+	for _, p := range l.parts[:part] {
+		_, bytes, _ := p.memory(x, b, saved, tensor.Mem{})
+		saved = saved.Span(bytes, saved.Bytes-bytes)
+	}
+	return saved
+}
+
 // Output returns where Forward leaves its result inside saved; absent where
 // nothing leaves.
 func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	none := tensor.Mem{}
-	return l.operands(x, b, saved, none, none, none, none)[len(l.parts)-1].out
+	last := len(l.parts) - 1
+	out, _, _ := l.parts[last].memory(x, b, l.savedOf(last, x, b, saved), tensor.Mem{})
+	return out
 }
 
 // skips reports whether passes are left out: there are no tokens. A layer that talks
@@ -133,9 +143,8 @@ func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int3
 	if l.skips(b) {
 		return
 	}
-	list := l.operands(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
 	for i, p := range l.parts {
-		p.feed(x, b, list[i].saved, tokens, targets)
+		p.feed(x, b, l.savedOf(i, x, b, saved), tokens, targets)
 	}
 }
 
@@ -159,6 +168,5 @@ func (l *Layer) Readings() []Reading {
 // Reading returns where Forward leaves the i-th of Readings, inside saved.
 func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
-	list := l.operands(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
-	return l.parts[at.part].reading(x, b, list[at.part].saved, at.index)
+	return l.parts[at.part].reading(x, b, l.savedOf(at.part, x, b, saved), at.index)
 }
