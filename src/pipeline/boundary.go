@@ -8,15 +8,16 @@ import (
 	"dynmo/src/tensor"
 )
 
-// short reports whether messages over a boundary may be shorter than those of a
-// full microbatch.
-func (r *Runner) short(w model.Width) bool {
+// inOnePiece reports whether a full microbatch's message over a boundary travels in
+// one piece: else its length must be known to the receiver.
+func (r *Runner) inOnePiece(w model.Width) bool {
 	return w.Bytes(r.x, r.x.N()) < r.group.Piece()
 }
 
-// hand sends the activations of the tokens that leave a chunk, and behind them
-// where these were in the full microbatch, if not all are there.
-func (r *Runner) hand(c *chunk, m int) (err error) {
+// sendActivations begins to send the activations of the tokens that leave a chunk,
+// and, if some but not all are there, their Index, in host memory. A chain without
+// layers that select tokens sends full microbatches only.
+func (r *Runner) sendActivations(c *chunk, m int) (err error) {
 	b := c.active[m]
 	batch := b.leaving()
 	if batch.Tokens < r.x.N() && !c.backwards.upTo {
@@ -28,8 +29,10 @@ func (r *Runner) hand(c *chunk, m int) (err error) {
 	return err
 }
 
-// receive waits for the activations that enter a chunk, and makes their batch.
-func (r *Runner) receive(c *chunk, b *buffer, m int) (err error) {
+// receiveActivations waits for the activations that enter a chunk. Where layers
+// before it select tokens, their number follows from the length, and which they are
+// from their Index; gradients go back for as many.
+func (r *Runner) receiveActivations(c *chunk, b *buffer, m int) (err error) {
 	var bytes int64
 	if b.inp, bytes, err = c.forwards.wait(m); err != nil || !c.forwards.upTo {
 		return err

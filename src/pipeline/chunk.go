@@ -70,20 +70,18 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 		upstream: layers[0].ID > r.trained, trained: layers[last].ID >= r.trained,
 		active: make([]*buffer, r.schedule.Microbatches),
 	}
-	leaving, chain := layers[last].Leaves(), r.s.Config.Chain()
-	selects := model.Description.Selects
-	varies := slices.ContainsFunc(chain[:layers[0].ID], selects)
+	leaving, varies := layers[last].Leaves(), r.s.Config.Selects(layers[0].ID)
 	if v > 0 {
-		c.entering = chain[layers[0].ID-1].Leaves()
+		c.entering = r.s.Config.Chain()[layers[0].ID-1].Leaves()
 		if m.Stage(v-1) == m.Stage(v) {
 			c.before = r.chunks[index-1]
 		}
 		c.prior = portOf(r.schedule, comm.TagBackward, v-1, v-1)
-		c.forwards = flow{r: r, port: portOf(r.schedule, comm.TagForward, v, v-1), width: c.entering, upTo: varies && r.short(c.entering), order: order(r.list, index, schedule.RecvForward)}
+		c.forwards = flow{r: r, port: portOf(r.schedule, comm.TagForward, v, v-1), width: c.entering, upTo: varies && r.inOnePiece(c.entering), order: order(r.list, index, schedule.RecvForward)}
 	}
 	if v < m.Virtual()-1 {
 		c.next = portOf(r.schedule, comm.TagForward, v+1, v+1)
-		c.backwards = flow{r: r, port: portOf(r.schedule, comm.TagBackward, v, v+1), width: leaving, upTo: slices.ContainsFunc(chain[:layers[last].ID+1], selects) && r.short(leaving)}
+		c.backwards = flow{r: r, port: portOf(r.schedule, comm.TagBackward, v, v+1), width: leaving, upTo: r.s.Config.Selects(layers[last].ID+1) && r.inOnePiece(leaving)}
 		if c.trained {
 			c.backwards.order = order(r.list, index, schedule.RecvBackward)
 		}

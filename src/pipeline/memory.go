@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"slices"
-
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -39,16 +37,16 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 }
 
 // FixedBytes returns a function that tells the memory of a virtual stage that does
-// not depend on which layers it holds: buffers for what crosses its two ends, where
-// a layer selects tokens for which have entered it, and with the first chunk of a stage what the stage needs once: the layers' scratch,
-// the full batch, what sums the largest layer's gradients over replicas, and, on
-// the first stage, where the embedding is, a slice of the gradient of a tied
-// matrix. peak is the virtual stage's. The gradients of what leaves its last layer
+// not depend on which layers it holds: buffers for what crosses its two ends; where
+// layers of the chain select tokens, the batches that enter it; and with the first
+// chunk of a stage what the stage needs once: the layers' scratch, the full batch,
+// what sums the largest layer's gradients over replicas, and, on the first stage,
+// where the embedding is, a slice of the gradient of a tied matrix. peak is the virtual stage's. The gradients of what leaves its last layer
 // are held by that layer: as many as are between their two backwards.
 func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 	boundary, ties, last, sum := x.LargestBoundary(c), c.Ties(), c.Layers()-1, int64(0)
 	received := int64(0)
-	if slices.ContainsFunc(c.Chain(), model.Description.Selects) {
+	if c.Selects(c.Layers()) {
 		received = x.SubsetBytes()
 	}
 	for _, l := range model.Outline(c, x) {

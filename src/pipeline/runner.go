@@ -72,8 +72,8 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}
 	most := comm.TagMicrobatches
-	if slices.ContainsFunc(s.Config.Chain(), model.Description.Selects) {
-		most = min(most, comm.TagIndexes)
+	if s.Config.Selects(s.Config.Layers()) {
+		most = comm.TagIndexes
 	}
 	if n := m.Chunks * sched.Microbatches; n > most && !sched.Ascending() {
 		return nil, fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, most)

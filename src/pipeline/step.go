@@ -79,7 +79,7 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 		if err != nil {
 			return err
 		}
-		return r.receive(c, b, m)
+		return r.receiveActivations(c, b, m)
 	case schedule.RecvBackward:
 		if !c.trained {
 			return nil
@@ -92,7 +92,7 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 		b.dout = mem
 		return err
 	case schedule.SendForward:
-		return r.hand(c, m)
+		return r.sendActivations(c, m)
 	case schedule.SendBackward:
 		if !c.upstream {
 			return nil
