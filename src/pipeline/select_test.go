@@ -15,7 +15,9 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
+	"dynmo/src/partition"
 	"dynmo/src/pipeline"
+	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -130,6 +132,11 @@ func TestSelectingLayers(t *testing.T) {
 			}
 			plans = append(plans, newSchedule(t, v.kind, stages, v.chunks))
 		}
+	}
+	for seed := range uint64(12) { // a chunk may be done with a microbatch before the next one
+		draw := random.Keyed(seed, 6)
+		m := partition.Map{Stages: 1 + draw.IntN(3), Chunks: 2 + draw.IntN(2), Vee: true}
+		plans = append(plans, anyOrder(draw, m, microbatches, 1+draw.IntN(2)))
 	}
 	clear(tally.counts)
 	for _, c := range []model.Config{thinned("thinning", true, false, 1), thinned("thinning", false, true, 3)} {
