@@ -140,8 +140,10 @@ const (
 	TagSection    = 16387 // a migrating layer's sections
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
+	TagIndex      = 16390 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
 	TagCollective = 24576
 	TagDevice     = 28000 // and the next: control messages of transports of device memory
 
 	TagMicrobatches = 8192
+	TagIndexes      = TagCollective - TagIndex
 )

@@ -91,6 +91,9 @@ func (g *Group) RecvUpTo(from, tag int, m tensor.Mem, after device.Event) (Reque
 	return g.recv(from, tag, m, true, after)
 }
 
+// Piece returns the longest message that travels in one piece; RecvUpTo takes less.
+func (g *Group) Piece() int64 { return g.o.Piece }
+
 func (g *Group) recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (Request, error) {
 	g.check(from, tag)
 	r := g.newMessage(false, from, m.Bytes)

@@ -25,7 +25,7 @@ func (l *Layer) Sizes(x *Exec) (saved, held int64) {
 func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].leaves() }
 
 // mostParts is the most parts that a layer has.
-const mostParts = 2
+const mostParts = 3
 
 // operands is the memory that one part works on in a pass.
 type operands struct {
@@ -57,16 +57,40 @@ func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.M
 	return list
 }
 
+// savedOf returns what a part has of saved.
+func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
+	for _, p := range l.parts[:part] {
+		_, bytes, _ := p.memory(x, b, saved, tensor.Mem{})
+		saved = saved.Span(bytes, saved.Bytes-bytes)
+	}
+	return saved
+}
+
 // Output returns where Forward leaves its result inside saved; absent where
 // nothing leaves.
 func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	none := tensor.Mem{}
-	return l.operands(x, b, saved, none, none, none, none)[len(l.parts)-1].out
+	last := len(l.parts) - 1
+	out, _, _ := l.parts[last].memory(x, b, l.savedOf(last, x, b, saved), tensor.Mem{})
+	return out
 }
 
+// skips reports whether passes are left out: there are no tokens. A layer that talks
+// does its part all the same.
+func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Talks() }
+
 // Forward computes Output from inp, the Output of the layer before. The first
-// layer takes no inp; what layers need of the data is put in place by Feed.
+// layer takes no inp; what layers need of the data is put in place by Feed. Readings
+// of no tokens are zero.
 func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	if l.skips(b) {
+		for i := range l.readings {
+			x.Stream.Zero(l.Reading(x, b, saved, i))
+		}
+		if b.Next == nil {
+			return nil
+		}
+		return b.Next.Copy(b)
+	}
 	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.parts {
 		w := &list[i]
@@ -81,6 +105,9 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 // and leaves in held what BackwardWeight needs. Without din only that is done.
 // The chain's last layer takes no dout.
 func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	if l.skips(b) {
+		return nil
+	}
 	list := l.operands(x, b, saved, held, inp, dout, din)
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
@@ -94,6 +121,9 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 // BackwardWeight adds to the gradients of the parameters that are not frozen. All
 // memory is as BackwardInput left it.
 func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	if l.skips(b) {
+		return nil
+	}
 	list := l.operands(x, b, saved, held, inp, dout, tensor.Mem{})
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
@@ -107,17 +137,24 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.
 // Feeds reports whether the layer reads the data of a microbatch.
 func (l *Layer) Feeds() bool { return slices.ContainsFunc(l.parts, part.feeds) }
 
-// Feed puts the tokens and the targets of a microbatch where the layer reads them.
+// Feed puts the tokens and the targets of a full microbatch, those that are there,
+// where the layer reads them.
 func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32) {
-	list := l.operands(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
+	if l.skips(b) {
+		return
+	}
 	for i, p := range l.parts {
-		p.feed(x, b, list[i].saved, tokens, targets)
+		p.feed(x, b, l.savedOf(i, x, b, saved), tokens, targets)
 	}
 }
 
 // Talks reports whether passes of the layer exchange messages with the replicas
 // of its stage.
 func (l *Layer) Talks() bool { return slices.ContainsFunc(l.parts, part.talks) }
+
+// Selects reports whether another batch leaves the layer than enters it. Then a
+// forward sets Next of its batch.
+func (l *Layer) Selects() bool { return l.parts[len(l.parts)-1].selects() }
 
 // Readings lists what Forward leaves for the host, part by part.
 func (l *Layer) Readings() []Reading {
@@ -131,6 +168,5 @@ func (l *Layer) Readings() []Reading {
 // Reading returns where Forward leaves the i-th of Readings, inside saved.
 func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
-	list := l.operands(x, b, saved, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{})
-	return l.parts[at.part].reading(x, b, list[at.part].saved, at.index)
+	return l.parts[at.part].reading(x, b, l.savedOf(at.part, x, b, saved), at.index)
 }

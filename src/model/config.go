@@ -10,7 +10,11 @@
 // it reads and what it passes on are said by its description and its parts.
 package model
 
-import "dynmo/src/config"
+import (
+	"slices"
+
+	"dynmo/src/config"
+)
 
 // Config is the shape of the model.
 type Config struct {
@@ -38,6 +42,11 @@ func (c Config) Chain() []Description { return c.family().Chain(c) }
 
 // Layers returns the length of the chain.
 func (c Config) Layers() int { return len(c.Chain()) }
+
+// Selects reports whether a layer before a chain position selects tokens.
+func (c Config) Selects(before int) bool {
+	return slices.ContainsFunc(c.Chain()[:before], Description.Selects)
+}
 
 // Names returns the name of every layer.
 func (c Config) Names() []string {

@@ -42,7 +42,7 @@ func (e *embedding) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, 
 func (e *embedding) feeds() bool { return true }
 
 func (e *embedding) feed(x *Exec, b *Batch, saved tensor.Mem, tokens, _ []int32) {
-	x.Stream.Copy(e.saved(x, x.cut(b, saved)).tokens, tensor.From(tokens))
+	x.Stream.Copy(e.saved(x, x.cut(b, saved)).tokens, tensor.From(b.pick(tokens)))
 }
 
 func (e *embedding) forward(x *Exec, b *Batch, saved, _ tensor.Mem) error {

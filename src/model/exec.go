@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"sort"
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
@@ -24,18 +25,6 @@ type Exec struct {
 	batch   tensor.Mem // what Full points into
 }
 
-// Batch is the tokens of one microbatch that are there, sequence by sequence.
-// Memory of the backend's space lasts as long as the batch is worked on.
-type Batch struct {
-	Tokens    int // that are there
-	Capacity  int // that buffers have room for
-	Sequences int
-	Longest   int        // tokens of the longest sequence
-	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
-	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
-	Index     tensor.Mem // I32 (Tokens): where each was in the full microbatch; absent where all are there
-}
-
 // N returns the tokens of a full microbatch, which buffers have room for.
 func (x *Exec) N() int { return x.B * x.T }
 
@@ -52,7 +41,14 @@ func (w Width) Bytes(x *Exec, tokens int) int64 {
 	if w.Statistics == 0 {
 		return values
 	}
-	return aligned(values) + aligned(int64(tokens*w.Statistics)*tensor.F64.Size())
+	return aligned(values) + int64(tokens*w.Statistics)*tensor.F64.Size()
+}
+
+// Tokens returns how many tokens, at most a full microbatch's, have so many bytes;
+// false if no number of them has.
+func (w Width) Tokens(x *Exec, bytes int64) (tokens int, ok bool) {
+	tokens = sort.Search(x.N(), func(n int) bool { return w.Bytes(x, n) >= bytes })
+	return tokens, w.Bytes(x, tokens) == bytes
 }
 
 // LargestBoundary returns the bytes of the largest boundary of the chain.

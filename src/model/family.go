@@ -12,6 +12,9 @@ type Family interface {
 
 var families = map[string]Family{"": gpt2{}, "gpt2": gpt2{}}
 
+// Register adds a family, before any model of it is made.
+func Register(name string, f Family) { families[name] = f }
+
 func (c Config) family() Family {
 	f, ok := families[c.Family]
 	if !ok {
@@ -56,6 +59,12 @@ func (d Description) params() []*Param {
 func (d Description) Leaves() Width {
 	parts := d.parts()
 	return parts[len(parts)-1].leaves()
+}
+
+// Selects reports whether another batch leaves the layer than enters it.
+func (d Description) Selects() bool {
+	parts := d.parts()
+	return parts[len(parts)-1].selects()
 }
 
 // Weight is one tensor of a model under its names here and elsewhere.

@@ -110,7 +110,7 @@ func (h *head) held(x *Exec, c *cutter) tensor.Mem { return c.rows(h.hidden, x.B
 func (h *head) feeds() bool { return true }
 
 func (h *head) feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
-	x.Stream.Copy(h.saved(x, x.cut(b, saved)).targets, tensor.From(targets))
+	x.Stream.Copy(h.saved(x, x.cut(b, saved)).targets, tensor.From(b.pick(targets)))
 }
 
 func (h *head) readings() []Reading {

@@ -77,6 +77,9 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		panic("model: a layer of more than mostParts parts")
 	}
 	for i, p := range l.parts {
+		if p.selects() && i < len(l.parts)-1 {
+			panic("model: a part selects tokens before the layer's last")
+		}
 		l.params = append(l.params, p.params()...)
 		for k := range p.readings() {
 			l.readings = append(l.readings, partReading{i, k})
@@ -248,6 +251,9 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
 		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
 		Held: held + l.Leaves().Bytes(x, x.N()),
+	}
+	if l.Selects() {
+		bytes.Activations += x.SubsetBytes()
 	}
 	for _, s := range l.state {
 		bytes.Parameters += s.Mem.Bytes

@@ -19,7 +19,9 @@ var small = Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Seed:
 // chain is a whole model on one device, run layer by layer.
 type chain struct {
 	x       *Exec
-	b       *Batch
+	b       *Batch   // that enters the chain
+	batches []*Batch // that enter each layer
+	subsets []*Subset
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
@@ -40,6 +42,12 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 	for _, l := range s.Layers {
 		saved, held := l.Sizes(x)
 		ch.saved = append(ch.saved, alloc(t, dev, saved))
+		ch.batches = append(ch.batches, ch.b)
+		var subset *Subset
+		if l.Selects() {
+			subset = NewSubset(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())))
+		}
+		ch.subsets = append(ch.subsets, subset)
 		ch.held = append(ch.held, alloc(t, dev, held))
 		ch.douts = append(ch.douts, alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
@@ -70,24 +78,30 @@ func (c *chain) input(i int) tensor.Mem {
 	if i == 0 {
 		return tensor.Mem{}
 	}
-	return c.s.Layers[i-1].Output(c.x, c.b, c.saved[i-1])
+	return c.s.Layers[i-1].Output(c.x, c.batches[i-1], c.saved[i-1])
 }
 
 // dout returns the gradient of what leaves layer i.
 func (c *chain) dout(i int) tensor.Mem {
-	return c.douts[i].Span(0, c.s.Layers[i].Leaves().Bytes(c.x, c.b.Tokens))
+	return c.douts[i].Span(0, c.s.Layers[i].Leaves().Bytes(c.x, c.batches[i].Leaves().Tokens))
 }
 
 // loss runs forward and returns the mean loss.
 func (c *chain) loss() float64 {
+	b := c.b
 	for i, l := range c.s.Layers {
-		l.Feed(c.x, c.b, c.saved[i], c.tokens, c.targets)
-		if err := l.Forward(c.x, c.b, c.saved[i], c.input(i)); err != nil {
+		if l.Selects() {
+			b = c.subsets[i].From(b)
+		}
+		c.batches[i] = b
+		l.Feed(c.x, b, c.saved[i], c.tokens, c.targets)
+		if err := l.Forward(c.x, b, c.saved[i], c.input(i)); err != nil {
 			panic(err)
 		}
+		b = b.Leaves()
 	}
 	last := len(c.s.Layers) - 1
-	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, c.b, c.saved[last], 0))[0] * c.x.Scale
+	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, b, c.saved[last], 0))[0] * c.x.Scale
 }
 
 // gradients runs forward and backward.
@@ -101,12 +115,12 @@ func (c *chain) gradients() {
 		if i > 0 {
 			din = c.dout(i - 1)
 		}
-		if err := c.s.Layers[i].BackwardInput(c.x, c.b, c.saved[i], c.held[i], c.input(i), c.dout(i), din); err != nil {
+		if err := c.s.Layers[i].BackwardInput(c.x, c.batches[i], c.saved[i], c.held[i], c.input(i), c.dout(i), din); err != nil {
 			panic(err)
 		}
 	}
 	for i, l := range c.s.Layers {
-		if err := l.BackwardWeight(c.x, c.b, c.saved[i], c.held[i], c.input(i), c.dout(i)); err != nil {
+		if err := l.BackwardWeight(c.x, c.batches[i], c.saved[i], c.held[i], c.input(i), c.dout(i)); err != nil {
 			panic(err)
 		}
 		l.MaskGradients(c.x)

@@ -35,6 +35,10 @@ type part interface {
 	reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem
 	// talks reports whether passes exchange messages with the replicas.
 	talks() bool
+	// selects reports whether another batch leaves the part than enters it: forward
+	// makes it by b.Next.Select, and waits for what it depends on. What the part passes
+	// on, and dout, have the tokens of b.Leaves(). Only a layer's last part selects.
+	selects() bool
 }
 
 // Reading is numbers that forward leaves for the host, float64: a loss, or counts.
@@ -47,8 +51,8 @@ type Reading struct {
 // over the tokens of a microbatch.
 const Loss = "loss"
 
-// basic is embedded by parts that read no data, leave nothing for the host and do
-// not talk: most.
+// basic is embedded by parts that read no data, leave nothing for the host, do not
+// talk and pass on all tokens: most.
 type basic struct{}
 
 func (basic) feeds() bool                                       { return false }
@@ -56,3 +60,4 @@ func (basic) feed(*Exec, *Batch, tensor.Mem, []int32, []int32)  {}
 func (basic) readings() []Reading                               { return nil }
 func (basic) reading(*Exec, *Batch, tensor.Mem, int) tensor.Mem { return tensor.Mem{} }
 func (basic) talks() bool                                       { return false }
+func (basic) selects() bool                                     { return false }

@@ -11,17 +11,31 @@ import (
 )
 
 // TestStepAllocatesNothing: after two steps every buffer and every list is
-// there, on Go's heap and outside it.
+// there, on Go's heap and outside it, also where the number of tokens changes.
 func TestStepAllocatesNothing(t *testing.T) {
-	for _, plan := range []schedule.Schedule{
-		newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
-		newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),
-	} {
+	var cases []struct {
+		family string
+		plan   schedule.Schedule
+	}
+	for _, family := range []string{"", "keeping", "alternating"} {
+		for _, plan := range []schedule.Schedule{
+			newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
+			newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),
+		} {
+			cases = append(cases, struct {
+				family string
+				plan   schedule.Schedule
+			}{family, plan})
+		}
+	}
+	for _, v := range cases {
+		c, plan := tiny, v.plan
+		c.Family = v.family
 		stages := plan.Map.Stages
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {
 			clock := device.NewWall()
-			r, err := runner(tr, tiny, plan, clock, null.New(clock, nil))
+			r, err := runner(tr, c, plan, clock, null.New(clock, nil))
 			if err != nil {
 				return err
 			}
@@ -53,7 +67,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if per != 0 {
-			t.Errorf("%s, %d stages: %v allocations in a step", plan.Kind, stages, per)
+			t.Errorf("%q, %s, %d stages: %v allocations in a step", c.Family, plan.Kind, stages, per)
 		}
 	}
 }

@@ -31,14 +31,20 @@ type chunk struct {
 
 // buffer is the activation buffer of one microbatch in flight.
 type buffer struct {
-	batch *model.Batch
-	saved []tensor.Mem // by layer of the chunk
-	inp   tensor.Mem   // what entered the chunk
-	dout  tensor.Mem   // gradient from behind the chunk
-	din   tensor.Mem   // where the gradient of inp goes; absent where it is not wanted
-	stash stash
-	send  comm.Request // of the activations
+	entering *model.Batch    // the chunk
+	received *model.Subset   // entering, where tokens may have left before the chunk; else nil
+	batches  []*model.Batch  // that entered each layer of the chunk
+	selected []*model.Subset // by layer: what leaves it, where it selects tokens; else nil
+	saved    []tensor.Mem    // by layer
+	inp      tensor.Mem      // what entered the chunk
+	dout     tensor.Mem      // gradient from behind the chunk
+	din      tensor.Mem      // where the gradient of inp goes; absent where it is not wanted
+	stash    stash
+	sends    [2]comm.Request // of the activations, and of which tokens they are
 }
+
+// leaving returns the batch that left the chunk.
+func (b *buffer) leaving() *model.Batch { return b.batches[len(b.batches)-1].Leaves() }
 
 // stash is the memory of one microbatch between its backward for inputs and
 // for weights.
@@ -49,8 +55,9 @@ type stash struct {
 
 // outgoing is the send buffer of a gradient for another rank.
 type outgoing struct {
-	mem  tensor.Mem
-	send comm.Request
+	mem   tensor.Mem
+	bytes int64 // of the gradient that is there
+	send  comm.Request
 }
 
 // chunk makes the buffers of virtual stage v, which has these layers. Chunks of
@@ -63,28 +70,34 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 		upstream: layers[0].ID > r.trained, trained: layers[last].ID >= r.trained,
 		active: make([]*buffer, r.schedule.Microbatches),
 	}
-	leaving := layers[last].Leaves()
+	leaving, varies := layers[last].Leaves(), r.s.Config.Selects(layers[0].ID)
 	if v > 0 {
 		c.entering = r.s.Config.Chain()[layers[0].ID-1].Leaves()
 		if m.Stage(v-1) == m.Stage(v) {
 			c.before = r.chunks[index-1]
 		}
 		c.prior = portOf(r.schedule, comm.TagBackward, v-1, v-1)
-		c.forwards = flow{r: r, port: portOf(r.schedule, comm.TagForward, v, v-1), width: c.entering, order: order(r.list, index, schedule.RecvForward)}
+		c.forwards = flow{r: r, port: portOf(r.schedule, comm.TagForward, v, v-1), width: c.entering, upTo: varies && r.inOnePiece(c.entering), order: order(r.list, index, schedule.RecvForward)}
 	}
 	if v < m.Virtual()-1 {
 		c.next = portOf(r.schedule, comm.TagForward, v+1, v+1)
-		c.backwards = flow{r: r, port: portOf(r.schedule, comm.TagBackward, v, v+1), width: leaving}
+		c.backwards = flow{r: r, port: portOf(r.schedule, comm.TagBackward, v, v+1), width: leaving, upTo: r.s.Config.Selects(layers[last].ID+1) && r.inOnePiece(leaving)}
 		if c.trained {
 			c.backwards.order = order(r.list, index, schedule.RecvBackward)
 		}
 	}
 	room := func(w model.Width) tensor.Mem { return p.take(w.Bytes(r.x, r.x.N())) }
 	for range n.activations {
-		b := &buffer{}
-		for _, l := range layers {
+		b := &buffer{batches: make([]*model.Batch, len(layers)), selected: make([]*model.Subset, len(layers))}
+		if varies {
+			b.received = p.subset()
+		}
+		for i, l := range layers {
 			saved, _ := l.Sizes(r.x)
 			b.saved = append(b.saved, p.take(saved))
+			if l.Selects() {
+				b.selected[i] = p.subset()
+			}
 		}
 		c.free = append(c.free, b)
 	}
@@ -119,8 +132,20 @@ func (c *chunk) open(r *Runner, m int) (*buffer, error) {
 	b := c.free[len(c.free)-1]
 	c.free = c.free[:len(c.free)-1]
 	c.active[m] = b
-	b.batch = r.batch(m)
-	return b, b.send.Wait()
+	b.entering = &r.x.Full
+	return b, waitAll(b.sends[:])
+}
+
+// enter notes the batch that enters a layer, which the layer before has left.
+func (b *buffer) enter(layer int) {
+	in := b.entering
+	if layer > 0 {
+		in = b.batches[layer-1].Leaves()
+	}
+	if s := b.selected[layer]; s != nil {
+		in = s.From(in)
+	}
+	b.batches[layer] = in
 }
 
 // close gives a microbatch's memory back after its backward for weights, which
@@ -141,23 +166,24 @@ func (c *chunk) close(m int, after device.Event) error {
 // output returns what leaves the chunk for a microbatch.
 func (c *chunk) output(x *model.Exec, m int) tensor.Mem {
 	last, b := len(c.layers)-1, c.active[m]
-	return c.layers[last].Output(x, b.batch, b.saved[last])
+	return c.layers[last].Output(x, b.batches[last], b.saved[last])
 }
 
 // input returns what enters layer i of the chunk.
 func (c *chunk) input(x *model.Exec, b *buffer, i int) tensor.Mem {
 	if i == 0 {
-		return present(x, b, c.entering, b.inp)
+		return present(x, b.entering, c.entering, b.inp)
 	}
-	return c.layers[i-1].Output(x, b.batch, b.saved[i-1])
+	return c.layers[i-1].Output(x, b.batches[i-1], b.saved[i-1])
 }
 
 // dout returns the gradient of what leaves layer i of the chunk.
 func (c *chunk) dout(x *model.Exec, b *buffer, i int) tensor.Mem {
+	leaving := b.batches[i].Leaves()
 	if i == len(c.layers)-1 {
-		return present(x, b, c.layers[i].Leaves(), b.dout)
+		return present(x, leaving, c.layers[i].Leaves(), b.dout)
 	}
-	return present(x, b, c.layers[i].Leaves(), b.stash.douts[i])
+	return present(x, leaving, c.layers[i].Leaves(), b.stash.douts[i])
 }
 
 // din returns where the gradient of what enters layer i of the chunk goes; absent
@@ -167,22 +193,21 @@ func (c *chunk) din(r *Runner, b *buffer, i int) tensor.Mem {
 	case c.layers[i].ID <= r.trained:
 		return tensor.Mem{}
 	case i == 0:
-		return present(r.x, b, c.entering, b.din)
+		return present(r.x, b.entering, c.entering, b.din)
 	}
-	return present(r.x, b, c.layers[i-1].Leaves(), b.stash.douts[i-1])
+	return present(r.x, b.batches[i], c.layers[i-1].Leaves(), b.stash.douts[i-1])
 }
 
-// present returns the part of a boundary's memory that has the tokens of the
-// microbatch.
-func present(x *model.Exec, b *buffer, w model.Width, m tensor.Mem) tensor.Mem {
-	return m.Span(0, w.Bytes(x, b.batch.Tokens))
+// present returns the part of a boundary's memory that has the tokens of a batch.
+func present(x *model.Exec, b *model.Batch, w model.Width, m tensor.Mem) tensor.Mem {
+	return m.Span(0, w.Bytes(x, b.Tokens))
 }
 
 // stashFor takes what the backward for inputs of a microbatch needs: memory until
 // its weights, and, if it is wanted, a buffer for the gradient of what entered
 // the chunk, which will be sent, or is the one from behind of the chunk before on
 // this rank. It waits until the buffer has been sent.
-func (c *chunk) stashFor(m int) error {
+func (c *chunk) stashFor(r *Runner, m int) error {
 	b, last := c.active[m], len(c.stashes)-1
 	b.stash, c.stashes = c.stashes[last], c.stashes[:last]
 	switch {
@@ -193,8 +218,9 @@ func (c *chunk) stashFor(m int) error {
 		c.before.active[m].dout = b.din
 		return nil
 	}
-	b.din = c.outgoing[0].mem
-	return c.outgoing[0].send.Wait()
+	out := c.outgoing[0]
+	b.din, out.bytes = out.mem, c.entering.Bytes(r.x, b.entering.Tokens)
+	return out.send.Wait()
 }
 
 // restart posts the first receives of a step.

@@ -25,6 +25,9 @@ func portOf(s schedule.Schedule, base, to, with int) port {
 	return port{peer: s.Map.Stage(with), base: base, first: s.Map.Chunk(to) * s.Microbatches}
 }
 
+// index returns a microbatch's tag of which tokens its activations are of.
+func (p port) index(microbatch int) int { return comm.TagIndex + (p.first+microbatch)%comm.TagIndexes }
+
 // tag returns a microbatch's tag. Where tags wrap, messages are received in the
 // order in which they were sent (see New).
 func (p port) tag(microbatch int) int { return p.base + (p.first+microbatch)%comm.TagMicrobatches }
@@ -38,6 +41,7 @@ type flow struct {
 	r *Runner
 	port
 	width model.Width // of the boundary
+	upTo  bool        // messages may have fewer tokens than a full microbatch
 	order []int       // microbatches, as they will be needed
 	free  []tensor.Mem
 
@@ -76,8 +80,11 @@ func (f *flow) take() tensor.Mem {
 func (f *flow) post(after device.Event) error {
 	for f.next < len(f.order) && len(f.free) > 0 {
 		m, mem := f.order[f.next], f.take()
-		bytes := f.width.Bytes(f.r.x, f.r.batch(m).Tokens)
-		req, err := f.r.group.Recv(f.peer, f.tag(m), mem.Span(0, bytes), after)
+		begin := f.r.group.Recv
+		if f.upTo {
+			begin = f.r.group.RecvUpTo
+		}
+		req, err := begin(f.peer, f.tag(m), mem, after)
 		if err != nil {
 			return err
 		}
@@ -87,15 +94,16 @@ func (f *flow) post(after device.Event) error {
 	return nil
 }
 
-// wait returns the memory that the oldest receive filled. The list is in the
-// order of need, so it is the microbatch that is wanted.
-func (f *flow) wait(microbatch int) (tensor.Mem, error) {
+// wait returns the memory that the oldest receive filled, and how many bytes of it.
+// The list is in the order of need, so it is the microbatch that is wanted.
+func (f *flow) wait(microbatch int) (mem tensor.Mem, bytes int64, err error) {
 	head := f.posted[f.waited]
 	if head.microbatch != microbatch {
 		panic("pipeline: receives out of order")
 	}
 	f.waited++
-	return head.mem, head.req.Wait()
+	bytes, err = head.req.Received()
+	return head.mem, bytes, err
 }
 
 // release makes a buffer free for a later message once after has happened. An

@@ -47,9 +47,10 @@ func (g graphs) close() {
 }
 
 // enqueue enqueues a pass, as one graph if it repeats. A pass that exchanges
-// messages cannot be part of a graph.
+// messages, or finds out which tokens go on, cannot be part of a graph; of no tokens
+// there is nothing to repeat.
 func (r *Runner) enqueue(p *pass) error {
-	if !r.options.Graphs || p.layer.Talks() {
+	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.batch.Tokens == 0 {
 		return p.enqueue(r.x)
 	}
 	key := shape{*p, *p.batch}

@@ -37,24 +37,31 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 }
 
 // FixedBytes returns a function that tells the memory of a virtual stage that does
-// not depend on which layers it holds: buffers for what crosses its two ends, and
-// with the first chunk of a stage what the stage needs once: the layers' scratch,
-// the full batch, what sums the largest layer's gradients over replicas, and, on
-// the first stage, where the embedding is, a slice of the gradient of a tied
-// matrix. peak is the virtual stage's. The gradients of what leaves its last layer
+// not depend on which layers it holds: buffers for what crosses its two ends; where
+// layers of the chain select tokens, the batches that enter it; and with the first
+// chunk of a stage what the stage needs once: the layers' scratch, the full batch,
+// what sums the largest layer's gradients over replicas, and, on the first stage,
+// where the embedding is, a slice of the gradient of a tied matrix. peak is the virtual stage's. The gradients of what leaves its last layer
 // are held by that layer: as many as are between their two backwards.
 func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 	boundary, ties, last, sum := x.LargestBoundary(c), c.Ties(), c.Layers()-1, int64(0)
+	received := int64(0)
+	if c.Selects(c.Layers()) {
+		received = x.SubsetBytes()
+	}
 	for _, l := range model.Outline(c, x) {
 		sum = max(sum, SumBytes(l.Bytes.Gradients, replicas))
 	}
 	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 		n := countBuffers(m, virtual, peak)
-		crossing := n.entering + n.outgoing + max(0, n.gradients-peak.Between)
-		if m.Chunk(virtual) > 0 {
-			return int64(crossing) * boundary
+		bytes := int64(n.entering+n.outgoing+max(0, n.gradients-peak.Between)) * boundary
+		if virtual > 0 {
+			bytes += int64(n.activations) * received
 		}
-		bytes, tied := int64(crossing+1)*boundary+x.BatchBytes()+sum, int64(0)
+		if m.Chunk(virtual) > 0 {
+			return bytes
+		}
+		bytes, tied := bytes+boundary+x.BatchBytes()+sum, int64(0)
 		for _, t := range ties {
 			afar := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
 			if afar && m.Stage(virtual) == m.Stage(0) {

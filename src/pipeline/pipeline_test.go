@@ -51,7 +51,7 @@ func equal(c model.Config, m partition.Map) partition.Partition {
 	return cuts
 }
 
-// member is one rank of a pipeline without replicas.
+// member is one rank of a pipeline.
 type member struct {
 	*pipeline.Runner
 	x      *model.Exec
@@ -65,30 +65,46 @@ func (m *member) replan(cuts partition.Partition, plan schedule.Schedule, o pipe
 	if m.Runner != nil {
 		m.Close()
 	}
-	m.Runner, err = pipeline.New(m.x, layout.New(cuts, plan, 1, mesh.StageMajor), m.s, m.groups, o)
+	m.Runner, err = pipeline.New(m.x, layout.New(cuts, plan, m.groups.Replicas.Size(), mesh.StageMajor), m.s, m.groups, o)
 	return err
 }
 
 // runner returns one rank of a pipeline whose virtual stages have equal shares of
 // the chain.
 func runner(t comm.Transport, c model.Config, plan schedule.Schedule, clock *device.Clock, backend kernel.Backend) (*member, error) {
-	group := comm.New(t, comm.Options{Clock: clock})
-	alone, err := group.Split(group.Rank(), 0)
+	return runnerOf(t, c, plan, clock, backend, comm.Options{Clock: clock})
+}
+
+// runnerOf is runner for as many replicas as the ranks of t make up, which stand
+// side by side stage by stage.
+func runnerOf(t comm.Transport, c model.Config, plan schedule.Schedule, clock *device.Clock, backend kernel.Backend, o comm.Options) (*member, error) {
+	world := comm.New(t, o)
+	replicas := world.Size() / plan.Map.Stages
+	group := world
+	var err error
+	if replicas > 1 {
+		if group, err = world.Split(t.Rank()%replicas, t.Rank()/replicas); err != nil {
+			return nil, err
+		}
+	}
+	column, err := world.Split(t.Rank()/replicas, t.Rank()%replicas)
 	if err != nil {
 		return nil, err
 	}
 	dev := cpu.New(clock)
 	x := &model.Exec{Device: dev, Backend: backend, Stream: dev.NewStream(), B: 2, T: c.Sequence}
-	x.Scale = 1 / float64(x.N()*microbatches)
+	x.Scale = 1 / float64(x.N()*microbatches*replicas)
 	if err := x.Reserve(c); err != nil {
 		return nil, err
 	}
 	cuts := equal(c, plan.Map)
-	s, err := model.NewStage(c, plan.Map.Owners(cuts).Layers(t.Rank()), dev, backend.DType())
+	s, err := model.NewStage(c, plan.Map.Owners(cuts).Layers(group.Rank()), dev, backend.DType())
 	if err != nil {
 		return nil, err
 	}
-	m := &member{x: x, s: s, groups: pipeline.Groups{Stages: group, Replicas: alone}, feed: feed(x, c.Vocab)}
+	m := &member{x: x, s: s, groups: pipeline.Groups{Stages: group, Replicas: column}}
+	data := feed(x, c.Vocab)
+	m.feed = func(microbatch int) ([]int32, []int32) { return data(column.Rank()*microbatches + microbatch) }
 	return m, m.replan(cuts, plan, pipeline.Options{})
 }
 
@@ -131,9 +147,15 @@ type outcome struct {
 // train trains three steps and returns what came of them.
 func train(t *testing.T, c model.Config, plan schedule.Schedule) outcome {
 	t.Helper()
+	return trainReplicas(t, c, plan, 1)
+}
+
+func trainReplicas(t *testing.T, c model.Config, plan schedule.Schedule, replicas int) outcome {
+	t.Helper()
 	out := outcome{hashes: make([]string, c.Layers())}
-	err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
-		r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+	err := local.Run(plan.Map.Stages*replicas, func(tr comm.Transport) error {
+		clock := device.NewWall()
+		r, err := runnerOf(tr, c, plan, clock, ref.New(tensor.F32), comm.Options{Clock: clock})
 		if err != nil {
 			return err
 		}
@@ -146,7 +168,9 @@ func train(t *testing.T, c model.Config, plan schedule.Schedule) outcome {
 			if err != nil {
 				return err
 			}
-			out.hashes[l.ID] = fmt.Sprintf("%x", sum)
+			if r.groups.Replicas.Rank() == 0 {
+				out.hashes[l.ID] = fmt.Sprintf("%x", sum)
+			}
 		}
 		if tr.Rank() == 0 {
 			out.losses = losses

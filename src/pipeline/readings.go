@@ -51,7 +51,7 @@ func (r *Runner) read(c *chunk, m int) {
 	a := c.active[m]
 	for i := range c.readings {
 		at := &c.readings[i]
-		from := c.layers[at.layer].Reading(r.x, a.batch, a.saved[at.layer], at.index)
+		from := c.layers[at.layer].Reading(r.x, a.batches[at.layer], a.saved[at.layer], at.index)
 		r.x.Stream.Copy(at.host.Span(int64(m)*from.Bytes, from.Bytes), from)
 	}
 }

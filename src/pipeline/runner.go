@@ -71,8 +71,12 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if err := l.Cuts.Check(s.Config.Layers(), m.Virtual(), true); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}
-	if n := m.Chunks * sched.Microbatches; n > comm.TagMicrobatches && !sched.Ascending() {
-		return nil, fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, comm.TagMicrobatches)
+	most := comm.TagMicrobatches
+	if s.Config.Selects(s.Config.Layers()) {
+		most = comm.TagIndexes
+	}
+	if n := m.Chunks * sched.Microbatches; n > most && !sched.Ascending() {
+		return nil, fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, most)
 	}
 	x.Replicas = g.Replicas
 	r := &Runner{
@@ -146,6 +150,12 @@ func (p *planner) take(bytes int64) tensor.Mem {
 
 func (p *planner) host(bytes int64) tensor.Mem {
 	return p.from(p.r.x.Device.AllocHost, &p.r.pinned, bytes)
+}
+
+// subset makes a batch of some tokens.
+func (p *planner) subset() *model.Subset {
+	bytes := p.r.x.SubsetBytes()
+	return model.NewSubset(p.r.x, p.take(bytes), p.host(bytes))
 }
 
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {

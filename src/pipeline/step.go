@@ -6,7 +6,6 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
 	"dynmo/src/device"
-	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -70,10 +69,6 @@ func (r *Runner) step(feed Feed) error {
 	return r.sync()
 }
 
-// batch returns the tokens of a microbatch that are there. All stages know it:
-// boundary messages have no header.
-func (r *Runner) batch(int) *model.Batch { return &r.x.Full }
-
 // execute carries out one instruction. No gradient is sent to a chunk if nothing in
 // it or before it is trained: the instructions stay, without messages or work.
 func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
@@ -84,19 +79,20 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 		if err != nil {
 			return err
 		}
-		b.inp, err = c.forwards.wait(m)
-		return err
+		return r.receiveActivations(c, b, m)
 	case schedule.RecvBackward:
 		if !c.trained {
 			return nil
 		}
-		var err error
-		c.active[m].dout, err = c.backwards.wait(m)
+		b := c.active[m]
+		mem, bytes, err := c.backwards.wait(m)
+		if want := c.backwards.width.Bytes(r.x, b.leaving().Tokens); err == nil && bytes != want {
+			err = fmt.Errorf("a gradient of %d bytes, want %d", bytes, want)
+		}
+		b.dout = mem
 		return err
 	case schedule.SendForward:
-		var err error
-		c.active[m].send, err = r.send(c.next, m, c.output(r.x, m))
-		return err
+		return r.sendActivations(c, m)
 	case schedule.SendBackward:
 		if !c.upstream {
 			return nil
@@ -105,7 +101,7 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 		copy(c.outgoing, c.outgoing[1:])
 		c.outgoing[len(c.outgoing)-1] = out
 		var err error
-		out.send, err = r.send(c.prior, m, out.mem.Span(0, c.entering.Bytes(r.x, r.batch(m).Tokens)))
+		out.send, err = r.send(c.prior.peer, c.prior.tag(m), out.mem.Span(0, out.bytes), r.ready())
 		return err
 	case schedule.F:
 		return r.forward(c, in, feed)
@@ -122,6 +118,12 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 	r.start(in)
 	if c.before != nil {
 		b.inp = c.forwards.take()
+		if b.received != nil {
+			if err := b.received.Copy(c.before.active[m].leaving()); err != nil {
+				return err
+			}
+			b.entering = &b.received.Batch
+		}
 		r.x.Stream.Copy(c.input(r.x, b, 0), c.before.output(r.x, m))
 	}
 	var tokens, targets []int32
@@ -129,10 +131,11 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 		tokens, targets = feed(m)
 	}
 	for i, l := range c.layers {
+		b.enter(i)
 		if c.feeds {
-			l.Feed(r.x, b.batch, b.saved[i], tokens, targets)
+			l.Feed(r.x, b.batches[i], b.saved[i], tokens, targets)
 		}
-		p := pass{op: trace.F, layer: l, batch: b.batch, saved: b.saved[i], inp: c.input(r.x, b, i)}
+		p := pass{op: trace.F, layer: l, batch: b.batches[i], saved: b.saved[i], inp: c.input(r.x, b, i)}
 		if err := r.pass(&p, in); err != nil {
 			return err
 		}
@@ -144,7 +147,7 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	m := in.Microbatch
 	if in.Op != schedule.W {
-		if err := c.stashFor(m); err != nil {
+		if err := c.stashFor(r, m); err != nil {
 			return err
 		}
 	}
@@ -153,7 +156,7 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 	for i := len(c.layers) - 1; i >= 0 && c.layers[i].ID >= r.trained; i-- {
 		l := c.layers[i]
 		p := pass{
-			op: trace.I, layer: l, batch: b.batch, saved: b.saved[i], held: b.stash.layers[i],
+			op: trace.I, layer: l, batch: b.batches[i], saved: b.saved[i], held: b.stash.layers[i],
 			inp: c.input(r.x, b, i), dout: c.dout(r.x, b, i), din: c.din(r, b, i),
 		}
 		if in.Op != schedule.W {
@@ -199,9 +202,9 @@ func (r *Runner) sync() error {
 	return r.x.Stream.Sync()
 }
 
-// send begins to send a boundary tensor of a microbatch.
-func (r *Runner) send(to port, m int, mem tensor.Mem) (comm.Request, error) {
-	req, err := r.group.Send(to.peer, to.tag(m), mem, r.ready())
+// send begins to send memory that is ready after an event.
+func (r *Runner) send(to, tag int, mem tensor.Mem, after device.Event) (comm.Request, error) {
+	req, err := r.group.Send(to, tag, mem, after)
 	if err == nil {
 		r.sends = append(r.sends, req)
 	}

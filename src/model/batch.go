@@ -1,0 +1,142 @@
+package model
+
+import (
+	"errors"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Batch is the tokens of one microbatch that are there, sequence by sequence.
+// Memory of the backend's space lasts as long as the batch is worked on.
+type Batch struct {
+	Tokens    int // that are there
+	Capacity  int // that buffers have room for
+	Sequences int
+	Longest   int        // tokens of the longest sequence
+	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
+	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
+	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; absent where all are there
+	Next      *Subset    // which leaves a layer that selects tokens, as its forward sets it; else nil
+	subset    *Subset    // that the batch is; nil of a full one
+}
+
+// Leaves returns the batch that leaves the layer that b enters. Where the layer
+// selects tokens its forward must be done.
+func (b *Batch) Leaves() *Batch {
+	if b.Next == nil {
+		return b
+	}
+	return &b.Next.Batch
+}
+
+// OnHost returns Index on the host, which lasts as long as the batch.
+func (b *Batch) OnHost() tensor.Mem {
+	if b.subset == nil {
+		return tensor.Mem{}
+	}
+	return b.subset.host.Span(0, b.Index.Bytes)
+}
+
+// at returns where a token was in the full microbatch.
+func (b *Batch) at(token int) int32 {
+	if b.Index.IsZero() {
+		return int32(token)
+	}
+	return tensor.Of[int32](b.OnHost())[token]
+}
+
+// pick returns the data of the tokens that are there from those of the full
+// microbatch, until the next pick.
+func (b *Batch) pick(data []int32) []int32 {
+	if b.Index.IsZero() {
+		return data
+	}
+	picked := b.subset.picked[:b.Tokens]
+	for i, at := range tensor.Of[int32](b.OnHost()) {
+		picked[i] = data[at]
+	}
+	return picked
+}
+
+// Subset is a batch of some tokens of a microbatch, or of all, and its memory.
+// Sequences without tokens stay in it, empty.
+type Subset struct {
+	Batch
+	x            *Exec
+	memory, host tensor.Mem // SubsetBytes: Index, Positions and Offsets, at capacity
+	picked       []int32
+	entered      Batch        // what the subset was selected from
+	copied       device.Event // host is on the device; nil before the first time
+}
+
+// SubsetBytes returns the memory of a subset, on the device and on the host.
+func (x *Exec) SubsetBytes() int64 { return int64(2*x.N()+x.B+1) * tensor.I32.Size() }
+
+// NewSubset returns a subset in memory of the device and of the host.
+func NewSubset(x *Exec, memory, host tensor.Mem) *Subset {
+	return &Subset{x: x, memory: memory, host: host, picked: make([]int32, x.N())}
+}
+
+// From returns b as it enters a layer that selects s from it.
+func (s *Subset) From(b *Batch) *Batch {
+	s.entered = *b
+	s.entered.Next = s
+	return &s.entered
+}
+
+// Room returns memory of the host, I32 (capacity), for the Index of the batch that
+// Select makes. It waits until the device has that of the batch before.
+func (s *Subset) Room() (tensor.Mem, error) {
+	if s.copied != nil {
+		if err := s.copied.Wait(); err != nil {
+			return tensor.Mem{}, err
+		}
+	}
+	return s.host.Span(0, int64(s.x.N())*tensor.I32.Size()), nil
+}
+
+// Select makes the batch the tokens whose Index is in Room.
+func (s *Subset) Select(tokens int) error {
+	x := s.x
+	n, index := x.N(), tensor.Of[int32](s.host)
+	if tokens == n {
+		s.Batch = x.Full
+		return nil
+	}
+	index, positions, offsets := index[:tokens], index[n:n+tokens], index[2*n:]
+	clear(offsets)
+	last, longest := int32(-1), int32(0)
+	for i, at := range index {
+		if at <= last || int(at) >= n {
+			return errors.New("model: the tokens of a batch do not ascend in the full microbatch")
+		}
+		last, positions[i] = at, at%int32(x.T)
+		offsets[int(at)/x.T+1]++
+	}
+	for b := range x.B {
+		longest = max(longest, offsets[b+1])
+		offsets[b+1] += offsets[b]
+	}
+	s.Batch = Batch{Tokens: tokens, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
+	for _, part := range []struct {
+		dst          *tensor.Mem
+		first, count int
+	}{{&s.Index, 0, tokens}, {&s.Positions, n, tokens}, {&s.Offsets, 2 * n, x.B + 1}} {
+		off, bytes := int64(part.first)*tensor.I32.Size(), int64(part.count)*tensor.I32.Size()
+		*part.dst = s.memory.Span(off, bytes)
+		x.Stream.Copy(*part.dst, s.host.Span(off, bytes))
+	}
+	s.copied = x.Stream.Record(s.copied)
+	return nil
+}
+
+// Copy makes the subset the same tokens as b.
+func (s *Subset) Copy(b *Batch) error {
+	room, err := s.Room()
+	if err != nil {
+		return err
+	}
+	copy(tensor.Of[byte](room), tensor.Of[byte](b.OnHost()))
+	return s.Select(b.Tokens)
+}

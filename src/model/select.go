@@ -1,0 +1,85 @@
+package model
+
+import "dynmo/src/tensor"
+
+// Choose lists in rows, which has room for all, the tokens of a batch that go on:
+// their numbers in the batch, ascending; and returns how many they are. inp is the
+// device's: work on it must have been waited for before it is looked at.
+type Choose func(x *Exec, b *Batch, inp tensor.Mem, rows []int32) (tokens int, err error)
+
+// Selecting returns the layer with another part at its end, which passes on only
+// the tokens that are chosen from what would leave the layer. The gradient of the
+// others is zero.
+func (d Description) Selecting(choose Choose) Description {
+	before := d.parts
+	d.parts = func() []part {
+		parts := before()
+		return append(parts, &selection{passed: parts[len(parts)-1].leaves().Values, choose: choose})
+	}
+	return d
+}
+
+// selection is out = the chosen rows of inp.
+type selection struct {
+	basic
+	passed int // values of a token
+	choose Choose
+}
+
+func (s *selection) params() []*Param { return nil }
+func (s *selection) leaves() Width    { return Width{Values: s.passed} }
+func (s *selection) selects() bool    { return true }
+
+func (s *selection) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+	c := x.cut(b.Leaves(), saved)
+	return c.rows(s.passed, x.Backend.DType()), c.off, 0
+}
+
+func (s *selection) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	room, err := b.Next.Room()
+	if err != nil {
+		return err
+	}
+	index := tensor.Of[int32](room)
+	tokens, err := s.choose(x, b, inp, index)
+	if err != nil {
+		return err
+	}
+	for i, row := range index[:tokens] {
+		index[i] = b.at(int(row))
+	}
+	if err := b.Next.Select(tokens); err != nil {
+		return err
+	}
+	out, _, _ := s.memory(x, b, saved, tensor.Mem{})
+	s.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, out, inp)
+	return nil
+}
+
+func (s *selection) backwardInput(x *Exec, b *Batch, _, _, _, dout, din tensor.Mem) error {
+	if !din.IsZero() {
+		x.Stream.Zero(din)
+		s.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din)
+	}
+	return nil
+}
+
+func (s *selection) backwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+	return nil
+}
+
+// copy calls move for the rows of what leaves and of what enters, in runs that lie
+// together in both.
+func (s *selection) copy(x *Exec, b *Batch, move func(some, all tensor.Mem), some, all tensor.Mem) {
+	row, leaving := int64(s.passed)*x.Backend.DType().Size(), b.Leaves()
+	for from, to := 0, 0; to < leaving.Tokens; {
+		for b.at(from) != leaving.at(to) {
+			from++
+		}
+		first, count := to, int64(0)
+		for to < leaving.Tokens && b.at(from) == leaving.at(to) {
+			from, to, count = from+1, to+1, count+1
+		}
+		move(some.Span(int64(first)*row, count*row), all.Span((int64(from)-count)*row, count*row))
+	}
+}

@@ -1,0 +1,132 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/tensor"
+)
+
+// selecting is GPT-2 whose layers before the head pass on these rows of what enters
+// their ends, of those that there are; a layer without an entry passes on all.
+type selecting map[int][]int32
+
+func (selecting) Weights(Config) []Weight { return nil }
+
+func (f selecting) Chain(c Config) []Description {
+	c.Family = ""
+	chain := c.Chain()
+	for id, rows := range f {
+		chain[id] = chain[id].Selecting(func(_ *Exec, _ *Batch, _ tensor.Mem, room []int32) (int, error) {
+			return copy(room, rows), nil
+		})
+	}
+	return chain
+}
+
+// TestGradientOfSelectedTokens compares every gradient with the central difference
+// of the loss where layers pass on some of the tokens: of the embedding, of blocks
+// and of halves of blocks, none among them.
+func TestGradientOfSelectedTokens(t *testing.T) {
+	for name, f := range map[string]selecting{
+		"some":         {1: {0, 1, 3, 4, 6, 9}, 2: {1, 2, 5}},
+		"embedding":    {0: {0, 2, 3, 4, 5, 6, 7, 8}},
+		"one sequence": {1: {5, 6, 7, 8, 9}},
+		"all":          {1: {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		"none":         {1: {}},
+		"none of none": {1: {}, 2: {}},
+	} {
+		for _, half := range []bool{false, true} {
+			for _, slices := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%s/half=%v/slices=%d", name, half, slices), func(t *testing.T) {
+					Register("selecting", f)
+					defer delete(families, "selecting")
+					c := small
+					c.Family, c.Tied, c.HalfGrain, c.HeadShards = "selecting", true, half, slices
+					ch := newChain(t, c, tensor.F64)
+					enlarge(ch.s)
+					checkGradients(t, ch)
+					if strings.HasPrefix(name, "none") && ch.loss() != 0 {
+						t.Errorf("the loss of no tokens is %v", ch.loss())
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSubset: a batch of some tokens has their sequences and positions, and knows
+// them in the full microbatch.
+func TestSubset(t *testing.T) {
+	x := newChain(t, small, tensor.F64).x // 2 sequences of 5 tokens
+	made := func() *Subset {
+		return NewSubset(x, alloc(t, x.Device, x.SubsetBytes()), alloc(t, x.Device, x.SubsetBytes()))
+	}
+	for name, c := range map[string]struct {
+		index, positions, offsets []int32
+		longest                   int
+	}{
+		"of both":      {[]int32{0, 2, 4, 8}, []int32{0, 2, 4, 3}, []int32{0, 3, 4}, 3},
+		"of the first": {[]int32{1, 2}, []int32{1, 2}, []int32{0, 2, 2}, 2},
+		"of the last":  {[]int32{5, 9}, []int32{0, 4}, []int32{0, 0, 2}, 2},
+		"none":         {nil, nil, []int32{0, 0, 0}, 0},
+	} {
+		s, other := made(), made()
+		room, err := s.Room()
+		must(t, err)
+		copy(tensor.Of[int32](room), c.index)
+		must(t, s.Select(len(c.index)))
+		must(t, other.Copy(&s.Batch))
+		for _, b := range []*Batch{&s.Batch, &other.Batch, other.From(&s.Batch)} {
+			same := slices.Equal(tensor.Of[int32](b.Index), c.index) && slices.Equal(tensor.Of[int32](b.OnHost()), c.index) &&
+				slices.Equal(tensor.Of[int32](b.Positions), c.positions) && slices.Equal(tensor.Of[int32](b.Offsets), c.offsets)
+			if !same || b.Tokens != len(c.index) || b.Capacity != x.N() || b.Sequences != x.B || b.Longest != c.longest {
+				t.Errorf("%s: %+v, want %+v", name, b, c)
+			}
+		}
+		must(t, s.Copy(&x.Full))
+		if s.Batch != x.Full || other.entered.Leaves() != &other.Batch {
+			t.Errorf("%s: a full subset is %+v, want %+v", name, s.Batch, x.Full)
+		}
+	}
+	for _, index := range [][]int32{{2, 2}, {3, 1}, {-1, 0}, {0, 10}} {
+		s := made()
+		copy(tensor.Of[int32](s.host), index)
+		if err := s.Select(len(index)); err == nil || !strings.Contains(err.Error(), "do not ascend") {
+			t.Errorf("%v: %v", index, err)
+		}
+	}
+}
+
+// TestTokensOfBytes: the length of what passes between layers tells how many tokens
+// it is of, also where statistics go along with rows shorter than a cache line.
+func TestTokensOfBytes(t *testing.T) {
+	x := newChain(t, small, tensor.F64).x
+	for _, w := range []Width{{Values: 6}, {Values: 1}, {Values: 1, Statistics: 3}, {Values: 9, Statistics: 3}} {
+		for tokens := range x.N() + 1 {
+			bytes := w.Bytes(x, tokens)
+			if got, ok := w.Tokens(x, bytes); got != tokens || !ok {
+				t.Errorf("%+v: %d bytes are %d tokens, %v; want %d", w, bytes, got, ok, tokens)
+			}
+			if got, ok := w.Tokens(x, bytes+1); ok {
+				t.Errorf("%+v: %d bytes are %d tokens, want none", w, bytes+1, got)
+			}
+		}
+	}
+}
+
+// TestOnlyTheLastPartSelects: a layer that would go on with another batch inside is
+// refused.
+func TestOnlyTheLastPartSelects(t *testing.T) {
+	defer func() {
+		if fault := recover(); fault != "model: a part selects tokens before the layer's last" {
+			t.Errorf("%v", fault)
+		}
+	}()
+	var notes []string
+	choose := func(*Exec, *Batch, tensor.Mem, []int32) (int, error) { return 0, nil }
+	first := Description{parts: func() []part { return []part{&probe{notes: &notes}} }}.Selecting(choose)
+	outline(small, Description{parts: func() []part { return append(first.parts(), &probe{notes: &notes}) }}, header{}, tensor.F64)
+}
