@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // TestBuildSeesCSources edits csrc in every way Go's build cache would miss
@@ -18,18 +20,12 @@ func TestBuildSeesCSources(t *testing.T) {
 	write := func(name, text string) {
 		t.Helper()
 		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(name), 0o777))
+		expect.OK(t, os.WriteFile(name, []byte(text), 0o666))
 	}
 	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh", "bench/cuda.sh"} {
 		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		write(name, string(text))
 	}
 	settings := func() string {
@@ -38,9 +34,7 @@ func TestBuildSeesCSources(t *testing.T) {
 		cmd.Env = append(os.Environ(), "TAGS=") // no need to look for MPI and BLAS
 		cmd.Stderr = os.Stderr
 		text, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return string(text)
 	}
 

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"dynmo/src/expect"
 )
 
 func TestLayering(t *testing.T) {
 	violations, err := inspect(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, v := range violations {
 		t.Error(v)
 	}
@@ -85,9 +85,7 @@ func TestLayeringRefuses(t *testing.T) {
 				test.file:           {Data: []byte(test.text)},
 			}
 			violations, err := inspect(fsys)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			got := make([]string, len(violations))
 			for i, v := range violations {
 				got[i] = v.String()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // BenchmarkPartition times the exact balancer. Numbers to reach: 512 layers on
@@ -27,9 +29,7 @@ func BenchmarkPartition(b *testing.B) {
 func BenchmarkFewestMoves(b *testing.B) {
 	p := benchProblem(512, 128, false)
 	uniform, err := Uniform(p)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	for b.Loop() {
 		if _, err := FewestMoves(p, uniform.Cuts, 1000, 1e9); err != nil {
 			b.Fatal(err)
@@ -41,9 +41,7 @@ func BenchmarkFewestMoves(b *testing.B) {
 func BenchmarkDiffusion(b *testing.B) {
 	p := benchProblem(96, 24, false)
 	uniform, err := Uniform(p)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	for b.Loop() {
 		if _, _, err := Diffusion(p, uniform.Cuts, DiffusionOptions{}); err != nil {
 			b.Fatal(err)

@@ -1,17 +1,16 @@
 package balance
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 )
@@ -140,8 +139,6 @@ func TestDiffuseAgreesWithDiffusion(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite testdata")
-
 // TestDiffusionGolden holds the decisions of 40 random problems against
 // testdata: by messages and in memory one implementation decides, so agreement
 // of the two does not show that both have changed.
@@ -160,15 +157,7 @@ func TestDiffusionGolden(t *testing.T) {
 		}
 		got.WriteByte('\n')
 	}
-	const file = "testdata/diffusion.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(file); err != nil || got.String() != string(want) {
-		t.Errorf("%s differs (%v); go test -update shows how. Got:\n%s", file, err, got.String())
-	}
+	expect.Golden(t, "testdata/diffusion.txt", got.String())
 }
 
 // TestDiffusionDescends is law 7: φ never rises; once stages are within
@@ -295,9 +284,7 @@ func TestPhaseOneEvensOut(t *testing.T) {
 	var d Descent
 	g := participant{stages: p.stagesAt(partition.Partition{0, 1, 2, 70}), link: inMemory{}}
 	_, targets, err := g.diffuseLoads(DiffusionOptions{Gamma: 1e-9}.withDefaults(3), &d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i, want := range []float64{40, 60} { // 40·1 = 20·2 = 10·4
 		if math.Abs(targets[i]-want) > 1e-6 {
 			t.Errorf("cut %d wants to be at %v, want %v", i+1, targets[i], want)

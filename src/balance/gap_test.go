@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // families are the kinds of chain on which diffusion is judged.
@@ -48,17 +50,11 @@ func TestDiffusionGap(t *testing.T) {
 					p.Seconds = append(p.Seconds, family.draw(rnd, l, size.layers))
 				}
 				uniform, err := Uniform(p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				exact, err := Partition(p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				got, d, err := Diffusion(p, uniform.Cuts, DiffusionOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				gap := Gap(got.Bottleneck, exact.Bottleneck)
 				if gap < 0 {
 					t.Fatalf("%s: diffusion %v beats the optimum %v", family.name, got.Cuts, exact.Cuts)

@@ -3,13 +3,13 @@ package balance
 import (
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 func TestParseLoads(t *testing.T) {
 	p, err := ParseLoads("f.json", []byte(`{"seconds":[1,2.5,3],"bytes":[1,2,3],"capacity_bytes":9,"fixed_seconds":[0,0.5]}`), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if p.Stages != 2 || p.Seconds[1] != 2.5 || p.StaticBytes[2] != 3 || p.Capacity[1] != 9 || p.Fixed[1] != 0.5 {
 		t.Errorf("got %+v", p)
 	}
@@ -72,9 +72,7 @@ func FuzzParseLoads(f *testing.F) {
 		free := p
 		free.Capacity = nil
 		start, err := Uniform(free)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if r, _, err := Diffusion(p, start.Cuts, DiffusionOptions{MaxRounds: 100}); err == nil && r.Bottleneck < best.Bottleneck {
 			t.Fatalf("diffusion's %v is better than the optimum %v", r.Bottleneck, best.Bottleneck)
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 )
@@ -52,9 +53,7 @@ func TestFewestMovesAgreesWithBruteForce(t *testing.T) {
 				}
 			})
 			c, err := newChain(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			move := c.moveBytes()
 			cuts := c.keepMost(optimum+share*optimum, present, move)
 			if got := movedBytes(cuts, present, move); got != least {

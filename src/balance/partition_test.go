@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
 )
@@ -70,9 +71,7 @@ func TestPartitionAgreesWithProgramme(t *testing.T) {
 			p.Capacity = append(p.Capacity, int64(float64(total)/float64(p.Stages)*(1+1.5*rnd.Float64())))
 		}
 		c, err := newChain(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		want := programme(c, noBoundary)
 		got, err := Partition(p)
 		if math.IsInf(want, 1) {
@@ -111,9 +110,7 @@ func TestPartitionKnownCases(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Partition(Problem{Seconds: tc.seconds, Stages: tc.stages})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if math.Abs(got.Bottleneck-tc.want) > 1e-15*tc.want || !got.Cuts.Equal(tc.cuts) {
 				t.Errorf("cuts %v with bottleneck %v, want %v with %v", got.Cuts, got.Bottleneck, tc.cuts, tc.want)
 			}
@@ -130,18 +127,14 @@ func TestPartitionScale(t *testing.T) {
 			seconds[l] = 1 + float64(rnd.IntN(1000))
 		}
 		base, err := Partition(Problem{Seconds: seconds, Stages: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for _, scale := range []float64{math.Ldexp(1, -30), 1e-9, 1e-3, 1e3, 1e9, math.Ldexp(1, 30)} {
 			scaled := make([]float64, len(seconds))
 			for l := range seconds {
 				scaled[l] = scale * seconds[l]
 			}
 			got, err := Partition(Problem{Seconds: scaled, Stages: 7})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if Gap(got.Bottleneck, scale*base.Bottleneck) > 1e-13 {
 				t.Fatalf("scale %v: bottleneck %v, want %v", scale, got.Bottleneck, scale*base.Bottleneck)
 			}
@@ -159,9 +152,7 @@ func TestPartitionNoPeerIsBetter(t *testing.T) {
 			p.Seconds[l] = rnd.ExpFloat64()
 		}
 		got, err := Partition(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		peers := []partition.Partition{}
 		for s := 1; s < p.Stages; s++ {
 			for _, step := range []int{-1, 1} {
@@ -174,13 +165,9 @@ func TestPartitionNoPeerIsBetter(t *testing.T) {
 			peers = append(peers, partitiontest.Random(rnd, p.Layers(), p.Stages))
 		}
 		uniform, err := Uniform(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		diffused, _, err := Diffusion(p, uniform.Cuts, DiffusionOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		peers = append(peers, uniform.Cuts, diffused.Cuts)
 		for _, q := range peers {
 			if q.Check(p.Layers(), p.Stages, true) != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
 
@@ -20,16 +21,12 @@ func TestNew(t *testing.T) {
 	}
 	p := New(table, ByTime, 2, []int{2, 1}, 5000)
 	got, err := p.Evaluate(partition.Partition{0, 1, 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if !slices.Equal(got.StageSeconds, []float64{1*3 + 0.5, 2*7 + 0.25}) {
 		t.Errorf("stage seconds %v", got.StageSeconds)
 	}
 	c, err := newChain(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if got := c.bytes(0, 0, 1); got != 1600+2*64+16 {
 		t.Errorf("stage 0 holds %d bytes, want 1744", got)
 	}
@@ -66,9 +63,7 @@ func TestLowerBound(t *testing.T) {
 		{"speeds and fixed seconds", Problem{Seconds: []float64{1, 1, 1, 1, 1, 1}, Stages: 2, Slow: []float64{1, 2}, Fixed: []float64{0, 6}}, 6},
 	} {
 		c, err := newChain(tc.p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got := c.lowerBound(); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}

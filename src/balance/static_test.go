@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
 
@@ -82,9 +83,7 @@ func TestDiffusionPaper(t *testing.T) {
 	p := Problem{Seconds: []float64{4, 3, 2, 3, 1}, Stages: 3}
 	present := partition.Partition{0, 3, 4, 5}
 	got, err := DiffusionPaper(p, present, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if fmt.Sprint(got.Owner) != "[0 1 2 1 2]" && fmt.Sprint(got.Owner) != "[0 0 2 1 2]" {
 		t.Errorf("owners %v", got.Owner)
 	}

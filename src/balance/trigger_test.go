@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
 
@@ -49,9 +50,7 @@ func TestTrigger(t *testing.T) {
 		{"auto, nothing runs", "auto", 0, constant(0, 0), 0},
 	} {
 		trigger, err := NewTrigger(tc.every)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if tc.cost > 0 {
 			trigger.Balanced(tc.cost - 1e-9) // sums of tenths round
 		}
@@ -88,17 +87,13 @@ func TestStepSeconds(t *testing.T) {
 func TestCeiling(t *testing.T) {
 	p := Problem{Seconds: []float64{1, 1, 1, 1, 4}, Stages: 2}
 	static, err := p.Evaluate(partition.Partition{0, 3, 5}) // 3, 5; best 4, 4
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	got, err := Ceiling(p, static, 3)
 	if want := (8.0 + 2*5) / (8 + 2*4); err != nil || math.Abs(got-want) > 1e-15 {
 		t.Errorf("ceiling %v (%v), want %v", got, err, want)
 	}
 	best, err := Partition(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if got, err := Ceiling(p, best, 3); err != nil || got != 1 {
 		t.Errorf("ceiling of the best cuts %v (%v), want 1", got, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -57,9 +58,7 @@ func sleepers(t *testing.T, others int) (silent, []*exec.Cmd) {
 func waitFor(t *testing.T, g *Group, from int, victim *os.Process) (error, time.Duration) {
 	t.Helper()
 	r, err := g.Recv(from, 0, tensor.From(make([]byte, 4096)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var killed atomic.Int64
 	killed.Store(time.Now().UnixNano())
 	if victim != nil {
@@ -142,9 +141,7 @@ func TestAlive(t *testing.T) {
 	if !alive(pid) {
 		t.Error("a sleeping process is taken for dead")
 	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Kill(pid, unix.SIGKILL))
 	for start := time.Now(); alive(pid); time.Sleep(time.Millisecond) {
 		if time.Since(start) > 5*time.Second {
 			t.Fatal("a zombie is taken for alive")

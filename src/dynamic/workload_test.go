@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 )
 
 // madeUpChain returns a chain of so many blocks between embedding and head.
@@ -19,9 +20,7 @@ func madeUpChain(t *testing.T, blocks int, run MadeUp) *Chain {
 		layers = append(layers, layer(fmt.Sprintf("block.%d", b)))
 	}
 	c, err := NewChain(append(layers, layer("head")), run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
@@ -15,9 +16,7 @@ import (
 func of(t *testing.T, stages, replicas int, order mesh.Order) layout.Layout {
 	t.Helper()
 	s, err := schedule.New(schedule.Kind1F1B, stages, 1, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	cuts := make(partition.Partition, stages+1)
 	for i := range cuts {
 		cuts[i] = i

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -15,10 +14,9 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/cpu"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden loss curve")
 
 // curveSettings are those of the golden loss curve: the source text of a
 // module whose version go.mod pins.
@@ -52,19 +50,7 @@ func TestLossCurve(t *testing.T) {
 	for i, loss := range got.losses {
 		fmt.Fprintf(&text, "%d %.9f\n", i, float64(loss))
 	}
-	golden := filepath.Join("testdata", "ref_loss.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != text.String() {
-		t.Errorf("ref's losses are not those of %s:\n%s", golden, text.String())
-	}
+	expect.Golden(t, filepath.Join("testdata", "ref_loss.txt"), text.String())
 	if _, err := cpu.New(1); err != nil {
 		t.Skipf("cpu kernels: %v", err)
 	}
@@ -115,9 +101,7 @@ func TestClocksAgree(t *testing.T) {
 	c.Balance.Kind = "uniform"
 	c.Data.LimitBytes = 1 << 20
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	seconds := make(map[string]float64)
 	for _, clock := range []string{"wall", "virtual"} {
 		c.Run.Clock = clock
@@ -126,9 +110,7 @@ func TestClocksAgree(t *testing.T) {
 			_, err := rankRun(c, tr, corpus, out, nil)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		slices.Sort(out.seconds[5:]) // the first steps warm up
 		seconds[clock] = out.seconds[15]
 	}

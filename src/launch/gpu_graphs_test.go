@@ -11,6 +11,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/device/cuda"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/record"
 )
@@ -55,9 +56,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 func countedRun(t *testing.T, c config.Config) (*run, []cuda.Graphs) {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out, counts := &run{}, make([]cuda.Graphs, c.Parallel.Stages)
 	err = local.Run(c.Parallel.Stages, func(tr comm.Transport) error {
 		r, err := newRank(c, tr, Hooks{
@@ -81,8 +80,6 @@ func countedRun(t *testing.T, c config.Config) (*run, []cuda.Graphs) {
 		counts[tr.Rank()] = r.Device.(*cuda.Device).Graphs()
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return out, counts
 }

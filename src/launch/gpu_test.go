@@ -11,6 +11,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/data"
+	"dynmo/src/expect"
 )
 
 // TestPlacementChangesNothingOnGPU is law 1 on a GPU that ranks share: 18 steps
@@ -107,9 +108,7 @@ func TestSharedGPU(t *testing.T) {
 	c := small(t)
 	c.Device.Kind, c.Parallel.Stages = "cuda", 2
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	errors := make([]error, 2)
 	_ = local.Run(2, func(tr comm.Transport) error {
 		_, err := rankRun(c, tr, corpus, &run{}, nil)
@@ -130,9 +129,7 @@ func TestGPUOutOfMemory(t *testing.T) {
 	c.Device.Kind = "cuda"
 	c.Model.Blocks, c.Model.Hidden = 1, 1<<17
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	err = local.Run(1, func(tr comm.Transport) error {
 		_, err := rankRun(c, tr, corpus, &run{}, nil)
 		return err

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
@@ -34,9 +35,7 @@ var long = os.Getenv("DYNMO_LONG") == "1"
 func small(t *testing.T) config.Config {
 	t.Helper()
 	text := filepath.Join(t.TempDir(), "corpus.txt")
-	if err := os.WriteFile(text, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(text, []byte(strings.Repeat("the quick brown fox jumps over the lazy dog; ", 200)), 0o600))
 	c := config.Default()
 	c.Data.Path, c.Data.Extensions = text, nil
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 8, 16, 2, 12
@@ -133,9 +132,7 @@ func scatter(seed uint64) scripted {
 func goRun(t *testing.T, c config.Config, repartition scripted) *run {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out := &run{}
 	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
 		o, err := rankRun(c, tr, corpus, out, repartition)
@@ -144,9 +141,7 @@ func goRun(t *testing.T, c config.Config, repartition scripted) *run {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if len(out.losses) != c.Train.Steps || out.hash == "" {
 		t.Fatalf("%d steps and hash %q, want %d steps and a hash", len(out.losses), out.hash, c.Train.Steps)
 	}
@@ -351,9 +346,7 @@ func TestMemoryLimit(t *testing.T) {
 	c.Parallel.Stages, c.Train.Steps = 3, 2
 	c.Balance.MemoryLimitBytes = 1000
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	err = local.Run(3, func(tr comm.Transport) error {
 		_, err := rankRun(c, tr, corpus, &run{}, nil)
 		return err

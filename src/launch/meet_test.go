@@ -8,6 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
+	"dynmo/src/expect"
 )
 
 // TestMeet: what ranks disagree on is one error, the same on all.
@@ -42,9 +43,7 @@ func TestMeet(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if len(texts) != 1 {
 				t.Fatalf("ranks have different errors: %v", texts)
 			}
@@ -87,9 +86,7 @@ func TestClockKind(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		})
 	}
 }
@@ -131,7 +128,5 @@ func TestGPURanks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }

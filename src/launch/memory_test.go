@@ -9,6 +9,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -26,9 +27,7 @@ func trainLocally(t *testing.T, c config.Config, o record.Observer, look func(*r
 func trainMoving(t *testing.T, c config.Config, o record.Observer, repartition scripted, look func(*rank) error) error {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
 		r, err := newRank(c, tr, Hooks{
 			Stop:  func() bool { return false },
@@ -110,9 +109,7 @@ func TestMemoryOfSlices(t *testing.T) {
 		}
 		for seed := range uint64(6) {
 			planner, err := plan.New(c, sim.Uniform(0, 0), plan.Fixed(c))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if err := trainMoving(t, c, &run{}, scatter(seed), func(r *rank) error {
 				at, stage := r.Balancer.(*script).last, r.World.Rank()
 				used, want := float64(r.Device.Used()), float64(planner.Bytes(plan.Dense(c), at.Cuts, at.Schedule.Peaks())[stage])
@@ -164,12 +161,8 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			}
 			c.Balance.MemoryLimitBytes, c.Train.Steps = least.Balance.MemoryLimitBytes, 18
 			seen := &kept{}
-			if err := trainLocally(t, c, seen, func(r *rank) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
-			if err := partition.Partition(seen.last.Cuts).Check(c.Layers(), c.Schedule.Virtual()*3, true); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, trainLocally(t, c, seen, func(r *rank) error { return nil }))
+			expect.OK(t, partition.Partition(seen.last.Cuts).Check(c.Layers(), c.Schedule.Virtual()*3, true))
 			// The search for cuts of several chunks is not exact: what it finds at
 			// first may leave room.
 			if seen.n == 0 && c.Schedule.Virtual() == 1 {

@@ -15,6 +15,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
@@ -99,9 +100,7 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 		}
 	})
 	settings, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "-np", "4", "--oversubscribe", "--bind-to", "none", os.Args[0])
@@ -115,9 +114,7 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		if b, ok := strings.CutPrefix(line, printedMark); ok {
 			var p printed
-			if err := json.Unmarshal([]byte(b), &p); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, json.Unmarshal([]byte(b), &p))
 			got = append(got, &run{losses: p.Losses, norms: p.Norms, hash: p.Hash, moves: p.Moves})
 		}
 	}

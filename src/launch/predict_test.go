@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/kernel/cpu"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -55,9 +56,7 @@ func TestPrediction(t *testing.T) {
 	for _, kind := range []string{"1f1b", "zb-v", "auto"} {
 		c.Schedule.Kind = kind
 		log := &journal{}
-		if err := trainLocally(t, c, log, func(*rank) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, trainLocally(t, c, log, func(*rank) error { return nil }))
 		replayed := study.Replay(log.series)
 		for _, r := range replayed {
 			t.Logf("%s, %d steps from %d: measured %.2f ms, predicted %+.1f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())

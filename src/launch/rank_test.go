@@ -8,6 +8,7 @@ import (
 	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
 )
@@ -21,17 +22,11 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	other.Run.Seed = 99
 	shape := model.FromConfig(other)
 	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	w, err := checkpoint.FromLayers(shape, whole.Layers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
-	if err := w.Write(c.Model.Weights); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Write(c.Model.Weights))
 	from := goRun(t, c, nil)
 	c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, 1, 4
 	if at := goRun(t, c, scatter(1)).difference(from); at != "" {

@@ -11,6 +11,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
@@ -80,17 +81,11 @@ func TestLeavingIsRecorded(t *testing.T) {
 	c.Parallel.Stages, c.Parallel.Replicas, c.Run.Clock = 5, 2, "virtual"
 	dir := filepath.Join(t.TempDir(), "run")
 	files, err := record.Open(dir, c.TOML(), record.Here(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	shrunk(t, c, map[int]int{4: 3, 11: 1}, recorded{files})
-	if err := files.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, files.Close())
 	r, err := report.ReadAll(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	stages := func(step int) int {
 		switch {
 		case step <= 4:
@@ -119,14 +114,10 @@ func TestLeavingIsRecorded(t *testing.T) {
 		t.Error(err)
 	}
 	f, err := os.Open(filepath.Join(dir, record.CostsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer f.Close()
 	series, err := profile.ReadSeries(record.CostsFile, f, c.Layers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	steps := 0
 	for _, p := range study.Replay(series) {
 		steps += p.Steps
@@ -144,9 +135,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 func shrunk(t *testing.T, c config.Config, stages map[int]int, o record.Observer) (hash string, left int64) {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var leavers atomic.Int64
 	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
 		r, err := readyRank(c, tr, corpus, o)
@@ -167,8 +156,6 @@ func shrunk(t *testing.T, c config.Config, stages map[int]int, o record.Observer
 		r.Close()
 		return r.Leave()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return hash, leavers.Load()
 }

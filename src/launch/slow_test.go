@@ -9,6 +9,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/record"
@@ -43,9 +44,7 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 4, 16, 60
 	c.Balance.Every = "5"
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out := &balances{}
 	err = local.Run(4, func(tr comm.Transport) error {
 		clock := device.NewVirtual()
@@ -71,9 +70,7 @@ func TestSlowRankDoesNotOscillate(t *testing.T) {
 		_, err = r.Loop()
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if out.moves == 0 || out.late > 0 {
 		t.Errorf("%d migrations, %d of them after step 30: want some, then none", out.moves, out.late)
 	}

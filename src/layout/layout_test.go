@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -16,9 +17,7 @@ import (
 func legal(t *testing.T, kind schedule.Kind, stages, chunks, microbatches int) schedule.Schedule {
 	t.Helper()
 	s, err := schedule.New(kind, stages, chunks, microbatches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
@@ -33,13 +32,9 @@ func TestJSON(t *testing.T) {
 		New(partition.Partition{0, 1, 2, 3, 4, 5, 9}, legal(t, schedule.KindInterleaved, 2, 3, 4), 3, mesh.StageMajor),
 		New(partition.Partition{0, 4, 9}, list, 1, mesh.StageMajor),
 	} {
-		if err := l.Check(l.Cuts.Layers()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, l.Check(l.Cuts.Layers()))
 		b, err := json.Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		var got Layout
 		if err := json.Unmarshal(b, &got); err != nil {
 			t.Fatalf("%s: %v", b, err)

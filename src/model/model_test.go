@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
@@ -68,9 +69,7 @@ func alloc(t *testing.T, d device.Device, bytes int64) tensor.Mem {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // input returns what enters layer i.

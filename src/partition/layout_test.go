@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 func TestParseLayout(t *testing.T) {
@@ -118,9 +120,7 @@ func TestLayoutRoundTrip(t *testing.T) {
 		}
 		cuts = append(cuts, 1+blocks*perBlock+shards)
 		text, err := FormatLayout(cuts, blocks, perBlock, shards)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got, err := ParseLayout(text, blocks, perBlock, shards); err != nil || !slices.Equal(got, cuts) {
 			t.Fatalf("%s: got %v, %v, want %v", text, got, err, cuts)
 		}
@@ -140,13 +140,9 @@ func FuzzParseLayout(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := cuts.Check(1+blocks*perBlock+shards, cuts.Stages(), true); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, cuts.Check(1+blocks*perBlock+shards, cuts.Stages(), true))
 		plain, err := FormatLayout(cuts, blocks, perBlock, shards)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if again, err := ParseLayout(plain, blocks, perBlock, shards); err != nil || !slices.Equal(again, cuts) {
 			t.Fatalf("%q, then %q: %v, %v, want %v", text, plain, again, err, cuts)
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // random returns a partition of layers over stages, some of them empty.
@@ -26,9 +28,7 @@ func TestRangesCoverTheChain(t *testing.T) {
 		if p.Stages() != stages || p.Layers() != layers {
 			t.Fatalf("%v: %d stages, %d layers, want %d, %d", p, p.Stages(), p.Layers(), stages, layers)
 		}
-		if err := p.Check(layers, stages, false); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Check(layers, stages, false))
 		next := 0
 		for s := range stages {
 			lo, hi := p.Range(s)

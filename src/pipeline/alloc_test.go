@@ -6,6 +6,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/null"
 	"dynmo/src/schedule"
 )
@@ -63,9 +64,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if per != 0 {
 			t.Errorf("%q, %s, %d stages: %v allocations in a step", c.Family, plan.Kind, stages, per)
 		}

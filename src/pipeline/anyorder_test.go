@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -81,9 +82,7 @@ func TestAnyLegalSchedule(t *testing.T) {
 		m := partition.Map{Stages: 1 + draw.IntN(4), Chunks: 1 + draw.IntN(3), Vee: draw.IntN(2) == 0}
 		plan := anyOrder(draw, m, microbatches, 1+draw.IntN(2))
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			if err := plan.Check(func(int) int { return m.Chunks * microbatches }); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, plan.Check(func(int) int { return m.Chunks * microbatches }))
 			train(t, c, plan).agree(t, want, plan)
 		})
 	}
@@ -94,9 +93,7 @@ func TestAnyLegalSchedule(t *testing.T) {
 // both would wait for ever.
 func TestCrossingOrders(t *testing.T) {
 	plan := crossing()
-	if err := plan.Check(func(int) int { return microbatches }); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, plan.Check(func(int) int { return microbatches }))
 	train(t, tiny, plan).agree(t, train(t, tiny, newSchedule(t, schedule.KindGPipe, 1, 1)), plan)
 }
 

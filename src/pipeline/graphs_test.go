@@ -7,6 +7,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
@@ -72,9 +73,7 @@ func TestGraphs(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 }
 
@@ -116,7 +115,5 @@ func TestGraphsOfOneStage(t *testing.T) {
 		step("new runner", 2*passes, passes*(3*microbatches-2))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }

@@ -7,6 +7,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
@@ -35,9 +36,7 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 		{schedule.KindZBV, 1, 2}, // every neighbour on this rank
 	} {
 		plan, err := schedule.New(tc.kind, tc.stages, tc.chunks, 12)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		plans = append(plans, plan)
 	}
 	var most schedule.Peak

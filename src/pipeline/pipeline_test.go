@@ -11,6 +11,7 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
@@ -112,9 +113,7 @@ func runnerOf(t comm.Transport, c model.Config, plan schedule.Schedule, clock *d
 func newSchedule(t *testing.T, kind schedule.Kind, stages, chunks int) schedule.Schedule {
 	t.Helper()
 	s, err := schedule.New(kind, stages, chunks, microbatches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 
@@ -355,9 +354,7 @@ func TestBubbleOfEqualStages(t *testing.T) {
 				layers[tr.Rank()], instructions[tr.Rank()] = done.Spans, done.Instructions
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			p, vm := float64(stages), float64(v.chunks*microbatches)
 			for what, spans := range map[string][][]trace.Span{"layers": layers, "instructions": instructions} {
 				got := trace.Step{Stages: spans}.Summary().BubbleRatio()

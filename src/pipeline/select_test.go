@@ -13,6 +13,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/partition"
@@ -203,9 +204,7 @@ func TestSelectingGraphs(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // TestBoundaryOfSeveralPieces: a boundary whose messages travel in pieces works as

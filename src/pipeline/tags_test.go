@@ -8,6 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/null"
 	"dynmo/src/schedule"
 )
@@ -19,17 +20,13 @@ func TestTagsTellMicrobatchesApart(t *testing.T) {
 	const most = comm.TagMicrobatches
 	made := func(kind schedule.Kind, chunks, microbatches int) schedule.Schedule {
 		s, err := schedule.New(kind, 1, chunks, microbatches)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return s
 	}
 	swapped := func(s schedule.Schedule, a, b int) schedule.Schedule {
 		list := s.Lists[0]
 		list[a], list[b] = list[b], list[a]
-		if err := s.Check(func(int) int { return s.Microbatches }); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Check(func(int) int { return s.Microbatches }))
 		return s
 	}
 	// F0 F1 I0 I1 W0 W1, then F, I and W of one after the other

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/null"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
@@ -102,9 +103,7 @@ func TestInstructionSpans(t *testing.T) {
 				compare(t, plan, tr.Rank(), done)
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		})
 	}
 }

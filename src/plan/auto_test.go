@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -104,9 +105,7 @@ func TestAutoWithMessages(t *testing.T) {
 		return sim.Run(sim.Step{Schedule: s, Costs: o.Costs, Bytes: make([]int64, stages), Network: network}).Makespan()
 	}
 	plain, err := schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if s, seconds := Auto(o, evaluate); s.Kind != schedule.KindList || seconds > 0.55*evaluate(plain) {
 		t.Errorf("%s takes %v, 1f1b %v", s.Kind, seconds, evaluate(plain))
 	}

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/profile"
@@ -29,13 +30,9 @@ func newAsked(t *testing.T, c config.Config, repack float64) *asked {
 	t.Helper()
 	p := planner(t, c, link)
 	b, err := NewBalancer(p, BalancerOptions{Repack: repack})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	now, err := p.First(chain(16, 0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return &asked{t, b, now}
 }
 
@@ -143,13 +140,9 @@ func TestDecideOnNothing(t *testing.T) {
 				c.Balance.Kind, c.Balance.Every = kind, every
 				p := planner(t, c, sim.Network{})
 				b, err := NewBalancer(p, BalancerOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				now, err := p.First(free)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				a := &asked{t, b, now}
 				for _, costs := range []cost.Table{free, one, free, one, one, one, one} {
 					why := a.after(costs, false)
@@ -171,14 +164,10 @@ func TestDecideAlike(t *testing.T) {
 	for step := range 40 {
 		costs := chain(16, 2, uint64(step/10))
 		ran, err := p.Simulate(cost.Phase{Table: costs}, a.now, step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: step%10 == 0, Summary: ran.Step.Summary}
 		next, why, err := a.Decide(m, a.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		m.Instructions = ran.Step.Spans
 		other, because, err := b.Decide(m, b.now)
 		if err != nil || !next.Equal(other) || !reflect.DeepEqual(why, because) {

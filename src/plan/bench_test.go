@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -15,17 +16,13 @@ func BenchmarkNext(b *testing.B) {
 		for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
 			b.Run(fmt.Sprintf("%s/stages=%d", kind, size.stages), func(b *testing.B) {
 				p, err := New(settings(kind, size.layers, size.stages, size.microbatches), link, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				var tables []cost.Table
 				for seed := range uint64(8) {
 					tables = append(tables, chain(size.layers, 1, seed))
 				}
 				first, err := p.First(tables[0])
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				for i := 0; b.Loop(); i++ {
 					var next partition.Partition
 					if next, err = p.next(tables[i%len(tables)], first.Cuts); err != nil {

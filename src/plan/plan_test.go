@@ -12,6 +12,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -48,9 +49,7 @@ var link = sim.Uniform(5e-5, 2e7)
 func planner(t *testing.T, c config.Config, n sim.Network) *Planner {
 	t.Helper()
 	p, err := New(c, n, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return p
 }
 
@@ -68,13 +67,9 @@ func TestIdleSums(t *testing.T) {
 			costs := chain(16, 1, seed)
 			p := planner(t, c, link)
 			first, err := p.First(costs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			a, err := p.At(cost.Phase{Table: costs}, first.Cuts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if got, want := a.Idle.Makespan(), a.Step.Makespan(); math.Abs(got-want) > 1e-9*want {
 				t.Errorf("%s, draw %d: parts sum to %v, the makespan is %v", kind, seed, got, want)
 			}
@@ -95,16 +90,12 @@ func TestIdleOfEqualStages(t *testing.T) {
 	p := planner(t, c, sim.Network{})
 	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
 	a, err := p.At(cost.Phase{Table: costs}, cuts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if want := 3 * 6e-3; math.Abs(a.Idle.Inherent-want) > 1e-12 || math.Abs(a.Idle.Makespan()-a.Idle.Busy-want) > 1e-12 {
 		t.Errorf("%+v, want %v inherent and nothing else", a.Idle, want)
 	}
 	uneven, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 1, 5, 6, 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if math.Abs(uneven.Idle.Inherent-a.Idle.Inherent) > 1e-12 || uneven.Idle.Imbalance < 1e-2 {
 		t.Errorf("%+v, want the same inherent idle time and imbalance", uneven.Idle)
 	}
@@ -116,14 +107,10 @@ func TestMemoryCap(t *testing.T) {
 	c := settings(schedule.KindAuto, 8, 4, 16)
 	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
 	free, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	c.Balance.MemoryLimitBytes = 2*1600 + 4*200 // layers and four microbatches, which 1F1B needs on its first stage
 	tight, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for s := range 4 {
 		if tight.Bytes[s] > c.Balance.MemoryLimitBytes || tight.InFlight[s] > 4 {
 			t.Errorf("stage %d: %d bytes with %d in flight, the limit is %d", s, tight.Bytes[s], tight.InFlight[s], c.Balance.MemoryLimitBytes)
@@ -134,9 +121,7 @@ func TestMemoryCap(t *testing.T) {
 	}
 	c.Balance.MemoryLimitBytes, c.Schedule.InFlight = 0, 4
 	set, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if diff := cmp.Diff(tight.Schedule, set.Schedule); diff != "" {
 		t.Errorf("schedule.in_flight = 4 differs from memory for 4: %s", diff)
 	}
@@ -151,14 +136,10 @@ func TestImproveNeverLoses(t *testing.T) {
 			c := settings(kind, 20, 4, 8)
 			p, costs := planner(t, c, link), chain(20, 4, seed)
 			exact, err := balance.Partition(p.problem(costs, balance.ByTime))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			before := p.Makespan(costs, exact.Cuts)
 			cuts, err := p.Cuts(costs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			after := p.Makespan(costs, cuts)
 			if after > before {
 				t.Errorf("%s, draw %d: %v at %v, the exact partition takes %v", kind, seed, after, cuts, before)
@@ -188,9 +169,7 @@ func TestArrivals(t *testing.T) {
 	c.Balance.Gaps = "arrival"
 	p = planner(t, c, slow)
 	r, _, err := balance.Diffusion(p.problem(costs, balance.ByTime), even, balance.DiffusionOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if r.Cuts.Count(2) >= 4 {
 		t.Errorf("cuts %v leave the stage behind the slow link %d layers", r.Cuts, r.Cuts.Count(2))
 	}
@@ -206,13 +185,9 @@ func TestSlowRanks(t *testing.T) {
 	slow.Slow = []float64{1, 3}
 	p, costs := planner(t, settings(schedule.Kind1F1B, 16, 4, 8), slow), chain(16, 0, 0)
 	cuts, err := p.Cuts(costs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	a, err := p.At(cost.Phase{Table: costs}, cuts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if n := cuts.Count(1); n > 2 {
 		t.Errorf("cuts %v give the slow rank %d layers", cuts, n)
 	}
@@ -238,16 +213,12 @@ func TestSlowReplica(t *testing.T) {
 		c.Parallel.Replicas = 2
 		p, costs := planner(t, c, slow), chain(24, 0, 0)
 		next, err := p.next(costs, partition.Partition{0, 6, 12, 18, 24})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if next.Count(0) > 3 {
 			t.Errorf("rank %d slow: cuts %v", rank, next)
 		}
 		a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if predicted := p.Makespan(costs, a.Cuts); math.Abs(predicted-a.Step.Makespan()) > 1e-9*predicted {
 			t.Errorf("rank %d slow: predicted %v, all replicas simulated take %v", rank, predicted, a.Step.Makespan())
 		}
@@ -273,9 +244,7 @@ func TestTightMemory(t *testing.T) {
 			continue
 		}
 		a, err := p.At(cost.Phase{Table: costs}, cuts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if a.LowerBound > a.Step.Makespan() || slices.Max(a.Bytes) > c.Balance.MemoryLimitBytes || !p.fits(costs, cuts, a.Schedule) {
 			t.Errorf("draw %d: bound %v, makespan %v, bytes %v of %d", seed, a.LowerBound, a.Step.Makespan(), a.Bytes, c.Balance.MemoryLimitBytes)
 		}
@@ -360,13 +329,9 @@ func TestOtherRanks(t *testing.T) {
 	for _, stages := range []int{1, 4} {
 		p := planner(t, settings(schedule.Kind1F1B, 16, stages, 8), sim.Network{})
 		cuts, err := p.Cuts(costs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		a, err := p.At(cost.Phase{Table: costs}, cuts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if want := 48e-3 / float64(stages); math.Abs(a.Bottleneck-want) > 1e-12 {
 			t.Errorf("%d stages: bottleneck %v, want %v", stages, a.Bottleneck, want)
 		}
@@ -383,9 +348,7 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 	n.Slow = []float64{4, 1, 1, 1, 4, 1, 1, 1, 4}
 	p := planner(t, c, n)
 	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 4, 8, 12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	list := append(Others(costs, c, n, nil), a)
 	if len(list) < 7 {
 		t.Errorf("%d kinds of schedule, want all but interleaved at least", len(list)-1)
@@ -403,9 +366,7 @@ func TestGapIsInherent(t *testing.T) {
 	costs.Dispatch = 1e-4
 	p := planner(t, settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
 	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if a.Idle.Communication != 0 || a.Idle.Inherent < 8*3e-4-1e-9 {
 		t.Errorf("%+v, want the gaps inherent", a.Idle)
 	}

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/trace"
 )
 
@@ -30,9 +31,7 @@ func TestInstructions(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // TestReportRoundTrip: all that a report has arrives, bit for bit, and nothing

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
@@ -17,9 +18,7 @@ import (
 func TestReadSeries(t *testing.T) {
 	layer := cost.Layer{Name: "block0", Forward: 1, BackwardInput: 2, BackwardWeight: 3, NonZeros: 4, Output: 5, Bytes: cost.Bytes{Activations: 6, Held: 7}}
 	order, err := schedule.New(schedule.Kind1F1B, 2, 1, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	table := cost.Table{Clock: "sim", Layers: []cost.Layer{layer, layer}}
 	slow := table
 	slow.Slow = []float64{1, 2}
@@ -31,15 +30,11 @@ func TestReadSeries(t *testing.T) {
 	var text strings.Builder
 	for _, s := range want {
 		b, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		text.Write(append(b, '\n'))
 	}
 	got, err := ReadSeries("costs.jsonl", strings.NewReader(text.String()), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
@@ -90,7 +91,5 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 
+	"dynmo/src/expect"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -16,18 +18,14 @@ func TestAnonymousSeesMemory(t *testing.T) {
 	const size, slack = 64 << 20, 16 << 20
 	before := Anonymous()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i := 0; i < size; i += 4096 {
 		b[i] = 1
 	}
 	if got := Anonymous() - before; got < size-slack || got > size+slack {
 		t.Errorf("%d bytes more with %d touched", got, size)
 	}
-	if err := unix.Munmap(b); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Munmap(b))
 	if got := Anonymous() - before; got > slack {
 		t.Errorf("%d bytes more after all were given back", got)
 	}

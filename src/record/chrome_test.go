@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/profile"
@@ -37,28 +38,20 @@ var near = cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
 func TestTraceReadsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := Open(dir, "", Provenance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := []Timeline{{0, twoStages(7)}, {1, twoStages(7)}, {0, twoStages(9)}}
 	for _, w := range want {
-		if err := r.Trace(w.Step, w.Replica); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, r.Trace(w.Step, w.Replica))
 	}
 	path := filepath.Join(dir, "trace.json")
 	read := func(text string) []Timeline {
 		t.Helper()
 		got, err := ReadTrace("trace.json", strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return got
 	}
 	killed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if diff := cmp.Diff(want, read(string(killed)), near); diff != "" {
 		t.Errorf("before the run is closed:\n%s", diff)
 	}
@@ -66,13 +59,9 @@ func TestTraceReadsBack(t *testing.T) {
 	if got := read(half); len(got) != 3 || len(got[2].Stages[1]) != 2 {
 		t.Errorf("with half of the last line: %+v", got)
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.Close())
 	closed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if diff := cmp.Diff(want, read(string(closed)), near); diff != "" {
 		t.Error(diff)
 	}
@@ -84,9 +73,7 @@ func TestTraceReadsBack(t *testing.T) {
 // TestTraceFormat: the names and units that Perfetto reads.
 func TestTraceFormat(t *testing.T) {
 	var b strings.Builder
-	if err := WriteTrace(&b, []trace.Step{twoStages(7)}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, WriteTrace(&b, []trace.Step{twoStages(7)}))
 	const want = `[
 {"name":"process_name","ph":"M","ts":0.000,"pid":0,"tid":0,"args":{"name":"replica 0, virtual clock","clock":"virtual"}},
 {"name":"thread_name","ph":"M","ts":0.000,"pid":0,"tid":0,"args":{"name":"stage 0"}},
@@ -131,33 +118,23 @@ func TestReadTraceRefuses(t *testing.T) {
 func TestCostsReadBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := Open(dir, "", Provenance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer r.Close()
 	layers := []cost.Layer{{Name: "block 0", Forward: 1, BackwardInput: 2, BackwardWeight: 3}}
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := profile.Series{
 		{Phase: cost.Phase{Step: 0, Steps: 4, Table: cost.Table{Layers: layers}}},
 		{Phase: cost.Phase{Step: 4, Steps: 2, Table: cost.Table{Layers: layers}, Change: "prune"}, Run: &profile.Run{Layout: layout.New([]int{0, 1}, order, 1, mesh.StageMajor), Makespan: 0.5}},
 	}
 	for _, s := range want {
-		if err := r.Costs(s); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, r.Costs(s))
 	}
 	f, err := os.Open(filepath.Join(dir, "costs.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer f.Close()
 	got, err := profile.ReadSeries("costs.jsonl", f, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -167,9 +144,7 @@ func TestCostsReadBack(t *testing.T) {
 // starts.
 func FuzzReadTrace(f *testing.F) {
 	var b strings.Builder
-	if err := WriteTrace(&b, []trace.Step{twoStages(7), twoStages(8)}); err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, WriteTrace(&b, []trace.Step{twoStages(7), twoStages(8)}))
 	f.Add(b.String())
 	f.Add(b.String()[:b.Len()/2])
 	f.Fuzz(func(t *testing.T, text string) {

@@ -16,6 +16,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/partition"
@@ -148,13 +149,9 @@ func TestJournal(t *testing.T) {
 	r.tell(even, uneven, plan.Reason{Decided: true, Predicted: 5}, 2)
 	r.tell(uneven, uneven, plan.Reason{}, 3)
 	r.tell(uneven, uneven, plan.Reason{Decided: true, Predicted: 6}, 4)
-	if err := r.journal.Changed(4, dynamic.Change{}, 1); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.journal.Changed(4, dynamic.Change{}, 1))
 	r.tell(uneven, uneven, plan.Reason{}, 5)
-	if err := r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"sparsity": 0.5}}, 1); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"sparsity": 0.5}}, 1))
 	r.tell(uneven, uneven, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 6)
 	series := r.end()
 	want := []string{

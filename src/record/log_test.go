@@ -2,33 +2,13 @@ package record
 
 import (
 	"bytes"
-	"flag"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"dynmo/src/expect"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
-
-// golden compares got with a file of testdata, or rewrites that file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; go test -update shows how. Got:\n%s", name, got)
-	}
-}
 
 var logs = []Log{
 	{Iteration: 10, Iterations: 500, ConsumedSamples: 80, Seconds: 0.0123456, LR: 1e-3, BatchSize: 8, Loss: 5.5451774, GradNorm: 1.2345},
@@ -39,7 +19,7 @@ var logs = []Log{
 // The fields are those that training_log of Megatron-LM (megatron/training)
 // prints, in its order.
 func TestLog(t *testing.T) {
-	golden(t, "log.txt", logs[0].String()+"\n"+logs[1].String()+"\n")
+	expect.Golden(t, "testdata/log.txt", logs[0].String()+"\n"+logs[1].String()+"\n")
 }
 
 func TestProgressInAFile(t *testing.T) {
@@ -88,9 +68,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 func TestNewProgressAsksWhetherOutIsATerminal(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer f.Close()
 	if p := NewProgress(f, 1, 1); p.bar != nil {
 		t.Error("a file gets a progress bar")
@@ -100,8 +78,6 @@ func TestNewProgressAsksWhetherOutIsATerminal(t *testing.T) {
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
 	err := Table(&b, []string{"layout", "loss", "ΔL"}, [][]string{{"4 x 1", "2.345678", "0.5"}, {"2 x 2, partition", "2.3", "12.25"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "table.txt", b.String())
+	expect.OK(t, err)
+	expect.Golden(t, "testdata/table.txt", b.String())
 }

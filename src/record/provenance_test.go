@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"dynmo/src/expect"
 )
 
 func TestHereIsComplete(t *testing.T) {
@@ -54,5 +56,5 @@ func TestModelName(t *testing.T) {
 func TestProvenanceAsBenchmarkConfiguration(t *testing.T) {
 	p := Provenance{Revision: "abc", Go: "go1.26", Platform: "linux/amd64", Host: "node1", CPU: "A CPU", Cores: 2,
 		Kernels: "cpu avx2 OpenBLAS", Date: "2025-01-02T03:04:05Z", Command: []string{"dynmo", "bench"}}
-	golden(t, "provenance.txt", p.String())
+	expect.Golden(t, "testdata/provenance.txt", p.String())
 }

@@ -10,15 +10,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // lines returns the lines of a file.
 func lines(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer f.Close()
 	var all []string
 	for s := bufio.NewScanner(f); s.Scan(); {
@@ -30,17 +30,13 @@ func lines(t *testing.T, path string) []string {
 func TestRunDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "one")
 	r, err := Open(dir, "[run]\n", Provenance{Host: "node1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, m := range []Metrics{
 		{Step: 1, Clock: "wall", Loss: 5.5, GradNorm: 1, LR: 1e-3, StepSeconds: 0.25, TokensPerSecond: 2048,
 			BubbleRatio: 0.125, Imbalance: 0.5, LayersPerStage: []int{3, 5}, BytesPerStage: []int64{10, 20}},
 		{Step: 2, Clock: "wall", Loss: Float(math.NaN()), GradNorm: Float(math.Inf(1)), Skipped: true},
 	} {
-		if err := r.Step(m); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, r.Step(m))
 	}
 	// Lines are on disk before the run is closed: a killed run keeps them.
 	steps := lines(t, filepath.Join(dir, "metrics.jsonl"))
@@ -65,9 +61,7 @@ func TestRunDirectory(t *testing.T) {
 		Detail: map[string]any{"layers": []int{4}, "from": 0}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.Close())
 	events := lines(t, filepath.Join(dir, "events.jsonl"))
 	if want := `{"step":2,"kind":"migrate","clock":"virtual","before":2,"after":1.5,"bytes":7,"seconds":0.5,"detail":{"from":0,"layers":[4]}}`; len(events) != 1 || events[0] != want {
 		t.Errorf("events %s\nwant %s", events, want)
@@ -77,9 +71,7 @@ func TestRunDirectory(t *testing.T) {
 	}
 	var p Provenance
 	text, err := os.ReadFile(filepath.Join(dir, "provenance.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if err := json.Unmarshal(text, &p); err != nil || p.Host != "node1" {
 		t.Errorf("provenance %+v, %v", p, err)
 	}
@@ -88,9 +80,7 @@ func TestRunDirectory(t *testing.T) {
 func TestASecondRunInTheSameDirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	first, err := Open(dir, "first", Provenance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer first.Close()
 	_, err = Open(dir, "second", Provenance{})
 	want := "record: run directory " + dir + ": a run already lies there (metrics.jsonl); wanted a new or empty directory"
@@ -108,9 +98,7 @@ func TestOthersCannotReadARun(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "run")
 		r, err := Open(dir, "", Provenance{})
 		syscall.Umask(old)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer r.Close()
 		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
@@ -134,16 +122,10 @@ func TestOthersCannotReadARun(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Mkdir(open, 0o700))
+	expect.OK(t, os.Chmod(open, 0o777))
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, nil, 0o600))
 	for _, c := range []struct{ name, dir, want string }{
 		{"everybody may write", open,
 			"record: run directory " + open + ": mode 0777 lets everybody write; wanted a private directory (chmod o-w)"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
 
@@ -14,17 +15,11 @@ func TestCSVRoundTrip(t *testing.T) {
 		for _, stages := range []int{1, 2, 4} {
 			for _, microbatches := range []int{stages, 2 * stages, 4 * stages} {
 				s, err := New(k.kind, stages, k.chunks, microbatches)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				var text strings.Builder
-				if err := WriteCSV(&text, s); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, WriteCSV(&text, s))
 				got, err := ParseCSV("s.csv", strings.NewReader(text.String()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				s.Kind = KindFile
 				s.Map.Vee = s.Map.Vee && stages > 1 // on one stage a V is a loop
 				if diff := cmp.Diff(s, got); diff != "" {
@@ -37,22 +32,16 @@ func TestCSVRoundTrip(t *testing.T) {
 
 func TestWriteCSV(t *testing.T) {
 	s, err := New(KindZBV, 2, 2, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var text strings.Builder
-	if err := WriteCSV(&text, s); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "zb-v_p2_m3.csv", text.String())
+	expect.OK(t, WriteCSV(&text, s))
+	expect.Golden(t, "testdata/zb-v_p2_m3.csv", text.String())
 }
 
 // TestParseCSV: idle cells as PyTorch writes them, rows of different lengths.
 func TestParseCSV(t *testing.T) {
 	got, err := ParseCSV("s.csv", strings.NewReader("0F0,0F1,,,0B0,0B1\r\n,1F0, 1I0,1W0,1F1,1I1,1W1\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if want := "F0 F1 B0 B1\nF0 I0 W0 F1 I1 W1\n"; Format(got.Lists) != want || got.Map != partition.Line(2) || got.Microbatches != 2 {
 		t.Errorf("got %+v", got)
 	}
@@ -99,17 +88,11 @@ func FuzzParseCSV(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := s.Check(s.Cap); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.Check(s.Cap))
 		var out strings.Builder
-		if err := WriteCSV(&out, s); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, WriteCSV(&out, s))
 		again, err := ParseCSV("s.csv", strings.NewReader(out.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if diff := cmp.Diff(s, again); diff != "" {
 			t.Fatal(diff)
 		}

@@ -1,9 +1,11 @@
 package schedule
 
 import (
+	"path/filepath"
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/random"
 )
 
@@ -43,7 +45,7 @@ func TestListGolden(t *testing.T) {
 	for name, o := range map[string]ListOptions{
 		"list_fast_stage.txt": half, "list_capped.txt": capped, "list_slow_message.txt": slow, "list_frozen_front.txt": frozen,
 	} {
-		t.Run(name, func(t *testing.T) { golden(t, name, Format(List(o).Lists)) })
+		t.Run(name, func(t *testing.T) { expect.Golden(t, filepath.Join("testdata", name), Format(List(o).Lists)) })
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/random"
 )
@@ -47,17 +48,13 @@ func TestOutgoing(t *testing.T) {
 		{KindZBV, 3, 2, 24, []int{0, 2, 2, 0, 2, 2}},
 	} {
 		s, err := New(c.kind, c.stages, c.chunks, c.microbatches)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got := outgoing(s); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v buffers, want %v", c.kind, got, c.want)
 		}
 	}
 	s := crossing(6)
-	if err := s.Check(s.Cap); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Check(s.Cap))
 	// Stage 0 takes 5, 0, 1, 2, 3, 4 and has three buffers; stage 1 gives back 0
 	// to 5 in order. 2, 3 and 4 lie in buffers until 5, for which one more is
 	// needed, has been taken.
@@ -102,9 +99,7 @@ func TestAscendingNeedsNoMore(t *testing.T) {
 func TestAscending(t *testing.T) {
 	swapped := func(op Op) Schedule {
 		s, err := New(KindZBH1, 2, 1, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		list := s.Lists[1]
 		a := slices.Index(list, Instr{Op: op, Microbatch: 1})
 		b := slices.Index(list, Instr{Op: op, Microbatch: 2})
@@ -121,9 +116,7 @@ func TestAscending(t *testing.T) {
 	}
 	for _, k := range kinds {
 		s, err := New(k.kind, 3, k.chunks, 6)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got, want := s.Ascending(), k.chunks == 1; got != want {
 			t.Errorf("%s: %v, want %v", k.kind, got, want)
 		}
@@ -134,9 +127,7 @@ func TestAscending(t *testing.T) {
 func BenchmarkPeaks(b *testing.B) {
 	for _, k := range kinds {
 		s, err := New(k.kind, 24, k.chunks, 96)
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		b.Run(fmt.Sprintf("%s/chunks=%d", k.kind, k.chunks), func(b *testing.B) {
 			for b.Loop() {
 				s.Peaks()

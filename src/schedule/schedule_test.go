@@ -1,19 +1,14 @@
 package schedule
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden texts")
 
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
@@ -30,29 +25,9 @@ func TestGolden(t *testing.T) {
 		name := fmt.Sprintf("%s_p%d_m%d.txt", c.kind, c.stages, c.microbatches)
 		t.Run(name, func(t *testing.T) {
 			s, err := New(c.kind, c.stages, c.chunks, c.microbatches)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, name, Format(s.Lists))
+			expect.OK(t, err)
+			expect.Golden(t, filepath.Join("testdata", name), Format(s.Lists))
 		})
-	}
-}
-
-// golden compares text with a file of testdata, which -update writes.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
 	}
 }
 
@@ -72,9 +47,7 @@ func TestEveryScheduleIsLegal(t *testing.T) {
 					continue
 				}
 				s, err := New(k.kind, stages, k.chunks, microbatches)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if err := s.Check(s.Cap); err != nil {
 					t.Errorf("%s, %d stages, %d microbatches: %v", k.kind, stages, microbatches, err)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
 
@@ -16,13 +17,9 @@ func TestParseReadsLines(t *testing.T) {
 			chunks = 2
 		}
 		want, err := New(kind, 3, chunks, 6)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		got, err := Parse(kind, want.Map, 6, want.Lines())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", kind, diff)
 		}

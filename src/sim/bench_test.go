@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
@@ -16,9 +17,7 @@ import (
 // microbatches, on nodes of four ranks.
 func benchStep(b *testing.B, most float64) Step {
 	s, err := schedule.New(schedule.KindZBH1, 24, 1, 96)
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, err)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	step := Step{
 		Schedule: s, Mesh: mesh.Mesh{Stages: 24, Replicas: 30, Order: mesh.StageMajor},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -65,9 +66,7 @@ func TestLowerBoundHolds(t *testing.T) {
 		}
 		for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBV} {
 			s, err := schedule.New(kind, stages, 2, m*stages)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			virtual := randomCosts(rnd, 2*stages)
 			if got, bound := Makespan(s, virtual), LowerBound(s.Map, virtual, m*stages, nil); got < bound {
 				t.Fatalf("seed %d, %s: makespan %v, bound %v", seed, kind, got, bound)

@@ -10,6 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/null"
 	"dynmo/src/layout"
@@ -193,9 +194,7 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 			for _, delay := range []float64{0, 4} {
 				seed := uint64(stages)
 				plan, err := newPlan(kind, stages)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				e := newExperiment(plan, seed, delay)
 				executed, err := e.execute(steps)
 				if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -17,9 +18,7 @@ func do(op schedule.Op, microbatch int) schedule.Instr {
 func plain(t *testing.T, kind schedule.Kind, stages, microbatches int) schedule.Schedule {
 	t.Helper()
 	s, err := schedule.New(kind, stages, 1, microbatches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return s
 }
 

@@ -1,21 +1,17 @@
 package sim
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // timeline writes every instruction with its start and end, a line for each stage.
 func timeline(r Result) string {
@@ -81,26 +77,8 @@ func TestTimelines(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.step.Spans = true
-			golden(t, "timeline "+tc.name+".txt", timeline(Run(tc.step)))
+			expect.Golden(t, "testdata/timeline_"+strings.ReplaceAll(tc.name, " ", "_")+".txt", timeline(Run(tc.step)))
 		})
-	}
-}
-
-// golden compares got with a file of testdata, or rewrites that file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "_"))
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; go test -update shows how. Got:\n%s", file, got)
 	}
 }
 
@@ -121,9 +99,7 @@ func parse(t *testing.T, m partition.Map, lists ...string) schedule.Schedule {
 		}
 		s.Lists = append(s.Lists, list)
 	}
-	if err := s.Check(func(int) int { return len(s.Lists[0]) }); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Check(func(int) int { return len(s.Lists[0]) }))
 	return s
 }
 

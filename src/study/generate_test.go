@@ -11,6 +11,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
+	"dynmo/src/expect"
 	"dynmo/src/profile"
 )
 
@@ -64,9 +65,7 @@ func TestGenerated(t *testing.T) {
 					t.Error("equal arguments give other series")
 				}
 				other, err := Generate(s.kind, model, with(s.o, s.steps, 2))
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if reflect.DeepEqual(series, other) != (s.kind == "prune") {
 					t.Error("the seed does not decide what it should")
 				}
@@ -86,9 +85,7 @@ func TestGenerated(t *testing.T) {
 							t.Fatalf("phase %d: layer %d costs %+v, dense %+v", i, l, layer, d)
 						}
 					}
-					if err := json.NewEncoder(&file).Encode(x); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, json.NewEncoder(&file).Encode(x))
 				}
 				if back, err := profile.ReadSeries("costs", &file, len(model.Layers)); err != nil || !reflect.DeepEqual(back.Costs(), series) {
 					t.Errorf("it does not read back: %v", err)
@@ -107,9 +104,7 @@ func with(run dynamic.MadeUp, steps int, seed uint64) dynamic.MadeUp {
 func generate(t *testing.T, kind string, model cost.Table, steps int, o dynamic.MadeUp) cost.Series {
 	t.Helper()
 	series, err := Generate(kind, model, with(o, steps, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return series
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/plan"
@@ -63,9 +64,7 @@ func shrinking(share float64) cost.Series {
 func simulated(t *testing.T, s cost.Series, o Options) Run {
 	t.Helper()
 	run, err := Simulate(s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	at := s[0].Step
 	for _, l := range run.Segments {
 		if l.Step != at || l.Steps < 1 {
@@ -158,13 +157,9 @@ func TestReplay(t *testing.T) {
 	costs := chain(16, 1, 3)
 	for _, kind := range []schedule.Kind{schedule.KindZBV, schedule.KindInterleaved, schedule.KindList} {
 		p, err := plan.New(settings(kind, 16, 2, 6), link, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		cuts, err := p.Cuts(costs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		order := p.Schedule(costs, cuts)
 		run := profile.Run{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Latency: link.Node.Latency, Bandwidth: link.Node.Bandwidth}
 		for v := range cuts.Stages() {

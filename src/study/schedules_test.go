@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/cost"
+	"dynmo/src/expect"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -13,9 +14,7 @@ import (
 // (P-1)/(M+P-1), are what the formulas say.
 func TestBubbles(t *testing.T) {
 	list, err := Bubbles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, b := range list {
 		if b.Idle != b.Formula {
 			t.Errorf("%s, %d stages: a stage is idle for %v, want %v", b.Kind, b.Stages, b.Idle, b.Formula)
@@ -49,9 +48,7 @@ func TestZeroBubbleFormulas(t *testing.T) {
 			for stages := 1; stages <= 10; stages++ {
 				for m := 2 * stages; m < 2*stages+4; m++ {
 					s, err := schedule.New(k.kind, stages, k.chunks, m)
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 					r := sim.Run(sim.Step{Schedule: s, Costs: slices.Repeat([]cost.Stage{c}, s.Map.Virtual())})
 					for stage, x := range r.Stage {
 						if got, want := x.Seconds()-r.Busy[stage], float64(stages-1-stage)*k.each; got != want {

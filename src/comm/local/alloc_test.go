@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -34,9 +35,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		}
 		return failed
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if per != 0 {
 		t.Errorf("%v allocations in four messages there and back", per)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -37,9 +38,7 @@ func TestDelayedMessagesAllocateNothing(t *testing.T) {
 		})
 		return failed
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if per != 0 {
 		t.Errorf("%v allocations in a delayed message", per)
 	}

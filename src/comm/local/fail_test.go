@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/expect"
 )
 
 var errBroken = errors.New("broken")
@@ -97,18 +98,12 @@ func TestFailAfterDelivery(t *testing.T) {
 	ranks := World(2)
 	m, _ := ranks[0].Alloc(8)
 	out, err := ranks[0].Isend(1, 0, m, 1.5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	n, _ := ranks[1].Alloc(8)
 	in, err := ranks[1].Irecv(0, 0, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	late, err := ranks[1].Irecv(0, 0, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	ranks[0].(*Rank).Fail(errBroken)
 	for _, h := range []comm.Handle{in, out} {
 		if done, got, err := h.Test(0); !done || got != (comm.Arrival{Stamp: 1.5, Bytes: 8}) || err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -33,9 +34,7 @@ func BenchmarkPingPong(b *testing.B) {
 				_, err := comm.PingPong(g, 1-g.Rank(), out, in, b.N)
 				return err
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			expect.OK(b, err)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/comm/commtest"
+	"dynmo/src/expect"
 )
 
 // mpirun returns a command that runs this test binary as ranks with a role.
@@ -27,9 +28,7 @@ func mpirun(t testing.TB, ranks int, role string) *exec.Cmd {
 		t.Skip("mpirun is not installed")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	limit := time.Minute
 	if os.Getenv("DYNMO_LONG") == "1" {
 		limit = 10 * time.Minute
@@ -91,12 +90,8 @@ func TestKilledRank(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, cmd.Start())
 	pids := map[int]int{}
 	for lines := bufio.NewScanner(stdout); len(pids) < ranks && lines.Scan(); {
 		var rank, pid int
@@ -111,9 +106,7 @@ func TestKilledRank(t *testing.T) {
 	}
 	time.Sleep(300 * time.Millisecond) // into the messages
 	killed := time.Now()
-	if err := unix.Kill(pids[victim], unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Kill(pids[victim], unix.SIGKILL))
 	if err := cmd.Wait(); err == nil {
 		t.Error("mpirun reports success")
 	}
@@ -160,9 +153,7 @@ func BenchmarkPingPong(b *testing.B) {
 			}
 			for i, name := range []string{"", "C-"} {
 				took, err := time.ParseDuration(texts[i])
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				b.ReportMetric(took.Seconds()*1e6, fmt.Sprintf("%sµs/%dB", name, length))
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -12,9 +13,7 @@ func TestMemory(t *testing.T) {
 	var mem []tensor.Mem
 	for _, bytes := range []int64{1, 63, 64, 4097, 1 << 20} {
 		m, err := d.Alloc(bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if m.Bytes != bytes || uintptr(m.Ptr)%64 != 0 || m.Space != tensor.Host {
 			t.Errorf("%d bytes: %+v", bytes, m)
 		}
@@ -49,9 +48,7 @@ func TestStream(t *testing.T) {
 	s.Copy(tensor.From(b), tensor.From(a))
 	s.Zero(tensor.From(a))
 	last := s.Record(nil)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Sync())
 	if b[2] != 3 || a[0] != 0 {
 		t.Errorf("copied %v, cleared %v", b, a)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"dynmo/src/device"
+	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -11,9 +12,7 @@ import (
 func alloc(t *testing.T, d *Device, bytes int64) tensor.Mem {
 	t.Helper()
 	m, err := d.Alloc(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return m
 }
 
@@ -79,9 +78,7 @@ func TestTrim(t *testing.T) {
 	} {
 		d := New(device.NewWall())
 		m, err := d.Alloc(10_000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		d.Recycle(true)
 		d.Free(m)
 		if d.Kept() != 10_000 {

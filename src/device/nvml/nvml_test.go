@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"dynmo/src/expect"
+
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
@@ -73,17 +75,13 @@ func library(t *testing.T, gpus ...nvml.Device) *Library {
 			return nil, nvml.ERROR_NOT_FOUND
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return l
 }
 
 func TestInventory(t *testing.T) {
 	gpus, err := library(t, bare(), talkative()).Inventory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if g := gpus[0]; g.Name != "Mock" || g.Bus != "00000000:4E:00.0" || g.ClockMHz != 0 || g.Celsius != 0 ||
 		g.PowerWatts != 0 || g.LimitWatts != 0 || g.Throttle != nil || g.ECC || g.ECCErrors != 0 {
 		t.Errorf("a GPU that tells nothing: %+v", g)
@@ -121,9 +119,7 @@ func TestMeterCounts(t *testing.T) {
 	d, millijoules := bare(), uint64(5000)
 	d.GetTotalEnergyConsumptionFunc = func() (uint64, nvml.Return) { return millijoules, nvml.SUCCESS }
 	m, err := library(t, d).Meter("GPU-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	millijoules += 12_500
 	if joules, err := m.Joules(); err != nil || joules != 12.5 {
 		t.Errorf("%g J, %v, want 12.5", joules, err)
@@ -138,9 +134,7 @@ func TestMeterAddsUpPower(t *testing.T) {
 	d, milliwatts, now := bare(), uint32(100_000), time.Unix(0, 0)
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return milliwatts, nvml.SUCCESS }
 	m, err := newMeter(d, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, step := range []struct {
 		seconds    float64
 		milliwatts uint32

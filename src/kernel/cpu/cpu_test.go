@@ -12,6 +12,7 @@ import (
 
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/kerneltest"
 	"dynmo/src/random"
@@ -25,9 +26,7 @@ const tolerance = 1e-5
 func open(t testing.TB, path string, threads int) *Backend {
 	t.Helper()
 	k, err := newBackend(path, threads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -58,9 +57,7 @@ func TestPathIsChosenByName(t *testing.T) {
 	for _, path := range Paths() {
 		t.Setenv(pathVariable, path)
 		k, err := New(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if got := k.(*Backend).Path(); got != path {
 			t.Errorf("%s=%s gives path %s", pathVariable, path, got)
 		}
@@ -111,13 +108,9 @@ func beforeAbyss(t *testing.T, n int) []float32 {
 	t.Helper()
 	page := unix.Getpagesize()
 	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { unix.Munmap(b) })
-	if err := unix.Mprotect(b[page:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.Mprotect(b[page:], unix.PROT_NONE))
 	x := tensor.Of[float32](tensor.From(b[:page]))
 	return x[len(x)-n:]
 }

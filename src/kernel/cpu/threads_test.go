@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
@@ -251,9 +252,7 @@ func TestThreadsSleep(t *testing.T) {
 	const threads, n = 4, 1 << 18
 	before := osThreads(t)
 	k, err := newBackend(Paths()[0], threads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if now := osThreads(t); now < before+threads-1 {
 		t.Errorf("%d threads, want %d more than %d", now, threads-1, before)
 	}
@@ -289,9 +288,7 @@ func osThreads(t *testing.T) int {
 func cpuTime(t *testing.T, of int32) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
-	if err := unix.ClockGettime(of, &ts); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, unix.ClockGettime(of, &ts))
 	return time.Duration(ts.Nano())
 }
 

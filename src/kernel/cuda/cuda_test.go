@@ -14,6 +14,7 @@ import (
 	"dynmo/src/device"
 	devcuda "dynmo/src/device/cuda"
 	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
 	"dynmo/src/kernel"
 	"dynmo/src/kernel/kerneltest"
 	"dynmo/src/tensor"
@@ -26,9 +27,7 @@ const tolerance = 1e-5
 func openBackend(t *testing.T, d tensor.DType) kernel.Backend {
 	t.Helper()
 	k, err := New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -50,9 +49,7 @@ func newEverywhere(t *testing.T) everywhere {
 	t.Helper()
 	dev := cudatest.New(t)
 	context, err := cu.CurrentContext()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return everywhere{dev, context, dev.NewStream().(*devcuda.Stream)}
 }
 
@@ -121,9 +118,7 @@ func TestLibraryMissingOrOld(t *testing.T) {
 	dir := t.TempDir()
 	build := func(name, text string) string {
 		source, path := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
-		if err := os.WriteFile(source, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(source, []byte(text), 0o666))
 		if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", path, source).CombinedOutput(); err != nil {
 			t.Skipf("no C compiler where the test runs: %v\n%s", err, out)
 		}

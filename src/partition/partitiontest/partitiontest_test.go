@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"dynmo/src/expect"
 )
 
 // TestRandom wants every partition without empty stages, about equally often:
@@ -13,9 +15,7 @@ func TestRandom(t *testing.T) {
 	seen := map[string]int{}
 	for range 1000 {
 		p := Random(draw, 6, 3)
-		if err := p.Check(6, 3, true); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.Check(6, 3, true))
 		seen[fmt.Sprint(p)]++
 	}
 	if len(seen) != 10 {
