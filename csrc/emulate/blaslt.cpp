@@ -39,7 +39,7 @@ struct preference {
 	uint32_t alignment[MATRICES] = {256, 256, 256, 256};
 };
 
-/* What lies in a cublasLtMatmulAlgo_t. */
+/* The contents of a cublasLtMatmulAlgo_t. */
 struct algorithm {
 	uint64_t mark, workspace;
 	uint32_t alignment[MATRICES];

@@ -77,8 +77,8 @@ template <typename T> void poison(T &shared, uint64_t &seen)
 	seen = block_number;
 }
 
-/* What the lanes of a warp give each other: what each gives is in given until all
- * lanes have come, then in taken, so that one wait is enough. */
+/* An exchange among the lanes of a warp: values are in given until all lanes have
+ * put theirs, then in taken, so that one wait is enough. */
 constexpr size_t slot_bytes = 64;
 struct alignas(64) Exchange {
 	unsigned char given[32 * slot_bytes], taken[32 * slot_bytes];

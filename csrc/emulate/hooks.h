@@ -1,4 +1,4 @@
-/* What the emulated libcuda.so.1 offers its neighbours beside the driver API:
+/* The interface of the emulated libcuda.so.1 to its neighbours, beside the driver API:
  * kernels, cuBLASLt and NCCL put their work on its streams. */
 #ifndef DYNMO_EMULATE_HOOKS_H
 #define DYNMO_EMULATE_HOOKS_H

@@ -33,7 +33,7 @@ struct Config { /* as far as version 2.14 had it */
 	int blocking;
 };
 
-/* What a user of NCCL holds. */
+/* A handle that a user of NCCL holds. */
 struct ncclComm {
 	std::shared_ptr<Communicator> self;
 };

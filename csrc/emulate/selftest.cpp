@@ -260,7 +260,8 @@ static int child(const char *name, const char *value, const std::function<void()
 static bool passes(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 static bool aborts(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT; }
 
-/* What one process can check once it has begun, the parent must not begin itself. */
+/* Checks that a process can make once only, since it begins the emulator, run in
+ * processes of their own. */
 static void test_children()
 {
 	for (const char *order : {"forward", "reverse", "random:1", "random:2"}) {

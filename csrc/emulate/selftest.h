@@ -1,4 +1,4 @@
-/* What the emulator's own tests share. */
+/* Declarations that the emulator's own tests share. */
 #ifndef DYNMO_EMULATE_SELFTEST_H
 #define DYNMO_EMULATE_SELFTEST_H
 

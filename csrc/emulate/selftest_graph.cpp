@@ -5,8 +5,8 @@
 
 __global__ static void add(int *at, int by) { *at += by; }
 
-/* What a graph holds is done when it is launched, as often as it is, with what
- * memory holds then. */
+/* The work of a graph is done when it is launched, as often as it is, on the memory
+ * as it is then. */
 void test_graph()
 {
 	CUstream stream;
@@ -33,7 +33,7 @@ void test_graph()
 	CHECK(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_ILLEGAL_STATE && cuStreamDestroy(stream) == CUDA_SUCCESS);
 }
 
-/* What may not be done during a capture fails, and spoils it; the stream works again
+/* A call that is not allowed during a capture fails, and spoils it; the stream works again
  * once the capture has ended. */
 void test_spoiled_captures()
 {

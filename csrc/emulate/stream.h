@@ -20,7 +20,7 @@ namespace emulate {
 /* An environment variable as a number. */
 long long setting(const char *name, long long otherwise);
 
-/* What a stream does, once or, in a graph, many times. */
+/* Work of a stream, done once or, in a graph, many times. */
 using Work = std::function<void()>;
 using Chain = std::vector<Work>; /* one after the other */
 
@@ -89,7 +89,7 @@ struct Block {
 	Device *device; /* or null: pinned host memory */
 };
 
-/* What the process has, under one lock; it lives until the process ends. */
+/* Everything the process has, under one lock; it lives until the process ends. */
 struct Driver {
 	std::mutex mutex;
 	std::deque<Device> devices;
@@ -127,7 +127,7 @@ CUresult unbound(Device *device = nullptr);
 /* Waits for all streams of a device. */
 void drain(Device *device);
 
-/* What a call that has waited returns. */
+/* The result of a call that has waited. */
 CUresult waited(Device *device);
 
 /* The allocation that holds all of a range, or null. The lock is held. */

@@ -1,4 +1,4 @@
-/* What else of the driver API gorgonia.org/cu is linked with, in the versions of
+/* The rest of the driver API that gorgonia.org/cu is linked with, in the versions of
  * CUDA 11.8 to 13: it must be there for the loader, and dynmo never calls it. */
 
 enum { CUDA_ERROR_NOT_SUPPORTED = 801 };

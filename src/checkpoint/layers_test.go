@@ -62,7 +62,7 @@ func TestLayersRoundTrip(t *testing.T) {
 	}
 }
 
-// What is pruned is zero in the file, in either sparse format.
+// Pruned weights are zero in the file, in either sparse format.
 func TestPrunedLayersAreWrittenDense(t *testing.T) {
 	c := model.Config{Blocks: 1, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}
 	for _, csrFrom := range []float64{0.1, 1} {

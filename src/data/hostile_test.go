@@ -152,7 +152,7 @@ func TestUnfinishedFilesAreRefused(t *testing.T) {
 	}
 }
 
-// What is read as a file of llm.c is written as it was.
+// A file that is read as one of llm.c is written as it was.
 func FuzzLLMC(f *testing.F) {
 	golden := llmcOneToFive(f)
 	f.Add(golden)
@@ -171,7 +171,7 @@ func FuzzLLMC(f *testing.F) {
 	})
 }
 
-// What is read as a Megatron data set has the sizes it says, and one document
+// A data set that is read as one of Megatron has the sizes it says, and one document
 // per sequence is written as it was.
 func FuzzMegatron(f *testing.F) {
 	idx, bin := unhex(f, goldenIndex), unhex(f, goldenIDs)

@@ -98,8 +98,7 @@ func TestStripIsLinear(t *testing.T) {
 	}
 }
 
-// Whatever a page holds, text comes out that has no empty lines in a row, and
-// is at most twice as long: of all entities &nGt; grows most, to 6 bytes.
+// The text of any page has no empty lines in a row, and is at most twice as long: of all entities &nGt; grows most, to 6 bytes.
 func FuzzStrip(f *testing.F) {
 	for _, page := range []string{
 		"'''A''' [[b|c]] {{d|e={{f}}}} <ref>g</ref>\n== H ==\n* [https://i.j k]\n{|\n|l\n|}\n<!-- m -->&amp;&#65;__TOC__",

@@ -35,7 +35,7 @@ func (j *journal) Step(m record.Metrics) error {
 // TestPrediction: of a pruning run on 8 stages and the virtual clock, the
 // simulator knows the makespan before and after every balancing within 5 %, from
 // the costs that the run recorded, every microbatch with the share that it took.
-// What costs from before a change of the layout say of the steps after it is
+// Predictions from costs before a change of the layout, of the steps after it, are
 // further off, by how far one phase on a busy machine is from the next.
 func TestPrediction(t *testing.T) {
 	if !cpu.Built {

@@ -18,8 +18,7 @@ import (
 	"dynmo/src/trace"
 )
 
-// What things take in TestInstructionSpans, besides a second for each direction
-// of a block.
+// Seconds in TestInstructionSpans, besides one for each direction of a block.
 const (
 	feedSeconds = 1. / 2
 	copySeconds = 1. / 4

@@ -71,7 +71,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// What the help topic prints is a settings file as it is.
+// The help topic prints a settings file that can be used as it is.
 func TestHelpConfigIsASettingsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.toml")
 	write(t, file, said(t, "help", "config"))

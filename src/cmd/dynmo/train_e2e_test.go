@@ -308,7 +308,7 @@ times = 4
 	}
 }
 
-// What a run writes is its owner's, whatever the umask.
+// The files of a run are its owner's alone, whatever the umask.
 func TestTrainKeepsRecordsPrivate(t *testing.T) {
 	dir := folder(t, "")
 	cmd := alone.command(t, dir, training("--run-dir", "run")...)
