@@ -118,7 +118,7 @@ const mostMicrobatches = 100_000
 // UnmarshalJSON reads a layout and makes its schedule. The error names the field
 // that is wrong.
 func (l *Layout) UnmarshalJSON(b []byte) error {
-	var t text
+	t := text{Replicas: 1, Mesh: mesh.StageMajor} // unless the text has others
 	if err := json.Unmarshal(b, &t); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestJSONRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no cuts", `{"stages":1,"replicas":1,"microbatches":1}`, "cuts: none"},
 		{"no stages", `{"cuts":[0,2],"replicas":1,"microbatches":1}`, "stages: 0, want a divisor of the 1 virtual stages"},
-		{"no replicas", `{"cuts":[0,2],"stages":1,"microbatches":1}`, "replicas: 0"},
+		{"no replicas", `{"cuts":[0,2],"stages":1,"replicas":0,"microbatches":1}`, "replicas: 0"},
 		{"no microbatches", `{"cuts":[0,2],"stages":1,"replicas":1}`, "microbatches: 0"},
 		{"endless microbatches", `{"cuts":[0,2],"stages":1,"replicas":1,"microbatches":1000000000}`, "microbatches: 1000000000"},
 		{"falling cuts", `{"cuts":[0,2,1],"stages":2,"replicas":1,"microbatches":1}`, "cuts: partition [0 2 1] gives stage 1 -1 layers"},

@@ -35,6 +35,19 @@ type Run struct {
 	Scale [][]cost.Stage `json:"scale,omitempty"`
 }
 
+// UnmarshalJSON reads a run. Files of older versions have the fields of its layout
+// beside the others.
+func (r *Run) UnmarshalJSON(b []byte) error {
+	type plain Run // without this method
+	if err := json.Unmarshal(b, (*plain)(r)); err != nil || r.Layout.Stages() > 0 {
+		return err
+	}
+	if err := json.Unmarshal(b, &r.Layout); err != nil {
+		return fmt.Errorf("run.layout: %w", err)
+	}
+	return nil
+}
+
 // Costs returns what the layers cost, with the measured share of every
 // microbatch of the run where the phase says nothing else.
 func (p Phase) Costs() cost.Phase {
@@ -104,9 +117,6 @@ func (p Phase) check(layers int) error {
 		return err
 	}
 	r := p.Run
-	if r.Layout.Stages() == 0 {
-		return errors.New("run.layout: missing, as in files of older versions; record the run anew")
-	}
 	for field, list := range map[string][]float64{"slow": p.Slow, "fixed": p.Fixed} {
 		if n := len(list); n != 0 && n != r.Layout.Stages() {
 			return fmt.Errorf("%s: %d numbers, want one for each of run.layout.stages = %d", field, n, r.Layout.Stages())

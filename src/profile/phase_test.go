@@ -40,6 +40,20 @@ func TestReadSeries(t *testing.T) {
 	}
 }
 
+// TestReadOlderSeries: files that were written before runs had a layout read on.
+func TestReadOlderSeries(t *testing.T) {
+	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
+	got, err := ReadSeries("costs.jsonl", strings.NewReader(`{"layers":[`+strings.Repeat(layer+",", 3)+layer+
+		`],"run":{"cuts":[0,1,2,3,4],"schedule":"zb-v","vee":true,"stages":2,"microbatches":2,"latency_seconds":1,"makespan":5}}`), 4)
+	expect.OK(t, err)
+	order, err := schedule.New(schedule.KindZBV, 2, 2, 2)
+	expect.OK(t, err)
+	want := &Run{Layout: layout.New(partition.Partition{0, 1, 2, 3, 4}, order, 1, mesh.StageMajor), Latency: 1, Makespan: 5}
+	if diff := cmp.Diff(want, got[0].Run); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestReadSeriesRefuses(t *testing.T) {
 	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
 	for _, c := range []struct{ name, text, want string }{
@@ -55,8 +69,7 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"too large", `{"layers":[{"forward":1e999}]}`, "1e999"},
 		{"gap", `{"steps":2,"layers":[` + layer + `,` + layer + `]}{"step":3,"layers":[` + layer + `,` + layer + `]}`, "table 1: step: 3, want 2"},
 		{"no stages", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"cuts":[0,2]}}}`, "stages: 0"},
-		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: missing"},
-		{"an older version's", `{"slow":[1,2],"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1,2],"schedule":"1f1b","stages":2,"microbatches":2,"makespan":1}}`, "run.layout: missing, as in files of older versions"},
+		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: cuts: none"},
 		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
 		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
 		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "latency 1e+308"},
