@@ -12,6 +12,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
+	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -28,10 +29,10 @@ type asked struct {
 // newAsked returns the balancer of settings, on uniform cuts of 16 equal layers.
 func newAsked(t *testing.T, c config.Config, repack float64) *asked {
 	t.Helper()
-	p := planner(t, c, link)
+	p := planner(t, c, plantest.Link)
 	b, err := NewBalancer(p, BalancerOptions{Repack: repack})
 	expect.OK(t, err)
-	now, err := p.First(chain(16, 0, 0))
+	now, err := p.First(plantest.Chain(16, 0, 0))
 	expect.OK(t, err)
 	return &asked{t, b, now}
 }
@@ -50,13 +51,13 @@ func (a *asked) after(costs cost.Table, changed bool) Reason {
 
 // heavy returns a chain whose first layer costs more than the others.
 func heavy(times float64) cost.Table {
-	t := chain(16, 0, 0)
+	t := plantest.Chain(16, 0, 0)
 	t.Layers[0].Forward *= times
 	return t
 }
 
 func every(steps string, kind string) config.Config {
-	c := settings(schedule.Kind1F1B, 16, 4, 8)
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Balance.Kind, c.Balance.Every = kind, steps
 	return c
 }
@@ -127,7 +128,7 @@ func TestDecideWithoutMemory(t *testing.T) {
 // TestDecideOnNothing: layers that cost no measurable time, or of which one does
 // not, move without harm.
 func TestDecideOnNothing(t *testing.T) {
-	free := chain(16, 0, 0)
+	free := plantest.Chain(16, 0, 0)
 	for l := range free.Layers {
 		free.Layers[l].Forward, free.Layers[l].BackwardInput, free.Layers[l].BackwardWeight = 0, 0, 0
 	}
@@ -136,7 +137,7 @@ func TestDecideOnNothing(t *testing.T) {
 	for _, every := range []string{"1", "auto"} {
 		for _, kind := range []string{"partition", "diffusion"} {
 			for _, s := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
-				c := settings(s, 16, 4, 8)
+				c := plantest.Settings(s, 16, 4, 8)
 				c.Balance.Kind, c.Balance.Every = kind, every
 				p := planner(t, c, sim.Network{})
 				b, err := NewBalancer(p, BalancerOptions{})
@@ -157,12 +158,12 @@ func TestDecideOnNothing(t *testing.T) {
 
 // TestDecideAlike: what only some ranks know changes no answer.
 func TestDecideAlike(t *testing.T) {
-	c := settings(schedule.KindAuto, 16, 4, 8)
+	c := plantest.Settings(schedule.KindAuto, 16, 4, 8)
 	c.Balance.Every = "auto"
 	a, b := newAsked(t, c, 0), newAsked(t, c, 0)
-	p := planner(t, c, link)
+	p := planner(t, c, plantest.Link)
 	for step := range 40 {
-		costs := chain(16, 2, uint64(step/10))
+		costs := plantest.Chain(16, 2, uint64(step/10))
 		ran, err := p.Simulate(cost.Phase{Table: costs}, a.now, step)
 		expect.OK(t, err)
 		m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: step%10 == 0, Summary: ran.Step.Summary}
@@ -181,7 +182,7 @@ func TestDecideAlike(t *testing.T) {
 // and go on being balanced there.
 func TestDecideRepacks(t *testing.T) {
 	a := newAsked(t, every("1", "partition"), 0.2)
-	a.after(chain(16, 0, 0), false)
+	a.after(plantest.Chain(16, 0, 0), false)
 	cheap := heavy(9)
 	for l := range cheap.Layers {
 		at := &cheap.Layers[l]

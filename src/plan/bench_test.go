@@ -7,6 +7,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/partition"
+	"dynmo/src/plan/plantest"
 	"dynmo/src/schedule"
 )
 
@@ -15,11 +16,11 @@ func BenchmarkNext(b *testing.B) {
 	for _, size := range []struct{ layers, stages, microbatches int }{{50, 8, 32}, {53, 24, 96}} {
 		for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
 			b.Run(fmt.Sprintf("%s/stages=%d", kind, size.stages), func(b *testing.B) {
-				p, err := New(settings(kind, size.layers, size.stages, size.microbatches), link, nil)
+				p, err := New(plantest.Settings(kind, size.layers, size.stages, size.microbatches), plantest.Link, nil)
 				expect.OK(b, err)
 				var tables []cost.Table
 				for seed := range uint64(8) {
-					tables = append(tables, chain(size.layers, 1, seed))
+					tables = append(tables, plantest.Chain(size.layers, 1, seed))
 				}
 				first, err := p.First(tables[0])
 				expect.OK(b, err)

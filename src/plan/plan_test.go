@@ -2,7 +2,6 @@ package plan
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -14,37 +13,11 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/partition"
+	"dynmo/src/plan/plantest"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
-
-// chain returns the costs of a chain of blocks whose seconds are drawn from
-// [1, 1+spread) ms for each of f, i and w.
-func chain(layers int, spread float64, seed uint64) cost.Table {
-	draw := random.Keyed(seed, 5)
-	t := cost.Table{Clock: "sim"}
-	for l := range layers {
-		t.Layers = append(t.Layers, cost.Layer{
-			Name:    fmt.Sprintf("block.%d", l),
-			Forward: 1e-3 * (1 + spread*draw.Float64()), BackwardInput: 1e-3 * (1 + spread*draw.Float64()),
-			BackwardWeight: 1e-3 * (1 + spread*draw.Float64()), NonZeros: 100, Output: 1000,
-			Bytes: cost.Bytes{Parameters: 400, Gradients: 400, Optimizer: 800, Activations: 100},
-		})
-	}
-	return t
-}
-
-// settings returns settings of a chain of so many layers.
-func settings(kind schedule.Kind, layers, stages, microbatches int) config.Config {
-	c := config.Default()
-	c.Model.Blocks = layers - 2
-	c.Schedule.Kind, c.Parallel.Stages, c.Parallel.Microbatches = string(kind), stages, microbatches
-	return c
-}
-
-// link is a network on which messages cost about a tenth of a layer.
-var link = sim.Uniform(5e-5, 2e7)
 
 func planner(t *testing.T, c config.Config, n sim.Network) *Planner {
 	t.Helper()
@@ -63,9 +36,9 @@ var everyKind = []schedule.Kind{
 func TestIdleSums(t *testing.T) {
 	for _, kind := range everyKind {
 		for seed := range uint64(10) {
-			c := settings(kind, 16, 4, 8)
-			costs := chain(16, 1, seed)
-			p := planner(t, c, link)
+			c := plantest.Settings(kind, 16, 4, 8)
+			costs := plantest.Chain(16, 1, seed)
+			p := planner(t, c, plantest.Link)
 			first, err := p.First(costs)
 			expect.OK(t, err)
 			a, err := p.At(cost.Phase{Table: costs}, first.Cuts)
@@ -86,9 +59,9 @@ func TestIdleSums(t *testing.T) {
 // TestIdleOfEqualStages: all idle time of equal stages is inherent,
 // (P-1)·(f+i+w) in 1F1B; doubling one stage's load adds imbalance alone.
 func TestIdleOfEqualStages(t *testing.T) {
-	c := settings(schedule.Kind1F1B, 8, 4, 8)
+	c := plantest.Settings(schedule.Kind1F1B, 8, 4, 8)
 	p := planner(t, c, sim.Network{})
-	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
+	costs, cuts := plantest.Chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
 	a, err := p.At(cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	if want := 3 * 6e-3; math.Abs(a.Idle.Inherent-want) > 1e-12 || math.Abs(a.Idle.Makespan()-a.Idle.Busy-want) > 1e-12 {
@@ -104,12 +77,12 @@ func TestIdleOfEqualStages(t *testing.T) {
 // TestMemoryCap: where memory holds few microbatches in flight, list keeps to
 // it, the plan says so, and what the cap costs is idle by memory.
 func TestMemoryCap(t *testing.T) {
-	c := settings(schedule.KindAuto, 8, 4, 16)
-	costs, cuts := chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
-	free, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
+	c := plantest.Settings(schedule.KindAuto, 8, 4, 16)
+	costs, cuts := plantest.Chain(8, 0, 0), partition.Partition{0, 2, 4, 6, 8}
+	free, err := planner(t, c, plantest.Link).At(cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	c.Balance.MemoryLimitBytes = 2*1600 + 4*200 // layers and four microbatches, which 1F1B needs on its first stage
-	tight, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
+	tight, err := planner(t, c, plantest.Link).At(cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	for s := range 4 {
 		if tight.Bytes[s] > c.Balance.MemoryLimitBytes || tight.InFlight[s] > 4 {
@@ -120,7 +93,7 @@ func TestMemoryCap(t *testing.T) {
 		t.Errorf("makespan %v under the cap, %v without; idle %+v", tight.Step.Makespan(), free.Step.Makespan(), tight.Idle)
 	}
 	c.Balance.MemoryLimitBytes, c.Schedule.InFlight = 0, 4
-	set, err := planner(t, c, link).At(cost.Phase{Table: costs}, cuts)
+	set, err := planner(t, c, plantest.Link).At(cost.Phase{Table: costs}, cuts)
 	expect.OK(t, err)
 	if diff := cmp.Diff(tight.Schedule, set.Schedule); diff != "" {
 		t.Errorf("schedule.in_flight = 4 differs from memory for 4: %s", diff)
@@ -133,8 +106,8 @@ func TestImproveNeverLoses(t *testing.T) {
 	faster := 0
 	for _, kind := range everyKind {
 		for seed := range uint64(5) {
-			c := settings(kind, 20, 4, 8)
-			p, costs := planner(t, c, link), chain(20, 4, seed)
+			c := plantest.Settings(kind, 20, 4, 8)
+			p, costs := planner(t, c, plantest.Link), plantest.Chain(20, 4, seed)
 			exact, err := balance.Partition(p.problem(costs, balance.ByTime))
 			expect.OK(t, err)
 			before := p.Makespan(costs, exact.Cuts)
@@ -158,10 +131,10 @@ func TestImproveNeverLoses(t *testing.T) {
 // gives less work to the stage behind a slow link, and the cuts are only taken
 // if the simulated step gets shorter.
 func TestArrivals(t *testing.T) {
-	c := settings(schedule.Kind1F1B, 16, 4, 8)
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Balance.Kind = "diffusion"
 	slow := sim.Network{Node: sim.Link{Latency: 1e-6}, Between: sim.Link{Latency: 5e-3}, PerNode: 2} // stages 0 and 1, 2 and 3
-	costs, even := chain(16, 0, 0), partition.Partition{0, 4, 8, 12, 16}
+	costs, even := plantest.Chain(16, 0, 0), partition.Partition{0, 4, 8, 12, 16}
 	p := planner(t, c, slow)
 	if problem := p.problem(costs, balance.ByTime); problem.Fixed != nil {
 		t.Errorf("by work alone stages have fixed seconds %v", problem.Fixed)
@@ -171,7 +144,7 @@ func TestArrivals(t *testing.T) {
 	r, _, err := balance.Diffusion(p.problem(costs, balance.ByTime), even, balance.DiffusionOptions{})
 	expect.OK(t, err)
 	if r.Cuts.Count(2) >= 4 {
-		t.Errorf("cuts %v leave the stage behind the slow link %d layers", r.Cuts, r.Cuts.Count(2))
+		t.Errorf("cuts %v leave the stage behind the slow plantest.Link %d layers", r.Cuts, r.Cuts.Count(2))
 	}
 	if next := p.faster(costs, even, r.Cuts); p.Makespan(costs, next) > p.Makespan(costs, even) {
 		t.Errorf("%v was taken and is slower", next)
@@ -181,9 +154,9 @@ func TestArrivals(t *testing.T) {
 // TestSlowRanks: a rank that the network calls slow gets less work, and what a
 // plan prints of its stage is what it takes there.
 func TestSlowRanks(t *testing.T) {
-	slow := link
+	slow := plantest.Link
 	slow.Slow = []float64{1, 3}
-	p, costs := planner(t, settings(schedule.Kind1F1B, 16, 4, 8), slow), chain(16, 0, 0)
+	p, costs := planner(t, plantest.Settings(schedule.Kind1F1B, 16, 4, 8), slow), plantest.Chain(16, 0, 0)
 	cuts, err := p.Cuts(costs)
 	expect.OK(t, err)
 	a, err := p.At(cost.Phase{Table: costs}, cuts)
@@ -206,12 +179,12 @@ func TestSlowRanks(t *testing.T) {
 // slowness counts once.
 func TestSlowReplica(t *testing.T) {
 	for rank := range 2 { // both replicas of stage 0
-		slow := link
+		slow := plantest.Link
 		slow.Slow = []float64{1, 1}
 		slow.Slow[rank] = 3
-		c := settings(schedule.KindZBH1, 24, 4, 8)
+		c := plantest.Settings(schedule.KindZBH1, 24, 4, 8)
 		c.Parallel.Replicas = 2
-		p, costs := planner(t, c, slow), chain(24, 0, 0)
+		p, costs := planner(t, c, slow), plantest.Chain(24, 0, 0)
 		next, err := p.next(costs, partition.Partition{0, 6, 12, 18, 24})
 		expect.OK(t, err)
 		if next.Count(0) > 3 {
@@ -233,12 +206,12 @@ func TestSlowReplica(t *testing.T) {
 func TestTightMemory(t *testing.T) {
 	for seed := range uint64(60) {
 		draw := random.Keyed(seed, 31)
-		c, costs := settings(schedule.KindAuto, 12, 4, 16), chain(12, 2, seed)
+		c, costs := plantest.Settings(schedule.KindAuto, 12, 4, 16), plantest.Chain(12, 2, seed)
 		for l := range costs.Layers {
 			costs.Layers[l].Bytes.Held = int64(draw.IntN(150))
 		}
 		c.Balance.MemoryLimitBytes = 3*1600 + 300*int64(4+draw.IntN(10))
-		p := planner(t, c, link)
+		p := planner(t, c, plantest.Link)
 		cuts, err := p.Cuts(costs)
 		if err != nil {
 			continue
@@ -260,10 +233,10 @@ func TestTightMemory(t *testing.T) {
 // TestFasterMakesRoom: cuts that no longer fit are left for some that do, however
 // slow those are.
 func TestFasterMakesRoom(t *testing.T) {
-	c, costs := settings(schedule.Kind1F1B, 8, 2, 4), chain(8, 0, 0)
+	c, costs := plantest.Settings(schedule.Kind1F1B, 8, 2, 4), plantest.Chain(8, 0, 0)
 	costs.Layers[0].Bytes.Parameters += 2000
 	c.Balance.MemoryLimitBytes = 4*1600 + 8*100 + 1999
-	p := planner(t, c, link)
+	p := planner(t, c, plantest.Link)
 	full, fitting := partition.Partition{0, 4, 8}, partition.Partition{0, 3, 8}
 	if got := p.faster(costs, full, fitting); !got.Equal(fitting) {
 		t.Errorf("cuts stay %v, which lack %d bytes", got, p.missing(costs, full))
@@ -273,10 +246,10 @@ func TestFasterMakesRoom(t *testing.T) {
 // TestFewInFlight: fewer microbatches in flight than 1F1B has are kept to from
 // the first step.
 func TestFewInFlight(t *testing.T) {
-	c := settings(schedule.KindList, 8, 4, 8)
+	c := plantest.Settings(schedule.KindList, 8, 4, 8)
 	c.Schedule.InFlight = 1
-	p := planner(t, c, link)
-	for _, s := range []schedule.Schedule{p.base, p.Schedule(chain(8, 1, 1), partition.Partition{0, 2, 4, 6, 8})} {
+	p := planner(t, c, plantest.Link)
+	for _, s := range []schedule.Schedule{p.base, p.Schedule(plantest.Chain(8, 1, 1), partition.Partition{0, 2, 4, 6, 8})} {
 		if slices.Max(s.InFlight()) != 1 {
 			t.Errorf("%s has %v in flight", s.Kind, s.InFlight())
 		}
@@ -291,15 +264,15 @@ func TestFewInFlight(t *testing.T) {
 // stay.
 func TestChunksWithoutMemory(t *testing.T) {
 	for _, by := range []balance.By{balance.ByTime, balance.ByParam} {
-		c, costs := settings(schedule.KindZBV, 16, 2, 6), chain(16, 1, 2)
+		c, costs := plantest.Settings(schedule.KindZBV, 16, 2, 6), plantest.Chain(16, 1, 2)
 		c.Balance.By, c.Balance.MemoryLimitBytes = string(by), 5000
-		p, now := planner(t, c, link), partition.Partition{0, 4, 8, 12, 16}
+		p, now := planner(t, c, plantest.Link), partition.Partition{0, 4, 8, 12, 16}
 		_, err := p.next(costs, now)
 		if full, ok := errors.AsType[*balance.MemoryError](err); !ok || full.Missing <= 0 || full.Stage < 0 {
 			t.Errorf("%s: error %v, want one of memory that names a stage", by, err)
 		}
 		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, now, p.base.Peaks()))
-		p = planner(t, c, link)
+		p = planner(t, c, plantest.Link)
 		next, err := p.next(costs, now)
 		if err != nil || p.missing(costs, next) > 0 {
 			t.Errorf("%s: cuts %v, error %v, lacking %d bytes", by, next, err, p.missing(costs, next))
@@ -311,12 +284,12 @@ func TestChunksWithoutMemory(t *testing.T) {
 // their order alone does not.
 func TestManyMicrobatches(t *testing.T) {
 	for kind, want := range map[schedule.Kind]bool{schedule.Kind1F1B: true, schedule.KindInterleaved: false} {
-		_, err := New(settings(kind, 16, 2, 5000), link, nil)
+		_, err := New(plantest.Settings(kind, 16, 2, 5000), plantest.Link, nil)
 		if (err == nil) != want {
 			t.Errorf("%s: error %v", kind, err)
 		}
 	}
-	if _, err := New(settings(schedule.Kind1F1B, 16, 2, 10000), link, nil); err != nil {
+	if _, err := New(plantest.Settings(schedule.Kind1F1B, 16, 2, 10000), plantest.Link, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -324,10 +297,10 @@ func TestManyMicrobatches(t *testing.T) {
 // TestOtherRanks: what was measured of ranks says nothing of another number of
 // stages, and stands in the way of none.
 func TestOtherRanks(t *testing.T) {
-	costs := chain(16, 0, 0)
+	costs := plantest.Chain(16, 0, 0)
 	costs.Slow, costs.Fixed = []float64{1, 2}, []float64{0, 1}
 	for _, stages := range []int{1, 4} {
-		p := planner(t, settings(schedule.Kind1F1B, 16, stages, 8), sim.Network{})
+		p := planner(t, plantest.Settings(schedule.Kind1F1B, 16, stages, 8), sim.Network{})
 		cuts, err := p.Cuts(costs)
 		expect.OK(t, err)
 		a, err := p.At(cost.Phase{Table: costs}, cuts)
@@ -342,9 +315,9 @@ func TestOtherRanks(t *testing.T) {
 // than one that were slow on all of them; no plan is below its bound, in any kind
 // of schedule.
 func TestBoundOfUnevenReplicas(t *testing.T) {
-	c, costs := settings(schedule.Kind1F1B, 12, 3, 3), chain(12, 1, 4)
+	c, costs := plantest.Settings(schedule.Kind1F1B, 12, 3, 3), plantest.Chain(12, 1, 4)
 	c.Parallel.Replicas = 3
-	n := link
+	n := plantest.Link
 	n.Slow = []float64{4, 1, 1, 1, 4, 1, 1, 1, 4}
 	p := planner(t, c, n)
 	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 4, 8, 12})
@@ -362,9 +335,9 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 
 // TestGapIsInherent: what hosts do between instructions is no communication.
 func TestGapIsInherent(t *testing.T) {
-	costs := chain(8, 0, 0)
+	costs := plantest.Chain(8, 0, 0)
 	costs.Dispatch = 1e-4
-	p := planner(t, settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
+	p := planner(t, plantest.Settings(schedule.KindZBH1, 8, 4, 8), sim.Network{})
 	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 2, 4, 6, 8})
 	expect.OK(t, err)
 	if a.Idle.Communication != 0 || a.Idle.Inherent < 8*3e-4-1e-9 {

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -12,38 +11,12 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/plan"
+	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
-
-// chain returns the costs of a chain of blocks whose seconds are drawn from
-// [1, 1+spread) ms for each of f, i and w.
-func chain(layers int, spread float64, seed uint64) cost.Table {
-	draw := random.Keyed(seed, 5)
-	t := cost.Table{Clock: "sim"}
-	for l := range layers {
-		t.Layers = append(t.Layers, cost.Layer{
-			Name:    fmt.Sprintf("block.%d", l),
-			Forward: 1e-3 * (1 + spread*draw.Float64()), BackwardInput: 1e-3 * (1 + spread*draw.Float64()),
-			BackwardWeight: 1e-3 * (1 + spread*draw.Float64()), NonZeros: 100, Output: 1000,
-			Bytes: cost.Bytes{Parameters: 400, Gradients: 400, Optimizer: 800, Activations: 100},
-		})
-	}
-	return t
-}
-
-// settings returns settings of a chain of so many layers.
-func settings(kind schedule.Kind, layers, stages, microbatches int) config.Config {
-	c := config.Default()
-	c.Model.Blocks = layers - 2
-	c.Schedule.Kind, c.Parallel.Stages, c.Parallel.Microbatches = string(kind), stages, microbatches
-	return c
-}
-
-// link is a network on which messages cost about a tenth of a layer.
-var link = sim.Uniform(5e-5, 2e7)
 
 // halved returns a table whose back half costs and holds a share of what it did.
 func halved(t cost.Table, share float64) cost.Table {
@@ -57,7 +30,7 @@ func halved(t cost.Table, share float64) cost.Table {
 
 // shrinking is a run whose back half becomes cheap after 20 of 60 steps.
 func shrinking(share float64) cost.Series {
-	dense := chain(16, 0, 0)
+	dense := plantest.Chain(16, 0, 0)
 	return cost.Series{{Step: 0, Steps: 20, Table: dense}, {Step: 20, Steps: 40, Table: halved(dense, share), Change: "prune"}}
 }
 
@@ -85,9 +58,9 @@ func on(c config.Config, n sim.Network) Options { return Options{Config: c, Netw
 func TestSimulateBalances(t *testing.T) {
 	for _, kind := range []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1, schedule.KindAuto} {
 		for _, every := range []string{"10", "auto"} {
-			c := settings(kind, 16, 4, 8)
+			c := plantest.Settings(kind, 16, 4, 8)
 			c.Balance.Every = every
-			o := on(c, link)
+			o := on(c, plantest.Link)
 			run := simulated(t, shrinking(0.2), o)
 			o.Static = true
 			still := simulated(t, shrinking(0.2), o)
@@ -108,9 +81,9 @@ func TestSimulateBalances(t *testing.T) {
 // TestSimulateSumsUp: the seconds of a run are those of its steps and moves, and
 // ranks are counted while they hold layers.
 func TestSimulateSumsUp(t *testing.T) {
-	c := settings(schedule.Kind1F1B, 16, 4, 8)
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Balance.Every, c.Parallel.Replicas = "10", 3
-	run := simulated(t, shrinking(0.2), on(c, link))
+	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
 	seconds := 0.0
 	for _, l := range run.Segments {
 		seconds += float64(l.Steps)*l.Seconds + l.Moving
@@ -126,12 +99,12 @@ func TestSimulateSumsUp(t *testing.T) {
 // TestSimulateRepacks: a model that shrank to a tenth fits on fewer stages without
 // falling below its first throughput; a dense one stays where it is.
 func TestSimulateRepacks(t *testing.T) {
-	dense := chain(16, 0, 0)
+	dense := plantest.Chain(16, 0, 0)
 	all := halved(dense, 0.1)
 	for l := range 8 {
 		all.Layers[l] = all.Layers[l+8]
 	}
-	c := settings(schedule.Kind1F1B, 16, 8, 16)
+	c := plantest.Settings(schedule.Kind1F1B, 16, 8, 16)
 	c.Balance.Every = "5"
 	o := on(c, sim.Network{})
 	o.Repack = 0.02
@@ -154,14 +127,14 @@ func TestSimulateRepacks(t *testing.T) {
 // TestReplay: phases that ran are simulated as they ran: layout, order of
 // work, network and what every microbatch took.
 func TestReplay(t *testing.T) {
-	costs := chain(16, 1, 3)
+	costs := plantest.Chain(16, 1, 3)
 	for _, kind := range []schedule.Kind{schedule.KindZBV, schedule.KindInterleaved, schedule.KindList} {
-		p, err := plan.New(settings(kind, 16, 2, 6), link, nil)
+		p, err := plan.New(plantest.Settings(kind, 16, 2, 6), plantest.Link, nil)
 		expect.OK(t, err)
 		cuts, err := p.Cuts(costs)
 		expect.OK(t, err)
 		order := p.Schedule(costs, cuts)
-		run := profile.Run{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Latency: link.Node.Latency, Bandwidth: link.Node.Bandwidth}
+		run := profile.Run{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Latency: plantest.Link.Node.Latency, Bandwidth: plantest.Link.Node.Bandwidth}
 		for v := range cuts.Stages() {
 			one, two := cost.Stage{Forward: 1, Input: 1, Weight: 1}, cost.Stage{Forward: 2, Input: 1, Weight: float64(v)}
 			run.Scale = append(run.Scale, []cost.Stage{one, two, one, two, one, two})
@@ -185,9 +158,9 @@ func TestReplay(t *testing.T) {
 // TestSimulateSettles: steps on one table are one segment once the balancer has nothing
 // more to move, however often it is asked.
 func TestSimulateSettles(t *testing.T) {
-	c := settings(schedule.Kind1F1B, 16, 4, 8)
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Balance.Every = "1"
-	run := simulated(t, shrinking(0.2), on(c, link))
+	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
 	if len(run.Segments) > 6 {
 		t.Errorf("%d segments of 60 steps on two tables", len(run.Segments))
 	}
@@ -199,11 +172,11 @@ func TestSimulateSettles(t *testing.T) {
 // TestSimulateUnevenMicrobatches: busy and idle time of a segment are its makespan
 // also where microbatches differ and messages are delayed.
 func TestSimulateUnevenMicrobatches(t *testing.T) {
-	c := settings(schedule.KindZBH1, 16, 4, 8)
+	c := plantest.Settings(schedule.KindZBH1, 16, 4, 8)
 	c.Parallel.Replicas = 2
-	n := link
+	n := plantest.Link
 	n.Delay.Most, n.Slow = 4, []float64{1, 1, 2}
-	s := cost.Phase{Step: 0, Steps: 20, Table: chain(16, 1, 1)}
+	s := cost.Phase{Step: 0, Steps: 20, Table: plantest.Chain(16, 1, 1)}
 	for l := range s.Layers {
 		draw := random.Keyed(uint64(l), 9)
 		row := make([]float64, 8)
@@ -222,7 +195,7 @@ func TestSimulateUnevenMicrobatches(t *testing.T) {
 // TestCeiling: by hand. With 3 microbatches loads 4 and 2 take 6 + 2·4, the best
 // loads 3 and 3 take 6 + 2·3: 7/6. Loads 2 and 2 are the best.
 func TestCeiling(t *testing.T) {
-	c := settings(schedule.Kind1F1B, 4, 2, 3)
+	c := plantest.Settings(schedule.Kind1F1B, 4, 2, 3)
 	c.Balance.Kind = "uniform"
 	phase := func(seconds ...float64) (p cost.Phase) {
 		for _, x := range seconds {
@@ -239,7 +212,7 @@ func TestCeiling(t *testing.T) {
 	if got, want := still.Ceiling(), (first+second)/(first*6/7+second); math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := simulated(t, series[:1], on(settings(schedule.KindZBV, 4, 1, 3), sim.Network{})).Ceiling(); got != 0 {
+	if got := simulated(t, series[:1], on(plantest.Settings(schedule.KindZBV, 4, 1, 3), sim.Network{})).Ceiling(); got != 0 {
 		t.Errorf("with two chunks on a stage %v, want 0", got)
 	}
 }
@@ -247,9 +220,9 @@ func TestCeiling(t *testing.T) {
 // TestSimulateOrders: as in training, the order of work follows costs that change
 // when the balancer decides, not earlier; that of a static run follows at once.
 func TestSimulateOrders(t *testing.T) {
-	c := settings(schedule.KindAuto, 16, 4, 8)
+	c := plantest.Settings(schedule.KindAuto, 16, 4, 8)
 	c.Balance.Every, c.Balance.Kind = "8", "uniform"
-	o := on(c, link)
+	o := on(c, plantest.Link)
 	series := shrinking(0.2)
 	for l := range 8 {
 		series[1].Layers[l].BackwardInput, series[1].Layers[l].BackwardWeight = 0, 0
