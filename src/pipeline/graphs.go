@@ -38,6 +38,11 @@ type shape struct {
 // keeps for such calls, which a graph cannot.
 type graphs map[shape]device.Graph
 
+// shapesOfAPass is how many shapes are remembered for each of a step's passes, of
+// which a layer has three for a microbatch: numbers of tokens that depend on data
+// rarely repeat, and a graph takes memory of the device.
+const shapesOfAPass = 4
+
 func (g graphs) close() {
 	for _, graph := range g {
 		if graph != nil {
@@ -58,7 +63,9 @@ func (r *Runner) enqueue(p *pass) error {
 	graph, again := r.graphs[key]
 	switch {
 	case !again:
-		r.graphs[key] = nil
+		if len(r.graphs) < r.mostGraphs {
+			r.graphs[key] = nil
+		}
 		return p.enqueue(r.x)
 	case graph == nil:
 		var err error

@@ -117,3 +117,33 @@ func TestGraphsOfOneStage(t *testing.T) {
 	})
 	expect.OK(t, err)
 }
+
+// TestGraphsAreBounded: numbers of tokens that never repeat take no memory without
+// end.
+func TestGraphsAreBounded(t *testing.T) {
+	c, plan := tiny, newSchedule(t, schedule.Kind1F1B, 1, 1)
+	err := local.Run(1, func(tr comm.Transport) error {
+		r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+		if err != nil {
+			return err
+		}
+		stream := &capturer{Stream: r.x.Stream}
+		r.x.Stream = stream
+		if err := r.replan(equal(c, plan.Map), plan, pipeline.Options{Graphs: true}); err != nil {
+			return err
+		}
+		for range 20 {
+			r.x.Full.Longest++ // another shape, with the same tokens
+			for range 2 {
+				if _, err := r.Step(r.feed); err != nil {
+					return err
+				}
+			}
+		}
+		if most := 4 * 3 * c.Layers() * plan.Microbatches; stream.open == 0 || stream.open > most {
+			t.Errorf("%d graphs, want some, and at most %d", stream.open, most)
+		}
+		return nil
+	})
+	expect.OK(t, err)
+}

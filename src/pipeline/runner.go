@@ -38,16 +38,17 @@ type Runner struct {
 	replicas *comm.Group
 	options  Options
 
-	schedule schedule.Schedule
-	owners   partition.Owners
-	trained  int              // chain position of the first layer that is trained: no gradient goes further back
-	list     []schedule.Instr // with messages
-	chunks   []*chunk
-	sends    []comm.Request // not yet complete; in tied also receives
-	graphs   graphs
-	reduce   reducer
-	ties     []model.Tie
-	tied     tensor.Mem // where a tied matrix is owned: another stage's gradient of it
+	schedule   schedule.Schedule
+	owners     partition.Owners
+	trained    int              // chain position of the first layer that is trained: no gradient goes further back
+	list       []schedule.Instr // with messages
+	chunks     []*chunk
+	sends      []comm.Request // not yet complete; in tied also receives
+	graphs     graphs
+	mostGraphs int // shapes that graphs holds at most
+	reduce     reducer
+	ties       []model.Tie
+	tied       tensor.Mem // where a tied matrix is owned: another stage's gradient of it
 
 	norms, normsOnHost tensor.Mem // two F64 for each layer
 	lossLayers         []int      // of the chain, once for each loss
@@ -99,6 +100,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		v := m.Place(r.stage(), i)
 		lo, hi := l.Cuts.Range(v)
 		c := plan.chunk(v, s.Segment(lo, hi), countBuffers(m, v, peaks[v]))
+		r.mostGraphs += shapesOfAPass * 3 * (hi - lo) * sched.Microbatches
 		losses = plan.readings(c, losses)
 		r.chunks = append(r.chunks, c)
 	}
