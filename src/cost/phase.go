@@ -23,11 +23,11 @@ type Phase struct {
 	Change string `json:"change,omitempty"`
 }
 
-// Bounds beyond which no run goes: a file that says more is damaged, and would
-// cost time or memory.
+// mostSteps and MostSeconds are bounds beyond which no run goes: a file that says
+// more is damaged, and would cost time or memory.
 const (
 	mostSteps   = 1_000_000_000
-	mostSeconds = 1e9
+	MostSeconds = 1e9
 )
 
 // Series is what a model costs over a run, ascending and without gaps.
@@ -63,8 +63,8 @@ func (s Phase) Check(layers int) error {
 	if math.IsInf(total, 1) {
 		return errors.New("layers: seconds sum to infinity")
 	}
-	if !(s.Dispatch >= 0 && s.Dispatch <= mostSeconds) {
-		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Dispatch, float64(mostSeconds))
+	if !(s.Dispatch >= 0 && s.Dispatch <= MostSeconds) {
+		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Dispatch, float64(MostSeconds))
 	}
 	if n := len(s.Scale); n != 0 && n != layers {
 		return fmt.Errorf("scale: %d rows, want %d", n, layers)

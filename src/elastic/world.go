@@ -22,7 +22,7 @@ type World struct {
 // all.
 func Join(all *comm.Group, l layout.Layout) (World, error) {
 	w := World{All: all}
-	stage, replica, _ := l.Place(all.Rank())
+	stage, replica := l.Mesh.Stage(all.Rank()), l.Mesh.Replica(all.Rank())
 	var err error
 	if w.Stages, err = all.Split(replica, stage); err != nil {
 		return w, fmt.Errorf("stages of replica %d: %w", replica, err)
@@ -41,12 +41,12 @@ func (w World) Resize(present, next layout.Layout) (World, error) {
 	if next.Mesh == present.Mesh {
 		return w, nil
 	}
-	stage, replica, _ := present.Place(w.All.Rank())
+	m, rank := present.Mesh, w.All.Rank()
 	color := comm.Outside
-	if stage < next.Stages() && replica < next.Mesh.Replicas {
+	if m.Stage(rank) < next.Stages() && m.Replica(rank) < next.Mesh.Replicas {
 		color = 0
 	}
-	all, err := w.All.Split(color, w.All.Rank())
+	all, err := w.All.Split(color, rank)
 	if err == nil {
 		err = w.Close()
 	}

@@ -40,15 +40,6 @@ func (l Layout) Stages() int { return l.Mesh.Stages }
 // Owners returns the stage of every layer.
 func (l Layout) Owners() partition.Owners { return l.Map().Owners(l.Cuts) }
 
-// Place returns the stage and the replica of a rank of the world; not inside
-// where the layout leaves the rank without any.
-func (l Layout) Place(rank int) (stage, replica int, inside bool) {
-	if rank >= l.Mesh.Size() {
-		return 0, 0, false
-	}
-	return l.Mesh.Stage(rank), l.Mesh.Replica(rank), true
-}
-
 // LayersPerStage returns how many layers every stage holds.
 func (l Layout) LayersPerStage() []int {
 	list := make([]int, l.Stages())

@@ -66,16 +66,6 @@ func TestJSONRefuses(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
-	l := New(partition.Partition{0, 1, 2}, legal(t, schedule.KindGPipe, 2, 1, 1), 3, mesh.StageMajor)
-	if stage, replica, inside := l.Place(4); stage != 1 || replica != 1 || !inside {
-		t.Errorf("rank 4 is stage %d of replica %d, inside %v", stage, replica, inside)
-	}
-	if _, _, inside := l.Place(6); inside {
-		t.Error("rank 6 of a world that shrank to 6 is inside")
-	}
-}
-
 func TestCheckRefuses(t *testing.T) {
 	s := legal(t, schedule.Kind1F1B, 2, 1, 2)
 	for _, c := range []struct {

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
@@ -38,6 +39,17 @@ func (g remembered) Launch() {
 
 func (g remembered) Close() { g.s.open-- }
 
+// capturing returns one rank of a pipeline that enqueues graphs, and its stream.
+func capturing(tr comm.Transport, c model.Config, plan schedule.Schedule) (*member, *capturer, error) {
+	r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+	if err != nil {
+		return nil, nil, err
+	}
+	stream := &capturer{Stream: r.x.Stream}
+	r.x.Stream = stream
+	return r, stream, r.replan(equal(c, plan.Map), plan, pipeline.Options{Graphs: true})
+}
+
 // TestGraphs wants every pass to be captured when it comes again over the same
 // memory, and what is computed to stay the same.
 func TestGraphs(t *testing.T) {
@@ -47,13 +59,8 @@ func TestGraphs(t *testing.T) {
 	} {
 		want := train(t, tiny, plan).losses
 		err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
-			r, err := runner(tr, tiny, plan, device.NewWall(), ref.New(tensor.F32))
+			r, stream, err := capturing(tr, tiny, plan)
 			if err != nil {
-				return err
-			}
-			stream := &capturer{Stream: r.x.Stream}
-			r.x.Stream = stream
-			if err := r.replan(equal(tiny, plan.Map), plan, pipeline.Options{Graphs: true}); err != nil {
 				return err
 			}
 			got, err := steps(r, 0.1)
@@ -123,13 +130,8 @@ func TestGraphsOfOneStage(t *testing.T) {
 func TestGraphsAreBounded(t *testing.T) {
 	c, plan := tiny, newSchedule(t, schedule.Kind1F1B, 1, 1)
 	err := local.Run(1, func(tr comm.Transport) error {
-		r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+		r, stream, err := capturing(tr, c, plan)
 		if err != nil {
-			return err
-		}
-		stream := &capturer{Stream: r.x.Stream}
-		r.x.Stream = stream
-		if err := r.replan(equal(c, plan.Map), plan, pipeline.Options{Graphs: true}); err != nil {
 			return err
 		}
 		for range 20 {

@@ -17,7 +17,6 @@ import (
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/partition"
-	"dynmo/src/pipeline"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 )
@@ -186,13 +185,8 @@ func TestSelectingGraphs(t *testing.T) {
 	c, plan := thinned("thinning", true, false, 3), newSchedule(t, schedule.Kind1F1B, 3, 1)
 	want := train(t, c, plan).losses
 	err := local.Run(3, func(tr comm.Transport) error {
-		r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))
+		r, stream, err := capturing(tr, c, plan)
 		if err != nil {
-			return err
-		}
-		stream := &capturer{Stream: r.x.Stream}
-		r.x.Stream = stream
-		if err := r.replan(equal(c, plan.Map), plan, pipeline.Options{Graphs: true}); err != nil {
 			return err
 		}
 		got, err := steps(r, 0.1)

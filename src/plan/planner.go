@@ -71,7 +71,7 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		return nil, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
 	}
 	p.Map, p.peaks = p.base.Map, p.base.Peaks()
-	return p, p.base.Check(p.base.Cap)
+	return p, nil
 }
 
 // For returns the planner of the same settings for another number of stages.

@@ -104,12 +104,9 @@ func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 	}
 }
 
-// Bounds of a makespan: a file that lies outside is damaged, and would cost time
-// or memory.
-const (
-	leastSeconds = 1e-12
-	mostSeconds  = 1e9
-)
+// leastSeconds bounds a makespan: a file that says less is damaged, and would cost
+// time.
+const leastSeconds = 1e-12
 
 // check refuses what no simulation could be trusted with.
 func (p Phase) check(layers int) error {
@@ -123,10 +120,10 @@ func (p Phase) check(layers int) error {
 		}
 	}
 	switch {
-	case !(r.Latency >= 0 && r.Latency <= mostSeconds) || !(r.Bandwidth >= 0):
-		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0 and a latency of at most %g", r.Latency, r.Bandwidth, float64(mostSeconds))
-	case !(r.Makespan >= leastSeconds && r.Makespan <= mostSeconds):
-		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, float64(mostSeconds))
+	case !(r.Latency >= 0 && r.Latency <= cost.MostSeconds) || !(r.Bandwidth >= 0):
+		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0 and a latency of at most %g", r.Latency, r.Bandwidth, float64(cost.MostSeconds))
+	case !(r.Makespan >= leastSeconds && r.Makespan <= cost.MostSeconds):
+		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, float64(cost.MostSeconds))
 	}
 	if n := r.Layout.Cuts.Layers(); n != layers {
 		return fmt.Errorf("run.layout.cuts: %d layers, want %d", n, layers)

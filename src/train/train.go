@@ -4,6 +4,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -69,7 +70,7 @@ func New(s Setup) (*Rank, error) {
 	if r.layout, err = planner.First(plan.Dense(c)); err != nil {
 		return nil, Input(err)
 	}
-	if err := r.layout.Mesh.Check(s.World.Size()); err != nil {
+	if err := cmp.Or(r.layout.Mesh.Check(s.World.Size()), r.layout.Check(c.Layers())); err != nil {
 		return nil, Input(err)
 	}
 	if r.world, err = elastic.Join(s.World, r.layout); err != nil {
