@@ -21,9 +21,9 @@ const (
 	// nothing. A decision is one of many on the same layout, and the cuts it weighs are
 	// the best of many on the same noise, so that two would be too few.
 	certainty = 4
-	// worthMoving is the share of a step that a layout must save: less is not worth the
-	// memory that moving touches.
-	worthMoving = 0.005
+	// worthMoving is the share of a step that another layout is expected to save, or it
+	// is not worth the memory that moving touches; surelySaved is what of it must be certain.
+	worthMoving, surelySaved = 0.01, 0.005
 )
 
 // gain returns what a layout saves against the present one, of equally many stages.
@@ -66,7 +66,7 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 	switch saves := why.Gain.Least * b.present() * horizon; {
 	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < worthMoving:
 		why.Kept = KeptBest
-	case why.Gain.Least < worthMoving:
+	case why.Gain.Least < surelySaved:
 		why.Kept = KeptUncertain
 	case moves && saves < b.moving(present.Cuts, next.Cuts):
 		why.Kept = KeptPrice

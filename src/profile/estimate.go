@@ -17,12 +17,17 @@ import (
 // foreign process beside them 2.3 at .95; their lower quartiles agree within 2 %,
 // medians differ by up to 24 %. The lower quartile loses little where noise is
 // symmetric, where the minimum fails. So a step's value is the lower quartile over
-// its microbatches, and the estimate the lower quartile over steps: a rank that is
-// slow for less than three quarters of them does not count as slow.
+// its microbatches, and the estimate the lower quartile over steps. Steps in which
+// a rank was slower than at its best do not count, until that has lasted for
+// patience steps: then it is how fast the rank is.
 type Estimator struct {
 	speeds Speeds
 	steps  []observed // the newest last
 	home   partition.Owners
+	base   []float64  // by layer: the last estimate
+	pace   []float64  // by stage: how many times longer its rank takes for now than at its best
+	passes []float64  // by stage: the same of a disturbance that may pass
+	last   []float64  // by stage: of the newest step, how many times longer it took than at its pace
 	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
 	groups [][]int    // layers of one structure
 }
@@ -32,11 +37,12 @@ type observed struct {
 	layers []cost.Stage // of their owners, slow or not
 	within float64      // relative standard error of a layer's value that microbatches tell
 	owners partition.Owners
+	usable []bool // by stage: it was as fast as it can be
 }
 
 const (
-	// window is how many steps an estimate looks back on. Disturbances of up to
-	// three quarters of it leave no trace, and costs that drift are followed as fast.
+	// window is how many steps an estimate looks back on. Costs that drift are
+	// followed as fast.
 	window = 32
 	// settled is how many steps a layer must have run on another stage before its
 	// costs there replace those from before.
@@ -52,21 +58,26 @@ const (
 // returns the estimate. forget says that costs measured before this step do not hold.
 func (e *Estimator) Observe(t cost.Table, samples [][]cost.Stage, owners partition.Owners, forget bool) cost.Estimate {
 	if forget {
-		e.steps, e.home = nil, nil
+		e.doubt()
+		e.steps, e.home, e.base = nil, nil, nil
 		e.speeds.Changed()
+	}
+	if n := slices.Max(owners) + 1; len(e.pace) != n {
+		e.pace, e.last, e.doubts = slices.Repeat([]float64{1}, n), nil, make([]float64, n)
 	}
 	if e.home == nil {
 		e.home, e.groups = slices.Clone(owners), alike(t)
 	}
 	e.steps = append(e.steps, observe(samples, owners))
 	e.steps = e.steps[max(0, len(e.steps)-window):]
+	e.pacing()
 	e.settle(owners)
 	return e.estimate(t)
 }
 
 // observe returns the values of a step.
 func observe(samples [][]cost.Stage, owners partition.Owners) observed {
-	o := observed{layers: make([]cost.Stage, len(samples)), owners: slices.Clone(owners)}
+	o := observed{layers: make([]cost.Stage, len(samples)), owners: slices.Clone(owners), usable: make([]bool, slices.Max(owners)+1)}
 	var errors []float64
 	list := make([]float64, 0, len(samples[0]))
 	for l, row := range samples {
@@ -115,88 +126,103 @@ func quantile(list []float64, p float64) float64 {
 // by what they cost there, and lets the speeds of ranks be seen by them.
 func (e *Estimator) settle(owners partition.Owners) {
 	next := slices.Clone(e.home)
-	for l := range owners {
-		if e.runs(l, owners[l]) >= settled {
-			next[l] = owners[l]
+	before, after := make([]float64, len(owners)), make([]float64, len(owners))
+	for l, stage := range owners {
+		at, _ := e.lower(l, e.home[l])
+		now, n := e.lower(l, stage)
+		before[l], after[l] = at.Seconds(), at.Seconds()
+		if stage != e.home[l] && n >= settled {
+			next[l], after[l] = stage, now.Seconds()
+			if !e.steady(e.home[l]) {
+				before[l] = 0 // its rank may be another now, which tells nothing of the two
+			}
+			if !e.steady(stage) {
+				e.speeds.Forget(stage)
+			}
 		}
 	}
 	if slices.Equal(next, e.home) {
 		return
-	}
-	before, after := make([]float64, len(owners)), make([]float64, len(owners))
-	newest := e.steps[len(e.steps)-settled:]
-	for l := range owners {
-		at, _ := lower(e.steps, l, e.home[l])
-		now, _ := lower(newest, l, next[l])
-		before[l], after[l] = at.Seconds(), now.Seconds()
 	}
 	e.speeds.Observe(before, e.home)
 	e.speeds.Observe(after, next)
 	e.home = next
 }
 
-// runs returns in how many steps without a break, up to the newest, a layer was on a
-// stage.
-func (e *Estimator) runs(layer, stage int) (n int) {
-	for n < len(e.steps) && e.steps[len(e.steps)-1-n].owners[layer] == stage {
-		n++
-	}
-	return n
-}
-
 // lower returns the lower quartiles of a layer over the steps in which it was on a
-// stage, and how many these are. A pass that the newest step left out, as a frozen
+// stage, at the stage's best pace, and how many these are. A pass that the newest step left out, as a frozen
 // layer's backwards, costs nothing at once; where it ran is all that counts.
-func lower(steps []observed, layer, stage int) (s cost.Stage, n int) {
+func (e *Estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	var list [window]float64
 	for _, of := range ops {
 		some := 0
 		n = 0
-		for i := range steps {
-			if steps[i].owners[layer] != stage {
+		for i := range e.steps {
+			step := &e.steps[i]
+			if step.owners[layer] != stage || !step.usable[stage] {
 				continue
 			}
 			n++
-			if x := *of(&steps[i].layers[layer]); x > 0 {
+			if x := *of(&step.layers[layer]); x > 0 {
 				list[some] = x
 				some++
 			}
 		}
-		if newest := &steps[len(steps)-1]; some == 0 || *of(&newest.layers[layer]) == 0 {
+		if newest := &e.steps[len(e.steps)-1]; some == 0 || *of(&newest.layers[layer]) == 0 {
 			continue
 		}
 		slices.Sort(list[:some])
-		*of(&s) = quantile(list[:some], 0.25)
+		*of(&s) = quantile(list[:some], 0.25) / e.pace[stage]
 	}
 	return s, n
 }
 
 // estimate returns what the steps so far tell.
 func (e *Estimator) estimate(t cost.Table) cost.Estimate {
-	stages := slices.Max(e.home) + 1
+	stages := len(e.pace)
 	out := cost.Estimate{Table: t, Layer: make([]float64, len(e.home)), Stage: make([]float64, stages), On: e.home}
-	out.Layers, out.Slow = slices.Clone(t.Layers), e.speeds.Slow(stages)
+	out.Layers = slices.Clone(t.Layers)
 	counts := make([]int, len(e.home))
 	for l, home := range e.home {
 		var s cost.Stage
-		s, counts[l] = lower(e.steps, l, home)
+		s, counts[l] = e.lower(l, home)
 		out.Layers[l] = t.Layers[l].With(s)
+	}
+	for l, c := range out.Layers {
+		e.base[l] = c.Seconds()
 	}
 	e.noise(out.Layers)
 	for l, n := range counts {
 		out.Layer[l] = e.spread[0] * errorOf(n)
 	}
 	for s := range out.Stage {
-		out.Stage[s] = e.spread[1] * errorOf(len(e.steps))
+		out.Stage[s] = max(e.spread[1]*errorOf(len(e.steps)), e.doubts[s])
 	}
-	unslow(out.Layers, e.home, out.Slow)
+	slow := e.speeds.Slow(stages)
+	unslow(out.Layers, e.home, slow)
 	e.share(out)
+	out.Slow = e.slow(slow)
+	return out
+}
+
+// slow returns how many times slower than the fastest every rank is: as moved layers
+// tell, and by its pace. It is nil while all are alike.
+func (e *Estimator) slow(moved []float64) []float64 {
+	out := slices.Clone(e.pace)
+	for stage := range moved {
+		out[stage] *= moved[stage]
+	}
+	if slices.Max(out) == 1 {
+		return nil
+	}
 	return out
 }
 
 // errorOf returns the standard error of the lower quartile of n values, in their
 // deviations.
-func errorOf(n int) float64 { return min(1, quartileError/math.Sqrt(float64(n))) }
+func errorOf(n int) float64 {
+	return min(1, quartileError/math.Sqrt(float64(max(1, n))))
+}
 
 // unslow divides what layers cost by how slow the ranks are that they were measured on.
 func unslow(layers []cost.Layer, owners partition.Owners, slow []float64) {
@@ -226,13 +252,13 @@ func (e *Estimator) noise(layers []cost.Layer) {
 	for _, s := range e.steps {
 		sums := make(map[int][2]float64) // by stage: seconds, and those of the estimates
 		for l := range layers {
-			if s.owners[l] == e.home[l] {
+			if s.owners[l] == e.home[l] && s.usable[e.home[l]] {
 				x := sums[e.home[l]]
 				sums[e.home[l]] = [2]float64{x[0] + s.layers[l].Seconds(), x[1] + layers[l].Seconds()}
 			}
 		}
 		for l := range layers {
-			if x := sums[e.home[l]]; s.owners[l] == e.home[l] && layers[l].Seconds() > 0 {
+			if x := sums[e.home[l]]; s.owners[l] == e.home[l] && s.usable[e.home[l]] && layers[l].Seconds() > 0 {
 				own = append(own, s.layers[l].Seconds()/layers[l].Seconds()/(x[0]/x[1]))
 			}
 		}

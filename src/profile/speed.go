@@ -24,7 +24,7 @@ type Speeds struct {
 const (
 	// enough is how many layers must have moved between two stages before their
 	// ratio is believed.
-	enough = 2
+	enough = 1
 	// remembered is how many ratios of a pair of stages are kept, the newest.
 	remembered = 15
 	// noise is the difference in speed that is taken for measurement noise: on
@@ -34,6 +34,15 @@ const (
 
 // Changed says that the model has changed: layers no longer cost what they did.
 func (s *Speeds) Changed() { s.owners = nil }
+
+// Forget says that a stage's rank is no longer as fast as it was.
+func (s *Speeds) Forget(stage int) {
+	for pair := range s.samples {
+		if pair[0] == stage || pair[1] == stage {
+			delete(s.samples, pair)
+		}
+	}
+}
 
 // Observe takes what layers took on their owners.
 func (s *Speeds) Observe(seconds []float64, owners partition.Owners) {
