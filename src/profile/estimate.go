@@ -26,8 +26,10 @@ type Estimator struct {
 	home   partition.Owners
 	base   []float64  // by layer: the last estimate
 	pace   []float64  // by stage: how many times longer its rank takes for now than at its best
-	passes []float64  // by stage: the same of a disturbance that may pass
-	last   []float64  // by stage: of the newest step, how many times longer it took than at its pace
+	last   []float64  // by stage: how many times longer the newest step took than at its pace
+	passes []float64  // by stage: how many times longer the steps took that count, where that may pass
+	doubts []float64  // by stage: the share by which its layers may cost less, if it was disturbed when they changed
+	proven []float64  // by stage: how many times slower than others, as moved layers tell, it has been for long
 	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
 	groups [][]int    // layers of one structure
 }
@@ -63,7 +65,8 @@ func (e *Estimator) Observe(t cost.Table, samples [][]cost.Stage, owners partiti
 		e.speeds.Changed()
 	}
 	if n := slices.Max(owners) + 1; len(e.pace) != n {
-		e.pace, e.last, e.doubts = slices.Repeat([]float64{1}, n), nil, make([]float64, n)
+		e.pace, e.proven = slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
+		e.last, e.doubts = nil, make([]float64, n)
 	}
 	if e.home == nil {
 		e.home, e.groups = slices.Clone(owners), alike(t)
@@ -172,7 +175,7 @@ func (e *Estimator) lower(layer, stage int) (s cost.Stage, n int) {
 			continue
 		}
 		slices.Sort(list[:some])
-		*of(&s) = quantile(list[:some], 0.25) / e.pace[stage]
+		*of(&s) = quantile(list[:some], 0.25) / (e.pace[stage] * e.passes[stage])
 	}
 	return s, n
 }
@@ -199,6 +202,7 @@ func (e *Estimator) estimate(t cost.Table) cost.Estimate {
 		out.Stage[s] = max(e.spread[1]*errorOf(len(e.steps)), e.doubts[s])
 	}
 	slow := e.speeds.Slow(stages)
+	e.prove(slow, out.Stage)
 	unslow(out.Layers, e.home, slow)
 	e.share(out)
 	out.Slow = e.slow(slow)

@@ -5,8 +5,6 @@ import "slices"
 const (
 	// patience is how many steps a rank must be slower without a break to count as slow.
 	patience = 24
-	// believed is how many steps at a rank's best pace make it its pace.
-	believed = 3
 	// disturbed is how many times its best pace a rank takes in a step that does not
 	// count. Ranks differ by a tenth from step to step where four share two cores.
 	disturbed = 1.15
@@ -21,6 +19,7 @@ func (e *Estimator) pacing() {
 	if e.base == nil {
 		e.begin()
 	}
+	e.passes = slices.Repeat([]float64{1}, stages)
 	paces := make([][]float64, len(e.steps)) // by step and stage; 0: none of its layers was there
 	best := make([]float64, stages)
 	for i := range e.steps {
@@ -88,11 +87,14 @@ func (e *Estimator) paces(s *observed) []float64 {
 // times what it should. A pace that has lasted is the rank's. A rank that turns out
 // faster than at its best has been slow whenever it was measured before.
 func (e *Estimator) judge(stage int, pace float64, n int) {
-	faster := pace*disturbed < 1 && n >= believed
+	faster := pace*disturbed < 1
 	if faster || len(e.steps) >= patience {
 		e.doubts[stage] = 0
 	}
 	if !faster && (pace < disturbed || n < patience*3/4) {
+		if pace > disturbed {
+			e.passes[stage] = pace
+		}
 		return
 	}
 	e.pace[stage] *= pace
@@ -104,6 +106,24 @@ func (e *Estimator) judge(stage int, pace float64, n int) {
 		}
 		e.pace[stage] = 1
 		e.speeds.Forget(stage)
+	}
+}
+
+// prove takes how slow ranks are, as moved layers tell. As long as that may be a
+// disturbance which has lasted since the model changed, costs measured there are
+// as uncertain.
+func (e *Estimator) prove(slow, deviations []float64) {
+	for stage := range e.proven {
+		now := 1.0
+		if slow != nil {
+			now = slow[stage]
+		}
+		if len(e.steps) >= patience || now < e.proven[stage] {
+			e.proven[stage] = now
+		}
+		if now > disturbed*e.proven[stage] {
+			deviations[stage] = max(deviations[stage], 1-e.proven[stage]/now)
+		}
 	}
 }
 
