@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"dynmo/src/balance"
 	"dynmo/src/cost"
@@ -69,8 +68,8 @@ func (p *Planner) notation() (partition.Partition, error) {
 	return cuts, nil
 }
 
-// horizon is how many steps new cuts are expected to last where the settings
-// do not say.
+// horizon is how many steps new cuts are expected to last: layers move only when it
+// is worth it, so that cuts outlast many decisions.
 const horizon = 100
 
 // next returns the cuts that the balancer "partition" takes after the present ones:
@@ -82,11 +81,7 @@ func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Par
 	var err error
 	switch {
 	case p.Map.Chunks == 1:
-		steps, e := strconv.Atoi(p.config.Balance.Every)
-		if e != nil {
-			steps = horizon // "auto"
-		}
-		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
+		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(horizon*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.by == balance.ByTime {
 			r.Cuts, _ = p.improve(t, r.Cuts)
 		}

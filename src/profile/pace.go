@@ -1,0 +1,134 @@
+package profile
+
+import "slices"
+
+const (
+	// patience is how many steps a rank must be slower without a break to count as slow.
+	patience = 24
+	// disturbed is how many times its best pace a rank takes in a step that does not
+	// count. Ranks differ by a tenth from step to step where four share two cores.
+	disturbed = 1.15
+)
+
+// pacing finds the steps in which ranks were slower than at their best, and how much
+// slower they are for good. A layer does not know of its rank's troubles: where all
+// layers of a rank take longer at once and the model has not changed, it is the
+// rank.
+func (e *Estimator) pacing() {
+	stages := len(e.pace)
+	if e.base == nil {
+		e.begin()
+	}
+	e.passes = slices.Repeat([]float64{1}, stages)
+	paces := make([][]float64, len(e.steps)) // by step and stage; 0: none of its layers was there
+	best := make([]float64, stages)
+	for i := range e.steps {
+		paces[i] = e.paces(&e.steps[i])
+		for stage, x := range paces[i] {
+			if x > 0 && len(e.steps)-i <= patience && (best[stage] == 0 || x < best[stage]) {
+				best[stage] = x
+			}
+		}
+	}
+	e.last = paces[len(paces)-1]
+	for stage := range stages {
+		sum, n := 0.0, 0
+		for i := range e.steps {
+			x := paces[i][stage]
+			usable := x <= disturbed*best[stage] && disturbed*x >= best[stage]
+			if e.steps[i].usable[stage] = usable; usable {
+				sum += x
+				n++
+			}
+		}
+		if n > 0 && best[stage] > 0 {
+			e.judge(stage, sum/float64(n), n)
+		}
+	}
+}
+
+// begin takes the newest step for what layers cost.
+func (e *Estimator) begin() {
+	newest := e.steps[len(e.steps)-1]
+	for l, s := range newest.layers {
+		e.base = append(e.base, s.Seconds()/e.pace[newest.owners[l]])
+	}
+}
+
+// doubt notes which ranks are disturbed when layers come to cost something else: what
+// is measured on them next may be the layers or the disturbance.
+func (e *Estimator) doubt() {
+	for stage, x := range e.last {
+		if x > disturbed {
+			e.doubts[stage] = max(e.doubts[stage], 1-1/x)
+		}
+	}
+}
+
+// paces returns how many times longer stages took in a step than the estimates of the
+// layers that were measured there say.
+func (e *Estimator) paces(s *observed) []float64 {
+	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
+	for l, stage := range e.home {
+		if s.owners[l] == stage {
+			took[stage] += s.layers[l].Seconds()
+			base[stage] += e.base[l] * e.pace[stage]
+		}
+	}
+	for stage := range took {
+		if base[stage] > 0 {
+			took[stage] /= base[stage]
+		}
+	}
+	return took
+}
+
+// judge draws the conclusion from n steps in which a stage took on average so many
+// times what it should. A pace that has lasted is the rank's. A rank that turns out
+// faster than at its best has been slow whenever it was measured before.
+func (e *Estimator) judge(stage int, pace float64, n int) {
+	faster := pace*disturbed < 1
+	if faster || len(e.steps) >= patience {
+		e.doubts[stage] = 0
+	}
+	if !faster && (pace < disturbed || n < patience*3/4) {
+		if pace > disturbed {
+			e.passes[stage] = pace
+		}
+		return
+	}
+	e.pace[stage] *= pace
+	if best := e.pace[stage]; best < disturbed {
+		for l, home := range e.home {
+			if home == stage {
+				e.base[l] *= best
+			}
+		}
+		e.pace[stage] = 1
+		e.speeds.Forget(stage)
+	}
+}
+
+// prove takes how slow ranks are, as moved layers tell. As long as that may be a
+// disturbance which has lasted since the model changed, costs measured there are
+// as uncertain.
+func (e *Estimator) prove(slow, deviations []float64) {
+	for stage := range e.proven {
+		now := 1.0
+		if slow != nil {
+			now = slow[stage]
+		}
+		if len(e.steps) >= patience || now < e.proven[stage] {
+			e.proven[stage] = now
+		}
+		if now > disturbed*e.proven[stage] {
+			deviations[stage] = max(deviations[stage], 1-e.proven[stage]/now)
+		}
+	}
+}
+
+// steady reports whether layers that a stage has had for long say that its rank now
+// is as fast as when they were measured.
+func (e *Estimator) steady(stage int) bool {
+	return stage < len(e.last) && e.last[stage] > 0 && e.last[stage] <= disturbed && disturbed*e.last[stage] >= 1
+}
