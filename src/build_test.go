@@ -78,7 +78,7 @@ func TestCUDAAsks(t *testing.T) {
 	put(t, filepath.Join(root, "csrc/empty.c"), "", 0o666)
 	tools := filepath.Join(root, "tools")
 	put(t, filepath.Join(tools, "sudo"), "#!/bin/sh\n[ \"$2\" = true ] || touch installed\nexit 0\n", 0o777)
-	put(t, filepath.Join(tools, "cc"), "#!/bin/sh\ncat >/dev/null\n", 0o777)
+	put(t, filepath.Join(tools, "cc"), "#!/bin/sh\ncat >/dev/null\nln -sf /bin/false build/probe\n", 0o777) // no GPU
 	for _, name := range []string{"apt-get", "apt-cache"} {
 		put(t, filepath.Join(tools, name), "#!/bin/sh\ntouch installed\necho '  Candidate: 11.8'\nexit 1\n", 0o777)
 	}
