@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"dynmo/src/input"
 )
 
 // Default returns the settings of an empty file.
@@ -31,7 +32,7 @@ func Load(path string, sets []string) (Config, error) {
 	var source []byte
 	if path != "" {
 		var err error
-		if source, err = os.ReadFile(path); err != nil {
+		if source, err = input.Read(path, input.Settings); err != nil {
 			return Config{}, fmt.Errorf("config: %w", err)
 		}
 	}
@@ -77,6 +78,10 @@ type assignment struct {
 
 // file applies every key of a TOML text, in the order of its lines.
 func (l *loader) file(path string, source []byte) {
+	if err := input.CheckDepth(path, source); err != nil {
+		l.problems = append(l.problems, err)
+		return
+	}
 	var root map[string]toml.Primitive
 	md, err := toml.Decode(string(source), &root)
 	if err != nil {
