@@ -62,7 +62,7 @@ func TestSimulateTrace(t *testing.T) {
 // TestSimulateAll: the table of all kinds says of each what simulating it alone says.
 func TestSimulateAll(t *testing.T) {
 	workbench(t, "")
-	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--steps", "30"}
+	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--steps", "120"}
 	text := said(t, append(args, "--dynamic", "all")...)
 	list := decodedLines[simAnswer](t, said(t, append(args, "--dynamic", "all", "--json")...))
 	if len(list) != len(dynamic.Workloads) {
@@ -74,7 +74,7 @@ func TestSimulateAll(t *testing.T) {
 			t.Errorf("%s: %+v, alone %+v", w.Name, a, want)
 		}
 		times, _ := a.moves()
-		for _, want := range []string{"\n" + w.Name + " ", " " + duration(a.Seconds/30) + " ", " " + ratio(a.Baselines[0].Speedup) + "x "} {
+		for _, want := range []string{"\n" + w.Name + " ", " " + duration(a.Seconds/120) + " ", " " + ratio(a.Baselines[0].Speedup) + "x "} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", w.Name, want, text)
 			}
