@@ -17,10 +17,10 @@ type Options struct {
 	Config  config.Config // schedule, stages, replicas, balancer, memory
 	Network sim.Network
 	Fixed   plan.FixedBytes
-	Static  bool             // layers stay where they are first; only the order of work follows the costs
-	Spans   bool             // whether segments keep their spans
-	Repack  float64          // see plan.BalancerOptions
-	Show    func(step int64) // told of every step that has been simulated; nil: nobody
+	Static  bool    // layers stay where they are first; only the order of work follows the costs
+	Spans   bool    // whether segments keep their spans
+	Repack  float64 // see plan.BalancerOptions
+	Show    func()  // called after every step that has been simulated; nil: nothing is
 }
 
 // Segment is consecutive steps of a simulated run with one model and one layout.
@@ -107,7 +107,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			}
 			run.Segments[len(run.Segments)-1].Steps++
 			if o.Show != nil {
-				o.Show(int64(phase.Step + step))
+				o.Show()
 			}
 			if o.Static {
 				continue

@@ -23,6 +23,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand(), configTopic())
+	watched(root)
 	addCompletion(root)
 	return root
 }

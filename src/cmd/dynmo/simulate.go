@@ -59,7 +59,7 @@ their bytes; measuring and deciding take none.`,
 				if file != "" {
 					return usageError{errors.New("--trace: --dynamic all has several runs, want one kind")}
 				}
-				all, err := d.all(series, o)
+				all, err := d.all(series, o, barOf(c))
 				if err != nil {
 					return usageError{err}
 				}
@@ -72,6 +72,7 @@ their bytes; measuring and deciding take none.`,
 			if err != nil {
 				return usageError{err}
 			}
+			o.Show = stepsOf(barOf(c), runsOf*stepsIn(costs))
 			a, err := simulated(costs, o)
 			if err != nil {
 				return usageError{err}
@@ -156,6 +157,27 @@ type simReplay struct {
 	Predicted float64 `json:"predicted"`
 	Error     float64 `json:"error"`
 	Ahead     float64 `json:"ahead,omitempty"` // predicted before layers moved
+}
+
+// runsOf is how many runs simulated needs, mostly.
+const runsOf = 3
+
+// stepsIn returns how many steps are simulated of a series.
+func stepsIn(series cost.Series) int {
+	n := 0
+	for _, s := range series {
+		n += max(1, s.Steps)
+	}
+	return n
+}
+
+// stepsOf returns what shows that one step more of so many has been simulated.
+func stepsOf(bar *record.Bar, total int) func() {
+	done := 0
+	return func() {
+		done++
+		bar.Show(int64(done), int64(total))
+	}
 }
 
 // simulated runs a series with the settings' balancer, and without. The first
