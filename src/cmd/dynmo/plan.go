@@ -172,14 +172,18 @@ func answered(t cost.Table, best plan.Plan, o study.Options, show func(done, tot
 		}
 		a.Stages = append(a.Stages, s)
 	}
-	for _, other := range plan.Others(t, o.Config, o.Network, o.Fixed) {
+	tried := study.Trials(t, o, show)
+	for _, other := range tried {
+		if !other.Config.Balance.Moves() {
+			continue
+		}
 		a.Others = append(a.Others, planOther{
-			Schedule: string(other.Schedule.Kind), Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
+			Schedule: other.Config.Schedule.Kind, Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
 			ToBound: other.Step.Makespan() / other.LowerBound,
 			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: slices.Max(other.Bytes),
 		})
 	}
-	for _, b := range study.Advise(t, o, best, show) {
+	for _, b := range study.Advise(t, o, best, tried, show) {
 		a.Advice = append(a.Advice, planAdvice{b.Sets, b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
 	}
 	return a
