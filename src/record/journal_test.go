@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -33,7 +35,10 @@ type told struct {
 	metrics []Metrics
 	events  []Event
 	phases  profile.Series
+	lines   []string
 }
+
+func (o *told) Say(line string) { o.lines = append(o.lines, line) }
 
 func (o *told) Step(m Metrics) error {
 	o.order, o.metrics = append(o.order, fmt.Sprintf("step %d", m.Step)), append(o.metrics, m)
@@ -179,6 +184,60 @@ func TestJournal(t *testing.T) {
 	if series[2].Change != "prune" {
 		t.Errorf("phase 2 follows on %q, want prune", series[2].Change)
 	}
+}
+
+// TestJournalSays: people are told each change of the model, each move and what it was
+// worth, and of decisions that change nothing the first with its answer since the model
+// changed.
+func TestJournalSays(t *testing.T) {
+	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
+	keep := plan.Reason{Decided: true, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
+	r.tell(even, even, keep, 2)
+	r.tell(even, even, keep, 2)
+	r.tell(even, uneven, plan.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05}, 2)
+	r.tell(uneven, uneven, keep, 1)
+	r.tell(uneven, even, plan.Reason{}, 1)
+	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"kept": 1, "sparsity": 0.5}}, 83))
+	r.tell(even, even, keep, 1)
+	expect.OK(t, r.journal.Changed(6, dynamic.Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}}, 1))
+	r.tell(even, even, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
+	want := []string{
+		"step 0: layers stay: no other cuts promise a faster step; the slowest stage is 25.0 % above the best possible",
+		"step 2: layers move: a step of 101ms is predicted to take 50ms, 2.01x faster; then the slowest stage is 0.0 % above the best possible",
+		"step 2: moved 2 layers, 9 bytes, in 1s; layers per stage 3 5",
+		"step 2: since the move a step takes 92.7ms, 1.09x faster than the 101ms before it; 50ms was predicted",
+		"step 3: layers stay: no other cuts promise a faster step; the slowest stage is 25.0 % above the best possible",
+		"step 4: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
+		"step 5: the model changes: prune, sparsity 50.0 %; took 1m23s",
+		"step 5: layers stay: no other cuts promise a faster step; the slowest stage is 25.0 % above the best possible",
+		"step 6: the model changes: freeze, layers 3, of all 8; took 1s",
+		"step 6: layers stay: memory: stage 0 lacks 0 bytes for what it must hold",
+	}
+	if diff := cmp.Diff(want, r.told.lines); diff != "" {
+		t.Error(diff)
+	}
+	for i, m := range r.told.metrics {
+		if want := map[bool]Float{false: 0, true: 0.5}[i >= 5]; m.Sparsity != want || m.BatchSize != 4 {
+			t.Errorf("step %d: sparsity %v, %d sequences, want %v and 4", i, m.Sparsity, m.BatchSize, want)
+		}
+	}
+}
+
+// TestJournalTime: a step's time is when it was told; wall seconds count from the
+// journal's beginning, whatever the run's clock.
+func TestJournalTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+		even := r.layout(0, 4, 8)
+		for i := range 2 {
+			time.Sleep(1500 * time.Millisecond)
+			r.tell(even, even, plan.Reason{}, 1)
+			if m := r.told.metrics[i]; !m.Time.Equal(time.Now()) || m.Time.Location() != time.UTC || m.WallSeconds != 1.5*Float(i+1) {
+				t.Errorf("step %d at %v: time %v, %v wall seconds", i, time.Now(), m.Time, m.WallSeconds)
+			}
+		}
+	})
 }
 
 // TestJournalOfFewerStages: metrics, timelines and costs are those of the layout
