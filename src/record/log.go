@@ -70,25 +70,25 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.3g %s", x, unit)
 }
 
-// paceSteps is the number of iterations whose mean tells the pace: few enough to
+// recentSteps is the number of iterations whose mean tells the time left: few enough to
 // follow a model that becomes cheaper, many enough to pass over a slow one.
-const paceSteps = 20
+const recentSteps = 20
 
-// Pace foretells when a run ends, by real time.
-type Pace struct {
+// TimeLeft foretells when a run ends, by real time.
+type TimeLeft struct {
 	last    time.Time
-	steps   float64 // at most paceSteps
+	steps   float64 // at most recentSteps
 	seconds float64 // moving average of an iteration
 }
 
-// NewPace returns the pace of a run that begins now.
-func NewPace() *Pace { return &Pace{last: time.Now()} }
+// NewTimeLeft begins with a run.
+func NewTimeLeft() *TimeLeft { return &TimeLeft{last: time.Now()} }
 
 // Step says that an iteration is over, and returns the time that so many more take.
-func (p *Pace) Step(left int) time.Duration {
+func (t *TimeLeft) Step(more int) time.Duration {
 	now := time.Now()
-	p.steps = min(p.steps+1, paceSteps)
-	p.seconds += (now.Sub(p.last).Seconds() - p.seconds) / p.steps
-	p.last = now
-	return time.Duration(float64(left) * p.seconds * float64(time.Second))
+	t.steps = min(t.steps+1, recentSteps)
+	t.seconds += (now.Sub(t.last).Seconds() - t.seconds) / t.steps
+	t.last = now
+	return time.Duration(float64(more) * t.seconds * float64(time.Second))
 }

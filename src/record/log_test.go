@@ -53,17 +53,17 @@ func TestUnits(t *testing.T) {
 }
 
 // The time left follows the pace of the latest iterations.
-func TestPace(t *testing.T) {
+func TestTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace()
-		step := func(seconds float64, left int) float64 {
+		left := NewTimeLeft()
+		step := func(seconds float64, more int) float64 {
 			time.Sleep(time.Duration(seconds * float64(time.Second)))
-			return p.Step(left).Seconds()
+			return left.Step(more).Seconds()
 		}
 		if got := step(2, 10); got != 20 {
 			t.Errorf("after one iteration of 2 s: %v s left for 10", got)
 		}
-		for range 10 * paceSteps {
+		for range 10 * recentSteps {
 			step(1, 5)
 		}
 		if got := step(1, 7); math.Abs(got-7) > 1e-3 {

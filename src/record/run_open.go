@@ -22,7 +22,13 @@ const (
 	EventsFile     = "events.jsonl"    // an Event a line
 	CostsFile      = "costs.jsonl"     // a profile.Phase a line
 	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
-	SummaryFile    = "summary.json"    // how the run ended; missing while it runs
+	SummaryFile    = "summary.json"    // how the run ended; empty until then
+)
+
+// The umask takes bits from these.
+const (
+	directoryMode = 0o777
+	fileMode      = 0o666
 )
 
 // files lists what a run directory may hold. The first says that a run lies there.
@@ -46,13 +52,13 @@ func Replace(dir, settings string, p Provenance) (*Run, error) {
 // number behind it where that is taken. Of name other characters than letters, digits,
 // dots and underscores become a hyphen.
 func Create(parent, name string, at time.Time, settings string, p Provenance) (*Run, error) {
-	if err := os.MkdirAll(parent, 0o777); err != nil {
+	if err := os.MkdirAll(parent, directoryMode); err != nil {
 		return nil, wrap(err)
 	}
 	first := filepath.Join(parent, plain(name)+at.Format("-20060102-150405"))
 	dir := first
 	for n := 2; ; n++ {
-		err := os.Mkdir(dir, 0o777)
+		err := os.Mkdir(dir, directoryMode)
 		if err == nil {
 			return fill(dir, settings, p, true)
 		}
@@ -86,7 +92,7 @@ func openIn(dir, settings string, p Provenance, force bool) (*Run, error) {
 	fail := func(err error) (*Run, error) { return nil, fmt.Errorf("record: run directory %s: %w", dir, err) }
 	_, err := os.Lstat(dir)
 	made := errors.Is(err, fs.ErrNotExist)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := os.MkdirAll(dir, directoryMode); err != nil {
 		return nil, wrap(err)
 	}
 	if !made {
@@ -168,7 +174,7 @@ type claims struct {
 
 // file makes a file. One of that name is an error.
 func (c *claims) file(name string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err == nil {
 		c.made = append(c.made, f)
 	}
@@ -198,7 +204,7 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 		}
 	}
 	provenance, err := json.MarshalIndent(p, "", "  ")
-	if err := cmp.Or(err, c.write(SettingsFile, settings), c.write(ProvenanceFile, string(provenance)+"\n")); err != nil {
+	if err := cmp.Or(err, c.write(SettingsFile, settings), c.write(ProvenanceFile, string(provenance)+"\n"), c.write(SummaryFile, "")); err != nil {
 		return nil, err
 	}
 	r.chrome.out = r.traces

@@ -67,6 +67,9 @@ func scalars(m Metrics) []scalar {
 	if len(m.BytesPerStage) > 0 {
 		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
 	}
+	if m.JoulesPerToken > 0 {
+		list = append(list, scalar{"joules-per-token", "of all GPUs since the run began", float64(m.JoulesPerToken)})
+	}
 	return list
 }
 

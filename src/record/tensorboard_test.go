@@ -171,7 +171,7 @@ func TestBoardReadsBack(t *testing.T) {
 		expect.OK(t, r.Step(Metrics{
 			Step: step, Clock: "virtual", Time: at.Add(time.Duration(step) * boardEvery), Loss: 2.5, GradNorm: Float(math.NaN()),
 			LR: 0.25, BatchSize: 8, StepSeconds: 0.5, TokensPerSecond: 1024, BubbleRatio: 0.125, Imbalance: 0.75,
-			Sparsity: 0.5, BalanceSeconds: 0.0625, BytesPerStage: []int64{16, 32},
+			Sparsity: 0.5, BalanceSeconds: 0.0625, BytesPerStage: []int64{16, 32}, JoulesPerToken: 0.375,
 		}))
 	}
 	got := read()
@@ -195,6 +195,7 @@ func TestBoardReadsBack(t *testing.T) {
 			{"sparsity = 0.5", "share of the prunable parameters that are gone"},
 			{"balance-time = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
 			{"mem-allocated-bytes = 32", "of the stage with the most"},
+			{"joules-per-token = 0.375", "of all GPUs since the run began"},
 		} {
 			line := fmt.Sprintf("%.3f step %d %s", now, step+1, v.text)
 			if step == 0 {

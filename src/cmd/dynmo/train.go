@@ -18,7 +18,7 @@ import (
 // trainCommand returns the command that trains.
 func trainCommand() *cobra.Command {
 	var sets []string
-	var keep runDirectory
+	var records runDirectory
 	c := &cobra.Command{
 		Use:   "train CONFIG",
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
@@ -42,7 +42,7 @@ settings, world or data, and nothing was trained.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := config.Load(args[0], sets)
-			err = cmp.Or(err, keep.check(c.Flags().Changed("run-dir")))
+			err = cmp.Or(err, records.check(c.Flags().Changed("run-dir")))
 			if err != nil {
 				leaveItToRank0(err)
 				return usageError{err}
@@ -51,7 +51,7 @@ settings, world or data, and nothing was trained.`,
 				leaveItToRank0(err)
 				return err
 			}
-			return runTraining(c, settings, keep)
+			return runTraining(c, settings, records)
 		},
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -59,9 +59,9 @@ settings, world or data, and nothing was trained.`,
 		return err
 	})
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
-	c.Flags().StringVar(&keep.dir, "run-dir", "", "directory for the run's records, new or empty (default a new one in runs); \"\" keeps none")
-	c.Flags().BoolVar(&keep.none, "no-run-dir", false, "keep no records")
-	c.Flags().BoolVar(&keep.force, "force", false, "write over the run that --run-dir holds")
+	c.Flags().StringVar(&records.dir, "run-dir", "", "directory for the run's records, new or empty (default a new one in runs); \"\" keeps none")
+	c.Flags().BoolVar(&records.none, "no-run-dir", false, "keep no records")
+	c.Flags().BoolVar(&records.force, "force", false, "write over the run that --run-dir holds")
 	return c
 }
 
@@ -74,10 +74,10 @@ func leaveItToRank0(err error) {
 	}
 }
 
-func runTraining(c *cobra.Command, settings config.Config, keep runDirectory) error {
+func runTraining(c *cobra.Command, settings config.Config, records runDirectory) error {
 	ctx, stop := interruptible(c.Context())
 	defer stop()
-	watch := &watcher{settings: settings, keep: keep}
+	watch := &watcher{settings: settings, records: records}
 	_, err := launch.Launch(settings, launch.Hooks{
 		Stop:  func() bool { return ctx.Err() != nil },
 		Begin: watch.begin,

@@ -48,11 +48,11 @@ func (d *runDirectory) open(c config.Config, p record.Provenance) (*record.Run, 
 // watcher records a run and shows its progress, on rank 0.
 type watcher struct {
 	settings config.Config
-	keep     runDirectory
+	records  runDirectory
 
 	run      *record.Run // nil if nothing is kept
 	progress *record.Progress
-	pace     *record.Pace
+	left     *record.TimeLeft
 	began    time.Time
 	steps    int // that were run
 	skipped  int
@@ -64,10 +64,10 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	p := record.Here(about.MPI)
 	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
 	var err error
-	if w.run, err = w.keep.open(w.settings, p); err != nil {
+	if w.run, err = w.records.open(w.settings, p); err != nil {
 		return nil, usageError{err}
 	}
-	w.began, w.pace = time.Now(), record.NewPace()
+	w.began, w.left = time.Now(), record.NewTimeLeft()
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	if w.run != nil {
 		w.progress.Say("run directory " + w.run.Dir())
@@ -105,7 +105,7 @@ func (w *watcher) Step(m record.Metrics) error {
 		ConsumedSamples: int64(w.steps) * int64(m.BatchSize), Seconds: float64(m.StepSeconds),
 		LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), GradNorm: float64(m.GradNorm),
 		Skipped: w.skipped, NaN: w.skipped,
-		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.pace.Step(w.settings.Train.Steps - w.steps),
+		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
 	})
 	if w.run == nil {
 		return nil
