@@ -192,27 +192,41 @@ func TestJournal(t *testing.T) {
 func TestJournalSays(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
-	keep := plan.Reason{Decided: true, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
+	keep := plan.Reason{Decided: true, Kept: plan.KeptBest, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
+	unsure, dear := keep, keep
+	unsure.Kept, unsure.Gain = plan.KeptUncertain, plan.Gain{Expected: 0.031, Least: -0.02}
+	dear.Kept, dear.Gain = plan.KeptPrice, plan.Gain{Expected: 0.02, Least: 0.02}
+	move := plan.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05, Gain: plan.Gain{Expected: 0.5, Least: 0.45}}
 	r.tell(even, even, keep, 2)
 	r.tell(even, even, keep, 2)
-	r.tell(even, uneven, plan.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05}, 2)
+	r.tell(even, uneven, move, 2)
 	r.tell(uneven, uneven, keep, 1)
 	r.tell(uneven, even, plan.Reason{}, 1)
 	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"kept": 1, "sparsity": 0.5}}, 83))
 	r.tell(even, even, keep, 1)
-	expect.OK(t, r.journal.Changed(6, dynamic.Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}}, 1))
+	r.tell(even, even, unsure, 1)
+	r.tell(even, even, dear, 1)
+	expect.OK(t, r.journal.Changed(8, dynamic.Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}}, 1))
 	r.tell(even, even, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
+	order, err := schedule.New(schedule.KindGPipe, 2, 1, 4)
+	expect.OK(t, err)
+	gpipe := even.With(even.Cuts, order)
+	r.tell(even, gpipe, plan.Reason{Decided: true, Predicted: 0.2}, 1)
+	const gap = "; slowest stage 25.0 % above the best possible"
 	want := []string{
-		"step 0: layers stay: no other cuts promise a faster step; the slowest stage is 25.0 % above the best possible",
-		"step 2: layers move: a step of 101ms is predicted to take 50ms, 2.01x faster; then the slowest stage is 0.0 % above the best possible",
+		"step 0: layers stay: no other cuts are predicted to be faster" + gap,
+		"step 2: layers move: a step of 101ms is predicted to take 50ms, 2.01x faster (uncertain by 5.0 %); slowest stage 0.0 % above the best possible",
 		"step 2: moved 2 layers, 9 bytes, in 1s; layers per stage 3 5",
 		"step 2: since the move a step takes 92.7ms, 1.09x faster than the 101ms before it; 50ms was predicted",
-		"step 3: layers stay: no other cuts promise a faster step; the slowest stage is 25.0 % above the best possible",
+		"step 3: layers stay: no other cuts are predicted to be faster" + gap,
 		"step 4: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
 		"step 5: the model changes: prune, sparsity 50.0 %; took 1m23s",
-		"step 5: layers stay: no other cuts promise a faster step; the slowest stage is 25.0 % above the best possible",
-		"step 6: the model changes: freeze, layers 3, of all 8; took 1s",
-		"step 6: layers stay: memory: stage 0 lacks 0 bytes for what it must hold",
+		"step 5: layers stay: no other cuts are predicted to be faster" + gap,
+		"step 6: layers stay: other cuts are predicted to save 3.1 % of a step (uncertain by 5.1 %), which may be noise" + gap,
+		"step 7: layers stay: other cuts are predicted to save 2.0 % of a step, less than moving takes" + gap,
+		"step 8: the model changes: freeze, layers 3, of all 8; took 1s",
+		"step 8: layers stay: memory: stage 0 lacks 0 bytes for what it must hold",
+		"step 9: schedule gpipe instead of 1f1b: a step of 80.7ms is predicted to take 200ms, 2.48x slower",
 	}
 	if diff := cmp.Diff(want, r.told.lines); diff != "" {
 		t.Error(diff)

@@ -9,6 +9,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/dynamic"
 	"dynmo/src/migrate"
+	"dynmo/src/plan"
 )
 
 // sparsityKey is the detail of a change of the model that tells the share of the
@@ -34,13 +35,13 @@ func moveLine(step int, moved migrate.Moved, seconds float64, perStage []int) st
 		step, count(moved.Layers, "layer"), Bytes(moved.Bytes), Duration(seconds), strings.Trim(fmt.Sprint(perStage), "[]"))
 }
 
-// answer is what a decision came to.
+// answer is what a decision came to: that layers or the order of work change, or why
+// they stay, as plan.Kept has it.
 type answer string
 
 const (
 	answerNone    answer = "" // nothing was decided since the model changed
 	answerFull    answer = "full"
-	answerStay    answer = "stay"
 	answerMove    answer = "move"
 	answerReorder answer = "reorder"
 )
@@ -49,19 +50,41 @@ const (
 // came to.
 func decisionLine(d Done, makespan float64) (a answer, line string) {
 	why := d.Why
-	gain := fmt.Sprintf("a step of %s is predicted to take %s, %s", Duration(makespan), Duration(why.Predicted), faster(makespan, why.Predicted))
-	gap := fmt.Sprintf("the slowest stage is %.1f %% above the best possible", 100*max(0, balance.Gap(why.Bottleneck, why.Optimum)))
+	gain := fmt.Sprintf("a step of %s is predicted to take %s, %s%s",
+		Duration(makespan), Duration(why.Predicted), faster(makespan, why.Predicted), uncertainty(why.Gain))
+	gap := fmt.Sprintf("; slowest stage %.1f %% above the best possible", 100*max(0, balance.Gap(why.Bottleneck, why.Optimum)))
 	switch {
 	case why.Full != nil:
 		a, line = answerFull, fmt.Sprintf("layers stay: %v", why.Full)
 	case !d.Next.Cuts.Equal(d.Ran.Cuts):
-		a, line = answerMove, fmt.Sprintf("layers move: %s; then %s", gain, gap)
+		a, line = answerMove, "layers move: "+gain+gap
 	case !d.Next.Equal(d.Ran):
 		a, line = answerReorder, fmt.Sprintf("schedule %s instead of %s: %s", d.Next.Schedule.Kind, d.Ran.Schedule.Kind, gain)
 	default:
-		a, line = answerStay, "layers stay: no other cuts promise a faster step; "+gap
+		a, line = answer("stay: "+why.Kept), "layers stay: "+kept(why)+gap
 	}
 	return a, fmt.Sprintf("step %d: %s", d.Step, line)
+}
+
+// kept tells why layers stay.
+func kept(why plan.Reason) string {
+	others := fmt.Sprintf("other cuts are predicted to save %.1f %% of a step%s", 100*why.Gain.Expected, uncertainty(why.Gain))
+	switch why.Kept {
+	case plan.KeptUncertain:
+		return others + ", which may be noise"
+	case plan.KeptPrice:
+		return others + ", less than moving takes"
+	}
+	return "no other cuts are predicted to be faster"
+}
+
+// uncertainty tells how much of a gain noise may have feigned; nothing where costs are
+// known.
+func uncertainty(g plan.Gain) string {
+	if g.Least == g.Expected {
+		return ""
+	}
+	return fmt.Sprintf(" (uncertain by %.1f %%)", 100*(g.Expected-g.Least))
 }
 
 // effectLine tells what a move was worth, once a step after it has been measured.
