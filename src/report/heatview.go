@@ -38,7 +38,6 @@ func (h *heat) view(first int, marks []mark) *heatView {
 	}
 	v := &heatView{heat: h, Height: max(140, min(12*h.Layers, 420))}
 	steps, layers := float64(h.Steps), float64(h.Layers)
-	percent := func(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
 	for s := range h.Stages {
 		v.Stages = append(v.Stages, colourOf(s, h.Stages))
 	}
