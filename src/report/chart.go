@@ -24,6 +24,8 @@ type chart struct {
 	About    string        `json:"-"` // what the number is
 	Curves   []*curve      `json:"curves"`
 	FromZero bool          `json:"-"` // the axis begins at 0
+	Top      float64       `json:"-"` // the axis ends there; 0: at the largest number
+	Above    string        `json:"-"` // what lies beyond Top; "" if nothing does
 	SVG      template.HTML `json:"-"` // "" where no curve has a point
 	X        []tick        `json:"-"`
 	Y        []tick        `json:"-"`
@@ -117,6 +119,9 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 	p.X.Min, p.X.Max = from, to
 	if c.FromZero {
 		p.Y.Min = min(p.Y.Min, 0)
+	}
+	if c.Top > 0 {
+		p.Y.Max = c.Top
 	}
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = above(p.Y.Min)

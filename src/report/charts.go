@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"dynmo/src/record"
@@ -13,10 +14,12 @@ func (r Run) figure(list []baseline) *chart {
 	if middle(r.Metrics, stepSeconds) >= 10 {
 		unit, scale = "s", 1
 	}
-	c := r.chart("step time", unit, "from the first forward to the last update, "+r.Metrics[0].Clock+" clock",
-		func(m record.Metrics) record.Float { return record.Float(scale) * m.StepSeconds })
+	of := func(m record.Metrics) record.Float { return record.Float(scale) * m.StepSeconds }
+	c := r.chart("step time", unit, "from the first forward to the last update, "+r.Metrics[0].Clock+" clock", of)
 	c.FromZero = true
+	c.Top = 3 * middle(r.Metrics, of)
 	if len(list) == 0 {
+		c.crop(r.Metrics, of)
 		return c
 	}
 	c.Curves[0].Name = "this run"
@@ -28,10 +31,34 @@ func (r Run) figure(list []baseline) *chart {
 		}
 		n.thin(x, y)
 		c.Curves = append(c.Curves, n)
+		c.Top = max(c.Top, 1.1*slices.Max(y))
 	}
 	held("first cuts, never moved", "static", func(b baseline) float64 { return b.Static })
 	held("best cuts", "best", func(b baseline) float64 { return b.Best })
+	c.crop(r.Metrics, of)
 	return c
+}
+
+// crop says which steps lie above Top: a few may be many times longer than the
+// others, as the first one often is. Without such steps there is no Top.
+func (c *chart) crop(steps []record.Metrics, of func(record.Metrics) record.Float) {
+	n, most := 0, 0
+	for i, m := range steps {
+		if float64(of(m)) > c.Top {
+			n++
+		}
+		if of(m) > of(steps[most]) {
+			most = i
+		}
+	}
+	switch longest := float64(of(steps[most])); {
+	case !(longest > 1.5*c.Top):
+		c.Top = 0
+	case n == 1:
+		c.Above = fmt.Sprintf("Above the picture: step %d, %s %s.", steps[most].Step, significant(longest), c.Unit)
+	default:
+		c.Above = fmt.Sprintf("Above the picture: %d steps, the longest %s %s (step %d).", n, significant(longest), c.Unit, steps[most].Step)
+	}
 }
 
 // charts returns the other numbers that are drawn over steps.

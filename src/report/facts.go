@@ -36,7 +36,7 @@ func (r Run) facts(s summary, list []baseline) []fact {
 	return append(facts,
 		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", significant(100*bubble), significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("of all time went to measuring, deciding and moving %s of layers", size(s.Moved))},
-		fact{"steps", fmt.Sprint(len(r.Metrics)), r.skipped()})
+		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
 
 // gain compares the run with its first cuts.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -42,9 +43,6 @@ type page struct {
 	Script   template.JS
 	Data     map[string]any // drawn by the script
 }
-
-// phaseColumns is those of phaseHeader that do not compare with another run.
-var phaseColumns = []int{0, 2, 4, 5, 6, 7, 8, 9, 11}
 
 // mostEvents is how many events a page lists.
 const mostEvents = 500
@@ -85,19 +83,7 @@ func HTML(out io.Writer, r Run) error {
 	p.Events = r.eventRows()
 	p.Left = max(0, len(p.Events)-mostEvents)
 	p.Events = p.Events[:len(p.Events)-p.Left]
-	if len(r.phases()) > 1 {
-		rows, err := phaseRows([]Run{r})
-		if err != nil {
-			return err
-		}
-		for _, row := range append([][]string{phaseHeader}, rows...) {
-			var kept []string
-			for _, column := range phaseColumns {
-				kept = append(kept, row[column])
-			}
-			p.Phases = append(p.Phases, kept)
-		}
-	}
+	p.Phases = r.phaseTable()
 	p.Data = map[string]any{"charts": charts, "from": first, "to": last, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }
@@ -122,10 +108,13 @@ func bar(x, all float64) string {
 	return fmt.Sprintf("%.1f%%", 100*min(x/all, 1))
 }
 
-// off writes the distance of x from the measured value.
+// off writes the distance of a sum from the measured value.
 func off(x, measured float64) string {
-	if measured == 0 {
+	switch {
+	case measured == 0:
 		return ""
+	case math.Abs(x/measured-1) < 0.0005:
+		return "= sum"
 	}
 	return fmt.Sprintf("sum %+.1f %%", 100*(x/measured-1))
 }

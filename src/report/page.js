@@ -120,7 +120,7 @@ function colours() {
 
 function draw(lane) {
 	const named = lane.canvas.clientWidth >= 600;
-	Object.assign(gutter, named ? { left: 62, right: 54, named } : { left: 26, right: 44, named });
+	Object.assign(gutter, named ? { left: 62, right: 54, named } : { left: 26, right: 48, named });
 	const { canvas, step } = lane, high = rowHeight(lane), ratio = window.devicePixelRatio || 1;
 	const w = canvas.clientWidth, h = gutter.top + high * step.stages.length + 1;
 	canvas.style.height = h + "px";

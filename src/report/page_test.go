@@ -35,9 +35,9 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<h1>sample &lt;b&gt;&amp;amp;&lt;/b&gt; &lt;/script&gt;</h1>", "<dd>&lt;node&gt;</dd>",
 		"4 x 1 stages", "<b>sim clock</b>", "Steps without a finite value, left out: 1",
-		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB", "Pruned: 50 % of the prunable weights are gone, 1 M of 2 M are left.",
+		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "Pruned: 50 % of the prunable weights are gone, 1 M of 2 M are left.",
 		"before: steps 10 to 14", "after: steps 15 to 39",
-		`aria-label="loss over steps"`, "Between prunings", "[parallel]",
+		`aria-label="loss over steps"`, "Between changes of the model", "[parallel]",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q on the page", want)
@@ -136,6 +136,31 @@ func TestThinKeepsExtremes(t *testing.T) {
 	}
 	if !slices.IsSorted(c.X) {
 		t.Error("steps are not in order")
+	}
+}
+
+// TestCrop: steps that are many times longer than the others do not flatten them, and
+// are told.
+func TestCrop(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		seconds []record.Float
+		top     float64
+		above   string
+	}{
+		{"usual", []record.Float{0.2, 0.1, 0.1}, 0, ""},
+		{"a long first step", []record.Float{12.3456, 0.1, 0.1}, 300, "Above the picture: step 0, 12346 ms."},
+		{"two", []record.Float{1, 0.1, 0.1, 0.1, 2}, 300, "Above the picture: 2 steps, the longest 2000 ms (step 4)."},
+		{"no time", []record.Float{0, 0}, 0, ""},
+		{"not a number", []record.Float{record.Float(math.NaN()), 0.1}, 0, ""},
+	} {
+		var r Run
+		for step, seconds := range c.seconds {
+			r.Metrics = append(r.Metrics, record.Metrics{Step: step, StepSeconds: seconds})
+		}
+		if got := r.figure(nil); math.Abs(got.Top-c.top) > 1e-9 || got.Above != c.above {
+			t.Errorf("%s: top %v, %q; want %v, %q", c.name, got.Top, got.Above, c.top, c.above)
+		}
 	}
 }
 

@@ -77,24 +77,23 @@ func ReadAll(dir string) (Run, error) {
 	if err := r.costs(); err != nil {
 		return r, err
 	}
-	f, err := os.Open(r.file(record.TraceFile))
+	trace, err := r.whole(record.TraceFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	} else if err != nil {
 		return r, err
 	}
-	defer f.Close()
-	r.Timelines, err = record.ReadTrace(f.Name(), f)
+	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(trace))
 	return r, err
 }
 
 // file returns the path of one of the run's files.
 func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
-// value reads a file that holds one JSON value, if there is one.
+// value reads a file that holds one JSON value, if there is one and it is not empty.
 func (r Run) value(name string, v any) error {
 	text, err := os.ReadFile(r.file(name))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return nil
 	} else if err != nil {
 		return err
@@ -134,15 +133,17 @@ func lines[T any](r *Run, name string) ([]T, error) {
 	return list, nil
 }
 
-// whole reads a file of one JSON value a line without a last line that is torn: a
-// run that was killed and a disk that was full leave one. It is noted.
+// whole reads a file with one JSON value a line, which an array may hold, without a
+// last line that is torn: a run that was killed and a disk that was full leave one.
+// It is noted.
 func (r *Run) whole(name string) ([]byte, error) {
 	text, err := os.ReadFile(r.file(name))
 	if err != nil {
 		return nil, err
 	}
 	begin := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1
-	if begin < len(text) && !json.Valid(text[begin:]) {
+	last := string(bytes.TrimSuffix(bytes.TrimSpace(text[begin:]), []byte(",")))
+	if last != "" && last != "[" && last != "]" && !json.Valid([]byte(last)) {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s: the last line, %d, is torn and was left out.", name, bytes.Count(text[:begin], []byte("\n"))+1))
 		text = text[:begin]
 	}

@@ -62,14 +62,14 @@ func (s sample) write(t testing.TB) string {
 			r = sim.Run(sim.Step{Schedule: list, Costs: table.Stages(cuts, list.Map), Spans: true})
 			known[[2]bool{pruned, moved}] = r
 		}
-		seconds := r.Makespan()
+		seconds, at := r.Makespan(), layout.New(cuts, list, 1, mesh.StageMajor)
 		loss := 3 + 3*math.Exp(-float64(step)/8)
 		if step == s.steps/2 {
 			loss = math.NaN()
 		}
 		idle := r.Idle() / float64(s.stages)
 		must(run.Step(record.Metrics{
-			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: make([]int, s.stages),
+			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: at.LayersPerStage(),
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
 			Bottleneck: 1, Optimum: 1, Ceiling: 1.1,
@@ -85,7 +85,7 @@ func (s sample) write(t testing.TB) string {
 			}
 			must(run.Costs(profile.Phase{
 				Phase: cost.Phase{Step: step, Steps: end - step, Table: table, Change: change},
-				Run:   &profile.Run{Layout: layout.New(cuts, list, 1, mesh.StageMajor), Step: step, Makespan: seconds},
+				Run:   &profile.Run{Layout: at, Step: step, Makespan: seconds},
 			}))
 		}
 		if step == s.prune {

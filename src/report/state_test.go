@@ -16,6 +16,7 @@ func TestTornLines(t *testing.T) {
 	for _, c := range []struct{ name, file, tail, note string }{
 		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl: the last line, 41, is torn and was left out."},
 		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl: the last line, 3, is torn and was left out."},
+		{"half an event", record.TraceFile, ",\n{\"name\":\"F", "trace.json: the last line, "},
 		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl: the last line, 4, is torn and was left out."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,6 +45,7 @@ func TestState(t *testing.T) {
 		want          string
 	}{
 		{"finished", `{"status":"finished"}`, 40, ""},
+		{"unfinished, its file claimed", "empty", 30, "This run is unfinished: 30 of 40 steps are recorded. It still trains, or was killed."},
 		{"finished early", `{"status":"finished"}`, 30, ""},
 		{"finished, of an older version", "", 40, ""},
 		{"unfinished", "", 30, "This run is unfinished: 30 of 40 steps are recorded. It still trains, or was killed."},
@@ -53,7 +55,7 @@ func TestState(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := small.write(t)
 			if c.summary != "" {
-				expect.OK(t, os.WriteFile(filepath.Join(dir, SummaryFile), []byte(c.summary), 0o666))
+				expect.OK(t, os.WriteFile(filepath.Join(dir, SummaryFile), []byte(strings.TrimPrefix(c.summary, "empty")), 0o666))
 			}
 			r, err := ReadAll(dir)
 			expect.OK(t, err)
