@@ -16,9 +16,9 @@ type eventRow struct {
 	Text        string
 	Took        float64 // seconds, of all of them
 
-	kept bool    // a decision after which layers stayed
-	gap  float64 // of it: how far the slowest stage is above the optimum
-	many int     // how many decisions this is
+	kept  string  // why layers stayed: such rows are joined; "" if this is none
+	share float64 // what they could have saved of a step, as far as kept tells
+	many  int     // how many decisions this is
 }
 
 // Steps names the steps of the row.
@@ -55,18 +55,15 @@ func (r Run) eventRows() []eventRow {
 			row.Kind, row.Took = string(record.Migrate), row.Took+float64(move.Seconds)
 			row.Text = r.moveText(move) + effect(e)
 		case e.Kind == record.Balance:
-			if why, ok := e.Detail["kept"].(string); ok {
-				row.Text = "Layers stay: " + why + "."
-				break
-			}
-			row.kept = true
-			row.gap, _ = e.Detail["gap"].(float64)
-			if n := len(list); n > 0 && list[n-1].kept {
-				last := &list[n-1]
-				row.First, row.Took, row.gap, row.many = last.First, row.Took+last.Took, max(row.gap, last.gap), last.many+1
+			row.kept, row.share, row.Text = r.stay(e)
+			if n := len(list); n > 0 && row.kept != "" && list[n-1].kept == row.kept {
+				last := list[n-1]
+				row.First, row.Took, row.share, row.many = last.First, row.Took+last.Took, max(row.share, last.share), last.many+1
 				list = list[:n-1]
 			}
-			row.Text = row.keptText()
+			if row.kept != "" {
+				row.Text = row.keptText()
+			}
 		case e.Kind == record.Dynamic:
 			row.Text = changeText(e.Detail)
 		default:
@@ -77,16 +74,49 @@ func (r Run) eventRows() []eventRow {
 	return list
 }
 
+// optimal is that the cuts of a decision of older versions, which say no reason, were
+// the best or how far they were from them.
+const optimal = "optimal"
+
+// stay says why layers stayed after a decision, and what of a step they could have
+// saved, or else in a sentence what became of it.
+func (r Run) stay(e record.Event) (kept string, share float64, text string) {
+	kept, _ = e.Detail["kept"].(string)
+	gain, weighed := e.Detail["gain"].(float64)
+	gap, _ := e.Detail["gap"].(float64)
+	before, after := r.index(e.Step), r.index(e.Step+1)
+	switch kind := e.Detail["schedule"]; {
+	case kept == "best" || kept == "uncertain" || kept == "price":
+		return kept, gain, ""
+	case kept != "":
+		return "", 0, "Layers stay: " + kept + "."
+	case after < len(r.Metrics) && r.Metrics[before].Schedule != r.Metrics[after].Schedule:
+		return "", 0, fmt.Sprintf("Layers stay; the schedule is now %v.", kind) + effect(e)
+	case weighed:
+		return "", 0, "Layers stay, and are worked on in another order." + effect(e)
+	}
+	return optimal, gap, ""
+}
+
 // keptText says why layers stayed.
 func (e eventRow) keptText() string {
 	lead := "Layers stay: "
 	if e.many > 1 {
 		lead = fmt.Sprintf("Layers stay, %d decisions: ", e.many)
 	}
-	if e.gap < 0.0005 {
-		return lead + "no other cuts have a faster slowest stage."
+	saved := significant(100*e.share) + " %"
+	if e.many > 1 {
+		saved = "up to " + saved
 	}
-	return lead + fmt.Sprintf("the slowest stage is %s %% above the best possible.", significant(100*e.gap))
+	switch {
+	case e.kept == "uncertain":
+		return lead + "other cuts would save " + saved + " of a step on the costs measured, which may be noise."
+	case e.kept == "price":
+		return lead + "other cuts would save " + saved + " of a step, less than moving costs."
+	case e.kept == optimal && e.share >= 0.0005:
+		return lead + "the slowest stage is " + saved + " above the best possible."
+	}
+	return lead + "no other cuts would be faster."
 }
 
 // moveText says what moved.

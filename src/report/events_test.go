@@ -15,6 +15,13 @@ func TestEventRows(t *testing.T) {
 		return record.Event{Step: step, Kind: record.Balance, Before: 0.1889477910000017, Predicted: 0.1889477910000017, Seconds: 0.001,
 			Detail: map[string]any{"bottleneck": 0.009085562000000047, "cuts": []any{0., 4., 7.}, "gap": gap, "optimum": 0.009085562}}
 	}
+	weighed := func(step int, kept string, gain float64) record.Event {
+		e := record.Event{Step: step, Kind: record.Balance, Before: 0.2, Predicted: 0.18, After: 0.19, Detail: map[string]any{"gain": gain}}
+		if kept != "" {
+			e.Detail["kept"] = kept
+		}
+		return e
+	}
 	r.Events = []record.Event{
 		kept(4, 0), kept(9, 0.0234567890123),
 		{Step: 20, Kind: record.Dynamic, Seconds: 0.026034828999996762, Detail: map[string]any{
@@ -26,6 +33,7 @@ func TestEventRows(t *testing.T) {
 		{Step: 34, Kind: record.Balance, Before: 0.2, Predicted: 0.1, Seconds: 0.001},
 		{Step: 36, Kind: record.Migrate, Bytes: 1500},
 		{Step: 39, Kind: record.Balance, Detail: map[string]any{"kept": "stage 1 needs 3 bytes"}},
+		weighed(44, "uncertain", 0.0234), weighed(49, "uncertain", 0.0123), weighed(54, "price", 0.0123), weighed(59, "best", 0), weighed(64, "", 0.1),
 		{Step: 40, Kind: record.Dynamic, Detail: map[string]any{"what": "freeze", "layers": 3.}},
 		{Step: 41, Kind: record.Dynamic, Detail: map[string]any{"what": "exit", "left_over": 0.123456789}},
 		{Step: 42, Kind: record.Dynamic, Detail: map[string]any{"what": "exit"}},
@@ -39,13 +47,17 @@ func TestEventRows(t *testing.T) {
 		got = append(got, row{e.Steps(), e.Kind, e.Text, milliseconds(e.Took)})
 	}
 	want := []row{
-		{"4 – 9", "balance", "Layers stay, 2 decisions: the slowest stage is 2.35 % above the best possible.", "2"},
+		{"4 – 9", "balance", "Layers stay, 2 decisions: the slowest stage is up to 2.35 % above the best possible.", "2"},
 		{"20", "dynamic", "Pruned: 52 % of the prunable weights are gone, 1.13 M of 2.36 M are left.", "26"},
-		{"24", "balance", "Layers stay: no other cuts have a faster slowest stage.", "1"},
+		{"24", "balance", "Layers stay: no other cuts would be faster.", "1"},
 		{"29", "migrate", "2 layers moved, 4.76 MB: stages now hold 5, 2 layers. Makespan 206 → 159 ms, 194 predicted.", "4"},
 		{"34", "migrate", "1 layer moved, 12 B. Makespan 200 ms before, 100 predicted; the model changed before it was measured again.", "4"},
 		{"36", "migrate", "Layers moved, 1.5 kB.", "0"},
 		{"39", "balance", "Layers stay: stage 1 needs 3 bytes.", "0"},
+		{"44 – 49", "balance", "Layers stay, 2 decisions: other cuts would save up to 2.34 % of a step on the costs measured, which may be noise.", "0"},
+		{"54", "balance", "Layers stay: other cuts would save 1.23 % of a step, less than moving costs.", "0"},
+		{"59", "balance", "Layers stay: no other cuts would be faster.", "0"},
+		{"64", "balance", "Layers stay, and are worked on in another order. Makespan 200 → 190 ms, 180 predicted.", "0"},
 		{"40", "dynamic", "Frozen: the first 3 layers train no more.", "0"},
 		{"41", "dynamic", "The model changed (exit): left over 0.123", "0"},
 		{"42", "dynamic", "The model changed (exit)", "0"},
