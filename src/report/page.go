@@ -83,7 +83,9 @@ func HTML(out io.Writer, r Run) error {
 	p.Events = r.eventRows()
 	p.Left = max(0, len(p.Events)-mostEvents)
 	p.Events = p.Events[:len(p.Events)-p.Left]
-	p.Phases = r.phaseTable()
+	if p.Phases, err = r.phaseTable(); err != nil {
+		return err
+	}
 	p.Data = map[string]any{"charts": charts, "from": first, "to": last, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }

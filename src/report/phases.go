@@ -50,8 +50,36 @@ func Phases(out io.Writer, runs []Run) error {
 
 var phaseHeader = []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
 
+// phaseRows returns the lines of Phases, under phaseHeader.
 func phaseRows(runs []Run) ([][]string, error) {
-	var rows [][]string
+	rows, err := PhaseRows(runs)
+	var lines [][]string
+	for _, r := range rows {
+		lines = append(lines, r.cells())
+	}
+	return lines, err
+}
+
+// PhaseRow is a line of Phases, for programs. Times are in seconds on Clock.
+type PhaseRow struct {
+	Run        string       `json:"run"`
+	Balancer   string       `json:"balancer"`
+	Clock      string       `json:"clock"`
+	Sparsity   record.Float `json:"sparsity"`
+	Makespan   record.Float `json:"makespan"`
+	Speedup    record.Float `json:"speedup"` // of the makespan over the first run's
+	Bottleneck record.Float `json:"bottleneck"`
+	Optimum    record.Float `json:"optimum"`
+	Gap        record.Float `json:"gap"` // bottleneck / optimum - 1
+	Ceiling    record.Float `json:"ceiling"`
+	Predicted  record.Float `json:"predicted"`
+	Ratio      record.Float `json:"makespan_to_predicted"`
+	ToFirst    record.Float `json:"to_first"` // that ratio over the first run's, less 1
+}
+
+// PhaseRows returns the figures of Phases. Errors are those of Phases.
+func PhaseRows(runs []Run) ([]PhaseRow, error) {
+	var rows []PhaseRow
 	base := runs[0].phases()
 	for i := range base {
 		for _, r := range runs {
@@ -65,45 +93,50 @@ func phaseRows(runs []Run) ([][]string, error) {
 	return rows, nil
 }
 
-// of returns the median of a number over the phase.
-func (p phase) of(f func(record.Metrics) record.Float) float64 { return middle(p.steps, f) }
-
-// The numbers of a phase.
-func makespan(m record.Metrics) record.Float   { return m.Makespan }
-func predicted(m record.Metrics) record.Float  { return m.Predicted }
-func ratio(m record.Metrics) record.Float      { return m.Makespan / m.Predicted }
-func bottleneck(m record.Metrics) record.Float { return m.Bottleneck }
-func optimum(m record.Metrics) record.Float    { return m.Optimum }
-func gap(m record.Metrics) record.Float        { return 100 * (m.Bottleneck/m.Optimum - 1) }
-func ceiling(m record.Metrics) record.Float    { return m.Ceiling }
-
-func phaseRow(r Run, p, base phase) []string {
-	ms := func(seconds float64) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
-	return []string{
-		fmt.Sprintf("%.4f", p.sparsity), r.Config.Balance.String(),
-		ms(p.of(makespan)), fmt.Sprintf("%.3fx", base.of(makespan)/p.of(makespan)),
-		ms(p.of(bottleneck)), ms(p.of(optimum)),
-		fmt.Sprintf("%.1f %%", p.of(gap)), fmt.Sprintf("%.3fx", p.of(ceiling)), ms(p.of(predicted)),
-		fmt.Sprintf("%.3f", p.of(ratio)), fmt.Sprintf("%+.1f %%", 100*(p.of(ratio)/base.of(ratio)-1)),
-		p.steps[0].Clock,
+func phaseRow(r Run, p, base phase) PhaseRow {
+	of := func(p phase, f func(record.Metrics) record.Float) record.Float {
+		return record.Float(middle(p.steps, f))
+	}
+	makespan := func(m record.Metrics) record.Float { return m.Makespan }
+	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
+	return PhaseRow{
+		Run: r.Config.Run.Name, Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
+		Makespan: of(p, makespan), Speedup: of(base, makespan) / of(p, makespan),
+		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
+		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),
+		Gap:        of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
+		Ceiling:    of(p, func(m record.Metrics) record.Float { return m.Ceiling }),
+		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
+		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
 	}
 }
 
-// phaseTable returns the phases of one run as a table with its header, nil if the
+// cells returns the row for people, under phaseHeader.
+func (r PhaseRow) cells() []string {
+	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
+	return []string{
+		fmt.Sprintf("%.4f", r.Sparsity), r.Balancer, ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
+		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
+		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
+	}
+}
+
+// phaseTable returns the phases of one run for its page, with a header, nil if the
 // model never changed.
-func (r Run) phaseTable() [][]string {
+func (r Run) phaseTable() ([][]string, error) {
 	list := r.phases()
 	if len(list) < 2 {
-		return nil
+		return nil, nil
 	}
-	rows := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
-	for _, p := range list {
-		rows = append(rows, []string{
-			fmt.Sprint(p.first), significant(100 * p.sparsity), milliseconds(p.of(makespan)), milliseconds(p.of(predicted)),
-			milliseconds(p.of(bottleneck)), milliseconds(p.of(optimum)), significant(p.of(gap)), fmt.Sprintf("%.2f×", p.of(ceiling)),
+	rows, err := PhaseRows([]Run{r})
+	table := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	for i, p := range rows {
+		table = append(table, []string{
+			fmt.Sprint(list[i].first), significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
 		})
 	}
-	return rows
+	return table, err
 }
 
 // PhasesLegend explains the columns of Phases.

@@ -34,12 +34,12 @@ its files is left out, which the page says too.`,
 			if err := report.HTML(&page, r); err != nil {
 				return usageError{err}
 			}
-			return writeFile("output", file, func(out io.Writer) error {
+			return deliver(c, "output", file, func(out io.Writer) error {
 				_, err := page.WriteTo(out)
 				return err
 			})
 		},
 	}
-	requiredOutput(c, &file, "file to write")
+	requiredOutput(c, &file, "file to write; - is standard output")
 	return c
 }
