@@ -98,6 +98,7 @@ func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
 func (*costWatcher) Step(record.Metrics) error     { return nil }
 func (*costWatcher) Event(record.Event) error      { return nil }
 func (*costWatcher) Trace(trace.Step) error        { return nil }
+func (*costWatcher) Say(string)                    {}
 
 // writeCosts writes a table as indented JSON.
 func writeCosts(c *cobra.Command, file string, s profile.Phase) error {
