@@ -128,7 +128,7 @@ func (r Run) moveText(e record.Event) string {
 			text = "1 layer moved"
 		}
 	}
-	text += ", " + size(e.Bytes)
+	text += ", " + record.Bytes(e.Bytes)
 	if i := r.index(e.Step + 1); i < len(r.Metrics) && len(r.Metrics[i].LayersPerStage) <= mostStages {
 		text += ": stages now hold " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(r.Metrics[i].LayersPerStage), "[]")), ", ") + " layers"
 	}

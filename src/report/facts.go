@@ -29,13 +29,13 @@ func (r Run) facts(s summary, list []baseline) []fact {
 		facts = append(facts, r.left(list))
 	}
 	facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
-	if gone := r.gone(); gone > 0 {
-		facts = append(facts, fact{"sparsity", significant(100*gone) + " %", "of the prunable weights are gone at the end"})
+	if _, y := r.sparsity(); y[len(y)-1] > 0 {
+		facts = append(facts, fact{"sparsity", significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
 	return append(facts,
 		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", significant(100*bubble), significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
-		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("of all time went to measuring, deciding and moving %s of layers", size(s.Moved))},
+		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("of all time went to measuring, deciding and moving %s of layers", record.Bytes(s.Moved))},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
 
@@ -65,17 +65,6 @@ func (r Run) moved() bool {
 		}
 	}
 	return false
-}
-
-// gone returns the share of weights that are gone at the end.
-func (r Run) gone() float64 {
-	gone := 0.0
-	for _, e := range r.Events {
-		if s, ok := e.Detail["sparsity"].(float64); ok && e.Kind == record.Dynamic {
-			gone = s
-		}
-	}
-	return gone
 }
 
 // skipped says how many updates were left out.
@@ -114,12 +103,4 @@ func count(x float64) string {
 		}
 	}
 	return significant(x)
-}
-
-// size writes a number of bytes.
-func size(n int64) string {
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return count(float64(n)) + "B"
 }

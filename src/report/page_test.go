@@ -273,3 +273,15 @@ func TestTimelinesUnpack(t *testing.T) {
 		}
 	}
 }
+
+// TestSparsity: metrics say it, and of older versions events do.
+func TestSparsity(t *testing.T) {
+	r := small.read(t)
+	if x, y := r.sparsity(); !slices.Equal(x, []float64{0, 10}) || !slices.Equal(y, []float64{0, 0.5}) {
+		t.Errorf("%v %v, want half from step 10 on, as the event says", x, y)
+	}
+	r.Metrics[3].Sparsity = 0.25
+	if x, y := r.sparsity(); len(x) != 40 || y[3] != 0.25 || y[12] != 0 {
+		t.Errorf("%v %v, want what metrics say", x, y)
+	}
+}

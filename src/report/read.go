@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 )
@@ -22,7 +22,7 @@ type Run struct {
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
-	Status  string   // how the run ended, as SummaryFile says; "" where there is none
+	Status  string   // how the run ended, as record.SummaryFile says; "" where there is none
 	Notes   []string // what of the files was left out, and why
 
 	// Fields that only the page shows; absent from older runs.
@@ -51,13 +51,10 @@ func Read(dir string) (Run, error) {
 	var end struct {
 		Status string `json:"status"`
 	}
-	err = r.value(SummaryFile, &end)
+	err = r.value(record.SummaryFile, &end)
 	r.Status = end.Status
 	return r, err
 }
-
-// SummaryFile says how a run ended. A run that has not ended has none.
-const SummaryFile = "summary.json"
 
 // ReadAll is Read, and reads the fields that only the page shows. A damaged file is
 // an error that names it; one that is missing is not.
@@ -66,7 +63,7 @@ func ReadAll(dir string) (Run, error) {
 	if err != nil {
 		return r, err
 	}
-	settings, err := os.ReadFile(r.file(record.SettingsFile))
+	settings, err := input.Read(r.file(record.SettingsFile), input.Settings)
 	if err != nil {
 		return r, err
 	}
@@ -77,14 +74,7 @@ func ReadAll(dir string) (Run, error) {
 	if err := r.costs(); err != nil {
 		return r, err
 	}
-	trace, err := r.whole(record.TraceFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	} else if err != nil {
-		return r, err
-	}
-	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(trace))
-	return r, err
+	return r, r.timeline()
 }
 
 // file returns the path of one of the run's files.
@@ -92,7 +82,7 @@ func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
 // value reads a file that holds one JSON value, if there is one and it is not empty.
 func (r Run) value(name string, v any) error {
-	text, err := os.ReadFile(r.file(name))
+	text, err := input.Read(r.file(name), input.Note)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return nil
 	} else if err != nil {
@@ -104,48 +94,61 @@ func (r Run) value(name string, v any) error {
 	return nil
 }
 
+// lines reads a file of one JSON value a line.
+func lines[T any](r *Run, name string) ([]T, error) {
+	f, err := input.Open(r.file(name), input.Records)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, torn, err := input.Lines[T](r.file(name), f)
+	r.note(torn)
+	return list, err
+}
+
 // costs reads what layers cost, if that was recorded.
 func (r *Run) costs() error {
-	text, err := r.whole(record.CostsFile)
+	path := r.file(record.CostsFile)
+	text, err := input.Read(path, input.Records)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	r.Costs, err = profile.ReadSeries(r.file(record.CostsFile), bytes.NewReader(text), 0)
+	if text = r.whole(path, text); len(text) > 0 {
+		r.Costs, err = profile.ReadSeries(path, bytes.NewReader(text), 0)
+	}
 	return err
 }
 
-// lines reads a file of one JSON value a line.
-func lines[T any](r *Run, name string) ([]T, error) {
-	text, err := r.whole(name)
-	if err != nil {
-		return nil, err
+// timeline reads the timelines, if there are any.
+func (r *Run) timeline() error {
+	path := r.file(record.TraceFile)
+	text, err := input.Read(path, input.Records)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
 	}
-	var list []T
-	for line := range bytes.Lines(text) {
-		var v T
-		if err := json.Unmarshal(line, &v); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", r.file(name), len(list)+1, err)
-		}
-		list = append(list, v)
-	}
-	return list, nil
+	r.Timelines, err = record.ReadTrace(path, bytes.NewReader(r.whole(path, text)))
+	return err
 }
 
-// whole reads a file with one JSON value a line, which an array may hold, without a
-// last line that is torn: a run that was killed and a disk that was full leave one.
-// It is noted.
-func (r *Run) whole(name string) ([]byte, error) {
-	text, err := os.ReadFile(r.file(name))
-	if err != nil {
-		return nil, err
-	}
-	begin := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1
+// whole returns a text of one JSON value a line, which an array may hold, without a last
+// line that is torn. It is noted.
+func (r *Run) whole(path string, text []byte) []byte {
+	begin := bytes.LastIndexByte(bytes.TrimSpace(text), '\n') + 1
 	last := string(bytes.TrimSuffix(bytes.TrimSpace(text[begin:]), []byte(",")))
-	if last != "" && last != "[" && last != "]" && !json.Valid([]byte(last)) {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s: the last line, %d, is torn and was left out.", name, bytes.Count(text[:begin], []byte("\n"))+1))
-		text = text[:begin]
+	if last == "" || last == "[" || last == "]" || json.Valid([]byte(last)) {
+		return text
 	}
-	return text, nil
+	r.note(input.Torn(path, 1+bytes.Count(text[:begin], []byte("\n"))))
+	return text[:begin]
+}
+
+// note adds a note, if there is one.
+func (r *Run) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
+	}
 }

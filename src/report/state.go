@@ -3,7 +3,7 @@ package report
 import "fmt"
 
 // state says that the run did not come to its end, "" if it did. A run of before
-// there was a SummaryFile has ended if all its steps are there.
+// there was a summary has ended if all its steps are there.
 func (r Run) state() string {
 	done, wanted := r.last()+1, r.Config.Train.Steps
 	steps := fmt.Sprintf("%d of %d steps", done, wanted)

@@ -10,14 +10,24 @@ import (
 	"dynmo/src/record"
 )
 
+// TestTornFirstLine: a file of costs with nothing else is as good as none.
+func TestTornFirstLine(t *testing.T) {
+	dir := small.write(t)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, record.CostsFile), []byte(`{"step":0,"lay`), 0o666))
+	r, err := ReadAll(dir)
+	if err != nil || len(r.Notes) != 1 || r.Costs != nil {
+		t.Errorf("notes %q, costs %v, %v", r.Notes, r.Costs, err)
+	}
+}
+
 // TestTornLines: what a killed run or a full disk leaves at the end of a file is
 // left out and noted on the page.
 func TestTornLines(t *testing.T) {
 	for _, c := range []struct{ name, file, tail, note string }{
-		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl: the last line, 41, is torn and was left out."},
-		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl: the last line, 3, is torn and was left out."},
-		{"half an event", record.TraceFile, ",\n{\"name\":\"F", "trace.json: the last line, "},
-		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl: the last line, 4, is torn and was left out."},
+		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl:41: the last line is torn and left out"},
+		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl:3: the last line is torn and left out"},
+		{"half an event", record.TraceFile, ",\n{\"name\":\"F", "the last line is torn and left out"},
+		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl:4: the last line is torn and left out"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := small.write(t)
@@ -55,7 +65,7 @@ func TestState(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := small.write(t)
 			if c.summary != "" {
-				expect.OK(t, os.WriteFile(filepath.Join(dir, SummaryFile), []byte(strings.TrimPrefix(c.summary, "empty")), 0o666))
+				expect.OK(t, os.WriteFile(filepath.Join(dir, record.SummaryFile), []byte(strings.TrimPrefix(c.summary, "empty")), 0o666))
 			}
 			r, err := ReadAll(dir)
 			expect.OK(t, err)
