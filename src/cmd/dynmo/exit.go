@@ -30,14 +30,14 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	started := false
 	onStart(root, func() { started = true })
-	err := root.Execute()
+	c, err := root.ExecuteC()
 	switch lost := out.lost(); {
 	case lost != nil && (err == nil || !started):
 		err = lost
 	case err != nil && !started: // the command line was refused
 		// cobra spreads its suggestions over lines; one error is one line here.
 		text := strings.Join(strings.Fields(err.Error()), " ")
-		err = usageError{fmt.Errorf("%s (see %s --help)", text, root.Name())}
+		err = usageError{fmt.Errorf("%s (see %s --help)", text, c.CommandPath())}
 	}
 	return tell(root.Name(), err, stderr)
 }

@@ -41,7 +41,7 @@ settings, world or data, and nothing was trained.`,
 			return err
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := config.Load(args[0], sets)
+			settings, err := loadSettings(args[0], sets)
 			err = cmp.Or(err, records.check(c.Flags().Changed("run-dir")))
 			if err != nil {
 				leaveItToRank0(err)
