@@ -84,6 +84,25 @@ func (s Series) Costs() cost.Series {
 	return list
 }
 
+// Halved returns every other phase of a series. Each stands for the steps of the one
+// behind it too, and for what balancing took there.
+func (s Series) Halved() Series {
+	out := make(Series, 0, (len(s)+1)/2)
+	for i := 0; i < len(s); i += 2 {
+		p := s[i]
+		if i+1 < len(s) {
+			p.Steps += s[i+1].Steps
+			if next := s[i+1].Run; p.Run != nil && next != nil {
+				run := *p.Run
+				run.Balancing += next.Balancing
+				p.Run = &run
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // ReadSeries reads a file of costs of that many layers (0: whatever it has).
 // name is what errors call it. The error names the phase and the field that is
 // wrong: no phase at all, other numbers of layers, negative or missing seconds,

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -32,9 +34,24 @@ func tableCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprint(c.OutOrStdout(), "\n", legend)
-			return nil
+			if phases {
+				return nil
+			}
+			return tellWorth(c.OutOrStdout(), runs)
 		},
 	}
 	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
 	return c
+}
+
+// tellWorth writes what the cuts of runs were worth, where their costs tell.
+func tellWorth(out io.Writer, runs []report.Run) error {
+	var text bytes.Buffer
+	if err := report.WorthTable(&text, runs); err != nil {
+		return usageError{err}
+	}
+	if text.Len() > 0 {
+		fmt.Fprintf(out, "\n%s\n%s", &text, report.WorthLegend)
+	}
+	return nil
 }

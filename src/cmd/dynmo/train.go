@@ -82,12 +82,18 @@ func runTraining(c *cobra.Command, settings config.Config, dir string) error {
 		End: func(out train.Outcome) {
 			watch.close()
 			end(c, out, settings.Train.Steps, context.Cause(ctx))
+			watch.sumUp(out, nil)
 		},
 		Fail: func(err error) int {
 			watch.close()
+			watch.sumUp(train.Outcome{}, err)
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
 	})
+	if err != nil {
+		watch.close()
+		watch.sumUp(train.Outcome{}, err)
+	}
 	leaveItToRank0(err)
 	return asUsage(err)
 }
@@ -124,7 +130,9 @@ type watcher struct {
 	dir      string
 
 	run      *record.Run // nil if nothing is kept
+	recorded bool        // a run directory was made
 	progress *record.Progress
+	tally    record.Tally
 	skipped  int
 }
 
@@ -137,6 +145,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 		if w.run, err = record.Open(w.dir, w.settings.TOML(), p); err != nil {
 			return nil, usageError{err}
 		}
+		w.recorded = true
 	}
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	for _, line := range w.settings.Ignored() {
@@ -166,6 +175,7 @@ func (w *watcher) Step(m record.Metrics) error {
 	if m.Skipped {
 		w.skipped++
 	}
+	w.tally.Step(m)
 	l := w.settings.Parallel
 	batch := l.Replicas * l.Microbatches * l.MicrobatchSize
 	w.progress.Step(record.Log{
@@ -182,6 +192,7 @@ func (w *watcher) Step(m record.Metrics) error {
 
 // Event records an event.
 func (w *watcher) Event(e record.Event) error {
+	w.tally.Event(e)
 	if w.run == nil {
 		return nil
 	}
@@ -190,6 +201,7 @@ func (w *watcher) Event(e record.Event) error {
 
 // Costs records what a phase cost.
 func (w *watcher) Costs(s profile.Phase) error {
+	w.tally.Costs(s)
 	if w.run == nil {
 		return nil
 	}
