@@ -56,6 +56,7 @@ func (p *Planner) Worth(series profile.Series) (Worth, error) {
 	if len(list) == 0 {
 		return Worth{}, ErrNotRun
 	}
+	level([][]segment{list})
 	return p.worth(list, staying(list)), nil
 }
 

@@ -28,6 +28,7 @@ func Compare(runs []Ran) ([]Worth, error) {
 			return nil, fmt.Errorf("run %d: %w", i, ErrNotRun)
 		}
 	}
+	level(lists)
 	if err := share(lists); err != nil {
 		return nil, err
 	}
@@ -119,19 +120,15 @@ func split(list []segment) []part {
 const mostPooled = 128
 
 // pool returns what all segments together say of the costs of layers and of the time
-// outside the makespan. How fast ranks are is told by the last segment that knows.
+// outside the makespan.
 func pool(all []segment) (*sampled, float64) {
 	s := &sampled{Phase: all[0].costs.Phase}
 	var rests, dispatch []float64
 	known := false
 	for _, from := range all {
-		c := from.costs
-		rests, dispatch = append(rests, from.rest), append(dispatch, c.Dispatch)
-		if c.Slow != nil {
-			s.Slow = c.Slow
-		}
-		known = known || c.samples != nil
-		s.samples = append(s.samples, c.absolute()...)
+		rests, dispatch = append(rests, from.rest), append(dispatch, from.costs.Dispatch)
+		known = known || from.costs.samples != nil
+		s.samples = append(s.samples, from.costs.absolute()...)
 	}
 	if n := len(s.samples); n > mostPooled {
 		for i := range mostPooled {
@@ -156,11 +153,7 @@ func pool(all []segment) (*sampled, float64) {
 func (s *sampled) absolute() [][][]cost.Stage {
 	samples := s.samples
 	if samples == nil {
-		one := make([][]cost.Stage, len(s.Layers))
-		for l := range one {
-			one[l] = []cost.Stage{{Forward: 1, Input: 1, Weight: 1}}
-		}
-		samples = [][][]cost.Stage{one}
+		samples = [][][]cost.Stage{slices.Repeat([][]cost.Stage{{{Forward: 1, Input: 1, Weight: 1}}}, len(s.Layers))}
 	}
 	out := make([][][]cost.Stage, len(samples))
 	for i, rows := range samples {
