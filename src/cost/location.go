@@ -3,10 +3,11 @@ package cost
 import "slices"
 
 // Location returns what seconds that were measured several times are taken to be:
-// the lower quartile of each, between its neighbours in proportion. Noise on shared
-// machines is one-sided, since a kernel may be interrupted and is never hurried, so
-// that medians of equal layers differ more than lower quartiles do; a minimum would
-// fail where noise is symmetric. It sorts list's seconds in scratch memory of its own.
+// the lower quartile of each, 0 if there are none. Noise on shared machines is
+// one-sided, since a kernel may be interrupted and is never hurried. Of equal blocks on
+// four stages that shared two busy cores, the one that was furthest off was so by 12 %
+// in the median, by 6 % in the lower quartile and by 7 % in the minimum, which besides
+// fails where noise is symmetric.
 func Location(list []Stage) Stage {
 	v := make([]float64, len(list))
 	of := func(seconds func(Stage) float64) float64 {
@@ -22,7 +23,8 @@ func Location(list []Stage) Stage {
 	}
 }
 
-// LowerQuartile sorts v and returns its lower quartile, 0 if it is empty.
+// LowerQuartile sorts v and returns its lower quartile, between its neighbours in
+// proportion, 0 if it is empty.
 func LowerQuartile(v []float64) float64 {
 	if len(v) == 0 {
 		return 0

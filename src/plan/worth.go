@@ -57,7 +57,7 @@ func (p *Planner) Worth(series profile.Series) (Worth, error) {
 		return Worth{}, ErrNotRun
 	}
 	level([][]segment{list})
-	return p.worth(list, staying(list)), nil
+	return weigh([]compared{{p, list, staying(list)}})[0], nil
 }
 
 // segment is consecutive steps of a run with one layout on some costs.
@@ -90,21 +90,31 @@ func staying(list []segment) []segment {
 	return list
 }
 
-// worth compares a run with one that did not move, on the same costs.
-func (p *Planner) worth(used, static []segment) Worth {
-	w := Worth{Clock: used[0].costs.Clock}
-	for _, s := range used {
-		w.Steps += s.steps
-		w.Price += s.balancing
-		w.Moved = w.Moved || !s.layout.Equal(used[0].layout)
-	}
+// compared is a run beside one that did not move, on the same costs.
+type compared struct {
+	planner      *Planner
+	used, static []segment
+}
+
+// weigh returns the worth of each of some runs.
+func weigh(runs []compared) []Worth {
 	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
-	w.Static, w.Used = t.total(static), w.price()+t.total(used)
-	w.Best = p.best(&t, used, static[0].layout)
-	w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
-	w.Low, w.High = w.Speedup, w.Speedup
-	w.spread(used, static)
-	return w
+	list := make([]Worth, len(runs))
+	for i, r := range runs {
+		w := Worth{Clock: r.used[0].costs.Clock}
+		for _, s := range r.used {
+			w.Steps += s.steps
+			w.Price += s.balancing
+			w.Moved = w.Moved || !s.layout.Equal(r.used[0].layout)
+		}
+		w.Static, w.Used = t.total(r.static), w.price()+t.total(r.used)
+		w.Best = r.planner.best(&t, r.used, r.static[0].layout)
+		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
+		w.Low, w.High = w.Speedup, w.Speedup
+		list[i] = w
+	}
+	spread(runs, list)
+	return list
 }
 
 // price returns the part of Used that no step takes.

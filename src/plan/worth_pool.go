@@ -33,15 +33,14 @@ func Compare(runs []Ran) ([]Worth, error) {
 		return nil, err
 	}
 	base := slices.IndexFunc(lists, stayed)
-	worths := make([]Worth, len(runs))
+	rows := make([]compared, len(runs))
 	for i, list := range lists {
-		static := staying(list)
+		rows[i] = compared{runs[i].Planner, list, staying(list)}
 		if base >= 0 {
-			static = lists[base]
+			rows[i].static = lists[base]
 		}
-		worths[i] = runs[i].Planner.worth(list, static)
 	}
-	return worths, nil
+	return weigh(rows), nil
 }
 
 // stayed reports whether all segments have one layout.
@@ -117,7 +116,7 @@ func split(list []segment) []part {
 }
 
 // mostPooled is how many steps' samples a pool keeps, evenly spread.
-const mostPooled = 128
+const mostPooled = 64
 
 // pool returns what all segments together say of the costs of layers and of the time
 // outside the makespan.

@@ -123,33 +123,56 @@ func makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
 
 const (
 	mostDraws, leastDraws = 200, 40
-	// drawnInstructions bounds the simulated instructions of all draws: some seconds.
+	// drawnInstructions bounds the simulated instructions of all draws: two seconds.
 	drawnInstructions = 1e8
+	// perSample is how many simulated instructions take as long as drawing a sample.
+	perSample = 4
 	// keyWorth sets the draws apart from others of the package random.
 	keyWorth = 0x776f727468
 )
 
-// spread sets the percentiles of the speedup. Both runs are simulated on the same
-// draws, so that what hits both alike does not count.
-func (w *Worth) spread(used, static []segment) {
-	work, known := 0, false
-	for _, s := range append(slices.Clone(used), static...) {
-		known = known || s.costs.samples != nil
-		for _, list := range s.layout.Schedule.Lists {
-			work += len(list)
-		}
-	}
-	if !known {
+// spread sets the percentiles of the speedups. All runs are simulated on the same
+// draws, so that what hits all alike does not count.
+func spread(runs []compared, worths []Worth) {
+	draws := draws(runs)
+	if draws == 0 {
 		return
 	}
-	w.Draws = min(max(drawnInstructions/work, leastDraws), mostDraws)
-	speedups := make([]float64, w.Draws)
-	for i := range speedups {
+	speedups := make([][]float64, len(runs))
+	for i := range draws {
 		r := random.Keyed(keyWorth, uint64(i))
 		t := trial{costs: func(s *sampled) cost.Phase { return s.draw(r) }}
-		speedups[i] = t.total(static) / (w.price() + t.total(used))
+		for k, run := range runs {
+			speedups[k] = append(speedups[k], t.total(run.static)/(worths[k].price()+t.total(run.used)))
+		}
 	}
-	slices.Sort(speedups)
-	at := func(p float64) float64 { return speedups[int(p*float64(w.Draws-1)+0.5)] }
-	w.Low, w.High = at(0.05), at(0.95)
+	for k, list := range speedups {
+		slices.Sort(list)
+		at := func(p float64) float64 { return list[int(p*float64(draws-1)+0.5)] }
+		worths[k].Draws, worths[k].Low, worths[k].High = draws, at(0.05), at(0.95)
+	}
+}
+
+// draws returns how many draws runs are simulated on: fewer where they are large, 0
+// where there are no samples.
+func draws(runs []compared) int {
+	work, known := 0, make(map[*sampled]bool)
+	for _, r := range runs {
+		for _, s := range append(slices.Clone(r.used), r.static...) {
+			for _, list := range s.layout.Schedule.Lists {
+				work += len(list)
+			}
+			if s.costs.samples == nil || known[s.costs] {
+				continue
+			}
+			known[s.costs] = true
+			for _, rows := range s.costs.samples {
+				work += perSample * len(rows) * len(rows[0])
+			}
+		}
+	}
+	if len(known) == 0 {
+		return 0
+	}
+	return min(max(drawnInstructions/work, leastDraws), mostDraws)
 }

@@ -158,8 +158,11 @@ func (t *Tally) Summary(status Status) Summary {
 // Worth returns what moving layers was worth under some settings; nil where there is
 // one stage, or no phase that was run to its end.
 func (t *Tally) Worth(c config.Config) *plan.Worth {
+	if c.Parallel.Stages == 1 || len(t.series) == 0 {
+		return nil
+	}
 	p, err := plan.Configured(c)
-	if err != nil || c.Parallel.Stages == 1 {
+	if err != nil {
 		return nil
 	}
 	w, err := p.Worth(t.series)

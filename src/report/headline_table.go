@@ -77,15 +77,15 @@ func WorthTable(out io.Writer, runs []Run) error {
 	if err != nil || !slices.ContainsFunc(worths, func(w *plan.Worth) bool { return w != nil }) {
 		return err
 	}
-	header := []string{"run", "balancer", "before", "after", "clock", "step", "speedup", "5 to 95 %", "ceiling", "balancing"}
+	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
 	var rows [][]string
 	ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
 	for i, r := range runs {
 		s := r.summarise()
-		row := []string{s.Name, s.Balancer, ms(s.Before), ms(s.After), s.Clock, "", "", "", "", ""}
+		row := []string{s.Name, s.Balancer, ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
 		if w := worths[i]; w != nil {
 			row = append(row[:5], ms(w.Used/float64(w.Steps)), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
-				fmt.Sprintf("%.2fx", w.Ceiling), fmt.Sprintf("%.2f %%", 100*w.Price/w.Used))
+				fmt.Sprintf("%.2fx", w.Ceiling))
 		}
 		rows = append(rows, row)
 	}
@@ -93,8 +93,9 @@ func WorthTable(out io.Writer, runs []Run) error {
 }
 
 // WorthLegend explains the columns of WorthTable.
-const WorthLegend = `before, after: measured, as above.  step: the mean one, simulated with the run's cuts on measured costs (their
-lower quartiles); runs that did the same work are simulated on the costs of all of them, so that noise hits all alike
-speedup: on the run that never moved layers, or the run's own first cuts; with what balancing took
-5 to 95 %: of the speedup, when what was measured is drawn anew.  ceiling: the speedup of the best cuts
+const WorthLegend = `before, after: measured, as above, on the clock named
+simulated: the run's mean step with its cuts, on what layers were measured to cost (lower quartiles);
+  runs that did the same work have the costs of all of them together, so that noise hits all alike
+speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
+5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
 `

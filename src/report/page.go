@@ -26,6 +26,7 @@ var (
 // untrusted; the template escapes it.
 type page struct {
 	Run      Run
+	Headline string // what moving layers was worth; "" if it is not known
 	Summary  summary
 	Schedule string
 	Facts    []fact
@@ -55,6 +56,10 @@ func HTML(out io.Writer, r Run) error {
 	p := page{Run: r, Summary: r.summarise(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
 	p.Facts = r.facts(p.Summary)
+	var err error
+	if p.Headline, err = r.Headline(); err != nil {
+		return err
+	}
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()
