@@ -105,7 +105,7 @@ func (j *Journal) Step(d Done) error {
 	if err != nil {
 		return err
 	}
-	if done, ended := j.log.Add(d.Step, d.Measured.Table, run); ended {
+	if done, ended := j.log.Add(d.Step, d.Measured.Measurement, run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err
 		}
@@ -261,6 +261,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	run := profile.Run{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
+		Rest: max(0, seconds-s.Makespan()), Balancing: spent,
 	}
 	return m, run, nil
 }

@@ -22,7 +22,7 @@ const (
 	EventsFile     = "events.jsonl"    // an Event a line
 	CostsFile      = "costs.jsonl"     // a profile.Phase a line
 	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
-	SummaryFile    = "summary.json"    // how the run ended; empty until then
+	SummaryFile    = "summary.json"    // a Summary; empty until the run ends, and absent from older ones
 )
 
 // The umask takes bits from these.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"dynmo/src/plan"
 	"dynmo/src/record"
 )
 
@@ -11,13 +12,13 @@ import (
 type fact struct{ Name, Value, Note string }
 
 // facts returns the outcome of the run, what a reader looks for first before the
-// rest.
-func (r Run) facts(s summary, list []baseline) []fact {
+// rest. w may be nil.
+func (r Run) facts(s summary, w *plan.Worth) []fact {
 	clock := s.Clock + " clock"
 	first := r.first()
 	var facts []fact
-	if len(list) > 0 {
-		facts = append(facts, r.gain(list))
+	if w != nil {
+		facts = append(facts, gained(*w))
 	}
 	step := fact{"step time", milliseconds(s.After) + " ms", "median of the second half, " + clock}
 	if first.hi < len(r.Metrics) {
@@ -25,8 +26,9 @@ func (r Run) facts(s summary, list []baseline) []fact {
 		step.Note = r.steps(first) + ", before anything moved or changed → the end; medians, " + clock
 	}
 	facts = append(facts, step)
-	if len(list) > 0 {
-		facts = append(facts, r.left(list))
+	if w != nil {
+		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
+			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
 	}
 	facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
 	if _, y := r.sparsity(); y[len(y)-1] > 0 {
@@ -39,32 +41,17 @@ func (r Run) facts(s summary, list []baseline) []fact {
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
 
-// gain compares the run with its first cuts.
-func (r Run) gain(list []baseline) fact {
-	used := total(list, func(b baseline) float64 { return b.Used })
-	static := total(list, func(b baseline) float64 { return b.Static })
-	if !r.moved() {
+// gained compares the run with its first cuts.
+func gained(w plan.Worth) fact {
+	switch {
+	case !w.Moved:
 		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
+	case w.Draws == 0:
+		return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "faster than the first cuts, never moved, simulated on the run's own costs"}
+	case w.Noise():
+		return fact{"gain by moving", "within noise", fmt.Sprintf("%s times as fast as the first cuts, never moved, simulated on samples of the run's own costs", spread(w))}
 	}
-	return fact{"gain by moving", fmt.Sprintf("%.2f×", static/used),
-		fmt.Sprintf("the first cuts, never moved, would take %s ms a step, this run took %s; simulated on its own costs", milliseconds(static), milliseconds(used))}
-}
-
-// left says how far from the best cuts the run was.
-func (r Run) left(list []baseline) fact {
-	used := total(list, func(b baseline) float64 { return b.Used })
-	best := total(list, func(b baseline) float64 { return b.Best })
-	return fact{"left to gain", fmt.Sprintf("%.2f×", used/best), fmt.Sprintf("the best cuts for every phase's costs would take %s ms a step", milliseconds(best))}
-}
-
-// moved reports whether any layer moved.
-func (r Run) moved() bool {
-	for _, e := range r.Events {
-		if e.Kind == record.Migrate {
-			return true
-		}
-	}
-	return false
+	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), fmt.Sprintf("as fast as the first cuts, never moved (%s), simulated on samples of the run's own costs", spread(w))}
 }
 
 // skipped says how many updates were left out.

@@ -25,9 +25,9 @@ var (
 // untrusted; the template escapes it.
 type page struct {
 	Run      Run
+	Headline string // what moving layers was worth; "" if it is not known
 	Summary  summary
 	State    string // that the run did not come to its end; "" if it did
-	Headline string // what moving layers was worth, in a sentence
 	Schedule string
 	Facts    []fact
 	Figure   *chart // of the step time
@@ -55,7 +55,14 @@ func HTML(out io.Writer, r Run) error {
 	if err != nil {
 		return err
 	}
-	p.Facts = r.facts(p.Summary, phases)
+	worth, err := r.worth()
+	if err != nil {
+		return err
+	}
+	if worth != nil {
+		p.Headline = Headline(*worth)
+	}
+	p.Facts = r.facts(p.Summary, worth)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()

@@ -22,8 +22,8 @@ type Run struct {
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
-	Status  string   // how the run ended, as record.SummaryFile says; "" where there is none
-	Notes   []string // what of the files was left out, and why
+	End     *record.Summary // nil of a run that has not ended, and of older ones
+	Notes   []string        // what of the files was left out, and why
 
 	// Fields that only the page shows; absent from older runs.
 	Settings   string             // config.toml as it was written
@@ -48,11 +48,7 @@ func Read(dir string) (Run, error) {
 	if r.Events, err = lines[record.Event](&r, record.EventsFile); err != nil {
 		return r, err
 	}
-	var end struct {
-		Status string `json:"status"`
-	}
-	err = r.value(record.SummaryFile, &end)
-	r.Status = end.Status
+	r.End, err = record.ReadSummary(dir)
 	return r, err
 }
 
@@ -68,10 +64,10 @@ func ReadAll(dir string) (Run, error) {
 		return r, err
 	}
 	r.Settings = string(settings)
-	if err := r.value(record.ProvenanceFile, &r.Provenance); err != nil {
+	if err := r.provenance(); err != nil {
 		return r, err
 	}
-	if err := r.costs(); err != nil {
+	if r.Costs, err = r.costs(); err != nil {
 		return r, err
 	}
 	return r, r.timeline()
@@ -80,16 +76,17 @@ func ReadAll(dir string) (Run, error) {
 // file returns the path of one of the run's files.
 func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
-// value reads a file that holds one JSON value, if there is one and it is not empty.
-func (r Run) value(name string, v any) error {
-	text, err := input.Read(r.file(name), input.Note)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
+// provenance reads where the run was made, if that was recorded.
+func (r *Run) provenance() error {
+	text, err := input.Read(r.file(record.ProvenanceFile), input.Note)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("%s: %w", r.file(name), err)
+	r.Provenance = new(record.Provenance)
+	if err := json.Unmarshal(text, r.Provenance); err != nil {
+		return fmt.Errorf("%s: %w", r.file(record.ProvenanceFile), err)
 	}
 	return nil
 }
@@ -106,19 +103,19 @@ func lines[T any](r *Run, name string) ([]T, error) {
 	return list, err
 }
 
-// costs reads what layers cost, if that was recorded.
-func (r *Run) costs() error {
+// costs reads what layers cost, none if that was not recorded.
+func (r *Run) costs() (profile.Series, error) {
 	path := r.file(record.CostsFile)
 	text, err := input.Read(path, input.Records)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	} else if err != nil {
-		return err
+		return nil, err
 	}
-	if text = r.whole(path, text); len(text) > 0 {
-		r.Costs, err = profile.ReadSeries(path, bytes.NewReader(text), 0)
+	if text = r.whole(path, text); len(text) == 0 {
+		return nil, nil
 	}
-	return err
+	return profile.ReadSeries(path, bytes.NewReader(text), r.Config.Layers())
 }
 
 // timeline reads the timelines, if there are any.

@@ -60,7 +60,7 @@ func TestState(t *testing.T) {
 		{"finished, of an older version", "", 40, ""},
 		{"unfinished", "", 30, "This run is unfinished: 30 of 40 steps are recorded. It still trains, or was killed."},
 		{"stopped", `{"status":"stopped"}`, 30, "This run was stopped after 30 of 40 steps."},
-		{"failed", `{"status":"failed"}`, 40, "This run failed after 40 of 40 steps."},
+		{"failed", `{"status":"failed","error":"rank 1 died"}`, 30, "This run failed after 30 of 40 steps: rank 1 died"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := small.write(t)

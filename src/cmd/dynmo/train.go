@@ -77,20 +77,24 @@ func leaveItToRank0(err error) {
 func runTraining(c *cobra.Command, settings config.Config, records runDirectory) error {
 	ctx, stop := interruptible(c.Context())
 	defer stop()
-	watch := &watcher{settings: settings, records: records}
+	watch := &watcher{out: c.ErrOrStderr(), settings: settings, records: records}
 	_, err := launch.Launch(settings, launch.Hooks{
 		Stop:  func() bool { return ctx.Err() != nil },
 		Begin: watch.begin,
 		End: func(out train.Outcome) {
 			_ = watch.close() // asked again below
 			end(c, out, settings.Train.Steps, context.Cause(ctx))
+			watch.sumUp(out, nil)
 		},
 		Fail: func(err error) int {
 			_ = watch.close() // err is the cause
+			watch.sumUp(train.Outcome{}, err)
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
 	})
-	err = cmp.Or(err, watch.close())
+	if err = cmp.Or(err, watch.close()); err != nil {
+		watch.sumUp(train.Outcome{}, err)
+	}
 	leaveItToRank0(err)
 	return asUsage(err)
 }

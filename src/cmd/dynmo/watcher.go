@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -47,10 +48,13 @@ func (d *runDirectory) open(c config.Config, p record.Provenance) (*record.Run, 
 
 // watcher records a run and shows its progress, on rank 0.
 type watcher struct {
+	out      io.Writer
 	settings config.Config
 	records  runDirectory
 
 	run      *record.Run // nil if nothing is kept
+	dir      string      // of run; "" if there never was one
+	tally    record.Tally
 	progress *record.Progress
 	left     *record.TimeLeft
 	began    time.Time
@@ -70,7 +74,8 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	w.began, w.left = time.Now(), record.NewTimeLeft()
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	if w.run != nil {
-		w.progress.Say("run directory " + w.run.Dir())
+		w.dir = w.run.Dir()
+		w.progress.Say("run directory " + w.dir)
 	}
 	for _, line := range w.settings.Ignored() {
 		w.progress.Say("note: " + line)
@@ -99,6 +104,7 @@ func (w *watcher) Step(m record.Metrics) error {
 	if m.Skipped {
 		w.skipped++
 	}
+	w.tally.Step(m)
 	w.steps = m.Step + 1
 	w.progress.Step(record.Log{
 		Iteration: w.steps, Iterations: w.settings.Train.Steps,
@@ -118,6 +124,7 @@ func (w *watcher) Say(line string) { w.progress.Say(line) }
 
 // Event records an event.
 func (w *watcher) Event(e record.Event) error {
+	w.tally.Event(e)
 	if w.run == nil {
 		return nil
 	}
@@ -126,6 +133,7 @@ func (w *watcher) Event(e record.Event) error {
 
 // Costs records what a phase cost.
 func (w *watcher) Costs(s profile.Phase) error {
+	w.tally.Costs(s)
 	if w.run == nil {
 		return nil
 	}
