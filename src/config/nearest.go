@@ -15,7 +15,9 @@ const wrongTable = 2
 // unknown table.key; the first of several.
 func (l *loader) nearest(table, key string) setting {
 	return slices.MinFunc(l.list, func(a, b setting) int {
-		far := func(s setting) int { return input.Distance(key, s.key) + min(wrongTable, input.Distance(table, s.table)) }
+		far := func(s setting) int {
+			return input.Distance(key, s.key) + min(wrongTable, input.Distance(table, s.table))
+		}
 		return cmp.Compare(far(a), far(b))
 	})
 }

@@ -10,13 +10,14 @@ import (
 
 // phase is a run of steps in which the model does not change.
 type phase struct {
+	first    int              // step
 	sparsity float64          // 0 before the first pruning
 	steps    []record.Metrics // the second half of them: by then layers have moved
 }
 
 // phases cuts a run at its changes of the model.
 func (r Run) phases() []phase {
-	list := []phase{{steps: r.Metrics}}
+	list := []phase{{first: r.Metrics[0].Step, steps: r.Metrics}}
 	begin := 0
 	for _, e := range r.Events {
 		if e.Kind != record.Dynamic || e.Step < begin || e.Step >= len(r.Metrics) {
@@ -25,7 +26,7 @@ func (r Run) phases() []phase {
 		list[len(list)-1].steps = r.Metrics[begin:e.Step]
 		begin = e.Step
 		sparsity, _ := e.Detail["sparsity"].(float64)
-		list = append(list, phase{sparsity: sparsity, steps: r.Metrics[begin:]})
+		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
 	// Pruned before the first step, or twice before the same one.
 	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
@@ -118,6 +119,24 @@ func (r PhaseRow) cells() []string {
 		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
 		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
 	}
+}
+
+// phaseTable returns the phases of one run for its page, with a header, nil if the
+// model never changed.
+func (r Run) phaseTable() ([][]string, error) {
+	list := r.phases()
+	if len(list) < 2 {
+		return nil, nil
+	}
+	rows, err := PhaseRows([]Run{r})
+	table := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	for i, p := range rows {
+		table = append(table, []string{
+			fmt.Sprint(list[i].first), significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
+		})
+	}
+	return table, err
 }
 
 // PhasesLegend explains the columns of Phases.

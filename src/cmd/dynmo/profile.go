@@ -105,6 +105,7 @@ func (w *costWatcher) Step(m record.Metrics) error {
 }
 func (*costWatcher) Event(record.Event) error { return nil }
 func (*costWatcher) Trace(trace.Step) error   { return nil }
+func (*costWatcher) Say(string)               {}
 
 // writeCosts writes a table as indented JSON.
 func writeCosts(c *cobra.Command, file string, s profile.Phase) error {

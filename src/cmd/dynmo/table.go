@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -44,8 +45,10 @@ func tableCommand() *cobra.Command {
 			if err := table(out, runs); err != nil {
 				return err
 			}
-			_, err := fmt.Fprint(out, "\n", legend)
-			return err
+			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
+				return err
+			}
+			return tellWorth(out, runs)
 		},
 	}
 	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
@@ -61,4 +64,16 @@ func writeRows[T any](out io.Writer, rows []T, asCSV bool) error {
 		return record.CSV(out, rows)
 	}
 	return writeLines(out, rows)
+}
+
+// tellWorth writes what the cuts of runs were worth, where their costs tell.
+func tellWorth(out io.Writer, runs []report.Run) error {
+	var text bytes.Buffer
+	if err := report.WorthTable(&text, runs); err != nil {
+		return usageError{err}
+	}
+	if text.Len() > 0 {
+		fmt.Fprintf(out, "\n%s\n%s", &text, report.WorthLegend)
+	}
+	return nil
 }
