@@ -30,10 +30,11 @@ type Segment struct {
 	Plan        plan.Plan
 	Makespan    float64 // of a step; with random delays this and what follows are means
 	Idle        trace.Idle
-	Seconds     float64 // of a step, with the gradient sum over replicas
-	Exposed     float64 // of it: gradient sum that no work hides
-	Moved       int64   // bytes that changed owner before the segment, of one replica
-	Moving      float64 // seconds that took
+	Seconds     float64   // of a step, with the gradient sum over replicas
+	Exposed     float64   // of it: gradient sum that no work hides
+	Moved       int64     // bytes that changed owner before the segment, of one replica
+	Moving      float64   // seconds that took
+	Kept        plan.Kept // why the balancer left the layout as it is, when it last looked; "" if it did not
 }
 
 // Run is a simulated training run.
@@ -112,9 +113,12 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if o.Static {
 				continue
 			}
-			to, _, err := balancer.Decide(m, present)
+			to, why, err := balancer.Decide(m, present)
 			if err != nil {
 				return fail(err)
+			}
+			if why.Decided {
+				run.Segments[len(run.Segments)-1].Kept = why.Kept
 			}
 			m.Changed, m.Balancing = false, 0
 			if !to.Equal(present) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
+	"dynmo/src/plan"
 )
 
 // Cause is why layers stay where they are.
@@ -28,8 +29,8 @@ type Stay struct {
 	Step    int     // the segment's first
 	Steps   int     // of the segment
 	Gain    float64 // share of a step that the best cuts would save
-	Saved   float64 // seconds that they would save in the whole segment
 	Moving  float64 // seconds that it takes to move there
+	Pays    float64 // steps in which that is saved
 	Layer   string  // the most expensive one
 	Seconds float64 // of that layer, for a microbatch
 	Slowest float64 // load of the slowest stage at the best cuts, likewise
@@ -69,8 +70,9 @@ func (r Run) Stays(series cost.Series, o Options) (*Stay, error) {
 		return nil, err
 	}
 	s := Stay{Step: worst.Step, Steps: worst.Steps, Gain: max(0, 1-best.Step.Makespan()/worst.Makespan), Slowest: best.Bottleneck}
-	s.Saved = s.Gain * worst.Makespan * float64(worst.Steps)
-	_, s.Moving = move(t, worst.Plan.Layout, best.Layout, o.Network.Bandwidth())
+	if _, s.Moving = move(t, worst.Plan.Layout, best.Layout, o.Network.Bandwidth()); s.Moving > 0 {
+		s.Pays = s.Moving / (s.Gain * worst.Makespan)
+	}
 	for _, l := range t.Layers {
 		if l.Seconds() > s.Seconds {
 			s.Layer, s.Seconds = l.Name, l.Seconds()
@@ -78,7 +80,7 @@ func (r Run) Stays(series cost.Series, o Options) (*Stay, error) {
 		s.Mean += l.Seconds() / float64(best.Stages())
 	}
 	switch {
-	case s.Gain >= littleGain && s.Moving > s.Saved:
+	case s.Gain >= littleGain && (worst.Kept == plan.KeptPrice || s.Pays > float64(s.Steps)):
 		s.Cause = Price
 	case s.Gain >= littleGain:
 		s.Cause = Uncertainty

@@ -31,10 +31,9 @@ func stayed(s *study.Stay, o study.Options) *simStay {
 	case study.Ceiling:
 		why = fmt.Sprintf("ceiling: the cuts are within %s of the best that were found", gain)
 	case study.Price:
-		why = fmt.Sprintf("price: from step %d on the best cuts save %s in %d steps, and to move there takes %s", s.Step, duration(s.Saved), s.Steps, duration(s.Moving))
+		why = fmt.Sprintf("price: from step %d on the best cuts would save %s; to move there takes %s, what they save in %.0f steps", s.Step, gain, duration(s.Moving), s.Pays)
 	case study.Uncertainty:
-		why = fmt.Sprintf("uncertainty: the best cuts would save %s from step %d on, for %d steps; balance.every = %s wants it surer or longer",
-			gain, s.Step, s.Steps, o.Config.Balance.Every)
+		why = fmt.Sprintf("uncertainty: from step %d on the best cuts would save %s, in %d steps; to the balancer that was not sure or not lasting", s.Step, gain, s.Steps)
 	}
 	return &simStay{s.Cause, why}
 }
