@@ -1,8 +1,14 @@
 package report
 
-import "dynmo/src/record"
+import (
+	"math"
 
-// Row is what Table shows of a run, for programs. Times are in seconds on Clock.
+	"dynmo/src/plan"
+	"dynmo/src/record"
+)
+
+// Row is what Table and WorthTable show of a run, for programs. Times are in seconds on
+// Clock, but for the simulated.
 type Row struct {
 	Run       string       `json:"run"`
 	Stages    int          `json:"stages"`
@@ -17,18 +23,36 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Ceiling   record.Float `json:"ceiling"`
+
+	// What the cuts were worth; NaN where no costs tell.
+	Simulated      record.Float `json:"simulated_step_seconds"`
+	Speedup        record.Float `json:"speedup"` // on never moving
+	Low            record.Float `json:"speedup_low"`
+	High           record.Float `json:"speedup_high"`
+	SpeedupCeiling record.Float `json:"speedup_ceiling"`
 }
 
-// Rows returns the figures of Table, a row for each run.
-func Rows(runs []Run) []Row {
+// Rows returns the figures of Table and WorthTable, a row for each run. Errors are those
+// of WorthTable.
+func Rows(runs []Run) ([]Row, error) {
+	worths, err := Worths(runs)
+	if err != nil {
+		return nil, err
+	}
 	var rows []Row
-	for _, r := range runs {
-		s := r.summarise()
+	for i, r := range runs {
+		s, w := r.summarise(), worths[i]
+		if w == nil {
+			nan := math.NaN()
+			w = &plan.Worth{Steps: 1, Used: nan, Speedup: nan, Low: nan, High: nan, Ceiling: nan}
+		}
 		rows = append(rows, Row{
 			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
 			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
 			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Ceiling: record.Float(s.Ceiling),
+			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
+			Low: record.Float(w.Low), High: record.Float(w.High), SpeedupCeiling: record.Float(w.Ceiling),
 		})
 	}
-	return rows
+	return rows, nil
 }

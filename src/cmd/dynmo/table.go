@@ -34,13 +34,9 @@ func tableCommand() *cobra.Command {
 			}
 			switch {
 			case phases && (asJSON || asCSV):
-				rows, err := report.PhaseRows(runs)
-				if err != nil {
-					return err
-				}
-				return writeRows(out, rows, asCSV)
+				return writeRows(out, report.PhaseRows, runs, asCSV)
 			case asJSON || asCSV:
-				return writeRows(out, report.Rows(runs), asCSV)
+				return writeRows(out, report.Rows, runs, asCSV)
 			}
 			if err := table(out, runs); err != nil {
 				return err
@@ -58,9 +54,13 @@ func tableCommand() *cobra.Command {
 	return c
 }
 
-// writeRows writes rows for programs, as CSV or in JSON.
-func writeRows[T any](out io.Writer, rows []T, asCSV bool) error {
-	if asCSV {
+// writeRows writes the figures of runs for programs, as CSV or in JSON.
+func writeRows[T any](out io.Writer, of func([]report.Run) ([]T, error), runs []report.Run, asCSV bool) error {
+	rows, err := of(runs)
+	switch {
+	case err != nil:
+		return usageError{err}
+	case asCSV:
 		return record.CSV(out, rows)
 	}
 	return writeLines(out, rows)
