@@ -53,6 +53,23 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestPageShowsHiddenMarks: text that turns the direction of writing is told as such.
+func TestPageShowsHiddenMarks(t *testing.T) {
+	r := small.read(t)
+	const turn = "\u202e"
+	r.Config.Run.Name, r.Settings, r.Provenance.Host = "a"+turn, "b"+turn+"\n", "c"+turn
+	r.Events[0].Detail["what"] = "d" + turn
+	text := render(t, r)
+	if strings.Contains(text, turn) {
+		t.Error("a hidden mark on the page")
+	}
+	for _, want := range []string{`a\u202e`, `b\u202e`, `c\u202e`, `d\u202e`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+}
+
 // TestPageSaysWhatIsMissing: runs of which less was recorded have a page too.
 func TestPageSaysWhatIsMissing(t *testing.T) {
 	dir := small.write(t)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/input"
@@ -36,8 +37,12 @@ type Run struct {
 func Read(dir string) (Run, error) {
 	r := Run{Dir: dir}
 	var err error
-	if r.Config, err = config.Load(r.file(record.SettingsFile), nil); err != nil {
+	var unknown []string
+	if r.Config, unknown, err = config.Recorded(r.file(record.SettingsFile)); err != nil {
 		return r, err
+	}
+	if unknown != nil {
+		r.note(fmt.Sprintf("%s: settings of another version, left out: %s", r.file(record.SettingsFile), strings.Join(unknown, ", ")))
 	}
 	if r.Metrics, err = lines[record.Metrics](&r, record.MetricsFile); err != nil {
 		return r, err

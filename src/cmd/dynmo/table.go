@@ -25,6 +25,9 @@ func tableCommand() *cobra.Command {
 				if err != nil {
 					return usageError{err}
 				}
+				for _, note := range r.Notes {
+					fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
+				}
 				runs = append(runs, r)
 			}
 			out := c.OutOrStdout()
