@@ -134,7 +134,7 @@ const (
 // spread sets the percentiles of the speedups. All runs are simulated on the same
 // draws, so that what hits all alike does not count.
 func spread(runs []compared, worths []Worth) {
-	draws := draws(runs)
+	draws := affordable(runs)
 	if draws == 0 {
 		return
 	}
@@ -153,9 +153,9 @@ func spread(runs []compared, worths []Worth) {
 	}
 }
 
-// draws returns how many draws runs are simulated on: fewer where they are large, 0
+// affordable returns how many draws runs are simulated on: fewer where they are large, 0
 // where there are no samples.
-func draws(runs []compared) int {
+func affordable(runs []compared) int {
 	work, known := 0, make(map[*sampled]bool)
 	for _, r := range runs {
 		for _, s := range append(slices.Clone(r.used), r.static...) {
