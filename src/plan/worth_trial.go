@@ -105,14 +105,14 @@ func (t *trial) seconds(s segment) float64 {
 	i := slices.IndexFunc(o.layouts, s.layout.Equal)
 	if i < 0 {
 		i = len(o.layouts)
-		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, makespan(s.run, s.layout, o.costs))
+		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, o.costs))
 	}
 	return float64(s.steps) * (o.seconds[i] + s.rest)
 }
 
-// makespan returns the simulated seconds of a step in a layout on the network of a
+// Makespan returns the simulated seconds of a step in a layout on the network of a
 // run. Delays are those of the costs' first step, whatever the layout.
-func makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
+func Makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
 	network := sim.Uniform(r.Latency, r.Bandwidth)
 	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
 	return sim.Run(sim.Step{
@@ -134,7 +134,7 @@ const (
 // spread sets the percentiles of the speedups. All runs are simulated on the same
 // draws, so that what hits all alike does not count.
 func spread(runs []compared, worths []Worth) {
-	draws := affordable(runs)
+	draws := drawsOf(runs)
 	if draws == 0 {
 		return
 	}
@@ -153,9 +153,9 @@ func spread(runs []compared, worths []Worth) {
 	}
 }
 
-// affordable returns how many draws runs are simulated on: fewer where they are large, 0
+// drawsOf returns how many draws runs are simulated on: fewer where they are large, 0
 // where there are no samples.
-func affordable(runs []compared) int {
+func drawsOf(runs []compared) int {
 	work, known := 0, make(map[*sampled]bool)
 	for _, r := range runs {
 		for _, s := range append(slices.Clone(r.used), r.static...) {

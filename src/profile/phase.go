@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"dynmo/src/cost"
+	"dynmo/src/input"
 	"dynmo/src/layout"
 )
 
@@ -111,7 +112,7 @@ func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 	var list Series
 	for in := json.NewDecoder(r); ; {
 		var p Phase
-		switch err := in.Decode(&p); {
+		switch err := decode(in, &p); {
 		case errors.Is(err, io.EOF) && len(list) == 0:
 			return nil, fmt.Errorf("%s: no cost table, want at least one", name)
 		case errors.Is(err, io.EOF):
@@ -133,6 +134,18 @@ func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 	}
 }
 
+// decode reads the next phase. A key that means nothing, or stands twice, is an error.
+func decode(in *json.Decoder, p *Phase) error {
+	var text json.RawMessage
+	if err := in.Decode(&text); err != nil {
+		return err
+	}
+	if err := input.CheckKeys(text, p); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, p)
+}
+
 // leastSeconds bounds a makespan: a file that says less is damaged, and would cost
 // time.
 const leastSeconds = 1e-12
@@ -149,12 +162,14 @@ func (p Phase) check(layers int) error {
 		}
 	}
 	switch {
-	case !(r.Latency >= 0 && r.Latency <= cost.MostSeconds) || !(r.Bandwidth >= 0):
-		return fmt.Errorf("run: latency %v and bandwidth %v, want neither below 0 and a latency of at most %g", r.Latency, r.Bandwidth, float64(cost.MostSeconds))
+	case !(r.Latency >= 0 && r.Latency <= cost.MostLatency):
+		return fmt.Errorf("run.latency_seconds: %v, want 0 to %v", r.Latency, cost.MostLatency)
+	case r.Bandwidth != 0 && !(r.Bandwidth >= cost.LeastBandwidth && r.Bandwidth <= cost.MostBandwidth):
+		return fmt.Errorf("run.bandwidth_bytes: %v, want 0 (infinite) or %g to %g", r.Bandwidth, cost.LeastBandwidth, cost.MostBandwidth)
 	case !(min(r.Rest, r.Balancing) >= 0 && max(r.Rest, r.Balancing) <= cost.MostSeconds):
-		return fmt.Errorf("run: rest_seconds %v and balancing_seconds %v, want both from 0 to %g", r.Rest, r.Balancing, float64(cost.MostSeconds))
+		return fmt.Errorf("run: rest_seconds %v and balancing_seconds %v, want both from 0 to %g", r.Rest, r.Balancing, cost.MostSeconds)
 	case !(r.Makespan >= leastSeconds && r.Makespan <= cost.MostSeconds):
-		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, float64(cost.MostSeconds))
+		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, cost.MostSeconds)
 	}
 	if n := r.Layout.Cuts.Layers(); n != layers {
 		return fmt.Errorf("run.layout.cuts: %d layers, want %d", n, layers)

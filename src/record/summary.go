@@ -15,10 +15,6 @@ import (
 	"dynmo/src/trace"
 )
 
-// SummaryFile holds a Summary. A run directory without it, or in which it is empty,
-// is of a run that has not ended.
-const SummaryFile = "summary.json"
-
 // Status is how a run ended.
 type Status string
 

@@ -1,13 +1,9 @@
 package report
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"dynmo/src/plan"
-	"dynmo/src/profile"
 	"dynmo/src/record"
 )
 
@@ -39,41 +35,29 @@ func spread(w plan.Worth) string {
 	return fmt.Sprintf("%.2f to %.2f", w.Low, w.High)
 }
 
-// Headline says what moving layers was worth to the run, as its summary has it or, of
-// a run that has not ended, from its costs; nothing where there is one stage, or there
-// are no costs of it.
-func (r Run) Headline() (string, error) {
-	if s, err := record.ReadSummary(r.Dir); err != nil {
-		return "", err
-	} else if s != nil && s.Worth != nil {
-		return Headline(*s.Worth), nil
+// worth returns what moving layers was worth to the run, as its summary has it or, of a
+// run that has not ended, from its costs; nil where there is one stage, or there are no
+// costs of it.
+func (r Run) worth() (*plan.Worth, error) {
+	if r.End != nil && r.End.Worth != nil {
+		return r.End.Worth, nil
 	}
 	ran, err := r.ran()
 	if err != nil || ran == nil {
-		return "", err
+		return nil, err
 	}
 	w, err := ran.Planner.Worth(ran.Series)
-	if err != nil {
-		return "", err
-	}
-	return Headline(w), nil
+	return &w, err
 }
 
 // ran returns what the run recorded of its costs, nil where there is one stage or no
 // phase that was run to its end.
 func (r Run) ran() (*plan.Ran, error) {
-	path := r.file(record.CostsFile)
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 || r.Config.Parallel.Stages == 1 {
+	if r.Config.Parallel.Stages == 1 {
 		return nil, nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	series, err := profile.ReadSeries(path, f, r.Config.Layers())
-	if err != nil {
+	series, err := r.costs()
+	if err != nil || series == nil {
 		return nil, err
 	}
 	p, err := plan.Configured(r.Config)

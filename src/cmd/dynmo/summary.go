@@ -37,7 +37,7 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 
 // keep writes the summary into the run directory, if there is one.
 func (w *watcher) keep(s record.Summary) {
-	if !w.recorded {
+	if w.dir == "" {
 		return
 	}
 	if err := s.Write(w.dir); err != nil {
