@@ -43,7 +43,11 @@ func tableCommand() *cobra.Command {
 				}
 				return writeRows(out, rows, asCSV)
 			case asJSON || asCSV:
-				return writeRows(out, report.Rows(runs), asCSV)
+				rows, err := report.Rows(runs)
+				if err != nil {
+					return usageError{err}
+				}
+				return writeRows(out, rows, asCSV)
 			}
 			if err := table(out, runs); err != nil {
 				return err
