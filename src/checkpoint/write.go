@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -102,7 +103,7 @@ func replace(path string, write func(io.Writer) error) (err error) {
 	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%016x", filepath.Base(path), rand.Uint64()))
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp takes no heed of the umask
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // which names the temporary file
 	}
 	defer func() {
 		if err != nil {

@@ -278,7 +278,14 @@ func TestLostRunDirectory(t *testing.T) {
 		{"moved away, another in its place", func(dir string) error {
 			return cmp.Or(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")))
 		}, "metrics.jsonl there is another file"},
+		{"no longer writable", func(dir string) error {
+			t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+			return os.Chmod(dir, 0o500)
+		}, "not writable: permission denied"},
 	} {
+		if strings.HasPrefix(c.want, "not writable") && os.Geteuid() == 0 {
+			continue // root writes everywhere but to a read-only file system
+		}
 		for _, late := range []bool{false, true} {
 			dir := filepath.Join(t.TempDir(), "run")
 			r, err := Open(dir, "", Provenance{})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"dynmo/src/record"
@@ -9,9 +10,11 @@ import (
 )
 
 // sumUp writes the summary of a run that has ended and, of one that did not fail, says
-// what moving layers was worth beside what was measured. The first summary has no
-// worth, which may take seconds that a launcher does not leave.
+// what moving layers was worth beside what was measured. The last line says where the
+// records lie. The first summary has no worth, which may take seconds that a launcher
+// does not leave.
 func (w *watcher) sumUp(out train.Outcome, failed error) {
+	defer w.leave()
 	status := record.Finished
 	switch {
 	case failed != nil:
@@ -40,9 +43,15 @@ func (w *watcher) keep(s record.Summary) {
 	if w.dir == "" {
 		return
 	}
-	if err := s.Write(w.dir); err != nil {
-		fmt.Fprintln(w.out, "dynmo: warning:", err)
+	w.err = cmp.Or(w.err, s.Write(w.dir))
+}
+
+// leave says once where the records lie.
+func (w *watcher) leave() {
+	if w.dir != "" && !w.farewell {
+		fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, record.Duration(w.took.Seconds()))
 	}
+	w.farewell = true
 }
 
 // measuredSteps says how long steps took.

@@ -58,9 +58,11 @@ type watcher struct {
 	progress *record.Progress
 	left     *record.TimeLeft
 	began    time.Time
-	steps    int // that were run
+	took     time.Duration // the whole run
+	farewell bool          // the last line was said
+	steps    int           // that were run
 	skipped  int
-	err      error // of closing
+	err      error // of closing and summing up
 }
 
 // begin opens the run directory and says what is about to run, and where.
@@ -156,9 +158,9 @@ func (w *watcher) close() error {
 	}
 	if w.run != nil {
 		w.err = w.run.Close()
-		w.progress.Say(fmt.Sprintf("run directory %s: %d steps in %s", w.run.Dir(), w.steps, record.Duration(time.Since(w.began).Seconds())))
 	}
 	w.err = cmp.Or(w.err, w.progress.Close())
+	w.took = time.Since(w.began)
 	w.run, w.progress = nil, nil
 	return w.err
 }
