@@ -10,13 +10,14 @@ import (
 
 // phase is a run of steps in which the model does not change.
 type phase struct {
+	first    int              // step
 	sparsity float64          // 0 before the first pruning
 	steps    []record.Metrics // the second half of them: by then layers have moved
 }
 
 // phases cuts a run at its changes of the model.
 func (r Run) phases() []phase {
-	list := []phase{{steps: r.Metrics}}
+	list := []phase{{first: r.Metrics[0].Step, steps: r.Metrics}}
 	begin := 0
 	for _, e := range r.Events {
 		if e.Kind != record.Dynamic || e.Step < begin || e.Step >= len(r.Metrics) {
@@ -25,7 +26,7 @@ func (r Run) phases() []phase {
 		list[len(list)-1].steps = r.Metrics[begin:e.Step]
 		begin = e.Step
 		sparsity, _ := e.Detail["sparsity"].(float64)
-		list = append(list, phase{sparsity: sparsity, steps: r.Metrics[begin:]})
+		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
 	// Pruned before the first step, or twice before the same one.
 	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
@@ -92,21 +93,25 @@ func PhaseRows(runs []Run) ([]PhaseRow, error) {
 	return rows, nil
 }
 
+// of returns the median of a number over the phase.
+func (p phase) of(f func(record.Metrics) record.Float) float64 { return middle(p.steps, f) }
+
+// The numbers of a phase.
+func makespan(m record.Metrics) record.Float   { return m.Makespan }
+func predicted(m record.Metrics) record.Float  { return m.Predicted }
+func ratio(m record.Metrics) record.Float      { return m.Makespan / m.Predicted }
+func bottleneck(m record.Metrics) record.Float { return m.Bottleneck }
+func optimum(m record.Metrics) record.Float    { return m.Optimum }
+func gap(m record.Metrics) record.Float        { return 100 * (m.Bottleneck/m.Optimum - 1) }
+func ceiling(m record.Metrics) record.Float    { return m.Ceiling }
+
 func phaseRow(r Run, p, base phase) PhaseRow {
-	of := func(p phase, f func(record.Metrics) record.Float) record.Float {
-		return record.Float(middle(p.steps, f))
-	}
-	makespan := func(m record.Metrics) record.Float { return m.Makespan }
-	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
+	of := func(f func(record.Metrics) record.Float) record.Float { return record.Float(p.of(f)) }
 	return PhaseRow{
 		Run: r.Config.Run.Name, Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
-		Makespan: of(p, makespan), Speedup: of(base, makespan) / of(p, makespan),
-		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
-		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),
-		Gap:        of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
-		Ceiling:    of(p, func(m record.Metrics) record.Float { return m.Ceiling }),
-		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
-		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
+		Makespan: of(makespan), Speedup: record.Float(base.of(makespan) / p.of(makespan)),
+		Bottleneck: of(bottleneck), Optimum: of(optimum), Gap: of(gap) / 100, Ceiling: of(ceiling), Predicted: of(predicted),
+		Ratio: of(ratio), ToFirst: record.Float(p.of(ratio)/base.of(ratio) - 1),
 	}
 }
 
@@ -118,6 +123,23 @@ func (r PhaseRow) cells() []string {
 		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
 		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
 	}
+}
+
+// phaseTable returns the phases of one run as a table with its header, nil if the
+// model never changed.
+func (r Run) phaseTable() [][]string {
+	list := r.phases()
+	if len(list) < 2 {
+		return nil
+	}
+	rows := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	for _, p := range list {
+		rows = append(rows, []string{
+			fmt.Sprint(p.first), significant(100 * p.sparsity), milliseconds(p.of(makespan)), milliseconds(p.of(predicted)),
+			milliseconds(p.of(bottleneck)), milliseconds(p.of(optimum)), significant(p.of(gap)), fmt.Sprintf("%.2f×", p.of(ceiling)),
+		})
+	}
+	return rows
 }
 
 // PhasesLegend explains the columns of Phases.

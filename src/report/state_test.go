@@ -1,0 +1,71 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/record"
+)
+
+// TestTornLines: what a killed run or a full disk leaves at the end of a file is
+// left out and noted on the page.
+func TestTornLines(t *testing.T) {
+	for _, c := range []struct{ name, file, tail, note string }{
+		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl: the last line, 41, is torn and was left out."},
+		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl: the last line, 3, is torn and was left out."},
+		{"half an event", record.TraceFile, ",\n{\"name\":\"F", "trace.json: the last line, "},
+		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl: the last line, 4, is torn and was left out."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := small.write(t)
+			f, err := os.OpenFile(filepath.Join(dir, c.file), os.O_APPEND|os.O_WRONLY, 0)
+			expect.OK(t, err)
+			_, err = f.WriteString(c.tail)
+			expect.OK(t, err)
+			expect.OK(t, f.Close())
+			r, err := ReadAll(dir)
+			expect.OK(t, err)
+			if len(r.Metrics) != small.steps || len(r.Events) != 2 || len(r.Costs) != 3 {
+				t.Errorf("%d steps, %d events, %d phases; want %d, 2, 3", len(r.Metrics), len(r.Events), len(r.Costs), small.steps)
+			}
+			if text := render(t, r); !strings.Contains(text, c.note) {
+				t.Errorf("no %q on the page", c.note)
+			}
+		})
+	}
+}
+
+func TestState(t *testing.T) {
+	for _, c := range []struct {
+		name, summary string
+		steps         int // of 40
+		want          string
+	}{
+		{"finished", `{"status":"finished"}`, 40, ""},
+		{"unfinished, its file claimed", "empty", 30, "This run is unfinished: 30 of 40 steps are recorded. It still trains, or was killed."},
+		{"finished early", `{"status":"finished"}`, 30, ""},
+		{"finished, of an older version", "", 40, ""},
+		{"unfinished", "", 30, "This run is unfinished: 30 of 40 steps are recorded. It still trains, or was killed."},
+		{"stopped", `{"status":"stopped"}`, 30, "This run was stopped after 30 of 40 steps."},
+		{"failed", `{"status":"failed"}`, 40, "This run failed after 40 of 40 steps."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := small.write(t)
+			if c.summary != "" {
+				expect.OK(t, os.WriteFile(filepath.Join(dir, SummaryFile), []byte(strings.TrimPrefix(c.summary, "empty")), 0o666))
+			}
+			r, err := ReadAll(dir)
+			expect.OK(t, err)
+			r.Metrics = r.Metrics[:c.steps]
+			if got := r.state(); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if c.want != "" && !strings.Contains(render(t, r), `role="alert">`+c.want) {
+				t.Error("the page does not say so")
+			}
+		})
+	}
+}
