@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 )
@@ -66,7 +66,7 @@ func ReadAll(dir string) (Run, error) {
 	if err != nil {
 		return r, err
 	}
-	settings, err := os.ReadFile(r.file(record.SettingsFile))
+	settings, err := input.Read(r.file(record.SettingsFile), input.Settings)
 	if err != nil {
 		return r, err
 	}
@@ -77,12 +77,14 @@ func ReadAll(dir string) (Run, error) {
 	if err := r.costs(); err != nil {
 		return r, err
 	}
-	trace, err := r.whole(record.TraceFile)
+	trace, err := input.Read(r.file(record.TraceFile), input.Records)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	} else if err != nil {
 		return r, err
 	}
+	trace, note := input.Whole(r.file(record.TraceFile), trace)
+	r.note(note)
 	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(trace))
 	return r, err
 }
@@ -90,9 +92,16 @@ func ReadAll(dir string) (Run, error) {
 // file returns the path of one of the run's files.
 func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
+// note keeps a note of a file; "" is none.
+func (r *Run) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
+	}
+}
+
 // value reads a file that holds one JSON value, if there is one and it is not empty.
 func (r Run) value(name string, v any) error {
-	text, err := os.ReadFile(r.file(name))
+	text, err := input.Read(r.file(name), input.Note)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return nil
 	} else if err != nil {
@@ -106,46 +115,23 @@ func (r Run) value(name string, v any) error {
 
 // costs reads what layers cost, if that was recorded.
 func (r *Run) costs() error {
-	text, err := r.whole(record.CostsFile)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
-		return nil
-	} else if err != nil {
+	path := r.file(record.CostsFile)
+	text, err := input.Read(path, input.Records)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	r.Costs, err = profile.ReadSeries(r.file(record.CostsFile), bytes.NewReader(text), 0)
-	return err
+	text, note := input.Whole(path, text)
+	r.note(note)
+	if len(text) > 0 {
+		r.Costs, err = profile.ReadSeries(path, bytes.NewReader(text), 0)
+		return err
+	}
+	return nil
 }
 
-// lines reads a file of one JSON value a line.
+// lines reads one of the run's files of one JSON value a line.
 func lines[T any](r *Run, name string) ([]T, error) {
-	text, err := r.whole(name)
-	if err != nil {
-		return nil, err
-	}
-	var list []T
-	for line := range bytes.Lines(text) {
-		var v T
-		if err := json.Unmarshal(line, &v); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", r.file(name), len(list)+1, err)
-		}
-		list = append(list, v)
-	}
-	return list, nil
-}
-
-// whole reads a file with one JSON value a line, which an array may hold, without a
-// last line that is torn: a run that was killed and a disk that was full leave one.
-// It is noted.
-func (r *Run) whole(name string) ([]byte, error) {
-	text, err := os.ReadFile(r.file(name))
-	if err != nil {
-		return nil, err
-	}
-	begin := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1
-	last := string(bytes.TrimSuffix(bytes.TrimSpace(text[begin:]), []byte(",")))
-	if last != "" && last != "[" && last != "]" && !json.Valid([]byte(last)) {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s: the last line, %d, is torn and was left out.", name, bytes.Count(text[:begin], []byte("\n"))+1))
-		text = text[:begin]
-	}
-	return text, nil
+	list, note, err := input.Lines[T](r.file(name), input.Records)
+	r.note(note)
+	return list, err
 }

@@ -14,10 +14,10 @@ import (
 // left out and noted on the page.
 func TestTornLines(t *testing.T) {
 	for _, c := range []struct{ name, file, tail, note string }{
-		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl: the last line, 41, is torn and was left out."},
-		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl: the last line, 3, is torn and was left out."},
-		{"half an event", record.TraceFile, ",\n{\"name\":\"F", "trace.json: the last line, "},
-		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl: the last line, 4, is torn and was left out."},
+		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl:41: the last line is torn and left out"},
+		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl:3: the last line is torn and left out"},
+		{"half an event", record.TraceFile, ",\n{\"name\":\"F", ": the last line is torn and left out"},
+		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl:4: the last line is torn and left out"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := small.write(t)
