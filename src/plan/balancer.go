@@ -273,7 +273,6 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 		if err != nil {
 			return present, err
 		}
-		found, _ = p.Improve(b.costs.Table, found)
 		cuts, why.Diffusion = p.faster(b.costs.Table, present.Cuts, found), &d
 	case "partition":
 		var err error

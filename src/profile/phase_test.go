@@ -140,7 +140,8 @@ func TestOpenSeries(t *testing.T) {
 		{"without a newline", table, "", ""},
 		{"torn", table + "\n" + table[:20], path + ":2: the last line is torn and left out", ""},
 		{"NULs", table + "\n\x00\x00\x00", path + ":2: the last line is torn and left out", ""},
-		{"nothing else", table[:20], "", path + ": table 0: unexpected EOF"},
+		{"nothing else", table[:20], path + ":1: the last line is torn and left out",
+			path + ": no cost table, want at least one (" + path + ":1: the last line is torn and left out)"},
 	} {
 		expect.OK(t, os.WriteFile(path, []byte(c.text), 0o666))
 		series, note, err := OpenSeries(path, 1)

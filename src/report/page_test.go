@@ -53,6 +53,18 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestOneTimeline: a step is not compared with itself.
+func TestOneTimeline(t *testing.T) {
+	all := small.read(t)
+	for _, n := range []int{1, 2} {
+		r := all
+		r.Timelines = all.Timelines[:n]
+		if got := strings.Count(render(t, r), `<div class="lane">`); got != n {
+			t.Errorf("%d timelines of %d steps", got, n)
+		}
+	}
+}
+
 // TestPageShowsHiddenMarks: text that turns the direction of writing is told as such.
 func TestPageShowsHiddenMarks(t *testing.T) {
 	r := small.read(t)

@@ -25,9 +25,7 @@ func tableCommand() *cobra.Command {
 				if err != nil {
 					return usageError{err}
 				}
-				for _, note := range r.Notes {
-					fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", note)
-				}
+				tellNotes(c.ErrOrStderr(), r.Notes...)
 				runs = append(runs, r)
 			}
 			out := c.OutOrStdout()
