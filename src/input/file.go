@@ -13,7 +13,8 @@ import (
 // Bounds of files in bytes. A file beyond its bound was named by mistake: it is
 // refused before any of it is read.
 const (
-	Settings = 1 << 20  // TOML, written by people: a hundred times what every setting with its comment takes
+	Settings = 1 << 18  // TOML, written by people: twenty times what every setting with its comment takes
+	Network  = 1 << 20  // TOML: the speeds of a hundred thousand ranks
 	Note     = 1 << 20  // a single JSON object of a run: its provenance
 	Loads    = 16 << 20 // numbers by layer: a million layers
 	Schedule = 16 << 20 // a cell of some six bytes for each instruction: a thousand stages of a thousand microbatches

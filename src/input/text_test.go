@@ -2,17 +2,21 @@ package input
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"dynmo/src/expect"
 )
 
 func TestLines(t *testing.T) {
 	type row struct {
 		Step int `json:"step"`
 	}
+	t.Chdir(t.TempDir())
 	const good = "{\"step\":1}\n{\"step\":2}\n"
 	for _, c := range []struct{ name, text, note, wrong string }{
 		{"whole", good, "", ""},
@@ -21,11 +25,12 @@ func TestLines(t *testing.T) {
 		{"cut off before a newline", good + "{\"st\n", "f:3: the last line is torn and left out", ""},
 		{"NULs", good + "\x00\x00\x00", "f:3: the last line is torn and left out", ""},
 		{"cut off by NULs", good + "{\"st\x00\x00\n", "f:3: the last line is torn and left out", ""},
-		{"damaged before the end", "{\"step\":1}\n{\"st\n{\"step\":2}\n", "", "f:2: unexpected end of JSON input"},
+		{"damaged before the end", "{\"step\":1}\n{\"st\n{\"step\":2}\n", "", "f:2: invalid character '\\n' in string literal"},
 		{"NULs before the end", "{\"step\":1}\n\x00\x00\n{\"step\":2}\n", "", `f:2: invalid character '\x00' looking for beginning of value`},
 		{"another type at the end", good + "[3]\n", "", "f:3: json: cannot unmarshal array into Go value of type input.row"},
 	} {
-		list, note, err := Lines[row]("f", strings.NewReader(c.text))
+		expect.OK(t, os.WriteFile("f", []byte(c.text), 0o666))
+		list, note, err := Lines[row]("f", 1000)
 		if err != nil && err.Error() != c.wrong || err == nil && (c.wrong != "" || !slices.Equal(list, []row{{1}, {2}})) || note != c.note {
 			t.Errorf("%s: %v, note %q, %v", c.name, list, note, err)
 		}
@@ -36,9 +41,13 @@ func TestWhole(t *testing.T) {
 	const torn = "f:3: the last line is torn and left out"
 	for _, c := range []struct{ name, text, want, note string }{
 		{"whole", "{}\n{}\n", "{}\n{}\n", ""},
-		{"one line", "{\"a\":", "{\"a\":", ""},
+		{"nothing else", "{\"a\":", "", "f:1: the last line is torn and left out"},
 		{"cut off", "{}\n{}\n{\"a\":", "{}\n{}\n", torn},
 		{"NULs", "{}\n{}\n\x00\x00", "{}\n{}\n", torn},
+		{"an array", "[\n{},\n{}\n]\n", "[\n{},\n{}\n]\n", ""},
+		{"an array without its end", "[\n{},\n{},\n", "[\n{},\n{},\n", ""},
+		{"a torn array", "[\n{},\n{\"a\":", "[\n{},\n", torn},
+		{"NULs behind an array", "[\n]\n\x00", "[\n]\n", torn},
 		{"written by people", "{\n\"a\": 1\n}\n", "{\n\"a\": 1\n}\n", ""},
 		{"empty", "", "", ""},
 	} {

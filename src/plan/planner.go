@@ -3,13 +3,13 @@ package plan
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 
 	"dynmo/src/balance"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/input"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
@@ -109,7 +109,7 @@ func start(stages, microbatches, most int) (schedule.Schedule, error) {
 
 // fromFile reads the schedule of the settings' file.
 func fromFile(c config.Config) (schedule.Schedule, error) {
-	f, err := os.Open(c.Schedule.File)
+	f, err := input.Open(c.Schedule.File, input.Schedule)
 	if err != nil {
 		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
 	}

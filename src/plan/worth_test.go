@@ -261,3 +261,21 @@ func BenchmarkWorth(b *testing.B) {
 		}
 	}
 }
+
+// TestWorthOfLongRun: of more phases than are simulated, every step counts.
+func TestWorthOfLongRun(t *testing.T) {
+	short := profile.Series{ran(t, 0, 500, "", 2, 1, 1, 1, 5), ran(t, 500, 500, "", 3, 1, 1, 1, 5)}
+	var long profile.Series
+	for i := range 1000 {
+		p := short[i/500]
+		p.Step, p.Steps = i, 1
+		long = append(long, p)
+	}
+	want, err := worthPlanner(t, 4).Worth(short)
+	expect.OK(t, err)
+	got, err := worthPlanner(t, 4).Worth(long)
+	expect.OK(t, err)
+	if got.Steps != 1000 || !near(got.Speedup, want.Speedup, 1e-9) || !near(got.Static, want.Static, 1e-9) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"bytes"
+	"fmt"
 
 	"dynmo/src/input"
 )
@@ -15,6 +16,9 @@ func OpenSeries(path string, layers int) (series Series, note string, err error)
 	}
 	text, note = input.Whole(path, text)
 	series, err = ReadSeries(path, bytes.NewReader(text), layers)
+	if err != nil && note != "" {
+		err = fmt.Errorf("%w (%s)", err, note)
+	}
 	return series, note, err
 }
 

@@ -112,6 +112,25 @@ func TestReadSeriesRefuses(t *testing.T) {
 	}
 }
 
+// TestHalved: no step and no second of balancing is lost.
+func TestHalved(t *testing.T) {
+	var list Series
+	for step := range 5 {
+		list = append(list, Phase{Phase: cost.Phase{Step: step, Steps: 1}, Run: &Run{Balancing: 1}})
+	}
+	got := list.Halved()
+	want := Series{
+		{Phase: cost.Phase{Step: 0, Steps: 2}, Run: &Run{Balancing: 2}}, {Phase: cost.Phase{Step: 2, Steps: 2}, Run: &Run{Balancing: 2}},
+		{Phase: cost.Phase{Step: 4, Steps: 1}, Run: &Run{Balancing: 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if list[0].Steps != 1 || list[0].Run.Balancing != 1 {
+		t.Errorf("%+v: the series has changed", list[0])
+	}
+}
+
 // TestOpenSeries: a torn last line is left out with a note, a torn table is not.
 func TestOpenSeries(t *testing.T) {
 	const table = `{"steps":1,"layers":[{"forward":1,"backward_input":1,"backward_weight":1}]}`
@@ -121,7 +140,8 @@ func TestOpenSeries(t *testing.T) {
 		{"without a newline", table, "", ""},
 		{"torn", table + "\n" + table[:20], path + ":2: the last line is torn and left out", ""},
 		{"NULs", table + "\n\x00\x00\x00", path + ":2: the last line is torn and left out", ""},
-		{"nothing else", table[:20], "", path + ": table 0: unexpected EOF"},
+		{"nothing else", table[:20], path + ":1: the last line is torn and left out",
+			path + ": no cost table, want at least one (" + path + ":1: the last line is torn and left out)"},
 	} {
 		expect.OK(t, os.WriteFile(path, []byte(c.text), 0o666))
 		series, note, err := OpenSeries(path, 1)

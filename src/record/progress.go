@@ -9,6 +9,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"dynmo/src/input"
 )
 
 // redraw is the least time between two drawings of the bar: as fast as people
@@ -58,12 +60,12 @@ func (p *Progress) Step(l Log) {
 	}
 }
 
-// Say prints a line, above the bar if there is one.
+// Say prints a line, fit for a terminal, above the bar if there is one.
 func (p *Progress) Say(text string) {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
-	if _, err := fmt.Fprintln(p.out, strings.TrimRight(text, "\n")); p.err == nil {
+	if _, err := fmt.Fprintln(p.out, input.VisibleLines(strings.TrimRight(text, "\n"))); p.err == nil {
 		p.err = err
 	}
 	if p.bar != nil && !p.bar.IsFinished() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 )
 
@@ -69,6 +70,7 @@ func (r Run) eventRows() []eventRow {
 		default:
 			row.Text = detail(e.Detail)
 		}
+		row.Text = input.Visible(row.Text)
 		list = append(list, row)
 	}
 	return list

@@ -35,9 +35,13 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 		facts = append(facts, fact{"sparsity", significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
+	moved := ""
+	if s.Moved > 0 {
+		moved = " " + record.Bytes(s.Moved) + " of layers"
+	}
 	return append(facts,
 		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", significant(100*bubble), significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
-		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("of all time went to measuring, deciding and moving %s of layers", record.Bytes(s.Moved))},
+		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
 
@@ -46,12 +50,18 @@ func gained(w plan.Worth) fact {
 	switch {
 	case !w.Moved:
 		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
-	case w.Draws == 0:
-		return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "faster than the first cuts, never moved, simulated on the run's own costs"}
 	case w.Noise():
-		return fact{"gain by moving", "within noise", fmt.Sprintf("%s times as fast as the first cuts, never moved, simulated on samples of the run's own costs", spread(w))}
+		return fact{"gain by moving", "within noise", fmt.Sprintf("%.2f times as fast as the first cuts, never moved%s", w.Speedup, simulated(w))}
 	}
-	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), fmt.Sprintf("as fast as the first cuts, never moved (%s), simulated on samples of the run's own costs", spread(w))}
+	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as the first cuts, never moved" + simulated(w)}
+}
+
+// simulated says what a gain follows from.
+func simulated(w plan.Worth) string {
+	if w.Draws == 0 {
+		return ", simulated on the run's own costs"
+	}
+	return fmt.Sprintf(" (%s), simulated on samples of the run's own costs", spread(w))
 }
 
 // skipped says how many updates were left out.

@@ -47,7 +47,10 @@ func (r Run) worth() (*plan.Worth, error) {
 		return nil, err
 	}
 	w, err := ran.Planner.Worth(ran.Series)
-	return &w, err
+	if err != nil {
+		return nil, unlessNotRun(err)
+	}
+	return &w, nil
 }
 
 // ran returns what the run recorded of its costs, nil where there is one stage or no

@@ -83,6 +83,11 @@ func TestWorthTable(t *testing.T) {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}
+	rows, err := Rows(runs)
+	expect.OK(t, err)
+	if a, b := rows[0], rows[3]; a.Speedup <= 1 || a.Low != a.Speedup || a.Best < a.Speedup || a.Simulated <= 0 || rows[1].Speedup != 1 || b.Speedup == b.Speedup {
+		t.Errorf("for programs: %+v, want speedups of all but the last", rows)
+	}
 	text.Reset()
 	expect.OK(t, WorthTable(&text, []Run{moving, static}))
 	if text.Len() > 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 )
 
@@ -22,7 +23,8 @@ var (
 )
 
 // page is the data of page.html. Text of the run (names, details, settings) is
-// untrusted; the template escapes it.
+// untrusted: the template escapes it, and marks that turn the direction of writing
+// are made visible.
 type page struct {
 	Run      Run
 	Headline string // what moving layers was worth; "" if it is not known
@@ -39,6 +41,7 @@ type page struct {
 	Events   []eventRow
 	Left     int        // events that are not listed
 	Phases   [][]string // header and rows
+	Settings string
 	Style    template.CSS
 	Script   template.JS
 	Data     map[string]any // drawn by the script
@@ -51,6 +54,7 @@ const mostEvents = 500
 func HTML(out io.Writer, r Run) error {
 	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
+	p.Summary.Name, p.State, p.Settings = input.Visible(p.Summary.Name), input.Visible(p.State), input.VisibleLines(r.Settings)
 	phases, err := r.baselines()
 	if err != nil {
 		return err
@@ -133,7 +137,7 @@ func provenance(p record.Provenance) []fact {
 	var list []fact
 	for line := range strings.Lines(p.String()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		list = append(list, fact{Name: name, Value: value})
+		list = append(list, fact{Name: name, Value: input.Visible(value)})
 	}
 	return list
 }

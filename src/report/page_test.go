@@ -53,6 +53,35 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestOneTimeline: a step is not compared with itself.
+func TestOneTimeline(t *testing.T) {
+	all := small.read(t)
+	for _, n := range []int{1, 2} {
+		r := all
+		r.Timelines = all.Timelines[:n]
+		if got := strings.Count(render(t, r), `<div class="lane">`); got != n {
+			t.Errorf("%d timelines of %d steps", got, n)
+		}
+	}
+}
+
+// TestPageShowsHiddenMarks: text that turns the direction of writing is told as such.
+func TestPageShowsHiddenMarks(t *testing.T) {
+	r := small.read(t)
+	const turn = "\u202e"
+	r.Config.Run.Name, r.Settings, r.Provenance.Host = "a"+turn, "b"+turn+"\n", "c"+turn
+	r.Events[0].Detail["what"] = "d" + turn
+	text := render(t, r)
+	if strings.Contains(text, turn) {
+		t.Error("a hidden mark on the page")
+	}
+	for _, want := range []string{`a\u202e`, `b\u202e`, `c\u202e`, `d\u202e`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+}
+
 // TestPageSaysWhatIsMissing: runs of which less was recorded have a page too.
 func TestPageSaysWhatIsMissing(t *testing.T) {
 	dir := small.write(t)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/input"
@@ -36,8 +37,12 @@ type Run struct {
 func Read(dir string) (Run, error) {
 	r := Run{Dir: dir}
 	var err error
-	if r.Config, err = config.Load(r.file(record.SettingsFile), nil); err != nil {
+	var unknown []string
+	if r.Config, unknown, err = config.Recorded(r.file(record.SettingsFile)); err != nil {
 		return r, err
+	}
+	if unknown != nil {
+		r.note(fmt.Sprintf("%s: settings of another version, left out: %s", r.file(record.SettingsFile), strings.Join(unknown, ", ")))
 	}
 	if r.Metrics, err = lines[record.Metrics](&r, record.MetricsFile); err != nil {
 		return r, err
@@ -93,57 +98,42 @@ func (r *Run) provenance() error {
 
 // lines reads a file of one JSON value a line.
 func lines[T any](r *Run, name string) ([]T, error) {
-	f, err := input.Open(r.file(name), input.Records)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	list, torn, err := input.Lines[T](r.file(name), f)
+	list, torn, err := input.Lines[T](r.file(name), input.Records)
 	r.note(torn)
 	return list, err
 }
 
-// costs reads what layers cost, none if that was not recorded.
-func (r *Run) costs() (profile.Series, error) {
-	path := r.file(record.CostsFile)
-	text, err := input.Read(path, input.Records)
+// text reads a file of which the last line may be torn, nothing if there is no such file.
+func (r *Run) text(name string) ([]byte, error) {
+	text, err := input.Read(r.file(name), input.Records)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	} else if err != nil {
+	}
+	text, torn := input.Whole(r.file(name), text)
+	r.note(torn)
+	return text, err
+}
+
+// costs reads what layers cost, none if that was not recorded.
+func (r *Run) costs() (profile.Series, error) {
+	text, err := r.text(record.CostsFile)
+	if err != nil || len(text) == 0 {
 		return nil, err
 	}
-	if text = r.whole(path, text); len(text) == 0 {
-		return nil, nil
-	}
-	return profile.ReadSeries(path, bytes.NewReader(text), r.Config.Layers())
+	return profile.ReadSeries(r.file(record.CostsFile), bytes.NewReader(text), r.Config.Layers())
 }
 
 // timeline reads the timelines, if there are any.
 func (r *Run) timeline() error {
-	path := r.file(record.TraceFile)
-	text, err := input.Read(path, input.Records)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	text, err := r.text(record.TraceFile)
+	if err != nil {
 		return err
 	}
-	r.Timelines, err = record.ReadTrace(path, bytes.NewReader(r.whole(path, text)))
+	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(text))
 	return err
 }
 
-// whole returns a text of one JSON value a line, which an array may hold, without a last
-// line that is torn. It is noted.
-func (r *Run) whole(path string, text []byte) []byte {
-	begin := bytes.LastIndexByte(bytes.TrimSpace(text), '\n') + 1
-	last := string(bytes.TrimSuffix(bytes.TrimSpace(text[begin:]), []byte(",")))
-	if last == "" || last == "[" || last == "]" || json.Valid([]byte(last)) {
-		return text
-	}
-	r.note(input.Torn(path, 1+bytes.Count(text[:begin], []byte("\n"))))
-	return text[:begin]
-}
-
-// note adds a note, if there is one.
+// note keeps a note of a file; "" is none.
 func (r *Run) note(text string) {
 	if text != "" {
 		r.Notes = append(r.Notes, text)

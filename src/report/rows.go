@@ -7,8 +7,7 @@ import (
 	"dynmo/src/record"
 )
 
-// Row is what Table and WorthTable show of a run, for programs. Times are in seconds on
-// Clock, but for the simulated.
+// Row is what Table shows of a run, for programs. Times are in seconds on Clock.
 type Row struct {
 	Run       string       `json:"run"`
 	Stages    int          `json:"stages"`
@@ -23,17 +22,15 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Ceiling   record.Float `json:"ceiling"`
-
-	// What the cuts were worth; NaN where no costs tell.
-	Simulated      record.Float `json:"simulated_step_seconds"`
-	Speedup        record.Float `json:"speedup"` // on never moving
-	Low            record.Float `json:"speedup_low"`
-	High           record.Float `json:"speedup_high"`
-	SpeedupCeiling record.Float `json:"speedup_ceiling"`
+	// What WorthTable shows; null where costs do not tell.
+	Simulated record.Float `json:"simulated_seconds"`
+	Speedup   record.Float `json:"speedup"`
+	Low       record.Float `json:"speedup_low"`
+	High      record.Float `json:"speedup_high"`
+	Best      record.Float `json:"speedup_best"`
 }
 
-// Rows returns the figures of Table and WorthTable, a row for each run. Errors are those
-// of WorthTable.
+// Rows returns the figures of Table and WorthTable, a row for each run.
 func Rows(runs []Run) ([]Row, error) {
 	worths, err := Worths(runs)
 	if err != nil {
@@ -41,17 +38,17 @@ func Rows(runs []Run) ([]Row, error) {
 	}
 	var rows []Row
 	for i, r := range runs {
-		s, w := r.summarise(), worths[i]
-		if w == nil {
-			nan := math.NaN()
-			w = &plan.Worth{Steps: 1, Used: nan, Speedup: nan, Low: nan, High: nan, Ceiling: nan}
+		w := plan.Worth{Steps: 1, Used: math.NaN(), Speedup: math.NaN(), Low: math.NaN(), High: math.NaN(), Ceiling: math.NaN()}
+		if worths[i] != nil {
+			w = *worths[i]
 		}
+		s := r.summarise()
 		rows = append(rows, Row{
 			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
 			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
 			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Ceiling: record.Float(s.Ceiling),
 			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
-			Low: record.Float(w.Low), High: record.Float(w.High), SpeedupCeiling: record.Float(w.Ceiling),
+			Low: record.Float(w.Low), High: record.Float(w.High), Best: record.Float(w.Ceiling),
 		})
 	}
 	return rows, nil

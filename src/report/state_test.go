@@ -26,7 +26,7 @@ func TestTornLines(t *testing.T) {
 	for _, c := range []struct{ name, file, tail, note string }{
 		{"half a line", record.MetricsFile, `{"step":40,"loss":`, "metrics.jsonl:41: the last line is torn and left out"},
 		{"zeros", record.EventsFile, "\x00\x00\x00", "events.jsonl:3: the last line is torn and left out"},
-		{"half an event", record.TraceFile, ",\n{\"name\":\"F", "the last line is torn and left out"},
+		{"half an event", record.TraceFile, ",\n{\"name\":\"F", ": the last line is torn and left out"},
 		{"half a line that ends", record.CostsFile, "{\"step\":40,\n", "costs.jsonl:4: the last line is torn and left out"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

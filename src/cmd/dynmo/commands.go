@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
 )
 
 // rootCommand returns the command dynmo with all it can do.
@@ -73,7 +74,21 @@ func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, as
 	if asJSON {
 		return json.NewEncoder(c.OutOrStdout()).Encode(answer)
 	}
-	return answer.print(c.OutOrStdout())
+	var text strings.Builder
+	if err := answer.print(&text); err != nil {
+		return err
+	}
+	_, err := io.WriteString(c.OutOrStdout(), input.VisibleLines(text.String()))
+	return err
+}
+
+// tellNotes writes what a user should know of files that were read; "" is no note.
+func tellNotes(stderr io.Writer, notes ...string) {
+	for _, note := range notes {
+		if note != "" {
+			fmt.Fprintln(stderr, "note:", input.Visible(note))
+		}
+	}
 }
 
 // writeLines writes values for programs, a JSON object a line.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"dynmo/src/input"
 )
 
 // Exit statuses.
@@ -42,12 +44,12 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	return tell(root.Name(), err, stderr)
 }
 
-// tell writes an error to stderr, every line of it behind the program's name,
-// and returns the exit status it stands for.
+// tell writes an error to stderr, every line of it behind the program's name
+// and fit for a terminal, and returns the exit status it stands for.
 func tell(program string, err error, stderr io.Writer) int {
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintf(stderr, "%s: %s\n", program, strings.TrimRight(line, "\n"))
+			fmt.Fprintf(stderr, "%s: %s\n", program, input.Visible(strings.TrimRight(line, "\n")))
 		}
 	}
 	return status(err)

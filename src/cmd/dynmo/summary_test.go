@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestTrainSumsUpFailures(t *testing.T) {
 	if e.status != exitFailure || s == nil || s.Status != record.Failed || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
 		t.Errorf("status %d, %q: %+v", e.status, e.stderr, s)
 	}
-	stopped := &watcher{dir: t.TempDir()}
+	stopped := &watcher{out: io.Discard, dir: t.TempDir()}
 	stopped.sumUp(train.Outcome{Stopped: true}, nil)
 	if s, err := record.ReadSummary(stopped.dir); err != nil || s == nil || s.Status != record.Stopped {
 		t.Errorf("%+v, %v of a run that was stopped", s, err)

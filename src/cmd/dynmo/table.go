@@ -25,6 +25,7 @@ func tableCommand() *cobra.Command {
 				if err != nil {
 					return usageError{err}
 				}
+				tellNotes(c.ErrOrStderr(), r.Notes...)
 				runs = append(runs, r)
 			}
 			out := c.OutOrStdout()

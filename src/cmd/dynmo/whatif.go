@@ -27,10 +27,12 @@ type whatIf struct {
 	sets           []string
 	costs, network string
 	json           bool
+	stderr         func() io.Writer // of the command, which is known once it runs
 }
 
 // flags adds the flags of a command that computes on costs.
 func (w *whatIf) flags(c *cobra.Command) {
+	w.stderr = c.ErrOrStderr
 	c.Flags().StringArrayVar(&w.sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory; - is standard input")
 	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; - is standard input; without it [comm] of CONFIG holds between all ranks")
@@ -51,7 +53,7 @@ func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
 	o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	if w.network != "" {
-		f, err := input.Open(w.network, input.Settings)
+		f, err := input.Open(w.network, input.Network)
 		if err != nil {
 			return fail(fmt.Errorf("--network: %w", err))
 		}
@@ -60,15 +62,11 @@ func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
 			return fail(fmt.Errorf("--network: %w", err))
 		}
 	}
-	f, err := input.Open(w.costs, input.Records)
+	series, note, err := profile.OpenSeries(w.costs, c.Layers())
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
-	defer f.Close()
-	series, err := profile.ReadSeries(w.costs, f, c.Layers())
-	if err != nil {
-		return fail(fmt.Errorf("--costs: %w", err))
-	}
+	tellNotes(w.stderr(), note)
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
