@@ -230,7 +230,7 @@ func TestSimulateOrders(t *testing.T) {
 	}
 	var before Segment
 	for i, s := range simulated(t, series, o).Segments {
-		if i > 0 && s.Plan.Schedule.Equal(before.Plan.Schedule) != (s.Change != "") || s.Change == "" && s.Step != before.Step+2 {
+		if i > 0 && (s.Plan.Schedule.Equal(before.Plan.Schedule) != (s.Change != "") || s.Change == "" && s.Step != before.Step+2) {
 			t.Errorf("step %d, change %q: the order of work changes, or does not", s.Step, s.Change)
 		}
 		before = s
