@@ -35,8 +35,8 @@ did not change, also that of what the costs from before the move predict.
 Beside it the same work runs on cuts that never move: "uniform" by blocks, as
 Megatron-LM cuts, and "param" by parameters, as DeepSpeed does. The ceiling of the
 speedup over such cuts is what the best ones could gain on them, by fill +
-microbatches x bottleneck. Where no layer moved, a line says why: one layer is
-the bottleneck (grain), the cuts are nearly the best (ceiling), a move takes
+microbatches x bottleneck, and at least what the run gained. Where no layer moved, a line says why: layers are
+too coarse (grain), the cuts are nearly the best (ceiling), a move takes
 longer than it saves (price), or a gain is not sure or does not last (uncertainty).
 --dynamic all sets the kinds of dynamism side by side.
 
@@ -53,6 +53,9 @@ their bytes; measuring and deciding take none.`,
 			}
 			if !(repack >= 0 && repack < 1) {
 				return usageError{fmt.Errorf("--repack %v: want a share of at least 0 and below 1", repack)}
+			}
+			if d.Steps > mostSteps {
+				return usageError{fmt.Errorf("--steps %d: want at most %d", d.Steps, mostSteps)}
 			}
 			o.Repack = repack
 			if d.kind == allKinds {

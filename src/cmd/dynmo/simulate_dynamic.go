@@ -26,6 +26,10 @@ func (d *madeUp) flags(c *cobra.Command) {
 	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: of prune a tenth of the run, of freeze 50, of exit 100, of others 1")
 }
 
+// mostSteps bounds the steps of a run that is made up: of this many, a kind that
+// changes in every step takes hours.
+const mostSteps = 1_000_000
+
 // allKinds is what --dynamic takes for a table of all.
 const allKinds = "all"
 
