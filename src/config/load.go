@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"dynmo/src/input"
 )
 
 // Default returns the settings of an empty file.
@@ -31,11 +32,27 @@ func Load(path string, sets []string) (Config, error) {
 	var source []byte
 	if path != "" {
 		var err error
-		if source, err = os.ReadFile(path); err != nil {
+		if source, err = input.Read(path, input.Settings); err != nil {
 			return Config{}, fmt.Errorf("config: %w", err)
 		}
 	}
 	return load(path, source, sets)
+}
+
+// Recorded returns the settings that a run wrote into its directory. Keys that this
+// version does not know, as another version wrote them, are left out and returned.
+func Recorded(path string) (c Config, unknown []string, err error) {
+	source, err := input.Read(path, input.Settings)
+	if err != nil {
+		return Config{}, nil, fmt.Errorf("config: %w", err)
+	}
+	c = Default()
+	l := loader{list: settings(&c), origin: map[string]string{}, lenient: true}
+	l.file(path, source)
+	if err := l.err(c); err != nil {
+		return Config{}, nil, err
+	}
+	return c, l.unknown, nil
 }
 
 // load is Load with the file's contents at hand.
@@ -46,13 +63,18 @@ func load(path string, source []byte, sets []string) (Config, error) {
 	for _, set := range sets {
 		l.set(set)
 	}
+	if err := l.err(c); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// err returns what was wrong, with the settings themselves if nothing else was.
+func (l *loader) err(c Config) error {
 	if l.problems == nil {
 		l.problems = c.problems(l.origin)
 	}
-	if l.problems != nil {
-		return Config{}, errors.Join(l.problems...)
-	}
-	return c, nil
+	return errors.Join(l.problems...)
 }
 
 // loader fills settings and remembers where each was set.
@@ -60,6 +82,8 @@ type loader struct {
 	list     []setting
 	origin   map[string]string // table.key -> "file:line" or "--set"
 	problems []error
+	lenient  bool     // whether unknown keys are left out
+	unknown  []string // keys and tables that were
 }
 
 func (l *loader) refuse(format string, args ...any) {
@@ -75,8 +99,16 @@ type assignment struct {
 	value      any
 }
 
+// mostKeys bounds the keys of a file: there are some hundred settings, and to find
+// the line of each takes time by the length of the file.
+const mostKeys = 500
+
 // file applies every key of a TOML text, in the order of its lines.
 func (l *loader) file(path string, source []byte) {
+	if err := input.CheckDepth(path, source); err != nil {
+		l.problems = append(l.problems, err)
+		return
+	}
 	var root map[string]toml.Primitive
 	md, err := toml.Decode(string(source), &root)
 	if err != nil {
@@ -84,6 +116,10 @@ func (l *loader) file(path string, source []byte) {
 			err = fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
 		}
 		l.problems = append(l.problems, err)
+		return
+	}
+	if n := len(md.Keys()); n > mostKeys {
+		l.refuse("%s: %d keys, want settings, of which there are %d", path, n, len(l.list))
 		return
 	}
 	var list []assignment
@@ -115,12 +151,14 @@ func (l *loader) checkTop(where, name string, value any) {
 	_, isTable := value.(map[string]any)
 	known := slices.ContainsFunc(l.list, func(s setting) bool { return s.table == name })
 	switch {
+	case !known && l.lenient:
+		l.unknown = append(l.unknown, name)
 	case !known && isTable:
 		l.refuse("%s: [%s]: unknown table; the nearest is [%s]", where, name, l.nearestTable(name))
 	case !known:
-		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, literal(value), l.nearest("", name).name())
+		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, shown(literal(value)), l.nearest("", name).name())
 	case !isTable:
-		l.refuse("%s: %s = %s: wanted a table, [%s]", where, name, literal(value), name)
+		l.refuse("%s: %s = %s: wanted a table, [%s]", where, name, shown(literal(value)), name)
 	}
 }
 
@@ -143,14 +181,27 @@ func (l *loader) set(text string) {
 // apply gives one setting a value.
 func (l *loader) apply(where, table, key string, value any) {
 	s, known := find(l.list, table+"."+key)
+	if !known && l.lenient {
+		l.unknown = append(l.unknown, table+"."+key)
+		return
+	}
 	if !known {
 		l.refuse("%s: %s.%s: unknown key; the nearest is %s", where, table, key, l.nearest(table, key).name())
 		return
 	}
 	if !s.assign(value) {
-		l.refuse("%s: %s = %s: wanted %s", where, s.name(), literal(value), s.wanted())
+		l.refuse("%s: %s = %s: wanted %s", where, s.name(), shown(literal(value)), s.wanted())
 	}
 	l.origin[s.name()] = where
+}
+
+// shown returns the beginning of a value that is too long for a line.
+func shown(literal string) string {
+	const most = 60
+	if len(literal) <= most {
+		return literal
+	}
+	return strings.ToValidUTF8(literal[:most], "") + "…"
 }
 
 // decoded returns a TOML value as the decoder gives it.

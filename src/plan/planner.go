@@ -3,13 +3,13 @@ package plan
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 
 	"dynmo/src/balance"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/input"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
@@ -74,6 +74,12 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 	return p, nil
 }
 
+// Configured returns the planner of settings on the network that they say, with all
+// that stages hold.
+func Configured(c config.Config) (*Planner, error) {
+	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
+}
+
 // For returns the planner of the same settings for another number of stages.
 func (p *Planner) For(stages int) (*Planner, error) {
 	if stages == p.Map.Stages {
@@ -103,7 +109,7 @@ func start(stages, microbatches, most int) (schedule.Schedule, error) {
 
 // fromFile reads the schedule of the settings' file.
 func fromFile(c config.Config) (schedule.Schedule, error) {
-	f, err := os.Open(c.Schedule.File)
+	f, err := input.Open(c.Schedule.File, input.Schedule)
 	if err != nil {
 		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
 	}

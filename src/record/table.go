@@ -5,16 +5,21 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"dynmo/src/input"
 )
 
 // Table writes a header and rows in columns two spaces apart, the first
 // aligned to the left and the others to the right, as numbers are read. Every
-// row has as many cells as the header.
+// row has as many cells as the header. Cells may hold names from outside.
 func Table(out io.Writer, header []string, rows [][]string) error {
 	all := append([][]string{header}, rows...)
 	width := make([]int, len(header))
-	for _, row := range all {
+	for r, row := range all {
+		all[r] = make([]string, len(row))
 		for column, cell := range row {
+			cell = input.Visible(cell)
+			all[r][column] = cell
 			width[column] = max(width[column], utf8.RuneCountInString(cell))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/input"
 )
 
 // ckptCommand returns the commands on files of weights.
@@ -95,7 +96,7 @@ holds every parameter of its model in the right shape. Prints the file's SHA-256
 					return usageError{fmt.Errorf("%s: %w", f.Name, err)}
 				}
 			}
-			file, err := os.Open(args[0])
+			file, _, err := input.Regular(args[0], input.Unbound)
 			if err != nil {
 				return err
 			}
@@ -105,7 +106,7 @@ holds every parameter of its model in the right shape. Prints the file's SHA-256
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %d tensors, %d bytes, sha256 %x\n", f.Name, kind, len(f.Tensors), bytes, h.Sum(nil))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %d tensors, %d bytes, sha256 %x\n", input.Visible(f.Name), kind, len(f.Tensors), bytes, h.Sum(nil))
 			return err
 		},
 	}

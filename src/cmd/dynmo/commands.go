@@ -4,38 +4,45 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
-	"dynmo/src/record"
+	"dynmo/src/input"
 )
-
-// version is the revision that the build was made from; build.sh sets it.
-var version string
-
-// revision returns version, or the revision that the go command noted in the binary.
-func revision() string {
-	if version != "" {
-		return version
-	}
-	return record.Revision()
-}
 
 // rootCommand returns the command dynmo with all it can do.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "dynmo",
 		Short:         "Train transformer models whose cost changes, with a balanced pipeline",
-		Version:       revision() + " (" + runtime.Version() + ")",
+		Version:       thisBinary().String(),
 		SilenceErrors: true, // execute prints them
 		SilenceUsage:  true,
 	}
-	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), configTopic())
+	root.SetVersionTemplate("{{.Version}}")
+	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand(), configTopic())
+	wanting(root)
+	watched(root)
+	addCompletion(root)
 	return root
+}
+
+// wanting has the commands below c say what they want where they refuse arguments.
+func wanting(c *cobra.Command) {
+	if args := c.Args; args != nil && !c.HasSubCommands() {
+		c.Args = func(c *cobra.Command, list []string) error {
+			if err := args(c, list); err != nil {
+				return fmt.Errorf("%w, want %s", err, strings.TrimSuffix(c.UseLine(), " [flags]"))
+			}
+			return nil
+		}
+	}
+	for _, child := range c.Commands() {
+		wanting(child)
+	}
 }
 
 // group returns a command that only names others.
@@ -83,7 +90,21 @@ func tellAnswer(c *cobra.Command, answer interface{ print(io.Writer) error }, as
 	if asJSON {
 		return json.NewEncoder(c.OutOrStdout()).Encode(answer)
 	}
-	return answer.print(c.OutOrStdout())
+	var text strings.Builder
+	if err := answer.print(&text); err != nil {
+		return err
+	}
+	_, err := io.WriteString(c.OutOrStdout(), input.VisibleLines(text.String()))
+	return err
+}
+
+// tellNotes writes what a user should know of files that were read; "" is no note.
+func tellNotes(stderr io.Writer, notes ...string) {
+	for _, note := range notes {
+		if note != "" {
+			fmt.Fprintln(stderr, "note:", input.Visible(note))
+		}
+	}
 }
 
 // writeLines writes values for programs, a JSON object a line.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"dynmo/src/data"
+	"dynmo/src/input"
 )
 
 // dataCommand returns the commands that make token files and look into them.
@@ -77,7 +78,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, vocabulary %d, %.1f MB/s\n",
-				p.Output, done.Documents, done.Bytes, done.Tokens, p.Tokenizer.Vocab, float64(done.Bytes)/1e6/seconds)
+				input.Visible(p.Output), done.Documents, done.Bytes, done.Tokens, p.Tokenizer.Vocab, float64(done.Bytes)/1e6/seconds)
 			return nil
 		},
 	}

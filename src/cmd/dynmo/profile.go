@@ -35,7 +35,7 @@ FILE is what plan and simulate read: seconds of every layer for one microbatch
 balancer of CONFIG play no part.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := config.Load(args[0], sets)
+			settings, err := loadSettings(args[0], sets)
 			if err != nil {
 				return usageError{err}
 			}
@@ -52,15 +52,15 @@ balancer of CONFIG play no part.`,
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return err
 			}
-			table, err := measured(undivided(settings, steps))
+			table, err := measured(undivided(settings, steps), barOf(c))
 			if err != nil {
 				return asUsage(err)
 			}
-			return writeCosts(file, table)
+			return writeCosts(c, file, table)
 		},
 	}
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
-	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	c.Flags().StringVarP(&file, "output", "o", "", "file to write; - is standard output")
 	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
 	require(c, "output")
 	return c
@@ -78,8 +78,8 @@ func undivided(c config.Config, steps int) config.Config {
 }
 
 // measured trains and returns what the layers cost.
-func measured(c config.Config) (profile.Phase, error) {
-	var seen costWatcher
+func measured(c config.Config, bar *record.Bar) (profile.Phase, error) {
+	seen := costWatcher{bar: bar, steps: c.Train.Steps}
 	_, err := launch.Launch(c, launch.Hooks{
 		Stop:  func() bool { return false },
 		Begin: func(launch.World) (record.Observer, error) { return &seen, nil },
@@ -91,21 +91,29 @@ func measured(c config.Config) (profile.Phase, error) {
 	return profile.Phase{Phase: cost.Phase{Model: seen.last.Model, Table: seen.last.Table}}, nil
 }
 
-// costWatcher keeps the costs that a run tells last.
-type costWatcher struct{ last profile.Phase }
+// costWatcher keeps the costs that a run tells last, and shows how far it is.
+type costWatcher struct {
+	last  profile.Phase
+	bar   *record.Bar
+	steps int
+}
 
 func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
-func (*costWatcher) Step(record.Metrics) error     { return nil }
-func (*costWatcher) Event(record.Event) error      { return nil }
-func (*costWatcher) Trace(trace.Step) error        { return nil }
+func (w *costWatcher) Step(m record.Metrics) error {
+	w.bar.Show(int64(m.Step+1), int64(w.steps))
+	return nil
+}
+func (*costWatcher) Event(record.Event) error { return nil }
+func (*costWatcher) Trace(trace.Step) error   { return nil }
+func (*costWatcher) Say(string)               {}
 
 // writeCosts writes a table as indented JSON.
-func writeCosts(file string, s profile.Phase) error {
+func writeCosts(c *cobra.Command, file string, s profile.Phase) error {
 	text, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return err
 	}
-	return writeFile("output", file, func(out io.Writer) error {
+	return deliver(c, "output", file, func(out io.Writer) error {
 		_, err := out.Write(append(text, '\n'))
 		return err
 	})
