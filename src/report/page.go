@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 )
 
@@ -124,7 +125,7 @@ func provenance(p record.Provenance) []fact {
 	var list []fact
 	for line := range strings.Lines(p.String()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		list = append(list, fact{Name: name, Value: value})
+		list = append(list, fact{Name: name, Value: input.Visible(value)})
 	}
 	return list
 }

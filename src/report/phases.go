@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 )
 
@@ -108,7 +109,7 @@ func ceiling(m record.Metrics) record.Float    { return m.Ceiling }
 func phaseRow(r Run, p, base phase) PhaseRow {
 	of := func(f func(record.Metrics) record.Float) record.Float { return record.Float(p.of(f)) }
 	return PhaseRow{
-		Run: r.Config.Run.Name, Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
+		Run: input.Visible(r.Config.Run.Name), Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
 		Makespan: of(makespan), Speedup: record.Float(base.of(makespan) / p.of(makespan)),
 		Bottleneck: of(bottleneck), Optimum: of(optimum), Gap: of(gap) / 100, Ceiling: of(ceiling), Predicted: of(predicted),
 		Ratio: of(ratio), ToFirst: record.Float(p.of(ratio)/base.of(ratio) - 1),

@@ -70,7 +70,7 @@ func ReadAll(dir string) (Run, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Settings = string(settings)
+	r.Settings = input.VisibleLines(string(settings))
 	if err := r.value(record.ProvenanceFile, &r.Provenance); err != nil {
 		return r, err
 	}
