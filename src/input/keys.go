@@ -108,13 +108,17 @@ func (k *keys) space() {
 
 // word goes behind a string and returns it.
 func (k *keys) word() (word string) {
-	begin := k.at
+	begin, escaped := k.at, false
 	for k.at++; k.text[k.at] != '"'; k.at++ {
 		if k.text[k.at] == '\\' {
+			escaped = true
 			k.at++
 		}
 	}
 	k.at++
+	if !escaped {
+		return string(k.text[begin+1 : k.at-1])
+	}
 	_ = json.Unmarshal(k.text[begin:k.at], &word) // the text is valid
 	return word
 }
