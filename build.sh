@@ -77,6 +77,17 @@ tagged_packages() {
 		grep -E " ($changed) " | cut -d ' ' -f 1 | grep -v '\.test$' | sort -u
 }
 
+# sanitized TIMEOUT: tests of the C sides with what finds accesses outside of memory
+# and undefined behaviour. Go's code is left as it is, which would take minutes; its
+# heap, which C is handed, has the marks.
+sanitized() {
+	CGO_CFLAGS="$CGO_CFLAGS -fsanitize=undefined -fno-sanitize-recover=undefined" \
+		CGO_LDFLAGS="$CGO_LDFLAGS -fsanitize=undefined" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		go test -asan -gcflags=all=-asan=false -count=1 -timeout "$1" -tags "$tags" \
+		-run 'Conformance|Tails|NaN|Outside|Tokens|Threads|Suite|Roles' ./src/kernel/cpu ./src/comm/mpi
+}
+
 # run_tests TIMEOUT: every part runs, whatever fails before it. Cases that tests leave
 # out under -short run in the pass with tags, with kernels in C.
 run_tests() {
@@ -92,6 +103,13 @@ run_tests() {
 	fi
 	if [ -n "$has_cc" ]; then
 		part 'race detector' env CGO_ENABLED=1 go test -race -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
+	fi
+	if [ -n "$tags" ] && [ -n "${DYNMO_LONG:-}" ]; then
+		if links 'int main(void) { return 0; }' -fsanitize=address,undefined; then
+			part 'sanitizers' sanitized "$1"
+		else
+			say 'no sanitizers: csrc is not tested with them'
+		fi
 	fi
 	[ -z "${TAGS-blas mpi}" ] || test_cuda "$1"
 	report

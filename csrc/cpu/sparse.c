@@ -299,7 +299,8 @@ void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbi
 	p.dvalues = dvalues;
 	p.x = inp;
 	p.dy = dout;
-	run(&p, sample, n);
+	if (p.nnz > 0) /* a matrix without entries may have no values to point to */
+		run(&p, sample, n);
 	if (dbias)
 		dynmo_column_sums(k, dbias, dout, n, rows);
 }

@@ -18,7 +18,7 @@ type Keyed interface{ Keys() []any }
 // not have, with the nearest that it has, and one that stands twice:
 // encoding/json would leave out the one, and let the other be overwritten.
 func CheckKeys(text []byte, v any) error {
-	k := keys{text: text}
+	k := keys{text: text, known: map[reflect.Type]map[string]reflect.Type{}}
 	if path, problem := k.value(reflect.TypeOf(v)); problem != "" {
 		return fmt.Errorf("%s: %s", strings.TrimPrefix(path, "."), problem)
 	}
@@ -28,8 +28,9 @@ func CheckKeys(text []byte, v any) error {
 // keys goes through a valid JSON text. Its methods return the place and the
 // nature of the first problem; the place grows towards the whole.
 type keys struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	known map[reflect.Type]map[string]reflect.Type // fields of the types that were met
 }
 
 // value goes behind a value that is read into t; nil takes any keys.
@@ -57,7 +58,11 @@ func (k *keys) value(t reflect.Type) (path, problem string) {
 }
 
 func (k *keys) object(t reflect.Type) (path, problem string) {
-	known := fields(t)
+	known, met := k.known[t]
+	if !met {
+		known = fields(t)
+		k.known[t] = known
+	}
 	seen := map[string]bool{}
 	for k.next('}') {
 		key := k.word()
@@ -103,13 +108,17 @@ func (k *keys) space() {
 
 // word goes behind a string and returns it.
 func (k *keys) word() (word string) {
-	begin := k.at
+	begin, escaped := k.at, false
 	for k.at++; k.text[k.at] != '"'; k.at++ {
 		if k.text[k.at] == '\\' {
+			escaped = true
 			k.at++
 		}
 	}
 	k.at++
+	if !escaped {
+		return string(k.text[begin+1 : k.at-1])
+	}
 	_ = json.Unmarshal(k.text[begin:k.at], &word) // the text is valid
 	return word
 }

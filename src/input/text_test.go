@@ -3,6 +3,7 @@ package input
 import (
 	"encoding/json"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -107,7 +108,7 @@ func FuzzCheckKeys(f *testing.F) {
 		if !json.Valid([]byte(text)) {
 			return
 		}
-		k := keys{text: []byte(text)}
+		k := keys{text: []byte(text), known: map[reflect.Type]map[string]reflect.Type{}}
 		if _, problem := k.value(nil); problem == "" {
 			if k.space(); k.at != len(text) {
 				t.Errorf("%q: at %d of %d", text, k.at, len(text))

@@ -105,9 +105,13 @@ func (l Layout) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// mostMicrobatches is more than any step has: a file that says more is damaged,
-// and would cost time and memory.
-const mostMicrobatches = 100_000
+// Bounds of a step: a file that says more is damaged, and would cost time and
+// memory.
+const (
+	mostMicrobatches = 100_000
+	mostPasses       = 1 << 22 // microbatches of all virtual stages
+	mostRanks        = 1 << 19
+)
 
 // UnmarshalJSON reads a layout and makes its schedule. The error names the field
 // that is wrong.
@@ -122,10 +126,12 @@ func (l *Layout) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("cuts: none")
 	case t.Stages < 1 || virtual%t.Stages != 0:
 		return fmt.Errorf("stages: %d, want a divisor of the %d virtual stages of cuts", t.Stages, virtual)
-	case t.Replicas < 1:
-		return fmt.Errorf("replicas: %d, want at least 1", t.Replicas)
+	case t.Replicas < 1 || t.Replicas > mostRanks/t.Stages:
+		return fmt.Errorf("replicas: %d, want at least 1 and at most %d ranks in all", t.Replicas, mostRanks)
 	case t.Microbatches < 1 || t.Microbatches > mostMicrobatches:
 		return fmt.Errorf("microbatches: %d, want 1 to %d", t.Microbatches, mostMicrobatches)
+	case t.Microbatches > mostPasses/virtual:
+		return fmt.Errorf("microbatches: %d on %d virtual stages, want at most %d on all together", t.Microbatches, virtual, mostPasses)
 	}
 	if err := t.Cuts.Check(t.Cuts.Layers(), virtual, false); err != nil {
 		return fmt.Errorf("cuts: %w", err)

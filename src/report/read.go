@@ -68,7 +68,7 @@ func ReadAll(dir string) (Run, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Settings = string(settings)
+	r.Settings = input.VisibleLines(string(settings))
 	if err := r.provenance(); err != nil {
 		return r, err
 	}

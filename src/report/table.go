@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 	"dynmo/src/trace"
 )
@@ -28,7 +29,7 @@ type summary struct {
 func (r Run) summarise() summary {
 	p := r.Config.Parallel
 	s := summary{
-		Name:     r.Config.Run.Name,
+		Name:     input.Visible(r.Config.Run.Name),
 		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
 		Balancer: r.Config.Balance.String(),
 		Clock:    r.Metrics[0].Clock,

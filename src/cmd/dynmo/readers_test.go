@@ -146,7 +146,8 @@ func TestNamesNeverReachATerminal(t *testing.T) {
 	table := said(t, "table", dir)
 	write(t, "named.json", strings.Replace(read(t, "costs.json"), `"name": "`, `"name": "\u001b]0;\u0007`, 1))
 	answer := said(t, "plan", "run.toml", "--costs", "named.json")
-	for what, text := range map[string]string{"table": table, "plan": answer} {
+	said(t, "report", dir, "-o", "page.html")
+	for what, text := range map[string]string{"table": table, "plan": answer, "page": read(t, "page.html")} {
 		if strings.ContainsAny(text, "\x1b\a\u202e") {
 			t.Errorf("%s: %q", what, text)
 		}
