@@ -9,7 +9,6 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/tensor"
-	"dynmo/src/trace"
 )
 
 const (
@@ -58,7 +57,7 @@ func (n *network) migration(sparse bool) error {
 	}
 	defer n.free()
 	count := int(max(1, roundBytes/length))
-	var plain, moves []float64
+	seconds := make(spans, 2) // of messages in C, of moves: the mean of forth and back
 	var first float64
 	for round := range n.rounds + 1 {
 		took, err := n.exchange(l, n.plain, round, count)
@@ -77,16 +76,14 @@ func (n *network) migration(sparse bool) error {
 			first = forth
 			continue
 		}
-		plain, moves = append(plain, took), append(moves, forth, back)
+		seconds[0], seconds[1] = append(seconds[0], took), append(seconds[1], (forth+back)/2)
 	}
-	bandwidth := float64(length) / trace.Median(plain)
-	rate := float64(m.bytes) / trace.Median(moves)
-	n.add("net/migrate_c_"+name, bandwidth/1e9, "GB/s", 0, l.wrong)
+	n.add("net/migrate_c_"+name, seconds.rate(0, float64(length)/1e9), "GB/s", 0, l.wrong)
 	if !sparse { // the sparse layer finds memory that the dense one left
-		n.add("net/migrate_first_"+name, float64(m.bytes)/first/1e9, "GB/s", 0, m.wrong)
+		n.add("net/migrate_first_"+name, single(float64(m.bytes)/first/1e9), "GB/s", 0, m.wrong)
 	}
-	n.add("net/migrate_"+name, rate/1e9, "GB/s", 0, m.wrong)
-	n.add("net/migrate_ratio_"+name, rate/bandwidth, "ratio", moveReach, l.wrong+m.wrong)
+	n.add("net/migrate_"+name, seconds.rate(1, float64(m.bytes)/1e9), "GB/s", 0, m.wrong)
+	n.add("net/migrate_ratio_"+name, seconds.ratio(0, 1, float64(m.bytes)/float64(length)), "ratio", moveReach, l.wrong+m.wrong)
 	return nil
 }
 

@@ -20,6 +20,9 @@ type benchFlags struct {
 	clock   string
 	threads int
 	rounds  int
+
+	watch   *nodebench.Watch
+	machine nodebench.Machine
 }
 
 // benchCommand returns the command that measures the speed of this node.
@@ -27,12 +30,24 @@ func benchCommand() *cobra.Command {
 	var flags benchFlags
 	c := group("bench", "Measure what this node can do", `Measure what this node can do. Every result is checked before its figure is
 believed: wrong elements make it INVALID. The command fails if a figure is
-INVALID or does not reach what it should.`,
+INVALID or does not reach what it should.
+
+A figure is the median of its rounds and stands before their quartiles. What a ratio
+compares is done in turn, again and again: the ratio is the median of those of
+neighbours, so that whatever else the machine does cancels. A warning says when other
+processes took cores that the measurement wanted, or when neighbours disagree.
+
+Every line names the CPU, the instruction set of dynmo's kernels, and the BLAS with the
+type of core that its kernels are for; "-" stands where there is nothing to reach.`,
 		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags))
+	c.PersistentPreRun = func(*cobra.Command, []string) {
+		flags.watch = nodebench.NewWatch()
+		flags.machine = flags.watch.Machine(revision())
+	}
 	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
 	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
-	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 7, "rounds that a median is taken over, at least 1")
+	c.PersistentFlags().IntVar(&flags.rounds, "rounds", 15, "rounds that a median is taken over, at least 1")
 	return c
 }
 
@@ -116,6 +131,13 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 		return err
 	}
 	defer k.Close()
+	f.machine.Threads = f.threads
+	if k, ok := k.(interface{ Path() string }); ok {
+		f.machine.Path = k.Path()
+	}
+	if k, ok := k.(interface{ BLAS() string }); ok {
+		f.machine.BLAS = k.BLAS()
+	}
 	results, err := measure(k, devcpu.New(clock))
 	if err != nil {
 		return err
@@ -125,14 +147,38 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 
 // report prints figures and returns an error if any is invalid or too low.
 func (f *benchFlags) report(c *cobra.Command, results []nodebench.Result) error {
-	write := nodebench.WriteTable
-	if f.json {
-		write = writeLines[nodebench.Result]
-	}
-	if err := write(c.OutOrStdout(), results); err != nil {
+	if err := f.write(c, results); err != nil {
 		return err
 	}
+	f.warn(c, results)
 	return verdict(results)
+}
+
+// write prints figures with the machine they belong to.
+func (f *benchFlags) write(c *cobra.Command, results []nodebench.Result) error {
+	for i := range results {
+		results[i].Machine = f.machine
+	}
+	if f.json {
+		return writeLines(c.OutOrStdout(), results)
+	}
+	return nodebench.WriteTable(c.OutOrStdout(), results)
+}
+
+// warn says what makes measured figures doubtful.
+func (f *benchFlags) warn(c *cobra.Command, results []nodebench.Result) {
+	if f.machine.Threads == 0 {
+		return // simulated
+	}
+	warnings := []string{nodebench.Unsteady(results)}
+	if f.clock == "wall" { // CPU time is this process's own
+		warnings = append(warnings, f.watch.Disturbed(f.machine.Threads))
+	}
+	for _, warning := range warnings {
+		if warning != "" {
+			fmt.Fprintf(c.ErrOrStderr(), "dynmo bench: warning: %s\n", warning)
+		}
+	}
 }
 
 // verdict returns an error if any figure is invalid or too low.
