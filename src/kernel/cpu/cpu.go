@@ -80,9 +80,12 @@ var blas = sync.OnceValue(func() string { return C.GoString(C.dynmo_cpu_blas_nam
 
 // BLAS returns the linked library's name and version and, where it tells, the type of core
 // that its kernels are for: "OpenBLAS 0.3.21 SkylakeX".
-func (*Backend) BLAS() string {
-	words := strings.Fields(blas())
-	return strings.Join(append(words[:min(2, len(words))], strings.Fields(C.GoString(C.dynmo_cpu_blas_core()))...), " ")
+func (*Backend) BLAS() string { return shortName(blas(), C.GoString(C.dynmo_cpu_blas_core())) }
+
+// shortName returns the first two words of a library's description of itself, and the core.
+func shortName(description, core string) string {
+	words := strings.Fields(description)
+	return strings.TrimSpace(strings.Join(words[:min(2, len(words))], " ") + " " + core)
 }
 
 // newBackend returns the backend on one of Paths.
