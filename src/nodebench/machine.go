@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,26 +27,20 @@ type Machine struct {
 	Device   string  `json:"device,omitempty"` // the GPU that was measured
 }
 
-// Hardware returns the part that names what was fast or slow: the device or the CPU,
-// and the BLAS with its threads.
+// Hardware returns the part that names what was fast or slow: the GPU, or the CPU with the
+// kernels' instruction set, the BLAS and the threads.
 func (m Machine) Hardware() string {
-	parts := []string{m.CPU}
 	if m.Device != "" {
-		parts[0] = m.Device
+		return m.Device
 	}
-	if m.Path != "" {
-		parts = append(parts, m.Path)
-	}
-	if m.BLAS != "" {
-		parts = append(parts, m.BLAS)
-	}
+	parts := []string{m.CPU, m.Path, m.BLAS}
 	switch {
 	case m.Threads == 1:
 		parts = append(parts, "1 thread")
 	case m.Threads > 1:
 		parts = append(parts, fmt.Sprintf("%d threads", m.Threads))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
 // String returns the rest: when, where and how busy.

@@ -32,8 +32,8 @@ const movedLayer = 2
 //
 //	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
 //
-// where messages in C are as long as the layer's longest section, and rounds of
-// messages and moves alternate. A layer comes into memory that it, or another,
+// where messages in C are as long as the layer's longest section and together, but in the
+// round that warms up, as long as the layer, and rounds of messages and moves alternate. A layer comes into memory that it, or another,
 // left when it went (see migrate.Run), but for net/migrate_first_dense: that
 // first migration gets new pages, which the system zeroes on the way. A layer that
 // arrives with another hash than it left with is wrong.
@@ -56,7 +56,7 @@ func (n *network) migration(sparse bool) error {
 		return err
 	}
 	defer n.free()
-	count := int(max(1, roundBytes/length))
+	count := 1
 	seconds := make(spans, 2) // of messages in C, of moves: the mean of forth and back
 	var first float64
 	for round := range n.rounds + 1 {
@@ -73,7 +73,7 @@ func (n *network) migration(sparse bool) error {
 			return err
 		}
 		if round == 0 {
-			first = forth
+			first, count = forth, int(max(1, m.bytes/length))
 			continue
 		}
 		seconds[0], seconds[1] = append(seconds[0], took), append(seconds[1], (forth+back)/2)

@@ -90,7 +90,7 @@ func TestOutput(t *testing.T) {
 		{Name: "spmm/forward_90", Value: 4.25, Low: 4.1, High: 4.5, Unit: "ratio", Reach: 4, OK: true, Clock: "wall", Machine: here},
 		{Name: "spmm/sddmm_90", Value: 3.5, Unit: "ratio", Reach: 4, Clock: "wall", Machine: here},
 		{Name: "gemm/forward_1x2x3", Value: 90.5, Unit: "GFLOP/s", OK: true, Clock: "virtual", Machine: Machine{CPU: "A CPU", Threads: 1}},
-		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7, Machine: Machine{CPU: "A CPU", Device: "A GPU"}},
+		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7, Machine: Machine{CPU: "A CPU", Device: "A GPU", Threads: 1}},
 	}
 	var table bytes.Buffer
 	expect.OK(t, WriteTable(&table, results))
