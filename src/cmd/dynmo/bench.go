@@ -120,7 +120,8 @@ takes as long however fast these are. On one thread of an AMD Zen 4, where the p
 reaches 90 to 100 GFLOP/s, the ratio is 0.85 to 0.88; with the BLAS's kernels for Nehalem
 (OPENBLAS_CORETYPE=NEHALEM: 29 GFLOP/s) it is 0.95. Intel's server cores have two 512-bit
 multipliers, Zen 4 the like of one: at twice the rate of the product the same rest
-leaves 0.74 to 0.79 of it, less where memory is slower; a Cascade Lake had 0.68 to 0.74.`,
+leaves 0.74 to 0.79 of it, less where memory is slower; a Cascade Lake had 0.68 to 0.74.
+More tokens raise it, because the rest hardly grows with them: try --sequences 16.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if longest := nodebench.GPT2Small.Sequence; length < 1 || length > longest {
