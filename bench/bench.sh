@@ -9,6 +9,7 @@ printf 'date: %s\n' "$(date -u +%FT%TZ)"
 printf 'go: %s\n' "$(go env GOVERSION)"
 printf 'tags: %s\n' "$TAGS"
 printf 'cores: %s\n' "$(nproc)"
+printf 'load: %s\n' "$(cut -d ' ' -f 1 /proc/loadavg)" # at rest it is near 0
 
 status=0
 go test -run '^$' -bench . -tags "$TAGS" ./... | grep -v '\[no test files\]' || status=1

@@ -334,8 +334,8 @@ summary() {
 		      f"short of what they should reach: "
 		      + (", ".join(n + " " + value(f) for n, f in ours.items() if not f["ok"]) or "none"))
 		for name, f in ours.items():
-		    if f["reach"] or not name.startswith(("spmm", "sddmm", "embedding", "gelu")) or "crossing" in name:
-		        reach = f' (reach {f["reach"]:g})' if f["reach"] else ""
+		    if f.get("reach") or not name.startswith(("spmm", "sddmm", "embedding", "gelu")) or "crossing" in name:
+		        reach = f' (reach {f["reach"]:g})' if f.get("reach") else ""
 		        print(f'  {name:36}{value(f):>10} {f["unit"]}{reach}')
 		for kind in "f32", "bf16":
 		    percents = [n.rsplit("_", 1)[1] for n in ours if n.startswith(f"spmm_forward_{kind}_")]

@@ -83,7 +83,7 @@ class GPT(nn.Module):
 def tell(name, value, unit, wrong):
     """Prints one figure."""
     figure = {"name": "pytorch/" + name, "value": 0 if wrong else value, "unit": unit,
-              "reach": 0, "ok": not wrong, "clock": "wall", "wrong": int(wrong)}
+              "ok": not wrong, "clock": "wall", "wrong": int(wrong)}
     print(json.dumps(figure), flush=True)
 
 

@@ -6,6 +6,7 @@
 /* A BLAS offers at most one of these; the others stay NULL. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 extern char *openblas_get_config(void) __attribute__((weak));
+extern char *openblas_get_corename(void) __attribute__((weak));
 extern void MKL_Set_Num_Threads(int threads) __attribute__((weak));
 extern void bli_thread_set_num_threads(int64_t threads) __attribute__((weak));
 
@@ -29,6 +30,8 @@ const char *dynmo_cpu_blas_name(void)
 		return "BLIS";
 	return "";
 }
+
+const char *dynmo_cpu_blas_core(void) { return openblas_get_corename ? openblas_get_corename() : ""; }
 
 const char *dynmo_cpu_status_name(int32_t status)
 {

@@ -43,6 +43,8 @@ dynmo_cpu *dynmo_cpu_open(int32_t path, int32_t threads);
 void dynmo_cpu_close(dynmo_cpu *k);
 /* The BLAS in words, "" if it does not say. Static memory. */
 const char *dynmo_cpu_blas_name(void);
+/* The type of core that the BLAS's kernels are for, "" if it does not say. */
+const char *dynmo_cpu_blas_core(void);
 const char *dynmo_cpu_status_name(int32_t status);
 
 /* wte has `vocabulary` rows, wpe `places`. */

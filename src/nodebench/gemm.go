@@ -44,7 +44,7 @@ func (b *bench) gemm(s Shape, seed uint64, rounds int) {
 	}
 	b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) // it adds: read it before it is timed
 	gradient := b.download(dweight)
-	seconds := b.medians(rounds,
+	spans := b.rounds(rounds,
 		func() { b.k.MatmulForward(b.stream, out, inp, weight, none, n, c, o) },
 		func() { b.k.MatmulBackwardInput(b.stream, dinp, dout, weight, n, c, o) },
 		func() { b.k.MatmulBackwardWeight(b.stream, dweight, none, dout, inp, n, c, o) })
@@ -55,7 +55,7 @@ func (b *bench) gemm(s Shape, seed uint64, rounds int) {
 		wrongRows(gradient, o, c, n, func(i, j, l int) (float32, float32) { return dy[l*o+i], x[l*c+j] }),
 	}
 	for i, name := range []string{"forward", "backward_input", "backward_weight"} {
-		rate := 2 * float64(n) * float64(c) * float64(o) / seconds[i] / 1e9
+		rate := spans.rate(i, 2e-9*float64(n)*float64(c)*float64(o))
 		b.add(fmt.Sprintf("gemm/%s_%dx%dx%d", name, n, c, o), rate, "GFLOP/s", 0, wrong[i])
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
-	"dynmo/src/trace"
 )
 
 // GPU measures the figures of a GPU.
@@ -117,6 +116,11 @@ func (g *gpu) run(part gpuPart) error {
 
 // figure appends a figure of the part.
 func (g *gpu) figure(name string, value float64, unit string, reach float64, wrong int) {
+	g.estimate(name, single(value), unit, reach, wrong)
+}
+
+// estimate appends a figure of the part with its quartiles.
+func (g *gpu) estimate(name string, value estimate, unit string, reach float64, wrong int) {
 	name = "gpu/" + name
 	if g.Emulated {
 		name = "emulated/" + name
@@ -124,7 +128,7 @@ func (g *gpu) figure(name string, value float64, unit string, reach float64, wro
 	if g.Quick || g.Emulated {
 		reach = 0
 	}
-	if math.IsNaN(value) || math.IsInf(value, 0) { // of a yardstick that failed
+	if math.IsNaN(value.median) || math.IsInf(value.median, 0) { // of a yardstick that failed
 		wrong++
 	}
 	g.add(name, value, unit, reach, wrong)
@@ -171,10 +175,10 @@ func (g *gpu) ramp(calls []func()) {
 	}
 }
 
-// seconds enqueues the calls one after the other, in rounds, with an event between any two,
-// and returns the median seconds of each. The host waits for nothing in between,
-// so that its own time does not show as long as the queue does not run dry.
-func (g *gpu) seconds(calls ...func()) []float64 {
+// spans enqueues the calls one after the other, in rounds, with an event between any two,
+// and returns the seconds of each, nil if the device fails. The host waits for nothing in
+// between, so that its own time does not show as long as the queue does not run dry.
+func (g *gpu) spans(calls ...func()) spans {
 	g.ramp(calls)
 	last := g.stream.Record(nil)
 	ends := make([][]device.Event, len(calls))
@@ -187,19 +191,20 @@ func (g *gpu) seconds(calls ...func()) []float64 {
 			last = end
 		}
 	}
-	medians := make([]float64, len(calls))
+	all := make(spans, len(calls))
 	if g.err = errors.Join(g.err, g.stream.Sync()); g.err != nil {
-		return medians
+		return all
 	}
 	for i := range calls {
-		var spans []float64
 		for round := warmup; round < len(ends[i]); round++ {
-			spans = append(spans, ends[i][round].Seconds()-starts[i][round].Seconds())
+			all[i] = append(all[i], ends[i][round].Seconds()-starts[i][round].Seconds())
 		}
-		medians[i] = trace.Median(spans)
 	}
-	return medians
+	return all
 }
+
+// seconds returns the median of the spans of each call.
+func (g *gpu) seconds(calls ...func()) []float64 { return g.spans(calls...).medians() }
 
 // copy measures copies within the GPU of a gibibyte, which is read and written.
 func (g *gpu) copy() {

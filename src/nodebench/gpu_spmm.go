@@ -78,7 +78,8 @@ func (p *product) measure() bool {
 	if other := p.rival(func(other rival) { other.SpMMByCUSPARSE(p.stream, rivalOut, p.inp.mem, csr, n) }); other != nil {
 		names, calls = append(names, "spmm_cusparse"), append(calls, other)
 	}
-	seconds := p.seconds(calls...)
+	spans := p.spans(calls...)
+	seconds := spans.medians()
 	wrong := []int{p.checkForward(out), p.checkForward(denseOut), p.checkBackward(dinp), sampled}
 	if len(calls) > len(wrong) {
 		wrong = append(wrong, p.checkForward(rivalOut))
@@ -86,13 +87,13 @@ func (p *product) measure() bool {
 	for i, name := range names {
 		p.figure(p.name(name), seconds[i]*1e3, "ms", 0, wrong[i])
 	}
-	p.figure(p.name("spmm_to_dense"), seconds[1]/seconds[0], "ratio", 0, wrong[0]+wrong[1])
+	p.estimate(p.name("spmm_to_dense"), spans.ratio(1, 0, 1), "ratio", 0, wrong[0]+wrong[1])
 	if len(calls) > 4 {
 		reach := 0.0
 		if k == p.F32 {
 			reach = 1
 		}
-		p.figure(p.name("spmm_to_cusparse"), seconds[4]/seconds[0], "ratio", reach, wrong[0]+wrong[4])
+		p.estimate(p.name("spmm_to_cusparse"), spans.ratio(4, 0, 1), "ratio", reach, wrong[0]+wrong[4])
 	}
 	return seconds[0] < seconds[1]
 }

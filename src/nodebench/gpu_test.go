@@ -49,10 +49,10 @@ func TestGPUReaches(t *testing.T) {
 	g.bandwidth("adamw", 4e9, 1e-3, memoryReach, 0)
 	g.bandwidth("gelu_forward", 4e9, 2e-3, 0, 3)
 	for i, want := range []Result{
-		{"gpu/adamw", 4000, "GB/s", 0, true, "wall", 0},
-		{"gpu/adamw_to_copy", 1, "ratio", 0.8, true, "wall", 0},
-		{"gpu/gelu_forward", 0, "GB/s", 0, false, "wall", 3},
-		{"gpu/gelu_forward_to_copy", 0, "ratio", 0, false, "wall", 3},
+		{Name: "gpu/adamw", Value: 4000, Unit: "GB/s", OK: true, Clock: "wall"},
+		{Name: "gpu/adamw_to_copy", Value: 1, Unit: "ratio", Reach: 0.8, OK: true, Clock: "wall"},
+		{Name: "gpu/gelu_forward", Unit: "GB/s", Clock: "wall", Wrong: 3},
+		{Name: "gpu/gelu_forward_to_copy", Unit: "ratio", Clock: "wall", Wrong: 3},
 	} {
 		if got := g.bench.results[i]; got != want {
 			t.Errorf("got %+v, want %+v", got, want)

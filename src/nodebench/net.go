@@ -7,7 +7,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
-	"dynmo/src/trace"
 )
 
 // PingPong exchanges messages with a peer as comm.PingPong does, by other
@@ -84,7 +83,7 @@ func (n *network) messages(length int64) error {
 	}
 	defer n.free()
 	count := int(max(1, min(roundMessages, roundBytes/length)))
-	var seconds [2][]float64 // in C, ours
+	seconds := make(spans, 2) // in C, ours
 	for round := range n.rounds + 1 {
 		for i, exchange := range []PingPong{n.plain, n.ours} {
 			took, err := n.exchange(l, exchange, 2*round+i, count)
@@ -96,14 +95,13 @@ func (n *network) messages(length int64) error {
 			}
 		}
 	}
-	c, ours := trace.Median(seconds[0]), trace.Median(seconds[1])
 	reach := 0.0
 	if length >= messageFrom {
 		reach = messageReach
 	}
-	n.rate("net/message_c_"+size(length), c, length, l.wrong)
-	n.rate("net/message_"+size(length), ours, length, l.wrong)
-	n.add("net/message_ratio_"+size(length), c/ours, "ratio", reach, l.wrong)
+	n.speed("net/message_c_"+size(length), seconds[0], length, l.wrong)
+	n.speed("net/message_"+size(length), seconds[1], length, l.wrong)
+	n.add("net/message_ratio_"+size(length), seconds.ratio(0, 1, 1), "ratio", reach, l.wrong)
 	return nil
 }
 
@@ -144,14 +142,15 @@ func (n *network) exchange(l *link, exchange PingPong, round, messages int) (flo
 // word returns a word of the message of a round; no two are equal.
 func word(round, i int) uint64 { return (uint64(i)<<32 | uint64(round+1)) * 0x9e3779b97f4a7c15 }
 
-// rate appends how fast messages of a length are: as time where latency counts,
+// speed appends how fast messages of a length are: as time where latency counts,
 // as bandwidth where that does.
-func (n *network) rate(name string, seconds float64, length int64, wrong int) {
+func (n *network) speed(name string, seconds []float64, length int64, wrong int) {
 	if length < messageFrom {
-		n.add(name, seconds*1e6, "us", 0, wrong)
+		e := estimated(seconds)
+		n.add(name, estimate{e.median * 1e6, e.low * 1e6, e.high * 1e6}, "us", 0, wrong)
 		return
 	}
-	n.add(name, float64(length)/seconds/1e9, "GB/s", 0, wrong)
+	n.add(name, spans{seconds}.rate(0, float64(length)/1e9), "GB/s", 0, wrong)
 }
 
 // size writes a length shortly: 64B, 16KiB, 1MiB.

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/tensor"
-	"dynmo/src/trace"
 )
 
 const (
@@ -33,8 +32,8 @@ const movedLayer = 2
 //
 //	net/migrate_ratio_* = bytes / slower rank's seconds of migrate.Run / bandwidth in C
 //
-// where messages in C are as long as the layer's longest section, and rounds of
-// messages and moves alternate. A layer comes into memory that it, or another,
+// where messages in C are as long as the layer's longest section and together, but in the
+// round that warms up, as long as the layer, and rounds of messages and moves alternate. A layer comes into memory that it, or another,
 // left when it went (see migrate.Run), but for net/migrate_first_dense: that
 // first migration gets new pages, which the system zeroes on the way. A layer that
 // arrives with another hash than it left with is wrong.
@@ -57,8 +56,8 @@ func (n *network) migration(sparse bool) error {
 		return err
 	}
 	defer n.free()
-	count := int(max(1, roundBytes/length))
-	var plain, moves []float64
+	count := 1
+	seconds := make(spans, 2) // of messages in C, of moves: the mean of forth and back
 	var first float64
 	for round := range n.rounds + 1 {
 		took, err := n.exchange(l, n.plain, round, count)
@@ -74,19 +73,17 @@ func (n *network) migration(sparse bool) error {
 			return err
 		}
 		if round == 0 {
-			first = forth
+			first, count = forth, int(max(1, m.bytes/length))
 			continue
 		}
-		plain, moves = append(plain, took), append(moves, forth, back)
+		seconds[0], seconds[1] = append(seconds[0], took), append(seconds[1], (forth+back)/2)
 	}
-	bandwidth := float64(length) / trace.Median(plain)
-	rate := float64(m.bytes) / trace.Median(moves)
-	n.add("net/migrate_c_"+name, bandwidth/1e9, "GB/s", 0, l.wrong)
+	n.add("net/migrate_c_"+name, seconds.rate(0, float64(length)/1e9), "GB/s", 0, l.wrong)
 	if !sparse { // the sparse layer finds memory that the dense one left
-		n.add("net/migrate_first_"+name, float64(m.bytes)/first/1e9, "GB/s", 0, m.wrong)
+		n.add("net/migrate_first_"+name, single(float64(m.bytes)/first/1e9), "GB/s", 0, m.wrong)
 	}
-	n.add("net/migrate_"+name, rate/1e9, "GB/s", 0, m.wrong)
-	n.add("net/migrate_ratio_"+name, rate/bandwidth, "ratio", moveReach, l.wrong+m.wrong)
+	n.add("net/migrate_"+name, seconds.rate(1, float64(m.bytes)/1e9), "GB/s", 0, m.wrong)
+	n.add("net/migrate_ratio_"+name, seconds.ratio(0, 1, float64(m.bytes)/float64(length)), "ratio", moveReach, l.wrong+m.wrong)
 	return nil
 }
 

@@ -1,11 +1,13 @@
 // Package nodebench measures the speed of a node: a kernel backend and its device
 // come in, figures go out, each checked before it is believed. A figure
-// is a median over rounds; where two things are compared, their rounds
-// alternate, so that whatever slows the machine slows both.
+// is a median over rounds, with its quartiles. Two things are compared by making them in
+// turn, and a ratio is the median of those of the pairs: whatever slows the machine
+// slows both.
 package nodebench
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -13,7 +15,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
-	"dynmo/src/trace"
 )
 
 // tolerance is the largest |x - ref| of an element that is not wrong, in units
@@ -22,13 +23,16 @@ const tolerance = 1e-5
 
 // Result is one figure.
 type Result struct {
-	Name  string  `json:"name"`  // benchmark/figure, "spmm/forward_90"
-	Value float64 `json:"value"` // in Unit
-	Unit  string  `json:"unit"`  // "GFLOP/s" or "ratio"
-	Reach float64 `json:"reach"` // value to reach, 0 if there is none
-	OK    bool    `json:"ok"`    // Value >= Reach and nothing wrong
-	Clock string  `json:"clock"` // "wall" or "virtual"
-	Wrong int     `json:"wrong"` // elements of the result that were wrong
+	Name  string  `json:"name"`            // benchmark/figure, "spmm/forward_90"
+	Value float64 `json:"value"`           // in Unit: the median of the rounds, 0 of an invalid figure
+	Low   float64 `json:"low,omitempty"`   // its quartiles, 0 where there are no rounds
+	High  float64 `json:"high,omitempty"`  //
+	Unit  string  `json:"unit"`            // "GFLOP/s" or "ratio"
+	Reach float64 `json:"reach,omitempty"` // value to reach, 0 if there is none
+	OK    bool    `json:"ok"`              // Value >= Reach and nothing wrong
+	Clock string  `json:"clock"`           // "wall" or "virtual"
+	Wrong int     `json:"wrong"`           // elements of the result that were wrong
+	Machine
 }
 
 // Verdict returns INVALID for a figure whose result was wrong, else PASS or
@@ -45,19 +49,36 @@ func (r Result) Verdict() string {
 	return "FAIL"
 }
 
-// WriteTable writes the figures for people. An invalid figure has no value.
+// MarshalJSON adds the verdict.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type fields Result // without this method
+	return json.Marshal(struct {
+		fields
+		Verdict string `json:"verdict"`
+	}{fields(r), r.Verdict()})
+}
+
+// WriteTable writes the figures for people: when and where they were measured, then a line
+// for each. An invalid figure has no value.
 func WriteTable(w io.Writer, results []Result) error {
+	if len(results) > 0 {
+		fmt.Fprintln(w, results[0].Machine)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "name\tvalue\tunit\treach\tverdict\twrong\tclock")
+	fmt.Fprintln(t, "name\tvalue\tquartiles\tunit\treach\tverdict\twrong\tclock\ton")
 	for _, r := range results {
-		value, reach := fmt.Sprintf("%.3g", r.Value), "-"
+		value, quartiles, reach := fmt.Sprintf("%.3g", r.Value), "-", "-"
+		if r.High > 0 {
+			quartiles = fmt.Sprintf("%.3g to %.3g", r.Low, r.High)
+		}
 		if r.Wrong > 0 {
-			value = "-"
+			value, quartiles = "-", "-"
 		}
 		if r.Reach > 0 {
 			reach = fmt.Sprintf("%g", r.Reach)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Name, value, r.Unit, reach, r.Verdict(), r.Wrong, r.Clock)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
+			r.Name, value, quartiles, r.Unit, reach, r.Verdict(), r.Wrong, r.Clock, r.Hardware())
 	}
 	return t.Flush()
 }
@@ -130,36 +151,14 @@ func (b *bench) free() {
 	b.mem = nil
 }
 
-// medians calls the functions one after the other, rounds times after one call to warm up,
-// and returns the median seconds of each.
-func (b *bench) medians(rounds int, calls ...func()) []float64 {
-	seconds := make([][]float64, len(calls))
-	for round := range rounds + 1 {
-		for i, call := range calls {
-			begin := b.stream.Record(nil)
-			call()
-			end := b.stream.Record(nil)
-			b.sync()
-			if round > 0 {
-				seconds[i] = append(seconds[i], end.Seconds()-begin.Seconds())
-			}
-		}
-	}
-	medians := make([]float64, len(calls))
-	for i, s := range seconds {
-		medians[i] = trace.Median(s)
-	}
-	return medians
-}
-
 // add appends a figure.
-func (b *bench) add(name string, value float64, unit string, reach float64, wrong int) {
+func (b *bench) add(name string, value estimate, unit string, reach float64, wrong int) {
 	if wrong > 0 {
-		value = 0
+		value = estimate{}
 	}
 	b.results = append(b.results, Result{
-		Name: name, Value: value, Unit: unit, Reach: reach, Clock: b.dev.Clock().Kind(), Wrong: wrong,
-		OK: wrong == 0 && value >= reach,
+		Name: name, Value: value.median, Low: value.low, High: value.high, Unit: unit, Reach: reach,
+		Clock: b.dev.Clock().Kind(), Wrong: wrong, OK: wrong == 0 && value.median >= reach,
 	})
 }
 

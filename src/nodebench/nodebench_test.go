@@ -2,6 +2,7 @@ package nodebench
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -83,21 +84,21 @@ func TestWrongElementsAreInvalid(t *testing.T) {
 }
 
 func TestOutput(t *testing.T) {
+	here := Machine{Date: "2026-01-02T03:04:05Z", Host: "node1", Revision: "abc", Load: 0.5, CPU: "A CPU (Zen 4)",
+		Path: "avx512", BLAS: "OpenBLAS 0.3.21 SkylakeX", Threads: 2}
 	results := []Result{
-		{Name: "spmm/forward_90", Value: 4.25, Unit: "ratio", Reach: 4, OK: true, Clock: "wall"},
-		{Name: "spmm/sddmm_90", Value: 3.5, Unit: "ratio", Reach: 4, Clock: "wall"},
-		{Name: "gemm/forward_1x2x3", Value: 90.5, Unit: "GFLOP/s", OK: true, Clock: "virtual"},
-		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7},
+		{Name: "spmm/forward_90", Value: 4.25, Low: 4.1, High: 4.5, Unit: "ratio", Reach: 4, OK: true, Clock: "wall", Machine: here},
+		{Name: "spmm/sddmm_90", Value: 3.5, Unit: "ratio", Reach: 4, Clock: "wall", Machine: here},
+		{Name: "gemm/forward_1x2x3", Value: 90.5, Unit: "GFLOP/s", OK: true, Clock: "virtual", Machine: Machine{CPU: "A CPU", Threads: 1}},
+		{Name: "spmm/forward_70", Unit: "ratio", Reach: 1, Clock: "wall", Wrong: 7, Machine: Machine{CPU: "A CPU", Device: "A GPU", Threads: 1}},
 	}
 	var table bytes.Buffer
 	expect.OK(t, WriteTable(&table, results))
-	const wantTable = `name                value  unit     reach  verdict  wrong  clock
-spmm/forward_90     4.25   ratio    4      PASS     0      wall
-spmm/sddmm_90       3.5    ratio    4      FAIL     0      wall
-gemm/forward_1x2x3  90.5   GFLOP/s  -      -        0      virtual
-spmm/forward_70     -      ratio    1      INVALID  7      wall
-`
-	if table.String() != wantTable {
-		t.Errorf("got\n%swant\n%s", table.String(), wantTable)
+	expect.Golden(t, "testdata/table.txt", table.String())
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for _, r := range results {
+		expect.OK(t, encoder.Encode(r))
 	}
+	expect.Golden(t, "testdata/lines.jsonl", lines.String())
 }

@@ -28,7 +28,7 @@ func sparseReach(percent int) float64 {
 // SpMM measures products with a weight (o, c) in compressed rows, whose zeros
 // are at random places, against the dense product with the same weight: dense
 // seconds over sparse seconds, forward and both halves of backward, at each
-// percentage of zeros. Every element is compared with the dense result. It
+// percentage of zeros. A pair of the two is made at once. Every element is compared with the dense result. It
 // needs a float32 backend on host memory; the error is memory or the device.
 func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, rounds int) ([]Result, error) {
 	var results []Result
@@ -72,7 +72,7 @@ func (b *bench) spmm(s Shape, percent, rounds int) {
 		{b.download(sparseDinp), b.download(dinp)},
 		{b.download(dvalues), w.entries(b.download(dweight))},
 	}
-	seconds := b.medians(rounds, calls...)
+	spans := b.rounds(rounds, calls...)
 
 	// The same products of absolute values are the bounds.
 	for _, m := range []tensor.Mem{dense, inp, dout} {
@@ -84,7 +84,7 @@ func (b *bench) spmm(s Shape, percent, rounds int) {
 	backwardWeight()
 	bounds := [][]float32{b.download(out), b.download(dinp), w.entries(b.download(dweight))}
 	for i, name := range []string{"forward", "backward_input", "sddmm"} {
-		b.add(fmt.Sprintf("spmm/%s_%d", name, percent), seconds[2*i]/seconds[2*i+1], "ratio", sparseReach(percent),
+		b.add(fmt.Sprintf("spmm/%s_%d", name, percent), spans.ratio(2*i, 2*i+1, 1), "ratio", sparseReach(percent),
 			wrong(results[i][0], results[i][1], bounds[i]))
 	}
 }

@@ -50,22 +50,21 @@ func Step(k kernel.Backend, dev device.Device, c model.Config, b, t, threads, ro
 	if b, ok := k.(blas); ok {
 		product = func() { b.Sgemm(threads, out, inp, weight, square) }
 	}
-	seconds := bench.medians(rounds, s.step, product)
+	spans := bench.rounds(rounds, s.step, product)
 	if s.err != nil {
 		return nil, fmt.Errorf("step: %w", s.err)
 	}
 	tokens := float64(b * t)
-	step := 6 * float64(s.parameters()) * tokens / seconds[0]
-	sgemm := 2 * math.Pow(square, 3) / seconds[1]
+	operations, squareOperations := 6*float64(s.parameters())*tokens, 2*math.Pow(square, 3)
 	wrong := 0
 	if !s.plausible() {
 		wrong = 1
 	}
 	name := func(figure string) string { return fmt.Sprintf("step/%s_b%d_t%d", figure, b, t) }
-	bench.add(name("tokens_per_second"), tokens/seconds[0], "tokens/s", 0, wrong)
-	bench.add(name("rate"), step/1e9, "GFLOP/s", 0, wrong)
-	bench.add("step/sgemm_rate", sgemm/1e9, "GFLOP/s", 0, 0)
-	bench.add(name("sgemm_ratio"), step/sgemm, "ratio", stepReach(threads), wrong)
+	bench.add(name("tokens_per_second"), spans.rate(0, tokens), "tokens/s", 0, wrong)
+	bench.add(name("rate"), spans.rate(0, operations/1e9), "GFLOP/s", 0, wrong)
+	bench.add("step/sgemm_rate", spans.rate(1, squareOperations/1e9), "GFLOP/s", 0, 0)
+	bench.add(name("sgemm_ratio"), spans.ratio(1, 0, operations/squareOperations), "ratio", stepReach(threads), wrong)
 	return bench.results, bench.err
 }
 

@@ -1,9 +1,7 @@
 package record
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -67,28 +65,6 @@ func revision(settings []debug.BuildSetting) string {
 		}
 	}
 	return revision + dirty
-}
-
-// processor returns the CPU's model name, "unknown" where the system keeps it
-// elsewhere than Linux does.
-func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "unknown"
-	}
-	defer f.Close()
-	return modelName(f)
-}
-
-// modelName reads the first model name of a /proc/cpuinfo.
-func modelName(cpuinfo io.Reader) string {
-	for lines := bufio.NewScanner(cpuinfo); lines.Scan(); {
-		key, value, ok := strings.Cut(lines.Text(), ":")
-		if ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
 }
 
 // String returns a line "key: value" for each fact that is known, which benchstat reads as

@@ -3,7 +3,6 @@ package record
 import (
 	"os"
 	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,17 +37,6 @@ func TestRevision(t *testing.T) {
 	} {
 		if got := revision(c.settings); got != c.want {
 			t.Errorf("%v: got %s, want %s", c.settings, got, c.want)
-		}
-	}
-}
-
-func TestModelName(t *testing.T) {
-	for _, c := range []struct{ cpuinfo, want string }{
-		{"processor\t: 0\nmodel\t\t: 79\nmodel name\t: A CPU: 2.20GHz\n\nmodel name\t: another\n", "A CPU: 2.20GHz"},
-		{"processor : 0\n", "unknown"},
-	} {
-		if got := modelName(strings.NewReader(c.cpuinfo)); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
 }

@@ -84,14 +84,16 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 		defer (*k).Close()
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "%s; %s\n", dev.Describe(), g.BF16.Identity())
+	f.machine.Device, f.machine.Threads = dev.Describe().Name, 1
 	if !f.json {
 		results, failed := g.Measure(only)
 		return errors.Join(failed, f.report(c, results))
 	}
 	var unwritten error
 	g.Done = func(part []nodebench.Result) { // at once: all parts together take minutes
-		unwritten = errors.Join(unwritten, writeLines(c.OutOrStdout(), part))
+		unwritten = errors.Join(unwritten, f.write(c, part))
 	}
 	results, failed := g.Measure(only)
+	f.warn(c, results)
 	return errors.Join(failed, unwritten, verdict(results))
 }

@@ -119,6 +119,7 @@ func (f *benchFlags) net(c *cobra.Command, t comm.Transport, lengths []int64) (v
 		return nil, err
 	}
 	var text string
+	f.machine.Threads = 1
 	if t.Rank() == 0 {
 		if verdict := f.report(c, results); verdict != nil {
 			text = verdict.Error()

@@ -2,25 +2,38 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"dynmo/src/expect"
 	"dynmo/src/nodebench"
 )
 
-func TestFiguresInJSON(t *testing.T) {
-	var lines bytes.Buffer
-	if err := writeLines(&lines, []nodebench.Result{
-		{Name: "spmm/forward_90", Value: 4.25, Unit: "ratio", Reach: 4, OK: true, Clock: "wall"},
-		{Name: "spmm/sddmm_90", Value: 3.5, Unit: "ratio", Reach: 4, Clock: "wall"},
-	}); err != nil {
-		t.Fatal(err)
+// TestBenchSaysWhere: every line names the machine, as a table and as JSON. A figure without a
+// target has none.
+func TestBenchSaysWhere(t *testing.T) {
+	for _, r := range decodedLines[nodebench.Result](t, said(t, "bench", "schedule", "--json")) {
+		if r.CPU == "" || r.Host == "" || r.Revision == "" || r.Date == "" || r.Verdict() == "INVALID" {
+			t.Fatalf("%+v", r)
+		}
 	}
-	const want = `{"name":"spmm/forward_90","value":4.25,"unit":"ratio","reach":4,"ok":true,"clock":"wall","wrong":0}
-{"name":"spmm/sddmm_90","value":3.5,"unit":"ratio","reach":4,"ok":false,"clock":"wall","wrong":0}
-`
-	if lines.String() != want {
-		t.Errorf("got\n%swant\n%s", lines.String(), want)
+	flags := benchFlags{machine: nodebench.Machine{CPU: "A CPU", Host: "node1"}}
+	var table, lines bytes.Buffer
+	c := &cobra.Command{}
+	c.SetOut(&table)
+	figures := []nodebench.Result{{Name: "spmm/forward_90", Value: 4.25, Unit: "ratio", OK: true, Clock: "wall"}}
+	expect.OK(t, flags.write(c, figures))
+	if !regexp.MustCompile(`(?m)^spmm/forward_90 .* A CPU$`).Match(table.Bytes()) {
+		t.Errorf("no CPU in\n%s", &table)
+	}
+	flags.json = true
+	c.SetOut(&lines)
+	expect.OK(t, flags.write(c, figures))
+	if line := lines.String(); strings.Contains(line, "reach") || !strings.Contains(line, `"cpu":"A CPU"`) {
+		t.Error(line)
 	}
 }
 

@@ -78,6 +78,16 @@ func (k *Backend) Identity() string { return strings.TrimSpace("cpu " + k.path +
 // asked once: OpenBLAS puts its answer together in one buffer for all threads.
 var blas = sync.OnceValue(func() string { return C.GoString(C.dynmo_cpu_blas_name()) })
 
+// BLAS returns the linked library's name and version and, where it tells, the type of core
+// that its kernels are for: "OpenBLAS 0.3.21 SkylakeX".
+func (*Backend) BLAS() string { return shortName(blas(), C.GoString(C.dynmo_cpu_blas_core())) }
+
+// shortName returns the first two words of a library's description of itself, and the core.
+func shortName(description, core string) string {
+	words := strings.Fields(description)
+	return strings.TrimSpace(strings.Join(words[:min(2, len(words))], " ") + " " + core)
+}
+
 // newBackend returns the backend on one of Paths.
 func newBackend(path string, threads int) (*Backend, error) {
 	if threads < 1 {

@@ -247,3 +247,16 @@ func TestOffsetsOutsideTheTokens(t *testing.T) {
 		}
 	}
 }
+
+func TestShortName(t *testing.T) {
+	for _, c := range []struct{ description, core, want string }{
+		{"OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY SkylakeX MAX_THREADS=64", "SkylakeX", "OpenBLAS 0.3.21 SkylakeX"},
+		{"Intel MKL", "", "Intel MKL"},
+		{"BLIS", "", "BLIS"},
+		{"", "", ""},
+	} {
+		if got := shortName(c.description, c.core); got != c.want {
+			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package nodebench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/record"
+)
+
+// Machine is where, when and by what figures were measured.
+type Machine struct {
+	Date     string  `json:"date"` // RFC 3339, UTC
+	Host     string  `json:"host"`
+	Revision string  `json:"revision"` // of the source
+	Load     float64 `json:"load"`     // average of the minute before: tasks that ran or could have
+	CPU      string  `json:"cpu"`
+	Path     string  `json:"path,omitempty"` // instruction set of the kernels in C
+	BLAS     string  `json:"blas,omitempty"` // with the type of core that its kernels are for
+	Threads  int     `json:"threads,omitempty"`
+	Device   string  `json:"device,omitempty"` // the GPU that was measured
+}
+
+// Hardware returns the part that names what was fast or slow: the GPU, or the CPU with the
+// kernels' instruction set, the BLAS and the threads.
+func (m Machine) Hardware() string {
+	if m.Device != "" {
+		return m.Device
+	}
+	parts := []string{m.CPU, m.Path, m.BLAS}
+	switch {
+	case m.Threads == 1:
+		parts = append(parts, "1 thread")
+	case m.Threads > 1:
+		parts = append(parts, fmt.Sprintf("%d threads", m.Threads))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+}
+
+// String returns the rest: when, where and how busy.
+func (m Machine) String() string {
+	return fmt.Sprintf("%s, host %s, revision %s, load average %.2f", m.Date, m.Host, m.Revision, m.Load)
+}
+
+// Watch knows what the machine was doing when a measurement began.
+type Watch struct {
+	start    time.Time
+	load     float64
+	all, own float64 // CPU seconds that the machine and this process have spent
+}
+
+// NewWatch begins to watch. The load average is that of now, which the measurement has no
+// part in yet.
+func NewWatch() *Watch {
+	w := &Watch{start: time.Now(), own: ownSeconds()}
+	w.all, _ = machineSeconds()
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(text), &w.load) // 0 where the system has none
+	}
+	return w
+}
+
+// Machine returns the machine as it was when the watch began.
+func (w *Watch) Machine(revision string) Machine {
+	here := record.Here(false)
+	return Machine{
+		Date: w.start.UTC().Format(time.RFC3339), Host: here.Host, Revision: revision, Load: w.load, CPU: here.CPU,
+	}
+}
+
+// Disturbed returns a warning if other processes, or the host of a virtual machine,
+// have taken cores since the watch began that this one's threads needed, "" if not.
+func (w *Watch) Disturbed(threads int) string {
+	all, cores := machineSeconds()
+	elapsed := time.Since(w.start).Seconds()
+	return disturbed((all-w.all-(ownSeconds()-w.own))/elapsed, cores, threads)
+}
+
+// slack is how much of a core others may take beyond those that are free: a system is
+// never quite at rest.
+const slack = 0.25
+
+func disturbed(others float64, cores, threads int) string {
+	if cores == 0 || others <= float64(cores-threads)+slack {
+		return ""
+	}
+	return fmt.Sprintf("this machine was busy: others took %.1f of its %d cores, and this measurement wants %d: figures may be wrong, measure again at rest",
+		others, cores, threads)
+}
+
+// tick is the unit of /proc/stat on every Linux (USER_HZ), in seconds.
+const tick = 0.01
+
+// machineSeconds returns the CPU seconds that all cores have spent since the system
+// started, those that the host of a virtual machine took included, and how many cores
+// there are: 0 where the system does not say.
+func machineSeconds() (seconds float64, cores int) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	defer f.Close()
+	return busySeconds(f)
+}
+
+// busySeconds reads a /proc/stat: proc(5).
+func busySeconds(stat io.Reader) (seconds float64, cores int) {
+	for lines := bufio.NewScanner(stat); lines.Scan() && strings.HasPrefix(lines.Text(), "cpu"); {
+		var name string
+		var user, nice, system, idle, iowait, irq, softirq, steal float64
+		_, _ = fmt.Sscan(lines.Text(), &name, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
+		if name == "cpu" {
+			seconds = tick * (user + nice + system + irq + softirq + steal)
+		} else {
+			cores++
+		}
+	}
+	return seconds, cores
+}
+
+// ownSeconds returns the CPU seconds of this process.
+func ownSeconds() float64 {
+	var used unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &used) != nil {
+		return 0
+	}
+	return float64(used.Utime.Nano()+used.Stime.Nano()) * 1e-9
+}
+
+// unsteady is the part of a figure between its quartiles from which on it is worth little.
+const unsteady = 0.1
+
+// Unsteady returns a warning that names the ratios whose pairs disagree, "" if there are none.
+func Unsteady(results []Result) string {
+	var names []string
+	for _, r := range results {
+		if r.Unit == "ratio" && r.High-r.Low > unsteady*r.Value {
+			names = append(names, r.Name)
+		}
+	}
+	switch n := len(names); {
+	case n == 0:
+		return ""
+	case n > 3:
+		names = append(names[:3], fmt.Sprintf("and %d more", n-3))
+	}
+	return fmt.Sprintf("quartiles of the pairs lie further apart than %g %% of the ratio: %s: measure again at rest, or with more --rounds",
+		100*unsteady, strings.Join(names, ", "))
+}

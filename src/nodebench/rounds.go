@@ -1,0 +1,105 @@
+package nodebench
+
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"dynmo/src/trace"
+)
+
+// estimate is a median over rounds between its quartiles, which are 0 where
+// there is one value only.
+type estimate struct{ median, low, high float64 }
+
+// single returns a value that no rounds were made for.
+func single(value float64) estimate { return estimate{median: value} }
+
+// estimated returns the median of one value of each round and its quartiles.
+func estimated(values []float64) estimate {
+	if len(values) < 2 {
+		return single(trace.Median(values))
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return estimate{
+		median: trace.Median(sorted),
+		low:    stat.Quantile(0.25, stat.LinInterp, sorted, nil),
+		high:   stat.Quantile(0.75, stat.LinInterp, sorted, nil),
+	}
+}
+
+// spans holds the seconds of each of several calls, round by round: spans[call][round].
+type spans [][]float64
+
+// medians returns the median seconds of each call.
+func (s spans) medians() []float64 {
+	medians := make([]float64, len(s))
+	for i, seconds := range s {
+		medians[i] = trace.Median(seconds)
+	}
+	return medians
+}
+
+// rate returns work per second of a call.
+func (s spans) rate(call int, work float64) estimate {
+	rates := make([]float64, len(s[call]))
+	for round, seconds := range s[call] {
+		rates[round] = work / seconds
+	}
+	return estimated(rates)
+}
+
+// ratio returns the seconds of call a over those of call b in the same round, times
+// factor. Whatever slows the machine for longer than a round slows both, and cancels.
+func (s spans) ratio(a, b int, factor float64) estimate {
+	ratios := make([]float64, len(s[a]))
+	for round := range ratios {
+		ratios[round] = factor * s[a][round] / s[b][round]
+	}
+	return estimated(ratios)
+}
+
+const (
+	// share is the part of the longest call's time that the others get in a round
+	// too, by repeating them: a span much shorter than the slices in which a system
+	// gives out its cores misses or meets a disturbance as a whole.
+	share = 0.25
+	// mostRepeats bounds how often a call is made in a round.
+	mostRepeats = 16
+)
+
+// rounds makes the calls one after the other, so many times after a round to warm up,
+// and returns their seconds. A call that is much shorter than the longest is
+// repeated, and its seconds are those of one.
+func (b *bench) rounds(rounds int, calls ...func()) spans {
+	seconds, repeats := make(spans, len(calls)), make([]int, len(calls))
+	longest := 0.0
+	for i, call := range calls {
+		repeats[i] = 1
+		seconds[i] = []float64{b.span(call, 1)}
+		longest = max(longest, seconds[i][0])
+	}
+	for i := range calls {
+		if first := seconds[i][0]; first > 0 {
+			repeats[i] = int(max(1, min(mostRepeats, share*longest/first)))
+		}
+		seconds[i] = seconds[i][:0]
+	}
+	for range rounds {
+		for i, call := range calls {
+			seconds[i] = append(seconds[i], b.span(call, repeats[i]))
+		}
+	}
+	return seconds
+}
+
+// span returns the mean seconds of a call that is made so many times.
+func (b *bench) span(call func(), times int) float64 {
+	begin := b.stream.Record(nil)
+	for range times {
+		call()
+	}
+	end := b.stream.Record(nil)
+	b.sync()
+	return (end.Seconds() - begin.Seconds()) / float64(times)
+}
