@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,6 +50,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if err != nil {
 			return fail(err)
 		}
+		diverged := r.diverged(agreed)
 
 		// Measure: what the step showed, the same on every rank.
 		measuring := clock.Now()
@@ -62,7 +64,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 
 		// Decide: a pure function of what was measured.
 		next, why := l, plan.Reason{}
-		if step+1 < steps {
+		if step+1 < steps && diverged == nil {
 			if next, why, err = r.Balancer.Decide(m, l); err != nil {
 				return fail(err)
 			}
@@ -90,6 +92,11 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
 			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
 		}); err != nil {
+			return fail(err)
+		}
+		if diverged != nil {
+			err := errors.Join(diverged, r.journal.End())
+			_ = w.All.Barrier() // a rank that returns earlier ends rank 0 before it has recorded
 			return fail(err)
 		}
 		r.last[0], r.last[1] = r.last[1], time.Since(began)

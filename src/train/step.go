@@ -83,23 +83,38 @@ func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
 }
 
 // update agrees on loss and norm and applies the optimizer, unless they are not
-// finite and the settings say to skip such a step. Its time is added to what was
-// done. Collective.
+// finite. Its time is added to what was done. Collective.
 func (r *Rank) update(step int, done *pipeline.Result) (agreed pipeline.Agreement, skipped bool, err error) {
 	clock := r.Device.Clock()
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: clock.Now()}
 	if agreed, err = r.runner.Agree(done.Losses, r.Stop()); err != nil {
 		return agreed, false, err
 	}
-	switch skipped = !agreed.Finite(); {
-	case skipped && r.Config.Train.OnNaN == "stop":
-		return agreed, true, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
-	case !skipped:
+	if skipped = !agreed.Finite(); !skipped {
 		err = r.runner.Update(adamW(r.Config, step, agreed.Norm))
 	}
 	span.End = clock.Now()
 	done.Spans, done.Instructions = append(done.Spans, span), append(done.Instructions, span)
 	return agreed, skipped, err
+}
+
+// diverged returns the error that ends the run once a step is recorded: its loss or
+// norm is not finite, and the settings skip no such step, or no more in a row.
+func (r *Rank) diverged(a pipeline.Agreement) error {
+	if a.Finite() {
+		r.skipped = 0
+		return nil
+	}
+	r.skipped++
+	why := "train.on_nan = \"stop\""
+	switch limit := r.Config.Train.NaNLimit; {
+	case r.Config.Train.OnNaN == "stop":
+	case r.skipped < limit:
+		return nil
+	default:
+		why = fmt.Sprintf("train.nan_limit = %d steps in a row were skipped", limit)
+	}
+	return SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (%s)", a.Loss, a.Norm, why)}
 }
 
 // adamW returns the settings of a step's update: the learning rate of the

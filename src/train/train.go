@@ -57,6 +57,7 @@ type Rank struct {
 	journal  *record.Journal  // nil but on rank 0
 	last     [2]time.Duration // wall time of the two last steps
 	spent    float64          // seconds that followed the last step
+	skipped  int              // steps in a row whose update was left out
 }
 
 // New places the model on the ranks. Collective.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -202,31 +203,46 @@ func TestTrainRefusesRunDirectory(t *testing.T) {
 	})
 }
 
-// A learning rate of 1e30 makes every weight finite and the next loss not.
+// A learning rate of 1e30 makes every weight finite and the next loss not. The
+// step that ends a run is among its records.
 func TestTrainNaN(t *testing.T) {
 	t.Parallel()
 	diverge := sets("optimizer.lr=1e30", "optimizer.warmup=0")
+	recorded := func(t *testing.T, dir string, n int) {
+		t.Helper()
+		list := metrics(t, filepath.Join(dir, "run"))
+		if len(list) != n {
+			t.Errorf("%d steps are recorded, want %d", len(list), n)
+		}
+		for _, m := range list {
+			if m.Skipped != (m.Step > 0) || math.IsNaN(float64(m.Loss)) != m.Skipped {
+				t.Errorf("step %d: skipped is %v, loss %v", m.Step, m.Skipped, m.Loss)
+			}
+		}
+	}
 	each(t, func(t *testing.T, w world) {
-		t.Run("stop", func(t *testing.T) {
-			w.run(t, folder(t, ""), training(diverge...)...).refused(t, exitFailure, "step 1: ", "loss NaN", "train.on_nan")
-		})
-		t.Run("skip", func(t *testing.T) {
-			dir := folder(t, "on_nan = \"skip\"\n")
-			e := w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
-			if e.status != exitDone || len(e.errors()) > 0 {
-				t.Fatalf("status %d: %s", e.status, e.stderr)
-			}
-			for _, m := range metrics(t, filepath.Join(dir, "run")) {
-				if m.Skipped != (m.Step > 0) {
-					t.Errorf("step %d: skipped is %v", m.Step, m.Skipped)
-				}
-			}
-			// The weights are those that the one good step left, to the bit.
-			one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
-			if a, b := weights(t, e), weights(t, one); a != b {
-				t.Errorf("weights %s, %s after the step before", a, b)
-			}
-		})
+		dir := folder(t, "")
+		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitFailure, "step 1: ", "loss NaN", "train.on_nan")
+		recorded(t, dir, 2)
+	})
+	t.Run("skip too often", func(t *testing.T) {
+		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 3\n")
+		e := alone.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
+		e.refused(t, exitFailure, "step 3: ", "loss NaN", "train.nan_limit = 3 steps in a row")
+		recorded(t, dir, 4)
+	})
+	each(t, func(t *testing.T, w world) {
+		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 12\n")
+		e := w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
+		if e.status != exitDone || len(e.errors()) > 0 {
+			t.Fatalf("status %d: %s", e.status, e.stderr)
+		}
+		recorded(t, dir, 12)
+		// The weights are those that the one good step left, to the bit.
+		one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
+		if a, b := weights(t, e), weights(t, one); a != b {
+			t.Errorf("weights %s, %s after the step before", a, b)
+		}
 	})
 }
 
