@@ -60,6 +60,10 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 		return launchMPI(c, h)
 	}
 	n := c.Parallel.Stages * c.Parallel.Replicas
+	if n > mostGoroutines {
+		return train.Outcome{}, train.Input(fmt.Errorf("parallel.stages %d x parallel.replicas %d: wanted at most %d ranks in one process; mpirun and srun start more",
+			c.Parallel.Stages, c.Parallel.Replicas, mostGoroutines))
+	}
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
 		return train.Outcome{}, train.Input(err)
@@ -84,6 +88,9 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 }
 
 const (
+	// mostGoroutines is below the 10,000 threads at which Go ends a program: every
+	// rank has one, and some have more.
+	mostGoroutines = 4096
 	// grace is how long ranks wait for each other once they have a train.SharedError,
 	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
@@ -200,6 +207,15 @@ func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpu
 	return out, nil
 }
 
+// byRank returns for every rank what its stage has.
+func byRank(m mesh.Mesh, stages []int64) []int64 {
+	ranks := make([]int64, m.Stages*m.Replicas)
+	for rank := range ranks {
+		ranks[rank] = stages[m.Stage(rank)]
+	}
+	return ranks
+}
+
 // rank is a rank that is ready to train.
 type rank struct {
 	*train.Rank
@@ -215,17 +231,24 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
 	mine := arrival{Cores: cores()}
+	stages, unplanned := train.Bytes(c)
 	corpus, err := open()
 	if err == nil && corpus != nil {
 		mine.Corpus = corpus.Hash()
 	}
 	have, failed := newMachine(c)
 	mine.Kernels, mine.GPU = have.kernels, have.gpu
-	if err = errors.Join(err, failed); err != nil {
+	if err = errors.Join(unplanned, err, failed); err != nil {
 		mine.Error = err.Error()
+	}
+	if have.gpu == "" {
+		mine.Bounds = bounds(os.DirFS("/"), os.Getpid())
 	}
 	all, err := meet(early, mine)
 	if err != nil {
+		return nil, err
+	}
+	if err := fit(early, all, byRank(grid(c), stages)); err != nil {
 		return nil, err
 	}
 	gpus, shared, err := gpuRanks(c, early, all)
@@ -259,19 +282,19 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		gpu, unmetered = newEnergy(have.gpu, len(gpus[have.gpu]))
 		joules = gpu.joules
 	}
-	var observe record.Observer
+	r, err := train.New(train.Setup{
+		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
+		Corpus: corpus, Stop: h.Stop, Before: before,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
-		observe, err = h.Begin(World{
+		r.Observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered,
 		})
 	}
-	if err := train.Agree(world, err); err != nil {
-		return nil, err
-	}
-	r, err := train.New(train.Setup{
-		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Observe: observe, Before: before,
-	})
-	return &rank{r, gpu}, err
+	return &rank{r, gpu}, train.Agree(world, err)
 }

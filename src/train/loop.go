@@ -24,6 +24,9 @@ type Outcome struct {
 // but what each room remembers. Collective over all ranks.
 func (r *Rank) Loop() (out Outcome, err error) {
 	w, l, s := r.world, r.layout, r.stage
+	if r.World.Rank() == 0 {
+		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind())
+	}
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}

@@ -203,6 +203,30 @@ func TestTrainRefusesRunDirectory(t *testing.T) {
 	})
 }
 
+// A run that cannot start leaves no run directory.
+func TestTrainLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		sets []string
+		want []string
+	}{
+		{"weights", sets("model.weights=absent.safetensors"), []string{`model.weights = "absent.safetensors"`, "no such file"}},
+		{"schedule", sets("schedule.kind=file", "schedule.file=absent.csv"), []string{"schedule.file", "absent.csv", "no such file"}},
+		{"layout", sets("balance.kind=layout", "balance.layout=Et|tL"), []string{"balance.layout"}},
+		{"ranks", sets("parallel.replicas=2000"), []string{"parallel.stages 4 x parallel.replicas 2000", "at most 4096 ranks in one process"}},
+		{"memory", sets("model.vocab=16777216", "model.hidden=65536"), []string{"memory: ranks on host ", "(4) need ", " GiB are available (", "model.vocab"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := folder(t, "")
+			alone.run(t, dir, training(append(c.sets, "--run-dir", "run")...)...).refused(t, exitUsage, c.want...)
+			if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
+				t.Errorf("run directory: %v, want none", err)
+			}
+		})
+	}
+}
+
 // A learning rate of 1e30 makes every weight finite and the next loss not. The
 // step that ends a run is among its records.
 func TestTrainNaN(t *testing.T) {
