@@ -102,11 +102,18 @@ const (
 )
 
 func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
+	var out train.Outcome
+	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) { os.Exit(h.Fail(err)) })
 	t, err := mpi.Start()
 	if err != nil {
-		return train.Outcome{}, train.Input(err)
+		started()
+		return out, train.Input(err)
 	}
-	out, err := launchRank(c, t, h)
+	err = agree(c, t)
+	started()
+	if err == nil {
+		out, err = launchRank(c, t, h)
+	}
 	if err == nil {
 		return out, mpi.Stop()
 	}
@@ -133,24 +140,30 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	return out, err
 }
 
-// launchRank trains as one process of many.
-func launchRank(c config.Config, t comm.Transport, h Hooks) (train.Outcome, error) {
+// agree returns an error unless all processes run one binary with one configuration,
+// and are as many as that has ranks. Collective.
+func agree(c config.Config, t comm.Transport) error {
 	binary, err := program()
 	if err != nil {
-		return train.Outcome{}, err
+		return err
 	}
 	for _, a := range []struct {
 		what string
 		hash [sha256.Size]byte
 	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
 		if err := mpi.Agree(a.what, a.hash); err != nil {
-			return train.Outcome{}, train.Input(err)
+			return train.Input(err)
 		}
 	}
-	grid := grid(c)
-	if err := grid.Check(t.Size()); err != nil {
-		return train.Outcome{}, train.Input(err)
+	if err := grid(c).Check(t.Size()); err != nil {
+		return train.Input(err)
 	}
+	return nil
+}
+
+// launchRank trains as one process of many.
+func launchRank(c config.Config, t comm.Transport, h Hooks) (train.Outcome, error) {
+	grid := grid(c)
 	return onRank(c, t, h, func() (*data.Corpus, error) {
 		// The chain begins on the first stage and ends there or on the last,
 		// however many chunks of it stages hold.

@@ -166,6 +166,21 @@ func TestTrainRefusesWorlds(t *testing.T) {
 	}
 }
 
+// A rank that never begins ends the start of the others, which nothing in MPI does.
+func TestTrainStartDeadline(t *testing.T) {
+	four.need(t)
+	t.Parallel()
+	program, err := build()
+	expect.OK(t, err)
+	dir := folder(t, "")
+	line := append([]string{"mpirun", "-np", "3", program}, training(append(sets("comm.start_seconds=3"), "--run-dir", "run")...)...)
+	line = append(line, ":", "-np", "1", "sh", "-c", "kill -STOP $$")
+	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0 (host ", "start: the ranks did not all begin in 3s: rank 3 (pid ", ") is stopped")
+	if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
+		t.Errorf("run directory: %v, want none", err)
+	}
+}
+
 // A launcher that meant several ranks, of which each finds itself alone.
 func TestTrainRefusesToBeAlone(t *testing.T) {
 	cmd := alone.command(t, folder(t, ""), training()...)
