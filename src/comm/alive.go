@@ -19,17 +19,35 @@ func visible(peers []Peer, host string) []bool {
 	return watched
 }
 
-// alive reports whether a process of this host runs. A zombie does not: it
-// has ended, and only its parent has not asked for its status yet.
-func alive(pid int) bool {
+// state is whether a process of this host runs.
+type state int
+
+const (
+	running state = iota
+	halted        // by a signal or a debugger
+	gone
+)
+
+// alive reports whether a process of this host is there, running or halted.
+func alive(pid int) bool { return stateOf(pid) != gone }
+
+// stateOf returns the state of a process. A zombie is gone: it has ended, and only
+// its parent has not asked for its status yet.
+func stateOf(pid int) state {
 	if unix.Kill(pid, 0) == unix.ESRCH {
-		return false
+		return gone
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true // no /proc here, or it has just ended: the next look finds that
+		return running // no /proc here, or it has just ended: the next look finds that
 	}
 	// The state follows the command, which may hold any character, in brackets.
-	state := stat[bytes.LastIndexByte(stat, ')')+1:]
-	return !bytes.HasPrefix(state, []byte(" Z")) && !bytes.HasPrefix(state, []byte(" X"))
+	rest := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
+	switch {
+	case bytes.HasPrefix(rest, []byte("Z")), bytes.HasPrefix(rest, []byte("X")):
+		return gone
+	case bytes.HasPrefix(rest, []byte("T")), bytes.HasPrefix(rest, []byte("t")):
+		return halted
+	}
+	return running
 }

@@ -71,8 +71,14 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	var out train.Outcome
 	var first sync.Once
 	var shared error // without the name of the rank that had it first
+	board := comm.NewBoard(n)
 	err = local.Run(n, func(t comm.Transport) error {
-		o, err := onRank(c, t, h, func() (*data.Corpus, error) { return corpus, nil })
+		if t.Rank() == 0 && h.Fail != nil {
+			w := newWatch(t, board, h.Fail)
+			defer close(w.stop)
+			go w.run()
+		}
+		o, err := onRank(c, t, h, board.Post(t.Rank()), func() (*data.Corpus, error) { return corpus, nil })
 		if t.Rank() == 0 {
 			out = o
 		}
@@ -111,17 +117,15 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	err = agree(c, t)
 	started()
+	w := newWatch(t, comm.NewBoard(t.Size()), h.Fail)
 	if err == nil {
-		out, err = launchRank(c, t, h)
+		out, err = launchRank(c, t, h, w)
 	}
 	if err == nil {
 		return out, mpi.Stop()
 	}
 	if _, shared := errors.AsType[train.SharedError](err); !shared {
-		who := t.Peer(t.Rank())
-		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
-		t.Abort(h.Fail(err))
-		return out, err
+		w.end(err, t.Abort)
 	}
 	status := 1
 	if t.Rank() == 0 {
@@ -161,10 +165,15 @@ func agree(c config.Config, t comm.Transport) error {
 	return nil
 }
 
-// launchRank trains as one process of many.
-func launchRank(c config.Config, t comm.Transport, h Hooks) (train.Outcome, error) {
+// launchRank trains as one process of many, watched.
+func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train.Outcome, err error) {
+	if w.board, err = share(comm.New(t, comm.Options{Deadline: startFor, Interrupted: h.Stop})); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
+	go w.run()
+	defer close(w.stop)
 	grid := grid(c)
-	return onRank(c, t, h, func() (*data.Corpus, error) {
+	return onRank(c, t, h, w.board.Post(t.Rank()), func() (*data.Corpus, error) {
 		// The chain begins on the first stage and ends there or on the last,
 		// however many chunks of it stages hold.
 		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && c.Model.HeadShards == 1 {
@@ -197,13 +206,16 @@ func grid(c config.Config) mesh.Mesh {
 	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
 }
 
-// onRank trains on one rank, whose goroutine is locked to its OS thread.
-func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (train.Outcome, error) {
+// onRank trains on one rank, whose goroutine is locked to its OS thread, and shows
+// on a post what it does.
+func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (train.Outcome, error) {
 	r, err := newRank(c, t, h, open)
 	if err != nil {
 		return train.Outcome{}, err
 	}
+	r.World.Show(post)
 	out, err := r.Loop()
+	post.Leave()
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
 	}

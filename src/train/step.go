@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,6 +61,8 @@ func (r *Rank) startClock() error {
 // longer; in the first two, and in a step that changes the model, startFor.
 func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage) (dynamic.Change, error) {
 	w.All.SetDeadline(startFor)
+	w.All.SetPatience(2 * r.stallFor()) // the watch of the host finds hangs earlier, and knows more
+	w.All.Post().SetPatience(r.stallFor())
 	clock := r.Device.Clock()
 	start := clock.Now()
 	change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
@@ -74,6 +77,19 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 		w.All.SetDeadline(max(least, r.last[0]+r.last[1]))
 	}
 	return change, r.journal.Changed(step, change, clock.Now()-start)
+}
+
+// stallFor returns how long the ranks of a host may do nothing new: as long as the
+// settings say, or five times the longest of the last steps if that is longer.
+func (r *Rank) stallFor() time.Duration {
+	least := time.Duration(r.Config.Comm.StallSeconds * float64(time.Second))
+	return max(least, 5*slices.Max(r.lately[:]))
+}
+
+// took remembers the time of a step.
+func (r *Rank) took(step int, d time.Duration) {
+	r.last[0], r.last[1] = r.last[1], d
+	r.lately[step%len(r.lately)] = d
 }
 
 // feed returns what reads the microbatches of a replica in a step.

@@ -55,10 +55,11 @@ type Rank struct {
 	dynamism dynamic.Kind
 	profiler profile.Profiler
 	planner  *plan.Planner
-	journal  *record.Journal  // nil but on rank 0
-	last     [2]time.Duration // wall time of the two last steps
-	spent    float64          // seconds that followed the last step
-	skipped  int              // steps in a row whose update was left out
+	journal  *record.Journal    // nil but on rank 0
+	last     [2]time.Duration   // wall time of the two last steps
+	lately   [100]time.Duration // wall time of so many last steps
+	spent    float64            // seconds that followed the last step
+	skipped  int                // steps in a row whose update was left out
 }
 
 // first returns the planner of settings and the layout of the first step.
