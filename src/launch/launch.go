@@ -33,8 +33,12 @@ type Hooks struct {
 	// launcher that was told to end kills ranks that are still waiting for each other to end.
 	End func(train.Outcome)
 	// Fail tells people about an error and returns the exit status it stands
-	// for. It is called where ranks are processes, before the world is aborted.
+	// for. It is called where ranks are processes, before the world is aborted, and
+	// before Exit.
 	Fail func(error) (status int)
+	// Exit ends this process, where a rank may never return: it is stuck. nil: ranks
+	// that are goroutines are not watched.
+	Exit func(status int)
 }
 
 // World is what the ranks of a run agreed on before its first step.
@@ -73,8 +77,8 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	var shared error // without the name of the rank that had it first
 	board := comm.NewBoard(n)
 	err = local.Run(n, func(t comm.Transport) error {
-		if t.Rank() == 0 && h.Fail != nil {
-			w := newWatch(t, board, h.Fail)
+		if t.Rank() == 0 && h.Exit != nil {
+			w := newWatch(t, board, h)
 			defer close(w.stop)
 			go w.run()
 		}
@@ -109,7 +113,7 @@ const (
 
 func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	var out train.Outcome
-	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) { os.Exit(h.Fail(err)) })
+	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) { h.Exit(h.Fail(err)) })
 	t, err := mpi.Start()
 	if err != nil {
 		started()
@@ -117,7 +121,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	err = agree(c, t)
 	started()
-	w := newWatch(t, comm.NewBoard(t.Size()), h.Fail)
+	w := newWatch(t, comm.NewBoard(t.Size()), h)
 	if err == nil {
 		out, err = launchRank(c, t, h, w)
 	}

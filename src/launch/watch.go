@@ -3,7 +3,6 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -16,14 +15,14 @@ import (
 type watch struct {
 	t     comm.Transport
 	board *comm.Board
-	fail  func(error) (status int) // as Hooks.Fail
-	once  sync.Mutex               // held for ever by what ends the process
+	hooks Hooks      // Fail and Exit
+	once  sync.Mutex // held for ever by what ends the process
 	stop  chan struct{}
 }
 
 // newWatch returns the watch of the process that t's rank is in.
-func newWatch(t comm.Transport, b *comm.Board, fail func(error) int) *watch {
-	return &watch{t: t, board: b, fail: fail, stop: make(chan struct{})}
+func newWatch(t comm.Transport, b *comm.Board, h Hooks) *watch {
+	return &watch{t: t, board: b, hooks: h, stop: make(chan struct{})}
 }
 
 // run looks until the watch is stopped.
@@ -37,7 +36,7 @@ func (w *watch) run() {
 			return
 		case now := <-tick.C:
 			if err := look.Look(now); err != nil {
-				w.end(err, os.Exit) // the rank's own goroutine may be inside MPI
+				w.end(err, w.hooks.Exit) // the rank's own goroutine may be inside MPI
 			}
 		}
 	}
@@ -52,7 +51,7 @@ func (w *watch) end(err error, exit func(status int)) {
 		time.Sleep(grace) // the rank that tells ends the world meanwhile
 		exit(1)
 	}
-	exit(w.fail(w.explain(err)))
+	exit(w.hooks.Fail(w.explain(err)))
 }
 
 // explain says of an error which rank has it; of the end of another rank first

@@ -87,6 +87,7 @@ func runTraining(c *cobra.Command, settings config.Config, dir string) error {
 			watch.close()
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
+		Exit: os.Exit,
 	})
 	leaveItToRank0(err)
 	return asUsage(err)
