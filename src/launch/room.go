@@ -122,4 +122,4 @@ func fit(world *comm.Group, all []arrival, needs []int64) error {
 }
 
 // gib returns bytes for people.
-func gib(bytes int64) string { return fmt.Sprintf("%.3g GiB", float64(bytes)/(1<<30)) }
+func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }

@@ -65,10 +65,10 @@ func TestFit(t *testing.T) {
 	}{
 		{"enough", [3][]bound{host(4), host(4), host(2)}, [3]int64{2, 2, 2}, ""},
 		{"nothing known", [3][]bound{}, [3]int64{1 << 20, 0, 0}, ""},
-		{"two ranks of a host", [3][]bound{host(4), host(3), host(9)}, [3]int64{2, 2, 2}, "ranks on host a (2) need 4 GiB, 3 GiB are available (MemAvailable)"},
-		{"the other host", [3][]bound{host(4), host(4), host(1)}, [3]int64{2, 2, 2}, "ranks on host b (1) need 2 GiB, 1 GiB are"},
+		{"two ranks of a host", [3][]bound{host(4), host(3), host(9)}, [3]int64{2, 2, 2}, "ranks on host a (2) need 4.00 GiB, 3.00 GiB are available (MemAvailable)"},
+		{"the other host", [3][]bound{host(4), host(4), host(1)}, [3]int64{2, 2, 2}, "ranks on host b (1) need 2.00 GiB, 1.00 GiB are"},
 		{"bounds of their own", [3][]bound{{{"ulimit -v of process 1", 2 << 30}}, {{"ulimit -v of process 2", 1 << 30}}, nil}, [3]int64{2, 2, 2},
-			"(1) need 2 GiB, 1 GiB are available (ulimit -v of process 2)"},
+			"(1) need 2.00 GiB, 1.00 GiB are available (ulimit -v of process 2)"},
 	} {
 		all, needs := make([]arrival, 3), make([]int64, 3)
 		for rank := range all {
