@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -64,7 +65,7 @@ func (w *Watch) Look(now time.Time) error {
 			return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
 		}
 	}
-	if beats != w.beats || now.Sub(w.looked) > asleep {
+	if beats != w.beats || now.Sub(w.looked) > asleep || !w.anyRuns() {
 		w.beats, w.since = beats, now
 	}
 	w.looked = now
@@ -76,6 +77,11 @@ func (w *Watch) Look(now time.Time) error {
 		return nil
 	}
 	return w.stalled(patience, culprits)
+}
+
+// anyRuns reports whether a rank of the host is in a step.
+func (w *Watch) anyRuns() bool {
+	return slices.ContainsFunc(w.peers, func(p Peer) bool { return w.board.Post(p.World).state.Load() == postRuns })
 }
 
 // culprits names the ranks that are stopped; if none is, those that wait for none.

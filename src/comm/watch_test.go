@@ -36,6 +36,7 @@ func TestWatch(t *testing.T) {
 		"nothing yet":        {nil, nil, patience - time.Second, ""},
 		"one is gone":        {map[int]state{102: gone}, nil, 0, "rank 2 (host here, pid 102) is gone"},
 		"one has left":       {map[int]state{102: gone}, func(b *Board) { b.Post(2).Leave(); b.Post(0).Enter(3, RoomUpdate) }, time.Hour, ""},
+		"all have left":      {nil, func(b *Board) { b.Post(0).Leave(); b.Post(1).Leave(); b.Post(2).Leave() }, time.Hour, ""},
 		"one elsewhere":      {map[int]state{103: gone}, func(b *Board) { b.Post(0).Enter(3, RoomUpdate) }, time.Hour, ""},
 		"one is stopped":     {map[int]state{101: halted}, nil, patience, "no rank of this host got on for 1m0s: rank 1 (pid 101) is stopped\nrank 0 (pid 100): step 3: pipeline, waits for rank 2\n"},
 		"one never ends":     {nil, nil, patience, "got on for 1m0s: rank 1 (pid 101) waits for no other\nrank 0 (pid 100): step 3: pipeline, waits for rank 2\nrank 1 (pid 101): step 3: pipeline: F2 of layer 5\n"},

@@ -291,7 +291,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
 	transport, makeTransport, err := deviceTransport(c, dev, stream, t.Size(), shared || !alone(t))
-	if err := train.Agree(early, err); err != nil {
+	if err := train.Agree(early, err, true); err != nil {
 		return nil, err
 	}
 	world := comm.New(t, comm.Options{
@@ -325,5 +325,5 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered,
 		})
 	}
-	return &rank{r, gpu}, train.Agree(world, err)
+	return &rank{r, gpu}, train.Agree(world, err, true)
 }

@@ -109,30 +109,23 @@ func New(s Setup) (*Rank, error) {
 		return nil, Input(err)
 	}
 	r.dynamism = dynamic.New(c)
-	if err := Agree(s.World, r.fill(model.FromConfig(c))); err != nil {
+	if err := Agree(s.World, r.fill(model.FromConfig(c)), false); err != nil {
 		return nil, err
 	}
-	return r, Agree(s.World, r.place(r.world, r.layout, r.stage))
+	if err := Agree(s.World, r.load(model.FromConfig(c)), true); err != nil {
+		return nil, err
+	}
+	return r, Agree(s.World, r.place(r.world, r.layout, r.stage), false)
 }
 
-// fill makes the layers of this rank's first stage, with the weights of the settings.
+// fill makes the layers of this rank's first stage.
 func (r *Rank) fill(shape model.Config) error {
 	err := r.x.Reserve(shape)
-	if err != nil {
-		return err
+	if err == nil {
+		layers := r.layout.Owners().Layers(r.world.Stages.Rank())
+		r.stage, err = model.NewStage(shape, layers, r.Device, r.Backend.DType())
 	}
-	layers := r.layout.Owners().Layers(r.world.Stages.Rank())
-	if r.stage, err = model.NewStage(shape, layers, r.Device, r.Backend.DType()); err != nil {
-		return err
-	}
-	path := r.Config.Model.Weights
-	if path == "" {
-		return nil
-	}
-	if err := load(path, shape, r.stage); err != nil {
-		return fmt.Errorf("model.weights = %q: %w", path, err)
-	}
-	return nil
+	return err
 }
 
 // place makes what runs a stage of a layout.
@@ -149,19 +142,25 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 	return err
 }
 
-// load replaces the initial weights of a stage by those of a file.
-func load(path string, c model.Config, s *model.Stage) error {
+// load replaces the initial weights of this rank's first stage by those of the
+// settings' file, if they name one.
+func (r *Rank) load(shape model.Config) error {
+	path := r.Config.Model.Weights
+	if path == "" {
+		return nil
+	}
+	fail := func(err error) error { return fmt.Errorf("model.weights = %q: %w", path, err) }
 	w, err := checkpoint.OpenWeights(path)
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	defer w.Close()
-	if err := w.Fits(c); err != nil {
-		return err
+	if err := w.Fits(shape); err != nil {
+		return fail(err)
 	}
-	for _, l := range s.Layers {
+	for _, l := range r.stage.Layers {
 		if err := w.Load(l); err != nil {
-			return err
+			return fail(err)
 		}
 	}
 	debug.FreeOSMemory() // what was read in passing
