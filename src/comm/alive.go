@@ -41,13 +41,24 @@ func stateOf(pid int) state {
 	if err != nil {
 		return running // no /proc here, or it has just ended: the next look finds that
 	}
-	// The state follows the command, which may hold any character, in brackets.
-	rest := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
-	switch {
-	case bytes.HasPrefix(rest, []byte("Z")), bytes.HasPrefix(rest, []byte("X")):
+	switch letter(stat) {
+	case 'Z', 'X':
 		return gone
-	case bytes.HasPrefix(rest, []byte("T")), bytes.HasPrefix(rest, []byte("t")):
+	case 'T', 't':
 		return halted
 	}
 	return running
+}
+
+// Halted reports whether /proc/PID/stat is that of a process that is stopped, by a
+// signal or a debugger.
+func Halted(stat []byte) bool { return letter(stat) == 'T' || letter(stat) == 't' }
+
+// letter returns the state in /proc/PID/stat, 0 if there is none. It follows the
+// command, which may hold any character, in brackets.
+func letter(stat []byte) byte {
+	if rest := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " "); len(rest) > 0 {
+		return rest[0]
+	}
+	return 0
 }

@@ -82,7 +82,7 @@ func killRank(t *testing.T, command func(t *testing.T, dir string, args ...strin
 	if e.status == exitDone {
 		t.Error("status 0")
 	}
-	e.oneCause(t, victim, pids[victim], `gone, in step \d+: (pipeline|update|profile|balance|migrate|record)\b.*; rank \d was in step \d+: `)
+	e.oneCause(t, victim, pids[victim], `gone, in step \d+: (dynamic|pipeline|update|profile|balance|migrate|record)\b.*; rank \d was in step \d+: `)
 	metrics(t, run)
 	t.Logf("steps of %v; ended %v after the kill, status %d", step.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond), e.status)
 }

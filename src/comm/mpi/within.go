@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dynmo/src/comm"
 )
 
 const (
@@ -104,8 +105,7 @@ func processes(proc fs.FS, launch string) []process {
 			text, ok := strings.CutPrefix(v, "PMIX_RANK=")
 			rank, err := strconv.Atoi(text)
 			if ok && err == nil && !slices.ContainsFunc(list, func(p process) bool { return p.rank == rank }) {
-				state := stat[bytes.LastIndexByte(stat, ')')+1:] // the command before it may hold any character
-				list = append(list, process{rank, pid, bytes.HasPrefix(state, []byte(" T")) || bytes.HasPrefix(state, []byte(" t"))})
+				list = append(list, process{rank, pid, comm.Halted(stat)})
 			}
 		}
 	}
