@@ -12,6 +12,8 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/expect"
+	"dynmo/src/record"
+	"dynmo/src/train"
 )
 
 // Of the ranks of a host one tells why the run ends; the others end as it does, and
@@ -47,6 +49,41 @@ func TestWatchExplains(t *testing.T) {
 	got := w.explain(fmt.Errorf("step 7: recv: %w", &comm.GoneError{Peer: comm.Peer{World: 1, Host: "h", PID: 17}})).Error()
 	if want := "rank 1 (host h, pid 17) is gone, in step 7: migrate; rank 0 was in its start"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// stuck is an observer whose third step does not end until freed is closed.
+type stuck struct {
+	run
+	freed chan struct{}
+}
+
+func (s *stuck) Step(m record.Metrics) error {
+	if m.Step == 2 {
+		<-s.freed
+	}
+	return nil
+}
+
+// A rank that is a goroutine and does not get on, as in a kernel without end, is told of.
+func TestWatchOfGoroutines(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Train.Steps, c.Comm.StallSeconds = 2, 5, 2
+	s := &stuck{freed: make(chan struct{})}
+	var told string
+	_, err := Launch(c, Hooks{
+		Stop:  func() bool { return false },
+		Begin: func(World) (record.Observer, error) { return s, nil },
+		End:   func(train.Outcome) {},
+		Fail:  func(err error) int { told = err.Error(); return 1 },
+		Exit:  func(int) { close(s.freed); runtime.Goexit() },
+	})
+	expect.OK(t, err)
+	for _, want := range []string{"no rank of this host got on for 2s: rank 0 (pid ", ") waits for no other\nrank 0 (pid ",
+		"): step 2: record\nrank 1 (pid ", ", waits for rank 0"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
 	}
 }
 
