@@ -113,7 +113,12 @@ const (
 
 func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	var out train.Outcome
-	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) { h.Exit(h.Fail(err)) })
+	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) {
+		if h.Stop() { // another rank has told why: the launcher asks this one to end
+			h.Exit(1)
+		}
+		h.Exit(h.Fail(err))
+	})
 	t, err := mpi.Start()
 	if err != nil {
 		started()
