@@ -17,7 +17,6 @@ import (
 type Board struct {
 	claimed *Post // its beats are 1 + the rank that tells why the run ends; 0: none does
 	posts   []Post
-	file    int // descriptor of the memory; -1: of this process alone
 }
 
 // Post is a rank's part of a Board: a cache line, which the rank writes and all
@@ -60,9 +59,9 @@ func (r Room) String() string {
 const postBytes = int(unsafe.Sizeof(Post{}))
 
 // NewBoard returns a board for the ranks of one process.
-func NewBoard(ranks int) *Board { return newBoard(make([]Post, ranks+1), -1) }
+func NewBoard(ranks int) *Board { return newBoard(make([]Post, ranks+1)) }
 
-func newBoard(posts []Post, file int) *Board { return &Board{&posts[0], posts[1:], file} }
+func newBoard(posts []Post) *Board { return &Board{&posts[0], posts[1:]} }
 
 // ShareBoard returns a board that other processes of this host can open, by this
 // process's id and the number.
@@ -88,13 +87,14 @@ func OpenBoard(pid, number, ranks int) (*Board, error) {
 	return mapBoard(file, ranks)
 }
 
-// mapBoard maps the memory of a board for as long as the process runs.
+// mapBoard maps the memory of a board for as long as the process runs; the file
+// stays open, for others to open it too.
 func mapBoard(file, ranks int) (*Board, error) {
 	memory, err := unix.Mmap(file, 0, (ranks+1)*postBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("board: %w", err)
 	}
-	return newBoard(unsafe.Slice((*Post)(unsafe.Pointer(&memory[0])), ranks+1), file), nil
+	return newBoard(unsafe.Slice((*Post)(unsafe.Pointer(&memory[0])), ranks+1)), nil
 }
 
 // Post returns the post of a rank of the world.
