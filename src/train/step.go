@@ -80,9 +80,13 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 }
 
 // stallFor returns how long the ranks of a host may do nothing new: as long as the
-// settings say, or five times the longest of the last steps if that is longer.
+// settings say, or five times the longest of the last steps if that is longer; in
+// the first two startFor, since a GPU may be busy for a whole step.
 func (r *Rank) stallFor() time.Duration {
 	least := time.Duration(r.Config.Comm.StallSeconds * float64(time.Second))
+	if r.last[0] == 0 {
+		return max(least, startFor)
+	}
 	return max(least, 5*slices.Max(r.lately[:]))
 }
 
