@@ -10,8 +10,8 @@ usage: ./build.sh COMMAND
   deps       find Go, a C compiler, Open MPI and OpenBLAS; install with apt what
              is missing (as root, or with sudo that asks nothing), else say what to load
   build      bin/dynmo, with what this machine can serve
-  cuda       bin/dynmo, bin/dynmo-cuda and lib/libdynmo_cuda.so, for NVIDIA GPUs; installs
-             Debian's CUDA toolkit where there is none and apt can
+  cuda       bin/dynmo, bin/dynmo-cuda and lib/libdynmo_cuda.so, for NVIDIA GPUs; where there
+             is no CUDA toolkit and apt can install Debian's, 1.6 GB, asks first; --yes answers
   demo       deps, build, then the main job: six short runs and one table
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
   test       deps and a browser, then every test but the long ones
@@ -103,6 +103,7 @@ deps) deps ;;
 build) detect; report; build ;;
 cuda)
 	detect
+	agree_cuda "${@:2}"
 	report
 	[ -n "$has_cc" ] && want_nvcc || missing_nvcc
 	cuda_go

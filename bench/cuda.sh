@@ -41,6 +41,27 @@ int main(void) {
 	[ "$gpu" = yes ]
 }
 
+# agree_cuda [--yes]: ends the script unless the toolkit is here, nothing can install
+# it, or the user agrees to what want_nvcc would install.
+agree_cuda() {
+	local answer='' size="Debian's CUDA toolkit, from non-free: about 1.6 GB to download, 5.3 GB on disk"
+	case $* in
+	'' | --yes) ;;
+	*) say "./build.sh cuda takes --yes, not: $*"; exit 2 ;;
+	esac
+	[ "$*" != --yes ] && [ -n "$has_cc" ] && ! find_nvcc && can_install || return 0
+	has_gpu || size+='; there is no GPU here to use it'
+	if [ ! -t 0 ] || [ ! -t 2 ]; then
+		say "./build.sh cuda would install $size: --yes agrees"
+		exit 2
+	fi
+	read -r -p "Install $size? [y/N] " answer || true
+	case $answer in
+	[yY]*) ;;
+	*) missing_nvcc || exit 1 ;;
+	esac
+}
+
 # want_nvcc finds nvcc, or installs Debian's where apt asks nothing.
 want_nvcc() {
 	find_nvcc && return 0

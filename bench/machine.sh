@@ -117,14 +117,14 @@ packages() {
 	served blas || ! wanted blas || echo libopenblas-dev pkg-config
 }
 
+# can_install: whether there is an apt that asks nothing.
+can_install() { command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; }
+
 # install PACKAGE...: apt, where it exists and asks nothing.
 install() {
 	local root=''
-	command -v apt-get >/dev/null || return 1
-	if [ "$(id -u)" != 0 ]; then
-		sudo -n true 2>/dev/null || return 1
-		root='sudo -n'
-	fi
+	can_install || return 1
+	[ "$(id -u)" = 0 ] || root='sudo -n'
 	say "installing: $*"
 	$root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
 		$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >/dev/null

@@ -4,10 +4,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"dynmo/src/expect"
 )
+
+// put writes a file, and the folders it lies in.
+func put(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	expect.OK(t, os.MkdirAll(filepath.Dir(name), 0o777))
+	expect.OK(t, os.WriteFile(name, []byte(text), mode))
+}
+
+// scripts returns a folder with build.sh and what it reads.
+func scripts(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh", "bench/cuda.sh"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		expect.OK(t, err)
+		put(t, filepath.Join(root, name), string(text), 0o666)
+	}
+	return root
+}
 
 // TestBuildSeesCSources edits csrc in every way Go's build cache would miss
 // and asks build.sh for its settings: unless they change, an edit is missed.
@@ -16,18 +36,8 @@ func TestBuildSeesCSources(t *testing.T) {
 	if err != nil {
 		t.Skip("no bash")
 	}
-	root := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		name = filepath.Join(root, name)
-		expect.OK(t, os.MkdirAll(filepath.Dir(name), 0o777))
-		expect.OK(t, os.WriteFile(name, []byte(text), 0o666))
-	}
-	for _, name := range []string{"go.mod", "build.sh", "bench/machine.sh", "bench/cuda.sh"} {
-		text, err := os.ReadFile(filepath.Join("..", name))
-		expect.OK(t, err)
-		write(name, string(text))
-	}
+	root := scripts(t)
+	write := func(name, text string) { put(t, filepath.Join(root, name), text, 0o666) }
 	settings := func() string {
 		t.Helper()
 		cmd := exec.Command(bash, filepath.Join(root, "build.sh"), "env")
@@ -54,5 +64,47 @@ func TestBuildSeesCSources(t *testing.T) {
 			t.Errorf("%s: the settings are still\n%s", edit.name, after)
 		}
 		before = after
+	}
+}
+
+// TestCUDAAsks: a toolkit of gigabytes is installed by those who agree to it, on a
+// machine without one that apt could install it on.
+func TestCUDAAsks(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	root := scripts(t)
+	put(t, filepath.Join(root, "csrc/empty.c"), "", 0o666)
+	tools := filepath.Join(root, "tools")
+	put(t, filepath.Join(tools, "sudo"), "#!/bin/sh\n[ \"$2\" = true ] || touch installed\nexit 0\n", 0o777)
+	put(t, filepath.Join(tools, "cc"), "#!/bin/sh\ncat >/dev/null\nln -sf /bin/false build/probe\n", 0o777) // no GPU
+	for _, name := range []string{"apt-get", "apt-cache"} {
+		put(t, filepath.Join(tools, name), "#!/bin/sh\ntouch installed\necho '  Candidate: 11.8'\nexit 1\n", 0o777)
+	}
+	for _, c := range []struct {
+		name, args, want string
+		status           int
+		installs         bool
+	}{
+		{"no terminal", "", "./build.sh cuda would install Debian's CUDA toolkit, from non-free: about 1.6 GB to download, 5.3 GB on disk; there is no GPU here to use it: --yes agrees\n", 2, false},
+		{"no such flag", "--y", "./build.sh cuda takes --yes, not: --y\n", 2, false},
+		{"agreed", "--yes", "installing: nvidia-cuda-toolkit g++\n", 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(bash, append([]string{filepath.Join(root, "build.sh"), "cuda"}, strings.Fields(c.args)...)...)
+			cmd.Dir = root
+			cmd.Env = append(os.Environ(), "TAGS=", "CC=cc", "NVCC=none", "CUDA_HOME=none", "PATH="+tools+":"+os.Getenv("PATH"))
+			text, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != c.status {
+				t.Errorf("status %d, want %d", got, c.status)
+			}
+			if c.status == 2 && string(text) != c.want || !strings.Contains(string(text), c.want) {
+				t.Errorf("says\n%s\nwant\n%s", text, c.want)
+			}
+			if _, err := os.Stat(filepath.Join(root, "installed")); (err == nil) != c.installs {
+				t.Errorf("installed: %v", err == nil)
+			}
+		})
 	}
 }

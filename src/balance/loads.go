@@ -2,10 +2,15 @@ package balance
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/input"
 )
 
 // ParseLoads reads a chain from JSON and cuts it over stages:
@@ -19,12 +24,20 @@ import (
 func ParseLoads(file string, data []byte, stages int) (Problem, error) {
 	p, err := parseLoads(data, stages)
 	if err == nil {
-		err = p.Check()
+		err = cmp.Or(bounded("seconds", p.Seconds), bounded("fixed_seconds", p.Fixed), p.Check())
 	}
 	if err != nil {
 		return Problem{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return p, nil
+}
+
+// bounded refuses seconds that no layer and no stage takes.
+func bounded(field string, seconds []float64) error {
+	if i := slices.IndexFunc(seconds, func(x float64) bool { return x > cost.MostSeconds }); i >= 0 {
+		return fmt.Errorf("%s[%d]: %v, want at most %g", field, i, seconds[i], cost.MostSeconds)
+	}
+	return nil
 }
 
 // parseLoads goes through the fields itself because encoding/json keeps the
@@ -46,10 +59,10 @@ func parseLoads(data []byte, stages int) (Problem, error) {
 		field := token.(string) // an object's keys are strings, or Token fails
 		value, known := fields[field]
 		if !known {
-			return p, fmt.Errorf(`%s: unknown field, want "seconds", "bytes", "capacity_bytes" or "fixed_seconds"`, field)
+			return p, fmt.Errorf("%s: unknown key; the nearest is %s", field, input.Nearest(field, slices.Sorted(maps.Keys(fields))))
 		}
 		if value == nil {
-			return p, fmt.Errorf("%s: given twice", field)
+			return p, fmt.Errorf("%s: stands twice", field)
 		}
 		fields[field] = nil
 		if err := decodeNumbers(d, value); err != nil {

@@ -21,7 +21,9 @@ func TestParseLoads(t *testing.T) {
 		{`{"seconds":[1,NaN]}`, 1, "seconds: "},
 		{`{"seconds":[1,-2]}`, 1, "seconds[1]: -2"},
 		{`{"seconds":[1,1e999]}`, 1, "seconds: "},
-		{`{"seconds":[1e300,1e300]}`, 1, "seconds: "},
+		{`{"seconds":[1,1e300]}`, 1, "seconds[1]: 1e+300, want at most 1e+06"},
+		{`{"seconds":[1],"fixed_seconds":[1e300]}`, 1, "fixed_seconds[0]: 1e+300, want at most 1e+06"},
+		{`{"seconds":[1],"Bytes":[1]}`, 1, "Bytes: unknown key; the nearest is bytes"},
 		{`{"seconds":[1,null]}`, 1, "seconds[1]: null"},
 		{`{"seconds":null}`, 1, "seconds: "},
 		{`{"seconds":[]}`, 1, "seconds: "},
@@ -35,8 +37,8 @@ func TestParseLoads(t *testing.T) {
 		{`{"seconds":[1],"capacity_bytes":null}`, 1, "capacity_bytes: null"},
 		{`{"seconds":[1],"fixed_seconds":[1,1]}`, 1, "fixed_seconds: 2 entries, want 1"},
 		{`{"seconds":[1],"fixed_seconds":[-1]}`, 1, "fixed_seconds[0]: -1"},
-		{`{"seconds":[1],"weights":[1]}`, 1, "weights: unknown field"},
-		{`{"seconds":[1],"seconds":[2]}`, 1, "seconds: given twice"},
+		{`{"seconds":[1],"weights":[1]}`, 1, "weights: unknown key; the nearest is seconds"},
+		{`{"seconds":[1],"seconds":[2]}`, 1, "seconds: stands twice"},
 		{`{"seconds":[1]} {}`, 1, "byte "},
 		{`{"seconds":[1]`, 1, "byte "},
 		{`[1]`, 1, "want a JSON object"},
@@ -55,7 +57,7 @@ func TestParseLoads(t *testing.T) {
 func FuzzParseLoads(f *testing.F) {
 	f.Add([]byte(`{"seconds":[1,4,2,2]}`), 3)
 	f.Add([]byte(`{"seconds":[1,2],"bytes":[1,2],"capacity_bytes":2,"fixed_seconds":[0,0.5]}`), 2)
-	f.Add([]byte(`{"seconds":[0,1e-320,1e150]}`), 2)
+	f.Add([]byte(`{"seconds":[0,1e-320,1e5]}`), 2)
 	f.Add([]byte(`{"seconds":[1],"weights":null}`), 1)
 	f.Fuzz(func(t *testing.T, data []byte, stages int) {
 		if stages > 64 || len(data) > 4096 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/input"
 	"dynmo/src/model"
 )
 
@@ -31,7 +32,7 @@ const maxConfig = 1 << 20
 // begin with "transformer."; the causal masks that older files hold as
 // attn.bias and attn.masked_bias are skipped.
 func OpenHuggingFace(dir string) (*Weights, error) {
-	source, err := readFile(filepath.Join(dir, configFile), maxConfig)
+	source, err := input.Read(filepath.Join(dir, configFile), maxConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func openModel(dir string) ([]*File, error) {
 		return nil, err
 	}
 	index := filepath.Join(dir, indexFile)
-	source, indexErr := readFile(index, maxHeader)
+	source, indexErr := input.Read(index, maxHeader)
 	if errors.Is(indexErr, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func openShards(dir string, names []string) (files []*File, err error) {
 	}
 	defer root.Close()
 	for _, name := range names {
-		f, size, err := openRegular(name, root.Stat, root.Open)
+		f, size, err := input.RegularIn(root, name, input.Unbound)
 		var s *File
 		if err == nil {
 			s, err = opened(filepath.Join(dir, name), f, size)
@@ -127,19 +128,6 @@ func closeAll(files []*File) error {
 		all = append(all, f.Close())
 	}
 	return errors.Join(all...)
-}
-
-// readFile reads a regular file of at most limit bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, size, err := openRegular(path, os.Stat, os.Open)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if size > limit {
-		return nil, fmt.Errorf("%s: %d bytes, want at most %d", path, size, limit)
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // fromGPT2 returns the weights that lie in files under Hugging Face's names.
@@ -204,7 +192,7 @@ func (w *Weights) gpt2(p model.Weight) Tensor {
 // without mask buffers, written by the reference implementation, comes out as
 // it was, byte for byte.
 func (w *Weights) WriteHuggingFace(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
 	values := func(p model.Weight) ([]byte, error) {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
+	"dynmo/src/input"
 	"dynmo/src/model"
 )
 
@@ -24,7 +24,7 @@ const (
 // OpenLLMC opens llm.c's model file of version 3 (float32). The padding of the
 // vocabulary is left out.
 func OpenLLMC(path string) (*Weights, error) {
-	f, size, err := openRegular(path, os.Stat, os.Open)
+	f, size, err := input.Regular(path, input.Unbound)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
+
+	"dynmo/src/input"
 )
 
 // maxHeader is the longest header of a safetensors file, in bytes: the limit
@@ -32,7 +33,7 @@ type File struct {
 // Open opens a safetensors file and checks its header against its length.
 // Errors name the file, and the offset or the tensor that is wrong.
 func Open(path string) (*File, error) {
-	f, size, err := openRegular(path, os.Stat, os.Open)
+	f, size, err := input.Regular(path, input.Unbound)
 	if err != nil {
 		return nil, err
 	}
@@ -48,19 +49,6 @@ func opened(name string, f *os.File, size int64) (*File, error) {
 	}
 	s.close = f.Close
 	return s, nil
-}
-
-// openRegular opens a regular file, and nothing that could block.
-func openRegular(path string, stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error)) (*os.File, int64, error) {
-	info, err := stat(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s: want a regular file", path)
-	}
-	f, err := open(path)
-	return f, info.Size(), err
 }
 
 // Close closes the file.

@@ -68,6 +68,11 @@ func TestErrors(t *testing.T) {
 		{"--set of an unknown key", "", []string{"model.hiden=3"}},
 		{"--set of a wrong type", "", []string{"model.hidden=wide", "model.tied=1", "train.steps="}},
 		{"--set out of range", "", []string{"model.hidden=-1"}},
+		{"6,000 lists in each other", "[data]\nextensions = " + strings.Repeat("[", 6000), nil},
+		{"6,000 tables in each other", "[" + strings.Repeat("a.", 6000) + "a]", nil},
+		{"6,000 lists in each other, by --set", "", []string{"model.hidden=" + strings.Repeat("[", 6000)}},
+		{"more keys than settings", strings.Repeat("[[a]]\nb=1\n", 501), nil},
+		{"long value", "[data]\nextensions = [" + strings.Repeat("1,", 1000) + "]", nil},
 		{"--set of two lines", "", []string{"model.hidden=8\nx=1"}},
 	} {
 		got, err := load("run.toml", []byte(c.file), c.sets)
@@ -99,19 +104,6 @@ func TestValidateRefusesWhatNoFileCanHold(t *testing.T) {
 		change(&c)
 		if c.Validate() == nil {
 			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{ // kitten, sitting: Wagner & Fischer's usual example
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"hiden", "hidden", 1}, {"ab", "ba", 2},
-	} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"dynmo/src/input"
 )
 
 // Default returns the settings of an empty file.
@@ -31,7 +32,7 @@ func Load(path string, sets []string) (Config, error) {
 	var source []byte
 	if path != "" {
 		var err error
-		if source, err = os.ReadFile(path); err != nil {
+		if source, err = input.Read(path, input.Settings); err != nil {
 			return Config{}, fmt.Errorf("config: %w", err)
 		}
 	}
@@ -75,8 +76,16 @@ type assignment struct {
 	value      any
 }
 
+// mostKeys bounds the keys of a file: there are some hundred settings, and to find
+// the line of each takes time by the length of the file.
+const mostKeys = 500
+
 // file applies every key of a TOML text, in the order of its lines.
 func (l *loader) file(path string, source []byte) {
+	if err := input.CheckDepth(path, source); err != nil {
+		l.problems = append(l.problems, err)
+		return
+	}
 	var root map[string]toml.Primitive
 	md, err := toml.Decode(string(source), &root)
 	if err != nil {
@@ -84,6 +93,10 @@ func (l *loader) file(path string, source []byte) {
 			err = fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
 		}
 		l.problems = append(l.problems, err)
+		return
+	}
+	if n := len(md.Keys()); n > mostKeys {
+		l.refuse("%s: %d keys, want settings, of which there are %d", path, n, len(l.list))
 		return
 	}
 	var list []assignment
@@ -118,9 +131,9 @@ func (l *loader) checkTop(where, name string, value any) {
 	case !known && isTable:
 		l.refuse("%s: [%s]: unknown table; the nearest is [%s]", where, name, l.nearestTable(name))
 	case !known:
-		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, literal(value), l.nearest("", name).name())
+		l.refuse("%s: %s = %s: key outside any table; the nearest is %s", where, name, shown(literal(value)), l.nearest("", name).name())
 	case !isTable:
-		l.refuse("%s: %s = %s: wanted a table, [%s]", where, name, literal(value), name)
+		l.refuse("%s: %s = %s: wanted a table, [%s]", where, name, shown(literal(value)), name)
 	}
 }
 
@@ -148,9 +161,18 @@ func (l *loader) apply(where, table, key string, value any) {
 		return
 	}
 	if !s.assign(value) {
-		l.refuse("%s: %s = %s: wanted %s", where, s.name(), literal(value), s.wanted())
+		l.refuse("%s: %s = %s: wanted %s", where, s.name(), shown(literal(value)), s.wanted())
 	}
 	l.origin[s.name()] = where
+}
+
+// shown returns the beginning of a value that is too long for a line.
+func shown(literal string) string {
+	const most = 60
+	if len(literal) <= most {
+		return literal
+	}
+	return strings.ToValidUTF8(literal[:most], "") + "…"
 }
 
 // decoded returns a TOML value as the decoder gives it.

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"dynmo/src/input"
 )
 
 // setting is one field of a Config: its place and its tags.
@@ -63,7 +65,11 @@ func (s setting) parse(text string) any {
 		return list
 	}
 	var got map[string]any
-	if _, err := toml.Decode("value = "+text, &got); err != nil || len(got) != 1 {
+	source := "value = " + text
+	if input.CheckDepth("", []byte(source)) != nil {
+		return text
+	}
+	if _, err := toml.Decode(source, &got); err != nil || len(got) != 1 {
 		return text
 	}
 	return got["value"]

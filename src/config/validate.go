@@ -33,7 +33,7 @@ func (c Config) problems(origin map[string]string) []error {
 		values := make([]string, len(names))
 		for i, name := range names {
 			s, _ := find(list, name)
-			values[i] = name + " = " + s.text()
+			values[i] = name + " = " + shown(s.text())
 			if o, ok := origin[name]; ok && where == "config" {
 				where = o
 			}

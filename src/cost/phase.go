@@ -1,8 +1,8 @@
 package cost
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 )
@@ -23,18 +23,11 @@ type Phase struct {
 	Change string `json:"change,omitempty"`
 }
 
-// mostSteps and MostSeconds are bounds beyond which no run goes: a file that says
-// more is damaged, and would cost time or memory.
-const (
-	mostSteps   = 1_000_000_000
-	MostSeconds = 1e9
-)
-
 // Series is what a model costs over a run, ascending and without gaps.
 type Series []Phase
 
 // Check refuses what no simulation could be trusted with: other numbers of layers
-// than wanted, seconds that are negative, missing or infinite. The error names the
+// than wanted, seconds that are negative, missing or endless. The error names the
 // field.
 func (s Phase) Check(layers int) error {
 	if n := len(s.Layers); n == 0 || n != layers {
@@ -43,36 +36,33 @@ func (s Phase) Check(layers int) error {
 	if s.Step < 0 || s.Steps < 0 || s.Step > mostSteps || s.Steps > mostSteps {
 		return fmt.Errorf("steps: %d from %d, want neither below 0 or above %d", s.Steps, s.Step, mostSteps)
 	}
-	total := 0.0
+	bytes := 0.0
 	for l, layer := range s.Layers {
-		b := layer.Bytes
-		for _, f := range []struct {
-			field string
-			value float64
-		}{
-			{"forward", layer.Forward}, {"backward_input", layer.BackwardInput}, {"backward_weight", layer.BackwardWeight},
-			{"output", float64(layer.Output)}, {"non_zeros", float64(layer.NonZeros)},
-			{"bytes", float64(min(b.Parameters, b.Gradients, b.Optimizer, b.Workspace, b.Activations, b.Held))},
-		} {
-			if !(f.value >= 0) || math.IsInf(f.value, 1) {
-				return fmt.Errorf("layers[%d].%s: %v, want a finite number >= 0", l, f.field, f.value)
-			}
+		if err := layer.checkFigures(fmt.Sprintf("layers[%d]", l)); err != nil {
+			return err
 		}
-		total += layer.Seconds()
+		bytes += float64(layer.Bytes.Static()) + float64(layer.Bytes.Activations) + float64(layer.Bytes.Held)
 	}
-	if math.IsInf(total, 1) {
-		return errors.New("layers: seconds sum to infinity")
+	if err := cmp.Or(within("layers: bytes of all", bytes, mostBytes), within("gap", s.Dispatch, MostSeconds)); err != nil {
+		return err
 	}
-	if !(s.Dispatch >= 0 && s.Dispatch <= MostSeconds) {
-		return fmt.Errorf("gap: %v, want seconds from 0 to %g", s.Dispatch, float64(MostSeconds))
+	for stage, x := range s.Slow {
+		if err := within(fmt.Sprintf("slow[%d]", stage), x, MostFactor); err != nil {
+			return err
+		}
+	}
+	for stage, x := range s.Fixed {
+		if err := within(fmt.Sprintf("fixed[%d]", stage), x, MostSeconds); err != nil {
+			return err
+		}
 	}
 	if n := len(s.Scale); n != 0 && n != layers {
 		return fmt.Errorf("scale: %d rows, want %d", n, layers)
 	}
 	for l, row := range s.Scale {
 		for m, x := range row {
-			if !(x >= 0) || math.IsInf(x, 1) {
-				return fmt.Errorf("scale[%d][%d]: %v, want a finite number >= 0", l, m, x)
+			if !(x >= 0 && x <= MostFactor) {
+				return fmt.Errorf("scale[%d][%d]: %v, want a number from 0 to %v", l, m, x, float64(MostFactor))
 			}
 		}
 	}

@@ -386,3 +386,16 @@ func BenchmarkBatch(b *testing.B) {
 		batches.Read(1, 2, 3)
 	}
 }
+
+// TestPartsRefusesAnEndlessWord: a text without a place to cut it would lie in
+// memory as a whole.
+func TestPartsRefusesAnEndlessWord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "zeros.txt")
+	expect.OK(t, os.WriteFile(path, []byte("two words "), 0o666))
+	expect.OK(t, os.Truncate(path, 1<<40))
+	err := parts(file{path, 1 << 40}, func([]byte, int) int { return 0 }, func(work) error { return nil })
+	want := path + ": byte 0: 67371008 bytes without a place between two words, want text"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

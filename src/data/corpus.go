@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
 )
 
 // separator stands between two files of a directory: a byte that no text holds.
@@ -181,6 +182,9 @@ func read(files []file, limit int64) ([]byte, error) {
 	if limit > 0 {
 		total = min(total, limit)
 	}
+	if total > input.Text {
+		return nil, fmt.Errorf("%d bytes of text, wanted at most %d (data.limit_bytes), or a token file of them (dynmo data prepare)", total, int64(input.Text))
+	}
 	text := make([]byte, total)
 	begin := int64(0)
 	for _, f := range files {
@@ -199,7 +203,7 @@ func read(files []file, limit int64) ([]byte, error) {
 
 // fill reads the first len(dst) bytes of a file.
 func fill(dst []byte, path string) error {
-	f, err := os.Open(path)
+	f, _, err := input.Regular(path, input.Unbound)
 	if err != nil {
 		return err
 	}

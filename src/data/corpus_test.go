@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"dynmo/src/config"
@@ -64,6 +65,10 @@ func TestOpen(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	dir := tree(t, map[string]string{"short.go": "12345678", "empty/none.go": "", "other/a.txt": "text"})
+	sparse := filepath.Join(dir, "sparse.txt")
+	expect.OK(t, os.WriteFile(sparse, nil, 0o666))
+	expect.OK(t, os.Truncate(sparse, 1<<40))
+	expect.OK(t, syscall.Mkfifo(filepath.Join(dir, "fifo.bin"), 0o666))
 	for _, c := range []struct {
 		name string
 		cfg  config.Data
@@ -79,6 +84,10 @@ func TestOpenErrors(t *testing.T) {
 			`data: data.path = "DIR/short.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 8 bytes in 1 file(s)`},
 		{"limit too low", config.Data{Path: dir, LimitBytes: 5},
 			`data: data.path = "DIR": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 5 bytes in 2 file(s) (data.limit_bytes = 5)`},
+		{"more than memory", config.Data{Path: filepath.Join(dir, "sparse.txt")},
+			`data: data.path = "DIR/sparse.txt": 1099511627776 bytes of text, wanted at most 17179869184 (data.limit_bytes), or a token file of them (dynmo data prepare)`},
+		{"a FIFO for a token file", config.Data{Path: filepath.Join(dir, "fifo.bin")},
+			`data: data.path: DIR/fifo.bin: a FIFO, want a regular file`},
 		{"a device", config.Data{Path: "/dev/null"},
 			`data: data.path = "/dev/null": wanted a regular file or a directory`},
 	} {

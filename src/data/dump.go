@@ -5,9 +5,10 @@ import (
 	"compress/bzip2"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync/atomic"
+
+	"dynmo/src/input"
 )
 
 // Endings of the names of files that are read as dumps of a wiki.
@@ -29,7 +30,7 @@ func isDump(path string) bool {
 // buffers in memory, however long the dump is. The last work yielded is empty
 // and accounts for the rest of the file behind the last article.
 func pages(path string, yield func(work) error) error {
-	f, err := os.Open(path)
+	f, err := input.Open(path, input.Unbound)
 	if err != nil {
 		return InputError{err}
 	}

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"unicode/utf8"
+
+	"dynmo/src/input"
 )
 
 // block is how many bytes of text are encoded as one piece of work: enough
 // that handing it on costs nothing, few enough that cores end together.
 const block = 1 << 18
+
+// longestWord bounds the bytes of a text that are in memory because no place to
+// cut it is among them: a file of zeros has none.
+const longestWord = 64 << 20
 
 // InputError is an error of the texts that were to be prepared.
 type InputError struct{ error }
@@ -228,7 +233,7 @@ func (p Preparation) read(f file, yield func(work) error) error {
 // says that it changes no id.
 func parts(source file, cut func([]byte, int) int, yield func(work) error) error {
 	path := source.path
-	f, err := os.Open(path)
+	f, err := input.Open(path, input.Unbound)
 	if err != nil {
 		return InputError{err}
 	}
@@ -256,6 +261,9 @@ func parts(source file, cut func([]byte, int) int, yield func(work) error) error
 			if err := part(position, false); err != nil {
 				return err
 			}
+		}
+		if len(text) > longestWord {
+			return InputError{broken(path, offset, "%d bytes without a place between two words, want text", len(text))}
 		}
 	}
 }

@@ -3,14 +3,14 @@ package data
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/eliben/go-sentencepiece"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"dynmo/src/input"
 )
 
 // maxModel is the longest sentencepiece model that is read, in bytes: eight
@@ -23,21 +23,7 @@ const maxModel = 32 << 20
 // sentence piece is not used. Errors name the file and, where it is a matter
 // of one byte, the byte.
 func OpenSentencePiece(path string) (Tokenizer, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Tokenizer{}, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return Tokenizer{}, err
-	case !info.Mode().IsRegular():
-		return Tokenizer{}, fmt.Errorf("%s: want a regular file", path)
-	case info.Size() > maxModel:
-		return Tokenizer{}, fmt.Errorf("%s: %d bytes, want a sentencepiece model of at most %d", path, info.Size(), maxModel)
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, maxModel))
+	raw, err := input.Read(path, maxModel)
 	if err != nil {
 		return Tokenizer{}, err
 	}

@@ -264,8 +264,8 @@ func TestOpenSentencePieceRefuses(t *testing.T) {
 	expect.OK(t, os.WriteFile(large, nil, 0o600))
 	expect.OK(t, os.Truncate(large, maxModel+1))
 	for path, want := range map[string]string{
-		large:                         large + ": 33554433 bytes, want a sentencepiece model of at most 33554432",
-		dir:                           dir + ": want a regular file",
+		large:                         large + ": 33554433 bytes, want at most 33554432",
+		dir:                           dir + ": a directory, want a regular file",
 		filepath.Join(dir, "a.model"): "open " + filepath.Join(dir, "a.model") + ": no such file or directory",
 	} {
 		if _, err := OpenSentencePiece(path); err == nil || err.Error() != want {

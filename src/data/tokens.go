@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"syscall"
+
+	"dynmo/src/input"
 )
 
 // Format is a format of token files.
@@ -77,23 +78,18 @@ func (t *Tokens) open() error {
 
 // mapFile maps a regular file into memory until Close.
 func (t *Tokens) mapFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, size, err := input.Regular(path, input.Unbound)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
 	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: want a regular file", path)
-	case info.Size() == 0:
+	case size == 0:
 		return nil, nil // an empty file cannot be mapped
-	case info.Size() != int64(int(info.Size())):
-		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", path, info.Size())
+	case size != int64(int(size)):
+		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", path, size)
 	}
-	raw, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	raw, err := syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: map into memory: %w", path, err)
 	}

@@ -90,6 +90,9 @@ type text struct {
 	Order        []string            `json:"order,omitempty"`
 }
 
+// Keys returns a value with the keys that UnmarshalJSON reads.
+func (Layout) Keys() []any { return []any{text{}} }
+
 // MarshalJSON writes the layout.
 func (l Layout) MarshalJSON() ([]byte, error) {
 	t := text{

@@ -7,8 +7,8 @@ import (
 	"dynmo/src/sim"
 )
 
-// kinds are the schedules that Others tries.
-var kinds = []schedule.Kind{
+// Kinds are the schedules that Others tries: all that need no file.
+var Kinds = []schedule.Kind{
 	schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved,
 	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindList,
 }
@@ -18,7 +18,7 @@ var kinds = []schedule.Kind{
 // left out.
 func Others(t cost.Table, c config.Config, network sim.Network, fixed FixedBytes) []Plan {
 	var list []Plan
-	for _, kind := range kinds {
+	for _, kind := range Kinds {
 		c.Schedule.Kind = string(kind)
 		if c.Validate() != nil {
 			continue

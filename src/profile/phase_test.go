@@ -2,6 +2,9 @@ package profile
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +28,8 @@ func TestReadSeries(t *testing.T) {
 	want := Series{
 		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
 		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow, Scale: [][]float64{{1, 2}, {3, 4}}},
-			Run: &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9}},
+			Samples: [][][]cost.Stage{{{{Forward: 1, Input: 1.021, Weight: 0.97}}, {{Forward: 1, Input: 1, Weight: 1}}}},
+			Run:     &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9, Rest: 2, Balancing: 3}},
 	}
 	var text strings.Builder
 	for _, s := range want {
@@ -56,6 +60,7 @@ func TestReadOlderSeries(t *testing.T) {
 
 func TestReadSeriesRefuses(t *testing.T) {
 	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
+	const heavy = `{"forward":1,"backward_input":1,"backward_weight":1,"bytes":{"parameters":600000000000000}}`
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", ``, "no cost table"},
 		{"no JSON", `{"layers":`, "table 0: unexpected EOF"},
@@ -72,10 +77,29 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"no layout", `{"layers":[` + layer + `,` + layer + `],"run":{"makespan":1}}`, "run.layout: cuts: none"},
 		{"endless", `{"steps":1000000000000000,"layers":[` + layer + `,` + layer + `]}`, "steps: 1000000000000000 from 0"},
 		{"endless gap", `{"gap":1e308,"layers":[` + layer + `,` + layer + `]}`, "gap: 1e+308"},
-		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "latency 1e+308"},
+		{"endless latency", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"latency_seconds":1e308}}`, "run.latency_seconds: 1e+308, want 0 to 10"},
+		{"endless layer", `{"layers":[` + layer + `,{"forward":1e7,"backward_input":1,"backward_weight":1}]}`, "layers[1].forward: 1e+07, want at most 1e+06"},
+		{"endless bytes", `{"layers":[` + layer + `,{"forward":1,"backward_input":1,"backward_weight":1,"bytes":{"optimizer":9000000000000000000}}]}`, "layers[1].bytes: 9e+18, want at most 1.125899906842624e+15"},
+		{"bytes of all", `{"layers":[` + heavy + `,` + heavy + `]}`, "layers: bytes of all: 1.2e+15, want at most 1.125899906842624e+15"},
+		{"endless slowness", `{"slow":[1e7],"layers":[` + layer + `,` + layer + `]}`, "slow[0]: 1e+07, want at most 1e+06"},
+		{"endless fixed seconds", `{"fixed":[1e7],"layers":[` + layer + `,` + layer + `]}`, "fixed[0]: 1e+07, want at most 1e+06"},
+		{"endless microbatch", `{"scale":[[1],[1e7]],"layers":[` + layer + `,` + layer + `]}`, "scale[1][0]: 1e+07, want a number from 0 to 1e+06"},
+		{"link slower than a telephone's", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"bandwidth_bytes":1}}`, "run.bandwidth_bytes: 1, want 0 (infinite) or 1000 to 1e+15"},
+		{"unknown key", `{"layerss":[]}`, "table 0: layerss: unknown key; the nearest is layers"},
+		{"unknown key of a layer", `{"layers":[` + layer + `,{"forwrd":1}]}`, "table 0: layers[1].forwrd: unknown key; the nearest is forward"},
+		{"unknown key of bytes", `{"layers":[{"bytes":{"activation":1}}]}`, "layers[0].bytes.activation: unknown key; the nearest is activations"},
+		{"unknown key of a run", `{"run":{"latency":1}}`, "run.latency: unknown key; the nearest is "},
+		{"unknown key of a layout", `{"run":{"layout":{"stage":1}}}`, "run.layout.stage: unknown key; the nearest is stages"},
+		{"key in capitals", `{"Layers":[]}`, "Layers: unknown key; the nearest is layers"},
+		{"key twice", `{"step":1,"step":2}`, "step: stands twice"},
+		{"key of a layer twice", `{"layers":[{"forward":1,"forward":2}]}`, "layers[0].forward: stands twice"},
 		{"no makespan", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1e-320}}`, "run.makespan: 1e-320"},
 		{"slow of others", `{"slow":[1,1],"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1}}`, "slow: 2 numbers, want one for each of run.layout.stages = 1"},
 		{"rows", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[],[]]}}`, "run.scale: 2 rows, want 1"},
+		{"samples of others", `{"layers":[` + layer + `,` + layer + `],"samples":[[[[1,1,1]]]]}`, "samples[0]: 1 rows, want 2"},
+		{"no sample", `{"layers":[` + layer + `,` + layer + `],"samples":[[[[1,1,1]],[]]]}`, "samples[0][1]: no microbatch"},
+		{"negative sample", `{"layers":[` + layer + `,` + layer + `],"samples":[[[[1,1,1]],[[1,-1,1]]]]}`, "samples[0][1][0]"},
+		{"negative rest", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"rest_seconds":-1}}`, "rest_seconds -1"},
 		{"two of three", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[[1,2]]]}}`, "2 numbers, want forward"},
 		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,1]},"makespan":1}}`, "run.layout.cuts: 1 layers, want 2"},
 	} {
@@ -86,4 +110,49 @@ func TestReadSeriesRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOpenSeries: a torn last line is left out with a note, a torn table is not.
+func TestOpenSeries(t *testing.T) {
+	const table = `{"steps":1,"layers":[{"forward":1,"backward_input":1,"backward_weight":1}]}`
+	path := filepath.Join(t.TempDir(), "costs.jsonl")
+	for _, c := range []struct{ name, text, note, wrong string }{
+		{"whole", table + "\n", "", ""},
+		{"without a newline", table, "", ""},
+		{"torn", table + "\n" + table[:20], path + ":2: the last line is torn and left out", ""},
+		{"NULs", table + "\n\x00\x00\x00", path + ":2: the last line is torn and left out", ""},
+		{"nothing else", table[:20], "", path + ": table 0: unexpected EOF"},
+	} {
+		expect.OK(t, os.WriteFile(path, []byte(c.text), 0o666))
+		series, note, err := OpenSeries(path, 1)
+		if note != c.note || err == nil && (c.wrong != "" || len(series) != 1) || err != nil && err.Error() != c.wrong {
+			t.Errorf("%s: %d phases, note %q, %v", c.name, len(series), note, err)
+		}
+	}
+}
+
+// FuzzReadSeries: what is accepted can be read again, and costs are finite.
+func FuzzReadSeries(f *testing.F) {
+	const layer = `{"forward":1,"backward_input":1,"backward_weight":1}`
+	f.Add(`{"steps":2,"layers":[` + layer + `]}{"step":2,"slow":[1],"scale":[[1,2]],"layers":[` + layer + `]}`)
+	f.Add(`{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[[1,2,3]]]}}`)
+	f.Add(`{"layers":[` + layer + `,` + layer + `],"run":{"cuts":[0,1,2],"schedule":"zb-v","vee":true,"stages":1,"microbatches":2,"makespan":5}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		series, err := ReadSeries("f", strings.NewReader(text), 0)
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		for _, p := range series {
+			if s := p.Costs().Mean().Seconds(); slices.ContainsFunc(s, func(x float64) bool { return !(x >= 0) }) {
+				t.Errorf("seconds %v", s)
+			}
+			text, err := json.Marshal(p)
+			expect.OK(t, err)
+			b.Write(text)
+		}
+		if _, err := ReadSeries("f", strings.NewReader(b.String()), 0); err != nil {
+			t.Errorf("written and read again: %v\n%s", err, b.String())
+		}
+	})
 }

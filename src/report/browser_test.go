@@ -3,11 +3,13 @@ package report
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 	"dynmo/src/schedule"
 )
 
-// probe uses the page as a reader does and writes what it saw into it.
+// probe uses the page as a reader does and tells the frame around it what it saw.
 const probe = `<script>
 const ink = () => [...document.querySelectorAll("canvas")].map(c => {
 	const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
@@ -46,17 +48,28 @@ told.options = [...select.options].map(o => o.text);
 select.value = 0; select.dispatchEvent(new Event("change"));
 told.other = ink();
 const box = canvas.getBoundingClientRect();
-canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + 66, clientY: box.top + 30 }));
+canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + gutter.left + 4, clientY: box.top + 30 }));
 told.tip = document.getElementById("tip").textContent;
-const plot = document.querySelector(".plot").getBoundingClientRect();
-document.querySelector(".plot").dispatchEvent(new PointerEvent("pointermove", { clientX: plot.right, clientY: plot.top }));
+const plot = document.querySelector(".area").getBoundingClientRect();
+document.querySelector(".area").dispatchEvent(new PointerEvent("pointermove", { clientX: plot.right, clientY: plot.top }));
 told.value = document.querySelector(".chart output").textContent;
 told.wide = document.documentElement.scrollWidth - innerWidth;
-const pre = document.createElement("pre");
-pre.id = "told";
-pre.textContent = JSON.stringify(told);
-document.body.append(pre);
+told.window = innerWidth;
+told.small = [...document.querySelectorAll("body *")].filter(e => e.checkVisibility() &&
+	[...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && parseFloat(getComputedStyle(e).fontSize) < 12).map(e => e.outerHTML);
+parent.postMessage(JSON.stringify(told), "*");
 </script>`
+
+// frame shows page.html in a frame, which can be narrower than any window, and
+// writes what it says.
+const frame = `<body><iframe src="page.html" style="width: %spx; height: 900px"></iframe><script>
+addEventListener("message", e => {
+	const pre = document.createElement("pre");
+	pre.id = "told";
+	pre.textContent = e.data;
+	document.body.append(pre);
+});
+</script></body>`
 
 type canvas struct {
 	Hash  int
@@ -76,18 +89,19 @@ func TestInABrowser(t *testing.T) {
 		width string
 	}{
 		{"laptop", small, "1280"},
-		{"narrow", small, "1024"},
+		{"phone", small, "400"},
 		{"chunks", sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}, "800"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(render(t, c.s.read(t)), "</body>", probe+"</body>", 1)
 			dir := t.TempDir()
-			file := filepath.Join(dir, "page.html")
-			expect.OK(t, os.WriteFile(file, []byte(text), 0o600))
+			file := filepath.Join(dir, "frame.html")
+			expect.OK(t, os.WriteFile(filepath.Join(dir, "page.html"), []byte(text), 0o666))
+			expect.OK(t, os.WriteFile(file, fmt.Appendf(nil, frame, c.width), 0o666))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			command := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-				"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size="+c.width+",900", "--enable-logging=stderr",
+				"--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1400,1000", "--enable-logging=stderr",
 				"--virtual-time-budget=2000", "--dump-dom", "file://"+file)
 			var complaints strings.Builder
 			command.Stderr = &complaints
@@ -108,7 +122,8 @@ func TestInABrowser(t *testing.T) {
 				First, Zoomed, Again, Other  []canvas
 				Whole, Part, Key, Tip, Value string
 				Options                      []string
-				Wide                         int
+				Small                        []string
+				Wide, Window                 int
 			}
 			expect.OK(t, json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &told))
 			for lane := range 2 {
@@ -136,6 +151,12 @@ func TestInABrowser(t *testing.T) {
 			}
 			if told.Wide > 0 {
 				t.Errorf("the page is %d pixels wider than the window", told.Wide)
+			}
+			if got := strconv.Itoa(told.Window); got != c.width {
+				t.Errorf("a window of %s pixels, want %s", got, c.width)
+			}
+			for _, text := range told.Small {
+				t.Errorf("smaller than 12 pixels: %s", text)
 			}
 		})
 	}

@@ -10,25 +10,36 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart is a number of every step, drawn over steps.
+// chart is numbers drawn over steps. The picture holds lines alone and is stretched
+// to the room there is; the text beside it is the page's, whose size stays.
 type chart struct {
 	Title    string        `json:"title"`
-	Unit     string        `json:"-"`
-	X        []float64     `json:"x"` // drawn points: at most maxPoints, finite
-	Y        []float64     `json:"y"`
-	Breaks   []int         `json:"-"` // points before which steps are missing
-	Missing  int           `json:"-"` // steps whose number is not finite
+	Unit     string        `json:"unit"`
+	About    string        `json:"-"` // what the number is
+	Curves   []*curve      `json:"curves"`
 	FromZero bool          `json:"-"` // the axis begins at 0
-	SVG      template.HTML `json:"-"`
-	Left     float64       `json:"left"` // where the first and the last step lie, as shares of the width
-	Right    float64       `json:"right"`
+	Top      float64       `json:"-"` // the axis ends there; 0: at the largest number
+	Above    string        `json:"-"` // what lies beyond Top; "" if nothing does
+	SVG      template.HTML `json:"-"` // "" where no curve has a point
+	X        []tick        `json:"-"`
+	Y        []tick        `json:"-"`
+}
+
+// curve is one number of the chart. Style is its class on the page.
+type curve struct {
+	Name    string    `json:"name"`
+	Style   string    `json:"-"`
+	X       []float64 `json:"x"` // drawn points: at most maxPoints, finite
+	Y       []float64 `json:"y"`
+	Held    bool      `json:"held"` // a number holds until the next
+	Breaks  []int     `json:"-"`    // points before which steps are missing
+	Missing int       `json:"-"`    // steps whose number is not finite
 }
 
 // maxPoints is about twice the pixels of a chart.
@@ -37,7 +48,7 @@ const maxPoints = 1000
 // thin sets the points of x and y, at most maxPoints: of every run of steps the
 // smallest and the largest, in order, so that no spike is lost. Numbers that are
 // not finite are left out and counted.
-func (c *chart) thin(x, y []float64) {
+func (c *curve) thin(x, y []float64) {
 	size := 1
 	if len(x) > maxPoints {
 		size = (2*len(x) + maxPoints - 1) / maxPoints
@@ -70,17 +81,19 @@ func (c *chart) thin(x, y []float64) {
 	}
 }
 
-// Colours that stand for those of the page, which follow the reader's theme.
-var (
-	inkColour  = color.RGBA{1, 1, 1, 255}
-	gridColour = color.RGBA{2, 2, 2, 255}
-	lineColour = color.RGBA{3, 3, 3, 255}
-	themed     = strings.NewReplacer("#010101", "var(--muted)", "#020202", "var(--grid)", "#030303", "var(--line)",
-		"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)")
-)
+// styles are how curves are drawn, by class. Their colours stand for those of the
+// page, which follow the reader's theme.
+var styles = map[string]draw.LineStyle{
+	"line":   {Color: color.RGBA{3, 3, 3, 255}, Width: 1.5},
+	"static": {Color: color.RGBA{7, 7, 7, 255}, Width: 2, Dashes: []vg.Length{7, 4}},
+	"best":   {Color: color.RGBA{8, 8, 8, 255}, Width: 2, Dashes: []vg.Length{2, 3}},
+}
 
-// Size of a chart in units of its own; the page scales it.
-const chartWidth, chartHeight = 520, 150
+var themed = strings.NewReplacer("#030303", "var(--line)", "#070707", "var(--static)", "#080808", "var(--best)",
+	"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)")
+
+// Size of a picture in units of its own; the page stretches it.
+const chartWidth, chartHeight = 1000, 300
 
 // above returns an end for an axis that begins at low, far enough from it to
 // tell the two apart.
@@ -90,53 +103,76 @@ func above(low float64) float64 { return low + max(1, 1e-9*math.Abs(low)) }
 func (c *chart) draw(from, to float64, marks []mark) error {
 	p := plot.New()
 	p.BackgroundColor = nil
-	text := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10.5}
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Color, a.Tick.Color, a.Tick.Label.Color = gridColour, gridColour, inkColour
-		a.Tick.Label.Font, a.Tick.Length, a.Padding = text, 3, 0
-	}
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks{most: 8, least: 1}, ticks{most: 5}
-	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = nil, gridColour
-	p.Add(grid, marked(marks))
-	begin := 0
-	for _, end := range append(slices.Clone(c.Breaks), len(c.X)) {
-		if end == begin {
-			continue
-		}
-		line, dots, err := plotter.NewLinePoints(points{c.X[begin:end], c.Y[begin:end]})
-		if err != nil {
+	p.HideAxes()
+	p.X.Padding, p.Y.Padding = 0, 0
+	p.Add(marked(marks))
+	drawn := false
+	for i := len(c.Curves) - 1; i >= 0; i-- { // the first lies on top
+		if err := c.Curves[i].draw(p, to); err != nil {
 			return fmt.Errorf("chart %q: %w", c.Title, err)
 		}
-		line.Color, line.Width = lineColour, 1.5
-		p.Add(line)
-		if end-begin == 1 { // no line
-			dots.Color, dots.Shape = lineColour, draw.CircleGlyph{}
-			p.Add(dots)
-		}
-		begin = end
+		drawn = drawn || len(c.Curves[i].X) > 0
+	}
+	if !drawn {
+		return nil
 	}
 	p.X.Min, p.X.Max = from, to
 	if c.FromZero {
 		p.Y.Min = min(p.Y.Min, 0)
 	}
+	if c.Top > 0 {
+		p.Y.Max = c.Top
+	}
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = above(p.Y.Min)
 	}
+	c.X, c.Y = nil, nil
+	for _, t := range (ticks{most: 6, least: 1}).Ticks(from, to) {
+		c.X = append(c.X, tick{percent(t.Value-from, to-from), t.Label})
+	}
+	for _, t := range (ticks{most: 5}).Ticks(p.Y.Min, p.Y.Max) {
+		c.Y = append(c.Y, tick{percent(p.Y.Max-t.Value, p.Y.Max-p.Y.Min), t.Label})
+	}
 	svg := vgsvg.New(chartWidth, chartHeight)
-	canvas := draw.Crop(draw.New(svg), 0, -12, 0, -6)
-	p.Draw(canvas)
-	data := p.DataCanvas(canvas)
-	c.Left, c.Right = float64(data.Min.X/chartWidth), float64(data.Max.X/chartWidth)
+	p.Draw(draw.New(svg))
 	var b strings.Builder
 	if _, err := svg.WriteTo(&b); err != nil {
 		return fmt.Errorf("chart %q: %w", c.Title, err)
 	}
 	_, body, _ := strings.Cut(b.String(), "<g ")
-	head := fmt.Sprintf(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s over steps"><g `, chartWidth, chartHeight, c.Title)
+	head := fmt.Sprintf(`<svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s over steps"><g `, chartWidth, chartHeight, c.Title)
 	c.SVG = template.HTML(head + themed.Replace(body))
 	return nil
 }
+
+// draw adds the curve to a plot, a line for each stretch without a gap. One that is
+// held goes on to the last step.
+func (c *curve) draw(p *plot.Plot, to float64) error {
+	x, y := c.X, c.Y
+	if n := len(x); c.Held && n > 0 {
+		x, y = append(slices.Clone(x), max(to, x[n-1])), append(slices.Clone(y), y[n-1])
+	}
+	begin := 0
+	for _, end := range append(slices.Clone(c.Breaks), len(x)) {
+		if end == begin {
+			continue
+		}
+		line, err := plotter.NewLine(points{x[begin:end], y[begin:end]})
+		if err != nil {
+			return err
+		}
+		line.LineStyle = styles[c.Style]
+		if c.Held {
+			line.StepStyle = plotter.PostStep
+		}
+		p.Add(line)
+		begin = end
+	}
+	return nil
+}
+
+// percent writes a share of the width or height of a picture.
+func percent(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
 
 // ticks marks an axis at multiples of 1, 2 or 5 times a power of ten.
 type ticks struct {
@@ -197,7 +233,7 @@ func (m marked) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, mark := range m {
 		foot := c.Min.Y
 		if count[mark.Kind] > 40 {
-			foot = c.Max.Y - 12
+			foot = c.Max.Y - 24
 		}
 		c.StrokeLine2(markStyles[mark.Kind], x(mark.Step), foot, x(mark.Step), c.Max.Y)
 	}

@@ -38,7 +38,6 @@ func (h *heat) view(first int, marks []mark) *heatView {
 	}
 	v := &heatView{heat: h, Height: max(140, min(12*h.Layers, 420))}
 	steps, layers := float64(h.Steps), float64(h.Layers)
-	percent := func(x, of float64) string { return fmt.Sprintf("%.4g%%", 100*x/of) }
 	for s := range h.Stages {
 		v.Stages = append(v.Stages, colourOf(s, h.Stages))
 	}
@@ -61,7 +60,7 @@ func (h *heat) view(first int, marks []mark) *heatView {
 			v.Marks = append(v.Marks, percent(x, steps))
 		}
 	}
-	for _, t := range (ticks{most: 12, least: 1}).Ticks(float64(first), float64(first+max(1, h.Steps-1))) {
+	for _, t := range (ticks{most: 8, least: 1}).Ticks(float64(first), float64(first+max(1, h.Steps-1))) {
 		v.Steps = append(v.Steps, tick{percent(t.Value+0.5-float64(first), steps), t.Label})
 	}
 	every := max(1, int(math.Ceil(13*layers/float64(v.Height))))

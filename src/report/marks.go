@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -52,6 +53,31 @@ func (r Run) marks() []mark {
 // segment is metrics [lo, hi) between which neither model nor layout changed.
 type segment struct{ lo, hi int }
 
+// index returns the first metric at or behind a step.
+func (r Run) index(step int) int {
+	n, _ := slices.BinarySearchFunc(r.Metrics, step, func(m record.Metrics, step int) int { return cmp.Compare(m.Step, step) })
+	return n
+}
+
+// first returns the steps before the model changed or a layer moved, the whole run
+// if neither happened. A change before the first step is none.
+func (r Run) first() segment {
+	s := segment{0, len(r.Metrics)}
+	for _, e := range r.Events {
+		next := len(r.Metrics)
+		switch e.Kind {
+		case record.Dynamic:
+			next = r.index(e.Step)
+		case record.Migrate:
+			next = r.index(e.Step + 1)
+		}
+		if next > 0 {
+			s.hi = min(s.hi, next)
+		}
+	}
+	return s
+}
+
 // around returns the segments before and after the move that shortened the
 // mean makespan most, and the step after which it happened. ok is false if no
 // layer moved between recorded steps.
@@ -62,16 +88,12 @@ func (r Run) around() (before, after segment, step int, ok bool) {
 		move bool
 	}
 	var cuts []cut
-	index := func(step int) int { // of the first metric at or behind a step
-		n, _ := slices.BinarySearchFunc(r.Metrics, step, func(m record.Metrics, step int) int { return m.Step - step })
-		return n
-	}
 	for _, e := range r.Events {
 		switch e.Kind {
 		case record.Dynamic:
-			cuts = append(cuts, cut{next: index(e.Step)})
+			cuts = append(cuts, cut{next: r.index(e.Step)})
 		case record.Migrate:
-			cuts = append(cuts, cut{index(e.Step + 1), e.Step, true})
+			cuts = append(cuts, cut{r.index(e.Step + 1), e.Step, true})
 		}
 	}
 	best := math.Inf(-1)

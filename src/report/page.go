@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -26,44 +25,52 @@ var (
 // untrusted; the template escapes it.
 type page struct {
 	Run      Run
+	Headline string // what moving layers was worth; "" if it is not known
 	Summary  summary
+	State    string // that the run did not come to its end; "" if it did
 	Schedule string
 	Facts    []fact
+	Figure   *chart // of the step time
 	Charts   []*chart
 	Heat     *heatView
 	Times    *timelines
 	Move     int // the step after which layers moved that before and after speak of, or -1
 	Idle     *idleTable
-	Events   []record.Event
+	Events   []eventRow
+	Left     int        // events that are not listed
 	Phases   [][]string // header and rows
 	Style    template.CSS
 	Script   template.JS
 	Data     map[string]any // drawn by the script
 }
 
-// fact is a number of the run, or a line of its provenance.
-type fact struct{ Name, Value, Note string }
-
-// phaseColumns is those of phaseHeader that do not compare with another run.
-var phaseColumns = []int{0, 2, 4, 5, 6, 7, 8, 9, 11}
-
 // mostEvents is how many events a page lists.
 const mostEvents = 500
 
 // HTML writes the run as one page that needs nothing but itself.
 func HTML(out io.Writer, r Run) error {
-	p := page{Run: r, Summary: r.summarise(), Schedule: r.schedules(), Move: -1,
+	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
-	p.Facts = r.facts(p.Summary)
+	phases, err := r.baselines()
+	if err != nil {
+		return err
+	}
+	worth, err := r.worth()
+	if err != nil {
+		return err
+	}
+	if worth != nil {
+		p.Headline = Headline(*worth)
+	}
+	p.Facts = r.facts(p.Summary, worth)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()
-	p.Charts = r.charts()
-	for _, c := range p.Charts {
-		if len(c.X) > 0 {
-			if err := c.draw(first, last, marks); err != nil {
-				return err
-			}
+	p.Figure, p.Charts = r.figure(phases), r.charts()
+	charts := append([]*chart{p.Figure}, p.Charts...)
+	for _, c := range charts {
+		if err := c.draw(first, last, marks); err != nil {
+			return err
 		}
 	}
 	layouts, err := r.heat()
@@ -80,38 +87,19 @@ func HTML(out io.Writer, r Run) error {
 	}
 	p.Idle = r.idleTable(columns, segments)
 	p.Times = r.timelines(p.Move)
-	p.Events = r.Events[:min(len(r.Events), mostEvents)]
-	if len(r.phases()) > 1 {
-		rows, err := phaseRows([]Run{r})
-		if err != nil {
-			return err
-		}
-		for _, row := range append([][]string{phaseHeader}, rows...) {
-			var kept []string
-			for _, column := range phaseColumns {
-				kept = append(kept, row[column])
-			}
-			p.Phases = append(p.Phases, kept)
-		}
+	p.Events = r.eventRows()
+	p.Left = max(0, len(p.Events)-mostEvents)
+	p.Events = p.Events[:len(p.Events)-p.Left]
+	if p.Phases, err = r.phaseTable(); err != nil {
+		return err
 	}
-	p.Data = map[string]any{"charts": p.Charts, "from": first, "to": last, "timelines": p.Times}
+	p.Data = map[string]any{"charts": charts, "from": first, "to": last, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"ms": milliseconds[float64], "msOf": milliseconds[record.Float], "share": share, "bar": bar, "off": off, "detail": detail, "facts": provenance,
+	"ms": milliseconds[float64], "share": share, "bar": bar, "off": off, "facts": provenance,
 }).Parse(pageText))
-
-// milliseconds writes seconds with four digits; nothing where nothing was
-// measured.
-func milliseconds[F ~float64](seconds F) string {
-	if ms := 1e3 * float64(seconds); ms >= 1000 {
-		return fmt.Sprintf("%.0f", ms)
-	} else if ms != 0 {
-		return fmt.Sprintf("%.4g", ms)
-	}
-	return ""
-}
 
 // share writes x of all as a percentage.
 func share(x, all float64) string {
@@ -129,27 +117,15 @@ func bar(x, all float64) string {
 	return fmt.Sprintf("%.1f%%", 100*min(x/all, 1))
 }
 
-// off writes the distance of x from the measured value.
+// off writes the distance of a sum from the measured value.
 func off(x, measured float64) string {
-	if measured == 0 {
+	switch {
+	case measured == 0:
 		return ""
+	case math.Abs(x/measured-1) < 0.0005:
+		return "= sum"
 	}
-	return fmt.Sprintf("sum is %+.1f %%", 100*(x/measured-1))
-}
-
-// detail writes the figures of one kind of event.
-func detail(of map[string]any) string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		if x, ok := of[key].(float64); ok && x != math.Trunc(x) {
-			list = append(list, fmt.Sprintf("%s %.5g", key, x))
-		} else if ok {
-			list = append(list, fmt.Sprintf("%s %.0f", key, x))
-		} else {
-			list = append(list, fmt.Sprintf("%s %v", key, of[key]))
-		}
-	}
-	return strings.Join(list, ", ")
+	return fmt.Sprintf("sum %+.1f %%", 100*(x/measured-1))
 }
 
 // provenance splits the provenance of a run into names and values.
@@ -183,61 +159,4 @@ func (r Run) schedules() string {
 		return r.Config.Schedule.Kind
 	}
 	return strings.Join(list, ", then ")
-}
-
-// facts returns the outcome of the run.
-func (r Run) facts(s summary) []fact {
-	phases := r.phases()
-	bubble := middle(phases[0].steps, func(m record.Metrics) record.Float { return m.BubbleRatio })
-	clock := s.Clock + " clock"
-	list := []fact{{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)}}
-	if len(phases) > 1 {
-		list = append(list,
-			fact{"step time", milliseconds(s.Before) + " → " + milliseconds(s.After) + " ms", "before the first change of the model → after the last; medians, " + clock},
-			fact{"bubble ratio", fmt.Sprintf("%.3f → %.3f", bubble, s.Bubble), "idle share of the stages' time in the pipeline, likewise"})
-	} else {
-		list = append(list,
-			fact{"step time", milliseconds(s.After) + " ms", "median of the second half, " + clock},
-			fact{"bubble ratio", fmt.Sprintf("%.3f", s.Bubble), "idle share of the stages' time in the pipeline, likewise"})
-	}
-	return append(list,
-		fact{"ceiling", fmt.Sprintf("%.2f×", s.Ceiling), "what better cuts than the last could still gain"},
-		fact{"moved", fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), "layers sent between ranks"},
-		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "measuring, deciding and moving, of all time on the " + clock},
-		fact{"steps", fmt.Sprint(len(r.Metrics)), r.skipped()})
-}
-
-// skipped says how many updates were left out.
-func (r Run) skipped() string {
-	n := 0
-	for _, m := range r.Metrics {
-		if m.Skipped {
-			n++
-		}
-	}
-	return fmt.Sprintf("%d of them without an update", n)
-}
-
-// charts returns the numbers that are drawn over steps.
-func (r Run) charts() []*chart {
-	list := []*chart{}
-	for _, c := range []struct {
-		title, unit string
-		fromZero    bool
-		of          func(record.Metrics) record.Float
-	}{
-		{"loss", "nats per token", false, func(m record.Metrics) record.Float { return m.Loss }},
-		{"throughput", "tokens/s, " + r.Metrics[0].Clock + " clock", true, func(m record.Metrics) record.Float { return m.TokensPerSecond }},
-		{"bubble ratio", "idle share of the pipeline", true, func(m record.Metrics) record.Float { return m.BubbleRatio }},
-		{"imbalance", "(max − min) / mean of the stages' work", true, func(m record.Metrics) record.Float { return m.Imbalance }},
-	} {
-		x, y := make([]float64, len(r.Metrics)), make([]float64, len(r.Metrics))
-		for i, m := range r.Metrics {
-			x[i], y[i] = float64(m.Step), float64(c.of(m))
-		}
-		n := &chart{Title: c.title, Unit: c.unit, FromZero: c.fromZero}
-		n.thin(x, y)
-		list = append(list, n)
-	}
-	return list
 }

@@ -3,7 +3,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 
 // Charts: one cross over all of them, at the recorded step nearest the pointer.
 const figures = [...document.querySelectorAll(".chart")].map((figure, i) => ({
-	chart: data.charts[i], plot: figure.querySelector(".plot"),
+	chart: data.charts[i], plot: figure.querySelector(".area"),
 	cross: figure.querySelector(".cross"), value: figure.querySelector("output"),
 })).filter(f => f.plot);
 
@@ -16,22 +16,31 @@ function nearest(list, x) {
 	return x - list[low] < list[high] - x ? low : high;
 }
 
+// at returns the index of a curve's point for a step, -1 where there is none.
+function at(curve, step) {
+	if (curve.x.length === 0) return -1;
+	const i = nearest(curve.x, step);
+	return curve.held && curve.x[i] > step ? i - 1 : i;
+}
+
 function showStep(step) {
 	for (const { chart, cross, value } of figures) {
-		const i = step === null ? -1 : nearest(chart.x, step);
-		cross.hidden = i < 0;
-		value.textContent = i < 0 ? "" : `step ${chart.x[i]}: ${Number(chart.y[i].toPrecision(5))}`;
-		if (i >= 0) {
-			const share = (chart.x[i] - data.from) / (data.to - data.from);
-			cross.style.left = 100 * (chart.left + share * (chart.right - chart.left)) + "%";
-		}
+		const near = step === null ? -1 : at(chart.curves[0], step);
+		cross.hidden = near < 0;
+		value.textContent = "";
+		if (near < 0) continue;
+		const x = chart.curves[0].held ? Math.round(step) : chart.curves[0].x[near];
+		const told = chart.curves.map(curve => [curve, at(curve, x)]).filter(([, i]) => i >= 0)
+			.map(([curve, i]) => `${curve.name} ${Number(curve.y[i].toPrecision(4))}`.trim());
+		value.textContent = `step ${x}: ${told.join(", ")} ${chart.unit}`;
+		cross.style.left = 100 * (x - data.from) / (data.to - data.from) + "%";
 	}
 }
 
-for (const { chart, plot } of figures) {
+for (const { plot } of figures) {
 	plot.addEventListener("pointermove", e => {
 		const box = plot.getBoundingClientRect();
-		const share = ((e.clientX - box.left) / box.width - chart.left) / (chart.right - chart.left);
+		const share = (e.clientX - box.left) / box.width;
 		showStep(data.from + Math.min(1, Math.max(0, share)) * (data.to - data.from));
 	});
 	plot.addEventListener("pointerleave", () => showStep(null));
@@ -39,7 +48,8 @@ for (const { chart, plot } of figures) {
 
 // Timelines: two lanes with one time scale, view.from to view.to in units.
 const times = data.timelines;
-const gutter = { left: 62, right: 54, top: 18 };
+const gutter = { left: 62, right: 54, top: 18, named: true }; // room beside the stages, and whether it fits their name
+
 const view = { from: 0, to: 1 };
 let lanes = [];
 
@@ -109,6 +119,8 @@ function colours() {
 }
 
 function draw(lane) {
+	const named = lane.canvas.clientWidth >= 600;
+	Object.assign(gutter, named ? { left: 62, right: 54, named } : { left: 26, right: 48, named });
 	const { canvas, step } = lane, high = rowHeight(lane), ratio = window.devicePixelRatio || 1;
 	const w = canvas.clientWidth, h = gutter.top + high * step.stages.length + 1;
 	canvas.style.height = h + "px";
@@ -117,7 +129,7 @@ function draw(lane) {
 	const colour = colours();
 	const c = canvas.getContext("2d");
 	c.scale(ratio, ratio);
-	c.font = "11px Arial, sans-serif";
+	c.font = "12px Arial, sans-serif";
 	c.textBaseline = "middle";
 	const scale = width(lane) / (view.to - view.from), x = unit => gutter.left + (unit - view.from) * scale;
 
@@ -134,7 +146,7 @@ function draw(lane) {
 		c.fillStyle = colour("muted");
 		if (!short || stage % 2 === 0) {
 			c.textAlign = "right";
-			c.fillText("stage " + stage, gutter.left - 8, y + high / 2);
+			c.fillText(gutter.named ? "stage " + stage : stage, gutter.left - 8, y + high / 2);
 			c.textAlign = "left";
 			const busy = step.makespan ? (100 * step.busy[stage] / step.makespan).toFixed(0) + " %" : "";
 			c.fillText(busy, clip + 8, y + high / 2);

@@ -35,8 +35,9 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<h1>sample &lt;b&gt;&amp;amp;&lt;/b&gt; &lt;/script&gt;</h1>", "<dd>&lt;node&gt;</dd>",
 		"4 x 1 stages", "<b>sim clock</b>", "Steps without a finite value, left out: 1",
-		"before: steps 10 to 14", "after: steps 15 to 39", "12345678", "sparsity 0.5",
-		`aria-label="loss over steps"`, "Between prunings", "[parallel]",
+		"first cuts, never moved", `aria-label="sparsity over steps"`, "Layers moved, 12.3 MB: stages now hold 2, 3, 4, 5 layers.", "Pruned: 50 % of the prunable weights are gone, 1 M of 2 M are left.",
+		"before: steps 10 to 14", "after: steps 15 to 39",
+		`aria-label="loss over steps"`, "Between changes of the model", "[parallel]",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q on the page", want)
@@ -45,7 +46,7 @@ func TestPage(t *testing.T) {
 	if found := outside.FindAllString(text, -1); found != nil {
 		t.Errorf("the page asks outside: %q", found)
 	}
-	for _, unwanted := range []string{"#010101", "#040404", "ZgotmplZ", "NaN"} {
+	for _, unwanted := range []string{"#030303", "#040404", "unfinished", "torn", "ZgotmplZ", "NaN"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%q on the page", unwanted)
 		}
@@ -55,7 +56,7 @@ func TestPage(t *testing.T) {
 // TestPageSaysWhatIsMissing: runs of which less was recorded have a page too.
 func TestPageSaysWhatIsMissing(t *testing.T) {
 	dir := small.write(t)
-	for _, name := range []string{record.TraceFile, record.ProvenanceFile} {
+	for _, name := range []string{record.TraceFile, record.ProvenanceFile, record.CostsFile} {
 		expect.OK(t, os.Remove(filepath.Join(dir, name)))
 	}
 	r, err := ReadAll(dir)
@@ -66,6 +67,9 @@ func TestPageSaysWhatIsMissing(t *testing.T) {
 		m.Loss, m.Cuts, m.Schedule, m.Idle = record.Float(math.NaN()), nil, "", trace.Idle{}
 	}
 	text := render(t, r)
+	if strings.Contains(text, "never moved") {
+		t.Error("a baseline without costs")
+	}
 	for _, want := range []string{
 		"no step has a finite value", "Cuts were not recorded", "No timeline was recorded: trace.json is missing",
 		"Idle time by cause was not recorded", "Nothing changed in this run", "provenance.json is missing",
@@ -80,6 +84,8 @@ func TestReadAllRefuses(t *testing.T) {
 	for _, c := range []struct{ name, file, contents, want string }{
 		{"timeline", "trace.json", "[\n{\"name\":\n{}\n]", "trace.json:2: "},
 		{"provenance", "provenance.json", "{", "provenance.json: "},
+		{"costs", "costs.jsonl", "{}\n", "costs.jsonl: table 0: "},
+		{"end", "summary.json", "{", "summary.json: "},
 	} {
 		dir := small.write(t)
 		expect.OK(t, os.WriteFile(filepath.Join(dir, c.file), []byte(c.contents), 0o600))
@@ -118,7 +124,7 @@ func TestThinKeepsExtremes(t *testing.T) {
 		x, y = append(x, float64(i)), append(y, math.Sin(float64(i)))
 	}
 	y[1234], y[8765], y[50] = 100, -100, math.NaN()
-	var c chart
+	var c curve
 	c.thin(x, y)
 	if len(c.X) > maxPoints || c.Missing != 1 || len(c.Breaks) != 1 {
 		t.Errorf("%d points, %d missing in gaps %v; want at most %d, 1 in 1", len(c.X), c.Missing, c.Breaks, maxPoints)
@@ -130,6 +136,31 @@ func TestThinKeepsExtremes(t *testing.T) {
 	}
 	if !slices.IsSorted(c.X) {
 		t.Error("steps are not in order")
+	}
+}
+
+// TestCrop: steps that are many times longer than the others do not flatten them, and
+// are told.
+func TestCrop(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		seconds []record.Float
+		top     float64
+		above   string
+	}{
+		{"usual", []record.Float{0.2, 0.1, 0.1}, 0, ""},
+		{"a long first step", []record.Float{12.3456, 0.1, 0.1}, 300, "Above the picture: step 0, 12346 ms."},
+		{"two", []record.Float{1, 0.1, 0.1, 0.1, 2}, 300, "Above the picture: 2 steps, the longest 2000 ms (step 4)."},
+		{"no time", []record.Float{0, 0}, 0, ""},
+		{"not a number", []record.Float{record.Float(math.NaN()), 0.1}, 0, ""},
+	} {
+		var r Run
+		for step, seconds := range c.seconds {
+			r.Metrics = append(r.Metrics, record.Metrics{Step: step, StepSeconds: seconds})
+		}
+		if got := r.figure(nil); math.Abs(got.Top-c.top) > 1e-9 || got.Above != c.above {
+			t.Errorf("%s: top %v, %q; want %v, %q", c.name, got.Top, got.Above, c.top, c.above)
+		}
 	}
 }
 
@@ -240,5 +271,17 @@ func TestTimelinesUnpack(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSparsity: metrics say it, and of older versions events do.
+func TestSparsity(t *testing.T) {
+	r := small.read(t)
+	if x, y := r.sparsity(); !slices.Equal(x, []float64{0, 10}) || !slices.Equal(y, []float64{0, 0.5}) {
+		t.Errorf("%v %v, want half from step 10 on, as the event says", x, y)
+	}
+	r.Metrics[3].Sparsity = 0.25
+	if x, y := r.sparsity(); len(x) != 40 || y[3] != 0.25 || y[12] != 0 {
+		t.Errorf("%v %v, want what metrics say", x, y)
 	}
 }

@@ -10,13 +10,14 @@ import (
 
 // phase is a run of steps in which the model does not change.
 type phase struct {
+	first    int              // step
 	sparsity float64          // 0 before the first pruning
 	steps    []record.Metrics // the second half of them: by then layers have moved
 }
 
 // phases cuts a run at its changes of the model.
 func (r Run) phases() []phase {
-	list := []phase{{steps: r.Metrics}}
+	list := []phase{{first: r.Metrics[0].Step, steps: r.Metrics}}
 	begin := 0
 	for _, e := range r.Events {
 		if e.Kind != record.Dynamic || e.Step < begin || e.Step >= len(r.Metrics) {
@@ -25,7 +26,7 @@ func (r Run) phases() []phase {
 		list[len(list)-1].steps = r.Metrics[begin:e.Step]
 		begin = e.Step
 		sparsity, _ := e.Detail["sparsity"].(float64)
-		list = append(list, phase{sparsity: sparsity, steps: r.Metrics[begin:]})
+		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
 	// Pruned before the first step, or twice before the same one.
 	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
@@ -49,8 +50,36 @@ func Phases(out io.Writer, runs []Run) error {
 
 var phaseHeader = []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
 
+// phaseRows returns the lines of Phases, under phaseHeader.
 func phaseRows(runs []Run) ([][]string, error) {
-	var rows [][]string
+	rows, err := PhaseRows(runs)
+	var lines [][]string
+	for _, r := range rows {
+		lines = append(lines, r.cells())
+	}
+	return lines, err
+}
+
+// PhaseRow is a line of Phases, for programs. Times are in seconds on Clock.
+type PhaseRow struct {
+	Run        string       `json:"run"`
+	Balancer   string       `json:"balancer"`
+	Clock      string       `json:"clock"`
+	Sparsity   record.Float `json:"sparsity"`
+	Makespan   record.Float `json:"makespan"`
+	Speedup    record.Float `json:"speedup"` // of the makespan over the first run's
+	Bottleneck record.Float `json:"bottleneck"`
+	Optimum    record.Float `json:"optimum"`
+	Gap        record.Float `json:"gap"` // bottleneck / optimum - 1
+	Ceiling    record.Float `json:"ceiling"`
+	Predicted  record.Float `json:"predicted"`
+	Ratio      record.Float `json:"makespan_to_predicted"`
+	ToFirst    record.Float `json:"to_first"` // that ratio over the first run's, less 1
+}
+
+// PhaseRows returns the figures of Phases. Errors are those of Phases.
+func PhaseRows(runs []Run) ([]PhaseRow, error) {
+	var rows []PhaseRow
 	base := runs[0].phases()
 	for i := range base {
 		for _, r := range runs {
@@ -64,23 +93,50 @@ func phaseRows(runs []Run) ([][]string, error) {
 	return rows, nil
 }
 
-func phaseRow(r Run, p, base phase) []string {
-	of := func(p phase, f func(record.Metrics) record.Float) float64 { return middle(p.steps, f) }
+func phaseRow(r Run, p, base phase) PhaseRow {
+	of := func(p phase, f func(record.Metrics) record.Float) record.Float {
+		return record.Float(middle(p.steps, f))
+	}
 	makespan := func(m record.Metrics) record.Float { return m.Makespan }
 	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
-	bottleneck := of(p, func(m record.Metrics) record.Float { return m.Bottleneck })
-	optimum := of(p, func(m record.Metrics) record.Float { return m.Optimum })
-	ms := func(seconds float64) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
-	return []string{
-		fmt.Sprintf("%.4f", p.sparsity), r.Config.Balance.String(),
-		ms(of(p, makespan)), fmt.Sprintf("%.3fx", of(base, makespan)/of(p, makespan)),
-		ms(bottleneck), ms(optimum),
-		fmt.Sprintf("%.1f %%", 100*of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 })),
-		fmt.Sprintf("%.3fx", of(p, func(m record.Metrics) record.Float { return m.Ceiling })),
-		ms(of(p, func(m record.Metrics) record.Float { return m.Predicted })),
-		fmt.Sprintf("%.3f", of(p, ratio)), fmt.Sprintf("%+.1f %%", 100*(of(p, ratio)/of(base, ratio)-1)),
-		p.steps[0].Clock,
+	return PhaseRow{
+		Run: r.Config.Run.Name, Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
+		Makespan: of(p, makespan), Speedup: of(base, makespan) / of(p, makespan),
+		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
+		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),
+		Gap:        of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
+		Ceiling:    of(p, func(m record.Metrics) record.Float { return m.Ceiling }),
+		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
+		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
 	}
+}
+
+// cells returns the row for people, under phaseHeader.
+func (r PhaseRow) cells() []string {
+	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
+	return []string{
+		fmt.Sprintf("%.4f", r.Sparsity), r.Balancer, ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
+		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
+		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
+	}
+}
+
+// phaseTable returns the phases of one run for its page, with a header, nil if the
+// model never changed.
+func (r Run) phaseTable() ([][]string, error) {
+	list := r.phases()
+	if len(list) < 2 {
+		return nil, nil
+	}
+	rows, err := PhaseRows([]Run{r})
+	table := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	for i, p := range rows {
+		table = append(table, []string{
+			fmt.Sprint(list[i].first), significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
+		})
+	}
+	return table, err
 }
 
 // PhasesLegend explains the columns of Phases.

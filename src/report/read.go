@@ -3,15 +3,16 @@
 package report
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 )
 
@@ -21,11 +22,14 @@ type Run struct {
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
+	End     *record.Summary // nil of a run that has not ended, and of older ones
+	Notes   []string        // what of the files was left out, and why
 
 	// Fields that only the page shows; absent from older runs.
 	Settings   string             // config.toml as it was written
 	Provenance *record.Provenance // nil if there is none
 	Timelines  []record.Timeline  // of some steps; none if there are none
+	Costs      profile.Series     // what layers cost; none if that was not recorded
 }
 
 // Read reads a run directory. A run without a single step is an error.
@@ -35,13 +39,16 @@ func Read(dir string) (Run, error) {
 	if r.Config, err = config.Load(r.file(record.SettingsFile), nil); err != nil {
 		return r, err
 	}
-	if r.Metrics, err = lines[record.Metrics](r.file(record.MetricsFile)); err != nil {
+	if r.Metrics, err = lines[record.Metrics](&r, record.MetricsFile); err != nil {
 		return r, err
 	}
 	if len(r.Metrics) == 0 {
 		return r, fmt.Errorf("%s: no step was recorded", r.file(record.MetricsFile))
 	}
-	r.Events, err = lines[record.Event](r.file(record.EventsFile))
+	if r.Events, err = lines[record.Event](&r, record.EventsFile); err != nil {
+		return r, err
+	}
+	r.End, err = record.ReadSummary(dir)
 	return r, err
 }
 
@@ -52,54 +59,93 @@ func ReadAll(dir string) (Run, error) {
 	if err != nil {
 		return r, err
 	}
-	settings, err := os.ReadFile(r.file(record.SettingsFile))
+	settings, err := input.Read(r.file(record.SettingsFile), input.Settings)
 	if err != nil {
 		return r, err
 	}
 	r.Settings = string(settings)
-	switch text, err := os.ReadFile(r.file(record.ProvenanceFile)); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return r, err
-	default:
-		r.Provenance = new(record.Provenance)
-		if err := json.Unmarshal(text, r.Provenance); err != nil {
-			return r, fmt.Errorf("%s: %w", r.file(record.ProvenanceFile), err)
-		}
-	}
-	f, err := os.Open(r.file(record.TraceFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	} else if err != nil {
+	if err := r.provenance(); err != nil {
 		return r, err
 	}
-	defer f.Close()
-	r.Timelines, err = record.ReadTrace(f.Name(), f)
-	return r, err
+	if r.Costs, err = r.costs(); err != nil {
+		return r, err
+	}
+	return r, r.timeline()
 }
 
 // file returns the path of one of the run's files.
 func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
 
+// provenance reads where the run was made, if that was recorded.
+func (r *Run) provenance() error {
+	text, err := input.Read(r.file(record.ProvenanceFile), input.Note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	r.Provenance = new(record.Provenance)
+	if err := json.Unmarshal(text, r.Provenance); err != nil {
+		return fmt.Errorf("%s: %w", r.file(record.ProvenanceFile), err)
+	}
+	return nil
+}
+
 // lines reads a file of one JSON value a line.
-func lines[T any](path string) ([]T, error) {
-	f, err := os.Open(path)
+func lines[T any](r *Run, name string) ([]T, error) {
+	f, err := input.Open(r.file(name), input.Records)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var list []T
-	in := bufio.NewScanner(f)
-	in.Buffer(nil, 16<<20) // a line of a run on a thousand ranks is far shorter
-	for n := 1; in.Scan(); n++ {
-		var v T
-		if err := json.Unmarshal(in.Bytes(), &v); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
-		}
-		list = append(list, v)
+	list, torn, err := input.Lines[T](r.file(name), f)
+	r.note(torn)
+	return list, err
+}
+
+// costs reads what layers cost, none if that was not recorded.
+func (r *Run) costs() (profile.Series, error) {
+	path := r.file(record.CostsFile)
+	text, err := input.Read(path, input.Records)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
-	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if text = r.whole(path, text); len(text) == 0 {
+		return nil, nil
 	}
-	return list, nil
+	return profile.ReadSeries(path, bytes.NewReader(text), r.Config.Layers())
+}
+
+// timeline reads the timelines, if there are any.
+func (r *Run) timeline() error {
+	path := r.file(record.TraceFile)
+	text, err := input.Read(path, input.Records)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	r.Timelines, err = record.ReadTrace(path, bytes.NewReader(r.whole(path, text)))
+	return err
+}
+
+// whole returns a text of one JSON value a line, which an array may hold, without a last
+// line that is torn. It is noted.
+func (r *Run) whole(path string, text []byte) []byte {
+	begin := bytes.LastIndexByte(bytes.TrimSpace(text), '\n') + 1
+	last := string(bytes.TrimSuffix(bytes.TrimSpace(text[begin:]), []byte(",")))
+	if last == "" || last == "[" || last == "]" || json.Valid([]byte(last)) {
+		return text
+	}
+	r.note(input.Torn(path, 1+bytes.Count(text[:begin], []byte("\n"))))
+	return text[:begin]
+}
+
+// note adds a note, if there is one.
+func (r *Run) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
+	}
 }

@@ -60,7 +60,7 @@ func TestTables(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, file, contents, want string }{
 		{"no steps", "metrics.jsonl", "", "no step was recorded"},
-		{"broken line", "metrics.jsonl", "{\"step\":0}\n{\"step\":", "metrics.jsonl:2: "},
+		{"broken line", "metrics.jsonl", "{\"step\":0}\n{\"step\":\n{\"step\":2}\n", "metrics.jsonl:2: "},
 		{"broken event", "events.jsonl", "{\"step\":\"x\"}\n", "events.jsonl:1: "},
 		{"wrong setting", "config.toml", "[model]\nblocks = -1\n", "model.blocks = -1"},
 	} {

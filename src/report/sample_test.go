@@ -8,7 +8,10 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
 	"dynmo/src/partition"
+	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -32,7 +35,7 @@ func (s sample) write(t testing.TB) string {
 	c.Run.Name = "sample <b>&amp;</b> </script>"
 	c.Schedule.Kind, c.Schedule.Chunks = string(s.kind), max(2, s.chunks)
 	c.Parallel.Stages, c.Parallel.Microbatches = s.stages, s.microbatches
-	c.Model.Blocks = s.layers - 2
+	c.Model.Blocks, c.Train.Steps = s.layers-2, s.steps
 	dir := filepath.Join(t.TempDir(), "run")
 	run, err := record.Open(dir, c.TOML(), record.Provenance{Revision: "abc", Host: "<node>", CPU: "one", Date: "2026-01-01T00:00:00Z"})
 	expect.OK(t, err)
@@ -59,21 +62,34 @@ func (s sample) write(t testing.TB) string {
 			r = sim.Run(sim.Step{Schedule: list, Costs: table.Stages(cuts, list.Map), Spans: true})
 			known[[2]bool{pruned, moved}] = r
 		}
-		seconds := r.Makespan()
+		seconds, at := r.Makespan(), layout.New(cuts, list, 1, mesh.StageMajor)
 		loss := 3 + 3*math.Exp(-float64(step)/8)
 		if step == s.steps/2 {
 			loss = math.NaN()
 		}
 		idle := r.Idle() / float64(s.stages)
 		must(run.Step(record.Metrics{
-			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: make([]int, s.stages),
+			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: at.LayersPerStage(),
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
 			Bottleneck: 1, Optimum: 1, Ceiling: 1.1,
 			Idle: trace.Idle{Busy: r.Makespan() - idle, Inherent: idle / 2, Imbalance: idle / 4, Memory: idle / 8, Communication: idle / 8, Balancing: 2e-4},
 		}))
+		if begins := step == 0 || step == s.prune || step == s.move+1; begins {
+			end, change := s.steps, ""
+			switch {
+			case step < s.prune:
+				end = s.prune
+			case step <= s.move:
+				end, change = s.move+1, "prune"
+			}
+			must(run.Costs(profile.Phase{
+				Phase: cost.Phase{Step: step, Steps: end - step, Table: table, Change: change},
+				Run:   &profile.Run{Layout: at, Step: step, Makespan: seconds},
+			}))
+		}
 		if step == s.prune {
-			must(run.Event(record.Event{Step: step, Kind: record.Dynamic, Clock: "sim", Seconds: 0.01, Detail: map[string]any{"sparsity": 0.5}}))
+			must(run.Event(record.Event{Step: step, Kind: record.Dynamic, Clock: "sim", Seconds: 0.01, Detail: map[string]any{"what": "prune", "sparsity": 0.5, "kept": 1e6, "prunable": 2e6}}))
 		}
 		if step == s.move {
 			must(run.Event(record.Event{Step: step, Kind: record.Migrate, Clock: "sim", Bytes: 12345678, Seconds: 0.002}))

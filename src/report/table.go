@@ -14,7 +14,7 @@ type summary struct {
 	Name, Layout, Balancer, Clock string
 
 	Loss          float64 // of the last step, nats per token
-	Before, After float64 // seconds of a step before the first change of the model, and after the last
+	Before, After float64 // seconds of a step before anything moved or changed, and after the last change
 	Bubble        float64 // bubble ratio after the last change
 	Imbalance     float64 // (max - min) / mean of the stages' busy seconds, after the last change
 	Moved         int64   // bytes migrated
@@ -22,9 +22,8 @@ type summary struct {
 	Ceiling       float64 // how much faster no cuts could be than these, after the last change
 }
 
-// summarise returns the run in numbers: medians over the second half of the
-// steps before the first change of the model, and of those after the last.
-// Without a change both are the second half of the run.
+// summarise returns the run in numbers: medians over the steps before a layer moved
+// or the model changed, and over the second half of those after its last change.
 func (r Run) summarise() summary {
 	p := r.Config.Parallel
 	s := summary{
@@ -50,8 +49,8 @@ func (r Run) summarise() summary {
 	}
 	s.Overhead = balancing / spent
 	phases := r.phases()
-	before, after := phases[0].steps, phases[len(phases)-1].steps
-	s.Before, s.After = middle(before, stepSeconds), middle(after, stepSeconds)
+	first, after := r.first(), phases[len(phases)-1].steps
+	s.Before, s.After = middle(r.Metrics[first.lo:first.hi], stepSeconds), middle(after, stepSeconds)
 	s.Bubble = middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio })
 	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
 	s.Ceiling = middle(after, func(m record.Metrics) record.Float { return m.Ceiling })
@@ -88,7 +87,7 @@ func Table(out io.Writer, runs []Run) error {
 
 // Legend explains the columns of Table.
 const Legend = `loss: of the last step; equal to the last digit means that moving layers changed nothing
-before, after: median time of a step before the first pruning and after the last
+before, after: median time of a step before anything moved or changed, and after the last pruning
 bubble, imbalance: idle share of all stages' time; (max - min) / mean of their work; after the last pruning
 moved: bytes migrated.  balancing: measuring, deciding and moving, as a share of all time
 ceiling: what the best cuts, of layers and stages like these, could still gain on the cuts used after the last pruning

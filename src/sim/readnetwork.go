@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 
 	"github.com/BurntSushi/toml"
+
+	"dynmo/src/cost"
+	"dynmo/src/input"
 )
 
 // networkFile is a Network as a TOML file has it, its numbers not yet checked.
@@ -28,6 +30,9 @@ type linkFile struct {
 	Latency   any `toml:"latency_seconds"`
 	Bandwidth any `toml:"bandwidth_bytes"`
 }
+
+// mostDelay bounds how many times longer than its time a message may take.
+const mostDelay = 1000
 
 // mostRanks is the largest world that a file may name ranks of: more than any
 // machine has, and a slip of the hand costs no memory.
@@ -50,8 +55,15 @@ const mostRanks = 1 << 20
 // name is what errors call it. The error names file, field, value and what is
 // wanted, and the line where the decoder tells it.
 func ReadNetwork(name string, r io.Reader) (Network, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return Network{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := input.CheckDepth(name, text); err != nil {
+		return Network{}, err
+	}
 	var f networkFile
-	md, err := toml.NewDecoder(r).Decode(&f)
+	md, err := toml.Decode(string(text), &f)
 	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
 		return Network{}, fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
 	}
@@ -68,11 +80,17 @@ func ReadNetwork(name string, r io.Reader) (Network, error) {
 	return n, nil
 }
 
+// keys are all keys of a network's file.
+var keys = []string{
+	"ranks_per_node", "slow", "node.latency_seconds", "node.bandwidth_bytes", "between.latency_seconds", "between.bandwidth_bytes",
+	"delay.most", "delay.seed",
+}
+
 // unknownKey returns an error if the file has a key that means nothing.
 func unknownKey(md toml.MetaData) error {
 	for _, key := range md.Undecoded() {
 		if key[0] != "slow" {
-			return fmt.Errorf("%s: unknown, wanted ranks_per_node, slow, [node] and [between] with latency_seconds and bandwidth_bytes, [delay] with most and seed", key)
+			return fmt.Errorf("%s: unknown key; the nearest is %s", key, input.Nearest(key.String(), keys))
 		}
 	}
 	return nil
@@ -92,7 +110,7 @@ func (n *Network) fill(f networkFile) (err error) {
 		}
 	}
 	if f.Delay.Most != nil {
-		if n.Delay.Most, err = number("delay.most", f.Delay.Most, "at least 1", func(x float64) bool { return x >= 1 }); err != nil {
+		if n.Delay.Most, err = number("delay.most", f.Delay.Most, 1, mostDelay); err != nil {
 			return err
 		}
 	}
@@ -109,27 +127,24 @@ func (f *linkFile) link(table string) (l Link, err error) {
 	if f == nil {
 		return l, fmt.Errorf("[%s]: missing, wanted latency_seconds and bandwidth_bytes", table)
 	}
-	l.Latency, err = number(table+".latency_seconds", f.Latency, "at least 0", func(x float64) bool { return x >= 0 })
+	l.Latency, err = number(table+".latency_seconds", f.Latency, 0, cost.MostLatency)
 	if err == nil {
-		l.Bandwidth, err = number(table+".bandwidth_bytes", f.Bandwidth, "above 0", positive)
+		l.Bandwidth, err = number(table+".bandwidth_bytes", f.Bandwidth, cost.LeastBandwidth, cost.MostBandwidth)
 	}
 	return l, err
 }
 
-func positive(x float64) bool { return x > 0 }
-
-// number returns the number that a field holds. Wanted says in words what good
-// tests.
-func number(field string, value any, wanted string, good func(float64) bool) (float64, error) {
+// number returns the number that a field holds, which lies within bounds.
+func number(field string, value any, least, most float64) (float64, error) {
 	x, ok := value.(float64)
 	if whole, isInt := value.(int64); isInt {
 		x, ok = float64(whole), true
 	}
 	switch {
 	case value == nil:
-		return 0, fmt.Errorf("%s: missing, wanted a finite number %s", field, wanted)
-	case !ok || !good(x) || math.IsInf(x, 0):
-		return 0, fmt.Errorf("%s: %#v, wanted a finite number %s", field, value, wanted)
+		return 0, fmt.Errorf("%s: missing, wanted a number from %g to %g", field, least, most)
+	case !ok || !(x >= least && x <= most):
+		return 0, fmt.Errorf("%s: %#v, wanted a number from %g to %g", field, value, least, most)
 	}
 	return x, nil
 }
@@ -140,7 +155,7 @@ func slowness(value any) (list []float64, err error) {
 		for len(list) <= rank {
 			list = append(list, 1)
 		}
-		list[rank], err = number(fmt.Sprintf("slow[%d]", rank), value, "above 0", positive)
+		list[rank], err = number(fmt.Sprintf("slow[%d]", rank), value, 1/cost.MostFactor, cost.MostFactor)
 		return err
 	}
 	switch values := value.(type) {

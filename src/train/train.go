@@ -23,7 +23,6 @@ import (
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/sim"
 	"dynmo/src/tensor"
 )
 
@@ -64,7 +63,7 @@ type Rank struct {
 
 // first returns the planner of settings and the layout of the first step.
 func first(c config.Config) (*plan.Planner, layout.Layout, error) {
-	planner, err := plan.New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), plan.Fixed(c))
+	planner, err := plan.Configured(c)
 	if err != nil {
 		return nil, layout.Layout{}, err
 	}

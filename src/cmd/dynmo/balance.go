@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/balance"
+	"dynmo/src/input"
 	"dynmo/src/partition"
 )
 
@@ -38,7 +38,7 @@ FILE is JSON: {"seconds": [by layer], "bytes": [by layer], "capacity_bytes": N,
 from uniform cuts. The optimum stands beside what the balancer found.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			data, err := os.ReadFile(file)
+			data, err := input.Read(file, input.Loads)
 			if err != nil {
 				return usageError{fmt.Errorf("--loads: %w", err)}
 			}
@@ -53,7 +53,7 @@ from uniform cuts. The optimum stands beside what the balancer found.`,
 			return tellAnswer(c, a, asJSON)
 		},
 	}
-	c.Flags().StringVar(&file, "loads", "", "JSON file with the costs")
+	c.Flags().StringVar(&file, "loads", "", "JSON file with the costs; - is standard input")
 	c.Flags().IntVar(&stages, "stages", 0, "number of stages, at least 1")
 	c.Flags().StringVar(&balancer, "balancer", balancers[0], "one of "+strings.Join(balancers, ", "))
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")

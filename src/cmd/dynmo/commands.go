@@ -4,37 +4,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/config"
-	"dynmo/src/record"
 )
-
-// version is the revision that the build was made from; build.sh sets it.
-var version string
-
-// revision returns version, or the revision that the go command noted in the binary.
-func revision() string {
-	if version != "" {
-		return version
-	}
-	return record.Revision()
-}
 
 // rootCommand returns the command dynmo with all it can do.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "dynmo",
 		Short:         "Train transformer models whose cost changes, with a balanced pipeline",
-		Version:       revision() + " (" + runtime.Version() + ")",
+		Version:       thisBinary().String(),
 		SilenceErrors: true, // execute prints them
 		SilenceUsage:  true,
 	}
-	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), configTopic())
+	root.SetVersionTemplate("{{.Version}}")
+	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand(), configTopic())
 	return root
 }
 

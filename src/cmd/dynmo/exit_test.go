@@ -45,11 +45,11 @@ func TestExitStatus(t *testing.T) {
 		{"done", "sample f --stages 2", nil, 0, ""},
 		{"failure", "sample f --stages 2", failure, 1, "dynmo: step 3: node1: no memory\n"},
 		{"bad settings", "sample f --stages 2", bad, 2, "dynmo: train: run.toml:1: wrong\ndynmo: run.toml:2: wrong too\n"},
-		{"unknown flag", "sample f --stage 2", nil, 2, "dynmo: unknown flag: --stage (see dynmo --help)\n"},
+		{"unknown flag", "sample f --stage 2", nil, 2, "dynmo: unknown flag: --stage (see dynmo sample --help)\n"},
 		{"bad flag", "sample f --stages two", nil, 2,
-			"dynmo: invalid argument \"two\" for \"--stages\" flag: strconv.ParseInt: parsing \"two\": invalid syntax (see dynmo --help)\n"},
-		{"missing flag", "sample f", nil, 2, "dynmo: required flag(s) \"stages\" not set (see dynmo --help)\n"},
-		{"missing argument", "sample --stages 2", nil, 2, "dynmo: accepts 1 arg(s), received 0 (see dynmo --help)\n"},
+			"dynmo: invalid argument \"two\" for \"--stages\" flag: strconv.ParseInt: parsing \"two\": invalid syntax (see dynmo sample --help)\n"},
+		{"missing flag", "sample f", nil, 2, "dynmo: required flag(s) \"stages\" not set (see dynmo sample --help)\n"},
+		{"missing argument", "sample --stages 2", nil, 2, "dynmo: accepts 1 arg(s), received 0 (see dynmo sample --help)\n"},
 		{"unknown command", "tarin", nil, 2, "dynmo: unknown command \"tarin\" for \"dynmo\" Did you mean this? train (see dynmo --help)\n"},
 		{"help", "--help", nil, 0, ""},
 	} {
@@ -65,9 +65,34 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+// Every way to ask for help, and every command line that is refused, names the
+// command that was meant.
+func TestUsageNamesTheCommand(t *testing.T) {
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		path := c.CommandPath()
+		line := strings.Fields(path)[1:]
+		if text := said(t, append(line, "--help")...); !strings.Contains(text, "\n  "+path) && path != "dynmo config" {
+			t.Errorf("%s --help lacks its name:\n%s", path, text)
+		}
+		if path != "dynmo config" {
+			says(append(line, "--no-such-flag")...).refused(t, exitUsage, "unknown flag: --no-such-flag (see "+path+" --help)")
+		}
+		for _, child := range c.Commands() {
+			check(child)
+		}
+	}
+	check(rootCommand())
+}
+
 func TestVersion(t *testing.T) {
-	if text := said(t, "--version"); !strings.HasPrefix(text, "dynmo version ") {
-		t.Errorf("%q", text)
+	b := decoded[versionAnswer](t, "version")
+	text := said(t, "version")
+	if flag := said(t, "--version"); flag != text || !strings.HasPrefix(text, "dynmo "+b.Version+"\n") {
+		t.Errorf("%q, --version %q", text, flag)
+	}
+	if b.Go == "" || b.Platform == "" || b.Revision == "" || len(b.Kernels) == 0 || len(b.Ranks) == 0 || !strings.Contains(text, "\nkernels   ref (Go)") {
+		t.Errorf("%+v in %q", b, text)
 	}
 }
 

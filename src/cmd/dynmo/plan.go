@@ -36,6 +36,12 @@ microbatches in flight; for communication. The paper's equation (1) stands
 beside it where its assumptions hold: an even number of equal stages and as many
 microbatches. The last table has other schedules, each at its own best cuts.
 
+The advice at the end names settings to add, than which none that were tried (all
+schedules, exact cuts) need less time without more memory: what they gain, and what
+it costs. "to measure" are finer layers that may be better still, blocks in halves or
+slices of the head, whose costs are estimated from those of the whole ones; dynmo
+profile with these settings measures them.
+
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -47,42 +53,23 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 			if err != nil {
 				return usageError{err}
 			}
-			best, err := planned(table, o)
+			best, err := study.Plan(table, o)
 			if err != nil {
 				return usageError{err}
 			}
 			if file != "" {
-				if err := writeFile("csv", file, func(out io.Writer) error { return schedule.WriteCSV(out, best.Schedule) }); err != nil {
+				err := deliver(c, "csv", file, func(out io.Writer) error { return schedule.WriteCSV(out, best.Schedule) })
+				if err != nil || file == stdout {
 					return err
 				}
 			}
-			a := answered(table, best, o)
-			return tellAnswer(c, a, w.json)
+			return tellAnswer(c, answered(table, best, o), w.json)
 		},
 	}
 	w.flags(c)
 	c.Flags().IntVar(&step, "step", -1, "step whose costs to plan for; -1 is the last")
-	c.Flags().StringVar(&file, "csv", "", "write the schedule as torchtitan and schedule.kind = file read it")
+	c.Flags().StringVar(&file, "csv", "", "write the schedule as torchtitan and schedule.kind = file read it; - is standard output, in place of the answer")
 	return c
-}
-
-// planned plans a step. Errors are the settings'.
-func planned(t cost.Table, o study.Options) (plan.Plan, error) {
-	p, err := plan.New(o.Config, o.Network, o.Fixed)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	first, err := p.First(t)
-	cuts := first.Cuts
-	if o.Config.Balance.Moves() {
-		if cuts, err = p.Cuts(t); err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
-			err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
-		}
-	}
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	return p.At(cost.Phase{Table: t}, cuts)
 }
 
 // planAnswer is what the command says; times are in seconds.
@@ -102,6 +89,7 @@ type planAnswer struct {
 	Idle       trace.Idle          `json:"idle_seconds"`                 // means over the stages
 	Paper      *float64            `json:"paper_bubble_ratio,omitempty"` // the paper's equation (1), where it holds
 	Others     []planOther         `json:"schedules"`
+	Advice     []planAdvice        `json:"advice"`
 }
 
 // planStage is a stage of a plan.
@@ -124,6 +112,38 @@ type planOther struct {
 	Chunks   int     `json:"chunks"`
 	InFlight int     `json:"in_flight"` // most microbatches of a chunk on any stage
 	Bytes    int64   `json:"bytes"`     // of the stage that needs most
+}
+
+// planAdvice is settings that are better, for a price or for none.
+type planAdvice struct {
+	Sets      []string `json:"set"`
+	Step      float64  `json:"step_seconds"`
+	Bytes     int64    `json:"bytes"`       // of the stage that needs most
+	Faster    float64  `json:"faster"`      // share of the step that is saved
+	Less      float64  `json:"less_memory"` // share of the bytes that is saved
+	Estimated bool     `json:"estimated"`   // the costs are not measured, see study.Finer
+}
+
+// String says what is gained, and what it costs.
+func (a planAdvice) String() string {
+	return fmt.Sprintf("--set %s: %s, %s", strings.Join(a.Sets, " --set "),
+		change(a.Faster, "faster", "slower", "as fast"), change(a.Less, "less memory", "more memory", "as much memory"))
+}
+
+// change says by which share something changes: "4.6 % faster".
+func change(share float64, better, worse, same string) string {
+	word := better
+	if share < 0 {
+		word, share = worse, -share
+	}
+	switch percent := 100 * share; {
+	case percent < 0.5:
+		return same
+	case percent < 9.95:
+		return fmt.Sprintf("%.1f %% %s", percent, word)
+	default:
+		return fmt.Sprintf("%.0f %% %s", percent, word)
+	}
 }
 
 // answered says what a plan is.
@@ -158,6 +178,9 @@ func answered(t cost.Table, best plan.Plan, o study.Options) planAnswer {
 			ToBound: other.Step.Makespan() / other.LowerBound,
 			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: slices.Max(other.Bytes),
 		})
+	}
+	for _, b := range study.Advise(t, o, best, func(int64, int64) {}) {
+		a.Advice = append(a.Advice, planAdvice{b.Sets, b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
 	}
 	return a
 }
@@ -213,5 +236,24 @@ func (a planAnswer) print(out io.Writer) error {
 		}
 		rows = append(rows, []string{o.Schedule, duration(o.Step), ratio(o.Bubble), ratio(o.ToBound), flying, megabytes(o.Bytes)})
 	}
-	return record.Table(out, []string{"schedule", "step", "bubble ratio", "to bound", "in flight", "most bytes"}, rows)
+	if err := record.Table(out, []string{"schedule", "step", "bubble ratio", "to bound", "in flight", "most bytes"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	name := "advice"
+	switch {
+	case len(a.Advice) == 0:
+		line(name, "nothing found: no other schedule, balancer or finer layers are faster or need less memory")
+	case a.Advice[0].Faster <= 0:
+		line(name, "nothing that was tried is faster; for less memory")
+		name = "or"
+	}
+	for _, advice := range a.Advice {
+		if advice.Estimated {
+			name = "to measure" // by dynmo profile
+		}
+		line(name, "%s", advice)
+		name = "or"
+	}
+	return nil
 }

@@ -151,3 +151,37 @@ func TestPlanCSV(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanAdvises: advice is settings that plan takes and answers with what was
+// promised, and where there is none it says so.
+func TestPlanAdvises(t *testing.T) {
+	workbench(t, "")
+	args := append(sets("schedule.kind=gpipe"), "plan", "run.toml", "--costs", "costs.json")
+	a := decoded[planAnswer](t, args...)
+	if len(a.Advice) == 0 || a.Advice[0].Estimated || a.Advice[0].Faster <= 0 {
+		t.Fatalf("%+v", a.Advice)
+	}
+	best := a.Advice[0]
+	taken := decoded[planAnswer](t, append(args, sets(best.Sets...)...)...)
+	if taken.Step != best.Step || best.Step >= a.Step {
+		t.Errorf("%v takes %v s, promised %v s, now %v s", best.Sets, taken.Step, best.Step, a.Step)
+	}
+	if text := said(t, args...); !strings.Contains(text, "\nadvice        "+best.String()+"\n") {
+		t.Errorf("no %q in\n%s", best, text)
+	}
+	if text := said(t, append(args, sets("schedule.kind=1f1b", "parallel.stages=1")...)...); !strings.HasSuffix(text, "\nadvice        nothing found: no other schedule, balancer or finer layers are faster or need less memory\n") {
+		t.Error(text)
+	}
+	for _, c := range []struct {
+		advice planAdvice
+		want   string
+	}{
+		{planAdvice{Sets: []string{"schedule.kind=zb-v"}, Faster: 0.046, Less: 0.47}, "--set schedule.kind=zb-v: 4.6 % faster, 47 % less memory"},
+		{planAdvice{Sets: []string{"a=1", "b=2"}, Faster: -0.12, Less: 0.0049}, "--set a=1 --set b=2: 12 % slower, as much memory"},
+		{planAdvice{Sets: []string{"a=1"}, Faster: 0.004, Less: -0.0996}, "--set a=1: as fast, 10 % more memory"},
+	} {
+		if got := c.advice.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -35,7 +35,7 @@ FILE is what plan and simulate read: seconds of every layer for one microbatch
 balancer of CONFIG play no part.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := config.Load(args[0], sets)
+			settings, err := loadSettings(args[0], sets)
 			if err != nil {
 				return usageError{err}
 			}
@@ -56,11 +56,11 @@ balancer of CONFIG play no part.`,
 			if err != nil {
 				return asUsage(err)
 			}
-			return writeCosts(file, table)
+			return writeCosts(c, file, table)
 		},
 	}
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
-	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	c.Flags().StringVarP(&file, "output", "o", "", "file to write; - is standard output")
 	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
 	require(c, "output")
 	return c
@@ -98,14 +98,15 @@ func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
 func (*costWatcher) Step(record.Metrics) error     { return nil }
 func (*costWatcher) Event(record.Event) error      { return nil }
 func (*costWatcher) Trace(trace.Step) error        { return nil }
+func (*costWatcher) Say(string)                    {}
 
 // writeCosts writes a table as indented JSON.
-func writeCosts(file string, s profile.Phase) error {
+func writeCosts(c *cobra.Command, file string, s profile.Phase) error {
 	text, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return err
 	}
-	return writeFile("output", file, func(out io.Writer) error {
+	return deliver(c, "output", file, func(out io.Writer) error {
 		_, err := out.Write(append(text, '\n'))
 		return err
 	})

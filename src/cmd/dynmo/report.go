@@ -14,10 +14,16 @@ func reportCommand() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "report RUN_DIR -o FILE.html",
-		Short: "Show a run as one HTML page: curves, where layers lived, timelines, idle time by cause",
-		Long: `Show a run as one HTML page that needs no network: loss, throughput, bubble
-ratio and imbalance over steps, which stage held which layer, a step before and
-one after layers moved, where time went, events, provenance.`,
+		Short: "Show a run as one HTML page: gain, curves, where layers lived, timelines, idle time by cause",
+		Long: `Show a run as one HTML page that needs no network and fits a telephone's screen.
+It begins with what moving layers gained: the step time beside what the first cuts,
+never moved, would have taken, and the best cuts, both simulated on the costs that
+the run recorded. Then loss, throughput, bubble ratio, imbalance and sparsity over
+steps, which stage held which layer, a step before and one after layers moved, where
+time went, what happened in sentences, provenance.
+
+A run that has not ended has a page too, which says so; a torn last line in one of
+its files is left out, which the page says too.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := report.ReadAll(args[0])
@@ -28,12 +34,12 @@ one after layers moved, where time went, events, provenance.`,
 			if err := report.HTML(&page, r); err != nil {
 				return usageError{err}
 			}
-			return writeFile("output", file, func(out io.Writer) error {
+			return deliver(c, "output", file, func(out io.Writer) error {
 				_, err := page.WriteTo(out)
 				return err
 			})
 		},
 	}
-	requiredOutput(c, &file, "file to write")
+	requiredOutput(c, &file, "file to write; - is standard output")
 	return c
 }

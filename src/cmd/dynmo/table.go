@@ -1,16 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/record"
 	"dynmo/src/report"
 )
 
 // tableCommand returns the command that sets runs side by side.
 func tableCommand() *cobra.Command {
-	var phases bool
+	var phases, asJSON, asCSV bool
 	c := &cobra.Command{
 		Use:   "table RUN_DIR...",
 		Short: "Set runs side by side: loss, step time, bubble ratio, bytes moved",
@@ -24,17 +27,53 @@ func tableCommand() *cobra.Command {
 				}
 				runs = append(runs, r)
 			}
+			out := c.OutOrStdout()
 			table, legend := report.Table, report.Legend
 			if phases {
 				table, legend = report.Phases, report.PhasesLegend
 			}
-			if err := table(c.OutOrStdout(), runs); err != nil {
+			switch {
+			case phases && (asJSON || asCSV):
+				rows, err := report.PhaseRows(runs)
+				if err != nil {
+					return err
+				}
+				return writeRows(out, rows, asCSV)
+			case asJSON || asCSV:
+				return writeRows(out, report.Rows(runs), asCSV)
+			}
+			if err := table(out, runs); err != nil {
 				return err
 			}
-			fmt.Fprint(c.OutOrStdout(), "\n", legend)
-			return nil
+			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
+				return err
+			}
+			return tellWorth(out, runs)
 		},
 	}
 	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line, times in seconds")
+	c.Flags().BoolVar(&asCSV, "csv", false, "comma-separated values, times in seconds")
+	c.MarkFlagsMutuallyExclusive("json", "csv")
 	return c
+}
+
+// writeRows writes rows for programs, as CSV or in JSON.
+func writeRows[T any](out io.Writer, rows []T, asCSV bool) error {
+	if asCSV {
+		return record.CSV(out, rows)
+	}
+	return writeLines(out, rows)
+}
+
+// tellWorth writes what the cuts of runs were worth, where their costs tell.
+func tellWorth(out io.Writer, runs []report.Run) error {
+	var text bytes.Buffer
+	if err := report.WorthTable(&text, runs); err != nil {
+		return usageError{err}
+	}
+	if text.Len() > 0 {
+		fmt.Fprintf(out, "\n%s\n%s", &text, report.WorthLegend)
+	}
+	return nil
 }

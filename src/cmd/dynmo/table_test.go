@@ -1,10 +1,14 @@
 package main
 
 import (
+	"encoding/csv"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
+	"dynmo/src/expect"
 	"dynmo/src/record"
 )
 
@@ -15,4 +19,43 @@ func TestTableOfADivergedRun(t *testing.T) {
 	if out := said(t, "table", dir); !strings.Contains(out, " NaN ") {
 		t.Errorf("no NaN in\n%s", out)
 	}
+}
+
+// TestTableForPrograms: JSON and CSV hold the figures of the table, undivided into
+// units and with all their digits.
+func TestTableForPrograms(t *testing.T) {
+	step := record.Metrics{Clock: "wall", Loss: record.Float(math.NaN()), StepSeconds: 0.1234567890123, BubbleRatio: 0.25, Makespan: 0.1, Predicted: 0.08, Bottleneck: 2, Optimum: 1}
+	dir, other := recorded(t, step), recorded(t, step)
+	for _, c := range []struct {
+		args []string
+		want map[string]any // of the first row
+	}{
+		{nil, map[string]any{"run": "run", "stages": 1.0, "clock": "wall", "loss": nil, "after_seconds": 0.1234567890123, "bubble_ratio": 0.25}},
+		{[]string{"--phases"}, map[string]any{"makespan": 0.1, "predicted": 0.08, "makespan_to_predicted": 1.25, "gap": 1.0, "speedup": 1.0, "sparsity": 0.0}},
+	} {
+		args := append([]string{"table", dir, other}, c.args...)
+		lines := decodedLines[map[string]any](t, said(t, append(args, "--json")...))
+		table, err := csv.NewReader(strings.NewReader(said(t, append(args, "--csv")...))).ReadAll()
+		expect.OK(t, err)
+		if len(lines) != 2 || len(table) != 3 {
+			t.Fatalf("%v: %d objects, %d lines of CSV", c.args, len(lines), len(table))
+		}
+		for name, want := range c.want {
+			column := slices.Index(table[0], name)
+			if lines[0][name] != want || column < 0 {
+				t.Errorf("%s: %v, want %v; column %d of %v", name, lines[0][name], want, column, table[0])
+				continue
+			}
+			if want == nil {
+				want = "NaN"
+			}
+			if got := table[1][column]; got != fmt.Sprint(want) {
+				t.Errorf("CSV: %s: %s, want %v", name, got, want)
+			}
+		}
+		if len(table[0]) != len(lines[0]) {
+			t.Errorf("CSV has the columns %v, JSON %v", table[0], lines[0])
+		}
+	}
+	says("table", dir, "--json", "--csv").refused(t, exitUsage, "[csv json]", "see dynmo table --help")
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/comm"
+	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/input"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
@@ -30,8 +32,8 @@ type whatIf struct {
 // flags adds the flags of a command that computes on costs.
 func (w *whatIf) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&w.sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
-	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory")
-	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; without it [comm] of CONFIG holds between all ranks")
+	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory; - is standard input")
+	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; - is standard input; without it [comm] of CONFIG holds between all ranks")
 	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
 	require(c, "costs")
 }
@@ -39,14 +41,17 @@ func (w *whatIf) flags(c *cobra.Command) {
 // read reads settings, costs and network. Errors are the user's.
 func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
 	fail := func(err error) (profile.Series, study.Options, error) { return nil, study.Options{}, usageError{err} }
-	c, err := config.Load(file, w.sets)
+	if err := oneStdin(file, w.costs, w.network); err != nil {
+		return fail(err)
+	}
+	c, err := loadSettings(file, w.sets)
 	if err != nil {
 		return fail(err)
 	}
 	o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	if w.network != "" {
-		f, err := os.Open(w.network)
+		f, err := input.Open(w.network, input.Settings)
 		if err != nil {
 			return fail(fmt.Errorf("--network: %w", err))
 		}
@@ -55,7 +60,7 @@ func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
 			return fail(fmt.Errorf("--network: %w", err))
 		}
 	}
-	f, err := os.Open(w.costs)
+	f, err := input.Open(w.costs, input.Records)
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
@@ -78,6 +83,29 @@ func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
 		}
 	}
 	return series, o, nil
+}
+
+// loadSettings is config.Load of a command line. "-" is standard input, which the
+// ranks of a launcher do not share.
+func loadSettings(path string, sets []string) (config.Config, error) {
+	if path == input.Stdin && mpi.Launched() {
+		return config.Config{}, errors.New("CONFIG -: standard input reaches rank 0 alone, want a file")
+	}
+	return config.Load(path, sets)
+}
+
+// oneStdin refuses to read several files from standard input.
+func oneStdin(paths ...string) error {
+	n := 0
+	for _, path := range paths {
+		if path == input.Stdin {
+			n++
+		}
+	}
+	if n > 1 {
+		return errors.New("-: standard input can be one file, want names of the others")
+	}
+	return nil
 }
 
 // sameModel refuses costs that hold for other settings, in the form of
@@ -142,6 +170,17 @@ func at(series cost.Series, step int) (cost.Table, error) {
 	return cost.Table{}, fmt.Errorf("--step %d: costs are of the steps %d to %d, want one of them or -1",
 		step, series[0].Step, last.Step+max(1, last.Steps)-1)
 }
+
+// deliver writes what a flag names: "-" is standard output, all else writeFile.
+func deliver(c *cobra.Command, flag, path string, write func(io.Writer) error) error {
+	if path == stdout {
+		return write(c.OutOrStdout())
+	}
+	return writeFile(flag, path, write)
+}
+
+// stdout is the name that stands for standard output.
+const stdout = "-"
 
 // writeFile makes the file that a flag names. One that was there is replaced.
 func writeFile(flag, path string, write func(io.Writer) error) error {

@@ -1,0 +1,140 @@
+package input
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Bounds of files in bytes. A file beyond its bound was named by mistake: it is
+// refused before any of it is read.
+const (
+	Settings = 1 << 20  // TOML, written by people: a hundred times what every setting with its comment takes
+	Note     = 1 << 20  // a single JSON object of a run: its provenance
+	Loads    = 16 << 20 // numbers by layer: a million layers
+	Schedule = 16 << 20 // a cell of some six bytes for each instruction: a thousand stages of a thousand microbatches
+	Records  = 1 << 30  // lines of a run: a kilobyte for each of a million steps
+	Text     = 16 << 30 // of a corpus, which lies in memory; token files are mapped and have no bound
+	Unbound  = 1 << 62  // for files that are mapped, or read in parts
+)
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// Regular opens a regular file of at most limit bytes for reading at any place.
+// It never waits, as opening a FIFO would. The second result is its size.
+func Regular(path string, limit int64) (*os.File, int64, error) {
+	return regular(path, limit, os.Stat, os.OpenFile)
+}
+
+// RegularIn is Regular of a file below root; a link that leads out is refused.
+func RegularIn(root *os.Root, name string, limit int64) (*os.File, int64, error) {
+	return regular(name, limit, root.Stat, root.OpenFile)
+}
+
+func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, int64, error) {
+	info, err := stat(path) // first: to open a device may already do something
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		failed.Op = "open" // as users know it
+	}
+	if err == nil {
+		err = check(path, info, limit)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err == nil { // again: the name may stand for another file by now
+		err = check(path, info, limit)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// check refuses all but regular files of at most limit bytes.
+func check(path string, info fs.FileInfo, limit int64) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %s, want a regular file", path, kind(info.Mode()))
+	}
+	if info.Size() > limit {
+		return tooLarge(path, info.Size(), limit)
+	}
+	return nil
+}
+
+func tooLarge(path string, size, limit int64) error {
+	return fmt.Errorf("%s: %d bytes, want at most %d", path, size, limit)
+}
+
+// kind names what is no regular file.
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// Open opens a file of at most limit bytes for reading from its beginning.
+// Stdin, /dev/stdin and /dev/fd/N may also be pipes or terminals, of which no
+// more than limit bytes are read.
+func Open(path string, limit int64) (io.ReadCloser, error) {
+	switch {
+	case path == Stdin:
+		return &bounded{path, io.NopCloser(os.Stdin), limit, limit}, nil
+	case path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/"):
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return &bounded{path, f, limit, limit}, nil
+	}
+	f, _, err := Regular(path, limit)
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{path, f, limit, limit}, nil
+}
+
+// bounded reads at most limit bytes, left of which are to come, and returns an
+// error if there are more: a regular file may grow while it is read.
+type bounded struct {
+	path string
+	io.ReadCloser
+	limit, left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+	if int64(n) > b.left {
+		return int(b.left), fmt.Errorf("%s: more than %d bytes, want at most these", b.path, b.limit)
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// Read returns the content of a file that Open opens.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := Open(path, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}

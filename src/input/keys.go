@@ -1,0 +1,153 @@
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Keyed is implemented by values that read themselves from JSON. Keys returns
+// values whose fields, by their tags, are the keys that they read.
+type Keyed interface{ Keys() []any }
+
+// CheckKeys refuses a key in text, which is valid JSON, that the struct in v does
+// not have, with the nearest that it has, and one that stands twice:
+// encoding/json would leave out the one, and let the other be overwritten.
+func CheckKeys(text []byte, v any) error {
+	k := keys{text: text}
+	if path, problem := k.value(reflect.TypeOf(v)); problem != "" {
+		return fmt.Errorf("%s: %s", strings.TrimPrefix(path, "."), problem)
+	}
+	return nil
+}
+
+// keys goes through a valid JSON text. Its methods return the place and the
+// nature of the first problem; the place grows towards the whole.
+type keys struct {
+	text []byte
+	at   int
+}
+
+// value goes behind a value that is read into t; nil takes any keys.
+func (k *keys) value(t reflect.Type) (path, problem string) {
+	k.space()
+	switch k.text[k.at] {
+	case '{':
+		return k.object(t)
+	case '[':
+		for i := 0; k.next(']'); i++ {
+			if path, problem := k.value(element(t)); problem != "" {
+				return fmt.Sprintf("[%d]%s", i, path), problem
+			}
+		}
+	case '"':
+		k.word()
+	default: // a number, true, false or null
+		if n := bytes.IndexAny(k.text[k.at:], " \t\r\n,]}"); n >= 0 {
+			k.at += n
+		} else {
+			k.at = len(k.text)
+		}
+	}
+	return "", ""
+}
+
+func (k *keys) object(t reflect.Type) (path, problem string) {
+	known := fields(t)
+	seen := map[string]bool{}
+	for k.next('}') {
+		key := k.word()
+		t, ok := known[key]
+		switch {
+		case seen[key]:
+			return "." + key, "stands twice"
+		case known != nil && !ok:
+			return "." + key, "unknown key; the nearest is " + Nearest(key, slices.Sorted(maps.Keys(known)))
+		}
+		seen[key] = true
+		k.next(0) // the colon
+		if path, problem := k.value(t); problem != "" {
+			return "." + key + path, problem
+		}
+	}
+	return "", ""
+}
+
+// next goes behind a bracket, comma or colon and space around it, and reports
+// whether something follows before the end of the array or object, behind which
+// it goes otherwise.
+func (k *keys) next(end byte) bool {
+	k.space()
+	if k.text[k.at] == end {
+		k.at++
+		return false
+	}
+	k.at++
+	k.space()
+	if k.text[k.at] == end { // it is empty
+		k.at++
+		return false
+	}
+	return true
+}
+
+func (k *keys) space() {
+	for k.at < len(k.text) && strings.IndexByte(" \t\r\n", k.text[k.at]) >= 0 {
+		k.at++
+	}
+}
+
+// word goes behind a string and returns it.
+func (k *keys) word() (word string) {
+	begin := k.at
+	for k.at++; k.text[k.at] != '"'; k.at++ {
+		if k.text[k.at] == '\\' {
+			k.at++
+		}
+	}
+	k.at++
+	_ = json.Unmarshal(k.text[begin:k.at], &word) // the text is valid
+	return word
+}
+
+// element returns the type of the elements that a value of type t has.
+func element(t reflect.Type) reflect.Type {
+	if t = direct(t); t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+		return t.Elem()
+	}
+	return nil
+}
+
+// direct returns the type that pointers point to in the end.
+func direct(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}
+
+// fields returns the types of the keys that are read into a value of type t, nil
+// if that takes any.
+func fields(t reflect.Type) map[string]reflect.Type {
+	t = direct(t)
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	known := map[string]reflect.Type{}
+	if keyed, ok := reflect.Zero(t).Interface().(Keyed); ok {
+		for _, v := range keyed.Keys() {
+			maps.Copy(known, fields(reflect.TypeOf(v)))
+		}
+		return known
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			known[name] = f.Type
+		}
+	}
+	return known
+}

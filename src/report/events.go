@@ -1,0 +1,182 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"dynmo/src/record"
+)
+
+// eventRow is an event in a sentence, or several alike that follow one another.
+type eventRow struct {
+	First, Last int // steps
+	Kind        string
+	Text        string
+	Took        float64 // seconds, of all of them
+
+	kept  string  // why layers stayed: such rows are joined; "" if this is none
+	share float64 // what they could have saved of a step, as far as kept tells
+	many  int     // how many decisions this is
+}
+
+// Steps names the steps of the row.
+func (e eventRow) Steps() string {
+	if e.First == e.Last {
+		return fmt.Sprint(e.First)
+	}
+	return fmt.Sprintf("%d – %d", e.First, e.Last)
+}
+
+// eventRows returns the events of the run. A move and the decision behind it are
+// one row, and so are decisions one after the other that moved nothing.
+func (r Run) eventRows() []eventRow {
+	moves := map[int]record.Event{} // by step, until they are told
+	for _, e := range r.Events {
+		if e.Kind == record.Migrate {
+			moves[e.Step] = e
+		}
+	}
+	decided := map[int]bool{}
+	for _, e := range r.Events {
+		decided[e.Step] = decided[e.Step] || e.Kind == record.Balance
+	}
+	var list []eventRow
+	for _, e := range r.Events {
+		row := eventRow{First: e.Step, Last: e.Step, Kind: string(e.Kind), Took: float64(e.Seconds), many: 1}
+		move, moved := moves[e.Step]
+		switch {
+		case e.Kind == record.Migrate && decided[e.Step]:
+			continue // told with the decision
+		case e.Kind == record.Migrate:
+			row.Text = r.moveText(e)
+		case e.Kind == record.Balance && moved:
+			row.Kind, row.Took = string(record.Migrate), row.Took+float64(move.Seconds)
+			row.Text = r.moveText(move) + effect(e)
+		case e.Kind == record.Balance:
+			row.kept, row.share, row.Text = r.stay(e)
+			if n := len(list); n > 0 && row.kept != "" && list[n-1].kept == row.kept {
+				last := list[n-1]
+				row.First, row.Took, row.share, row.many = last.First, row.Took+last.Took, max(row.share, last.share), last.many+1
+				list = list[:n-1]
+			}
+			if row.kept != "" {
+				row.Text = row.keptText()
+			}
+		case e.Kind == record.Dynamic:
+			row.Text = changeText(e.Detail)
+		default:
+			row.Text = detail(e.Detail)
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+// optimal is that the cuts of a decision of older versions, which say no reason, were
+// the best or how far they were from them.
+const optimal = "optimal"
+
+// stay says why layers stayed after a decision, and what of a step they could have
+// saved, or else in a sentence what became of it.
+func (r Run) stay(e record.Event) (kept string, share float64, text string) {
+	kept, _ = e.Detail["kept"].(string)
+	gain, weighed := e.Detail["gain"].(float64)
+	gap, _ := e.Detail["gap"].(float64)
+	before, after := r.index(e.Step), r.index(e.Step+1)
+	switch kind := e.Detail["schedule"]; {
+	case kept == "best" || kept == "uncertain" || kept == "price":
+		return kept, gain, ""
+	case kept != "":
+		return "", 0, "Layers stay: " + kept + "."
+	case after < len(r.Metrics) && r.Metrics[before].Schedule != r.Metrics[after].Schedule:
+		return "", 0, fmt.Sprintf("Layers stay; the schedule is now %v.", kind) + effect(e)
+	case weighed:
+		return "", 0, "Layers stay, and are worked on in another order." + effect(e)
+	}
+	return optimal, gap, ""
+}
+
+// keptText says why layers stayed.
+func (e eventRow) keptText() string {
+	lead := "Layers stay: "
+	if e.many > 1 {
+		lead = fmt.Sprintf("Layers stay, %d decisions: ", e.many)
+	}
+	saved := significant(100*e.share) + " %"
+	if e.many > 1 {
+		saved = "up to " + saved
+	}
+	switch {
+	case e.kept == "uncertain":
+		return lead + "other cuts would save " + saved + " of a step on the costs measured, which may be noise."
+	case e.kept == "price":
+		return lead + "other cuts would save " + saved + " of a step, less than moving costs."
+	case e.kept == optimal && e.share >= 0.0005:
+		return lead + "the slowest stage is " + saved + " above the best possible."
+	}
+	return lead + "no other cuts would be faster."
+}
+
+// moveText says what moved.
+func (r Run) moveText(e record.Event) string {
+	text := "Layers moved"
+	if n, ok := e.Detail["layers"].(float64); ok {
+		text = fmt.Sprintf("%.0f layers moved", n)
+		if n == 1 {
+			text = "1 layer moved"
+		}
+	}
+	text += ", " + record.Bytes(e.Bytes)
+	if i := r.index(e.Step + 1); i < len(r.Metrics) && len(r.Metrics[i].LayersPerStage) <= mostStages {
+		text += ": stages now hold " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(r.Metrics[i].LayersPerStage), "[]")), ", ") + " layers"
+	}
+	return text + "."
+}
+
+// mostStages is how many stages are listed in a sentence.
+const mostStages = 32
+
+// effect says what became of the step after a decision.
+func effect(e record.Event) string {
+	switch {
+	case e.Before == 0 || e.Predicted == 0:
+		return ""
+	case e.After == 0:
+		return fmt.Sprintf(" Makespan %s ms before, %s predicted; the model changed before it was measured again.", milliseconds(e.Before), milliseconds(e.Predicted))
+	}
+	return fmt.Sprintf(" Makespan %s → %s ms, %s predicted.", milliseconds(e.Before), milliseconds(e.After), milliseconds(e.Predicted))
+}
+
+// changeText says how the model changed.
+func changeText(of map[string]any) string {
+	what, _ := of["what"].(string)
+	number := func(key string) float64 {
+		x, _ := of[key].(float64)
+		return x
+	}
+	switch {
+	case what == "prune" && number("prunable") > 0:
+		return fmt.Sprintf("Pruned: %s %% of the prunable weights are gone, %s of %s are left.", significant(100*number("sparsity")), count(number("kept")), count(number("prunable")))
+	case what == "freeze":
+		return fmt.Sprintf("Frozen: the first %.0f layers train no more.", number("layers"))
+	}
+	rest := maps.Clone(of)
+	delete(rest, "what")
+	return strings.TrimSuffix("The model changed ("+what+"): "+detail(rest), ": ")
+}
+
+// detail writes the figures of an event of any kind.
+func detail(of map[string]any) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		name := strings.ReplaceAll(key, "_", " ")
+		if x, ok := of[key].(float64); ok {
+			list = append(list, name+" "+count(x))
+		} else {
+			list = append(list, fmt.Sprintf("%s %v", name, of[key]))
+		}
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,93 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/plan"
+	"dynmo/src/record"
+)
+
+// fact is a number of the run, or a line of its provenance.
+type fact struct{ Name, Value, Note string }
+
+// facts returns the outcome of the run, what a reader looks for first before the
+// rest. w may be nil.
+func (r Run) facts(s summary, w *plan.Worth) []fact {
+	clock := s.Clock + " clock"
+	first := r.first()
+	var facts []fact
+	if w != nil {
+		facts = append(facts, gained(*w))
+	}
+	step := fact{"step time", milliseconds(s.After) + " ms", "median of the second half, " + clock}
+	if first.hi < len(r.Metrics) {
+		step.Value = milliseconds(s.Before) + " → " + step.Value
+		step.Note = r.steps(first) + ", before anything moved or changed → the end; medians, " + clock
+	}
+	facts = append(facts, step)
+	if w != nil {
+		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
+			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
+	}
+	facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
+	if _, y := r.sparsity(); y[len(y)-1] > 0 {
+		facts = append(facts, fact{"sparsity", significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
+	}
+	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
+	return append(facts,
+		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", significant(100*bubble), significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
+		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("of all time went to measuring, deciding and moving %s of layers", record.Bytes(s.Moved))},
+		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
+}
+
+// gained compares the run with its first cuts.
+func gained(w plan.Worth) fact {
+	switch {
+	case !w.Moved:
+		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
+	case w.Draws == 0:
+		return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "faster than the first cuts, never moved, simulated on the run's own costs"}
+	case w.Noise():
+		return fact{"gain by moving", "within noise", fmt.Sprintf("%s times as fast as the first cuts, never moved, simulated on samples of the run's own costs", spread(w))}
+	}
+	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), fmt.Sprintf("as fast as the first cuts, never moved (%s), simulated on samples of the run's own costs", spread(w))}
+}
+
+// skipped says how many updates were left out.
+func (r Run) skipped() string {
+	n := 0
+	for _, m := range r.Metrics {
+		if m.Skipped {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of them without an update", n)
+}
+
+// milliseconds writes seconds.
+func milliseconds[F ~float64](seconds F) string { return significant(1e3 * float64(seconds)) }
+
+// significant writes a number with three digits, or all those before the point.
+func significant(x float64) string {
+	switch abs := math.Abs(x); {
+	case abs >= 1e6 || abs < 1e-3 && abs > 0:
+		return fmt.Sprintf("%.3g", x)
+	case abs >= 100:
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// count writes a large number in thousands, millions or more.
+func count(x float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
+		if math.Abs(x) >= unit.size {
+			return significant(x/unit.size) + unit.name
+		}
+	}
+	return significant(x)
+}

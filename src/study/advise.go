@@ -1,0 +1,194 @@
+package study
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/plan"
+	"dynmo/src/schedule"
+)
+
+// Plan plans a step on costs: at the cuts of a balancer that never moves layers,
+// else at the best ones. Errors are the settings'.
+func Plan(t cost.Table, o Options) (plan.Plan, error) {
+	p, err := plan.New(o.Config, o.Network, o.Fixed)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	first, err := p.First(t)
+	cuts := first.Cuts
+	if o.Config.Balance.Moves() {
+		if cuts, err = p.Cuts(t); err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
+			err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
+		}
+	}
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return p.At(cost.Phase{Table: t}, cuts)
+}
+
+// Advice is other settings, and what a step would be with them.
+type Advice struct {
+	Config config.Config
+	Sets   []string // what differs from the settings at hand, each table.key=value as --set takes it
+	Step   float64  // seconds
+	Bytes  int64    // of the stage that needs most
+	Faster float64  // share of the step at hand that is saved; below 0 if it takes longer
+	Less   float64  // share of those bytes that is saved; below 0 if it needs more
+	MadeUp bool     // the costs are those of Finer
+}
+
+const (
+	// sameStep is the share of a step by which two are told apart: costs are not known
+	// better.
+	sameStep = 0.005
+	// worthSeconds and worthBytes are the shares of time and memory from which on
+	// other settings are worth a word.
+	worthSeconds, worthBytes = 0.01, 0.05
+	// dearest is how many times as long a step may become for less memory.
+	dearest = 1.5
+)
+
+// Advise returns settings that are better than those of o in time or memory, and
+// than which none that it tried are better in one without being worse in the
+// other; the fastest first. It tries every kind of schedule and, in place of static
+// cuts, exact ones. Behind these come finer layers that are better still: halves of
+// blocks and slices of the head, whose costs Finer makes up. present is the Plan of
+// the costs. show is told how many of how many trials are done.
+func Advise(t cost.Table, o Options, present plan.Plan, show func(done, total int64)) []Advice {
+	have := Advice{Config: o.Config, Step: present.Step.Makespan(), Bytes: slices.Max(present.Bytes)}
+	list := []Advice{have}
+	try := func(t cost.Table, all []Options, done, total int) {
+		for i, next := range all {
+			if p, err := Plan(t, next); err == nil { // an error is that memory does not allow it
+				list = append(list, have.compared(next.Config, p))
+			}
+			show(int64(done+i+1), int64(total))
+		}
+	}
+	first, chains := trials(o, plan.Kinds), finerChains(t, o.Config)
+	try(t, first, 0, len(first)*(1+len(chains)))
+	measured := front(list)
+	var kinds []schedule.Kind // that a finer chain is worth trying with
+	for _, a := range measured {
+		if kind := schedule.Kind(a.Config.Schedule.Kind); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	for i, c := range chains {
+		next := o
+		next.Config, next.Fixed = c, plan.Fixed(c)
+		all := trials(next, kinds)
+		try(Finer(t, o.Config, c), all, len(first)+i*len(all), len(first)+len(chains)*len(all))
+	}
+	finer := slices.DeleteFunc(front(list), func(a Advice) bool { return !a.MadeUp || a.Faster < worthSeconds })
+	return slices.DeleteFunc(append(measured, finer...), func(a Advice) bool {
+		return len(a.Sets) == 0 || a.Step > dearest*have.Step || a.Faster < worthSeconds && a.Less < worthBytes
+	})
+}
+
+// trials returns the options of every kind of schedule, with the balancer at hand
+// and, where that never moves layers, with exact cuts. Kinds that hold several
+// chunks on a stage go without diffusion, which knows one. Settings that no run
+// can have are left out.
+func trials(o Options, kinds []schedule.Kind) []Options {
+	balancers := []string{o.Config.Balance.Kind}
+	if !o.Config.Balance.Moves() {
+		balancers = append(balancers, "partition")
+	}
+	var list []Options
+	for _, balancer := range balancers {
+		for _, kind := range kinds {
+			next := o
+			next.Config.Balance.Kind, next.Config.Schedule.Kind = balancer, string(kind)
+			if balancer == "diffusion" && next.Config.Schedule.Virtual() > 1 {
+				next.Config.Balance.Kind = "partition"
+			}
+			if next.Config.Validate() == nil {
+				list = append(list, next)
+			}
+		}
+	}
+	return list
+}
+
+// mostShards bounds the slices of the head that finerChains tries.
+const mostShards = 64
+
+// finerChains returns settings with layers that are cut finer: blocks in halves, a
+// head that costs more than other layers in slices that cost about as much, and
+// both.
+func finerChains(t cost.Table, c config.Config) []config.Config {
+	list := []config.Config{c}
+	add := func(c config.Config) {
+		if !slices.ContainsFunc(list, func(other config.Config) bool { return other.Model == c.Model }) {
+			list = append(list, c)
+		}
+	}
+	seconds := t.Seconds()
+	head := len(seconds) - c.Model.HeadShards
+	sliced := func(c config.Config, layer float64) config.Config {
+		for slice := seconds[head]; slice > 1.5*layer && c.Model.HeadShards < mostShards; slice /= 2 {
+			c.Model.HeadShards *= 2
+		}
+		return c
+	}
+	layer := mean(seconds[1:head])
+	add(sliced(c, layer))
+	if c.Model.Grain == "block" {
+		c.Model.Grain = "half"
+		add(c)
+		add(sliced(c, layer/2))
+	}
+	return list[1:]
+}
+
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, x := range list {
+		sum += x
+	}
+	return sum / float64(len(list))
+}
+
+// compared returns a plan under other settings beside the settings at hand.
+func (have Advice) compared(c config.Config, p plan.Plan) Advice {
+	a := Advice{Config: c, Step: p.Step.Makespan(), Bytes: slices.Max(p.Bytes), MadeUp: c.Model != have.Config.Model}
+	a.Faster = 1 - a.Step/have.Step
+	if have.Bytes > 0 {
+		a.Less = 1 - float64(a.Bytes)/float64(have.Bytes)
+	}
+	for _, s := range []struct{ key, from, to string }{
+		{"model.grain", have.Config.Model.Grain, c.Model.Grain},
+		{"model.head_shards", fmt.Sprint(have.Config.Model.HeadShards), fmt.Sprint(c.Model.HeadShards)},
+		{"balance.kind", have.Config.Balance.Kind, c.Balance.Kind},
+		{"schedule.kind", have.Config.Schedule.Kind, c.Schedule.Kind},
+	} {
+		if s.from != s.to {
+			a.Sets = append(a.Sets, s.key+"="+s.to)
+		}
+	}
+	return a
+}
+
+// front returns those of a list than which no other is better in time or memory
+// without being worse in the other, the fastest first. Of equals it takes the one
+// with the fewest changes.
+func front(list []Advice) []Advice {
+	steps := func(a Advice) float64 { return math.Round(math.Log(a.Step) / sameStep) }
+	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b Advice) int {
+		return cmp.Or(cmp.Compare(steps(a), steps(b)), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(len(a.Sets), len(b.Sets)))
+	})
+	var best []Advice
+	for _, a := range sorted {
+		if n := len(best); n == 0 || a.Bytes < best[n-1].Bytes {
+			best = append(best, a)
+		}
+	}
+	return best
+}

@@ -1,0 +1,67 @@
+package study
+
+import (
+	"math"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/plan"
+)
+
+// Finer makes up the costs of a chain that is cut finer, by model.grain and
+// model.head_shards of next, from those of the chain of c. Pieces of a layer take
+// its seconds in proportion to the multiplications of a token, 4·C² + T·C in
+// attention and 8·C² in the MLP, and equal shares of a head; its bytes and
+// parameters are divided as those of the dense chain are.
+func Finer(t cost.Table, c, next config.Config) cost.Table {
+	old, pieces := plan.Dense(c).Layers, plan.Dense(next).Layers
+	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
+	attention := (4*hidden + sequence) / (12*hidden + sequence)
+	shares := []float64{attention, 1 - attention}
+	out := t
+	out.Layers = nil
+	for l, layer := range t.Layers {
+		parts := []float64{1}
+		switch blocks := c.Model.PerBlock() * c.Model.Blocks; {
+		case l > blocks:
+			parts = equal(next.Model.HeadShards / c.Model.HeadShards)
+		case l > 0 && next.Model.PerBlock() > c.Model.PerBlock():
+			parts = shares
+		}
+		for _, share := range parts {
+			out.Layers = append(out.Layers, piece(layer, old[l], pieces[len(out.Layers)], share))
+		}
+	}
+	return out
+}
+
+// equal returns n equal shares of 1.
+func equal(n int) []float64 {
+	shares := make([]float64, n)
+	for i := range shares {
+		shares[i] = 1 / float64(n)
+	}
+	return shares
+}
+
+// piece returns a piece of a layer, from what the layer and the piece are in dense
+// chains.
+func piece(layer, dense, part cost.Layer, share float64) cost.Layer {
+	times := func(n, whole, piece int64) int64 {
+		if whole == 0 {
+			return piece
+		}
+		return int64(math.Round(float64(n) * float64(piece) / float64(whole)))
+	}
+	part.Forward, part.BackwardInput, part.BackwardWeight = share*layer.Forward, share*layer.BackwardInput, share*layer.BackwardWeight
+	part.NonZeros = times(layer.NonZeros, dense.NonZeros, part.NonZeros)
+	part.Output = times(layer.Output, dense.Output, part.Output)
+	b, d, p := layer.Bytes, dense.Bytes, &part.Bytes
+	p.Parameters = times(b.Parameters, d.Parameters, p.Parameters)
+	p.Gradients = times(b.Gradients, d.Gradients, p.Gradients)
+	p.Optimizer = times(b.Optimizer, d.Optimizer, p.Optimizer)
+	p.Workspace = times(b.Workspace, d.Workspace, p.Workspace)
+	p.Activations = times(b.Activations, d.Activations, p.Activations)
+	p.Held = times(b.Held, d.Held, p.Held)
+	return part
+}
