@@ -19,17 +19,46 @@ func visible(peers []Peer, host string) []bool {
 	return watched
 }
 
-// alive reports whether a process of this host runs. A zombie does not: it
-// has ended, and only its parent has not asked for its status yet.
-func alive(pid int) bool {
+// state is whether a process of this host runs.
+type state int
+
+const (
+	running state = iota
+	halted        // by a signal or a debugger
+	gone
+)
+
+// alive reports whether a process of this host is there, running or halted.
+func alive(pid int) bool { return stateOf(pid) != gone }
+
+// stateOf returns the state of a process. A zombie is gone: it has ended, and only
+// its parent has not asked for its status yet.
+func stateOf(pid int) state {
 	if unix.Kill(pid, 0) == unix.ESRCH {
-		return false
+		return gone
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true // no /proc here, or it has just ended: the next look finds that
+		return running // no /proc here, or it has just ended: the next look finds that
 	}
-	// The state follows the command, which may hold any character, in brackets.
-	state := stat[bytes.LastIndexByte(stat, ')')+1:]
-	return !bytes.HasPrefix(state, []byte(" Z")) && !bytes.HasPrefix(state, []byte(" X"))
+	switch letter(stat) {
+	case 'Z', 'X':
+		return gone
+	case 'T', 't':
+		return halted
+	}
+	return running
+}
+
+// Halted reports whether /proc/PID/stat is that of a process that is stopped, by a
+// signal or a debugger.
+func Halted(stat []byte) bool { return letter(stat) == 'T' || letter(stat) == 't' }
+
+// letter returns the state in /proc/PID/stat, 0 if there is none. It follows the
+// command, which may hold any character, in brackets.
+func letter(stat []byte) byte {
+	if rest := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " "); len(rest) > 0 {
+		return rest[0]
+	}
+	return 0
 }

@@ -124,7 +124,7 @@ func Allreduce[T int64 | float64 | uint64](g *Group, dst []T, op func(a, b T) T)
 	}
 	for rank := 1; rank < len(all); rank++ {
 		if len(all[rank]) != len(all[0]) {
-			return fmt.Errorf("allreduce: %s gave %d bytes, this rank %d", g.name(rank), len(all[rank]), len(all[0]))
+			return fmt.Errorf("allreduce: %v gave %d bytes, this rank %d", g.peers[rank], len(all[rank]), len(all[0]))
 		}
 		for i, value := range Unpack[T](all[rank]) {
 			dst[i] = op(dst[i], value)

@@ -6,6 +6,7 @@
 package comm
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -74,6 +75,10 @@ type Peer struct {
 	World int    // rank in the world
 	Host  string // host name
 	PID   int    // process id on that host
+}
+
+func (p Peer) String() string {
+	return fmt.Sprintf("rank %d (host %s, pid %d)", p.World, p.Host, p.PID)
 }
 
 // Network is the cost of messages on a virtual clock. Every ordered pair of

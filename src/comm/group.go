@@ -31,6 +31,8 @@ type Options struct {
 	// (SIGTERM). Launchers kill the survivors of a dead rank soon after asking,
 	// so waits then look for the dead at once.
 	Interrupted func() bool
+
+	post *Post // of this rank; nil: it shows nothing
 }
 
 const (
@@ -110,6 +112,16 @@ func (g *Group) Peer(rank int) Peer { return g.peers[rank] }
 // SetDeadline changes how long a peer on another host may keep this rank
 // waiting, here and in all groups that come from the same New.
 func (g *Group) SetDeadline(d time.Duration) { g.o.Deadline = d }
+
+// SetPatience changes how long a peer on this host that is seen alive may keep this
+// rank waiting, likewise.
+func (g *Group) SetPatience(d time.Duration) { g.o.Patience = d }
+
+// Show has this rank show on a post what it waits for, likewise.
+func (g *Group) Show(p *Post) { g.o.post = p }
+
+// Post returns where this rank shows what it does, nil if nowhere.
+func (g *Group) Post() *Post { return g.o.post }
 
 // Alloc gives host memory that transfers may use without copying. Free returns it.
 func (g *Group) Alloc(bytes int64) (tensor.Mem, error) { return g.t.Alloc(bytes) }

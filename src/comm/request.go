@@ -233,11 +233,5 @@ func (r *message) explain(err error) error {
 	if r.upTo {
 		verb += " up to"
 	}
-	return fmt.Errorf("%s %d bytes %s %s: %w", verb, r.bytes, preposition, r.g.name(r.peer), err)
-}
-
-// name describes a rank of the group by its rank in the world.
-func (g *Group) name(rank int) string {
-	p := g.peers[rank]
-	return fmt.Sprintf("rank %d (host %s, pid %d)", p.World, p.Host, p.PID)
+	return fmt.Errorf("%s %d bytes %s %v: %w", verb, r.bytes, preposition, r.g.peers[r.peer], err)
 }

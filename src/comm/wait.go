@@ -15,6 +15,17 @@ var (
 	ErrNoAnswer = errors.New("no answer")
 )
 
+// GoneError is the error of a rank that no longer runs; it wraps ErrGone.
+type GoneError struct {
+	Peer Peer
+	text string
+}
+
+func (e *GoneError) Error() string { return e.text }
+
+// Unwrap returns ErrGone.
+func (e *GoneError) Unwrap() error { return ErrGone }
+
 const (
 	// spinFor is how long a wait polls at first, besides a quarter of the time
 	// that its message may travel: a few times the latency of a small message.
@@ -88,6 +99,9 @@ func (r *message) wait() error {
 		}
 		p.used = threadTime()
 	}
+	post := r.g.o.post
+	post.wait(r.g.peers[r.peer].World)
+	defer post.wait(-1)
 	start := time.Now()
 	var looked time.Duration // when the wait last looked for the dead
 	for {
@@ -155,11 +169,12 @@ func (g *Group) look(peer int, waited time.Duration) error {
 		if !watched || alive(g.peers[rank].PID) {
 			continue
 		}
+		text := fmt.Sprintf("%v (noticed after %v)", ErrGone, waited.Round(time.Millisecond))
 		if rank == peer {
-			return fmt.Errorf("%w (noticed after %v)", ErrGone, waited.Round(time.Millisecond))
+			return &GoneError{g.peers[rank], text}
 		}
 		if other == nil {
-			other = fmt.Errorf("%s is %w (noticed after %v)", g.name(rank), ErrGone, waited.Round(time.Millisecond))
+			other = &GoneError{g.peers[rank], fmt.Sprintf("%v is %s", g.peers[rank], text)}
 		}
 	}
 	return other

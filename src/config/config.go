@@ -83,6 +83,7 @@ type Schedule struct {
 type Train struct {
 	Steps    int    `toml:"steps" default:"100" min:"1" doc:"training steps"`
 	OnNaN    string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
+	NaNLimit int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
 	Hash     bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
 }
@@ -150,7 +151,7 @@ func (b Balance) String() string {
 type Device struct {
 	Kind      string `toml:"kind" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
 	Kernel    string `toml:"kernel" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref"`
-	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" doc:"threads that share a rank's arithmetic"`
+	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
 	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same"`
 	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little"`
@@ -158,9 +159,11 @@ type Device struct {
 
 // Comm is messages between ranks.
 type Comm struct {
-	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead, and has 60 s while it lives"`
-	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" unit:"seconds" doc:"time of an empty message on the virtual clock"`
-	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" unit:"bytes/second" doc:"bandwidth of a link, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
+	StartSeconds    float64 `toml:"start_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings"`
+	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run, which grows to five times the longest of the last 100 steps"`
+	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead"`
+	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" max:"10" unit:"seconds" doc:"time of an empty message on the virtual clock"`
+	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" max:"1e15" unit:"bytes/second" doc:"bandwidth of a link, at least 1000, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
 	Carrier         string  `toml:"carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU"`
-	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
+	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" max:"1000" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
 }

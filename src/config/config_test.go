@@ -42,7 +42,7 @@ func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
 		"large seed":   func(c *Config) { c.Run.Seed = math.MaxInt64 },
 		"third":        func(c *Config) { c.Optimizer.LR = 1.0 / 3 },
 		"tiny number":  func(c *Config) { c.Optimizer.Eps = math.SmallestNonzeroFloat64 },
-		"huge number":  func(c *Config) { c.Comm.BandwidthBytes = math.MaxFloat64 },
+		"huge number":  func(c *Config) { c.Optimizer.LR = math.MaxFloat64 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := Default()

@@ -9,6 +9,16 @@ import (
 	"strings"
 )
 
+const (
+	// mostRanks bounds what is counted by rank: 700 times the largest run of the paper.
+	mostRanks = 1 << 19
+	// mostPasses bounds a schedule, which is made in seconds then: 60 times that of
+	// the largest run of the paper.
+	mostPasses = 1 << 22
+	// mostBytes keeps every sum of bytes far from the largest integer.
+	mostBytes = 1 << 58
+)
+
 // Validate returns an error that joins every setting outside its range and
 // every combination that no run can have.
 func (c Config) Validate() error { return errors.Join(c.problems(nil)...) }
@@ -54,6 +64,12 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Model.HeadShards > c.Model.Vocab, "model.head_shards to be at most model.vocab", "model.head_shards model.vocab"},
 		{v*c.Parallel.Stages > layers, fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", most, layers),
 			"parallel.stages model.blocks model.grain model.head_shards"},
+		{c.Parallel.Stages*c.Parallel.Replicas > mostRanks, fmt.Sprintf("at most %d ranks", mostRanks), "parallel.stages parallel.replicas"},
+		{v*c.Parallel.Stages*c.Parallel.Microbatches > mostPasses, fmt.Sprintf("at most %d microbatches of all chunks of all stages", mostPasses),
+			"parallel.stages parallel.microbatches schedule.kind"},
+		{c.bytes() > mostBytes, "weights and activations of less than 2^58 bytes", "model.blocks model.hidden model.vocab model.sequence " +
+			"parallel.microbatch_size parallel.microbatches"},
+		{c.Comm.BandwidthBytes > 0 && c.Comm.BandwidthBytes < 1000, "0 (infinite) or at least 1000 bytes/second", "comm.bandwidth_bytes"},
 		{c.Schedule.Kind == "interleaved" && c.Parallel.Microbatches%c.Parallel.Stages != 0, "microbatches that are a multiple of the stages",
 			"schedule.kind parallel.microbatches parallel.stages"},
 		{v > 1 && c.Balance.Kind == "diffusion", "a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind schedule.kind"},
@@ -73,6 +89,15 @@ func (c Config) problems(origin map[string]string) []error {
 		}
 	}
 	return problems
+}
+
+// bytes returns about how much memory all layers with their optimizer state, and
+// the activations of all microbatches of a replica, would take.
+func (c Config) bytes() float64 {
+	m, p := c.Model, c.Parallel
+	blocks, hidden, vocab := float64(m.Blocks), float64(m.Hidden), float64(m.Vocab)
+	tokens := float64(m.Sequence) * float64(p.MicrobatchSize) * float64(p.Microbatches)
+	return 16*hidden*(12*hidden*blocks+2*vocab+float64(m.Sequence)) + 4*tokens*(32*hidden*blocks+4*vocab)
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each

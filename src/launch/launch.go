@@ -33,8 +33,12 @@ type Hooks struct {
 	// launcher that was told to end kills ranks that are still waiting for each other to end.
 	End func(train.Outcome)
 	// Fail tells people about an error and returns the exit status it stands
-	// for. It is called where ranks are processes, before the world is aborted.
+	// for. It is called where ranks are processes, before the world is aborted, and
+	// before Exit.
 	Fail func(error) (status int)
+	// Exit ends this process, where a rank may never return: it is stuck. nil: ranks
+	// that are goroutines are not watched.
+	Exit func(status int)
 }
 
 // World is what the ranks of a run agreed on before its first step.
@@ -60,6 +64,10 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 		return launchMPI(c, h)
 	}
 	n := c.Parallel.Stages * c.Parallel.Replicas
+	if n > mostGoroutines {
+		return train.Outcome{}, train.Input(fmt.Errorf("parallel.stages %d x parallel.replicas %d: wanted at most %d ranks in one process; mpirun and srun start more",
+			c.Parallel.Stages, c.Parallel.Replicas, mostGoroutines))
+	}
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	if err != nil {
 		return train.Outcome{}, train.Input(err)
@@ -67,8 +75,14 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	var out train.Outcome
 	var first sync.Once
 	var shared error // without the name of the rank that had it first
+	board := comm.NewBoard(n)
 	err = local.Run(n, func(t comm.Transport) error {
-		o, err := onRank(c, t, h, func() (*data.Corpus, error) { return corpus, nil })
+		if t.Rank() == 0 && h.Exit != nil {
+			w := newWatch(t, board, h)
+			defer close(w.stop)
+			go w.run()
+		}
+		o, err := onRank(c, t, h, board.Post(t.Rank()), func() (*data.Corpus, error) { return corpus, nil })
 		if t.Rank() == 0 {
 			out = o
 		}
@@ -84,6 +98,9 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 }
 
 const (
+	// mostGoroutines is below the 10,000 threads at which Go ends a program: every
+	// rank has one, and some have more.
+	mostGoroutines = 4096
 	// grace is how long ranks wait for each other once they have a train.SharedError,
 	// and how long rank 0 is then left to abort the world before another does.
 	grace = 2 * time.Second
@@ -95,19 +112,29 @@ const (
 )
 
 func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
+	var out train.Outcome
+	started := mpi.Within(time.Duration(c.Comm.StartSeconds*float64(time.Second)), func(err error) {
+		if h.Stop() { // another rank has told why: the launcher asks this one to end
+			h.Exit(1)
+		}
+		h.Exit(h.Fail(err))
+	})
 	t, err := mpi.Start()
 	if err != nil {
-		return train.Outcome{}, train.Input(err)
+		started()
+		return out, train.Input(err)
 	}
-	out, err := launchRank(c, t, h)
+	err = agree(c, t)
+	started()
+	w := newWatch(t, comm.NewBoard(t.Size()), h)
+	if err == nil {
+		out, err = launchRank(c, t, h, w)
+	}
 	if err == nil {
 		return out, mpi.Stop()
 	}
 	if _, shared := errors.AsType[train.SharedError](err); !shared {
-		who := t.Peer(t.Rank())
-		err = fmt.Errorf("rank %d (host %s): %w", who.World, who.Host, err)
-		t.Abort(h.Fail(err))
-		return out, err
+		w.end(err, t.Abort)
 	}
 	status := 1
 	if t.Rank() == 0 {
@@ -126,25 +153,36 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	return out, err
 }
 
-// launchRank trains as one process of many.
-func launchRank(c config.Config, t comm.Transport, h Hooks) (train.Outcome, error) {
+// agree returns an error unless all processes run one binary with one configuration,
+// and are as many as that has ranks. Collective.
+func agree(c config.Config, t comm.Transport) error {
 	binary, err := program()
 	if err != nil {
-		return train.Outcome{}, err
+		return err
 	}
 	for _, a := range []struct {
 		what string
 		hash [sha256.Size]byte
 	}{{"binary", binary}, {"configuration", sha256.Sum256([]byte(c.TOML()))}} {
 		if err := mpi.Agree(a.what, a.hash); err != nil {
-			return train.Outcome{}, train.Input(err)
+			return train.Input(err)
 		}
 	}
-	grid := grid(c)
-	if err := grid.Check(t.Size()); err != nil {
-		return train.Outcome{}, train.Input(err)
+	if err := grid(c).Check(t.Size()); err != nil {
+		return train.Input(err)
 	}
-	return onRank(c, t, h, func() (*data.Corpus, error) {
+	return nil
+}
+
+// launchRank trains as one process of many, watched.
+func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train.Outcome, err error) {
+	if w.board, err = share(comm.New(t, comm.Options{Deadline: startFor, Interrupted: h.Stop})); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
+	go w.run()
+	defer close(w.stop)
+	grid := grid(c)
+	return onRank(c, t, h, w.board.Post(t.Rank()), func() (*data.Corpus, error) {
 		// The chain begins on the first stage and ends there or on the last,
 		// however many chunks of it stages hold.
 		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && c.Model.HeadShards == 1 {
@@ -177,13 +215,16 @@ func grid(c config.Config) mesh.Mesh {
 	return mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)}
 }
 
-// onRank trains on one rank, whose goroutine is locked to its OS thread.
-func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpus, error)) (train.Outcome, error) {
+// onRank trains on one rank, whose goroutine is locked to its OS thread, and shows
+// on a post what it does.
+func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (train.Outcome, error) {
 	r, err := newRank(c, t, h, open)
 	if err != nil {
 		return train.Outcome{}, err
 	}
+	r.World.Show(post)
 	out, err := r.Loop()
+	post.Leave()
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
 	}
@@ -198,6 +239,15 @@ func onRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corpu
 		h.End(out)
 	}
 	return out, nil
+}
+
+// byRank returns for every rank what its stage has.
+func byRank(m mesh.Mesh, stages []int64) []int64 {
+	ranks := make([]int64, m.Stages*m.Replicas)
+	for rank := range ranks {
+		ranks[rank] = stages[m.Stage(rank)]
+	}
+	return ranks
 }
 
 // rank is a rank that is ready to train.
@@ -215,17 +265,24 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	early := comm.New(t, comm.Options{Deadline: startFor, Patience: startFor, Interrupted: h.Stop})
 	mine := arrival{Cores: cores()}
+	stages, unplanned := train.Bytes(c)
 	corpus, err := open()
 	if err == nil && corpus != nil {
 		mine.Corpus = corpus.Hash()
 	}
 	have, failed := newMachine(c)
 	mine.Kernels, mine.GPU = have.kernels, have.gpu
-	if err = errors.Join(err, failed); err != nil {
+	if err = errors.Join(unplanned, err, failed); err != nil {
 		mine.Error = err.Error()
+	}
+	if have.gpu == "" {
+		mine.Bounds = bounds(os.DirFS("/"), os.Getpid())
 	}
 	all, err := meet(early, mine)
 	if err != nil {
+		return nil, err
+	}
+	if err := fit(early, all, byRank(grid(c), stages)); err != nil {
 		return nil, err
 	}
 	gpus, shared, err := gpuRanks(c, early, all)
@@ -239,7 +296,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
 	transport, makeTransport, err := deviceTransport(c, dev, stream, t.Size(), shared || !alone(t))
-	if err := train.Agree(early, err); err != nil {
+	if err := train.Agree(early, err, true); err != nil {
 		return nil, err
 	}
 	world := comm.New(t, comm.Options{
@@ -259,19 +316,19 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		gpu, unmetered = newEnergy(have.gpu, len(gpus[have.gpu]))
 		joules = gpu.joules
 	}
-	var observe record.Observer
+	r, err := train.New(train.Setup{
+		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
+		Corpus: corpus, Stop: h.Stop, Before: before,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
-		observe, err = h.Begin(World{
+		r.Observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered,
 		})
 	}
-	if err := train.Agree(world, err); err != nil {
-		return nil, err
-	}
-	r, err := train.New(train.Setup{
-		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Observe: observe, Before: before,
-	})
-	return &rank{r, gpu}, err
+	return &rank{r, gpu}, train.Agree(world, err, true)
 }

@@ -14,11 +14,12 @@ import (
 
 // arrival is what a rank tells the others before the first step.
 type arrival struct {
-	Error   string // what went wrong on this rank so far, "" if nothing
-	Cores   []int  // processors that this process may run on
-	Kernels string // what the bits of its arithmetic depend on
-	Corpus  string // hash of the text, "" if this rank needs none
-	GPU     string // which GPU it computes on, "" if none
+	Error   string  // what went wrong on this rank so far, "" if nothing
+	Cores   []int   // processors that this process may run on
+	Kernels string  // what the bits of its arithmetic depend on
+	Corpus  string  // hash of the text, "" if this rank needs none
+	GPU     string  // which GPU it computes on, "" if none
+	Bounds  []bound // on the memory of its host that it takes; none for a GPU's
 }
 
 // meet gathers the arrivals of all ranks. It returns the same error on every

@@ -73,6 +73,7 @@ func (r *Runner) step(feed Feed) error {
 // it or before it is trained: the instructions stay, without messages or work.
 func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	m := in.Microbatch
+	r.group.Post().Do(in.Op, -1, m)
 	switch in.Op {
 	case schedule.RecvForward:
 		b, err := c.open(r, m)

@@ -16,9 +16,10 @@ type timing struct {
 	start, end device.Event
 }
 
-// begin remembers when something of an instruction begins, and returns a number
-// for end. Events of earlier steps are used again.
+// begin remembers, and shows, when something of an instruction begins, and returns
+// a number for end. Events of earlier steps are used again.
 func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
+	r.group.Post().Do(op, layer, in.Microbatch)
 	n := len(r.times)
 	if n < cap(r.times) {
 		r.times = r.times[:n+1]

@@ -20,8 +20,8 @@ func (e SharedError) Unwrap() error { return e.error }
 func Input(err error) error { return SharedError{err, true} }
 
 // Agree returns the same error on every rank if any rank has one: the first by
-// rank. Collective.
-func Agree(world *comm.Group, err error) error {
+// rank. input says whether what the user gave is wrong then. Collective.
+func Agree(world *comm.Group, err error, input bool) error {
 	var text string
 	if err != nil {
 		text = err.Error()
@@ -33,7 +33,7 @@ func Agree(world *comm.Group, err error) error {
 	for rank, b := range all {
 		if len(b) > 0 {
 			who := world.Peer(rank)
-			return Input(fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, b))
+			return SharedError{fmt.Errorf("rank %d (host %s): %s", who.World, who.Host, b), input}
 		}
 	}
 	return nil

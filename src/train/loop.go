@@ -1,9 +1,11 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"dynmo/src/comm"
 	"dynmo/src/migrate"
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -23,21 +25,26 @@ type Outcome struct {
 // but what each room remembers. Collective over all ranks.
 func (r *Rank) Loop() (out Outcome, err error) {
 	w, l, s := r.world, r.layout, r.stage
+	if r.World.Rank() == 0 {
+		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind())
+	}
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}
-	clock, steps := r.Device.Clock(), r.Config.Train.Steps
+	clock, steps, post := r.Device.Clock(), r.Config.Train.Steps, r.World.Post()
 	for step := 0; step < steps && !out.Stopped; step++ {
 		fail := func(err error) (Outcome, error) { return out, fmt.Errorf("step %d: %w", step, err) }
 		began := time.Now()
 
 		// Change: the dynamism changes the model.
+		post.Enter(step, comm.RoomDynamic)
 		change, err := r.change(step, w, l, s)
 		if err != nil {
 			return fail(err)
 		}
 
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
+		post.Enter(step, comm.RoomPipeline)
 		start := clock.Now()
 		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
 		if err != nil {
@@ -45,12 +52,15 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		}
 
 		// Update: one agreement on loss and norm, then the optimizer.
+		post.Enter(step, comm.RoomUpdate)
 		agreed, skipped, err := r.update(step, &done)
 		if err != nil {
 			return fail(err)
 		}
+		diverged := r.diverged(agreed)
 
 		// Measure: what the step showed, the same on every rank.
+		post.Enter(step, comm.RoomProfile)
 		measuring := clock.Now()
 		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change)
 		if err != nil {
@@ -61,8 +71,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		}
 
 		// Decide: a pure function of what was measured.
+		post.Enter(step, comm.RoomBalance)
 		next, why := l, plan.Reason{}
-		if step+1 < steps {
+		if step+1 < steps && diverged == nil {
 			if next, why, err = r.Balancer.Decide(m, l); err != nil {
 				return fail(err)
 			}
@@ -70,6 +81,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 
 		// Migrate and resize: layers go where the next layout has them, and ranks that
 		// it has no place for go.
+		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
 		var moved migrate.Moved
 		if w, s, moved, err = r.move(w, l, next, s); err != nil {
@@ -78,6 +90,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		l = next
 
 		// Record: rank 0 tells what happened.
+		post.Enter(step, comm.RoomRecord)
 		r.spent = clock.Now() - measuring
 		out.Steps, out.Loss, out.Left = step+1, agreed.Loss, w.Outside()
 		if out.Left {
@@ -92,7 +105,12 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		}); err != nil {
 			return fail(err)
 		}
-		r.last[0], r.last[1] = r.last[1], time.Since(began)
+		if diverged != nil {
+			err := errors.Join(diverged, r.journal.End())
+			_ = w.All.Barrier() // a rank that returns earlier ends rank 0 before it has recorded
+			return fail(err)
+		}
+		r.took(step, time.Since(began))
 	}
 	return r.end(out, w, l, s)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,6 +61,8 @@ func (r *Rank) startClock() error {
 // longer; in the first two, and in a step that changes the model, startFor.
 func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage) (dynamic.Change, error) {
 	w.All.SetDeadline(startFor)
+	w.All.SetPatience(2 * r.stallFor()) // the watch of the host finds hangs earlier, and knows more
+	w.All.Post().SetPatience(r.stallFor())
 	clock := r.Device.Clock()
 	start := clock.Now()
 	change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
@@ -76,6 +79,23 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 	return change, r.journal.Changed(step, change, clock.Now()-start)
 }
 
+// stallFor returns how long the ranks of a host may do nothing new: as long as the
+// settings say, or five times the longest of the last steps if that is longer; in
+// the first two startFor, since a GPU may be busy for a whole step.
+func (r *Rank) stallFor() time.Duration {
+	least := time.Duration(r.Config.Comm.StallSeconds * float64(time.Second))
+	if r.last[0] == 0 {
+		return max(least, startFor)
+	}
+	return max(least, 5*slices.Max(r.lately[:]))
+}
+
+// took remembers the time of a step.
+func (r *Rank) took(step int, d time.Duration) {
+	r.last[0], r.last[1] = r.last[1], d
+	r.lately[step%len(r.lately)] = d
+}
+
 // feed returns what reads the microbatches of a replica in a step.
 func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
 	first := replica * r.Config.Parallel.Microbatches
@@ -83,23 +103,38 @@ func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
 }
 
 // update agrees on loss and norm and applies the optimizer, unless they are not
-// finite and the settings say to skip such a step. Its time is added to what was
-// done. Collective.
+// finite. Its time is added to what was done. Collective.
 func (r *Rank) update(step int, done *pipeline.Result) (agreed pipeline.Agreement, skipped bool, err error) {
 	clock := r.Device.Clock()
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: clock.Now()}
 	if agreed, err = r.runner.Agree(done.Losses, r.Stop()); err != nil {
 		return agreed, false, err
 	}
-	switch skipped = !agreed.Finite(); {
-	case skipped && r.Config.Train.OnNaN == "stop":
-		return agreed, true, SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (train.on_nan = \"stop\")", agreed.Loss, agreed.Norm)}
-	case !skipped:
+	if skipped = !agreed.Finite(); !skipped {
 		err = r.runner.Update(adamW(r.Config, step, agreed.Norm))
 	}
 	span.End = clock.Now()
 	done.Spans, done.Instructions = append(done.Spans, span), append(done.Instructions, span)
 	return agreed, skipped, err
+}
+
+// diverged returns the error that ends the run once a step is recorded: its loss or
+// norm is not finite, and the settings skip no such step, or no more in a row.
+func (r *Rank) diverged(a pipeline.Agreement) error {
+	if a.Finite() {
+		r.skipped = 0
+		return nil
+	}
+	r.skipped++
+	why := "train.on_nan = \"stop\""
+	switch limit := r.Config.Train.NaNLimit; {
+	case r.Config.Train.OnNaN == "stop":
+	case r.skipped < limit:
+		return nil
+	default:
+		why = fmt.Sprintf("train.nan_limit = %d steps in a row were skipped", limit)
+	}
+	return SharedError{error: fmt.Errorf("loss %v, gradient norm %v: not finite (%s)", a.Loss, a.Norm, why)}
 }
 
 // adamW returns the settings of a step's update: the learning rate of the

@@ -35,7 +35,7 @@ type Setup struct {
 	Backend kernel.Backend
 	Corpus  *data.Corpus    // nil where no layer can need data
 	Stop    func() bool     // whether this process was asked to end after the step
-	Observe record.Observer // of rank 0; nil on the others
+	Observe record.Observer // of rank 0; nil on the others; may be set until Loop
 	Joules  func() float64  // of this rank since the run began, -1 if they are not known; nil: none
 	Before  int64           // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 }
@@ -53,20 +53,40 @@ type Rank struct {
 	batches  *data.Batches // nil where no layer can need any
 	dynamism dynamic.Kind
 	profiler profile.Profiler
-	journal  *record.Journal  // nil but on rank 0
-	last     [2]time.Duration // wall time of the two last steps
-	spent    float64          // seconds that followed the last step
+	planner  *plan.Planner
+	journal  *record.Journal    // nil but on rank 0
+	last     [2]time.Duration   // wall time of the two last steps
+	lately   [100]time.Duration // wall time of so many last steps
+	spent    float64            // seconds that followed the last step
+	skipped  int                // steps in a row whose update was left out
 }
 
-// New places the model on the ranks. Collective.
-func New(s Setup) (*Rank, error) {
-	c := s.Config
+// first returns the planner of settings and the layout of the first step.
+func first(c config.Config) (*plan.Planner, layout.Layout, error) {
 	planner, err := plan.Configured(c)
 	if err != nil {
-		return nil, Input(err)
+		return nil, layout.Layout{}, err
 	}
+	l, err := planner.First(plan.Dense(c))
+	return planner, l, err
+}
+
+// Bytes returns the memory that every stage needs in the first step. Errors are the
+// settings', or those of a schedule's file.
+func Bytes(c config.Config) ([]int64, error) {
+	planner, l, err := first(c)
+	if err != nil {
+		return nil, err
+	}
+	return planner.Bytes(plan.Dense(c), l.Cuts, l.Schedule.Peaks()), nil
+}
+
+// New places the model on the ranks. An error of one rank is that of all. Collective.
+func New(s Setup) (*Rank, error) {
+	c := s.Config
 	r := &Rank{Setup: s}
-	if r.layout, err = planner.First(plan.Dense(c)); err != nil {
+	var err error
+	if r.planner, r.layout, err = first(c); err != nil {
 		return nil, Input(err)
 	}
 	if err := cmp.Or(r.layout.Mesh.Check(s.World.Size()), r.layout.Check(c.Layers())); err != nil {
@@ -81,33 +101,30 @@ func New(s Setup) (*Rank, error) {
 	p := c.Parallel
 	r.x = &model.Exec{Device: s.Device, Backend: s.Backend, Stream: r.Stream, B: p.MicrobatchSize, T: c.Model.Sequence}
 	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
-	shape := model.FromConfig(c)
-	if err := r.x.Reserve(shape); err != nil {
-		return nil, err
-	}
 	if s.Corpus != nil {
 		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
 	}
-	if r.Balancer, err = plan.NewBalancer(planner, plan.BalancerOptions{Diffuse: r.diffuse}); err != nil {
+	if r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse}); err != nil {
 		return nil, Input(err)
 	}
-	if s.World.Rank() == 0 {
-		r.journal = record.NewJournal(s.Observe, planner, c, s.Device.Clock().Kind())
-	}
 	r.dynamism = dynamic.New(c)
-	if r.stage, err = model.NewStage(shape, r.layout.Owners().Layers(r.world.Stages.Rank()), s.Device, s.Backend.DType()); err != nil {
+	if err := Agree(s.World, r.fill(model.FromConfig(c)), false); err != nil {
 		return nil, err
 	}
-	if path := c.Model.Weights; path != "" {
-		err := load(path, shape, r.stage)
-		if err != nil {
-			err = fmt.Errorf("model.weights = %q: %w", path, err)
-		}
-		if err := Agree(s.World, err); err != nil {
-			return nil, err
-		}
+	if err := Agree(s.World, r.load(model.FromConfig(c)), true); err != nil {
+		return nil, err
 	}
-	return r, r.place(r.world, r.layout, r.stage)
+	return r, Agree(s.World, r.place(r.world, r.layout, r.stage), false)
+}
+
+// fill makes the layers of this rank's first stage.
+func (r *Rank) fill(shape model.Config) error {
+	err := r.x.Reserve(shape)
+	if err == nil {
+		layers := r.layout.Owners().Layers(r.world.Stages.Rank())
+		r.stage, err = model.NewStage(shape, layers, r.Device, r.Backend.DType())
+	}
+	return err
 }
 
 // place makes what runs a stage of a layout.
@@ -124,19 +141,25 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 	return err
 }
 
-// load replaces the initial weights of a stage by those of a file.
-func load(path string, c model.Config, s *model.Stage) error {
+// load replaces the initial weights of this rank's first stage by those of the
+// settings' file, if they name one.
+func (r *Rank) load(shape model.Config) error {
+	path := r.Config.Model.Weights
+	if path == "" {
+		return nil
+	}
+	fail := func(err error) error { return fmt.Errorf("model.weights = %q: %w", path, err) }
 	w, err := checkpoint.OpenWeights(path)
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	defer w.Close()
-	if err := w.Fits(c); err != nil {
-		return err
+	if err := w.Fits(shape); err != nil {
+		return fail(err)
 	}
-	for _, l := range s.Layers {
+	for _, l := range r.stage.Layers {
 		if err := w.Load(l); err != nil {
-			return err
+			return fail(err)
 		}
 	}
 	debug.FreeOSMemory() // what was read in passing

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,7 +84,9 @@ func (f *benchFlags) lengths(shortest, longest int64) ([]int64, error) {
 
 // underMPI measures as one of two processes. A verdict of both is printed once.
 func (f *benchFlags) underMPI(c *cobra.Command, lengths []int64) error {
+	started := mpi.Within(time.Minute, func(err error) { os.Exit(tell(c.Root().Name(), err, c.ErrOrStderr())) })
 	t, err := mpi.Start()
+	started()
 	if err != nil {
 		leaveItToRank0(err)
 		return usageError{err}

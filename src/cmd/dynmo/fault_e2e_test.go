@@ -39,8 +39,8 @@ func (r *running) reach(t *testing.T, run string, n int) {
 	}
 }
 
-// Law 8: a rank that is killed in mid-step ends the run, and whoever misses it
-// says so: rank, host, step and room. With DYNMO_LONG=1 at 20 moments.
+// Law 8: a rank that is killed in mid-step ends the run, and one that misses it
+// says so, once: rank, host, step and room. With DYNMO_LONG=1 at 20 moments.
 func TestTrainKilledRank(t *testing.T) {
 	four.need(t)
 	seeds := 1
@@ -82,15 +82,50 @@ func killRank(t *testing.T, command func(t *testing.T, dir string, args ...strin
 	if e.status == exitDone {
 		t.Error("status 0")
 	}
-	host, err := os.Hostname()
-	expect.OK(t, err)
-	missed := regexp.MustCompile(fmt.Sprintf(`(?m)^dynmo: rank \d \(host %[1]s\): step \d+: (pipeline|profile|balance|migrate): .*rank %[2]d \(host %[1]s, pid %[3]d\).* gone`,
-		regexp.QuoteMeta(host), victim, pids[victim]))
-	if !missed.MatchString(e.stderr) {
-		t.Errorf("nobody says in which step and room rank %d (pid %d) is gone:\n%s", victim, pids[victim], e.stderr)
-	}
+	e.oneCause(t, victim, pids[victim], `gone, in step \d+: (dynamic|pipeline|update|profile|balance|migrate|record)\b.*; rank \d was in step \d+: `)
 	metrics(t, run)
 	t.Logf("steps of %v; ended %v after the kill, status %d", step.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond), e.status)
+}
+
+// oneCause checks that dynmo says once why a run ended, and begins with the rank at
+// fault. what is a regular expression.
+func (e ended) oneCause(t *testing.T, rank, pid int, what string) {
+	t.Helper()
+	host, err := os.Hostname()
+	expect.OK(t, err)
+	line := regexp.MustCompile(fmt.Sprintf(`^rank %d \(host %s, pid %d\) is %s`, rank, regexp.QuoteMeta(host), pid, what))
+	if list := e.errors(); len(list) != 1 || !line.MatchString(list[0]) {
+		t.Errorf("%q, want one error that matches %v:\n%s", list, line, e.stderr)
+	}
+}
+
+// A rank that is stopped ends the run, and another says what each one did last: here
+// rank 0, which looks after the others while it runs.
+func TestTrainStoppedRank(t *testing.T) {
+	four.need(t)
+	dir := folder(t, "")
+	run := filepath.Join(dir, "run")
+	r := start(t, four.command(t, dir, training(append(endless, "--set", "comm.stall_seconds=1", "--run-dir", "run")...)...))
+	r.reach(t, run, 3)
+	pids := rankPIDs(t, r.cmd, 4)
+	expect.OK(t, syscall.Kill(pids[0], syscall.SIGSTOP))
+	stopped := time.Now()
+	e := r.wait(t)
+	gone(t, pids, time.Now().Add(5*time.Second))
+	if took := time.Since(stopped); took < time.Second || took > soon || e.status != exitFailure {
+		t.Errorf("status %d after %v", e.status, took)
+	}
+	list := e.errors()
+	cause := fmt.Sprintf("): no rank of this host got on for 1s: rank 0 (pid %d) is stopped", pids[0])
+	if len(list) != 5 || !strings.Contains(list[0], cause) {
+		t.Fatalf("%q, want %q and a line for each rank:\n%s", list, cause, e.stderr)
+	}
+	for rank, line := range list[1:] {
+		if want := fmt.Sprintf("rank %d (pid %d): step ", rank, pids[rank]); !strings.HasPrefix(line, want) {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+	metrics(t, run)
 }
 
 // A run that is asked to end does so after the step, with its records whole.
@@ -107,6 +142,7 @@ func TestTrainStops(t *testing.T) {
 	}{
 		{"goroutines", alone, -1, syscall.SIGTERM, exitDone, "stopped by signal: terminated"},
 		{"goroutines, Ctrl-C", alone, -1, syscall.SIGINT, exitDone, "stopped by signal: interrupt"},
+		{"goroutines, the terminal closes", alone, -1, syscall.SIGHUP, exitDone, "stopped by signal: hangup"},
 		{"mpirun", four, -1, syscall.SIGTERM, exitFailure, "stopped by signal: terminated"},
 		{"rank 0", four, 0, syscall.SIGTERM, exitDone, "stopped by signal: terminated"},
 		{"rank 2", four, 2, syscall.SIGTERM, exitDone, "stopped by a signal to another rank"},

@@ -13,13 +13,17 @@ import (
 // terminal sends it to a rank, and so does the launcher.
 const samePress = 500 * time.Millisecond
 
-// interruptible returns a context that SIGTERM or SIGINT cancels, with the
+// interruptible returns a context that SIGTERM, SIGINT or SIGHUP cancels, with the
 // signal as its cause. It is asked between steps: a step that has begun ends.
 // A batch system repeats SIGTERM, so only the first counts; a second Ctrl-C
-// ends the process at once. stop gives the signals back.
+// ends the process at once. SIGHUP stays ignored where it was: under nohup a
+// terminal that closes ends nothing. stop gives the signals back.
 func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	ctx, cancel := context.WithCancelCause(parent)
 	go watch(signals, cancel, func() { os.Exit(128 + int(syscall.SIGINT)) })
 	return ctx, func() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -54,16 +55,41 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestInterruptibleCatchesSIGTERM(t *testing.T) {
-	ctx, stop := interruptible(t.Context())
-	defer stop()
-	if ctx.Err() != nil {
-		t.Fatal("cancelled before any signal")
-	}
-	expect.OK(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
-	select {
-	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
-		t.Error("SIGTERM does not cancel")
+// A signal that ends a run becomes the cause of the context's end; SIGHUP that was
+// ignored before, as under nohup, ends nothing.
+func TestInterruptibleCatchesSignals(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		nohup  bool
+		signal syscall.Signal
+		cause  string
+	}{
+		{"SIGTERM", false, syscall.SIGTERM, "stopped by signal: terminated"},
+		{"SIGHUP", false, syscall.SIGHUP, "stopped by signal: hangup"},
+		{"SIGHUP under nohup", true, syscall.SIGHUP, "stopped by signal: terminated"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.nohup {
+				signal.Ignore(syscall.SIGHUP)
+				defer signal.Reset(syscall.SIGHUP)
+			}
+			ctx, stop := interruptible(t.Context())
+			defer stop()
+			if ctx.Err() != nil {
+				t.Fatal("cancelled before any signal")
+			}
+			expect.OK(t, syscall.Kill(os.Getpid(), c.signal))
+			if c.nohup {
+				expect.OK(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Second):
+				t.Fatal("nothing cancels")
+			}
+			if got := context.Cause(ctx).Error(); got != c.cause {
+				t.Errorf("cause %q, want %q", got, c.cause)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ func trainCommand() *cobra.Command {
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
 		Long: `Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines.
 
-SIGTERM or SIGINT to any rank ends the run after the step, with status 0; a
-second SIGINT ends the process at once. mpirun that is asked to end asks the
+SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with status
+0; a second SIGINT ends the process at once, and nohup has SIGHUP ignored. mpirun that is asked to end asks the
 ranks a second later, kills them after another second, and has a status of its
 own: where steps are longer, signal a rank instead.
 
@@ -91,6 +92,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory)
 			watch.sumUp(train.Outcome{}, err)
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
+		Exit: os.Exit,
 	})
 	if err = cmp.Or(err, watch.close()); err != nil {
 		watch.sumUp(train.Outcome{}, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -165,6 +166,21 @@ func TestTrainRefusesWorlds(t *testing.T) {
 	}
 }
 
+// A rank that never begins ends the start of the others, which nothing in MPI does.
+func TestTrainStartDeadline(t *testing.T) {
+	four.need(t)
+	t.Parallel()
+	program, err := build()
+	expect.OK(t, err)
+	dir := folder(t, "")
+	line := append([]string{"mpirun", "-np", "3", program}, training(append(sets("comm.start_seconds=3"), "--run-dir", "run")...)...)
+	line = append(line, ":", "-np", "1", "sh", "-c", "kill -STOP $$")
+	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0 (host ", "start: the ranks did not all begin in 3s: rank 3 (pid ", ") is stopped")
+	if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
+		t.Errorf("run directory: %v, want none", err)
+	}
+}
+
 // A launcher that meant several ranks, of which each finds itself alone.
 func TestTrainRefusesToBeAlone(t *testing.T) {
 	cmd := alone.command(t, folder(t, ""), training()...)
@@ -202,31 +218,70 @@ func TestTrainRefusesRunDirectory(t *testing.T) {
 	})
 }
 
-// A learning rate of 1e30 makes every weight finite and the next loss not.
+// A run that cannot start leaves no run directory.
+func TestTrainLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		sets []string
+		want []string
+	}{
+		{"weights", sets("model.weights=absent.safetensors"), []string{`model.weights = "absent.safetensors"`, "no such file"}},
+		{"schedule", sets("schedule.kind=file", "schedule.file=absent.csv"), []string{"schedule.file", "absent.csv", "no such file"}},
+		{"layout", sets("balance.kind=layout", "balance.layout=Et|tL"), []string{"balance.layout"}},
+		{"ranks", sets("parallel.replicas=2000"), []string{"parallel.stages 4 x parallel.replicas 2000", "at most 4096 ranks in one process"}},
+		{"memory", sets("model.vocab=16777216", "model.hidden=65536"), []string{"memory: ranks on host ", "(4) need ", " GiB are available (", "model.vocab"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := folder(t, "")
+			alone.run(t, dir, training(append(c.sets, "--run-dir", "run")...)...).refused(t, exitUsage, c.want...)
+			if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
+				t.Errorf("run directory: %v, want none", err)
+			}
+		})
+	}
+}
+
+// A learning rate of 1e30 makes every weight finite and the next loss not. The
+// step that ends a run is among its records.
 func TestTrainNaN(t *testing.T) {
 	t.Parallel()
 	diverge := sets("optimizer.lr=1e30", "optimizer.warmup=0")
+	recorded := func(t *testing.T, dir string, n int) {
+		t.Helper()
+		list := metrics(t, filepath.Join(dir, "run"))
+		if len(list) != n {
+			t.Errorf("%d steps are recorded, want %d", len(list), n)
+		}
+		for _, m := range list {
+			if m.Skipped != (m.Step > 0) || math.IsNaN(float64(m.Loss)) != m.Skipped {
+				t.Errorf("step %d: skipped is %v, loss %v", m.Step, m.Skipped, m.Loss)
+			}
+		}
+	}
 	each(t, func(t *testing.T, w world) {
-		t.Run("stop", func(t *testing.T) {
-			w.run(t, folder(t, ""), training(diverge...)...).refused(t, exitFailure, "step 1: ", "loss NaN", "train.on_nan")
-		})
-		t.Run("skip", func(t *testing.T) {
-			dir := folder(t, "on_nan = \"skip\"\n")
-			e := w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
-			if e.status != exitDone || len(e.errors()) > 0 {
-				t.Fatalf("status %d: %s", e.status, e.stderr)
-			}
-			for _, m := range metrics(t, filepath.Join(dir, "run")) {
-				if m.Skipped != (m.Step > 0) {
-					t.Errorf("step %d: skipped is %v", m.Step, m.Skipped)
-				}
-			}
-			// The weights are those that the one good step left, to the bit.
-			one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
-			if a, b := weights(t, e), weights(t, one); a != b {
-				t.Errorf("weights %s, %s after the step before", a, b)
-			}
-		})
+		dir := folder(t, "")
+		w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...).refused(t, exitFailure, "step 1: ", "loss NaN", "train.on_nan")
+		recorded(t, dir, 2)
+	})
+	t.Run("skip too often", func(t *testing.T) {
+		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 3\n")
+		e := alone.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
+		e.refused(t, exitFailure, "step 3: ", "loss NaN", "train.nan_limit = 3 steps in a row")
+		recorded(t, dir, 4)
+	})
+	each(t, func(t *testing.T, w world) {
+		dir := folder(t, "on_nan = \"skip\"\nnan_limit = 12\n")
+		e := w.run(t, dir, training(append(diverge, "--run-dir", "run")...)...)
+		if e.status != exitDone || len(e.errors()) > 0 {
+			t.Fatalf("status %d: %s", e.status, e.stderr)
+		}
+		recorded(t, dir, 12)
+		// The weights are those that the one good step left, to the bit.
+		one := alone.run(t, dir, training(append(diverge, sets("train.steps=1")...)...)...)
+		if a, b := weights(t, e), weights(t, one); a != b {
+			t.Errorf("weights %s, %s after the step before", a, b)
+		}
 	})
 }
 

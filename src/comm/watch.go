@@ -1,0 +1,115 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Watch looks after the ranks of a host while they are busy or stopped themselves.
+// Of a host's ranks the first that runs looks; the others look only whether it does.
+type Watch struct {
+	board *Board
+	peers []Peer // of this host, by rank in the world
+	rank  int    // in the world, of this process
+	state func(pid int) state
+
+	beats  uint64    // of all ranks, as of the last change
+	since  time.Time // of that change
+	looked time.Time
+}
+
+// WatchEvery is the time between two looks.
+const WatchEvery = watchEvery
+
+const (
+	// asleep is a time between two looks in which this process did not run itself:
+	// all may have been stopped, and what they did not do meanwhile says nothing.
+	asleep = 25 * WatchEvery
+	// otherHost is how much longer a host is patient all of whose ranks wait for
+	// another rank: one of another host is to blame, and is told of there.
+	otherHost = 10 * time.Second
+)
+
+// NewWatch returns the watch of a rank of the world t over the ranks of its host.
+func NewWatch(t Transport, b *Board) *Watch {
+	me := t.Peer(t.Rank())
+	w := &Watch{board: b, rank: me.World, state: stateOf}
+	for rank := range t.Size() {
+		if p := t.Peer(rank); p.Host == me.Host {
+			w.peers = append(w.peers, p)
+		}
+	}
+	return w
+}
+
+// Look returns a *GoneError if a rank of the host has ended that did not say so, and
+// an error that says what every rank does if nothing is done any more.
+func (w *Watch) Look(now time.Time) error {
+	states := make([]state, len(w.peers))
+	beats, patience := uint64(0), time.Duration(0)
+	for i, p := range w.peers {
+		post := w.board.Post(p.World)
+		states[i] = w.state(p.PID)
+		if p.World < w.rank && states[i] == running && post.state.Load() == postRuns {
+			w.looked = time.Time{} // that rank looks
+			return nil
+		}
+		beats += post.beats.Load()
+		patience = max(patience, time.Duration(post.patience.Load()))
+	}
+	for i, p := range w.peers {
+		if states[i] == gone && w.board.Post(p.World).state.Load() == postRuns {
+			return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
+		}
+	}
+	if beats != w.beats || now.Sub(w.looked) > asleep || !w.anyRuns() {
+		w.beats, w.since = beats, now
+	}
+	w.looked = now
+	culprits := w.culprits(states)
+	if culprits == "" {
+		culprits, patience = "each waits for another", patience+otherHost
+	}
+	if patience == 0 || now.Sub(w.since) < patience {
+		return nil
+	}
+	return w.stalled(patience, culprits)
+}
+
+// anyRuns reports whether a rank of the host is in a step.
+func (w *Watch) anyRuns() bool {
+	return slices.ContainsFunc(w.peers, func(p Peer) bool { return w.board.Post(p.World).state.Load() == postRuns })
+}
+
+// culprits names the ranks that are stopped; if none is, those that wait for none.
+func (w *Watch) culprits(states []state) string {
+	var stopped, busy []string
+	for i, p := range w.peers {
+		switch post := w.board.Post(p.World); {
+		case post.state.Load() != postRuns:
+		case states[i] == halted:
+			stopped = append(stopped, fmt.Sprintf("rank %d (pid %d) is stopped", p.World, p.PID))
+		case post.peer.Load() == 0:
+			busy = append(busy, fmt.Sprintf("rank %d (pid %d) waits for no other", p.World, p.PID))
+		}
+	}
+	if stopped == nil {
+		stopped = busy
+	}
+	return strings.Join(stopped, ", ")
+}
+
+// stalled returns the error of ranks that have done nothing new for so long: a line
+// for each.
+func (w *Watch) stalled(quiet time.Duration, culprits string) error {
+	lines := []string{fmt.Sprintf("no rank of this host got on for %v: %s", quiet, culprits)}
+	for _, p := range w.peers {
+		if post := w.board.Post(p.World); post.state.Load() == postRuns {
+			lines = append(lines, fmt.Sprintf("rank %d (pid %d): %v", p.World, p.PID, post))
+		}
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}

@@ -1,0 +1,125 @@
+package launch
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+
+	"dynmo/src/comm"
+	"dynmo/src/train"
+)
+
+// bound is a bound on memory. Ranks of one host that have bounds of one name share it.
+type bound struct {
+	Name string
+	Room int64 // bytes that are left
+}
+
+// bounds returns the bounds on the memory of a process, as the system's files say:
+// what the host has available, what control groups leave, and the address space.
+func bounds(root fs.FS, pid int) []bound {
+	var list []bound
+	if kib, ok := field(root, "proc/meminfo", "MemAvailable:"); ok {
+		list = append(list, bound{"MemAvailable", kib * 1024})
+	}
+	if limit, ok := field(root, "proc/self/limits", "Max address space"); ok {
+		used, _ := field(root, "proc/self/status", "VmSize:")
+		list = append(list, bound{fmt.Sprintf("ulimit -v of process %d", pid), max(0, limit-used*1024)})
+	}
+	return append(list, groupBounds(root)...)
+}
+
+// controllers is where the two versions of Linux's control groups tell of memory.
+var controllers = []struct {
+	line                string // of /proc/self/cgroup, before the group's path
+	root                string
+	limit, usage, cache string
+}{
+	{"0::", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"},
+	{"memory:", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+}
+
+// groupBounds returns the bounds of the control groups of this process, up to the
+// outermost that can be seen. The page cache gives way.
+func groupBounds(root fs.FS) []bound {
+	var list []bound
+	text, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(text)) {
+		for _, c := range controllers {
+			_, group, ok := strings.Cut(line, c.line)
+			if !ok || c.line == "0::" && !strings.HasPrefix(line, c.line) {
+				continue
+			}
+			for group = path.Clean("/" + strings.TrimSpace(group)); ; group = path.Dir(group) {
+				dir := path.Join(c.root, group)
+				limit, limited := field(root, path.Join(dir, c.limit), "")
+				used, known := field(root, path.Join(dir, c.usage), "")
+				if limited && known && limit < math.MaxInt64/2 { // version 1 says so where there is none
+					cache, _ := field(root, path.Join(dir, "memory.stat"), c.cache+" ")
+					list = append(list, bound{"control group " + group, max(0, limit-max(0, used-cache))})
+				}
+				if group == "/" {
+					break
+				}
+			}
+		}
+	}
+	return list
+}
+
+// field returns the number behind a prefix of a line of a file.
+func field(root fs.FS, file, prefix string) (int64, bool) {
+	f, err := root.Open(file)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), prefix)
+		if words := strings.Fields(rest); ok && len(words) > 0 {
+			n, err := strconv.ParseInt(words[0], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// fit returns an error if ranks that share a bound on memory need more than it
+// leaves. needs is by rank, in bytes.
+func fit(world *comm.Group, all []arrival, needs []int64) error {
+	type key struct{ host, name string }
+	type sum struct {
+		ranks      int
+		need, room int64
+	}
+	sums := make(map[key]sum)
+	for rank, a := range all {
+		for _, b := range a.Bounds {
+			k := key{world.Peer(rank).Host, b.Name}
+			s, seen := sums[k]
+			if !seen || b.Room < s.room {
+				s.room = b.Room
+			}
+			s.ranks, s.need = s.ranks+1, s.need+needs[rank]
+			sums[k] = s
+		}
+	}
+	for rank, a := range all {
+		for _, b := range a.Bounds {
+			host := world.Peer(rank).Host
+			if s := sums[key{host, b.Name}]; s.need > s.room {
+				return train.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more hosts, or less of "+
+					"model.blocks, model.hidden, model.vocab, model.sequence or parallel.microbatch_size",
+					host, s.ranks, gib(s.need), gib(s.room), b.Name))
+			}
+		}
+	}
+	return nil
+}
+
+// gib returns bytes for people.
+func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }

@@ -1,0 +1,93 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"dynmo/src/comm"
+)
+
+// watch looks after the ranks of this host, and ends this process when one is gone
+// or none gets on. Of all ranks of the host only one tells why.
+type watch struct {
+	t     comm.Transport
+	board *comm.Board
+	hooks Hooks      // Fail and Exit
+	once  sync.Mutex // held for ever by what ends the process
+	stop  chan struct{}
+}
+
+// newWatch returns the watch of the process that t's rank is in.
+func newWatch(t comm.Transport, b *comm.Board, h Hooks) *watch {
+	return &watch{t: t, board: b, hooks: h, stop: make(chan struct{})}
+}
+
+// run looks until the watch is stopped.
+func (w *watch) run() {
+	look := comm.NewWatch(w.t, w.board)
+	tick := time.NewTicker(comm.WatchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case now := <-tick.C:
+			if err := look.Look(now); err != nil {
+				w.end(err, w.hooks.Exit) // the rank's own goroutine may be inside MPI
+			}
+		}
+	}
+}
+
+// end tells an error, unless a rank of this host has told one already, and then
+// calls exit, which does not return. Only the first call does anything.
+func (w *watch) end(err error, exit func(status int)) {
+	w.once.Lock()
+	me := w.t.Peer(w.t.Rank())
+	if !w.board.Claim(me.World) {
+		time.Sleep(grace) // the rank that tells ends the world meanwhile
+		exit(1)
+	}
+	exit(w.hooks.Fail(w.explain(err)))
+}
+
+// explain says of an error which rank has it; of the end of another rank first
+// which, and what that did last.
+func (w *watch) explain(err error) error {
+	me := w.t.Peer(w.t.Rank())
+	dead, ok := errors.AsType[*comm.GoneError](err)
+	if !ok {
+		return fmt.Errorf("rank %d (host %s): %w", me.World, me.Host, err)
+	}
+	return fmt.Errorf("%v is %w, in %v; rank %d was in %v", dead.Peer, comm.ErrGone, w.board.Post(dead.Peer.World), me.World, w.board.Post(me.World))
+}
+
+// share returns the board of the ranks of this host, in memory of the first one of
+// them. Where the system does not let a rank see that, the rank has its own board.
+// Collective.
+func share(world *comm.Group) (*comm.Board, error) {
+	first, number := 0, -1
+	for world.Peer(first).Host != world.Peer(world.Rank()).Host {
+		first++
+	}
+	board := comm.NewBoard(world.Size())
+	if first == world.Rank() {
+		if shared, n, err := comm.ShareBoard(world.Size()); err == nil {
+			board, number = shared, n
+		}
+	}
+	all, err := world.Allgather(strconv.AppendInt(nil, int64(number), 10))
+	if err != nil || first == world.Rank() {
+		return board, err
+	}
+	if number, err = strconv.Atoi(string(all[first])); err != nil {
+		return board, err
+	}
+	if shared, err := comm.OpenBoard(world.Peer(first).PID, number, world.Size()); err == nil {
+		board = shared
+	}
+	return board, nil
+}
