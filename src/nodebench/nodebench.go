@@ -22,13 +22,13 @@ const tolerance = 1e-5
 
 // Result is one figure.
 type Result struct {
-	Name  string  `json:"name"`  // benchmark/figure, "spmm/forward_90"
-	Value float64 `json:"value"` // in Unit
-	Unit  string  `json:"unit"`  // "GFLOP/s" or "ratio"
-	Reach float64 `json:"reach"` // value to reach, 0 if there is none
-	OK    bool    `json:"ok"`    // Value >= Reach and nothing wrong
-	Clock string  `json:"clock"` // "wall" or "virtual"
-	Wrong int     `json:"wrong"` // elements of the result that were wrong
+	Name  string  `json:"name"`            // benchmark/figure, "spmm/forward_90"
+	Value float64 `json:"value"`           // in Unit
+	Unit  string  `json:"unit"`            // "GFLOP/s" or "ratio"
+	Reach float64 `json:"reach,omitempty"` // value to reach, 0 if there is none
+	OK    bool    `json:"ok"`              // Value >= Reach and nothing wrong
+	Clock string  `json:"clock"`           // "wall" or "virtual"
+	Wrong int     `json:"wrong"`           // elements of the result that were wrong
 }
 
 // Verdict returns INVALID for a figure whose result was wrong, else PASS or

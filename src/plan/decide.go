@@ -88,7 +88,7 @@ func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Par
 		}
 		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(steps*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.by == balance.ByTime {
-			r.Cuts, _ = p.improve(t, r.Cuts)
+			r.Cuts, _ = p.Improve(t, r.Cuts)
 		}
 	case p.by == balance.ByTime:
 		r.Cuts, err = p.Cuts(t)

@@ -70,11 +70,17 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 	if m.Instructions, err = instructions(p.Stages, done.Instructions); err != nil {
 		return Measurement{}, fmt.Errorf("profile: instructions: %w", err)
 	}
-	if changed {
+	return p.Observe(m, l), nil
+}
+
+// Observe returns a step's measurement in a layout with the ranks' speeds, as far as
+// this and earlier steps tell them, taken out of the seconds of its layers.
+func (p *Profiler) Observe(m Measurement, l layout.Layout) Measurement {
+	if m.Changed {
 		p.speeds.Changed()
 	}
 	m.Table = p.speeds.Observe(m.Table, l.Owners())
-	return m, nil
+	return m
 }
 
 // report is what a rank, or a stage with all its replicas, sends to the others.

@@ -28,7 +28,7 @@ func benchCommand() *cobra.Command {
 	c := group("bench", "Measure what this node can do", `Measure what this node can do. Every result is checked before its figure is
 believed: wrong elements make it INVALID. The command fails if a figure is
 INVALID or does not reach what it should.`,
-		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags))
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags))
 	c.PersistentFlags().BoolVar(&flags.json, "json", false, "one JSON object per line")
 	c.PersistentFlags().StringVar(&flags.clock, "clock", "wall", "wall, or virtual: CPU time, for a machine that is busy")
 	c.PersistentFlags().IntVar(&flags.threads, "threads", 1, "threads that share the arithmetic, at least 1")
