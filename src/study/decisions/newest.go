@@ -77,7 +77,14 @@ func (b *newest) table(m profile.Measurement, present layout.Layout) cost.Table 
 	if m.Changed {
 		b.speeds.Changed()
 	}
-	return b.speeds.Observe(t, present.Owners())
+	owners := present.Owners()
+	b.speeds.Observe(t.Seconds(), owners)
+	if t.Slow = b.speeds.Slow(present.Stages()); t.Slow != nil {
+		for l := range t.Layers {
+			t.Layers[l] = t.Layers[l].With(t.Layers[l].Stage().Scale(1 / t.Slow[owners[l]]))
+		}
+	}
+	return t
 }
 
 // due reports whether to decide after this step.

@@ -103,8 +103,8 @@ func (r *rank) place() error {
 
 // step runs a step and what follows it, as train's loop does.
 func (r *rank) step(step int) error {
-	changed := r.w.changes(step)
-	if changed {
+	change := r.w.change(step)
+	if change.Structure {
 		r.runner.Close()
 		if err := r.w.phase(step).prune(r.stage); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (r *rank) step(step int) error {
 	if err != nil {
 		return err
 	}
-	m, err := r.profiler.Measure(r.x, r.stage, r.layout, done, profile.Own{Joules: -1}, changed)
+	m, err := r.profiler.Measure(r.x, r.stage, r.layout, done, profile.Own{Joules: -1}, change)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func Time() ([]Figure, error) {
 				i := (step + turn) % 2
 				m := pair[i].measurement(s)
 				begin := time.Now()
-				if err := pair[i].decide(m); err != nil {
+				if err := pair[i].decide(m, w.change(step)); err != nil {
 					return nil, err
 				}
 				took[i] = append(took[i], 1e3*time.Since(begin).Seconds())

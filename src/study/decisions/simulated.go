@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
@@ -74,11 +75,11 @@ func (w *world) measure(step int) sampled {
 }
 
 // step simulates a step in the competitor's layout and lets it decide.
-func (c *competitor) step(s sampled) error { return c.decide(c.measurement(s)) }
+func (c *competitor) step(s sampled) error { return c.decide(c.measurement(s), s.w.change(s.step)) }
 
 // decide lets the balancer decide after a step.
-func (c *competitor) decide(m profile.Measurement) error {
-	next, _, err := c.balancer.Decide(c.profiler.Observe(m, c.layout), c.layout)
+func (c *competitor) decide(m profile.Measurement, change dynamic.Change) error {
+	next, _, err := c.balancer.Decide(c.profiler.Observe(m, c.layout, change), c.layout)
 	c.layout = next
 	c.cuts = append(c.cuts, next.Cuts)
 	return err
@@ -88,7 +89,7 @@ func (c *competitor) decide(m profile.Measurement) error {
 // layout.
 func (c *competitor) measurement(s sampled) profile.Measurement {
 	w := s.w
-	m := profile.Measurement{Changed: w.changes(s.step), Joules: -1}
+	m := profile.Measurement{Joules: -1}
 	m.Memory = make([]profile.Memory, w.Stages)
 	m.Clock, m.Layers, m.Samples = "virtual", slices.Clone(w.phase(s.step).layers), slices.Clone(s.samples)
 	rows := make([][]cost.Stage, w.Stages)

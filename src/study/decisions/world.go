@@ -9,6 +9,7 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/random"
@@ -160,6 +161,14 @@ func (w *world) phase(step int) *phase {
 
 // changes reports whether an announced change comes before a step.
 func (w *world) changes(step int) bool { return step > 0 && w.phase(step).step == step }
+
+// change returns how the model changes before a step, as pruning announces it.
+func (w *world) change(step int) dynamic.Change {
+	if !w.changes(step) {
+		return dynamic.Change{}
+	}
+	return dynamic.Change{Kind: "prune", Structure: true, Costs: true}
+}
 
 // truth returns what layers truly cost at a step.
 func (w *world) truth(step int) []cost.Stage {
