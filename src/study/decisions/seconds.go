@@ -6,18 +6,21 @@ import (
 	"dynmo/src/trace"
 )
 
-// timed is the case in which decisions are timed: noise that always leaves something
-// to weigh, and changes that make layers move.
-var timed = Case{
-	Family: "heavy", Scenario: Changes, Noise: Noises[1], Seed: 1,
-	Size: Size{Stages: 24, Microbatches: 96, Steps: 3 * changeEvery},
+// Time returns what a decision takes on 24 stages with 96 microbatches, from what
+// ranks gathered of the step to the next layout: under noise that always leaves
+// something to weigh, with changes that make layers move.
+func Time() ([]Figure, error) {
+	return timed(Case{
+		Family: "heavy", Scenario: Changes, Noise: Noises[1], Seed: 1,
+		Size: Size{Stages: 24, Microbatches: 96, Steps: 3 * changeEvery},
+	})
 }
 
-// Time returns what a decision takes on 24 stages with 96 microbatches, from what
-// ranks gathered of the step to the next layout, and how many times the old one's: the
-// medians over steps, after each of which either policy decides once, in turn.
-func Time() ([]Figure, error) {
-	w, err := newWorld(timed)
+// timed returns what a decision takes in a case under either policy, and how many
+// times the old one's: the medians over steps, after each of which both decide, in
+// turn.
+func timed(c Case) ([]Figure, error) {
+	w, err := newWorld(c)
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ func (w *world) begin(step int, c chain) error {
 // change prunes a random segment of the chain, a quarter to a half of it, to 30 to
 // 80 % of what is left there, such that the best cuts before are no longer good.
 func (c chain) change(rnd *rand.Rand, stages int) (chain, bool) {
-	const tries = 1000
+	const tries = 200
 	before, _ := optimum(c.seconds, stages, nil)
 	n, layers := len(c.kept), c.shape.Chain()
 	for range tries {
