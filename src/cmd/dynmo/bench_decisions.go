@@ -58,12 +58,30 @@ differ is wrong. The seconds of a decision are real ones, of either policy in tu
 			if steps, err := strconv.Atoi(o.Every); o.Every != "auto" && (err != nil || steps < 1) {
 				return usageError{fmt.Errorf("--every %q: want a number of steps of at least 1, or auto", o.Every)}
 			}
+			for flag, list := range map[string][2][]string{"noise": {o.Noises, noiseNames()}, "family": {o.Families, decisions.Families()}} {
+				for _, name := range list[0] {
+					if !slices.Contains(list[1], name) {
+						return usageError{fmt.Errorf("--%s %q: want %s", flag, name, strings.Join(list[1], ", "))}
+					}
+				}
+			}
 			return judgeDecisions(c, flags, o)
 		},
 	}
 	c.Flags().IntVar(&o.Seeds, "seeds", o.Seeds, "runs of every family under every noise")
 	c.Flags().StringVar(&o.Every, "every", o.Every, "balance.every of the runs: a number of steps, or auto; the reaches are meant for 5")
+	c.Flags().StringSliceVar(&o.Noises, "noise", nil, "the only noises that are tried")
+	c.Flags().StringSliceVar(&o.Families, "family", nil, "the only families of chains that are tried")
 	return c
+}
+
+// noiseNames returns the names of all noises.
+func noiseNames() []string {
+	var names []string
+	for _, n := range decisions.Noises {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 // mostSeeds bounds the time of the benchmark to hours.
@@ -145,12 +163,16 @@ func writeDecisions(out io.Writer, figures []decisions.Figure, checks []decision
 	fmt.Fprintf(out, "%d stages, %d microbatches, balance.every = %s, %d runs of %d steps for each noise and family\n",
 		o.Stages, o.Microbatches, o.Every, o.Seeds, o.Steps)
 	for _, h := range headings {
+		kind := slices.DeleteFunc(slices.Clone(figures), func(f decisions.Figure) bool { return f.Kind != h.kind })
+		if len(kind) == 0 {
+			continue
+		}
 		clock := "clock=" + h.kind.Clock
 		if h.kind.Clock == "wall" {
 			clock += ", " + record.Here(false).CPU
 		}
 		fmt.Fprintf(out, "\n%s (%s)\n", h.text, clock)
-		if err := writeFigures(out, slices.DeleteFunc(slices.Clone(figures), func(f decisions.Figure) bool { return f.Kind != h.kind })); err != nil {
+		if err := writeFigures(out, kind); err != nil {
 			return err
 		}
 	}

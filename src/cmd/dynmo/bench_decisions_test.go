@@ -71,6 +71,8 @@ func TestBenchDecisionsRefuses(t *testing.T) {
 		"--seeds 0: want 1 to 1000":                                      {"--seeds", "0"},
 		"--seeds 1001: want 1 to 1000":                                   {"--seeds", "1001"},
 		`--every "often": want a number of steps of at least 1, or auto`: {"--every", "often"},
+		`--noise "loud": want none, one-sided-20,`:                       {"--noise", "none,loud"},
+		`--family "odd": want linear, pruned,`:                           {"--family", "odd"},
 		"--threads: has no effect on bench decisions":                    {"--threads", "2"},
 	} {
 		e := says(append([]string{"bench", "decisions"}, args...)...)

@@ -11,6 +11,7 @@ type Options struct {
 	Seeds int    // of every family, noise and scenario
 	Every string // balance.every
 	Size
+	Noises, Families []string // the only ones that are tried; none: all
 	// Progress, if not nil, is called after each of all runs, by one goroutine at a time.
 	Progress func(done, all int)
 }
@@ -44,14 +45,22 @@ var scenarios = map[string][]Scenario{
 	"bursts": {Changes}, "symmetric-20": {Changes},
 }
 
-// cases returns every case.
+// tries reports whether a case is to be tried.
+func (o Options) tries(c Case) bool {
+	among := func(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
+	return among(o.Noises, c.Noise.Name) && among(o.Families, c.Family)
+}
+
+// cases returns every case that is to be tried.
 func (o Options) cases() []Case {
 	var list []Case
 	for _, noise := range Noises {
 		for _, scenario := range append([]Scenario{Constant}, scenarios[noise.Name]...) {
 			for _, f := range families {
 				for seed := range uint64(o.Seeds) {
-					list = append(list, Case{f.name, noise, scenario, seed, o.Size})
+					if c := (Case{f.name, noise, scenario, seed, o.Size}); o.tries(c) {
+						list = append(list, c)
+					}
 				}
 			}
 		}
@@ -71,7 +80,9 @@ func (o Options) checks() []Check {
 	var list []Check
 	for k := range len(Noises) * len(Balancers) {
 		c := Case{families[k%len(families)].name, Noises[k%len(Noises)], all[k%len(all)], uint64(k), o.Size}
-		list = append(list, Check{Case: c, Balancer: Balancers[k/len(Noises)]})
+		if o.tries(c) {
+			list = append(list, Check{Case: c, Balancer: Balancers[k/len(Noises)]})
+		}
 	}
 	return list
 }

@@ -236,6 +236,31 @@ func TestTime(t *testing.T) {
 	}
 }
 
+// TestCases: every noise meets every family with every seed, and options leave out
+// all but what they name; runs on ranks have all noises, families and scenarios.
+func TestCases(t *testing.T) {
+	o := Default()
+	seen, scenarios := make(map[string]bool), make(map[Scenario]bool)
+	for _, c := range o.cases() {
+		if c.Scenario == Constant {
+			seen[c.Noise.Name+c.Family] = true
+		}
+	}
+	if n := len(o.cases()); n != 20*6*(7+5+3) || len(seen) != 7*6 {
+		t.Errorf("%d cases, %d pairs", n, len(seen))
+	}
+	for _, c := range o.checks() {
+		seen[c.Noise.Name+c.Balancer], seen[c.Family], scenarios[c.Scenario] = true, true, true
+	}
+	if len(seen) != 7*6+7*2+6 || len(scenarios) != 3 {
+		t.Errorf("checks have %v, %v", seen, scenarios)
+	}
+	o.Noises, o.Families, o.Seeds = []string{"bursts"}, []string{"heavy", "ends"}, 3
+	if n := len(o.cases()); n != 3*2*2 {
+		t.Errorf("%d cases of two families under bursts", n)
+	}
+}
+
 // TestParallel: an error ends the work, and progress counts to the end without one.
 func TestParallel(t *testing.T) {
 	last, n := 0, 0

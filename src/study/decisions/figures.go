@@ -99,9 +99,13 @@ func (g group) both(runs []Run, kind Kind, reach float64, of func([]Verdict) flo
 	return f
 }
 
-// constant returns the figures of runs at constant truth.
+// constant returns the figures of runs at constant truth, none if there are no such
+// runs.
 func constant(runs []Run, noise Noise, balancer string) []Figure {
 	g := group{noise: noise.Name, balancer: balancer, scenario: Constant}
+	if g.policy = present.Name; len(g.of(runs)) == 0 {
+		return nil
+	}
 	var worst Figure // of each policy its own; the family is that of the present one
 	for _, g.family = range Families() {
 		f, old := g.both(runs, RegretP95, noise.Regret, regret), worst.Old
