@@ -41,8 +41,7 @@ cuts in use over the smallest possible; a move is needless that gains less than 
 of it, a run clean without one. A change is answered once the bottleneck is within 5 %
 of the smallest again.
 
-Steps are simulated on the virtual clock, which for known costs gives what ranks
-measure; some runs are made on ranks too, with the pipeline on kernels that do no
+Steps are simulated, which for known costs gives what ranks measure; some runs are made on ranks too, with the pipeline on kernels that do no
 arithmetic, the profiler and the migration of training: a step after which their cuts
 differ is wrong. The seconds of a decision are real ones, of either policy in turn.`,
 		Args: cobra.NoArgs,
@@ -177,7 +176,7 @@ func writeDecisions(out io.Writer, figures []decisions.Figure, checks []decision
 		}
 	}
 	r := checkResult(checks)
-	_, err := fmt.Fprintf(out, "\n%d runs were made on ranks too; their cuts differ after %d steps\n", len(checks), r.Wrong)
+	_, err := fmt.Fprintf(out, "\nRuns made on ranks too: %d; steps after which their cuts differ: %d\n", len(checks), r.Wrong)
 	return err
 }
 

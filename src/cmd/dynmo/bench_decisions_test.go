@@ -27,7 +27,7 @@ func TestDecisionsTable(t *testing.T) {
 	expect.OK(t, writeDecisions(&out, figuresByHand, checks, decisions.Default()))
 	for _, row := range []string{
 		"one-sided-20 partition heavy 1.142 1.012 <= 1.03 PASS", "symmetric-20 diffusion 0 0.9 >= 0.95 FAIL",
-		"none diffusion 80 6 - -", "partition 1 0.7 <= 1 PASS", "2 runs were made on ranks too; their cuts differ after 3 steps",
+		"none diffusion 80 6 - -", "partition 1 0.7 <= 1 PASS", "Runs made on ranks too: 2; steps after which their cuts differ: 3",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), row) {
 			t.Errorf("no row %q in\n%s", row, out.String())
@@ -48,8 +48,8 @@ func TestDecisionsTable(t *testing.T) {
 func TestDecisionsResults(t *testing.T) {
 	pair := decisionResults(figuresByHand[1])
 	want := []nodebench.Result{
-		{Name: "decisions/clean_symmetric-20_diffusion_old", Unit: "ratio", OK: true, Clock: "virtual"},
-		{Name: "decisions/clean_symmetric-20_diffusion_new", Value: 0.9, Unit: "ratio", Reach: 0.95, Clock: "virtual"},
+		{Name: "decisions/clean_symmetric-20_diffusion_old", Unit: "ratio", OK: true, Clock: "sim"},
+		{Name: "decisions/clean_symmetric-20_diffusion_new", Value: 0.9, Unit: "ratio", Reach: 0.95, Clock: "sim"},
 	}
 	for i, r := range pair {
 		if r != want[i] {

@@ -18,20 +18,20 @@ type Figure struct {
 // Kind is what a figure says.
 type Kind struct {
 	Name, Unit string
-	Clock      string // virtual or wall
+	Clock      string // sim or wall
 	AtLeast    bool   // the reach is a least value, not a largest
 }
 
 // Kinds of figures.
 var (
-	RegretP95    = Kind{Name: "regret_p95", Unit: "ratio", Clock: "virtual"}           // bottleneck over the optimum
-	Needless     = Kind{Name: "needless", Unit: "moves", Clock: "virtual"}             // in 100 decisions
-	Clean        = Kind{Name: "clean", Unit: "ratio", Clock: "virtual", AtLeast: true} // share of runs without needless moves
-	Moves        = Kind{Name: "moves", Unit: "moves", Clock: "virtual"}                // in 100 decisions
-	ChangeMedian = Kind{Name: "change_median", Unit: "decisions", Clock: "virtual"}    // until a change is answered
-	ChangeP95    = Kind{Name: "change_p95", Unit: "decisions", Clock: "virtual"}
-	SlowMedian   = Kind{Name: "slow_median", Unit: "decisions", Clock: "virtual"} // until a slow rank is answered
-	SlowP95      = Kind{Name: "slow_p95", Unit: "decisions", Clock: "virtual"}
+	RegretP95    = Kind{Name: "regret_p95", Unit: "ratio", Clock: "sim"}           // bottleneck over the optimum
+	Needless     = Kind{Name: "needless", Unit: "moves", Clock: "sim"}             // in 100 decisions
+	Clean        = Kind{Name: "clean", Unit: "ratio", Clock: "sim", AtLeast: true} // share of runs without needless moves
+	Moves        = Kind{Name: "moves", Unit: "moves", Clock: "sim"}                // in 100 decisions
+	ChangeMedian = Kind{Name: "change_median", Unit: "decisions", Clock: "sim"}    // until a change is answered
+	ChangeP95    = Kind{Name: "change_p95", Unit: "decisions", Clock: "sim"}
+	SlowMedian   = Kind{Name: "slow_median", Unit: "decisions", Clock: "sim"} // until a slow rank is answered
+	SlowP95      = Kind{Name: "slow_p95", Unit: "decisions", Clock: "sim"}
 	Seconds      = Kind{Name: "seconds", Unit: "ms", Clock: "wall"}
 	SecondsRatio = Kind{Name: "seconds_ratio", Unit: "ratio", Clock: "wall"}
 )
