@@ -41,9 +41,10 @@ cuts in use over the smallest possible; a move is needless that gains less than 
 of it, a run clean without one. A change is answered once the bottleneck is within 5 %
 of the smallest again.
 
-Steps are simulated, which for known costs gives what ranks measure; some runs are made on ranks too, with the pipeline on kernels that do no
-arithmetic, the profiler and the migration of training: a step after which their cuts
-differ is wrong. The seconds of a decision are real ones, of either policy in turn.`,
+Steps are simulated, which for known costs gives what ranks measure. Some runs are
+made on ranks too, with the pipeline on kernels that do no arithmetic, the profiler
+and the migration of training: a step after which their cuts differ is wrong. The
+seconds of a decision are real ones, of either policy in turn.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, flag := range []string{"clock", "threads", "rounds"} {
