@@ -21,8 +21,11 @@ func Default() Options {
 	return Options{Seeds: 20, Every: "5", Size: Size{Stages: 8, Microbatches: 16, Steps: 100 * every}}
 }
 
+// diffusion is the balancer that knows stages and their neighbours only.
+const diffusion = "diffusion"
+
 // Balancers are the kinds that decisions are tried with.
-var Balancers = []string{"partition", "diffusion"}
+var Balancers = []string{"partition", diffusion}
 
 // Run is a balancer's run of a case under a policy.
 type Run struct {
@@ -124,7 +127,9 @@ func (c Case) runs(every string) ([]Run, error) {
 		return nil, err
 	}
 	for i, x := range list {
-		runs[i].Verdict = w.judge(x.first, x.cuts)
+		if runs[i].Verdict, err = w.judge(runs[i].Balancer, x.first, x.cuts); err != nil {
+			return nil, err
+		}
 	}
 	return runs, nil
 }

@@ -122,15 +122,44 @@ func TestJudge(t *testing.T) {
 		{"needs no answer", byHand(Changes, 20, even, []float64{0.5, 1, 1, 0.5}), 2, map[int]int{0: 2}, Verdict{Regret: []float64{1, 1, 1, 1}, Answers: []int{0}}},
 		{"answers only the next", byHand(Changes, 30, even, []float64{3, 1, 1, 1}, even), 2, map[int]int{0: 2}, Verdict{Regret: []float64{1, 1, 4. / 3, 4. / 3, 1, 1}, Answers: []int{2, 0}}},
 	} {
-		got := c.w.judge(partition.Partition{0, c.first, 4}, after(c.w.Steps, c.cuts))
+		got, err := c.w.judge("partition", partition.Partition{0, c.first, 4}, after(c.w.Steps, c.cuts))
+		expect.OK(t, err)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
-	// 1, 1 and 1.5, 1.5 on a rank that is slow: the best is three layers on the other.
-	slow := byHand(SlowRank, 110, even).judge(partition.Partition{0, 2, 4}, after(110, map[int]int{0: 2, 106: 3}))
-	if !reflect.DeepEqual(slow.Answers, []int{0}) && !reflect.DeepEqual(slow.Answers, []int{2}) {
+	// 1 and 4.5 on a rank that is slow, then 3 and 1.5, as good as it gets.
+	slow, err := byHand(SlowRank, 110, even).judge("partition", partition.Partition{0, 1, 4}, after(110, map[int]int{0: 1, 106: 3}))
+	expect.OK(t, err)
+	if !reflect.DeepEqual(slow.Answers, []int{2}) {
 		t.Errorf("a slow rank: %+v", slow)
+	}
+}
+
+// TestDiffusionIsJudgedByItself: where diffusion ends although better cuts exist, a
+// change is answered by what it would do if it knew the truth, and its regret under a
+// noise may be so many times the one without.
+func TestDiffusionIsJudgedByItself(t *testing.T) {
+	w := drawn(t, Case{Family: "halves", Noise: Noises[0], Scenario: Constant, Seed: 5, Size: Default().Size})
+	x, err := w.newCompetitor(diffusion, "5", present)
+	expect.OK(t, err)
+	_, best := optimum(w.truth(0), 8, nil)
+	own, err := w.goal(diffusion, 0, x.first)
+	expect.OK(t, err)
+	exact, err := w.goal("partition", 0, x.first)
+	expect.OK(t, err)
+	if own < 1.03*best || exact != best {
+		t.Errorf("diffusion reaches %v, the exact balancer %v, the best is %v", own, exact, best)
+	}
+	run := func(noise Noise, regret float64) Run {
+		return Run{Case{Family: "halves", Noise: noise, Scenario: Constant}, diffusion, "new", Verdict{Regret: []float64{regret}}}
+	}
+	runs := []Run{run(Noises[0], 1.25), run(Noises[1], 1.26)}
+	if f := constant(runs, Noises[1], diffusion)[0]; f.Reach != 1.03*1.25 || !f.OK() {
+		t.Errorf("%+v", f)
+	}
+	if f := constant(runs, Noises[0], diffusion)[0]; f.Reach != 0 {
+		t.Errorf("%+v", f)
 	}
 }
 

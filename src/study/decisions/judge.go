@@ -1,6 +1,10 @@
 package decisions
 
 import (
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
 	"dynmo/src/partition"
 )
 
@@ -8,8 +12,8 @@ const (
 	// needlessGain is the share of the true bottleneck that a move must gain not to be
 	// needless.
 	needlessGain = 0.005
-	// answered is how many times the optimum a bottleneck may be after what changed has
-	// been answered.
+	// answered is how many times what can be reached a bottleneck may be after what
+	// changed has been answered.
 	answered = 1.05
 )
 
@@ -21,8 +25,9 @@ type Verdict struct {
 	Answers  []int // by change: decisions until it was answered; all until the next one, or the end, if it was not
 }
 
-// judge returns the verdict on the cuts before the first step and after every one.
-func (w *world) judge(first partition.Partition, cuts []partition.Partition) Verdict {
+// judge returns the verdict on a balancer's cuts before the first step and after
+// every one.
+func (w *world) judge(balancer string, first partition.Partition, cuts []partition.Partition) (Verdict, error) {
 	var v Verdict
 	before := first
 	for step, after := range cuts {
@@ -39,9 +44,13 @@ func (w *world) judge(first partition.Partition, cuts []partition.Partition) Ver
 		}
 	}
 	for _, from := range w.events() {
-		v.Answers = append(v.Answers, w.answer(from, cuts))
+		goal, err := w.goal(balancer, from, cuts[from-1])
+		if err != nil {
+			return v, err
+		}
+		v.Answers = append(v.Answers, w.answer(goal, from, cuts))
 	}
-	return v
+	return v, nil
 }
 
 // decides reports whether a decision follows a step: one in every so many, also
@@ -67,10 +76,13 @@ func (w *world) events() []int {
 	return list
 }
 
-// answer returns how many decisions it takes from a change on until the cuts are
-// good again: none if they still are.
-func (w *world) answer(from int, cuts []partition.Partition) int {
-	if w.regret(from, cuts[from-1]) <= answered {
+// answer returns how many decisions it takes from a change on until the bottleneck is
+// near a goal: none if it still is.
+func (w *world) answer(goal float64, from int, cuts []partition.Partition) int {
+	good := func(step int, cuts partition.Partition) bool {
+		return bottleneck(w.truth(step), cuts, w.slow(step)) <= answered*goal
+	}
+	if good(from, cuts[from-1]) {
 		return 0
 	}
 	decisions := 0
@@ -79,9 +91,33 @@ func (w *world) answer(from int, cuts []partition.Partition) int {
 			continue
 		}
 		decisions++
-		if w.regret(step, cuts[step]) <= answered {
+		if good(step, cuts[step]) {
 			break
 		}
 	}
 	return decisions
+}
+
+// goal returns the bottleneck of what a balancer would choose after a change if it
+// knew the truth: the smallest, or that in which diffusion ends.
+func (w *world) goal(balancer string, step int, cuts partition.Partition) (float64, error) {
+	truth, slow := w.truth(step), w.slow(step)
+	if balancer != diffusion {
+		_, best := optimum(truth, w.Stages, slow)
+		return best, nil
+	}
+	p, err := w.planner(balancer, "auto")
+	if err != nil {
+		return 0, err
+	}
+	t := cost.Table{Layers: slices.Clone(w.phase(step).layers), Slow: slow}
+	for l := range t.Layers {
+		t.Layers[l] = t.Layers[l].With(truth[l])
+	}
+	b := newest{planner: p, settings: w.settings(balancer, "auto").Balance}
+	own, err := b.choose(t, balance.New(t, balance.ByTime, w.Stages, nil, 0), cuts)
+	if err != nil {
+		return 0, err
+	}
+	return bottleneck(truth, own, slow), nil
 }

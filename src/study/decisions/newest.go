@@ -57,14 +57,18 @@ func (b *newest) Decide(m profile.Measurement, present layout.Layout) (layout.La
 		return present, plan.Reason{}, err
 	}
 	b.since, b.gains = 0, nil
-	cuts, err := b.cuts(t, problem, present.Cuts)
-	if err != nil {
-		return present, plan.Reason{}, err
+	cuts, err := b.choose(t, problem, present.Cuts)
+	return present.With(cuts, present.Schedule), plan.Reason{Decided: true}, err
+}
+
+// choose returns the cuts that the balancer of the settings finds, if they predict a
+// faster step than the present ones.
+func (b *newest) choose(t cost.Table, problem balance.Problem, present partition.Partition) (partition.Partition, error) {
+	cuts, err := b.find(t, problem, present)
+	if err != nil || b.planner.Makespan(t, cuts) >= b.planner.Makespan(t, present) {
+		return present, err
 	}
-	if b.planner.Makespan(t, cuts) >= b.planner.Makespan(t, present.Cuts) {
-		cuts = present.Cuts
-	}
-	return present.With(cuts, present.Schedule), plan.Reason{Decided: true}, nil
+	return cuts, nil
 }
 
 // table returns what the step says that layers cost.
@@ -101,9 +105,9 @@ func (b *newest) due(t cost.Table, problem balance.Problem, present layout.Layou
 	return len(b.gains) == window && slices.Sorted(slices.Values(b.gains))[window/2] > minGain, nil
 }
 
-// cuts returns those that the balancer of the settings finds.
-func (b *newest) cuts(t cost.Table, problem balance.Problem, present partition.Partition) (partition.Partition, error) {
-	if b.settings.Kind == "diffusion" {
+// find returns the cuts that the balancer of the settings finds.
+func (b *newest) find(t cost.Table, problem balance.Problem, present partition.Partition) (partition.Partition, error) {
+	if b.settings.Kind == diffusion {
 		r, _, err := balance.Diffusion(problem, present, balance.DiffusionOptions{Gamma: b.settings.Gamma, MaxRounds: b.settings.MaxRounds})
 		return r.Cuts, err
 	}

@@ -223,13 +223,18 @@ func tick(s cost.Stage) cost.Stage {
 	return cost.Stage{Forward: round(s.Forward), Input: round(s.Input), Weight: round(s.Weight)}
 }
 
-// optimum returns the best cuts and their true bottleneck.
-func optimum(seconds []cost.Stage, stages int, slow []float64) (partition.Partition, float64) {
+// problem states what is to be cut.
+func problem(seconds []cost.Stage, stages int, slow []float64) balance.Problem {
 	p := balance.Problem{Stages: stages, Slow: slow}
 	for _, s := range seconds {
 		p.Seconds = append(p.Seconds, s.Seconds())
 	}
-	r, err := balance.Partition(p)
+	return p
+}
+
+// optimum returns the best cuts and their true bottleneck.
+func optimum(seconds []cost.Stage, stages int, slow []float64) (partition.Partition, float64) {
+	r, err := balance.Partition(problem(seconds, stages, slow))
 	if err != nil {
 		panic("decisions: " + err.Error()) // true seconds are positive, and there are more layers than stages
 	}
