@@ -9,6 +9,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/partition"
+	"dynmo/src/schedule"
 )
 
 // drawn returns a case as a world.
@@ -80,6 +81,7 @@ func TestChanges(t *testing.T) {
 // 10, and of which the second rank is slow from step 100 on in SlowRank.
 func byHand(s Scenario, steps int, phases ...[]float64) *world {
 	w := &world{Case: Case{Noise: Noises[0], Scenario: s, Size: Size{Stages: 2, Microbatches: 4, Steps: steps}}, slowRank: 1}
+	w.schedule, _ = schedule.New(schedule.Kind1F1B, 2, 1, 4)
 	for k, seconds := range phases {
 		p := phase{step: 10 * k}
 		for _, x := range seconds {
@@ -133,6 +135,22 @@ func TestJudge(t *testing.T) {
 	expect.OK(t, err)
 	if !reflect.DeepEqual(slow.Answers, []int{2}) {
 		t.Errorf("a slow rank: %+v", slow)
+	}
+}
+
+// TestStepsMayGain: a move that leaves the bottleneck as it is is not needless where
+// the other stages' loads make the step shorter; its way back is.
+func TestStepsMayGain(t *testing.T) {
+	w := drawn(t, Case{Family: "pruned", Noise: Noises[0], Scenario: Constant, Seed: 4, Size: Default().Size})
+	p, err := w.planner("partition", "5")
+	expect.OK(t, err)
+	exact, best := optimum(w.truth(0), 8, nil)
+	better, _ := p.Improve(cost.Table{Layers: w.phases[0].layers}, exact)
+	if b := bottleneck(w.truth(0), better, nil); b < (1-worth)*best || better.Equal(exact) {
+		t.Fatalf("cuts %v of bottleneck %v, want others than %v that are no better by it", better, b, exact)
+	}
+	if !w.gains(0, exact, better) || w.gains(0, better, exact) || w.gains(0, exact, exact) {
+		t.Errorf("from %v to %v: a gain is not seen, or one where there is none", exact, better)
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"dynmo/src/balance"
 	"dynmo/src/cost"
 	"dynmo/src/partition"
+	"dynmo/src/sim"
 )
 
 const (
-	// needlessGain is the share of the true bottleneck that a move must gain not to be
-	// needless.
-	needlessGain = 0.005
+	// worth is the share of the true bottleneck, or of the true step, that a move must
+	// gain not to be needless: where one stage is the bottleneck whatever the cuts, a
+	// step may still gain.
+	worth = 0.005
 	// answered is how many times what can be reached a bottleneck may be after what
 	// changed has been answered.
 	answered = 1.05
@@ -21,7 +23,7 @@ const (
 type Verdict struct {
 	Regret   []float64 // by decision: true bottleneck over the optimum of the cuts after it
 	Moves    int
-	Needless int   // moves that gained less than needlessGain
+	Needless int   // moves that were not worth it
 	Answers  []int // by change: decisions until it was answered; all until the next one, or the end, if it was not
 }
 
@@ -31,10 +33,9 @@ func (w *world) judge(balancer string, first partition.Partition, cuts []partiti
 	var v Verdict
 	before := first
 	for step, after := range cuts {
-		truth, slow := w.truth(step), w.slow(step)
 		if !after.Equal(before) {
 			v.Moves++
-			if bottleneck(truth, after, slow) > (1-needlessGain)*bottleneck(truth, before, slow) {
+			if !w.gains(step, before, after) {
 				v.Needless++
 			}
 		}
@@ -51,6 +52,18 @@ func (w *world) judge(balancer string, first partition.Partition, cuts []partiti
 		v.Answers = append(v.Answers, w.answer(goal, from, cuts))
 	}
 	return v, nil
+}
+
+// gains reports whether a move after a step is worth it if nothing changes.
+func (w *world) gains(step int, before, after partition.Partition) bool {
+	truth, slow := w.truth(step), w.slow(step)
+	if bottleneck(truth, after, slow) <= (1-worth)*bottleneck(truth, before, slow) {
+		return true
+	}
+	seconds := func(cuts partition.Partition) float64 {
+		return sim.Makespan(w.schedule, stageCosts(truth, cuts, slow))
+	}
+	return seconds(after) <= (1-worth)*seconds(before)
 }
 
 // decides reports whether a decision follows a step: one in every so many, also

@@ -21,7 +21,7 @@ type newest struct {
 	planner  *plan.Planner
 	settings config.Balance
 	every    int // steps; 0: auto
-	speeds   profile.Speeds
+	speeds   speeds
 	since    int       // steps since the last decision
 	gains    []float64 // auto: of the last steps since then, at most window
 }
@@ -79,16 +79,9 @@ func (b *newest) table(m profile.Measurement, present layout.Layout) cost.Table 
 		t.Layers[l] = t.Layers[l].With(medians(m.Samples[l]))
 	}
 	if m.Changed {
-		b.speeds.Changed()
+		b.speeds.changed()
 	}
-	owners := present.Owners()
-	b.speeds.Observe(t.Seconds(), owners)
-	if t.Slow = b.speeds.Slow(present.Stages()); t.Slow != nil {
-		for l := range t.Layers {
-			t.Layers[l] = t.Layers[l].With(t.Layers[l].Stage().Scale(1 / t.Slow[owners[l]]))
-		}
-	}
-	return t
+	return b.speeds.observe(t, present.Owners())
 }
 
 // due reports whether to decide after this step.

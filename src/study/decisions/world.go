@@ -13,6 +13,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/random"
+	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
 
@@ -61,6 +62,7 @@ type phase struct {
 type world struct {
 	Case
 	*draws
+	schedule schedule.Schedule
 	phases   []phase
 	slowRank int
 }
@@ -72,6 +74,10 @@ func newWorld(c Case) (*world, error) {
 		panic("decisions: unknown family " + c.Family)
 	}
 	w := &world{Case: c, slowRank: random.Keyed(c.Seed, streamSlow).IntN(c.Stages)}
+	var err error
+	if w.schedule, err = schedule.New(schedule.Kind1F1B, c.Stages, 1, c.Microbatches); err != nil {
+		return nil, err
+	}
 	first := newChain(families[k], c.Stages, c.Seed)
 	if err := w.begin(0, first); err != nil {
 		return nil, err
@@ -244,16 +250,23 @@ func optimum(seconds []cost.Stage, stages int, slow []float64) (partition.Partit
 // bottleneck returns the true bottleneck of some cuts.
 func bottleneck(seconds []cost.Stage, cuts partition.Partition, slow []float64) float64 {
 	most := 0.0
-	for stage := range cuts.Stages() {
-		sum := 0.0
-		lo, hi := cuts.Range(stage)
-		for _, s := range seconds[lo:hi] {
-			sum += s.Seconds()
-		}
-		if slow != nil {
-			sum *= slow[stage]
-		}
-		most = max(most, sum)
+	for _, s := range stageCosts(seconds, cuts, slow) {
+		most = max(most, s.Seconds())
 	}
 	return most
+}
+
+// stageCosts returns what stages truly cost at some cuts.
+func stageCosts(seconds []cost.Stage, cuts partition.Partition, slow []float64) []cost.Stage {
+	list := make([]cost.Stage, cuts.Stages())
+	for stage := range list {
+		lo, hi := cuts.Range(stage)
+		for _, s := range seconds[lo:hi] {
+			list[stage] = list[stage].Plus(s)
+		}
+		if slow != nil {
+			list[stage] = list[stage].Scale(slow[stage])
+		}
+	}
+	return list
 }
