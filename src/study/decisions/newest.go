@@ -22,8 +22,9 @@ type newest struct {
 	settings config.Balance
 	every    int // steps; 0: auto
 	speeds   speeds
-	since    int       // steps since the last decision
-	gains    []float64 // auto: of the last steps since then, at most window
+	since    int        // steps since the last decision
+	gains    []float64  // auto: of the last steps since then, at most window
+	stays    cost.Table // auto: the costs on which it was decided to leave layers where they are
 }
 
 const (
@@ -58,6 +59,9 @@ func (b *newest) Decide(m profile.Measurement, present layout.Layout) (layout.La
 	}
 	b.since, b.gains = 0, nil
 	cuts, err := b.choose(t, problem, present.Cuts)
+	if b.stays = t; !cuts.Equal(present.Cuts) {
+		b.stays = cost.Table{}
+	}
 	return present.With(cuts, present.Schedule), plan.Reason{Decided: true}, err
 }
 
@@ -89,11 +93,15 @@ func (b *newest) due(t cost.Table, problem balance.Problem, present layout.Layou
 	if b.every > 0 {
 		return b.since >= b.every, nil
 	}
-	best, err := balance.Partition(problem)
-	if err != nil {
-		return false, err
+	gain := 0.0
+	if !t.Equal(b.stays) {
+		best, err := balance.Partition(problem)
+		if err != nil {
+			return false, err
+		}
+		gain = 1 - b.planner.Makespan(t, best.Cuts)/b.planner.Makespan(t, present.Cuts)
 	}
-	b.gains = append(b.gains, 1-b.planner.Makespan(t, best.Cuts)/b.planner.Makespan(t, present.Cuts))
+	b.gains = append(b.gains, gain)
 	b.gains = b.gains[max(0, len(b.gains)-window):]
 	return len(b.gains) == window && slices.Sorted(slices.Values(b.gains))[window/2] > minGain, nil
 }
