@@ -83,7 +83,7 @@ func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Par
 	case p.Map.Chunks == 1:
 		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(horizon*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.by == balance.ByTime {
-			r.Cuts, _ = p.improve(t, r.Cuts)
+			r.Cuts, _ = p.Improve(t, r.Cuts)
 		}
 	case p.by == balance.ByTime:
 		r.Cuts, err = p.Cuts(t)

@@ -15,14 +15,14 @@ const (
 	// worth is the share of a step that a move of cuts must gain: less is noise, after
 	// which layers would move without end.
 	worth = 1e-3
-	// tries bounds the steps that improve simulates, so that a decision stays
+	// tries bounds the steps that Improve simulates, so that a decision stays
 	// short on a thousand stages: a millisecond each for 24 stages and 96
 	// microbatches.
 	tries = 500
 )
 
 // Cuts returns the cuts with the shortest predicted step that the search finds:
-// the exact partition, then improve. With several chunks on a stage, where no
+// the exact partition, then Improve. With several chunks on a stage, where no
 // exact partition is known, the search begins at the exact partition over
 // virtual stages and at uniform cuts, and the better end is taken.
 func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
@@ -31,10 +31,10 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	cuts, seconds := p.improve(t, exact.Cuts)
+	cuts, seconds := p.Improve(t, exact.Cuts)
 	if p.Map.Chunks > 1 {
 		if start, err := balance.Uniform(problem); err == nil {
-			other, took := p.improve(t, start.Cuts)
+			other, took := p.Improve(t, start.Cuts)
 			fits, otherFits := p.missing(t, cuts) == 0, p.missing(t, other) == 0
 			if otherFits && (!fits || took < seconds) {
 				cuts = other
@@ -44,13 +44,13 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	return cuts, p.memoryError(t, cuts)
 }
 
-// improve moves single cuts by one or two layers as long as that shortens the
+// Improve moves single cuts by one or two layers as long as that shortens the
 // simulated step, and returns the cuts and their predicted seconds. The exact
 // partition is the best for the slowest stage; what a schedule makes of the
 // others' loads only a simulation tells. Where memory is exceeded it is mended
 // first. For list and auto one search goes by a list schedule and one by the base,
 // and what they found is taken if the whole choice of schedules agrees.
-func (p *Planner) improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
+func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
 	searches := []func(cost.Table, partition.Partition) float64{p.estimate}
 	if p.adapts() {
 		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
@@ -71,7 +71,7 @@ func (p *Planner) improve(t cost.Table, cuts partition.Partition) (partition.Par
 	return best, seconds
 }
 
-// climb is one search of improve, which goes by estimate.
+// climb is one search of Improve, which goes by estimate.
 func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
 	best := slices.Clone(cuts)
 	over := p.missing(t, best)

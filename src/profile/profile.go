@@ -68,15 +68,21 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 		return Measurement{}, fmt.Errorf("profile: over stages: %w", err)
 	}
 	m := joinStages(x.Device.Clock().Kind(), s.Config.Names(), rows)
-	m.Changed = change.Kind != ""
 	if m.Instructions, err = instructions(p.Stages, done.Instructions); err != nil {
 		return Measurement{}, fmt.Errorf("profile: instructions: %w", err)
 	}
+	return p.Observe(m, l, change), nil
+}
+
+// Observe returns a step's measurement in a layout with what this step and those
+// before it tell of layers and ranks. change is how the model changed before it.
+func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change) Measurement {
 	owners := l.Owners()
+	m.Changed = change.Kind != ""
 	m.Estimate = p.estimator.Observe(m.Table, m.Samples, owners, change.Costs)
 	m.Slow = m.Estimate.Slow
 	unslow(m.Layers, owners, m.Slow)
-	return m, nil
+	return m
 }
 
 // report is what a rank, or a stage with all its replicas, sends to the others.

@@ -1,0 +1,136 @@
+package decisions
+
+import (
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/sim"
+)
+
+const (
+	// worth is the share of the true bottleneck, or of the true step, that a move must
+	// gain not to be needless: where one stage is the bottleneck whatever the cuts, a
+	// step may still gain.
+	worth = 0.005
+	// answered is how many times what can be reached a bottleneck may be after what
+	// changed has been answered.
+	answered = 1.05
+)
+
+// Verdict is how a balancer did in a run.
+type Verdict struct {
+	Regret   []float64 // by decision: true bottleneck over the optimum of the cuts after it
+	Moves    int
+	Needless int   // moves that were not worth it
+	Answers  []int // by change: decisions until it was answered; all until the next one, or the end, if it was not
+}
+
+// judge returns the verdict on a balancer's cuts before the first step and after
+// every one.
+func (w *world) judge(balancer string, first partition.Partition, cuts []partition.Partition) (Verdict, error) {
+	var v Verdict
+	before := first
+	for step, after := range cuts {
+		if !after.Equal(before) {
+			v.Moves++
+			if !w.gains(step, before, after) {
+				v.Needless++
+			}
+		}
+		before = after
+		if decides(step) {
+			v.Regret = append(v.Regret, w.regret(step, after))
+		}
+	}
+	for _, from := range w.events() {
+		goal, err := w.goal(balancer, from, cuts[from-1])
+		if err != nil {
+			return v, err
+		}
+		v.Answers = append(v.Answers, w.answer(goal, from, cuts))
+	}
+	return v, nil
+}
+
+// gains reports whether a move after a step is worth it if nothing changes.
+func (w *world) gains(step int, before, after partition.Partition) bool {
+	truth, slow := w.truth(step), w.slow(step)
+	if bottleneck(truth, after, slow) <= (1-worth)*bottleneck(truth, before, slow) {
+		return true
+	}
+	seconds := func(cuts partition.Partition) float64 {
+		return sim.Makespan(w.schedule, stageCosts(truth, cuts, slow))
+	}
+	return seconds(after) <= (1-worth)*seconds(before)
+}
+
+// decides reports whether a decision follows a step: one in every so many, also
+// where the policy says itself when it decides.
+func decides(step int) bool { return (step+1)%every == 0 }
+
+// regret returns the true bottleneck of some cuts at a step over the smallest.
+func (w *world) regret(step int, cuts partition.Partition) float64 {
+	truth, slow := w.truth(step), w.slow(step)
+	_, best := optimum(truth, w.Stages, slow)
+	return bottleneck(truth, cuts, slow) / best
+}
+
+// events returns the steps from which on something has lastingly changed.
+func (w *world) events() []int {
+	var list []int
+	for _, p := range w.phases[1:] {
+		list = append(list, p.step)
+	}
+	if w.Scenario == SlowRank {
+		list = append(list, slowFrom)
+	}
+	return list
+}
+
+// answer returns how many decisions it takes from a change on until the bottleneck is
+// near a goal: none if it still is.
+func (w *world) answer(goal float64, from int, cuts []partition.Partition) int {
+	good := func(step int, cuts partition.Partition) bool {
+		return bottleneck(w.truth(step), cuts, w.slow(step)) <= answered*goal
+	}
+	if good(from, cuts[from-1]) {
+		return 0
+	}
+	decisions := 0
+	for step := from; step < w.Steps && !(step > from && w.changes(step)); step++ {
+		if !decides(step) {
+			continue
+		}
+		decisions++
+		if good(step, cuts[step]) {
+			break
+		}
+	}
+	return decisions
+}
+
+// goal returns the bottleneck of what a balancer would choose after a change if it
+// knew the truth: the smallest, or that in which diffusion ends.
+func (w *world) goal(balancer string, step int, cuts partition.Partition) (float64, error) {
+	truth, slow := w.truth(step), w.slow(step)
+	if balancer != diffusion {
+		_, best := optimum(truth, w.Stages, slow)
+		return best, nil
+	}
+	p, err := w.planner(balancer, "auto")
+	if err != nil {
+		return 0, err
+	}
+	t := cost.Table{Layers: slices.Clone(w.phase(step).layers), Slow: slow}
+	for l := range t.Layers {
+		t.Layers[l] = t.Layers[l].With(truth[l])
+	}
+	b := newest{planner: p, settings: w.settings(balancer, "auto").Balance}
+	own, err := b.choose(t, balance.New(t, balance.ByTime, w.Stages, nil, 0), cuts)
+	if err != nil {
+		return 0, err
+	}
+	return bottleneck(truth, own, slow), nil
+}

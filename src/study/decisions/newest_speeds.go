@@ -1,0 +1,163 @@
+package decisions
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/trace"
+)
+
+// speeds is how the policy of commit 8a6fbfc found out how fast the stages' ranks are
+// compared with each other, unchanged. A layer that has run on two stages tells the
+// ratio of their speeds; a step's layers together, the median of such ratios.
+type speeds struct {
+	last    cost.Table       // the latest costs
+	owners  partition.Owners // where they were measured
+	samples map[[2]int][]float64
+}
+
+const (
+	// enough is how many layers must have moved between two stages before their
+	// ratio is believed.
+	enough = 2
+	// remembered is how many ratios of a pair of stages are kept, the newest.
+	remembered = 15
+	// uneven is the difference in speed that is taken for measurement noise: on
+	// shared machines costs of one layer vary by a few per cent.
+	uneven = 0.15
+)
+
+// changed says that the model has changed: layers no longer cost what they did.
+func (s *speeds) changed() { s.owners = nil }
+
+// observe takes the costs measured on their layers' owners and returns them with
+// the ranks' speeds taken out: Seconds of a layer are those on a rank of speed 1, Slow is
+// how many times slower each stage's rank is.
+func (s *speeds) observe(t cost.Table, owners partition.Owners) cost.Table {
+	if s.owners != nil {
+		drift := s.drift(t, owners)
+		for _, l := range s.owners.Moved(owners) {
+			s.add(s.owners[l], owners[l], t.Layers[l].Seconds()/s.last.Layers[l].Seconds()/drift)
+		}
+	}
+	s.last, s.owners = t, slices.Clone(owners)
+	slow := s.slow(slices.Max(owners) + 1)
+	if slow == nil {
+		return t
+	}
+	out := t
+	out.Slow, out.Layers = slow, slices.Clone(t.Layers)
+	for l := range out.Layers {
+		factor := slow[owners[l]]
+		out.Layers[l].Forward /= factor
+		out.Layers[l].BackwardInput /= factor
+		out.Layers[l].BackwardWeight /= factor
+	}
+	return out
+}
+
+// drift returns how many times longer everything takes than at the last
+// measurement: the median over the layers that stayed, 1 if none did.
+func (s *speeds) drift(t cost.Table, owners partition.Owners) float64 {
+	var ratios []float64
+	for l := range t.Layers {
+		if s.owners[l] == owners[l] {
+			ratios = append(ratios, t.Layers[l].Seconds()/s.last.Layers[l].Seconds())
+		}
+	}
+	if d := trace.Median(ratios); d > 0 && !math.IsInf(d, 1) {
+		return d
+	}
+	return 1
+}
+
+// add notes that a layer took ratio times as long on stage to as on stage from.
+func (s *speeds) add(from, to int, ratio float64) {
+	if !(ratio > 0) || math.IsInf(ratio, 1) {
+		return // one of the two was not measurable
+	}
+	if from > to {
+		from, to, ratio = to, from, 1/ratio
+	}
+	if s.samples == nil {
+		s.samples = make(map[[2]int][]float64)
+	}
+	pair := [2]int{from, to}
+	list := append(s.samples[pair], math.Log(ratio))
+	s.samples[pair] = list[max(0, len(list)-remembered):]
+}
+
+// slow returns the factor of every stage, nil while all are alike. Log factors
+// x minimise Σ_pairs (x_to - x_from - median log ratio)²; of stages that no
+// layer connects, each group's fastest is 1.
+func (s *speeds) slow(stages int) []float64 {
+	type edge struct {
+		from, to int
+		ratio    float64
+	}
+	var edges []edge
+	for from := range stages {
+		for to := from + 1; to < stages; to++ {
+			if list := s.samples[[2]int{from, to}]; len(list) >= enough {
+				edges = append(edges, edge{from, to, trace.Median(list)})
+			}
+		}
+	}
+	if len(edges) == 0 {
+		return nil
+	}
+	group := make([]int, stages)
+	for i := range group {
+		group[i] = i
+	}
+	for range stages { // groups: the least stage that can be reached
+		for _, e := range edges {
+			low := min(group[e.from], group[e.to])
+			group[e.from], group[e.to] = low, low
+		}
+	}
+	// A row for each pair, and one for each group's least stage, which is put at 0:
+	// the others follow from it.
+	var rows, ratios []float64
+	add := func(from, to int, ratio float64) {
+		row := make([]float64, stages)
+		row[to] = 1
+		if from != to {
+			row[from] = -1
+		}
+		rows, ratios = append(rows, row...), append(ratios, ratio)
+	}
+	for _, e := range edges {
+		add(e.from, e.to, e.ratio)
+	}
+	for i, least := range group {
+		if i == least {
+			add(i, i, 0)
+		}
+	}
+	var x mat.VecDense
+	if err := x.SolveVec(mat.NewDense(len(ratios), stages, rows), mat.NewVecDense(len(ratios), ratios)); err != nil {
+		return nil // ratios beyond what numbers can tell say nothing of ranks
+	}
+	slow, alike := make([]float64, stages), true
+	for i := range slow {
+		fastest := x.AtVec(i)
+		for j := range slow {
+			if group[j] == group[i] {
+				fastest = min(fastest, x.AtVec(j))
+			}
+		}
+		slow[i] = 1
+		if d := x.AtVec(i) - fastest; d > uneven {
+			slow[i], alike = math.Exp(d), false
+		}
+	}
+	if alike {
+		return nil
+	}
+	return slow
+}

@@ -1,0 +1,20 @@
+package decisions
+
+import (
+	"dynmo/src/config"
+	"dynmo/src/plan"
+)
+
+// Policy is a way to decide.
+type Policy struct {
+	Name string
+	New  func(*plan.Planner, config.Config) (plan.Balancer, error)
+}
+
+// present is the policy that trains.
+var present = Policy{"new", func(p *plan.Planner, _ config.Config) (plan.Balancer, error) {
+	return plan.NewBalancer(p, plan.BalancerOptions{})
+}}
+
+// Policies are the one that trains and the one that it is compared with.
+var Policies = []Policy{{"old", newNewest}, present}
