@@ -2,13 +2,11 @@ package balance
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 )
 
 const (
-	minGain = 0.01 // predicted gain below which balancing is not worth its noise
-	window  = 5    // steps whose median gain decides, so that two noisy steps cannot
+	minGain = 0.01 // predicted gain below which nothing needs to be decided
 	recent  = 0.5  // weight of the newest cost of balancing in its moving average
 )
 
@@ -16,12 +14,11 @@ const (
 // no rank's private numbers: fed with the same ones it answers the same on
 // every rank.
 type Trigger struct {
-	every    int       // steps between balancings; 0 balances when it pays
-	steps    int       // since the last balancing
-	excess   float64   // seconds lost since then against the best partition
-	gains    []float64 // of the last steps, at most window
-	cost     float64   // moving average of what balancing took, seconds
-	measured bool      // whether cost has been measured
+	every    int     // steps between balancings; 0 balances when it pays
+	steps    int     // since the last balancing
+	excess   float64 // seconds lost since then against the best partition
+	cost     float64 // moving average of what balancing took, seconds
+	measured bool    // whether cost has been measured
 }
 
 // NewTrigger reads the setting balance.every: a number of steps, or "auto".
@@ -45,26 +42,15 @@ func (t *Trigger) Auto() bool { return t.every == 0 }
 // way of predicting, whichever the caller has.
 //
 // "auto" adds up present - best. It answers yes once the sum has reached what
-// balancing costs and the median gain of the last 5 steps, 1 - best/present,
-// is above 1 %; until balancing has been measured it counts as free.
+// balancing costs and the gain, 1 - best/present, is above 1 %; until balancing
+// has been measured it counts as free.
 func (t *Trigger) Step(present, best float64) bool {
 	t.steps++
 	if t.every > 0 {
 		return t.steps >= t.every
 	}
 	t.excess = max(0, t.excess+present-best)
-	gain := 0.0
-	if present > 0 {
-		gain = 1 - best/present
-	}
-	t.gains = append(t.gains, gain)
-	if len(t.gains) > window {
-		t.gains = t.gains[1:]
-	}
-	if len(t.gains) < window || t.excess < t.cost {
-		return false
-	}
-	return slices.Sorted(slices.Values(t.gains))[window/2] > minGain
+	return t.excess >= t.cost && best < (1-minGain)*present
 }
 
 // Balanced says that balancing took so many seconds (profiling, deciding and
@@ -74,5 +60,5 @@ func (t *Trigger) Balanced(seconds float64) {
 		seconds = t.cost + recent*(seconds-t.cost)
 	}
 	t.cost, t.measured = seconds, true
-	t.steps, t.excess, t.gains = 0, 0, nil
+	t.steps, t.excess = 0, 0
 }

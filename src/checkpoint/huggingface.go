@@ -192,7 +192,7 @@ func (w *Weights) gpt2(p model.Weight) Tensor {
 // without mask buffers, written by the reference implementation, comes out as
 // it was, byte for byte.
 func (w *Weights) WriteHuggingFace(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
 	values := func(p model.Weight) ([]byte, error) {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"dynmo/src/expect"
@@ -53,12 +54,15 @@ func TestGoldenVector(t *testing.T) {
 		t.Errorf("values % x, %v", values, err)
 	}
 	path := filepath.Join(t.TempDir(), "a.safetensors")
-	expect.OK(t, Write(path, nil, want, f.Read))
+	old := syscall.Umask(0o027)
+	err = Write(path, nil, want, f.Read)
+	syscall.Umask(old)
+	expect.OK(t, err)
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, b) {
 		t.Errorf("written % x, %v", got, err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v, %v; want what the umask 027 leaves", info.Mode(), err)
 	}
 }
 

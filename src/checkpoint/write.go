@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,13 +96,14 @@ func marshal(metadata map[string]string, tensors []Tensor) []byte {
 	return b.Bytes()
 }
 
-// replace writes a file that only its owner may read: under a temporary name
-// beside path, which it takes when write has succeeded and all is on disk.
+// replace writes a file: under a temporary name beside path, which it takes when
+// write has succeeded and all is on disk.
 func replace(path string, write func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%016x", filepath.Base(path), rand.Uint64()))
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp takes no heed of the umask
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // which names the temporary file
 	}
 	defer func() {
 		if err != nil {

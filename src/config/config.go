@@ -128,7 +128,6 @@ type Balance struct {
 	Every            string  `toml:"every" default:"auto" when:"balance.kind=partition|diffusion" oneof:"auto" min:"1" unit:"steps" doc:"time between decisions; auto balances when it pays"`
 	Regex            string  `toml:"regex" default:"block" when:"balance.kind=regex" doc:"regular expression; layers whose name matches are counted"`
 	Layout           string  `toml:"layout" default:"" when:"balance.kind=layout" doc:"cuts in Megatron-LM's notation: Et|t*3|tL"`
-	Smooth           float64 `toml:"smooth" default:"1.0" when:"balance.kind=partition|diffusion" above:"0" max:"1" doc:"weight of the newest measurement in the moving average"`
 	MemoryLimitBytes int64   `toml:"memory_limit_bytes" default:"0" min:"0" unit:"bytes" doc:"memory of a rank for its layers; 0 means no limit"`
 	Gaps             string  `toml:"gaps" default:"work" when:"balance.kind=diffusion" oneof:"work,arrival" doc:"load of a stage: its work, or also the time until its input arrives from the stage before (paper, E.1)"`
 	Gamma            float64 `toml:"gamma" default:"1e-3" when:"balance.kind=diffusion" above:"0" doc:"phase 1 stops when its potential is below this share of the total load"`

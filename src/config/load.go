@@ -39,6 +39,22 @@ func Load(path string, sets []string) (Config, error) {
 	return load(path, source, sets)
 }
 
+// Recorded returns the settings that a run wrote into its directory. Keys that this
+// version does not know, as another version wrote them, are left out and returned.
+func Recorded(path string) (c Config, unknown []string, err error) {
+	source, err := input.Read(path, input.Settings)
+	if err != nil {
+		return Config{}, nil, fmt.Errorf("config: %w", err)
+	}
+	c = Default()
+	l := loader{list: settings(&c), origin: map[string]string{}, lenient: true}
+	l.file(path, source)
+	if err := l.err(c); err != nil {
+		return Config{}, nil, err
+	}
+	return c, l.unknown, nil
+}
+
 // load is Load with the file's contents at hand.
 func load(path string, source []byte, sets []string) (Config, error) {
 	c := Default()
@@ -47,13 +63,18 @@ func load(path string, source []byte, sets []string) (Config, error) {
 	for _, set := range sets {
 		l.set(set)
 	}
+	if err := l.err(c); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// err returns what was wrong, with the settings themselves if nothing else was.
+func (l *loader) err(c Config) error {
 	if l.problems == nil {
 		l.problems = c.problems(l.origin)
 	}
-	if l.problems != nil {
-		return Config{}, errors.Join(l.problems...)
-	}
-	return c, nil
+	return errors.Join(l.problems...)
 }
 
 // loader fills settings and remembers where each was set.
@@ -61,6 +82,8 @@ type loader struct {
 	list     []setting
 	origin   map[string]string // table.key -> "file:line" or "--set"
 	problems []error
+	lenient  bool     // whether unknown keys are left out
+	unknown  []string // keys and tables that were
 }
 
 func (l *loader) refuse(format string, args ...any) {
@@ -128,6 +151,8 @@ func (l *loader) checkTop(where, name string, value any) {
 	_, isTable := value.(map[string]any)
 	known := slices.ContainsFunc(l.list, func(s setting) bool { return s.table == name })
 	switch {
+	case !known && l.lenient:
+		l.unknown = append(l.unknown, name)
 	case !known && isTable:
 		l.refuse("%s: [%s]: unknown table; the nearest is [%s]", where, name, l.nearestTable(name))
 	case !known:
@@ -156,6 +181,10 @@ func (l *loader) set(text string) {
 // apply gives one setting a value.
 func (l *loader) apply(where, table, key string, value any) {
 	s, known := find(l.list, table+"."+key)
+	if !known && l.lenient {
+		l.unknown = append(l.unknown, table+"."+key)
+		return
+	}
 	if !known {
 		l.refuse("%s: %s.%s: unknown key; the nearest is %s", where, table, key, l.nearest(table, key).name())
 		return

@@ -85,20 +85,3 @@ func (t Table) NonZeros() []float64 {
 	}
 	return s
 }
-
-// Smooth returns the exponentially weighted mean of an old table and this
-// one, weight on this one; bytes and non-zeros are this one's. A nil or
-// differently long old table is ignored.
-func (t Table) Smooth(old Table, weight float64) Table {
-	if len(old.Layers) != len(t.Layers) || slices.Equal(old.Layers, t.Layers) {
-		return t
-	}
-	out := t
-	out.Layers = make([]Layer, len(t.Layers))
-	for l := range t.Layers {
-		a, b := old.Layers[l].Stage(), t.Layers[l].Stage()
-		mix := func(x, y float64) float64 { return x + weight*(y-x) }
-		out.Layers[l] = t.Layers[l].With(Stage{mix(a.Forward, b.Forward), mix(a.Input, b.Input), mix(a.Weight, b.Weight)})
-	}
-	return out
-}

@@ -19,7 +19,7 @@ func (s Phase) factors() [][]Stage {
 
 // times returns a layer that takes so many times its seconds.
 func (l Layer) times(factor Stage) Layer {
-	return l.With(Stage{l.Forward * factor.Forward, l.BackwardInput * factor.Input, l.BackwardWeight * factor.Weight})
+	return l.With(l.Stage().Times(factor))
 }
 
 // Mean returns the table with every layer's seconds at their mean over the

@@ -52,6 +52,11 @@ func (s Stage) Over(t Stage) Stage {
 	return Stage{ratio(s.Forward, t.Forward), ratio(s.Input, t.Input), ratio(s.Weight, t.Weight)}
 }
 
+// Times returns the seconds of s, each times that of factor.
+func (s Stage) Times(factor Stage) Stage {
+	return Stage{s.Forward * factor.Forward, s.Input * factor.Input, s.Weight * factor.Weight}
+}
+
 // Scale returns the cost on a rank that is so many times slower.
 func (s Stage) Scale(factor float64) Stage {
 	return Stage{s.Forward * factor, s.Input * factor, s.Weight * factor}

@@ -34,7 +34,7 @@ type Target struct {
 type Change struct {
 	Kind      string
 	Structure bool // formats of layers, or which are trained: the pipeline's runner must be made again
-	Costs     bool // measurements so far no longer hold
+	Costs     bool // passes that layers still make cost something else
 	Detail    map[string]float64
 }
 

@@ -9,7 +9,8 @@ func init() {
 // Freeze ends the training of the first layers of the chain at one step. They
 // keep their weights: they have no backward for weights, no update, and no share
 // in the norm or in what replicas exchange; no gradient goes back to them. Which
-// parameters are frozen is part of the layers' state.
+// parameters are frozen is part of the layers' state. What is left to do costs what
+// it did, so that measurements go on to hold.
 type Freeze struct {
 	unmeasured
 	Layers int // of the chain, from the first on
@@ -22,5 +23,5 @@ func (f Freeze) Before(step int, t Target) (Change, error) {
 		return Change{}, nil
 	}
 	t.Stage.Freeze(func(layer int) bool { return layer < f.Layers })
-	return Change{Kind: "freeze", Structure: true, Costs: true, Detail: map[string]float64{"layers": float64(f.Layers)}}, nil
+	return Change{Kind: "freeze", Structure: true, Detail: map[string]float64{"layers": float64(f.Layers)}}, nil
 }

@@ -57,6 +57,7 @@ type quiet struct{}
 
 func (quiet) Costs(profile.Phase) error { return nil }
 func (quiet) Trace(trace.Step) error    { return nil }
+func (quiet) Say(string)                {}
 
 // run is a run's losses, gradient norms and final hash: every bit of it is
 // claimed to be independent of placement.

@@ -72,6 +72,7 @@ func TestLeavingChangesNothing(t *testing.T) {
 type recorded struct{ *record.Run }
 
 func (r recorded) Trace(s trace.Step) error { return r.Run.Trace(s, 0) }
+func (recorded) Say(string)                 {}
 
 // TestLeavingIsRecorded: the records of a run that loses stages are those of each
 // step's layout. They are read again, the page shows them, and phases are simulated

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/profile"
-	"dynmo/src/schedule"
 )
 
 // Balancer decides after a step where layers are in the next one, and in which
@@ -25,12 +24,23 @@ type Balancer interface {
 // nothing to decide after this step.
 type Reason struct {
 	Decided    bool
+	Kept       Kept                 // why the layout stays; "" if it does not
+	Gain       Gain                 // of the layout that was weighed against the present one
 	Predicted  float64              // makespan of the next step, in seconds
 	Bottleneck float64              // of the next cuts, in what the balancer goes by
 	Optimum    float64              // the smallest possible
 	Diffusion  *balance.Descent     // how it was found; nil for other balancers
 	Full       *balance.MemoryError // memory allows no cuts any more: layers stay. Told once until the model changes
 }
+
+// Kept is why a balancer leaves a layout as it is.
+type Kept string
+
+const (
+	KeptBest      Kept = "best"      // nothing else is predicted to be faster
+	KeptUncertain Kept = "uncertain" // the gain could be noise
+	KeptPrice     Kept = "price"     // moving would take longer than it saves
+)
 
 // Detail returns what an event tells of a decision for a layout.
 func (r Reason) Detail(next layout.Layout) map[string]any {
@@ -40,6 +50,12 @@ func (r Reason) Detail(next layout.Layout) map[string]any {
 	d := map[string]any{
 		"schedule": string(next.Schedule.Kind), "cuts": []int(next.Cuts),
 		"bottleneck": r.Bottleneck, "optimum": r.Optimum, "gap": balance.Gap(r.Bottleneck, r.Optimum),
+	}
+	if r.Kept != "" {
+		d["kept"] = string(r.Kept)
+	}
+	if r.Gain.Expected != 0 {
+		d["gain"], d["gain_least"] = r.Gain.Expected, r.Gain.Least
 	}
 	if r.Diffusion != nil {
 		d["rounds"], d["potential"] = r.Diffusion.Rounds, r.Diffusion.Potential
@@ -68,8 +84,14 @@ func inMemory(p balance.Problem, present partition.Partition, o balance.Diffusio
 type balancer struct {
 	BalancerOptions
 	planner   *Planner
-	costs     cost.Table // smoothed
+	costs     cost.Estimate
 	trigger   *balance.Trigger
+	steps     int
+	changed   bool    // the model changed before this step, or it is the first
+	fresh     bool    // changed, and did not before the step before: memory is touched that is new
+	settles   bool    // fresh was the step before
+	price     float64 // seconds that a decision took that moved layers, smoothed; 0: not measured
+	moved     bool    // layers, after the step before
 	decided   bool    // after the step before
 	full      bool    // memory allows no cuts since the model changed last
 	reference float64 // makespan of the first step
@@ -79,7 +101,7 @@ type balancer struct {
 // memo is what was found on some costs at a layout: as long as neither changes,
 // so do the answers not.
 type memo struct {
-	costs         cost.Table
+	costs         cost.Estimate
 	layout        layout.Layout
 	present, best float64 // predicted seconds in the present layout, and at the best cuts
 	stay          *Reason // why the layout is the one that was decided for; nil if it is not
@@ -97,22 +119,14 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
 }
 
-// worthOrder is the share of a step that another order of work must save where layers
-// stay: it takes other buffers, and costs are never measured twice alike.
-const worthOrder = 0.005
-
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
 	if b.reference == 0 {
 		b.reference = m.Summary.Makespan()
 	}
-	if m.Changed {
-		b.costs.Layers, b.full = nil, false
+	if b.costs = m.Estimate; b.costs.Layers == nil {
+		b.costs = cost.Certain(m.Table)
 	}
-	if b.decided {
-		b.trigger.Balanced(m.Balancing)
-		b.decided = false
-	}
-	b.costs = m.Table.Smooth(b.costs, b.planner.config.Balance.Smooth)
+	b.account(m)
 	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
 		return present, Reason{}, nil
 	}
@@ -137,9 +151,29 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
 		why.Predicted *= m.Summary.Makespan() / b.present()
-		b.decided = true
+		b.decided, b.moved = true, !next.Equal(present)
 	}
 	return next, why, nil
+}
+
+// account notes what the last decision took, and whether the model has just changed.
+func (b *balancer) account(m profile.Measurement) {
+	b.settles = b.fresh
+	b.fresh = m.Changed && !b.changed || b.steps == 0
+	b.changed = m.Changed || b.steps == 0
+	b.steps++
+	if m.Changed {
+		b.full = false
+	}
+	if b.decided {
+		b.trigger.Balanced(m.Balancing)
+		if b.moved && b.price > 0 {
+			b.price += (m.Balancing - b.price) / 2
+		} else if b.moved {
+			b.price = m.Balancing
+		}
+	}
+	b.decided, b.moved = false, false
 }
 
 // remember forgets what was found if costs or layout are others than before.
@@ -159,7 +193,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	if b.last.stay != nil {
 		return present, *b.last.stay, nil
 	}
-	problem := b.planner.problem(b.costs, b.planner.by)
+	problem := b.planner.problem(b.costs.Table, b.planner.by)
 	optimum, err := balance.Partition(problem)
 	if err != nil {
 		return fail(err)
@@ -169,12 +203,15 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	if err != nil {
 		return fail(err)
 	}
+	if next, err = b.weigh(present, next, &why); err != nil {
+		return fail(err)
+	}
 	p, err := b.planner.For(next.Stages())
 	if err != nil {
 		return fail(err)
 	}
 	if p != b.planner {
-		problem = p.problem(b.costs, p.by)
+		problem = p.problem(b.costs.Table, p.by)
 	}
 	r, err := problem.Evaluate(next.Cuts)
 	if err != nil {
@@ -184,7 +221,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	if next.Equal(present) {
 		b.last.stay = &why
 	} else {
-		why.Predicted = p.seconds(b.costs, next.Cuts, next.Schedule)
+		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)
 	}
 	return next, why, nil
 }
@@ -193,26 +230,30 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 // costs.
 func (b *balancer) present() float64 {
 	if l := &b.last; l.present == 0 {
-		l.present = b.planner.seconds(b.costs, l.layout.Cuts, l.layout.Schedule)
+		l.present = b.planner.seconds(b.costs.Table, l.layout.Cuts, l.layout.Schedule)
 	}
 	return b.last.present
 }
 
-// due reports whether to balance after this step.
+// due reports whether to balance after this step: when the settings say so, and
+// after the second step of a run and of a changed model, whose first is slower.
 func (b *balancer) due(present layout.Layout) (bool, error) {
 	if !b.trigger.Auto() {
-		return b.trigger.Step(0, 0), nil
+		return (b.trigger.Step(0, 0) || b.settles) && b.costs.Known(), nil
+	}
+	if !b.costs.Known() || b.fresh && !b.costs.Sure() {
+		return false, nil
 	}
 	if l := &b.last; l.best == 0 {
 		best := present.Cuts
 		if b.planner.config.Balance.Moves() {
-			r, err := balance.Partition(b.planner.problem(b.costs, b.planner.by))
+			r, err := balance.Partition(b.planner.problem(b.costs.Table, b.planner.by))
 			if err != nil {
 				return false, err
 			}
 			best = r.Cuts
 		}
-		l.best = b.planner.estimate(b.costs, best)
+		l.best = b.planner.estimate(b.costs.Table, best)
 	}
 	best := b.last.best
 	if b.last.stay != nil {
@@ -232,28 +273,17 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 		if err != nil {
 			return present, err
 		}
-		cuts, why.Diffusion = p.faster(b.costs, present.Cuts, found), &d
+		cuts, why.Diffusion = p.faster(b.costs.Table, present.Cuts, found), &d
 	case "partition":
 		var err error
-		if cuts, err = p.next(b.costs, present.Cuts); err != nil {
+		if cuts, err = p.next(b.costs.Table, present.Cuts); err != nil {
 			return present, err
 		}
 	}
 	if b.Repack > 0 {
 		p, cuts = b.repack(cuts)
 	}
-	return p.layout(cuts, b.order(p, present, cuts)), nil
-}
-
-// order returns the schedule for the steps after a decision for some cuts.
-func (b *balancer) order(p *Planner, present layout.Layout, cuts partition.Partition) schedule.Schedule {
-	s := p.Schedule(b.costs, cuts)
-	if p == b.planner && cuts.Equal(present.Cuts) && p.fits(b.costs, cuts, present.Schedule) {
-		if s.Equal(present.Schedule) || p.seconds(b.costs, cuts, s) > (1-worthOrder)*b.present() {
-			return present.Schedule
-		}
-	}
-	return s
+	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
 }
 
 // repack returns the fewest stages whose predicted throughput stays within the
@@ -266,8 +296,8 @@ func (b *balancer) repack(cuts partition.Partition) (*Planner, partition.Partiti
 		if err != nil {
 			continue
 		}
-		next, err := fewer.Cuts(b.costs)
-		if err != nil || fewer.Makespan(b.costs, next)*(1-b.Repack) > b.reference {
+		next, err := fewer.Cuts(b.costs.Table)
+		if err != nil || fewer.Makespan(b.costs.Table, next)*(1-b.Repack) > b.reference {
 			break // memory, or time: fewer have less of both
 		}
 		planner, cuts = fewer, next

@@ -319,14 +319,13 @@ func TestBoundOfUnevenReplicas(t *testing.T) {
 	c.Parallel.Replicas = 3
 	n := plantest.Link
 	n.Slow = []float64{4, 1, 1, 1, 4, 1, 1, 1, 4}
-	p := planner(t, c, n)
-	a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 4, 8, 12})
-	expect.OK(t, err)
-	list := append(Others(costs, c, n, nil), a)
-	if len(list) < 7 {
-		t.Errorf("%d kinds of schedule, want all but interleaved at least", len(list)-1)
-	}
-	for _, a := range list {
+	for _, kind := range Kinds {
+		c.Schedule.Kind = string(kind)
+		p := planner(t, c, n)
+		cuts, err := p.Cuts(costs)
+		expect.OK(t, err)
+		a, err := p.At(cost.Phase{Table: costs}, cuts)
+		expect.OK(t, err)
 		if a.LowerBound > a.Step.Makespan()*(1+1e-12) {
 			t.Errorf("%s: bound %v, makespan %v", a.Schedule.Kind, a.LowerBound, a.Step.Makespan())
 		}

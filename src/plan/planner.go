@@ -74,6 +74,12 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 	return p, nil
 }
 
+// Configured returns the planner of settings on the network that they say, with all
+// that stages hold.
+func Configured(c config.Config) (*Planner, error) {
+	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
+}
+
 // For returns the planner of the same settings for another number of stages.
 func (p *Planner) For(stages int) (*Planner, error) {
 	if stages == p.Map.Stages {

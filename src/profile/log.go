@@ -9,19 +9,26 @@ import (
 	"dynmo/src/trace"
 )
 
-// longest is how many steps a phase of a log has at most: a drift within a phase
-// that nothing announced stays visible, and a file of costs small.
-const longest = 64
+const (
+	// longest is how many steps a phase of a log has at most: a drift within a phase
+	// that nothing announced stays visible, and a file of costs small.
+	longest = 64
+	// sampledSteps and sampledMicrobatches bound what a phase keeps of its
+	// measurements: a layer's samples fill about a kilobyte, and are enough to tell
+	// how far its costs are to be trusted.
+	sampledSteps, sampledMicrobatches = 8, 8
+)
 
 // Log gathers what consecutive steps cost as long as neither the model nor the
-// layout changes, and gives it as one phase: medians over its steps.
+// layout changes, and gives it as one phase.
 type Log struct {
 	Model string // settings that the costs hold for (see cost.Phase)
 
 	phase  Phase
-	tables []cost.Table // of its steps
-	runs   []Run        // likewise
-	change string       // what changes the model before the next step
+	tables []cost.Table     // of its steps; seconds are cost.Location of the step's microbatches
+	sample [][][]cost.Stage // by step, layer and some microbatches, in seconds; as long as all steps have some
+	runs   []Run            // by step
+	change string           // what changes the model before the next step
 }
 
 // Changed says that the model changes before the next step, and how.
@@ -29,18 +36,45 @@ func (l *Log) Changed(what string) { l.change = what }
 
 // Add adds a step: its costs and how it went, Scale in seconds. It returns the
 // phase before it, if the step begins a new one.
-func (l *Log) Add(step int, t cost.Table, run Run) (done Phase, ok bool) {
+func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 	if len(l.tables) == 0 || l.change != "" || len(l.tables) == longest || !l.runs[0].Layout.Equal(run.Layout) {
 		done, ok = l.Take()
 		l.phase = Phase{Phase: cost.Phase{Step: step, Model: l.Model, Change: l.change}}
 		l.change = ""
 	}
+	t := m.Table
+	if m.Samples != nil {
+		owners := run.Layout.Owners()
+		t.Layers = slices.Clone(t.Layers)
+		rows := make([][]cost.Stage, len(t.Layers))
+		for i, row := range m.Samples {
+			fast := 1.0 // the seconds of a rank of speed 1 in those of the layer's rank
+			if t.Slow != nil {
+				fast = 1 / t.Slow[owners[i]]
+			}
+			t.Layers[i] = t.Layers[i].With(cost.Location(row).Scale(fast))
+			rows[i] = some(row, step, fast)
+		}
+		l.sample = append(l.sample, rows)
+	}
 	l.tables, l.runs = append(l.tables, t), append(l.runs, run)
 	return done, ok
 }
 
-// Take returns the phase that has been gathered and begins anew. Its Run is that of
-// the step with the median makespan.
+// some returns a step's sampledMicrobatches out of all, evenly spread, others in
+// every step, each times a factor.
+func some(row []cost.Stage, step int, factor float64) []cost.Stage {
+	n := min(len(row), sampledMicrobatches)
+	list := make([]cost.Stage, n)
+	for i := range list {
+		list[i] = row[(i*len(row)/n+step)%len(row)].Scale(factor)
+	}
+	return list
+}
+
+// Take returns the phase that has been gathered and begins anew. Its costs are
+// cost.Location over the steps of that over each step's microbatches. Its Run is that
+// of the step with the median makespan.
 func (l *Log) Take() (Phase, bool) {
 	if len(l.tables) == 0 {
 		return Phase{}, false
@@ -49,44 +83,60 @@ func (l *Log) Take() (Phase, bool) {
 	p.Steps = len(l.tables)
 	p.Table = l.tables[p.Steps-1]
 	p.Layers = slices.Clone(p.Layers)
-	p.Dispatch = median(l.tables, func(t cost.Table) float64 { return t.Dispatch })
+	p.Dispatch = trace.Median(each(l.tables, func(t cost.Table) float64 { return t.Dispatch }))
 	for i, layer := range p.Layers {
-		var steps []cost.Stage
-		for _, t := range l.tables {
-			steps = append(steps, t.Layers[i].Stage())
-		}
-		p.Layers[i] = layer.With(medians(steps))
+		p.Layers[i] = layer.With(cost.Location(each(l.tables, func(t cost.Table) cost.Stage { return t.Layers[i].Stage() })))
+	}
+	if len(l.sample) == p.Steps {
+		p.Samples = relative(l.sample, p.Layers)
+	}
+	rest, balancing := cost.LowerQuartile(each(l.runs, func(r Run) float64 { return r.Rest })), 0.0
+	for _, r := range l.runs {
+		balancing += r.Balancing
 	}
 	slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
 	run := l.runs[(p.Steps-1)/2]
-	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()))
+	run.Rest, run.Balancing = rest, balancing
+	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()), 1e4)
 	p.Run = &run
-	l.tables, l.runs = nil, nil
+	l.tables, l.runs, l.sample = nil, nil, nil
 	return p, true
 }
 
-// median returns the median of a number of each value.
-func median[T any](list []T, of func(T) float64) float64 {
-	v := make([]float64, len(list))
-	for i, x := range list {
-		v[i] = of(x)
+// relative returns the samples of sampledSteps steps, evenly spread, as multiples of
+// what layers cost.
+func relative(sample [][][]cost.Stage, layers []cost.Layer) [][][]cost.Stage {
+	costs := each(layers, cost.Layer.Stage)
+	list := make([][][]cost.Stage, min(len(sample), sampledSteps))
+	for i := range list {
+		list[i] = sample[i*len(sample)/len(list)]
+		relate(list[i], costs, 1e3)
 	}
-	return trace.Median(v)
+	return list
+}
+
+// each returns something of every value.
+func each[T, U any](list []T, of func(T) U) []U {
+	out := make([]U, len(list))
+	for i, x := range list {
+		out[i] = of(x)
+	}
+	return out
 }
 
 // medians returns the median of each of the seconds.
 func medians(list []cost.Stage) cost.Stage {
 	return cost.Stage{
-		Forward: median(list, func(s cost.Stage) float64 { return s.Forward }),
-		Input:   median(list, func(s cost.Stage) float64 { return s.Input }),
-		Weight:  median(list, func(s cost.Stage) float64 { return s.Weight }),
+		Forward: trace.Median(each(list, func(s cost.Stage) float64 { return s.Forward })),
+		Input:   trace.Median(each(list, func(s cost.Stage) float64 { return s.Input })),
+		Weight:  trace.Median(each(list, func(s cost.Stage) float64 { return s.Weight })),
 	}
 }
 
-// relate makes seconds by virtual stage and microbatch multiples of what the
-// virtual stages cost, to four digits.
-func relate(rows [][]cost.Stage, costs []cost.Stage) {
-	digits := func(x float64) float64 { return math.Round(1e4*x) / 1e4 }
+// relate makes seconds in rows multiples of what each row's owner costs, to
+// 1/precision.
+func relate(rows [][]cost.Stage, costs []cost.Stage, precision float64) {
+	digits := func(x float64) float64 { return math.Round(precision*x) / precision }
 	for v, row := range rows {
 		for m, took := range row {
 			times := took.Over(costs[v])

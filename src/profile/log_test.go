@@ -12,11 +12,12 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestLog: steps of one layout and model are one phase with their
-// medians; a change of the model, of the cuts, and its own length end it.
+// TestLog: steps of one layout and model are one phase with the lower quartile of
+// their costs and the run of their median makespan; a change of the model, of the
+// cuts, and its own length end it.
 func TestLog(t *testing.T) {
-	table := func(seconds float64) cost.Table {
-		return cost.Table{Clock: "wall", Layers: []cost.Layer{{Name: "a", Forward: seconds, BackwardInput: 2 * seconds, BackwardWeight: 3 * seconds}}}
+	table := func(seconds float64) cost.Measurement {
+		return cost.Measurement{Table: cost.Table{Clock: "wall", Layers: []cost.Layer{{Name: "a", Forward: seconds, BackwardInput: 2 * seconds, BackwardWeight: 3 * seconds}}}}
 	}
 	ran := func(cuts partition.Partition, makespan float64, seconds ...float64) Run {
 		order := schedule.Schedule{Map: partition.Line(cuts.Stages())}
@@ -36,19 +37,19 @@ func TestLog(t *testing.T) {
 	one, two := partition.Partition{0, 1}, partition.Partition{0, 0, 1}
 	note(log.Add(0, table(1), ran(one, 10, 1)))
 	note(log.Add(1, table(9), ran(one, 30, 3)))
-	note(log.Add(2, table(2), ran(one, 20, 12)))
+	note(log.Add(2, table(2), ran(one, 20, 24)))
 	log.Changed("prune")
 	note(log.Add(3, table(4), ran(one, 5)))
 	note(log.Add(4, table(5), ran(two, 6)))
 	note(log.Take())
 	note(log.Take())
 	phase := func(step, steps int, seconds float64, change string, run Run) Phase {
-		return Phase{cost.Phase{Step: step, Steps: steps, Table: table(seconds), Change: change}, &run}
+		return Phase{Phase: cost.Phase{Step: step, Steps: steps, Table: table(seconds).Table, Change: change}, Run: &run}
 	}
 	median := ran(one, 20)
-	median.Scale = [][]cost.Stage{{{Forward: 6, Input: 3, Weight: 2}}} // 12 s of each, over 2, 4 and 6
+	median.Scale = [][]cost.Stage{{{Forward: 16, Input: 8, Weight: 5.3333}}} // 24 s of each, over 1.5, 3 and 4.5
 	want := Series{
-		phase(0, 3, 2, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
+		phase(0, 3, 1.5, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -59,5 +60,50 @@ func TestLog(t *testing.T) {
 	}
 	if len(got) != 2 || got[0].Steps != longest || got[1].Step != longest {
 		t.Errorf("%d phases of the longest length, want 2", len(got))
+	}
+}
+
+// TestLogSamples: a phase costs the lower quartile over steps of that over
+// microbatches, on a rank of speed 1, and keeps a bounded part of the samples as
+// multiples of that.
+func TestLogSamples(t *testing.T) {
+	cuts := partition.Partition{0, 1, 2}
+	run := Run{Layout: layout.New(cuts, schedule.Schedule{Map: partition.Line(2)}, 1, mesh.StageMajor), Makespan: 1, Rest: 2, Balancing: 3}
+	var log Log
+	const steps, microbatches = 20, 16
+	for step := range steps {
+		m := cost.Measurement{Table: cost.Table{Layers: make([]cost.Layer, 2), Slow: []float64{1, 2}}, Samples: make([][]cost.Stage, 2)}
+		for i := range microbatches {
+			noise := 1.0
+			if i%4 == 3 {
+				noise = 5 // a quarter of all, which the lower quartile does not see
+			}
+			m.Samples[0] = append(m.Samples[0], cost.Stage{Forward: noise * 1e-3, Input: noise * 2e-3, Weight: noise * 3e-3})
+			m.Samples[1] = append(m.Samples[1], cost.Stage{Forward: noise * 8e-3})
+		}
+		if _, ok := log.Add(step, m, run); ok {
+			t.Fatal("a phase ended early")
+		}
+	}
+	p, _ := log.Take()
+	for l, want := range []cost.Stage{{Forward: 1e-3, Input: 2e-3, Weight: 3e-3}, {Forward: 4e-3}} {
+		if got := p.Layers[l].Stage(); got != want {
+			t.Errorf("layer %d costs %v, want %v", l, got, want)
+		}
+	}
+	if p.Run.Rest != 2 || p.Run.Balancing != 3*steps {
+		t.Errorf("rest %v s and balancing %v s, want 2 and %v", p.Run.Rest, p.Run.Balancing, 3*steps)
+	}
+	if len(p.Samples) != sampledSteps || len(p.Samples[0]) != 2 || len(p.Samples[0][0]) != sampledMicrobatches {
+		t.Fatalf("samples of %d steps, want %d with 2 layers and %d microbatches", len(p.Samples), sampledSteps, sampledMicrobatches)
+	}
+	seen := map[cost.Stage]bool{}
+	for _, rows := range p.Samples {
+		for _, s := range rows[1] {
+			seen[s] = true
+		}
+	}
+	if !seen[cost.Stage{Forward: 1, Input: 1, Weight: 1}] || !seen[cost.Stage{Forward: 5, Input: 1, Weight: 1}] || len(seen) != 2 {
+		t.Errorf("samples %v, want multiples 1 and 5 of the costs, and 1 of those that are 0", seen)
 	}
 }

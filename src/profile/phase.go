@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,10 @@ import (
 type Phase struct {
 	cost.Phase
 	Run *Run `json:"run,omitempty"` // absent where nothing was run
+	// Samples are some of the measurements that the costs were estimated from, by step,
+	// layer and microbatch: how many times the layer's seconds the microbatch took.
+	// Absent in files of older versions.
+	Samples [][][]cost.Stage `json:"samples,omitempty"`
 }
 
 // Run is how the steps of a phase went.
@@ -29,6 +34,11 @@ type Run struct {
 	Seed      uint64        `json:"seed,omitempty"`
 	Step      int           `json:"step"`     // the one with this makespan
 	Makespan  float64       `json:"makespan"` // seconds, median over the steps
+	// Rest is the seconds of a step outside its makespan, for updates, as Location has
+	// it over the steps; Balancing what measuring, deciding and moving took after them,
+	// all together.
+	Rest      float64 `json:"rest_seconds,omitempty"`
+	Balancing float64 `json:"balancing_seconds,omitempty"`
 	// Scale is by virtual stage and microbatch, of the step with that makespan: how
 	// many times the forward, backward-input and backward-weight seconds of its
 	// layers it took. Machines are never quite even, and the slowest of many takes
@@ -73,6 +83,25 @@ func (s Series) Costs() cost.Series {
 		list[i] = p.Costs()
 	}
 	return list
+}
+
+// Halved returns every other phase of a series. Each stands for the steps of the one
+// behind it too, and for what balancing took there.
+func (s Series) Halved() Series {
+	out := make(Series, 0, (len(s)+1)/2)
+	for i := 0; i < len(s); i += 2 {
+		p := s[i]
+		if i+1 < len(s) {
+			p.Steps += s[i+1].Steps
+			if next := s[i+1].Run; p.Run != nil && next != nil {
+				run := *p.Run
+				run.Balancing += next.Balancing
+				p.Run = &run
+			}
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // ReadSeries reads a file of costs of that many layers (0: whatever it has).
@@ -123,7 +152,7 @@ const leastSeconds = 1e-12
 
 // check refuses what no simulation could be trusted with.
 func (p Phase) check(layers int) error {
-	if err := p.Phase.Check(layers); err != nil || p.Run == nil {
+	if err := cmp.Or(p.Phase.Check(layers), p.checkSamples(layers)); err != nil || p.Run == nil {
 		return err
 	}
 	r := p.Run
@@ -137,6 +166,8 @@ func (p Phase) check(layers int) error {
 		return fmt.Errorf("run.latency_seconds: %v, want 0 to %v", r.Latency, cost.MostLatency)
 	case r.Bandwidth != 0 && !(r.Bandwidth >= cost.LeastBandwidth && r.Bandwidth <= cost.MostBandwidth):
 		return fmt.Errorf("run.bandwidth_bytes: %v, want 0 (infinite) or %g to %g", r.Bandwidth, cost.LeastBandwidth, cost.MostBandwidth)
+	case !(min(r.Rest, r.Balancing) >= 0 && max(r.Rest, r.Balancing) <= cost.MostSeconds):
+		return fmt.Errorf("run: rest_seconds %v and balancing_seconds %v, want both from 0 to %g", r.Rest, r.Balancing, cost.MostSeconds)
 	case !(r.Makespan >= leastSeconds && r.Makespan <= cost.MostSeconds):
 		return fmt.Errorf("run.makespan: %v, want seconds from %g to %g", r.Makespan, leastSeconds, cost.MostSeconds)
 	}
@@ -147,11 +178,36 @@ func (p Phase) check(layers int) error {
 	if rows := len(r.Scale); rows != 0 && rows != virtual {
 		return fmt.Errorf("run.scale: %d rows, want %d", rows, virtual)
 	}
-	for v, row := range r.Scale {
+	return checkFactors("run.scale", r.Scale)
+}
+
+// checkFactors refuses factors that no measurement gives.
+func checkFactors(field string, rows [][]cost.Stage) error {
+	for v, row := range rows {
 		for m, x := range row {
 			if least := min(x.Forward, x.Input, x.Weight); !(least >= 0) || math.IsInf(x.Seconds(), 1) {
-				return fmt.Errorf("run.scale[%d][%d]: %v, want finite numbers >= 0", v, m, x)
+				return fmt.Errorf("%s[%d][%d]: %v, want finite numbers >= 0", field, v, m, x)
 			}
+		}
+	}
+	return nil
+}
+
+// checkSamples wants of every step a row for each layer, and in it a microbatch at
+// least.
+func (p Phase) checkSamples(layers int) error {
+	for step, rows := range p.Samples {
+		field := fmt.Sprintf("samples[%d]", step)
+		if len(rows) != layers {
+			return fmt.Errorf("%s: %d rows, want %d", field, len(rows), layers)
+		}
+		for l, row := range rows {
+			if len(row) == 0 {
+				return fmt.Errorf("%s[%d]: no microbatch, want at least one", field, l)
+			}
+		}
+		if err := checkFactors(field, rows); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -28,7 +28,8 @@ func TestReadSeries(t *testing.T) {
 	want := Series{
 		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
 		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow, Scale: [][]float64{{1, 2}, {3, 4}}},
-			Run: &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9}},
+			Samples: [][][]cost.Stage{{{{Forward: 1, Input: 1.021, Weight: 0.97}}, {{Forward: 1, Input: 1, Weight: 1}}}},
+			Run:     &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9, Rest: 2, Balancing: 3}},
 	}
 	var text strings.Builder
 	for _, s := range want {
@@ -95,6 +96,10 @@ func TestReadSeriesRefuses(t *testing.T) {
 		{"no makespan", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1e-320}}`, "run.makespan: 1e-320"},
 		{"slow of others", `{"slow":[1,1],"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1}}`, "slow: 2 numbers, want one for each of run.layout.stages = 1"},
 		{"rows", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[],[]]}}`, "run.scale: 2 rows, want 1"},
+		{"samples of others", `{"layers":[` + layer + `,` + layer + `],"samples":[[[[1,1,1]]]]}`, "samples[0]: 1 rows, want 2"},
+		{"no sample", `{"layers":[` + layer + `,` + layer + `],"samples":[[[[1,1,1]],[]]]}`, "samples[0][1]: no microbatch"},
+		{"negative sample", `{"layers":[` + layer + `,` + layer + `],"samples":[[[[1,1,1]],[[1,-1,1]]]]}`, "samples[0][1][0]"},
+		{"negative rest", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"rest_seconds":-1}}`, "rest_seconds -1"},
 		{"two of three", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,2]},"makespan":1,"scale":[[[1,2]]]}}`, "2 numbers, want forward"},
 		{"cuts", `{"layers":[` + layer + `,` + layer + `],"run":{"layout":{"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b","cuts":[0,1]},"makespan":1}}`, "run.layout.cuts: 1 layers, want 2"},
 	} {
@@ -104,6 +109,25 @@ func TestReadSeriesRefuses(t *testing.T) {
 				t.Errorf("got %v, want costs.json: …%s…", err, c.want)
 			}
 		})
+	}
+}
+
+// TestHalved: no step and no second of balancing is lost.
+func TestHalved(t *testing.T) {
+	var list Series
+	for step := range 5 {
+		list = append(list, Phase{Phase: cost.Phase{Step: step, Steps: 1}, Run: &Run{Balancing: 1}})
+	}
+	got := list.Halved()
+	want := Series{
+		{Phase: cost.Phase{Step: 0, Steps: 2}, Run: &Run{Balancing: 2}}, {Phase: cost.Phase{Step: 2, Steps: 2}, Run: &Run{Balancing: 2}},
+		{Phase: cost.Phase{Step: 4, Steps: 1}, Run: &Run{Balancing: 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if list[0].Steps != 1 || list[0].Run.Balancing != 1 {
+		t.Errorf("%+v: the series has changed", list[0])
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
+	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
@@ -35,7 +36,8 @@ type Own struct {
 // Instructions.
 type Measurement struct {
 	cost.Measurement               // of a rank of speed 1; Slow says how much slower stages are
-	Changed          bool          // the model changed before the step: earlier measurements do not hold
+	Estimate         cost.Estimate // from this step and those before it that the model has not changed since
+	Changed          bool          // the model changed before the step
 	Summary          trace.Summary // of the slowest replica
 	Memory           []Memory      // by stage: the largest of the replicas
 	Joules           float64       // of all ranks; -1 if one does not know its own
@@ -46,15 +48,15 @@ type Measurement struct {
 	Instructions [][]trace.Span
 }
 
-// Profiler measures steps. It remembers how fast ranks are.
+// Profiler measures steps. It remembers what layers cost before, and how fast ranks are.
 type Profiler struct {
 	Stages, Replicas *comm.Group // of this rank: stages of its replica, replicas of its stage
-	speeds           Speeds
+	estimator        Estimator
 }
 
-// Measure returns what all ranks measured in a step of a layout. changed says
-// that the model changed before it. Collective over the stages and the replicas.
-func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, changed bool) (Measurement, error) {
+// Measure returns what all ranks measured in a step of a layout. change is how the
+// model changed before it. Collective over the stages and the replicas.
+func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, change dynamic.Change) (Measurement, error) {
 	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}, counts: done.Counts}
 	mine.local(x, s, done.Spans, l)
 	column, err := gather(p.Replicas, mine)
@@ -66,14 +68,14 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 		return Measurement{}, fmt.Errorf("profile: over stages: %w", err)
 	}
 	m := joinStages(x.Device.Clock().Kind(), s.Config.Names(), rows)
-	m.Changed = changed
+	m.Changed = change.Kind != ""
 	if m.Instructions, err = instructions(p.Stages, done.Instructions); err != nil {
 		return Measurement{}, fmt.Errorf("profile: instructions: %w", err)
 	}
-	if changed {
-		p.speeds.Changed()
-	}
-	m.Table = p.speeds.Observe(m.Table, l.Owners())
+	owners := l.Owners()
+	m.Estimate = p.estimator.Observe(m.Table, m.Samples, owners, change.Costs)
+	m.Slow = m.Estimate.Slow
+	unslow(m.Layers, owners, m.Slow)
 	return m, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
+	"dynmo/src/dynamic"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
@@ -57,7 +58,7 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 		}
 		counts := []cost.Count{{Name: "left", Layer: s.Layers[0].ID, Microbatch: replica, Values: []int64{int64(tr.Rank()), -1}}}
 		p := profile.Profiler{Stages: stages, Replicas: replicas}
-		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans, Counts: counts}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, false)
+		seen, err := p.Measure(x, s, where, pipeline.Result{Spans: spans, Counts: counts}, profile.Own{Joules: 2.5, Balancing: float64(tr.Rank())}, dynamic.Change{})
 		if err != nil {
 			return err
 		}

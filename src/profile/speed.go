@@ -6,7 +6,6 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/trace"
 )
@@ -17,7 +16,7 @@ import (
 // would oscillate. A layer that has run on two stages tells the ratio of their
 // speeds; a step's layers together, the median of such ratios.
 type Speeds struct {
-	last    cost.Table       // the latest costs
+	last    []float64        // what layers took last
 	owners  partition.Owners // where they were measured
 	samples map[[2]int][]float64
 }
@@ -36,39 +35,24 @@ const (
 // Changed says that the model has changed: layers no longer cost what they did.
 func (s *Speeds) Changed() { s.owners = nil }
 
-// Observe takes the costs measured on their layers' owners and returns them with
-// the ranks' speeds taken out: Seconds of a layer are those on a rank of speed 1, Slow is
-// how many times slower each stage's rank is.
-func (s *Speeds) Observe(t cost.Table, owners partition.Owners) cost.Table {
+// Observe takes what layers took on their owners.
+func (s *Speeds) Observe(seconds []float64, owners partition.Owners) {
 	if s.owners != nil {
-		drift := s.drift(t, owners)
+		drift := s.drift(seconds, owners)
 		for _, l := range s.owners.Moved(owners) {
-			s.add(s.owners[l], owners[l], t.Layers[l].Seconds()/s.last.Layers[l].Seconds()/drift)
+			s.add(s.owners[l], owners[l], seconds[l]/s.last[l]/drift)
 		}
 	}
-	s.last, s.owners = t, slices.Clone(owners)
-	slow := s.slow(slices.Max(owners) + 1)
-	if slow == nil {
-		return t
-	}
-	out := t
-	out.Slow, out.Layers = slow, slices.Clone(t.Layers)
-	for l := range out.Layers {
-		factor := slow[owners[l]]
-		out.Layers[l].Forward /= factor
-		out.Layers[l].BackwardInput /= factor
-		out.Layers[l].BackwardWeight /= factor
-	}
-	return out
+	s.last, s.owners = slices.Clone(seconds), slices.Clone(owners)
 }
 
 // drift returns how many times longer everything takes than at the last
 // measurement: the median over the layers that stayed, 1 if none did.
-func (s *Speeds) drift(t cost.Table, owners partition.Owners) float64 {
+func (s *Speeds) drift(seconds []float64, owners partition.Owners) float64 {
 	var ratios []float64
-	for l := range t.Layers {
+	for l := range seconds {
 		if s.owners[l] == owners[l] {
-			ratios = append(ratios, t.Layers[l].Seconds()/s.last.Layers[l].Seconds())
+			ratios = append(ratios, seconds[l]/s.last[l])
 		}
 	}
 	if d := trace.Median(ratios); d > 0 && !math.IsInf(d, 1) {
@@ -93,10 +77,11 @@ func (s *Speeds) add(from, to int, ratio float64) {
 	s.samples[pair] = list[max(0, len(list)-remembered):]
 }
 
-// slow returns the factor of every stage, nil while all are alike. Log factors
+// Slow returns how many times slower each stage's rank is than the fastest, nil
+// while all are alike. Log factors
 // x minimise Σ_pairs (x_to - x_from - median log ratio)²; of stages that no
 // layer connects, each group's fastest is 1.
-func (s *Speeds) slow(stages int) []float64 {
+func (s *Speeds) Slow(stages int) []float64 {
 	type edge struct {
 		from, to int
 		ratio    float64

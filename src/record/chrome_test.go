@@ -164,15 +164,15 @@ func FuzzReadTrace(f *testing.F) {
 	})
 }
 
-// full is a file that takes no more.
-type full struct{ writes int }
+// noRoom is a file that takes no more.
+type noRoom struct{ writes int }
 
-func (f *full) Write([]byte) (int, error) { f.writes++; return 0, errors.New("file too large") }
+func (f *noRoom) Write([]byte) (int, error) { f.writes++; return 0, errors.New("file too large") }
 
 // TestTraceCutOff: after a step that could not be written nothing is, and the
 // error is told once.
 func TestTraceCutOff(t *testing.T) {
-	f := &full{}
+	f := &noRoom{}
 	c := chrome{out: f}
 	step := trace.Step{Stages: [][]trace.Span{{{Op: trace.F, Start: 0, End: 1}}}}
 	if err := c.add(Timeline{0, step}); err == nil {

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"time"
+
 	"dynmo/src/config"
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
@@ -18,6 +20,9 @@ type Observer interface {
 	// the first replica did in a step.
 	Costs(profile.Phase) error
 	Trace(trace.Step) error
+	// Say is given a line for people: a change of the model, a decision, a move. A
+	// decision that repeats the answer of the one before is not told again.
+	Say(line string)
 }
 
 // Journal makes from what the loop of rank 0 knows what an observer receives:
@@ -33,11 +38,16 @@ type Journal struct {
 	pending *Event // the last decision, until its effect is measured
 	same    int    // steps since the layout changed
 	traced  int    // timelines so far
+
+	began    time.Time
+	sparsity float64 // of the model, as its last change told it
+	answered answer  // of the last decision
+	moved    bool    // by the pending decision
 }
 
 // NewJournal returns the journal of a run.
 func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string) *Journal {
-	return &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}}
+	return &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}, began: time.Now()}
 }
 
 // Done is what the loop knows when a step and what follows it are over.
@@ -63,6 +73,11 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 		return err
 	}
 	j.log.Changed(change.Kind)
+	j.answered = answerNone
+	if s, ok := change.Detail[sparsityKey]; ok {
+		j.sparsity = s
+	}
+	j.observe.Say(changeLine(step, change, seconds))
 	detail := map[string]any{"what": change.Kind}
 	for k, v := range change.Detail {
 		detail[k] = v
@@ -90,7 +105,7 @@ func (j *Journal) Step(d Done) error {
 	if err != nil {
 		return err
 	}
-	if done, ended := j.log.Add(d.Step, d.Measured.Table, run); ended {
+	if done, ended := j.log.Add(d.Step, d.Measured.Measurement, run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err
 		}
@@ -140,11 +155,20 @@ func (j *Journal) flush() error {
 		return nil
 	}
 	j.pending = nil
+	if j.moved && e.After > 0 {
+		j.observe.Say(effectLine(*e))
+	}
 	return j.event(*e)
 }
 
 // decision tells what was moved. The decision is pending until its effect is known.
 func (j *Journal) decision(d Done, makespan float64) error {
+	if d.Why.Decided {
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
+	j.say(d, makespan)
 	if d.Why.Full != nil {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
 	}
@@ -160,14 +184,27 @@ func (j *Journal) decision(d Done, makespan float64) error {
 	if !d.Why.Decided {
 		return nil
 	}
-	if err := j.flush(); err != nil {
-		return err
-	}
+	j.moved = !d.Next.Cuts.Equal(d.Ran.Cuts)
 	j.pending = &Event{
 		Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next), Bytes: d.Moved.Bytes,
 		Before: Float(makespan), Predicted: Float(d.Why.Predicted), Seconds: Float(d.Deciding),
 	}
 	return nil
+}
+
+// say tells people a decision, if its answer is a new one or changes something, and a
+// move of layers.
+func (j *Journal) say(d Done, makespan float64) {
+	if d.Why.Decided || d.Why.Full != nil {
+		a, line := decisionLine(d, makespan)
+		if a != j.answered || a == answerMove || a == answerReorder {
+			j.observe.Say(line)
+		}
+		j.answered = a
+	}
+	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
+		j.observe.Say(moveLine(d.Step, d.Moved, d.Moving, d.Next.LayersPerStage()))
+	}
 }
 
 // timeline tells the timeline of the second step of every layout (the first touches
@@ -200,10 +237,13 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	}
 	s, c := d.Measured.Summary, j.config
 	seconds, spent := s.Finish-d.Start, d.Deciding+d.Moving
-	tokens := float64(c.Parallel.MicrobatchSize * c.Model.Sequence * d.Ran.Schedule.Microbatches * d.Ran.Mesh.Replicas)
+	batch := c.Parallel.MicrobatchSize * d.Ran.Schedule.Microbatches * d.Ran.Mesh.Replicas
+	tokens, now := float64(batch*c.Model.Sequence), time.Now()
 	a.Idle.Balancing = spent
 	m := Metrics{
 		Step: d.Step, Clock: j.clock, Loss: Float(d.Loss), GradNorm: Float(d.Norm), LR: Float(d.LR), Skipped: d.Skipped,
+		BatchSize: batch, Sparsity: Float(j.sparsity),
+		Time: now.UTC().Truncate(time.Millisecond), WallSeconds: Float(now.Sub(j.began).Round(time.Microsecond).Seconds()),
 		StepSeconds: Float(seconds), BalanceSeconds: Float(spent), TokensPerSecond: Float(tokens / seconds),
 		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
 		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Ceiling: Float(a.Ceiling), Idle: a.Idle,
@@ -221,6 +261,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	run := profile.Run{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,
 		DelayMost: c.Comm.DelayMost, Seed: c.Run.Seed, Step: d.Step, Makespan: s.Makespan(), Scale: a.Took,
+		Rest: max(0, seconds-s.Makespan()), Balancing: spent,
 	}
 	return m, run, nil
 }

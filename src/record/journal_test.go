@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -33,7 +35,10 @@ type told struct {
 	metrics []Metrics
 	events  []Event
 	phases  profile.Series
+	lines   []string
 }
+
+func (o *told) Say(line string) { o.lines = append(o.lines, line) }
 
 func (o *told) Step(m Metrics) error {
 	o.order, o.metrics = append(o.order, fmt.Sprintf("step %d", m.Step)), append(o.metrics, m)
@@ -179,6 +184,74 @@ func TestJournal(t *testing.T) {
 	if series[2].Change != "prune" {
 		t.Errorf("phase 2 follows on %q, want prune", series[2].Change)
 	}
+}
+
+// TestJournalSays: people are told each change of the model, each move and what it was
+// worth, and of decisions that change nothing the first with its answer since the model
+// changed.
+func TestJournalSays(t *testing.T) {
+	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
+	keep := plan.Reason{Decided: true, Kept: plan.KeptBest, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
+	unsure, dear := keep, keep
+	unsure.Kept, unsure.Gain = plan.KeptUncertain, plan.Gain{Expected: 0.031, Least: -0.02}
+	dear.Kept, dear.Gain = plan.KeptPrice, plan.Gain{Expected: 0.02, Least: 0.02}
+	move := plan.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05, Gain: plan.Gain{Expected: 0.5, Least: 0.45}}
+	r.tell(even, even, keep, 2)
+	r.tell(even, even, keep, 2)
+	r.tell(even, uneven, move, 2)
+	r.tell(uneven, uneven, keep, 1)
+	r.tell(uneven, even, plan.Reason{}, 1)
+	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"kept": 1, "sparsity": 0.5}}, 83))
+	r.tell(even, even, keep, 1)
+	r.tell(even, even, unsure, 1)
+	r.tell(even, even, dear, 1)
+	expect.OK(t, r.journal.Changed(8, dynamic.Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}}, 1))
+	r.tell(even, even, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
+	order, err := schedule.New(schedule.KindGPipe, 2, 1, 4)
+	expect.OK(t, err)
+	gpipe := even.With(even.Cuts, order)
+	r.tell(even, gpipe, plan.Reason{Decided: true, Predicted: 0.2}, 1)
+	const gap = "; slowest stage 25.0 % above the best possible"
+	want := []string{
+		"step 0: layers stay: no other cuts are predicted to be faster" + gap,
+		"step 2: layers move: a step of 101ms is predicted to take 50ms, 2.01x faster (uncertain by 5.0 %); slowest stage 0.0 % above the best possible",
+		"step 2: moved 2 layers, 9 bytes, in 1s; layers per stage 3 5",
+		"step 2: since the move a step takes 92.7ms, 1.09x faster than the 101ms before it; 50ms was predicted",
+		"step 3: layers stay: no other cuts are predicted to be faster" + gap,
+		"step 4: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
+		"step 5: the model changes: prune, sparsity 50.0 %; took 1m23s",
+		"step 5: layers stay: no other cuts are predicted to be faster" + gap,
+		"step 6: layers stay: other cuts are predicted to save 3.1 % of a step (uncertain by 5.1 %), which may be noise" + gap,
+		"step 7: layers stay: other cuts are predicted to save 2.0 % of a step, less than moving takes" + gap,
+		"step 8: the model changes: freeze, layers 3, of all 8; took 1s",
+		"step 8: layers stay: memory: stage 0 lacks 0 bytes for what it must hold",
+		"step 9: schedule gpipe instead of 1f1b: a step of 80.7ms is predicted to take 200ms, 2.48x slower",
+	}
+	if diff := cmp.Diff(want, r.told.lines); diff != "" {
+		t.Error(diff)
+	}
+	for i, m := range r.told.metrics {
+		if want := map[bool]Float{false: 0, true: 0.5}[i >= 5]; m.Sparsity != want || m.BatchSize != 4 {
+			t.Errorf("step %d: sparsity %v, %d sequences, want %v and 4", i, m.Sparsity, m.BatchSize, want)
+		}
+	}
+}
+
+// TestJournalTime: a step's time is when it was told; wall seconds count from the
+// journal's beginning, whatever the run's clock.
+func TestJournalTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+		even := r.layout(0, 4, 8)
+		for i := range 2 {
+			time.Sleep(1500 * time.Millisecond)
+			r.tell(even, even, plan.Reason{}, 1)
+			if m := r.told.metrics[i]; !m.Time.Equal(time.Now()) || m.Time.Location() != time.UTC || m.WallSeconds != 1.5*Float(i+1) {
+				t.Errorf("step %d at %v: time %v, %v wall seconds", i, time.Now(), m.Time, m.WallSeconds)
+			}
+		}
+	})
 }
 
 // TestJournalOfFewerStages: metrics, timelines and costs are those of the layout

@@ -3,10 +3,11 @@ package record
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Log is one line of a training log, in Megatron-LM's fields, which parsers of
-// its logs read.
+// its logs read, and behind them more.
 type Log struct {
 	Iteration, Iterations int     // from 1; all there are
 	ConsumedSamples       int64   // sequences since the run began
@@ -17,6 +18,10 @@ type Log struct {
 	Loss                  float64 // nats per token
 	GradNorm              float64
 	Skipped, NaN          int // iterations so far: without an update; with a loss or gradient not finite
+
+	TokensPerSecond float64
+	Clock           string        // of Seconds and TokensPerSecond; "" leaves the fields behind Megatron-LM's out
+	Left            time.Duration // real time until the last iteration
 }
 
 // String returns the line, without its end. The loss is never scaled here.
@@ -34,5 +39,56 @@ func (l Log) String() string {
 	fmt.Fprintf(&b, " grad norm: %.3f |", l.GradNorm)
 	fmt.Fprintf(&b, " number of skipped iterations: %3d |", l.Skipped)
 	fmt.Fprintf(&b, " number of nan iterations: %3d |", l.NaN)
+	if l.Clock != "" {
+		fmt.Fprintf(&b, " tokens per second: %.0f | clock: %s | time left: %s |", l.TokensPerSecond, l.Clock, Duration(l.Left.Seconds()))
+	}
 	return b.String()
+}
+
+// Duration writes seconds as people read them: 1h2m3s, 1m23s, 12.3s, 4.56ms.
+func Duration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	digits := time.Nanosecond // three of them
+	for d >= 1000*digits {
+		digits *= 10
+	}
+	return d.Round(digits).String()
+}
+
+// Bytes writes a number of bytes in units of powers of 1000.
+func Bytes(n int64) string {
+	x, unit := float64(n), "bytes"
+	for _, larger := range []string{"kB", "MB", "GB", "TB"} {
+		if x < 1000 {
+			break
+		}
+		x, unit = x/1000, larger
+	}
+	return fmt.Sprintf("%.3g %s", x, unit)
+}
+
+// recentSteps is the number of iterations whose mean tells the time left: few enough to
+// follow a model that becomes cheaper, many enough to pass over a slow one.
+const recentSteps = 20
+
+// TimeLeft foretells when a run ends, by real time.
+type TimeLeft struct {
+	last    time.Time
+	steps   float64 // at most recentSteps
+	seconds float64 // moving average of an iteration
+}
+
+// NewTimeLeft begins with a run.
+func NewTimeLeft() *TimeLeft { return &TimeLeft{last: time.Now()} }
+
+// Step says that an iteration is over, and returns the time that so many more take.
+func (t *TimeLeft) Step(more int) time.Duration {
+	now := time.Now()
+	t.steps = min(t.steps+1, recentSteps)
+	t.seconds += (now.Sub(t.last).Seconds() - t.seconds) / t.steps
+	t.last = now
+	return time.Duration(float64(more) * t.seconds * float64(time.Second))
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"dynmo/src/expect"
 )
@@ -14,12 +16,73 @@ var logs = []Log{
 	{Iteration: 10, Iterations: 500, ConsumedSamples: 80, Seconds: 0.0123456, LR: 1e-3, BatchSize: 8, Loss: 5.5451774, GradNorm: 1.2345},
 	{Iteration: 20, Iterations: 500, ConsumedSamples: 160, Seconds: 1.5, FLOPs: 2.34e12, LR: 9.5e-4, BatchSize: 8,
 		Loss: math.NaN(), GradNorm: math.Inf(1), Skipped: 1, NaN: 1},
+	{Iteration: 30, Iterations: 500, ConsumedSamples: 240, Seconds: 0.5, LR: 9e-4, BatchSize: 8, Loss: 5.4, GradNorm: 1,
+		TokensPerSecond: 12345.67, Clock: "virtual", Left: 83*time.Second + time.Millisecond},
 }
 
 // The fields are those that training_log of Megatron-LM (megatron/training)
-// prints, in its order.
+// prints, in its order; more stand behind them.
 func TestLog(t *testing.T) {
-	expect.Golden(t, "testdata/log.txt", logs[0].String()+"\n"+logs[1].String()+"\n")
+	var b strings.Builder
+	for _, l := range logs {
+		b.WriteString(l.String() + "\n")
+	}
+	expect.Golden(t, "testdata/log.txt", b.String())
+}
+
+func TestUnits(t *testing.T) {
+	for _, c := range []struct {
+		seconds float64
+		want    string
+	}{
+		{0, "0s"}, {1e-9, "1ns"}, {0.000642133, "642µs"}, {0.0018624, "1.86ms"}, {0.174, "174ms"}, {0.9999, "1s"},
+		{12.345, "12.3s"}, {59.96, "1m0s"}, {83.4, "1m23s"}, {3723.4, "1h2m3s"}, {100 * 3600, "100h0m0s"},
+	} {
+		if got := Duration(c.seconds); got != c.want {
+			t.Errorf("%v s: %s, want %s", c.seconds, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		bytes int64
+		want  string
+	}{{0, "0 bytes"}, {999, "999 bytes"}, {1000, "1 kB"}, {1234567, "1.23 MB"}, {5e9, "5 GB"}, {7e15, "7e+03 TB"}} {
+		if got := Bytes(c.bytes); got != c.want {
+			t.Errorf("%d bytes: %s, want %s", c.bytes, got, c.want)
+		}
+	}
+}
+
+// The time left follows the pace of the latest iterations.
+func TestTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := NewTimeLeft()
+		step := func(seconds float64, more int) float64 {
+			time.Sleep(time.Duration(seconds * float64(time.Second)))
+			return left.Step(more).Seconds()
+		}
+		if got := step(2, 10); got != 20 {
+			t.Errorf("after one iteration of 2 s: %v s left for 10", got)
+		}
+		for range 10 * recentSteps {
+			step(1, 5)
+		}
+		if got := step(1, 7); math.Abs(got-7) > 1e-3 {
+			t.Errorf("after many iterations of 1 s: %v s left for 7", got)
+		}
+		if got := step(1, 0); got != 0 {
+			t.Errorf("%v s left for none", got)
+		}
+	})
+}
+
+// A log that takes no line is an error at the end.
+func TestProgressIsLost(t *testing.T) {
+	p := newProgress(fullDisk(t), false, 5, 1)
+	p.Step(Log{Iteration: 1, Iterations: 5})
+	p.Say("a word")
+	if err := p.Close(); err == nil || err.Error() != "log: write /dev/full: no space left on device" {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestProgressInAFile(t *testing.T) {
@@ -35,7 +98,7 @@ func TestProgressInAFile(t *testing.T) {
 			want.WriteString(l.String() + "\n")
 		}
 	}
-	p.Close()
+	expect.OK(t, p.Close())
 	if out.String() != want.String() {
 		t.Errorf("got\n%swant\n%s", &out, &want)
 	}
@@ -60,7 +123,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 	out.Reset()
 	p.Say("done")
-	p.Close()
+	expect.OK(t, p.Close())
 	if out.String() != "done\n" && !strings.HasSuffix(out.String(), "\rdone\n") {
 		t.Errorf("after the last iteration: %q", out.String())
 	}

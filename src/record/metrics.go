@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/json"
 	"math"
+	"time"
 
 	"dynmo/src/trace"
 )
@@ -61,6 +62,12 @@ type Metrics struct {
 	// tokens trained on since. Absent where it is not metered.
 	JoulesPerToken Float `json:"joules_per_token,omitzero"`
 	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
+	BatchSize      int   `json:"batch_size"`       // sequences of the step, of all replicas
+	Sparsity       Float `json:"sparsity"`         // share of the prunable parameters that are gone, in [0, 1]
+	// Time is the time of day at which the step was over, in UTC. Absent from older runs.
+	Time time.Time `json:"time,omitzero"`
+	// WallSeconds is real time since training began, whatever the clock.
+	WallSeconds Float `json:"wall_seconds"`
 }
 
 // EventKind is the kind of an Event.

@@ -24,6 +24,7 @@ type Progress struct {
 	every int                      // iterations between log lines
 	bar   *progressbar.ProgressBar // nil where out is no terminal
 	drawn time.Time                // when the bar was last drawn
+	err   error                    // the first of a line
 }
 
 // NewProgress returns the progress of a run of so many iterations, with a log
@@ -52,7 +53,7 @@ func (p *Progress) Step(l Log) {
 			return
 		}
 		p.drawn = time.Now()
-		p.bar.Describe(fmt.Sprintf("loss %.4f, %.1f ms", l.Loss, 1e3*l.Seconds))
+		p.bar.Describe(fmt.Sprintf("loss %.4f, %.1f ms, %.0f tokens/s", l.Loss, 1e3*l.Seconds, l.TokensPerSecond))
 		_ = p.bar.Set(l.Iteration) // a terminal that is gone must not end the run
 	case l.Iteration%p.every == 0 || l.Iteration == l.Iterations:
 		p.Say(l.String())
@@ -64,15 +65,21 @@ func (p *Progress) Say(text string) {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
-	_, _ = fmt.Fprintln(p.out, input.VisibleLines(strings.TrimRight(text, "\n")))
+	if _, err := fmt.Fprintln(p.out, input.VisibleLines(strings.TrimRight(text, "\n"))); p.err == nil {
+		p.err = err
+	}
 	if p.bar != nil && !p.bar.IsFinished() {
 		_ = p.bar.RenderBlank()
 	}
 }
 
-// Close removes the bar.
-func (p *Progress) Close() {
+// Close removes the bar. A line that could not be printed is an error.
+func (p *Progress) Close() error {
 	if p.bar != nil && !p.bar.IsFinished() {
 		_ = p.bar.Clear()
 	}
+	if p.err != nil {
+		return fmt.Errorf("log: %w", p.err)
+	}
+	return nil
 }

@@ -2,16 +2,20 @@ package record
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"dynmo/src/expect"
+	"dynmo/src/profile"
 )
 
 // lines returns the lines of a file.
@@ -33,7 +37,8 @@ func TestRunDirectory(t *testing.T) {
 	expect.OK(t, err)
 	for _, m := range []Metrics{
 		{Step: 1, Clock: "wall", Loss: 5.5, GradNorm: 1, LR: 1e-3, StepSeconds: 0.25, TokensPerSecond: 2048,
-			BubbleRatio: 0.125, Imbalance: 0.5, LayersPerStage: []int{3, 5}, BytesPerStage: []int64{10, 20}},
+			BubbleRatio: 0.125, Imbalance: 0.5, LayersPerStage: []int{3, 5}, BytesPerStage: []int64{10, 20},
+			BatchSize: 8, Sparsity: 0.5, Time: time.Date(2026, 11, 22, 9, 25, 14, 123e6, time.UTC), WallSeconds: 83.5},
 		{Step: 2, Clock: "wall", Loss: Float(math.NaN()), GradNorm: Float(math.Inf(1)), Skipped: true},
 	} {
 		expect.OK(t, r.Step(m))
@@ -41,8 +46,8 @@ func TestRunDirectory(t *testing.T) {
 	// Lines are on disk before the run is closed: a killed run keeps them.
 	steps := lines(t, filepath.Join(dir, "metrics.jsonl"))
 	want := []string{
-		`{"step":1,"clock":"wall","loss":5.5,"grad_norm":1,"lr":0.001,"step_seconds":0.25,"balance_seconds":0,"tokens_per_second":2048,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"bubble_ratio":0.125,"imbalance":0.5,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":[3,5],"bytes_per_stage":[10,20]}`,
-		`{"step":2,"clock":"wall","loss":null,"grad_norm":null,"lr":0,"step_seconds":0,"balance_seconds":0,"tokens_per_second":0,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"bubble_ratio":0,"imbalance":0,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":null,"bytes_per_stage":null,"skipped":true}`,
+		`{"step":1,"clock":"wall","loss":5.5,"grad_norm":1,"lr":0.001,"step_seconds":0.25,"balance_seconds":0,"tokens_per_second":2048,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"bubble_ratio":0.125,"imbalance":0.5,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":[3,5],"bytes_per_stage":[10,20],"batch_size":8,"sparsity":0.5,"time":"2026-11-22T09:25:14.123Z","wall_seconds":83.5}`,
+		`{"step":2,"clock":"wall","loss":null,"grad_norm":null,"lr":0,"step_seconds":0,"balance_seconds":0,"tokens_per_second":0,"makespan":0,"predicted":0,"bottleneck":0,"optimum":0,"bubble_ratio":0,"imbalance":0,"ceiling":0,"idle":{"busy":0,"inherent":0,"imbalance":0,"memory":0,"communication":0,"balancing":0},"schedule":"","cuts":null,"layers_per_stage":null,"bytes_per_stage":null,"skipped":true,"batch_size":0,"sparsity":0,"wall_seconds":0}`,
 	}
 	if strings.Join(steps, "\n") != strings.Join(want, "\n") {
 		t.Errorf("metrics:\n%s\nwant:\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
@@ -77,37 +82,103 @@ func TestRunDirectory(t *testing.T) {
 	}
 }
 
-func TestASecondRunInTheSameDirectoryIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	first, err := Open(dir, "first", Provenance{})
-	expect.OK(t, err)
-	defer first.Close()
-	_, err = Open(dir, "second", Provenance{})
-	want := "record: run directory " + dir + ": a run already lies there (metrics.jsonl); wanted a new or empty directory"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	if got := lines(t, filepath.Join(dir, "config.toml")); got[0] != "first" {
-		t.Errorf("the first run's settings are now %q", got)
+func TestASecondRunNeedsForce(t *testing.T) {
+	for _, name := range files {
+		dir := t.TempDir()
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
+		_, err := Open(dir, "second", Provenance{})
+		want := "record: run directory " + dir + ": a run already lies there (" + name + " exists): --force writes over it"
+		if err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		if got := names(t, dir); !slices.Equal(got, []string{name}) {
+			t.Errorf("%s: the refused run left %v", name, got)
+		}
 	}
 }
 
-func TestOthersCannotReadARun(t *testing.T) {
-	for _, mask := range []int{0, 0o022} {
-		old := syscall.Umask(mask)
-		dir := filepath.Join(t.TempDir(), "run")
+// names returns the files of a directory in lexical order, TensorBoard's under its prefix.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	expect.OK(t, err)
+	var list []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), boardPrefix) {
+			list = append(list, boardPrefix)
+		} else {
+			list = append(list, e.Name())
+		}
+	}
+	return list
+}
+
+// made are the files of a run from its beginning on.
+var made = []string{SettingsFile, CostsFile, EventsFile, boardPrefix, MetricsFile, ProvenanceFile, SummaryFile, TraceFile}
+
+// A run makes all its files at once, and Replace only removes those of a run.
+func TestReplace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b]*", "run")
+	for i, settings := range []string{"first", "second"} {
+		r, err := Replace(dir, settings, Provenance{})
+		expect.OK(t, err)
+		want := made
+		if i > 0 {
+			want = append(slices.Clone(made), "notes.txt")
+			slices.Sort(want)
+		}
+		if got := names(t, dir); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", settings, got, want)
+		}
+		expect.OK(t, r.Step(Metrics{}))
+		expect.OK(t, r.Close())
+		if n := len(lines(t, filepath.Join(dir, MetricsFile))); n != 1 {
+			t.Errorf("%s: %d steps, want 1", settings, n)
+		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o666))
+	}
+	if got := lines(t, filepath.Join(dir, SettingsFile)); got[0] != "second" {
+		t.Errorf("settings %q", got)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "runs")
+	at := time.Date(2026, 11, 22, 9, 25, 14, 0, time.UTC)
+	for _, c := range []struct{ name, want string }{
+		{"demo", "demo-20261122-092514"},
+		{"demo", "demo-20261122-092514-2"},
+		{"demo", "demo-20261122-092514-3"},
+		{"", "run-20261122-092514"},
+		{"../a b/\x1b[31m", "-.-a-b---31m-20261122-092514"},
+		{strings.Repeat("ü", 200), strings.Repeat("ü", longest) + "-20261122-092514"},
+	} {
+		r, err := Create(parent, c.name, at, "", Provenance{})
+		expect.OK(t, err)
+		expect.OK(t, r.Close())
+		if got := filepath.Base(r.Dir()); got != c.want {
+			t.Errorf("%q: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Files and directories of a run have the modes that the umask leaves.
+func TestRunFollowsUmask(t *testing.T) {
+	for _, mask := range []fs.FileMode{0, 0o022, 0o077} {
+		old := syscall.Umask(int(mask))
+		dir := filepath.Join(t.TempDir(), "runs", "run")
 		r, err := Open(dir, "", Provenance{})
 		syscall.Umask(old)
 		expect.OK(t, err)
 		defer r.Close()
-		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		err = filepath.WalkDir(filepath.Dir(dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
 			info, err := d.Info()
-			want := fs.FileMode(fileMode)
+			want := 0o666 &^ mask
 			if d.IsDir() {
-				want = directoryMode
+				want = 0o777 &^ mask
 			}
 			if err == nil && info.Mode().Perm() != want {
 				t.Errorf("umask %#o: %s has mode %#o, want %#o", mask, path, info.Mode().Perm(), want)
@@ -137,17 +208,101 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsAnError(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+// Where one file cannot be made none is left, nor a directory that was made for them.
+func TestOpenLeavesNothing(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "run")
+		if there {
+			expect.OK(t, os.Mkdir(dir, 0o777))
+		}
+		if _, err := Open(dir, "", Provenance{Host: "a/b"}); err == nil || !strings.Contains(err.Error(), boardPrefix) {
+			t.Fatalf("got %v, want an error of TensorBoard's file, whose name no file can have", err)
+		}
+		if list, err := os.ReadDir(dir); there != (err == nil) || len(list) > 0 {
+			t.Errorf("there before %v: left %v, %v", there, list, err)
+		}
+	}
+}
+
+// fullDisk returns a file that takes nothing.
+func fullDisk(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("no /dev/full on this system")
 	}
-	defer full.Close()
-	r := Run{metrics: full, events: full}
-	if err := r.Step(Metrics{}); err == nil || err.Error() != "record: write /dev/full: no space left on device" {
-		t.Errorf("got %v", err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestAFullDiskIsAnError(t *testing.T) {
+	const want = "record: write /dev/full: no space left on device"
+	for name, c := range map[string]struct {
+		file  func(r *Run, full *os.File)
+		write func(r *Run) error
+	}{
+		"metrics": {func(r *Run, f *os.File) { r.metrics = f }, func(r *Run) error { return r.Step(Metrics{}) }},
+		"events":  {func(r *Run, f *os.File) { r.events = f }, func(r *Run) error { return r.Event(Event{}) }},
+		"costs":   {func(r *Run, f *os.File) { r.costs = f }, func(r *Run) error { return r.Costs(profile.Phase{}) }},
+		"trace":   {func(r *Run, f *os.File) { r.chrome.out = f }, func(r *Run) error { return r.Trace(twoStages(1), 0) }},
+		"board at the end": {func(r *Run, f *os.File) { r.board.out.Reset(f) }, func(r *Run) error {
+			return cmp.Or(r.Step(Metrics{}), r.Close())
+		}},
+		"board in time": {func(r *Run, f *os.File) { r.board.out.Reset(f) }, func(r *Run) error {
+			return r.Step(Metrics{Time: time.Now().Add(2 * boardEvery)})
+		}},
+	} {
+		r, err := Open(t.TempDir(), "", Provenance{})
+		expect.OK(t, err)
+		c.file(r, fullDisk(t))
+		if err := c.write(r); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+		_ = r.Close()
 	}
+	r := Run{}
 	if err := r.Event(Event{Detail: map[string]any{"x": math.NaN()}}); err == nil {
 		t.Error("a detail that JSON cannot hold is no error")
+	}
+}
+
+// A run directory that is gone, or another one, ends the run with the next look at it,
+// or at its end.
+func TestLostRunDirectory(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose func(dir string) error
+		want string
+	}{
+		{"removed", os.RemoveAll, "stat DIR/metrics.jsonl: no such file or directory"},
+		{"moved away, another in its place", func(dir string) error {
+			return cmp.Or(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")))
+		}, "metrics.jsonl there is another file"},
+		{"no longer writable", func(dir string) error {
+			t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+			return os.Chmod(dir, 0o500)
+		}, "not writable: permission denied"},
+	} {
+		if strings.HasPrefix(c.want, "not writable") && os.Geteuid() == 0 {
+			continue // root writes everywhere but to a read-only file system
+		}
+		for _, late := range []bool{false, true} {
+			dir := filepath.Join(t.TempDir(), "run")
+			r, err := Open(dir, "", Provenance{})
+			expect.OK(t, err)
+			expect.OK(t, r.Step(Metrics{}))
+			expect.OK(t, c.lose(dir))
+			if late {
+				err = r.Close()
+			} else {
+				r.looked = time.Now().Add(-2 * lookEvery)
+				err = r.Step(Metrics{})
+				_ = r.Close()
+			}
+			want := "record: run directory DIR is lost: " + c.want
+			if want = strings.ReplaceAll(want, "DIR", dir); err == nil || err.Error() != want {
+				t.Errorf("%s, at the end %v: got  %v\nwant %s", c.name, late, err, want)
+			}
+		}
 	}
 }

@@ -5,13 +5,10 @@ import (
 	"slices"
 
 	"dynmo/src/balance"
-	"dynmo/src/comm"
-	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/sim"
 )
 
 // baseline is a phase of the run beside what its steps would have taken in other
@@ -62,33 +59,12 @@ func (b *baseline) simulate(p profile.Phase, first layout.Layout) error {
 	if err != nil {
 		return err
 	}
-	used := simulated(p.Run, l, costs)
-	static := simulated(p.Run, first, costs)
-	best := min(used, static, simulated(p.Run, l.With(optimum.Cuts, l.Schedule), costs))
+	used := plan.Makespan(p.Run, l, costs)
+	static := plan.Makespan(p.Run, first, costs)
+	best := min(used, static, plan.Makespan(p.Run, l.With(optimum.Cuts, l.Schedule), costs))
 	b.Static, b.Best = b.Used, b.Used
 	if used > 0 {
 		b.Static, b.Best = b.Used*static/used, b.Used*best/used
 	}
 	return nil
-}
-
-// simulated returns the makespan of a step of a run in a layout, on some costs.
-func simulated(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
-	network := sim.Uniform(r.Latency, r.Bandwidth)
-	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
-	return sim.Run(sim.Step{
-		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: plan.Messages(costs.Table, l.Cuts), Network: network, Dispatch: costs.Dispatch, Number: r.Step,
-	}).Makespan()
-}
-
-// total returns the mean seconds of a step over all phases.
-func total(list []baseline, of func(baseline) float64) float64 {
-	sum, steps := 0.0, 0
-	for _, b := range list {
-		n := b.steps.hi - b.steps.lo
-		sum += float64(n) * of(b)
-		steps += n
-	}
-	return sum / float64(steps)
 }

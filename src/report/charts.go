@@ -72,8 +72,13 @@ func (r Run) charts() []*chart {
 	for _, c := range list[1:] {
 		c.FromZero = true
 	}
-	if s := r.sparsity(); s != nil {
-		list = append(list, s)
+	if steps, share := r.sparsity(); slices.Max(share) > 0 {
+		for i := range share {
+			share[i] *= 100
+		}
+		n := &curve{Style: "line", Held: true}
+		n.thin(steps, share)
+		list = append(list, &chart{Title: "sparsity", Unit: "%", About: "share of the prunable weights that are gone", FromZero: true, Curves: []*curve{n}})
 	}
 	return list
 }
@@ -89,18 +94,20 @@ func (r Run) chart(title, unit, about string, of func(record.Metrics) record.Flo
 	return &chart{Title: title, Unit: unit, About: about, Curves: []*curve{n}}
 }
 
-// sparsity returns the share of weights that are gone, nil if none ever were.
-func (r Run) sparsity() *chart {
-	x, y := []float64{float64(r.Metrics[0].Step)}, []float64{0}
+// sparsity returns the share of weights that are gone at steps, 0 at the first if none
+// ever were: as metrics have it, and of older runs as the changes of the model have.
+func (r Run) sparsity() (steps, share []float64) {
+	for _, m := range r.Metrics {
+		steps, share = append(steps, float64(m.Step)), append(share, float64(m.Sparsity))
+	}
+	if slices.Max(share) > 0 {
+		return steps, share
+	}
+	steps, share = steps[:1], share[:1]
 	for _, e := range r.Events {
-		if s, ok := e.Detail["sparsity"].(float64); ok && e.Kind == record.Dynamic && float64(e.Step) >= x[len(x)-1] {
-			x, y = append(x, float64(e.Step)), append(y, 100*s)
+		if s, ok := e.Detail["sparsity"].(float64); ok && e.Kind == record.Dynamic && float64(e.Step) >= steps[len(steps)-1] {
+			steps, share = append(steps, float64(e.Step)), append(share, s)
 		}
 	}
-	if slices.Max(y) == 0 {
-		return nil
-	}
-	n := &curve{Style: "line", Held: true}
-	n.thin(x, y)
-	return &chart{Title: "sparsity", Unit: "%", About: "share of the prunable weights that are gone", FromZero: true, Curves: []*curve{n}}
+	return steps, share
 }

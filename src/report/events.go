@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/input"
 	"dynmo/src/record"
 )
 
@@ -69,6 +70,7 @@ func (r Run) eventRows() []eventRow {
 		default:
 			row.Text = detail(e.Detail)
 		}
+		row.Text = input.Visible(row.Text)
 		list = append(list, row)
 	}
 	return list
@@ -128,7 +130,7 @@ func (r Run) moveText(e record.Event) string {
 			text = "1 layer moved"
 		}
 	}
-	text += ", " + size(e.Bytes)
+	text += ", " + record.Bytes(e.Bytes)
 	if i := r.index(e.Step + 1); i < len(r.Metrics) && len(r.Metrics[i].LayersPerStage) <= mostStages {
 		text += ": stages now hold " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(r.Metrics[i].LayersPerStage), "[]")), ", ") + " layers"
 	}

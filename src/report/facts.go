@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"dynmo/src/plan"
 	"dynmo/src/record"
 )
 
@@ -11,13 +12,13 @@ import (
 type fact struct{ Name, Value, Note string }
 
 // facts returns the outcome of the run, what a reader looks for first before the
-// rest.
-func (r Run) facts(s summary, list []baseline) []fact {
+// rest. w may be nil.
+func (r Run) facts(s summary, w *plan.Worth) []fact {
 	clock := s.Clock + " clock"
 	first := r.first()
 	var facts []fact
-	if len(list) > 0 {
-		facts = append(facts, r.gain(list))
+	if w != nil {
+		facts = append(facts, gained(*w))
 	}
 	step := fact{"step time", milliseconds(s.After) + " ms", "median of the second half, " + clock}
 	if first.hi < len(r.Metrics) {
@@ -25,57 +26,42 @@ func (r Run) facts(s summary, list []baseline) []fact {
 		step.Note = r.steps(first) + ", before anything moved or changed → the end; medians, " + clock
 	}
 	facts = append(facts, step)
-	if len(list) > 0 {
-		facts = append(facts, r.left(list))
+	if w != nil {
+		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
+			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
 	}
 	facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
-	if gone := r.gone(); gone > 0 {
-		facts = append(facts, fact{"sparsity", significant(100*gone) + " %", "of the prunable weights are gone at the end"})
+	if _, y := r.sparsity(); y[len(y)-1] > 0 {
+		facts = append(facts, fact{"sparsity", significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
+	moved := ""
+	if s.Moved > 0 {
+		moved = " " + record.Bytes(s.Moved) + " of layers"
+	}
 	return append(facts,
 		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", significant(100*bubble), significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
-		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), fmt.Sprintf("of all time went to measuring, deciding and moving %s of layers", size(s.Moved))},
+		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
 
-// gain compares the run with its first cuts.
-func (r Run) gain(list []baseline) fact {
-	used := total(list, func(b baseline) float64 { return b.Used })
-	static := total(list, func(b baseline) float64 { return b.Static })
-	if !r.moved() {
+// gained compares the run with its first cuts.
+func gained(w plan.Worth) fact {
+	switch {
+	case !w.Moved:
 		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
+	case w.Noise():
+		return fact{"gain by moving", "within noise", fmt.Sprintf("%.2f times as fast as the first cuts, never moved%s", w.Speedup, simulated(w))}
 	}
-	return fact{"gain by moving", fmt.Sprintf("%.2f×", static/used),
-		fmt.Sprintf("the first cuts, never moved, would take %s ms a step, this run took %s; simulated on its own costs", milliseconds(static), milliseconds(used))}
+	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as the first cuts, never moved" + simulated(w)}
 }
 
-// left says how far from the best cuts the run was.
-func (r Run) left(list []baseline) fact {
-	used := total(list, func(b baseline) float64 { return b.Used })
-	best := total(list, func(b baseline) float64 { return b.Best })
-	return fact{"left to gain", fmt.Sprintf("%.2f×", used/best), fmt.Sprintf("the best cuts for every phase's costs would take %s ms a step", milliseconds(best))}
-}
-
-// moved reports whether any layer moved.
-func (r Run) moved() bool {
-	for _, e := range r.Events {
-		if e.Kind == record.Migrate {
-			return true
-		}
+// simulated says what a gain follows from.
+func simulated(w plan.Worth) string {
+	if w.Draws == 0 {
+		return ", simulated on the run's own costs"
 	}
-	return false
-}
-
-// gone returns the share of weights that are gone at the end.
-func (r Run) gone() float64 {
-	gone := 0.0
-	for _, e := range r.Events {
-		if s, ok := e.Detail["sparsity"].(float64); ok && e.Kind == record.Dynamic {
-			gone = s
-		}
-	}
-	return gone
+	return fmt.Sprintf(" (%s), simulated on samples of the run's own costs", spread(w))
 }
 
 // skipped says how many updates were left out.
@@ -114,12 +100,4 @@ func count(x float64) string {
 		}
 	}
 	return significant(x)
-}
-
-// size writes a number of bytes.
-func size(n int64) string {
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return count(float64(n)) + "B"
 }

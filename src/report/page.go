@@ -23,12 +23,13 @@ var (
 )
 
 // page is the data of page.html. Text of the run (names, details, settings) is
-// untrusted; the template escapes it.
+// untrusted: the template escapes it, and marks that turn the direction of writing
+// are made visible.
 type page struct {
 	Run      Run
+	Headline string // what moving layers was worth; "" if it is not known
 	Summary  summary
 	State    string // that the run did not come to its end; "" if it did
-	Headline string // what moving layers was worth, in a sentence
 	Schedule string
 	Facts    []fact
 	Figure   *chart // of the step time
@@ -40,6 +41,7 @@ type page struct {
 	Events   []eventRow
 	Left     int        // events that are not listed
 	Phases   [][]string // header and rows
+	Settings string
 	Style    template.CSS
 	Script   template.JS
 	Data     map[string]any // drawn by the script
@@ -52,11 +54,19 @@ const mostEvents = 500
 func HTML(out io.Writer, r Run) error {
 	p := page{Run: r, Summary: r.summarise(), State: r.state(), Schedule: r.schedules(), Move: -1,
 		Style: template.CSS(styleText), Script: template.JS(scriptText)}
+	p.Summary.Name, p.State, p.Settings = input.Visible(p.Summary.Name), input.Visible(p.State), input.VisibleLines(r.Settings)
 	phases, err := r.baselines()
 	if err != nil {
 		return err
 	}
-	p.Facts = r.facts(p.Summary, phases)
+	worth, err := r.worth()
+	if err != nil {
+		return err
+	}
+	if worth != nil {
+		p.Headline = Headline(*worth)
+	}
+	p.Facts = r.facts(p.Summary, worth)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()
@@ -84,7 +94,9 @@ func HTML(out io.Writer, r Run) error {
 	p.Events = r.eventRows()
 	p.Left = max(0, len(p.Events)-mostEvents)
 	p.Events = p.Events[:len(p.Events)-p.Left]
-	p.Phases = r.phaseTable()
+	if p.Phases, err = r.phaseTable(); err != nil {
+		return err
+	}
 	p.Data = map[string]any{"charts": charts, "from": first, "to": last, "timelines": p.Times}
 	return pageTemplate.Execute(out, p)
 }

@@ -53,6 +53,35 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestOneTimeline: a step is not compared with itself.
+func TestOneTimeline(t *testing.T) {
+	all := small.read(t)
+	for _, n := range []int{1, 2} {
+		r := all
+		r.Timelines = all.Timelines[:n]
+		if got := strings.Count(render(t, r), `<div class="lane">`); got != n {
+			t.Errorf("%d timelines of %d steps", got, n)
+		}
+	}
+}
+
+// TestPageShowsHiddenMarks: text that turns the direction of writing is told as such.
+func TestPageShowsHiddenMarks(t *testing.T) {
+	r := small.read(t)
+	const turn = "\u202e"
+	r.Config.Run.Name, r.Settings, r.Provenance.Host = "a"+turn, "b"+turn+"\n", "c"+turn
+	r.Events[0].Detail["what"] = "d" + turn
+	text := render(t, r)
+	if strings.Contains(text, turn) {
+		t.Error("a hidden mark on the page")
+	}
+	for _, want := range []string{`a\u202e`, `b\u202e`, `c\u202e`, `d\u202e`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+}
+
 // TestPageSaysWhatIsMissing: runs of which less was recorded have a page too.
 func TestPageSaysWhatIsMissing(t *testing.T) {
 	dir := small.write(t)
@@ -271,5 +300,17 @@ func TestTimelinesUnpack(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSparsity: metrics say it, and of older versions events do.
+func TestSparsity(t *testing.T) {
+	r := small.read(t)
+	if x, y := r.sparsity(); !slices.Equal(x, []float64{0, 10}) || !slices.Equal(y, []float64{0, 0.5}) {
+		t.Errorf("%v %v, want half from step 10 on, as the event says", x, y)
+	}
+	r.Metrics[3].Sparsity = 0.25
+	if x, y := r.sparsity(); len(x) != 40 || y[3] != 0.25 || y[12] != 0 {
+		t.Errorf("%v %v, want what metrics say", x, y)
 	}
 }

@@ -94,25 +94,21 @@ func PhaseRows(runs []Run) ([]PhaseRow, error) {
 	return rows, nil
 }
 
-// of returns the median of a number over the phase.
-func (p phase) of(f func(record.Metrics) record.Float) float64 { return middle(p.steps, f) }
-
-// The numbers of a phase.
-func makespan(m record.Metrics) record.Float   { return m.Makespan }
-func predicted(m record.Metrics) record.Float  { return m.Predicted }
-func ratio(m record.Metrics) record.Float      { return m.Makespan / m.Predicted }
-func bottleneck(m record.Metrics) record.Float { return m.Bottleneck }
-func optimum(m record.Metrics) record.Float    { return m.Optimum }
-func gap(m record.Metrics) record.Float        { return 100 * (m.Bottleneck/m.Optimum - 1) }
-func ceiling(m record.Metrics) record.Float    { return m.Ceiling }
-
 func phaseRow(r Run, p, base phase) PhaseRow {
-	of := func(f func(record.Metrics) record.Float) record.Float { return record.Float(p.of(f)) }
+	of := func(p phase, f func(record.Metrics) record.Float) record.Float {
+		return record.Float(middle(p.steps, f))
+	}
+	makespan := func(m record.Metrics) record.Float { return m.Makespan }
+	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
 	return PhaseRow{
 		Run: input.Visible(r.Config.Run.Name), Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
-		Makespan: of(makespan), Speedup: record.Float(base.of(makespan) / p.of(makespan)),
-		Bottleneck: of(bottleneck), Optimum: of(optimum), Gap: of(gap) / 100, Ceiling: of(ceiling), Predicted: of(predicted),
-		Ratio: of(ratio), ToFirst: record.Float(p.of(ratio)/base.of(ratio) - 1),
+		Makespan: of(p, makespan), Speedup: of(base, makespan) / of(p, makespan),
+		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
+		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),
+		Gap:        of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
+		Ceiling:    of(p, func(m record.Metrics) record.Float { return m.Ceiling }),
+		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
+		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
 	}
 }
 
@@ -126,21 +122,22 @@ func (r PhaseRow) cells() []string {
 	}
 }
 
-// phaseTable returns the phases of one run as a table with its header, nil if the
+// phaseTable returns the phases of one run for its page, with a header, nil if the
 // model never changed.
-func (r Run) phaseTable() [][]string {
+func (r Run) phaseTable() ([][]string, error) {
 	list := r.phases()
 	if len(list) < 2 {
-		return nil
+		return nil, nil
 	}
-	rows := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
-	for _, p := range list {
-		rows = append(rows, []string{
-			fmt.Sprint(p.first), significant(100 * p.sparsity), milliseconds(p.of(makespan)), milliseconds(p.of(predicted)),
-			milliseconds(p.of(bottleneck)), milliseconds(p.of(optimum)), significant(p.of(gap)), fmt.Sprintf("%.2f×", p.of(ceiling)),
+	rows, err := PhaseRows([]Run{r})
+	table := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	for i, p := range rows {
+		table = append(table, []string{
+			fmt.Sprint(list[i].first), significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
 		})
 	}
-	return rows
+	return table, err
 }
 
 // PhasesLegend explains the columns of Phases.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/input"
@@ -22,8 +23,8 @@ type Run struct {
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event
-	Status  string   // how the run ended, as SummaryFile says; "" where there is none
-	Notes   []string // what of the files was left out, and why
+	End     *record.Summary // nil of a run that has not ended, and of older ones
+	Notes   []string        // what of the files was left out, and why
 
 	// Fields that only the page shows; absent from older runs.
 	Settings   string             // config.toml as it was written
@@ -36,8 +37,12 @@ type Run struct {
 func Read(dir string) (Run, error) {
 	r := Run{Dir: dir}
 	var err error
-	if r.Config, err = config.Load(r.file(record.SettingsFile), nil); err != nil {
+	var unknown []string
+	if r.Config, unknown, err = config.Recorded(r.file(record.SettingsFile)); err != nil {
 		return r, err
+	}
+	if unknown != nil {
+		r.note(fmt.Sprintf("%s: settings of another version, left out: %s", r.file(record.SettingsFile), strings.Join(unknown, ", ")))
 	}
 	if r.Metrics, err = lines[record.Metrics](&r, record.MetricsFile); err != nil {
 		return r, err
@@ -48,16 +53,9 @@ func Read(dir string) (Run, error) {
 	if r.Events, err = lines[record.Event](&r, record.EventsFile); err != nil {
 		return r, err
 	}
-	var end struct {
-		Status string `json:"status"`
-	}
-	err = r.value(SummaryFile, &end)
-	r.Status = end.Status
+	r.End, err = record.ReadSummary(dir)
 	return r, err
 }
-
-// SummaryFile says how a run ended. A run that has not ended has none.
-const SummaryFile = "summary.json"
 
 // ReadAll is Read, and reads the fields that only the page shows. A damaged file is
 // an error that names it; one that is missing is not.
@@ -71,67 +69,73 @@ func ReadAll(dir string) (Run, error) {
 		return r, err
 	}
 	r.Settings = input.VisibleLines(string(settings))
-	if err := r.value(record.ProvenanceFile, &r.Provenance); err != nil {
+	if err := r.provenance(); err != nil {
 		return r, err
 	}
-	if err := r.costs(); err != nil {
+	if r.Costs, err = r.costs(); err != nil {
 		return r, err
 	}
-	trace, err := input.Read(r.file(record.TraceFile), input.Records)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	} else if err != nil {
-		return r, err
-	}
-	trace, note := input.Whole(r.file(record.TraceFile), trace)
-	r.note(note)
-	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(trace))
-	return r, err
+	return r, r.timeline()
 }
 
 // file returns the path of one of the run's files.
 func (r Run) file(name string) string { return filepath.Join(r.Dir, name) }
+
+// provenance reads where the run was made, if that was recorded.
+func (r *Run) provenance() error {
+	text, err := input.Read(r.file(record.ProvenanceFile), input.Note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	r.Provenance = new(record.Provenance)
+	if err := json.Unmarshal(text, r.Provenance); err != nil {
+		return fmt.Errorf("%s: %w", r.file(record.ProvenanceFile), err)
+	}
+	return nil
+}
+
+// lines reads a file of one JSON value a line.
+func lines[T any](r *Run, name string) ([]T, error) {
+	list, torn, err := input.Lines[T](r.file(name), input.Records)
+	r.note(torn)
+	return list, err
+}
+
+// text reads a file of which the last line may be torn, nothing if there is no such file.
+func (r *Run) text(name string) ([]byte, error) {
+	text, err := input.Read(r.file(name), input.Records)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text, torn := input.Whole(r.file(name), text)
+	r.note(torn)
+	return text, err
+}
+
+// costs reads what layers cost, none if that was not recorded.
+func (r *Run) costs() (profile.Series, error) {
+	text, err := r.text(record.CostsFile)
+	if err != nil || len(text) == 0 {
+		return nil, err
+	}
+	return profile.ReadSeries(r.file(record.CostsFile), bytes.NewReader(text), r.Config.Layers())
+}
+
+// timeline reads the timelines, if there are any.
+func (r *Run) timeline() error {
+	text, err := r.text(record.TraceFile)
+	if err != nil {
+		return err
+	}
+	r.Timelines, err = record.ReadTrace(r.file(record.TraceFile), bytes.NewReader(text))
+	return err
+}
 
 // note keeps a note of a file; "" is none.
 func (r *Run) note(text string) {
 	if text != "" {
 		r.Notes = append(r.Notes, text)
 	}
-}
-
-// value reads a file that holds one JSON value, if there is one and it is not empty.
-func (r Run) value(name string, v any) error {
-	text, err := input.Read(r.file(name), input.Note)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("%s: %w", r.file(name), err)
-	}
-	return nil
-}
-
-// costs reads what layers cost, if that was recorded.
-func (r *Run) costs() error {
-	path := r.file(record.CostsFile)
-	text, err := input.Read(path, input.Records)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	text, note := input.Whole(path, text)
-	r.note(note)
-	if len(text) > 0 {
-		r.Costs, err = profile.ReadSeries(path, bytes.NewReader(text), 0)
-		return err
-	}
-	return nil
-}
-
-// lines reads one of the run's files of one JSON value a line.
-func lines[T any](r *Run, name string) ([]T, error) {
-	list, note, err := input.Lines[T](r.file(name), input.Records)
-	r.note(note)
-	return list, err
 }

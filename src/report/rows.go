@@ -1,6 +1,11 @@
 package report
 
-import "dynmo/src/record"
+import (
+	"math"
+
+	"dynmo/src/plan"
+	"dynmo/src/record"
+)
 
 // Row is what Table shows of a run, for programs. Times are in seconds on Clock.
 type Row struct {
@@ -17,18 +22,34 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Ceiling   record.Float `json:"ceiling"`
+	// What WorthTable shows; null where costs do not tell.
+	Simulated record.Float `json:"simulated_seconds"`
+	Speedup   record.Float `json:"speedup"`
+	Low       record.Float `json:"speedup_low"`
+	High      record.Float `json:"speedup_high"`
+	Best      record.Float `json:"speedup_best"`
 }
 
-// Rows returns the figures of Table, a row for each run.
-func Rows(runs []Run) []Row {
+// Rows returns the figures of Table and WorthTable, a row for each run.
+func Rows(runs []Run) ([]Row, error) {
+	worths, err := Worths(runs)
+	if err != nil {
+		return nil, err
+	}
 	var rows []Row
-	for _, r := range runs {
+	for i, r := range runs {
+		w := plan.Worth{Steps: 1, Used: math.NaN(), Speedup: math.NaN(), Low: math.NaN(), High: math.NaN(), Ceiling: math.NaN()}
+		if worths[i] != nil {
+			w = *worths[i]
+		}
 		s := r.summarise()
 		rows = append(rows, Row{
 			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
 			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
 			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Ceiling: record.Float(s.Ceiling),
+			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
+			Low: record.Float(w.Low), High: record.Float(w.High), Best: record.Float(w.Ceiling),
 		})
 	}
-	return rows
+	return rows, nil
 }

@@ -10,6 +10,16 @@ import (
 	"dynmo/src/record"
 )
 
+// TestTornFirstLine: a file of costs with nothing else is as good as none.
+func TestTornFirstLine(t *testing.T) {
+	dir := small.write(t)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, record.CostsFile), []byte(`{"step":0,"lay`), 0o666))
+	r, err := ReadAll(dir)
+	if err != nil || len(r.Notes) != 1 || r.Costs != nil {
+		t.Errorf("notes %q, costs %v, %v", r.Notes, r.Costs, err)
+	}
+}
+
 // TestTornLines: what a killed run or a full disk leaves at the end of a file is
 // left out and noted on the page.
 func TestTornLines(t *testing.T) {
@@ -50,12 +60,12 @@ func TestState(t *testing.T) {
 		{"finished, of an older version", "", 40, ""},
 		{"unfinished", "", 30, "This run is unfinished: 30 of 40 steps are recorded. It still trains, or was killed."},
 		{"stopped", `{"status":"stopped"}`, 30, "This run was stopped after 30 of 40 steps."},
-		{"failed", `{"status":"failed"}`, 40, "This run failed after 40 of 40 steps."},
+		{"failed", `{"status":"failed","error":"rank 1 died"}`, 30, "This run failed after 30 of 40 steps: rank 1 died"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := small.write(t)
 			if c.summary != "" {
-				expect.OK(t, os.WriteFile(filepath.Join(dir, SummaryFile), []byte(strings.TrimPrefix(c.summary, "empty")), 0o666))
+				expect.OK(t, os.WriteFile(filepath.Join(dir, record.SummaryFile), []byte(strings.TrimPrefix(c.summary, "empty")), 0o666))
 			}
 			r, err := ReadAll(dir)
 			expect.OK(t, err)

@@ -24,7 +24,8 @@ type summary struct {
 }
 
 // summarise returns the run in numbers: medians over the steps before a layer moved
-// or the model changed, and over the second half of those after its last change.
+// or the model changed, and over the second half of those after its last change. Where
+// neither happened both are the second half of the run.
 func (r Run) summarise() summary {
 	p := r.Config.Parallel
 	s := summary{
@@ -52,6 +53,9 @@ func (r Run) summarise() summary {
 	phases := r.phases()
 	first, after := r.first(), phases[len(phases)-1].steps
 	s.Before, s.After = middle(r.Metrics[first.lo:first.hi], stepSeconds), middle(after, stepSeconds)
+	if first.hi == len(r.Metrics) {
+		s.Before = s.After
+	}
 	s.Bubble = middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio })
 	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
 	s.Ceiling = middle(after, func(m record.Metrics) record.Float { return m.Ceiling })

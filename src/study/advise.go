@@ -54,37 +54,46 @@ const (
 	dearest = 1.5
 )
 
+// Trial is a step under other settings.
+type Trial struct {
+	Config config.Config
+	plan.Plan
+}
+
+// Trials plans a step in every kind of schedule, with the balancer at hand and, where
+// that never moves layers, at exact cuts too. Trials that memory does not allow are
+// left out. show is told how many of how many are done.
+func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
+	return try(t, settings(o, plan.Kinds), func(done, all int) { show(int64(done), int64(all)) })
+}
+
 // Advise returns settings that are better than those of o in time or memory, and
 // than which none that it tried are better in one without being worse in the
-// other; the fastest first. It tries every kind of schedule and, in place of static
-// cuts, exact ones. Behind these come finer layers that are better still: halves of
-// blocks and slices of the head, whose costs Finer makes up. present is the Plan of
-// the costs. show is told how many of how many trials are done.
-func Advise(t cost.Table, o Options, present plan.Plan, show func(done, total int64)) []Advice {
+// other; the fastest first. tried are the Trials of the costs, present their Plan.
+// Behind these come finer layers that are faster still: halves of blocks and slices
+// of the head, whose costs Finer makes up, in the kinds of schedule at hand and
+// advised. show is told how many of how many trials are done.
+func Advise(t cost.Table, o Options, present plan.Plan, tried []Trial, show func(done, total int64)) []Advice {
 	have := Advice{Config: o.Config, Step: present.Step.Makespan(), Bytes: slices.Max(present.Bytes)}
 	list := []Advice{have}
-	try := func(t cost.Table, all []Options, done, total int) {
-		for i, next := range all {
-			if p, err := Plan(t, next); err == nil { // an error is that memory does not allow it
-				list = append(list, have.compared(next.Config, p))
-			}
-			show(int64(done+i+1), int64(total))
+	add := func(trials []Trial) {
+		for _, other := range trials {
+			list = append(list, have.compared(other))
 		}
 	}
-	first, chains := trials(o, plan.Kinds), finerChains(t, o.Config)
-	try(t, first, 0, len(first)*(1+len(chains)))
+	add(tried)
 	measured := front(list)
-	var kinds []schedule.Kind // that a finer chain is worth trying with
-	for _, a := range measured {
-		if kind := schedule.Kind(a.Config.Schedule.Kind); !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
+	kinds := []schedule.Kind{schedule.Kind(measured[0].Config.Schedule.Kind)}
+	if own := schedule.Kind(o.Config.Schedule.Kind); own != kinds[0] {
+		kinds = append(kinds, own)
 	}
+	chains := finerChains(t, o.Config)
 	for i, c := range chains {
 		next := o
 		next.Config, next.Fixed = c, plan.Fixed(c)
-		all := trials(next, kinds)
-		try(Finer(t, o.Config, c), all, len(first)+i*len(all), len(first)+len(chains)*len(all))
+		add(try(Finer(t, o.Config, c), settings(next, kinds), func(done, all int) {
+			show(int64(i*all+done), int64(len(chains)*all))
+		}))
 	}
 	finer := slices.DeleteFunc(front(list), func(a Advice) bool { return !a.MadeUp || a.Faster < worthSeconds })
 	return slices.DeleteFunc(append(measured, finer...), func(a Advice) bool {
@@ -92,11 +101,23 @@ func Advise(t cost.Table, o Options, present plan.Plan, show func(done, total in
 	})
 }
 
-// trials returns the options of every kind of schedule, with the balancer at hand
-// and, where that never moves layers, with exact cuts. Kinds that hold several
-// chunks on a stage go without diffusion, which knows one. Settings that no run
-// can have are left out.
-func trials(o Options, kinds []schedule.Kind) []Options {
+// try plans a step under each of some settings, as far as memory allows.
+func try(t cost.Table, all []Options, show func(done, all int)) []Trial {
+	var list []Trial
+	for i, o := range all {
+		if p, err := Plan(t, o); err == nil {
+			list = append(list, Trial{o.Config, p})
+		}
+		show(i+1, len(all))
+	}
+	return list
+}
+
+// settings returns the options of kinds of schedules, with the balancer at hand and,
+// where that never moves layers, with exact cuts. Kinds that hold several chunks on
+// a stage go without diffusion, which knows one. Settings that no run can have
+// are left out.
+func settings(o Options, kinds []schedule.Kind) []Options {
 	balancers := []string{o.Config.Balance.Kind}
 	if !o.Config.Balance.Moves() {
 		balancers = append(balancers, "partition")
@@ -156,9 +177,10 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// compared returns a plan under other settings beside the settings at hand.
-func (have Advice) compared(c config.Config, p plan.Plan) Advice {
-	a := Advice{Config: c, Step: p.Step.Makespan(), Bytes: slices.Max(p.Bytes), MadeUp: c.Model != have.Config.Model}
+// compared returns a trial beside the settings at hand.
+func (have Advice) compared(t Trial) Advice {
+	c := t.Config
+	a := Advice{Config: c, Step: t.Step.Makespan(), Bytes: slices.Max(t.Bytes), MadeUp: c.Model != have.Config.Model}
 	a.Faster = 1 - a.Step/have.Step
 	if have.Bytes > 0 {
 		a.Less = 1 - float64(a.Bytes)/float64(have.Bytes)

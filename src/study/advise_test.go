@@ -53,9 +53,14 @@ func TestAdvise(t *testing.T) {
 			present, err := Plan(costs, o)
 			expect.OK(t, err)
 			done, total := int64(0), int64(0)
-			list := Advise(costs, o, present, func(n, of int64) { done, total = n, of })
+			show := func(n, of int64) { done, total = n, of }
+			tried := Trials(costs, o, show)
 			if done == 0 || done != total {
 				t.Errorf("%d of %d trials done", done, total)
+			}
+			list := Advise(costs, o, present, tried, show)
+			if done == 0 || done != total {
+				t.Errorf("%d of %d trials of finer layers done", done, total)
 			}
 			if c.want == nil && len(list) > 0 {
 				t.Errorf("%+v", list[0])

@@ -20,6 +20,7 @@ type Options struct {
 	Static  bool    // layers stay where they are first; only the order of work follows the costs
 	Spans   bool    // whether segments keep their spans
 	Repack  float64 // see plan.BalancerOptions
+	Show    func()  // called after every step that has been simulated; nil: nothing is
 }
 
 // Segment is consecutive steps of a simulated run with one model and one layout.
@@ -29,10 +30,11 @@ type Segment struct {
 	Plan        plan.Plan
 	Makespan    float64 // of a step; with random delays this and what follows are means
 	Idle        trace.Idle
-	Seconds     float64 // of a step, with the gradient sum over replicas
-	Exposed     float64 // of it: gradient sum that no work hides
-	Moved       int64   // bytes that changed owner before the segment, of one replica
-	Moving      float64 // seconds that took
+	Seconds     float64   // of a step, with the gradient sum over replicas
+	Exposed     float64   // of it: gradient sum that no work hides
+	Moved       int64     // bytes that changed owner before the segment, of one replica
+	Moving      float64   // seconds that took
+	Kept        plan.Kept // why the balancer left the layout as it is, when it last looked; "" if it did not
 }
 
 // Run is a simulated training run.
@@ -105,12 +107,18 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				begins, next = false, Segment{}
 			}
 			run.Segments[len(run.Segments)-1].Steps++
+			if o.Show != nil {
+				o.Show()
+			}
 			if o.Static {
 				continue
 			}
-			to, _, err := balancer.Decide(m, present)
+			to, why, err := balancer.Decide(m, present)
 			if err != nil {
 				return fail(err)
+			}
+			if why.Decided {
+				run.Segments[len(run.Segments)-1].Kept = why.Kept
 			}
 			m.Changed, m.Balancing = false, 0
 			if !to.Equal(present) {

@@ -52,7 +52,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 
 		// Measure: what the step showed, the same on every rank.
 		measuring := clock.Now()
-		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change.Costs)
+		m, err := r.profiler.Measure(r.x, s, l, done, r.own(), change)
 		if err != nil {
 			return fail(err)
 		}

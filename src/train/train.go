@@ -23,7 +23,6 @@ import (
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/record"
-	"dynmo/src/sim"
 	"dynmo/src/tensor"
 )
 
@@ -62,7 +61,7 @@ type Rank struct {
 // New places the model on the ranks. Collective.
 func New(s Setup) (*Rank, error) {
 	c := s.Config
-	planner, err := plan.New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), plan.Fixed(c))
+	planner, err := plan.Configured(c)
 	if err != nil {
 		return nil, Input(err)
 	}

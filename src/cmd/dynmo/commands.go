@@ -24,7 +24,25 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand(), configTopic())
+	wanting(root)
+	watched(root)
+	addCompletion(root)
 	return root
+}
+
+// wanting has the commands below c say what they want where they refuse arguments.
+func wanting(c *cobra.Command) {
+	if args := c.Args; args != nil && !c.HasSubCommands() {
+		c.Args = func(c *cobra.Command, list []string) error {
+			if err := args(c, list); err != nil {
+				return fmt.Errorf("%w, want %s", err, strings.TrimSuffix(c.UseLine(), " [flags]"))
+			}
+			return nil
+		}
+	}
+	for _, child := range c.Commands() {
+		wanting(child)
+	}
 }
 
 // group returns a command that only names others.

@@ -149,6 +149,7 @@ func (l *lossLog) Step(m record.Metrics) error {
 func (*lossLog) Event(record.Event) error  { return nil }
 func (*lossLog) Costs(profile.Phase) error { return nil }
 func (*lossLog) Trace(trace.Step) error    { return nil }
+func (*lossLog) Say(string)                {}
 
 // A model learns from a prepared file; one whose vocabulary is too small for
 // its ids is refused before it begins.

@@ -23,15 +23,20 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// execute runs a command line, prints its error and returns its exit status.
+// execute runs a command line, prints its error and returns its exit status. Output that
+// could not be printed is an error.
 func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	out := &output{to: stdout}
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	started := false
 	onStart(root, func() { started = true })
 	c, err := root.ExecuteC()
-	if err != nil && !started { // the command line was refused
+	switch lost := out.lost(); {
+	case lost != nil && (err == nil || !started):
+		err = lost
+	case err != nil && !started: // the command line was refused
 		// cobra spreads its suggestions over lines; one error is one line here.
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		err = usageError{fmt.Errorf("%s (see %s --help)", text, c.CommandPath())}

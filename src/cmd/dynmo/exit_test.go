@@ -83,6 +83,9 @@ func TestUsageNamesTheCommand(t *testing.T) {
 		}
 	}
 	check(rootCommand())
+	says("plan").refused(t, exitUsage, "accepts 1 arg(s), received 0, want dynmo plan CONFIG --costs FILE (see dynmo plan --help)")
+	says("table").refused(t, exitUsage, "want dynmo table RUN_DIR... (see dynmo table --help)")
+	says("ckpt", "inspcet").refused(t, exitUsage, "unknown command \"inspcet\" for \"dynmo ckpt\" (see dynmo ckpt --help)")
 }
 
 func TestVersion(t *testing.T) {

@@ -63,7 +63,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 					return err
 				}
 			}
-			return tellAnswer(c, answered(table, best, o), w.json)
+			return tellAnswer(c, answered(table, best, o, barOf(c).Show), w.json)
 		},
 	}
 	w.flags(c)
@@ -146,8 +146,8 @@ func change(share float64, better, worse, same string) string {
 	}
 }
 
-// answered says what a plan is.
-func answered(t cost.Table, best plan.Plan, o study.Options) planAnswer {
+// answered says what a plan is. show is told how far the work is.
+func answered(t cost.Table, best plan.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
 		Clock: "sim", Costs: t.Clock, Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
 		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
@@ -172,14 +172,18 @@ func answered(t cost.Table, best plan.Plan, o study.Options) planAnswer {
 		}
 		a.Stages = append(a.Stages, s)
 	}
-	for _, other := range plan.Others(t, o.Config, o.Network, o.Fixed) {
+	tried := study.Trials(t, o, show)
+	for _, other := range tried {
+		if !other.Config.Balance.Moves() {
+			continue
+		}
 		a.Others = append(a.Others, planOther{
-			Schedule: string(other.Schedule.Kind), Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
+			Schedule: other.Config.Schedule.Kind, Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
 			ToBound: other.Step.Makespan() / other.LowerBound,
 			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: slices.Max(other.Bytes),
 		})
 	}
-	for _, b := range study.Advise(t, o, best, func(int64, int64) {}) {
+	for _, b := range study.Advise(t, o, best, tried, show) {
 		a.Advice = append(a.Advice, planAdvice{b.Sets, b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
 	}
 	return a

@@ -52,7 +52,7 @@ balancer of CONFIG play no part.`,
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return err
 			}
-			table, err := measured(undivided(settings, steps))
+			table, err := measured(undivided(settings, steps), barOf(c))
 			if err != nil {
 				return asUsage(err)
 			}
@@ -78,8 +78,8 @@ func undivided(c config.Config, steps int) config.Config {
 }
 
 // measured trains and returns what the layers cost.
-func measured(c config.Config) (profile.Phase, error) {
-	var seen costWatcher
+func measured(c config.Config, bar *record.Bar) (profile.Phase, error) {
+	seen := costWatcher{bar: bar, steps: c.Train.Steps}
 	_, err := launch.Launch(c, launch.Hooks{
 		Stop:  func() bool { return false },
 		Begin: func(launch.World) (record.Observer, error) { return &seen, nil },
@@ -91,13 +91,21 @@ func measured(c config.Config) (profile.Phase, error) {
 	return profile.Phase{Phase: cost.Phase{Model: seen.last.Model, Table: seen.last.Table}}, nil
 }
 
-// costWatcher keeps the costs that a run tells last.
-type costWatcher struct{ last profile.Phase }
+// costWatcher keeps the costs that a run tells last, and shows how far it is.
+type costWatcher struct {
+	last  profile.Phase
+	bar   *record.Bar
+	steps int
+}
 
 func (w *costWatcher) Costs(s profile.Phase) error { w.last = s; return nil }
-func (*costWatcher) Step(record.Metrics) error     { return nil }
-func (*costWatcher) Event(record.Event) error      { return nil }
-func (*costWatcher) Trace(trace.Step) error        { return nil }
+func (w *costWatcher) Step(m record.Metrics) error {
+	w.bar.Show(int64(m.Step+1), int64(w.steps))
+	return nil
+}
+func (*costWatcher) Event(record.Event) error { return nil }
+func (*costWatcher) Trace(trace.Step) error   { return nil }
+func (*costWatcher) Say(string)               {}
 
 // writeCosts writes a table as indented JSON.
 func writeCosts(c *cobra.Command, file string, s profile.Phase) error {

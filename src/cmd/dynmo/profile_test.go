@@ -15,17 +15,20 @@ func TestProfile(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		args   []string
+		output string
 		layers string // names
 	}{
-		{"blocks", sets("parallel.stages=4", "schedule.kind=zb-v", "dynamic.kind=prune", "prune.start=0"),
+		{"blocks", sets("parallel.stages=4", "schedule.kind=zb-v", "dynamic.kind=prune", "prune.start=0"), "new.json",
 			"embedding block.0 block.1 block.2 block.3 block.4 block.5 head"},
-		{"halves", sets("model.grain=half", "model.blocks=2", "parallel.stages=3", "parallel.replicas=2"),
+		{"halves", sets("model.grain=half", "model.blocks=2", "parallel.stages=3", "parallel.replicas=2"), "new.json",
 			"embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"},
-		{"head in slices", sets("model.head_shards=2", "model.blocks=1", "parallel.stages=1"), "embedding block.0 head.0 head.1"},
+		{"head in slices", sets("model.head_shards=2", "model.blocks=1", "parallel.stages=1"), stdout, "embedding block.0 head.0 head.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			workbench(t, "")
-			if out := said(t, append(c.args, "profile", "run.toml", "-o", "new.json", "--steps", "1")...); out != "" {
+			if out := said(t, append(c.args, "profile", "run.toml", "-o", c.output, "--steps", "1")...); c.output == stdout {
+				write(t, "new.json", out)
+			} else if out != "" {
 				t.Errorf("says %q", out)
 			}
 			f, err := os.Open("new.json")

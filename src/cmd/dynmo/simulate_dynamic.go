@@ -20,30 +20,63 @@ type madeUp struct {
 
 // flags adds its flags.
 func (d *madeUp) flags(c *cobra.Command) {
-	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: "+study.Dynamisms())
-	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of the run that --dynamic makes up")
+	c.Flags().StringVar(&d.kind, "dynamic", "", "let the first table's chain change like this: "+study.Dynamisms()+"; or all, for a table of them")
+	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of a run that is made up")
 	c.Flags().IntVar(&d.Start, "from", 0, "step of that run in which the model changes first")
 	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: of prune a tenth of the run, of freeze 50, of exit 100, of others 1")
 }
 
+// mostSteps bounds the steps of a run that is made up: of this many, a kind that
+// changes in every step takes hours.
+const mostSteps = 1_000_000
+
+// allKinds is what --dynamic takes for a table of all.
+const allKinds = "all"
+
 // change returns the run that is made up from a series' first table, the series
-// itself if none is asked for. It says so if the run is not dynamic.
+// itself if it is of a run and no change is asked for. It says so if the run is not
+// dynamic.
 func (d madeUp) change(c *cobra.Command, series profile.Series, o study.Options) (cost.Series, error) {
 	if d.kind == "" {
-		for _, flag := range []string{"steps", "from", "every"} {
-			if c.Flags().Changed(flag) {
-				return nil, fmt.Errorf("--%s: has no effect, want --dynamic beside it", flag)
-			}
-		}
-		return series.Costs(), nil
+		return d.unchanged(c, series)
 	}
-	d.Seed, d.Microbatches = o.Config.Run.Seed, o.Config.Parallel.Microbatches
-	out, err := study.Generate(d.kind, series[0].Costs().Mean(), d.MadeUp)
+	out, err := d.generate(d.kind, series, o)
 	if err != nil {
-		return nil, fmt.Errorf("--dynamic: %w", err)
+		return nil, err
 	}
 	if !slices.ContainsFunc(out, func(s cost.Phase) bool { return s.Change != "" }) {
 		fmt.Fprintf(c.ErrOrStderr(), "note: --dynamic %s changes the model in none of %d steps; see --steps, --from and --every\n", d.kind, d.Steps)
+	}
+	return out, nil
+}
+
+// unchanged returns a series as it is, of --steps steps if it is one table that
+// belongs to no run.
+func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series, error) {
+	costs := series.Costs()
+	flags := []string{"from", "every"}
+	if len(costs) == 1 && costs[0].Steps == 0 {
+		if d.Steps < 1 {
+			return nil, fmt.Errorf("--steps %d: want at least 1", d.Steps)
+		}
+		costs[0].Steps = d.Steps
+	} else {
+		flags = append(flags, "steps")
+	}
+	for _, flag := range flags {
+		if c.Flags().Changed(flag) {
+			return nil, fmt.Errorf("--%s: has no effect, want --dynamic beside it", flag)
+		}
+	}
+	return costs, nil
+}
+
+// generate makes up a run of a kind from a series' first table.
+func (d madeUp) generate(kind string, series profile.Series, o study.Options) (cost.Series, error) {
+	d.Seed, d.Microbatches = o.Config.Run.Seed, o.Config.Parallel.Microbatches
+	out, err := study.Generate(kind, series[0].Costs().Mean(), d.MadeUp)
+	if err != nil {
+		return nil, fmt.Errorf("--dynamic: %w", err)
 	}
 	return out, nil
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
+	"dynmo/src/dynamic"
 	"dynmo/src/expect"
 	"dynmo/src/record"
 )
@@ -54,5 +56,31 @@ func TestSimulateTrace(t *testing.T) {
 			t.Errorf("timeline %d: step %d from %v, %v s, want step %d from %v, %v s", i, s.Step.Step, sum.Start, sum.Makespan(), a.Segments[i].Step, begin, a.Segments[i].Makespan)
 		}
 		begin += a.Segments[i].Makespan
+	}
+}
+
+// TestSimulateAll: the table of all kinds says of each what simulating it alone says.
+func TestSimulateAll(t *testing.T) {
+	workbench(t, "")
+	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--steps", "120"}
+	text := said(t, append(args, "--dynamic", "all")...)
+	list := decodedLines[simAnswer](t, said(t, append(args, "--dynamic", "all", "--json")...))
+	if len(list) != len(dynamic.Workloads) {
+		t.Fatalf("%d answers, want %d", len(list), len(dynamic.Workloads))
+	}
+	for i, w := range dynamic.Workloads {
+		a := list[i]
+		if want := decoded[simAnswer](t, append(args, "--dynamic", w.Name)...); !reflect.DeepEqual(a, want) {
+			t.Errorf("%s: %+v, alone %+v", w.Name, a, want)
+		}
+		times, _ := a.moves()
+		for _, want := range []string{"\n" + w.Name + " ", " " + duration(a.Seconds/120) + " ", " " + ratio(a.Baselines[0].Speedup) + "x "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", w.Name, want, text)
+			}
+		}
+		if (times == 0) != strings.Contains(text, "\n"+w.Name+": no layer moved: ") {
+			t.Errorf("%s moved %d times:\n%s", w.Name, times, text)
+		}
 	}
 }

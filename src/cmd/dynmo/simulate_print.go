@@ -41,13 +41,12 @@ func (a simAnswer) print(out io.Writer) error {
 	if a.Dynamic != "" {
 		costs += ", changed by --dynamic " + a.Dynamic
 	}
-	fmt.Fprintf(out, "\nwhole run    %s on %d ranks, of which %s move layers  (clock=sim, on costs of %s)\n",
-		duration(a.Seconds), a.Ranks, duration(a.Moving), costs)
-	ceiling := ""
-	if a.Ceiling > 0 {
-		ceiling = fmt.Sprintf(" (ceiling %s)", ratio(a.Ceiling))
+	fmt.Fprintf(out, "\nwhole run    %s on %d ranks, %.0f tokens/s, of which %s move layers  (clock=sim, on costs of %s)\n",
+		duration(a.Seconds), a.Ranks, a.Tokens, duration(a.Moving), costs)
+	a.printBaselines(out)
+	if a.Stayed != nil {
+		fmt.Fprintf(out, "stayed       %s\n", a.Stayed.Why)
 	}
-	fmt.Fprintf(out, "never moved  %s: the run is %s times as fast%s\n", duration(a.Static), ratio(a.Speedup), ceiling)
 	if whole := a.Static * float64(a.Ranks); slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
 		fmt.Fprintf(out, "rank time    %s over all ranks that hold layers, %s of what all ranks take if none moves\n", duration(a.RankSeconds), ratio(a.RankSeconds/whole))
 	}
@@ -55,6 +54,27 @@ func (a simAnswer) print(out io.Writer) error {
 		return nil
 	}
 	return a.printReplayed(out)
+}
+
+// printBaselines writes what the same work takes on cuts that never move: others',
+// and the first cuts of the run where they are no other's.
+func (a simAnswer) printBaselines(out io.Writer) {
+	list := a.Baselines
+	if !slices.ContainsFunc(list, func(b simBaseline) bool { return b.Seconds == a.Static }) {
+		list = append([]simBaseline{{Kind: "first", Cuts: "the run's first", Seconds: a.Static, Speedup: a.Speedup, Ceiling: a.Ceiling, Tokens: a.Tokens / a.Speedup}}, list...)
+	}
+	for _, b := range list {
+		if b.Error != "" {
+			fmt.Fprintf(out, "%-12s %s\n", b.Kind, b.Error)
+			continue
+		}
+		ceiling := ""
+		if b.Ceiling > 0 {
+			ceiling = fmt.Sprintf(" (ceiling %s)", ratio(b.Ceiling))
+		}
+		fmt.Fprintf(out, "%-12s %s, %.0f tokens/s on %s cuts, which never move: the run is %s times as fast%s\n",
+			b.Kind, duration(b.Seconds), b.Tokens, b.Cuts, ratio(b.Speedup), ceiling)
+	}
 }
 
 // joined returns the segments with those put together that differ in nothing, as

@@ -40,7 +40,8 @@ func TestSimulate(t *testing.T) {
 		ranks int
 		steps int
 	}{
-		{"one table", nil, 4, 1},
+		{"one table", nil, 4, 1000},
+		{"one step", []string{"--steps", "1"}, 4, 1},
 		{"prune", made("prune"), 4, 60},
 		{"freeze", made("freeze"), 4, 60},
 		{"moe", made("moe"), 4, 60},
@@ -52,7 +53,7 @@ func TestSimulate(t *testing.T) {
 		{"auto", made("freeze", sets("schedule.kind=auto")...), 4, 60},
 		{"zb-v", made("freeze", sets("schedule.kind=zb-v")...), 4, 60},
 		{"network", made("prune", "--network", "network.toml"), 4, 60},
-		{"720 ranks", append(sets("model.blocks=24", "parallel.stages=24", "parallel.replicas=30", "parallel.microbatches=96"), "--costs", "deep.json"), 720, 1},
+		{"720 ranks", append(sets("model.blocks=24", "parallel.stages=24", "parallel.replicas=30", "parallel.microbatches=96"), "--costs", "deep.json"), 720, 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := slices.Concat([]string{"simulate", "run.toml", "--costs", "costs.json"}, c.args)
@@ -81,6 +82,14 @@ func TestSimulate(t *testing.T) {
 			text := said(t, args...)
 			if (a.Ceiling > 0) != strings.Contains(text, " times as fast (ceiling "+ratio(a.Ceiling)+")\n") {
 				t.Error(text)
+			}
+			for _, b := range a.Baselines {
+				if b.Error != "" || b.Speedup != b.Seconds/a.Seconds || math.Abs(b.Tokens*b.Seconds/(a.Tokens*a.Seconds)-1) > 1e-9 || b.Ceiling > 0 && b.Ceiling < b.Speedup {
+					t.Errorf("%+v", b)
+				}
+			}
+			if times, _ := a.moves(); (times == 0) != (a.Stayed != nil) || (times == 0) != strings.Contains(text, "\nstayed       ") {
+				t.Errorf("%d moves, stayed %+v:\n%s", times, a.Stayed, text)
 			}
 			if !strings.Contains(text, "\nwhole run    "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
 				t.Error(text)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -34,19 +35,17 @@ func tableCommand() *cobra.Command {
 			}
 			switch {
 			case phases && (asJSON || asCSV):
-				rows, err := report.PhaseRows(runs)
-				if err != nil {
-					return err
-				}
-				return writeRows(out, rows, asCSV)
+				return writeRows(out, report.PhaseRows, runs, asCSV)
 			case asJSON || asCSV:
-				return writeRows(out, report.Rows(runs), asCSV)
+				return writeRows(out, report.Rows, runs, asCSV)
 			}
 			if err := table(out, runs); err != nil {
 				return err
 			}
-			_, err := fmt.Fprint(out, "\n", legend)
-			return err
+			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
+				return err
+			}
+			return tellWorth(out, runs)
 		},
 	}
 	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
@@ -56,10 +55,26 @@ func tableCommand() *cobra.Command {
 	return c
 }
 
-// writeRows writes rows for programs, as CSV or in JSON.
-func writeRows[T any](out io.Writer, rows []T, asCSV bool) error {
-	if asCSV {
+// writeRows writes the figures of runs for programs, as CSV or in JSON.
+func writeRows[T any](out io.Writer, of func([]report.Run) ([]T, error), runs []report.Run, asCSV bool) error {
+	rows, err := of(runs)
+	switch {
+	case err != nil:
+		return usageError{err}
+	case asCSV:
 		return record.CSV(out, rows)
 	}
 	return writeLines(out, rows)
+}
+
+// tellWorth writes what the cuts of runs were worth, where their costs tell.
+func tellWorth(out io.Writer, runs []report.Run) error {
+	var text bytes.Buffer
+	if err := report.WorthTable(&text, runs); err != nil {
+		return usageError{err}
+	}
+	if text.Len() > 0 {
+		fmt.Fprintf(out, "\n%s\n%s", &text, report.WorthLegend)
+	}
+	return nil
 }

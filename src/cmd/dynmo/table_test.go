@@ -4,6 +4,8 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +32,7 @@ func TestTableForPrograms(t *testing.T) {
 		args []string
 		want map[string]any // of the first row
 	}{
-		{nil, map[string]any{"run": "run", "stages": 1.0, "clock": "wall", "loss": nil, "after_seconds": 0.1234567890123, "bubble_ratio": 0.25}},
+		{nil, map[string]any{"run": "run", "stages": 1.0, "clock": "wall", "loss": nil, "after_seconds": 0.1234567890123, "bubble_ratio": 0.25, "speedup": nil}},
 		{[]string{"--phases"}, map[string]any{"makespan": 0.1, "predicted": 0.08, "makespan_to_predicted": 1.25, "gap": 1.0, "speedup": 1.0, "sparsity": 0.0}},
 	} {
 		args := append([]string{"table", dir, other}, c.args...)
@@ -58,4 +60,18 @@ func TestTableForPrograms(t *testing.T) {
 		}
 	}
 	says("table", dir, "--json", "--csv").refused(t, exitUsage, "[csv json]", "see dynmo table --help")
+}
+
+// TestTableOfATornFile: what was left out of a run's files is told, and the rest shown.
+func TestTableOfATornFile(t *testing.T) {
+	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})
+	f, err := os.OpenFile(filepath.Join(dir, record.MetricsFile), os.O_APPEND|os.O_WRONLY, 0)
+	expect.OK(t, err)
+	_, err = f.WriteString(`{"step":1,"lo`)
+	expect.OK(t, err)
+	expect.OK(t, f.Close())
+	e := says("table", dir)
+	if want := "note: " + f.Name() + ":2: the last line is torn and left out\n"; e.status != exitDone || e.stderr != want || !strings.Contains(e.stdout, "5.5") {
+		t.Errorf("status %d, %q, %q; want %q", e.status, e.stdout, e.stderr, want)
+	}
 }

@@ -307,27 +307,3 @@ times = 4
 		})
 	}
 }
-
-// The files of a run are its owner's alone, whatever the umask.
-func TestTrainKeepsRecordsPrivate(t *testing.T) {
-	dir := folder(t, "")
-	cmd := alone.command(t, dir, training("--run-dir", "run")...)
-	if e := finish(t, inWorld(t, dir, append([]string{"sh", "-c", `umask 000; exec "$@"`, "sh"}, cmd.Args...)...)); e.status != exitDone {
-		t.Fatalf("status %d: %s", e.status, e.stderr)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "run", "*"))
-	if err != nil || len(files) < 4 {
-		t.Fatalf("files %v, %v", files, err)
-	}
-	for _, file := range append(files, filepath.Join(dir, "run")) {
-		info, err := os.Stat(file)
-		expect.OK(t, err)
-		want := os.FileMode(0o600)
-		if info.IsDir() {
-			want = 0o700
-		}
-		if info.Mode().Perm() != want {
-			t.Errorf("%s: mode %v, want %v", file, info.Mode().Perm(), want)
-		}
-	}
-}

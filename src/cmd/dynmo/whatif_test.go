@@ -13,6 +13,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/plan"
+	"dynmo/src/record"
 )
 
 // says runs dynmo in this process.
@@ -118,7 +119,7 @@ func TestWhatIfRefusesCosts(t *testing.T) {
 	write(t, "empty.json", "")
 	write(t, "free.json", `{"clock": "sim", "layers": [`+strings.Repeat(`{"forward":0,"backward_input":0,"backward_weight":0},`, 7)+
 		`{"forward":0,"backward_input":0,"backward_weight":0}]}`)
-	write(t, "gap.json", strings.Replace(good, `"clock"`, `"steps": 3, "clock"`, 1)+strings.Replace(good, `"clock"`, `"step": 4, "clock"`, 1))
+	write(t, "gap.json", strings.Replace(read(t, "costs.json"), `"clock"`, `"steps": 3, "clock"`, 1)+strings.Replace(good, `"clock"`, `"step": 4, "clock"`, 1))
 	for _, c := range []struct{ file, want string }{
 		{"negative.json", "table 0: layers[0].forward: -0.0002, want a finite number >= 0"},
 		{"nan.json", "table 0: invalid character 'N'"},
@@ -197,6 +198,7 @@ func TestWhatIfRefuses(t *testing.T) {
 			{"layers fit in no way", sets("balance.memory_limit_bytes=600000"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: ", "lacks"}},
 			{"chunks fit in no way", sets("balance.memory_limit_bytes=500000", "schedule.kind=zb-v"), exitUsage, []string{"balance.memory_limit_bytes = 500000: ", "memory: "}},
 			{"uniform does not fit", sets("balance.memory_limit_bytes=600000", "balance.kind=uniform"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: stage 0 lacks"}},
+			{"standard input twice", []string{"--network", "-", "--costs", "-"}, exitUsage, []string{"-: standard input can be one file"}},
 			{"unknown setting", sets("parallel.stage=2"), exitUsage, []string{"parallel.stage", "nearest is parallel.stages"}},
 		})
 	}
@@ -224,13 +226,18 @@ func TestWhatIfRefuses(t *testing.T) {
 	ran := strings.Replace(read(t, "costs.json"), `"clock"`,
 		`"run":{"layout":{"cuts":[0,2,4,6,8],"schedule":"file","stages":4,"replicas":1,"microbatches":4},"makespan":1},"clock"`, 1)
 	write(t, "ran.json", ran)
+	write(t, "steps.json", strings.Replace(read(t, "costs.json"), `"clock"`, `"steps": 3, "clock"`, 1))
 	write(t, "odd.json", strings.Replace(ran, `"file"`, `"2f2b"`, 1))
 	check("simulate", []string{"--costs", "costs.json"}, []refusal{
 		{"a schedule that is gone", []string{"--costs", "ran.json"}, exitUsage, []string{"table 0: ", `schedule "file"`}},
 		{"a schedule that is none", []string{"--costs", "odd.json"}, exitUsage, []string{"table 0: ", `schedule "2f2b"`}},
 		{"unknown dynamism", []string{"--dynamic", "prone"}, exitUsage, []string{`--dynamic: dynamism "prone"`, "prune, freeze, moe, attention, exit or mod"}},
 		{"no steps", []string{"--dynamic", "prune", "--steps", "0"}, exitUsage, []string{"--dynamic: steps: 0"}},
-		{"steps of nothing", []string{"--steps", "5"}, exitUsage, []string{"--steps: has no effect", "--dynamic"}},
+		{"steps of a run", []string{"--costs", "steps.json", "--steps", "5"}, exitUsage, []string{"--steps: has no effect", "--dynamic"}},
+		{"no steps of nothing", []string{"--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},
+		{"steps without end", []string{"--steps", "2000000"}, exitUsage, []string{"--steps 2000000: want at most 1000000"}},
+		{"changes of nothing", []string{"--every", "5"}, exitUsage, []string{"--every: has no effect", "--dynamic"}},
+		{"a trace of all", []string{"--dynamic", "all", "--trace", "t.json"}, exitUsage, []string{"--trace: --dynamic all has several runs"}},
 		{"repack all", []string{"--repack", "1"}, exitUsage, []string{"--repack 1: want a share of at least 0 and below 1"}},
 		{"repack NaN", []string{"--repack", "NaN"}, exitUsage, []string{"--repack NaN: want"}},
 		{"no folder", []string{"--trace", "no/t.json"}, exitFailure, []string{"--trace: ", "no/t.json", "no such file"}},
@@ -241,4 +248,52 @@ func TestWhatIfRefuses(t *testing.T) {
 		{"no steps", []string{"-o", "new.json", "--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},
 		{"no corpus", append(sets("data.path=absent.txt"), "-o", "new.json"), exitUsage, []string{`data.path = "absent.txt"`, "no such file"}},
 	})
+}
+
+// fed makes a text standard input, until the test ends.
+func fed(t *testing.T, text string) {
+	t.Helper()
+	write(t, "stdin", text)
+	f, err := os.Open("stdin")
+	expect.OK(t, err)
+	own := os.Stdin
+	os.Stdin = f
+	t.Cleanup(func() { os.Stdin = own; f.Close() })
+}
+
+// TestStandardInputAndOutput: every file may come from standard input, and a single
+// one may go to standard output.
+func TestStandardInputAndOutput(t *testing.T) {
+	workbench(t, "")
+	write(t, "network.toml", "[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e9\n")
+	write(t, "loads.json", `{"seconds": [1, 2]}`)
+	for _, c := range []struct{ file, args string }{
+		{"run.toml", "plan FILE --costs costs.json"},
+		{"costs.json", "plan run.toml --costs FILE"},
+		{"network.toml", "simulate run.toml --costs costs.json --network FILE"},
+		{"run.toml", "simulate FILE --costs costs.json"},
+		{"costs.json", "simulate run.toml --costs FILE"},
+		{"loads.json", "balance --loads FILE --stages 2"},
+	} {
+		args := func(name string) []string { return strings.Fields(strings.ReplaceAll(c.args, "FILE", name)) }
+		cut := func(text string) string { before, _, _ := strings.Cut(text, "decided in"); return before }
+		want := cut(said(t, args(c.file)...))
+		fed(t, read(t, c.file))
+		if got := cut(said(t, args("-")...)); got != want {
+			t.Errorf("%s from standard input: %s\nwant %s", c.args, got, want)
+		}
+	}
+	for _, c := range []struct{ command, flag, file string }{{"plan", "--csv", "s.csv"}, {"simulate", "--trace", "t.json"}} {
+		said(t, c.command, "run.toml", "--costs", "costs.json", c.flag, c.file)
+		if got := said(t, c.command, "run.toml", "--costs", "costs.json", c.flag, "-"); got != read(t, c.file) {
+			t.Errorf("%s %s -: %.200s", c.command, c.flag, got)
+		}
+	}
+	dir := recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1})
+	if page := said(t, "report", dir, "-o", "-"); !strings.HasPrefix(page, "<!doctype html>") {
+		t.Errorf("%.100s", page)
+	}
+	if _, err := os.Stat("-"); err == nil {
+		t.Error(`a file is called "-"`)
+	}
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/dynamic"
+)
+
+// completer returns what the beginning of a word may become.
+type completer = cobra.CompletionFunc
+
+// arguments say how the arguments of a command are completed, by its path. Those of
+// other commands are files, or there are none.
+var arguments = map[string]completer{
+	"dynmo train": files("toml"), "dynmo plan": files("toml"), "dynmo simulate": files("toml"), "dynmo profile": files("toml"),
+	"dynmo table": folders, "dynmo report": folders,
+	"dynmo ckpt inspect": files("safetensors"), "dynmo ckpt verify": files("safetensors"), "dynmo ckpt export": files("safetensors"),
+	"dynmo data inspect": files("bin"),
+}
+
+// flagValues say how the values of a flag are completed, by the path of its command
+// or, if it means the same everywhere, by "". Those of other flags are files.
+var flagValues = map[string]map[string]completer{
+	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": files("toml")}, "loads": {"": files("json")},
+	"run-dir": {"": folders}, "balancer": {"": words(balancers...)}, "dynamic": {"": words(dynamisms()...)},
+	"clock": {"": words("wall", "virtual")}, "require": {"": words(examNames()...)}, "tokenizer": {"": words(gpt2, sentencePiece)},
+	"format": {
+		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
+		"dynmo ckpt export":  words("huggingface", "llmc"),
+	},
+}
+
+// files completes to files with these endings.
+func files(endings ...string) completer {
+	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
+}
+
+// folders completes to folders.
+func folders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// words completes to one of a few words.
+func words(list ...string) completer {
+	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// dynamisms returns what --dynamic takes.
+func dynamisms() []string {
+	names := []string{allKinds}
+	for _, w := range dynamic.Workloads {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// settingsOf completes a table.key=value. Where the value is a text of any kind, it
+// completes to files.
+func settingsOf(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	var list []string
+	for _, f := range config.Complete(word) {
+		list = append(list, cobra.CompletionWithDesc(f.Text, f.Meaning))
+	}
+	switch valued := strings.Contains(word, "="); {
+	case !valued:
+		return list, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	case list == nil:
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completed adds completion to all commands below c.
+func completed(c *cobra.Command) {
+	if c.ValidArgsFunction == nil {
+		c.ValidArgsFunction = arguments[c.CommandPath()]
+	}
+	for flag, by := range flagValues {
+		complete := by[c.CommandPath()]
+		if complete == nil {
+			complete = by[""]
+		}
+		if complete == nil || c.Flags().Lookup(flag) == nil && c.PersistentFlags().Lookup(flag) == nil {
+			continue
+		}
+		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
+			panic(err)
+		}
+	}
+	for _, child := range c.Commands() {
+		completed(child)
+	}
+}
+
+// behindEquals follows cobra's script for bash, whose readline replaces no more of a
+// word than what is behind its last "=".
+const behindEquals = `
+__dynmo_behind_equals() {
+    __start_dynmo "$@"
+    if [[ $COMP_WORDBREAKS == *=* && ( ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD-1]} == "=" ) ]]; then
+        COMPREPLY=("${COMPREPLY[@]#*=}")
+    fi
+}
+complete -o default -F __dynmo_behind_equals dynmo
+`
+
+// addCompletion adds cobra's command that prints completion scripts.
+func addCompletion(root *cobra.Command) {
+	completed(root)
+	root.InitDefaultCompletionCmd()
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil {
+		panic(err)
+	}
+	bash.RunE = func(c *cobra.Command, _ []string) error {
+		bare, err := c.Flags().GetBool("no-descriptions")
+		if err == nil {
+			err = root.GenBashCompletionV2(c.OutOrStdout(), !bare)
+		}
+		if err == nil {
+			_, err = fmt.Fprint(c.OutOrStdout(), behindEquals)
+		}
+		return err
+	}
+}

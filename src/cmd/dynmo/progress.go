@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/record"
+)
+
+// showing are commands that show their own progress.
+var showing = []string{"dynmo train", "dynmo data prepare", "dynmo bench decisions"}
+
+// barKey is the key of a command's bar in its context.
+type barKey struct{}
+
+// barOf returns the bar of a command that runs; nil where there is none to see.
+func barOf(c *cobra.Command) *record.Bar {
+	bar, _ := c.Context().Value(barKey{}).(*record.Bar)
+	return bar
+}
+
+// watched has the commands below c show on a terminal that they are at work. What
+// they print takes the place of the bar.
+func watched(c *cobra.Command) {
+	if run := c.RunE; run != nil && !slices.Contains(showing, c.CommandPath()) {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			bar := record.NewBar(os.Stderr, c.CommandPath())
+			if bar == nil {
+				return run(c, args)
+			}
+			defer bar.Close()
+			c.SetContext(context.WithValue(c.Context(), barKey{}, bar))
+			c.SetOut(ahead{c.OutOrStdout(), bar.Close})
+			c.SetErr(ahead{c.ErrOrStderr(), bar.Clear})
+			return run(c, args)
+		}
+	}
+	for _, child := range c.Commands() {
+		watched(child)
+	}
+}
+
+// ahead does something before it writes.
+type ahead struct {
+	io.Writer
+	first func()
+}
+
+func (w ahead) Write(p []byte) (int, error) {
+	w.first()
+	return w.Writer.Write(p)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"dynmo/src/record"
+	"dynmo/src/report"
+	"dynmo/src/train"
+)
+
+// sumUp writes the summary of a run that has ended and, of one that did not fail, says
+// what moving layers was worth beside what was measured. The last line says where the
+// records lie. The first summary has no worth, which may take seconds that a launcher
+// does not leave.
+func (w *watcher) sumUp(out train.Outcome, failed error) {
+	defer w.leave()
+	status := record.Finished
+	switch {
+	case failed != nil:
+		status = record.Failed
+	case out.Stopped:
+		status = record.Stopped
+	}
+	s := w.tally.Summary(status)
+	s.Hash = out.Hash
+	if failed != nil {
+		s.Error = failed.Error()
+		w.keep(s)
+		return
+	}
+	w.keep(s)
+	if s.Worth = w.tally.Worth(w.settings); s.Worth == nil {
+		return
+	}
+	w.keep(s)
+	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth))
+	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
+}
+
+// keep writes the summary into the run directory, if there is one.
+func (w *watcher) keep(s record.Summary) {
+	if w.dir == "" {
+		return
+	}
+	w.err = cmp.Or(w.err, s.Write(w.dir))
+}
+
+// leave says once where the records lie.
+func (w *watcher) leave() {
+	if w.dir != "" && !w.farewell {
+		fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, record.Duration(w.took.Seconds()))
+	}
+	w.farewell = true
+}
+
+// measuredSteps says how long steps took.
+func measuredSteps(s record.Summary, moved bool) string {
+	ms := func(p record.Pace) string { return fmt.Sprintf("%.1f ms", 1e3*float64(p.Seconds)) }
+	if !moved {
+		return fmt.Sprintf("%s, %s at the end (clock=%s)", ms(s.Before), ms(s.After), s.After.Clock)
+	}
+	return fmt.Sprintf("%s before layers first moved, %s at the end (clock=%s)", ms(s.Before), ms(s.After), s.After.Clock)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/expect"
+	"dynmo/src/record"
+	"dynmo/src/train"
+)
+
+// tiny returns a file of settings of a run that takes a moment, and where it records.
+func tiny(t *testing.T) (file, dir string) {
+	t.Helper()
+	folder := t.TempDir()
+	text, file := filepath.Join(folder, "text.txt"), filepath.Join(folder, "run.toml")
+	write(t, text, strings.Repeat("the quick brown fox jumps over the lazy dog; ", 50))
+	c := config.Default()
+	c.Data.Path, c.Data.Extensions = text, nil
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence, c.Model.Vocab = 6, 8, 1, 8, 256
+	c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 2, 4, 1
+	c.Balance.Kind, c.Balance.By, c.Balance.Every = "partition", "param", "2"
+	c.Dynamic.Kind = "prune"
+	c.Prune.Start, c.Prune.Every, c.Prune.Times = 3, 2, 2
+	c.Run.Clock, c.Train.Steps, c.Train.Hash, c.Device.Kernel = "wall", 10, true, "ref"
+	write(t, file, c.TOML())
+	return file, filepath.Join(folder, "run")
+}
+
+// TestTrainSumsUp: a run that has ended leaves a summary with its worth, says that last,
+// and table says it from its costs.
+func TestTrainSumsUp(t *testing.T) {
+	file, dir := tiny(t)
+	e := says("train", file, "--run-dir", dir)
+	if e.status != exitDone {
+		t.Fatalf("status %d: %s", e.status, e.stderr)
+	}
+	s, err := record.ReadSummary(dir)
+	expect.OK(t, err)
+	if s == nil || s.Status != record.Finished || s.Steps != 10 || len(s.Hash) != 64 || !strings.Contains(e.stdout, s.Hash) ||
+		s.Before.Clock != "wall" || s.Before.Seconds <= 0 || s.After.Clock != "wall" || s.After.Seconds <= 0 {
+		t.Errorf("%+v, stdout %q", s, e.stdout)
+	}
+	if w := s.Worth; w == nil || w.Steps != 10 || w.Draws == 0 || w.Low > w.High || w.Ceiling < 1 || w.Price <= 0 {
+		t.Errorf("worth %+v", w)
+	}
+	for _, want := range []string{"on this run's costs: ", "measured step, median: ", "(clock=wall)\n"} {
+		if !strings.Contains(e.stderr, want) {
+			t.Errorf("%q is not in\n%s", want, e.stderr)
+		}
+	}
+	if table := said(t, "table", dir); !strings.Contains(table, "speedup  ") || !strings.Contains(table, "x  ") {
+		t.Errorf("no worth in\n%s", table)
+	}
+}
+
+// TestTrainSumsUpFailures: a run that fails says so in its summary, and nothing of its
+// worth.
+func TestTrainSumsUpFailures(t *testing.T) {
+	file, dir := tiny(t)
+	e := says("train", file, "--run-dir", dir, "--set", "optimizer.lr=1e30", "--set", "optimizer.warmup=0", "--set", "optimizer.clip=0")
+	s, err := record.ReadSummary(dir)
+	expect.OK(t, err)
+	if e.status != exitFailure || s == nil || s.Status != record.Failed || !strings.Contains(s.Error, "not finite") || s.Worth != nil {
+		t.Errorf("status %d, %q: %+v", e.status, e.stderr, s)
+	}
+	stopped := &watcher{out: io.Discard, dir: t.TempDir()}
+	stopped.sumUp(train.Outcome{Stopped: true}, nil)
+	if s, err := record.ReadSummary(stopped.dir); err != nil || s == nil || s.Status != record.Stopped {
+		t.Errorf("%+v, %v of a run that was stopped", s, err)
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"dynmo/src/config"
+	"dynmo/src/launch"
+	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/trace"
+)
+
+// runs is the folder of the run directories that nobody has named.
+const runs = "runs"
+
+// runDirectory says where a run's records go.
+type runDirectory struct {
+	dir   string // "": a new one
+	none  bool   // nowhere
+	force bool   // whether the run that lies there may be removed
+}
+
+// check completes the choice. named is whether the command line names a directory.
+func (d *runDirectory) check(named bool) error {
+	if d.none && d.dir != "" {
+		return fmt.Errorf("--run-dir %s and --no-run-dir: want one of them", d.dir)
+	}
+	d.none = d.none || named && d.dir == ""
+	return nil
+}
+
+// open makes the run directory; nil where there is to be none.
+func (d *runDirectory) open(c config.Config, p record.Provenance) (*record.Run, error) {
+	switch {
+	case d.none:
+		return nil, nil
+	case d.dir == "":
+		return record.Create(runs, c.Run.Name, time.Now(), c.TOML(), p)
+	case d.force:
+		return record.Replace(d.dir, c.TOML(), p)
+	}
+	return record.Open(d.dir, c.TOML(), p)
+}
+
+// watcher records a run and shows its progress, on rank 0.
+type watcher struct {
+	out      io.Writer
+	settings config.Config
+	records  runDirectory
+
+	run      *record.Run // nil if nothing is kept
+	dir      string      // of run; "" if there never was one
+	tally    record.Tally
+	progress *record.Progress
+	left     *record.TimeLeft
+	began    time.Time
+	took     time.Duration // the whole run
+	farewell bool          // the last line was said
+	steps    int           // that were run
+	skipped  int
+	err      error // of closing and summing up
+}
+
+// begin opens the run directory and says what is about to run, and where.
+func (w *watcher) begin(about launch.World) (record.Observer, error) {
+	p := record.Here(about.MPI)
+	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
+	var err error
+	if w.run, err = w.records.open(w.settings, p); err != nil {
+		return nil, usageError{err}
+	}
+	w.began, w.left = time.Now(), record.NewTimeLeft()
+	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
+	if w.run != nil {
+		w.dir = w.run.Dir()
+		w.progress.Say("run directory " + w.dir)
+	}
+	for _, line := range w.settings.Ignored() {
+		w.progress.Say("note: " + line)
+	}
+	l := w.settings.Parallel
+	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",
+		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
+		w.settings.Balance, about.Clock))
+	if about.GPU != "" {
+		w.progress.Say("note: rank 0 computes on GPU " + about.GPU)
+	}
+	if about.Transport != "" {
+		w.progress.Say(fmt.Sprintf("note: %s carries the memory of GPUs between ranks", about.Transport))
+	}
+	if about.Unmetered != nil {
+		w.progress.Say(fmt.Sprintf("note: energy is not metered: %v", about.Unmetered))
+	}
+	if about.Clock == "virtual" && w.settings.Run.Clock == "auto" {
+		w.progress.Say("note: ranks outnumber cores: times are virtual, each rank's own CPU time and the network's of [comm]")
+	}
+	return w, nil
+}
+
+// Step records a step and shows it.
+func (w *watcher) Step(m record.Metrics) error {
+	if m.Skipped {
+		w.skipped++
+	}
+	w.tally.Step(m)
+	w.steps = m.Step + 1
+	w.progress.Step(record.Log{
+		Iteration: w.steps, Iterations: w.settings.Train.Steps,
+		ConsumedSamples: int64(w.steps) * int64(m.BatchSize), Seconds: float64(m.StepSeconds),
+		LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), GradNorm: float64(m.GradNorm),
+		Skipped: w.skipped, NaN: w.skipped,
+		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
+	})
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Step(m)
+}
+
+// Say shows a line.
+func (w *watcher) Say(line string) { w.progress.Say(line) }
+
+// Event records an event.
+func (w *watcher) Event(e record.Event) error {
+	w.tally.Event(e)
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Event(e)
+}
+
+// Costs records what a phase cost.
+func (w *watcher) Costs(s profile.Phase) error {
+	w.tally.Costs(s)
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Costs(s)
+}
+
+// Trace records a timeline of the first replica.
+func (w *watcher) Trace(s trace.Step) error {
+	if w.run == nil {
+		return nil
+	}
+	return w.run.Trace(s, 0)
+}
+
+// close ends the records and the progress bar, once, and returns the first error of
+// what was recorded and said.
+func (w *watcher) close() error {
+	if w.progress == nil {
+		return w.err
+	}
+	if w.run != nil {
+		w.err = w.run.Close()
+	}
+	w.err = cmp.Or(w.err, w.progress.Close())
+	w.took = time.Since(w.began)
+	w.run, w.progress = nil, nil
+	return w.err
+}

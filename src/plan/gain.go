@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"math"
+
+	"dynmo/src/balance"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+)
+
+// Gain is the share of a step that another layout saves.
+type Gain struct {
+	Expected float64 // on the costs as they are estimated
+	Least    float64 // that it saves whatever the true costs are, as far as can be told
+}
+
+const (
+	// draws is how many chains of costs that could be the true ones a gain is tried on.
+	draws = 16
+	// certainty is how many standard deviations of the gain must lie between it and
+	// nothing. A decision is one of many on the same layout, and the cuts it weighs are
+	// the best of many on the same noise, so that two would be too few.
+	certainty = 4
+	// worthMoving is the share of a step that a layout must save: less is not worth the
+	// memory that moving touches.
+	worthMoving = 0.005
+)
+
+// gain returns what a layout saves against the present one, of equally many stages.
+// It is tried on draws of the costs: both layouts on the same ones, so that noise
+// in layers that stay cancels.
+func (b *balancer) gain(present, next layout.Layout) Gain {
+	g := Gain{Expected: 1 - b.planner.seconds(b.costs.Table, next.Cuts, next.Schedule)/b.present()}
+	g.Least = g.Expected
+	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < worthMoving {
+		return g
+	}
+	sum, squares := 0.0, 0.0
+	for i := range draws {
+		t := b.costs.Draw(uint64(i))
+		x := 1 - b.planner.seconds(t, next.Cuts, next.Schedule)/b.planner.seconds(t, present.Cuts, present.Schedule)
+		sum, squares = sum+x, squares+x*x
+	}
+	mean := sum / draws
+	deviation := math.Sqrt(max(0, squares/draws-mean*mean) * draws / (draws - 1))
+	g.Least = min(g.Expected, mean) - certainty*deviation
+	return g
+}
+
+// weigh returns the next layout if it is surely worth moving to; else, where the
+// schedule follows from costs, the present cuts with the order that suits them if
+// that is; else the present layout. Layouts of fewer stages, those that memory
+// needs and those that are not balanced by time are not weighed.
+func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layout, error) {
+	p := b.planner
+	if next.Equal(present) {
+		why.Kept = KeptBest
+		return present, nil
+	}
+	moves := !next.Cuts.Equal(present.Cuts)
+	if next.Stages() != present.Stages() || p.missing(b.costs.Table, present.Cuts) > 0 ||
+		!p.fits(b.costs.Table, present.Cuts, present.Schedule) || moves && p.by != balance.ByTime {
+		return next, nil
+	}
+	why.Gain = b.gain(present, next)
+	switch saves := why.Gain.Least * b.present() * horizon; {
+	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < worthMoving:
+		why.Kept = KeptBest
+	case why.Gain.Least < worthMoving:
+		why.Kept = KeptUncertain
+	case moves && saves < b.moving(present.Cuts, next.Cuts):
+		why.Kept = KeptPrice
+	default:
+		return next, nil
+	}
+	if !moves || !p.adapts() {
+		return present, nil
+	}
+	return b.weigh(present, present.With(present.Cuts, p.Schedule(b.costs.Table, present.Cuts)), why)
+}
+
+// moving returns the seconds that a move is expected to take: as the last ones did,
+// and before the first the bytes over the link.
+func (b *balancer) moving(present, next partition.Partition) float64 {
+	if b.price > 0 {
+		return b.price
+	}
+	bandwidth := b.planner.Network.Bandwidth()
+	if bandwidth <= 0 {
+		return 0
+	}
+	bytes := int64(0)
+	for _, l := range b.planner.Map.Owners(present).Moved(b.planner.Map.Owners(next)) {
+		bytes += b.costs.Layers[l].Bytes.Parameters + b.costs.Layers[l].Bytes.Optimizer
+	}
+	return float64(bytes) / bandwidth
+}

@@ -1,0 +1,163 @@
+package plan
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/profile"
+)
+
+// Worth is what moving layers was worth to a run: its recorded costs, simulated
+// without moving, with the layouts that it used, and with the best cuts. Seconds are
+// of all its steps. They follow from the lower quartiles of costs, so they are less
+// than what was measured on a machine that disturbs.
+type Worth struct {
+	Clock   string  `json:"clock"` // of the costs
+	Steps   int     `json:"steps"`
+	Static  float64 `json:"static_seconds"`    // with one layout throughout
+	Used    float64 `json:"used_seconds"`      // with the layouts used, and Price if they differ
+	Best    float64 `json:"best_seconds"`      // with the best cuts for every phase's costs
+	Price   float64 `json:"balancing_seconds"` // measuring, deciding and moving
+	Speedup float64 `json:"speedup"`           // Static / Used
+	Ceiling float64 `json:"ceiling"`           // Static / Best
+	Low     float64 `json:"low"`               // 5th percentile of Speedup over the draws
+	High    float64 `json:"high"`              // 95th percentile
+	Draws   int     `json:"draws"`             // of microbatches' samples; 0: there are none, and Low and High are Speedup
+	Moved   bool    `json:"moved"`             // whether the layout ever changed
+}
+
+// LeastGain is the gain below which a run counts as no faster than another: costs
+// are never known better.
+const LeastGain = 0.005
+
+// Noise reports whether the costs do not tell if the run was faster than the static
+// one.
+func (w Worth) Noise() bool {
+	return w.Draws > 0 && w.Low <= 1 && 1 <= w.High || math.Abs(w.Speedup-1) < LeastGain
+}
+
+// mostPhases is how many phases of a run are simulated.
+const mostPhases = 256
+
+// ErrNotRun says that costs belong to no run.
+var ErrNotRun = errors.New("the costs are of no run")
+
+// Worth returns what moving layers was worth to the run of a series that has the
+// planner's settings: beside the layout of its first phase, in which it would have
+// stayed. It is a pure function. The only error is ErrNotRun.
+func (p *Planner) Worth(series profile.Series) (Worth, error) {
+	for len(series) > mostPhases {
+		series = series.Halved()
+	}
+	list := segments(series)
+	if len(list) == 0 {
+		return Worth{}, ErrNotRun
+	}
+	level([][]segment{list})
+	return weigh([]compared{{p, list, staying(list)}})[0], nil
+}
+
+// segment is consecutive steps of a run with one layout on some costs.
+type segment struct {
+	steps     int
+	layout    layout.Layout
+	run       *profile.Run // for its network
+	costs     *sampled
+	rest      float64 // seconds of a step outside its makespan
+	balancing float64 // seconds after the steps
+}
+
+// segments returns the phases of a series that were run.
+func segments(series profile.Series) []segment {
+	var list []segment
+	for _, p := range series {
+		if p.Run != nil && p.Steps > 0 {
+			list = append(list, segment{p.Steps, p.Run.Layout, p.Run, newSampled(p), p.Run.Rest, p.Run.Balancing})
+		}
+	}
+	return list
+}
+
+// staying returns segments that all have the layout of the first.
+func staying(list []segment) []segment {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].layout = list[0].layout
+	}
+	return list
+}
+
+// compared is a run beside one that did not move, on the same costs.
+type compared struct {
+	planner      *Planner
+	used, static []segment
+}
+
+// weigh returns the worth of each of some runs.
+func weigh(runs []compared) []Worth {
+	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
+	list := make([]Worth, len(runs))
+	for i, r := range runs {
+		w := Worth{Clock: r.used[0].costs.Clock}
+		for _, s := range r.used {
+			w.Steps += s.steps
+			w.Price += s.balancing
+			w.Moved = w.Moved || !s.layout.Equal(r.used[0].layout)
+		}
+		w.Static, w.Used = t.total(r.static), w.price()+t.total(r.used)
+		w.Best = r.planner.best(&t, r.used, r.static[0].layout)
+		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
+		w.Low, w.High = w.Speedup, w.Speedup
+		list[i] = w
+	}
+	spread(runs, list)
+	return list
+}
+
+// price returns the part of Used that no step takes.
+func (w Worth) price() float64 {
+	if w.Moved {
+		return w.Price
+	}
+	return 0
+}
+
+// best returns the seconds of all segments with the best layout for the costs of each:
+// the planner's cuts, the static ones, or those used, whichever are fastest.
+func (p *Planner) best(t *trial, used []segment, static layout.Layout) float64 {
+	total := 0.0
+	var found *layout.Layout
+	for i, s := range used {
+		if i == 0 || s.costs != used[i-1].costs {
+			found = p.fastest(s.costs, static.Stages())
+		}
+		least := t.seconds(s)
+		for _, l := range []*layout.Layout{&static, found} {
+			if l != nil {
+				s.layout = *l
+				least = min(least, t.seconds(s))
+			}
+		}
+		total += least
+	}
+	return total
+}
+
+// fastest returns the layout that the planner finds for costs, nil if memory allows
+// none.
+func (p *Planner) fastest(costs *sampled, stages int) *layout.Layout {
+	p, err := p.For(stages)
+	if err != nil {
+		return nil
+	}
+	t := costs.Mean().For(stages)
+	cuts, err := p.Cuts(t)
+	if err != nil {
+		return nil
+	}
+	l := p.layout(cuts, p.Schedule(t, cuts))
+	return &l
+}

@@ -1,0 +1,313 @@
+package profile
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+)
+
+// Estimator keeps what layers cost in the steps since the model changed, and says
+// what they are taken to cost.
+//
+// Noise on shared machines is one-sided: a kernel is interrupted, never hurried.
+// Measured on two cores that four ranks share, single passes of equal blocks have
+// quantiles .05, .25, .75 and .95 of 0.86, 0.93, 1.10 and 1.36 of the median, with a
+// foreign process beside them 2.3 at .95; their lower quartiles agree within 2 %,
+// medians differ by up to 24 %. The lower quartile loses little where noise is
+// symmetric, where the minimum fails. So a step's value is the lower quartile over
+// its microbatches, and the estimate the lower quartile over steps: a rank that is
+// slow for less than three quarters of them does not count as slow.
+type Estimator struct {
+	speeds Speeds
+	steps  []observed // the newest last
+	home   partition.Owners
+	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
+	groups [][]int    // layers of one structure
+}
+
+// observed is what a step said.
+type observed struct {
+	layers []cost.Stage // of their owners, slow or not
+	within float64      // relative standard error of a layer's value that microbatches tell
+	owners partition.Owners
+}
+
+const (
+	// window is how many steps an estimate looks back on. Disturbances of up to
+	// three quarters of it leave no trace, and costs that drift are followed as fast.
+	window = 32
+	// settled is how many steps a layer must have run on another stage before its
+	// costs there replace those from before.
+	settled = 5
+	// quartileError is by how much the deviation of a lower quartile of n normal values
+	// is larger than that of their mean: sqrt(p(1-p))/φ(Φ⁻¹(p)) at p = 1/4.
+	quartileError = 1.363
+	// leastSamples is from how many microbatches on their spread is an estimate of noise.
+	leastSamples = 4
+)
+
+// Observe takes the costs of a step, with samples by layer and microbatch, and
+// returns the estimate. forget says that costs measured before this step do not hold.
+func (e *Estimator) Observe(t cost.Table, samples [][]cost.Stage, owners partition.Owners, forget bool) cost.Estimate {
+	if forget {
+		e.steps, e.home = nil, nil
+		e.speeds.Changed()
+	}
+	if e.home == nil {
+		e.home, e.groups = slices.Clone(owners), alike(t)
+	}
+	e.steps = append(e.steps, observe(samples, owners))
+	e.steps = e.steps[max(0, len(e.steps)-window):]
+	e.settle(owners)
+	return e.estimate(t)
+}
+
+// observe returns the values of a step.
+func observe(samples [][]cost.Stage, owners partition.Owners) observed {
+	o := observed{layers: make([]cost.Stage, len(samples)), owners: slices.Clone(owners)}
+	var errors []float64
+	list := make([]float64, 0, len(samples[0]))
+	for l, row := range samples {
+		variance := 0.0
+		for _, of := range ops {
+			list = list[:0]
+			for _, s := range row {
+				list = append(list, *of(&s))
+			}
+			slices.Sort(list)
+			*of(&o.layers[l]) = quantile(list, 0.25)
+			// p(1-p)/n over the density, which is the slope of the quantiles.
+			slope := (quantile(list, 0.375) - quantile(list, 0.125)) / 0.25
+			variance += 0.25 * 0.75 / float64(len(list)) * slope * slope
+		}
+		if total := o.layers[l].Seconds(); total > 0 && len(row) >= leastSamples {
+			errors = append(errors, math.Sqrt(variance)/total)
+		}
+	}
+	o.within = math.Inf(1)
+	if slices.Sort(errors); len(errors) > 0 {
+		o.within = quantile(errors, 0.5)
+	}
+	return o
+}
+
+// ops are the passes of a layer.
+var ops = [...]func(*cost.Stage) *float64{
+	func(s *cost.Stage) *float64 { return &s.Forward },
+	func(s *cost.Stage) *float64 { return &s.Input },
+	func(s *cost.Stage) *float64 { return &s.Weight },
+}
+
+// quantile returns the quantile p of an ascending list, between its neighbours in
+// proportion.
+func quantile(list []float64, p float64) float64 {
+	at := p * float64(len(list)-1)
+	i := int(at)
+	if i+1 >= len(list) {
+		return list[len(list)-1]
+	}
+	return list[i] + (at-float64(i))*(list[i+1]-list[i])
+}
+
+// settle lets layers that have moved, and run long enough where they are now, count
+// by what they cost there, and lets the speeds of ranks be seen by them.
+func (e *Estimator) settle(owners partition.Owners) {
+	next := slices.Clone(e.home)
+	for l := range owners {
+		if e.runs(l, owners[l]) >= settled {
+			next[l] = owners[l]
+		}
+	}
+	if slices.Equal(next, e.home) {
+		return
+	}
+	before, after := make([]float64, len(owners)), make([]float64, len(owners))
+	newest := e.steps[len(e.steps)-settled:]
+	for l := range owners {
+		at, _ := lower(e.steps, l, e.home[l])
+		now, _ := lower(newest, l, next[l])
+		before[l], after[l] = at.Seconds(), now.Seconds()
+	}
+	e.speeds.Observe(before, e.home)
+	e.speeds.Observe(after, next)
+	e.home = next
+}
+
+// runs returns in how many steps without a break, up to the newest, a layer was on a
+// stage.
+func (e *Estimator) runs(layer, stage int) (n int) {
+	for n < len(e.steps) && e.steps[len(e.steps)-1-n].owners[layer] == stage {
+		n++
+	}
+	return n
+}
+
+// lower returns the lower quartiles of a layer over the steps in which it was on a
+// stage, and how many these are. A pass that the newest step left out, as a frozen
+// layer's backwards, costs nothing at once; where it ran is all that counts.
+func lower(steps []observed, layer, stage int) (s cost.Stage, n int) {
+	var list [window]float64
+	for _, of := range ops {
+		some := 0
+		n = 0
+		for i := range steps {
+			if steps[i].owners[layer] != stage {
+				continue
+			}
+			n++
+			if x := *of(&steps[i].layers[layer]); x > 0 {
+				list[some] = x
+				some++
+			}
+		}
+		if newest := &steps[len(steps)-1]; some == 0 || *of(&newest.layers[layer]) == 0 {
+			continue
+		}
+		slices.Sort(list[:some])
+		*of(&s) = quantile(list[:some], 0.25)
+	}
+	return s, n
+}
+
+// estimate returns what the steps so far tell.
+func (e *Estimator) estimate(t cost.Table) cost.Estimate {
+	stages := slices.Max(e.home) + 1
+	out := cost.Estimate{Table: t, Layer: make([]float64, len(e.home)), Stage: make([]float64, stages), On: e.home}
+	out.Layers, out.Slow = slices.Clone(t.Layers), e.speeds.Slow(stages)
+	counts := make([]int, len(e.home))
+	for l, home := range e.home {
+		var s cost.Stage
+		s, counts[l] = lower(e.steps, l, home)
+		out.Layers[l] = t.Layers[l].With(s)
+	}
+	e.noise(out.Layers)
+	for l, n := range counts {
+		out.Layer[l] = e.spread[0] * errorOf(n)
+	}
+	for s := range out.Stage {
+		out.Stage[s] = e.spread[1] * errorOf(len(e.steps))
+	}
+	unslow(out.Layers, e.home, out.Slow)
+	e.share(out)
+	return out
+}
+
+// errorOf returns the standard error of the lower quartile of n values, in their
+// deviations.
+func errorOf(n int) float64 { return min(1, quartileError/math.Sqrt(float64(n))) }
+
+// unslow divides what layers cost by how slow the ranks are that they were measured on.
+func unslow(layers []cost.Layer, owners partition.Owners, slow []float64) {
+	for l := range layers {
+		if slow != nil {
+			layers[l] = layers[l].With(layers[l].Stage().Scale(1 / slow[owners[l]]))
+		}
+	}
+}
+
+// leastSteps is from how many steps on they tell their own noise. Before, it is
+// that of the model before the change, and what microbatches tell.
+const leastSteps = 4
+
+// noise finds the deviation of the values of steps from the layers' estimates: of a
+// layer alone, and of all layers of a stage in common.
+func (e *Estimator) noise(layers []cost.Layer) {
+	within := e.steps[len(e.steps)-1].within
+	if len(e.steps) < leastSteps {
+		if e.spread[0] == 0 || !math.IsInf(within, 1) {
+			e.spread[0] = max(within, e.spread[0])
+		}
+		return
+	}
+	var own, total []float64
+	count := 0 // stages, over steps
+	for _, s := range e.steps {
+		sums := make(map[int][2]float64) // by stage: seconds, and those of the estimates
+		for l := range layers {
+			if s.owners[l] == e.home[l] {
+				x := sums[e.home[l]]
+				sums[e.home[l]] = [2]float64{x[0] + s.layers[l].Seconds(), x[1] + layers[l].Seconds()}
+			}
+		}
+		for l := range layers {
+			if x := sums[e.home[l]]; s.owners[l] == e.home[l] && layers[l].Seconds() > 0 {
+				own = append(own, s.layers[l].Seconds()/layers[l].Seconds()/(x[0]/x[1]))
+			}
+		}
+		for _, x := range sums {
+			if x[1] > 0 {
+				total = append(total, x[0]/x[1])
+				count++
+			}
+		}
+	}
+	if count == 0 {
+		return
+	}
+	perStage := float64(len(own)) / float64(count)
+	alone := scale(own) * math.Sqrt(perStage/max(1, perStage-1))
+	if perStage < 2 && !math.IsInf(within, 1) {
+		alone = within
+	}
+	common := scale(total)
+	e.spread = [2]float64{alone, math.Sqrt(max(0, common*common-alone*alone/perStage))}
+}
+
+// scale returns the deviation of the values, by the distance from their lower
+// quartile to their median: what lies above does not count.
+func scale(list []float64) float64 {
+	slices.Sort(list)
+	return (quantile(list, 0.5) - quantile(list, 0.25)) / 0.6745
+}
+
+// alike returns the groups of at least two layers that have one structure.
+func alike(t cost.Table) [][]int {
+	type structure struct {
+		nonZeros, output int64
+		bytes            cost.Bytes
+	}
+	groups := make(map[structure][]int)
+	for l, layer := range t.Layers {
+		b := layer.Bytes
+		b.Workspace = 0 // of the run, not of the layer
+		k := structure{layer.NonZeros, layer.Output, b}
+		groups[k] = append(groups[k], l)
+	}
+	var out [][]int
+	for _, g := range groups {
+		if len(g) > 1 {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b []int) int { return a[0] - b[0] })
+	return out
+}
+
+// share draws the estimates of layers of one structure towards their mean by as
+// much as their differences are noise (James & Stein 1961): with the variance v of
+// the estimates over the group and their error s², by min(1, s²/v).
+func (e *Estimator) share(out cost.Estimate) {
+	for _, group := range e.groups {
+		var mean cost.Stage
+		for _, l := range group {
+			mean = mean.Plus(out.Layers[l].Stage().Scale(1 / float64(len(group))))
+		}
+		variance, errors := 0.0, 0.0
+		for _, l := range group {
+			d := out.Layers[l].Seconds()/mean.Seconds() - 1
+			variance += d * d / float64(len(group)-1)
+			errors += (out.Layer[l]*out.Layer[l] + out.Stage[out.On[l]]*out.Stage[out.On[l]]) / float64(len(group))
+		}
+		if !(variance > 0) || math.IsInf(errors, 1) {
+			continue
+		}
+		to := min(1, errors/variance)
+		for _, l := range group {
+			own := out.Layers[l].Stage()
+			out.Layers[l] = out.Layers[l].With(own.Scale(1 - to).Plus(mean.Scale(to)))
+			out.Layer[l] *= 1 - to + to/math.Sqrt(float64(len(group)))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package record
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"dynmo/src/balance"
+	"dynmo/src/dynamic"
+	"dynmo/src/migrate"
+	"dynmo/src/plan"
+)
+
+// sparsityKey is the detail of a change of the model that tells the share of the
+// prunable parameters that are gone.
+const sparsityKey = "sparsity"
+
+// changeLine tells a change of the model before a step.
+func changeLine(step int, change dynamic.Change, seconds float64) string {
+	var details []string
+	if s, ok := change.Detail[sparsityKey]; ok {
+		details = append(details, fmt.Sprintf("sparsity %.1f %%", 100*s))
+	} else {
+		for _, key := range slices.Sorted(maps.Keys(change.Detail)) {
+			details = append(details, fmt.Sprintf("%s %.4g", strings.ReplaceAll(key, "_", " "), change.Detail[key]))
+		}
+	}
+	return fmt.Sprintf("step %d: the model changes: %s, %s; took %s", step, change.Kind, strings.Join(details, ", "), Duration(seconds))
+}
+
+// moveLine tells a move of layers after a step.
+func moveLine(step int, moved migrate.Moved, seconds float64, perStage []int) string {
+	return fmt.Sprintf("step %d: moved %s, %s, in %s; layers per stage %s",
+		step, count(moved.Layers, "layer"), Bytes(moved.Bytes), Duration(seconds), strings.Trim(fmt.Sprint(perStage), "[]"))
+}
+
+// answer is what a decision came to: that layers or the order of work change, or why
+// they stay, as plan.Kept has it.
+type answer string
+
+const (
+	answerNone    answer = "" // nothing was decided since the model changed
+	answerFull    answer = "full"
+	answerMove    answer = "move"
+	answerReorder answer = "reorder"
+)
+
+// decisionLine tells a decision after a step that took makespan seconds, and what it
+// came to.
+func decisionLine(d Done, makespan float64) (a answer, line string) {
+	why := d.Why
+	gain := fmt.Sprintf("a step of %s is predicted to take %s, %s%s",
+		Duration(makespan), Duration(why.Predicted), faster(makespan, why.Predicted), uncertainty(why.Gain))
+	gap := fmt.Sprintf("; slowest stage %.1f %% above the best possible", 100*max(0, balance.Gap(why.Bottleneck, why.Optimum)))
+	switch {
+	case why.Full != nil:
+		a, line = answerFull, fmt.Sprintf("layers stay: %v", why.Full)
+	case !d.Next.Cuts.Equal(d.Ran.Cuts):
+		a, line = answerMove, "layers move: "+gain+gap
+	case !d.Next.Equal(d.Ran):
+		a, line = answerReorder, fmt.Sprintf("schedule %s instead of %s: %s", d.Next.Schedule.Kind, d.Ran.Schedule.Kind, gain)
+	default:
+		a, line = answer("stay: "+why.Kept), "layers stay: "+kept(why)+gap
+	}
+	return a, fmt.Sprintf("step %d: %s", d.Step, line)
+}
+
+// kept tells why layers stay.
+func kept(why plan.Reason) string {
+	others := fmt.Sprintf("other cuts are predicted to save %.1f %% of a step%s", 100*why.Gain.Expected, uncertainty(why.Gain))
+	switch why.Kept {
+	case plan.KeptUncertain:
+		return others + ", which may be noise"
+	case plan.KeptPrice:
+		return others + ", less than moving takes"
+	}
+	return "no other cuts are predicted to be faster"
+}
+
+// uncertainty tells how much of a gain noise may have feigned; nothing where costs are
+// known.
+func uncertainty(g plan.Gain) string {
+	if g.Least == g.Expected {
+		return ""
+	}
+	return fmt.Sprintf(" (uncertain by %.1f %%)", 100*(g.Expected-g.Least))
+}
+
+// effectLine tells what a move was worth, once a step after it has been measured.
+func effectLine(e Event) string {
+	before, after := float64(e.Before), float64(e.After)
+	return fmt.Sprintf("step %d: since the move a step takes %s, %s than the %s before it; %s was predicted",
+		e.Step, Duration(after), faster(before, after), Duration(before), Duration(float64(e.Predicted)))
+}
+
+// faster compares seconds after a change with those before it.
+func faster(before, after float64) string {
+	if after > before {
+		return fmt.Sprintf("%.2fx slower", after/before)
+	}
+	return fmt.Sprintf("%.2fx faster", before/after)
+}
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

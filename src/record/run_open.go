@@ -1,0 +1,215 @@
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Files of a run directory. TensorBoard's file lies beside them under the name that
+// TensorBoard wants.
+const (
+	SettingsFile   = "config.toml"     // resolved settings
+	ProvenanceFile = "provenance.json" // where, when and by what the run was made
+	MetricsFile    = "metrics.jsonl"   // a Metrics a line
+	EventsFile     = "events.jsonl"    // an Event a line
+	CostsFile      = "costs.jsonl"     // a profile.Phase a line
+	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
+	SummaryFile    = "summary.json"    // a Summary; empty until the run ends, and absent from older ones
+)
+
+// The umask takes bits from these.
+const (
+	directoryMode = 0o777
+	fileMode      = 0o666
+)
+
+// files lists what a run directory may hold. The first says that a run lies there.
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile}
+
+// longest bounds the part of a new directory's name that the run's name is, in
+// characters: file systems take 255 bytes.
+const longest = 60
+
+// Open makes dir, where it is missing, and all files of a new run in it, so that none
+// can fail on its name later. Directories and files follow the umask. Errors: dir
+// already holds a run; anybody may replace its files; it cannot be written.
+func Open(dir, settings string, p Provenance) (*Run, error) { return openIn(dir, settings, p, false) }
+
+// Replace is Open, and removes the files of a run that dir already holds.
+func Replace(dir, settings string, p Provenance) (*Run, error) {
+	return openIn(dir, settings, p, true)
+}
+
+// Create is Open in a directory of its own below parent, NAME-YYYYmmdd-HHMMSS, with a
+// number behind it where that is taken. Of name other characters than letters, digits,
+// dots and underscores become a hyphen.
+func Create(parent, name string, at time.Time, settings string, p Provenance) (*Run, error) {
+	if err := os.MkdirAll(parent, directoryMode); err != nil {
+		return nil, wrap(err)
+	}
+	first := filepath.Join(parent, plain(name)+at.Format("-20060102-150405"))
+	dir := first
+	for n := 2; ; n++ {
+		err := os.Mkdir(dir, directoryMode)
+		if err == nil {
+			return fill(dir, settings, p, true)
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, wrap(err)
+		}
+		dir = fmt.Sprintf("%s-%d", first, n)
+	}
+}
+
+// plain returns a run's name as part of a file name.
+func plain(name string) string {
+	var b strings.Builder
+	for i, r := range []rune(name) {
+		switch {
+		case i == longest:
+			return b.String()
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '.' && i > 0: // no hidden directory
+			b.WriteRune(r)
+		default:
+			b.WriteByte('-')
+		}
+	}
+	if b.Len() == 0 {
+		return "run"
+	}
+	return b.String()
+}
+
+func openIn(dir, settings string, p Provenance, force bool) (*Run, error) {
+	fail := func(err error) (*Run, error) { return nil, fmt.Errorf("record: run directory %s: %w", dir, err) }
+	_, err := os.Lstat(dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(dir, directoryMode); err != nil {
+		return nil, wrap(err)
+	}
+	if !made {
+		if err := private(dir); err != nil {
+			return fail(err)
+		}
+		if err := vacate(dir, force); err != nil {
+			return fail(err)
+		}
+	}
+	return fill(dir, settings, p, made)
+}
+
+// private returns an error if anybody may replace files of a directory.
+func private(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode(); mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 {
+		return fmt.Errorf("mode %#o lets everybody write; wanted a private directory (chmod o-w)", mode.Perm())
+	}
+	return nil
+}
+
+// vacate removes the files of a run from a directory, if force allows it. Without it
+// a file of a run is an error.
+func vacate(dir string, force bool) error {
+	for _, name := range files {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		if err == nil && !force {
+			return fmt.Errorf("a run already lies there (%s exists): --force writes over it", name)
+		}
+		if err == nil {
+			err = os.Remove(filepath.Join(dir, name))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if !force {
+		return nil
+	}
+	boards, err := filepath.Glob(filepath.Join(escaped(dir), boardPrefix+"*"))
+	for _, file := range boards {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
+
+// escaped returns a path as filepath.Match matches it literally.
+func escaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// fill makes all files of a run in a directory. Where one fails none is left, nor the
+// directory if made says that it is new.
+func fill(dir, settings string, p Provenance, made bool) (*Run, error) {
+	c := claims{dir: dir}
+	r, err := c.run(settings, p)
+	if err == nil {
+		return r, nil
+	}
+	for _, f := range c.made {
+		_ = f.Close() // some are closed already
+		_ = os.Remove(f.Name())
+	}
+	if made {
+		_ = os.Remove(dir)
+	}
+	return nil, fmt.Errorf("record: run directory %s: %w", dir, err)
+}
+
+// claims are files that were made in a directory.
+type claims struct {
+	dir  string
+	made []*os.File
+}
+
+// file makes a file. One of that name is an error.
+func (c *claims) file(name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err == nil {
+		c.made = append(c.made, f)
+	}
+	return f, err
+}
+
+// write makes a file with contents.
+func (c *claims) write(name, contents string) error {
+	f, err := c.file(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(contents)
+	return cmp.Or(err, f.Close())
+}
+
+// run makes the files of a run.
+func (c *claims) run(settings string, p Provenance) (*Run, error) {
+	r := &Run{dir: c.dir, looked: time.Now()}
+	for _, f := range []struct {
+		name string
+		file **os.File
+	}{{MetricsFile, &r.metrics}, {EventsFile, &r.events}, {CostsFile, &r.costs}, {TraceFile, &r.traces}} {
+		var err error
+		if *f.file, err = c.file(f.name); err != nil {
+			return nil, err
+		}
+	}
+	provenance, err := json.MarshalIndent(p, "", "  ")
+	if err := cmp.Or(err, c.write(SettingsFile, settings), c.write(ProvenanceFile, string(provenance)+"\n"), c.write(SummaryFile, "")); err != nil {
+		return nil, err
+	}
+	r.chrome.out = r.traces
+	if r.board, err = newBoard(c, p.Host, time.Now()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}

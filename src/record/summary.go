@@ -1,0 +1,170 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/input"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/trace"
+)
+
+// Status is how a run ended.
+type Status string
+
+// Ways to end.
+const (
+	Finished Status = "finished" // after the last step of the settings
+	Stopped  Status = "stopped"  // after the step in which it was asked to
+	Failed   Status = "failed"   // with an error
+)
+
+// Summary is a run in a few numbers.
+type Summary struct {
+	Status Status `json:"status"`
+	Error  string `json:"error,omitempty"` // why it failed
+	Steps  int    `json:"steps"`           // that were run
+	Loss   Float  `json:"loss"`            // of the last step
+	Hash   string `json:"hash,omitempty"`  // of the final weights
+	Before Pace   `json:"before"`          // steps before layers first moved; all, if none did
+	After  Pace   `json:"after"`           // the last steps with one model and one layout
+	// Worth is absent where there is one stage, and of runs that failed.
+	Worth *plan.Worth `json:"worth,omitempty"`
+}
+
+// Pace is the measured time of steps.
+type Pace struct {
+	Steps   int    `json:"steps"`
+	Seconds Float  `json:"step_seconds"` // median
+	Clock   string `json:"clock"`
+}
+
+// ReadSummary reads the summary of a run directory, nil if the run has not ended.
+func ReadSummary(dir string) (*Summary, error) {
+	path := filepath.Join(dir, SummaryFile)
+	text, err := input.Read(path, input.Note)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
+		return nil, nil
+	}
+	s := new(Summary)
+	if err == nil {
+		if err = json.Unmarshal(text, s); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return s, err
+}
+
+// Write writes the summary into a run directory, as a whole or not at all.
+func (s Summary) Write(dir string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	path := filepath.Join(dir, SummaryFile)
+	part := path + ".part"
+	if err = os.WriteFile(part, append(text, '\n'), fileMode); err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		_ = os.Remove(part)
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// Tally gathers what a summary is made from while a run goes on, in bounded memory. It
+// is told what an Observer is told.
+type Tally struct {
+	steps         int
+	loss          Float
+	clock         string
+	cuts          []int
+	before, after paces
+	moved         bool
+	series        profile.Series
+}
+
+// mostPaces is how many steps the median of a Pace is taken of, the latest.
+const mostPaces = 256
+
+// paces is the seconds of steps.
+type paces struct {
+	steps   int
+	seconds []float64 // of the latest
+}
+
+func (p *paces) add(seconds Float) {
+	if p.steps < mostPaces {
+		p.seconds = append(p.seconds, float64(seconds))
+	} else {
+		p.seconds[p.steps%mostPaces] = float64(seconds)
+	}
+	p.steps++
+}
+
+// pace returns the median.
+func (p *paces) pace(clock string) Pace {
+	return Pace{p.steps, Float(trace.Median(p.seconds)), clock}
+}
+
+// Step takes a step.
+func (t *Tally) Step(m Metrics) {
+	moved := t.cuts != nil && !slices.Equal(t.cuts, m.Cuts)
+	if moved {
+		t.after = paces{}
+	}
+	t.moved = t.moved || moved
+	t.steps, t.loss, t.clock, t.cuts = m.Step+1, m.Loss, m.Clock, m.Cuts
+	if !t.moved {
+		t.before.add(m.StepSeconds)
+	}
+	t.after.add(m.StepSeconds)
+}
+
+// Event takes an event.
+func (t *Tally) Event(e Event) {
+	if e.Kind == Dynamic {
+		t.after = paces{}
+	}
+}
+
+// mostPhases is how many phases a tally keeps.
+const mostPhases = 512
+
+// Costs takes what a phase cost.
+func (t *Tally) Costs(p profile.Phase) {
+	if t.series = append(t.series, p); len(t.series) == mostPhases {
+		t.series = t.series.Halved()
+	}
+}
+
+// Summary returns the summary of a run that has ended, but for its error, hash and
+// worth.
+func (t *Tally) Summary(status Status) Summary {
+	return Summary{Status: status, Steps: t.steps, Loss: t.loss, Before: t.before.pace(t.clock), After: t.after.pace(t.clock)}
+}
+
+// Worth returns what moving layers was worth under some settings; nil where there is
+// one stage, or no phase that was run to its end.
+func (t *Tally) Worth(c config.Config) *plan.Worth {
+	if c.Parallel.Stages == 1 || len(t.series) == 0 {
+		return nil
+	}
+	p, err := plan.Configured(c)
+	if err != nil {
+		return nil
+	}
+	w, err := p.Worth(t.series)
+	if err != nil {
+		return nil
+	}
+	return &w
+}

@@ -1,0 +1,149 @@
+package record
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	// boardPrefix begins the names of the files that TensorBoard reads.
+	boardPrefix = "events.out.tfevents."
+	// boardVersion is in the first record of such a file, which is refused without it.
+	boardVersion = "brain.Event:2"
+	// boardEvery is the time between two writings of what was added: what a killed run
+	// may lose, as TensorFlow's own writer has it.
+	boardEvery = 30 * time.Second
+)
+
+// board writes a file of scalars that TensorBoard shows: records of TFRecord's format,
+// each an Event of TensorFlow's protocol buffers (tensorboard/compat/proto/event.proto
+// and summary.proto).
+type board struct {
+	file      *os.File
+	out       *bufio.Writer
+	written   time.Time // when what was added was last written
+	described bool      // the first scalar of every tag says what it is
+}
+
+// newBoard makes a new file, of a name that no other process or host chooses.
+func newBoard(c *claims, host string, at time.Time) (*board, error) {
+	file, err := c.file(fmt.Sprintf("%s%010d.%s.%d.0", boardPrefix, at.Unix(), host, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	b := &board{file: file, out: bufio.NewWriter(file)}
+	b.record(appendText(appendWall(nil, at), 3, boardVersion))
+	return b, b.flush(at)
+}
+
+// scalar is a number of a step, under the name of Megatron-LM where it has one.
+type scalar struct {
+	tag         string
+	description string
+	value       float64
+}
+
+// scalars returns the scalars of a step.
+func scalars(m Metrics) []scalar {
+	seconds := "seconds, clock=" + m.Clock
+	list := []scalar{
+		{"lm loss", "nats per token", float64(m.Loss)},
+		{"grad-norm", "norm of the gradient before clipping", float64(m.GradNorm)},
+		{"learning-rate", "of the step", float64(m.LR)},
+		{"batch-size", "sequences", float64(m.BatchSize)},
+		{"iteration-time", seconds, float64(m.StepSeconds)},
+		{"tokens-per-second", "of all replicas, clock=" + m.Clock, float64(m.TokensPerSecond)},
+		{"bubble-ratio", "idle / (stages x makespan)", float64(m.BubbleRatio)},
+		{"imbalance", "(largest - smallest) / mean load of the stages", float64(m.Imbalance)},
+		{"sparsity", "share of the prunable parameters that are gone", float64(m.Sparsity)},
+		{"balance-time", "measuring, deciding and moving after the step: " + seconds, float64(m.BalanceSeconds)},
+	}
+	if len(m.BytesPerStage) > 0 {
+		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
+	}
+	if m.JoulesPerToken > 0 {
+		list = append(list, scalar{"joules-per-token", "of all GPUs since the run began", float64(m.JoulesPerToken)})
+	}
+	return list
+}
+
+// add adds the scalars of a step, under the number of its iteration, which counts from
+// 1 as in the log.
+func (b *board) add(m Metrics) error {
+	event := appendWall(nil, m.Time)
+	event = binary.AppendUvarint(append(event, 2<<3), uint64(m.Step+1))
+	var summary []byte
+	for _, s := range scalars(m) {
+		summary = appendMessage(summary, 1, s.append(!b.described))
+	}
+	b.described = true
+	b.record(appendMessage(event, 5, summary))
+	if m.Time.Sub(b.written) < boardEvery {
+		return nil
+	}
+	return b.flush(m.Time)
+}
+
+// append returns a Summary.Value. Its metadata belongs to the first of a tag; without
+// the class of its data TensorBoard takes no notice of it.
+func (s scalar) append(described bool) []byte {
+	value := appendText(nil, 1, s.tag)
+	value = binary.LittleEndian.AppendUint32(append(value, 2<<3|5), math.Float32bits(float32(s.value)))
+	if !described {
+		return value
+	}
+	metadata := appendMessage(nil, 1, appendText(nil, 1, "scalars"))
+	metadata = appendText(metadata, 3, s.description)
+	return appendMessage(value, 9, append(metadata, 4<<3, 1))
+}
+
+// record adds a record: length, its checksum, data, their checksum. bufio keeps the
+// first error until the next flush.
+func (b *board) record(data []byte) {
+	length := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+	_, _ = b.out.Write(binary.LittleEndian.AppendUint32(length, maskedCRC(length)))
+	_, _ = b.out.Write(binary.LittleEndian.AppendUint32(data, maskedCRC(data)))
+}
+
+// maskedCRC is the checksum of TFRecord: that of Castagnoli, turned and shifted, so
+// that the checksum of data that holds checksums stays a good one.
+func maskedCRC(data []byte) uint32 {
+	crc := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}
+
+// appendWall appends the time of an Event, in seconds.
+func appendWall(dst []byte, at time.Time) []byte {
+	seconds := float64(at.UnixMicro()) / 1e6
+	return binary.LittleEndian.AppendUint64(append(dst, 1<<3|1), math.Float64bits(seconds))
+}
+
+// appendMessage appends a field that is a message, or bytes.
+func appendMessage(dst []byte, field byte, message []byte) []byte {
+	return append(binary.AppendUvarint(append(dst, field<<3|2), uint64(len(message))), message...)
+}
+
+// appendText appends a field that is a text.
+func appendText(dst []byte, field byte, text string) []byte {
+	return appendMessage(dst, field, []byte(text))
+}
+
+func (b *board) flush(at time.Time) error {
+	b.written = at
+	return b.out.Flush()
+}
+
+// close writes what is left and closes the file.
+func (b *board) close() error {
+	err := b.out.Flush()
+	if e := b.file.Close(); err == nil {
+		err = e
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/expect"
+)
+
+// TestMaskedCRC: the value that TensorBoard's own test of its reader wants of these
+// bytes (tensorboard/data/server/masked_crc.rs).
+func TestMaskedCRC(t *testing.T) {
+	if got := maskedCRC([]byte("\x1a\x11CRC test, one two")); got != 0x5794d08a {
+		t.Errorf("%#x, want 0x5794d08a", got)
+	}
+}
+
+// TestBoardGolden: a version at 1 s, and at 2 s the step 7 with loss 2.5, by the layouts
+// of tensorboard/compat/proto/event.proto and summary.proto.
+func TestBoardGolden(t *testing.T) {
+	var file bytes.Buffer
+	b := board{out: bufio.NewWriter(&file)}
+	b.record(appendText(appendWall(nil, time.Unix(1, 0)), 3, boardVersion))
+	event := append(appendWall(nil, time.Unix(2, 0)), 2<<3, 7)
+	b.record(appendMessage(event, 5, appendMessage(nil, 1, scalar{tag: "loss", value: 2.5}.append(false))))
+	expect.OK(t, b.flush(time.Now()))
+	const want = "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a" +
+		"1a00000000000000129bd82d09000000000000004010072a0d0a0b0a046c6f73731500002040c2dfec60"
+	if got := hex.EncodeToString(file.Bytes()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// field is a field of a protocol buffer: a number, or the bytes of a message or text.
+type field struct {
+	number int
+	bits   uint64
+	bytes  []byte
+}
+
+// fields reads a message of protocol buffers.
+func fields(t *testing.T, message []byte) []field {
+	t.Helper()
+	var list []field
+	for len(message) > 0 {
+		key, n := binary.Uvarint(message)
+		message = message[n:]
+		f := field{number: int(key >> 3)}
+		switch key & 7 {
+		case 0:
+			f.bits, n = binary.Uvarint(message)
+		case 1:
+			f.bits, n = binary.LittleEndian.Uint64(message), 8
+		case 2:
+			length, prefix := binary.Uvarint(message)
+			n = prefix + int(length)
+			f.bytes = message[prefix:n]
+		case 5:
+			f.bits, n = uint64(binary.LittleEndian.Uint32(message)), 4
+		default:
+			t.Fatalf("wire type of key %d", key)
+		}
+		list, message = append(list, f), message[n:]
+	}
+	return list
+}
+
+// shown is what TensorBoard reads from a file: a line for every number, in the file's
+// order, with the metadata of those that have any.
+type shown struct{ lines []string }
+
+// readBoard reads a file as TensorBoard does: records whose checksums hold, up to one
+// that is cut off.
+func readBoard(t *testing.T, file []byte) (s shown) {
+	t.Helper()
+	for first := true; len(file) >= 12; first = false {
+		length := binary.LittleEndian.Uint64(file)
+		if binary.LittleEndian.Uint32(file[8:]) != maskedCRC(file[:8]) {
+			t.Fatal("checksum of a length")
+		}
+		if uint64(len(file)) < 12+length+4 {
+			return s
+		}
+		data := file[12 : 12+length]
+		if binary.LittleEndian.Uint32(file[12+length:]) != maskedCRC(data) {
+			t.Fatal("checksum of data")
+		}
+		s.event(t, data, first)
+		file = file[12+length+4:]
+	}
+	return s
+}
+
+// event reads an Event. The first one of a file holds its version alone.
+func (s *shown) event(t *testing.T, data []byte, first bool) {
+	t.Helper()
+	wall, step := 0.0, uint64(0)
+	for _, f := range fields(t, data) {
+		switch {
+		case f.number == 1:
+			wall = math.Float64frombits(f.bits)
+		case f.number == 2:
+			step = f.bits
+		case first && f.number == 3:
+			s.lines = append(s.lines, fmt.Sprintf("%s at %.3f", f.bytes, wall))
+		case !first && f.number == 5:
+			for _, v := range fields(t, f.bytes) {
+				s.lines = append(s.lines, fmt.Sprintf("%.3f step %d %s", wall, step, value(t, v.bytes)))
+			}
+		default:
+			t.Fatalf("field %d of an Event, first %v", f.number, first)
+		}
+	}
+}
+
+// value reads a Summary.Value.
+func value(t *testing.T, data []byte) string {
+	t.Helper()
+	var tag, about string
+	var number float32
+	for _, f := range fields(t, data) {
+		switch f.number {
+		case 1:
+			tag = string(f.bytes)
+		case 2:
+			number = math.Float32frombits(uint32(f.bits))
+		case 9:
+			metadata := fields(t, f.bytes)
+			plugin := fields(t, metadata[0].bytes)
+			about = fmt.Sprintf(" (%s, class %d: %s)", plugin[0].bytes, metadata[2].bits, metadata[1].bytes)
+		default:
+			t.Fatalf("field %d of a Value", f.number)
+		}
+	}
+	return fmt.Sprintf("%s = %v%s", tag, number, about)
+}
+
+// TestBoardReadsBack: what was added is on disk after the time between two writings,
+// and the file of a killed run reads on.
+func TestBoardReadsBack(t *testing.T) {
+	dir := t.TempDir()
+	r, err := Open(dir, "", Provenance{Host: "node1"})
+	expect.OK(t, err)
+	defer r.Close()
+	list, err := filepath.Glob(filepath.Join(dir, boardPrefix+"*"))
+	expect.OK(t, err)
+	if len(list) != 1 || !regexp.MustCompile(`^events\.out\.tfevents\.\d{10}\.node1\.\d+\.0$`).MatchString(filepath.Base(list[0])) {
+		t.Fatalf("files %v", list)
+	}
+	read := func() []string {
+		file, err := os.ReadFile(list[0])
+		expect.OK(t, err)
+		return readBoard(t, file).lines
+	}
+	if got := read(); len(got) != 1 {
+		t.Errorf("a run that has begun: %v, want its version", got)
+	}
+	at := time.Now().Truncate(time.Second)
+	for step := range 3 {
+		expect.OK(t, r.Step(Metrics{
+			Step: step, Clock: "virtual", Time: at.Add(time.Duration(step) * boardEvery), Loss: 2.5, GradNorm: Float(math.NaN()),
+			LR: 0.25, BatchSize: 8, StepSeconds: 0.5, TokensPerSecond: 1024, BubbleRatio: 0.125, Imbalance: 0.75,
+			Sparsity: 0.5, BalanceSeconds: 0.0625, BytesPerStage: []int64{16, 32}, JoulesPerToken: 0.375,
+		}))
+	}
+	got := read()
+	killed, err := os.ReadFile(list[0])
+	expect.OK(t, err)
+	if cut := readBoard(t, killed[:len(killed)-1]).lines; len(cut) >= len(got) {
+		t.Errorf("with a last record that is cut off: %d lines of %d", len(cut), len(got))
+	}
+	var want []string
+	for step := range 3 {
+		now := float64(at.Unix()) + boardEvery.Seconds()*float64(step)
+		for _, v := range []struct{ text, about string }{
+			{"lm loss = 2.5", "nats per token"},
+			{"grad-norm = NaN", "norm of the gradient before clipping"},
+			{"learning-rate = 0.25", "of the step"},
+			{"batch-size = 8", "sequences"},
+			{"iteration-time = 0.5", "seconds, clock=virtual"},
+			{"tokens-per-second = 1024", "of all replicas, clock=virtual"},
+			{"bubble-ratio = 0.125", "idle / (stages x makespan)"},
+			{"imbalance = 0.75", "(largest - smallest) / mean load of the stages"},
+			{"sparsity = 0.5", "share of the prunable parameters that are gone"},
+			{"balance-time = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
+			{"mem-allocated-bytes = 32", "of the stage with the most"},
+			{"joules-per-token = 0.375", "of all GPUs since the run began"},
+		} {
+			line := fmt.Sprintf("%.3f step %d %s", now, step+1, v.text)
+			if step == 0 {
+				line += " (scalars, class 1: " + v.about + ")"
+			}
+			want = append(want, line)
+		}
+	}
+	if diff := cmp.Diff(want, got[1:]); diff != "" {
+		t.Error(diff)
+	}
+}

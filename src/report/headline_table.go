@@ -1,0 +1,101 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/plan"
+	"dynmo/src/record"
+)
+
+// Worths returns what the cuts of each run were worth, nil of those that have no
+// costs. Runs that did the same work are compared on what all of them measured.
+func Worths(runs []Run) ([]*plan.Worth, error) {
+	all := make([]*plan.Worth, len(runs))
+	groups := make(map[string][]int) // by what the runs did
+	rans := make([]plan.Ran, len(runs))
+	for i, r := range runs {
+		ran, err := r.ran()
+		if err != nil {
+			return nil, err
+		}
+		if ran != nil {
+			rans[i] = *ran
+			key := r.placed() + plan.Work(ran.Series)
+			groups[key] = append(groups[key], i)
+		}
+	}
+	for _, group := range groups {
+		if err := compare(group, rans, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// compare sets the worths of a group of runs that did the same work.
+func compare(group []int, rans []plan.Ran, worths []*plan.Worth) error {
+	list := make([]plan.Ran, len(group))
+	for k, i := range group {
+		list[k] = rans[i]
+	}
+	if len(list) == 1 {
+		w, err := list[0].Planner.Worth(list[0].Series)
+		if err == nil {
+			worths[group[0]] = &w
+		}
+		return unlessNotRun(err)
+	}
+	compared, err := plan.Compare(list)
+	for k := range compared {
+		worths[group[k]] = &compared[k]
+	}
+	return unlessNotRun(err)
+}
+
+func unlessNotRun(err error) error {
+	if errors.Is(err, plan.ErrNotRun) {
+		return nil
+	}
+	return err
+}
+
+// placed returns the settings of a run but for those that only say where layers are,
+// and what is told of it.
+func (r Run) placed() string {
+	c, standard := r.Config, config.Default()
+	c.Run.Name, c.Run.TraceSteps, c.Train.LogEvery, c.Balance = standard.Run.Name, standard.Run.TraceSteps, standard.Train.LogEvery, standard.Balance
+	return c.TOML()
+}
+
+// WorthTable writes for each run what its cuts were worth, beside its measured steps.
+func WorthTable(out io.Writer, runs []Run) error {
+	worths, err := Worths(runs)
+	if err != nil || !slices.ContainsFunc(worths, func(w *plan.Worth) bool { return w != nil }) {
+		return err
+	}
+	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
+	var rows [][]string
+	ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
+	for i, r := range runs {
+		s := r.summarise()
+		row := []string{s.Name, s.Balancer, ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
+		if w := worths[i]; w != nil {
+			row = append(row[:5], ms(w.Used/float64(w.Steps)), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
+				fmt.Sprintf("%.2fx", w.Ceiling))
+		}
+		rows = append(rows, row)
+	}
+	return record.Table(out, header, rows)
+}
+
+// WorthLegend explains the columns of WorthTable.
+const WorthLegend = `before, after: measured, as above, on the clock named
+simulated: the run's mean step with its cuts, on what layers were measured to cost; runs that did
+  the same work have the costs of all of them, as lower quartiles, so that noise hits all alike
+speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
+5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
+`

@@ -1,0 +1,130 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/schedule"
+)
+
+func TestHeadline(t *testing.T) {
+	for _, c := range []struct {
+		worth plan.Worth
+		want  string
+	}{
+		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, "1.62x faster than never moving (1.58 to 1.66; ceiling 1.70)"},
+		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, "1.62x faster than never moving (ceiling 1.70)"},
+		{plan.Worth{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, "within noise of never moving: 1.01x (0.99 to 1.03; ceiling 1.05)"},
+		{plan.Worth{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
+		{plan.Worth{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
+		{plan.Worth{Speedup: 1, Ceiling: 1.4}, "layers never moved; the best cuts would be 1.40x faster"},
+		{plan.Worth{Speedup: 1, Ceiling: 1.004}, "layers never moved; no other cuts would be faster"},
+	} {
+		if got := Headline(c.worth); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// costly adds to a recorded run what its layers cost, on two stages whose cuts lie
+// behind the given layers, four steps each: the last of four costs as much as the
+// others together.
+func costly(t *testing.T, r Run, cuts ...int) Run {
+	t.Helper()
+	order, err := schedule.New(schedule.Kind1F1B, 2, 1, r.Config.Parallel.Microbatches)
+	expect.OK(t, err)
+	var table cost.Table
+	table.Clock = "virtual"
+	for l := range r.Config.Layers() {
+		ms := 1e-3
+		if l == r.Config.Layers()-1 {
+			ms *= float64(r.Config.Layers() - 1)
+		}
+		table.Layers = append(table.Layers, cost.Layer{Forward: ms, BackwardInput: ms, BackwardWeight: ms})
+	}
+	run, err := record.Open(t.TempDir()+"/run", r.Config.TOML(), record.Provenance{})
+	expect.OK(t, err)
+	for _, m := range r.Metrics {
+		expect.OK(t, run.Step(m))
+	}
+	for i, cut := range cuts {
+		expect.OK(t, run.Costs(profile.Phase{
+			Phase: cost.Phase{Step: 4 * i, Steps: 4, Table: table},
+			Run:   &profile.Run{Layout: layout.New(partition.Partition{0, cut, len(table.Layers)}, order, 1, mesh.StageMajor), Makespan: 1},
+		}))
+	}
+	expect.OK(t, run.Close())
+	r, err = Read(run.Dir())
+	expect.OK(t, err)
+	return r
+}
+
+// TestWorthTable: two runs of the same work are compared with each other, one of other
+// work and one without costs are not.
+func TestWorthTable(t *testing.T) {
+	static, moving := recorded(t, "uniform", 2), recorded(t, "partition", 1)
+	layers := static.Config.Layers()
+	runs := []Run{
+		costly(t, moving, layers/2, layers-1), costly(t, static, layers/2, layers/2), costly(t, moving, layers/2), moving,
+	}
+	var text strings.Builder
+	expect.OK(t, WorthTable(&text, runs))
+	expect.Golden(t, "testdata/worth.txt", text.String())
+	for line := range strings.Lines(text.String() + WorthLegend) {
+		if len(line) > 101 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	rows, err := Rows(runs)
+	expect.OK(t, err)
+	if a, b := rows[0], rows[3]; a.Speedup <= 1 || a.Low != a.Speedup || a.Best < a.Speedup || a.Simulated <= 0 || rows[1].Speedup != 1 || b.Speedup == b.Speedup {
+		t.Errorf("for programs: %+v, want speedups of all but the last", rows)
+	}
+	text.Reset()
+	expect.OK(t, WorthTable(&text, []Run{moving, static}))
+	if text.Len() > 0 {
+		t.Errorf("of runs without costs:\n%s", &text)
+	}
+}
+
+// TestHeadlineOfRun: a run that has ended says what its summary does, another what its
+// costs do; one stage and no costs say nothing.
+func TestHeadlineOfRun(t *testing.T) {
+	r := recorded(t, "partition", 1)
+	layers := r.Config.Layers()
+	moved := costly(t, r, layers/2, layers-1)
+	worth, err := moved.worth()
+	expect.OK(t, err)
+	told := Headline(*worth)
+	if !strings.Contains(told, "x faster than never moving (ceiling ") {
+		t.Errorf("%q", told)
+	}
+	var page strings.Builder
+	all, err := ReadAll(moved.Dir)
+	expect.OK(t, err)
+	expect.OK(t, HTML(&page, all))
+	if !strings.Contains(page.String(), told) {
+		t.Error("the page lacks the headline")
+	}
+	expect.OK(t, record.Summary{Worth: &plan.Worth{Ceiling: 3}}.Write(moved.Dir))
+	ended, err := Read(moved.Dir)
+	expect.OK(t, err)
+	if worth, err := ended.worth(); err != nil || worth.Ceiling != 3 {
+		t.Errorf("%+v, %v", worth, err)
+	}
+	alone := costly(t, r, layers/2)
+	alone.Config.Parallel.Stages = 1
+	for _, r := range []Run{r, alone} {
+		if worth, err := r.worth(); worth != nil || err != nil {
+			t.Errorf("%+v, %v", worth, err)
+		}
+	}
+}

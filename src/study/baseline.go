@@ -1,0 +1,69 @@
+package study
+
+import (
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/plan"
+)
+
+// Baseline is a run on cuts that never move.
+type Baseline struct {
+	Kind string // balance.kind
+	Cuts string // whose cuts these are
+	Run
+	Err error // such cuts do not fit; there is no run then
+}
+
+// Baselines returns the same work on the cuts that others never move, by blocks and
+// by parameters, as the paper compares with them; and on the first cuts of the
+// settings. Errors are the settings'.
+func Baselines(series cost.Series, o Options) (first Run, others []Baseline, err error) {
+	o.Static = true
+	start, err := firstCuts(series, o)
+	if err != nil {
+		return first, nil, err
+	}
+	for _, b := range []Baseline{{Kind: "uniform", Cuts: "Megatron-LM's"}, {Kind: "param", Cuts: "DeepSpeed's"}} {
+		other := o
+		other.Config.Balance.Kind = b.Kind
+		b.Run, b.Err = Simulate(series, other)
+		if b.Err == nil && start.Equal(b.Segments[0].Plan.Cuts) {
+			first = b.Run
+		}
+		others = append(others, b)
+	}
+	if first.Segments == nil {
+		first, err = Simulate(series, o)
+	}
+	return first, others, err
+}
+
+// firstCuts returns the cuts that a run begins with.
+func firstCuts(series cost.Series, o Options) (partition.Partition, error) {
+	p, err := plan.New(o.Config, o.Network, o.Fixed)
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.First(series[0].Table)
+	return l.Cuts, err
+}
+
+// Steps returns how many steps the run has.
+func (r Run) Steps() int {
+	n := 0
+	for _, s := range r.Segments {
+		n += s.Steps
+	}
+	return n
+}
+
+// Moves returns how often layers moved, and how many bytes of one replica.
+func (r Run) Moves() (times int, bytes int64) {
+	for _, s := range r.Segments {
+		if s.Moved > 0 {
+			times++
+			bytes += s.Moved
+		}
+	}
+	return times, bytes
+}
