@@ -64,7 +64,8 @@ func (e *Estimator) Observe(t cost.Table, samples [][]cost.Stage, owners partiti
 		e.steps, e.home, e.base = nil, nil, nil
 		e.speeds.Changed()
 	}
-	if n := slices.Max(owners) + 1; len(e.pace) != n {
+	if n := slices.Max(owners) + 1; len(e.pace) != n { // at the start, or stages are others than before
+		*e = Estimator{spread: e.spread}
 		e.pace, e.proven = slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
 		e.last, e.doubts = nil, make([]float64, n)
 	}
@@ -128,6 +129,9 @@ func quantile(list []float64, p float64) float64 {
 // settle lets layers that have moved, and run long enough where they are now, count
 // by what they cost there, and lets the speeds of ranks be seen by them.
 func (e *Estimator) settle(owners partition.Owners) {
+	if slices.Equal(e.home, owners) {
+		return
+	}
 	next := slices.Clone(e.home)
 	before, after := make([]float64, len(owners)), make([]float64, len(owners))
 	for l, stage := range owners {

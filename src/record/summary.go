@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
 	"dynmo/src/trace"
@@ -48,7 +49,7 @@ type Pace struct {
 // ReadSummary reads the summary of a run directory, nil if the run has not ended.
 func ReadSummary(dir string) (*Summary, error) {
 	path := filepath.Join(dir, SummaryFile)
-	text, err := os.ReadFile(path)
+	text, err := input.Read(path, input.Note)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return nil, nil
 	}
