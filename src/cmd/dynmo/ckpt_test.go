@@ -86,7 +86,7 @@ func TestCkptRefuses(t *testing.T) {
 		{"", "ckpt: what? see dynmo ckpt --help"},
 		{"inspect", "accepts 1 arg"},
 		{"inspect nothing", "nothing: no such file"},
-		{"inspect .", ".: want a regular file"},
+		{"inspect .", ".: a directory, want a regular file"},
 		{"inspect text", "text: byte 0: header of"},
 		{"verify text", "text: byte 0: header of"},
 		{"import text", `"output" not set`},
