@@ -61,7 +61,7 @@ func LowerHalf(ascending []float64) (mean, deviation float64) {
 	middle := Quantile(ascending, 0.5)
 	first, second := 0.0, 0.0
 	for _, x := range ascending {
-		x = min(x, middle)
+		x = min(0, x-middle)
 		first, second = first+x/float64(n), second+x*x/float64(n)
 	}
 	return least + sum/half, 2 * math.Sqrt(max(0, second-first*first)/float64(n))

@@ -31,7 +31,6 @@ type estimator struct {
 	doubts []float64  // by stage: the share by which its layers may cost less, if it was disturbed when they changed
 	proven []float64  // by stage: how many times slower than others, as moved layers tell, it has been for long
 	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
-	groups [][]int    // layers of one structure
 }
 
 // observed is what a step said.
@@ -70,7 +69,7 @@ func (e *estimator) observe(t cost.Table, values []value, owners partition.Owner
 		e.last, e.doubts = nil, make([]float64, n)
 	}
 	if e.home == nil {
-		e.home, e.groups = slices.Clone(owners), alike(t)
+		e.home = slices.Clone(owners)
 	}
 	e.steps = append(e.steps, observe(values, owners))
 	e.steps = e.steps[max(0, len(e.steps)-window):]
@@ -302,17 +301,19 @@ func scale(list []float64) float64 {
 	return (cost.Quantile(list, 0.5) - cost.Quantile(list, 0.25)) / 0.6745
 }
 
-// alike returns the groups of at least two layers that have one structure.
+// alike returns the groups of at least two layers that have one structure and make
+// the same passes.
 func alike(t cost.Table) [][]int {
 	type structure struct {
 		nonZeros, output int64
 		bytes            cost.Bytes
+		passes           [3]bool
 	}
 	groups := make(map[structure][]int)
 	for l, layer := range t.Layers {
 		b := layer.Bytes
 		b.Workspace = 0 // of the run, not of the layer
-		k := structure{layer.NonZeros, layer.Output, b}
+		k := structure{layer.NonZeros, layer.Output, b, [3]bool{layer.Forward > 0, layer.BackwardInput > 0, layer.BackwardWeight > 0}}
 		groups[k] = append(groups[k], l)
 	}
 	var out [][]int
@@ -329,7 +330,7 @@ func alike(t cost.Table) [][]int {
 // much as their differences are noise (James & Stein 1961): with the variance v of
 // the estimates over the group and their error s², by min(1, s²/v).
 func (e *estimator) share(out cost.Estimate) {
-	for _, group := range e.groups {
+	for _, group := range alike(out.Table) {
 		var mean cost.Stage
 		for _, l := range group {
 			mean = mean.Plus(out.Layers[l].Stage().Scale(1 / float64(len(group))))

@@ -49,7 +49,7 @@ func TestLog(t *testing.T) {
 	median := ran(one, 20)
 	median.Scale = [][]cost.Stage{{{Forward: 18, Input: 9, Weight: 6}}} // 24 s of each, over 4/3, 8/3 and 4
 	want := Series{
-		phase(0, 3, 4. / 3, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
+		phase(0, 3, 4./3, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
