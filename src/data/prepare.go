@@ -30,7 +30,7 @@ type Preparation struct {
 	Tokenizer  Tokenizer
 	Inputs     []string // files of text, dumps of wikis, and directories of them in lexical order
 	Extensions []string // endings of the files that are read from directories; none reads all
-	Output     string   // PREFIX.bin, which is not there yet
+	Output     string   // PREFIX.bin
 	Format     Format
 	Workers    int // goroutines that encode, at least 1
 }
@@ -52,9 +52,9 @@ type Prepared struct {
 // Memory is bounded: at most five parts per worker wait, each a
 // quarter of a megabyte of text (more where it cannot be cut), or an article.
 //
-// Errors: an InputError (no text, not UTF-8, no dump, an output that is there
-// already), ctx's cause, the tokenizer's, with the file and the byte, the disk;
-// no output is left behind then. It panics without workers.
+// Errors: an InputError (no text, not UTF-8, no dump), ctx's cause, the tokenizer's, with
+// the file and the byte, the disk; the output is what it was then. It panics without
+// workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {
 		panic("data: no workers")
@@ -97,7 +97,8 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 		err = InputError{errors.New("the inputs hold no text")}
 	}
 	if err != nil {
-		return Prepared{}, errors.Join(err, w.Abort())
+		w.Abort()
+		return Prepared{}, err
 	}
 	return done, w.Close()
 }
