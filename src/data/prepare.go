@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"unicode/utf8"
 
 	"dynmo/src/input"
 )
@@ -46,7 +45,7 @@ type Prepared struct {
 // them in order: the file is the same whatever the number of workers. A file
 // is a document; a dump of a wiki, XML that may be packed with bzip2 (names
 // that end in .xml or .xml.bz2), has a document per article, without its
-// markup (see strip). Texts must be UTF-8; empty ones are left out. progress
+// markup (see strip). Texts must be UTF-8 without zero bytes; empty ones are left out. progress
 // is called with the bytes of the inputs that are encoded, and all of them.
 //
 // Memory is bounded: at most five parts per worker wait, each a
@@ -190,8 +189,8 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		return encoded{read: w.read}
 	}
 	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
-	if position := invalid(w.text); position < len(w.text) {
-		done.err = InputError{w.fail(position, fmt.Errorf("0x%02x: the text is not UTF-8", w.text[position]))}
+	if position := invalid([]byte(w.text)); position < len(w.text) {
+		done.err = InputError{w.fail(position, noText(w.text[position]))}
 		return done
 	}
 	prefix := ""
@@ -207,19 +206,6 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		done.tokens = append(done.tokens, t.endOfText)
 	}
 	return done
-}
-
-// invalid returns the bytes of text before the first that is not UTF-8.
-func invalid(text string) int {
-	if utf8.ValidString(text) {
-		return len(text)
-	}
-	for position, r := range text {
-		if _, n := utf8.DecodeRuneInString(text[position:]); r == utf8.RuneError && n == 1 {
-			return position
-		}
-	}
-	return len(text)
 }
 
 // read yields the parts of a file in order.

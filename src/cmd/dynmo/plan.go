@@ -71,7 +71,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 	}
 	w.flags(c)
 	c.Flags().IntVar(&step, "step", -1, "step whose costs to plan for; -1 is the last")
-	csv.flags(c, "csv", "write the schedule as torchtitan and schedule.kind = file read it; - is standard output, in place of the answer")
+	csv.flags(c, "csv", "", "write the schedule as torchtitan and schedule.kind = file read it; - is standard output, in place of the answer")
 	return c
 }
 

@@ -102,7 +102,7 @@ their bytes; measuring and deciding take none.`,
 	}
 	w.flags(c)
 	d.flags(c)
-	timeline.flags(c, "trace", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
+	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto fewer stages while throughput stays within this share of the first step's; 0 keeps all")
 	return c
 }

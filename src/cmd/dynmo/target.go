@@ -23,17 +23,16 @@ type target struct {
 	force      bool
 }
 
-// flags gives a command the flag that names the target, and --force.
-func (t *target) flags(c *cobra.Command, flag, usage string) {
+// flags gives a command the flag that names the target, with its letter or "", and --force.
+func (t *target) flags(c *cobra.Command, flag, letter, usage string) {
 	t.flag = flag
-	c.Flags().StringVar(&t.path, flag, "", usage)
+	c.Flags().StringVarP(&t.path, flag, letter, "", usage)
 	c.Flags().BoolVar(&t.force, "force", false, "write over what --"+flag+" names")
 }
 
 // required is flags with -o, without which the command does not run.
 func (t *target) required(c *cobra.Command, usage string) {
-	t.flags(c, "output", usage)
-	c.Flags().Lookup("output").Shorthand = "o"
+	t.flags(c, "output", "o", usage)
 	t.needed = true
 	require(c, "output")
 }
