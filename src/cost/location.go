@@ -23,17 +23,22 @@ func Location(list []Stage) Stage {
 	}
 }
 
-// LowerQuartile sorts v and returns its lower quartile, between its neighbours in
-// proportion, 0 if it is empty.
+// LowerQuartile sorts v and returns its lower quartile, 0 if it is empty.
 func LowerQuartile(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
 	slices.Sort(v)
-	at := 0.25 * float64(len(v)-1)
+	return Quantile(v, 0.25)
+}
+
+// Quantile returns the quantile p of an ascending list that is not empty, between its
+// neighbours in proportion.
+func Quantile(ascending []float64, p float64) float64 {
+	at := p * float64(len(ascending)-1)
 	i := int(at)
-	if i+1 == len(v) {
-		return v[i]
+	if i+1 >= len(ascending) {
+		return ascending[i]
 	}
-	return v[i] + (at-float64(i))*(v[i+1]-v[i])
+	return ascending[i] + (at-float64(i))*(ascending[i+1]-ascending[i])
 }

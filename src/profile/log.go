@@ -124,15 +124,6 @@ func each[T, U any](list []T, of func(T) U) []U {
 	return out
 }
 
-// medians returns the median of each of the seconds.
-func medians(list []cost.Stage) cost.Stage {
-	return cost.Stage{
-		Forward: trace.Median(each(list, func(s cost.Stage) float64 { return s.Forward })),
-		Input:   trace.Median(each(list, func(s cost.Stage) float64 { return s.Input })),
-		Weight:  trace.Median(each(list, func(s cost.Stage) float64 { return s.Weight })),
-	}
-}
-
 // relate makes seconds in rows multiples of what each row's owner costs, to
 // 1/precision.
 func relate(rows [][]cost.Stage, costs []cost.Stage, precision float64) {
