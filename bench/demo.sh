@@ -39,7 +39,7 @@ seconds=$((SECONDS - start)) after=$(busy)
 
 list=("$runs"/{uniform,partition,diffusion}-{1,2})
 for run in "${list[@]}"; do
-	cmp <(outcome "$list") <(outcome "$run") || {
+	cmp -s <(outcome "$list") <(outcome "$run") || {
 		echo "demo: losses or weights of $run differ from those of $list" >&2
 		exit 1
 	}
