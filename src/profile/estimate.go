@@ -200,7 +200,10 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 		out.Layers[l] = t.Layers[l].With(s)
 	}
 	for l, c := range out.Layers {
-		e.base[l] = c.Seconds()
+		// A base taken at a pace that may pass would have its error in the next pace.
+		if e.passes[e.home[l]] == 1 {
+			e.base[l] = c.Seconds()
+		}
 	}
 	e.noise(out.Layers)
 	for l, n := range counts {
