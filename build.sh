@@ -12,7 +12,7 @@ usage: ./build.sh COMMAND
   build      bin/dynmo, with what this machine can serve
   cuda       bin/dynmo, bin/dynmo-cuda and lib/libdynmo_cuda.so, for NVIDIA GPUs; where there
              is no CUDA toolkit and apt can install Debian's, 1.6 GB, asks first; --yes answers
-  demo       deps, build, then the main job: six short runs and one table
+  demo       deps, build, then the main job: six short runs, one table, a verdict and a report
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
   test       deps and a browser, then every test but the long ones
   test-long  deps, then every test

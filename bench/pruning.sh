@@ -19,4 +19,4 @@ done
 printf 'command: bench/pruning.sh\n'
 sed -n 's/^  "\(revision\|go\|platform\|cpu\|cores\|kernels\|corpus\|date\)": "\{0,1\}\([^",]*\).*/\1: \2/p' "$runs/uniform-time/provenance.json"
 printf '\n'
-bin/dynmo table --phases "${list[@]}"
+bin/dynmo table --phases --wide "${list[@]}"

@@ -8,19 +8,19 @@ import (
 	"dynmo/src/partition"
 )
 
-// Estimator keeps what layers cost in the steps since the model changed, and says
+// estimator keeps what layers cost in the steps since the model changed, and says
 // what they are taken to cost.
 //
 // Noise on shared machines is one-sided: a kernel is interrupted, never hurried.
 // Measured on two cores that four ranks share, single passes of equal blocks have
 // quantiles .05, .25, .75 and .95 of 0.86, 0.93, 1.10 and 1.36 of the median, with a
 // foreign process beside them 2.3 at .95; their lower quartiles agree within 2 %,
-// medians differ by up to 24 %. The lower quartile loses little where noise is
-// symmetric, where the minimum fails. So a step's value is the lower quartile over
-// its microbatches, and the estimate the lower quartile over steps. Steps in which
-// a rank was slower than at its best do not count, until that has lasted for
-// patience steps: then it is how fast the rank is.
-type Estimator struct {
+// medians differ by up to 24 %. So a step's value is the mean of the lower half of its
+// microbatches, and the estimate that of the lower half of the steps: what lies above
+// the median has no weight, and where noise is symmetric, where the minimum fails,
+// little is lost. Steps in which a rank was slower than at its best do not count, until
+// that has lasted for patience steps: then it is how fast the rank is.
+type estimator struct {
 	speeds Speeds
 	steps  []observed // the newest last
 	home   partition.Owners
@@ -31,7 +31,6 @@ type Estimator struct {
 	doubts []float64  // by stage: the share by which its layers may cost less, if it was disturbed when they changed
 	proven []float64  // by stage: how many times slower than others, as moved layers tell, it has been for long
 	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
-	groups [][]int    // layers of one structure
 }
 
 // observed is what a step said.
@@ -43,68 +42,83 @@ type observed struct {
 }
 
 const (
-	// window is how many steps an estimate looks back on. Costs that drift are
-	// followed as fast.
-	window = 32
+	// window is how many steps an estimate looks back on, recent how many where costs
+	// drift.
+	window, recent = 64, 16
 	// settled is how many steps a layer must have run on another stage before its
 	// costs there replace those from before.
 	settled = 5
-	// quartileError is by how much the deviation of a lower quartile of n normal values
-	// is larger than that of their mean: sqrt(p(1-p))/φ(Φ⁻¹(p)) at p = 1/4.
-	quartileError = 1.363
+	// halfError is by how much the deviation of the mean of the lower half of n normal
+	// values is larger than that of the mean of all: 2·sqrt(Var(min(X, 0))).
+	halfError = 1.168
 	// leastSamples is from how many microbatches on their spread is an estimate of noise.
 	leastSamples = 4
 )
 
-// Observe takes the costs of a step, with samples by layer and microbatch, and
-// returns the estimate. forget says that costs measured before this step do not hold.
-func (e *Estimator) Observe(t cost.Table, samples [][]cost.Stage, owners partition.Owners, forget bool) cost.Estimate {
+// observe takes the costs of a step and what it says of every layer, and returns the
+// estimate. forget says that costs measured before this step do not hold.
+func (e *estimator) observe(t cost.Table, values []value, owners partition.Owners, forget bool) cost.Estimate {
 	if forget {
 		e.doubt()
 		e.steps, e.home, e.base = nil, nil, nil
 		e.speeds.Changed()
 	}
 	if n := slices.Max(owners) + 1; len(e.pace) != n { // at the start, or stages are others than before
-		*e = Estimator{spread: e.spread}
+		*e = estimator{spread: e.spread}
 		e.pace, e.proven = slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
 		e.last, e.doubts = nil, make([]float64, n)
 	}
 	if e.home == nil {
-		e.home, e.groups = slices.Clone(owners), alike(t)
+		e.home = slices.Clone(owners)
 	}
-	e.steps = append(e.steps, observe(samples, owners))
+	e.steps = append(e.steps, observe(values, owners))
 	e.steps = e.steps[max(0, len(e.steps)-window):]
 	e.pacing()
+	if e.drifts() {
+		e.steps = e.steps[len(e.steps)-recent:]
+	}
 	e.settle(owners)
 	return e.estimate(t)
 }
 
-// observe returns the values of a step.
-func observe(samples [][]cost.Stage, owners partition.Owners) observed {
-	o := observed{layers: make([]cost.Stage, len(samples)), owners: slices.Clone(owners), usable: make([]bool, slices.Max(owners)+1)}
-	var errors []float64
-	list := make([]float64, 0, len(samples[0]))
-	for l, row := range samples {
-		variance := 0.0
-		for _, of := range ops {
-			list = list[:0]
-			for _, s := range row {
-				list = append(list, *of(&s))
-			}
-			slices.Sort(list)
-			*of(&o.layers[l]) = quantile(list, 0.25)
-			// p(1-p)/n over the density, which is the slope of the quantiles.
-			slope := (quantile(list, 0.375) - quantile(list, 0.125)) / 0.25
-			variance += 0.25 * 0.75 / float64(len(list)) * slope * slope
+// value is what a step says of a layer: the means of the lower halves of its
+// microbatches, and their standard error, relative to the sum; infinite where microbatches are too
+// few to tell.
+type value struct {
+	cost.Stage
+	deviation float64
+}
+
+// evaluate returns the value of a layer, and its medians.
+func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
+	list := make([]float64, len(samples))
+	variance := 0.0
+	for _, of := range ops {
+		for i := range samples {
+			list[i] = *of(&samples[i])
 		}
-		if total := o.layers[l].Seconds(); total > 0 && len(row) >= leastSamples {
-			errors = append(errors, math.Sqrt(variance)/total)
-		}
+		slices.Sort(list)
+		var deviation float64
+		*of(&v.Stage), deviation = cost.LowerHalf(list)
+		*of(&medians) = cost.Quantile(list, 0.5)
+		variance += deviation * deviation
 	}
-	o.within = math.Inf(1)
-	if slices.Sort(errors); len(errors) > 0 {
-		o.within = quantile(errors, 0.5)
+	v.deviation = math.Inf(1)
+	if total := v.Seconds(); total > 0 && len(samples) >= leastSamples {
+		v.deviation = math.Sqrt(variance) / total
 	}
+	return v, medians
+}
+
+// observe returns what a step said.
+func observe(values []value, owners partition.Owners) observed {
+	o := observed{layers: make([]cost.Stage, len(values)), owners: slices.Clone(owners), usable: make([]bool, slices.Max(owners)+1)}
+	deviations := make([]float64, len(values))
+	for l, v := range values {
+		o.layers[l], deviations[l] = v.Stage, v.deviation
+	}
+	slices.Sort(deviations)
+	o.within = deviations[len(deviations)/2]
 	return o
 }
 
@@ -115,20 +129,9 @@ var ops = [...]func(*cost.Stage) *float64{
 	func(s *cost.Stage) *float64 { return &s.Weight },
 }
 
-// quantile returns the quantile p of an ascending list, between its neighbours in
-// proportion.
-func quantile(list []float64, p float64) float64 {
-	at := p * float64(len(list)-1)
-	i := int(at)
-	if i+1 >= len(list) {
-		return list[len(list)-1]
-	}
-	return list[i] + (at-float64(i))*(list[i+1]-list[i])
-}
-
 // settle lets layers that have moved, and run long enough where they are now, count
 // by what they cost there, and lets the speeds of ranks be seen by them.
-func (e *Estimator) settle(owners partition.Owners) {
+func (e *estimator) settle(owners partition.Owners) {
 	if slices.Equal(e.home, owners) {
 		return
 	}
@@ -156,10 +159,10 @@ func (e *Estimator) settle(owners partition.Owners) {
 	e.home = next
 }
 
-// lower returns the lower quartiles of a layer over the steps in which it was on a
+// lower returns the means of the lower halves of a layer over the steps in which it was on a
 // stage, at the stage's best pace, and how many these are. A pass that the newest step left out, as a frozen
 // layer's backwards, costs nothing at once; where it ran is all that counts.
-func (e *Estimator) lower(layer, stage int) (s cost.Stage, n int) {
+func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	var list [window]float64
 	for _, of := range ops {
 		some := 0
@@ -179,13 +182,14 @@ func (e *Estimator) lower(layer, stage int) (s cost.Stage, n int) {
 			continue
 		}
 		slices.Sort(list[:some])
-		*of(&s) = quantile(list[:some], 0.25) / (e.pace[stage] * e.passes[stage])
+		mean, _ := cost.LowerHalf(list[:some])
+		*of(&s) = mean / (e.pace[stage] * e.passes[stage])
 	}
 	return s, n
 }
 
 // estimate returns what the steps so far tell.
-func (e *Estimator) estimate(t cost.Table) cost.Estimate {
+func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	stages := len(e.pace)
 	out := cost.Estimate{Table: t, Layer: make([]float64, len(e.home)), Stage: make([]float64, stages), On: e.home}
 	out.Layers = slices.Clone(t.Layers)
@@ -196,7 +200,10 @@ func (e *Estimator) estimate(t cost.Table) cost.Estimate {
 		out.Layers[l] = t.Layers[l].With(s)
 	}
 	for l, c := range out.Layers {
-		e.base[l] = c.Seconds()
+		// A base taken at a pace that may pass would have its error in the next pace.
+		if e.passes[e.home[l]] == 1 {
+			e.base[l] = c.Seconds()
+		}
 	}
 	e.noise(out.Layers)
 	for l, n := range counts {
@@ -215,7 +222,7 @@ func (e *Estimator) estimate(t cost.Table) cost.Estimate {
 
 // slow returns how many times slower than the fastest every rank is: as moved layers
 // tell, and by its pace. It is nil while all are alike.
-func (e *Estimator) slow(moved []float64) []float64 {
+func (e *estimator) slow(moved []float64) []float64 {
 	out := slices.Clone(e.pace)
 	for stage := range moved {
 		out[stage] *= moved[stage]
@@ -226,10 +233,10 @@ func (e *Estimator) slow(moved []float64) []float64 {
 	return out
 }
 
-// errorOf returns the standard error of the lower quartile of n values, in their
-// deviations.
+// errorOf returns the standard error of the mean of the lower half of n values, in
+// their deviations.
 func errorOf(n int) float64 {
-	return min(1, quartileError/math.Sqrt(float64(max(1, n))))
+	return min(1, halfError/math.Sqrt(float64(max(1, n))))
 }
 
 // unslow divides what layers cost by how slow the ranks are that they were measured on.
@@ -247,7 +254,7 @@ const leastSteps = 4
 
 // noise finds the deviation of the values of steps from the layers' estimates: of a
 // layer alone, and of all layers of a stage in common.
-func (e *Estimator) noise(layers []cost.Layer) {
+func (e *estimator) noise(layers []cost.Layer) {
 	within := e.steps[len(e.steps)-1].within
 	if len(e.steps) < leastSteps {
 		if e.spread[0] == 0 || !math.IsInf(within, 1) {
@@ -256,31 +263,32 @@ func (e *Estimator) noise(layers []cost.Layer) {
 		return
 	}
 	var own, total []float64
-	count := 0 // stages, over steps
+	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
 	for _, s := range e.steps {
-		sums := make(map[int][2]float64) // by stage: seconds, and those of the estimates
-		for l := range layers {
-			if s.owners[l] == e.home[l] && s.usable[e.home[l]] {
-				x := sums[e.home[l]]
-				sums[e.home[l]] = [2]float64{x[0] + s.layers[l].Seconds(), x[1] + layers[l].Seconds()}
+		clear(took)
+		clear(base)
+		counts := func(l int) bool { return s.owners[l] == e.home[l] && s.usable[e.home[l]] && layers[l].Seconds() > 0 }
+		for l, stage := range e.home {
+			if counts(l) {
+				took[stage] += s.layers[l].Seconds()
+				base[stage] += layers[l].Seconds()
 			}
 		}
-		for l := range layers {
-			if x := sums[e.home[l]]; s.owners[l] == e.home[l] && s.usable[e.home[l]] && layers[l].Seconds() > 0 {
-				own = append(own, s.layers[l].Seconds()/layers[l].Seconds()/(x[0]/x[1]))
+		for l, stage := range e.home {
+			if counts(l) {
+				own = append(own, s.layers[l].Seconds()/layers[l].Seconds()*base[stage]/took[stage])
 			}
 		}
-		for _, x := range sums {
-			if x[1] > 0 {
-				total = append(total, x[0]/x[1])
-				count++
+		for stage := range took {
+			if base[stage] > 0 {
+				total = append(total, took[stage]/base[stage])
 			}
 		}
 	}
-	if count == 0 {
+	if len(total) == 0 {
 		return
 	}
-	perStage := float64(len(own)) / float64(count)
+	perStage := float64(len(own)) / float64(len(total))
 	alone := scale(own) * math.Sqrt(perStage/max(1, perStage-1))
 	if perStage < 2 && !math.IsInf(within, 1) {
 		alone = within
@@ -293,20 +301,22 @@ func (e *Estimator) noise(layers []cost.Layer) {
 // quartile to their median: what lies above does not count.
 func scale(list []float64) float64 {
 	slices.Sort(list)
-	return (quantile(list, 0.5) - quantile(list, 0.25)) / 0.6745
+	return (cost.Quantile(list, 0.5) - cost.Quantile(list, 0.25)) / 0.6745
 }
 
-// alike returns the groups of at least two layers that have one structure.
+// alike returns the groups of at least two layers that have one structure and make
+// the same passes.
 func alike(t cost.Table) [][]int {
 	type structure struct {
 		nonZeros, output int64
 		bytes            cost.Bytes
+		passes           [3]bool
 	}
 	groups := make(map[structure][]int)
 	for l, layer := range t.Layers {
 		b := layer.Bytes
 		b.Workspace = 0 // of the run, not of the layer
-		k := structure{layer.NonZeros, layer.Output, b}
+		k := structure{layer.NonZeros, layer.Output, b, [3]bool{layer.Forward > 0, layer.BackwardInput > 0, layer.BackwardWeight > 0}}
 		groups[k] = append(groups[k], l)
 	}
 	var out [][]int
@@ -322,8 +332,8 @@ func alike(t cost.Table) [][]int {
 // share draws the estimates of layers of one structure towards their mean by as
 // much as their differences are noise (James & Stein 1961): with the variance v of
 // the estimates over the group and their error s², by min(1, s²/v).
-func (e *Estimator) share(out cost.Estimate) {
-	for _, group := range e.groups {
+func (e *estimator) share(out cost.Estimate) {
+	for _, group := range alike(out.Table) {
 		var mean cost.Stage
 		for _, l := range group {
 			mean = mean.Plus(out.Layers[l].Stage().Scale(1 / float64(len(group))))

@@ -90,7 +90,7 @@ func (l *Log) Take() (Phase, bool) {
 	if len(l.sample) == p.Steps {
 		p.Samples = relative(l.sample, p.Layers)
 	}
-	rest, balancing := cost.LowerQuartile(each(l.runs, func(r Run) float64 { return r.Rest })), 0.0
+	rest, balancing := cost.Lower(each(l.runs, func(r Run) float64 { return r.Rest })), 0.0
 	for _, r := range l.runs {
 		balancing += r.Balancing
 	}
@@ -122,15 +122,6 @@ func each[T, U any](list []T, of func(T) U) []U {
 		out[i] = of(x)
 	}
 	return out
-}
-
-// medians returns the median of each of the seconds.
-func medians(list []cost.Stage) cost.Stage {
-	return cost.Stage{
-		Forward: trace.Median(each(list, func(s cost.Stage) float64 { return s.Forward })),
-		Input:   trace.Median(each(list, func(s cost.Stage) float64 { return s.Input })),
-		Weight:  trace.Median(each(list, func(s cost.Stage) float64 { return s.Weight })),
-	}
 }
 
 // relate makes seconds in rows multiples of what each row's owner costs, to

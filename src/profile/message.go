@@ -78,6 +78,7 @@ func (m *message) report(r *report) {
 		whole(m, &l.id)
 		whole(m, &c.NonZeros, &c.Output, &b.Parameters, &b.Gradients, &b.Optimizer, &b.Workspace, &b.Activations, &b.Held)
 		m.float(&c.Forward, &c.BackwardInput, &c.BackwardWeight)
+		m.float(&l.value.Forward, &l.value.Input, &l.value.Weight, &l.value.deviation)
 		list(m, &l.samples, func(m *message, s *cost.Stage) { m.float(&s.Forward, &s.Input, &s.Weight) })
 	})
 	list(m, &r.counts, func(m *message, c *cost.Count) {

@@ -50,7 +50,7 @@ func TestReportRoundTrip(t *testing.T) {
 	}
 	for _, want := range []report{full, {}} {
 		got := unpack([][]byte{pack(&want, (*message).report)}, (*message).report)
-		if diff := cmp.Diff([]report{want}, got, cmp.AllowUnexported(report{}, layerReport{})); diff != "" {
+		if diff := cmp.Diff([]report{want}, got, cmp.AllowUnexported(report{}, layerReport{}, value{})); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -14,7 +14,7 @@ const (
 // slower they are for good. A layer does not know of its rank's troubles: where all
 // layers of a rank take longer at once and the model has not changed, it is the
 // rank.
-func (e *Estimator) pacing() {
+func (e *estimator) pacing() {
 	stages := len(e.pace)
 	if e.base == nil {
 		e.begin()
@@ -48,7 +48,7 @@ func (e *Estimator) pacing() {
 }
 
 // begin takes the newest step for what layers cost.
-func (e *Estimator) begin() {
+func (e *estimator) begin() {
 	newest := e.steps[len(e.steps)-1]
 	for l, s := range newest.layers {
 		e.base = append(e.base, s.Seconds()/e.pace[newest.owners[l]])
@@ -57,7 +57,7 @@ func (e *Estimator) begin() {
 
 // doubt notes which ranks are disturbed when layers come to cost something else: what
 // is measured on them next may be the layers or the disturbance.
-func (e *Estimator) doubt() {
+func (e *estimator) doubt() {
 	for stage, x := range e.last {
 		if x > disturbed {
 			e.doubts[stage] = max(e.doubts[stage], 1-1/x)
@@ -67,7 +67,7 @@ func (e *Estimator) doubt() {
 
 // paces returns how many times longer stages took in a step than the estimates of the
 // layers that were measured there say.
-func (e *Estimator) paces(s *observed) []float64 {
+func (e *estimator) paces(s *observed) []float64 {
 	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
 	for l, stage := range e.home {
 		if s.owners[l] == stage {
@@ -86,7 +86,7 @@ func (e *Estimator) paces(s *observed) []float64 {
 // judge draws the conclusion from n steps in which a stage took on average so many
 // times what it should. A pace that has lasted is the rank's. A rank that turns out
 // faster than at its best has been slow whenever it was measured before.
-func (e *Estimator) judge(stage int, pace float64, n int) {
+func (e *estimator) judge(stage int, pace float64, n int) {
 	faster := pace*disturbed < 1
 	if faster || len(e.steps) >= patience {
 		e.doubts[stage] = 0
@@ -112,7 +112,7 @@ func (e *Estimator) judge(stage int, pace float64, n int) {
 // prove takes how slow ranks are, as moved layers tell. As long as that may be a
 // disturbance which has lasted since the model changed, costs measured there are
 // as uncertain.
-func (e *Estimator) prove(slow, deviations []float64) {
+func (e *estimator) prove(slow, deviations []float64) {
 	for stage := range e.proven {
 		now := 1.0
 		if slow != nil {
@@ -129,6 +129,6 @@ func (e *Estimator) prove(slow, deviations []float64) {
 
 // steady reports whether layers that a stage has had for long say that its rank now
 // is as fast as when they were measured.
-func (e *Estimator) steady(stage int) bool {
+func (e *estimator) steady(stage int) bool {
 	return stage < len(e.last) && e.last[stage] > 0 && e.last[stage] <= disturbed && disturbed*e.last[stage] >= 1
 }

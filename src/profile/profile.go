@@ -46,12 +46,14 @@ type Measurement struct {
 	// Instructions is by stage what the replica did, a span for each instruction in
 	// order; only the first stage of the replica knows.
 	Instructions [][]trace.Span
+
+	values []value // by layer; nil where they are still to be made from the samples
 }
 
 // Profiler measures steps. It remembers what layers cost before, and how fast ranks are.
 type Profiler struct {
 	Stages, Replicas *comm.Group // of this rank: stages of its replica, replicas of its stage
-	estimator        Estimator
+	estimator        estimator
 }
 
 // Measure returns what all ranks measured in a step of a layout. change is how the
@@ -79,7 +81,13 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change) Measurement {
 	owners := l.Owners()
 	m.Changed = change.Kind != ""
-	m.Estimate = p.estimator.Observe(m.Table, m.Samples, owners, change.Costs)
+	if m.values == nil {
+		for _, row := range m.Samples {
+			v, _ := evaluate(row)
+			m.values = append(m.values, v)
+		}
+	}
+	m.Estimate = p.estimator.observe(m.Table, m.values, owners, change.Costs)
 	m.Slow = m.Estimate.Slow
 	unslow(m.Layers, owners, m.Slow)
 	return m
@@ -97,6 +105,7 @@ type report struct {
 type layerReport struct {
 	id      int
 	cost    cost.Layer
+	value   value
 	samples []cost.Stage // by microbatch of the replica
 }
 
@@ -125,7 +134,9 @@ func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layo
 	}
 	for i := range r.layers {
 		to := &r.layers[i]
-		to.cost = to.cost.With(medians(to.samples))
+		var medians cost.Stage
+		to.value, medians = evaluate(to.samples)
+		to.cost = to.cost.With(medians)
 	}
 }
 
@@ -140,6 +151,7 @@ func joinReplicas(column []report) report {
 		for i, from := range r.layers {
 			to := &out.layers[i]
 			to.cost = to.cost.With(to.cost.Stage().Max(from.cost.Stage()))
+			to.value = value{to.value.Max(from.value.Stage), max(to.value.deviation, from.value.deviation)}
 			for m, x := range from.samples {
 				to.samples[m] = to.samples[m].Max(x)
 			}
@@ -165,6 +177,7 @@ func (o Own) with(other Own) Own {
 func joinStages(clock string, names []string, rows []report) Measurement {
 	m := Measurement{Memory: make([]Memory, len(rows))}
 	m.Clock, m.Layers, m.Samples = clock, make([]cost.Layer, len(names)), make([][]cost.Stage, len(names))
+	m.values = make([]value, len(names))
 	all := rows[0].own
 	for stage, r := range rows {
 		if stage > 0 {
@@ -173,7 +186,7 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 		m.Memory[stage] = r.own.Memory
 		m.Counts = append(m.Counts, r.counts...)
 		for _, l := range r.layers {
-			m.Layers[l.id], m.Samples[l.id] = l.cost, l.samples
+			m.Layers[l.id], m.Samples[l.id], m.values[l.id] = l.cost, l.samples, l.value
 			m.Layers[l.id].Name = names[l.id]
 		}
 	}

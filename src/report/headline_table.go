@@ -11,29 +11,41 @@ import (
 	"dynmo/src/record"
 )
 
-// Worths returns what the cuts of each run were worth, nil of those that have no
-// costs. Runs that did the same work are compared on what all of them measured.
-func Worths(runs []Run) ([]*plan.Worth, error) {
-	all := make([]*plan.Worth, len(runs))
-	groups := make(map[string][]int) // by what the runs did
+// Worths is what the cuts of runs were worth.
+type Worths struct {
+	runs   []Run
+	of     []*plan.Worth // by run; nil where there are no costs
+	groups [][]int       // runs that did the same work
+}
+
+// Weigh returns what the cuts of each run were worth. Runs that did the same work are
+// compared on what all of them measured.
+func Weigh(runs []Run) (Worths, error) {
+	w := Worths{runs: runs, of: make([]*plan.Worth, len(runs))}
+	known := make(map[string]int) // groups, by what their runs did
 	rans := make([]plan.Ran, len(runs))
 	for i, r := range runs {
 		ran, err := r.ran()
 		if err != nil {
-			return nil, err
+			return w, err
 		}
-		if ran != nil {
-			rans[i] = *ran
-			key := r.placed() + plan.Work(ran.Series)
-			groups[key] = append(groups[key], i)
+		if ran == nil {
+			continue
+		}
+		rans[i] = *ran
+		key := r.placed() + plan.Work(ran.Series)
+		if _, ok := known[key]; !ok {
+			known[key] = len(w.groups)
+			w.groups = append(w.groups, nil)
+		}
+		w.groups[known[key]] = append(w.groups[known[key]], i)
+	}
+	for _, group := range w.groups {
+		if err := compare(group, rans, w.of); err != nil {
+			return w, err
 		}
 	}
-	for _, group := range groups {
-		if err := compare(group, rans, all); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return w, nil
 }
 
 // compare sets the worths of a group of runs that did the same work.
@@ -71,19 +83,20 @@ func (r Run) placed() string {
 	return c.TOML()
 }
 
-// WorthTable writes for each run what its cuts were worth, beside its measured steps.
-func WorthTable(out io.Writer, runs []Run) error {
-	worths, err := Worths(runs)
-	if err != nil || !slices.ContainsFunc(worths, func(w *plan.Worth) bool { return w != nil }) {
-		return err
-	}
+// Known reports whether the worth of any run is.
+func (w Worths) Known() bool {
+	return slices.ContainsFunc(w.of, func(w *plan.Worth) bool { return w != nil })
+}
+
+// Table writes for each run what its cuts were worth, beside its measured steps.
+func (w Worths) Table(out io.Writer) error {
 	header := []string{"run", "balancer", "before", "after", "clock", "simulated", "speedup", "5 to 95 %", "ceiling"}
 	var rows [][]string
 	ms := func(seconds float64) string { return fmt.Sprintf("%.1f ms", 1e3*seconds) }
-	for i, r := range runs {
+	for i, r := range w.runs {
 		s := r.summarise()
-		row := []string{s.Name, s.Balancer, ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
-		if w := worths[i]; w != nil {
+		row := []string{s.Name, shortly(s.Balancer), ms(s.Before), ms(s.After), s.Clock, "-", "-", "-", "-"}
+		if w := w.of[i]; w != nil {
 			row = append(row[:5], ms(w.Used/float64(w.Steps)), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
 				fmt.Sprintf("%.2fx", w.Ceiling))
 		}
@@ -92,10 +105,10 @@ func WorthTable(out io.Writer, runs []Run) error {
 	return record.Table(out, header, rows)
 }
 
-// WorthLegend explains the columns of WorthTable.
+// WorthLegend explains the columns of Worths.Table.
 const WorthLegend = `before, after: measured, as above, on the clock named
 simulated: the run's mean step with its cuts, on what layers were measured to cost; runs that did
-  the same work have the costs of all of them, as lower quartiles, so that noise hits all alike
+  the same work have the costs of all of them (means of the lower half): noise hits all alike
 speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
 5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
 `

@@ -76,7 +76,9 @@ func TestWorthTable(t *testing.T) {
 		costly(t, moving, layers/2, layers-1), costly(t, static, layers/2, layers/2), costly(t, moving, layers/2), moving,
 	}
 	var text strings.Builder
-	expect.OK(t, WorthTable(&text, runs))
+	worths, err := Weigh(runs)
+	expect.OK(t, err)
+	expect.OK(t, worths.Table(&text))
 	expect.Golden(t, "testdata/worth.txt", text.String())
 	for line := range strings.Lines(text.String() + WorthLegend) {
 		if len(line) > 101 {
@@ -88,10 +90,8 @@ func TestWorthTable(t *testing.T) {
 	if a, b := rows[0], rows[3]; a.Speedup <= 1 || a.Low != a.Speedup || a.Best < a.Speedup || a.Simulated <= 0 || rows[1].Speedup != 1 || b.Speedup == b.Speedup {
 		t.Errorf("for programs: %+v, want speedups of all but the last", rows)
 	}
-	text.Reset()
-	expect.OK(t, WorthTable(&text, []Run{moving, static}))
-	if text.Len() > 0 {
-		t.Errorf("of runs without costs:\n%s", &text)
+	if worths, err := Weigh([]Run{moving, static}); err != nil || worths.Known() || worths.Verdicts() != nil {
+		t.Errorf("of runs without costs: %+v, %v", worths, err)
 	}
 }
 

@@ -39,13 +39,17 @@ func (r Run) phases() []phase {
 // Phases writes, for every phase of the runs, one line for each run: the cost of
 // its cuts, their distance from the best, and the measured makespan beside the
 // predicted one. The others are compared with the first run. Runs must have
-// been pruned at the same steps.
-func Phases(out io.Writer, runs []Run) error {
+// been pruned at the same steps. At most 100 columns are written, unless all are wanted.
+func Phases(out io.Writer, runs []Run, wide bool) error {
 	rows, err := phaseRows(runs)
 	if err != nil {
 		return err
 	}
-	return record.Table(out, phaseHeader, rows)
+	header := phaseHeader
+	if !wide {
+		header, rows = without(header, rows, "bottleneck", "optimum", "makespan/predicted", "to first")
+	}
+	return record.Table(out, header, rows)
 }
 
 var phaseHeader = []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
@@ -115,7 +119,7 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 func (r PhaseRow) cells() []string {
 	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
 	return []string{
-		fmt.Sprintf("%.4f", r.Sparsity), r.Balancer, ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
+		fmt.Sprintf("%.4f", r.Sparsity), shortly(r.Balancer), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
 		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
 		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
 	}
@@ -139,10 +143,15 @@ func (r Run) phaseTable() ([][]string, error) {
 	return table, err
 }
 
-// PhasesLegend explains the columns of Phases.
-const PhasesLegend = `medians over the second half of the steps between two prunings; speedup: on the first run's makespan, same work
-bottleneck, optimum: seconds per microbatch of the slowest stage, and the least possible with the costs measured in that run
-gap: bottleneck above optimum.  ceiling: what the best cuts could still gain on these
-predicted: the schedule simulated on the costs of these cuts.  to first: makespan/predicted against the first run's:
-0 % means that the makespan fell by what the costs of the stages say
+// PhasesLegend explains the columns of Phases that are always there.
+const PhasesLegend = `medians over the second half of the steps between two prunings
+speedup: on the first run's makespan, same work.  predicted: the schedule simulated on the costs
+gap: slowest stage above the least possible on the run's costs
+ceiling: what the best cuts could still gain on these
+`
+
+// WidePhasesLegend explains the others.
+const WidePhasesLegend = `bottleneck, optimum: seconds per microbatch of the slowest stage, and the least possible
+to first: makespan/predicted against the first run's; 0 % means that the makespan fell by what
+  the costs of the stages say
 `

@@ -52,9 +52,9 @@ func recorded(t *testing.T, kind string, scale float64) Run {
 func TestTables(t *testing.T) {
 	runs := []Run{recorded(t, "uniform", 2), recorded(t, "partition", 1)}
 	var text strings.Builder
-	expect.OK(t, Table(&text, runs))
+	expect.OK(t, Table(&text, runs, true))
 	text.WriteString("\n")
-	expect.OK(t, Phases(&text, runs))
+	expect.OK(t, Phases(&text, runs, true))
 	expect.Golden(t, "testdata/tables.txt", text.String())
 }
 
@@ -73,6 +73,27 @@ func TestDistinguish(t *testing.T) {
 	}
 	if want := []string{"x", "b", "c", "y"}; !slices.Equal(labels, want) {
 		t.Errorf("labels %q, want %q", labels, want)
+	}
+}
+
+// TestTablesAreNarrow: a table is for 100 columns, as is what explains it, unless all of
+// them are wanted.
+func TestTablesAreNarrow(t *testing.T) {
+	runs := []Run{recorded(t, "uniform", 2), recorded(t, "partition", 1)}
+	for i := range runs {
+		runs[i].Config.Run.Name, runs[i].Metrics[7].Loss = "demo-4x1", 3.7291121286485227
+	}
+	var text strings.Builder
+	expect.OK(t, Table(&text, runs, false))
+	expect.OK(t, Phases(&text, runs, false))
+	if out := text.String(); !strings.Contains(out, "3.7291121286485227") || strings.Contains(out, "imbalance") {
+		t.Errorf("columns:\n%s", out)
+	}
+	text.WriteString(Legend + WideLegend + PhasesLegend + WidePhasesLegend)
+	for line := range strings.Lines(text.String()) {
+		if len(line) > 101 {
+			t.Errorf("%d columns: %s", len(line)-1, line)
+		}
 	}
 }
 
@@ -99,7 +120,7 @@ func TestReadRefuses(t *testing.T) {
 func TestPhasesMustMatch(t *testing.T) {
 	a, b := recorded(t, "uniform", 1), recorded(t, "param", 1)
 	b.Events = nil
-	if err := Phases(&strings.Builder{}, []Run{a, b}); err == nil || !strings.Contains(err.Error(), "phases") {
+	if err := Phases(&strings.Builder{}, []Run{a, b}, false); err == nil || !strings.Contains(err.Error(), "phases") {
 		t.Errorf("error %v, want one about phases", err)
 	}
 }

@@ -22,7 +22,7 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Ceiling   record.Float `json:"ceiling"`
-	// What WorthTable shows; null where costs do not tell.
+	// What Worths.Table shows; null where costs do not tell.
 	Simulated record.Float `json:"simulated_seconds"`
 	Speedup   record.Float `json:"speedup"`
 	Low       record.Float `json:"speedup_low"`
@@ -30,17 +30,17 @@ type Row struct {
 	Best      record.Float `json:"speedup_best"`
 }
 
-// Rows returns the figures of Table and WorthTable, a row for each run.
+// Rows returns the figures of Table and Worths.Table, a row for each run.
 func Rows(runs []Run) ([]Row, error) {
-	worths, err := Worths(runs)
+	worths, err := Weigh(runs)
 	if err != nil {
 		return nil, err
 	}
 	var rows []Row
 	for i, r := range runs {
 		w := plan.Worth{Steps: 1, Used: math.NaN(), Speedup: math.NaN(), Low: math.NaN(), High: math.NaN(), Ceiling: math.NaN()}
-		if worths[i] != nil {
-			w = *worths[i]
+		if worths.of[i] != nil {
+			w = *worths.of[i]
 		}
 		s := r.summarise()
 		rows = append(rows, Row{

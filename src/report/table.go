@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"dynmo/src/input"
 	"dynmo/src/record"
@@ -96,27 +98,56 @@ func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64
 	return trace.Median(v)
 }
 
-// Table writes one line for each run.
-func Table(out io.Writer, runs []Run) error {
-	header := []string{"run", "stages x replicas", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
+// Table writes one line for each run: of at most 100 columns, where names are short,
+// unless all that is known of the runs is wanted.
+func Table(out io.Writer, runs []Run, wide bool) error {
+	header := []string{"run", "layout", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
 	var rows [][]string
 	for _, r := range runs {
 		s := r.summarise()
 		rows = append(rows, []string{
-			s.Name, s.Layout, s.Balancer, strconv.FormatFloat(s.Loss, 'g', 17, 64),
+			s.Name, s.Layout, shortly(s.Balancer), strconv.FormatFloat(s.Loss, 'g', 17, 64),
 			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
 			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance),
 			fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), fmt.Sprintf("%.2f %%", 100*s.Overhead),
 			fmt.Sprintf("%.2fx", s.Ceiling), s.Clock,
 		})
 	}
+	if !wide {
+		header, rows = without(header, rows, "imbalance", "balancing", "ceiling")
+	}
 	return record.Table(out, header, rows)
 }
 
-// Legend explains the columns of Table.
-const Legend = `loss: of the last step; equal to the last digit means that moving layers changed nothing
+// shortly returns a balancer's name without what it goes by, where that is time.
+func shortly(balancer string) string { return strings.TrimSuffix(balancer, " by time") }
+
+// without returns a table without the columns of some names.
+func without(header []string, rows [][]string, names ...string) ([]string, [][]string) {
+	keep := func(row []string) []string {
+		var kept []string
+		for column, cell := range row {
+			if !slices.Contains(names, header[column]) {
+				kept = append(kept, cell)
+			}
+		}
+		return kept
+	}
+	short := make([][]string, len(rows))
+	for i, row := range rows {
+		short[i] = keep(row)
+	}
+	return keep(header), short
+}
+
+// Legend explains the columns of Table that are always there.
+const Legend = `layout: stages x replicas.  loss: of the last step
 before, after: median time of a step before anything moved or changed, and after the last pruning
-bubble, imbalance: idle share of all stages' time; (max - min) / mean of their work; after the last pruning
-moved: bytes migrated.  balancing: measuring, deciding and moving, as a share of all time
-ceiling: what the best cuts, of layers and stages like these, could still gain on the cuts used after the last pruning
+bubble: idle share of all stages' time, after the last pruning.  moved: bytes migrated
+`
+
+// WideLegend explains the others.
+const WideLegend = `imbalance: (max - min) / mean of the stages' work, after the last pruning
+balancing: measuring, deciding and moving, as a share of all time
+ceiling: what the best cuts could still gain on those used after the last pruning
 `

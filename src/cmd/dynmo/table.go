@@ -13,7 +13,7 @@ import (
 
 // tableCommand returns the command that sets runs side by side.
 func tableCommand() *cobra.Command {
-	var phases, asJSON, asCSV bool
+	var phases, wide, asJSON, asCSV bool
 	c := &cobra.Command{
 		Use:   "table RUN_DIR...",
 		Short: "Set runs side by side: loss, step time, bubble ratio, bytes moved",
@@ -30,9 +30,12 @@ func tableCommand() *cobra.Command {
 			}
 			report.Distinguish(runs)
 			out := c.OutOrStdout()
-			table, legend := report.Table, report.Legend
+			table, legend, more := report.Table, report.Legend, report.WideLegend
 			if phases {
-				table, legend = report.Phases, report.PhasesLegend
+				table, legend, more = report.Phases, report.PhasesLegend, report.WidePhasesLegend
+			}
+			if wide {
+				legend += more
 			}
 			switch {
 			case phases && (asJSON || asCSV):
@@ -40,7 +43,7 @@ func tableCommand() *cobra.Command {
 			case asJSON || asCSV:
 				return writeRows(out, report.Rows, runs, asCSV)
 			}
-			if err := table(out, runs); err != nil {
+			if err := table(out, runs, wide); err != nil {
 				return err
 			}
 			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
@@ -50,6 +53,7 @@ func tableCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
+	c.Flags().BoolVar(&wide, "wide", false, "every column, beyond 100 characters")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line, times in seconds")
 	c.Flags().BoolVar(&asCSV, "csv", false, "comma-separated values, times in seconds")
 	c.MarkFlagsMutuallyExclusive("json", "csv")
@@ -70,12 +74,20 @@ func writeRows[T any](out io.Writer, of func([]report.Run) ([]T, error), runs []
 
 // tellWorth writes what the cuts of runs were worth, where their costs tell.
 func tellWorth(out io.Writer, runs []report.Run) error {
-	var text bytes.Buffer
-	if err := report.WorthTable(&text, runs); err != nil {
+	worths, err := report.Weigh(runs)
+	if err != nil {
 		return usageError{err}
 	}
-	if text.Len() > 0 {
-		fmt.Fprintf(out, "\n%s\n%s", &text, report.WorthLegend)
+	if !worths.Known() {
+		return nil
 	}
-	return nil
+	var text bytes.Buffer
+	fmt.Fprintln(&text)
+	_ = worths.Table(&text) // a buffer takes all
+	fmt.Fprintf(&text, "\n%s", report.WorthLegend)
+	for _, verdict := range worths.Verdicts() {
+		fmt.Fprintf(&text, "\nVerdict: %s\n", verdict)
+	}
+	_, err = out.Write(text.Bytes())
+	return err
 }

@@ -62,6 +62,26 @@ func TestTableForPrograms(t *testing.T) {
 	says("table", dir, "--json", "--csv").refused(t, exitUsage, "[csv json]", "see dynmo table --help")
 }
 
+// TestWideTable: a table has the columns that fit on a terminal, and explains no others.
+func TestWideTable(t *testing.T) {
+	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})
+	for _, c := range []struct {
+		args []string
+		more []string // columns that only --wide has
+	}{
+		{nil, []string{"imbalance", "balancing", "ceiling"}},
+		{[]string{"--phases"}, []string{"bottleneck", "to first"}},
+	} {
+		args := append([]string{"table", dir}, c.args...)
+		narrow, wide := said(t, args...), said(t, append(args, "--wide")...)
+		for _, column := range c.more {
+			if strings.Contains(narrow, column) || strings.Count(wide, column) < 2 {
+				t.Errorf("%v: %s in\n%s\nor not twice in\n%s", c.args, column, narrow, wide)
+			}
+		}
+	}
+}
+
 // TestTableOfATornFile: what was left out of a run's files is told, and the rest shown.
 func TestTableOfATornFile(t *testing.T) {
 	dir := recorded(t, record.Metrics{Clock: "virtual", Loss: 5.5, StepSeconds: 1})

@@ -1,0 +1,39 @@
+package profile
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+)
+
+// TestPaceIsOfTheRank: a rank that becomes slower, unevenly so, is taken to be as much
+// slower as it is, and its layers to cost what they did.
+func TestPaceIsOfTheRank(t *testing.T) {
+	const steps, slower = 200, 60
+	r := rand.New(rand.NewPCG(1, 2)) // fixed seed: a failure must repeat
+	owners := partition.Owners{0, 0, 0, 1, 1, 1}
+	table := cost.Table{Layers: make([]cost.Layer, len(owners))}
+	var e estimator
+	for step := range steps {
+		rank := []float64{1, 1}
+		if step >= slower {
+			rank[1] = 1.25 + 0.15*r.ExpFloat64() // on average 1.4
+		}
+		values := make([]value, len(owners))
+		for l, stage := range owners {
+			x := rank[stage] * (1 + 0.05*r.ExpFloat64())
+			values[l] = value{cost.Stage{Forward: x, Input: x, Weight: x}, 0.03}
+		}
+		out := e.observe(table, values, owners, step == 0)
+		for l, layer := range out.Layers {
+			if x := layer.Forward; step > slower+2*patience && (x < 0.95 || x > 1.1) {
+				t.Fatalf("step %d: layer %d is taken to cost %.3f, want about 1; ranks %v", step, l, x, out.Slow)
+			}
+		}
+		if step == steps-1 && (out.Slow == nil || out.Slow[0] != 1 || out.Slow[1] < 1.25 || out.Slow[1] > 1.5) {
+			t.Errorf("ranks %v, want the second 1.25 to 1.5 times slower", out.Slow)
+		}
+	}
+}

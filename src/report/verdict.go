@@ -1,0 +1,75 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"dynmo/src/plan"
+	"dynmo/src/trace"
+)
+
+// Verdicts says in one sentence for each group of runs that did the same work, of which
+// some moved layers and one did not, what moving was worth, and whether it changed
+// losses. Runs under one balancer count together.
+func (w Worths) Verdicts() []string {
+	var list []string
+	for _, group := range w.groups {
+		moved := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return !w.moved(i) })
+		if len(moved) > 0 && len(moved) < len(group) {
+			list = append(list, w.verdict(moved)+"; "+w.same(group)+".")
+		}
+	}
+	return list
+}
+
+func (w Worths) moved(i int) bool { return w.of[i] != nil && w.of[i].Moved }
+
+// verdict says what moving layers was worth to runs that did the same work.
+func (w Worths) verdict(moved []int) string {
+	speedups := make(map[string][]float64)
+	var balancers []string
+	low, high, ceiling := math.Inf(1), 0.0, 0.0
+	noise := true
+	for _, i := range moved {
+		worth, name := w.of[i], shortly(w.runs[i].Config.Balance.String())
+		if speedups[name] == nil {
+			balancers = append(balancers, name)
+		}
+		speedups[name] = append(speedups[name], worth.Speedup)
+		low, high, ceiling = min(low, worth.Low), max(high, worth.High), max(ceiling, worth.Ceiling)
+		noise = noise && worth.Noise()
+	}
+	within := fmt.Sprintf("%.2fx to %.2fx; the best possible is %.2fx", low, high, ceiling)
+	if noise {
+		return fmt.Sprintf("moving layers made these runs no faster and no slower than noise does (%s)", within)
+	}
+	comparison := "faster than"
+	parts := make([]string, len(balancers))
+	for i, name := range balancers {
+		speedup := trace.Median(speedups[name])
+		if speedup < 1-plan.LeastGain {
+			comparison = "as fast as"
+		}
+		parts[i] = fmt.Sprintf("%.2fx (%s)", speedup, name)
+	}
+	return fmt.Sprintf("moving layers made these runs %s %s cuts that never move (%s)", strings.Join(parts, " and "), comparison, within)
+}
+
+// same says whether runs have the same losses and, where they are known, weights.
+func (w Worths) same(group []int) string {
+	first := w.runs[group[0]]
+	for _, i := range group[1:] {
+		r := w.runs[i]
+		for step := range min(len(first.Metrics), len(r.Metrics)) {
+			if a, b := first.Metrics[step].Loss, r.Metrics[step].Loss; a != b && (a == a || b == b) {
+				return fmt.Sprintf("losses of %s and %s differ from step %d on", first.Dir, r.Dir, step)
+			}
+		}
+		if a, b := first.End, r.End; a != nil && b != nil && a.Hash != b.Hash {
+			return fmt.Sprintf("weights of %s and %s differ", first.Dir, r.Dir)
+		}
+	}
+	return "losses are the same to the last digit"
+}

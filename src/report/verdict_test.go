@@ -1,0 +1,68 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/plan"
+	"dynmo/src/record"
+)
+
+// judged is a run of two steps and what its cuts were worth.
+type judged struct {
+	balancer string
+	loss     float64
+	hash     string
+	worth    *plan.Worth
+}
+
+func worthsOf(group []judged) Worths {
+	w := Worths{groups: [][]int{nil}}
+	for i, j := range group {
+		c := config.Default()
+		c.Balance.Kind = j.balancer
+		metrics := []record.Metrics{{Loss: 5}, {Step: 1, Loss: record.Float(j.loss)}}
+		w.runs = append(w.runs, Run{Dir: string(rune('a' + i)), Config: c, Metrics: metrics, End: &record.Summary{Hash: j.hash}})
+		w.of = append(w.of, j.worth)
+		w.groups[0] = append(w.groups[0], i)
+	}
+	return w
+}
+
+func TestVerdicts(t *testing.T) {
+	worth := func(speedup float64) *plan.Worth {
+		return &plan.Worth{Moved: true, Speedup: speedup, Low: speedup - 0.01, High: speedup + 0.01, Draws: 40, Ceiling: 1.8}
+	}
+	static := judged{"uniform", 4, "ab", &plan.Worth{Speedup: 1, Low: 1, High: 1, Draws: 40, Ceiling: 1.8}}
+	nan := judged{"uniform", math.NaN(), "ab", static.worth}
+	const same = "; losses are the same to the last digit."
+	for _, c := range []struct {
+		runs []judged
+		want string
+	}{
+		{[]judged{static, static, {"partition", 4, "ab", worth(1.70)}, {"diffusion", 4, "ab", worth(1.65)}, {"partition", 4, "ab", worth(1.72)}},
+			"moving layers made these runs 1.71x (partition) and 1.65x (diffusion) faster than cuts that never move (1.64x to 1.73x; the best possible is 1.80x)" + same},
+		{[]judged{static, {"partition", 4, "ab", worth(0.9)}},
+			"moving layers made these runs 0.90x (partition) as fast as cuts that never move (0.89x to 0.91x; the best possible is 1.80x)" + same},
+		{[]judged{static, {"diffusion", 4, "ab", worth(1.005)}},
+			"moving layers made these runs no faster and no slower than noise does (0.99x to 1.01x; the best possible is 1.80x)" + same},
+		{[]judged{static, {"partition", 4.5, "ab", worth(1.5)}},
+			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x); losses of a and b differ from step 1 on."},
+		{[]judged{static, {"partition", 4, "cd", worth(1.5)}},
+			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x); weights of a and b differ."},
+		{[]judged{nan, {"partition", math.NaN(), "ab", worth(1.5)}},
+			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x)" + same},
+		{[]judged{static, static}, ""},
+		{[]judged{{"partition", 4, "ab", worth(1.5)}}, ""},
+	} {
+		var want []string
+		if c.want != "" {
+			want = []string{c.want}
+		}
+		if got := worthsOf(c.runs).Verdicts(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
