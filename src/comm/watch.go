@@ -16,6 +16,10 @@ type Watch struct {
 	rank  int    // in the world, of this process
 	state func(pid int) state
 
+	// Stopped is how long a rank that is stopped may hold the others up, before the first
+	// step too. Their patience, which allows for long work, does not matter then.
+	Stopped time.Duration
+
 	beats  uint64    // of all ranks, as of the last change
 	since  time.Time // of that change
 	looked time.Time
@@ -65,12 +69,14 @@ func (w *Watch) Look(now time.Time) error {
 			return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
 		}
 	}
-	if beats != w.beats || now.Sub(w.looked) > asleep || !w.anyRuns() {
+	culprits := w.stopped(states)
+	if beats != w.beats || now.Sub(w.looked) > asleep || culprits == "" && !w.anyRuns() {
 		w.beats, w.since = beats, now
 	}
 	w.looked = now
-	culprits := w.culprits(states)
-	if culprits == "" {
+	if culprits != "" {
+		patience = w.Stopped
+	} else if culprits = w.busy(); culprits == "" {
 		culprits, patience = "each waits for another", patience+otherHost
 	}
 	if patience == 0 || now.Sub(w.since) < patience {
@@ -84,22 +90,26 @@ func (w *Watch) anyRuns() bool {
 	return slices.ContainsFunc(w.peers, func(p Peer) bool { return w.board.Post(p.World).state.Load() == postRuns })
 }
 
-// culprits names the ranks that are stopped; if none is, those that wait for none.
-func (w *Watch) culprits(states []state) string {
-	var stopped, busy []string
+// stopped names the ranks that are stopped and have not left.
+func (w *Watch) stopped(states []state) string {
+	var list []string
 	for i, p := range w.peers {
-		switch post := w.board.Post(p.World); {
-		case post.state.Load() != postRuns:
-		case states[i] == halted:
-			stopped = append(stopped, fmt.Sprintf("rank %d (pid %d) is stopped", p.World, p.PID))
-		case post.peer.Load() == 0:
-			busy = append(busy, fmt.Sprintf("rank %d (pid %d) waits for no other", p.World, p.PID))
+		if states[i] == halted && w.board.Post(p.World).state.Load() != postLeft {
+			list = append(list, fmt.Sprintf("rank %d (pid %d) is stopped", p.World, p.PID))
 		}
 	}
-	if stopped == nil {
-		stopped = busy
+	return strings.Join(list, ", ")
+}
+
+// busy names the ranks that wait for none.
+func (w *Watch) busy() string {
+	var list []string
+	for _, p := range w.peers {
+		if post := w.board.Post(p.World); post.state.Load() == postRuns && post.peer.Load() == 0 {
+			list = append(list, fmt.Sprintf("rank %d (pid %d) waits for no other", p.World, p.PID))
+		}
 	}
-	return strings.Join(stopped, ", ")
+	return strings.Join(list, ", ")
 }
 
 // stalled returns the error of ranks that have done nothing new for so long: a line

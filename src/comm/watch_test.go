@@ -25,6 +25,12 @@ func onHosts(hosts ...string) silent {
 func TestWatch(t *testing.T) {
 	const patience = time.Minute
 	busy := func(b *Board) { b.Post(1).Do(trace.F, 5, 2) }
+	early := func(b *Board) { // before the first step
+		for rank := range 3 {
+			b.Post(rank).state.Store(postEmpty)
+			b.Post(rank).SetPatience(0)
+		}
+	}
 	type world struct {
 		states map[int]state // by process id; running where none is given
 		board  func(*Board)  // what the ranks do before every look
@@ -38,7 +44,10 @@ func TestWatch(t *testing.T) {
 		"one has left":       {map[int]state{102: gone}, func(b *Board) { b.Post(2).Leave(); b.Post(0).Enter(3, RoomUpdate) }, time.Hour, ""},
 		"all have left":      {nil, func(b *Board) { b.Post(0).Leave(); b.Post(1).Leave(); b.Post(2).Leave() }, time.Hour, ""},
 		"one elsewhere":      {map[int]state{103: gone}, func(b *Board) { b.Post(0).Enter(3, RoomUpdate) }, time.Hour, ""},
-		"one is stopped":     {map[int]state{101: halted}, nil, patience, "no rank of this host got on for 1m0s: rank 1 (pid 101) is stopped\nrank 0 (pid 100): step 3: pipeline, waits for rank 2\n"},
+		"one is stopped":     {map[int]state{101: halted}, nil, patience / 2, "no rank of this host got on for 30s: rank 1 (pid 101) is stopped\nrank 0 (pid 100): step 3: pipeline, waits for rank 2\n"},
+		"stopped early":      {map[int]state{101: halted}, early, patience / 2, "no rank of this host got on for 30s: rank 1 (pid 101) is stopped"},
+		"early and slow":     {nil, early, time.Hour, ""},
+		"stopped, has left":  {map[int]state{101: halted}, func(b *Board) { b.Post(1).Leave(); b.Post(0).Enter(3, RoomUpdate) }, time.Hour, ""},
 		"one never ends":     {nil, nil, patience, "got on for 1m0s: rank 1 (pid 101) waits for no other\nrank 0 (pid 100): step 3: pipeline, waits for rank 2\nrank 1 (pid 101): step 3: pipeline: F2 of layer 5\n"},
 		"all wait":           {nil, func(b *Board) { b.Post(1).peer.Store(4) }, patience + otherHost - time.Second, ""},
 		"all wait, for long": {nil, func(b *Board) { b.Post(1).peer.Store(4) }, patience + otherHost, "got on for 1m10s: each waits for another\n"},
@@ -53,6 +62,7 @@ func TestWatch(t *testing.T) {
 			b.Post(0).wait(2)
 			b.Post(2).wait(0)
 			w := NewWatch(onHosts("here", "here", "here", "there"), b)
+			w.Stopped = patience / 2
 			w.state = func(pid int) state { return c.states[pid] }
 			now := time.Now()
 			var err error

@@ -78,7 +78,7 @@ func Launch(c config.Config, h Hooks) (train.Outcome, error) {
 	board := comm.NewBoard(n)
 	err = local.Run(n, func(t comm.Transport) error {
 		if t.Rank() == 0 && h.Exit != nil {
-			w := newWatch(t, board, h)
+			w := newWatch(c, t, board, h)
 			defer close(w.stop)
 			go w.run()
 		}
@@ -126,7 +126,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	}
 	err = agree(c, t)
 	started()
-	w := newWatch(t, comm.NewBoard(t.Size()), h)
+	w := newWatch(c, t, comm.NewBoard(t.Size()), h)
 	if err == nil {
 		out, err = launchRank(c, t, h, w)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/config"
 )
 
 // watch looks after the ranks of this host, and ends this process when one is gone
@@ -15,19 +16,22 @@ import (
 type watch struct {
 	t     comm.Transport
 	board *comm.Board
-	hooks Hooks      // Fail and Exit
-	once  sync.Mutex // held for ever by what ends the process
+	hooks Hooks         // Fail and Exit
+	halt  time.Duration // how long a rank that is stopped may hold the others up
+	once  sync.Mutex    // held for ever by what ends the process
 	stop  chan struct{}
 }
 
 // newWatch returns the watch of the process that t's rank is in.
-func newWatch(t comm.Transport, b *comm.Board, h Hooks) *watch {
-	return &watch{t: t, board: b, hooks: h, stop: make(chan struct{})}
+func newWatch(c config.Config, t comm.Transport, b *comm.Board, h Hooks) *watch {
+	halt := time.Duration(c.Comm.StallSeconds * float64(time.Second))
+	return &watch{t: t, board: b, hooks: h, halt: halt, stop: make(chan struct{})}
 }
 
 // run looks until the watch is stopped.
 func (w *watch) run() {
 	look := comm.NewWatch(w.t, w.board)
+	look.Stopped = w.halt
 	tick := time.NewTicker(comm.WatchEvery)
 	defer tick.Stop()
 	for {

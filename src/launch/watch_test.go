@@ -11,6 +11,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/config"
 	"dynmo/src/expect"
 	"dynmo/src/record"
 	"dynmo/src/train"
@@ -26,7 +27,7 @@ func TestWatchTellsOnce(t *testing.T) {
 		var statuses []int
 		exit := func(status int) { statuses = append(statuses, status); runtime.Goexit() }
 		for rank, err := range []error{errors.New("step 7: no memory"), fmt.Errorf("step 7: recv: %w", &comm.GoneError{Peer: ranks[0].Peer(0)})} {
-			w := newWatch(ranks[rank], board, Hooks{Fail: func(err error) int { told = append(told, err.Error()); return 3 }})
+			w := newWatch(config.Default(), ranks[rank], board, Hooks{Fail: func(err error) int { told = append(told, err.Error()); return 3 }})
 			go w.end(err, exit)
 			synctest.Wait()
 		}
@@ -45,7 +46,7 @@ func TestWatchTellsOnce(t *testing.T) {
 func TestWatchExplains(t *testing.T) {
 	ranks, board := local.World(2), comm.NewBoard(2)
 	board.Post(1).Enter(7, comm.RoomMigrate)
-	w := newWatch(ranks[0], board, Hooks{})
+	w := newWatch(config.Default(), ranks[0], board, Hooks{})
 	got := w.explain(fmt.Errorf("step 7: recv: %w", &comm.GoneError{Peer: comm.Peer{World: 1, Host: "h", PID: 17}})).Error()
 	if want := "rank 1 (host h, pid 17) is gone, in step 7: migrate; rank 0 was in its start"; got != want {
 		t.Errorf("%q, want %q", got, want)

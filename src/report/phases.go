@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 
-	"dynmo/src/input"
 	"dynmo/src/record"
 )
 
@@ -105,7 +104,7 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 	makespan := func(m record.Metrics) record.Float { return m.Makespan }
 	ratio := func(m record.Metrics) record.Float { return m.Makespan / m.Predicted }
 	return PhaseRow{
-		Run: input.Visible(r.Config.Run.Name), Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
+		Run: r.label(), Balancer: r.Config.Balance.String(), Clock: p.steps[0].Clock, Sparsity: record.Float(p.sparsity),
 		Makespan: of(p, makespan), Speedup: of(base, makespan) / of(p, makespan),
 		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
 		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),

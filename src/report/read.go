@@ -20,6 +20,7 @@ import (
 // Run is the content of a run directory.
 type Run struct {
 	Dir     string
+	Label   string // in tables; empty is run.name (see Distinguish)
 	Config  config.Config
 	Metrics []record.Metrics
 	Events  []record.Event

@@ -3,6 +3,7 @@ package report
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,24 @@ func TestTables(t *testing.T) {
 	text.WriteString("\n")
 	expect.OK(t, Phases(&text, runs, true))
 	expect.Golden(t, "testdata/tables.txt", text.String())
+}
+
+// Rows that only the run's directory tells apart have its name.
+func TestDistinguish(t *testing.T) {
+	run := func(dir, name, balancer string) Run {
+		r := Run{Dir: "runs/" + dir, Config: config.Default()}
+		r.Config.Run.Name, r.Config.Balance.Kind = name, balancer
+		return r
+	}
+	runs := []Run{run("a", "x", "uniform"), run("b", "x", "partition"), run("c", "x", "partition"), run("d", "y", "uniform")}
+	Distinguish(runs)
+	var labels []string
+	for _, r := range runs {
+		labels = append(labels, r.label())
+	}
+	if want := []string{"x", "b", "c", "y"}; !slices.Equal(labels, want) {
+		t.Errorf("labels %q, want %q", labels, want)
+	}
 }
 
 // TestTablesAreNarrow: a table is for 100 columns, as is what explains it, unless all of

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +33,7 @@ type summary struct {
 func (r Run) summarise() summary {
 	p := r.Config.Parallel
 	s := summary{
-		Name:     input.Visible(r.Config.Run.Name),
+		Name:     r.label(),
 		Layout:   fmt.Sprintf("%d x %d", p.Stages, p.Replicas),
 		Balancer: r.Config.Balance.String(),
 		Clock:    r.Metrics[0].Clock,
@@ -62,6 +64,27 @@ func (r Run) summarise() summary {
 	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
 	s.Ceiling = middle(after, func(m record.Metrics) record.Float { return m.Ceiling })
 	return s
+}
+
+// label returns what tables call the run.
+func (r Run) label() string { return input.Visible(cmp.Or(r.Label, r.Config.Run.Name)) }
+
+// Distinguish has runs that neither name nor layout nor balancer tells apart called by
+// the names of their directories.
+func Distinguish(runs []Run) {
+	row := func(r Run) [3]string {
+		p := r.Config.Parallel
+		return [3]string{r.Config.Run.Name, fmt.Sprint(p.Stages, p.Replicas), r.Config.Balance.String()}
+	}
+	alike := make(map[[3]string]int)
+	for _, r := range runs {
+		alike[row(r)]++
+	}
+	for i, r := range runs {
+		if alike[row(r)] > 1 {
+			runs[i].Label = filepath.Base(r.Dir)
+		}
+	}
 }
 
 func stepSeconds(m record.Metrics) record.Float { return m.StepSeconds }

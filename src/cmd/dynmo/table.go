@@ -28,6 +28,7 @@ func tableCommand() *cobra.Command {
 				tellNotes(c.ErrOrStderr(), r.Notes...)
 				runs = append(runs, r)
 			}
+			report.Distinguish(runs)
 			out := c.OutOrStdout()
 			table, legend, more := report.Table, report.Legend, report.WideLegend
 			if phases {

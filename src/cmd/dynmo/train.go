@@ -60,7 +60,7 @@ settings, world or data, and nothing was trained.`,
 		return err
 	})
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
-	c.Flags().StringVar(&records.dir, "run-dir", "", "`DIR` for the run's records, new or empty (default a new one in runs); \"\" keeps none")
+	c.Flags().StringVar(&records.dir, "run-dir", "", "`DIR` for the run's records, in which none lies yet (default a new one in runs); \"\" keeps none")
 	c.Flags().BoolVar(&records.none, "no-run-dir", false, "keep no records")
 	c.Flags().BoolVar(&records.force, "force", false, "write over the run that --run-dir holds")
 	return c

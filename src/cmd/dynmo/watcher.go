@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dynmo/src/config"
+	"dynmo/src/input"
 	"dynmo/src/launch"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -84,7 +85,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	l := w.settings.Parallel
 	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",
-		w.settings.Run.Name, about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
+		input.Visible(w.settings.Run.Name), about.Ranks, about.Hosts, l.Stages, l.Replicas, about.Kernels,
 		w.settings.Balance, about.Clock))
 	if about.GPU != "" {
 		w.progress.Say("note: rank 0 computes on GPU " + about.GPU)
