@@ -190,7 +190,7 @@ settings() {
 
 part_profile() {
 	settings paper >"$work/paper.toml"
-	dynmo profile "$work/paper.toml" -o "$out/costs-dense.json"
+	dynmo profile "$work/paper.toml" -o "$out/costs-dense.json" --force
 }
 
 # The costs of the same layers at the sparsities of a run that prunes them.

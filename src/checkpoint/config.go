@@ -45,7 +45,7 @@ func ParseConfig(source []byte) (Config, error) {
 	if kind, err := values["model_type"].text(); err != nil || kind != supported[0] {
 		return fail("model_type", "%.100s is not supported, want one of %s", values["model_type"].json, strings.Join(supported, ", "))
 	}
-	c := Config{Model: model.Config{Vocab: 50257, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}, Text: source}
+	c := Config{Model: model.Config{Vocab: gpt2Vocab, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}, Text: source}
 	for _, d := range []struct {
 		key   string
 		value *int
@@ -102,21 +102,43 @@ func arithmetic(values map[string]value, inner int) error {
 	return nil
 }
 
-// NewConfig returns the configuration of a model of this shape, as
-// Hugging Face's loader reads it.
+// noDropout is a share as Python writes it: what reads the file may tell 0 from 0.0.
+const noDropout = json.Number("0.0")
+
+// GPT-2's vocabulary, and the only one of its tokens that is special: it ends a text.
+const (
+	gpt2Vocab     = 50257
+	gpt2EndOfText = 50256
+)
+
+// NewConfig returns the configuration of a model of this shape, as Hugging Face's
+// loader reads it: without dropout, of which the layers have none, and with the
+// special tokens of GPT-2's vocabulary or, as those of others are not known, none.
+// Both would be GPT-2's were they left out.
 func NewConfig(c model.Config) Config {
+	var special *int
+	if c.Vocab == gpt2Vocab {
+		special = new(int)
+		*special = gpt2EndOfText
+	}
 	text, err := json.MarshalIndent(struct {
-		Activation    string   `json:"activation_function"`
-		Architectures []string `json:"architectures"`
-		Epsilon       float64  `json:"layer_norm_epsilon"`
-		ModelType     string   `json:"model_type"`
-		Hidden        int      `json:"n_embd"`
-		Heads         int      `json:"n_head"`
-		Blocks        int      `json:"n_layer"`
-		Sequence      int      `json:"n_positions"`
-		Tied          bool     `json:"tie_word_embeddings"`
-		Vocab         int      `json:"vocab_size"`
-	}{"gelu_new", []string{"GPT2LMHeadModel"}, 1e-5, supported[0], c.Hidden, c.Heads, c.Blocks, c.Sequence, c.Tied, c.Vocab}, "", "  ")
+		Activation    string      `json:"activation_function"`
+		Architectures []string    `json:"architectures"`
+		AttnDropout   json.Number `json:"attn_pdrop"`
+		Begin         *int        `json:"bos_token_id"`
+		EmbdDropout   json.Number `json:"embd_pdrop"`
+		End           *int        `json:"eos_token_id"`
+		Epsilon       float64     `json:"layer_norm_epsilon"`
+		ModelType     string      `json:"model_type"`
+		Hidden        int         `json:"n_embd"`
+		Heads         int         `json:"n_head"`
+		Blocks        int         `json:"n_layer"`
+		Sequence      int         `json:"n_positions"`
+		ResidDropout  json.Number `json:"resid_pdrop"`
+		Tied          bool        `json:"tie_word_embeddings"`
+		Vocab         int         `json:"vocab_size"`
+	}{"gelu_new", []string{"GPT2LMHeadModel"}, noDropout, special, noDropout, special, 1e-5, supported[0],
+		c.Hidden, c.Heads, c.Blocks, c.Sequence, noDropout, c.Tied, c.Vocab}, "", "  ")
 	if err != nil {
 		panic("checkpoint: configuration does not marshal")
 	}

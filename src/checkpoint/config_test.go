@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,6 +27,21 @@ func TestParseConfig(t *testing.T) {
 	}
 	if c := NewConfig(want); !reflect.DeepEqual(c.Model, want) {
 		t.Errorf("made %+v", c.Model)
+	}
+}
+
+// What is left out is what GPT2Config has by default: dropout of 0.1, and GPT-2's ids.
+func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
+	for vocab, special := range map[int]string{50257: "50256", 50304: "null", 256: "null"} {
+		var keys map[string]json.RawMessage
+		expect.OK(t, json.Unmarshal(NewConfig(model.Config{Blocks: 1, Hidden: 8, Heads: 2, Sequence: 4, Vocab: vocab, Tied: true}).Text, &keys))
+		for key, want := range map[string]string{
+			"attn_pdrop": "0.0", "embd_pdrop": "0.0", "resid_pdrop": "0.0", "bos_token_id": special, "eos_token_id": special,
+		} {
+			if got := string(keys[key]); got != want {
+				t.Errorf("vocabulary of %d: %s is %q, want %s", vocab, key, got, want)
+			}
+		}
 	}
 }
 

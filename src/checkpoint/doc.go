@@ -7,6 +7,5 @@
 // as little-endian float32 with matrices (out, in). Opening a file checks all
 // its sizes, names and shapes against the configuration and the file's length
 // before memory is taken for any value; only then are tensors read, one at a
-// time. Files are written under a temporary name, readable by their owner
-// only, and renamed when they are complete.
+// time.
 package checkpoint

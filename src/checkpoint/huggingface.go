@@ -12,6 +12,7 @@ import (
 
 	"dynmo/src/input"
 	"dynmo/src/model"
+	"dynmo/src/replace"
 )
 
 // Files of a Hugging Face directory.
@@ -22,6 +23,13 @@ const (
 )
 
 const transformerPrefix = "transformer."
+
+// Names of the embedding and of the head, which many programs write even where the two
+// are one.
+const (
+	tokenMatrix  = "wte.weight"
+	outputMatrix = "lm_head.weight"
+)
 
 // maxConfig is the longest config.json that is read, in bytes: hundreds of
 // times what real ones have.
@@ -148,13 +156,19 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 			list, home = append(list, t), append(home, f)
 		}
 	}
-	if seen[transformerPrefix+"wte.weight"] {
+	if seen[transformerPrefix+tokenMatrix] {
 		w.Prefix = transformerPrefix
 	}
 	want := make(map[string][]int64)
 	for _, p := range c.Model.Weights() {
 		t := w.gpt2(p)
 		want[t.Name] = t.Shape
+	}
+	if i := slices.IndexFunc(list, func(t Tensor) bool { return t.Name == outputMatrix }); c.Model.Tied && i >= 0 {
+		if err := copied(list, home, w.Prefix+tokenMatrix, i); err != nil {
+			return nil, err
+		}
+		list, home = slices.Delete(list, i, i+1), slices.Delete(home, i, i+1)
 	}
 	at, err := match(list, want)
 	if err != nil {
@@ -175,6 +189,40 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 	return w, nil
 }
 
+// copied returns an error unless the tensor with the name of is in list, and tensor i is
+// equal to it bit by bit.
+func copied(list []Tensor, home []*File, of string, i int) error {
+	j := slices.IndexFunc(list, func(t Tensor) bool { return t.Name == of })
+	if j < 0 {
+		return fmt.Errorf("tensor %q is missing", of)
+	}
+	a, b := list[i], list[j]
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("tensor %q %s tensor %q, yet the head is tied: want the two equal, or tie_word_embeddings false in %s",
+			a.Name, fmt.Sprintf(format, args...), b.Name, configFile)
+	}
+	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) {
+		return fail("is %s %v, unlike the %s %v of", a.DType, a.Shape, b.DType, b.Shape)
+	}
+	for lo := int64(0); lo < a.Bytes(); lo += loadBytes {
+		hi := min(lo+loadBytes, a.Bytes())
+		x, err := home[i].part(a, lo, hi)
+		if err != nil {
+			return err
+		}
+		y, err := home[j].part(b, lo, hi)
+		if err != nil {
+			return err
+		}
+		for k := range x {
+			if x[k] != y[k] {
+				return fail("differs at byte %d of its values from", lo+int64(k))
+			}
+		}
+	}
+	return nil
+}
+
 // gpt2 returns the tensor that a parameter is in Hugging Face's file.
 func (w *Weights) gpt2(p model.Weight) Tensor {
 	t := Tensor{Name: w.Prefix + p.HuggingFace, DType: F32, Shape: p.Shape}
@@ -187,14 +235,10 @@ func (w *Weights) gpt2(p model.Weight) Tensor {
 	return t
 }
 
-// WriteHuggingFace writes config.json and model.safetensors to a directory,
-// which it makes if it is not there. A model that was one file of float32
-// without mask buffers, written by the reference implementation, comes out as
-// it was, byte for byte.
+// WriteHuggingFace writes config.json and model.safetensors to a directory (see
+// replace.Directory). A model that was one file of float32 without mask buffers,
+// written by the reference implementation, comes out as it was, byte for byte.
 func (w *Weights) WriteHuggingFace(dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	values := func(p model.Weight) ([]byte, error) {
 		v, err := w.read(p)
 		if err == nil && p.Transposed {
@@ -202,13 +246,17 @@ func (w *Weights) WriteHuggingFace(dir string) error {
 		}
 		return v, err
 	}
-	metadata := map[string]string{formatKey: torchFormat}
-	if err := w.safetensors(filepath.Join(dir, modelFile), metadata, w.gpt2, values); err != nil {
-		return err
-	}
-	return replace(filepath.Join(dir, configFile), func(out io.Writer) error {
-		_, err := out.Write(w.Config.Text)
-		return err
+	return replace.Directory(dir, func(dir string) error {
+		err := replace.Write(filepath.Join(dir, modelFile), func(out io.Writer) error {
+			return w.safetensors(out, map[string]string{formatKey: torchFormat}, w.gpt2, values)
+		})
+		if err != nil {
+			return err
+		}
+		return replace.Write(filepath.Join(dir, configFile), func(out io.Writer) error {
+			_, err := out.Write(w.Config.Text)
+			return err
+		})
 	})
 }
 

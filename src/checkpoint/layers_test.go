@@ -11,6 +11,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/model"
+	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -37,7 +38,7 @@ func TestLayersRoundTrip(t *testing.T) {
 				w, err := FromLayers(c, from.Layers)
 				expect.OK(t, err)
 				path := filepath.Join(t.TempDir(), "weights.safetensors")
-				expect.OK(t, w.Write(path))
+				expect.OK(t, replace.Write(path, w.Write))
 				f, err := Open(path)
 				expect.OK(t, err)
 				if !slices.ContainsFunc(f.Tensors, func(x Tensor) bool { return x.Name == "block.1/qkv.weight" }) {
@@ -47,7 +48,8 @@ func TestLayersRoundTrip(t *testing.T) {
 				expect.OK(t, err)
 				defer w.Close()
 				c.Seed = 8
-				expect.OK(t, w.Fits(c))
+				w, err = w.Fit(c)
+				expect.OK(t, err)
 				for i, l := range chain(t, c, tensor.F32).Layers {
 					if hash(t, l) == hash(t, from.Layers[i]) {
 						t.Errorf("%s: equal before it is loaded", l.Name)
@@ -102,13 +104,14 @@ func TestLoadRefusesAnotherModel(t *testing.T) {
 		{func(c *model.Config) { c.Blocks = 3 }, "model.blocks is 3, the weights are of a model with 2", 3},
 		{func(c *model.Config) { c.Hidden = 16 }, "model.hidden is 16", 1},
 		{func(c *model.Config) { c.Heads = 4 }, "model.heads is 4", -1},
-		{func(c *model.Config) { c.Sequence = 5 }, "model.sequence is 5", 0},
-		{func(c *model.Config) { c.Vocab = 14 }, "model.vocab is 14", 3},
+		{func(c *model.Config) { c.Sequence = 7 }, "model.sequence is 7, the weights are of a model with 6 positions, want at most these", 0},
+		{func(c *model.Config) { c.Vocab = 12 }, "model.vocab is 12, the weights are of a model with 13, want that or, to pad it, at most 1024", 3},
+		{func(c *model.Config) { c.Vocab = 1025 }, "model.vocab is 1025, ", 3},
 		{func(c *model.Config) { c.Tied = false }, "tied: false", 3},
 	} {
 		other := good
 		c.change(&other)
-		if err := w.Fits(other); err == nil || !strings.Contains(err.Error(), c.fits) {
+		if _, err := w.Fit(other); err == nil || !strings.Contains(err.Error(), c.fits) {
 			t.Errorf("error %v, want %q", err, c.fits)
 		}
 		if c.layer >= 0 {

@@ -101,29 +101,27 @@ func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 
 // WriteLLMC writes llm.c's model file of version 3, with zeros in the padding
 // of the vocabulary. A head that is not tied has no place in it.
-func (w *Weights) WriteLLMC(path string) error {
+func (w *Weights) WriteLLMC(out io.Writer) error {
 	c := w.Config.Model
 	if !c.Tied {
 		return errors.New("llm.c's model file has no place for a head that is not tied to the embedding")
 	}
-	return replace(path, func(out io.Writer) error {
-		header := [llmcHeader]int32{llmcMagic, llmcFloat32, int32(c.Sequence), int32(c.Vocab), int32(c.Blocks),
-			int32(c.Heads), int32(c.Hidden), int32(padded(c.Vocab))}
-		if err := binary.Write(out, binary.LittleEndian, header); err != nil {
+	header := [llmcHeader]int32{llmcMagic, llmcFloat32, int32(c.Sequence), int32(c.Vocab), int32(c.Blocks),
+		int32(c.Heads), int32(c.Hidden), int32(padded(c.Vocab))}
+	if err := binary.Write(out, binary.LittleEndian, header); err != nil {
+		return err
+	}
+	for i, p := range c.Weights() {
+		values, err := w.read(p)
+		if err != nil {
 			return err
 		}
-		for i, p := range c.Weights() {
-			values, err := w.read(p)
-			if err != nil {
-				return err
-			}
-			if i == tokenTable {
-				values = append(values, make([]byte, (padded(c.Vocab)-c.Vocab)*c.Hidden*4)...)
-			}
-			if _, err := out.Write(values); err != nil {
-				return err
-			}
+		if i == tokenTable {
+			values = append(values, make([]byte, (padded(c.Vocab)-c.Vocab)*c.Hidden*4)...)
 		}
-		return nil
-	})
+		if _, err := out.Write(values); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"io"
 	"slices"
 
 	"dynmo/src/model"
@@ -104,18 +105,18 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 func (w *Weights) Close() error { return w.close() }
 
 // Write writes a dynmo weights file.
-func (w *Weights) Write(path string) error {
+func (w *Weights) Write(out io.Writer) error {
 	metadata := map[string]string{formatKey: ownFormat, configKey: string(w.Config.Text)}
 	if w.Prefix != "" {
 		metadata[prefixKey] = w.Prefix
 	}
 	own := func(p model.Weight) Tensor { return Tensor{Name: p.Name, DType: F32, Shape: p.Shape} }
-	return w.safetensors(path, metadata, own, w.read)
+	return w.safetensors(out, metadata, own, w.read)
 }
 
 // safetensors writes each parameter as the tensor that as makes of it, with
 // the values of values.
-func (w *Weights) safetensors(path string, metadata map[string]string, as func(model.Weight) Tensor, values func(model.Weight) ([]byte, error)) error {
+func (w *Weights) safetensors(out io.Writer, metadata map[string]string, as func(model.Weight) Tensor, values func(model.Weight) ([]byte, error)) error {
 	var list []Tensor
 	source := make(map[string]model.Weight)
 	for _, p := range w.Config.Model.Weights() {
@@ -123,26 +124,5 @@ func (w *Weights) safetensors(path string, metadata map[string]string, as func(m
 		list = append(list, t)
 		source[t.Name] = p
 	}
-	return Write(path, metadata, list, func(t Tensor) ([]byte, error) { return values(source[t.Name]) })
-}
-
-// Fits reports how a model differs in shape from the one whose weights these
-// are. Grain, seed and initialisation do not matter.
-func (w *Weights) Fits(c model.Config) error {
-	have := w.Config.Model
-	for _, d := range []struct {
-		name       string
-		have, want int
-	}{
-		{"blocks", have.Blocks, c.Blocks}, {"hidden", have.Hidden, c.Hidden}, {"heads", have.Heads, c.Heads},
-		{"sequence", have.Sequence, c.Sequence}, {"vocab", have.Vocab, c.Vocab},
-	} {
-		if d.have != d.want {
-			return fmt.Errorf("model.%s is %d, the weights are of a model with %d", d.name, d.want, d.have)
-		}
-	}
-	if have.Tied != c.Tied {
-		return fmt.Errorf("the model's head is tied: %v; that of the weights: %v", c.Tied, have.Tied)
-	}
-	return nil
+	return Write(out, metadata, list, func(t Tensor) ([]byte, error) { return values(source[t.Name]) })
 }

@@ -1,17 +1,12 @@
 package checkpoint
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -19,11 +14,7 @@ import (
 // order: larger alignment first, then by name. values returns what belongs to
 // a tensor and is called in that order. Begin and End of tensors are ignored.
 // It panics if values returns another number of bytes than type and shape need.
-func Write(path string, metadata map[string]string, tensors []Tensor, values func(Tensor) ([]byte, error)) error {
-	return replace(path, func(w io.Writer) error { return encode(w, metadata, tensors, values) })
-}
-
-func encode(w io.Writer, metadata map[string]string, tensors []Tensor, values func(Tensor) ([]byte, error)) error {
+func Write(w io.Writer, metadata map[string]string, tensors []Tensor, values func(Tensor) ([]byte, error)) error {
 	tensors = slices.Clone(tensors)
 	slices.SortFunc(tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.place(), a.DType.place()), cmp.Compare(a.Name, b.Name))
@@ -94,36 +85,4 @@ func marshal(metadata map[string]string, tensors []Tensor) []byte {
 		b.WriteByte(' ')
 	}
 	return b.Bytes()
-}
-
-// replace writes a file: under a temporary name beside path, which it takes when
-// write has succeeded and all is on disk.
-func replace(path string, write func(io.Writer) error) (err error) {
-	dir := filepath.Dir(path)
-	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%016x", filepath.Base(path), rand.Uint64()))
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp takes no heed of the umask
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, errors.Unwrap(err)) // which names the temporary file
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	b := bufio.NewWriterSize(f, 1<<20)
-	if err = write(b); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for _, step := range []func() error{b.Flush, f.Sync, f.Close, func() error { return os.Rename(f.Name(), path) }} {
-		if err = step(); err != nil {
-			return err
-		}
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync() // the new name lasts, too
 }

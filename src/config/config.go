@@ -48,12 +48,12 @@ type Model struct {
 	Grain      string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
 	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
-	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); empty draws them"`
+	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them"`
 }
 
 // Data is the corpus.
 type Data struct {
-	Path       string   `toml:"path" default:"" doc:"file or directory of text, or a token file (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source tree"`
+	Path       string   `toml:"path" default:"" doc:"file or directory of text in UTF-8, or a token file (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source tree"`
 	Extensions []string `toml:"extensions" default:".go" doc:"file name endings to read from a directory; empty reads every file"`
 	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text, or this much of the ids of a token file; 0 reads all"`
 }

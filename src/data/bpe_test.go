@@ -243,7 +243,7 @@ func TestPrepare(t *testing.T) {
 
 func TestPrepareRefuses(t *testing.T) {
 	dir := tree(t, map[string]string{
-		"fine.txt": "text", "late.txt": strings.Repeat("word ", block/2) + "\xe2\x82x", "cut.txt": "a€\xe2\x82", "empty/a.txt": "", "there.bin": "x",
+		"fine.txt": "text", "late.txt": strings.Repeat("word ", block/2) + "\xe2\x82x", "cut.txt": "a€\xe2\x82", "empty/a.txt": "", "zero.txt": "abc\x00",
 	})
 	position := len("word ") * (block / 2)
 	for _, c := range []struct {
@@ -255,7 +255,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"a character cut short", "o.bin", []string{"fine.txt", "cut.txt"}, "DIR/cut.txt: byte 4: 0xe2: the text is not UTF-8"},
 		{"missing", "o.bin", []string{"fine.txt", "absent.txt"}, "DIR/absent.txt: no such file or directory"},
 		{"no text", "o.bin", []string{"empty"}, "the inputs hold no text"},
-		{"output is there", "there.bin", []string{"fine.txt"}, "DIR/there.bin is there already: remove it or name another file"},
+		{"a zero byte", "o.bin", []string{"zero.txt"}, "DIR/zero.txt: byte 3: 0x00: a zero byte, want text in UTF-8"},
 		{"output has another name", "o.tok", []string{"fine.txt"}, "DIR/o.tok: want a name that ends in .bin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"dynmo/src/input"
 )
 
-// separator stands between two files of a directory: a byte that no text holds.
+// separator stands between two files of a directory: a byte that no text has.
 const separator = 0
 
 // Corpus is text in memory, a byte a token, or a token file. It never changes,
@@ -27,10 +27,10 @@ type Corpus struct {
 	hash func() string
 }
 
-// Open reads the corpus that cfg names. A file whose name ends in .bin is a
-// token file (see OpenTokens), whose ids must lie in [0, vocab); it stays
-// mapped until the program ends. Any other file is text, read as it is. Of a
-// directory, all regular files whose name ends in one of cfg.Extensions are
+// Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is
+// text, is a token file (see OpenTokens), whose ids must lie in [0, vocab); it stays
+// mapped until the program ends. Any other file is text in UTF-8, read as it is: no byte
+// of it is 0. Of a directory, all regular files whose name ends in one of cfg.Extensions are
 // read in the lexical order of a walk, with one 0 byte between two files;
 // symbolic links below the directory are not followed. An empty path stands
 // for the source tree of the Go toolchain. cfg.LimitBytes ends text, or the
@@ -38,8 +38,8 @@ type Corpus struct {
 //
 // sequence is the number of tokens in a sequence. Open panics if a vocabulary
 // of vocab tokens cannot hold a byte. Errors: the corpus is missing, empty,
-// unreadable, shorter than a sequence and the token after it, or a token file
-// that is malformed.
+// unreadable, no text, shorter than a sequence and the token after it, or a token
+// file that is malformed.
 func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if vocab < 256 {
 		panic("data: the vocabulary is smaller than a byte")
@@ -59,7 +59,7 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 		if err != nil {
 			return fail(cause(err))
 		}
-		if !info.IsDir() {
+		if !info.IsDir() && !isText(path) {
 			return openTokens(path, cfg.LimitBytes, vocab, sequence)
 		}
 	}
@@ -111,7 +111,7 @@ func openTokens(path string, limit int64, vocab, sequence int) (*Corpus, error) 
 func short(bytes, files int, cfg config.Data, sequence int) error {
 	found := fmt.Sprintf("found %d bytes in %d file(s)", bytes, files)
 	if files == 0 && len(cfg.Extensions) > 0 {
-		found = "found no text in files ending in " + strings.Join(cfg.Extensions, ", ") + " (data.extensions)"
+		found = "found no text in files ending in " + strings.Join(cfg.Extensions, ", ") + " (data.extensions; [] reads every file)"
 	}
 	if cfg.LimitBytes > 0 && cfg.LimitBytes <= int64(sequence) {
 		found += fmt.Sprintf(" (data.limit_bytes = %d)", cfg.LimitBytes)
@@ -193,7 +193,7 @@ func read(files []file, limit int64) ([]byte, error) {
 			begin++
 		}
 		end := min(total, begin+f.size)
-		if err := fill(text[begin:end], f.path); err != nil {
+		if err := fill(text[begin:end], f); err != nil {
 			return nil, err
 		}
 		begin = end
@@ -201,15 +201,22 @@ func read(files []file, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// fill reads the first len(dst) bytes of a file.
-func fill(dst []byte, path string) error {
-	f, _, err := input.Regular(path, input.Unbound)
+// fill reads the first len(dst) bytes of a file, which must be text.
+func fill(dst []byte, source file) error {
+	f, _, err := input.Regular(source.path, input.Unbound)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if n, err := io.ReadFull(f, dst); err != nil {
-		return fmt.Errorf("%s: %d of %d bytes read: %w", path, n, len(dst), err)
+		return fmt.Errorf("%s: %d of %d bytes read: %w", source.path, n, len(dst), err)
+	}
+	at := invalid(dst)
+	if int64(len(dst)) < source.size {
+		at = invalidBeginning(dst)
+	}
+	if at < len(dst) {
+		return fmt.Errorf("%s: byte %d: %w", source.path, at, noText(dst[at]))
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ func TestOpen(t *testing.T) {
 	linked := filepath.Join(t.TempDir(), "linked")
 	expect.OK(t, os.Symlink(dir, linked))
 	goFiles := []string{".go"}
+	names := tree(t, map[string]string{"text.bin": "größe", "lines.jsonl": "{\"text\": \"a\\u0000\"}\n", "README": "\ufeffread me"})
 	for _, c := range []struct {
 		name string
 		cfg  config.Data
@@ -47,6 +48,10 @@ func TestOpen(t *testing.T) {
 		{"limit beyond the end", config.Data{Path: dir, Extensions: goFiles, LimitBytes: 99}, "aa\x00az\x00bbbb"},
 		{"a file, whatever its name", config.Data{Path: filepath.Join(dir, "c.txt"), Extensions: goFiles}, "text"},
 		{"a file with a limit", config.Data{Path: filepath.Join(dir, "c.txt"), LimitBytes: 3}, "tex"},
+		{"text with the name of a token file", config.Data{Path: filepath.Join(names, "text.bin")}, "größe"},
+		{"JSON a line", config.Data{Path: filepath.Join(names, "lines.jsonl")}, "{\"text\": \"a\\u0000\"}\n"},
+		{"no ending, and a byte order mark", config.Data{Path: filepath.Join(names, "README")}, "\ufeffread me"},
+		{"a limit inside a character", config.Data{Path: filepath.Join(names, "text.bin"), LimitBytes: 3}, "gr\xc3"},
 		{"a link to a directory", config.Data{Path: linked, Extensions: goFiles}, "aa\x00az\x00bbbb"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,15 +74,31 @@ func TestOpenErrors(t *testing.T) {
 	expect.OK(t, os.WriteFile(sparse, nil, 0o666))
 	expect.OK(t, os.Truncate(sparse, 1<<40))
 	expect.OK(t, syscall.Mkfifo(filepath.Join(dir, "fifo.bin"), 0o666))
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "wrong"), 0o777))
+	for name, text := range map[string]string{
+		"latin.txt": "caf\xe9 au lait", "zero.csv": "eight by\x00tes", "utf16": "\xff\xfeh\x00i\x00", "cut.txt": "12345678€"[:10],
+	} {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, "wrong", name), []byte(text), 0o666))
+	}
 	for _, c := range []struct {
 		name string
 		cfg  config.Data
 		want string // DIR stands for dir
 	}{
+		{"Latin-1", config.Data{Path: filepath.Join(dir, "wrong", "latin.txt")},
+			`data: data.path = "DIR/wrong/latin.txt": DIR/wrong/latin.txt: byte 3: 0xe9: the text is not UTF-8`},
+		{"a zero byte in a directory", config.Data{Path: filepath.Join(dir, "wrong"), Extensions: []string{".csv"}},
+			`data: data.path = "DIR/wrong": DIR/wrong/zero.csv: byte 8: 0x00: a zero byte, want text in UTF-8`},
+		{"a zero byte", config.Data{Path: filepath.Join(dir, "wrong", "zero.csv")},
+			`data: data.path = "DIR/wrong/zero.csv": DIR/wrong/zero.csv: byte 8: 0x00: a zero byte, want text in UTF-8`},
+		{"UTF-16", config.Data{Path: filepath.Join(dir, "wrong", "utf16")},
+			`data: data.path = "DIR/wrong/utf16": DIR/wrong/utf16: byte 0: 0xff: the text is not UTF-8`},
+		{"a character cut off", config.Data{Path: filepath.Join(dir, "wrong", "cut.txt")},
+			`data: data.path = "DIR/wrong/cut.txt": DIR/wrong/cut.txt: byte 8: 0xe2: the text is not UTF-8`},
 		{"missing", config.Data{Path: filepath.Join(dir, "absent")},
 			`data: data.path = "DIR/absent": no such file or directory`},
 		{"no file with the ending", config.Data{Path: filepath.Join(dir, "other"), Extensions: []string{".go", ".md"}},
-			`data: data.path = "DIR/other": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found no text in files ending in .go, .md (data.extensions)`},
+			`data: data.path = "DIR/other": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found no text in files ending in .go, .md (data.extensions; [] reads every file)`},
 		{"empty file", config.Data{Path: filepath.Join(dir, "empty/none.go")},
 			`data: data.path = "DIR/empty/none.go": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 0 bytes in 1 file(s)`},
 		{"shorter than a sequence and a token", config.Data{Path: filepath.Join(dir, "short.go")},

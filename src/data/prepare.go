@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"unicode/utf8"
 
 	"dynmo/src/input"
 )
@@ -30,7 +29,7 @@ type Preparation struct {
 	Tokenizer  Tokenizer
 	Inputs     []string // files of text, dumps of wikis, and directories of them in lexical order
 	Extensions []string // endings of the files that are read from directories; none reads all
-	Output     string   // PREFIX.bin, which is not there yet
+	Output     string   // PREFIX.bin
 	Format     Format
 	Workers    int // goroutines that encode, at least 1
 }
@@ -46,15 +45,15 @@ type Prepared struct {
 // them in order: the file is the same whatever the number of workers. A file
 // is a document; a dump of a wiki, XML that may be packed with bzip2 (names
 // that end in .xml or .xml.bz2), has a document per article, without its
-// markup (see strip). Texts must be UTF-8; empty ones are left out. progress
+// markup (see strip). Texts must be UTF-8 without zero bytes; empty ones are left out. progress
 // is called with the bytes of the inputs that are encoded, and all of them.
 //
 // Memory is bounded: at most five parts per worker wait, each a
 // quarter of a megabyte of text (more where it cannot be cut), or an article.
 //
-// Errors: an InputError (no text, not UTF-8, no dump, an output that is there
-// already), ctx's cause, the tokenizer's, with the file and the byte, the disk;
-// no output is left behind then. It panics without workers.
+// Errors: an InputError (no text, not UTF-8, no dump), ctx's cause, the tokenizer's, with
+// the file and the byte, the disk; the output is what it was then. It panics without
+// workers.
 func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) (Prepared, error) {
 	if p.Workers < 1 {
 		panic("data: no workers")
@@ -97,7 +96,8 @@ func (p Preparation) Run(ctx context.Context, progress func(done, total int64)) 
 		err = InputError{errors.New("the inputs hold no text")}
 	}
 	if err != nil {
-		return Prepared{}, errors.Join(err, w.Abort())
+		w.Abort()
+		return Prepared{}, err
 	}
 	return done, w.Close()
 }
@@ -189,8 +189,8 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		return encoded{read: w.read}
 	}
 	done := encoded{bytes: len(w.text), last: w.last, read: w.read}
-	if position := invalid(w.text); position < len(w.text) {
-		done.err = InputError{w.fail(position, fmt.Errorf("0x%02x: the text is not UTF-8", w.text[position]))}
+	if position := invalid([]byte(w.text)); position < len(w.text) {
+		done.err = InputError{w.fail(position, noText(w.text[position]))}
 		return done
 	}
 	prefix := ""
@@ -206,19 +206,6 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		done.tokens = append(done.tokens, t.endOfText)
 	}
 	return done
-}
-
-// invalid returns the bytes of text before the first that is not UTF-8.
-func invalid(text string) int {
-	if utf8.ValidString(text) {
-		return len(text)
-	}
-	for position, r := range text {
-		if _, n := utf8.DecodeRuneInString(text[position:]); r == utf8.RuneError && n == 1 {
-			return position
-		}
-	}
-	return len(text)
 }
 
 // read yields the parts of a file in order.

@@ -37,6 +37,15 @@ type Tokens struct {
 // isTokenFile reports whether a path is read as a token file rather than text.
 func isTokenFile(path string) bool { return strings.HasSuffix(path, ".bin") }
 
+// Index returns the name of the index that Megatron-LM has beside the token file
+// PREFIX.bin. Another name is an error.
+func Index(path string) (string, error) {
+	if !isTokenFile(path) {
+		return "", fmt.Errorf("%s: want a name that ends in .bin", path)
+	}
+	return megatronIndex(path), nil
+}
+
 // OpenTokens opens the token file PREFIX.bin: one of Megatron-LM if PREFIX.idx
 // lies beside it, else one of llm.c. Every size and offset is checked before it
 // is used, the ids are not. Errors name file and byte.

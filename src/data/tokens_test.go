@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"dynmo/src/config"
@@ -187,16 +186,25 @@ func TestMegatronTakesModesAndMoreIDs(t *testing.T) {
 	}
 }
 
-func TestCreateNeverOverwrites(t *testing.T) {
-	for _, there := range []string{"x.bin", "x.idx"} {
-		path := put(t, map[string][]byte{there: {1}})
-		_, err := Create(path, LLMC, gpt2Vocab)
-		if want := there + " is there already"; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", there, err)
+// A file takes the place of one of either format, index and all, and one that is given
+// up leaves that as it was.
+func TestWriterReplaces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.bin")
+	for _, format := range []Format{Megatron, LLMC, Megatron, Megatron} {
+		w, err := Create(path, format, gpt2Vocab)
+		expect.OK(t, err)
+		expect.OK(t, w.Append([]int32{1, 2, 3}, true))
+		expect.OK(t, w.Close())
+		given, err := Create(path, format, gpt2Vocab)
+		expect.OK(t, err)
+		expect.OK(t, given.Append([]int32{4}, true))
+		given.Abort()
+		if f, tokens := all(t, path); f.Format != format || !slices.Equal(tokens, []int32{1, 2, 3}) {
+			t.Errorf("%s: tokens %v of %s", format, tokens, f.Format)
 		}
-		if raw := contents(t, filepath.Join(filepath.Dir(path), there)); len(raw) != 1 {
-			t.Errorf("%s has %d bytes now", there, len(raw))
-		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 2 {
+		t.Errorf("files %v, %v", left, err)
 	}
 }
 

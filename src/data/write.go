@@ -2,6 +2,7 @@ package data
 
 import (
 	"bufio"
+	"dynmo/src/replace"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,14 +14,14 @@ import (
 // u16.
 const megatronU16 = 65500
 
-// Writer writes a token file, document by document. The number of tokens is
-// written last, so readers refuse a file that was not closed.
+// Writer writes a token file, document by document. Nothing lies under its name before
+// Close, or what lay there before.
 type Writer struct {
 	path   string
 	format Format
 	vocab  int
 	element
-	bin     *os.File
+	bin     *replace.File
 	out     *bufio.Writer
 	scratch []byte
 	count   int64   // tokens written
@@ -28,8 +29,8 @@ type Writer struct {
 }
 
 // Create begins the token file PREFIX.bin of ids below vocab, in the element
-// type that the format has for such a vocabulary. Errors: the format is
-// unknown, PREFIX.bin or PREFIX.idx is there already, or cannot be made.
+// type that the format has for such a vocabulary. It takes the place of one that is
+// there, and of its index. Errors: the format is unknown, or the file cannot be made.
 func Create(path string, format Format, vocab int) (*Writer, error) {
 	w := &Writer{path: path, format: format, vocab: vocab, element: u16}
 	switch {
@@ -46,21 +47,15 @@ func Create(path string, format Format, vocab int) (*Writer, error) {
 	default:
 		return nil, fmt.Errorf("format %q, want %s or %s", format, LLMC, Megatron)
 	}
-	if _, err := os.Lstat(megatronIndex(path)); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is there already: remove it or name another file", megatronIndex(path))
-	}
 	var err error
-	w.bin, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%s is there already: remove it or name another file", path)
-	}
-	if err != nil {
+	if w.bin, err = replace.Create(path); err != nil {
 		return nil, err
 	}
 	w.out = bufio.NewWriterSize(w.bin, 1<<20)
 	if format == LLMC {
 		if _, err := w.out.Write(make([]byte, llmcHeader)); err != nil {
-			return nil, errors.Join(err, w.Abort())
+			w.Abort()
+			return nil, err
 		}
 	}
 	return w, nil
@@ -97,28 +92,52 @@ func (w *Writer) Append(tokens []int32, last bool) error {
 	return err
 }
 
-// Close completes the file, or removes it if that fails.
+// Close completes the file and, of Megatron, its index, or leaves neither if that
+// fails.
 func (w *Writer) Close() error {
 	err := w.out.Flush()
 	if err == nil && w.format == LLMC {
 		_, err = w.bin.WriteAt(llmcHead(w.element, w.count), 0)
 	}
-	err = errors.Join(err, w.bin.Close())
-	if err == nil && w.format == Megatron {
-		if n := len(w.lengths); n > 0 && w.lengths[n-1] == 0 {
-			w.lengths = w.lengths[:n-1] // no document followed the last
-		}
-		err = os.WriteFile(megatronIndex(w.path), megatronIdx(w.element, w.lengths), 0o666)
+	if err != nil {
+		w.Abort()
+		return err
+	}
+	index := megatronIndex(w.path)
+	if w.format == Megatron {
+		return w.closeWith(index)
+	}
+	if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a file that lay there before
+		w.Abort()
+		return err
+	}
+	return w.bin.Commit()
+}
+
+// closeWith completes a file of Megatron, whose ids are written, and its index.
+func (w *Writer) closeWith(index string) error {
+	if n := len(w.lengths); n > 0 && w.lengths[n-1] == 0 {
+		w.lengths = w.lengths[:n-1] // no document followed the last
+	}
+	idx, err := replace.Create(index)
+	if err != nil {
+		w.Abort()
+		return err
+	}
+	if _, err = idx.Write(megatronIdx(w.element, w.lengths)); err != nil {
+		w.Abort()
+	} else {
+		err = w.bin.Commit()
 	}
 	if err != nil {
-		return errors.Join(err, w.remove())
+		idx.Discard()
+		return err
+	}
+	if err = idx.Commit(); err != nil {
+		return errors.Join(err, os.Remove(w.path))
 	}
 	return nil
 }
 
-// Abort removes the file.
-func (w *Writer) Abort() error { return errors.Join(w.bin.Close(), w.remove()) }
-
-func (w *Writer) remove() error {
-	return errors.Join(os.RemoveAll(w.path), os.RemoveAll(megatronIndex(w.path)))
-}
+// Abort leaves no file, or the one that was there.
+func (w *Writer) Abort() { w.bin.Discard() }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/model"
+	"dynmo/src/replace"
 	"dynmo/src/tensor"
 )
 
@@ -26,11 +28,17 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	w, err := checkpoint.FromLayers(shape, whole.Layers)
 	expect.OK(t, err)
 	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
-	expect.OK(t, w.Write(c.Model.Weights))
+	expect.OK(t, replace.Write(c.Model.Weights, w.Write))
 	from := goRun(t, c, nil)
 	c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, 1, 4
 	if at := goRun(t, c, scatter(1)).difference(from); at != "" {
 		t.Errorf("three stages differ from one at %s", at)
+	}
+	padded := c
+	padded.Model.Vocab += 44
+	most := math.Log(1 + 44./float64(c.Model.Vocab)) // see checkpoint.Weights.Fit
+	if more := goRun(t, padded, nil).losses[0] - from.losses[0]; !(more > 0 && float64(more) <= most+1e-6) {
+		t.Errorf("44 tokens more: a loss larger by %v, want at most %v", more, most)
 	}
 	path := c.Model.Weights
 	c.Model.Weights = ""

@@ -12,7 +12,7 @@ import (
 
 // Worth is what moving layers was worth to a run: its recorded costs, simulated
 // without moving, with the layouts that it used, and with the best cuts. Seconds are
-// of all its steps. They follow from the lower quartiles of costs, so they are less
+// of all its steps. They follow from the lower halves of measured costs, so they are less
 // than what was measured on a machine that disturbs.
 type Worth struct {
 	Clock   string  `json:"clock"` // of the costs

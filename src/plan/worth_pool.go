@@ -144,7 +144,7 @@ func pool(all []segment) (*sampled, float64) {
 	if !known {
 		s.samples = nil
 	}
-	return s, cost.LowerQuartile(rests)
+	return s, cost.Lower(rests)
 }
 
 // absolute returns the samples in seconds; where there are none, the costs as those of

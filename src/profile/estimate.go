@@ -15,11 +15,11 @@ import (
 // Measured on two cores that four ranks share, single passes of equal blocks have
 // quantiles .05, .25, .75 and .95 of 0.86, 0.93, 1.10 and 1.36 of the median, with a
 // foreign process beside them 2.3 at .95; their lower quartiles agree within 2 %,
-// medians differ by up to 24 %. The lower quartile loses little where noise is
-// symmetric, where the minimum fails. So a step's value is the lower quartile over
-// its microbatches, and the estimate the lower quartile over steps. Steps in which
-// a rank was slower than at its best do not count, until that has lasted for
-// patience steps: then it is how fast the rank is.
+// medians differ by up to 24 %. So a step's value is the mean of the lower half of its
+// microbatches, and the estimate that of the lower half of the steps: what lies above
+// the median has no weight, and where noise is symmetric, where the minimum fails,
+// little is lost. Steps in which a rank was slower than at its best do not count, until
+// that has lasted for patience steps: then it is how fast the rank is.
 type estimator struct {
 	speeds Speeds
 	steps  []observed // the newest last
@@ -31,7 +31,6 @@ type estimator struct {
 	doubts []float64  // by stage: the share by which its layers may cost less, if it was disturbed when they changed
 	proven []float64  // by stage: how many times slower than others, as moved layers tell, it has been for long
 	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
-	groups [][]int    // layers of one structure
 }
 
 // observed is what a step said.
@@ -43,15 +42,15 @@ type observed struct {
 }
 
 const (
-	// window is how many steps an estimate looks back on. Costs that drift are
-	// followed as fast.
-	window = 32
+	// window is how many steps an estimate looks back on, recent how many where costs
+	// drift.
+	window, recent = 64, 16
 	// settled is how many steps a layer must have run on another stage before its
 	// costs there replace those from before.
 	settled = 5
-	// quartileError is by how much the deviation of a lower quartile of n normal values
-	// is larger than that of their mean: sqrt(p(1-p))/φ(Φ⁻¹(p)) at p = 1/4.
-	quartileError = 1.363
+	// halfError is by how much the deviation of the mean of the lower half of n normal
+	// values is larger than that of the mean of all: 2·sqrt(Var(min(X, 0))).
+	halfError = 1.168
 	// leastSamples is from how many microbatches on their spread is an estimate of noise.
 	leastSamples = 4
 )
@@ -70,17 +69,20 @@ func (e *estimator) observe(t cost.Table, values []value, owners partition.Owner
 		e.last, e.doubts = nil, make([]float64, n)
 	}
 	if e.home == nil {
-		e.home, e.groups = slices.Clone(owners), alike(t)
+		e.home = slices.Clone(owners)
 	}
 	e.steps = append(e.steps, observe(values, owners))
 	e.steps = e.steps[max(0, len(e.steps)-window):]
 	e.pacing()
+	if e.drifts() {
+		e.steps = e.steps[len(e.steps)-recent:]
+	}
 	e.settle(owners)
 	return e.estimate(t)
 }
 
-// value is what a step says of a layer: the lower quartiles over its microbatches,
-// and their standard error, relative to the sum; infinite where microbatches are too
+// value is what a step says of a layer: the means of the lower halves of its
+// microbatches, and their standard error, relative to the sum; infinite where microbatches are too
 // few to tell.
 type value struct {
 	cost.Stage
@@ -96,10 +98,10 @@ func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
 			list[i] = *of(&samples[i])
 		}
 		slices.Sort(list)
-		*of(&v.Stage), *of(&medians) = cost.Quantile(list, 0.25), cost.Quantile(list, 0.5)
-		// p(1-p)/n over the squared density, whose inverse is the slope of the quantiles.
-		slope := (cost.Quantile(list, 0.375) - cost.Quantile(list, 0.125)) / 0.25
-		variance += 0.25 * 0.75 / float64(len(list)) * slope * slope
+		var deviation float64
+		*of(&v.Stage), deviation = cost.LowerHalf(list)
+		*of(&medians) = cost.Quantile(list, 0.5)
+		variance += deviation * deviation
 	}
 	v.deviation = math.Inf(1)
 	if total := v.Seconds(); total > 0 && len(samples) >= leastSamples {
@@ -157,7 +159,7 @@ func (e *estimator) settle(owners partition.Owners) {
 	e.home = next
 }
 
-// lower returns the lower quartiles of a layer over the steps in which it was on a
+// lower returns the means of the lower halves of a layer over the steps in which it was on a
 // stage, at the stage's best pace, and how many these are. A pass that the newest step left out, as a frozen
 // layer's backwards, costs nothing at once; where it ran is all that counts.
 func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
@@ -180,7 +182,8 @@ func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 			continue
 		}
 		slices.Sort(list[:some])
-		*of(&s) = cost.Quantile(list[:some], 0.25) / (e.pace[stage] * e.passes[stage])
+		mean, _ := cost.LowerHalf(list[:some])
+		*of(&s) = mean / (e.pace[stage] * e.passes[stage])
 	}
 	return s, n
 }
@@ -230,10 +233,10 @@ func (e *estimator) slow(moved []float64) []float64 {
 	return out
 }
 
-// errorOf returns the standard error of the lower quartile of n values, in their
-// deviations.
+// errorOf returns the standard error of the mean of the lower half of n values, in
+// their deviations.
 func errorOf(n int) float64 {
-	return min(1, quartileError/math.Sqrt(float64(max(1, n))))
+	return min(1, halfError/math.Sqrt(float64(max(1, n))))
 }
 
 // unslow divides what layers cost by how slow the ranks are that they were measured on.
@@ -301,17 +304,19 @@ func scale(list []float64) float64 {
 	return (cost.Quantile(list, 0.5) - cost.Quantile(list, 0.25)) / 0.6745
 }
 
-// alike returns the groups of at least two layers that have one structure.
+// alike returns the groups of at least two layers that have one structure and make
+// the same passes.
 func alike(t cost.Table) [][]int {
 	type structure struct {
 		nonZeros, output int64
 		bytes            cost.Bytes
+		passes           [3]bool
 	}
 	groups := make(map[structure][]int)
 	for l, layer := range t.Layers {
 		b := layer.Bytes
 		b.Workspace = 0 // of the run, not of the layer
-		k := structure{layer.NonZeros, layer.Output, b}
+		k := structure{layer.NonZeros, layer.Output, b, [3]bool{layer.Forward > 0, layer.BackwardInput > 0, layer.BackwardWeight > 0}}
 		groups[k] = append(groups[k], l)
 	}
 	var out [][]int
@@ -328,7 +333,7 @@ func alike(t cost.Table) [][]int {
 // much as their differences are noise (James & Stein 1961): with the variance v of
 // the estimates over the group and their error s², by min(1, s²/v).
 func (e *estimator) share(out cost.Estimate) {
-	for _, group := range e.groups {
+	for _, group := range alike(out.Table) {
 		var mean cost.Stage
 		for _, l := range group {
 			mean = mean.Plus(out.Layers[l].Stage().Scale(1 / float64(len(group))))

@@ -90,7 +90,7 @@ func (l *Log) Take() (Phase, bool) {
 	if len(l.sample) == p.Steps {
 		p.Samples = relative(l.sample, p.Layers)
 	}
-	rest, balancing := cost.LowerQuartile(each(l.runs, func(r Run) float64 { return r.Rest })), 0.0
+	rest, balancing := cost.Lower(each(l.runs, func(r Run) float64 { return r.Rest })), 0.0
 	for _, r := range l.runs {
 		balancing += r.Balancing
 	}

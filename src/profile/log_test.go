@@ -12,7 +12,7 @@ import (
 	"dynmo/src/schedule"
 )
 
-// TestLog: steps of one layout and model are one phase with the lower quartile of
+// TestLog: steps of one layout and model are one phase with the mean of the lower half of
 // their costs and the run of their median makespan; a change of the model, of the
 // cuts, and its own length end it.
 func TestLog(t *testing.T) {
@@ -47,9 +47,9 @@ func TestLog(t *testing.T) {
 		return Phase{Phase: cost.Phase{Step: step, Steps: steps, Table: table(seconds).Table, Change: change}, Run: &run}
 	}
 	median := ran(one, 20)
-	median.Scale = [][]cost.Stage{{{Forward: 16, Input: 8, Weight: 5.3333}}} // 24 s of each, over 1.5, 3 and 4.5
+	median.Scale = [][]cost.Stage{{{Forward: 18, Input: 9, Weight: 6}}} // 24 s of each, over 4/3, 8/3 and 4
 	want := Series{
-		phase(0, 3, 1.5, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
+		phase(0, 3, 4./3, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -63,7 +63,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogSamples: a phase costs the lower quartile over steps of that over
+// TestLogSamples: a phase costs the mean of the lower half over steps of that over
 // microbatches, on a rank of speed 1, and keeps a bounded part of the samples as
 // multiples of that.
 func TestLogSamples(t *testing.T) {
@@ -76,7 +76,7 @@ func TestLogSamples(t *testing.T) {
 		for i := range microbatches {
 			noise := 1.0
 			if i%4 == 3 {
-				noise = 5 // a quarter of all, which the lower quartile does not see
+				noise = 5 // a quarter of all, which the lower half does not see
 			}
 			m.Samples[0] = append(m.Samples[0], cost.Stage{Forward: noise * 1e-3, Input: noise * 2e-3, Weight: noise * 3e-3})
 			m.Samples[1] = append(m.Samples[1], cost.Stage{Forward: noise * 8e-3})

@@ -108,7 +108,7 @@ func (w Worths) Table(out io.Writer) error {
 // WorthLegend explains the columns of Worths.Table.
 const WorthLegend = `before, after: measured, as above, on the clock named
 simulated: the run's mean step with its cuts, on what layers were measured to cost; runs that did
-  the same work have the costs of all of them, as lower quartiles, so that noise hits all alike
+  the same work have the costs of all of them (means of the lower half): noise hits all alike
 speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
 5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
 `

@@ -154,7 +154,7 @@ func (r *Rank) load(shape model.Config) error {
 		return fail(err)
 	}
 	defer w.Close()
-	if err := w.Fits(shape); err != nil {
+	if w, err = w.Fit(shape); err != nil {
 		return fail(err)
 	}
 	for _, l := range r.stage.Layers {

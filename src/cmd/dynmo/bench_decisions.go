@@ -38,9 +38,9 @@ for 1 to 20 steps; symmetric of 20 % (log-normal); a drift of the true costs by 
 30 % over the run, with noise of 5 %; and noise as recorded where ranks shared two
 cores. A run has 500 steps and 100 decisions. Regret is the true bottleneck of the
 cuts in use over the smallest possible; a move is needless that gains less than 0.5 %
-of it and of the true step, a run clean without one. A change is answered once the bottleneck is within 5 %
-of the smallest again. Diffusion ends short of the best cuts at times, whatever the
-noise: its regret may be so many times the one that it has without noise, and it has
+of it and of the true step, a run clean without one. A change is answered once the
+true step is within 5 % of that of the best cuts. Diffusion ends short of these at
+times, whatever the noise: its regret may be so many times the one that it has without noise, and it has
 answered a change once it is within 5 % of where it would end if it knew the truth.
 
 Steps are simulated, which for known costs gives what ranks measure. Some runs are

@@ -113,7 +113,7 @@ holds every parameter of its model in the right shape. Prints the file's SHA-256
 }
 
 func ckptImport() *cobra.Command {
-	var out string
+	var weights target
 	c := &cobra.Command{
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
@@ -122,15 +122,18 @@ model.safetensors or its shards; GPT-2, float32) or of llm.c's model file
 (version 3). The weights file is safetensors; its names are dynmo's.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := weights.check(); err != nil {
+				return err
+			}
 			w, err := openForeign(args[0])
 			if err != nil {
 				return usageError{err}
 			}
 			defer w.Close()
-			return w.Write(out)
+			return weights.write(c, w.Write)
 		},
 	}
-	requiredOutput(c, &out, "weights file to write")
+	weights.required(c, "weights file to write; - is standard output")
 	return c
 }
 
@@ -147,29 +150,36 @@ func openForeign(path string) (*checkpoint.Weights, error) {
 }
 
 func ckptExport() *cobra.Command {
-	var out, format string
+	var made target
+	var format string
 	c := &cobra.Command{
 		Use:   "export FILE -o TO",
 		Short: "Make a Hugging Face directory or llm.c's model file of a dynmo weights file",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			write := (*checkpoint.Weights).WriteHuggingFace
+			check := made.checkDirectory
 			switch format {
 			case "huggingface":
 			case "llmc":
-				write = (*checkpoint.Weights).WriteLLMC
+				check = func() error { return made.check() }
 			default:
 				return usageError{fmt.Errorf("--format %q, want huggingface or llmc", format)}
+			}
+			if err := check(); err != nil {
+				return err
 			}
 			w, err := checkpoint.OpenWeights(args[0])
 			if err != nil {
 				return usageError{err}
 			}
 			defer w.Close()
-			return write(w, out)
+			if format == "llmc" {
+				return made.write(c, w.WriteLLMC)
+			}
+			return made.fail(w.WriteHuggingFace(made.path))
 		},
 	}
-	requiredOutput(c, &out, "directory or file to write")
+	made.required(c, "directory to make, or file to write; - is standard output, for a file")
 	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
 	return c
 }

@@ -69,12 +69,6 @@ func require(c *cobra.Command, flags ...string) {
 	}
 }
 
-// requiredOutput gives a command the flag -o, without which it does not run.
-func requiredOutput(c *cobra.Command, out *string, usage string) {
-	c.Flags().StringVarP(out, "output", "o", "", usage)
-	require(c, "output")
-}
-
 // checkNames refuses names given with a flag that are not among those known.
 func checkNames(flag string, names, known []string) error {
 	for _, name := range names {

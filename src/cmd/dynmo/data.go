@@ -32,15 +32,15 @@ func dataCommand() *cobra.Command {
 func prepareCommand() *cobra.Command {
 	p := data.Preparation{Workers: runtime.GOMAXPROCS(0)}
 	var format, tokenizer, model string
+	var out target
 	c := &cobra.Command{
 		Use:   "prepare -o OUT.bin INPUT...",
 		Short: "Turn texts or Wikipedia dumps into a token file",
 		Long: `Turn text files, Wikipedia dumps or directories of them into a token file.
 
 Every file is a document: its tokens, then the end-of-text token. Directories
-are read in lexical order. Text must be UTF-8; empty files are left out. With
---format megatron an index, OUT.idx, lies beside OUT.bin. No file is ever
-overwritten.
+are read in lexical order. Text must be UTF-8, without zero bytes; empty files are
+left out. With --format megatron an index, OUT.idx, lies beside OUT.bin.
 
 Files that end in .xml or .xml.bz2 are dumps of a wiki (as
 enwiki-latest-pages-articles.xml.bz2): every article is a document, without
@@ -56,13 +56,20 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 50304).`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, inputs []string) error {
-			p.Inputs, p.Format = inputs, data.Format(format)
+			p.Inputs, p.Output, p.Format = inputs, out.path, data.Format(format)
 			if p.Format != data.LLMC && p.Format != data.Megatron {
 				return usageError{fmt.Errorf("--format %q, want %s or %s", format, data.LLMC, data.Megatron)}
 			}
 			var err error
 			if p.Tokenizer, err = openTokenizer(tokenizer, model); err != nil {
 				return usageError{err}
+			}
+			index, err := data.Index(p.Output)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := out.check(index); err != nil {
+				return err
 			}
 			ctx, stop := interruptible(c.Context())
 			defer stop()
@@ -82,7 +89,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			return nil
 		},
 	}
-	requiredOutput(c, &p.Output, "token file to write, OUT.bin")
+	out.required(c, "token file to write, OUT.bin")
 	c.Flags().StringVar(&tokenizer, "tokenizer", gpt2, gpt2+" or "+sentencePiece)
 	c.Flags().StringVar(&model, "tokenizer-model", "", "model file of "+sentencePiece+", as LLaMA's tokenizer.model")
 	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")

@@ -21,7 +21,7 @@ import (
 func planCommand() *cobra.Command {
 	var w whatIf
 	var step int
-	var file string
+	var csv target
 	c := &cobra.Command{
 		Use:   "plan CONFIG --costs FILE",
 		Short: "Where layers should live and what a step will take: cuts, bytes, schedule, idle time by cause",
@@ -45,6 +45,9 @@ profile with these settings measures them.
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := csv.check(); err != nil {
+				return err
+			}
 			series, o, err := w.read(args[0])
 			if err != nil {
 				return err
@@ -57,9 +60,9 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 			if err != nil {
 				return usageError{err}
 			}
-			if file != "" {
-				err := deliver(c, "csv", file, func(out io.Writer) error { return schedule.WriteCSV(out, best.Schedule) })
-				if err != nil || file == stdout {
+			if csv.path != "" {
+				err := csv.write(c, func(out io.Writer) error { return schedule.WriteCSV(out, best.Schedule) })
+				if err != nil || csv.standard() {
 					return err
 				}
 			}
@@ -68,7 +71,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 	}
 	w.flags(c)
 	c.Flags().IntVar(&step, "step", -1, "step whose costs to plan for; -1 is the last")
-	c.Flags().StringVar(&file, "csv", "", "write the schedule as torchtitan and schedule.kind = file read it; - is standard output, in place of the answer")
+	csv.flags(c, "csv", "", "write the schedule as torchtitan and schedule.kind = file read it; - is standard output, in place of the answer")
 	return c
 }
 

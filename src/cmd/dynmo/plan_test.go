@@ -130,9 +130,9 @@ func TestPlanCSV(t *testing.T) {
 	for _, kind := range []string{"list", "interleaved", "zb-v"} {
 		t.Run(kind, func(t *testing.T) {
 			workbench(t, "[balance]\nkind = \"uniform\"\n")
-			first := decoded[planAnswer](t, append(sets("schedule.kind="+kind), "plan", "run.toml", "--costs", "costs.json", "--csv", "s.csv")...)
+			first := decoded[planAnswer](t, append(sets("schedule.kind="+kind), "plan", "run.toml", "--costs", "costs.json", "--csv", "s.csv", "--force")...)
 			file := sets("schedule.kind=file", "schedule.file=s.csv")
-			again := decoded[planAnswer](t, append(file, "plan", "run.toml", "--costs", "costs.json", "--csv", "again.csv")...)
+			again := decoded[planAnswer](t, append(file, "plan", "run.toml", "--costs", "costs.json", "--csv", "again.csv", "--force")...)
 			if again.Schedule != "file" || again.Step != first.Step || !slices.Equal(again.Cuts, first.Cuts) {
 				t.Errorf("%s: %v s, cuts %v; from its file %v s, cuts %v", kind, first.Step, first.Cuts, again.Step, again.Cuts)
 			}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +21,7 @@ import (
 // profileCommand returns the command that measures what layers cost.
 func profileCommand() *cobra.Command {
 	var sets []string
-	var file string
+	var costs target
 	var steps int
 	c := &cobra.Command{
 		Use:   "profile CONFIG -o FILE",
@@ -46,8 +44,8 @@ balancer of CONFIG play no part.`,
 				leaveItToRank0(errors.New("launched"))
 				return usageError{errors.New("profile measures one rank: run it without mpirun or srun")}
 			}
-			if _, err := os.Stat(filepath.Dir(file)); err != nil { // before minutes of measuring
-				return fmt.Errorf("--output %s: %w", file, err)
+			if err := costs.check(); err != nil {
+				return err
 			}
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return err
@@ -56,13 +54,19 @@ balancer of CONFIG play no part.`,
 			if err != nil {
 				return asUsage(err)
 			}
-			return writeCosts(c, file, table)
+			text, err := json.MarshalIndent(table, "", " ")
+			if err != nil {
+				return err
+			}
+			return costs.write(c, func(out io.Writer) error {
+				_, err := out.Write(append(text, '\n'))
+				return err
+			})
 		},
 	}
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
-	c.Flags().StringVarP(&file, "output", "o", "", "file to write; - is standard output")
+	costs.required(c, "file to write; - is standard output")
 	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
-	require(c, "output")
 	return c
 }
 
@@ -106,15 +110,3 @@ func (w *costWatcher) Step(m record.Metrics) error {
 func (*costWatcher) Event(record.Event) error { return nil }
 func (*costWatcher) Trace(trace.Step) error   { return nil }
 func (*costWatcher) Say(string)               {}
-
-// writeCosts writes a table as indented JSON.
-func writeCosts(c *cobra.Command, file string, s profile.Phase) error {
-	text, err := json.MarshalIndent(s, "", " ")
-	if err != nil {
-		return err
-	}
-	return deliver(c, "output", file, func(out io.Writer) error {
-		_, err := out.Write(append(text, '\n'))
-		return err
-	})
-}

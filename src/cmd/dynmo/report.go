@@ -11,7 +11,7 @@ import (
 
 // reportCommand returns the command that shows one run as a page.
 func reportCommand() *cobra.Command {
-	var file string
+	var page target
 	c := &cobra.Command{
 		Use:   "report RUN_DIR -o FILE.html",
 		Short: "Show a run as one HTML page: gain, curves, where layers lived, timelines, idle time by cause",
@@ -26,20 +26,23 @@ A run that has not ended has a page too, which says so; a torn last line in one 
 its files is left out, which the page says too.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := page.check(); err != nil {
+				return err
+			}
 			r, err := report.ReadAll(args[0])
 			if err != nil {
 				return usageError{err}
 			}
-			var page bytes.Buffer
-			if err := report.HTML(&page, r); err != nil {
+			var text bytes.Buffer
+			if err := report.HTML(&text, r); err != nil {
 				return usageError{err}
 			}
-			return deliver(c, "output", file, func(out io.Writer) error {
-				_, err := page.WriteTo(out)
+			return page.write(c, func(out io.Writer) error {
+				_, err := text.WriteTo(out)
 				return err
 			})
 		},
 	}
-	requiredOutput(c, &file, "file to write; - is standard output")
+	page.required(c, "file to write; - is standard output")
 	return c
 }

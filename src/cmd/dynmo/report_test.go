@@ -56,7 +56,7 @@ func TestReport(t *testing.T) {
 		{"a page nowhere", []string{dir, "-o", filepath.Join(empty, "no", "run.html")}, exitFailure, "--output: open " + filepath.Join(empty, "no", "run.html")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := says(append([]string{"report"}, c.args...)...)
+			e := says(append([]string{"report", "--force"}, c.args...)...)
 			if e.status != c.status {
 				t.Errorf("status %d, want %d", e.status, c.status)
 			}

@@ -17,7 +17,7 @@ import (
 // simulateCommand returns the command that asks what if.
 func simulateCommand() *cobra.Command {
 	var w whatIf
-	var file string
+	var timeline target
 	var d madeUp
 	var repack float64
 	c := &cobra.Command{
@@ -47,6 +47,9 @@ ratio and its four parts (see dynmo plan --help). Every time is simulated
 their bytes; measuring and deciding take none.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := timeline.check(); err != nil {
+				return err
+			}
 			series, o, err := w.read(args[0])
 			if err != nil {
 				return err
@@ -59,7 +62,7 @@ their bytes; measuring and deciding take none.`,
 			}
 			o.Repack = repack
 			if d.kind == allKinds {
-				if file != "" {
+				if timeline.path != "" {
 					return usageError{errors.New("--trace: --dynamic all has several runs, want one kind")}
 				}
 				all, err := d.all(series, o, barOf(c))
@@ -84,13 +87,13 @@ their bytes; measuring and deciding take none.`,
 			if d.kind == "" {
 				a.Replayed = replayed(series)
 			}
-			if file != "" {
+			if timeline.path != "" {
 				steps, err := timelines(costs, o)
 				if err != nil {
 					return err
 				}
-				err = deliver(c, "trace", file, func(out io.Writer) error { return record.WriteTrace(out, steps) })
-				if err != nil || file == stdout {
+				err = timeline.write(c, func(out io.Writer) error { return record.WriteTrace(out, steps) })
+				if err != nil || timeline.standard() {
 					return err
 				}
 			}
@@ -99,7 +102,7 @@ their bytes; measuring and deciding take none.`,
 	}
 	w.flags(c)
 	d.flags(c)
-	c.Flags().StringVar(&file, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
+	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
 	c.Flags().Float64Var(&repack, "repack", 0, "pack onto fewer stages while throughput stays within this share of the first step's; 0 keeps all")
 	return c
 }

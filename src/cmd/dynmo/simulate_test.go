@@ -57,7 +57,7 @@ func TestSimulate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := slices.Concat([]string{"simulate", "run.toml", "--costs", "costs.json"}, c.args)
-			a := decoded[simAnswer](t, append(args, "--trace", "t.json")...)
+			a := decoded[simAnswer](t, append(args, "--trace", "t.json", "--force")...)
 			steps, seconds := 0, 0.0
 			for _, l := range a.Segments {
 				if l.Step != steps {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -167,27 +166,4 @@ func at(series cost.Series, step int) (cost.Table, error) {
 	}
 	return cost.Table{}, fmt.Errorf("--step %d: costs are of the steps %d to %d, want one of them or -1",
 		step, series[0].Step, last.Step+max(1, last.Steps)-1)
-}
-
-// deliver writes what a flag names: "-" is standard output, all else writeFile.
-func deliver(c *cobra.Command, flag, path string, write func(io.Writer) error) error {
-	if path == stdout {
-		return write(c.OutOrStdout())
-	}
-	return writeFile(flag, path, write)
-}
-
-// stdout is the name that stands for standard output.
-const stdout = "-"
-
-// writeFile makes the file that a flag names. One that was there is replaced.
-func writeFile(flag, path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err == nil {
-		err = errors.Join(write(f), f.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	return nil
 }

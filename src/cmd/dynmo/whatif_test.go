@@ -244,7 +244,7 @@ func TestWhatIfRefuses(t *testing.T) {
 	})
 	check("profile", nil, []refusal{
 		{"no output", nil, exitUsage, []string{`required flag(s) "output" not set`}},
-		{"no folder", []string{"-o", "no/costs.json"}, exitFailure, []string{"--output no/costs.json: ", "no such file"}},
+		{"no folder", []string{"-o", "no/costs.json"}, exitFailure, []string{"--output: open no/costs.json: no such file"}},
 		{"no steps", []string{"-o", "new.json", "--steps", "0"}, exitUsage, []string{"--steps 0: want at least 1"}},
 		{"no corpus", append(sets("data.path=absent.txt"), "-o", "new.json"), exitUsage, []string{`data.path = "absent.txt"`, "no such file"}},
 	})

@@ -14,8 +14,9 @@ const (
 	// gain not to be needless: where one stage is the bottleneck whatever the cuts, a
 	// step may still gain.
 	worth = 0.005
-	// answered is how many times what can be reached a bottleneck may be after what
-	// changed has been answered.
+	// answered is how many times longer than what can be reached a true step may take
+	// after what changed has been answered. Not the bottleneck: where microbatches are
+	// few, one that is a tenth larger may hide behind filling and draining.
 	answered = 1.05
 )
 
@@ -57,13 +58,13 @@ func (w *world) judge(balancer string, first partition.Partition, cuts []partiti
 // gains reports whether a move after a step is worth it if nothing changes.
 func (w *world) gains(step int, before, after partition.Partition) bool {
 	truth, slow := w.truth(step), w.slow(step)
-	if bottleneck(truth, after, slow) <= (1-worth)*bottleneck(truth, before, slow) {
-		return true
-	}
-	seconds := func(cuts partition.Partition) float64 {
-		return sim.Makespan(w.schedule, stageCosts(truth, cuts, slow))
-	}
-	return seconds(after) <= (1-worth)*seconds(before)
+	return bottleneck(truth, after, slow) <= (1-worth)*bottleneck(truth, before, slow) ||
+		w.seconds(step, after) <= (1-worth)*w.seconds(step, before)
+}
+
+// seconds returns what a step truly takes at some cuts.
+func (w *world) seconds(step int, cuts partition.Partition) float64 {
+	return sim.Makespan(w.schedule, stageCosts(w.truth(step), cuts, w.slow(step)))
 }
 
 // decides reports whether a decision follows a step: one in every so many, also
@@ -89,11 +90,11 @@ func (w *world) events() []int {
 	return list
 }
 
-// answer returns how many decisions it takes from a change on until the bottleneck is
-// near a goal: none if it still is.
+// answer returns how many decisions it takes from a change on until a step is near a
+// goal: none if it still is.
 func (w *world) answer(goal float64, from int, cuts []partition.Partition) int {
 	good := func(step int, cuts partition.Partition) bool {
-		return bottleneck(w.truth(step), cuts, w.slow(step)) <= answered*goal
+		return w.seconds(step, cuts) <= answered*goal
 	}
 	if good(from, cuts[from-1]) {
 		return 0
@@ -111,13 +112,14 @@ func (w *world) answer(goal float64, from int, cuts []partition.Partition) int {
 	return decisions
 }
 
-// goal returns the bottleneck of what a balancer would choose after a change if it
-// knew the truth: the smallest, or that in which diffusion ends.
+// goal returns what a step takes at the cuts that a balancer would choose after a
+// change if it knew the truth: those of the smallest bottleneck, or those in which
+// diffusion ends.
 func (w *world) goal(balancer string, step int, cuts partition.Partition) (float64, error) {
 	truth, slow := w.truth(step), w.slow(step)
 	if balancer != diffusion {
-		_, best := optimum(truth, w.Stages, slow)
-		return best, nil
+		best, _ := optimum(truth, w.Stages, slow)
+		return w.seconds(step, best), nil
 	}
 	p, err := w.planner(balancer, "auto")
 	if err != nil {
@@ -132,5 +134,5 @@ func (w *world) goal(balancer string, step int, cuts partition.Partition) (float
 	if err != nil {
 		return 0, err
 	}
-	return bottleneck(truth, own, slow), nil
+	return w.seconds(step, own), nil
 }

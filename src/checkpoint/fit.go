@@ -1,0 +1,93 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"dynmo/src/model"
+)
+
+// maxPadding bounds the multiples that vocabularies are padded to: 128 for the sake of
+// GPU kernels, times the ranks that share them in tensor parallelism, usually 8.
+const maxPadding = 1024
+
+// Fit returns the weights as those of a model that may have fewer positions, the first
+// of these, and a padded vocabulary. Grain, seed and initialisation do not matter.
+//
+// Each row that is added to a matrix of the vocabulary is the mean of its rows (Hewitt
+// 2021, "Initializing new word embeddings for pretrained language models"), so that the
+// added tokens are no more probable than a token is in the (geometric) mean, and a loss
+// is larger by at most ln(1 + added/true): zeros would have logits of 0, which are far
+// above those of GPT-2. Errors name the setting that differs, and both values.
+func (w *Weights) Fit(c model.Config) (*Weights, error) {
+	if err := w.fits(c); err != nil {
+		return nil, err
+	}
+	have := make(map[string]model.Weight)
+	for _, p := range w.Config.Model.Weights() {
+		have[p.Name] = p
+	}
+	means := make(map[string][]byte)
+	fitted := *w
+	fitted.Config = NewConfig(c)
+	fitted.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
+		from := have[p.Name]
+		n := from.Shape[0]
+		values, err := w.rows(from, min(lo, n), min(hi, n))
+		if err != nil || hi <= n {
+			return values, err
+		}
+		if means[p.Name] == nil {
+			if means[p.Name], err = w.mean(from); err != nil {
+				return nil, err
+			}
+		}
+		return append(values, bytes.Repeat(means[p.Name], int(hi-max(lo, n)))...), nil
+	}
+	return &fitted, nil
+}
+
+// fits reports how a model differs from those that Fit makes of the weights.
+func (w *Weights) fits(c model.Config) error {
+	have := w.Config.Model
+	for _, d := range []struct {
+		name       string
+		have, want int
+	}{{"blocks", have.Blocks, c.Blocks}, {"hidden", have.Hidden, c.Hidden}, {"heads", have.Heads, c.Heads}} {
+		if d.have != d.want {
+			return fmt.Errorf("model.%s is %d, the weights are of a model with %d", d.name, d.want, d.have)
+		}
+	}
+	most := (have.Vocab + maxPadding - 1) / maxPadding * maxPadding
+	switch {
+	case c.Sequence > have.Sequence:
+		return fmt.Errorf("model.sequence is %d, the weights are of a model with %d positions, want at most these", c.Sequence, have.Sequence)
+	case c.Vocab < have.Vocab || c.Vocab > most:
+		return fmt.Errorf("model.vocab is %d, the weights are of a model with %d, want that or, to pad it, at most %d", c.Vocab, have.Vocab, most)
+	case c.Tied != have.Tied:
+		return fmt.Errorf("the model's head is tied: %v; that of the weights: %v", c.Tied, have.Tied)
+	}
+	return nil
+}
+
+// mean returns the mean of the rows of a matrix.
+func (w *Weights) mean(p model.Weight) ([]byte, error) {
+	sums := make([]float64, p.Row()/4)
+	piece := max(1, loadBytes/p.Row())
+	for lo := int64(0); lo < p.Shape[0]; lo += piece {
+		values, err := w.rows(p, lo, min(lo+piece, p.Shape[0]))
+		if err != nil {
+			return nil, err
+		}
+		for i := range len(values) / 4 {
+			sums[i%len(sums)] += float64(math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:])))
+		}
+	}
+	var mean []byte
+	for _, sum := range sums {
+		mean = binary.LittleEndian.AppendUint32(mean, math.Float32bits(float32(sum/float64(p.Shape[0]))))
+	}
+	return mean, nil
+}

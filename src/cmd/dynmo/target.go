@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/replace"
+)
+
+// stdout is the name that stands for standard output.
+const stdout = "-"
+
+// target is the file or directory that a flag names and a command makes.
+type target struct {
+	flag, path string // path is "" if it is not asked for
+	needed     bool
+	force      bool
+}
+
+// flags gives a command the flag that names the target, with its letter or "", and --force.
+func (t *target) flags(c *cobra.Command, flag, letter, usage string) {
+	t.flag = flag
+	c.Flags().StringVarP(&t.path, flag, letter, "", usage)
+	c.Flags().BoolVar(&t.force, "force", false, "write over what --"+flag+" names")
+}
+
+// required is flags with -o, without which the command does not run.
+func (t *target) required(c *cobra.Command, usage string) {
+	t.flags(c, "output", "o", usage)
+	t.needed = true
+	require(c, "output")
+}
+
+// standard reports whether the target is standard output, which has nothing to write over.
+func (t *target) standard() bool { return t.path == stdout || t.path == "/dev/stdout" }
+
+// check finds, before any work is done for it, whether the target can be a file, and
+// those that are written beside it: a file that exists wants --force.
+func (t *target) check(beside ...string) error {
+	switch {
+	case t.standard() || t.path == "" && !t.needed:
+		return nil
+	case t.path == "":
+		return usageError{fmt.Errorf("--%s: want the name of a file", t.flag)}
+	}
+	for _, path := range append([]string{t.path}, beside...) {
+		switch info, err := os.Stat(path); {
+		case err == nil && info.IsDir():
+			return usageError{fmt.Errorf("--%s: %s: a directory, want a file", t.flag, path)}
+		case err == nil && info.Mode().IsRegular():
+			if err := t.exists(path); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := os.Stat(filepath.Dir(t.path))
+	if err != nil {
+		err = &fs.PathError{Op: "open", Path: t.path, Err: errors.Unwrap(err)}
+	}
+	return t.fail(err)
+}
+
+// checkDirectory is check of a directory, which may be empty.
+func (t *target) checkDirectory() error {
+	if t.path == stdout || t.path == "" {
+		return usageError{fmt.Errorf("--%s %q: want the name of a directory", t.flag, t.path)}
+	}
+	info, err := os.Stat(t.path)
+	if err == nil && !info.IsDir() {
+		return usageError{fmt.Errorf("--%s: %s: a file, want a directory", t.flag, t.path)}
+	}
+	if files, _ := os.ReadDir(t.path); len(files) > 0 {
+		return t.exists(t.path)
+	}
+	return nil
+}
+
+// exists refuses a path where something lies, unless it may be written over.
+func (t *target) exists(path string) error {
+	if t.force {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s exists: --force writes over it", path)}
+}
+
+// write makes the file, whole or not at all, or writes to standard output.
+func (t *target) write(c *cobra.Command, write func(io.Writer) error) error {
+	if t.standard() {
+		return write(c.OutOrStdout())
+	}
+	return t.fail(replace.Write(t.path, write))
+}
+
+// fail names the flag in an error.
+func (t *target) fail(err error) error {
+	if err != nil {
+		err = fmt.Errorf("--%s: %w", t.flag, err)
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/profile"
+	"dynmo/src/schedule"
+	"dynmo/src/trace"
+)
+
+// estimated returns a measurement of costs that are as uncertain as said.
+func estimated(t cost.Table, deviation float64) profile.Measurement {
+	e := cost.Estimate{Table: t, Layer: slices.Repeat([]float64{deviation}, len(t.Layers)), Stage: make([]float64, 4)}
+	for l := range t.Layers {
+		e.On = append(e.On, l/4)
+	}
+	return profile.Measurement{Measurement: cost.Measurement{Table: t}, Estimate: e, Summary: trace.Summary{End: 1}}
+}
+
+// TestDecideUnderUncertainty: layers move when the gain exceeds what noise can feign
+// and what moving takes, and the reason says which it was.
+func TestDecideUnderUncertainty(t *testing.T) {
+	large := heavy(9)
+	for l := range large.Layers {
+		large.Layers[l].Bytes.Parameters = 1 << 36 // an hour over the link
+	}
+	for _, c := range []struct {
+		name      string
+		costs     cost.Table
+		deviation float64
+		kept      Kept
+	}{
+		{"sure", heavy(9), 0.001, ""},
+		{"uncertain", heavy(9), 0.5, KeptUncertain},
+		{"nothing to gain", plantest.Chain(16, 0, 0), 0.001, KeptBest},
+		{"not worth moving", heavy(1.02), 0.0001, KeptBest},
+		{"dear", large, 0.001, KeptPrice},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, kind := range []string{"partition", "diffusion"} {
+				p := planner(t, every("1", kind), plantest.Link)
+				b, err := NewBalancer(p, BalancerOptions{})
+				expect.OK(t, err)
+				now, err := p.First(plantest.Chain(16, 0, 0))
+				expect.OK(t, err)
+				next, why, err := b.Decide(estimated(c.costs, c.deviation), now)
+				expect.OK(t, err)
+				if !why.Decided || why.Kept != c.kept || next.Equal(now) != (c.kept != "") {
+					t.Errorf("%s: %v, kept %q, gain %+v; want %q", kind, next.Cuts, why.Kept, why.Gain, c.kept)
+				}
+			}
+		})
+	}
+}
+
+// TestDecideOnceCostsAreKnown: nothing is decided on costs of which nothing is known.
+func TestDecideOnceCostsAreKnown(t *testing.T) {
+	p := planner(t, plantest.Settings(schedule.Kind1F1B, 16, 4, 8), plantest.Link)
+	b, err := NewBalancer(p, BalancerOptions{})
+	expect.OK(t, err)
+	now, err := p.First(plantest.Chain(16, 0, 0))
+	expect.OK(t, err)
+	unknown := estimated(heavy(9), 0)
+	unknown.Estimate.Layer[3] = math.Inf(1)
+	for range 5 {
+		if next, why, err := b.Decide(unknown, now); err != nil || why.Decided || !next.Equal(now) {
+			t.Errorf("%+v, %v", why, err)
+		}
+	}
+	if next, _, err := b.Decide(estimated(heavy(9), 0.001), now); err != nil || next.Equal(now) {
+		t.Errorf("layers stay once costs are known: %v", err)
+	}
+}
+
+// TestDecideAfterAChange: a changed model is balanced after its second step, without
+// waiting for the next decision that is due.
+func TestDecideAfterAChange(t *testing.T) {
+	a := newAsked(t, every("50", "partition"), 0)
+	for step := range 20 {
+		costs := plantest.Chain(16, 0, 0)
+		if step >= 10 {
+			costs = heavy(9)
+		}
+		if why := a.after(costs, step == 10); why.Decided != (step == 1 || step == 11) {
+			t.Errorf("step %d: decided %v", step, why.Decided)
+		}
+	}
+}

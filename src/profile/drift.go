@@ -1,0 +1,41 @@
+package profile
+
+import "math"
+
+// drifted is how many standard errors a layer's recent steps must lie off the ones
+// before them: it is asked of all layers after every step.
+const drifted = 5
+
+// drifts reports whether a layer costs another amount in the recent steps than in those
+// before them, by more than noise explains.
+func (e *estimator) drifts() bool {
+	older := len(e.steps) - recent
+	if older < recent {
+		return false
+	}
+	deviation := math.Hypot(e.spread[0], e.spread[1])
+	for l, stage := range e.home {
+		var sums, counts [2]float64 // of the older steps and the recent ones
+		for i := range e.steps {
+			s := &e.steps[i]
+			if s.owners[l] != stage || !s.usable[stage] || e.base[l] == 0 {
+				continue
+			}
+			part := 0
+			if i >= older {
+				part = 1
+			}
+			x := s.layers[l].Seconds()/(e.base[l]*e.pace[stage]) - 1
+			sums[part] += max(-drifted*deviation, min(x, drifted*deviation))
+			counts[part]++
+		}
+		if counts[0] < recent/2 || counts[1] < recent/2 {
+			continue
+		}
+		off := math.Abs(sums[1]/counts[1] - sums[0]/counts[0])
+		if off > drifted*deviation*math.Sqrt(1/counts[0]+1/counts[1]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,209 @@
+package profile
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/random"
+)
+
+// ranks is layers of known seconds on stages of known slowness, and the estimator
+// that watches them.
+type ranks struct {
+	estimator
+	seconds []float64
+	cuts    partition.Partition
+	slow    []float64
+	noise   float64 // one-sided, of single passes
+	frozen  int     // layers without backwards
+	steps   uint64
+}
+
+// run runs steps and returns the estimate after the last. changed says that costs
+// change before the first.
+func (r *ranks) run(steps int, changed bool) cost.Estimate {
+	const microbatches = 16
+	var out cost.Estimate
+	owners := partition.Line(len(r.cuts) - 1).Owners(r.cuts)
+	for range steps {
+		draw := random.Keyed(7, r.steps)
+		t := cost.Table{Layers: make([]cost.Layer, len(r.seconds))}
+		values := make([]value, len(r.seconds))
+		for l, s := range r.seconds {
+			t.Layers[l].NonZeros = int64(1e6 * s) // layers of equal seconds have one structure
+			row := make([]cost.Stage, microbatches)
+			for m := range row {
+				pass := func() float64 { return s / 3 * r.slow[owners[l]] * (1 + r.noise*draw.ExpFloat64()) }
+				row[m].Forward = pass()
+				if l >= r.frozen {
+					row[m].Input, row[m].Weight = pass(), pass()
+				}
+			}
+			values[l], _ = evaluate(row)
+		}
+		out = r.observe(t, values, owners, changed)
+		changed = false
+		r.steps++
+	}
+	return out
+}
+
+func watched(noise float64) *ranks {
+	return &ranks{
+		seconds: []float64{1, 2, 3, 4, 4, 3, 2, 1}, cuts: partition.Partition{0, 2, 4, 6, 8},
+		slow: []float64{1, 1, 1, 1}, noise: noise,
+	}
+}
+
+// check compares what layers are taken to cost with the truth: how many times
+// more, beside the first layer, since noise adds to all alike.
+func (r *ranks) check(t *testing.T, when string, e cost.Estimate, slow []float64, within float64) {
+	t.Helper()
+	for l, layer := range e.Layers {
+		got, want := layer.Seconds()/e.Layers[0].Seconds(), r.seconds[l]/r.seconds[0]
+		if math.Abs(got/want-1) > within {
+			t.Errorf("%s: layer %d costs %.3f times the first, want %v", when, l, got, want)
+		}
+	}
+	if slow == nil && e.Slow != nil {
+		t.Errorf("%s: slow %v, want none", when, e.Slow)
+	}
+	for s := range slow {
+		if len(e.Slow) != len(slow) || math.Abs(e.Slow[s]/slow[s]-1) > within {
+			t.Errorf("%s: slow %v, want %v", when, e.Slow, slow)
+			break
+		}
+	}
+}
+
+func TestEstimateWithoutNoise(t *testing.T) {
+	r := watched(0)
+	e := r.run(1, false)
+	r.check(t, "after a step", e, nil, 1e-12)
+	if !e.Sure() {
+		t.Errorf("deviations %v and %v of what is known", e.Layer, e.Stage)
+	}
+}
+
+// TestEstimateDeviations: the deviation that is told falls with the steps, and the
+// differences of layers that are alike from their mean are as large as it says.
+func TestEstimateDeviations(t *testing.T) {
+	for _, steps := range []int{1, 4, 32} {
+		var off, told []float64
+		for seed := range uint64(30) {
+			r := watched(0.3)
+			r.seconds, r.steps = []float64{1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07}, 1000*seed
+			e := r.run(steps, false)
+			mean := 0.0
+			for l := range e.Layers {
+				mean += e.Layers[l].Seconds() / r.seconds[l] / 8
+			}
+			for l := range e.Layers {
+				off = append(off, e.Layers[l].Seconds()/r.seconds[l]/mean-1)
+				told = append(told, e.Layer[l])
+			}
+		}
+		square := 0.0
+		for _, x := range off {
+			square += x * x / float64(len(off))
+		}
+		slices.Sort(told)
+		if middle := told[len(told)/2]; !(math.Sqrt(square) < 1.5*middle && middle < 2.5*math.Sqrt(square)) {
+			t.Errorf("%d steps: layers are off by %.4f, told is %.4f", steps, math.Sqrt(square), middle)
+		}
+	}
+}
+
+// TestEstimateShares: layers of one structure share what they know.
+func TestEstimateShares(t *testing.T) {
+	r := watched(0.3)
+	r.seconds = slices.Repeat([]float64{2}, 8)
+	e := r.run(2, false)
+	r.check(t, "alike", e, nil, 0.02)
+	if alone := 0.3 / math.Sqrt(16); e.Layer[3] > alone/2 {
+		t.Errorf("deviation %v of eight layers together, %v of one", e.Layer[3], alone)
+	}
+}
+
+// TestDisturbanceLeavesNoTrace: a rank that is slower for up to 20 steps is neither
+// slow nor are its layers costly, whenever that begins.
+func TestDisturbanceLeavesNoTrace(t *testing.T) {
+	r := watched(0.05)
+	r.run(3, false)
+	for range 3 {
+		r.slow[1] = 2.5
+		r.check(t, "disturbed", r.run(20, false), nil, 0.03)
+		r.slow[1] = 1
+		r.check(t, "after that", r.run(5, false), nil, 0.03)
+	}
+}
+
+// TestSlowRankIsFound: a rank that stays slower is slow, not its layers, and no longer
+// once it has recovered.
+func TestSlowRankIsFound(t *testing.T) {
+	r := watched(0.05)
+	r.run(10, false)
+	r.slow[2] = 1.5
+	r.check(t, "slower", r.run(patience+1, false), []float64{1, 1, 1.5, 1}, 0.03)
+	r.check(t, "the model changed", r.run(5, true), []float64{1, 1, 1.5, 1}, 0.03)
+	r.slow[2] = 1
+	r.check(t, "recovered", r.run(3, false), nil, 0.03)
+}
+
+// TestSlowRankFromTheStart: where a rank has never been faster, layers that move tell.
+func TestSlowRankFromTheStart(t *testing.T) {
+	r := watched(0.05)
+	r.slow[1] = 2
+	r.run(patience, false)
+	r.cuts = partition.Partition{0, 3, 4, 6, 8}
+	r.check(t, "moved", r.run(settled, false), []float64{1, 2, 1, 1}, 0.03)
+}
+
+// TestDoubtfulWhileDisturbed: what layers cost is uncertain on a rank that was
+// disturbed when they changed.
+func TestDoubtfulWhileDisturbed(t *testing.T) {
+	r := watched(0.05)
+	r.run(10, false)
+	r.slow[1] = 2
+	r.run(2, false)
+	if e := r.run(3, true); e.Stage[1] < 0.4 || e.Stage[0] > 0.1 {
+		t.Errorf("deviations %v, want half for stage 1", e.Stage)
+	}
+	r.slow[1] = 1
+	e := r.run(2, false)
+	r.check(t, "over", e, nil, 0.03)
+	if e.Stage[1] > 0.1 {
+		t.Errorf("deviations %v once it is over", e.Stage)
+	}
+}
+
+// TestFrozenCostsNothingAtOnce: passes that are left out cost nothing, the others
+// what they did before.
+func TestFrozenCostsNothingAtOnce(t *testing.T) {
+	r := watched(0.3)
+	before := r.run(20, false)
+	r.frozen = 2
+	after := r.run(1, false)
+	for l := range 2 {
+		if got := after.Layers[l]; got.BackwardInput != 0 || got.BackwardWeight != 0 || math.Abs(got.Forward/before.Layers[l].Forward-1) > 0.02 {
+			t.Errorf("layer %d: %v, want the forward of %v alone", l, got.Stage(), before.Layers[l].Stage())
+		}
+	}
+}
+
+// TestDriftIsFollowed: a layer whose cost rises slowly is not seen as it was long ago.
+func TestDriftIsFollowed(t *testing.T) {
+	r := watched(0.1)
+	r.run(64, false)
+	var e cost.Estimate
+	for range 100 {
+		r.seconds[5] *= 1.004
+		e = r.run(1, false)
+	}
+	if off := e.Layers[5].Seconds() / e.Layers[2].Seconds() * 3 / r.seconds[5]; off < 0.9 {
+		t.Errorf("%.3f of what the layer costs by now", off)
+	}
+}

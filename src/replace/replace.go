@@ -1,0 +1,163 @@
+package replace
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// File is a file that is written under a temporary name beside its own. It ends with
+// Commit or Discard.
+type File struct {
+	*os.File
+	path string
+}
+
+// Create begins the file path, or another one in its place. A symbolic link stays, and
+// what it leads to is replaced. Errors: it is a directory or a special file, or
+// cannot be made.
+func Create(path string) (*File, error) {
+	path, info := place(path)
+	if info != nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: want a regular file", path)
+	}
+	name := beside(path)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // os.CreateTemp takes no heed of the umask
+	if err != nil {
+		return nil, under(path, name, err)
+	}
+	return &File{f, path}, nil
+}
+
+// Commit gives the file its own name once all of it is on disk, or discards it.
+func (f *File) Commit() error {
+	for _, step := range []func() error{f.Sync, f.Close, func() error { return os.Rename(f.Name(), f.path) }} {
+		if err := step(); err != nil {
+			return f.fail(err)
+		}
+	}
+	return settle(f.path)
+}
+
+// Discard removes what was written.
+func (f *File) Discard() {
+	_ = f.Close() // it may be closed already
+	_ = os.Remove(f.Name())
+}
+
+// fail discards the file and returns its error under the file's own name.
+func (f *File) fail(err error) error {
+	f.Discard()
+	return under(f.path, f.Name(), err)
+}
+
+// Write makes the file path, or replaces it, with what write writes. A special file, as
+// a FIFO or /dev/null, is not replaced but written to.
+func Write(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(buffered(f, write), f.Close())
+	}
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	if err := buffered(f, write); err != nil {
+		return f.fail(err)
+	}
+	return f.Commit()
+}
+
+func buffered(f io.Writer, write func(io.Writer) error) error {
+	b := bufio.NewWriterSize(f, 1<<20)
+	if err := write(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// Directory makes the directory path, and those above it, with the files that fill makes
+// in the directory that it is given. Where path is one already, files of the same
+// names are replaced, once all of the new ones are whole, and others stay.
+func Directory(path string, fill func(dir string) error) error {
+	path, info := place(path)
+	if info != nil && !info.IsDir() {
+		return fmt.Errorf("%s: want a directory", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	dir := beside(path)
+	err := os.Mkdir(dir, 0o777)
+	if err != nil {
+		return under(path, dir, err)
+	}
+	defer os.RemoveAll(dir) // where all went well it is gone, or empty
+	if err = fill(dir); err == nil {
+		if err = os.Rename(dir, path); errors.Is(err, fs.ErrExist) { // it is not empty
+			err = move(dir, path)
+		}
+	}
+	if err != nil {
+		return under(path, dir, err)
+	}
+	return settle(path)
+}
+
+// move moves all files of one directory to another.
+func move(from, to string) error {
+	files, err := os.ReadDir(from)
+	for _, f := range files {
+		err = cmp.Or(err, os.Rename(filepath.Join(from, f.Name()), filepath.Join(to, f.Name())))
+	}
+	return err
+}
+
+// place returns the path that symbolic links lead to, and what lies there, nil if
+// nothing does.
+func place(path string) (string, fs.FileInfo) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return path, nil
+	}
+	return path, info
+}
+
+// beside returns a temporary name in the directory of a path.
+func beside(path string) string {
+	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%016x", filepath.Base(path), rand.Uint64()))
+}
+
+// under returns an error whose text has path where that of err has a temporary name.
+func under(path, temporary string, err error) error { return renamed{err, temporary, path} }
+
+type renamed struct {
+	error
+	temporary, path string
+}
+
+func (r renamed) Error() string { return strings.ReplaceAll(r.error.Error(), r.temporary, r.path) }
+func (r renamed) Unwrap() error { return r.error }
+
+// settle has the name of a file last through a crash of the machine.
+func settle(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
