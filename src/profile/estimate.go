@@ -138,12 +138,12 @@ func (e *estimator) settle(owners partition.Owners) {
 	next := slices.Clone(e.home)
 	before, after := make([]float64, len(owners)), make([]float64, len(owners))
 	for l, stage := range owners {
-		at, _ := e.lower(l, e.home[l])
+		at, counted := e.lower(l, e.home[l])
 		now, n := e.lower(l, stage)
 		before[l], after[l] = at.Seconds(), at.Seconds()
 		if stage != e.home[l] && n >= settled {
 			next[l], after[l] = stage, now.Seconds()
-			if !e.steady(e.home[l]) {
+			if counted == 0 || !e.steady(e.home[l]) {
 				before[l] = 0 // its rank may be another now, which tells nothing of the two
 			}
 			if !e.steady(stage) {
