@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The demo with a real vocabulary: the source tree of the Go toolchain in
-# GPT-2's tokens, four MPI ranks, the head whole and in slices, without
-# balancing and with it, then one table. ./build.sh demo-bpe builds what this
-# needs and sets MPI up for it.
+# The demo with a real vocabulary: the source tree of the Go toolchain in GPT-2's
+# tokens, four MPI ranks, the head whole and in slices, without balancing and with it,
+# then one table, and a verdict for each of the two heads. ./build.sh demo-bpe builds
+# what this needs and sets MPI up for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

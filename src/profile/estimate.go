@@ -138,12 +138,12 @@ func (e *estimator) settle(owners partition.Owners) {
 	next := slices.Clone(e.home)
 	before, after := make([]float64, len(owners)), make([]float64, len(owners))
 	for l, stage := range owners {
-		at, _ := e.lower(l, e.home[l])
+		at, counted := e.lower(l, e.home[l])
 		now, n := e.lower(l, stage)
 		before[l], after[l] = at.Seconds(), at.Seconds()
 		if stage != e.home[l] && n >= settled {
 			next[l], after[l] = stage, now.Seconds()
-			if !e.steady(e.home[l]) {
+			if counted == 0 || !e.steady(e.home[l]) {
 				before[l] = 0 // its rank may be another now, which tells nothing of the two
 			}
 			if !e.steady(stage) {
@@ -160,32 +160,41 @@ func (e *estimator) settle(owners partition.Owners) {
 }
 
 // lower returns the means of the lower halves of a layer over the steps in which it was on a
-// stage, at the stage's best pace, and how many these are. A pass that the newest step left out, as a frozen
-// layer's backwards, costs nothing at once; where it ran is all that counts.
+// stage, at the stage's best pace, and how many of these count; where none does, over all of
+// them. A pass that the newest step left out, as a frozen layer's backwards, costs nothing at
+// once; where it ran is all that counts.
 func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
-	var list [window]float64
+	var buffer [window]float64
 	for _, of := range ops {
-		some := 0
-		n = 0
-		for i := range e.steps {
-			step := &e.steps[i]
-			if step.owners[layer] != stage || !step.usable[stage] {
-				continue
-			}
-			n++
-			if x := *of(&step.layers[layer]); x > 0 {
-				list[some] = x
-				some++
-			}
+		var list []float64
+		if list, n = e.seen(buffer[:0], of, layer, stage, false); len(list) == 0 {
+			list, _ = e.seen(buffer[:0], of, layer, stage, true)
 		}
-		if newest := &e.steps[len(e.steps)-1]; some == 0 || *of(&newest.layers[layer]) == 0 {
+		if newest := &e.steps[len(e.steps)-1]; len(list) == 0 || *of(&newest.layers[layer]) == 0 {
 			continue
 		}
-		slices.Sort(list[:some])
-		mean, _ := cost.LowerHalf(list[:some])
+		slices.Sort(list)
+		mean, _ := cost.LowerHalf(list)
 		*of(&s) = mean / (e.pace[stage] * e.passes[stage])
 	}
 	return s, n
+}
+
+// seen appends to list what a pass of a layer took in the steps in which the layer was on a
+// stage and the pass ran, and returns how many steps the layer was there. Steps that do not
+// count are left out, unless all are wanted.
+func (e *estimator) seen(list []float64, of func(*cost.Stage) *float64, layer, stage int, all bool) (seen []float64, n int) {
+	for i := range e.steps {
+		step := &e.steps[i]
+		if step.owners[layer] != stage || !all && !step.usable[stage] {
+			continue
+		}
+		n++
+		if x := *of(&step.layers[layer]); x > 0 {
+			list = append(list, x)
+		}
+	}
+	return list, n
 }
 
 // estimate returns what the steps so far tell.

@@ -37,3 +37,31 @@ func TestPaceIsOfTheRank(t *testing.T) {
 		}
 	}
 }
+
+// TestMovedLayersAlwaysCost: a layer that has just left a rank, which was disturbed while
+// it was there and is not any more, is taken to cost what it did.
+func TestMovedLayersAlwaysCost(t *testing.T) {
+	const disturbedSteps = 2
+	before, after := partition.Owners{0, 0, 1, 1}, partition.Owners{0, 0, 0, 1}
+	table := cost.Table{Layers: make([]cost.Layer, len(before))}
+	var e estimator
+	for step := range disturbedSteps + settled {
+		owners, disturbance := before, 1.4
+		if step >= disturbedSteps {
+			owners, disturbance = after, 1
+		}
+		values := make([]value, len(owners))
+		for l, stage := range owners {
+			x := 1.0
+			if stage == 1 {
+				x = disturbance
+			}
+			values[l] = value{cost.Stage{Forward: x, Input: x, Weight: x}, 0.03}
+		}
+		for l, layer := range e.observe(table, values, owners, step == 0).Layers {
+			if x := layer.Forward; x < 0.99 || x > 1.41 {
+				t.Errorf("step %d: layer %d is taken to cost %.3f, want 1 to 1.4", step, l, x)
+			}
+		}
+	}
+}

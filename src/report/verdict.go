@@ -12,13 +12,21 @@ import (
 
 // Verdicts says in one sentence for each group of runs that did the same work, of which
 // some moved layers and one did not, what moving was worth, and whether it changed
-// losses. Runs under one balancer count together.
+// losses. Runs under one balancer count together. Of several groups each sentence
+// begins with the name and the layout of the group's first run.
 func (w Worths) Verdicts() []string {
-	var list []string
+	var list, names []string
 	for _, group := range w.groups {
 		moved := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return !w.moved(i) })
 		if len(moved) > 0 && len(moved) < len(group) {
+			first := w.runs[group[0]].summarise()
+			names = append(names, fmt.Sprintf("%s, %s: ", first.Name, first.Layout))
 			list = append(list, w.verdict(moved)+"; "+w.same(group)+".")
+		}
+	}
+	if len(list) > 1 {
+		for i, name := range names {
+			list[i] = name + list[i]
 		}
 	}
 	return list

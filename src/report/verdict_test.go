@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"dynmo/src/config"
@@ -64,5 +65,11 @@ func TestVerdicts(t *testing.T) {
 		if got := worthsOf(c.runs).Verdicts(); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	two := worthsOf([]judged{static, {"partition", 4, "ab", worth(1.5)}, static, {"partition", 4, "ab", worth(1.2)}})
+	two.groups = [][]int{{0, 1}, {2, 3}}
+	two.runs[2].Config.Run.Name, two.runs[2].Config.Parallel.Stages = "other", 2
+	if got := two.Verdicts(); len(got) != 2 || !strings.HasPrefix(got[0], "run, 1 x 1: moving") || !strings.HasPrefix(got[1], "other, 2 x 1: moving") {
+		t.Errorf("of two groups: %q", got)
 	}
 }
