@@ -20,7 +20,7 @@ const (
 	// certainty is how many standard deviations of the gain must lie between it and
 	// nothing. A decision is one of many on the same layout, and the cuts it weighs are
 	// the best of many on the same noise, so that two would be too few.
-	certainty = 4
+	certainty = 3
 	// worthMoving is the share of a step that another layout is expected to save, or it
 	// is not worth the memory that moving touches; surelySaved is what of it must be certain.
 	worthMoving, surelySaved = 0.01, 0.005

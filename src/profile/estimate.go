@@ -30,6 +30,7 @@ type estimator struct {
 	passes []float64  // by stage: how many times longer the steps took that count, where that may pass
 	doubts []float64  // by stage: the share by which its layers may cost less, if it was disturbed when they changed
 	proven []float64  // by stage: how many times slower than others, as moved layers tell, it has been for long
+	asked  int        // how many times for the spread
 	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
 }
 
@@ -261,13 +262,24 @@ func unslow(layers []cost.Layer, owners partition.Owners, slow []float64) {
 // that of the model before the change, and what microbatches tell.
 const leastSteps = 4
 
+// supposed is by how much all layers of a stage together are taken to vary from step to
+// step as long as no steps have told: as they do where four ranks share two cores.
+const supposed = 0.05
+
 // noise finds the deviation of the values of steps from the layers' estimates: of a
-// layer alone, and of all layers of a stage in common.
+// layer alone, and of all layers of a stage in common. Many steps tell it little
+// otherwise than one fewer, so that they are asked every eighth time.
 func (e *estimator) noise(layers []cost.Layer) {
+	if e.asked++; len(e.steps) > recent && e.asked%8 != 0 {
+		return
+	}
 	within := e.steps[len(e.steps)-1].within
 	if len(e.steps) < leastSteps {
 		if e.spread[0] == 0 || !math.IsInf(within, 1) {
 			e.spread[0] = max(within, e.spread[0])
+		}
+		if e.asked < leastSteps && within > 0 {
+			e.spread[1] = supposed
 		}
 		return
 	}
