@@ -5,17 +5,24 @@ import "slices"
 const (
 	// patience is how many steps a rank must be slower without a break to count as slow.
 	patience = 24
-	// disturbed is how many times its best pace a rank takes in a step that does not
-	// count. Ranks differ by a tenth from step to step where four share two cores.
-	disturbed = 1.15
+	// leastDisturbed is how many times its best pace a rank takes in a step that does not
+	// count, or more where ranks vary much from step to step: commonDisturbed times the
+	// deviation beyond 1.
+	leastDisturbed, commonDisturbed = 1.15, 6
 )
+
+// disturbed returns how many times its best pace a rank takes at least in a step that
+// does not count.
+func (e *estimator) disturbed() float64 {
+	return max(leastDisturbed, 1+commonDisturbed*e.spread[1])
+}
 
 // pacing finds the steps in which ranks were slower than at their best, and how much
 // slower they are for good. A layer does not know of its rank's troubles: where all
 // layers of a rank take longer at once and the model has not changed, it is the
 // rank.
 func (e *estimator) pacing() {
-	stages := len(e.pace)
+	stages, disturbed := len(e.pace), e.disturbed()
 	if e.base == nil {
 		e.begin()
 	}
@@ -59,7 +66,7 @@ func (e *estimator) begin() {
 // is measured on them next may be the layers or the disturbance.
 func (e *estimator) doubt() {
 	for stage, x := range e.last {
-		if x > disturbed {
+		if x > e.disturbed() {
 			e.doubts[stage] = max(e.doubts[stage], 1-1/x)
 		}
 	}
@@ -87,6 +94,7 @@ func (e *estimator) paces(s *observed) []float64 {
 // times what it should. A pace that has lasted is the rank's. A rank that turns out
 // faster than at its best has been slow whenever it was measured before.
 func (e *estimator) judge(stage int, pace float64, n int) {
+	disturbed := e.disturbed()
 	faster := pace*disturbed < 1
 	if faster || len(e.steps) >= patience {
 		e.doubts[stage] = 0
@@ -121,7 +129,7 @@ func (e *estimator) prove(slow, deviations []float64) {
 		if len(e.steps) >= patience || now < e.proven[stage] {
 			e.proven[stage] = now
 		}
-		if now > disturbed*e.proven[stage] {
+		if now > e.disturbed()*e.proven[stage] {
 			deviations[stage] = max(deviations[stage], 1-e.proven[stage]/now)
 		}
 	}
@@ -130,5 +138,5 @@ func (e *estimator) prove(slow, deviations []float64) {
 // steady reports whether layers that a stage has had for long say that its rank now
 // is as fast as when they were measured.
 func (e *estimator) steady(stage int) bool {
-	return stage < len(e.last) && e.last[stage] > 0 && e.last[stage] <= disturbed && disturbed*e.last[stage] >= 1
+	return stage < len(e.last) && e.last[stage] > 0 && e.last[stage] <= e.disturbed() && e.disturbed()*e.last[stage] >= 1
 }
