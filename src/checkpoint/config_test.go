@@ -30,7 +30,8 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
-// What is left out is what GPT2Config has by default: dropout of 0.1, and GPT-2's ids.
+// TestNewConfigSaysWhatHuggingFaceWouldAssume: keys that are left out have the values of
+// GPT2Config, a dropout of 0.1 and GPT-2's ids, so that they are written.
 func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
 	for vocab, special := range map[int]string{50257: "50256", 50304: "null", 256: "null"} {
 		var keys map[string]json.RawMessage

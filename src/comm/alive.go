@@ -42,7 +42,7 @@ func stateOf(pid int) state {
 	if err != nil {
 		return running // no /proc here, or it has just ended: the next look finds that
 	}
-	switch letter(stat) {
+	switch stateCode(stat) {
 	case 'Z', 'X':
 		return gone
 	case 'T', 't':
@@ -53,11 +53,11 @@ func stateOf(pid int) state {
 
 // Halted reports whether /proc/PID/stat is that of a process that is stopped, by a
 // signal or a debugger.
-func Halted(stat []byte) bool { return letter(stat) == 'T' || letter(stat) == 't' }
+func Halted(stat []byte) bool { return stateCode(stat) == 'T' || stateCode(stat) == 't' }
 
-// letter returns the state in /proc/PID/stat, 0 if there is none. It follows the
+// stateCode returns the letter of the state in /proc/PID/stat, 0 if there is none. It follows the
 // command, which may hold any character, in brackets.
-func letter(stat []byte) byte {
+func stateCode(stat []byte) byte {
 	if rest := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " "); len(rest) > 0 {
 		return rest[0]
 	}

@@ -11,7 +11,7 @@ import (
 	"dynmo/src/train"
 )
 
-// What Linux says: proc(5), cgroups(7), and the kernel's admin-guide/cgroup-v2.
+// TestBounds reads files as Linux writes them: proc(5), cgroups(7), and the kernel's admin-guide/cgroup-v2.
 func TestBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string

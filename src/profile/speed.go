@@ -16,15 +16,14 @@ import (
 // would oscillate. A layer that has run on two stages tells the ratio of their
 // speeds; a step's layers together, the median of such ratios.
 type Speeds struct {
+	Enough int // layers that must have moved between two stages before their ratio is believed; 0 means 1
+
 	last    []float64        // what layers took last
 	owners  partition.Owners // where they were measured
 	samples map[[2]int][]float64
 }
 
 const (
-	// enough is how many layers must have moved between two stages before their
-	// ratio is believed.
-	enough = 1
 	// remembered is how many ratios of a pair of stages are kept, the newest.
 	remembered = 15
 	// noise is the difference in speed that is taken for measurement noise: on
@@ -87,9 +86,8 @@ func (s *Speeds) add(from, to int, ratio float64) {
 }
 
 // Slow returns how many times slower each stage's rank is than the fastest, nil
-// while all are alike. Log factors
-// x minimise Σ_pairs (x_to - x_from - median log ratio)²; of stages that no
-// layer connects, each group's fastest is 1.
+// while all are alike. Log factors x minimise Σ_pairs (x_to - x_from - median log
+// ratio)²; of stages that no layer connects, each group's fastest is 1.
 func (s *Speeds) Slow(stages int) []float64 {
 	type edge struct {
 		from, to int
@@ -98,7 +96,7 @@ func (s *Speeds) Slow(stages int) []float64 {
 	var edges []edge
 	for from := range stages {
 		for to := from + 1; to < stages; to++ {
-			if list := s.samples[[2]int{from, to}]; len(list) >= enough {
+			if list := s.samples[[2]int{from, to}]; len(list) >= max(1, s.Enough) {
 				edges = append(edges, edge{from, to, trace.Median(list)})
 			}
 		}

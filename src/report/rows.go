@@ -22,7 +22,7 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Ceiling   record.Float `json:"ceiling"`
-	// What Worths.Table shows; null where costs do not tell.
+	// Figures of Worths.Table; null where costs do not tell.
 	Simulated record.Float `json:"simulated_seconds"`
 	Speedup   record.Float `json:"speedup"`
 	Low       record.Float `json:"speedup_low"`

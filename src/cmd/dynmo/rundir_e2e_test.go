@@ -91,7 +91,8 @@ func TestTrainLosesRunDirectory(t *testing.T) {
 	r.wait(t).refused(t, exitFailure, "rank 0: step ", "record: run directory run is lost: stat run/metrics.jsonl: no such file or directory")
 }
 
-// What a full device swallows is an error, whichever of the two outputs it is.
+// TestTrainOutputLost: output that a full device swallows is an error, whichever of the
+// two outputs it is.
 func TestTrainOutputLost(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full on this system")

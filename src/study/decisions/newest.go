@@ -21,7 +21,7 @@ type newest struct {
 	planner  *plan.Planner
 	settings config.Balance
 	every    int // steps; 0: auto
-	speeds   speeds
+	speeds   profile.Speeds
 	since    int        // steps since the last decision
 	gains    []float64  // auto: of the last steps since then, at most window
 	stays    cost.Table // auto: the costs on which it was decided to leave layers where they are
@@ -33,12 +33,15 @@ const (
 	// balancing, which takes no time here.)
 	minGain = 0.01
 	window  = 5
+	// enough is how many layers must have moved between two stages before they told of
+	// their speeds.
+	enough = 2
 	// horizon is how many steps the price of a move was spread over in auto.
 	horizon = 100
 )
 
 func newNewest(p *plan.Planner, c config.Config) (plan.Balancer, error) {
-	b := &newest{planner: p, settings: c.Balance}
+	b := &newest{planner: p, settings: c.Balance, speeds: profile.Speeds{Enough: enough}}
 	if c.Balance.Every == "auto" {
 		return b, nil
 	}
@@ -75,7 +78,8 @@ func (b *newest) choose(t cost.Table, problem balance.Problem, present partition
 	return cuts, nil
 }
 
-// table returns what the step says that layers cost.
+// table returns what the step says that layers cost on a rank of speed 1, and how many
+// times slower the stages' ranks are.
 func (b *newest) table(m profile.Measurement, present layout.Layout) cost.Table {
 	t := m.Table
 	t.Slow, t.Layers = nil, slices.Clone(t.Layers)
@@ -83,9 +87,20 @@ func (b *newest) table(m profile.Measurement, present layout.Layout) cost.Table 
 		t.Layers[l] = t.Layers[l].With(medians(m.Samples[l]))
 	}
 	if m.Changed {
-		b.speeds.changed()
+		b.speeds.Changed()
 	}
-	return b.speeds.observe(t, present.Owners())
+	owners := present.Owners()
+	b.speeds.Observe(t.Seconds(), owners)
+	if t.Slow = b.speeds.Slow(present.Stages()); t.Slow == nil {
+		return t
+	}
+	for l := range t.Layers {
+		factor := t.Slow[owners[l]]
+		t.Layers[l].Forward /= factor
+		t.Layers[l].BackwardInput /= factor
+		t.Layers[l].BackwardWeight /= factor
+	}
+	return t
 }
 
 // due reports whether to decide after this step.
