@@ -7,7 +7,9 @@ import (
 
 // DeviceTransport moves device memory between the ranks of one group, as Transport
 // moves host memory. Messages match by rank and tag, in order, apart from those of
-// host memory. Only the rank's owner goroutine calls it.
+// host memory. Only the rank's owner goroutine calls it. While that waits for the
+// device, no message goes on, so two ranks that wait for what the other has yet to
+// send wait forever: Await drives messages meanwhile.
 type DeviceTransport interface {
 	// Send begins to send m to a rank, once after has happened (nil: at once). The
 	// event is used before Send returns and may be recorded again then. When the

@@ -17,9 +17,24 @@ type messenger interface {
 	recv(from, tag, index int, length, room int64, upTo bool) (finisher, error)
 }
 
-// finisher is a message under way. finish waits for it and compares the bytes
-// received.
-type finisher interface{ finish() error }
+// finisher is a message under way.
+type finisher interface {
+	wait() error
+	compare() error // the bytes received with those that were sent, after wait
+}
+
+// finish waits for messages and compares the bytes received, once all are done: who
+// waits for the device sends nothing meanwhile, for which the peer may wait.
+func finish[F finisher](all ...F) error {
+	for _, step := range []func(F) error{F.wait, F.compare} {
+		for i, m := range all {
+			if err := step(m); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
 
 // batch begins messages and finishes them together. Its error is the first of them.
 type batch struct {

@@ -124,17 +124,7 @@ func (h host) recv(from, tag, index int, length, room int64, upTo bool) (finishe
 	return recv(h.Group, from, tag, index, length)
 }
 
-// finish waits for messages and compares the bytes received.
-func finish[F finisher](all ...F) error {
-	for i, m := range all {
-		if err := m.finish(); err != nil {
-			return fmt.Errorf("message %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func (e *exchange) finish() error {
+func (e *exchange) wait() error {
 	received, err := e.request.Received()
 	if err != nil {
 		return err
@@ -145,6 +135,10 @@ func (e *exchange) finish() error {
 	if done, err := e.request.Test(); !done || err != nil {
 		return fmt.Errorf("Test after Wait: %v, %v", done, err)
 	}
+	return nil
+}
+
+func (e *exchange) compare() error {
 	if e.want != nil && !bytes.Equal(e.want, tensor.Of[byte](e.mem)) {
 		return errors.New("received other bytes than were sent")
 	}

@@ -140,7 +140,7 @@ func (r *Rank) Memory(bytes int64) (tensor.Mem, error) {
 // Message is a message of device memory under way.
 type Message struct {
 	r      *Rank
-	wait   func() (received int64, err error)
+	done   func() (received int64, err error) // polls until it is done
 	mem    tensor.Mem
 	want   []byte // nil for a send
 	length int64
@@ -217,18 +217,15 @@ func waitFor(h comm.Handle) func() (received int64, err error) {
 // Finish waits for messages and compares the bytes received.
 func (r *Rank) Finish(all ...*Message) error { return finish(all...) }
 
-// finish makes the host wait for none of the message's bytes, which it compares as
-// the compute stream finds them.
-func (m *Message) finish() error {
-	received, err := m.wait()
-	if err != nil {
-		return err
+func (m *Message) wait() error {
+	received, err := m.done()
+	if err == nil && m.want != nil && received != m.length {
+		err = fmt.Errorf("received %d bytes, want %d", received, m.length)
 	}
-	if m.want != nil && received != m.length {
-		return fmt.Errorf("received %d bytes, want %d", received, m.length)
-	}
-	return m.r.compare(m.mem, m.want)
+	return err
 }
+
+func (m *Message) compare() error { return m.r.compare(m.mem, m.want) }
 
 // compare is an error if m, as the compute stream finds it, holds other bytes
 // than wanted. nil wants none.
