@@ -33,8 +33,7 @@ func Lower(v []float64) float64 {
 		return 0
 	}
 	slices.Sort(v)
-	mean, _ := LowerHalf(v)
-	return mean
+	return LowerHalf(v)
 }
 
 // Quantile returns the quantile p of an ascending list that is not empty, between its
@@ -49,20 +48,24 @@ func Quantile(ascending []float64, p float64) float64 {
 }
 
 // LowerHalf returns the mean of the lower half of an ascending list that is not
-// empty, and the standard error of it that the list tells: of what lies above the
-// median only that it does (Winsor's variance).
-func LowerHalf(ascending []float64) (mean, deviation float64) {
-	n := len(ascending)
-	half := float64(n) / 2
+// empty.
+func LowerHalf(ascending []float64) float64 {
+	half := float64(len(ascending)) / 2
 	least, sum := ascending[0], 0.0 // sum of what is beyond the least: equal values are their mean to the last bit
-	for i, x := range ascending[:(n+1)/2] {
+	for i, x := range ascending[:(len(ascending)+1)/2] {
 		sum += (x - least) * min(1, half-float64(i))
 	}
-	middle := Quantile(ascending, 0.5)
+	return least + sum/half
+}
+
+// LowerHalfError returns the standard error of LowerHalf that the list tells: of what
+// lies above the median only that it does (Winsor's variance).
+func LowerHalfError(ascending []float64) float64 {
+	n, middle := float64(len(ascending)), Quantile(ascending, 0.5)
 	first, second := 0.0, 0.0
 	for _, x := range ascending {
 		x = min(0, x-middle)
-		first, second = first+x/float64(n), second+x*x/float64(n)
+		first, second = first+x/n, second+x*x/n
 	}
-	return least + sum/half, 2 * math.Sqrt(max(0, second-first*first)/float64(n))
+	return 2 * math.Sqrt(max(0, second-first*first)/n)
 }

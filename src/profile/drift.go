@@ -16,16 +16,19 @@ func (e *estimator) drifts() bool {
 	deviation := math.Hypot(e.spread[0], e.spread[1])
 	for l, stage := range e.home {
 		var sums, counts [2]float64 // of the older steps and the recent ones
-		for i := range e.steps {
-			s := &e.steps[i]
-			if s.owners[l] != stage || !s.usable[stage] || e.base[l] == 0 {
+		for i, s := range e.steps {
+			if s.owners[l] != stage || !s.usable[stage] {
+				continue
+			}
+			seconds, should := e.matched(s, l, &e.base[l])
+			if should == 0 {
 				continue
 			}
 			part := 0
 			if i >= older {
 				part = 1
 			}
-			x := s.layers[l].Seconds()/(e.base[l]*e.pace[stage]) - 1
+			x := seconds/(should*e.pace[stage]) - 1
 			sums[part] += max(-drifted*deviation, min(x, drifted*deviation))
 			counts[part]++
 		}

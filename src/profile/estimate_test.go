@@ -18,6 +18,7 @@ type ranks struct {
 	cuts    partition.Partition
 	slow    []float64
 	noise   float64 // one-sided, of single passes
+	jitter  float64 // log-normal, of all passes of a rank's step
 	frozen  int     // layers without backwards
 	steps   uint64
 }
@@ -32,11 +33,17 @@ func (r *ranks) run(steps int, changed bool) cost.Estimate {
 		draw := random.Keyed(7, r.steps)
 		t := cost.Table{Layers: make([]cost.Layer, len(r.seconds))}
 		values := make([]value, len(r.seconds))
+		slow := slices.Clone(r.slow)
+		for stage := range slow {
+			if r.jitter > 0 {
+				slow[stage] *= math.Exp(r.jitter * draw.NormFloat64())
+			}
+		}
 		for l, s := range r.seconds {
 			t.Layers[l].NonZeros = int64(1e6 * s) // layers of equal seconds have one structure
 			row := make([]cost.Stage, microbatches)
 			for m := range row {
-				pass := func() float64 { return s / 3 * r.slow[owners[l]] * (1 + r.noise*draw.ExpFloat64()) }
+				pass := func() float64 { return s / 3 * slow[owners[l]] * (1 + r.noise*draw.ExpFloat64()) }
 				row[m].Forward = pass()
 				if l >= r.frozen {
 					row[m].Input, row[m].Weight = pass(), pass()
@@ -205,5 +212,93 @@ func TestDriftIsFollowed(t *testing.T) {
 	}
 	if off := e.Layers[5].Seconds() / e.Layers[2].Seconds() * 3 / r.seconds[5]; off < 0.9 {
 		t.Errorf("%.3f of what the layer costs by now", off)
+	}
+}
+
+// TestDeviationsOfFewSteps: what is told of layers that have moved, or whose backwards
+// ended, is as uncertain as the steps since then leave it.
+func TestDeviationsOfFewSteps(t *testing.T) {
+	const layer = 3
+	for _, test := range []struct {
+		name   string
+		steps  int
+		change func(*ranks)
+	}{
+		{"moved", settled, func(r *ranks) { r.cuts = partition.Partition{0, 2, 3, 6, 8} }},
+		{"moved and settled", 4 * settled, func(r *ranks) { r.cuts = partition.Partition{0, 2, 3, 6, 8} }},
+		{"its stage frozen", 1, func(r *ranks) { r.frozen = 4 }},
+	} {
+		squares, told, n := 0.0, 0.0, 60
+		for seed := range uint64(n) {
+			r := watched(0.05)
+			r.jitter, r.steps = 0.04, 1000*seed
+			r.seconds = []float64{1, 2, 3, 4.2, 4.1, 3.1, 2.1, 1.1} // no two alike
+			r.run(64, false)
+			test.change(r)
+			e := r.run(test.steps, false)
+			at := partition.Line(4).Owners(r.cuts)[layer]
+			share := 1.0
+			if layer < r.frozen {
+				share = 1.0 / 3
+			}
+			off := e.Layers[layer].Seconds()/(share*r.seconds[layer]) - 1.0
+			for l := range e.Layers[6:] { // what all have in common does not matter
+				off -= (e.Layers[6+l].Seconds()/r.seconds[6+l] - 1) / 2
+			}
+			squares += off * off
+			told += math.Hypot(e.Layer[layer], e.Stage[at])
+		}
+		if rms, mean := math.Sqrt(squares/float64(n)), told/float64(n); rms > 2*mean || mean > 4*rms {
+			t.Errorf("%s, %d steps: off by %.4f, told is %.4f", test.name, test.steps, rms, mean)
+		}
+	}
+}
+
+// TestFreezingKeepsTheOthers: what is known of a layer outlasts the freezing of
+// another one of its stage.
+func TestFreezingKeepsTheOthers(t *testing.T) {
+	r := watched(0.05)
+	before := r.run(40, false).Layer[3]
+	r.frozen = 3
+	if after := r.run(1, false).Layer[3]; after > 1.2*before {
+		t.Errorf("deviation %.4f, before the freezing %.4f", after, before)
+	}
+}
+
+// TestSpreadFades: where the model changes all the time, one disturbed step does not
+// make layers uncertain for good.
+func TestSpreadFades(t *testing.T) {
+	r := watched(0.05)
+	r.run(2, true)
+	before := r.run(2, true).Layer[3]
+	r.noise = 1
+	r.run(1, true)
+	r.noise = 0.05
+	var after float64
+	for range 15 {
+		after = r.run(2, true).Layer[3]
+	}
+	if after > 1.5*before {
+		t.Errorf("deviation %.4f, before the disturbance %.4f", after, before)
+	}
+}
+
+// TestMovedWhileCostsDrift: a layer that has moved to a rank which is disturbed does not
+// cost nothing once the steps of where it was do not count any more.
+func TestMovedWhileCostsDrift(t *testing.T) {
+	r := watched(0.05)
+	for step := range 70 {
+		r.seconds[0] *= 1.004
+		if step == 40 {
+			r.cuts, r.slow[1] = partition.Partition{0, 2, 5, 6, 8}, 2.5
+		}
+		if step == 60 {
+			r.slow[1] = 1
+		}
+		for l, layer := range r.run(1, false).Layers {
+			if layer.Seconds() == 0 {
+				t.Fatalf("step %d: layer %d costs nothing", step, l)
+			}
+		}
 	}
 }

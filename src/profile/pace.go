@@ -30,7 +30,7 @@ func (e *estimator) pacing() {
 	paces := make([][]float64, len(e.steps)) // by step and stage; 0: none of its layers was there
 	best := make([]float64, stages)
 	for i := range e.steps {
-		paces[i] = e.paces(&e.steps[i])
+		paces[i] = e.paces(e.steps[i])
 		for stage, x := range paces[i] {
 			if x > 0 && len(e.steps)-i <= patience && (best[stage] == 0 || x < best[stage]) {
 				best[stage] = x
@@ -48,7 +48,7 @@ func (e *estimator) pacing() {
 				n++
 			}
 		}
-		if n > 0 && best[stage] > 0 {
+		if best[stage] > 0 {
 			e.judge(stage, sum/float64(n), n)
 		}
 	}
@@ -58,7 +58,7 @@ func (e *estimator) pacing() {
 func (e *estimator) begin() {
 	newest := e.steps[len(e.steps)-1]
 	for l, s := range newest.layers {
-		e.base = append(e.base, s.Seconds()/e.pace[newest.owners[l]])
+		e.base = append(e.base, s.scaled(1/e.pace[newest.owners[l]]))
 	}
 }
 
@@ -78,8 +78,9 @@ func (e *estimator) paces(s *observed) []float64 {
 	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
 	for l, stage := range e.home {
 		if s.owners[l] == stage {
-			took[stage] += s.layers[l].Seconds()
-			base[stage] += e.base[l] * e.pace[stage]
+			seconds, should := e.matched(s, l, &e.base[l])
+			took[stage] += seconds
+			base[stage] += should * e.pace[stage]
 		}
 	}
 	for stage := range took {
@@ -109,7 +110,7 @@ func (e *estimator) judge(stage int, pace float64, n int) {
 	if best := e.pace[stage]; best < disturbed {
 		for l, home := range e.home {
 			if home == stage {
-				e.base[l] *= best
+				e.base[l] = e.base[l].scaled(best)
 			}
 		}
 		e.pace[stage] = 1
@@ -138,5 +139,5 @@ func (e *estimator) prove(slow, deviations []float64) {
 // steady reports whether layers that a stage has had for long say that its rank now
 // is as fast as when they were measured.
 func (e *estimator) steady(stage int) bool {
-	return stage < len(e.last) && e.last[stage] > 0 && e.last[stage] <= e.disturbed() && e.disturbed()*e.last[stage] >= 1
+	return e.last[stage] > 0 && e.last[stage] <= e.disturbed() && e.disturbed()*e.last[stage] >= 1
 }

@@ -1,0 +1,135 @@
+package profile
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+)
+
+// leastSteps is from how many steps on they tell their own noise. Before, it is what
+// microbatches tell, or more as long as the model before the change is remembered:
+// less by fades with every step.
+const leastSteps, fades = 4, 0.9
+
+// supposed is by how much all layers of a stage together are taken to vary from step to
+// step as long as no steps have told: as they do where four ranks share two cores.
+const supposed = 0.05
+
+// noise finds the deviation of the values of steps from the layers' estimates: of a
+// layer alone, and of all layers of a stage in common. Many steps tell it little
+// otherwise than one fewer, so that they are asked every eighth time.
+func (e *estimator) noise(layers []cost.Layer) {
+	if e.asked++; len(e.steps) > recent && e.asked%8 != 0 {
+		return
+	}
+	within := e.steps[len(e.steps)-1].within
+	if len(e.steps) < leastSteps {
+		if e.spread[0] == 0 || !math.IsInf(within, 1) {
+			e.spread[0] = max(within, fades*e.spread[0])
+		}
+		if e.asked < leastSteps && within > 0 {
+			e.spread[1] = supposed
+		}
+		return
+	}
+	var own, total []float64
+	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
+	costs := make([]passes, len(layers))
+	for l := range layers {
+		costs[l] = passesOf(layers[l].Stage())
+	}
+	for _, s := range e.steps {
+		clear(took)
+		clear(base)
+		counts := func(l int) bool { return s.owners[l] == e.home[l] && s.usable[e.home[l]] }
+		for l, stage := range e.home {
+			if counts(l) {
+				seconds, should := e.matched(s, l, &costs[l])
+				took[stage] += seconds
+				base[stage] += should
+			}
+		}
+		for l, stage := range e.home {
+			if counts(l) {
+				if seconds, should := e.matched(s, l, &costs[l]); should > 0 {
+					own = append(own, seconds/should*base[stage]/took[stage])
+				}
+			}
+		}
+		for stage := range took {
+			if base[stage] > 0 {
+				total = append(total, took[stage]/base[stage])
+			}
+		}
+	}
+	if len(total) == 0 {
+		return
+	}
+	perStage := float64(len(own)) / float64(len(total))
+	alone := scale(own) * math.Sqrt(perStage/max(1, perStage-1))
+	if perStage < 2 && !math.IsInf(within, 1) {
+		alone = within
+	}
+	common := scale(total)
+	e.spread = [2]float64{alone, math.Sqrt(max(0, common*common-alone*alone/perStage))}
+}
+
+// scale returns the deviation of the values, by the distance from their lower
+// quartile to their median: what lies above does not count.
+func scale(list []float64) float64 {
+	slices.Sort(list)
+	return (cost.Quantile(list, 0.5) - cost.Quantile(list, 0.25)) / 0.6745
+}
+
+// alike returns the groups of at least two layers that have one structure and make
+// the same passes.
+func alike(t cost.Table) [][]int {
+	type structure struct {
+		nonZeros, output int64
+		bytes            cost.Bytes
+		passes           [3]bool
+	}
+	groups := make(map[structure][]int)
+	for l, layer := range t.Layers {
+		b := layer.Bytes
+		b.Workspace = 0 // of the run, not of the layer
+		k := structure{layer.NonZeros, layer.Output, b, [3]bool{layer.Forward > 0, layer.BackwardInput > 0, layer.BackwardWeight > 0}}
+		groups[k] = append(groups[k], l)
+	}
+	var out [][]int
+	for _, g := range groups {
+		if len(g) > 1 {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b []int) int { return a[0] - b[0] })
+	return out
+}
+
+// share draws the estimates of layers of one structure towards their mean by as
+// much as their differences are noise (James & Stein 1961): with the variance v of
+// the estimates over the group and their error s², by min(1, s²/v).
+func (e *estimator) share(out cost.Estimate) {
+	for _, group := range alike(out.Table) {
+		var mean cost.Stage
+		for _, l := range group {
+			mean = mean.Plus(out.Layers[l].Stage().Scale(1 / float64(len(group))))
+		}
+		variance, errors := 0.0, 0.0
+		for _, l := range group {
+			d := out.Layers[l].Seconds()/mean.Seconds() - 1
+			variance += d * d / float64(len(group)-1)
+			errors += (out.Layer[l]*out.Layer[l] + out.Stage[out.On[l]]*out.Stage[out.On[l]]) / float64(len(group))
+		}
+		if !(variance > 0) || math.IsInf(errors, 1) {
+			continue
+		}
+		to := min(1, errors/variance)
+		for _, l := range group {
+			own := out.Layers[l].Stage()
+			out.Layers[l] = out.Layers[l].With(own.Scale(1 - to).Plus(mean.Scale(to)))
+			out.Layer[l] *= 1 - to + to/math.Sqrt(float64(len(group)))
+		}
+	}
+}

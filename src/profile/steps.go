@@ -1,0 +1,161 @@
+package profile
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+)
+
+// observed is what a step said.
+type observed struct {
+	layers []passes // on their owners, slow or not
+	within float64  // relative standard error of a layer's value that microbatches tell
+	owners partition.Owners
+	usable []bool // by stage: it was as fast as it can be
+	gone   bool   // it does not count any more
+}
+
+// sample is what a pass of a layer took in a step.
+type sample struct {
+	seconds float64
+	step    *observed
+}
+
+// passes are the seconds of a layer's passes: forward, backward for inputs, for weights.
+type passes [3]float64
+
+func passesOf(s cost.Stage) passes { return passes{s.Forward, s.Input, s.Weight} }
+
+func (p passes) stage() cost.Stage { return cost.Stage{Forward: p[0], Input: p[1], Weight: p[2]} }
+
+// scaled returns the passes of a layer so many times longer.
+func (p passes) scaled(factor float64) passes {
+	for i := range p {
+		p[i] *= factor
+	}
+	return p
+}
+
+// value is what a step says of a layer: the means of the lower halves of its
+// microbatches, and their standard error, relative to the sum; infinite where
+// microbatches are too few to tell.
+type value struct {
+	cost.Stage
+	deviation float64
+}
+
+// evaluate returns the value of a layer, and its medians.
+func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
+	list := make([]float64, len(samples))
+	var lower, middle passes
+	variance := 0.0
+	for i := range lower {
+		for m := range samples {
+			list[m] = passesOf(samples[m])[i]
+		}
+		slices.Sort(list)
+		lower[i], middle[i] = cost.LowerHalf(list), cost.Quantile(list, 0.5)
+		deviation := cost.LowerHalfError(list)
+		variance += deviation * deviation
+	}
+	v = value{lower.stage(), math.Inf(1)}
+	if total := v.Seconds(); total > 0 && len(samples) >= leastSamples {
+		v.deviation = math.Sqrt(variance) / total
+	}
+	return v, middle.stage()
+}
+
+// observe returns what a step said.
+func observe(values []value, owners partition.Owners) *observed {
+	o := &observed{layers: make([]passes, len(values)), owners: slices.Clone(owners), usable: make([]bool, slices.Max(owners)+1)}
+	deviations := make([]float64, len(values))
+	for l, v := range values {
+		o.layers[l], deviations[l] = passesOf(v.Stage), v.deviation
+	}
+	slices.Sort(deviations)
+	o.within = deviations[len(deviations)/2]
+	return o
+}
+
+// add adds a step.
+func (e *estimator) add(o *observed) {
+	e.steps = append(e.steps, o)
+	if e.ranked == nil {
+		e.ranked = make([][3][]sample, len(o.layers))
+	}
+	for l := range o.layers {
+		for i, seconds := range o.layers[l] {
+			if seconds > 0 {
+				list := &e.ranked[l][i]
+				at, _ := slices.BinarySearchFunc(*list, seconds, func(s sample, x float64) int { return cmp.Compare(s.seconds, x) })
+				*list = slices.Insert(*list, at, sample{seconds, o})
+			}
+		}
+	}
+}
+
+// keep keeps the newest steps, at most so many.
+func (e *estimator) keep(most int) {
+	before := max(0, len(e.steps)-most)
+	if before == 0 {
+		return
+	}
+	for _, o := range e.steps[:before] {
+		o.gone = true
+	}
+	e.steps = slices.Delete(e.steps, 0, before)
+	for l := range e.ranked {
+		for i := range e.ranked[l] {
+			e.ranked[l][i] = slices.DeleteFunc(e.ranked[l][i], func(s sample) bool { return s.step.gone })
+		}
+	}
+}
+
+// lower returns the means of the lower halves of a layer over the steps in which it was on a
+// stage, at the stage's best pace, and how many of these count; where none does, over all of
+// them. A pass that the newest step left out, as a frozen layer's backwards, costs nothing at
+// once; where it ran is all that counts.
+func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
+	var buffer [window]float64
+	var p passes
+	for i, newest := range e.steps[len(e.steps)-1].layers[layer] {
+		if newest == 0 {
+			continue
+		}
+		list := seen(buffer[:0], e.ranked[layer][i], layer, stage, false)
+		n = max(n, len(list))
+		if len(list) == 0 {
+			if list = seen(list, e.ranked[layer][i], layer, stage, true); len(list) == 0 {
+				continue
+			}
+		}
+		p[i] = cost.LowerHalf(list) / (e.pace[stage] * e.passes[stage])
+	}
+	return p.stage(), n
+}
+
+// seen appends to list what a pass of a layer took in the steps in which the layer was on a
+// stage, ascending. Steps that do not count are left out, unless all are wanted.
+func seen(list []float64, ranked []sample, layer, stage int, all bool) []float64 {
+	for _, s := range ranked {
+		if s.step.owners[layer] == stage && (all || s.step.usable[stage]) {
+			list = append(list, s.seconds)
+		}
+	}
+	return list
+}
+
+// matched returns what a layer took in a step, and what it should at some cost, in the
+// passes that this step, the newest one and the cost have all.
+func (e *estimator) matched(s *observed, layer int, cost *passes) (took, should float64) {
+	newest, step := &e.steps[len(e.steps)-1].layers[layer], &s.layers[layer]
+	for i, x := range step {
+		if x > 0 && cost[i] > 0 && newest[i] > 0 {
+			took, should = took+x, should+cost[i]
+		}
+	}
+	return took, should
+}
