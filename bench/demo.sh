@@ -18,7 +18,7 @@ busy() {
 	{ head -n 1 /proc/stat; cat "/proc/$$/stat"; } | awk -v hz="$hz" '
 		NR == 1 { all = $2 + $3 + $4 + $7 + $8 }
 		NR == 2 { sub(/.*\) /, ""); own = $12 + $13 + $14 + $15 }
-		END { print all / hz, own / hz }'
+		END { printf "%.2f %.2f\n", all / hz, own / hz }'
 }
 
 # outcome RUN: the losses of all steps and the hash of the weights after the last.

@@ -27,12 +27,12 @@ func Location(list []Stage) Stage {
 	}
 }
 
-// Lower sorts v and returns the mean of its lower half, 0 if it is empty.
+// Lower returns the mean of the lower half of v, 0 if it is empty. It reorders v.
 func Lower(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
-	slices.Sort(v)
+	Halve(v)
 	return LowerHalf(v)
 }
 
@@ -47,25 +47,69 @@ func Quantile(ascending []float64, p float64) float64 {
 	return ascending[i] + (at-float64(i))*(ascending[i+1]-ascending[i])
 }
 
-// LowerHalf returns the mean of the lower half of an ascending list that is not
-// empty.
-func LowerHalf(ascending []float64) float64 {
-	half := float64(len(ascending)) / 2
-	least, sum := ascending[0], 0.0 // sum of what is beyond the least: equal values are their mean to the last bit
-	for i, x := range ascending[:(len(ascending)+1)/2] {
-		sum += (x - least) * min(1, half-float64(i))
+// Halve reorders v so that the lower half comes first, the middle one of an odd number
+// with it, the largest of them last: what LowerHalf, LowerHalfError and Median want.
+// An ascending list is as they want it. (Hoare 1961, "Find".)
+func Halve(v []float64) {
+	middle, low, high := half(v), 0, len(v)-1
+	for low < high {
+		pivot := v[low+(high-low)/2]
+		i, j := low, high
+		for i <= j {
+			for v[i] < pivot {
+				i++
+			}
+			for v[j] > pivot {
+				j--
+			}
+			if i <= j {
+				v[i], v[j] = v[j], v[i]
+				i++
+				j--
+			}
+		}
+		if middle <= j {
+			high = j
+		} else if middle >= i {
+			low = i
+		} else {
+			return
+		}
 	}
-	return least + sum/half
+}
+
+// half returns the index of the largest of a halved list's lower half.
+func half(v []float64) int { return (len(v) - 1) / 2 }
+
+// LowerHalf returns the mean of the lower half of a halved list that is not empty. The
+// middle one of an odd number counts by half.
+func LowerHalf(halved []float64) float64 {
+	k := half(halved)
+	sum := 0.0 // of what is below the largest: the mean of equal values is theirs to the last bit
+	for _, x := range halved[:k] {
+		sum += x - halved[k]
+	}
+	return halved[k] + sum/(float64(len(halved))/2)
 }
 
 // LowerHalfError returns the standard error of LowerHalf that the list tells: of what
 // lies above the median only that it does (Winsor's variance).
-func LowerHalfError(ascending []float64) float64 {
-	n, middle := float64(len(ascending)), Quantile(ascending, 0.5)
+func LowerHalfError(halved []float64) float64 {
+	n, median := float64(len(halved)), Median(halved)
 	first, second := 0.0, 0.0
-	for _, x := range ascending {
-		x = min(0, x-middle)
-		first, second = first+x/n, second+x*x/n
+	for _, x := range halved[:half(halved)+1] {
+		x -= median
+		first, second = first+x, second+x*x
 	}
+	first, second = first/n, second/n
 	return 2 * math.Sqrt(max(0, second-first*first)/n)
+}
+
+// Median returns the median of a halved list that is not empty.
+func Median(halved []float64) float64 {
+	k := half(halved)
+	if len(halved)%2 == 1 {
+		return halved[k]
+	}
+	return halved[k] + (slices.Min(halved[k+1:])-halved[k])/2
 }

@@ -1,6 +1,12 @@
 package cost
 
-import "testing"
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/random"
+)
 
 func TestLocation(t *testing.T) {
 	for _, c := range []struct {
@@ -20,5 +26,26 @@ func TestLocation(t *testing.T) {
 				t.Errorf("%v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// TestHalve: a halved list tells what the sorted one does.
+func TestHalve(t *testing.T) {
+	draw := random.Keyed(3)
+	for n := 1; n < 200; n++ {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = math.Floor(draw.ExpFloat64() * float64(1+n%50)) // many of them equal
+		}
+		sorted := slices.Sorted(slices.Values(v))
+		Halve(v)
+		for name, of := range map[string]func([]float64) float64{"mean": LowerHalf, "error": LowerHalfError, "median": Median} {
+			if got, want := of(v), of(sorted); math.Abs(got-want) > 1e-12*(1+want) {
+				t.Errorf("%d values: %s %v, of the sorted ones %v", n, name, got, want)
+			}
+		}
+		if got, want := Median(v), Quantile(sorted, 0.5); got != want {
+			t.Errorf("%d values: median %v, want %v", n, got, want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func TestLog(t *testing.T) {
 	one, two := partition.Partition{0, 1}, partition.Partition{0, 0, 1}
 	note(log.Add(0, table(1), ran(one, 10, 1)))
 	note(log.Add(1, table(9), ran(one, 30, 3)))
-	note(log.Add(2, table(2), ran(one, 20, 24)))
+	note(log.Add(2, table(4), ran(one, 20, 24)))
 	log.Changed("prune")
 	note(log.Add(3, table(4), ran(one, 5)))
 	note(log.Add(4, table(5), ran(two, 6)))
@@ -47,9 +47,9 @@ func TestLog(t *testing.T) {
 		return Phase{Phase: cost.Phase{Step: step, Steps: steps, Table: table(seconds).Table, Change: change}, Run: &run}
 	}
 	median := ran(one, 20)
-	median.Scale = [][]cost.Stage{{{Forward: 18, Input: 9, Weight: 6}}} // 24 s of each, over 4/3, 8/3 and 4
+	median.Scale = [][]cost.Stage{{{Forward: 12, Input: 6, Weight: 4}}} // 24 s of each, over 2, 4 and 6
 	want := Series{
-		phase(0, 3, 4./3, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
+		phase(0, 3, 2, "", median), phase(3, 1, 4, "prune", ran(one, 5)), phase(4, 1, 5, "", ran(two, 6)),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -56,8 +56,8 @@ func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
 		for m := range samples {
 			list[m] = passesOf(samples[m])[i]
 		}
-		slices.Sort(list)
-		lower[i], middle[i] = cost.LowerHalf(list), cost.Quantile(list, 0.5)
+		cost.Halve(list)
+		lower[i], middle[i] = cost.LowerHalf(list), cost.Median(list)
 		deviation := cost.LowerHalfError(list)
 		variance += deviation * deviation
 	}

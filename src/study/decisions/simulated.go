@@ -16,7 +16,7 @@ import (
 type competitor struct {
 	layout   layout.Layout
 	balancer plan.Balancer
-	profiler profile.Profiler
+	profiler *profile.Profiler     // nil: the balancer goes by the step alone
 	first    partition.Partition   // the cuts of the first layout
 	cuts     []partition.Partition // after every step
 }
@@ -28,6 +28,9 @@ func (w *world) newCompetitor(balancer, every string, policy Policy) (*competito
 		return nil, err
 	}
 	c := &competitor{}
+	if policy.Estimates {
+		c.profiler = new(profile.Profiler)
+	}
 	if c.balancer, err = policy.New(p, w.settings(balancer, every)); err != nil {
 		return nil, err
 	}
@@ -55,13 +58,12 @@ type sampled struct {
 	w       *world
 	step    int
 	samples [][]cost.Stage // by layer and microbatch; shared by all competitors
-	medians []cost.Stage   // by layer
 }
 
 // measure draws a step.
 func (w *world) measure(step int) sampled {
 	truth := w.truth(step)
-	s := sampled{w, step, make([][]cost.Stage, len(truth)), make([]cost.Stage, len(truth))}
+	s := sampled{w, step, make([][]cost.Stage, len(truth))}
 	all := make([]cost.Stage, len(truth)*w.Microbatches)
 	for l := range truth {
 		s.samples[l] = all[l*w.Microbatches : (l+1)*w.Microbatches]
@@ -69,7 +71,6 @@ func (w *world) measure(step int) sampled {
 		for m := range s.samples[l] {
 			s.samples[l][m] = tick(s.samples[l][m])
 		}
-		s.medians[l] = medians(s.samples[l])
 	}
 	return s
 }
@@ -79,7 +80,12 @@ func (c *competitor) step(s sampled) error { return c.decide(c.measurement(s), s
 
 // decide lets the balancer decide after a step.
 func (c *competitor) decide(m profile.Measurement, change dynamic.Change) error {
-	next, _, err := c.balancer.Decide(c.profiler.Observe(m, c.layout, change), c.layout)
+	if c.profiler != nil {
+		m = c.profiler.Observe(m, c.layout, change)
+	} else {
+		m.Changed = change.Kind != ""
+	}
+	next, _, err := c.balancer.Decide(m, c.layout)
 	c.layout = next
 	c.cuts = append(c.cuts, next.Cuts)
 	return err
@@ -98,12 +104,9 @@ func (c *competitor) measurement(s sampled) profile.Measurement {
 		lo, hi := c.layout.Cuts.Range(stage)
 		factor := w.on(s.step, stage)
 		for l := lo; l < hi; l++ {
-			median := s.medians[l]
 			if factor != 1 {
 				m.Samples[l] = w.scaled(s.step, l, factor)
-				median = medians(m.Samples[l])
 			}
-			m.Layers[l] = m.Layers[l].With(median)
 			for mb, x := range m.Samples[l] {
 				rows[stage][mb] = rows[stage][mb].Plus(x)
 			}
