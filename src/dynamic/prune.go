@@ -56,7 +56,8 @@ func (p Prune) Before(step int, t Target) (Change, error) {
 	}
 	total, left := counts[0], counts[1]
 	k := int64(math.Round((1 - sparsity) * float64(total)))
-	if k < left {
+	fewer := k < left
+	if fewer {
 		choose := radix
 		if p.Gather {
 			choose = gather
@@ -74,7 +75,7 @@ func (p Prune) Before(step int, t Target) (Change, error) {
 			}
 		}
 	}
-	return Change{Kind: "prune", Structure: true, Costs: true, Detail: map[string]float64{
+	return Change{Kind: "prune", Structure: fewer, Costs: fewer, Detail: map[string]float64{
 		"target_sparsity": sparsity, "kept": float64(min(k, left)), "prunable": float64(total),
 		"sparsity": 1 - float64(min(k, left))/float64(total),
 	}}, nil

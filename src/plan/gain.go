@@ -71,12 +71,18 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 	case moves && saves < b.moving(present.Cuts, next.Cuts):
 		why.Kept = KeptPrice
 	default:
+		why.Kept = ""
 		return next, nil
 	}
 	if !moves || !p.adapts() {
 		return present, nil
 	}
-	return b.weigh(present, present.With(present.Cuts, p.Schedule(b.costs.Table, present.Cuts)), why)
+	stay := *why
+	next, err := b.weigh(present, present.With(present.Cuts, p.Schedule(b.costs.Table, present.Cuts)), why)
+	if err == nil && next.Equal(present) {
+		*why = stay // why layers do, not why their order does
+	}
+	return next, err
 }
 
 // moving returns the seconds that a move is expected to take: as the last ones did,

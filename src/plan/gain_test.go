@@ -58,6 +58,30 @@ func TestDecideUnderUncertainty(t *testing.T) {
 	}
 }
 
+// TestDecideKeepsItsReason: where the order of work follows costs, the reason says why
+// layers stay, also where a better order is taken or none is found.
+func TestDecideKeepsItsReason(t *testing.T) {
+	c := every("1", "partition")
+	c.Schedule.Kind = string(schedule.KindList)
+	a := newAsked(t, c, 0)
+	costs := heavy(9)
+	for l := range costs.Layers {
+		costs.Layers[l].Bytes.Parameters = 1 << 36 // an hour over the link
+	}
+	before := a.now
+	for range 3 {
+		why := a.after(costs, false)
+		if want := KeptPrice; !a.now.Equal(before) {
+			if why.Kept != "" || !a.now.Cuts.Equal(before.Cuts) {
+				t.Errorf("another order: %+v", why)
+			}
+		} else if why.Kept != want {
+			t.Errorf("kept %q, gain %+v; want %q", why.Kept, why.Gain, want)
+		}
+		before = a.now
+	}
+}
+
 // TestDecideOnceCostsAreKnown: nothing is decided on costs of which nothing is known.
 func TestDecideOnceCostsAreKnown(t *testing.T) {
 	p := planner(t, plantest.Settings(schedule.Kind1F1B, 16, 4, 8), plantest.Link)

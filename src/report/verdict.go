@@ -10,19 +10,26 @@ import (
 	"dynmo/src/trace"
 )
 
-// Verdicts says in one sentence for each group of runs that did the same work, of which
-// some moved layers and one did not, what moving was worth, and whether it changed
-// losses. Runs under one balancer count together. Of several groups each sentence
-// begins with the name and the layout of the group's first run.
+// Verdicts says in one sentence for each group of runs that did the same work what
+// moving was worth, if any of them moved layers or there is only one, and whether it
+// changed losses. Runs under one balancer count together. Of several groups each
+// sentence begins with the name and the layout of the group's first run.
 func (w Worths) Verdicts() []string {
 	var list, names []string
 	for _, group := range w.groups {
 		moved := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return !w.moved(i) })
-		if len(moved) > 0 && len(moved) < len(group) {
-			first := w.runs[group[0]].summarise()
-			names = append(names, fmt.Sprintf("%s, %s: ", first.Name, first.Layout))
-			list = append(list, w.verdict(moved)+"; "+w.same(group)+".")
+		var sentence string
+		switch {
+		case len(group) > 1 && len(moved) > 0:
+			sentence = w.verdict(moved) + "; " + w.same(group)
+		case len(group) == 1 && w.of[group[0]] != nil:
+			sentence = Headline(*w.of[group[0]])
+		default:
+			continue
 		}
+		first := w.runs[group[0]].summarise()
+		names = append(names, fmt.Sprintf("%s, %s: ", first.Name, first.Layout))
+		list = append(list, sentence+".")
 	}
 	if len(list) > 1 {
 		for i, name := range names {

@@ -56,7 +56,10 @@ func TestVerdicts(t *testing.T) {
 		{[]judged{nan, {"partition", math.NaN(), "ab", worth(1.5)}},
 			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x)" + same},
 		{[]judged{static, static}, ""},
-		{[]judged{{"partition", 4, "ab", worth(1.5)}}, ""},
+		{[]judged{{"partition", 4, "ab", worth(1.5)}}, "1.50x faster than never moving (1.49 to 1.51; ceiling 1.80)."},
+		{[]judged{static}, "layers never moved; the best cuts would be 1.80x faster."},
+		{[]judged{{"partition", 4, "ab", worth(1.5)}, {"diffusion", 4, "ab", worth(1.4)}},
+			"moving layers made these runs 1.50x (partition) and 1.40x (diffusion) faster than cuts that never move (1.39x to 1.51x; the best possible is 1.80x)" + same},
 	} {
 		var want []string
 		if c.want != "" {

@@ -36,8 +36,9 @@ Measured times are the true ones and noise: none; one-sided of 20 or 40 % (times
 1 + 0.2·Exp(1)); that of 20 % and bursts, in which one rank is 1.5 to 3 times slower
 for 1 to 20 steps; symmetric of 20 % (log-normal); a drift of the true costs by up to
 30 % over the run, with noise of 5 %; and noise as recorded where ranks shared two
-cores. Of the last two nothing is asked: by 5 %, as in the last, all passes of a
-rank's step vary together, and 30 steps then tell no more than a gain of 5 %. A run has 500 steps and 100 decisions. Regret is the true bottleneck of the
+cores. Of the last two only answers to changes are asked: by 5 %, as in the last, all
+passes of a rank's step vary together, and 30 steps then tell no more than a gain of
+5 %. A run has 500 steps and 100 decisions. Regret is the true bottleneck of the
 cuts in use over the smallest possible; a move is needless that gains less than 0.5 %
 of it and of the true step, a run clean without one. A change is answered once the
 true step is within 5 % of that of the best cuts. Diffusion ends short of these at
