@@ -16,6 +16,8 @@ type Estimate struct {
 	Layer []float64        // by layer: the deviation that it has alone
 	Stage []float64        // by stage: the deviation that all layers measured on it have in common
 	On    partition.Owners // by layer: the stage it was measured on
+
+	Disturbed bool // a rank was slower in the newest step than at its best: no part of what Equal compares
 }
 
 // Certain returns the estimate of costs that are known.

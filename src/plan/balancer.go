@@ -30,6 +30,7 @@ type Reason struct {
 	Bottleneck float64              // of the next cuts, in what the balancer goes by
 	Optimum    float64              // the smallest possible
 	Diffusion  *balance.Descent     // how it was found; nil for other balancers
+	Undone     bool                 // the last move made steps slower; layers go back
 	Full       *balance.MemoryError // memory allows no cuts any more: layers stay. Told once until the model changes
 }
 
@@ -40,6 +41,7 @@ const (
 	KeptBest      Kept = "best"      // nothing else is predicted to be faster
 	KeptUncertain Kept = "uncertain" // the gain could be noise
 	KeptPrice     Kept = "price"     // moving would take longer than it saves
+	KeptUndone    Kept = "undone"    // the last move made steps slower, and was undone a while ago
 )
 
 // Detail returns what an event tells of a decision for a layout.
@@ -53,6 +55,9 @@ func (r Reason) Detail(next layout.Layout) map[string]any {
 	}
 	if r.Kept != "" {
 		d["kept"] = string(r.Kept)
+	}
+	if r.Undone {
+		d["undone"] = true
 	}
 	if r.Gain.Expected != 0 {
 		d["gain"], d["gain_least"] = r.Gain.Expected, r.Gain.Least
@@ -96,6 +101,7 @@ type balancer struct {
 	full      bool    // memory allows no cuts since the model changed last
 	reference float64 // makespan of the first step
 	last      memo
+	probation probation
 }
 
 // memo is what was found on some costs at a layout: as long as neither changes,
@@ -127,6 +133,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		b.costs = cost.Certain(m.Table)
 	}
 	b.account(m)
+	b.probation.note(m)
 	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
 		return present, Reason{}, nil
 	}
@@ -147,6 +154,9 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	}
 	if err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
+	}
+	if !next.Cuts.Equal(present.Cuts) && !why.Undone {
+		b.probation.moves(present, b.present())
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
@@ -187,10 +197,11 @@ func (b *balancer) remember(present layout.Layout) {
 // stages.
 func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
-	if due, err := b.due(present); err != nil || !due {
+	back, worse := b.probation.undo(b.planner, b.costs.Table, present)
+	if due, err := b.due(present); err != nil || !due && !worse {
 		return fail(err)
 	}
-	if b.last.stay != nil {
+	if b.last.stay != nil && !worse {
 		return present, *b.last.stay, nil
 	}
 	problem := b.planner.problem(b.costs.Table, b.planner.by)
@@ -199,12 +210,19 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		return fail(err)
 	}
 	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
-	next, err := b.choose(problem, present, &why)
-	if err != nil {
-		return fail(err)
-	}
-	if next, err = b.weigh(present, next, &why); err != nil {
-		return fail(err)
+	next := present
+	switch {
+	case worse:
+		next, why.Undone = back, true
+	case b.probation.rest > 0:
+		why.Kept = KeptUndone
+	default:
+		if next, err = b.choose(problem, present, &why); err != nil {
+			return fail(err)
+		}
+		if next, err = b.weigh(present, next, &why); err != nil {
+			return fail(err)
+		}
 	}
 	p, err := b.planner.For(next.Stages())
 	if err != nil {
@@ -218,7 +236,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		return fail(err)
 	}
 	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
-	if next.Equal(present) {
+	if next.Equal(present) && b.probation.rest == 0 {
 		b.last.stay = &why
 	} else {
 		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)

@@ -139,6 +139,7 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	unslow(out.Layers, e.home, slow)
 	e.share(out)
 	out.Slow = e.slow(slow)
+	out.Disturbed = slices.Contains(e.steps[len(e.steps)-1].usable, false) || slices.Max(e.passes) > 1
 	return out
 }
 

@@ -212,6 +212,10 @@ func TestJournalSays(t *testing.T) {
 	expect.OK(t, err)
 	gpipe := even.With(even.Cuts, order)
 	r.tell(even, gpipe, plan.Reason{Decided: true, Predicted: 0.2}, 1)
+	undone := keep
+	undone.Kept = plan.KeptUndone
+	r.tell(even, even, undone, 1)
+	r.tell(uneven, even, plan.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
 	const gap = "; slowest stage 25.0 % above the best possible"
 	want := []string{
 		"step 0: layers stay: no other cuts are predicted to be faster" + gap,
@@ -227,6 +231,9 @@ func TestJournalSays(t *testing.T) {
 		"step 8: the model changes: freeze, layers 3, of all 8; took 1s",
 		"step 8: layers stay: memory: stage 0 lacks 0 bytes for what it must hold",
 		"step 9: schedule gpipe instead of 1f1b: a step of 80.7ms is predicted to take 200ms, 2.48x slower",
+		"step 10: layers stay: the last move made steps slower and was undone" + gap,
+		"step 11: layers move back: steps are slower than before the last move, for something that no layer's cost tells",
+		"step 11: moved 2 layers, 9 bytes, in 1s; layers per stage 4 4",
 	}
 	if diff := cmp.Diff(want, r.told.lines); diff != "" {
 		t.Error(diff)

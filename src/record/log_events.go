@@ -56,6 +56,8 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 	switch {
 	case why.Full != nil:
 		a, line = answerFull, fmt.Sprintf("layers stay: %v", why.Full)
+	case why.Undone:
+		a, line = answerMove, "layers move back: steps are slower than before the last move, for something that no layer's cost tells"
 	case !d.Next.Cuts.Equal(d.Ran.Cuts):
 		a, line = answerMove, "layers move: "+gain+gap
 	case !d.Next.Equal(d.Ran):
@@ -74,6 +76,8 @@ func kept(why plan.Reason) string {
 		return others + ", which may be noise"
 	case plan.KeptPrice:
 		return others + ", less than moving takes"
+	case plan.KeptUndone:
+		return "the last move made steps slower and was undone"
 	}
 	return "no other cuts are predicted to be faster"
 }
