@@ -24,7 +24,8 @@ type Kind struct {
 
 // Kinds of figures.
 var (
-	RegretP95    = Kind{Name: "regret_p95", Unit: "ratio", Clock: "sim"}           // bottleneck over the optimum
+	RegretP95    = Kind{Name: "regret_p95", Unit: "ratio", Clock: "sim"}           // see Verdict
+	LargestP95   = Kind{Name: "bottleneck_p95", Unit: "ratio", Clock: "sim"}       // over the smallest
 	Needless     = Kind{Name: "needless", Unit: "moves", Clock: "sim"}             // in 100 decisions
 	Clean        = Kind{Name: "clean", Unit: "ratio", Clock: "sim", AtLeast: true} // share of runs without needless moves
 	Moves        = Kind{Name: "moves", Unit: "moves", Clock: "sim"}                // in 100 decisions
@@ -106,23 +107,30 @@ func constant(runs []Run, noise Noise, balancer string) []Figure {
 	if g.policy = present.Name; len(g.of(runs)) == 0 {
 		return nil
 	}
-	var worst Figure // of each policy its own; the family is that of the present one
-	for _, g.family = range Families() {
-		f, old := g.both(runs, RegretP95, g.reach(runs, noise), regret), worst.Old
-		if f.New/max(f.Reach, 1) > worst.New/max(worst.Reach, 1) {
-			worst = f
-		}
-		worst.Old = max(f.Old, old)
-	}
-	g.family = ""
+	reach := func(g group) float64 { return g.reach(runs, noise) }
 	needless := mostNeedless
 	if noise.Clean == 0 {
 		needless = 0
 	}
 	return []Figure{
-		worst, g.both(runs, Needless, needless, per100(func(v Verdict) int { return v.Needless })),
+		g.worst(runs, RegretP95, reach, regret), g.worst(runs, LargestP95, func(group) float64 { return 0 }, largest),
+		g.both(runs, Needless, needless, per100(func(v Verdict) int { return v.Needless })),
 		g.both(runs, Clean, noise.Clean, clean), g.both(runs, Moves, 0, per100(func(v Verdict) int { return v.Moves })),
 	}
+}
+
+// worst returns the figure of the family that is furthest from its reach under the
+// present policy; the old one's value is the largest of all families.
+func (g group) worst(runs []Run, kind Kind, reach func(group) float64, of func([]Verdict) float64) Figure {
+	var worst Figure
+	for _, g.family = range Families() {
+		f, old := g.both(runs, kind, reach(g), of), worst.Old
+		if f.New/max(f.Reach, 1) > worst.New/max(worst.Reach, 1) {
+			worst = f
+		}
+		worst.Old = max(f.Old, old)
+	}
+	return worst
 }
 
 // reach returns what a family's regret should not exceed, 0 if that is not known.
@@ -158,9 +166,19 @@ func answers(runs []Run, noise Noise, balancer string, s Scenario) []Figure {
 
 // regret returns the 95th percentile of the regret of all decisions.
 func regret(list []Verdict) float64 {
+	return worstDecision(list, func(v Verdict) []float64 { return v.Regret })
+}
+
+// largest returns the same of the bottleneck.
+func largest(list []Verdict) float64 {
+	return worstDecision(list, func(v Verdict) []float64 { return v.Bottleneck })
+}
+
+// worstDecision returns the 95th percentile of a value over all decisions.
+func worstDecision(list []Verdict, of func(Verdict) []float64) float64 {
 	var all []float64
 	for _, v := range list {
-		all = append(all, v.Regret...)
+		all = append(all, of(v)...)
 	}
 	return quantile(all, 0.95)
 }

@@ -22,7 +22,10 @@ const (
 
 // Verdict is how a balancer did in a run.
 type Verdict struct {
-	Regret   []float64 // by decision: true bottleneck over the optimum of the cuts after it
+	Bottleneck []float64 // by decision: true bottleneck of the cuts after it over the smallest
+	// Regret is by decision the same or, where that is less, their true step over the
+	// one at the cuts of the smallest bottleneck, but no less than 1.
+	Regret   []float64
 	Moves    int
 	Needless int   // moves that were not worth it
 	Answers  []int // by change: decisions until it was answered; all until the next one, or the end, if it was not
@@ -42,7 +45,8 @@ func (w *world) judge(balancer string, first partition.Partition, cuts []partiti
 		}
 		before = after
 		if decides(step) {
-			v.Regret = append(v.Regret, w.regret(step, after))
+			b, r := w.regret(step, after)
+			v.Bottleneck, v.Regret = append(v.Bottleneck, b), append(v.Regret, r)
 		}
 	}
 	for _, from := range w.events() {
@@ -71,11 +75,16 @@ func (w *world) seconds(step int, cuts partition.Partition) float64 {
 // where the policy says itself when it decides.
 func decides(step int) bool { return (step+1)%every == 0 }
 
-// regret returns the true bottleneck of some cuts at a step over the smallest.
-func (w *world) regret(step int, cuts partition.Partition) float64 {
+// regret returns the true bottleneck of some cuts at a step over the smallest, and
+// what is to be regretted of that: where microbatches are few, filling and draining
+// can make a step with a larger bottleneck the faster one.
+func (w *world) regret(step int, cuts partition.Partition) (largest, regret float64) {
 	truth, slow := w.truth(step), w.slow(step)
-	_, best := optimum(truth, w.Stages, slow)
-	return bottleneck(truth, cuts, slow) / best
+	best, least := optimum(truth, w.Stages, slow)
+	if largest = bottleneck(truth, cuts, slow) / least; largest == 1 {
+		return largest, largest
+	}
+	return largest, max(1, min(largest, w.seconds(step, cuts)/w.seconds(step, best)))
 }
 
 // events returns the steps from which on something has lastingly changed.
