@@ -223,10 +223,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	case b.probation.rest > 0:
 		why.Kept = KeptUndone
 	default:
-		if next, err = b.choose(problem, present, &why); err != nil {
-			return fail(err)
-		}
-		if next, err = b.weigh(present, next, &why); err != nil {
+		if next, err = b.best(problem, present, &why); err != nil {
 			return fail(err)
 		}
 	}
@@ -248,6 +245,30 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)
 	}
 	return next, why, nil
+}
+
+// best returns the layout that is surely worth moving to, if there is one: the best on
+// the costs as they were measured, or else the best if the ranks whose layers they
+// are were disturbed.
+func (b *balancer) best(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
+	next, err := b.choose(problem, present, why)
+	if err != nil {
+		return present, err
+	}
+	if next, err = b.weigh(present, next, why); err != nil || why.Kept != KeptUncertain || b.costs.Doubt == nil {
+		return next, err
+	}
+	measured, stay := b.costs, *why
+	b.costs = measured.Undisturbed()
+	next, err = b.choose(b.planner.problem(b.costs.Table, b.planner.by), present, why)
+	b.costs = measured
+	if err == nil {
+		next, err = b.weigh(present, next, why)
+	}
+	if err == nil && next.Equal(present) {
+		*why = stay
+	}
+	return next, err
 }
 
 // present returns the makespan of a step in the present layout, simulated on the
