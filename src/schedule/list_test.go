@@ -15,7 +15,7 @@ func TestListIsLegal(t *testing.T) {
 	for seed := range uint64(2000) {
 		rnd := random.Keyed(seed)
 		draw := func() float64 { return float64(rnd.IntN(4)) * rnd.Float64() }
-		o := ListOptions{Microbatches: 1 + rnd.IntN(9), Theta: rnd.Float64(), ForwardFirst: rnd.IntN(2) == 0}
+		o := ListOptions{Microbatches: 1 + rnd.IntN(9), Rule: Rule{Theta: rnd.Float64(), ForwardFirst: rnd.IntN(2) == 0}}
 		for range 1 + rnd.IntN(6) {
 			o.Costs = append(o.Costs, cost.Stage{Forward: draw(), Input: draw(), Weight: draw()})
 			o.Message = append(o.Message, draw())
@@ -56,7 +56,7 @@ func TestListThetaWaits(t *testing.T) {
 		0.5: "F0 F1 I0 W0 I1 W1\n",
 		0.6: "F0 F1 I0 I1 W0 W1\n",
 	} {
-		s := List(ListOptions{Costs: costs, Microbatches: 2, Theta: theta})
+		s := List(ListOptions{Costs: costs, Microbatches: 2, Rule: Rule{Theta: theta}})
 		if got := Format(s.Lists[:1]); got != want {
 			t.Errorf("theta %v: %q, want %q", theta, got, want)
 		}
