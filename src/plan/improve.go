@@ -109,7 +109,7 @@ func (p *Planner) estimate(t cost.Table, cuts partition.Partition) float64 {
 	if !p.adapts() {
 		return p.seconds(t, cuts, p.base)
 	}
-	return p.seconds(t, cuts, schedule.List(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))))
+	return schedule.NewLister(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))).Run(schedule.Rule{})
 }
 
 // shift returns cuts with one of them moved, nil if a stage were left empty.

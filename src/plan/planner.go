@@ -31,7 +31,7 @@ type Planner struct {
 	// have room for, and what memory is left lets more fly.
 	base   schedule.Schedule
 	peaks  []schedule.Peak // of base, by virtual stage
-	most   int             // microbatches in flight that settings allow in list and auto
+	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
 	limit  int64           // bytes of a rank; 0: no limit
 	config config.Config
 	fixed  FixedBytes
@@ -63,6 +63,9 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		p.base, err = start(c.Parallel.Stages, c.Parallel.Microbatches, p.most)
 	default:
 		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
+		if p.Kind == schedule.KindZBV && err == nil {
+			p.most = p.base.Cap(0)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -129,7 +132,9 @@ func fromFile(c config.Config) (schedule.Schedule, error) {
 }
 
 // adapts reports whether the schedule follows from costs.
-func (p *Planner) adapts() bool { return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto }
+func (p *Planner) adapts() bool {
+	return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto || p.Kind == schedule.KindZBV
+}
 
 // Step returns what there is to simulate at some cuts when one replica stands
 // for all: every stage's rank is as slow as the slowest of its replicas.
@@ -151,32 +156,37 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
+		if p.Map.Chunks > 1 && !p.fits(t, cuts, s) {
+			return math.Inf(1)
+		}
 		step.Schedule = s
 		return sim.Run(step).Makespan()
 	}
 	s, seconds := Auto(p.options(step, p.caps(t, cuts)), evaluate)
 	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
-	if evaluate(p.base) < seconds {
+	if math.IsInf(seconds, 1) || evaluate(p.base) < seconds {
 		return p.base
+	}
+	if p.Kind == schedule.KindZBV {
+		s.Kind = p.Kind
 	}
 	return s
 }
 
 // options returns what a list schedule of a step is made for.
 func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
-	o := schedule.ListOptions{Microbatches: p.Microbatches, InFlight: caps}
-	for stage, c := range step.Costs {
-		o.Costs = append(o.Costs, c)
-		if stage+1 < len(step.Costs) && step.Bytes != nil {
-			o.Message = append(o.Message, p.link(stage).Seconds(step.Bytes[stage]))
+	o := schedule.ListOptions{Map: p.Map, Costs: step.Costs, Dispatch: step.Dispatch, Microbatches: p.Microbatches, InFlight: caps}
+	for v := range len(step.Costs) - 1 {
+		if step.Bytes != nil {
+			o.Message = append(o.Message, p.link(v).Seconds(step.Bytes[v]))
 		}
 	}
 	return o
 }
 
-// link returns the link between a stage and the one behind it, either way.
-func (p *Planner) link(stage int) sim.Link {
-	return p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
+// link returns the link between a virtual stage and the one behind it, either way.
+func (p *Planner) link(v int) sim.Link {
+	return p.Network.Link(p.Mesh.Rank(p.Map.Stage(v), 0), p.Mesh.Rank(p.Map.Stage(v+1), 0))
 }
 
 // Makespan predicts the seconds of a step at some cuts, from the first forward
