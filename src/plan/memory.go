@@ -67,6 +67,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 // fits reports whether a schedule keeps to the settings' microbatches in flight
 // and, at these cuts, to the memory.
 func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
+	p = p.of(s.Map)
 	peaks := s.Peaks()
 	for _, peak := range peaks {
 		if p.adapts() && peak.InFlight > p.most {

@@ -30,6 +30,7 @@ type Planner struct {
 	// and auto it is the one before costs are known: what it holds is what cuts must
 	// have room for, and what memory is left lets more fly.
 	base   schedule.Schedule
+	other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
 	peaks  []schedule.Peak // of base, by virtual stage
 	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
 	limit  int64           // bytes of a rank; 0: no limit
@@ -42,6 +43,18 @@ type Planner struct {
 // means no such bytes. Errors are the settings': a schedule that stages and
 // microbatches do not allow, a file that holds no legal one.
 func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
+	p, err := newPlanner(c, network, fixed, c.Schedule.Virtual())
+	if err == nil && folds(c) {
+		if vee, err := newPlanner(c, network, fixed, 2); err == nil {
+			p.other, vee.other = vee, p
+		}
+	}
+	return p, err
+}
+
+// newPlanner returns the planner of a number of chunks on a stage, for kinds that
+// have a choice.
+func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks int) (*Planner, error) {
 	p := &Planner{
 		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
 		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
@@ -59,10 +72,10 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		if p.most == 0 {
 			p.most = 2*c.Parallel.Stages - 1
 		}
-		p.most = min(p.most, c.Parallel.Microbatches)
-		p.base, err = unmeasured(c.Parallel.Stages, c.Parallel.Microbatches, p.most)
+		p.most = chunks * min(p.most, c.Parallel.Microbatches)
+		p.base, err = unmeasured(c.Parallel.Stages, chunks, c.Parallel.Microbatches, p.most)
 	default:
-		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
+		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, chunks, c.Parallel.Microbatches)
 		if p.Kind == schedule.KindZBV && err == nil {
 			p.most = p.base.Cap(0)
 		}
@@ -98,14 +111,20 @@ func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.L
 	return layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
 }
 
-// unmeasured returns the schedule before costs are known: 1F1B, or, if fewer
-// microbatches may be in flight than it has, a list for equal stages.
-func unmeasured(stages, microbatches, most int) (schedule.Schedule, error) {
-	if most >= min(stages, microbatches) {
-		return schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
+// unmeasured returns the schedule before costs are known: 1F1B, or zb-v of two
+// chunks, or, if fewer microbatches may be in flight than it has, a list for equal
+// stages.
+func unmeasured(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
+	kind := schedule.Kind1F1B
+	if chunks == 2 {
+		kind = schedule.KindZBV
+	}
+	s, err := schedule.New(kind, stages, chunks, microbatches)
+	if err != nil || s.Cap(0) <= most {
+		return s, err
 	}
 	return schedule.List(schedule.ListOptions{
-		Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, stages), Microbatches: microbatches,
+		Map: s.Map, Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, s.Map.Virtual()), Microbatches: microbatches,
 		InFlight: slices.Repeat([]int{most}, stages),
 	}), nil
 }
@@ -139,6 +158,7 @@ func (p *Planner) adapts() bool {
 // Step returns what there is to simulate at some cuts when one replica stands
 // for all: every stage's rank is as slow as the slowest of its replicas.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
+	p = p.of(s.Map)
 	step := sim.Step{
 		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh,
 	}
@@ -156,7 +176,7 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
-		if p.Map.Chunks > 1 && !p.fits(t, cuts, s) {
+		if p.limit > 0 && p.Map.Chunks > 1 && !p.fits(t, cuts, s) {
 			return math.Inf(1)
 		}
 		return p.seconds(t, cuts, s)
