@@ -24,7 +24,8 @@ const (
 
 // Cuts returns the cuts with the shortest predicted step that the search finds: the
 // exact partition, then Improve. The search begins at uniform cuts too where a stage
-// holds several chunks, for which no exact partition is known, and at the static
+// holds several chunks, which the exact partition takes for stages of their own, in a
+// V at those under which the stages' loads are the least, and at the static
 // balancers' cuts where replicas sum gradients: the exact cuts fill some stages to the
 // brim, whose sum is long then. Of these starts the two with the shortest steps are
 // improved, and the better end is taken.
@@ -39,6 +40,11 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 		if r, err := balance.Uniform(problem); err == nil {
 			starts = append(starts, r.Cuts)
 		}
+	}
+	if p.Map.Vee && p.Map.Chunks == 2 && p.Map.Stages > 1 {
+		slow := slices.Repeat([]float64{1}, p.Map.Stages)
+		copy(slow, problem.Slow) // virtual stages begin with one of each stage
+		starts = append(starts, folded(problem.Seconds, slow))
 	}
 	if p.Map.Chunks == 1 && p.Mesh.Replicas > 1 {
 		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
