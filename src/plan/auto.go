@@ -12,11 +12,12 @@ const (
 	// optimal is how many times the lower bound a step may take and is not tried to
 	// be made shorter.
 	optimal = 1 + 1e-4
-	// effort is how many instructions a search for a better order goes over: about a
-	// millisecond's work, whatever the size of the step.
+	// effort is how many instructions the lists of all rules may have together, and how
+	// many a search for a better order goes over: a few milliseconds' work, whatever
+	// the size of the step.
 	effort = 1 << 16
-	// fewest is how many orders a search tries at least.
-	fewest = 8
+	// fewest is how many rules and orders are tried at least.
+	fewest = 4
 )
 
 // rules are the rules of lists that Auto tries. Without a cap on microbatches in
@@ -87,12 +88,16 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 	}
 	try(fastest(o, enough))
 	if least > enough {
-		passes := max(fewest, effort/(3*len(o.Costs)*o.Microbatches))
-		if s, _ := schedule.Search(o, best, passes, enough); s.Kind == schedule.KindList {
+		if s, _ := schedule.Search(o, best, orders(o), enough); s.Kind == schedule.KindList {
 			try(s)
 		}
 	}
 	return best, least
+}
+
+// orders returns how many orders of a step's instructions may be tried.
+func orders(o schedule.ListOptions) int {
+	return max(fewest, effort/(3*len(o.Costs)*o.Microbatches))
 }
 
 // fastest returns the list that takes the fewest seconds if no message waits for
@@ -100,7 +105,7 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
 	l := schedule.NewLister(o)
 	best, least := schedule.Rule{}, math.Inf(1)
-	for _, rule := range rules {
+	for _, rule := range rules[:min(len(rules), orders(o))] {
 		if seconds := l.Run(rule); seconds < least {
 			best, least = rule, seconds
 		}
