@@ -26,7 +26,6 @@ type Rule struct {
 	ForwardFirst bool    // of F and I that can start at the same time, F
 	Patience     float64 // the share of an F by which an I may be waited for instead
 	Drain        bool    // W comes before I where it lets an F start that only the cap keeps
-	Early        bool    // of chunks, that nearer to the start of the chain goes first: F to fill the pipe, I to make room
 }
 
 // List returns a schedule made for costs, by an event-driven list scheduler: of
@@ -184,11 +183,8 @@ func (l *Lister) choose(stage int) {
 	at := &l.stages[stage]
 	forward, input := math.Inf(1), math.Inf(1)
 	var f, i, w *place
-	held := false // an F could start but for the cap
-	for c := range l.chunks {
-		if !l.rule.Early {
-			c = l.chunks - 1 - c
-		}
+	held := false                        // an F could start but for the cap
+	for c := l.chunks - 1; c >= 0; c-- { // what is farther on its way first
 		p := at.places[c]
 		if m := p.next[F]; m < p.known[F] {
 			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap {
