@@ -28,7 +28,7 @@ type Analysis struct {
 // whatever the balancer goes by, and beside the best of one chunk on each stage.
 // It is a pure function; m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
-	t := m.Table
+	p, t := p.of(l.Map()), m.Table
 	costs := p.placed(t, l.Cuts)
 	loads := l.Loads(costs)
 	a := Analysis{
@@ -67,6 +67,7 @@ type Plan struct {
 // Simulate returns the plan of a layout for step number of a phase. The lower
 // bound and the bottlenecks are those of its mean microbatch.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
+	p = p.of(l.Map())
 	t := costs.Mean()
 	a := Plan{
 		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),

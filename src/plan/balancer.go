@@ -138,7 +138,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
 		return present, Reason{}, nil
 	}
-	p, err := b.planner.For(present.Stages())
+	p, err := b.planner.Of(present)
 	if err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
@@ -227,7 +227,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 			return fail(err)
 		}
 	}
-	p, err := b.planner.For(next.Stages())
+	p, err := b.planner.Of(next)
 	if err != nil {
 		return fail(err)
 	}
@@ -328,7 +328,7 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 	if b.Repack > 0 {
 		p, cuts = b.repack(cuts)
 	}
-	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
+	return p.beside(b.costs.Table, p.layout(cuts, p.Schedule(b.costs.Table, cuts))), nil
 }
 
 // pack returns the best layout of so many stages.

@@ -16,15 +16,15 @@ const (
 	// worth is the share of a step that a move of cuts must gain: less is noise, after
 	// which layers would move without end.
 	worth = 1e-3
-	// tries bounds the steps that Improve simulates, so that a decision stays
-	// short on a thousand stages: a millisecond each for 24 stages and 96
-	// microbatches.
-	tries = 500
+	// tries bounds the steps that Improve simulates, and simulated their instructions,
+	// so that a decision stays short on a thousand stages.
+	tries, simulated = 500, 1 << 20
 )
 
 // Cuts returns the cuts with the shortest predicted step that the search finds: the
 // exact partition, then Improve. The search begins at uniform cuts too where a stage
-// holds several chunks, for which no exact partition is known, and at the static
+// holds several chunks, which the exact partition takes for stages of their own, in a
+// V at those under which the stages' loads are the least, and at the static
 // balancers' cuts where replicas sum gradients: the exact cuts fill some stages to the
 // brim, whose sum is long then. Of these starts the two with the shortest steps are
 // improved, and the better end is taken.
@@ -39,6 +39,11 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 		if r, err := balance.Uniform(problem); err == nil {
 			starts = append(starts, r.Cuts)
 		}
+	}
+	if p.Map.Vee && p.Map.Chunks == 2 && p.Map.Stages > 1 {
+		slow := slices.Repeat([]float64{1}, p.Map.Stages)
+		copy(slow, problem.Slow) // virtual stages begin with one of each stage
+		starts = append(starts, folded(problem.Seconds, slow))
 	}
 	if p.Map.Chunks == 1 && p.Mesh.Replicas > 1 {
 		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
@@ -111,7 +116,7 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 	best := slices.Clone(cuts)
 	over := p.missing(t, best)
 	seconds := estimate(t, best)
-	left := tries
+	left := min(tries, max(1, simulated/(3*p.Map.Virtual()*p.Microbatches)))
 	for moved := true; moved && left > 0; {
 		moved = false
 		for c := 1; c < best.Stages(); c++ {
@@ -144,7 +149,7 @@ func (p *Planner) estimate(t cost.Table, cuts partition.Partition) float64 {
 	if !p.adapts() {
 		return p.seconds(t, cuts, p.base)
 	}
-	return p.seconds(t, cuts, schedule.List(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))))
+	return schedule.NewLister(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))).Run(schedule.Rule{})
 }
 
 // shift returns cuts with one of them moved, nil if a stage were left empty.
