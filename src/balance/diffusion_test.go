@@ -68,23 +68,28 @@ type answer struct {
 	err  error
 }
 
-// diffuseByMessages runs Diffuse on one goroutine for each stage.
-func diffuseByMessages(p Problem, present partition.Partition, o DiffusionOptions) []answer {
-	links := make([]chan []float64, p.Stages*p.Stages)
+// overMessages runs every stage on a goroutine of its own.
+func overMessages(stages int, stage func(s int, link Link)) {
+	links := make([]chan []float64, stages*stages)
 	for i := range links {
 		links[i] = make(chan []float64, 1)
 	}
-	to := func(a, b int) chan []float64 { return links[a*p.Stages+b] }
-	answers := make([]answer, p.Stages)
+	to := func(a, b int) chan []float64 { return links[a*stages+b] }
 	var all sync.WaitGroup
 	shared := new(reduction)
-	for s := range p.Stages {
-		all.Go(func() {
-			a := &answers[s]
-			a.cuts, a.d, a.err = Diffuse(p.Stage(present, s), channels{s, p.Stages, to, shared}, o)
-		})
+	for s := range stages {
+		all.Go(func() { stage(s, channels{s, stages, to, shared}) })
 	}
 	all.Wait()
+}
+
+// diffuseByMessages runs Diffuse on one goroutine for each stage.
+func diffuseByMessages(p Problem, present partition.Partition, o DiffusionOptions) []answer {
+	answers := make([]answer, p.Stages)
+	overMessages(p.Stages, func(s int, link Link) {
+		a := &answers[s]
+		a.cuts, a.d, a.err = Diffuse(p.Stage(present, s), link, o)
+	})
 	return answers
 }
 

@@ -17,6 +17,7 @@ type sweeper struct {
 	layers  int       // of the chain
 	sweeps  int
 	upTo    [][]Load // upTo[s][i]: the chain up to the i-th layer of the participant's stage s, and up to its end
+	ahead   Load     // the chain up to the layer before the participant's first
 }
 
 // sweep is phase 2: it returns the cuts nearest the targets of phase 1 among
@@ -27,9 +28,10 @@ type sweeper struct {
 // the left finds the farthest layer at which each stage can begin at all, one
 // from the right lets stage after stage begin as near its target as the bound, its
 // memory and the first sweep allow. A cut leaves its target only along a run of
-// stages that could not keep to the bound otherwise. So without memory limits,
-// on stages of one speed, the bottleneck is the smallest possible one. With them
-// the empty stages that the first sweep allows may mislead it.
+// stages that could not keep to the bound otherwise. Where every stage can hold
+// every layer within the bound, as without memory limits on stages of one speed,
+// this finds the smallest possible bottleneck. Else a stage may be left without a
+// layer that it can hold: the second sweep looks one stage ahead, not further.
 func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition, error) {
 	w := sweeper{participant: g, targets: targets}
 	chain, longest, err := w.count()
@@ -57,17 +59,19 @@ func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition,
 // count computes upTo and returns the whole chain's load and its longest layer's
 // seconds. Collective.
 func (w *sweeper) count() (chain Load, longest float64, err error) {
-	err = w.relay(encodeLayers([]Load{{}}), true, func(m []float64) []float64 {
-		chain = decodeLayers(m)[0]
+	err = w.relay(encodeLayers(make([]Load, 2)), true, func(m []float64) []float64 {
+		known := decodeLayers(m)
+		w.ahead, chain = known[0], known[1]
+		ahead := chain
 		for s := range w.stages {
 			upTo := []Load{chain}
 			for _, l := range w.stages[s].Layers {
-				chain, longest = chain.plus(l), max(longest, l.Seconds)
+				ahead, chain, longest = chain, chain.plus(l), max(longest, l.Seconds)
 				upTo = append(upTo, chain)
 			}
 			w.upTo = append(w.upTo, upTo)
 		}
-		return encodeLayers([]Load{chain})
+		return encodeLayers([]Load{ahead, chain})
 	})
 	if err != nil {
 		return chain, longest, err
@@ -90,13 +94,20 @@ func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err 
 	return w.nearest(bound, begins, next)
 }
 
-// cost returns the seconds of stage k with the layers between two places of the
-// chain, whether they keep to a bound and to its memory, and whether to its
-// memory at least.
-func (w *sweeper) cost(k int, from, to Load, bound float64) (seconds float64, keeps, fits bool) {
+// keeps returns the seconds of stage k with the layers between two places of the
+// chain, and whether they keep to a bound and to its memory. If only the bound is
+// too small, next falls to those seconds.
+func (w *sweeper) keeps(k int, from, to Load, bound float64, next *float64) (seconds float64, ok bool) {
 	sum := to.minus(from)
-	seconds, fits = w.kinds[k].load(sum.Seconds), w.kinds[k].excess(sum) == 0
-	return seconds, fits && seconds <= bound, fits
+	seconds = w.kinds[k].load(sum.Seconds)
+	if w.kinds[k].excess(sum) > 0 {
+		return seconds, false
+	}
+	if seconds > bound {
+		*next = min(*next, seconds)
+		return seconds, false
+	}
+	return seconds, true
 }
 
 // farthest is the sweep from the left, in which each stage takes as many layers
@@ -108,37 +119,30 @@ func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err e
 	w.sweeps++
 	stages := w.all()
 	begins = slices.Repeat([]float64{math.Inf(-1)}, stages+2) // the last is -next
-	begins[0], next = 0, math.Inf(1)
-	k := 0
-	err = w.relay(append([]float64{0, next}, encodeLayers([]Load{{}})...), true, func(m []float64) []float64 {
-		k, next = int(m[0]), m[1]
-		begin := decodeLayers(m[2:])[0]
+	begins[0] = 0
+	err = w.relay(append([]float64{0, math.Inf(1)}, encodeLayers([]Load{{}})...), true, func(m []float64) []float64 {
+		k, next, begin := int(m[0]), m[1], decodeLayers(m[2:])[0]
 		for s := range w.stages {
 			for i := 0; i < len(w.stages[s].Layers) && k < stages; {
-				seconds, keeps, fits := w.cost(k, begin, w.upTo[s][i+1], bound)
-				if keeps {
+				if _, ok := w.keeps(k, begin, w.upTo[s][i+1], bound, &next); ok {
 					i++
 					continue
-				}
-				if fits {
-					next = min(next, seconds)
 				}
 				k, begin = k+1, w.upTo[s][i]
 				begins[k] = float64(w.stages[s].First + i)
 			}
 		}
+		if w.first()+len(w.stages) == stages { // the chain's end: stages behind k begin there at most
+			for behind := k + 1; behind <= stages; behind++ {
+				begins[behind] = float64(w.layers)
+			}
+		}
+		begins[stages+1] = -next
 		return append([]float64{float64(k), next}, encodeLayers([]Load{begin})...)
 	})
-	if err != nil {
-		return nil, next, err
+	if err == nil {
+		err = w.link.Max(begins)
 	}
-	if w.first()+len(w.stages) == stages { // the chain's end: stages behind k begin there at most
-		for k++; k <= stages; k++ {
-			begins[k] = float64(w.layers)
-		}
-	}
-	begins[stages+1] = -next
-	err = w.link.Max(begins)
 	next = -begins[stages+1]
 	for k := range stages {
 		if begins[k] < float64(k) {
@@ -153,8 +157,8 @@ func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err e
 
 // nearest is the sweep from the right, in which each stage begins at the layer
 // nearest its target from which it keeps to bound and memory, not behind
-// begins[k], not before layer k and never empty. Of two nearest ones it takes the
-// earlier. It returns what try does. Message: see placing. Collective.
+// begins[k], not before layer k and never empty, and such that the stage before can
+// hold a layer. Of two nearest ones it takes the earlier. It returns what try does. Message: see placing. Collective.
 func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partition.Partition, float64, error) {
 	w.sweeps++
 	stages := w.all()
@@ -174,10 +178,10 @@ func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partit
 		found[stages], found[stages+1] = p.worst, -p.next
 		return p.encode()
 	})
-	if err != nil {
-		return nil, next, err
+	if err == nil {
+		err = w.link.Max(found)
 	}
-	if err = w.link.Max(found); err != nil || found[0] < 0 {
+	if err != nil || found[0] < 0 {
 		return nil, -found[stages+1], err
 	}
 	cuts := make(partition.Partition, stages+1)
@@ -189,7 +193,8 @@ func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partit
 }
 
 // place goes on with a sweep from the right through the layers that the
-// participant's stage s holds.
+// participant's stage s holds. What is chosen is the layer behind the one that it
+// looks at.
 func (w *sweeper) place(p *placing, s int, bound float64, begins, found []float64) {
 	for i := len(w.stages[s].Layers) - 1; i >= 0 && p.stage >= 0; {
 		layer, here := w.stages[s].First+i, w.upTo[s][i]
@@ -197,21 +202,37 @@ func (w *sweeper) place(p *placing, s int, bound float64, begins, found []float6
 			i--
 			continue
 		}
-		seconds, keeps, fits := w.cost(p.stage, here, p.end, bound)
+		seconds, ok := w.keeps(p.stage, here, p.end, bound, &p.next)
+		ok = ok && layer >= p.stage
+		room := ok // whether the stage before can hold the layer before by itself
+		if ok && p.stage > 0 {
+			_, room = w.keeps(p.stage-1, w.before(s, i), here, bound, &p.next)
+		}
 		off := math.Abs(here.Seconds - w.targets[p.stage])
 		switch {
-		case keeps && layer >= p.stage && (p.chosen < 0 || off <= p.off):
+		case room && (p.chosen < 0 || off <= p.off):
 			p.chosen, p.begin, p.off, p.seconds = layer, here, off, seconds
 			i--
-		case p.chosen < 0:
-			if fits {
-				p.next = min(p.next, seconds)
-			}
-			p.stage = failed
-		default:
+		case p.chosen >= 0:
 			p.settle(found)
+		case ok:
+			i--
+		default:
+			p.stage = failed
 		}
 	}
+}
+
+// before returns the chain up to the layer before the i-th of the participant's
+// stage s, which must not be the chain's first.
+func (w *sweeper) before(s, i int) Load {
+	switch {
+	case i > 0:
+		return w.upTo[s][i-1]
+	case s > 0:
+		return w.upTo[s-1][len(w.stages[s-1].Layers)-1]
+	}
+	return w.ahead
 }
 
 // failed stands for the stage of a placing that has come to one for which there
