@@ -1,0 +1,53 @@
+package contest
+
+import (
+	"math"
+
+	"dynmo/src/partition"
+)
+
+// vee builds a schedule of two chunks on each stage that lie in a V (Qi et al. 2024),
+// greedily for its costs as the paper has it for ZB-V: what can start first is done. W
+// fills in where a stage would wait for at least the share theta of it, and makes room
+// for F.
+type vee struct {
+	*builder
+	theta        float64
+	forwardFirst bool // of F and I that can start at the same time, F
+	deepFirst    bool // of F of two chunks, that of the second
+	room         bool // W comes before an I where it lets an F start
+}
+
+func newVee(p Problem, theta float64, forwardFirst, deepFirst, room bool) *vee {
+	m := partition.Map{Stages: len(p.Costs), Chunks: 2, Vee: true}
+	return &vee{newBuilder(p, m), theta, forwardFirst, deepFirst, room}
+}
+
+func (v *vee) choose(stage int) choice {
+	forward, input, weight := none(), none(), none()
+	for _, chunk := range []int{1, 0} {
+		at := v.m.Place(stage, chunk)
+		if start := v.start(at, 0); start < forward.start || !v.deepFirst && start == forward.start {
+			forward = choice{at, 0, start}
+		}
+		if start := v.start(at, 1); start < input.start {
+			input = choice{at, 1, start}
+		}
+		if start := v.start(at, 2); !math.IsInf(start, 1) && (math.IsInf(weight.start, 1) || v.next[at][2] < v.next[weight.virtual][2]) {
+			weight = choice{at, 2, start}
+		}
+	}
+	chosen := input
+	if forward.start < input.start || v.forwardFirst && forward.start == input.start {
+		chosen = forward
+	}
+	wait := chosen.start - v.clock[stage]
+	if wait > 0 && wait >= v.theta*v.took[weight.virtual][2] || v.room && v.held[stage] >= 2*v.limit()-1 {
+		if !math.IsInf(weight.start, 1) {
+			return weight
+		}
+	}
+	return chosen
+}
+
+func (v *vee) done(choice, float64) {}
