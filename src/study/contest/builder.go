@@ -52,10 +52,14 @@ func newBuilder(p Problem, m partition.Map) *builder {
 // build makes the lists. Where every stage waits for another, whatever some stage
 // could do first is done.
 func (b *builder) build(h heuristic) schedule.Schedule {
+	choices := make([]choice, b.m.Stages)
+	for stage := range choices {
+		choices[stage] = h.choose(stage)
+	}
 	for range ops * b.m.Virtual() * b.Microbatches {
 		first := none()
-		for stage := range b.m.Stages {
-			if c := h.choose(stage); c.start < first.start {
+		for _, c := range choices {
+			if c.start < first.start {
 				first = c
 			}
 		}
@@ -69,6 +73,9 @@ func (b *builder) build(h heuristic) schedule.Schedule {
 		}
 		b.do(first)
 		h.done(first, gap)
+		for s := max(0, stage-1); s < min(stage+2, len(choices)); s++ {
+			choices[s] = h.choose(s)
+		}
 	}
 	return schedule.Schedule{Kind: schedule.KindList, Map: b.m, Microbatches: b.Microbatches, Lists: b.lists}
 }

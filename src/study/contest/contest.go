@@ -21,8 +21,8 @@ const (
 // Ratio is auto's makespan over that of something else on a step.
 type Ratio struct {
 	Problem
-	Over  float64
-	Known bool // whether what it is over is what it should be: the optimum, not only the best that was found
+	Over float64
+	Open bool // whether the optimum may be shorter than what was found
 }
 
 // Heuristics returns auto's makespan over that of the best heuristic at the same cap,
@@ -30,17 +30,18 @@ type Ratio struct {
 func Heuristics(n int) []Ratio {
 	all := instances()
 	return ratiosOf(min(n, len(all)), func(i int) Ratio {
-		return Ratio{all[i], over(all[i].auto(), all[i].rival()), true}
+		return Ratio{Problem: all[i], Over: over(all[i].auto(), all[i].rival())}
 	})
 }
 
-// Optima returns auto's makespan over the optimum on the first n small steps.
+// Optima returns auto's makespan over the optimum of one chunk on each stage, on the
+// first n small steps.
 func Optima(n int) []Ratio {
 	return ratiosOf(n, func(i int) Ratio {
 		p := small(i)
 		auto := p.auto()
 		least, exact := p.Optimum(min(auto, p.rival()), nodes)
-		return Ratio{p, over(auto, least), exact}
+		return Ratio{Problem: p, Over: over(auto, least), Open: !exact}
 	})
 }
 

@@ -43,19 +43,18 @@ func scaled(rnd *rand.Rand, set int, x float64) cost.Stage {
 	return ratios[set%len(ratios)].Scale(1 + x*(2*rnd.Float64()-1))
 }
 
-// depths are the stages of the sets of a kind. A V is tried on two of them, with the
-// memory of 1F1B's first stage.
 var (
-	depths   = []int{4, 8, 6, 12, 16}
-	messages = []float64{0, 0.1, 0.3}
+	depths   = []int{4, 8, 6, 12, 16} // stages of the sets of a kind
+	messages = []float64{0, 0.1, 0.3} // seconds; f is about 1
 )
 
+// vees is on how many sets of a kind a V is tried.
 const vees = 2
 
 // instances returns the steps on which auto is held against heuristics: 5 kinds, 5
-// sets of costs of each, 3 messages, 2, 4 and 1 times as many microbatches as stages,
-// caps of P/2, P and 2P-1, and on two sets P where a V is tried too. They come in an
-// order of which any part has some of all.
+// sets of costs of each, 3 messages, P, 2P and 4P microbatches, caps of P/2, P and
+// 2P-1, and on two sets a V, in as much memory as P whole microbatches are. They come
+// in an order of which any part has some of all.
 func instances() []Problem {
 	var all []Problem
 	for k, kind := range kinds {
@@ -71,7 +70,7 @@ func instances() []Problem {
 					for _, p.InFlight = range []int{stages / 2, stages, 2*stages - 1} {
 						all = append(all, p)
 					}
-					if set < vees {
+					if (k+set)%len(depths) < vees {
 						p.InFlight, p.Vee = stages, true
 						all = append(all, p)
 					}
@@ -89,7 +88,7 @@ func shuffled[T any](list []T) []T {
 }
 
 // shapes are the stages and microbatches of small steps.
-var shapes = [][2]int{{2, 2}, {2, 3}, {2, 4}, {2, 6}, {3, 2}, {3, 3}, {3, 4}, {4, 2}, {4, 3}}
+var shapes = [][2]int{{2, 3}, {2, 6}, {3, 3}, {3, 5}, {3, 8}, {4, 4}, {4, 6}, {4, 8}, {5, 5}}
 
 // smallKinds are the costs of small steps.
 var smallKinds = []kind{
@@ -103,14 +102,17 @@ var smallKinds = []kind{
 	}},
 }
 
-// small returns the n-th small step: kinds and shapes in turn, under a random cap or
-// none, half of them without messages.
+// small returns the n-th small step: kinds and shapes in turn, under a random cap of 2
+// or more, or none, half of them without messages.
 func small(n int) Problem {
 	rnd := random.Keyed(uint64(n), 37)
 	kind, shape := smallKinds[n%len(smallKinds)], shapes[n/len(smallKinds)%len(shapes)]
 	p := Problem{
-		Name: fmt.Sprintf("%s %d", kind.name, n), Costs: make([]cost.Stage, shape[0]), Microbatches: shape[1], InFlight: rnd.IntN(shape[1] + 1),
+		Name: fmt.Sprintf("%s %d", kind.name, n), Costs: make([]cost.Stage, shape[0]), Microbatches: shape[1],
 		Message: []float64{0, 0, 0.1, 0.3}[rnd.IntN(4)],
+	}
+	if p.InFlight = 1 + rnd.IntN(shape[1]); p.InFlight == 1 {
+		p.InFlight = 0
 	}
 	set := rnd.IntN(len(ratios))
 	for s := range p.Costs {
