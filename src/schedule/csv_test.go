@@ -13,7 +13,7 @@ import (
 func TestCSVRoundTrip(t *testing.T) {
 	for _, k := range kinds {
 		for _, stages := range []int{1, 2, 4} {
-			for _, microbatches := range []int{stages, 2 * stages, 4 * stages} {
+			for _, microbatches := range []int{stages, 2 * stages, 4*stages + 1} {
 				s, err := New(k.kind, stages, k.chunks, microbatches)
 				expect.OK(t, err)
 				var text strings.Builder

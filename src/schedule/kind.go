@@ -22,9 +22,8 @@ const (
 )
 
 // New returns a schedule that follows from numbers alone. Only interleaved
-// has a choice of chunks, 2 or more, and there microbatches must be a multiple
-// of stages; zb-v has 2 chunks, the others 1. Everything else is an error, and
-// so is a kind that does not follow from numbers alone.
+// has a choice of chunks, 2 or more; zb-v has 2 chunks, the others 1. Everything
+// else is an error, and so is a kind that does not follow from numbers alone.
 func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks, Vee: kind == KindZBV}, Microbatches: microbatches}
 	wanted := 1
@@ -35,9 +34,7 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	case Kind1F1B:
 		list = func(stage int) []Instr { return OneFOneB(stage, stages, microbatches) }
 	case KindInterleaved:
-		if wanted = max(2, chunks); microbatches%stages != 0 {
-			return s, fmt.Errorf("schedule %s: %d microbatches, want a multiple of the %d stages", kind, microbatches, stages)
-		}
+		wanted = max(2, chunks)
 		list = func(stage int) []Instr { return Interleaved(stage, stages, chunks, microbatches) }
 	case KindZBH1:
 		list = func(stage int) []Instr { return ZBH1(stage, stages, microbatches) }
@@ -66,7 +63,7 @@ func (s Schedule) Cap(stage int) int {
 	case Kind1F1B:
 		return min(all, stages-stage)
 	case KindInterleaved:
-		return min(all, interleavedWarmup(stage, stages, s.Map.Chunks)+1)
+		return min(all, interleavedWarmup(stage, stages, s.Map.Chunks, s.Microbatches)+1)
 	case KindZBH1:
 		return min(all, stages)
 	case KindZBH2:

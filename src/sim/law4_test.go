@@ -221,12 +221,13 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 	t.Logf("largest deviation of a makespan: %.2g", worst)
 }
 
-// newPlan returns a schedule of two microbatches for each stage, at least 4.
+// newPlan returns a schedule of two microbatches for each stage, at least 4, of
+// interleaved one more.
 func newPlan(kind schedule.Kind, stages int) (schedule.Schedule, error) {
 	microbatches := max(4, 2*stages)
 	switch kind {
 	case schedule.KindInterleaved:
-		return schedule.New(kind, stages, 3, stages*(microbatches/stages))
+		return schedule.New(kind, stages, 3, microbatches+1)
 	case schedule.KindZBV:
 		return schedule.New(kind, stages, 2, microbatches)
 	case schedule.KindList:
