@@ -116,7 +116,7 @@ func (m Model) PerBlock() int {
 // schedule that comes from a file only the file can tell, and Virtual says 1.
 func (s Schedule) Virtual() int {
 	switch s.Kind {
-	case "interleaved":
+	case "interleaved", "zb-interleaved":
 		return s.Chunks
 	case "zb-v":
 		return 2

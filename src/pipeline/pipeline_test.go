@@ -221,6 +221,8 @@ func TestStagesAgreeWithOne(t *testing.T) {
 			{schedule.KindZBH1, 1, []int{1, 2, 3, 7, c.Layers()}},
 			{schedule.KindZBH2, 1, []int{1, 2, 3, 7, c.Layers()}},
 			{schedule.KindZBV, 2, []int{1, 2, 3, 5}},
+			{schedule.KindZBInterleaved, 2, []int{2, 3, 1}},
+			{schedule.KindZBInterleaved, 3, []int{3, 2}},
 		} {
 			for i, stages := range v.stages {
 				if os.Getenv("DYNMO_LONG") != "1" && (parts == 1) != (i%2 == 0) {

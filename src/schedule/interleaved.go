@@ -14,14 +14,7 @@ package schedule
 // the microbatches, the groups are fewer and larger, as PyTorch has them (its
 // Interleaved1F1B); there they must be equal, here the first ones have one more.
 func Interleaved(stage, stages, chunks, microbatches int) []Instr {
-	g := groups(stages, microbatches)
-	nth := func(op Op, k int) Instr {
-		microbatch, chunk := g.nth(k, chunks)
-		if op == B {
-			chunk = chunks - 1 - chunk
-		}
-		return Instr{op, microbatch, chunk}
-	}
+	nth := groups(stages, microbatches).in(chunks)
 	all := chunks * microbatches
 	warmup := min(interleavedWarmup(stage, stages, chunks, microbatches), all)
 	list := make([]Instr, 0, 2*all)
@@ -35,6 +28,24 @@ func Interleaved(stage, stages, chunks, microbatches int) []Instr {
 		list = append(list, nth(B, k))
 	}
 	return list
+}
+
+// ZBInterleaved returns the schedule of one stage that is to ZB-H1 what Interleaved is
+// to 1F1B (PyTorch's InterleavedZeroBubble; with one chunk it is ZBH1). Instructions
+// take microbatches and chunks in the order of Interleaved. After a warm-up of
+//
+//	(stages-1-stage) + (chunks-1)·(microbatches of the first group)
+//
+// forwards, F and I alternate, and W is stage instructions behind I, so that it fills
+// what would be idle at the end. At most stages + (chunks-1)·(microbatches of the
+// first group) microbatches of the chunks are between F and W, as on the first stage
+// of Interleaved but for stages-1.
+//
+// Under the conditions of ZBH1, of chunks instead of stages, stage s is idle for
+// (stages-1-s)·(f+i-w) of a chunk.
+func ZBInterleaved(stage, stages, chunks, microbatches int) []Instr {
+	g := groups(stages, microbatches)
+	return deferred(stages-1-stage+(chunks-1)*g.largest(), stage, chunks*microbatches, g.in(chunks))
 }
 
 func interleavedWarmup(stage, stages, chunks, microbatches int) int {
@@ -55,11 +66,18 @@ func groups(stages, microbatches int) grouping {
 // largest returns the microbatches of the first group.
 func (g grouping) largest() int { return g.size + min(1, g.larger) }
 
-// nth returns the k-th pair of a microbatch and a chunk.
-func (g grouping) nth(k, chunks int) (microbatch, chunk int) {
-	first, size := 0, g.size+1 // microbatches before the larger groups
-	if behind := k - g.larger*size*chunks; behind >= 0 {
-		first, size, k = g.larger*size, g.size, behind
+// in returns what gives the k-th instruction of an op: F take group after group
+// through the chunks in turn, the backwards through the chunks in reverse.
+func (g grouping) in(chunks int) func(op Op, k int) Instr {
+	return func(op Op, k int) Instr {
+		first, size := 0, g.size+1 // microbatches before the group, and in it
+		if behind := k - g.larger*size*chunks; behind >= 0 {
+			first, size, k = g.larger*size, g.size, behind
+		}
+		chunk := k % (size * chunks) / size
+		if op != F {
+			chunk = chunks - 1 - chunk
+		}
+		return Instr{op, first + k/(size*chunks)*size + k%size, chunk}
 	}
-	return first + k/(size*chunks)*size + k%size, k % (size * chunks) / size
 }

@@ -10,20 +10,22 @@ import (
 type Kind string
 
 const (
-	KindGPipe       Kind = "gpipe"
-	Kind1F1B        Kind = "1f1b"
-	KindInterleaved Kind = "interleaved"
-	KindZBH1        Kind = "zb-h1"
-	KindZBH2        Kind = "zb-h2"
-	KindZBV         Kind = "zb-v"
-	KindList        Kind = "list" // made from costs, by List
-	KindAuto        Kind = "auto" // the best of several for given costs; no schedule itself
-	KindFile        Kind = "file" // read by ParseCSV
+	KindGPipe         Kind = "gpipe"
+	Kind1F1B          Kind = "1f1b"
+	KindInterleaved   Kind = "interleaved"
+	KindZBH1          Kind = "zb-h1"
+	KindZBH2          Kind = "zb-h2"
+	KindZBV           Kind = "zb-v"
+	KindZBInterleaved Kind = "zb-interleaved"
+	KindList          Kind = "list" // made from costs, by List
+	KindAuto          Kind = "auto" // the best of several for given costs; no schedule itself
+	KindFile          Kind = "file" // read by ParseCSV
 )
 
 // New returns a schedule that follows from numbers alone. Only interleaved
-// has a choice of chunks, 2 or more; zb-v has 2 chunks, the others 1. Everything
-// else is an error, and so is a kind that does not follow from numbers alone.
+// and zb-interleaved have a choice of chunks, 2 or more; zb-v has 2 chunks, the others
+// 1. Everything else is an error, and so is a kind that does not follow from numbers
+// alone.
 func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks, Vee: kind == KindZBV}, Microbatches: microbatches}
 	wanted := 1
@@ -43,6 +45,9 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	case KindZBV:
 		wanted = 2
 		list = func(stage int) []Instr { return ZBV(stage, stages, microbatches) }
+	case KindZBInterleaved:
+		wanted = max(2, chunks)
+		list = func(stage int) []Instr { return ZBInterleaved(stage, stages, chunks, microbatches) }
 	default:
 		return s, fmt.Errorf("schedule %q does not follow from numbers alone", kind)
 	}
@@ -70,6 +75,8 @@ func (s Schedule) Cap(stage int) int {
 		return min(all, 2*stages-1)
 	case KindZBV:
 		return min(all, 2*stages)
+	case KindZBInterleaved:
+		return min(all, stages+(s.Map.Chunks-1)*groups(stages, s.Microbatches).largest())
 	}
 	return all
 }

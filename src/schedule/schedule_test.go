@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"dynmo/src/expect"
 	"dynmo/src/partition"
 )
@@ -21,6 +23,7 @@ func TestGolden(t *testing.T) {
 		{KindZBH1, 4, 1, 6}, {KindZBH1, 4, 1, 2},
 		{KindZBH2, 4, 1, 8}, {KindZBH2, 4, 1, 2},
 		{KindZBV, 4, 2, 8}, {KindZBV, 4, 2, 2},
+		{KindZBInterleaved, 4, 2, 8}, {KindZBInterleaved, 2, 2, 5},
 	} {
 		name := fmt.Sprintf("%s_p%d_m%d.txt", c.kind, c.stages, c.microbatches)
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +38,7 @@ func TestGolden(t *testing.T) {
 var kinds = []struct {
 	kind   Kind
 	chunks int
-}{{KindGPipe, 1}, {Kind1F1B, 1}, {KindInterleaved, 2}, {KindInterleaved, 3}, {KindZBH1, 1}, {KindZBH2, 1}, {KindZBV, 2}}
+}{{KindGPipe, 1}, {Kind1F1B, 1}, {KindInterleaved, 2}, {KindInterleaved, 3}, {KindZBH1, 1}, {KindZBH2, 1}, {KindZBV, 2}, {KindZBInterleaved, 2}, {KindZBInterleaved, 3}}
 
 // TestEveryScheduleIsLegal: within the cap that its kind promises, which the
 // first stages reach if there are microbatches enough.
@@ -51,6 +54,17 @@ func TestEveryScheduleIsLegal(t *testing.T) {
 				if err := s.Check(func(stage int) int { return s.Cap(stage) - 1 }); err == nil && microbatches >= 2*stages {
 					t.Errorf("%s, %d stages, %d microbatches: the cap is not reached", k.kind, stages, microbatches)
 				}
+			}
+		}
+	}
+}
+
+// TestInterleavedWithoutChunks: with one chunk on a stage zb-interleaved is zb-h1.
+func TestInterleavedWithoutChunks(t *testing.T) {
+	for stage := range 4 {
+		for _, m := range []int{3, 8, 10} {
+			if diff := cmp.Diff(ZBH1(stage, 4, m), ZBInterleaved(stage, 4, 1, m)); diff != "" {
+				t.Errorf("stage %d, %d microbatches: %s", stage, m, diff)
 			}
 		}
 	}

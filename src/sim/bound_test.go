@@ -65,7 +65,7 @@ func TestLowerBoundHolds(t *testing.T) {
 				t.Fatalf("seed %d, %s: makespan %v, bound %v", seed, kind, got, bound)
 			}
 		}
-		for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBV} {
+		for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBV, schedule.KindZBInterleaved} {
 			s, err := schedule.New(kind, stages, 2, m*stages)
 			expect.OK(t, err)
 			virtual := randomCosts(rnd, 2*stages)
