@@ -78,7 +78,7 @@ func (l Layout) Check(layers int) error {
 }
 
 // text is a layout in a file. Order is by stage, as schedule.Lines writes it; it
-// is there where the schedule does not follow from its kind and the numbers.
+// is there where the schedule may not follow from its kind and the numbers.
 type text struct {
 	Stages       int                 `json:"stages"`
 	Replicas     int                 `json:"replicas"`
@@ -99,7 +99,7 @@ func (l Layout) MarshalJSON() ([]byte, error) {
 		l.Mesh.Stages, l.Mesh.Replicas, l.Mesh.Order, l.Cuts,
 		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil,
 	}
-	if k := l.Schedule.Kind; k == schedule.KindList || k == schedule.KindFile {
+	if k := l.Schedule.Kind; k == schedule.KindList || k == schedule.KindFile || k == schedule.KindZBV {
 		t.Order = l.Schedule.Lines()
 	}
 	return json.Marshal(t)

@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/cost"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
@@ -109,9 +110,21 @@ func runnerOf(t comm.Transport, c model.Config, plan schedule.Schedule, clock *d
 	return m, m.replan(cuts, plan, pipeline.Options{})
 }
 
-// newSchedule returns the schedule of a kind.
+// newSchedule returns the schedule of a kind; a list is one for unequal stages with
+// few microbatches in flight, of two chunks in a V, of others in a loop.
 func newSchedule(t *testing.T, kind schedule.Kind, stages, chunks int) schedule.Schedule {
 	t.Helper()
+	if kind == schedule.KindList {
+		o := schedule.ListOptions{Map: partition.Map{Stages: stages, Chunks: chunks, Vee: chunks == 2}, Microbatches: microbatches}
+		for v := range o.Map.Virtual() {
+			o.Costs = append(o.Costs, cost.Stage{Forward: float64(1 + v%3), Input: 2, Weight: float64(1 + v%2)})
+		}
+		for range stages {
+			o.InFlight = append(o.InFlight, chunks+1)
+		}
+		s, _ := schedule.Search(o, schedule.List(o), 50, 0)
+		return s
+	}
 	s, err := schedule.New(kind, stages, chunks, microbatches)
 	expect.OK(t, err)
 	return s
@@ -223,6 +236,8 @@ func TestStagesAgreeWithOne(t *testing.T) {
 			{schedule.KindZBV, 2, []int{1, 2, 3, 5}},
 			{schedule.KindZBInterleaved, 2, []int{2, 3, 1}},
 			{schedule.KindZBInterleaved, 3, []int{3, 2}},
+			{schedule.KindList, 2, []int{2, 3}},
+			{schedule.KindList, 3, []int{2, 3}},
 		} {
 			for i, stages := range v.stages {
 				if os.Getenv("DYNMO_LONG") != "1" && (parts == 1) != (i%2 == 0) {

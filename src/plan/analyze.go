@@ -28,12 +28,12 @@ type Analysis struct {
 // whatever the balancer goes by, and beside the best of one chunk on each stage.
 // It is a pure function; m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
-	t := m.Table
+	p, t := p.of(l.Map()), m.Table
 	costs := p.placed(t, l.Cuts)
 	loads := l.Loads(costs)
 	a := Analysis{
 		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
-		Predicted: p.seconds(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
+		Predicted: p.makespan(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
 	}
 	line := p.line(t)
 	optimum, err := balance.Partition(line)
@@ -68,6 +68,7 @@ type Plan struct {
 // are those of its mean microbatch; the lower bound holds for its microbatches as
 // they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
+	p = p.of(l.Map())
 	t := costs.Mean()
 	a := Plan{
 		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),

@@ -3,32 +3,48 @@ package plan
 import (
 	"math"
 
+	"dynmo/src/partition"
 	"dynmo/src/schedule"
+	"dynmo/src/sim"
 )
 
-// thetas are the settings of schedule.List that candidates tries, each with
-// either preference between F and I: without a cap on microbatches in flight
-// the first is the best nearly always, under a tight one any may be.
-var thetas = []float64{0, 0.25, 0.5, 0.75}
+const (
+	// optimal is how many times the lower bound a step may take and is not tried to
+	// be made shorter.
+	optimal = 1 + 1e-4
+	// effort is how many instructions a search for a better order goes over: about a
+	// millisecond's work, whatever the size of the step.
+	effort = 1 << 16
+	// fewest is how many orders a search tries at least.
+	fewest = 8
+)
 
-// candidates returns the schedules of one chunk on each stage that Auto chooses
-// from, always in the same order: gpipe, 1f1b, zb-h1 and zb-h2 where they keep
-// to the cap on microbatches in flight, then lists, which always do. It takes
-// no notice of Theta and ForwardFirst in o.
-func candidates(o schedule.ListOptions) []schedule.Schedule {
+// rules are the rules of lists that Auto tries. Without a cap on microbatches in
+// flight the first is the best nearly always, under a tight one any may be.
+var rules = []schedule.Rule{
+	{}, {ForwardFirst: true}, {Patience: 1}, {Drain: true},
+	{Theta: 0.25}, {Theta: 0.25, ForwardFirst: true}, {Theta: 0.25, Patience: 1, Drain: true},
+	{Theta: 0.5}, {Theta: 0.5, ForwardFirst: true}, {Theta: 0.5, Patience: 1, Drain: true},
+	{Theta: 0.75}, {Theta: 0.75, ForwardFirst: true},
+}
+
+// fixed returns the schedules that follow from numbers alone among which Auto
+// chooses: those of the map that keep to the cap on microbatches in flight.
+func fixed(o schedule.ListOptions) []schedule.Schedule {
+	kinds := []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2}
+	if o.Map.Chunks == 2 && o.Map.Vee {
+		kinds = []schedule.Kind{schedule.KindZBV}
+	} else if o.Map.Chunks > 1 {
+		kinds = nil
+	}
 	var out []schedule.Schedule
-	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2} {
-		s, err := schedule.New(kind, len(o.Costs), 1, o.Microbatches)
+	for _, kind := range kinds {
+		s, err := schedule.New(kind, o.Map.Stages, o.Map.Chunks, o.Microbatches)
 		if err != nil {
-			panic("plan: " + err.Error()) // kinds of one chunk exist for all numbers
+			panic("plan: " + err.Error()) // these kinds exist for all numbers
 		}
 		if fits(s, o.InFlight) {
 			out = append(out, s)
-		}
-	}
-	for _, o.Theta = range thetas {
-		for _, o.ForwardFirst = range []bool{false, true} {
-			out = append(out, schedule.List(o))
 		}
 	}
 	return out
@@ -44,17 +60,54 @@ func fits(s schedule.Schedule, inFlight []int) bool {
 	return true
 }
 
-// Auto returns the candidate with the shortest makespan, the first of equals,
-// and that makespan in seconds, as evaluate finds it. No single one is safe: a
-// zero-bubble order may be worse than 1F1B once stages differ, and a list is
-// greedy.
+// Auto returns the fastest schedule that it finds, of equals the one that it
+// tries first, and its makespan in seconds, as evaluate finds it. It takes no
+// notice of the rule in o. It tries those that follow from numbers alone, gpipe,
+// 1f1b, zb-h1 and zb-h2, or zb-v on a V, where they keep to the cap; then, unless
+// one takes no more than the lower bound, the fastest list; then what Search makes
+// of the fastest. No kind is safe alone: a zero-bubble order may be worse than
+// 1F1B once stages differ, and a list is greedy.
 func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (schedule.Schedule, float64) {
+	if o.Map.Stages == 0 {
+		o.Map = partition.Line(len(o.Costs))
+	}
 	var best schedule.Schedule
 	least := math.Inf(1)
-	for _, s := range candidates(o) {
+	try := func(s schedule.Schedule) {
 		if seconds := evaluate(s); best.Lists == nil || seconds < least {
 			best, least = s, seconds
 		}
 	}
+	for _, s := range fixed(o) {
+		try(s)
+	}
+	enough := optimal * sim.LowerBound(o.Map, o.Costs, o.Microbatches, o.InFlight)
+	if least <= enough {
+		return best, least
+	}
+	try(fastest(o, enough))
+	if least > enough {
+		passes := max(fewest, effort/(3*len(o.Costs)*o.Microbatches))
+		if s, _ := schedule.Search(o, best, passes, enough); s.Kind == schedule.KindList {
+			try(s)
+		}
+	}
 	return best, least
+}
+
+// fastest returns the list that takes the fewest seconds if no message waits for
+// another: the first of the rules'.
+func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
+	l := schedule.NewLister(o)
+	best, least := schedule.Rule{}, math.Inf(1)
+	for _, rule := range rules {
+		if seconds := l.Run(rule); seconds < least {
+			best, least = rule, seconds
+		}
+		if least <= enough {
+			break
+		}
+	}
+	l.Run(best)
+	return l.Schedule()
 }

@@ -73,10 +73,14 @@ type BalancerOptions struct {
 	// Diffuse balances by diffusion: among ranks by messages, where there are none in
 	// memory. Nil means in memory.
 	Diffuse func(balance.Problem, partition.Partition, balance.DiffusionOptions) (partition.Partition, balance.Descent, error)
-	// Repack is the share of the first step's throughput that may be given up to
-	// get along with fewer stages; 0 keeps all stages. (Departs from the paper,
-	// algorithm 4, which packs to a number of ranks that the user names.)
+	// Repack is the share of the throughput of the balanced model, as it costs at the
+	// first decision, that may be given up to get along with fewer stages; 0 keeps all
+	// stages. (Departs from the paper, algorithm 4, which packs to a number of ranks
+	// that the user names.)
 	Repack float64
+	// Pack is by step, counted from the balancer's first, how many stages there are
+	// from it on, whatever that costs (the paper's way).
+	Pack map[int]int
 }
 
 // inMemory is diffusion without ranks.
@@ -99,7 +103,7 @@ type balancer struct {
 	moved     bool    // layers, after the step before
 	decided   bool    // after the step before
 	full      bool    // memory allows no cuts since the model changed last
-	reference float64 // makespan of the first step
+	reference float64 // seconds of a step at the best cuts when it was first decided
 	last      memo
 	probation probation
 }
@@ -126,9 +130,6 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 }
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
-	if b.reference == 0 {
-		b.reference = m.Summary.Makespan()
-	}
 	if b.costs = m.Estimate; b.costs.Layers == nil {
 		b.costs = cost.Certain(m.Table)
 	}
@@ -137,7 +138,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
 		return present, Reason{}, nil
 	}
-	p, err := b.planner.For(present.Stages())
+	p, err := b.planner.Of(present)
 	if err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
@@ -156,7 +157,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if !next.Cuts.Equal(present.Cuts) && !why.Undone {
-		b.probation.moves(present, b.present())
+		b.probation.moves(present, p.makespan(b.costs.Table, present.Cuts, present.Schedule))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
@@ -198,10 +199,11 @@ func (b *balancer) remember(present layout.Layout) {
 func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
 	back, worse := b.probation.undo(b.planner, b.costs.Table, present)
-	if due, err := b.due(present); err != nil || !due && !worse {
+	stages := b.Pack[b.steps]
+	if due, err := b.due(present); err != nil || !due && !worse && stages == 0 {
 		return fail(err)
 	}
-	if b.last.stay != nil && !worse {
+	if b.last.stay != nil && !worse && stages == 0 {
 		return present, *b.last.stay, nil
 	}
 	problem := b.planner.problem(b.costs.Table, b.planner.by)
@@ -212,6 +214,10 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
 	next := present
 	switch {
+	case stages > 0:
+		if next, err = b.pack(stages); err != nil {
+			return fail(err)
+		}
 	case worse:
 		next, why.Undone = back, true
 	case b.probation.rest > 0:
@@ -224,7 +230,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 			return fail(err)
 		}
 	}
-	p, err := b.planner.For(next.Stages())
+	p, err := b.planner.Of(next)
 	if err != nil {
 		return fail(err)
 	}
@@ -301,21 +307,37 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 	if b.Repack > 0 {
 		p, cuts = b.repack(cuts)
 	}
+	return p.beside(b.costs.Table, p.layout(cuts, p.Schedule(b.costs.Table, cuts))), nil
+}
+
+// pack returns the best layout of so many stages.
+func (b *balancer) pack(stages int) (layout.Layout, error) {
+	p, err := b.planner.For(stages)
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	cuts, err := p.Cuts(b.costs.Table)
+	if err != nil {
+		return layout.Layout{}, err
+	}
 	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
 }
 
 // repack returns the fewest stages whose predicted throughput stays within the
-// tolerance of the first step's, and their cuts. Numbers of stages that the
+// tolerance of the reference's, and their cuts. Numbers of stages that the
 // schedule does not allow are passed over.
 func (b *balancer) repack(cuts partition.Partition) (*Planner, partition.Partition) {
 	planner := b.planner
+	if b.reference == 0 {
+		b.reference = planner.Seconds(b.costs.Table, cuts)
+	}
 	for stages := planner.Map.Stages - 1; stages > 0; stages-- {
 		fewer, err := b.planner.For(stages)
 		if err != nil {
 			continue
 		}
 		next, err := fewer.Cuts(b.costs.Table)
-		if err != nil || fewer.Makespan(b.costs.Table, next)*(1-b.Repack) > b.reference {
+		if err != nil || fewer.Seconds(b.costs.Table, next)*(1-b.Repack) > b.reference {
 			break // memory, or time: fewer have less of both
 		}
 		planner, cuts = fewer, next

@@ -5,7 +5,6 @@ import (
 
 	"dynmo/src/balance"
 	"dynmo/src/layout"
-	"dynmo/src/partition"
 )
 
 // Gain is the share of a step that another layout saves.
@@ -68,7 +67,7 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 		why.Kept = KeptBest
 	case why.Gain.Least < surelySaved:
 		why.Kept = KeptUncertain
-	case moves && saves < b.moving(present.Cuts, next.Cuts):
+	case moves && saves < b.moving(present, next):
 		why.Kept = KeptPrice
 	default:
 		why.Kept = ""
@@ -87,7 +86,7 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 
 // moving returns the seconds that a move is expected to take: as the last ones did,
 // and before the first the bytes over the link.
-func (b *balancer) moving(present, next partition.Partition) float64 {
+func (b *balancer) moving(present, next layout.Layout) float64 {
 	if b.price > 0 {
 		return b.price
 	}
@@ -96,7 +95,7 @@ func (b *balancer) moving(present, next partition.Partition) float64 {
 		return 0
 	}
 	bytes := int64(0)
-	for _, l := range b.planner.Map.Owners(present).Moved(b.planner.Map.Owners(next)) {
+	for _, l := range present.Owners().Moved(next.Owners()) {
 		bytes += b.costs.Layers[l].Bytes.Parameters + b.costs.Layers[l].Bytes.Optimizer
 	}
 	return float64(bytes) / bandwidth

@@ -36,9 +36,11 @@ func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
 	return over
 }
 
-// caps returns how many microbatches may be in flight on every stage in list
-// and auto: what memory leaves room for at these cuts, at most what the
-// settings allow, at least one. It is nil for other kinds.
+// caps returns how many microbatches of its chunks may be in flight on every stage
+// where the schedule follows from costs: what memory leaves room for at these cuts,
+// at most what the settings allow, at least one. Of several chunks only the settings
+// count, since what memory they need depends on their order (see fits). It is nil
+// for other kinds.
 func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 	if !p.adapts() {
 		return nil
@@ -46,7 +48,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 	caps := make([]int, p.Map.Stages)
 	for s := range caps {
 		caps[s] = p.most
-		if p.limit == 0 {
+		if p.limit == 0 || p.Map.Chunks > 1 {
 			continue
 		}
 		lo, hi := cuts.Range(s)
@@ -65,6 +67,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 // fits reports whether a schedule keeps to the settings' microbatches in flight
 // and, at these cuts, to the memory.
 func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
+	p = p.of(s.Map)
 	peaks := s.Peaks()
 	for _, peak := range peaks {
 		if p.adapts() && peak.InFlight > p.most {

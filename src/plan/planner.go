@@ -30,8 +30,9 @@ type Planner struct {
 	// and auto it is the one before costs are known: what it holds is what cuts must
 	// have room for, and what memory is left lets more fly.
 	base   schedule.Schedule
+	other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
 	peaks  []schedule.Peak // of base, by virtual stage
-	most   int             // microbatches in flight that settings allow in list and auto
+	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
 	limit  int64           // bytes of a rank; 0: no limit
 	config config.Config
 	fixed  FixedBytes
@@ -42,6 +43,18 @@ type Planner struct {
 // means no such bytes. Errors are the settings': a schedule that stages and
 // microbatches do not allow, a file that holds no legal one.
 func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
+	p, err := newPlanner(c, network, fixed, c.Schedule.Virtual())
+	if err == nil && folds(c) {
+		if vee, err := newPlanner(c, network, fixed, 2); err == nil {
+			p.other, vee.other = vee, p
+		}
+	}
+	return p, err
+}
+
+// newPlanner returns the planner of a number of chunks on a stage, for kinds that
+// have a choice.
+func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks int) (*Planner, error) {
 	p := &Planner{
 		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
 		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
@@ -59,10 +72,13 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 		if p.most == 0 {
 			p.most = 2*c.Parallel.Stages - 1
 		}
-		p.most = min(p.most, c.Parallel.Microbatches)
-		p.base, err = start(c.Parallel.Stages, c.Parallel.Microbatches, p.most)
+		p.most = chunks * min(p.most, c.Parallel.Microbatches)
+		p.base, err = unmeasured(c.Parallel.Stages, chunks, c.Parallel.Microbatches, p.most)
 	default:
-		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
+		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, chunks, c.Parallel.Microbatches)
+		if p.Kind == schedule.KindZBV && err == nil {
+			p.most = p.base.Cap(0)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -95,14 +111,20 @@ func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.L
 	return layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
 }
 
-// start returns the schedule before costs are known: 1F1B, or, if fewer
-// microbatches may be in flight than it has, a list for equal stages.
-func start(stages, microbatches, most int) (schedule.Schedule, error) {
-	if most >= min(stages, microbatches) {
-		return schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
+// unmeasured returns the schedule before costs are known: 1F1B, or zb-v of two
+// chunks, or, if fewer microbatches may be in flight than it has, a list for equal
+// stages.
+func unmeasured(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
+	kind := schedule.Kind1F1B
+	if chunks == 2 {
+		kind = schedule.KindZBV
+	}
+	s, err := schedule.New(kind, stages, chunks, microbatches)
+	if err != nil || s.Cap(0) <= most {
+		return s, err
 	}
 	return schedule.List(schedule.ListOptions{
-		Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, stages), Microbatches: microbatches,
+		Map: s.Map, Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, s.Map.Virtual()), Microbatches: microbatches,
 		InFlight: slices.Repeat([]int{most}, stages),
 	}), nil
 }
@@ -129,11 +151,14 @@ func fromFile(c config.Config) (schedule.Schedule, error) {
 }
 
 // adapts reports whether the schedule follows from costs.
-func (p *Planner) adapts() bool { return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto }
+func (p *Planner) adapts() bool {
+	return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto || p.Kind == schedule.KindZBV
+}
 
 // Step returns what there is to simulate at some cuts when one replica stands
 // for all: every stage's rank is as slow as the slowest of its replicas.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
+	p = p.of(s.Map)
 	step := sim.Step{
 		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh,
 	}
@@ -151,41 +176,56 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
-		step.Schedule = s
-		return sim.Run(step).Makespan()
+		if p.limit > 0 && p.Map.Chunks > 1 && !p.fits(t, cuts, s) {
+			return math.Inf(1)
+		}
+		return p.seconds(t, cuts, s)
 	}
 	s, seconds := Auto(p.options(step, p.caps(t, cuts)), evaluate)
 	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
-	if evaluate(p.base) < seconds {
+	if math.IsInf(seconds, 1) || evaluate(p.base) < seconds {
 		return p.base
+	}
+	if p.Kind == schedule.KindZBV {
+		s.Kind = p.Kind
 	}
 	return s
 }
 
 // options returns what a list schedule of a step is made for.
 func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
-	o := schedule.ListOptions{Microbatches: p.Microbatches, InFlight: caps}
-	for stage, c := range step.Costs {
-		o.Costs = append(o.Costs, c)
-		if stage+1 < len(step.Costs) && step.Bytes != nil {
-			o.Message = append(o.Message, p.link(stage).Seconds(step.Bytes[stage]))
+	o := schedule.ListOptions{Map: p.Map, Costs: step.Costs, Dispatch: step.Dispatch, Microbatches: p.Microbatches, InFlight: caps}
+	for v := range len(step.Costs) - 1 {
+		if step.Bytes != nil {
+			o.Message = append(o.Message, p.link(v).Seconds(step.Bytes[v]))
 		}
 	}
 	return o
 }
 
-// link returns the link between a stage and the one behind it, either way.
-func (p *Planner) link(stage int) sim.Link {
-	return p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
+// link returns the link between a virtual stage and the one behind it, either way.
+func (p *Planner) link(v int) sim.Link {
+	return p.Network.Link(p.Mesh.Rank(p.Map.Stage(v), 0), p.Mesh.Rank(p.Map.Stage(v+1), 0))
 }
 
-// Makespan predicts the seconds of a step at some cuts, from the first forward
-// to the last backward.
-func (p *Planner) Makespan(t cost.Table, cuts partition.Partition) float64 {
+// Seconds predicts the seconds of a step at some cuts, from the first forward to the
+// last gradient that is summed over the replicas: what cuts and schedules are judged
+// by. Of two with the same makespan that is better whose largest gradients are complete
+// earlier.
+func (p *Planner) Seconds(t cost.Table, cuts partition.Partition) float64 {
 	return p.seconds(t, cuts, p.Schedule(t, cuts))
 }
 
-// seconds is Makespan in a given schedule.
+// seconds is Seconds in a given schedule.
 func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
+	if p.Mesh.Replicas <= 1 {
+		return p.makespan(t, cuts, s)
+	}
+	r := sim.Replicas(p.Step(t, cuts, s), cuts, t.Layers)
+	return r.Seconds - r.Replicas[0].Start
+}
+
+// makespan predicts the seconds from the first forward to the last backward.
+func (p *Planner) makespan(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
 	return sim.Run(p.Step(t, cuts, s)).Makespan()
 }

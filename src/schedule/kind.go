@@ -25,7 +25,8 @@ const (
 // New returns a schedule that follows from numbers alone. Only interleaved
 // and zb-interleaved have a choice of chunks, 2 or more; zb-v has 2 chunks, the others
 // 1. Everything else is an error, and so is a kind that does not follow from numbers
-// alone.
+// alone. Of zb-v with fewer than 2·stages microbatches it is ZBV's order or a list,
+// whichever is shorter where all chunks cost the same.
 func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks, Vee: kind == KindZBV}, Microbatches: microbatches}
 	wanted := 1
@@ -56,6 +57,9 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	}
 	for stage := range stages {
 		s.Lists = append(s.Lists, list(stage))
+	}
+	if kind == KindZBV && microbatches < 2*stages {
+		s = filled(s)
 	}
 	return s, nil
 }

@@ -2,136 +2,240 @@ package schedule
 
 import (
 	"math"
+	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 )
 
-// ListOptions is what List makes a schedule for. Every stage has one chunk.
+// ListOptions is what lists are made for.
 type ListOptions struct {
-	Costs        []cost.Stage // by stage
-	Message      []float64    // seconds from stage s to s+1, and back; nil: none
+	Map          partition.Map // which stage holds which virtual stage; zero: one on each
+	Costs        []cost.Stage  // by virtual stage
+	Message      []float64     // seconds from virtual stage v to v+1, and back, where those lie on two stages; nil: none
+	Dispatch     float64       // seconds that a stage needs at least from one instruction to the next
 	Microbatches int
-	InFlight     []int   // by stage: most microbatches between F and W, at least 1; nil: no cap
+	InFlight     []int // by stage: most microbatches of its chunks between F and W, at least one for each chunk; nil: no cap
+	Rule
+}
+
+// Rule is how a stage of a list chooses among F, I and W. No single rule is the
+// best for all costs and caps.
+type Rule struct {
 	Theta        float64 // in [0,1]: the share of W that must be over when F or I can start, as far as is known
 	ForwardFirst bool    // of F and I that can start at the same time, F
+	Patience     float64 // the share of an F by which an I may be waited for instead
+	Drain        bool    // W comes before I where it lets an F start that only the cap keeps
+	Early        bool    // of chunks, that nearer to the start of the chain goes first: F to fill the pipe, I to make room
 }
 
 // List returns a schedule made for costs, by an event-driven list scheduler: of
 // what every stage would do next, that which starts first is put down, then the
 // next. A stage would do F or I, whichever can start first (I on ties, F while
 // the cap allows); when both must wait, W fits in if at least Theta of it is
-// over when they start. A stage takes each kind in ascending order of
+// over when they start. A stage takes each kind of a chunk in ascending order of
 // microbatches, and knows what its neighbours have begun, not what they will.
 //
-// Deterministic; O(stages · instructions). It always comes to an end: the
-// oldest unfinished microbatch can go on, for what fills a stage before it are
-// older ones whose W is left.
+// Deterministic; O(instructions · log stages). It always comes to an end. Take
+// the oldest microbatch that is not finished, and the instruction of it that
+// comes next. All before it are finished, so its chunk is ready for it. I and W
+// need no room. An F of chunk c needs room, which those in front of it, in the
+// chunks before c, have left: a stage starts an F of a chunk only if one more
+// microbatch may start in each chunk behind that one.
 func List(o ListOptions) Schedule {
-	p := len(o.Costs)
-	l := lister{ListOptions: o, stages: make([]listed, p)}
-	s := Schedule{Kind: KindList, Map: partition.Line(p), Microbatches: o.Microbatches, Lists: make([][]Instr, p)}
-	for stage := range l.stages {
-		at := &l.stages[stage]
-		at.forward, at.input = make([]float64, o.Microbatches), make([]float64, o.Microbatches)
-		s.Lists[stage] = make([]Instr, 0, 3*o.Microbatches)
+	l := NewLister(o)
+	l.Run(o.Rule)
+	return l.Schedule()
+}
+
+// Lister makes lists for the same costs by several rules.
+type Lister struct {
+	o      ListOptions
+	rule   Rule
+	chunks int
+	places []place
+	stages []listed
+	lists  []Instr   // of all stages
+	ready  []float64 // by virtual stage, F or I, and microbatch: when what it needs is there
+	first  tournament
+}
+
+// place is the state of a virtual stage.
+type place struct {
+	stage, chunk int
+	cost         [W + 1]float64
+	next         [W + 1]int // by op: the next microbatch
+	known        [W + 1]int // by op: how many F and I it is known of when they can start
+	ready        [W + 1][]float64
+	onward, back float64 // seconds of a message to the virtual stage behind and the one before
+}
+
+// listed is the state of a stage.
+type listed struct {
+	places []*place // by chunk
+	cap    int
+	open   int     // microbatches between F and W
+	clock  float64 // when it is free
+	end    float64 // of its last instruction
+	list   []Instr
+
+	op    Op // what it would do next
+	chunk int
+	start float64 // when; +Inf: nothing is known that it could do
+}
+
+// NewLister returns a lister for options; their rule does not count.
+func NewLister(o ListOptions) *Lister {
+	if o.Map.Stages == 0 {
+		o.Map = partition.Line(len(o.Costs))
 	}
-	for stage := range l.stages {
-		l.choose(stage)
+	n, all := o.Map.Virtual(), 3*o.Map.Chunks*o.Microbatches
+	l := &Lister{
+		o: o, chunks: o.Map.Chunks, places: make([]place, n), stages: make([]listed, o.Map.Stages),
+		lists: make([]Instr, o.Map.Stages*all), ready: make([]float64, 2*n*o.Microbatches), first: newTournament(o.Map.Stages),
 	}
-	for range 3 * p * o.Microbatches {
-		first := 0
-		for stage := range l.stages {
-			if l.stages[stage].before(&l.stages[first]) {
-				first = stage
-			}
+	pointers := make([]*place, n)
+	for s := range l.stages {
+		at := &l.stages[s]
+		at.list = l.lists[s*all : s*all : (s+1)*all]
+		if at.cap = o.Map.Chunks * o.Microbatches; o.InFlight != nil {
+			at.cap = o.InFlight[s]
 		}
-		at := &l.stages[first]
-		s.Lists[first] = append(s.Lists[first], Instr{at.op, at.next[at.op], 0})
-		l.begin(first)
-		for stage := max(0, first-1); stage <= min(first+1, p-1); stage++ {
-			l.choose(stage)
-		}
+		at.places, pointers = pointers[:l.chunks], pointers[l.chunks:]
+	}
+	for v := range l.places {
+		at := &l.places[v]
+		at.stage, at.chunk = o.Map.Stage(v), o.Map.Chunk(v)
+		l.stages[at.stage].places[at.chunk] = at
+		c := o.Costs[v]
+		at.cost = [W + 1]float64{F: c.Forward, I: c.Input, W: c.Weight}
+		at.ready[F], at.ready[I] = l.ready[2*v*o.Microbatches:][:o.Microbatches], l.ready[(2*v+1)*o.Microbatches:][:o.Microbatches]
+		at.onward, at.back = o.message(v), o.message(v-1)
+	}
+	return l
+}
+
+// message returns the seconds between a virtual stage and the one behind it.
+func (o *ListOptions) message(v int) float64 {
+	if o.Message == nil || v < 0 || v+1 >= o.Map.Virtual() || o.Map.Stage(v) == o.Map.Stage(v+1) {
+		return 0
+	}
+	return o.Message[v]
+}
+
+// Run makes the lists by a rule, and returns the seconds that they take if no
+// message waits for another.
+func (l *Lister) Run(rule Rule) (seconds float64) {
+	l.rule = rule
+	for v := range l.places {
+		at := &l.places[v]
+		at.next, at.known = [W + 1]int{}, [W + 1]int{}
+	}
+	l.places[0].known[F] = l.o.Microbatches
+	clear(l.places[0].ready[F])
+	for s := range l.stages {
+		at := &l.stages[s]
+		at.open, at.clock, at.end, at.list = 0, 0, 0, at.list[:0]
+	}
+	for s := range l.stages {
+		l.choose(s)
+	}
+	for range len(l.lists) {
+		l.begin(l.first.winner())
+	}
+	for s := range l.stages {
+		seconds = max(seconds, l.stages[s].end)
+	}
+	return seconds
+}
+
+// Schedule returns what the last Run made.
+func (l *Lister) Schedule() Schedule {
+	s := Schedule{Kind: KindList, Map: l.o.Map, Microbatches: l.o.Microbatches, Lists: make([][]Instr, len(l.stages))}
+	all := slices.Clone(l.lists)
+	n := len(all) / len(l.stages)
+	for stage := range s.Lists {
+		s.Lists[stage], all = all[:n:n], all[n:]
 	}
 	return s
 }
 
-// lister is the state of List.
-type lister struct {
-	ListOptions
-	stages []listed
-}
-
-// listed is one stage.
-type listed struct {
-	clock          float64    // when it is free
-	next           [W + 1]int // by op: the next microbatch
-	forward, input []float64  // by microbatch: end of its F and I
-	op             Op         // what it would do next
-	start          float64    // when; +Inf: nothing is known that it could do
-}
-
-// before reports whether s starts before t; of equals W is last, so that it is
-// known what it would keep waiting.
-func (s *listed) before(t *listed) bool {
-	return s.start < t.start || s.start == t.start && s.op < t.op
-}
-
-// message returns the seconds between a stage and the one behind it.
-func (l *lister) message(stage int) float64 {
-	if l.Message == nil {
-		return 0
-	}
-	return l.Message[stage]
-}
-
-// arrivals returns when the stage's next F and I could start, +Inf if unknown.
-func (l *lister) arrivals(stage int) (forward, input float64) {
-	at := &l.stages[stage]
-	forward, input = math.Inf(1), math.Inf(1)
-	if m := at.next[F]; m < l.Microbatches && (l.InFlight == nil || m-at.next[W] < l.InFlight[stage]) {
-		if stage == 0 {
-			forward = at.clock
-		} else if before := &l.stages[stage-1]; m < before.next[F] {
-			forward = max(at.clock, before.forward[m]+l.message(stage-1))
-		}
-	}
-	if m := at.next[I]; m < at.next[F] {
-		if stage == len(l.stages)-1 {
-			input = at.clock
-		} else if behind := &l.stages[stage+1]; m < behind.next[I] {
-			input = max(at.clock, behind.input[m]+l.message(stage))
-		}
-	}
-	return forward, input
-}
-
 // choose decides what the stage would do next, and when.
-func (l *lister) choose(stage int) {
+func (l *Lister) choose(stage int) {
 	at := &l.stages[stage]
-	forward, input := l.arrivals(stage)
-	at.op, at.start = I, input
-	if forward < input || l.ForwardFirst && forward == input {
-		at.op, at.start = F, forward
+	forward, input := math.Inf(1), math.Inf(1)
+	var f, i, w *place
+	held := false // an F could start but for the cap
+	for c := range l.chunks {
+		if !l.rule.Early {
+			c = l.chunks - 1 - c
+		}
+		p := at.places[c]
+		if m := p.next[F]; m < p.known[F] {
+			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap {
+				held = held || start == at.clock
+			} else if start < forward {
+				forward, f = start, p
+			}
+		}
+		if m := p.next[I]; m < p.known[I] {
+			if start := max(at.clock, p.ready[I][m]); start < input {
+				input, i = start, p
+			}
+		}
+		if m := p.next[W]; m < p.next[I] && (w == nil || m < w.next[W]) {
+			w = p
+		}
 	}
-	if at.next[W] < at.next[I] && at.clock+l.Theta*l.Costs[stage].Weight <= at.start && at.start > at.clock {
-		at.op, at.start = W, at.clock
+	var chosen *place
+	at.op, at.start, chosen = I, input, i
+	if f != nil && (forward+l.rule.Patience*f.cost[F] < input || l.rule.ForwardFirst && forward == input) {
+		at.op, at.start, chosen = F, forward, f
 	}
+	if w != nil && (at.clock+l.rule.Theta*w.cost[W] <= at.start && at.start > at.clock || l.rule.Drain && held) {
+		at.op, at.start, chosen = W, at.clock, w
+	}
+	if chosen != nil {
+		at.chunk = chosen.chunk
+	}
+	// Of what starts at the same time W is last, so that it is known what it would
+	// keep waiting.
+	l.first.set(stage, at.start, at.op)
 }
 
 // begin carries out what the stage has chosen.
-func (l *lister) begin(stage int) {
-	at, c := &l.stages[stage], l.Costs[stage]
-	m := at.next[at.op]
-	at.next[at.op]++
+func (l *Lister) begin(stage int) {
+	at := &l.stages[stage]
+	p := at.places[at.chunk]
+	m := p.next[at.op]
+	p.next[at.op]++
+	at.list = append(at.list, Instr{at.op, m, at.chunk})
+	at.end = at.start + p.cost[at.op]
+	at.clock = at.end + l.o.Dispatch
+	v := l.o.Map.Place(stage, at.chunk)
 	switch at.op {
 	case F:
-		at.clock = at.start + c.Forward
-		at.forward[m] = at.clock
+		at.open++
+		if v+1 < len(l.places) {
+			l.pass(v+1, F, m, at.end+p.onward, stage)
+		} else {
+			p.ready[I][m], p.known[I] = at.end, m+1
+		}
 	case I:
-		at.clock = at.start + c.Input
-		at.input[m] = at.clock
+		if v > 0 {
+			l.pass(v-1, I, m, at.end+p.back, stage)
+		}
 	case W:
-		at.clock = at.start + c.Weight
+		at.open--
+	}
+	l.choose(stage)
+}
+
+// pass makes known to a virtual stage when it can start an instruction.
+func (l *Lister) pass(v int, op Op, microbatch int, ready float64, from int) {
+	p := &l.places[v]
+	p.ready[op][microbatch], p.known[op] = ready, microbatch+1
+	if p.stage != from {
+		l.choose(p.stage)
 	}
 }

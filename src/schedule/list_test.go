@@ -1,35 +1,62 @@
 package schedule
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/partition"
 	"dynmo/src/random"
 )
 
-// TestListIsLegal: whatever the costs, some of them nothing, and the caps, the
-// list ends, is legal and keeps to the caps.
+// drawn returns options of any map, with costs some of which are nothing, and the
+// cap of each stage.
+func drawn(seed uint64) (ListOptions, func(stage int) int) {
+	rnd := random.Keyed(seed)
+	draw := func() float64 { return float64(rnd.IntN(4)) * rnd.Float64() }
+	o := ListOptions{
+		Map:          partition.Map{Stages: 1 + rnd.IntN(6), Chunks: 1 + rnd.IntN(3), Vee: rnd.IntN(2) == 0},
+		Microbatches: 1 + rnd.IntN(9), Dispatch: draw() / 8,
+		Rule: Rule{
+			Theta: rnd.Float64(), Patience: rnd.Float64(),
+			ForwardFirst: rnd.IntN(2) == 0, Drain: rnd.IntN(2) == 0, Early: rnd.IntN(2) == 0,
+		},
+	}
+	for range o.Map.Virtual() {
+		o.Costs = append(o.Costs, cost.Stage{Forward: draw(), Input: draw(), Weight: draw()})
+		o.Message = append(o.Message, draw())
+	}
+	for range o.Map.Stages {
+		o.InFlight = append(o.InFlight, o.Map.Chunks+rnd.IntN(9))
+	}
+	if rnd.IntN(3) == 0 {
+		o.Message = nil
+	}
+	limit := func(stage int) int { return o.InFlight[stage] }
+	if rnd.IntN(3) == 0 {
+		o.InFlight, limit = nil, func(int) int { return o.Map.Chunks * o.Microbatches }
+	}
+	return o, limit
+}
+
+// TestListIsLegal: whatever the map, the costs, the caps and the rule, the list
+// ends, is legal, keeps to the caps and takes what the lister says.
 func TestListIsLegal(t *testing.T) {
 	for seed := range uint64(2000) {
-		rnd := random.Keyed(seed)
-		draw := func() float64 { return float64(rnd.IntN(4)) * rnd.Float64() }
-		o := ListOptions{Microbatches: 1 + rnd.IntN(9), Theta: rnd.Float64(), ForwardFirst: rnd.IntN(2) == 0}
-		for range 1 + rnd.IntN(6) {
-			o.Costs = append(o.Costs, cost.Stage{Forward: draw(), Input: draw(), Weight: draw()})
-			o.Message = append(o.Message, draw())
-			o.InFlight = append(o.InFlight, 1+rnd.IntN(9))
-		}
-		if rnd.IntN(3) == 0 {
-			o.Message = nil
-		}
-		limit := func(stage int) int { return o.InFlight[stage] }
-		if rnd.IntN(3) == 0 {
-			o.InFlight, limit = nil, func(int) int { return o.Microbatches }
-		}
-		if err := List(o).Check(limit); err != nil {
+		o, limit := drawn(seed)
+		l := NewLister(o)
+		seconds := l.Run(o.Rule)
+		s := l.Schedule()
+		if err := s.Check(limit); err != nil {
 			t.Fatalf("seed %d, %+v: %v", seed, o, err)
+		}
+		if got := newTimes(o, s).set(); math.Abs(got-seconds) > 1e-12*got {
+			t.Fatalf("seed %d: the list takes %v, not %v", seed, got, seconds)
+		}
+		if again := l.Run(o.Rule); again != seconds || !l.Schedule().Equal(s) {
+			t.Fatalf("seed %d: the same rule makes another list", seed)
 		}
 	}
 }
@@ -56,7 +83,7 @@ func TestListThetaWaits(t *testing.T) {
 		0.5: "F0 F1 I0 W0 I1 W1\n",
 		0.6: "F0 F1 I0 I1 W0 W1\n",
 	} {
-		s := List(ListOptions{Costs: costs, Microbatches: 2, Theta: theta})
+		s := List(ListOptions{Costs: costs, Microbatches: 2, Rule: Rule{Theta: theta}})
 		if got := Format(s.Lists[:1]); got != want {
 			t.Errorf("theta %v: %q, want %q", theta, got, want)
 		}

@@ -77,7 +77,7 @@ func outgoing(s Schedule) []int {
 func TestAscendingNeedsNoMore(t *testing.T) {
 	for seed := range uint64(300) {
 		draw := random.Keyed(seed, 3)
-		o := ListOptions{Microbatches: 1 + draw.IntN(12), Theta: draw.Float64(), ForwardFirst: draw.IntN(2) == 0}
+		o := ListOptions{Microbatches: 1 + draw.IntN(12), Rule: Rule{Theta: draw.Float64(), ForwardFirst: draw.IntN(2) == 0}}
 		for range 1 + draw.IntN(6) {
 			o.Costs = append(o.Costs, cost.Stage{Forward: draw.Float64(), Input: draw.Float64(), Weight: draw.Float64()})
 			o.InFlight = append(o.InFlight, 1+draw.IntN(12))

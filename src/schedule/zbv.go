@@ -1,5 +1,11 @@
 package schedule
 
+import (
+	"slices"
+
+	"dynmo/src/cost"
+)
+
 // ZBV returns the ZB-V schedule of one stage (Qi et al. 2024, section 6). The
 // chain goes down the stages in chunk 0 and back up in chunk 1, so that the
 // first stage computes the loss and every stage can soon alternate between its
@@ -53,4 +59,21 @@ func ZBV(stage, stages, microbatches int) []Instr {
 		add(0, W)
 	}
 	return list
+}
+
+// filled returns a list in place of the order of ZBV if that takes less where all
+// chunks cost the same, f = i = w. With too few microbatches to fill the pipe the
+// order waits for those that are not there.
+func filled(s Schedule) Schedule {
+	stages := s.Map.Stages
+	o := ListOptions{
+		Map: s.Map, Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, 2*stages), Microbatches: s.Microbatches,
+		InFlight: slices.Repeat([]int{2 * stages}, stages),
+	}
+	l := NewLister(o)
+	seconds := newTimes(o, s).set()
+	if l.Run(Rule{}) < seconds {
+		s.Lists = l.Schedule().Lists
+	}
+	return s
 }

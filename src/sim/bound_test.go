@@ -78,7 +78,7 @@ func TestLowerBoundHolds(t *testing.T) {
 			caps[stage] = 1 + rnd.IntN(m)
 		}
 		for _, caps := range [][]int{nil, caps} {
-			s := schedule.List(schedule.ListOptions{Costs: costs, Microbatches: m, InFlight: caps, Theta: rnd.Float64()})
+			s := schedule.List(schedule.ListOptions{Costs: costs, Microbatches: m, InFlight: caps, Rule: schedule.Rule{Theta: rnd.Float64()}})
 			got, bound := Makespan(s, costs), LowerBound(s.Map, costs, m, caps)
 			if got < bound {
 				t.Fatalf("seed %d, list, caps %v: makespan %v, bound %v", seed, caps, got, bound)

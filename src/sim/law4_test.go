@@ -231,11 +231,15 @@ func newPlan(kind schedule.Kind, stages int) (schedule.Schedule, error) {
 	case schedule.KindZBV:
 		return schedule.New(kind, stages, 2, microbatches)
 	case schedule.KindList:
-		costs := make([]cost.Stage, stages)
-		for s := range costs {
-			costs[s] = cost.Stage{Forward: float64(2 + s%3), Input: 3, Weight: float64(1 + s%2)}
+		m := map[int]partition.Map{ // a line, a loop and Vs
+			2: partition.Line(2), 16: {Stages: 16, Chunks: 2}, 8: {Stages: 8, Chunks: 2, Vee: true}, 3: {Stages: 3, Chunks: 3, Vee: true}, 1: {Stages: 1, Chunks: 2, Vee: true},
+		}[stages]
+		o := schedule.ListOptions{Map: m, Microbatches: microbatches}
+		for v := range m.Virtual() {
+			o.Costs = append(o.Costs, cost.Stage{Forward: float64(2 + v%3), Input: 3, Weight: float64(1 + v%2)})
 		}
-		return schedule.List(schedule.ListOptions{Costs: costs, Microbatches: microbatches}), nil
+		s, _ := schedule.Search(o, schedule.List(o), 20, 0)
+		return s, nil
 	}
 	return schedule.New(kind, stages, 1, microbatches)
 }

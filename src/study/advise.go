@@ -19,17 +19,21 @@ func Plan(t cost.Table, o Options) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	first, err := p.First(t)
-	cuts := first.Cuts
-	if o.Config.Balance.Moves() {
-		if cuts, err = p.Cuts(t); err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
-			err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
+	if !o.Config.Balance.Moves() {
+		first, err := p.First(t)
+		if err != nil {
+			return plan.Plan{}, err
 		}
+		return p.At(cost.Phase{Table: t}, first.Cuts)
+	}
+	best, err := p.Best(t)
+	if err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
+		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
 	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return p.At(cost.Phase{Table: t}, cuts)
+	return p.Simulate(cost.Phase{Table: t}, best, 0)
 }
 
 // Advice is other settings, and what a step would be with them.

@@ -70,15 +70,28 @@ func (p Problem) fits(s schedule.Schedule) bool {
 	return s.Check(func(int) int { return s.Map.Chunks * p.limit() }) == nil
 }
 
-// auto returns the makespan of the schedule that auto takes.
+// auto returns the makespan of the schedule that auto takes: of one chunk on each
+// stage, or of two in a V where rivals may have those, whichever is shorter.
 func (p Problem) auto() float64 {
-	o := schedule.ListOptions{Costs: p.Costs, Microbatches: p.Microbatches}
+	_, seconds := plan.Auto(p.options(partition.Line(len(p.Costs))), p.seconds)
+	if p.Vee {
+		_, folded := plan.Auto(p.options(inVee(len(p.Costs))), p.seconds)
+		seconds = min(seconds, folded)
+	}
+	return seconds
+}
+
+// inVee returns the map of two chunks on each stage in a V.
+func inVee(stages int) partition.Map { return partition.Map{Stages: stages, Chunks: 2, Vee: true} }
+
+// options returns what auto makes schedules for.
+func (p Problem) options(m partition.Map) schedule.ListOptions {
+	o := schedule.ListOptions{Map: m, Costs: p.over(m), Microbatches: p.Microbatches}
 	if p.Message > 0 {
-		o.Message = slices.Repeat([]float64{p.Message}, len(p.Costs)-1)
+		o.Message = slices.Repeat([]float64{p.Message}, m.Virtual()-1)
 	}
 	if p.InFlight > 0 {
-		o.InFlight = slices.Repeat([]int{p.limit()}, len(p.Costs))
+		o.InFlight = slices.Repeat([]int{m.Chunks * p.limit()}, m.Stages)
 	}
-	_, seconds := plan.Auto(o, p.seconds)
-	return seconds
+	return o
 }

@@ -1,10 +1,6 @@
 package contest
 
-import (
-	"math"
-
-	"dynmo/src/partition"
-)
+import "math"
 
 // vee builds a schedule of two chunks on each stage that lie in a V (Qi et al. 2024),
 // greedily for its costs as the paper has it for ZB-V: what can start first is done. W
@@ -19,8 +15,7 @@ type vee struct {
 }
 
 func newVee(p Problem, theta float64, forwardFirst, deepFirst, room bool) *vee {
-	m := partition.Map{Stages: len(p.Costs), Chunks: 2, Vee: true}
-	return &vee{newBuilder(p, m), theta, forwardFirst, deepFirst, room}
+	return &vee{newBuilder(p, inVee(len(p.Costs))), theta, forwardFirst, deepFirst, room}
 }
 
 func (v *vee) choose(stage int) choice {

@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// folds reports whether settings leave it to costs if a stage holds one chunk of the
+// chain or two in a V: where the schedule follows from costs, and layers may move
+// anywhere, for a V has other layers on nearly every stage. Diffusion knows one chunk.
+func folds(c config.Config) bool {
+	kind := schedule.Kind(c.Schedule.Kind)
+	return (kind == schedule.KindAuto || kind == schedule.KindList) &&
+		c.Balance.Kind == "partition" && balance.By(c.Balance.By) == balance.ByTime &&
+		c.Parallel.Stages > 1 && c.Layers() >= 2*c.Parallel.Stages
+}
+
+// of returns the planner of the same settings for a map: itself, or the other one.
+func (p *Planner) of(m partition.Map) *Planner {
+	if p.other != nil && p.other.Map == m {
+		return p.other
+	}
+	return p
+}
+
+// Of returns the planner of the same settings for a layout.
+func (p *Planner) Of(l layout.Layout) (*Planner, error) {
+	q, err := p.For(l.Stages())
+	if err != nil {
+		return nil, err
+	}
+	return q.of(l.Map()), nil
+}
+
+// Best returns the layout with the shortest predicted step that the searches find, of
+// one chunk on each stage or of two where settings allow both.
+func (p *Planner) Best(t cost.Table) (layout.Layout, error) {
+	cuts, err := p.Cuts(t)
+	if err != nil {
+		if p.other == nil {
+			return layout.Layout{}, err
+		}
+		q := p.other
+		if cuts, otherErr := q.Cuts(t); otherErr == nil {
+			return q.layout(cuts, q.Schedule(t, cuts)), nil
+		}
+		return layout.Layout{}, err
+	}
+	return p.beside(t, p.layout(cuts, p.Schedule(t, cuts))), nil
+}
+
+// beside returns the best layout of the other map if a step takes less in it than in
+// a layout of this one, else that layout.
+func (p *Planner) beside(t cost.Table, l layout.Layout) layout.Layout {
+	q := p.other
+	if q == nil {
+		return l
+	}
+	cuts, err := q.Cuts(t)
+	if err != nil {
+		return l
+	}
+	next := q.layout(cuts, q.Schedule(t, cuts))
+	if q.seconds(t, next.Cuts, next.Schedule) < p.seconds(t, l.Cuts, l.Schedule)*(1-worth) {
+		return next
+	}
+	return l
+}

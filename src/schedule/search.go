@@ -1,0 +1,287 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+)
+
+// Search returns a schedule that takes less than s does, made by changes in its
+// order, or s itself, and the seconds of the step if no message waits for
+// another. o are the options that s was made for; their rule does not count. The
+// caps are kept to as s does. passes bounds how many orders are tried; seconds
+// down to enough end the search.
+//
+// It is a tabu search (Nowicki & Smutnicki 1996 on job shops, with the moves of
+// Balas & Vazacopoulos 1998). A longest chain of instructions that wait for each
+// other is divided where it leaves a stage. Only what brings an instruction to an
+// end of such a part can shorten it. Of these moves the search makes the one after
+// which the chains through what it moves are the shortest, even if the step gets
+// longer; none that undoes it is made for some time. Deterministic.
+func Search(o ListOptions, s Schedule, passes int, enough float64) (Schedule, float64) {
+	w := newSearch(newTimes(o, s))
+	seconds := w.set()
+	best, found := seconds, false
+	kept := slices.Clone(w.order)
+	for w.round = 1; w.round < passes && best > enough; w.round++ {
+		w.trace(seconds)
+		next, ok := w.pick(best)
+		if !ok {
+			break
+		}
+		w.apply(next)
+		if seconds = w.set(); math.IsInf(seconds, 1) { // instructions that take nothing
+			w.apply(next.back())
+			seconds = w.set()
+		}
+		if seconds < best*(1-1e-12) {
+			best, found = seconds, true
+			copy(kept, w.order)
+		}
+	}
+	if !found {
+		return s, best
+	}
+	copy(w.order, kept)
+	return w.schedule(), best
+}
+
+// search is the state of Search.
+type search struct {
+	*times
+	open   []int32 // by place: microbatches in flight behind it
+	parts  []part  // of the longest chain, from its end
+	round  int
+	tabu   []int32 // by hash of two instructions: until which round the first must not be put before the second
+	window []int32
+	starts []float64
+}
+
+// part is a part of the longest chain on one stage: places first to last.
+type part struct{ first, last int }
+
+// move brings the instruction at a place to another place of its list; those
+// between give way.
+type move struct{ from, to int }
+
+func (m move) back() move { return move{m.to, m.from} }
+
+const (
+	// reach is how many places an instruction moves by at most: farther ones are
+	// seldom the best, and their lengths are not well known before.
+	farthest = 8
+	// tabus is the size of the table of moves that must not be undone, a power of
+	// two. Moves that share an entry are forbidden together.
+	tabus = 1 << 12
+)
+
+func newSearch(t *times) *search {
+	s := &search{times: t, open: make([]int32, len(t.order)), tabu: make([]int32, tabus), window: make([]int32, farthest+1), starts: make([]float64, farthest+1)}
+	for stage := range t.next {
+		s.count(stage*t.length, (stage+1)*t.length)
+	}
+	return s
+}
+
+// count counts what is in flight behind the places of a list from first on.
+func (s *search) count(first, end int) {
+	open := s.before(first)
+	for at := first; at < end; at++ {
+		switch s.kinds[s.kind[s.order[at]]].op {
+		case F:
+			open++
+		case W:
+			open--
+		}
+		s.open[at] = open
+	}
+}
+
+// before returns how many microbatches are in flight before a place.
+func (s *search) before(at int) int32 {
+	if at%s.length == 0 {
+		return 0
+	}
+	return s.open[at-1]
+}
+
+// trace finds the longest chain.
+func (s *search) trace(seconds float64) {
+	s.parts = s.parts[:0]
+	at := -1
+	for stage, clock := range s.clock {
+		if clock-s.o.Dispatch == seconds {
+			at = (stage+1)*s.length - 1
+			break
+		}
+	}
+	for last := at; ; {
+		number := s.order[at]
+		if at%s.length > 0 && s.start[number] == s.free(at) {
+			at--
+			continue
+		}
+		s.parts = append(s.parts, part{at, last})
+		k := &s.kinds[s.kind[number]]
+		if k.from == 0 || s.start[number] == 0 {
+			return
+		}
+		at = int(s.at[number+k.from])
+		last = at
+	}
+}
+
+// pick returns the best move. It reports whether there is one.
+func (s *search) pick(best float64) (chosen move, ok bool) {
+	least, oldest := math.Inf(1), int32(math.MaxInt32)
+	try := func(m move) {
+		if !s.legal(m) {
+			return
+		}
+		seconds, until := s.estimate(m), s.forbidden(m)
+		if int(until) <= s.round || seconds < best*(1-1e-12) {
+			until = 0
+		}
+		if until < oldest || until == oldest && seconds < least {
+			chosen, ok, oldest, least = m, true, until, seconds
+		}
+	}
+	for i, p := range s.parts {
+		if i < len(s.parts)-1 { // what comes first need not be waited for, but at the chain's start
+			for at := p.first + 1; at <= min(p.last, p.first+farthest); at++ {
+				try(move{at, p.first})
+			}
+		}
+		if i > 0 {
+			for at := max(p.first, p.last-farthest); at < p.last; at++ {
+				if i < len(s.parts)-1 && at+1 == p.last && at == p.first {
+					continue // the same as above
+				}
+				try(move{at, p.last})
+			}
+		}
+	}
+	return chosen, ok
+}
+
+// legal reports whether a move keeps the order of ops, of weights and the cap,
+// and makes no stages wait for each other in a circle as far as durations tell.
+func (s *search) legal(m move) bool {
+	moved := s.order[m.from]
+	k := &s.kinds[s.kind[moved]]
+	limit := int32(math.MaxInt32)
+	if s.o.InFlight != nil {
+		limit = int32(s.o.InFlight[m.from/s.length])
+	}
+	if m.from < m.to {
+		for at := m.from + 1; at <= m.to; at++ {
+			other := s.order[at]
+			if s.ordered(moved, other) || k.op == W && s.open[at] >= limit ||
+				k.to != 0 && s.start[other] > s.end(moved+k.to) {
+				return false
+			}
+		}
+		return true
+	}
+	for at := m.to; at < m.from; at++ {
+		other := s.order[at]
+		if s.ordered(other, moved) || k.op == F && (s.open[at] >= limit || s.before(at) >= limit) ||
+			k.from != 0 && s.start[moved+k.from] > s.end(other) {
+			return false
+		}
+	}
+	return true
+}
+
+// ordered reports whether of two instructions of a stage the first must come
+// before the second, which it does now.
+func (s *search) ordered(first, second int32) bool {
+	a, b := s.kind[first], s.kind[second]
+	if a == b {
+		return true
+	}
+	if int(first)-int(a)*s.o.Microbatches != int(second)-int(b)*s.o.Microbatches {
+		return false
+	}
+	if s.kinds[a].op == W {
+		return false // nothing needs it
+	}
+	// What two chunks do for a microbatch has one order, but for W, which needs its own I.
+	return s.kinds[b].op != W || s.kinds[a].op == F || a/3 >= b/3
+}
+
+// estimate returns the length of the longest chain through what a move moves.
+func (s *search) estimate(m move) (seconds float64) {
+	lo, hi := min(m.from, m.to), max(m.from, m.to)
+	window := s.window[:hi-lo+1]
+	copy(window, s.order[lo:hi+1])
+	rotate(window, m)
+	clock := s.free(lo)
+	for i, number := range window {
+		clock = max(clock, s.arrives(number))
+		s.starts[i] = clock
+		clock += s.kinds[s.kind[number]].seconds + s.o.Dispatch
+	}
+	behind := s.behind(hi)
+	for i := len(window) - 1; i >= 0; i-- {
+		number := window[i]
+		own := s.kinds[s.kind[number]].seconds
+		tail := max(behind, s.needed(number))
+		seconds = max(seconds, s.starts[i]+own+tail)
+		behind = s.o.Dispatch + own + tail
+	}
+	return seconds
+}
+
+// rotate makes a move in the part of a list between its places.
+func rotate(window []int32, m move) {
+	last := len(window) - 1
+	if m.from < m.to {
+		moved := window[0]
+		copy(window, window[1:])
+		window[last] = moved
+		return
+	}
+	moved := window[last]
+	copy(window[1:], window[:last])
+	window[0] = moved
+}
+
+// apply makes a move, and forbids to undo it.
+func (s *search) apply(m move) {
+	lo, hi := min(m.from, m.to), max(m.from, m.to)
+	moved := s.order[m.from]
+	until := int32(s.round + tenure + s.round%tenure)
+	for at := lo; at <= hi; at++ {
+		if other := s.order[at]; m.from < m.to {
+			s.tabu[entry(moved, other)] = until
+		} else {
+			s.tabu[entry(other, moved)] = until
+		}
+	}
+	rotate(s.order[lo:hi+1], m)
+	for at := lo; at <= hi; at++ {
+		s.at[s.order[at]] = int32(at)
+	}
+	s.count(lo, hi+1)
+}
+
+// forbidden returns the round until which a move is forbidden.
+func (s *search) forbidden(m move) (until int32) {
+	moved := s.order[m.from]
+	for at := min(m.from, m.to); at <= max(m.from, m.to); at++ {
+		if other := s.order[at]; m.from < m.to {
+			until = max(until, s.tabu[entry(other, moved)])
+		} else {
+			until = max(until, s.tabu[entry(moved, other)])
+		}
+	}
+	return until
+}
+
+// tenure is for how many rounds a move is not undone, at least.
+const tenure = 8
+
+// entry is where the table of tabus holds two instructions.
+func entry(first, second int32) uint32 {
+	return (uint32(first)*0x9E3779B1 ^ uint32(second)*0x85EBCA77) >> 20 & (tabus - 1)
+}
