@@ -93,8 +93,8 @@ func parseRow(cells []string) ([]placed, error) {
 			continue
 		}
 		p, reduce, err := parseAction(cell)
-		whole := p
-		whole.Op = B
+		full := p
+		full.Op = B
 		switch {
 		case err != nil:
 		case reduce && !begun[p.virtual]:
@@ -104,7 +104,7 @@ func parseRow(cells []string) ([]placed, error) {
 			continue
 		case reduced[p.virtual]:
 			err = fmt.Errorf("%q: behind %d%s, want that behind the last backward", cell, p.virtual, reduceGrad)
-		case p.Op == W && present[whole] && !split:
+		case p.Op == W && present[full] && !split:
 			err = fmt.Errorf("%q: there is a B of the same microbatch, and B is both halves of the backward; want I for the half for inputs, which older PyTorch calls B", cell)
 		}
 		if err != nil {

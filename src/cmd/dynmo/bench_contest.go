@@ -42,9 +42,9 @@ func (o *contests) check() error {
 	return nil
 }
 
-// standing is what a contest says: makespans or bottlenecks over those of others. A
+// comparison is what a contest says: makespans or bottlenecks over those of others. A
 // limit of 0 is none.
-type standing struct {
+type comparison struct {
 	name, against, where string
 	steps, open          int
 	mean, p95, max       limited
@@ -62,10 +62,10 @@ func (l limited) ok() bool {
 }
 
 // run holds auto and diffusion against others.
-func (o *contests) run() ([]standing, error) {
-	list := standings("heuristics", contest.Summarize(contest.Heuristics(o.instances), contest.Caps),
+func (o *contests) run() ([]comparison, error) {
+	list := comparisons("heuristics", contest.Summarize(contest.Heuristics(o.instances), contest.Caps),
 		limited{most: 1, below: true}, limited{most: 1.01})
-	list = append(list, standings("optimum", contest.Summarize(contest.Optima(o.cases), nil),
+	list = append(list, comparisons("optimum", contest.Summarize(contest.Optima(o.cases), nil),
 		limited{most: 1.002}, limited{most: 1.05})...)
 	if o.chains == 0 {
 		return list, nil
@@ -75,7 +75,7 @@ func (o *contests) run() ([]standing, error) {
 		return nil, err
 	}
 	for _, g := range gaps {
-		list = append(list, standing{
+		list = append(list, comparison{
 			name: "diffusion", against: "optimum", where: g.Family, steps: g.Chains,
 			p95: limited{over: g.P95, most: 1.02}, max: limited{over: g.Max, most: 1.06},
 		})
@@ -83,12 +83,12 @@ func (o *contests) run() ([]standing, error) {
 	return list, nil
 }
 
-// standings returns those of auto. What is to be reached is meant for all steps
+// comparisons returns those of auto. What is to be reached is meant for all steps
 // together.
-func standings(against string, summaries []contest.Summary, mean, most limited) []standing {
-	var list []standing
+func comparisons(against string, summaries []contest.Summary, mean, most limited) []comparison {
+	var list []comparison
 	for i, s := range summaries {
-		one := standing{
+		one := comparison{
 			name: "auto", against: against, where: s.Where, steps: s.Steps, open: s.Open, mean: limited{over: s.Mean}, max: limited{over: s.Max},
 			worst: s.Worst.String(),
 		}
@@ -101,10 +101,10 @@ func standings(against string, summaries []contest.Summary, mean, most limited) 
 	return list
 }
 
-// results returns the figures of a standing, over 1 where auto or diffusion is the
+// results returns the figures of a comparison, over 1 where auto or diffusion is the
 // better: what it is held against over its own. Where an optimum is not known they
 // would be wrong.
-func (s standing) results() []nodebench.Result {
+func (s comparison) results() []nodebench.Result {
 	var list []nodebench.Result
 	for _, figure := range []struct {
 		name string
@@ -126,7 +126,7 @@ func (s standing) results() []nodebench.Result {
 }
 
 // verdict returns PASS, FAIL, INVALID or "-", if there is nothing to reach.
-func (s standing) verdict() string {
+func (s comparison) verdict() string {
 	verdict := "-"
 	for _, r := range s.results() {
 		switch v := r.Verdict(); {
@@ -153,8 +153,8 @@ func (l limited) cell() string {
 	return fmt.Sprintf("%.4f (%g)", l.over, l.most)
 }
 
-// writeContests writes standings for people, nothing if there are none.
-func writeContests(out io.Writer, list []standing) error {
+// writeContests writes comparisons for people, nothing if there are none.
+func writeContests(out io.Writer, list []comparison) error {
 	if len(list) == 0 {
 		return nil
 	}

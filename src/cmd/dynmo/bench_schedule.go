@@ -61,7 +61,7 @@ cuts, against the smallest possible one. In brackets stands what should be reach
 				return err
 			}
 			unequal := study.UnequalStages()
-			standings, err := others.run()
+			comparisons, err := others.run()
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ cuts, against the smallest possible one. In brackets stands what should be reach
 			for _, u := range unequal {
 				results = append(results, unequalResults(u)...)
 			}
-			for _, s := range standings {
+			for _, s := range comparisons {
 				results = append(results, s.results()...)
 			}
 			if flags.json {
@@ -86,10 +86,10 @@ cuts, against the smallest possible one. In brackets stands what should be reach
 			if err := writeUnequal(out, unequal); err != nil {
 				return err
 			}
-			if len(standings) > 0 {
+			if len(comparisons) > 0 {
 				fmt.Fprintln(out)
 			}
-			if err := writeContests(out, standings); err != nil {
+			if err := writeContests(out, comparisons); err != nil {
 				return err
 			}
 			return verdict(results)

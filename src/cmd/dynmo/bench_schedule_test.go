@@ -62,21 +62,21 @@ func TestBenchScheduleContests(t *testing.T) {
 	}
 }
 
-// TestStandings: a mean that must stay below its limit, a largest that may reach it,
+// TestComparisons: a mean that must stay below its limit, a largest that may reach it,
 // and an optimum that is not known.
-func TestStandings(t *testing.T) {
+func TestComparisons(t *testing.T) {
 	for _, c := range []struct {
-		standing
+		comparison
 		want string
 	}{
-		{standing{mean: limited{0.99, 1, true}, max: limited{1.01, 1.01, false}}, "PASS"},
-		{standing{mean: limited{1, 1, true}, max: limited{1, 1.01, false}}, "FAIL"},
-		{standing{mean: limited{0.99, 1, true}, max: limited{1.02, 1.01, false}}, "FAIL"},
-		{standing{max: limited{over: 3}}, "-"},
-		{standing{max: limited{1, 1.01, false}, open: 1}, "INVALID"},
+		{comparison{mean: limited{0.99, 1, true}, max: limited{1.01, 1.01, false}}, "PASS"},
+		{comparison{mean: limited{1, 1, true}, max: limited{1, 1.01, false}}, "FAIL"},
+		{comparison{mean: limited{0.99, 1, true}, max: limited{1.02, 1.01, false}}, "FAIL"},
+		{comparison{max: limited{over: 3}}, "-"},
+		{comparison{max: limited{1, 1.01, false}, open: 1}, "INVALID"},
 	} {
 		if got := c.verdict(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.standing, got, c.want)
+			t.Errorf("%+v: %s, want %s", c.comparison, got, c.want)
 		}
 	}
 }

@@ -75,13 +75,13 @@ func (x *search) earliest() {
 // that may be interrupted. It spends the seconds of the jobs.
 func interrupted(jobs []job) float64 {
 	slices.SortFunc(jobs, func(a, b job) int { return cmp.Compare(a.head, b.head) })
-	now, longest := 0.0, 0.0
+	clock, longest := 0.0, 0.0
 	for {
 		next, chosen := math.Inf(1), -1
 		for i := range jobs {
 			switch j := &jobs[i]; {
 			case j.took < 0:
-			case j.head > now:
+			case j.head > clock:
 				next = min(next, j.head)
 			case chosen < 0 || j.tail > jobs[chosen].tail:
 				chosen = i
@@ -91,15 +91,15 @@ func interrupted(jobs []job) float64 {
 		case chosen < 0 && math.IsInf(next, 1):
 			return longest
 		case chosen < 0:
-			now = next
+			clock = next
 		default:
 			j := &jobs[chosen]
-			if end := now + j.took; end <= next {
-				now, j.took = end, -1
+			if end := clock + j.took; end <= next {
+				clock, j.took = end, -1
 				longest = max(longest, end+j.tail)
 			} else {
-				j.took -= next - now
-				now = next
+				j.took -= next - clock
+				clock = next
 			}
 		}
 	}

@@ -97,9 +97,9 @@ func (b *builder) any() choice {
 // known. An F leaves room for those of the chunks behind it: without it microbatches
 // that have entered could not go on.
 func (b *builder) start(v, op int) float64 {
-	k, at, stage := b.next[v][op], b.next[v], b.m.Stage(v)
+	k, done, stage := b.next[v][op], b.next[v], b.m.Stage(v)
 	switch {
-	case k == b.Microbatches || op > 0 && k == at[op-1]:
+	case k == b.Microbatches || op > 0 && k == done[op-1]:
 		return math.Inf(1)
 	case op == 0 && b.held[stage]+b.m.Chunks-b.m.Chunk(v) > b.m.Chunks*b.limit():
 		return math.Inf(1)

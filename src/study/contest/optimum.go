@@ -128,9 +128,9 @@ func (x *search) tails() {
 // arrival returns when what the next instruction of an op needs is there, +Inf if it
 // is not known.
 func (x *search) arrival(s, op int) float64 {
-	k, at := x.next[s][op], x.next[s]
+	k, done := x.next[s][op], x.next[s]
 	switch {
-	case k == x.Microbatches || op > 0 && k == at[op-1] || op == 0 && k-at[2] >= x.limit():
+	case k == x.Microbatches || op > 0 && k == done[op-1] || op == 0 && k-done[2] >= x.limit():
 		return math.Inf(1)
 	case op == 0 && s > 0:
 		return x.sent(s-1, op, k)
@@ -221,18 +221,18 @@ func (x *search) branches() []branch {
 func (x *search) dominated() bool {
 	key := uint64(0)
 	var when []float64
-	for s, at := range x.next {
+	for s, done := range x.next {
 		for op := range ops {
-			key = key<<4 | uint64(at[op])
+			key = key<<4 | uint64(done[op])
 		}
 		when = append(when, x.clock[s])
 		if s > 0 {
-			for k := at[0]; k < x.next[s-1][0]; k++ {
+			for k := done[0]; k < x.next[s-1][0]; k++ {
 				when = append(when, max(x.clock[s], x.sent(s-1, 0, k)))
 			}
 		}
 		if s < len(x.next)-1 {
-			for k := at[1]; k < x.next[s+1][1]; k++ {
+			for k := done[1]; k < x.next[s+1][1]; k++ {
 				when = append(when, max(x.clock[s], x.sent(s+1, 1, k)))
 			}
 		}

@@ -42,10 +42,7 @@ func TestOptimumIsTheBestOfAll(t *testing.T) {
 // best tries all lists.
 func best(p Problem) float64 {
 	s := schedule.Schedule{Map: partition.Line(len(p.Costs)), Microbatches: p.Microbatches, Lists: make([][]schedule.Instr, len(p.Costs))}
-	all := slices.DeleteFunc(orders(nil, p.Microbatches), func(list []schedule.Instr) bool {
-		one := schedule.Schedule{Map: partition.Line(1), Microbatches: p.Microbatches, Lists: [][]schedule.Instr{list}}
-		return one.Check(func(int) int { return p.limit() }) != nil && len(p.Costs) == 1
-	})
+	all := orders(nil, p.Microbatches)
 	least := math.Inf(1)
 	var try func(stage int)
 	try = func(stage int) {
@@ -83,16 +80,24 @@ func orders(list []schedule.Instr, microbatches int) [][]schedule.Instr {
 	return all
 }
 
-// TestKnownOptima: the three steps of issue S whose optimum a list missed.
+// TestKnownOptima: steps on which auto was 7, 11 and 40 % behind the optimum once.
 func TestKnownOptima(t *testing.T) {
+	var slower []cost.Stage
+	for _, x := range []float64{1.6, 1.2, 0.8, 0.4} {
+		slower = append(slower, cost.Stage{Forward: x, Input: x, Weight: x})
+	}
 	for _, c := range []struct {
+		name string
 		p    Problem
 		want float64
 	}{
-		{Problem{Costs: []cost.Stage{{Forward: 4, Input: 4, Weight: 1}, {Forward: 3, Input: 2, Weight: 1}, {Forward: 3, Input: 1, Weight: 2}}, Microbatches: 3, InFlight: 2}, 36},
+		{"ever faster stages, 2 in flight", Problem{Costs: slower, Microbatches: 8, InFlight: 2}, 43.2},
+		{"three stages, 2 in flight", Problem{Costs: []cost.Stage{{Forward: 4, Input: 4, Weight: 1}, {Forward: 3, Input: 2, Weight: 1}, {Forward: 3, Input: 1, Weight: 2}}, Microbatches: 3, InFlight: 2}, 36},
+		{"one op of each stage", Problem{Costs: []cost.Stage{{Forward: 0.1, Input: 1, Weight: 0.1}, {Forward: 1, Input: 0.1, Weight: 0.1}, {Forward: 0, Input: 0.1, Weight: 0.1}}, Microbatches: 3}, 4.8},
 	} {
-		if got, exact := c.p.Optimum(math.Inf(1), 1e6); got != c.want || !exact {
-			t.Errorf("%v: optimum %v (exact %v), want %v", c.p, got, exact, c.want)
+		got, exact := c.p.Optimum(math.Inf(1), 1e6)
+		if auto := c.p.auto(); math.Abs(got-c.want) > 1e-9 || !exact || auto > c.want+1e-9 {
+			t.Errorf("%s: optimum %v (exact %v), auto %v, want %v", c.name, got, exact, auto, c.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func Summarize(ratios []Ratio, caps []string) []Summary {
 	for _, where := range append(slices.Clone(caps), "all") {
 		s := Summary{Where: where}
 		for _, r := range ratios {
-			if where != "all" && r.cap() != where {
+			if where != "all" && r.capName() != where {
 				continue
 			}
 			s.Steps++
@@ -41,8 +41,8 @@ func Summarize(ratios []Ratio, caps []string) []Summary {
 // Caps are the caps of instances.
 var Caps = []string{"P/2", "P", "2P-1", "V"}
 
-// cap returns which of Caps a problem has.
-func (p Problem) cap() string {
+// capName returns which of Caps a problem has.
+func (p Problem) capName() string {
 	switch stages := len(p.Costs); {
 	case p.Vee:
 		return Caps[3]

@@ -21,15 +21,15 @@ func newVee(p Problem, theta float64, forwardFirst, deepFirst, room bool) *vee {
 func (v *vee) choose(stage int) choice {
 	forward, input, weight := none(), none(), none()
 	for _, chunk := range []int{1, 0} {
-		at := v.m.Place(stage, chunk)
-		if start := v.start(at, 0); start < forward.start || !v.deepFirst && start == forward.start {
-			forward = choice{at, 0, start}
+		virtual := v.m.Place(stage, chunk)
+		if start := v.start(virtual, 0); start < forward.start || !v.deepFirst && start == forward.start {
+			forward = choice{virtual, 0, start}
 		}
-		if start := v.start(at, 1); start < input.start {
-			input = choice{at, 1, start}
+		if start := v.start(virtual, 1); start < input.start {
+			input = choice{virtual, 1, start}
 		}
-		if start := v.start(at, 2); !math.IsInf(start, 1) && (math.IsInf(weight.start, 1) || v.next[at][2] < v.next[weight.virtual][2]) {
-			weight = choice{at, 2, start}
+		if start := v.start(virtual, 2); !math.IsInf(start, 1) && (math.IsInf(weight.start, 1) || v.next[virtual][2] < v.next[weight.virtual][2]) {
+			weight = choice{virtual, 2, start}
 		}
 	}
 	chosen := input

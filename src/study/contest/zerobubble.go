@@ -23,7 +23,7 @@ type zeroBubble struct {
 
 	first  []float64 // by stage: when the first gradient can arrive
 	waited []float64 // by stage: since its first instruction
-	turn   []int     // by stage: F or I
+	order  []int     // by stage: which of F and I follows in turn
 }
 
 func newZeroBubble(p Problem, overfill, skip, either bool) *zeroBubble {
@@ -31,7 +31,7 @@ func newZeroBubble(p Problem, overfill, skip, either bool) *zeroBubble {
 	z := &zeroBubble{
 		builder:  newBuilder(p, partition.Line(n)),
 		overfill: overfill, skip: skip, either: either,
-		first: make([]float64, n), waited: make([]float64, n), turn: make([]int, n),
+		first: make([]float64, n), waited: make([]float64, n), order: make([]int, n),
 	}
 	for _, c := range p.Costs {
 		z.first[n-1] += c.Forward
@@ -44,11 +44,11 @@ func newZeroBubble(p Problem, overfill, skip, either bool) *zeroBubble {
 }
 
 func (z *zeroBubble) choose(s int) choice {
-	at := z.next[s]
+	done := z.next[s]
 	switch {
-	case at[1] == z.Microbatches:
+	case done[1] == z.Microbatches:
 		return choice{s, 2, z.start(s, 2)}
-	case at[1] == 0:
+	case done[1] == 0:
 		return z.warmup(s)
 	}
 	op := z.wanted(s)
@@ -56,7 +56,7 @@ func (z *zeroBubble) choose(s int) choice {
 	if other := z.start(s, 1-op); z.either && other < start {
 		op, start = 1-op, other
 	}
-	if at[2] < at[1] && (op == 0 && z.full(s) || z.fills(s, op, start)) {
+	if done[2] < done[1] && (op == 0 && z.full(s) || z.fills(s, op, start)) {
 		return choice{s, 2, z.clock[s]}
 	}
 	return choice{s, op, start}
@@ -73,14 +73,14 @@ func (z *zeroBubble) warmup(s int) choice {
 
 // wanted returns which of F and I a stage is to do.
 func (z *zeroBubble) wanted(s int) int {
-	at := z.next[s]
+	done := z.next[s]
 	switch {
-	case at[0] == z.Microbatches, z.full(s) && at[2] == at[1]:
+	case done[0] == z.Microbatches, z.full(s) && done[2] == done[1]:
 		return 1
-	case z.skip && s < len(z.next)-1 && at[0] > z.next[s+1][0]+1 && z.start(s, 1) == z.clock[s]:
+	case z.skip && s < len(z.next)-1 && done[0] > z.next[s+1][0]+1 && z.start(s, 1) == z.clock[s]:
 		return 1
 	}
-	return z.turn[s]
+	return z.order[s]
 }
 
 // full reports whether the cap allows no F.
@@ -112,6 +112,6 @@ func (z *zeroBubble) expected(s, op int) float64 {
 func (z *zeroBubble) done(c choice, gap float64) {
 	z.waited[c.virtual] += gap
 	if c.op < 2 {
-		z.turn[c.virtual] = 1 - c.op
+		z.order[c.virtual] = 1 - c.op
 	}
 }
