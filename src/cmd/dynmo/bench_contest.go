@@ -114,7 +114,7 @@ func (s comparison) results() []nodebench.Result {
 			continue
 		}
 		r := nodebench.Result{
-			Name:  "schedule/" + strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%s", s.name, s.against, s.where, figure.name), " ", "_"),
+			Name:  "schedule/" + strings.NewReplacer(" ", "_", "/", "_").Replace(s.name+"_"+s.against+"_"+s.where+"_"+figure.name),
 			Value: 1 / figure.over, Unit: "ratio", OK: figure.ok() && s.open == 0, Clock: "sim", Wrong: s.open,
 		}
 		if figure.most > 0 {

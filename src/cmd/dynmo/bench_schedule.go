@@ -40,12 +40,14 @@ JSON, a figure is the bound over the makespan.
 
 The third holds auto against others, makespan over makespan: against the best of
 the heuristics of the papers on zero-bubble schedules (Qi et al. 2023, automatic
-scheduling; ZB-H1 and ZB-H2; 1F1B) at caps of P/2, P and 2P-1 microbatches in flight, and in
-as much memory as P are also against schedules of two chunks in a V (Qi et al. 2024);
-and against the optimum of small steps, of one chunk on each stage, by branch and
-bound. Stages are equal to ragged, messages take 0 to 0.3 of a forward, microbatches
-are 1, 2 or 4 times the stages. It also holds diffusion's bottleneck, from uniform
-cuts, against the smallest possible one. In brackets stands what should be reached.`,
+scheduling, ZB-H1 and ZB-H2; 1F1B) at caps of P/2, P and 2P-1 microbatches in flight,
+and, where two chunks may lie on a stage in a V (Qi et al. 2024), against those too in
+as much memory as P or P/2 microbatches need; and against the optimum of small steps,
+of one chunk on each stage, by branch and bound. Stages are equal to ragged, messages
+take 0 to 0.3 of a forward, microbatches are 1, 2 or 4 times the stages. It also holds
+diffusion's bottleneck, from uniform cuts, against the smallest possible one. In
+brackets stands what should be reached. With fewer instances or cases than all, those
+come first of which any part has some of all kinds.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, flag := range []string{"clock", "threads", "rounds"} {

@@ -48,13 +48,14 @@ var (
 	messages = []float64{0, 0.1, 0.3} // seconds; f is about 1
 )
 
-// vees is on how many sets of a kind a V is tried.
-const vees = 2
+// folded are the caps under which a V is tried, each on one set of a kind, as parts of
+// the stages: the memory of ZB-V and of V-Half (Qi et al. 2024).
+var folded = []int{1, 2}
 
 // instances returns the steps on which auto is held against heuristics: 5 kinds, 5
 // sets of costs of each, 3 messages, P, 2P and 4P microbatches, caps of P/2, P and
-// 2P-1, and on two sets a V, in as much memory as P whole microbatches are. They come
-// in an order of which any part has some of all.
+// 2P-1, and of P and P/2 on one set each where a V may be tried too. They come in an
+// order of which any part has some of all.
 func instances() []Problem {
 	var all []Problem
 	for k, kind := range kinds {
@@ -70,8 +71,8 @@ func instances() []Problem {
 					for _, p.InFlight = range []int{stages / 2, stages, 2*stages - 1} {
 						all = append(all, p)
 					}
-					if (k+set)%len(depths) < vees {
-						p.InFlight, p.Vee = stages, true
+					if n := (k + set) % len(depths); n < len(folded) {
+						p.InFlight, p.Vee = stages/folded[n], true
 						all = append(all, p)
 					}
 				}
