@@ -81,7 +81,7 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 	for _, s := range fixed(o) {
 		try(s)
 	}
-	enough := optimal * sim.LowerBound(o.Map, o.Costs, o.Microbatches, o.InFlight)
+	enough := optimal * max(o.Least(), sim.LowerBound(o.Map, o.Costs, o.Microbatches, o.InFlight))
 	if least <= enough {
 		return best, least
 	}

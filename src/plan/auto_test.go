@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -109,6 +110,62 @@ func TestAutoWithMessages(t *testing.T) {
 	expect.OK(t, err)
 	if s, seconds := Auto(o, evaluate); s.Kind != schedule.KindList || seconds > 0.55*evaluate(plain) {
 		t.Errorf("%s takes %v, 1f1b %v", s.Kind, seconds, evaluate(plain))
+	}
+}
+
+// TestAutoUnderTightCaps: two microbatches in flight on every stage. The best of the
+// lists that Auto once chose from took what before says; no schedule takes less than
+// what is wanted (branch and bound).
+func TestAutoUnderTightCaps(t *testing.T) {
+	one := cost.Stage{Forward: 1, Input: 1, Weight: 1}
+	for _, c := range []struct {
+		costs        []cost.Stage
+		microbatches int
+		before, want float64
+	}{
+		{[]cost.Stage{one.Scale(1.6), one.Scale(1.2), one.Scale(0.8), one.Scale(0.4)}, 8, 46.4, 43.2},
+		{[]cost.Stage{{Forward: 4, Input: 4, Weight: 1}, {Forward: 3, Input: 2, Weight: 1}, {Forward: 3, Input: 1, Weight: 2}}, 3, 40, 36},
+		{[]cost.Stage{{Forward: 0.1, Input: 1, Weight: 0.1}, {Forward: 1, Input: 0.1, Weight: 0.1}, {Input: 0.1, Weight: 0.1}}, 3, 6.7, 4.8},
+	} {
+		o := schedule.ListOptions{Costs: c.costs, Microbatches: c.microbatches, InFlight: slices.Repeat([]int{2}, len(c.costs))}
+		s, seconds := Auto(o, func(s schedule.Schedule) float64 { return sim.Makespan(s, c.costs) })
+		if err := s.Check(func(int) int { return 2 }); err != nil || math.Abs(seconds-c.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v, %v before: %v", c.costs, seconds, c.want, c.before, err)
+		}
+	}
+}
+
+// TestAutoOnAV: with fewer microbatches than the order of ZB-V is made for, a list on
+// the same V takes less for its costs; with enough of them the order stays.
+func TestAutoOnAV(t *testing.T) {
+	const stages = 8
+	m := partition.Map{Stages: stages, Chunks: 2, Vee: true}
+	for _, c := range []struct {
+		cost         cost.Stage
+		microbatches int
+		faster       float64 // times the order
+	}{
+		{cost.Stage{Forward: 1, Input: 1, Weight: 1}, stages, 1.127}, // the lower bound
+		{cost.Stage{Forward: 1, Input: 1, Weight: 0.5}, stages, 1.148},
+		{cost.Stage{Forward: 1, Input: 1.4, Weight: 0.9}, stages, 1.15},
+		{cost.Stage{Forward: 1, Input: 1, Weight: 1}, 2 * stages, 1},
+	} {
+		o := schedule.ListOptions{
+			Map: m, Costs: slices.Repeat([]cost.Stage{c.cost}, 2*stages), Microbatches: c.microbatches,
+			InFlight: slices.Repeat([]int{2 * stages}, stages),
+		}
+		order := schedule.Schedule{Kind: schedule.KindZBV, Map: m, Microbatches: c.microbatches}
+		for stage := range stages {
+			order.Lists = append(order.Lists, schedule.ZBV(stage, stages, c.microbatches))
+		}
+		before := sim.Makespan(order, o.Costs)
+		s, seconds := Auto(o, func(s schedule.Schedule) float64 { return sim.Makespan(s, o.Costs) })
+		if err := s.Check(func(int) int { return 2 * stages }); err != nil || before < c.faster*seconds {
+			t.Errorf("%+v, %d microbatches: %v, the order of ZB-V takes %v: %v", c.cost, c.microbatches, seconds, before, err)
+		}
+		if same := slices.EqualFunc(s.Lists, order.Lists, slices.Equal[[]schedule.Instr]); same != (c.faster == 1) {
+			t.Errorf("%+v, %d microbatches: the order of ZB-V: %v", c.cost, c.microbatches, same)
+		}
 	}
 }
 

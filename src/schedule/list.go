@@ -123,6 +123,25 @@ func (o *ListOptions) message(v int) float64 {
 	return o.Message[v]
 }
 
+// Least returns seconds that no schedule beats: the first microbatch comes to a stage,
+// and then all the stage's work is done without a wait. Beside sim.LowerBound it knows
+// what messages and dispatch take.
+func (o ListOptions) Least() (seconds float64) {
+	if o.Map.Stages == 0 {
+		o.Map = partition.Line(len(o.Costs))
+	}
+	head, m := 0.0, float64(o.Microbatches)
+	for v := range o.Map.Stages { // the first of every stage
+		work := 2*m*float64(o.Map.Chunks)*o.Dispatch - o.Dispatch // of F and undivided backwards
+		for chunk := range o.Map.Chunks {
+			work += m * o.Costs[o.Map.Place(v, chunk)].Seconds()
+		}
+		seconds = max(seconds, head+work)
+		head += o.Costs[v].Forward + o.message(v)
+	}
+	return seconds
+}
+
 // Run makes the lists by a rule, and returns the seconds that they take if no
 // message waits for another.
 func (l *Lister) Run(rule Rule) (seconds float64) {

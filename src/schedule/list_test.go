@@ -55,6 +55,9 @@ func TestListIsLegal(t *testing.T) {
 		if got := newTimes(o, s).set(); math.Abs(got-seconds) > 1e-12*got {
 			t.Fatalf("seed %d: the list takes %v, not %v", seed, got, seconds)
 		}
+		if least := o.Least(); seconds < least*(1-1e-12) {
+			t.Fatalf("seed %d: the list takes %v, which is below %v", seed, seconds, least)
+		}
 		if again := l.Run(o.Rule); again != seconds || !l.Schedule().Equal(s) {
 			t.Fatalf("seed %d: the same rule makes another list", seed)
 		}

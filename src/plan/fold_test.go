@@ -1,0 +1,87 @@
+package plan
+
+import (
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+)
+
+// folding settings: 16 layers on 4 stages, with the memory of 1F1B's first stage and
+// twice as many microbatches as stages.
+func foldingSettings(kind schedule.Kind) config.Config {
+	c := plantest.Settings(kind, 16, 4, 8)
+	c.Balance.Kind, c.Balance.Every = "partition", "1"
+	if kind == schedule.KindAuto {
+		c.Schedule.InFlight = 4
+	}
+	return c
+}
+
+// alike returns 16 layers that cost the same, and hold some parameters.
+func alike(c cost.Stage, parameters int64) cost.Table {
+	t := plantest.Chain(16, 0, 0)
+	for l := range t.Layers {
+		t.Layers[l] = t.Layers[l].With(c.Scale(1e-3))
+		t.Layers[l].Bytes.Parameters = parameters
+	}
+	return t
+}
+
+// TestBestFolds: at equal memory auto lays the chain in a V where that is faster, and
+// is then no slower than zb-v.
+func TestBestFolds(t *testing.T) {
+	for _, c := range []cost.Stage{{Forward: 1, Input: 1, Weight: 1}, {Forward: 1, Input: 1, Weight: 0.5}, {Forward: 1, Input: 1.4, Weight: 0.9}} {
+		costs := alike(c, 400)
+		seconds := func(kind schedule.Kind) (of float64, folded bool) {
+			p := planner(t, foldingSettings(kind), sim.Network{})
+			best, err := p.Best(costs)
+			expect.OK(t, err)
+			expect.OK(t, best.Check(16))
+			if err := best.Schedule.Check(func(int) int { return 8 }); best.Map().Vee && err != nil {
+				t.Errorf("%+v, %s: %v", c, kind, err)
+			}
+			return p.seconds(costs, best.Cuts, best.Schedule), best.Map().Vee
+		}
+		vee, _ := seconds(schedule.KindZBV)
+		p := planner(t, foldingSettings(schedule.KindAuto), sim.Network{})
+		cuts, err := p.Cuts(costs)
+		expect.OK(t, err)
+		if line := p.Seconds(costs, cuts); line < 1.05*vee {
+			t.Errorf("%+v: one chunk on each stage takes %v, zb-v %v: nothing to gain", c, line, vee)
+		}
+		if got, folded := seconds(schedule.KindAuto); got > vee*(1+1e-9) || !folded {
+			t.Errorf("%+v: auto takes %v, folded %v; zb-v takes %v", c, got, folded, vee)
+		}
+	}
+}
+
+// TestDecideFolds: a balancer moves layers into a V where that pays for the moves, and
+// not where it does not; there it stays, and goes on being balanced.
+func TestDecideFolds(t *testing.T) {
+	one := cost.Stage{Forward: 1, Input: 1, Weight: 1}
+	a := newAsked(t, foldingSettings(schedule.KindAuto), 0)
+	if a.now.Map().Vee {
+		t.Fatal("the first layout is a V")
+	}
+	if why := a.after(alike(one, 1e12), false); a.now.Map().Vee || why.Kept != "" && why.Kept != KeptPrice {
+		t.Errorf("%+v on %+v, though 16 terabytes would move", why, a.now.Map())
+	}
+	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 {
+		t.Errorf("%+v on %+v, want a V", why, a.now.Map())
+	}
+	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != KeptBest {
+		t.Errorf("%+v on %+v, want to stay in the V", why, a.now.Map())
+	}
+	expect.OK(t, a.now.Check(16))
+	slow := alike(one, 400)
+	slow.Layers[0] = slow.Layers[0].With(one.Scale(8e-3))
+	before := a.now.Cuts
+	if why := a.after(slow, false); a.now.Cuts.Equal(before) {
+		t.Errorf("%+v: %v stay, though the first layer takes 8 times as long", why, before)
+	}
+}
