@@ -1,10 +1,6 @@
 package balance
 
-import (
-	"math"
-
-	"dynmo/src/partition"
-)
+import "dynmo/src/partition"
 
 // chain is a checked problem with prefix sums, so that the cost of any layers
 // on any stage takes O(1). Rounding is monotone, so seconds(s, b, e) never
@@ -78,35 +74,17 @@ func (c *chain) feasible(cuts partition.Partition, bound float64) bool {
 }
 
 // floor returns the least bottleneck that fixed seconds and single layers
-// allow: every stage has its fixed seconds, every layer must run somewhere.
+// allow.
 func (c *chain) floor() float64 {
-	lo := 0.0
-	for s := range c.Stages {
-		lo = max(lo, entry(c.Fixed, s, 0))
-	}
 	longest := 0.0
 	for l := range c.layers {
 		longest = max(longest, c.work[l+1]-c.work[l])
 	}
-	best := math.Inf(1)
-	for s := range c.Stages {
-		best = min(best, float64(entry(c.Slow, s, 1)*longest)+entry(c.Fixed, s, 0))
-	}
-	return max(lo, best)
+	return floor(c.kinds(), longest)
 }
 
-// ideal returns the bottleneck of layers that could be divided at will: the B
-// at which Σ_s (B - fixed_s)/slow_s is the whole work. With equal stages it is
-// T/P.
-func (c *chain) ideal() float64 {
-	work, speed := c.work[c.layers], 0.0
-	for s := range c.Stages {
-		slow := entry(c.Slow, s, 1)
-		work += entry(c.Fixed, s, 0) / slow
-		speed += 1 / slow
-	}
-	return work / speed
-}
+// ideal returns the bottleneck of layers that could be divided at will.
+func (c *chain) ideal() float64 { return ideal(c.kinds(), c.work[c.layers]) }
 
 // lowerBound returns a bottleneck that no partition can beat, whatever its
 // cuts: max(T/P, longest layer, longest fixed seconds), with the stages'

@@ -2,7 +2,6 @@ package balance
 
 import (
 	"fmt"
-	"slices"
 
 	"dynmo/src/partition"
 )
@@ -31,35 +30,35 @@ func (o DiffusionOptions) withDefaults(stages int) DiffusionOptions {
 type Descent struct {
 	Rounds    int       // rounds of phase 1
 	Potential []float64 // φ of phase 1 at the start and at every look, in seconds
-	Recuts    []Recut   // phase 2 from every start
+	Sweeps    int       // sweeps of phase 2
+	Squares   []float64 // Σ load² of phase 3 at the start and after each round
+	Excess    []int64   // bytes over capacity, summed over stages, likewise
 	Kept      bool      // whether no new cuts were better and the present ones stay
 }
-
-// Recut is the record of phase 2 from one start.
-type Recut struct {
-	Start   string    // "present", or how the targets of phase 1 were rounded
-	Squares []float64 // Σ load² before the first round and after each
-	Excess  []int64   // bytes over capacity, summed over stages, likewise
-}
-
-// Rounds returns the number of rounds.
-func (r Recut) Rounds() int { return len(r.Squares) - 1 }
 
 // Diffusion balances by exchange between neighbours, with all stages in this
 // process: Diffuse without messages. It begins at the present cuts. Every
 // stage has a layer, before and after.
 //
-// Phase 1 diffuses loads as if they could be divided at will (first-order
-// diffusion on the path of stages, Cybenko 1989) and so finds where each cut
-// should lie. Phase 2 re-cuts three neighbouring stages at a time until no
-// three can be cut better; it starts from the present cuts and from each
-// rounding of phase 1's, and the best end wins. Cuts with no smaller
-// bottleneck than the present ones are dropped. It is deterministic, near the
-// optimum but not always on it. It is an error if it finds no cuts that every
-// stage can hold, which from present cuts that fit cannot happen.
+//   - Phase 1 diffuses loads as if they could be divided at will (first-order
+//     diffusion on the path of stages, Cybenko 1989) and so finds where each
+//     stage should begin in the chain's work.
+//   - Phase 2 rounds that to layers: it bisects the smallest bottleneck
+//     max_s (slow_s·Σt + fixed_s) by sweeps along the line, and takes the cuts
+//     that keep to it nearest those of phase 1 (see sweep). It starts from
+//     nothing and so cannot get stuck: exchange among a few neighbours alone
+//     does where work must pass a run of stages that gain nothing by it.
+//   - Phase 3 re-cuts three neighbouring stages at a time until no three have a
+//     smaller Σ load², at no larger bottleneck.
+//
+// Cuts with no smaller bottleneck than the present ones are dropped. It is
+// deterministic. Without memory limits, and on stages of one speed, it ends on
+// the smallest possible bottleneck, up to rounding; else mostly, see sweep. It is
+// an error if it finds no cuts that every stage can hold, which from present cuts
+// that fit cannot happen.
 //
 // Departs: the paper's Algorithm 3 moves layers between any two ranks; see
-// DiffusionPaper.
+// DiffusionPaper. Its phase 1 alone is what the paper's bound on rounds covers.
 func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Result, Descent, error) {
 	p.AllowEmpty = false
 	if err := p.Check(); err != nil {
@@ -83,9 +82,11 @@ func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Resu
 // Collective. Numbers of bytes must stay below 2^53. Errors are the link's, and
 // Diffusion's.
 //
-// Loads of phase 1 and layers' numbers of phase 2 go between neighbours only.
-// Reductions of a few numbers for each stage tell all when to stop; layers
-// themselves do not move here.
+// Neighbours alone exchange messages: one number on each edge in a round of phase
+// 1, 14 at most in a sweep of phase 2 (P-1 messages, one after the other), layers'
+// numbers in phase 3. Reductions of a few numbers for each stage tell all what
+// stages are like, what a sweep found and when to stop; layers themselves do not
+// move here.
 func Diffuse(me Stage, link Link, o DiffusionOptions) (partition.Partition, Descent, error) {
 	g := participant{stages: []Stage{me}, link: link}
 	return g.diffuse(o)
@@ -96,6 +97,7 @@ func Diffuse(me Stage, link Link, o DiffusionOptions) (partition.Partition, Desc
 type participant struct {
 	stages []Stage
 	link   Link
+	kinds  []Stage // all stages of the pipeline, without their layers
 }
 
 // first returns the index of the participant's first stage.
@@ -105,70 +107,49 @@ func (g *participant) first() int { return g.stages[0].Index }
 func (g *participant) all() int { return g.stages[0].Stages }
 
 func (g *participant) diffuse(o DiffusionOptions) (partition.Partition, Descent, error) {
-	o = o.withDefaults(g.all())
 	d := Descent{Kept: true}
 	present, err := g.cuts()
 	if err != nil {
 		return nil, d, err
 	}
-	best, _, err := g.objective(false)
+	before, _, err := g.objective(false)
 	if err != nil {
 		return nil, d, err
 	}
-	prefix, targets, err := g.diffuseLoads(o, &d)
+	end, err := g.improve(o.withDefaults(g.all()), present, &d)
 	if err != nil {
 		return nil, d, err
 	}
-	starts, err := g.starts(present, prefix, targets)
-	if err != nil {
-		return nil, d, err
-	}
-	cuts, home := present, slices.Clone(g.stages)
-	for _, start := range starts {
-		copy(g.stages, home)
-		if err := g.shift(present, start.cuts); err != nil {
-			return nil, d, err
-		}
-		end, err := g.descend(&d, start.name)
-		if err != nil {
-			return nil, d, err
-		}
-		if !end.improves(best) {
-			continue
-		}
+	cuts := present
+	if end.improves(before) {
+		d.Kept = false
 		if cuts, err = g.cuts(); err != nil {
 			return nil, d, err
 		}
-		best, d.Kept = end, false
 	}
-	if best.excess > 0 {
-		return nil, d, fmt.Errorf("diffusion found no cuts that every stage can hold; its best are %d bytes over capacity in all", best.excess)
+	if left := min(before.excess, end.excess); left > 0 {
+		return nil, d, fmt.Errorf("diffusion found no cuts that every stage can hold; its best are %d bytes over capacity in all", left)
 	}
 	return cuts, d, nil
 }
 
-// start is a partition that phase 2 starts from.
-type start struct {
-	name string
-	cuts partition.Partition
-}
-
-// starts returns the present cuts and every rounding of phase 1's targets,
-// made legal. Collective.
-func (g *participant) starts(present partition.Partition, prefix, targets []float64) ([]start, error) {
-	list := []start{{"present", present}}
-	var rounded [len(roundings)][]float64
-	for r := range rounded {
-		rounded[r] = make([]float64, g.all()+1)
+// improve goes through the phases and returns where the stages end. Collective.
+func (g *participant) improve(o DiffusionOptions, present partition.Partition, d *Descent) (end objective, err error) {
+	if err := g.meet(); err != nil {
+		return end, err
 	}
-	for s := range g.stages {
-		g.stages[s].resolve(prefix, targets, rounded)
+	targets, err := g.diffuseLoads(o, d)
+	if err != nil {
+		return end, err
 	}
-	for r, name := range roundings {
-		if err := g.link.Max(rounded[r]); err != nil {
-			return nil, err
+	cuts, err := g.sweep(targets, d)
+	if err != nil {
+		return end, err
+	}
+	if cuts != nil { // else phase 3 looks for some that stages can hold
+		if err := g.shift(present, cuts); err != nil {
+			return end, err
 		}
-		list = append(list, start{name, legal(rounded[r], present.Layers())})
 	}
-	return list, nil
+	return g.descend(d)
 }

@@ -2,10 +2,7 @@ package balance
 
 import (
 	"cmp"
-	"math"
 	"slices"
-
-	"dynmo/src/partition"
 )
 
 // coefficient returns the diffusion coefficient of two neighbours: the work
@@ -55,23 +52,28 @@ func (o DiffusionOptions) looks(rounds int) bool {
 	return rounds%o.Look == 0 || rounds == o.MaxRounds
 }
 
-// diffuseLoads is phase 1. It returns where each stage's work begins in the
-// chain's, and where the flow over each edge wants the cut behind each stage
-// but the last. Collective.
-func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (prefix, targets []float64, err error) {
+// diffuseLoads is phase 1. It returns where the flow over each edge wants the
+// stage behind it to begin in the chain's work; the first begins at 0. Collective.
+func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (targets []float64, err error) {
 	n, first := len(g.stages), g.first()
-	work, slow := make([]float64, n), make([]float64, n)
+	work, slow := make([]float64, n), make([]float64, g.all())
 	ghosted := make([]float64, n+2) // the stages' loads between those of both neighbours
 	loads := ghosted[1 : n+1]
 	for s := range g.stages {
-		work[s], slow[s] = g.stages[s].sum().Seconds, g.stages[s].Slow
+		work[s] = g.stages[s].sum().Seconds
 		loads[s] = g.stages[s].load(work[s])
 	}
-	known, err := g.gather(work, slow)
-	if err != nil {
-		return nil, nil, err
+	for s := range slow {
+		slow[s] = g.kinds[s].Slow
 	}
-	prefix, slow = prefixes(known[0]), known[1]
+	known, err := g.gather(work)
+	if err != nil {
+		return nil, err
+	}
+	targets = make([]float64, g.all())
+	for s, w := range known[0][:g.all()-1] {
+		targets[s+1] = targets[s] + w
+	}
 	// Edge s lies before the participant's stage s. No work flows over the
 	// pipeline's ends, whose coefficients stay 0.
 	coefficients, flow, total := make([]float64, n+1), make([]float64, n+1), make([]float64, n+1)
@@ -82,7 +84,7 @@ func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (prefix, targ
 		if o.looks(d.Rounds) {
 			known, err := g.gather(loads)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			phi := potential(known[0], slow)
 			d.Potential = append(d.Potential, phi)
@@ -92,7 +94,7 @@ func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (prefix, targ
 		}
 		left, right, err := g.neighbours(loads[:1], loads[n-1:])
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		copy(ghosted[:1], left)
 		copy(ghosted[n+1:], right)
@@ -105,64 +107,9 @@ func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (prefix, targ
 			loads[s] = g.stages[s].load(work[s])
 		}
 	}
-	behind := make([]float64, n)
-	for s := range behind {
-		behind[s] = prefix[first+s+1] - total[s+1]
+	known, err = g.gather(total[:n])
+	for s, flow := range known[0] {
+		targets[s] -= flow
 	}
-	known, err = g.gather(behind)
-	return prefix, known[0][:g.all()-1], err
-}
-
-// prefixes returns where each stage's work begins in the chain's, and the
-// chain's whole work at the end.
-func prefixes(work []float64) []float64 {
-	prefix := make([]float64, len(work)+1)
-	for s, w := range work {
-		prefix[s+1] = prefix[s] + w
-	}
-	return prefix
-}
-
-// roundings are the ways in which a target becomes a layer boundary. Phase 2
-// is tried from each: none is always best.
-var roundings = [...]string{"nearest", "before", "behind"}
-
-// resolve finds the layer boundaries for every target that lies in this
-// stage's part of the chain's work. targets[s] is where the cut behind stage s
-// should lie; if that is this stage's to find, cuts[r][s+1] is set to the
-// boundary of rounding r (of two nearest ones, the earlier). Targets outside
-// the chain are the first and the last stage's.
-func (s *Stage) resolve(prefix, targets []float64, cuts [len(roundings)][]float64) {
-	for i, target := range targets {
-		if target < prefix[s.Index] && s.Index > 0 || target >= prefix[s.Index+1] && s.Index < s.Stages-1 {
-			continue
-		}
-		work := prefix[s.Index]
-		before, behind := s.First, s.First // boundaries on both sides of the target
-		under, over := work, work          // the work up to them
-		for l := 0; l < len(s.Layers) && over < target; l++ {
-			work += s.Layers[l].Seconds
-			before, under = behind, over
-			behind, over = s.First+l+1, work
-		}
-		nearest := before
-		if math.Abs(over-target) < math.Abs(target-under) {
-			nearest = behind
-		}
-		for r, boundary := range [...]int{nearest, before, behind} {
-			cuts[r][i+1] = float64(boundary)
-		}
-	}
-}
-
-// legal returns cuts that give every stage a layer and lie as near to those
-// given as going through them from the left allows.
-func legal(cuts []float64, layers int) partition.Partition {
-	stages := len(cuts) - 1
-	out := make(partition.Partition, stages+1)
-	for s := 1; s < stages; s++ {
-		out[s] = min(max(int(cuts[s]), out[s-1]+1), layers-(stages-s))
-	}
-	out[stages] = layers
-	return out
+	return targets, err
 }

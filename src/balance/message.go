@@ -53,6 +53,29 @@ func (g *participant) cuts() (partition.Partition, error) {
 	return cuts, err
 }
 
+// meet learns what every stage of the pipeline is like. Collective.
+func (g *participant) meet() error {
+	columns := make([][]float64, stageHeader)
+	for _, own := range g.stages {
+		own.Layers = nil
+		for i, x := range encode(own) {
+			columns[i] = append(columns[i], x)
+		}
+	}
+	known, err := g.gather(columns...)
+	if err != nil {
+		return err
+	}
+	var all []float64
+	for s := range g.all() {
+		for i := range known {
+			all = append(all, known[i][s])
+		}
+	}
+	g.kinds, err = decode(all)
+	return err
+}
+
 // objective returns the objective of all stages, and whether any has changed.
 // Collective.
 func (g *participant) objective(changed bool) (all objective, anyone bool, err error) {
@@ -90,6 +113,26 @@ func (g *participant) neighbours(toLeft, toRight []float64) (fromLeft, fromRight
 		}
 	}
 	return fromLeft, fromRight, nil
+}
+
+// relay takes a message along the line of stages: work gets it from the
+// neighbour on one side, first the message given here, and returns what goes on to
+// the other. P-1 messages, one after the other. Collective.
+func (g *participant) relay(m []float64, rightwards bool, work func(m []float64) []float64) (err error) {
+	from, to := g.first()-1, g.first()+len(g.stages)
+	if !rightwards {
+		from, to = to, from
+	}
+	if from >= 0 && from < g.all() {
+		if m, err = g.link.Exchange(from, nil); err != nil {
+			return err
+		}
+	}
+	m = work(m)
+	if to >= 0 && to < g.all() {
+		_, err = g.link.Exchange(to, m)
+	}
+	return err
 }
 
 // A stage travels as stageHeader numbers and then layerNumbers for each layer.

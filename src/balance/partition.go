@@ -59,25 +59,37 @@ func (c *chain) minimise() (partition.Partition, error) {
 	return c.bisect(c.reach, bound, start, bound), nil
 }
 
-// bisect returns the best partition that try can find. No partition is better
-// than lo; best is one that try found; guess is the first bound to try. A
-// success brings the bound down to the bottleneck of what was found, a failure
-// brings lo up to the next bottleneck at which try would do anything else, so
+// bisect returns the best partition that probe can find, which is called with
+// the bounds to try. No partition is better than lo; best is one that it found;
+// guess is the first bound to try.
+func (c *chain) bisect(probe func(float64) (partition.Partition, float64), lo float64, best partition.Partition, guess float64) partition.Partition {
+	bisect(func(bound float64) (found bool, at float64) {
+		cuts, next := probe(bound)
+		if cuts == nil {
+			return false, next
+		}
+		best = cuts
+		return true, c.bottleneck(cuts)
+	}, lo, c.bottleneck(best), guess)
+	return best
+}
+
+// bisect brings two bottlenecks together, hi that some partition has and lo that
+// none is better than; guess is the first bound to try. try reports whether it
+// found a partition that keeps to a bound, and its bottleneck, else the next bound
+// at which it would do anything else. A success brings hi down, a failure lo up, so
 // the two meet on a bottleneck that exists.
-func (c *chain) bisect(try func(float64) (partition.Partition, float64), lo float64, best partition.Partition, guess float64) partition.Partition {
-	hi := c.bottleneck(best)
+func bisect(try func(bound float64) (found bool, at float64), lo, hi, guess float64) {
 	for bound := min(max(guess, lo), hi); lo < hi; bound = lo + (hi-lo)/2 {
 		if bound == hi { // hi has been tried; lo and hi are neighbours, or the guess was too high
 			bound = lo
 		}
-		cuts, next := try(bound)
-		if cuts == nil {
-			lo = next
-			continue
+		if found, at := try(bound); found {
+			hi = at
+		} else {
+			lo = at
 		}
-		best, hi = cuts, c.bottleneck(cuts)
 	}
-	return best
 }
 
 // probe cuts the chain from the left, each stage taking as many layers as the

@@ -2,8 +2,8 @@ package balance
 
 import "slices"
 
-// widest is the number of neighbouring stages that are re-cut together. Two
-// are not enough: on falling costs they get stuck far from the optimum.
+// widest is the number of neighbouring stages that are re-cut together. Pairs
+// even out less: a layer cannot pass a stage that is full.
 const widest = 3
 
 // cycle returns the number of rounds in which every window of neighbouring
@@ -42,26 +42,25 @@ func recut(window []Stage) (changed bool) {
 	return true
 }
 
-// descend is phase 2 from where the stages stand. It returns where it ends,
+// descend is phase 3, from where the stages stand. It returns where it ends,
 // after a cycle without a change. Collective.
-func (g *participant) descend(d *Descent, start string) (objective, error) {
+func (g *participant) descend(d *Descent) (objective, error) {
 	reached, _, err := g.objective(false)
-	r := Recut{Start: start, Squares: []float64{reached.squares}, Excess: []int64{reached.excess}}
+	d.Squares, d.Excess = []float64{reached.squares}, []int64{reached.excess}
 	for idle := 0; err == nil && idle < cycle(g.all()); idle++ {
 		var changed bool
-		if changed, err = g.recut(r.Rounds()); err != nil {
+		if changed, err = g.recut(len(d.Squares) - 1); err != nil {
 			break
 		}
 		if reached, changed, err = g.objective(changed); changed {
 			idle = -1
 		}
-		r.Squares, r.Excess = append(r.Squares, reached.squares), append(r.Excess, reached.excess)
+		d.Squares, d.Excess = append(d.Squares, reached.squares), append(d.Excess, reached.excess)
 	}
-	d.Recuts = append(d.Recuts, r)
 	return reached, err
 }
 
-// recut is one round of phase 2, over the windows that hold a stage of this
+// recut is one round of phase 3, over the windows that hold a stage of this
 // participant. It reports whether any of them has changed.
 func (g *participant) recut(round int) (changed bool, err error) {
 	first, n := g.first(), len(g.stages)

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"math"
 	"slices"
 
 	"dynmo/src/partition"
@@ -34,6 +35,11 @@ func (a Load) plus(l Load) Load {
 	return Load{a.Seconds + l.Seconds, a.Static + l.Static, a.Activation + l.Activation, a.Held + l.Held}
 }
 
+// minus returns the load of those layers of a that are not among l's.
+func (a Load) minus(l Load) Load {
+	return Load{a.Seconds - l.Seconds, a.Static - l.Static, a.Activation - l.Activation, a.Held - l.Held}
+}
+
 // Stage returns what a stage knows when the chain is cut at cuts.
 func (p Problem) Stage(cuts partition.Partition, stage int) Stage {
 	b, e := cuts.Range(stage)
@@ -56,6 +62,30 @@ func (p Problem) stagesAt(cuts partition.Partition) []Stage {
 		stages[s] = p.Stage(cuts, s)
 	}
 	return stages
+}
+
+// kinds returns what every stage is like, without layers.
+func (p Problem) kinds() []Stage { return p.stagesAt(make(partition.Partition, p.Stages+1)) }
+
+// floor returns the least bottleneck that fixed seconds and single layers allow:
+// every stage has its fixed seconds, the longest layer must run somewhere.
+func floor(stages []Stage, longest float64) float64 {
+	lo, best := 0.0, math.Inf(1)
+	for s := range stages {
+		lo, best = max(lo, stages[s].Fixed), min(best, stages[s].load(longest))
+	}
+	return max(lo, best)
+}
+
+// ideal returns the bottleneck of work that could be divided at will: the B at
+// which Σ_s (B - fixed_s)/slow_s is all the work. With equal stages it is T/P.
+func ideal(stages []Stage, work float64) float64 {
+	speed := 0.0
+	for s := range stages {
+		work += stages[s].Fixed / stages[s].Slow
+		speed += 1 / stages[s].Slow
+	}
+	return work / speed
 }
 
 // sum returns the stage's layers added in order, so that every rank gets the

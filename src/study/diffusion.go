@@ -16,9 +16,9 @@ type ChainFamily struct {
 	Draw func(rnd *rand.Rand, layers int) []float64
 }
 
-// ChainFamilies are the six families of issue S. Steps and one huge layer are
-// hard for exchange between neighbours, since work must pass through a run of
-// stages that gain nothing by it; of the others neighbouring layers differ.
+// ChainFamilies are the six families. Steps and falling costs are hard for
+// exchange between neighbours: work must pass through a run of stages that gain
+// nothing by it. In the others layers are as uneven as they come.
 var ChainFamilies = []ChainFamily{
 	{"pareto", each(func(rnd *rand.Rand, _ int) float64 { return math.Pow(1-rnd.Float64(), -1/1.5) })}, // index 1.5: a mean, but no variance
 	{"log-normal", each(func(rnd *rand.Rand, _ int) float64 { return math.Exp(rnd.NormFloat64()) })},   // sigma 1
@@ -75,8 +75,8 @@ type DiffusionGap struct {
 // DiffusionGaps lets diffusion balance chains of every family from uniform cuts,
 // so many of each size (4 to 32 stages, 1.5 to 8 layers for each), and compares
 // its bottleneck with balance.Partition's. Without memory limits, on equal
-// stages. Seeds are fixed: equal chains give equal answers. The reach of issue S
-// is P95 <= 1.02 and Max <= 1.06 in every family.
+// stages. Seeds are fixed: equal chains give equal answers. To reach:
+// P95 <= 1.02 and Max <= 1.06 in every family.
 func DiffusionGaps(chains int) ([]DiffusionGap, error) {
 	if chains < 1 {
 		return nil, fmt.Errorf("chains of each size: %d, wanted at least 1", chains)

@@ -1,0 +1,269 @@
+package balance
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/partition"
+)
+
+// sweeper is phase 2 of diffusion at work. A sweep is a message of a few numbers
+// that goes along the line of stages, from neighbour to neighbour: each goes on
+// with it through the layers that it holds at present and hands it over. Layers
+// do not move, and neither do their numbers.
+type sweeper struct {
+	*participant
+	targets []float64 // targets[k]: where stage k should begin in the chain's work
+	layers  int       // of the chain
+	sweeps  int
+	upTo    [][]Load // upTo[s][i]: the chain up to the i-th layer of the participant's stage s, and up to its end
+	ahead   Load     // the chain up to the layer before the participant's first
+}
+
+// sweep is phase 2: it returns the cuts nearest the targets of phase 1 among
+// those of the smallest bottleneck that it finds, nil if it finds none that every
+// stage can hold. Collective.
+//
+// It bisects the bottleneck as Partition does. Two sweeps try a bound: one from
+// the left finds the farthest layer at which each stage can begin at all, one
+// from the right lets stage after stage begin as near its target as the bound, its
+// memory and the first sweep allow. A cut leaves its target only along a run of
+// stages that could not keep to the bound otherwise. Where every stage can hold
+// every layer within the bound, as without memory limits on stages of one speed,
+// this finds the smallest possible bottleneck. Else a stage may be left without a
+// layer that it can hold: the second sweep looks one stage ahead, not further.
+func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition, error) {
+	w := sweeper{participant: g, targets: targets}
+	chain, longest, err := w.count()
+	if err != nil {
+		return nil, err
+	}
+	var best partition.Partition
+	try := func(bound float64) (found bool, at float64) {
+		var cuts partition.Partition
+		if cuts, at, err = w.try(bound); cuts != nil {
+			best = cuts
+		}
+		if err != nil {
+			at = math.Inf(1) // no bound is left to try
+		}
+		return cuts != nil, at
+	}
+	if found, at := try(math.Inf(1)); found {
+		bisect(try, floor(g.kinds, longest), at, ideal(g.kinds, chain.Seconds))
+	}
+	d.Sweeps = w.sweeps
+	return best, err
+}
+
+// count computes upTo and returns the whole chain's load and its longest layer's
+// seconds. Collective.
+func (w *sweeper) count() (chain Load, longest float64, err error) {
+	err = w.relay(encodeLayers(make([]Load, 2)), true, func(m []float64) []float64 {
+		known := decodeLayers(m)
+		w.ahead, chain = known[0], known[1]
+		ahead := chain
+		for s := range w.stages {
+			upTo := []Load{chain}
+			for _, l := range w.stages[s].Layers {
+				ahead, chain, longest = chain, chain.plus(l), max(longest, l.Seconds)
+				upTo = append(upTo, chain)
+			}
+			w.upTo = append(w.upTo, upTo)
+		}
+		return encodeLayers([]Load{ahead, chain})
+	})
+	if err != nil {
+		return chain, longest, err
+	}
+	last := &w.stages[len(w.stages)-1]
+	all := []float64{chain.Seconds, longest, float64(last.First + len(last.Layers))} // the chain's end knows its sums
+	err = w.link.Max(all)
+	chain.Seconds, longest, w.layers = all[0], all[1], int(all[2])
+	return chain, longest, err
+}
+
+// try sweeps for cuts whose stages all keep to bound and returns them and their
+// bottleneck, else nil and the smallest bound at which a sweep would find
+// anything else (infinite if only memory stands in the way). Collective.
+func (w *sweeper) try(bound float64) (cuts partition.Partition, at float64, err error) {
+	begins, next, err := w.farthest(bound)
+	if err != nil || begins == nil {
+		return nil, next, err
+	}
+	return w.nearest(bound, begins, next)
+}
+
+// keeps returns the seconds of stage k with the layers between two places of the
+// chain, and whether they keep to a bound and to its memory. If only the bound is
+// too small, next falls to those seconds.
+func (w *sweeper) keeps(k int, from, to Load, bound float64, next *float64) (seconds float64, ok bool) {
+	sum := to.minus(from)
+	seconds = w.kinds[k].load(sum.Seconds)
+	if w.kinds[k].excess(sum) > 0 {
+		return seconds, false
+	}
+	if seconds > bound {
+		*next = min(*next, seconds)
+		return seconds, false
+	}
+	return seconds, true
+}
+
+// farthest is the sweep from the left, in which each stage takes as many layers
+// as bound and memory allow. It returns the farthest layer at which each stage
+// can begin, nil if layers are left over or a stage would get none. Message: the
+// stage that takes, the smallest bound at which one could take a layer more, and
+// the chain up to where the stage begins. Collective.
+func (w *sweeper) farthest(bound float64) (begins []float64, next float64, err error) {
+	w.sweeps++
+	stages := w.all()
+	begins = slices.Repeat([]float64{math.Inf(-1)}, stages+2) // the last is -next
+	begins[0] = 0
+	err = w.relay(append([]float64{0, math.Inf(1)}, encodeLayers([]Load{{}})...), true, func(m []float64) []float64 {
+		k, next, begin := int(m[0]), m[1], decodeLayers(m[2:])[0]
+		for s := range w.stages {
+			for i := 0; i < len(w.stages[s].Layers) && k < stages; {
+				if _, ok := w.keeps(k, begin, w.upTo[s][i+1], bound, &next); ok {
+					i++
+					continue
+				}
+				k, begin = k+1, w.upTo[s][i]
+				begins[k] = float64(w.stages[s].First + i)
+			}
+		}
+		if w.first()+len(w.stages) == stages { // the chain's end: stages behind k begin there at most
+			for behind := k + 1; behind <= stages; behind++ {
+				begins[behind] = float64(w.layers)
+			}
+		}
+		begins[stages+1] = -next
+		return append([]float64{float64(k), next}, encodeLayers([]Load{begin})...)
+	})
+	if err == nil {
+		err = w.link.Max(begins)
+	}
+	next = -begins[stages+1]
+	for k := range stages {
+		if begins[k] < float64(k) {
+			return nil, next, err
+		}
+	}
+	if begins[stages] < float64(w.layers) {
+		return nil, next, err
+	}
+	return begins, next, err
+}
+
+// nearest is the sweep from the right, in which each stage begins at the layer
+// nearest its target from which it keeps to bound and memory, not behind
+// begins[k], not before layer k and never empty, and such that the stage before can
+// hold a layer. Of two nearest ones it takes the earlier. It returns what try does. Message: see placing. Collective.
+func (w *sweeper) nearest(bound float64, begins []float64, next float64) (partition.Partition, float64, error) {
+	w.sweeps++
+	stages := w.all()
+	found := slices.Repeat([]float64{math.Inf(-1)}, stages+2) // by stage where it begins, then the bottleneck and -next
+	p := placing{stage: stages - 1, chosen: -1, next: next}
+	if w.first()+len(w.stages) == stages {
+		p.end = w.upTo[len(w.upTo)-1][len(w.stages[len(w.stages)-1].Layers)]
+	}
+	err := w.relay(p.encode(), false, func(m []float64) []float64 {
+		p := decodePlacing(m)
+		for s := len(w.stages) - 1; s >= 0; s-- {
+			w.place(&p, s, bound, begins, found)
+		}
+		if w.first() == 0 && p.stage == 0 {
+			p.settle(found)
+		}
+		found[stages], found[stages+1] = p.worst, -p.next
+		return p.encode()
+	})
+	if err == nil {
+		err = w.link.Max(found)
+	}
+	if err != nil || found[0] < 0 {
+		return nil, -found[stages+1], err
+	}
+	cuts := make(partition.Partition, stages+1)
+	for k := range stages {
+		cuts[k] = int(found[k])
+	}
+	cuts[stages] = w.layers
+	return cuts, found[stages], nil
+}
+
+// place goes on with a sweep from the right through the layers that the
+// participant's stage s holds. What is chosen is the layer behind the one that it
+// looks at.
+func (w *sweeper) place(p *placing, s int, bound float64, begins, found []float64) {
+	for i := len(w.stages[s].Layers) - 1; i >= 0 && p.stage >= 0; {
+		layer, here := w.stages[s].First+i, w.upTo[s][i]
+		if layer > int(begins[p.stage]) {
+			i--
+			continue
+		}
+		seconds, ok := w.keeps(p.stage, here, p.end, bound, &p.next)
+		ok = ok && layer >= p.stage
+		room := ok // whether the stage before can hold the layer before by itself
+		if ok && p.stage > 0 {
+			_, room = w.keeps(p.stage-1, w.before(s, i), here, bound, &p.next)
+		}
+		off := math.Abs(here.Seconds - w.targets[p.stage])
+		switch {
+		case room && (p.chosen < 0 || off <= p.off):
+			p.chosen, p.begin, p.off, p.seconds = layer, here, off, seconds
+			i--
+		case p.chosen >= 0:
+			p.settle(found)
+		case ok:
+			i--
+		default:
+			p.stage = failed
+		}
+	}
+}
+
+// before returns the chain up to the layer before the i-th of the participant's
+// stage s, which must not be the chain's first.
+func (w *sweeper) before(s, i int) Load {
+	switch {
+	case i > 0:
+		return w.upTo[s][i-1]
+	case s > 0:
+		return w.upTo[s-1][len(w.stages[s-1].Layers)-1]
+	}
+	return w.ahead
+}
+
+// failed stands for the stage of a placing that has come to one for which there
+// is no place.
+const failed = -2
+
+// placing is the message of a sweep from the right.
+type placing struct {
+	stage   int     // that looks for its first layer; -1 once all have one
+	chosen  int     // the nearest so far, -1 if none
+	off     float64 // from its target, in seconds of work
+	seconds float64 // the stage's from there
+	worst   float64 // largest seconds of the stages behind
+	next    float64 // the smallest bound at which any sweep would find anything else
+	begin   Load    // the chain up to chosen
+	end     Load    // the chain up to the stage's end
+}
+
+// settle gives the stage what it has chosen and goes on to the one before it.
+func (p *placing) settle(found []float64) {
+	found[p.stage] = float64(p.chosen)
+	p.worst, p.end = max(p.worst, p.seconds), p.begin
+	p.stage, p.chosen = p.stage-1, -1
+}
+
+func (p *placing) encode() []float64 {
+	return append([]float64{float64(p.stage), float64(p.chosen), p.off, p.seconds, p.worst, p.next},
+		encodeLayers([]Load{p.begin, p.end})...)
+}
+
+func decodePlacing(m []float64) placing {
+	loads := decodeLayers(m[6:])
+	return placing{int(m[0]), int(m[1]), m[2], m[3], m[4], m[5], loads[0], loads[1]}
+}
