@@ -221,13 +221,15 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 	t.Logf("largest deviation of a makespan: %.2g", worst)
 }
 
-// newPlan returns a schedule of two microbatches for each stage, at least 4, of
-// interleaved one more.
+// newPlan returns a schedule of two microbatches for each stage, at least 4; where
+// chunks are interleaved stages do not divide them.
 func newPlan(kind schedule.Kind, stages int) (schedule.Schedule, error) {
 	microbatches := max(4, 2*stages)
 	switch kind {
-	case schedule.KindInterleaved, schedule.KindZBInterleaved:
+	case schedule.KindInterleaved:
 		return schedule.New(kind, stages, 3, microbatches+1)
+	case schedule.KindZBInterleaved:
+		return schedule.New(kind, stages, 2, stages+2)
 	case schedule.KindZBV:
 		return schedule.New(kind, stages, 2, microbatches)
 	case schedule.KindList:

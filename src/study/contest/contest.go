@@ -60,8 +60,8 @@ func (p Problem) rival() float64 {
 	either := []bool{false, true}
 	for _, overfill := range either {
 		for _, skip := range either {
-			for _, first := range either {
-				z := newZeroBubble(p, overfill, skip, first)
+			for _, patience := range []float64{0, 0.5, 1} {
+				z := newZeroBubble(p, overfill, skip, patience)
 				try(z.build(z))
 			}
 		}

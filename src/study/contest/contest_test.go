@@ -26,7 +26,7 @@ func TestRivalsAreLegal(t *testing.T) {
 	for i, p := range list {
 		for _, a := range either {
 			for _, b := range either {
-				z := newZeroBubble(p, a, b, i%2 == 0)
+				z := newZeroBubble(p, a, b, float64(i%3)/2)
 				if s := z.build(z); !p.fits(s) {
 					t.Fatalf("%v: overfill %v, skip %v: %v", p, a, b, s.Check(func(int) int { return p.limit() }))
 				}

@@ -10,27 +10,27 @@ import (
 // zeroBubble is the heuristic of automatic scheduling (Qi et al. 2023, section 3.1),
 // by what the paper says of it. In the warm-up a stage does as many F as the cap
 // allows and end before the first gradient can arrive; overfill lets another one start
-// that delays it. Then F and I alternate. W fills in where a stage would wait for at
-// least as long as it takes, where a shorter wait would make the stage the one that
-// has waited longest of all, and where the cap allows no F. A stage that is more than
-// one F ahead of the next one may skip its turn where I is there. The last
-// instructions are the W that are left.
+// that delays it. Then F and I alternate, unless the other one can start earlier. W
+// fills in where a stage would wait for at least as long as it takes, where a shorter
+// wait would make the stage the one that has waited longest of all, and where the cap
+// allows no F. A stage that is more than one F ahead of the next one may skip its turn
+// where I is there. The last instructions are the W that are left.
 type zeroBubble struct {
 	*builder
 	overfill bool
 	skip     bool
-	either   bool // not in the paper: what is there first is done, whosever turn it is
+	patience float64 // not in the paper: the share of F or I by which the other one is waited for
 
 	first  []float64 // by stage: when the first gradient can arrive
 	waited []float64 // by stage: since its first instruction
 	order  []int     // by stage: which of F and I follows in turn
 }
 
-func newZeroBubble(p Problem, overfill, skip, either bool) *zeroBubble {
+func newZeroBubble(p Problem, overfill, skip bool, patience float64) *zeroBubble {
 	n := len(p.Costs)
 	z := &zeroBubble{
 		builder:  newBuilder(p, partition.Line(n)),
-		overfill: overfill, skip: skip, either: either,
+		overfill: overfill, skip: skip, patience: patience,
 		first: make([]float64, n), waited: make([]float64, n), order: make([]int, n),
 	}
 	for _, c := range p.Costs {
@@ -53,7 +53,7 @@ func (z *zeroBubble) choose(s int) choice {
 	}
 	op := z.wanted(s)
 	start := z.start(s, op)
-	if other := z.start(s, 1-op); z.either && other < start {
+	if other := z.start(s, 1-op); other+z.patience*z.took[s][1-op] < start {
 		op, start = 1-op, other
 	}
 	if done[2] < done[1] && (op == 0 && z.full(s) || z.fills(s, op, start)) {
