@@ -70,8 +70,6 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.bytes() > mostBytes, "weights and activations of less than 2^58 bytes", "model.blocks model.hidden model.vocab model.sequence " +
 			"parallel.microbatch_size parallel.microbatches"},
 		{c.Comm.BandwidthBytes > 0 && c.Comm.BandwidthBytes < 1000, "0 (infinite) or at least 1000 bytes/second", "comm.bandwidth_bytes"},
-		{c.Schedule.Kind == "interleaved" && c.Parallel.Microbatches%c.Parallel.Stages != 0, "microbatches that are a multiple of the stages",
-			"schedule.kind parallel.microbatches parallel.stages"},
 		{v > 1 && c.Balance.Kind == "diffusion", "a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind schedule.kind"},
 		{c.Schedule.Kind == "file" && c.Schedule.File == "", "a file", "schedule.file schedule.kind"},
 		{c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind"},
@@ -118,7 +116,7 @@ func (m Model) PerBlock() int {
 // schedule that comes from a file only the file can tell, and Virtual says 1.
 func (s Schedule) Virtual() int {
 	switch s.Kind {
-	case "interleaved":
+	case "interleaved", "zb-interleaved":
 		return s.Chunks
 	case "zb-v":
 		return 2

@@ -229,11 +229,13 @@ func TestStagesAgreeWithOne(t *testing.T) {
 		}{
 			{schedule.KindGPipe, 1, []int{2, 3, 7, c.Layers()}},
 			{schedule.Kind1F1B, 1, []int{1, 2, 3, 7, c.Layers()}},
-			{schedule.KindInterleaved, 2, []int{1, 2, 4}},
-			{schedule.KindInterleaved, 3, []int{1, 2}},
+			{schedule.KindInterleaved, 2, []int{1, 2, 4, 3}},
+			{schedule.KindInterleaved, 3, []int{1, 2, 3}},
 			{schedule.KindZBH1, 1, []int{1, 2, 3, 7, c.Layers()}},
 			{schedule.KindZBH2, 1, []int{1, 2, 3, 7, c.Layers()}},
 			{schedule.KindZBV, 2, []int{1, 2, 3, 5}},
+			{schedule.KindZBInterleaved, 2, []int{2, 3, 1}},
+			{schedule.KindZBInterleaved, 3, []int{3, 2}},
 			{schedule.KindList, 2, []int{2, 3}},
 			{schedule.KindList, 3, []int{2, 3}},
 		} {

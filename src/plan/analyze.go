@@ -64,8 +64,9 @@ type Plan struct {
 	LowerBound float64      // no schedule of these cuts takes less, under Caps
 }
 
-// Simulate returns the plan of a layout for step number of a phase. The lower
-// bound and the bottlenecks are those of its mean microbatch.
+// Simulate returns the plan of a layout for step number of a phase. The bottlenecks
+// are those of its mean microbatch; the lower bound holds for its microbatches as
+// they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
 	p = p.of(l.Map())
 	t := costs.Mean()
@@ -75,10 +76,11 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	for stage := range a.Caps {
 		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
 	}
-	all := sim.Replicas(sim.Step{
+	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
 		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Number: number, Spans: true,
-	}, l.Cuts, costs.Layers)
+	}
+	all := sim.Replicas(step, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
 	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })
 	var err error
@@ -86,7 +88,9 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	if a.Analysis, err = p.Analyze(m, l); err != nil {
 		return Plan{}, err
 	}
-	a.LowerBound = p.bound(t, l.Cuts, a.Caps)
+	for step.Replica = range all.Replicas {
+		a.LowerBound = max(a.LowerBound, step.LowerBound(a.Caps))
+	}
 	return a, nil
 }
 

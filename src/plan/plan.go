@@ -6,5 +6,5 @@ import "dynmo/src/schedule"
 // are compared over.
 var Kinds = []schedule.Kind{
 	schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved,
-	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindList,
+	schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindZBInterleaved, schedule.KindList,
 }

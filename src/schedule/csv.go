@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,9 +32,16 @@ func WriteCSV(w io.Writer, s Schedule) error {
 	return out.Error()
 }
 
-// action is what PyTorch writes into a cell (its _Action), B being both halves
-// of the backward, I and W.
-var action = regexp.MustCompile(`^(\d+)([A-Z_]+)(\d*)$`)
+// What PyTorch writes into a cell (its _Action), B being both halves of the
+// backward, I and W.
+var (
+	action = regexp.MustCompile(`^(\d+)([A-Z_]+)(\d*)$`)
+	pair   = regexp.MustCompile(`^\((\w+);(\w+)\)([A-Z_]+)$`) // what a stage does at the same time
+)
+
+// reduceGrad is PyTorch's op that sums a virtual stage's gradients over its replicas.
+// That follows its last backward here too, whatever the file says.
+const reduceGrad = "REDUCE_GRAD"
 
 // placed is an instruction before it is known what chunk its virtual stage is.
 type placed struct {
@@ -42,10 +50,10 @@ type placed struct {
 }
 
 // ParseCSV reads a schedule as WriteCSV writes it. name is what errors call it.
-// Empty cells, where a stage is idle, mean nothing. Stages, chunks and
-// microbatches are what occurs; virtual stages lie in a line, a loop or a V.
-// The schedule has passed Check, without a cap. Errors name row and column,
-// from 1, or stage and instruction.
+// Empty cells, where a stage is idle, and REDUCE_GRAD behind the last backward of its
+// virtual stage mean nothing. Stages, chunks and microbatches are what occurs; virtual
+// stages lie in a line, a loop or a V. The schedule has passed Check, without a cap.
+// Errors name row and column, from 1, or stage and instruction.
 func ParseCSV(name string, r io.Reader) (Schedule, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1
@@ -58,16 +66,9 @@ func ParseCSV(name string, r io.Reader) (Schedule, error) {
 		if err != nil {
 			return Schedule{}, fmt.Errorf("%s: %w", name, err)
 		}
-		var row []placed
-		for column, cell := range cells {
-			if cell = strings.TrimSpace(cell); cell == "" {
-				continue
-			}
-			p, err := parseAction(cell)
-			if err != nil {
-				return Schedule{}, fmt.Errorf("%s: row %d, column %d: %w", name, len(rows)+1, column+1, err)
-			}
-			row = append(row, p)
+		row, err := parseRow(cells)
+		if err != nil {
+			return Schedule{}, fmt.Errorf("%s: row %d, %w", name, len(rows)+1, err)
 		}
 		rows = append(rows, row)
 	}
@@ -81,24 +82,71 @@ func ParseCSV(name string, r io.Reader) (Schedule, error) {
 	return s, nil
 }
 
-func parseAction(cell string) (placed, error) {
+// parseRow reads the cells of a stage. Errors name the column.
+func parseRow(cells []string) ([]placed, error) {
+	var row []placed
+	present := map[placed]bool{}
+	begun, reduced := map[int]bool{}, map[int]bool{} // by virtual stage
+	split := slices.ContainsFunc(cells, func(cell string) bool { return strings.Contains(cell, "I") })
+	for i, cell := range cells {
+		if cell = strings.TrimSpace(cell); cell == "" {
+			continue
+		}
+		p, reduce, err := parseAction(cell)
+		full := p
+		full.Op = B
+		switch {
+		case err != nil:
+		case reduce && !begun[p.virtual]:
+			err = fmt.Errorf("%q: nothing of virtual stage %d before it", cell, p.virtual)
+		case reduce:
+			reduced[p.virtual] = true
+			continue
+		case reduced[p.virtual]:
+			err = fmt.Errorf("%q: behind %d%s, want that behind the last backward", cell, p.virtual, reduceGrad)
+		case p.Op == W && present[full] && !split:
+			err = fmt.Errorf("%q: there is a B of the same microbatch, and B is both halves of the backward; want I for the half for inputs, which older PyTorch calls B", cell)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %d: %w", i+1, err)
+		}
+		present[p], begun[p.virtual] = true, true
+		row = append(row, p)
+	}
+	return row, nil
+}
+
+// parseAction reads a cell. Of REDUCE_GRAD only the virtual stage counts.
+func parseAction(cell string) (p placed, reduce bool, err error) {
+	if part := pair.FindStringSubmatch(cell); part != nil {
+		return p, false, fmt.Errorf("%q: %s is two instructions at a time, a stage carries out one after the other; want %s and %s in cells of their own",
+			cell, part[3], part[1], part[2])
+	}
 	part := action.FindStringSubmatch(cell)
 	if part == nil {
-		return placed{}, fmt.Errorf("%q, want a virtual stage, one of F, I, W and B, and a microbatch, like 2I0", cell)
-	}
-	op, ok := map[string]Op{"F": F, "B": B, "I": I, "W": W}[part[2]]
-	if !ok {
-		return placed{}, fmt.Errorf("%q: %s is derived or unknown, want compute only: F, I, W or B", cell, part[2])
+		return p, false, fmt.Errorf("%q, want a virtual stage, one of F, I, W and B, and a microbatch, like 2I0", cell)
 	}
 	virtual, err := strconv.ParseInt(part[1], 10, 32)
 	if err != nil {
-		return placed{}, fmt.Errorf("%q: virtual stage: %w", cell, err)
+		return p, false, fmt.Errorf("%q: virtual stage: %w", cell, err)
+	}
+	p.virtual = int(virtual)
+	if part[2] == reduceGrad {
+		return p, true, nil
+	}
+	op, ok := map[string]Op{"F": F, "B": B, "I": I, "W": W}[part[2]]
+	if part[2] == "BW" {
+		return p, false, fmt.Errorf("%q: BW is older PyTorch's name of B, whose B is I; want I and B", cell)
+	}
+	if !ok {
+		return p, false, fmt.Errorf("%q: %s is derived or unknown, want compute only: F, I, W or B", cell, part[2])
 	}
 	microbatch, err := strconv.ParseInt(part[3], 10, 32)
 	if err != nil {
-		return placed{}, fmt.Errorf("%q: microbatch: %w", cell, err)
+		return p, false, fmt.Errorf("%q: microbatch: %w", cell, err)
 	}
-	return placed{int(virtual), Instr{Op: op, Microbatch: int(microbatch)}}, nil
+	p.Instr = Instr{Op: op, Microbatch: int(microbatch)}
+	return p, false, nil
 }
 
 // assemble finds the map by which every row has its own virtual stages, and

@@ -13,7 +13,7 @@ import (
 func TestCSVRoundTrip(t *testing.T) {
 	for _, k := range kinds {
 		for _, stages := range []int{1, 2, 4} {
-			for _, microbatches := range []int{stages, 2 * stages, 4 * stages} {
+			for _, microbatches := range []int{stages, 2 * stages, 4*stages + 1} {
 				s, err := New(k.kind, stages, k.chunks, microbatches)
 				expect.OK(t, err)
 				var text strings.Builder
@@ -47,6 +47,16 @@ func TestParseCSV(t *testing.T) {
 	}
 }
 
+// TestParseCSVSums: REDUCE_GRAD behind the last backward of its virtual stage, as
+// PyTorch puts it, says nothing that is not so anyway.
+func TestParseCSVSums(t *testing.T) {
+	got, err := ParseCSV("s.csv", strings.NewReader("0F0,2F0,2B0,2REDUCE_GRAD,0I0,0W0,0REDUCE_GRAD\n1F0,3F0,3B0,3REDUCE_GRAD,1B0,1REDUCE_GRAD\n"))
+	expect.OK(t, err)
+	if want := "F0 F0.1 B0.1 I0 W0\nF0 F0.1 B0.1 B0\n"; Format(got.Lists) != want {
+		t.Errorf("got %s, want %s", Format(got.Lists), want)
+	}
+}
+
 func TestParseCSVRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "no rows"},
@@ -66,7 +76,13 @@ func TestParseCSVRefuses(t *testing.T) {
 		{"one far off", "0F0,0B0,0F1000000000\n", "virtual stage 0: F1 is missing"},
 		{"far virtual stage", "0F0,0B0,1000000000F0\n", "virtual stage 1: F0 is missing"},
 		{"deadlock", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", "stage 0: instruction 1, B0: deadlock"},
-		{"backward whole and in half", "0F0,0B0,0W0\n", "stage 0: instruction 2, W0: out of order, or twice"},
+		{"backward whole and in half", "0F0,0F1,0B0,0W0,0I1,0W1\n", "stage 0: instruction 3, W0: out of order, or twice"},
+		{"B is I", "0F0,0B0,0W0\n", `row 1, column 3: "0W0": there is a B of the same microbatch, and B is both halves of the backward; want I for the half for inputs, which older PyTorch calls B`},
+		{"BW is B", "0F0,0BW0\n", `row 1, column 2: "0BW0": BW is older PyTorch's name of B, whose B is I; want I and B`},
+		{"overlapped", "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
+			`row 2, column 2: "(1F1;1B0)OVERLAP_F_B": OVERLAP_F_B is two instructions at a time, a stage carries out one after the other; want 1F1 and 1B0 in cells of their own`},
+		{"sum too early", "0F0,0F1,0B0,0REDUCE_GRAD,0B1\n", `row 1, column 5: "0B1": behind 0REDUCE_GRAD, want that behind the last backward`},
+		{"sum of nothing", "0F0,0B0\n1F0,1B0,0REDUCE_GRAD\n", `row 2, column 3: "0REDUCE_GRAD": nothing of virtual stage 0 before it`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ParseCSV("s.csv", strings.NewReader(c.text))
@@ -82,6 +98,7 @@ func FuzzParseCSV(f *testing.F) {
 	f.Add("0F0,0F1,,,0B0,0B1\n,1F0,1I0,1W0,1F1,1I1,1W1\n")
 	f.Add("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n")
 	f.Add("0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n")
+	f.Add("0F0,0B0,0REDUCE_GRAD\n1F0,(1F0;1B0)OVERLAP_F_B,1B0\n")
 	f.Add("0F99999,\"\n1000000F0")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := ParseCSV("s.csv", strings.NewReader(text))

@@ -2,27 +2,21 @@ package schedule
 
 // Interleaved returns the interleaved 1F1B schedule of one stage (Narayanan et
 // al. 2021, section 2.2; the order of Megatron-LM). The chain goes round the
-// stages in chunks turns. Forwards take groups of stages microbatches through
-// chunk after chunk, backwards through the chunks in reverse. After a warm-up
-// of
+// stages in chunks turns. Forwards take groups of microbatches through chunk
+// after chunk, backwards through the chunks in reverse. After a warm-up of
 //
-//	2·(stages-1-stage) + (chunks-1)·stages
+//	2·(stages-1-stage) + (chunks-1)·(microbatches of the first group)
 //
 // forwards, one forward and one backward alternate, then come the backwards
-// that are left. It panics unless microbatches is a multiple of stages.
+// that are left.
+//
+// A group is as many microbatches as there are stages. Where these do not divide
+// the microbatches, the groups are fewer and larger, as PyTorch has them (its
+// Interleaved1F1B); there they must be equal, here the first ones have one more.
 func Interleaved(stage, stages, chunks, microbatches int) []Instr {
-	if microbatches%stages != 0 {
-		panic("schedule: interleaved needs whole groups of microbatches")
-	}
-	nth := func(op Op, k int) Instr {
-		group, chunk := k/(stages*chunks), k%(stages*chunks)/stages
-		if op == B {
-			chunk = chunks - 1 - chunk
-		}
-		return Instr{op, group*stages + k%stages, chunk}
-	}
+	nth := groups(stages, microbatches).in(chunks)
 	all := chunks * microbatches
-	warmup := min(interleavedWarmup(stage, stages, chunks), all)
+	warmup := min(interleavedWarmup(stage, stages, chunks, microbatches), all)
 	list := make([]Instr, 0, 2*all)
 	for k := range warmup {
 		list = append(list, nth(F, k))
@@ -36,6 +30,54 @@ func Interleaved(stage, stages, chunks, microbatches int) []Instr {
 	return list
 }
 
-func interleavedWarmup(stage, stages, chunks int) int {
-	return 2*(stages-1-stage) + (chunks-1)*stages
+// ZBInterleaved returns the schedule of one stage that is to ZB-H1 what Interleaved is
+// to 1F1B (PyTorch's InterleavedZeroBubble; with one chunk it is ZBH1). Instructions
+// take microbatches and chunks in the order of Interleaved. After a warm-up of
+//
+//	(stages-1-stage) + (chunks-1)·(microbatches of the first group)
+//
+// forwards, F and I alternate, and W is stage instructions behind I, so that it fills
+// what would be idle at the end. At most stages + (chunks-1)·(microbatches of the
+// first group) microbatches of the chunks are between F and W, as on the first stage
+// of Interleaved but for stages-1.
+//
+// Under the conditions of ZBH1, of chunks instead of stages, stage s is idle for
+// (stages-1-s)·(f+i-w) of a chunk.
+func ZBInterleaved(stage, stages, chunks, microbatches int) []Instr {
+	g := groups(stages, microbatches)
+	return deferred(stages-1-stage+(chunks-1)*g.largest(), stage, chunks*microbatches, g.in(chunks))
+}
+
+func interleavedWarmup(stage, stages, chunks, microbatches int) int {
+	return 2*(stages-1-stage) + (chunks-1)*groups(stages, microbatches).largest()
+}
+
+// grouping says in which groups microbatches go through the chunks: so many of size,
+// behind so many with one more.
+type grouping struct{ larger, size int }
+
+// groups returns as many groups as whole turns of the stages fit in the microbatches,
+// at least one.
+func groups(stages, microbatches int) grouping {
+	n := max(1, microbatches/stages)
+	return grouping{larger: microbatches % n, size: microbatches / n}
+}
+
+// largest returns the microbatches of the first group.
+func (g grouping) largest() int { return g.size + min(1, g.larger) }
+
+// in returns what gives the k-th instruction of an op: F take group after group
+// through the chunks in turn, the backwards through the chunks in reverse.
+func (g grouping) in(chunks int) func(op Op, k int) Instr {
+	return func(op Op, k int) Instr {
+		first, size := 0, g.size+1 // microbatches before the group, and in it
+		if behind := k - g.larger*size*chunks; behind >= 0 {
+			first, size, k = g.larger*size, g.size, behind
+		}
+		chunk := k % (size * chunks) / size
+		if op != F {
+			chunk = chunks - 1 - chunk
+		}
+		return Instr{op, first + k/(size*chunks)*size + k%size, chunk}
+	}
 }

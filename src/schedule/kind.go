@@ -10,23 +10,23 @@ import (
 type Kind string
 
 const (
-	KindGPipe       Kind = "gpipe"
-	Kind1F1B        Kind = "1f1b"
-	KindInterleaved Kind = "interleaved"
-	KindZBH1        Kind = "zb-h1"
-	KindZBH2        Kind = "zb-h2"
-	KindZBV         Kind = "zb-v"
-	KindList        Kind = "list" // made from costs, by List
-	KindAuto        Kind = "auto" // the best of several for given costs; no schedule itself
-	KindFile        Kind = "file" // read by ParseCSV
+	KindGPipe         Kind = "gpipe"
+	Kind1F1B          Kind = "1f1b"
+	KindInterleaved   Kind = "interleaved"
+	KindZBH1          Kind = "zb-h1"
+	KindZBH2          Kind = "zb-h2"
+	KindZBV           Kind = "zb-v"
+	KindZBInterleaved Kind = "zb-interleaved"
+	KindList          Kind = "list" // made from costs, by List
+	KindAuto          Kind = "auto" // the best of several for given costs; no schedule itself
+	KindFile          Kind = "file" // read by ParseCSV
 )
 
 // New returns a schedule that follows from numbers alone. Only interleaved
-// has a choice of chunks, 2 or more, and there microbatches must be a multiple
-// of stages; zb-v has 2 chunks, the others 1. Everything else is an error, and
-// so is a kind that does not follow from numbers alone. Of zb-v with fewer than
-// 2·stages microbatches it is ZBV's order or a list, whichever is shorter where
-// all chunks cost the same.
+// and zb-interleaved have a choice of chunks, 2 or more; zb-v has 2 chunks, the others
+// 1. Everything else is an error, and so is a kind that does not follow from numbers
+// alone. Of zb-v with fewer than 2·stages microbatches it is ZBV's order or a list,
+// whichever is shorter where all chunks cost the same.
 func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	s := Schedule{Kind: kind, Map: partition.Map{Stages: stages, Chunks: chunks, Vee: kind == KindZBV}, Microbatches: microbatches}
 	wanted := 1
@@ -37,9 +37,7 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	case Kind1F1B:
 		list = func(stage int) []Instr { return OneFOneB(stage, stages, microbatches) }
 	case KindInterleaved:
-		if wanted = max(2, chunks); microbatches%stages != 0 {
-			return s, fmt.Errorf("schedule %s: %d microbatches, want a multiple of the %d stages", kind, microbatches, stages)
-		}
+		wanted = max(2, chunks)
 		list = func(stage int) []Instr { return Interleaved(stage, stages, chunks, microbatches) }
 	case KindZBH1:
 		list = func(stage int) []Instr { return ZBH1(stage, stages, microbatches) }
@@ -48,6 +46,9 @@ func New(kind Kind, stages, chunks, microbatches int) (Schedule, error) {
 	case KindZBV:
 		wanted = 2
 		list = func(stage int) []Instr { return ZBV(stage, stages, microbatches) }
+	case KindZBInterleaved:
+		wanted = max(2, chunks)
+		list = func(stage int) []Instr { return ZBInterleaved(stage, stages, chunks, microbatches) }
 	default:
 		return s, fmt.Errorf("schedule %q does not follow from numbers alone", kind)
 	}
@@ -71,13 +72,15 @@ func (s Schedule) Cap(stage int) int {
 	case Kind1F1B:
 		return min(all, stages-stage)
 	case KindInterleaved:
-		return min(all, interleavedWarmup(stage, stages, s.Map.Chunks)+1)
+		return min(all, interleavedWarmup(stage, stages, s.Map.Chunks, s.Microbatches)+1)
 	case KindZBH1:
 		return min(all, stages)
 	case KindZBH2:
 		return min(all, 2*stages-1)
 	case KindZBV:
 		return min(all, 2*stages)
+	case KindZBInterleaved:
+		return min(all, stages+(s.Map.Chunks-1)*groups(stages, s.Microbatches).largest())
 	}
 	return all
 }

@@ -16,7 +16,7 @@ package schedule
 // Departs: a microbatch is in flight until its W, which needs the activations
 // too. Until its I, as for 1F1B, it is stages-stage of them at most.
 func ZBH1(stage, stages, microbatches int) []Instr {
-	return deferred(stages-1-stage, stage, microbatches)
+	return deferred(stages-1-stage, stage, microbatches, oneChunk)
 }
 
 // ZBH2 returns the ZB-H2 schedule of one stage (Qi et al. 2024, section 2):
@@ -26,22 +26,26 @@ func ZBH1(stage, stages, microbatches int) []Instr {
 //
 //	(stages-1-s)·(f+i-2w)
 func ZBH2(stage, stages, microbatches int) []Instr {
-	return deferred(2*(stages-1-stage), 2*stage, microbatches)
+	return deferred(2*(stages-1-stage), 2*stage, microbatches, oneChunk)
 }
 
-// deferred returns warmup forwards, then F and I in turn, with W delay
-// microbatches behind I, then the I and W that are left in turn, then the W.
-func deferred(warmup, delay, microbatches int) []Instr {
-	list := make([]Instr, 0, 3*microbatches)
-	for m := range microbatches + warmup + delay {
-		if m < microbatches {
-			list = append(list, Instr{F, m, 0})
+// oneChunk returns an instruction of a stage with one chunk.
+func oneChunk(op Op, k int) Instr { return Instr{op, k, 0} }
+
+// deferred returns warmup forwards, then F and I in turn, with W delay instructions
+// behind I, then the I and W that are left in turn, then the W. There are all of each
+// op, of which nth gives the k-th.
+func deferred(warmup, delay, all int, nth func(op Op, k int) Instr) []Instr {
+	list := make([]Instr, 0, 3*all)
+	for k := range all + warmup + delay {
+		if k < all {
+			list = append(list, nth(F, k))
 		}
-		if i := m - warmup; i >= 0 && i < microbatches {
-			list = append(list, Instr{I, i, 0})
+		if i := k - warmup; i >= 0 && i < all {
+			list = append(list, nth(I, i))
 		}
-		if w := m - warmup - delay; w >= 0 && w < microbatches {
-			list = append(list, Instr{W, w, 0})
+		if w := k - warmup - delay; w >= 0 && w < all {
+			list = append(list, nth(W, w))
 		}
 	}
 	return list

@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"dynmo/src/cost"
@@ -64,7 +65,7 @@ func TestLowerBoundHolds(t *testing.T) {
 				t.Fatalf("seed %d, %s: makespan %v, bound %v", seed, kind, got, bound)
 			}
 		}
-		for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBV} {
+		for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBV, schedule.KindZBInterleaved} {
 			s, err := schedule.New(kind, stages, 2, m*stages)
 			expect.OK(t, err)
 			virtual := randomCosts(rnd, 2*stages)
@@ -108,7 +109,7 @@ func TestLowerBoundAgainstTheOptimum(t *testing.T) {
 			for stage := range caps {
 				caps[stage] = 1 + rnd.IntN(c.microbatches)
 			}
-			best := optimum(costs, c.microbatches, caps)
+			best := optimum(Step{Costs: costs}, c.stages, c.microbatches, caps)
 			bound := LowerBound(partition.Line(c.stages), costs, c.microbatches, caps)
 			if best < bound {
 				t.Fatalf("costs %v, caps %v: optimum %v, bound %v", costs, caps, best, bound)
@@ -123,14 +124,95 @@ func TestLowerBoundAgainstTheOptimum(t *testing.T) {
 	}
 }
 
+// TestLowerBoundOfUnequalMicrobatches: the two first of three are light, and a list
+// beats the bound of the mean one, 1 + 3·4, but not the bound that knows them. That
+// one is no other where all are alike.
+func TestLowerBoundOfUnequalMicrobatches(t *testing.T) {
+	mean := []cost.Stage{{Forward: 1}, {Forward: 4}}
+	s := Step{Schedule: plain(t, schedule.Kind1F1B, 2, 3), PerMicrobatch: make([][]cost.Stage, 2)}
+	for v, c := range mean {
+		s.PerMicrobatch[v] = []cost.Stage{c.Scale(0.5), c.Scale(0.5), c.Scale(2)}
+	}
+	if got := Run(s).Makespan(); got != 12.5 || LowerBound(s.Schedule.Map, mean, 3, nil) != 13 || s.LowerBound(nil) != 12.5 {
+		t.Errorf("makespan %v, bound of the mean %v, bound %v, want 12.5, 13, 12.5", got, LowerBound(s.Schedule.Map, mean, 3, nil), s.LowerBound(nil))
+	}
+	for seed := range uint64(200) {
+		rnd := random.Keyed(seed)
+		stages, m := 1+rnd.IntN(5), 1+rnd.IntN(9)
+		costs, caps := randomCosts(rnd, stages), make([]int, stages)
+		s := Step{Schedule: plain(t, schedule.KindGPipe, stages, m), PerMicrobatch: make([][]cost.Stage, stages)}
+		for v := range caps {
+			caps[v], s.PerMicrobatch[v] = 1+rnd.IntN(m), slices.Repeat(costs[v:v+1], m)
+		}
+		if got, want := s.LowerBound(caps), LowerBound(s.Schedule.Map, costs, m, caps); math.Abs(got-want) > 1e-9 {
+			t.Fatalf("seed %d: %v of equal microbatches one by one, %v of one for all", seed, got, want)
+		}
+	}
+}
+
+// unequalStep returns a step whose microbatches have costs of their own, on ranks that
+// are slow.
+func unequalStep(rnd *rand.Rand, s schedule.Schedule) Step {
+	step := Step{Schedule: s, Network: Network{Slow: make([]float64, s.Map.Stages)}}
+	for stage := range step.Network.Slow {
+		step.Network.Slow[stage] = float64(1 + rnd.IntN(3))
+	}
+	for range s.Map.Virtual() {
+		step.PerMicrobatch = append(step.PerMicrobatch, randomCosts(rnd, s.Microbatches))
+	}
+	return step
+}
+
+// TestUnequalBoundHolds: on random costs of every microbatch no schedule is faster, of
+// any kind, and under random caps no legal lists of small steps are.
+func TestUnequalBoundHolds(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := random.Keyed(seed, 7)
+		stages, m := 1+rnd.IntN(6), 1+rnd.IntN(12)
+		for _, k := range []struct {
+			kind   schedule.Kind
+			chunks int
+		}{
+			{schedule.KindGPipe, 1}, {schedule.Kind1F1B, 1}, {schedule.KindZBH1, 1}, {schedule.KindZBH2, 1}, {schedule.KindZBV, 2},
+		} {
+			s, err := schedule.New(k.kind, stages, k.chunks, m)
+			expect.OK(t, err)
+			caps := make([]int, stages)
+			for stage := range caps {
+				caps[stage] = s.Cap(stage)
+			}
+			step := unequalStep(rnd, s)
+			if got, bound := Run(step).Makespan(), step.LowerBound(caps); got < bound {
+				t.Fatalf("seed %d, %s: makespan %v, bound %v", seed, k.kind, got, bound)
+			}
+		}
+	}
+	for seed := range uint64(12) {
+		rnd := random.Keyed(seed, 8)
+		stages, m := 3, 2
+		if seed%6 == 0 {
+			stages, m = m, stages
+		}
+		step := unequalStep(rnd, plain(t, schedule.KindGPipe, stages, m))
+		caps := make([]int, stages)
+		for stage := range caps {
+			caps[stage] = 1 + rnd.IntN(m)
+		}
+		if best, bound := optimum(step, stages, m, caps), step.LowerBound(caps); best < bound {
+			t.Fatalf("seed %d: %+v, caps %v: optimum %v, bound %v", seed, step, caps, best, bound)
+		}
+	}
+}
+
 // optimum tries all lists.
-func optimum(costs []cost.Stage, microbatches int, caps []int) float64 {
-	s := schedule.Schedule{Map: partition.Line(len(costs)), Microbatches: microbatches, Lists: make([][]schedule.Instr, len(costs))}
+func optimum(step Step, stages, microbatches int, caps []int) float64 {
+	s := schedule.Schedule{Map: partition.Line(stages), Microbatches: microbatches, Lists: make([][]schedule.Instr, stages)}
+	step.Schedule = s // which shares its lists
 	all := orders(nil, microbatches)
 	best := math.Inf(1)
 	var try func(stage int)
 	try = func(stage int) {
-		if stage < len(costs) {
+		if stage < stages {
 			for _, list := range all {
 				s.Lists[stage] = list
 				try(stage + 1)
@@ -138,7 +220,7 @@ func optimum(costs []cost.Stage, microbatches int, caps []int) float64 {
 			return
 		}
 		if s.Check(func(stage int) int { return caps[stage] }) == nil {
-			best = min(best, Makespan(s, costs))
+			best = min(best, Run(step).Makespan())
 		}
 	}
 	try(0)

@@ -189,7 +189,7 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 	worst := 0.0
 	for _, stages := range []int{1, 2, 3, 8, 16} {
 		for _, kind := range []schedule.Kind{
-			schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved, schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindList,
+			schedule.KindGPipe, schedule.Kind1F1B, schedule.KindInterleaved, schedule.KindZBH1, schedule.KindZBH2, schedule.KindZBV, schedule.KindZBInterleaved, schedule.KindList,
 		} {
 			for _, delay := range []float64{0, 4} {
 				seed := uint64(stages)
@@ -221,12 +221,15 @@ func TestSimulatorIsThePipeline(t *testing.T) {
 	t.Logf("largest deviation of a makespan: %.2g", worst)
 }
 
-// newPlan returns a schedule of two microbatches for each stage, at least 4.
+// newPlan returns a schedule of two microbatches for each stage, at least 4; where
+// chunks are interleaved stages do not divide them.
 func newPlan(kind schedule.Kind, stages int) (schedule.Schedule, error) {
 	microbatches := max(4, 2*stages)
 	switch kind {
 	case schedule.KindInterleaved:
-		return schedule.New(kind, stages, 3, stages*(microbatches/stages))
+		return schedule.New(kind, stages, 3, microbatches+1)
+	case schedule.KindZBInterleaved:
+		return schedule.New(kind, stages, 2, stages+2)
 	case schedule.KindZBV:
 		return schedule.New(kind, stages, 2, microbatches)
 	case schedule.KindList:

@@ -22,7 +22,7 @@ type Bubble struct {
 // its first F to its last W, with p stages and f = i = w = 1 of a whole stage.
 // GPipe, 1F1B: (p-1)·(f+i+w); interleaved divides by the chunks (Narayanan et
 // al. 2021); zb-h1: (p-1)·(f+i-w); zb-h2: (p-1)·(f+i-2w); zb-v: 0 (Qi et al.
-// 2024).
+// 2024); zb-interleaved as zb-h1, over the chunks.
 var perStage = []struct {
 	kind   schedule.Kind
 	chunks int
@@ -30,6 +30,7 @@ var perStage = []struct {
 }{
 	{schedule.KindGPipe, 1, 3}, {schedule.Kind1F1B, 1, 3}, {schedule.KindInterleaved, 2, 1.5},
 	{schedule.KindZBH1, 1, 1}, {schedule.KindZBH2, 1, 0}, {schedule.KindZBV, 2, 0},
+	{schedule.KindZBInterleaved, 2, 0.5},
 }
 
 // Bubbles simulates the schedules that follow from numbers alone, on 8 stages

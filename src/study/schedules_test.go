@@ -41,6 +41,8 @@ func TestZeroBubbleFormulas(t *testing.T) {
 			{schedule.KindZBH1, 1, c.Forward + c.Input - c.Weight},
 			{schedule.KindZBH2, 1, c.Forward + c.Input - 2*c.Weight},
 			{schedule.KindZBV, 2, 0},
+			{schedule.KindZBInterleaved, 2, c.Forward + c.Input - c.Weight},
+			{schedule.KindZBInterleaved, 3, c.Forward + c.Input - c.Weight},
 		} {
 			if k.kind == schedule.KindZBV && (c.Forward != c.Input || c.Input != c.Weight) {
 				continue

@@ -1,7 +1,9 @@
 package study
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
@@ -52,7 +54,7 @@ type Unequal struct {
 	Stages, Microbatches int
 	InFlight             int // cap on every stage; 0: none
 	// Mean is makespan / lower bound under the cap, mean over the draws; absent where
-	// the kind breaks the cap. List is the fastest of the lists, auto of all.
+	// the kind breaks the cap. List is what auto takes where only lists may be taken.
 	Mean   map[schedule.Kind]float64
 	Worst  float64 // of auto
 	Behind int     // draws in which auto was slower than 1F1B
@@ -77,10 +79,7 @@ func (f family) compare(stages, microbatches, inFlight int) Unequal {
 	u := Unequal{Family: f.name, Stages: stages, Microbatches: microbatches, InFlight: inFlight, Mean: map[schedule.Kind]float64{}}
 	o := schedule.ListOptions{Costs: make([]cost.Stage, stages), Microbatches: microbatches}
 	if inFlight > 0 {
-		o.InFlight = make([]int, stages)
-		for stage := range o.InFlight {
-			o.InFlight[stage] = inFlight
-		}
+		o.InFlight = slices.Repeat([]int{inFlight}, stages)
 	}
 	for draw := range uint64(draws) {
 		rnd := random.Keyed(draw)
@@ -88,22 +87,41 @@ func (f family) compare(stages, microbatches, inFlight int) Unequal {
 			o.Costs[stage] = f.draw(rnd, stage, stages)
 		}
 		bound := sim.LowerBound(partition.Line(stages), o.Costs, microbatches, o.InFlight)
-		fastest := map[schedule.Kind]float64{}
-		_, auto := plan.Auto(o, func(s schedule.Schedule) float64 {
-			seconds := sim.Makespan(s, o.Costs)
-			if old, ok := fastest[s.Kind]; !ok || seconds < old {
-				fastest[s.Kind] = seconds
-			}
-			return seconds
-		})
-		fastest[schedule.KindAuto] = auto
-		for kind, seconds := range fastest {
-			u.Mean[kind] += seconds / bound / draws
+		seconds := makespans(o)
+		for kind, took := range seconds {
+			u.Mean[kind] += took / bound / draws
 		}
+		auto := seconds[schedule.KindAuto]
 		u.Worst = max(u.Worst, auto/bound)
-		if plain, ok := fastest[schedule.Kind1F1B]; ok && auto > plain {
+		if plain, ok := seconds[schedule.Kind1F1B]; ok && auto > plain {
 			u.Behind++
 		}
 	}
 	return u
+}
+
+// makespans returns those of the schedules that keep to the cap.
+func makespans(o schedule.ListOptions) map[schedule.Kind]float64 {
+	all := map[schedule.Kind]float64{}
+	for _, kind := range []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2} {
+		s, err := schedule.New(kind, len(o.Costs), 1, o.Microbatches)
+		if err != nil {
+			panic("study: " + err.Error()) // these kinds exist for all numbers
+		}
+		fits := true
+		for stage, most := range o.InFlight {
+			fits = fits && s.Cap(stage) <= most
+		}
+		if fits {
+			all[kind] = sim.Makespan(s, o.Costs)
+		}
+	}
+	_, all[schedule.KindList] = plan.Auto(o, func(s schedule.Schedule) float64 {
+		if s.Kind != schedule.KindList {
+			return math.Inf(1)
+		}
+		return sim.Makespan(s, o.Costs)
+	})
+	_, all[schedule.KindAuto] = plan.Auto(o, func(s schedule.Schedule) float64 { return sim.Makespan(s, o.Costs) })
+	return all
 }

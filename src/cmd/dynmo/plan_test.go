@@ -32,6 +32,8 @@ func TestPlan(t *testing.T) {
 		{"1f1b", nil, 8, nil},
 		{"interleaved", sets("schedule.kind=interleaved"), 8, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
 		{"interleaved, 3 chunks", sets("schedule.kind=interleaved", "schedule.chunks=3", "parallel.stages=2"), 8, nil},
+		{"interleaved, 6 microbatches", sets("schedule.kind=interleaved", "parallel.microbatches=6"), 8, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		{"zb-interleaved", sets("schedule.kind=zb-interleaved"), 8, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},
 		{"zb-h1", sets("schedule.kind=zb-h1"), 8, nil},
 		{"zb-h2", sets("schedule.kind=zb-h2"), 8, nil},
 		{"zb-v", sets("schedule.kind=zb-v"), 8, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}},

@@ -193,7 +193,6 @@ func TestWhatIfRefuses(t *testing.T) {
 			{"unknown network key", []string{"--network", "unknown.toml"}, exitUsage, []string{"--network: unknown.toml: node.latency: unknown"}},
 			{"no network file", []string{"--network", "absent.toml"}, exitUsage, []string{"--network: ", "absent.toml", "no such file"}},
 			{"too few layers", sets("schedule.kind=interleaved", "schedule.chunks=3"), exitUsage, []string{"parallel.stages = 4", "8 layers"}},
-			{"microbatches", sets("schedule.kind=interleaved", "parallel.microbatches=6"), exitUsage, []string{"parallel.microbatches = 6", "multiple of the stages"}},
 			{"a layer fits nowhere", sets("balance.memory_limit_bytes=1000"), exitUsage, []string{"balance.memory_limit_bytes = 1000: memory: layer 0", "bytes are missing"}},
 			{"layers fit in no way", sets("balance.memory_limit_bytes=600000"), exitUsage, []string{"balance.memory_limit_bytes = 600000: memory: ", "lacks"}},
 			{"chunks fit in no way", sets("balance.memory_limit_bytes=500000", "schedule.kind=zb-v"), exitUsage, []string{"balance.memory_limit_bytes = 500000: ", "memory: "}},

@@ -1,0 +1,73 @@
+package contest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"dynmo/src/cost"
+)
+
+// TestRivalsAreLegal: every list that a heuristic builds keeps to the cap and comes
+// to an end, on instances and on small steps.
+func TestRivalsAreLegal(t *testing.T) {
+	all := instances()
+	if len(all) != AllInstances {
+		t.Errorf("%d instances, want %d", len(all), AllInstances)
+	}
+	list := slices.Clone(all[:20])
+	for n := range 100 {
+		p := small(n)
+		p.Vee = true
+		list = append(list, p)
+	}
+	either := []bool{false, true}
+	for i, p := range list {
+		for _, a := range either {
+			for _, b := range either {
+				z := newZeroBubble(p, a, b, float64(i%3)/2)
+				if s := z.build(z); !p.fits(s) {
+					t.Fatalf("%v: overfill %v, skip %v: %v", p, a, b, s.Check(func(int) int { return p.limit() }))
+				}
+				v := newVee(p, float64(i%3)/2, a, b, i%2 == 0)
+				if s := v.build(v); !p.fits(s) {
+					t.Fatalf("%v: V, forward first %v, deep first %v: %v", p, a, b, s.Check(func(int) int { return 2 * p.limit() }))
+				}
+			}
+		}
+	}
+}
+
+// TestSummarize: means and the worst at each cap, and of all.
+func TestSummarize(t *testing.T) {
+	four := make([]cost.Stage, 4)
+	got := Summarize([]Ratio{
+		{Problem: Problem{Name: "a", Costs: four, InFlight: 2}, Over: 1.5},
+		{Problem: Problem{Name: "b", Costs: four, InFlight: 2}, Over: 1, Open: true},
+		{Problem: Problem{Name: "c", Costs: four, InFlight: 4, Vee: true}, Over: 2},
+	}, Caps)
+	want := []Summary{
+		{"P/2", 2, 1, 1.25, 1.5, Problem{Name: "a", Costs: four, InFlight: 2}},
+		{"V", 1, 0, 2, 2, Problem{Name: "c", Costs: four, InFlight: 4, Vee: true}},
+		{"all", 3, 1, 1.5, 2, Problem{Name: "c", Costs: four, InFlight: 4, Vee: true}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAutoAgainstOthers: on a few steps auto is never far behind heuristics, and never
+// ahead of the optimum, which is known.
+func TestAutoAgainstOthers(t *testing.T) {
+	for _, r := range Heuristics(20) {
+		if r.Over > 1.2 || r.Over < 0.5 {
+			t.Errorf("%v: auto takes %.3f times what the best heuristic takes", r.Problem, r.Over)
+		}
+	}
+	for _, r := range Optima(180) {
+		if r.Over < 1 || r.Over > 1.2 || r.Open {
+			t.Errorf("%v: auto takes %.3f times the optimum, known: %v", r.Problem, r.Over, !r.Open)
+		}
+	}
+}
