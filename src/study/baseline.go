@@ -60,10 +60,8 @@ func (r Run) Steps() int {
 // Moves returns how often layers moved, and how many bytes of one replica.
 func (r Run) Moves() (times int, bytes int64) {
 	for _, s := range r.Segments {
-		if s.Moved > 0 {
-			times++
-			bytes += s.Moved
-		}
+		times += s.Moves
+		bytes += s.Moved
 	}
 	return times, bytes
 }
