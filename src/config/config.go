@@ -141,8 +141,8 @@ type Simulate struct {
 	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
 	Tokens        float64 `toml:"mod_tokens" default:"0.125" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes (Raposo et al. 2024)"`
 	TokensNoise   float64 `toml:"mod_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch (paper, section 2.2)"`
-	MeasurePass   float64 `toml:"measure_seconds" default:"1e-6" min:"0" max:"1" unit:"seconds" doc:"what measuring a step takes for each layer and microbatch of a replica"`
-	DecidePass    float64 `toml:"decide_seconds" default:"8e-6" min:"0" max:"1" unit:"seconds" doc:"what a decision takes for each microbatch on each chunk"`
+	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
+	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
 	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
 }
 

@@ -1,6 +1,9 @@
 package study
 
 import (
+	"cmp"
+	"sync"
+
 	"dynmo/src/cost"
 	"dynmo/src/plan"
 )
@@ -34,27 +37,55 @@ type Small struct {
 // that of a vocabulary of 50,000 becomes one of 1,000.
 const SmallHead = 0.02
 
-// Ask simulates a series with the settings' balancer, without, and with a small head.
+// Ask simulates a series with the settings' balancer, without, and with a small head, on
+// as many cores as there are.
 func Ask(series cost.Series, o Options) (a Answer, err error) {
-	if a.Run, err = Simulate(series, o); err != nil {
-		return a, err
-	}
-	if a.First, a.Others, err = Baselines(series, o); err != nil {
-		return a, err
-	}
-	if a.Stay, err = a.Stays(series, o); err != nil {
+	o.Show = alone(o.Show)
+	err = together(
+		func() (err error) { a.Run, err = Simulate(series, o); return err },
+		func() (err error) { a.First, a.Others, err = Baselines(series, o); return err },
+		func() (err error) { a.Dense, err = Plan(series[0].Mean(), balanced(o)); return err },
+		func() (err error) { a.Head, err = headOf(series, o); return err },
+	)
+	if err != nil {
 		return a, err
 	}
 	a.Better = better(a.Others)
-	balanced := o
-	if !o.Config.Balance.Moves() {
-		balanced.Config.Balance.Kind = "partition"
-	}
-	if a.Dense, err = Plan(series[0].Mean(), balanced); err != nil {
-		return a, err
-	}
-	a.Head, err = headOf(series, o)
+	a.Stay, err = a.Stays(series, o)
 	return a, err
+}
+
+// balanced returns the options with a balancer that moves layers.
+func balanced(o Options) Options {
+	if !o.Config.Balance.Moves() {
+		o.Config.Balance.Kind = "partition"
+	}
+	return o
+}
+
+// together calls functions side by side and returns the error of the first in the list
+// that has one.
+func together(list ...func() error) error {
+	errs := make([]error, len(list))
+	var all sync.WaitGroup
+	for i, f := range list {
+		all.Go(func() { errs[i] = f() })
+	}
+	all.Wait()
+	return cmp.Or(errs...)
+}
+
+// alone lets one goroutine at a time call show.
+func alone(show func(int)) func(int) {
+	if show == nil {
+		return nil
+	}
+	var lock sync.Mutex
+	return func(steps int) {
+		lock.Lock()
+		defer lock.Unlock()
+		show(steps)
+	}
 }
 
 // better returns which baseline is the fastest; -1 if none fits.
@@ -88,11 +119,12 @@ func headOf(series cost.Series, o Options) (Head, error) {
 		return h, nil
 	}
 	series = WithHead(series, h.Layers, min(1, SmallHead/o.Config.Simulate.Head)) // which holds simulate.head times its seconds
-	run, err := Simulate(series, o)
-	if err != nil {
-		return h, err
-	}
-	_, others, err := Baselines(series, o)
+	var run Run
+	var others []Baseline
+	err := together(
+		func() (err error) { run, err = Simulate(series, o); return err },
+		func() (err error) { _, others, err = Baselines(series, o); return err },
+	)
 	if err != nil {
 		return h, err
 	}

@@ -38,7 +38,11 @@ func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp
 	if err != nil {
 		return fail(err)
 	}
-	sampling, workload := sample(run.Steps, run.Start, run.Every, interval), kind.Of(c)
+	most := mostChanges
+	if adapts(c) {
+		most = mostMade
+	}
+	sampling, workload := sample(run.Steps, run.Start, run.Every, interval, most), kind.Of(c)
 	var series cost.Series
 	costs := dynamic.Costs{Layers: dense.Layers}
 	for step := range run.Steps {

@@ -8,7 +8,6 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
-	"dynmo/src/schedule"
 	"dynmo/src/sim"
 	"dynmo/src/trace"
 )
@@ -75,8 +74,8 @@ func (r Run) Ceiling() float64 {
 // Simulate runs a training run without ranks: a simulated step for every step of
 // the series that is sampled, after each the decision of the balancer that trains too,
 // and the moves that follow. Moves take the bytes of the busiest stage over the slowest
-// link. Measuring and deciding, which a simulation cannot know, take what the settings
-// say by the size of the pipeline, and nothing on cuts that never move.
+// link. Measuring and deciding, which a simulation cannot know, take what they took in
+// real runs, and nothing on cuts that never move.
 //
 // The first schedule is the one for the first costs: training, which does not
 // know them, begins with one that needs none.
@@ -151,21 +150,6 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	}
 	run.sum()
 	return run, nil
-}
-
-// measuring returns the seconds in which a step is measured, which only layouts that may
-// change ask for.
-func (o Options) measuring() float64 {
-	c := o.Config
-	if kind := schedule.Kind(c.Schedule.Kind); !c.Balance.Moves() && kind != schedule.KindList && kind != schedule.KindAuto {
-		return 0
-	}
-	return c.Simulate.MeasurePass * float64(c.Layers()*c.Parallel.Microbatches)
-}
-
-// deciding returns the seconds of a decision.
-func (o Options) deciding(p *plan.Planner) float64 {
-	return o.Config.Simulate.DecidePass * float64(p.Map.Virtual()*p.Microbatches)
 }
 
 // sum adds up the segments.
