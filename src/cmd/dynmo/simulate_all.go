@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"dynmo/src/dynamic"
@@ -77,15 +78,20 @@ func (list simAnswers) print(out io.Writer) error {
 	paragraph(out, "small head", "times as fast as the better of these if the head, %.1f %% of the dense model's seconds, took %.0f %% of its own",
 		100*first.Head.Share, 100*study.SmallHead)
 	paragraph(out, "dense", "times as fast as the dense model at its best cuts: %s a step, %s tokens/s, %s samples/s", duration(first.Dense.Step), rate(first.Dense.Tokens), rate(first.Dense.Samples))
-	for _, a := range list {
-		list.printKind(out, a)
+	common := func(set string) bool {
+		return !slices.ContainsFunc(list, func(a simAnswer) bool { return !slices.Contains(a.Assumes, set) })
 	}
+	for _, a := range list {
+		a.printKind(out, slices.DeleteFunc(slices.Clone(a.Assumes), common))
+	}
+	paragraph(out, "all", "%s", strings.Join(slices.DeleteFunc(slices.Clone(first.Assumes), func(set string) bool { return !common(set) }), " "))
 	return nil
 }
 
-// printKind writes what is to be said of a kind beside its figures.
-func (simAnswers) printKind(out io.Writer, a simAnswer) {
-	text := strings.Join(a.Assumes, " ")
+// printKind writes what is to be said of a kind beside its figures, and what it assumes
+// that others do not.
+func (a simAnswer) printKind(out io.Writer, assumes []string) {
+	text := strings.Join(assumes, " ")
 	if a.Sampled != nil {
 		text = a.Sampled.String() + "; " + text
 	}
