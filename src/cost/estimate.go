@@ -16,6 +16,9 @@ type Estimate struct {
 	Layer []float64        // by layer: the deviation that it has alone
 	Stage []float64        // by stage: the deviation that all layers measured on it have in common
 	On    partition.Owners // by layer: the stage it was measured on
+	// Doubt is by stage the share by which layers measured on it cost less, if its rank
+	// was disturbed while they were measured; nil: no rank was.
+	Doubt []float64
 
 	Disturbed bool // a rank was slower in the newest step than at its best: no part of what Equal compares
 }
@@ -25,13 +28,14 @@ func Certain(t Table) Estimate { return Estimate{Table: t} }
 
 // Equal reports whether two estimates say the same.
 func (e Estimate) Equal(other Estimate) bool {
-	return e.Table.Equal(other.Table) && slices.Equal(e.Layer, other.Layer) && slices.Equal(e.Stage, other.Stage) && slices.Equal(e.On, other.On)
+	return e.Table.Equal(other.Table) && slices.Equal(e.Layer, other.Layer) && slices.Equal(e.Stage, other.Stage) &&
+		slices.Equal(e.On, other.On) && slices.Equal(e.Doubt, other.Doubt)
 }
 
 // Sure reports whether costs are known without a deviation.
 func (e Estimate) Sure() bool {
 	positive := func(x float64) bool { return x > 0 }
-	return !slices.ContainsFunc(e.Layer, positive) && !slices.ContainsFunc(e.Stage, positive)
+	return !slices.ContainsFunc(e.Layer, positive) && !slices.ContainsFunc(e.Stage, positive) && !slices.ContainsFunc(e.Doubt, positive)
 }
 
 // Known reports whether every layer has been measured often enough to say
@@ -41,12 +45,24 @@ func (e Estimate) Known() bool {
 	return !slices.ContainsFunc(e.Layer, infinite) && !slices.ContainsFunc(e.Stage, infinite)
 }
 
+// Undisturbed returns the estimate if all doubts are right: layers cost as much less.
+func (e Estimate) Undisturbed() Estimate {
+	t := slices.Clone(e.Layers)
+	for l := range t {
+		if e.Doubt != nil {
+			t[l] = t[l].With(t[l].Stage().Scale(1 - e.Doubt[e.On[l]]))
+		}
+	}
+	e.Layers, e.Doubt = t, nil
+	return e
+}
+
 // Draw returns costs that could be the true ones as far as the measurements tell:
 //
 //	t_l · (1 + layer_l·x_l + stage_s·y_s)
 //
 // with x and y drawn from the normal distribution, and no layer below a tenth of
-// its estimate. Equal keys give equal draws.
+// its estimate, whatever is in doubt. Equal keys give equal draws.
 func (e Estimate) Draw(key uint64) Table {
 	draw := random.Keyed(drawn, key)
 	common := make([]float64, len(e.Stage))

@@ -73,10 +73,14 @@ type BalancerOptions struct {
 	// Diffuse balances by diffusion: among ranks by messages, where there are none in
 	// memory. Nil means in memory.
 	Diffuse func(balance.Problem, partition.Partition, balance.DiffusionOptions) (partition.Partition, balance.Descent, error)
-	// Repack is the share of the first step's throughput that may be given up to
-	// get along with fewer stages; 0 keeps all stages. (Departs from the paper,
-	// algorithm 4, which packs to a number of ranks that the user names.)
+	// Repack is the share of the throughput of the balanced model, as it costs at the
+	// first decision, that may be given up to get along with fewer stages; 0 keeps all
+	// stages. (Departs from the paper, algorithm 4, which packs to a number of ranks
+	// that the user names.)
 	Repack float64
+	// Pack is by step, counted from the balancer's first, how many stages there are
+	// from it on, whatever that costs (the paper's way).
+	Pack map[int]int
 }
 
 // inMemory is diffusion without ranks.
@@ -99,7 +103,7 @@ type balancer struct {
 	moved     bool    // layers, after the step before
 	decided   bool    // after the step before
 	full      bool    // memory allows no cuts since the model changed last
-	reference float64 // makespan of the first step
+	reference float64 // seconds of a step at the best cuts when it was first decided
 	last      memo
 	probation probation
 }
@@ -126,9 +130,6 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 }
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
-	if b.reference == 0 {
-		b.reference = m.Summary.Makespan()
-	}
 	if b.costs = m.Estimate; b.costs.Layers == nil {
 		b.costs = cost.Certain(m.Table)
 	}
@@ -156,7 +157,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if !next.Cuts.Equal(present.Cuts) && !why.Undone {
-		b.probation.moves(present, b.present())
+		b.probation.moves(present, p.makespan(b.costs.Table, present.Cuts, present.Schedule))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
@@ -198,10 +199,11 @@ func (b *balancer) remember(present layout.Layout) {
 func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
 	back, worse := b.probation.undo(b.planner, b.costs.Table, present)
-	if due, err := b.due(present); err != nil || !due && !worse {
+	stages := b.Pack[b.steps]
+	if due, err := b.due(present); err != nil || !due && !worse && stages == 0 {
 		return fail(err)
 	}
-	if b.last.stay != nil && !worse {
+	if b.last.stay != nil && !worse && stages == 0 {
 		return present, *b.last.stay, nil
 	}
 	problem := b.planner.problem(b.costs.Table, b.planner.by)
@@ -212,15 +214,16 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
 	next := present
 	switch {
+	case stages > 0:
+		if next, err = b.pack(stages); err != nil {
+			return fail(err)
+		}
 	case worse:
 		next, why.Undone = back, true
 	case b.probation.rest > 0:
 		why.Kept = KeptUndone
 	default:
-		if next, err = b.choose(problem, present, &why); err != nil {
-			return fail(err)
-		}
-		if next, err = b.weigh(present, next, &why); err != nil {
+		if next, err = b.best(problem, present, &why); err != nil {
 			return fail(err)
 		}
 	}
@@ -242,6 +245,30 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)
 	}
 	return next, why, nil
+}
+
+// best returns the layout that is surely worth moving to, if there is one: the best on
+// the costs as they were measured, or else the best if the ranks whose layers they
+// are were disturbed.
+func (b *balancer) best(problem balance.Problem, present layout.Layout, why *Reason) (layout.Layout, error) {
+	next, err := b.choose(problem, present, why)
+	if err != nil {
+		return present, err
+	}
+	if next, err = b.weigh(present, next, why); err != nil || why.Kept != KeptUncertain || b.costs.Doubt == nil {
+		return next, err
+	}
+	measured, stay := b.costs, *why
+	b.costs = measured.Undisturbed()
+	next, err = b.choose(b.planner.problem(b.costs.Table, b.planner.by), present, why)
+	b.costs = measured
+	if err == nil {
+		next, err = b.weigh(present, next, why)
+	}
+	if err == nil && next.Equal(present) {
+		*why = stay
+	}
+	return next, err
 }
 
 // present returns the makespan of a step in the present layout, simulated on the
@@ -304,18 +331,34 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
 }
 
+// pack returns the best layout of so many stages.
+func (b *balancer) pack(stages int) (layout.Layout, error) {
+	p, err := b.planner.For(stages)
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	cuts, err := p.Cuts(b.costs.Table)
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
+}
+
 // repack returns the fewest stages whose predicted throughput stays within the
-// tolerance of the first step's, and their cuts. Numbers of stages that the
+// tolerance of the reference's, and their cuts. Numbers of stages that the
 // schedule does not allow are passed over.
 func (b *balancer) repack(cuts partition.Partition) (*Planner, partition.Partition) {
 	planner := b.planner
+	if b.reference == 0 {
+		b.reference = planner.Seconds(b.costs.Table, cuts)
+	}
 	for stages := planner.Map.Stages - 1; stages > 0; stages-- {
 		fewer, err := b.planner.For(stages)
 		if err != nil {
 			continue
 		}
 		next, err := fewer.Cuts(b.costs.Table)
-		if err != nil || fewer.Makespan(b.costs.Table, next)*(1-b.Repack) > b.reference {
+		if err != nil || fewer.Seconds(b.costs.Table, next)*(1-b.Repack) > b.reference {
 			break // memory, or time: fewer have less of both
 		}
 		planner, cuts = fewer, next

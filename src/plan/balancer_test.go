@@ -196,3 +196,74 @@ func TestDecideRepacks(t *testing.T) {
 		t.Errorf("%+v on %d stages, want to stay on one", why, a.now.Stages())
 	}
 }
+
+// TestDecideRepacksBelowTheBalanced: what may be given up is throughput of the balanced
+// model, not of the first cuts, and every packing counts from there.
+func TestDecideRepacksBelowTheBalanced(t *testing.T) {
+	a := newAsked(t, every("1", "partition"), 0.1)
+	for range 5 {
+		a.after(heavy(9), false)
+		if a.now.Stages() != 4 {
+			t.Fatalf("%d stages, though nothing has become cheaper", a.now.Stages())
+		}
+	}
+	cheaper := heavy(9)
+	for l := range cheaper.Layers {
+		cheaper.Layers[l] = cheaper.Layers[l].With(cheaper.Layers[l].Stage().Scale(0.7))
+	}
+	for range 5 {
+		a.after(cheaper, false)
+	}
+	if a.now.Stages() == 4 {
+		t.Error("4 stages, though all layers have become cheaper by 30 %")
+	}
+	p, err := planner(t, every("1", "partition"), plantest.Link).For(4)
+	expect.OK(t, err)
+	balanced, err := p.Cuts(heavy(9))
+	expect.OK(t, err)
+	fewer, err := p.For(a.now.Stages())
+	expect.OK(t, err)
+	if now, most := fewer.Seconds(cheaper, a.now.Cuts), p.Seconds(heavy(9), balanced)/0.9; now > most {
+		t.Errorf("a step takes %v on %d stages, more than %v", now, a.now.Stages(), most)
+	}
+}
+
+// TestDecidePacks: the user names the step and the number of stages, whatever it costs.
+func TestDecidePacks(t *testing.T) {
+	p := planner(t, every("50", "partition"), plantest.Link)
+	b, err := NewBalancer(p, BalancerOptions{Pack: map[int]int{3: 2, 5: 1}})
+	expect.OK(t, err)
+	now, err := p.First(plantest.Chain(16, 0, 0))
+	expect.OK(t, err)
+	var stages []int
+	for range 6 {
+		now, _, err = b.Decide(estimated(plantest.Chain(16, 0, 0), 0.001), now)
+		expect.OK(t, err)
+		stages = append(stages, now.Stages())
+	}
+	if !slices.Equal(stages, []int{4, 4, 2, 2, 1, 1}) {
+		t.Errorf("%v stages after each step", stages)
+	}
+}
+
+// TestCutsKnowTheEndOfAStep: of cuts whose pipelines take as long, those are taken whose
+// sum of gradients is hidden.
+func TestCutsKnowTheEndOfAStep(t *testing.T) {
+	costs := plantest.Chain(48, 0, 0)
+	last := &costs.Layers[47]
+	*last = last.With(last.Stage().Scale(6)) // the head, whole
+	for l := range costs.Layers {
+		costs.Layers[l].Bytes.Gradients = 1 << 18 // 20 ms over the link
+	}
+	c := plantest.Settings(schedule.Kind1F1B, 48, 16, 32)
+	c.Parallel.Replicas = 8
+	p := planner(t, c, plantest.Link)
+	cuts, err := p.Cuts(costs)
+	expect.OK(t, err)
+	c.Parallel.Replicas = 1
+	alone, err := planner(t, c, plantest.Link).Cuts(costs)
+	expect.OK(t, err)
+	if whole, pipeline := p.Seconds(costs, cuts), p.Seconds(costs, alone); !(whole < pipeline) {
+		t.Errorf("a step takes %v, %v at the cuts of a pipeline without replicas: %v %v", whole, pipeline, cuts, alone)
+	}
+}

@@ -83,7 +83,7 @@ func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Par
 	case p.Map.Chunks == 1:
 		r, err = balance.FewestMoves(p.problem(t, p.by), present, float64(horizon*p.Microbatches), p.Network.Bandwidth())
 		if err == nil && p.by == balance.ByTime {
-			r.Cuts, _ = p.Improve(t, r.Cuts)
+			r.Cuts, err = p.improved(t, r.Cuts)
 		}
 	case p.by == balance.ByTime:
 		r.Cuts, err = p.Cuts(t)
@@ -101,10 +101,24 @@ func (p *Planner) next(t cost.Table, present partition.Partition) (partition.Par
 	return p.faster(t, present, r.Cuts), nil
 }
 
+// improved returns cuts improved on the simulated step; where replicas sum gradients,
+// those of a wider search if they are worth it.
+func (p *Planner) improved(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
+	near, seconds := p.Improve(t, cuts)
+	if p.Mesh.Replicas <= 1 {
+		return near, nil
+	}
+	other, err := p.Cuts(t)
+	if err == nil && p.Seconds(t, other) < seconds*(1-worth) {
+		return other, nil
+	}
+	return near, err
+}
+
 // faster returns next if it predicts a faster step than the present cuts, if layers
 // are not balanced by time, or if next lacks less memory; else the present cuts.
 func (p *Planner) faster(t cost.Table, present, next partition.Partition) partition.Partition {
-	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Makespan(t, next) < p.Makespan(t, present) {
+	if p.by != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Seconds(t, next) < p.Seconds(t, present) {
 		return next
 	}
 	return present

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dynmo/src/balance"
+	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 )
@@ -26,25 +27,34 @@ const (
 	worthMoving, surelySaved = 0.01, 0.005
 )
 
-// gain returns what a layout saves against the present one, of equally many stages.
-// It is tried on draws of the costs: both layouts on the same ones, so that noise
-// in layers that stay cancels.
+// gain returns what a layout saves against the present one, of equally many stages:
+// the least, whether doubts are right or not.
 func (b *balancer) gain(present, next layout.Layout) Gain {
 	g := Gain{Expected: 1 - b.planner.seconds(b.costs.Table, next.Cuts, next.Schedule)/b.present()}
 	g.Least = g.Expected
 	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < worthMoving {
 		return g
 	}
+	g.Least = min(g.Expected, b.least(b.costs, present, next))
+	if b.costs.Doubt != nil {
+		g.Least = min(g.Least, b.least(b.costs.Undisturbed(), present, next))
+	}
+	return g
+}
+
+// least returns what a layout saves at least, as far as the deviations of costs tell.
+// It is tried on draws of the costs: both layouts on the same ones, so that noise in
+// layers that stay cancels.
+func (b *balancer) least(costs cost.Estimate, present, next layout.Layout) float64 {
 	sum, squares := 0.0, 0.0
 	for i := range draws {
-		t := b.costs.Draw(uint64(i))
+		t := costs.Draw(uint64(i))
 		x := 1 - b.planner.seconds(t, next.Cuts, next.Schedule)/b.planner.seconds(t, present.Cuts, present.Schedule)
 		sum, squares = sum+x, squares+x*x
 	}
 	mean := sum / draws
 	deviation := math.Sqrt(max(0, squares/draws-mean*mean) * draws / (draws - 1))
-	g.Least = min(g.Expected, mean) - certainty*deviation
-	return g
+	return mean - certainty*deviation
 }
 
 // weigh returns the next layout if it is surely worth moving to; else, where the

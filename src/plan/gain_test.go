@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/expect"
+	"dynmo/src/layout"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/schedule"
@@ -55,6 +56,37 @@ func TestDecideUnderUncertainty(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDecideInDoubt: where a rank may have been disturbed, layers move to where they
+// are better off whether it was or not, if there is such a place.
+func TestDecideInDoubt(t *testing.T) {
+	now := func(t *testing.T, doubtful int, times float64) (before, after layout.Layout, why Reason) {
+		p := planner(t, every("1", "partition"), plantest.Link)
+		b, err := NewBalancer(p, BalancerOptions{})
+		expect.OK(t, err)
+		before, err = p.First(plantest.Chain(16, 0, 0))
+		expect.OK(t, err)
+		costs := heavy(9)
+		for l := 4 * doubtful; l < 4*doubtful+4; l++ {
+			costs.Layers[l] = costs.Layers[l].With(costs.Layers[l].Stage().Scale(times))
+		}
+		m := estimated(costs, 0.001)
+		m.Estimate.Doubt = make([]float64, 4)
+		m.Estimate.Doubt[doubtful] = 1 - 1/times
+		after, why, err = b.Decide(m, before)
+		expect.OK(t, err)
+		return before, after, why
+	}
+	// The third stage takes twice as long, or seems to; the first layer is heavy for sure.
+	before, after, why := now(t, 2, 2)
+	if after.Equal(before) || after.Cuts.Count(0) >= 4 || why.Gain.Least < surelySaved {
+		t.Errorf("one stage in doubt: %v, %+v", after.Cuts, why)
+	}
+	// Only what is in doubt makes the stages uneven.
+	if before, after, why := now(t, 0, 9); !after.Equal(before) && why.Gain.Least < surelySaved {
+		t.Errorf("nothing but doubt: %v, %+v", after.Cuts, why)
 	}
 }
 

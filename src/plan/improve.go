@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"dynmo/src/balance"
@@ -21,27 +22,61 @@ const (
 	tries = 500
 )
 
-// Cuts returns the cuts with the shortest predicted step that the search finds:
-// the exact partition, then Improve. With several chunks on a stage, where no
-// exact partition is known, the search begins at the exact partition over
-// virtual stages and at uniform cuts, and the better end is taken.
+// Cuts returns the cuts with the shortest predicted step that the search finds: the
+// exact partition, then Improve. The search begins at uniform cuts too where a stage
+// holds several chunks, for which no exact partition is known, and at the static
+// balancers' cuts where replicas sum gradients: the exact cuts fill some stages to the
+// brim, whose sum is long then. Of these starts the two with the shortest steps are
+// improved, and the better end is taken.
 func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
 	exact, err := balance.Partition(problem)
 	if err != nil {
 		return nil, err
 	}
-	cuts, seconds := p.Improve(t, exact.Cuts)
-	if p.Map.Chunks > 1 {
-		if start, err := balance.Uniform(problem); err == nil {
-			other, took := p.Improve(t, start.Cuts)
-			fits, otherFits := p.missing(t, cuts) == 0, p.missing(t, other) == 0
-			if otherFits && (!fits || took < seconds) {
-				cuts = other
-			}
+	starts := []partition.Partition{exact.Cuts}
+	if p.Map.Chunks > 1 || p.Mesh.Replicas > 1 {
+		if r, err := balance.Uniform(problem); err == nil {
+			starts = append(starts, r.Cuts)
 		}
 	}
-	return cuts, p.memoryError(t, cuts)
+	if p.Map.Chunks == 1 && p.Mesh.Replicas > 1 {
+		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
+			starts = append(starts, r.Cuts)
+		}
+	}
+	var best found
+	for i, cuts := range p.promising(t, starts) {
+		var end found
+		end.cuts, end.seconds = p.Improve(t, cuts)
+		end.lacks = p.missing(t, end.cuts)
+		if i == 0 || end.compare(best) < 0 {
+			best = end
+		}
+	}
+	return best.cuts, p.memoryError(t, best.cuts)
+}
+
+// promising returns the two of several cuts with the shortest steps.
+func (p *Planner) promising(t cost.Table, starts []partition.Partition) []partition.Partition {
+	if len(starts) <= 2 {
+		return starts
+	}
+	slices.SortStableFunc(starts, func(a, b partition.Partition) int {
+		return found{a, p.missing(t, a), p.Seconds(t, a)}.compare(found{b, p.missing(t, b), p.Seconds(t, b)})
+	})
+	return starts[:2]
+}
+
+// found is where a search ended.
+type found struct {
+	cuts    partition.Partition
+	lacks   int64   // bytes
+	seconds float64 // of a step
+}
+
+func (s found) compare(other found) int {
+	return cmp.Or(cmp.Compare(s.lacks, other.lacks), cmp.Compare(s.seconds, other.seconds))
 }
 
 // Improve moves single cuts by one or two layers as long as that shortens the
@@ -57,13 +92,13 @@ func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Par
 			return p.seconds(t, cuts, p.base)
 		})
 	}
-	best, seconds, over := cuts, p.Makespan(t, cuts), p.missing(t, cuts)
+	best, seconds, over := cuts, p.Seconds(t, cuts), p.missing(t, cuts)
 	for _, estimate := range searches {
 		found := p.climb(t, cuts, estimate)
 		if found.Equal(best) {
 			continue
 		}
-		took, lack := p.Makespan(t, found), p.missing(t, found)
+		took, lack := p.Seconds(t, found), p.missing(t, found)
 		if lack < over || lack == over && took < seconds {
 			best, seconds, over = found, took, lack
 		}

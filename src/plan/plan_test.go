@@ -110,10 +110,10 @@ func TestImproveNeverLoses(t *testing.T) {
 			p, costs := planner(t, c, plantest.Link), plantest.Chain(20, 4, seed)
 			exact, err := balance.Partition(p.problem(costs, balance.ByTime))
 			expect.OK(t, err)
-			before := p.Makespan(costs, exact.Cuts)
+			before := p.Seconds(costs, exact.Cuts)
 			cuts, err := p.Cuts(costs)
 			expect.OK(t, err)
-			after := p.Makespan(costs, cuts)
+			after := p.Seconds(costs, cuts)
 			if after > before {
 				t.Errorf("%s, draw %d: %v at %v, the exact partition takes %v", kind, seed, after, cuts, before)
 			}
@@ -146,7 +146,7 @@ func TestArrivals(t *testing.T) {
 	if r.Cuts.Count(2) >= 4 {
 		t.Errorf("cuts %v leave the stage behind the slow plantest.Link %d layers", r.Cuts, r.Cuts.Count(2))
 	}
-	if next := p.faster(costs, even, r.Cuts); p.Makespan(costs, next) > p.Makespan(costs, even) {
+	if next := p.faster(costs, even, r.Cuts); p.Seconds(costs, next) > p.Seconds(costs, even) {
 		t.Errorf("%v was taken and is slower", next)
 	}
 }
@@ -192,8 +192,8 @@ func TestSlowReplica(t *testing.T) {
 		}
 		a, err := p.At(cost.Phase{Table: costs}, partition.Partition{0, 6, 12, 18, 24})
 		expect.OK(t, err)
-		if predicted := p.Makespan(costs, a.Cuts); math.Abs(predicted-a.Step.Makespan()) > 1e-9*predicted {
-			t.Errorf("rank %d slow: predicted %v, all replicas simulated take %v", rank, predicted, a.Step.Makespan())
+		if predicted := p.Seconds(costs, a.Cuts); math.Abs(predicted-a.Seconds) > 1e-9*predicted {
+			t.Errorf("rank %d slow: predicted %v, all replicas simulated take %v", rank, predicted, a.Seconds)
 		}
 		if a.Idle.Imbalance < 0.5*a.Idle.Makespan()/4 || a.Idle.Inherent > a.Idle.Busy {
 			t.Errorf("rank %d slow: %+v, want most of it imbalance", rank, a.Idle)

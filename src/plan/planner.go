@@ -60,7 +60,7 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 			p.most = 2*c.Parallel.Stages - 1
 		}
 		p.most = min(p.most, c.Parallel.Microbatches)
-		p.base, err = start(c.Parallel.Stages, c.Parallel.Microbatches, p.most)
+		p.base, err = unmeasured(c.Parallel.Stages, c.Parallel.Microbatches, p.most)
 	default:
 		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, c.Schedule.Virtual(), c.Parallel.Microbatches)
 	}
@@ -95,9 +95,9 @@ func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.L
 	return layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
 }
 
-// start returns the schedule before costs are known: 1F1B, or, if fewer
+// unmeasured returns the schedule before costs are known: 1F1B, or, if fewer
 // microbatches may be in flight than it has, a list for equal stages.
-func start(stages, microbatches, most int) (schedule.Schedule, error) {
+func unmeasured(stages, microbatches, most int) (schedule.Schedule, error) {
 	if most >= min(stages, microbatches) {
 		return schedule.New(schedule.Kind1F1B, stages, 1, microbatches)
 	}
@@ -151,8 +151,7 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
-		step.Schedule = s
-		return sim.Run(step).Makespan()
+		return p.seconds(t, cuts, s)
 	}
 	s, seconds := Auto(p.options(step, p.caps(t, cuts)), evaluate)
 	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
@@ -179,13 +178,24 @@ func (p *Planner) link(stage int) sim.Link {
 	return p.Network.Link(p.Mesh.Rank(stage, 0), p.Mesh.Rank(stage+1, 0))
 }
 
-// Makespan predicts the seconds of a step at some cuts, from the first forward
-// to the last backward.
-func (p *Planner) Makespan(t cost.Table, cuts partition.Partition) float64 {
+// Seconds predicts the seconds of a step at some cuts, from the first forward to the
+// last gradient that is summed over the replicas: what cuts and schedules are judged
+// by. Of two with the same makespan that is better whose largest gradients are complete
+// earlier.
+func (p *Planner) Seconds(t cost.Table, cuts partition.Partition) float64 {
 	return p.seconds(t, cuts, p.Schedule(t, cuts))
 }
 
-// seconds is Makespan in a given schedule.
+// seconds is Seconds in a given schedule.
 func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
+	if p.Mesh.Replicas <= 1 {
+		return p.makespan(t, cuts, s)
+	}
+	r := sim.Replicas(p.Step(t, cuts, s), cuts, t.Layers)
+	return r.Seconds - r.Replicas[0].Start
+}
+
+// makespan predicts the seconds from the first forward to the last backward.
+func (p *Planner) makespan(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
 	return sim.Run(p.Step(t, cuts, s)).Makespan()
 }

@@ -67,7 +67,9 @@ func (t *probation) undo(p *Planner, costs cost.Table, present layout.Layout) (l
 	}
 	before, noise := lowerHalf(b.steps)
 	after, more := lowerHalf(t.steps)
-	before *= p.seconds(costs, b.Cuts, b.Schedule) / b.expected
+	// A move may make the pipeline slower, where replicas sum gradients earlier for it.
+	pipeline := p.makespan(costs, b.Cuts, b.Schedule)
+	before *= max(pipeline, p.makespan(costs, present.Cuts, present.Schedule)) / b.expected
 	if !(after/before-1 > surelySaved+certainty*math.Hypot(noise, more)) {
 		return present, false
 	}

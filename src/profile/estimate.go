@@ -132,7 +132,10 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 		out.Layer[l] = math.Hypot(e.spread[0]*few, e.spread[1]*math.Sqrt(few*few-many*many))
 	}
 	for s := range out.Stage {
-		out.Stage[s] = max(e.spread[1]*errorOf(most[s]), e.doubts[s])
+		out.Stage[s] = e.spread[1] * errorOf(most[s])
+	}
+	if slices.Max(e.doubts) > 0 {
+		out.Doubt = slices.Clone(e.doubts)
 	}
 	slow := e.speeds.Slow(stages)
 	e.prove(slow, out.Stage)

@@ -176,14 +176,14 @@ func TestDoubtfulWhileDisturbed(t *testing.T) {
 	r.run(10, false)
 	r.slow[1] = 2
 	r.run(2, false)
-	if e := r.run(3, true); e.Stage[1] < 0.4 || e.Stage[0] > 0.1 {
-		t.Errorf("deviations %v, want half for stage 1", e.Stage)
+	if e := r.run(3, true); len(e.Doubt) != 4 || math.Abs(e.Doubt[1]-0.5) > 0.05 || e.Doubt[0] != 0 {
+		t.Errorf("doubts %v, want half for stage 1", e.Doubt)
 	}
 	r.slow[1] = 1
 	e := r.run(2, false)
 	r.check(t, "over", e, nil, 0.03)
-	if e.Stage[1] > 0.1 {
-		t.Errorf("deviations %v once it is over", e.Stage)
+	if e.Doubt != nil || e.Stage[1] > 0.1 {
+		t.Errorf("doubts %v, deviations %v once it is over", e.Doubt, e.Stage)
 	}
 }
 

@@ -120,7 +120,8 @@ func (e *estimator) share(out cost.Estimate) {
 		for _, l := range group {
 			d := out.Layers[l].Seconds()/mean.Seconds() - 1
 			variance += d * d / float64(len(group)-1)
-			errors += (out.Layer[l]*out.Layer[l] + out.Stage[out.On[l]]*out.Stage[out.On[l]]) / float64(len(group))
+			on := out.On[l]
+			errors += (out.Layer[l]*out.Layer[l] + out.Stage[on]*out.Stage[on] + e.doubts[on]*e.doubts[on]) / float64(len(group))
 		}
 		if !(variance > 0) || math.IsInf(errors, 1) {
 			continue
