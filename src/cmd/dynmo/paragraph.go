@@ -17,8 +17,13 @@ const (
 // paragraph writes a text with a name beside it, in lines of at most widest columns. A
 // --set stays on the line of what it sets.
 func paragraph(out io.Writer, name, format string, values ...any) {
+	text := fmt.Sprintf(format, values...)
 	line, empty := fmt.Sprintf("%-*s", beneath, name), true
-	words := strings.Fields(fmt.Sprintf(format, values...))
+	if utf8.RuneCountInString(line+text) <= widest {
+		fmt.Fprintln(out, line+text)
+		return
+	}
+	words := strings.Fields(text)
 	for i, word := range words {
 		if i > 0 && words[i-1] == "--set" {
 			continue

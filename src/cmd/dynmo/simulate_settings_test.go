@@ -18,7 +18,7 @@ func TestSimulateSettingsAct(t *testing.T) {
 		"simulate.frozen": {"freeze", "0.3"}, "simulate.mod_tokens": {"mod", "0.9"}, "simulate.mod_noise": {"mod", "2"},
 		"simulate.measure_times": {"moe", "100"}, "simulate.decide_times": {"moe", "1000"}, "simulate.move_delay_most": {"moe", "9"},
 		"prune.times": {"prune", "2"}, "prune.initial": {"prune", "0.8"}, "prune.final": {"prune", "0.95"}, "prune.csr_from": {"prune", "0.3"},
-		"prune.start": {"prune", ""}, "prune.every": {"prune", ""}, "prune.select": {"prune", ""},
+		"prune.start": {"prune", "1"}, "prune.every": {"prune", "1"}, "prune.select": {"prune", "gather"},
 	}
 	standard := map[string]simAnswer{}
 	for _, key := range append(config.Complete("simulate."), config.Complete("prune.")...) {
@@ -29,8 +29,8 @@ func TestSimulateSettingsAct(t *testing.T) {
 			continue
 		}
 		args := []string{"simulate", "run.toml", "--costs", "costs.json", "--dynamic", c.kind, "--steps", "60", "--every", "10"}
-		if c.value == "" {
-			says(append(args, "--set", name+"=1")...).refused(t, exitUsage, "--set "+name+": has no effect on simulate")
+		if name == "prune.start" || name == "prune.every" || name == "prune.select" {
+			says(append(args, "--set", name+"="+c.value)...).refused(t, exitUsage, "--set "+name+": has no effect on simulate")
 			continue
 		}
 		if _, ok := standard[c.kind]; !ok {
