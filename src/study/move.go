@@ -34,3 +34,24 @@ func (o Options) move(t cost.Table, from, to layout.Layout, step int) (bytes int
 	}
 	return bytes, seconds
 }
+
+// packs returns o.Pack as the balancer counts steps: by decision, of which there is one after
+// every step that is simulated.
+func (o Options) packs(series cost.Series) map[int]int {
+	packs := make(map[int]int)
+	decisions, reached := 0, series[0].Step
+	for _, phase := range series {
+		steps := max(1, phase.Steps)
+		for done, stands := 0, 0; done < steps; done += stands {
+			stands = o.Sampling.stands(phase.Step+done, steps-done)
+			decisions++
+			for step := reached + 1; step <= reached+stands; step++ {
+				if stages, ok := o.Pack[step]; ok {
+					packs[decisions] = stages
+				}
+			}
+			reached += stands
+		}
+	}
+	return packs
+}

@@ -21,6 +21,7 @@ type Options struct {
 	Static   bool            // layers stay where they are first; only the order of work follows the costs
 	Spans    bool            // whether segments keep their spans
 	Repack   float64         // see plan.BalancerOptions
+	Pack     map[int]int     // from a step on so many stages, whatever that costs
 	Show     func(steps int) // called when so many steps more have been simulated; nil: nothing is
 }
 
@@ -85,7 +86,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Repack: o.Repack})
+	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Repack: o.Repack, Pack: o.packs(series)})
 	if err != nil {
 		return run, err
 	}

@@ -244,3 +244,25 @@ func TestSimulateOrders(t *testing.T) {
 		t.Errorf("%d segments without balancing, want 2 in other orders", len(still))
 	}
 }
+
+// TestSimulatePacks: from the steps that the user names on there are as many stages,
+// whatever that costs, and whether or not the steps around them are simulated.
+func TestSimulatePacks(t *testing.T) {
+	for _, sampling := range []Sampling{{}, {From: 10, Interval: 5}} {
+		c := plantest.Settings(schedule.Kind1F1B, 16, 8, 16)
+		o := on(c, plantest.Link)
+		o.Sampling, o.Pack = sampling, map[int]int{20: 6, 40: 4}
+		series := cost.Series{{Step: 0, Steps: 60, Table: plantest.Chain(16, 0, 0)}}
+		for _, s := range simulated(t, series, o).Segments {
+			want := 8
+			if s.Step >= 40 {
+				want = 4
+			} else if s.Step >= 20 {
+				want = 6
+			}
+			if s.Plan.Stages() != want || s.Step < 40 && s.Step+s.Steps > 40 || s.Step < 20 && s.Step+s.Steps > 20 {
+				t.Errorf("%+v: steps %d to %d on %d stages, want %d", sampling, s.Step, s.Step+s.Steps-1, s.Plan.Stages(), want)
+			}
+		}
+	}
+}

@@ -16,6 +16,7 @@ func simulateCommand() *cobra.Command {
 	var timeline target
 	var d madeUp
 	var repack float64
+	var pack map[string]int
 	c := &cobra.Command{
 		Use:   "simulate CONFIG --costs FILE",
 		Short: "What if: a whole run on measured costs, on any number of ranks, without any",
@@ -69,6 +70,12 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 				return usageError{fmt.Errorf("--steps %d: want at most %d", d.Steps, mostSteps)}
 			}
 			o.Repack = repack
+			if o.Pack, err = packs(pack, o.Config.Parallel.Stages); err != nil {
+				return usageError{err}
+			}
+			if b := o.Config.Balance; !b.Moves() && (repack > 0 || len(pack) > 0) {
+				return usageError{fmt.Errorf("--repack, --pack: balance.kind = %s never moves layers, want partition or diffusion", b.Kind)}
+			}
 			if d.kind == allKinds {
 				if timeline.path != "" {
 					return usageError{errors.New("--trace: --dynamic all has several runs, want one kind")}
@@ -84,6 +91,9 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 			}
 			costs, err := d.change(c, series, &o)
 			if err != nil {
+				return usageError{err}
+			}
+			if err := within(o.Pack, costs); err != nil {
 				return usageError{err}
 			}
 			o.Show = stepsOf(barOf(c), runsOf*stepsIn(costs))
@@ -111,6 +121,7 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 	w.flags(c)
 	d.flags(c)
 	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
-	c.Flags().Float64Var(&repack, "repack", 0, "pack onto fewer stages while throughput stays within this share of the first step's; 0 keeps all")
+	c.Flags().Float64Var(&repack, "repack", 0, "pack onto fewer stages while throughput stays within this share of the balanced model's; 0 keeps all")
+	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto so many stages from a step on, whatever that costs: 300=6,600=4")
 	return c
 }

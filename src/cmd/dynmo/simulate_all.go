@@ -24,6 +24,9 @@ func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (si
 		if err != nil {
 			return nil, err
 		}
+		if err := within(o.Pack, costs); err != nil {
+			return nil, err
+		}
 		a, err := simulated(costs, o, w.Name)
 		if err != nil {
 			return nil, fmt.Errorf("--dynamic %s: %w", w.Name, err)

@@ -59,6 +59,12 @@ func TestWhatIfRefusesIdleSets(t *testing.T) {
 		{"simulate --network network.toml --set comm.latency_seconds=1e-3", "--set comm.latency_seconds: has no effect beside --network"},
 		{"simulate --sample 4", "--sample: has no effect, want --dynamic beside it"},
 		{"simulate --dynamic moe --sample -1", "--sample -1: want at least 0"},
+		{"simulate --pack 20=0", "--pack 20=0: want STEP=STAGES"},
+		{"simulate --pack 20=5", "--pack 20=5: want STEP=STAGES, a step of at least 1 and 1 to 4 stages"},
+		{"simulate --pack x=2", "--pack x=2: want STEP=STAGES"},
+		{"simulate --pack 5000=2", "--pack 5000=2: want a step from 1 to 999, of the run but its first"},
+		{"simulate --pack 20=2 --set balance.kind=param", "balance.kind = param never moves layers"},
+		{"simulate --repack 0.1 --set balance.kind=param", "balance.kind = param never moves layers"},
 		{"plan --set simulate.head=0.5", "--set simulate.head: has no effect on plan, only simulate looks at it"},
 		{"plan --set balance.every=5", "--set balance.every: has no effect on this answer of plan"},
 	} {

@@ -50,6 +50,7 @@ func TestSimulate(t *testing.T) {
 		{"exit", made("exit"), 4, 60},
 		{"mod", made("mod"), 4, 60},
 		{"repacked", made("freeze", "--repack", "0.3"), 4, 60},
+		{"packed", made("moe", "--pack", "20=3,40=2"), 4, 60},
 		{"diffusion", made("freeze", sets("balance.kind=diffusion", "balance.every=5")...), 4, 60},
 		{"auto", made("freeze", sets("schedule.kind=auto")...), 4, 60},
 		{"zb-v", made("freeze", sets("schedule.kind=zb-v")...), 4, 60},
@@ -74,7 +75,7 @@ func TestSimulate(t *testing.T) {
 				t.Errorf("%d ranks, %d steps, %v s of %+v", a.Ranks, steps, seconds, a)
 			}
 			fewer := slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages })
-			if fewer != (c.name == "repacked") {
+			if fewer != (c.name == "repacked" || c.name == "packed") {
 				t.Errorf("fewer stages: %v", fewer)
 			}
 			if (a.Ceiling > 0) != (c.name != "zb-v") || a.Ceiling > 0 && a.Ceiling < 1 {
