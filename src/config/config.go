@@ -12,18 +12,22 @@ package config
 //	oneof         every text that is allowed; with min, integers are too
 //	when          "table.key=a|b": the setting (or its table) has an effect
 //	              only where that other setting has one of these values
+//	only          the one command that looks at the setting (or its table):
+//	              train or simulate; without it all do
+//	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
 	Run       Run       `toml:"run" doc:"the run as a whole"`
 	Model     Model     `toml:"model" doc:"the transformer (GPT-2 family)"`
-	Data      Data      `toml:"data" doc:"the corpus; every byte of a text is a token"`
+	Data      Data      `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
 	Parallel  Parallel  `toml:"parallel" doc:"how work is divided"`
 	Mesh      Mesh      `toml:"mesh" doc:"which rank is which stage and replica"`
 	Schedule  Schedule  `toml:"schedule" doc:"the order of work in a step"`
-	Train     Train     `toml:"train" doc:"the loop"`
-	Optimizer Optimizer `toml:"optimizer" doc:"AdamW with warm-up and cosine decay"`
-	Dynamic   Dynamic   `toml:"dynamic" doc:"what changes the model while it trains"`
+	Train     Train     `toml:"train" only:"train" doc:"the loop"`
+	Optimizer Optimizer `toml:"optimizer" only:"train" doc:"AdamW with warm-up and cosine decay"`
+	Dynamic   Dynamic   `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
 	Prune     Prune     `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
-	Freeze    Freeze    `toml:"freeze" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
+	Freeze    Freeze    `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
+	Simulate  Simulate  `toml:"simulate" only:"simulate" doc:"what a simulated run assumes"`
 	Balance   Balance   `toml:"balance" doc:"when and how layers are moved"`
 	Device    Device    `toml:"device" doc:"what a rank computes on"`
 	Comm      Comm      `toml:"comm" doc:"messages between ranks"`
@@ -31,9 +35,9 @@ type Config struct {
 
 // Run holds the name, seed and clock of the run.
 type Run struct {
-	Name       string `toml:"name" default:"run" doc:"name in reports"`
+	Name       string `toml:"name" default:"run" doc:"name in reports" only:"train"`
 	Seed       uint64 `toml:"seed" default:"1" min:"0" max:"9223372036854775807" doc:"seed of weights and batches"`
-	Clock      string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores"`
+	Clock      string `toml:"clock" default:"auto" oneof:"auto,wall,virtual" doc:"what times the steps; auto is virtual where ranks outnumber cores" only:"train"`
 	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second of the run, and those around a move of layers"`
 }
 
@@ -47,8 +51,8 @@ type Model struct {
 	Tied       bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
 	Grain      string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
-	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)"`
-	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them"`
+	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)" only:"train"`
+	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
 }
 
 // Data is the corpus.
@@ -81,7 +85,7 @@ type Schedule struct {
 
 // Train is the loop.
 type Train struct {
-	Steps    int    `toml:"steps" default:"100" min:"1" doc:"training steps"`
+	Steps    int    `toml:"steps" default:"100" min:"1" doc:"training steps" instead:"--steps"`
 	OnNaN    string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
 	NaNLimit int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
@@ -102,17 +106,17 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze" doc:"kind of dynamism"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze" doc:"kind of dynamism" instead:"--dynamic"`
 }
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
 type Prune struct {
-	Start   int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0"`
-	Every   int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt"`
+	Start   int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
+	Every   int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt" only:"train" instead:"--every"`
 	Times   int     `toml:"times" default:"4" min:"1" doc:"intervals from the initial to the final sparsity, n"`
 	Initial float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
 	Final   float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
-	Select  string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0"`
+	Select  string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0" only:"train"`
 	CSRFrom float64 `toml:"csr_from" default:"0.7" min:"0" max:"1" doc:"sparsity from which a matrix is stored as CSR"`
 }
 
@@ -120,6 +124,37 @@ type Prune struct {
 type Freeze struct {
 	Layers int `toml:"layers" default:"1" min:"1" doc:"layers of the chain that freeze, from the embedding on"`
 	Step   int `toml:"step" default:"3000" min:"0" unit:"steps" doc:"step from which on they are frozen"`
+}
+
+// Simulate is what a simulated run assumes of the kinds of dynamism, and of what training
+// does between two steps.
+type Simulate struct {
+	Head          float64 `toml:"head" default:"1" above:"0" max:"1000" doc:"times the seconds that the costs say of the head's layers; 0.02 of a vocabulary of 50,000 is one of 1,000"`
+	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is T/(T + 12·C) of model.sequence and model.hidden, where every multiplication takes as long"`
+	Experts       int     `toml:"experts" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a layer, as in Mixtral 8x7B"`
+	Spread        float64 `toml:"expert_spread" default:"0.2" min:"0" max:"10" when:"dynamic.kind=moe" doc:"deviation of the logarithm of an expert's load, once for the layer and once for each microbatch"`
+	Sparsest      float64 `toml:"density_least" default:"0.1" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores"`
+	Densest       float64 `toml:"density_most" default:"0.9" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
+	Noise         float64 `toml:"density_noise" default:"0.2" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
+	ExitFrom      float64 `toml:"exit_from" default:"0.25" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the blocks before the first exit"`
+	ExitShare     float64 `toml:"exit_share" default:"0.8" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the tokens that have left before the last block by the end of the run"`
+	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
+	Tokens        float64 `toml:"mod_tokens" default:"0.125" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes (Raposo et al. 2024)"`
+	TokensNoise   float64 `toml:"mod_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch (paper, section 2.2)"`
+	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
+	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
+	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
+}
+
+// AttentionShare returns the share of a block's seconds in attention over the scores. Of
+// a token's multiplications T·C are causal attention (2 products of T/2·C) and 12·C² the
+// block's matrices.
+func (c Config) AttentionShare() float64 {
+	if c.Simulate.Attention > 0 {
+		return c.Simulate.Attention
+	}
+	t := float64(c.Model.Sequence)
+	return t / (t + 12*float64(c.Model.Hidden))
 }
 
 // Balance is when and how layers are moved.
@@ -150,20 +185,20 @@ func (b Balance) String() string {
 // Device is the device of a rank.
 type Device struct {
 	Kind      string `toml:"kind" default:"cpu" oneof:"cpu,cuda" doc:"device of a rank; cuda gives each rank the GPU of its number on its host"`
-	Kernel    string `toml:"kernel" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref"`
-	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic"`
+	Kernel    string `toml:"kernel" default:"auto" when:"device.kind=cpu" oneof:"auto,cpu,ref,null" doc:"kernel backend of a CPU; auto is cpu where it is built in, else ref" only:"train"`
+	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
-	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same"`
-	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little"`
+	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
+	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
 }
 
 // Comm is messages between ranks.
 type Comm struct {
-	StartSeconds    float64 `toml:"start_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings"`
-	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run, which grows to five times the longest of the last 100 steps"`
-	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead"`
+	StartSeconds    float64 `toml:"start_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"time that all ranks have to start MPI and to agree on program and settings" only:"train"`
+	StallSeconds    float64 `toml:"stall_seconds" default:"60" above:"0" max:"86400" unit:"seconds" doc:"least time without any progress of a host's ranks that ends a run, which grows to five times the longest of the last 100 steps" only:"train"`
+	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead" only:"train"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" max:"10" unit:"seconds" doc:"time of an empty message on the virtual clock"`
 	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" max:"1e15" unit:"bytes/second" doc:"bandwidth of a link, at least 1000, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
-	Carrier         string  `toml:"carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU"`
+	Carrier         string  `toml:"carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train"`
 	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" max:"1000" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
 }

@@ -3,9 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -75,6 +73,7 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind"},
 		{c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr"},
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
+		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
 		{c.Dynamic.Kind == "freeze" && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
 		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
 		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
@@ -122,45 +121,4 @@ func (s Schedule) Virtual() int {
 		return 2
 	}
 	return 1
-}
-
-// Ignored returns a sentence for every setting that differs from its default
-// and has no effect beside the others.
-func (c Config) Ignored() []string {
-	standard := Default()
-	list, defaults := settings(&c), settings(&standard)
-	var ignored []string
-	for i, s := range list {
-		if reflect.DeepEqual(s.value.Interface(), defaults[i].value.Interface()) {
-			continue
-		}
-		if other, ok := s.silencer(list); ok {
-			ignored = append(ignored, fmt.Sprintf("%s = %s has no effect while %s = %s",
-				s.name(), s.text(), other.name(), other.text()))
-		}
-	}
-	if c.Dynamic.Kind == "prune" && c.Prune.Start >= c.Train.Steps {
-		ignored = append(ignored, fmt.Sprintf("dynamic.kind = \"prune\" has no effect: prune.start = %d is not below train.steps = %d",
-			c.Prune.Start, c.Train.Steps))
-	}
-	return ignored
-}
-
-// silencer returns the setting under whose value s has no effect, if there is one:
-// one that s or its table names in its tag, or one that silences that.
-func (s setting) silencer(list []setting) (setting, bool) {
-	for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
-		other, choices, _ := strings.Cut(tag.Get("when"), "=")
-		decider, ok := find(list, other)
-		if !ok {
-			continue
-		}
-		if !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
-			return decider, true
-		}
-		if other, ok := decider.silencer(list); ok {
-			return other, true
-		}
-	}
-	return setting{}, false
 }

@@ -11,8 +11,8 @@ import (
 // layers and varies from step to step; attention over the scores takes so much of
 // its dense time, the rest of the block all of it.
 type AttentionWorkload struct {
-	Sparsest, Densest float64 // mean density of a layer's scores; default 0.1 to 0.9, an assumption
-	Noise             float64 // deviation of its logarithm from step to step; default 0.2, an assumption
+	Sparsest, Densest float64 // mean density of a layer's scores
+	Noise             float64 // deviation of its logarithm from step to step
 }
 
 // Costs change with every step.

@@ -4,10 +4,8 @@ package dynamic
 // fourth, …, takes a share of the tokens, more or less by step and microbatch;
 // the others go by.
 type DepthWorkload struct {
-	Tokens float64 // share of the tokens that a routed block takes; default 0.125 (Raposo et al. 2024)
-	// Noise is its relative deviation, since a predictor decides and misjudges.
-	// Default: 0.18, the paper finds imbalances of up to 18 % (section 2.2).
-	Noise float64
+	Tokens float64 // share of the tokens that a routed block takes
+	Noise  float64 // its relative deviation, since a predictor decides and misjudges
 }
 
 // Costs change with every step.

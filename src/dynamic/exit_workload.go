@@ -9,8 +9,8 @@ import "dynmo/src/cost"
 // and send on what is left. The head is as dear as before: a token's loss is
 // computed at its exit or at the end.
 type ExitWorkload struct {
-	From  float64 // share of the blocks before the first exit; default 0.25, an assumption
-	Final float64 // share of the tokens that have left before the last block by the end; default 0.8, an assumption
+	From  float64 // share of the blocks before the first exit
+	Final float64 // share of the tokens that have left before the last block by the end
 }
 
 // Costs fall from change to change.

@@ -7,10 +7,10 @@ import "math"
 // step and microbatch, its MLP takes max x_e / mean x_e times as long as with
 // equal loads, which the dense costs stand for.
 type ExpertWorkload struct {
-	Experts int // of a layer; default 8, as in Mixtral 8x7B
+	Experts int // of a layer
 	// Spread is the deviation of the logarithm of an expert's load, once for the
-	// layer and once for each of its microbatches. Default: 0.2, an assumption, with
-	// which the fullest of eight experts has 1.4 times the mean.
+	// layer and once for each of its microbatches. With 0.2 the fullest of eight experts
+	// has 1.4 times the mean.
 	Spread float64
 }
 

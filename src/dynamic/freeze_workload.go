@@ -13,8 +13,8 @@ import (
 // over replicas. Optimizer state stays: layers may thaw. The first layer that
 // trains keeps its i, whose parts its own w needs.
 type FreezeWorkload struct {
-	// Final is the share of the blocks that are frozen by the end. Default: 2/3, an
-	// assumption. Egeria (Wang et al. 2022) freezes from the front, never all.
+	// Final is the share of the blocks that are frozen by the end. Egeria (Wang et al.
+	// 2022) freezes from the front, never all.
 	Final float64
 }
 

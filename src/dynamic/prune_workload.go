@@ -14,15 +14,15 @@ import (
 // layer is stored as CSR; before that it is masked, and as dear as the dense one.
 type PruneWorkload struct {
 	// Prune says when and how much; Start and Every are the run's, Gather does not
-	// count. Default: 4 times to 0.9 (paper, appendix C.2), and CSR from 0.75, the
-	// sparsity from which its product is faster on the paper's GPU (figure 6). From
-	// there on the product's time is taken to be in proportion to what is left: at
-	// 0.9 it takes 0.4 of the dense.
+	// count. From CSRFrom on the product's time is taken to be in proportion to what is
+	// left: with CSR from 0.75, where its product is faster on the paper's GPU (figure
+	// 6), it takes 0.4 of the dense at 0.9.
 	Prune Prune
-	// Word is the bytes of a kept float32 weight in CSR, value and column, over
-	// those of a dense one. Default: 2.
-	Word float64
 }
+
+// csrWord is the bytes of a kept float32 weight in CSR, value and column, over those of a
+// dense one.
+const csrWord = 2
 
 // Costs of the last pruning hold to the end of the run.
 func (w PruneWorkload) Costs(c *Chain, step int) Costs {
@@ -57,11 +57,11 @@ func (w PruneWorkload) Costs(c *Chain, step int) Costs {
 			k = kept(high, b)
 		}
 		share(&l.NonZeros, k)
-		if k > 1-p.CSRFrom {
+		if k > 1-p.CSRFrom || p.CSRFrom == 1 {
 			return
 		}
 		slower(l, b.attention+(1-b.attention)*k/(1-p.CSRFrom))
-		share(&l.Bytes.Parameters, w.Word*k)
+		share(&l.Bytes.Parameters, csrWord*k)
 		share(&l.Bytes.Gradients, k)
 		share(&l.Bytes.Optimizer, k)
 	})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/random"
 )
@@ -26,17 +27,19 @@ type NamedWorkload struct {
 	Name   string
 	Every  int  // steps between changes of the model in the paper (sections 3.1, 3.5 and 4.1); 0: a tenth of the run
 	Routed bool // microbatches cost differently: their number must be known
-	Workload
+	Of     func(config.Config) Workload
 }
 
-// Workloads are the kinds with their default assumptions.
+// Workloads are the kinds, whose assumptions are the settings'.
 var Workloads = []NamedWorkload{
-	{"prune", 0, false, PruneWorkload{Prune: Prune{Times: 4, Final: 0.9, CSRFrom: 0.75}, Word: 2}},
-	{"freeze", 50, false, FreezeWorkload{Final: 2.0 / 3}},
-	{"moe", 1, true, ExpertWorkload{Experts: 8, Spread: 0.2}},
-	{"attention", 1, false, AttentionWorkload{Sparsest: 0.1, Densest: 0.9, Noise: 0.2}},
-	{"exit", 100, false, ExitWorkload{From: 0.25, Final: 0.8}},
-	{"mod", 1, true, DepthWorkload{Tokens: 0.125, Noise: 0.18}},
+	{"prune", 0, false, func(c config.Config) Workload { return PruneWorkload{NewPrune(c.Prune)} }},
+	{"freeze", 50, false, func(c config.Config) Workload { return FreezeWorkload{c.Simulate.Frozen} }},
+	{"moe", 1, true, func(c config.Config) Workload { return ExpertWorkload{c.Simulate.Experts, c.Simulate.Spread} }},
+	{"attention", 1, false, func(c config.Config) Workload {
+		return AttentionWorkload{c.Simulate.Sparsest, c.Simulate.Densest, c.Simulate.Noise}
+	}},
+	{"exit", 100, false, func(c config.Config) Workload { return ExitWorkload{c.Simulate.ExitFrom, c.Simulate.ExitShare} }},
+	{"mod", 1, true, func(c config.Config) Workload { return DepthWorkload{c.Simulate.Tokens, c.Simulate.TokensNoise} }},
 }
 
 // Streams of random numbers: a kind's draws depend on no other's.
@@ -50,22 +53,15 @@ const (
 	streamDepth
 )
 
-// MadeUp is a run that nobody has trained. A zero Every or Attention stands for
-// its default.
+// MadeUp is a run that nobody has trained. A zero Every stands for its default.
 type MadeUp struct {
 	Steps        int
 	Seed         uint64
 	Start        int     // first step in which the model may differ from the dense one
 	Every        int     // steps between changes; 0: NamedWorkload's
 	Microbatches int     // of a step; routed kinds need it
-	Attention    float64 // share of a block's seconds that its attention over the scores takes; 0: 1/7
+	Attention    float64 // share of a block's seconds that its attention over the scores takes
 }
-
-// defaultAttention is that share for the paper's models (sequences of T = 2048
-// tokens, C = 1024 channels) if every operation costs the same: of a token's
-// multiplications T·C are causal attention (2 products of T/2·C), 12·C² the
-// block's matrices, so T/(T+12·C).
-const defaultAttention = 1.0 / 7
 
 // Chain is the dense chain of a made-up run.
 type Chain struct {
@@ -99,9 +95,6 @@ func (c Costs) Equal(d Costs) bool {
 // block.3, or block.3.attention and block.3.mlp. The others are embedding and
 // head.
 func NewChain(layers []cost.Layer, run MadeUp) (*Chain, error) {
-	if run.Attention == 0 {
-		run.Attention = defaultAttention
-	}
 	if !(run.Attention > 0 && run.Attention < 1) {
 		return nil, fmt.Errorf("share of attention: %v, wanted between 0 and 1", run.Attention)
 	}

@@ -27,9 +27,9 @@ func madeUpChain(t *testing.T, blocks int, run MadeUp) *Chain {
 // TestPruneWorkloadIsPrune: at every pruning of a schedule that is not the
 // default, what is left is what training would leave, and it stays to the end.
 func TestPruneWorkloadIsPrune(t *testing.T) {
-	c := madeUpChain(t, 6, MadeUp{Steps: 100, Start: 10, Every: 20})
+	c := madeUpChain(t, 6, MadeUp{Steps: 100, Start: 10, Every: 20, Attention: 1.0 / 7})
 	p := Prune{Start: 10, Every: 20, Times: 3, Initial: 0.1, Final: 0.6, CSRFrom: 0.5}
-	w := PruneWorkload{Prune: p, Word: 2}
+	w := PruneWorkload{p}
 	for _, step := range []int{10, 30, 50, 70, 90} {
 		want, due := p.Sparsity(step)
 		if !due {
@@ -47,7 +47,7 @@ func TestPruneWorkloadIsPrune(t *testing.T) {
 
 // TestWorkloadsAssume: a workload goes by its fields, not by the defaults.
 func TestWorkloadsAssume(t *testing.T) {
-	c := madeUpChain(t, 8, MadeUp{Steps: 100, Every: 1, Microbatches: 4})
+	c := madeUpChain(t, 8, MadeUp{Steps: 100, Every: 1, Microbatches: 4, Attention: 1.0 / 7})
 	frozen := 0
 	for _, l := range (FreezeWorkload{Final: 0.5}).Costs(c, 99).Layers {
 		if l.BackwardWeight == 0 {

@@ -23,14 +23,17 @@ func Baselines(series cost.Series, o Options) (first Run, others []Baseline, err
 	if err != nil {
 		return first, nil, err
 	}
-	for _, b := range []Baseline{{Kind: "uniform", Cuts: "Megatron-LM's"}, {Kind: "param", Cuts: "DeepSpeed's"}} {
+	others = []Baseline{{Kind: "uniform", Cuts: "Megatron-LM's"}, {Kind: "param", Cuts: "DeepSpeed's"}}
+	run := func(b *Baseline) func() error {
 		other := o
 		other.Config.Balance.Kind = b.Kind
-		b.Run, b.Err = Simulate(series, other)
+		return func() error { b.Run, b.Err = Simulate(series, other); return nil }
+	}
+	_ = together(run(&others[0]), run(&others[1])) // errors are kept beside the runs
+	for _, b := range others {
 		if b.Err == nil && start.Equal(b.Segments[0].Plan.Cuts) {
 			first = b.Run
 		}
-		others = append(others, b)
 	}
 	if first.Segments == nil {
 		first, err = Simulate(series, o)
@@ -60,10 +63,8 @@ func (r Run) Steps() int {
 // Moves returns how often layers moved, and how many bytes of one replica.
 func (r Run) Moves() (times int, bytes int64) {
 	for _, s := range r.Segments {
-		if s.Moved > 0 {
-			times++
-			bytes += s.Moved
-		}
+		times += s.Moves
+		bytes += s.Moved
 	}
 	return times, bytes
 }

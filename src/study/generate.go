@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 )
@@ -13,33 +14,41 @@ import (
 // Generate makes up the costs of a dynamic training run, for studies without
 // one: from the measured costs of the dense model and a kind of dynamism, what
 // each layer costs in each of the run's steps. Consecutive steps that cost the
-// same share a phase. What is assumed stands with each kind (dynamic.Workloads).
-// The clock of the tables is sim.
-func Generate(name string, dense cost.Table, run dynamic.MadeUp) (cost.Series, error) {
+// same share a phase. What is assumed is settings (dynamic.Workloads), as are seed
+// and microbatches. interval is how many changes of the model one stands for that is
+// simulated; 0 chooses, and says in the Sampling what. The clock of the tables is sim.
+func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp, interval int) (cost.Series, Sampling, error) {
+	fail := func(err error) (cost.Series, Sampling, error) { return nil, Sampling{}, err }
 	k := slices.IndexFunc(dynamic.Workloads, func(w dynamic.NamedWorkload) bool { return w.Name == name })
 	if k < 0 {
-		return nil, fmt.Errorf("dynamism %q: unknown, wanted %s", name, Dynamisms())
+		return fail(fmt.Errorf("dynamism %q: unknown, wanted %s", name, Dynamisms()))
 	}
 	kind := dynamic.Workloads[k]
+	run.Seed, run.Microbatches, run.Attention = c.Run.Seed, c.Parallel.Microbatches, c.AttentionShare()
 	run.Every = cmp.Or(run.Every, kind.Every, max(1, run.Steps/10))
 	switch {
 	case run.Steps < 1:
-		return nil, fmt.Errorf("steps: %d, wanted at least 1", run.Steps)
+		return fail(fmt.Errorf("steps: %d, wanted at least 1", run.Steps))
 	case run.Start < 0 || run.Every < 1:
-		return nil, fmt.Errorf("changes from step %d on every %d steps, wanted at least 0 and 1", run.Start, run.Every)
+		return fail(fmt.Errorf("changes from step %d on every %d steps, wanted at least 0 and 1", run.Start, run.Every))
 	case run.Microbatches < 1 && kind.Routed:
-		return nil, fmt.Errorf("microbatches: %d, wanted at least 1 for %s", run.Microbatches, name)
+		return fail(fmt.Errorf("microbatches: %d, wanted at least 1 for %s", run.Microbatches, name))
 	}
 	chain, err := dynamic.NewChain(dense.Layers, run)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
+	most := mostChanges
+	if adapts(c) {
+		most = mostMade
+	}
+	sampling, workload := sample(run.Steps, run.Start, run.Every, interval, most), kind.Of(c)
 	var series cost.Series
 	costs := dynamic.Costs{Layers: dense.Layers}
 	for step := range run.Steps {
 		next, change := costs, ""
-		if since := step - run.Start; since >= 0 && since%run.Every == 0 {
-			next = kind.Costs(chain, step)
+		if since := step - run.Start; since >= 0 && since%run.Every == 0 && !sampling.leavesOut(step, run.Every) {
+			next = workload.Costs(chain, step)
 		}
 		if !next.Equal(costs) {
 			change = name
@@ -52,7 +61,21 @@ func Generate(name string, dense cost.Table, run dynamic.MadeUp) (cost.Series, e
 		costs = next
 		series[len(series)-1].Steps++
 	}
-	return series, nil
+	return series, sampling, nil
+}
+
+// WithHead returns a series in which the head, the last layers of the chain, takes so many
+// times its seconds.
+func WithHead(series cost.Series, layers int, times float64) cost.Series {
+	out := slices.Clone(series)
+	for i := range out {
+		chain := slices.Clone(out[i].Layers)
+		for l := len(chain) - layers; l < len(chain); l++ {
+			chain[l] = chain[l].With(chain[l].Stage().Scale(times))
+		}
+		out[i].Layers = chain
+	}
+	return out
 }
 
 // Dynamisms lists the kinds that Generate knows: "prune, freeze or moe".

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/expect"
@@ -64,7 +65,9 @@ func TestGenerated(t *testing.T) {
 				if !reflect.DeepEqual(series, generate(t, s.kind, model, s.steps, s.o)) {
 					t.Error("equal arguments give other series")
 				}
-				other, err := Generate(s.kind, model, with(s.o, s.steps, 2))
+				c := assumed(s.o)
+				c.Run.Seed = 2
+				other, _, err := Generate(s.kind, model, c, of(s.o, s.steps), 1)
 				expect.OK(t, err)
 				if reflect.DeepEqual(series, other) != (s.kind == "prune") {
 					t.Error("the seed does not decide what it should")
@@ -95,16 +98,31 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// with returns a run with so many steps and a seed.
-func with(run dynamic.MadeUp, steps int, seed uint64) dynamic.MadeUp {
-	run.Steps, run.Seed = steps, seed
+// of returns a run with so many steps.
+func of(run dynamic.MadeUp, steps int) dynamic.MadeUp {
+	run.Steps = steps
 	return run
+}
+
+// assumed returns settings of a run: the paper's share of attention, 1/7 of a block, and
+// CSR from where it is faster there.
+func assumed(run dynamic.MadeUp) config.Config {
+	c := config.Default()
+	c.Parallel.Microbatches, c.Prune.CSRFrom = run.Microbatches, 0.75
+	c.Model.Sequence, c.Model.Hidden = 2048, 1024
+	if run.Attention > 0 {
+		c.Simulate.Attention = run.Attention
+	}
+	return c
 }
 
 func generate(t *testing.T, kind string, model cost.Table, steps int, o dynamic.MadeUp) cost.Series {
 	t.Helper()
-	series, err := Generate(kind, model, with(o, steps, 1))
+	series, sampling, err := Generate(kind, model, assumed(o), of(o, steps), 1)
 	expect.OK(t, err)
+	if sampling != (Sampling{}) {
+		t.Errorf("%s: sampled, %+v", kind, sampling)
+	}
 	return series
 }
 
@@ -293,23 +311,22 @@ func TestGenerateRefuses(t *testing.T) {
 		{"no steps", "prune", model, 0, dynamic.MadeUp{}, "steps: 0, wanted at least 1"},
 		{"early", "prune", model, 10, dynamic.MadeUp{Start: -1}, "changes from step -1 on every 1 steps, wanted at least 0 and 1"},
 		{"all attention", "attention", model, 10, dynamic.MadeUp{Attention: 1}, "share of attention: 1, wanted between 0 and 1"},
-		{"NaN attention", "attention", model, 10, dynamic.MadeUp{Attention: math.NaN()}, "share of attention: NaN, wanted between 0 and 1"},
 		{"no microbatches", "moe", model, 10, dynamic.MadeUp{}, "microbatches: 0, wanted at least 1 for moe"},
 		{"no blocks", "freeze", cost.Table{Layers: make([]cost.Layer, 3)}, 10, dynamic.MadeUp{}, "layers: none of 3 is called block.0, block.1, …"},
 		{"a strange block", "freeze", strange, 10, dynamic.MadeUp{}, `layer "block.x": wanted the number of its block, as in block.3, of 4 layers`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := Generate(tc.kind, tc.table, with(tc.o, tc.steps, 1)); err == nil || err.Error() != tc.want {
+			if _, _, err := Generate(tc.kind, tc.table, assumed(tc.o), of(tc.o, tc.steps), 1); err == nil || err.Error() != tc.want {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
 	}
 	strange.Layers[1].Name = "block.4"
-	if _, err := Generate("exit", strange, dynamic.MadeUp{Steps: 10}); err == nil || !strings.Contains(err.Error(), "of 4 layers") {
+	if _, _, err := Generate("exit", strange, config.Default(), dynamic.MadeUp{Steps: 10}, 1); err == nil || !strings.Contains(err.Error(), "of 4 layers") {
 		t.Errorf("error %v", err)
 	}
 	strange.Layers[1].Name = "block.1.norm"
-	if _, err := Generate("exit", strange, dynamic.MadeUp{Steps: 10}); err == nil || !strings.Contains(err.Error(), "block.1.mlp") {
+	if _, _, err := Generate("exit", strange, config.Default(), dynamic.MadeUp{Steps: 10}, 1); err == nil || !strings.Contains(err.Error(), "block.1.mlp") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -14,13 +14,15 @@ import (
 
 // Options are what a simulated run is made of besides its costs.
 type Options struct {
-	Config  config.Config // schedule, stages, replicas, balancer, memory
-	Network sim.Network
-	Fixed   plan.FixedBytes
-	Static  bool    // layers stay where they are first; only the order of work follows the costs
-	Spans   bool    // whether segments keep their spans
-	Repack  float64 // see plan.BalancerOptions
-	Show    func()  // called after every step that has been simulated; nil: nothing is
+	Config   config.Config // schedule, stages, replicas, balancer, memory, what is assumed
+	Network  sim.Network
+	Fixed    plan.FixedBytes
+	Sampling Sampling
+	Static   bool            // layers stay where they are first; only the order of work follows the costs
+	Spans    bool            // whether segments keep their spans
+	Repack   float64         // see plan.BalancerOptions
+	Pack     map[int]int     // from a step on so many stages, whatever that costs
+	Show     func(steps int) // called when so many steps more have been simulated; nil: nothing is
 }
 
 // Segment is consecutive steps of a simulated run with one model and one layout.
@@ -32,16 +34,21 @@ type Segment struct {
 	Idle        trace.Idle
 	Seconds     float64   // of a step, with the gradient sum over replicas
 	Exposed     float64   // of it: gradient sum that no work hides
-	Moved       int64     // bytes that changed owner before the segment, of one replica
+	Moves       int       // before the segment; 0 or 1, but where one step stands for several
+	Moved       int64     // bytes that changed owner in them, of one replica
 	Moving      float64   // seconds that took
+	Measuring   float64   // seconds that all its steps were measured for
+	Deciding    float64   // seconds of decisions after its steps
 	Kept        plan.Kept // why the balancer left the layout as it is, when it last looked; "" if it did not
 }
 
 // Run is a simulated training run.
 type Run struct {
 	Segments    []Segment
-	Seconds     float64 // steps and moves
+	Seconds     float64 // steps, and balancing in between
 	Moving      float64 // of which moves
+	Measuring   float64 // of which measuring
+	Deciding    float64 // of which decisions
 	RankSeconds float64 // seconds of every rank that holds layers, added up
 }
 
@@ -66,9 +73,10 @@ func (r Run) Ceiling() float64 {
 }
 
 // Simulate runs a training run without ranks: a simulated step for every step of
-// the series, after each the decision of the balancer that trains too, and the
-// moves that follow. Moves take the bytes of the busiest stage over the slowest
-// link; measuring and deciding, which a simulation cannot know, take nothing.
+// the series that is sampled, after each the decision of the balancer that trains too,
+// and the moves that follow. Moves take the bytes of the busiest stage over the slowest
+// link. Measuring and deciding, which a simulation cannot know, take what they took in
+// real runs, and nothing on cuts that never move.
 //
 // The first schedule is the one for the first costs: training, which does not
 // know them, begins with one that needs none.
@@ -78,7 +86,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Repack: o.Repack})
+	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Repack: o.Repack, Pack: o.packs(series)})
 	if err != nil {
 		return run, err
 	}
@@ -86,7 +94,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	var next Segment // what is known of the segment to come
+	next, spent := Segment{}, 0.0 // what is known of the segment to come; seconds that followed the step before
 	for i, phase := range series {
 		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
 		m := profile.Measurement{Measurement: cost.Measurement{Table: phase.Mean()}, Changed: phase.Change != ""}
@@ -94,35 +102,46 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			present = present.With(present.Cuts, p.Schedule(m.Table, present.Cuts))
 		}
 		next.Change = phase.Change
-		begins := true
-		for step := range max(1, phase.Steps) {
+		begins, steps := true, max(1, phase.Steps)
+		for done, stands := 0, 0; done < steps; done += stands {
 			if begins {
-				next.Step, next.Steps = phase.Step+step, 0
+				next.Step = phase.Step + done
 				if err := next.simulate(p, phase, present, o.Spans); err != nil {
 					return fail(err)
 				}
-				m.Summary, m.Balancing = next.Plan.Step.Summary, next.Moving
+				m.Summary = next.Plan.Step.Summary
 				m.Summary.End = m.Summary.Start + next.Makespan
 				run.Segments = append(run.Segments, next)
 				begins, next = false, Segment{}
 			}
-			run.Segments[len(run.Segments)-1].Steps++
+			s := &run.Segments[len(run.Segments)-1]
+			stands = o.Sampling.stands(phase.Step+done, steps-done)
+			s.Steps += stands
 			if o.Show != nil {
-				o.Show()
+				o.Show(stands)
 			}
 			if o.Static {
 				continue
 			}
+			m.Balancing = spent
 			to, why, err := balancer.Decide(m, present)
 			if err != nil {
 				return fail(err)
 			}
+			measuring, deciding := o.measuring(), 0.0
 			if why.Decided {
-				run.Segments[len(run.Segments)-1].Kept = why.Kept
+				s.Kept, deciding = why.Kept, o.deciding(p)
 			}
-			m.Changed, m.Balancing = false, 0
+			s.Measuring += measuring * float64(stands)
+			s.Deciding += deciding * float64(stands)
+			m.Changed, spent = false, measuring+deciding
 			if !to.Equal(present) {
-				next.Moved, next.Moving = move(m.Table, present, to, o.Network.Bandwidth())
+				bytes, moving := o.move(m.Table, present, to, phase.Step+done)
+				spent += moving
+				next.Moved, next.Moving = int64(stands)*bytes, float64(stands)*moving
+				if bytes > 0 {
+					next.Moves = stands
+				}
 				if p, err = p.For(to.Stages()); err != nil {
 					return fail(err)
 				}
@@ -137,12 +156,18 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 // sum adds up the segments.
 func (r *Run) sum() {
 	for _, s := range r.Segments {
-		seconds := s.Seconds*float64(s.Steps) + s.Moving
+		seconds := s.Seconds*float64(s.Steps) + s.Balancing()
 		r.Seconds += seconds
 		r.Moving += s.Moving
+		r.Measuring += s.Measuring
+		r.Deciding += s.Deciding
 		r.RankSeconds += seconds * float64(s.Plan.Mesh.Size())
 	}
 }
+
+// Balancing returns the seconds of moves before the segment, and of measuring and
+// deciding after its steps.
+func (s Segment) Balancing() float64 { return s.Moving + s.Measuring + s.Deciding }
 
 // delayDraws is how many steps stand for all of a segment where messages are delayed
 // at random; without delays all steps of a segment are equal and one is simulated.
@@ -173,23 +198,4 @@ func (s *Segment) simulate(p *plan.Planner, phase cost.Phase, l layout.Layout, s
 		s.Plan.Step.Spans = nil
 	}
 	return nil
-}
-
-// move returns the bytes that change owner, and the seconds that takes: those of
-// the stage that sends or receives most, over its link.
-func move(t cost.Table, from, to layout.Layout, bandwidth float64) (bytes int64, seconds float64) {
-	before, after := from.Owners(), to.Owners()
-	out, in := make(map[int]int64), make(map[int]int64)
-	busiest := int64(0)
-	for _, l := range before.Moved(after) {
-		b := t.Layers[l].Bytes.Parameters + t.Layers[l].Bytes.Optimizer
-		bytes += b
-		out[before[l]] += b
-		in[after[l]] += b
-		busiest = max(busiest, out[before[l]], in[after[l]])
-	}
-	if bandwidth > 0 {
-		seconds = float64(busiest) / bandwidth
-	}
-	return bytes, seconds
 }

@@ -86,12 +86,12 @@ func TestSimulateSumsUp(t *testing.T) {
 	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
 	seconds := 0.0
 	for _, l := range run.Segments {
-		seconds += float64(l.Steps)*l.Seconds + l.Moving
+		seconds += float64(l.Steps)*l.Seconds + l.Moving + l.Measuring + l.Deciding
 		if l.Exposed <= 0 || l.Seconds < l.Plan.Step.Makespan() {
 			t.Errorf("step %d: %v s, of which %v s gradient sum, makespan %v", l.Step, l.Seconds, l.Exposed, l.Plan.Step.Makespan())
 		}
 	}
-	if math.Abs(seconds-run.Seconds) > 1e-9 || math.Abs(run.RankSeconds-12*seconds) > 1e-9 {
+	if run.Measuring <= 0 || run.Deciding <= 0 || math.Abs(seconds-run.Seconds) > 1e-9 || math.Abs(run.RankSeconds-12*seconds) > 1e-9 {
 		t.Errorf("%v s and %v rank seconds, want %v and %v", run.Seconds, run.RankSeconds, seconds, 12*seconds)
 	}
 }
@@ -242,5 +242,27 @@ func TestSimulateOrders(t *testing.T) {
 	still := simulated(t, series, o).Segments
 	if len(still) != 2 || still[0].Plan.Schedule.Equal(still[1].Plan.Schedule) {
 		t.Errorf("%d segments without balancing, want 2 in other orders", len(still))
+	}
+}
+
+// TestSimulatePacks: from the steps that the user names on there are as many stages,
+// whatever that costs, and whether or not the steps around them are simulated.
+func TestSimulatePacks(t *testing.T) {
+	for _, sampling := range []Sampling{{}, {From: 10, Interval: 5}} {
+		c := plantest.Settings(schedule.Kind1F1B, 16, 8, 16)
+		o := on(c, plantest.Link)
+		o.Sampling, o.Pack = sampling, map[int]int{20: 6, 40: 4}
+		series := cost.Series{{Step: 0, Steps: 60, Table: plantest.Chain(16, 0, 0)}}
+		for _, s := range simulated(t, series, o).Segments {
+			want := 8
+			if s.Step >= 40 {
+				want = 4
+			} else if s.Step >= 20 {
+				want = 6
+			}
+			if s.Plan.Stages() != want || s.Step < 40 && s.Step+s.Steps > 40 || s.Step < 20 && s.Step+s.Steps > 20 {
+				t.Errorf("%+v: steps %d to %d on %d stages, want %d", sampling, s.Step, s.Step+s.Steps-1, s.Plan.Stages(), want)
+			}
+		}
 	}
 }

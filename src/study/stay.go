@@ -70,7 +70,7 @@ func (r Run) Stays(series cost.Series, o Options) (*Stay, error) {
 		return nil, err
 	}
 	s := Stay{Step: worst.Step, Steps: worst.Steps, Gain: max(0, 1-best.Step.Makespan()/worst.Makespan), Slowest: best.Bottleneck}
-	if _, s.Moving = move(t, worst.Plan.Layout, best.Layout, o.Network.Bandwidth()); s.Moving > 0 {
+	if _, s.Moving = o.move(t, worst.Plan.Layout, best.Layout, worst.Step); s.Moving > 0 {
 		s.Pays = s.Moving / (s.Gain * worst.Makespan)
 	}
 	for _, l := range t.Layers {

@@ -48,7 +48,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 			if err := csv.check(); err != nil {
 				return err
 			}
-			series, o, err := w.read(args[0])
+			series, o, err := w.read(args[0], question{"plan", []string{"none"}, []string{"balance.every", "run.trace_steps"}})
 			if err != nil {
 				return err
 			}
@@ -90,6 +90,7 @@ type planAnswer struct {
 	Optimum    float64             `json:"optimum"`
 	Bubble     float64             `json:"bubble_ratio"`
 	Idle       trace.Idle          `json:"idle_seconds"`                 // means over the stages
+	Head       float64             `json:"head_share"`                   // of the layers' seconds
 	Paper      *float64            `json:"paper_bubble_ratio,omitempty"` // the paper's equation (1), where it holds
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
@@ -155,6 +156,7 @@ func answered(t cost.Table, best plan.Plan, o study.Options, show func(done, tot
 		Clock: "sim", Costs: t.Clock, Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
 		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
+		Head: study.HeadShare(t, o.Config.Model.HeadShards),
 	}
 	model := o.Config.Model
 	if notation, err := partition.FormatLayout(best.Cuts, model.Blocks, model.PerBlock(), model.HeadShards); err == nil {
@@ -210,9 +212,7 @@ func (a planAnswer) print(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	line := func(name, format string, values ...any) {
-		fmt.Fprintf(out, "%-13s %s\n", name, fmt.Sprintf(format, values...))
-	}
+	line := func(name, format string, values ...any) { paragraph(out, name, format, values...) }
 	if a.Layout != "" {
 		line("layout", "%s", a.Layout)
 	}
@@ -234,6 +234,7 @@ func (a planAnswer) print(out io.Writer) error {
 		parts = append(parts, idleParts[i]+" "+share)
 	}
 	line("of which", "%s", strings.Join(parts, ", "))
+	line("head", "%.1f %% of the layers' seconds", 100*a.Head)
 	fmt.Fprintln(out)
 	rows = nil
 	for _, o := range a.Others {

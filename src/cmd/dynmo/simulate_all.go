@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"dynmo/src/dynamic"
 	"dynmo/src/profile"
@@ -18,15 +20,18 @@ func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (si
 	var list simAnswers
 	o.Show = stepsOf(bar, runsOf*d.Steps*len(dynamic.Workloads))
 	for _, w := range dynamic.Workloads {
-		costs, err := d.generate(w.Name, series, o)
+		costs, err := d.generate(w.Name, series, &o)
 		if err != nil {
 			return nil, err
 		}
-		a, err := simulated(costs, o)
+		if err := within(o.Pack, costs); err != nil {
+			return nil, err
+		}
+		a, err := simulated(costs, o, w.Name)
 		if err != nil {
 			return nil, fmt.Errorf("--dynamic %s: %w", w.Name, err)
 		}
-		a.Costs, a.Dynamic = series[0].Clock, w.Name
+		a.Costs = series[0].Clock
 		list = append(list, a)
 	}
 	return list, nil
@@ -34,11 +39,12 @@ func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (si
 
 // print writes a line for each kind, for people.
 func (list simAnswers) print(out io.Writer) error {
-	header := []string{"dynamic", "step time", "tokens/s"}
-	for _, b := range list[0].Baselines {
-		header = append(header, "over "+b.Kind, "ceiling")
+	first := list[0]
+	header := []string{"clock=sim", "step", "tokens/s", "samples/s"}
+	for _, b := range first.Baselines {
+		header = append(header, b.Kind)
 	}
-	header = append(header, "moves", "moved")
+	header = append(header, "ceiling", "small head", "dense", "moves")
 	factor := func(x float64) string {
 		if x == 0 {
 			return "-"
@@ -47,47 +53,53 @@ func (list simAnswers) print(out io.Writer) error {
 	}
 	var rows [][]string
 	for _, a := range list {
-		row := []string{a.Dynamic, duration(a.Seconds / float64(a.steps())), fmt.Sprintf("%.0f", a.Tokens)}
+		row := []string{a.Dynamic, duration(a.Seconds / float64(a.steps())), rate(a.Tokens), rate(a.Samples)}
 		for _, b := range a.Baselines {
-			row = append(row, factor(b.Speedup), factor(b.Ceiling))
+			row = append(row, factor(b.Speedup))
 		}
-		times, bytes := a.moves()
-		rows = append(rows, append(row, fmt.Sprint(times), megabytes(bytes)))
+		var ceiling, small float64
+		if a.Better != nil {
+			ceiling = a.Better.Ceiling
+		}
+		if a.Head.Small != nil {
+			small = a.Head.Small.Speedup
+		}
+		times, _ := a.moves()
+		rows = append(rows, append(row, factor(ceiling), factor(small), factor(a.Dense.Speedup), fmt.Sprint(times)))
 	}
 	if err := record.Table(out, header, rows); err != nil {
 		return err
 	}
-	first := list[0]
-	fmt.Fprintf(out, "\nmeans of runs of %d steps on %d ranks  (clock=sim, on costs of clock=%s, changed by --dynamic)\n", first.steps(), first.Ranks, first.Costs)
+	fmt.Fprintln(out)
+	paragraph(out, "runs", "means of %d steps on %d ranks (clock=sim, on costs of clock=%s, changed by --dynamic)", first.steps(), first.Ranks, first.Costs)
 	for _, b := range first.Baselines {
-		fmt.Fprintf(out, "over %s: how many times as fast as on %s cuts, which never move\n", b.Kind, b.Cuts)
-		if b.Error != "" {
-			fmt.Fprintf(out, "%s: %s\n", b.Kind, b.Error)
+		if paragraph(out, b.Kind, "times as fast as on %s cuts, which never move", b.Cuts); b.Error != "" {
+			paragraph(out, "", "%s", b.Error)
 		}
+	}
+	paragraph(out, "ceiling", "what the best cuts could gain over the better of these")
+	paragraph(out, "small head", "times as fast as the better of these if the head, %.1f %% of the dense model's seconds, took %.0f %% of its own",
+		100*first.Head.Share, 100*study.SmallHead)
+	paragraph(out, "dense", "times as fast as the dense model at its best cuts: %s a step, %s tokens/s, %s samples/s", duration(first.Dense.Step), rate(first.Dense.Tokens), rate(first.Dense.Samples))
+	common := func(set string) bool {
+		return !slices.ContainsFunc(list, func(a simAnswer) bool { return !slices.Contains(a.Assumes, set) })
 	}
 	for _, a := range list {
-		if a.Stayed != nil {
-			fmt.Fprintf(out, "%s: no layer moved: %s\n", a.Dynamic, a.Stayed.Why)
-		}
+		a.printKind(out, slices.DeleteFunc(slices.Clone(a.Assumes), common))
 	}
+	paragraph(out, "all", "%s", strings.Join(slices.DeleteFunc(slices.Clone(first.Assumes), func(set string) bool { return !common(set) }), " "))
 	return nil
 }
 
-// steps returns how many steps the run has.
-func (a simAnswer) steps() int {
-	n := 0
-	for _, s := range a.Segments {
-		n += s.Steps
+// printKind writes what is to be said of a kind beside its figures, and what it assumes
+// that others do not.
+func (a simAnswer) printKind(out io.Writer, assumes []string) {
+	text := strings.Join(assumes, " ")
+	if a.Sampled != nil {
+		text = a.Sampled.String() + "; " + text
 	}
-	return n
-}
-
-// moves returns how often layers moved, and how many bytes of one replica.
-func (a simAnswer) moves() (times int, bytes int64) {
-	for _, s := range a.Segments {
-		if s.Moved > 0 {
-			times, bytes = times+1, bytes+s.Moved
-		}
+	if a.Stayed != nil {
+		text = "no layer moved: " + a.Stayed.Why + "; " + text
 	}
-	return times, bytes
+	paragraph(out, a.Dynamic, "%s", text)
 }

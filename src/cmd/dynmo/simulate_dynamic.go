@@ -14,8 +14,24 @@ import (
 
 // madeUp is a run that is made up from one table.
 type madeUp struct {
-	kind string
+	kind   string
+	sample int // changes of the model for which one stands that is simulated; 0: as many as needed
 	dynamic.MadeUp
+}
+
+// kinds returns the kinds of dynamism that are made up, "none" for none.
+func (d *madeUp) kinds() []string {
+	switch d.kind {
+	case "":
+		return []string{"none"}
+	case allKinds:
+		var all []string
+		for _, w := range dynamic.Workloads {
+			all = append(all, w.Name)
+		}
+		return all
+	}
+	return []string{d.kind}
 }
 
 // flags adds its flags.
@@ -24,10 +40,10 @@ func (d *madeUp) flags(c *cobra.Command) {
 	c.Flags().IntVar(&d.Steps, "steps", 1000, "steps of a run that is made up")
 	c.Flags().IntVar(&d.Start, "from", 0, "step of that run in which the model changes first")
 	c.Flags().IntVar(&d.Every, "every", 0, "steps between its changes; 0 is what the paper does with that kind: of prune a tenth of the run, of freeze 50, of exit 100, of others 1")
+	c.Flags().IntVar(&d.sample, "sample", 0, "simulate one of so many changes, which stands for the others; 1 simulates all; 0 at most 400 of a run, 100 where schedules are made for costs")
 }
 
-// mostSteps bounds the steps of a run that is made up: of this many, a kind that
-// changes in every step takes hours.
+// mostSteps bounds the steps of a run that is made up.
 const mostSteps = 1_000_000
 
 // allKinds is what --dynamic takes for a table of all.
@@ -36,9 +52,10 @@ const allKinds = "all"
 // change returns the run that is made up from a series' first table, the series
 // itself if it is of a run and no change is asked for. It says so if the run is not
 // dynamic.
-func (d madeUp) change(c *cobra.Command, series profile.Series, o study.Options) (cost.Series, error) {
+func (d madeUp) change(c *cobra.Command, series profile.Series, o *study.Options) (cost.Series, error) {
 	if d.kind == "" {
-		return d.unchanged(c, series)
+		out, err := d.unchanged(c, series)
+		return study.WithHead(out, o.Config.Model.HeadShards, o.Config.Simulate.Head), err
 	}
 	out, err := d.generate(d.kind, series, o)
 	if err != nil {
@@ -54,7 +71,7 @@ func (d madeUp) change(c *cobra.Command, series profile.Series, o study.Options)
 // belongs to no run.
 func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series, error) {
 	costs := series.Costs()
-	flags := []string{"from", "every"}
+	flags := []string{"from", "every", "sample"}
 	if len(costs) == 1 && costs[0].Steps == 0 {
 		if d.Steps < 1 {
 			return nil, fmt.Errorf("--steps %d: want at least 1", d.Steps)
@@ -71,12 +88,16 @@ func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series,
 	return costs, nil
 }
 
-// generate makes up a run of a kind from a series' first table.
-func (d madeUp) generate(kind string, series profile.Series, o study.Options) (cost.Series, error) {
-	d.Seed, d.Microbatches = o.Config.Run.Seed, o.Config.Parallel.Microbatches
-	out, err := study.Generate(kind, series[0].Costs().Mean(), d.MadeUp)
+// generate makes up a run of a kind from a series' first table, and says in the options
+// which steps of it are simulated.
+func (d madeUp) generate(kind string, series profile.Series, o *study.Options) (cost.Series, error) {
+	if d.sample < 0 {
+		return nil, fmt.Errorf("--sample %d: want at least 0", d.sample)
+	}
+	out, sampling, err := study.Generate(kind, series[0].Costs().Mean(), o.Config, d.MadeUp, d.sample)
 	if err != nil {
 		return nil, fmt.Errorf("--dynamic: %w", err)
 	}
-	return out, nil
+	o.Sampling = sampling
+	return study.WithHead(out, o.Config.Model.HeadShards, o.Config.Simulate.Head), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -68,6 +69,7 @@ func TestSimulateAll(t *testing.T) {
 	if len(list) != len(dynamic.Workloads) {
 		t.Fatalf("%d answers, want %d", len(list), len(dynamic.Workloads))
 	}
+	narrow(t, text)
 	for i, w := range dynamic.Workloads {
 		a := list[i]
 		if want := decoded[simAnswer](t, append(args, "--dynamic", w.Name)...); !reflect.DeepEqual(a, want) {
@@ -79,7 +81,7 @@ func TestSimulateAll(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", w.Name, want, text)
 			}
 		}
-		if (times == 0) != strings.Contains(text, "\n"+w.Name+": no layer moved: ") {
+		if (times == 0) != strings.Contains(text, fmt.Sprintf("\n%-14sno layer moved: ", w.Name)) {
 			t.Errorf("%s moved %d times:\n%s", w.Name, times, text)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -16,8 +15,25 @@ const shown = 40
 
 // print writes the answer for people.
 func (a simAnswer) print(out io.Writer) error {
+	if err := a.printSegments(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if err := a.printFigures(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	a.printWords(out)
+	if len(a.Replayed) == 0 {
+		return nil
+	}
+	return a.printReplayed(out)
+}
+
+// printSegments writes a line for each segment.
+func (a simAnswer) printSegments(out io.Writer) error {
 	segments := joined(a.Segments)
-	header := slices.Concat([]string{"steps", "before", "stages", "schedule", "step time", "allreduce", "to bound", "bubble ratio"}, idleParts, []string{"moved"})
+	header := []string{"steps", "before", "stages", "schedule", "step", "exposed", "bound", "bubble", "moved"}
 	var rows [][]string
 	stages := a.Segments[0].Stages
 	for _, l := range segments[:min(shown, len(segments))] {
@@ -25,10 +41,10 @@ func (a simAnswer) print(out io.Writer) error {
 		if l.Moved > 0 {
 			moved = megabytes(l.Moved)
 		}
-		rows = append(rows, slices.Concat([]string{
+		rows = append(rows, []string{
 			fromTo(l.Step, l.Steps), l.before(stages), fmt.Sprint(l.Stages), l.Schedule, duration(l.Seconds), duration(l.Exposed),
-			ratio(l.Makespan / l.Bound), ratio(l.Bubble),
-		}, idleShares(l.Idle), []string{moved}))
+			ratio(l.Makespan / l.Bound), ratio(l.Bubble), moved,
+		})
 		stages = l.Stages
 	}
 	if err := record.Table(out, header, rows); err != nil {
@@ -37,44 +53,115 @@ func (a simAnswer) print(out io.Writer) error {
 	if more := len(segments) - shown; more > 0 {
 		fmt.Fprintf(out, "and %d lines more (--json)\n", more)
 	}
+	return nil
+}
+
+// printFigures writes the run beside the same work on cuts that never move: others',
+// and the first cuts of the run where they are no other's; and beside the dense model.
+func (a simAnswer) printFigures(out io.Writer) error {
+	steps := float64(a.steps())
+	factor := func(x float64) string {
+		if x == 0 {
+			return "-"
+		}
+		return ratio(x) + "x"
+	}
+	row := func(name string, seconds, tokens, samples, speedup, ceiling float64) []string {
+		return []string{name, duration(seconds), duration(seconds / steps), rate(tokens), rate(samples), factor(speedup), factor(ceiling)}
+	}
+	rows := [][]string{row("this run", a.Seconds, a.Tokens, a.Samples, 0, 0)}
+	if !slices.ContainsFunc(a.Baselines, func(b simBaseline) bool { return b.Seconds == a.Static }) {
+		rows = append(rows, row("the run's first cuts", a.Static, a.Tokens/a.Speedup, a.Samples/a.Speedup, a.Speedup, a.Ceiling))
+	}
+	for _, b := range a.Baselines {
+		if b.Error == "" {
+			rows = append(rows, row(fmt.Sprintf("%s, %s cuts", b.Kind, b.Cuts), b.Seconds, b.Tokens, b.Samples, b.Speedup, b.Ceiling))
+		}
+	}
+	rows = append(rows, row("dense, best cuts", a.Dense.Step*steps, a.Dense.Tokens, a.Dense.Samples, a.Dense.Speedup, 0))
+	return record.Table(out, []string{"clock=sim", "whole run", "step", "tokens/s", "samples/s", "speedup", "ceiling"}, rows)
+}
+
+// rate writes how many of something there are in a second.
+func rate(x float64) string {
+	if x >= 100 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// printWords writes what the figures mean.
+func (a simAnswer) printWords(out io.Writer) {
 	costs := "clock=" + a.Costs
 	if a.Dynamic != "" {
 		costs += ", changed by --dynamic " + a.Dynamic
 	}
-	fmt.Fprintf(out, "\nwhole run    %s on %d ranks, %.0f tokens/s, of which %s move layers  (clock=sim, on costs of %s)\n",
-		duration(a.Seconds), a.Ranks, a.Tokens, duration(a.Moving), costs)
-	a.printBaselines(out)
+	paragraph(out, "whole run", "%s on %d ranks (clock=sim, on costs of %s)", duration(a.Seconds), a.Ranks, costs)
+	if a.Better != nil {
+		ceiling := ""
+		if a.Better.Ceiling > 0 {
+			ceiling = fmt.Sprintf(" (ceiling %s)", ratio(a.Better.Ceiling))
+		}
+		paragraph(out, "speedup", "this run is %s times as fast as on the better cuts that never move, %s%s", ratio(a.Better.Speedup), a.Better.Kind, ceiling)
+	}
+	for _, b := range a.Baselines {
+		if b.Error != "" {
+			paragraph(out, b.Kind, "%s", b.Error)
+		}
+	}
+	paragraph(out, "head", "%s", a.Head.says(a.Better))
 	if a.Stayed != nil {
-		fmt.Fprintf(out, "stayed       %s\n", a.Stayed.Why)
+		paragraph(out, "stayed", "%s", a.Stayed.Why)
+	}
+	paragraph(out, "idle", "%s", a.idle())
+	if spent := a.Moving + a.Measuring + a.Deciding; spent > 0 {
+		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as real runs took on an AMD EPYC)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)
 	}
 	if whole := a.Static * float64(a.Ranks); slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
-		fmt.Fprintf(out, "rank time    %s over all ranks that hold layers, %s of what all ranks take if none moves\n", duration(a.RankSeconds), ratio(a.RankSeconds/whole))
+		paragraph(out, "rank time", "%s over all ranks that hold layers, %s of what all ranks take if none moves", duration(a.RankSeconds), ratio(a.RankSeconds/whole))
 	}
-	if len(a.Replayed) == 0 {
-		return nil
+	if a.Sampled != nil {
+		paragraph(out, "sampled", "%s", a.Sampled)
 	}
-	return a.printReplayed(out)
+	paragraph(out, "assumed", "%s", strings.Join(a.Assumes, " "))
 }
 
-// printBaselines writes what the same work takes on cuts that never move: others',
-// and the first cuts of the run where they are no other's.
-func (a simAnswer) printBaselines(out io.Writer) {
-	list := a.Baselines
-	if !slices.ContainsFunc(list, func(b simBaseline) bool { return b.Seconds == a.Static }) {
-		list = append([]simBaseline{{Kind: "first", Cuts: "the run's first", Seconds: a.Static, Speedup: a.Speedup, Ceiling: a.Ceiling, Tokens: a.Tokens / a.Speedup}}, list...)
+// String says what was simulated.
+func (s simSampled) String() string {
+	return fmt.Sprintf("from step %d on one change in %d was simulated, and stands for the others; standard error of a step's mean %.2f %%", s.From, s.Interval, 100*s.Error)
+}
+
+// says says what the head has to do with a speedup over the better static cuts.
+func (h simHead) says(better *simBaseline) string {
+	text := fmt.Sprintf("%.1f %% of the first costs' seconds", 100*h.Share)
+	if h.Layers > 1 {
+		text += fmt.Sprintf(", in %d slices", h.Layers)
 	}
-	for _, b := range list {
-		if b.Error != "" {
-			fmt.Fprintf(out, "%-12s %s\n", b.Kind, b.Error)
-			continue
-		}
-		ceiling := ""
-		if b.Ceiling > 0 {
-			ceiling = fmt.Sprintf(" (ceiling %s)", ratio(b.Ceiling))
-		}
-		fmt.Fprintf(out, "%-12s %s, %.0f tokens/s on %s cuts, which never move: the run is %s times as fast%s\n",
-			b.Kind, duration(b.Seconds), b.Tokens, b.Cuts, ratio(b.Speedup), ceiling)
+	s := h.Small
+	if s == nil {
+		return text
 	}
+	text += fmt.Sprintf("; with %.0f %% of its seconds the run would be %s times as fast as on the better static cuts", 100*s.Times, ratio(s.Speedup))
+	if s.Ceiling > 0 {
+		text += fmt.Sprintf(" (ceiling %s)", ratio(s.Ceiling))
+	}
+	if better.Speedup > 1 {
+		text += fmt.Sprintf(": the head makes %.0f %% of the gain", 100*s.OfGain)
+	}
+	return text
+}
+
+// idle says where the seconds of the stages went, over the whole run.
+func (a simAnswer) idle() string {
+	var all trace.Idle
+	for _, l := range a.Segments {
+		all = all.Plus(l.Idle, float64(l.Steps))
+	}
+	var parts []string
+	for i, share := range idleShares(all) {
+		parts = append(parts, idleParts[i]+" "+share)
+	}
+	return fmt.Sprintf("bubble ratio %s: %s", ratio(1-all.Busy/all.Makespan()), strings.Join(parts, ", "))
 }
 
 // joined returns the segments with those put together that differ in nothing, as
@@ -97,44 +184,12 @@ func (l simSegment) before(stages int) string {
 	var list []string
 	switch {
 	case l.Stages < stages:
-		list = append(list, "repacked")
+		list = append(list, "packed")
 	case l.Moved > 0:
-		list = append(list, "balanced")
+		list = append(list, "moved")
 	}
 	if l.Change != "" {
 		list = append(list, l.Change)
 	}
 	return strings.Join(list, ", ")
 }
-
-// printReplayed writes how well the simulator knows what really ran.
-func (a simAnswer) printReplayed(out io.Writer) error {
-	var rows [][]string
-	var errors, aheads []float64
-	for _, r := range a.Replayed {
-		row := []string{fromTo(r.Step, max(1, r.Steps)), duration(r.Measured), duration(r.Predicted), percent(r.Error), "", ""}
-		errors = append(errors, math.Abs(r.Error))
-		if r.Ahead > 0 {
-			wrong := r.Ahead/r.Measured - 1
-			row[4], row[5] = duration(r.Ahead), percent(wrong)
-			aheads = append(aheads, math.Abs(wrong))
-		}
-		rows = append(rows, row)
-	}
-	fmt.Fprintf(out, "\nmakespan of what really ran (clock=%s), and as simulated (clock=sim)\n", a.Costs)
-	header := []string{"steps", "measured", "predicted", "error", "before the move", "error"}
-	if err := record.Table(out, header, rows[:min(shown, len(rows))]); err != nil {
-		return err
-	}
-	if more := len(rows) - shown; more > 0 {
-		fmt.Fprintf(out, "and %d lines more (--json)\n", more)
-	}
-	fmt.Fprintf(out, "error: median %.2f %%, largest %.2f %%\n", 100*trace.Median(errors), 100*slices.Max(errors))
-	if len(aheads) > 0 {
-		fmt.Fprintf(out, "error before the move: median %.2f %%, largest %.2f %%\n", 100*trace.Median(aheads), 100*slices.Max(aheads))
-	}
-	return nil
-}
-
-// percent writes a share with its sign.
-func percent(share float64) string { return fmt.Sprintf("%+.2f %%", 100*share) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -49,6 +50,7 @@ func TestSimulate(t *testing.T) {
 		{"exit", made("exit"), 4, 60},
 		{"mod", made("mod"), 4, 60},
 		{"repacked", made("freeze", "--repack", "0.3"), 4, 60},
+		{"packed", made("moe", "--pack", "20=3,40=2"), 4, 60},
 		{"diffusion", made("freeze", sets("balance.kind=diffusion", "balance.every=5")...), 4, 60},
 		{"auto", made("freeze", sets("schedule.kind=auto")...), 4, 60},
 		{"zb-v", made("freeze", sets("schedule.kind=zb-v")...), 4, 60},
@@ -64,7 +66,7 @@ func TestSimulate(t *testing.T) {
 					t.Errorf("a segment begins at %d, the one before ended at %d", l.Step, steps)
 				}
 				steps += l.Steps
-				seconds += float64(l.Steps)*l.Seconds + l.Moving
+				seconds += float64(l.Steps)*l.Seconds + l.Moving + l.Measuring + l.Deciding
 				if sum := l.Idle.Makespan(); math.Abs(sum/l.Makespan-1) > 1e-9 {
 					t.Errorf("step %d: busy and idle are %v, the makespan %v", l.Step, sum, l.Makespan)
 				}
@@ -73,25 +75,32 @@ func TestSimulate(t *testing.T) {
 				t.Errorf("%d ranks, %d steps, %v s of %+v", a.Ranks, steps, seconds, a)
 			}
 			fewer := slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages })
-			if fewer != (c.name == "repacked") {
+			if fewer != (c.name == "repacked" || c.name == "packed") {
 				t.Errorf("fewer stages: %v", fewer)
 			}
 			if (a.Ceiling > 0) != (c.name != "zb-v") || a.Ceiling > 0 && a.Ceiling < 1 {
 				t.Errorf("ceiling %v", a.Ceiling)
 			}
 			text := said(t, args...)
-			if (a.Ceiling > 0) != strings.Contains(text, " times as fast (ceiling "+ratio(a.Ceiling)+")\n") {
+			narrow(t, text)
+			if a.Better == nil || (a.Ceiling > 0) != strings.Contains(text, "(ceiling "+ratio(a.Better.Ceiling)+")") {
 				t.Error(text)
+			}
+			if h := a.Head; !(h.Share > 0 && h.Share < 1) || h.Small == nil || !strings.Contains(text, fmt.Sprintf("\nhead          %.1f %% of ", 100*h.Share)) {
+				t.Errorf("head %+v in\n%s", h, text)
+			}
+			if d := a.Dense; math.Abs(d.Step*d.Tokens*float64(steps)/(a.Tokens*a.Seconds)-1) > 1e-9 || math.Abs(d.Tokens/d.Samples-16) > 1e-9 || math.Abs(a.Tokens/a.Samples-16) > 1e-9 {
+				t.Errorf("%+v", d)
 			}
 			for _, b := range a.Baselines {
 				if b.Error != "" || b.Speedup != b.Seconds/a.Seconds || math.Abs(b.Tokens*b.Seconds/(a.Tokens*a.Seconds)-1) > 1e-9 || b.Ceiling > 0 && b.Ceiling < b.Speedup {
 					t.Errorf("%+v", b)
 				}
 			}
-			if times, _ := a.moves(); (times == 0) != (a.Stayed != nil) || (times == 0) != strings.Contains(text, "\nstayed       ") {
+			if times, _ := a.moves(); (times == 0) != (a.Stayed != nil) || (times == 0) != strings.Contains(text, "\nstayed        ") {
 				t.Errorf("%d moves, stayed %+v:\n%s", times, a.Stayed, text)
 			}
-			if !strings.Contains(text, "\nwhole run    "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
+			if !strings.Contains(text, "\nwhole run     "+duration(a.Seconds)+" on ") || strings.Contains(text, "\nrank time ") != fewer {
 				t.Error(text)
 			}
 			var events []struct {

@@ -39,14 +39,42 @@ func (w *whatIf) flags(c *cobra.Command) {
 	require(c, "costs")
 }
 
+// question is which command asks what if, and of what.
+type question struct {
+	command string
+	kinds   []string // of dynamism, of what is made up; "none" for none
+	idle    []string // settings that have no effect on the answer, table.key
+}
+
+// beside are the settings for which --network stands.
+var beside = []string{"comm.latency_seconds", "comm.bandwidth_bytes", "comm.delay_most"}
+
+// check refuses --set of settings that have no effect on the answer.
+func (w *whatIf) check(c config.Config, q question) error {
+	problems := []error{c.CheckSets(q.command, w.sets, q.kinds)}
+	for _, set := range w.sets {
+		name, _, _ := strings.Cut(set, "=")
+		switch name = strings.TrimSpace(name); {
+		case w.network != "" && slices.Contains(beside, name):
+			problems = append(problems, fmt.Errorf("--set %s: has no effect beside --network, whose file says what it would", name))
+		case slices.Contains(q.idle, name):
+			problems = append(problems, fmt.Errorf("--set %s: has no effect on this answer of %s", name, q.command))
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // read reads settings, costs and network. Errors are the user's.
-func (w *whatIf) read(file string) (profile.Series, study.Options, error) {
+func (w *whatIf) read(file string, q question) (profile.Series, study.Options, error) {
 	fail := func(err error) (profile.Series, study.Options, error) { return nil, study.Options{}, usageError{err} }
 	if err := oneStdin(file, w.costs, w.network); err != nil {
 		return fail(err)
 	}
 	c, err := loadSettings(file, w.sets)
 	if err != nil {
+		return fail(err)
+	}
+	if err := w.check(c, q); err != nil {
 		return fail(err)
 	}
 	o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"dynmo/src/cost"
+	"dynmo/src/profile"
+	"dynmo/src/record"
+	"dynmo/src/study"
+	"dynmo/src/trace"
+)
+
+// simAnswer is what the command says; times are in seconds.
+type simAnswer struct {
+	Clock       string        `json:"clock"` // sim
+	Costs       string        `json:"costs_clock"`
+	Dynamic     string        `json:"dynamic,omitempty"` // what changed those costs
+	Assumes     []string      `json:"assumes"`           // settings of simulated runs, as --set takes them
+	Sampled     *simSampled   `json:"sampled,omitempty"` // absent where every step is simulated
+	Ranks       int           `json:"ranks"`
+	Segments    []simSegment  `json:"stretches"`
+	Seconds     float64       `json:"seconds"`
+	Tokens      float64       `json:"tokens_per_second"`
+	Samples     float64       `json:"samples_per_second"` // sequences
+	Moving      float64       `json:"moving_seconds"`
+	Measuring   float64       `json:"measuring_seconds"`
+	Deciding    float64       `json:"deciding_seconds"`
+	RankSeconds float64       `json:"rank_seconds"`
+	Static      float64       `json:"static_seconds"`    // the same work on the first cuts
+	Speedup     float64       `json:"speedup"`           // static / this
+	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent where it is not known
+	Baselines   []simBaseline `json:"baselines"`
+	Better      *simBaseline  `json:"better_baseline,omitempty"` // the faster one; absent where none fits
+	Dense       simDense      `json:"dense"`
+	Head        simHead       `json:"head"`
+	Stayed      *simStay      `json:"stayed,omitempty"` // absent where layers moved
+	Replayed    []simReplay   `json:"replayed,omitempty"`
+}
+
+// simBaseline is the same work on cuts that never move.
+type simBaseline struct {
+	Kind    string  `json:"balance_kind"`
+	Cuts    string  `json:"cuts_of"`
+	Seconds float64 `json:"seconds,omitempty"`
+	Tokens  float64 `json:"tokens_per_second,omitempty"`
+	Samples float64 `json:"samples_per_second,omitempty"`
+	Speedup float64 `json:"speedup,omitempty"`
+	Ceiling float64 `json:"ceiling,omitempty"`
+	Error   string  `json:"error,omitempty"` // why there are no such cuts, and no figures
+}
+
+// simDense is a step of the model of the first costs, at its best cuts.
+type simDense struct {
+	Step    float64 `json:"step_seconds"`
+	Tokens  float64 `json:"tokens_per_second"`
+	Samples float64 `json:"samples_per_second"`
+	Speedup float64 `json:"speedup"` // of the run over such steps
+}
+
+// simHead is what the head has to do with the answer.
+type simHead struct {
+	Layers int       `json:"layers"`
+	Share  float64   `json:"share"`           // of the seconds of the chain, by the first costs
+	Small  *simSmall `json:"small,omitempty"` // absent where no layer was to move
+}
+
+// simSmall is the same run with a small head.
+type simSmall struct {
+	Times   float64 `json:"times"`             // the seconds that the costs say
+	Speedup float64 `json:"speedup"`           // over the better of the two baselines
+	Ceiling float64 `json:"ceiling,omitempty"` // of that
+	OfGain  float64 `json:"share_of_gain"`     // of the gain with the whole head, that is gone
+}
+
+// simSampled is which steps were simulated.
+type simSampled struct {
+	From     int     `json:"from_step"`
+	Interval int     `json:"interval"` // of changes of the model; one stands for the others
+	Error    float64 `json:"error"`    // standard error of the mean step time, relative
+}
+
+// simSegment is steps of the run that are alike.
+type simSegment struct {
+	Step      int        `json:"step"`
+	Steps     int        `json:"steps"`
+	Change    string     `json:"change,omitempty"` // of the model, before the first step
+	Stages    int        `json:"stages"`
+	Schedule  string     `json:"schedule"`
+	Cuts      []int      `json:"cuts"`
+	Seconds   float64    `json:"step_seconds"`
+	Exposed   float64    `json:"allreduce_seconds"` // not hidden by work
+	Makespan  float64    `json:"makespan"`
+	Bound     float64    `json:"lower_bound"`
+	Bubble    float64    `json:"bubble_ratio"`
+	Idle      trace.Idle `json:"idle_seconds"` // means over the stages
+	Moves     int        `json:"moves"`        // before the first step
+	Moved     int64      `json:"moved_bytes"`
+	Moving    float64    `json:"moving_seconds"`
+	Measuring float64    `json:"measuring_seconds"`
+	Deciding  float64    `json:"deciding_seconds"`
+}
+
+// simReplay is a phase that really ran.
+type simReplay struct {
+	Step      int     `json:"step"`
+	Steps     int     `json:"steps"`
+	Measured  float64 `json:"measured"`
+	Predicted float64 `json:"predicted"`
+	Error     float64 `json:"error"`
+	Ahead     float64 `json:"ahead,omitempty"` // predicted before layers moved
+}
+
+// runsOf is how many runs simulated needs, mostly: the run and two baselines, again with
+// a small head.
+const runsOf = 6
+
+// stepsIn returns how many steps a series has.
+func stepsIn(series cost.Series) int {
+	n := 0
+	for _, s := range series {
+		n += max(1, s.Steps)
+	}
+	return n
+}
+
+// stepsOf returns what shows that so many steps more of a total have been simulated.
+func stepsOf(bar *record.Bar, total int) func(int) {
+	done := 0
+	return func(steps int) {
+		done += steps
+		bar.Show(int64(done), int64(total))
+	}
+}
+
+// simulated runs a series with the settings' balancer, and without. kind is what made it
+// up, "" if nothing did.
+func simulated(series cost.Series, o study.Options, kind string) (simAnswer, error) {
+	run, err := study.Ask(series, o)
+	if err != nil {
+		return simAnswer{}, err
+	}
+	l := o.Config.Parallel
+	samples := float64(l.Replicas * l.Microbatches * l.MicrobatchSize) // of a step
+	tokens, steps := samples*float64(o.Config.Model.Sequence), float64(run.Steps())
+	a := simAnswer{
+		Clock: "sim", Dynamic: kind, Ranks: l.Stages * l.Replicas, Assumes: o.Config.Assumptions(kind),
+		Seconds: run.Seconds, Tokens: tokens * steps / run.Seconds, Samples: samples * steps / run.Seconds,
+		Moving: run.Moving, Measuring: run.Measuring, Deciding: run.Deciding, RankSeconds: run.RankSeconds,
+		Static: run.First.Seconds, Speedup: run.First.Seconds / run.Seconds, Ceiling: study.CeilingOver(run.First, run.Run),
+		Dense: simDense{run.Dense.Seconds, tokens / run.Dense.Seconds, samples / run.Dense.Seconds, steps * run.Dense.Seconds / run.Seconds},
+		Head:  simHead{Layers: run.Head.Layers, Share: run.Head.Share}, Stayed: stayed(run.Stay, o),
+	}
+	for _, b := range run.Others {
+		list := simBaseline{Kind: b.Kind, Cuts: b.Cuts}
+		if b.Err != nil {
+			list.Error = b.Err.Error()
+		} else {
+			list.Seconds, list.Tokens, list.Samples = b.Seconds, tokens*steps/b.Seconds, samples*steps/b.Seconds
+			list.Speedup, list.Ceiling = b.Seconds/run.Seconds, study.CeilingOver(b.Run, run.Run)
+		}
+		a.Baselines = append(a.Baselines, list)
+	}
+	if run.Better >= 0 {
+		a.Better = &a.Baselines[run.Better]
+		if s := run.Head.Small; s != nil {
+			a.Head.Small = &simSmall{study.SmallHead, s.Speedup, s.Ceiling, run.Head.OfGain(a.Better.Speedup)}
+		}
+	}
+	if s := o.Sampling; s.Interval > 1 {
+		a.Sampled = &simSampled{s.From, s.Interval, run.Error(s)}
+	}
+	for _, s := range run.Segments {
+		a.Segments = append(a.Segments, segment(s))
+	}
+	return a, nil
+}
+
+// segment says what a segment of a run is.
+func segment(s study.Segment) simSegment {
+	idle := s.Idle
+	idle.Balancing = s.Balancing() / float64(s.Steps)
+	return simSegment{
+		Step: s.Step, Steps: s.Steps, Change: s.Change, Stages: s.Plan.Stages(), Schedule: string(s.Plan.Schedule.Kind),
+		Cuts: s.Plan.Cuts, Seconds: s.Seconds, Exposed: s.Exposed, Makespan: s.Makespan,
+		Bound: s.Plan.LowerBound, Bubble: 1 - s.Idle.Busy/s.Makespan,
+		Idle: idle, Moves: s.Moves, Moved: s.Moved, Moving: s.Moving, Measuring: s.Measuring, Deciding: s.Deciding,
+	}
+}
+
+// steps returns how many steps the run has.
+func (a simAnswer) steps() int {
+	n := 0
+	for _, s := range a.Segments {
+		n += s.Steps
+	}
+	return n
+}
+
+// moves returns how often layers moved, and how many bytes of one replica.
+func (a simAnswer) moves() (times int, bytes int64) {
+	for _, s := range a.Segments {
+		times, bytes = times+s.Moves, bytes+s.Moved
+	}
+	return times, bytes
+}
+
+// replayed compares the phases of a series that really ran with their simulation.
+func replayed(series profile.Series) []simReplay {
+	var list []simReplay
+	for _, r := range study.Replay(series) {
+		list = append(list, simReplay{r.Step, r.Steps, r.Measured, r.Predicted, r.Error(), r.Ahead})
+	}
+	return list
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Ignored returns a sentence for every setting that differs from its default
+// and has no effect beside the others.
+func (c Config) Ignored() []string {
+	standard := Default()
+	list, defaults := settings(&c), settings(&standard)
+	var ignored []string
+	for i, s := range list {
+		if reflect.DeepEqual(s.value.Interface(), defaults[i].value.Interface()) {
+			continue
+		}
+		if s.only() == "simulate" {
+			ignored = append(ignored, fmt.Sprintf("%s = %s has no effect in training", s.name(), s.text()))
+		} else if other, ok := s.silencer(list); ok {
+			ignored = append(ignored, fmt.Sprintf("%s = %s has no effect while %s = %s",
+				s.name(), s.text(), other.name(), other.text()))
+		}
+	}
+	if c.Dynamic.Kind == "prune" && c.Prune.Start >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("dynamic.kind = \"prune\" has no effect: prune.start = %d is not below train.steps = %d",
+			c.Prune.Start, c.Train.Steps))
+	}
+	return ignored
+}
+
+// silencer returns the setting under whose value s has no effect, if there is one:
+// one that s or its table names in its tag, or one that silences that.
+func (s setting) silencer(list []setting) (setting, bool) {
+	for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
+		other, choices, _ := strings.Cut(tag.Get("when"), "=")
+		decider, ok := find(list, other)
+		if !ok {
+			continue
+		}
+		if !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
+			return decider, true
+		}
+		if other, ok := decider.silencer(list); ok {
+			return other, true
+		}
+	}
+	return setting{}, false
+}
+
+// only returns the one command that looks at a setting; "" if all do.
+func (s setting) only() string {
+	if command, ok := s.tag.Lookup("only"); ok {
+		return command
+	}
+	return s.tableTag.Get("only")
+}
+
+// CheckSets returns an error that joins those of sets, each a "table.key=value" that c was
+// loaded with, which have no effect on what a command answers that only computes:
+// "plan" or "simulate". kinds are the kinds of dynamism that it makes up, "none" for
+// none; a setting has an effect if it has one beside any of them. Virtual time passes,
+// whatever clock training is asked to take.
+func (c Config) CheckSets(command string, sets, kinds []string) error {
+	c.Run.Clock = "virtual"
+	list := settings(&c)
+	var problems []error
+	for _, set := range sets {
+		name, _, _ := strings.Cut(set, "=")
+		s, ok := find(list, strings.TrimSpace(name))
+		if !ok {
+			continue
+		}
+		switch only := s.only(); {
+		case only != "" && only != command:
+			err := fmt.Errorf("--set %s: has no effect on %s, only %s looks at it", s.name(), command, only)
+			if flag, ok := s.tag.Lookup("instead"); ok && command == "simulate" {
+				err = fmt.Errorf("%w; wanted %s", err, flag)
+			}
+			problems = append(problems, err)
+		default:
+			problems = append(problems, c.checkSilent(s.name(), kinds))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// checkSilent refuses a setting that others silence, whatever the kind of dynamism.
+func (c Config) checkSilent(name string, kinds []string) (err error) {
+	for _, kind := range kinds {
+		c.Dynamic.Kind = kind
+		list := settings(&c)
+		s, _ := find(list, name)
+		other, silent := s.silencer(list)
+		if !silent {
+			return nil
+		}
+		err = fmt.Errorf("--set %s: has no effect while %s = %s", name, other.name(), other.text())
+		if other.name() == "dynamic.kind" {
+			err = fmt.Errorf("--set %s: has no effect without --dynamic %s", name, s.kinds())
+		}
+	}
+	return err
+}
+
+// kinds returns the kinds of dynamism for which a setting counts: "prune or moe".
+func (s setting) kinds() string {
+	for _, tag := range []reflect.StructTag{s.tag, s.tableTag} {
+		if choices, ok := strings.CutPrefix(tag.Get("when"), "dynamic.kind="); ok {
+			return strings.ReplaceAll(choices, "|", " or ")
+		}
+	}
+	return ""
+}
+
+// Assumptions returns what a simulated run of a kind of dynamism assumes, "none" for
+// none, each as --set takes it.
+func (c Config) Assumptions(kind string) []string {
+	c.Dynamic.Kind, c.Simulate.Attention = kind, c.AttentionShare()
+	list := settings(&c)
+	var assumed []string
+	for _, s := range list {
+		_, silent := s.silencer(list)
+		if !silent && (s.only() == "simulate" || s.only() == "" && s.kinds() != "") {
+			assumed = append(assumed, fmt.Sprintf("%s=%s", s.name(), s.text()))
+		}
+	}
+	return assumed
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+)
+
+// TestCheckSets: every --set acts on what a command answers, or is refused by name.
+func TestCheckSets(t *testing.T) {
+	all := []string{"prune", "freeze", "moe", "attention", "exit", "mod"}
+	for _, c := range []struct {
+		name, command string
+		sets, kinds   []string
+		want          string // "": accepted
+	}{
+		{"acts", "simulate", []string{"parallel.stages=2", "comm.latency_seconds=1e-6", "model.blocks=4", "simulate.head=0.02"}, []string{"none"}, ""},
+		{"acts on the kind", "simulate", []string{"prune.final=0.5", "prune.csr_from=0.6", "simulate.attention=0.3"}, []string{"prune"}, ""},
+		{"acts on one of all", "simulate", []string{"prune.final=0.5", "simulate.experts=4", "simulate.frozen=0.5"}, all, ""},
+		{"another kind", "simulate", []string{"prune.final=0.5"}, []string{"moe"}, "--set prune.final: has no effect without --dynamic prune"},
+		{"no kind", "simulate", []string{"simulate.attention=0.5"}, []string{"none"}, "--set simulate.attention: has no effect without --dynamic prune or moe or attention"},
+		{"a flag instead", "simulate", []string{"prune.every=5"}, []string{"prune"}, "--set prune.every: has no effect on simulate, only train looks at it; wanted --every"},
+		{"training's", "simulate", []string{"data.path=x", "freeze.step=1"}, all, "--set data.path: has no effect on simulate, only train looks at it\n" +
+			"--set freeze.step: has no effect on simulate, only train looks at it"},
+		{"silenced", "simulate", []string{"schedule.chunks=3"}, []string{"none"}, `--set schedule.chunks: has no effect while schedule.kind = "1f1b"`},
+		{"a clock of training", "simulate", []string{"comm.delay_most=2"}, []string{"none"}, ""},
+		{"simulate's", "plan", []string{"simulate.head=0.5"}, []string{"none"}, "--set simulate.head: has no effect on plan, only simulate looks at it"},
+		{"training's, of plan", "plan", []string{"train.steps=5"}, []string{"none"}, "--set train.steps: has no effect on plan, only train looks at it"},
+	} {
+		settings, err := load("", []byte("[run]\nclock = \"wall\"\n"), c.sets)
+		expect.OK(t, err)
+		got := ""
+		if err := settings.CheckSets(c.command, c.sets, c.kinds); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestAssumptions: what a kind assumes is what acts on it, and no more.
+func TestAssumptions(t *testing.T) {
+	c := Default()
+	c.Model.Sequence, c.Model.Hidden = 2048, 1024
+	for kind, want := range map[string][]string{
+		"none":   nil,
+		"prune":  {"prune.times=4", "prune.initial=0.0", "prune.final=0.9", "prune.csr_from=0.7", "simulate.attention=0.14285714285714285"},
+		"moe":    {"simulate.attention=0.14285714285714285", "simulate.experts=8", "simulate.expert_spread=0.2"},
+		"freeze": {"simulate.frozen=0.6667"},
+		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8"},
+	} {
+		got := slices.DeleteFunc(c.Assumptions(kind), func(s string) bool {
+			return strings.HasPrefix(s, "simulate.head=") || strings.HasPrefix(s, "simulate.measure_") ||
+				strings.HasPrefix(s, "simulate.decide_") || strings.HasPrefix(s, "simulate.move_")
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
+}

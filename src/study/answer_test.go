@@ -1,0 +1,70 @@
+package study
+
+import (
+	"math"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/schedule"
+)
+
+// TestAsk: of a model whose head costs as much as half of the others the gain is the
+// head's; every figure is on the same work.
+func TestAsk(t *testing.T) {
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
+	c.Model.HeadShards, c.Model.Blocks = 2, 13
+	table := plantest.Chain(16, 0, 0)
+	series := WithHead(cost.Series{{Steps: 100, Table: table}}, 2, 3.5)
+	a, err := Ask(series, on(c, plantest.Link))
+	expect.OK(t, err)
+	if a.Better < 0 || a.Others[a.Better].Seconds > a.Others[1-a.Better].Seconds {
+		t.Errorf("the better baseline is %d of %+v", a.Better, a.Others)
+	}
+	if want := 7.0 / 21; a.Head.Layers != 2 || math.Abs(a.Head.Share-want) > 1e-12 {
+		t.Errorf("head %+v, want a share of %v", a.Head, want)
+	}
+	speedup := a.Others[a.Better].Seconds / a.Seconds
+	if s := a.Head.Small; s == nil || speedup < 1.2 || s.Speedup > 1.15 || s.Ceiling < s.Speedup || !(a.Head.OfGain(speedup) > 0.5 && a.Head.OfGain(speedup) <= 1) {
+		t.Errorf("%v times as fast; %+v, of the gain %v", speedup, a.Head.Small, a.Head.OfGain(speedup))
+	}
+	if best := a.Segments[len(a.Segments)-1].Seconds; math.Abs(a.Dense.Seconds/best-1) > 0.01 {
+		t.Errorf("a step of the dense model takes %v s, where it ends up %v", a.Dense.Seconds, best)
+	}
+	c.Balance.Kind = "param"
+	if a, err = Ask(series, on(c, plantest.Link)); err != nil || a.Head.Small != nil || a.Seconds != a.First.Seconds {
+		t.Errorf("%v: on static cuts %v s, first %v s, head %+v", err, a.Seconds, a.First.Seconds, a.Head)
+	}
+}
+
+// TestOfGain: the share of a gain that a small head takes away.
+func TestOfGain(t *testing.T) {
+	for _, c := range []struct{ speedup, small, want float64 }{
+		{1.5, 1.1, 0.8}, {1.5, 1.5, 0}, {1.5, 0.9, 1}, {1, 1.2, 0}, {0.9, 1, 0},
+	} {
+		if got := (Head{Small: &Small{Speedup: c.small}}).OfGain(c.speedup); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	if (Head{}).OfGain(2) != 0 {
+		t.Error("a gain without a small head")
+	}
+}
+
+// TestWithHead: the last layers take so many times their seconds, the others and the
+// series itself stay.
+func TestWithHead(t *testing.T) {
+	series := cost.Series{{Steps: 1, Table: plantest.Chain(4, 0, 0)}, {Step: 1, Steps: 1, Table: plantest.Chain(4, 0, 0)}}
+	for i, p := range WithHead(series, 2, 3) {
+		for l, layer := range p.Layers {
+			times := 1.0
+			if l > 1 {
+				times = 3
+			}
+			if before := series[i].Layers[l]; math.Abs(layer.Seconds()/before.Seconds()-times) > 1e-12 || layer.Bytes != before.Bytes {
+				t.Errorf("phase %d, layer %d: %v s, before %v", i, l, layer.Seconds(), before.Seconds())
+			}
+		}
+	}
+}

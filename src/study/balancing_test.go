@@ -1,0 +1,66 @@
+package study
+
+import (
+	"math"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/schedule"
+)
+
+// TestBalancingCosts: measuring and deciding take what they took in real runs, by the size
+// of the pipeline, and nothing where layers never move.
+func TestBalancingCosts(t *testing.T) {
+	const steps, decisions = 60, 6 + 1 // every 10, and after the second step of the changed model
+	for name, one := range map[string]float64{"partition": decidePass * 4 * 8, "diffusion": diffuseStage * 4} {
+		c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
+		c.Balance.Every, c.Balance.Kind = "10", name
+		c.Simulate.Measuring, c.Simulate.Deciding = 2, 3
+		run := simulated(t, shrinking(0.2), on(c, plantest.Link))
+		if want := 2 * steps * measurePass * 16 * 8; math.Abs(run.Measuring/want-1) > 1e-9 {
+			t.Errorf("%s: %v s of measuring, want %v", name, run.Measuring, want)
+		}
+		if n := run.Deciding / (3 * one); math.Abs(n-decisions) > 1+1e-6 || math.Abs(n-math.Round(n)) > 1e-6 {
+			t.Errorf("%s: %v decisions, want about %d", name, n, decisions)
+		}
+	}
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
+	for name, change := range map[string]func(*config.Config, *Options){
+		"free":   func(c *config.Config, _ *Options) { c.Simulate.Measuring, c.Simulate.Deciding = 0, 0 },
+		"static": func(_ *config.Config, o *Options) { o.Static = true },
+		"param":  func(c *config.Config, _ *Options) { c.Balance.Kind = "param" },
+	} {
+		o := on(c, plantest.Link)
+		change(&o.Config, &o)
+		if run := simulated(t, shrinking(0.2), o); run.Measuring+run.Deciding != 0 {
+			t.Errorf("%s: %v s of measuring, %v s of deciding", name, run.Measuring, run.Deciding)
+		}
+	}
+}
+
+// TestMovesAreDelayedApart: delays of moves lengthen moves and no step, those of messages
+// steps and no move.
+func TestMovesAreDelayedApart(t *testing.T) {
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
+	c.Balance.Every, c.Parallel.Replicas = "10", 2
+	plain := simulated(t, shrinking(0.2), on(c, plantest.Link))
+	slow := c
+	slow.Simulate.MoveDelayMost = 4
+	moves := simulated(t, shrinking(0.2), on(slow, plantest.Link))
+	network := plantest.Link
+	network.Delay.Most = 4
+	messages := simulated(t, shrinking(0.2), on(c, network))
+	if r := moves.Moving / plain.Moving; !(r > 1.05 && r <= 4) || moves.Segments[0].Seconds != plain.Segments[0].Seconds {
+		t.Errorf("moves take %v times as long, a step %v s, want %v", r, moves.Segments[0].Seconds, plain.Segments[0].Seconds)
+	}
+	var first, other Segment
+	for i := range min(len(plain.Segments), len(messages.Segments)) {
+		if first.Moves == 0 {
+			first, other = plain.Segments[i], messages.Segments[i]
+		}
+	}
+	if messages.Segments[0].Seconds <= plain.Segments[0].Seconds || first.Moves == 0 || first.Plan.Cuts.Equal(other.Plan.Cuts) && first.Moving != other.Moving {
+		t.Errorf("a step takes %v s, without delays %v; a move %v s, %v", messages.Segments[0].Seconds, plain.Segments[0].Seconds, other.Moving, first.Moving)
+	}
+}
