@@ -29,19 +29,21 @@ const (
 // without, under caps from half as many microbatches in flight as stages to twice.
 var rules = []schedule.Rule{
 	{},
-	{Theta: 0.25, Drain: true},
-	{Theta: 0.75, ForwardFirst: true, Drain: true},
-	{Theta: 0.5, Patience: 0.5},
+	{Theta: 0.75, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
 	{Theta: 0.75, Drain: true},
-	{Theta: 0.25, ForwardFirst: true, Drain: true},
-	{Theta: 0.25, Patience: 0.5},
-	{ForwardFirst: true, Patience: 0.5, Drain: true},
-	{Theta: 0.75, ForwardFirst: true, Patience: 0.5, Drain: true},
-	{Theta: 1},
-	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Drain: true},
+	{Theta: 0.5, Patience: 1, Turns: true, Drain: true},
+	{Theta: 0.75, ForwardFirst: true, Drain: true},
+	{Theta: 0.25, Patience: 1, Turns: true},
+	{Drain: true},
+	{Theta: 1, ForwardFirst: true, Patience: 0.5, Turns: true},
+	{Theta: 0.25},
+	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
+	{Theta: 0.25, Patience: 2, Turns: true, Drain: true},
 	{Theta: 0.75, Patience: 0.5, Drain: true},
-	{ForwardFirst: true},
-	{Theta: 0.5, Drain: true},
+	{Theta: 0.25, ForwardFirst: true},
+	{Theta: 1, Patience: 2, Drain: true},
+	{Theta: 0.25, Patience: 0.5},
 }
 
 // fixed returns the schedules that follow from numbers alone among which Auto
