@@ -29,19 +29,35 @@ const (
 // without, under caps from half as many microbatches in flight as stages to twice.
 var rules = []schedule.Rule{
 	{},
-	{Theta: 0.25, Drain: true},
-	{Theta: 0.75, ForwardFirst: true, Drain: true},
-	{Theta: 0.5, Patience: 0.5},
+	{Theta: 0.75, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
 	{Theta: 0.75, Drain: true},
-	{Theta: 0.25, ForwardFirst: true, Drain: true},
-	{Theta: 0.25, Patience: 0.5},
-	{ForwardFirst: true, Patience: 0.5, Drain: true},
-	{Theta: 0.75, ForwardFirst: true, Patience: 0.5, Drain: true},
-	{Theta: 1},
-	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Drain: true},
+	{Theta: 0.5, Patience: 1, Turns: true, Drain: true},
+	{Theta: 0.75, ForwardFirst: true, Drain: true},
+	{Theta: 0.25, Patience: 1, Turns: true},
+	{Drain: true},
+	{Theta: 1, ForwardFirst: true, Patience: 0.5, Turns: true},
+	{Theta: 0.25, Patience: 2, Turns: true, Drain: true},
 	{Theta: 0.75, Patience: 0.5, Drain: true},
-	{ForwardFirst: true},
-	{Theta: 0.5, Drain: true},
+	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 0.25, Patience: 0.5},
+}
+
+// chunkRules are the rules where a stage has several chunks, picked likewise in a V.
+var chunkRules = []schedule.Rule{
+	{},
+	{Theta: 0.75, ForwardFirst: true, Drain: true},
+	{Theta: 0.25},
+	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
+	{Theta: 0.25, ForwardFirst: true},
+	{Theta: 1, Patience: 2, Drain: true},
+	{ForwardFirst: true, Patience: 0.5, Turns: true},
+	{Theta: 1, ForwardFirst: true, Drain: true},
+	{Theta: 0.5, Patience: 0.5, Turns: true},
+	{Theta: 0.5},
+	{Theta: 1, Patience: 2, Turns: true},
+	{ForwardFirst: true, Drain: true},
+	{Theta: 0.25, Patience: 1, Turns: true, Drain: true},
 }
 
 // fixed returns the schedules that follow from numbers alone among which Auto
@@ -116,8 +132,12 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
 	l := schedule.NewLister(o)
 	best, least := schedule.Rule{}, math.Inf(1)
-	n := 3 * len(o.Costs) * o.Microbatches
-	for _, rule := range rules[:min(len(rules), max(fewest, listed/n))] {
+	list := rules
+	if o.Map.Chunks > 1 {
+		list = chunkRules
+	}
+	instructions := 3 * len(o.Costs) * o.Microbatches
+	for _, rule := range list[:min(len(list), max(fewest, listed/instructions))] {
 		if seconds := l.Run(rule); seconds < least {
 			best, least = rule, seconds
 		}
