@@ -16,10 +16,9 @@ const (
 	// worth is the share of a step that a move of cuts must gain: less is noise, after
 	// which layers would move without end.
 	worth = 1e-3
-	// tries bounds the steps that Improve simulates, so that a decision stays
-	// short on a thousand stages: a millisecond each for 24 stages and 96
-	// microbatches.
-	tries = 500
+	// tries bounds the steps that Improve simulates, and simulated their instructions,
+	// so that a decision stays short on a thousand stages.
+	tries, simulated = 500, 1 << 20
 )
 
 // Cuts returns the cuts with the shortest predicted step that the search finds: the
@@ -117,7 +116,7 @@ func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(co
 	best := slices.Clone(cuts)
 	over := p.missing(t, best)
 	seconds := estimate(t, best)
-	left := tries
+	left := min(tries, max(1, simulated/(3*p.Map.Virtual()*p.Microbatches)))
 	for moved := true; moved && left > 0; {
 		moved = false
 		for c := 1; c < best.Stages(); c++ {

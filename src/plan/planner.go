@@ -31,6 +31,7 @@ type Planner struct {
 	// have room for, and what memory is left lets more fly.
 	base   schedule.Schedule
 	other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
+	found  recent          // schedules
 	peaks  []schedule.Peak // of base, by virtual stage
 	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
 	limit  int64           // bytes of a rank; 0: no limit
@@ -171,6 +172,11 @@ func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Sche
 	if !p.adapts() {
 		return p.base
 	}
+	return p.found.schedule(t, cuts, p.search)
+}
+
+// search finds the schedule for costs at some cuts.
+func (p *Planner) search(t cost.Table, cuts partition.Partition) schedule.Schedule {
 	step := p.Step(t, cuts, p.base)
 	evaluate := func(s schedule.Schedule) float64 {
 		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {

@@ -25,8 +25,8 @@ type Rule struct {
 	Theta        float64 // in [0,1]: the share of W that must be over when F or I can start, as far as is known
 	ForwardFirst bool    // of F and I that can start at the same time, F
 	Patience     float64 // the share of an F by which an I may be waited for instead
+	Turns        bool    // F and I alternate: patience is with F after an I, with I after an F
 	Drain        bool    // W comes before I where it lets an F start that only the cap keeps
-	Early        bool    // of chunks, that nearer to the start of the chain goes first: F to fill the pipe, I to make room
 }
 
 // List returns a schedule made for costs, by an event-driven list scheduler: of
@@ -77,6 +77,7 @@ type listed struct {
 	open   int     // microbatches between F and W
 	clock  float64 // when it is free
 	end    float64 // of its last instruction
+	last   Op      // of F and I, what it did last
 	list   []Instr
 
 	op    Op // what it would do next
@@ -154,7 +155,7 @@ func (l *Lister) Run(rule Rule) (seconds float64) {
 	clear(l.places[0].ready[F])
 	for s := range l.stages {
 		at := &l.stages[s]
-		at.open, at.clock, at.end, at.list = 0, 0, 0, at.list[:0]
+		at.open, at.clock, at.end, at.last, at.list = 0, 0, 0, F, at.list[:0]
 	}
 	for s := range l.stages {
 		l.choose(s)
@@ -184,11 +185,8 @@ func (l *Lister) choose(stage int) {
 	at := &l.stages[stage]
 	forward, input := math.Inf(1), math.Inf(1)
 	var f, i, w *place
-	held := false // an F could start but for the cap
-	for c := range l.chunks {
-		if !l.rule.Early {
-			c = l.chunks - 1 - c
-		}
+	held := false                        // an F could start but for the cap
+	for c := l.chunks - 1; c >= 0; c-- { // what is farther on its way first
 		p := at.places[c]
 		if m := p.next[F]; m < p.known[F] {
 			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap {
@@ -208,8 +206,14 @@ func (l *Lister) choose(stage int) {
 	}
 	var chosen *place
 	at.op, at.start, chosen = I, input, i
-	if f != nil && (forward+l.rule.Patience*f.cost[F] < input || l.rule.ForwardFirst && forward == input) {
-		at.op, at.start, chosen = F, forward, f
+	if f != nil {
+		late := l.rule.Patience * f.cost[F]
+		if l.rule.Turns && at.last == I && i != nil {
+			late = -l.rule.Patience * i.cost[I]
+		}
+		if forward+late < input || l.rule.ForwardFirst && forward+late == input {
+			at.op, at.start, chosen = F, forward, f
+		}
 	}
 	if w != nil && (at.clock+l.rule.Theta*w.cost[W] <= at.start && at.start > at.clock || l.rule.Drain && held) {
 		at.op, at.start, chosen = W, at.clock, w
@@ -231,6 +235,9 @@ func (l *Lister) begin(stage int) {
 	at.list = append(at.list, Instr{at.op, m, at.chunk})
 	at.end = at.start + p.cost[at.op]
 	at.clock = at.end + l.o.Dispatch
+	if at.op != W {
+		at.last = at.op
+	}
 	v := l.o.Map.Place(stage, at.chunk)
 	switch at.op {
 	case F:

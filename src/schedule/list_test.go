@@ -21,7 +21,7 @@ func drawn(seed uint64) (ListOptions, func(stage int) int) {
 		Microbatches: 1 + rnd.IntN(9), Dispatch: draw() / 8,
 		Rule: Rule{
 			Theta: rnd.Float64(), Patience: rnd.Float64(),
-			ForwardFirst: rnd.IntN(2) == 0, Drain: rnd.IntN(2) == 0, Early: rnd.IntN(2) == 0,
+			ForwardFirst: rnd.IntN(2) == 0, Drain: rnd.IntN(2) == 0, Turns: rnd.IntN(2) == 0,
 		},
 	}
 	for range o.Map.Virtual() {

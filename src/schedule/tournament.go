@@ -35,6 +35,9 @@ func (t *tournament) set(stage int, start float64, op Op) {
 		if t.start[b] < t.start[a] || t.start[b] == t.start[a] && t.op[b] < t.op[a] {
 			a = b
 		}
+		if t.best[node] == a && a != stage {
+			return // nothing has changed for the nodes above
+		}
 		t.best[node] = a
 	}
 }
