@@ -56,7 +56,7 @@ func (o DiffusionOptions) looks(rounds int) bool {
 // stage behind it to begin in the chain's work; the first begins at 0. Collective.
 func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (targets []float64, err error) {
 	n, first := len(g.stages), g.first()
-	work, slow := make([]float64, n), make([]float64, g.all())
+	work, slow, fixed := make([]float64, n), make([]float64, g.all()), make([]float64, g.all())
 	ghosted := make([]float64, n+2) // the stages' loads between those of both neighbours
 	loads := ghosted[1 : n+1]
 	for s := range g.stages {
@@ -64,7 +64,7 @@ func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (targets []fl
 		loads[s] = g.stages[s].load(work[s])
 	}
 	for s := range slow {
-		slow[s] = g.kinds[s].Slow
+		slow[s], fixed[s] = g.kinds[s].Slow, g.kinds[s].Fixed
 	}
 	known, err := g.gather(work)
 	if err != nil {
@@ -104,7 +104,7 @@ func (g *participant) diffuseLoads(o DiffusionOptions, d *Descent) (targets []fl
 		}
 		for s := range work {
 			work[s] += flow[s] - flow[s+1]
-			loads[s] = g.stages[s].load(work[s])
+			loads[s] = float64(slow[first+s]*work[s]) + fixed[first+s]
 		}
 	}
 	known, err = g.gather(total[:n])

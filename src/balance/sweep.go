@@ -50,7 +50,8 @@ func (g *participant) sweep(targets []float64, d *Descent) (partition.Partition,
 		return cuts != nil, at
 	}
 	if found, at := try(math.Inf(1)); found {
-		bisect(try, floor(g.kinds, longest), at, ideal(g.kinds, chain.Seconds))
+		least := max(floor(g.kinds, longest), ideal(g.kinds, chain.Seconds))
+		bisect(try, least, at, least)
 	}
 	d.Sweeps = w.sweeps
 	return best, err

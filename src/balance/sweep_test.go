@@ -9,8 +9,8 @@ import (
 	"dynmo/src/partition"
 )
 
-// chainOf returns a chain whose l-th layer takes at(l).
-func chainOf(layers int, at func(l int) float64) []float64 {
+// secondsOf returns a chain whose l-th layer takes at(l).
+func secondsOf(layers int, at func(l int) float64) []float64 {
 	chain := make([]float64, layers)
 	for l := range chain {
 		chain[l] = at(l)
@@ -20,7 +20,7 @@ func chainOf(layers int, at func(l int) float64) []float64 {
 
 // stepped returns four runs of equal layers.
 func stepped(layers int) []float64 {
-	return chainOf(layers, func(l int) float64 { return [...]float64{1, .4, 2.5, .1}[4*l/layers] })
+	return secondsOf(layers, func(l int) float64 { return [...]float64{1, .4, 2.5, .1}[4*l/layers] })
 }
 
 // TestDiffusionPassesPlateaus: windows of three stages stuck on these chains, so
@@ -28,7 +28,7 @@ func stepped(layers int) []float64 {
 func TestDiffusionPassesPlateaus(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	falling := func(layers int) []float64 {
-		return chainOf(layers, func(l int) float64 { return float64(layers - l) })
+		return secondsOf(layers, func(l int) float64 { return float64(layers - l) })
 	}
 	for _, c := range []struct {
 		name   string
@@ -43,7 +43,7 @@ func TestDiffusionPassesPlateaus(t *testing.T) {
 		{"falling, 72 on 24", falling(72), 24, 0.0148},
 		{"falling, 512 on 128", falling(512), 128, 0.0688},
 		{"falling, 10000 on 1000", falling(10_000), 1000, 0.6805},
-		{"±15 %, 10000 on 1000", chainOf(10_000, func(int) float64 { return 0.85 + 0.3*rnd.Float64() }), 1000, 0.0260},
+		{"±15 %, 10000 on 1000", secondsOf(10_000, func(int) float64 { return 0.85 + 0.3*rnd.Float64() }), 1000, 0.0260},
 	} {
 		p := Problem{Seconds: c.chain, Stages: c.stages}
 		uniform, err := Uniform(p)

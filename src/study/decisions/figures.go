@@ -134,8 +134,8 @@ func (g group) worst(runs []Run, kind Kind, reach func(group) float64, of func([
 }
 
 // reach returns what a family's regret should not exceed, 0 if that is not known.
-// Diffusion ends in cuts that its neighbours cannot improve on, not in the best ones:
-// its regret under a noise is compared with the one that it has without any.
+// Of the cuts with the smallest bottleneck diffusion takes even ones, not those of the
+// fastest step: its regret under a noise is compared with the one that it has without any.
 func (g group) reach(runs []Run, noise Noise) float64 {
 	if g.balancer != diffusion {
 		return noise.Regret
