@@ -76,7 +76,7 @@ func TestSetsOverrideTheFileInOrder(t *testing.T) {
 
 func TestIgnoredNamesSettingsWithoutEffect(t *testing.T) {
 	c, err := load("", nil, []string{"balance.regex=mlp", "balance.gamma=0.5", "prune.final=0.8", "dynamic.kind=none",
-		"run.clock=wall", "comm.latency_seconds=1"})
+		"run.clock=wall", "comm.latency_seconds=1", "simulate.head=2"})
 	expect.OK(t, err)
 	expect.Golden(t, "testdata/ignored.txt", strings.Join(c.Ignored(), "\n")+"\n")
 

@@ -53,6 +53,8 @@ func TestErrors(t *testing.T) {
 		{"more stages than layers", "[model]\nblocks = 2\n[parallel]\nstages = 5", nil},
 		{"more stages than half layers", "[model]\nblocks = 2\ngrain = \"half\"", []string{"parallel.stages=7"}},
 		{"learning rate that rises", "[optimizer]\nmin_lr = 1", nil},
+		{"densities that fall", "[simulate]\ndensity_most = 0.05", nil},
+		{"a share beyond all", "[simulate]\nattention = 1\nfrozen = 1.5\nhead = 0", nil},
 		{"sparsity that falls", "[prune]\ninitial = 0.95", nil},
 		{"more ranks than anybody has", "[model]\nblocks = 100000\n[parallel]\nstages = 100000\nreplicas = 1000000\nmicrobatches = 1", nil},
 		{"schedule without end", "[model]\nblocks = 5000\n[parallel]\nstages = 5000\nmicrobatches = 1000", nil},

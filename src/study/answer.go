@@ -144,10 +144,10 @@ func CeilingOver(static, reached Run) float64 {
 }
 
 // OfGain returns the share of a gain over the better static cuts that a small head takes
-// away, of the gain that is left with it to the whole one; 0 where there is no gain.
+// away, from 0 to 1; 0 where there is no gain.
 func (h Head) OfGain(speedup float64) float64 {
 	if h.Small == nil || speedup <= 1 {
 		return 0
 	}
-	return 1 - max(0, h.Small.Speedup-1)/(speedup-1)
+	return max(0, 1-max(0, h.Small.Speedup-1)/(speedup-1))
 }

@@ -41,7 +41,7 @@ func TestAsk(t *testing.T) {
 // TestOfGain: the share of a gain that a small head takes away.
 func TestOfGain(t *testing.T) {
 	for _, c := range []struct{ speedup, small, want float64 }{
-		{1.5, 1.1, 0.8}, {1.5, 1.5, 0}, {1.5, 0.9, 1}, {1, 1.2, 0}, {0.9, 1, 0},
+		{1.5, 1.1, 0.8}, {1.5, 1.5, 0}, {1.5, 0.9, 1}, {1.5, 1.6, 0}, {1, 1.2, 0}, {0.9, 1, 0},
 	} {
 		if got := (Head{Small: &Small{Speedup: c.small}}).OfGain(c.speedup); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%+v: %v", c, got)
