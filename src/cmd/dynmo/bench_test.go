@@ -15,7 +15,7 @@ import (
 // TestBenchSaysWhere: every line names the machine, as a table and as JSON. A figure without a
 // target has none.
 func TestBenchSaysWhere(t *testing.T) {
-	for _, r := range decodedLines[nodebench.Result](t, said(t, "bench", "schedule", "--json")) {
+	for _, r := range decodedLines[nodebench.Result](t, said(t, "bench", "schedule", "--instances", "15", "--cases", "12", "--chains", "1", "--json")) {
 		if r.CPU == "" || r.Host == "" || r.Revision == "" || r.Date == "" || r.Verdict() == "INVALID" {
 			t.Fatalf("%+v", r)
 		}

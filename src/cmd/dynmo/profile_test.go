@@ -18,14 +18,14 @@ func TestProfile(t *testing.T) {
 		output string
 		layers string // names
 	}{
-		{"blocks", sets("parallel.stages=4", "schedule.kind=zb-v", "dynamic.kind=prune", "prune.start=0"), "new.json",
+		{"blocks", sets("parallel.stages=4", "schedule.kind=zb-v"), "new.json",
 			"embedding block.0 block.1 block.2 block.3 block.4 block.5 head"},
 		{"halves", sets("model.grain=half", "model.blocks=2", "parallel.stages=3", "parallel.replicas=2"), "new.json",
 			"embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"},
 		{"head in slices", sets("model.head_shards=2", "model.blocks=1", "parallel.stages=1"), stdout, "embedding block.0 head.0 head.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			workbench(t, "")
+			workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 0\n") // at once, were it training
 			if out := said(t, append(c.args, "profile", "run.toml", "-o", c.output, "--steps", "1")...); c.output == stdout {
 				write(t, "new.json", out)
 			} else if out != "" {
