@@ -57,8 +57,8 @@ type Descent struct {
 // an error if it finds no cuts that every stage can hold, which from present cuts
 // that fit cannot happen.
 //
-// Departs: the paper's Algorithm 3 moves layers between any two ranks; see
-// DiffusionPaper. Its phase 1 alone is what the paper's bound on rounds covers.
+// Departs: the paper's Algorithm 3 moves layers between any two ranks (see
+// DiffusionPaper) and has no phase 2; its bound on rounds covers phase 1.
 func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Result, Descent, error) {
 	p.AllowEmpty = false
 	if err := p.Check(); err != nil {
@@ -83,8 +83,9 @@ func Diffusion(p Problem, present partition.Partition, o DiffusionOptions) (Resu
 // Diffusion's.
 //
 // Neighbours alone exchange messages: one number on each edge in a round of phase
-// 1, 14 at most in a sweep of phase 2 (P-1 messages, one after the other), layers'
-// numbers in phase 3. Reductions of a few numbers for each stage tell all what
+// 1, at most 14 in a sweep of phase 2, layers' numbers in phase 3. The P-1 messages
+// of a sweep follow one another, and ten or twenty sweeps find the bottleneck: less
+// than phase 1 sends. Reductions of a few numbers for each stage tell all what
 // stages are like, what a sweep found and when to stop; layers themselves do not
 // move here.
 func Diffuse(me Stage, link Link, o DiffusionOptions) (partition.Partition, Descent, error) {

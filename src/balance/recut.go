@@ -2,8 +2,8 @@ package balance
 
 import "slices"
 
-// widest is the number of neighbouring stages that are re-cut together. Pairs
-// even out less: a layer cannot pass a stage that is full.
+// widest is the number of neighbouring stages that are re-cut together: three
+// have few enough ways, O(n²) for n layers, to try them all.
 const widest = 3
 
 // cycle returns the number of rounds in which every window of neighbouring

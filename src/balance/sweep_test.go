@@ -55,6 +55,7 @@ func TestDiffusionPassesPlateaus(t *testing.T) {
 		if gap := Gap(got.Bottleneck, exact.Bottleneck); gap > 1e-12 {
 			t.Errorf("%s: %.4f over the optimum, before %.4f, want 0", c.name, gap, c.before)
 		}
+		t.Logf("%s: %d rounds, %d sweeps, re-cut %d times", c.name, d.Rounds, d.Sweeps, len(d.Squares)-1)
 		if d.Sweeps > 60 {
 			t.Errorf("%s: %d sweeps, want at most 60", c.name, d.Sweeps)
 		}
