@@ -27,7 +27,7 @@ type Config struct {
 	Dynamic   Dynamic   `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
 	Prune     Prune     `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
 	Freeze    Freeze    `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
-	Simulate  Simulate  `toml:"simulate" only:"simulate" doc:"what a simulated run assumes"`
+	Simulate  Simulate  `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance   Balance   `toml:"balance" doc:"when and how layers are moved"`
 	Device    Device    `toml:"device" doc:"what a rank computes on"`
 	Comm      Comm      `toml:"comm" doc:"messages between ranks"`

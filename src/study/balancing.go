@@ -6,9 +6,9 @@ import (
 	"dynmo/src/schedule"
 )
 
-// What balancing takes in real runs, in seconds on an AMD EPYC. Measuring was measured in
-// 97 runs of 4 ranks with 14 to 33 layers and 8 to 16 microbatches (clock=virtual), of
-// each the median of its steps; so was diffusion, in 25 of them.
+// Balancing takes these seconds in real runs on an AMD EPYC. Measuring was timed in 97 runs
+// of 4 ranks with 14 to 33 layers and 8 to 16 microbatches (clock=virtual), of each the
+// median of its steps; so was diffusion, in 25 of them.
 const (
 	// measurePass is what measuring a step takes for each layer and microbatch of a replica:
 	// all ranks learn what each took (quartiles 2.0 and 2.8 µs).

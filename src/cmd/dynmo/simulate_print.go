@@ -128,7 +128,7 @@ func (a simAnswer) printWords(out io.Writer) {
 
 // String says what was simulated.
 func (s simSampled) String() string {
-	return fmt.Sprintf("from step %d on one change in %d was simulated, and stands for the others; standard error of a step's mean %.2f %%", s.From, s.Interval, 100*s.Error)
+	return fmt.Sprintf("from step %d on one change in %d was simulated, and stands for the others; standard error of a step's mean %.2g %%", s.From, s.Interval, 100*s.Error)
 }
 
 // says says what the head has to do with a speedup over the better static cuts.
