@@ -12,12 +12,12 @@ const (
 	// optimal is how many times the lower bound a step may take and is not tried to
 	// be made shorter.
 	optimal = 1 + 1e-4
-	// listed is how many instructions the lists of all rules have together, about.
-	listed = 1 << 16
+	// listed is how many instructions of one chunk the lists of all rules have together.
+	listed = 1 << 15
 	// searched bounds the orders of n instructions that are searched for a better one
 	// to searched/n²: the longer a step, the longer an order takes to try and the less
 	// it changes. mostOrders is enough for small steps.
-	searched, mostOrders = 1 << 28, 400
+	searched, mostOrders = 1 << 27, 300
 	// fewest is how many rules and orders are tried at least.
 	fewest = 4
 )
@@ -136,8 +136,7 @@ func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
 	if o.Map.Chunks > 1 {
 		list = chunkRules
 	}
-	instructions := 3 * len(o.Costs) * o.Microbatches
-	for _, rule := range list[:min(len(list), max(fewest, listed/instructions))] {
+	for _, rule := range list[:min(len(list), max(fewest, listed/(3*o.Map.Stages*o.Microbatches)))] {
 		if seconds := l.Run(rule); seconds < least {
 			best, least = rule, seconds
 		}
