@@ -12,12 +12,12 @@ const (
 	// optimal is how many times the lower bound a step may take and is not tried to
 	// be made shorter.
 	optimal = 1 + 1e-4
-	// listed is how many instructions the lists of all rules have together, about.
-	listed = 1 << 16
+	// listed is how many instructions of one chunk the lists of all rules have together.
+	listed = 1 << 15
 	// searched bounds the orders of n instructions that are searched for a better one
 	// to searched/n²: the longer a step, the longer an order takes to try and the less
 	// it changes. mostOrders is enough for small steps.
-	searched, mostOrders = 1 << 28, 400
+	searched, mostOrders = 1 << 27, 300
 	// fewest is how many rules and orders are tried at least.
 	fewest = 4
 )
@@ -37,13 +37,27 @@ var rules = []schedule.Rule{
 	{Theta: 0.25, Patience: 1, Turns: true},
 	{Drain: true},
 	{Theta: 1, ForwardFirst: true, Patience: 0.5, Turns: true},
-	{Theta: 0.25},
-	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
 	{Theta: 0.25, Patience: 2, Turns: true, Drain: true},
 	{Theta: 0.75, Patience: 0.5, Drain: true},
+	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 0.25, Patience: 0.5},
+}
+
+// chunkRules are the rules where a stage has several chunks, picked likewise in a V.
+var chunkRules = []schedule.Rule{
+	{},
+	{Theta: 0.75, ForwardFirst: true, Drain: true},
+	{Theta: 0.25},
+	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
 	{Theta: 0.25, ForwardFirst: true},
 	{Theta: 1, Patience: 2, Drain: true},
-	{Theta: 0.25, Patience: 0.5},
+	{ForwardFirst: true, Patience: 0.5, Turns: true},
+	{Theta: 1, ForwardFirst: true, Drain: true},
+	{Theta: 0.5, Patience: 0.5, Turns: true},
+	{Theta: 0.5},
+	{Theta: 1, Patience: 2, Turns: true},
+	{ForwardFirst: true, Drain: true},
+	{Theta: 0.25, Patience: 1, Turns: true, Drain: true},
 }
 
 // fixed returns the schedules that follow from numbers alone among which Auto
@@ -118,8 +132,11 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
 	l := schedule.NewLister(o)
 	best, least := schedule.Rule{}, math.Inf(1)
-	n := 3 * len(o.Costs) * o.Microbatches
-	for _, rule := range rules[:min(len(rules), max(fewest, listed/n))] {
+	list := rules
+	if o.Map.Chunks > 1 {
+		list = chunkRules
+	}
+	for _, rule := range list[:min(len(list), max(fewest, listed/(3*o.Map.Stages*o.Microbatches)))] {
 		if seconds := l.Run(rule); seconds < least {
 			best, least = rule, seconds
 		}

@@ -106,6 +106,7 @@ type balancer struct {
 	reference float64 // seconds of a step at the best cuts when it was first decided
 	last      memo
 	probation probation
+	aside     aside
 }
 
 // memo is what was found on some costs at a layout: as long as neither changes,
@@ -278,6 +279,9 @@ func (b *balancer) due(present layout.Layout) (bool, error) {
 			best = r.Cuts
 		}
 		l.best = b.planner.estimate(b.costs.Table, best)
+		if other, ok := b.other(); ok {
+			l.best = min(l.best, b.planner.seconds(b.costs.Table, other.Cuts, other.Schedule))
+		}
 	}
 	best := b.last.best
 	if b.last.stay != nil {
@@ -307,7 +311,11 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 	if b.Repack > 0 {
 		p, cuts = b.repack(cuts)
 	}
-	return p.beside(b.costs.Table, p.layout(cuts, p.Schedule(b.costs.Table, cuts))), nil
+	next := p.layout(cuts, p.Schedule(b.costs.Table, cuts))
+	if other, ok := b.other(); ok && other.Stages() == next.Stages() {
+		next = p.shorter(b.costs.Table, next, other)
+	}
+	return next, nil
 }
 
 // pack returns the best layout of so many stages.

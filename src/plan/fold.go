@@ -56,17 +56,45 @@ func (p *Planner) Best(t cost.Table) (layout.Layout, error) {
 // beside returns the best layout of the other map if a step takes less in it than in
 // a layout of this one, else that layout.
 func (p *Planner) beside(t cost.Table, l layout.Layout) layout.Layout {
-	q := p.other
-	if q == nil {
+	if p.other == nil {
 		return l
 	}
-	cuts, err := q.Cuts(t)
+	cuts, err := p.other.Cuts(t)
 	if err != nil {
 		return l
 	}
-	next := q.layout(cuts, q.Schedule(t, cuts))
-	if q.seconds(t, next.Cuts, next.Schedule) < p.seconds(t, l.Cuts, l.Schedule)*(1-worth) {
-		return next
+	return p.shorter(t, l, p.other.layout(cuts, p.other.Schedule(t, cuts)))
+}
+
+// shorter returns the second of two layouts if a step surely takes less in it than in
+// the first, else the first.
+func (p *Planner) shorter(t cost.Table, first, second layout.Layout) layout.Layout {
+	if p.seconds(t, second.Cuts, second.Schedule) < p.seconds(t, first.Cuts, first.Schedule)*(1-worth) {
+		return second
 	}
-	return l
+	return first
+}
+
+// aside is the best layout of the other map, as it was when it was sought.
+type aside struct {
+	layout.Layout
+	step int // of the balancer; 0: it has not been sought
+}
+
+// other returns the best layout of the other map that settings allow, if they allow
+// one and it fits. It is sought anew after so many steps as moves are expected to last
+// and when a changed model has settled, for that takes longer than other decisions.
+func (b *balancer) other() (layout.Layout, bool) {
+	q, t := b.planner.other, b.costs.Table
+	if q == nil {
+		return layout.Layout{}, false
+	}
+	o := &b.aside
+	if o.step == 0 || o.step+horizon <= b.steps || b.settles && o.step < b.steps || o.Map() != q.Map {
+		*o = aside{q.layout(nil, q.base), b.steps}
+		if cuts, err := q.Cuts(t); err == nil {
+			o.Layout = q.layout(cuts, q.Schedule(t, cuts))
+		}
+	}
+	return o.Layout, o.Cuts != nil && q.fits(t, o.Cuts, o.Schedule)
 }

@@ -71,6 +71,7 @@ func TestDecideFolds(t *testing.T) {
 	if why := a.after(alike(one, 1e12), false); a.now.Map().Vee || why.Kept != "" && why.Kept != KeptPrice {
 		t.Errorf("%+v on %+v, though 16 terabytes would move", why, a.now.Map())
 	}
+	a = newAsked(t, foldingSettings(schedule.KindAuto), 0)
 	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 {
 		t.Errorf("%+v on %+v, want a V", why, a.now.Map())
 	}
@@ -83,5 +84,20 @@ func TestDecideFolds(t *testing.T) {
 	before := a.now.Cuts
 	if why := a.after(slow, false); a.now.Cuts.Equal(before) {
 		t.Errorf("%+v: %v stay, though the first layer takes 8 times as long", why, before)
+	}
+}
+
+// TestDecideFoldsWhenItPays: where the balancer itself finds out when to decide, it
+// finds out that a V pays.
+func TestDecideFoldsWhenItPays(t *testing.T) {
+	c := foldingSettings(schedule.KindAuto)
+	c.Balance.Every = "auto"
+	a := newAsked(t, c, 0)
+	costs := alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
+	for step := 0; step < 20 && !a.now.Map().Vee; step++ {
+		a.after(costs, false)
+	}
+	if !a.now.Map().Vee {
+		t.Errorf("on %+v after 20 steps", a.now.Map())
 	}
 }
