@@ -55,45 +55,69 @@ func over(a, b float64) float64 {
 
 // rival returns the makespan of the best heuristic that keeps to the cap.
 func (p Problem) rival() float64 {
+	all := append(p.automatic(), p.byNumbers()...)
+	if p.Vee {
+		all = append(all, p.greedyVees()...)
+	}
 	best := math.Inf(1)
-	try := func(s schedule.Schedule) { best = min(best, p.seconds(s)) }
-	either := []bool{false, true}
+	for _, s := range all {
+		best = min(best, p.seconds(s))
+	}
+	return best
+}
+
+var either = []bool{false, true}
+
+// automatic returns what automatic scheduling makes with each of its settings.
+func (p Problem) automatic() []schedule.Schedule {
+	var list []schedule.Schedule
 	for _, overfill := range either {
 		for _, skip := range either {
 			for _, patience := range []float64{0, 0.5, 1} {
 				z := newZeroBubble(p, overfill, skip, patience)
-				try(z.build(z))
+				list = append(list, z.build(z))
 			}
 		}
 	}
-	fixed := []schedule.Kind{schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2}
-	if p.Vee {
-		fixed = append(fixed, schedule.KindZBV)
-		for _, theta := range []float64{0, 0.5, 1} {
-			for _, forwardFirst := range either {
-				for _, deepFirst := range either {
-					for _, room := range either {
-						v := newVee(p, theta, forwardFirst, deepFirst, room)
-						try(v.build(v))
-					}
+	return list
+}
+
+// greedyVees returns what the greedy construction of a V makes with each of its
+// settings.
+func (p Problem) greedyVees() []schedule.Schedule {
+	var list []schedule.Schedule
+	for _, theta := range []float64{0, 0.5, 1} {
+		for _, forwardFirst := range either {
+			for _, deepFirst := range either {
+				for _, room := range either {
+					v := newVee(p, theta, forwardFirst, deepFirst, room)
+					list = append(list, v.build(v))
 				}
 			}
 		}
 	}
-	for _, kind := range fixed {
-		chunks := 1
-		if kind == schedule.KindZBV {
-			chunks = 2
+	return list
+}
+
+// byNumbers returns the schedules that follow from numbers alone and keep to the cap.
+func (p Problem) byNumbers() []schedule.Schedule {
+	var list []schedule.Schedule
+	for _, k := range []struct {
+		kind   schedule.Kind
+		chunks int
+	}{{schedule.Kind1F1B, 1}, {schedule.KindZBH1, 1}, {schedule.KindZBH2, 1}, {schedule.KindZBV, 2}} {
+		if k.chunks > 1 && !p.Vee {
+			continue
 		}
-		s, err := schedule.New(kind, len(p.Costs), chunks, p.Microbatches)
+		s, err := schedule.New(k.kind, len(p.Costs), k.chunks, p.Microbatches)
 		if err != nil {
 			panic("contest: " + err.Error()) // these exist for all numbers
 		}
 		if p.fits(s) {
-			try(s)
+			list = append(list, s)
 		}
 	}
-	return best
+	return list
 }
 
 // ratiosOf returns what of says for each of n, on all cores.
