@@ -17,6 +17,7 @@ import (
 // contests is how much auto and diffusion are held against others.
 type contests struct {
 	instances, cases, chains int
+	seed                     uint64
 }
 
 // mostCases bounds the time of a contest to hours.
@@ -26,6 +27,7 @@ const mostCases = 100_000
 func (o *contests) addFlags(c *cobra.Command) {
 	c.Flags().IntVar(&o.instances, "instances", contest.AllInstances, fmt.Sprintf("steps on which auto is held against heuristics, up to %d", contest.AllInstances))
 	c.Flags().IntVar(&o.cases, "cases", contest.AllCases, "small steps on which auto is held against the optimum")
+	c.Flags().Uint64Var(&o.seed, "seed", 1, "seed of the costs that instances and cases draw")
 	c.Flags().IntVar(&o.chains, "chains", 10, "chains of each family and size on which diffusion is held against the optimum")
 }
 
@@ -63,9 +65,9 @@ func (l limited) ok() bool {
 
 // run holds auto and diffusion against others.
 func (o *contests) run() ([]comparison, error) {
-	list := comparisons("heuristics", contest.Summarize(contest.Heuristics(o.instances), contest.Caps),
+	list := comparisons("heuristics", contest.Summarize(contest.Heuristics(o.instances, o.seed), contest.Caps),
 		limited{most: 1, below: true}, limited{most: 1.01})
-	list = append(list, comparisons("optimum", contest.Summarize(contest.Optima(o.cases), nil),
+	list = append(list, comparisons("optimum", contest.Summarize(contest.Optima(o.cases, o.seed), nil),
 		limited{most: 1.002}, limited{most: 1.05})...)
 	if o.chains == 0 {
 		return list, nil

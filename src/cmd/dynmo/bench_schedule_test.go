@@ -41,7 +41,7 @@ func TestBenchSchedule(t *testing.T) {
 // TestBenchScheduleContests: auto and diffusion are held against others on as many
 // steps as flags say; what is not reached makes the command fail.
 func TestBenchScheduleContests(t *testing.T) {
-	e := says("bench", "schedule", "--instances", "12", "--cases", "45", "--chains", "1")
+	e := says("bench", "schedule", "--instances", "12", "--cases", "45", "--chains", "1", "--seed", "2")
 	for _, row := range []string{
 		`(?m)^auto +heuristics +P/2 +\d+ +[\d.]+ +- +[\d.]+ +- +\S.*, P=\d+, M=\d+, cap \d+, messages [\d.]+$`,
 		`(?m)^auto +heuristics +all +12 +[\d.]+ \(<1\) +- +[\d.]+ \(1\.01\) +(PASS|FAIL) `,

@@ -26,19 +26,19 @@ type Ratio struct {
 }
 
 // Heuristics returns auto's makespan over that of the best heuristic at the same cap,
-// on the first n instances.
-func Heuristics(n int) []Ratio {
-	all := instances()
+// on the first n instances of a seed.
+func Heuristics(n int, seed uint64) []Ratio {
+	all := instances(seed)
 	return ratiosOf(min(n, len(all)), func(i int) Ratio {
 		return Ratio{Problem: all[i], Over: over(all[i].auto(), all[i].rival())}
 	})
 }
 
 // Optima returns auto's makespan over the optimum of one chunk on each stage, on the
-// first n small steps.
-func Optima(n int) []Ratio {
+// first n small steps of a seed.
+func Optima(n int, seed uint64) []Ratio {
 	return ratiosOf(n, func(i int) Ratio {
-		p := small(i)
+		p := small(i, seed)
 		auto := p.auto()
 		least, exact := p.Optimum(min(auto, p.rival()), nodes)
 		return Ratio{Problem: p, Over: over(auto, least), Open: !exact}

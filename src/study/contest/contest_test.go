@@ -12,13 +12,13 @@ import (
 // TestRivalsAreLegal: every list that a heuristic builds keeps to the cap and comes
 // to an end, on instances and on small steps.
 func TestRivalsAreLegal(t *testing.T) {
-	all := instances()
+	all := instances(1)
 	if len(all) != AllInstances {
 		t.Errorf("%d instances, want %d", len(all), AllInstances)
 	}
 	list := slices.Clone(all[:10])
 	for n := range 100 {
-		p := small(n)
+		p := small(n, 1)
 		p.Vee = true
 		list = append(list, p)
 	}
@@ -52,12 +52,12 @@ func TestSummarize(t *testing.T) {
 // TestAutoAgainstOthers: on a few steps auto is never far behind heuristics, and never
 // ahead of the optimum, which is known.
 func TestAutoAgainstOthers(t *testing.T) {
-	for _, r := range Heuristics(20) {
+	for _, r := range Heuristics(20, 1) {
 		if r.Over > 1.2 || r.Over < 0.5 {
 			t.Errorf("%v: auto takes %.3f times what the best heuristic takes", r.Problem, r.Over)
 		}
 	}
-	for _, r := range Optima(180) {
+	for _, r := range Optima(180, 1) {
 		if r.Over < 1 || r.Over > 1.2 || r.Open {
 			t.Errorf("%v: auto takes %.3f times the optimum, known: %v", r.Problem, r.Over, !r.Open)
 		}

@@ -56,11 +56,11 @@ var folded = []int{1, 2}
 // sets of costs of each, 3 messages, P, 2P and 4P microbatches, caps of P/2, P and
 // 2P-1, and of P and P/2 on one set each where a V may be tried too. They come in an
 // order of which any part has some of all.
-func instances() []Problem {
+func instances(seed uint64) []Problem {
 	var all []Problem
 	for k, kind := range kinds {
 		for set, stages := range depths {
-			rnd := random.Keyed(uint64(k), uint64(set), 31)
+			rnd := random.Keyed(uint64(k), uint64(set), 30+seed)
 			costs := make([]cost.Stage, stages)
 			for s := range costs {
 				costs[s] = kind.draw(rnd, set, s, stages)
@@ -105,8 +105,8 @@ var smallKinds = []kind{
 
 // small returns the n-th small step: kinds and shapes in turn, under a random cap of 2
 // or more, or none, half of them without messages.
-func small(n int) Problem {
-	rnd := random.Keyed(uint64(n), 37)
+func small(n int, seed uint64) Problem {
+	rnd := random.Keyed(uint64(n), 36+seed)
 	kind, shape := smallKinds[n%len(smallKinds)], shapes[n/len(smallKinds)%len(shapes)]
 	p := Problem{
 		Name: fmt.Sprintf("%s %d", kind.name, n), Costs: make([]cost.Stage, shape[0]), Microbatches: shape[1],
