@@ -73,7 +73,7 @@ func TestDecideFolds(t *testing.T) {
 		t.Errorf("%+v on %+v, though 16 terabytes would move", why, a.now.Map())
 	}
 	a = newAsked(t, foldingSettings(schedule.KindAuto), 0)
-	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 {
+	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 || why.Optimum > why.Bottleneck {
 		t.Errorf("%+v on %+v, want a V", why, a.now.Map())
 	}
 	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != KeptBest {
