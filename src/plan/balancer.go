@@ -232,8 +232,12 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	if err != nil {
 		return fail(err)
 	}
-	if p != b.planner {
+	if p != b.planner { // other stages, or another map
 		problem = p.problem(b.costs.Table, p.by)
+		if optimum, err = balance.Partition(problem); err != nil {
+			return fail(err)
+		}
+		why.Optimum = optimum.Bottleneck
 	}
 	r, err := problem.Evaluate(next.Cuts)
 	if err != nil {

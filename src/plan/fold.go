@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+
 	"dynmo/src/balance"
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -34,6 +36,23 @@ func (p *Planner) Of(l layout.Layout) (*Planner, error) {
 		return nil, err
 	}
 	return q.of(l.Map()), nil
+}
+
+// apart returns by virtual stage how many microbatches may be in flight in a V under
+// caps by stage where memory is short: it is held for as many as each chunk ever has,
+// which together may be more than are in flight at a time. A stage's are shared out as 1F1B's over as many stages would be, for what comes later on the way
+// forward waits less for its gradient.
+func (p *Planner) apart(caps []int) []int {
+	n := p.Map.Virtual()
+	list := make([]int, n)
+	for stage, limit := range caps {
+		first, second := p.Map.Place(stage, 0), p.Map.Place(stage, 1)
+		share := float64(n-second) / float64(n-first+n-second)
+		list[second] = min(max(1, int(math.Round(share*float64(limit)))), p.Microbatches)
+		list[first] = min(limit-list[second], p.Microbatches)
+		list[second] = min(limit-list[first], p.Microbatches)
+	}
+	return list
 }
 
 // Best returns the layout with the shortest predicted step that the searches find, of

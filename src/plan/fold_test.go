@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"dynmo/src/config"
@@ -72,7 +73,7 @@ func TestDecideFolds(t *testing.T) {
 		t.Errorf("%+v on %+v, though 16 terabytes would move", why, a.now.Map())
 	}
 	a = newAsked(t, foldingSettings(schedule.KindAuto), 0)
-	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 {
+	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != "" || why.Gain.Least < 0.04 || why.Optimum > why.Bottleneck {
 		t.Errorf("%+v on %+v, want a V", why, a.now.Map())
 	}
 	if why := a.after(alike(one, 400), false); !a.now.Map().Vee || why.Kept != KeptBest {
@@ -99,5 +100,27 @@ func TestDecideFoldsWhenItPays(t *testing.T) {
 	}
 	if !a.now.Map().Vee {
 		t.Errorf("on %+v after 20 steps", a.now.Map())
+	}
+}
+
+// TestFoldsWithinMemory: under a limit that zb-v's order keeps to, so does what is
+// found on the V, chunk by chunk.
+func TestFoldsWithinMemory(t *testing.T) {
+	for seed := range uint64(10) {
+		c := plantest.Settings(schedule.KindAuto, 16, 4, 5)
+		c.Balance.Kind = "partition"
+		costs := plantest.Chain(16, 1, seed)
+		p := planner(t, c, plantest.Link).other
+		cuts, err := p.Cuts(costs)
+		expect.OK(t, err)
+		c.Balance.MemoryLimitBytes = slices.Max(p.Bytes(costs, cuts, p.base.Peaks()))
+		p = planner(t, c, plantest.Link).other
+		s := p.Schedule(costs, cuts)
+		if got := slices.Max(p.Bytes(costs, cuts, s.Peaks())); got > c.Balance.MemoryLimitBytes {
+			t.Errorf("draw %d: %d bytes, the limit is %d", seed, got, c.Balance.MemoryLimitBytes)
+		}
+		if base := p.makespan(costs, cuts, p.base); p.makespan(costs, cuts, s) > base {
+			t.Errorf("draw %d: %v, the base takes %v", seed, p.makespan(costs, cuts, s), base)
+		}
 	}
 }

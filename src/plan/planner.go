@@ -201,6 +201,9 @@ func (p *Planner) search(t cost.Table, cuts partition.Partition) schedule.Schedu
 // options returns what a list schedule of a step is made for.
 func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 	o := schedule.ListOptions{Map: p.Map, Costs: step.Costs, Dispatch: step.Dispatch, Microbatches: p.Microbatches, InFlight: caps}
+	if p.limit > 0 && caps != nil && p.Map.Chunks == 2 {
+		o.OfChunk = p.apart(caps)
+	}
 	for v := range len(step.Costs) - 1 {
 		if step.Bytes != nil {
 			o.Message = append(o.Message, p.link(v).Seconds(step.Bytes[v]))

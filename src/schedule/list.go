@@ -16,6 +16,7 @@ type ListOptions struct {
 	Dispatch     float64       // seconds that a stage needs at least from one instruction to the next
 	Microbatches int
 	InFlight     []int // by stage: most microbatches of its chunks between F and W, at least one for each chunk; nil: no cap
+	OfChunk      []int // by virtual stage: most microbatches between F and W, at least one; nil: no cap
 	Rule
 }
 
@@ -38,7 +39,7 @@ type Rule struct {
 //
 // Deterministic; O(instructions · log stages). It always comes to an end. Take
 // the oldest microbatch that is not finished, and the instruction of it that
-// comes next. All before it are finished, so its chunk is ready for it. I and W
+// comes next. All before it are finished, so its chunk is ready and empty. I and W
 // need no room. An F of chunk c needs room, which those in front of it, in the
 // chunks before c, have left: a stage starts an F of a chunk only if one more
 // microbatch may start in each chunk behind that one.
@@ -63,6 +64,7 @@ type Lister struct {
 // place is the state of a virtual stage.
 type place struct {
 	stage, chunk int
+	cap          int
 	cost         [W + 1]float64
 	next         [W + 1]int // by op: the next microbatch
 	known        [W + 1]int // by op: how many F and I it is known of when they can start
@@ -106,7 +108,10 @@ func NewLister(o ListOptions) *Lister {
 	}
 	for v := range l.places {
 		at := &l.places[v]
-		at.stage, at.chunk = o.Map.Stage(v), o.Map.Chunk(v)
+		at.stage, at.chunk, at.cap = o.Map.Stage(v), o.Map.Chunk(v), o.Microbatches
+		if o.OfChunk != nil {
+			at.cap = o.OfChunk[v]
+		}
 		l.stages[at.stage].places[at.chunk] = at
 		c := o.Costs[v]
 		at.cost = [W + 1]float64{F: c.Forward, I: c.Input, W: c.Weight}
@@ -189,7 +194,7 @@ func (l *Lister) choose(stage int) {
 	for c := l.chunks - 1; c >= 0; c-- { // what is farther on its way first
 		p := at.places[c]
 		if m := p.next[F]; m < p.known[F] {
-			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap {
+			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap || m-p.next[W] >= p.cap {
 				held = held || start == at.clock
 			} else if start < forward {
 				forward, f = start, p

@@ -38,7 +38,22 @@ func drawn(seed uint64) (ListOptions, func(stage int) int) {
 	if rnd.IntN(3) == 0 {
 		o.InFlight, limit = nil, func(int) int { return o.Map.Chunks * o.Microbatches }
 	}
+	if rnd.IntN(2) == 0 {
+		for range o.Map.Virtual() {
+			o.OfChunk = append(o.OfChunk, 1+rnd.IntN(5))
+		}
+	}
 	return o, limit
+}
+
+// overfull returns a virtual stage that has more in flight than it may, -1 if none has.
+func overfull(o ListOptions, s Schedule) int {
+	for v, n := range s.InFlight() {
+		if o.OfChunk != nil && n > o.OfChunk[v] {
+			return v
+		}
+	}
+	return -1
 }
 
 // TestListIsLegal: whatever the map, the costs, the caps and the rule, the list
@@ -51,6 +66,9 @@ func TestListIsLegal(t *testing.T) {
 		s := l.Schedule()
 		if err := s.Check(limit); err != nil {
 			t.Fatalf("seed %d, %+v: %v", seed, o, err)
+		}
+		if v := overfull(o, s); v >= 0 {
+			t.Fatalf("seed %d: %v in flight on virtual stage %d, want at most %d", seed, s.InFlight(), v, o.OfChunk[v])
 		}
 		if got := newTimes(o, s).set(); math.Abs(got-seconds) > 1e-12*got {
 			t.Fatalf("seed %d: the list takes %v, not %v", seed, got, seconds)

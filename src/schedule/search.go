@@ -199,6 +199,9 @@ func (s *search) ordered(first, second int32) bool {
 	if a == b {
 		return true
 	}
+	if s.o.OfChunk != nil && a == b+2 && s.kinds[a].op == W { // of one chunk, W and the F that it makes room for
+		return int(second)-int(b)*s.o.Microbatches-(int(first)-int(a)*s.o.Microbatches) == s.o.OfChunk[a/3]
+	}
 	if int(first)-int(a)*s.o.Microbatches != int(second)-int(b)*s.o.Microbatches {
 		return false
 	}

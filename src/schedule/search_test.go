@@ -44,7 +44,7 @@ func TestSearchIsLegal(t *testing.T) {
 	for seed := range uint64(400) {
 		o, limit := drawn(seed)
 		start := List(o)
-		if seed%4 == 0 && o.Map.Chunks == 1 && o.InFlight == nil {
+		if seed%4 == 0 && o.Map.Chunks == 1 && o.InFlight == nil && o.OfChunk == nil {
 			start.Lists = nil
 			for stage := range o.Map.Stages {
 				start.Lists = append(start.Lists, OneFOneB(stage, o.Map.Stages, o.Microbatches))
@@ -57,6 +57,9 @@ func TestSearchIsLegal(t *testing.T) {
 		}
 		if got := newTimes(o, s).set(); math.Abs(got-seconds) > 1e-12*got || seconds > before {
 			t.Fatalf("seed %d: %v after the search, which says %v, %v before", seed, got, seconds, before)
+		}
+		if v := overfull(o, s); v >= 0 {
+			t.Fatalf("seed %d: %v in flight on virtual stage %d, want at most %d", seed, s.InFlight(), v, o.OfChunk[v])
 		}
 		if again, _ := Search(o, start, 60, 0); !again.Equal(s) {
 			t.Fatalf("seed %d: the same search finds another schedule", seed)
