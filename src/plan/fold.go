@@ -40,8 +40,9 @@ func (p *Planner) Of(l layout.Layout) (*Planner, error) {
 
 // apart returns by virtual stage how many microbatches may be in flight in a V under
 // caps by stage where memory is short: it is held for as many as each chunk ever has,
-// which together may be more than are in flight at a time. A stage's are shared out as 1F1B's over as many stages would be, for what comes later on the way
-// forward waits less for its gradient.
+// which together may be more than are in flight at a time. A stage's are shared out
+// as 1F1B's over as many stages would be, for what comes later on the way forward waits
+// less for its gradient.
 func (p *Planner) apart(caps []int) []int {
 	n := p.Map.Virtual()
 	list := make([]int, n)
@@ -59,17 +60,15 @@ func (p *Planner) apart(caps []int) []int {
 // one chunk on each stage or of two where settings allow both.
 func (p *Planner) Best(t cost.Table) (layout.Layout, error) {
 	cuts, err := p.Cuts(t)
-	if err != nil {
-		if p.other == nil {
-			return layout.Layout{}, err
-		}
-		q := p.other
+	if err == nil {
+		return p.beside(t, p.layout(cuts, p.Schedule(t, cuts))), nil
+	}
+	if q := p.other; q != nil {
 		if cuts, otherErr := q.Cuts(t); otherErr == nil {
 			return q.layout(cuts, q.Schedule(t, cuts)), nil
 		}
-		return layout.Layout{}, err
 	}
-	return p.beside(t, p.layout(cuts, p.Schedule(t, cuts))), nil
+	return layout.Layout{}, err
 }
 
 // beside returns the best layout of the other map if a step takes less in it than in

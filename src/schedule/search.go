@@ -66,7 +66,7 @@ type move struct{ from, to int }
 func (m move) back() move { return move{m.to, m.from} }
 
 const (
-	// reach is how many places an instruction moves by at most: farther ones are
+	// farthest is how many places an instruction moves by at most: farther ones are
 	// seldom the best, and their lengths are not well known before.
 	farthest = 8
 	// tabus is the size of the table of moves that must not be undone, a power of

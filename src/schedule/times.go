@@ -131,7 +131,7 @@ func (t *times) advance(stage int) {
 			clock = max(clock, t.start[needs]+t.kinds[t.kind[needs]].seconds+k.wait)
 		}
 		t.start[number] = clock
-		clock += k.seconds + t.o.Dispatch
+		clock = clock + k.seconds + t.o.Dispatch
 		t.sorted = append(t.sorted, number)
 	}
 	t.clock[stage], t.next[stage] = clock, int32(i)
