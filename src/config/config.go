@@ -77,7 +77,7 @@ type Mesh struct {
 
 // Schedule is the order of work in a step.
 type Schedule struct {
-	Kind     string `toml:"kind" default:"1f1b" oneof:"gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,zb-interleaved,list,auto,file" doc:"pipeline schedule; list is made for the measured costs, auto takes the fastest of those with one chunk on a stage"`
+	Kind     string `toml:"kind" default:"1f1b" oneof:"gpipe,1f1b,interleaved,zb-h1,zb-h2,zb-v,zb-interleaved,list,auto,file" doc:"pipeline schedule; list is made for the measured costs, auto takes the fastest of those with one chunk on a stage and of lists; where partition moves layers by time, both may take two chunks on a stage"`
 	Chunks   int    `toml:"chunks" default:"2" when:"schedule.kind=interleaved|zb-interleaved" min:"2" max:"1000" doc:"pieces of the chain on each stage, V"`
 	InFlight int    `toml:"in_flight" default:"0" when:"schedule.kind=list|auto" min:"0" unit:"microbatches" doc:"most microbatches on a stage between their forward and their backward for weights, if memory allows; 0 means 2·stages-1, as zb-h2 has"`
 	File     string `toml:"file" default:"" when:"schedule.kind=file" doc:"schedule as torchtitan writes it: CSV, a row for each stage"`
