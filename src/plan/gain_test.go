@@ -62,13 +62,12 @@ func TestDecideUnderUncertainty(t *testing.T) {
 // TestDecideInDoubt: where a rank may have been disturbed, layers move to where they
 // are better off whether it was or not, if there is such a place.
 func TestDecideInDoubt(t *testing.T) {
-	now := func(t *testing.T, doubtful int, times float64) (before, after layout.Layout, why Reason) {
+	now := func(costs cost.Table, doubtful int, times float64) (before, after layout.Layout, why Reason) {
 		p := planner(t, every("1", "partition"), plantest.Link)
 		b, err := NewBalancer(p, BalancerOptions{})
 		expect.OK(t, err)
 		before, err = p.First(plantest.Chain(16, 0, 0))
 		expect.OK(t, err)
-		costs := heavy(9)
 		for l := 4 * doubtful; l < 4*doubtful+4; l++ {
 			costs.Layers[l] = costs.Layers[l].With(costs.Layers[l].Stage().Scale(times))
 		}
@@ -80,12 +79,12 @@ func TestDecideInDoubt(t *testing.T) {
 		return before, after, why
 	}
 	// The third stage takes twice as long, or seems to; the first layer is heavy for sure.
-	before, after, why := now(t, 2, 2)
+	before, after, why := now(heavy(9), 2, 2)
 	if after.Equal(before) || after.Cuts.Count(0) >= 4 || why.Gain.Least < surelySaved {
 		t.Errorf("one stage in doubt: %v, %+v", after.Cuts, why)
 	}
 	// Only what is in doubt makes the stages uneven.
-	if before, after, why := now(t, 0, 9); !after.Equal(before) && why.Gain.Least < surelySaved {
+	if before, after, why := now(plantest.Chain(16, 0, 0), 0, 9); !after.Equal(before) || why.Kept != KeptUncertain || why.Gain.Expected < worthMoving {
 		t.Errorf("nothing but doubt: %v, %+v", after.Cuts, why)
 	}
 }

@@ -67,13 +67,15 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition) []partit
 	if len(starts) <= 2 {
 		return starts
 	}
-	slices.SortStableFunc(starts, func(a, b partition.Partition) int {
-		return found{a, p.missing(t, a), p.Seconds(t, a)}.compare(found{b, p.missing(t, b), p.Seconds(t, b)})
-	})
-	return starts[:2]
+	list := make([]found, len(starts))
+	for i, cuts := range starts {
+		list[i] = found{cuts, p.missing(t, cuts), p.Seconds(t, cuts)}
+	}
+	slices.SortStableFunc(list, found.compare)
+	return []partition.Partition{list[0].cuts, list[1].cuts}
 }
 
-// found is where a search ended.
+// found is cuts that a search begins or ends at.
 type found struct {
 	cuts    partition.Partition
 	lacks   int64   // bytes

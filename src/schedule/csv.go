@@ -32,8 +32,8 @@ func WriteCSV(w io.Writer, s Schedule) error {
 	return out.Error()
 }
 
-// What PyTorch writes into a cell (its _Action), B being both halves of the
-// backward, I and W.
+// action and pair are cells as PyTorch writes them (its _Action), B being both halves
+// of the backward, I and W.
 var (
 	action = regexp.MustCompile(`^(\d+)([A-Z_]+)(\d*)$`)
 	pair   = regexp.MustCompile(`^\((\w+);(\w+)\)([A-Z_]+)$`) // what a stage does at the same time

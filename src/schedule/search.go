@@ -208,7 +208,7 @@ func (s *search) ordered(first, second int32) bool {
 	if s.kinds[a].op == W {
 		return false // nothing needs it
 	}
-	// What two chunks do for a microbatch has one order, but for W, which needs its own I.
+	// Work of two chunks for one microbatch has one order, but for W, which needs its own I.
 	return s.kinds[b].op != W || s.kinds[a].op == F || a/3 >= b/3
 }
 

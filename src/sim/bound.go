@@ -7,8 +7,8 @@ import (
 
 // LowerBound returns seconds that no schedule can beat, from the first start
 // to the last end of a step whose microbatches are alike, whatever messages cost
-// (see Step.LowerBound for others). costs is by virtual stage; inFlight is, by stage, the most microbatches between their F and
-// their W, nil for no cap.
+// (see Step.LowerBound for others). costs is by virtual stage; inFlight is, by stage,
+// the most microbatches between their F and their W, nil for no cap.
 //
 // With one chunk on each stage it is the largest, over stages s, of the bounds
 // that oneChunk derives. With several it is the largest of
