@@ -15,49 +15,51 @@ const (
 	// listed is how many instructions of one chunk the lists of all rules have together.
 	listed = 1 << 15
 	// searched bounds the orders of n instructions that are searched for a better one
-	// to searched/n²: the longer a step, the longer an order takes to try and the less
+	// to searched/n√n: the longer a step, the longer an order takes to try and the less
 	// it changes. mostOrders is enough for small steps.
-	searched, mostOrders = 1 << 27, 300
+	searched, mostOrders = 1e7, 1000
 	// fewest is how many rules and orders are tried at least.
 	fewest = 4
 )
 
 // rules are the rules of lists that Auto tries, the first ones on the largest steps.
 // Without a cap on microbatches in flight the first is the best nearly always. The
-// others were picked one by one: each is the one that made the best of those before it
-// better by most, in the mean over steps of equal to ragged stages, with messages and
-// without, under caps from half as many microbatches in flight as stages to twice.
+// others were picked one by one from all combinations of a few values: each is the one
+// that brought the best of those before it, by the mean square of what it is worse than
+// the best of all combinations, nearest to these. That was done over steps of equal to
+// ragged stages, with messages and without, under caps from half as many microbatches in
+// flight as stages to twice.
 var rules = []schedule.Rule{
 	{},
-	{Theta: 0.75, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
-	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
-	{Theta: 0.75, Drain: true},
-	{Theta: 0.5, Patience: 1, Turns: true, Drain: true},
-	{Theta: 0.75, ForwardFirst: true, Drain: true},
-	{Theta: 0.25, Patience: 1, Turns: true},
-	{Drain: true},
-	{Theta: 1, ForwardFirst: true, Patience: 0.5, Turns: true},
+	{Theta: 0.5, ForwardFirst: true, Patience: 0.5, Turns: true, Calm: true, Drain: true},
+	{Theta: 0.75, ForwardFirst: true, Calm: true, Drain: true},
+	{Theta: 0.25, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 1, Calm: true, Drain: true},
 	{Theta: 0.25, Patience: 2, Turns: true, Drain: true},
-	{Theta: 0.75, Patience: 0.5, Drain: true},
+	{Theta: 0.75, Patience: 0.5, Turns: true, Calm: true, Drain: true},
+	{Theta: 0.5, ForwardFirst: true, Calm: true, Drain: true},
+	{Theta: 0.5, ForwardFirst: true, Patience: 1, Turns: true, Drain: true},
+	{Patience: 0.5, Calm: true},
+	{Theta: 0.5, Drain: true},
+	{Theta: 0.75, Calm: true, Drain: true},
 	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
-	{Theta: 0.25, Patience: 0.5},
 }
 
 // chunkRules are the rules where a stage has several chunks, picked likewise in a V.
 var chunkRules = []schedule.Rule{
 	{},
-	{Theta: 0.75, ForwardFirst: true, Drain: true},
-	{Theta: 0.25},
+	{Theta: 0.5, ForwardFirst: true, Drain: true},
+	{Theta: 0.75, Patience: 0.5, Turns: true},
+	{Theta: 0.5, ForwardFirst: true},
+	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
 	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
-	{Theta: 0.25, ForwardFirst: true},
-	{Theta: 1, Patience: 2, Drain: true},
-	{ForwardFirst: true, Patience: 0.5, Turns: true},
 	{Theta: 1, ForwardFirst: true, Drain: true},
-	{Theta: 0.5, Patience: 0.5, Turns: true},
-	{Theta: 0.5},
-	{Theta: 1, Patience: 2, Turns: true},
-	{ForwardFirst: true, Drain: true},
-	{Theta: 0.25, Patience: 1, Turns: true, Drain: true},
+	{Theta: 0.25, Patience: 0.5},
+	{Theta: 1, Patience: 2, Drain: true},
+	{Theta: 0.5, Patience: 2, Turns: true, Drain: true},
+	{Theta: 0.25, ForwardFirst: true, Calm: true},
+	{Theta: 0.25, Drain: true},
+	{Patience: 2},
 }
 
 // fixed returns the schedules that follow from numbers alone among which Auto
@@ -119,8 +121,9 @@ func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (sch
 	}
 	try(fastest(o, enough))
 	if least > enough {
-		n := 3 * len(o.Costs) * o.Microbatches
-		if s, _ := schedule.Search(o, best, min(mostOrders, max(fewest, searched/n/n)), enough); s.Kind == schedule.KindList {
+		n := float64(3 * len(o.Costs) * o.Microbatches)
+		orders := int(searched / (n * math.Sqrt(n)))
+		if s, _ := schedule.Search(o, best, min(mostOrders, max(fewest, orders)), enough); s.Kind == schedule.KindList {
 			try(s)
 		}
 	}

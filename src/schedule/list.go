@@ -28,6 +28,7 @@ type Rule struct {
 	Patience     float64 // the share of an F by which an I may be waited for instead
 	Turns        bool    // F and I alternate: patience is with F after an I, with I after an F
 	Drain        bool    // W comes before I where it lets an F start that only the cap keeps
+	Calm         bool    // before a chunk's first I, only F that are over when it could start at the earliest
 }
 
 // List returns a schedule made for costs, by an event-driven list scheduler: of
@@ -42,7 +43,8 @@ type Rule struct {
 // comes next. All before it are finished, so its chunk is ready and empty. I and W
 // need no room. An F of chunk c needs room, which those in front of it, in the
 // chunks before c, have left: a stage starts an F of a chunk only if one more
-// microbatch may start in each chunk behind that one.
+// microbatch may start in each chunk behind that one. A calm rule keeps no F of the
+// first microbatch, and none of the others once that is finished.
 func List(o ListOptions) Schedule {
 	l := NewLister(o)
 	l.Run(o.Rule)
@@ -69,6 +71,7 @@ type place struct {
 	next         [W + 1]int // by op: the next microbatch
 	known        [W + 1]int // by op: how many F and I it is known of when they can start
 	ready        [W + 1][]float64
+	calm         float64 // when its first I can start at the earliest
 	onward, back float64 // seconds of a message to the virtual stage behind and the one before
 }
 
@@ -118,7 +121,21 @@ func NewLister(o ListOptions) *Lister {
 		at.ready[F], at.ready[I] = l.ready[2*v*o.Microbatches:][:o.Microbatches], l.ready[(2*v+1)*o.Microbatches:][:o.Microbatches]
 		at.onward, at.back = o.message(v), o.message(v-1)
 	}
+	l.setCalm()
 	return l
+}
+
+// setCalm finds how long the first microbatch takes to come back to each chunk.
+func (l *Lister) setCalm() {
+	clock := 0.0
+	for _, at := range l.places {
+		clock += at.cost[F] + at.onward
+	}
+	for v := len(l.places) - 1; v >= 0; v-- {
+		at := &l.places[v]
+		at.calm = clock
+		clock += at.cost[I] + at.back
+	}
 }
 
 // message returns the seconds between a virtual stage and the one behind it.
@@ -196,7 +213,7 @@ func (l *Lister) choose(stage int) {
 		if m := p.next[F]; m < p.known[F] {
 			if start := max(at.clock, p.ready[F][m]); at.open+l.chunks-c > at.cap || m-p.next[W] >= p.cap {
 				held = held || start == at.clock
-			} else if start < forward {
+			} else if start < forward && (!l.rule.Calm || m == 0 || p.next[I] > 0 || start+p.cost[F] <= p.calm) {
 				forward, f = start, p
 			}
 		}

@@ -2,7 +2,10 @@ package schedule
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
+
+	"dynmo/src/random"
 )
 
 // Search returns a schedule that takes less than s does, made by changes in its
@@ -16,25 +19,24 @@ import (
 // other is divided where it leaves a stage. Only what brings an instruction to an
 // end of such a part can shorten it. Of these moves the search makes the one after
 // which the chains through what it moves are the shortest, even if the step gets
-// longer; none that undoes it is made for some time. Deterministic.
+// longer; none that undoes it is made for some time. If no order is better than the
+// best for some time, the search goes on from the best after a few moves at random.
+// Deterministic.
 func Search(o ListOptions, s Schedule, passes int, enough float64) (Schedule, float64) {
 	w := newSearch(newTimes(o, s))
 	seconds := w.set()
 	best, found := seconds, false
 	kept := slices.Clone(w.order)
+	last := 0 // round with a new best order, or a shaken one
 	for w.round = 1; w.round < passes && best > enough; w.round++ {
 		w.trace(seconds)
-		next, ok := w.pick(best)
-		if !ok {
-			break
-		}
-		w.apply(next)
-		if seconds = w.set(); math.IsInf(seconds, 1) { // instructions that take nothing
-			w.apply(next.back())
-			seconds = w.set()
+		if next, ok := w.pick(best); ok && w.round-last <= w.patience() {
+			seconds = w.take(next)
+		} else {
+			seconds, last = w.shake(kept), w.round
 		}
 		if seconds < best*(1-1e-12) {
-			best, found = seconds, true
+			best, found, last = seconds, true, w.round
 			copy(kept, w.order)
 		}
 	}
@@ -48,6 +50,7 @@ func Search(o ListOptions, s Schedule, passes int, enough float64) (Schedule, fl
 // search is the state of Search.
 type search struct {
 	*times
+	rnd    *rand.Rand
 	open   []int32 // by place: microbatches in flight behind it
 	parts  []part  // of the longest chain, from its end
 	round  int
@@ -75,14 +78,22 @@ const (
 )
 
 func newSearch(t *times) *search {
-	s := &search{times: t, open: make([]int32, len(t.order)), tabu: make([]int32, tabus), window: make([]int32, farthest+1), starts: make([]float64, farthest+1)}
-	for stage := range t.next {
-		s.count(stage*t.length, (stage+1)*t.length)
-	}
+	s := &search{times: t, rnd: random.Keyed(uint64(len(t.order))), open: make([]int32, len(t.order)), tabu: make([]int32, tabus), window: make([]int32, farthest+1), starts: make([]float64, farthest+1)}
+	s.count(0, len(t.order))
 	return s
 }
 
-// count counts what is in flight behind the places of a list from first on.
+// take makes a move, and returns the seconds of the step after it.
+func (s *search) take(m move) (seconds float64) {
+	s.apply(m)
+	if seconds = s.set(); math.IsInf(seconds, 1) { // instructions that take nothing
+		s.apply(m.back())
+		seconds = s.set()
+	}
+	return seconds
+}
+
+// count counts what is in flight behind places from first on; behind a list nothing is.
 func (s *search) count(first, end int) {
 	open := s.before(first)
 	for at := first; at < end; at++ {
