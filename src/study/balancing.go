@@ -18,9 +18,9 @@ const (
 	// 0.32 ms on 8 stages with 32 microbatches, 4.0 ms on 24 with 96; in 37 of the runs,
 	// on 4 with 16, it was 2.4 µs (quartiles 1.6 and 3.1).
 	decidePass = 1.8e-6
-	// adaptPass is the same where the schedule is made for the costs: BenchmarkNext, CPU
-	// time, 18 ms on 24 stages with 96 microbatches (5.3 ms, 21 µs a pass, on 8 with 32).
-	adaptPass = 8e-6
+	// adaptPass is the same where the schedule is made for the costs: BenchmarkNext takes
+	// 14.5 ms on 24 stages with 96 microbatches (5.6 ms, 22 µs a pass, on 8 with 32).
+	adaptPass = 6.3e-6
 	// diffuseStage is what diffusion takes for each stage, most of it messages between
 	// neighbours (quartiles 0.27 and 0.33 ms).
 	diffuseStage = 3e-4
