@@ -58,17 +58,24 @@ func (s *Snapshot) Write(dir string, step int) (map[string]File, error) {
 	return files, err
 }
 
+// reached is called between the parts of writing a checkpoint. Tests look at what a
+// process that is killed there leaves.
+var reached = func(phase string) {}
+
 // write writes one file, and returns its length and hash, which it finds meanwhile.
 func (c content) write(path string) (file File, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return file, err
 	}
+	reached("file made")
 	sum, hashed := sha256.New(), make(chan error, 1)
 	go func() { hashed <- c.to(sum) }()
 	out := &counter{w: f}
 	buffer := bufio.NewWriter(out)
-	err = cmp.Or(c.to(buffer), buffer.Flush(), f.Sync())
+	err = cmp.Or(c.to(buffer), buffer.Flush())
+	reached("file written")
+	err = cmp.Or(err, f.Sync())
 	if err = cmp.Or(<-hashed, err, f.Close()); err != nil {
 		_ = f.Close()
 		_ = os.Remove(path)
@@ -107,15 +114,18 @@ func Commit(dir string, m Manifest, keep int) error {
 	if err := cmp.Or(m.check(), create(filepath.Join(at+unfinished, ManifestFile), text), synced(at+unfinished)); err != nil {
 		return err
 	}
+	reached("manifest written")
 	if _, err := Open(at + unfinished); err != nil {
 		return fmt.Errorf("%w: do all ranks see this directory?", err)
 	}
 	if err := os.RemoveAll(at); err != nil { // of a run that was resumed from an earlier one
 		return err
 	}
+	reached("before its name")
 	if err := cmp.Or(os.Rename(at+unfinished, at), synced(dir)); err != nil {
 		return err
 	}
+	reached("named")
 	latest := filepath.Join(dir, latestFile)
 	if err := os.Remove(latest + unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -123,6 +133,7 @@ func Commit(dir string, m Manifest, keep int) error {
 	if err := cmp.Or(create(latest+unfinished, []byte(name+"\n")), os.Rename(latest+unfinished, latest), synced(dir)); err != nil {
 		return err
 	}
+	reached("latest written")
 	return prune(dir, m.Step, keep)
 }
 
