@@ -69,7 +69,9 @@ func (r *Rank) startSaver() error {
 	r.saver = saver{dir: filepath.Join(r.RunDir, store.Directory), ended: make(chan error, 1), began: time.Now(), saved: r.resumed.Step}
 	var err error
 	if r.World.Rank() == 0 {
-		err = store.Clean(r.saver.dir)
+		if err = store.Clean(r.saver.dir); err != nil {
+			err = fmt.Errorf("checkpoints: %w", err)
+		}
 	}
 	return Agree(r.World, err, false)
 }
