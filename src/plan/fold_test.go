@@ -103,6 +103,29 @@ func TestDecideFoldsWhenItPays(t *testing.T) {
 	}
 }
 
+// TestDecideWhenOtherChunksPay: where the balancer itself finds out when to decide, it finds
+// out that other cuts pay though stages hold several chunks, of which the exact partition
+// knows nothing: its cuts give a long head a chunk of its own, and are worse than even ones.
+func TestDecideWhenOtherChunksPay(t *testing.T) {
+	costs := alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
+	costs.Layers[15] = costs.Layers[15].With(cost.Stage{Forward: 8e-3, Input: 8e-3, Weight: 8e-3})
+	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
+		c := foldingSettings(kind)
+		c.Balance.Every = "auto"
+		p := planner(t, c, sim.Network{})
+		cuts, err := p.Cuts(costs)
+		expect.OK(t, err)
+		a := newAsked(t, c, 0)
+		first := p.Seconds(costs, a.now.Cuts)
+		for range 20 {
+			a.after(costs, false)
+		}
+		if best, got := p.Seconds(costs, cuts), p.seconds(costs, a.now.Cuts, a.now.Schedule); first < 1.02*best || got > 1.01*best {
+			t.Errorf("%s: a step takes %v s after 20, %v at first; the best cuts found %v", kind, got, first, best)
+		}
+	}
+}
+
 // TestFoldsWithinMemory: under a limit that zb-v's order keeps to, so does what is
 // found on the V, chunk by chunk.
 func TestFoldsWithinMemory(t *testing.T) {
