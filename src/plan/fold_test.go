@@ -8,6 +8,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/plan/plantest"
+	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -144,6 +145,34 @@ func TestFoldsWithinMemory(t *testing.T) {
 		}
 		if base := p.makespan(costs, cuts, p.base); p.makespan(costs, cuts, s) > base {
 			t.Errorf("draw %d: %v, the base takes %v", seed, p.makespan(costs, cuts, s), base)
+		}
+	}
+}
+
+// TestCutsOfChunksBeatStaticOnes: the best cuts of several chunks on a stage are no worse
+// than those that static balancers make, whatever the head and the sum over replicas.
+func TestCutsOfChunksBeatStaticOnes(t *testing.T) {
+	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
+		for seed := range uint64(8) {
+			c := foldingSettings(kind)
+			c.Parallel.Replicas = 4
+			costs := alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
+			draw := random.Keyed(seed)
+			for l := range costs.Layers {
+				costs.Layers[l].NonZeros = 1e5 * (1 + 9*int64(draw.IntN(2)))
+				costs.Layers[l].Bytes.Gradients = 4 * costs.Layers[l].NonZeros
+			}
+			p := planner(t, c, sim.Uniform(0, 1e8))
+			cuts, err := p.Cuts(costs)
+			expect.OK(t, err)
+			for _, static := range []string{"uniform", "param"} {
+				c.Balance.Kind = static
+				first, err := planner(t, c, sim.Network{}).First(costs)
+				expect.OK(t, err)
+				if best, other := p.Seconds(costs, cuts), p.Seconds(costs, first.Cuts); best > other*(1+1e-12) {
+					t.Errorf("%s, draw %d: %v s, %s cuts take %v", kind, seed, best, static, other)
+				}
+			}
 		}
 	}
 }
