@@ -35,9 +35,10 @@ four parts: inherent to the schedule, were all stages loaded equally; by
 imbalance, below 0 where unequal stages wait less; for memory, by a limit on
 microbatches in flight; for communication. The paper's equation (1) stands
 beside it where its assumptions hold: an even number of equal stages and as many
-microbatches. The last table has other schedules, each at its own best cuts.
+microbatches. The last table has other schedules, each at its own best cuts. A step
+ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
-The advice at the end names settings to add, than which none that were tried (all
+The advice at the end names settings to add, and those of --set that they replace, than which none that were tried (all
 schedules, exact cuts) need less time without more memory: what they gain, and what
 it costs. "to measure" are finer layers that may be better still, blocks in halves or
 slices of the head, whose costs are estimated from those of the whole ones; dynmo

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/study"
 )
 
 // TestSimulateSettingsAct: every setting of simulated runs changes the answer of a kind that
@@ -42,6 +43,18 @@ func TestSimulateSettingsAct(t *testing.T) {
 		}
 		if !strings.Contains(strings.Join(a.Assumes, " "), name+"="+c.value) {
 			t.Errorf("%s = %s: the answer assumes %v", name, c.value, a.Assumes)
+		}
+	}
+}
+
+// TestSmallHead: a head that is smaller than a small one already stays as it is, and the
+// answer says so.
+func TestSmallHead(t *testing.T) {
+	workbench(t, "")
+	for head, want := range map[string]float64{"1": study.SmallHead, "0.01": 0.01} {
+		a := decoded[simAnswer](t, "simulate", "run.toml", "--costs", "costs.json", "--steps", "50", "--set", "simulate.head="+head)
+		if s := a.Head.Small; s == nil || s.Times != want || head == "0.01" && s.Speedup != a.Better.Speedup {
+			t.Errorf("head %s: %+v, want %v times its seconds; speedup %v", head, s, want, a.Better.Speedup)
 		}
 	}
 }
