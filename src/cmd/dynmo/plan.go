@@ -38,10 +38,11 @@ beside it where its assumptions hold: an even number of equal stages and as many
 microbatches. The last table has other schedules, each at its own best cuts. A step
 ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
-The advice at the end names settings to add, and those of --set that they replace, than which none that were tried (all
+The advice at the end names settings to add, than which none that were tried (all
 schedules, exact cuts) need less time without more memory: what they gain, and what
-it costs. "to measure" are finer layers that may be better still, blocks in halves or
-slices of the head, whose costs are estimated from those of the whole ones; dynmo
+it costs. "without" are settings of --set that would then have no effect. "to
+measure" are finer layers that may be better still, blocks in halves or slices of the
+head, whose costs are estimated from those of the whole ones; dynmo
 profile with these settings measures them.
 
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
