@@ -46,6 +46,11 @@ func Recorded(path string) (c Config, unknown []string, err error) {
 	if err != nil {
 		return Config{}, nil, fmt.Errorf("config: %w", err)
 	}
+	return recorded(path, source)
+}
+
+// recorded is Recorded with the file's contents at hand.
+func recorded(path string, source []byte) (c Config, unknown []string, err error) {
 	c = Default()
 	l := loader{list: settings(&c), origin: map[string]string{}, lenient: true}
 	l.file(path, source)
