@@ -79,6 +79,7 @@ const (
 	Balance EventKind = "balance" // cuts were decided
 	Migrate EventKind = "migrate" // layers moved
 	GPU     EventKind = "gpu"     // how the GPU of rank 0 fares, at the end of a run
+	Resumed EventKind = "resume"  // the run went on from a checkpoint, with the event's step
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.
