@@ -54,6 +54,9 @@ func (r *Run) Event(e Event) error { return line(r.events, e) }
 // Costs adds a line to costs.jsonl.
 func (r *Run) Costs(s profile.Phase) error { return line(r.costs, s) }
 
+// Timelines returns how many steps trace.json holds.
+func (r *Run) Timelines() int { return r.chrome.steps }
+
 // Trace adds a step of one replica to trace.json.
 func (r *Run) Trace(s trace.Step, replica int) error {
 	return wrap(r.chrome.add(Timeline{replica, s}))

@@ -69,7 +69,7 @@ func scalars(m Metrics) []scalar {
 		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
 	}
 	if m.JoulesPerToken > 0 {
-		list = append(list, scalar{"joules-per-token", "of all GPUs since the run began", float64(m.JoulesPerToken)})
+		list = append(list, scalar{"joules-per-token", "of all GPUs since the run was last started", float64(m.JoulesPerToken)})
 	}
 	return list
 }
