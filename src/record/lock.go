@@ -65,7 +65,7 @@ type lock struct {
 
 // lockPatience is how long a lock file may be empty while the process that has made it
 // writes its name.
-const lockPatience = 2 * time.Second
+const lockPatience = time.Second
 
 // takeLock takes the lock of a run directory. That of a process that is gone is taken
 // over. The error names the process that holds it.
