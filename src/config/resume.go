@@ -36,6 +36,7 @@ simulate.head simulate.attention simulate.experts simulate.expert_spread simulat
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.frozen simulate.mod_tokens simulate.mod_noise
 simulate.measure_times simulate.decide_times simulate.move_delay_most
 balance.kind balance.by balance.every balance.regex balance.layout balance.memory_limit_bytes balance.gaps balance.gamma balance.max_rounds
+checkpoint.every checkpoint.minutes checkpoint.mtti checkpoint.keep
 device.kind device.kernel device.threads device.graphs device.share
 comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds comm.bandwidth_bytes comm.carrier comm.delay_most`
 
@@ -51,7 +52,7 @@ var effects = map[string]string{
 // are the text of a file that TOML wrote and errors call name. The error joins a line for
 // each that may not differ. A setting that has no effect, there or here, may.
 func (c Config) Resume(name, checkpoint string) (changed []string, err error) {
-	was, unknown, err := recorded(name, []byte(checkpoint))
+	was, unknown, err := Parse(name, []byte(checkpoint))
 	if err != nil {
 		return nil, err
 	}

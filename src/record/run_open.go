@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"dynmo/src/store"
 )
 
 // Files of a run directory. TensorBoard's file lies beside them under the name that
@@ -31,11 +33,9 @@ const (
 	fileMode      = 0o666
 )
 
-// CheckpointDir is the directory of a run's checkpoints, in its own.
-const CheckpointDir = "ckpt"
-
-// files lists what a run directory may hold. Any says that a run lies there.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, CheckpointDir}
+// files lists what a run directory may hold, checkpoints too. Any says that a run lies
+// there.
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, store.Directory}
 
 // more matches other files of a run: those of earlier starts, and TensorBoard's.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}

@@ -38,7 +38,7 @@ func (s *Snapshot) Take(layers []*model.Layer, stream device.Stream) error {
 	if int64(len(s.memory)) < need {
 		s.memory = make([]uint64, need)
 	}
-	left := tensor.From(s.memory)
+	left := s.memory
 	for _, l := range layers {
 		pieces, texts := l.Rest()
 		text, err := json.Marshal(texts)
@@ -80,7 +80,7 @@ func each(layers []*model.Layer, visit func(*model.Layer, model.Piece)) {
 func words(bytes int64) int64 { return (bytes + 7) / 8 }
 
 // copied begins copies of pieces into memory that is left.
-func copied(name string, metadata map[string]string, pieces []model.Piece, left *tensor.Mem, stream device.Stream) content {
+func copied(name string, metadata map[string]string, pieces []model.Piece, left *[]uint64, stream device.Stream) content {
 	c := content{name: name, metadata: metadata, values: make(map[string][]byte, len(pieces))}
 	for _, p := range pieces {
 		c.tensors = append(c.tensors, describe(p))
@@ -88,8 +88,9 @@ func copied(name string, metadata map[string]string, pieces []model.Piece, left 
 			c.values[p.Name] = nil
 			continue
 		}
-		to := left.Span(0, p.Mem.Bytes)
-		*left = left.Span(8*words(p.Mem.Bytes), left.Bytes-8*words(p.Mem.Bytes))
+		n := words(p.Mem.Bytes)
+		to := tensor.From((*left)[:n]).Span(0, p.Mem.Bytes)
+		*left = (*left)[n:]
 		stream.Copy(to, p.Mem)
 		c.values[p.Name] = tensor.Of[byte](to)
 	}

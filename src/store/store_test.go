@@ -33,7 +33,7 @@ func stage(t *testing.T, dev device.Device, dtype tensor.DType) *model.Stage {
 		for at, p := range l.Params() {
 			for _, m := range []tensor.Mem{p.M, p.V} {
 				for k := range tensor.Of[byte](m) {
-					tensor.Of[byte](m)[k] = byte(k*7 + i) &^ 0x80
+					tensor.Of[byte](m)[k] = byte(k*7+i) &^ 0x80
 				}
 			}
 			if p.Prunable() && i > 1 {

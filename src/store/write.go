@@ -90,6 +90,9 @@ func Commit(dir string, m Manifest, keep int) error {
 	if err := cmp.Or(m.check(), create(filepath.Join(at+unfinished, ManifestFile), text), synced(at+unfinished)); err != nil {
 		return err
 	}
+	if _, err := Open(at + unfinished); err != nil {
+		return fmt.Errorf("%w: do all ranks see this directory?", err)
+	}
 	if err := os.RemoveAll(at); err != nil { // of a run that was resumed from an earlier one
 		return err
 	}
