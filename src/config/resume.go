@@ -30,7 +30,7 @@ run.name run.clock run.trace_steps
 parallel.stages parallel.replicas parallel.microbatches
 mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
-train.steps train.on_nan train.nan_limit train.log_every train.hash
+train.steps train.on_nan train.nan_limit train.log_every train.hash train.stopped_is_success
 prune.select
 simulate.head simulate.attention simulate.experts simulate.expert_spread simulate.density_least simulate.density_most
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.frozen simulate.mod_tokens simulate.mod_noise
