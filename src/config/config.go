@@ -91,6 +91,8 @@ type Train struct {
 	NaNLimit int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
 	Hash     bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
+
+	StoppedIsSuccess bool `toml:"stopped_is_success" default:"false" doc:"whether a run that a signal stopped, with a checkpoint, ends with status 0 instead of 85"`
 }
 
 // Optimizer is AdamW with warm-up and cosine decay.
