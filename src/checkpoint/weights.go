@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"dynmo/src/model"
@@ -19,6 +21,19 @@ type Weights struct {
 
 // read returns all values of a parameter.
 func (w *Weights) read(p model.Weight) ([]byte, error) { return w.rows(p, 0, p.Shape[0]) }
+
+// Read returns all values of a parameter. Goroutines may call it at once.
+func (w *Weights) Read(p model.Weight) ([]float32, error) {
+	raw, err := w.read(p)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float32, len(raw)/4)
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return values, nil
+}
 
 // Metadata keys of a dynmo weights file.
 const (
