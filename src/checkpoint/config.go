@@ -162,3 +162,12 @@ func special(id int32) *int32 {
 	}
 	return &id
 }
+
+// generation returns generation_config.json, which says how texts begin and end.
+func (c Config) generation() []byte {
+	text, err := json.MarshalIndent(map[string]*int32{"bos_token_id": special(c.End), "eos_token_id": special(c.End)}, "", "  ")
+	if err != nil {
+		panic("checkpoint: configuration does not marshal")
+	}
+	return append(text, '\n')
+}

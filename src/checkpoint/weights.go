@@ -13,7 +13,7 @@ import (
 // Weights is the weights of a whole model, wherever they lie.
 type Weights struct {
 	Config Config
-	Prefix string // of the names in Hugging Face's file: "" or "transformer."
+	Prefix string // of the names in Hugging Face's file: "" or Transformer
 
 	rows  func(p model.Weight, lo, hi int64) ([]byte, error) // values of rows [lo, hi), as float32
 	close func() error
@@ -73,8 +73,8 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
 	prefix := f.Metadata[prefixKey]
-	if prefix != "" && prefix != transformerPrefix {
-		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, prefix, transformerPrefix)
+	if prefix != "" && prefix != Transformer {
+		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, prefix, Transformer)
 	}
 	want := make(map[string][]int64)
 	for _, p := range c.Model.Weights() {

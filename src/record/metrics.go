@@ -75,10 +75,11 @@ type EventKind string
 
 // Kinds of events.
 const (
-	Dynamic EventKind = "dynamic" // the model changed
-	Balance EventKind = "balance" // cuts were decided
-	Migrate EventKind = "migrate" // layers moved
-	GPU     EventKind = "gpu"     // how the GPU of rank 0 fares, at the end of a run
+	Dynamic EventKind = "dynamic"    // the model changed
+	Balance EventKind = "balance"    // cuts were decided
+	Migrate EventKind = "migrate"    // layers moved
+	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
+	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.
