@@ -73,7 +73,7 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 		if err == nil && step >= 0 && one.Step != step {
 			err = fmt.Errorf("--step %d: %s is of step %d", step, dir, one.Step)
 		}
-		return one, err
+		return whole(one, err)
 	}
 	all, damaged, err := store.All(dir)
 	switch {
@@ -91,11 +91,20 @@ func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
 	return newest, err
 }
 
+// whole reads all of a checkpoint, so that what is wrong is found before anything is made
+// of it.
+func whole(one *store.Checkpoint, err error) (*store.Checkpoint, error) {
+	if err != nil {
+		return nil, err
+	}
+	return one, one.Verify()
+}
+
 // ofStep opens a run's checkpoint after so many steps. all are those there are.
 func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
 	path := filepath.Join(dir, store.Directory, store.Name(step))
 	if _, err := os.Stat(path); err == nil {
-		return store.Open(path)
+		return whole(store.Open(path))
 	}
 	var steps []string
 	for _, one := range all {
