@@ -150,7 +150,9 @@ func TestCheckpointsOfARun(t *testing.T) {
 	weights[len(weights)/2] ^= 1
 	expect.OK(t, os.WriteFile(layer, weights, 0o600))
 	const why = "checkpoint run/ckpt/step_00000012: layer-00002.safetensors: SHA-256"
-	ckpt("verify", run).refused(t, exitUsage, why)
+	if e := ckpt("verify", run); e.status != exitUsage || !strings.HasPrefix(e.stderr, "dynmo: "+why) || !strings.HasPrefix(e.stdout, oldest+": whole") || len(e.errors()) != 1 {
+		t.Errorf("verify of a run whose newest checkpoint is damaged: %+v", e)
+	}
 	ckpt("verify", newest).refused(t, exitUsage, why)
 	ckpt("export", newest, "-o", "new").refused(t, exitUsage, why)
 	ckpt("export", run, "--step", "12", "-o", "new").refused(t, exitUsage, why)
