@@ -46,6 +46,7 @@ const (
 	RoomDynamic Room = iota
 	RoomPipeline
 	RoomUpdate
+	RoomValidation
 	RoomProfile
 	RoomBalance
 	RoomMigrate
@@ -53,7 +54,7 @@ const (
 )
 
 func (r Room) String() string {
-	return [...]string{"dynamic", "pipeline", "update", "profile", "balance", "migrate", "record"}[r]
+	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record"}[r]
 }
 
 const postBytes = int(unsafe.Sizeof(Post{}))
