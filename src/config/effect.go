@@ -36,12 +36,13 @@ func (c Config) Ignored() []string {
 // one that s or its table names in its tag, or one that silences that.
 func (s setting) silencer(list []setting) (setting, bool) {
 	for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
-		other, choices, _ := strings.Cut(tag.Get("when"), "=")
+		other, choices, chosen := strings.Cut(tag.Get("when"), "=")
 		decider, ok := find(list, other)
 		if !ok {
 			continue
 		}
-		if !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
+		value := decider.value.String()
+		if chosen && !slices.Contains(strings.Split(choices, "|"), value) || !chosen && value == "" {
 			return decider, true
 		}
 		if other, ok := decider.silencer(list); ok {

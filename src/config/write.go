@@ -35,6 +35,9 @@ func sentence(doc, when string) string {
 	if when == "" {
 		return doc
 	}
-	other, choices, _ := strings.Cut(when, "=")
+	other, choices, chosen := strings.Cut(when, "=")
+	if !chosen {
+		choices = "set"
+	}
 	return fmt.Sprintf("%s (only where %s is %s)", doc, other, strings.ReplaceAll(choices, "|", " or "))
 }
