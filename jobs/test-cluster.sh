@@ -178,7 +178,10 @@ up() {
 		*) nodes=$i ;;
 		esac
 	done
-	[ "$nodes" -ge 1 ] && [ "$nodes" -le 64 ] || { say "$nodes nodes: want 1 to 64"; exit 2; }
+	if [ "$nodes" -lt 1 ] || [ "$nodes" -gt 64 ]; then
+		say "$nodes nodes: want 1 to 64"
+		exit 2
+	fi
 	missing=$(need) || fail "missing: $missing (./build.sh test-slurm installs them where apt can)"
 	[ ! -e "$cluster" ] || fail "$cluster exists: jobs/test-cluster.sh down removes it"
 	mkdir -m 755 "$cluster"
