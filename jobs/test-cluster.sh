@@ -100,7 +100,7 @@ SlurmdTimeout=20
 SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
 NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 State=UNKNOWN
-PartitionName=test Nodes=ALL Default=YES MaxTime=60 State=UP
+PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
 	[ -n "$accounting" ] || return 0
 	cat >>"$SLURM_CONF" <<CONF
