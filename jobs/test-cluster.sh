@@ -7,15 +7,16 @@ set -euo pipefail
 
 usage() {
 	cat <<'END_OF_USAGE'
-usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE | env | need
+usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE | start NODE | env | need [--no-accounting]
 
   up      start a cluster of N nodes (default 4), node1 to nodeN, with 4 CPUs each;
           --no-accounting leaves slurmdbd and MariaDB out
   down    end its jobs and daemons and remove its directory
   status  nodes and jobs; status 1 if no cluster is up
   kill    end a node at once with all its processes, as a crash does
+  start   start it again
   env     print how a shell reaches it: eval "$(jobs/test-cluster.sh env)"; sbatch ...
-  need    print the programs of Debian's packages that are missing; status 1 if any is
+  need    print which programs are missing (of slurmdbd's not with --no-accounting); status 1 if any
 
 DYNMO_CLUSTER names its directory (default dynmo-cluster-UID in TMPDIR or /tmp).
 END_OF_USAGE
@@ -249,8 +250,15 @@ kill)
 	[ -e "$cluster/pids/${2:?kill NODE}" ] || fail "no node $2 in $cluster"
 	end KILL "$2"
 	;;
+start)
+	[ -e "$cluster/pids/${2:?start NODE}" ] || fail "no node $2 in $cluster"
+	alive "$2" || start_node "$2"
+	;;
 env) printf 'export SLURM_CONF=%q\n' "$SLURM_CONF" ;;
-need) need ;;
+need)
+	[ "${2:-}" != --no-accounting ] || accounting=''
+	need
+	;;
 help | -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac
