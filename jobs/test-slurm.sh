@@ -119,7 +119,7 @@ t_limit_no_requeue() {
 	says "sbatch with --run-dir $name.run goes on"
 }
 t_stopped_ok() {
-	REQUEUE=no STOPPED_OK=yes submit -- --set train.steps=300
+	REQUEUE=no submit -- --set train.steps=300 --set train.stopped_is_success=true
 	reach 15
 	scancel --batch --signal=USR1 "$id"
 	ends 60 'COMPLETED 0:0'

@@ -50,10 +50,11 @@ const (
 	RoomBalance
 	RoomMigrate
 	RoomRecord
+	RoomSave
 )
 
 func (r Room) String() string {
-	return [...]string{"dynamic", "pipeline", "update", "profile", "balance", "migrate", "record"}[r]
+	return [...]string{"dynamic", "pipeline", "update", "profile", "balance", "migrate", "record", "checkpoint"}[r]
 }
 
 const postBytes = int(unsafe.Sizeof(Post{}))

@@ -16,21 +16,22 @@ package config
 //	              train or simulate; without it all do
 //	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
-	Run       Run       `toml:"run" doc:"the run as a whole"`
-	Model     Model     `toml:"model" doc:"the transformer (GPT-2 family)"`
-	Data      Data      `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
-	Parallel  Parallel  `toml:"parallel" doc:"how work is divided"`
-	Mesh      Mesh      `toml:"mesh" doc:"which rank is which stage and replica"`
-	Schedule  Schedule  `toml:"schedule" doc:"the order of work in a step"`
-	Train     Train     `toml:"train" only:"train" doc:"the loop"`
-	Optimizer Optimizer `toml:"optimizer" only:"train" doc:"AdamW with warm-up and cosine decay"`
-	Dynamic   Dynamic   `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
-	Prune     Prune     `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
-	Freeze    Freeze    `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
-	Simulate  Simulate  `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
-	Balance   Balance   `toml:"balance" doc:"when and how layers are moved"`
-	Device    Device    `toml:"device" doc:"what a rank computes on"`
-	Comm      Comm      `toml:"comm" doc:"messages between ranks"`
+	Run        Run        `toml:"run" doc:"the run as a whole"`
+	Model      Model      `toml:"model" doc:"the transformer (GPT-2 family)"`
+	Data       Data       `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
+	Parallel   Parallel   `toml:"parallel" doc:"how work is divided"`
+	Mesh       Mesh       `toml:"mesh" doc:"which rank is which stage and replica"`
+	Schedule   Schedule   `toml:"schedule" doc:"the order of work in a step"`
+	Train      Train      `toml:"train" only:"train" doc:"the loop"`
+	Optimizer  Optimizer  `toml:"optimizer" only:"train" doc:"AdamW with warm-up and cosine decay"`
+	Dynamic    Dynamic    `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
+	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
+	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
+	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
+	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
+	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
+	Device     Device     `toml:"device" doc:"what a rank computes on"`
+	Comm       Comm       `toml:"comm" doc:"messages between ranks"`
 }
 
 // Run holds the name, seed and clock of the run.
@@ -90,6 +91,8 @@ type Train struct {
 	NaNLimit int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
 	Hash     bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
+
+	StoppedIsSuccess bool `toml:"stopped_is_success" default:"false" doc:"whether a run that a signal stopped, with a checkpoint, ends with status 0 instead of 85"`
 }
 
 // Optimizer is AdamW with warm-up and cosine decay.
@@ -190,6 +193,14 @@ type Device struct {
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
 	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
 	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
+}
+
+// Checkpoint is when the state of a run is saved.
+type Checkpoint struct {
+	Every   string  `toml:"every" default:"auto" oneof:"auto,end,never" min:"1" unit:"steps" doc:"steps between checkpoints; auto saves as often as loses least work (Young 1974), end only when the run ends or is asked to save"`
+	Minutes float64 `toml:"minutes" default:"0" min:"0" max:"100000" unit:"minutes" doc:"most minutes between checkpoints, whatever every says; 0 leaves it to every"`
+	MTTI    float64 `toml:"mtti" default:"24" when:"checkpoint.every=auto" above:"0" max:"1e6" unit:"hours" doc:"mean time from one interruption of such a run to the next"`
+	Keep    int     `toml:"keep" default:"2" min:"1" max:"1000000" doc:"checkpoints that are kept"`
 }
 
 // Comm is messages between ranks.

@@ -16,9 +16,9 @@ func (e RefusedError) Error() string {
 	return fmt.Sprintf("start: rank %d cannot take part", e.First)
 }
 
-// refused returns the error of a rank that another speaks for, once that had time to:
+// toldBy returns the error of a rank that another speaks for, once that had time to:
 // some launchers end all ranks when one has ended.
-func refused(first int) error {
+func toldBy(first int) error {
 	time.Sleep(grace / 2)
 	return RefusedError{first}
 }
@@ -41,7 +41,7 @@ func Refuse(err error, tell func(error) (status int), exit func(status int)) err
 	}
 	first, failed := mpi.FirstRefusing(true)
 	if failed == nil && first != t.Rank() {
-		err = refused(first)
+		err = toldBy(first)
 	}
 	_ = mpi.Stop() // err is what to tell
 	return err
@@ -52,7 +52,7 @@ func Refuse(err error, tell func(error) (status int), exit func(status int)) err
 func CheckLauncher() error {
 	err := mpi.CheckLauncher()
 	if err != nil && mpi.LaunchRank() != 0 {
-		return refused(0)
+		return toldBy(0)
 	}
 	return err
 }

@@ -16,7 +16,8 @@ import (
 const (
 	exitDone    = 0
 	exitFailure = 1
-	exitUsage   = 2 // bad command line, settings or input; nothing was done
+	exitUsage   = 2  // bad command line, settings or input; nothing was done
+	exitStopped = 85 // a signal stopped training, and its checkpoint is written
 )
 
 // usageError is an error of the user's: bad arguments, settings or input.
@@ -29,6 +30,11 @@ func quiet(err error) bool {
 	_, refused := errors.AsType[launch.RefusedError](err)
 	return refused
 }
+
+// statusError ends a command that has said all there is to say with a status.
+type statusError int
+
+func (statusError) Error() string { return "" }
 
 // execute runs a command line, prints its error and returns its exit status. Output that
 // could not be printed is an error.
@@ -82,6 +88,9 @@ func status(err error) int {
 	}
 	if _, ok := errors.AsType[usageError](err); ok || quiet(err) {
 		return exitUsage
+	}
+	if ended, ok := errors.AsType[statusError](err); ok {
+		return int(ended)
 	}
 	return exitFailure
 }
