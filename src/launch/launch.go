@@ -133,7 +133,14 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		started()
 		return out, train.Input(err)
 	}
-	err = agree(c, t)
+	refusing, err := mpi.FirstRefusing(false)
+	if err == nil && refusing >= 0 {
+		started()
+		return out, errors.Join(toldBy(refusing), mpi.Stop())
+	}
+	if err == nil {
+		err = agree(c, t)
+	}
 	started()
 	w := newWatch(c, t, comm.NewBoard(t.Size()), h)
 	if err == nil {
