@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,12 +19,15 @@ import (
 
 // Files of a Hugging Face directory.
 const (
-	configFile = "config.json"
-	modelFile  = "model.safetensors"
-	indexFile  = modelFile + ".index.json"
+	configFile     = "config.json"
+	generationFile = "generation_config.json"
+	modelFile      = "model.safetensors"
+	indexFile      = modelFile + ".index.json"
 )
 
-const transformerPrefix = "transformer."
+// Transformer is what the names of tensors begin with where a model with its head wrote
+// them, as GPT2LMHeadModel.
+const Transformer = "transformer."
 
 // Names of the embedding and of the head, which many programs write even where the two
 // are one.
@@ -156,8 +161,8 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 			list, home = append(list, t), append(home, f)
 		}
 	}
-	if seen[transformerPrefix+tokenMatrix] {
-		w.Prefix = transformerPrefix
+	if seen[Transformer+tokenMatrix] {
+		w.Prefix = Transformer
 	}
 	want := make(map[string][]int64)
 	for _, p := range c.Model.Weights() {
@@ -235,10 +240,10 @@ func (w *Weights) gpt2(p model.Weight) Tensor {
 	return t
 }
 
-// WriteHuggingFace writes config.json and model.safetensors to a directory (see
-// replace.Directory). A model that was one file of float32 without mask buffers,
+// WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a
+// directory (see replace.Directory), and more files, by name. A model that was one file of float32 without mask buffers,
 // written by the reference implementation, comes out as it was, byte for byte.
-func (w *Weights) WriteHuggingFace(dir string) error {
+func (w *Weights) WriteHuggingFace(dir string, more map[string][]byte) error {
 	values := func(p model.Weight) ([]byte, error) {
 		v, err := w.read(p)
 		if err == nil && p.Transposed {
@@ -250,13 +255,15 @@ func (w *Weights) WriteHuggingFace(dir string) error {
 		err := replace.Write(filepath.Join(dir, modelFile), func(out io.Writer) error {
 			return w.safetensors(out, map[string]string{formatKey: torchFormat}, w.gpt2, values)
 		})
-		if err != nil {
-			return err
+		files := map[string][]byte{configFile: w.Config.Text, generationFile: w.Config.generation()}
+		maps.Copy(files, more)
+		for name, text := range files {
+			err = cmp.Or(err, replace.Write(filepath.Join(dir, name), func(out io.Writer) error {
+				_, err := out.Write(text)
+				return err
+			}))
 		}
-		return replace.Write(filepath.Join(dir, configFile), func(out io.Writer) error {
-			_, err := out.Write(w.Config.Text)
-			return err
-		})
+		return err
 	})
 }
 

@@ -51,10 +51,11 @@ const (
 	RoomBalance
 	RoomMigrate
 	RoomRecord
+	RoomSave
 )
 
 func (r Room) String() string {
-	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record"}[r]
+	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record", "checkpoint"}[r]
 }
 
 const postBytes = int(unsafe.Sizeof(Post{}))

@@ -18,21 +18,22 @@ package config
 //	              train or simulate; without it all do
 //	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
-	Run       Run       `toml:"run" doc:"the run as a whole"`
-	Model     Model     `toml:"model" doc:"the transformer (GPT-2 family)"`
-	Data      Data      `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
-	Parallel  Parallel  `toml:"parallel" doc:"how work is divided"`
-	Mesh      Mesh      `toml:"mesh" doc:"which rank is which stage and replica"`
-	Schedule  Schedule  `toml:"schedule" doc:"the order of work in a step"`
-	Train     Train     `toml:"train" only:"train" doc:"the loop"`
-	Optimizer Optimizer `toml:"optimizer" only:"train" doc:"AdamW with warm-up and cosine decay"`
-	Dynamic   Dynamic   `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
-	Prune     Prune     `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
-	Freeze    Freeze    `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
-	Simulate  Simulate  `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
-	Balance   Balance   `toml:"balance" doc:"when and how layers are moved"`
-	Device    Device    `toml:"device" doc:"what a rank computes on"`
-	Comm      Comm      `toml:"comm" doc:"messages between ranks"`
+	Run        Run        `toml:"run" doc:"the run as a whole"`
+	Model      Model      `toml:"model" doc:"the transformer (GPT-2 family)"`
+	Data       Data       `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
+	Parallel   Parallel   `toml:"parallel" doc:"how work is divided"`
+	Mesh       Mesh       `toml:"mesh" doc:"which rank is which stage and replica"`
+	Schedule   Schedule   `toml:"schedule" doc:"the order of work in a step"`
+	Train      Train      `toml:"train" only:"train" doc:"the loop"`
+	Optimizer  Optimizer  `toml:"optimizer" only:"train" doc:"AdamW with warm-up and cosine decay"`
+	Dynamic    Dynamic    `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
+	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
+	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
+	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
+	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
+	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
+	Device     Device     `toml:"device" doc:"what a rank computes on"`
+	Comm       Comm       `toml:"comm" doc:"messages between ranks"`
 }
 
 // Run holds the name, seed and clock of the run.
@@ -102,6 +103,8 @@ type Train struct {
 	ValidateEvery     int    `toml:"validate_every" default:"0" min:"0" when:"data.validation" unit:"steps" doc:"steps between measurements of the validation loss; 0 measures it after the last step alone, as is done in any case"`
 	ValidateSequences int    `toml:"validate_sequences" default:"64" min:"1" max:"65536" when:"data.validation" unit:"sequences" doc:"sequences that the validation loss is the mean of, the same every time and spread evenly over the validation data; rounded up to whole microbatches"`
 	Hash              bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
+
+	StoppedIsSuccess bool `toml:"stopped_is_success" default:"false" doc:"whether a run that a signal stopped, with a checkpoint, ends with status 0 instead of 85"`
 }
 
 // Optimizer is AdamW with warm-up and cosine decay.
@@ -153,9 +156,9 @@ type Simulate struct {
 	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
 	Tokens        float64 `toml:"mod_tokens" default:"0.125" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes (Raposo et al. 2024)"`
 	TokensNoise   float64 `toml:"mod_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch (paper, section 2.2)"`
-	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
-	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
-	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
+	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
+	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
+	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" when:"balance.kind=partition|diffusion" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
 }
 
 // AttentionShare returns the share of a block's seconds in attention over the scores. Of
@@ -202,6 +205,14 @@ type Device struct {
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
 	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
 	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
+}
+
+// Checkpoint is when the state of a run is saved.
+type Checkpoint struct {
+	Every   string  `toml:"every" default:"auto" oneof:"auto,end,never" min:"1" unit:"steps" doc:"steps between checkpoints; auto saves as often as loses least work (Young 1974), end only when the run ends or is asked to save"`
+	Minutes float64 `toml:"minutes" default:"0" min:"0" max:"100000" unit:"minutes" doc:"most minutes between checkpoints, whatever every says; 0 leaves it to every"`
+	MTTI    float64 `toml:"mtti" default:"24" when:"checkpoint.every=auto" above:"0" max:"1e6" unit:"hours" doc:"mean time from one interruption of such a run to the next"`
+	Keep    int     `toml:"keep" default:"2" min:"1" max:"1000000" doc:"checkpoints that are kept"`
 }
 
 // Comm is messages between ranks.

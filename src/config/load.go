@@ -46,9 +46,14 @@ func Recorded(path string) (c Config, unknown []string, err error) {
 	if err != nil {
 		return Config{}, nil, fmt.Errorf("config: %w", err)
 	}
+	return Parse(path, source)
+}
+
+// Parse is Recorded of a text with a name.
+func Parse(name string, source []byte) (c Config, unknown []string, err error) {
 	c = Default()
 	l := loader{list: settings(&c), origin: map[string]string{}, lenient: true}
-	l.file(path, source)
+	l.file(name, source)
 	if err := l.err(c); err != nil {
 		return Config{}, nil, err
 	}

@@ -35,9 +35,9 @@ func sentence(doc, when string) string {
 	if when == "" {
 		return doc
 	}
-	other, choices, chosen := strings.Cut(when, "=")
-	if !chosen {
-		choices = "set"
+	if !strings.Contains(when, "=") {
+		when += " is set"
 	}
-	return fmt.Sprintf("%s (only where %s is %s)", doc, other, strings.ReplaceAll(choices, "|", " or "))
+	when = strings.NewReplacer("=", " is ", "|", " or ", " or ", ", or ").Replace(when)
+	return fmt.Sprintf("%s (only where %s)", doc, when)
 }

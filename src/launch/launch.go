@@ -27,6 +27,13 @@ import (
 type Hooks struct {
 	// Stop reports whether the process was asked to end after the step.
 	Stop func() bool
+	// Save reports whether the process was asked for a checkpoint since the last call; nil: never.
+	Save func() bool
+	// Resume is the run directory whose newest checkpoint the run goes on from, the same
+	// in all processes; "" begins anew. So does a directory that has none.
+	Resume string
+	// RunDir is called on rank 0 after Begin: where checkpoints are kept; "" or nil: nowhere.
+	RunDir func() string
 	// Begin is called on rank 0, before the first step.
 	Begin func(World) (record.Observer, error)
 	// End is called on rank 0 when training is over, while MPI still runs: a
@@ -51,6 +58,8 @@ type World struct {
 	Corpus    string // SHA-256 of the text
 	GPU       string // of rank 0; "" on a CPU
 	Transport string // of the memory of GPUs between ranks; "" on a CPU
+
+	Resumed train.Resumed // what the run goes on from
 
 	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
 }
@@ -124,7 +133,14 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		started()
 		return out, train.Input(err)
 	}
-	err = agree(c, t)
+	refusing, err := mpi.FirstRefusing(false)
+	if err == nil && refusing >= 0 {
+		started()
+		return out, errors.Join(toldBy(refusing), mpi.Stop())
+	}
+	if err == nil {
+		err = agree(c, t)
+	}
 	started()
 	w := newWatch(c, t, comm.NewBoard(t.Size()), h)
 	if err == nil {
@@ -321,7 +337,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	r, err := train.New(train.Setup{
 		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Before: before,
+		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Before: before,
 	})
 	if err != nil {
 		return nil, err
@@ -330,8 +346,17 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if t.Rank() == 0 {
 		r.Observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
-			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered,
+			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(),
 		})
 	}
-	return &rank{r, gpu}, train.Agree(world, err, true)
+	if err := train.Agree(world, err, true); err != nil {
+		return nil, err
+	}
+	var dir []byte
+	if t.Rank() == 0 && h.RunDir != nil {
+		dir = []byte(h.RunDir())
+	}
+	dir, err = world.Bcast(0, dir)
+	r.RunDir = string(dir)
+	return &rank{r, gpu}, err
 }

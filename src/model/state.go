@@ -24,8 +24,15 @@ type Section struct {
 
 func inMemory(name string, m tensor.Mem) Section { return Section{Name: name, Bytes: m.Bytes, Mem: m} }
 
-// headerSection is the first section of every layer, a header as JSON.
-const headerSection = "header"
+// Names of the sections of every layer. The first is a header as JSON.
+const (
+	headerSection  = "header"
+	weightsSection = "weights"
+	masterSection  = "master"
+	moment1Section = "moment1"
+	moment2Section = "moment2"
+	indexSection   = "index"
+)
 
 // header says what the memory of a layer holds. With the model's Config it is
 // enough to make an empty copy of the layer elsewhere.
@@ -58,8 +65,8 @@ func (l *Layer) Sections() []Section {
 	}
 	list := []Section{{Name: headerSection, Bytes: int64(len(text)), Text: text}}
 	for _, s := range []Section{
-		inMemory("weights", l.w), inMemory("master", l.master), inMemory("moment1", l.m), inMemory("moment2", l.v),
-		inMemory("index", l.index),
+		inMemory(weightsSection, l.w), inMemory(masterSection, l.master), inMemory(moment1Section, l.m), inMemory(moment2Section, l.v),
+		inMemory(indexSection, l.index),
 	} {
 		if !s.Mem.IsZero() {
 			list = append(list, s)

@@ -139,7 +139,7 @@ func (s *stepper) step() {
 		s.err = err
 		return
 	}
-	agreed, err := s.runner.Agree(done.Losses, false)
+	agreed, err := s.runner.Agree(done.Losses, pipeline.Nothing)
 	if err != nil {
 		s.err = err
 		return

@@ -141,7 +141,7 @@ func steps(r *member, decay float64) ([]pipeline.Agreement, error) {
 		if err != nil {
 			return nil, err
 		}
-		agreed, err := r.Agree(done.Losses, false)
+		agreed, err := r.Agree(done.Losses, pipeline.Nothing)
 		if err != nil {
 			return nil, err
 		}

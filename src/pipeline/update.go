@@ -9,11 +9,21 @@ import (
 	"dynmo/src/tensor"
 )
 
+// Ask is what a rank is asked to do after a step.
+type Ask uint8
+
+// What ranks are asked for: of several ranks the last of these holds for all.
+const (
+	Nothing Ask = iota
+	Save        // a checkpoint
+	Stop        // an end of the run
+)
+
 // Agreement is what all ranks know after a step.
 type Agreement struct {
 	Loss float64 // mean over the tokens of the global batch
 	Norm float64 // global norm of the gradient
-	Stop bool    // whether any rank was asked to end after this step
+	Ask  Ask     // the most that any rank was asked for
 }
 
 // Finite reports whether loss and norm are numbers that can be used.
@@ -24,9 +34,9 @@ func (a Agreement) Finite() bool {
 // Agree computes the loss and the gradient norm of the step, the same bits on
 // every rank: squared norms are added in layer order, those of what replicas have
 // of their own behind them in the order of replicas; losses in the order of global
-// microbatches, and of layers. losses are the Result's; stop says whether this
-// rank was asked to end. Collective over the stages and the replicas.
-func (r *Runner) Agree(losses []float64, stop bool) (Agreement, error) {
+// microbatches, and of layers. losses are the Result's; ask is what this rank was
+// asked for. Collective over the stages and the replicas.
+func (r *Runner) Agree(losses []float64, ask Ask) (Agreement, error) {
 	r.x.Stream.Zero(r.norms)
 	for i, l := range r.s.Layers {
 		l.SquaredNorm(r.x, r.norms.Span(int64(i)*16, 16))
@@ -35,11 +45,7 @@ func (r *Runner) Agree(losses []float64, stop bool) (Agreement, error) {
 	if err := r.sync(); err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: norm: stage %d: %w", r.stage(), err)
 	}
-	ask := 0.0
-	if stop {
-		ask = 1
-	}
-	mine := append([]float64{ask}, tensor.Of[float64](r.normsOnHost)...)
+	mine := append([]float64{float64(ask)}, tensor.Of[float64](r.normsOnHost)...)
 	stages, err := r.group.Allgather(comm.Pack(append(mine, losses...)))
 	if err != nil {
 		return Agreement{}, fmt.Errorf("pipeline: agree over stages: %w", err)
@@ -52,18 +58,18 @@ func (r *Runner) Agree(losses []float64, stop bool) (Agreement, error) {
 	sum := 0.0
 	for _, b := range replicas {
 		v := comm.Unpack[float64](b)
-		stop = stop || v[0] > 0
+		ask = max(ask, Ask(v[0]))
 		norm += v[1]
 		for _, loss := range v[2:] {
 			sum += loss
 		}
 	}
-	return Agreement{Loss: sum * r.x.Scale, Norm: math.Sqrt(norm), Stop: stop}, nil
+	return Agreement{Loss: sum * r.x.Scale, Norm: math.Sqrt(norm), Ask: ask}, nil
 }
 
 // chain returns, from what all stages sent, the squared norm of the gradients that
-// replicas share, and what this replica tells the others: whether a rank was asked
-// to end, the squared norm of its own gradients, and its losses.
+// replicas share, and what this replica tells the others: the most that a rank was
+// asked for, the squared norm of its own gradients, and its losses.
 func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
 	microbatches := r.schedule.Microbatches
 	values := make([][]float64, len(stages)) // what is left of each stage's

@@ -68,7 +68,7 @@ func TestValidation(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					agreed, err := r.Agree(done.Losses, false)
+					agreed, err := r.Agree(done.Losses, pipeline.Nothing)
 					if want := agreed.Loss; losses[tr.Rank()] != want {
 						t.Errorf("%s, %s, %+v: %v, the step's loss is %v", name, plan.Kind, plan.Map, losses[tr.Rank()], want)
 					}
@@ -108,7 +108,7 @@ func TestValidationLeavesTheStep(t *testing.T) {
 				if after := fmt.Sprint(done); after != before {
 					t.Errorf("rank %d: the step's result changed from\n%s\nto\n%s", tr.Rank(), before, after)
 				}
-				agreed, err := r.Agree(done.Losses, false)
+				agreed, err := r.Agree(done.Losses, pipeline.Nothing)
 				if err == nil {
 					err = r.Update(adam)
 				}

@@ -58,8 +58,8 @@ type Metrics struct {
 	// that of the process once MPI had started: of each stage the largest of its
 	// replicas. Absent where ranks share a process or the system does not report it.
 	ResidentPerStage []int64 `json:"resident_per_stage,omitempty"`
-	// JoulesPerToken is the energy that all GPUs have used since the run began, by the
-	// tokens trained on since. Absent where it is not metered.
+	// JoulesPerToken is the energy that all GPUs have used since the run was last
+	// started, by the tokens trained on since. Absent where it is not metered.
 	JoulesPerToken Float `json:"joules_per_token,omitzero"`
 	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 	BatchSize      int   `json:"batch_size"`       // sequences of the step, of all replicas
@@ -72,7 +72,8 @@ type Metrics struct {
 	ValidationSeconds    Float `json:"validation_seconds,omitzero"`
 	// Time is the time of day at which the step was over, in UTC. Absent from older runs.
 	Time time.Time `json:"time,omitzero"`
-	// WallSeconds is real time since training began, whatever the clock.
+	// WallSeconds is real time since training began, whatever the clock, without what
+	// passed between an end of the run and its next start.
 	WallSeconds Float `json:"wall_seconds"`
 }
 
@@ -84,10 +85,12 @@ type EventKind string
 
 // Kinds of events.
 const (
-	Dynamic EventKind = "dynamic" // the model changed
-	Balance EventKind = "balance" // cuts were decided
-	Migrate EventKind = "migrate" // layers moved
-	GPU     EventKind = "gpu"     // how the GPU of rank 0 fares, at the end of a run
+	Dynamic EventKind = "dynamic"    // the model changed
+	Balance EventKind = "balance"    // cuts were decided
+	Migrate EventKind = "migrate"    // layers moved
+	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
+	Resumed EventKind = "resume"     // the run was started again, with the event's step
+	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.

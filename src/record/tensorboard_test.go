@@ -208,7 +208,7 @@ func TestBoardReadsBack(t *testing.T) {
 				{"validation-time = 0.5", "seconds, clock=virtual"},
 			}...)
 		}
-		list = append(list, struct{ text, about string }{"joules-per-token = 0.375", "of all GPUs since the run began"})
+		list = append(list, struct{ text, about string }{"joules-per-token = 0.375", "of all GPUs since the run was last started"})
 		for _, v := range list {
 			line := fmt.Sprintf("%.3f step %d %s", now, step+1, v.text)
 			if validation := strings.Contains(v.text, "validation"); step == 0 || step == 1 && validation {

@@ -7,6 +7,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/migrate"
+	"dynmo/src/pipeline"
 	"dynmo/src/plan"
 	"dynmo/src/record"
 )
@@ -16,6 +17,7 @@ type Outcome struct {
 	Steps   int     // steps that were run
 	Loss    float64 // of the last step
 	Stopped bool    // asked to end before the last step
+	Saved   int     // steps that the last checkpoint holds; 0: there is none
 	Left    bool    // this rank was given back: the others went on without it
 	Hash    string  // of the final weights, if train.hash is set
 }
@@ -31,8 +33,13 @@ func (r *Rank) Loop() (out Outcome, err error) {
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}
+	out.Steps, out.Loss, out.Saved = r.resumed.Step, r.resumed.loss, r.resumed.Step
+	r.journal.Resume(r.resumed.sparsity)
+	if err := r.startSaver(); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
 	clock, steps, post := r.Device.Clock(), r.Config.Train.Steps, r.World.Post()
-	for step := 0; step < steps && !out.Stopped; step++ {
+	for step := r.resumed.Step; step < steps && !out.Stopped; step++ {
 		fail := func(err error) (Outcome, error) { return out, fmt.Errorf("step %d: %w", step, err) }
 		began := time.Now()
 
@@ -93,6 +100,11 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// it has no place for go.
 		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
+		if next.Stages() != l.Stages() { // ranks that leave take part in no agreement
+			if err := r.finishSaving(w); err != nil {
+				return fail(err)
+			}
+		}
 		var moved migrate.Moved
 		if w, s, moved, err = r.move(w, l, next, s); err != nil {
 			return fail(err)
@@ -107,7 +119,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			r.world, r.stage = w, s
 			return out, nil
 		}
-		out.Stopped = agreed.Stop && step+1 < steps
+		out.Stopped = agreed.Ask == pipeline.Stop && step+1 < steps
 		if err := r.journal.Step(record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
@@ -121,6 +133,14 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			_ = w.All.Barrier() // a rank that returns earlier ends rank 0 before it has recorded
 			return fail(err)
 		}
+
+		// Save: a checkpoint is written while steps go on, but for the last.
+		post.Enter(step, comm.RoomSave)
+		at := place{step + 1, w, l, s}
+		if err := r.save(at, agreed, out.Stopped || step+1 == steps); err != nil {
+			return fail(err)
+		}
+		out.Saved = r.saver.saved
 		r.took(step, time.Since(began))
 	}
 	return r.end(out, w, l, s)

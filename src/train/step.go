@@ -121,7 +121,7 @@ func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
 func (r *Rank) update(step int, done *pipeline.Result) (agreed pipeline.Agreement, skipped bool, err error) {
 	clock := r.Device.Clock()
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: clock.Now()}
-	if agreed, err = r.runner.Agree(done.Losses, r.Stop()); err != nil {
+	if agreed, err = r.runner.Agree(done.Losses, r.ask()); err != nil {
 		return agreed, false, err
 	}
 	if skipped = !agreed.Finite(); !skipped {

@@ -35,6 +35,9 @@ type Setup struct {
 	Backend kernel.Backend
 	Corpus  *data.Corpus    // nil where no layer can need data
 	Stop    func() bool     // whether this process was asked to end after the step
+	Save    func() bool     // whether it was asked for a checkpoint since the last call; nil: never
+	Resume  string          // run directory whose newest checkpoint the run goes on from, the same on all ranks; "" begins anew
+	RunDir  string          // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
 	Observe record.Observer // of rank 0; nil on the others; may be set until Loop
 	Joules  func() float64  // of this rank since the run began, -1 if they are not known; nil: none
 	Before  int64           // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
@@ -60,6 +63,8 @@ type Rank struct {
 	lately   [100]time.Duration // wall time of so many last steps
 	spent    float64            // seconds that followed the last step
 	skipped  int                // steps in a row whose update was left out
+	resumed  Resumed
+	saver    saver
 }
 
 // first returns the planner of settings and the layout of the first step.
@@ -112,22 +117,29 @@ func New(s Setup) (*Rank, error) {
 		return nil, Input(err)
 	}
 	r.dynamism = dynamic.New(c)
-	if err := Agree(s.World, r.fill(model.FromConfig(c)), false); err != nil {
+	if err := Agree(s.World, r.x.Reserve(model.FromConfig(c)), false); err != nil {
 		return nil, err
 	}
-	if err := Agree(s.World, r.load(model.FromConfig(c)), true); err != nil {
-		return nil, err
+	found := false
+	if s.Resume != "" {
+		if found, err = r.resume(model.FromConfig(c)); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		if err := Agree(s.World, r.fill(model.FromConfig(c)), false); err != nil {
+			return nil, err
+		}
+		if err := Agree(s.World, r.load(model.FromConfig(c)), true); err != nil {
+			return nil, err
+		}
 	}
 	return r, Agree(s.World, r.place(r.world, r.layout, r.stage), false)
 }
 
 // fill makes the layers of this rank's first stage.
-func (r *Rank) fill(shape model.Config) error {
-	err := r.x.Reserve(shape)
-	if err == nil {
-		layers := r.layout.Owners().Layers(r.world.Stages.Rank())
-		r.stage, err = model.NewStage(shape, layers, r.Device, r.Backend.DType())
-	}
+func (r *Rank) fill(shape model.Config) (err error) {
+	r.stage, err = model.NewStage(shape, r.layout.Owners().Layers(r.world.Stages.Rank()), r.Device, r.Backend.DType())
 	return err
 }
 

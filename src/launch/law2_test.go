@@ -1,0 +1,167 @@
+package launch
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/expect"
+	"dynmo/src/record"
+	"dynmo/src/store"
+	"dynmo/src/train"
+)
+
+// part is a part of a run: where it is kept, where it goes on from, and after how many
+// steps it is asked to end, 0 if at its own end.
+type part struct {
+	dir, from string
+	stop      int
+}
+
+// trainPart trains a part of a run with a goroutine for each rank, layers scattered
+// anew after every step.
+func trainPart(t *testing.T, c config.Config, p part) (*run, train.Outcome) {
+	t.Helper()
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	expect.OK(t, err)
+	out := &run{}
+	var end train.Outcome
+	err = local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
+		var r *rank
+		r, err := newRank(c, tr, Hooks{
+			Stop:   func() bool { return p.stop > 0 && tr.Rank() == 0 && r != nil && len(out.losses) >= p.stop-1 },
+			Begin:  func(World) (record.Observer, error) { return out, nil },
+			Resume: p.from, RunDir: func() string { return p.dir },
+		}, func() (*data.Corpus, error) { return corpus, nil })
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		r.Balancer = &script{next: scatter(uint64(c.Parallel.Stages))}
+		o, err := r.Loop()
+		if tr.Rank() == 0 {
+			end, out.hash = o, o.Hash
+		}
+		return err
+	})
+	expect.OK(t, err)
+	return out, end
+}
+
+// TestLaw2: a run that was saved, ended and went on from there on other stages has the
+// losses, the norms and the final hash of one that never ended, pruned layers and moved
+// ones too.
+func TestLaw2(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages = 4
+	whole := goRun(t, c, nil)
+	for _, at := range []int{1, 8, 13} { // dense, masked, CSR
+		saved := part{dir: t.TempDir(), stop: at}
+		first, end := trainPart(t, c, saved)
+		if end.Steps != at || !end.Stopped || end.Saved != at {
+			t.Fatalf("asked to end after step %d: %+v", at, end)
+		}
+		for _, stages := range []int{1, 2, 3, 4, 6} {
+			if stages != 2 && at == 1 && !long {
+				continue
+			}
+			t.Run(fmt.Sprintf("step %d, %d stages", at, stages), func(t *testing.T) {
+				c := c
+				c.Parallel.Stages = stages
+				c.Schedule.Kind = []string{"1f1b", "zb-h1", "zb-v", "gpipe"}[stages%4]
+				if c.Schedule.Kind == "zb-v" && 2*stages > c.Layers() {
+					c.Schedule.Kind = "1f1b"
+				}
+				then, end := trainPart(t, c, part{from: saved.dir})
+				both := &run{losses: append(append([]record.Float{}, first.losses...), then.losses...), norms: append(append([]record.Float{}, first.norms...), then.norms...), hash: then.hash}
+				if at := both.difference(whole); at != "" || end.Steps != c.Train.Steps {
+					t.Errorf("differs from an undisturbed run at %s (%d steps)", at, end.Steps)
+				}
+			})
+		}
+	}
+}
+
+// TestLaw2Replicas: on another number of replicas with the same global batch a run goes
+// on with the same samples.
+func TestLaw2Replicas(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 2, 2, 4
+	saved := part{dir: t.TempDir(), stop: 5}
+	_, end := trainPart(t, c, saved)
+	if end.Saved != 5 {
+		t.Fatalf("%+v", end)
+	}
+	c.Train.Steps = 7
+	var first float64
+	for _, replicas := range []int{2, 1, 4} {
+		c.Parallel.Replicas, c.Parallel.Microbatches = replicas, 8/replicas
+		then, _ := trainPart(t, c, part{from: saved.dir})
+		if replicas == 2 {
+			first = float64(then.losses[0])
+		}
+		if off := math.Abs(float64(then.losses[0])/first - 1); !(off < 1e-5) {
+			t.Errorf("%d replicas: first loss %v, want %v", replicas, then.losses[0], first)
+		}
+	}
+}
+
+// TestResumeSkipsDamage: what cannot be read is passed over with the reason, by every
+// rank; a run without any checkpoint begins anew; one with damaged ones only does not.
+func TestResumeSkipsDamage(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Checkpoint.Every, c.Train.Steps, c.Checkpoint.Keep = 3, "2", 7, 9
+	dir := t.TempDir()
+	whole, end := trainPart(t, c, part{dir: dir})
+	if end.Saved != 7 {
+		t.Fatalf("%+v", end)
+	}
+	all, _, err := store.All(dir)
+	expect.OK(t, err)
+	if len(all) < 3 {
+		t.Fatalf("%d checkpoints of 7 steps, one every 2", len(all))
+	}
+	for i, c := range all[:2] {
+		path := filepath.Join(c.Dir, fmt.Sprintf("layer-%05d.safetensors", 3*i))
+		text, err := os.ReadFile(path)
+		expect.OK(t, err)
+		text[len(text)-1] ^= 1
+		expect.OK(t, os.WriteFile(path, text, 0o600))
+	}
+	then, _ := trainPart(t, c, part{from: dir})
+	if then.hash != whole.hash || len(then.losses) != 7-all[2].Step {
+		t.Errorf("went on for %d steps to hash %s, want %d and %s", len(then.losses), then.hash, 7-all[2].Step, whole.hash)
+	}
+	anew, _ := trainPart(t, c, part{from: t.TempDir()})
+	if anew.hash != whole.hash || len(anew.losses) != 7 {
+		t.Errorf("without a checkpoint: %d steps, hash %s", len(anew.losses), anew.hash)
+	}
+	other := c
+	other.Model.Blocks--
+	refused(t, other, dir, "layers, the settings describe")
+	for _, c := range all {
+		expect.OK(t, os.WriteFile(filepath.Join(c.Dir, store.ManifestFile), nil, 0o600))
+	}
+	refused(t, c, dir, "no whole checkpoint")
+}
+
+// refused wants a run that cannot go on from a directory to say so.
+func refused(t *testing.T, c config.Config, dir, want string) {
+	t.Helper()
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	expect.OK(t, err)
+	err = local.Run(c.Parallel.Stages, func(tr comm.Transport) error {
+		_, err := newRank(c, tr, Hooks{Stop: func() bool { return false }, Resume: dir}, func() (*data.Corpus, error) { return corpus, nil })
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}

@@ -1,0 +1,53 @@
+package model
+
+import "dynmo/src/tensor"
+
+// Piece is a part of a layer's state that lies in memory, as files keep it: a name of
+// its own in the layer, and the type and shape of what it holds.
+type Piece struct {
+	Name  string
+	DType tensor.DType
+	Shape []int64 // nil: bytes of no known type
+	Mem   tensor.Mem
+}
+
+// Weights returns the layer's weights by parameter, of pruned ones what says where
+// they are too: NAME.mask of a masked matrix, one bit for each entry; NAME.rows and
+// NAME.columns of one in CSR.
+func (l *Layer) Weights() []Piece {
+	var list []Piece
+	for _, p := range l.params {
+		n := int64(p.Stored())
+		values := Piece{p.Name, l.dtype, []int64{n}, p.W}
+		if p.Format != CSR && p.role != plain {
+			values.Shape = []int64{int64(p.Rows), int64(p.Cols)}
+		}
+		list = append(list, values)
+		switch p.Format {
+		case Masked:
+			list = append(list, Piece{p.Name + ".mask", tensor.U64, []int64{p.Mask.Bytes / 8}, p.Mask})
+		case CSR:
+			list = append(list,
+				Piece{p.Name + ".rows", tensor.I32, []int64{int64(p.Rows) + 1}, p.RowPtr},
+				Piece{p.Name + ".columns", tensor.I32, []int64{n}, p.ColIdx})
+		}
+	}
+	return list
+}
+
+// Rest returns what of the layer's state is not in Weights: pieces in memory, and
+// sections that are text.
+func (l *Layer) Rest() (pieces []Piece, texts []Section) {
+	for _, s := range l.Sections() {
+		switch wide := l.dtype.Wide(); {
+		case s.Name == weightsSection || s.Name == indexSection:
+		case s.Mem.IsZero():
+			texts = append(texts, s)
+		case s.Name == masterSection || s.Name == moment1Section || s.Name == moment2Section:
+			pieces = append(pieces, Piece{s.Name, wide, []int64{s.Bytes / wide.Size()}, s.Mem})
+		default:
+			pieces = append(pieces, Piece{Name: s.Name, Mem: s.Mem})
+		}
+	}
+	return pieces, texts
+}

@@ -1,0 +1,127 @@
+// Package store keeps a run's checkpoints. What comes in are the layers of a rank
+// between two steps; what goes out is a directory from which any number of ranks reads
+// the same layers, bit for bit, or an error that names the file that is damaged:
+//
+//	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and what the run was
+//	                          /layer-00017.safetensors weights, by parameter
+//	                          /state-00017.safetensors everything else there is to the layer
+//	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
+//
+// A checkpoint is written under a temporary name and has its own once all its files
+// are on disk, so that one with its own name is whole, or was damaged later.
+package store
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"dynmo/src/input"
+	"dynmo/src/layout"
+)
+
+// Format is the newest format of checkpoints, which this program writes.
+const Format = 1
+
+// Names in a run directory and in a checkpoint.
+const (
+	Directory    = "ckpt"
+	ManifestFile = "manifest.json"
+	latestFile   = "LATEST"
+	unfinished   = ".tmp" // behind the name of a checkpoint that is being written
+)
+
+// mostManifest bounds a manifest in bytes, and mostLayers what it may say: far beyond
+// any chain.
+const (
+	mostManifest = 256 << 20
+	mostLayers   = 1 << 20
+)
+
+// Manifest says what a checkpoint holds.
+type Manifest struct {
+	Format   int             `json:"format"`
+	Step     int             `json:"step"`           // steps that are done: the run goes on with the step of this number
+	Loss     *float64        `json:"loss,omitempty"` // of the last of them, if it is finite
+	Skipped  int             `json:"skipped"`        // of the last of them in a row, those whose update was left out
+	Sparsity float64         `json:"sparsity"`       // share of the prunable parameters that are gone
+	Settings string          `json:"settings"`       // the run's resolved configuration
+	Layout   layout.Layout   `json:"layout"`         // of the next step
+	Corpus   string          `json:"corpus"`         // SHA-256 of the training text, with which the step says which samples come next
+	DType    string          `json:"dtype"`          // of weights
+	Layers   int             `json:"layers"`
+	Files    map[string]File `json:"files"`
+}
+
+// File is a file of a checkpoint.
+type File struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// weightsFile and stateFile return the names of a layer's files.
+func weightsFile(layer int) string { return fmt.Sprintf("layer-%05d.safetensors", layer) }
+func stateFile(layer int) string   { return fmt.Sprintf("state-%05d.safetensors", layer) }
+
+// Name returns the name of the checkpoint after so many steps.
+func Name(step int) string { return fmt.Sprintf("step_%08d", step) }
+
+// readManifest reads and checks the manifest of a checkpoint's directory.
+func readManifest(dir string) (m Manifest, err error) {
+	fail := func(err error) (Manifest, error) { return m, fmt.Errorf("%s: %w", ManifestFile, err) }
+	f, err := input.Open(filepath.Join(dir, ManifestFile), mostManifest)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return fail(err)
+	}
+	var version struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return fail(err)
+	}
+	if version.Format != Format {
+		return fail(fmt.Errorf("format %d, this program reads %d", version.Format, Format))
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return fail(err)
+	}
+	if err := m.check(); err != nil {
+		return fail(err)
+	}
+	return m, nil
+}
+
+// check returns an error unless the manifest names exactly the files of its layers.
+func (m Manifest) check() error {
+	if m.Step < 0 || m.Layers < 1 || m.Layers > mostLayers {
+		return fmt.Errorf("step %d of %d layers", m.Step, m.Layers)
+	}
+	if err := m.Layout.Check(m.Layers); err != nil {
+		return err
+	}
+	if len(m.Files) != 2*m.Layers {
+		return fmt.Errorf("%d files, want %d: two for each layer", len(m.Files), 2*m.Layers)
+	}
+	for id := range m.Layers {
+		for _, name := range []string{weightsFile(id), stateFile(id)} {
+			f, ok := m.Files[name]
+			if !ok {
+				return fmt.Errorf("%s is missing", name)
+			}
+			if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != 32 || f.Bytes < 0 {
+				return fmt.Errorf("%s: %d bytes with hash %.100q", name, f.Bytes, f.SHA256)
+			}
+		}
+	}
+	return nil
+}

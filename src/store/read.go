@@ -1,0 +1,225 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/device"
+	"dynmo/src/input"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Checkpoint is a checkpoint whose manifest and file lengths have been checked. It is
+// read by one goroutine.
+type Checkpoint struct {
+	Manifest
+	Dir string
+
+	text []byte // of the file that is being read
+}
+
+// list returns the names of the checkpoints below a directory, newest first.
+func list(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		var step int
+		if n, err := fmt.Sscanf(e.Name(), "step_%d", &step); n == 1 && err == nil && e.Name() == Name(step) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(b, a) })
+	return names, nil
+}
+
+// All returns the checkpoints of a run directory, newest first, and why others were
+// left out: their manifest is damaged, or a file is missing or of another length.
+func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
+	dir := filepath.Join(runDir, Directory)
+	names, err := list(dir)
+	for _, name := range names {
+		c, err := Open(filepath.Join(dir, name))
+		if err != nil {
+			damaged = append(damaged, err)
+			continue
+		}
+		whole = append(whole, c)
+	}
+	return whole, damaged, err
+}
+
+// Newest returns the newest checkpoint of a run directory all of whose files are whole,
+// and why newer ones were left out.
+func Newest(runDir string) (c *Checkpoint, damaged []error, err error) {
+	all, damaged, err := All(runDir)
+	if err != nil {
+		return nil, damaged, err
+	}
+	for _, c := range all {
+		if err := c.Verify(); err != nil {
+			damaged = append(damaged, err)
+			continue
+		}
+		return c, damaged, nil
+	}
+	return nil, damaged, fmt.Errorf("%s: no whole checkpoint (%d damaged)", filepath.Join(runDir, Directory), len(damaged))
+}
+
+// Open opens a checkpoint's directory.
+func Open(dir string) (*Checkpoint, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", dir, err)
+	}
+	c := &Checkpoint{Manifest: m, Dir: dir}
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint %s: %w", dir, err)
+		}
+		if info.Size() != m.Files[name].Bytes {
+			return nil, fmt.Errorf("checkpoint %s: %s: %d bytes, the manifest says %d", dir, name, info.Size(), m.Files[name].Bytes)
+		}
+	}
+	return c, nil
+}
+
+// Verify reads all files and compares their hashes.
+func (c *Checkpoint) Verify() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
+		hash := sha256.New()
+		f, _, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
+		if err == nil {
+			_, err = io.Copy(hash, f)
+			err = errors.Join(err, f.Close())
+		}
+		if err == nil {
+			err = c.matches(name, hash.Sum(nil))
+		}
+		if err != nil {
+			return c.fail(name, err)
+		}
+	}
+	return nil
+}
+
+// matches returns an error unless a file's hash is the manifest's.
+func (c *Checkpoint) matches(name string, sum []byte) error {
+	if got, want := hex.EncodeToString(sum), c.Files[name].SHA256; got != want {
+		return fmt.Errorf("SHA-256 %s, the manifest says %s", got, want)
+	}
+	return nil
+}
+
+func (c *Checkpoint) fail(name string, err error) error {
+	return fmt.Errorf("checkpoint %s: %s: %w", c.Dir, name, err)
+}
+
+// Layer reads a layer of the chain of a model.
+func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
+	state, err := c.open(stateFile(id))
+	if err != nil {
+		return nil, err
+	}
+	var sections []model.Section
+	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &sections); err != nil {
+		return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %w", sectionsKey, err))
+	}
+	for _, t := range state.Tensors {
+		sections = append(sections, model.Section{Name: t.Name, Bytes: t.Bytes()})
+	}
+	l, err := model.Restore(shape, sections, d, t)
+	if err != nil {
+		return nil, c.fail(stateFile(id), err)
+	}
+	if err := c.fill(l, state, d); err != nil {
+		l.Free()
+		return nil, fmt.Errorf("checkpoint %s: %w", c.Dir, err)
+	}
+	if l.ID != id {
+		l.Free()
+		return nil, c.fail(stateFile(id), fmt.Errorf("holds layer %d", l.ID))
+	}
+	return l, nil
+}
+
+// fill writes the values of a layer whose state file was opened last.
+func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, d device.Device) error {
+	rest, _ := l.Rest()
+	if err := c.fillPieces(rest, state, d); err != nil {
+		return err
+	}
+	weights, err := c.open(weightsFile(l.ID))
+	if err != nil {
+		return err
+	}
+	return c.fillPieces(l.Weights(), weights, d)
+}
+
+// open reads a file whole into c.text, compares its hash and reads its header.
+func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
+	f, size, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
+	if err != nil {
+		return nil, c.fail(name, err)
+	}
+	if int64(cap(c.text)) < size {
+		c.text = make([]byte, size)
+	}
+	c.text = c.text[:size]
+	_, err = io.ReadFull(f, c.text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, c.fail(name, err)
+	}
+	sum := sha256.Sum256(c.text)
+	if err := c.matches(name, sum[:]); err != nil {
+		return nil, c.fail(name, err)
+	}
+	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), size)
+	if err != nil {
+		return nil, c.fail(name, err)
+	}
+	return file, nil
+}
+
+// fillPieces writes the tensors of the file that was opened last into the pieces of the
+// same names. A file that has others, or lacks one, is an error.
+func (c *Checkpoint) fillPieces(pieces []model.Piece, f *checkpoint.File, d device.Device) error {
+	if len(pieces) != len(f.Tensors) {
+		return fmt.Errorf("%s: %d tensors, want %d", f.Name, len(f.Tensors), len(pieces))
+	}
+	for _, p := range pieces {
+		want := describe(p)
+		at := slices.IndexFunc(f.Tensors, func(t checkpoint.Tensor) bool { return t.Name == p.Name })
+		if at < 0 {
+			return fmt.Errorf("%s: tensor %q is missing", f.Name, p.Name)
+		}
+		t := f.Tensors[at]
+		if t.DType != want.DType || !slices.Equal(t.Shape, want.Shape) {
+			return fmt.Errorf("%s: tensor %q: %s %v, want %s %v", f.Name, p.Name, t.DType, t.Shape, want.DType, want.Shape)
+		}
+		if p.Mem.Bytes == 0 {
+			continue
+		}
+		mirror := device.Mirror(p.Mem)
+		copy(tensor.Of[byte](mirror), c.text[f.Offset(t):])
+		if err := device.Write(d, p.Mem, mirror); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", f.Name, p.Name, err)
+		}
+	}
+	return nil
+}

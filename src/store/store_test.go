@@ -1,0 +1,240 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/random"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+var shape = model.Config{Blocks: 3, Hidden: 8, Heads: 2, Sequence: 5, Vocab: 11, Tied: true, HeadShards: 2, Seed: 7}
+
+// stage returns all layers of a model in which everything that a layer's state may have
+// occurs: masked and CSR matrices, moments, registered memory and text, what is frozen.
+func stage(t *testing.T, dev device.Device, dtype tensor.DType) *model.Stage {
+	t.Helper()
+	s, err := model.NewStage(shape, shape.All(), dev, dtype)
+	expect.OK(t, err)
+	for i, l := range s.Layers {
+		masks := make(map[int]model.Mask)
+		for at, p := range l.Params() {
+			for _, m := range []tensor.Mem{p.M, p.V} {
+				for k := range tensor.Of[byte](m) {
+					tensor.Of[byte](m)[k] = byte(k*7+i) &^ 0x80
+				}
+			}
+			if p.Prunable() && i > 1 {
+				masks[at] = model.NewMask(p)
+				for k := range masks[at] {
+					masks[at][k] = random.Keyed(uint64(i), uint64(at), uint64(k)).Uint64()
+				}
+			}
+		}
+		csrFrom := 0.9
+		if i == 2 {
+			csrFrom = 0
+		}
+		if len(masks) > 0 {
+			expect.OK(t, l.Compress(masks, csrFrom))
+		}
+		l.Updates = 41 + i
+	}
+	l := s.Layers[3]
+	l.SetState("router", []byte("top 2"))
+	m, err := l.AllocState("bias", 24)
+	expect.OK(t, err)
+	tensor.Of[float64](m)[1] = math.Pi
+	_, err = l.AllocState("empty", 0)
+	expect.OK(t, err)
+	l.Freeze(func(p *model.Param) bool { return p.Name == "qkv.weight" })
+	return s
+}
+
+// manifest returns what a run of two stages would say of a checkpoint.
+func manifest(t *testing.T, step int, files map[string]File) Manifest {
+	t.Helper()
+	order, err := schedule.New(schedule.Kind1F1B, 2, 1, 4)
+	expect.OK(t, err)
+	return Manifest{
+		Step: step, Settings: "[run]\n", Corpus: "abc", DType: "f32", Layers: shape.Layers(), Files: files,
+		Layout: layout.New(partition.Partition{0, 3, shape.Layers()}, order, 1, mesh.StageMajor),
+	}
+}
+
+// save writes a checkpoint of a stage as two ranks do.
+func save(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int) {
+	t.Helper()
+	all := make(map[string]File)
+	for _, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
+		var shot Snapshot
+		stream := dev.NewStream()
+		expect.OK(t, shot.Take(layers, stream))
+		stream.Close()
+		files, err := shot.Write(dir, step)
+		expect.OK(t, err)
+		for name, f := range files {
+			all[name] = f
+		}
+	}
+	expect.OK(t, Commit(dir, manifest(t, step, all), keep))
+}
+
+// TestCheckpointsAreExact: every layer comes back bit for bit, whatever its state is
+// made of and whoever reads it.
+func TestCheckpointsAreExact(t *testing.T) {
+	for _, dtype := range []tensor.DType{tensor.F32, tensor.F64, tensor.BF16} {
+		dev := cpu.New(device.NewWall())
+		s := stage(t, dev, dtype)
+		run := t.TempDir()
+		save(t, dev, s, filepath.Join(run, Directory), 12, 2)
+		c, damaged, err := Newest(run)
+		expect.OK(t, err)
+		if len(damaged) > 0 || c.Step != 12 || c.Layout.Cuts[1] != 3 {
+			t.Errorf("%v: step %d, cuts %v, damaged %v", dtype, c.Step, c.Layout.Cuts, damaged)
+		}
+		for id, l := range s.Layers {
+			again, err := c.Layer(id, shape, dev, dtype)
+			expect.OK(t, err)
+			want, err := l.Hash()
+			expect.OK(t, err)
+			if got, err := again.Hash(); got != want || err != nil {
+				t.Errorf("%v: layer %d has another state (%v)", dtype, id, err)
+			}
+			again.Free()
+		}
+		if _, err := c.Layer(1, shape, dev, otherThan(dtype)); err == nil || !strings.Contains(err.Error(), "want") {
+			t.Errorf("%v: read as %v: error %v", dtype, otherThan(dtype), err)
+		}
+	}
+}
+
+func otherThan(d tensor.DType) tensor.DType {
+	if d == tensor.F32 {
+		return tensor.F64
+	}
+	return tensor.F32
+}
+
+// TestKeep: so many checkpoints are kept, and those of a run that was resumed before
+// them go.
+func TestKeep(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	dir := filepath.Join(t.TempDir(), Directory)
+	for _, step := range []int{10, 20, 30, 15, 15} {
+		save(t, dev, s, dir, step, 2)
+	}
+	names, err := list(dir)
+	expect.OK(t, err)
+	latest, err := os.ReadFile(filepath.Join(dir, latestFile))
+	expect.OK(t, err)
+	if strings.Join(names, " ") != "step_00000015" || string(latest) != "step_00000015\n" {
+		t.Errorf("kept %v, latest %q", names, latest)
+	}
+	expect.OK(t, os.MkdirAll(filepath.Join(dir, Name(20)+unfinished), 0o700))
+	expect.OK(t, Clean(dir))
+	if entries, err := os.ReadDir(dir); len(entries) != 2 || err != nil {
+		t.Errorf("%v after cleaning (%v)", entries, err)
+	}
+}
+
+// TestDamage: whatever is wrong with a checkpoint's files is found before any weight is
+// used, is told with the file's name, and the one before it is taken.
+func TestDamage(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	for name, c := range map[string]struct {
+		damage func(path string, text []byte) error
+		file   string
+		want   string
+	}{
+		"flipped bit":     {flip(0.5), weightsFile(2), "layer-00002.safetensors: SHA-256"},
+		"flipped header":  {flip(0.01), stateFile(4), "state-00004.safetensors: SHA-256"},
+		"cut":             {cut(1), weightsFile(1), "layer-00001.safetensors: "},
+		"empty":           {cut(0), stateFile(0), "state-00000.safetensors: 0 bytes"},
+		"missing":         {remove, weightsFile(3), "layer-00003.safetensors"},
+		"no manifest":     {remove, ManifestFile, "manifest.json"},
+		"empty manifest":  {cut(0), ManifestFile, "manifest.json"},
+		"torn manifest":   {cut(0.5), ManifestFile, "manifest.json"},
+		"newer format":    {swap(`"format": 1`, `"format": 2`), ManifestFile, "format 2, this program reads 1"},
+		"unknown key":     {swap(`"format": 1`, `"format": 1, "more": 2`), ManifestFile, "unknown field"},
+		"missing layer":   {swap(fmt.Sprintf(`"layers": %d`, shape.Layers()), `"layers": 5`), ManifestFile, "does not cover layers 0 to 5"},
+		"wrong step":      {swap(`"step": 20`, `"step": -1`), ManifestFile, "step -1"},
+		"a path in names": {swap(`"layer-00002.safetensors"`, `"../../layer-00002.st"`), ManifestFile, "layer-00002.safetensors is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := t.TempDir()
+			dir := filepath.Join(run, Directory)
+			save(t, dev, s, dir, 10, 2)
+			save(t, dev, s, dir, 20, 2)
+			path := filepath.Join(dir, Name(20), c.file)
+			text, err := os.ReadFile(path)
+			expect.OK(t, err)
+			expect.OK(t, c.damage(path, text))
+			newest, damaged, err := Newest(run)
+			expect.OK(t, err)
+			if newest.Step != 10 || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), c.want) || !strings.Contains(damaged[0].Error(), Name(20)) {
+				t.Errorf("step %d, damaged %v, want %q", newest.Step, damaged, c.want)
+			}
+		})
+	}
+}
+
+func flip(at float64) func(string, []byte) error {
+	return func(path string, text []byte) error {
+		text[int(at*float64(len(text)))] ^= 4
+		return os.WriteFile(path, text, 0o600)
+	}
+}
+
+func cut(at float64) func(string, []byte) error {
+	return func(path string, text []byte) error {
+		return os.Truncate(path, max(0, int64(at*float64(len(text)))-1))
+	}
+}
+
+func swap(from, to string) func(string, []byte) error {
+	return func(path string, text []byte) error {
+		return os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600)
+	}
+}
+
+func remove(path string, _ []byte) error { return os.Remove(path) }
+
+// TestNothingLeft: no checkpoint, or none that is whole, is an error; a file that cannot
+// be written leaves none of its rank's.
+func TestNothingLeft(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	if _, _, err := Newest(run); err == nil || !strings.Contains(err.Error(), "no whole checkpoint") {
+		t.Errorf("error %v", err)
+	}
+	dir := filepath.Join(run, Directory)
+	at := filepath.Join(dir, Name(5)+unfinished)
+	expect.OK(t, os.MkdirAll(filepath.Join(at, stateFile(1)), 0o700)) // in the way
+	var shot Snapshot
+	stream := dev.NewStream()
+	defer stream.Close()
+	expect.OK(t, shot.Take(s.Layers, stream))
+	if _, err := shot.Write(dir, 5); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
+		t.Errorf("error %v", err)
+	}
+	if entries, err := os.ReadDir(at); len(entries) != 1 || err != nil {
+		t.Errorf("left behind: %v (%v)", entries, err)
+	}
+	expect.OK(t, Discard(dir, 5))
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"dynmo/src/checkpoint"
+)
+
+// The umask takes bits from these.
+const (
+	directoryMode = 0o777
+	fileMode      = 0o666
+)
+
+// atOnce is how many files a rank writes at a time: one is hashed while another waits for
+// the disk.
+const atOnce = 2
+
+// Write writes the snapshot's files for a checkpoint after so many steps below dir, the
+// checkpoints' directory, under the temporary name. All ranks write into one directory
+// at once. Every file is on disk when it returns. Where one fails none of this rank's
+// is left.
+func (s *Snapshot) Write(dir string, step int) (map[string]File, error) {
+	at := filepath.Join(dir, Name(step)+unfinished)
+	if err := os.MkdirAll(at, directoryMode); err != nil {
+		return nil, err
+	}
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	written := make([]File, len(s.files))
+	for i, c := range s.files {
+		all.Go(func() (err error) {
+			written[i], err = c.write(filepath.Join(at, c.name))
+			return err
+		})
+	}
+	err := all.Wait()
+	files := make(map[string]File)
+	for i, c := range s.files {
+		if err == nil {
+			files[c.name] = written[i]
+		} else if written[i].SHA256 != "" {
+			err = errors.Join(err, os.Remove(filepath.Join(at, c.name)))
+		}
+	}
+	return files, err
+}
+
+// reached is called between the parts of writing a checkpoint. Tests look at what a
+// process that is killed there leaves.
+var reached = func(phase string) {}
+
+// write writes one file, and returns its length and hash, which it finds meanwhile.
+func (c content) write(path string) (file File, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return file, err
+	}
+	reached("file made")
+	sum, hashed := sha256.New(), make(chan error, 1)
+	go func() { hashed <- c.to(sum) }()
+	out := &counter{w: f}
+	buffer := bufio.NewWriter(out)
+	err = cmp.Or(c.to(buffer), buffer.Flush())
+	reached("file written")
+	err = cmp.Or(err, f.Sync())
+	if err = cmp.Or(<-hashed, err, f.Close()); err != nil {
+		_ = f.Close()
+		_ = os.Remove(path)
+		return file, fmt.Errorf("%s: %w", path, err)
+	}
+	return File{out.n, hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// to writes what the file is to hold.
+func (c content) to(w io.Writer) error {
+	return checkpoint.Write(w, c.metadata, c.tensors, func(t checkpoint.Tensor) ([]byte, error) { return c.values[t.Name], nil })
+}
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// Commit makes a checkpoint of the files that all ranks wrote: its manifest first, then
+// its name. Then it removes checkpoints that are older than the last so many. It is
+// called by one rank when all others have written.
+func Commit(dir string, m Manifest, keep int) error {
+	m.Format = Format
+	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := cmp.Or(m.check(), create(filepath.Join(at+unfinished, ManifestFile), text), synced(at+unfinished)); err != nil {
+		return err
+	}
+	reached("manifest written")
+	if _, err := Open(at + unfinished); err != nil {
+		return fmt.Errorf("%w: do all ranks see this directory?", err)
+	}
+	if err := os.RemoveAll(at); err != nil { // of a run that was resumed from an earlier one
+		return err
+	}
+	reached("before its name")
+	if err := cmp.Or(os.Rename(at+unfinished, at), synced(dir)); err != nil {
+		return err
+	}
+	reached("named")
+	latest := filepath.Join(dir, latestFile)
+	if err := os.Remove(latest + unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := cmp.Or(create(latest+unfinished, []byte(name+"\n")), os.Rename(latest+unfinished, latest), synced(dir)); err != nil {
+		return err
+	}
+	reached("latest written")
+	return prune(dir, m.Step, keep)
+}
+
+// create writes a new file to disk.
+func create(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(cmp.Or(err, f.Sync()), f.Close())
+}
+
+// synced writes a directory to disk.
+func synced(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// prune removes all but the newest so many checkpoints up to a step. Later ones are of
+// a run that was resumed before them, and go too.
+func prune(dir string, step, keep int) error {
+	names, err := list(dir)
+	if err != nil {
+		return err
+	}
+	kept := 0
+	for _, name := range names {
+		if name <= Name(step) && kept < keep {
+			kept++
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Discard removes what was written of a checkpoint that has no name of its own.
+func Discard(dir string, step int) error {
+	return os.RemoveAll(filepath.Join(dir, Name(step)+unfinished))
+}
+
+// Clean removes what earlier runs began and did not end.
+func Clean(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), unfinished) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
+}
