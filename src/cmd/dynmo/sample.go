@@ -17,6 +17,8 @@ import (
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/data"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cpu"
 	"dynmo/src/model"
 	"dynmo/src/sample"
 )
@@ -119,11 +121,26 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if g.Prompt, err = s.encode(v, w.Config.Model, g.End); err != nil {
 		return usageError{err}
 	}
-	m, err := sample.New(w.Config.Model, s.threads, w.Read)
+	k, err := fastKernels(s.threads)
+	if err != nil {
+		return err
+	}
+	if k != nil {
+		defer k.Close()
+	}
+	m, err := sample.New(w.Config.Model, s.threads, k, w.Read)
 	if err != nil {
 		return err
 	}
 	return s.generate(c, m, v, g)
+}
+
+// fastKernels returns the kernels over a BLAS, nil where this binary has none.
+func fastKernels(threads int) (kernel.Backend, error) {
+	if !cpu.Built {
+		return nil, nil
+	}
+	return cpu.New(threads)
 }
 
 // openWeights opens a Hugging Face directory or a dynmo weights file.
