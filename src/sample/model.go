@@ -12,6 +12,7 @@ package sample
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"dynmo/src/kernel"
 	"dynmo/src/model"
@@ -52,6 +53,7 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k}
 	places := m.places()
 	weights := c.Weights()
+	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
 	errs := make([]error, len(weights))
 	m.team.share(len(weights), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
