@@ -91,6 +91,8 @@ type Train struct {
 	NaNLimit int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
 	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
 	Hash     bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
+
+	StoppedIsSuccess bool `toml:"stopped_is_success" default:"false" doc:"whether a run that a signal stopped, with a checkpoint, ends with status 0 instead of 85"`
 }
 
 // Optimizer is AdamW with warm-up and cosine decay.
@@ -142,9 +144,9 @@ type Simulate struct {
 	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
 	Tokens        float64 `toml:"mod_tokens" default:"0.125" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes (Raposo et al. 2024)"`
 	TokensNoise   float64 `toml:"mod_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch (paper, section 2.2)"`
-	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
-	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
-	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
+	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
+	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
+	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" when:"balance.kind=partition|diffusion" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
 }
 
 // AttentionShare returns the share of a block's seconds in attention over the scores. Of

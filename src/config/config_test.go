@@ -23,8 +23,11 @@ func TestDefaultsAreValidAndDocumented(t *testing.T) {
 		}
 		for _, tag := range []reflect.StructTag{s.tag, s.tableTag} {
 			if when, ok := tag.Lookup("when"); ok {
-				if name, _, _ := strings.Cut(when, "="); func() bool { _, known := find(settings(&c), name); return !known }() {
-					t.Errorf("%s: when names no setting: %s", s.name(), when)
+				for one := range strings.SplitSeq(when, " or ") {
+					name, _, _ := strings.Cut(one, "=")
+					if _, known := find(settings(&c), name); !known {
+						t.Errorf("%s: when names no setting: %s", s.name(), one)
+					}
 				}
 			}
 		}

@@ -64,7 +64,9 @@ func (p *Planner) Worth(series profile.Series) (Worth, error) {
 type segment struct {
 	steps     int
 	layout    layout.Layout
-	run       *profile.Run // for its network
+	stay      layout.Layout // it would have, had none changed
+	moved     bool          // layout is another than that
+	run       *profile.Run  // for its network
 	costs     *sampled
 	rest      float64 // seconds of a step outside its makespan
 	balancing float64 // seconds after the steps
@@ -74,18 +76,26 @@ type segment struct {
 func segments(series profile.Series) []segment {
 	var list []segment
 	for _, p := range series {
-		if p.Run != nil && p.Steps > 0 {
-			list = append(list, segment{p.Steps, p.Run.Layout, p.Run, newSampled(p), p.Run.Rest, p.Run.Balancing})
+		if p.Run == nil || p.Steps == 0 {
+			continue
 		}
+		stay := p.Run.Layout
+		if n := len(list); n > 0 {
+			stay = p.Run.Stay(list[n-1].stay)
+		}
+		list = append(list, segment{
+			steps: p.Steps, layout: p.Run.Layout, stay: stay, moved: !stay.Equal(p.Run.Layout),
+			run: p.Run, costs: newSampled(p), rest: p.Run.Rest, balancing: p.Run.Balancing,
+		})
 	}
 	return list
 }
 
-// staying returns segments that all have the layout of the first.
+// staying returns segments in the layouts that they would have, had none changed.
 func staying(list []segment) []segment {
 	list = slices.Clone(list)
-	for i := range list {
-		list[i].layout = list[0].layout
+	for i, s := range list {
+		list[i].layout = s.stay
 	}
 	return list
 }
@@ -105,10 +115,10 @@ func weigh(runs []compared) []Worth {
 		for _, s := range r.used {
 			w.Steps += s.steps
 			w.Price += s.balancing
-			w.Moved = w.Moved || !s.layout.Equal(r.used[0].layout)
+			w.Moved = w.Moved || s.moved
 		}
 		w.Static, w.Used = t.total(r.static), w.price()+t.total(r.used)
-		w.Best = r.planner.best(&t, r.used, r.static[0].layout)
+		w.Best = r.planner.best(&t, r.used)
 		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
 		w.Low, w.High = w.Speedup, w.Speedup
 		list[i] = w
@@ -127,16 +137,16 @@ func (w Worth) price() float64 {
 
 // best returns the seconds of all segments with the best layout for the costs of each:
 // the planner's cuts, the static ones, or those used, whichever are fastest.
-func (p *Planner) best(t *trial, used []segment, static layout.Layout) float64 {
+func (p *Planner) best(t *trial, used []segment) float64 {
 	total := 0.0
 	var found *layout.Layout
 	for i, s := range used {
-		if i == 0 || s.costs != used[i-1].costs {
-			found = p.fastest(s.costs, static.Stages())
+		if i == 0 || s.costs != used[i-1].costs || s.stay.Stages() != used[i-1].stay.Stages() {
+			found = p.fastest(s.costs, s.stay.Stages())
 		}
 		least := t.seconds(s)
-		for _, l := range []*layout.Layout{&static, found} {
-			if l != nil {
+		for _, l := range []*layout.Layout{&s.stay, found} {
+			if l != nil && l.Schedule.Microbatches == s.layout.Schedule.Microbatches { // not those since a resume on other replicas
 				s.layout = *l
 				least = min(least, t.seconds(s))
 			}

@@ -38,6 +38,9 @@ func Compare(runs []Ran) ([]Worth, error) {
 		rows[i] = compared{runs[i].Planner, list, staying(list)}
 		if base >= 0 {
 			rows[i].static = lists[base]
+			for k := range list {
+				list[k].stay = lists[base][0].layout
+			}
 		}
 	}
 	return weigh(rows), nil

@@ -29,7 +29,11 @@ type Log struct {
 	sample [][][]cost.Stage // by step, layer and some microbatches, in seconds; as long as all steps have some
 	runs   []Run            // by step
 	change string           // what changes the model before the next step
+	again  bool             // the next phase is the first since the run was resumed
 }
+
+// Resumed says that the run is resumed with the next step.
+func (l *Log) Resumed() { l.again = true }
 
 // Changed says that the model changes before the next step, and how.
 func (l *Log) Changed(what string) { l.change = what }
@@ -96,7 +100,8 @@ func (l *Log) Take() (Phase, bool) {
 	}
 	slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(a.Makespan, b.Makespan) })
 	run := l.runs[(p.Steps-1)/2]
-	run.Rest, run.Balancing = rest, balancing
+	run.Rest, run.Balancing, run.Resumed = rest, balancing, l.again
+	l.again = false
 	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()), 1e4)
 	p.Run = &run
 	l.tables, l.runs, l.sample = nil, nil, nil

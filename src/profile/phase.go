@@ -32,8 +32,9 @@ type Run struct {
 	Bandwidth float64       `json:"bandwidth_bytes"`      // likewise; 0: infinite
 	DelayMost float64       `json:"delay_most,omitempty"` // likewise: random factor of messages, and its seed
 	Seed      uint64        `json:"seed,omitempty"`
-	Step      int           `json:"step"`     // the one with this makespan
-	Makespan  float64       `json:"makespan"` // seconds, median over the steps
+	Resumed   bool          `json:"resumed,omitempty"` // the phase is the first since the run was resumed
+	Step      int           `json:"step"`              // the one with this makespan
+	Makespan  float64       `json:"makespan"`          // seconds, median over the steps
 	// Rest is the seconds of a step outside its makespan, for updates, as Location has
 	// it over the steps; Balancing what measuring, deciding and moving took after them,
 	// all together.
@@ -57,6 +58,16 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("run.layout: %w", err)
 	}
 	return nil
+}
+
+// Stay returns the layout in which the phase would have been, had none changed since the
+// first: that one or, behind a resume on other stages, replicas or microbatches, its own.
+func (r *Run) Stay(first layout.Layout) layout.Layout {
+	l := r.Layout
+	if r.Resumed && (first.Mesh != l.Mesh || first.Schedule.Microbatches != l.Schedule.Microbatches) {
+		return l
+	}
+	return first
 }
 
 // Costs returns what the layers cost, with the measured share of every
@@ -86,7 +97,8 @@ func (s Series) Costs() cost.Series {
 }
 
 // Halved returns every other phase of a series. Each stands for the steps of the one
-// behind it too, and for what balancing took there.
+// behind it too, and for what balancing took there. That the run was resumed with that one
+// the next says.
 func (s Series) Halved() Series {
 	out := make(Series, 0, (len(s)+1)/2)
 	for i := 0; i < len(s); i += 2 {
@@ -98,6 +110,11 @@ func (s Series) Halved() Series {
 				run.Balancing += next.Balancing
 				p.Run = &run
 			}
+		}
+		if i > 0 && p.Run != nil && s[i-1].Run != nil && s[i-1].Run.Resumed {
+			run := *p.Run
+			run.Resumed = true
+			p.Run = &run
 		}
 		out = append(out, p)
 	}

@@ -25,10 +25,13 @@ type Timeline struct {
 // replica, a thread a stage. The format lets the closing bracket be missing, so
 // the file of a run that was killed still opens.
 type chrome struct {
-	out   io.Writer
-	named map[int]int // by replica: how many stages have their name
-	begun bool
-	cut   bool // a step was written in part: nothing may follow it
+	out    io.Writer
+	clocks map[int]string // by replica: that of its name
+	named  map[int]int    // by replica: how many stages have their name
+	steps  int            // that it holds
+	behind float64        // seconds by which steps are later than their clock says: since the last start of the run
+	begun  bool
+	cut    bool // a step was written in part: nothing may follow it
 }
 
 // chromeEvent is one event: ph "X" has a start and a duration, "M" gives a replica
@@ -75,9 +78,10 @@ func (c *chrome) add(t Timeline) error {
 		b.Write(text)
 	}
 	if c.named == nil {
-		c.named = map[int]int{}
+		c.named, c.clocks = map[int]int{}, map[int]string{}
 	}
-	if _, ok := c.named[t.Replica]; !ok {
+	if clock, ok := c.clocks[t.Replica]; !ok || clock != t.Clock {
+		c.clocks[t.Replica] = t.Clock
 		event(chromeEvent{Name: "process_name", Phase: "M", Replica: t.Replica,
 			Args: chromeArgs{Name: fmt.Sprintf("replica %d, %s clock", t.Replica, t.Clock), Clock: t.Clock}})
 	}
@@ -91,7 +95,7 @@ func (c *chrome) add(t Timeline) error {
 			length := micro(1e6 * (s.End - s.Start))
 			e := chromeEvent{
 				Name: instruction(s), Cat: s.Op.String(), Phase: "X", Replica: t.Replica, Stage: stage,
-				Start: micro(1e6 * s.Start), Length: &length,
+				Start: micro(1e6 * (c.behind + s.Start)), Length: &length,
 				Args: chromeArgs{Step: &t.Step.Step},
 			}
 			if s.Microbatch >= 0 {
@@ -104,6 +108,7 @@ func (c *chrome) add(t Timeline) error {
 		_, err = c.out.Write(b.Bytes())
 	}
 	c.cut = c.cut || err != nil
+	c.steps++
 	return err
 }
 

@@ -25,6 +25,13 @@ type Observer interface {
 	Say(line string)
 }
 
+// Continuer is an observer of a run that goes on: it knows the last of the steps before
+// the first that is run, nil if it has none.
+type Continuer interface {
+	Observer
+	Last() *Metrics
+}
+
 // Journal makes from what the loop of rank 0 knows what an observer receives:
 // metrics and events, phases of costs, timelines of some steps. A nil Journal, as
 // the other ranks have it, does nothing.
@@ -40,6 +47,7 @@ type Journal struct {
 	traced  int    // timelines so far
 
 	began    time.Time
+	first    int     // step, -1 until there is one
 	sparsity float64 // of the model, as its last change told it
 	answered answer  // of the last decision
 	moved    bool    // by the pending decision
@@ -47,7 +55,12 @@ type Journal struct {
 
 // NewJournal returns the journal of a run.
 func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string) *Journal {
-	return &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}, began: time.Now()}
+	j := &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}, began: time.Now(), first: -1}
+	if o, ok := o.(Continuer); ok && o.Last() != nil {
+		j.log.Resumed()
+		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
+	}
+	return j
 }
 
 // Done is what the loop knows when a step and what follows it are over.
@@ -255,8 +268,11 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 			m.ResidentPerStage = append(m.ResidentPerStage, d.Measured.Memory[stage].Resident)
 		}
 	}
+	if j.first < 0 {
+		j.first = d.Step
+	}
 	if d.Measured.Joules > 0 {
-		m.JoulesPerToken = Float(d.Measured.Joules / (float64(d.Step+1) * tokens))
+		m.JoulesPerToken = Float(d.Measured.Joules / (float64(d.Step-j.first+1) * tokens))
 	}
 	run := profile.Run{
 		Layout: d.Ran, Latency: c.Comm.LatencySeconds, Bandwidth: c.Comm.BandwidthBytes,

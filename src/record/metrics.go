@@ -58,15 +58,16 @@ type Metrics struct {
 	// that of the process once MPI had started: of each stage the largest of its
 	// replicas. Absent where ranks share a process or the system does not report it.
 	ResidentPerStage []int64 `json:"resident_per_stage,omitempty"`
-	// JoulesPerToken is the energy that all GPUs have used since the run began, by the
-	// tokens trained on since. Absent where it is not metered.
+	// JoulesPerToken is the energy that all GPUs have used since the run was last
+	// started, by the tokens trained on since. Absent where it is not metered.
 	JoulesPerToken Float `json:"joules_per_token,omitzero"`
 	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 	BatchSize      int   `json:"batch_size"`       // sequences of the step, of all replicas
 	Sparsity       Float `json:"sparsity"`         // share of the prunable parameters that are gone, in [0, 1]
 	// Time is the time of day at which the step was over, in UTC. Absent from older runs.
 	Time time.Time `json:"time,omitzero"`
-	// WallSeconds is real time since training began, whatever the clock.
+	// WallSeconds is real time since training began, whatever the clock, without what
+	// passed between an end of the run and its next start.
 	WallSeconds Float `json:"wall_seconds"`
 }
 
@@ -79,6 +80,7 @@ const (
 	Balance EventKind = "balance"    // cuts were decided
 	Migrate EventKind = "migrate"    // layers moved
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
+	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
 )
 

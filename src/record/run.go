@@ -26,6 +26,8 @@ type Run struct {
 	chrome                         chrome // into traces
 	board                          *board
 	looked                         time.Time // when the directory was last looked at
+	lock                           *lock     // nil once it is given back
+	closed                         bool      // the files
 }
 
 // Dir returns the run directory.
@@ -51,6 +53,9 @@ func (r *Run) Event(e Event) error { return line(r.events, e) }
 
 // Costs adds a line to costs.jsonl.
 func (r *Run) Costs(s profile.Phase) error { return line(r.costs, s) }
+
+// Timelines returns how many steps trace.json holds.
+func (r *Run) Timelines() int { return r.chrome.steps }
 
 // Trace adds a step of one replica to trace.json.
 func (r *Run) Trace(s trace.Step, replica int) error {
@@ -96,9 +101,23 @@ func (r *Run) look() error {
 	return nil
 }
 
-// Close completes and closes the files, and returns the first error. A run directory
-// that has been lost is one.
-func (r *Run) Close() error {
+// CloseFiles completes and closes the files, once, and returns the first error. A run
+// directory that has been lost is one. It stays this process's.
+func (r *Run) CloseFiles() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
 	return cmp.Or(r.look(), wrap(r.chrome.close()), wrap(r.board.close()),
 		wrap(r.metrics.Close()), wrap(r.events.Close()), wrap(r.costs.Close()), wrap(r.traces.Close()))
+}
+
+// Close is CloseFiles, and gives the run directory up.
+func (r *Run) Close() error {
+	err := r.CloseFiles()
+	if r.lock != nil {
+		err = cmp.Or(err, wrap(r.lock.release()))
+		r.lock = nil
+	}
+	return err
 }

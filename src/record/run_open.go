@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"dynmo/src/store"
 )
 
 // Files of a run directory. TensorBoard's file lies beside them under the name that
@@ -31,8 +33,12 @@ const (
 	fileMode      = 0o666
 )
 
-// files lists what a run directory may hold. The first says that a run lies there.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile}
+// files lists what a run directory may hold, checkpoints too. Any says that a run lies
+// there.
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, store.Directory}
+
+// more matches other files of a run: those of earlier starts, and TensorBoard's.
+var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}
 
 // longest bounds the part of a new directory's name that the run's name is, in
 // characters: file systems take 255 bytes.
@@ -60,7 +66,11 @@ func Create(parent, name string, at time.Time, settings string, p Provenance) (*
 	for n := 2; ; n++ {
 		err := os.Mkdir(dir, directoryMode)
 		if err == nil {
-			return fill(dir, settings, p, true)
+			l, err := takeLock(dir)
+			if err != nil {
+				return nil, wrap(err)
+			}
+			return fill(l, dir, settings, p, true)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, wrap(err)
@@ -99,11 +109,16 @@ func openIn(dir, settings string, p Provenance, force bool) (*Run, error) {
 		if err := private(dir); err != nil {
 			return fail(err)
 		}
-		if err := vacate(dir, force); err != nil {
-			return fail(err)
-		}
 	}
-	return fill(dir, settings, p, made)
+	l, err := takeLock(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if err := vacate(dir, force); err != nil {
+		_ = l.release()
+		return fail(err)
+	}
+	return fill(l, dir, settings, p, made)
 }
 
 // private returns an error if anybody may replace files of a directory.
@@ -127,7 +142,7 @@ func vacate(dir string, force bool) error {
 			return fmt.Errorf("a run already lies there (%s exists): --force writes over it", name)
 		}
 		if err == nil {
-			err = os.Remove(filepath.Join(dir, name))
+			err = os.RemoveAll(filepath.Join(dir, name))
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -136,11 +151,16 @@ func vacate(dir string, force bool) error {
 	if !force {
 		return nil
 	}
-	boards, err := filepath.Glob(filepath.Join(escaped(dir), boardPrefix+"*"))
-	for _, file := range boards {
-		err = errors.Join(err, os.Remove(file))
+	for _, pattern := range more {
+		list, err := filepath.Glob(filepath.Join(escaped(dir), pattern))
+		for _, file := range list {
+			err = errors.Join(err, os.Remove(file))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // escaped returns a path as filepath.Match matches it literally.
@@ -148,18 +168,17 @@ func escaped(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// fill makes all files of a run in a directory. Where one fails none is left, nor the
-// directory if made says that it is new.
-func fill(dir, settings string, p Provenance, made bool) (*Run, error) {
+// fill makes all files of a run in a directory that is locked. Where one fails none is
+// left, nor the directory if made says that it is new.
+func fill(l *lock, dir, settings string, p Provenance, made bool) (*Run, error) {
 	c := claims{dir: dir}
 	r, err := c.run(settings, p)
 	if err == nil {
+		r.lock = l
 		return r, nil
 	}
-	for _, f := range c.made {
-		_ = f.Close() // some are closed already
-		_ = os.Remove(f.Name())
-	}
+	c.discard()
+	_ = l.release()
 	if made {
 		_ = os.Remove(dir)
 	}
@@ -170,6 +189,14 @@ func fill(dir, settings string, p Provenance, made bool) (*Run, error) {
 type claims struct {
 	dir  string
 	made []*os.File
+}
+
+// discard removes what was made.
+func (c *claims) discard() {
+	for _, f := range c.made {
+		_ = f.Close() // some are closed already
+		_ = os.Remove(f.Name())
+	}
 }
 
 // file makes a file. One of that name is an error.
@@ -208,7 +235,7 @@ func (c *claims) run(settings string, p Provenance) (*Run, error) {
 		return nil, err
 	}
 	r.chrome.out = r.traces
-	if r.board, err = newBoard(c, p.Host, time.Now()); err != nil {
+	if r.board, err = newBoard(c, p.Host, time.Now(), 0); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -31,9 +31,10 @@ type board struct {
 	described bool      // the first scalar of every tag says what it is
 }
 
-// newBoard makes a new file, of a name that no other process or host chooses.
-func newBoard(c *claims, host string, at time.Time) (*board, error) {
-	file, err := c.file(fmt.Sprintf("%s%010d.%s.%d.0", boardPrefix, at.Unix(), host, os.Getpid()))
+// newBoard makes a new file, of a name that no other process or host chooses, nor another
+// restart of the run.
+func newBoard(c *claims, host string, at time.Time, restart int) (*board, error) {
+	file, err := c.file(fmt.Sprintf("%s%010d.%s.%d.%d", boardPrefix, at.Unix(), host, os.Getpid(), restart))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func scalars(m Metrics) []scalar {
 		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
 	}
 	if m.JoulesPerToken > 0 {
-		list = append(list, scalar{"joules-per-token", "of all GPUs since the run began", float64(m.JoulesPerToken)})
+		list = append(list, scalar{"joules-per-token", "of all GPUs since the run was last started", float64(m.JoulesPerToken)})
 	}
 	return list
 }
@@ -88,6 +89,14 @@ func (b *board) add(m Metrics) error {
 		return nil
 	}
 	return b.flush(m.Time)
+}
+
+// purge has TensorBoard forget what earlier files say of a step and those behind it: an
+// Event with that step and a SessionLog of status START.
+func (b *board) purge(step int, at time.Time) error {
+	event := binary.AppendUvarint(append(appendWall(nil, at), 2<<3), uint64(step+1))
+	b.record(appendMessage(event, 7, []byte{1 << 3, 1}))
+	return b.flush(at)
 }
 
 // append returns a Summary.Value. Its metadata belongs to the first of a tag; without

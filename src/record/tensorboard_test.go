@@ -195,7 +195,7 @@ func TestBoardReadsBack(t *testing.T) {
 			{"sparsity = 0.5", "share of the prunable parameters that are gone"},
 			{"balance-time = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
 			{"mem-allocated-bytes = 32", "of the stage with the most"},
-			{"joules-per-token = 0.375", "of all GPUs since the run began"},
+			{"joules-per-token = 0.375", "of all GPUs since the run was last started"},
 		} {
 			line := fmt.Sprintf("%.3f step %d %s", now, step+1, v.text)
 			if step == 0 {

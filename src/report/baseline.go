@@ -17,7 +17,7 @@ import (
 type baseline struct {
 	steps  segment
 	Used   float64 // as it ran
-	Static float64 // in the layout that the run began with
+	Static float64 // in the layout that the run began with, or was resumed with on other ranks
 	Best   float64 // in the best cuts for these costs, in the same schedule
 }
 
@@ -29,6 +29,13 @@ const mostBaselines = 256
 func (r Run) baselines() ([]baseline, error) {
 	ran := slices.DeleteFunc(slices.Clone(r.Costs), func(p profile.Phase) bool { return p.Run == nil })
 	every := (len(ran) + mostBaselines - 1) / mostBaselines
+	stay := make([]layout.Layout, len(ran))
+	for i, p := range ran {
+		stay[i] = p.Run.Stay(stay[max(0, i-1)])
+		if i == 0 {
+			stay[i] = p.Run.Layout
+		}
+	}
 	var list []baseline
 	for i := 0; i < len(ran); i += every {
 		end := r.last() + 1
@@ -40,7 +47,7 @@ func (r Run) baselines() ([]baseline, error) {
 			continue
 		}
 		b := baseline{steps: s, Used: middle(r.Metrics[s.lo:s.hi], stepSeconds)}
-		if err := b.simulate(ran[i], ran[0].Run.Layout); err != nil {
+		if err := b.simulate(ran[i], stay[i]); err != nil {
 			return nil, fmt.Errorf("%s: costs of step %d: %w", r.file(record.CostsFile), ran[i].Step, err)
 		}
 		list = append(list, b)

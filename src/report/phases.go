@@ -20,11 +20,12 @@ func (r Run) phases() []phase {
 	list := []phase{{first: r.Metrics[0].Step, steps: r.Metrics}}
 	begin := 0
 	for _, e := range r.Events {
-		if e.Kind != record.Dynamic || e.Step < begin || e.Step >= len(r.Metrics) {
+		at := r.index(e.Step)
+		if e.Kind != record.Dynamic || at < begin || at >= len(r.Metrics) {
 			continue
 		}
-		list[len(list)-1].steps = r.Metrics[begin:e.Step]
-		begin = e.Step
+		list[len(list)-1].steps = r.Metrics[begin:at]
+		begin = at
 		sparsity, _ := e.Detail["sparsity"].(float64)
 		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}

@@ -17,6 +17,7 @@ type Resumed struct {
 	Step    int      // steps that are done
 	From    string   // the checkpoint's directory
 	Damaged []string // why newer checkpoints were not taken
+	Changed []string // a line for each setting that is another than the checkpoint's
 
 	loss, sparsity float64
 }
@@ -40,16 +41,16 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 	}
 	r.resumed.Damaged = all.Damaged
 	for _, c := range all.Whole {
-		if err := r.suits(c); err != nil {
+		changed, err := r.suits(c)
+		if err != nil {
 			return false, Input(err)
 		}
 		was := r.layout
 		if r.keepsLayout(c) {
 			r.layout = c.Layout
 		}
-		err := Agree(r.World, r.read(c, shape), false)
-		if err == nil {
-			r.resumed = Resumed{Step: c.Step, From: c.Dir, Damaged: r.resumed.Damaged, loss: math.NaN(), sparsity: c.Sparsity}
+		if err = Agree(r.World, r.read(c, shape), false); err == nil {
+			r.resumed = Resumed{Step: c.Step, From: c.Dir, Damaged: r.resumed.Damaged, Changed: changed, loss: math.NaN(), sparsity: c.Sparsity}
 			if c.Loss != nil {
 				r.resumed.loss = *c.Loss
 			}
@@ -103,15 +104,19 @@ func (r *Rank) candidates() (all candidates, err error) {
 	return all, nil
 }
 
-// suits returns an error unless a checkpoint is of this model.
-func (r *Rank) suits(c *store.Checkpoint) error {
+// suits returns an error unless a checkpoint is of this model and its settings may become
+// this run's, and a line for each of them that is another.
+func (r *Rank) suits(c *store.Checkpoint) (changed []string, err error) {
+	if changed, err = r.Config.Resume("checkpoint "+c.Dir, c.Settings); err != nil {
+		return nil, err
+	}
 	if c.Layers != r.Config.Layers() {
-		return fmt.Errorf("checkpoint %s: %d layers, the settings describe %d", c.Dir, c.Layers, r.Config.Layers())
+		return nil, fmt.Errorf("checkpoint %s: %d layers, the settings describe %d", c.Dir, c.Layers, r.Config.Layers())
 	}
 	if want := r.Backend.DType().String(); c.DType != want {
-		return fmt.Errorf("checkpoint %s: weights of %s, this run's kernels take %s", c.Dir, c.DType, want)
+		return nil, fmt.Errorf("checkpoint %s: weights of %s, this run's kernels take %s", c.Dir, c.DType, want)
 	}
-	return nil
+	return changed, nil
 }
 
 // keepsLayout reports whether a run goes on in the checkpoint's layout: where what

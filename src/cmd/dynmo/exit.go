@@ -15,13 +15,19 @@ import (
 const (
 	exitDone    = 0
 	exitFailure = 1
-	exitUsage   = 2 // bad command line, settings or input; nothing was done
+	exitUsage   = 2  // bad command line, settings or input; nothing was done
+	exitStopped = 85 // a signal stopped training, and its checkpoint is written
 )
 
 // usageError is an error of the user's: bad arguments, settings or input.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// statusError ends a command that has said all there is to say with a status.
+type statusError int
+
+func (statusError) Error() string { return "" }
 
 // execute runs a command line, prints its error and returns its exit status. Output that
 // could not be printed is an error.
@@ -75,6 +81,9 @@ func status(err error) int {
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
+	}
+	if ended, ok := errors.AsType[statusError](err); ok {
+		return int(ended)
 	}
 	return exitFailure
 }

@@ -46,12 +46,18 @@ func (w *watcher) keep(s record.Summary) {
 	w.err = cmp.Or(w.err, s.Write(w.dir))
 }
 
-// leave says once where the records lie.
+// leave says once where the records lie, and gives the run directory up.
 func (w *watcher) leave() {
-	if w.dir != "" && !w.farewell {
-		fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, record.Duration(w.took.Seconds()))
+	if w.run == nil || w.farewell {
+		return
 	}
 	w.farewell = true
+	took := record.Duration(w.took.Seconds())
+	if w.first > 0 {
+		took = fmt.Sprintf("%s since step %d", took, w.first)
+	}
+	fmt.Fprintf(w.out, "run directory %s: %d steps in %s\n", w.dir, w.steps, took)
+	w.err = cmp.Or(w.err, w.run.Close())
 }
 
 // measuredSteps says how long steps took.

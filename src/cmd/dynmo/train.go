@@ -25,8 +25,9 @@ func trainCommand() *cobra.Command {
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
 		Long: `Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines.
 
-SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with status
-0; a second SIGINT ends the process at once, and nohup has SIGHUP ignored. mpirun that is asked to end asks the
+SIGTERM, SIGINT or SIGHUP to any rank ends the run after the step, with a checkpoint
+and status 85; a second SIGINT ends the process at once, and nohup has SIGHUP
+ignored. SIGUSR1 has a checkpoint written. mpirun that is asked to end asks the
 ranks a second later, kills them after another second, and has a status of its
 own: where steps are longer, signal a rank instead.
 
@@ -34,8 +35,14 @@ The run's records lie in a new directory, runs/NAME-YYYYmmdd-HHMMSS (NAME is
 run.name), which the first and the last line of the log name, or in the one of
 --run-dir. tensorboard --logdir reads it, too.
 
-Exit status: 0 done, or stopped when asked; 1 failure; 2 bad command line,
-settings, world or data, and nothing was trained.`,
+--resume goes on from the newest whole checkpoint of --run-dir, or of the newest
+directory of run.name in runs that has one; where there is none the run begins at
+step 0, so that one command line serves the first start and all others. Ranks,
+stages, the balancer, the schedule and train.steps may be others than before.
+
+Exit status: 0 done; 1 failure; 2 bad command line, settings, world or data, and
+nothing was trained; 85 stopped by a signal before its last step, with a checkpoint
+(0 with train.stopped_is_success, or where no checkpoints are kept).`,
 		Args: func(c *cobra.Command, args []string) error {
 			err := cobra.ExactArgs(1)(c, args)
 			leaveItToRank0(err)
@@ -62,7 +69,8 @@ settings, world or data, and nothing was trained.`,
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&records.dir, "run-dir", "", "`DIR` for the run's records, in which none lies yet (default a new one in runs); \"\" keeps none")
 	c.Flags().BoolVar(&records.none, "no-run-dir", false, "keep no records")
-	c.Flags().BoolVar(&records.force, "force", false, "write over the run that --run-dir holds")
+	c.Flags().BoolVar(&records.force, "force", false, "write over the run that --run-dir holds, and its checkpoints")
+	c.Flags().BoolVar(&records.resume, "resume", false, "go on from the newest checkpoint, if there is one")
 	return c
 }
 
@@ -76,12 +84,22 @@ func leaveItToRank0(err error) {
 }
 
 func runTraining(c *cobra.Command, settings config.Config, records runDirectory) error {
+	from, err := records.from(settings.Run.Name)
+	if err != nil {
+		leaveItToRank0(err)
+		return usageError{err}
+	}
 	ctx, stop := interruptible(c.Context())
 	defer stop()
+	asked, silence := saveRequests()
+	defer silence()
 	watch := &watcher{out: c.ErrOrStderr(), settings: settings, records: records}
-	_, err := launch.Launch(settings, launch.Hooks{
-		Stop:  func() bool { return ctx.Err() != nil },
-		Begin: watch.begin,
+	out, err := launch.Launch(settings, launch.Hooks{
+		Stop:   func() bool { return ctx.Err() != nil },
+		Save:   asked,
+		Resume: from,
+		RunDir: func() string { return watch.dir },
+		Begin:  watch.begin,
 		End: func(out train.Outcome) {
 			_ = watch.close() // asked again below
 			end(c, out, settings.Train.Steps, context.Cause(ctx))
@@ -98,7 +116,26 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory)
 		watch.sumUp(train.Outcome{}, err)
 	}
 	leaveItToRank0(err)
-	return asUsage(err)
+	return cmp.Or(asUsage(err), stopped(settings, out, watch.dir != ""))
+}
+
+// stopped returns the status of a run that a signal has stopped before its last step, nil
+// where there is nothing to go on from. recorded says that this process is rank 0 of a run
+// with a run directory. Other ranks end with 0, and before it: a launcher kills those that
+// are left once one has another status.
+func stopped(c config.Config, out train.Outcome, recorded bool) error {
+	switch {
+	case !out.Stopped || !recorded || c.Checkpoint.Every == "never":
+		return nil
+	case out.Saved < out.Steps:
+		return fmt.Errorf("stopped after step %d without a checkpoint of it: the last one that was written holds %d steps", out.Steps, out.Saved)
+	case c.Train.StoppedIsSuccess:
+		return nil
+	}
+	if mpi.Launched() {
+		time.Sleep(500 * time.Millisecond)
+	}
+	return statusError(exitStopped)
 }
 
 // end prints how a run ended. cause is why it was asked to end before the last

@@ -15,38 +15,6 @@ import (
 	"dynmo/src/trace"
 )
 
-// runs is the folder of the run directories that nobody has named.
-const runs = "runs"
-
-// runDirectory says where a run's records go.
-type runDirectory struct {
-	dir   string // "": a new one
-	none  bool   // nowhere
-	force bool   // whether the run that lies there may be removed
-}
-
-// check completes the choice. named is whether the command line names a directory.
-func (d *runDirectory) check(named bool) error {
-	if d.none && d.dir != "" {
-		return fmt.Errorf("--run-dir %s and --no-run-dir: want one of them", d.dir)
-	}
-	d.none = d.none || named && d.dir == ""
-	return nil
-}
-
-// open makes the run directory; nil where there is to be none.
-func (d *runDirectory) open(c config.Config, p record.Provenance) (*record.Run, error) {
-	switch {
-	case d.none:
-		return nil, nil
-	case d.dir == "":
-		return record.Create(runs, c.Run.Name, time.Now(), c.TOML(), p)
-	case d.force:
-		return record.Replace(d.dir, c.TOML(), p)
-	}
-	return record.Open(d.dir, c.TOML(), p)
-}
-
 // watcher records a run and shows its progress, on rank 0.
 type watcher struct {
 	out      io.Writer
@@ -55,13 +23,15 @@ type watcher struct {
 
 	run      *record.Run // nil if nothing is kept
 	dir      string      // of run; "" if there never was one
+	past     record.Past // of a run that goes on
+	first    int         // step that is run
 	tally    record.Tally
 	progress *record.Progress
 	left     *record.TimeLeft
 	began    time.Time
 	took     time.Duration // the whole run
 	farewell bool          // the last line was said
-	steps    int           // that were run
+	steps    int           // that are done
 	skipped  int
 	err      error // of closing and summing up
 }
@@ -71,14 +41,19 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	p := record.Here(about.MPI)
 	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
 	var err error
-	if w.run, err = w.records.open(w.settings, p); err != nil {
+	if w.run, w.past, err = w.records.open(w.settings, p, about); err != nil {
 		return nil, usageError{err}
 	}
+	w.tally, w.skipped = w.past.Tally, w.past.Skipped
+	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
 	w.began, w.left = time.Now(), record.NewTimeLeft()
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	if w.run != nil {
 		w.dir = w.run.Dir()
 		w.progress.Say("run directory " + w.dir)
+	}
+	for _, line := range w.records.resumed(w.dir, about.Resumed, w.past) {
+		w.progress.Say(line)
 	}
 	for _, line := range w.settings.Ignored() {
 		w.progress.Say("note: " + line)
@@ -101,6 +76,9 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	return w, nil
 }
+
+// Last returns the last step of before the run was resumed, nil if it was not.
+func (w *watcher) Last() *record.Metrics { return w.past.Last }
 
 // Step records a step and shows it.
 func (w *watcher) Step(m record.Metrics) error {
@@ -143,25 +121,26 @@ func (w *watcher) Costs(s profile.Phase) error {
 	return w.run.Costs(s)
 }
 
-// Trace records a timeline of the first replica.
+// Trace records a timeline of the first replica, unless earlier starts of the run have
+// recorded as many as the settings allow.
 func (w *watcher) Trace(s trace.Step) error {
-	if w.run == nil {
+	if w.run == nil || w.run.Timelines() >= w.settings.Run.TraceSteps {
 		return nil
 	}
 	return w.run.Trace(s, 0)
 }
 
 // close ends the records and the progress bar, once, and returns the first error of
-// what was recorded and said.
+// what was recorded and said. The run directory stays this run's until leave.
 func (w *watcher) close() error {
 	if w.progress == nil {
 		return w.err
 	}
 	if w.run != nil {
-		w.err = w.run.Close()
+		w.err = w.run.CloseFiles()
 	}
 	w.err = cmp.Or(w.err, w.progress.Close())
 	w.took = time.Since(w.began)
-	w.run, w.progress = nil, nil
+	w.progress = nil
 	return w.err
 }

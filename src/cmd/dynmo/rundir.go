@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"dynmo/src/config"
+	"dynmo/src/launch"
+	"dynmo/src/record"
+	"dynmo/src/train"
+)
+
+// runs is the folder of the run directories that nobody has named.
+const runs = "runs"
+
+// runDirectory says where a run's records go.
+type runDirectory struct {
+	dir    string // "": a new one
+	none   bool   // nowhere
+	force  bool   // whether the run that lies there may be removed
+	resume bool   // whether the run goes on that lies there
+	found  bool   // dir was not named but found
+}
+
+// check completes the choice. named is whether the command line names a directory.
+func (d *runDirectory) check(named bool) error {
+	if d.none && d.dir != "" {
+		return fmt.Errorf("--run-dir %s and --no-run-dir: want one of them", d.dir)
+	}
+	d.none = d.none || named && d.dir == ""
+	switch {
+	case d.resume && d.none:
+		return errors.New("--resume without a run directory: want --run-dir DIR, or neither")
+	case d.resume && d.force:
+		return errors.New("--resume and --force: want one of them")
+	}
+	return nil
+}
+
+// from finds the run that goes on, where that is wanted and none is named. It returns the
+// directory whose checkpoints are looked at; "" to look at none.
+func (d *runDirectory) from(name string) (dir string, err error) {
+	if !d.resume {
+		return "", nil
+	}
+	if d.dir == "" {
+		d.dir, err = record.Newest(runs, name)
+		d.found = d.dir != ""
+	}
+	if d.dir == "" {
+		return runs, err // has none of its own: all ranks look, whatever each has found
+	}
+	return d.dir, err
+}
+
+// open makes the run directory, or opens it again; nil where there is to be none.
+func (d *runDirectory) open(c config.Config, p record.Provenance, about launch.World) (run *record.Run, past record.Past, err error) {
+	switch {
+	case d.none:
+	case d.dir == "":
+		run, err = record.Create(runs, c.Run.Name, time.Now(), c.TOML(), p)
+	case d.resume:
+		from := about.Resumed
+		return record.Resume(d.dir, c.TOML(), p, record.From{Step: from.Step, Checkpoint: from.From, Damaged: from.Damaged, Clock: about.Clock})
+	case d.force:
+		run, err = record.Replace(d.dir, c.TOML(), p)
+	default:
+		run, err = record.Open(d.dir, c.TOML(), p)
+	}
+	return run, past, err
+}
+
+// resumed says what a run goes on from that was asked to, and with which other settings;
+// nothing of others.
+func (d *runDirectory) resumed(dir string, from train.Resumed, past record.Past) []string {
+	if !d.resume {
+		return nil
+	}
+	var lines []string
+	for _, why := range from.Damaged {
+		lines = append(lines, "note: not taken: "+why)
+	}
+	again := ""
+	if past.Restarts > 0 {
+		again = fmt.Sprintf(" (restart %d)", past.Restarts)
+	}
+	switch {
+	case from.From != "" && d.found:
+		lines = append(lines, fmt.Sprintf("resuming the newest run of its name that has a checkpoint, at step %d from %s%s", from.Step, from.From, again))
+	case from.From != "":
+		lines = append(lines, fmt.Sprintf("resuming at step %d from %s%s", from.Step, from.From, again))
+	case past.Restarts > 0:
+		lines = append(lines, fmt.Sprintf("nothing to resume: %s has no checkpoint, the run begins again at step 0%s", dir, again))
+	case d.dir == "":
+		lines = append(lines, fmt.Sprintf("nothing to resume: no run of its name in %s has a checkpoint, the run begins at step 0", runs))
+	default:
+		lines = append(lines, fmt.Sprintf("nothing to resume: %s held no run, the run begins at step 0", dir))
+	}
+	for _, change := range from.Changed {
+		lines = append(lines, "note: "+change)
+	}
+	for _, n := range []struct {
+		count int
+		what  string
+	}{{past.Cut, "lines of steps that are run again were cut off"}, {past.Damaged, "damaged lines of its records were left out"}, {past.Missing, "steps before it have no records"}} {
+		if n.count > 0 {
+			lines = append(lines, fmt.Sprintf("note: %d %s", n.count, n.what))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// fixed names the settings that may not change when a run goes on from a checkpoint: with
+// others it would be another model, of other samples, or other arithmetic between them.
+const fixed = `
+run.seed
+model.blocks model.hidden model.heads model.sequence model.vocab model.tied model.grain model.head_shards model.init model.weights
+data.path data.extensions data.limit_bytes
+parallel.microbatch_size
+optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
+dynamic.kind
+prune.start prune.every prune.times prune.initial prune.final prune.csr_from
+freeze.layers freeze.step
+device.precision`
+
+// free names the settings that may change on resume: where layers are, in which order
+// and on what they are worked on, how long the run is, and what is told of it.
+// parallel.replicas and parallel.microbatches may change if their product does not:
+// samples are drawn by step and microbatch of all replicas.
+const free = `
+run.name run.clock run.trace_steps
+parallel.stages parallel.replicas parallel.microbatches
+mesh.order
+schedule.kind schedule.chunks schedule.in_flight schedule.file
+train.steps train.on_nan train.nan_limit train.log_every train.hash train.stopped_is_success
+prune.select
+simulate.head simulate.attention simulate.experts simulate.expert_spread simulate.density_least simulate.density_most
+simulate.density_noise simulate.exit_from simulate.exit_share simulate.frozen simulate.mod_tokens simulate.mod_noise
+simulate.measure_times simulate.decide_times simulate.move_delay_most
+balance.kind balance.by balance.every balance.regex balance.layout balance.memory_limit_bytes balance.gaps balance.gamma balance.max_rounds
+checkpoint.every checkpoint.minutes checkpoint.mtti checkpoint.keep
+device.kind device.kernel device.threads device.graphs device.share
+comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds comm.bandwidth_bytes comm.carrier comm.delay_most`
+
+// effects says what a change of a free setting does to losses. The others do nothing.
+var effects = map[string]string{
+	"parallel.replicas": "sums over replicas are added in another order, losses agree but for rounding",
+	"train.steps":       "learning rates of the steps to come are those of a run of the new length",
+	"device.kind":       "losses agree but for rounding",
+	"device.kernel":     "losses agree but for rounding",
+}
+
+// Resume returns a line for each setting that differs from those of a checkpoint, which
+// are the text of a file that TOML wrote and errors call name. The error joins a line for
+// each that may not differ. A setting that has no effect, there or here, may.
+func (c Config) Resume(name, checkpoint string) (changed []string, err error) {
+	was, unknown, err := Parse(name, []byte(checkpoint))
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range unknown {
+		changed = append(changed, key+": in the checkpoint, unknown here")
+	}
+	here, there := settings(&c), settings(&was)
+	may := strings.Fields(free)
+	var refused []error
+	for i, s := range here {
+		if reflect.DeepEqual(s.value.Interface(), there[i].value.Interface()) || s.only() == "simulate" {
+			continue
+		}
+		_, silentHere := s.silencer(here)
+		_, silentThere := there[i].silencer(there)
+		if silentHere || silentThere {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s in the checkpoint, %s here", s.name(), shown(there[i].text()), shown(s.text()))
+		switch effect := effects[s.name()]; {
+		case !slices.Contains(may, s.name()):
+			refused = append(refused, fmt.Errorf("config: %s: may not change on resume", line))
+		case effect != "":
+			changed = append(changed, line+": "+effect)
+		default:
+			changed = append(changed, line)
+		}
+	}
+	if p, q := was.Parallel, c.Parallel; p.Replicas*p.Microbatches != q.Replicas*q.Microbatches {
+		refused = append(refused, fmt.Errorf("config: parallel.replicas x parallel.microbatches: %d x %d in the checkpoint, %d x %d here: the product may not change on resume, steps would have other samples",
+			p.Replicas, p.Microbatches, q.Replicas, q.Microbatches))
+	}
+	return changed, errors.Join(refused...)
+}

@@ -1,0 +1,175 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+
+	"dynmo/src/input"
+	"dynmo/src/profile"
+	"dynmo/src/replace"
+)
+
+// cut cuts off what files have of steps that are run again, and gathers what they keep.
+func (s *resumption) cut(c *chrome) error {
+	s.past.Restarts, s.past.Missing = 1, s.from.Step
+	var changes []Event
+	for _, f := range []struct {
+		name string
+		edit func([]byte) []byte
+	}{
+		{EventsFile, func(text []byte) []byte { return s.events(text, &changes) }},
+		{MetricsFile, func(text []byte) []byte { return s.metrics(text, changes) }},
+		{CostsFile, s.costs},
+		{TraceFile, func(text []byte) []byte { return s.timelines(text, c) }},
+	} {
+		if err := s.edit(f.name, f.edit); err != nil {
+			return err
+		}
+	}
+	if s.past.Last != nil {
+		s.past.Missing -= s.past.Last.Step + 1
+	}
+	return nil
+}
+
+// edit replaces the content of a file, if that changes. A file that is missing stays so.
+func (s *resumption) edit(name string, to func([]byte) []byte) error {
+	text, err := input.Read(s.path(name), input.Records)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	edited := to(text)
+	if bytes.Equal(edited, text) {
+		return nil
+	}
+	return replace.Write(s.path(name), func(w io.Writer) error {
+		_, err := w.Write(edited)
+		return err
+	})
+}
+
+// values returns the lines of a text of one JSON value a line whose values are kept, and
+// counts the others.
+func values[T any](past *Past, text []byte, keep func(T) bool) []byte {
+	kept := make([]byte, 0, len(text)+1)
+	for line := range bytes.Lines(text) {
+		var v T
+		switch {
+		case json.Unmarshal(line, &v) != nil:
+			past.Damaged++
+		case !keep(v):
+			past.Cut++
+		default:
+			kept = append(append(kept, bytes.TrimSuffix(line, []byte("\n"))...), '\n')
+		}
+	}
+	return kept
+}
+
+// events keeps the events before the first step. That the run was resumed is kept
+// wherever it went on from, and its checkpoints up to the one it goes on from.
+func (s *resumption) events(text []byte, changes *[]Event) []byte {
+	return values(&s.past, text, func(e Event) bool {
+		switch {
+		case e.Kind == Resumed:
+			s.past.Restarts++
+			return true
+		case e.Kind == Saved:
+			return e.Step <= s.from.Step
+		case e.Step < s.from.Step && e.Kind == Dynamic:
+			*changes = append(*changes, e)
+		}
+		return e.Step < s.from.Step
+	})
+}
+
+// metrics keeps the steps before the first. changes are the events that the tally is told
+// between them.
+func (s *resumption) metrics(text []byte, changes []Event) []byte {
+	return values(&s.past, text, func(m Metrics) bool {
+		if m.Step >= s.from.Step {
+			return false
+		}
+		for len(changes) > 0 && changes[0].Step <= m.Step {
+			s.past.Tally.Event(changes[0])
+			changes = changes[1:]
+		}
+		s.past.Tally.Step(m)
+		s.past.Last = &m
+		if m.Skipped {
+			s.past.Skipped++
+		}
+		return true
+	})
+}
+
+// costs keeps the phases that begin before the first step. The last one ends there: what
+// it says are medians, which stand for as many steps as there are, since a phase is
+// written when it is over, and that of a run that was killed is lost.
+func (s *resumption) costs(text []byte) []byte {
+	var phases []profile.Phase
+	text = values(&s.past, text, func(p profile.Phase) bool {
+		if p.Step < s.from.Step {
+			phases = append(phases, p)
+		}
+		return p.Step < s.from.Step
+	})
+	if len(phases) == 0 {
+		return text
+	}
+	last := &phases[len(phases)-1]
+	if steps := s.from.Step - last.Step; steps != last.Steps {
+		last.Steps = steps
+		line, err := json.Marshal(last)
+		if err == nil { // what was read can be written
+			text = text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]
+			text = append(append(text, line...), '\n')
+		}
+	}
+	for _, p := range phases {
+		s.past.Tally.Costs(p)
+	}
+	return text
+}
+
+// timelines keeps the timelines of steps before the first, in a file that is open at its
+// end, and has those to come follow on the axis of time.
+func (s *resumption) timelines(text []byte, c *chrome) []byte {
+	var kept []byte
+	c.named, c.clocks = map[int]int{}, map[int]string{}
+	steps := map[int]bool{}
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+		if len(line) == 0 || len(line) == 1 { // a bracket
+			continue
+		}
+		var e chromeEvent
+		switch {
+		case json.Unmarshal(line, &e) != nil:
+			s.past.Damaged++
+			continue
+		case e.Phase == "M" && e.Name == "process_name":
+			c.clocks[e.Replica] = e.Args.Clock
+		case e.Phase == "M":
+			c.named[e.Replica]++
+		case e.Args.Step == nil || *e.Args.Step >= s.from.Step:
+			continue
+		case e.Length != nil:
+			steps[*e.Args.Step] = true
+			c.behind = max(c.behind, float64(e.Start+*e.Length)/1e6)
+		}
+		lead := ",\n"
+		if !c.begun {
+			lead, c.begun = "[\n", true
+		}
+		kept = append(append(kept, lead...), line...)
+	}
+	c.steps = len(steps)
+	return kept
+}
