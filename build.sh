@@ -16,6 +16,8 @@ usage: ./build.sh COMMAND
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
   test       deps and a browser, then every test but the long ones
   test-long  deps, then every test
+  test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch on a
+             cluster of this host's own: two minutes; a word after it chooses tests by name
   bench      build, then the benchmarks
   env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
              env cuda: with the tag cuda, for a GPU, or for the emulator, which it builds
@@ -50,6 +52,14 @@ mpi_environment() {
 # browser finds or installs one for the test of the page that `dynmo report` writes.
 browser() {
 	command -v chromium >/dev/null || install chromium || say 'no chromium: the page of dynmo report is not opened'
+}
+
+# slurm finds or installs what a cluster on this host needs; it starts no service.
+slurm() {
+	jobs/test-cluster.sh need >/dev/null ||
+		install munge slurm-client slurmctld slurmd slurmdbd mariadb-server-core mariadb-client-core || true
+	jobs/test-cluster.sh need --no-accounting >/dev/null ||
+		{ say "no $(jobs/test-cluster.sh need --no-accounting): jobs/train.sbatch is not tested"; return 1; }
 }
 
 # part NAME COMMAND...: runs one part of the tests and remembers its failure.
@@ -133,6 +143,12 @@ demo) deps; build; mpi_environment; exec bench/demo.sh ;;
 demo-bpe) deps; build; mpi_environment; exec bench/bpe.sh ;;
 test) deps || say 'testing what is here'; browser; run_tests 10m ;;
 test-long) deps || say 'testing what is here'; browser; DYNMO_LONG=1 run_tests 90m ;;
+test-slurm)
+	deps || say 'testing what is here'
+	build
+	slurm || exit 0
+	exec jobs/test-slurm.sh "${@:2}"
+	;;
 bench) detect; report; build; mpi_environment; TAGS=$tags exec bench/bench.sh ;;
 env)
 	detect

@@ -17,6 +17,10 @@ enum {
 	DYNMO_MPI_HANDLE  = -3  /* no such group or request */
 };
 
+/* Writes the name and version of the MPI library into text, which has room for size
+ * bytes. It may be called before MPI runs. */
+void dynmo_mpi_library(char *text, int32_t size);
+
 /* Starts MPI, thread-serialized or better, unless it runs already, and sets
  * *group to a duplicate of the world in which errors are returned. Collective. */
 int32_t dynmo_mpi_init(int32_t *group);

@@ -14,6 +14,13 @@ static int32_t adopt(MPI_Comm comm, int32_t *group) {
 	return *group < 0 ? DYNMO_MPI_MEMORY : 0;
 }
 
+void dynmo_mpi_library(char *text, int32_t size) {
+	char name[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+	int length;
+	MPI_Get_library_version(name, &length);
+	snprintf(text, size, "%s", name);
+}
+
 int32_t dynmo_mpi_init(int32_t *group) {
 	int running, level;
 	int rc = MPI_Initialized(&running);

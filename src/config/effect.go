@@ -47,13 +47,13 @@ func (s setting) silencer(list []setting) (setting, bool) {
 // the first, if it allows none of theirs.
 func silencerOf(tag reflect.StructTag, list []setting) (first setting, silent bool) {
 	for when := range strings.SplitSeq(tag.Get("when"), " or ") {
-		name, choices, _ := strings.Cut(when, "=")
+		name, choices, chosen := strings.Cut(when, "=")
 		decider, ok := find(list, name)
 		if !ok {
 			continue
 		}
-		other := decider
-		if slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
+		other, value := decider, decider.value.String()
+		if chosen && slices.Contains(strings.Split(choices, "|"), value) || !chosen && value != "" {
 			if other, ok = decider.silencer(list); !ok {
 				return setting{}, false
 			}

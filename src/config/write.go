@@ -35,6 +35,9 @@ func sentence(doc, when string) string {
 	if when == "" {
 		return doc
 	}
+	if !strings.Contains(when, "=") {
+		when += " is set"
+	}
 	when = strings.NewReplacer("=", " is ", "|", " or ", " or ", ", or ").Replace(when)
 	return fmt.Sprintf("%s (only where %s)", doc, when)
 }

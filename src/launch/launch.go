@@ -133,7 +133,14 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		started()
 		return out, train.Input(err)
 	}
-	err = agree(c, t)
+	refusing, err := mpi.FirstRefusing(false)
+	if err == nil && refusing >= 0 {
+		started()
+		return out, errors.Join(toldBy(refusing), mpi.Stop())
+	}
+	if err == nil {
+		err = agree(c, t)
+	}
 	started()
 	w := newWatch(c, t, comm.NewBoard(t.Size()), h)
 	if err == nil {
@@ -278,6 +285,9 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	corpus, err := open()
 	if err == nil && corpus != nil {
 		mine.Corpus = corpus.Hash()
+		if held := corpus.Held(); held != nil {
+			mine.Held = held.Hash()
+		}
 	}
 	have, failed := newMachine(c)
 	mine.Kernels, mine.GPU = have.kernels, have.gpu

@@ -68,6 +68,8 @@ type recorder struct {
 	planner *plan.Planner
 	costs   cost.Table
 	step    int
+
+	validation *Validation // of the next step
 }
 
 func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder {
@@ -119,7 +121,7 @@ func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float6
 	m := profile.Measurement{Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: -1}
 	m.Table = costs
 	m.Dispatch = 0 // no rank knows it but the one that has the instructions
-	if err := r.journal.Step(Done{Step: r.step, Measured: m, Ran: ran, Next: next, Why: why, Moved: migrate.Moved{Layers: 2, Bytes: 9}, Moving: 1}); err != nil {
+	if err := r.journal.Step(Done{Step: r.step, Measured: m, Ran: ran, Next: next, Why: why, Moved: migrate.Moved{Layers: 2, Bytes: 9}, Moving: 1, Validation: r.validation}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.step++
@@ -291,6 +293,32 @@ func TestJournalOfFewerStages(t *testing.T) {
 		}
 		if len(series) != 3 || series[1].Run.Layout.Stages() != 2 || series[1].Steps != 2 || len(series[1].Run.Scale) != 2*c.chunks {
 			t.Errorf("%s: %+v, want three phases, the second of 2 steps on 2 stages", c.kind, series)
+		}
+	}
+}
+
+// TestJournalValidation: a validation loss is in the metrics of its step alone, with its
+// perplexity, and a line in Megatron-LM's fields follows the step.
+func TestJournalValidation(t *testing.T) {
+	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+	even := r.layout(0, 4, 8)
+	r.tell(even, even, plan.Reason{}, 1)
+	r.validation = &Validation{Loss: 2, Seconds: 0.25}
+	r.tell(even, even, plan.Reason{}, 1)
+	r.validation = &Validation{Loss: math.Inf(1), Seconds: 0.25}
+	r.tell(even, even, plan.Reason{}, 1)
+	want := []string{
+		" validation loss at iteration 2 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | time: 250ms | clock: virtual |",
+		" validation loss at iteration 3 | lm loss value: +INF | lm loss PPL: +INF | time: 250ms | clock: virtual |",
+	}
+	if got := r.told.lines; !slices.EqualFunc(got, want, strings.EqualFold) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+	for i, keys := range []string{"", `"validation_loss":2,"validation_perplexity":7.38905609893065,"validation_seconds":0.25`, `"validation_loss":null,"validation_perplexity":null,"validation_seconds":0.25`} {
+		text, err := json.Marshal(r.told.metrics[i])
+		expect.OK(t, err)
+		if keys == "" && bytes.Contains(text, []byte("validation")) || !bytes.Contains(text, []byte(keys)) {
+			t.Errorf("step %d: %s, want %s", i, text, keys)
 		}
 	}
 }

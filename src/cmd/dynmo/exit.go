@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/input"
+	"dynmo/src/launch"
 )
 
 // Exit statuses.
@@ -23,6 +24,12 @@ const (
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// quiet reports whether another rank tells the error.
+func quiet(err error) bool {
+	_, refused := errors.AsType[launch.RefusedError](err)
+	return refused
+}
 
 // statusError ends a command that has said all there is to say with a status.
 type statusError int
@@ -42,7 +49,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	switch lost := out.lost(); {
 	case lost != nil && (err == nil || !started):
 		err = lost
-	case err != nil && !started: // the command line was refused
+	case err != nil && !started && !quiet(err): // the command line was refused
 		// cobra spreads its suggestions over lines; one error is one line here.
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		err = usageError{fmt.Errorf("%s (see %s --help)", text, c.CommandPath())}
@@ -53,7 +60,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 // tell writes an error to stderr, every line of it behind the program's name
 // and fit for a terminal, and returns the exit status it stands for.
 func tell(program string, err error, stderr io.Writer) int {
-	if err != nil {
+	if err != nil && !quiet(err) {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(stderr, "%s: %s\n", program, input.Visible(strings.TrimRight(line, "\n")))
 		}
@@ -79,7 +86,7 @@ func status(err error) int {
 	if err == nil {
 		return exitDone
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[usageError](err); ok || quiet(err) {
 		return exitUsage
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {

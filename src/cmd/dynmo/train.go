@@ -20,6 +20,7 @@ import (
 func trainCommand() *cobra.Command {
 	var sets []string
 	var records runDirectory
+	var ranks bool
 	c := &cobra.Command{
 		Use:   "train CONFIG",
 		Short: "Train a model; under mpirun or srun one rank of it, alone all ranks as goroutines",
@@ -44,34 +45,49 @@ Exit status: 0 done; 1 failure; 2 bad command line, settings, world or data, and
 nothing was trained; 85 stopped by a signal before its last step, with a checkpoint
 (0 with train.stopped_is_success, or where no checkpoints are kept).`,
 		Args: func(c *cobra.Command, args []string) error {
-			err := cobra.ExactArgs(1)(c, args)
-			leaveItToRank0(err)
-			return err
+			return refuse(c, cobra.ExactArgs(1)(c, args))
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := launch.CheckLauncher(); err != nil {
+				return usageError{err}
+			}
 			settings, err := loadSettings(args[0], sets)
 			err = cmp.Or(err, records.check(c.Flags().Changed("run-dir")))
 			if err != nil {
-				leaveItToRank0(err)
-				return usageError{err}
+				return refuse(c, usageError{err})
+			}
+			if ranks {
+				return tellRanks(c, settings)
 			}
 			if err := useGPU(settings.Device.Kind); err != nil {
-				leaveItToRank0(err)
-				return err
+				return refuse(c, err)
 			}
 			return runTraining(c, settings, records)
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		leaveItToRank0(err)
-		return err
-	})
+	c.SetFlagErrorFunc(refuse)
 	c.Flags().StringArrayVar(&sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&records.dir, "run-dir", "", "`DIR` for the run's records, in which none lies yet (default a new one in runs); \"\" keeps none")
 	c.Flags().BoolVar(&records.none, "no-run-dir", false, "keep no records")
+	c.Flags().BoolVar(&ranks, "ranks", false, "print how many ranks the settings want, and on what, and train nothing")
 	c.Flags().BoolVar(&records.force, "force", false, "write over the run that --run-dir holds, and its checkpoints")
 	c.Flags().BoolVar(&records.resume, "resume", false, "go on from the newest checkpoint, if there is one")
 	return c
+}
+
+// refuse has the first rank that has an error in its command line or settings tell it.
+func refuse(c *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return launch.Refuse(err, func(err error) int { return tell(c.Root().Name(), usageError{err}, c.ErrOrStderr()) }, os.Exit)
+}
+
+// tellRanks prints what a job script needs to know of the settings.
+func tellRanks(c *cobra.Command, settings config.Config) error {
+	p := settings.Parallel
+	fmt.Fprintf(c.OutOrStdout(), "ranks %d stages %d replicas %d device %s\n", p.Stages*p.Replicas, p.Stages, p.Replicas, settings.Device.Kind)
+	return nil
 }
 
 // leaveItToRank0 holds an error back on every rank but the first for a moment:

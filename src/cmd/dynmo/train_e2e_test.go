@@ -362,3 +362,15 @@ times = 4
 		})
 	}
 }
+
+// A job script learns what to start from the settings, which are checked first.
+func TestTrainRanks(t *testing.T) {
+	dir := folder(t, "")
+	e := alone.run(t, dir, training(append(sets("parallel.stages=2", "parallel.replicas=2"), "--ranks", "--run-dir", "run")...)...)
+	if want := "ranks 4 stages 2 replicas 2 device cpu\n"; e.status != exitDone || e.stdout != want {
+		t.Errorf("status %d, stdout %q, want %q", e.status, e.stdout, want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
+		t.Errorf("run directory: %v, want none", err)
+	}
+}

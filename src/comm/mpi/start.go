@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	gompi "github.com/sbromberger/gompi"
@@ -17,10 +18,25 @@ import (
 	"dynmo/src/comm"
 )
 
+// CheckLauncher returns an error if the launcher of this process cannot join its
+// ranks: MPI would end each with dozens of lines, or make each a world of its own.
+// Every rank has the same error. It may be called before Start.
+func CheckLauncher() error { return checkLauncher(os.Getenv, library, openMPIParts) }
+
+// library returns the name and version of the MPI library.
+func library() string {
+	var text [8192]C.char // MPI_MAX_LIBRARY_VERSION_STRING of MPICH; Open MPI's is 256
+	C.dynmo_mpi_library(&text[0], C.int32_t(len(text)))
+	return C.GoString(&text[0])
+}
+
 // Start begins MPI and returns the world. It locks the calling goroutine,
 // which owns MPI then, to its OS thread. A world of one rank where the
 // launcher meant more is an error. Collective.
 func Start() (comm.Transport, error) {
+	if err := CheckLauncher(); err != nil {
+		return nil, err
+	}
 	runtime.LockOSThread()
 	var group C.int32_t
 	if err := check(C.dynmo_mpi_init(&group)); err != nil {
@@ -98,6 +114,21 @@ func Agree(what string, hash [32]byte) error {
 		}
 	}
 	return nil
+}
+
+// FirstRefusing returns the first rank that gives true, -1 if none does: one that
+// found before the start that it cannot take part. It runs on the world, so only
+// before any rank has left. Collective.
+func FirstRefusing(refuses bool) (int, error) {
+	world, rank, size := gompi.NewCommunicator(nil), gompi.WorldRank(), gompi.WorldSize()
+	mine, all := make([]uint64, size), make([]uint64, size)
+	if refuses {
+		mine[rank] = 1
+	}
+	if err := world.AllreduceUint64s(all, mine, gompi.OpMax, 0); err != nil {
+		return -1, fmt.Errorf("mpi: agree on who takes part: %w", err)
+	}
+	return slices.Index(all, 1), nil
 }
 
 // Stop ends MPI; groups are closed before. No rank of the world may be gone.

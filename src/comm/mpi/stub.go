@@ -11,11 +11,23 @@ import (
 
 var errWithout = errors.New("mpi: this binary was built without MPI; build it with the tag mpi (build.sh does where it finds mpicc)")
 
+// CheckLauncher returns an error if a launcher has started this process: this binary
+// was built without MPI.
+func CheckLauncher() error {
+	if Launched() {
+		return errWithout
+	}
+	return nil
+}
+
 // Start returns an error: this binary was built without MPI.
 func Start() (comm.Transport, error) { return nil, errWithout }
 
 // Agree returns an error: this binary was built without MPI.
 func Agree(what string, hash [32]byte) error { return errWithout }
+
+// FirstRefusing returns an error: this binary was built without MPI.
+func FirstRefusing(refuses bool) (int, error) { return -1, errWithout }
 
 // Stop does nothing.
 func Stop() error { return nil }

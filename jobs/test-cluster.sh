@@ -1,0 +1,264 @@
+#!/usr/bin/env bash
+# A Slurm cluster on this host, to try jobs on: munge, slurmctld, slurmdbd over
+# MariaDB, and N slurmd, each in a UTS namespace of its own, so that ranks see N host
+# names, and in a PID namespace, so that a node that is killed takes all it runs along.
+# Everything lies in one directory, the cluster's, which `down` removes.
+set -euo pipefail
+
+usage() {
+	cat <<'END_OF_USAGE'
+usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE | start NODE | env | need [--no-accounting]
+
+  up      start a cluster of N nodes (default 4), node1 to nodeN, with 4 CPUs each;
+          --no-accounting leaves slurmdbd and MariaDB out
+  down    end its jobs and daemons and remove its directory
+  status  nodes and jobs; status 1 if no cluster is up
+  kill    end a node at once with all its processes, as a crash does
+  start   start it again
+  env     print how a shell reaches it: eval "$(jobs/test-cluster.sh env)"; sbatch ...
+  need    print which programs are missing (of slurmdbd's not with --no-accounting); status 1 if any
+
+DYNMO_CLUSTER names its directory (default dynmo-cluster-UID in TMPDIR or /tmp).
+END_OF_USAGE
+}
+
+cluster=${DYNMO_CLUSTER:-${TMPDIR:-/tmp}/dynmo-cluster-$(id -u)}
+export SLURM_CONF=$cluster/slurm.conf
+PATH=$PATH:/usr/sbin:/sbin
+user=$(id -un)
+
+say() { printf 'test-cluster: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+need() {
+	local program missing=()
+	for program in munged slurmctld slurmd srun unshare; do
+		command -v "$program" >/dev/null || missing+=("$program")
+	done
+	if [ -n "$accounting" ]; then
+		for program in slurmdbd mariadbd mariadb-install-db; do
+			command -v "$program" >/dev/null || missing+=("$program")
+		done
+	fi
+	[ ${#missing[@]} = 0 ] || { echo "${missing[*]}"; return 1; }
+}
+
+# until_true SECONDS WHAT COMMAND...: waits for a command to succeed.
+until_true() {
+	local end=$((SECONDS + $1)) what=$2
+	shift 2
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || fail "$what: not within time; see the logs in $cluster/log"
+		sleep 0.2
+	done
+}
+
+# free_ports COUNT: prints the first of COUNT ports that nothing listens on, below
+# those that the system gives to connections.
+free_ports() {
+	local first port try
+	for try in {1..50}; do
+		first=$((20000 + (RANDOM % 120) * 100))
+		for ((port = first; port < first + $1; port++)); do
+			if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
+		done
+		echo "$first"
+		return
+	done
+	fail "no $1 free ports after $try tries"
+}
+
+# cred_expire is also how long a requeued job waits before it starts again.
+write_slurm_conf() {
+	local nodes=$1 port=$2 host
+	host=$(hostname)
+	cat >"$SLURM_CONF" <<CONF
+ClusterName=dynmo
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmUser=$user
+SlurmdUser=$user
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=$cluster/munge/socket,cred_expire=10
+StateSaveLocation=$cluster/state
+SlurmctldPidFile=$cluster/slurmctld.pid
+SlurmctldLogFile=$cluster/log/slurmctld
+SlurmdPidFile=$cluster/%n/slurmd.pid
+SlurmdLogFile=$cluster/log/%n
+SlurmdSpoolDir=$cluster/%n
+TmpFS=$cluster/%n
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+KillWait=5
+SlurmdTimeout=20
+SchedulerParameters=bf_interval=5,sched_interval=5
+MailProg=/bin/true
+NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 State=UNKNOWN
+PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+CONF
+	[ -n "$accounting" ] || return 0
+	cat >>"$SLURM_CONF" <<CONF
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort=$((port + 1))
+AccountingStoragePass=$cluster/munge/socket
+CONF
+	(umask 077 && cat >"$cluster/slurmdbd.conf") <<CONF
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort=$((port + 1))
+SlurmUser=$user
+AuthType=auth/munge
+AuthInfo=socket=$cluster/munge/socket
+PidFile=$cluster/slurmdbd.pid
+LogFile=$cluster/log/slurmdbd
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=$user
+StorageLoc=slurm
+CONF
+}
+
+# keep NAME COMMAND...: runs a daemon in the background and keeps its process id.
+keep() {
+	local name=$1
+	shift
+	setsid "$@" </dev/null >>"$cluster/log/$name.out" 2>&1 &
+	echo $! >"$cluster/pids/$name"
+}
+
+start_munge() {
+	(umask 077 && head -c 1024 /dev/urandom >"$cluster/munge/key")
+	keep munged munged --foreground --socket="$cluster/munge/socket" --key-file="$cluster/munge/key" \
+		--pid-file="$cluster/munge/pid" --log-file="$cluster/log/munged" --seed-file="$cluster/munge/seed"
+	until_true 10 munged test -S "$cluster/munge/socket"
+}
+
+# start_accounting opens no TCP port of MariaDB: MYSQL_UNIX_PORT names its socket to
+# slurmdbd's client library.
+start_accounting() {
+	export MYSQL_UNIX_PORT=$cluster/mysql/socket
+	mariadb-install-db --no-defaults --auth-root-authentication-method=socket --skip-test-db \
+		--datadir="$cluster/mysql/data" --auth-root-socket-user="$user" --user="$user" >"$cluster/log/mariadb-install-db" 2>&1 ||
+		fail "mariadb-install-db failed; see $cluster/log/mariadb-install-db"
+	keep mariadbd mariadbd --no-defaults --user="$user" --datadir="$cluster/mysql/data" --socket="$MYSQL_UNIX_PORT" \
+		--skip-networking --pid-file="$cluster/mysql/pid" --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900
+	until_true 30 mariadbd test -S "$MYSQL_UNIX_PORT"
+	keep slurmdbd slurmdbd -D
+	until_true 60 slurmdbd sacctmgr -n show cluster
+}
+
+# start_node NAME: slurmd in namespaces of its own. An ordinary user becomes root in a
+# user namespace, which allows the others, and itself again in one inside.
+start_node() {
+	local outer=() inner=()
+	if [ "$(id -u)" != 0 ]; then
+		outer=(--user --map-root-user)
+		inner=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
+	fi
+	mkdir -p "$cluster/$1"
+	# The shell stays, as process 1 of the namespace, which has to reap orphans.
+	# shellcheck disable=SC2016 # expanded by the shell inside
+	keep "$1" unshare "${outer[@]}" --uts --pid --fork --mount-proc --kill-child \
+		bash -c 'hostname "$1"; "${@:2}" slurmd -D -N "$1" & wait $!' sh "$1" "${inner[@]}"
+}
+
+up() {
+	local missing nodes=4 port i
+	for i in "$@"; do
+		case $i in
+		--no-accounting) accounting='' ;;
+		*[!0-9]* | '') usage >&2; exit 2 ;;
+		*) nodes=$i ;;
+		esac
+	done
+	if [ "$nodes" -lt 1 ] || [ "$nodes" -gt 64 ]; then
+		say "$nodes nodes: want 1 to 64"
+		exit 2
+	fi
+	missing=$(need) || fail "missing: $missing (./build.sh test-slurm installs them where apt can)"
+	[ ! -e "$cluster" ] || fail "$cluster exists: jobs/test-cluster.sh down removes it"
+	mkdir -m 755 "$cluster"
+	trap 'down' EXIT
+	mkdir "$cluster"/{log,pids,state,mysql,munge}
+	port=$(free_ports $((nodes + 2)))
+	write_slurm_conf "$nodes" "$port"
+	start_munge
+	[ -z "$accounting" ] || start_accounting
+	keep slurmctld slurmctld -D
+	for ((i = 1; i <= nodes; i++)); do start_node "node$i"; done
+	until_true 60 "$nodes nodes" all_idle "$nodes"
+	trap - EXIT
+	say "$nodes nodes are up in $cluster; eval \"\$(jobs/test-cluster.sh env)\""
+}
+
+all_idle() { [ "$(sinfo -h -N -t idle -o %N | wc -l)" = "$1" ]; }
+
+# alive NAME: whether the process of that name runs, and is not another of its number.
+alive() {
+	local pid
+	pid=$(cat "$cluster/pids/$1" 2>/dev/null) &&
+		tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"
+}
+
+# end SIGNAL NAME: ends a daemon and waits until it is gone.
+end() {
+	local pid i
+	alive "$2" || return 0
+	pid=$(cat "$cluster/pids/$2")
+	kill "-$1" "$pid" 2>/dev/null || return 0
+	for i in {1..100}; do
+		alive "$2" || return 0
+		[ "$i" != 50 ] || kill -KILL "$pid" 2>/dev/null || true
+		sleep 0.1
+	done
+}
+
+down() {
+	local file
+	[ -d "$cluster/pids" ] || { say "no cluster in $cluster"; return 0; }
+	if alive slurmctld; then
+		timeout 10 scancel --user="$user" 2>/dev/null || true
+	fi
+	for file in "$cluster"/pids/node*; do
+		[ ! -e "$file" ] || end KILL "${file##*/}" # with all that runs in its namespace
+	done
+	for file in slurmctld slurmdbd mariadbd munged; do end TERM "$file"; done
+	rm -rf "$cluster"
+	say "$cluster is removed"
+}
+
+status() {
+	alive slurmctld || { say "no cluster in $cluster"; return 1; }
+	sinfo -N -o '%8N %10T %20E'
+	squeue -o '%8i %12j %10T %6M %6D %N %r'
+}
+
+accounting=yes
+case ${1:-help} in
+up) up "${@:2}" ;;
+down) down ;;
+status) status ;;
+kill)
+	[ -e "$cluster/pids/${2:?kill NODE}" ] || fail "no node $2 in $cluster"
+	end KILL "$2"
+	;;
+start)
+	[ -e "$cluster/pids/${2:?start NODE}" ] || fail "no node $2 in $cluster"
+	alive "$2" || start_node "$2"
+	;;
+env) printf 'export SLURM_CONF=%q\n' "$SLURM_CONF" ;;
+need)
+	[ "${2:-}" != --no-accounting ] || accounting=''
+	need
+	;;
+help | -h | --help) usage ;;
+*) usage >&2; exit 2 ;;
+esac

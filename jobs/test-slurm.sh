@@ -1,0 +1,295 @@
+#!/usr/bin/env bash
+# Tests train.sbatch, and what dynmo says under srun, on a cluster of this host's own.
+# Jobs run side by side; a line for each says what was done to it, how it ended, and
+# after how many seconds. Most run testdata/dynmo, which stands for dynmo and counts
+# steps; those whose names begin with "dynmo" run bin/dynmo. $1 chooses by name.
+set -uo pipefail
+jobs=$(cd "$(dirname "$0")" && pwd)
+only=${1:-}
+
+export DYNMO_CLUSTER
+work=$(mktemp -d)
+chmod 755 "$work" # munged wants its socket within reach of all
+DYNMO_CLUSTER=$work/cluster
+trap '"$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
+accounting=()
+if ! "$jobs/test-cluster.sh" need >/dev/null; then
+	echo 'no slurmdbd or MariaDB: without accounting'
+	accounting=(--no-accounting)
+fi
+"$jobs/test-cluster.sh" up 20 "${accounting[@]}" || exit 1
+eval "$("$jobs/test-cluster.sh" env)"
+real=$(cd "$jobs/.." && pwd)/bin/dynmo
+export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
+cd "$work" || exit 1
+
+head -c 100000 "$jobs/train.sbatch" >text.txt
+cat >run.toml <<'END'
+[run]
+name = "test"
+[model]
+blocks = 4
+hidden = 16
+heads = 2
+sequence = 16
+[data]
+path = "text.txt"
+[parallel]
+stages = 4
+microbatches = 4
+[train]
+steps = 40
+hash = true
+log_every = 1000
+END
+
+# submit OPTION... -- ARGUMENT...: submits train.sbatch, sets id and log.
+submit() {
+	local options=()
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	log=$work/$name.log
+	id=$(sbatch --parsable --nodes=2 --ntasks-per-node=4 --output="$log" "${options[@]}" "$jobs/train.sbatch" run.toml --run-dir "$name.run" "$@")
+}
+
+# state prints a job's state and exit status.
+state() { scontrol show job -o "$id" | sed -n 's/.* JobState=\([A-Z_]*\) .* ExitCode=\([0-9:]*\).*/\1 \2/p'; }
+
+within() { # within SECONDS COMMAND...: whether it succeeds in that time
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.2
+	done
+}
+over() { state | grep -qE '^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|PREEMPTED) '; }
+said() { grep -qF -- "$1" "$log" 2>/dev/null; }
+reach() { within 60 said_step "$1" || problem "never reached step $1"; }
+said_step() { [ "$(sed -n "$1p" "$name.run/metrics.jsonl" 2>/dev/null)" ]; }
+
+problem() { problems+=("$1"); }
+ends() { # ends SECONDS "STATE STATUS": how the job has to end
+	within "$1" over || problem "not over after $1 s"
+	[ "$(state)" = "$2" ] || problem "ended as $(state), want $2"
+}
+says() { said "$1" || problem "the log lacks: $1"; }
+once() {
+	local n
+	n=$(grep -cF -- "$1" "$log")
+	[ "$n" = 1 ] || problem "$n times in the log, want once: $1"
+}
+host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
+rank() { pgrep -f "^bash .*/dynmo train run.toml --run-dir $name.run|$real train run.toml --run-dir $name.run" | xargs -I '{}' sh -c \
+	"tr '\\0' '\\n' </proc/{}/environ 2>/dev/null | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1; }
+
+# A test is a function, whose name says what happens to the job.
+
+t_done() {
+	submit -- --set train.steps=20
+	ends 60 'COMPLETED 0:0'
+	says 'from step 0' && says 'train.sbatch: done'
+}
+t_usr1_requeue() {
+	submit -- --set train.steps=80
+	reach 15
+	scancel --batch --signal=USR1 "$id"
+	ends 120 'COMPLETED 0:0'
+	says 'requeued 1 times' && once 'stub: from step 0'
+}
+t_limit_requeue() {
+	submit --time=1 -- --set train.steps=330
+	ends 200 'COMPLETED 0:0'
+	says 'will stop 30 s before the limit' && says 'half of the job' && says 'limit: the ranks write a checkpoint and stop' && says 'requeued 1 times'
+}
+t_slow_checkpoint_stops_earlier() {
+	WRITE=8 submit --time=2 -- --set train.steps=400
+	within 60 said 'will stop 46 s before the limit' || problem 'lead is not 30 + 2 x 8 s'
+	scancel "$id"
+	ends 60 'CANCELLED 85:0'
+}
+t_limit_no_requeue() {
+	REQUEUE=no submit -- --set train.steps=300
+	reach 15
+	scancel --batch --signal=USR1 "$id"
+	ends 60 'FAILED 85:0'
+	says "sbatch with --run-dir $name.run goes on"
+}
+t_stopped_ok() {
+	REQUEUE=no submit -- --set train.steps=300 --set train.stopped_is_success=true
+	reach 15
+	scancel --batch --signal=USR1 "$id"
+	ends 60 'COMPLETED 0:0'
+}
+t_scontrol_requeue() {
+	submit -- --set train.steps=60
+	reach 15
+	scontrol requeue "$id"
+	ends 120 'COMPLETED 0:0'
+	says 'requeued 1 times' && once 'stub: from step 0'
+}
+t_node_down() {
+	local node
+	submit --nodes=3 -- --set train.steps=80
+	reach 15
+	node=$(host 3)
+	scontrol update NodeName="$node" State=DOWN Reason=test
+	ends 120 'COMPLETED 0:0'
+	says 'on 2 nodes' && says 'start 2 of job'
+}
+t_node_crash() {
+	submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=500
+	reach 15
+	"$jobs/test-cluster.sh" kill "$(host 3)"
+	ends 200 'COMPLETED 0:0'
+	says 'on 2 nodes' && says 'start 2 of job'
+}
+t_fewer_stages() {
+	submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=80
+	reach 15
+	scontrol update NodeName="$(host 2)" State=DOWN Reason=test
+	ends 120 'COMPLETED 0:0'
+	says '2 stages in place of 4' && says 'stub: from step 10'
+}
+t_kill_rank() {
+	submit -- --set train.steps=60
+	reach 15
+	kill -KILL "$(rank 2)"
+	ends 120 'COMPLETED 0:0'
+	says 'start 2 of job' && says 'from step 1' && once 'from step 0 on'
+}
+t_no_progress() {
+	FAULT=5:1:9 submit -- --set train.steps=60
+	ends 120 'FAILED 93:0'
+	says 'start 3 of job' && says 'three starts in turn'
+}
+t_most_restarts() {
+	MAX_RESTARTS=0 FAULT=15:3:9 submit -- --set train.steps=60
+	ends 60 'FAILED 3:0'
+	once 'start 1 of job'
+}
+t_scancel() {
+	submit -- --set train.steps=600
+	reach 15
+	scancel "$id"
+	ends 60 'CANCELLED 85:0'
+	within 10 grep -q '"status": "stopped"' "$name.run/summary.json" || problem 'the ranks had no time to stop'
+}
+t_sweep() {
+	local first
+	printf '%s\n' '--set train.steps=10' '--set train.steps=20' >sweep.txt
+	SWEEP=sweep.txt submit --array=1-2 --
+	log=$work/$name.log first=$id
+	for task in 1 2; do
+		id=${first}_$task
+		ends 60 'COMPLETED 0:0'
+	done
+	says 'at step 10' && says 'at step 20'
+}
+t_too_few_places() {
+	submit --nodes=1 --ntasks-per-node=2 --
+	ends 60 'FAILED 2:0'
+	says 'want --nodes=2, or --set parallel.stages=2'
+}
+t_no_such_site() {
+	SITE=nowhere submit --
+	ends 60 'FAILED 2:0'
+	says 'SITE=nowhere: no file'
+}
+
+# under WAY ARGUMENT...: bin/dynmo as four tasks of srun, which has to be refused.
+under() {
+	log=$work/$name.log id=''
+	timeout 60 srun --nodes=2 --ntasks=4 --mpi="$1" "$real" train "${@:2}" >"$log" 2>&1
+	[ $? = 2 ] || problem "status is not 2"
+	once 'dynmo: '
+}
+t_dynmo_plain_srun() { under none run.toml && says 'srun --mpi=pmix'; }
+t_dynmo_pmi2() { under pmi2 run.toml && says 'with --mpi=pmi2'; }
+t_dynmo_plain_srun_missing_file() { under none absent.toml; }
+t_dynmo_missing_file() { under pmix absent.toml && says 'absent.toml'; }
+t_dynmo_done() {
+	DYNMO=$real submit --
+	ends 60 'COMPLETED 0:0'
+	says '40 steps, loss'
+}
+
+hash_of() { sed -n 's/^ *"hash": "\(.*\)".*/\1/p' "$1.run/summary.json"; }
+
+# same STEPS: what is done to the job changes nothing of its final weights.
+same() {
+	within 5 test -s undisturbed.hash || problem 'no hash of an undisturbed run'
+	[ "$(hash_of "$name")" = "$(cat undisturbed.hash)" ] || problem "weights $(hash_of "$name"), want those of an undisturbed run"
+}
+lasting=(--set train.steps=3000 --set checkpoint.every=100)
+t_dynmo_usr1_half_the_nodes() {
+	DYNMO=$real submit --nodes=4 --ntasks-per-node=1 -- "${lasting[@]}"
+	reach 300
+	scancel --batch --signal=USR1 "$id"
+	within 60 said 'requeued at step' || problem 'was not requeued'
+	within 20 scontrol update JobId="$id" NumNodes=2 2>/dev/null
+	ends 240 'COMPLETED 0:0'
+	says '2 stages in place of 4'
+	same
+}
+t_dynmo_requeue() {
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 300
+	scontrol requeue "$id"
+	ends 240 'COMPLETED 0:0'
+	same
+}
+t_dynmo_node_down() {
+	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
+	reach 300
+	scontrol update NodeName="$(host 3)" State=DOWN Reason=test
+	ends 240 'COMPLETED 0:0'
+	same
+}
+t_dynmo_kill_rank() {
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 300
+	kill -KILL "$(rank 2)"
+	ends 240 'COMPLETED 0:0'
+	says 'start 2 of job'
+	same
+}
+
+# test NAME: runs a test, and prints its line.
+test_one() {
+	local problems=() began=$SECONDS
+	name=$1 id='' log=''
+	export DYNMO=$jobs/testdata/dynmo
+	"t_$name"
+	if [ ${#problems[@]} = 0 ]; then
+		printf 'PASS  %-28s %4d s  %s\n' "$name" $((SECONDS - began)) "${id:+$(state)}"
+	else
+		printf 'FAIL  %-28s %4d s  %s\n' "$name" $((SECONDS - began)) "${id:+$(state)}"
+		printf '      %s\n' "${problems[@]}"
+		sed 's/^/      | /' "$log"
+	fi
+}
+
+names=$(declare -F | sed -n 's/^declare -f t_//p' | grep -F -- "$only")
+if ! "$real" version >/dev/null 2>&1; then
+	names=$(grep -v '^dynmo' <<<"$names")
+	echo 'SKIP  dynmo*: no bin/dynmo'
+elif ! "$real" train --help | grep -q -- --resume; then
+	names=$(grep -vE '^dynmo_(done|usr1|requeue|node|kill)' <<<"$names")
+	echo 'SKIP  dynmo under train.sbatch: bin/dynmo train has no --resume'
+else
+	timeout 120 "$real" train run.toml "${lasting[@]}" --run-dir undisturbed.run >/dev/null 2>&1
+	hash_of undisturbed >undisturbed.hash
+fi
+for each in $names; do
+	test_one "$each" >"$work/$each.out" &
+done
+wait
+cat "$work"/*.out
+passed=$(cat "$work"/*.out | grep -c ^PASS)
+failed=$(cat "$work"/*.out | grep -c ^FAIL)
+echo "$passed passed, $failed failed, in $SECONDS s"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

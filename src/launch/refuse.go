@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"fmt"
+	"time"
+
+	"dynmo/src/comm/mpi"
+	"dynmo/src/config"
+)
+
+// RefusedError is the error of a rank that has nothing to say: rank First has told
+// why it cannot take part in the run.
+type RefusedError struct{ First int }
+
+func (e RefusedError) Error() string {
+	return fmt.Sprintf("start: rank %d cannot take part", e.First)
+}
+
+// toldBy returns the error of a rank that another speaks for, once that had time to:
+// some launchers end all ranks when one has ended.
+func toldBy(first int) error {
+	time.Sleep(grace / 2)
+	return RefusedError{first}
+}
+
+// Refuse takes the place of Launch in a process that found that it cannot take part:
+// its command line or settings are wrong. It returns err on the first of the ranks
+// that do so, else a RefusedError, so that what all ranks find is told once, and what
+// one finds ends all. tell says err where the ranks do not all begin, and exit ends
+// this process then. Collective, where ranks are processes.
+func Refuse(err error, tell func(error) (status int), exit func(status int)) error {
+	if !mpi.Launched() {
+		return err
+	}
+	limit := config.Default().Comm.StartSeconds
+	started := mpi.Within(time.Duration(limit*float64(time.Second)), func(error) { exit(tell(err)) })
+	defer started()
+	t, failed := mpi.Start()
+	if failed != nil {
+		return err
+	}
+	first, failed := mpi.FirstRefusing(true)
+	if failed == nil && first != t.Rank() {
+		err = toldBy(first)
+	}
+	_ = mpi.Stop() // err is what to tell
+	return err
+}
+
+// CheckLauncher returns an error if the launcher of this process cannot join its
+// ranks: on rank 0 what to do about it, on the others a RefusedError.
+func CheckLauncher() error {
+	err := mpi.CheckLauncher()
+	if err != nil && mpi.LaunchRank() != 0 {
+		return toldBy(0)
+	}
+	return err
+}
