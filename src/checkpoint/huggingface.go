@@ -19,7 +19,7 @@ import (
 
 // Files of a Hugging Face directory.
 const (
-	configFile     = "config.json"
+	ConfigFile     = "config.json"
 	generationFile = "generation_config.json"
 	modelFile      = "model.safetensors"
 	indexFile      = modelFile + ".index.json"
@@ -45,13 +45,13 @@ const maxConfig = 1 << 20
 // begin with "transformer."; the causal masks that older files hold as
 // attn.bias and attn.masked_bias are skipped.
 func OpenHuggingFace(dir string) (*Weights, error) {
-	source, err := input.Read(filepath.Join(dir, configFile), maxConfig)
+	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
 		return nil, err
 	}
 	c, err := ParseConfig(source)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, configFile), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
 	files, err := openModel(dir)
 	if err != nil {
@@ -204,7 +204,7 @@ func copied(list []Tensor, home []*File, of string, i int) error {
 	a, b := list[i], list[j]
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("tensor %q %s tensor %q, yet the head is tied: want the two equal, or tie_word_embeddings false in %s",
-			a.Name, fmt.Sprintf(format, args...), b.Name, configFile)
+			a.Name, fmt.Sprintf(format, args...), b.Name, ConfigFile)
 	}
 	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) {
 		return fail("is %s %v, unlike the %s %v of", a.DType, a.Shape, b.DType, b.Shape)
@@ -255,7 +255,7 @@ func (w *Weights) WriteHuggingFace(dir string, more map[string][]byte) error {
 		err := replace.Write(filepath.Join(dir, modelFile), func(out io.Writer) error {
 			return w.safetensors(out, map[string]string{formatKey: torchFormat}, w.gpt2, values)
 		})
-		files := map[string][]byte{configFile: w.Config.Text, generationFile: w.Config.generation()}
+		files := map[string][]byte{ConfigFile: w.Config.Text, generationFile: w.Config.generation()}
 		maps.Copy(files, more)
 		for name, text := range files {
 			err = cmp.Or(err, replace.Write(filepath.Join(dir, name), func(out io.Writer) error {

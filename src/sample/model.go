@@ -6,13 +6,15 @@
 // gradients. A Session keeps the keys and values of all tokens so far, so that
 // one more token reads every weight once: a product of a matrix and a vector, which is
 // as fast as memory. Threads share the rows of a product; how many there are
-// changes no bit.
+// changes no bit. Products of many tokens, a prompt's, may be a kernel backend's.
 package sample
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
+	"dynmo/src/kernel"
 	"dynmo/src/model"
 )
 
@@ -25,6 +27,7 @@ type Model struct {
 	blocks                []block
 	norm                  norm // the last
 	team                  team
+	kernels               kernel.Backend // for products of many tokens; nil: none
 }
 
 // block is the weights of one block.
@@ -41,14 +44,16 @@ type linear struct{ weight, bias []float32 }
 
 // New returns the model of a shape, with the values that read returns of every
 // weight. Reads run at once, on as many goroutines as there are threads (at least
-// one). Errors are those of read.
-func New(c model.Config, threads int, read func(model.Weight) ([]float32, error)) (*Model, error) {
+// one). k, of float32 in host memory, multiplies many tokens faster than this package
+// does; it may be nil. Errors are those of read.
+func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) ([]float32, error)) (*Model, error) {
 	if threads < 1 {
 		panic("sample: no threads")
 	}
-	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads)}
+	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k}
 	places := m.places()
 	weights := c.Weights()
+	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
 	errs := make([]error, len(weights))
 	m.team.share(len(weights), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {

@@ -83,7 +83,7 @@ func TestChoiceRefusesWhatIsNotFinite(t *testing.T) {
 // The token that ends a text ends it, those without text are never chosen, and what
 // yield or the context say is returned.
 func TestGenerateEnds(t *testing.T) {
-	m := newTrainer(t, tiny).sampler(t, 1)
+	m := newTrainer(t, tiny).sampler(t, 1, nil)
 	g := Generation{Prompt: []int32{7, 7, 2}, Tokens: 8, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}
 	all := generated(t, m, g, new(int))
 	ended := g
@@ -110,7 +110,7 @@ func TestGenerateEnds(t *testing.T) {
 
 func TestNewTellsAnErrorOfReading(t *testing.T) {
 	torn := errors.New("torn")
-	if _, err := New(tiny, 2, func(w model.Weight) ([]float32, error) {
+	if _, err := New(tiny, 2, nil, func(w model.Weight) ([]float32, error) {
 		if w.Name == "block.1/up.bias" {
 			return nil, torn
 		}
@@ -126,7 +126,7 @@ func TestTokenBytes(t *testing.T) {
 	for _, w := range c.Weights() {
 		all += w.Bytes()
 	}
-	m := newTrainer(t, c).sampler(t, 1)
+	m := newTrainer(t, c).sampler(t, 1, nil)
 	if want := all - int64(4*c.Hidden*(c.Sequence-1)) + int64(4*c.Hidden); m.TokenBytes() != want {
 		t.Errorf("%d bytes, want %d", m.TokenBytes(), want)
 	}

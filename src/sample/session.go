@@ -57,7 +57,7 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 	s.n += n
 	last := s.x[(n-1)*c : n*c]
 	s.normalise(last, m.norm, 1)
-	m.team.multiply(s.logits, s.normed, linear{weight: m.head}, 1, c, m.Config.Vocab, nil)
+	m.multiply(s.logits, s.normed, linear{weight: m.head}, 1, c, m.Config.Vocab, nil)
 	return s.logits
 }
 
@@ -83,19 +83,19 @@ func (s *Session) normalise(inp []float32, w norm, n int) {
 // block takes n tokens through a block: x += proj(attend(qkv(norm1(x)))), then
 // x += down(gelu(up(norm2(x)))).
 func (s *Session) block(b *block, k kept, n int) {
-	c, team := s.m.Config.Hidden, s.m.team
+	m, c := s.m, s.m.Config.Hidden
 	s.normalise(s.x, b.norm1, n)
-	team.multiply(s.qkv, s.normed, b.qkv, n, c, 3*c, nil)
-	team.share(s.m.Config.Heads, 1, func(lo, hi int) {
+	m.multiply(s.qkv, s.normed, b.qkv, n, c, 3*c, nil)
+	m.team.share(m.Config.Heads, 1, func(lo, hi int) {
 		for head := lo; head < hi; head++ {
 			s.attend(k, head, n)
 		}
 	})
-	team.multiply(s.normed, s.attended, b.proj, n, c, c, nil)
+	m.multiply(s.normed, s.attended, b.proj, n, c, c, nil)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
-	team.multiply(s.inner, s.normed, b.up, n, c, 4*c, func(part []float32) { ref.GELUForward(part, part) })
-	team.multiply(s.normed, s.inner, b.down, n, 4*c, c, nil)
+	m.multiply(s.inner, s.normed, b.up, n, c, 4*c, func(part []float32) { ref.GELUForward(part, part) })
+	m.multiply(s.normed, s.inner, b.down, n, 4*c, c, nil)
 	ref.Add(s.x, s.x, s.normed)
 }
 

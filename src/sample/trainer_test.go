@@ -9,6 +9,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/kernel"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/model"
 	"dynmo/src/random"
@@ -46,9 +47,9 @@ func newTrainer(t *testing.T, c model.Config) *trainer {
 }
 
 // sampler returns the same weights as this package's.
-func (r *trainer) sampler(t *testing.T, threads int) *Model {
+func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
 	t.Helper()
-	m, err := New(r.s.Config, threads, func(w model.Weight) ([]float32, error) {
+	m, err := New(r.s.Config, threads, k, func(w model.Weight) ([]float32, error) {
 		for _, l := range r.s.Layers {
 			if p := l.Param(w.Name); p != nil {
 				return slices.Clone(tensor.Of[float32](p.W)), nil
@@ -131,8 +132,12 @@ func TestLogitsAreTheTrainers(t *testing.T) {
 		r := newTrainer(t, c)
 		tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
 		want := r.logProbabilities(t, tokens)
-		for _, part := range []int{1, 5, len(tokens)} {
-			s := r.sampler(t, 2).NewSession()
+		for _, part := range []int{1, 5, len(tokens), -len(tokens)} {
+			k := kernel.Backend(nil)
+			if part < 0 {
+				part, k = -part, r.x.Backend
+			}
+			s := r.sampler(t, 2, k).NewSession()
 			for lo := 0; lo < len(tokens); lo += part {
 				hi := min(lo+part, len(tokens))
 				same(t, "logits", logSoftmax(s.Feed(tokens[lo:hi]...)), want[hi-1])
@@ -147,7 +152,7 @@ func TestLogitsAreTheTrainers(t *testing.T) {
 func TestGreedyIsTheTrainers(t *testing.T) {
 	r := newTrainer(t, tiny)
 	prompt, slides := []int32{7, 7, 2}, 0
-	got := generated(t, r.sampler(t, 1), Generation{Prompt: prompt, Tokens: 25, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}, &slides)
+	got := generated(t, r.sampler(t, 1, nil), Generation{Prompt: prompt, Tokens: 25, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}, &slides)
 	text, seen := slices.Clone(prompt), slices.Clone(prompt)
 	for i := range 25 {
 		if len(seen) > tiny.Sequence {
@@ -182,7 +187,7 @@ func TestSeedsAndThreads(t *testing.T) {
 	r := newTrainer(t, tiny)
 	text := func(threads int, seed uint64) []int32 {
 		g := Generation{Prompt: []int32{1}, Tokens: 40, Vocab: tiny.Vocab, End: -1, Choice: Choice{Temperature: 3, TopK: 20, TopP: 0.9, Seed: seed}}
-		return generated(t, r.sampler(t, threads), g, new(int))
+		return generated(t, r.sampler(t, threads, nil), g, new(int))
 	}
 	first := text(1, 1)
 	if !slices.Equal(first, text(3, 1)) {

@@ -149,7 +149,7 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	}
 	if err := c.fill(l, state, d); err != nil {
 		l.Free()
-		return nil, fmt.Errorf("checkpoint %s: %w", c.Dir, err)
+		return nil, err
 	}
 	if l.ID != id {
 		l.Free()
@@ -200,17 +200,17 @@ func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 // same names. A file that has others, or lacks one, is an error.
 func (c *Checkpoint) fillPieces(pieces []model.Piece, f *checkpoint.File, d device.Device) error {
 	if len(pieces) != len(f.Tensors) {
-		return fmt.Errorf("%s: %d tensors, want %d", f.Name, len(f.Tensors), len(pieces))
+		return c.fail(f.Name, fmt.Errorf("%d tensors, want %d", len(f.Tensors), len(pieces)))
 	}
 	for _, p := range pieces {
 		want := describe(p)
 		at := slices.IndexFunc(f.Tensors, func(t checkpoint.Tensor) bool { return t.Name == p.Name })
 		if at < 0 {
-			return fmt.Errorf("%s: tensor %q is missing", f.Name, p.Name)
+			return c.fail(f.Name, fmt.Errorf("tensor %q is missing", p.Name))
 		}
 		t := f.Tensors[at]
 		if t.DType != want.DType || !slices.Equal(t.Shape, want.Shape) {
-			return fmt.Errorf("%s: tensor %q: %s %v, want %s %v", f.Name, p.Name, t.DType, t.Shape, want.DType, want.Shape)
+			return c.fail(f.Name, fmt.Errorf("tensor %q: %s %v, want %s %v", p.Name, t.DType, t.Shape, want.DType, want.Shape))
 		}
 		if p.Mem.Bytes == 0 {
 			continue
@@ -218,7 +218,7 @@ func (c *Checkpoint) fillPieces(pieces []model.Piece, f *checkpoint.File, d devi
 		mirror := device.Mirror(p.Mem)
 		copy(tensor.Of[byte](mirror), c.text[f.Offset(t):])
 		if err := device.Write(d, p.Mem, mirror); err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", f.Name, p.Name, err)
+			return c.fail(f.Name, fmt.Errorf("tensor %q: %w", p.Name, err))
 		}
 	}
 	return nil

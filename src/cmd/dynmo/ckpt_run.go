@@ -113,55 +113,64 @@ func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, e
 	return nil, fmt.Errorf("--step %d: no such checkpoint in %s, there are %s", step, dir, strings.Join(steps, ", "))
 }
 
-// export is a model on its way out of dynmo.
-type export struct {
-	weights *checkpoint.Weights
-	files   map[string][]byte // of the tokenizer
-	what    string            // to tell; "" of a file
+// origin is where a model is from, and what is known of its tokenizer.
+type origin struct {
+	weights    *checkpoint.Weights
+	vocabulary *data.Vocabulary // nil if it is not known
+	what       string           // a run's model, to tell; else ""
+	unknown    error            // why the vocabulary of a run's model is not
 }
 
-// openExport opens what FROM names: a run's checkpoint, or a weights file.
-func openExport(c *cobra.Command, from string, step int) (export, error) {
+// openOrigin opens what FROM names: a run's checkpoint, or a weights file.
+func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 	if info, err := os.Stat(from); err == nil && info.IsDir() {
 		return openRun(c, from, step)
 	}
 	if step >= 0 {
-		return export{}, fmt.Errorf("--step %d: %s is no run directory", step, from)
+		return origin{}, fmt.Errorf("--step %d: %s is no run directory", step, from)
 	}
 	w, err := checkpoint.OpenWeights(from)
 	if err != nil {
-		return export{}, err
+		return origin{}, err
 	}
-	e := export{weights: w}
+	o := origin{weights: w}
 	if data.IsGPT2(w.Config.Model.Vocab) {
-		e.files, err = data.GPT2Vocabulary().Files(w.Config.Model.Sequence)
+		o.vocabulary = data.GPT2Vocabulary()
 	}
-	return e, err
+	return o, nil
 }
 
 // openRun opens a checkpoint with what its run knows of its tokenizer.
-func openRun(c *cobra.Command, dir string, step int) (export, error) {
+func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	one, err := chosen(c, dir, step)
 	if err != nil {
-		return export{}, err
+		return origin{}, err
 	}
 	settings, err := one.Config()
 	if err != nil {
-		return export{}, err
+		return origin{}, err
 	}
 	w, err := one.Weights()
 	if err != nil {
-		return export{}, err
+		return origin{}, err
 	}
-	e := export{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
-	v, err := data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
-	if err != nil {
-		tellNotes(c.ErrOrStderr(), fmt.Sprintf("without a tokenizer: %v", err))
-		return e, nil
+	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
+	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	if o.vocabulary != nil {
+		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
 	}
-	w.Config = checkpoint.EndingConfig(w.Config.Model, v.End)
-	e.files, err = v.Files(w.Config.Model.Sequence)
-	return e, err
+	return o, nil
+}
+
+// files returns the files of the tokenizer, none if it is not known.
+func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
+	if o.unknown != nil {
+		tellNotes(c.ErrOrStderr(), fmt.Sprintf("without a tokenizer: %v", o.unknown))
+	}
+	if o.vocabulary == nil {
+		return nil, nil
+	}
+	return o.vocabulary.Files(o.weights.Config.Model.Sequence)
 }
 
 func ckptExport() *cobra.Command {
@@ -194,18 +203,22 @@ TO is written whole or not at all.`,
 			if err := check(); err != nil {
 				return err
 			}
-			e, err := openExport(c, args[0], step)
+			o, err := openOrigin(c, args[0], step)
 			if err != nil {
 				return usageError{err}
 			}
-			defer e.weights.Close()
+			defer o.weights.Close()
 			if format == "llmc" {
-				return made.write(c, e.weights.WriteLLMC)
+				return made.write(c, o.weights.WriteLLMC)
 			}
-			if err := made.fail(e.weights.WriteHuggingFace(made.path, e.files)); err != nil || e.what == "" {
+			files, err := o.files(c)
+			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(made.path), input.Visible(e.what))
+			if err := made.fail(o.weights.WriteHuggingFace(made.path, files)); err != nil || o.what == "" {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(made.path), input.Visible(o.what))
 			return err
 		},
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -12,16 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
-	"dynmo/src/launch"
 	"dynmo/src/model"
 	"dynmo/src/store"
 	"dynmo/src/tensor"
-	"dynmo/src/train"
 )
 
 // savedRun trains a model of which 85 % is pruned and stored as CSR, in two stages with
@@ -29,18 +25,11 @@ import (
 func savedRun(t *testing.T) string {
 	t.Helper()
 	t.Chdir(folder(t, ""))
-	c, err := config.Load("run.toml", []string{"run.clock=wall", "model.blocks=2", "model.hidden=16", "model.head_shards=2",
-		"parallel.stages=2", "optimizer.lr=1e-2", "dynamic.kind=prune", "prune.start=3", "prune.every=3", "prune.times=1",
-		"prune.initial=0.5", "prune.final=0.85", "prune.csr_from=0.7", "checkpoint.every=6"})
-	expect.OK(t, err)
-	watch := &watcher{out: io.Discard, settings: c, records: runDirectory{dir: "run"}}
-	_, err = launch.Launch(c, launch.Hooks{
-		Stop:   func() bool { return false },
-		Begin:  watch.begin,
-		RunDir: func() string { return watch.dir },
-		End:    func(train.Outcome) {},
-	})
-	expect.OK(t, errors.Join(err, watch.close()))
+	if e := says(training(append(sets("run.clock=wall", "model.blocks=2", "model.hidden=16", "model.head_shards=2", "parallel.stages=2",
+		"optimizer.lr=1e-2", "dynamic.kind=prune", "prune.start=3", "prune.every=3", "prune.times=1", "prune.initial=0.5", "prune.final=0.85",
+		"prune.csr_from=0.7", "checkpoint.every=6"), "--run-dir", "run")...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
 	return "run"
 }
 

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -17,6 +17,8 @@ import (
 
 	"dynmo/src/checkpoint"
 	"dynmo/src/data"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cpu"
 	"dynmo/src/model"
 	"dynmo/src/sample"
 )
@@ -33,10 +35,11 @@ type sampling struct {
 func sampleCommand() *cobra.Command {
 	var s sampling
 	c := &cobra.Command{
-		Use:   "sample DIR|FILE",
+		Use:   "sample DIR|RUN_DIR|FILE",
 		Short: "Have a model go on with a text, on the CPU",
 		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face GPT-2
-directory, as ckpt export makes them, or a dynmo weights file. Needs no MPI and no GPU.
+directory, as ckpt export makes them, the newest checkpoint of a run, or a dynmo weights
+file. Needs no MPI and no GPU.
 
 Every token is drawn from softmax(logits / temperature): of its --top-k most probable
 tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always
@@ -46,9 +49,9 @@ A text may be longer than the model's context: it is told once, and the model go
 from the last half of its context, again and again. A prompt may not. Where the
 model ends the text, it ends. Without --prompt the model begins one.
 
-The tokenizer is that of the directory (vocab.json and merges.txt). A weights file has
-none: there a vocabulary of 50257 tokens, padded or not, is taken for GPT-2's, and any
-other for bytes.`,
+The tokenizer is that of the directory (vocab.json and merges.txt), or bytes where a run
+trained on text. A weights file has none, nor has a run on a token file: there a vocabulary
+of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file for bytes.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := s.check(); err != nil {
@@ -103,12 +106,13 @@ type sampled struct {
 }
 
 func (s *sampling) run(c *cobra.Command, path string) error {
-	w, err := openWeights(path)
+	o, err := openModel(c, path)
 	if err != nil {
 		return usageError{err}
 	}
+	w := o.weights
 	defer w.Close()
-	v, err := s.vocabulary(path, w.Config.Model.Vocab)
+	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}
 	}
@@ -119,48 +123,62 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	if g.Prompt, err = s.encode(v, w.Config.Model, g.End); err != nil {
 		return usageError{err}
 	}
-	m, err := sample.New(w.Config.Model, s.threads, w.Read)
+	k, err := fastKernels(s.threads)
+	if err != nil {
+		return err
+	}
+	if k != nil {
+		defer k.Close()
+	}
+	m, err := sample.New(w.Config.Model, s.threads, k, w.Read)
 	if err != nil {
 		return err
 	}
 	return s.generate(c, m, v, g)
 }
 
-// openWeights opens a Hugging Face directory or a dynmo weights file.
-func openWeights(path string) (*checkpoint.Weights, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		return checkpoint.OpenHuggingFace(path)
+// fastKernels returns the kernels over a BLAS, nil where this binary has none.
+func fastKernels(threads int) (kernel.Backend, error) {
+	if !cpu.Built {
+		return nil, nil
 	}
-	return checkpoint.OpenWeights(path)
+	return cpu.New(threads)
+}
+
+// openModel opens a Hugging Face directory, with its tokenizer, a run's newest
+// checkpoint, or a dynmo weights file.
+func openModel(c *cobra.Command, path string) (origin, error) {
+	if _, err := os.Stat(filepath.Join(path, checkpoint.ConfigFile)); err != nil {
+		return openOrigin(c, path, -1)
+	}
+	w, err := checkpoint.OpenHuggingFace(path)
+	if err != nil {
+		return origin{}, err
+	}
+	o := origin{weights: w}
+	o.vocabulary, o.unknown = data.OpenVocabulary(path)
+	return o, nil
 }
 
 // vocabulary returns the tokenizer that is asked for, or the model's.
-func (s *sampling) vocabulary(path string, vocab int) (*data.Vocabulary, error) {
-	switch s.tokenizer {
-	case "bytes":
+func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
+	switch {
+	case s.tokenizer == "bytes":
 		return data.Bytes(), nil
-	case gpt2:
+	case s.tokenizer == gpt2:
 		return data.GPT2Vocabulary(), nil
-	case "":
-	default:
+	case s.tokenizer != "":
 		v, err := data.OpenVocabulary(s.tokenizer)
 		if err != nil {
 			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a directory with vocab.json and merges.txt", err)
 		}
 		return v, err
+	case o.unknown != nil:
+		return nil, fmt.Errorf("%w: want the tokenizer of the model with --tokenizer", o.unknown)
+	case o.vocabulary == nil:
+		return data.Bytes(), nil
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		v, err := data.OpenVocabulary(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: the directory has no tokenizer, want it named with --tokenizer", err)
-		}
-		return v, err
-	}
-	if data.IsGPT2(vocab) {
-		return data.GPT2Vocabulary(), nil
-	}
-	return data.Bytes(), nil
+	return o.vocabulary, nil
 }
 
 // encode returns the tokens of the prompt, or the one that stands between texts.

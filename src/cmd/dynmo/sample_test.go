@@ -28,7 +28,7 @@ func TestSample(t *testing.T) {
 	if want := "note: the text is longer than the model's context, 16 tokens: it goes on from the last half of that\n"; first.stderr != want {
 		t.Errorf("stderr %q, want %q", first.stderr, want)
 	}
-	for _, again := range []ended{ask("hf", "--threads", "3"), ask("weights"), ask("hf", "--tokenizer", "bytes"), ask("weights", "--tokenizer", "hf")} {
+	for _, again := range []ended{ask("hf", "--threads", "3"), ask("weights"), ask(run), ask(run + "/ckpt/step_00000012"), ask("hf", "--tokenizer", "bytes"), ask("weights", "--tokenizer", "hf")} {
 		if again.stdout != first.stdout {
 			t.Errorf("%+v\nwant %q", again, first.stdout)
 		}
@@ -45,11 +45,11 @@ func TestSample(t *testing.T) {
 	}
 	expect.OK(t, os.Remove("hf/vocab.json"))
 	for _, c := range []struct{ args, want string }{
-		{"", "accepts 1 arg(s), received 0, want dynmo sample DIR|FILE"},
+		{"", "accepts 1 arg(s), received 0, want dynmo sample DIR|RUN_DIR|FILE"},
 		{"nothing", "nothing: no such file"},
 		{"run.toml", "run.toml: byte 0: header of"},
-		{".", "config.json: no such file"},
-		{"hf", "hf/vocab.json: no such file or directory: the directory has no tokenizer, want it named with --tokenizer"},
+		{".", ".: no checkpoint in it: want a run directory"},
+		{"hf", "hf/vocab.json: no such file or directory: want the tokenizer of the model with --tokenizer"},
 		{"hf --tokenizer words", "--tokenizer: open words/vocab.json: no such file or directory, want bytes, gpt2, or a directory"},
 		{"hf --tokenizer gpt2 --prompt quick", "--prompt: token 24209 (\"quick\"): the model's vocabulary has 256 tokens, want the tokenizer it was trained with"},
 		{"weights --prompt aaaaaaaaaaaaaaaaa", "--prompt: 17 tokens, the model's context has 16, want at most these"},
