@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests train.sbatch, and what dynmo says under srun, on a cluster of this host's own.
-# Jobs run side by side; a line for each says what was done to it, how it ended, and
-# after how many seconds. Most run testdata/dynmo, which stands for dynmo and counts
+# Jobs run side by side; a line for each says what was done to it, how many seconds it
+# ran, how it ended, and how long after the fault it went on, or had stopped. Most run testdata/dynmo, which stands for dynmo and counts
 # steps; those whose names begin with "dynmo" run bin/dynmo. $1 chooses by name.
 set -uo pipefail
 jobs=$(cd "$(dirname "$0")" && pwd)
@@ -82,6 +82,16 @@ once() {
 	n=$(grep -cF -- "$1" "$log")
 	[ "$n" = 1 ] || problem "$n times in the log, want once: $1"
 }
+# hurt COMMAND...: does something to the job, of which `back TEXT` waits for the answer
+# in its log, and keeps how long that took.
+hurt() {
+	began_hurt=${EPOCHREALTIME/./}
+	"$@" || problem "failed: $*"
+}
+back() {
+	within 120 said "$1" || problem "the log never said: $1"
+	recovered=$(((${EPOCHREALTIME/./} - began_hurt) / 100000))
+}
 host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
 rank() { pgrep -f "^bash .*/dynmo train run.toml --run-dir $name.run|$real train run.toml --run-dir $name.run" | xargs -I '{}' sh -c \
 	"tr '\\0' '\\n' </proc/{}/environ 2>/dev/null | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1; }
@@ -96,9 +106,10 @@ t_done() {
 t_usr1_requeue() {
 	submit -- --set train.steps=80
 	reach 15
-	scancel --batch --signal=USR1 "$id"
+	hurt scancel --batch --signal=USR1 "$id"
+	back 'requeued 1 times'
 	ends 120 'COMPLETED 0:0'
-	says 'requeued 1 times' && once 'stub: from step 0'
+	once 'stub: from step 0'
 }
 t_limit_requeue() {
 	submit --time=1 -- --set train.steps=330
@@ -114,7 +125,8 @@ t_slow_checkpoint_stops_earlier() {
 t_limit_no_requeue() {
 	REQUEUE=no submit -- --set train.steps=300
 	reach 15
-	scancel --batch --signal=USR1 "$id"
+	hurt scancel --batch --signal=USR1 "$id"
+	back 'dynmo ended with status 85'
 	ends 60 'FAILED 85:0'
 	says "sbatch with --run-dir $name.run goes on"
 }
@@ -127,39 +139,44 @@ t_stopped_ok() {
 t_scontrol_requeue() {
 	submit -- --set train.steps=60
 	reach 15
-	scontrol requeue "$id"
+	hurt scontrol requeue "$id"
+	back 'requeued 1 times'
 	ends 120 'COMPLETED 0:0'
-	says 'requeued 1 times' && once 'stub: from step 0'
+	once 'stub: from step 0'
 }
 t_node_down() {
 	local node
 	submit --nodes=3 -- --set train.steps=80
 	reach 15
 	node=$(host 3)
-	scontrol update NodeName="$node" State=DOWN Reason=test
+	hurt scontrol update NodeName="$node" State=DOWN Reason=test
+	back 'start 2 of job'
 	ends 120 'COMPLETED 0:0'
-	says 'on 2 nodes' && says 'start 2 of job'
+	says 'on 2 nodes'
 }
 t_node_crash() {
 	submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=500
 	reach 15
-	"$jobs/test-cluster.sh" kill "$(host 3)"
+	hurt "$jobs/test-cluster.sh" kill "$(host 3)"
+	back 'start 2 of job'
 	ends 200 'COMPLETED 0:0'
-	says 'on 2 nodes' && says 'start 2 of job'
+	says 'on 2 nodes'
 }
 t_fewer_stages() {
 	submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=80
 	reach 15
-	scontrol update NodeName="$(host 2)" State=DOWN Reason=test
+	hurt scontrol update NodeName="$(host 2)" State=DOWN Reason=test
+	back 'start 2 of job'
 	ends 120 'COMPLETED 0:0'
 	says '2 stages in place of 4' && says 'stub: from step 10'
 }
 t_kill_rank() {
 	submit -- --set train.steps=60
 	reach 15
-	kill -KILL "$(rank 2)"
+	hurt kill -KILL "$(rank 2)"
+	back 'start 2 of job'
 	ends 120 'COMPLETED 0:0'
-	says 'start 2 of job' && says 'from step 1' && once 'from step 0 on'
+	says 'from step 1' && once 'from step 0 on'
 }
 t_no_progress() {
 	FAULT=5:1:9 submit -- --set train.steps=60
@@ -174,7 +191,8 @@ t_most_restarts() {
 t_scancel() {
 	submit -- --set train.steps=600
 	reach 15
-	scancel "$id"
+	hurt scancel "$id"
+	back 'dynmo ended with status 85'
 	ends 60 'CANCELLED 85:0'
 	within 10 grep -q '"status": "stopped"' "$name.run/summary.json" || problem 'the ranks had no time to stop'
 }
@@ -224,60 +242,72 @@ same() {
 	within 5 test -s undisturbed.hash || problem 'no hash of an undisturbed run'
 	[ "$(hash_of "$name")" = "$(cat undisturbed.hash)" ] || problem "weights $(hash_of "$name"), want those of an undisturbed run"
 }
-lasting=(--set train.steps=3000 --set checkpoint.every=100)
+lasting=(--set train.steps=1000 --set checkpoint.every=100)
 t_dynmo_usr1_half_the_nodes() {
 	DYNMO=$real submit --nodes=4 --ntasks-per-node=1 -- "${lasting[@]}"
-	reach 300
-	scancel --batch --signal=USR1 "$id"
+	reach 250
+	hurt scancel --batch --signal=USR1 "$id"
 	within 60 said 'requeued at step' || problem 'was not requeued'
-	within 20 scontrol update JobId="$id" NumNodes=2 2>/dev/null
+	within 20 scontrol update JobId="$id" NumNodes=2 NumTasks=2 NumCPUs=2 2>/dev/null
+	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
 	says '2 stages in place of 4'
 	same
 }
 t_dynmo_requeue() {
 	DYNMO=$real submit -- "${lasting[@]}"
-	reach 300
-	scontrol requeue "$id"
+	reach 250
+	hurt scontrol requeue "$id"
+	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
 	same
 }
 t_dynmo_node_down() {
 	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
-	reach 300
-	scontrol update NodeName="$(host 3)" State=DOWN Reason=test
+	reach 250
+	hurt scontrol update NodeName="$(host 3)" State=DOWN Reason=test
+	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
+	same
+}
+t_dynmo_node_crash() {
+	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
+	reach 250
+	hurt "$jobs/test-cluster.sh" kill "$(host 3)"
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says 'on 2 nodes'
 	same
 }
 t_dynmo_kill_rank() {
 	DYNMO=$real submit -- "${lasting[@]}"
-	reach 300
-	kill -KILL "$(rank 2)"
+	reach 250
+	hurt kill -KILL "$(rank 2)"
+	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
 	says 'start 2 of job'
 	same
 }
 
-# test NAME: runs a test, and prints its line.
+# test_one NAME: runs a test, and prints its line.
 test_one() {
-	local problems=() began=$SECONDS
+	local problems=() began=$SECONDS recovered='' verdict=PASS
 	name=$1 id='' log=''
 	export DYNMO=$jobs/testdata/dynmo
 	"t_$name"
-	if [ ${#problems[@]} = 0 ]; then
-		printf 'PASS  %-28s %4d s  %s\n' "$name" $((SECONDS - began)) "${id:+$(state)}"
-	else
-		printf 'FAIL  %-28s %4d s  %s\n' "$name" $((SECONDS - began)) "${id:+$(state)}"
-		printf '      %s\n' "${problems[@]}"
-		sed 's/^/      | /' "$log"
-	fi
+	[ ${#problems[@]} = 0 ] || verdict=FAIL
+	[ -z "$recovered" ] || recovered="after $((recovered / 10)).$((recovered % 10)) s"
+	printf '%s  %-30s %4d s  %-14s  %s\n' "$verdict" "$name" $((SECONDS - began)) "${id:+$(state)}" "$recovered"
+	[ $verdict = FAIL ] || return 0
+	printf '      %s\n' "${problems[@]}"
+	sed 's/^/      | /' "$log"
 }
 
 names=$(declare -F | sed -n 's/^declare -f t_//p' | grep -F -- "$only")
 if ! "$real" version >/dev/null 2>&1; then
 	names=$(grep -v '^dynmo' <<<"$names")
 	echo 'SKIP  dynmo*: no bin/dynmo'
-elif ! "$real" train --help | grep -q -- --resume; then
+elif ! "$real" train --help | grep -- --resume >/dev/null; then
 	names=$(grep -vE '^dynmo_(done|usr1|requeue|node|kill)' <<<"$names")
 	echo 'SKIP  dynmo under train.sbatch: bin/dynmo train has no --resume'
 else

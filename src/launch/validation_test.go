@@ -35,7 +35,7 @@ func (v *validated) Step(m record.Metrics) error {
 	v.steps = append(v.steps, m)
 	if m.Validated() {
 		v.found[m.Step] = m.ValidationLoss
-		if want := math.Exp(float64(m.ValidationLoss)); float64(m.ValidationPerplexity) != want || !(m.ValidationSeconds > 0) {
+		if want := math.Exp(float64(m.ValidationLoss)); float64(m.ValidationPerplexity) != want && !math.IsNaN(want) || !(m.ValidationSeconds > 0) {
 			return fmt.Errorf("step %d: perplexity %v, want %v; %v s", m.Step, m.ValidationPerplexity, want, m.ValidationSeconds)
 		}
 	}
@@ -162,8 +162,9 @@ func TestHeldOutShare(t *testing.T) {
 	}
 }
 
-// timed trains on known costs, whatever else the ranks do, on the virtual clock.
-func timed(t *testing.T, c config.Config) []record.Metrics {
+// timed trains on known costs, whatever else the ranks do, on the virtual clock. Rank 1
+// is asked to stop in a step, unless that is negative.
+func timed(t *testing.T, c config.Config, stop int) []record.Metrics {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	expect.OK(t, err)
@@ -171,6 +172,7 @@ func timed(t *testing.T, c config.Config) []record.Metrics {
 	expect.OK(t, local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
 		clock := device.NewVirtual()
 		clock.Pause()
+		step := -1
 		r, err := train.New(train.Setup{
 			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
 			Backend: null.New(clock, func(call *kernel.Call) float64 {
@@ -179,7 +181,7 @@ func timed(t *testing.T, c config.Config) []record.Metrics {
 				}
 				return 1e-3
 			}),
-			Stop: func() bool { return false }, Observe: v,
+			Stop: func() bool { step++; return stop >= 0 && step >= stop && tr.Rank() == 1 }, Observe: v,
 		})
 		if err != nil {
 			return err
@@ -196,9 +198,9 @@ func TestValidationIsInNoTime(t *testing.T) {
 	c := validating(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 12
 	c.Parallel.Stages, c.Balance.Every = 4, "3"
-	with := timed(t, c)
+	with := timed(t, c, -1)
 	c.Data.Validation = ""
-	without := timed(t, c)
+	without := timed(t, c, -1)
 	moved := false
 	for i, m := range with {
 		o := without[i]
@@ -220,5 +222,31 @@ func TestValidationIsInNoTime(t *testing.T) {
 	}
 	if !moved {
 		t.Error("no layer moved")
+	}
+}
+
+// TestValidationIsLeftOut: a run that is asked to stop does so without it; where the loss
+// is not finite, no other is looked for.
+func TestValidationIsLeftOut(t *testing.T) {
+	c := validating(t)
+	c.Dynamic.Kind, c.Train.Steps, c.Parallel.Stages = "none", 6, 2
+	for stop, want := range map[int][]int{-1: {1, 3, 5}, 3: {1}, 4: {1, 3}, 5: {1, 3, 5}} {
+		var got []int
+		for _, m := range timed(t, c, stop) {
+			if m.Validated() {
+				got = append(got, m.Step)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("asked to stop in step %d: validated after steps %v, want %v", stop, got, want)
+		}
+	}
+	c.Optimizer.LR, c.Optimizer.Warmup, c.Train.ValidateEvery = 1e30, 0, 1
+	v := &validated{found: map[int]record.Float{}}
+	if err := trainLocally(t, c, v, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "not finite") {
+		t.Fatalf("error %v, want a loss that is not finite", err)
+	}
+	if last := v.steps[len(v.steps)-1]; last.Validated() || len(v.found) != len(v.steps)-1 {
+		t.Errorf("validated after %d of %d steps, after the last: %v", len(v.found), len(v.steps), last.Validated())
 	}
 }

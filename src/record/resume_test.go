@@ -335,3 +335,42 @@ func TestNewest(t *testing.T) {
 		}
 	}
 }
+
+// TestResumeAfterAKill: whenever a process is killed that opens a run directory again, the
+// next one finds all that the first would have kept. Its work is a sequence of files, each
+// whole or not there.
+func TestResumeAfterAKill(t *testing.T) {
+	before := killed(t, 10, true)
+	after := filepath.Join(t.TempDir(), "after")
+	expect.OK(t, os.CopyFS(after, os.DirFS(before)))
+	r, _, err := Resume(after, "second", Provenance{}, From{Step: 5})
+	expect.OK(t, err)
+	expect.OK(t, r.CloseFiles())
+	order := []string{EventsFile, MetricsFile, CostsFile, TraceFile, EventsFile, "config.1.toml", SettingsFile, "provenance.1.json", ProvenanceFile, SummaryFile}
+	for n := range len(order) + 1 {
+		dir := filepath.Join(t.TempDir(), "run")
+		expect.OK(t, os.CopyFS(dir, os.DirFS(before)))
+		for i, name := range order[:n] {
+			text, err := os.ReadFile(filepath.Join(after, name))
+			expect.OK(t, err)
+			if i == 0 { // cut, but the restart is not told yet
+				text = text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]
+			}
+			expect.OK(t, os.WriteFile(filepath.Join(dir, name), text, 0o666))
+		}
+		r, past, err := Resume(dir, "third", Provenance{}, From{Step: 5})
+		expect.OK(t, err)
+		expect.OK(t, r.Close())
+		if got := strings.Join(steps(t, dir), " "); got != "0 1 2 3 4" || past.Last.Step != 4 {
+			t.Errorf("killed after %d: steps %s, %+v", n, got, past)
+		}
+		if got, want := strings.Replace(holding(t, dir), "resume 5, resume 5", "resume 5", 1), "dynamic 3, checkpoint 5, resume 5, [0 +4], [4 +1]"; got != want {
+			t.Errorf("killed after %d: %s, want %s", n, got, want)
+		}
+		list, err := filepath.Glob(filepath.Join(dir, "config.*.toml"))
+		expect.OK(t, err)
+		if !slices.ContainsFunc(list, func(path string) bool { return lines(t, path)[0] == "first" }) {
+			t.Errorf("killed after %d: no %v has the first settings", n, list)
+		}
+	}
+}

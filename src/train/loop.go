@@ -70,7 +70,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// for all that follows from its time.
 		post.Enter(step, comm.RoomValidation)
 		validating := time.Now()
-		validation, err := r.validate(step, w, diverged)
+		validation, err := r.validate(step, w, agreed, diverged)
 		if err != nil {
 			return fail(err)
 		}

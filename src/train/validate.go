@@ -3,6 +3,7 @@ package train
 import (
 	"dynmo/src/config"
 	"dynmo/src/elastic"
+	"dynmo/src/pipeline"
 	"dynmo/src/record"
 )
 
@@ -17,11 +18,14 @@ func validationMicrobatches(c config.Config) int {
 }
 
 // validate returns the validation loss after a step, the same bits on every rank; nil
-// where it is not measured then, as after a step that ends the run. It sees the weights
-// as the update has left them and changes nothing but time. Collective.
-func (r *Rank) validate(step int, w elastic.World, diverged error) (*record.Validation, error) {
+// where it is not measured then: after the last step and every so many others, unless the
+// run ends with a loss that is not finite, or was asked to stop, for which there may be
+// little time. It sees the weights as the update has left them and changes nothing but
+// time. Collective.
+func (r *Rank) validate(step int, w elastic.World, agreed pipeline.Agreement, diverged error) (*record.Validation, error) {
 	n, every, last := validationMicrobatches(r.Config), r.Config.Train.ValidateEvery, step+1 == r.Config.Train.Steps
-	if n == 0 || diverged != nil || !last && (every == 0 || (step+1)%every > 0) {
+	due := last || every > 0 && (step+1)%every == 0 && agreed.Ask != pipeline.Stop
+	if n == 0 || !due || diverged != nil {
 		return nil, nil
 	}
 	// The forward pass of a microbatch takes no longer than a step takes for one.

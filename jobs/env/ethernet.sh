@@ -1,0 +1,9 @@
+# shellcheck shell=bash
+# No fast network: Open MPI over TCP between nodes, shared memory within one.
+export OMPI_MCA_pml=ob1
+export OMPI_MCA_btl=self,vader,tcp
+
+# The network between the nodes, or Open MPI may try docker0, virbr0 and others, and
+# wait: give it as a subnet, since interfaces may be called differently on each node.
+# export OMPI_MCA_btl_tcp_if_include=10.0.0.0/16
+# export NCCL_SOCKET_IFNAME=eth0
