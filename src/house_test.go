@@ -20,7 +20,7 @@ var order = [][]string{
 	{"expect", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
 	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
-	{"checkpoint", "store", "record", "report", "study", "nodebench", "train", "launch", "cmd"},
+	{"checkpoint", "store", "sample", "record", "report", "study", "nodebench", "train", "launch", "cmd"},
 }
 
 // boundaries is the line of order that tests of any package may import too:

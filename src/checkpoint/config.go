@@ -16,6 +16,7 @@ var supported = []string{"gpt2"}
 // Config is the configuration of a model in Hugging Face's form, config.json.
 type Config struct {
 	Model model.Config // shape only
+	End   int32        // the token that ends a text; -1 if the file names none, or several
 	Text  []byte       // the whole file, keys that mean nothing here included
 }
 
@@ -45,7 +46,7 @@ func ParseConfig(source []byte) (Config, error) {
 	if kind, err := values["model_type"].text(); err != nil || kind != supported[0] {
 		return fail("model_type", "%.100s is not supported, want one of %s", values["model_type"].json, strings.Join(supported, ", "))
 	}
-	c := Config{Model: model.Config{Vocab: gpt2Vocab, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}, Text: source}
+	c := Config{Model: model.Config{Vocab: gpt2Vocab, Sequence: 1024, Hidden: 768, Blocks: 12, Heads: 12, Tied: true}, End: -1, Text: source}
 	for _, d := range []struct {
 		key   string
 		value *int
@@ -71,6 +72,11 @@ func ParseConfig(source []byte) (Config, error) {
 		c.Model.Tied = string(v.json) == "true"
 		if !c.Model.Tied && string(v.json) != "false" {
 			return fail("tie_word_embeddings", "%.100s: want true or false", v.json)
+		}
+	}
+	if v, ok := values["eos_token_id"]; ok {
+		if id, err := v.integer(); err == nil && id < int64(c.Model.Vocab) {
+			c.End = int32(id)
 		}
 	}
 	return c, arithmetic(values, 4*c.Model.Hidden)
@@ -113,21 +119,24 @@ const (
 
 // NewConfig returns the configuration of a model of this shape, as Hugging Face's
 // loader reads it: without dropout, of which the layers have none, and with the
-// special tokens of GPT-2's vocabulary or, as those of others are not known, none.
+// special token of GPT-2's vocabulary or, as those of others are not known, none.
 // Both would be GPT-2's were they left out.
 func NewConfig(c model.Config) Config {
-	var special *int
 	if c.Vocab == gpt2Vocab {
-		special = new(int)
-		*special = gpt2EndOfText
+		return EndingConfig(c, gpt2EndOfText)
 	}
+	return EndingConfig(c, -1)
+}
+
+// EndingConfig is NewConfig of a model whose texts end with a token; -1 is none.
+func EndingConfig(c model.Config, end int32) Config {
 	text, err := json.MarshalIndent(struct {
 		Activation    string      `json:"activation_function"`
 		Architectures []string    `json:"architectures"`
 		AttnDropout   json.Number `json:"attn_pdrop"`
-		Begin         *int        `json:"bos_token_id"`
+		Begin         *int32      `json:"bos_token_id"`
 		EmbdDropout   json.Number `json:"embd_pdrop"`
-		End           *int        `json:"eos_token_id"`
+		End           *int32      `json:"eos_token_id"`
 		Epsilon       float64     `json:"layer_norm_epsilon"`
 		ModelType     string      `json:"model_type"`
 		Hidden        int         `json:"n_embd"`
@@ -137,11 +146,28 @@ func NewConfig(c model.Config) Config {
 		ResidDropout  json.Number `json:"resid_pdrop"`
 		Tied          bool        `json:"tie_word_embeddings"`
 		Vocab         int         `json:"vocab_size"`
-	}{"gelu_new", []string{"GPT2LMHeadModel"}, noDropout, special, noDropout, special, 1e-5, supported[0],
+	}{"gelu_new", []string{"GPT2LMHeadModel"}, noDropout, special(end), noDropout, special(end), 1e-5, supported[0],
 		c.Hidden, c.Heads, c.Blocks, c.Sequence, noDropout, c.Tied, c.Vocab}, "", "  ")
 	if err != nil {
 		panic("checkpoint: configuration does not marshal")
 	}
 	shape := model.Config{Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied}
-	return Config{Model: shape, Text: append(text, '\n')}
+	return Config{Model: shape, End: end, Text: append(text, '\n')}
+}
+
+// special returns a special token as configurations have it: null where there is none.
+func special(id int32) *int32 {
+	if id < 0 {
+		return nil
+	}
+	return &id
+}
+
+// generation returns generation_config.json, which says how texts begin and end.
+func (c Config) generation() []byte {
+	text, err := json.MarshalIndent(map[string]*int32{"bos_token_id": special(c.End), "eos_token_id": special(c.End)}, "", "  ")
+	if err != nil {
+		panic("checkpoint: configuration does not marshal")
+	}
+	return append(text, '\n')
 }

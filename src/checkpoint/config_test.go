@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,4 +100,45 @@ func FuzzParseConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The token that ends texts is read, and written where Hugging Face's loaders look for
+// it.
+func TestConfigEnd(t *testing.T) {
+	for source, want := range map[string]int32{
+		`{"model_type":"gpt2"}`: -1, `{"model_type":"gpt2","eos_token_id":null}`: -1, `{"model_type":"gpt2","eos_token_id":[1,2]}`: -1,
+		`{"model_type":"gpt2","eos_token_id":50257}`: -1, `{"model_type":"gpt2","eos_token_id":7}`: 7,
+	} {
+		if c, err := ParseConfig([]byte(source)); err != nil || c.End != want {
+			t.Errorf("%s: ends with %d, want %d (%v)", source, c.End, want, err)
+		}
+	}
+	w := imported(t, newGPT2(true, "").directory(t))
+	w.Config = EndingConfig(w.Config.Model, 5)
+	dir := filepath.Join(t.TempDir(), "hf")
+	expect.OK(t, w.WriteHuggingFace(dir, map[string][]byte{"vocab.json": []byte("{}")}))
+	if got, want := string(read(t, filepath.Join(dir, "generation_config.json"))), "{\n  \"bos_token_id\": 5,\n  \"eos_token_id\": 5\n}\n"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if again := imported(t, dir); again.Config.End != 5 || string(read(t, filepath.Join(dir, "vocab.json"))) != "{}" {
+		t.Errorf("%+v", again.Config)
+	}
+}
+
+// A weight's values are the file's, whatever its shape there.
+func TestRead(t *testing.T) {
+	g := newGPT2(true, "")
+	w := imported(t, g.directory(t))
+	for _, p := range w.Config.Model.Weights() {
+		values, err := w.Read(p)
+		expect.OK(t, err)
+		from := g.values[p.HuggingFace]
+		at := 5
+		if p.Transposed { // element (0, 5) there is (5, 0) here
+			at = 5 * int(p.Shape[1])
+		}
+		if len(values) != len(from) || values[at] != from[5] {
+			t.Errorf("%s: %d values, %v at %d, want %d, %v", p.Name, len(values), values[at], at, len(from), from[5])
+		}
+	}
 }

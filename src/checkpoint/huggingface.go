@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,12 +19,15 @@ import (
 
 // Files of a Hugging Face directory.
 const (
-	configFile = "config.json"
-	modelFile  = "model.safetensors"
-	indexFile  = modelFile + ".index.json"
+	ConfigFile     = "config.json"
+	generationFile = "generation_config.json"
+	modelFile      = "model.safetensors"
+	indexFile      = modelFile + ".index.json"
 )
 
-const transformerPrefix = "transformer."
+// Transformer is what the names of tensors begin with where a model with its head wrote
+// them, as GPT2LMHeadModel.
+const Transformer = "transformer."
 
 // Names of the embedding and of the head, which many programs write even where the two
 // are one.
@@ -40,13 +45,13 @@ const maxConfig = 1 << 20
 // begin with "transformer."; the causal masks that older files hold as
 // attn.bias and attn.masked_bias are skipped.
 func OpenHuggingFace(dir string) (*Weights, error) {
-	source, err := input.Read(filepath.Join(dir, configFile), maxConfig)
+	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
 		return nil, err
 	}
 	c, err := ParseConfig(source)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, configFile), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
 	files, err := openModel(dir)
 	if err != nil {
@@ -156,8 +161,8 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 			list, home = append(list, t), append(home, f)
 		}
 	}
-	if seen[transformerPrefix+tokenMatrix] {
-		w.Prefix = transformerPrefix
+	if seen[Transformer+tokenMatrix] {
+		w.Prefix = Transformer
 	}
 	want := make(map[string][]int64)
 	for _, p := range c.Model.Weights() {
@@ -199,7 +204,7 @@ func copied(list []Tensor, home []*File, of string, i int) error {
 	a, b := list[i], list[j]
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("tensor %q %s tensor %q, yet the head is tied: want the two equal, or tie_word_embeddings false in %s",
-			a.Name, fmt.Sprintf(format, args...), b.Name, configFile)
+			a.Name, fmt.Sprintf(format, args...), b.Name, ConfigFile)
 	}
 	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) {
 		return fail("is %s %v, unlike the %s %v of", a.DType, a.Shape, b.DType, b.Shape)
@@ -235,10 +240,10 @@ func (w *Weights) gpt2(p model.Weight) Tensor {
 	return t
 }
 
-// WriteHuggingFace writes config.json and model.safetensors to a directory (see
-// replace.Directory). A model that was one file of float32 without mask buffers,
+// WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a
+// directory (see replace.Directory), and more files, by name. A model that was one file of float32 without mask buffers,
 // written by the reference implementation, comes out as it was, byte for byte.
-func (w *Weights) WriteHuggingFace(dir string) error {
+func (w *Weights) WriteHuggingFace(dir string, more map[string][]byte) error {
 	values := func(p model.Weight) ([]byte, error) {
 		v, err := w.read(p)
 		if err == nil && p.Transposed {
@@ -250,13 +255,15 @@ func (w *Weights) WriteHuggingFace(dir string) error {
 		err := replace.Write(filepath.Join(dir, modelFile), func(out io.Writer) error {
 			return w.safetensors(out, map[string]string{formatKey: torchFormat}, w.gpt2, values)
 		})
-		if err != nil {
-			return err
+		files := map[string][]byte{ConfigFile: w.Config.Text, generationFile: w.Config.generation()}
+		maps.Copy(files, more)
+		for name, text := range files {
+			err = cmp.Or(err, replace.Write(filepath.Join(dir, name), func(out io.Writer) error {
+				_, err := out.Write(text)
+				return err
+			}))
 		}
-		return replace.Write(filepath.Join(dir, configFile), func(out io.Writer) error {
-			_, err := out.Write(w.Config.Text)
-			return err
-		})
+		return err
 	})
 }
 

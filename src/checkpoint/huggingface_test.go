@@ -132,7 +132,7 @@ func TestHuggingFaceRoundTrip(t *testing.T) {
 		for _, prefix := range []string{"", "transformer."} {
 			g := newGPT2(tied, prefix)
 			dir, out := g.directory(t), filepath.Join(t.TempDir(), "new", "out")
-			expect.OK(t, imported(t, dir).WriteHuggingFace(out))
+			expect.OK(t, imported(t, dir).WriteHuggingFace(out, nil))
 			for _, name := range []string{"config.json", "model.safetensors"} {
 				if !bytes.Equal(read(t, filepath.Join(dir, name)), read(t, filepath.Join(out, name))) {
 					t.Errorf("tied %v, prefix %q: %s has changed", tied, prefix, name)
@@ -153,7 +153,7 @@ func TestHuggingFaceBuffers(t *testing.T) {
 	}
 	dir, out := g.directory(t), t.TempDir()
 	save(t, filepath.Join(dir, "model.safetensors"), g.file(names))
-	expect.OK(t, imported(t, dir).WriteHuggingFace(out))
+	expect.OK(t, imported(t, dir).WriteHuggingFace(out, nil))
 	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), want) {
 		t.Error("the model has changed")
 	}
@@ -167,7 +167,7 @@ func TestHuggingFaceTiedHead(t *testing.T) {
 		want := g.file(g.names())
 		g.shape["lm_head.weight"], g.values["lm_head.weight"] = g.shape["wte.weight"], g.values["wte.weight"]
 		out := t.TempDir()
-		expect.OK(t, imported(t, g.directory(t)).WriteHuggingFace(out))
+		expect.OK(t, imported(t, g.directory(t)).WriteHuggingFace(out, nil))
 		if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), want) {
 			t.Errorf("prefix %q: the model has changed", prefix)
 		}
@@ -193,7 +193,7 @@ func TestHuggingFaceShards(t *testing.T) {
 	dir := shard(t, `{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
 		map[string][]string{"a.safetensors": names[:9], "b.safetensors": names[9:]})
 	out := t.TempDir()
-	expect.OK(t, imported(t, dir).WriteHuggingFace(out))
+	expect.OK(t, imported(t, dir).WriteHuggingFace(out, nil))
 	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), g.file(names)) {
 		t.Error("the model has changed")
 	}

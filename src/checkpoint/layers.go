@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"dynmo/src/model"
 )
@@ -59,25 +60,33 @@ func FromLayers(c model.Config, layers []*model.Layer) (*Weights, error) {
 	if len(layers) != c.Layers() {
 		return nil, errors.New("weights of a part of the chain: want all layers")
 	}
-	at := make(map[string][]stored) // a matrix, or its slices in order
-	for _, l := range layers {
-		for _, p := range l.Params() {
-			if !p.Borrowed() {
-				at[p.Weight] = append(at[p.Weight], stored{l, p})
-			}
-		}
-	}
-	return &Weights{Config: NewConfig(c), close: func() error { return nil }, rows: func(p model.Weight, lo, hi int64) ([]byte, error) {
+	return FromChain(c, func(id int) (*model.Layer, error) { return layers[id], nil }, func() {}), nil
+}
+
+// FromChain is FromLayers of layers that are made when a weight of theirs is read: layer
+// returns the one at a chain position, which lasts until the next call, and free ends the
+// last.
+func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free func()) *Weights {
+	owners := c.Owners()
+	var one sync.Mutex // reads a weight at a time
+	rows := func(p model.Weight, lo, hi int64) ([]byte, error) {
+		one.Lock()
+		defer one.Unlock()
 		var values []byte
-		for _, slice := range at[p.Name] {
-			v, err := slice.dense()
+		for _, id := range owners[p.Name] {
+			l, err := layer(id)
+			if err != nil {
+				return nil, err
+			}
+			v, err := stored{l, l.Param(p.Name)}.dense()
 			if err != nil {
 				return nil, err
 			}
 			values = append(values, v...)
 		}
 		return values[lo*p.Row() : hi*p.Row()], nil
-	}}, nil
+	}
+	return &Weights{Config: NewConfig(c), rows: rows, close: func() error { free(); return nil }}
 }
 
 // stored is a parameter and the layer that has it.

@@ -162,6 +162,9 @@ func (f *File) tile(bytes int64) error {
 	return nil
 }
 
+// Offset returns where in the file a tensor's values begin.
+func (f *File) Offset(t Tensor) int64 { return f.data + t.Begin }
+
 // Read returns the values of a tensor of this file, as they are stored.
 func (f *File) Read(t Tensor) ([]byte, error) { return f.part(t, 0, t.Bytes()) }
 

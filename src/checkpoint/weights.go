@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"dynmo/src/model"
@@ -11,7 +13,7 @@ import (
 // Weights is the weights of a whole model, wherever they lie.
 type Weights struct {
 	Config Config
-	Prefix string // of the names in Hugging Face's file: "" or "transformer."
+	Prefix string // of the names in Hugging Face's file: "" or Transformer
 
 	rows  func(p model.Weight, lo, hi int64) ([]byte, error) // values of rows [lo, hi), as float32
 	close func() error
@@ -19,6 +21,19 @@ type Weights struct {
 
 // read returns all values of a parameter.
 func (w *Weights) read(p model.Weight) ([]byte, error) { return w.rows(p, 0, p.Shape[0]) }
+
+// Read returns all values of a parameter. Goroutines may call it at once.
+func (w *Weights) Read(p model.Weight) ([]float32, error) {
+	raw, err := w.read(p)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float32, len(raw)/4)
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return values, nil
+}
 
 // Metadata keys of a dynmo weights file.
 const (
@@ -58,8 +73,8 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
 	prefix := f.Metadata[prefixKey]
-	if prefix != "" && prefix != transformerPrefix {
-		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, prefix, transformerPrefix)
+	if prefix != "" && prefix != Transformer {
+		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, prefix, Transformer)
 	}
 	want := make(map[string][]int64)
 	for _, p := range c.Model.Weights() {

@@ -46,6 +46,7 @@ const (
 	RoomDynamic Room = iota
 	RoomPipeline
 	RoomUpdate
+	RoomValidation
 	RoomProfile
 	RoomBalance
 	RoomMigrate
@@ -54,7 +55,7 @@ const (
 )
 
 func (r Room) String() string {
-	return [...]string{"dynamic", "pipeline", "update", "profile", "balance", "migrate", "record", "checkpoint"}[r]
+	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record", "checkpoint"}[r]
 }
 
 const postBytes = int(unsafe.Sizeof(Post{}))

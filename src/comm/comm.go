@@ -146,9 +146,13 @@ const (
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
 	TagIndex      = 16390 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
+	TagValidation = 22528 // + 2·receiver's chunk: activations of validation, and behind it which tokens they are of
 	TagCollective = 24576
 	TagDevice     = 28000 // and the next: control messages of transports of device memory
 
 	TagMicrobatches = 8192
-	TagIndexes      = TagCollective - TagIndex
+	TagIndexes      = TagValidation - TagIndex
+
+	// TagChunks is how many chunks of a stage TagValidation has tags for.
+	TagChunks = (TagCollective - TagValidation) / 2
 )

@@ -10,8 +10,10 @@ package config
 //	min, max      smallest and largest value
 //	above, below  bounds that are themselves refused
 //	oneof         every text that is allowed; with min, integers are too
+//	              a text with above may be a number, in these bounds
 //	when          "table.key=a|b": the setting (or its table) has an effect
-//	              only where that other setting has one of these values
+//	              only where that other setting has one of these values;
+//	              "table.key": where it is a text that is not empty
 //	only          the one command that looks at the setting (or its table):
 //	              train or simulate; without it all do
 //	instead       flag of simulate that stands for a setting only train looks at
@@ -60,7 +62,15 @@ type Model struct {
 type Data struct {
 	Path       string   `toml:"path" default:"" doc:"file or directory of text in UTF-8, or a token file (.bin, of llm.c or Megatron-LM); empty means the Go toolchain's own source tree"`
 	Extensions []string `toml:"extensions" default:".go" doc:"file name endings to read from a directory; empty reads every file"`
+	Validation string   `toml:"validation" default:"" above:"0" below:"1" doc:"data that nothing is trained on, whose loss is measured: a path as data.path has it, or the share of the corpus that is held out, whole documents where there are several; empty: none"`
 	LimitBytes int64    `toml:"limit_bytes" default:"0" min:"0" unit:"bytes" doc:"read no more than this much text, or this much of the ids of a token file; 0 reads all"`
+}
+
+// HeldOut returns the share of the corpus that is validation data, 0 if these are
+// elsewhere or there are none.
+func (d Data) HeldOut() float64 {
+	share, _ := number(d.Validation)
+	return share
 }
 
 // Parallel is how work is divided.
@@ -86,11 +96,13 @@ type Schedule struct {
 
 // Train is the loop.
 type Train struct {
-	Steps    int    `toml:"steps" default:"100" min:"1" doc:"training steps" instead:"--steps"`
-	OnNaN    string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
-	NaNLimit int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
-	LogEvery int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
-	Hash     bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
+	Steps             int    `toml:"steps" default:"100" min:"1" doc:"training steps" instead:"--steps"`
+	OnNaN             string `toml:"on_nan" default:"stop" oneof:"stop,skip" doc:"what a loss or gradient that is not finite does"`
+	NaNLimit          int    `toml:"nan_limit" default:"5" when:"train.on_nan=skip" min:"1" unit:"steps" doc:"skipped steps in a row that end the run"`
+	LogEvery          int    `toml:"log_every" default:"10" min:"1" unit:"steps" doc:"steps between log lines"`
+	ValidateEvery     int    `toml:"validate_every" default:"0" min:"0" when:"data.validation" unit:"steps" doc:"steps between measurements of the validation loss; 0 measures it after the last step alone, as is done in any case"`
+	ValidateSequences int    `toml:"validate_sequences" default:"64" min:"1" max:"65536" when:"data.validation" unit:"sequences" doc:"sequences that the validation loss is the mean of, the same every time and spread evenly over the validation data; rounded up to whole microbatches"`
+	Hash              bool   `toml:"hash" default:"false" doc:"print the hash of the final weights"`
 
 	StoppedIsSuccess bool `toml:"stopped_is_success" default:"false" doc:"whether a run that a signal stopped, with a checkpoint, ends with status 0 instead of 85"`
 }
@@ -144,9 +156,9 @@ type Simulate struct {
 	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
 	Tokens        float64 `toml:"mod_tokens" default:"0.125" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes (Raposo et al. 2024)"`
 	TokensNoise   float64 `toml:"mod_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch (paper, section 2.2)"`
-	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
-	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
-	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
+	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
+	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
+	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" when:"balance.kind=partition|diffusion" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`
 }
 
 // AttentionShare returns the share of a block's seconds in attention over the scores. Of

@@ -23,8 +23,11 @@ func TestDefaultsAreValidAndDocumented(t *testing.T) {
 		}
 		for _, tag := range []reflect.StructTag{s.tag, s.tableTag} {
 			if when, ok := tag.Lookup("when"); ok {
-				if name, _, _ := strings.Cut(when, "="); func() bool { _, known := find(settings(&c), name); return !known }() {
-					t.Errorf("%s: when names no setting: %s", s.name(), when)
+				for one := range strings.SplitSeq(when, " or ") {
+					name, _, _ := strings.Cut(one, "=")
+					if _, known := find(settings(&c), name); !known {
+						t.Errorf("%s: when names no setting: %s", s.name(), one)
+					}
 				}
 			}
 		}
@@ -43,6 +46,9 @@ func TestResolvedFileLoadsToAnEqualConfig(t *testing.T) {
 		"third":        func(c *Config) { c.Optimizer.LR = 1.0 / 3 },
 		"tiny number":  func(c *Config) { c.Optimizer.Eps = math.SmallestNonzeroFloat64 },
 		"huge number":  func(c *Config) { c.Optimizer.LR = math.MaxFloat64 },
+		"share":        func(c *Config) { c.Data.Validation = "0.05" },
+		"tiny share":   func(c *Config) { c.Data.Validation = "1e-07" },
+		"path":         func(c *Config) { c.Data.Validation = "./0.05" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := Default()
@@ -71,6 +77,46 @@ func TestSetsOverrideTheFileInOrder(t *testing.T) {
 	want.Run.Name, want.Train.Hash, want.Comm.BandwidthBytes = "two words", true, 2e9
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+// TestTextThatMayBeANumber: a share is written as a number or a text, and read back as
+// the same; what does not begin as a number is a path.
+func TestTextThatMayBeANumber(t *testing.T) {
+	for text, want := range map[string]string{
+		"validation = 0.05": "0.05", "validation = .050": "", `validation = ".050"`: "0.05", "validation = 5e-2": "0.05",
+		`validation = "text/0.05"`: "text/0.05", `validation = "nan"`: "nan", `validation = "-"`: "-",
+	} {
+		got, err := load("run.toml", []byte("[data]\n"+text), nil)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s: no error", text)
+			}
+			continue
+		}
+		expect.OK(t, err)
+		share := 0.0
+		if want == "0.05" {
+			share = 0.05
+		}
+		if got.Data.Validation != want || got.Data.HeldOut() != share {
+			t.Errorf("%s: %q, share %v, want %q and %v", text, got.Data.Validation, got.Data.HeldOut(), want, share)
+		}
+	}
+	for _, set := range []string{"0", "1", "1.5", "-0.1", "2024", "1e-400"} {
+		_, err := load("", nil, []string{"data.validation=" + set})
+		if err == nil || !strings.Contains(err.Error(), "wanted a UTF-8 text or a number above 0 and below 1") {
+			t.Errorf("data.validation=%s: %v", set, err)
+		}
+	}
+	c, err := load("", nil, []string{"train.validate_every=5", "train.validate_sequences=8"})
+	expect.OK(t, err)
+	if got := strings.Join(c.Ignored(), "\n"); !strings.Contains(got, `train.validate_every = 5 has no effect while data.validation = ""`) {
+		t.Errorf("ignored: %s", got)
+	}
+	c.Data.Validation = "x"
+	if got := c.Ignored(); got != nil {
+		t.Errorf("ignored: %s", got)
 	}
 }
 

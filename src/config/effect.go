@@ -36,19 +36,33 @@ func (c Config) Ignored() []string {
 // one that s or its table names in its tag, or one that silences that.
 func (s setting) silencer(list []setting) (setting, bool) {
 	for _, tag := range []reflect.StructTag{s.tableTag, s.tag} {
-		other, choices, _ := strings.Cut(tag.Get("when"), "=")
-		decider, ok := find(list, other)
-		if !ok {
-			continue
-		}
-		if !slices.Contains(strings.Split(choices, "|"), decider.value.String()) {
-			return decider, true
-		}
-		if other, ok := decider.silencer(list); ok {
+		if other, ok := silencerOf(tag, list); ok {
 			return other, true
 		}
 	}
 	return setting{}, false
+}
+
+// silencerOf returns the setting whose value a tag does not allow, where it names several
+// the first, if it allows none of theirs.
+func silencerOf(tag reflect.StructTag, list []setting) (first setting, silent bool) {
+	for when := range strings.SplitSeq(tag.Get("when"), " or ") {
+		name, choices, chosen := strings.Cut(when, "=")
+		decider, ok := find(list, name)
+		if !ok {
+			continue
+		}
+		other, value := decider, decider.value.String()
+		if chosen && slices.Contains(strings.Split(choices, "|"), value) || !chosen && value != "" {
+			if other, ok = decider.silencer(list); !ok {
+				return setting{}, false
+			}
+		}
+		if !silent {
+			first, silent = other, true
+		}
+	}
+	return first, silent
 }
 
 // only returns the one command that looks at a setting; "" if all do.

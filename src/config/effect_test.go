@@ -25,6 +25,10 @@ func TestCheckSets(t *testing.T) {
 		{"training's", "simulate", []string{"data.path=x", "freeze.step=1"}, all, "--set data.path: has no effect on simulate, only train looks at it\n" +
 			"--set freeze.step: has no effect on simulate, only train looks at it"},
 		{"silenced", "simulate", []string{"schedule.chunks=3"}, []string{"none"}, `--set schedule.chunks: has no effect while schedule.kind = "1f1b"`},
+		{"nothing is decided", "simulate", []string{"balance.kind=param", "simulate.measure_times=2", "simulate.move_delay_most=2"}, []string{"none"},
+			`--set simulate.measure_times: has no effect while balance.kind = "param"` + "\n" +
+				`--set simulate.move_delay_most: has no effect while balance.kind = "param"`},
+		{"orders are", "simulate", []string{"balance.kind=param", "schedule.kind=zb-v", "simulate.measure_times=2", "simulate.decide_times=2"}, []string{"none"}, ""},
 		{"a clock of training", "simulate", []string{"comm.delay_most=2"}, []string{"none"}, ""},
 		{"simulate's", "plan", []string{"simulate.head=0.5"}, []string{"none"}, "--set simulate.head: has no effect on plan, only simulate looks at it"},
 		{"training's, of plan", "plan", []string{"train.steps=5"}, []string{"none"}, "--set train.steps: has no effect on plan, only train looks at it"},

@@ -13,7 +13,7 @@ import (
 const fixed = `
 run.seed
 model.blocks model.hidden model.heads model.sequence model.vocab model.tied model.grain model.head_shards model.init model.weights
-data.path data.extensions data.limit_bytes
+data.path data.extensions data.limit_bytes data.validation
 parallel.microbatch_size
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
 dynamic.kind
@@ -30,7 +30,7 @@ run.name run.clock run.trace_steps
 parallel.stages parallel.replicas parallel.microbatches
 mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
-train.steps train.on_nan train.nan_limit train.log_every train.hash train.stopped_is_success
+train.steps train.on_nan train.nan_limit train.log_every train.hash train.validate_every train.validate_sequences train.stopped_is_success
 prune.select
 simulate.head simulate.attention simulate.experts simulate.expert_spread simulate.density_least simulate.density_most
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.frozen simulate.mod_tokens simulate.mod_noise

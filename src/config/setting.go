@@ -106,10 +106,16 @@ func (s setting) assign(value any) bool {
 			return false
 		}
 	case reflect.String:
-		if n, ok := value.(int64); ok && s.integers() {
+		if n, ok := value.(int64); ok && (s.integers() || s.numbers()) {
 			value = strconv.FormatInt(n, 10)
 		}
+		if n, ok := value.(float64); ok && s.numbers() {
+			value = strconv.FormatFloat(n, 'g', -1, 64)
+		}
 		text, ok := value.(string)
+		if n, ok := number(text); ok && s.numbers() {
+			text = strconv.FormatFloat(n, 'g', -1, 64)
+		}
 		s.value.SetString(text)
 		return ok
 	case reflect.Slice:
@@ -132,6 +138,22 @@ func (s setting) integers() bool {
 	return bounded && s.value.Kind() == reflect.String
 }
 
+// numbers reports whether a text setting may be a number.
+func (s setting) numbers() bool {
+	_, bounded := s.tag.Lookup("above")
+	return bounded && s.value.Kind() == reflect.String
+}
+
+// number returns the number that a text is, if it begins as one. Names of files that
+// look like one have a "./" before them.
+func number(text string) (x float64, ok bool) {
+	if text == "" || !strings.ContainsRune("+-.0123456789", rune(text[0])) {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	return x, err == nil
+}
+
 // valid reports whether the field's value is one that the tags allow.
 func (s setting) valid() bool {
 	switch s.value.Kind() {
@@ -143,7 +165,10 @@ func (s setting) valid() bool {
 		return !slices.ContainsFunc(s.value.Interface().([]string), func(t string) bool { return !utf8.ValidString(t) })
 	case reflect.String:
 		choices, closed := s.tag.Lookup("oneof")
+		x, isNumber := number(s.value.String())
 		switch {
+		case isNumber && s.numbers():
+			return s.within(reflect.ValueOf(x))
 		case !closed:
 			return utf8.ValidString(s.value.String())
 		case slices.Contains(strings.Split(choices, ","), s.value.String()):
@@ -203,6 +228,9 @@ func (s setting) wanted() string {
 		} else if len(values) == 0 {
 			values = []string{"a UTF-8 text"}
 		}
+		if s.numbers() {
+			values = append(values, "a number")
+		}
 	}
 	var bounds []string
 	for _, b := range []struct{ tag, words string }{
@@ -226,6 +254,9 @@ func (s setting) wanted() string {
 // text returns the field's value as TOML writes it.
 func (s setting) text() string {
 	if _, err := strconv.Atoi(s.value.String()); err == nil && s.integers() {
+		return s.value.String()
+	}
+	if _, ok := number(s.value.String()); ok && s.numbers() {
 		return s.value.String()
 	}
 	return literal(s.value.Interface())

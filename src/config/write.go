@@ -35,6 +35,9 @@ func sentence(doc, when string) string {
 	if when == "" {
 		return doc
 	}
-	other, choices, _ := strings.Cut(when, "=")
-	return fmt.Sprintf("%s (only where %s is %s)", doc, other, strings.ReplaceAll(choices, "|", " or "))
+	if !strings.Contains(when, "=") {
+		when += " is set"
+	}
+	when = strings.NewReplacer("=", " is ", "|", " or ", " or ", ", or ").Replace(when)
+	return fmt.Sprintf("%s (only where %s)", doc, when)
 }

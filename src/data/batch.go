@@ -21,7 +21,7 @@ type Batches struct {
 // Batches returns microbatches of size sequences. It panics if sequence tokens
 // and a target do not fit into the corpus.
 func (c *Corpus) Batches(size, sequence int) *Batches {
-	if c.ids.count() <= sequence {
+	if c.tokens <= sequence {
 		panic("data: the corpus is shorter than a sequence and the token after it")
 	}
 	b := &Batches{corpus: c, sequence: sequence, tokens: make([]int32, size*sequence), targets: make([]int32, size*sequence)}
@@ -39,11 +39,30 @@ func (c *Corpus) Batches(size, sequence int) *Batches {
 // on whichever rank it runs.
 func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int32) {
 	random.Seed(&b.pcg, seed, stream, uint64(step), uint64(microbatch))
-	starts := b.corpus.ids.count() - b.sequence
 	for i := 0; i < len(b.tokens); i += b.sequence {
-		start := b.random.IntN(starts)
-		b.corpus.ids.copyTo(b.tokens[i:i+b.sequence], start)
-		b.corpus.ids.copyTo(b.targets[i:i+b.sequence], start+1)
+		b.take(i, b.random.IntN(b.starts()))
 	}
 	return b.tokens, b.targets
+}
+
+// Even returns the microbatch of a number out of so many whose sequences lie evenly over
+// the corpus, from its first token to its last: one after the other where they just fill
+// it. Both are valid until the next Read or Even.
+func (b *Batches) Even(microbatch, of int) (tokens, targets []int32) {
+	size := len(b.tokens) / b.sequence
+	last := max(1, of*size-1)
+	for k := range size {
+		b.take(k*b.sequence, (microbatch*size+k)*(b.starts()-1)/last)
+	}
+	return b.tokens, b.targets
+}
+
+// starts returns the number of offsets that leave room for a sequence and its last
+// target.
+func (b *Batches) starts() int { return b.corpus.tokens - b.sequence }
+
+// take sets the sequence from token i of the microbatch on to that at an offset.
+func (b *Batches) take(i, start int) {
+	b.corpus.copyTo(b.tokens[i:i+b.sequence], start)
+	b.corpus.copyTo(b.targets[i:i+b.sequence], start+1)
 }

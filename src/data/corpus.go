@@ -20,12 +20,21 @@ import (
 // separator stands between two files of a directory: a byte that no text has.
 const separator = 0
 
-// Corpus is text in memory, a byte a token, or a token file. It never changes,
-// so goroutines may share it.
+// Corpus is text in memory, a byte a token, or a token file, or parts of either. It
+// never changes, so goroutines may share it.
 type Corpus struct {
-	ids  ids
-	hash func() string
+	ids     ids
+	extents []extent // of ids, in order
+	tokens  int      // of all extents
+	held    *Corpus  // data that nothing is trained on; nil if there are none
+	hash    func() string
 }
+
+// Held returns the data that nothing is trained on; nil if there are none.
+func (c *Corpus) Held() *Corpus { return c.held }
+
+// Tokens returns the number of tokens.
+func (c *Corpus) Tokens() int { return c.tokens }
 
 // Open reads the corpus that cfg names. A file whose name ends in .bin, unless it is
 // text, is a token file (see OpenTokens), whose ids must lie in [0, vocab); it stays
@@ -34,12 +43,13 @@ type Corpus struct {
 // read in the lexical order of a walk, with one 0 byte between two files;
 // symbolic links below the directory are not followed. An empty path stands
 // for the source tree of the Go toolchain. cfg.LimitBytes ends text, or the
-// ids of a token file, early.
+// ids of a token file, early. cfg.Validation names other data, or the share of these
+// that the corpus then lacks (see holdOut); Held returns them.
 //
 // sequence is the number of tokens in a sequence. Open panics if a vocabulary
-// of vocab tokens cannot hold a byte. Errors: the corpus is missing, empty,
-// unreadable, no text, shorter than a sequence and the token after it, or a token
-// file that is malformed.
+// of vocab tokens cannot hold a byte. Errors: the corpus or the validation data are
+// missing, empty, unreadable, no text, shorter than a sequence and the token after it, a token
+// file that is malformed, or the one text and the other token files.
 func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	if vocab < 256 {
 		panic("data: the vocabulary is smaller than a byte")
@@ -51,73 +61,117 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 			return nil, fmt.Errorf("data: %w", err)
 		}
 	}
-	fail := func(err error) (*Corpus, error) {
-		return nil, fmt.Errorf("data: data.path = %q: %w", path, err)
+	s := source{key: "data.path", path: path, extensions: cfg.Extensions, limit: cfg.LimitBytes, vocab: vocab, sequence: sequence}
+	c, err := s.open()
+	switch share := cfg.HeldOut(); {
+	case err != nil, cfg.Validation == "":
+		return c, err
+	case share > 0:
+		return c, s.holdOut(c, share)
 	}
-	if isTokenFile(path) {
-		info, err := os.Stat(path)
+	other := source{key: "data.validation", path: cfg.Validation, extensions: cfg.Extensions, vocab: vocab, sequence: sequence}
+	if c.held, err = other.open(); err != nil {
+		return nil, err
+	}
+	if s.isText() != other.isText() {
+		return nil, fmt.Errorf("data: data.validation = %q: %s, and data.path is %s: wanted tokens of one vocabulary (dynmo data prepare)",
+			other.path, other.kind(), s.kind())
+	}
+	return c, nil
+}
+
+// source is where a corpus comes from, and what is wanted of it.
+type source struct {
+	key             string // the setting that names it
+	path            string
+	extensions      []string
+	limit           int64
+	vocab, sequence int
+	files           []file  // of text
+	tokens          *Tokens // nil of text
+}
+
+func (s *source) isText() bool { return s.tokens == nil }
+
+func (s *source) kind() string {
+	if s.isText() {
+		return "text, whose bytes are the tokens"
+	}
+	return "a token file"
+}
+
+func (s *source) fail(err error) (*Corpus, error) {
+	return nil, fmt.Errorf("data: %s = %q: %w", s.key, s.path, err)
+}
+
+func (s *source) open() (*Corpus, error) {
+	if isTokenFile(s.path) {
+		info, err := os.Stat(s.path)
 		if err != nil {
-			return fail(cause(err))
+			return s.fail(cause(err))
 		}
-		if !info.IsDir() && !isText(path) {
-			return openTokens(path, cfg.LimitBytes, vocab, sequence)
+		if !info.IsDir() && !isText(s.path) {
+			return s.openTokens()
 		}
 	}
-	files, err := list(path, cfg.Extensions, cfg.LimitBytes)
-	if err != nil {
-		return fail(err)
+	var err error
+	if s.files, err = list(s.path, s.extensions, s.limit); err != nil {
+		return s.fail(err)
 	}
-	text, err := read(files, cfg.LimitBytes)
+	text, err := read(s.files, s.limit)
 	if err != nil {
-		return fail(err)
+		return s.fail(err)
 	}
-	if len(text) < sequence+1 {
-		return fail(short(len(text), len(files), cfg, sequence))
+	if len(text) < s.sequence+1 {
+		return s.fail(s.short(len(text)))
 	}
 	return newCorpus(ids{text, u8}), nil
 }
 
 func newCorpus(x ids) *Corpus {
-	return &Corpus{ids: x, hash: sync.OnceValue(func() string {
+	c := &Corpus{ids: x, hash: sync.OnceValue(func() string {
 		sum := sha256.Sum256(x.raw)
 		return hex.EncodeToString(sum[:])
 	})}
+	c.take(0, x.count())
+	return c
 }
 
 // openTokens returns the corpus of a token file, or of its first limit bytes
 // of ids (0 means all).
-func openTokens(path string, limit int64, vocab, sequence int) (*Corpus, error) {
-	t, err := OpenTokens(path)
+func (s *source) openTokens() (*Corpus, error) {
+	t, err := OpenTokens(s.path)
 	if err != nil {
-		return nil, fmt.Errorf("data: data.path: %w", err)
+		return nil, fmt.Errorf("data: %s: %w", s.key, err)
 	}
 	total := t.Len()
-	t.ids = t.ids.limit(limit)
-	if err = t.Check(vocab); err == nil && t.Len() < sequence+1 {
+	t.ids = t.ids.limit(s.limit)
+	if err = t.Check(s.vocab); err == nil && t.Len() < s.sequence+1 {
 		found := fmt.Sprint(total)
 		if t.Len() < total {
-			found = fmt.Sprintf("%d of %d (data.limit_bytes = %d)", t.Len(), total, limit)
+			found = fmt.Sprintf("%d of %d (data.limit_bytes = %d)", t.Len(), total, s.limit)
 		}
 		err = fmt.Errorf("%s: wanted at least %d tokens, a sequence (model.sequence = %d) and the token after it; found %s",
-			path, sequence+1, sequence, found)
+			s.path, s.sequence+1, s.sequence, found)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("data: data.path: %w", err), t.Close())
+		return nil, errors.Join(fmt.Errorf("data: %s: %w", s.key, err), t.Close())
 	}
+	s.tokens = t
 	return newCorpus(t.ids), nil
 }
 
-// short is the error of a corpus that holds no sequence.
-func short(bytes, files int, cfg config.Data, sequence int) error {
-	found := fmt.Sprintf("found %d bytes in %d file(s)", bytes, files)
-	if files == 0 && len(cfg.Extensions) > 0 {
-		found = "found no text in files ending in " + strings.Join(cfg.Extensions, ", ") + " (data.extensions; [] reads every file)"
+// short is the error of text that holds no sequence.
+func (s *source) short(bytes int) error {
+	found := fmt.Sprintf("found %d bytes in %d file(s)", bytes, len(s.files))
+	if len(s.files) == 0 && len(s.extensions) > 0 {
+		found = "found no text in files ending in " + strings.Join(s.extensions, ", ") + " (data.extensions; [] reads every file)"
 	}
-	if cfg.LimitBytes > 0 && cfg.LimitBytes <= int64(sequence) {
-		found += fmt.Sprintf(" (data.limit_bytes = %d)", cfg.LimitBytes)
+	if s.limit > 0 && s.limit <= int64(s.sequence) {
+		found += fmt.Sprintf(" (data.limit_bytes = %d)", s.limit)
 	}
 	return fmt.Errorf("wanted at least %d bytes, a sequence (model.sequence = %d) and the token after it; %s",
-		sequence+1, sequence, found)
+		s.sequence+1, s.sequence, found)
 }
 
 // file is a file of the corpus and its size in bytes.
@@ -230,5 +284,5 @@ func cause(err error) error {
 }
 
 // Hash returns the SHA-256 of the text, or of the ids as they lie in the token
-// file, in hexadecimal, computed once.
+// file, what is held out included, in hexadecimal, computed once.
 func (c *Corpus) Hash() string { return c.hash() }

@@ -13,6 +13,7 @@ const (
 
 	llmcGPT2Magic, llmcGPT2Version     = 20240520, 1
 	llmcLlama3Magic, llmcLlama3Version = 20240801, 7
+	llmcLlama3End                      = 128000 // stands between documents
 )
 
 // isLLMC reports whether a file begins as llm.c's token files do.

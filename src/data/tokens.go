@@ -31,6 +31,7 @@ type Tokens struct {
 	file   string // that holds the ids
 	offset int64  // of the first id in file, in bytes
 	ids    ids
+	index  []byte // Megatron's, checked; else nil
 	maps   [][]byte
 }
 
@@ -80,7 +81,7 @@ func (t *Tokens) open() error {
 	case isLLMC(bin):
 		return broken(t.file, 0, "llm.c's magic number, yet an index of Megatron-LM lies beside the file (%s): remove one of the two", name)
 	}
-	t.Format = Megatron
+	t.Format, t.index = Megatron, idx
 	t.ids, t.Documents, err = parseMegatron(name, idx, bin)
 	return err
 }
@@ -133,6 +134,6 @@ func (t *Tokens) Close() error {
 	for _, raw := range t.maps {
 		failed = errors.Join(failed, syscall.Munmap(raw))
 	}
-	t.maps, t.ids.raw = nil, nil
+	t.maps, t.ids.raw, t.index = nil, nil, nil
 	return failed
 }

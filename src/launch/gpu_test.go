@@ -138,3 +138,25 @@ func TestGPUOutOfMemory(t *testing.T) {
 		t.Errorf("%v, want an error that names the layer and what is free", err)
 	}
 }
+
+// TestLaw2OnGPU: a run that was saved and goes on from there on other stages has the
+// losses and the hash of one that never ended, with weights in bfloat16 and their masters
+// too.
+func TestLaw2OnGPU(t *testing.T) {
+	for _, precision := range []string{"f32", "bf16"} {
+		c := small(t)
+		c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
+		c.Model.Blocks, c.Parallel.Stages, c.Train.Steps = 2, 2, 12
+		whole := goRun(t, c, nil)
+		saved := part{dir: t.TempDir(), stop: 8}
+		first, end := trainPart(t, c, saved)
+		if end.Saved != 8 {
+			t.Fatalf("%s: %+v", precision, end)
+		}
+		c.Parallel.Stages = 3
+		then, _ := trainPart(t, c, part{from: saved.dir})
+		if at := joined(first, then).difference(whole); at != "" {
+			t.Errorf("%s: differs from an undisturbed run at %s", precision, at)
+		}
+	}
+}

@@ -286,6 +286,9 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	corpus, err := open()
 	if err == nil && corpus != nil {
 		mine.Corpus = corpus.Hash()
+		if held := corpus.Held(); held != nil {
+			mine.Held = held.Hash()
+		}
 	}
 	have, failed := newMachine(c)
 	mine.Kernels, mine.GPU = have.kernels, have.gpu

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,13 +81,17 @@ func TestLaw2(t *testing.T) {
 					c.Schedule.Kind = "1f1b"
 				}
 				then, end := trainPart(t, c, part{from: saved.dir})
-				both := &run{losses: append(append([]record.Float{}, first.losses...), then.losses...), norms: append(append([]record.Float{}, first.norms...), then.norms...), hash: then.hash}
-				if at := both.difference(whole); at != "" || end.Steps != c.Train.Steps {
+				if at := joined(first, then).difference(whole); at != "" || end.Steps != c.Train.Steps {
 					t.Errorf("differs from an undisturbed run at %s (%d steps)", at, end.Steps)
 				}
 			})
 		}
 	}
+}
+
+// joined returns two parts of a run as one.
+func joined(first, then *run) *run {
+	return &run{losses: slices.Concat(first.losses, then.losses), norms: slices.Concat(first.norms, then.norms), hash: then.hash}
 }
 
 // TestLaw2Replicas: on another number of replicas with the same global batch a run goes
@@ -145,7 +150,7 @@ func TestResumeSkipsDamage(t *testing.T) {
 	}
 	other := c
 	other.Model.Blocks--
-	refused(t, other, dir, "layers, the settings describe")
+	refused(t, other, dir, "model.blocks: 8 in the checkpoint, 7 here")
 	for _, c := range all {
 		expect.OK(t, os.WriteFile(filepath.Join(c.Dir, store.ManifestFile), nil, 0o600))
 	}

@@ -18,6 +18,7 @@ type arrival struct {
 	Cores   []int   // processors that this process may run on
 	Kernels string  // what the bits of its arithmetic depend on
 	Corpus  string  // hash of the text, "" if this rank needs none
+	Held    string  // hash of the validation data, "" where there are none, or for a rank that needs none
 	GPU     string  // which GPU it computes on, "" if none
 	Bounds  []bound // on the memory of its host that it takes; none for a GPU's
 }
@@ -53,6 +54,8 @@ func meet(world *comm.Group, mine arrival) ([]arrival, error) {
 				a.Kernels, all[0].Kernels))
 		case a.Corpus != "" && a.Corpus != all[0].Corpus:
 			return nil, blame("data.path holds another text than on rank 0")
+		case a.Held != "" && a.Held != all[0].Held:
+			return nil, blame("data.validation holds other data than on rank 0")
 		}
 	}
 	return all, nil

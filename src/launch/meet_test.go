@@ -13,7 +13,7 @@ import (
 
 // TestMeet: what ranks disagree on is one error, the same on all.
 func TestMeet(t *testing.T) {
-	fine := arrival{Kernels: "cpu avx2", Corpus: "abc"}
+	fine := arrival{Kernels: "cpu avx2", Corpus: "abc", Held: "def"}
 	for _, c := range []struct {
 		name string
 		odd  arrival // of rank 2
@@ -23,7 +23,8 @@ func TestMeet(t *testing.T) {
 		{"no corpus needed", arrival{Kernels: "cpu avx2"}, ""},
 		{"error", arrival{Error: "no such file"}, "rank 2 (host "},
 		{"kernels", arrival{Kernels: "cpu avx512", Corpus: "abc"}, `computes with kernels "cpu avx512", rank 0 with "cpu avx2"`},
-		{"corpus", arrival{Kernels: "cpu avx2", Corpus: "xyz"}, "holds another text"},
+		{"corpus", arrival{Kernels: "cpu avx2", Corpus: "xyz"}, "data.path holds another text"},
+		{"validation data", arrival{Kernels: "cpu avx2", Corpus: "abc", Held: "xyz"}, "data.validation holds other data"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var mu sync.Mutex

@@ -95,6 +95,20 @@ func (c Config) Ties() []Tie {
 	return ties
 }
 
+// Owners returns the chain positions of the layers that own a weight, or slices of it in
+// their order, by its name (see Param.Weight).
+func (c Config) Owners() map[string][]int {
+	owners := make(map[string][]int)
+	for id, d := range c.Chain() {
+		for _, p := range d.params() {
+			if p.role != borrowed {
+				owners[p.Weight] = append(owners[p.Weight], id)
+			}
+		}
+	}
+	return owners
+}
+
 // Losses returns the chain positions of the layers that yield a loss, once for
 // each loss.
 func (c Config) Losses() []int {

@@ -23,8 +23,8 @@ func (r *Runner) sendActivations(c *chunk, m int) (err error) {
 	if batch.Tokens < r.x.N() && !c.backwards.upTo {
 		return errors.New("tokens have left before a boundary that is too long for messages of unknown length")
 	}
-	if b.sends[0], err = r.send(c.next.peer, c.next.tag(m), c.output(r.x, m), r.ready()); err == nil && batch.Index.Bytes > 0 {
-		b.sends[1], err = r.send(c.next.peer, c.next.index(m), batch.OnHost(), nil)
+	if b.sends[0], err = r.send(c.next.peer, c.next.tag.of(m), c.output(r.x, m), r.ready()); err == nil && batch.Index.Bytes > 0 {
+		b.sends[1], err = r.send(c.next.peer, c.next.index.of(m), batch.OnHost(), nil)
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (r *Runner) receiveActivations(c *chunk, b *buffer, m int) (err error) {
 	}
 	b.entering = &b.received.Batch
 	if 0 < tokens && tokens < r.x.N() {
-		req, err := r.group.Recv(c.forwards.peer, c.forwards.index(m), room.Span(0, int64(tokens)*tensor.I32.Size()), nil)
+		req, err := r.group.Recv(c.forwards.peer, c.forwards.index.of(m), room.Span(0, int64(tokens)*tensor.I32.Size()), nil)
 		if err != nil {
 			return err
 		}

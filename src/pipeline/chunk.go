@@ -8,6 +8,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 // chunk is one of this rank's segments of the chain: a virtual stage. The
@@ -134,6 +135,40 @@ func (c *chunk) open(r *Runner, m int) (*buffer, error) {
 	c.active[m] = b
 	b.entering = &r.x.Full
 	return b, waitAll(b.sends[:])
+}
+
+// arrive takes what leaves the chunk before, if that is on this rank.
+func (c *chunk) arrive(r *Runner, b *buffer, m int) error {
+	if c.before == nil {
+		return nil
+	}
+	b.inp = c.forwards.take()
+	if b.received != nil {
+		if err := b.received.Copy(c.before.active[m].leaving()); err != nil {
+			return err
+		}
+		b.entering = &b.received.Batch
+	}
+	r.x.Stream.Copy(c.input(r.x, b, 0), c.before.output(r.x, m))
+	return nil
+}
+
+// data returns the data of a microbatch, if a layer of the chunk reads any.
+func (c *chunk) data(feed Feed, m int) (tokens, targets []int32) {
+	if !c.feeds {
+		return nil, nil
+	}
+	return feed(m)
+}
+
+// forward returns the forward pass of layer i, whose data is put in place.
+func (c *chunk) forward(x *model.Exec, b *buffer, i int, tokens, targets []int32) pass {
+	b.enter(i)
+	l := c.layers[i]
+	if c.feeds {
+		l.Feed(x, b.batches[i], b.saved[i], tokens, targets)
+	}
+	return pass{op: trace.F, layer: l, batch: b.batches[i], saved: b.saved[i], inp: c.input(x, b, i)}
 }
 
 // enter notes the batch that enters a layer, which the layer before has left.

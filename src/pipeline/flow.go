@@ -13,24 +13,24 @@ import (
 // port is the far end of messages over one boundary of the chain, in one
 // direction.
 type port struct {
-	peer  int // the other rank
-	base  int // comm.TagForward or comm.TagBackward
-	first int // what the tag of microbatch 0 adds to that
+	peer  int  // the other rank
+	tag   tags // of a microbatch
+	index tags // of which tokens its activations are
 }
+
+// tags gives microbatches a range of tags in turn. Where they wrap, messages are
+// received in the order in which they were sent (see New).
+type tags struct{ base, first, count int }
+
+func (t tags) of(microbatch int) int { return t.base + (t.first+microbatch)%t.count }
 
 // portOf returns the port for messages to virtual stage `to`, exchanged with
 // the rank of virtual stage `with`. Tags tell the receiver's chunks apart: two
 // ranks may exchange messages of several.
 func portOf(s schedule.Schedule, base, to, with int) port {
-	return port{peer: s.Map.Stage(with), base: base, first: s.Map.Chunk(to) * s.Microbatches}
+	first := s.Map.Chunk(to) * s.Microbatches
+	return port{s.Map.Stage(with), tags{base, first, comm.TagMicrobatches}, tags{comm.TagIndex, first, comm.TagIndexes}}
 }
-
-// index returns a microbatch's tag of which tokens its activations are of.
-func (p port) index(microbatch int) int { return comm.TagIndex + (p.first+microbatch)%comm.TagIndexes }
-
-// tag returns a microbatch's tag. Where tags wrap, messages are received in the
-// order in which they were sent (see New).
-func (p port) tag(microbatch int) int { return p.base + (p.first+microbatch)%comm.TagMicrobatches }
 
 // flow is what enters over one boundary of the chain in one direction. From
 // another rank it arrives as messages: receives are posted in the order in which
@@ -84,7 +84,7 @@ func (f *flow) post(after device.Event) error {
 		if f.upTo {
 			begin = f.r.group.RecvUpTo
 		}
-		req, err := begin(f.peer, f.tag(m), mem, after)
+		req, err := begin(f.peer, f.tag.of(m), mem, after)
 		if err != nil {
 			return err
 		}

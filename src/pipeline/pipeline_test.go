@@ -130,6 +130,9 @@ func newSchedule(t *testing.T, kind schedule.Kind, stages, chunks int) schedule.
 	return s
 }
 
+// adam is the update of tests.
+var adam = kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: 1}
+
 // steps trains three steps and returns what was agreed after each.
 func steps(r *member, decay float64) ([]pipeline.Agreement, error) {
 	var list []pipeline.Agreement
@@ -142,7 +145,9 @@ func steps(r *member, decay float64) ([]pipeline.Agreement, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.Update(kernel.AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: decay, GradScale: 1}); err != nil {
+		a := adam
+		a.Decay = decay
+		if err := r.Update(a); err != nil {
 			return nil, err
 		}
 		list = append(list, agreed)

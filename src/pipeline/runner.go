@@ -26,7 +26,8 @@ type Groups struct {
 
 // Options is how steps are executed.
 type Options struct {
-	Graphs bool // a layer's passes, where they repeat, are enqueued as graphs
+	Graphs     bool // a layer's passes, where they repeat, are enqueued as graphs
+	Validation int  // microbatches of all replicas that Validate takes; 0: it is not called
 }
 
 // Runner executes steps of one layout on one stage. Its buffers are made once and
@@ -49,6 +50,7 @@ type Runner struct {
 	reduce     reducer
 	ties       []model.Tie
 	tied       tensor.Mem // where a tied matrix is owned: another stage's gradient of it
+	validation validation
 
 	norms, normsOnHost tensor.Mem // two F64 for each layer
 	lossLayers         []int      // of the chain, once for each loss
@@ -79,6 +81,9 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if n := m.Chunks * sched.Microbatches; n > most && !sched.Ascending() {
 		return nil, fmt.Errorf("pipeline: %d microbatches of all chunks of a stage, want at most %d unless there is one chunk and they ascend", n, most)
 	}
+	if o.Validation > 0 && m.Chunks > comm.TagChunks {
+		return nil, fmt.Errorf("pipeline: %d chunks of a stage, want at most %d for validation", m.Chunks, comm.TagChunks)
+	}
 	x.Replicas = g.Replicas
 	r := &Runner{
 		x: x, s: s, group: g.Stages, replicas: g.Replicas, options: o,
@@ -103,6 +108,9 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		r.mostGraphs += shapesOfAPass * 3 * (hi - lo) * sched.Microbatches
 		losses = plan.readings(c, losses)
 		r.chunks = append(r.chunks, c)
+	}
+	if o.Validation > 0 {
+		r.validation = plan.validation(mine)
 	}
 	r.reduce = plan.reducer()
 	norms := 2 * 8 * int64(len(s.Layers))

@@ -102,7 +102,7 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 		copy(c.outgoing, c.outgoing[1:])
 		c.outgoing[len(c.outgoing)-1] = out
 		var err error
-		out.send, err = r.send(c.prior.peer, c.prior.tag(m), out.mem.Span(0, out.bytes), r.ready())
+		out.send, err = r.send(c.prior.peer, c.prior.tag.of(m), out.mem.Span(0, out.bytes), r.ready())
 		return err
 	case schedule.F:
 		return r.forward(c, in, feed)
@@ -117,26 +117,12 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 		return err
 	}
 	r.start(in)
-	if c.before != nil {
-		b.inp = c.forwards.take()
-		if b.received != nil {
-			if err := b.received.Copy(c.before.active[m].leaving()); err != nil {
-				return err
-			}
-			b.entering = &b.received.Batch
-		}
-		r.x.Stream.Copy(c.input(r.x, b, 0), c.before.output(r.x, m))
+	if err := c.arrive(r, b, m); err != nil {
+		return err
 	}
-	var tokens, targets []int32
-	if c.feeds {
-		tokens, targets = feed(m)
-	}
-	for i, l := range c.layers {
-		b.enter(i)
-		if c.feeds {
-			l.Feed(r.x, b.batches[i], b.saved[i], tokens, targets)
-		}
-		p := pass{op: trace.F, layer: l, batch: b.batches[i], saved: b.saved[i], inp: c.input(r.x, b, i)}
+	tokens, targets := c.data(feed, m)
+	for i := range c.layers {
+		p := c.forward(r.x, b, i, tokens, targets)
 		if err := r.pass(&p, in); err != nil {
 			return err
 		}
@@ -185,7 +171,7 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 		return fmt.Errorf("layer %d (%s): %w", p.layer.ID, p.layer.Name, err)
 	}
 	r.end(n)
-	return r.progress()
+	return r.progress(r.chunks)
 }
 
 // ready returns an event for a message that begins now: what was enqueued before
@@ -212,8 +198,8 @@ func (r *Runner) send(to, tag int, mem tensor.Mem, after device.Event) (comm.Req
 	return req, err
 }
 
-// progress drives every message that is on its way.
-func (r *Runner) progress() error {
+// progress drives every message that is on its way, to chunks among others.
+func (r *Runner) progress(chunks []*chunk) error {
 	open := r.sends[:0]
 	for _, req := range r.sends {
 		done, err := req.Test()
@@ -225,7 +211,7 @@ func (r *Runner) progress() error {
 		}
 	}
 	r.sends = open
-	for _, c := range r.chunks {
+	for _, c := range chunks {
 		if err := c.progress(); err != nil {
 			return err
 		}

@@ -83,6 +83,12 @@ func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
 		v := values[stage]
 		norm, replica[1], values[stage] = norm+v[0], replica[1]+v[1], v[2:]
 	}
+	return norm, r.inOrder(replica, values, microbatches)
+}
+
+// inOrder appends to list a replica's losses in the order of so many microbatches, and
+// of layers. values are its stages', by layer, then by microbatch.
+func (r *Runner) inOrder(list []float64, values [][]float64, microbatches int) []float64 {
 	byLayer := make([][]float64, len(r.lossLayers))
 	for i, layer := range r.lossLayers {
 		v := values[r.owners[layer]]
@@ -90,10 +96,10 @@ func (r *Runner) chain(stages [][]byte) (norm float64, replica []float64) {
 	}
 	for m := range microbatches {
 		for _, losses := range byLayer {
-			replica = append(replica, losses[m])
+			list = append(list, losses[m])
 		}
 	}
-	return norm, replica
+	return list
 }
 
 // Update applies AdamW to every layer of the stage and gives borrowers of tied

@@ -107,6 +107,7 @@ type balancer struct {
 	last      memo
 	probation probation
 	aside     aside
+	searched  aside // see wide
 }
 
 // memo is what was found on some costs at a layout: as long as neither changes,
@@ -304,6 +305,9 @@ func (b *balancer) due(present layout.Layout) (bool, error) {
 			best = r.Cuts
 		}
 		l.best = b.planner.estimate(b.costs.Table, best)
+		if wide, ok := b.wide(); ok {
+			l.best = min(l.best, b.planner.seconds(b.costs.Table, wide.Cuts, wide.Schedule))
+		}
 		if other, ok := b.other(); ok {
 			l.best = min(l.best, b.planner.seconds(b.costs.Table, other.Cuts, other.Schedule))
 		}

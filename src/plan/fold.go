@@ -93,26 +93,43 @@ func (p *Planner) shorter(t cost.Table, first, second layout.Layout) layout.Layo
 	return first
 }
 
-// aside is the best layout of the other map, as it was when it was sought.
+// aside is the best layout of a map, as it was when it was sought.
 type aside struct {
 	layout.Layout
 	step int // of the balancer; 0: it has not been sought
 }
 
+// seek seeks the best layout of a planner's map if it is time to: again after so many
+// steps as moves are expected to last and when a changed model has settled, for that
+// takes longer than other decisions. Without cuts, none fits.
+func (b *balancer) seek(o *aside, p *Planner) {
+	if o.step == 0 || o.step+horizon <= b.steps || b.settles && o.step < b.steps || o.Map() != p.Map {
+		*o = aside{p.layout(nil, p.base), b.steps}
+		if cuts, err := p.Cuts(b.costs.Table); err == nil {
+			o.Layout = p.layout(cuts, p.Schedule(b.costs.Table, cuts))
+		}
+	}
+}
+
+// wide returns the best layout of the present map where the exact partition says little
+// about the best step: it takes each of a stage's chunks for a stage of its own, and
+// knows no gradient sum over replicas.
+func (b *balancer) wide() (layout.Layout, bool) {
+	p := b.planner
+	if p.config.Balance.Kind != "partition" || p.by != balance.ByTime || p.Map.Chunks == 1 && p.Mesh.Replicas <= 1 {
+		return layout.Layout{}, false
+	}
+	b.seek(&b.searched, p)
+	return b.searched.Layout, b.searched.Cuts != nil && p.fits(b.costs.Table, b.searched.Cuts, b.searched.Schedule)
+}
+
 // other returns the best layout of the other map that settings allow, if they allow
-// one and it fits. It is sought anew after so many steps as moves are expected to last
-// and when a changed model has settled, for that takes longer than other decisions.
+// one and it fits.
 func (b *balancer) other() (layout.Layout, bool) {
-	q, t := b.planner.other, b.costs.Table
+	q := b.planner.other
 	if q == nil {
 		return layout.Layout{}, false
 	}
-	o := &b.aside
-	if o.step == 0 || o.step+horizon <= b.steps || b.settles && o.step < b.steps || o.Map() != q.Map {
-		*o = aside{q.layout(nil, q.base), b.steps}
-		if cuts, err := q.Cuts(t); err == nil {
-			o.Layout = q.layout(cuts, q.Schedule(t, cuts))
-		}
-	}
-	return o.Layout, o.Cuts != nil && q.fits(t, o.Cuts, o.Schedule)
+	b.seek(&b.aside, q)
+	return b.aside.Layout, b.aside.Cuts != nil && q.fits(b.costs.Table, b.aside.Cuts, b.aside.Schedule)
 }

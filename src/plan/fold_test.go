@@ -8,6 +8,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/plan/plantest"
+	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -103,6 +104,29 @@ func TestDecideFoldsWhenItPays(t *testing.T) {
 	}
 }
 
+// TestDecideWhenOtherChunksPay: where the balancer itself finds out when to decide, it finds
+// out that other cuts pay though stages hold several chunks, of which the exact partition
+// knows nothing: its cuts give a long head a chunk of its own, and are worse than even ones.
+func TestDecideWhenOtherChunksPay(t *testing.T) {
+	costs := alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
+	costs.Layers[15] = costs.Layers[15].With(cost.Stage{Forward: 8e-3, Input: 8e-3, Weight: 8e-3})
+	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
+		c := foldingSettings(kind)
+		c.Balance.Every = "auto"
+		p := planner(t, c, sim.Network{})
+		cuts, err := p.Cuts(costs)
+		expect.OK(t, err)
+		a := newAsked(t, c, 0)
+		first := p.Seconds(costs, a.now.Cuts)
+		for range 20 {
+			a.after(costs, false)
+		}
+		if best, got := p.Seconds(costs, cuts), p.seconds(costs, a.now.Cuts, a.now.Schedule); first < 1.02*best || got > 1.01*best {
+			t.Errorf("%s: a step takes %v s after 20, %v at first; the best cuts found %v", kind, got, first, best)
+		}
+	}
+}
+
 // TestFoldsWithinMemory: under a limit that zb-v's order keeps to, so does what is
 // found on the V, chunk by chunk.
 func TestFoldsWithinMemory(t *testing.T) {
@@ -121,6 +145,34 @@ func TestFoldsWithinMemory(t *testing.T) {
 		}
 		if base := p.makespan(costs, cuts, p.base); p.makespan(costs, cuts, s) > base {
 			t.Errorf("draw %d: %v, the base takes %v", seed, p.makespan(costs, cuts, s), base)
+		}
+	}
+}
+
+// TestCutsOfChunksBeatStaticOnes: the best cuts of several chunks on a stage are no worse
+// than those that static balancers make, whatever the head and the sum over replicas.
+func TestCutsOfChunksBeatStaticOnes(t *testing.T) {
+	for _, kind := range []schedule.Kind{schedule.KindInterleaved, schedule.KindZBInterleaved, schedule.KindZBV} {
+		for seed := range uint64(8) {
+			c := foldingSettings(kind)
+			c.Parallel.Replicas = 4
+			costs := alike(cost.Stage{Forward: 1, Input: 1, Weight: 1}, 400)
+			draw := random.Keyed(seed)
+			for l := range costs.Layers {
+				costs.Layers[l].NonZeros = 1e5 * (1 + 9*int64(draw.IntN(2)))
+				costs.Layers[l].Bytes.Gradients = 4 * costs.Layers[l].NonZeros
+			}
+			p := planner(t, c, sim.Uniform(0, 1e8))
+			cuts, err := p.Cuts(costs)
+			expect.OK(t, err)
+			for _, static := range []string{"uniform", "param"} {
+				c.Balance.Kind = static
+				first, err := planner(t, c, sim.Network{}).First(costs)
+				expect.OK(t, err)
+				if best, other := p.Seconds(costs, cuts), p.Seconds(costs, first.Cuts); best > other*(1+1e-12) {
+					t.Errorf("%s, draw %d: %v s, %s cuts take %v", kind, seed, best, static, other)
+				}
+			}
 		}
 	}
 }

@@ -22,12 +22,12 @@ const (
 )
 
 // Cuts returns the cuts with the shortest predicted step that the search finds: the
-// exact partition, then Improve. The search begins at uniform cuts too where a stage
-// holds several chunks, which the exact partition takes for stages of their own, in a
-// V at those under which the stages' loads are the least, and at the static
-// balancers' cuts where replicas sum gradients: the exact cuts fill some stages to the
-// brim, whose sum is long then. Of these starts the two with the shortest steps are
-// improved, and the better end is taken.
+// exact partition, then Improve. The search begins at the static balancers' cuts too
+// where a stage holds several chunks, which the exact partition takes for stages of
+// their own, and where replicas sum gradients: the exact cuts fill some stages to the
+// brim, whose sum is long then. In a V it also begins at those under which the stages'
+// loads are the least. Of these starts the two with the shortest steps are improved,
+// of several chunks in a fixed order three, and the best end is taken.
 func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	problem := p.problem(t, balance.ByTime)
 	exact, err := balance.Partition(problem)
@@ -39,19 +39,21 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 		if r, err := balance.Uniform(problem); err == nil {
 			starts = append(starts, r.Cuts)
 		}
+		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
+			starts = append(starts, r.Cuts)
+		}
 	}
 	if p.Map.Vee && p.Map.Chunks == 2 && p.Map.Stages > 1 {
 		slow := slices.Repeat([]float64{1}, p.Map.Stages)
 		copy(slow, problem.Slow) // virtual stages begin with one of each stage
 		starts = append(starts, folded(problem.Seconds, slow))
 	}
-	if p.Map.Chunks == 1 && p.Mesh.Replicas > 1 {
-		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
-			starts = append(starts, r.Cuts)
-		}
-	}
 	var best found
-	for i, cuts := range p.promising(t, starts) {
+	improved := 2
+	if p.Map.Chunks > 1 && !p.adapts() {
+		improved = 3
+	}
+	for i, cuts := range p.promising(t, starts, improved) {
 		var end found
 		end.cuts, end.seconds = p.Improve(t, cuts)
 		end.lacks = p.missing(t, end.cuts)
@@ -62,9 +64,10 @@ func (p *Planner) Cuts(t cost.Table) (partition.Partition, error) {
 	return best.cuts, p.memoryError(t, best.cuts)
 }
 
-// promising returns the two of several cuts with the shortest steps.
-func (p *Planner) promising(t cost.Table, starts []partition.Partition) []partition.Partition {
-	if len(starts) <= 2 {
+// promising returns the n of several cuts with the shortest steps, the shortest first, or
+// all if there are no more.
+func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) []partition.Partition {
+	if len(starts) <= n {
 		return starts
 	}
 	list := make([]found, len(starts))
@@ -72,7 +75,11 @@ func (p *Planner) promising(t cost.Table, starts []partition.Partition) []partit
 		list[i] = found{cuts, p.missing(t, cuts), p.Seconds(t, cuts)}
 	}
 	slices.SortStableFunc(list, found.compare)
-	return []partition.Partition{list[0].cuts, list[1].cuts}
+	starts = starts[:n]
+	for i := range starts {
+		starts[i] = list[i].cuts
+	}
+	return starts
 }
 
 // found is cuts that a search begins or ends at.

@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,12 +14,25 @@ import (
 
 // cut cuts off what files have of steps that are run again, and gathers what they keep.
 func (s *resumption) cut(c *chrome) error {
+	s.past.Restarts, s.past.Missing = 1, s.from.Step
 	var changes []Event
-	return cmp.Or(
-		s.edit(EventsFile, func(text []byte) []byte { return s.events(text, &changes) }),
-		s.edit(MetricsFile, func(text []byte) []byte { return s.metrics(text, changes) }),
-		s.edit(CostsFile, s.costs),
-		s.edit(TraceFile, func(text []byte) []byte { return s.timelines(text, c) }))
+	for _, f := range []struct {
+		name string
+		edit func([]byte) []byte
+	}{
+		{EventsFile, func(text []byte) []byte { return s.events(text, &changes) }},
+		{MetricsFile, func(text []byte) []byte { return s.metrics(text, changes) }},
+		{CostsFile, s.costs},
+		{TraceFile, func(text []byte) []byte { return s.timelines(text, c) }},
+	} {
+		if err := s.edit(f.name, f.edit); err != nil {
+			return err
+		}
+	}
+	if s.past.Last != nil {
+		s.past.Missing -= s.past.Last.Step + 1
+	}
+	return nil
 }
 
 // edit replaces the content of a file, if that changes. A file that is missing stays so.
@@ -63,7 +75,7 @@ func values[T any](past *Past, text []byte, keep func(T) bool) []byte {
 // events keeps the events before the first step. That the run was resumed is kept
 // wherever it went on from, and its checkpoints up to the one it goes on from.
 func (s *resumption) events(text []byte, changes *[]Event) []byte {
-	text = values(&s.past, text, func(e Event) bool {
+	return values(&s.past, text, func(e Event) bool {
 		switch {
 		case e.Kind == Resumed:
 			s.past.Restarts++
@@ -75,14 +87,12 @@ func (s *resumption) events(text []byte, changes *[]Event) []byte {
 		}
 		return e.Step < s.from.Step
 	})
-	s.past.Restarts++
-	return text
 }
 
 // metrics keeps the steps before the first. changes are the events that the tally is told
 // between them.
 func (s *resumption) metrics(text []byte, changes []Event) []byte {
-	text = values(&s.past, text, func(m Metrics) bool {
+	return values(&s.past, text, func(m Metrics) bool {
 		if m.Step >= s.from.Step {
 			return false
 		}
@@ -97,11 +107,6 @@ func (s *resumption) metrics(text []byte, changes []Event) []byte {
 		}
 		return true
 	})
-	s.past.Missing = s.from.Step
-	if s.past.Last != nil {
-		s.past.Missing -= s.past.Last.Step + 1
-	}
-	return text
 }
 
 // costs keeps the phases that begin before the first step. The last one ends there: what

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math"
 	"time"
 
 	"dynmo/src/config"
@@ -75,7 +76,18 @@ type Done struct {
 	Start            float64 // when the step began, on the clock
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
 	Resident         bool    // whether memory in RAM is known
+	Validation       *Validation
 }
+
+// Validation is the loss of data that nothing is trained on, after a step whose layout
+// it was measured in; nil after most.
+type Validation struct {
+	Loss    float64 // nats per token
+	Seconds float64 // that measuring it took, on the clock
+}
+
+// Perplexity is e to the loss.
+func (v Validation) Perplexity() float64 { return math.Exp(v.Loss) }
 
 // Changed says how the model changed before a step, if it did, in so many seconds.
 func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) error {
@@ -123,7 +135,11 @@ func (j *Journal) Step(d Done) error {
 			return err
 		}
 	}
-	return j.observe.Step(m)
+	if err := j.observe.Step(m); err != nil || d.Validation == nil {
+		return err
+	}
+	j.observe.Say(validationLine(d.Step, *d.Validation, j.clock))
+	return nil
 }
 
 // End tells what is left to tell.
@@ -267,6 +283,9 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		if d.Resident {
 			m.ResidentPerStage = append(m.ResidentPerStage, d.Measured.Memory[stage].Resident)
 		}
+	}
+	if v := d.Validation; v != nil {
+		m.ValidationLoss, m.ValidationPerplexity, m.ValidationSeconds = Float(v.Loss), Float(v.Perplexity()), Float(v.Seconds)
 	}
 	if j.first < 0 {
 		j.first = d.Step

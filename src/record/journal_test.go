@@ -68,13 +68,16 @@ type recorder struct {
 	planner *plan.Planner
 	costs   cost.Table
 	step    int
+	joules  float64 // of the next step
+
+	validation *Validation // of the next step
 }
 
 func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder {
 	c := config.Default()
 	c.Model.Blocks, c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = layers-2, stages, 4, 1
 	c.Schedule.Kind = string(kind)
-	r := &recorder{t: t, costs: cost.Table{Clock: "virtual", Dispatch: 1e-4}}
+	r := &recorder{t: t, joules: -1, costs: cost.Table{Clock: "virtual", Dispatch: 1e-4}}
 	for l := range layers {
 		r.costs.Layers = append(r.costs.Layers, cost.Layer{Name: fmt.Sprintf("layer%d", l), Forward: 1e-3, BackwardInput: 2e-3, BackwardWeight: 1e-3, Output: 8})
 	}
@@ -116,13 +119,43 @@ func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float6
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m := profile.Measurement{Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: -1}
+	m := profile.Measurement{Summary: step.Step.Summary, Instructions: step.Step.Spans, Memory: make([]profile.Memory, ran.Stages()), Joules: r.joules}
 	m.Table = costs
 	m.Dispatch = 0 // no rank knows it but the one that has the instructions
-	if err := r.journal.Step(Done{Step: r.step, Measured: m, Ran: ran, Next: next, Why: why, Moved: migrate.Moved{Layers: 2, Bytes: 9}, Moving: 1}); err != nil {
+	if err := r.journal.Step(Done{Step: r.step, Measured: m, Ran: ran, Next: next, Why: why, Moved: migrate.Moved{Layers: 2, Bytes: 9}, Moving: 1, Validation: r.validation}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.step++
+}
+
+// continuing is an observer of a run that goes on.
+type continuing struct {
+	*told
+	last Metrics
+}
+
+func (c continuing) Last() *Metrics { return &c.last }
+
+// TestJournalOfARunThatGoesOn: real time counts on from the last step, energy by the tokens
+// since, and the first phase says that it is the first since a resume.
+func TestJournalOfARunThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, schedule.Kind1F1B, 4, 2)
+		r.journal = NewJournal(continuing{&r.told, Metrics{Step: 9, WallSeconds: 100}}, r.planner, r.journal.config, "virtual")
+		l := r.layout(0, 2, 4)
+		r.step = 10
+		for range 2 {
+			time.Sleep(time.Second)
+			r.joules = float64(2 * 4 * 64 * (r.step - 9)) // two a token: 4 microbatches of 64 tokens a step
+			r.tell(l, l, plan.Reason{}, 1)
+		}
+		if m := r.told.metrics; m[0].WallSeconds != 101 || m[1].WallSeconds != 102 || m[0].JoulesPerToken != 2 || m[1].JoulesPerToken != 2 {
+			t.Errorf("wall seconds %v and %v, joules per token %v and %v", m[0].WallSeconds, m[1].WallSeconds, m[0].JoulesPerToken, m[1].JoulesPerToken)
+		}
+		if p := r.end(); len(p) != 1 || p[0].Step != 10 || !p[0].Run.Resumed {
+			t.Errorf("%+v", p)
+		}
+	})
 }
 
 // end ends the run and returns its phases as they are read from a file.
@@ -291,6 +324,32 @@ func TestJournalOfFewerStages(t *testing.T) {
 		}
 		if len(series) != 3 || series[1].Run.Layout.Stages() != 2 || series[1].Steps != 2 || len(series[1].Run.Scale) != 2*c.chunks {
 			t.Errorf("%s: %+v, want three phases, the second of 2 steps on 2 stages", c.kind, series)
+		}
+	}
+}
+
+// TestJournalValidation: a validation loss is in the metrics of its step alone, with its
+// perplexity, and a line in Megatron-LM's fields follows the step.
+func TestJournalValidation(t *testing.T) {
+	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
+	even := r.layout(0, 4, 8)
+	r.tell(even, even, plan.Reason{}, 1)
+	r.validation = &Validation{Loss: 2, Seconds: 0.25}
+	r.tell(even, even, plan.Reason{}, 1)
+	r.validation = &Validation{Loss: math.Inf(1), Seconds: 0.25}
+	r.tell(even, even, plan.Reason{}, 1)
+	want := []string{
+		" validation loss at iteration 2 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | time: 250ms | clock: virtual |",
+		" validation loss at iteration 3 | lm loss value: +INF | lm loss PPL: +INF | time: 250ms | clock: virtual |",
+	}
+	if got := r.told.lines; !slices.EqualFunc(got, want, strings.EqualFold) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+	for i, keys := range []string{"", `"validation_loss":2,"validation_perplexity":7.38905609893065,"validation_seconds":0.25`, `"validation_loss":null,"validation_perplexity":null,"validation_seconds":0.25`} {
+		text, err := json.Marshal(r.told.metrics[i])
+		expect.OK(t, err)
+		if keys == "" && bytes.Contains(text, []byte("validation")) || !bytes.Contains(text, []byte(keys)) {
+			t.Errorf("step %d: %s, want %s", i, text, keys)
 		}
 	}
 }

@@ -29,6 +29,13 @@ func changeLine(step int, change dynamic.Change, seconds float64) string {
 	return fmt.Sprintf("step %d: the model changes: %s, %s; took %s", step, change.Kind, strings.Join(details, ", "), Duration(seconds))
 }
 
+// validationLine tells a validation loss in Megatron-LM's fields, whose
+// iterations count from 1, and behind them what it took.
+func validationLine(step int, v Validation, clock string) string {
+	return fmt.Sprintf(" validation loss at iteration %d | lm loss value: %.6E | lm loss PPL: %.6E | time: %s | clock: %s |",
+		step+1, v.Loss, v.Perplexity(), Duration(v.Seconds), clock)
+}
+
 // moveLine tells a move of layers after a step.
 func moveLine(step int, moved migrate.Moved, seconds float64, perStage []int) string {
 	return fmt.Sprintf("step %d: moved %s, %s, in %s; layers per stage %s",

@@ -64,12 +64,21 @@ type Metrics struct {
 	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 	BatchSize      int   `json:"batch_size"`       // sequences of the step, of all replicas
 	Sparsity       Float `json:"sparsity"`         // share of the prunable parameters that are gone, in [0, 1]
+	// ValidationLoss is the loss of data that nothing is trained on, in nats per token,
+	// after the step; its perplexity is e to that; and the seconds that it took are in no
+	// other number of the step but WallSeconds. Absent where it was not measured.
+	ValidationLoss       Float `json:"validation_loss,omitzero"`
+	ValidationPerplexity Float `json:"validation_perplexity,omitzero"`
+	ValidationSeconds    Float `json:"validation_seconds,omitzero"`
 	// Time is the time of day at which the step was over, in UTC. Absent from older runs.
 	Time time.Time `json:"time,omitzero"`
 	// WallSeconds is real time since training began, whatever the clock, without what
 	// passed between an end of the run and its next start.
 	WallSeconds Float `json:"wall_seconds"`
 }
+
+// Validated reports whether the validation loss was measured after the step.
+func (m Metrics) Validated() bool { return m.ValidationLoss != 0 || m.ValidationSeconds != 0 }
 
 // EventKind is the kind of an Event.
 type EventKind string

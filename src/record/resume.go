@@ -90,8 +90,9 @@ type resumption struct {
 	past Past
 }
 
-// run opens the files of the run. The order is that in which each step may be the last:
-// files are cut before the restart is counted, and it is counted before it gives names.
+// run opens the files of the run. The process may be killed after any of them: files are
+// cut before the restart is counted, and it is counted before old settings are kept under
+// its number, so that the next restart keeps them under another.
 func (s *resumption) run(settings string, p Provenance) (*Run, error) {
 	r := &Run{dir: s.dir, looked: time.Now()}
 	if err := s.cut(&r.chrome); err != nil {

@@ -139,7 +139,7 @@ func vacate(dir string, force bool) error {
 	for _, name := range files {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		if err == nil && !force {
-			return fmt.Errorf("a run already lies there (%s exists): --force writes over it", name)
+			return fmt.Errorf("a run already lies there (%s exists): --resume goes on with it, --force writes over it", name)
 		}
 		if err == nil {
 			err = os.RemoveAll(filepath.Join(dir, name))

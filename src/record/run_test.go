@@ -87,7 +87,7 @@ func TestASecondRunNeedsForce(t *testing.T) {
 		dir := t.TempDir()
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
 		_, err := Open(dir, "second", Provenance{})
-		want := "record: run directory " + dir + ": a run already lies there (" + name + " exists): --force writes over it"
+		want := "record: run directory " + dir + ": a run already lies there (" + name + " exists): --resume goes on with it, --force writes over it"
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}

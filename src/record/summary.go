@@ -32,9 +32,11 @@ type Summary struct {
 	Error  string `json:"error,omitempty"` // why it failed
 	Steps  int    `json:"steps"`           // that were run
 	Loss   Float  `json:"loss"`            // of the last step
-	Hash   string `json:"hash,omitempty"`  // of the final weights
-	Before Pace   `json:"before"`          // steps before layers first moved; all, if none did
-	After  Pace   `json:"after"`           // the last steps with one model and one layout
+	// ValidationLoss is the last that was measured; absent if none was.
+	ValidationLoss Float  `json:"validation_loss,omitzero"`
+	Hash           string `json:"hash,omitempty"` // of the final weights
+	Before         Pace   `json:"before"`         // steps before layers first moved; all, if none did
+	After          Pace   `json:"after"`          // the last steps with one model and one layout
 	// Worth is absent where there is one stage, and of runs that failed.
 	Worth *plan.Worth `json:"worth,omitempty"`
 }
@@ -85,6 +87,7 @@ func (s Summary) Write(dir string) error {
 type Tally struct {
 	steps         int
 	loss          Float
+	validation    Float // the last
 	clock         string
 	cuts          []int
 	before, after paces
@@ -123,6 +126,9 @@ func (t *Tally) Step(m Metrics) {
 	}
 	t.moved = t.moved || moved
 	t.steps, t.loss, t.clock, t.cuts = m.Step+1, m.Loss, m.Clock, m.Cuts
+	if m.Validated() {
+		t.validation = m.ValidationLoss
+	}
 	if !t.moved {
 		t.before.add(m.StepSeconds)
 	}
@@ -149,7 +155,7 @@ func (t *Tally) Costs(p profile.Phase) {
 // Summary returns the summary of a run that has ended, but for its error, hash and
 // worth.
 func (t *Tally) Summary(status Status) Summary {
-	return Summary{Status: status, Steps: t.steps, Loss: t.loss, Before: t.before.pace(t.clock), After: t.after.pace(t.clock)}
+	return Summary{Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation, Before: t.before.pace(t.clock), After: t.after.pace(t.clock)}
 }
 
 // Worth returns what moving layers was worth under some settings; nil where there is

@@ -24,13 +24,16 @@ func TestTally(t *testing.T) {
 			moved.Event(Event{Step: step, Kind: Dynamic})
 		}
 		still.Step(m)
+		if step%2 > 0 {
+			m.ValidationLoss = Float(10 - step)
+		}
 		if step > 2 {
 			m.Cuts = []int{0, 2, 3}
 		}
 		moved.Step(m)
 	}
 	last := Pace{2, 1.25, "virtual"}
-	if diff := cmp.Diff(Summary{Status: Finished, Steps: 7, Loss: 3, Before: Pace{3, 4, "virtual"}, After: last}, moved.Summary(Finished)); diff != "" {
+	if diff := cmp.Diff(Summary{Status: Finished, Steps: 7, Loss: 3, ValidationLoss: 5, Before: Pace{3, 4, "virtual"}, After: last}, moved.Summary(Finished)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(Summary{Status: Stopped, Steps: 7, Loss: 3, Before: Pace{7, 2, "virtual"}, After: last}, still.Summary(Stopped)); diff != "" {

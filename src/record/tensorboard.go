@@ -27,8 +27,8 @@ const (
 type board struct {
 	file      *os.File
 	out       *bufio.Writer
-	written   time.Time // when what was added was last written
-	described bool      // the first scalar of every tag says what it is
+	written   time.Time       // when what was added was last written
+	described map[string]bool // tags whose first scalar has said what they are
 }
 
 // newBoard makes a new file, of a name that no other process or host chooses, nor another
@@ -38,7 +38,7 @@ func newBoard(c *claims, host string, at time.Time, restart int) (*board, error)
 	if err != nil {
 		return nil, err
 	}
-	b := &board{file: file, out: bufio.NewWriter(file)}
+	b := &board{file: file, out: bufio.NewWriter(file), described: map[string]bool{}}
 	b.record(appendText(appendWall(nil, at), 3, boardVersion))
 	return b, b.flush(at)
 }
@@ -68,6 +68,12 @@ func scalars(m Metrics) []scalar {
 	if len(m.BytesPerStage) > 0 {
 		list = append(list, scalar{"mem-allocated-bytes", "of the stage with the most", float64(slices.Max(m.BytesPerStage))})
 	}
+	if m.Validated() {
+		list = append(list,
+			scalar{"lm loss validation", "nats per token, of data that nothing is trained on", float64(m.ValidationLoss)},
+			scalar{"lm loss validation ppl", "perplexity: e to the validation loss", float64(m.ValidationPerplexity)},
+			scalar{"validation-time", seconds, float64(m.ValidationSeconds)})
+	}
 	if m.JoulesPerToken > 0 {
 		list = append(list, scalar{"joules-per-token", "of all GPUs since the run was last started", float64(m.JoulesPerToken)})
 	}
@@ -81,9 +87,9 @@ func (b *board) add(m Metrics) error {
 	event = binary.AppendUvarint(append(event, 2<<3), uint64(m.Step+1))
 	var summary []byte
 	for _, s := range scalars(m) {
-		summary = appendMessage(summary, 1, s.append(!b.described))
+		summary = appendMessage(summary, 1, s.append(!b.described[s.tag]))
+		b.described[s.tag] = true
 	}
-	b.described = true
 	b.record(appendMessage(event, 5, summary))
 	if m.Time.Sub(b.written) < boardEvery {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,11 +169,15 @@ func TestBoardReadsBack(t *testing.T) {
 	}
 	at := time.Now().Truncate(time.Second)
 	for step := range 3 {
-		expect.OK(t, r.Step(Metrics{
+		m := Metrics{
 			Step: step, Clock: "virtual", Time: at.Add(time.Duration(step) * boardEvery), Loss: 2.5, GradNorm: Float(math.NaN()),
 			LR: 0.25, BatchSize: 8, StepSeconds: 0.5, TokensPerSecond: 1024, BubbleRatio: 0.125, Imbalance: 0.75,
 			Sparsity: 0.5, BalanceSeconds: 0.0625, BytesPerStage: []int64{16, 32}, JoulesPerToken: 0.375,
-		}))
+		}
+		if step > 0 { // the first of a tag says what it is, whenever it comes
+			m.ValidationLoss, m.ValidationPerplexity, m.ValidationSeconds = 2, 8, 0.5
+		}
+		expect.OK(t, r.Step(m))
 	}
 	got := read()
 	killed, err := os.ReadFile(list[0])
@@ -183,7 +188,7 @@ func TestBoardReadsBack(t *testing.T) {
 	var want []string
 	for step := range 3 {
 		now := float64(at.Unix()) + boardEvery.Seconds()*float64(step)
-		for _, v := range []struct{ text, about string }{
+		list := []struct{ text, about string }{
 			{"lm loss = 2.5", "nats per token"},
 			{"grad-norm = NaN", "norm of the gradient before clipping"},
 			{"learning-rate = 0.25", "of the step"},
@@ -195,10 +200,18 @@ func TestBoardReadsBack(t *testing.T) {
 			{"sparsity = 0.5", "share of the prunable parameters that are gone"},
 			{"balance-time = 0.0625", "measuring, deciding and moving after the step: seconds, clock=virtual"},
 			{"mem-allocated-bytes = 32", "of the stage with the most"},
-			{"joules-per-token = 0.375", "of all GPUs since the run was last started"},
-		} {
+		}
+		if step > 0 {
+			list = append(list, []struct{ text, about string }{
+				{"lm loss validation = 2", "nats per token, of data that nothing is trained on"},
+				{"lm loss validation ppl = 8", "perplexity: e to the validation loss"},
+				{"validation-time = 0.5", "seconds, clock=virtual"},
+			}...)
+		}
+		list = append(list, struct{ text, about string }{"joules-per-token = 0.375", "of all GPUs since the run was last started"})
+		for _, v := range list {
 			line := fmt.Sprintf("%.3f step %d %s", now, step+1, v.text)
-			if step == 0 {
+			if validation := strings.Contains(v.text, "validation"); step == 0 || step == 1 && validation {
 				line += " (scalars, class 1: " + v.about + ")"
 			}
 			want = append(want, line)

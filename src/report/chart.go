@@ -87,9 +87,11 @@ var styles = map[string]draw.LineStyle{
 	"line":   {Color: color.RGBA{3, 3, 3, 255}, Width: 1.5},
 	"static": {Color: color.RGBA{7, 7, 7, 255}, Width: 2, Dashes: []vg.Length{7, 4}},
 	"best":   {Color: color.RGBA{8, 8, 8, 255}, Width: 2, Dashes: []vg.Length{2, 3}},
+
+	"validation": {Color: color.RGBA{9, 9, 9, 255}, Width: 2.5},
 }
 
-var themed = strings.NewReplacer("#030303", "var(--line)", "#070707", "var(--static)", "#080808", "var(--best)",
+var themed = strings.NewReplacer("#030303", "var(--line)", "#070707", "var(--static)", "#080808", "var(--best)", "#090909", "var(--validation)",
 	"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)")
 
 // Size of a picture in units of its own; the page stretches it.

@@ -64,7 +64,7 @@ func (c *chart) crop(steps []record.Metrics, of func(record.Metrics) record.Floa
 // charts returns the other numbers that are drawn over steps.
 func (r Run) charts() []*chart {
 	list := []*chart{
-		r.chart("loss", "nats per token", "", func(m record.Metrics) record.Float { return m.Loss }),
+		r.loss(),
 		r.chart("throughput", "tokens/s", r.Metrics[0].Clock+" clock", func(m record.Metrics) record.Float { return m.TokensPerSecond }),
 		r.chart("bubble ratio", "%", "idle share of the stages' time in the pipeline", func(m record.Metrics) record.Float { return 100 * m.BubbleRatio }),
 		r.chart("imbalance", "%", "(most − least busy stage) / mean", func(m record.Metrics) record.Float { return 100 * m.Imbalance }),
@@ -79,6 +79,33 @@ func (r Run) charts() []*chart {
 		n := &curve{Style: "line", Held: true}
 		n.thin(steps, share)
 		list = append(list, &chart{Title: "sparsity", Unit: "%", About: "share of the prunable weights that are gone", FromZero: true, Curves: []*curve{n}})
+	}
+	return list
+}
+
+// loss returns the loss of steps beside that of data that nothing was trained on.
+func (r Run) loss() *chart {
+	c := r.chart("loss", "nats per token", "", func(m record.Metrics) record.Float { return m.Loss })
+	n := &curve{Name: "validation", Style: "validation"}
+	var x, y []float64
+	for _, m := range r.validations() {
+		x, y = append(x, float64(m.Step)), append(y, float64(m.ValidationLoss))
+	}
+	if len(x) > 1 { // a line needs two
+		n.thin(x, y)
+		c.Curves[0].Name = "training"
+		c.Curves = append(c.Curves, n)
+	}
+	return c
+}
+
+// validations returns the steps after which the validation loss was measured.
+func (r Run) validations() []record.Metrics {
+	var list []record.Metrics
+	for _, m := range r.Metrics {
+		if m.Validated() {
+			list = append(list, m)
+		}
 	}
 	return list
 }

@@ -65,6 +65,16 @@ func (r Run) eventRows() []eventRow {
 			if row.kept != "" {
 				row.Text = row.keptText()
 			}
+		case e.Kind == record.Saved:
+			row.kept, row.Text = saveText(e)
+			if n := len(list); n > 0 && row.kept != "" && list[n-1].kept == row.kept {
+				last := list[n-1]
+				row.First, row.Took, row.many = last.First, row.Took+last.Took, last.many+1
+				list = list[:n-1]
+				row.Text = fmt.Sprintf("%d checkpoints were written, the last of %s.", row.many, record.Bytes(e.Bytes))
+			}
+		case e.Kind == record.Resumed:
+			row.Text = resumeText(e)
 		case e.Kind == record.Dynamic:
 			row.Text = changeText(e.Detail)
 		default:
@@ -98,6 +108,26 @@ func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 		return "", 0, "Layers stay, and are worked on in another order." + effect(e)
 	}
 	return optimal, gap, ""
+}
+
+// saved is that a checkpoint was written.
+const saved = "saved"
+
+// saveText says what became of a checkpoint, and saved if all went well.
+func saveText(e record.Event) (kept, text string) {
+	if why, ok := e.Detail["error"].(string); ok {
+		return "", "No checkpoint could be written: " + why + "."
+	}
+	return saved, fmt.Sprintf("A checkpoint was written, %s.", record.Bytes(e.Bytes))
+}
+
+// resumeText says what the run went on from.
+func resumeText(e record.Event) string {
+	from, ok := e.Detail["checkpoint"].(string)
+	if !ok {
+		return "The run began again: it had no checkpoint."
+	}
+	return fmt.Sprintf("The run was started again (restart %v) from %s.", e.Detail["restart"], from)
 }
 
 // keptText says why layers stayed.

@@ -31,6 +31,11 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
 	}
 	facts = append(facts, fact{"final loss", fmt.Sprintf("%.5g", s.Loss), fmt.Sprintf("nats per token; %v", s.Loss)})
+	if list := r.validations(); list != nil {
+		last := list[len(list)-1]
+		facts = append(facts, fact{"validation loss", fmt.Sprintf("%.5g", last.ValidationLoss),
+			fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)})
+	}
 	if _, y := r.sparsity(); y[len(y)-1] > 0 {
 		facts = append(facts, fact{"sparsity", significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"dynmo/src/plan"
@@ -43,5 +44,36 @@ func TestFacts(t *testing.T) {
 	want := fact{"step time", first + " → " + last + " ms", "steps 0 to 9, before anything moved or changed → the end; medians, sim clock"}
 	if got := r.facts(s, nil)[0]; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestValidationIsShown: a curve beside the loss once there are two points, and the last
+// loss among the facts; neither in a run without validation.
+func TestValidationIsShown(t *testing.T) {
+	r := small.read(t)
+	r.Metrics = slices.Clone(r.Metrics)
+	for i, c := range []struct {
+		steps  []int
+		curves int
+		want   fact
+	}{
+		{nil, 1, fact{}},
+		{[]int{39}, 1, fact{"validation loss", "4.2", "after step 39, of data that nothing was trained on; perplexity 66.686"}},
+		{[]int{9, 19, 39}, 2, fact{"validation loss", "4.2", "after step 39, of data that nothing was trained on; perplexity 66.686"}},
+	} {
+		for _, step := range c.steps {
+			r.Metrics[step].ValidationLoss, r.Metrics[step].ValidationPerplexity, r.Metrics[step].ValidationSeconds = 4.2, 66.6863310, 1
+		}
+		loss := r.charts()[0]
+		if len(loss.Curves) != c.curves || c.curves == 2 && !slices.Equal(loss.Curves[1].X, []float64{9, 19, 39}) {
+			t.Errorf("case %d: curves %+v", i, loss.Curves)
+		}
+		facts := r.facts(r.summarise(), nil)
+		if at := slices.IndexFunc(facts, func(f fact) bool { return f.Name == "validation loss" }); (at >= 0) != (c.steps != nil) || at >= 0 && facts[at] != c.want {
+			t.Errorf("case %d: %q, want %q", i, facts, c.want)
+		}
+	}
+	if text := render(t, r); !strings.Contains(text, `<i class="curve validation"></i>validation`) || !strings.Contains(text, "var(--validation)") || strings.Contains(text, "#090909") {
+		t.Error("the page draws no curve of the validation loss")
 	}
 }

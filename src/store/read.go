@@ -21,10 +21,13 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Checkpoint is a checkpoint whose manifest and file lengths have been checked.
+// Checkpoint is a checkpoint whose manifest and file lengths have been checked. It is
+// read by one goroutine.
 type Checkpoint struct {
 	Manifest
 	Dir string
+
+	text []byte // of the file that is being read
 }
 
 // list returns the names of the checkpoints below a directory, newest first.
@@ -83,7 +86,7 @@ func Open(dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", dir, err)
 	}
-	c := &Checkpoint{m, dir}
+	c := &Checkpoint{Manifest: m, Dir: dir}
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
@@ -129,10 +132,6 @@ func (c *Checkpoint) fail(name string, err error) error {
 
 // Layer reads a layer of the chain of a model.
 func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
-	weights, err := c.open(weightsFile(id))
-	if err != nil {
-		return nil, err
-	}
 	state, err := c.open(stateFile(id))
 	if err != nil {
 		return nil, err
@@ -148,10 +147,9 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	if err != nil {
 		return nil, c.fail(stateFile(id), err)
 	}
-	rest, _ := l.Rest()
-	if err := errors.Join(fill(l.Weights(), weights, d), fill(rest, state, d)); err != nil {
+	if err := c.fill(l, state, d); err != nil {
 		l.Free()
-		return nil, fmt.Errorf("checkpoint %s: %w", c.Dir, err)
+		return nil, err
 	}
 	if l.ID != id {
 		l.Free()
@@ -160,55 +158,67 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	return l, nil
 }
 
-// open reads a file whole, compares its hash and reads its header.
+// fill writes the values of a layer whose state file was opened last.
+func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, d device.Device) error {
+	rest, _ := l.Rest()
+	if err := c.fillPieces(rest, state, d); err != nil {
+		return err
+	}
+	weights, err := c.open(weightsFile(l.ID))
+	if err != nil {
+		return err
+	}
+	return c.fillPieces(l.Weights(), weights, d)
+}
+
+// open reads a file whole into c.text, compares its hash and reads its header.
 func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 	f, size, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
 	if err != nil {
 		return nil, c.fail(name, err)
 	}
-	text := make([]byte, size)
-	_, err = io.ReadFull(f, text)
+	if int64(cap(c.text)) < size {
+		c.text = make([]byte, size)
+	}
+	c.text = c.text[:size]
+	_, err = io.ReadFull(f, c.text)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, c.fail(name, err)
 	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(c.text)
 	if err := c.matches(name, sum[:]); err != nil {
 		return nil, c.fail(name, err)
 	}
-	file, err := checkpoint.Parse(name, bytes.NewReader(text), size)
+	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), size)
 	if err != nil {
 		return nil, c.fail(name, err)
 	}
 	return file, nil
 }
 
-// fill writes the tensors of a file into the pieces of the same names. A file that has
-// others, or lacks one, is an error.
-func fill(pieces []model.Piece, f *checkpoint.File, d device.Device) error {
+// fillPieces writes the tensors of the file that was opened last into the pieces of the
+// same names. A file that has others, or lacks one, is an error.
+func (c *Checkpoint) fillPieces(pieces []model.Piece, f *checkpoint.File, d device.Device) error {
 	if len(pieces) != len(f.Tensors) {
-		return fmt.Errorf("%s: %d tensors, want %d", f.Name, len(f.Tensors), len(pieces))
+		return c.fail(f.Name, fmt.Errorf("%d tensors, want %d", len(f.Tensors), len(pieces)))
 	}
 	for _, p := range pieces {
 		want := describe(p)
 		at := slices.IndexFunc(f.Tensors, func(t checkpoint.Tensor) bool { return t.Name == p.Name })
 		if at < 0 {
-			return fmt.Errorf("%s: tensor %q is missing", f.Name, p.Name)
+			return c.fail(f.Name, fmt.Errorf("tensor %q is missing", p.Name))
 		}
 		t := f.Tensors[at]
 		if t.DType != want.DType || !slices.Equal(t.Shape, want.Shape) {
-			return fmt.Errorf("%s: tensor %q: %s %v, want %s %v", f.Name, p.Name, t.DType, t.Shape, want.DType, want.Shape)
+			return c.fail(f.Name, fmt.Errorf("tensor %q: %s %v, want %s %v", p.Name, t.DType, t.Shape, want.DType, want.Shape))
 		}
 		if p.Mem.Bytes == 0 {
 			continue
 		}
-		values, err := f.Read(t)
-		if err != nil {
-			return err
-		}
 		mirror := device.Mirror(p.Mem)
-		copy(tensor.Of[byte](mirror), values)
+		copy(tensor.Of[byte](mirror), c.text[f.Offset(t):])
 		if err := device.Write(d, p.Mem, mirror); err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", f.Name, p.Name, err)
+			return c.fail(f.Name, fmt.Errorf("tensor %q: %w", p.Name, err))
 		}
 	}
 	return nil

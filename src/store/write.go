@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"dynmo/src/checkpoint"
 )
 
@@ -21,6 +23,10 @@ const (
 	directoryMode = 0o777
 	fileMode      = 0o666
 )
+
+// atOnce is how many files a rank writes at a time: one is hashed while another waits for
+// the disk.
+const atOnce = 2
 
 // Write writes the snapshot's files for a checkpoint after so many steps below dir, the
 // checkpoints' directory, under the temporary name. All ranks write into one directory
@@ -31,38 +37,56 @@ func (s *Snapshot) Write(dir string, step int) (map[string]File, error) {
 	if err := os.MkdirAll(at, directoryMode); err != nil {
 		return nil, err
 	}
-	files := make(map[string]File)
-	for _, c := range s.files {
-		path := filepath.Join(at, c.name)
-		f, err := c.write(path)
-		if err != nil {
-			for name := range files {
-				err = errors.Join(err, os.Remove(filepath.Join(at, name)))
-			}
-			return nil, err
-		}
-		files[c.name] = f
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	written := make([]File, len(s.files))
+	for i, c := range s.files {
+		all.Go(func() (err error) {
+			written[i], err = c.write(filepath.Join(at, c.name))
+			return err
+		})
 	}
-	return files, nil
+	err := all.Wait()
+	files := make(map[string]File)
+	for i, c := range s.files {
+		if err == nil {
+			files[c.name] = written[i]
+		} else if written[i].SHA256 != "" {
+			err = errors.Join(err, os.Remove(filepath.Join(at, c.name)))
+		}
+	}
+	return files, err
 }
 
-// write writes one file, and returns its length and hash.
+// reached is called between the parts of writing a checkpoint. Tests look at what a
+// process that is killed there leaves.
+var reached = func(phase string) {}
+
+// write writes one file, and returns its length and hash, which it finds meanwhile.
 func (c content) write(path string) (file File, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return file, err
 	}
-	hash := sha256.New()
-	count := &counter{w: io.MultiWriter(f, hash)}
-	out := bufio.NewWriterSize(count, 1<<20)
-	err = checkpoint.Write(out, c.metadata, c.tensors, func(t checkpoint.Tensor) ([]byte, error) { return c.values[t.Name], nil })
-	err = cmp.Or(err, out.Flush(), f.Sync(), f.Close())
-	if err != nil {
+	reached("file made")
+	sum, hashed := sha256.New(), make(chan error, 1)
+	go func() { hashed <- c.to(sum) }()
+	out := &counter{w: f}
+	buffer := bufio.NewWriter(out)
+	err = cmp.Or(c.to(buffer), buffer.Flush())
+	reached("file written")
+	err = cmp.Or(err, f.Sync())
+	if err = cmp.Or(<-hashed, err, f.Close()); err != nil {
 		_ = f.Close()
 		_ = os.Remove(path)
 		return file, fmt.Errorf("%s: %w", path, err)
 	}
-	return File{count.n, hex.EncodeToString(hash.Sum(nil))}, nil
+	return File{out.n, hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// to writes what the file is to hold.
+func (c content) to(w io.Writer) error {
+	return checkpoint.Write(w, c.metadata, c.tensors, func(t checkpoint.Tensor) ([]byte, error) { return c.values[t.Name], nil })
 }
 
 // counter counts what is written.
@@ -90,15 +114,18 @@ func Commit(dir string, m Manifest, keep int) error {
 	if err := cmp.Or(m.check(), create(filepath.Join(at+unfinished, ManifestFile), text), synced(at+unfinished)); err != nil {
 		return err
 	}
+	reached("manifest written")
 	if _, err := Open(at + unfinished); err != nil {
 		return fmt.Errorf("%w: do all ranks see this directory?", err)
 	}
 	if err := os.RemoveAll(at); err != nil { // of a run that was resumed from an earlier one
 		return err
 	}
+	reached("before its name")
 	if err := cmp.Or(os.Rename(at+unfinished, at), synced(dir)); err != nil {
 		return err
 	}
+	reached("named")
 	latest := filepath.Join(dir, latestFile)
 	if err := os.Remove(latest + unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -106,6 +133,7 @@ func Commit(dir string, m Manifest, keep int) error {
 	if err := cmp.Or(create(latest+unfinished, []byte(name+"\n")), os.Rename(latest+unfinished, latest), synced(dir)); err != nil {
 		return err
 	}
+	reached("latest written")
 	return prune(dir, m.Step, keep)
 }
 

@@ -40,7 +40,7 @@ func Plan(t cost.Table, o Options) (plan.Plan, error) {
 type Advice struct {
 	Config config.Config
 	Sets   []string // what differs from the settings at hand, each table.key=value as --set takes it
-	Step   float64  // seconds
+	Step   float64  // seconds, with the gradient sum over replicas
 	Bytes  int64    // of the stage that needs most
 	Faster float64  // share of the step at hand that is saved; below 0 if it takes longer
 	Less   float64  // share of those bytes that is saved; below 0 if it needs more
@@ -78,7 +78,7 @@ func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
 // of the head, whose costs Finer makes up, in the kinds of schedule at hand and
 // advised. show is told how many of how many trials are done.
 func Advise(t cost.Table, o Options, present plan.Plan, tried []Trial, show func(done, total int64)) []Advice {
-	have := Advice{Config: o.Config, Step: present.Step.Makespan(), Bytes: slices.Max(present.Bytes)}
+	have := Advice{Config: o.Config, Step: present.Seconds, Bytes: slices.Max(present.Bytes)}
 	list := []Advice{have}
 	add := func(trials []Trial) {
 		for _, other := range trials {
@@ -184,7 +184,7 @@ func mean(list []float64) float64 {
 // compared returns a trial beside the settings at hand.
 func (have Advice) compared(t Trial) Advice {
 	c := t.Config
-	a := Advice{Config: c, Step: t.Step.Makespan(), Bytes: slices.Max(t.Bytes), MadeUp: c.Model != have.Config.Model}
+	a := Advice{Config: c, Step: t.Seconds, Bytes: slices.Max(t.Bytes), MadeUp: c.Model != have.Config.Model}
 	a.Faster = 1 - a.Step/have.Step
 	if have.Bytes > 0 {
 		a.Less = 1 - float64(a.Bytes)/float64(have.Bytes)

@@ -79,8 +79,8 @@ func TestAdvise(t *testing.T) {
 				}
 				p, err := Plan(on, again)
 				expect.OK(t, err)
-				if p.Step.Makespan() != a.Step || slices.Max(p.Bytes) != a.Bytes {
-					t.Errorf("%v: %v s and %d bytes, promised %v and %d", a.Sets, p.Step.Makespan(), slices.Max(p.Bytes), a.Step, a.Bytes)
+				if p.Seconds != a.Step || slices.Max(p.Bytes) != a.Bytes {
+					t.Errorf("%v: %v s and %d bytes, promised %v and %d", a.Sets, p.Seconds, slices.Max(p.Bytes), a.Step, a.Bytes)
 				}
 				if a.Faster < worthSeconds && a.Less < worthBytes {
 					t.Errorf("%v gains %v of the time and %v of the memory", a.Sets, a.Faster, a.Less)

@@ -2,7 +2,7 @@ package study
 
 import (
 	"dynmo/src/config"
-	"dynmo/src/plan"
+	"dynmo/src/layout"
 	"dynmo/src/schedule"
 )
 
@@ -21,6 +21,10 @@ const (
 	// adaptPass is the same where the schedule is made for the costs: BenchmarkNext takes
 	// 14.5 ms on 24 stages with 96 microbatches (5.6 ms, 22 µs a pass, on 8 with 32).
 	adaptPass = 6.3e-6
+	// veePass is the same where stages hold two chunks in a V. A decision of auto, which
+	// seeks cuts and orders for both maps, takes 40 to 88 ms on 24 stages with 96
+	// microbatches, one of zb-v 48 ms (9 to 19 µs and 10 µs a pass).
+	veePass = 1.4e-5
 	// diffuseStage is what diffusion takes for each stage, most of it messages between
 	// neighbours (quartiles 0.27 and 0.33 ms).
 	diffuseStage = 3e-4
@@ -29,7 +33,7 @@ const (
 // adapts reports whether the schedule of the settings follows from costs.
 func adapts(c config.Config) bool {
 	kind := schedule.Kind(c.Schedule.Kind)
-	return kind == schedule.KindList || kind == schedule.KindAuto
+	return kind == schedule.KindList || kind == schedule.KindAuto || kind == schedule.KindZBV
 }
 
 // measuring returns the seconds in which a step is measured, which only layouts that may
@@ -42,15 +46,18 @@ func (o Options) measuring() float64 {
 	return c.Simulate.Measuring * measurePass * float64(c.Layers()*c.Parallel.Microbatches)
 }
 
-// deciding returns the seconds of a decision.
-func (o Options) deciding(p *plan.Planner) float64 {
-	passes := float64(p.Map.Virtual() * p.Microbatches)
+// deciding returns the seconds of a decision that is taken in a layout.
+func (o Options) deciding(l layout.Layout) float64 {
+	m := l.Map()
+	passes := float64(m.Virtual() * l.Schedule.Microbatches)
 	seconds := decidePass * passes
 	switch {
+	case adapts(o.Config) && m.Chunks > 1:
+		seconds = veePass * passes
 	case adapts(o.Config):
 		seconds = adaptPass * passes
 	case o.Config.Balance.Kind == "diffusion":
-		seconds = diffuseStage * float64(p.Map.Stages)
+		seconds = diffuseStage * float64(m.Stages)
 	}
 	return o.Config.Simulate.Deciding * seconds
 }

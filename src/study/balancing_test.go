@@ -39,6 +39,37 @@ func TestBalancingCosts(t *testing.T) {
 	}
 }
 
+// TestAdaptiveDecisionsCost: decisions that also seek an order take longer, zb-v's too, and
+// those of two chunks on a stage longer still, by the layout that they are taken in.
+func TestAdaptiveDecisionsCost(t *testing.T) {
+	for kind, one := range map[schedule.Kind]float64{
+		schedule.Kind1F1B: decidePass * 4 * 8, schedule.KindInterleaved: decidePass * 8 * 8, schedule.KindZBV: veePass * 8 * 8,
+	} {
+		c := plantest.Settings(kind, 16, 4, 8)
+		c.Balance.Every = "10"
+		run := simulated(t, shrinking(0.2), on(c, plantest.Link))
+		if n := run.Deciding / one; n < 1 || math.Abs(n-math.Round(n)) > 1e-6 || run.Measuring == 0 {
+			t.Errorf("%s: %v decisions, %v s of measuring", kind, n, run.Measuring)
+		}
+	}
+	c := plantest.Settings(schedule.KindAuto, 16, 4, 8)
+	c.Balance.Every = "10"
+	run := simulated(t, shrinking(0.2), on(c, plantest.Link))
+	for _, s := range run.Segments {
+		one := adaptPass * 4 * 8
+		if s.Plan.Map().Chunks == 2 {
+			one = veePass * 8 * 8
+		}
+		if n := s.Deciding / one; math.Abs(n-math.Round(n)) > 1e-6 {
+			t.Errorf("auto, step %d, %d chunks: %v decisions", s.Step, s.Plan.Map().Chunks, n)
+		}
+	}
+	c.Balance.Kind, c.Schedule.Kind = "uniform", "zb-v" // layers stay, their order is sought anew
+	if run := simulated(t, shrinking(0.2), on(c, plantest.Link)); run.Measuring == 0 || run.Deciding == 0 {
+		t.Errorf("zb-v on static cuts: %v s of measuring, %v s of decisions", run.Measuring, run.Deciding)
+	}
+}
+
 // TestMovesAreDelayedApart: delays of moves lengthen moves and no step, those of messages
 // steps and no move.
 func TestMovesAreDelayedApart(t *testing.T) {

@@ -130,7 +130,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			}
 			measuring, deciding := o.measuring(), 0.0
 			if why.Decided {
-				s.Kept, deciding = why.Kept, o.deciding(p)
+				s.Kept, deciding = why.Kept, o.deciding(present)
 			}
 			s.Measuring += measuring * float64(stands)
 			s.Deciding += deciding * float64(stands)

@@ -66,6 +66,16 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		}
 		diverged := r.diverged(agreed)
 
+		// Validate: at times, the loss of data that nothing is trained on. The step is over
+		// for all that follows from its time.
+		post.Enter(step, comm.RoomValidation)
+		validating := time.Now()
+		validation, err := r.validate(step, w, agreed, diverged)
+		if err != nil {
+			return fail(err)
+		}
+		began = began.Add(time.Since(validating))
+
 		// Measure: what the step showed, the same on every rank.
 		post.Enter(step, comm.RoomProfile)
 		measuring := clock.Now()
@@ -114,6 +124,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
 			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
+			Validation: validation,
 		}); err != nil {
 			return fail(err)
 		}

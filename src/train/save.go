@@ -69,7 +69,9 @@ func (r *Rank) startSaver() error {
 	r.saver = saver{dir: filepath.Join(r.RunDir, store.Directory), ended: make(chan error, 1), began: time.Now(), saved: r.resumed.Step}
 	var err error
 	if r.World.Rank() == 0 {
-		err = store.Clean(r.saver.dir)
+		if err = store.Clean(r.saver.dir); err != nil {
+			err = fmt.Errorf("checkpoints: %w", err)
+		}
 	}
 	return Agree(r.World, err, false)
 }
@@ -113,21 +115,16 @@ func (r *Rank) dueAt(steps int) bool {
 }
 
 // save goes on with the checkpoint that is being written, and begins one where it is
-// due. The last step waits for its own. Collective.
+// due, once that before it has ended. The last step waits for its own. Collective.
 func (r *Rank) save(at place, a pipeline.Agreement, last bool) error {
-	k := &r.saver
-	if k.dir == "" {
+	if r.saver.dir == "" {
 		return nil
 	}
-	if last {
-		if err := r.finishSaving(at.world); err != nil {
-			return err
-		}
-	} else if err := r.advance(at.world, false); err != nil {
+	if !last && a.Ask < pipeline.Save && !r.dueAt(at.steps) {
+		return r.advance(at.world, false)
+	}
+	if err := r.finishSaving(at.world); err != nil {
 		return err
-	}
-	if k.phase != saveIdle || !(last || a.Ask >= pipeline.Save || r.dueAt(at.steps)) {
-		return nil
 	}
 	if err := r.beginSaving(at, a); err != nil || !last {
 		return err

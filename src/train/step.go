@@ -61,7 +61,7 @@ func (r *Rank) startClock() error {
 // longer; in the first two, and in a step that changes the model, startFor.
 func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage) (dynamic.Change, error) {
 	w.All.SetDeadline(startFor)
-	w.All.SetPatience(2 * r.stallFor()) // the watch of the host finds hangs earlier, and knows more
+	r.patience(w, 1)
 	w.All.Post().SetPatience(r.stallFor())
 	clock := r.Device.Clock()
 	start := clock.Now()
@@ -72,11 +72,25 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 	if err != nil {
 		return change, fmt.Errorf("dynamic: %w", err)
 	}
-	if !change.Structure && r.last[0] > 0 {
-		least := time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
-		w.All.SetDeadline(max(least, r.last[0]+r.last[1]))
+	if !change.Structure {
+		r.deadline(w, 1)
 	}
 	return change, r.journal.Changed(step, change, clock.Now()-start)
+}
+
+// deadline sets how long peers may take over so many steps, once two are known.
+func (r *Rank) deadline(w elastic.World, steps float64) {
+	if r.last[0] == 0 {
+		return
+	}
+	least := time.Duration(r.Config.Comm.DeadlineSeconds * float64(time.Second))
+	w.All.SetDeadline(max(least, time.Duration(steps*float64(r.last[0]+r.last[1]))))
+}
+
+// patience sets how long peers of this host may, which are seen alive: the watch of the
+// host finds hangs earlier, and knows more.
+func (r *Rank) patience(w elastic.World, steps float64) {
+	w.All.SetPatience(time.Duration(2 * steps * float64(r.stallFor())))
 }
 
 // stallFor returns how long the ranks of a host may do nothing new: as long as the

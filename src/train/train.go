@@ -54,6 +54,7 @@ type Rank struct {
 	x        *model.Exec
 	runner   *pipeline.Runner
 	batches  *data.Batches // nil where no layer can need any
+	held     *data.Batches // of the validation data; nil also where there are none
 	dynamism dynamic.Kind
 	profiler profile.Profiler
 	planner  *plan.Planner
@@ -108,6 +109,9 @@ func New(s Setup) (*Rank, error) {
 	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
 	if s.Corpus != nil {
 		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
+		if held := s.Corpus.Held(); held != nil {
+			r.held = held.Batches(r.x.B, r.x.T)
+		}
 	}
 	if r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse}); err != nil {
 		return nil, Input(err)
@@ -145,8 +149,9 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 		r.runner.Close()
 	}
 	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
-	runner, err := pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas},
-		pipeline.Options{Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device})
+	runner, err := pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas}, pipeline.Options{
+		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: validationMicrobatches(r.Config),
+	})
 	if err == nil {
 		r.runner = runner
 	}

@@ -39,7 +39,7 @@ processes took cores that the measurement wanted, or when neighbours disagree.
 
 Every line names the CPU, the instruction set of dynmo's kernels, and the BLAS with the
 type of core that its kernels are for; "-" stands where there is nothing to reach.`,
-		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags))
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags))
 	c.PersistentPreRun = func(*cobra.Command, []string) {
 		flags.watch = nodebench.NewWatch()
 		flags.machine = flags.watch.Machine(revision())
@@ -138,6 +138,23 @@ More tokens raise it, because the rest hardly grows with them: try --sequences 1
 	c.Flags().IntVar(&sequences, "sequences", sequences, "sequences in the batch")
 	c.Flags().IntVar(&length, "length", length, "tokens in a sequence")
 	return c
+}
+
+func benchSample(flags *benchFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sample",
+		Short: "Sampling from GPT-2 124M against the rate of this machine's memory",
+		Long: `Sampling from GPT-2 124M, a token at a time, against the rate of this machine's memory,
+in turn: the bytes of weights that a token reads, over its seconds, over the faster of
+reading and copying 256 MiB. With --threads of all cores it says how far dynmo sample is
+from what memory allows.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
+				return nodebench.Sample(k, dev, nodebench.GPT2Small, nodebench.Streamed, flags.threads, flags.rounds)
+			})
+		},
+	}
 }
 
 // run measures on the host with the C kernels and prints the figures.

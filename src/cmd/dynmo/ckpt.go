@@ -15,7 +15,7 @@ import (
 
 // ckptCommand returns the commands on files of weights.
 func ckptCommand() *cobra.Command {
-	return group("ckpt", "Look into files of weights, import and export them", "",
+	return group("ckpt", "Check a run's checkpoints, export its model; look into files of weights", "",
 		ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
 }
 
@@ -77,13 +77,20 @@ func (c contents) print(w io.Writer) error {
 
 func ckptVerify() *cobra.Command {
 	return &cobra.Command{
-		Use:   "verify FILE",
-		Short: "Check a safetensors file and read all of it",
-		Long: `Check a safetensors file and read all of it: its header, that its tensors fill
-its data without holes or overlaps and, if it is a dynmo weights file, that it
-holds every parameter of its model in the right shape. Prints the file's SHA-256.`,
+		Use:   "verify RUN_DIR|CHECKPOINT|FILE",
+		Short: "Read checkpoints or a safetensors file whole, and check them",
+		Long: `Read the checkpoints of a run, one of them, or a safetensors file, whole, and check
+them. Of a checkpoint: its manifest, the length and SHA-256 of every file, and that they
+hold every layer of the run's model. Of a file: its header, that its tensors fill its data
+without holes or overlaps and, if it is a dynmo weights file, that it holds every
+parameter of its model in the right shape; its SHA-256 is printed.
+
+Exit status: 0 all is whole; 2 something is damaged, and a line says what.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+				return verifyCheckpoints(c, args[0])
+			}
 			f, err := checkpoint.Open(args[0])
 			if err != nil {
 				return usageError{err}
@@ -147,39 +154,4 @@ func openForeign(path string) (*checkpoint.Weights, error) {
 		return checkpoint.OpenHuggingFace(path)
 	}
 	return checkpoint.OpenLLMC(path)
-}
-
-func ckptExport() *cobra.Command {
-	var made target
-	var format string
-	c := &cobra.Command{
-		Use:   "export FILE -o TO",
-		Short: "Make a Hugging Face directory or llm.c's model file of a dynmo weights file",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			check := made.checkDirectory
-			switch format {
-			case "huggingface":
-			case "llmc":
-				check = func() error { return made.check() }
-			default:
-				return usageError{fmt.Errorf("--format %q, want huggingface or llmc", format)}
-			}
-			if err := check(); err != nil {
-				return err
-			}
-			w, err := checkpoint.OpenWeights(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			defer w.Close()
-			if format == "llmc" {
-				return made.write(c, w.WriteLLMC)
-			}
-			return made.fail(w.WriteHuggingFace(made.path))
-		},
-	}
-	made.required(c, "directory to make, or file to write; - is standard output, for a file")
-	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
-	return c
 }

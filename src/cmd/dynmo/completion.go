@@ -19,7 +19,7 @@ type completer = cobra.CompletionFunc
 var arguments = map[string]completer{
 	"dynmo train": files("toml"), "dynmo plan": files("toml"), "dynmo simulate": files("toml"), "dynmo profile": files("toml"),
 	"dynmo table": folders, "dynmo report": folders,
-	"dynmo ckpt inspect": files("safetensors"), "dynmo ckpt verify": files("safetensors"), "dynmo ckpt export": files("safetensors"),
+	"dynmo ckpt inspect": files("safetensors"),
 	"dynmo data inspect": files("bin"),
 }
 
@@ -28,7 +28,8 @@ var arguments = map[string]completer{
 var flagValues = map[string]map[string]completer{
 	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": files("toml")}, "loads": {"": files("json")},
 	"run-dir": {"": folders}, "balancer": {"": words(balancers...)}, "dynamic": {"": words(dynamisms()...)},
-	"clock": {"": words("wall", "virtual")}, "require": {"": words(examNames()...)}, "tokenizer": {"": words(gpt2, sentencePiece)},
+	"clock": {"": words("wall", "virtual")}, "require": {"": words(examNames()...)},
+	"tokenizer": {"dynmo data prepare": words(gpt2, sentencePiece)},
 	"format": {
 		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
 		"dynmo ckpt export":  words("huggingface", "llmc"),

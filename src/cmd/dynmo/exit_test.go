@@ -15,12 +15,12 @@ import (
 	"dynmo/src/expect"
 )
 
-// sample returns dynmo with a command that needs an argument and a flag, and
+// failing returns dynmo with a command that needs an argument and a flag, and
 // ends with err.
-func sample(err error) *cobra.Command {
+func failing(err error) *cobra.Command {
 	root := rootCommand()
 	child := &cobra.Command{
-		Use:  "sample FILE",
+		Use:  "failing FILE",
 		Args: cobra.ExactArgs(1),
 		RunE: func(*cobra.Command, []string) error { return err },
 	}
@@ -42,20 +42,20 @@ func TestExitStatus(t *testing.T) {
 		status int
 		stderr string
 	}{
-		{"done", "sample f --stages 2", nil, 0, ""},
-		{"failure", "sample f --stages 2", failure, 1, "dynmo: step 3: node1: no memory\n"},
-		{"bad settings", "sample f --stages 2", bad, 2, "dynmo: train: run.toml:1: wrong\ndynmo: run.toml:2: wrong too\n"},
-		{"unknown flag", "sample f --stage 2", nil, 2, "dynmo: unknown flag: --stage (see dynmo sample --help)\n"},
-		{"bad flag", "sample f --stages two", nil, 2,
-			"dynmo: invalid argument \"two\" for \"--stages\" flag: strconv.ParseInt: parsing \"two\": invalid syntax (see dynmo sample --help)\n"},
-		{"missing flag", "sample f", nil, 2, "dynmo: required flag(s) \"stages\" not set (see dynmo sample --help)\n"},
-		{"missing argument", "sample --stages 2", nil, 2, "dynmo: accepts 1 arg(s), received 0 (see dynmo sample --help)\n"},
+		{"done", "failing f --stages 2", nil, 0, ""},
+		{"failure", "failing f --stages 2", failure, 1, "dynmo: step 3: node1: no memory\n"},
+		{"bad settings", "failing f --stages 2", bad, 2, "dynmo: train: run.toml:1: wrong\ndynmo: run.toml:2: wrong too\n"},
+		{"unknown flag", "failing f --stage 2", nil, 2, "dynmo: unknown flag: --stage (see dynmo failing --help)\n"},
+		{"bad flag", "failing f --stages two", nil, 2,
+			"dynmo: invalid argument \"two\" for \"--stages\" flag: strconv.ParseInt: parsing \"two\": invalid syntax (see dynmo failing --help)\n"},
+		{"missing flag", "failing f", nil, 2, "dynmo: required flag(s) \"stages\" not set (see dynmo failing --help)\n"},
+		{"missing argument", "failing --stages 2", nil, 2, "dynmo: accepts 1 arg(s), received 0 (see dynmo failing --help)\n"},
 		{"unknown command", "tarin", nil, 2, "dynmo: unknown command \"tarin\" for \"dynmo\" Did you mean this? train (see dynmo --help)\n"},
 		{"help", "--help", nil, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			if got := execute(sample(c.err), strings.Fields(c.args), &stdout, &stderr); got != c.status {
+			if got := execute(failing(c.err), strings.Fields(c.args), &stdout, &stderr); got != c.status {
 				t.Errorf("status %d, want %d", got, c.status)
 			}
 			if stderr.String() != c.stderr {

@@ -128,7 +128,7 @@ func TestTrainStoppedRank(t *testing.T) {
 	metrics(t, run)
 }
 
-// A run that is asked to end does so after the step, with its records whole.
+// A run that is asked to end does so after the step, with a checkpoint and its records whole.
 // mpirun, asked itself, asks the ranks a second later, kills them another
 // second later, and ends with a status of its own, 1.
 func TestTrainStops(t *testing.T) {
@@ -140,12 +140,12 @@ func TestTrainStops(t *testing.T) {
 		status int
 		cause  string
 	}{
-		{"goroutines", alone, -1, syscall.SIGTERM, exitDone, "stopped by signal: terminated"},
-		{"goroutines, Ctrl-C", alone, -1, syscall.SIGINT, exitDone, "stopped by signal: interrupt"},
-		{"goroutines, the terminal closes", alone, -1, syscall.SIGHUP, exitDone, "stopped by signal: hangup"},
+		{"goroutines", alone, -1, syscall.SIGTERM, exitStopped, "stopped by signal: terminated"},
+		{"goroutines, Ctrl-C", alone, -1, syscall.SIGINT, exitStopped, "stopped by signal: interrupt"},
+		{"goroutines, the terminal closes", alone, -1, syscall.SIGHUP, exitStopped, "stopped by signal: hangup"},
 		{"mpirun", four, -1, syscall.SIGTERM, exitFailure, "stopped by signal: terminated"},
-		{"rank 0", four, 0, syscall.SIGTERM, exitDone, "stopped by signal: terminated"},
-		{"rank 2", four, 2, syscall.SIGTERM, exitDone, "stopped by a signal to another rank"},
+		{"rank 0", four, 0, syscall.SIGTERM, exitStopped, "stopped by signal: terminated"},
+		{"rank 2", four, 2, syscall.SIGTERM, exitStopped, "stopped by a signal to another rank"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.w.need(t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
@@ -34,12 +35,14 @@ four parts: inherent to the schedule, were all stages loaded equally; by
 imbalance, below 0 where unequal stages wait less; for memory, by a limit on
 microbatches in flight; for communication. The paper's equation (1) stands
 beside it where its assumptions hold: an even number of equal stages and as many
-microbatches. The last table has other schedules, each at its own best cuts.
+microbatches. The last table has other schedules, each at its own best cuts. A step
+ends with the gradient sum over replicas; bounds and ratios are of its makespan.
 
 The advice at the end names settings to add, than which none that were tried (all
 schedules, exact cuts) need less time without more memory: what they gain, and what
-it costs. "to measure" are finer layers that may be better still, blocks in halves or
-slices of the head, whose costs are estimated from those of the whole ones; dynmo
+it costs. "without" are settings of --set that would then have no effect. "to
+measure" are finer layers that may be better still, blocks in halves or slices of the
+head, whose costs are estimated from those of the whole ones; dynmo
 profile with these settings measures them.
 
 Every time is simulated (clock=sim) on costs of the clock that the table names.`,
@@ -66,7 +69,7 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 					return err
 				}
 			}
-			return tellAnswer(c, answered(table, best, o, barOf(c).Show), w.json)
+			return tellAnswer(c, w.planned(table, best, o, barOf(c).Show), w.json)
 		},
 	}
 	w.flags(c)
@@ -85,6 +88,8 @@ type planAnswer struct {
 	Layout     string              `json:"layout,omitempty"` // Megatron-LM's notation, where it can say it
 	Stages     []planStage         `json:"stages"`
 	Step       float64             `json:"step_seconds"`
+	Exposed    float64             `json:"allreduce_seconds"` // of the step; not hidden by work
+	Makespan   float64             `json:"makespan"`
 	Bound      float64             `json:"lower_bound"`
 	Bottleneck float64             `json:"bottleneck"`
 	Optimum    float64             `json:"optimum"`
@@ -111,8 +116,9 @@ type planStage struct {
 type planOther struct {
 	Schedule string  `json:"schedule"`
 	Step     float64 `json:"step_seconds"`
+	Exposed  float64 `json:"allreduce_seconds"`
 	Bubble   float64 `json:"bubble_ratio"`
-	ToBound  float64 `json:"to_bound"`
+	ToBound  float64 `json:"to_bound"` // of its makespan
 	Chunks   int     `json:"chunks"`
 	InFlight int     `json:"in_flight"` // most microbatches of a chunk on any stage
 	Bytes    int64   `json:"bytes"`     // of the stage that needs most
@@ -121,6 +127,7 @@ type planOther struct {
 // planAdvice is settings that are better, for a price or for none.
 type planAdvice struct {
 	Sets      []string `json:"set"`
+	Without   []string `json:"without"` // settings of --set at hand that would have no effect beside these, and are refused
 	Step      float64  `json:"step_seconds"`
 	Bytes     int64    `json:"bytes"`       // of the stage that needs most
 	Faster    float64  `json:"faster"`      // share of the step that is saved
@@ -130,7 +137,11 @@ type planAdvice struct {
 
 // String says what is gained, and what it costs.
 func (a planAdvice) String() string {
-	return fmt.Sprintf("--set %s: %s, %s", strings.Join(a.Sets, " --set "),
+	sets := strings.Join(a.Sets, " --set ")
+	if len(a.Without) > 0 {
+		sets += ", without --set " + strings.Join(a.Without, " --set ")
+	}
+	return fmt.Sprintf("--set %s: %s, %s", sets,
 		change(a.Faster, "faster", "slower", "as fast"), change(a.Less, "less memory", "more memory", "as much memory"))
 }
 
@@ -150,13 +161,14 @@ func change(share float64, better, worse, same string) string {
 	}
 }
 
-// answered says what a plan is. show is told how far the work is.
-func answered(t cost.Table, best plan.Plan, o study.Options, show func(done, total int64)) planAnswer {
+// planned says what a plan is. show is told how far the work is.
+func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
 		Clock: "sim", Costs: t.Clock, Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
-		Step: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
+		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
-		Head: study.HeadShare(t, o.Config.Model.HeadShards),
+		Head:   study.HeadShare(t, o.Config.Model.HeadShards),
+		Others: []planOther{}, Advice: []planAdvice{}, // not null
 	}
 	model := o.Config.Model
 	if notation, err := partition.FormatLayout(best.Cuts, model.Blocks, model.PerBlock(), model.HeadShards); err == nil {
@@ -183,15 +195,28 @@ func answered(t cost.Table, best plan.Plan, o study.Options, show func(done, tot
 			continue
 		}
 		a.Others = append(a.Others, planOther{
-			Schedule: other.Config.Schedule.Kind, Step: other.Step.Makespan(), Bubble: other.Step.BubbleRatio(),
+			Schedule: other.Config.Schedule.Kind, Step: other.Seconds, Exposed: other.Exposed, Bubble: other.Step.BubbleRatio(),
 			ToBound: other.Step.Makespan() / other.LowerBound,
 			Chunks:  other.Schedule.Map.Chunks, InFlight: slices.Max(other.Schedule.InFlight()), Bytes: slices.Max(other.Bytes),
 		})
 	}
 	for _, b := range study.Advise(t, o, best, tried, show) {
-		a.Advice = append(a.Advice, planAdvice{b.Sets, b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
+		a.Advice = append(a.Advice, planAdvice{b.Sets, w.idle(b.Config), b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
 	}
 	return a
+}
+
+// idle returns the settings of --set that have no effect beside others, as the command
+// then says.
+func (w *whatIf) idle(c config.Config) []string {
+	names := []string{}
+	for _, set := range w.sets {
+		name, _, _ := strings.Cut(set, "=")
+		if name = strings.TrimSpace(name); c.CheckSets("plan", []string{set}, []string{"none"}) != nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // print writes the answer for people.
@@ -222,7 +247,12 @@ func (a planAnswer) print(out io.Writer) error {
 		line("schedule", "%s, chosen by %s", a.Schedule, a.Asked)
 	}
 	line("step", "%s  (clock=sim, on costs of clock=%s)", duration(a.Step), a.Costs)
-	line("lower bound", "%s  (the step takes %s times that)", duration(a.Bound), ratio(a.Step/a.Bound))
+	if a.Exposed > 0 {
+		line("of which", "%s to sum gradients over the replicas, which no work hides; makespan %s", duration(a.Exposed), duration(a.Makespan))
+		line("lower bound", "%s  (the makespan is %s times that)", duration(a.Bound), ratio(a.Makespan/a.Bound))
+	} else {
+		line("lower bound", "%s  (the step takes %s times that)", duration(a.Bound), ratio(a.Makespan/a.Bound))
+	}
 	line("bottleneck", "%s per microbatch; optimum %s", duration(a.Bottleneck), duration(a.Optimum))
 	if a.Paper != nil {
 		line("bubble ratio", "%s  (the paper's equation (1): %s)", ratio(a.Bubble), ratio(*a.Paper))

@@ -72,17 +72,20 @@ func TestPlan(t *testing.T) {
 			if slices.Sort(layers); len(layers) != c.layers || layers[0] != 0 || layers[len(layers)-1] != c.layers-1 {
 				t.Errorf("layers %v on stages, want %d", layers, c.layers)
 			}
-			if sum := a.Idle.Makespan(); math.Abs(sum/a.Step-1) > 1e-9 || math.Abs(1-a.Idle.Busy/a.Step-a.Bubble) > 1e-9 {
-				t.Errorf("busy and idle are %v, the step %v, the bubble ratio %v", sum, a.Step, a.Bubble)
+			if sum := a.Idle.Makespan(); math.Abs(sum/a.Makespan-1) > 1e-9 || math.Abs(1-a.Idle.Busy/a.Makespan-a.Bubble) > 1e-9 {
+				t.Errorf("busy and idle are %v, the makespan %v, the bubble ratio %v", sum, a.Makespan, a.Bubble)
 			}
-			if a.Step < a.Bound*(1-1e-9) || a.Bottleneck < a.Optimum || a.Clock != "sim" || a.Costs != "sim" || a.Paper != nil {
+			if math.Abs((a.Makespan+a.Exposed)/a.Step-1) > 1e-9 || (a.Exposed > 0) != (c.name == "replicas") {
+				t.Errorf("a step of %v: makespan %v, exposed %v", a.Step, a.Makespan, a.Exposed)
+			}
+			if a.Makespan < a.Bound*(1-1e-9) || a.Bottleneck < a.Optimum || a.Clock != "sim" || a.Costs != "sim" || a.Paper != nil {
 				t.Errorf("%+v", a)
 			}
 			text := said(t, args...)
 			narrow(t, text)
 			for _, want := range []string{
 				"\nschedule      " + a.Schedule, "\nstep          " + duration(a.Step) + "  (clock=sim, on costs of clock=sim)\n",
-				"\nlower bound   " + duration(a.Bound), "\nbubble ratio  " + ratio(a.Bubble) + "\n", "inherent " + ratio(a.Idle.Inherent/a.Step),
+				"\nlower bound   " + duration(a.Bound), "\nbubble ratio  " + ratio(a.Bubble) + "\n", "inherent " + ratio(a.Idle.Inherent/a.Makespan),
 				"\nbottleneck    " + duration(a.Bottleneck) + " per microbatch; optimum " + duration(a.Optimum) + "\n",
 			} {
 				if !strings.Contains(text, want) {
@@ -152,6 +155,53 @@ func TestPlanCSV(t *testing.T) {
 				t.Errorf("trains to %q, want %q: %s", got.stdout, want.stdout, got.stderr)
 			}
 		})
+	}
+}
+
+// TestPlanOfReplicas: a step ends with the gradient sum over replicas, in what is planned, in
+// the table, in advice and in what is simulated.
+func TestPlanOfReplicas(t *testing.T) {
+	workbench(t, "[balance]\nkind = \"uniform\"\n")
+	args := sets("parallel.replicas=4", "comm.bandwidth_bytes=1e7")
+	a := decoded[planAnswer](t, append(args, "plan", "run.toml", "--costs", "costs.json")...)
+	run := decoded[simAnswer](t, append(args, "simulate", "run.toml", "--costs", "costs.json", "--steps", "1")...)
+	if s := run.Segments[0]; a.Exposed == 0 || a.Step != s.Seconds || a.Exposed != s.Exposed || a.Makespan != s.Makespan {
+		t.Errorf("planned %v s, exposed %v, makespan %v; simulated %v, %v, %v", a.Step, a.Exposed, a.Makespan, s.Seconds, s.Exposed, s.Makespan)
+	}
+	for _, advice := range a.Advice {
+		if advice.Estimated {
+			continue
+		}
+		taken := decoded[planAnswer](t, append(args, append(sets(advice.Sets...), "plan", "run.toml", "--costs", "costs.json")...)...)
+		if taken.Step != advice.Step || taken.Exposed == 0 {
+			t.Errorf("%v takes %v s, of which %v exposed, promised %v", advice.Sets, taken.Step, taken.Exposed, advice.Step)
+		}
+	}
+}
+
+// TestPlanAdvisesWithout: of settings that advice leaves without effect it says that they
+// must go, for plan refuses them.
+func TestPlanAdvisesWithout(t *testing.T) {
+	workbench(t, "")
+	args := append(sets("schedule.kind=list"), "plan", "run.toml", "--costs", "costs.json")
+	cap := sets("schedule.in_flight=1")
+	a := decoded[planAnswer](t, append(args, cap...)...)
+	refused := 0
+	for _, advice := range a.Advice {
+		if advice.Estimated || !slices.Equal(advice.Without, []string{"schedule.in_flight"}) {
+			continue
+		}
+		refused++
+		says(slices.Concat(args, cap, sets(advice.Sets...))...).refused(t, exitUsage, "--set schedule.in_flight: has no effect")
+		if taken := decoded[planAnswer](t, append(args, sets(advice.Sets...)...)...); taken.Step != advice.Step {
+			t.Errorf("%v takes %v s, promised %v", advice.Sets, taken.Step, advice.Step)
+		}
+		if !strings.Contains(advice.String(), ", without --set schedule.in_flight: ") {
+			t.Error(advice)
+		}
+	}
+	if refused == 0 {
+		t.Errorf("%+v", a.Advice)
 	}
 }
 

@@ -75,7 +75,7 @@ func undivided(c config.Config, steps int) config.Config {
 	standard := config.Default()
 	c.Parallel.Stages, c.Parallel.Replicas = 1, 1
 	c.Parallel.Microbatches = min(c.Parallel.Microbatches, 8)
-	c.Train.Steps, c.Train.Hash = steps+1, false
+	c.Train.Steps, c.Train.Hash, c.Data.Validation = steps+1, false, ""
 	c.Schedule, c.Dynamic, c.Balance = standard.Schedule, standard.Dynamic, standard.Balance
 	c.Balance.Kind = "uniform"
 	return c

@@ -58,7 +58,7 @@ func TestTrainRunDirectoryFlags(t *testing.T) {
 		{[]string{"--run-dir", ""}, nil, ""},
 		{[]string{"--run-dir", "a", "--no-run-dir"}, nil, "--run-dir a and --no-run-dir: want one of them"},
 		{[]string{"--run-dir", "a"}, []string{"a"}, ""},
-		{[]string{"--run-dir", "a"}, []string{"a"}, "run directory a: a run already lies there (metrics.jsonl exists): --force writes over it"},
+		{[]string{"--run-dir", "a"}, []string{"a"}, "run directory a: a run already lies there (metrics.jsonl exists): --resume goes on with it, --force writes over it"},
 		{[]string{"--run-dir", "a", "--force"}, []string{"a"}, ""},
 		{[]string{"--run-dir", "b/c", "--force"}, []string{"a", "b"}, ""},
 	} {

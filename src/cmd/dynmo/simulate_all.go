@@ -78,8 +78,12 @@ func (list simAnswers) print(out io.Writer) error {
 		}
 	}
 	paragraph(out, "ceiling", "what the best cuts could gain over the better of these, were balancing free")
+	times := study.SmallHead
+	if s := first.Head.Small; s != nil {
+		times = s.Times
+	}
 	paragraph(out, "small head", "times as fast as the better of these if the head, %.1f %% of the dense model's seconds, took %.0f %% of its own",
-		100*first.Head.Share, 100*study.SmallHead)
+		100*first.Head.Share, 100*times)
 	paragraph(out, "dense", "times as fast as the dense model at its best cuts: %s a step, %s tokens/s, %s samples/s", duration(first.Dense.Step), rate(first.Dense.Tokens), rate(first.Dense.Samples))
 	common := func(set string) bool {
 		return !slices.ContainsFunc(list, func(a simAnswer) bool { return !slices.Contains(a.Assumes, set) })

@@ -161,7 +161,7 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 	if run.Better >= 0 {
 		a.Better = &a.Baselines[run.Better]
 		if s := run.Head.Small; s != nil {
-			a.Head.Small = &simSmall{study.SmallHead, s.Speedup, s.Ceiling, run.Head.OfGain(a.Better.Speedup)}
+			a.Head.Small = &simSmall{min(study.SmallHead, o.Config.Simulate.Head), s.Speedup, s.Ceiling, run.Head.OfGain(a.Better.Speedup)}
 		}
 	}
 	if s := o.Sampling; s.Interval > 1 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/study"
 )
 
 // TestSimulateSettingsAct: every setting of simulated runs changes the answer of a kind that
@@ -46,6 +47,18 @@ func TestSimulateSettingsAct(t *testing.T) {
 	}
 }
 
+// TestSmallHead: a head that is smaller than a small one already stays as it is, and the
+// answer says so.
+func TestSmallHead(t *testing.T) {
+	workbench(t, "")
+	for head, want := range map[string]float64{"1": study.SmallHead, "0.01": 0.01} {
+		a := decoded[simAnswer](t, "simulate", "run.toml", "--costs", "costs.json", "--steps", "50", "--set", "simulate.head="+head)
+		if s := a.Head.Small; s == nil || s.Times != want || head == "0.01" && s.Speedup != a.Better.Speedup {
+			t.Errorf("head %s: %+v, want %v times its seconds; speedup %v", head, s, want, a.Better.Speedup)
+		}
+	}
+}
+
 // TestWhatIfRefusesIdleSets: settings that would do nothing are refused by name.
 func TestWhatIfRefusesIdleSets(t *testing.T) {
 	workbench(t, "")
@@ -59,6 +72,9 @@ func TestWhatIfRefusesIdleSets(t *testing.T) {
 		{"simulate --network network.toml --set comm.latency_seconds=1e-3", "--set comm.latency_seconds: has no effect beside --network"},
 		{"simulate --sample 4", "--sample: has no effect, want --dynamic beside it"},
 		{"simulate --dynamic moe --sample -1", "--sample -1: want at least 0"},
+		{"simulate --set balance.kind=uniform --set simulate.measure_times=2", "--set simulate.measure_times: has no effect while balance.kind = \"uniform\""},
+		{"simulate --set balance.kind=param --set simulate.decide_times=2", "--set simulate.decide_times: has no effect while balance.kind = \"param\""},
+		{"simulate --set schedule.kind=zb-v --set balance.kind=param --set simulate.move_delay_most=2", "--set simulate.move_delay_most: has no effect while balance.kind = \"param\""},
 		{"simulate --pack 20=0", "--pack 20=0: want STEP=STAGES"},
 		{"simulate --pack 20=5", "--pack 20=5: want STEP=STAGES, a step of at least 1 and 1 to 4 stages"},
 		{"simulate --pack x=2", "--pack x=2: want STEP=STAGES"},

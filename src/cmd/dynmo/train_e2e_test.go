@@ -110,17 +110,20 @@ func TestTrainRefusesSettings(t *testing.T) {
 func TestTrainRefusesCorpus(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name, path string
-		want       []string
+		name, set string
+		want      []string
 	}{
-		{"missing", "absent.txt", []string{`data.path = "absent.txt"`, "no such file"}},
-		{"empty", "empty.txt", []string{`data.path = "empty.txt"`, "at least 17 bytes", "found 0 bytes"}},
-		{"shorter than a sequence", "short.txt", []string{`data.path = "short.txt"`, "at least 17 bytes", "16 bytes"}},
+		{"missing", "data.path=absent.txt", []string{`data.path = "absent.txt"`, "no such file"}},
+		{"empty", "data.path=empty.txt", []string{`data.path = "empty.txt"`, "at least 17 bytes", "found 0 bytes"}},
+		{"shorter than a sequence", "data.path=short.txt", []string{`data.path = "short.txt"`, "at least 17 bytes", "16 bytes"}},
+		{"no validation data", "data.validation=absent.txt", []string{`data.validation = "absent.txt"`, "no such file"}},
+		{"validation data shorter than a sequence", "data.validation=short.txt", []string{`data.validation = "short.txt"`, "at least 17 bytes", "16 bytes"}},
+		{"little held out", "data.validation=1e-6", []string{"data.validation = 1e-06", "at least 17 tokens", "0 are held out"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, w world) {
-				w.run(t, folder(t, ""), training(sets("data.path="+c.path)...)...).refused(t, exitUsage, c.want...)
+				w.run(t, folder(t, ""), training(sets(c.set)...)...).refused(t, exitUsage, c.want...)
 			})
 		})
 	}

@@ -31,7 +31,7 @@ type watcher struct {
 	began    time.Time
 	took     time.Duration // the whole run
 	farewell bool          // the last line was said
-	steps    int           // that were run
+	steps    int           // that are done
 	skipped  int
 	err      error // of closing and summing up
 }
@@ -44,7 +44,8 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	if w.run, w.past, err = w.records.open(w.settings, p, about); err != nil {
 		return nil, usageError{err}
 	}
-	w.tally, w.skipped, w.first = w.past.Tally, w.past.Skipped, about.Resumed.Step
+	w.tally, w.skipped = w.past.Tally, w.past.Skipped
+	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
 	w.began, w.left = time.Now(), record.NewTimeLeft()
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	if w.run != nil {

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/nodebench"
+)
+
+// benchCheckpoint returns the command that measures checkpoints.
+func benchCheckpoint(flags *benchFlags) *cobra.Command {
+	dir, ranks, blocks := ".", 2, nodebench.GPT2Small.Blocks
+	c := &cobra.Command{
+		Use:   "checkpoint",
+		Short: "A checkpoint of GPT-2 124M: how long training waits, writing, reading",
+		Long: `A checkpoint of GPT-2 124M with AdamW's moments, 1.5 GB, by several ranks: the time in
+which training waits beside one copy of as many bytes, the rate of writing beside that
+of one file on disk and of SHA-256 on all ranks, whichever is less, and reading the
+layers beside reading their files. What was written is read back and compared. Needs
+twice the bytes on disk and four times as many in memory.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if ranks < 1 || ranks > 64 {
+				return usageError{fmt.Errorf("--ranks %d: want 1 to 64", ranks)}
+			}
+			if blocks < 1 || blocks > 1000 {
+				return usageError{fmt.Errorf("--blocks %d: want 1 to 1000", blocks)}
+			}
+			if flags.clock != "wall" {
+				return usageError{errors.New("--clock virtual: the disk takes no CPU time; want wall")}
+			}
+			flags.threads = ranks
+			shape := nodebench.GPT2Small
+			shape.Blocks = blocks
+			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
+				return nodebench.Save(k, dev, shape, dir, ranks, flags.rounds)
+			})
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", dir, "`DIR` on the file system to measure")
+	c.Flags().IntVar(&ranks, "ranks", ranks, "ranks that write and read at once")
+	c.Flags().IntVar(&blocks, "blocks", blocks, "transformer blocks")
+	return c
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/data"
+	"dynmo/src/input"
+	"dynmo/src/store"
+)
+
+// isCheckpoint reports whether a directory is one checkpoint, not a run's.
+func isCheckpoint(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, store.ManifestFile))
+	return err == nil
+}
+
+// verifyCheckpoints checks a checkpoint, or all of a run directory, and says of each
+// whether it is whole.
+func verifyCheckpoints(c *cobra.Command, dir string) error {
+	var list []*store.Checkpoint
+	var damaged []error
+	if isCheckpoint(dir) {
+		one, err := store.Open(dir)
+		if err != nil {
+			return usageError{err}
+		}
+		list = append(list, one)
+	} else {
+		var err error
+		if list, damaged, err = store.All(dir); err != nil {
+			return err
+		}
+	}
+	if len(list)+len(damaged) == 0 {
+		return usageError{noCheckpoint(dir)}
+	}
+	for _, one := range list {
+		if err := one.Restore(); err != nil {
+			damaged = append(damaged, err)
+			continue
+		}
+		bytes := int64(0)
+		for _, f := range one.Files {
+			bytes += f.Bytes
+		}
+		if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
+			input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), bytes); err != nil {
+			return err
+		}
+	}
+	if len(damaged) > 0 {
+		return usageError{errors.Join(damaged...)}
+	}
+	return nil
+}
+
+func noCheckpoint(dir string) error {
+	return fmt.Errorf("%s: no checkpoint in it: want a run directory, whose %s has some, or a checkpoint", dir, store.Directory)
+}
+
+// chosen opens the checkpoint that a directory is, that of a run after so many steps, or,
+// where step is negative, the newest whole one. Newer ones that are damaged are told.
+func chosen(c *cobra.Command, dir string, step int) (*store.Checkpoint, error) {
+	if isCheckpoint(dir) {
+		one, err := store.Open(dir)
+		if err == nil && step >= 0 && one.Step != step {
+			err = fmt.Errorf("--step %d: %s is of step %d", step, dir, one.Step)
+		}
+		return whole(one, err)
+	}
+	all, damaged, err := store.All(dir)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all)+len(damaged) == 0:
+		return nil, noCheckpoint(dir)
+	case step >= 0:
+		return ofStep(dir, step, all)
+	}
+	newest, damaged, err := store.Newest(dir)
+	for _, skipped := range damaged {
+		tellNotes(c.ErrOrStderr(), "skipped: "+skipped.Error())
+	}
+	return newest, err
+}
+
+// whole reads all of a checkpoint, so that what is wrong is found before anything is made
+// of it.
+func whole(one *store.Checkpoint, err error) (*store.Checkpoint, error) {
+	if err != nil {
+		return nil, err
+	}
+	return one, one.Verify()
+}
+
+// ofStep opens a run's checkpoint after so many steps. all are those there are.
+func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, error) {
+	path := filepath.Join(dir, store.Directory, store.Name(step))
+	if _, err := os.Stat(path); err == nil {
+		return whole(store.Open(path))
+	}
+	var steps []string
+	for _, one := range all {
+		steps = append(steps, fmt.Sprint(one.Step))
+	}
+	return nil, fmt.Errorf("--step %d: no such checkpoint in %s, there are %s", step, dir, strings.Join(steps, ", "))
+}
+
+// origin is where a model is from, and what is known of its tokenizer.
+type origin struct {
+	weights    *checkpoint.Weights
+	vocabulary *data.Vocabulary // nil if it is not known
+	what       string           // a run's model, to tell; else ""
+	unknown    error            // why the vocabulary of a run's model is not
+}
+
+// openOrigin opens what FROM names: a run's checkpoint, or a weights file.
+func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
+	if info, err := os.Stat(from); err == nil && info.IsDir() {
+		return openRun(c, from, step)
+	}
+	if step >= 0 {
+		return origin{}, fmt.Errorf("--step %d: %s is no run directory", step, from)
+	}
+	w, err := checkpoint.OpenWeights(from)
+	if err != nil {
+		return origin{}, err
+	}
+	o := origin{weights: w}
+	if data.IsGPT2(w.Config.Model.Vocab) {
+		o.vocabulary = data.GPT2Vocabulary()
+	}
+	return o, nil
+}
+
+// openRun opens a checkpoint with what its run knows of its tokenizer.
+func openRun(c *cobra.Command, dir string, step int) (origin, error) {
+	one, err := chosen(c, dir, step)
+	if err != nil {
+		return origin{}, err
+	}
+	settings, err := one.Config()
+	if err != nil {
+		return origin{}, err
+	}
+	w, err := one.Weights()
+	if err != nil {
+		return origin{}, err
+	}
+	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
+	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	if o.vocabulary != nil {
+		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
+	}
+	return o, nil
+}
+
+// files returns the files of the tokenizer, none if it is not known.
+func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
+	if o.unknown != nil {
+		tellNotes(c.ErrOrStderr(), fmt.Sprintf("without a tokenizer: %v", o.unknown))
+	}
+	if o.vocabulary == nil {
+		return nil, nil
+	}
+	return o.vocabulary.Files(o.weights.Config.Model.Sequence)
+}
+
+func ckptExport() *cobra.Command {
+	var made target
+	var format string
+	step := -1
+	c := &cobra.Command{
+		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
+		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
+		Long: `Make a Hugging Face directory, which from_pretrained loads and dynmo sample reads, or
+llm.c's model file. From a run: of its newest whole checkpoint, or the one of --step; of
+a checkpoint; or of a dynmo weights file. Weights are float32, and zero where they are
+pruned. With them go the configuration and the tokenizer that the model was trained
+with: bytes, or GPT-2's; no other is known.
+
+TO is written whole or not at all.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("step") && step < 0 {
+				return usageError{fmt.Errorf("--step %d: want at least 0", step)}
+			}
+			check := made.checkDirectory
+			switch format {
+			case "huggingface":
+			case "llmc":
+				check = func() error { return made.check() }
+			default:
+				return usageError{fmt.Errorf("--format %q, want huggingface or llmc", format)}
+			}
+			if err := check(); err != nil {
+				return err
+			}
+			o, err := openOrigin(c, args[0], step)
+			if err != nil {
+				return usageError{err}
+			}
+			defer o.weights.Close()
+			if format == "llmc" {
+				return made.write(c, o.weights.WriteLLMC)
+			}
+			files, err := o.files(c)
+			if err != nil {
+				return err
+			}
+			if err := made.fail(o.weights.WriteHuggingFace(made.path, files)); err != nil || o.what == "" {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(made.path), input.Visible(o.what))
+			return err
+		},
+	}
+	made.required(c, "directory to make, or file to write; - is standard output, for a file")
+	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
+	c.Flags().IntVar(&step, "step", step, "of a run, the checkpoint after so many steps (default the newest)")
+	return c
+}

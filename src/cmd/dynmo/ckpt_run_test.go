@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/store"
+	"dynmo/src/tensor"
+)
+
+// savedRun trains a model of which 85 % is pruned and stored as CSR, in two stages with
+// two slices of the head, and returns its run directory with checkpoints of 6 and 12 steps.
+func savedRun(t *testing.T) string {
+	t.Helper()
+	t.Chdir(folder(t, ""))
+	if e := says(training(append(sets("run.clock=wall", "model.blocks=2", "model.hidden=16", "model.head_shards=2", "parallel.stages=2",
+		"optimizer.lr=1e-2", "dynamic.kind=prune", "prune.start=3", "prune.every=3", "prune.times=1", "prune.initial=0.5", "prune.final=0.85",
+		"prune.csr_from=0.7", "checkpoint.every=6"), "--run-dir", "run")...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
+	return "run"
+}
+
+// trainedLoss returns the sum of the losses of a text's tokens by the forward of
+// training, on the layers of a checkpoint as they are.
+func trainedLoss(t *testing.T, dir, text string) float64 {
+	t.Helper()
+	one, err := store.Open(dir)
+	expect.OK(t, err)
+	settings, err := one.Config()
+	expect.OK(t, err)
+	shape, dev := model.FromConfig(settings), cpu.New(device.NewWall())
+	var tokens []int32
+	for _, b := range []byte(text) {
+		tokens = append(tokens, int32(b))
+	}
+	x := &model.Exec{Device: dev, Backend: ref.New(tensor.F32), Stream: dev.NewStream(), B: 1, T: len(text) - 1, Scale: 1}
+	expect.OK(t, x.Reserve(shape))
+	out, loss, sparse := tensor.Mem{}, 0.0, false
+	for id := range one.Layers {
+		l, err := one.Layer(id, shape, dev, tensor.F32)
+		expect.OK(t, err)
+		sparse = sparse || slices.ContainsFunc(l.Params(), func(p *model.Param) bool { return p.Format == model.CSR })
+		bytes, _ := l.Sizes(x)
+		saved, err := dev.Alloc(bytes)
+		expect.OK(t, err)
+		l.Feed(x, &x.Full, saved, tokens[:len(tokens)-1], tokens[1:])
+		expect.OK(t, l.Forward(x, &x.Full, saved, out))
+		if out = l.Output(x, &x.Full, saved); id == one.Layers-1 {
+			loss = tensor.Of[float64](l.Reading(x, &x.Full, saved, 0))[0]
+		}
+	}
+	if !sparse {
+		t.Error("no layer is stored as CSR")
+	}
+	return loss
+}
+
+// A run's exported model, read by a program that shares nothing with dynmo, has the
+// loss of the trainer's own forward on the checkpoint, and the token that dynmo sample
+// says comes next.
+func TestExportIsTheModel(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3")
+	}
+	reader, err := filepath.Abs("testdata/gpt2.py")
+	expect.OK(t, err)
+	run := savedRun(t)
+	const text = "the lazy brown d"
+	want := "hf: the model of run/ckpt/step_00000012 after 12 steps\n"
+	if out := said(t, "ckpt", "export", run, "-o", "hf"); out != want {
+		t.Errorf("export says %q, want %q", out, want)
+	}
+	out, err := exec.Command(python, reader, "hf", text).Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		t.Fatalf("%s", failed.Stderr)
+	}
+	expect.OK(t, err)
+	var read struct {
+		Tokens      []int
+		Loss, Zeros float64
+		Next        int
+	}
+	expect.OK(t, json.Unmarshal(out, &read))
+	if loss := trainedLoss(t, filepath.Join(run, store.Directory, store.Name(12)), text); math.Abs(read.Loss-loss) > 1e-4 {
+		t.Errorf("loss %v, the trainer's %v", read.Loss, loss)
+	}
+	if read.Zeros < 0.84 || read.Zeros > 0.86 || len(read.Tokens) != len(text) || read.Tokens[1] != 'h' {
+		t.Errorf("%+v", read)
+	}
+	next := decoded[sampled](t, "sample", "hf", "--prompt", text, "--tokens", "1", "--temperature", "0")
+	if next.Text != string(rune(read.Next)) || next.PromptTokens != len(text) || next.Tokens != 1 {
+		t.Errorf("sample says %+v, the reader %d", next, read.Next)
+	}
+}
+
+// Damage is found, told with file and reason, and stepped over where there is an older
+// checkpoint; what is exported is whole or not there at all.
+func TestCheckpointsOfARun(t *testing.T) {
+	run := savedRun(t)
+	newest, oldest := "run/ckpt/step_00000012", "run/ckpt/step_00000006"
+	out := said(t, "ckpt", "verify", run)
+	if !strings.HasPrefix(out, newest+": whole: 12 steps done, 5 layers, 10 files, ") || !strings.Contains(out, "\n"+oldest+": whole: 6 steps done") {
+		t.Errorf("verify says %s", out)
+	}
+	said(t, "ckpt", "verify", newest)
+	for _, c := range []struct{ args, want string }{
+		{"verify .", ".: no checkpoint in it: want a run directory"},
+		{"export . -o new", ".: no checkpoint in it"},
+		{"export run -o new --step 7", "--step 7: no such checkpoint in run, there are 12, 6"},
+		{"export run -o new --step -2", "--step -2: want at least 0"},
+		{"export " + newest + " -o new --step 6", "--step 6: run/ckpt/step_00000012 is of step 12"},
+		{"export run.toml -o new --step 6", "--step 6: run.toml is no run directory"},
+		{"export nothing -o new", "nothing: no such file"},
+		{"export run -o run", "run exists: --force"},
+	} {
+		ckpt(strings.Fields(c.args)...).refused(t, exitUsage, c.want)
+	}
+	said(t, "ckpt", "export", oldest, "-o", "older")
+	said(t, "ckpt", "export", run, "--step", "6", "-o", "six")
+	same(t, "older", "six")
+
+	layer := filepath.Join(newest, "layer-00002.safetensors")
+	weights, err := os.ReadFile(layer)
+	expect.OK(t, err)
+	weights[len(weights)/2] ^= 1
+	expect.OK(t, os.WriteFile(layer, weights, 0o600))
+	const why = "checkpoint run/ckpt/step_00000012: layer-00002.safetensors: SHA-256"
+	if e := ckpt("verify", run); e.status != exitUsage || !strings.HasPrefix(e.stderr, "dynmo: "+why) || !strings.HasPrefix(e.stdout, oldest+": whole") || len(e.errors()) != 1 {
+		t.Errorf("verify of a run whose newest checkpoint is damaged: %+v", e)
+	}
+	ckpt("verify", newest).refused(t, exitUsage, why)
+	ckpt("export", newest, "-o", "new").refused(t, exitUsage, why)
+	ckpt("export", run, "--step", "12", "-o", "new").refused(t, exitUsage, why)
+	if e := ckpt("export", run, "-o", "stepped"); e.status != exitDone || !strings.HasPrefix(e.stderr, "note: skipped: "+why) || !strings.Contains(e.stdout, "after 6 steps") {
+		t.Errorf("export of a run whose newest checkpoint is damaged: %+v", e)
+	}
+	same(t, "older", "stepped")
+	expect.OK(t, os.Truncate(filepath.Join(oldest, store.ManifestFile), 100))
+	ckpt("export", run, "-o", "new").refused(t, exitUsage, "run/ckpt: no whole checkpoint (2 damaged)")
+	if e := ckpt("verify", run); e.status != exitUsage || e.stdout != "" || len(e.errors()) != 2 {
+		t.Errorf("verify of two that are damaged: %+v", e)
+	}
+	if left, _ := filepath.Glob("*new*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// same fails unless two directories have the same files.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	files, err := os.ReadDir(a)
+	expect.OK(t, err)
+	for _, f := range files {
+		x, err := os.ReadFile(filepath.Join(a, f.Name()))
+		expect.OK(t, err)
+		if y, err := os.ReadFile(filepath.Join(b, f.Name())); err != nil || string(x) != string(y) {
+			t.Errorf("%s: %s and %s differ (%v)", f.Name(), a, b, err)
+		}
+	}
+	if len(files) != 6 {
+		t.Errorf("%s: %v", a, files)
+	}
+}

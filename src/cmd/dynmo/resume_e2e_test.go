@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/record"
+)
+
+// saving is a run that keeps checkpoints after every fifth step.
+var saving = sets("checkpoint.every=5", "checkpoint.keep=10")
+
+// interrupted leaves a run of 12 steps in dir/run as it would be had it been killed after
+// its records were written: its newest checkpoint is that after 10 steps.
+func interrupted(t *testing.T, dir string) {
+	t.Helper()
+	if e := alone.run(t, dir, training(append(saving, "--run-dir", "run", "--resume")...)...); e.status != exitDone {
+		t.Fatalf("status %d: %s", e.status, e.stderr)
+	}
+	expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", "step_00000012")))
+}
+
+// losses returns what steps of a run computed.
+func losses(t *testing.T, run string) string {
+	t.Helper()
+	found := regexp.MustCompile(`"step":\d+|"loss":[^,]+,"grad_norm":[^,]+,"lr":[^,]+`).FindAllString(read(t, filepath.Join(run, record.MetricsFile)), -1)
+	return strings.Join(found, "\n")
+}
+
+// One command line starts a run and goes on with it: its losses and its weights are those
+// of a run that nothing interrupted, on as many stages and on others, and its directory is
+// one run to all readers.
+func TestTrainResumes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		w    world
+		more []string
+		says []string
+	}{
+		{"as before", alone, nil, nil},
+		{"two stages", alone, sets("parallel.stages=2"), []string{"note: parallel.stages: 4 in the checkpoint, 2 here\n"}},
+		{"processes", four, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.w.need(t)
+			t.Parallel()
+			dir := folder(t, "")
+			interrupted(t, dir)
+			run := filepath.Join(dir, "run")
+			want := losses(t, run)
+			e := c.w.run(t, dir, training(append(append(saving, c.more...), "--run-dir", "run", "--resume")...)...)
+			if e.status != exitDone || len(e.errors()) > 0 {
+				t.Fatalf("status %d: %s", e.status, e.stderr)
+			}
+			for _, text := range append(c.says, "resuming at step 10 from run/ckpt/step_00000010 (restart 1)\n", " lines of steps that are run again were cut off\n", "12 steps in ") {
+				if !strings.Contains(e.stderr, text) {
+					t.Errorf("want %q, got %s", text, e.stderr)
+				}
+			}
+			if got := losses(t, run); got != want {
+				t.Errorf("losses\n%s\nwant\n%s", got, want)
+			}
+			undisturbed := alone.run(t, dir, training("--no-run-dir")...)
+			if weights(t, e) != weights(t, undisturbed) {
+				t.Errorf("ends with %s, a run without an end in between with %s", e.stdout, undisturbed.stdout)
+			}
+			metrics(t, run) // whole lines, of steps in order
+			if got := said(t, "table", run); !strings.Contains(got, e.stdout[strings.Index(e.stdout, "loss ")+5:strings.LastIndex(e.stdout, ",")]) {
+				t.Errorf("table %s, of a run that ended with %s", got, e.stdout)
+			}
+			page := said(t, "report", run, "-o", "-")
+			if want := "(restart 1) from run/ckpt/step_00000010."; !strings.Contains(page, want) || strings.Contains(page, "This run is unfinished") {
+				t.Errorf("the page lacks %q", want)
+			}
+		})
+	}
+}
+
+// Without --run-dir the newest run of the name goes on that has a checkpoint, and the run
+// says which; where there is none, or no checkpoint in it, it begins.
+func TestTrainResumesTheNewest(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	resume := training(append(sets("train.steps=2", "run.name=a", "checkpoint.every=end"), "--resume")...)
+	first := alone.run(t, dir, resume...)
+	if want := "nothing to resume: no run of its name in runs has a checkpoint, the run begins at step 0\n"; first.status != exitDone || !strings.Contains(first.stderr, want) {
+		t.Fatalf("status %d, want %q: %s", first.status, want, first.stderr)
+	}
+	run := regexp.MustCompile(`runs/a-[0-9-]+`).FindString(first.stderr)
+	again := alone.run(t, dir, append(resume, "--set", "train.steps=4")...)
+	if want := fmt.Sprintf("resuming the newest run of its name that has a checkpoint, at step 2 from %s/ckpt/step_00000002 (restart 1)\n", run); !strings.Contains(again.stderr, want) {
+		t.Errorf("want %q: %s", want, again.stderr)
+	}
+	if n := len(metrics(t, filepath.Join(dir, run))); n != 4 {
+		t.Errorf("%d steps", n)
+	}
+	expect.OK(t, os.RemoveAll(filepath.Join(dir, run, "ckpt")))
+	named := alone.run(t, dir, append(resume, "--run-dir", run)...)
+	if want := "nothing to resume: " + run + " has no checkpoint, the run begins again at step 0 (restart 2)\n"; !strings.Contains(named.stderr, want) {
+		t.Errorf("want %q: %s", want, named.stderr)
+	}
+	if n := len(metrics(t, filepath.Join(dir, run))); n != 2 {
+		t.Errorf("%d steps", n)
+	}
+}
+
+func TestTrainRefusesToResume(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	interrupted(t, dir)
+	before := read(t, filepath.Join(dir, "run", record.MetricsFile))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--run-dir", "run", "--resume", "--force"}, "--resume and --force: want one of them"},
+		{[]string{"--no-run-dir", "--resume"}, "--resume without a run directory"},
+		{append(sets("model.hidden=64"), "--run-dir", "run", "--resume"), "config: model.hidden: 32 in the checkpoint, 64 here: may not change on resume"},
+		{append(sets("parallel.microbatches=2"), "--run-dir", "run", "--resume"), "config: parallel.replicas x parallel.microbatches: 1 x 4 in the checkpoint, 1 x 2 here"},
+		{[]string{"--run-dir", "run"}, "a run already lies there (metrics.jsonl exists): --resume goes on with it"},
+	} {
+		alone.run(t, dir, training(c.args...)...).refused(t, exitUsage, c.want)
+	}
+	if after := read(t, filepath.Join(dir, "run", record.MetricsFile)); after != before {
+		t.Error("a run that was refused changed the records")
+	}
+}
+
+// While a run goes on no other writes into its directory; once it was killed one does.
+func TestTrainSecondRunInADirectory(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	args := training(append(append(endless, saving...), "--run-dir", "run", "--resume")...)
+	r := start(t, alone.command(t, dir, args...))
+	r.reach(t, filepath.Join(dir, "run"), 6)
+	host, err := os.Hostname()
+	expect.OK(t, err)
+	alone.run(t, dir, args...).refused(t, exitUsage,
+		fmt.Sprintf("record: run directory run: process %d on host %s, since ", r.cmd.Process.Pid, host), " writes into it")
+	expect.OK(t, r.cmd.Process.Kill())
+	_ = r.wait(t)
+	e := alone.run(t, dir, append(args, "--set", "train.steps=1")...)
+	if !strings.Contains(e.stderr, "(restart 1)") || e.status != exitDone {
+		t.Errorf("status %d: %s", e.status, e.stderr)
+	}
+}
+
+// What a run that a signal stops ends with.
+func TestTrainStoppedStatus(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+	}{
+		{"asked to be a success", sets("train.stopped_is_success=true"), exitDone},
+		{"no checkpoints", sets("checkpoint.every=never"), exitDone},
+		{"a checkpoint", nil, exitStopped},
+	} {
+		dir := folder(t, "")
+		r := start(t, alone.command(t, dir, training(append(append(endless, c.args...), "--run-dir", "run")...)...))
+		r.reach(t, filepath.Join(dir, "run"), 2)
+		expect.OK(t, r.cmd.Process.Signal(syscall.SIGTERM))
+		if e := r.wait(t); e.status != c.status || len(e.errors()) != 1 {
+			t.Errorf("%s: status %d, want %d: %s", c.name, e.status, c.status, e.stderr)
+		}
+		_, err := os.Stat(filepath.Join(dir, "run", "ckpt", "LATEST"))
+		if saved := c.name != "no checkpoints"; (err == nil) != saved {
+			t.Errorf("%s: checkpoint: %v", c.name, err)
+		}
+	}
+}

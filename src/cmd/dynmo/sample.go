@@ -1,0 +1,267 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/data"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/cpu"
+	"dynmo/src/model"
+	"dynmo/src/sample"
+)
+
+// sampling is what a user asks of sample.
+type sampling struct {
+	prompt, tokenizer string
+	tokens, threads   int
+	choice            sample.Choice
+	json              bool
+}
+
+// sampleCommand returns the command that has a model go on with a text.
+func sampleCommand() *cobra.Command {
+	var s sampling
+	c := &cobra.Command{
+		Use:   "sample DIR|RUN_DIR|FILE",
+		Short: "Have a model go on with a text, on the CPU",
+		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face GPT-2
+directory, as ckpt export makes them, the newest checkpoint of a run, or a dynmo weights
+file. Needs no MPI and no GPU.
+
+Every token is drawn from softmax(logits / temperature): of its --top-k most probable
+tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always
+takes the most probable. Equal seeds give equal texts, with any number of threads.
+
+A text may be longer than the model's context: it is told once, and the model goes on
+from the last half of its context, again and again. A prompt may not. Where the
+model ends the text, it ends. Without --prompt the model begins one.
+
+The tokenizer is that of the directory (vocab.json and merges.txt), or bytes where a run
+trained on text. A weights file has none, nor has a run on a token file: there a vocabulary
+of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file for bytes.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := s.check(); err != nil {
+				return usageError{err}
+			}
+			return s.run(c, args[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.prompt, "prompt", "", "text to go on with")
+	f.IntVar(&s.tokens, "tokens", 100, "tokens to add at most, at least 1")
+	f.Float64Var(&s.choice.Temperature, "temperature", 0.8, "0 takes the most probable token, 1 draws as the model says")
+	f.IntVar(&s.choice.TopK, "top-k", 0, "draw from the most probable so many; 0 is all")
+	f.Float64Var(&s.choice.TopP, "top-p", 1, "draw from the most probable of this share, above 0 and at most 1")
+	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
+	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")
+	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a directory with vocab.json and merges.txt")
+	f.BoolVar(&s.json, "json", false, "answer in JSON, when the text is whole")
+	return c
+}
+
+// check refuses numbers out of their range.
+func (s *sampling) check() error {
+	c := s.choice
+	for _, f := range []struct {
+		ok   bool
+		flag string
+		got  any
+		want string
+	}{
+		{s.tokens >= 1, "tokens", s.tokens, "at least 1"},
+		{s.threads >= 1, "threads", s.threads, "at least 1"},
+		{c.Temperature >= 0 && c.Temperature <= 1e6, "temperature", c.Temperature, "0 to 1e6"},
+		{c.TopK >= 0, "top-k", c.TopK, "at least 0"},
+		{c.TopP > 0 && c.TopP <= 1, "top-p", c.TopP, "above 0, at most 1"},
+	} {
+		if !f.ok {
+			return fmt.Errorf("--%s %v: want %s", f.flag, f.got, f.want)
+		}
+	}
+	return nil
+}
+
+// sampled is the answer for programs.
+type sampled struct {
+	Prompt       string  `json:"prompt"`
+	Text         string  `json:"text"` // that was added
+	PromptTokens int     `json:"prompt_tokens"`
+	Tokens       int     `json:"tokens"`
+	Seconds      float64 `json:"seconds"` // of the tokens but the first
+	TokensPerSec float64 `json:"tokens_per_second"`
+}
+
+func (s *sampling) run(c *cobra.Command, path string) error {
+	o, err := openModel(c, path)
+	if err != nil {
+		return usageError{err}
+	}
+	w := o.weights
+	defer w.Close()
+	v, err := s.vocabulary(o)
+	if err != nil {
+		return usageError{err}
+	}
+	g := sample.Generation{Tokens: s.tokens, Vocab: min(v.Size(), w.Config.Model.Vocab), End: w.Config.End, Choice: s.choice}
+	if g.End < 0 || int(g.End) >= g.Vocab {
+		g.End = v.End
+	}
+	if g.Prompt, err = s.encode(v, w.Config.Model, g.End); err != nil {
+		return usageError{err}
+	}
+	k, err := fastKernels(s.threads)
+	if err != nil {
+		return err
+	}
+	if k != nil {
+		defer k.Close()
+	}
+	m, err := sample.New(w.Config.Model, s.threads, k, w.Read)
+	if err != nil {
+		return err
+	}
+	return s.generate(c, m, v, g)
+}
+
+// fastKernels returns the kernels over a BLAS, nil where this binary has none.
+func fastKernels(threads int) (kernel.Backend, error) {
+	if !cpu.Built {
+		return nil, nil
+	}
+	return cpu.New(threads)
+}
+
+// openModel opens a Hugging Face directory, with its tokenizer, a run's newest
+// checkpoint, or a dynmo weights file.
+func openModel(c *cobra.Command, path string) (origin, error) {
+	if _, err := os.Stat(filepath.Join(path, checkpoint.ConfigFile)); err != nil {
+		return openOrigin(c, path, -1)
+	}
+	w, err := checkpoint.OpenHuggingFace(path)
+	if err != nil {
+		return origin{}, err
+	}
+	o := origin{weights: w}
+	o.vocabulary, o.unknown = data.OpenVocabulary(path)
+	return o, nil
+}
+
+// vocabulary returns the tokenizer that is asked for, or the model's.
+func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
+	switch {
+	case s.tokenizer == "bytes":
+		return data.Bytes(), nil
+	case s.tokenizer == gpt2:
+		return data.GPT2Vocabulary(), nil
+	case s.tokenizer != "":
+		v, err := data.OpenVocabulary(s.tokenizer)
+		if err != nil {
+			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a directory with vocab.json and merges.txt", err)
+		}
+		return v, err
+	case o.unknown != nil:
+		return nil, fmt.Errorf("%w: want the tokenizer of the model with --tokenizer", o.unknown)
+	case o.vocabulary == nil:
+		return data.Bytes(), nil
+	}
+	return o.vocabulary, nil
+}
+
+// encode returns the tokens of the prompt, or the one that stands between texts.
+func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int32, error) {
+	tokens, err := v.Encode(s.prompt)
+	if err != nil {
+		return nil, fmt.Errorf("--prompt: %w", err)
+	}
+	if len(tokens) == 0 {
+		if end < 0 {
+			return nil, errors.New("--prompt: the tokenizer has no token that texts begin with, want a text")
+		}
+		tokens = []int32{end}
+	}
+	if len(tokens) > c.Sequence {
+		return nil, fmt.Errorf("--prompt: %d tokens, the model's context has %d, want at most these", len(tokens), c.Sequence)
+	}
+	for _, token := range tokens {
+		if int(token) >= c.Vocab {
+			return nil, fmt.Errorf("--prompt: token %d (%.100q): the model's vocabulary has %d tokens, want the tokenizer it was trained with (--tokenizer)",
+				token, v.Text(token), c.Vocab)
+		}
+	}
+	return tokens, nil
+}
+
+// generate writes the text as it grows, or the answer for programs.
+func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabulary, g sample.Generation) error {
+	ctx, stop := interruptible(c.Context())
+	defer stop()
+	answer := sampled{Prompt: s.prompt, PromptTokens: len(g.Prompt)}
+	var text strings.Builder
+	out := io.Writer(&text)
+	if !s.json {
+		out = c.OutOrStdout()
+		if term.IsTerminal(int(os.Stdout.Fd())) {
+			out = plain{out}
+		}
+	}
+	began := time.Now()
+	err := error(nil)
+	if !s.json {
+		_, err = io.WriteString(out, s.prompt)
+	}
+	slid := func() {
+		tellNotes(c.ErrOrStderr(), fmt.Sprintf("the text is longer than the model's context, %d tokens: it goes on from the last half of that", m.Config.Sequence))
+	}
+	err = cmp.Or(err, m.Generate(ctx, g, func(token int32) error {
+		if answer.Tokens++; answer.Tokens == 1 {
+			began = time.Now()
+		}
+		_, err := io.WriteString(out, v.Text(token))
+		return err
+	}, slid))
+	if !s.json {
+		_, lineErr := io.WriteString(out, "\n")
+		return cmp.Or(err, lineErr)
+	}
+	if err != nil {
+		return err
+	}
+	answer.Text, answer.Seconds = text.String(), time.Since(began).Seconds()
+	if answer.Tokens > 1 {
+		answer.TokensPerSec = float64(answer.Tokens-1) / answer.Seconds
+	}
+	return json.NewEncoder(c.OutOrStdout()).Encode(answer)
+}
+
+// plain writes text to a terminal. Control characters, which it might obey, are
+// written as their escapes in Go; tabs and line ends stay.
+type plain struct{ io.Writer }
+
+func (w plain) Write(p []byte) (int, error) {
+	var b strings.Builder
+	for _, x := range p {
+		if x < ' ' && x != '\t' && x != '\n' || x == 0x7f {
+			fmt.Fprintf(&b, `\x%02x`, x)
+			continue
+		}
+		b.WriteByte(x)
+	}
+	if _, err := io.WriteString(w.Writer, b.String()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

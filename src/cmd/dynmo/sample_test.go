@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+)
+
+// sampleSays runs dynmo sample.
+func sampleSays(args ...string) ended { return says(append([]string{"sample"}, args...)...) }
+
+// A text is the same as it streams, in JSON, from a weights file, and with any number
+// of threads; it may be longer than the context, which is told once.
+func TestSample(t *testing.T) {
+	run := savedRun(t)
+	said(t, "ckpt", "export", run, "-o", "hf")
+	said(t, "ckpt", "import", "hf", "-o", "weights")
+	const prompt = "the quick brown" // 15 of 16 tokens
+	ask := func(from string, more ...string) ended {
+		return sampleSays(append([]string{from, "--prompt", prompt, "--tokens", "30", "--seed", "3"}, more...)...)
+	}
+	first := ask("hf")
+	if first.status != exitDone || !strings.HasPrefix(first.stdout, prompt) || len(first.stdout) != len(prompt)+30+1 || !strings.HasSuffix(first.stdout, "\n") {
+		t.Fatalf("%+v", first)
+	}
+	if want := "note: the text is longer than the model's context, 16 tokens: it goes on from the last half of that\n"; first.stderr != want {
+		t.Errorf("stderr %q, want %q", first.stderr, want)
+	}
+	for _, again := range []ended{ask("hf", "--threads", "3"), ask("weights"), ask(run), ask(run + "/ckpt/step_00000012"), ask("hf", "--tokenizer", "bytes"), ask("weights", "--tokenizer", "hf")} {
+		if again.stdout != first.stdout {
+			t.Errorf("%+v\nwant %q", again, first.stdout)
+		}
+	}
+	if other := ask("hf", "--seed", "4"); other.stdout == first.stdout {
+		t.Errorf("another seed gives %q too", other.stdout)
+	}
+	answer := decoded[sampled](t, "sample", "hf", "--prompt", prompt, "--tokens", "2")
+	if answer.Prompt != prompt || answer.PromptTokens != 15 || answer.Tokens != 2 || answer.Seconds <= 0 || answer.TokensPerSec <= 0 {
+		t.Errorf("%+v", answer)
+	}
+	if begun := decoded[sampled](t, "sample", "hf", "--tokens", "3"); begun.PromptTokens != 1 || begun.Prompt != "" {
+		t.Errorf("without a prompt: %+v", begun)
+	}
+	expect.OK(t, os.Remove("hf/vocab.json"))
+	for _, c := range []struct{ args, want string }{
+		{"", "accepts 1 arg(s), received 0, want dynmo sample DIR|RUN_DIR|FILE"},
+		{"nothing", "nothing: no such file"},
+		{"run.toml", "run.toml: byte 0: header of"},
+		{".", ".: no checkpoint in it: want a run directory"},
+		{"hf", "hf/vocab.json: no such file or directory: want the tokenizer of the model with --tokenizer"},
+		{"hf --tokenizer words", "--tokenizer: open words/vocab.json: no such file or directory, want bytes, gpt2, or a directory"},
+		{"hf --tokenizer gpt2 --prompt quick", "--prompt: token 24209 (\"quick\"): the model's vocabulary has 256 tokens, want the tokenizer it was trained with"},
+		{"weights --prompt aaaaaaaaaaaaaaaaa", "--prompt: 17 tokens, the model's context has 16, want at most these"},
+		{"weights --tokens 0", "--tokens 0: want at least 1"},
+		{"weights --threads 0", "--threads 0: want at least 1"},
+		{"weights --temperature -1", "--temperature -1: want 0 to 1e6"},
+		{"weights --temperature NaN", "--temperature NaN: want 0 to 1e6"},
+		{"weights --top-k -1", "--top-k -1: want at least 0"},
+		{"weights --top-p 0", "--top-p 0: want above 0, at most 1"},
+		{"weights --top-p 1.5", "--top-p 1.5: want above 0, at most 1"},
+	} {
+		t.Run(c.args, func(t *testing.T) { sampleSays(strings.Fields(c.args)...).refused(t, exitUsage, c.want) })
+	}
+}
+
+// A terminal obeys no byte of a text but tabs and line ends.
+func TestPlain(t *testing.T) {
+	var out strings.Builder
+	n, err := plain{&out}.Write([]byte("a\tb\n\x1b[2J\x00\x7fé"))
+	if want := "a\tb\n\\x1b[2J\\x00\\x7fé"; out.String() != want || n != 12 || err != nil {
+		t.Errorf("%q (%d, %v), want %q", out.String(), n, err, want)
+	}
+}

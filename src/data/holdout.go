@@ -1,0 +1,142 @@
+package data
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sort"
+
+	"dynmo/src/random"
+)
+
+// holdOutStream keeps the order in which documents are held out apart from whatever else
+// is drawn.
+const holdOutStream = 0x68656c64 // "held"
+
+// extent is the ids [lo, hi) of a file or text, which are tokens [first, first+hi-lo) of a
+// corpus.
+type extent struct{ lo, hi, first int }
+
+// take adds ids [lo, hi) to a corpus: to its last extent if they follow that.
+func (c *Corpus) take(lo, hi int) {
+	if lo == hi {
+		return
+	}
+	if n := len(c.extents) - 1; n >= 0 && c.extents[n].hi == lo {
+		c.extents[n].hi = hi
+	} else {
+		c.extents = append(c.extents, extent{lo, hi, c.tokens})
+	}
+	c.tokens += hi - lo
+}
+
+// copyTo sets dst to the len(dst) tokens from token i on.
+func (c *Corpus) copyTo(dst []int32, i int) {
+	at := sort.Search(len(c.extents), func(k int) bool { return c.extents[k].first > i }) - 1
+	for len(dst) > 0 {
+		p := c.extents[at]
+		lo := p.lo + i - p.first
+		n := min(len(dst), p.hi-lo)
+		c.ids.copyTo(dst[:n], lo)
+		dst, i, at = dst[n:], i+n, at+1
+	}
+}
+
+// holdOut takes a share of a corpus out of it. Documents are taken in an order drawn from
+// their number alone, each that brings what is held out nearer to the share. Where that is
+// none or all, as in a text of one file, it is the end of the corpus. So the same tokens are held
+// out of the same data in every run, and no sequence has tokens of both parts.
+//
+// A document is a file of a directory with the 0 byte behind it, what an index of
+// Megatron-LM says, or of llm.c's files what ends in an end-of-text token.
+func (s *source) holdOut(c *Corpus, share float64) error {
+	total, want := c.tokens, share*float64(c.tokens)
+	ends := s.ends(total)
+	trained, held := Corpus{}, Corpus{ids: c.ids, hash: c.hash}
+	begin := 0
+	for i, out := range drawn(ends, want) {
+		if out {
+			held.take(begin, ends[i])
+		} else {
+			trained.take(begin, ends[i])
+		}
+		begin = ends[i]
+	}
+	if trained.tokens == 0 || held.tokens == 0 {
+		trained, held = Corpus{}, Corpus{ids: c.ids, hash: c.hash}
+		trained.take(0, total-int(want))
+		held.take(total-int(want), total)
+	}
+	for _, part := range []struct {
+		tokens int
+		what   string
+	}{{held.tokens, "are held out"}, {trained.tokens, "are left to train on"}} {
+		if part.tokens <= s.sequence {
+			return fmt.Errorf("data: data.validation = %v: wanted at least %d tokens, a sequence (model.sequence = %d) and the token after it; of the %d tokens of %s = %q, %d %s",
+				share, s.sequence+1, s.sequence, total, s.key, s.path, part.tokens, part.what)
+		}
+	}
+	c.extents, c.tokens, c.held = trained.extents, trained.tokens, &held
+	return nil
+}
+
+// drawn reports which documents are held out for so many tokens to be.
+func drawn(ends []int, want float64) []bool {
+	held, out := 0, make([]bool, len(ends))
+	for _, i := range random.Keyed(holdOutStream).Perm(len(ends)) {
+		tokens := ends[i]
+		if i > 0 {
+			tokens -= ends[i-1]
+		}
+		if out[i] = float64(held)+float64(tokens)/2 < want; out[i] {
+			held += tokens
+		}
+	}
+	return out
+}
+
+// ends returns where the documents among the first total tokens end, ascending. The last
+// ends there.
+func (s *source) ends(total int) []int {
+	var ends []int
+	add := func(end int) {
+		if end < total && (len(ends) == 0 || ends[len(ends)-1] < end) {
+			ends = append(ends, end)
+		}
+	}
+	switch {
+	case s.isText():
+		end := 0
+		for _, f := range s.files {
+			end += int(f.size) + 1 // with the separator
+			add(end)
+		}
+	case s.tokens.Format == Megatron:
+		s.tokens.megatronEnds(add)
+	default:
+		delimiter := int64(endOfText)
+		if s.tokens.ids.element == u32 {
+			delimiter = llmcLlama3End
+		}
+		for i := range total {
+			if s.tokens.ids.id(i) == delimiter {
+				add(i + 1)
+			}
+		}
+	}
+	return append(ends, total)
+}
+
+// megatronEnds calls add with where the documents of a Megatron data set end.
+func (t *Tokens) megatronEnds(add func(end int)) {
+	idx := t.index
+	sequences := int(binary.LittleEndian.Uint64(idx[18:]))
+	documents := int(binary.LittleEndian.Uint64(idx[26:]))
+	end, sequence := 0, 0
+	for d := range documents {
+		first := int(binary.LittleEndian.Uint64(idx[megatronHeader+12*sequences+8*d:]))
+		for ; sequence < first; sequence++ {
+			end += int(binary.LittleEndian.Uint32(idx[megatronHeader+4*sequence:]))
+		}
+		add(end)
+	}
+}

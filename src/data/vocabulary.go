@@ -1,0 +1,154 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/tiktoken-go/tokenizer/codec"
+)
+
+// Vocabulary is a byte-level byte-pair encoding (Radford et al. 2019): it turns any
+// text into tokens, and tokens back into bytes.
+type Vocabulary struct {
+	End    int32 // the token that ends a text; -1 if there is none
+	tokens []string
+	ids    map[string]int32
+	merges map[[2]int32]merge
+}
+
+// merge is what two neighbours become, and when: of those in a text the merge of
+// the lowest rank is made first.
+type merge struct {
+	rank int
+	id   int32
+}
+
+// gpt2End is how GPT-2's vocabulary spells the token that ends a text.
+const gpt2End = "<|endoftext|>"
+
+// Bytes returns the vocabulary that text is trained with where it is not
+// tokenized: every byte is a token, and 0 stands between two texts.
+func Bytes() *Vocabulary {
+	v := &Vocabulary{End: separator, ids: make(map[string]int32)}
+	for b := range 256 {
+		v.add(string([]byte{byte(b)}))
+	}
+	return v
+}
+
+// GPT2Vocabulary returns the vocabulary of GPT2, from the library that encodes with it.
+var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
+	library := codec.NewR50kBase()
+	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge)}
+	for id := range uint(endOfText) {
+		token, err := library.Decode([]uint{id})
+		if err != nil {
+			panic("data: the library lacks a token of GPT-2's")
+		}
+		v.add(token)
+		if len(token) > 1 { // tokens stand in the order of their merges
+			pair := v.merged(v.bytes(token))
+			v.merges[[2]int32{pair[0], pair[1]}] = merge{len(v.merges), int32(id)}
+		}
+	}
+	v.add(gpt2End)
+	return v
+})
+
+// add appends a token.
+func (v *Vocabulary) add(token string) {
+	v.ids[token] = int32(len(v.tokens))
+	v.tokens = append(v.tokens, token)
+}
+
+// Size returns how many tokens there are; ids are below it.
+func (v *Vocabulary) Size() int { return len(v.tokens) }
+
+// Text returns the bytes of a token.
+func (v *Vocabulary) Text(id int32) string { return v.tokens[id] }
+
+// Encode returns the tokens of a text. The error names a byte that no token is for.
+func (v *Vocabulary) Encode(text string) ([]int32, error) {
+	var tokens []int32
+	for at := 0; at < len(text); {
+		end := at + piece(text[at:])
+		ids := v.bytes(text[at:end])
+		if i := slices.Index(ids, -1); i >= 0 {
+			return nil, fmt.Errorf("byte %d, 0x%02x: the vocabulary has no token for it", at+i, text[at+i])
+		}
+		tokens = append(tokens, v.merged(ids)...)
+		at = end
+	}
+	return tokens, nil
+}
+
+// bytes returns the token of each byte of text, -1 where there is none.
+func (v *Vocabulary) bytes(text string) []int32 {
+	ids := make([]int32, len(text))
+	for i := range len(text) {
+		id, ok := v.ids[text[i:i+1]]
+		if !ok {
+			id = -1
+		}
+		ids[i] = id
+	}
+	return ids
+}
+
+// merged makes all merges of neighbours, in its place.
+func (v *Vocabulary) merged(ids []int32) []int32 {
+	for len(ids) > 1 {
+		best, pair := merge{rank: -1}, [2]int32{}
+		for i := range len(ids) - 1 {
+			if m, ok := v.merges[[2]int32{ids[i], ids[i+1]}]; ok && (best.rank < 0 || m.rank < best.rank) {
+				best, pair = m, [2]int32{ids[i], ids[i+1]}
+			}
+		}
+		if best.rank < 0 {
+			break
+		}
+		n := 0
+		for i := 0; i < len(ids); i++ {
+			id := ids[i]
+			if i+1 < len(ids) && id == pair[0] && ids[i+1] == pair[1] {
+				id = best.id
+				i++
+			}
+			ids[n] = id
+			n++
+		}
+		ids = ids[:n]
+	}
+	return ids
+}
+
+// VocabularyOf returns the vocabulary that a model of so many tokens, trained on
+// data.path, has learnt. Nothing is known of a token file but the ids in it: those of
+// GPT-2's vocabulary, padded to a multiple of at most 1024, are taken for that. The error
+// says that it is not known.
+func VocabularyOf(path string, vocab int) (*Vocabulary, error) {
+	if !IsTokens(path) {
+		return Bytes(), nil
+	}
+	if IsGPT2(vocab) {
+		return GPT2Vocabulary(), nil
+	}
+	return nil, fmt.Errorf("a token file does not say which tokenizer made it, and a vocabulary of %d is not GPT-2's", vocab)
+}
+
+// IsTokens reports whether Open takes a path for a token file's. Of one that is no
+// longer there its name decides.
+func IsTokens(path string) bool {
+	if !isTokenFile(path) {
+		return false
+	}
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() && !isText(path)
+}
+
+// IsGPT2 reports whether so many tokens are GPT-2's vocabulary, or that padded.
+func IsGPT2(vocab int) bool { return vocab >= gpt2Vocab && vocab < gpt2Vocab+1024 }

@@ -1,0 +1,72 @@
+package launch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/data"
+	"dynmo/src/expect"
+	"dynmo/src/record"
+	"dynmo/src/store"
+)
+
+// obstacle is a run whose checkpoints cannot be written until it has told so often
+// enough.
+type obstacle struct {
+	run
+	path    string
+	removed int // after so many warnings
+	told    []string
+}
+
+func (o *obstacle) Say(line string) {
+	if !strings.HasPrefix(line, "warning: no checkpoint") {
+		return
+	}
+	if o.told = append(o.told, line); len(o.told) == o.removed {
+		_ = os.Remove(o.path)
+	}
+}
+
+// TestCheckpointsThatFail: a checkpoint that cannot be written is told, and training
+// goes on; once it can be, the next one is whole. Three in a row end the run.
+func TestCheckpointsThatFail(t *testing.T) {
+	c := small(t)
+	c.Parallel.Stages, c.Train.Steps, c.Checkpoint.Every = 2, 8, "1"
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	expect.OK(t, err)
+	for removed, want := range map[int]string{2: "", 9: "3 in a row failed"} {
+		dir := t.TempDir()
+		o := &obstacle{path: filepath.Join(dir, store.Directory), removed: removed}
+		expect.OK(t, os.Symlink(filepath.Join(dir, "nowhere"), o.path))
+		err := local.Run(2, func(tr comm.Transport) error {
+			r, err := newRank(c, tr, Hooks{
+				Stop:   func() bool { return false },
+				Begin:  func(World) (record.Observer, error) { return o, nil },
+				RunDir: func() string { return dir },
+			}, func() (*data.Corpus, error) { return corpus, nil })
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			_, err = r.Loop()
+			return err
+		})
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), store.Directory) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+			continue
+		}
+		expect.OK(t, err)
+		newest, damaged, err := store.Newest(dir)
+		expect.OK(t, err)
+		if len(o.told) != 2 || len(damaged) > 0 || newest.Step != c.Train.Steps {
+			t.Errorf("told %q, newest after step %d, damaged %v", o.told, newest.Step, damaged)
+		}
+	}
+}

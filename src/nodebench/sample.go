@@ -1,0 +1,158 @@
+package nodebench
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"gonum.org/v1/gonum/blas/blas32"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+	"dynmo/src/model"
+	"dynmo/src/random"
+	"dynmo/src/sample"
+	"dynmo/src/tensor"
+)
+
+const (
+	// Streamed is the floats that are read, and those that are copied, to find how fast
+	// memory is: 256 MiB, more than caches hold.
+	Streamed = 64 << 20
+	// sampleReach is the part of memory's rate that sampling should reach.
+	sampleReach = 0.5
+	// sampledTokens is how many tokens are compared with the training forward.
+	sampledTokens = 16
+)
+
+// Sample measures how fast package sample adds a token to a text on so many threads,
+// against the memory that holds the weights, each of which a token reads once:
+//
+//	sample/memory_ratio = bytes of weights / token seconds / rate of memory
+//
+// The rate of memory is the larger of two on as many threads: reading, and copying,
+// of streamed floats, of which what is read and what is written count. Sampling is right if it finds the
+// tokens of a text as probable as the forward of training does, on k.
+func Sample(k kernel.Backend, dev device.Device, c model.Config, streamed, threads, rounds int) ([]Result, error) {
+	b := newBench(k, dev)
+	defer b.free()
+	m, wrong, err := b.sampler(c, threads)
+	if err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	s := m.NewSession()
+	from, to := make([]float32, streamed), make([]float32, streamed)
+	for i := range from {
+		from[i], to[i] = 1, 1 // of memory that was never written, all is one page
+	}
+	spans := b.rounds(rounds,
+		func() {
+			if s.Len() == c.Sequence {
+				s.Reset()
+			}
+			s.Feed(1)
+		},
+		func() { split(streamed, threads, func(lo, hi int) { read(from[lo:hi]) }) },
+		func() { split(streamed, threads, func(lo, hi int) { copy(to[lo:hi], from[lo:hi]) }) })
+	bytes := 4 * float64(streamed)
+	fastest, moved := 1, bytes
+	if seconds := spans.medians(); 2*bytes/seconds[2] > bytes/seconds[1] {
+		fastest, moved = 2, 2*bytes
+	}
+	b.add("sample/tokens_per_second", spans.rate(0, 1), "tokens/s", 0, wrong)
+	b.add("sample/weights", spans.rate(0, 1e-9*float64(m.TokenBytes())), "GB/s", 0, wrong)
+	b.add("sample/read", spans.rate(1, 1e-9*bytes), "GB/s", 0, 0)
+	b.add("sample/copy", spans.rate(2, 2e-9*bytes), "GB/s", 0, 0)
+	b.add("sample/memory_ratio", spans.ratio(fastest, 0, float64(m.TokenBytes())/moved), "ratio", sampleReach, wrong)
+	return b.results, nil
+}
+
+// split calls do with equal parts of [0, n), on so many threads.
+func split(n, threads int, do func(lo, hi int)) {
+	var group sync.WaitGroup
+	for t := range threads {
+		group.Go(func() { do(t*n/threads, (t+1)*n/threads) })
+	}
+	group.Wait()
+}
+
+// read reads all of x.
+func read(x []float32) {
+	v := blas32.Vector{N: len(x), Inc: 1, Data: x}
+	if blas32.Dot(v, v) == 0 {
+		panic("nodebench: ones sum to zero")
+	}
+}
+
+// sampler returns a sampler of a model with its initial weights, and 1 if it is wrong,
+// else 0.
+func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int, err error) {
+	x := &model.Exec{Device: b.dev, Backend: b.k, Stream: b.stream, B: 1, T: sampledTokens, Scale: 1}
+	if err := x.Reserve(c); err != nil {
+		return nil, 0, err
+	}
+	defer x.Close()
+	stage, err := model.NewStage(c, c.All(), b.dev, b.k.DType())
+	if err != nil {
+		return nil, 0, err
+	}
+	defer stage.Free()
+	draw := random.Keyed(2)
+	text := make([]int32, sampledTokens+1)
+	for i := range text {
+		text[i] = draw.Int32N(int32(c.Vocab))
+	}
+	want, err := b.forward(x, stage, text[:sampledTokens], text[1:])
+	if err != nil {
+		return nil, 0, err
+	}
+	m, err = sample.New(c, threads, nil, func(w model.Weight) ([]float32, error) {
+		for _, l := range stage.Layers {
+			if p := l.Param(w.Name); p != nil && !p.Borrowed() {
+				return append([]float32(nil), tensor.Of[float32](p.W)...), nil
+			}
+		}
+		return nil, errors.New("the model has no " + w.Name)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	s, got := m.NewSession(), 0.0
+	for i, token := range text[:sampledTokens] {
+		got += surprise(s.Feed(token), int(text[i+1]))
+	}
+	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
+		wrong = 1
+	}
+	return m, wrong, nil
+}
+
+// forward returns the sum of the losses of tokens by the forward of training.
+func (b *bench) forward(x *model.Exec, stage *model.Stage, tokens, targets []int32) (float64, error) {
+	inp, last := none, none
+	for _, l := range stage.Layers {
+		bytes, _ := l.Sizes(x)
+		last = b.alloc(bytes)
+		if b.err != nil {
+			return 0, b.err
+		}
+		l.Feed(x, &x.Full, last, tokens, targets)
+		if err := l.Forward(x, &x.Full, last, inp); err != nil {
+			return 0, err
+		}
+		inp = l.Output(x, &x.Full, last)
+	}
+	b.sync()
+	head := stage.Layers[len(stage.Layers)-1]
+	return tensor.Of[float64](head.Reading(x, &x.Full, last, 0))[0], b.err
+}
+
+// surprise returns -log softmax(logits)[token].
+func surprise(logits []float32, token int) float64 {
+	sum := 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v))
+	}
+	return math.Log(sum) - float64(logits[token])
+}

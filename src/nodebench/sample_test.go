@@ -1,0 +1,33 @@
+package nodebench
+
+import (
+	"testing"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Figures of sampling are believed only where the text is as probable as to the
+// trainer. The session is begun anew where the model has no more positions.
+func TestSample(t *testing.T) {
+	c := model.Config{Blocks: 1, Hidden: 16, Heads: 2, Sequence: sampledTokens, Vocab: 40, Tied: true, Seed: 1}
+	for _, k := range []kernel.Backend{ref.New(tensor.F32), newSpoiled(map[kernel.Op]int{kernel.CrossEntropy: 0})} {
+		dev := devcpu.New(device.NewWall())
+		results, err := Sample(k, dev, c, 1<<10, 2, sampledTokens+1)
+		expect.OK(t, err)
+		for _, r := range results {
+			measured := r.Name == "sample/read" || r.Name == "sample/copy"
+			if wrong := k.Name() == "spoiled" && !measured; (r.Wrong > 0) != wrong || (r.Value > 0) == wrong {
+				t.Errorf("%s: %+v", k.Name(), r)
+			}
+		}
+		if len(results) != 5 || dev.Used() != 0 {
+			t.Errorf("%d figures, %d bytes were not freed", len(results), dev.Used())
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"dynmo/src/comm"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// validation does forward passes alone, in the buffers of steps, which are free
+// between two of them and are left as they were. Nothing of it is timed, and its messages
+// have tags of their own: random delays of those of steps stay the same.
+type validation struct {
+	replica int              // microbatches of a replica
+	list    []schedule.Instr // with messages
+	chunks  []*chunk         // those of steps, with other messages and readings
+	losses  tensor.Mem       // on the host: F64 by loss of this stage and microbatch
+}
+
+// validation makes what Validate needs besides the chunks of steps, of a stage with so
+// many losses. Replicas have the same number of microbatches: layers may exchange
+// messages with those of the other replicas.
+func (p *planner) validation(losses int) validation {
+	r, replicas := p.r, p.r.replicas.Size()
+	m, v := r.schedule.Map, validation{replica: (r.options.Validation + replicas - 1) / replicas}
+	v.list = schedule.Forward(m, v.replica).WithMessages(r.stage())
+	v.losses = p.host(8 * int64(losses*v.replica))
+	if p.err != nil {
+		return v
+	}
+	rest, bytes := v.losses, 8*int64(v.replica)
+	for i, c := range r.chunks {
+		virtual := m.Place(r.stage(), i)
+		own := &chunk{layers: c.layers, entering: c.entering, feeds: c.feeds, active: make([]*buffer, v.replica)}
+		if c.before != nil {
+			own.before = v.chunks[i-1]
+		}
+		if virtual > 0 {
+			own.forwards = flow{
+				r: r, port: validationPort(m.Stage(virtual-1), i), width: c.entering, upTo: c.forwards.upTo,
+				order: order(v.list, i, schedule.RecvForward),
+			}
+		}
+		if virtual < m.Virtual()-1 {
+			own.next = validationPort(m.Stage(virtual+1), m.Chunk(virtual+1))
+			own.backwards.upTo = c.backwards.upTo
+		}
+		for _, at := range c.readings {
+			if at.counts == nil {
+				at.host, rest = rest.Span(0, bytes), rest.Span(bytes, rest.Bytes-bytes)
+				own.readings = append(own.readings, at)
+			}
+		}
+		v.chunks = append(v.chunks, own)
+	}
+	return v
+}
+
+// validationPort returns the port for messages to a chunk of the receiver. One tag will
+// do: microbatches are sent and received in ascending order.
+func validationPort(peer, chunk int) port {
+	base := comm.TagValidation + 2*chunk
+	return port{peer, tags{base, 0, 1}, tags{base + 1, 0, 1}}
+}
+
+// Validate returns the mean loss over the tokens of Options.Validation microbatches, of
+// which replicas do consecutive ones: the same bits on every rank and for every placement,
+// since losses are added in the order of microbatches, and of layers. feed returns a
+// microbatch by its number among all. It must not be called during a step, and leaves
+// gradients, and what the last step returned, as they are. Collective over the stages and
+// the replicas.
+func (r *Runner) Validate(feed Feed) (float64, error) {
+	err := r.validate(feed)
+	if err == nil {
+		var loss float64
+		if loss, err = r.validationLoss(); err == nil {
+			return loss, nil
+		}
+	}
+	return 0, fmt.Errorf("pipeline: validation: stage %d: %w", r.stage(), err)
+}
+
+func (r *Runner) validate(feed Feed) error {
+	v := &r.validation
+	for i, c := range v.chunks {
+		lent := r.chunks[i]
+		c.free, c.forwards.free = append(c.free[:0], lent.free...), append(c.forwards.free[:0], lent.forwards.free...)
+		if err := c.forwards.restart(); err != nil {
+			return err
+		}
+	}
+	first, last := r.replicas.Rank()*v.replica, r.options.Validation-1
+	mine := func(m int) (tokens, targets []int32) {
+		return feed(min(first+m, last)) // what is there twice does not count
+	}
+	for _, in := range v.list {
+		if err := v.execute(r, in, mine); err != nil {
+			return fmt.Errorf("%v: %w", in, err)
+		}
+	}
+	if err := r.drain(); err != nil {
+		return err
+	}
+	return r.sync()
+}
+
+// execute carries out one instruction.
+func (v *validation) execute(r *Runner, in schedule.Instr, feed Feed) error {
+	c, m := v.chunks[in.Chunk], in.Microbatch
+	r.group.Post().Do(in.Op, -1, m)
+	switch in.Op {
+	case schedule.RecvForward:
+		b, err := c.open(r, m)
+		if err != nil {
+			return err
+		}
+		return r.receiveActivations(c, b, m)
+	case schedule.SendForward:
+		err := r.sendActivations(c, m)
+		c.leave(m)
+		return err
+	}
+	return v.forward(r, c, m, feed)
+}
+
+func (v *validation) forward(r *Runner, c *chunk, m int, feed Feed) error {
+	b, err := c.open(r, m)
+	if err != nil {
+		return err
+	}
+	if err := c.arrive(r, b, m); err != nil {
+		return err
+	}
+	tokens, targets := c.data(feed, m)
+	for i, l := range c.layers {
+		r.group.Post().Do(schedule.F, l.ID, m)
+		p := c.forward(r.x, b, i, tokens, targets)
+		if err := p.enqueue(r.x); err != nil {
+			return fmt.Errorf("layer %d (%s): %w", l.ID, l.Name, err)
+		}
+		if err := r.progress(v.chunks); err != nil {
+			return err
+		}
+	}
+	r.read(c, m)
+	inp := b.inp
+	b.inp = tensor.Mem{}
+	if c.before != nil {
+		c.before.leave(m)
+	}
+	if c.layers[len(c.layers)-1].ID == len(r.owners)-1 {
+		c.leave(m)
+	}
+	return c.forwards.release(inp, r.ready())
+}
+
+// leave makes the buffer of a microbatch free for another one, once what leaves the
+// chunk is on its way.
+func (c *chunk) leave(m int) {
+	c.free = append(c.free, c.active[m])
+	c.active[m] = nil
+}
+
+// validationLoss adds up what all ranks have.
+func (r *Runner) validationLoss() (float64, error) {
+	v := &r.validation
+	stages, err := r.group.Allgather(comm.Pack(tensor.Of[float64](v.losses)))
+	if err != nil {
+		return 0, fmt.Errorf("over stages: %w", err)
+	}
+	values := make([][]float64, len(stages))
+	for stage, b := range stages {
+		values[stage] = comm.Unpack[float64](b)
+	}
+	replicas, err := r.replicas.Allgather(comm.Pack(r.inOrder(nil, values, v.replica)))
+	if err != nil {
+		return 0, fmt.Errorf("over replicas: %w", err)
+	}
+	var all []float64
+	for _, b := range replicas {
+		all = append(all, comm.Unpack[float64](b)...)
+	}
+	sum, microbatches := 0.0, r.options.Validation
+	for _, loss := range all[:microbatches*len(r.lossLayers)] {
+		sum += loss
+	}
+	return sum / float64(microbatches*r.x.N()), nil
+}

@@ -1,0 +1,46 @@
+package sample
+
+import (
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
+
+	"dynmo/src/tensor"
+)
+
+const (
+	// sliceBytes is how much of a matrix is multiplied with one vector after the
+	// other: it stays in a cache, and handing it to a thread costs little beside.
+	sliceBytes = 128 << 10
+	// manyTokens is from how many on a backend's product is the faster one: it packs the
+	// matrix anew, which takes as long as multiplying a few vectors with it.
+	manyTokens = 8
+)
+
+// multiply sets out (n, o) = inp (n, c) · weight (o, c)ᵀ + bias (o), which may be
+// absent. after, if it is not nil, is called with every part of a row of out.
+func (m *Model) multiply(out, inp []float32, w linear, n, c, o int, after func(part []float32)) {
+	if m.kernels != nil && n >= manyTokens {
+		m.kernels.MatmulForward(nil, tensor.From(out), tensor.From(inp), tensor.From(w.weight), tensor.From(w.bias), n, c, o)
+		if after != nil {
+			m.team.share(n, 1, func(lo, hi int) { after(out[lo*o : hi*o]) })
+		}
+		return
+	}
+	m.team.share(o, max(1, sliceBytes/(4*c)), func(lo, hi int) {
+		rows := blas32.General{Rows: hi - lo, Cols: c, Stride: c, Data: w.weight[lo*c : hi*c]}
+		for i := range n {
+			part := out[i*o+lo : i*o+hi]
+			beta := float32(0)
+			if w.bias != nil {
+				copy(part, w.bias[lo:hi])
+				beta = 1
+			}
+			blas32.Gemv(blas.NoTrans, 1, rows, vector(inp[i*c:][:c]), beta, vector(part))
+			if after != nil {
+				after(part)
+			}
+		}
+	})
+}
+
+func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }

@@ -1,0 +1,199 @@
+package sample
+
+import (
+	"hash/fnv"
+	"math"
+	"slices"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// tiny has every kind of weight; its sequence is short enough to be filled.
+var tiny = model.Config{Blocks: 2, Hidden: 16, Heads: 4, Sequence: 12, Vocab: 29, Tied: true}
+
+// trainer is a whole model of package model, run layer by layer on one sequence.
+type trainer struct {
+	x *model.Exec
+	s *model.Stage
+}
+
+// newTrainer returns a model whose weights, biases included, are large enough that
+// logits differ.
+func newTrainer(t *testing.T, c model.Config) *trainer {
+	t.Helper()
+	d := cpu.New(device.NewWall())
+	s, err := model.NewStage(c, c.All(), d, tensor.F32)
+	expect.OK(t, err)
+	t.Cleanup(s.Free)
+	for _, l := range s.Layers {
+		for _, p := range l.Params() {
+			name := fnv.New64a()
+			name.Write([]byte(p.Weight))
+			draw := random.Keyed(name.Sum64())
+			for i := range tensor.Of[float32](p.W) {
+				tensor.Of[float32](p.W)[i] = float32(0.4*draw.NormFloat64() + 0.1)
+			}
+		}
+	}
+	return &trainer{s: s, x: &model.Exec{Device: d, Backend: ref.New(tensor.F32), Stream: d.NewStream(), Scale: 1}}
+}
+
+// sampler returns the same weights as this package's.
+func (r *trainer) sampler(t *testing.T, threads int, k kernel.Backend) *Model {
+	t.Helper()
+	m, err := New(r.s.Config, threads, k, func(w model.Weight) ([]float32, error) {
+		for _, l := range r.s.Layers {
+			if p := l.Param(w.Name); p != nil {
+				return slices.Clone(tensor.Of[float32](p.W)), nil
+			}
+		}
+		t.Errorf("no layer has %s", w.Name)
+		return nil, nil
+	})
+	expect.OK(t, err)
+	return m
+}
+
+// logProbabilities returns log softmax of the logits behind every token, by the forward
+// of training: from what it leaves of them, softmax - onehot(target), the first thing in
+// the head's memory.
+func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
+	t.Helper()
+	r.x.B, r.x.T = 1, len(tokens)
+	expect.OK(t, r.x.Reserve(r.s.Config))
+	defer r.x.Close()
+	targets := make([]int32, len(tokens))
+	out, saved := tensor.Mem{}, tensor.Mem{}
+	for _, l := range r.s.Layers {
+		bytes, _ := l.Sizes(r.x)
+		var err error
+		saved, err = r.x.Device.Alloc(bytes)
+		expect.OK(t, err)
+		l.Feed(r.x, &r.x.Full, saved, tokens, targets)
+		expect.OK(t, l.Forward(r.x, &r.x.Full, saved, out))
+		out = l.Output(r.x, &r.x.Full, saved)
+	}
+	v := r.s.Config.Vocab
+	var rows [][]float64
+	for i := range tokens {
+		gradient := tensor.Of[float32](saved)[i*v:][:v]
+		row, rest := make([]float64, v), 1.0
+		for j, g := range gradient[1:] { // of the target, 0, the difference to 1 would cancel
+			row[j+1] = math.Log(float64(g))
+			rest -= float64(g)
+		}
+		row[0] = math.Log(rest)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// logSoftmax returns log softmax of logits.
+func logSoftmax(logits []float32) []float64 {
+	sum := 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v))
+	}
+	row := make([]float64, len(logits))
+	for i, v := range logits {
+		row[i] = float64(v) - math.Log(sum)
+	}
+	return row
+}
+
+// same fails unless two rows agree but for the target's entry, the first, which the
+// trainer does not leave exactly.
+func same(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	for i := range want[1:] {
+		if d := math.Abs(got[i+1] - want[i+1]); !(d <= 1e-5) {
+			t.Fatalf("%s: token %d: log probability %v, the trainer's %v", what, i+1, got[i+1], want[i+1])
+		}
+	}
+	if math.Abs(math.Exp(got[0])-math.Exp(want[0])) > 1e-5 {
+		t.Fatalf("%s: token 0: log probability %v, the trainer's %v", what, got[0], want[0])
+	}
+}
+
+// A prompt that is fed at once, in parts, or token by token has the logits of the
+// trainer's forward.
+func TestLogitsAreTheTrainers(t *testing.T) {
+	for _, tied := range []bool{true, false} {
+		c := tiny
+		c.Tied = tied
+		r := newTrainer(t, c)
+		tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
+		want := r.logProbabilities(t, tokens)
+		for _, part := range []int{1, 5, len(tokens), -len(tokens)} {
+			k := kernel.Backend(nil)
+			if part < 0 {
+				part, k = -part, r.x.Backend
+			}
+			s := r.sampler(t, 2, k).NewSession()
+			for lo := 0; lo < len(tokens); lo += part {
+				hi := min(lo+part, len(tokens))
+				same(t, "logits", logSoftmax(s.Feed(tokens[lo:hi]...)), want[hi-1])
+			}
+		}
+	}
+}
+
+// Greedy sampling takes, token for token, what the trainer's forward of the whole
+// text finds most probable; beyond the positions of the model, of its last half and
+// what has followed that.
+func TestGreedyIsTheTrainers(t *testing.T) {
+	r := newTrainer(t, tiny)
+	prompt, slides := []int32{7, 7, 2}, 0
+	got := generated(t, r.sampler(t, 1, nil), Generation{Prompt: prompt, Tokens: 25, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}, &slides)
+	text, seen := slices.Clone(prompt), slices.Clone(prompt)
+	for i := range 25 {
+		if len(seen) > tiny.Sequence {
+			seen = slices.Clone(text[len(text)-tiny.Sequence/2:])
+		}
+		rows := r.logProbabilities(t, seen)
+		row := rows[len(rows)-1]
+		best := slices.Index(row, slices.Max(row))
+		if int(got[i]) != best {
+			t.Fatalf("token %d is %d, the trainer's %d", i, got[i], best)
+		}
+		text, seen = append(text, int32(best)), append(seen, int32(best))
+	}
+	if slides != 1 {
+		t.Errorf("told %d times that the text slides", slides)
+	}
+}
+
+// generated returns the tokens of a generation.
+func generated(t *testing.T, m *Model, g Generation, slides *int) []int32 {
+	t.Helper()
+	var tokens []int32
+	expect.OK(t, m.Generate(t.Context(), g, func(token int32) error {
+		tokens = append(tokens, token)
+		return nil
+	}, func() { *slides++ }))
+	return tokens
+}
+
+// Equal seeds give equal texts, whatever the threads; others do not.
+func TestSeedsAndThreads(t *testing.T) {
+	r := newTrainer(t, tiny)
+	text := func(threads int, seed uint64) []int32 {
+		g := Generation{Prompt: []int32{1}, Tokens: 40, Vocab: tiny.Vocab, End: -1, Choice: Choice{Temperature: 3, TopK: 20, TopP: 0.9, Seed: seed}}
+		return generated(t, r.sampler(t, threads, nil), g, new(int))
+	}
+	first := text(1, 1)
+	if !slices.Equal(first, text(3, 1)) {
+		t.Error("threads change the text")
+	}
+	if slices.Equal(first, text(1, 2)) {
+		t.Error("another seed gives the same text")
+	}
+}

@@ -1,0 +1,57 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"dynmo/src/partition"
+)
+
+// Forward returns a step of forward passes alone, which Check does not know: every
+// stage has them in the order of time if all took equally long and each began once the
+// one before it on the chain ended. Each microbatch enters the chain as soon as none of
+// its passes meets a pass of an earlier one on a stage. So whatever a pass waits for
+// comes earlier in that time, and stages with a buffer for each virtual stage never wait
+// for each other in a circle.
+func Forward(m partition.Map, microbatches int) Schedule {
+	s := Schedule{Map: m, Microbatches: microbatches, Lists: make([][]Instr, m.Stages)}
+	meets := meetings(m)
+	enters := make([]int, microbatches) // by microbatch: when
+	for i := range enters {
+		if i > 0 {
+			enters[i] = enters[i-1] + 1
+		}
+		for slices.ContainsFunc(enters[max(0, i-len(meets)):i], func(earlier int) bool {
+			return enters[i]-earlier < len(meets) && meets[enters[i]-earlier]
+		}) {
+			enters[i]++
+		}
+	}
+	for stage := range s.Lists {
+		list := make([]Instr, 0, m.Chunks*microbatches)
+		for microbatch := range microbatches {
+			for chunk := range m.Chunks {
+				list = append(list, Instr{F, microbatch, chunk})
+			}
+		}
+		begins := func(in Instr) int { return enters[in.Microbatch] + m.Place(stage, in.Chunk) }
+		slices.SortFunc(list, func(a, b Instr) int { return cmp.Compare(begins(a), begins(b)) })
+		s.Lists[stage] = list
+	}
+	return s
+}
+
+// meetings reports, by how much later a microbatch enters the chain than another,
+// whether passes of both would fall together on a stage: whether that is the distance of
+// two virtual stages of one.
+func meetings(m partition.Map) []bool {
+	meets := make([]bool, m.Virtual())
+	for stage := range m.Stages {
+		for a := range m.Chunks {
+			for b := range a {
+				meets[m.Place(stage, a)-m.Place(stage, b)] = true
+			}
+		}
+	}
+	return meets
+}

@@ -1,0 +1,62 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/partition"
+)
+
+// TestForward: every stage does every pass once, microbatches follow each other as
+// closely as the map lets them, and no stages wait for each other in a circle.
+func TestForward(t *testing.T) {
+	for _, c := range []struct {
+		m            partition.Map
+		microbatches int
+		text         string
+	}{
+		{partition.Line(3), 3, "F0 F1 F2\nF0 F1 F2\nF0 F1 F2\n"},
+		{partition.Map{Stages: 2, Chunks: 2}, 4, "F0 F1 F0.1 F1.1 F2 F3 F2.1 F3.1\nF0 F1 F0.1 F1.1 F2 F3 F2.1 F3.1\n"},
+		{partition.Map{Stages: 2, Chunks: 2, Vee: true}, 3, "F0 F1 F0.1 F2 F1.1 F2.1\nF0 F0.1 F1 F1.1 F2 F2.1\n"},
+		{partition.Map{Stages: 1, Chunks: 3}, 2, "F0 F0.1 F0.2 F1 F1.1 F1.2\n"},
+		{partition.Map{Stages: 2, Chunks: 2}, 1, "F0 F0.1\nF0 F0.1\n"},
+	} {
+		if got := Format(Forward(c.m, c.microbatches).Lists); got != c.text {
+			t.Errorf("%+v: order\n%swant\n%s", c.m, got, c.text)
+		}
+	}
+	for stages := 1; stages <= 5; stages++ {
+		for chunks := 1; chunks <= 4; chunks++ {
+			for _, vee := range []bool{false, true} {
+				for microbatches := 1; microbatches <= 12; microbatches++ {
+					m := partition.Map{Stages: stages, Chunks: chunks, Vee: vee}
+					expect.OK(t, forwardRuns(Forward(m, microbatches)))
+				}
+			}
+		}
+	}
+}
+
+// forwardRuns carries out a step of forward passes where every virtual stage has one
+// buffer for what leaves it, which is free once the next has done its pass.
+func forwardRuns(s Schedule) error {
+	n, run := s.Map.Virtual(), s.dryRun()
+	held := func(v int, in Instr) bool {
+		m := in.Microbatch
+		return v < n-1 && m > 0 && !run.forward[(v+1)*s.Microbatches+m-1]
+	}
+	for run.pass(held) {
+	}
+	for stage, list := range s.Lists {
+		if len(list) != s.Map.Chunks*s.Microbatches || run.next[stage] < len(list) {
+			return fmt.Errorf("%+v, %d microbatches: stage %d does %d of %d passes of\n%s", s.Map, s.Microbatches, stage, run.next[stage], len(list), Format(s.Lists))
+		}
+	}
+	for i, done := range run.forward {
+		if !done {
+			return fmt.Errorf("%+v, %d microbatches: pass %d is missing", s.Map, s.Microbatches, i)
+		}
+	}
+	return nil
+}

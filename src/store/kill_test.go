@@ -1,0 +1,54 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/tensor"
+)
+
+// TestKilled: whenever a process is killed while a checkpoint is written, the newest
+// whole one is that one or the one before it, never a mixture, and what was begun goes
+// at the next start.
+func TestKilled(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	dir := filepath.Join(run, Directory)
+	save(t, dev, s, dir, 10, 2)
+	var mutex sync.Mutex
+	left := map[string][]string{} // by phase: what was there
+	defer func(was func(string)) { reached = was }(reached)
+	reached = func(phase string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if len(left[phase]) < 9 {
+			at := t.TempDir()
+			expect.OK(t, os.CopyFS(at, os.DirFS(run)))
+			left[phase] = append(left[phase], at)
+		}
+	}
+	save(t, dev, s, dir, 20, 2)
+	for phase, want := range map[string]int{
+		"file made": 10, "file written": 10, "manifest written": 10, "before its name": 10, "named": 20, "latest written": 20,
+	} {
+		if len(left[phase]) == 0 {
+			t.Errorf("%s: not reached", phase)
+		}
+		for _, run := range left[phase] {
+			expect.OK(t, Clean(filepath.Join(run, Directory)))
+			c, damaged, err := Newest(run)
+			if err != nil || len(damaged) > 0 || c.Step != want {
+				t.Errorf("%s: %+v, damaged %v, error %v; want step %d", phase, c, damaged, err, want)
+			}
+			if entries, err := filepath.Glob(filepath.Join(run, Directory, "*"+unfinished)); len(entries) > 0 || err != nil {
+				t.Errorf("%s: left behind: %v (%v)", phase, entries, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"fmt"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/config"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Config returns the settings of the run that wrote the checkpoint. Those that this
+// version does not know are left out.
+func (c *Checkpoint) Config() (config.Config, error) {
+	settings, _, err := config.Parse("settings", []byte(c.Settings))
+	if err == nil {
+		if layers := model.FromConfig(settings).Layers(); layers != c.Layers {
+			err = fmt.Errorf("settings of %d layers, the checkpoint has %d", layers, c.Layers)
+		}
+	}
+	if err != nil {
+		return settings, c.fail(ManifestFile, err)
+	}
+	return settings, nil
+}
+
+// chain is the layers of a checkpoint, one of which is in memory.
+type chain struct {
+	of    *Checkpoint
+	shape model.Config
+	dtype tensor.DType
+	on    device.Device
+	held  *model.Layer
+}
+
+// chain returns the layers, in the memory of this process.
+func (c *Checkpoint) chain() (*chain, error) {
+	settings, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range []tensor.DType{tensor.F32, tensor.F64, tensor.BF16} {
+		if d.String() == c.DType {
+			return &chain{of: c, shape: model.FromConfig(settings), dtype: d, on: cpu.New(device.NewWall())}, nil
+		}
+	}
+	return nil, c.fail(ManifestFile, fmt.Errorf("dtype %.100q, want f32, f64 or bf16", c.DType))
+}
+
+// layer returns a layer, until the next call.
+func (k *chain) layer(id int) (*model.Layer, error) {
+	if k.held != nil && k.held.ID == id {
+		return k.held, nil
+	}
+	k.free()
+	l, err := k.of.Layer(id, k.shape, k.on, k.dtype)
+	if err != nil {
+		return nil, err
+	}
+	k.held = l
+	return l, nil
+}
+
+func (k *chain) free() {
+	if k.held != nil {
+		k.held.Free()
+		k.held = nil
+	}
+}
+
+// Weights returns the weights of the whole model, as float32, with zeros for what is
+// pruned; of those that were rounded, what they were before. They are read when they
+// are asked for, a layer at a time, and checked by the hash of their file.
+func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
+	k, err := c.chain()
+	if err != nil {
+		return nil, err
+	}
+	w := checkpoint.FromChain(k.shape, k.layer, k.free)
+	w.Prefix = checkpoint.Transformer
+	return w, nil
+}
+
+// Restore reads every layer and frees it again: besides hashes it finds what is no layer
+// of the model that the settings describe.
+func (c *Checkpoint) Restore() error {
+	k, err := c.chain()
+	if err != nil {
+		return err
+	}
+	defer k.free()
+	for id := range c.Layers {
+		if _, err := k.layer(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
