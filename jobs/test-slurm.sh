@@ -220,6 +220,21 @@ t_too_few_places() {
 	ends 60 'FAILED 2:0'
 	says 'want --nodes=2, or --set parallel.stages=2'
 }
+t_gpus() {
+	submit --nodes=3 --gpus-per-node=2 -- --set device.kind=cuda --set parallel.stages=6 --set train.steps=10
+	ends 60 'COMPLETED 0:0'
+	says '6 ranks on 3 nodes'
+}
+t_gpus_not_asked_for() {
+	submit -- --set device.kind=cuda
+	ends 60 'FAILED 2:0'
+	says 'wants sbatch --gpus-per-node=N'
+}
+t_too_few_gpus() {
+	submit --gres=gpu:1 -- --set device.kind=cuda
+	ends 60 'FAILED 2:0'
+	says 'do not fit on 2 nodes x 1: want --nodes=4'
+}
 t_no_such_site() {
 	SITE=nowhere submit --
 	ends 60 'FAILED 2:0'
