@@ -9,7 +9,8 @@ usage() {
 	cat <<'END_OF_USAGE'
 usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE | start NODE | env | need [--no-accounting]
 
-  up      start a cluster of N nodes (default 4), node1 to nodeN, with 4 CPUs each;
+  up      start a cluster of N nodes (default 4), node1 to nodeN, with 4 CPUs each
+          and 2 GPUs, which Slurm counts and nobody has;
           --no-accounting leaves slurmdbd and MariaDB out
   down    end its jobs and daemons and remove its directory
   status  nodes and jobs; status 1 if no cluster is up
@@ -100,9 +101,12 @@ KillWait=5
 SlurmdTimeout=20
 SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
-NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 State=UNKNOWN
+GresTypes=gpu
+NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 Gres=gpu:2 State=UNKNOWN
 PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
+	touch "$cluster"/gpu{0,1}
+	echo "Name=gpu File=$cluster/gpu[0-1]" >"$cluster/gres.conf"
 	[ -n "$accounting" ] || return 0
 	cat >>"$SLURM_CONF" <<CONF
 AccountingStorageType=accounting_storage/slurmdbd
@@ -132,6 +136,7 @@ keep() {
 	shift
 	setsid "$@" </dev/null >>"$cluster/log/$name.out" 2>&1 &
 	echo $! >"$cluster/pids/$name"
+	disown
 }
 
 start_munge() {

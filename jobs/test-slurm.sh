@@ -82,6 +82,9 @@ once() {
 	n=$(grep -cF -- "$1" "$log")
 	[ "$n" = 1 ] || problem "$n times in the log, want once: $1"
 }
+# A job of testdata/dynmo with HOLD waits there until `back` lets it go on: no test has to
+# be fast. bin/dynmo gets enough steps.
+#
 # hurt COMMAND...: does something to the job, of which `back TEXT` waits for the answer
 # in its log, and keeps how long that took.
 hurt() {
@@ -91,10 +94,13 @@ hurt() {
 back() {
 	within 120 said "$1" || problem "the log never said: $1"
 	recovered=$(((${EPOCHREALTIME/./} - began_hurt) / 100000))
+	: >"$name.run/go"
 }
 host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
-rank() { pgrep -f "^bash .*/dynmo train run.toml --run-dir $name.run|$real train run.toml --run-dir $name.run" | xargs -I '{}' sh -c \
-	"tr '\\0' '\\n' </proc/{}/environ 2>/dev/null | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1; }
+rank() { # rank R: prints the process of a rank
+	pgrep -f "^bash .*/dynmo train run.toml --run-dir $name.run|$real train run.toml --run-dir $name.run" | xargs -I '{}' sh -c \
+		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1
+}
 
 # A test is a function, whose name says what happens to the job.
 
@@ -104,7 +110,7 @@ t_done() {
 	says 'from step 0' && says 'train.sbatch: done'
 }
 t_usr1_requeue() {
-	submit -- --set train.steps=80
+	HOLD=15 submit -- --set train.steps=40
 	reach 15
 	hurt scancel --batch --signal=USR1 "$id"
 	back 'requeued 1 times'
@@ -112,18 +118,20 @@ t_usr1_requeue() {
 	once 'stub: from step 0'
 }
 t_limit_requeue() {
-	submit --time=1 -- --set train.steps=330
+	HOLD=15 submit --time=1 -- --set train.steps=40
+	began_hurt=${EPOCHREALTIME/./}
+	back 'requeued 1 times'
 	ends 200 'COMPLETED 0:0'
 	says 'will stop 30 s before the limit' && says 'half of the job' && says 'limit: the ranks write a checkpoint and stop' && says 'requeued 1 times'
 }
 t_slow_checkpoint_stops_earlier() {
-	WRITE=8 submit --time=2 -- --set train.steps=400
-	within 60 said 'will stop 46 s before the limit' || problem 'lead is not 30 + 2 x 8 s'
+	WRITE=8 HOLD=15 submit --time=2 -- --set train.steps=40
+	within 60 said '2 checkpoints of 8 s' || problem 'lead is not 30 + 2 x 8 s'
 	scancel "$id"
 	ends 60 'CANCELLED 85:0'
 }
 t_limit_no_requeue() {
-	REQUEUE=no submit -- --set train.steps=300
+	REQUEUE=no HOLD=15 submit -- --set train.steps=40
 	reach 15
 	hurt scancel --batch --signal=USR1 "$id"
 	back 'dynmo ended with status 85'
@@ -131,13 +139,13 @@ t_limit_no_requeue() {
 	says "sbatch with --run-dir $name.run goes on"
 }
 t_stopped_ok() {
-	REQUEUE=no submit -- --set train.steps=300 --set train.stopped_is_success=true
+	REQUEUE=no HOLD=15 submit -- --set train.steps=40 --set train.stopped_is_success=true
 	reach 15
 	scancel --batch --signal=USR1 "$id"
 	ends 60 'COMPLETED 0:0'
 }
 t_scontrol_requeue() {
-	submit -- --set train.steps=60
+	HOLD=15 submit -- --set train.steps=40
 	reach 15
 	hurt scontrol requeue "$id"
 	back 'requeued 1 times'
@@ -146,7 +154,7 @@ t_scontrol_requeue() {
 }
 t_node_down() {
 	local node
-	submit --nodes=3 -- --set train.steps=80
+	HOLD=15 submit --nodes=3 -- --set train.steps=40
 	reach 15
 	node=$(host 3)
 	hurt scontrol update NodeName="$node" State=DOWN Reason=test
@@ -155,7 +163,7 @@ t_node_down() {
 	says 'on 2 nodes'
 }
 t_node_crash() {
-	submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=500
+	HOLD=15 submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=40
 	reach 15
 	hurt "$jobs/test-cluster.sh" kill "$(host 3)"
 	back 'start 2 of job'
@@ -163,7 +171,7 @@ t_node_crash() {
 	says 'on 2 nodes'
 }
 t_fewer_stages() {
-	submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=80
+	HOLD=15 submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=40
 	reach 15
 	hurt scontrol update NodeName="$(host 2)" State=DOWN Reason=test
 	back 'start 2 of job'
@@ -171,7 +179,7 @@ t_fewer_stages() {
 	says '2 stages in place of 4' && says 'stub: from step 10'
 }
 t_kill_rank() {
-	submit -- --set train.steps=60
+	HOLD=15 submit -- --set train.steps=40
 	reach 15
 	hurt kill -KILL "$(rank 2)"
 	back 'start 2 of job'
@@ -189,7 +197,7 @@ t_most_restarts() {
 	once 'start 1 of job'
 }
 t_scancel() {
-	submit -- --set train.steps=600
+	HOLD=15 submit -- --set train.steps=40
 	reach 15
 	hurt scancel "$id"
 	back 'dynmo ended with status 85'
@@ -211,6 +219,21 @@ t_too_few_places() {
 	submit --nodes=1 --ntasks-per-node=2 --
 	ends 60 'FAILED 2:0'
 	says 'want --nodes=2, or --set parallel.stages=2'
+}
+t_gpus() {
+	submit --nodes=3 --gpus-per-node=2 -- --set device.kind=cuda --set parallel.stages=6 --set train.steps=10
+	ends 60 'COMPLETED 0:0'
+	says '6 ranks on 3 nodes'
+}
+t_gpus_not_asked_for() {
+	submit -- --set device.kind=cuda
+	ends 60 'FAILED 2:0'
+	says 'wants sbatch --gpus-per-node=N'
+}
+t_too_few_gpus() {
+	submit --gres=gpu:1 -- --set device.kind=cuda
+	ends 60 'FAILED 2:0'
+	says 'do not fit on 2 nodes x 1: want --nodes=4'
 }
 t_no_such_site() {
 	SITE=nowhere submit --
@@ -263,26 +286,35 @@ t_dynmo_requeue() {
 	same
 }
 t_dynmo_node_down() {
+	local node
 	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
+	reach 1
+	node=$(host 3)
 	reach 250
-	hurt scontrol update NodeName="$(host 3)" State=DOWN Reason=test
+	hurt scontrol update NodeName="$node" State=DOWN Reason=test
 	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
 	same
 }
 t_dynmo_node_crash() {
+	local node
 	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
+	reach 1
+	node=$(host 3)
 	reach 250
-	hurt "$jobs/test-cluster.sh" kill "$(host 3)"
+	hurt "$jobs/test-cluster.sh" kill "$node"
 	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
 	says 'on 2 nodes'
 	same
 }
 t_dynmo_kill_rank() {
+	local pid
 	DYNMO=$real submit -- "${lasting[@]}"
+	reach 1
+	pid=$(rank 2)
 	reach 250
-	hurt kill -KILL "$(rank 2)"
+	hurt kill -KILL "$pid"
 	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
 	says 'start 2 of job'
@@ -314,10 +346,13 @@ else
 	timeout 120 "$real" train run.toml "${lasting[@]}" --run-dir undisturbed.run >/dev/null 2>&1
 	hash_of undisturbed >undisturbed.hash
 fi
-for each in $names; do
-	test_one "$each" >"$work/$each.out" &
+# Those of bin/dynmo compute, and come after the others.
+for group in '^[^d]|^done' '^dynmo'; do
+	while read -r each; do
+		test_one "$each" >"$work/$each.out" 2>&1 </dev/null &
+	done < <(grep -E "$group" <<<"$names")
+	wait
 done
-wait
 cat "$work"/*.out
 passed=$(cat "$work"/*.out | grep -c ^PASS)
 failed=$(cat "$work"/*.out | grep -c ^FAIL)

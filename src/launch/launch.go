@@ -132,7 +132,7 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 	t, err := mpi.Start()
 	if err != nil {
 		started()
-		return out, train.Input(err)
+		return out, train.Input(byFirst(err))
 	}
 	refusing, err := mpi.FirstRefusing(false)
 	if err == nil && refusing >= 0 {

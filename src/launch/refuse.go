@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,9 +50,11 @@ func Refuse(err error, tell func(error) (status int), exit func(status int)) err
 
 // CheckLauncher returns an error if the launcher of this process cannot join its
 // ranks: on rank 0 what to do about it, on the others a RefusedError.
-func CheckLauncher() error {
-	err := mpi.CheckLauncher()
-	if err != nil && mpi.LaunchRank() != 0 {
+func CheckLauncher() error { return byFirst(mpi.CheckLauncher()) }
+
+// byFirst leaves an error that every rank has to rank 0.
+func byFirst(err error) error {
+	if _, all := errors.AsType[mpi.LaunchError](err); all && mpi.LaunchRank() != 0 {
 		return toldBy(0)
 	}
 	return err

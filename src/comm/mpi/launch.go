@@ -39,8 +39,8 @@ func checkAlone(size int, getenv func(string) string) error {
 			continue
 		}
 		if meant > 1 {
-			return fmt.Errorf("mpi: the world has 1 rank although %s=%d: the launcher and this MPI library "+
-				"do not find each other (PMIx missing?); try `srun --mpi=pmix`, or mpirun of the same MPI", name, meant)
+			return LaunchError{fmt.Errorf("mpi: the world has 1 rank although %s=%d: the launcher and this MPI library "+
+				"do not find each other (PMIx missing?); try `srun --mpi=pmix`, or mpirun of the same MPI", name, meant)}
 		}
 		return nil
 	}

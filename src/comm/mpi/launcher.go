@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// LaunchError is what is wrong with how ranks were launched: every rank has it.
+type LaunchError struct{ error }
+
 // checkLauncher returns an error for tasks of a Slurm step that Open MPI cannot join:
 // srun started them without PMIx, and this Open MPI knows none of the older ways.
 // Other libraries may, and then say themselves what they miss.
@@ -27,13 +30,13 @@ func checkLauncher(getenv func(string) string, library func() string, parts func
 	if list := parts(); list == "" || strings.Contains(list, "mca:pmix:"+older+":") {
 		return nil
 	}
-	return fmt.Errorf("mpi: srun started SLURM_STEP_NUM_TASKS=%d tasks %s, which this Open MPI cannot join: "+
-		"write `srun --mpi=pmix` (`srun --mpi=list` shows whether this Slurm has it), or mpirun", tasks, started)
+	return LaunchError{fmt.Errorf("mpi: srun started SLURM_STEP_NUM_TASKS=%d tasks %s, which this Open MPI cannot join: "+
+		"write `srun --mpi=pmix` (`srun --mpi=list` shows whether this Slurm has it), or mpirun", tasks, started)}
 }
 
 // openMPIParts returns what Open MPI says it consists of; "" if it does not.
 func openMPIParts() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "ompi_info", "--parsable").Output()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-var errWithout = errors.New("mpi: this binary was built without MPI; build it with the tag mpi (build.sh does where it finds mpicc)")
+var errWithout = LaunchError{errors.New("mpi: this binary was built without MPI; build it with the tag mpi (build.sh does where it finds mpicc)")}
 
 // CheckLauncher returns an error if a launcher has started this process: this binary
 // was built without MPI.
