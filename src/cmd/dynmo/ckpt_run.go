@@ -180,7 +180,7 @@ func ckptExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
 		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
-		Long: `Make a Hugging Face directory, which from_pretrained loads and dynmo sample reads, or
+		Long: `Make a Hugging Face directory (GPT2LMHeadModel), which dynmo sample reads too, or
 llm.c's model file. From a run: of its newest whole checkpoint, or the one of --step; of
 a checkpoint; or of a dynmo weights file. Weights are float32, and zero where they are
 pruned. With them go the configuration and the tokenizer that the model was trained
