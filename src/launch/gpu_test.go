@@ -4,6 +4,7 @@ package launch
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -80,6 +81,23 @@ func TestBalancersOnGPU(t *testing.T) {
 		if at := goRun(t, c, nil).difference(still); at != "" {
 			t.Errorf("%s: differs from one stage at %s", balancer, at)
 		}
+	}
+}
+
+// TestValidationOnGPU: validation losses are the same bits on one stage and on several,
+// between steps whose passes are graphs, and change nothing.
+func TestValidationOnGPU(t *testing.T) {
+	c := validating(t)
+	c.Device.Kind, c.Device.Share, c.Model.Blocks = "cuda", true, 4
+	want := validate(t, c)
+	without := c
+	without.Data.Validation = ""
+	if at := validate(t, without).difference(&want.run); at != "" || len(want.found) != 3 {
+		t.Errorf("%v; with validation the run differs at %q", want.found, at)
+	}
+	c.Parallel.Stages, c.Schedule.Kind = 2, "zb-v"
+	if got := validate(t, c); !maps.Equal(got.found, want.found) {
+		t.Errorf("%v on two stages, %v on one", got.found, want.found)
 	}
 }
 

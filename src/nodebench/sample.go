@@ -107,7 +107,7 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 	if err != nil {
 		return nil, 0, err
 	}
-	m, err = sample.New(c, threads, nil, func(w model.Weight) ([]float32, error) {
+	m, err = sample.New(c, threads, b.k, func(w model.Weight) ([]float32, error) {
 		for _, l := range stage.Layers {
 			if p := l.Param(w.Name); p != nil && !p.Borrowed() {
 				return append([]float32(nil), tensor.Of[float32](p.W)...), nil

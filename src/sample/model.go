@@ -27,7 +27,7 @@ type Model struct {
 	blocks                []block
 	norm                  norm // the last
 	team                  team
-	kernels               kernel.Backend // for products of many tokens; nil: none
+	kernels               kernel.Backend // nil: none
 }
 
 // block is the weights of one block.

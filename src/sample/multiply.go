@@ -4,6 +4,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
+	"dynmo/src/kernel/ref"
 	"dynmo/src/tensor"
 )
 
@@ -17,13 +18,10 @@ const (
 )
 
 // multiply sets out (n, o) = inp (n, c) · weight (o, c)ᵀ + bias (o), which may be
-// absent. after, if it is not nil, is called with every part of a row of out.
-func (m *Model) multiply(out, inp []float32, w linear, n, c, o int, after func(part []float32)) {
+// absent.
+func (m *Model) multiply(out, inp []float32, w linear, n, c, o int) {
 	if m.kernels != nil && n >= manyTokens {
 		m.kernels.MatmulForward(nil, tensor.From(out), tensor.From(inp), tensor.From(w.weight), tensor.From(w.bias), n, c, o)
-		if after != nil {
-			m.team.share(n, 1, func(lo, hi int) { after(out[lo*o : hi*o]) })
-		}
 		return
 	}
 	m.team.share(o, max(1, sliceBytes/(4*c)), func(lo, hi int) {
@@ -36,11 +34,21 @@ func (m *Model) multiply(out, inp []float32, w linear, n, c, o int, after func(p
 				beta = 1
 			}
 			blas32.Gemv(blas.NoTrans, 1, rows, vector(inp[i*c:][:c]), beta, vector(part))
-			if after != nil {
-				after(part)
-			}
 		}
 	})
+}
+
+// sliceGELU is how many elements of an activation a thread takes at a time: some
+// microseconds of work.
+const sliceGELU = 256
+
+// gelu sets out to the GELU of inp.
+func (m *Model) gelu(out, inp []float32) {
+	if m.kernels != nil {
+		m.kernels.GELUForward(nil, tensor.From(out), tensor.From(inp), len(inp))
+		return
+	}
+	m.team.share(len(inp), sliceGELU, func(lo, hi int) { ref.GELUForward(out[lo:hi], inp[lo:hi]) })
 }
 
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }

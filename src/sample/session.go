@@ -15,8 +15,8 @@ type Session struct {
 	kept []kept // of each block
 	n    int    // tokens so far
 
-	x, normed, mean, rstd, qkv, attended, inner []float32 // of the tokens that are fed
-	logits                                      []float32
+	x, normed, mean, rstd, qkv, attended, pre, inner []float32 // of the tokens that are fed
+	logits                                           []float32
 }
 
 // kept is the keys and values of all tokens so far: (heads, sequence, head size), so
@@ -57,7 +57,7 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 	s.n += n
 	last := s.x[(n-1)*c : n*c]
 	s.normalise(last, m.norm, 1)
-	m.multiply(s.logits, s.normed, linear{weight: m.head}, 1, c, m.Config.Vocab, nil)
+	m.multiply(s.logits, s.normed, linear{weight: m.head}, 1, c, m.Config.Vocab)
 	return s.logits
 }
 
@@ -67,7 +67,7 @@ func (s *Session) room(n int) {
 	for _, r := range []struct {
 		to    *[]float32
 		width int
-	}{{&s.x, c}, {&s.normed, c}, {&s.mean, 1}, {&s.rstd, 1}, {&s.qkv, 3 * c}, {&s.attended, c}, {&s.inner, 4 * c}} {
+	}{{&s.x, c}, {&s.normed, c}, {&s.mean, 1}, {&s.rstd, 1}, {&s.qkv, 3 * c}, {&s.attended, c}, {&s.pre, 4 * c}, {&s.inner, 4 * c}} {
 		if cap(*r.to) < n*r.width {
 			*r.to = make([]float32, n*r.width)
 		}
@@ -85,17 +85,18 @@ func (s *Session) normalise(inp []float32, w norm, n int) {
 func (s *Session) block(b *block, k kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
 	s.normalise(s.x, b.norm1, n)
-	m.multiply(s.qkv, s.normed, b.qkv, n, c, 3*c, nil)
+	m.multiply(s.qkv, s.normed, b.qkv, n, c, 3*c)
 	m.team.share(m.Config.Heads, 1, func(lo, hi int) {
 		for head := lo; head < hi; head++ {
 			s.attend(k, head, n)
 		}
 	})
-	m.multiply(s.normed, s.attended, b.proj, n, c, c, nil)
+	m.multiply(s.normed, s.attended, b.proj, n, c, c)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
-	m.multiply(s.inner, s.normed, b.up, n, c, 4*c, func(part []float32) { ref.GELUForward(part, part) })
-	m.multiply(s.normed, s.inner, b.down, n, 4*c, c, nil)
+	m.multiply(s.pre, s.normed, b.up, n, c, 4*c)
+	m.gelu(s.inner, s.pre)
+	m.multiply(s.normed, s.inner, b.down, n, 4*c, c)
 	ref.Add(s.x, s.x, s.normed)
 }
 
