@@ -244,7 +244,7 @@ t_no_such_site() {
 t_shellcheck() {
 	command -v shellcheck >/dev/null || return 0
 	log=$work/$name.log
-	shellcheck "$jobs"/*.sh "$jobs"/*.sbatch "$jobs"/env/*.sh "$jobs"/testdata/dynmo >"$log" || problem 'shellcheck has findings'
+	(cd "$jobs/.." && shellcheck -x jobs/*.sh jobs/*.sbatch jobs/env/*.sh jobs/testdata/dynmo) >"$log" || problem 'shellcheck has findings'
 }
 
 # under WAY ARGUMENT...: bin/dynmo as four tasks of srun, which has to be refused.
