@@ -57,7 +57,7 @@ browser() {
 # slurm finds or installs what a cluster on this host needs; it starts no service.
 slurm() {
 	jobs/test-cluster.sh need >/dev/null ||
-		install munge slurm-client slurmctld slurmd slurmdbd mariadb-server-core mariadb-client-core || true
+		install munge slurm-client slurmctld slurmd slurmdbd mariadb-server-core mariadb-client-core shellcheck || true
 	jobs/test-cluster.sh need --no-accounting >/dev/null ||
 		{ say "no $(jobs/test-cluster.sh need --no-accounting): jobs/train.sbatch is not tested"; return 1; }
 }

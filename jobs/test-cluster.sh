@@ -102,7 +102,7 @@ SlurmdTimeout=20
 SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
 GresTypes=gpu
-NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 Gres=gpu:2 State=UNKNOWN
+NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 RealMemory=16000 Gres=gpu:2 State=UNKNOWN
 PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
 	touch "$cluster"/gpu{0,1}

@@ -241,6 +241,12 @@ t_no_such_site() {
 	says 'SITE=nowhere: no file'
 }
 
+t_shellcheck() {
+	command -v shellcheck >/dev/null || return 0
+	log=$work/$name.log
+	(cd "$jobs/.." && shellcheck -x jobs/*.sh jobs/*.sbatch jobs/env/*.sh jobs/testdata/dynmo) >"$log" || problem 'shellcheck has findings'
+}
+
 # under WAY ARGUMENT...: bin/dynmo as four tasks of srun, which has to be refused.
 under() {
 	log=$work/$name.log id=''
