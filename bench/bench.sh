@@ -15,7 +15,7 @@ status=0
 go test -run '^$' -bench . -tags "$TAGS" ./... | grep -v '\[no test files\]' || status=1
 # How far diffusion ends above the optimum: 1,000 chains of each kind and size.
 DYNMO_LONG=1 go test -count=1 -run '^TestDiffusionGap$' -v -tags "$TAGS" ./src/balance || status=1
-for what in gemm step spmm schedule; do
+for what in gemm step spmm schedule checkpoint sample; do
 	bin/dynmo bench "$what" || status=1 # wrong, or short of what it should reach
 done
 case " ${TAGS//,/ } " in
