@@ -5,7 +5,7 @@
 # which nobody disturbed. Needs bin/dynmo and mpirun: `./build.sh deps build`, as root
 # with the environment that mpirun wants then.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 kills=${1:-20}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dynmo-kills.XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -237,4 +237,8 @@ func TestNothingLeft(t *testing.T) {
 		t.Errorf("left behind: %v (%v)", entries, err)
 	}
 	expect.OK(t, Discard(dir, 5))
+	expect.OK(t, Room(dir, shot.Bytes()))
+	if err := Room(dir, 1<<60); err == nil || !strings.Contains(err.Error(), "are free") {
+		t.Errorf("room for 2^60 bytes: error %v", err)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"dynmo/src/checkpoint"
 )
@@ -23,6 +24,27 @@ const (
 	directoryMode = 0o777
 	fileMode      = 0o666
 )
+
+// spare is what a file system is to have left beside a checkpoint, for the records of the
+// run.
+const spare = 1 << 20
+
+// Room makes the checkpoints' directory if it is missing, and returns an error unless
+// its file system has room for so many bytes: a checkpoint that fills it up would leave
+// the run's records no room either.
+func Room(dir string, bytes int64) error {
+	if err := os.MkdirAll(dir, directoryMode); err != nil {
+		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if free := float64(fs.Bavail) * float64(fs.Bsize); free < float64(bytes)+spare {
+		return fmt.Errorf("%s: %d bytes wanted, %.0f are free", dir, bytes+spare, free)
+	}
+	return nil
+}
 
 // atOnce is how many files a rank writes at a time: one is hashed while another waits for
 // the disk.
@@ -79,7 +101,7 @@ func (c content) write(path string) (file File, err error) {
 	if err = cmp.Or(<-hashed, err, f.Close()); err != nil {
 		_ = f.Close()
 		_ = os.Remove(path)
-		return file, fmt.Errorf("%s: %w", path, err)
+		return file, err
 	}
 	return File{out.n, hex.EncodeToString(sum.Sum(nil))}, nil
 }

@@ -148,7 +148,7 @@ func (r *Rank) finishSaving(w elastic.World) error {
 }
 
 // beginSaving copies this rank's share of its stage's layers, which replicas share out,
-// and begins to write it.
+// and begins to write it. Collective.
 func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 	k := &r.saver
 	k.began, k.phase = time.Now(), saveWrite
@@ -170,7 +170,14 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 	}
 	err := k.shot.Take(mine, r.x.Stream)
 	k.blocked = time.Since(k.began)
+	total := []int64{k.shot.Bytes()}
+	if err := comm.Allreduce(at.world.All, total, func(a, b int64) int64 { return a + b }); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	go func() {
+		if err == nil {
+			err = store.Room(k.dir, total[0])
+		}
 		if err == nil {
 			k.files, err = k.shot.Write(k.dir, k.manifest.Step)
 		}
