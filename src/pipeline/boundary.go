@@ -32,7 +32,11 @@ func (r *Runner) sendActivations(c *chunk, m int) (err error) {
 // receiveActivations waits for the activations that enter a chunk. Where layers
 // before it select tokens, their number follows from the length, and which they are
 // from their Index; gradients go back for as many.
-func (r *Runner) receiveActivations(c *chunk, b *buffer, m int) (err error) {
+func (r *Runner) receiveActivations(c *chunk, m int) error {
+	b, err := c.open(r, m)
+	if err != nil {
+		return err
+	}
 	var bytes int64
 	if b.inp, bytes, err = c.forwards.wait(m); err != nil || !c.forwards.upTo {
 		return err

@@ -76,11 +76,7 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	r.group.Post().Do(in.Op, -1, m)
 	switch in.Op {
 	case schedule.RecvForward:
-		b, err := c.open(r, m)
-		if err != nil {
-			return err
-		}
-		return r.receiveActivations(c, b, m)
+		return r.receiveActivations(c, m)
 	case schedule.RecvBackward:
 		if !c.trained {
 			return nil

@@ -12,7 +12,7 @@ import (
 // Ask is what a rank is asked to do after a step.
 type Ask uint8
 
-// What ranks are asked for: of several ranks the last of these holds for all.
+// Values of Ask. Of what several ranks are asked for the last of these holds for all.
 const (
 	Nothing Ask = iota
 	Save        // a checkpoint

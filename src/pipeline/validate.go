@@ -111,11 +111,7 @@ func (v *validation) execute(r *Runner, in schedule.Instr, feed Feed) error {
 	r.group.Post().Do(in.Op, -1, m)
 	switch in.Op {
 	case schedule.RecvForward:
-		b, err := c.open(r, m)
-		if err != nil {
-			return err
-		}
-		return r.receiveActivations(c, b, m)
+		return r.receiveActivations(c, m)
 	case schedule.SendForward:
 		err := r.sendActivations(c, m)
 		c.leave(m)

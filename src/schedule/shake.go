@@ -1,8 +1,7 @@
 package schedule
 
 const (
-	// shakes is how many moves at random lead away from the best order. Six let the
-	// search find the optimum of nearly all small steps, three of fewer.
+	// shakes is how many moves at random lead away from the best order.
 	shakes = 6
 	// shakeTries is how many moves are drawn for one that is legal, at most.
 	shakeTries = 20

@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime/debug"
 
-	"dynmo/src/config"
 	"dynmo/src/model"
 	"dynmo/src/store"
 )
@@ -122,7 +121,7 @@ func (r *Rank) suits(c *store.Checkpoint) (changed []string, err error) {
 // keepsLayout reports whether a run goes on in the checkpoint's layout: where what
 // layouts depend on is as it was.
 func (r *Rank) keepsLayout(c *store.Checkpoint) bool {
-	old, _, err := config.Parse(c.Dir, []byte(c.Settings))
+	old, err := c.Config()
 	now := r.Config
 	return err == nil && c.Layout.Mesh == r.layout.Mesh && old.Parallel == now.Parallel && old.Schedule == now.Schedule
 }

@@ -256,8 +256,7 @@ func (r *Rank) abandon(w elastic.World, failed error) error {
 	k.phase = saveIdle
 	k.failures++
 	why := Agree(w.All, failed, false)
-	var shared SharedError
-	if !errors.As(why, &shared) {
+	if _, ok := errors.AsType[SharedError](why); !ok {
 		return why
 	}
 	if w.All.Rank() == 0 {

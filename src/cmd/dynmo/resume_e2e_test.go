@@ -152,7 +152,7 @@ func TestTrainSecondRunInADirectory(t *testing.T) {
 	}
 }
 
-// What a run that a signal stops ends with.
+// TestTrainStoppedStatus: a run that a signal stops ends with the status that README says.
 func TestTrainStoppedStatus(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
