@@ -2,6 +2,11 @@
 // in, one resolved TOML out. There is one table per room.
 package config
 
+import (
+	"slices"
+	"strings"
+)
+
 // Config is a run's settings. All facts about a setting are in its tags, and the parser, Validate, Ignored and the resolved file read only them:
 //
 //	toml          its key
@@ -11,8 +16,9 @@ package config
 //	above, below  bounds that are themselves refused
 //	oneof         every text that is allowed; with min, integers are too
 //	              a text with above may be a number, in these bounds
+//	joined        a text that may be several of oneof, with this between them
 //	when          "table.key=a|b": the setting (or its table) has an effect
-//	              only where that other setting has one of these values;
+//	              only where that other setting has, or joins, one of these values;
 //	              "table.key": where it is a text that is not empty
 //	only          the one command that looks at the setting (or its table):
 //	              train or simulate; without it all do
@@ -121,8 +127,14 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze" doc:"kind of dynamism" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
 }
+
+// Has reports whether a kind is among those of the settings.
+func (d Dynamic) Has(kind string) bool { return slices.Contains(d.Kinds(), kind) }
+
+// Kinds returns the kinds of the settings, "none" for none.
+func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
 type Prune struct {

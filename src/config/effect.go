@@ -25,8 +25,8 @@ func (c Config) Ignored() []string {
 				s.name(), s.text(), other.name(), other.text()))
 		}
 	}
-	if c.Dynamic.Kind == "prune" && c.Prune.Start >= c.Train.Steps {
-		ignored = append(ignored, fmt.Sprintf("dynamic.kind = \"prune\" has no effect: prune.start = %d is not below train.steps = %d",
+	if c.Dynamic.Has("prune") && c.Prune.Start >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d",
 			c.Prune.Start, c.Train.Steps))
 	}
 	return ignored
@@ -53,7 +53,7 @@ func silencerOf(tag reflect.StructTag, list []setting) (first setting, silent bo
 			continue
 		}
 		other, value := decider, decider.value.String()
-		if chosen && slices.Contains(strings.Split(choices, "|"), value) || !chosen && value != "" {
+		if chosen && slices.ContainsFunc(decider.words(), func(w string) bool { return slices.Contains(strings.Split(choices, "|"), w) }) || !chosen && value != "" {
 			if other, ok = decider.silencer(list); !ok {
 				return setting{}, false
 			}

@@ -171,13 +171,34 @@ func (s setting) valid() bool {
 			return s.within(reflect.ValueOf(x))
 		case !closed:
 			return utf8.ValidString(s.value.String())
-		case slices.Contains(strings.Split(choices, ","), s.value.String()):
+		case s.chosen(strings.Split(choices, ",")):
 			return true
 		}
 		n, err := strconv.Atoi(s.value.String())
 		return s.integers() && err == nil && strconv.Itoa(n) == s.value.String() && s.within(reflect.ValueOf(n))
 	}
 	return s.within(s.value)
+}
+
+// words returns the texts that the field's value joins: itself, if nothing joins them.
+func (s setting) words() []string {
+	if joined, ok := s.tag.Lookup("joined"); ok {
+		return strings.Split(s.value.String(), joined)
+	}
+	return []string{s.value.String()}
+}
+
+// chosen reports whether the field's value is a choice, or joins several: each once, and
+// not the first, which stands for none.
+func (s setting) chosen(choices []string) bool {
+	words := s.words()
+	for i, w := range words {
+		at := slices.Index(choices, w)
+		if at < 0 || at == 0 && len(words) > 1 || slices.Contains(words[:i], w) {
+			return false
+		}
+	}
+	return true
 }
 
 // within reports whether a number keeps the bounds in the tags.
@@ -241,6 +262,11 @@ func (s setting) wanted() string {
 		}
 	}
 	last := len(values) - 1
+	if joined, ok := s.tag.Lookup("joined"); ok {
+		values[last] += fmt.Sprintf(", or several of the others with %s between them", joined)
+		values = []string{strings.Join(values, ", ")}
+		last = 0
+	}
 	text := values[last]
 	if last > 0 {
 		text = strings.Join(values[:last], ", ") + " or " + text

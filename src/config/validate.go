@@ -74,7 +74,7 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr"},
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
-		{c.Dynamic.Kind == "freeze" && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
+		{c.Dynamic.Has("freeze") && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
 		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
 		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
 		{gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,

@@ -4,6 +4,8 @@
 package dynamic
 
 import (
+	"maps"
+
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -44,9 +46,60 @@ var kinds = make(map[string]func(config.Config) Kind)
 
 func register(name string, construct func(config.Config) Kind) { kinds[name] = construct }
 
-// New returns the kind of dynamism that the settings name. It panics on a name
-// that no file registers, which the settings refuse.
-func New(c config.Config) Kind { return kinds[c.Dynamic.Kind](c) }
+// New returns the kinds of dynamism that the settings name, as one that does what each
+// does, in their order. It panics on a name that no file registers, which the settings
+// refuse.
+func New(c config.Config) Kind {
+	var list several
+	for _, name := range c.Dynamic.Kinds() {
+		list = append(list, kinds[name](c))
+	}
+	if len(list) == 1 {
+		return list[0]
+	}
+	return list
+}
+
+// several are kinds of dynamism beside each other.
+type several []Kind
+
+// Before returns what all have changed.
+func (s several) Before(step int, t Target) (Change, error) {
+	var all Change
+	for _, k := range s {
+		c, err := k.Before(step, t)
+		if err != nil {
+			return all, err
+		}
+		all = all.with(c)
+	}
+	return all, nil
+}
+
+func (s several) After(step int, m cost.Measurement) error {
+	for _, k := range s {
+		if err := k.After(step, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// with returns what two kinds have changed together.
+func (c Change) with(d Change) Change {
+	if c.Kind == "" {
+		return d
+	}
+	if d.Kind != "" {
+		c.Kind += "+" + d.Kind
+	}
+	c.Structure, c.Costs = c.Structure || d.Structure, c.Costs || d.Costs
+	detail := make(map[string]float64)
+	maps.Copy(detail, c.Detail)
+	maps.Copy(detail, d.Detail)
+	c.Detail = detail
+	return c
+}
 
 func init() { register("none", func(config.Config) Kind { return none{} }) }
 

@@ -1,0 +1,20 @@
+package config
+
+import "testing"
+
+// TestJoinedKinds: the settings of every kind that is named count.
+func TestJoinedKinds(t *testing.T) {
+	for kind, silent := range map[string]int{"none": 2, "prune": 1, "freeze": 1, "prune+freeze": 0, "freeze+prune": 0} {
+		c := Default()
+		c.Dynamic.Kind, c.Prune.Start, c.Freeze.Step = kind, 1, 2
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if got := c.Ignored(); len(got) != silent {
+			t.Errorf("%s: %q have no effect, want %d", kind, got, silent)
+		}
+		if has := c.Dynamic.Has("freeze"); has != (kind != "none" && kind != "prune") {
+			t.Errorf("%s has freeze: %v", kind, has)
+		}
+	}
+}
