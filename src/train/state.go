@@ -76,7 +76,17 @@ func (r *Rank) addState(w elastic.World) error {
 	if w.All.Rank() != 0 {
 		return nil
 	}
-	s := state{Version: stateVersion, Hosts: hosts(w.All), Spent: spent[0], Parts: make(map[string]json.RawMessage)}
+	text, err := json.Marshal(r.state(hosts(w.All), spent[0]))
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	r.saver.shot.AddRun(text)
+	return nil
+}
+
+// state returns the state between two steps.
+func (r *Rank) state(hosts []string, spent float64) state {
+	s := state{Version: stateVersion, Hosts: hosts, Spent: spent, Parts: make(map[string]json.RawMessage)}
 	bytes := 0
 	for name, k := range r.keepers() {
 		text, err := k.Save()
@@ -89,12 +99,7 @@ func (r *Rank) addState(w elastic.World) error {
 		}
 		s.Parts[name] = text
 	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	r.saver.shot.AddRun(text)
-	return nil
+	return s
 }
 
 // recall goes on from the state that a checkpoint has, text, and returns why that is not
@@ -112,7 +117,7 @@ func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 		err = r.restore(s)
 	}
 	if err != nil {
-		return err.Error(), r.begin()
+		return fmt.Sprintf("%.400s", input.Visible(err.Error())), r.begin()
 	}
 	return "", nil
 }
