@@ -199,7 +199,7 @@ func (s Speeds) check(layers, stages int) error {
 		if from, to := pair[0], pair[1]; from < 0 || from >= to || to >= stages {
 			return fmt.Errorf("speeds.ratios: from stage %d to %d of %d", from, to, stages)
 		}
-		if err := checkNumbers("speeds.ratios", logs, min(len(logs), remembered), -most, most); err != nil {
+		if err := checkNumbers("speeds.ratios", logs, min(len(logs), remembered), -math.Log(most), math.Log(most)); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -231,9 +232,39 @@ func TestStateLost(t *testing.T) {
 	}
 }
 
+// TestHostileNumbers: whatever number is another in a state, it is left out, or the run
+// goes on with it.
+func TestHostileNumbers(t *testing.T) {
+	c := settings(schedule.KindList, 1, "2")
+	run := newFed(t, c)
+	for step := range 30 {
+		run.step(t, step)
+	}
+	text := run.saved(t)
+	places := regexp.MustCompile(`[\[:,]-?[0-9][0-9.e-]*`).FindAllIndex(text, -1)
+	draw := random.Keyed(3)
+	taken := 0
+	for range 150 {
+		at := places[draw.IntN(len(places))]
+		number := []string{"0", "-1", "1", "12", "1e-320", "1e-12", "1e12", "1e300", "9007199254740993"}[draw.IntN(9)]
+		again := newFed(t, c)
+		again.layout = run.layout
+		why, err := again.recall(c, slices.Concat(text[:at[0]+1], []byte(number), text[at[1]:]))
+		expect.OK(t, err)
+		if why == "" {
+			taken++
+			again.step(t, 30)
+			again.step(t, 40)
+		}
+	}
+	if taken < 15 || taken > 135 {
+		t.Errorf("%d of 150 states were taken", taken)
+	}
+}
+
 // FuzzState: whatever stands in a state, it is left out, or the run goes on with it.
 func FuzzState(f *testing.F) {
-	c := settings(schedule.KindAuto, 1, "auto")
+	c := settings(schedule.Kind1F1B, 1, "2")
 	run := newFed(f, c)
 	run.step(f, 0)
 	f.Add(run.saved(f))
