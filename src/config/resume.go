@@ -48,14 +48,10 @@ var effects = map[string]string{
 	"device.kernel":     "losses agree but for rounding",
 }
 
-// Resume returns a line for each setting that differs from those of a checkpoint, which
-// are the text of a file that TOML wrote and errors call name. The error joins a line for
-// each that may not differ. A setting that has no effect, there or here, may.
-func (c Config) Resume(name, checkpoint string) (changed []string, err error) {
-	was, unknown, err := Parse(name, []byte(checkpoint))
-	if err != nil {
-		return nil, err
-	}
+// Resume returns a line for each setting that differs from those of a checkpoint, of which
+// unknown names others that this version does not know. The error joins a line for each
+// that may not differ. A setting that has no effect, there or here, may.
+func (c Config) Resume(was Config, unknown []string) (changed []string, err error) {
 	for _, key := range unknown {
 		changed = append(changed, key+": in the checkpoint, unknown here")
 	}

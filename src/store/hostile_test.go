@@ -55,6 +55,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"format":1,"step":3,"layers":1,"files":{}}`))
 	f.Add([]byte(`{"format":1,"layers":1000000000,"layout":{"stages":1,"replicas":1,"cuts":[0,1],"schedule":"1f1b","microbatches":4}}`))
 	f.Add([]byte(`{"format":1,"layers":1,"layout":{"stages":1,"replicas":1,"mesh":"stage-major","cuts":[0,1],"schedule":"1f1b","microbatches":99999}}`))
+	f.Add([]byte(`{"format":1,"layers":1,"files":{"run.json":{"bytes":-1,"sha256":""}},"layout":{"stages":1,"replicas":1,"cuts":[0,1],"schedule":"1f1b","microbatches":4}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()
 		expect.OK(t, os.WriteFile(filepath.Join(dir, ManifestFile), text, 0o600))

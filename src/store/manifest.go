@@ -5,6 +5,7 @@
 //	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and what the run was
 //	                          /layer-00017.safetensors weights, by parameter
 //	                          /state-00017.safetensors everything else there is to the layer
+//	                          /run.json                what the run knows besides its layers
 //	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
 //
 // A checkpoint is written under a temporary name and has its own once all its files
@@ -17,7 +18,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"dynmo/src/input"
 	"dynmo/src/layout"
@@ -30,6 +33,7 @@ const Format = 1
 const (
 	Directory    = "ckpt"
 	ManifestFile = "manifest.json"
+	runFile      = "run.json"
 	latestFile   = "LATEST"
 	unfinished   = ".tmp" // behind the name of a checkpoint that is being written
 )
@@ -40,6 +44,10 @@ const (
 	mostManifest = 256 << 20
 	mostLayers   = 1 << 20
 )
+
+// MostRun bounds in bytes what a checkpoint has of a run besides its layers: some four
+// kilobytes for a layer.
+const MostRun = 64 << 20
 
 // Manifest says what a checkpoint holds.
 type Manifest struct {
@@ -109,18 +117,24 @@ func (m Manifest) check() error {
 	if err := m.Layout.Check(m.Layers); err != nil {
 		return err
 	}
-	if len(m.Files) != 2*m.Layers {
-		return fmt.Errorf("%d files, want %d: two for each layer", len(m.Files), 2*m.Layers)
+	want := 2 * m.Layers
+	if _, ok := m.Files[runFile]; ok {
+		want++
+	}
+	if len(m.Files) != want {
+		return fmt.Errorf("%d files, want %d: two for each layer, and %s if there is one", len(m.Files), want, runFile)
 	}
 	for id := range m.Layers {
 		for _, name := range []string{weightsFile(id), stateFile(id)} {
-			f, ok := m.Files[name]
-			if !ok {
+			if _, ok := m.Files[name]; !ok {
 				return fmt.Errorf("%s is missing", name)
 			}
-			if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != 32 || f.Bytes < 0 {
-				return fmt.Errorf("%s: %d bytes with hash %.100q", name, f.Bytes, f.SHA256)
-			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		f := m.Files[name]
+		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != 32 || f.Bytes < 0 {
+			return fmt.Errorf("%s: %d bytes with hash %.100q", name, f.Bytes, f.SHA256)
 		}
 	}
 	return nil

@@ -171,11 +171,23 @@ func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, d device.Devic
 	return c.fillPieces(l.Weights(), weights, d)
 }
 
-// open reads a file whole into c.text, compares its hash and reads its header.
-func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
-	f, size, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
+// Run returns what the run knew besides its layers, nil where the checkpoint does not say,
+// as older ones do not.
+func (c *Checkpoint) Run() ([]byte, error) {
+	if _, ok := c.Files[runFile]; !ok {
+		return nil, nil
+	}
+	if err := c.read(runFile, MostRun); err != nil {
+		return nil, err
+	}
+	return slices.Clone(c.text), nil
+}
+
+// read reads a file of at most limit bytes whole into c.text and compares its hash.
+func (c *Checkpoint) read(name string, limit int64) error {
+	f, size, err := input.Regular(filepath.Join(c.Dir, name), limit)
 	if err != nil {
-		return nil, c.fail(name, err)
+		return c.fail(name, err)
 	}
 	if int64(cap(c.text)) < size {
 		c.text = make([]byte, size)
@@ -183,13 +195,21 @@ func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 	c.text = c.text[:size]
 	_, err = io.ReadFull(f, c.text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, c.fail(name, err)
+		return c.fail(name, err)
 	}
 	sum := sha256.Sum256(c.text)
 	if err := c.matches(name, sum[:]); err != nil {
-		return nil, c.fail(name, err)
+		return c.fail(name, err)
 	}
-	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), size)
+	return nil
+}
+
+// open reads a file of a layer and its header.
+func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
+	if err := c.read(name, input.Unbound); err != nil {
+		return nil, err
+	}
+	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), int64(len(c.text)))
 	if err != nil {
 		return nil, c.fail(name, err)
 	}

@@ -74,15 +74,21 @@ func manifest(t *testing.T, step int, files map[string]File) Manifest {
 	}
 }
 
+// known is what a run knows besides its layers.
+const known = `{"version":1}`
+
 // save writes a checkpoint of a stage as two ranks do.
 func save(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int) {
 	t.Helper()
 	all := make(map[string]File)
-	for _, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
+	for rank, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
 		var shot Snapshot
 		stream := dev.NewStream()
 		expect.OK(t, shot.Take(layers, stream))
 		stream.Close()
+		if rank == 0 {
+			shot.AddRun([]byte(known))
+		}
 		files, err := shot.Write(dir, step)
 		expect.OK(t, err)
 		for name, f := range files {
@@ -114,6 +120,9 @@ func TestCheckpointsAreExact(t *testing.T) {
 				t.Errorf("%v: layer %d has another state (%v)", dtype, id, err)
 			}
 			again.Free()
+		}
+		if text, err := c.Run(); string(text) != known || err != nil {
+			t.Errorf("the run knows %q (%v)", text, err)
 		}
 		if _, err := c.Layer(1, shape, dev, otherThan(dtype)); err == nil || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%v: read as %v: error %v", dtype, otherThan(dtype), err)
@@ -151,6 +160,26 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestWithoutRun: a checkpoint of an older version, which has no run.json, is whole.
+func TestWithoutRun(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	dir := filepath.Join(run, Directory)
+	var shot Snapshot
+	stream := dev.NewStream()
+	defer stream.Close()
+	expect.OK(t, shot.Take(s.Layers, stream))
+	files, err := shot.Write(dir, 7)
+	expect.OK(t, err)
+	expect.OK(t, Commit(dir, manifest(t, 7, files), 1))
+	c, _, err := Newest(run)
+	expect.OK(t, err)
+	if text, err := c.Run(); text != nil || err != nil {
+		t.Errorf("the run knows %q (%v)", text, err)
+	}
+}
+
 // TestDamage: whatever is wrong with a checkpoint's files is found before any weight is
 // used, is told with the file's name, and the one before it is taken.
 func TestDamage(t *testing.T) {
@@ -165,6 +194,8 @@ func TestDamage(t *testing.T) {
 		"flipped header":  {flip(0.01), stateFile(4), "state-00004.safetensors: SHA-256"},
 		"cut":             {cut(1), weightsFile(1), "layer-00001.safetensors: "},
 		"empty":           {cut(0), stateFile(0), "state-00000.safetensors: 0 bytes"},
+		"flipped run":     {flip(0.5), runFile, "run.json: SHA-256"},
+		"missing run":     {remove, runFile, "run.json"},
 		"missing":         {remove, weightsFile(3), "layer-00003.safetensors"},
 		"no manifest":     {remove, ManifestFile, "manifest.json"},
 		"empty manifest":  {cut(0), ManifestFile, "manifest.json"},

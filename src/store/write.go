@@ -108,6 +108,10 @@ func (c content) write(path string) (file File, err error) {
 
 // to writes what the file is to hold.
 func (c content) to(w io.Writer) error {
+	if c.text != nil {
+		_, err := w.Write(c.text)
+		return err
+	}
 	return checkpoint.Write(w, c.metadata, c.tensors, func(t checkpoint.Tensor) ([]byte, error) { return c.values[t.Name], nil })
 }
 

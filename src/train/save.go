@@ -169,6 +169,9 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 		}
 	}
 	err := k.shot.Take(mine, r.x.Stream)
+	if err := r.addState(at.world); err != nil {
+		return err
+	}
 	k.blocked = time.Since(k.began)
 	total := []int64{k.shot.Bytes()}
 	if err := comm.Allreduce(at.world.All, total, func(a, b int64) int64 { return a + b }); err != nil {

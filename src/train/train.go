@@ -113,10 +113,9 @@ func New(s Setup) (*Rank, error) {
 			r.held = held.Batches(r.x.B, r.x.T)
 		}
 	}
-	if r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse}); err != nil {
+	if err := r.begin(); err != nil {
 		return nil, Input(err)
 	}
-	r.dynamism = dynamic.New(c)
 	if err := Agree(s.World, r.x.Reserve(model.FromConfig(c)), false); err != nil {
 		return nil, err
 	}

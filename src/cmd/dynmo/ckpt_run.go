@@ -146,7 +146,7 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
-	settings, err := one.Config()
+	settings, _, err := one.Config()
 	if err != nil {
 		return origin{}, err
 	}

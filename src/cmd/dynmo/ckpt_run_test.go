@@ -39,7 +39,7 @@ func trainedLoss(t *testing.T, dir, text string) float64 {
 	t.Helper()
 	one, err := store.Open(dir)
 	expect.OK(t, err)
-	settings, err := one.Config()
+	settings, _, err := one.Config()
 	expect.OK(t, err)
 	shape, dev := model.FromConfig(settings), cpu.New(device.NewWall())
 	var tokens []int32

@@ -26,6 +26,9 @@ func interrupted(t *testing.T, dir string) {
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", "step_00000012")))
 }
 
+// anew begins the line that says why a run does not go on with what it had measured.
+const anew = "note: measurements and the balancer begin anew: "
+
 // losses returns what steps of a run computed.
 func losses(t *testing.T, run string) string {
 	t.Helper()
@@ -45,7 +48,7 @@ func TestTrainResumes(t *testing.T) {
 		says []string
 	}{
 		{"as before", alone, nil, nil},
-		{"two stages", alone, sets("parallel.stages=2"), []string{"note: parallel.stages: 4 in the checkpoint, 2 here\n"}},
+		{"two stages", alone, sets("parallel.stages=2"), []string{"note: parallel.stages: 4 in the checkpoint, 2 here\n", anew + "[parallel] of the checkpoint differs\n"}},
 		{"processes", four, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,6 +66,9 @@ func TestTrainResumes(t *testing.T) {
 				if !strings.Contains(e.stderr, text) {
 					t.Errorf("want %q, got %s", text, e.stderr)
 				}
+			}
+			if c.more == nil && strings.Contains(e.stderr, anew) {
+				t.Errorf("goes on as it was, and says %s", e.stderr)
 			}
 			if got := losses(t, run); got != want {
 				t.Errorf("losses\n%s\nwant\n%s", got, want)
