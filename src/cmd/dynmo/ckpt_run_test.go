@@ -173,7 +173,7 @@ func same(t *testing.T, a, b string) {
 			t.Errorf("%s: %s and %s differ (%v)", f.Name(), a, b, err)
 		}
 	}
-	if len(files) != 6 {
+	if len(files) != 7 {
 		t.Errorf("%s: %v", a, files)
 	}
 }
