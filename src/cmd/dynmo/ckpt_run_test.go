@@ -126,6 +126,8 @@ func TestCheckpointsOfARun(t *testing.T) {
 		{"export run.toml -o new --step 6", "--step 6: run.toml is no run directory"},
 		{"export nothing -o new", "nothing: no such file"},
 		{"export run -o run", "run exists: --force"},
+		{"export run -o new --dtype float16", `--dtype "float16", want float32 or bfloat16`},
+		{"export run -o new --dtype bfloat16 --format llmc", "--dtype bfloat16: llm.c's model file is of float32, want --format huggingface"},
 	} {
 		ckpt(strings.Fields(c.args)...).refused(t, exitUsage, c.want)
 	}
@@ -171,7 +173,7 @@ func same(t *testing.T, a, b string) {
 			t.Errorf("%s: %s and %s differ (%v)", f.Name(), a, b, err)
 		}
 	}
-	if len(files) != 6 {
+	if len(files) != 7 {
 		t.Errorf("%s: %v", a, files)
 	}
 }
