@@ -119,11 +119,13 @@ func (r *Rank) suits(c *store.Checkpoint) (changed []string, err error) {
 }
 
 // keepsLayout reports whether a run goes on in the checkpoint's layout: where what
-// layouts depend on is as it was.
+// layouts depend on is as it was. Another balancer that never moves a layer wants the cuts
+// that it begins with.
 func (r *Rank) keepsLayout(c *store.Checkpoint) bool {
-	old, err := c.Config()
-	now := r.Config
-	return err == nil && c.Layout.Mesh == r.layout.Mesh && old.Parallel == now.Parallel && old.Schedule == now.Schedule
+	settings, err := c.Config()
+	was, now := settings.Balance, r.Config.Balance
+	return err == nil && c.Layout.Mesh == r.layout.Mesh && settings.Parallel == r.Config.Parallel && settings.Schedule == r.Config.Schedule &&
+		(was == now || now.Moves() && was.MemoryLimitBytes == now.MemoryLimitBytes)
 }
 
 // read reads the layers of this rank's first stage.

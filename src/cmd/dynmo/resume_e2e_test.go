@@ -11,6 +11,7 @@ import (
 
 	"dynmo/src/expect"
 	"dynmo/src/record"
+	"dynmo/src/store"
 )
 
 // saving is a run that keeps checkpoints after every fifth step.
@@ -108,6 +109,29 @@ func TestTrainResumesTheNewest(t *testing.T) {
 	}
 	if n := len(metrics(t, filepath.Join(dir, run))); n != 2 {
 		t.Errorf("%d steps", n)
+	}
+}
+
+// A run that goes on with another balancer that never moves a layer has that one's cuts,
+// not those of the checkpoint.
+func TestTrainResumesInOtherCuts(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	interrupted(t, dir)
+	for _, c := range []struct {
+		more []string
+		cuts string
+	}{
+		{sets("balance.kind=layout", "balance.layout=Ettt|t|t|tL"), "[0 4 5 6 8]"},
+		{sets("balance.kind=layout", "balance.layout=Et|tt|t|ttL"), "[0 2 4 5 8]"},
+	} {
+		e := alone.run(t, dir, training(append(append(saving, c.more...), "--run-dir", "run", "--resume")...)...)
+		last, err := store.Open(filepath.Join(dir, "run", store.Directory, store.Name(12)))
+		expect.OK(t, err)
+		if got := fmt.Sprint(last.Layout.Cuts); e.status != exitDone || got != c.cuts {
+			t.Errorf("%v: status %d, cuts %s, want %s", c.more, e.status, got, c.cuts)
+		}
+		expect.OK(t, os.WriteFile(filepath.Join(last.Dir, store.ManifestFile), nil, 0o600))
 	}
 }
 
