@@ -135,6 +135,35 @@ func TestTrainResumesInOtherCuts(t *testing.T) {
 	}
 }
 
+// The same text may lie elsewhere when a run goes on; another may not.
+func TestTrainResumesWithMovedData(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	interrupted(t, dir)
+	text := read(t, filepath.Join(dir, "text.txt"))
+	resume := training(append(append(saving, sets("data.path=moved.txt")...), "--run-dir", "run", "--resume")...)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "moved.txt"), []byte(text+"more"), 0o600))
+	alone.run(t, dir, resume...).refused(t, exitUsage, "data.path: text with hash ", ": may not change on resume")
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "moved.txt"), []byte(text), 0o600))
+	e := alone.run(t, dir, resume...)
+	if want := "note: data.path: \"text.txt\" in the checkpoint, \"moved.txt\" here: the text is the same\n"; e.status != exitDone || !strings.Contains(e.stderr, want) {
+		t.Errorf("status %d, want %q: %s", e.status, want, e.stderr)
+	}
+}
+
+// A run whose last checkpoint could not be written has not done what it was to do.
+func TestTrainWithoutItsLastCheckpoint(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
+	expect.OK(t, os.Symlink("nowhere", filepath.Join(dir, "run", "ckpt")))
+	e := alone.run(t, dir, training(append(sets("checkpoint.every=end"), "--run-dir", "run", "--resume")...)...)
+	want := "dynmo: all 12 steps are done, but there is no checkpoint after the last: the last one that was written holds 0 steps\n"
+	if e.status != exitFailure || !strings.Contains(e.stderr, want) || !strings.Contains(e.stderr, "warning: no checkpoint after step 12: ") {
+		t.Errorf("status %d, want %q: %s", e.status, want, e.stderr)
+	}
+}
+
 func TestTrainRefusesToResume(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")
