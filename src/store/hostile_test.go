@@ -24,7 +24,7 @@ func TestEveryFlipAndCutIsFound(t *testing.T) {
 	save(t, dev, s, dir, 10, 2)
 	c, err := Open(filepath.Join(dir, Name(10)))
 	expect.OK(t, err)
-	names := slices.Sorted(maps.Keys(c.Files))
+	names := append(slices.Sorted(maps.Keys(c.Files)), ManifestFile)
 	draw := random.Keyed(6)
 	for i := range 200 {
 		path := filepath.Join(c.Dir, names[i%len(names)])

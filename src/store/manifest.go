@@ -14,6 +14,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,7 @@ const (
 const (
 	mostManifest = 256 << 20
 	mostLayers   = 1 << 20
+	mostSteps    = 99_999_999 // names have as many digits, and are in the order of steps
 )
 
 // MostRun bounds in bytes what a checkpoint has of a run besides its layers: some four
@@ -52,14 +54,15 @@ const MostRun = 64 << 20
 // Manifest says what a checkpoint holds.
 type Manifest struct {
 	Format   int             `json:"format"`
-	Step     int             `json:"step"`           // steps that are done: the run goes on with the step of this number
-	Loss     *float64        `json:"loss,omitempty"` // of the last of them, if it is finite
-	Skipped  int             `json:"skipped"`        // of the last of them in a row, those whose update was left out
-	Sparsity float64         `json:"sparsity"`       // share of the prunable parameters that are gone
-	Settings string          `json:"settings"`       // the run's resolved configuration
-	Layout   layout.Layout   `json:"layout"`         // of the next step
-	Corpus   string          `json:"corpus"`         // SHA-256 of the training text, with which the step says which samples come next
-	DType    string          `json:"dtype"`          // of weights
+	SHA256   string          `json:"sha256,omitempty"` // of the manifest itself, see seal; absent from older ones
+	Step     int             `json:"step"`             // steps that are done: the run goes on with the step of this number
+	Loss     *float64        `json:"loss,omitempty"`   // of the last of them, if it is finite
+	Skipped  int             `json:"skipped"`          // of the last of them in a row, those whose update was left out
+	Sparsity float64         `json:"sparsity"`         // share of the prunable parameters that are gone
+	Settings string          `json:"settings"`         // the run's resolved configuration
+	Layout   layout.Layout   `json:"layout"`           // of the next step
+	Corpus   string          `json:"corpus"`           // SHA-256 of the training text, with which the step says which samples come next
+	DType    string          `json:"dtype"`            // of weights
 	Layers   int             `json:"layers"`
 	Files    map[string]File `json:"files"`
 }
@@ -103,7 +106,7 @@ func readManifest(dir string) (m Manifest, err error) {
 	if err := d.Decode(&m); err != nil {
 		return fail(err)
 	}
-	if err := m.check(); err != nil {
+	if err := cmp.Or(m.check(), m.sealed(text)); err != nil {
 		return fail(err)
 	}
 	return m, nil
@@ -111,7 +114,7 @@ func readManifest(dir string) (m Manifest, err error) {
 
 // check returns an error unless the manifest names exactly the files of its layers.
 func (m Manifest) check() error {
-	if m.Step < 0 || m.Layers < 1 || m.Layers > mostLayers {
+	if m.Step < 0 || m.Step > mostSteps || m.Layers < 1 || m.Layers > mostLayers {
 		return fmt.Errorf("step %d of %d layers", m.Step, m.Layers)
 	}
 	if err := m.Layout.Check(m.Layers); err != nil {

@@ -54,6 +54,9 @@ func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	names, err := list(dir)
 	for _, name := range names {
 		c, err := Open(filepath.Join(dir, name))
+		if err == nil && Name(c.Step) != name {
+			err = c.fail(ManifestFile, fmt.Errorf("step %d, the directory's name is another's", c.Step))
+		}
 		if err != nil {
 			damaged = append(damaged, err)
 			continue

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -204,6 +205,10 @@ func TestDamage(t *testing.T) {
 		"unknown key":     {swap(`"format": 1`, `"format": 1, "more": 2`), ManifestFile, "unknown field"},
 		"missing layer":   {swap(fmt.Sprintf(`"layers": %d`, shape.Layers()), `"layers": 5`), ManifestFile, "does not cover layers 0 to 5"},
 		"wrong step":      {swap(`"step": 20`, `"step": -1`), ManifestFile, "step -1"},
+		"too many steps":  {swap(`"step": 20`, `"step": 9223372036854775807`), ManifestFile, "step 9223372036854775807"},
+		"one digit":       {swap(`"step": 20`, `"step": 30`), ManifestFile, "not as it was written"},
+		"one letter":      {swap(`"corpus"`, `"Corpus"`), ManifestFile, "not as it was written"},
+		"another's name":  {renamed, ManifestFile, "step 10, the directory's name is another's"},
 		"a path in names": {swap(`"layer-00002.safetensors"`, `"../../layer-00002.st"`), ManifestFile, "layer-00002.safetensors is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,6 +249,12 @@ func swap(from, to string) func(string, []byte) error {
 }
 
 func remove(path string, _ []byte) error { return os.Remove(path) }
+
+// renamed puts a copy of the checkpoint of step 10 in a checkpoint's place.
+func renamed(path string, _ []byte) error {
+	dir := filepath.Dir(path)
+	return cmp.Or(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(dir), Name(10)))))
+}
 
 // TestNothingLeft: no checkpoint, or none that is whole, is an error; a file that cannot
 // be written leaves none of its rank's.

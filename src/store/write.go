@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -133,7 +132,7 @@ func (c *counter) Write(p []byte) (int, error) {
 func Commit(dir string, m Manifest, keep int) error {
 	m.Format = Format
 	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
-	text, err := json.MarshalIndent(m, "", "  ")
+	text, err := m.seal()
 	if err != nil {
 		return err
 	}

@@ -130,10 +130,12 @@ func (r *Rank) suits(c *store.Checkpoint) (was config.Config, changed []string, 
 }
 
 // keepsLayout reports whether a run goes on in the layout of a checkpoint of some
-// settings: where what layouts depend on is as it was.
+// settings: where what layouts depend on is as it was. Another balancer that never moves a
+// layer wants the cuts that it begins with.
 func (r *Rank) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 	now := r.Config
-	return c.Layout.Mesh == r.layout.Mesh && was.Parallel == now.Parallel && was.Schedule == now.Schedule
+	return c.Layout.Mesh == r.layout.Mesh && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
+		(was.Balance == now.Balance || now.Balance.Moves() && was.Balance.MemoryLimitBytes == now.Balance.MemoryLimitBytes)
 }
 
 // read reads the layers of this rank's first stage, and on rank 0 what the run knew
