@@ -11,6 +11,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -77,19 +78,25 @@ func manifest(t *testing.T, step int, files map[string]File) Manifest {
 // save writes a checkpoint of a stage as two ranks do.
 func save(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int) {
 	t.Helper()
+	saveBy(t, dev, s, dir, step, keep, nil)
+}
+
+// saveBy is save, with a function that is called in every phase.
+func saveBy(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int, reached func(fault.Phase)) {
+	t.Helper()
 	all := make(map[string]File)
 	for _, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
 		var shot Snapshot
 		stream := dev.NewStream()
 		expect.OK(t, shot.Take(layers, stream))
 		stream.Close()
-		files, err := shot.Write(dir, step)
+		files, err := shot.Write(dir, step, reached)
 		expect.OK(t, err)
 		for name, f := range files {
 			all[name] = f
 		}
 	}
-	expect.OK(t, Commit(dir, manifest(t, step, all), keep))
+	expect.OK(t, Commit(dir, manifest(t, step, all), keep, reached))
 }
 
 // TestCheckpointsAreExact: every layer comes back bit for bit, whatever its state is
@@ -230,7 +237,7 @@ func TestNothingLeft(t *testing.T) {
 	stream := dev.NewStream()
 	defer stream.Close()
 	expect.OK(t, shot.Take(s.Layers, stream))
-	if _, err := shot.Write(dir, 5); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
+	if _, err := shot.Write(dir, 5, nil); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
 		t.Errorf("error %v", err)
 	}
 	if entries, err := os.ReadDir(at); len(entries) != 1 || err != nil {
