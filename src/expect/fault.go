@@ -21,9 +21,12 @@ type Fault struct {
 }
 
 // NewFault returns the Fault of a test. id is its kind, such as F04, and where says which
-// of that kind it is, such as phase=rename rank=2; "" nothing.
+// of that kind it is, such as phase=rename rank=2; for "" the test's name does.
 func NewFault(t testing.TB, id, where string) *Fault {
 	f := &Fault{}
+	if where == "" {
+		where = "test=" + t.Name()
+	}
 	t.Cleanup(func() {
 		verdict := "PASS"
 		if t.Failed() {
@@ -37,11 +40,7 @@ func NewFault(t testing.TB, id, where string) *Fault {
 }
 
 func (f *Fault) line(id, where, verdict string) string {
-	text := "FAULT " + id
-	if where != "" {
-		text += " " + where
-	}
-	text += " " + verdict
+	text := "FAULT " + id + " " + where + " " + verdict
 	if f.Detect > 0 {
 		text += fmt.Sprintf(" detect=%.1fs", f.Detect.Seconds())
 	}

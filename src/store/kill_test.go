@@ -18,6 +18,7 @@ import (
 // whole one is that one or the one before it, never a mixture, and what was begun goes
 // at the next start.
 func TestKilled(t *testing.T) {
+	expect.NewFault(t, "F04", "")
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()

@@ -183,6 +183,7 @@ func TestDamage(t *testing.T) {
 		"a path in names": {swap(`"layer-00002.safetensors"`, `"../../layer-00002.st"`), ManifestFile, "layer-00002.safetensors is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			expect.NewFault(t, "F06", "")
 			run := t.TempDir()
 			dir := filepath.Join(run, Directory)
 			save(t, dev, s, dir, 10, 2)
@@ -197,6 +198,29 @@ func TestDamage(t *testing.T) {
 				t.Errorf("step %d, damaged %v, want %q", newest.Step, damaged, c.want)
 			}
 		})
+	}
+}
+
+// TestLatest: what LATEST says is for people. Whatever it says, the newest whole
+// checkpoint is taken.
+func TestLatest(t *testing.T) {
+	expect.NewFault(t, "F07", "")
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	dir := filepath.Join(run, Directory)
+	save(t, dev, s, dir, 10, 2)
+	save(t, dev, s, dir, 20, 2)
+	path := filepath.Join(dir, latestFile)
+	for _, text := range []string{"step_00000030\n", "../../elsewhere\n", "", Name(10) + "\n"} {
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		if c, damaged, err := Newest(run); err != nil || len(damaged) > 0 || c.Step != 20 {
+			t.Errorf("LATEST %q: %+v, damaged %v, error %v", text, c, damaged, err)
+		}
+	}
+	expect.OK(t, os.Remove(path))
+	if c, _, err := Newest(run); err != nil || c.Step != 20 {
+		t.Errorf("no LATEST: %+v, error %v", c, err)
 	}
 }
 
