@@ -73,6 +73,7 @@ func (p *part) train(t *testing.T, c config.Config) (*run, train.Outcome) {
 // losses, the norms and the final hash of one that never ended, pruned layers and moved
 // ones too.
 func TestLaw2(t *testing.T) {
+	expect.NewFault(t, "F22", "")
 	c := small(t)
 	c.Parallel.Stages = 4
 	whole := goRun(t, c, nil)
@@ -166,6 +167,7 @@ func TestLaw2Replicas(t *testing.T) {
 // TestResumeSkipsDamage: what cannot be read is passed over with the reason, by every
 // rank; a run without any checkpoint begins anew; one with damaged ones only does not.
 func TestResumeSkipsDamage(t *testing.T) {
+	expect.NewFault(t, "F06", "")
 	c := small(t)
 	c.Parallel.Stages, c.Checkpoint.Every, c.Train.Steps, c.Checkpoint.Keep = 3, "2", 7, 9
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -81,6 +82,12 @@ const known = `{"version":1}`
 // save writes a checkpoint of a stage as two ranks do.
 func save(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int) {
 	t.Helper()
+	saveBy(t, dev, s, dir, step, keep, nil)
+}
+
+// saveBy is save, with a function that is called in every phase.
+func saveBy(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int, reached func(fault.Phase)) {
+	t.Helper()
 	all := make(map[string]File)
 	for rank, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
 		var shot Snapshot
@@ -90,13 +97,13 @@ func save(t *testing.T, dev device.Device, s *model.Stage, dir string, step, kee
 		if rank == 0 {
 			shot.AddRun([]byte(known))
 		}
-		files, err := shot.Write(dir, step)
+		files, err := shot.Write(dir, step, reached)
 		expect.OK(t, err)
 		for name, f := range files {
 			all[name] = f
 		}
 	}
-	expect.OK(t, Commit(dir, manifest(t, step, all), keep))
+	expect.OK(t, Commit(dir, manifest(t, step, all), keep, reached))
 }
 
 // TestCheckpointsAreExact: every layer comes back bit for bit, whatever its state is
@@ -212,6 +219,7 @@ func TestDamage(t *testing.T) {
 		"a path in names": {swap(`"layer-00002.safetensors"`, `"../../layer-00002.st"`), ManifestFile, "layer-00002.safetensors is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			expect.NewFault(t, "F06", "")
 			run := t.TempDir()
 			dir := filepath.Join(run, Directory)
 			save(t, dev, s, dir, 10, 2)
@@ -226,6 +234,29 @@ func TestDamage(t *testing.T) {
 				t.Errorf("step %d, damaged %v, want %q", newest.Step, damaged, c.want)
 			}
 		})
+	}
+}
+
+// TestLatest: what LATEST says is for people. Whatever it says, the newest whole
+// checkpoint is taken.
+func TestLatest(t *testing.T) {
+	expect.NewFault(t, "F07", "")
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	dir := filepath.Join(run, Directory)
+	save(t, dev, s, dir, 10, 2)
+	save(t, dev, s, dir, 20, 2)
+	path := filepath.Join(dir, latestFile)
+	for _, text := range []string{"step_00000030\n", "../../elsewhere\n", "", Name(10) + "\n"} {
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		if c, damaged, err := Newest(run); err != nil || len(damaged) > 0 || c.Step != 20 {
+			t.Errorf("LATEST %q: %+v, damaged %v, error %v", text, c, damaged, err)
+		}
+	}
+	expect.OK(t, os.Remove(path))
+	if c, _, err := Newest(run); err != nil || c.Step != 20 {
+		t.Errorf("no LATEST: %+v, error %v", c, err)
 	}
 }
 
@@ -272,7 +303,7 @@ func TestNothingLeft(t *testing.T) {
 	stream := dev.NewStream()
 	defer stream.Close()
 	expect.OK(t, shot.Take(s.Layers, stream))
-	if _, err := shot.Write(dir, 5); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
+	if _, err := shot.Write(dir, 5, nil); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
 		t.Errorf("error %v", err)
 	}
 	if entries, err := os.ReadDir(at); len(entries) != 1 || err != nil {

@@ -47,14 +47,14 @@ func weighed(t *testing.T, dtype tensor.DType, change func(*Manifest)) (string, 
 	var shot Snapshot
 	expect.OK(t, shot.Take(s.Layers, stream))
 	dir := filepath.Join(run, Directory)
-	files, err := shot.Write(dir, 4)
+	files, err := shot.Write(dir, 4, nil)
 	expect.OK(t, err)
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
 	expect.OK(t, err)
 	made := Manifest{Step: 4, Settings: settings.TOML(), DType: dtype.String(), Layers: c.Layers(), Files: files,
 		Layout: layout.New(partition.Partition{0, c.Layers()}, order, 1, mesh.StageMajor)}
 	change(&made)
-	expect.OK(t, Commit(dir, made, 1))
+	expect.OK(t, Commit(dir, made, 1, nil))
 	return run, s
 }
 

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
+	"dynmo/src/fault"
 	"dynmo/src/launch"
 	"dynmo/src/train"
 )
@@ -42,7 +44,8 @@ step 0, so that one command line serves the first start and all others. Ranks,
 stages, the balancer, the schedule and train.steps may be others than before.
 
 Exit status: 0 done; 1 failure, or no checkpoint of the last step; 2 bad command line,
-settings, world or data, and nothing was trained; 85 stopped by a signal before its last step, with a checkpoint
+settings, world or data, and nothing was trained; 74 three checkpoints in a row could
+not be written; 85 stopped by a signal before its last step, with a checkpoint
 (0 with train.stopped_is_success, or where no checkpoints are kept).`,
 		Args: func(c *cobra.Command, args []string) error {
 			return refuse(c, cobra.ExactArgs(1)(c, args))
@@ -59,10 +62,14 @@ settings, world or data, and nothing was trained; 85 stopped by a signal before 
 			if ranks {
 				return tellRanks(c, settings)
 			}
+			wanted, err := fault.Parse(os.Getenv(fault.Variable))
+			if err != nil {
+				return refuse(c, usageError{err})
+			}
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return refuse(c, err)
 			}
-			return runTraining(c, settings, records)
+			return runTraining(c, settings, records, wanted)
 		},
 	}
 	c.SetFlagErrorFunc(refuse)
@@ -99,12 +106,13 @@ func leaveItToRank0(err error) {
 	}
 }
 
-func runTraining(c *cobra.Command, settings config.Config, records runDirectory) error {
+func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault) error {
 	from, err := records.from(settings.Run.Name)
 	if err != nil {
 		leaveItToRank0(err)
 		return usageError{err}
 	}
+	debug.SetTraceback("crash") // ends with SIGABRT what Go ends with 2, which says that the input is wrong
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	asked, silence := saveRequests()
@@ -126,7 +134,8 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory)
 			watch.sumUp(train.Outcome{}, err)
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
-		Exit: os.Exit,
+		Fault: wanted,
+		Exit:  os.Exit,
 	})
 	if err = cmp.Or(err, watch.close()); err != nil {
 		watch.sumUp(train.Outcome{}, err)
