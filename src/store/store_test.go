@@ -178,9 +178,9 @@ func TestWithoutRun(t *testing.T) {
 	stream := dev.NewStream()
 	defer stream.Close()
 	expect.OK(t, shot.Take(s.Layers, stream))
-	files, err := shot.Write(dir, 7)
+	files, err := shot.Write(dir, 7, nil)
 	expect.OK(t, err)
-	expect.OK(t, Commit(dir, manifest(t, 7, files), 1))
+	expect.OK(t, Commit(dir, manifest(t, 7, files), 1, nil))
 	c, _, err := Newest(run)
 	expect.OK(t, err)
 	if text, err := c.Run(); text != nil || err != nil {
