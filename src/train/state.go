@@ -35,6 +35,8 @@ const stateVersion = 1
 type state struct {
 	Version int                        `json:"version"`
 	Hosts   []string                   `json:"hosts"`          // by rank
+	Clock   string                     `json:"clock"`          // of measurements
+	Kernels string                     `json:"kernels"`        // that were measured
 	Spent   float64                    `json:"spent"`          // seconds that followed the last step, the largest of all ranks
 	Parts   map[string]json.RawMessage `json:"parts"`          // of keepers
 	Lost    string                     `json:"lost,omitempty"` // why there are none
@@ -86,7 +88,10 @@ func (r *Rank) addState(w elastic.World) error {
 
 // state returns the state between two steps.
 func (r *Rank) state(hosts []string, spent float64) state {
-	s := state{Version: stateVersion, Hosts: hosts, Spent: spent, Parts: make(map[string]json.RawMessage)}
+	s := state{
+		Version: stateVersion, Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name(),
+		Spent: spent, Parts: make(map[string]json.RawMessage),
+	}
 	bytes := 0
 	for name, k := range r.keepers() {
 		text, err := k.Save()
@@ -153,10 +158,11 @@ func (r *Rank) applies(was config.Config, s state) error {
 		was, now any
 	}{
 		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
-		{"[balance]", was.Balance, now.Balance}, {"[device]", was.Device, now.Device}, {"run.clock", was.Run.Clock, now.Run.Clock},
+		{"[balance]", was.Balance, now.Balance}, {"[device]", was.Device, now.Device},
 		{"comm.latency_seconds", was.Comm.LatencySeconds, now.Comm.LatencySeconds},
 		{"comm.bandwidth_bytes", was.Comm.BandwidthBytes, now.Comm.BandwidthBytes},
 		{"comm.delay_most", was.Comm.DelayMost, now.Comm.DelayMost}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
+		{"the clock", s.Clock, r.Device.Clock().Kind()}, {"device.kernel", s.Kernels, r.Backend.Name()},
 	} {
 		if c.was != c.now {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)

@@ -15,14 +15,18 @@ import (
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
 	"dynmo/src/dynamic"
 	"dynmo/src/expect"
+	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
 	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
+	"dynmo/src/tensor"
 	"dynmo/src/trace"
 )
 
@@ -37,7 +41,7 @@ const layersOf = 12
 
 func newFed(t testing.TB, c config.Config) *fed {
 	t.Helper()
-	r := &Rank{Setup: Setup{Config: c, World: comm.New(local.World(1)[0], comm.Options{})}}
+	r := &Rank{Setup: Setup{Config: c, World: comm.New(local.World(1)[0], comm.Options{}), Device: cpu.New(device.NewVirtual()), Backend: ref.New(tensor.F32)}}
 	var err error
 	r.planner, r.layout, err = first(c)
 	expect.OK(t, err)
@@ -164,11 +168,12 @@ func TestStateBeginsAnew(t *testing.T) {
 		{"other stages", set(func(c *config.Config) { c.Parallel.Stages = 3 }), text, "[parallel] of the checkpoint differs"},
 		{"another balancer", set(func(c *config.Config) { c.Balance.Kind = "diffusion" }), text, "[balance] of the checkpoint differs"},
 		{"another schedule", set(func(c *config.Config) { c.Schedule.Kind = "zb-h1" }), text, "[schedule] of the checkpoint differs"},
-		{"another clock", set(func(c *config.Config) { c.Run.Clock = "virtual" }), text, "run.clock of the checkpoint differs"},
+		{"another clock", c, swap(`"clock":"virtual"`, `"clock":"wall"`), "the clock of the checkpoint differs"},
+		{"other kernels", c, swap(`"kernels":"ref"`, `"kernels":"cpu"`), "device.kernel of the checkpoint differs"},
 		{"another network", set(func(c *config.Config) { c.Comm.BandwidthBytes = 1e9 }), text, "comm.bandwidth_bytes of the checkpoint differs"},
 		{"other hosts", c, swap(`"hosts":["`, `"hosts":["not-`), "the checkpoint's ranks ran on other hosts"},
 		{"more hosts", c, swap(`"hosts":[`, `"hosts":["more",`), "the checkpoint's ranks ran on other hosts"},
-		{"lost", c, `{"version":1,"hosts":["` + run.World.Peer(0).Host + `"],"lost":"balancer: NaN"}`, "could not be saved: balancer: NaN"},
+		{"lost", c, `{"version":1,"clock":"virtual","kernels":"ref","hosts":["` + run.World.Peer(0).Host + `"],"lost":"balancer: NaN"}`, "could not be saved: balancer: NaN"},
 		{"version", c, swap(`"version":1`, `"version":2`), "is of version 2, this program reads 1"},
 		{"truncated", c, text[:len(text)/2], "unexpected end of JSON input"},
 		{"no object", c, `[]`, "cannot unmarshal array"},
@@ -178,7 +183,7 @@ func TestStateBeginsAnew(t *testing.T) {
 		{"NaN", c, swap(`"asked":`, `"asked":NaN`), "invalid character 'N'"},
 		{"beyond numbers", c, swap(`"price":`, `"price":1e999,"p":`), "p: unknown key"},
 		{"part missing", c, swap(`"balancer":`, `"dynamism":`), `parts: ["dynamism" "profiler"], want ["balancer" "profiler"]`},
-		{"parts missing", c, `{"version":1,"hosts":["` + run.World.Peer(0).Host + `"]}`, `parts: [], want ["balancer" "profiler"]`},
+		{"parts missing", c, `{"version":1,"clock":"virtual","kernels":"ref","hosts":["` + run.World.Peer(0).Host + `"]}`, `parts: [], want ["balancer" "profiler"]`},
 		{"negative count", c, swap(`"balancer":{"steps":`, `"balancer":{"steps":-`), "balancer: steps: -45"},
 		{"absurd count", c, swap(`"balancer":{"steps":`, `"balancer":{"steps":999999999999999`), "balancer: steps: 99999999999999945"},
 		{"beyond counts", c, swap(`"balancer":{"steps":`, `"balancer":{"steps":9999999999999999999999`), "cannot unmarshal number"},
