@@ -1,12 +1,18 @@
 package store
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"dynmo/src/checkpoint"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
@@ -47,6 +53,52 @@ func TestEveryFlipAndCutIsFound(t *testing.T) {
 	expect.OK(t, err)
 	if len(damaged) > 0 {
 		t.Errorf("mended, and still damaged: %v", damaged)
+	}
+}
+
+// TestHostileStructure: columns beyond a matrix and text that is as long as it likes are
+// refused where the hashes agree, too.
+func TestHostileStructure(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	save(t, dev, s, filepath.Join(run, Directory), 10, 2)
+	for name, c := range map[string]struct {
+		file   string
+		change func(text []byte, f *checkpoint.File) []byte
+		want   string
+	}{
+		"columns": {weightsFile(2), func(text []byte, f *checkpoint.File) []byte {
+			at := slices.IndexFunc(f.Tensors, func(t checkpoint.Tensor) bool { return strings.HasSuffix(t.Name, ".columns") })
+			text[f.Offset(f.Tensors[at])+1] = 1 // column 256
+			return text
+		}, "has column 2"},
+		"text": {stateFile(2), func(text []byte, _ *checkpoint.File) []byte {
+			return bytes.Replace(text, []byte(`\"name\":\"header\",\"bytes\":`), []byte(`\"name\":\"header\",\"bytes\":-`), 1)
+		}, "bytes of text, want -"},
+	} {
+		all, damaged, err := All(run)
+		expect.OK(t, err)
+		if len(all) != 1 {
+			t.Fatal(damaged)
+		}
+		path := filepath.Join(all[0].Dir, c.file)
+		was, err := os.ReadFile(path)
+		expect.OK(t, err)
+		f, err := checkpoint.Parse(c.file, bytes.NewReader(was), int64(len(was)))
+		expect.OK(t, err)
+		text := c.change(slices.Clone(was), f)
+		if bytes.Equal(text, was) {
+			t.Fatalf("%s: nothing changed", name)
+		}
+		binary.LittleEndian.PutUint64(text, uint64(int(binary.LittleEndian.Uint64(text))+len(text)-len(was)))
+		expect.OK(t, os.WriteFile(path, text, 0o600))
+		sum := sha256.Sum256(text)
+		all[0].Files[c.file] = File{int64(len(text)), hex.EncodeToString(sum[:])}
+		if _, err := all[0].Layer(2, shape, dev, tensor.F32); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+		expect.OK(t, os.WriteFile(path, was, 0o600))
 	}
 }
 

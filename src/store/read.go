@@ -143,6 +143,11 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &sections); err != nil {
 		return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %w", sectionsKey, err))
 	}
+	for _, s := range sections {
+		if s.Bytes != int64(len(s.Text)) {
+			return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %.100q: %d bytes of text, want %d", sectionsKey, s.Name, len(s.Text), s.Bytes))
+		}
+	}
 	for _, t := range state.Tensors {
 		sections = append(sections, model.Section{Name: t.Name, Bytes: t.Bytes()})
 	}
@@ -171,7 +176,13 @@ func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, d device.Devic
 	if err != nil {
 		return err
 	}
-	return c.fillPieces(l.Weights(), weights, d)
+	if err := c.fillPieces(l.Weights(), weights, d); err != nil {
+		return err
+	}
+	if err := l.CheckStructure(); err != nil {
+		return c.fail(weightsFile(l.ID), err)
+	}
+	return nil
 }
 
 // Run returns what the run knew besides its layers, nil where the checkpoint does not say,

@@ -94,10 +94,10 @@ func TestWeights(t *testing.T) {
 // A manifest whose settings describe another model, or none, is told.
 func TestWeightsRefuse(t *testing.T) {
 	for want, change := range map[string]func(*Manifest){
-		"manifest.json: settings of 3 layers, the checkpoint has 5": func(m *Manifest) { m.Settings = "[model]\nblocks = 1\n" },
-		"manifest.json: settings:1: ":                               func(m *Manifest) { m.Settings = "blocks" },
-		"manifest.json: dtype \"i32\", want f32, f64 or bf16":       func(m *Manifest) { m.DType = "i32" },
-		"(embedding): moment1: 8384 bytes, want 16704":              func(m *Manifest) { m.Settings = strings.Replace(m.Settings, "hidden = 8", "hidden = 16", 1) },
+		"manifest.json: settings of 3 layers, the checkpoint has 5":    func(m *Manifest) { m.Settings = "[model]\nblocks = 1\n" },
+		"manifest.json: settings:1: ":                                  func(m *Manifest) { m.Settings = "blocks" },
+		"manifest.json: dtype \"i32\", want f32, f64 or bf16":          func(m *Manifest) { m.DType = "i32" },
+		"header: token.weight: 2048 entries of a dense matrix of 4096": func(m *Manifest) { m.Settings = strings.Replace(m.Settings, "hidden = 8", "hidden = 16", 1) },
 	} {
 		run, _ := weighed(t, tensor.F32, change)
 		one, _, err := Newest(run)
