@@ -237,9 +237,9 @@ func TestTrainUnsaved(t *testing.T) {
 		dir := folder(t, "")
 		expect.OK(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
 		expect.OK(t, os.Symlink("nowhere", filepath.Join(dir, "run", "ckpt")))
-		e := w.run(t, dir, training(append(sets("checkpoint.every=1", "train.steps=100"), "--run-dir", "run")...)...)
+		e := w.run(t, dir, training(append(sets("checkpoint.every=1", "train.steps=100"), "--run-dir", "run", "--resume")...)...)
 		e.refused(t, exitUnsaved, "checkpoint: 3 in a row failed: ", "ckpt")
-		if n := strings.Count(e.stderr, "warning: no checkpoint of step "); n != 2 {
+		if n := strings.Count(e.stderr, "warning: no checkpoint after step "); n != 2 {
 			t.Errorf("%d warnings, want 2: %s", n, e.stderr)
 		}
 	})

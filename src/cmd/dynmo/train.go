@@ -61,7 +61,7 @@ nothing was trained; 74 three checkpoints in a row could not be written; 85 stop
 			if ranks {
 				return tellRanks(c, settings)
 			}
-			wanted, err := fault.Parse(os.Getenv(fault.Variable))
+			wanted, err := fault.Parse(os.Getenv(fault.Variable), settings.Parallel.Stages*settings.Parallel.Replicas)
 			if err != nil {
 				return refuse(c, usageError{err})
 			}
