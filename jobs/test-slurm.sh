@@ -199,6 +199,7 @@ t_kill_rank() {
 	says 'from step 1' && once 'from step 0 on'
 }
 t_no_progress() {
+	fault=F15
 	FAULT=5:1:9 submit -- --set train.steps=60
 	ends 120 'FAILED 93:0'
 	says 'start 3 of job' && says 'three starts in turn'
@@ -302,7 +303,6 @@ t_dynmo_usr1_half_the_nodes() {
 	same
 }
 t_dynmo_requeue() {
-	fault=F15
 	DYNMO=$real submit -- "${lasting[@]}"
 	reach 250
 	hurt scontrol requeue "$id"
@@ -350,22 +350,23 @@ t_dynmo_limit() {
 	cmp <(curve "$name" $((at + 20))) <(curve endless $((at + 20))) || problem "the losses are others than those of a run that nothing stopped"
 }
 
-# lose_node LOSE: a job whose third node is lost.
+# lose_node LOSE WHERE OPTION...: a job whose third node is lost, and which says where it
+# goes on.
 lose_node() {
 	local node
-	fault=F15
-	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
+	DYNMO=$real submit --nodes=3 "${@:3}" -- "${lasting[@]}"
 	reach 1
 	node=$(host 3)
 	reach 250
 	hurt "$1" "$node"
 	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
-	says 'on 2 nodes'
+	says "$2"
 	same
 }
-t_dynmo_node_down() { lose_node down; }
-t_dynmo_node_crash() { lose_node crash; }
+t_dynmo_node_down() { fault=F14 && lose_node down 'on 2 nodes'; }
+t_dynmo_node_crash() { fault=F14 && lose_node crash 'on 2 nodes'; }
+t_dynmo_node_down_requeued() { fault=F15 && lose_node down 'requeued 1 times' --no-kill=off; }
 t_dynmo_kill_rank() {
 	local pid
 	fault=F01

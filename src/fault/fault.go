@@ -60,8 +60,9 @@ type Fault struct {
 	Rank  int
 }
 
-// Parse returns the fault of a text, KIND@STEP:RANK or kill@STEP.PHASE:RANK, nil for "".
-func Parse(text string) (*Fault, error) {
+// Parse returns the fault of a text, KIND@STEP:RANK or kill@STEP.PHASE:RANK, in a run of so
+// many ranks; nil for "".
+func Parse(text string, ranks int) (*Fault, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -79,6 +80,8 @@ func Parse(text string) (*Fault, error) {
 		return nil, fmt.Errorf("%s=%s: kind %q, want one of %v", Variable, text, kind, kinds)
 	case phased && !slices.Contains(Phases(), f.Phase):
 		return nil, fmt.Errorf("%s=%s: phase %q, want one of %v", Variable, text, phase, Phases())
+	case f.Rank >= ranks:
+		return nil, fmt.Errorf("%s=%s: rank %d, the run has %d", Variable, text, f.Rank, ranks)
 	case phased && f.Kind != Kill:
 		return nil, fmt.Errorf("%s=%s: in a phase of a checkpoint want kill", Variable, text)
 	}

@@ -14,11 +14,11 @@ func TestParse(t *testing.T) {
 		"abort@1:2":        {Kind: Abort, Step: 1, Rank: 2},
 		"kill@20.rename:2": {Kind: Kill, Step: 20, Phase: Rename, Rank: 2},
 	} {
-		if got, err := Parse(text); err != nil || *got != want {
+		if got, err := Parse(text, 4); err != nil || *got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	if f, err := Parse(""); f != nil || err != nil {
+	if f, err := Parse("", 4); f != nil || err != nil {
 		t.Errorf("no text: %+v, %v", f, err)
 	}
 }
@@ -33,9 +33,10 @@ func TestParseRefuses(t *testing.T) {
 		"hang@3:1":         `DYNMO_FAULT=hang@3:1: kind "hang", want one of [kill segv exit panic abort]`,
 		"kill@3.close:1":   `DYNMO_FAULT=kill@3.close:1: phase "close", want one of [open write sync manifest rename renamed latest prune]`,
 		"kill@3.:1":        `DYNMO_FAULT=kill@3.:1: phase "", want one of [open write sync manifest rename renamed latest prune]`,
+		"kill@3:4":         "DYNMO_FAULT=kill@3:4: rank 4, the run has 4",
 		"panic@3.rename:1": "DYNMO_FAULT=panic@3.rename:1: in a phase of a checkpoint want kill",
 	} {
-		if f, err := Parse(text); err == nil || err.Error() != want {
+		if f, err := Parse(text, 4); err == nil || err.Error() != want {
 			t.Errorf("%s: %+v, %v, want %s", text, f, err, want)
 		}
 	}

@@ -113,7 +113,7 @@ func TestCheckpointsOfARun(t *testing.T) {
 	run := savedRun(t)
 	newest, oldest := "run/ckpt/step_00000012", "run/ckpt/step_00000006"
 	out := said(t, "ckpt", "verify", run)
-	if !strings.HasPrefix(out, newest+": whole: 12 steps done, 5 layers, 10 files, ") || !strings.Contains(out, "\n"+oldest+": whole: 6 steps done") {
+	if !strings.HasPrefix(out, newest+": whole: 12 steps done, 5 layers, 11 files, ") || !strings.Contains(out, "\n"+oldest+": whole: 6 steps done") {
 		t.Errorf("verify says %s", out)
 	}
 	said(t, "ckpt", "verify", newest)

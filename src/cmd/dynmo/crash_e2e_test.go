@@ -161,6 +161,20 @@ func nobody(t *testing.T, dir string) time.Time {
 	}
 }
 
+// TestTrainPanics: a panic of a rank that is a goroutine is told with its stack, and is a
+// failure, not bad input, which is the status that Go gives it.
+func TestTrainPanics(t *testing.T) {
+	t.Parallel()
+	expect.NewFault(t, "F02", "kind=panic world=goroutines")
+	cmd := alone.command(t, folder(t, ""), training("--run-dir", "run")...)
+	cmd.Env = append(cmd.Env, fault.Variable+"=panic@3:2")
+	e := finish(t, cmd)
+	list := e.errors()
+	if e.status != exitFailure || len(list) < 3 || list[0] != "rank 2: step 3: pipeline: panic: fault: DYNMO_FAULT wants this panic" || !strings.HasPrefix(list[1], "goroutine ") {
+		t.Errorf("status %d: %s", e.status, e.stderr)
+	}
+}
+
 // TestTrainRefusesFaults: a fault that nobody can have is refused, once.
 func TestTrainRefusesFaults(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,7 @@ not be written; 85 stopped by a signal before its last step, with a checkpoint
 			if ranks {
 				return tellRanks(c, settings)
 			}
-			wanted, err := fault.Parse(os.Getenv(fault.Variable))
+			wanted, err := fault.Parse(os.Getenv(fault.Variable), settings.Parallel.Stages*settings.Parallel.Replicas)
 			if err != nil {
 				return refuse(c, usageError{err})
 			}
