@@ -44,8 +44,8 @@ step 0, so that one command line serves the first start and all others. Ranks,
 stages, the balancer, the schedule and train.steps may be others than before.
 
 Exit status: 0 done; 1 failure; 2 bad command line, settings, world or data, and
-nothing was trained; 74 three checkpoints in a row could not be written; 85 stopped by a signal before its last step, with a checkpoint
-(0 with train.stopped_is_success, or where no checkpoints are kept).`,
+nothing was trained; 74 three checkpoints in a row could not be written; 85 stopped
+by a signal before its last step, with a checkpoint (0 with train.stopped_is_success, or where no checkpoints are kept).`,
 		Args: func(c *cobra.Command, args []string) error {
 			return refuse(c, cobra.ExactArgs(1)(c, args))
 		},
@@ -111,7 +111,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 		leaveItToRank0(err)
 		return usageError{err}
 	}
-	debug.SetTraceback("crash") // ends with SIGABRT what Go ends with 2, which says that the input is wrong
+	debug.SetTraceback("crash") // a crash ends by a signal: Go's own status for it, 2, says that the input is wrong
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	asked, silence := saveRequests()
