@@ -131,7 +131,7 @@ func TestTrainingDrawsFromTheRest(t *testing.T) {
 	whole, err := Open(cfg, 256, 8)
 	expect.OK(t, err)
 	other := cfg
-	cfg.Validation, other.Validation = "0.3", other.Path
+	cfg.Validation, other.Validation = "0.3", lettered(t, 30, 30).Path
 	c, err := Open(cfg, 256, 8)
 	expect.OK(t, err)
 	beside, err := Open(other, 256, 8)

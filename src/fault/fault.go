@@ -113,8 +113,8 @@ func (f *Fault) Strike(abort, exit func(status int)) {
 // Killer returns what a rank is to call in every phase of writing the checkpoint after so
 // many steps; nil where no fault is wanted there. In the phases of rank 0 it is rank 0 that
 // kills the fault's rank, and stays in that phase: what is on disk is what a run leaves
-// whose rank is lost just then. pid returns the process of a rank, 0 if it is on another host, where nothing
-// is killed.
+// whose rank is lost just then. pid returns the process of a rank, 0 if it is on another
+// host, where nothing is killed.
 func (f *Fault) Killer(step, rank int, pid func(rank int) int) func(Phase) {
 	if f == nil || f.Phase == "" || f.Step != step || f.Rank != rank && !(rank == 0 && f.Phase.OfRank0()) {
 		return nil

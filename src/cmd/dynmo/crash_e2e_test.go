@@ -109,7 +109,7 @@ func (c crash) run(t *testing.T, want string) {
 	recorded := steps(run)
 
 	again := alone.run(t, dir, args...)
-	if again.status != exitDone || weights(t, again) != want {
+	if again.status != exitDone || weights(t, again) != want || strings.Contains(again.stderr, "warning") {
 		t.Errorf("status %d, %s, an undisturbed run ends with weights %s: %s", again.status, again.stdout, want, again.stderr)
 	}
 	from := regexp.MustCompile(`resuming at step (\d+) `).FindStringSubmatch(again.stderr)

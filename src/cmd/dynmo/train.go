@@ -112,7 +112,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 		leaveItToRank0(err)
 		return usageError{err}
 	}
-	debug.SetTraceback("crash") // ends with SIGABRT what Go ends with 2, which says that the input is wrong
+	debug.SetTraceback("crash") // a crash ends by a signal: Go's own status for it, 2, says that the input is wrong
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	asked, silence := saveRequests()
