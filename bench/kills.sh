@@ -12,7 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 
 # go_on NAME: trains the run NAME to its end, from its last checkpoint if it has one.
 go_on() {
-	mpirun -q -np 3 bin/dynmo train jobs/demo-4x1.toml --run-dir "$dir/$1" --resume \
+	mpirun -np 3 bin/dynmo train jobs/demo-4x1.toml --run-dir "$dir/$1" --resume \
 		--set train.steps=3000 --set train.hash=true --set checkpoint.every=25 \
 		--set model.blocks=6 --set model.hidden=48 --set model.sequence=32 --set data.limit_bytes=300000 \
 		--set parallel.stages=3 --set parallel.microbatches=4 \
@@ -28,6 +28,10 @@ ranks() {
 	done
 }
 
+# cause prints why the run ended: mpirun alone tells of a rank that is killed before MPI
+# has started.
+cause() { { grep '^dynmo: ' "$dir/killed.err" || grep -o '^mpirun noticed .*' "$dir/killed.err"; } | head -n 1 | cut -c1-120; }
+
 # weights NAME: prints the hash with which a run ended.
 weights() { sed -n 's/.*, weights \([0-9a-f]*\)$/\1/p' "$dir/$1.out"; }
 
@@ -42,7 +46,7 @@ for ((i = 1; i <= kills; i++)); do
 	wait "$run"
 	status=$?
 	printf '%d: status %d after %d ms, %d steps recorded: %s\n' "$i" "$status" $((($(date +%s%N) - began) / 1000000)) \
-		"$(grep -c . "$dir/killed/metrics.jsonl" 2>/dev/null)" "$(grep -m 1 '^dynmo: ' "$dir/killed.err" | cut -c1-120)"
+		"$(grep -c . "$dir/killed/metrics.jsonl" 2>/dev/null)" "$(cause)"
 	[ "$status" != 0 ] || break
 done
 go_on killed || { cat "$dir/killed.err" && exit 1; }

@@ -10,7 +10,8 @@ usage() {
 usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE | start NODE | env | need [--no-accounting]
 
   up      start a cluster of N nodes (default 4), node1 to nodeN, with 4 CPUs each
-          and 2 GPUs, which Slurm counts and nobody has;
+          and 2 GPUs, which Slurm counts and nobody has; jobs of the partition urgent
+          have those of the default one requeued;
           --no-accounting leaves slurmdbd and MariaDB out
   down    end its jobs and daemons and remove its directory
   status  nodes and jobs; status 1 if no cluster is up
@@ -103,7 +104,10 @@ SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
 GresTypes=gpu
 NodeName=node[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 2))-$((port + 1 + nodes))] CPUs=4 RealMemory=16000 Gres=gpu:2 State=UNKNOWN
-PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 CONF
 	touch "$cluster"/gpu{0,1}
 	echo "Name=gpu File=$cluster/gpu[0-1]" >"$cluster/gres.conf"
@@ -204,7 +208,7 @@ up() {
 	say "$nodes nodes are up in $cluster; eval \"\$(jobs/test-cluster.sh env)\""
 }
 
-all_idle() { [ "$(sinfo -h -N -t idle -o %N | wc -l)" = "$1" ]; }
+all_idle() { [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" = "$1" ]; }
 
 # alive NAME: whether the process of that name runs, and is not another of its number.
 alive() {
@@ -242,7 +246,7 @@ down() {
 
 status() {
 	alive slurmctld || { say "no cluster in $cluster"; return 1; }
-	sinfo -N -o '%8N %10T %20E'
+	sinfo -p test -N -o '%8N %10T %20E'
 	squeue -o '%8i %12j %10T %6M %6D %N %r'
 }
 

@@ -3,6 +3,9 @@
 # Jobs run side by side; a line for each says what was done to it, how many seconds it
 # ran, how it ended, and how long after the fault it went on, or had stopped. Most run testdata/dynmo, which stands for dynmo and counts
 # steps; those whose names begin with "dynmo" run bin/dynmo. $1 chooses by name.
+# A test that sets fault has a line FAULT more: recover is the time from the fault until
+# the log says that the job goes on, or has stopped, lost_steps how many steps were
+# recorded and run again.
 set -uo pipefail
 jobs=$(cd "$(dirname "$0")" && pwd)
 only=${1:-}
@@ -102,6 +105,17 @@ rank() { # rank R: prints the process of a rank
 		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1
 }
 
+# twice SIGNAL: sends the ranks a signal, and again 5 ms later.
+twice() {
+	scancel --signal="$1" "$id" && sleep 0.005 && scancel --signal="$1" "$id"
+}
+# preempt has an urgent job take the job's nodes, for a second.
+preempt() {
+	sbatch --quiet --partition=urgent --exclusive --nodelist="$(squeue -h -j "$id" -o %N)" --output=/dev/null --wrap 'sleep 1'
+}
+down() { scontrol update NodeName="$1" State=DOWN Reason=test; }
+crash() { "$jobs/test-cluster.sh" kill "$1"; }
+
 # A test is a function, whose name says what happens to the job.
 
 t_done() {
@@ -153,11 +167,9 @@ t_scontrol_requeue() {
 	once 'stub: from step 0'
 }
 t_node_down() {
-	local node
 	HOLD=15 submit --nodes=3 -- --set train.steps=40
 	reach 15
-	node=$(host 3)
-	hurt scontrol update NodeName="$node" State=DOWN Reason=test
+	hurt down "$(host 3)"
 	back 'start 2 of job'
 	ends 120 'COMPLETED 0:0'
 	says 'on 2 nodes'
@@ -165,7 +177,7 @@ t_node_down() {
 t_node_crash() {
 	HOLD=15 submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=40
 	reach 15
-	hurt "$jobs/test-cluster.sh" kill "$(host 3)"
+	hurt crash "$(host 3)"
 	back 'start 2 of job'
 	ends 200 'COMPLETED 0:0'
 	says 'on 2 nodes'
@@ -173,7 +185,7 @@ t_node_crash() {
 t_fewer_stages() {
 	HOLD=15 submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=40
 	reach 15
-	hurt scontrol update NodeName="$(host 2)" State=DOWN Reason=test
+	hurt down "$(host 2)"
 	back 'start 2 of job'
 	ends 120 'COMPLETED 0:0'
 	says '2 stages in place of 4' && says 'stub: from step 10'
@@ -187,6 +199,7 @@ t_kill_rank() {
 	says 'from step 1' && once 'from step 0 on'
 }
 t_no_progress() {
+	fault=F15
 	FAULT=5:1:9 submit -- --set train.steps=60
 	ends 120 'FAILED 93:0'
 	says 'start 3 of job' && says 'three starts in turn'
@@ -254,8 +267,8 @@ under() {
 	[ $? = 2 ] || problem "status is not 2"
 	once 'dynmo: '
 }
-t_dynmo_plain_srun() { under none run.toml && says 'srun --mpi=pmix'; }
-t_dynmo_pmi2() { under pmi2 run.toml && says 'with --mpi=pmi2'; }
+t_dynmo_plain_srun() { fault=F24 && under none run.toml && says 'srun --mpi=pmix'; }
+t_dynmo_pmi2() { fault=F24 && under pmi2 run.toml && says 'with --mpi=pmi2'; }
 t_dynmo_plain_srun_missing_file() { under none absent.toml; }
 t_dynmo_missing_file() { under pmix absent.toml && says 'absent.toml'; }
 t_dynmo_done() {
@@ -266,7 +279,13 @@ t_dynmo_done() {
 
 hash_of() { sed -n 's/^ *"hash": "\(.*\)".*/\1/p' "$1.run/summary.json"; }
 
-# same STEPS: what is done to the job changes nothing of its final weights.
+# curve RUN STEPS: prints a run's first so many steps and their losses.
+curve() { head -n "$2" "$1.run/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/'; }
+
+# lost prints how many recorded steps a job has run again, by what its log says.
+lost() { sed -n 's/.* \([0-9]*\) lines of steps that are run again were cut off.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }'; }
+
+# same: what is done to the job changes nothing of its final weights.
 same() {
 	within 5 test -s undisturbed.hash || problem 'no hash of an undisturbed run'
 	[ "$(hash_of "$name")" = "$(cat undisturbed.hash)" ] || problem "weights $(hash_of "$name"), want those of an undisturbed run"
@@ -291,31 +310,66 @@ t_dynmo_requeue() {
 	ends 240 'COMPLETED 0:0'
 	same
 }
-t_dynmo_node_down() {
+t_dynmo_preempted() {
+	fault=F12
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 250
+	hurt preempt
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says 'requeued 1 times'
+	same
+}
+t_dynmo_term_twice() {
+	fault=F12
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 250
+	hurt twice TERM
+	back 'train.sbatch: stopped at step'
+	ends 60 'FAILED 85:0'
+	once 'stopped by signal: terminated after step '
+}
+# The job never ends by itself: until it is stopped its losses are those of a run that
+# nothing stops.
+t_dynmo_limit() {
+	fault=F13
+	local endless=(--set train.steps=1000000 --set train.log_every=1000000) at other
+	timeout 300 "$real" train run.toml "${endless[@]}" --run-dir endless.run >/dev/null 2>&1 &
+	other=$!
+	DYNMO=$real submit --time=1 -- "${endless[@]}"
+	within 90 said 'limit: the ranks write a checkpoint and stop' || problem 'was not stopped before its limit'
+	hurt true
+	back 'resuming at step'
+	at=$(sed -n 's/.*resuming at step \([0-9]*\) .*/\1/p' "$log")
+	says "requeued at step $at"
+	within 60 said_step $((at + 20)) || problem "did not get on from step $at"
+	scancel "$id"
+	ends 60 'CANCELLED 85:0'
+	name=endless within 120 said_step $((at + 20)) || problem 'the run that nothing stops is too slow'
+	kill "$other"
+	cmp <(curve "$name" $((at + 20))) <(curve endless $((at + 20))) || problem "the losses are others than those of a run that nothing stopped"
+}
+
+# lose_node LOSE WHERE OPTION...: a job whose third node is lost, and which says where it
+# goes on.
+lose_node() {
 	local node
-	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
+	DYNMO=$real submit --nodes=3 "${@:3}" -- "${lasting[@]}"
 	reach 1
 	node=$(host 3)
 	reach 250
-	hurt scontrol update NodeName="$node" State=DOWN Reason=test
+	hurt "$1" "$node"
 	back 'resuming at step'
 	ends 240 'COMPLETED 0:0'
+	says "$2"
 	same
 }
-t_dynmo_node_crash() {
-	local node
-	DYNMO=$real submit --nodes=3 -- "${lasting[@]}"
-	reach 1
-	node=$(host 3)
-	reach 250
-	hurt "$jobs/test-cluster.sh" kill "$node"
-	back 'resuming at step'
-	ends 240 'COMPLETED 0:0'
-	says 'on 2 nodes'
-	same
-}
+t_dynmo_node_down() { fault=F14 && lose_node down 'on 2 nodes'; }
+t_dynmo_node_crash() { fault=F14 && lose_node crash 'on 2 nodes'; }
+t_dynmo_node_down_requeued() { fault=F15 && lose_node down 'requeued 1 times' --no-kill=off; }
 t_dynmo_kill_rank() {
 	local pid
+	fault=F01
 	DYNMO=$real submit -- "${lasting[@]}"
 	reach 1
 	pid=$(rank 2)
@@ -329,13 +383,14 @@ t_dynmo_kill_rank() {
 
 # test_one NAME: runs a test, and prints its line.
 test_one() {
-	local problems=() began=$SECONDS recovered='' verdict=PASS
+	local problems=() began=$SECONDS recovered='' verdict=PASS fault=''
 	name=$1 id='' log=''
 	export DYNMO=$jobs/testdata/dynmo
 	"t_$name"
 	[ ${#problems[@]} = 0 ] || verdict=FAIL
-	[ -z "$recovered" ] || recovered="after $((recovered / 10)).$((recovered % 10)) s"
-	printf '%s  %-30s %4d s  %-14s  %s\n' "$verdict" "$name" $((SECONDS - began)) "${id:+$(state)}" "$recovered"
+	[ -z "$recovered" ] || recovered="$((recovered / 10)).$((recovered % 10))"
+	printf '%s  %-30s %4d s  %-14s  %s\n' "$verdict" "$name" $((SECONDS - began)) "${id:+$(state)}" "${recovered:+after $recovered s}"
+	[ -z "$fault" ] || printf 'FAULT %s slurm=%s %s%s\n' "$fault" "$name" "$verdict" "${recovered:+ recover=${recovered}s lost_steps=$(lost)}"
 	[ $verdict = FAIL ] || return 0
 	printf '      %s\n' "${problems[@]}"
 	sed 's/^/      | /' "$log"
@@ -346,7 +401,7 @@ if ! "$real" version >/dev/null 2>&1; then
 	names=$(grep -v '^dynmo' <<<"$names")
 	echo 'SKIP  dynmo*: no bin/dynmo'
 elif ! "$real" train --help | grep -- --resume >/dev/null; then
-	names=$(grep -vE '^dynmo_(done|usr1|requeue|node|kill)' <<<"$names")
+	names=$(grep -vE '^dynmo_(done|usr1|requeue|preempted|term|limit|node|kill)' <<<"$names")
 	echo 'SKIP  dynmo under train.sbatch: bin/dynmo train has no --resume'
 else
 	timeout 120 "$real" train run.toml "${lasting[@]}" --run-dir undisturbed.run >/dev/null 2>&1

@@ -17,7 +17,7 @@ import (
 // left on its own line. A package inside another (kernel/ref in kernel) stands
 // where the outer one stands; the two may import each other's kin freely.
 var order = [][]string{
-	{"expect", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
+	{"expect", "fault", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
 	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
 	{"checkpoint", "store", "sample", "record", "report", "study", "nodebench", "train", "launch", "cmd"},

@@ -28,12 +28,12 @@ func (o DiffusionOptions) withDefaults(stages int) DiffusionOptions {
 
 // Descent is the record of one diffusion.
 type Descent struct {
-	Rounds    int       // rounds of phase 1
-	Potential []float64 // φ of phase 1 at the start and at every look, in seconds
-	Sweeps    int       // sweeps of phase 2
-	Squares   []float64 // Σ load² of phase 3 at the start and after each round
-	Excess    []int64   // bytes over capacity, summed over stages, likewise
-	Kept      bool      // whether no new cuts were better and the present ones stay
+	Rounds    int       `json:"rounds"`    // rounds of phase 1
+	Potential []float64 `json:"potential"` // φ of phase 1 at the start and at every look, in seconds
+	Sweeps    int       `json:"sweeps"`    // sweeps of phase 2
+	Squares   []float64 `json:"squares"`   // Σ load² of phase 3 at the start and after each round
+	Excess    []int64   `json:"excess"`    // bytes over capacity, summed over stages, likewise
+	Kept      bool      `json:"kept"`      // whether no new cuts were better and the present ones stay
 }
 
 // Diffusion balances by exchange between neighbours, with all stages in this

@@ -14,11 +14,16 @@ const (
 // no rank's private numbers: fed with the same ones it answers the same on
 // every rank.
 type Trigger struct {
-	every    int     // steps between balancings; 0 balances when it pays
-	steps    int     // since the last balancing
-	excess   float64 // seconds lost since then against the best partition
-	cost     float64 // moving average of what balancing took, seconds
-	measured bool    // whether cost has been measured
+	Count
+	every int // steps between balancings; 0 balances when it pays
+}
+
+// Count is what a trigger goes by, as checkpoints keep it.
+type Count struct {
+	Steps    int     `json:"steps"`    // since the last balancing
+	Excess   float64 `json:"excess"`   // seconds lost since then against the best partition
+	Cost     float64 `json:"cost"`     // moving average of what balancing took, seconds
+	Measured bool    `json:"measured"` // whether Cost has been measured
 }
 
 // NewTrigger reads the setting balance.every: a number of steps, or "auto".
@@ -45,20 +50,20 @@ func (t *Trigger) Auto() bool { return t.every == 0 }
 // balancing costs and the gain, 1 - best/present, is above 1 %; until balancing
 // has been measured it counts as free.
 func (t *Trigger) Step(present, best float64) bool {
-	t.steps++
+	t.Steps++
 	if t.every > 0 {
-		return t.steps >= t.every
+		return t.Steps >= t.every
 	}
-	t.excess = max(0, t.excess+present-best)
-	return t.excess >= t.cost && best < (1-minGain)*present
+	t.Excess = max(0, t.Excess+present-best)
+	return t.Excess >= t.Cost && best < (1-minGain)*present
 }
 
 // Balanced says that balancing took so many seconds (profiling, deciding and
 // moving; the largest of all ranks), and begins anew.
 func (t *Trigger) Balanced(seconds float64) {
-	if t.measured {
-		seconds = t.cost + recent*(seconds-t.cost)
+	if t.Measured {
+		seconds = t.Cost + recent*(seconds-t.Cost)
 	}
-	t.cost, t.measured = seconds, true
-	t.steps, t.excess = 0, 0
+	t.Cost, t.Measured = seconds, true
+	t.Steps, t.Excess = 0, 0
 }

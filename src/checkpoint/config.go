@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"dynmo/src/model"
@@ -145,14 +147,36 @@ func EndingConfig(c model.Config, end int32) Config {
 		Sequence      int         `json:"n_positions"`
 		ResidDropout  json.Number `json:"resid_pdrop"`
 		Tied          bool        `json:"tie_word_embeddings"`
+		DType         string      `json:"torch_dtype"`
 		Vocab         int         `json:"vocab_size"`
 	}{"gelu_new", []string{"GPT2LMHeadModel"}, noDropout, special(end), noDropout, special(end), 1e-5, supported[0],
-		c.Hidden, c.Heads, c.Blocks, c.Sequence, noDropout, c.Tied, c.Vocab}, "", "  ")
+		c.Hidden, c.Heads, c.Blocks, c.Sequence, noDropout, c.Tied, typeNames[F32], c.Vocab}, "", "  ")
 	if err != nil {
 		panic("checkpoint: configuration does not marshal")
 	}
 	shape := model.Config{Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied}
 	return Config{Model: shape, End: end, Text: append(text, '\n')}
+}
+
+// stored returns the text of the configuration of weights that are stored as d. Where it
+// names a type, of any member that it does, it names this one; a text that names none is
+// left as it is for float32, which that stands for.
+func (c Config) stored(d DType) ([]byte, error) {
+	text, named, by := c.Text, false, 0
+	err := value{json: c.Text}.members(func(key string, v value) error {
+		if key == "torch_dtype" || key == "dtype" { // Transformers from 4.56 on writes the second
+			name := strconv.Quote(typeNames[d])
+			text = slices.Replace(slices.Clone(text), int(v.at)+by, int(v.at)+by+len(v.json), []byte(name)...)
+			by += len(name) - len(v.json)
+			named = true
+		}
+		return nil
+	})
+	if err != nil || named || d == F32 {
+		return text, err
+	}
+	rest := bytes.TrimLeft(text, " \t\r\n")[1:] // behind the brace: members follow, model_type is one
+	return slices.Concat([]byte("{\n  \"torch_dtype\": "+strconv.Quote(typeNames[d])+","), rest), nil
 }
 
 // special returns a special token as configurations have it: null where there is none.

@@ -116,7 +116,7 @@ func TestConfigEnd(t *testing.T) {
 	w := imported(t, newGPT2(true, "").directory(t))
 	w.Config = EndingConfig(w.Config.Model, 5)
 	dir := filepath.Join(t.TempDir(), "hf")
-	expect.OK(t, w.WriteHuggingFace(dir, map[string][]byte{"vocab.json": []byte("{}")}))
+	expect.OK(t, w.WriteHuggingFace(dir, F32, map[string][]byte{"vocab.json": []byte("{}")}))
 	if got, want := string(read(t, filepath.Join(dir, "generation_config.json"))), "{\n  \"bos_token_id\": 5,\n  \"eos_token_id\": 5\n}\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

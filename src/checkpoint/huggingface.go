@@ -183,9 +183,9 @@ func fromGPT2(c Config, files []*File) (*Weights, error) {
 		t := w.gpt2(p)
 		i := at[t.Name]
 		if !p.Transposed {
-			return home[i].part(list[i], lo*p.Row(), hi*p.Row())
+			return home[i].floats(list[i], lo*p.Row()/4, hi*p.Row()/4)
 		}
-		values, err := home[i].Read(list[i])
+		values, err := home[i].floats(list[i], 0, p.Bytes()/4)
 		if err != nil {
 			return nil, err
 		}
@@ -240,22 +240,33 @@ func (w *Weights) gpt2(p model.Weight) Tensor {
 	return t
 }
 
-// WriteHuggingFace writes config.json, generation_config.json and model.safetensors to a
-// directory (see replace.Directory), and more files, by name. A model that was one file of float32 without mask buffers,
-// written by the reference implementation, comes out as it was, byte for byte.
-func (w *Weights) WriteHuggingFace(dir string, more map[string][]byte) error {
+// WriteHuggingFace writes config.json, generation_config.json and model.safetensors, of
+// F32 or BF16, to a directory (see replace.Directory), and more files, by name. A model
+// that was one file of float32 without mask buffers, written by the reference
+// implementation, comes out as it was, byte for byte, if it is of F32 and its
+// configuration names no other type.
+func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
+	text, err := w.Config.stored(d)
+	if err != nil {
+		return err
+	}
+	as := func(p model.Weight) Tensor {
+		t := w.gpt2(p)
+		t.DType = d
+		return t
+	}
 	values := func(p model.Weight) ([]byte, error) {
 		v, err := w.read(p)
 		if err == nil && p.Transposed {
 			v = transpose(v, p.Shape[0], p.Shape[1])
 		}
-		return v, err
+		return d.as(v), err
 	}
 	return replace.Directory(dir, func(dir string) error {
 		err := replace.Write(filepath.Join(dir, modelFile), func(out io.Writer) error {
-			return w.safetensors(out, map[string]string{formatKey: torchFormat}, w.gpt2, values)
+			return w.safetensors(out, map[string]string{formatKey: torchFormat}, as, values)
 		})
-		files := map[string][]byte{ConfigFile: w.Config.Text, generationFile: w.Config.generation()}
+		files := map[string][]byte{ConfigFile: text, generationFile: w.Config.generation()}
 		maps.Copy(files, more)
 		for name, text := range files {
 			err = cmp.Or(err, replace.Write(filepath.Join(dir, name), func(out io.Writer) error {

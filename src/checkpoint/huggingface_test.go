@@ -132,7 +132,7 @@ func TestHuggingFaceRoundTrip(t *testing.T) {
 		for _, prefix := range []string{"", "transformer."} {
 			g := newGPT2(tied, prefix)
 			dir, out := g.directory(t), filepath.Join(t.TempDir(), "new", "out")
-			expect.OK(t, imported(t, dir).WriteHuggingFace(out, nil))
+			expect.OK(t, imported(t, dir).WriteHuggingFace(out, F32, nil))
 			for _, name := range []string{"config.json", "model.safetensors"} {
 				if !bytes.Equal(read(t, filepath.Join(dir, name)), read(t, filepath.Join(out, name))) {
 					t.Errorf("tied %v, prefix %q: %s has changed", tied, prefix, name)
@@ -153,7 +153,7 @@ func TestHuggingFaceBuffers(t *testing.T) {
 	}
 	dir, out := g.directory(t), t.TempDir()
 	save(t, filepath.Join(dir, "model.safetensors"), g.file(names))
-	expect.OK(t, imported(t, dir).WriteHuggingFace(out, nil))
+	expect.OK(t, imported(t, dir).WriteHuggingFace(out, F32, nil))
 	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), want) {
 		t.Error("the model has changed")
 	}
@@ -167,7 +167,7 @@ func TestHuggingFaceTiedHead(t *testing.T) {
 		want := g.file(g.names())
 		g.shape["lm_head.weight"], g.values["lm_head.weight"] = g.shape["wte.weight"], g.values["wte.weight"]
 		out := t.TempDir()
-		expect.OK(t, imported(t, g.directory(t)).WriteHuggingFace(out, nil))
+		expect.OK(t, imported(t, g.directory(t)).WriteHuggingFace(out, F32, nil))
 		if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), want) {
 			t.Errorf("prefix %q: the model has changed", prefix)
 		}
@@ -193,7 +193,7 @@ func TestHuggingFaceShards(t *testing.T) {
 	dir := shard(t, `{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
 		map[string][]string{"a.safetensors": names[:9], "b.safetensors": names[9:]})
 	out := t.TempDir()
-	expect.OK(t, imported(t, dir).WriteHuggingFace(out, nil))
+	expect.OK(t, imported(t, dir).WriteHuggingFace(out, F32, nil))
 	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), g.file(names)) {
 		t.Error("the model has changed")
 	}
@@ -266,7 +266,7 @@ func TestHuggingFaceRefuses(t *testing.T) {
 			g.shape["lm_head.weight"], g.values["lm_head.weight"] = g.shape["wte.weight"], g.values["wte.weight"]
 			delete(g.shape, "wte.weight")
 		}, `tensor "wte.weight" is missing`},
-		{"linear, not Conv1D", func(g *gpt2) { g.shape["h.0.mlp.c_fc.weight"] = []int{32, 8} }, `tensor "h.0.mlp.c_fc.weight": F32 [32 8], want F32 [8 32]`},
+		{"linear, not Conv1D", func(g *gpt2) { g.shape["h.0.mlp.c_fc.weight"] = []int{32, 8} }, `tensor "h.0.mlp.c_fc.weight": F32 [32 8], want F32, BF16 or F16 [8 32]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newGPT2(true, "")
@@ -284,7 +284,7 @@ func TestHuggingFaceRefusesIntegers(t *testing.T) {
 	g := newGPT2(true, "")
 	dir := g.directory(t)
 	save(t, filepath.Join(dir, "model.safetensors"), bytes.Replace(g.file(g.names()), []byte("F32"), []byte("I32"), 1))
-	if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), `tensor "h.0.attn.c_attn.bias": I32 [24], want F32 [24]`) {
+	if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), `tensor "h.0.attn.c_attn.bias": I32 [24], want F32, BF16 or F16 [24]`) {
 		t.Errorf("error %v", err)
 	}
 }

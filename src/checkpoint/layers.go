@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -54,18 +53,9 @@ func (w *Weights) load(dst model.Values, p *model.Param, from model.Weight) erro
 	return nil
 }
 
-// FromLayers returns the weights of a whole chain of layers, as float32, with
-// zeros for what is pruned. They are read from the layers when they are written.
-func FromLayers(c model.Config, layers []*model.Layer) (*Weights, error) {
-	if len(layers) != c.Layers() {
-		return nil, errors.New("weights of a part of the chain: want all layers")
-	}
-	return FromChain(c, func(id int) (*model.Layer, error) { return layers[id], nil }, func() {}), nil
-}
-
-// FromChain is FromLayers of layers that are made when a weight of theirs is read: layer
-// returns the one at a chain position, which lasts until the next call, and free ends the
-// last.
+// FromChain returns the weights of a whole chain of layers, as float32, with zeros for what
+// is pruned. They are read from the layers when they are written: layer returns the one at
+// a chain position, which lasts until the next call, and free ends the last.
 func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free func()) *Weights {
 	owners := c.Owners()
 	var one sync.Mutex // reads a weight at a time

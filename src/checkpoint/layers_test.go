@@ -35,8 +35,7 @@ func TestLayersRoundTrip(t *testing.T) {
 					c.HeadShards = 3
 				}
 				from := chain(t, c, tensor.F32)
-				w, err := FromLayers(c, from.Layers)
-				expect.OK(t, err)
+				w := fromLayers(from)
 				path := filepath.Join(t.TempDir(), "weights.safetensors")
 				expect.OK(t, replace.Write(path, w.Write))
 				f, err := Open(path)
@@ -76,8 +75,7 @@ func TestPrunedLayersAreWrittenDense(t *testing.T) {
 		}
 		name := "block.0/" + block.Params()[0].Name
 		expect.OK(t, block.Compress(map[int]model.Mask{0: keep}, csrFrom))
-		w, err := FromLayers(c, s.Layers)
-		expect.OK(t, err)
+		w := fromLayers(s)
 		loaded := chain(t, c, tensor.F64)
 		expect.OK(t, written(t, w).Load(loaded.Layers[1]))
 		got, before := tensor.Of[float64](loaded.Layers[1].Params()[0].W), tensor.Of[float64](whole.Layers[1].Params()[0].W)
@@ -121,9 +119,11 @@ func TestLoadRefusesAnotherModel(t *testing.T) {
 			}
 		}
 	}
-	if _, err := FromLayers(good, chain(t, good, tensor.F32).Layers[1:]); err == nil {
-		t.Error("a part of the chain is taken for all of it")
-	}
+}
+
+// fromLayers returns the weights of a stage that holds the whole chain.
+func fromLayers(s *model.Stage) *Weights {
+	return FromChain(s.Config, func(id int) (*model.Layer, error) { return s.Layers[id], nil }, func() {})
 }
 
 func hash(t *testing.T, l *model.Layer) [32]byte {

@@ -56,7 +56,7 @@ func TestLLMC(t *testing.T) {
 	w, err := OpenLLMC(path)
 	expect.OK(t, err)
 	w = written(t, w)
-	expect.OK(t, w.WriteHuggingFace(filepath.Join(dir, "hf"), nil))
+	expect.OK(t, w.WriteHuggingFace(filepath.Join(dir, "hf"), F32, nil))
 	if !bytes.Equal(read(t, filepath.Join(dir, "hf", "model.safetensors")), g.file(g.names())) {
 		t.Error("Hugging Face's file is another")
 	}

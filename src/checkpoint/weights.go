@@ -86,11 +86,11 @@ func (f *File) Weights() (*Weights, error) {
 	}
 	return &Weights{Config: c, Prefix: prefix, close: f.Close,
 		rows: func(p model.Weight, lo, hi int64) ([]byte, error) {
-			return f.part(f.Tensors[at[p.Name]], lo*p.Row(), hi*p.Row())
+			return f.floats(f.Tensors[at[p.Name]], lo*p.Row()/4, hi*p.Row()/4)
 		}}, nil
 }
 
-// match finds each wanted tensor, of float32 and the wanted shape, and refuses
+// match finds each wanted tensor, of a type of weights and the wanted shape, and refuses
 // all others. It returns their places in list.
 func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 	at := make(map[string]int)
@@ -99,8 +99,8 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("tensor %.100q is no part of the model that the configuration describes", t.Name)
-		case t.DType != F32 || !slices.Equal(t.Shape, shape):
-			return nil, fmt.Errorf("tensor %.100q: %s %v, want %s %v", t.Name, t.DType, t.Shape, F32, shape)
+		case typeNames[t.DType] == "" || !slices.Equal(t.Shape, shape):
+			return nil, fmt.Errorf("tensor %.100q: %s %v, want %s, %s or %s %v", t.Name, t.DType, t.Shape, F32, BF16, F16, shape)
 		}
 		at[t.Name] = i
 	}

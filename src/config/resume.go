@@ -13,7 +13,7 @@ import (
 const fixed = `
 run.seed
 model.blocks model.hidden model.heads model.sequence model.vocab model.tied model.grain model.head_shards model.init model.weights
-data.path data.extensions data.limit_bytes data.validation
+data.extensions data.limit_bytes data.validation
 parallel.microbatch_size
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
 dynamic.kind
@@ -24,9 +24,11 @@ device.precision`
 // free names the settings that may change on resume: where layers are, in which order
 // and on what they are worked on, how long the run is, and what is told of it.
 // parallel.replicas and parallel.microbatches may change if their product does not:
-// samples are drawn by step and microbatch of all replicas.
+// samples are drawn by step and microbatch of all replicas. So may data.path, for the text
+// that lies there has to have the hash of the checkpoint's.
 const free = `
 run.name run.clock run.trace_steps
+data.path
 parallel.stages parallel.replicas parallel.microbatches
 mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
@@ -42,20 +44,17 @@ comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds
 
 // effects says what a change of a free setting does to losses. The others do nothing.
 var effects = map[string]string{
+	"data.path":         "the text is the same",
 	"parallel.replicas": "sums over replicas are added in another order, losses agree but for rounding",
 	"train.steps":       "learning rates of the steps to come are those of a run of the new length",
 	"device.kind":       "losses agree but for rounding",
 	"device.kernel":     "losses agree but for rounding",
 }
 
-// Resume returns a line for each setting that differs from those of a checkpoint, which
-// are the text of a file that TOML wrote and errors call name. The error joins a line for
-// each that may not differ. A setting that has no effect, there or here, may.
-func (c Config) Resume(name, checkpoint string) (changed []string, err error) {
-	was, unknown, err := Parse(name, []byte(checkpoint))
-	if err != nil {
-		return nil, err
-	}
+// Resume returns a line for each setting that differs from those of a checkpoint, of which
+// unknown names others that this version does not know. The error joins a line for each
+// that may not differ. A setting that has no effect, there or here, may.
+func (c Config) Resume(was Config, unknown []string) (changed []string, err error) {
 	for _, key := range unknown {
 		changed = append(changed, key+": in the checkpoint, unknown here")
 	}

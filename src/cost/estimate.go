@@ -13,14 +13,14 @@ import (
 // infinite ones say that nothing is known yet.
 type Estimate struct {
 	Table
-	Layer []float64        // by layer: the deviation that it has alone
-	Stage []float64        // by stage: the deviation that all layers measured on it have in common
-	On    partition.Owners // by layer: the stage it was measured on
+	Layer []float64        `json:"layer"` // by layer: the deviation that it has alone
+	Stage []float64        `json:"stage"` // by stage: the deviation that all layers measured on it have in common
+	On    partition.Owners `json:"on"`    // by layer: the stage it was measured on
 	// Doubt is by stage the share by which layers measured on it cost less, if its rank
 	// was disturbed while they were measured; nil: no rank was.
-	Doubt []float64
+	Doubt []float64 `json:"doubt,omitempty"`
 
-	Disturbed bool // a rank was slower in the newest step than at its best: no part of what Equal compares
+	Disturbed bool `json:"-"` // a rank was slower in the newest step than at its best: no part of what Equal compares
 }
 
 // Certain returns the estimate of costs that are known.

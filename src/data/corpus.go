@@ -69,6 +69,9 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 	case share > 0:
 		return c, s.holdOut(c, share)
 	}
+	if onePlace(path, cfg.Validation) {
+		return nil, fmt.Errorf("data: data.validation = %q is data.path, on which the run trains: wanted other data, or the share to hold out, such as 0.05", cfg.Validation)
+	}
 	other := source{key: "data.validation", path: cfg.Validation, extensions: cfg.Extensions, vocab: vocab, sequence: sequence}
 	if c.held, err = other.open(); err != nil {
 		return nil, err
@@ -78,6 +81,13 @@ func Open(cfg config.Data, vocab, sequence int) (*Corpus, error) {
 			other.path, other.kind(), s.kind())
 	}
 	return c, nil
+}
+
+// onePlace reports whether two paths lead to one file or directory.
+func onePlace(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // source is where a corpus comes from, and what is wanted of it.

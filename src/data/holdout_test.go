@@ -131,7 +131,7 @@ func TestTrainingDrawsFromTheRest(t *testing.T) {
 	whole, err := Open(cfg, 256, 8)
 	expect.OK(t, err)
 	other := cfg
-	cfg.Validation, other.Validation = "0.3", other.Path
+	cfg.Validation, other.Validation = "0.3", lettered(t, 30, 30).Path
 	c, err := Open(cfg, 256, 8)
 	expect.OK(t, err)
 	beside, err := Open(other, 256, 8)
@@ -199,6 +199,7 @@ func TestValidationErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, validation, want string
 	}{
+		"its own data":     {in("a.txt"), in("a.txt"), `data: data.validation = "DIR/a.txt" is data.path, on which the run trains: wanted other data, or the share to hold out, such as 0.05`},
 		"missing":          {in("a.txt"), in("none"), `data: data.validation = "DIR/none": no such file or directory`},
 		"too short":        {in("a.txt"), in("short.txt"), `data: data.validation = "DIR/short.txt": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found 4 bytes in 1 file(s)`},
 		"no such ending":   {in("a.txt"), in("other"), `data: data.validation = "DIR/other": wanted at least 9 bytes, a sequence (model.sequence = 8) and the token after it; found no text in files ending in .txt (data.extensions; [] reads every file)`},

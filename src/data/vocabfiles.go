@@ -2,7 +2,9 @@ package data
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -21,12 +23,24 @@ const (
 // times GPT-2's.
 const maxVocabulary = 16 << 20
 
-// OpenVocabulary reads vocab.json and merges.txt of a directory. Errors name the file
-// and what is wrong; they are fs.ErrNotExist where it has neither.
+// OpenVocabulary reads tokenizer.json of a directory or, where it has none, vocab.json and
+// merges.txt. Errors name the file and what is wrong; they are fs.ErrNotExist where it has
+// none of them.
 func OpenVocabulary(dir string) (*Vocabulary, error) {
-	path := filepath.Join(dir, vocabFile)
-	text, err := input.Read(path, maxVocabulary)
-	if err != nil {
+	path := filepath.Join(dir, tokenizerFile)
+	text, err := input.Read(path, maxTokenizer)
+	if err == nil {
+		v, err := parseTokenizer(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return v, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	path = filepath.Join(dir, vocabFile)
+	if text, err = input.Read(path, maxVocabulary); err != nil {
 		return nil, err
 	}
 	v, err := parseVocabulary(text)
@@ -50,10 +64,11 @@ func parseVocabulary(text []byte) (*Vocabulary, error) {
 	if err := json.Unmarshal(text, &ids); err != nil {
 		return nil, err
 	}
-	v := &Vocabulary{End: -1, ids: make(map[string]int32), tokens: make([]string, len(ids)), merges: make(map[[2]int32]merge)}
+	v := &Vocabulary{End: -1, ids: make(map[string]int32), tokens: make([]string, len(ids)), merges: make(map[[2]int32]merge), piece: piece}
 	seen := make([]bool, len(ids))
 	for _, spelt := range slices.Sorted(maps.Keys(ids)) {
-		id, token := ids[spelt], unspell(spelt)
+		id := ids[spelt]
+		token, _ := unspell(spelt)
 		if id < 0 || int(id) >= len(ids) || seen[id] {
 			return nil, fmt.Errorf("token %.100q has id %d, want each of 0 to %d once", spelt, id, len(ids)-1)
 		}
@@ -62,6 +77,7 @@ func parseVocabulary(text []byte) (*Vocabulary, error) {
 	}
 	if id, ok := ids[gpt2End]; ok {
 		v.End = id
+		v.special(gpt2End, id)
 	}
 	return v, nil
 }
@@ -77,9 +93,11 @@ func (v *Vocabulary) parseMerges(text string) error {
 			continue
 		}
 		left, right, ok := strings.Cut(line, " ")
-		a, hasLeft := v.ids[unspell(left)]
-		b, hasRight := v.ids[unspell(right)]
-		id, has := v.ids[unspell(left)+unspell(right)]
+		left, _ = unspell(left)
+		right, _ = unspell(right)
+		a, hasLeft := v.ids[left]
+		b, hasRight := v.ids[right]
+		id, has := v.ids[left+right]
 		if !ok || !hasLeft || !hasRight || !has {
 			return fmt.Errorf("line %d: %.100q: want two tokens of %s that make a third", number, line, vocabFile)
 		}
@@ -88,37 +106,6 @@ func (v *Vocabulary) parseMerges(text string) error {
 		}
 	}
 	return nil
-}
-
-// Files returns the content of the files that Hugging Face's GPT-2 tokenizer reads, by
-// name. positions is the length of the longest text.
-func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
-	var vocab, merges strings.Builder
-	for id, token := range v.tokens {
-		spelt, err := json.Marshal(spell(token))
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&vocab, "%s%s: %d", map[bool]string{true: "{", false: ", "}[id == 0], spelt, id)
-	}
-	vocab.WriteString("}\n")
-	merges.WriteString("#version: 0.2\n")
-	order := slices.SortedFunc(maps.Keys(v.merges), func(a, b [2]int32) int { return v.merges[a].rank - v.merges[b].rank })
-	for _, pair := range order {
-		fmt.Fprintf(&merges, "%s %s\n", spell(v.tokens[pair[0]]), spell(v.tokens[pair[1]]))
-	}
-	var special *string // left out it would be GPT-2's
-	if v.End >= 0 && v.tokens[v.End] == gpt2End {
-		special = new(string)
-		*special = gpt2End
-	}
-	settings, err := json.MarshalIndent(map[string]any{
-		"add_prefix_space": false, "bos_token": special, "eos_token": special, "unk_token": special,
-		"model_max_length": positions, "tokenizer_class": "GPT2Tokenizer",
-	}, "", "  ")
-	return map[string][]byte{
-		vocabFile: []byte(vocab.String()), mergesFile: []byte(merges.String()), "tokenizer_config.json": append(settings, '\n'),
-	}, err
 }
 
 // spelling spells every byte as a letter that prints (openai/gpt-2, encoder.py,
@@ -146,16 +133,16 @@ func spell(token string) string {
 	return b.String()
 }
 
-// unspell returns the bytes that letters spell. A token that holds anything else is
-// itself: it was added to the vocabulary as text.
-func unspell(spelt string) string {
-	token := make([]byte, 0, len(spelt))
+// unspell returns the bytes that letters spell. A token that holds anything else spells
+// none and is itself: it was added to the vocabulary as text.
+func unspell(spelt string) (token string, spells bool) {
+	bytes := make([]byte, 0, len(spelt))
 	for _, r := range spelt {
 		b, ok := ofLetter[r]
 		if !ok {
-			return spelt
+			return spelt, false
 		}
-		token = append(token, b)
+		bytes = append(bytes, b)
 	}
-	return string(token)
+	return string(bytes), true
 }

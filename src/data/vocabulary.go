@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tiktoken-go/tokenizer/codec"
@@ -18,6 +19,11 @@ type Vocabulary struct {
 	tokens []string
 	ids    map[string]int32
 	merges map[[2]int32]merge
+	piece  func(text string) int // length in bytes of the first piece of a text, which is not empty
+	whole  bool                  // a piece that is a token is that one, whatever its merges
+	begin  []int32               // stand before every text
+	added  map[string]int32      // tokens that a text holds as they are
+	sets   [][]string            // of these: a text is searched for all of one, then its rest for the next
 }
 
 // merge is what two neighbours become, and when: of those in a text the merge of
@@ -33,7 +39,7 @@ const gpt2End = "<|endoftext|>"
 // Bytes returns the vocabulary that text is trained with where it is not
 // tokenized: every byte is a token, and 0 stands between two texts.
 func Bytes() *Vocabulary {
-	v := &Vocabulary{End: separator, ids: make(map[string]int32)}
+	v := &Vocabulary{End: separator, ids: make(map[string]int32), piece: piece}
 	for b := range 256 {
 		v.add(string([]byte{byte(b)}))
 	}
@@ -43,7 +49,7 @@ func Bytes() *Vocabulary {
 // GPT2Vocabulary returns the vocabulary of GPT2, from the library that encodes with it.
 var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 	library := codec.NewR50kBase()
-	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge)}
+	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: piece}
 	for id := range uint(endOfText) {
 		token, err := library.Decode([]uint{id})
 		if err != nil {
@@ -56,8 +62,14 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 		}
 	}
 	v.add(gpt2End)
+	v.special(gpt2End, endOfText)
 	return v
 })
+
+// special makes a token one that a text holds as it is.
+func (v *Vocabulary) special(token string, id int32) {
+	v.added, v.sets = map[string]int32{token: id}, [][]string{{token}}
+}
 
 // add appends a token.
 func (v *Vocabulary) add(token string) {
@@ -73,17 +85,52 @@ func (v *Vocabulary) Text(id int32) string { return v.tokens[id] }
 
 // Encode returns the tokens of a text. The error names a byte that no token is for.
 func (v *Vocabulary) Encode(text string) ([]int32, error) {
-	var tokens []int32
-	for at := 0; at < len(text); {
-		end := at + piece(text[at:])
-		ids := v.bytes(text[at:end])
-		if i := slices.Index(ids, -1); i >= 0 {
-			return nil, fmt.Errorf("byte %d, 0x%02x: the vocabulary has no token for it", at+i, text[at+i])
+	return v.encode(slices.Clone(v.begin), text, 0, v.sets)
+}
+
+// encode appends the tokens of a part of a text, which begins at a byte of it and has no
+// added tokens but those of sets.
+func (v *Vocabulary) encode(tokens []int32, part string, at int, sets [][]string) (_ []int32, err error) {
+	for len(sets) > 0 {
+		i, found := firstOf(part, sets[0])
+		if i < 0 {
+			sets = sets[1:]
+			continue
 		}
-		tokens = append(tokens, v.merged(ids)...)
-		at = end
+		if tokens, err = v.encode(tokens, part[:i], at, sets[1:]); err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, v.added[found])
+		part, at = part[i+len(found):], at+i+len(found)
+	}
+	for len(part) > 0 {
+		word := part[:v.piece(part)]
+		ids := v.bytes(word)
+		id, ok := v.ids[word]
+		switch i := slices.Index(ids, -1); {
+		case v.whole && ok:
+			tokens = append(tokens, id)
+		case i >= 0:
+			return nil, fmt.Errorf("byte %d, 0x%02x: the vocabulary has no token for it", at+i, part[i])
+		default:
+			tokens = append(tokens, v.merged(ids)...)
+		}
+		part, at = part[len(word):], at+len(word)
 	}
 	return tokens, nil
+}
+
+// firstOf returns where the first of some words begins in text, -1 if there is none. Of
+// those that begin there it is the longest.
+func firstOf(text string, words []string) (at int, found string) {
+	at = -1
+	for _, word := range words {
+		i := strings.Index(text, word)
+		if i >= 0 && (at < 0 || i < at || i == at && len(word) > len(found)) {
+			at, found = i, word
+		}
+	}
+	return at, found
 }
 
 // bytes returns the token of each byte of text, -1 where there is none.

@@ -32,6 +32,7 @@ func TestRead(t *testing.T) {
 
 // TestOpenRefuses: nothing but regular files within the bound, and nothing that waits.
 func TestOpenRefuses(t *testing.T) {
+	expect.NewFault(t, "F29", "")
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	expect.OK(t, os.WriteFile(at("long"), []byte("123456"), 0o666))

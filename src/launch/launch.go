@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/data"
+	"dynmo/src/fault"
 	"dynmo/src/mesh"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -43,6 +45,8 @@ type Hooks struct {
 	// for. It is called where ranks are processes, before the world is aborted, and
 	// before Exit.
 	Fail func(error) (status int)
+	// Fault is the failure that is wanted of some rank, nil if none.
+	Fault *fault.Fault
 	// Exit ends this process, where a rank may never return: it is stuck. nil: ranks
 	// that are goroutines are not watched.
 	Exit func(status int)
@@ -233,14 +237,19 @@ func grid(c config.Config) mesh.Mesh {
 }
 
 // onRank trains on one rank, whose goroutine is locked to its OS thread, and shows
-// on a post what it does.
-func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (train.Outcome, error) {
+// on a post what it does. A panic is an error that says where it was.
+func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open func() (*data.Corpus, error)) (out train.Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v: panic: %v\n%s", post, p, debug.Stack())
+		}
+	}()
 	r, err := newRank(c, t, h, open)
 	if err != nil {
 		return train.Outcome{}, err
 	}
 	r.World.Show(post)
-	out, err := r.Loop()
+	out, err = r.Loop()
 	post.Leave()
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
@@ -338,7 +347,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	r, err := train.New(train.Setup{
 		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Before: before,
+		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, Before: before,
 	})
 	if err != nil {
 		return nil, err

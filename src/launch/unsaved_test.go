@@ -35,6 +35,7 @@ func (o *obstacle) Say(line string) {
 // TestCheckpointsThatFail: a checkpoint that cannot be written is told, and training
 // goes on; once it can be, the next one is whole. Three in a row end the run.
 func TestCheckpointsThatFail(t *testing.T) {
+	expect.NewFault(t, "F05", "")
 	c := small(t)
 	c.Parallel.Stages, c.Train.Steps, c.Checkpoint.Every = 2, 8, "1"
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)

@@ -166,6 +166,17 @@ func TestHeldOutShare(t *testing.T) {
 // is asked to stop in a step, unless that is negative.
 func timed(t *testing.T, c config.Config, stop int) []record.Metrics {
 	t.Helper()
+	return timedBy(t, c, stop, func(call *kernel.Call) float64 {
+		if call.O == c.Model.Vocab { // of the head, which the first cuts do not know
+			return 8e-3
+		}
+		return 1e-3
+	})
+}
+
+// timedBy is timed, with what calls take.
+func timedBy(t *testing.T, c config.Config, stop int, cost func(*kernel.Call) float64) []record.Metrics {
+	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	expect.OK(t, err)
 	v := &validated{found: map[int]record.Float{}}
@@ -175,13 +186,8 @@ func timed(t *testing.T, c config.Config, stop int) []record.Metrics {
 		step := -1
 		r, err := train.New(train.Setup{
 			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus,
-			Backend: null.New(clock, func(call *kernel.Call) float64 {
-				if call.O == c.Model.Vocab { // of the head, which the first cuts do not know
-					return 8e-3
-				}
-				return 1e-3
-			}),
-			Stop: func() bool { step++; return stop >= 0 && step >= stop && tr.Rank() == 1 }, Observe: v,
+			Backend: null.New(clock, cost),
+			Stop:    func() bool { step++; return stop >= 0 && step >= stop && tr.Rank() == 1 }, Observe: v,
 		})
 		if err != nil {
 			return err
@@ -222,6 +228,26 @@ func TestValidationIsInNoTime(t *testing.T) {
 	}
 	if !moved {
 		t.Error("no layer moved")
+	}
+}
+
+// TestValidationKeepsStagesBusy: validation on P stages that take as long for a microbatch
+// takes that once for each microbatch, and P-1 times until the last stage has begun.
+func TestValidationKeepsStagesBusy(t *testing.T) {
+	c := validating(t)
+	c.Dynamic.Kind, c.Train.Steps, c.Train.ValidateSequences = "none", 2, 64
+	c.Balance.Kind, c.Model.Blocks, c.Parallel.Stages = "uniform", 4, 4
+	passes := 64/c.Parallel.MicrobatchSize + 3
+	block := func(call *kernel.Call) float64 {
+		if call.O == 3*c.Model.Hidden { // one product a block and direction
+			return 1e-3
+		}
+		return 0
+	}
+	for _, m := range timedBy(t, c, -1, block) {
+		if want := 1e-3 * float64(passes); m.Validated() && math.Abs(float64(m.ValidationSeconds)/want-1) > 0.02 {
+			t.Errorf("validation took %v s, want %v s", m.ValidationSeconds, want)
+		}
 	}
 }
 

@@ -77,7 +77,8 @@ func (l *Layer) Sections() []Section {
 
 // Restore returns a layer with these sections, whose memory is not read: that of
 // the new layer's Sections, which are the same ones in the same order, must be
-// written before the layer is used. Sections that nothing here knows are carried
+// written before the layer is used; what was not written by a layer of this program is
+// checked by CheckStructure then. Sections that nothing here knows are carried
 // along.
 func Restore(c Config, sections []Section, d device.Device, t tensor.DType) (*Layer, error) {
 	var h header
@@ -89,6 +90,9 @@ func Restore(c Config, sections []Section, d device.Device, t tensor.DType) (*La
 	}
 	if h.Layer < 0 || h.Layer >= c.Layers() {
 		return nil, fmt.Errorf("state of layer %d, the chain has %d", h.Layer, c.Layers())
+	}
+	if err := h.check(c, t); err != nil {
+		return nil, fmt.Errorf("state of layer %d: %s: %w", h.Layer, headerSection, err)
 	}
 	l, err := newLayer(c, h, d, t)
 	if err != nil {

@@ -79,6 +79,9 @@ func TestRegisteredState(t *testing.T) {
 // memory behind.
 func TestRestoreRefuses(t *testing.T) {
 	dev := cpu.New(device.NewWall())
+	header := func(more string) Section {
+		return Section{Name: headerSection, Text: []byte(`{"layer":1,` + more + `}`)}
+	}
 	head := Section{Name: headerSection, Text: []byte(`{"layer":1}`)}
 	for name, c := range map[string]struct {
 		sections []Section
@@ -88,6 +91,14 @@ func TestRestoreRefuses(t *testing.T) {
 		"no header":     {[]Section{{Name: "weights"}}, "want \"header\" first"},
 		"no JSON":       {[]Section{{Name: headerSection, Text: []byte("{")}}, "header"},
 		"no such layer": {[]Section{{Name: headerSection, Text: []byte(`{"layer":9}`)}}, "layer 9, the chain has 4"},
+		"no formats":    {[]Section{header(`"formats":[]`)}, "formats of 0 parameters and entries of 0, want 12"},
+		"no entries":    {[]Section{header(`"formats":[0,0,0,0,0,0,0,0,0,0,0,0]`)}, "formats of 12 parameters and entries of 0, want 12"},
+		"a norm in CSR": {[]Section{header(`"formats":[0,0,0,0,2,0,0,0,0,0,0,0],"nnz":[108,36,144,144,8,8,8,8,8,8,8,8]`)}, "format 2"},
+		"no format":     {[]Section{header(`"formats":[3,0,0,0,0,0,0,0,0,0,0,0],"nnz":[108,36,144,144,8,8,8,8,8,8,8,8]`)}, "format 3"},
+		"negative":      {[]Section{header(`"formats":[2,0,0,0,0,0,0,0,0,0,0,0],"nnz":[-1,36,144,144,8,8,8,8,8,8,8,8]`)}, "-1 entries of a csr matrix"},
+		"too many":      {[]Section{header(`"formats":[2,0,0,0,0,0,0,0,0,0,0,0],"nnz":[9223372036854775807,36,144,144,8,8,8,8,8,8,8,8]`)}, "9223372036854775807 entries of a csr matrix"},
+		"frozen":        {[]Section{header(`"frozen":[12]`)}, "parameter 12 is frozen, there are 12"},
+		"updates":       {[]Section{header(`"updates":-1`)}, "-1 updates"},
 		"too short":     {[]Section{head, {Name: "state", Bytes: 64}, {Name: "weights", Bytes: 8}}, "weights: 8 bytes"},
 	} {
 		if _, err := Restore(small, c.sections, dev, tensor.F32); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -42,7 +42,11 @@ func Sample(k kernel.Backend, dev device.Device, c model.Config, streamed, threa
 		return nil, fmt.Errorf("sample: %w", err)
 	}
 	s := m.NewSession()
-	from, to := make([]float32, streamed), make([]float32, streamed)
+	span := func() []float32 { return tensor.Of[float32](b.alloc(4 * int64(streamed))) } // of huge pages, as the weights
+	from, to := span(), span()
+	if b.err != nil {
+		return nil, fmt.Errorf("sample: %w", b.err)
+	}
 	for i := range from {
 		from[i], to[i] = 1, 1 // of memory that was never written, all is one page
 	}

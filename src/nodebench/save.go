@@ -140,7 +140,7 @@ func (b *saveBench) write() {
 	var mutex sync.Mutex
 	files := make(map[string]store.File)
 	b.each(func(rank int) error {
-		mine, err := b.shots[rank].Write(b.dir, b.step)
+		mine, err := b.shots[rank].Write(b.dir, b.step, nil)
 		mutex.Lock()
 		defer mutex.Unlock()
 		maps.Copy(files, mine)
@@ -150,7 +150,7 @@ func (b *saveBench) write() {
 	b.err = cmp.Or(b.err, err, store.Commit(b.dir, store.Manifest{
 		Step: b.step, DType: b.k.DType().String(), Layers: len(b.layers), Files: files,
 		Layout: layout.New(partition.Partition{0, len(b.layers)}, order, 1, mesh.StageMajor),
-	}, 1))
+	}, 1, nil))
 }
 
 // disk writes as many bytes to one file.

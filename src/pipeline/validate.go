@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/schedule"
@@ -152,9 +153,9 @@ func (v *validation) forward(r *Runner, c *chunk, m int, feed Feed) error {
 }
 
 // leave makes the buffer of a microbatch free for another one, once what leaves the
-// chunk is on its way.
+// chunk is on its way: behind the others, since the next to use it waits for that.
 func (c *chunk) leave(m int) {
-	c.free = append(c.free, c.active[m])
+	c.free = slices.Insert(c.free, 0, c.active[m])
 	c.active[m] = nil
 }
 

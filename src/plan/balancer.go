@@ -23,15 +23,15 @@ type Balancer interface {
 // Reason is why a balancer answered as it did. The zero Reason is that there was
 // nothing to decide after this step.
 type Reason struct {
-	Decided    bool
-	Kept       Kept                 // why the layout stays; "" if it does not
-	Gain       Gain                 // of the layout that was weighed against the present one
-	Predicted  float64              // makespan of the next step, in seconds
-	Bottleneck float64              // of the next cuts, in what the balancer goes by
-	Optimum    float64              // the smallest possible
-	Diffusion  *balance.Descent     // how it was found; nil for other balancers
-	Undone     bool                 // the last move made steps slower; layers go back
-	Full       *balance.MemoryError // memory allows no cuts any more: layers stay. Told once until the model changes
+	Decided    bool                 `json:"decided"`
+	Kept       Kept                 `json:"kept,omitempty"`      // why the layout stays; "" if it does not
+	Gain       Gain                 `json:"gain"`                // of the layout that was weighed against the present one
+	Predicted  float64              `json:"predicted"`           // makespan of the next step, in seconds
+	Bottleneck float64              `json:"bottleneck"`          // of the next cuts, in what the balancer goes by
+	Optimum    float64              `json:"optimum"`             // the smallest possible
+	Diffusion  *balance.Descent     `json:"diffusion,omitempty"` // how it was found; nil for other balancers
+	Undone     bool                 `json:"undone,omitempty"`    // the last move made steps slower; layers go back
+	Full       *balance.MemoryError `json:"-"`                   // memory allows no cuts any more: layers stay. Told once until the model changes
 }
 
 // Kept is why a balancer leaves a layout as it is.
@@ -92,31 +92,37 @@ func inMemory(p balance.Problem, present partition.Partition, o balance.Diffusio
 // balancer is the one of the settings.
 type balancer struct {
 	BalancerOptions
-	planner   *Planner
-	costs     cost.Estimate
-	trigger   *balance.Trigger
-	steps     int
-	changed   bool    // the model changed before this step, or it is the first
-	fresh     bool    // changed, and did not before the step before: memory is touched that is new
-	settles   bool    // fresh was the step before
-	price     float64 // seconds that a decision took that moved layers, smoothed; 0: not measured
-	moved     bool    // layers, after the step before
-	decided   bool    // after the step before
-	full      bool    // memory allows no cuts since the model changed last
-	reference float64 // seconds of a step at the best cuts when it was first decided
-	last      memo
-	probation probation
-	aside     aside
-	searched  aside // see wide
+	memory
+	planner  *Planner
+	costs    cost.Estimate
+	trigger  *balance.Trigger
+	last     memo
+	aside    aside
+	searched aside // see wide
+}
+
+// memory is what a balancer knows of the steps so far, as checkpoints keep it.
+type memory struct {
+	Steps     int       `json:"steps"`
+	Changed   bool      `json:"changed"`   // the model changed before this step, or it is the first
+	Fresh     bool      `json:"fresh"`     // changed, and did not before the step before: memory is touched that is new
+	Settles   bool      `json:"settles"`   // fresh was the step before
+	Price     float64   `json:"price"`     // seconds that a decision took that moved layers, smoothed; 0: not measured
+	Moved     bool      `json:"moved"`     // layers, after the step before
+	Decided   bool      `json:"decided"`   // after the step before
+	Full      bool      `json:"full"`      // memory allows no cuts since the model changed last
+	Reference float64   `json:"reference"` // seconds of a step at the best cuts when it was first decided
+	Probation probation `json:"probation"`
 }
 
 // memo is what was found on some costs at a layout: as long as neither changes,
 // so do the answers not.
 type memo struct {
-	costs         cost.Estimate
-	layout        layout.Layout
-	present, best float64 // predicted seconds in the present layout, and at the best cuts
-	stay          *Reason // why the layout is the one that was decided for; nil if it is not
+	Costs   cost.Estimate `json:"costs"`
+	Layout  layout.Layout `json:"layout"`
+	Present float64       `json:"present"`        // predicted seconds in the present layout; 0: not asked for
+	Best    float64       `json:"best"`           // likewise at the best cuts
+	Stay    *Reason       `json:"stay,omitempty"` // why the layout is the one that was decided for; nil if it is not
 }
 
 // NewBalancer returns the balancer of the planner's settings.
@@ -136,7 +142,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		b.costs = cost.Certain(m.Table)
 	}
 	b.account(m)
-	b.probation.note(m)
+	b.Probation.note(m)
 	if !b.planner.config.Balance.Moves() && !b.planner.adapts() {
 		return present, Reason{}, nil
 	}
@@ -149,50 +155,50 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	next, why, err := b.decide(present)
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than it was.
-		if b.full {
+		if b.Full {
 			return present, Reason{}, nil
 		}
-		b.full = true
+		b.Full = true
 		return present, Reason{Full: full}, nil
 	}
 	if err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	if !next.Cuts.Equal(present.Cuts) && !why.Undone {
-		b.probation.moves(present, p.makespan(b.costs.Table, present.Cuts, present.Schedule))
+		b.Probation.moves(present, p.makespan(b.costs.Table, present.Cuts, present.Schedule))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
 		why.Predicted *= m.Summary.Makespan() / b.present()
-		b.decided, b.moved = true, !next.Equal(present)
+		b.Decided, b.Moved = true, !next.Equal(present)
 	}
 	return next, why, nil
 }
 
 // account notes what the last decision took, and whether the model has just changed.
 func (b *balancer) account(m profile.Measurement) {
-	b.settles = b.fresh
-	b.fresh = m.Changed && !b.changed || b.steps == 0
-	b.changed = m.Changed || b.steps == 0
-	b.steps++
+	b.Settles = b.Fresh
+	b.Fresh = m.Changed && !b.Changed || b.Steps == 0
+	b.Changed = m.Changed || b.Steps == 0
+	b.Steps++
 	if m.Changed {
-		b.full = false
+		b.Full = false
 	}
-	if b.decided {
+	if b.Decided {
 		b.trigger.Balanced(m.Balancing)
-		if b.moved && b.price > 0 {
-			b.price += (m.Balancing - b.price) / 2
-		} else if b.moved {
-			b.price = m.Balancing
+		if b.Moved && b.Price > 0 {
+			b.Price += (m.Balancing - b.Price) / 2
+		} else if b.Moved {
+			b.Price = m.Balancing
 		}
 	}
-	b.decided, b.moved = false, false
+	b.Decided, b.Moved = false, false
 }
 
 // remember forgets what was found if costs or layout are others than before.
 func (b *balancer) remember(present layout.Layout) {
-	if l := &b.last; !l.costs.Equal(b.costs) || !l.layout.Equal(present) {
-		*l = memo{costs: b.costs, layout: present}
+	if l := &b.last; !l.Costs.Equal(b.costs) || !l.Layout.Equal(present) {
+		*l = memo{Costs: b.costs, Layout: present}
 	}
 }
 
@@ -200,13 +206,13 @@ func (b *balancer) remember(present layout.Layout) {
 // stages.
 func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
-	back, worse := b.probation.undo(b.planner, b.costs.Table, present)
-	stages := b.Pack[b.steps]
+	back, worse := b.Probation.undo(b.planner, b.costs.Table, present)
+	stages := b.Pack[b.Steps]
 	if due, err := b.due(present); err != nil || !due && !worse && stages == 0 {
 		return fail(err)
 	}
-	if b.last.stay != nil && !worse && stages == 0 {
-		return present, *b.last.stay, nil
+	if b.last.Stay != nil && !worse && stages == 0 {
+		return present, *b.last.Stay, nil
 	}
 	problem := b.planner.problem(b.costs.Table, b.planner.by)
 	optimum, err := balance.Partition(problem)
@@ -222,7 +228,7 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		}
 	case worse:
 		next, why.Undone = back, true
-	case b.probation.rest > 0:
+	case b.Probation.Rest > 0:
 		why.Kept = KeptUndone
 	default:
 		if next, err = b.best(problem, present, &why); err != nil {
@@ -245,8 +251,8 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 		return fail(err)
 	}
 	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
-	if next.Equal(present) && b.probation.rest == 0 {
-		b.last.stay = &why
+	if next.Equal(present) && b.Probation.Rest == 0 {
+		b.last.Stay = &why
 	} else {
 		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)
 	}
@@ -280,22 +286,22 @@ func (b *balancer) best(problem balance.Problem, present layout.Layout, why *Rea
 // present returns the makespan of a step in the present layout, simulated on the
 // costs.
 func (b *balancer) present() float64 {
-	if l := &b.last; l.present == 0 {
-		l.present = b.planner.seconds(b.costs.Table, l.layout.Cuts, l.layout.Schedule)
+	if l := &b.last; l.Present == 0 {
+		l.Present = b.planner.seconds(b.costs.Table, l.Layout.Cuts, l.Layout.Schedule)
 	}
-	return b.last.present
+	return b.last.Present
 }
 
 // due reports whether to balance after this step: when the settings say so, and
 // after the second step of a run and of a changed model, whose first is slower.
 func (b *balancer) due(present layout.Layout) (bool, error) {
 	if !b.trigger.Auto() {
-		return (b.trigger.Step(0, 0) || b.settles) && b.costs.Known(), nil
+		return (b.trigger.Step(0, 0) || b.Settles) && b.costs.Known(), nil
 	}
-	if !b.costs.Known() || b.fresh && !b.costs.Sure() {
+	if !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return false, nil
 	}
-	if l := &b.last; l.best == 0 {
+	if l := &b.last; l.Best == 0 {
 		best := present.Cuts
 		if b.planner.config.Balance.Moves() {
 			r, err := balance.Partition(b.planner.problem(b.costs.Table, b.planner.by))
@@ -304,16 +310,16 @@ func (b *balancer) due(present layout.Layout) (bool, error) {
 			}
 			best = r.Cuts
 		}
-		l.best = b.planner.estimate(b.costs.Table, best)
+		l.Best = b.planner.estimate(b.costs.Table, best)
 		if wide, ok := b.wide(); ok {
-			l.best = min(l.best, b.planner.seconds(b.costs.Table, wide.Cuts, wide.Schedule))
+			l.Best = min(l.Best, b.planner.seconds(b.costs.Table, wide.Cuts, wide.Schedule))
 		}
 		if other, ok := b.other(); ok {
-			l.best = min(l.best, b.planner.seconds(b.costs.Table, other.Cuts, other.Schedule))
+			l.Best = min(l.Best, b.planner.seconds(b.costs.Table, other.Cuts, other.Schedule))
 		}
 	}
-	best := b.last.best
-	if b.last.stay != nil {
+	best := b.last.Best
+	if b.last.Stay != nil {
 		best = b.present()
 	}
 	return b.trigger.Step(b.present(), best), nil
@@ -365,8 +371,8 @@ func (b *balancer) pack(stages int) (layout.Layout, error) {
 // schedule does not allow are passed over.
 func (b *balancer) repack(cuts partition.Partition) (*Planner, partition.Partition) {
 	planner := b.planner
-	if b.reference == 0 {
-		b.reference = planner.Seconds(b.costs.Table, cuts)
+	if b.Reference == 0 {
+		b.Reference = planner.Seconds(b.costs.Table, cuts)
 	}
 	for stages := planner.Map.Stages - 1; stages > 0; stages-- {
 		fewer, err := b.planner.For(stages)
@@ -374,7 +380,7 @@ func (b *balancer) repack(cuts partition.Partition) (*Planner, partition.Partiti
 			continue
 		}
 		next, err := fewer.Cuts(b.costs.Table)
-		if err != nil || fewer.Seconds(b.costs.Table, next)*(1-b.Repack) > b.reference {
+		if err != nil || fewer.Seconds(b.costs.Table, next)*(1-b.Repack) > b.Reference {
 			break // memory, or time: fewer have less of both
 		}
 		planner, cuts = fewer, next

@@ -103,8 +103,8 @@ type aside struct {
 // steps as moves are expected to last and when a changed model has settled, for that
 // takes longer than other decisions. Without cuts, none fits.
 func (b *balancer) seek(o *aside, p *Planner) {
-	if o.step == 0 || o.step+horizon <= b.steps || b.settles && o.step < b.steps || o.Map() != p.Map {
-		*o = aside{p.layout(nil, p.base), b.steps}
+	if o.step == 0 || o.step+horizon <= b.Steps || b.Settles && o.step < b.Steps || o.Map() != p.Map {
+		*o = aside{p.layout(nil, p.base), b.Steps}
 		if cuts, err := p.Cuts(b.costs.Table); err == nil {
 			o.Layout = p.layout(cuts, p.Schedule(b.costs.Table, cuts))
 		}

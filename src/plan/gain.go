@@ -10,8 +10,8 @@ import (
 
 // Gain is the share of a step that another layout saves.
 type Gain struct {
-	Expected float64 // on the costs as they are estimated
-	Least    float64 // that it saves whatever the true costs are, as far as can be told
+	Expected float64 `json:"expected"` // on the costs as they are estimated
+	Least    float64 `json:"least"`    // that it saves whatever the true costs are, as far as can be told
 }
 
 const (
@@ -97,8 +97,8 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 // moving returns the seconds that a move is expected to take: as the last ones did,
 // and before the first the bytes over the link.
 func (b *balancer) moving(present, next layout.Layout) float64 {
-	if b.price > 0 {
-		return b.price
+	if b.Price > 0 {
+		return b.Price
 	}
 	bandwidth := b.planner.Network.Bandwidth()
 	if bandwidth <= 0 {

@@ -12,17 +12,17 @@ import (
 // probation watches whether steps got faster by the last move: what slows them down may
 // be something that no layer's cost tells of.
 type probation struct {
-	steps  []float64 // seconds of the newest steps in the present layout in which no rank was disturbed
-	fresh  bool      // the next step is the first in the present layout
-	before *earlier  // the layout before the last move; nil once that has been judged
-	rest   int       // steps for which layers stay, since the last move was undone
+	Steps  []float64 `json:"steps"`            // seconds of the newest steps in the present layout in which no rank was disturbed
+	Fresh  bool      `json:"fresh"`            // the next step is the first in the present layout
+	Before *earlier  `json:"before,omitempty"` // the layout before the last move; nil once that has been judged
+	Rest   int       `json:"rest"`             // steps for which layers stay, since the last move was undone
 }
 
 // earlier is a layout that was left.
 type earlier struct {
-	layout.Layout
-	steps    []float64
-	expected float64 // seconds of a step, simulated on the costs as they were
+	Layout   layout.Layout `json:"layout"`
+	Steps    []float64     `json:"steps"`
+	Expected float64       `json:"expected"` // seconds of a step, simulated on the costs as they were
 }
 
 const (
@@ -32,24 +32,24 @@ const (
 
 // note takes a step in the present layout.
 func (t *probation) note(m profile.Measurement) {
-	t.rest = max(0, t.rest-1)
+	t.Rest = max(0, t.Rest-1)
 	if m.Changed {
-		*t = probation{fresh: true}
+		*t = probation{Fresh: true}
 	}
-	if t.fresh || m.Estimate.Disturbed {
-		t.fresh = false
+	if t.Fresh || m.Estimate.Disturbed {
+		t.Fresh = false
 		return
 	}
-	t.steps = append(t.steps, m.Summary.Makespan())
-	t.steps = t.steps[max(0, len(t.steps)-kept):]
+	t.Steps = append(t.Steps, m.Summary.Makespan())
+	t.Steps = t.Steps[max(0, len(t.Steps)-kept):]
 }
 
 // moves takes it that layers move from a layout.
 func (t *probation) moves(from layout.Layout, expected float64) {
-	steps := t.steps
-	*t = probation{fresh: true}
+	steps := t.Steps
+	*t = probation{Fresh: true}
 	if len(steps) >= tried {
-		t.before = &earlier{from, steps, expected}
+		t.Before = &earlier{from, steps, expected}
 	}
 }
 
@@ -57,23 +57,23 @@ func (t *probation) moves(from layout.Layout, expected float64) {
 // are surely slower since then: slower than noise explains, and than what layers have
 // come to cost.
 func (t *probation) undo(p *Planner, costs cost.Table, present layout.Layout) (layout.Layout, bool) {
-	if t.before == nil || len(t.steps) < tried {
+	if t.Before == nil || len(t.Steps) < tried {
 		return present, false
 	}
-	b := t.before
-	t.before = nil
-	if b.Stages() != present.Stages() || p.by != balance.ByTime || !p.fits(costs, b.Cuts, b.Schedule) {
+	b := t.Before
+	t.Before = nil
+	if b.Layout.Stages() != present.Stages() || p.by != balance.ByTime || !p.fits(costs, b.Layout.Cuts, b.Layout.Schedule) {
 		return present, false
 	}
-	before, noise := lowerHalf(b.steps)
-	after, more := lowerHalf(t.steps)
+	before, noise := lowerHalf(b.Steps)
+	after, more := lowerHalf(t.Steps)
 	// A move may make the pipeline slower, where replicas sum gradients earlier for it.
-	pipeline := p.makespan(costs, b.Cuts, b.Schedule)
-	before *= max(pipeline, p.makespan(costs, present.Cuts, present.Schedule)) / b.expected
+	pipeline := p.makespan(costs, b.Layout.Cuts, b.Layout.Schedule)
+	before *= max(pipeline, p.makespan(costs, present.Cuts, present.Schedule)) / b.Expected
 	if !(after/before-1 > surelySaved+certainty*math.Hypot(noise, more)) {
 		return present, false
 	}
-	*t = probation{fresh: true, rest: horizon}
+	*t = probation{Fresh: true, Rest: horizon}
 	return b.Layout, true
 }
 

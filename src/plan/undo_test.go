@@ -101,7 +101,7 @@ func TestUndoForgetsWithTheModel(t *testing.T) {
 	for range 2 * tried {
 		step(2, false)
 	}
-	if p.before != nil || len(p.steps) != 2*tried-1 {
+	if p.Before != nil || len(p.Steps) != 2*tried-1 {
 		t.Errorf("%+v", p)
 	}
 }

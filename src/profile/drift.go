@@ -9,18 +9,18 @@ const drifted = 5
 // drifts reports whether a layer costs another amount in the recent steps than in those
 // before them, by more than noise explains.
 func (e *estimator) drifts() bool {
-	older := len(e.steps) - recent
+	older := len(e.Steps) - recent
 	if older < recent {
 		return false
 	}
-	deviation := math.Hypot(e.spread[0], e.spread[1])
-	for l, stage := range e.home {
+	deviation := math.Hypot(e.Spread[0], e.Spread[1])
+	for l, stage := range e.Home {
 		var sums, counts [2]float64 // of the older steps and the recent ones
-		for i, s := range e.steps {
-			if s.owners[l] != stage || !s.usable[stage] {
+		for i, s := range e.Steps {
+			if s.Owners[l] != stage || !s.Usable[stage] {
 				continue
 			}
-			seconds, should := e.matched(s, l, &e.base[l])
+			seconds, should := e.matched(s, l, &e.Base[l])
 			if should == 0 {
 				continue
 			}
@@ -28,7 +28,7 @@ func (e *estimator) drifts() bool {
 			if i >= older {
 				part = 1
 			}
-			x := seconds/(should*e.pace[stage]) - 1
+			x := seconds/(should*e.Pace[stage]) - 1
 			sums[part] += max(-drifted*deviation, min(x, drifted*deviation))
 			counts[part]++
 		}

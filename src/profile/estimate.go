@@ -21,18 +21,23 @@ import (
 // little is lost. Steps in which a rank was slower than at its best do not count, until
 // that has lasted for patience steps: then it is how fast the rank is.
 type estimator struct {
-	speeds Speeds
-	steps  []*observed   // the newest last
+	memory
 	ranked [][3][]sample // by layer and of its passes: what the steps say, ascending
-	home   partition.Owners
-	base   []passes   // by layer: the last estimate
-	pace   []float64  // by stage: how many times longer its rank takes for now than at its best
-	last   []float64  // by stage: how many times longer the newest step took than at its pace
-	passes []float64  // by stage: how many times longer the steps took that count, where that may pass
-	doubts []float64  // by stage: the share by which its layers may cost less, if it was disturbed when they changed
-	proven []float64  // by stage: how many times slower than others, as moved layers tell, it has been for long
-	asked  int        // how many times for the spread
-	spread [2]float64 // relative, of a step's value: of layers alone, of stages in common; kept over changes
+}
+
+// memory is what an estimator knows of the steps so far, as checkpoints keep it.
+type memory struct {
+	Speeds Speeds           `json:"speeds"`
+	Steps  []*observed      `json:"steps"` // the newest last
+	Home   partition.Owners `json:"home"`
+	Base   []passes         `json:"base"`   // by layer: the last estimate
+	Pace   []float64        `json:"pace"`   // by stage: how many times longer its rank takes for now than at its best
+	Last   []float64        `json:"last"`   // by stage: how many times longer the newest step took than at its pace
+	Passes []float64        `json:"passes"` // by stage: how many times longer the steps took that count, where that may pass
+	Doubts []float64        `json:"doubts"` // by stage: the share by which its layers may cost less, if it was disturbed when they changed
+	Proven []float64        `json:"proven"` // by stage: how many times slower than others, as moved layers tell, it has been for long
+	Asked  int              `json:"asked"`  // how many times for the spread
+	Spread [2]float64       `json:"spread"` // relative, of a step's value: of layers alone, of stages in common; kept over changes
 }
 
 const (
@@ -54,16 +59,16 @@ const (
 func (e *estimator) observe(t cost.Table, values []value, owners partition.Owners, forget bool) cost.Estimate {
 	if forget {
 		e.doubt()
-		e.steps, e.ranked, e.home, e.base = nil, nil, nil, nil
-		e.speeds.Changed()
+		e.Steps, e.ranked, e.Home, e.Base = nil, nil, nil, nil
+		e.Speeds.Changed()
 	}
-	if n := slices.Max(owners) + 1; len(e.pace) != n { // at the start, or stages are others than before
-		*e = estimator{spread: e.spread}
-		e.pace, e.proven = slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
-		e.doubts = make([]float64, n)
+	if n := slices.Max(owners) + 1; len(e.Pace) != n { // at the start, or stages are others than before
+		*e = estimator{memory: memory{Spread: e.Spread}}
+		e.Pace, e.Proven = slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
+		e.Doubts = make([]float64, n)
 	}
-	if e.home == nil {
-		e.home = slices.Clone(owners)
+	if e.Home == nil {
+		e.Home = slices.Clone(owners)
 	}
 	e.add(observe(values, owners))
 	e.keep(window)
@@ -79,40 +84,40 @@ func (e *estimator) observe(t cost.Table, values []value, owners partition.Owner
 // not remembered elsewhere, count by what they cost there, and lets the speeds of ranks
 // be seen by them.
 func (e *estimator) settle(owners partition.Owners) {
-	if slices.Equal(e.home, owners) {
+	if slices.Equal(e.Home, owners) {
 		return
 	}
-	next := slices.Clone(e.home)
+	next := slices.Clone(e.Home)
 	before, after := make([]float64, len(owners)), make([]float64, len(owners))
 	for l, stage := range owners {
-		at, counted := e.lower(l, e.home[l])
+		at, counted := e.lower(l, e.Home[l])
 		now, n := e.lower(l, stage)
 		before[l], after[l] = at.Seconds(), at.Seconds()
-		if stage != e.home[l] && (n >= settled || before[l] == 0) {
+		if stage != e.Home[l] && (n >= settled || before[l] == 0) {
 			next[l], after[l] = stage, now.Seconds()
-			if counted == 0 || !e.steady(e.home[l]) {
+			if counted == 0 || !e.steady(e.Home[l]) {
 				before[l] = 0 // its rank may be another now, which tells nothing of the two
 			}
 			if !e.steady(stage) {
-				e.speeds.Forget(stage)
+				e.Speeds.Forget(stage)
 			}
 		}
 	}
-	if slices.Equal(next, e.home) {
+	if slices.Equal(next, e.Home) {
 		return
 	}
-	e.speeds.Observe(before, e.home)
-	e.speeds.Observe(after, next)
-	e.home = next
+	e.Speeds.Observe(before, e.Home)
+	e.Speeds.Observe(after, next)
+	e.Home = next
 }
 
 // estimate returns what the steps so far tell.
 func (e *estimator) estimate(t cost.Table) cost.Estimate {
-	stages := len(e.pace)
-	out := cost.Estimate{Table: t, Layer: make([]float64, len(e.home)), Stage: make([]float64, stages), On: e.home}
+	stages := len(e.Pace)
+	out := cost.Estimate{Table: t, Layer: make([]float64, len(e.Home)), Stage: make([]float64, stages), On: e.Home}
 	out.Layers = slices.Clone(t.Layers)
-	counts, most := make([]int, len(e.home)), make([]int, stages)
-	for l, home := range e.home {
+	counts, most := make([]int, len(e.Home)), make([]int, stages)
+	for l, home := range e.Home {
 		var s cost.Stage
 		s, counts[l] = e.lower(l, home)
 		most[home] = max(most[home], counts[l])
@@ -120,36 +125,36 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	}
 	for l, c := range out.Layers {
 		// A base taken at a pace that may pass would have its error in the next pace.
-		if e.passes[e.home[l]] == 1 {
-			e.base[l] = passesOf(c.Stage())
+		if e.Passes[e.Home[l]] == 1 {
+			e.Base[l] = passesOf(c.Stage())
 		}
 	}
 	e.noise(out.Layers)
 	// A stage's layers have most of their steps in common; where one has fewer, what
 	// these have in common is its own error.
 	for l, n := range counts {
-		few, many := errorOf(n), errorOf(most[e.home[l]])
-		out.Layer[l] = math.Hypot(e.spread[0]*few, e.spread[1]*math.Sqrt(few*few-many*many))
+		few, many := errorOf(n), errorOf(most[e.Home[l]])
+		out.Layer[l] = math.Hypot(e.Spread[0]*few, e.Spread[1]*math.Sqrt(few*few-many*many))
 	}
 	for s := range out.Stage {
-		out.Stage[s] = e.spread[1] * errorOf(most[s])
+		out.Stage[s] = e.Spread[1] * errorOf(most[s])
 	}
-	if slices.Max(e.doubts) > 0 {
-		out.Doubt = slices.Clone(e.doubts)
+	if slices.Max(e.Doubts) > 0 {
+		out.Doubt = slices.Clone(e.Doubts)
 	}
-	slow := e.speeds.Slow(stages)
+	slow := e.Speeds.Slow(stages)
 	e.prove(slow, out.Stage)
-	unslow(out.Layers, e.home, slow)
+	unslow(out.Layers, e.Home, slow)
 	e.share(out)
 	out.Slow = e.slow(slow)
-	out.Disturbed = slices.Contains(e.steps[len(e.steps)-1].usable, false) || slices.Max(e.passes) > 1
+	out.Disturbed = slices.Contains(e.Steps[len(e.Steps)-1].Usable, false) || slices.Max(e.Passes) > 1
 	return out
 }
 
 // slow returns how many times slower than the fastest every rank is: as moved layers
 // tell, and by its pace. It is nil while all are alike.
 func (e *estimator) slow(moved []float64) []float64 {
-	out := slices.Clone(e.pace)
+	out := slices.Clone(e.Pace)
 	for stage := range moved {
 		out[stage] *= moved[stage]
 	}

@@ -20,37 +20,37 @@ const supposed = 0.05
 // layer alone, and of all layers of a stage in common. Many steps tell it little
 // otherwise than one fewer, so that they are asked every eighth time.
 func (e *estimator) noise(layers []cost.Layer) {
-	if e.asked++; len(e.steps) > recent && e.asked%8 != 0 {
+	if e.Asked++; len(e.Steps) > recent && e.Asked%8 != 0 {
 		return
 	}
-	within := e.steps[len(e.steps)-1].within
-	if len(e.steps) < leastSteps {
-		if e.spread[0] == 0 || !math.IsInf(within, 1) {
-			e.spread[0] = max(within, fades*e.spread[0])
+	within := e.Steps[len(e.Steps)-1].Within
+	if len(e.Steps) < leastSteps {
+		if e.Spread[0] == 0 || !math.IsInf(within, 1) {
+			e.Spread[0] = max(within, fades*e.Spread[0])
 		}
-		if e.asked < leastSteps && within > 0 {
-			e.spread[1] = supposed
+		if e.Asked < leastSteps && within > 0 {
+			e.Spread[1] = supposed
 		}
 		return
 	}
 	var own, total []float64
-	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
+	took, base := make([]float64, len(e.Pace)), make([]float64, len(e.Pace))
 	costs := make([]passes, len(layers))
 	for l := range layers {
 		costs[l] = passesOf(layers[l].Stage())
 	}
-	for _, s := range e.steps {
+	for _, s := range e.Steps {
 		clear(took)
 		clear(base)
-		counts := func(l int) bool { return s.owners[l] == e.home[l] && s.usable[e.home[l]] }
-		for l, stage := range e.home {
+		counts := func(l int) bool { return s.Owners[l] == e.Home[l] && s.Usable[e.Home[l]] }
+		for l, stage := range e.Home {
 			if counts(l) {
 				seconds, should := e.matched(s, l, &costs[l])
 				took[stage] += seconds
 				base[stage] += should
 			}
 		}
-		for l, stage := range e.home {
+		for l, stage := range e.Home {
 			if counts(l) {
 				if seconds, should := e.matched(s, l, &costs[l]); should > 0 {
 					own = append(own, seconds/should*base[stage]/took[stage])
@@ -72,7 +72,7 @@ func (e *estimator) noise(layers []cost.Layer) {
 		alone = within
 	}
 	common := scale(total)
-	e.spread = [2]float64{alone, math.Sqrt(max(0, common*common-alone*alone/perStage))}
+	e.Spread = [2]float64{alone, math.Sqrt(max(0, common*common-alone*alone/perStage))}
 }
 
 // scale returns the deviation of the values, by the distance from their lower
@@ -121,7 +121,7 @@ func (e *estimator) share(out cost.Estimate) {
 			d := out.Layers[l].Seconds()/mean.Seconds() - 1
 			variance += d * d / float64(len(group)-1)
 			on := out.On[l]
-			errors += (out.Layer[l]*out.Layer[l] + out.Stage[on]*out.Stage[on] + e.doubts[on]*e.doubts[on]) / float64(len(group))
+			errors += (out.Layer[l]*out.Layer[l] + out.Stage[on]*out.Stage[on] + e.Doubts[on]*e.Doubts[on]) / float64(len(group))
 		}
 		if !(variance > 0) || math.IsInf(errors, 1) {
 			continue

@@ -14,7 +14,7 @@ const (
 // disturbed returns how many times its best pace a rank takes at least in a step that
 // does not count.
 func (e *estimator) disturbed() float64 {
-	return max(leastDisturbed, 1+commonDisturbed*e.spread[1])
+	return max(leastDisturbed, 1+commonDisturbed*e.Spread[1])
 }
 
 // pacing finds the steps in which ranks were slower than at their best, and how much
@@ -22,28 +22,28 @@ func (e *estimator) disturbed() float64 {
 // layers of a rank take longer at once and the model has not changed, it is the
 // rank.
 func (e *estimator) pacing() {
-	stages, disturbed := len(e.pace), e.disturbed()
-	if e.base == nil {
+	stages, disturbed := len(e.Pace), e.disturbed()
+	if e.Base == nil {
 		e.begin()
 	}
-	e.passes = slices.Repeat([]float64{1}, stages)
-	paces := make([][]float64, len(e.steps)) // by step and stage; 0: none of its layers was there
+	e.Passes = slices.Repeat([]float64{1}, stages)
+	paces := make([][]float64, len(e.Steps)) // by step and stage; 0: none of its layers was there
 	best := make([]float64, stages)
-	for i := range e.steps {
-		paces[i] = e.paces(e.steps[i])
+	for i := range e.Steps {
+		paces[i] = e.paces(e.Steps[i])
 		for stage, x := range paces[i] {
-			if x > 0 && len(e.steps)-i <= patience && (best[stage] == 0 || x < best[stage]) {
+			if x > 0 && len(e.Steps)-i <= patience && (best[stage] == 0 || x < best[stage]) {
 				best[stage] = x
 			}
 		}
 	}
-	e.last = paces[len(paces)-1]
+	e.Last = paces[len(paces)-1]
 	for stage := range stages {
 		sum, n := 0.0, 0
-		for i := range e.steps {
+		for i := range e.Steps {
 			x := paces[i][stage]
 			usable := x <= disturbed*best[stage] && disturbed*x >= best[stage]
-			if e.steps[i].usable[stage] = usable; usable {
+			if e.Steps[i].Usable[stage] = usable; usable {
 				sum += x
 				n++
 			}
@@ -56,18 +56,18 @@ func (e *estimator) pacing() {
 
 // begin takes the newest step for what layers cost.
 func (e *estimator) begin() {
-	newest := e.steps[len(e.steps)-1]
-	for l, s := range newest.layers {
-		e.base = append(e.base, s.scaled(1/e.pace[newest.owners[l]]))
+	newest := e.Steps[len(e.Steps)-1]
+	for l, s := range newest.Layers {
+		e.Base = append(e.Base, s.scaled(1/e.Pace[newest.Owners[l]]))
 	}
 }
 
 // doubt notes which ranks are disturbed when layers come to cost something else: what
 // is measured on them next may be the layers or the disturbance.
 func (e *estimator) doubt() {
-	for stage, x := range e.last {
+	for stage, x := range e.Last {
 		if x > e.disturbed() {
-			e.doubts[stage] = max(e.doubts[stage], 1-1/x)
+			e.Doubts[stage] = max(e.Doubts[stage], 1-1/x)
 		}
 	}
 }
@@ -75,12 +75,12 @@ func (e *estimator) doubt() {
 // paces returns how many times longer stages took in a step than the estimates of the
 // layers that were measured there say.
 func (e *estimator) paces(s *observed) []float64 {
-	took, base := make([]float64, len(e.pace)), make([]float64, len(e.pace))
-	for l, stage := range e.home {
-		if s.owners[l] == stage {
-			seconds, should := e.matched(s, l, &e.base[l])
+	took, base := make([]float64, len(e.Pace)), make([]float64, len(e.Pace))
+	for l, stage := range e.Home {
+		if s.Owners[l] == stage {
+			seconds, should := e.matched(s, l, &e.Base[l])
 			took[stage] += seconds
-			base[stage] += should * e.pace[stage]
+			base[stage] += should * e.Pace[stage]
 		}
 	}
 	for stage := range took {
@@ -97,24 +97,24 @@ func (e *estimator) paces(s *observed) []float64 {
 func (e *estimator) judge(stage int, pace float64, n int) {
 	disturbed := e.disturbed()
 	faster := pace*disturbed < 1
-	if faster || len(e.steps) >= patience {
-		e.doubts[stage] = 0
+	if faster || len(e.Steps) >= patience {
+		e.Doubts[stage] = 0
 	}
 	if !faster && (pace < disturbed || n < patience*3/4) {
 		if pace > disturbed {
-			e.passes[stage] = pace
+			e.Passes[stage] = pace
 		}
 		return
 	}
-	e.pace[stage] *= pace
-	if best := e.pace[stage]; best < disturbed {
-		for l, home := range e.home {
+	e.Pace[stage] *= pace
+	if best := e.Pace[stage]; best < disturbed {
+		for l, home := range e.Home {
 			if home == stage {
-				e.base[l] = e.base[l].scaled(best)
+				e.Base[l] = e.Base[l].scaled(best)
 			}
 		}
-		e.pace[stage] = 1
-		e.speeds.Forget(stage)
+		e.Pace[stage] = 1
+		e.Speeds.Forget(stage)
 	}
 }
 
@@ -122,16 +122,16 @@ func (e *estimator) judge(stage int, pace float64, n int) {
 // disturbance which has lasted since the model changed, costs measured there are
 // as uncertain.
 func (e *estimator) prove(slow, deviations []float64) {
-	for stage := range e.proven {
+	for stage := range e.Proven {
 		now := 1.0
 		if slow != nil {
 			now = slow[stage]
 		}
-		if len(e.steps) >= patience || now < e.proven[stage] {
-			e.proven[stage] = now
+		if len(e.Steps) >= patience || now < e.Proven[stage] {
+			e.Proven[stage] = now
 		}
-		if now > e.disturbed()*e.proven[stage] {
-			deviations[stage] = max(deviations[stage], 1-e.proven[stage]/now)
+		if now > e.disturbed()*e.Proven[stage] {
+			deviations[stage] = max(deviations[stage], 1-e.Proven[stage]/now)
 		}
 	}
 }
@@ -139,5 +139,5 @@ func (e *estimator) prove(slow, deviations []float64) {
 // steady reports whether layers that a stage has had for long say that its rank now
 // is as fast as when they were measured.
 func (e *estimator) steady(stage int) bool {
-	return e.last[stage] > 0 && e.last[stage] <= e.disturbed() && e.disturbed()*e.last[stage] >= 1
+	return e.Last[stage] > 0 && e.Last[stage] <= e.disturbed() && e.disturbed()*e.Last[stage] >= 1
 }

@@ -11,11 +11,12 @@ import (
 
 // observed is what a step said.
 type observed struct {
-	layers []passes // on their owners, slow or not
-	within float64  // relative standard error of a layer's value that microbatches tell
-	owners partition.Owners
-	usable []bool // by stage: it was as fast as it can be
-	gone   bool   // it does not count any more
+	Layers []passes         `json:"layers"` // on their owners, slow or not
+	Within float64          `json:"within"` // relative standard error of a layer's value that microbatches tell
+	Owners partition.Owners `json:"owners"`
+	Usable []bool           `json:"usable"` // by stage: it was as fast as it can be
+
+	gone bool // it does not count any more
 }
 
 // sample is what a pass of a layer took in a step.
@@ -70,24 +71,24 @@ func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
 
 // observe returns what a step said.
 func observe(values []value, owners partition.Owners) *observed {
-	o := &observed{layers: make([]passes, len(values)), owners: slices.Clone(owners), usable: make([]bool, slices.Max(owners)+1)}
+	o := &observed{Layers: make([]passes, len(values)), Owners: slices.Clone(owners), Usable: make([]bool, slices.Max(owners)+1)}
 	deviations := make([]float64, len(values))
 	for l, v := range values {
-		o.layers[l], deviations[l] = passesOf(v.Stage), v.deviation
+		o.Layers[l], deviations[l] = passesOf(v.Stage), v.deviation
 	}
 	slices.Sort(deviations)
-	o.within = deviations[len(deviations)/2]
+	o.Within = deviations[len(deviations)/2]
 	return o
 }
 
 // add adds a step.
 func (e *estimator) add(o *observed) {
-	e.steps = append(e.steps, o)
+	e.Steps = append(e.Steps, o)
 	if e.ranked == nil {
-		e.ranked = make([][3][]sample, len(o.layers))
+		e.ranked = make([][3][]sample, len(o.Layers))
 	}
-	for l := range o.layers {
-		for i, seconds := range o.layers[l] {
+	for l := range o.Layers {
+		for i, seconds := range o.Layers[l] {
 			if seconds > 0 {
 				list := &e.ranked[l][i]
 				at, _ := slices.BinarySearchFunc(*list, seconds, func(s sample, x float64) int { return cmp.Compare(s.seconds, x) })
@@ -99,14 +100,14 @@ func (e *estimator) add(o *observed) {
 
 // keep keeps the newest steps, at most so many.
 func (e *estimator) keep(most int) {
-	before := max(0, len(e.steps)-most)
+	before := max(0, len(e.Steps)-most)
 	if before == 0 {
 		return
 	}
-	for _, o := range e.steps[:before] {
+	for _, o := range e.Steps[:before] {
 		o.gone = true
 	}
-	e.steps = slices.Delete(e.steps, 0, before)
+	e.Steps = slices.Delete(e.Steps, 0, before)
 	for l := range e.ranked {
 		for i := range e.ranked[l] {
 			e.ranked[l][i] = slices.DeleteFunc(e.ranked[l][i], func(s sample) bool { return s.step.gone })
@@ -121,7 +122,7 @@ func (e *estimator) keep(most int) {
 func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 	var buffer [window]float64
 	var p passes
-	for i, newest := range e.steps[len(e.steps)-1].layers[layer] {
+	for i, newest := range e.Steps[len(e.Steps)-1].Layers[layer] {
 		if newest == 0 {
 			continue
 		}
@@ -132,7 +133,7 @@ func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 				continue
 			}
 		}
-		p[i] = cost.LowerHalf(list) / (e.pace[stage] * e.passes[stage])
+		p[i] = cost.LowerHalf(list) / (e.Pace[stage] * e.Passes[stage])
 	}
 	return p.stage(), n
 }
@@ -141,7 +142,7 @@ func (e *estimator) lower(layer, stage int) (s cost.Stage, n int) {
 // stage, ascending. Steps that do not count are left out, unless all are wanted.
 func seen(list []float64, ranked []sample, layer, stage int, all bool) []float64 {
 	for _, s := range ranked {
-		if s.step.owners[layer] == stage && (all || s.step.usable[stage]) {
+		if s.step.Owners[layer] == stage && (all || s.step.Usable[stage]) {
 			list = append(list, s.seconds)
 		}
 	}
@@ -151,7 +152,7 @@ func seen(list []float64, ranked []sample, layer, stage int, all bool) []float64
 // matched returns what a layer took in a step, and what it should at some cost, in the
 // passes that this step, the newest one and the cost have all.
 func (e *estimator) matched(s *observed, layer int, cost *passes) (took, should float64) {
-	newest, step := &e.steps[len(e.steps)-1].layers[layer], &s.layers[layer]
+	newest, step := &e.Steps[len(e.Steps)-1].Layers[layer], &s.Layers[layer]
 	for i, x := range step {
 		if x > 0 && cost[i] > 0 && newest[i] > 0 {
 			took, should = took+x, should+cost[i]

@@ -96,6 +96,7 @@ func TestStaleLock(t *testing.T) {
 		{"Slurm does not answer", holder{Job: "12", Host: "far", PID: 7}, "", "", "Unable to contact slurm controller", "1", "job 12, process 7 on host far"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			expect.NewFault(t, "F07", "")
 			t.Setenv("SLURM_JOB_ID", c.job)
 			t.Setenv("SLURM_RESTART_COUNT", c.restart)
 			t.Setenv("SLURM_STEP_ID", "")

@@ -39,6 +39,6 @@ func (j *Journal) Unsaved(steps int, why error) error {
 		return nil
 	}
 	text := strings.ReplaceAll(why.Error(), "\n", "; ")
-	j.observe.Say(fmt.Sprintf("warning: no checkpoint after step %d: %s; training goes on", steps, text))
+	j.observe.Say(fmt.Sprintf("warning: no checkpoint after step %d: %s", steps, text))
 	return j.event(Event{Step: steps, Kind: Saved, Detail: map[string]any{"error": text}})
 }

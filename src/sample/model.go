@@ -54,14 +54,17 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	places := m.places()
 	weights := c.Weights()
 	slices.SortStableFunc(weights, func(a, b model.Weight) int { return cmp.Compare(a.Name, b.Name) }) // a layer's one after the other
-	errs := make([]error, len(weights))
+	memory, errs := room(weights), make([]error, len(weights))
 	m.team.share(len(weights), 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			place, ok := places[weights[i].Name]
 			if !ok {
 				panic("sample: a weight that GPT-2 has not")
 			}
-			*place, errs[i] = read(weights[i])
+			var values []float32
+			values, errs[i] = read(weights[i])
+			*place = memory[i]
+			copy(*place, values)
 		}
 	})
 	if c.Tied {

@@ -3,12 +3,14 @@ package store
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/fault"
 	"dynmo/src/tensor"
 )
 
@@ -16,15 +18,15 @@ import (
 // whole one is that one or the one before it, never a mixture, and what was begun goes
 // at the next start.
 func TestKilled(t *testing.T) {
+	expect.NewFault(t, "F04", "")
 	dev := cpu.New(device.NewWall())
 	s := stage(t, dev, tensor.F32)
 	run := t.TempDir()
 	dir := filepath.Join(run, Directory)
 	save(t, dev, s, dir, 10, 2)
 	var mutex sync.Mutex
-	left := map[string][]string{} // by phase: what was there
-	defer func(was func(string)) { reached = was }(reached)
-	reached = func(phase string) {
+	left := map[fault.Phase][]string{} // what was there
+	saveBy(t, dev, s, dir, 20, 2, func(phase fault.Phase) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		if len(left[phase]) < 9 {
@@ -32,11 +34,12 @@ func TestKilled(t *testing.T) {
 			expect.OK(t, os.CopyFS(at, os.DirFS(run)))
 			left[phase] = append(left[phase], at)
 		}
-	}
-	save(t, dev, s, dir, 20, 2)
-	for phase, want := range map[string]int{
-		"file made": 10, "file written": 10, "manifest written": 10, "before its name": 10, "named": 20, "latest written": 20,
-	} {
+	})
+	for i, phase := range fault.Phases() {
+		want := 10
+		if i >= slices.Index(fault.Phases(), fault.Renamed) {
+			want = 20
+		}
 		if len(left[phase]) == 0 {
 			t.Errorf("%s: not reached", phase)
 		}

@@ -5,6 +5,7 @@
 //	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and what the run was
 //	                          /layer-00017.safetensors weights, by parameter
 //	                          /state-00017.safetensors everything else there is to the layer
+//	                          /run.json                what the run knows besides its layers
 //	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
 //
 // A checkpoint is written under a temporary name and has its own once all its files
@@ -13,11 +14,14 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"dynmo/src/input"
 	"dynmo/src/layout"
@@ -30,6 +34,7 @@ const Format = 1
 const (
 	Directory    = "ckpt"
 	ManifestFile = "manifest.json"
+	runFile      = "run.json"
 	latestFile   = "LATEST"
 	unfinished   = ".tmp" // behind the name of a checkpoint that is being written
 )
@@ -39,19 +44,25 @@ const (
 const (
 	mostManifest = 256 << 20
 	mostLayers   = 1 << 20
+	mostSteps    = 99_999_999 // names have as many digits, and are in the order of steps
 )
+
+// MostRun bounds in bytes what a checkpoint has of a run besides its layers: some four
+// kilobytes for a layer.
+const MostRun = 64 << 20
 
 // Manifest says what a checkpoint holds.
 type Manifest struct {
 	Format   int             `json:"format"`
-	Step     int             `json:"step"`           // steps that are done: the run goes on with the step of this number
-	Loss     *float64        `json:"loss,omitempty"` // of the last of them, if it is finite
-	Skipped  int             `json:"skipped"`        // of the last of them in a row, those whose update was left out
-	Sparsity float64         `json:"sparsity"`       // share of the prunable parameters that are gone
-	Settings string          `json:"settings"`       // the run's resolved configuration
-	Layout   layout.Layout   `json:"layout"`         // of the next step
-	Corpus   string          `json:"corpus"`         // SHA-256 of the training text, with which the step says which samples come next
-	DType    string          `json:"dtype"`          // of weights
+	SHA256   string          `json:"sha256,omitempty"` // of the manifest itself, see seal; absent from older ones
+	Step     int             `json:"step"`             // steps that are done: the run goes on with the step of this number
+	Loss     *float64        `json:"loss,omitempty"`   // of the last of them, if it is finite
+	Skipped  int             `json:"skipped"`          // of the last of them in a row, those whose update was left out
+	Sparsity float64         `json:"sparsity"`         // share of the prunable parameters that are gone
+	Settings string          `json:"settings"`         // the run's resolved configuration
+	Layout   layout.Layout   `json:"layout"`           // of the next step
+	Corpus   string          `json:"corpus"`           // SHA-256 of the training text, with which the step says which samples come next
+	DType    string          `json:"dtype"`            // of weights
 	Layers   int             `json:"layers"`
 	Files    map[string]File `json:"files"`
 }
@@ -95,7 +106,7 @@ func readManifest(dir string) (m Manifest, err error) {
 	if err := d.Decode(&m); err != nil {
 		return fail(err)
 	}
-	if err := m.check(); err != nil {
+	if err := cmp.Or(m.check(), m.sealed(text)); err != nil {
 		return fail(err)
 	}
 	return m, nil
@@ -103,24 +114,30 @@ func readManifest(dir string) (m Manifest, err error) {
 
 // check returns an error unless the manifest names exactly the files of its layers.
 func (m Manifest) check() error {
-	if m.Step < 0 || m.Layers < 1 || m.Layers > mostLayers {
+	if m.Step < 0 || m.Step > mostSteps || m.Layers < 1 || m.Layers > mostLayers {
 		return fmt.Errorf("step %d of %d layers", m.Step, m.Layers)
 	}
 	if err := m.Layout.Check(m.Layers); err != nil {
 		return err
 	}
-	if len(m.Files) != 2*m.Layers {
-		return fmt.Errorf("%d files, want %d: two for each layer", len(m.Files), 2*m.Layers)
+	want := 2 * m.Layers
+	if _, ok := m.Files[runFile]; ok {
+		want++
+	}
+	if len(m.Files) != want {
+		return fmt.Errorf("%d files, want %d: two for each layer, and %s if there is one", len(m.Files), want, runFile)
 	}
 	for id := range m.Layers {
 		for _, name := range []string{weightsFile(id), stateFile(id)} {
-			f, ok := m.Files[name]
-			if !ok {
+			if _, ok := m.Files[name]; !ok {
 				return fmt.Errorf("%s is missing", name)
 			}
-			if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != 32 || f.Bytes < 0 {
-				return fmt.Errorf("%s: %d bytes with hash %.100q", name, f.Bytes, f.SHA256)
-			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		f := m.Files[name]
+		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != 32 || f.Bytes < 0 {
+			return fmt.Errorf("%s: %d bytes with hash %.100q", name, f.Bytes, f.SHA256)
 		}
 	}
 	return nil

@@ -54,6 +54,9 @@ func All(runDir string) (whole []*Checkpoint, damaged []error, err error) {
 	names, err := list(dir)
 	for _, name := range names {
 		c, err := Open(filepath.Join(dir, name))
+		if err == nil && Name(c.Step) != name {
+			err = c.fail(ManifestFile, fmt.Errorf("step %d, the directory's name is another's", c.Step))
+		}
 		if err != nil {
 			damaged = append(damaged, err)
 			continue
@@ -140,6 +143,11 @@ func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor
 	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &sections); err != nil {
 		return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %w", sectionsKey, err))
 	}
+	for _, s := range sections {
+		if s.Bytes != int64(len(s.Text)) {
+			return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %.100q: %d bytes of text, want %d", sectionsKey, s.Name, len(s.Text), s.Bytes))
+		}
+	}
 	for _, t := range state.Tensors {
 		sections = append(sections, model.Section{Name: t.Name, Bytes: t.Bytes()})
 	}
@@ -168,14 +176,32 @@ func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, d device.Devic
 	if err != nil {
 		return err
 	}
-	return c.fillPieces(l.Weights(), weights, d)
+	if err := c.fillPieces(l.Weights(), weights, d); err != nil {
+		return err
+	}
+	if err := l.CheckStructure(); err != nil {
+		return c.fail(weightsFile(l.ID), err)
+	}
+	return nil
 }
 
-// open reads a file whole into c.text, compares its hash and reads its header.
-func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
-	f, size, err := input.Regular(filepath.Join(c.Dir, name), input.Unbound)
+// Run returns what the run knew besides its layers, nil where the checkpoint does not say,
+// as older ones do not.
+func (c *Checkpoint) Run() ([]byte, error) {
+	if _, ok := c.Files[runFile]; !ok {
+		return nil, nil
+	}
+	if err := c.read(runFile, MostRun); err != nil {
+		return nil, err
+	}
+	return slices.Clone(c.text), nil
+}
+
+// read reads a file of at most limit bytes whole into c.text and compares its hash.
+func (c *Checkpoint) read(name string, limit int64) error {
+	f, size, err := input.Regular(filepath.Join(c.Dir, name), limit)
 	if err != nil {
-		return nil, c.fail(name, err)
+		return c.fail(name, err)
 	}
 	if int64(cap(c.text)) < size {
 		c.text = make([]byte, size)
@@ -183,13 +209,21 @@ func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
 	c.text = c.text[:size]
 	_, err = io.ReadFull(f, c.text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, c.fail(name, err)
+		return c.fail(name, err)
 	}
 	sum := sha256.Sum256(c.text)
 	if err := c.matches(name, sum[:]); err != nil {
-		return nil, c.fail(name, err)
+		return c.fail(name, err)
 	}
-	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), size)
+	return nil
+}
+
+// open reads a file of a layer and its header.
+func (c *Checkpoint) open(name string) (*checkpoint.File, error) {
+	if err := c.read(name, input.Unbound); err != nil {
+		return nil, err
+	}
+	file, err := checkpoint.Parse(name, bytes.NewReader(c.text), int64(len(c.text)))
 	if err != nil {
 		return nil, c.fail(name, err)
 	}

@@ -23,6 +23,7 @@ type content struct {
 	metadata map[string]string
 	tensors  []checkpoint.Tensor
 	values   map[string][]byte // by tensor
+	text     []byte            // instead of tensors; nil: none
 }
 
 // sectionsKey is the key of a state file's metadata under which sections that are text
@@ -33,22 +34,33 @@ const sectionsKey = "sections"
 // returns.
 func (s *Snapshot) Take(layers []*model.Layer, stream device.Stream) error {
 	s.files = s.files[:0]
+	var pieces [][]model.Piece // by file
 	need := int64(0)
-	each(layers, func(_ *model.Layer, p model.Piece) { need += words(p.Mem.Bytes) })
-	if int64(len(s.memory)) < need {
-		s.memory = make([]uint64, need)
+	add := func(name, sections string, l *model.Layer, list []model.Piece) {
+		c := content{name: name, metadata: map[string]string{"format": "dynmo", "layer": l.Name}}
+		if sections != "" {
+			c.metadata[sectionsKey] = sections
+		}
+		s.files, pieces = append(s.files, c), append(pieces, list)
+		for _, p := range list {
+			need += words(p.Mem.Bytes)
+		}
 	}
-	left := s.memory
 	for _, l := range layers {
-		pieces, texts := l.Rest()
+		rest, texts := l.Rest()
 		text, err := json.Marshal(texts)
 		if err != nil {
 			return fmt.Errorf("layer %d: %w", l.ID, err)
 		}
-		own := map[string]string{"format": "dynmo", "layer": l.Name}
-		s.files = append(s.files,
-			copied(weightsFile(l.ID), own, l.Weights(), &left, stream),
-			copied(stateFile(l.ID), map[string]string{"format": "dynmo", "layer": l.Name, sectionsKey: string(text)}, pieces, &left, stream))
+		add(weightsFile(l.ID), "", l, l.Weights())
+		add(stateFile(l.ID), string(text), l, rest)
+	}
+	if int64(len(s.memory)) < need {
+		s.memory = make([]uint64, need)
+	}
+	left := s.memory
+	for i, list := range pieces {
+		s.files[i].copy(list, &left, stream)
 	}
 	if err := stream.Sync(); err != nil {
 		return fmt.Errorf("copy of %d layers: %w", len(layers), err)
@@ -56,9 +68,15 @@ func (s *Snapshot) Take(layers []*model.Layer, stream device.Stream) error {
 	return nil
 }
 
+// AddRun adds what the run knows besides its layers to the copy of one of the ranks.
+func (s *Snapshot) AddRun(text []byte) {
+	s.files = append(s.files, content{name: runFile, text: text})
+}
+
 // Bytes returns what the copy holds.
 func (s *Snapshot) Bytes() (n int64) {
 	for _, f := range s.files {
+		n += int64(len(f.text))
 		for _, v := range f.values {
 			n += int64(len(v))
 		}
@@ -66,22 +84,12 @@ func (s *Snapshot) Bytes() (n int64) {
 	return n
 }
 
-// each visits all pieces of layers.
-func each(layers []*model.Layer, visit func(*model.Layer, model.Piece)) {
-	for _, l := range layers {
-		rest, _ := l.Rest()
-		for _, p := range append(l.Weights(), rest...) {
-			visit(l, p)
-		}
-	}
-}
-
 // words returns how many words some bytes take.
 func words(bytes int64) int64 { return (bytes + 7) / 8 }
 
-// copied begins copies of pieces into memory that is left.
-func copied(name string, metadata map[string]string, pieces []model.Piece, left *[]uint64, stream device.Stream) content {
-	c := content{name: name, metadata: metadata, values: make(map[string][]byte, len(pieces))}
+// copy begins copies of pieces into memory that is left.
+func (c *content) copy(pieces []model.Piece, left *[]uint64, stream device.Stream) {
+	c.values = make(map[string][]byte, len(pieces))
 	for _, p := range pieces {
 		c.tensors = append(c.tensors, describe(p))
 		if p.Mem.Bytes == 0 {
@@ -94,7 +102,6 @@ func copied(name string, metadata map[string]string, pieces []model.Piece, left 
 		stream.Copy(to, p.Mem)
 		c.values[p.Name] = tensor.Of[byte](to)
 	}
-	return c
 }
 
 // describe returns a piece as a file names it.

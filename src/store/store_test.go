@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/model"
@@ -74,22 +76,34 @@ func manifest(t *testing.T, step int, files map[string]File) Manifest {
 	}
 }
 
+// known is what a run knows besides its layers.
+const known = `{"version":1}`
+
 // save writes a checkpoint of a stage as two ranks do.
 func save(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int) {
 	t.Helper()
+	saveBy(t, dev, s, dir, step, keep, nil)
+}
+
+// saveBy is save, with a function that is called in every phase.
+func saveBy(t *testing.T, dev device.Device, s *model.Stage, dir string, step, keep int, reached func(fault.Phase)) {
+	t.Helper()
 	all := make(map[string]File)
-	for _, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
+	for rank, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
 		var shot Snapshot
 		stream := dev.NewStream()
 		expect.OK(t, shot.Take(layers, stream))
 		stream.Close()
-		files, err := shot.Write(dir, step)
+		if rank == 0 {
+			shot.AddRun([]byte(known))
+		}
+		files, err := shot.Write(dir, step, reached)
 		expect.OK(t, err)
 		for name, f := range files {
 			all[name] = f
 		}
 	}
-	expect.OK(t, Commit(dir, manifest(t, step, all), keep))
+	expect.OK(t, Commit(dir, manifest(t, step, all), keep, reached))
 }
 
 // TestCheckpointsAreExact: every layer comes back bit for bit, whatever its state is
@@ -114,6 +128,9 @@ func TestCheckpointsAreExact(t *testing.T) {
 				t.Errorf("%v: layer %d has another state (%v)", dtype, id, err)
 			}
 			again.Free()
+		}
+		if text, err := c.Run(); string(text) != known || err != nil {
+			t.Errorf("the run knows %q (%v)", text, err)
 		}
 		if _, err := c.Layer(1, shape, dev, otherThan(dtype)); err == nil || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%v: read as %v: error %v", dtype, otherThan(dtype), err)
@@ -151,6 +168,26 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestWithoutRun: a checkpoint of an older version, which has no run.json, is whole.
+func TestWithoutRun(t *testing.T) {
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	dir := filepath.Join(run, Directory)
+	var shot Snapshot
+	stream := dev.NewStream()
+	defer stream.Close()
+	expect.OK(t, shot.Take(s.Layers, stream))
+	files, err := shot.Write(dir, 7, nil)
+	expect.OK(t, err)
+	expect.OK(t, Commit(dir, manifest(t, 7, files), 1, nil))
+	c, _, err := Newest(run)
+	expect.OK(t, err)
+	if text, err := c.Run(); text != nil || err != nil {
+		t.Errorf("the run knows %q (%v)", text, err)
+	}
+}
+
 // TestDamage: whatever is wrong with a checkpoint's files is found before any weight is
 // used, is told with the file's name, and the one before it is taken.
 func TestDamage(t *testing.T) {
@@ -165,6 +202,8 @@ func TestDamage(t *testing.T) {
 		"flipped header":  {flip(0.01), stateFile(4), "state-00004.safetensors: SHA-256"},
 		"cut":             {cut(1), weightsFile(1), "layer-00001.safetensors: "},
 		"empty":           {cut(0), stateFile(0), "state-00000.safetensors: 0 bytes"},
+		"flipped run":     {flip(0.5), runFile, "run.json: SHA-256"},
+		"missing run":     {remove, runFile, "run.json"},
 		"missing":         {remove, weightsFile(3), "layer-00003.safetensors"},
 		"no manifest":     {remove, ManifestFile, "manifest.json"},
 		"empty manifest":  {cut(0), ManifestFile, "manifest.json"},
@@ -173,9 +212,14 @@ func TestDamage(t *testing.T) {
 		"unknown key":     {swap(`"format": 1`, `"format": 1, "more": 2`), ManifestFile, "unknown field"},
 		"missing layer":   {swap(fmt.Sprintf(`"layers": %d`, shape.Layers()), `"layers": 5`), ManifestFile, "does not cover layers 0 to 5"},
 		"wrong step":      {swap(`"step": 20`, `"step": -1`), ManifestFile, "step -1"},
+		"too many steps":  {swap(`"step": 20`, `"step": 9223372036854775807`), ManifestFile, "step 9223372036854775807"},
+		"one digit":       {swap(`"step": 20`, `"step": 30`), ManifestFile, "not as it was written"},
+		"one letter":      {swap(`"corpus"`, `"Corpus"`), ManifestFile, "not as it was written"},
+		"another's name":  {renamed, ManifestFile, "step 10, the directory's name is another's"},
 		"a path in names": {swap(`"layer-00002.safetensors"`, `"../../layer-00002.st"`), ManifestFile, "layer-00002.safetensors is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			expect.NewFault(t, "F06", "")
 			run := t.TempDir()
 			dir := filepath.Join(run, Directory)
 			save(t, dev, s, dir, 10, 2)
@@ -190,6 +234,29 @@ func TestDamage(t *testing.T) {
 				t.Errorf("step %d, damaged %v, want %q", newest.Step, damaged, c.want)
 			}
 		})
+	}
+}
+
+// TestLatest: what LATEST says is for people. Whatever it says, the newest whole
+// checkpoint is taken.
+func TestLatest(t *testing.T) {
+	expect.NewFault(t, "F07", "")
+	dev := cpu.New(device.NewWall())
+	s := stage(t, dev, tensor.F32)
+	run := t.TempDir()
+	dir := filepath.Join(run, Directory)
+	save(t, dev, s, dir, 10, 2)
+	save(t, dev, s, dir, 20, 2)
+	path := filepath.Join(dir, latestFile)
+	for _, text := range []string{"step_00000030\n", "../../elsewhere\n", "", Name(10) + "\n"} {
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		if c, damaged, err := Newest(run); err != nil || len(damaged) > 0 || c.Step != 20 {
+			t.Errorf("LATEST %q: %+v, damaged %v, error %v", text, c, damaged, err)
+		}
+	}
+	expect.OK(t, os.Remove(path))
+	if c, _, err := Newest(run); err != nil || c.Step != 20 {
+		t.Errorf("no LATEST: %+v, error %v", c, err)
 	}
 }
 
@@ -214,6 +281,12 @@ func swap(from, to string) func(string, []byte) error {
 
 func remove(path string, _ []byte) error { return os.Remove(path) }
 
+// renamed puts a copy of the checkpoint of step 10 in a checkpoint's place.
+func renamed(path string, _ []byte) error {
+	dir := filepath.Dir(path)
+	return cmp.Or(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(dir), Name(10)))))
+}
+
 // TestNothingLeft: no checkpoint, or none that is whole, is an error; a file that cannot
 // be written leaves none of its rank's.
 func TestNothingLeft(t *testing.T) {
@@ -230,7 +303,7 @@ func TestNothingLeft(t *testing.T) {
 	stream := dev.NewStream()
 	defer stream.Close()
 	expect.OK(t, shot.Take(s.Layers, stream))
-	if _, err := shot.Write(dir, 5); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
+	if _, err := shot.Write(dir, 5, nil); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
 		t.Errorf("error %v", err)
 	}
 	if entries, err := os.ReadDir(at); len(entries) != 1 || err != nil {

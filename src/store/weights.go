@@ -11,19 +11,19 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Config returns the settings of the run that wrote the checkpoint. Those that this
-// version does not know are left out.
-func (c *Checkpoint) Config() (config.Config, error) {
-	settings, _, err := config.Parse("settings", []byte(c.Settings))
+// Config returns the settings of the run that wrote the checkpoint, and the keys of those
+// that this version does not know.
+func (c *Checkpoint) Config() (settings config.Config, unknown []string, err error) {
+	settings, unknown, err = config.Parse("settings", []byte(c.Settings))
 	if err == nil {
 		if layers := model.FromConfig(settings).Layers(); layers != c.Layers {
 			err = fmt.Errorf("settings of %d layers, the checkpoint has %d", layers, c.Layers)
 		}
 	}
 	if err != nil {
-		return settings, c.fail(ManifestFile, err)
+		return settings, nil, c.fail(ManifestFile, err)
 	}
-	return settings, nil
+	return settings, unknown, nil
 }
 
 // chain is the layers of a checkpoint, one of which is in memory.
@@ -37,7 +37,7 @@ type chain struct {
 
 // chain returns the layers, in the memory of this process.
 func (c *Checkpoint) chain() (*chain, error) {
-	settings, err := c.Config()
+	settings, _, err := c.Config()
 	if err != nil {
 		return nil, err
 	}

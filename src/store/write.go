@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/fault"
 )
 
 // The umask takes bits from these.
@@ -53,8 +53,8 @@ const atOnce = 2
 // Write writes the snapshot's files for a checkpoint after so many steps below dir, the
 // checkpoints' directory, under the temporary name. All ranks write into one directory
 // at once. Every file is on disk when it returns. Where one fails none of this rank's
-// is left.
-func (s *Snapshot) Write(dir string, step int) (map[string]File, error) {
+// is left. reached is called in every phase, by several goroutines; nil: nothing is.
+func (s *Snapshot) Write(dir string, step int, reached func(fault.Phase)) (map[string]File, error) {
 	at := filepath.Join(dir, Name(step)+unfinished)
 	if err := os.MkdirAll(at, directoryMode); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Snapshot) Write(dir string, step int) (map[string]File, error) {
 	written := make([]File, len(s.files))
 	for i, c := range s.files {
 		all.Go(func() (err error) {
-			written[i], err = c.write(filepath.Join(at, c.name))
+			written[i], err = c.write(filepath.Join(at, c.name), reached)
 			return err
 		})
 	}
@@ -80,23 +80,21 @@ func (s *Snapshot) Write(dir string, step int) (map[string]File, error) {
 	return files, err
 }
 
-// reached is called between the parts of writing a checkpoint. Tests look at what a
-// process that is killed there leaves.
-var reached = func(phase string) {}
-
 // write writes one file, and returns its length and hash, which it finds meanwhile.
-func (c content) write(path string) (file File, err error) {
+func (c content) write(path string, reached func(fault.Phase)) (file File, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return file, err
 	}
-	reached("file made")
+	tell(reached, fault.Open)
 	sum, hashed := sha256.New(), make(chan error, 1)
 	go func() { hashed <- c.to(sum) }()
 	out := &counter{w: f}
 	buffer := bufio.NewWriter(out)
-	err = cmp.Or(c.to(buffer), buffer.Flush())
-	reached("file written")
+	err = c.to(buffer)
+	tell(reached, fault.Write)
+	err = cmp.Or(err, buffer.Flush())
+	tell(reached, fault.Sync)
 	err = cmp.Or(err, f.Sync())
 	if err = cmp.Or(<-hashed, err, f.Close()); err != nil {
 		_ = f.Close()
@@ -106,8 +104,19 @@ func (c content) write(path string) (file File, err error) {
 	return File{out.n, hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
+// tell calls a function, if there is one, of a phase.
+func tell(reached func(fault.Phase), p fault.Phase) {
+	if reached != nil {
+		reached(p)
+	}
+}
+
 // to writes what the file is to hold.
 func (c content) to(w io.Writer) error {
+	if c.text != nil {
+		_, err := w.Write(c.text)
+		return err
+	}
 	return checkpoint.Write(w, c.metadata, c.tensors, func(t checkpoint.Tensor) ([]byte, error) { return c.values[t.Name], nil })
 }
 
@@ -125,37 +134,41 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // Commit makes a checkpoint of the files that all ranks wrote: its manifest first, then
 // its name. Then it removes checkpoints that are older than the last so many. It is
-// called by one rank when all others have written.
-func Commit(dir string, m Manifest, keep int) error {
+// called by one rank when all others have written. reached is as of Write.
+func Commit(dir string, m Manifest, keep int, reached func(fault.Phase)) error {
 	m.Format = Format
 	at, name := filepath.Join(dir, Name(m.Step)), Name(m.Step)
-	text, err := json.MarshalIndent(m, "", "  ")
+	text, err := m.seal()
 	if err != nil {
 		return err
 	}
 	if err := cmp.Or(m.check(), create(filepath.Join(at+unfinished, ManifestFile), text), synced(at+unfinished)); err != nil {
 		return err
 	}
-	reached("manifest written")
+	tell(reached, fault.Manifest)
 	if _, err := Open(at + unfinished); err != nil {
 		return fmt.Errorf("%w: do all ranks see this directory?", err)
 	}
 	if err := os.RemoveAll(at); err != nil { // of a run that was resumed from an earlier one
 		return err
 	}
-	reached("before its name")
+	tell(reached, fault.Rename)
 	if err := cmp.Or(os.Rename(at+unfinished, at), synced(dir)); err != nil {
 		return err
 	}
-	reached("named")
+	tell(reached, fault.Renamed)
 	latest := filepath.Join(dir, latestFile)
 	if err := os.Remove(latest + unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := cmp.Or(create(latest+unfinished, []byte(name+"\n")), os.Rename(latest+unfinished, latest), synced(dir)); err != nil {
+	if err := create(latest+unfinished, []byte(name+"\n")); err != nil {
 		return err
 	}
-	reached("latest written")
+	tell(reached, fault.Latest)
+	if err := cmp.Or(os.Rename(latest+unfinished, latest), synced(dir)); err != nil {
+		return err
+	}
+	tell(reached, fault.Prune)
 	return prune(dir, m.Step, keep)
 }
 

@@ -19,6 +19,12 @@ func (e SharedError) Unwrap() error { return e.error }
 // Input marks what the user gave as wrong.
 func Input(err error) error { return SharedError{err, true} }
 
+// UnsavedError is the end of a run that could not write so many checkpoints in a row.
+type UnsavedError struct{ error }
+
+// Unwrap returns the error itself.
+func (e UnsavedError) Unwrap() error { return e.error }
+
 // Agree returns the same error on every rank if any rank has one: the first by
 // rank. input says whether what the user gave is wrong then. Collective.
 func Agree(world *comm.Group, err error, input bool) error {

@@ -53,6 +53,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
 		post.Enter(step, comm.RoomPipeline)
 		start := clock.Now()
+		if r.Fault.In(step, r.World.Rank()) {
+			r.Fault.Strike(r.World.Abort, r.Exit)
+		}
 		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
 		if err != nil {
 			return fail(err)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime/debug"
 
+	"dynmo/src/config"
 	"dynmo/src/model"
 	"dynmo/src/store"
 )
@@ -17,6 +18,7 @@ type Resumed struct {
 	From    string   // the checkpoint's directory
 	Damaged []string // why newer checkpoints were not taken
 	Changed []string // a line for each setting that is another than the checkpoint's
+	Anew    string   // why measurements and the balancer begin anew; "" if they do not
 
 	loss, sparsity float64
 }
@@ -40,22 +42,27 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 	}
 	r.resumed.Damaged = all.Damaged
 	for _, c := range all.Whole {
-		changed, err := r.suits(c)
+		was, changed, err := r.suits(c)
 		if err != nil {
 			return false, Input(err)
 		}
-		was := r.layout
-		if r.keepsLayout(c) {
+		first := r.layout
+		if r.keepsLayout(c, was) {
 			r.layout = c.Layout
 		}
-		if err = Agree(r.World, r.read(c, shape), false); err == nil {
+		known, err := r.read(c, shape)
+		if err = Agree(r.World, err, false); err == nil {
 			r.resumed = Resumed{Step: c.Step, From: c.Dir, Damaged: r.resumed.Damaged, Changed: changed, loss: math.NaN(), sparsity: c.Sparsity}
 			if c.Loss != nil {
 				r.resumed.loss = *c.Loss
 			}
 			r.skipped = c.Skipped
 			debug.FreeOSMemory() // what was read in passing
-			return true, nil
+			if known, err = r.World.Bcast(0, known); err != nil {
+				return false, fmt.Errorf("resume: %w", err)
+			}
+			r.resumed.Anew, err = r.recall(was, known)
+			return true, err
 		}
 		if _, ok := errors.AsType[SharedError](err); !ok {
 			return false, err
@@ -64,7 +71,7 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 			r.stage.Free()
 			r.stage = nil
 		}
-		r.layout = was
+		r.layout = first
 		r.resumed.Damaged = append(r.resumed.Damaged, err.Error())
 	}
 	if len(r.resumed.Damaged) > 0 {
@@ -104,37 +111,48 @@ func (r *Rank) candidates() (all candidates, err error) {
 }
 
 // suits returns an error unless a checkpoint is of this model and its settings may become
-// this run's, and a line for each of them that is another.
-func (r *Rank) suits(c *store.Checkpoint) (changed []string, err error) {
-	if changed, err = r.Config.Resume("checkpoint "+c.Dir, c.Settings); err != nil {
-		return nil, err
+// this run's; else its settings, and a line for each of them that is another.
+func (r *Rank) suits(c *store.Checkpoint) (was config.Config, changed []string, err error) {
+	was, unknown, err := c.Config()
+	if err != nil {
+		return was, nil, err
+	}
+	if changed, err = r.Config.Resume(was, unknown); err != nil {
+		return was, nil, err
 	}
 	if c.Layers != r.Config.Layers() {
-		return nil, fmt.Errorf("checkpoint %s: %d layers, the settings describe %d", c.Dir, c.Layers, r.Config.Layers())
+		return was, nil, fmt.Errorf("checkpoint %s: %d layers, the settings describe %d", c.Dir, c.Layers, r.Config.Layers())
 	}
 	if want := r.Backend.DType().String(); c.DType != want {
-		return nil, fmt.Errorf("checkpoint %s: weights of %s, this run's kernels take %s", c.Dir, c.DType, want)
+		return was, nil, fmt.Errorf("checkpoint %s: weights of %s, this run's kernels take %s", c.Dir, c.DType, want)
 	}
-	return changed, nil
+	return was, changed, nil
 }
 
-// keepsLayout reports whether a run goes on in the checkpoint's layout: where what
-// layouts depend on is as it was.
-func (r *Rank) keepsLayout(c *store.Checkpoint) bool {
-	old, err := c.Config()
+// keepsLayout reports whether a run goes on in the layout of a checkpoint of some
+// settings: where what layouts depend on is as it was. Another balancer that never moves a
+// layer wants the cuts that it begins with.
+func (r *Rank) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 	now := r.Config
-	return err == nil && c.Layout.Mesh == r.layout.Mesh && old.Parallel == now.Parallel && old.Schedule == now.Schedule
+	return c.Layout.Mesh == r.layout.Mesh && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
+		(was.Balance == now.Balance || now.Balance.Moves() && was.Balance.MemoryLimitBytes == now.Balance.MemoryLimitBytes)
 }
 
-// read reads the layers of this rank's first stage.
-func (r *Rank) read(c *store.Checkpoint, shape model.Config) error {
+// read reads the layers of this rank's first stage, and on rank 0 what the run knew
+// besides.
+func (r *Rank) read(c *store.Checkpoint, shape model.Config) (known []byte, err error) {
+	if r.World.Rank() == 0 {
+		if known, err = c.Run(); err != nil {
+			return nil, err
+		}
+	}
 	r.stage = &model.Stage{Config: shape}
 	for _, id := range r.layout.Owners().Layers(r.world.Stages.Rank()) {
 		l, err := c.Layer(id, shape, r.Device, r.Backend.DType())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r.stage.Layers = append(r.stage.Layers, l)
 	}
-	return nil
+	return known, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/elastic"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
@@ -169,6 +170,9 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 		}
 	}
 	err := k.shot.Take(mine, r.x.Stream)
+	if err := r.addState(at.world); err != nil {
+		return err
+	}
 	k.blocked = time.Since(k.began)
 	total := []int64{k.shot.Bytes()}
 	if err := comm.Allreduce(at.world.All, total, func(a, b int64) int64 { return a + b }); err != nil {
@@ -179,7 +183,7 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 			err = store.Room(k.dir, total[0])
 		}
 		if err == nil {
-			k.files, err = k.shot.Write(k.dir, k.manifest.Step)
+			k.files, err = k.shot.Write(k.dir, k.manifest.Step, r.killer())
 		}
 		k.ended <- err
 	}()
@@ -245,8 +249,20 @@ func (r *Rank) commit(w elastic.World) error {
 		maps.Copy(k.manifest.Files, files)
 	}
 	k.manifest.Corpus, k.manifest.Sparsity = r.Corpus.Hash(), r.journal.Sparsity()
-	go func() { k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep) }()
+	go func() { k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.killer()) }()
 	return nil
+}
+
+// killer returns what is to be called in every phase of writing the checkpoint, nil
+// unless a fault is wanted there.
+func (r *Rank) killer() func(fault.Phase) {
+	me := r.World.Peer(r.World.Rank())
+	return r.Fault.Killer(r.saver.manifest.Step, me.World, func(rank int) int {
+		if rank < r.World.Size() && r.World.Peer(rank).Host == me.Host {
+			return r.World.Peer(rank).PID
+		}
+		return 0
+	})
 }
 
 // abandon gives up a checkpoint that some rank could not write: training goes on, and
@@ -263,7 +279,7 @@ func (r *Rank) abandon(w elastic.World, failed error) error {
 		why = errors.Join(why, store.Discard(k.dir, k.manifest.Step))
 	}
 	if k.failures >= mostFailures {
-		return SharedError{error: fmt.Errorf("checkpoint: %d in a row failed: %w", k.failures, why)}
+		return SharedError{error: UnsavedError{fmt.Errorf("checkpoint: %d in a row failed: %w", k.failures, why)}}
 	}
 	return r.journal.Unsaved(k.manifest.Step, why)
 }

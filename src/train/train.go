@@ -16,6 +16,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic"
 	"dynmo/src/elastic"
+	"dynmo/src/fault"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/model"
@@ -40,6 +41,8 @@ type Setup struct {
 	RunDir  string          // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
 	Observe record.Observer // of rank 0; nil on the others; may be set until Loop
 	Joules  func() float64  // of this rank since the run began, -1 if they are not known; nil: none
+	Fault   *fault.Fault    // that is wanted of some rank; nil: none
+	Exit    func(int)       // ends this process, where a fault wants it
 	Before  int64           // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 }
 
@@ -113,10 +116,9 @@ func New(s Setup) (*Rank, error) {
 			r.held = held.Batches(r.x.B, r.x.T)
 		}
 	}
-	if r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse}); err != nil {
+	if err := r.begin(); err != nil {
 		return nil, Input(err)
 	}
-	r.dynamism = dynamic.New(c)
 	if err := Agree(s.World, r.x.Reserve(model.FromConfig(c)), false); err != nil {
 		return nil, err
 	}

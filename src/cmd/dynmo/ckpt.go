@@ -125,7 +125,7 @@ func ckptImport() *cobra.Command {
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
 		Long: `Make a dynmo weights file of a Hugging Face directory (config.json with
-model.safetensors or its shards; GPT-2, float32) or of llm.c's model file
+model.safetensors or its shards; GPT-2; float32, bfloat16 or float16) or of llm.c's model file
 (version 3). The weights file is safetensors; its names are dynmo's.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -146,7 +146,7 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
-	settings, err := one.Config()
+	settings, _, err := one.Config()
 	if err != nil {
 		return origin{}, err
 	}
@@ -175,15 +175,15 @@ func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
 
 func ckptExport() *cobra.Command {
 	var made target
-	var format string
+	var format, stored string
 	step := -1
 	c := &cobra.Command{
 		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
 		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
 		Long: `Make a Hugging Face directory (GPT2LMHeadModel), which dynmo sample reads too, or
 llm.c's model file. From a run: of its newest whole checkpoint, or the one of --step; of
-a checkpoint; or of a dynmo weights file. Weights are float32, and zero where they are
-pruned. With them go the configuration and the tokenizer that the model was trained
+a checkpoint; or of a dynmo weights file. Weights are float32 or, with --dtype bfloat16
+and half the bytes, the nearest bfloat16, and zero where they are pruned. With them go the configuration and the tokenizer that the model was trained
 with: bytes, or GPT-2's; no other is known.
 
 TO is written whole or not at all.`,
@@ -192,10 +192,17 @@ TO is written whole or not at all.`,
 			if c.Flags().Changed("step") && step < 0 {
 				return usageError{fmt.Errorf("--step %d: want at least 0", step)}
 			}
+			d, err := checkpoint.Stored(stored)
+			if err != nil {
+				return usageError{fmt.Errorf("--dtype %w", err)}
+			}
 			check := made.checkDirectory
 			switch format {
 			case "huggingface":
 			case "llmc":
+				if d != checkpoint.F32 {
+					return usageError{fmt.Errorf("--dtype %s: llm.c's model file is of float32, want --format huggingface", stored)}
+				}
 				check = func() error { return made.check() }
 			default:
 				return usageError{fmt.Errorf("--format %q, want huggingface or llmc", format)}
@@ -215,7 +222,7 @@ TO is written whole or not at all.`,
 			if err != nil {
 				return err
 			}
-			if err := made.fail(o.weights.WriteHuggingFace(made.path, files)); err != nil || o.what == "" {
+			if err := made.fail(o.weights.WriteHuggingFace(made.path, d, files)); err != nil || o.what == "" {
 				return err
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(made.path), input.Visible(o.what))
@@ -224,6 +231,7 @@ TO is written whole or not at all.`,
 	}
 	made.required(c, "directory to make, or file to write; - is standard output, for a file")
 	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
+	c.Flags().StringVar(&stored, "dtype", "float32", "of the weights: float32 or, for Hugging Face, bfloat16")
 	c.Flags().IntVar(&step, "step", step, "of a run, the checkpoint after so many steps (default the newest)")
 	return c
 }

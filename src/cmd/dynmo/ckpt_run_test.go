@@ -39,7 +39,7 @@ func trainedLoss(t *testing.T, dir, text string) float64 {
 	t.Helper()
 	one, err := store.Open(dir)
 	expect.OK(t, err)
-	settings, err := one.Config()
+	settings, _, err := one.Config()
 	expect.OK(t, err)
 	shape, dev := model.FromConfig(settings), cpu.New(device.NewWall())
 	var tokens []int32
@@ -113,7 +113,7 @@ func TestCheckpointsOfARun(t *testing.T) {
 	run := savedRun(t)
 	newest, oldest := "run/ckpt/step_00000012", "run/ckpt/step_00000006"
 	out := said(t, "ckpt", "verify", run)
-	if !strings.HasPrefix(out, newest+": whole: 12 steps done, 5 layers, 10 files, ") || !strings.Contains(out, "\n"+oldest+": whole: 6 steps done") {
+	if !strings.HasPrefix(out, newest+": whole: 12 steps done, 5 layers, 11 files, ") || !strings.Contains(out, "\n"+oldest+": whole: 6 steps done") {
 		t.Errorf("verify says %s", out)
 	}
 	said(t, "ckpt", "verify", newest)
@@ -126,6 +126,8 @@ func TestCheckpointsOfARun(t *testing.T) {
 		{"export run.toml -o new --step 6", "--step 6: run.toml is no run directory"},
 		{"export nothing -o new", "nothing: no such file"},
 		{"export run -o run", "run exists: --force"},
+		{"export run -o new --dtype float16", `--dtype "float16", want float32 or bfloat16`},
+		{"export run -o new --dtype bfloat16 --format llmc", "--dtype bfloat16: llm.c's model file is of float32, want --format huggingface"},
 	} {
 		ckpt(strings.Fields(c.args)...).refused(t, exitUsage, c.want)
 	}
@@ -171,7 +173,7 @@ func same(t *testing.T, a, b string) {
 			t.Errorf("%s: %s and %s differ (%v)", f.Name(), a, b, err)
 		}
 	}
-	if len(files) != 6 {
+	if len(files) != 7 {
 		t.Errorf("%s: %v", a, files)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"dynmo/src/input"
 	"dynmo/src/launch"
+	"dynmo/src/train"
 )
 
 // Exit statuses.
@@ -17,6 +18,7 @@ const (
 	exitDone    = 0
 	exitFailure = 1
 	exitUsage   = 2  // bad command line, settings or input; nothing was done
+	exitUnsaved = 74 // three checkpoints in a row could not be written; sysexits.h's EX_IOERR
 	exitStopped = 85 // a signal stopped training, and its checkpoint is written
 )
 
@@ -88,6 +90,9 @@ func status(err error) int {
 	}
 	if _, ok := errors.AsType[usageError](err); ok || quiet(err) {
 		return exitUsage
+	}
+	if _, ok := errors.AsType[train.UnsavedError](err); ok {
+		return exitUnsaved
 	}
 	if ended, ok := errors.AsType[statusError](err); ok {
 		return int(ended)

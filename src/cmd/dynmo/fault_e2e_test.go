@@ -59,6 +59,7 @@ func TestTrainKilledRank(t *testing.T) {
 // killRank kills a rank of four that command starts, of as many stages and the
 // replicas that are left, within a step. set are more settings.
 func killRank(t *testing.T, command func(t *testing.T, dir string, args ...string) *exec.Cmd, stages, victim int, draw *rand.Rand, set ...string) {
+	f := expect.NewFault(t, "F01", fmt.Sprintf("stages=%d rank=%d", stages, victim))
 	dir := folder(t, "")
 	run := filepath.Join(dir, "run")
 	// Steps of tenths of a second, nearly all of it the pipeline's.
@@ -76,6 +77,7 @@ func killRank(t *testing.T, command func(t *testing.T, dir string, args ...strin
 	e := r.wait(t)
 	mayTake := 10*time.Second + max(5*time.Second, 2*step)
 	gone(t, append(pids, r.cmd.Process.Pid), killed.Add(mayTake))
+	f.Detect = time.Since(killed)
 	if took := time.Since(killed); took > mayTake {
 		t.Errorf("took %v, with steps of %v", took, step)
 	}
@@ -103,6 +105,7 @@ func (e ended) oneCause(t *testing.T, rank, pid int, what string) {
 // rank 0, which looks after the others while it runs.
 func TestTrainStoppedRank(t *testing.T) {
 	four.need(t)
+	f := expect.NewFault(t, "F03", "kind=stop rank=0")
 	dir := folder(t, "")
 	run := filepath.Join(dir, "run")
 	r := start(t, four.command(t, dir, training(append(endless, "--set", "comm.stall_seconds=1", "--run-dir", "run")...)...))
@@ -112,6 +115,7 @@ func TestTrainStoppedRank(t *testing.T) {
 	stopped := time.Now()
 	e := r.wait(t)
 	gone(t, pids, time.Now().Add(5*time.Second))
+	f.Detect = time.Since(stopped)
 	if took := time.Since(stopped); took < time.Second || took > soon || e.status != exitFailure {
 		t.Errorf("status %d after %v", e.status, took)
 	}
@@ -149,6 +153,7 @@ func TestTrainStops(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.w.need(t)
+			f := expect.NewFault(t, "F12", "")
 			dir := folder(t, "")
 			run := filepath.Join(dir, "run")
 			r := start(t, c.w.command(t, dir, training(append(endless, "--run-dir", "run")...)...))
@@ -161,9 +166,11 @@ func TestTrainStops(t *testing.T) {
 			if c.rank >= 0 {
 				pid = pids[c.rank]
 			}
+			signalled := time.Now()
 			expect.OK(t, syscall.Kill(pid, c.signal))
 			e := r.wait(t)
 			gone(t, pids, time.Now().Add(5*time.Second))
+			f.Detect = time.Since(signalled)
 			list := metrics(t, run)
 			if e.status != c.status {
 				t.Errorf("status %d, want %d", e.status, c.status)
@@ -183,6 +190,7 @@ func TestTrainStops(t *testing.T) {
 // is not written into its records.
 func TestTrainUnheard(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
+		expect.NewFault(t, "F26", "")
 		dir := folder(t, "")
 		cmd := alone.command(t, dir, training("--run-dir", "run")...)
 		e := finish(t, inWorld(t, dir, append([]string{"sh", "-c", `exec "$@" >&- 2>&-`, "sh"}, cmd.Args...)...))
@@ -191,6 +199,7 @@ func TestTrainUnheard(t *testing.T) {
 		}
 	})
 	each(t, func(t *testing.T, w world) {
+		expect.NewFault(t, "F26", "")
 		dir := folder(t, "")
 		cmd := w.command(t, dir, training("--run-dir", "run", "--set", "train.log_every=1")...)
 		reader, writer, err := os.Pipe()
@@ -212,8 +221,26 @@ func TestTrainUnheard(t *testing.T) {
 
 // A file that cannot grow ends the run with one error that names the step.
 func TestTrainDiskFull(t *testing.T) {
+	expect.NewFault(t, "F05", "")
 	dir := folder(t, "")
 	cmd := alone.command(t, dir, training(append(endless, "--run-dir", "run")...)...)
 	line := append([]string{"sh", "-c", `ulimit -f 32; exec "$@"`, "sh"}, cmd.Args...)
 	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0: step ", "record: ", "too large")
+}
+
+// TestTrainUnsaved: three checkpoints in a row that cannot be written end the run, which
+// says so by its status.
+func TestTrainUnsaved(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w world) {
+		expect.NewFault(t, "F05", "")
+		dir := folder(t, "")
+		expect.OK(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
+		expect.OK(t, os.Symlink("nowhere", filepath.Join(dir, "run", "ckpt")))
+		e := w.run(t, dir, training(append(sets("checkpoint.every=1", "train.steps=100"), "--run-dir", "run", "--resume")...)...)
+		e.refused(t, exitUnsaved, "checkpoint: 3 in a row failed: ", "ckpt")
+		if n := strings.Count(e.stderr, "warning: no checkpoint after step "); n != 2 {
+			t.Errorf("%d warnings, want 2: %s", n, e.stderr)
+		}
+	})
 }

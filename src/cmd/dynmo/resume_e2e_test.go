@@ -11,6 +11,7 @@ import (
 
 	"dynmo/src/expect"
 	"dynmo/src/record"
+	"dynmo/src/store"
 )
 
 // saving is a run that keeps checkpoints after every fifth step.
@@ -25,6 +26,9 @@ func interrupted(t *testing.T, dir string) {
 	}
 	expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", "step_00000012")))
 }
+
+// anew begins the line that says why a run does not go on with what it had measured.
+const anew = "note: measurements and the balancer begin anew: "
 
 // losses returns what steps of a run computed.
 func losses(t *testing.T, run string) string {
@@ -45,11 +49,12 @@ func TestTrainResumes(t *testing.T) {
 		says []string
 	}{
 		{"as before", alone, nil, nil},
-		{"two stages", alone, sets("parallel.stages=2"), []string{"note: parallel.stages: 4 in the checkpoint, 2 here\n"}},
+		{"two stages", alone, sets("parallel.stages=2"), []string{"note: parallel.stages: 4 in the checkpoint, 2 here\n", anew + "[parallel] of the checkpoint differs\n"}},
 		{"processes", four, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.w.need(t)
+			expect.NewFault(t, "F22", "")
 			t.Parallel()
 			dir := folder(t, "")
 			interrupted(t, dir)
@@ -63,6 +68,9 @@ func TestTrainResumes(t *testing.T) {
 				if !strings.Contains(e.stderr, text) {
 					t.Errorf("want %q, got %s", text, e.stderr)
 				}
+			}
+			if c.more == nil && strings.Contains(e.stderr, anew) {
+				t.Errorf("goes on as it was, and says %s", e.stderr)
 			}
 			if got := losses(t, run); got != want {
 				t.Errorf("losses\n%s\nwant\n%s", got, want)
@@ -111,6 +119,58 @@ func TestTrainResumesTheNewest(t *testing.T) {
 	}
 }
 
+// A run that goes on with another balancer that never moves a layer has that one's cuts,
+// not those of the checkpoint.
+func TestTrainResumesInOtherCuts(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	interrupted(t, dir)
+	for _, c := range []struct {
+		more []string
+		cuts string
+	}{
+		{sets("balance.kind=layout", "balance.layout=Ettt|t|t|tL"), "[0 4 5 6 8]"},
+		{sets("balance.kind=layout", "balance.layout=Et|tt|t|ttL"), "[0 2 4 5 8]"},
+	} {
+		e := alone.run(t, dir, training(append(append(saving, c.more...), "--run-dir", "run", "--resume")...)...)
+		last, err := store.Open(filepath.Join(dir, "run", store.Directory, store.Name(12)))
+		expect.OK(t, err)
+		if got := fmt.Sprint(last.Layout.Cuts); e.status != exitDone || got != c.cuts {
+			t.Errorf("%v: status %d, cuts %s, want %s", c.more, e.status, got, c.cuts)
+		}
+		expect.OK(t, os.WriteFile(filepath.Join(last.Dir, store.ManifestFile), nil, 0o600))
+	}
+}
+
+// The same text may lie elsewhere when a run goes on; another may not.
+func TestTrainResumesWithMovedData(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	interrupted(t, dir)
+	text := read(t, filepath.Join(dir, "text.txt"))
+	resume := training(append(append(saving, sets("data.path=moved.txt")...), "--run-dir", "run", "--resume")...)
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "moved.txt"), []byte(text+"more"), 0o600))
+	alone.run(t, dir, resume...).refused(t, exitUsage, "data.path: text with hash ", ": may not change on resume")
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "moved.txt"), []byte(text), 0o600))
+	e := alone.run(t, dir, resume...)
+	if want := "note: data.path: \"text.txt\" in the checkpoint, \"moved.txt\" here: the text is the same\n"; e.status != exitDone || !strings.Contains(e.stderr, want) {
+		t.Errorf("status %d, want %q: %s", e.status, want, e.stderr)
+	}
+}
+
+// A run whose last checkpoint could not be written has not done what it was to do.
+func TestTrainWithoutItsLastCheckpoint(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "")
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
+	expect.OK(t, os.Symlink("nowhere", filepath.Join(dir, "run", "ckpt")))
+	e := alone.run(t, dir, training(append(sets("checkpoint.every=end"), "--run-dir", "run", "--resume")...)...)
+	want := "dynmo: all 12 steps are done, but there is no checkpoint after the last: the last one that was written holds 0 steps\n"
+	if e.status != exitFailure || !strings.Contains(e.stderr, want) || !strings.Contains(e.stderr, "warning: no checkpoint after step 12: ") {
+		t.Errorf("status %d, want %q: %s", e.status, want, e.stderr)
+	}
+}
+
 func TestTrainRefusesToResume(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "")
@@ -135,6 +195,7 @@ func TestTrainRefusesToResume(t *testing.T) {
 
 // While a run goes on no other writes into its directory; once it was killed one does.
 func TestTrainSecondRunInADirectory(t *testing.T) {
+	expect.NewFault(t, "F07", "")
 	t.Parallel()
 	dir := folder(t, "")
 	args := training(append(append(endless, saving...), "--run-dir", "run", "--resume")...)

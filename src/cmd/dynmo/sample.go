@@ -49,8 +49,9 @@ A text may be longer than the model's context: it is told once, and the model go
 from the last half of its context, again and again. A prompt may not. Where the
 model ends the text, it ends. Without --prompt the model begins one.
 
-The tokenizer is that of the directory (vocab.json and merges.txt), or bytes where a run
-trained on text. A weights file has none, nor has a run on a token file: there a vocabulary
+The tokenizer is that of the directory (tokenizer.json of a byte-level byte-pair encoding
+that cuts texts as GPT-2 or Llama 3 do, or vocab.json and merges.txt), or bytes where a run
+trained on text. Names of special tokens in a prompt are these tokens. A weights file has none, nor has a run on a token file: there a vocabulary
 of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file for bytes.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -68,7 +69,7 @@ of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file fo
 	f.Float64Var(&s.choice.TopP, "top-p", 1, "draw from the most probable of this share, above 0 and at most 1")
 	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
 	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")
-	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a directory with vocab.json and merges.txt")
+	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a directory with tokenizer.json, or vocab.json and merges.txt")
 	f.BoolVar(&s.json, "json", false, "answer in JSON, when the text is whole")
 	return c
 }
@@ -170,7 +171,7 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	case s.tokenizer != "":
 		v, err := data.OpenVocabulary(s.tokenizer)
 		if err != nil {
-			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a directory with vocab.json and merges.txt", err)
+			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a directory with tokenizer.json, or vocab.json and merges.txt", err)
 		}
 		return v, err
 	case o.unknown != nil:

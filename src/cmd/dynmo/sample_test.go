@@ -43,6 +43,15 @@ func TestSample(t *testing.T) {
 	if begun := decoded[sampled](t, "sample", "hf", "--tokens", "3"); begun.PromptTokens != 1 || begun.Prompt != "" {
 		t.Errorf("without a prompt: %+v", begun)
 	}
+	said(t, "ckpt", "export", run, "-o", "half", "--dtype", "bfloat16")
+	said(t, "ckpt", "import", "half", "-o", "halves")
+	if half, halves := ask("half"), ask("halves"); half.status != exitDone || half.stdout != halves.stdout || len(half.stdout) != len(first.stdout) {
+		t.Errorf("of bfloat16: %+v, %+v", half, halves)
+	}
+	expect.OK(t, os.Remove("hf/tokenizer.json"))
+	if older := ask("hf"); older.stdout != first.stdout {
+		t.Errorf("by vocab.json and merges.txt: %+v", older)
+	}
 	expect.OK(t, os.Remove("hf/vocab.json"))
 	for _, c := range []struct{ args, want string }{
 		{"", "accepts 1 arg(s), received 0, want dynmo sample DIR|RUN_DIR|FILE"},

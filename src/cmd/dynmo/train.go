@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
+	"dynmo/src/fault"
 	"dynmo/src/launch"
 	"dynmo/src/train"
 )
@@ -41,8 +43,9 @@ directory of run.name in runs that has one; where there is none the run begins a
 step 0, so that one command line serves the first start and all others. Ranks,
 stages, the balancer, the schedule and train.steps may be others than before.
 
-Exit status: 0 done; 1 failure; 2 bad command line, settings, world or data, and
-nothing was trained; 85 stopped by a signal before its last step, with a checkpoint
+Exit status: 0 done; 1 failure, or no checkpoint of the last step; 2 bad command line,
+settings, world or data, and nothing was trained; 74 three checkpoints in a row could
+not be written; 85 stopped by a signal before its last step, with a checkpoint
 (0 with train.stopped_is_success, or where no checkpoints are kept).`,
 		Args: func(c *cobra.Command, args []string) error {
 			return refuse(c, cobra.ExactArgs(1)(c, args))
@@ -59,10 +62,14 @@ nothing was trained; 85 stopped by a signal before its last step, with a checkpo
 			if ranks {
 				return tellRanks(c, settings)
 			}
+			wanted, err := fault.Parse(os.Getenv(fault.Variable), settings.Parallel.Stages*settings.Parallel.Replicas)
+			if err != nil {
+				return refuse(c, usageError{err})
+			}
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return refuse(c, err)
 			}
-			return runTraining(c, settings, records)
+			return runTraining(c, settings, records, wanted)
 		},
 	}
 	c.SetFlagErrorFunc(refuse)
@@ -99,12 +106,13 @@ func leaveItToRank0(err error) {
 	}
 }
 
-func runTraining(c *cobra.Command, settings config.Config, records runDirectory) error {
+func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault) error {
 	from, err := records.from(settings.Run.Name)
 	if err != nil {
 		leaveItToRank0(err)
 		return usageError{err}
 	}
+	debug.SetTraceback("crash") // a crash ends by a signal: Go's own status for it, 2, says that the input is wrong
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	asked, silence := saveRequests()
@@ -126,26 +134,30 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory)
 			watch.sumUp(train.Outcome{}, err)
 			return tell(c.Root().Name(), asUsage(err), c.ErrOrStderr())
 		},
-		Exit: os.Exit,
+		Fault: wanted,
+		Exit:  os.Exit,
 	})
 	if err = cmp.Or(err, watch.close()); err != nil {
 		watch.sumUp(train.Outcome{}, err)
 	}
 	leaveItToRank0(err)
-	return cmp.Or(asUsage(err), stopped(settings, out, watch.dir != ""))
+	return cmp.Or(asUsage(err), outcomeStatus(settings, out, watch.dir != ""))
 }
 
-// stopped returns the status of a run that a signal has stopped before its last step, nil
-// where there is nothing to go on from. recorded says that this process is rank 0 of a run
-// with a run directory. Other ranks end with 0, and before it: a launcher kills those that
-// are left once one has another status.
-func stopped(c config.Config, out train.Outcome, recorded bool) error {
+// outcomeStatus returns the status of a run that has not failed: of one that a signal has
+// stopped before its last step, or whose last step is in no checkpoint, though it was to
+// be; nil of others, and where no checkpoints are kept. recorded says that this process is
+// rank 0 of a run with a run directory. Other ranks end with 0, and before it: a launcher
+// kills those that are left once one has another status.
+func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 	switch {
-	case !out.Stopped || !recorded || c.Checkpoint.Every == "never":
+	case !recorded || c.Checkpoint.Every == "never":
 		return nil
+	case out.Saved < out.Steps && !out.Stopped:
+		return fmt.Errorf("all %d steps are done, but there is no checkpoint after the last: the last one that was written holds %d steps", out.Steps, out.Saved)
 	case out.Saved < out.Steps:
 		return fmt.Errorf("stopped after step %d without a checkpoint of it: the last one that was written holds %d steps", out.Steps, out.Saved)
-	case c.Train.StoppedIsSuccess:
+	case !out.Stopped || c.Train.StoppedIsSuccess:
 		return nil
 	}
 	if mpi.Launched() {

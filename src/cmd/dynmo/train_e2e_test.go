@@ -123,6 +123,7 @@ func TestTrainRefusesCorpus(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, w world) {
+				expect.NewFault(t, "F28", "")
 				w.run(t, folder(t, ""), training(sets(c.set)...)...).refused(t, exitUsage, c.want...)
 			})
 		})
@@ -156,6 +157,7 @@ func TestTrainRefusesWorlds(t *testing.T) {
 			[]string{"rank 3 (host ", `data.path = "text.txt"`, "no such file"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			expect.NewFault(t, "F24", "")
 			t.Parallel()
 			line := []string{"mpirun"}
 			for i, app := range c.apps {
@@ -186,6 +188,7 @@ func TestTrainStartDeadline(t *testing.T) {
 
 // A launcher that meant several ranks, of which each finds itself alone.
 func TestTrainRefusesToBeAlone(t *testing.T) {
+	expect.NewFault(t, "F24", "")
 	cmd := alone.command(t, folder(t, ""), training()...)
 	cmd.Env = append(cmd.Env, "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=4")
 	want := "without MPI"
@@ -248,6 +251,7 @@ func TestTrainLeavesNothing(t *testing.T) {
 // A learning rate of 1e30 makes every weight finite and the next loss not. The
 // step that ends a run is among its records.
 func TestTrainNaN(t *testing.T) {
+	expect.NewFault(t, "F08", "")
 	t.Parallel()
 	diverge := sets("optimizer.lr=1e30", "optimizer.warmup=0")
 	recorded := func(t *testing.T, dir string, n int) {
@@ -332,6 +336,7 @@ times = 4
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.w.need(t)
+			expect.NewFault(t, "F23", "")
 			run := strings.ReplaceAll(c.name, " ", "-")
 			e := c.w.run(t, dir, training(append(c.sets, "--set", "model.init=depth-scaled", "--set", "model.head_shards=4",
 				"--run-dir", run)...)...)

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"dynmo/src/expect"
+	"dynmo/src/fault"
+	"dynmo/src/record"
+)
+
+// crash is a run of which a rank fails on purpose.
+type crash struct {
+	id, where string // of the line
+	ranks     int
+	fault     fault.Fault
+	status    func(int) bool
+	from      int    // step from which the run goes on; 0: any
+	says      string // what the first line says of the rank after it has named it, a regular expression
+}
+
+// isStatus returns whether a status is this one.
+func isStatus(want int) func(int) bool { return func(got int) bool { return got == want } }
+
+// killed is the status of mpirun where a rank was killed.
+var killed = isStatus(128 + 9)
+
+// text returns the fault as DYNMO_FAULT says it.
+func (c crash) text() string {
+	at := strconv.Itoa(c.fault.Step)
+	if c.fault.Phase != "" {
+		at += "." + string(c.fault.Phase)
+	}
+	return fmt.Sprintf("%s@%s:%d", c.fault.Kind, at, c.fault.Rank)
+}
+
+// TestTrainCrashes: however a rank ends, the run ends with it, says first which rank
+// it was, and goes on to the weights of a run that nothing disturbed.
+func TestTrainCrashes(t *testing.T) {
+	t.Parallel()
+	want := sync.OnceValue(func() string { return undisturbed(t) })
+	gone := `, pid \d+\) is gone, in step 11: pipeline`
+	for _, c := range []crash{
+		{"F01", "kind=kill rank=0", 2, fault.Fault{Kind: fault.Kill, Rank: 0}, killed, 0, gone},
+		{"F02", "kind=segv rank=3", 4, fault.Fault{Kind: fault.Segv, Rank: 3}, func(s int) bool { return s > 128 }, 0, gone},
+		{"F02", "kind=exit rank=1", 3, fault.Fault{Kind: fault.Exit, Rank: 1}, isStatus(3), 0, gone},
+		{"F02", "kind=panic rank=2", 4, fault.Fault{Kind: fault.Panic, Rank: 2}, isStatus(exitFailure), 0, `\): step 11: pipeline: panic: fault: DYNMO_FAULT`},
+		{"F02", "kind=abort rank=1", 2, fault.Fault{Kind: fault.Abort, Rank: 1}, isStatus(exitFailure), 0, gone},
+	} {
+		c.fault.Step = 11
+		t.Run(c.where, func(t *testing.T) { c.run(t, want()) })
+	}
+}
+
+// TestTrainCrashesInACheckpoint: whichever rank is killed in whichever phase of writing a
+// checkpoint, the run goes on from the newest whole one to the weights of a run that
+// nothing disturbed. With DYNMO_LONG=1 every rank in every phase.
+func TestTrainCrashesInACheckpoint(t *testing.T) {
+	t.Parallel()
+	want := sync.OnceValue(func() string { return undisturbed(t) })
+	for i, phase := range fault.Phases() {
+		from := 5
+		if i >= slices.Index(fault.Phases(), fault.Renamed) {
+			from = 10
+		}
+		for rank := range 4 {
+			if rank != i%4 && os.Getenv("DYNMO_LONG") != "1" {
+				continue
+			}
+			c := crash{"F04", fmt.Sprintf("phase=%s rank=%d", phase, rank), 4,
+				fault.Fault{Kind: fault.Kill, Step: 10, Phase: phase, Rank: rank}, killed, from, `, pid \d+\) is gone, in step 1[01]: `}
+			t.Run(c.where, func(t *testing.T) { c.run(t, want()) })
+		}
+	}
+}
+
+// undisturbed returns the final weights of a run in which nothing happens.
+func undisturbed(t *testing.T) string {
+	return weights(t, alone.run(t, folder(t, ""), training("--no-run-dir")...))
+}
+
+// run has the rank fail, and has the run go on in one process to the weights that are wanted.
+func (c crash) run(t *testing.T, want string) {
+	w := world{c.ranks}
+	w.need(t)
+	f := expect.NewFault(t, c.id, c.where)
+	dir := folder(t, "")
+	run := filepath.Join(dir, "run")
+	args := training(append(append(saving, sets(fmt.Sprintf("parallel.stages=%d", c.ranks))...), "--run-dir", "run", "--resume")...)
+	cmd := w.command(t, dir, args...)
+	cmd.Env = append(cmd.Env, fault.Variable+"="+c.text())
+	e := finish(t, cmd)
+	over := nobody(t, dir)
+	if !c.status(e.status) || e.took > soon {
+		t.Errorf("status %d after %v", e.status, e.took)
+	}
+	c.named(t, e)
+	file, err := os.Stat(filepath.Join(run, record.MetricsFile))
+	expect.OK(t, err)
+	f.Detect = over.Sub(file.ModTime())
+	recorded := steps(run)
+
+	again := alone.run(t, dir, args...)
+	if again.status != exitDone || weights(t, again) != want || strings.Contains(again.stderr, "warning") {
+		t.Errorf("status %d, %s, an undisturbed run ends with weights %s: %s", again.status, again.stdout, want, again.stderr)
+	}
+	from := regexp.MustCompile(`resuming at step (\d+) `).FindStringSubmatch(again.stderr)
+	if from == nil || c.from > 0 && from[1] != strconv.Itoa(c.from) {
+		t.Fatalf("goes on from %q, want step %d: %s", from, c.from, again.stderr)
+	}
+	step, err := strconv.Atoi(from[1])
+	expect.OK(t, err)
+	f.Recover, f.Lost = again.took, max(0, recorded-step)
+	metrics(t, run)
+	if left, err := filepath.Glob(filepath.Join(run, "ckpt", "*.tmp")); len(left) > 0 || err != nil {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// named checks that the first line of dynmo's names the rank at fault, its host, the step
+// and what happened, and that only one rank tells it.
+func (c crash) named(t *testing.T, e ended) {
+	t.Helper()
+	host, err := os.Hostname()
+	expect.OK(t, err)
+	line := regexp.MustCompile(fmt.Sprintf(`^rank %d \(host %s%s`, c.fault.Rank, regexp.QuoteMeta(host), c.says))
+	list := slices.DeleteFunc(e.errors(), func(s string) bool { return !strings.HasPrefix(s, "rank ") }) // not the stack of a panic
+	if len(list) != 1 || list[0] != e.errors()[0] || !line.MatchString(list[0]) {
+		t.Errorf("%q, want one error that matches %v:\n%s", list, line, e.stderr)
+	}
+}
+
+// nobody waits until no process works in a folder, and returns when that was.
+func nobody(t *testing.T, dir string) time.Time {
+	t.Helper()
+	until := time.Now().Add(soon)
+	for {
+		var left []string
+		links, err := filepath.Glob("/proc/[0-9]*/cwd")
+		expect.OK(t, err)
+		for _, link := range links {
+			if at, err := os.Readlink(link); err == nil && at == dir {
+				left = append(left, filepath.Base(filepath.Dir(link)))
+			}
+		}
+		switch now := time.Now(); {
+		case len(left) == 0:
+			return now
+		case now.After(until):
+			t.Fatalf("processes %v are left", left)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestTrainPanics: a panic of a rank that is a goroutine is told with its stack, and is a
+// failure, not bad input, which is the status that Go gives it.
+func TestTrainPanics(t *testing.T) {
+	t.Parallel()
+	expect.NewFault(t, "F02", "kind=panic world=goroutines")
+	cmd := alone.command(t, folder(t, ""), training("--run-dir", "run")...)
+	cmd.Env = append(cmd.Env, fault.Variable+"=panic@3:2")
+	e := finish(t, cmd)
+	list := e.errors()
+	if e.status != exitFailure || len(list) < 3 || list[0] != "rank 2: step 3: pipeline: panic: fault: DYNMO_FAULT wants this panic" || !strings.HasPrefix(list[1], "goroutine ") {
+		t.Errorf("status %d: %s", e.status, e.stderr)
+	}
+}
+
+// TestTrainRefusesFaults: a fault that nobody can have is refused, once.
+func TestTrainRefusesFaults(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w world) {
+		dir := folder(t, "")
+		cmd := w.command(t, dir, training("--run-dir", "run")...)
+		cmd.Env = append(cmd.Env, fault.Variable+"=hang@3:1")
+		finish(t, cmd).refused(t, exitUsage, `DYNMO_FAULT=hang@3:1: kind "hang", want one of [kill segv exit panic abort]`)
+		if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
+			t.Errorf("run directory: %v, want none", err)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package data
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+)
+
+// tokenizerText returns tokenizer.json of bytes and three merges, with members set
+// to JSON by their paths.
+func tokenizerText(t *testing.T, set map[string]string) []byte {
+	t.Helper()
+	v := Bytes()
+	v.merges = make(map[[2]int32]merge)
+	for _, word := range []string{"ab", "abc", "  "} {
+		last := len(word) - 1
+		v.merges[[2]int32{v.ids[word[:last]], v.ids[word[last:]]}] = merge{len(v.merges), int32(len(v.tokens))}
+		v.add(word)
+	}
+	v.add("cab") // no merge makes it
+	files, err := v.Files(8)
+	expect.OK(t, err)
+	var all map[string]any
+	expect.OK(t, json.Unmarshal(files["tokenizer.json"], &all))
+	for path, source := range set {
+		var value any
+		expect.OK(t, json.Unmarshal([]byte(source), &value))
+		at, names := all, strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			at = at[name].(map[string]any)
+		}
+		at[names[len(names)-1]] = value
+	}
+	text, err := json.Marshal(all)
+	expect.OK(t, err)
+	return text
+}
+
+// split returns a Sequence that cuts a text with a regular expression.
+func split(t *testing.T, pattern string) string {
+	t.Helper()
+	quoted, err := json.Marshal(pattern)
+	expect.OK(t, err)
+	return `{"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": ` + string(quoted) + `}, "behavior": "Isolated", "invert": false},
+		{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}`
+}
+
+const (
+	added     = `[{"id": 260, "content": "<a>", "special": true}, {"id": 261, "content": "<a>b", "special": true}, {"id": 262, "content": "b<", "normalized": true}]`
+	beginning = `{"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}},
+		{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"x": {"id": "x", "ids": [7, 8], "tokens": ["x", "y"]}}}]}`
+)
+
+func TestTokenizerJSON(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  map[string]string
+		text string
+		want []int32
+	}{
+		{"merges", nil, "abc  cab", []int32{257, 32, 32, 99, 256}},
+		{"pairs", map[string]string{"model.merges": `[["a", "b"]]`}, "abc", []int32{256, 99}},
+		{"GPT-2's regular expression", map[string]string{"pre_tokenizer": split(t, gpt2Pattern)}, "abc   cab", []int32{257, 258, 32, 99, 256}},
+		{"Llama 3's", map[string]string{"pre_tokenizer": split(t, llamaPattern)}, "(abc", []int32{40, 257}},
+		{"a piece that is a token", map[string]string{"model.ignore_merges": "true"}, "cab ab", []int32{259, 32, 256}},
+		{"added tokens: the first, the longest, those of the other set later", map[string]string{"added_tokens": added}, "ab<a>ab<a>bb<", []int32{256, 260, 256, 261, 262}},
+		{"tokens before the text", map[string]string{"post_processor": beginning}, "ab", []int32{7, 8, 256}},
+	} {
+		v, err := parseTokenizer(tokenizerText(t, c.set))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got, err := v.Encode(c.text); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q is %v, want %v (%v)", c.name, c.text, got, c.want, err)
+		}
+	}
+	v, err := parseTokenizer(tokenizerText(t, map[string]string{"added_tokens": added}))
+	expect.OK(t, err)
+	if v.Size() != 263 || v.Text(261) != "<a>b" || v.Text(258) != "  " || v.End != -1 {
+		t.Errorf("%d tokens, %q, %q, end %d", v.Size(), v.Text(261), v.Text(258), v.End)
+	}
+}
+
+// Pieces are those of the regular expression in Node 20, whose \s, \p{L} and \p{N} are
+// Unicode's.
+func TestLlamaPiece(t *testing.T) {
+	for _, want := range [][]string{
+		{"It", "'s", " WE", "'LL", " o", "'Clock", " '", "ſt"},
+		{"x", "=", "123", "45", ";", " y", " ", "½"},
+		{" ", " two", "  ", " spaces", " "},
+		{"a", "\n\n", " ", " b", "\r\n", " \t", " c"},
+		{"(word", ")", " !!\n\n", "next"},
+		{"\u00a0naïve", "\u2003", " 東京", "!"},
+		{"'\n"},
+		{" \n", "'d"},
+		{"3", ".", "14", "\t", "\tx"},
+		{"e", "\u0301", " ـ"},
+		{".", " "},
+	} {
+		text, got := strings.Join(want, ""), []string{}
+		for rest := text; rest != ""; rest = rest[len(got[len(got)-1]):] {
+			got = append(got, rest[:llamaPiece(rest)])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A tokenizer that this package would not do exactly is refused, by what it asks for.
+func TestTokenizerJSONRefuses(t *testing.T) {
+	for _, c := range []struct{ path, value, want string }{
+		{"model.type", `"Unigram"`, "model: type: this one is not supported, want BPE"},
+		{"model.dropout", `0.1`, "model: dropout"},
+		{"model.continuing_subword_prefix", `"##"`, "model: continuing_subword_prefix"},
+		{"model.end_of_word_suffix", `"</w>"`, "model: end_of_word_suffix"},
+		{"model.byte_fallback", `true`, "model: byte_fallback"},
+		{"model.vocab", `{"a": 1}`, `token "a" has id 1, want each of 0 to 0 once`},
+		{"model.vocab", `[]`, "model: vocab: json: cannot unmarshal"},
+		{"model.merges", `["a  b"]`, `model: merges: 0: ["a" "" "b"]: want two tokens`},
+		{"model.merges", `["a z"]`, `model: merges: 0: ["a" "z"]: want two tokens of the vocabulary that make a third`},
+		{"model.merges", `["a b", "a b"]`, `model: merges: 1: ["a" "b"]: stands twice`},
+		{"model.merges", `["ab c", "a b"]`, `model: merges: 1: ["a" "b"]: an earlier merge takes what it makes, which is not supported`},
+		{"model.merges", `7`, "model: merges: json: cannot unmarshal"},
+		{"normalizer", `{"type": "NFC"}`, "normalizer: this one is not supported, want null"},
+		{"decoder", `{"type": "Metaspace"}`, "decoder: this one is not supported, want ByteLevel"},
+		{"decoder", `null`, "decoder: "},
+		{"pre_tokenizer", `null`, "pre_tokenizer: this one is not supported"},
+		{"pre_tokenizer", `{"type": "Whitespace"}`, "pre_tokenizer: this one is not supported"},
+		{"pre_tokenizer.add_prefix_space", `true`, "pre_tokenizer: add_prefix_space is not supported, want false"},
+		{"pre_tokenizer.use_regex", `false`, "pre_tokenizer: use_regex: want true"},
+		{"pre_tokenizer", split(t, `\p{L}+`), `pre_tokenizer: Split: pattern map["Regex":"\\p{L}+"] is not supported`},
+		{"pre_tokenizer", strings.Replace(split(t, llamaPattern), "Isolated", "Removed", 1), `pre_tokenizer: Split: behavior "Removed"`},
+		{"post_processor", `{"type": "BertProcessing"}`, `post_processor: type "BertProcessing" is not supported`},
+		{"post_processor", `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}]}`, "post_processor: single: want tokens before the text only"},
+		{"post_processor", strings.Replace(beginning, "[7, 8]", "[7, 300]", 1), "post_processor: token 300 of 260"},
+		{"added_tokens", `[{"id": 260, "content": "x y", "lstrip": true}]`, `added_tokens: 0, "x y": want a text, and neither`},
+		{"added_tokens", `[{"id": 261, "content": "x y"}]`, `token "x y" has id 261, want each of 0 to 260 once`},
+		{"added_tokens", `[{"id": 5, "content": "abc"}]`, `added_tokens: 0, "abc": id 5, want 257 as it has already`},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "tokenizer.json")
+		expect.OK(t, os.WriteFile(path, tokenizerText(t, map[string]string{c.path: c.value}), 0o600))
+		if _, err := OpenVocabulary(dir); err == nil || !strings.HasPrefix(err.Error(), path+": "+c.want) {
+			t.Errorf("%s %s: error %v, want %q", c.path, c.value, err, c.want)
+		}
+	}
+}
+
+// A tokenizer is told what its special token is in every file that has a place for it.
+func TestFilesNameTheSpecialToken(t *testing.T) {
+	files, err := GPT2Vocabulary().Files(1024)
+	expect.OK(t, err)
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} {
+		if !strings.Contains(string(files[name]), `"<|endoftext|>"`) {
+			t.Errorf("%s: %.200s", name, files[name])
+		}
+	}
+	files, err = Bytes().Files(1024)
+	expect.OK(t, err)
+	if want := []string{"merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.json"}; !slices.Equal(slices.Sorted(maps.Keys(files)), want) {
+		t.Errorf("of bytes: %v", slices.Sorted(maps.Keys(files)))
+	}
+	ids, err := GPT2Vocabulary().Encode("a<|endoftext|>b")
+	if want := []int32{64, endOfText, 65}; err != nil || !slices.Equal(ids, want) {
+		t.Errorf("%v, want %v (%v)", ids, want, err)
+	}
+}
+
+// FuzzTokenizerJSON: a file is refused, or makes a vocabulary whose tokens are those of
+// the text, but for what it sets before that.
+func FuzzTokenizerJSON(f *testing.F) {
+	f.Add([]byte(`{"added_tokens": [{"id": 1, "content": "b"}], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
+		"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`), "abba")
+	f.Fuzz(func(t *testing.T, source []byte, text string) {
+		v, err := parseTokenizer(source)
+		if err != nil {
+			return
+		}
+		tokens, err := v.Encode(text)
+		if err != nil {
+			return
+		}
+		back := ""
+		for _, token := range tokens[len(v.begin):] {
+			back += v.Text(token)
+		}
+		if back != text {
+			t.Fatalf("%q comes back as %q", text, back)
+		}
+	})
+}

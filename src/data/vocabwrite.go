@@ -1,0 +1,86 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Files returns the content of the files that Hugging Face's tokenizers read, by name:
+// tokenizer.json, and vocab.json with merges.txt, which older ones read, and the settings
+// of both. positions is the length of the longest text. It panics unless pieces of text are
+// those of GPT-2's regular expression.
+//
+// The byte that ends texts where bytes are the vocabulary is no special token in them, since
+// those stand in a text as they are spelt: only the model's configuration names it.
+func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
+	if len(v.begin) > 0 || v.whole {
+		panic("data: files of a tokenizer that is not GPT-2's")
+	}
+	var vocab strings.Builder
+	for id, token := range v.tokens {
+		spelt, err := json.Marshal(spell(token))
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&vocab, "%s%s: %d", map[bool]string{true: "{", false: ", "}[id == 0], spelt, id)
+	}
+	vocab.WriteString("}\n")
+	merges := []string{} // never null
+	for _, pair := range slices.SortedFunc(maps.Keys(v.merges), func(a, b [2]int32) int { return v.merges[a].rank - v.merges[b].rank }) {
+		merges = append(merges, spell(v.tokens[pair[0]])+" "+spell(v.tokens[pair[1]]))
+	}
+	files := map[string][]byte{
+		vocabFile:  []byte(vocab.String()),
+		mergesFile: []byte(strings.Join(append([]string{"#version: 0.2"}, merges...), "\n") + "\n"),
+	}
+	settings := map[string]any{
+		"add_prefix_space": false, "bos_token": nil, "eos_token": nil, "unk_token": nil, // left out they would be GPT-2's
+		"clean_up_tokenization_spaces": false, "model_max_length": positions, "tokenizer_class": "GPT2Tokenizer",
+	}
+	added := []addedToken{}
+	if v.End >= 0 && v.tokens[v.End] == gpt2End {
+		end := addedToken{ID: v.End, Content: gpt2End, Special: true}
+		added = append(added, end)
+		special := map[string]any{"bos_token": gpt2End, "eos_token": gpt2End, "unk_token": gpt2End}
+		maps.Copy(settings, special)
+		settings["added_tokens_decoder"] = map[string]addedToken{strconv.Itoa(int(v.End)): end}
+		files["special_tokens_map.json"] = indented(special)
+	}
+	files["tokenizer_config.json"] = indented(settings)
+	files[tokenizerFile] = indented(v.tokenizer(added, vocab.String(), merges))
+	return files, nil
+}
+
+// tokenizer returns tokenizer.json.
+func (v *Vocabulary) tokenizer(added []addedToken, vocab string, merges []string) tokenizerJSON {
+	raw, none, yes, no := json.RawMessage(vocab), "", true, false
+	lines, err := json.Marshal(merges)
+	if err != nil {
+		panic("data: merges do not marshal")
+	}
+	step := func(prefix *bool, trim bool) *stepJSON {
+		return &stepJSON{Type: byteLevel, AddPrefixSpace: prefix, TrimOffsets: trim, UseRegex: &yes}
+	}
+	return tokenizerJSON{
+		Version: "1.0", Added: added,
+		PreTokenizer: step(&no, true), PostProcessor: step(&yes, false), Decoder: step(&yes, true),
+		Model: modelJSON{Type: "BPE", Prefix: &none, Suffix: &none, Vocab: raw, Merges: lines},
+	}
+}
+
+// indented returns a value as JSON for readers.
+func indented(value any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(value); err != nil {
+		panic("data: settings do not marshal")
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,90 @@
+package model
+
+import (
+	"fmt"
+
+	"dynmo/src/tensor"
+)
+
+// check returns an error unless a header, which may come from a file, describes
+// parameters: kernels go by what it says.
+func (h header) check(c Config, t tensor.DType) error {
+	params := outline(c, c.Chain()[h.Layer], header{Layer: h.Layer}, t).params
+	if h.Updates < 0 {
+		return fmt.Errorf("%d updates", h.Updates)
+	}
+	for _, i := range h.Frozen {
+		if i < 0 || i >= len(params) {
+			return fmt.Errorf("parameter %d is frozen, there are %d", i, len(params))
+		}
+	}
+	if h.Formats == nil && h.NNZ == nil {
+		return nil // all are dense
+	}
+	if len(h.Formats) != len(params) || len(h.NNZ) != len(params) {
+		return fmt.Errorf("formats of %d parameters and entries of %d, want %d", len(h.Formats), len(h.NNZ), len(params))
+	}
+	for i, p := range params {
+		f, n, all := h.Formats[i], h.NNZ[i], p.Rows*p.Cols
+		switch {
+		case f > CSR || f != Dense && !p.Prunable():
+			return fmt.Errorf("%s: format %d", p.Name, uint8(f))
+		case n < 0 || n > all || f == Dense && n != all:
+			return fmt.Errorf("%s: %d entries of a %v matrix of %d", p.Name, n, f, all)
+		}
+	}
+	return nil
+}
+
+// CheckStructure returns an error unless the masks and the CSR structure, which were
+// written after Restore, are of as many entries as the header says, each within its
+// matrix: kernels do not look. No work on the layer may be under way.
+func (l *Layer) CheckStructure() error {
+	for _, p := range l.params {
+		var err error
+		switch p.Format {
+		case Masked:
+			err = l.checkMask(p)
+		case CSR:
+			err = l.checkCSR(p)
+		}
+		if err != nil {
+			return fmt.Errorf("layer %d (%s): %s: %w", l.ID, l.Name, p.Name, err)
+		}
+	}
+	return nil
+}
+
+func (l *Layer) checkMask(p *Param) error {
+	mask, err := l.Mask(p)
+	if err != nil {
+		return err
+	}
+	if n, all := mask.Count(), p.Rows*p.Cols; n != p.NNZ || all%64 != 0 && mask[all/64]>>(all%64) != 0 {
+		return fmt.Errorf("mask of %d entries, want %d among %d", n, p.NNZ, all)
+	}
+	return nil
+}
+
+func (l *Layer) checkCSR(p *Param) error {
+	rows, columns, err := l.Structure(p)
+	if err != nil {
+		return err
+	}
+	if rows[0] != 0 || int(rows[p.Rows]) != p.NNZ {
+		return fmt.Errorf("rows from entry %d to %d, want 0 to %d", rows[0], rows[p.Rows], p.NNZ)
+	}
+	for r := range p.Rows {
+		lo, hi := int(rows[r]), int(rows[r+1])
+		if lo > hi || hi > p.NNZ {
+			return fmt.Errorf("row %d has entries %d to %d of %d", r, lo, hi, p.NNZ)
+		}
+		for i, before := lo, int32(-1); i < hi; i++ {
+			if at := columns[i]; at <= before || int(at) >= p.Cols {
+				return fmt.Errorf("row %d has column %d behind %d, of %d", r, at, before, p.Cols)
+			}
+			before = columns[i]
+		}
+	}
+	return nil
+}

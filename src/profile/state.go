@@ -1,0 +1,213 @@
+package profile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"dynmo/src/input"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+)
+
+// untold is in a checkpoint a deviation of which nothing tells, which is infinite.
+const untold = -1
+
+// most bounds the numbers of a checkpoint, and 1/most those that are divided by: a file
+// that says more is damaged.
+const most = 1e12
+
+// Save returns what the profiler knows of layers and ranks, the same on every rank.
+func (p *Profiler) Save() ([]byte, error) {
+	m := p.estimator.memory
+	m.Spread[0] = told(m.Spread[0])
+	m.Steps = make([]*observed, len(m.Steps))
+	for i, s := range p.estimator.Steps {
+		o := *s
+		o.Within = told(o.Within)
+		m.Steps[i] = &o
+	}
+	return json.Marshal(m)
+}
+
+// told returns a deviation as a checkpoint has it.
+func told(x float64) float64 {
+	if math.IsInf(x, 1) {
+		return untold
+	}
+	return x
+}
+
+// Restore makes the profiler go on from what Save returned before a step of a layout. With
+// an error it is as it was.
+func (p *Profiler) Restore(saved []byte, l layout.Layout) error {
+	var m memory
+	if err := input.CheckKeys(saved, m); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(saved, &m); err != nil {
+		return err
+	}
+	if err := m.check(l.Cuts.Layers(), l.Stages()); err != nil {
+		return err
+	}
+	e := estimator{memory: m}
+	e.Spread[0] = known(m.Spread[0])
+	e.Steps = nil
+	for _, s := range m.Steps {
+		s.Within = known(s.Within)
+		e.add(s)
+	}
+	p.estimator = e
+	return nil
+}
+
+// known returns a deviation of a checkpoint.
+func known(x float64) float64 {
+	if x == untold {
+		return math.Inf(1)
+	}
+	return x
+}
+
+// check returns an error unless this is what an estimator of so many layers and stages
+// may know.
+func (m memory) check(layers, stages int) error {
+	if n := len(m.Steps); n < 1 || n > window || m.Asked < 0 {
+		return fmt.Errorf("%d steps, asked %d times, want 1 to %d steps", n, m.Asked, window)
+	}
+	for i, s := range m.Steps {
+		field := fmt.Sprintf("steps[%d]", i)
+		if s == nil {
+			return fmt.Errorf("%s is missing", field)
+		}
+		if n := len(s.Usable); n != stages {
+			return fmt.Errorf("%s.usable: %d stages, want %d", field, n, stages)
+		}
+		for _, err := range []error{
+			checkPasses(field+".layers", s.Layers, layers), checkOwners(field+".owners", s.Owners, layers, stages),
+			checkDeviation(field+".within", s.Within),
+		} {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, err := range []error{
+		checkOwners("home", m.Home, layers, stages), checkPasses("base", m.Base, layers),
+		checkNumbers("pace", m.Pace, stages, 1/most, most), checkNumbers("last", m.Last, stages, 0, most),
+		checkNumbers("passes", m.Passes, stages, 1/most, most), checkNumbers("doubts", m.Doubts, stages, 0, 1),
+		checkNumbers("proven", m.Proven, stages, 1/most, most),
+		checkDeviation("spread[0]", m.Spread[0]), checkNumbers("spread", m.Spread[1:], 1, 0, most),
+		m.Speeds.check(layers, stages),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDeviation(field string, x float64) error {
+	if x == untold {
+		return nil
+	}
+	return checkNumbers(field, []float64{x}, 1, 0, most)
+}
+
+func checkNumbers(field string, list []float64, n int, low, high float64) error {
+	if len(list) != n {
+		return fmt.Errorf("%s: %d numbers, want %d", field, len(list), n)
+	}
+	for _, x := range list {
+		if !(x >= low && x <= high) {
+			return fmt.Errorf("%s: %v, want a number from %g to %g", field, x, low, high)
+		}
+	}
+	return nil
+}
+
+func checkPasses(field string, list []passes, layers int) error {
+	if len(list) != layers {
+		return fmt.Errorf("%s: %d layers, want %d", field, len(list), layers)
+	}
+	for _, p := range list {
+		if err := checkNumbers(field, p[:], len(p), 0, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkOwners(field string, owners partition.Owners, layers, stages int) error {
+	if len(owners) != layers {
+		return fmt.Errorf("%s: %d layers, want %d", field, len(owners), layers)
+	}
+	for l, stage := range owners {
+		if stage < 0 || stage >= stages {
+			return fmt.Errorf("%s: stage %d of layer %d, want 0 to %d", field, stage, l, stages-1)
+		}
+	}
+	return nil
+}
+
+// speeds is what a checkpoint has of Speeds.
+type speeds struct {
+	Last   []float64        `json:"last,omitempty"`
+	Owners partition.Owners `json:"owners,omitempty"`
+	Ratios []ratios         `json:"ratios,omitempty"` // ascending
+}
+
+// ratios are logarithms of how many times longer layers took on one stage than on another.
+type ratios struct {
+	From int       `json:"from"`
+	To   int       `json:"to"`
+	Logs []float64 `json:"logs"` // the newest last
+}
+
+// Keys returns a value with the keys that UnmarshalJSON reads.
+func (Speeds) Keys() []any { return []any{speeds{}} }
+
+// MarshalJSON writes what was observed.
+func (s Speeds) MarshalJSON() ([]byte, error) {
+	out := speeds{Last: s.last, Owners: s.owners}
+	pairs := slices.SortedFunc(maps.Keys(s.samples), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	for _, pair := range pairs {
+		out.Ratios = append(out.Ratios, ratios{pair[0], pair[1], s.samples[pair]})
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Speeds) UnmarshalJSON(text []byte) error {
+	var in speeds
+	if err := json.Unmarshal(text, &in); err != nil {
+		return err
+	}
+	s.last, s.owners, s.samples = in.Last, in.Owners, make(map[[2]int][]float64)
+	for _, r := range in.Ratios {
+		s.samples[[2]int{r.From, r.To}] = r.Logs
+	}
+	return nil
+}
+
+// check returns an error unless this may have been observed on so many layers and stages.
+func (s Speeds) check(layers, stages int) error {
+	for pair, logs := range s.samples {
+		if from, to := pair[0], pair[1]; from < 0 || from >= to || to >= stages {
+			return fmt.Errorf("speeds.ratios: from stage %d to %d of %d", from, to, stages)
+		}
+		if err := checkNumbers("speeds.ratios", logs, min(len(logs), remembered), -math.Log(most), math.Log(most)); err != nil {
+			return err
+		}
+	}
+	if s.owners == nil {
+		return nil // the model has changed
+	}
+	if err := checkNumbers("speeds.last", s.last, layers, 0, most); err != nil {
+		return err
+	}
+	return checkOwners("speeds.owners", s.owners, layers, stages)
+}

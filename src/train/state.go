@@ -1,0 +1,193 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/elastic"
+	"dynmo/src/input"
+	"dynmo/src/layout"
+	"dynmo/src/plan"
+	"dynmo/src/profile"
+	"dynmo/src/store"
+)
+
+// keeper is what knows something of earlier steps that its answers follow from, the same
+// on every rank.
+type keeper interface {
+	// Save returns what it knows between two steps, as JSON.
+	Save() ([]byte, error)
+	// Restore makes it go on from what Save returned before a step of a layout. With an
+	// error it is as it was.
+	Restore(saved []byte, l layout.Layout) error
+}
+
+// stateVersion is the version of states, which this program writes and reads.
+const stateVersion = 1
+
+// state is what a checkpoint has of a run besides its layers.
+type state struct {
+	Version int                        `json:"version"`
+	Hosts   []string                   `json:"hosts"`          // by rank
+	Clock   string                     `json:"clock"`          // of measurements
+	Kernels string                     `json:"kernels"`        // that were measured
+	Spent   float64                    `json:"spent"`          // seconds that followed the last step, the largest of all ranks
+	Parts   map[string]json.RawMessage `json:"parts"`          // of keepers
+	Lost    string                     `json:"lost,omitempty"` // why there are none
+}
+
+// begin makes what knows of earlier steps as a new run has it.
+func (r *Rank) begin() (err error) {
+	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{}, 0
+	r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse})
+	return err
+}
+
+// keepers returns those of this run, by name.
+func (r *Rank) keepers() map[string]keeper {
+	list := make(map[string]keeper)
+	for name, x := range map[string]any{"balancer": r.Balancer, "dynamism": r.dynamism, "profiler": &r.profiler} {
+		if k, ok := x.(keeper); ok {
+			list[name] = k
+		}
+	}
+	return list
+}
+
+// hosts returns the host of every rank.
+func hosts(world *comm.Group) []string {
+	list := make([]string, world.Size())
+	for rank := range list {
+		list[rank] = world.Peer(rank).Host
+	}
+	return list
+}
+
+// addState adds the state to the checkpoint that is begun. Collective.
+func (r *Rank) addState(w elastic.World) error {
+	spent := []float64{r.spent}
+	if err := comm.Allreduce(w.All, spent, func(a, b float64) float64 { return max(a, b) }); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if w.All.Rank() != 0 {
+		return nil
+	}
+	text, err := json.Marshal(r.state(hosts(w.All), spent[0]))
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	r.saver.shot.AddRun(text)
+	return nil
+}
+
+// state returns the state between two steps.
+func (r *Rank) state(hosts []string, spent float64) state {
+	s := state{
+		Version: stateVersion, Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name(),
+		Spent: spent, Parts: make(map[string]json.RawMessage),
+	}
+	bytes := 0
+	for name, k := range r.keepers() {
+		text, err := k.Save()
+		if bytes += len(text); err == nil && bytes > store.MostRun/2 {
+			err = fmt.Errorf("%d bytes, want at most %d", bytes, store.MostRun/2)
+		}
+		if err != nil { // training does not end for it
+			s.Parts, s.Lost = nil, fmt.Sprintf("%s: %v", name, err)
+			break
+		}
+		s.Parts[name] = text
+	}
+	return s
+}
+
+// recall goes on from the state that a checkpoint has, text, and returns why that is not
+// taken: measurements hold on the ranks that made them, and what a balancer has noted for
+// what it is asked. It has none if it is of an older version.
+func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
+	if len(text) == 0 {
+		return "", nil
+	}
+	s, err := readState(text)
+	if err == nil {
+		err = r.applies(was, s)
+	}
+	if err == nil {
+		err = r.restore(s)
+	}
+	if err != nil {
+		return fmt.Sprintf("%.400s", input.Visible(err.Error())), r.begin()
+	}
+	return "", nil
+}
+
+// readState reads a state.
+func readState(text []byte) (s state, err error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return s, fmt.Errorf("the checkpoint's state: %w", err)
+	}
+	if version.Version != stateVersion {
+		return s, fmt.Errorf("the checkpoint's state is of version %d, this program reads %d", version.Version, stateVersion)
+	}
+	if err = input.CheckKeys(text, s); err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && !(s.Spent >= 0 && s.Spent <= cost.MostSeconds) {
+		err = fmt.Errorf("spent: %v, want seconds from 0 to %g", s.Spent, float64(cost.MostSeconds))
+	}
+	if err != nil {
+		return s, fmt.Errorf("the checkpoint's state: %w", err)
+	}
+	return s, nil
+}
+
+// applies returns an error unless a state holds for this run's settings and ranks.
+func (r *Rank) applies(was config.Config, s state) error {
+	now := r.Config
+	for _, c := range []struct {
+		settings string
+		was, now any
+	}{
+		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
+		{"[balance]", was.Balance, now.Balance}, {"[device]", was.Device, now.Device},
+		{"comm.latency_seconds", was.Comm.LatencySeconds, now.Comm.LatencySeconds},
+		{"comm.bandwidth_bytes", was.Comm.BandwidthBytes, now.Comm.BandwidthBytes},
+		{"comm.delay_most", was.Comm.DelayMost, now.Comm.DelayMost}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
+		{"the clock", s.Clock, r.Device.Clock().Kind()}, {"device.kernel", s.Kernels, r.Backend.Name()},
+	} {
+		if c.was != c.now {
+			return fmt.Errorf("%s of the checkpoint differs", c.settings)
+		}
+	}
+	if here := hosts(r.World); !slices.Equal(s.Hosts, here) {
+		return fmt.Errorf("the checkpoint's ranks ran on other hosts")
+	}
+	if s.Lost != "" {
+		return fmt.Errorf("the checkpoint's state could not be saved: %s", s.Lost)
+	}
+	return nil
+}
+
+// restore hands keepers what a state has of them: all of it, or it is an error.
+func (r *Rank) restore(s state) error {
+	keepers := r.keepers()
+	if got, want := slices.Sorted(maps.Keys(s.Parts)), slices.Sorted(maps.Keys(keepers)); !slices.Equal(got, want) {
+		return fmt.Errorf("the checkpoint's state: parts: %.200q, want %q", got, want)
+	}
+	for _, name := range slices.Sorted(maps.Keys(keepers)) {
+		if err := keepers[name].Restore(s.Parts[name], r.layout); err != nil {
+			return fmt.Errorf("the checkpoint's state: %s: %w", name, err)
+		}
+	}
+	r.spent = s.Spent
+	return nil
+}
