@@ -99,6 +99,10 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
+	c := sparse(t, "prune+attention")
+	want = append(want, goRun(t, c, nil))
+	c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
+	list = append(list, c)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

@@ -15,23 +15,29 @@ import (
 // there, on Go's heap and outside it, also where the number of tokens changes.
 func TestStepAllocatesNothing(t *testing.T) {
 	var cases []struct {
-		family string
-		plan   schedule.Schedule
+		family  string
+		plan    schedule.Schedule
+		buckets int
 	}
 	for _, family := range []string{"", "keeping", "alternating"} {
 		for _, plan := range []schedule.Schedule{
 			newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
 			newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),
 		} {
+			buckets := 0
+			if family == "alternating" {
+				buckets = 4 // of an attention that is not dense
+			}
 			cases = append(cases, struct {
-				family string
-				plan   schedule.Schedule
-			}{family, plan})
+				family  string
+				plan    schedule.Schedule
+				buckets int
+			}{family, plan, buckets})
 		}
 	}
 	for _, v := range cases {
 		c, plan := tiny, v.plan
-		c.Family = v.family
+		c.Family, c.Buckets = v.family, v.buckets
 		stages := plan.Map.Stages
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {

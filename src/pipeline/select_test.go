@@ -168,6 +168,17 @@ func TestSelectingLayers(t *testing.T) {
 	}
 }
 
+// TestSelectingSparse: the same where attention is in buckets, of which those that are
+// left share fewer and fewer (law 3).
+func TestSelectingSparse(t *testing.T) {
+	c := thinned("thinning", true, true, 1)
+	c.Buckets = 4
+	want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
+	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
+		train(t, c, plan).agree(t, want, plan)
+	}
+}
+
 // TestSelectingAll: layers that select tokens, and select all, change nothing.
 func TestSelectingAll(t *testing.T) {
 	want := train(t, tiny, newSchedule(t, schedule.KindGPipe, 1, 1))
