@@ -26,6 +26,8 @@ type Config struct {
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
 	Seed        uint64
+
+	Depths Depths // of blocks that let tokens pass
 }
 
 // FromConfig returns the model's shape from the settings.
@@ -33,7 +35,7 @@ func FromConfig(c config.Config) Config {
 	return Config{
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
-		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed, Depths: depths(c),
 	}
 }
 
