@@ -134,6 +134,9 @@ type Dynamic struct {
 // Has reports whether a kind is among those of the settings.
 func (d Dynamic) Has(kind string) bool { return slices.Contains(d.Kinds(), kind) }
 
+// clashes reports whether kinds are named that cannot go together.
+func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") || d.Has("mod")) }
+
 // Kinds returns the kinds of the settings, "none" for none.
 func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
 

@@ -92,6 +92,9 @@ func (k Kind) Type(d tensor.DType) tensor.DType {
 	return d.Wide()
 }
 
+// Rounds reports whether elements of the kind are of the backend's DType.
+func (k Kind) Rounds() bool { return k == Float || k == Table }
+
 // Use is the way in which an operation treats an operand.
 type Use uint8
 

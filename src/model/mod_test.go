@@ -11,10 +11,10 @@ import (
 	"dynmo/src/tensor"
 )
 
-// deep returns small with two routed blocks among four.
+// deep returns small with a routed block between two others.
 func deep(d Depths) Config {
 	c := small
-	c.Blocks, c.Depths = 4, d
+	c.Blocks, c.Depths = 3, d
 	return c
 }
 
@@ -37,7 +37,13 @@ func TestGradientOfRoutedBlocks(t *testing.T) {
 		"predictor, all":    {Capacity: 0.4, Predictor: true, Threshold: 0},
 	} {
 		for behind, rows := range map[string][]int32{"": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "some": {0, 2, 3, 4, 6, 9}, "one sequence": {5, 6, 8}, "one token": {3}, "none": {}} {
+			if behind != "" && behind != "some" && name != "topk" && name != "predictor" {
+				continue
+			}
 			for _, half := range []bool{false, true} {
+				if half && behind != "some" {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/behind=%s/half=%v", name, behind, half), func(t *testing.T) {
 					f := selecting{}
 					if behind != "" {
@@ -59,31 +65,12 @@ func TestGradientOfRoutedBlocks(t *testing.T) {
 // checkGradientsOfRouting checks all gradients but the predictors', then those.
 func checkGradientsOfRouting(t *testing.T, ch *chain, d Depths) {
 	t.Helper()
-	var layers []int
-	for i, l := range ch.s.Layers {
-		if l.Routes() {
-			layers = append(layers, i)
-		}
-	}
-	if len(layers) != 2 {
-		t.Fatalf("layers %v route, want two", layers)
-	}
-	sum := func(value int) (sum float64) {
-		for _, i := range layers {
-			sum += ch.routing(i)[value] / 1000
-		}
-		return sum
-	}
-	ch.also = func() float64 { return d.Auxiliary * sum(3) }
+	at := slices.IndexFunc(ch.s.Layers, (*Layer).Routes)
+	ch.also = func() float64 { return d.Auxiliary * ch.routing(at)[3] / 1000 }
 	predictors := func(p *Param) bool { return strings.HasPrefix(p.Name, "predictor.") }
 	checkSomeGradients(t, ch, func(p *Param) bool { return !predictors(p) })
-	if !d.Predictor {
-		return
-	}
-	for _, i := range layers { // what follows does not see a predictor's own loss
-		ch.also = func() float64 { return ch.routing(i)[4]/1000 - ch.headLoss() }
-		checkSomeGradients(t, ch, func(p *Param) bool { return predictors(p) && slices.Contains(ch.s.Layers[i].params, p) })
-	}
+	ch.also = func() float64 { return ch.routing(at)[4]/1000 - ch.headLoss() }
+	checkSomeGradients(t, ch, predictors)
 }
 
 // headLoss returns the sum of the losses of the head.
