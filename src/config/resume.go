@@ -20,6 +20,7 @@ dynamic.kind
 prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.layers freeze.step
 attention.buckets
+mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 device.precision`
 
 // free names the settings that may change on resume: where layers are, in which order
