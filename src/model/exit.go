@@ -196,7 +196,7 @@ func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	return nil
 }
 
-// judge notes the confidence of every token that enters.
+// judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
 func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) error {
 	n := b.Tokens
 	s, _ := e.saved(x, b, saved, n)
@@ -217,7 +217,9 @@ func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) err
 		if e.learns() {
 			likelier = math.Exp(d.stats[2*n+i] - d.stats[i])
 		}
-		d.confidence[i] = likelier / d.stats[n+i]
+		if d.confidence[i] = 0; d.stats[n+i] > 0 {
+			d.confidence[i] = likelier / d.stats[n+i]
+		}
 	}
 	return nil
 }
