@@ -37,6 +37,7 @@ type Config struct {
 	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
 	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
 	Mod        Mod        `toml:"mod" only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`
+	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
 	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`

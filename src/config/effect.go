@@ -32,6 +32,9 @@ func (c Config) Ignored() []string {
 	if c.Dynamic.Has("mod") {
 		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
 	}
+	if said := c.Exit.says(); c.Dynamic.Has("exit") && said != "" {
+		ignored = append(ignored, fmt.Sprintf("exit.threshold = %v %s", c.Exit.Threshold, said))
+	}
 	return ignored
 }
 
