@@ -56,6 +56,7 @@ type Runner struct {
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
 	counts             []cost.Count
+	watched            []cost.Count // what watches of layers saw in this step
 	times              []timing
 	spans, instrs      []trace.Span // of layers, of whole instructions
 	event              device.Event // see ready
@@ -87,12 +88,17 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	x.Replicas = g.Replicas
 	r := &Runner{
 		x: x, s: s, group: g.Stages, replicas: g.Replicas, options: o,
-		schedule: sched, owners: l.Owners(), list: sched.WithMessages(g.Stages.Rank()),
+		schedule: sched, owners: l.Owners(),
 		graphs: graphs{}, ties: s.Config.Ties(), lossLayers: s.Config.Losses(),
 	}
 	if err := r.agreeTrained(); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}
+	first := m.Virtual()
+	if r.trained < len(r.owners) {
+		first = l.Cuts.Stage(r.trained)
+	}
+	r.list = sched.From(first).WithMessages(r.stage())
 	plan, peaks := planner{r: r}, sched.Peaks()
 	mine := 0
 	for _, id := range r.lossLayers {
