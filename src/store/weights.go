@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 
 	"dynmo/src/checkpoint"
@@ -77,6 +78,9 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	k, err := c.chain()
 	if err != nil {
 		return nil, err
+	}
+	if k.shape.Exits != (model.Exits{}) {
+		return nil, c.fail(ManifestFile, errors.New(`a model with dynamic.kind = "exit": no other program knows its exits, want a model without`))
 	}
 	w := checkpoint.FromChain(k.shape, k.layer, k.free)
 	w.Prefix = checkpoint.Transformer
