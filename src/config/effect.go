@@ -32,8 +32,8 @@ func (c Config) Ignored() []string {
 	if c.Dynamic.Has("mod") {
 		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
 	}
-	if said := c.Exit.says(); c.Dynamic.Has("exit") && said != "" {
-		ignored = append(ignored, fmt.Sprintf("exit.threshold = %v %s", c.Exit.Threshold, said))
+	if c.Dynamic.Has("exit") {
+		ignored = append(ignored, c.Exit.says()...)
 	}
 	return ignored
 }
