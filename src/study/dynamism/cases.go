@@ -1,0 +1,97 @@
+// Package dynamism measures what balancing is worth in real runs. What comes in is the
+// kinds of dynamism and a function that trains; what goes out is, for each kind at two
+// strengths, the steps of a dense run and of the same dynamic work on cuts that never move
+// and under each balancer. All runs of a case take their steps in turn, so that whatever
+// slows the machine slows all of them.
+package dynamism
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/config"
+)
+
+// Options is the size of the runs.
+type Options struct {
+	Hidden, Sequence             int // channels, tokens in a sequence
+	Microbatches, MicrobatchSize int
+	Steps                        int // of each run
+}
+
+// Default returns the size of the runs that results are kept of.
+func Default() Options {
+	return Options{Hidden: 128, Sequence: 64, Microbatches: 32, MicrobatchSize: 1, Steps: 20}
+}
+
+const (
+	// stages, blocks and the half grain are those that the figures to reach are meant for.
+	stages, blocks = 8, 24
+	// headChannels is the size of an attention head: 32, as 1024 channels in 32 heads have.
+	headChannels = 32
+	// change is the step before which the model changes, where it does so once: steps
+	// enough before it to measure the dense costs.
+	change = 4
+	// settled is the part of the steps, at the end of a run, whose medians are compared.
+	settled = 3
+)
+
+// Case is a kind of dynamism at one strength.
+type Case struct {
+	Kind     string
+	Strength string   // for people
+	Every    bool     // whether the model changes in every iteration
+	Paper    float64  // the paper's speedup, 0 if it has none
+	Over     string   // what that is over
+	Sets     []string // settings, as --set has them
+	Model    []string // of them: those that the dense model has too
+}
+
+// Cases returns all cases. The paper's speedups are those of its figure 3 and abstract,
+// of 24 to 48 blocks on 24 stages.
+func Cases() []Case {
+	var list []Case
+	add := func(c Case, strength string, sets ...string) {
+		c.Strength, c.Sets = strength, sets
+		list = append(list, c)
+	}
+	// Deeper blocks have smaller weights, so that global pruning empties them first. The
+	// sparsities are the second and the third of the paper's section 4.1.
+	prune := Case{Kind: "prune", Paper: 3.18, Over: "the best static cuts", Model: []string{"model.init=depth-scaled"}}
+	for _, sparsity := range []string{"0.79", "0.90"} {
+		add(prune, sparsity+" of the weights", fmt.Sprintf("prune.every=%d", change), "prune.start=0", "prune.times=1", "prune.final="+sparsity)
+	}
+	freeze := Case{Kind: "freeze", Paper: 2.23, Over: "Egeria"}
+	for _, frozen := range []int{blocks / 3, 2 * blocks / 3} { // behind the embedding, two layers each
+		add(freeze, fmt.Sprintf("the first %d blocks", frozen), fmt.Sprintf("freeze.step=%d", change), fmt.Sprintf("freeze.layers=%d", 1+2*frozen))
+	}
+	return list
+}
+
+// Kinds returns the names of the kinds, in their order.
+func Kinds() []string {
+	var list []string
+	for _, c := range Cases() {
+		if !slices.Contains(list, c.Kind) {
+			list = append(list, c.Kind)
+		}
+	}
+	return list
+}
+
+// settings returns those of a run on some balancer, with the dynamism or without.
+func (c Case) settings(o Options, balance config.Balance, dynamic bool) (config.Config, error) {
+	sets := append([]string{
+		"run.name=" + c.Kind, "run.clock=virtual", "data.limit_bytes=4000000", "train.hash=true", "checkpoint.every=never",
+		"comm.deadline_seconds=3600", // a run waits for the others' turns
+		"model.grain=half", fmt.Sprintf("model.blocks=%d", blocks), fmt.Sprintf("model.hidden=%d", o.Hidden),
+		fmt.Sprintf("model.heads=%d", max(1, o.Hidden/headChannels)), fmt.Sprintf("model.sequence=%d", o.Sequence),
+		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.microbatches=%d", o.Microbatches),
+		fmt.Sprintf("parallel.microbatch_size=%d", o.MicrobatchSize), fmt.Sprintf("train.steps=%d", o.Steps),
+		"balance.kind=" + balance.Kind, "balance.by=" + balance.By, "balance.every=2",
+	}, c.Model...)
+	if dynamic {
+		sets = append(append(sets, "dynamic.kind="+c.Kind), c.Sets...)
+	}
+	return config.Load("", sets)
+}
