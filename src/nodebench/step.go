@@ -89,6 +89,7 @@ type stepper struct {
 	stage  *model.Stage
 	runner *pipeline.Runner
 	feed   pipeline.Feed
+	place  func() (*pipeline.Runner, error)
 	losses []float64
 	err    error // the first
 }
@@ -118,9 +119,12 @@ func newStepper(x *model.Exec, c model.Config, microbatches int, graphs bool) (*
 	}
 	s.feed = func(m int) ([]int32, []int32) { return tokens[m*n : (m+1)*n], tokens[m*n+1 : (m+1)*n+1] }
 	plan, err := schedule.New(schedule.Kind1F1B, 1, 1, microbatches)
-	if err == nil {
-		s.runner, err = pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
+	s.place = func() (*pipeline.Runner, error) {
+		return pipeline.New(x, layout.New(partition.Partition{0, c.Layers()}, plan, 1, mesh.StageMajor), s.stage,
 			pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{Graphs: graphs})
+	}
+	if err == nil {
+		s.runner, err = s.place()
 	}
 	if err != nil {
 		s.free()

@@ -159,13 +159,22 @@ from what memory allows.`,
 
 // run measures on the host with the C kernels and prints the figures.
 func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) error {
-	clock, err := f.newClock()
+	results, err := f.measure(measure)
 	if err != nil {
 		return err
 	}
+	return f.report(c, results)
+}
+
+// measure measures on the host with the C kernels.
+func (f *benchFlags) measure(measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) ([]nodebench.Result, error) {
+	clock, err := f.newClock()
+	if err != nil {
+		return nil, err
+	}
 	k, err := cpu.New(f.threads)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer k.Close()
 	f.machine.Threads = f.threads
@@ -175,11 +184,7 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 	if k, ok := k.(interface{ BLAS() string }); ok {
 		f.machine.BLAS = k.BLAS()
 	}
-	results, err := measure(k, devcpu.New(clock))
-	if err != nil {
-		return err
-	}
-	return f.report(c, results)
+	return measure(k, devcpu.New(clock))
 }
 
 // report prints figures and returns an error if any is invalid or too low.

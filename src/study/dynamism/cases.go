@@ -34,12 +34,15 @@ const (
 	change = 4
 	// settled is the part of the steps, at the end of a run, whose medians are compared.
 	settled = 3
+	// LeastSteps is the fewest steps of a run: of each phase some.
+	LeastSteps = 3 * change
 )
 
 // Case is a kind of dynamism at one strength.
 type Case struct {
 	Kind     string
-	Strength string   // for people
+	Short    string   // its strength, in a word
+	Strength string   // in words
 	Every    bool     // whether the model changes in every iteration
 	Paper    float64  // the paper's speedup, 0 if it has none
 	Over     string   // what that is over
@@ -47,23 +50,26 @@ type Case struct {
 	Model    []string // of them: those that the dense model has too
 }
 
+// Name names the case in one word.
+func (c Case) Name() string { return c.Kind + "-" + c.Short }
+
 // Cases returns all cases. The paper's speedups are those of its figure 3 and abstract,
 // of 24 to 48 blocks on 24 stages.
 func Cases() []Case {
 	var list []Case
-	add := func(c Case, strength string, sets ...string) {
-		c.Strength, c.Sets = strength, sets
+	add := func(c Case, short, strength string, sets ...string) {
+		c.Short, c.Strength, c.Sets = short, strength, sets
 		list = append(list, c)
 	}
 	// Deeper blocks have smaller weights, so that global pruning empties them first. The
 	// sparsities are the second and the third of the paper's section 4.1.
 	prune := Case{Kind: "prune", Paper: 3.18, Over: "the best static cuts", Model: []string{"model.init=depth-scaled"}}
-	for _, sparsity := range []string{"0.79", "0.90"} {
-		add(prune, sparsity+" of the weights", fmt.Sprintf("prune.every=%d", change), "prune.start=0", "prune.times=1", "prune.final="+sparsity)
+	for _, sparsity := range []string{"0.79", "0.9"} {
+		add(prune, sparsity, fmt.Sprintf("from step %d on %s of the weights are gone", change, sparsity), fmt.Sprintf("prune.every=%d", change), "prune.start=0", "prune.times=1", "prune.final="+sparsity)
 	}
 	freeze := Case{Kind: "freeze", Paper: 2.23, Over: "Egeria"}
 	for _, frozen := range []int{blocks / 3, 2 * blocks / 3} { // behind the embedding, two layers each
-		add(freeze, fmt.Sprintf("the first %d blocks", frozen), fmt.Sprintf("freeze.step=%d", change), fmt.Sprintf("freeze.layers=%d", 1+2*frozen))
+		add(freeze, fmt.Sprintf("%d-blocks", frozen), fmt.Sprintf("from step %d on the first %d blocks are frozen", change, frozen), fmt.Sprintf("freeze.step=%d", change), fmt.Sprintf("freeze.layers=%d", 1+2*frozen))
 	}
 	return list
 }
