@@ -35,6 +35,7 @@ type Config struct {
 	Dynamic    Dynamic    `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
 	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
 	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
+	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
 	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
@@ -127,7 +128,7 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
 }
 
 // Has reports whether a kind is among those of the settings.
@@ -151,6 +152,11 @@ type Prune struct {
 type Freeze struct {
 	Layers int `toml:"layers" default:"1" min:"1" doc:"layers of the chain that freeze, from the embedding on"`
 	Step   int `toml:"step" default:"3000" min:"0" unit:"steps" doc:"step from which on they are frozen"`
+}
+
+// Attention is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
+type Attention struct {
+	Buckets int `toml:"buckets" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
 }
 
 // Simulate is what a simulated run assumes of the kinds of dynamism, and of what training

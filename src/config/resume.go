@@ -19,6 +19,7 @@ optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 o
 dynamic.kind
 prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.layers freeze.step
+attention.buckets
 device.precision`
 
 // free names the settings that may change on resume: where layers are, in which order

@@ -52,6 +52,7 @@ func (c Config) problems(origin map[string]string) []error {
 		most = fmt.Sprintf("a chunk (%d on a stage) for each", v)
 	}
 	_, regex := regexp.Compile(c.Balance.Regex)
+	b := c.Attention.Buckets
 	virtual, gpu := c.Run.Clock == "virtual", c.Device.Kind == "cuda"
 	for _, combination := range []struct {
 		wrong  bool
@@ -75,6 +76,7 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
 		{c.Dynamic.Has("freeze") && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
+		{c.Dynamic.Has("attention") && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence"},
 		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
 		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
 		{gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,

@@ -26,15 +26,21 @@ type Config struct {
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
 	Seed        uint64
+
+	Buckets int // in which attention looks for keys; 0: it is dense
 }
 
 // FromConfig returns the model's shape from the settings.
 func FromConfig(c config.Config) Config {
-	return Config{
+	shape := Config{
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
 		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
 	}
+	if c.Dynamic.Has("attention") {
+		shape.Buckets = c.Attention.Buckets
+	}
+	return shape
 }
 
 // Chain describes the layers of the model, first to last.
