@@ -53,6 +53,7 @@ func (c Config) problems(origin map[string]string) []error {
 	}
 	_, regex := regexp.Compile(c.Balance.Regex)
 	b := c.Attention.Buckets
+	byPlasticity := c.Dynamic.Has("freeze") && c.Freeze.When == "plasticity"
 	virtual, gpu := c.Run.Clock == "virtual", c.Device.Kind == "cuda"
 	for _, combination := range []struct {
 		wrong  bool
@@ -75,8 +76,13 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr"},
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
-		{c.Dynamic.Has("freeze") && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
 		{c.Dynamic.Has("attention") && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence"},
+		{byPlasticity && c.Freeze.Reference%c.Freeze.Every != 0, "freeze.reference to be a multiple of freeze.every", "freeze.reference freeze.every"},
+		{byPlasticity && c.Freeze.Thaw > 0 && c.Freeze.Thaw <= 1, "0 (never) or a factor above 1", "freeze.thaw"},
+		{byPlasticity && c.Model.Blocks < 2, "at least 2 blocks: the last never freezes", "model.blocks dynamic.kind"},
+		{byPlasticity && c.Freeze.Earliest() >= c.Train.Steps, fmt.Sprintf("a run of more than %d steps: no layer freezes before freeze.window averages of freeze.average evaluations", c.Freeze.Earliest()),
+			"freeze.window freeze.average freeze.every freeze.start train.steps"},
+		{c.Dynamic.Has("freeze") && !byPlasticity && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
 		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
 		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
 		{gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,

@@ -20,7 +20,8 @@ import (
 type Layer struct {
 	Description
 	ID      int
-	Updates int // optimizer updates so far
+	Updates int   // optimizer updates so far
+	Watch   Watch // of the next step, for its first microbatch; nil: none
 
 	config Config
 	params []*Param // in slab order
