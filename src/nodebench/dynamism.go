@@ -24,7 +24,7 @@ type saving struct {
 }
 
 // savings are those of all kinds.
-var savings = []saving{{"freeze", (*bench).freezing}}
+var savings = []saving{{"freeze", (*bench).freezing}, {"attention", (*bench).bucketed}}
 
 // Savings returns the kinds whose work is measured.
 func Savings() []string {

@@ -20,7 +20,7 @@ import (
 // benchDynamism returns the command that measures what kinds of dynamism save, and what
 // balancing makes of it.
 func benchDynamism(flags *benchFlags) *cobra.Command {
-	o := dynamism.Default()
+	steps := dynamism.UsualSteps
 	var kinds, only []string
 	c := &cobra.Command{
 		Use:   "dynamism",
@@ -55,18 +55,18 @@ abstract, of 24 to 48 blocks on 24 stages and more, over what the last column na
 			if err := checkNames("only", only, dynamismTables); err != nil {
 				return err
 			}
-			if least := dynamism.LeastSteps; o.Steps < least || o.Steps > mostBenchSteps {
-				return usageError{fmt.Errorf("--steps %d: want %d to %d", o.Steps, least, mostBenchSteps)}
+			if least := dynamism.LeastSteps; steps < least || steps > mostBenchSteps {
+				return usageError{fmt.Errorf("--steps %d: want %d to %d", steps, least, mostBenchSteps)}
 			}
 			if len(kinds) == 0 {
 				kinds = dynamism.Kinds()
 			}
-			return flags.dynamism(c, kinds, only, o)
+			return flags.dynamism(c, kinds, only, steps)
 		},
 	}
 	c.Flags().StringSliceVar(&kinds, "kind", nil, "the only kinds that are tried: "+strings.Join(dynamism.Kinds(), ", "))
 	c.Flags().StringSliceVar(&only, "only", nil, "the only table: work or balancing")
-	c.Flags().IntVar(&o.Steps, "steps", o.Steps, "steps of each run of the second table")
+	c.Flags().IntVar(&steps, "steps", steps, "steps of each run of the second table")
 	return c
 }
 
@@ -77,7 +77,7 @@ var dynamismTables = []string{"work", "balancing"}
 const mostBenchSteps = 10_000
 
 // dynamism measures and prints both tables of some kinds, or the only one.
-func (f *benchFlags) dynamism(c *cobra.Command, kinds, only []string, o dynamism.Options) error {
+func (f *benchFlags) dynamism(c *cobra.Command, kinds, only []string, steps int) error {
 	wants := func(table string) bool { return len(only) == 0 || slices.Contains(only, table) }
 	var saved, balanced []nodebench.Result
 	if wants("work") {
@@ -97,11 +97,11 @@ func (f *benchFlags) dynamism(c *cobra.Command, kinds, only []string, o dynamism
 		if !slices.Contains(kinds, one.Kind) || !wants("balancing") {
 			continue
 		}
-		m, err := dynamism.Measure(one, o, trainQuietly)
+		m, err := dynamism.Measure(one, steps, trainQuietly)
 		if err != nil {
 			return err
 		}
-		cases = append(cases, m.Figures(o))
+		cases = append(cases, m.Figures())
 		last := cases[len(cases)-1]
 		balanced = append(balanced, dynamismResults(last)...)
 		if !f.json {
@@ -113,7 +113,7 @@ func (f *benchFlags) dynamism(c *cobra.Command, kinds, only []string, o dynamism
 	if f.json {
 		return f.report(c, append(saved, balanced...))
 	}
-	if err := writeCases(c.OutOrStdout(), cases, o); err != nil {
+	if err := writeCases(c.OutOrStdout(), cases, steps); err != nil {
 		return err
 	}
 	f.warn(c, saved)

@@ -31,7 +31,7 @@ func dynamismResults(f dynamism.Figures) []nodebench.Result {
 	add(f.Possible, "ratio", 0, "best_cuts")
 	add(f.Paper, "ratio", 0, "paper")
 	add(f.Reached(), "ratio", dynamism.ReachCeiling, "of_ceiling")
-	add(1-best.Overhead, "share", 1-f.Most(), "not_balancing")
+	add(1-f.Overhead(), "share", 1-f.Most(), "not_balancing")
 	return list
 }
 
@@ -52,18 +52,18 @@ func writeCase(out io.Writer, f dynamism.Figures) error {
 }
 
 // writeCases writes what cases reach for people, nothing if there are none.
-func writeCases(out io.Writer, list []dynamism.Figures, o dynamism.Options) error {
+func writeCases(out io.Writer, list []dynamism.Figures, steps int) error {
 	if len(list) == 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "\nThe faster balancer beside the better static cuts; %d steps a run (clock=virtual)\n", o.Steps)
+	fmt.Fprintf(out, "\nThe faster balancer beside the better static cuts; %d steps a run (clock=virtual)\n", steps)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "case\ttotal\tbalancing\tbest cuts\tceiling\tof it\tverdict\toverhead, %\tverdict\tpaper\tover")
 	for _, f := range list {
 		best := f.Rows[f.Best]
 		fmt.Fprintf(t, "%s\t%.2fx\t%.2fx\t%.2fx\t%.2fx\t%.2f (%g)\t%s\t%.2f (%g)\t%s\t%gx\t%s\n",
 			f.Name(), best.Total, best.Speedup, f.Possible, f.Ceiling, f.Reached(), dynamism.ReachCeiling, passed(f.Reached() >= dynamism.ReachCeiling),
-			100*best.Overhead, 100*f.Most(), passed(best.Overhead <= f.Most()), f.Paper, f.Over)
+			100*f.Overhead(), 100*f.Most(), passed(f.Overhead() <= f.Most()), f.Paper, f.Over)
 	}
 	return t.Flush()
 }

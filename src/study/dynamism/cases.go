@@ -12,30 +12,22 @@ import (
 	"dynmo/src/config"
 )
 
-// Options is the size of the runs.
-type Options struct {
-	Hidden, Sequence             int // channels, tokens in a sequence
-	Microbatches, MicrobatchSize int
-	Steps                        int // of each run
-}
-
-// Default returns the size of the runs that results are kept of.
-func Default() Options {
-	return Options{Hidden: 128, Sequence: 64, Microbatches: 32, MicrobatchSize: 1, Steps: 20}
-}
-
 const (
-	// stages, blocks and the half grain are those that the figures to reach are meant for.
-	stages, blocks = 8, 24
-	// headChannels is the size of an attention head: 32, as 1024 channels in 32 heads have.
-	headChannels = 32
+	// stages, blocks and the half grain are those that the figures to reach are meant for;
+	// microbatches are four times the stages, as in the paper's appendix A.
+	stages, blocks, microbatches = 8, 24, 4 * stages
+	// hidden, sequence and sequences (of a microbatch) are what lets a case take a few
+	// minutes on two cores.
+	hidden, heads, sequence, sequences = 128, 4, 64, 1
 	// change is the step before which the model changes, where it does so once: steps
 	// enough before it to measure the dense costs.
 	change = 4
 	// settled is the part of the steps, at the end of a run, whose medians are compared.
 	settled = 3
-	// LeastSteps is the fewest steps of a run: of each phase some.
-	LeastSteps = 3 * change
+
+	// LeastSteps is the fewest steps of a run, of each phase some; UsualSteps those of the
+	// results that are kept.
+	LeastSteps, UsualSteps = 3 * change, 5 * change
 )
 
 // Case is a kind of dynamism at one strength.
@@ -44,6 +36,7 @@ type Case struct {
 	Short    string   // its strength, in a word
 	Strength string   // in words
 	Every    bool     // whether the model changes in every iteration
+	Interval int      // steps between the changes after which the paper balances, of others
 	Paper    float64  // the paper's speedup, 0 if it has none
 	Over     string   // what that is over
 	Sets     []string // settings, as --set has them
@@ -63,13 +56,20 @@ func Cases() []Case {
 	}
 	// Deeper blocks have smaller weights, so that global pruning empties them first. The
 	// sparsities are the second and the third of the paper's section 4.1.
-	prune := Case{Kind: "prune", Paper: 3.18, Over: "the best static cuts", Model: []string{"model.init=depth-scaled"}}
+	prune := Case{Kind: "prune", Interval: 1000, Paper: 3.18, Over: "the best static cuts", Model: []string{"model.init=depth-scaled"}}
 	for _, sparsity := range []string{"0.79", "0.9"} {
 		add(prune, sparsity, fmt.Sprintf("from step %d on %s of the weights are gone", change, sparsity), fmt.Sprintf("prune.every=%d", change), "prune.start=0", "prune.times=1", "prune.final="+sparsity)
 	}
-	freeze := Case{Kind: "freeze", Paper: 2.23, Over: "Egeria"}
+	freeze := Case{Kind: "freeze", Interval: 50, Paper: 2.23, Over: "Egeria"}
 	for _, frozen := range []int{blocks / 3, 2 * blocks / 3} { // behind the embedding, two layers each
-		add(freeze, fmt.Sprintf("%d-blocks", frozen), fmt.Sprintf("from step %d on the first %d blocks are frozen", change, frozen), fmt.Sprintf("freeze.step=%d", change), fmt.Sprintf("freeze.layers=%d", 1+2*frozen))
+		add(freeze, fmt.Sprintf("%d-blocks", frozen), fmt.Sprintf("from step %d on the first %d blocks are frozen", change, frozen), "freeze.when=step", fmt.Sprintf("freeze.step=%d", change), fmt.Sprintf("freeze.layers=%d", 1+2*frozen))
+	}
+	// Sequences are as long as attention needs to count.
+	attention := Case{Kind: "attention", Every: true, Paper: 4.02, Over: "dense attention", Model: []string{
+		"model.hidden=64", "model.heads=2", "model.sequence=512", "parallel.microbatches=16",
+	}}
+	for _, buckets := range []int{4, 16} {
+		add(attention, fmt.Sprintf("%d-buckets", buckets), fmt.Sprintf("%d buckets, sequences of 512", buckets), fmt.Sprintf("attention.buckets=%d", buckets))
 	}
 	return list
 }
@@ -85,16 +85,21 @@ func Kinds() []string {
 	return list
 }
 
-// settings returns those of a run on some balancer, with the dynamism or without.
-func (c Case) settings(o Options, balance config.Balance, dynamic bool) (config.Config, error) {
+// settings returns those of a run of some steps on some balancer, with the dynamism or
+// without.
+func (c Case) settings(steps int, balance config.Balance, dynamic bool) (config.Config, error) {
+	every := "2"
+	if c.Every {
+		every = "1"
+	}
 	sets := append([]string{
 		"run.name=" + c.Kind, "run.clock=virtual", "data.limit_bytes=4000000", "train.hash=true", "checkpoint.every=never",
 		"comm.deadline_seconds=3600", // a run waits for the others' turns
-		"model.grain=half", fmt.Sprintf("model.blocks=%d", blocks), fmt.Sprintf("model.hidden=%d", o.Hidden),
-		fmt.Sprintf("model.heads=%d", max(1, o.Hidden/headChannels)), fmt.Sprintf("model.sequence=%d", o.Sequence),
-		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.microbatches=%d", o.Microbatches),
-		fmt.Sprintf("parallel.microbatch_size=%d", o.MicrobatchSize), fmt.Sprintf("train.steps=%d", o.Steps),
-		"balance.kind=" + balance.Kind, "balance.by=" + balance.By, "balance.every=2",
+		"model.grain=half", fmt.Sprintf("model.blocks=%d", blocks), fmt.Sprintf("model.hidden=%d", hidden),
+		fmt.Sprintf("model.heads=%d", heads), fmt.Sprintf("model.sequence=%d", sequence),
+		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.microbatches=%d", microbatches),
+		fmt.Sprintf("parallel.microbatch_size=%d", sequences), fmt.Sprintf("train.steps=%d", steps),
+		"balance.kind=" + balance.Kind, "balance.by=" + balance.By, "balance.every=" + every,
 	}, c.Model...)
 	if dynamic {
 		sets = append(append(sets, "dynamic.kind="+c.Kind), c.Sets...)

@@ -13,7 +13,8 @@ type Row struct {
 	Step      float64 // seconds
 	Imbalance float64
 	Bubble    float64
-	Overhead  float64 // share of the whole run that measuring, deciding and moving took
+	Overhead  float64 // share of all time that measuring, deciding and moving took
+	Rare      float64 // the same, with moves as often as the paper's model changes
 	Moves     int
 	Total     float64 // speedup over the dense model on cuts that never move
 	Speedup   float64 // over the best static cuts, same work
@@ -40,6 +41,15 @@ const (
 // Reached returns the speedup over its ceiling.
 func (f Figures) Reached() float64 { return f.Rows[f.Best].Speedup / f.Ceiling }
 
+// Overhead returns the overhead of the best balancer: where the model changes at times, as
+// rarely as in the paper.
+func (f Figures) Overhead() float64 {
+	if f.Every {
+		return f.Rows[f.Best].Overhead
+	}
+	return f.Rows[f.Best].Rare
+}
+
 // Most returns the largest overhead that is allowed.
 func (f Figures) Most() float64 {
 	if f.Every {
@@ -50,10 +60,10 @@ func (f Figures) Most() float64 {
 
 // Figures returns what the runs show. Speedups are medians over the steps, each beside
 // the same step of the other run.
-func (m Measured) Figures(o Options) Figures {
+func (m Measured) Figures() Figures {
 	f := Figures{Case: m.Case, Static: 1}
 	for _, r := range m.Runs {
-		f.Rows = append(f.Rows, r.row())
+		f.Rows = append(f.Rows, r.row(m.Interval))
 	}
 	for i, r := range f.Rows {
 		switch {
@@ -69,24 +79,30 @@ func (m Measured) Figures(o Options) Figures {
 		f.Rows[i].Speedup = over(m.Runs[f.Static], m.Runs[i])
 	}
 	static := m.Runs[f.Static].settled()
-	f.Ceiling = median(static, func(m record.Metrics) record.Float { return m.Ceiling })
-	f.Possible = median(static, func(m record.Metrics) record.Float { return record.Float(possible(m, o.Microbatches)) })
+	f.Ceiling = median(static, func(m record.Metrics) record.Float { return ofStep(m, float64(m.Ceiling)) })
+	f.Possible = median(static, func(m record.Metrics) record.Float { return ofStep(m, possible(m)) })
 	return f
 }
 
 // possible returns how many times faster a step would be on the cuts with the smallest
 // bottleneck of all contiguous ones, by the estimate of balance.Ceiling: the first
 // microbatch passes all stages, behind it the bottleneck delivers one after the other.
-func possible(m record.Metrics, microbatches int) float64 {
-	behind := float64(microbatches - 1)
-	all := float64(m.Idle.Busy) / float64(microbatches) * stages
+func possible(m record.Metrics) float64 {
+	passed := float64(m.BatchSize / sequences) // microbatches
+	behind, all := passed-1, float64(m.Idle.Busy)/passed*stages
 	return (all + behind*float64(m.Bottleneck)) / (all + behind*float64(m.Optimum))
+}
+
+// ofStep returns the speedup of a step whose makespan is so many times shorter: what
+// follows it, the update, stays.
+func ofStep(m record.Metrics, speedup float64) record.Float {
+	return m.StepSeconds / (m.StepSeconds - m.Makespan + m.Makespan/record.Float(speedup))
 }
 
 // settled returns the steps at the end of the run.
 func (r Run) settled() []record.Metrics { return r.Metrics[len(r.Metrics)-len(r.Metrics)/settled:] }
 
-func (r Run) row() Row {
+func (r Run) row(interval int) Row {
 	last := r.settled()
 	row := Row{
 		Name: r.Name, Static: r.Static, Moves: r.Moves, Step: median(last, seconds),
@@ -99,6 +115,9 @@ func (r Run) row() Row {
 		balancing += float64(m.BalanceSeconds)
 	}
 	row.Overhead = balancing / all
+	usual := median(last, func(m record.Metrics) record.Float { return m.BalanceSeconds })
+	rare := max(0, balancing-usual*float64(len(r.Metrics))) / float64(max(interval, len(r.Metrics)))
+	row.Rare = (usual + rare) / (usual + rare + row.Step)
 	return row
 }
 

@@ -40,18 +40,18 @@ var balancers = []config.Balance{
 	{Kind: "partition", By: "time"}, {Kind: "partition", By: "param"}, {Kind: "diffusion", By: "time"}, {Kind: "diffusion", By: "param"},
 }
 
-// Measure makes the runs of a case. The error is that of the first run that has one, or
+// Measure makes the runs of a case, of some steps each. The error is that of the first run that has one, or
 // says that runs of the same work end with other weights.
-func Measure(c Case, o Options, train Train) (Measured, error) {
+func Measure(c Case, steps int, train Train) (Measured, error) {
 	m := Measured{Case: c}
 	settings := make([]config.Config, 1+len(balancers))
 	var err error
-	if settings[0], err = c.settings(o, balancers[0], false); err != nil {
+	if settings[0], err = c.settings(steps, balancers[0], false); err != nil {
 		return m, err
 	}
 	m.Runs = append(m.Runs, Run{Name: dense, Static: true})
 	for i, b := range balancers {
-		if settings[1+i], err = c.settings(o, b, true); err != nil {
+		if settings[1+i], err = c.settings(steps, b, true); err != nil {
 			return m, err
 		}
 		m.Runs = append(m.Runs, Run{Name: b.String(), Static: !b.Moves()})
