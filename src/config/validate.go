@@ -83,6 +83,9 @@ func (c Config) problems(origin map[string]string) []error {
 		{byPlasticity && c.Freeze.Earliest() >= c.Train.Steps, fmt.Sprintf("a run of more than %d steps: no layer freezes before freeze.window averages of freeze.average evaluations", c.Freeze.Earliest()),
 			"freeze.window freeze.average freeze.every freeze.start train.steps"},
 		{c.Dynamic.Has("freeze") && !byPlasticity && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
+		{c.Dynamic.Has("exit") && c.Exit.check(c.Model.Blocks) != "", c.Exit.check(c.Model.Blocks), "exit.after exit.from model.blocks"},
+		{c.Dynamic.Has("exit") && c.Exit.Propagate, "exit.propagate = false: nothing computes the keys and values alone of tokens that have left", "exit.propagate"},
+		{c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Until < c.Exit.Start, "exit.until to be at least exit.start", "exit.until exit.start"},
 		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
 		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
 		{gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,
@@ -106,9 +109,13 @@ func (c Config) bytes() float64 {
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each
-// where the grain is half a block), slices of the head.
+// where the grain is half a block), exits, slices of the head.
 func (c Config) Layers() int {
-	return 1 + c.Model.PerBlock()*c.Model.Blocks + c.Model.HeadShards
+	layers := 1 + c.Model.PerBlock()*c.Model.Blocks + c.Model.HeadShards
+	if c.Dynamic.Has("exit") {
+		layers += c.Exit.Count(c.Model.Blocks)
+	}
+	return layers
 }
 
 // PerBlock returns how many layers of the chain a block is.
