@@ -22,6 +22,7 @@ freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.win
 freeze.layers freeze.step
 attention.buckets
 exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
+mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 device.precision`
 
 // free names the settings that may change on resume: where layers are, in which order

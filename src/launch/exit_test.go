@@ -14,7 +14,7 @@ func exiting(t *testing.T, kind string) config.Config {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = kind, 12
 	c.Exit.Share, c.Exit.Start, c.Exit.Until = 0.7, 2, 8
-	c.Freeze.Layers, c.Freeze.Step = 4, 5
+	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 4, 5
 	return c
 }
 

@@ -81,7 +81,7 @@ func rankMain(settings string) error {
 }
 
 // TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing, on four MPI ranks.
+// schedules of TestPlacementChangesNothing, and blocks that route tokens, on four MPI ranks.
 func TestPlacementChangesNothingMPI(t *testing.T) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -99,6 +99,10 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
+	c := mixed(t, "prune+mod", "predictor")
+	want = append(want, goRun(t, c, nil))
+	c.Parallel.Stages = 4
+	list = append(list, c)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

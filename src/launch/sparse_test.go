@@ -13,7 +13,7 @@ func sparse(t *testing.T, kind string) config.Config {
 	c := small(t)
 	c.Dynamic.Kind, c.Attention.Buckets, c.Train.Steps = kind, 4, 8
 	c.Prune.Start, c.Prune.Every, c.Prune.Times = 2, 2, 2
-	c.Freeze.Layers, c.Freeze.Step = 3, 4
+	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 4
 	return c
 }
 

@@ -28,7 +28,8 @@ type Config struct {
 	Exits       Exits
 	Seed        uint64
 
-	Buckets int // in which attention looks for keys; 0: it is dense
+	Buckets int    // in which attention looks for keys; 0: it is dense
+	Depths  Depths // of blocks that let tokens pass
 }
 
 // FromConfig returns the model's shape from the settings.
@@ -37,7 +38,7 @@ func FromConfig(c config.Config) Config {
 		Exits:  exitsOf(c),
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
-		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed, Depths: depths(c),
 	}
 	if c.Dynamic.Has("attention") {
 		shape.Buckets = c.Attention.Buckets

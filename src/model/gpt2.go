@@ -9,7 +9,8 @@ import (
 // gpt2 is GPT-2 (Radford et al. 2019): embedding, blocks of pre-norm attention
 // and MLP with residuals, and a head of final norm, vocabulary projection and
 // cross-entropy. With half grain a block is two layers; the head can be a layer
-// for each of several slices of the vocabulary.
+// for each of several slices of the vocabulary. A block that routes tokens is one layer
+// in any case.
 type gpt2 struct{}
 
 // Chain names the layers "embedding", "block.0" or "block.0.attention" and
@@ -19,11 +20,14 @@ func (gpt2) Chain(c Config) []Description {
 	exits := c.Exits.depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
-		if c.HalfGrain {
+		switch {
+		case c.Depths.routes(b):
+			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
+		case c.HalfGrain:
 			chain = append(chain,
 				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},
 				Description{name + ".mlp", MLP, b, func() []part { return []part{newMLP(c, b)} }})
-		} else {
+		default:
 			chain = append(chain, Description{name, Block, b, func() []part { return []part{newAttention(c, b), newMLP(c, b)} }})
 		}
 		if k := slices.Index(exits, b+1); k >= 0 {

@@ -23,12 +23,14 @@ type chain struct {
 	b       *Batch   // that enters the chain
 	batches []*Batch // that enter each layer
 	subsets []*Subset
+	inner   []*Inner
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
 	douts   []tensor.Mem
 	tokens  []int32
 	targets []int32
+	also    func() float64 // is added to the sum of the losses
 }
 
 func newChain(t *testing.T, c Config, d tensor.DType) *chain {
@@ -49,6 +51,11 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 			subset = NewSubset(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())))
 		}
 		ch.subsets = append(ch.subsets, subset)
+		var inner *Inner
+		if l.Routes() {
+			inner = NewInner(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())), tensor.From(make([]byte, l.RoutingBytes(x))))
+		}
+		ch.inner = append(ch.inner, inner)
 		ch.held = append(ch.held, alloc(t, dev, held))
 		ch.douts = append(ch.douts, alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
@@ -89,6 +96,9 @@ func (c *chain) dout(i int) tensor.Mem {
 func (c *chain) loss() float64 {
 	b := c.b
 	for i, l := range c.s.Layers {
+		if l.Routes() {
+			b = c.inner[i].From(b)
+		}
 		if l.Selects() {
 			b = c.subsets[i].From(b)
 		}
@@ -108,6 +118,9 @@ func (c *chain) loss() float64 {
 		}
 		probes, _ := c.untold(i)
 		sum += probes
+	}
+	if c.also != nil {
+		sum += c.also()
 	}
 	return sum * c.x.Scale
 }
@@ -265,6 +278,12 @@ func (c *chain) tied() []*Param {
 
 func checkGradients(t *testing.T, ch *chain) {
 	t.Helper()
+	checkSomeGradients(t, ch, func(*Param) bool { return true })
+}
+
+// checkSomeGradients checks those of some parameters.
+func checkSomeGradients(t *testing.T, ch *chain, of func(*Param) bool) {
+	t.Helper()
 	ch.gradients()
 	want := make(map[*Param][]float64) // a tied matrix: the sum of both ends
 	for _, l := range ch.s.Layers {
@@ -281,7 +300,7 @@ func checkGradients(t *testing.T, ch *chain) {
 	const h = 1e-5
 	for _, l := range ch.s.Layers {
 		for _, p := range l.Params() {
-			if slices.Contains(borrowers, p) {
+			if slices.Contains(borrowers, p) || !of(p) {
 				continue
 			}
 			w := tensor.Of[float64](p.W)

@@ -56,7 +56,7 @@ type Runner struct {
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
 	counts             []cost.Count
-	watched    []cost.Count // what watches of layers saw in this step
+	watched            []cost.Count // what watches of layers saw in this step
 	times              []timing
 	spans, instrs      []trace.Span // of layers, of whole instructions
 	event              device.Event // see ready
@@ -167,6 +167,12 @@ func (p *planner) host(bytes int64) tensor.Mem {
 func (p *planner) subset() *model.Subset {
 	bytes := p.r.x.SubsetBytes()
 	return model.NewSubset(p.r.x, p.take(bytes), p.host(bytes))
+}
+
+// inner makes the batch inside a layer that routes tokens.
+func (p *planner) inner(l *model.Layer) *model.Inner {
+	bytes := p.r.x.SubsetBytes()
+	return model.NewInner(p.r.x, p.take(bytes), p.host(bytes), p.host(l.RoutingBytes(p.r.x)))
 }
 
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {
