@@ -24,7 +24,9 @@ type saving struct {
 }
 
 // savings are those of all kinds.
-var savings = []saving{{"freeze", (*bench).freezing}, {"attention", (*bench).bucketed}}
+var savings = []saving{
+	{"freeze", (*bench).freezing}, {"attention", (*bench).bucketed}, {"exit", (*bench).exiting}, {"mod", (*bench).routing},
+}
 
 // Savings returns the kinds whose work is measured.
 func Savings() []string {
@@ -59,15 +61,14 @@ func Dynamism(k kernel.Backend, dev device.Device, c model.Config, kinds []strin
 func (b *bench) freezing(c model.Config, rounds int) error {
 	blocks, half := 1, c.Blocks/2 // layers before the first block
 	return b.saved(c, rounds,
-		variant{"freeze_half_saved", 0.30, c, func(l int) bool { return l >= blocks && (l-blocks)%2 == 1 && l < blocks+c.Blocks }},
-		variant{"freeze_first_half_saved", 0.45, c, func(l int) bool { return l < blocks+half }})
+		variant{"freeze_half_saved", 0.30, func(l int) bool { return l >= blocks && (l-blocks)%2 == 1 && l < blocks+c.Blocks }},
+		variant{"freeze_first_half_saved", 0.45, func(l int) bool { return l < blocks+half }})
 }
 
-// variant is a model that is to be faster than the dense one.
+// variant is a frozen model that is to be faster than the dense one.
 type variant struct {
 	name   string
-	reach  float64 // of the share of a step that it saves
-	model  model.Config
+	reach  float64              // of the share of a step that it saves
 	frozen func(layer int) bool // nil: no layer
 }
 
@@ -80,8 +81,8 @@ func (b *bench) saved(c model.Config, rounds int, variants ...variant) error {
 		}
 	}()
 	calls := make([]func(), 0, cap(steppers))
-	for _, v := range append([]variant{{model: c}}, variants...) {
-		s, err := newStepper(&model.Exec{Device: b.dev, Backend: b.k, Stream: b.dev.NewStream(), B: dynamicSequences, T: v.model.Sequence}, v.model, 1, false)
+	for _, v := range append([]variant{{}}, variants...) {
+		s, err := b.stepper(c)
 		if err != nil {
 			return err
 		}
@@ -104,6 +105,11 @@ func (b *bench) saved(c model.Config, rounds int, variants ...variant) error {
 		b.add("dynamism/"+v.name, spans.saved(1+i, 0), "share", v.reach, wrong)
 	}
 	return nil
+}
+
+// stepper returns what trains a model on one batch.
+func (b *bench) stepper(c model.Config) (*stepper, error) {
+	return newStepper(&model.Exec{Device: b.dev, Backend: b.k, Stream: b.dev.NewStream(), B: dynamicSequences, T: c.Sequence}, c, 1, false)
 }
 
 // saved returns the share of the seconds of call b that call a saves in the same round.

@@ -6,7 +6,9 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/cost"
 	"dynmo/src/device"
+	"dynmo/src/dynamic"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
@@ -92,6 +94,10 @@ type stepper struct {
 	place  func() (*pipeline.Runner, error)
 	losses []float64
 	err    error // the first
+
+	kind     dynamic.Kind // nil: none
+	inBlocks float64      // seconds of the last step in blocks
+	share    float64      // of its tokens that a block had
 }
 
 // newStepper returns a stepper that gives every step the same microbatches of
@@ -138,17 +144,29 @@ func (s *stepper) step() {
 	if s.err != nil {
 		return
 	}
+	number := len(s.losses)
+	if s.kind != nil {
+		if _, s.err = s.kind.Before(number, dynamic.Target{Exec: s.x, Stage: s.stage}); s.err != nil {
+			return
+		}
+	}
 	done, err := s.runner.Step(s.feed)
 	if err != nil {
 		s.err = err
 		return
 	}
+	s.observe(done)
 	agreed, err := s.runner.Agree(done.Losses, pipeline.Nothing)
 	if err != nil {
 		s.err = err
 		return
 	}
 	s.losses = append(s.losses, agreed.Loss)
+	if s.kind != nil {
+		if s.err = s.kind.After(number, cost.Measurement{Counts: done.Counts}); s.err != nil {
+			return
+		}
+	}
 	s.err = s.runner.Update(kernel.AdamW{
 		LR: 3e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, GradScale: min(1, 1/agreed.Norm),
 	})

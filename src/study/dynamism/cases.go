@@ -18,7 +18,7 @@ const (
 	stages, blocks, microbatches = 8, 24, 4 * stages
 	// hidden, sequence and sequences (of a microbatch) are what lets a case take a few
 	// minutes on two cores.
-	hidden, heads, sequence, sequences = 128, 4, 64, 1
+	hidden, heads, sequence, sequences = 96, 3, 64, 1
 	// change is the step before which the model changes, where it does so once: steps
 	// enough before it to measure the dense costs.
 	change = 4
@@ -27,7 +27,7 @@ const (
 
 	// LeastSteps is the fewest steps of a run, of each phase some; UsualSteps those of the
 	// results that are kept.
-	LeastSteps, UsualSteps = 3 * change, 5 * change
+	LeastSteps, UsualSteps = 3 * change, 4 * change
 )
 
 // Case is a kind of dynamism at one strength.
@@ -70,6 +70,15 @@ func Cases() []Case {
 	}}
 	for _, buckets := range []int{4, 16} {
 		add(attention, fmt.Sprintf("%d-buckets", buckets), fmt.Sprintf("%d buckets, sequences of 512", buckets), fmt.Sprintf("attention.buckets=%d", buckets))
+	}
+	exit := Case{Kind: "exit", Interval: 100, Paper: 4.52, Over: "no exit"}
+	for _, share := range []string{"0.5", "0.8"} {
+		add(exit, share, fmt.Sprintf("from step %d on %s of the tokens leave behind blocks 6, 9, ..., 21", 2*change, share),
+			"exit.after=6,9,12,15,18,21", fmt.Sprintf("exit.start=%d", change), fmt.Sprintf("exit.until=%d", 2*change), "exit.share="+share)
+	}
+	mod := Case{Kind: "mod", Every: true, Paper: 1.17, Over: "the best static cuts"}
+	for _, capacity := range []string{"0.5", "0.125"} {
+		add(mod, capacity, "every second block takes "+capacity+" of the tokens", "mod.capacity="+capacity)
 	}
 	return list
 }
