@@ -4,11 +4,7 @@
  * with the tile of keys as wide as the row). */
 #include <math.h>
 
-#include "kernels.h"
-
-/* Query rows of a tile: at 64 the products are large enough for the BLAS and
- * the part above the diagonal that is computed in vain is half a tile. */
-enum { TILE = 64 };
+#include "attention.h"
 
 /* Sets each row of s above the diagonal to 0. Row i is query first + i. */
 static void clear_future(float *s, int64_t first, int64_t rows, int64_t keys)
@@ -49,34 +45,12 @@ struct attention {
 	int64_t longest, c, nh;
 };
 
-/* A head of a sequence: its rows and where they begin, in floats: in qkv and
- * dqkv (token of 3c), in out and dout (token of c), and in lse. */
-struct head {
-	int64_t t, in, at, sums;
-};
-
-static struct head head_of(const struct attention *a, int64_t i)
-{
-	int64_t first = a->offsets[i / a->nh], t = a->offsets[i / a->nh + 1] - first, number = i % a->nh;
-	int64_t column = number * (a->c / a->nh);
-	return (struct head){t, first * 3 * a->c + column, first * a->c + column, first * a->nh + number * t};
-}
-
 /* The workspace of each member. */
 static int64_t room(int64_t longest) { return dynmo_lines(2 * TILE * longest); }
 
 int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t longest)
 {
 	return dynmo_lines(1) + dynmo_team_size(k->team) * room(longest);
-}
-
-/* Says whether the offsets ascend from 0 to n, by at most longest. */
-static int sequences(const int32_t *offsets, int64_t b, int64_t longest, int64_t n)
-{
-	for (int64_t i = 0; i < b; i++)
-		if (offsets[i + 1] < offsets[i] || offsets[i + 1] - offsets[i] > longest)
-			return 0;
-	return offsets[0] == 0 && offsets[b] == n;
 }
 
 /* Items are heads of sequences. */
@@ -86,7 +60,7 @@ static void forward(const void *job, int64_t first, int64_t last, int32_t member
 	int64_t c = a->c;
 	float *s = a->work + member * room(a->longest);
 	for (int64_t i = first; i < last; i++) {
-		struct head h = head_of(a, i);
+		struct head h = dynmo_head(a->offsets, c, a->nh, i);
 		const float *q = a->qkv + h.in;
 		head_forward(a->k, s, a->out + h.at, a->lse + h.sums, q, q + c, q + 2 * c, h.t, c, c / a->nh);
 	}
@@ -95,7 +69,7 @@ static void forward(const void *job, int64_t first, int64_t last, int32_t member
 int32_t dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
 	const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh)
 {
-	if (!sequences(offsets, b, longest, n))
+	if (!dynmo_sequences(offsets, b, longest, n))
 		return DYNMO_CPU_INDEX;
 	dynmo_parallel(k->team, b * nh, 1, forward, &(struct attention){.k = k, .work = dynmo_align(work), .out = out,
 		.lse = lse, .qkv = qkv, .offsets = offsets, .longest = longest, .c = c, .nh = nh});
@@ -137,7 +111,7 @@ static void backward(const void *job, int64_t first, int64_t last, int32_t membe
 	int64_t c = a->c;
 	float *p = a->work + member * room(a->longest), *dp = p + TILE * a->longest;
 	for (int64_t i = first; i < last; i++) {
-		struct head h = head_of(a, i);
+		struct head h = dynmo_head(a->offsets, c, a->nh, i);
 		float *dq = a->dqkv + h.in;
 		const float *q = a->qkv + h.in;
 		head_backward(a->k, p, dp, dq, dq + c, dq + 2 * c, a->dout + h.at, q, q + c, q + 2 * c, a->out + h.at,
@@ -148,7 +122,7 @@ static void backward(const void *job, int64_t first, int64_t last, int32_t membe
 int32_t dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout, const float *qkv,
 	const float *out, const float *lse, const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh)
 {
-	if (!sequences(offsets, b, longest, n))
+	if (!dynmo_sequences(offsets, b, longest, n))
 		return DYNMO_CPU_INDEX;
 	dynmo_parallel(k->team, b * nh, 1, backward, &(struct attention){.k = k, .work = dynmo_align(work),
 		.out = (float *)out, .lse = (float *)lse, .dqkv = dqkv, .qkv = qkv, .dout = dout, .offsets = offsets,

@@ -35,6 +35,8 @@ type Config struct {
 	Dynamic    Dynamic    `toml:"dynamic" only:"train" doc:"what changes the model while it trains"`
 	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
 	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
+	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
+	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Mod        Mod        `toml:"mod" only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
@@ -128,7 +130,7 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
 }
 
 // Has reports whether a kind is among those of the settings.
@@ -151,11 +153,34 @@ type Prune struct {
 	CSRFrom float64 `toml:"csr_from" default:"0.7" min:"0" max:"1" doc:"sparsity from which a matrix is stored as CSR"`
 }
 
-// Freeze is an end of the training of the first layers.
+// Freeze is an end of the training of the first layers, as Egeria decides it (Wang et al. 2022), or at one step.
 type Freeze struct {
-	Layers int `toml:"layers" default:"1" min:"1" doc:"layers of the chain that freeze, from the embedding on"`
-	Step   int `toml:"step" default:"3000" min:"0" unit:"steps" doc:"step from which on they are frozen"`
+	When      string  `toml:"when" default:"plasticity" oneof:"plasticity,step" doc:"what freezes layers: that the front-most has stopped changing (Egeria, Wang et al. 2022), or a step"`
+	Start     int     `toml:"start" default:"500" min:"0" when:"freeze.when=plasticity" unit:"steps" doc:"step of the first reference, behind the warm-up"`
+	Every     int     `toml:"every" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between evaluations of plasticity"`
+	Reference int     `toml:"reference" default:"50" min:"1" when:"freeze.when=plasticity" unit:"steps" doc:"steps between references, the int8 copies of the weights that layers are compared with; a multiple of freeze.every"`
+	Average   int     `toml:"average" default:"4" min:"1" max:"1000" when:"freeze.when=plasticity" doc:"evaluations that the moving average of plasticity is over; rounded up to whole times between references"`
+	Window    int     `toml:"window" default:"8" min:"2" max:"1000" when:"freeze.when=plasticity" doc:"averages in a row that must not fall before a layer freezes"`
+	Tolerance float64 `toml:"tolerance" default:"0.01" min:"0" below:"1" when:"freeze.when=plasticity" doc:"share of itself by which an average may fall from one evaluation to the next, as a line through the window has it, and counts as not falling"`
+	Thaw      float64 `toml:"thaw" default:"10" min:"0" max:"1e6" when:"freeze.when=plasticity" doc:"times by which the learning rate has fallen since a layer froze that thaw all; 0: never"`
+	Layers    int     `toml:"layers" default:"1" min:"1" when:"freeze.when=step" doc:"layers of the chain that freeze, from the embedding on"`
+	Step      int     `toml:"step" default:"3000" min:"0" when:"freeze.when=step" unit:"steps" doc:"step from which on they are frozen"`
 }
+
+// Attention is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
+type Attention struct {
+	Buckets int `toml:"buckets" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
+}
+
+// Averaged returns how many evaluations a moving average is over: between two references
+// plasticity grows, so that only whole times between them compare.
+func (f Freeze) Averaged() int {
+	period := max(1, f.Reference/f.Every)
+	return (f.Average + period - 1) / period * period
+}
+
+// Earliest returns the first step in which a layer can be frozen by its plasticity.
+func (f Freeze) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window-1) + 1 }
 
 // Mod is a mixture of depths (Raposo et al. 2024).
 type Mod struct {

@@ -4,9 +4,9 @@ import "testing"
 
 // TestJoinedKinds: the settings of every kind that is named count.
 func TestJoinedKinds(t *testing.T) {
-	for kind, silent := range map[string]int{"none": 2, "prune": 1, "freeze": 1, "prune+freeze": 0, "freeze+prune": 0} {
+	for kind, silent := range map[string]int{"none": 3, "prune": 2, "freeze": 1, "prune+freeze": 0, "freeze+prune": 0} {
 		c := Default()
-		c.Dynamic.Kind, c.Prune.Start, c.Freeze.Step = kind, 1, 2
+		c.Dynamic.Kind, c.Prune.Start, c.Freeze.When, c.Freeze.Step = kind, 1, "step", 2
 		if err := c.Validate(); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

@@ -18,7 +18,10 @@ parallel.microbatch_size
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
 dynamic.kind
 prune.start prune.every prune.times prune.initial prune.final prune.csr_from
+freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
+attention.buckets
+exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 device.precision`
 

@@ -29,6 +29,7 @@ type Target struct {
 	Replicas *comm.Group // of this stage
 	Exec     *model.Exec
 	Stage    *model.Stage
+	LR       float64 // learning rate of the step
 }
 
 // Change is the effect of Before, the same on every rank. Without a Kind there is

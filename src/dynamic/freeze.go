@@ -3,7 +3,12 @@ package dynamic
 import "dynmo/src/config"
 
 func init() {
-	register("freeze", func(c config.Config) Kind { return Freeze{Layers: c.Freeze.Layers, Step: c.Freeze.Step} })
+	register("freeze", func(c config.Config) Kind {
+		if c.Freeze.When == "plasticity" {
+			return NewPlasticity(c.Freeze)
+		}
+		return Freeze{Layers: c.Freeze.Layers, Step: c.Freeze.Step}
+	})
 }
 
 // Freeze ends the training of the first layers of the chain at one step. They

@@ -6,7 +6,7 @@ import (
 )
 
 // Operands are the memory of a call, in the order of its operation's.
-type Operands [7]tensor.Mem
+type Operands [8]tensor.Mem
 
 // Call is one call of a backend: its operation, dimensions and operands, and the
 // numbers that its method takes besides.
@@ -16,6 +16,7 @@ type Call struct {
 	Mem    Operands
 	First  int     // column of the softmax calls
 	Scale  float64 // of the gradient of logits
+	Key    uint64  // of AttentionHash
 	AdamW  AdamW
 	Prefix uint32 // of MagnitudeHistogram, as Fixed
 	Fixed  int
@@ -94,18 +95,21 @@ func (k *Calls) Verify(c *Call) {
 func (c *Call) impossible() string {
 	d := &c.Dims
 	switch {
-	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH < 0:
+	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.Buckets < 0:
 		return "a dimension is negative"
 	case c.Op == SoftmaxMerge || c.Op == SoftmaxGradient || c.Op == CrossEntropy:
 		if c.First < 0 {
 			return "the first column is negative"
 		}
-	case c.Op == AttentionForward || c.Op == AttentionBackward:
+	case AttentionForward <= c.Op && c.Op <= SparseAttentionBackward:
 		if d.NH < 1 || d.C%d.NH != 0 {
 			return "channels are not a multiple of heads"
 		}
 		if d.N > d.B*d.Longest {
 			return "there are more tokens than sequences of the longest length hold"
+		}
+		if c.Op >= AttentionHash && (d.Buckets < 1 || d.Buckets&(d.Buckets-1) != 0) {
+			return "buckets are no power of two"
 		}
 	case c.Op == AdamWUpdate:
 		if c.AdamW.Step < 1 {
@@ -212,6 +216,19 @@ func (k *Calls) AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.
 
 func (k *Calls) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
 	k.run(s, AttentionBackward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh}, dqkv, dout, qkv, out, lse, offsets)
+}
+
+func (k *Calls) AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int) {
+	k.pending.Key = key
+	k.run(s, AttentionHash, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, Buckets: h.Count}, h.Order, h.Starts, pairs, qkv, offsets)
+}
+
+func (k *Calls) SparseAttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, h Buckets, b, longest, n, c, nh int) {
+	k.run(s, SparseAttentionForward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, Buckets: h.Count}, out, lse, qkv, offsets, h.Order, h.Starts)
+}
+
+func (k *Calls) SparseAttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, h Buckets, b, longest, n, c, nh int) {
+	k.run(s, SparseAttentionBackward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, Buckets: h.Count}, dqkv, dout, qkv, out, lse, offsets, h.Order, h.Starts)
 }
 
 func (k *Calls) GELUForward(s device.Stream, out, inp tensor.Mem, n int) {

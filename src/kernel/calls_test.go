@@ -17,7 +17,7 @@ func done(device.Stream, *kernel.Call) {}
 // its operation, in order. Dimensions are compared by kernel/null's test.
 func TestMethodsMakeTheirCalls(t *testing.T) {
 	const each = 2 // of every dimension
-	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each}
+	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each, Buckets: each}
 	var made kernel.Call
 	var k kernel.Backend = &whole{kernel.NewCalls(tensor.F32, tensor.Host, true, func(_ device.Stream, c *kernel.Call) { made = *c })}
 	for op := range kernel.Ops {
@@ -40,6 +40,8 @@ func TestMethodsMakeTheirCalls(t *testing.T) {
 				if op != kernel.SDDMM {
 					x.Values = next()
 				}
+			case *kernel.Buckets:
+				*x = kernel.Buckets{Count: each, Order: next(), Starts: next()}
 			case *kernel.AdamW:
 				x.Step = 1
 			case *int:
@@ -70,10 +72,13 @@ func TestImpossibleShapesPanic(t *testing.T) {
 	i := func(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
 	hist := tensor.From(make([]int64, 256))
 	for name, call := range map[string]func(){
-		"heads do not divide channels":       func() { k.AttentionForward(nil, f(4), f(3), f(12), i(2), 1, 1, 1, 4, 3) },
-		"no heads":                           func() { k.AttentionBackward(nil, f(12), f(4), f(12), f(4), f(1), i(2), 1, 1, 1, 4, 0) },
-		"negative dimensions":                func() { k.MatmulForward(nil, f(6), f(2), f(3), tensor.Mem{}, -2, -1, -3) },
-		"more tokens than sequences":         func() { k.AttentionForward(nil, f(12), f(3), f(36), i(2), 1, 2, 3, 4, 1) },
+		"heads do not divide channels": func() { k.AttentionForward(nil, f(4), f(3), f(12), i(2), 1, 1, 1, 4, 3) },
+		"no heads":                     func() { k.AttentionBackward(nil, f(12), f(4), f(12), f(4), f(1), i(2), 1, 1, 1, 4, 0) },
+		"negative dimensions":          func() { k.MatmulForward(nil, f(6), f(2), f(3), tensor.Mem{}, -2, -1, -3) },
+		"more tokens than sequences":   func() { k.AttentionForward(nil, f(12), f(3), f(36), i(2), 1, 2, 3, 4, 1) },
+		"three buckets": func() {
+			k.SparseAttentionForward(nil, f(4), f(1), f(12), i(2), kernel.Buckets{Count: 3, Order: i(2), Starts: i(8)}, 1, 1, 1, 4, 1)
+		},
 		"part of a row":                      func() { k.EmbeddingForward(nil, f(6), i(3), i(3), f(2), f(3), 3, 2) },
 		"no rows":                            func() { k.EmbeddingForward(nil, f(6), i(3), i(3), f(2), f(0), 3, 2) },
 		"fixed bits not in bytes":            func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 0, 4) },

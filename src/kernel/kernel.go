@@ -90,6 +90,20 @@ type Backend interface {
 	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
 	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int)
 
+	// AttentionHash sorts the tokens of every head of every sequence by bucket, its
+	// queries and its keys apart, and stably. A token's bucket has a bit for each of
+	// log2(h.Count) random projections of its query or key: whether Σ_x ±x is above
+	// zero. The signs are bits of Signs(key, …), so that they are the same for queries
+	// and keys. Shapes of qkv and offsets are AttentionForward's. pairs, F64 (2), becomes
+	// how many pairs SparseAttentionForward has scores of, and how many causal attention has.
+	AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int)
+	// SparseAttentionForward is AttentionForward where a query sees of the keys at or
+	// before its own position only those of the same bucket (Pagliardini et al. 2023). One
+	// that sees none has output 0 and lse -Inf. With one bucket it is AttentionForward.
+	SparseAttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, h Buckets, b, longest, n, c, nh int)
+	// SparseAttentionBackward sets dqkv from dout, as AttentionBackward does.
+	SparseAttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, h Buckets, b, longest, n, c, nh int)
+
 	// GELUForward sets out = 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))) (Hendrycks & Gimpel 2016).
 	GELUForward(s device.Stream, out, inp tensor.Mem, n int)
 	// GELUBackward sets dinp = dout·gelu'(inp). dinp may be dout.
@@ -149,6 +163,25 @@ type Backend interface {
 type CSR struct {
 	Rows, Cols, NNZ        int
 	RowPtr, ColIdx, Values tensor.Mem
+}
+
+// Buckets are the tokens of every head by bucket, as AttentionHash leaves them. Order is
+// I32 (2·nh·n): sequence by sequence, of each head first the queries, then the keys, as
+// positions in the sequence. Starts is I32 (b, nh, 2, Count+1): where each bucket begins
+// in the head's queries or keys, and how many these are.
+type Buckets struct {
+	Count         int // a power of two
+	Order, Starts tensor.Mem
+}
+
+// Signs returns word i of the signs of random projections, one a bit (splitmix64; Steele,
+// Lea & Flood 2014): bit x%64 of word (head·bits + bit)·ceil(hs/64) + x/64 is that of
+// channel x of a head, set for -1.
+func Signs(key uint64, i int) uint64 {
+	x := key + (uint64(i)+1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // AdamW holds the settings of one update (Loshchilov & Hutter 2019), with g

@@ -1,6 +1,10 @@
 package kernel
 
-import "dynmo/src/tensor"
+import (
+	mathbits "math/bits"
+
+	"dynmo/src/tensor"
+)
 
 // Op is an operation. Backend has a method of the same name for each.
 type Op uint8
@@ -23,6 +27,9 @@ const (
 	SDDMM
 	AttentionForward
 	AttentionBackward
+	AttentionHash
+	SparseAttentionForward
+	SparseAttentionBackward
 	GELUForward
 	GELUBackward
 	Add
@@ -113,6 +120,7 @@ type Dims struct {
 	B       int // sequences
 	Longest int // most tokens of a sequence
 	NH      int // heads
+	Buckets int // that a head's tokens are sorted by
 }
 
 // Count returns a number of elements: the product of the dimensions in its name.
@@ -137,6 +145,16 @@ func ends(d *Dims) int  { return d.B + 1 }
 func bits(d *Dims) int  { return (d.N + 63) / 64 }
 func bins(*Dims) int    { return 256 }
 func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
+
+// kept is what is left of pairs where tokens fall evenly into the buckets.
+func kept(d *Dims) int   { return pairs(d) / max(d.Buckets, 1) }
+func sorts(d *Dims) int  { return d.N * d.NH * 2 }
+func starts(d *Dims) int { return d.B * d.NH * 2 * (d.Buckets + 1) }
+func two(*Dims) int      { return 2 }
+func signs(d *Dims) int  { return d.N * d.C * bits2(d.Buckets) }
+
+// bits2 is the base-2 logarithm of a power of two.
+func bits2(buckets int) int { return mathbits.Len(uint(buckets)) - 1 }
 
 func in(name string, count Count) Operand  { return Operand{Name: name, Count: count} }
 func set(name string, count Count) Operand { return Operand{Name: name, Count: count, Use: Set} }
@@ -186,6 +204,12 @@ var operations = [Ops]Operation{
 		in("offsets", ends).of(I32)}},
 	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c), in("out", nc),
 		in("lse", nhn).of(Wide), in("offsets", ends).of(I32)}},
+	AttentionHash: {"AttentionHash", 4, signs, []Operand{set("h.Order", sorts).of(I32), set("h.Starts", starts).of(I32),
+		set("pairs", two).of(F64), in("qkv", n3c), in("offsets", ends).of(I32)}},
+	SparseAttentionForward: {"SparseAttentionForward", 2, kept, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", n3c),
+		in("offsets", ends).of(I32), in("h.Order", sorts).of(I32), in("h.Starts", starts).of(I32)}},
+	SparseAttentionBackward: {"SparseAttentionBackward", 5, kept, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c),
+		in("out", nc), in("lse", nhn).of(Wide), in("offsets", ends).of(I32), in("h.Order", sorts).of(I32), in("h.Starts", starts).of(I32)}},
 	GELUForward:  {"GELUForward", 1, n, []Operand{set("out", n), in("inp", n)}},
 	GELUBackward: {"GELUBackward", 1, n, []Operand{set("dinp", n), in("inp", n), in("dout", n)}},
 	Add:          {"Add", 1, n, []Operand{set("out", n), in("a", n), in("b", n)}},

@@ -69,6 +69,7 @@ type run struct {
 	schedules     int       // decisions for another than 1F1B
 	sparsity      []float64 // after every pruning
 	seconds       []float64 // of every step
+	frozen        []string  // every freezing and thawing: its step, what, and how many layers
 }
 
 func (r *run) Step(m record.Metrics) error {
@@ -88,6 +89,9 @@ func (r *run) Event(e record.Event) error {
 	case record.Dynamic:
 		if s, ok := e.Detail["sparsity"].(float64); ok {
 			r.sparsity = append(r.sparsity, s)
+		}
+		if layers, ok := e.Detail["layers"]; ok {
+			r.frozen = append(r.frozen, fmt.Sprintf("%d %v %v", e.Step, e.Detail["what"], layers))
 		}
 	}
 	return nil

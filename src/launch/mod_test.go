@@ -12,7 +12,8 @@ func mixed(t *testing.T, kind, route string) config.Config {
 	t.Helper()
 	c := small(t)
 	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Route, c.Train.Steps = kind, 0.3, route, 8
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Freeze.Layers, c.Freeze.Step = 1, 2, 3, 3, 4
+	c.Prune.Start, c.Prune.Every, c.Prune.Times = 1, 2, 3
+	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 4
 	return c
 }
 

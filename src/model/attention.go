@@ -10,6 +10,7 @@ type attention struct {
 	hidden, heads int
 	norm          norm
 	qkv, proj     linear
+	buckets       *buckets // that keys are looked for in; nil: everywhere
 }
 
 func newAttention(c Config, block int) *attention {
@@ -19,6 +20,8 @@ func newAttention(c Config, block int) *attention {
 		norm: newNorm(at, "norm1", c.Hidden),
 		qkv:  newLinear(at, "qkv", 3*c.Hidden, c.Hidden, d),
 		proj: newLinear(at, "proj", c.Hidden, c.Hidden, c.residual(d)),
+
+		buckets: newBuckets(c, block),
 	}
 }
 
@@ -28,7 +31,10 @@ func (a *attention) params() []*Param {
 
 func (a *attention) leaves() Width { return Width{Values: a.hidden} }
 
-type attentionSaved struct{ mean, rstd, normed, qkv, lse, attended, out tensor.Mem }
+type attentionSaved struct {
+	mean, rstd, normed, qkv, lse, attended, out tensor.Mem
+	hashed
+}
 
 func (a *attention) saved(x *Exec, c *cutter) attentionSaved {
 	d := x.Backend.DType()
@@ -36,6 +42,7 @@ func (a *attention) saved(x *Exec, c *cutter) attentionSaved {
 		mean: c.rows(1, d.Wide()), rstd: c.rows(1, d.Wide()), normed: c.rows(a.hidden, d),
 		qkv: c.rows(3*a.hidden, d), lse: c.rows(a.heads, d.Wide()),
 		attended: c.rows(a.hidden, d), out: c.rows(a.hidden, d),
+		hashed: a.buckets.saved(x, c, a.heads),
 	}
 }
 
@@ -44,6 +51,12 @@ type attentionHeld struct{ dnormed, dqkv tensor.Mem }
 func (a *attention) held(x *Exec, c *cutter) attentionHeld {
 	d := x.Backend.DType()
 	return attentionHeld{dnormed: c.rows(a.hidden, d), dqkv: c.rows(3*a.hidden, d)}
+}
+
+func (a *attention) readings() []Reading { return a.buckets.readings() }
+
+func (a *attention) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return a.saved(x, x.cut(b, saved)).pairs
 }
 
 func (a *attention) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
@@ -57,7 +70,11 @@ func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := a.saved(x, x.cut(b, saved)), b.Tokens
 	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, n, s.qkv, s.normed)
-	x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
+	if a.buckets == nil {
+		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
+	} else {
+		a.buckets.forward(x, b, s, a.hidden, a.heads)
+	}
 	a.proj.forwardAdd(x, n, s.out, s.attended, inp)
 	return nil
 }
@@ -66,7 +83,11 @@ func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
 	dattended := x.scratch.Span(0, s.attended.Bytes)
 	a.proj.backwardInput(x, n, dattended, dout)
-	x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
+	if a.buckets == nil {
+		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
+	} else {
+		a.buckets.backward(x, b, s, h.dqkv, dattended, a.hidden, a.heads)
+	}
 	a.qkv.backwardInput(x, n, h.dnormed, h.dqkv)
 	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
 	return nil

@@ -72,6 +72,7 @@ type Subset struct {
 	picked       []int32
 	entered      Batch        // what the subset was selected from
 	copied       device.Event // host is on the device; nil before the first time
+	leaving      *departure   // at an exit; nil before the first time
 }
 
 // SubsetBytes returns the memory of a subset, on the device and on the host.

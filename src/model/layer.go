@@ -20,7 +20,8 @@ import (
 type Layer struct {
 	Description
 	ID      int
-	Updates int // optimizer updates so far
+	Updates int   // optimizer updates so far
+	Watch   Watch // of the next step, for its first microbatch; nil: none
 
 	config Config
 	params []*Param // in slab order
@@ -97,6 +98,9 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 			p.Format, p.NNZ = h.Formats[i], h.NNZ[i]
 		}
 		p.Frozen = slices.Contains(h.Frozen, i)
+	}
+	if h.Threshold != nil {
+		l.SetThreshold(*h.Threshold)
 	}
 	l.divide()
 	return l

@@ -92,7 +92,7 @@ func (c *chain) dout(i int) tensor.Mem {
 	return c.douts[i].Span(0, c.s.Layers[i].Leaves().Bytes(c.x, c.batches[i].Leaves().Tokens))
 }
 
-// loss runs forward and returns the mean loss.
+// loss runs forward and returns the mean loss, with the weighted losses of exits' probes.
 func (c *chain) loss() float64 {
 	b := c.b
 	for i, l := range c.s.Layers {
@@ -109,12 +109,20 @@ func (c *chain) loss() float64 {
 		}
 		b = b.Leaves()
 	}
-	last := len(c.s.Layers) - 1
-	loss := tensor.Of[float64](c.s.Layers[last].Reading(c.x, b, c.saved[last], 0))[0]
-	if c.also != nil {
-		loss += c.also()
+	sum := 0.0
+	for i, l := range c.s.Layers {
+		for k, r := range l.Readings() {
+			if r.Name == Loss {
+				sum += tensor.Of[float64](l.Reading(c.x, c.batches[i], c.saved[i], k))[0]
+			}
+		}
+		probes, _ := c.untold(i)
+		sum += probes
 	}
-	return loss * c.x.Scale
+	if c.also != nil {
+		sum += c.also()
+	}
+	return sum * c.x.Scale
 }
 
 // gradients runs forward and backward.
@@ -314,7 +322,7 @@ func checkSomeGradients(t *testing.T, ch *chain, of func(*Param) bool) {
 							other[j] += d
 						}
 					}
-					return ch.loss()
+					return ch.objective(p)
 				}
 				numeric := (at(h) - at(-h)) / (2 * h)
 				if diff := math.Abs(numeric - want[p][i]); diff > 1e-8+1e-6*math.Abs(numeric) {

@@ -8,30 +8,34 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/null"
+	"dynmo/src/model"
 	"dynmo/src/schedule"
 )
 
 // TestStepAllocatesNothing: after two steps every buffer and every list is
 // there, on Go's heap and outside it, also where the number of tokens changes.
 func TestStepAllocatesNothing(t *testing.T) {
-	var cases []struct {
+	type setting struct {
 		family string
 		plan   schedule.Schedule
+		exits  model.Exits
 	}
+	var cases []setting
 	for _, family := range []string{"", "keeping", "alternating", "routing"} {
 		for _, plan := range []schedule.Schedule{
 			newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
 			newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),
 		} {
-			cases = append(cases, struct {
-				family string
-				plan   schedule.Schedule
-			}{family, plan})
+			cases = append(cases, setting{family: family, plan: plan})
 		}
+	}
+	for _, threshold := range []float64{-1, 2} { // all leave, none
+		exits := model.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
+		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
 	}
 	for _, v := range cases {
 		c, plan := tiny, v.plan
-		c.Family = v.family
+		c.Family, c.Exits = v.family, v.exits
 		stages := plan.Map.Stages
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {

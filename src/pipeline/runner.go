@@ -56,6 +56,7 @@ type Runner struct {
 	lossLayers         []int      // of the chain, once for each loss
 	losses             tensor.Mem // on the host: F64 by loss of this stage and microbatch
 	counts             []cost.Count
+	watched            []cost.Count // what watches of layers saw in this step
 	times              []timing
 	spans, instrs      []trace.Span // of layers, of whole instructions
 	event              device.Event // see ready

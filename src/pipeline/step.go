@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/cost"
@@ -18,7 +19,7 @@ type Feed func(microbatch int) (tokens, targets []int32)
 // until the next step.
 type Result struct {
 	Losses       []float64    // sums of the tokens' losses, by layer of this stage that yields one, then by microbatch of this replica
-	Counts       []cost.Count // of this stage's layers, ascending by layer, microbatch and name
+	Counts       []cost.Count // of this stage's layers, ascending by layer, microbatch and name; behind them what watches saw
 	Spans        []trace.Span // of this rank, by layer
 	Instructions []trace.Span // of this rank: one for each instruction of its list, in order; with the data that it reads and copies, without waiting for buffers
 }
@@ -34,7 +35,11 @@ func (r *Runner) Step(feed Feed) (Result, error) {
 	}
 	r.trace()
 	r.count()
-	return Result{Losses: tensor.Of[float64](r.losses), Counts: r.counts, Spans: r.spans, Instructions: r.instrs}, nil
+	counts := r.counts
+	if len(r.watched) > 0 {
+		counts = slices.Concat(counts, r.watched)
+	}
+	return Result{Losses: tensor.Of[float64](r.losses), Counts: counts, Spans: r.spans, Instructions: r.instrs}, nil
 }
 
 func (r *Runner) step(feed Feed) error {
@@ -46,7 +51,7 @@ func (r *Runner) step(feed Feed) error {
 			return err
 		}
 	}
-	r.times = r.times[:0]
+	r.times, r.watched = r.times[:0], r.watched[:0]
 	for _, in := range r.list {
 		if err := r.execute(r.chunks[in.Chunk], in, feed); err != nil {
 			return fmt.Errorf("%v: %w", in, err)
@@ -124,6 +129,28 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 		}
 	}
 	r.read(c, m)
+	return r.watch(c, m)
+}
+
+// watch lets those look that watch layers of a chunk, at the first of all microbatches.
+func (r *Runner) watch(c *chunk, m int) error {
+	if m > 0 || r.replicas.Rank() > 0 {
+		return nil
+	}
+	b := c.active[m]
+	for i, l := range c.layers {
+		if l.Watch == nil {
+			continue
+		}
+		seen, err := l.Watch(r.x, b.batches[i], b.saved[i], c.input(r.x, b, i))
+		if err != nil {
+			return fmt.Errorf("layer %d (%s): watched: %w", l.ID, l.Name, err)
+		}
+		for _, count := range seen {
+			count.Layer, count.Microbatch = l.ID, m
+			r.watched = append(r.watched, count)
+		}
+	}
 	return nil
 }
 

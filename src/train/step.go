@@ -65,7 +65,9 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 	w.All.Post().SetPatience(r.stallFor())
 	clock := r.Device.Clock()
 	start := clock.Now()
-	change, err := r.dynamism.Before(step, dynamic.Target{Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s})
+	change, err := r.dynamism.Before(step, dynamic.Target{
+		Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s, LR: learningRate(r.Config.Optimizer, step, r.Config.Train.Steps),
+	})
 	if err == nil && change.Structure {
 		err = r.place(w, l, s)
 	}

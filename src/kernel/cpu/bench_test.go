@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"testing"
+	"time"
 
 	"dynmo/src/kernel"
 	"dynmo/src/random"
@@ -112,6 +113,44 @@ func BenchmarkAttention(b *testing.B) {
 		})
 		run(b, fmt.Sprintf("backward_%d", t), 5*product, int64(32*n*c), func(k *Backend) {
 			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, batch, t, n, c, nh)
+		})
+	}
+}
+
+// BenchmarkSparseAttention is BenchmarkAttention's forward and backward pass at a sequence
+// of 1024, dense and in buckets with the hash, in turn: x is how many times faster the
+// latter is.
+func BenchmarkSparseAttention(b *testing.B) {
+	const t, c, nh, buckets = 1024, channels, heads, 16
+	offsets, qkv, dout := even(1, t), random32(1, 3*t*c), random32(2, t*c)
+	out, lse, dqkv := empty(t*c), empty(t*nh), empty(3*t*c)
+	h := kernel.Buckets{Count: buckets, Order: tensor.From(make([]int32, 2*nh*t)), Starts: tensor.From(make([]int32, nh*2*(buckets+1)))}
+	pairs := make([]float64, 2)
+	dense := func(k *Backend) {
+		k.AttentionForward(nil, out, lse, qkv, offsets, 1, t, t, c, nh)
+		k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, 1, t, t, c, nh)
+	}
+	sparse := func(k *Backend) {
+		k.AttentionHash(nil, h, tensor.From(pairs), qkv, offsets, 1, 1, t, t, c, nh)
+		k.SparseAttentionForward(nil, out, lse, qkv, offsets, h, 1, t, t, c, nh)
+		k.SparseAttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, h, 1, t, t, c, nh)
+	}
+	for _, path := range Paths() {
+		b.Run(path, func(b *testing.B) {
+			k, seconds := open(b, path, *threads), [2]float64{}
+			dense(k) // memory is there before it is measured
+			sparse(k)
+			for b.Loop() {
+				for i, call := range []func(*Backend){dense, sparse} {
+					begin := time.Now()
+					call(k)
+					seconds[i] += time.Since(begin).Seconds()
+				}
+			}
+			b.ReportMetric(seconds[0]/float64(b.N)*1e3, "dense-ms")
+			b.ReportMetric(seconds[1]/float64(b.N)*1e3, "sparse-ms")
+			b.ReportMetric(seconds[0]/seconds[1], "x")
+			b.ReportMetric(pairs[0]/pairs[1], "density")
 		})
 	}
 }

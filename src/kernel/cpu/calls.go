@@ -21,6 +21,7 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	rows := func(i int) C.int64_t { return C.int64_t(call.Mem[i].Bytes / (int64(call.C) * tensor.F32.Size())) }
 	n, c, o, v := C.int64_t(call.N), C.int64_t(call.C), C.int64_t(call.O), C.int64_t(call.V)
 	b, longest, nh := C.int64_t(call.B), C.int64_t(call.Longest), C.int64_t(call.NH)
+	buckets := C.int64_t(call.Buckets)
 	first, scale, a := C.int64_t(call.First), C.double(call.Scale), &call.AdamW
 	status := C.int32_t(C.DYNMO_CPU_OK)
 	switch call.Op {
@@ -52,6 +53,18 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.AttentionBackward:
 		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
 		status = C.dynmo_cpu_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), b, longest, n, c, nh)
+	case kernel.AttentionHash:
+		work := k.room(C.dynmo_cpu_attention_hash_work(k.c, longest, buckets, b, c, nh))
+		status = C.dynmo_cpu_attention_hash(k.c, work, indices(0), indices(1), doubles(2), x(3), indices(4), C.uint64_t(call.Key),
+			buckets, b, longest, n, c, nh)
+	case kernel.SparseAttentionForward:
+		work := k.room(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
+		status = C.dynmo_cpu_sparse_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), indices(4), indices(5),
+			buckets, b, longest, n, c, nh)
+	case kernel.SparseAttentionBackward:
+		work := k.room(C.dynmo_cpu_sparse_attention_work(k.c, longest, c, nh))
+		status = C.dynmo_cpu_sparse_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), indices(6), indices(7),
+			buckets, b, longest, n, c, nh)
 	case kernel.GELUForward:
 		C.dynmo_cpu_gelu_forward(k.c, x(0), x(1), n)
 	case kernel.GELUBackward:

@@ -111,6 +111,8 @@ func (p *operand) decode(b []byte, d tensor.DType) []float64 {
 			x = append(x, float64(math.Float32frombits(order.Uint32(b))))
 		case tensor.F64:
 			x = append(x, math.Float64frombits(order.Uint64(b)))
+		case tensor.I32:
+			x = append(x, float64(int32(order.Uint32(b))))
 		case tensor.I64:
 			x = append(x, float64(order.Uint64(b)))
 		}

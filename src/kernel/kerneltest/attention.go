@@ -27,7 +27,7 @@ func (of maker) attention(lengths []int, longest, c, nh int) []example {
 	given["out"], given["lse"] = r.rounded(first.operands[0].want), single(first.operands[1].want)
 	return []example{first, of.example(backward, note, given, func(c kernel.Call, x values) (values, values) {
 		out, lse := first.operands[0].want, first.operands[1].want
-		_, _, bound := attentionBounds(c.Dims, x["offsets"], x["dout"], x["qkv"], out, lse)
+		_, _, bound := attentionBounds(c.Dims, x["offsets"], x["dout"], x["qkv"], out, lse, causal)
 		return reference(c, x), values{"dqkv": bound}
 	})}
 }
@@ -71,33 +71,38 @@ func results(t *testing.T, k kernel.Backend, dev device.Device, x example) [][]b
 }
 
 func attentionForwardBounds(d kernel.Dims, x, want values) values {
-	out, lse, _ := attentionBounds(d, x["offsets"], make([]float64, d.N*d.C), x["qkv"], want["out"], want["lse"])
+	out, lse, _ := attentionBounds(d, x["offsets"], make([]float64, d.N*d.C), x["qkv"], want["out"], want["lse"], causal)
 	return values{"out": out, "lse": lse}
 }
 
-// attentionBounds returns the bounds of all heads of all sequences.
-func attentionBounds(d kernel.Dims, offsets, dout, qkv, y, l []float64) (out, lse, dqkv []float64) {
+// causal is whether query i sees key j of its sequence.
+func causal(_, _, i, j int) bool { return j <= i }
+
+// attentionBounds returns the bounds of all heads of all sequences, whose queries see some
+// keys.
+func attentionBounds(d kernel.Dims, offsets, dout, qkv, y, l []float64, sees func(sequence, head, i, j int) bool) (out, lse, dqkv []float64) {
 	out, lse, dqkv = make([]float64, len(y)), make([]float64, len(l)), make([]float64, len(qkv))
-	for i := range d.B {
-		first, t := int(offsets[i]), int(offsets[i+1]-offsets[i])
+	for sequence := range d.B {
+		first, t := int(offsets[sequence]), int(offsets[sequence+1]-offsets[sequence])
 		row := first * d.C
 		for head := range d.NH {
 			sums := first*d.NH + head*t
-			headBounds(out[row:], lse[sums:], dqkv[3*row:], dout[row:], qkv[3*row:], y[row:], l[sums:], head, t, d.C, d.NH)
+			headBounds(out[row:], lse[sums:], dqkv[3*row:], dout[row:], qkv[3*row:], y[row:], l[sums:], head, t, d.C, d.NH,
+				func(i, j int) bool { return sees(sequence, head, i, j) })
 		}
 	}
 	return out, lse, dqkv
 }
 
 // headBounds fills in the bounds of one head of a sequence. With
-// S_ij = |q_i|·|k_j|/sqrt(hs), the terms of a score, a probability p_ij has a
+// S_ij = |q_i|·|k_j|/sqrt(hs), the terms of a score that i sees, a probability p_ij has a
 // relative error of at most e_ij = 1 + S_ij + max_j S_ij + |lse_i| units, and
 //
 //	out_i: Σ_j e_ij·p_ij·|v_j|            lse_i: 1 + max_j S_ij + |lse_i|
 //	ds_ij: e_ij·p_ij·(|dout_i|·|v_j| + |dout_i|·|out_i|)/sqrt(hs)
 //	dq_i:  Σ_j ds_ij·|k_j|                dk_j:  Σ_i ds_ij·|q_i|
 //	dv_j:  Σ_i e_ij·p_ij·|dout_i|
-func headBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t, c, nh int) {
+func headBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t, c, nh int, sees func(i, j int) bool) {
 	hs := c / nh
 	scale := 1 / math.Sqrt(float64(hs))
 	q := func(i int) int { return i*3*c + head*hs } // where row i of each begins
@@ -105,17 +110,24 @@ func headBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t, c, n
 	v := func(i int) int { return q(i) + 2*c }
 	o := func(i int) int { return i*c + head*hs }
 
-	terms := make([]float64, t) // S_ij
+	terms, seen := make([]float64, t), make([]int, 0, t) // S_ij, and the j that i sees
 	for i := range t {
-		largest := 0.0
+		largest, seen := 0.0, seen[:0]
 		for j := range i + 1 {
+			if !sees(i, j) {
+				continue
+			}
+			seen = append(seen, j)
 			terms[j] = scale * absDot(qkv[q(i):], qkv[k(j):], hs)
 			largest = max(largest, terms[j])
+		}
+		if len(seen) == 0 {
+			continue
 		}
 		li := l[i]
 		lse[i] = 1 + largest + math.Abs(li)
 		mean := absDot(dy[o(i):], y[o(i):], hs)
-		for j := range i + 1 {
+		for _, j := range seen {
 			p := math.Exp(scale*dot(qkv[q(i):], qkv[k(j):], hs) - li)
 			p *= 1 + terms[j] + largest + math.Abs(li)
 			ds := p * scale * (absDot(dy[o(i):], qkv[v(j):], hs) + mean)

@@ -71,6 +71,15 @@ func (of maker) examples() []example {
 	}
 	all = append(all, of.attention([]int{0, 0}, 5, 6, 2)...)
 	all = append(all, of.attention(nil, 0, 6, 2)...)
+	for _, s := range []struct{ hs, buckets int }{{1, 1}, {3, 2}, {16, 4}, {32, 16}, {64, 8}, {65, 4}, {128, 2}} {
+		for _, lengths := range [][]int{{33, 33}, {0, 1, 64, 150, 0, 33, 0}} {
+			all = append(all, of.hashed(lengths, 170, 2*s.hs, 2, s.buckets))
+			all = append(all, of.sparseAttention(lengths, 170, 2*s.hs, 2, s.buckets)...)
+		}
+	}
+	all = append(all, of.hashed(equal(1, 5), 5, 6, 2, 64), of.hashed([]int{0, 0}, 5, 6, 2, 4), of.hashed(nil, 0, 6, 2, 4))
+	all = append(all, of.sparseAttention(equal(1, 5), 5, 6, 2, 64)...)
+	all = append(all, of.sparseAttention([]int{0, 0}, 5, 6, 2, 4)...)
 	for _, n := range []int{1, 63, 64, 65, 1000, 4097, 10000} {
 		all = append(all, of.sumSquares(n), of.adamW(n, 6), of.masking(n))
 		for _, fixed := range []int{0, 8, 16, 24} {

@@ -41,13 +41,14 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	}
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
 	t.Run("Sequences", func(t *testing.T) { sequences(t, k, dev) })
+	t.Run("OneBucket", func(t *testing.T) { oneBucket(t, k, dev) })
 	t.Run("Checks", func(t *testing.T) { RunChecks(t, k, dev) })
 }
 
 // RunChecks asserts that every call of k panics if any one of its operands is
 // an element too short, an element too long, or in the wrong space.
 func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
-	dims := kernel.Dims{N: 70, C: 4, O: 5, NNZ: 7, V: 3, B: 2, Longest: 35, NH: 2}
+	dims := kernel.Dims{N: 70, C: 4, O: 5, NNZ: 7, V: 3, B: 2, Longest: 35, NH: 2, Buckets: 4}
 	for op := range kernel.Ops {
 		x := example{Call: kernel.Call{Op: op, Dims: dims, AdamW: kernel.AdamW{Step: 1}}}
 		for _, row := range op.Of().Operands {
@@ -135,7 +136,7 @@ func (p *operand) compare(t *testing.T, got []byte, d tensor.DType, tol float64)
 	elements := p.decode(got, d)
 	wrong, first := 0, 0
 	for j := range p.want {
-		if !(math.Abs(elements[j]-p.want[j]) <= p.limit(j, tol)) { // NaN is wrong
+		if elements[j] != p.want[j] && !(math.Abs(elements[j]-p.want[j]) <= p.limit(j, tol)) { // NaN is wrong; infinities may be right
 			if wrong == 0 {
 				first = j
 			}

@@ -2,9 +2,9 @@
 // in, seconds on a clock go out. With a virtual clock it shows what a schedule
 // would take on a device of known speed, in almost no time.
 //
-// Operands are checked as everywhere, and left as they are, except the two
-// scalars that a training step reads: the loss of CrossEntropy and the sum of
-// SumSquares become 0. Activations, gradients, weights, moments and histograms
+// Operands are checked as everywhere, and left as they are, except what a training
+// step reads: the loss of CrossEntropy, the sum of SumSquares and the pairs of
+// AttentionHash become 0. Activations, gradients, weights, moments and histograms
 // keep their bits.
 package null
 
@@ -24,8 +24,11 @@ func New(clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 // NewOf is New with elements of type d, for callers that only ask for sizes.
 func NewOf(d tensor.DType, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 	return &backend{kernel.NewCalls(d, tensor.Host, false, func(_ device.Stream, c *kernel.Call) {
-		if c.Op == kernel.CrossEntropy || c.Op == kernel.SumSquares {
+		switch c.Op {
+		case kernel.CrossEntropy, kernel.SumSquares:
 			tensor.Of[float64](c.Mem[0])[0] = 0
+		case kernel.AttentionHash:
+			clear(tensor.Of[float64](c.Mem[2]))
 		}
 		if cost != nil {
 			clock.Advance(cost(c))

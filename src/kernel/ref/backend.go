@@ -58,6 +58,12 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		AttentionForward(x(0), x(1), x(2), indices(3), call.Longest, c, call.NH)
 	case kernel.AttentionBackward:
 		AttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), call.Longest, c, call.NH)
+	case kernel.AttentionHash:
+		AttentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), call.Key, call.Buckets, c, call.NH)
+	case kernel.SparseAttentionForward:
+		SparseAttentionForward(x(0), x(1), x(2), indices(3), indices(4), indices(5), call.Longest, call.Buckets, c, call.NH)
+	case kernel.SparseAttentionBackward:
+		SparseAttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), indices(6), indices(7), call.Longest, call.Buckets, c, call.NH)
 	case kernel.GELUForward:
 		GELUForward(x(0), x(1))
 	case kernel.GELUBackward:

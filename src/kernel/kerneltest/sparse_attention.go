@@ -1,0 +1,173 @@
+package kerneltest
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"dynmo/src/device"
+	"dynmo/src/kernel"
+)
+
+// hashKey is the key of the projections of all examples.
+const hashKey = 7
+
+// hashed returns the call on queries and keys that are small integers, so that sums are
+// exact and a projection of 0 is one in every order of the sum.
+func (of maker) hashed(lengths []int, longest, c, nh, buckets int) example {
+	r, d, offsets := of.draw(givenSeed), sparseDims(lengths, longest, c, nh, buckets), offsetsOf(lengths)
+	qkv := make([]float64, d.N*3*c)
+	for i := range qkv {
+		qkv[i] = float64(r.IntN(7) - 3)
+	}
+	order, starts, pairs := bucketsOf(d, offsets, qkv)
+	given := map[string]any{
+		"offsets": offsets, "qkv": qkv,
+		"h.Order": slices.Repeat([]int32{-1}, len(order)), "h.Starts": slices.Repeat([]int32{-1}, len(starts)),
+	}
+	return of.example(kernel.Call{Op: kernel.AttentionHash, Dims: d, Key: hashKey}, noteOf(lengths, buckets), given,
+		func(kernel.Call, values) (want, bound values) {
+			return values{"h.Order": widened(order), "h.Starts": widened(starts), "pairs": pairs}, nil
+		})
+}
+
+// sparseAttention returns both calls, with buckets as the definition gives them; backward
+// is given the out and lse of the reference, rounded.
+func (of maker) sparseAttention(lengths []int, longest, c, nh, buckets int) []example {
+	r, d, offsets := of.draw(givenSeed), sparseDims(lengths, longest, c, nh, buckets), offsetsOf(lengths)
+	qkv := r.normal(d.N * 3 * c)
+	order, starts, _ := bucketsOf(d, offsets, qkv)
+	given := map[string]any{"offsets": offsets, "qkv": qkv, "h.Order": order, "h.Starts": starts}
+	sees := seesOf(d, offsets, qkv)
+	forward := kernel.Call{Op: kernel.SparseAttentionForward, Dims: d}
+	first := of.example(forward, noteOf(lengths, buckets), given, func(c kernel.Call, x values) (want, bound values) {
+		want = reference(c, x)
+		out, lse, _ := attentionBounds(d, x["offsets"], make([]float64, d.N*d.C), qkv, want["out"], want["lse"], sees)
+		return want, values{"out": out, "lse": lse}
+	})
+	given["out"], given["lse"] = r.rounded(first.operands[0].want), single(first.operands[1].want)
+	backward := kernel.Call{Op: kernel.SparseAttentionBackward, Dims: d}
+	return []example{first, of.example(backward, noteOf(lengths, buckets), given, func(c kernel.Call, x values) (values, values) {
+		_, _, bound := attentionBounds(d, x["offsets"], x["dout"], qkv, first.operands[0].want, first.operands[1].want, sees)
+		return reference(c, x), values{"dqkv": bound}
+	})}
+}
+
+func noteOf(lengths []int, buckets int) string {
+	return fmt.Sprintf(",buckets=%d,t=%v", buckets, lengths)
+}
+
+func sparseDims(lengths []int, longest, c, nh, buckets int) kernel.Dims {
+	n := 0
+	for _, t := range lengths {
+		n += t
+	}
+	return kernel.Dims{B: len(lengths), Longest: longest, N: n, C: c, NH: nh, Buckets: buckets}
+}
+
+// offsetsOf returns where sequences of these lengths begin.
+func offsetsOf(lengths []int) []int32 {
+	offsets := []int32{0}
+	for i, t := range lengths {
+		offsets = append(offsets, offsets[i]+int32(t))
+	}
+	return offsets
+}
+
+// bucketOf returns the bucket of a head's vector by its definition.
+func bucketOf(x []float64, head, buckets int) (bucket int) {
+	all, words := bits.Len(uint(buckets))-1, (len(x)+63)/64
+	for bit := range all {
+		sum := 0.0
+		for i, xi := range x {
+			if kernel.Signs(hashKey, (head*all+bit)*words+i/64)&(1<<(i%64)) != 0 {
+				xi = -xi
+			}
+			sum += xi
+		}
+		if sum > 0 {
+			bucket += 1 << bit
+		}
+	}
+	return bucket
+}
+
+// vectorOf returns part p (0 queries, 1 keys) of a token's head.
+func vectorOf(d kernel.Dims, qkv []float64, token, p, head int) []float64 {
+	hs := d.C / d.NH
+	return qkv[(token*3+p)*d.C+head*hs:][:hs]
+}
+
+// seesOf returns whether query i of a head of a sequence has a score with key j.
+func seesOf(d kernel.Dims, offsets []int32, qkv []float64) func(sequence, head, i, j int) bool {
+	at := func(sequence, i, p, head int) int { return ((int(offsets[sequence])+i)*2+p)*d.NH + head }
+	bucket := make([]int, 2*d.N*d.NH)
+	for i := range bucket {
+		token, p, head := i/d.NH/2, i/d.NH%2, i%d.NH
+		bucket[i] = bucketOf(vectorOf(d, qkv, token, p, head), head, d.Buckets)
+	}
+	return func(sequence, head, i, j int) bool {
+		return j <= i && bucket[at(sequence, i, 0, head)] == bucket[at(sequence, j, 1, head)]
+	}
+}
+
+// bucketsOf sorts by comparing buckets.
+func bucketsOf(d kernel.Dims, offsets []int32, qkv []float64) (order, starts []int32, pairs []float64) {
+	pairs = make([]float64, 2)
+	for sequence := range d.B {
+		first, t := int(offsets[sequence]), int(offsets[sequence+1]-offsets[sequence])
+		for head := range d.NH {
+			var of [2][]int
+			for p := range of {
+				sorted := make([]int32, t)
+				for i := range sorted {
+					sorted[i] = int32(i)
+					of[p] = append(of[p], bucketOf(vectorOf(d, qkv, first+i, p, head), head, d.Buckets))
+				}
+				slices.SortStableFunc(sorted, func(a, b int32) int { return of[p][a] - of[p][b] })
+				order = append(order, sorted...)
+				for bucket := range d.Buckets + 1 {
+					below := 0
+					for _, b := range of[p] {
+						if b < bucket {
+							below++
+						}
+					}
+					starts = append(starts, int32(below))
+				}
+			}
+			for i := range t {
+				for j := range i + 1 {
+					pairs[1]++
+					if of[0][i] == of[1][j] {
+						pairs[0]++
+					}
+				}
+			}
+		}
+	}
+	return order, starts, pairs
+}
+
+// oneBucket asserts that attention in one bucket has the bits of attention. In bfloat16
+// they may differ: that may use matrix units, which have another order of sums.
+func oneBucket(t *testing.T, k kernel.Backend, dev device.Device) {
+	if k.DType().Wide() != k.DType() {
+		t.Skip("elements of " + k.DType().String())
+	}
+	of, lengths := maker{k.DType()}, []int{70, 0, 1, 130, 33}
+	for _, hs := range []int{5, 32, 64} {
+		dense, sparse := of.attention(lengths, 140, 2*hs, 2), of.sparseAttention(lengths, 140, 2*hs, 2, 1)
+		for i := range dense {
+			for p := range dense[i].operands {
+				sparse[i].operands[p].data = dense[i].operands[p].data
+			}
+			want, got := results(t, k, dev, dense[i]), results(t, k, dev, sparse[i])
+			if !slices.EqualFunc(want, got[:len(want)], bytes.Equal) {
+				t.Errorf("%s of head size %d: other bits in one bucket", dense[i].Op, hs)
+			}
+		}
+	}
+}

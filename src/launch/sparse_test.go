@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/config"
+)
+
+// sparse returns the small settings with attention in buckets, and a sequence that is not
+// a multiple of them.
+func sparse(t *testing.T, kind string) config.Config {
+	c := small(t)
+	c.Dynamic.Kind, c.Attention.Buckets, c.Train.Steps = kind, 4, 8
+	c.Prune.Start, c.Prune.Every, c.Prune.Times = 2, 2, 2
+	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 4
+	return c
+}
+
+// TestSparseAttentionKeepsLaw1: in buckets, alone and beside other kinds, every loss,
+// gradient norm and the final hash are those of one stage that never moved a layer,
+// whatever the schedule, the grain, replicas and slices of the head.
+func TestSparseAttentionKeepsLaw1(t *testing.T) {
+	for _, v := range []struct {
+		kind     string
+		replicas int
+		half     bool
+	}{{"attention", 1, false}, {"attention", 2, true}, {"prune+attention", 1, true}, {"attention+freeze", 2, false}} {
+		c := sparse(t, v.kind)
+		c.Parallel.Replicas, c.Model.HeadShards = v.replicas, 2
+		if v.half {
+			c.Model.Grain = "half"
+		}
+		still := goRun(t, c, nil)
+		for kind, stages := range map[string]int{"gpipe": 2, "1f1b": 8, "zb-h1": 4, "zb-h2": 3, "zb-v": 2, "interleaved": 4} {
+			if !long && (stages+v.replicas)%2 == 0 { // half of them
+				continue
+			}
+			c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, kind, 2
+			t.Run(fmt.Sprintf("%s/D=%d/half=%v/%s", v.kind, v.replicas, v.half, kind), func(t *testing.T) {
+				moved := goRun(t, c, scatter(uint64(stages)))
+				if at := moved.difference(still); at != "" || moved.moves == 0 {
+					t.Errorf("%d moves, differs from one stage at %q", moved.moves, at)
+				}
+			})
+		}
+	}
+}
+
+// TestOneBucketTrainsAsDense: a run in one bucket has the bits of a run without, and one in
+// four has others from the first loss on.
+func TestOneBucketTrainsAsDense(t *testing.T) {
+	c := sparse(t, "none")
+	dense := goRun(t, c, nil)
+	c.Dynamic.Kind = "attention"
+	if at := goRun(t, c, nil).difference(dense); at != "step 0" {
+		t.Errorf("four buckets differ from dense attention at %q, want step 0", at)
+	}
+	c.Attention.Buckets = 1
+	if at := goRun(t, c, nil).difference(dense); at != "" {
+		t.Errorf("one bucket differs from dense attention at %q", at)
+	}
+}

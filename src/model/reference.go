@@ -1,0 +1,200 @@
+package model
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// referenceSection is a copy of a layer's weights in int8, which is compared with them
+// later: for each row a scale, F32, then the values of all rows. It lies where the rest
+// of the layer's state does.
+const referenceSection = "reference"
+
+// Watch looks at a forward of the layer for a microbatch, whose work may still be under
+// way, and returns what it saw: names and values, whose layer and microbatch the pipeline
+// knows. It leaves everything as it is.
+type Watch func(x *Exec, b *Batch, saved, inp tensor.Mem) ([]cost.Count, error)
+
+// Repeats reports whether a forward of such a layer can be done again beside the live one:
+// it depends on nothing but its weights and what enters, and tells nobody else of it.
+func (d Description) Repeats() bool {
+	return !slices.ContainsFunc(d.parts(), func(p part) bool { return p.talks() || p.selects() })
+}
+
+// rows returns the lengths of the rows of a parameter's stored values: a vector is one.
+func (p *Param) rows() (count, length int) {
+	length = p.Cols
+	if length == 1 {
+		length = p.Rows
+	}
+	return (p.Stored() + length - 1) / length, length
+}
+
+// referenceSize returns the rows of all parameters, and the bytes of their copy.
+func (l *Layer) referenceSize() (rows int, bytes int64) {
+	values := 0
+	for _, p := range l.params {
+		count, _ := p.rows()
+		rows, values = rows+count, values+p.Stored()
+	}
+	return rows, 4*int64(rows) + int64(values)
+}
+
+// Refer makes the weights, as they are between two steps, the layer's reference.
+func (l *Layer) Refer() error {
+	rows, bytes := l.referenceSize()
+	section, ok := l.State(referenceSection)
+	if !ok || section.Bytes != bytes || section.Mem.IsZero() {
+		if _, err := l.AllocState(referenceSection, bytes); err != nil {
+			return err
+		}
+		section, _ = l.State(referenceSection)
+	}
+	mirror := device.Mirror(section.Mem)
+	scales := tensor.Of[float32](mirror.Span(0, 4*int64(rows)))
+	values := tensor.Of[byte](mirror.Span(4*int64(rows), bytes-4*int64(rows)))
+	for _, p := range l.params {
+		host, err := device.Read(l.device, p.Wide())
+		if err != nil {
+			return err
+		}
+		weights, n := wide(host, l.dtype.Wide()), p.Stored()
+		count, length := p.rows()
+		for row := range count {
+			lo, hi := row*length, min((row+1)*length, n)
+			scales[row] = quantise(values[lo:hi], weights, lo)
+		}
+		scales, values = scales[count:], values[n:]
+	}
+	return device.Write(l.device, section.Mem, mirror)
+}
+
+// quantise sets row to weights [first, first+len(row)) over the scale that it returns: the
+// largest of them is 127.
+func quantise(row []byte, weights func(int) float64, first int) float32 {
+	largest := 0.0
+	for i := range row {
+		largest = max(largest, math.Abs(weights(first+i)))
+	}
+	scale := float32(largest / 127)
+	if scale == 0 || math.IsInf(float64(scale), 1) || scale != scale {
+		clear(row)
+		return 0
+	}
+	for i := range row {
+		row[i] = byte(int8(max(-127, min(127, math.RoundToEven(weights(first+i)/float64(scale))))))
+	}
+	return scale
+}
+
+// wide returns what reads elements of host memory.
+func wide(m tensor.Mem, d tensor.DType) func(int) float64 {
+	switch d {
+	case tensor.F64:
+		v := tensor.Of[float64](m)
+		return func(i int) float64 { return v[i] }
+	case tensor.BF16:
+		v := tensor.Of[uint16](m)
+		return func(i int) float64 { return float64(tensor.FromBF16(v[i])) }
+	}
+	v := tensor.Of[float32](m)
+	return func(i int) float64 { return float64(v[i]) }
+}
+
+// Refers reports whether the layer has a reference of the weights that it stores now:
+// pruned matrices in CSR have others than before.
+func (l *Layer) Refers() bool {
+	section, ok := l.State(referenceSection)
+	_, bytes := l.referenceSize()
+	return ok && !section.Mem.IsZero() && section.Bytes == bytes
+}
+
+// restored writes the reference's weights into dst, which is a slab of weights.
+func (l *Layer) restored(dst tensor.Mem) error {
+	section, _ := l.State(referenceSection)
+	host, err := device.Read(l.device, section.Mem)
+	if err != nil {
+		return err
+	}
+	rows, bytes := l.referenceSize()
+	scales := tensor.Of[float32](host.Span(0, 4*int64(rows)))
+	values := tensor.Of[byte](host.Span(4*int64(rows), bytes-4*int64(rows)))
+	mirror, first := device.Mirror(dst), 0
+	for _, p := range l.params {
+		store, n := writer(span(mirror, l.dtype, first, first+p.Stored()), l.dtype), p.Stored()
+		count, length := p.rows()
+		for i := range n {
+			store(i, float64(scales[i/length])*float64(int8(values[i])))
+		}
+		scales, values, first = scales[count:], values[n:], first+l.room(p)
+	}
+	return device.Write(l.device, dst, mirror)
+}
+
+// writer returns what sets elements of host memory.
+func writer(m tensor.Mem, d tensor.DType) func(i int, x float64) {
+	switch d {
+	case tensor.F64:
+		v := tensor.Of[float64](m)
+		return func(i int, x float64) { v[i] = x }
+	case tensor.BF16:
+		v := tensor.Of[uint16](m)
+		return func(i int, x float64) { v[i] = tensor.ToBF16(float32(x)) }
+	}
+	v := tensor.Of[float32](m)
+	return func(i int, x float64) { v[i] = float32(x) }
+}
+
+// ReferenceRows returns rows of what leaves the layer for a batch, and of what would if
+// the weights were the reference's: at most so many, evenly spread over the tokens. What
+// enters and the live layer's saved memory are those of a forward; nothing of the layer
+// changes. It waits for the stream.
+func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int) (live, reference [][]float64, err error) {
+	savedBytes, _ := l.Sizes(x)
+	slab, err := l.device.Alloc(int64(l.all) * l.dtype.Size())
+	scratch, failed := l.device.Alloc(savedBytes)
+	defer l.device.Free(slab)
+	defer l.device.Free(scratch)
+	if err = errors.Join(err, failed, x.Stream.Sync()); err != nil {
+		return nil, nil, err
+	}
+	if err = l.restored(slab); err != nil {
+		return nil, nil, err
+	}
+	first := 0
+	for _, p := range l.params {
+		defer func(live tensor.Mem) { p.W = live }(p.W)
+		p.W = span(slab, l.dtype, first, first+p.Stored())
+		first += l.room(p)
+	}
+	if err = errors.Join(l.Forward(x, b, scratch, inp), x.Stream.Sync()); err != nil {
+		return nil, nil, err
+	}
+	if live, err = l.outputs(x, b, saved, most); err == nil {
+		reference, err = l.outputs(x, b, scratch, most)
+	}
+	return live, reference, err
+}
+
+// outputs reads rows of a forward's output, whose work is done.
+func (l *Layer) outputs(x *Exec, b *Batch, saved tensor.Mem, most int) ([][]float64, error) {
+	out, err := device.Read(l.device, l.Output(x, b, saved))
+	if err != nil {
+		return nil, err
+	}
+	value, width := wide(out, l.dtype), l.Leaves().Values
+	rows := make([][]float64, min(most, b.Tokens))
+	for i := range rows {
+		first := i * b.Tokens / len(rows) * width
+		rows[i] = make([]float64, width)
+		for j := range rows[i] {
+			rows[i][j] = value(first + j)
+		}
+	}
+	return rows, nil
+}
