@@ -21,12 +21,16 @@ func init() {
 // than was told last: what the blocks cost has changed. It changes nothing.
 type Routing struct {
 	told, share, right float64 // shares of the tokens that are there: taken when last told, taken, foretold rightly
+	steps              float64 // that share and right are about the mean of
 }
+
+// lately is the most steps that shares are about the mean of: those of one are noise.
+const lately = 16
 
 // news is how many times more or fewer tokens are told.
 const news = 1.25
 
-// Before tells the shares of the last step.
+// Before tells the shares of the last steps.
 func (r *Routing) Before(int, Target) (Change, error) {
 	if r.share <= r.told*news && r.told <= r.share*news {
 		return Change{}, nil
@@ -44,7 +48,9 @@ func (r *Routing) After(_ int, m cost.Measurement) error {
 		}
 	}
 	if there > 0 {
-		r.share, r.right = float64(taken)/float64(there), float64(right)/float64(there)
+		r.steps = min(r.steps+1, lately)
+		r.share += (float64(taken)/float64(there) - r.share) / r.steps
+		r.right += (float64(right)/float64(there) - r.right) / r.steps
 	}
 	return nil
 }
