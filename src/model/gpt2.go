@@ -20,15 +20,14 @@ func (gpt2) Chain(c Config) []Description {
 	exits := c.Exits.depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
-		if c.Depths.routes(b) {
+		switch {
+		case c.Depths.routes(b):
 			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
-			continue
-		}
-		if c.HalfGrain {
+		case c.HalfGrain:
 			chain = append(chain,
 				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},
 				Description{name + ".mlp", MLP, b, func() []part { return []part{newMLP(c, b)} }})
-		} else {
+		default:
 			chain = append(chain, Description{name, Block, b, func() []part { return []part{newAttention(c, b), newMLP(c, b)} }})
 		}
 		if k := slices.Index(exits, b+1); k >= 0 {

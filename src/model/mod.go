@@ -58,6 +58,14 @@ type routed struct {
 	router   linear // (1, C)
 	up, down linear // the predictor: (C/4, C) and (1, C/4); zero without one
 	block    *Layer // attention and MLP: parts, without memory of their own
+	sizes    blockSizes
+}
+
+// blockSizes remembers Sizes of the block in a microbatch of room tokens.
+type blockSizes struct {
+	room        int
+	dtype       tensor.DType
+	saved, held int64
 }
 
 func newRouted(c Config, block int) *routed {
@@ -97,6 +105,16 @@ func (r *routed) room(x *Exec) int {
 		return x.N()
 	}
 	return x.B * r.first(x.T)
+}
+
+// blockSizes returns the block's Sizes for the tokens that are taken.
+func (r *routed) blockSizes(x *Exec) (saved, held int64) {
+	room, d := r.room(x), x.Backend.DType()
+	if s := &r.sizes; s.room != room || s.dtype != d {
+		s.room, s.dtype = room, d
+		s.saved, s.held = r.block.sizes(x, room)
+	}
+	return r.sizes.saved, r.sizes.held
 }
 
 // decision is what the host decides, and makes of it for the device. Of what has a value
@@ -140,7 +158,7 @@ func (r *routed) saved(x *Exec, c *cutter) (s routedSaved) {
 		s.pre, s.active, s.guess = c.rows(width, d), c.rows(width, d), c.rows(1, d)
 	}
 	s.decided = r.decision(x, c)
-	block, _ := r.block.sizes(x, r.room(x))
+	block, _ := r.blockSizes(x)
 	s.inp, s.block, s.out = c.take(r.room(x)*r.hidden, d), c.bytes(block, block), c.rows(r.hidden, d)
 	return s
 }
@@ -148,7 +166,7 @@ func (r *routed) saved(x *Exec, c *cutter) (s routedSaved) {
 type routedHeld struct{ dout, dinp, block tensor.Mem }
 
 func (r *routed) held(x *Exec, c *cutter) routedHeld {
-	_, block := r.block.sizes(x, r.room(x))
+	_, block := r.blockSizes(x)
 	elements := r.room(x) * r.hidden
 	return routedHeld{dout: c.take(elements, x.Backend.DType()), dinp: c.take(elements, x.Backend.DType()), block: c.bytes(block, block)}
 }

@@ -22,7 +22,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 		buckets int
 	}
 	var cases []setting
-	for _, family := range []string{"", "keeping", "alternating"} {
+	for _, family := range []string{"", "keeping", "alternating", "routing"} {
 		for _, plan := range []schedule.Schedule{
 			newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
 			newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBV, 3, 2),

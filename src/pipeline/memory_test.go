@@ -46,9 +46,9 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 		}
 		for name, c := range map[string]model.Config{
 			"whole": tiny, "slices": thinned("", true, false, 3), "selecting": thinned("thinning", true, false, 1),
-			"selecting at once": thinned("thinning at once", true, false, 1),
+			"selecting at once": thinned("thinning at once", true, false, 1), "routing": thinned("routing", true, false, 1),
 		} {
-			exact := name == "whole" || name == "selecting at once"
+			exact := name == "whole" || name == "selecting at once" || name == "routing"
 			t.Run(fmt.Sprintf("%s/stages=%d/%s", plan.Kind, plan.Map.Stages, name), func(t *testing.T) {
 				err := local.Run(plan.Map.Stages, func(tr comm.Transport) error {
 					r, err := runner(tr, c, plan, device.NewWall(), ref.New(tensor.F32))

@@ -39,6 +39,16 @@ func (f thinning) Chain(c model.Config) []model.Description {
 	return chain
 }
 
+// routing is GPT-2 with a mixture of depths.
+type routing struct{ model.Depths }
+
+func (routing) Weights(model.Config) []model.Weight { return nil }
+
+func (f routing) Chain(c model.Config) []model.Description {
+	c.Family, c.Depths = "", f.Depths
+	return c.Chain()
+}
+
 // tally counts by what was chosen.
 var tally = struct {
 	sync.Mutex
@@ -54,6 +64,7 @@ func init() {
 		return b.Tokens, nil
 	}})
 	model.Register("thinning at once", thinning{selecting: []int{-1, 4}, choose: thin})
+	model.Register("routing", routing{model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1}})
 	var calls atomic.Int32
 	model.Register("alternating", thinning{selecting: []int{1, 2, 5}, choose: func(_ *model.Exec, b *model.Batch, _ tensor.Mem, rows []int32) (int, error) {
 		n, left := 0, calls.Add(1)%3

@@ -49,7 +49,7 @@ func validating(tr comm.Transport, c model.Config, plan schedule.Schedule, n int
 // where layers select tokens; of the microbatches of a step it is the step's.
 func TestValidation(t *testing.T) {
 	for name, c := range map[string]model.Config{
-		"whole": tiny, "slices": thinned("", false, true, 3), "selecting": thinned("thinning", true, false, 1),
+		"whole": tiny, "slices": thinned("", false, true, 3), "selecting": thinned("thinning", true, false, 1), "routing": thinned("routing", true, true, 2),
 	} {
 		for _, n := range []int{microbatches, 7} {
 			var want float64

@@ -39,7 +39,7 @@ processes took cores that the measurement wanted, or when neighbours disagree.
 
 Every line names the CPU, the instruction set of dynmo's kernels, and the BLAS with the
 type of core that its kernels are for; "-" stands where there is nothing to reach.`,
-		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags))
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags), benchDynamism(&flags))
 	c.PersistentPreRun = func(*cobra.Command, []string) {
 		flags.watch = nodebench.NewWatch()
 		flags.machine = flags.watch.Machine(revision())
@@ -159,13 +159,22 @@ from what memory allows.`,
 
 // run measures on the host with the C kernels and prints the figures.
 func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) error {
-	clock, err := f.newClock()
+	results, err := f.measure(measure)
 	if err != nil {
 		return err
 	}
+	return f.report(c, results)
+}
+
+// measure measures on the host with the C kernels.
+func (f *benchFlags) measure(measure func(kernel.Backend, device.Device) ([]nodebench.Result, error)) ([]nodebench.Result, error) {
+	clock, err := f.newClock()
+	if err != nil {
+		return nil, err
+	}
 	k, err := cpu.New(f.threads)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer k.Close()
 	f.machine.Threads = f.threads
@@ -175,11 +184,7 @@ func (f *benchFlags) run(c *cobra.Command, measure func(kernel.Backend, device.D
 	if k, ok := k.(interface{ BLAS() string }); ok {
 		f.machine.BLAS = k.BLAS()
 	}
-	results, err := measure(k, devcpu.New(clock))
-	if err != nil {
-		return err
-	}
-	return f.report(c, results)
+	return measure(k, devcpu.New(clock))
 }
 
 // report prints figures and returns an error if any is invalid or too low.

@@ -1,0 +1,124 @@
+package nodebench
+
+import (
+	"errors"
+	"fmt"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/dynamic"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+)
+
+// routedCounts is the name of what a routed block counts: the tokens that are there, those
+// that it takes, and more.
+const routedCounts = "routed"
+
+// exiting measures a model most of whose tokens leave early: at each of three exits a
+// quarter of them.
+func (b *bench) exiting(c model.Config, rounds int) error {
+	return b.proportional(c, rounds, "exit", fmt.Sprintf("exit.after=%d,%d,%d", c.Blocks/4, c.Blocks/2, c.Blocks*3/4),
+		"exit.share=0.75", "exit.start=0", "exit.until=1")
+}
+
+// routing measures a mixture of depths at its usual capacity.
+func (b *bench) routing(c model.Config, rounds int) error {
+	return b.proportional(c, rounds, "mod")
+}
+
+// proportional measures a kind whose blocks have fewer tokens, in turn with the dense
+// model. With s the share of the tokens that a block has, in the mean,
+//
+//	dynamism/…_proportional = (dense step - (1-s) · dense blocks) / dynamic step
+//	dynamism/…_blocks_proportional = s · dense blocks / dynamic blocks
+//
+// in seconds: 1 is a step, and are blocks, that take as much less as tokens are fewer. The
+// step has the exits, the blocks have the routers.
+func (b *bench) proportional(c model.Config, rounds int, kind string, sets ...string) error {
+	dense, err := b.stepper(c)
+	if err != nil {
+		return err
+	}
+	defer dense.free()
+	settings, err := config.Load("", append([]string{
+		"dynamic.kind=" + kind, fmt.Sprintf("model.blocks=%d", c.Blocks), fmt.Sprintf("model.hidden=%d", c.Hidden),
+		fmt.Sprintf("model.heads=%d", c.Heads), fmt.Sprintf("model.sequence=%d", c.Sequence), fmt.Sprintf("model.tied=%v", c.Tied),
+	}, sets...))
+	if err != nil {
+		return err
+	}
+	s, err := b.stepper(model.FromConfig(settings))
+	if err != nil {
+		return err
+	}
+	defer s.free()
+	s.kind = dynamic.New(settings)
+	for range settling { // until thresholds are where they are to be
+		s.step()
+	}
+	var shares, steps, blocks []float64
+	for range 1 + rounds {
+		before, after := b.span(dense.step, 1), b.span(s.step, 1)
+		if err := errors.Join(dense.err, s.err); err != nil {
+			return err
+		}
+		less := (1 - s.share) * dense.inBlocks
+		shares, steps, blocks = append(shares, s.share), append(steps, (before-less)/after), append(blocks, s.share*dense.inBlocks/s.inBlocks)
+	}
+	wrong := 0
+	if !dense.plausible() || !s.plausible() {
+		wrong = 1
+	}
+	b.add("dynamism/"+kind+"_tokens_in_blocks", estimated(shares[1:]), "share", 0, wrong)
+	b.add("dynamism/"+kind+"_proportional", estimated(steps[1:]), "ratio", 0.9, wrong)
+	b.add("dynamism/"+kind+"_blocks_proportional", estimated(blocks[1:]), "ratio", 0, wrong)
+	return nil
+}
+
+// settling is how many steps the thresholds of exits are given.
+const settling = 12
+
+// observe notes what a step spent in blocks, and with which share of the tokens.
+func (s *stepper) observe(done pipeline.Result) {
+	s.inBlocks = 0
+	for _, span := range done.Spans {
+		if l := s.stage.Layer(span.Layer); l != nil && inBlock(l.Kind) {
+			s.inBlocks += span.End - span.Start
+		}
+	}
+	s.share = s.shareOf(done.Counts)
+}
+
+// shareOf returns the share of the tokens that a block has, the mean over the blocks.
+func (s *stepper) shareOf(counts []cost.Count) float64 {
+	taken, left := make(map[int]int64), make(map[int]int64) // by layer
+	for _, c := range counts {
+		switch c.Name {
+		case routedCounts:
+			taken[c.Layer] += c.Values[1]
+		case model.ExitCounts:
+			left[c.Layer] += c.Values[1]
+		}
+	}
+	all := int64(s.x.N())
+	there, sum, blocks := all, int64(0), int64(0)
+	for _, l := range s.stage.Layers {
+		there -= left[l.ID]
+		if !inBlock(l.Kind) {
+			continue
+		}
+		blocks++
+		if n, ok := taken[l.ID]; ok {
+			sum += n
+		} else {
+			sum += there
+		}
+	}
+	return float64(sum) / float64(all*blocks)
+}
+
+// inBlock reports whether a layer is a block or a part of one.
+func inBlock(kind model.Kind) bool {
+	return kind == model.Block || kind == model.Attention || kind == model.MLP
+}
