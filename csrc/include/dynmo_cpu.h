@@ -111,6 +111,14 @@ void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, in
 void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n);
 void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n);
 
+/* rows (n) are different rows of a table of so many; factor (n) or NULL. */
+int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,
+	int64_t n, int64_t c, int64_t table);
+int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add, const int32_t *rows, const float *keep,
+	const float *factor, int64_t n, int64_t c, int64_t table);
+int32_t dynmo_cpu_gate_gradient(const dynmo_cpu *k, float *dlogits, const float *dout, const float *a, const float *b,
+	const int32_t *rows, const float *factor, int64_t n, int64_t c, int64_t table);
+
 /* out, before (or NULL) and stats (3, n). */
 int32_t dynmo_cpu_softmax_merge(const dynmo_cpu *k, double *out, const double *before, const float *logits,
 	const int32_t *targets, int64_t n, int64_t v, int64_t first);

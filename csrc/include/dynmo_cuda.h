@@ -126,6 +126,15 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	  const int32_t *targets, double scale, int32_t n, int32_t v, int32_t first),                                      \
 	  (k, stream, loss, out, before, logits, targets, scale, n, v, first))                                             \
                                                                                                                        \
+	/* rows (n) are different rows of a table; factor may be absent but in the last. */                                \
+	X(gather_rows, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, \
+	  int32_t n, int32_t c), (k, stream, out, inp, rows, factor, n, c))                                                \
+	X(scatter_rows, (dynmo_cuda *k, void *stream, void *out, const void *add, const int32_t *rows, const float *keep,  \
+	  const float *factor, int32_t n, int32_t c), (k, stream, out, add, rows, keep, factor, n, c))                     \
+	X(gate_gradient, (dynmo_cuda *k, void *stream, void *dlogits, const void *dout, const void *a, const void *b,      \
+	  const int32_t *rows, const float *factor, int32_t n, int32_t c),                                                 \
+	  (k, stream, dlogits, dout, a, b, rows, factor, n, c))                                                            \
+                                                                                                                       \
 	X(sum_squares, (dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n), (k, stream, out, x, n))      \
 	/* w (E) and, unless E is float, its master in float. The first decayed elements decay. */                         \
 	X(adamw, (dynmo_cuda *k, void *stream, void *w, float *master, float *m, float *v, const float *g, int64_t n,      \

@@ -36,6 +36,8 @@ type Config struct {
 	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
 	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
 	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
+	Mod        Mod        `toml:"mod" only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`
+	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
 	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
@@ -128,11 +130,14 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
 }
 
 // Has reports whether a kind is among those of the settings.
 func (d Dynamic) Has(kind string) bool { return slices.Contains(d.Kinds(), kind) }
+
+// clashes reports whether kinds are named that cannot go together.
+func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") || d.Has("mod")) }
 
 // Kinds returns the kinds of the settings, "none" for none.
 func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
@@ -157,6 +162,15 @@ type Freeze struct {
 // Attention is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
 type Attention struct {
 	Buckets int `toml:"buckets" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
+}
+
+// Mod is a mixture of depths (Raposo et al. 2024).
+type Mod struct {
+	Capacity  float64 `toml:"capacity" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
+	Route     string  `toml:"route" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
+	Threshold float64 `toml:"threshold" default:"0.5" min:"0" max:"1" when:"mod.route=predictor" doc:"probability of being first, as the predictor has it, above which a token is taken"`
+	Gate      string  `toml:"gate" default:"sigmoid" oneof:"sigmoid,one" doc:"weight of what the block makes of a token, beside the token as it was: the sigmoid of the router's logit; or 1, by which the router learns nothing"`
+	Auxiliary float64 `toml:"auxiliary" default:"0.01" min:"0" max:"1000" doc:"weight of the loss by which the router's sigmoid learns who is first; it is not part of the loss that is reported"`
 }
 
 // Simulate is what a simulated run assumes of the kinds of dynamism, and of what training

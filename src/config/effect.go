@@ -29,7 +29,31 @@ func (c Config) Ignored() []string {
 		ignored = append(ignored, fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d",
 			c.Prune.Start, c.Train.Steps))
 	}
+	if c.Dynamic.Has("mod") {
+		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
+	}
+	if said := c.Exit.says(); c.Dynamic.Has("exit") && said != "" {
+		ignored = append(ignored, fmt.Sprintf("exit.threshold = %v %s", c.Exit.Threshold, said))
+	}
 	return ignored
+}
+
+// pointless returns sentences on settings of a mixture of depths that work, but route
+// nothing.
+func (m Mod) pointless(blocks int) (list []string) {
+	if blocks < 2 {
+		list = append(list, fmt.Sprintf("mod in dynamic.kind has no effect: model.blocks = %d has no second block", blocks))
+	}
+	if m.Route != "predictor" {
+		return list
+	}
+	switch m.Threshold {
+	case 0:
+		list = append(list, "mod.threshold = 0 lets every token into the routed blocks: a probability is above 0")
+	case 1:
+		list = append(list, "mod.threshold = 1 lets no token into the routed blocks: no probability is above 1")
+	}
+	return list
 }
 
 // silencer returns the setting under whose value s has no effect, if there is one:

@@ -262,6 +262,18 @@ func (k *Calls) CrossEntropy(s device.Stream, loss, out, before, logits, targets
 	k.run(s, CrossEntropy, Dims{N: n, V: v}, loss, out, before, logits, targets)
 }
 
+func (k *Calls) GatherRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, c int) {
+	k.run(s, GatherRows, Dims{N: n, C: c}, out, inp, rows, factor)
+}
+
+func (k *Calls) ScatterRows(s device.Stream, out, add, rows, keep, factor tensor.Mem, n, c int) {
+	k.run(s, ScatterRows, Dims{N: n, C: c}, out, add, rows, keep, factor)
+}
+
+func (k *Calls) GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor tensor.Mem, n, c int) {
+	k.run(s, GateGradient, Dims{N: n, C: c}, dlogits, dout, a, b, rows, factor)
+}
+
 func (k *Calls) SumSquares(s device.Stream, out, x tensor.Mem, n int) {
 	k.run(s, SumSquares, Dims{N: n}, out, x)
 }

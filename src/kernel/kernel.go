@@ -128,6 +128,19 @@ type Backend interface {
 	// of -log softmax(row)[target], added in row order in float64.
 	CrossEntropy(s device.Stream, loss, out, before, logits, targets tensor.Mem, scale float64, n, v, first int)
 
+	// GatherRows sets row i of out (n, c) to factor[i] times row rows[i] of inp, which has
+	// whole rows of c, whose number is not known. factor is wide; absent it is 1, and bits
+	// stay.
+	GatherRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, c int)
+	// ScatterRows sets row rows[i] of out, whole rows of c, to keep[i] times itself plus
+	// factor[i] times row i of add (n, c). No row is named twice. keep and factor are
+	// wide; an absent factor is 1. Where keep is 0 and factor 1, the values are add's.
+	ScatterRows(s device.Stream, out, add, rows, keep, factor tensor.Mem, n, c int)
+	// GateGradient adds to dlogits, at each of n places rows[i],
+	// factor[i]·Σ_c dout·(a - b) over row i of dout, a and b, (n, c). No place is named
+	// twice. factor is wide.
+	GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor tensor.Mem, n, c int)
+
 	// SumSquares stores in out, one F64, Σ x² of wide elements, added in float64 over fixed blocks.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)
 	// AdamW updates w (n) and its moments m and v from the gradient g, all but w

@@ -39,6 +39,9 @@ const (
 	CrossEntropy
 	SumSquares
 	AdamWUpdate // of the method AdamW
+	GatherRows
+	ScatterRows
+	GateGradient
 	Mask
 	MagnitudeHistogram
 	Ops // how many there are
@@ -95,6 +98,9 @@ func (k Kind) Type(d tensor.DType) tensor.DType {
 	}
 	return d.Wide()
 }
+
+// Rounds reports whether elements of the kind are of the backend's DType.
+func (k Kind) Rounds() bool { return k == Float || k == Table }
 
 // Use is the way in which an operation treats an operand.
 type Use uint8
@@ -213,6 +219,12 @@ var operations = [Ops]Operation{
 	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(F64), in("targets", n).of(I32)}},
 	CrossEntropy: {"CrossEntropy", 1, nv, []Operand{set("loss", one).of(F64), set("out", n3).of(F64),
 		in("before", n3).of(F64).optional(), add("logits", nv), in("targets", n).of(I32)}},
+	GatherRows: {"GatherRows", 1, nc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", n).of(I32),
+		in("factor", n).of(Wide).optional()}},
+	ScatterRows: {"ScatterRows", 3, nc, []Operand{add("out", c).of(Table), in("add", nc), in("rows", n).of(I32),
+		in("keep", n).of(Wide), in("factor", n).of(Wide).optional()}},
+	GateGradient: {"GateGradient", 3, nc, []Operand{add("dlogits", one).of(Table), in("dout", nc), in("a", nc), in("b", nc),
+		in("rows", n).of(I32), in("factor", n).of(Wide)}},
 	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(F64), in("x", n).of(Wide)}},
 	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
 		in("g", n).of(Wide)}},

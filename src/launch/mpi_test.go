@@ -81,7 +81,7 @@ func rankMain(settings string) error {
 }
 
 // TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing, on four MPI ranks.
+// schedules of TestPlacementChangesNothing, and blocks that route tokens, on four MPI ranks.
 func TestPlacementChangesNothingMPI(t *testing.T) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -99,10 +99,11 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	c := sparse(t, "prune+attention")
-	want = append(want, goRun(t, c, nil))
-	c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
-	list = append(list, c)
+	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor")} {
+		want = append(want, goRun(t, c, nil))
+		c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
+		list = append(list, c)
+	}
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

@@ -18,16 +18,20 @@ type Batch struct {
 	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
 	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; absent where all are there
 	Next      *Subset    // which leaves a layer that selects tokens, as its forward sets it; else nil
+	Inner     *Inner     // which the parts of a layer that routes tokens work on, as its forward sets it; else nil
 	subset    *Subset    // that the batch is; nil of a full one
 }
 
 // Leaves returns the batch that leaves the layer that b enters. Where the layer
 // selects tokens its forward must be done.
 func (b *Batch) Leaves() *Batch {
-	if b.Next == nil {
-		return b
+	switch {
+	case b.Next != nil:
+		return &b.Next.Batch
+	case b.Inner != nil:
+		return b.Inner.origin
 	}
-	return &b.Next.Batch
+	return b
 }
 
 // OnHost returns Index on the host, which lasts as long as the batch.
@@ -68,6 +72,7 @@ type Subset struct {
 	picked       []int32
 	entered      Batch        // what the subset was selected from
 	copied       device.Event // host is on the device; nil before the first time
+	leaving      *departure   // at an exit; nil before the first time
 }
 
 // SubsetBytes returns the memory of a subset, on the device and on the host.

@@ -9,7 +9,11 @@ import (
 // check returns an error unless a header, which may come from a file, describes
 // parameters: kernels go by what it says.
 func (h header) check(c Config, t tensor.DType) error {
-	params := outline(c, c.Chain()[h.Layer], header{Layer: h.Layer}, t).params
+	l := outline(c, c.Chain()[h.Layer], header{Layer: h.Layer}, t)
+	params := l.params
+	if _, exit := l.Threshold(); h.Threshold != nil && !exit {
+		return fmt.Errorf("a threshold of a layer that is no exit")
+	}
 	if h.Updates < 0 {
 		return fmt.Errorf("%d updates", h.Updates)
 	}

@@ -9,8 +9,11 @@ import (
 // Sizes returns the bytes of the memory that one microbatch needs in this
 // layer: saved from forward to the backward for weights, held from the
 // backward for inputs to the one for weights.
-func (l *Layer) Sizes(x *Exec) (saved, held int64) {
-	full := &Batch{Tokens: x.N(), Capacity: x.N()}
+func (l *Layer) Sizes(x *Exec) (saved, held int64) { return l.sizes(x, x.N()) }
+
+// sizes is Sizes of a microbatch of so many tokens.
+func (l *Layer) sizes(x *Exec, tokens int) (saved, held int64) {
+	full := &Batch{Tokens: tokens, Capacity: tokens}
 	for i, p := range l.parts {
 		_, s, h := p.memory(x, full, tensor.Mem{}, tensor.Mem{})
 		saved, held = saved+s, held+h

@@ -25,17 +25,20 @@ type Config struct {
 	Tied        bool // the head projects with the embedding's weights
 	HalfGrain   bool // attention and MLP of a block are layers of their own
 	DepthScaled bool // initial deviations shrink with depth (Zhang et al. 2019)
+	Exits       Exits
 	Seed        uint64
 
-	Buckets int // in which attention looks for keys; 0: it is dense
+	Buckets int    // in which attention looks for keys; 0: it is dense
+	Depths  Depths // of blocks that let tokens pass
 }
 
 // FromConfig returns the model's shape from the settings.
 func FromConfig(c config.Config) Config {
 	shape := Config{
+		Exits:  exitsOf(c),
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
-		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed, Depths: depths(c),
 	}
 	if c.Dynamic.Has("attention") {
 		shape.Buckets = c.Attention.Buckets

@@ -36,6 +36,7 @@ const (
 	MLP       Kind = "mlp"
 	Block     Kind = "block"
 	Head      Kind = "head"
+	Exit      Kind = "exit"
 )
 
 // Description says what a layer of the chain is.

@@ -3,27 +3,37 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // gpt2 is GPT-2 (Radford et al. 2019): embedding, blocks of pre-norm attention
 // and MLP with residuals, and a head of final norm, vocabulary projection and
 // cross-entropy. With half grain a block is two layers; the head can be a layer
-// for each of several slices of the vocabulary.
+// for each of several slices of the vocabulary. A block that routes tokens is one layer
+// in any case.
 type gpt2 struct{}
 
 // Chain names the layers "embedding", "block.0" or "block.0.attention" and
-// "block.0.mlp", …, "head" or "head.0", "head.1", ….
+// "block.0.mlp", …, "head" or "head.0", "head.1", …; behind some blocks "exit.0", "exit.1", ….
 func (gpt2) Chain(c Config) []Description {
 	chain := []Description{{"embedding", Embedding, -1, func() []part { return []part{newEmbedding(c)} }}}
+	exits := c.Exits.depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
+		if c.Depths.routes(b) {
+			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
+			continue
+		}
 		if c.HalfGrain {
 			chain = append(chain,
 				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},
 				Description{name + ".mlp", MLP, b, func() []part { return []part{newMLP(c, b)} }})
-			continue
+		} else {
+			chain = append(chain, Description{name, Block, b, func() []part { return []part{newAttention(c, b), newMLP(c, b)} }})
 		}
-		chain = append(chain, Description{name, Block, b, func() []part { return []part{newAttention(c, b), newMLP(c, b)} }})
+		if k := slices.Index(exits, b+1); k >= 0 {
+			chain = append(chain, Description{fmt.Sprintf("exit.%d", k), Exit, -1, func() []part { return []part{newExit(c, k, b)} }})
+		}
 	}
 	for k := range c.Slices() {
 		name := "head"

@@ -98,6 +98,9 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		}
 		p.Frozen = slices.Contains(h.Frozen, i)
 	}
+	if h.Threshold != nil {
+		l.SetThreshold(*h.Threshold)
+	}
 	l.divide()
 	return l
 }
@@ -252,8 +255,10 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
 		Held: held + l.Leaves().Bytes(x, x.N()),
 	}
-	if l.Selects() {
-		bytes.Activations += x.SubsetBytes()
+	for _, is := range []bool{l.Selects(), l.Routes()} {
+		if is {
+			bytes.Activations += x.SubsetBytes()
+		}
 	}
 	for _, s := range l.state {
 		bytes.Parameters += s.Mem.Bytes

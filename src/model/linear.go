@@ -12,6 +12,14 @@ func newLinear(at place, name string, rows, cols int, deviation float64) linear 
 	}
 }
 
+// rows returns what each token leaves with; 0 of no linear.
+func (l linear) rows() int {
+	if l.w == nil {
+		return 0
+	}
+	return l.w.Rows
+}
+
 // forward sets out (n, Rows) from inp (n, Cols).
 func (l linear) forward(x *Exec, n int, out, inp tensor.Mem) {
 	if l.w.Format == CSR {

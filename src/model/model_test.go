@@ -23,12 +23,14 @@ type chain struct {
 	b       *Batch   // that enters the chain
 	batches []*Batch // that enter each layer
 	subsets []*Subset
+	inner   []*Inner
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
 	douts   []tensor.Mem
 	tokens  []int32
 	targets []int32
+	also    func() float64 // is added to the sum of the losses
 }
 
 func newChain(t *testing.T, c Config, d tensor.DType) *chain {
@@ -49,6 +51,11 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 			subset = NewSubset(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())))
 		}
 		ch.subsets = append(ch.subsets, subset)
+		var inner *Inner
+		if l.Routes() {
+			inner = NewInner(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())), tensor.From(make([]byte, l.RoutingBytes(x))))
+		}
+		ch.inner = append(ch.inner, inner)
 		ch.held = append(ch.held, alloc(t, dev, held))
 		ch.douts = append(ch.douts, alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
@@ -85,10 +92,13 @@ func (c *chain) dout(i int) tensor.Mem {
 	return c.douts[i].Span(0, c.s.Layers[i].Leaves().Bytes(c.x, c.batches[i].Leaves().Tokens))
 }
 
-// loss runs forward and returns the mean loss.
+// loss runs forward and returns the mean loss, with the weighted losses of exits' probes.
 func (c *chain) loss() float64 {
 	b := c.b
 	for i, l := range c.s.Layers {
+		if l.Routes() {
+			b = c.inner[i].From(b)
+		}
 		if l.Selects() {
 			b = c.subsets[i].From(b)
 		}
@@ -99,8 +109,20 @@ func (c *chain) loss() float64 {
 		}
 		b = b.Leaves()
 	}
-	last := len(c.s.Layers) - 1
-	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, b, c.saved[last], 0))[0] * c.x.Scale
+	sum := 0.0
+	for i, l := range c.s.Layers {
+		for k, r := range l.Readings() {
+			if r.Name == Loss {
+				sum += tensor.Of[float64](l.Reading(c.x, c.batches[i], c.saved[i], k))[0]
+			}
+		}
+		probes, _ := c.untold(i)
+		sum += probes
+	}
+	if c.also != nil {
+		sum += c.also()
+	}
+	return sum * c.x.Scale
 }
 
 // gradients runs forward and backward.
@@ -256,6 +278,12 @@ func (c *chain) tied() []*Param {
 
 func checkGradients(t *testing.T, ch *chain) {
 	t.Helper()
+	checkSomeGradients(t, ch, func(*Param) bool { return true })
+}
+
+// checkSomeGradients checks those of some parameters.
+func checkSomeGradients(t *testing.T, ch *chain, of func(*Param) bool) {
+	t.Helper()
 	ch.gradients()
 	want := make(map[*Param][]float64) // a tied matrix: the sum of both ends
 	for _, l := range ch.s.Layers {
@@ -272,7 +300,7 @@ func checkGradients(t *testing.T, ch *chain) {
 	const h = 1e-5
 	for _, l := range ch.s.Layers {
 		for _, p := range l.Params() {
-			if slices.Contains(borrowers, p) {
+			if slices.Contains(borrowers, p) || !of(p) {
 				continue
 			}
 			w := tensor.Of[float64](p.W)
@@ -294,7 +322,7 @@ func checkGradients(t *testing.T, ch *chain) {
 							other[j] += d
 						}
 					}
-					return ch.loss()
+					return ch.objective(p)
 				}
 				numeric := (at(h) - at(-h)) / (2 * h)
 				if diff := math.Abs(numeric - want[p][i]); diff > 1e-8+1e-6*math.Abs(numeric) {

@@ -42,6 +42,8 @@ type header struct {
 	Formats []Format `json:"formats"` // of every parameter, in slab order
 	NNZ     []int    `json:"nnz"`
 	Frozen  []int    `json:"frozen,omitempty"` // parameters
+
+	Threshold *float64 `json:"threshold,omitempty"` // of an exit; nil of other layers
 }
 
 func (l *Layer) header() header {
@@ -52,6 +54,9 @@ func (l *Layer) header() header {
 		if p.Frozen {
 			h.Frozen = append(h.Frozen, i)
 		}
+	}
+	if threshold, ok := l.Threshold(); ok {
+		h.Threshold = &threshold
 	}
 	return h
 }

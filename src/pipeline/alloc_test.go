@@ -8,17 +8,20 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/null"
+	"dynmo/src/model"
 	"dynmo/src/schedule"
 )
 
 // TestStepAllocatesNothing: after two steps every buffer and every list is
 // there, on Go's heap and outside it, also where the number of tokens changes.
 func TestStepAllocatesNothing(t *testing.T) {
-	var cases []struct {
+	type setting struct {
 		family  string
 		plan    schedule.Schedule
+		exits   model.Exits
 		buckets int
 	}
+	var cases []setting
 	for _, family := range []string{"", "keeping", "alternating"} {
 		for _, plan := range []schedule.Schedule{
 			newSchedule(t, schedule.Kind1F1B, 1, 1), newSchedule(t, schedule.Kind1F1B, 3, 1),
@@ -28,16 +31,16 @@ func TestStepAllocatesNothing(t *testing.T) {
 			if family == "alternating" {
 				buckets = 4 // of an attention that is not dense
 			}
-			cases = append(cases, struct {
-				family  string
-				plan    schedule.Schedule
-				buckets int
-			}{family, plan, buckets})
+			cases = append(cases, setting{family: family, plan: plan, buckets: buckets})
 		}
+	}
+	for _, threshold := range []float64{-1, 2} { // all leave, none
+		exits := model.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
+		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
 	}
 	for _, v := range cases {
 		c, plan := tiny, v.plan
-		c.Family, c.Buckets = v.family, v.buckets
+		c.Family, c.Exits, c.Buckets = v.family, v.exits, v.buckets
 		stages := plan.Map.Stages
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {

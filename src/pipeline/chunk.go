@@ -36,6 +36,7 @@ type buffer struct {
 	received *model.Subset   // entering, where tokens may have left before the chunk; else nil
 	batches  []*model.Batch  // that entered each layer of the chunk
 	selected []*model.Subset // by layer: what leaves it, where it selects tokens; else nil
+	inner    []*model.Inner  // by layer: what its parts work on, where it routes tokens; else nil
 	saved    []tensor.Mem    // by layer
 	inp      tensor.Mem      // what entered the chunk
 	dout     tensor.Mem      // gradient from behind the chunk
@@ -89,7 +90,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	}
 	room := func(w model.Width) tensor.Mem { return p.take(w.Bytes(r.x, r.x.N())) }
 	for range n.activations {
-		b := &buffer{batches: make([]*model.Batch, len(layers)), selected: make([]*model.Subset, len(layers))}
+		b := &buffer{batches: make([]*model.Batch, len(layers)), selected: make([]*model.Subset, len(layers)), inner: make([]*model.Inner, len(layers))}
 		if varies {
 			b.received = p.subset()
 		}
@@ -98,6 +99,9 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 			b.saved = append(b.saved, p.take(saved))
 			if l.Selects() {
 				b.selected[i] = p.subset()
+			}
+			if l.Routes() {
+				b.inner[i] = p.inner(l)
 			}
 		}
 		c.free = append(c.free, b)
@@ -176,6 +180,9 @@ func (b *buffer) enter(layer int) {
 	in := b.entering
 	if layer > 0 {
 		in = b.batches[layer-1].Leaves()
+	}
+	if inner := b.inner[layer]; inner != nil {
+		in = inner.From(in)
 	}
 	if s := b.selected[layer]; s != nil {
 		in = s.From(in)

@@ -168,6 +168,12 @@ func (p *planner) subset() *model.Subset {
 	return model.NewSubset(p.r.x, p.take(bytes), p.host(bytes))
 }
 
+// inner makes the batch inside a layer that routes tokens.
+func (p *planner) inner(l *model.Layer) *model.Inner {
+	bytes := p.r.x.SubsetBytes()
+	return model.NewInner(p.r.x, p.take(bytes), p.host(bytes), p.host(l.RoutingBytes(p.r.x)))
+}
+
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {
 	if p.err != nil {
 		return tensor.Mem{}

@@ -179,6 +179,24 @@ func TestSelectingSparse(t *testing.T) {
 	}
 }
 
+// TestRoutedLayersOfSomeTokens: where blocks that route tokens are entered by some
+// tokens of a microbatch, by all or by none, and pass on some of them, losses and updated
+// weights are the same bits wherever layers lie.
+func TestRoutedLayersOfSomeTokens(t *testing.T) {
+	for name, d := range map[string]model.Depths{
+		"topk": {Capacity: 0.4, Auxiliary: 0.1}, "predictor": {Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.1},
+	} {
+		c := thinned("thinning", true, name == "topk", 2)
+		c.Depths = d
+		want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
+		for _, plan := range []schedule.Schedule{
+			newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2), newSchedule(t, schedule.KindZBH2, 2, 1), lateWeights(),
+		} {
+			train(t, c, plan).agree(t, want, plan)
+		}
+	}
+}
+
 // TestSelectingAll: layers that select tokens, and select all, change nothing.
 func TestSelectingAll(t *testing.T) {
 	want := train(t, tiny, newSchedule(t, schedule.KindGPipe, 1, 1))

@@ -277,6 +277,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
 		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Ceiling: Float(a.Ceiling), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
+		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),
 	}
 	for stage, bytes := range a.Bytes {
 		m.BytesPerStage = append(m.BytesPerStage, bytes+d.Measured.Memory[stage].Kept)

@@ -64,6 +64,8 @@ type Metrics struct {
 	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
 	BatchSize      int   `json:"batch_size"`       // sequences of the step, of all replicas
 	Sparsity       Float `json:"sparsity"`         // share of the prunable parameters that are gone, in [0, 1]
+	// Counts is what layers counted, by name, then in chain order. Absent where none counts.
+	Counts []LayerCounts `json:"counts,omitempty"`
 	// ValidationLoss is the loss of data that nothing is trained on, in nats per token,
 	// after the step; its perplexity is e to that; and the seconds that it took are in no
 	// other number of the step but WallSeconds. Absent where it was not measured.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 
 	"dynmo/src/checkpoint"
@@ -77,6 +78,9 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	k, err := c.chain()
 	if err != nil {
 		return nil, err
+	}
+	if k.shape.Depths != (model.Depths{}) {
+		return nil, c.fail(ManifestFile, errors.New(`a model with dynamic.kind = "mod": no other program knows blocks that route tokens, want a model without`))
 	}
 	w := checkpoint.FromChain(k.shape, k.layer, k.free)
 	w.Prefix = checkpoint.Transformer

@@ -77,6 +77,12 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		status = C.dynmo_cpu_softmax_gradient(k.c, x(0), doubles(1), indices(2), scale, n, v, first)
 	case kernel.CrossEntropy:
 		status = C.dynmo_cpu_cross_entropy(k.c, doubles(0), doubles(1), doubles(2), x(3), indices(4), scale, n, v, first)
+	case kernel.GatherRows:
+		status = C.dynmo_cpu_gather_rows(k.c, x(0), x(1), indices(2), x(3), n, c, rows(1))
+	case kernel.ScatterRows:
+		status = C.dynmo_cpu_scatter_rows(k.c, x(0), x(1), indices(2), x(3), x(4), n, c, rows(0))
+	case kernel.GateGradient:
+		status = C.dynmo_cpu_gate_gradient(k.c, x(0), x(1), x(2), x(3), indices(4), x(5), n, c, C.int64_t(call.Mem[0].Bytes/tensor.F32.Size()))
 	case kernel.SumSquares: // all paths give the same bits
 		*doubles(0) = C.dynmo_cpu_sum_squares(k.c, k.room(C.dynmo_cpu_sum_squares_work(n)), x(1), n)
 	case kernel.AdamWUpdate:

@@ -86,6 +86,12 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_softmax_gradient(t, h, stream, x(0), doubles(1), indices(2), scale, rows(), v, first)
 	case kernel.CrossEntropy:
 		status = C.call_cross_entropy(t, h, stream, doubles(0), doubles(1), doubles(2), x(3), indices(4), scale, rows(), v, first)
+	case kernel.GatherRows:
+		status = C.call_gather_rows(t, h, stream, x(0), x(1), indices(2), floats(3), rows(), c)
+	case kernel.ScatterRows:
+		status = C.call_scatter_rows(t, h, stream, x(0), x(1), indices(2), floats(3), floats(4), rows(), c)
+	case kernel.GateGradient:
+		status = C.call_gate_gradient(t, h, stream, x(0), x(1), x(2), x(3), indices(4), floats(5), rows(), c)
 	case kernel.SumSquares:
 		status = C.call_sum_squares(t, h, stream, doubles(0), floats(1), length)
 	case kernel.AdamWUpdate:

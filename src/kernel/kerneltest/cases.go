@@ -55,6 +55,9 @@ func (of maker) examples() []example {
 		all = append(all, of.embedding(n, 3)...)
 		all = append(all, of.pointwise(n*3)...)
 	}
+	for _, s := range [][2]int{{0, 3}, {1, 1}, {17, 3}, {64, 64}, {33, 129}, {1023, 8}} {
+		all = append(all, of.rows(s[0], s[1])...)
+	}
 	all = append(all, of.embedding(51, 65)...)
 	all = append(all, of.embedding(0, 3)...)
 	for _, hs := range []int{3, 8, 16, 32, 65} {

@@ -76,6 +76,12 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		SoftmaxGradient(x(0), doubles(1), indices(2), call.Scale, n, v, call.First)
 	case kernel.CrossEntropy:
 		doubles(0)[0] = CrossEntropy(doubles(1), doubles(2), x(3), indices(4), call.Scale, n, v, call.First)
+	case kernel.GatherRows:
+		GatherRows(x(0), x(1), indices(2), x(3), c)
+	case kernel.ScatterRows:
+		ScatterRows(x(0), x(1), indices(2), x(3), x(4), c)
+	case kernel.GateGradient:
+		GateGradient(x(0), x(1), x(2), x(3), indices(4), x(5), c)
 	case kernel.SumSquares:
 		doubles(0)[0] = SumSquares(x(1))
 	case kernel.AdamWUpdate:

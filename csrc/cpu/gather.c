@@ -1,0 +1,84 @@
+/* Some rows of a table, each named once: taken out, put back, and the gradient of what
+ * they are weighted with. */
+#include "kernels.h"
+
+struct gather {
+	float *out;
+	const float *inp, *a, *b, *keep, *factor;
+	const int32_t *rows;
+	int64_t c;
+};
+
+static void gather_rows(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct gather *g = job;
+	int64_t c = g->c;
+	(void)member;
+	for (int64_t i = first; i < last; i++) {
+		const float *from = g->inp + g->rows[i] * c;
+		float *to = g->out + i * c;
+		if (!g->factor) {
+			memcpy(to, from, (size_t)c * sizeof(float));
+			continue;
+		}
+		float factor = g->factor[i];
+		for (int64_t j = 0; j < c; j++)
+			to[j] = factor * from[j];
+	}
+}
+
+int32_t dynmo_cpu_gather_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,
+	int64_t n, int64_t c, int64_t table)
+{
+	if (!dynmo_inside(rows, n, table))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), gather_rows, &(struct gather){
+		.out = out, .inp = inp, .rows = rows, .factor = factor, .c = c});
+	return DYNMO_CPU_OK;
+}
+
+static void scatter_rows(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct gather *g = job;
+	int64_t c = g->c;
+	(void)member;
+	for (int64_t i = first; i < last; i++) {
+		float *to = g->out + g->rows[i] * c, keep = g->keep[i], factor = g->factor ? g->factor[i] : 1;
+		const float *from = g->inp + i * c;
+		for (int64_t j = 0; j < c; j++)
+			to[j] = keep * to[j] + factor * from[j];
+	}
+}
+
+int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add, const int32_t *rows, const float *keep,
+	const float *factor, int64_t n, int64_t c, int64_t table)
+{
+	if (!dynmo_inside(rows, n, table))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), scatter_rows, &(struct gather){
+		.out = out, .inp = add, .rows = rows, .keep = keep, .factor = factor, .c = c});
+	return DYNMO_CPU_OK;
+}
+
+static void gate_gradient(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct gather *g = job;
+	(void)member;
+	for (int64_t i = first; i < last; i++) {
+		const float *dout = g->inp + i * g->c, *a = g->a + i * g->c, *b = g->b + i * g->c;
+		float sum = 0;
+		for (int64_t j = 0; j < g->c; j++)
+			sum += dout[j] * (a[j] - b[j]);
+		g->out[g->rows[i]] += g->factor[i] * sum;
+	}
+}
+
+int32_t dynmo_cpu_gate_gradient(const dynmo_cpu *k, float *dlogits, const float *dout, const float *a, const float *b,
+	const int32_t *rows, const float *factor, int64_t n, int64_t c, int64_t table)
+{
+	if (!dynmo_inside(rows, n, table))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, n, dynmo_row_grain(c), gate_gradient, &(struct gather){
+		.out = dlogits, .inp = dout, .a = a, .b = b, .rows = rows, .factor = factor, .c = c});
+	return DYNMO_CPU_OK;
+}

@@ -1,0 +1,118 @@
+/* Some rows of a table, each named once: taken out, put back, and the gradient of what
+ * they are weighted with. Bound by memory: gather_rows moves 2·n·c elements, scatter_rows
+ * and gate_gradient 3·n·c. A warp has a row, or a tile of 32 packs of its columns. */
+#include "pack.cuh"
+#include "reduce.cuh"
+
+namespace {
+
+const int WARPS = 8; /* of a block, each with a row of its own */
+
+__device__ __forceinline__ int warp_row() { return blockIdx.x * WARPS + threadIdx.y; }
+
+template <typename E> __device__ __forceinline__ int tile_column()
+{
+	return (blockIdx.y * 32 + threadIdx.x) * width<E>;
+}
+
+template <typename E> dim3 row_tiles(int rows, int c) { return dim3(parts(rows, WARPS), parts(c, 32 * width<E>)); }
+
+template <typename E, bool VECTOR>
+__global__ void __launch_bounds__(32 * WARPS)
+gather(E *out, const E *inp, const int32_t *rows, const float *factor, int n, int c)
+{
+	const int N = width<E>;
+	int i = warp_row(), at = tile_column<E>();
+	if (i >= n || at >= c) return;
+	pack<E> x = read<VECTOR, N>(inp + static_cast<int64_t>(rows[i]) * c, at, c);
+	if (factor) {
+		float result[N];
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			result[j] = factor[i] * x[j];
+		x = pack<E>::of(result);
+	}
+	write<VECTOR>(out + static_cast<int64_t>(i) * c, at, c, x);
+}
+
+template <typename E, bool VECTOR>
+__global__ void __launch_bounds__(32 * WARPS)
+scatter(E *out, const E *add, const int32_t *rows, const float *keep, const float *factor, int n, int c)
+{
+	const int N = width<E>;
+	int i = warp_row(), at = tile_column<E>();
+	if (i >= n || at >= c) return;
+	E *row = out + static_cast<int64_t>(rows[i]) * c;
+	float times = factor ? factor[i] : 1;
+	pack<E> old = read<VECTOR, N>(row, at, c), x = read<VECTOR, N>(add + static_cast<int64_t>(i) * c, at, c);
+	float result[N];
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		result[j] = keep[i] * old[j] + times * x[j];
+	write<VECTOR>(row, at, c, pack<E>::of(result));
+}
+
+template <typename E>
+__global__ void __launch_bounds__(32 * WARPS)
+gate(E *dlogits, const E *dout, const E *a, const E *b, const int32_t *rows, const float *factor, int n, int c)
+{
+	int i = warp_row();
+	if (i >= n) return; /* a whole warp */
+	int64_t row = static_cast<int64_t>(i) * c;
+	float sum = 0;
+	for (int j = threadIdx.x; j < c; j += 32)
+		sum += wide(dout[row + j]) * (wide(a[row + j]) - wide(b[row + j]));
+	sum = warp_reduce(sum, plus());
+	if (threadIdx.x == 0) dlogits[rows[i]] = narrow<E>(wide(dlogits[rows[i]]) + factor[i] * sum);
+}
+
+template <typename E>
+int32_t run_gather(void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, int n, int c)
+{
+	auto kernel = rows_aligned<E>(c, out, inp) ? gather<E, true> : gather<E, false>;
+	LAUNCH(kernel, row_tiles<E>(n, c), dim3(32, WARPS), 0, stream, static_cast<E *>(out), static_cast<const E *>(inp),
+		rows, factor, n, c);
+	return launched();
+}
+
+template <typename E>
+int32_t run_scatter(void *stream, void *out, const void *add, const int32_t *rows, const float *keep,
+	const float *factor, int n, int c)
+{
+	auto kernel = rows_aligned<E>(c, out, add) ? scatter<E, true> : scatter<E, false>;
+	LAUNCH(kernel, row_tiles<E>(n, c), dim3(32, WARPS), 0, stream, static_cast<E *>(out), static_cast<const E *>(add),
+		rows, keep, factor, n, c);
+	return launched();
+}
+
+template <typename E>
+int32_t run_gate(void *stream, void *dlogits, const void *dout, const void *a, const void *b, const int32_t *rows,
+	const float *factor, int n, int c)
+{
+	LAUNCH(gate<E>, dim3(parts(n, WARPS)), dim3(32, WARPS), 0, stream, static_cast<E *>(dlogits),
+		static_cast<const E *>(dout), static_cast<const E *>(a), static_cast<const E *>(b), rows, factor, n, c);
+	return launched();
+}
+
+} // namespace
+
+int32_t dynmo_cuda_gather_rows(dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows,
+	const float *factor, int32_t n, int32_t c)
+{
+	if (n == 0 || c == 0) return 0;
+	return BY_TYPE(k, run_gather, stream, out, inp, rows, factor, n, c);
+}
+
+int32_t dynmo_cuda_scatter_rows(dynmo_cuda *k, void *stream, void *out, const void *add, const int32_t *rows,
+	const float *keep, const float *factor, int32_t n, int32_t c)
+{
+	if (n == 0 || c == 0) return 0;
+	return BY_TYPE(k, run_scatter, stream, out, add, rows, keep, factor, n, c);
+}
+
+int32_t dynmo_cuda_gate_gradient(dynmo_cuda *k, void *stream, void *dlogits, const void *dout, const void *a,
+	const void *b, const int32_t *rows, const float *factor, int32_t n, int32_t c)
+{
+	if (n == 0) return 0;
+	return BY_TYPE(k, run_gate, stream, dlogits, dout, a, b, rows, factor, n, c);
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Exit is early exit: behind chosen blocks tokens leave (Schuster et al. 2022; paper, section 2.2).
+type Exit struct {
+	After      string  `toml:"after" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
+	From       float64 `toml:"from" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
+	Confidence string  `toml:"confidence" default:"classifier" oneof:"classifier,softmax" doc:"what says that a token may leave: a linear classifier of its state, or its largest probability, which takes the head for every token"`
+	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, in [0, 1], above which a token leaves; without effect where exit.share is above 0"`
+	Share      float64 `toml:"share" default:"0" min:"0" below:"1" doc:"share of the tokens that leave before the last block in the end: thresholds follow it; 0 leaves them as they are"`
+	Start      int     `toml:"start" default:"100" min:"0" unit:"steps" doc:"step from which on the share rises, as a straight line; none leaves before it"`
+	Until      int     `toml:"until" default:"1000" min:"0" unit:"steps" doc:"step from which on the share is exit.share"`
+	Probe      float64 `toml:"probe" default:"0.0625" min:"0" max:"1" doc:"share of the tokens that go on whose loss is computed at the exit too, so that it learns of them"`
+	Weight     float64 `toml:"weight" default:"0.3" min:"0" max:"1000" doc:"weight of those losses in the gradient; 0 computes none"`
+	Propagate  bool    `toml:"propagate" default:"false" doc:"whether the state of a token that has left goes on to the keys and values of later blocks"`
+}
+
+// Depths returns the numbers of blocks before each exit in a chain of so many, ascending,
+// with commas between them; "" if there are none.
+func (e Exit) Depths(blocks int) string {
+	if e.After != "auto" {
+		return strings.ReplaceAll(e.After, " ", "")
+	}
+	var list []string
+	for quarter := range 4 {
+		depth := int(math.Round((e.From + float64(quarter)/4) * float64(blocks)))
+		if text := strconv.Itoa(depth); depth > 0 && depth < blocks && (list == nil || list[len(list)-1] != text) {
+			list = append(list, text)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// Count returns how many exits a chain of so many blocks has.
+func (e Exit) Count(blocks int) int {
+	depths := e.Depths(blocks)
+	if depths == "" {
+		return 0
+	}
+	return 1 + strings.Count(depths, ",")
+}
+
+// check returns what is wanted of the depths of a chain of so many blocks; "" if they are
+// right.
+func (e Exit) check(blocks int) string {
+	if blocks < 2 {
+		return "at least 2 blocks: tokens leave between two"
+	}
+	last, depths := 0, e.Depths(blocks)
+	for text := range strings.SplitSeq(depths, ",") {
+		depth, err := strconv.Atoi(text)
+		if err != nil || strconv.Itoa(depth) != text || depth <= last || depth >= blocks {
+			return fmt.Sprintf("\"auto\", or ascending numbers of blocks from 1 to %d with commas between them", blocks-1)
+		}
+		last = depth
+	}
+	return ""
+}
+
+// says returns a sentence where thresholds that do not change let no token leave, or all.
+func (e Exit) says() string {
+	switch {
+	case e.Share > 0:
+		return ""
+	case e.Threshold >= 1:
+		return "lets no token leave: no confidence is above 1"
+	case e.Threshold < 0:
+		return "lets every token leave at the first exit: no confidence is below 0"
+	}
+	return ""
+}

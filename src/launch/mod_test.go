@@ -1,0 +1,98 @@
+package launch
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/config"
+)
+
+// mixed returns settings of small with a mixture of depths, beside other kinds or not.
+func mixed(t *testing.T, kind, route string) config.Config {
+	t.Helper()
+	c := small(t)
+	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Route, c.Train.Steps = kind, 0.3, route, 8
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Freeze.Layers, c.Freeze.Step = 1, 2, 3, 3, 4
+	return c
+}
+
+// TestRoutingKeepsLaw1: with blocks that route tokens, alone and beside other kinds, every
+// loss, gradient norm and the final hash are those of one stage that never moved a layer.
+func TestRoutingKeepsLaw1(t *testing.T) {
+	for i, v := range []struct{ kind, route string }{{"mod", "topk"}, {"mod", "predictor"}, {"prune+mod", "predictor"}, {"freeze+mod", "predictor"}} {
+		for replicas := 1; replicas <= 2; replicas++ {
+			c := mixed(t, v.kind, v.route)
+			c.Parallel.Replicas, c.Model.HeadShards = replicas, 1+2*(i%2)
+			c.Model.Grain = []string{"block", "half"}[(i+replicas)%2]
+			still := goRun(t, c, nil)
+			if first, last := still.losses[0], still.losses[len(still.losses)-1]; last >= first {
+				t.Errorf("loss from %v to %v", first, last)
+			}
+			for k, plan := range []struct {
+				kind   string
+				stages int
+			}{{"1f1b", 8}, {"zb-h2", 4}, {"zb-v", 2}, {"interleaved", 2}, {"gpipe", 4}, {"zb-h1", 2}} {
+				if !long && (k+i+replicas)%2 != 0 {
+					continue
+				}
+				c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = plan.stages, plan.kind, 2
+				t.Run(fmt.Sprintf("%s/%s/D=%d/%s/P=%d", v.kind, v.route, replicas, plan.kind, plan.stages), func(t *testing.T) {
+					moved := goRun(t, c, scatter(uint64(k)))
+					if at := moved.difference(still); at != "" || moved.moves == 0 {
+						t.Errorf("%d moves, differs from one stage at %q", moved.moves, at)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRoutingKeepsLaw2: a run with blocks that route tokens goes on from a checkpoint, on
+// other stages, as if it had never ended.
+func TestRoutingKeepsLaw2(t *testing.T) {
+	for _, kind := range []string{"mod", "prune+freeze+mod"} {
+		c := mixed(t, kind, "predictor")
+		c.Parallel.Stages = 3
+		whole := goRun(t, c, nil)
+		saved := part{dir: t.TempDir(), stop: 5}
+		first, _ := trainPart(t, c, saved)
+		c.Parallel.Stages = 2
+		then, _ := trainPart(t, c, part{from: saved.dir})
+		if at := joined(first, then).difference(whole); at != "" {
+			t.Errorf("%s: differs from an undisturbed run at %s", kind, at)
+		}
+	}
+}
+
+// TestWholeCapacityTrainsAsDense: with capacity 1, an open gate and no loss of its own,
+// the losses of the first step are the dense model's bits. Gradient norms add the slabs'
+// squares in blocks of another alignment, so that clipping may differ in the last bit, and
+// later losses agree to 1e-6.
+func TestWholeCapacityTrainsAsDense(t *testing.T) {
+	c := mixed(t, "none", "topk")
+	dense := goRun(t, c, nil)
+	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Gate, c.Mod.Auxiliary = "mod", 1, "one", 0
+	c.Parallel.Stages = 3
+	got := goRun(t, c, scatter(1))
+	if got.losses[0] != dense.losses[0] {
+		t.Errorf("first loss %v, dense %v", got.losses[0], dense.losses[0])
+	}
+	for i, loss := range got.losses {
+		if d := float64(loss - dense.losses[i]); d < -1e-6 || d > 1e-6 {
+			t.Errorf("step %d: loss %v, dense %v", i, loss, dense.losses[i])
+		}
+	}
+}
+
+// TestRoutingNothingAndEverything: thresholds that no token and that every token passes
+// work, and so do sequences of one token.
+func TestRoutingNothingAndEverything(t *testing.T) {
+	for _, threshold := range []float64{0, 1} {
+		c := mixed(t, "mod", "predictor")
+		c.Mod.Threshold, c.Train.Steps, c.Parallel.Stages = threshold, 3, 2
+		goRun(t, c, nil)
+	}
+	c := mixed(t, "mod", "topk")
+	c.Model.Sequence, c.Train.Steps = 1, 3
+	goRun(t, c, nil)
+}

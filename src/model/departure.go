@@ -1,0 +1,177 @@
+package model
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"dynmo/src/random"
+	"dynmo/src/tensor"
+)
+
+// ExitCounts is a reading of an exit: the tokens that entered, those that left, of these
+// those whose target had the largest logit, the probes, of these likewise, and the sum of
+// the probes' losses in thousandths of a nat.
+const (
+	ExitCounts = "exit"
+	exitCounts = 6
+)
+
+// ExitAround is a reading of an exit: the threshold in billionths, and how many tokens
+// would have left if each of ExitOffsets had been added to it.
+const (
+	ExitAround = "exit.around"
+	exitAround = 1 + 2*exitReach + 1
+
+	exitReach = 12 // so that the smallest offset is a fraction of a token's share
+)
+
+// ThresholdUnit is what a threshold is multiplied by in ExitAround.
+const ThresholdUnit = 1e9
+
+// ExitOffsets are from 1/2 down to -1/2: each half as far from 0 as the one before,
+// then 0, then back.
+var ExitOffsets = func() (list [exitAround - 1]float64) {
+	for i := range exitReach {
+		far := math.Ldexp(1, -1-i)
+		list[i], list[len(list)-1-i] = far, -far
+	}
+	return list
+}()
+
+// departure is what the host knows of a microbatch at an exit from its forward to its
+// backward. Its slices have room for a full microbatch.
+type departure struct {
+	key        uint64    // of the microbatch's data
+	entered    int       // tokens
+	data       []int32   // targets of those that entered
+	confidence []float64 // of those
+	rows       []int32   // of those: which have a loss here: which leave, ascending, then the probes, ascending
+	left       int       // of rows
+	found      []int32   // by row of rows: the target, then 1 where it has the largest logit and else 0
+	ones       []int32
+	stats      []float64 // of a softmax: (3, n)
+	counts     [exitCounts]float64
+	around     [exitAround]float64
+	pcg        rand.PCG
+}
+
+// departure returns that of the microbatch, whose memory is made the first time.
+func (s *Subset) departure() *departure {
+	if s.leaving == nil {
+		n := s.x.N()
+		s.leaving = &departure{
+			data: make([]int32, n), confidence: make([]float64, n), rows: make([]int32, 0, n),
+			found: make([]int32, n), ones: make([]int32, n), stats: make([]float64, 3*n),
+		}
+		for i := range n {
+			s.leaving.ones[i] = 1
+		}
+	}
+	return s.leaving
+}
+
+// feed notes the targets of the tokens that are there, and a key of all of the microbatch.
+func (d *departure) feed(b *Batch, targets []int32) {
+	h := fnv.New64a()
+	h.Write(tensor.Of[byte](tensor.From(targets)))
+	d.key, d.entered = h.Sum64(), b.Tokens
+	copy(d.data, b.pick(targets))
+}
+
+// read waits for statistics of a softmax and notes them.
+func (d *departure) read(x *Exec, stats tensor.Mem) error {
+	x.Stream.Copy(tensor.From(d.stats[:stats.Bytes/8]), stats)
+	return x.Stream.Sync()
+}
+
+// decide notes which tokens leave and which are probes, and makes the batch of those that
+// go on. It depends on the microbatch's data and the layer only.
+func (d *departure) decide(b *Batch, e *exit) error {
+	index, err := b.Next.Room()
+	if err != nil {
+		return err
+	}
+	goOn, n := tensor.Of[int32](index), 0
+	d.rows = d.rows[:0]
+	for i, confidence := range d.confidence[:d.entered] {
+		if confidence > e.Threshold {
+			d.rows = append(d.rows, int32(i))
+		} else {
+			goOn[n] = int32(i)
+			n++
+		}
+	}
+	d.left = len(d.rows)
+	if e.Weight > 0 {
+		random.Seed(&d.pcg, e.seed, uint64(e.number), d.key)
+		for _, row := range goOn[:n] {
+			if float64(d.pcg.Uint64()>>11)/(1<<53) < e.Probe {
+				d.rows = append(d.rows, row)
+			}
+		}
+	}
+	d.count(e.Threshold)
+	for i, row := range goOn[:n] {
+		goOn[i] = b.at(int(row))
+	}
+	return b.Next.Select(n)
+}
+
+// count notes the readings that follow from the confidences.
+func (d *departure) count(threshold float64) {
+	d.counts = [exitCounts]float64{float64(d.entered), float64(d.left), 0, float64(len(d.rows) - d.left)}
+	d.around = [exitAround]float64{math.Round(threshold * ThresholdUnit)}
+	for i, offset := range ExitOffsets {
+		for _, confidence := range d.confidence[:d.entered] {
+			if confidence > threshold+offset {
+				d.around[1+i]++
+			}
+		}
+	}
+}
+
+// runs calls visit for the rows that lie together, in rows from at on and in what enters
+// from first on.
+func (d *departure) runs(visit func(at, first, count int)) {
+	for at := 0; at < len(d.rows); {
+		count := 1
+		for at+count < len(d.rows) && d.rows[at+count] == d.rows[at]+int32(count) {
+			count++
+		}
+		visit(at, int(d.rows[at]), count)
+		at += count
+	}
+}
+
+// targets returns those of rows, until tally.
+func (d *departure) targets() []int32 {
+	for i, row := range d.rows {
+		d.found[i] = d.data[row]
+	}
+	return d.found[:len(d.rows)]
+}
+
+// tally notes of every row whether its target has the largest logit, and the readings that
+// follow from that and from the probes' losses.
+func (d *departure) tally() {
+	found, _ := d.look(0, d.left)
+	d.counts[2] = float64(found)
+	found, loss := d.look(d.left, len(d.rows))
+	d.counts[4], d.counts[5] = float64(found), math.Round(1000*loss)
+}
+
+// look goes through rows [lo, hi), whose statistics lie together.
+func (d *departure) look(lo, hi int) (found int32, loss float64) {
+	n, stats := hi-lo, d.stats[3*lo:3*hi]
+	for i := range n {
+		largest, sum, target := stats[i], stats[n+i], stats[2*n+i]
+		loss += math.Log(sum) + largest - target
+		d.found[lo+i] = 0
+		if target == largest {
+			d.found[lo+i] = 1
+		}
+		found += d.found[lo+i]
+	}
+	return found, loss
+}

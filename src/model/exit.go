@@ -1,0 +1,314 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"dynmo/src/config"
+	"dynmo/src/tensor"
+)
+
+// Exits says behind which blocks tokens may leave. The zero value is a chain without
+// exits.
+type Exits struct {
+	After      string  // numbers of blocks before each exit, ascending: "3,6,9"
+	Confidence string  // "classifier" or "softmax"
+	Threshold  float64 // confidence above which a token leaves, at first
+	Probe      float64 // share of the tokens that go on whose loss is computed here too
+	Weight     float64 // of the loss of those
+}
+
+// exitsOf returns the exits of the settings. Where thresholds are to follow a share of the
+// tokens none leaves at first.
+func exitsOf(c config.Config) Exits {
+	if !c.Dynamic.Has("exit") {
+		return Exits{}
+	}
+	e := Exits{After: c.Exit.Depths(c.Model.Blocks), Confidence: c.Exit.Confidence, Threshold: c.Exit.Threshold, Probe: c.Exit.Probe, Weight: c.Exit.Weight}
+	if c.Exit.Share > 0 {
+		e.Threshold = 1
+	}
+	return e
+}
+
+// depths returns the numbers of blocks before each exit.
+func (e Exits) depths() (list []int) {
+	for depth := range strings.SplitSeq(e.After, ",") {
+		if n, err := strconv.Atoi(depth); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// exit is a layer behind a block (Schuster et al. 2022). Tokens whose confidence is above
+// the threshold leave: their loss is the exit's,
+//
+//	-log softmax(norm(inp)·Wᵀ)[target]
+//
+// with W the embedding's weights if they are tied. The others go on as they are.
+// The confidence is that of a linear classifier of inp, which learns whether the exit's
+// largest logit is the target and passes no gradient to inp, or the largest probability.
+// So that exit and classifier learn of tokens that go on, a share of them, the probes,
+// drawn by the microbatch's data, have a loss here too, with a weight of its own, which
+// counts as gradient only.
+//
+// Equal to a chain without it, bit for bit, if nothing leaves and Weight is 0: then
+// there are no probes.
+type exit struct {
+	selection
+	number, vocab int
+	seed          uint64
+	Exits
+	norm       norm
+	token      *Param
+	classifier linear // absent if the confidence is the largest probability
+}
+
+func newExit(c Config, number, block int) *exit {
+	at := place{fmt.Sprintf("exit.%d", number), block}
+	e := &exit{
+		selection: selection{passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: c.Exits,
+		norm:  newNorm(at, "norm", c.Hidden),
+		token: at.param("head.weight", c.Vocab, c.Hidden, decayed, initDeviation),
+	}
+	if c.Tied {
+		e.token = place{"exit", -1}.param(tokenTable, c.Vocab, c.Hidden, borrowed, initDeviation)
+		e.token.Weight = tokenWeight
+	}
+	if e.learns() {
+		e.classifier = linear{at.param("classifier.weight", 2, c.Hidden, decayed, initDeviation), at.param("classifier.bias", 2, 1, plain, 0)}
+	}
+	return e
+}
+
+// learns reports whether the confidence is a classifier's.
+func (e *exit) learns() bool { return e.Confidence == "classifier" }
+
+func (e *exit) params() []*Param {
+	list := []*Param{e.norm.w, e.norm.b, e.token}
+	if e.learns() {
+		list = append(list, e.classifier.w, e.classifier.b)
+	}
+	return list
+}
+
+// exit returns the part of the layer at which tokens leave, nil if it is no exit.
+func (l *Layer) exit() *exit {
+	e, _ := l.parts[len(l.parts)-1].(*exit)
+	return e
+}
+
+// Threshold returns the confidence above which tokens leave at the layer; false if it is
+// no exit.
+func (l *Layer) Threshold() (threshold float64, ok bool) {
+	if e := l.exit(); e != nil {
+		return e.Threshold, true
+	}
+	return 0, false
+}
+
+// SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
+// the next step on. It is part of the layer's state.
+func (l *Layer) SetThreshold(threshold float64) { l.exit().Threshold = threshold }
+
+// exitSaved is memory of the tokens that have a loss at the exit, but where it says that
+// it is of all that enter.
+type exitSaved struct {
+	out                          tensor.Mem // of those that go on
+	picked, normed, mean, rstd   tensor.Mem
+	logits, targets, stats       tensor.Mem
+	verdict, verdictStats, found tensor.Mem // the classifier's logits (n, 2); whether the exit finds the target
+	judged, ones, confidence     tensor.Mem // of all that enter: the classifier's logits (n, 2); 1; statistics of a softmax
+	loss, probes, classifier     tensor.Mem // losses
+	counts, around               tensor.Mem // readings
+}
+
+// saved returns the memory as it is for so many tokens that have a loss.
+func (e *exit) saved(x *Exec, b *Batch, m tensor.Mem, rows int) (s exitSaved, bytes int64) {
+	c, d := x.cut(b, m), x.Backend.DType()
+	c.tokens = b.Leaves().Tokens
+	s.out = c.rows(e.passed, d)
+	c.tokens = rows
+	s.picked, s.normed = c.rows(e.passed, d), c.rows(e.passed, d)
+	s.mean, s.rstd = c.rows(1, d.Wide()), c.rows(1, d.Wide())
+	s.logits, s.targets, s.stats = c.rows(e.vocab, d), c.rows(1, tensor.I32), c.rows(3, tensor.F64)
+	if e.learns() {
+		s.verdict, s.verdictStats, s.found = c.rows(2, d), c.rows(3, tensor.F64), c.rows(1, tensor.I32)
+		c.tokens = b.Tokens
+		s.judged, s.ones = c.rows(2, d), c.rows(1, tensor.I32)
+	}
+	c.tokens = b.Tokens
+	s.confidence = c.rows(3, tensor.F64)
+	s.loss, s.probes, s.classifier = c.take(1, tensor.F64), c.take(1, tensor.F64), c.take(1, tensor.F64)
+	s.counts, s.around = c.take(exitCounts, tensor.F64), c.take(exitAround, tensor.F64)
+	return s, c.off
+}
+
+// held is the gradient of normed.
+func (e *exit) held(x *Exec, b *Batch, m tensor.Mem, rows int) (dnormed tensor.Mem, bytes int64) {
+	c := x.cut(b, m)
+	c.tokens = rows
+	return c.rows(e.passed, x.Backend.DType()), c.off
+}
+
+func (e *exit) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	s, savedBytes := e.saved(x, b, saved, 0)
+	_, heldBytes := e.held(x, b, held, 0)
+	return s.out, savedBytes, heldBytes
+}
+
+func (e *exit) feeds() bool { return true }
+
+func (e *exit) feed(_ *Exec, b *Batch, _ tensor.Mem, _, targets []int32) {
+	b.Next.departure().feed(b, targets)
+}
+
+func (e *exit) readings() []Reading {
+	return []Reading{{Loss, 1}, {ExitCounts, exitCounts}, {ExitAround, exitAround}}
+}
+
+func (e *exit) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+	s, _ := e.saved(x, b, saved, 0)
+	return [...]tensor.Mem{s.loss, s.counts, s.around}[i]
+}
+
+func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	d := b.Next.departure()
+	if err := e.judge(x, b, saved, inp, d); err != nil {
+		return err
+	}
+	if err := d.decide(b, e); err != nil {
+		return err
+	}
+	s, _ := e.saved(x, b, saved, len(d.rows))
+	e.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, s.out, inp)
+	x.Stream.Zero(s.loss)
+	if len(d.rows) > 0 {
+		if err := e.finish(x, s, inp, d); err != nil {
+			return err
+		}
+	}
+	x.Stream.Copy(s.counts, tensor.From(d.counts[:]))
+	x.Stream.Copy(s.around, tensor.From(d.around[:]))
+	return nil
+}
+
+// judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
+func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) error {
+	n := b.Tokens
+	s, _ := e.saved(x, b, saved, n)
+	if e.learns() {
+		x.Stream.Copy(s.ones, tensor.From(d.ones[:n]))
+		e.classifier.forward(x, n, s.judged, inp)
+		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.judged, s.ones, n, 2, 0)
+	} else {
+		x.Stream.Copy(s.targets, tensor.From(d.data[:n]))
+		e.project(x, n, s, inp)
+		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.logits, s.targets, n, e.vocab, 0)
+	}
+	if err := d.read(x, s.confidence); err != nil {
+		return err
+	}
+	for i := range n {
+		likelier := 1.0 // than the largest
+		if e.learns() {
+			likelier = math.Exp(d.stats[2*n+i] - d.stats[i])
+		}
+		if d.confidence[i] = 0; d.stats[n+i] > 0 {
+			d.confidence[i] = likelier / d.stats[n+i]
+		}
+	}
+	return nil
+}
+
+// project sets the logits of n tokens.
+func (e *exit) project(x *Exec, n int, s exitSaved, inp tensor.Mem) {
+	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
+	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, e.token.W, tensor.Mem{}, n, e.passed, e.vocab)
+}
+
+// finish does the losses of the tokens that leave, of the probes, and of the classifier:
+// logits become their gradient.
+func (e *exit) finish(x *Exec, s exitSaved, inp tensor.Mem, d *departure) error {
+	n := len(d.rows)
+	d.runs(func(at, first, count int) {
+		x.Stream.Copy(rowsOf(s.picked, n, at, count), rowsOf(inp, d.entered, first, count))
+	})
+	e.project(x, n, s, s.picked)
+	x.Stream.Copy(s.targets, tensor.From(d.targets()))
+	e.entropy(x, s, n, 0, d.left, s.loss, x.Scale)
+	e.entropy(x, s, n, d.left, n, s.probes, x.Scale*e.Weight)
+	if err := d.read(x, s.stats); err != nil {
+		return err
+	}
+	d.tally()
+	if !e.learns() {
+		return nil
+	}
+	d.runs(func(at, first, count int) {
+		x.Stream.Copy(rowsOf(s.verdict, n, at, count), rowsOf(s.judged, d.entered, first, count))
+	})
+	x.Stream.Copy(s.found, tensor.From(d.found[:n]))
+	x.Backend.CrossEntropy(x.Stream, s.classifier, s.verdictStats, tensor.Mem{}, s.verdict, s.found, x.Scale, n, 2, 0)
+	return nil
+}
+
+// entropy does the losses of tokens [lo, hi) of the n that have one. The statistics of
+// those tokens lie together.
+func (e *exit) entropy(x *Exec, s exitSaved, n, lo, hi int, loss tensor.Mem, scale float64) {
+	if hi > lo {
+		some := func(m tensor.Mem) tensor.Mem { return rowsOf(m, n, lo, hi-lo) }
+		x.Backend.CrossEntropy(x.Stream, loss, some(s.stats), tensor.Mem{}, some(s.logits), some(s.targets), scale, hi-lo, e.vocab, 0)
+	}
+}
+
+// rowsOf returns count rows of n, from a first one on.
+func rowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
+	row := m.Bytes / int64(n)
+	return m.Span(int64(first)*row, int64(count)*row)
+}
+
+// backwardInput leaves the gradient of normed in held.
+func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	d := b.Next.departure()
+	n := len(d.rows)
+	s, _ := e.saved(x, b, saved, n)
+	dnormed, _ := e.held(x, b, held, n)
+	if n > 0 {
+		x.Backend.MatmulBackwardInput(x.Stream, dnormed, s.logits, e.token.W, n, e.passed, e.vocab)
+	}
+	if din.IsZero() {
+		return nil
+	}
+	if err := e.selection.backwardInput(x, b, saved, held, inp, dout, din); err != nil || n == 0 {
+		return err
+	}
+	dpicked := x.scratch.Span(0, s.picked.Bytes)
+	x.Stream.Zero(dpicked)
+	e.norm.backwardInput(x, n, dpicked, dnormed, s.picked, s.mean, s.rstd)
+	d.runs(func(at, first, count int) {
+		sum := rowsOf(din, d.entered, first, count)
+		x.Backend.Add(x.Stream, sum, sum, rowsOf(dpicked, n, at, count), count*e.passed)
+	})
+	return nil
+}
+
+func (e *exit) backwardWeight(x *Exec, b *Batch, saved, held, _, _ tensor.Mem) error {
+	n := len(b.Next.departure().rows)
+	if n == 0 {
+		return nil
+	}
+	s, _ := e.saved(x, b, saved, n)
+	dnormed, _ := e.held(x, b, held, n)
+	if !e.token.Frozen {
+		x.Backend.MatmulBackwardWeight(x.Stream, e.token.G, tensor.Mem{}, s.logits, s.normed, n, e.passed, e.vocab)
+	}
+	e.norm.backwardWeight(x, n, dnormed, s.picked, s.mean, s.rstd)
+	if e.learns() {
+		e.classifier.backwardWeight(x, n, s.verdict, s.picked)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package model
+
+import (
+	"math"
+
+	"dynmo/src/config"
+	"dynmo/src/tensor"
+)
+
+// Depths is a mixture of depths (Raposo et al. 2024): what every second block, the
+// second, the fourth, …, does with the tokens. The zero value routes none.
+type Depths struct {
+	Capacity  float64 // share of a sequence's tokens that are the first, rounded up to a token
+	Predictor bool    // a predictor decides which tokens the block takes; else it takes the first
+	Threshold float64 // of the predictor's probability, above which a token is taken
+	One       bool    // the gate is 1
+	Auxiliary float64 // weight of the router's own loss
+}
+
+// depths returns the mixture of depths of the settings.
+func depths(c config.Config) Depths {
+	if !c.Dynamic.Has("mod") {
+		return Depths{}
+	}
+	m := c.Mod
+	return Depths{m.Capacity, m.Route == "predictor", m.Threshold, m.Gate == "one", m.Auxiliary}
+}
+
+// routes reports whether a block takes some tokens only.
+func (d Depths) routes(block int) bool { return d.Capacity > 0 && block%2 == 1 }
+
+// first returns how many of the tokens of a sequence are the first.
+func (d Depths) first(tokens int) int {
+	return min(tokens, max(1, int(math.Ceil(d.Capacity*float64(tokens)-1e-9)))) // 0.1·30 is not quite 3
+}
+
+// routed is a block that works on some of the tokens, and lets the others pass: with the
+// router's logit r = inp·w + b and the gate g = sigmoid(r),
+//
+//	out = (1-g)·inp + g·block(inp)  of the tokens that are taken
+//	out = inp                       of the others
+//
+// The block's attention is among the tokens that are taken. First of a sequence are the
+// Capacity·tokens with the largest r, of equal ones the earlier; they are taken, unless a
+// predictor decides: p = down(gelu(up(inp))), whose gradient stops at inp, is trained by
+// binary cross-entropy to foretell who is first, which at the time of a token is not
+// known, and sigmoid(p) > Threshold takes it. Counts vary then. The router learns by the
+// gate, and by the cross-entropy of sigmoid(r) against being first, times Auxiliary (the
+// first of the two ways of Raposo et al. 2024, section 3.5).
+//
+// Departs: the gate is sigmoid(r), not r, so that 0 is half of the block and not none of
+// it, a gate cannot turn the block's sign, and capacity 1 with an open gate is the dense
+// model.
+type routed struct {
+	basic
+	Depths
+	hidden   int
+	router   linear // (1, C)
+	up, down linear // the predictor: (C/4, C) and (1, C/4); zero without one
+	block    *Layer // attention and MLP: parts, without memory of their own
+}
+
+func newRouted(c Config, block int) *routed {
+	at, width := inBlock(block), max(1, c.Hidden/4)
+	matrix := func(name string, rows, cols int) linear {
+		return linear{
+			w: at.param(name+".weight", rows, cols, decayed, c.deviation(block)),
+			b: at.param(name+".bias", rows, 1, plain, 0),
+		}
+	}
+	r := &routed{
+		Depths: c.Depths, hidden: c.Hidden, router: matrix("router", 1, c.Hidden),
+		block: &Layer{parts: []part{newAttention(c, block), newMLP(c, block)}},
+	}
+	if c.Depths.Predictor {
+		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
+	}
+	return r
+}
+
+func (r *routed) params() []*Param {
+	list := []*Param{r.router.w, r.router.b}
+	if r.Predictor {
+		list = append(list, r.up.w, r.up.b, r.down.w, r.down.b)
+	}
+	for _, p := range r.block.parts {
+		list = append(list, p.params()...)
+	}
+	return list
+}
+
+func (r *routed) leaves() Width { return Width{Values: r.hidden} }
+
+// room returns the most tokens that are taken of a microbatch.
+func (r *routed) room(x *Exec) int {
+	if r.Predictor {
+		return x.N()
+	}
+	return x.B * r.first(x.T)
+}
+
+// decision is what the host decides, and makes of it for the device. Of what has a value
+// for each token that is taken there is room for the most.
+type decision struct {
+	all              tensor.Mem // all of it
+	dlogits, dguess  tensor.Mem // gradients of logits and guess, of their losses
+	rows, gate, keep tensor.Mem // of the tokens that are taken: where in the batch, g, 1-g
+	readings         tensor.Mem
+}
+
+func (r *routed) decision(x *Exec, c *cutter) (d decision) {
+	first, float, wide := c.off, x.Backend.DType(), x.Backend.DType().Wide()
+	d.dlogits = c.rows(1, float)
+	if r.Predictor {
+		d.dguess = c.rows(1, float)
+	}
+	d.rows, d.gate, d.keep = c.take(r.room(x), tensor.I32), c.take(r.room(x), wide), c.take(r.room(x), wide)
+	d.readings = c.take(readingsOfRouting, tensor.F64)
+	if !c.m.IsZero() {
+		d.all = c.m.Span(first, c.off-first)
+	}
+	return d
+}
+
+// of returns a decision's operands of the tokens that are taken.
+func (d decision) of(x *Exec, tokens int) (rows, gate, keep tensor.Mem) {
+	index, wide := int64(tokens)*tensor.I32.Size(), int64(tokens)*x.Backend.DType().Wide().Size()
+	return d.rows.Span(0, index), d.gate.Span(0, wide), d.keep.Span(0, wide)
+}
+
+type routedSaved struct {
+	logits, pre, active, guess, inp, block, out tensor.Mem
+	decided                                     decision
+}
+
+func (r *routed) saved(x *Exec, c *cutter) (s routedSaved) {
+	d, width := x.Backend.DType(), r.up.rows()
+	s.logits = c.rows(1, d)
+	if r.Predictor {
+		s.pre, s.active, s.guess = c.rows(width, d), c.rows(width, d), c.rows(1, d)
+	}
+	s.decided = r.decision(x, c)
+	block, _ := r.block.sizes(x, r.room(x))
+	s.inp, s.block, s.out = c.take(r.room(x)*r.hidden, d), c.bytes(block, block), c.rows(r.hidden, d)
+	return s
+}
+
+type routedHeld struct{ dout, dinp, block tensor.Mem }
+
+func (r *routed) held(x *Exec, c *cutter) routedHeld {
+	_, block := r.block.sizes(x, r.room(x))
+	elements := r.room(x) * r.hidden
+	return routedHeld{dout: c.take(elements, x.Backend.DType()), dinp: c.take(elements, x.Backend.DType()), block: c.bytes(block, block)}
+}
+
+func (r *routed) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	s := r.saved(x, cs)
+	r.held(x, ch)
+	return s.out, cs.off, ch.off
+}
+
+func (r *routed) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n := r.saved(x, x.cut(b, saved)), b.Tokens
+	r.router.forward(x, n, s.logits, inp)
+	if r.Predictor {
+		r.up.forwardGELU(x, n, s.active, s.pre, inp)
+		r.down.forward(x, n, s.guess, s.active)
+	}
+	if err := r.decide(x, b, s); err != nil {
+		return err
+	}
+	x.Stream.Copy(s.out, inp)
+	inner := &b.Inner.Batch
+	if inner.Tokens == 0 {
+		return nil
+	}
+	rows, gate, keep := s.decided.of(x, inner.Tokens)
+	taken := r.taken(x, inner, s.inp)
+	x.Backend.GatherRows(x.Stream, taken, inp, rows, tensor.Mem{}, inner.Tokens, r.hidden)
+	if err := r.block.Forward(x, inner, s.block, taken); err != nil {
+		return err
+	}
+	x.Backend.ScatterRows(x.Stream, s.out, r.block.Output(x, inner, s.block), rows, keep, gate, inner.Tokens, r.hidden)
+	return nil
+}
+
+// taken returns the rows of memory at capacity of the tokens that are there.
+func (r *routed) taken(x *Exec, inner *Batch, m tensor.Mem) tensor.Mem {
+	return m.Span(0, r.leaves().Bytes(x, inner.Tokens))
+}
+
+// backwardInput adds to the gradient of the logits what comes by the gate: with
+// dy = g·dout of the block's output y, dr = g·(1-g)·Σ dout·(y - inp) = (1-g)·Σ dy·(y - inp).
+func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
+	s, h, inner := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), &b.Inner.Batch
+	rows, gate, keep := s.decided.of(x, inner.Tokens)
+	dinp := tensor.Mem{}
+	if inner.Tokens > 0 {
+		dy, taken := r.taken(x, inner, h.dout), r.taken(x, inner, s.inp)
+		if !din.IsZero() {
+			dinp = r.taken(x, inner, h.dinp)
+		}
+		x.Backend.GatherRows(x.Stream, dy, dout, rows, gate, inner.Tokens, r.hidden)
+		x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inner, s.block), taken, rows, keep, inner.Tokens, r.hidden)
+		if err := r.block.BackwardInput(x, inner, s.block, h.block, taken, dy, dinp); err != nil {
+			return err
+		}
+	}
+	if din.IsZero() {
+		return nil
+	}
+	passed := x.scratch.Span(0, din.Bytes) // of what passes by, and goes through the block
+	x.Stream.Copy(passed, dout)
+	if inner.Tokens > 0 {
+		x.Backend.ScatterRows(x.Stream, passed, dinp, rows, keep, tensor.Mem{}, inner.Tokens, r.hidden)
+	}
+	x.Backend.MatmulForwardAdd(x.Stream, din, s.decided.dlogits, r.router.w.W, tensor.Mem{}, passed, b.Tokens, 1, r.hidden)
+	return nil
+}
+
+func (r *routed) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
+	s, h, inner := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), &b.Inner.Batch
+	r.router.backwardWeight(x, b.Tokens, s.decided.dlogits, inp)
+	if r.Predictor {
+		dpre := x.scratch.Span(0, s.pre.Bytes)
+		r.down.backwardGELU(x, b.Tokens, dpre, s.decided.dguess, s.pre)
+		r.down.backwardWeight(x, b.Tokens, s.decided.dguess, s.active)
+		r.up.backwardWeight(x, b.Tokens, dpre, inp)
+	}
+	return r.block.BackwardWeight(x, inner, s.block, h.block, r.taken(x, inner, s.inp), r.taken(x, inner, h.dout))
+}

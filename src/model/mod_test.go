@@ -1,0 +1,179 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/tensor"
+)
+
+// deep returns small with a routed block between two others.
+func deep(d Depths) Config {
+	c := small
+	c.Blocks, c.Depths = 3, d
+	return c
+}
+
+// routing returns a reading of a layer that routes.
+func (c *chain) routing(layer int) []float64 {
+	return tensor.Of[float64](c.s.Layers[layer].Reading(c.x, c.batches[layer], c.saved[layer], 0))
+}
+
+// TestGradientOfRoutedBlocks compares every gradient with the central difference of the
+// loss and the routers' own, and those of the predictors with that of theirs, with whole
+// sequences and with some of their tokens, sequences without any, and none at all.
+func TestGradientOfRoutedBlocks(t *testing.T) {
+	for name, d := range map[string]Depths{
+		"topk":              {Capacity: 0.5, Auxiliary: 0.3},
+		"one of a sequence": {Capacity: 0.01},
+		"all":               {Capacity: 1, Auxiliary: 0.1},
+		"open gate":         {Capacity: 0.4, One: true, Auxiliary: 1},
+		"predictor":         {Capacity: 0.4, Predictor: true, Threshold: 0.5, Auxiliary: 0.2},
+		"predictor, none":   {Capacity: 0.4, Predictor: true, Threshold: 1, Auxiliary: 0.2},
+		"predictor, all":    {Capacity: 0.4, Predictor: true, Threshold: 0},
+	} {
+		for behind, rows := range map[string][]int32{"": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "some": {0, 2, 3, 4, 6, 9}, "one sequence": {5, 6, 8}, "one token": {3}, "none": {}} {
+			if behind != "" && behind != "some" && name != "topk" && name != "predictor" {
+				continue
+			}
+			for _, half := range []bool{false, true} {
+				if half && behind != "some" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/behind=%s/half=%v", name, behind, half), func(t *testing.T) {
+					f := selecting{}
+					if behind != "" {
+						f[0] = rows
+					}
+					Register("selecting", f)
+					defer delete(families, "selecting")
+					c := deep(d)
+					c.Family, c.Tied, c.HalfGrain = "selecting", true, half
+					ch := newChain(t, c, tensor.F64)
+					enlarge(ch.s)
+					checkGradientsOfRouting(t, ch, d)
+				})
+			}
+		}
+	}
+}
+
+// checkGradientsOfRouting checks all gradients but the predictors', then those.
+func checkGradientsOfRouting(t *testing.T, ch *chain, d Depths) {
+	t.Helper()
+	at := slices.IndexFunc(ch.s.Layers, (*Layer).Routes)
+	ch.also = func() float64 { return d.Auxiliary * ch.routing(at)[3] / 1000 }
+	predictors := func(p *Param) bool { return strings.HasPrefix(p.Name, "predictor.") }
+	checkSomeGradients(t, ch, func(p *Param) bool { return !predictors(p) })
+	ch.also = func() float64 { return ch.routing(at)[4]/1000 - ch.headLoss() }
+	checkSomeGradients(t, ch, predictors)
+}
+
+// headLoss returns the sum of the losses of the head.
+func (c *chain) headLoss() float64 {
+	last := len(c.s.Layers) - 1
+	return tensor.Of[float64](c.s.Layers[last].Reading(c.x, c.batches[last], c.saved[last], 0))[0]
+}
+
+// TestWholeCapacityIsDense: blocks that take all tokens, with a gate that is open, are
+// those of the dense model: the same bits of the loss and of every gradient but the
+// router's.
+func TestWholeCapacityIsDense(t *testing.T) {
+	for _, precision := range []tensor.DType{tensor.F32, tensor.F64} {
+		dense := newChain(t, deep(Depths{}), precision)
+		dense.gradients()
+		for name, d := range map[string]Depths{
+			"topk":      {Capacity: 1, One: true},
+			"predictor": {Capacity: 0.3, One: true, Predictor: true},
+		} {
+			ch := newChain(t, deep(d), precision)
+			ch.gradients()
+			if x, y := ch.loss(), dense.loss(); x != y {
+				t.Errorf("%s: loss %v, dense %v", name, x, y)
+			}
+			for i, l := range dense.s.Layers {
+				for _, p := range l.params {
+					got := ch.s.Layers[i].Param(p.Weight)
+					if !slices.Equal(tensor.Of[byte](got.W), tensor.Of[byte](p.W)) || !sameValues(got.G, p.G, precision) {
+						t.Errorf("%s, %v: %s has other values than in the dense model", name, precision, p.Weight)
+					}
+				}
+			}
+		}
+	}
+}
+
+// sameValues reports whether elements are equal numbers; zeros may differ in sign.
+func sameValues(a, b tensor.Mem, d tensor.DType) bool {
+	if d == tensor.F64 {
+		return slices.Equal(tensor.Of[float64](a), tensor.Of[float64](b))
+	}
+	return slices.Equal(tensor.Of[float32](a), tensor.Of[float32](b))
+}
+
+// TestRouting: first of a sequence are those with the largest logits, of equal ones the
+// earlier; a predictor takes those above its threshold; the counts say what was done.
+func TestRouting(t *testing.T) {
+	logits := []float64{1, 3, 3, -2, 0, 5, 5, 5, 5, math.NaN()}
+	guesses := []float64{-1, 1, -1, -1, 1, -1, 9, -9, 0, 1}
+	for name, c := range map[string]struct {
+		Depths
+		taken  []int32
+		counts []float64
+	}{
+		"two of five":      {Depths{Capacity: 0.4}, []int32{1, 2, 5, 6}, []float64{10, 4, 7}},
+		"rounded up":       {Depths{Capacity: 0.21}, []int32{1, 2, 5, 6}, []float64{10, 4, 7}},
+		"at least one":     {Depths{Capacity: 1e-12}, []int32{1, 5}, []float64{10, 2, 5}},
+		"no NaN first":     {Depths{Capacity: 0.8}, []int32{0, 1, 2, 4, 5, 6, 7, 8}, []float64{10, 8, 9}},
+		"predictor":        {Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5}, []int32{1, 4, 6, 9}, []float64{10, 4, 6}},
+		"a high threshold": {Depths{Capacity: 0.4, Predictor: true, Threshold: 0.99}, []int32{6}, []float64{10, 1, 7}},
+	} {
+		ch := newChain(t, deep(c.Depths), tensor.F64)
+		ch.loss()
+		r, b := ch.s.Layers[2].parts[0].(*routed), ch.batches[2]
+		s := r.saved(ch.x, ch.x.cut(b, ch.saved[2]))
+		copy(tensor.Of[float64](s.logits), logits)
+		copy(tensor.Of[float64](s.guess), guesses)
+		must(t, r.decide(ch.x, b, s))
+		got := ch.inner[2].OnHost()
+		rows, _, _ := s.decided.of(ch.x, ch.inner[2].Tokens)
+		if !slices.Equal(tensor.Of[int32](got), c.taken) || !slices.Equal(tensor.Of[int32](rows), c.taken) {
+			t.Errorf("%s: took %v, rows %v, want %v", name, tensor.Of[int32](got), tensor.Of[int32](rows), c.taken)
+		}
+		if counts := ch.routing(2)[:3]; !slices.Equal(counts, c.counts) {
+			t.Errorf("%s: counts %v, want %v", name, counts, c.counts)
+		}
+	}
+}
+
+// TestDepthsFromSettings: only with its kind is there a mixture of depths, in every second
+// block, which half grain leaves whole.
+func TestDepthsFromSettings(t *testing.T) {
+	c := config.Default()
+	if d := FromConfig(c).Depths; d != (Depths{}) {
+		t.Errorf("without the kind: %+v", d)
+	}
+	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks = "mod", "half", 5
+	shape := FromConfig(c)
+	if want := (Depths{Capacity: 0.125, Threshold: 0.5, Auxiliary: 0.01}); shape.Depths != want {
+		t.Errorf("%+v, want %+v", shape.Depths, want)
+	}
+	want := "embedding block.0.attention block.0.mlp block.1 block.2.attention block.2.mlp block.3 block.4.attention block.4.mlp head"
+	if got := strings.Join(shape.Names(), " "); got != want || c.Layers() != shape.Layers() {
+		t.Errorf("%d layers: %s, want %s", c.Layers(), got, want)
+	}
+}
+
+// TestBytesOfRoutedBlocks: room is for as many tokens as can be taken.
+func TestBytesOfRoutedBlocks(t *testing.T) {
+	x := newChain(t, small, tensor.F32).x
+	bytes := func(d Depths) int64 { return Outline(deep(d), x)[2].Bytes.Activations }
+	half, most := bytes(Depths{Capacity: 0.4}), bytes(Depths{Capacity: 1})
+	if foretold := bytes(Depths{Capacity: 0.4, Predictor: true}); half >= most || foretold <= most {
+		t.Errorf("activations of %d bytes at capacity 0.4, %d at 1, %d with a predictor", half, most, foretold)
+	}
+}

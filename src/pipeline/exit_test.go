@@ -1,0 +1,94 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/expect"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// exiting is tiny with exits behind blocks 2, 4 and 5: of the tokens that are there at the
+// first about half leave, then fewer, then all or nearly all.
+func exiting(confidence string, threshold float64) model.Config {
+	c := tiny
+	c.Exits = model.Exits{After: "2,4,5", Confidence: confidence, Threshold: threshold, Probe: 0.25, Weight: 0.3}
+	return c
+}
+
+// TestExits: where tokens leave, losses and updated weights are the same bits on one stage
+// and on several, in every schedule, with and without replicas (law 3); also where all
+// leave at once, and where a microbatch or all of them have no token left.
+func TestExits(t *testing.T) {
+	plans := []schedule.Schedule{
+		newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBH2, 3, 1),
+		newSchedule(t, schedule.KindZBV, 3, 2), newSchedule(t, schedule.Kind1F1B, 13, 1), crossing(), lateWeights(),
+	}
+	for i, c := range []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("classifier", -1), exiting("softmax", 2)} {
+		for _, replicas := range []int{1, 2} {
+			if replicas == 2 && i > 1 {
+				continue
+			}
+			c.Tied, c.HeadShards = replicas == 1, replicas
+			t.Run(fmt.Sprintf("%s/%v/D=%d", c.Exits.Confidence, c.Exits.Threshold, replicas), func(t *testing.T) {
+				want := trainReplicas(t, c, newSchedule(t, schedule.KindGPipe, 1, 1), replicas)
+				for _, plan := range plans {
+					if plan.Map.Virtual() <= c.Layers() {
+						trainReplicas(t, c, plan, replicas).agree(t, want, plan)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestExitCounts: what goes on from an exit enters the next, the same tokens wherever layers
+// are.
+func TestExitCounts(t *testing.T) {
+	c, want := exiting("classifier", 0.5), map[string]int64{}
+	for _, stages := range []int{1, 3} {
+		err := local.Run(stages, func(tr comm.Transport) error {
+			clock := device.NewWall()
+			r, err := runnerOf(tr, c, newSchedule(t, schedule.Kind1F1B, stages, 1), clock, ref.New(tensor.F32), comm.Options{Clock: clock})
+			if err != nil {
+				return err
+			}
+			done, err := r.Step(r.feed)
+			left := int64(0)
+			for _, count := range done.Counts {
+				key := fmt.Sprintf("%s of %d in %d", count.Name, count.Layer, count.Microbatch)
+				if count.Name == model.ExitCounts {
+					left += count.Values[1]
+				}
+				for i, v := range count.Values {
+					if key := fmt.Sprintf("%s[%d]", key, i); stages == 1 {
+						want[key] = v
+					} else if want[key] != v {
+						t.Errorf("%d stages: %s is %d, want %d", stages, key, v, want[key])
+					}
+				}
+			}
+			if stages == 1 && (left == 0 || left == 2*8*microbatches) {
+				t.Errorf("%d tokens left: want some", left)
+			}
+			return err
+		})
+		expect.OK(t, err)
+	}
+	for m := range microbatches {
+		entered := int64(2 * 8)
+		for _, layer := range []int{3, 6, 8} {
+			key := fmt.Sprintf("%s of %d in %d", model.ExitCounts, layer, m)
+			if want[key+"[0]"] != entered {
+				t.Errorf("%s: %d entered, want %d", key, want[key+"[0]"], entered)
+			}
+			entered -= want[key+"[1]"]
+		}
+	}
+}
