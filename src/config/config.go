@@ -198,9 +198,9 @@ type Simulate struct {
 	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is T/(T + 12·C) of model.sequence and model.hidden, where every multiplication takes as long"`
 	Experts       int     `toml:"experts" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a layer, as in Mixtral 8x7B"`
 	Spread        float64 `toml:"expert_spread" default:"0.2" min:"0" max:"10" when:"dynamic.kind=moe" doc:"deviation of the logarithm of an expert's load, once for the layer and once for each microbatch"`
-	Sparsest      float64 `toml:"density_least" default:"0.1" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores"`
-	Densest       float64 `toml:"density_most" default:"0.9" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
-	Noise         float64 `toml:"density_noise" default:"0.2" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
+	Sparsest      float64 `toml:"density_least" default:"0.075" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
+	Densest       float64 `toml:"density_most" default:"0.13" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
+	Noise         float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
 	ExitFrom      float64 `toml:"exit_from" default:"0.25" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the blocks before the first exit"`
 	ExitShare     float64 `toml:"exit_share" default:"0.8" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the tokens that have left before the last block by the end of the run"`
 	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
