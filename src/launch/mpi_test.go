@@ -99,6 +99,11 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
+	exits := exiting(t, "exit")
+	exits.Parallel.Replicas = 2
+	want = append(want, goRun(t, exits, nil))
+	exits.Parallel.Stages, exits.Schedule.Kind = 2, "zb-h1"
+	list = append(list, exits)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
