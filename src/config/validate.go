@@ -105,7 +105,7 @@ func (c Config) bytes() float64 {
 func (c Config) Layers() int {
 	layers := 1 + c.Model.PerBlock()*c.Model.Blocks + c.Model.HeadShards
 	if c.Dynamic.Has("exit") {
-		layers += c.Exit.Count(c.Model.Blocks)
+		layers += c.Exit.layers(c.Model)
 	}
 	return layers
 }
