@@ -142,6 +142,19 @@ func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") ||
 // Kinds returns the kinds of the settings, "none" for none.
 func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
 
+// structure names the kinds that are part of the chain from the first step on.
+var structure = []string{"exit"}
+
+// Structure returns those of the kinds that are part of the chain, as the settings have
+// them; "none" for none.
+func (d Dynamic) Structure() string {
+	kinds := slices.DeleteFunc(d.Kinds(), func(kind string) bool { return !slices.Contains(structure, kind) })
+	if len(kinds) == 0 {
+		return "none"
+	}
+	return strings.Join(kinds, "+")
+}
+
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
 type Prune struct {
 	Start   int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`

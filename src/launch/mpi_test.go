@@ -99,9 +99,11 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor")} {
+	exits := exiting(t, "exit")
+	exits.Parallel.Replicas = 2
+	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits} {
 		want = append(want, goRun(t, c, nil))
-		c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
+		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)
 	}
 	settings, err := json.Marshal(list)
