@@ -144,8 +144,8 @@ func (p *Plasticity) recall(t Target) error {
 
 // readFreezing reads a layer's section.
 func readFreezing(text []byte) (f freezing, err error) {
-	if err = input.CheckKeys(text, f); err == nil {
-		err = json.Unmarshal(text, &f)
+	if err = json.Unmarshal(text, &f); err == nil {
+		err = input.CheckKeys(text, f)
 	}
 	if err != nil {
 		return f, err

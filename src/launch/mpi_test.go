@@ -81,7 +81,8 @@ func rankMain(settings string) error {
 }
 
 // TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing, on four MPI ranks.
+// schedules of TestPlacementChangesNothing, and layers that freeze by their plasticity, on
+// four MPI ranks.
 func TestPlacementChangesNothingMPI(t *testing.T) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -99,6 +100,10 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
+	frozen := plastic(t)
+	want = append(want, goRun(t, frozen, nil))
+	frozen.Parallel.Stages, frozen.Schedule.Kind = 4, "zb-h2"
+	list = append(list, frozen)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
