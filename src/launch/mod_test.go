@@ -14,13 +14,14 @@ func mixed(t *testing.T, kind, route string) config.Config {
 	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Route, c.Train.Steps = kind, 0.3, route, 8
 	c.Prune.Start, c.Prune.Every, c.Prune.Times = 1, 2, 3
 	c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 4
+	c.Exit.Share, c.Exit.Start, c.Exit.Until = 0.6, 2, 6
 	return c
 }
 
 // TestRoutingKeepsLaw1: with blocks that route tokens, alone and beside other kinds, every
 // loss, gradient norm and the final hash are those of one stage that never moved a layer.
 func TestRoutingKeepsLaw1(t *testing.T) {
-	for i, v := range []struct{ kind, route string }{{"mod", "topk"}, {"mod", "predictor"}, {"prune+mod", "predictor"}, {"freeze+mod", "predictor"}} {
+	for i, v := range []struct{ kind, route string }{{"mod", "topk"}, {"mod", "predictor"}, {"prune+mod", "predictor"}, {"freeze+mod", "predictor"}, {"exit+mod", "predictor"}} {
 		for replicas := 1; replicas <= 2; replicas++ {
 			c := mixed(t, v.kind, v.route)
 			c.Parallel.Replicas, c.Model.HeadShards = replicas, 1+2*(i%2)
@@ -48,10 +49,25 @@ func TestRoutingKeepsLaw1(t *testing.T) {
 	}
 }
 
+// TestPlasticityOfRoutedBlocks: blocks that route tokens freeze with those behind them,
+// by plasticity, wherever they lie.
+func TestPlasticityOfRoutedBlocks(t *testing.T) {
+	c := plastic(t)
+	c.Dynamic.Kind, c.Mod.Capacity, c.Mod.Route = "freeze+mod", 0.3, "predictor"
+	still := goRun(t, c, nil)
+	if len(still.frozen) < 3 {
+		t.Fatalf("%q: want layers that freeze, and thaw", still.frozen)
+	}
+	c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
+	if at := goRun(t, c, scatter(1)).difference(still); at != "" {
+		t.Errorf("differs from one stage at %s", at)
+	}
+}
+
 // TestRoutingKeepsLaw2: a run with blocks that route tokens goes on from a checkpoint, on
 // other stages, as if it had never ended.
 func TestRoutingKeepsLaw2(t *testing.T) {
-	for _, kind := range []string{"mod", "prune+freeze+mod"} {
+	for _, kind := range []string{"mod", "prune+freeze+mod", "exit+mod"} {
 		c := mixed(t, kind, "predictor")
 		c.Parallel.Stages = 3
 		whole := goRun(t, c, nil)

@@ -1,6 +1,10 @@
 package model
 
-import "dynmo/src/tensor"
+import (
+	"slices"
+
+	"dynmo/src/tensor"
+)
 
 // Inner is the batch that parts inside a layer that routes tokens work on: some of those
 // that enter it, none or all; and its memory.
@@ -40,11 +44,9 @@ func (l *Layer) RoutingBytes(x *Exec) int64 {
 
 // Routes reports whether parts of the layer work on another batch than enters it. Then
 // that has an Inner, which a forward selects.
-func (l *Layer) Routes() bool {
-	for _, p := range l.parts {
-		if _, ok := p.(*routed); ok {
-			return true
-		}
-	}
-	return false
+func (l *Layer) Routes() bool { return slices.ContainsFunc(l.parts, routes) }
+
+func routes(p part) bool {
+	_, ok := p.(*routed)
+	return ok
 }

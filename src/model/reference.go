@@ -21,9 +21,10 @@ const referenceSection = "reference"
 type Watch func(x *Exec, b *Batch, saved, inp tensor.Mem) ([]cost.Count, error)
 
 // Repeats reports whether a forward of such a layer can be done again beside the live one:
-// it depends on nothing but its weights and what enters, and tells nobody else of it.
+// it depends on nothing but its weights and what enters, and tells nobody else of it. A
+// layer that routes tokens makes a batch that the backward needs.
 func (d Description) Repeats() bool {
-	return !slices.ContainsFunc(d.parts(), func(p part) bool { return p.talks() || p.selects() })
+	return !slices.ContainsFunc(d.parts(), func(p part) bool { return p.talks() || p.selects() || routes(p) })
 }
 
 // rows returns the lengths of the rows of a parameter's stored values: a vector is one.

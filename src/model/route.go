@@ -15,7 +15,10 @@ import (
 // thousandths. They are no part of the loss that is reported.
 const readingsOfRouting = 5
 
-func (r *routed) readings() []Reading { return []Reading{{"routed", readingsOfRouting}} }
+// RoutingCounts is the name of these values.
+const RoutingCounts = "routed"
+
+func (r *routed) readings() []Reading { return []Reading{{RoutingCounts, readingsOfRouting}} }
 
 func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
 	return r.saved(x, x.cut(b, saved)).decided.readings
