@@ -63,6 +63,23 @@ func TestLayersRoundTrip(t *testing.T) {
 	}
 }
 
+// What only exits have stays as it is: no file has it.
+func TestLoadLeavesExits(t *testing.T) {
+	c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}
+	w := written(t, fromLayers(chain(t, c, tensor.F64)))
+	c.Exits, c.Seed = model.Exits{After: "1", Confidence: "classifier"}, 9
+	loaded, fresh := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
+	for i, l := range loaded.Layers {
+		expect.OK(t, w.Load(l))
+		for k, p := range l.Params() {
+			same := slices.Equal(tensor.Of[float64](p.W), tensor.Of[float64](fresh.Layers[i].Params()[k].W))
+			if keeps := l.Kind == model.Exit && !p.Borrowed(); p.Shape()[0] > 2 && len(p.Shape()) == 2 && same != keeps {
+				t.Errorf("%s %s: kept %v, want %v", l.Name, p.Name, same, keeps)
+			}
+		}
+	}
+}
+
 // Pruned weights are zero in the file, in either sparse format.
 func TestPrunedLayersAreWrittenDense(t *testing.T) {
 	c := model.Config{Blocks: 1, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}

@@ -36,8 +36,8 @@ type Config struct {
 	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
 	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
 	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
-	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Mod        Mod        `toml:"mod" only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`
+	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
 	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
@@ -172,6 +172,15 @@ type Attention struct {
 	Buckets int `toml:"buckets" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
 }
 
+// Mod is a mixture of depths (Raposo et al. 2024).
+type Mod struct {
+	Capacity  float64 `toml:"capacity" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
+	Route     string  `toml:"route" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
+	Threshold float64 `toml:"threshold" default:"0.5" min:"0" max:"1" when:"mod.route=predictor" doc:"probability of being first, as the predictor has it, above which a token is taken"`
+	Gate      string  `toml:"gate" default:"sigmoid" oneof:"sigmoid,one" doc:"weight of what the block makes of a token, beside the token as it was: the sigmoid of the router's logit; or 1, by which the router learns nothing"`
+	Auxiliary float64 `toml:"auxiliary" default:"0.01" min:"0" max:"1000" doc:"weight of the loss by which the router's sigmoid learns who is first; it is not part of the loss that is reported"`
+}
+
 // Averaged returns how many evaluations a moving average is over: between two references
 // plasticity grows, so that only whole times between them compare.
 func (f Freeze) Averaged() int {
@@ -181,15 +190,6 @@ func (f Freeze) Averaged() int {
 
 // Earliest returns the first step in which a layer can be frozen by its plasticity.
 func (f Freeze) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window-1) + 1 }
-
-// Mod is a mixture of depths (Raposo et al. 2024).
-type Mod struct {
-	Capacity  float64 `toml:"capacity" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
-	Route     string  `toml:"route" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
-	Threshold float64 `toml:"threshold" default:"0.5" min:"0" max:"1" when:"mod.route=predictor" doc:"probability of being first, as the predictor has it, above which a token is taken"`
-	Gate      string  `toml:"gate" default:"sigmoid" oneof:"sigmoid,one" doc:"weight of what the block makes of a token, beside the token as it was: the sigmoid of the router's logit; or 1, by which the router learns nothing"`
-	Auxiliary float64 `toml:"auxiliary" default:"0.01" min:"0" max:"1000" doc:"weight of the loss by which the router's sigmoid learns who is first; it is not part of the loss that is reported"`
-}
 
 // Simulate is what a simulated run assumes of the kinds of dynamism, and of what training
 // does between two steps.

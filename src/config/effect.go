@@ -29,11 +29,11 @@ func (c Config) Ignored() []string {
 		ignored = append(ignored, fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d",
 			c.Prune.Start, c.Train.Steps))
 	}
-	if said := c.Exit.says(); c.Dynamic.Has("exit") && said != "" {
-		ignored = append(ignored, fmt.Sprintf("exit.threshold = %v %s", c.Exit.Threshold, said))
-	}
 	if c.Dynamic.Has("mod") {
 		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
+	}
+	if c.Dynamic.Has("exit") {
+		ignored = append(ignored, c.Exit.says()...)
 	}
 	return ignored
 }

@@ -63,15 +63,27 @@ func (e Exit) check(blocks int) string {
 	return ""
 }
 
-// says returns a sentence where thresholds that do not change let no token leave, or all.
-func (e Exit) says() string {
+// says returns a sentence for each threshold or step that has no effect, or lets no token
+// leave, or all.
+func (e Exit) says() (list []string) {
+	say := func(key string, value any, what string) {
+		list = append(list, fmt.Sprintf("exit.%s = %v %s", key, value, what))
+	}
+	switch standard := Default().Exit; {
+	case e.Share > 0 && e.Threshold != standard.Threshold:
+		say("threshold", e.Threshold, fmt.Sprintf("has no effect while exit.share = %v", e.Share))
+	case e.Share > 0:
+	case e.Start != standard.Start:
+		say("start", e.Start, "has no effect while exit.share = 0")
+	case e.Until != standard.Until:
+		say("until", e.Until, "has no effect while exit.share = 0")
+	}
 	switch {
 	case e.Share > 0:
-		return ""
 	case e.Threshold >= 1:
-		return "lets no token leave: no confidence is above 1"
+		say("threshold", e.Threshold, "lets no token leave: no confidence is above 1")
 	case e.Threshold < 0:
-		return "lets every token leave at the first exit: no confidence is below 0"
+		say("threshold", e.Threshold, "lets every token leave at the first exit: no confidence is below 0")
 	}
-	return ""
+	return list
 }

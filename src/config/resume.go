@@ -21,8 +21,8 @@ prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
 attention.buckets
-exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
+exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 device.precision`
 
 // free names the settings that may change on resume: where layers are, in which order

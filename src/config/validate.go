@@ -77,18 +77,18 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
 		{c.Dynamic.Has("attention") && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence"},
+		{c.Dynamic.clashes(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind"},
+		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
+			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
+		{c.Dynamic.Has("exit") && c.Exit.check(c.Model.Blocks) != "", c.Exit.check(c.Model.Blocks), "exit.after exit.from model.blocks"},
+		{c.Dynamic.Has("exit") && c.Exit.Propagate, "exit.propagate = false: nothing computes the keys and values alone of tokens that have left", "exit.propagate"},
+		{c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Until < c.Exit.Start, "exit.until to be at least exit.start", "exit.until exit.start"},
 		{byPlasticity && c.Freeze.Reference%c.Freeze.Every != 0, "freeze.reference to be a multiple of freeze.every", "freeze.reference freeze.every"},
 		{byPlasticity && c.Freeze.Thaw > 0 && c.Freeze.Thaw <= 1, "0 (never) or a factor above 1", "freeze.thaw"},
 		{byPlasticity && c.Model.Blocks < 2, "at least 2 blocks: the last never freezes", "model.blocks dynamic.kind"},
 		{byPlasticity && c.Freeze.Earliest() >= c.Train.Steps, fmt.Sprintf("a run of more than %d steps: no layer freezes before freeze.window averages of freeze.average evaluations", c.Freeze.Earliest()),
 			"freeze.window freeze.average freeze.every freeze.start train.steps"},
 		{c.Dynamic.Has("freeze") && !byPlasticity && c.Freeze.Layers > layers, fmt.Sprintf("freeze.layers to be at most the %d layers", layers), "freeze.layers"},
-		{c.Dynamic.Has("exit") && c.Exit.check(c.Model.Blocks) != "", c.Exit.check(c.Model.Blocks), "exit.after exit.from model.blocks"},
-		{c.Dynamic.Has("exit") && c.Exit.Propagate, "exit.propagate = false: nothing computes the keys and values alone of tokens that have left", "exit.propagate"},
-		{c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Until < c.Exit.Start, "exit.until to be at least exit.start", "exit.until exit.start"},
-		{c.Dynamic.clashes(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind"},
-		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
-			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
 		{virtual && c.Device.Threads > 1, "device.threads = 1 under a virtual clock, which counts one thread", "device.threads run.clock"},
 		{virtual && gpu, "another clock: a virtual one counts the time of CPU threads", "run.clock device.kind"},
 		{gpu && c.Comm.Carrier == "nccl" && c.Device.Share, `comm.carrier = "auto" or "host" where ranks may share a GPU: NCCL refuses those`,
@@ -112,16 +112,17 @@ func (c Config) bytes() float64 {
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each
-// where the grain is half a block, but for those that route tokens), exits, slices of the head.
+// where the grain is half a block, but for those that route tokens), exits, slices of
+// the head.
 func (c Config) Layers() int {
-	layers := 1 + c.Model.PerBlock()*c.Model.Blocks + c.Model.HeadShards
+	blocks := c.Model.PerBlock() * c.Model.Blocks
 	if c.Dynamic.Has("mod") {
-		layers -= (c.Model.PerBlock() - 1) * (c.Model.Blocks / 2)
+		blocks -= (c.Model.PerBlock() - 1) * (c.Model.Blocks / 2)
 	}
 	if c.Dynamic.Has("exit") {
-		layers += c.Exit.Count(c.Model.Blocks)
+		blocks += c.Exit.Count(c.Model.Blocks)
 	}
-	return layers
+	return 1 + blocks + c.Model.HeadShards
 }
 
 // PerBlock returns how many layers of the chain a block is.

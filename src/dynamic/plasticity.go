@@ -79,7 +79,7 @@ func (p *Plasticity) Before(step int, t Target) (Change, error) {
 			return Change{}, fmt.Errorf("freeze: %w", err)
 		}
 	}
-	if since := step - p.Start; since > 0 && since%p.Every == 0 {
+	if since := step - p.Start; since > 0 && since%p.Every == 0 && !p.anew {
 		for _, id := range p.front() {
 			if l := t.Stage.Layer(id); l != nil && l.Refers() {
 				l.Watch = watch(l)
@@ -238,15 +238,11 @@ func (p *Plasticity) stopped(history []float64) bool {
 // After notes what was seen, and renews the references when it is time to. Those of frozen
 // layers are not needed.
 func (p *Plasticity) After(step int, m cost.Measurement) error {
-	seen := false
-	for _, c := range m.Counts {
-		if c.Name != plasticityCount || len(c.Values) != 1 {
-			continue
-		}
-		f := &p.layers[c.Layer]
-		f.History = append(f.History, float64(c.Values[0])*plasticityUnit)
+	seen, _ := Evaluated(m.Counts)
+	for layer, x := range seen {
+		f := &p.layers[layer]
+		f.History = append(f.History, x)
 		f.History = f.History[max(0, len(f.History)-(p.Averaged()+p.Window-1)):]
-		seen = true
 	}
 	since := step - p.Start
 	due := p.anew && since >= 0 || since >= 0 && since%p.Reference == 0
@@ -259,10 +255,28 @@ func (p *Plasticity) After(step int, m cost.Measurement) error {
 			}
 		}
 	}
-	if !seen {
+	if len(seen) == 0 {
 		return nil
 	}
 	return p.keep()
+}
+
+// Evaluated returns the plasticity of the layers that were evaluated in a step, by their
+// numbers, and the seconds that it took; nil and 0 if none was.
+func Evaluated(counts []cost.Count) (plasticity map[int]float64, seconds float64) {
+	for _, c := range counts {
+		switch {
+		case len(c.Values) != 1:
+		case c.Name == plasticityCount:
+			if plasticity == nil {
+				plasticity = make(map[int]float64)
+			}
+			plasticity[c.Layer] = float64(c.Values[0]) * plasticityUnit
+		case c.Name == referenceCount:
+			seconds += float64(c.Values[0]) * 1e-9
+		}
+	}
+	return plasticity, seconds
 }
 
 // watch returns what evaluates a layer. An output that is not finite tells nothing.

@@ -99,10 +99,11 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	c := mixed(t, "prune+mod", "predictor")
-	want = append(want, goRun(t, c, nil))
-	c.Parallel.Stages = 4
-	list = append(list, c)
+	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor")} {
+		want = append(want, goRun(t, c, nil))
+		c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
+		list = append(list, c)
+	}
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"dynmo/src/config"
@@ -59,5 +60,25 @@ func TestOneBucketTrainsAsDense(t *testing.T) {
 	c.Attention.Buckets = 1
 	if at := goRun(t, c, nil).difference(dense); at != "" {
 		t.Errorf("one bucket differs from dense attention at %q", at)
+	}
+}
+
+// TestSparseAttentionKeepsLaw2: a run in buckets, pruned too, goes on from a checkpoint on
+// other stages with the bits of one that never ended; in other buckets it is refused.
+func TestSparseAttentionKeepsLaw2(t *testing.T) {
+	c := sparse(t, "prune+attention")
+	c.Parallel.Stages = 3
+	whole := goRun(t, c, nil)
+	saved := part{dir: t.TempDir(), stop: 3}
+	first, _ := trainPart(t, c, saved)
+	was := c
+	c.Parallel.Stages, c.Schedule.Kind = 2, "zb-v"
+	then, end := trainPart(t, c, part{from: saved.dir})
+	if at := joined(first, then).difference(whole); at != "" || end.Steps != c.Train.Steps {
+		t.Errorf("differs from an undisturbed run at %s (%d steps)", at, end.Steps)
+	}
+	c.Attention.Buckets = 8
+	if _, err := c.Resume(was, nil); err == nil || !strings.Contains(err.Error(), "attention.buckets: 4 in the checkpoint, 8 here") {
+		t.Errorf("other buckets: %v", err)
 	}
 }

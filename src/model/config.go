@@ -46,6 +46,20 @@ func FromConfig(c config.Config) Config {
 	return shape
 }
 
+// Beyond names a kind of dynamism by which the model is another one than its family's; ""
+// if it is not.
+func (c Config) Beyond() string {
+	switch {
+	case c.Buckets > 1:
+		return "attention"
+	case c.Exits != (Exits{}):
+		return "exit"
+	case c.Depths != (Depths{}):
+		return "mod"
+	}
+	return ""
+}
+
 // Chain describes the layers of the model, first to last.
 func (c Config) Chain() []Description { return c.family().Chain(c) }
 

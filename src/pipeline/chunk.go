@@ -18,7 +18,7 @@ type chunk struct {
 	entering    model.Width // of the boundary before the chunk
 	feeds       bool        // a layer reads data
 	upstream    bool        // something before the chunk is trained: gradients go there
-	trained     bool        // something in the chunk or before it is trained: gradients arrive
+	trained     bool        // something in the chunk or before it is trained: it has backwards, for which gradients arrive
 	before      *chunk      // the one before, if it is on this rank; else nil
 	next, prior port        // where activations and gradients go, on another rank
 	forwards    flow        // activations from the one before
@@ -84,9 +84,13 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	if v < m.Virtual()-1 {
 		c.next = portOf(r.schedule, comm.TagForward, v+1, v+1)
 		c.backwards = flow{r: r, port: portOf(r.schedule, comm.TagBackward, v, v+1), width: leaving, upTo: r.s.Config.Selects(layers[last].ID+1) && r.inOnePiece(leaving)}
-		if c.trained {
-			c.backwards.order = order(r.list, index, schedule.RecvBackward)
-		}
+		c.backwards.order = order(r.list, index, schedule.RecvBackward)
+	}
+	if !c.trained {
+		n.stashes, n.gradients = 0, 0
+	}
+	if !c.upstream {
+		n.outgoing = 0
 	}
 	room := func(w model.Width) tensor.Mem { return p.take(w.Bytes(r.x, r.x.N())) }
 	for range n.activations {

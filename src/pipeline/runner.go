@@ -88,12 +88,17 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	x.Replicas = g.Replicas
 	r := &Runner{
 		x: x, s: s, group: g.Stages, replicas: g.Replicas, options: o,
-		schedule: sched, owners: l.Owners(), list: sched.WithMessages(g.Stages.Rank()),
+		schedule: sched, owners: l.Owners(),
 		graphs: graphs{}, ties: s.Config.Ties(), lossLayers: s.Config.Losses(),
 	}
 	if err := r.agreeTrained(); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}
+	first := m.Virtual()
+	if r.trained < len(r.owners) {
+		first = l.Cuts.Stage(r.trained)
+	}
+	r.list = sched.From(first).WithMessages(r.stage())
 	plan, peaks := planner{r: r}, sched.Peaks()
 	mine := 0
 	for _, id := range r.lossLayers {

@@ -179,6 +179,17 @@ func TestSelectingLayers(t *testing.T) {
 	}
 }
 
+// TestSelectingSparse: the same where attention is in buckets, of which those that are
+// left share fewer and fewer (law 3).
+func TestSelectingSparse(t *testing.T) {
+	c := thinned("thinning", true, true, 1)
+	c.Buckets = 4
+	want := train(t, c, newSchedule(t, schedule.KindGPipe, 1, 1))
+	for _, plan := range []schedule.Schedule{newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindZBV, 3, 2)} {
+		train(t, c, plan).agree(t, want, plan)
+	}
+}
+
 // TestRoutedLayersOfSomeTokens: where blocks that route tokens are entered by some
 // tokens of a microbatch, by all or by none, and pass on some of them, losses and updated
 // weights are the same bits wherever layers lie.

@@ -74,8 +74,7 @@ func (r *Runner) step(feed Feed) error {
 	return r.sync()
 }
 
-// execute carries out one instruction. No gradient is sent to a chunk if nothing in
-// it or before it is trained: the instructions stay, without messages or work.
+// execute carries out one instruction.
 func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	m := in.Microbatch
 	r.group.Post().Do(in.Op, -1, m)
@@ -83,9 +82,6 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 	case schedule.RecvForward:
 		return r.receiveActivations(c, m)
 	case schedule.RecvBackward:
-		if !c.trained {
-			return nil
-		}
 		b := c.active[m]
 		mem, bytes, err := c.backwards.wait(m)
 		if want := c.backwards.width.Bytes(r.x, b.leaving().Tokens); err == nil && bytes != want {
@@ -94,11 +90,12 @@ func (r *Runner) execute(c *chunk, in schedule.Instr, feed Feed) error {
 		b.dout = mem
 		return err
 	case schedule.SendForward:
-		return r.sendActivations(c, m)
-	case schedule.SendBackward:
-		if !c.upstream {
-			return nil
+		err := r.sendActivations(c, m)
+		if !c.trained {
+			c.leave(m)
 		}
+		return err
+	case schedule.SendBackward:
 		out := c.outgoing[0]
 		copy(c.outgoing, c.outgoing[1:])
 		c.outgoing[len(c.outgoing)-1] = out
@@ -129,7 +126,28 @@ func (r *Runner) forward(c *chunk, in schedule.Instr, feed Feed) error {
 		}
 	}
 	r.read(c, m)
-	return r.watch(c, m)
+	if err := r.watch(c, m); err != nil {
+		return err
+	}
+	return c.forget(r, m)
+}
+
+// forget gives back, after the forward of a microbatch, what no backward will need: of
+// chunks that have none. What leaves such a chunk for another rank is still to be sent.
+func (c *chunk) forget(r *Runner, m int) error {
+	if c.before != nil && !c.before.trained {
+		c.before.leave(m)
+	}
+	if c.trained {
+		return nil
+	}
+	b := c.active[m]
+	inp := b.inp
+	b.inp = tensor.Mem{}
+	if c.layers[len(c.layers)-1].ID == len(r.owners)-1 {
+		c.leave(m)
+	}
+	return c.forwards.release(inp, r.ready())
 }
 
 // watch lets those look that watch layers of a chunk, at the first of all microbatches.

@@ -288,6 +288,8 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	if v := d.Validation; v != nil {
 		m.ValidationLoss, m.ValidationPerplexity, m.ValidationSeconds = Float(v.Loss), Float(v.Perplexity()), Float(v.Seconds)
 	}
+	plasticity, evaluating := dynamic.Evaluated(d.Measured.Counts)
+	m.Plasticity, m.EvaluationSeconds = plasticity, Float(evaluating)
 	if j.first < 0 {
 		j.first = d.Step
 	}

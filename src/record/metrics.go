@@ -72,6 +72,12 @@ type Metrics struct {
 	ValidationLoss       Float `json:"validation_loss,omitzero"`
 	ValidationPerplexity Float `json:"validation_perplexity,omitzero"`
 	ValidationSeconds    Float `json:"validation_seconds,omitzero"`
+	// Plasticity is, by the number of the layer, how far what leaves it has come since its
+	// reference was made (see dynamic.Plasticity); EvaluationSeconds is what finding that
+	// out took, in all stages together, which StepSeconds contains. Absent from steps in
+	// which no layer was evaluated.
+	Plasticity        map[int]float64 `json:"plasticity,omitempty"`
+	EvaluationSeconds Float           `json:"evaluation_seconds,omitzero"`
 	// Time is the time of day at which the step was over, in UTC. Absent from older runs.
 	Time time.Time `json:"time,omitzero"`
 	// WallSeconds is real time since training began, whatever the clock, without what

@@ -193,6 +193,8 @@ func changeText(of map[string]any) string {
 		return fmt.Sprintf("Pruned: %s %% of the prunable weights are gone, %s of %s are left.", significant(100*number("sparsity")), count(number("kept")), count(number("prunable")))
 	case what == "freeze":
 		return fmt.Sprintf("Frozen: the first %.0f layers train no more.", number("layers"))
+	case what == "thaw":
+		return fmt.Sprintf("Thawed: the %.0f layers that were frozen train again.", number("layers"))
 	case what == "mod":
 		return fmt.Sprintf("Routed blocks take %s %% of the tokens; of %s %% it was foretold rightly whether they are among the first.",
 			significant(100*number("share")), significant(100*number("right")))

@@ -11,6 +11,7 @@ type heatView struct {
 	*heat
 	Height int // pixels
 	Boxes  []boxView
+	Frozen []boxView
 	Marks  []string // where the model changed; moves are seen
 	Steps  []tick
 	Layers []tick
@@ -31,8 +32,8 @@ type tick struct{ At, Label string }
 // stageColour is a stage's colour and that of text on it.
 type stageColour struct{ Name, Fill, Text string }
 
-// view lays a heat map out over steps from first on. nil stays nil.
-func (h *heat) view(first int, marks []mark) *heatView {
+// view lays a heat map out over steps from first on, with what was frozen. nil stays nil.
+func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 	if h == nil {
 		return nil
 	}
@@ -55,6 +56,13 @@ func (h *heat) view(first int, marks []mark) *heatView {
 		}
 		v.Boxes = append(v.Boxes, n)
 	}
+	for _, f := range cold {
+		if f.hi > f.lo && f.layers > 0 {
+			v.Frozen = append(v.Frozen, boxView{
+				Left: percent(float64(f.lo), steps), Top: "0", Wide: percent(float64(f.hi-f.lo), steps), High: percent(float64(min(f.layers, h.Layers)), layers),
+			})
+		}
+	}
 	for _, m := range marks {
 		if x := m.Step + 0.5 - float64(first); m.Kind == "dynamic" && x >= 0 && x <= steps {
 			v.Marks = append(v.Marks, percent(x, steps))
@@ -68,6 +76,16 @@ func (h *heat) view(first int, marks []mark) *heatView {
 		v.Layers = append(v.Layers, tick{percent(float64(k*every)+0.5, layers), fmt.Sprint(k * every)})
 	}
 	return v
+}
+
+// Scale names five colours of a map of shares.
+func (v *heatView) Scale() (list []stageColour) {
+	for k := range 5 {
+		c := v.Stages[k*(len(v.Stages)-1)/4]
+		c.Name = fmt.Sprintf("%d %%", 25*k)
+		list = append(list, c)
+	}
+	return list
 }
 
 // viridis is five colours of the map of that name (Smith and van der Walt

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"dynmo/src/input"
+	"dynmo/src/model"
 	"dynmo/src/record"
 )
 
@@ -35,6 +36,8 @@ type page struct {
 	Figure   *chart // of the step time
 	Charts   []*chart
 	Heat     *heatView
+	Work     *heatView // the share of its work that each layer did
+	Shares   string    // of what these are
 	Times    *timelines
 	Move     int // the step after which layers moved that before and after speak of, or -1
 	Idle     *idleTable
@@ -70,7 +73,14 @@ func HTML(out io.Writer, r Run) error {
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()
+	cold, did := r.frozen(), r.work()
 	p.Figure, p.Charts = r.figure(phases), r.charts()
+	if c := r.frozenChart(cold); c != nil {
+		p.Charts = append(p.Charts, c)
+	}
+	if did != nil {
+		p.Charts = append(p.Charts, did.chart(r.Metrics, model.FromConfig(r.Config).Chain()))
+	}
 	charts := append([]*chart{p.Figure}, p.Charts...)
 	for _, c := range charts {
 		if err := c.draw(first, last, marks); err != nil {
@@ -81,7 +91,10 @@ func HTML(out io.Writer, r Run) error {
 	if err != nil {
 		return err
 	}
-	p.Heat = layouts.view(r.Metrics[0].Step, marks)
+	p.Heat = layouts.view(r.Metrics[0].Step, marks, cold)
+	if did != nil {
+		p.Work, p.Shares = did.view(r.Metrics[0].Step, marks), did.What
+	}
 	all := segment{0, len(r.Metrics)}
 	columns, segments := []string{"whole run"}, []segment{all}
 	if before, after, step, ok := r.around(); ok {

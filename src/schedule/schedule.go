@@ -50,6 +50,7 @@ type Schedule struct {
 	Map          partition.Map // which stage holds which virtual stage
 	Microbatches int
 	Lists        [][]Instr // by stage, in order, without messages
+	First        int       // virtual stages before it do forwards alone (see From); 0 of what layouts have
 }
 
 // Equal reports whether two schedules are the same work in the same order.
@@ -108,7 +109,7 @@ func (s Schedule) WithMessages(stage int) []Instr {
 		case B, I:
 			add(behind, RecvBackward)
 			out = append(out, in)
-			add(before, SendBackward)
+			add(before && v > s.First, SendBackward)
 		default:
 			out = append(out, in)
 		}

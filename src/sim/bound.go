@@ -21,7 +21,7 @@ func LowerBound(m partition.Map, costs []cost.Stage, microbatches int, inFlight 
 	for stage := range m.Stages {
 		if m.Chunks == 1 {
 			n := microbatches
-			if inFlight != nil {
+			if c := costs[stage]; inFlight != nil && c.Input+c.Weight > 0 { // a frozen stage holds nothing
 				n = min(n, inFlight[stage])
 			}
 			bound = max(bound, oneChunk(costs, stage, microbatches, n))

@@ -63,7 +63,7 @@ func unequalBound(m partition.Map, rows [][]cost.Stage, inFlight []int) float64 
 	for stage := range m.Stages {
 		if m.Chunks == 1 {
 			n := microbatches
-			if inFlight != nil {
+			if inFlight != nil && slices.ContainsFunc(rows[stage], func(c cost.Stage) bool { return c.Input+c.Weight > 0 }) {
 				n = min(n, inFlight[stage])
 			}
 			bound = max(bound, unequalChunk(rows[stage], paths[stage], n))

@@ -47,6 +47,7 @@ type channel struct {
 }
 
 func newEngine(s Step) *engine {
+	s.Schedule = s.Schedule.From(s.trained())
 	n, stages := s.Schedule.Map.Virtual(), s.Schedule.Map.Stages
 	floats := make([]float64, 2*n*s.Schedule.Microbatches+3*stages)
 	take := func(count int) []float64 {
@@ -81,6 +82,34 @@ func (e *engine) run(replica int) Result {
 		left -= done
 	}
 	return e.result()
+}
+
+// trained returns the first virtual stage that trains, as the costs say. One whose
+// forwards take no time either has no blocks: it is frozen if the next is.
+func (s Step) trained() (first int) {
+	for v := range s.Schedule.Map.Virtual() {
+		forward, backward := s.total(v)
+		if backward > 0 {
+			break
+		}
+		if forward > 0 {
+			first = v + 1
+		}
+	}
+	return first
+}
+
+// total returns what a virtual stage takes for all its passes, forward and backward, or
+// for one microbatch where all are alike.
+func (s Step) total(v int) (forward, backward float64) {
+	if s.PerMicrobatch == nil {
+		c := s.Costs[v]
+		return c.Forward, c.Input + c.Weight
+	}
+	for _, c := range s.PerMicrobatch[v] {
+		forward, backward = forward+c.Forward, backward+c.Input+c.Weight
+	}
+	return forward, backward
 }
 
 // prepare begins a replica's step: nothing is done, all links are free, and
@@ -184,7 +213,7 @@ func (e *engine) advance(stage int) (done int) {
 				e.activations[message+e.microbatches] = e.send(&e.onward[v], in.Microbatch, clock)
 			}
 		case schedule.B, schedule.I:
-			if v > 0 {
+			if v > e.s.Schedule.First {
 				e.gradients[message-e.microbatches] = e.send(&e.back[v], in.Microbatch, clock)
 			}
 		}

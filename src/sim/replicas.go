@@ -20,7 +20,7 @@ type ReplicasResult struct {
 func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 
 // Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
-// over them. layers is the chain, which cuts lays over the virtual stages. A
+// over them, but for those of frozen layers, which have no W. layers is the chain, which cuts lays over the virtual stages. A
 // layer with G bytes of gradients is summed by a ring of its D ranks,
 //
 //	2·(D-1)/D·G/bandwidth + 2·(D-1)·latency
@@ -65,7 +65,9 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 		slices.SortFunc(mine, func(a, b int) int { return cmp.Compare(ready[a], ready[b]) })
 		end := 0.0
 		for _, l := range mine {
-			if bytes := layers[l].Bytes.Gradients; bytes > 0 {
+			c := layers[l]
+			frozen := c.Forward > 0 && c.BackwardWeight == 0
+			if bytes := c.Bytes.Gradients; bytes > 0 && !frozen {
 				end = max(end, ready[l]) + s.ring(stage, bytes)
 			}
 		}

@@ -64,7 +64,9 @@ type work struct {
 //	start = max(end of the stage's instruction before + dispatch, arrival)
 //
 // Between chunks of one stage nothing is sent. The schedule is one that Check
-// accepts; Run panics on a deadlock.
+// accepts; Run panics on a deadlock. What is frozen has no instructions beside F, nor
+// messages, as in the pipeline (see schedule.From): the first virtual stages, as long as
+// their forwards take time and their backwards none.
 func Run(s Step) Result {
 	e := newEngine(s)
 	return e.run(s.Replica)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 
 	"dynmo/src/checkpoint"
@@ -79,8 +78,8 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.shape.Depths != (model.Depths{}) {
-		return nil, c.fail(ManifestFile, errors.New(`a model with dynamic.kind = "mod": no other program knows blocks that route tokens, want a model without`))
+	if kind := k.shape.Beyond(); kind != "" {
+		return nil, c.fail(ManifestFile, fmt.Errorf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
 	}
 	w := checkpoint.FromChain(k.shape, k.layer, k.free)
 	w.Prefix = checkpoint.Transformer

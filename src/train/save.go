@@ -38,6 +38,7 @@ type saver struct {
 	ended    chan error            // of the goroutine
 	files    map[string]store.File // that this rank wrote
 	manifest store.Manifest        // of the checkpoint that is being written
+	bytes    int64                 // of all ranks, that are to be written
 	began    time.Time             // when its copy began
 	blocked  time.Duration         // what the copy took
 	took     time.Duration         // from began to the name, of the last one
@@ -133,12 +134,17 @@ func (r *Rank) save(at place, a pipeline.Agreement, last bool) error {
 	return r.finishSaving(at.world)
 }
 
+// slowestDisk is the rate, in bytes per second of all ranks together, at which writing is
+// still taken to get on.
+const slowestDisk = 10e6
+
 // finishSaving waits for the checkpoint that is being written. Collective.
 func (r *Rank) finishSaving(w elastic.World) error {
 	if r.saver.phase != saveIdle {
-		w.All.SetDeadline(startFor)
-		w.All.SetPatience(startFor)
-		w.All.Post().SetPatience(startFor)
+		limit := startFor + time.Duration(float64(r.saver.bytes)/slowestDisk*float64(time.Second))
+		w.All.SetDeadline(limit)
+		w.All.SetPatience(limit)
+		w.All.Post().SetPatience(limit)
 	}
 	for r.saver.phase != saveIdle {
 		if err := r.advance(w, true); err != nil {
@@ -178,6 +184,7 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 	if err := comm.Allreduce(at.world.All, total, func(a, b int64) int64 { return a + b }); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	k.bytes = total[0]
 	go func() {
 		if err == nil {
 			err = store.Room(k.dir, total[0])

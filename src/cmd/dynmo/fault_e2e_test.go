@@ -224,7 +224,7 @@ func TestTrainDiskFull(t *testing.T) {
 	expect.NewFault(t, "F05", "")
 	dir := folder(t, "")
 	cmd := alone.command(t, dir, training(append(endless, "--run-dir", "run")...)...)
-	line := append([]string{"sh", "-c", `ulimit -f 32; exec "$@"`, "sh"}, cmd.Args...)
+	line := append([]string{"sh", "-c", `ulimit -f 64; exec "$@"`, "sh"}, cmd.Args...)
 	finish(t, inWorld(t, dir, line...)).refused(t, exitFailure, "rank 0: step ", "record: ", "too large")
 }
 

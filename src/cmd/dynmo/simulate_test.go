@@ -83,7 +83,7 @@ func TestSimulate(t *testing.T) {
 			}
 			text := said(t, args...)
 			narrow(t, text)
-			if a.Better == nil || (a.Ceiling > 0) != strings.Contains(text, "(ceiling "+ratio(a.Better.Ceiling)+")") {
+			if a.Better == nil || (a.Ceiling > 0) != strings.Contains(strings.Join(strings.Fields(text), " "), "(ceiling "+ratio(a.Better.Ceiling)+")") {
 				t.Error(text)
 			}
 			if h := a.Head; !(h.Share > 0 && h.Share < 1) || h.Small == nil || !strings.Contains(text, fmt.Sprintf("\nhead          %.1f %% of ", 100*h.Share)) {

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"dynmo/src/model"
+	"dynmo/src/record"
+)
+
+// work is the share of its dense work that each layer did, by recorded step: of the
+// tokens, where tokens leave or pass by, or of the scores of attention.
+type work struct {
+	What   string // "tokens" or "scores"
+	names  []string
+	shares [][]float64 // by step and layer of the chain; NaN: the layer counts none
+}
+
+// routedCounts is the name of what a routed block counts: the tokens that are there, those
+// that it takes, and more.
+const routedCounts = "routed"
+
+// work returns what layers counted, nil if none did.
+func (r Run) work() *work {
+	w := &work{What: "tokens", names: model.FromConfig(r.Config).Names()}
+	known := false
+	for _, m := range r.Metrics {
+		row := w.row(m, float64(m.BatchSize*r.Config.Model.Sequence))
+		known = known || row != nil
+		w.shares = append(w.shares, row)
+	}
+	if !known {
+		return nil
+	}
+	return w
+}
+
+// row returns the shares of a step of so many tokens, nil if no layer counted any that
+// the chain has.
+func (w *work) row(m record.Metrics, tokens float64) []float64 {
+	row, left, known := make([]float64, len(w.names)), make([]float64, len(w.names)), false
+	taken := make(map[int]float64) // by layer
+	for _, c := range m.Counts {
+		layer := slices.Index(w.names, c.Layer)
+		if layer < 0 || len(c.Values) < 2 {
+			continue
+		}
+		first, second := float64(c.Values[0]), float64(c.Values[1])
+		switch c.Name {
+		case model.Pairs:
+			w.What, taken[layer], known = "scores", first/second, true
+		case model.ExitCounts:
+			left[layer], known = second/tokens, true
+		case routedCounts:
+			taken[layer], known = second/tokens, true
+		}
+	}
+	if !known {
+		return nil
+	}
+	there := 1.0
+	for layer := range row {
+		share, counts := taken[layer]
+		switch {
+		case counts:
+			row[layer] = share
+		case w.What == "scores":
+			row[layer] = math.NaN()
+		default:
+			row[layer] = there
+		}
+		there -= left[layer]
+	}
+	return row
+}
+
+const (
+	// workColumns is how many columns a map of work has at most, workLevels how many
+	// colours.
+	workColumns, workLevels = 60, 20
+)
+
+// view lays the shares out as colours, light for much.
+func (w *work) view(first int, marks []mark) *heatView {
+	steps := len(w.shares)
+	h := &heat{Steps: steps, Layers: len(w.names), Stages: workLevels + 1}
+	column := (steps + workColumns - 1) / workColumns
+	var titles []string
+	for layer, name := range w.names {
+		for begin := 0; begin < steps; begin += column {
+			end := min(begin+column, steps)
+			share := w.mean(layer, begin, end)
+			if math.IsNaN(share) {
+				continue
+			}
+			level := int(math.Round(workLevels * min(max(share, 0), 1)))
+			if n := len(h.Boxes) - 1; n >= 0 && h.Boxes[n].Layer == layer && h.Boxes[n].Stage == level && h.Boxes[n].Step+h.Boxes[n].Width == begin {
+				h.Boxes[n].Width += end - begin
+				continue
+			}
+			h.Boxes = append(h.Boxes, box{Stage: level, Step: begin, Width: end - begin, Layer: layer, Height: 1})
+			titles = append(titles, fmt.Sprintf("%s: %.0f %% of the %s", name, 100*share, w.What))
+		}
+	}
+	v := h.view(first, marks, nil)
+	for i := range v.Boxes {
+		b := &v.Boxes[i]
+		b.Label = ""
+		b.Title = fmt.Sprintf("%s, steps %d to %d", titles[i], first+b.Step, first+b.Step+b.Width-1)
+	}
+	return v
+}
+
+// mean returns the mean share of a layer over steps [begin, end), NaN if none is known.
+func (w *work) mean(layer, begin, end int) float64 {
+	sum, n := 0.0, 0
+	for _, row := range w.shares[begin:end] {
+		if row != nil && !math.IsNaN(row[layer]) {
+			sum, n = sum+row[layer], n+1
+		}
+	}
+	return sum / float64(n)
+}
+
+// chart returns the mean share of the blocks over steps.
+func (w *work) chart(steps []record.Metrics, chain []model.Description) *chart {
+	x, y := make([]float64, len(steps)), make([]float64, len(steps))
+	for i, row := range w.shares {
+		x[i], y[i] = float64(steps[i].Step), math.NaN()
+		sum, n := 0.0, 0
+		for layer, share := range row {
+			if chain[layer].Block >= 0 && !math.IsNaN(share) {
+				sum, n = sum+share, n+1
+			}
+		}
+		if n > 0 {
+			y[i] = 100 * sum / float64(n)
+		}
+	}
+	n := &curve{Style: "line"}
+	n.thin(x, y)
+	about := "share of the tokens that a block works on, mean over the blocks"
+	if w.What == "scores" {
+		about = "share of the causal scores that are computed, mean over the blocks"
+	}
+	return &chart{Title: w.What, Unit: "%", About: about, FromZero: true, Curves: []*curve{n}}
+}
