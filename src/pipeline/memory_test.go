@@ -47,6 +47,7 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 		for name, c := range map[string]model.Config{
 			"whole": tiny, "slices": thinned("", true, false, 3), "selecting": thinned("thinning", true, false, 1),
 			"selecting at once": thinned("thinning at once", true, false, 1), "routing": thinned("routing", true, false, 1),
+			"exits": exiting("classifier", 0.5), "exits by saturation": exiting("saturation", 0.5),
 		} {
 			exact := name == "whole" || name == "selecting at once" || name == "routing"
 			t.Run(fmt.Sprintf("%s/stages=%d/%s", plan.Kind, plan.Map.Stages, name), func(t *testing.T) {
