@@ -13,7 +13,8 @@ import (
 // norm and the final hash are those of one stage that never moved a layer, and from
 // that step on others than those of a run that freezes nothing.
 func TestFreezingKeepsLaw1(t *testing.T) {
-	for replicas, layers := range map[int]int{1: 7, 2: 1} {
+	for _, of := range [][2]int{{1, 7}, {2, 1}, {1, 11}} { // the last: all
+		replicas, layers := of[0], of[1]
 		c := small(t)
 		c.Parallel.Replicas, c.Model.HeadShards, c.Train.Steps = replicas, 2, 10
 		c.Dynamic.Kind = "none"
