@@ -13,13 +13,6 @@
  * atomics, and bits that depend on nothing but operands and shape. */
 #include "attention.cuh"
 
-static bool aligned(const void *p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
-
-static attention_shape shape_of(const int32_t *offsets, int32_t b, int32_t longest, int32_t c, int32_t nh) {
-	int hs = c / nh;
-	return {offsets, b, longest, c, nh, hs, 1 / sqrtf(static_cast<float>(hs))};
-}
-
 static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
 
 /* The sum over 8 channels of x·y. */
@@ -63,7 +56,7 @@ static __global__ void __launch_bounds__(256) attention_stats(query_stats *stats
 }
 
 template <typename E>
-static int32_t stats_of(void *stream, query_stats *stats, const E *dout, const E *out, const float *lse,
+int32_t attention_stats_of(void *stream, query_stats *stats, const E *dout, const E *out, const float *lse,
 	attention_shape s, bool vector) {
 	int lanes = 1;
 	while (lanes < 32 && 8 * lanes < s.hs) lanes *= 2;
@@ -72,17 +65,20 @@ static int32_t stats_of(void *stream, query_stats *stats, const E *dout, const E
 	return launched();
 }
 
+template int32_t attention_stats_of(void *, query_stats *, const float *, const float *, const float *, attention_shape, bool);
+template int32_t attention_stats_of(void *, query_stats *, const bf16 *, const bf16 *, const float *, attention_shape, bool);
+
 template <typename E>
 static int32_t forward(void *stream, void *out, float *lse, const void *qkv, attention_shape s) {
 	return attention_plain_forward(stream, static_cast<E *>(out), lse, static_cast<const E *>(qkv), s,
-		s.hs % 8 == 0 && aligned(qkv));
+		s.hs % 8 == 0 && attention_aligned(qkv));
 }
 
 extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
 	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh) {
 	if (n == 0 || c == 0) return 0;
-	attention_shape s = shape_of(offsets, b, longest, c, nh);
-	if (k->type == DYNMO_CUDA_BF16 && has_tiles(s) && aligned(qkv) && aligned(out))
+	attention_shape s = attention_shape_of(offsets, b, longest, c, nh);
+	if (k->type == DYNMO_CUDA_BF16 && has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
 		return attention_tiles_forward(stream, static_cast<bf16 *>(out), lse, static_cast<const bf16 *>(qkv), s);
 	return BY_TYPE(k, forward, stream, out, lse, qkv, s);
 }
@@ -92,11 +88,11 @@ static int32_t backward(void *stream, void *dqkv, const void *dout, const void *
 	const float *lse, query_stats *stats, attention_shape s) {
 	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
 	E *dx = static_cast<E *>(dqkv);
-	bool vector = s.hs % 8 == 0 && aligned(dout) && aligned(qkv) && aligned(out);
-	int32_t status = stats_of(stream, stats, dy, y, lse, s, vector);
+	bool vector = s.hs % 8 == 0 && attention_aligned(dout) && attention_aligned(qkv) && attention_aligned(out);
+	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
 	if (status != 0) return status;
 	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_tiles(s) && vector && aligned(dqkv)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
+		if (has_tiles(s) && vector && attention_aligned(dqkv)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
 	}
 	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
 }
@@ -109,5 +105,5 @@ extern "C" int32_t dynmo_cuda_attention_backward(dynmo_cuda *k, void *stream, vo
 	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
 	if (status != 0) return status;
 	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
-		shape_of(offsets, b, longest, c, nh));
+		attention_shape_of(offsets, b, longest, c, nh));
 }

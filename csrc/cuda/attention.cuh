@@ -16,6 +16,7 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 /* The rows of one head. */
 template <typename E> struct head_rows {
+	using element = E;
 	E *first;
 	size_t stride;
 	__device__ __forceinline__ E *row(int i) const { return first + i * stride; }
@@ -61,5 +62,23 @@ int32_t attention_plain_forward(void *stream, E *out, float *lse, const E *qkv, 
 template <typename E>
 int32_t attention_plain_backward(void *stream, E *dqkv, const E *dout, const E *qkv, const query_stats *stats,
 	attention_shape s, bool vector);
+
+/* Fills in the statistics of all queries, which lie as lse does. */
+template <typename E>
+int32_t attention_stats_of(void *stream, query_stats *stats, const E *dout, const E *out, const float *lse,
+	attention_shape s, bool vector);
+
+inline attention_shape attention_shape_of(const int32_t *offsets, int32_t b, int32_t longest, int32_t c, int32_t nh) {
+	int hs = c / nh;
+	return {offsets, b, longest, c, nh, hs, 1 / sqrtf(static_cast<float>(hs))};
+}
+
+inline bool attention_aligned(const void *p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
+
+/* Heads by bucket, as kernel.Buckets says. */
+struct attention_buckets {
+	const int32_t *order, *starts;
+	int count;
+};
 
 #endif

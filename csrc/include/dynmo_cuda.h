@@ -99,6 +99,17 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	X(attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void      \
 	  *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t        \
 	  nh), (k, stream, dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh))                                      \
+	/* order (2·nh·n), starts (b, nh, 2, buckets + 1), pairs (2) of D. */                                              \
+	X(attention_hash, (dynmo_cuda *k, void *stream, int32_t *order, int32_t *starts, double *pairs, const void *qkv,   \
+	  const int32_t *offsets, uint64_t key, int32_t buckets, int32_t b, int32_t longest, int32_t n, int32_t c,         \
+	  int32_t nh), (k, stream, order, starts, pairs, qkv, offsets, key, buckets, b, longest, n, c, nh))                \
+	X(sparse_attention_forward, (dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, const int32_t    \
+	  *offsets, const int32_t *order, const int32_t *starts, int32_t buckets, int32_t b, int32_t longest, int32_t n,   \
+	  int32_t c, int32_t nh), (k, stream, out, lse, qkv, offsets, order, starts, buckets, b, longest, n, c, nh))       \
+	X(sparse_attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const    \
+	  void *out, const float *lse, const int32_t *offsets, const int32_t *order, const int32_t *starts, int32_t buckets, \
+	  int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh), (k, stream, dqkv, dout, qkv, out, lse, offsets,   \
+	  order, starts, buckets, b, longest, n, c, nh))                                                                   \
                                                                                                                        \
 	X(gelu_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, int64_t n), (k, stream, out, inp, n))    \
 	X(gelu_backward, (dynmo_cuda *k, void *stream, void *dinp, const void *inp, const void *dout, int64_t n),          \

@@ -142,6 +142,19 @@ func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") ||
 // Kinds returns the kinds of the settings, "none" for none.
 func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
 
+// structure names the kinds that are part of the chain from the first step on.
+var structure = []string{"exit"}
+
+// Structure returns those of the kinds that are part of the chain, as the settings have
+// them; "none" for none.
+func (d Dynamic) Structure() string {
+	kinds := slices.DeleteFunc(d.Kinds(), func(kind string) bool { return !slices.Contains(structure, kind) })
+	if len(kinds) == 0 {
+		return "none"
+	}
+	return strings.Join(kinds, "+")
+}
+
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
 type Prune struct {
 	Start   int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
@@ -198,14 +211,14 @@ type Simulate struct {
 	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is T/(T + 12·C) of model.sequence and model.hidden, where every multiplication takes as long"`
 	Experts       int     `toml:"experts" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a layer, as in Mixtral 8x7B"`
 	Spread        float64 `toml:"expert_spread" default:"0.2" min:"0" max:"10" when:"dynamic.kind=moe" doc:"deviation of the logarithm of an expert's load, once for the layer and once for each microbatch"`
-	Sparsest      float64 `toml:"density_least" default:"0.1" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores"`
-	Densest       float64 `toml:"density_most" default:"0.9" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
-	Noise         float64 `toml:"density_noise" default:"0.2" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
+	Sparsest      float64 `toml:"density_least" default:"0.075" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
+	Densest       float64 `toml:"density_most" default:"0.13" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
+	Noise         float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
 	ExitFrom      float64 `toml:"exit_from" default:"0.25" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the blocks before the first exit"`
 	ExitShare     float64 `toml:"exit_share" default:"0.8" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the tokens that have left before the last block by the end of the run"`
 	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
-	Tokens        float64 `toml:"mod_tokens" default:"0.125" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes (Raposo et al. 2024)"`
-	TokensNoise   float64 `toml:"mod_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch (paper, section 2.2)"`
+	Tokens        float64 `toml:"mod_tokens" default:"0.112" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes; a small run whose predictor learned an eighth (Raposo et al. 2024) took 0.112 (results/mod-tokens.txt)"`
+	TokensNoise   float64 `toml:"mod_noise" default:"0.16" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch: that of the same run; the paper says 0.18 (section 2.2)"`
 	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`
 	Deciding      float64 `toml:"decide_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that a decision of the balancer took in real runs; 0 makes it free"`
 	MoveDelayMost float64 `toml:"move_delay_most" default:"1" min:"1" max:"1000" when:"balance.kind=partition|diffusion" doc:"most times longer that the transfer of a moving layer takes at random, half-normal; comm.delay_most delays the messages of steps alone"`

@@ -11,8 +11,8 @@ import (
 type Exit struct {
 	After      string  `toml:"after" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
 	From       float64 `toml:"from" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
-	Confidence string  `toml:"confidence" default:"classifier" oneof:"classifier,softmax" doc:"what says that a token may leave: a linear classifier of its state, or its largest probability, which takes the head for every token"`
-	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, in [0, 1], above which a token leaves; without effect where exit.share is above 0"`
+	Confidence string  `toml:"confidence" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
+	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, at most 1 and but for saturation at least 0, above which a token leaves; without effect where exit.share is above 0"`
 	Share      float64 `toml:"share" default:"0" min:"0" below:"1" doc:"share of the tokens that leave before the last block in the end: thresholds follow it; 0 leaves them as they are"`
 	Start      int     `toml:"start" default:"100" min:"0" unit:"steps" doc:"step from which on the share rises, as a straight line; none leaves before it"`
 	Until      int     `toml:"until" default:"1000" min:"0" unit:"steps" doc:"step from which on the share is exit.share"`
@@ -44,6 +44,16 @@ func (e Exit) Count(blocks int) int {
 		return 0
 	}
 	return 1 + strings.Count(depths, ",")
+}
+
+// layers returns how many layers exits add to the chain of a model: themselves, and the
+// second halves less of blocks that stay whole.
+func (e Exit) layers(m Model) int {
+	each := 1
+	if e.Confidence == "saturation" {
+		each -= m.PerBlock() - 1
+	}
+	return each * e.Count(m.Blocks)
 }
 
 // check returns what is wanted of the depths of a chain of so many blocks; "" if they are
@@ -82,7 +92,7 @@ func (e Exit) says() (list []string) {
 	case e.Share > 0:
 	case e.Threshold >= 1:
 		say("threshold", e.Threshold, "lets no token leave: no confidence is above 1")
-	case e.Threshold < 0:
+	case e.Threshold < 0 && e.Confidence != "saturation":
 		say("threshold", e.Threshold, "lets every token leave at the first exit: no confidence is below 0")
 	}
 	return list

@@ -21,7 +21,7 @@ func TestExitErrors(t *testing.T) {
 		"exit.after=+2":                     depths,
 		"model.blocks=1":                    "wanted at least 2 blocks: tokens leave between two",
 		"exit.propagate=true":               "exit.propagate = true: wanted exit.propagate = false: nothing computes the keys and values alone of tokens that have left",
-		"exit.confidence=saturation":        `exit.confidence = "saturation": wanted "classifier" or "softmax"`,
+		"exit.confidence=doubt":             `exit.confidence = "doubt": wanted "classifier", "saturation" or "softmax"`,
 		"exit.share=1":                      "exit.share = 1.0: wanted a number at least 0 and below 1",
 		"exit.share=0.5 exit.until=99":      "exit.until = 99, exit.start = 100: wanted exit.until to be at least exit.start",
 		"exit.probe=2":                      "exit.probe = 2.0: wanted a number at least 0 and at most 1",

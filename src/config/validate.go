@@ -81,6 +81,8 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
 			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
 		{c.Dynamic.Has("exit") && c.Exit.check(c.Model.Blocks) != "", c.Exit.check(c.Model.Blocks), "exit.after exit.from model.blocks"},
+		{c.Dynamic.Has("exit") && c.Dynamic.Has("mod") && c.Exit.Confidence == "saturation",
+			"classifier or softmax beside mod: routed blocks do not keep what entered them", "exit.confidence dynamic.kind"},
 		{c.Dynamic.Has("exit") && c.Exit.Propagate, "exit.propagate = false: nothing computes the keys and values alone of tokens that have left", "exit.propagate"},
 		{c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Until < c.Exit.Start, "exit.until to be at least exit.start", "exit.until exit.start"},
 		{byPlasticity && c.Freeze.Reference%c.Freeze.Every != 0, "freeze.reference to be a multiple of freeze.every", "freeze.reference freeze.every"},
@@ -120,7 +122,7 @@ func (c Config) Layers() int {
 		blocks -= (c.Model.PerBlock() - 1) * (c.Model.Blocks / 2)
 	}
 	if c.Dynamic.Has("exit") {
-		blocks += c.Exit.Count(c.Model.Blocks)
+		blocks += c.Exit.layers(c.Model)
 	}
 	return 1 + blocks + c.Model.HeadShards
 }

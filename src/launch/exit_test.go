@@ -28,6 +28,7 @@ func TestExitsKeepLaw1(t *testing.T) {
 	}{
 		{"exit", "classifier", 1, func(*config.Config) {}},
 		{"exit", "softmax", 2, func(c *config.Config) { c.Model.Tied, c.Model.Grain, c.Model.HeadShards = false, "half", 3 }},
+		{"exit", "saturation", 1, func(c *config.Config) { c.Model.Grain, c.Model.HeadShards = "half", 2 }},
 		{"exit", "classifier", 1, func(c *config.Config) { c.Exit.Share, c.Exit.Threshold = 0, -1 }},
 		{"prune+exit", "classifier", 2, func(c *config.Config) { c.Model.HeadShards = 2 }},
 		{"freeze+exit", "classifier", 1, func(c *config.Config) { c.Model.Grain = "half" }},

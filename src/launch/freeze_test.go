@@ -58,6 +58,14 @@ func TestPlasticityKeepsLaw1(t *testing.T) {
 		c := plastic(t)
 		c.Dynamic.Kind, c.Parallel.Replicas, c.Model.Grain = of.kind, of.replicas, of.grain
 		still := goRun(t, c, nil)
+		if of.kind == "freeze" { // evaluating changes nothing
+			first, _, _ := strings.Cut(still.frozen[0], " ")
+			c := c
+			c.Dynamic.Kind = "none"
+			if at := goRun(t, c, nil).difference(still); at != "step "+first {
+				t.Errorf("without freezing the run differs at %q, layers freeze at step %s", at, first)
+			}
+		}
 		if all := strings.Join(still.frozen, ", "); !strings.Contains(all, "thaw") || len(still.frozen) < 5 {
 			t.Fatalf("%s: %s: want layers that freeze, one after the other, and thaw", of.kind, all)
 		}

@@ -23,12 +23,14 @@ func TestGraphsChangeNothing(t *testing.T) {
 	for _, k := range []struct {
 		precision, schedule string
 		stages              int
-	}{{"f32", "1f1b", 1}, {"bf16", "zb-h1", 2}} {
-		t.Run(fmt.Sprintf("%s/P=%d", k.precision, k.stages), func(t *testing.T) {
+		kind                string
+	}{{"f32", "1f1b", 1, "prune"}, {"bf16", "zb-h1", 2, "prune"}, {"f32", "1f1b", 2, "prune+attention"}} {
+		t.Run(fmt.Sprintf("%s/P=%d/%s", k.precision, k.stages, k.kind), func(t *testing.T) {
 			c := small(t)
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", k.precision, true
 			c.Model.Blocks, c.Model.HeadShards, c.Model.Grain = 2, 2, "half"
 			c.Parallel.Stages, c.Schedule.Kind = k.stages, k.schedule
+			c.Dynamic.Kind, c.Attention.Buckets = k.kind, 4
 			c.Device.Graphs = false
 			plain, counts := countedRun(t, c)
 			for rank, n := range counts {

@@ -81,7 +81,8 @@ func rankMain(settings string) error {
 }
 
 // TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing, and blocks that route tokens, on four MPI ranks.
+// schedules of TestPlacementChangesNothing, and each kind of change, on four MPI
+// ranks.
 func TestPlacementChangesNothingMPI(t *testing.T) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -99,9 +100,11 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor")} {
+	exits := exiting(t, "exit")
+	exits.Parallel.Replicas = 2
+	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, plastic(t)} {
 		want = append(want, goRun(t, c, nil))
-		c.Parallel.Stages, c.Schedule.Kind = 4, "zb-h1"
+		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)
 	}
 	settings, err := json.Marshal(list)

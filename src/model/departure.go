@@ -51,6 +51,7 @@ type departure struct {
 	found      []int32   // by row of rows: the target, then 1 where it has the largest logit and else 0
 	ones       []int32
 	stats      []float64 // of a softmax: (3, n)
+	states     []byte    // of the tokens that entered, where the confidence is made of them
 	counts     [exitCounts]float64
 	around     [exitAround]float64
 	pcg        rand.PCG

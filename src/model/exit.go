@@ -14,7 +14,7 @@ import (
 // exits.
 type Exits struct {
 	After      string  // numbers of blocks before each exit, ascending: "3,6,9"
-	Confidence string  // "classifier" or "softmax"
+	Confidence string  // "classifier", "saturation" or "softmax"
 	Threshold  float64 // confidence above which a token leaves, at first
 	Probe      float64 // share of the tokens that go on whose loss is computed here too
 	Weight     float64 // of the loss of those
@@ -50,7 +50,9 @@ func (e Exits) depths() (list []int) {
 //
 // with W the embedding's weights if they are tied. The others go on as they are.
 // The confidence is that of a linear classifier of inp, which learns whether the exit's
-// largest logit is the target and passes no gradient to inp, or the largest probability.
+// largest logit is the target and passes no gradient to inp; the cosine between inp and
+// what entered the block in front of the exit, which then comes with inp; or the largest
+// probability.
 // So that exit and classifier learn of tokens that go on, a share of them, the probes,
 // drawn by the microbatch's data, have a loss here too, with a weight of its own, which
 // counts as gradient only.
@@ -64,7 +66,7 @@ type exit struct {
 	Exits
 	norm       norm
 	token      *Param
-	classifier linear // absent if the confidence is the largest probability
+	classifier linear // absent if the confidence is another's
 }
 
 func newExit(c Config, number, block int) *exit {
@@ -180,6 +182,7 @@ func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := e.judge(x, b, saved, inp, d); err != nil {
 		return err
 	}
+	inp = e.state(inp)
 	if err := d.decide(b, e); err != nil {
 		return err
 	}
@@ -196,8 +199,19 @@ func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	return nil
 }
 
+// state returns the states of the tokens, or their gradient, of what enters the exit.
+func (e *exit) state(inp tensor.Mem) tensor.Mem {
+	if e.Confidence == saturation {
+		return half(inp)
+	}
+	return inp
+}
+
 // judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
 func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) error {
+	if e.Confidence == saturation {
+		return d.saturate(x, inp)
+	}
 	n := b.Tokens
 	s, _ := e.saved(x, b, saved, n)
 	if e.learns() {
@@ -280,7 +294,7 @@ func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 	if n > 0 {
 		x.Backend.MatmulBackwardInput(x.Stream, dnormed, s.logits, e.token.W, n, e.passed, e.vocab)
 	}
-	if din.IsZero() {
+	if din = e.state(din); din.IsZero() {
 		return nil
 	}
 	if err := e.selection.backwardInput(x, b, saved, held, inp, dout, din); err != nil || n == 0 {

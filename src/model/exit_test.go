@@ -57,7 +57,7 @@ func (c *chain) objective(p *Param) float64 {
 // TestGradientOfExits compares every gradient with the central difference of the losses at
 // exits and at the end: the routing does not change over so small a difference.
 func TestGradientOfExits(t *testing.T) {
-	for _, confidence := range []string{"classifier", "softmax"} {
+	for _, confidence := range []string{"classifier", "saturation", "softmax"} {
 		for _, left := range []int{0, 5, 10} { // of 10 tokens, at the first exit
 			t.Run(fmt.Sprintf("%s/%d leave", confidence, left), func(t *testing.T) {
 				c := exiting(confidence, 2)
@@ -75,7 +75,7 @@ func TestGradientOfExits(t *testing.T) {
 				d := ch.subsets[exits[0]].leaving
 				confidences := slices.Sorted(slices.Values(d.confidence))
 				if left > 0 {
-					threshold := (confidences[10-left] + slices.Concat([]float64{0}, confidences)[10-left]) / 2
+					threshold := (confidences[10-left] + slices.Concat([]float64{-1}, confidences)[10-left]) / 2
 					ch.s.Layers[exits[0]].SetThreshold(threshold)
 					ch.s.Layers[exits[1]].SetThreshold(threshold)
 				}
@@ -95,8 +95,8 @@ func TestGradientOfExits(t *testing.T) {
 // TestExitThatLetsNoneOut: a chain with exits that no token takes, and no probes, computes
 // what the chain without them does, bit for bit.
 func TestExitThatLetsNoneOut(t *testing.T) {
-	for _, confidence := range []string{"classifier", "softmax"} {
-		c := exiting(confidence, 1)
+	for _, confidence := range []string{"classifier", "saturation", "softmax"} {
+		c := exiting(confidence, 1.5)
 		c.Exits.Weight = 0
 		dense := c
 		dense.Exits = Exits{}

@@ -20,17 +20,21 @@ func (gpt2) Chain(c Config) []Description {
 	exits := c.Exits.depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
+		k := slices.Index(exits, b+1)
+		whole := func() []part { return []part{newAttention(c, b), newMLP(c, b)} }
 		switch {
 		case c.Depths.routes(b):
 			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
+		case k >= 0 && c.Exits.Confidence == saturation:
+			chain = append(chain, Description{name, Block, b, func() []part { return []part{&pair{parts: whole(), hidden: c.Hidden}} }})
 		case c.HalfGrain:
 			chain = append(chain,
 				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},
 				Description{name + ".mlp", MLP, b, func() []part { return []part{newMLP(c, b)} }})
 		default:
-			chain = append(chain, Description{name, Block, b, func() []part { return []part{newAttention(c, b), newMLP(c, b)} }})
+			chain = append(chain, Description{name, Block, b, whole})
 		}
-		if k := slices.Index(exits, b+1); k >= 0 {
+		if k >= 0 {
 			chain = append(chain, Description{fmt.Sprintf("exit.%d", k), Exit, -1, func() []part { return []part{newExit(c, k, b)} }})
 		}
 	}

@@ -30,9 +30,9 @@ func TestExits(t *testing.T) {
 		newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBH2, 3, 1),
 		newSchedule(t, schedule.KindZBV, 3, 2), newSchedule(t, schedule.Kind1F1B, 13, 1), crossing(), lateWeights(),
 	}
-	for i, c := range []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("classifier", -1), exiting("softmax", 2)} {
+	for i, c := range []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("saturation", 0.9), exiting("classifier", -1), exiting("softmax", 2)} {
 		for _, replicas := range []int{1, 2} {
-			if replicas == 2 && i > 1 {
+			if replicas == 2 && i > 2 {
 				continue
 			}
 			c.Tied, c.HeadShards = replicas == 1, replicas

@@ -58,6 +58,9 @@ func Shape(c config.Config) string {
 	m := c.Model
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
 		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
+	if c.Dynamic.Has("exit") {
+		shape += fmt.Sprintf(" exit.after=%s exit.confidence=%s", c.Exit.Depths(m.Blocks), c.Exit.Confidence)
+	}
 	if c.Device.Kind == "cuda" {
 		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
 	}

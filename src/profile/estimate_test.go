@@ -201,6 +201,31 @@ func TestFrozenCostsNothingAtOnce(t *testing.T) {
 	}
 }
 
+// TestThawedCostsWhatItDid: passes that come back cost what they did before, at once, however
+// long they were left out, though a single step says little.
+func TestThawedCostsWhatItDid(t *testing.T) {
+	for _, steps := range []int{10, 3 * window} {
+		r := watched(0.3)
+		before := r.run(20, false)
+		r.frozen = 2
+		r.run(steps, false)
+		r.frozen, r.noise = 0, 3 // the step of the thaw is disturbed
+		after := r.run(1, false)
+		for l := range 2 {
+			if got, want := after.Layers[l], before.Layers[l]; math.Abs(got.BackwardInput/want.BackwardInput-1) > 0.05 || math.Abs(got.BackwardWeight/want.BackwardWeight-1) > 0.05 {
+				t.Errorf("frozen for %d steps: layer %d: %v, want %v", steps, l, got.Stage(), want.Stage())
+			}
+		}
+		r.noise = 0.3
+		r.run(2*window, false)
+		for _, list := range r.ranked[0] {
+			if len(list) != window {
+				t.Errorf("%d samples are kept, want %d", len(list), window)
+			}
+		}
+	}
+}
+
 // TestDriftIsFollowed: a layer whose cost rises slowly is not seen as it was long ago.
 func TestDriftIsFollowed(t *testing.T) {
 	r := watched(0.1)

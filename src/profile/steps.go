@@ -98,7 +98,8 @@ func (e *estimator) add(o *observed) {
 	}
 }
 
-// keep keeps the newest steps, at most so many.
+// keep keeps the newest steps, at most so many. What a pass took before its layer froze is
+// kept until it has run some steps again: what thaws costs what it did.
 func (e *estimator) keep(most int) {
 	before := max(0, len(e.Steps)-most)
 	if before == 0 {
@@ -110,7 +111,15 @@ func (e *estimator) keep(most int) {
 	e.Steps = slices.Delete(e.Steps, 0, before)
 	for l := range e.ranked {
 		for i := range e.ranked[l] {
-			e.ranked[l][i] = slices.DeleteFunc(e.ranked[l][i], func(s sample) bool { return s.step.gone })
+			list, counted := e.ranked[l][i], 0
+			for _, s := range list {
+				if !s.step.gone {
+					counted++
+				}
+			}
+			if counted >= settled {
+				e.ranked[l][i] = slices.DeleteFunc(list, func(s sample) bool { return s.step.gone })
+			}
 		}
 	}
 }

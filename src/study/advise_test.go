@@ -98,7 +98,19 @@ func TestAdvise(t *testing.T) {
 // TestFiner: pieces of a chain are those of the settings, and together cost and hold
 // what the whole did.
 func TestFiner(t *testing.T) {
+	for _, kind := range []string{"none", "mod"} {
+		checkFiner(t, kind)
+	}
+}
+
+func checkFiner(t *testing.T, kind string) {
 	settings, whole := chain(2, 4)
+	if settings.Dynamic.Kind = kind; kind == "mod" {
+		whole.Layers = plan.Dense(settings).Layers
+		for i := range whole.Layers {
+			whole.Layers[i].Forward = 1
+		}
+	}
 	for _, grain := range []string{"block", "half"} {
 		for _, shards := range []int{1, 4} {
 			next := settings

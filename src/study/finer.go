@@ -22,10 +22,10 @@ func Finer(t cost.Table, c, next config.Config) cost.Table {
 	out.Layers = nil
 	for l, layer := range t.Layers {
 		parts := []float64{1}
-		switch blocks := c.Model.PerBlock() * c.Model.Blocks; {
-		case l > blocks:
+		switch heads := len(old) - c.Model.HeadShards; {
+		case l >= heads:
 			parts = equal(next.Model.HeadShards / c.Model.HeadShards)
-		case l > 0 && next.Model.PerBlock() > c.Model.PerBlock():
+		case pieces[len(out.Layers)].Name != old[l].Name: // a block that halves take the place of
 			parts = shares
 		}
 		for _, share := range parts {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,6 +150,11 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	settings, _, err := one.Config()
 	if err != nil {
 		return origin{}, err
+	}
+	for _, kind := range settings.Dynamic.Kinds() {
+		if slices.Contains([]string{"attention", "exit", "mod"}, kind) {
+			return origin{}, fmt.Errorf("%s: a model of dynamic.kind = %q, want one that is GPT-2: none, prune or freeze", one.Dir, kind)
+		}
 	}
 	w, err := one.Weights()
 	if err != nil {

@@ -161,6 +161,18 @@ func TestCheckpointsOfARun(t *testing.T) {
 	}
 }
 
+// A model that is not GPT-2's chain of layers is not made one by leaving things out.
+func TestExportOfAnotherModel(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	if e := says(training(append(sets("run.clock=wall", "model.blocks=1", "model.hidden=16", "parallel.stages=1", "train.steps=1",
+		"dynamic.kind=attention", "attention.buckets=4", "checkpoint.every=1"), "--run-dir", "run")...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
+	const why = `run/ckpt/step_00000001: a model of dynamic.kind = "attention", want one that is GPT-2: none, prune or freeze`
+	ckpt("export", "run", "-o", "new").refused(t, exitUsage, why)
+	says("sample", "run", "--prompt", "a").refused(t, exitUsage, why)
+}
+
 // same fails unless two directories have the same files.
 func same(t *testing.T, a, b string) {
 	t.Helper()

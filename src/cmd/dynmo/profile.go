@@ -70,13 +70,14 @@ balancer of CONFIG play no part.`,
 	return c
 }
 
-// undivided returns settings under which one rank holds the whole dense model.
+// undivided returns settings under which one rank holds the whole dense model, with what
+// kinds of dynamism add to its chain.
 func undivided(c config.Config, steps int) config.Config {
 	standard := config.Default()
 	c.Parallel.Stages, c.Parallel.Replicas = 1, 1
 	c.Parallel.Microbatches = min(c.Parallel.Microbatches, 8)
 	c.Train.Steps, c.Train.Hash, c.Data.Validation = steps+1, false, ""
-	c.Schedule, c.Dynamic, c.Balance = standard.Schedule, standard.Dynamic, standard.Balance
+	c.Schedule, c.Dynamic.Kind, c.Balance = standard.Schedule, c.Dynamic.Structure(), standard.Balance
 	c.Balance.Kind = "uniform"
 	return c
 }

@@ -248,6 +248,43 @@ func TestOffsetsOutsideTheTokens(t *testing.T) {
 	}
 }
 
+// TestBucketsOutsideTheirHead: orders and starts that would index memory of others are
+// refused, in both passes.
+func TestBucketsOutsideTheirHead(t *testing.T) {
+	k := open(t, "generic", 1)
+	const n, c, buckets = 3, 2, 2
+	x := func(n int) tensor.Mem { return tensor.From(make([]float32, n)) }
+	offsets := tensor.From([]int32{0, n})
+	for name, v := range map[string]struct {
+		order, starts []int32
+		refused       bool
+	}{
+		"right":             {[]int32{0, 2, 1, 1, 0, 2}, []int32{0, 2, 3, 0, 1, 3}, false},
+		"a query beyond":    {[]int32{0, 3, 1, 1, 0, 2}, []int32{0, 2, 3, 0, 1, 3}, true},
+		"a key before":      {[]int32{0, 2, 1, 1, -1, 2}, []int32{0, 2, 3, 0, 1, 3}, true},
+		"starts later":      {[]int32{0, 2, 1, 1, 0, 2}, []int32{1, 2, 3, 0, 1, 3}, true},
+		"ends later":        {[]int32{0, 2, 1, 1, 0, 2}, []int32{0, 2, 3, 0, 1, 4}, true},
+		"starts in reverse": {[]int32{0, 2, 1, 1, 0, 2}, []int32{0, 4, 3, 0, 1, 3}, true},
+	} {
+		h := kernel.Buckets{Count: buckets, Order: tensor.From(v.order), Starts: tensor.From(v.starts)}
+		for pass, call := range map[string]func(){
+			"forward": func() { k.SparseAttentionForward(nil, x(n*c), x(n), x(3*n*c), offsets, h, 1, n, n, c, 1) },
+			"backward": func() {
+				k.SparseAttentionBackward(nil, x(3*n*c), x(n*c), x(3*n*c), x(n*c), x(n), offsets, h, 1, n, n, c, 1)
+			},
+		} {
+			func() {
+				defer func() {
+					if refused := recover() != nil; refused != v.refused {
+						t.Errorf("%s, %s: refused %t", name, pass, refused)
+					}
+				}()
+				call()
+			}()
+		}
+	}
+}
+
 func TestShortName(t *testing.T) {
 	for _, c := range []struct{ description, core, want string }{
 		{"OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY SkylakeX MAX_THREADS=64", "SkylakeX", "OpenBLAS 0.3.21 SkylakeX"},

@@ -34,6 +34,10 @@ func (r result) add(call string, outs ...any) {
 			for _, y := range x {
 				r[call] = append(r[call], math.Float64bits(y))
 			}
+		case []int32:
+			for _, y := range x {
+				r[call] = append(r[call], uint64(y))
+			}
 		case []int64:
 			for _, y := range x {
 				r[call] = append(r[call], uint64(y))
@@ -104,6 +108,16 @@ func (r result) blocks(k *Backend, b, t, c, nh int) {
 		r.add("AttentionForward"+name, out, lse)
 		k.AttentionBackward(nil, mem(dqkv), mem(dout), mem(qkv), mem(out), mem(lse), offsets, b, n, n, c, nh)
 		r.add("AttentionBackward"+name, dqkv)
+
+		const buckets = 4
+		order, starts, pairs := make([]int32, 2*nh*n), make([]int32, b*nh*2*(buckets+1)), make([]float64, 2)
+		h := kernel.Buckets{Count: buckets, Order: mem(order), Starts: mem(starts)}
+		k.AttentionHash(nil, h, mem(pairs), mem(qkv), offsets, 1, b, n, n, c, nh)
+		r.add("AttentionHash"+name, order, starts, pairs)
+		k.SparseAttentionForward(nil, mem(out), mem(lse), mem(qkv), offsets, h, b, n, n, c, nh)
+		r.add("SparseAttentionForward"+name, out, lse)
+		k.SparseAttentionBackward(nil, mem(dqkv), mem(dout), mem(qkv), mem(out), mem(lse), offsets, h, b, n, n, c, nh)
+		r.add("SparseAttentionBackward"+name, dqkv)
 	}
 
 	inp, weight, bias, mean, rstd := normal(3, n*c), normal(4, c), normal(5, c), make([]float32, n), make([]float32, n)

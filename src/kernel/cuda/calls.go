@@ -22,6 +22,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	words := func(i int) *C.uint64_t { return (*C.uint64_t)(x(i)) }
 	c, o, v, nnz := size(call.C), size(call.O), size(call.V), size(call.NNZ)
 	b, longest, nh := size(call.B), size(call.Longest), size(call.NH)
+	buckets := size(call.Buckets)
 	first, scale, a := size(call.First), C.double(call.Scale), &call.AdamW
 	length := C.int64_t(call.N) // of an element-wise call, which may have more than 2^31
 	rows := func() C.int32_t { return size(call.N) }
@@ -62,6 +63,15 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), b, longest, rows(), c, nh)
 	case kernel.AttentionBackward:
 		status = C.call_attention_backward(t, h, stream, x(0), x(1), x(2), x(3), floats(4), indices(5), b, longest, rows(), c, nh)
+	case kernel.AttentionHash:
+		status = C.call_attention_hash(t, h, stream, indices(0), indices(1), doubles(2), x(3), indices(4), C.uint64_t(call.Key), buckets,
+			b, longest, rows(), c, nh)
+	case kernel.SparseAttentionForward:
+		status = C.call_sparse_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), indices(4), indices(5), buckets,
+			b, longest, rows(), c, nh)
+	case kernel.SparseAttentionBackward:
+		status = C.call_sparse_attention_backward(t, h, stream, x(0), x(1), x(2), x(3), floats(4), indices(5), indices(6), indices(7),
+			buckets, b, longest, rows(), c, nh)
 	case kernel.GELUForward:
 		status = C.call_gelu_forward(t, h, stream, x(0), x(1), length)
 	case kernel.GELUBackward:

@@ -1,0 +1,147 @@
+/* Tokens by bucket: signs of random projections of queries and keys, and a stable
+ * counting sort, by one warp for the queries or keys of a head. The projections read qkv
+ * once for each bit of a bucket, mostly from the L2 cache; the sort goes through the
+ * tokens twice, 32 at a time. */
+#include "attention.cuh"
+#include "reduce.cuh"
+
+namespace {
+
+/* Word i of the signs: kernel.Signs. */
+__device__ __forceinline__ uint64_t sign_word(uint64_t key, int i) {
+	uint64_t x = key + (static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+/* Sets bucket (n, 2, nh): of every token's queries, then keys. */
+template <typename E>
+__global__ void __launch_bounds__(256) find_buckets(int32_t *bucket, const E *qkv, uint64_t key, int bits, size_t all,
+	attention_shape s) {
+	size_t index = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+	if (index >= all) return;
+	int head = index % s.nh, side = index / s.nh % 2, words = (s.hs + 63) / 64, found = 0;
+	const E *x = qkv + (index / s.nh / 2 * 3 + side) * s.c + static_cast<size_t>(head) * s.hs;
+	for (int bit = 0; bit < bits; bit++) {
+		float sum = 0;
+		for (int first = 0; first < s.hs; first += 64) {
+			uint64_t signs = sign_word(key, (head * bits + bit) * words + first / 64);
+			for (int i = first; i < min(first + 64, s.hs); i++) {
+				sum += signs & 1 ? -wide(x[i]) : wide(x[i]);
+				signs >>= 1;
+			}
+		}
+		found |= (sum > 0) << bit;
+	}
+	bucket[index] = found;
+}
+
+/* The lanes of a warp whose bucket is the caller's. Lanes that are not inside have none. */
+__device__ __forceinline__ unsigned same_bucket(int bucket, bool inside, int bits) {
+	unsigned same = __ballot_sync(0xffffffff, inside);
+	for (int bit = 0; bit < bits; bit++) {
+		bool mine = bucket >> bit & 1;
+		unsigned set = __ballot_sync(0xffffffff, mine);
+		same &= mine ? set : ~set;
+	}
+	return same;
+}
+
+/* A warp sorts t tokens. Until the end starts[b + 1] is where the next token of bucket b
+ * goes, which in the end is where bucket b + 1 begins. */
+__device__ void sort(int32_t *order, int32_t *starts, const int32_t *bucket, int t, int buckets, int bits, int stride) {
+	int lane = threadIdx.x % 32;
+	for (int b = lane; b <= buckets; b += 32) starts[b] = 0;
+	__syncwarp();
+	for (int pass = 0; pass < 2; pass++) {
+		for (int first = 0; first < t; first += 32) {
+			int i = first + lane;
+			int mine = i < t ? bucket[static_cast<size_t>(i) * stride] : 0;
+			unsigned same = same_bucket(mine, i < t, bits), before = same & ((1u << lane) - 1);
+			if (pass == 1 && i < t) order[starts[mine + 1] + __popc(before)] = i;
+			__syncwarp();
+			if (i < t && before == 0) starts[mine + 1] += __popc(same);
+			__syncwarp();
+		}
+		if (pass == 0 && lane == 0) {
+			int sum = 0;
+			for (int b = 1; b <= buckets; b++) {
+				int count = starts[b];
+				starts[b] = sum;
+				sum += count;
+			}
+		}
+		__syncwarp();
+	}
+}
+
+/* Grid (b·nh), two warps. attended is of each head. */
+__global__ void __launch_bounds__(64) sort_heads(int32_t *order, int32_t *starts, double *attended, const int32_t *bucket,
+	int buckets, int bits, attention_shape s) {
+	SHARED(double, sums, [64]);
+	attention_head h(s, blockIdx.x);
+	int side = threadIdx.x / 32;
+	int32_t *own = order + 2 * h.sums(s), *begin = starts + 2 * static_cast<size_t>(blockIdx.x) * (buckets + 1);
+	sort(own + static_cast<size_t>(side) * h.t, begin + side * (buckets + 1),
+		bucket + (static_cast<size_t>(h.first) * 2 + side) * s.nh + h.number, h.t, buckets, bits, 2 * s.nh);
+	__syncthreads();
+	double sum = 0;
+	for (int b = threadIdx.x; b < buckets; b += 64) {
+		int key = begin[buckets + 1 + b], last = begin[buckets + 2 + b];
+		for (int i = begin[b]; i < begin[b + 1]; i++) {
+			while (key < last && own[h.t + key] <= own[i]) key++;
+			sum += key - begin[buckets + 1 + b];
+		}
+	}
+	sums[threadIdx.x] = sum;
+	__syncthreads();
+	if (threadIdx.x > 0) return;
+	for (int i = 1; i < 64; i++) sum += sums[i];
+	attended[blockIdx.x] = sum;
+}
+
+/* One warp. All terms are integers, so that sums are exact. */
+__global__ void __launch_bounds__(32) sum_pairs(double *pairs, const double *attended, attention_shape s) {
+	double seen = 0, all = 0;
+	for (int i = threadIdx.x; i < s.b * s.nh; i += 32) {
+		double t = attention_head(s, i).t;
+		seen += attended[i];
+		all += t * (t + 1) / 2;
+	}
+	seen = warp_reduce(seen, plus());
+	all = warp_reduce(all, plus());
+	if (threadIdx.x == 0) {
+		pairs[0] = seen;
+		pairs[1] = all;
+	}
+}
+
+template <typename E>
+int32_t find(void *stream, int32_t *bucket, const void *qkv, uint64_t key, int bits, size_t all, attention_shape s) {
+	if (all == 0) return 0;
+	LAUNCH((find_buckets<E>), static_cast<unsigned>((all + 255) / 256), 256, 0, stream, bucket,
+		static_cast<const E *>(qkv), key, bits, all, s);
+	return launched();
+}
+
+} // namespace
+
+extern "C" int32_t dynmo_cuda_attention_hash(dynmo_cuda *k, void *stream, int32_t *order, int32_t *starts, double *pairs,
+	const void *qkv, const int32_t *offsets, uint64_t key, int32_t buckets, int32_t b, int32_t longest, int32_t n,
+	int32_t c, int32_t nh) {
+	attention_shape s = attention_shape_of(offsets, b, longest, c, nh);
+	size_t all = static_cast<size_t>(n) * 2 * nh, heads = static_cast<size_t>(b) * nh;
+	int bits = 0;
+	while (1 << bits < buckets) bits++;
+	void *work;
+	int32_t status = workspace(k, heads * sizeof(double) + all * sizeof(int32_t), &work);
+	if (status != 0) return status;
+	double *attended = static_cast<double *>(work);
+	int32_t *bucket = reinterpret_cast<int32_t *>(attended + heads);
+	status = BY_TYPE(k, find, stream, bucket, qkv, key, bits, all, s);
+	if (status != 0) return status;
+	if (heads > 0) LAUNCH(sort_heads, static_cast<unsigned>(heads), 64, 0, stream, order, starts, attended, bucket, buckets, bits, s);
+	LAUNCH(sum_pairs, 1, 32, 0, stream, pairs, attended, s);
+	return launched();
+}

@@ -1,0 +1,264 @@
+/* Attention within buckets, by attention_plain.cuh's tiles of rows and columns in the
+ * order of the buckets, where what a row sees of the columns is one range: a query the
+ * first keys of its bucket, a key the last queries. Ranges ascend with the rows, so the
+ * columns of a block are those from its first row's begin to its last row's end; tiles
+ * that no row sees are left out. */
+#include "attention_plain.cuh"
+
+namespace {
+
+/* The rows of a head in the order of its buckets. */
+template <typename E> struct sorted_rows {
+	using element = E;
+	E *first;
+	size_t stride;
+	const int32_t *order;
+	__device__ __forceinline__ E *row(int i) const { return first + order[i] * stride; }
+};
+
+/* Queries or keys of one head. */
+struct sorted_side {
+	const int32_t *order, *starts; /* buckets + 1 */
+};
+
+template <typename E>
+__device__ __forceinline__ sorted_rows<E> sorted(head_rows<E> m, sorted_side by) {
+	return {m.first, m.stride, by.order};
+}
+
+/* Side 0, the queries, or 1, the keys, of head i of all sequences. */
+__device__ __forceinline__ sorted_side side_of(attention_buckets by, attention_shape s, attention_head h, int i, int side) {
+	return {by.order + 2 * h.sums(s) + static_cast<size_t>(side) * h.t,
+		by.starts + (2 * static_cast<size_t>(i) + side) * (by.count + 1)};
+}
+
+/* The columns [lo, hi) that a row sees. */
+struct reach {
+	int lo, hi;
+};
+typedef reach row_reach[ROWS];
+
+/* The first of the ascending x[lo..hi) that is at least least, hi if none is. */
+__device__ __forceinline__ int lower_bound(const int32_t *x, int lo, int hi, int least) {
+	while (lo < hi) {
+		int middle = (lo + hi) / 2;
+		if (x[middle] < least)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return lo;
+}
+
+/* What row i of a side sees of the other: a query keys, or, where KEYS is set, a key
+ * queries. */
+template <bool KEYS>
+__device__ __forceinline__ reach reach_of(sorted_side rows, sorted_side columns, int buckets, int i) {
+	int bucket = lower_bound(rows.starts, 0, buckets + 1, i + 1) - 1;
+	int lo = columns.starts[bucket], hi = columns.starts[bucket + 1], position = rows.order[i];
+	if (KEYS) return {lower_bound(columns.order, lo, hi, position), hi};
+	return {lo, lower_bound(columns.order, lo, hi, position + 1)};
+}
+
+/* Sets what rows [row, row + 64) see. */
+template <bool KEYS>
+__device__ __forceinline__ void reach_all(row_reach &all, sorted_side rows, sorted_side columns, int buckets, int row,
+	int t) {
+	if (threadIdx.x < ROWS && row + static_cast<int>(threadIdx.x) < t)
+		all[threadIdx.x] = reach_of<KEYS>(rows, columns, buckets, row + threadIdx.x);
+	__syncthreads();
+}
+
+/* The first column from column on that a row, of so many, may see: all threads agree. */
+__device__ __forceinline__ int next_seen(const row_reach &all, int rows, int column) {
+	int lo = 0, hi = rows - 1; /* the last row's end is behind column */
+	while (lo < hi) {
+		int middle = (lo + hi) / 2;
+		if (all[middle].hi <= column)
+			lo = middle + 1;
+		else
+			hi = middle;
+	}
+	return max(column, all[lo].lo);
+}
+
+__device__ __forceinline__ bool sees(reach r, int column) { return r.lo <= column && column < r.hi; }
+
+/* attention_plain.cu's online softmax of a row that may see nothing. */
+__device__ __forceinline__ float softmax(float (&p)[SIDE], float &largest, float &sum, reach r, int column, float scale2) {
+	float top = -INFINITY, total = 0;
+#pragma unroll
+	for (int j = 0; j < SIDE; j++) {
+		if (!sees(r, column + my_column() + 16 * j)) p[j] = -INFINITY;
+		top = fmaxf(top, p[j]);
+	}
+	top = fmaxf(largest, row_max(top) * scale2);
+	float shift = top == -INFINITY ? 0 : top;
+#pragma unroll
+	for (int j = 0; j < SIDE; j++) {
+		p[j] = exp2_flush(fmaf(p[j], scale2, -shift));
+		total += p[j];
+	}
+	float shrink = exp2_flush(largest - shift);
+	sum = fmaf(sum, shrink, total);
+	largest = top;
+	return shrink;
+}
+
+/* Grid as plain_grid. */
+template <typename E, int SLICES>
+__global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
+	sparse_forward(E *out, float *lse, const E *qkv, attention_buckets by, attention_shape s, bool vector) {
+	SHARED(stage, shared, );
+	SHARED(row_reach, seen, );
+	attention_head head(s, blockIdx.x);
+	s.t = head.t;
+	int row = blockIdx.y * ROWS, channel = blockIdx.z * SLICES * WIDTH;
+	if (row >= s.t) return;
+	sorted_side queries = side_of(by, s, head, blockIdx.x, 0), keys = side_of(by, s, head, blockIdx.x, 1);
+	sorted_rows<const E> q = sorted(rows_of(qkv, s, head, 3, 0), queries), k = sorted(rows_of(qkv, s, head, 3, 1), keys);
+	sorted_rows<const E> v = sorted(rows_of(qkv, s, head, 3, 2), keys);
+	int rows = min(ROWS, s.t - row);
+	reach_all<false>(seen, queries, keys, by.count, row, s.t);
+	float o[SLICES][SIDE][2], largest[SIDE], sum[SIDE];
+	clear<SLICES>(o);
+#pragma unroll
+	for (int i = 0; i < SIDE; i++) {
+		largest[i] = -INFINITY;
+		sum[i] = 0;
+	}
+	int end = seen[rows - 1].hi;
+	for (int column = seen[0].lo; column < end; column += ROWS) {
+		column = next_seen(seen, rows, column);
+		score_block p;
+		multiply(p, shared, q, row, k, column, s, vector);
+#pragma unroll
+		for (int i = 0; i < SIDE; i++) {
+			int at = my_row() + 16 * i;
+			reach r = at < rows ? seen[at] : reach{0, 0};
+			float shrink = softmax(p[i], largest[i], sum[i], r, column, s.scale * LOG2_E);
+#pragma unroll
+			for (int n = 0; n < SLICES; n++)
+#pragma unroll
+				for (int j = 0; j < 2; j++) o[n][i][j] *= shrink;
+		}
+		accumulate<SLICES>(o, shared, p, v, column, channel, s, vector);
+	}
+	float inverse[SIDE];
+#pragma unroll
+	for (int i = 0; i < SIDE; i++) {
+		float total = row_sum(sum[i]);
+		int at = my_row() + 16 * i;
+		inverse[i] = total == 0 ? 0 : 1 / total;
+		if (channel == 0 && my_column() == 0 && at < rows)
+			lse[head.sums(s) + queries.order[row + at]] = total == 0 ? -INFINITY : largest[i] * LN_2 + logf(total);
+	}
+	store<SLICES>(sorted(rows_of(out, s, head, 1, 0), queries), o, inverse, row, channel, s);
+}
+
+/* Turns scores and y·wᵀ of a tile into p and ds. stats are the head's. */
+template <bool KEYS>
+__device__ __forceinline__ void probabilities(score_block &p, score_block &ds, const query_stats *stats,
+	sorted_side queries, const row_reach &all, int row, int rows, int column, attention_shape s) {
+#pragma unroll
+	for (int i = 0; i < SIDE; i++)
+#pragma unroll
+		for (int j = 0; j < SIDE; j++) {
+			int r = my_row() + 16 * i, c = column + my_column() + 16 * j;
+			bool seen = r < rows && sees(all[r], c);
+			query_stats of = seen ? stats[queries.order[KEYS ? c : row + r]] : query_stats{0, 0};
+			p[i][j] = seen ? exp2_flush(fmaf(p[i][j], s.scale * LOG2_E, -of.lse2)) : 0;
+			ds[i][j] = p[i][j] * (ds[i][j] - of.mean);
+			if (!seen) ds[i][j] = 0;
+		}
+}
+
+/* Grid as plain_grid. */
+template <typename E, int SLICES, bool KEYS>
+__global__ void __launch_bounds__(THREADS) sparse_backward(E *dqkv, const E *dout, const E *qkv,
+	const query_stats *stats, attention_buckets by, attention_shape s, bool vector) {
+	SHARED(stage, shared, );
+	SHARED(row_reach, seen, );
+	attention_head head(s, blockIdx.x);
+	s.t = head.t;
+	int row = blockIdx.y * ROWS, channel = blockIdx.z * SLICES * WIDTH;
+	if (row >= s.t) return;
+	sorted_side queries = side_of(by, s, head, blockIdx.x, 0), keys = side_of(by, s, head, blockIdx.x, 1);
+	sorted_side own = KEYS ? keys : queries, others = KEYS ? queries : keys;
+	sorted_rows<const E> q = sorted(rows_of(qkv, s, head, 3, 0), queries), k = sorted(rows_of(qkv, s, head, 3, 1), keys);
+	sorted_rows<const E> v = sorted(rows_of(qkv, s, head, 3, 2), keys), dy = sorted(rows_of(dout, s, head, 1, 0), queries);
+	sorted_rows<const E> u = KEYS ? q : k, w = KEYS ? dy : v;
+	int rows = min(ROWS, s.t - row);
+	reach_all<KEYS>(seen, own, others, by.count, row, s.t);
+	float du[SLICES][SIDE][2], dw[KEYS ? SLICES : 1][SIDE][2];
+	clear<SLICES>(du);
+	clear<KEYS ? SLICES : 1>(dw);
+	int end = seen[rows - 1].hi;
+	for (int column = seen[0].lo; column < end; column += ROWS) {
+		column = next_seen(seen, rows, column);
+		score_block p, ds;
+		multiply(p, shared, KEYS ? k : q, row, u, column, s, vector);
+		multiply(ds, shared, KEYS ? v : dy, row, w, column, s, vector);
+		probabilities<KEYS>(p, ds, stats + head.sums(s), queries, seen, row, rows, column, s);
+		accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
+		if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
+	}
+	store<SLICES>(sorted(rows_of(dqkv, s, head, 3, KEYS), own), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
+	if constexpr (KEYS) store<SLICES>(sorted(rows_of(dqkv, s, head, 3, 2), own), dw, {1, 1, 1, 1}, row, channel, s);
+}
+
+template <typename E>
+int32_t forward(void *stream, void *out, float *lse, const void *qkv, attention_buckets by, attention_shape s) {
+	bool vector = s.hs % 8 == 0 && attention_aligned(qkv);
+	E *y = static_cast<E *>(out);
+	const E *x = static_cast<const E *>(qkv);
+	if (s.hs <= WIDTH)
+		LAUNCH((sparse_forward<E, 1>), plain_grid(s, 1), THREADS, 0, stream, y, lse, x, by, s, vector);
+	else
+		LAUNCH((sparse_forward<E, 4>), plain_grid(s, 4), THREADS, 0, stream, y, lse, x, by, s, vector);
+	return launched();
+}
+
+template <typename E, int SLICES>
+int32_t both(void *stream, E *dqkv, const E *dout, const E *qkv, const query_stats *stats, attention_buckets by,
+	attention_shape s, bool vector) {
+	dim3 grid = plain_grid(s, SLICES);
+	LAUNCH((sparse_backward<E, SLICES, false>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, by, s, vector);
+	int32_t status = launched();
+	if (status != 0) return status;
+	LAUNCH((sparse_backward<E, SLICES, true>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, by, s, vector);
+	return launched();
+}
+
+template <typename E>
+int32_t backward(void *stream, void *dqkv, const void *dout, const void *qkv, const void *out, const float *lse,
+	query_stats *stats, attention_buckets by, attention_shape s) {
+	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
+	E *dx = static_cast<E *>(dqkv);
+	bool vector = s.hs % 8 == 0 && attention_aligned(dout) && attention_aligned(qkv) && attention_aligned(out);
+	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
+	if (status != 0) return status;
+	if (s.hs <= WIDTH) return both<E, 1>(stream, dx, dy, x, stats, by, s, vector);
+	return both<E, 4>(stream, dx, dy, x, stats, by, s, vector);
+}
+
+} // namespace
+
+extern "C" int32_t dynmo_cuda_sparse_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse,
+	const void *qkv, const int32_t *offsets, const int32_t *order, const int32_t *starts, int32_t buckets, int32_t b,
+	int32_t longest, int32_t n, int32_t c, int32_t nh) {
+	if (n == 0 || c == 0) return 0;
+	return BY_TYPE(k, forward, stream, out, lse, qkv, attention_buckets{order, starts, buckets},
+		attention_shape_of(offsets, b, longest, c, nh));
+}
+
+extern "C" int32_t dynmo_cuda_sparse_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
+	const void *qkv, const void *out, const float *lse, const int32_t *offsets, const int32_t *order,
+	const int32_t *starts, int32_t buckets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh) {
+	if (n == 0 || c == 0) return 0;
+	void *stats;
+	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
+	if (status != 0) return status;
+	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
+		attention_buckets{order, starts, buckets}, attention_shape_of(offsets, b, longest, c, nh));
+}

@@ -1,0 +1,96 @@
+package model
+
+import (
+	"math"
+	"testing"
+
+	"dynmo/src/tensor"
+)
+
+// TestReference: what a layer is compared with are its weights at the time, but for half
+// a 127th of the largest of a row; comparing leaves everything of the layer, and what its
+// backward will need, as it is; a layer that was pruned since has no reference.
+func TestReference(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
+		ch := newChain(t, small, d)
+		ch.loss()
+		l := ch.s.Layers[1]
+		if l.Refers() {
+			t.Fatal("a new layer has a reference")
+		}
+		must(t, l.Refer())
+		slab := alloc(t, ch.x.Device, int64(l.all)*d.Size())
+		must(t, l.restored(slab))
+		first := 0
+		for _, p := range l.params {
+			live, got := wide(p.W, d), wide(span(slab, d, first, first+p.Stored()), d)
+			count, length := p.rows()
+			for row := range count {
+				largest := 0.0
+				for i := row * length; i < (row+1)*length; i++ {
+					largest = max(largest, math.Abs(live(i)))
+				}
+				for i := row * length; i < (row+1)*length; i++ {
+					if off := math.Abs(live(i) - got(i)); off > largest/127*0.5001 {
+						t.Fatalf("%s[%d]: %v, restored as %v, the largest of its row is %v", p.Name, i, live(i), got(i), largest)
+					}
+				}
+			}
+			first += l.room(p)
+		}
+		before, saved := hashOf(t, l), string(tensor.Of[byte](ch.saved[1]))
+		live, reference, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), 5)
+		must(t, err)
+		if hashOf(t, l) != before || string(tensor.Of[byte](ch.saved[1])) != saved {
+			t.Error("comparing has changed the layer, or its activations")
+		}
+		if len(live) != 5 || len(reference) != 5 || len(live[0]) != small.Hidden {
+			t.Fatalf("%d and %d rows of %d, want 5 of %d", len(live), len(reference), len(live[0]), small.Hidden)
+		}
+		same, off := 0, 0.0
+		for i := range live {
+			for j, x := range live[i] {
+				if off = max(off, math.Abs(x-reference[i][j])); x == reference[i][j] {
+					same++
+				}
+			}
+		}
+		if off > 0.01 || same == 5*small.Hidden {
+			t.Errorf("rows differ by up to %v, %d values are equal", off, same)
+		}
+		to := copyOf(t, l)
+		if hashOf(t, to) != before || !to.Refers() {
+			t.Error("the reference does not move with the layer")
+		}
+		thin(t, &Stage{Layers: []*Layer{l}}, CSR)
+		if l.Refers() {
+			t.Error("a pruned layer still has a reference of what it was")
+		}
+		must(t, l.Refer())
+		if !l.Refers() {
+			t.Error("a pruned layer has no new reference")
+		}
+		if _, _, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), 5); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestStrangeReference: a section of that name and of another size is none.
+func TestStrangeReference(t *testing.T) {
+	ch := newChain(t, small, tensor.F32)
+	l := ch.s.Layers[1]
+	l.SetState(referenceSection, []byte("text"))
+	if l.Refers() {
+		t.Error("text is taken for a reference")
+	}
+	_, err := l.AllocState(referenceSection, 24)
+	must(t, err)
+	if l.Refers() {
+		t.Error("24 bytes are taken for a reference")
+	}
+	must(t, l.Refer())
+	if !l.Refers() {
+		t.Error("no reference")
+	}
+}
