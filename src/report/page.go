@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"dynmo/src/input"
-	"dynmo/src/model"
 	"dynmo/src/record"
 )
 
@@ -79,7 +78,7 @@ func HTML(out io.Writer, r Run) error {
 		p.Charts = append(p.Charts, c)
 	}
 	if did != nil {
-		p.Charts = append(p.Charts, did.chart(r.Metrics, model.FromConfig(r.Config).Chain()))
+		p.Charts = append(p.Charts, did.chart(r))
 	}
 	charts := append([]*chart{p.Figure}, p.Charts...)
 	for _, c := range charts {

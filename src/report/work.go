@@ -124,7 +124,8 @@ func (w *work) mean(layer, begin, end int) float64 {
 }
 
 // chart returns the mean share of the blocks over steps.
-func (w *work) chart(steps []record.Metrics, chain []model.Description) *chart {
+func (w *work) chart(r Run) *chart {
+	chain, steps := model.FromConfig(r.Config).Chain(), r.Metrics
 	x, y := make([]float64, len(steps)), make([]float64, len(steps))
 	for i, row := range w.shares {
 		x[i], y[i] = float64(steps[i].Step), math.NaN()

@@ -52,17 +52,17 @@ func writeCase(out io.Writer, f dynamism.Figures) error {
 }
 
 // writeCases writes what cases reach for people, nothing if there are none.
-func writeCases(out io.Writer, list []dynamism.Figures, steps int) error {
+func writeCases(out io.Writer, list []dynamism.Figures) error {
 	if len(list) == 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "\nThe faster balancer beside the better static cuts; %d steps a run (clock=virtual)\n", steps)
+	fmt.Fprintf(out, "\nThe faster balancer beside the better static cuts (clock=virtual)\n")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "case\ttotal\tbalancing\tbest cuts\tceiling\tof it\tverdict\toverhead, %\tverdict\tpaper\tover")
+	fmt.Fprintln(t, "case\tmoves\ttotal\tbalancing\tbest cuts\tceiling\tof it\tverdict\toverhead, %\tverdict\tpaper\tover")
 	for _, f := range list {
 		best := f.Rows[f.Best]
-		fmt.Fprintf(t, "%s\t%.2fx\t%.2fx\t%.2fx\t%.2fx\t%.2f (%g)\t%s\t%.2f (%g)\t%s\t%gx\t%s\n",
-			f.Name(), best.Total, best.Speedup, f.Possible, f.Ceiling, f.Reached(), dynamism.ReachCeiling, passed(f.Reached() >= dynamism.ReachCeiling),
+		fmt.Fprintf(t, "%s\t%d\t%.2fx\t%.2fx\t%.2fx\t%.2fx\t%.2f (%g)\t%s\t%.2f (%g)\t%s\t%gx\t%s\n",
+			f.Name(), best.Moves, best.Total, best.Speedup, f.Possible, f.Ceiling, f.Reached(), dynamism.ReachCeiling, passed(f.Reached() >= dynamism.ReachCeiling),
 			100*f.Overhead(), 100*f.Most(), passed(f.Overhead() <= f.Most()), f.Paper, f.Over)
 	}
 	return t.Flush()

@@ -36,6 +36,7 @@ type Case struct {
 	Short    string   // its strength, in a word
 	Strength string   // in words
 	Every    bool     // whether the model changes in every iteration
+	Times    int      // how many times more steps its runs have; 0: as many
 	Interval int      // steps between the changes after which the paper balances, of others
 	Paper    float64  // the paper's speedup, 0 if it has none
 	Over     string   // what that is over
@@ -71,10 +72,11 @@ func Cases() []Case {
 	for _, buckets := range []int{4, 16} {
 		add(attention, fmt.Sprintf("%d-buckets", buckets), fmt.Sprintf("%d buckets, sequences of 512", buckets), fmt.Sprintf("attention.buckets=%d", buckets))
 	}
-	exit := Case{Kind: "exit", Interval: 100, Paper: 4.52, Over: "no exit"}
+	// Thresholds find their places while the classifiers learn.
+	exit := Case{Kind: "exit", Times: 3, Interval: 100, Paper: 4.52, Over: "no exit"}
 	for _, share := range []string{"0.5", "0.8"} {
-		add(exit, share, fmt.Sprintf("from step %d on %s of the tokens leave behind blocks 6, 9, ..., 21", 2*change, share),
-			"exit.after=6,9,12,15,18,21", fmt.Sprintf("exit.start=%d", change), fmt.Sprintf("exit.until=%d", 2*change), "exit.share="+share)
+		add(exit, share, share+" of the tokens are to leave behind blocks 6, 9, ..., 21",
+			"exit.after=6,9,12,15,18,21", "exit.start=0", "exit.until=1", "exit.share="+share)
 	}
 	mod := Case{Kind: "mod", Every: true, Paper: 1.17, Over: "the best static cuts"}
 	for _, capacity := range []string{"0.5", "0.125"} {
@@ -94,6 +96,9 @@ func Kinds() []string {
 	return list
 }
 
+// steps returns how many steps a run of the case has, where others have so many.
+func (c Case) steps(others int) int { return others * max(1, c.Times) }
+
 // settings returns those of a run of some steps on some balancer, with the dynamism or
 // without.
 func (c Case) settings(steps int, balance config.Balance, dynamic bool) (config.Config, error) {
@@ -107,7 +112,7 @@ func (c Case) settings(steps int, balance config.Balance, dynamic bool) (config.
 		"model.grain=half", fmt.Sprintf("model.blocks=%d", blocks), fmt.Sprintf("model.hidden=%d", hidden),
 		fmt.Sprintf("model.heads=%d", heads), fmt.Sprintf("model.sequence=%d", sequence),
 		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.microbatches=%d", microbatches),
-		fmt.Sprintf("parallel.microbatch_size=%d", sequences), fmt.Sprintf("train.steps=%d", steps),
+		fmt.Sprintf("parallel.microbatch_size=%d", sequences), fmt.Sprintf("train.steps=%d", c.steps(steps)),
 		"balance.kind=" + balance.Kind, "balance.by=" + balance.By, "balance.every=" + every,
 	}, c.Model...)
 	if dynamic {
