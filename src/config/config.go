@@ -143,7 +143,7 @@ func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") ||
 func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
 
 // structure names the kinds that are part of the chain from the first step on.
-var structure = []string{"exit"}
+var structure = []string{"attention", "exit", "mod"}
 
 // Structure returns those of the kinds that are part of the chain, as the settings have
 // them; "none" for none.

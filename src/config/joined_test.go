@@ -21,7 +21,7 @@ func TestJoinedKinds(t *testing.T) {
 
 // TestStructure: what a kind decides as time goes by is left out.
 func TestStructure(t *testing.T) {
-	for kinds, want := range map[string]string{"none": "none", "prune": "none", "exit": "exit", "prune+exit": "exit"} {
+	for kinds, want := range map[string]string{"none": "none", "prune": "none", "exit": "exit", "prune+exit": "exit", "mod+freeze+exit": "mod+exit", "attention": "attention"} {
 		if got := (Dynamic{Kind: kinds}).Structure(); got != want {
 			t.Errorf("%s: %s, want %s", kinds, got, want)
 		}

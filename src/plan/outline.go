@@ -58,6 +58,12 @@ func Shape(c config.Config) string {
 	m := c.Model
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
 		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
+	if c.Dynamic.Has("attention") {
+		shape += fmt.Sprintf(" attention.buckets=%d", c.Attention.Buckets)
+	}
+	if c.Dynamic.Has("mod") {
+		shape += fmt.Sprintf(" mod.capacity=%v mod.route=%s", c.Mod.Capacity, c.Mod.Route)
+	}
 	if c.Dynamic.Has("exit") {
 		shape += fmt.Sprintf(" exit.after=%s exit.confidence=%s", c.Exit.Depths(m.Blocks), c.Exit.Confidence)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -93,6 +94,9 @@ func (d madeUp) unchanged(c *cobra.Command, series profile.Series) (cost.Series,
 func (d madeUp) generate(kind string, series profile.Series, o *study.Options) (cost.Series, error) {
 	if d.sample < 0 {
 		return nil, fmt.Errorf("--sample %d: want at least 0", d.sample)
+	}
+	if made := o.Config.Dynamic; slices.Contains(strings.Split(made.Structure(), "+"), kind) && kind != "none" {
+		return nil, fmt.Errorf("--dynamic %s: the costs are of a model with dynamic.kind = %q already, want those of one without", kind, made.Kind)
 	}
 	out, sampling, err := study.Generate(kind, series[0].Costs().Mean(), o.Config, d.MadeUp, d.sample)
 	if err != nil {

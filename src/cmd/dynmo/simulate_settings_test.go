@@ -59,6 +59,17 @@ func TestSmallHead(t *testing.T) {
 	}
 }
 
+// TestNoKindTwice: a kind that the costs already have is not made up on top of them.
+func TestNoKindTwice(t *testing.T) {
+	workbench(t, "[dynamic]\nkind = \"prune+mod\"\n")
+	for kind, want := range map[string]string{"mod": "--dynamic mod: the costs are of a model with dynamic.kind = \"prune+mod\" already, want those of one without", "prune": ""} {
+		e := alone.run(t, ".", "simulate", "run.toml", "--costs", "costs.json", "--dynamic", kind, "--steps", "20")
+		if done := e.status == exitDone; done != (want == "") || !strings.Contains(e.stderr, want) {
+			t.Errorf("%s: status %d, %s", kind, e.status, e.stderr)
+		}
+	}
+}
+
 // TestWhatIfRefusesIdleSets: settings that would do nothing are refused by name.
 func TestWhatIfRefusesIdleSets(t *testing.T) {
 	workbench(t, "")
