@@ -63,7 +63,7 @@ func TestLayersRoundTrip(t *testing.T) {
 	}
 }
 
-// What only exits have stays as it is: no file has it.
+// TestLoadLeavesExits: parameters that only exits have stay as they are: no file has them.
 func TestLoadLeavesExits(t *testing.T) {
 	c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}
 	w := written(t, fromLayers(chain(t, c, tensor.F64)))

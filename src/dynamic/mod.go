@@ -6,8 +6,8 @@ import (
 	"dynmo/src/model"
 )
 
-// Which tokens a routed block takes is decided within it, by what they are (see
-// model.Depths). As many in every step are no news; as many as a predictor takes are.
+// A routed block decides within itself which tokens it takes (see model.Depths). As many in
+// every step are no news; as many as a predictor takes are.
 func init() {
 	register("mod", func(c config.Config) Kind {
 		if c.Mod.Route == "predictor" {

@@ -30,8 +30,8 @@ type Figures struct {
 	Possible float64 // speedup that the best contiguous cuts of these layers would have, as Ceiling estimates it
 }
 
-// What is to be reached: the part of the ceiling, and the overhead where the model changes
-// at times, and in every iteration.
+// Figures to be reached: the part of the ceiling, and the most overhead where the model
+// changes at times, and where it does in every iteration.
 const (
 	ReachCeiling  = 0.95
 	MostOverhead  = 0.01
