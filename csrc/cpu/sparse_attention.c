@@ -15,7 +15,7 @@ struct sparse {
 	int64_t buckets, longest, c, nh;
 };
 
-/* What a head is worked on with, in the order of the buckets but for out, dout and lse. */
+/* A head as it is worked on, in the order of the buckets but for out, dout and lse. */
 struct gathered {
 	struct head h;
 	struct sorted by;

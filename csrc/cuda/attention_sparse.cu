@@ -50,7 +50,7 @@ __device__ __forceinline__ int lower_bound(const int32_t *x, int lo, int hi, int
 	return lo;
 }
 
-/* What row i of a side sees of the other: a query keys, or, where KEYS is set, a key
+/* The columns of the other side that row i of a side sees: a query keys, or, where KEYS is set, a key
  * queries. */
 template <bool KEYS>
 __device__ __forceinline__ reach reach_of(sorted_side rows, sorted_side columns, int buckets, int i) {

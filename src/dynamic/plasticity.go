@@ -41,8 +41,8 @@ const (
 // last block and the head never do. When the learning rate has fallen by a factor since a
 // layer froze, all thaw.
 //
-// What is decided depends on counts, which every rank has, and on the state of layers,
-// which moves with them: it is the same wherever layers lie. Replica 0 evaluates its first
+// Decisions depend on counts, which every rank has, and on the state of layers, which
+// moves with them: they are the same wherever layers lie. Replica 0 evaluates its first
 // microbatch. Layers that cannot be evaluated freeze with the next that can.
 type Plasticity struct {
 	config.Freeze

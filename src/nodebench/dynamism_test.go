@@ -17,7 +17,7 @@ import (
 var shallow = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 8, Vocab: 256, Seed: 1}
 
 // TestDynamism: every kind has its figures, none of them wrong, and leaves no memory.
-// What is counted is known: 16 buckets leave a sixteenth of the pairs, more in heads as
+// Counts are known: 16 buckets leave a sixteenth of the pairs, more in heads as
 // small as these, exits let about a quarter of the tokens leave behind each quarter of the
 // blocks, and every second block takes an eighth of them.
 func TestDynamism(t *testing.T) {

@@ -209,6 +209,25 @@ func (c *chunk) close(m int, after device.Event) error {
 	return c.backwards.release(dout, after)
 }
 
+// drop gives back what entered the chunk for a microbatch of which it has done all that it
+// does, a forward, and where nothing leaves the chunk the buffer too.
+func (c *chunk) drop(r *Runner, m int) error {
+	b := c.active[m]
+	inp := b.inp
+	b.inp = tensor.Mem{}
+	if c.layers[len(c.layers)-1].ID == len(r.owners)-1 {
+		c.leave(m)
+	}
+	return c.forwards.release(inp, r.ready())
+}
+
+// leave makes the buffer of a microbatch free for another one, once what leaves the
+// chunk is on its way: behind the others, since the next to use it waits for that.
+func (c *chunk) leave(m int) {
+	c.free = slices.Insert(c.free, 0, c.active[m])
+	c.active[m] = nil
+}
+
 // output returns what leaves the chunk for a microbatch.
 func (c *chunk) output(x *model.Exec, m int) tensor.Mem {
 	last, b := len(c.layers)-1, c.active[m]

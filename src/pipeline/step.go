@@ -141,13 +141,7 @@ func (c *chunk) forget(r *Runner, m int) error {
 	if c.trained {
 		return nil
 	}
-	b := c.active[m]
-	inp := b.inp
-	b.inp = tensor.Mem{}
-	if c.layers[len(c.layers)-1].ID == len(r.owners)-1 {
-		c.leave(m)
-	}
-	return c.forwards.release(inp, r.ready())
+	return c.drop(r, m)
 }
 
 // watch lets those look that watch layers of a chunk, at the first of all microbatches.

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/schedule"
@@ -141,22 +140,10 @@ func (v *validation) forward(r *Runner, c *chunk, m int, feed Feed) error {
 		}
 	}
 	r.read(c, m)
-	inp := b.inp
-	b.inp = tensor.Mem{}
 	if c.before != nil {
 		c.before.leave(m)
 	}
-	if c.layers[len(c.layers)-1].ID == len(r.owners)-1 {
-		c.leave(m)
-	}
-	return c.forwards.release(inp, r.ready())
-}
-
-// leave makes the buffer of a microbatch free for another one, once what leaves the
-// chunk is on its way: behind the others, since the next to use it waits for that.
-func (c *chunk) leave(m int) {
-	c.free = slices.Insert(c.free, 0, c.active[m])
-	c.active[m] = nil
+	return c.drop(r, m)
 }
 
 // validationLoss adds up what all ranks have.
