@@ -38,6 +38,7 @@ type Case struct {
 	Every    bool     // whether the model changes in every iteration
 	Times    int      // how many times more steps its runs have; 0: as many
 	Interval int      // steps between the changes after which the paper balances, of others
+	Batch    int      // sequences of a microbatch; 0: sequences
 	Paper    float64  // the paper's speedup, 0 if it has none
 	Over     string   // what that is over
 	Sets     []string // settings, as --set has them
@@ -73,8 +74,11 @@ func Cases() []Case {
 		add(attention, fmt.Sprintf("%d-buckets", buckets), fmt.Sprintf("%d buckets, sequences of 512", buckets), fmt.Sprintf("attention.buckets=%d", buckets))
 	}
 	// Thresholds find their places while the classifiers learn: slowly, so that as many
-	// tokens leave as wanted within the few steps of a run.
-	exit := Case{Kind: "exit", Times: 3, Interval: 100, Paper: 4.52, Over: "no exit", Model: []string{"optimizer.lr=1e-4", "optimizer.min_lr=1e-5"}}
+	// tokens leave as wanted within the few steps of a run. Microbatches have tokens enough
+	// that the shares which leave are not all chance.
+	exit := Case{Kind: "exit", Times: 3, Interval: 100, Batch: 4, Paper: 4.52, Over: "no exit", Model: []string{
+		"model.hidden=48", "optimizer.lr=1e-4", "optimizer.min_lr=1e-5",
+	}}
 	for _, share := range []string{"0.5", "0.8"} {
 		add(exit, share, share+" of the tokens are to leave behind blocks 6, 9, ..., 21",
 			"exit.after=6,9,12,15,18,21", "exit.start=0", "exit.until=1", "exit.share="+share)
@@ -97,6 +101,9 @@ func Kinds() []string {
 	return list
 }
 
+// batch returns how many sequences a microbatch has.
+func (c Case) batch() int { return max(c.Batch, sequences) }
+
 // steps returns how many steps a run of the case has, where others have so many.
 func (c Case) steps(others int) int { return others * max(1, c.Times) }
 
@@ -113,7 +120,7 @@ func (c Case) settings(steps int, balance config.Balance, dynamic bool) (config.
 		"model.grain=half", fmt.Sprintf("model.blocks=%d", blocks), fmt.Sprintf("model.hidden=%d", hidden),
 		fmt.Sprintf("model.heads=%d", heads), fmt.Sprintf("model.sequence=%d", sequence),
 		fmt.Sprintf("parallel.stages=%d", stages), fmt.Sprintf("parallel.microbatches=%d", microbatches),
-		fmt.Sprintf("parallel.microbatch_size=%d", sequences), fmt.Sprintf("train.steps=%d", c.steps(steps)),
+		fmt.Sprintf("parallel.microbatch_size=%d", c.batch()), fmt.Sprintf("train.steps=%d", c.steps(steps)),
 		"balance.kind=" + balance.Kind, "balance.by=" + balance.By, "balance.every=" + every,
 	}, c.Model...)
 	if dynamic {

@@ -80,15 +80,15 @@ func (m Measured) Figures() Figures {
 	}
 	static := m.Runs[f.Static].settled()
 	f.Ceiling = median(static, func(m record.Metrics) record.Float { return ofStep(m, float64(m.Ceiling)) })
-	f.Possible = median(static, func(m record.Metrics) record.Float { return ofStep(m, possible(m)) })
+	f.Possible = median(static, func(m record.Metrics) record.Float { return ofStep(m, possible(m, f.batch())) })
 	return f
 }
 
 // possible returns how many times faster a step would be on the cuts with the smallest
 // bottleneck of all contiguous ones, by the estimate of balance.Ceiling: the first
 // microbatch passes all stages, behind it the bottleneck delivers one after the other.
-func possible(m record.Metrics) float64 {
-	passed := float64(m.BatchSize / sequences) // microbatches
+func possible(m record.Metrics, batch int) float64 {
+	passed := float64(m.BatchSize / batch) // microbatches
 	behind, all := passed-1, float64(m.Idle.Busy)/passed*stages
 	return (all + behind*float64(m.Bottleneck)) / (all + behind*float64(m.Optimum))
 }
