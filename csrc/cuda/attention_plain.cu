@@ -4,28 +4,6 @@
 
 namespace {
 
-/* One row's online softmax, as in attention_forward.cu: replaces its scores p by
- * probabilities to the largest so far, without the columns from end on. Returns
- * the factor by which the sums until now shrink. */
-__device__ __forceinline__ float softmax(float (&p)[SIDE], float &largest, float &sum, int end, float scale2) {
-	float top = -INFINITY, total = 0;
-#pragma unroll
-	for (int j = 0; j < SIDE; j++) {
-		if (my_column() + 16 * j >= end) p[j] = -INFINITY;
-		top = fmaxf(top, p[j]);
-	}
-	top = fmaxf(largest, row_max(top) * scale2);
-#pragma unroll
-	for (int j = 0; j < SIDE; j++) {
-		p[j] = exp2_flush(fmaf(p[j], scale2, -top));
-		total += p[j];
-	}
-	float shrink = exp2_flush(largest - top);
-	sum = fmaf(sum, shrink, total);
-	largest = top;
-	return shrink;
-}
-
 /* Grid (b·nh, tiles of queries, parts of the head). */
 template <typename E, int SLICES>
 __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
@@ -50,7 +28,8 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 #pragma unroll
 		for (int i = 0; i < SIDE; i++) {
 			int seen = row + my_row() + 16 * i + 1 - column;
-			float shrink = softmax(p[i], largest[i], sum[i], seen, s.scale * LOG2_E);
+			auto sees = [&](int c) { return c < seen; };
+			float shrink = softmax(p[i], largest[i], sum[i], sees, s.scale * LOG2_E);
 #pragma unroll
 			for (int n = 0; n < SLICES; n++)
 #pragma unroll

@@ -161,6 +161,30 @@ __device__ __forceinline__ float row_sum(float x) {
 	return x;
 }
 
+/* One row's online softmax, as in attention_forward.cu: replaces its scores p by
+ * probabilities to the largest so far, without the columns of the tile that it does not
+ * see, which may be all. Returns the factor by which the sums until now shrink. */
+template <typename S>
+__device__ __forceinline__ float softmax(float (&p)[SIDE], float &largest, float &sum, S sees, float scale2) {
+	float top = -INFINITY, total = 0;
+#pragma unroll
+	for (int j = 0; j < SIDE; j++) {
+		if (!sees(my_column() + 16 * j)) p[j] = -INFINITY;
+		top = fmaxf(top, p[j]);
+	}
+	top = fmaxf(largest, row_max(top) * scale2);
+	float shift = top == -INFINITY ? 0 : top;
+#pragma unroll
+	for (int j = 0; j < SIDE; j++) {
+		p[j] = exp2_flush(fmaf(p[j], scale2, -shift));
+		total += p[j];
+	}
+	float shrink = exp2_flush(largest - shift);
+	sum = fmaf(sum, shrink, total);
+	largest = top;
+	return shrink;
+}
+
 /* A block for each head of b sequences, tile of its rows, and part of its channels. */
 inline dim3 plain_grid(attention_shape s, int slices) {
 	return dim3(s.b * s.nh, (s.t + ROWS - 1) / ROWS, (s.hs + slices * WIDTH - 1) / (slices * WIDTH));

@@ -84,27 +84,6 @@ __device__ __forceinline__ int next_seen(const row_reach &all, int rows, int col
 
 __device__ __forceinline__ bool sees(reach r, int column) { return r.lo <= column && column < r.hi; }
 
-/* attention_plain.cu's online softmax of a row that may see nothing. */
-__device__ __forceinline__ float softmax(float (&p)[SIDE], float &largest, float &sum, reach r, int column, float scale2) {
-	float top = -INFINITY, total = 0;
-#pragma unroll
-	for (int j = 0; j < SIDE; j++) {
-		if (!sees(r, column + my_column() + 16 * j)) p[j] = -INFINITY;
-		top = fmaxf(top, p[j]);
-	}
-	top = fmaxf(largest, row_max(top) * scale2);
-	float shift = top == -INFINITY ? 0 : top;
-#pragma unroll
-	for (int j = 0; j < SIDE; j++) {
-		p[j] = exp2_flush(fmaf(p[j], scale2, -shift));
-		total += p[j];
-	}
-	float shrink = exp2_flush(largest - shift);
-	sum = fmaf(sum, shrink, total);
-	largest = top;
-	return shrink;
-}
-
 /* Grid as plain_grid. */
 template <typename E, int SLICES>
 __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
@@ -136,7 +115,8 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 		for (int i = 0; i < SIDE; i++) {
 			int at = my_row() + 16 * i;
 			reach r = at < rows ? seen[at] : reach{0, 0};
-			float shrink = softmax(p[i], largest[i], sum[i], r, column, s.scale * LOG2_E);
+			auto seen_of = [&](int c) { return sees(r, column + c); };
+			float shrink = softmax(p[i], largest[i], sum[i], seen_of, s.scale * LOG2_E);
 #pragma unroll
 			for (int n = 0; n < SLICES; n++)
 #pragma unroll

@@ -63,6 +63,9 @@ func (e Exit) check(blocks int) string {
 		return "at least 2 blocks: tokens leave between two"
 	}
 	last, depths := 0, e.Depths(blocks)
+	if e.After == "auto" && depths == "" {
+		return "a smaller exit.from: no block is left between the first exit and the last block"
+	}
 	for text := range strings.SplitSeq(depths, ",") {
 		depth, err := strconv.Atoi(text)
 		if err != nil || strconv.Itoa(depth) != text || depth <= last || depth >= blocks {
@@ -73,27 +76,30 @@ func (e Exit) check(blocks int) string {
 	return ""
 }
 
-// says returns a sentence for each threshold or step that has no effect, or lets no token
-// leave, or all.
+// says returns a sentence for each setting that has no effect beside others, and for each by
+// which no token leaves, or every one.
 func (e Exit) says() (list []string) {
-	say := func(key string, value any, what string) {
-		list = append(list, fmt.Sprintf("exit.%s = %v %s", key, value, what))
-	}
-	switch standard := Default().Exit; {
-	case e.Share > 0 && e.Threshold != standard.Threshold:
-		say("threshold", e.Threshold, fmt.Sprintf("has no effect while exit.share = %v", e.Share))
-	case e.Share > 0:
-	case e.Start != standard.Start:
-		say("start", e.Start, "has no effect while exit.share = 0")
-	case e.Until != standard.Until:
-		say("until", e.Until, "has no effect while exit.share = 0")
-	}
-	switch {
-	case e.Share > 0:
-	case e.Threshold >= 1:
-		say("threshold", e.Threshold, "lets no token leave: no confidence is above 1")
-	case e.Threshold < 0 && e.Confidence != "saturation":
-		say("threshold", e.Threshold, "lets every token leave at the first exit: no confidence is below 0")
+	standard := Default().Exit
+	for _, c := range []struct {
+		holds, set bool // set: to another value than the default
+		key        string
+		value      any
+		what       string
+	}{
+		{e.After != "auto", e.From != standard.From, "from", e.From, fmt.Sprintf("has no effect while exit.after = %q", e.After)},
+		{e.Weight == 0, e.Probe != standard.Probe, "probe", e.Probe, "has no effect while exit.weight = 0"},
+		{e.Share > 0, e.Threshold != standard.Threshold, "threshold", e.Threshold, fmt.Sprintf("has no effect while exit.share = %v", e.Share)},
+		{e.Share == 0, e.Start != standard.Start, "start", e.Start, "has no effect while exit.share = 0"},
+		{e.Share == 0, e.Until != standard.Until, "until", e.Until, "has no effect while exit.share = 0"},
+		{e.Share == 0, e.Threshold >= 1, "threshold", e.Threshold, "lets no token leave: no confidence is above 1"},
+		{e.Share == 0 && e.Confidence != "saturation", e.Threshold < 0, "threshold", e.Threshold,
+			"lets every token leave at the first exit: no confidence is below 0"},
+		{e.Share == 0 && e.Confidence != "saturation", e.Threshold == 0, "threshold", e.Threshold,
+			"lets every token leave at the first exit: every confidence is above 0"},
+	} {
+		if c.holds && c.set {
+			list = append(list, fmt.Sprintf("exit.%s = %v %s", c.key, c.value, c.what))
+		}
 	}
 	return list
 }

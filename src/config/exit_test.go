@@ -18,6 +18,7 @@ func TestExitErrors(t *testing.T) {
 		"exit.after=0,2":                    depths,
 		"exit.after=2;4":                    depths,
 		"exit.after=":                       depths,
+		"exit.from=0.95":                    `exit.after = "auto", exit.from = 0.95, model.blocks = 6: wanted a smaller exit.from: no block is left between the first exit and the last block`,
 		"exit.after=+2":                     depths,
 		"model.blocks=1":                    "wanted at least 2 blocks: tokens leave between two",
 		"exit.propagate=true":               "exit.propagate = true: wanted exit.propagate = false: nothing computes the keys and values alone of tokens that have left",
@@ -65,6 +66,25 @@ func TestExitSays(t *testing.T) {
 		"exit.start=3":                     "exit.start = 3 has no effect while exit.share = 0",
 		"exit.until=300":                   "exit.until = 300 has no effect while exit.share = 0",
 		"exit.share=0.5 exit.start=3":      "",
+	} {
+		c, err := load("run.toml", []byte("[dynamic]\nkind = \"exit\"\n"), strings.Fields(sets))
+		expect.OK(t, err)
+		if got := strings.Join(c.Ignored(), "\n"); got != want {
+			t.Errorf("%s: %q, want %q", sets, got, want)
+		}
+	}
+}
+
+// TestExitSaysEach: every setting without effect is said, not the first alone, and a threshold
+// that every confidence is above.
+func TestExitSaysEach(t *testing.T) {
+	for sets, want := range map[string]string{
+		"exit.threshold=0": "exit.threshold = 0 lets every token leave at the first exit: every confidence is above 0",
+		"exit.threshold=0 exit.confidence=saturation": "",
+		"exit.start=3 exit.until=300":                 "exit.start = 3 has no effect while exit.share = 0\nexit.until = 300 has no effect while exit.share = 0",
+		"exit.after=2,4 exit.from=0.5":                "exit.from = 0.5 has no effect while exit.after = \"2,4\"",
+		"exit.weight=0 exit.probe=0.5":                "exit.probe = 0.5 has no effect while exit.weight = 0",
+		"exit.weight=0":                               "",
 	} {
 		c, err := load("run.toml", []byte("[dynamic]\nkind = \"exit\"\n"), strings.Fields(sets))
 		expect.OK(t, err)

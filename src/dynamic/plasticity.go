@@ -81,7 +81,7 @@ func (p *Plasticity) Before(step int, t Target) (Change, error) {
 	}
 	if since := step - p.Start; since > 0 && since%p.Every == 0 && !p.anew {
 		for _, id := range p.front() {
-			if l := t.Stage.Layer(id); l != nil && l.Refers() {
+			if l := t.Stage.Layer(id); l != nil {
 				l.Watch = watch(l)
 			}
 		}
@@ -279,10 +279,12 @@ func Evaluated(counts []cost.Count) (plasticity map[int]float64, seconds float64
 	return plasticity, seconds
 }
 
-// watch returns what evaluates a layer. An output that is not finite tells nothing.
+// watch returns what evaluates a layer. An output that is not finite tells nothing. The
+// layer may have been pruned since Before, so that only the forward knows whether its
+// reference is of the weights that it has.
 func watch(l *model.Layer) model.Watch {
 	return func(x *model.Exec, b *model.Batch, saved, inp tensor.Mem) ([]cost.Count, error) {
-		if b.Tokens == 0 {
+		if b.Tokens == 0 || !l.Refers() {
 			return nil, nil
 		}
 		clock := x.Device.Clock()

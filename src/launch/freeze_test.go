@@ -105,3 +105,24 @@ func TestPlasticityKeepsLaw2(t *testing.T) {
 		}
 	}
 }
+
+// TestKindsInAnyOrder: it does not matter which of two kinds is named first, also in steps
+// in which layers are pruned and evaluated.
+func TestKindsInAnyOrder(t *testing.T) {
+	c := plastic(t)
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 1, 12, 0.5
+	var first *run
+	for _, kind := range []string{"prune+freeze", "freeze+prune"} {
+		c.Dynamic.Kind = kind
+		got := goRun(t, c, nil)
+		if first == nil {
+			first = got
+		}
+		if at := got.difference(first); at != "" || len(got.frozen) != len(first.frozen) {
+			t.Errorf("%s: differs from the other order at %q: %v, want %v", kind, at, got.frozen, first.frozen)
+		}
+	}
+	if len(first.frozen) == 0 {
+		t.Error("no layer froze")
+	}
+}

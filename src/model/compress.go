@@ -55,6 +55,7 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 		}
 	}
 	old := *l
+	next.Watch = l.Watch
 	*l = *next
 	l.state, old.state = old.state, nil
 	old.Free()

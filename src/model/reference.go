@@ -182,13 +182,14 @@ func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int
 	return live, reference, err
 }
 
-// outputs reads rows of a forward's output, whose work is done.
+// outputs reads rows of a forward's output, whose work is done: states of tokens. They come
+// first where more leaves the layer.
 func (l *Layer) outputs(x *Exec, b *Batch, saved tensor.Mem, most int) ([][]float64, error) {
 	out, err := device.Read(l.device, l.Output(x, b, saved))
 	if err != nil {
 		return nil, err
 	}
-	value, width := wide(out, l.dtype), l.Leaves().Values
+	value, width := wide(out, l.dtype), l.config.Hidden
 	rows := make([][]float64, min(most, b.Tokens))
 	for i := range rows {
 		first := i * b.Tokens / len(rows) * width

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"dynmo/src/tensor"
@@ -72,6 +73,26 @@ func TestReference(t *testing.T) {
 		}
 		if _, _, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), 5); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestReferenceOfAPair: of a block that passes on its states and those that entered it, only
+// the former are compared.
+func TestReferenceOfAPair(t *testing.T) {
+	ch := newChain(t, exiting(saturation, 2), tensor.F64)
+	ch.loss()
+	l := ch.s.Layers[1]
+	must(t, l.Refer())
+	live, reference, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), ch.x.N())
+	must(t, err)
+	states := tensor.Of[float64](half(l.Output(ch.x, ch.b, ch.saved[1])))
+	if got := slices.Concat(live...); !slices.Equal(got, states) {
+		t.Errorf("%d values are compared, want the %d of the block's states", len(got), len(states))
+	}
+	for i := range live {
+		if slices.Equal(live[i], reference[i]) {
+			t.Errorf("row %d does not depend on the weights", i)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"dynmo/src/cost"
@@ -64,10 +65,19 @@ func (r *Runner) count() {
 			values := tensor.Of[float64](at.host)
 			for _, count := range at.counts {
 				for i := range count.Values {
-					count.Values[i] = int64(values[i])
+					count.Values[i] = whole(values[i])
 				}
 				values = values[len(count.Values):]
 			}
 		}
 	}
+}
+
+// whole returns the integer part of a number; 0 of one that no int64 has, such as the sum of
+// losses of which one is not finite: what Go makes of that depends on the processor.
+func whole(x float64) int64 {
+	if !(math.Abs(x) < 1<<62) {
+		return 0
+	}
+	return int64(x)
 }
