@@ -27,8 +27,7 @@ type Moved struct {
 // memory, all stages keep what they had and Run returns an error. Then the
 // sections' memory travels, straight out of and into the layers', those of
 // different layers at once; senders free their layers when all stages have
-// received theirs; a device that can keep that memory keeps it for the layers
-// that arrive with the next migration, and no longer.
+// received theirs; a device that recycles memory (see device.Device) uses it again.
 // Collective over the stages of a replica; replicas move alike.
 func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
 	for stage := range min(slices.Max(to)+1, stages.Size()) { // those beyond leave
@@ -40,8 +39,6 @@ func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.
 	if len(moves) == 0 {
 		return s, Moved{}, nil
 	}
-	x.Device.Recycle(true)
-	defer x.Device.Recycle(false)
 	m := mover{stages: stages, from: from, to: to, x: x, s: s, arrived: make(map[int]*model.Layer)}
 	for _, step := range []func(layer int) error{m.announce, m.prepare} {
 		for _, id := range moves {

@@ -69,7 +69,9 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 		Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s, LR: learningRate(r.Config.Optimizer, step, r.Config.Train.Steps),
 	})
 	if err == nil && change.Structure {
+		end := r.recycle()
 		err = r.place(w, l, s)
+		end()
 	}
 	if err != nil {
 		return change, fmt.Errorf("dynamic: %w", err)
@@ -218,13 +220,23 @@ func (n neighbours) Max(values []float64) error {
 	return comm.Allreduce(n.stages, values, func(a, b float64) float64 { return max(a, b) })
 }
 
+// recycle closes the runner. Until the function that it returns is called, a device that
+// recycles memory uses that of the runner's buffers again for what is made next; what
+// layers that leave give up it keeps for the next time, and no longer.
+func (r *Rank) recycle() (end func()) {
+	r.Device.Recycle(true)
+	r.runner.Close()
+	r.Device.Recycle(true)
+	return func() { r.Device.Recycle(false) }
+}
+
 // move takes layers to where the next layout has them, and makes the world, the
 // stage and the runner of that layout. Collective over the present world.
 func (r *Rank) move(w elastic.World, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
-	r.runner.Close()
+	defer r.recycle()()
 	s, moved, err := migrate.Run(w.Stages, present.Owners(), next.Owners(), r.x, s)
 	if err != nil {
 		return w, s, moved, err
