@@ -66,6 +66,7 @@ type run struct {
 	losses, norms []record.Float
 	hash          string
 	moves         int
+	behind        int       // moves some of whose bytes followed
 	schedules     int       // decisions for another than 1F1B
 	sparsity      []float64 // after every pruning
 	seconds       []float64 // of every step
@@ -82,6 +83,9 @@ func (r *run) Event(e record.Event) error {
 	switch e.Kind {
 	case record.Migrate:
 		r.moves++
+		if e.Detail["bytes_behind"] != nil {
+			r.behind++
+		}
 	case record.Balance:
 		if e.Detail["schedule"] != "1f1b" {
 			r.schedules++

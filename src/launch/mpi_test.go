@@ -102,7 +102,7 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	})
 	exits := exiting(t, "exit")
 	exits.Parallel.Replicas = 2
-	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, plastic(t)} {
+	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, plastic(t), unchanging(t)} {
 		want = append(want, goRun(t, c, nil))
 		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/tensor"
@@ -18,6 +19,7 @@ import (
 type Moved struct {
 	Layers int
 	Bytes  int64
+	Behind int64 // of Bytes: what travels while the stages work on their next step
 }
 
 // Run makes the stage that the owners to give this rank from the one that from
@@ -31,51 +33,61 @@ type Moved struct {
 // that arrive with the next migration, and no longer.
 // Collective over the stages of a replica; replicas move alike.
 func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
-	for stage := range min(slices.Max(to)+1, stages.Size()) { // those beyond leave
-		if len(to.Layers(stage)) == 0 {
-			return s, Moved{}, fmt.Errorf("migrate: stage %d would have no layer", stage)
-		}
-	}
-	moves := from.Moved(to)
-	if len(moves) == 0 {
-		return s, Moved{}, nil
-	}
 	x.Device.Recycle(true)
 	defer x.Device.Recycle(false)
-	m := mover{stages: stages, from: from, to: to, x: x, s: s, arrived: make(map[int]*model.Layer)}
-	for _, step := range []func(layer int) error{m.announce, m.prepare} {
-		for _, id := range moves {
-			if err := step(id); err != nil {
-				return s, Moved{}, fmt.Errorf("migrate: layer %d: %w", id, err)
-			}
-		}
-	}
-	bytes, err := m.agree()
-	if err != nil {
-		return s, Moved{}, fmt.Errorf("migrate: nothing moved: %w", err)
-	}
-	for _, id := range moves {
-		if err := m.transfer(id); err != nil {
-			return s, Moved{}, fmt.Errorf("migrate: layer %d: %w", id, err)
-		}
-	}
-	for _, req := range m.requests {
-		if err := req.Wait(); err != nil {
-			return s, Moved{}, fmt.Errorf("migrate: %w", err)
-		}
-	}
-	// Work that the device is given from here on sees what has been received; the
-	// host and other streams do not yet.
-	if err := comm.Await(x.Stream.Record(nil), stages); err != nil {
-		return s, Moved{}, fmt.Errorf("migrate: %w", err)
-	}
-	if err := x.Stream.Sync(); err != nil {
-		return s, Moved{}, fmt.Errorf("migrate: %w", err)
+	next, rest, err := Begin(stages, from, to, x, s, false)
+	if err != nil || rest.Moved.Layers == 0 {
+		return s, Moved{}, err
 	}
 	if err := stages.Barrier(); err != nil {
 		return s, Moved{}, fmt.Errorf("migrate: confirm: %w", err)
 	}
-	return assemble(stages.Rank(), to, s, m.arrived), Moved{Layers: len(moves), Bytes: bytes}, nil
+	return next, rest.Moved, rest.Settle()
+}
+
+// Begin does what Run does, but leaves layers with their senders too, until Settle. If
+// behind is set, what only the update reads, masters and moments, travels while the
+// stages work on their next step. Collective over the stages of a replica.
+func Begin(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage, behind bool) (*model.Stage, *Rest, error) {
+	for stage := range min(slices.Max(to)+1, stages.Size()) { // those beyond leave
+		if len(to.Layers(stage)) == 0 {
+			return s, nil, fmt.Errorf("migrate: stage %d would have no layer", stage)
+		}
+	}
+	rest := &Rest{stages: stages, x: x}
+	moves := from.Moved(to)
+	if len(moves) == 0 {
+		return s, rest, nil
+	}
+	m := mover{stages: stages, from: from, to: to, x: x, s: s, arrived: make(map[int]*model.Layer), rest: rest, ready: x.Stream.Record(nil)}
+	for _, step := range []func(layer int) error{m.announce, m.prepare} {
+		for _, id := range moves {
+			if err := step(id); err != nil {
+				return s, nil, fmt.Errorf("migrate: layer %d: %w", id, err)
+			}
+		}
+	}
+	bytes, err := m.agree(behind)
+	if err != nil {
+		return s, nil, fmt.Errorf("migrate: nothing moved: %w", err)
+	}
+	for _, late := range []bool{false, true} {
+		for _, id := range moves {
+			if err := m.transfer(id, late, behind); err != nil {
+				return s, nil, fmt.Errorf("migrate: layer %d: %w", id, err)
+			}
+		}
+	}
+	for _, req := range m.needed {
+		if err := req.Wait(); err != nil {
+			return s, nil, fmt.Errorf("migrate: %w", err)
+		}
+	}
+	if err := rest.sync(); err != nil {
+		return s, nil, err
+	}
+	rest.Moved = Moved{Layers: len(moves), Bytes: bytes[0], Behind: bytes[1]}
+	return m.assemble(), rest, nil
 }
 
 // mover is one migration under way.
@@ -86,7 +98,9 @@ type mover struct {
 	s        *model.Stage
 	arrived  map[int]*model.Layer // that there is room for, by chain position
 	lacking  error                // the first layer there was no room for
-	requests []comm.Request
+	needed   []comm.Request       // messages whose memory the next step reads
+	rest     *Rest
+	ready    device.Event // the layers' memory may be read
 }
 
 // leaves and arrives report whether a layer leaves or arrives at this stage.
@@ -130,76 +144,94 @@ func (m *mover) prepare(layer int) error {
 	return nil
 }
 
-// agree returns the bytes that will travel, or an error on every stage if one
-// of them lacks room; what was prepared is freed then.
-func (m *mover) agree() (int64, error) {
-	totals := []int64{0, 0} // bytes, stages that lack room
+// agree returns the bytes that will travel, and those of them that do so behind the next
+// step, or an error on every stage if one of them lacks room; what was prepared is freed
+// then.
+func (m *mover) agree(behind bool) ([]int64, error) {
+	totals := []int64{0, 0, 0} // bytes, those behind, stages that lack room
 	for _, l := range m.arrived {
 		for _, sec := range l.Sections() {
 			totals[0] += sec.Mem.Bytes
+			if behind && sec.ForUpdate() {
+				totals[1] += sec.Mem.Bytes
+			}
 		}
 	}
 	if m.lacking != nil {
-		totals[1] = 1
+		totals[2] = 1
 	}
 	if err := comm.Allreduce(m.stages, totals, func(a, b int64) int64 { return a + b }); err != nil {
-		return 0, err
+		return nil, err
 	}
-	if totals[1] == 0 {
-		return totals[0], nil
+	if totals[2] == 0 {
+		return totals[:2], nil
 	}
 	for _, l := range m.arrived {
 		l.Free()
 	}
 	if m.lacking != nil {
-		return 0, m.lacking
+		return nil, m.lacking
 	}
-	return 0, fmt.Errorf("%d stages have no room for their layers", totals[1])
+	return nil, fmt.Errorf("%d stages have no room for their layers", totals[2])
 }
 
-// transfer begins to move the sections of a layer that lie in memory.
-func (m *mover) transfer(layer int) error {
-	if m.leaves(layer) {
-		return m.each(m.s.Layer(layer), func(mem tensor.Mem) (comm.Request, error) {
-			return m.stages.Send(m.to[layer], comm.TagSection, mem, m.x.Stream.Record(nil))
-		})
-	}
-	if m.arrives(layer) {
-		return m.each(m.arrived[layer], func(mem tensor.Mem) (comm.Request, error) {
+// transfer begins to move the sections of a layer that lie in memory: those that only the
+// update reads, or the others.
+func (m *mover) transfer(layer int, late, behind bool) error {
+	switch {
+	case m.leaves(layer):
+		l, to := m.s.Layer(layer), m.to[layer]
+		send := func(mem tensor.Mem) (comm.Request, error) { return m.stages.Send(to, comm.TagSection, mem, m.ready) }
+		if !late || !behind {
+			return each(l, late, &m.rest.requests, send)
+		}
+		sends := &m.rest.later
+		if to < m.stages.Rank() {
+			sends = &m.rest.earlier
+		}
+		*sends = append(*sends, func() error { return each(l, late, &m.rest.requests, send) })
+	case m.arrives(layer):
+		requests := &m.needed
+		if late && behind {
+			requests = &m.rest.requests
+		}
+		return each(m.arrived[layer], late, requests, func(mem tensor.Mem) (comm.Request, error) {
 			return m.stages.Recv(m.from[layer], comm.TagSection, mem, nil)
 		})
 	}
 	return nil
 }
 
-// each begins a message for every section that lies in memory.
-func (m *mover) each(l *model.Layer, begin func(tensor.Mem) (comm.Request, error)) error {
+// each begins a message for every section that lies in memory, of those that only the
+// update reads or of the others.
+func each(l *model.Layer, late bool, requests *[]comm.Request, begin func(tensor.Mem) (comm.Request, error)) error {
 	for _, sec := range l.Sections() {
-		if sec.Mem.IsZero() {
+		if sec.Mem.IsZero() || sec.ForUpdate() != late {
 			continue
 		}
 		req, err := begin(sec.Mem)
 		if err != nil {
 			return fmt.Errorf("%s: %w", sec.Name, err)
 		}
-		m.requests = append(m.requests, req)
+		*requests = append(*requests, req)
 	}
 	return nil
 }
 
-// assemble puts together the new stage and frees what left.
-func assemble(me int, to partition.Owners, s *model.Stage, arrived map[int]*model.Layer) *model.Stage {
-	next := &model.Stage{Config: s.Config}
-	for _, id := range to.Layers(me) {
-		l := arrived[id]
+// assemble puts together the new stage. What left stays with the rest.
+func (m *mover) assemble() *model.Stage {
+	me := m.stages.Rank()
+	next := &model.Stage{Config: m.s.Config}
+	for _, id := range m.to.Layers(me) {
+		l := m.arrived[id]
 		if l == nil {
-			l = s.Layer(id)
+			l = m.s.Layer(id)
 		}
 		next.Layers = append(next.Layers, l)
 	}
-	for _, l := range s.Layers {
-		if to[l.ID] != me {
-			l.Free()
+	for _, l := range m.s.Layers {
+		if m.to[l.ID] != me {
+			m.rest.left = append(m.rest.left, l)
 		}
 	}
 	return next

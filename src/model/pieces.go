@@ -43,7 +43,7 @@ func (l *Layer) Rest() (pieces []Piece, texts []Section) {
 		case s.Name == weightsSection || s.Name == indexSection:
 		case s.Mem.IsZero():
 			texts = append(texts, s)
-		case s.Name == masterSection || s.Name == moment1Section || s.Name == moment2Section:
+		case s.ForUpdate():
 			pieces = append(pieces, Piece{s.Name, wide, []int64{s.Bytes / wide.Size()}, s.Mem})
 		default:
 			pieces = append(pieces, Piece{Name: s.Name, Mem: s.Mem})

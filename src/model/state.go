@@ -22,6 +22,11 @@ type Section struct {
 	Mem   tensor.Mem `json:"-"`
 }
 
+// ForUpdate reports whether only the update of the weights reads the section.
+func (s Section) ForUpdate() bool {
+	return s.Name == masterSection || s.Name == moment1Section || s.Name == moment2Section
+}
+
 func inMemory(name string, m tensor.Mem) Section { return Section{Name: name, Bytes: m.Bytes, Mem: m} }
 
 // Names of the sections of every layer. The first is a header as JSON.

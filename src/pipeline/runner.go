@@ -60,6 +60,8 @@ type Runner struct {
 	times              []timing
 	spans, instrs      []trace.Span // of layers, of whole instructions
 	event              device.Event // see ready
+	lastForward        int          // of list: the last message of activations; -1: there is none
+	forwarded          func() error // see Forwarded; nil: none
 	owned              []tensor.Mem // every buffer, to be freed
 	pinned             []tensor.Mem // the same, on the host
 }
@@ -99,6 +101,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		first = l.Cuts.Stage(r.trained)
 	}
 	r.list = sched.From(first).WithMessages(r.stage())
+	r.lastForward = lastForward(r.list)
 	plan, peaks := planner{r: r}, sched.Peaks()
 	mine := 0
 	for _, id := range r.lossLayers {
@@ -127,6 +130,17 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		return nil, fmt.Errorf("pipeline: buffers of stage %d: %w", r.stage(), plan.err)
 	}
 	return r, nil
+}
+
+// lastForward returns where a list has its last message of activations, -1 nowhere.
+func lastForward(list []schedule.Instr) int {
+	last := -1
+	for i, in := range list {
+		if in.Op == schedule.SendForward {
+			last = i
+		}
+	}
+	return last
 }
 
 // agreeTrained finds the first layer of the chain that is trained. Collective

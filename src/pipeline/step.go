@@ -24,6 +24,10 @@ type Result struct {
 	Instructions []trace.Span // of this rank: one for each instruction of its list, in order; with the data that it reads and copies, without waiting for buffers
 }
 
+// Forwarded has steps call f where their last message of activations has begun, nil none;
+// a stage that sends none never calls it.
+func (r *Runner) Forwarded(f func() error) { r.forwarded = f }
+
 // Step executes the schedule on the stage's layers: gradients of all
 // microbatches of this replica, then their sum over replicas, then the sums of
 // tied matrices. Collective over the stages and the replicas. Gradients add up in
@@ -52,9 +56,14 @@ func (r *Runner) step(feed Feed) error {
 		}
 	}
 	r.times, r.watched = r.times[:0], r.watched[:0]
-	for _, in := range r.list {
+	for i, in := range r.list {
 		if err := r.execute(r.chunks[in.Chunk], in, feed); err != nil {
 			return fmt.Errorf("%v: %w", in, err)
+		}
+		if i == r.lastForward && r.forwarded != nil {
+			if err := r.forwarded(); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.drain(); err != nil {

@@ -94,7 +94,7 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 	return next, err
 }
 
-// moving returns the seconds that a move is expected to take: as the last ones did,
+// moving returns the seconds for which a move is expected to stop the stages: as the last ones did,
 // and before the first the bytes over the link.
 func (b *balancer) moving(present, next layout.Layout) float64 {
 	if b.Price > 0 {
@@ -104,9 +104,12 @@ func (b *balancer) moving(present, next layout.Layout) float64 {
 	if bandwidth <= 0 {
 		return 0
 	}
-	bytes := int64(0)
+	bytes, behind := int64(0), b.planner.Behind(b.costs.Table, present, next)
 	for _, l := range present.Owners().Moved(next.Owners()) {
-		bytes += b.costs.Layers[l].Bytes.Parameters + b.costs.Layers[l].Bytes.Optimizer
+		bytes += b.costs.Layers[l].Bytes.Parameters
+		if !behind {
+			bytes += b.costs.Layers[l].Bytes.Optimizer
+		}
 	}
 	return float64(bytes) / bandwidth
 }

@@ -5,6 +5,7 @@ import (
 
 	"dynmo/src/balance"
 	"dynmo/src/cost"
+	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/schedule"
 )
@@ -75,6 +76,28 @@ func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedu
 		}
 	}
 	return p.limit == 0 || slices.Max(p.Bytes(t, cuts, peaks)) <= p.limit
+}
+
+// Behind reports whether what only the update reads of layers that move, masters and
+// moments, may follow them while the next step computes: no dynamism changes layers before
+// it, all ranks stay, and every stage has memory for the layers that leave it beside that
+// of the next layout.
+func (p *Planner) Behind(t cost.Table, present, next layout.Layout) bool {
+	if d := p.config.Dynamic; d.Has("prune") || d.Has("freeze") || next.Mesh != present.Mesh {
+		return false
+	}
+	p, err := p.Of(next)
+	if err != nil {
+		return false
+	}
+	if p.limit == 0 {
+		return true
+	}
+	bytes, before, after := p.Bytes(t, next.Cuts, next.Schedule.Peaks()), present.Owners(), next.Owners()
+	for _, l := range before.Moved(after) {
+		bytes[before[l]] += t.Layers[l].Bytes.Static()
+	}
+	return slices.Max(bytes) <= p.limit
 }
 
 // memoryError returns a *balance.MemoryError if stages lack memory at some cuts,

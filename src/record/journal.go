@@ -202,11 +202,11 @@ func (j *Journal) decision(d Done, makespan float64) error {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
 	}
 	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
-		err := j.event(Event{
-			Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving),
-			Detail: map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)},
-		})
-		if err != nil {
+		detail := map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)}
+		if d.Moved.Behind > 0 {
+			detail["bytes_behind"] = d.Moved.Behind
+		}
+		if err := j.event(Event{Step: d.Step, Kind: Migrate, Bytes: d.Moved.Bytes, Seconds: Float(d.Moving), Detail: detail}); err != nil {
 			return err
 		}
 	}

@@ -157,6 +157,9 @@ func (r *Rank) finishSaving(w elastic.World) error {
 // beginSaving copies this rank's share of its stage's layers, which replicas share out,
 // and begins to write it. Collective.
 func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
+	if err := r.settle(); err != nil {
+		return err
+	}
 	k := &r.saver
 	k.began, k.phase = time.Now(), saveWrite
 	k.manifest = store.Manifest{

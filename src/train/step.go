@@ -69,7 +69,9 @@ func (r *Rank) change(step int, w elastic.World, l layout.Layout, s *model.Stage
 		Stages: w.Stages, Replicas: w.Replicas, Exec: r.x, Stage: s, LR: learningRate(r.Config.Optimizer, step, r.Config.Train.Steps),
 	})
 	if err == nil && change.Structure {
+		end := r.recycle()
 		err = r.place(w, l, s)
+		end()
 	}
 	if err != nil {
 		return change, fmt.Errorf("dynamic: %w", err)
@@ -124,6 +126,9 @@ func (r *Rank) update(step int, done *pipeline.Result) (agreed pipeline.Agreemen
 	clock := r.Device.Clock()
 	span := trace.Span{Op: trace.Optimizer, Layer: -1, Microbatch: -1, Start: clock.Now()}
 	if agreed, err = r.runner.Agree(done.Losses, r.ask()); err != nil {
+		return agreed, false, err
+	}
+	if err = r.settle(); err != nil {
 		return agreed, false, err
 	}
 	if skipped = !agreed.Finite(); !skipped {
@@ -218,32 +223,65 @@ func (n neighbours) Max(values []float64) error {
 	return comm.Allreduce(n.stages, values, func(a, b float64) float64 { return max(a, b) })
 }
 
+// recycle closes the runner. Until the function that it returns is called, a device that
+// recycles memory uses that of the runner's buffers again for what is made next; what
+// layers that leave give up it keeps for the next time, and no longer.
+func (r *Rank) recycle() (end func()) {
+	r.Device.Recycle(true)
+	r.runner.Close()
+	r.Device.Recycle(true)
+	return func() { r.Device.Recycle(false) }
+}
+
 // move takes layers to where the next layout has them, and makes the world, the
-// stage and the runner of that layout. Collective over the present world.
-func (r *Rank) move(w elastic.World, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
+// stage and the runner of that layout. What only the update reads may follow while the
+// next step computes: see settle. Collective over the present world.
+func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
-	r.runner.Close()
-	s, moved, err := migrate.Run(w.Stages, present.Owners(), next.Owners(), r.x, s)
-	if err != nil {
-		return w, s, moved, err
+	defer r.recycle()()
+	behind := r.planner.Behind(m.Table, present, next)
+	s, rest, err := migrate.Begin(w.Stages, present.Owners(), next.Owners(), r.x, s, behind)
+	if err == nil && !behind {
+		err = rest.Settle()
 	}
+	if err != nil {
+		return w, s, migrate.Moved{}, err
+	}
+	r.rest = rest
 	if w, err = w.Resize(present, next); err != nil {
-		return w, s, moved, fmt.Errorf("resize: %w", err)
+		return w, s, rest.Moved, fmt.Errorf("resize: %w", err)
 	}
 	if w.Outside() {
-		return w, s, moved, nil
+		return w, s, rest.Moved, nil
 	}
 	if err = r.place(w, next, s); err != nil {
-		err = fmt.Errorf("migrate: %w", err)
+		return w, s, rest.Moved, fmt.Errorf("migrate: %w", err)
 	}
-	return w, s, moved, err
+	r.runner.Forwarded(rest.Forwarded)
+	return w, s, rest.Moved, rest.Start()
+}
+
+// settle ends the last move, if some of it is still on its way: before the update, and
+// before anything else that reads all of a layer's state, as a checkpoint does.
+func (r *Rank) settle() error {
+	if r.rest == nil {
+		return nil
+	}
+	r.Device.Recycle(true)
+	defer r.Device.Recycle(false)
+	err := r.rest.Settle()
+	r.rest = nil
+	return err
 }
 
 // end closes the records and returns how the run ended. Collective.
 func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage) (Outcome, error) {
 	r.world, r.layout, r.stage = w, l, s
+	if err := r.settle(); err != nil {
+		return out, err
+	}
 	if err := r.journal.End(); err != nil {
 		return out, err
 	}

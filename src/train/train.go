@@ -19,6 +19,7 @@ import (
 	"dynmo/src/fault"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
+	"dynmo/src/migrate"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
 	"dynmo/src/plan"
@@ -68,6 +69,7 @@ type Rank struct {
 	skipped  int                // steps in a row whose update was left out
 	resumed  Resumed
 	saver    saver
+	rest     *migrate.Rest // of the last move; nil: none
 }
 
 // first returns the planner of settings and the layout of the first step.

@@ -102,3 +102,28 @@ func TestCapture(t *testing.T) {
 		t.Errorf("%d calls before the first launch, %d after the second, want 0 and 2", before, calls)
 	}
 }
+
+// What an allocation maps during a round, it gives back of the memory that is too small
+// for it, so that a move of layers maps no more than before.
+func TestRecycleMapsNoMore(t *testing.T) {
+	d := New(device.NewWall())
+	list := []tensor.Mem{alloc(t, d, 1<<20), alloc(t, d, 1<<20), alloc(t, d, 1<<20)}
+	d.Recycle(true)
+	for _, m := range list {
+		d.Free(m)
+	}
+	d.Recycle(true)
+	for i, c := range []struct{ bytes, kept int64 }{
+		{100, 2 << 20}, // the rest of a span is given back with it
+		{1<<20 + 1, 0},
+		{1 << 20, 0},
+	} {
+		if alloc(t, d, c.bytes); d.Kept() != c.kept {
+			t.Errorf("allocation %d: %d bytes are kept, want %d", i, d.Kept(), c.kept)
+		}
+	}
+	d.Recycle(false)
+	if d.Kept() != 0 {
+		t.Errorf("%d bytes are kept after the round, want 0", d.Kept())
+	}
+}
