@@ -30,6 +30,11 @@ func TestCheckSets(t *testing.T) {
 				`--set simulate.move_delay_most: has no effect while balance.kind = "param"`},
 		{"orders are", "simulate", []string{"balance.kind=param", "schedule.kind=zb-v", "simulate.measure_times=2", "simulate.decide_times=2"}, []string{"none"}, ""},
 		{"a clock of training", "simulate", []string{"comm.delay_most=2"}, []string{"none"}, ""},
+		{"the chain's, of plan", "plan", []string{"dynamic.kind=mod+exit", "mod.route=predictor", "exit.after=2,3"}, []string{"none"}, ""},
+		{"the chain's, of simulate", "simulate", []string{"dynamic.kind=exit", "exit.from=0.5"}, []string{"none"}, ""},
+		{"no part of the chain", "plan", []string{"exit.after=2,3"}, []string{"none"}, `--set exit.after: has no effect while dynamic.kind = "none"`},
+		{"a kind of training's", "plan", []string{"dynamic.kind=exit", "exit.share=0.5"}, []string{"none"}, "--set exit.share: has no effect on plan, only train looks at it"},
+		{"a kind that no chain has", "simulate", []string{"dynamic.kind=prune"}, []string{"none"}, "--set dynamic.kind: has no effect on simulate, only train looks at it; wanted --dynamic"},
 		{"simulate's", "plan", []string{"simulate.head=0.5"}, []string{"none"}, "--set simulate.head: has no effect on plan, only simulate looks at it"},
 		{"training's, of plan", "plan", []string{"train.steps=5"}, []string{"none"}, "--set train.steps: has no effect on plan, only train looks at it"},
 	} {
