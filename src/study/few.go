@@ -60,7 +60,7 @@ func (f Few) Whole(few cost.Table, taken float64) cost.Table {
 		f.route(few.Layers, taken)
 	}
 	whole := few
-	whole.Layers = nil
+	whole.Layers, whole.Scale = nil, nil
 	for i, name := range f.names {
 		l := few.Layers[f.like[i][0]]
 		l.Name = name
