@@ -4,7 +4,11 @@ package cost
 type Measurement struct {
 	Table             // medians over the step's microbatches, the largest of the replicas
 	Samples [][]Stage // by layer and microbatch of a replica: the largest of the replicas; nil if the step was not sampled
-	Counts  []Count   // what layers reported, ascending by layer, microbatch and name
+	// Work is by layer and microbatch of a replica the share of the full microbatch's tokens
+	// that the layer worked on, the largest of the replicas; nil, or nil of a layer, where
+	// that is all of them.
+	Work   [][]float64
+	Counts []Count // what layers reported, ascending by layer, microbatch and name
 }
 
 // Count is numbers that a layer reports of one microbatch: tokens by expert,

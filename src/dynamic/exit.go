@@ -22,9 +22,10 @@ func newExit(c config.Config) Kind {
 //	share(t) = Share · (t - Start) / (Until - Start)    between 0 and Share
 //
 // After a step every exit has counted how many tokens would have left with other
-// thresholds around its own. It goes half of the way to where as many as wanted would
-// have: an integral controller whose error is a confidence. Thresholds are state of their
-// layers; nothing else is remembered between steps but what is told of them.
+// thresholds around its own. The next threshold is where as many as wanted would have, or
+// all where fewer came: while classifiers learn, confidences go on from where they were
+// last rather than back to an average. Thresholds are state of their layers; nothing else
+// is remembered between steps but what is told of them.
 type Exit struct {
 	Share        float64
 	Start, Until int
@@ -33,10 +34,6 @@ type Exit struct {
 	stage *model.Stage // of this rank, in the step that After is given
 	last  map[string]float64
 }
-
-// gain is how far a threshold goes to where it should have been: less follows a share that
-// rises later, more the noise of a step.
-const gain = 0.5
 
 // tellings is how often the thresholds are told while the share rises.
 const tellings = 10
@@ -59,7 +56,7 @@ func (e *Exit) Before(step int, t Target) (Change, error) {
 	if step == 0 || e.last == nil || int(tellings*e.at(step)/e.Share) == int(tellings*e.at(step-1)/e.Share) {
 		return Change{}, nil
 	}
-	return Change{Kind: "exit", Costs: true, Detail: e.last}, nil
+	return Change{Kind: "exit", Detail: e.last}, nil
 }
 
 // After moves the thresholds of the stage's exits for the next step.
@@ -75,8 +72,8 @@ func (e *Exit) After(step int, m cost.Measurement) error {
 		if x.entered == 0 {
 			continue // nothing says what its threshold should be
 		}
-		wanted := all * e.at(step+1) / float64(len(exits))
-		next := min(max(x.threshold+gain*x.offset(wanted), 0), 1)
+		wanted := min(all*e.at(step+1)/float64(len(exits)), x.entered)
+		next := min(max(x.threshold+x.offset(wanted), 0), 1)
 		e.last[e.names[x.layer]+".threshold"] = next
 		if l := e.stage.Layer(x.layer); l != nil {
 			l.SetThreshold(next)

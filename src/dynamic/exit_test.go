@@ -56,7 +56,7 @@ func TestThresholdsFollowTheShare(t *testing.T) {
 			expect.OK(t, err)
 			if change.Kind != "" {
 				told++
-				if !change.Costs || change.Detail["exit.0.threshold"] == 0 {
+				if change.Costs || change.Detail["exit.0.threshold"] == 0 {
 					t.Errorf("%s: %+v", name, change)
 				}
 			}

@@ -34,6 +34,15 @@ func (b *Batch) Leaves() *Batch {
 	return b
 }
 
+// Worked returns the tokens that the layer works on which b enters. Where the layer routes
+// tokens its forward must be done.
+func (b *Batch) Worked() int {
+	if b.Inner != nil {
+		return b.Inner.Tokens
+	}
+	return b.Tokens
+}
+
 // OnHost returns Index on the host, which lasts as long as the batch.
 func (b *Batch) OnHost() tensor.Mem {
 	if b.subset == nil {

@@ -206,6 +206,9 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 		return fmt.Errorf("layer %d (%s): %w", p.layer.ID, p.layer.Name, err)
 	}
 	r.end(n)
+	if p.op == trace.F {
+		r.times[n].tokens = p.batch.Worked()
+	}
 	return r.progress(r.chunks)
 }
 

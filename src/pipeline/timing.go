@@ -13,6 +13,7 @@ type timing struct {
 	op         trace.Op
 	layer      int
 	in         schedule.Instr
+	tokens     int
 	start, end device.Event
 }
 
@@ -27,7 +28,7 @@ func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 		r.times = append(r.times, timing{})
 	}
 	t := &r.times[n]
-	t.op, t.layer, t.in = op, layer, in
+	t.op, t.layer, t.in, t.tokens = op, layer, in, 0
 	t.start = r.x.Stream.Record(t.start)
 	return n
 }
@@ -45,7 +46,7 @@ func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
 	for _, t := range r.times {
 		span := trace.Span{
-			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Start: t.start.Seconds(),
+			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Tokens: t.tokens, Start: t.start.Seconds(),
 		}
 		if t.op.Pipeline() && t.layer < 0 {
 			span.End = span.Start

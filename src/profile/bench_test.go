@@ -26,6 +26,6 @@ func BenchmarkObserve(b *testing.B) {
 			x := 1 + 0.1*draw.Float64()
 			values[l] = value{cost.Stage{Forward: x, Input: x, Weight: x}, 0.02}
 		}
-		e.observe(t, values, owners, false)
+		e.observe(cost.Measurement{Table: t}, values, owners, false)
 	}
 }

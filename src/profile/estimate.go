@@ -30,14 +30,15 @@ type memory struct {
 	Speeds Speeds           `json:"speeds"`
 	Steps  []*observed      `json:"steps"` // the newest last
 	Home   partition.Owners `json:"home"`
-	Base   []passes         `json:"base"`   // by layer: the last estimate
-	Pace   []float64        `json:"pace"`   // by stage: how many times longer its rank takes for now than at its best
-	Last   []float64        `json:"last"`   // by stage: how many times longer the newest step took than at its pace
-	Passes []float64        `json:"passes"` // by stage: how many times longer the steps took that count, where that may pass
-	Doubts []float64        `json:"doubts"` // by stage: the share by which its layers may cost less, if it was disturbed when they changed
-	Proven []float64        `json:"proven"` // by stage: how many times slower than others, as moved layers tell, it has been for long
-	Asked  int              `json:"asked"`  // how many times for the spread
-	Spread [2]float64       `json:"spread"` // relative, of a step's value: of layers alone, of stages in common; kept over changes
+	Base   []passes         `json:"base"`            // by layer: the last estimate
+	Pace   []float64        `json:"pace"`            // by stage: how many times longer its rank takes for now than at its best
+	Last   []float64        `json:"last"`            // by stage: how many times longer the newest step took than at its pace
+	Lines  []line           `json:"lines,omitempty"` // by layer; nil: all have worked on full microbatches
+	Passes []float64        `json:"passes"`          // by stage: how many times longer the steps took that count, where that may pass
+	Doubts []float64        `json:"doubts"`          // by stage: the share by which its layers may cost less, if it was disturbed when they changed
+	Proven []float64        `json:"proven"`          // by stage: how many times slower than others, as moved layers tell, it has been for long
+	Asked  int              `json:"asked"`           // how many times for the spread
+	Spread [2]float64       `json:"spread"`          // relative, of a step's value: of layers alone, of stages in common; kept over changes
 }
 
 const (
@@ -54,12 +55,12 @@ const (
 	leastSamples = 4
 )
 
-// observe takes the costs of a step and what it says of every layer, and returns the
-// estimate. forget says that costs measured before this step do not hold.
-func (e *estimator) observe(t cost.Table, values []value, owners partition.Owners, forget bool) cost.Estimate {
+// observe takes what a step measured and says of every layer, and returns the estimate.
+// forget says that costs measured before this step do not hold.
+func (e *estimator) observe(m cost.Measurement, values []value, owners partition.Owners, forget bool) cost.Estimate {
 	if forget {
 		e.doubt()
-		e.Steps, e.ranked, e.Home, e.Base = nil, nil, nil, nil
+		e.Steps, e.ranked, e.Home, e.Base, e.Lines = nil, nil, nil, nil, nil
 		e.Speeds.Changed()
 	}
 	if n := slices.Max(owners) + 1; len(e.Pace) != n { // at the start, or stages are others than before
@@ -70,14 +71,16 @@ func (e *estimator) observe(t cost.Table, values []value, owners partition.Owner
 	if e.Home == nil {
 		e.Home = slices.Clone(owners)
 	}
-	e.add(observe(values, owners))
+	o := observe(values, owners)
+	e.working(o, m.Samples, m.Work)
+	e.add(o)
 	e.keep(window)
 	e.pacing()
 	if e.drifts() {
 		e.keep(recent)
 	}
 	e.settle(owners)
-	return e.estimate(t)
+	return e.estimate(m.Table)
 }
 
 // settle lets layers that have moved, and run long enough where they are now or are
@@ -146,6 +149,11 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 	e.prove(slow, out.Stage)
 	unslow(out.Layers, e.Home, slow)
 	e.share(out)
+	for l := range out.Layers {
+		if x := e.comes(l); x != 1 {
+			out.Layers[l] = out.Layers[l].With(out.Layers[l].Stage().Scale(x))
+		}
+	}
 	out.Slow = e.slow(slow)
 	out.Disturbed = slices.Contains(e.Steps[len(e.Steps)-1].Usable, false) || slices.Max(e.Passes) > 1
 	return out

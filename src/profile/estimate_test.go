@@ -49,9 +49,9 @@ func (r *ranks) run(steps int, changed bool) cost.Estimate {
 					row[m].Input, row[m].Weight = pass(), pass()
 				}
 			}
-			values[l], _ = evaluate(row)
+			values[l], _ = evaluate(row, 0, nil)
 		}
-		out = r.observe(t, values, owners, changed)
+		out = r.observe(cost.Measurement{Table: t}, values, owners, changed)
 		changed = false
 		r.steps++
 	}

@@ -80,6 +80,7 @@ func (m *message) report(r *report) {
 		m.float(&c.Forward, &c.BackwardInput, &c.BackwardWeight)
 		m.float(&l.value.Forward, &l.value.Input, &l.value.Weight, &l.value.deviation)
 		list(m, &l.samples, func(m *message, s *cost.Stage) { m.float(&s.Forward, &s.Input, &s.Weight) })
+		list(m, &l.work, func(m *message, w *float64) { m.float(w) })
 	})
 	list(m, &r.counts, func(m *message, c *cost.Count) {
 		whole(m, &c.Layer, &c.Microbatch)

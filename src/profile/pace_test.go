@@ -26,7 +26,7 @@ func TestPaceIsOfTheRank(t *testing.T) {
 			x := rank[stage] * (1 + 0.05*r.ExpFloat64())
 			values[l] = value{cost.Stage{Forward: x, Input: x, Weight: x}, 0.03}
 		}
-		out := e.observe(table, values, owners, step == 0)
+		out := e.observe(cost.Measurement{Table: table}, values, owners, step == 0)
 		for l, layer := range out.Layers {
 			if x := layer.Forward; step > slower+2*patience && (x < 0.95 || x > 1.1) {
 				t.Fatalf("step %d: layer %d is taken to cost %.3f, want about 1; ranks %v", step, l, x, out.Slow)
@@ -58,7 +58,7 @@ func TestMovedLayersAlwaysCost(t *testing.T) {
 			}
 			values[l] = value{cost.Stage{Forward: x, Input: x, Weight: x}, 0.03}
 		}
-		for l, layer := range e.observe(table, values, owners, step == 0).Layers {
+		for l, layer := range e.observe(cost.Measurement{Table: table}, values, owners, step == 0).Layers {
 			if x := layer.Forward; x < 0.99 || x > 1.41 {
 				t.Errorf("step %d: layer %d is taken to cost %.3f, want 1 to 1.4", step, l, x)
 			}

@@ -60,7 +60,7 @@ type Profiler struct {
 // model changed before it. Collective over the stages and the replicas.
 func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done pipeline.Result, own Own, change dynamic.Change) (Measurement, error) {
 	mine := report{own: own, summaries: []trace.Summary{trace.Summarise(done.Spans)}, counts: done.Counts}
-	mine.local(x, s, done.Spans, l)
+	p.local(&mine, x, s, done.Spans, l)
 	column, err := gather(p.Replicas, mine)
 	if err != nil {
 		return Measurement{}, fmt.Errorf("profile: over replicas: %w", err)
@@ -82,12 +82,12 @@ func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change
 	owners := l.Owners()
 	m.Changed = change.Kind != ""
 	if m.values == nil {
-		for _, row := range m.Samples {
-			v, _ := evaluate(row)
+		for l, samples := range m.Samples {
+			v, _ := evaluate(samples, p.estimator.fixed(l), row(m.Work, l))
 			m.values = append(m.values, v)
 		}
 	}
-	m.Estimate = p.estimator.observe(m.Table, m.values, owners, change.Costs)
+	m.Estimate = p.estimator.observe(m.Measurement, m.values, owners, change.Costs)
 	m.Slow = m.Estimate.Slow
 	unslow(m.Layers, owners, m.Slow)
 	return m
@@ -107,10 +107,11 @@ type layerReport struct {
 	cost    cost.Layer
 	value   value
 	samples []cost.Stage // by microbatch of the replica
+	work    []float64    // likewise; nil: all of the tokens
 }
 
 // local sums up this rank's spans of layers.
-func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layout.Layout) {
+func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace.Span, l layout.Layout) {
 	index := make(map[int]int, len(s.Layers)) // of a layer in r.layers
 	for i, layer := range s.Layers {
 		c := layer.Cost(x)
@@ -132,10 +133,11 @@ func (r *report) local(x *model.Exec, s *model.Stage, spans []trace.Span, l layo
 			to.Weight = sp.End - sp.Start
 		}
 	}
-	for i := range r.layers {
+	for i, row := range work(spans, index, l.Schedule.Microbatches, x.N()) {
 		to := &r.layers[i]
 		var medians cost.Stage
-		to.value, medians = evaluate(to.samples)
+		to.work = row
+		to.value, medians = evaluate(to.samples, p.estimator.fixed(to.id), row)
 		to.cost = to.cost.With(medians)
 	}
 }
@@ -155,6 +157,7 @@ func joinReplicas(column []report) report {
 			for m, x := range from.samples {
 				to.samples[m] = to.samples[m].Max(x)
 			}
+			to.work = larger(to.work, from.work)
 		}
 	}
 	return out
@@ -187,6 +190,12 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 		m.Counts = append(m.Counts, r.counts...)
 		for _, l := range r.layers {
 			m.Layers[l.id], m.Samples[l.id], m.values[l.id] = l.cost, l.samples, l.value
+			if l.work != nil && m.Work == nil {
+				m.Work = make([][]float64, len(names))
+			}
+			if l.work != nil {
+				m.Work[l.id] = l.work
+			}
 			m.Layers[l.id].Name = names[l.id]
 		}
 	}

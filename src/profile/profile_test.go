@@ -53,7 +53,7 @@ func TestMeasureIsInChainOrder(t *testing.T) {
 		for _, l := range s.Layers {
 			for m, seconds := range []float64{1, 3, 2} { // the median is 2
 				begin := float64(10 * m)
-				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Microbatch: m, Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
+				spans = append(spans, trace.Span{Op: trace.F, Layer: l.ID, Microbatch: m, Tokens: x.N(), Start: begin, End: begin + seconds*float64(1+l.ID)*float64(1+replica)})
 			}
 		}
 		counts := []cost.Count{{Name: "left", Layer: s.Layers[0].ID, Microbatch: replica, Values: []int64{int64(tr.Rank()), -1}}}

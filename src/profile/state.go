@@ -88,7 +88,7 @@ func (m memory) check(layers, stages int) error {
 		}
 		for _, err := range []error{
 			checkPasses(field+".layers", s.Layers, layers), checkOwners(field+".owners", s.Owners, layers, stages),
-			checkDeviation(field+".within", s.Within),
+			checkDeviation(field+".within", s.Within), checkWork(field+".work", s.Work, layers),
 		} {
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ func (m memory) check(layers, stages int) error {
 		checkNumbers("passes", m.Passes, stages, 1/most, most), checkNumbers("doubts", m.Doubts, stages, 0, 1),
 		checkNumbers("proven", m.Proven, stages, 1/most, most),
 		checkDeviation("spread[0]", m.Spread[0]), checkNumbers("spread", m.Spread[1:], 1, 0, most),
-		m.Speeds.check(layers, stages),
+		m.Speeds.check(layers, stages), checkLines(m.Lines, layers),
 	} {
 		if err != nil {
 			return err
@@ -124,6 +124,26 @@ func checkNumbers(field string, list []float64, n int, low, high float64) error 
 	for _, x := range list {
 		if !(x >= low && x <= high) {
 			return fmt.Errorf("%s: %v, want a number from %g to %g", field, x, low, high)
+		}
+	}
+	return nil
+}
+
+// checkWork returns an error unless the list is of so many layers, or absent.
+func checkWork(field string, list []float64, layers int) error {
+	if list == nil {
+		return nil
+	}
+	return checkNumbers(field, list, layers, 0, 1)
+}
+
+func checkLines(list []line, layers int) error {
+	if list != nil && len(list) != layers {
+		return fmt.Errorf("lines: %d, want %d", len(list), layers)
+	}
+	for _, a := range list {
+		if err := checkNumbers("lines", []float64{a.N, a.Work, a.Square, a.Seconds, a.Both}, 5, 0, most); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ type observed struct {
 	Layers []passes         `json:"layers"` // on their owners, slow or not
 	Within float64          `json:"within"` // relative standard error of a layer's value that microbatches tell
 	Owners partition.Owners `json:"owners"`
-	Usable []bool           `json:"usable"` // by stage: it was as fast as it can be
+	Usable []bool           `json:"usable"`         // by stage: it was as fast as it can be
+	Work   []float64        `json:"work,omitempty"` // by layer: how long its passes were beside full ones; nil: all were full
 
 	gone bool // it does not count any more
 }
@@ -40,7 +41,7 @@ func (p passes) scaled(factor float64) passes {
 	return p
 }
 
-// value is what a step says of a layer: the means of the lower halves of its
+// value is what a step says of a layer that works on full microbatches: the means of the lower halves of its
 // microbatches, and their standard error, relative to the sum; infinite where
 // microbatches are too few to tell.
 type value struct {
@@ -48,8 +49,13 @@ type value struct {
 	deviation float64
 }
 
-// evaluate returns the value of a layer, and its medians.
-func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
+// evaluate returns the value of a layer, and its medians at the work that it did. fixed
+// is what its passes take whatever they work on.
+func evaluate(samples []cost.Stage, fixed float64, work []float64) (v value, medians cost.Stage) {
+	v.deviation = math.Inf(1)
+	if samples = full(samples, fixed, work); len(samples) == 0 {
+		return v, medians
+	}
 	list := make([]float64, len(samples))
 	var lower, middle passes
 	variance := 0.0
@@ -62,11 +68,11 @@ func evaluate(samples []cost.Stage) (v value, medians cost.Stage) {
 		deviation := cost.LowerHalfError(list)
 		variance += deviation * deviation
 	}
-	v = value{lower.stage(), math.Inf(1)}
+	v.Stage = lower.stage()
 	if total := v.Seconds(); total > 0 && len(samples) >= leastSamples {
 		v.deviation = math.Sqrt(variance) / total
 	}
-	return v, middle.stage()
+	return v, middle.stage().Scale(meanOfFull(fixed, work))
 }
 
 // observe returns what a step said.

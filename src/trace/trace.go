@@ -38,6 +38,7 @@ type Span struct {
 	Layer      int // -1 if the work is not one layer's
 	Chunk      int // of its stage; 0 outside the schedule
 	Microbatch int // global microbatch; -1 outside the schedule
+	Tokens     int // that a layer's forward worked on
 	Start, End float64
 }
 

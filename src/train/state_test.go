@@ -50,7 +50,8 @@ func newFed(t testing.TB, c config.Config) *fed {
 }
 
 // step lets the rank measure a step and decide after it. Layers cost something else from
-// every fortieth step on; what follows a step takes longer where layers moved.
+// every fortieth step on; from the twentieth on tokens leave in front of the last four;
+// what follows a step takes longer where layers moved.
 func (f *fed) step(t testing.TB, step int) {
 	t.Helper()
 	stages, microbatches := f.layout.Stages(), f.Config.Parallel.Microbatches
@@ -63,11 +64,19 @@ func (f *fed) step(t testing.TB, step int) {
 			m.Layers[l] = m.Layers[l].With(m.Layers[l].Stage().Scale(6))
 		}
 		row := make([]cost.Stage, microbatches)
+		var work []float64
+		if step >= 20 && l >= layersOf-4 {
+			work = make([]float64, microbatches)
+		}
 		for i := range row {
 			row[i] = m.Layers[l].Stage().Scale(1 + 0.02*draw.ExpFloat64())
+			if work != nil {
+				work[i] = draw.Float64()
+				row[i] = row[i].Scale(0.1 + 0.9*work[i])
+			}
 			loads[owner] += row[i].Seconds()
 		}
-		m.Samples = append(m.Samples, row)
+		m.Samples, m.Work = append(m.Samples, row), append(m.Work, work)
 	}
 	m.Summary = trace.Summary{End: slices.Max(loads) * (1 + 0.1*draw.Float64())}
 	change := dynamic.Change{}
@@ -191,6 +200,8 @@ func TestStateBeginsAnew(t *testing.T) {
 		{"key in a part", c, swap(`"decided":`, `"deceived":`), "balancer: deceived: unknown key; the nearest is decided"},
 		{"lines in a key", c, swap(`"spent"`, `"a\n`+strings.Repeat("b", 1000)+`"`), "a\\nbbbb"},
 		{"no steps", c, swap(`"steps":[{"layers"`, `"steps":[],"pace":[{"layers"`), "profiler.pace: stands twice"},
+		{"work of a layer more", c, swap(`"work":[`, `"work":[1,`), "profiler: steps[0].work: 13 numbers, want 12"},
+		{"a line more", c, swap(`"lines":[`, `"lines":[{},`), "profiler: lines: 13, want 12"},
 		{"no step", c, swap(`"steps":[{"layers"`, `"steps":[null,{"layers"`), "profiler: steps[0] is missing"},
 		{"a layer more", c, swap(`"home":[`, `"home":[0,`), "profiler: home: 13 layers, want 12"},
 		{"a stage that is not", c, swap(`"home":[0`, `"home":[-1`), "profiler: home: stage -1 of layer 0"},

@@ -72,8 +72,9 @@ func Cases() []Case {
 	for _, buckets := range []int{4, 16} {
 		add(attention, fmt.Sprintf("%d-buckets", buckets), fmt.Sprintf("%d buckets, sequences of 512", buckets), fmt.Sprintf("attention.buckets=%d", buckets))
 	}
-	// Thresholds find their places while the classifiers learn.
-	exit := Case{Kind: "exit", Times: 3, Interval: 100, Paper: 4.52, Over: "no exit"}
+	// Thresholds find their places while the classifiers learn: slowly, so that as many
+	// tokens leave as wanted within the few steps of a run.
+	exit := Case{Kind: "exit", Times: 3, Interval: 100, Paper: 4.52, Over: "no exit", Model: []string{"optimizer.lr=1e-4", "optimizer.min_lr=1e-5"}}
 	for _, share := range []string{"0.5", "0.8"} {
 		add(exit, share, share+" of the tokens are to leave behind blocks 6, 9, ..., 21",
 			"exit.after=6,9,12,15,18,21", "exit.start=0", "exit.until=1", "exit.share="+share)

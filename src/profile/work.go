@@ -1,0 +1,182 @@
+package profile
+
+import (
+	"dynmo/src/cost"
+	"dynmo/src/trace"
+)
+
+// Layers behind an exit, and those that take some tokens only, work on fewer tokens than
+// a full microbatch has, and on others in every microbatch and step. How long that takes
+// is told by a straight line,
+//
+//	seconds(w) = seconds(1) · (φ + (1-φ)·w)    for w > 0; nothing at w = 0
+//
+// with w the share of the tokens and φ what a pass takes whatever it works on. So that
+// steps can be compared, an estimator keeps what layers would take at w = 1.
+
+const (
+	// lines is how much less a line's past counts with every step.
+	lines = 0.9
+	// leastSpread is the least deviation of w, of microbatches and steps, that tells φ.
+	leastSpread = 0.03
+	// mostFixed bounds φ where noise tells it.
+	mostFixed = 0.8
+	// foreseen is of how many of the newest steps the mean work is what comes next.
+	foreseen = 4
+)
+
+// line is weighted sums over microbatches, of which a straight line follows.
+type line struct {
+	N       float64 `json:"n"`
+	Work    float64 `json:"work"`
+	Square  float64 `json:"square"`
+	Seconds float64 `json:"seconds"`
+	Both    float64 `json:"both"`
+}
+
+// add adds the microbatches of a step.
+func (a *line) add(samples []cost.Stage, work []float64) {
+	for _, x := range []*float64{&a.N, &a.Work, &a.Square, &a.Seconds, &a.Both} {
+		*x *= lines
+	}
+	for m, s := range samples {
+		if w, seconds := workOf(work, m), s.Seconds(); w > 0 {
+			a.N, a.Work, a.Square = a.N+1, a.Work+w, a.Square+w*w
+			a.Seconds, a.Both = a.Seconds+seconds, a.Both+w*seconds
+		}
+	}
+}
+
+// fixed returns φ; 0 where work varies too little to tell.
+func (a *line) fixed() float64 {
+	spread := a.N*a.Square - a.Work*a.Work
+	if spread <= leastSpread*leastSpread*a.N*a.N {
+		return 0
+	}
+	slope := (a.N*a.Both - a.Work*a.Seconds) / spread
+	base := (a.Seconds - slope*a.Work) / a.N
+	if !(base > 0) {
+		return 0
+	}
+	return min(mostFixed, base/(base+max(0, slope)))
+}
+
+// workOf returns the share of the tokens that a layer works on in a microbatch.
+func workOf(work []float64, microbatch int) float64 {
+	if work == nil {
+		return 1
+	}
+	return work[microbatch]
+}
+
+// ofFull returns how long a pass takes beside one that works on all tokens.
+func ofFull(fixed, work float64) float64 {
+	if work == 0 {
+		return 0
+	}
+	return fixed + (1-fixed)*work
+}
+
+// meanOfFull returns the mean of ofFull over the microbatches.
+func meanOfFull(fixed float64, work []float64) float64 {
+	if work == nil {
+		return 1
+	}
+	sum := 0.0
+	for _, w := range work {
+		sum += ofFull(fixed, w)
+	}
+	return sum / float64(len(work))
+}
+
+// full returns what passes of the samples would take if they worked on all tokens; those
+// that worked on none say nothing of it.
+func full(samples []cost.Stage, fixed float64, work []float64) []cost.Stage {
+	if work == nil {
+		return samples
+	}
+	var list []cost.Stage
+	for m, s := range samples {
+		if x := ofFull(fixed, work[m]); x > 0 {
+			list = append(list, s.Scale(1/x))
+		}
+	}
+	return list
+}
+
+// work returns by layer of a stage and microbatch the share of the tokens that it worked
+// on; nil where that is all of them.
+func work(spans []trace.Span, index map[int]int, microbatches, tokens int) [][]float64 {
+	rows := make([][]float64, len(index))
+	for _, s := range spans {
+		if s.Op != trace.F || s.Tokens == tokens {
+			continue
+		}
+		row := &rows[index[s.Layer]]
+		if *row == nil {
+			*row = make([]float64, microbatches)
+			for m := range *row {
+				(*row)[m] = 1
+			}
+		}
+		(*row)[s.Microbatch] = float64(s.Tokens) / float64(tokens)
+	}
+	return rows
+}
+
+// row returns what a layer worked on.
+func row(work [][]float64, layer int) []float64 {
+	if work == nil {
+		return nil
+	}
+	return work[layer]
+}
+
+// larger returns the larger work of two replicas.
+func larger(a, b []float64) []float64 {
+	if a == nil || b == nil {
+		return nil // all of the tokens
+	}
+	for m := range a {
+		a[m] = max(a[m], b[m])
+	}
+	return a
+}
+
+// working notes what layers worked on in a step.
+func (e *estimator) working(o *observed, samples [][]cost.Stage, work [][]float64) {
+	if work == nil {
+		return
+	}
+	if e.Lines == nil {
+		e.Lines = make([]line, len(work))
+	}
+	o.Work = make([]float64, len(work))
+	for l := range work {
+		o.Work[l] = meanOfFull(e.fixed(l), work[l])
+		e.Lines[l].add(samples[l], work[l])
+	}
+}
+
+// fixed returns φ of a layer.
+func (e *estimator) fixed(layer int) float64 {
+	if e.Lines == nil {
+		return 0
+	}
+	return e.Lines[layer].fixed()
+}
+
+// comes returns how long the passes of a layer are taken to be in the next step, beside
+// those that work on all tokens.
+func (e *estimator) comes(layer int) float64 {
+	newest := e.Steps[max(0, len(e.Steps)-foreseen):]
+	sum := 0.0
+	for _, o := range newest {
+		if o.Work == nil {
+			sum++
+		} else {
+			sum += o.Work[layer]
+		}
+	}
+	return sum / float64(len(newest))
+}
