@@ -9,12 +9,13 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/model"
+	"dynmo/src/plan"
 )
 
 // Few is a model of few blocks that has a layer like each one of a larger model.
 type Few struct {
 	Config config.Config
-	names  []string  // of the larger model's layers
+	larger config.Config
 	like   [][]int   // by layer of the larger model: those of the few that compute alike
 	gone   []float64 // by layer of the larger model: share of the tokens that leave behind it in the end
 }
@@ -23,7 +24,7 @@ type Few struct {
 // so that there is a routed block and one that is not, each with an exit behind it and
 // without. No token leaves them early.
 func NewFew(c config.Config) (Few, error) {
-	f := Few{Config: c}
+	f := Few{Config: c, larger: c}
 	blocks, exits := 2, 0
 	if c.Dynamic.Has("exit") {
 		blocks, exits = 4, c.Exit.Count(c.Model.Blocks)
@@ -45,7 +46,7 @@ func NewFew(c config.Config) (Few, error) {
 		if d.Kind == model.Exit {
 			gone = c.Exit.Share / float64(exits)
 		}
-		f.names, f.like, f.gone = append(f.names, d.Name), append(f.like, like), append(f.gone, gone)
+		f.like, f.gone = append(f.like, like), append(f.gone, gone)
 	}
 	return f, nil
 }
@@ -53,24 +54,26 @@ func NewFew(c config.Config) (Few, error) {
 // Whole returns the costs of the larger model, each layer's those of its like in the few,
 // their mean. taken is the share of the tokens that the second block of the few took when
 // it was measured, 1 if it takes all. Where exits follow a share of the tokens, it is
-// reached (see dynamic.Leave); predictors take as many tokens as they are to learn.
+// reached (see dynamic.Leave), by which no memory becomes free; predictors take as many
+// tokens as they are to learn.
 func (f Few) Whole(few cost.Table, taken float64) cost.Table {
 	few.Layers = slices.Clone(few.Layers)
 	if f.Config.Dynamic.Has("mod") && f.Config.Mod.Route == "predictor" {
 		f.route(few.Layers, taken)
 	}
 	whole := few
-	whole.Layers, whole.Scale = nil, nil
-	for i, name := range f.names {
-		l := few.Layers[f.like[i][0]]
-		l.Name = name
+	whole.Layers, whole.Scale = plan.Dense(f.larger).Layers, nil
+	for i, alike := range f.like {
 		var mean cost.Stage
-		for _, k := range f.like[i] {
-			mean = mean.Plus(few.Layers[k].Stage().Scale(1 / float64(len(f.like[i]))))
+		for _, k := range alike {
+			mean = mean.Plus(few.Layers[k].Stage().Scale(1 / float64(len(alike))))
 		}
-		whole.Layers = append(whole.Layers, l.With(mean))
+		whole.Layers[i] = whole.Layers[i].With(mean)
 	}
-	whole.Layers = dynamic.Leave(whole.Layers, f.gone)
+	for i, l := range dynamic.Leave(whole.Layers, f.gone) {
+		whole.Layers[i] = whole.Layers[i].With(l.Stage())
+		whole.Layers[i].Output = l.Output
+	}
 	return whole
 }
 
