@@ -22,6 +22,8 @@ import (
 //	              "table.key": where it is a text that is not empty
 //	only          the one command that looks at the setting (or its table):
 //	              train or simulate; without it all do
+//	shape         "true": costs hold for one value, so that plan and simulate look at
+//	              it whatever only says, as long as it has an effect
 //	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
 	Run        Run        `toml:"run" doc:"the run as a whole"`
@@ -130,7 +132,7 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
 }
 
 // Has reports whether a kind is among those of the settings.
@@ -182,13 +184,13 @@ type Freeze struct {
 
 // Attention is attention within hash buckets (Pagliardini et al. 2023; paper, section 2.2).
 type Attention struct {
-	Buckets int `toml:"buckets" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
+	Buckets int `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
 }
 
 // Mod is a mixture of depths (Raposo et al. 2024).
 type Mod struct {
-	Capacity  float64 `toml:"capacity" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
-	Route     string  `toml:"route" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
+	Capacity  float64 `toml:"capacity" shape:"true" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
+	Route     string  `toml:"route" shape:"true" default:"topk" oneof:"topk,predictor" doc:"which tokens the block takes: those that are first, always as many; or those that a small MLP, which learns who is first, takes for one, so that counts vary"`
 	Threshold float64 `toml:"threshold" default:"0.5" min:"0" max:"1" when:"mod.route=predictor" doc:"probability of being first, as the predictor has it, above which a token is taken"`
 	Gate      string  `toml:"gate" default:"sigmoid" oneof:"sigmoid,one" doc:"weight of what the block makes of a token, beside the token as it was: the sigmoid of the router's logit; or 1, by which the router learns nothing"`
 	Auxiliary float64 `toml:"auxiliary" default:"0.01" min:"0" max:"1000" doc:"weight of the loss by which the router's sigmoid learns who is first; it is not part of the loss that is reported"`
@@ -216,7 +218,9 @@ type Simulate struct {
 	Noise         float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
 	ExitFrom      float64 `toml:"exit_from" default:"0.25" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the blocks before the first exit"`
 	ExitShare     float64 `toml:"exit_share" default:"0.8" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the tokens that have left before the last block by the end of the run"`
-	Frozen        float64 `toml:"frozen" default:"0.6667" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"share of the blocks that are frozen by the end of the run"`
+	ExitNoise     float64 `toml:"exit_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=exit" doc:"relative deviation, by step and microbatch, of the equal parts that leave at the exits; that of small runs whose thresholds followed a share (results/exit-shares.txt)"`
+	Frozen        float64 `toml:"frozen" default:"0" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"largest share of the blocks that is frozen; 0: as in the small run of eight whose times of freezing the seed chooses (results/freeze-times.txt)"`
+	Thaws         bool    `toml:"thaws" default:"true" when:"dynamic.kind=freeze" doc:"whether all thaw when the small run's did"`
 	Tokens        float64 `toml:"mod_tokens" default:"0.112" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes; a small run whose predictor learned an eighth (Raposo et al. 2024) took 0.112 (results/mod-tokens.txt)"`
 	TokensNoise   float64 `toml:"mod_noise" default:"0.16" min:"0" max:"10" when:"dynamic.kind=mod" doc:"relative deviation of that share by step and microbatch: that of the same run; the paper says 0.18 (section 2.2)"`
 	Measuring     float64 `toml:"measure_times" default:"1" min:"0" max:"1000000" when:"balance.kind=partition|diffusion or schedule.kind=list|auto|zb-v" doc:"times the seconds that measuring a step took in real runs; 0 makes it free"`

@@ -100,7 +100,8 @@ func (s setting) only() string {
 // CheckSets returns an error that joins those of sets, each a "table.key=value" that c was
 // loaded with, which have no effect on what a command answers that only computes:
 // "plan" or "simulate". kinds are the kinds of dynamism that it makes up, "none" for
-// none; a setting has an effect if it has one beside any of them. Virtual time passes,
+// none; a setting has an effect if it has one beside any of them. What the costs hold for
+// has one if it is part of the chain. Virtual time passes,
 // whatever clock training is asked to take.
 func (c Config) CheckSets(command string, sets, kinds []string) error {
 	c.Run.Clock = "virtual"
@@ -113,6 +114,8 @@ func (c Config) CheckSets(command string, sets, kinds []string) error {
 			continue
 		}
 		switch only := s.only(); {
+		case s.tag.Get("shape") != "" && (command == "plan" || c.Dynamic.Structure() != "none"):
+			problems = append(problems, c.checkSilent(s.name(), []string{c.Dynamic.Kind}))
 		case only != "" && only != command:
 			err := fmt.Errorf("--set %s: has no effect on %s, only %s looks at it", s.name(), command, only)
 			if flag, ok := s.tag.Lookup("instead"); ok && command == "simulate" {
@@ -139,6 +142,9 @@ func (c Config) checkSilent(name string, kinds []string) (err error) {
 		err = fmt.Errorf("--set %s: has no effect while %s = %s", name, other.name(), other.text())
 		if other.name() == "dynamic.kind" {
 			err = fmt.Errorf("--set %s: has no effect without --dynamic %s", name, s.kinds())
+			if s.tag.Get("shape") != "" {
+				err = fmt.Errorf("--set %s: has no effect while dynamic.kind = %q", name, c.Dynamic.Kind)
+			}
 		}
 	}
 	return err

@@ -30,6 +30,11 @@ func TestCheckSets(t *testing.T) {
 				`--set simulate.move_delay_most: has no effect while balance.kind = "param"`},
 		{"orders are", "simulate", []string{"balance.kind=param", "schedule.kind=zb-v", "simulate.measure_times=2", "simulate.decide_times=2"}, []string{"none"}, ""},
 		{"a clock of training", "simulate", []string{"comm.delay_most=2"}, []string{"none"}, ""},
+		{"the chain's, of plan", "plan", []string{"dynamic.kind=mod+exit", "mod.route=predictor", "exit.after=2,3"}, []string{"none"}, ""},
+		{"the chain's, of simulate", "simulate", []string{"dynamic.kind=exit", "exit.from=0.5"}, []string{"none"}, ""},
+		{"no part of the chain", "plan", []string{"exit.after=2,3"}, []string{"none"}, `--set exit.after: has no effect while dynamic.kind = "none"`},
+		{"a kind of training's", "plan", []string{"dynamic.kind=exit", "exit.share=0.5"}, []string{"none"}, "--set exit.share: has no effect on plan, only train looks at it"},
+		{"a kind that no chain has", "simulate", []string{"dynamic.kind=prune"}, []string{"none"}, "--set dynamic.kind: has no effect on simulate, only train looks at it; wanted --dynamic"},
 		{"simulate's", "plan", []string{"simulate.head=0.5"}, []string{"none"}, "--set simulate.head: has no effect on plan, only simulate looks at it"},
 		{"training's, of plan", "plan", []string{"train.steps=5"}, []string{"none"}, "--set train.steps: has no effect on plan, only train looks at it"},
 	} {
@@ -53,8 +58,8 @@ func TestAssumptions(t *testing.T) {
 		"none":   nil,
 		"prune":  {"prune.times=4", "prune.initial=0.0", "prune.final=0.9", "prune.csr_from=0.7", "simulate.attention=0.14285714285714285"},
 		"moe":    {"simulate.attention=0.14285714285714285", "simulate.experts=8", "simulate.expert_spread=0.2"},
-		"freeze": {"simulate.frozen=0.6667"},
-		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8"},
+		"freeze": {"simulate.frozen=0.0", "simulate.thaws=true"},
+		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8", "simulate.exit_noise=0.18"},
 	} {
 		got := slices.DeleteFunc(c.Assumptions(kind), func(s string) bool {
 			return strings.HasPrefix(s, "simulate.head=") || strings.HasPrefix(s, "simulate.measure_") ||

@@ -9,9 +9,9 @@ import (
 
 // Exit is early exit: behind chosen blocks tokens leave (Schuster et al. 2022; paper, section 2.2).
 type Exit struct {
-	After      string  `toml:"after" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
-	From       float64 `toml:"from" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
-	Confidence string  `toml:"confidence" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
+	After      string  `toml:"after" shape:"true" default:"auto" doc:"numbers of blocks behind which tokens may leave, ascending: \"3,6,9\"; auto: every quarter of the blocks, from exit.from on"`
+	From       float64 `toml:"from" shape:"true" default:"0.25" min:"0" below:"1" doc:"share of the blocks before the first exit, where exit.after is auto"`
+	Confidence string  `toml:"confidence" shape:"true" default:"classifier" oneof:"classifier,saturation,softmax" doc:"what says that a token may leave: a linear classifier of its state, the cosine between its states behind and in front of the last block, which stays one layer then, or its largest probability, which takes the head for every token"`
 	Threshold  float64 `toml:"threshold" default:"0.9" min:"-1" max:"2" doc:"confidence, at most 1 and but for saturation at least 0, above which a token leaves; without effect where exit.share is above 0"`
 	Share      float64 `toml:"share" default:"0" min:"0" below:"1" doc:"share of the tokens that leave before the last block in the end: thresholds follow it; 0 leaves them as they are"`
 	Start      int     `toml:"start" default:"100" min:"0" unit:"steps" doc:"step from which on the share rises, as a straight line; none leaves before it"`

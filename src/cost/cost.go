@@ -48,6 +48,11 @@ type Table struct {
 	Slow     []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
 	Dispatch float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
 	Fixed    []float64 `json:"fixed,omitempty"` // by stage: seconds per microbatch that no layer accounts for
+	// Scale is by layer and microbatch: how many times its seconds that microbatch
+	// takes, where layers work on other numbers of tokens in each. Absent means 1, for a
+	// layer too. All layers' microbatches are the same ones, so that one which is short
+	// stays short behind an exit.
+	Scale [][]float64 `json:"scale,omitempty"`
 }
 
 // For returns the table for a number of stages: speeds and fixed seconds of ranks
@@ -65,7 +70,8 @@ func (t Table) For(stages int) Table {
 // Equal reports whether two tables say the same.
 func (t Table) Equal(other Table) bool {
 	return t.Clock == other.Clock && t.Dispatch == other.Dispatch && slices.Equal(t.Layers, other.Layers) &&
-		slices.Equal(t.Slow, other.Slow) && slices.Equal(t.Fixed, other.Fixed)
+		slices.Equal(t.Slow, other.Slow) && slices.Equal(t.Fixed, other.Fixed) &&
+		slices.EqualFunc(t.Scale, other.Scale, slices.Equal[[]float64])
 }
 
 // Seconds returns f+i+w of every layer.

@@ -13,11 +13,8 @@ type Phase struct {
 	Steps int    `json:"steps"`           // how many; 0 in a table that belongs to no run
 	Model string `json:"model,omitempty"` // settings that the costs hold for; "" if they are not known
 	Table
-	// Scale is by layer and microbatch: how many times its seconds that microbatch
-	// takes, for dynamism that treats microbatches differently. Absent means 1.
-	Scale [][]float64 `json:"scale,omitempty"`
-	// Factors are the same of forward, backward-input and backward-weight apart, as a
-	// run measured them. They stand for Scale where that is absent.
+	// Factors are Scale of forward, backward-input and backward-weight apart, as a
+	// run measured them. They stand for Scale where they are there.
 	Factors [][]Stage `json:"-"`
 	// Change is what changed the model before the first step, "" if nothing did.
 	Change string `json:"change,omitempty"`

@@ -1,11 +1,15 @@
 package cost
 
-import "dynmo/src/partition"
+import (
+	"math"
+
+	"dynmo/src/partition"
+)
 
 // factors returns by layer and microbatch how many times its seconds a layer
 // takes, nil if all are 1.
 func (s Phase) factors() [][]Stage {
-	if len(s.Scale) == 0 {
+	if s.Factors != nil || len(s.Scale) == 0 {
 		return s.Factors
 	}
 	rows := make([][]Stage, len(s.Layers))
@@ -23,7 +27,8 @@ func (l Layer) times(factor Stage) Layer {
 }
 
 // Mean returns the table with every layer's seconds at their mean over the
-// microbatches.
+// microbatches, and Scale relative to that. What was measured of the microbatches of
+// whole stages says nothing of layers elsewhere, and is left out.
 func (s Phase) Mean() Table {
 	scale := s.factors()
 	if scale == nil {
@@ -31,6 +36,9 @@ func (s Phase) Mean() Table {
 	}
 	t := s.Table
 	t.Layers = append([]Layer(nil), t.Layers...)
+	if s.Scale != nil {
+		t.Scale = make([][]float64, len(s.Scale))
+	}
 	for l, row := range scale {
 		if len(row) == 0 {
 			continue
@@ -40,8 +48,44 @@ func (s Phase) Mean() Table {
 			mean = mean.Plus(x.Scale(1 / float64(len(row))))
 		}
 		t.Layers[l] = s.Layers[l].times(mean)
+		if s.Scale != nil {
+			t.Scale[l] = relative(s.Scale[l])
+		}
 	}
 	return t
+}
+
+// relative returns a row in multiples of its mean, nil where that is 0 or all are the same.
+func relative(row []float64) []float64 {
+	mean, varies := 0.0, false
+	for _, x := range row {
+		mean += x / float64(len(row))
+		varies = varies || x != row[0]
+	}
+	if mean == 0 || !varies {
+		return nil
+	}
+	out := make([]float64, len(row))
+	for m, x := range row {
+		out[m] = x / mean
+	}
+	return out
+}
+
+// Spread returns the standard deviation over the microbatches of a layer's seconds,
+// relative to their mean; 0 where they are the same.
+func (t Table) Spread(layer int) float64 {
+	if len(t.Scale) == 0 || len(t.Scale[layer]) == 0 {
+		return 0
+	}
+	sum, squares, n := 0.0, 0.0, float64(len(t.Scale[layer]))
+	for _, x := range t.Scale[layer] {
+		sum, squares = sum+x, squares+x*x
+	}
+	if sum == 0 {
+		return 0
+	}
+	return math.Sqrt(max(0, squares*n/(sum*sum)-1))
 }
 
 // PerMicrobatch returns what every virtual stage costs for every microbatch, nil

@@ -1,47 +1,91 @@
 package dynamic
 
-import "dynmo/src/cost"
+import (
+	"slices"
+	"strconv"
+	"strings"
 
-// ExitWorkload lets some tokens leave behind every block from a depth on (CALM,
-// Schuster et al. 2022), their numbers in proportion to weights drawn from
-// [0.5, 1.5) once for each exit. Together they are a share of the tokens that
-// grows from 0 at the start to Final in the last step. Later blocks compute, keep
-// and send on what is left. The head is as dear as before: a token's loss is
-// computed at its exit or at the end.
+	"dynmo/src/config"
+	"dynmo/src/cost"
+)
+
+// ExitWorkload lets tokens leave behind blocks (CALM, Schuster et al. 2022), as Exit makes
+// them in training (results/exit-shares.txt): a part of them at every quarter of the
+// chain, each an equal one, more or less by step and microbatch. Together they are a share
+// of the tokens that grows from 0 at the start to Final in the last step.
 type ExitWorkload struct {
 	From  float64 // share of the blocks before the first exit
 	Final float64 // share of the tokens that have left before the last block by the end
+	Noise float64 // relative deviation of an exit's part by step and microbatch
 }
 
-// Costs fall from change to change.
+// Costs follow the share from change to change; noise is drawn anew in each.
 func (w ExitWorkload) Costs(c *Chain, step int) Costs {
 	progress := w.Final
 	if last := c.Steps - 1 - c.Start; last > 0 {
 		progress *= float64(step-c.Start) / float64(last)
 	}
-	rnd := c.random(streamExit)
-	gone := make([]float64, c.count+1) // before each block
-	for b := range c.count {
-		weight := 0.5 + rnd.Float64()
-		if float64(b) < w.From*float64(c.count) || b == c.count-1 {
-			weight = 0 // no exit, or the head itself
+	var exits []int // by exit: the blocks before it
+	for text := range strings.SplitSeq(config.Exit{After: "auto", From: w.From}.Depths(c.count), ",") {
+		if n, err := strconv.Atoi(text); err == nil {
+			exits = append(exits, n)
 		}
-		gone[b+1] = gone[b] + weight
 	}
-	left := func(b int) float64 {
-		if gone[c.count] == 0 {
-			return 1 // too few blocks for an exit
+	gone := func(noise func() float64) []float64 {
+		list, there := make([]float64, len(c.layers)), 1.0
+		for i, b := range c.blocks {
+			if b.last && slices.Contains(exits, b.index+1) {
+				list[i] = min(there, max(0, progress/float64(len(exits))*(1+noise())))
+				there -= list[i]
+			}
 		}
-		return 1 - progress*gone[b]/gone[c.count]
+		return list
 	}
-	return c.change(func(l *cost.Layer, b block) {
-		tokens, next := left(b.index), b.index
-		if b.last {
-			next++
+	mean := Leave(c.layers, gone(func() float64 { return 0 }))
+	if progress == 0 || w.Noise == 0 || exits == nil {
+		return Costs{Layers: mean}
+	}
+	scale := make([][]float64, len(mean))
+	rnd := c.random(streamExit, uint64(step))
+	for range c.Microbatches {
+		layers := Leave(c.layers, gone(func() float64 { return w.Noise * rnd.NormFloat64() }))
+		for i, l := range mean {
+			times := 1.0
+			if seconds := l.Seconds(); seconds > 0 {
+				times = layers[i].Seconds() / seconds
+			}
+			scale[i] = append(scale[i], times)
 		}
-		slower(l, tokens)
-		share(&l.Bytes.Activations, tokens)
-		share(&l.Bytes.Held, tokens)
-		share(&l.Output, left(next))
-	})
+	}
+	return Costs{mean, scale}
+}
+
+// Leave returns what a chain costs if some tokens leave behind its layers, gone[l] of all
+// behind layer l. Later layers compute, keep and send on what is left. The loss of a
+// token is computed where it leaves, by as much work as the head takes for it.
+func Leave(chain []cost.Layer, gone []float64) []cost.Layer {
+	layers := slices.Clone(chain)
+	head := cost.Layer{}
+	for _, l := range layers {
+		if strings.HasPrefix(l.Name, "head") {
+			head = head.With(head.Stage().Plus(l.Stage()))
+			head.Bytes.Activations += l.Bytes.Activations
+			head.Bytes.Held += l.Bytes.Held
+		}
+	}
+	there := 1.0
+	for i := range layers {
+		l := &layers[i]
+		slower(l, there)
+		share(&l.Bytes.Activations, there)
+		share(&l.Bytes.Held, there)
+		if gone[i] > 0 {
+			*l = l.With(l.Stage().Plus(head.Stage().Scale(gone[i])))
+			l.Bytes.Activations += int64(gone[i] * float64(head.Bytes.Activations))
+			l.Bytes.Held += int64(gone[i] * float64(head.Bytes.Held))
+		}
+		there -= gone[i]
+		share(&l.Output, there)
+	}
+	return layers
 }

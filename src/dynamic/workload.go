@@ -33,12 +33,14 @@ type NamedWorkload struct {
 // Workloads are the kinds, whose assumptions are the settings'.
 var Workloads = []NamedWorkload{
 	{"prune", 0, false, func(c config.Config) Workload { return PruneWorkload{NewPrune(c.Prune)} }},
-	{"freeze", 50, false, func(c config.Config) Workload { return FreezeWorkload{c.Simulate.Frozen} }},
+	{"freeze", 50, false, func(c config.Config) Workload { return FreezeWorkload{c.Simulate.Frozen, c.Simulate.Thaws} }},
 	{"moe", 1, true, func(c config.Config) Workload { return ExpertWorkload{c.Simulate.Experts, c.Simulate.Spread} }},
 	{"attention", 1, false, func(c config.Config) Workload {
 		return AttentionWorkload{c.Simulate.Sparsest, c.Simulate.Densest, c.Simulate.Noise}
 	}},
-	{"exit", 100, false, func(c config.Config) Workload { return ExitWorkload{c.Simulate.ExitFrom, c.Simulate.ExitShare} }},
+	{"exit", 100, true, func(c config.Config) Workload {
+		return ExitWorkload{c.Simulate.ExitFrom, c.Simulate.ExitShare, c.Simulate.ExitNoise}
+	}},
 	{"mod", 1, true, func(c config.Config) Workload { return DepthWorkload{c.Simulate.Tokens, c.Simulate.TokensNoise} }},
 }
 

@@ -3,6 +3,7 @@ package dynamic
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"dynmo/src/cost"
@@ -49,16 +50,16 @@ func TestPruneWorkloadIsPrune(t *testing.T) {
 func TestWorkloadsAssume(t *testing.T) {
 	c := madeUpChain(t, 8, MadeUp{Steps: 100, Every: 1, Microbatches: 4, Attention: 1.0 / 7})
 	frozen := 0
-	for _, l := range (FreezeWorkload{Final: 0.5}).Costs(c, 99).Layers {
+	for _, l := range (FreezeWorkload{Most: 0.5}).Costs(c, 99).Layers {
 		if l.BackwardWeight == 0 {
 			frozen++
 		}
 	}
-	if frozen < 4 || frozen > 5 { // embedding and 4 of 8 blocks, the last of which may come behind the end
-		t.Errorf("%d layers are frozen, want 5", frozen)
+	if frozen != 5 {
+		t.Errorf("%d layers are frozen, want embedding and 4 of 8 blocks", frozen)
 	}
-	if got := (ExitWorkload{From: 0.5, Final: 0.25}).Costs(c, 99).Layers; got[4].Forward != 1 || math.Abs(got[8].Forward-0.75) > 1e-12 {
-		t.Errorf("%v of the tokens reach block 3 and %v the last, want 1 and 0.75", got[4].Forward, got[8].Forward)
+	if got := (ExitWorkload{From: 0.5, Final: 0.25}).Costs(c, 99).Layers; got[3].Forward != 1 || math.Abs(got[8].Forward-0.75) > 1e-12 {
+		t.Errorf("%v of the tokens reach block 2 and %v the last, want 1 and 0.75", got[3].Forward, got[8].Forward)
 	}
 	for name, c := range map[string]struct{ got, want float64 }{
 		"one expert":         {ExpertWorkload{Experts: 1, Spread: 1}.Costs(c, 5).Scale[3][2], 1},
@@ -68,6 +69,52 @@ func TestWorkloadsAssume(t *testing.T) {
 	} {
 		if math.Abs(c.got-c.want) > 1e-12 {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+}
+
+// TestFreezeWorkloadIsRecorded: every seed replays one of the recorded runs, all of them
+// in their turn, at its steps and shares of the blocks.
+func TestFreezeWorkloadIsRecorded(t *testing.T) {
+	seen := map[int]bool{}
+	for seed := range uint64(100) {
+		c := madeUpChain(t, recordedBlocks, MadeUp{Steps: 10 + 2*recordedSteps, Start: 10, Seed: seed, Attention: 1.0 / 7})
+		var got []frozenFrom
+		last := 0
+		for step := 10; step < c.Steps; step++ {
+			if now := (FreezeWorkload{Thaws: true}).frozen(c, step); now != last {
+				got = append(got, frozenFrom{(step - 10) / 2, now})
+				last = now
+			}
+		}
+		run := slices.IndexFunc(recordedFreezes, func(r []frozenFrom) bool { return slices.Equal(r, got) })
+		if run < 0 {
+			t.Fatalf("seed %d freezes %v, as no recorded run", seed, got)
+		}
+		seen[run] = true
+	}
+	if len(seen) != len(recordedFreezes) {
+		t.Errorf("runs %v are drawn, want all of %d", seen, len(recordedFreezes))
+	}
+}
+
+// TestLeave: what leaves behind a layer is not there for later ones, and takes its part
+// of the head's work with it.
+func TestLeave(t *testing.T) {
+	layer := func(name string, seconds float64) cost.Layer {
+		return cost.Layer{Name: name, Forward: seconds, Output: 100, Bytes: cost.Bytes{Activations: 1000, Held: 10}}
+	}
+	chain := []cost.Layer{layer("embedding", 1), layer("block.0", 4), layer("block.1", 4), layer("head.0", 8), layer("head.1", 2)}
+	got := Leave(chain, []float64{0, 0.25, 0, 0, 0})
+	for l, want := range []cost.Layer{
+		{Name: "embedding", Forward: 1, Output: 100, Bytes: cost.Bytes{Activations: 1000, Held: 10}},
+		{Name: "block.0", Forward: 4 + 2.5, Output: 75, Bytes: cost.Bytes{Activations: 1000 + 500, Held: 10 + 5}},
+		{Name: "block.1", Forward: 3, Output: 75, Bytes: cost.Bytes{Activations: 750, Held: 8}},
+		{Name: "head.0", Forward: 6, Output: 75, Bytes: cost.Bytes{Activations: 750, Held: 8}},
+		{Name: "head.1", Forward: 1.5, Output: 75, Bytes: cost.Bytes{Activations: 750, Held: 8}},
+	} {
+		if got[l] != want {
+			t.Errorf("%+v, want %+v", got[l], want)
 		}
 	}
 }

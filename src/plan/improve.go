@@ -97,13 +97,20 @@ func (s found) compare(other found) int {
 // simulated step, and returns the cuts and their predicted seconds. The exact
 // partition is the best for the slowest stage; what a schedule makes of the
 // others' loads only a simulation tells. Where memory is exceeded it is mended
-// first. For list and auto one search goes by a list schedule and one by the base,
-// and what they found is taken if the whole choice of schedules agrees.
+// first. For list and auto one search goes by a list schedule and one by the base; where
+// microbatches cost differently one more goes by their mean. What they found is taken if
+// the whole choice of schedules, and the microbatches as they are, agree.
 func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
 	searches := []func(cost.Table, partition.Partition) float64{p.estimate}
 	if p.adapts() {
 		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
 			return p.seconds(t, cuts, p.base)
+		})
+	}
+	if t.Scale != nil {
+		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
+			t.Scale = nil
+			return p.estimate(t, cuts)
 		})
 	}
 	best, seconds, over := cuts, p.Seconds(t, cuts), p.missing(t, cuts)

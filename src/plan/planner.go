@@ -157,11 +157,18 @@ func (p *Planner) adapts() bool {
 }
 
 // Step returns what there is to simulate at some cuts when one replica stands
-// for all: every stage's rank is as slow as the slowest of its replicas.
+// for all: every stage's rank is as slow as the slowest of its replicas. Where
+// microbatches cost differently it replays those that the table has.
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	p = p.of(s.Map)
 	step := sim.Step{
 		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh,
+	}
+	step.PerMicrobatch = cost.Phase{Table: t}.PerMicrobatch(cuts, p.Map, s.Microbatches)
+	for v, row := range step.PerMicrobatch {
+		for m := range row {
+			row[m] = row[m].Scale(p.slow(p.Map.Stage(v)))
+		}
 	}
 	step.Network.Slow = nil
 	return step

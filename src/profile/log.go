@@ -56,7 +56,7 @@ func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 			if t.Slow != nil {
 				fast = 1 / t.Slow[owners[i]]
 			}
-			t.Layers[i] = t.Layers[i].With(cost.Location(row).Scale(fast))
+			t.Layers[i] = t.Layers[i].With(cost.Location(even(row, t, i)).Scale(fast))
 			rows[i] = some(row, step, fast)
 		}
 		l.sample = append(l.sample, rows)

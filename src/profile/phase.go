@@ -73,6 +73,15 @@ func (r *Run) Stay(first layout.Layout) layout.Layout {
 // Costs returns what the layers cost, with the measured share of every
 // microbatch of the run where the phase says nothing else.
 func (p Phase) Costs() cost.Phase {
+	if p.Scale != nil {
+		return p.Phase
+	}
+	return p.Measured()
+}
+
+// Measured returns what the layers cost where they were measured: each microbatch what
+// it took in the run, if there was one.
+func (p Phase) Measured() cost.Phase {
 	c := p.Phase
 	if p.Run == nil || len(p.Run.Scale) == 0 {
 		return c

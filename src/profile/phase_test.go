@@ -24,10 +24,10 @@ func TestReadSeries(t *testing.T) {
 	expect.OK(t, err)
 	table := cost.Table{Clock: "sim", Layers: []cost.Layer{layer, layer}}
 	slow := table
-	slow.Slow = []float64{1, 2}
+	slow.Slow, slow.Scale = []float64{1, 2}, [][]float64{{1, 2}, {3, 4}}
 	want := Series{
 		{Phase: cost.Phase{Step: 0, Steps: 3, Table: table}},
-		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow, Scale: [][]float64{{1, 2}, {3, 4}}},
+		{Phase: cost.Phase{Step: 3, Steps: 1, Change: "prune", Table: slow},
 			Samples: [][][]cost.Stage{{{{Forward: 1, Input: 1.021, Weight: 0.97}}, {{Forward: 1, Input: 1, Weight: 1}}}},
 			Run:     &Run{Layout: layout.New(partition.Partition{0, 1, 2}, order, 1, mesh.StageMajor), Makespan: 9, Rest: 2, Balancing: 3}},
 	}

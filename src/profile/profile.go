@@ -81,6 +81,7 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change) Measurement {
 	owners := l.Owners()
 	m.Changed = change.Kind != ""
+	m.Scale = p.estimator.scale(m.Work)
 	if m.values == nil {
 		for l, samples := range m.Samples {
 			v, _ := evaluate(samples, p.estimator.fixed(l), row(m.Work, l))

@@ -19,7 +19,7 @@ func Finer(t cost.Table, c, next config.Config) cost.Table {
 	attention := (4*hidden + sequence) / (12*hidden + sequence)
 	shares := []float64{attention, 1 - attention}
 	out := t
-	out.Layers = nil
+	out.Layers, out.Scale = nil, nil
 	for l, layer := range t.Layers {
 		parts := []float64{1}
 		switch heads := len(old) - c.Model.HeadShards; {
@@ -30,6 +30,9 @@ func Finer(t cost.Table, c, next config.Config) cost.Table {
 		}
 		for _, share := range parts {
 			out.Layers = append(out.Layers, piece(layer, old[l], pieces[len(out.Layers)], share))
+			if t.Scale != nil {
+				out.Scale = append(out.Scale, t.Scale[l])
+			}
 		}
 	}
 	return out

@@ -55,8 +55,8 @@ func Generate(name string, dense cost.Table, c config.Config, run dynamic.MadeUp
 		}
 		if change != "" || step == 0 {
 			table := dense
-			table.Clock, table.Layers = "sim", next.Layers
-			series = append(series, cost.Phase{Step: step, Table: table, Scale: next.Scale, Change: change})
+			table.Clock, table.Layers, table.Scale = "sim", next.Layers, next.Scale
+			series = append(series, cost.Phase{Step: step, Table: table, Change: change})
 		}
 		costs = next
 		series[len(series)-1].Steps++

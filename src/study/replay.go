@@ -31,9 +31,9 @@ func Replay(series profile.Series) []Replayed {
 		if p.Run == nil {
 			continue
 		}
-		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Costs())}
+		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Measured())}
 		if i > 0 && p.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Layout.Equal(p.Run.Layout) {
-			r.Ahead = makespan(*p.Run, series[i-1].Costs())
+			r.Ahead = makespan(*p.Run, series[i-1].Measured())
 		}
 		list = append(list, r)
 	}

@@ -94,9 +94,10 @@ type planAnswer struct {
 	Bottleneck float64             `json:"bottleneck"`
 	Optimum    float64             `json:"optimum"`
 	Bubble     float64             `json:"bubble_ratio"`
-	Idle       trace.Idle          `json:"idle_seconds"`                 // means over the stages
-	Head       float64             `json:"head_share"`                   // of the layers' seconds
-	Paper      *float64            `json:"paper_bubble_ratio,omitempty"` // the paper's equation (1), where it holds
+	Idle       trace.Idle          `json:"idle_seconds"`                   // means over the stages
+	Head       float64             `json:"head_share"`                     // of the layers' seconds
+	Spread     float64             `json:"microbatch_deviation,omitempty"` // of the layer whose microbatches differ most, relative
+	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`   // the paper's equation (1), where it holds
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
 }
@@ -169,6 +170,9 @@ func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show fun
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 		Head:   study.HeadShare(t, o.Config.Model.HeadShards),
 		Others: []planOther{}, Advice: []planAdvice{}, // not null
+	}
+	for l := range t.Layers {
+		a.Spread = max(a.Spread, t.Spread(l))
 	}
 	model := o.Config.Model
 	if notation, err := partition.FormatLayout(best.Cuts, model.Blocks, model.PerBlock(), model.HeadShards); err == nil {
@@ -265,6 +269,9 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	line("of which", "%s", strings.Join(parts, ", "))
 	line("head", "%.1f %% of the layers' seconds", 100*a.Head)
+	if a.Spread > 0 {
+		line("microbatches", "differ, in the layer where they do most, by a standard deviation of %.1f %%", 100*a.Spread)
+	}
 	fmt.Fprintln(out)
 	rows = nil
 	for _, o := range a.Others {

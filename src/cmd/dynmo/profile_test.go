@@ -22,11 +22,18 @@ func TestProfile(t *testing.T) {
 			"embedding block.0 block.1 block.2 block.3 block.4 block.5 head"},
 		{"halves", sets("model.grain=half", "model.blocks=2", "parallel.stages=3", "parallel.replicas=2"), "new.json",
 			"embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"},
+		{"alike ones once", sets("dynamic.kind=mod+exit", "mod.route=predictor"), "--once new.json",
+			"embedding block.0 block.1 exit.0 block.2 exit.1 block.3 block.4 exit.2 block.5 head"},
 		{"head in slices", sets("model.head_shards=2", "model.blocks=1", "parallel.stages=1"), stdout, "embedding block.0 head.0 head.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			workbench(t, "[dynamic]\nkind = \"prune\"\n[prune]\nstart = 0\n") // at once, were it training
-			if out := said(t, append(c.args, "profile", "run.toml", "-o", c.output, "--steps", "1")...); c.output == stdout {
+			output, once := strings.CutPrefix(c.output, "--once ")
+			flags := []string{"profile", "run.toml", "-o", output, "--steps", "1"}
+			if once {
+				flags = append(flags, "--once")
+			}
+			if out := said(t, append(c.args, flags...)...); c.output == stdout {
 				write(t, "new.json", out)
 			} else if out != "" {
 				t.Errorf("says %q", out)

@@ -16,6 +16,7 @@ func TestSimulateSettingsAct(t *testing.T) {
 		"simulate.head": {"moe", "3"}, "simulate.attention": {"prune", "0.5"}, "simulate.experts": {"moe", "2"},
 		"simulate.expert_spread": {"moe", "1"}, "simulate.density_least": {"attention", "0.12"}, "simulate.density_most": {"attention", "0.2"},
 		"simulate.density_noise": {"attention", "1"}, "simulate.exit_from": {"exit", "0.6"}, "simulate.exit_share": {"exit", "0.3"},
+		"simulate.exit_noise": {"exit", "0.5"}, "simulate.thaws": {"freeze", "false"},
 		"simulate.frozen": {"freeze", "0.3"}, "simulate.mod_tokens": {"mod", "0.9"}, "simulate.mod_noise": {"mod", "2"},
 		"simulate.measure_times": {"moe", "100"}, "simulate.decide_times": {"moe", "1000"}, "simulate.move_delay_most": {"moe", "9"},
 		"prune.times": {"prune", "2"}, "prune.initial": {"prune", "0.8"}, "prune.final": {"prune", "0.95"}, "prune.csr_from": {"prune", "0.3"},
