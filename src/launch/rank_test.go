@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
@@ -47,5 +48,20 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	c.Model.Weights, c.Model.Hidden = path, 32
 	if err := trainLocally(t, c, &kept{}, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
 		t.Errorf("error %v, want one that names the file of another model", err)
+	}
+}
+
+// TestReadInside: exits and slices of the head read targets, and may lie on any stage.
+func TestReadInside(t *testing.T) {
+	for _, c := range []struct {
+		kind   string
+		slices int
+		want   bool
+	}{{"none", 1, false}, {"prune+freeze", 1, false}, {"attention", 1, false}, {"mod", 1, false}, {"none", 2, true}, {"exit", 1, true}, {"prune+mod+exit", 1, true}} {
+		s := config.Default()
+		s.Dynamic.Kind, s.Model.HeadShards = c.kind, c.slices
+		if got := readInside(s); got != c.want {
+			t.Errorf("%s, %d slices: %v, want %v", c.kind, c.slices, got, c.want)
+		}
 	}
 }
