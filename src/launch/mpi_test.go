@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,14 +81,49 @@ func rankMain(settings string) error {
 	return mpi.Stop()
 }
 
-// TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing, and each kind of change, on four MPI
-// ranks.
-func TestPlacementChangesNothingMPI(t *testing.T) {
+// needMPI returns the path of mpirun, without which the test is skipped.
+func needMPI(t *testing.T) string {
+	t.Helper()
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
 		t.Skip("mpirun is not installed")
 	}
+	return path
+}
+
+// TestKindsKeepLaw1MPI is law 1 of the kinds of change over real processes: some mixes on
+// four ranks, with DYNMO_LONG=1 all of them on two, four and eight in every placement that
+// fits.
+func TestKindsKeepLaw1MPI(t *testing.T) {
+	needMPI(t)
+	cases, runs := make(map[int][]config.Config), make(map[int][]*run)
+	for i, m := range mixes {
+		for _, c := range m.forms(t, i) {
+			var still *run
+			for k, at := range placements() {
+				c, fits := puts(c, at)
+				ranks := c.Parallel.Stages * c.Parallel.Replicas
+				if !fits || ranks < 2 || ranks > 8 || ranks&(ranks-1) != 0 || !long && (ranks != 4 || i%3 != 2 || k%4 != 2) {
+					continue
+				}
+				if still == nil {
+					one := c
+					one.Parallel.Stages, one.Schedule.Kind = 1, "1f1b"
+					still = goRun(t, one, nil)
+				}
+				cases[ranks], runs[ranks] = append(cases[ranks], c), append(runs[ranks], still)
+			}
+		}
+	}
+	for ranks, list := range cases {
+		agreeOverMPI(t, ranks, list, runs[ranks])
+	}
+}
+
+// TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
+// schedules of TestPlacementChangesNothing on four MPI ranks.
+func TestPlacementChangesNothingMPI(t *testing.T) {
+	needMPI(t)
 	var list []config.Config
 	var want []*run
 	variants(t, func(c config.Config, number int) {
@@ -100,18 +136,19 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	exits := exiting(t, "exit")
-	exits.Parallel.Replicas = 2
-	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, plastic(t)} {
-		want = append(want, goRun(t, c, nil))
-		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
-		list = append(list, c)
-	}
+	agreeOverMPI(t, 4, list, want)
+}
+
+// agreeOverMPI runs each of the settings on so many MPI ranks, layers scattered anew after
+// every step, and fails the test where one differs from the run that is wanted.
+func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) {
+	t.Helper()
+	path := needMPI(t)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-np", "4", "--oversubscribe", "--bind-to", "none", os.Args[0])
+	cmd := exec.CommandContext(ctx, path, "-np", strconv.Itoa(ranks), "--oversubscribe", "--bind-to", "none", os.Args[0])
 	cmd.Env = append(os.Environ(), ranksVariable+"="+string(settings),
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_btl_vader_single_copy_mechanism=none")
 	text, err := cmd.CombinedOutput()
@@ -130,8 +167,8 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 		t.Fatalf("%d runs of %d were printed\n%s", len(got), len(want), text)
 	}
 	for i, c := range list {
-		name := variant(c)
-		if got[i].moves < c.Train.Steps/2 {
+		name := c.Dynamic.Kind + "/" + variant(c)
+		if c.Parallel.Stages > 1 && got[i].moves < c.Train.Steps/2 {
 			t.Errorf("%s: only %d of %d steps moved layers", name, got[i].moves, c.Train.Steps)
 		}
 		if at := got[i].difference(want[i]); at != "" {
