@@ -29,6 +29,14 @@ func (c Config) Ignored() []string {
 		ignored = append(ignored, fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d",
 			c.Prune.Start, c.Train.Steps))
 	}
+	if c.Dynamic.Has("freeze") && c.Freeze.When == "step" && c.Freeze.Step >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("freeze in dynamic.kind has no effect: freeze.step = %d is not below train.steps = %d",
+			c.Freeze.Step, c.Train.Steps))
+	}
+	if c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Start >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("exit.share = %v has no effect: exit.start = %d is not below train.steps = %d",
+			c.Exit.Share, c.Exit.Start, c.Train.Steps))
+	}
 	if c.Dynamic.Has("mod") {
 		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
 	}
