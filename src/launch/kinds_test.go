@@ -46,11 +46,11 @@ func (m mix) of(c config.Config) config.Config {
 }
 
 // forms returns a mix with whole blocks, a tied head and one replica, and with halves of
-// blocks, a head in slices and two; with DYNMO_LONG=1 the other two pairings as well, else
+// blocks, a head in slices and two; if all are wanted the other two pairings as well, else
 // one of the two by number.
-func (m mix) forms(t *testing.T, number int) (list []config.Config) {
+func (m mix) forms(t *testing.T, number int, all bool) (list []config.Config) {
 	for bits := range 4 {
-		if !long && bits != 3*(number%2) {
+		if !all && bits != 3*(number%2) {
 			continue
 		}
 		c := m.of(small(t))
@@ -89,14 +89,6 @@ func (m mix) name(c config.Config) string {
 	return fmt.Sprintf("%s/%s/%s/%s/%s", m.kind, c.Freeze.When, c.Exit.Confidence, c.Mod.Route, variant(c))
 }
 
-// inC leaves a test to the pass of build.sh test with kernels in C.
-func inC(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs without -short")
-	}
-}
-
 // same fails the test where a run differs from one stage that never moved a layer, in its
 // numbers or in when layers froze.
 func same(t *testing.T, got, want *run) {
@@ -114,10 +106,10 @@ func same(t *testing.T, got, want *run) {
 // however often they move. With DYNMO_LONG=1 in all forms and placements, else in one of
 // each mix.
 func TestKindsKeepLaw1(t *testing.T) {
-	inC(t)
+	skipUnlessC(t)
 	everywhere := placements()
 	for i, m := range mixes {
-		for _, c := range m.forms(t, i) {
+		for _, c := range m.forms(t, i, long) {
 			still := goRun(t, c, nil)
 			if c.Dynamic.Has("freeze") && len(still.frozen) == 0 {
 				t.Errorf("%s: no layer froze", m.name(c))
@@ -142,12 +134,12 @@ func TestKindsKeepLaw1(t *testing.T) {
 // TestKindsKeepLaw1UnderBalancers: with cuts and schedules that follow from measured costs
 // the numbers are those of one stage too. With DYNMO_LONG=1 of all mixes, else of one.
 func TestKindsKeepLaw1UnderBalancers(t *testing.T) {
-	inC(t)
+	skipUnlessC(t)
 	for i, m := range mixes {
 		if !long && i != len(mixes)-1 {
 			continue
 		}
-		c := m.forms(t, i)[0]
+		c := m.forms(t, i, false)[0]
 		still := goRun(t, c, nil)
 		c.Parallel.Stages, c.Balance.Every = 4, "2"
 		for k, kind := range []string{"list", "auto", "1f1b", "zb-v"} {
@@ -167,12 +159,12 @@ func TestKindsKeepLaw1UnderBalancers(t *testing.T) {
 // TestKindsKeepLaw2: a run of every mix that was saved goes on, on other stages, with the
 // numbers of one that never ended. With DYNMO_LONG=1 of all mixes and forms.
 func TestKindsKeepLaw2(t *testing.T) {
-	inC(t)
+	skipUnlessC(t)
 	for i, m := range mixes {
 		if !long && i%8 != 6 {
 			continue
 		}
-		for _, c := range m.forms(t, i) {
+		for _, c := range m.forms(t, i, long) {
 			c.Parallel.Stages = 3
 			whole := goRun(t, c, nil)
 			for _, stop := range []int{3, 7} {
@@ -213,7 +205,7 @@ func TestThreadsOfKinds(t *testing.T) {
 // TestRandomShapesOfKinds is law 1 of mixes on odd shapes, down to sequences of one token
 // and one head channel: 6 draws, with DYNMO_LONG=1 150.
 func TestRandomShapesOfKinds(t *testing.T) {
-	inC(t)
+	skipUnlessC(t)
 	seeds := uint64(6)
 	if long {
 		seeds = 150

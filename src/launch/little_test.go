@@ -10,7 +10,7 @@ import (
 // TestLittleIsLeft: a run in which nothing is left to do for most layers, or of a sequence
 // one token, trains, balances and validates, with the numbers of one stage.
 func TestLittleIsLeft(t *testing.T) {
-	inC(t)
+	skipUnlessC(t)
 	everyTokenLeaves := func(c *config.Config) { c.Exit.Share, c.Exit.Threshold, c.Exit.Probe = 0, -1, 0 }
 	for i, m := range []struct {
 		name, kind string

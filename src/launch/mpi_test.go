@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ import (
 )
 
 // ranksVariable marks a process that mpirun started as a rank of
-// TestPlacementChangesNothingMPI; its value is the settings, a list in JSON.
+// agreeOverMPI; its value is a file with the settings, a list in JSON.
 const ranksVariable = "DYNMO_TEST_SETTINGS"
 
 // printed is a run as a rank prints it; JSON keeps every bit of a float64.
@@ -35,8 +36,8 @@ const printedMark = "run: "
 
 // TestMain lets the test binary be a rank.
 func TestMain(m *testing.M) {
-	if settings := os.Getenv(ranksVariable); settings != "" {
-		if err := rankMain(settings); err != nil {
+	if path := os.Getenv(ranksVariable); path != "" {
+		if err := rankMain(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -47,9 +48,13 @@ func TestMain(m *testing.M) {
 
 // rankMain trains once for each of the settings, in one MPI world, and on rank
 // 0 prints each run.
-func rankMain(settings string) error {
+func rankMain(path string) error {
+	settings, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
 	var list []config.Config
-	if err := json.Unmarshal([]byte(settings), &list); err != nil {
+	if err := json.Unmarshal(settings, &list); err != nil {
 		return err
 	}
 	t, err := mpi.Start()
@@ -98,7 +103,7 @@ func TestKindsKeepLaw1MPI(t *testing.T) {
 	needMPI(t)
 	cases, runs := make(map[int][]config.Config), make(map[int][]*run)
 	for i, m := range mixes {
-		for _, c := range m.forms(t, i) {
+		for _, c := range m.forms(t, i, false) {
 			var still *run
 			for k, at := range placements() {
 				c, fits := puts(c, at)
@@ -146,10 +151,12 @@ func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) {
 	path := needMPI(t)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
+	file := filepath.Join(t.TempDir(), "settings.json")
+	expect.OK(t, os.WriteFile(file, settings, 0o600))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "-np", strconv.Itoa(ranks), "--oversubscribe", "--bind-to", "none", os.Args[0])
-	cmd.Env = append(os.Environ(), ranksVariable+"="+string(settings),
+	cmd.Env = append(os.Environ(), ranksVariable+"="+file,
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_btl_vader_single_copy_mechanism=none")
 	text, err := cmd.CombinedOutput()
 	if err != nil {
