@@ -9,7 +9,7 @@ import (
 )
 
 // Ignored returns a sentence for every setting that differs from its default
-// and has no effect beside the others.
+// and has no effect beside the others, or less than one may think.
 func (c Config) Ignored() []string {
 	standard := Default()
 	list, defaults := settings(&c), settings(&standard)
@@ -42,6 +42,11 @@ func (c Config) Ignored() []string {
 	}
 	if c.Dynamic.Has("exit") {
 		ignored = append(ignored, c.Exit.says()...)
+	}
+	for _, part := range []struct{ kind, name string }{{"exit", "exits"}, {"mod", "routers"}} {
+		if c.Model.Weights != "" && c.Dynamic.Has(part.kind) {
+			ignored = append(ignored, fmt.Sprintf("model.weights = %q has nothing for %s: what these learn begins as without a file", c.Model.Weights, part.name))
+		}
 	}
 	return ignored
 }

@@ -65,3 +65,35 @@ func TestReadInside(t *testing.T) {
 		}
 	}
 }
+
+// TestWeightsWithoutNewParts: a file of a model without exits and routers is enough for one
+// with them, whose layers else have the file's weights, and is said to be.
+func TestWeightsWithoutNewParts(t *testing.T) {
+	c := small(t)
+	c.Dynamic.Kind = "none"
+	other := c
+	other.Run.Seed = 99
+	shape := model.FromConfig(other)
+	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
+	expect.OK(t, err)
+	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
+	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
+	expect.OK(t, replace.Write(c.Model.Weights, w.Write))
+	for kind, names := range map[string]string{"exit": "exits", "mod": "routers", "prune+exit+mod": "exits routers"} {
+		c := mix{kind, nil}.of(c)
+		c.Train.Steps = 4
+		still := goRun(t, c, nil)
+		c.Parallel.Stages = 3
+		same(t, goRun(t, c, scatter(2)), still)
+		said := strings.Join(c.Ignored(), "\n")
+		for name := range strings.FieldsSeq(names) {
+			if !strings.Contains(said, "has nothing for "+name) {
+				t.Errorf("%s: %q does not tell of %s", kind, said, name)
+			}
+		}
+		c.Model.Weights = ""
+		if drawn := goRun(t, c, nil); drawn.losses[0] == still.losses[0] {
+			t.Errorf("%s: the file's weights were not used", kind)
+		}
+	}
+}
