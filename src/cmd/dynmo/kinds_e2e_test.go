@@ -8,7 +8,7 @@ func TestTrainKindsChangeNothing(t *testing.T) {
 	four.need(t)
 	dir := folder(t, "[balance]\nby = \"param\"\nevery = \"2\"\n[freeze]\nwhen = \"step\"\nstep = 6\nlayers = 2\n"+
 		"[attention]\nbuckets = 4\n[exit]\nshare = 0.6\nstart = 2\nuntil = 8\n[mod]\nroute = \"predictor\"\n")
-	for _, kind := range []string{"freeze+attention", "exit", "exit+mod"} {
+	for _, kind := range []string{"freeze+attention", "exit+mod"} {
 		t.Run(kind, func(t *testing.T) {
 			of := sets("dynamic.kind=" + kind)
 			want := alone.run(t, dir, training(append(of, sets("parallel.stages=1")...)...)...)
