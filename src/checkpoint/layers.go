@@ -10,8 +10,8 @@ import (
 	"dynmo/src/model"
 )
 
-// Load sets the weights of a dense layer of a model that the weights fit; what only exits
-// have stays as it is. Moments and counters are left alone.
+// Load sets the weights of a dense layer of a model that the weights fit; what exits and
+// routers learn, which no file has, stays as it is. Moments and counters are left alone.
 func (w *Weights) Load(l *model.Layer) error {
 	byName := make(map[string]model.Weight)
 	for _, p := range w.Config.Model.Weights() {
@@ -22,8 +22,8 @@ func (w *Weights) Load(l *model.Layer) error {
 			panic("checkpoint: Load into a layer that is not dense")
 		}
 		from, ok := byName[p.Weight]
-		if !ok && l.Kind == model.Exit {
-			continue // no file has what an exit learns
+		if !ok && (l.Kind == model.Exit || l.Routes()) {
+			continue
 		}
 		if !ok || !slices.Equal(from.Shape, p.Shape()) {
 			return fmt.Errorf("layer %d (%s): %s: want %v, the weights have %v", l.ID, l.Name, p.Name, p.Shape(), from.Shape)

@@ -196,6 +196,9 @@ type Mod struct {
 	Auxiliary float64 `toml:"auxiliary" default:"0.01" min:"0" max:"1000" doc:"weight of the loss by which the router's sigmoid learns who is first; it is not part of the loss that is reported"`
 }
 
+// ByPlasticity reports whether layers freeze by their plasticity.
+func (c Config) ByPlasticity() bool { return c.Dynamic.Has("freeze") && c.Freeze.When == "plasticity" }
+
 // Averaged returns how many evaluations a moving average is over: between two references
 // plasticity grows, so that only whole times between them compare.
 func (f Freeze) Averaged() int {

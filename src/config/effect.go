@@ -9,7 +9,7 @@ import (
 )
 
 // Ignored returns a sentence for every setting that differs from its default
-// and has no effect beside the others.
+// and has no effect beside the others, or less than one may think.
 func (c Config) Ignored() []string {
 	standard := Default()
 	list, defaults := settings(&c), settings(&standard)
@@ -29,11 +29,24 @@ func (c Config) Ignored() []string {
 		ignored = append(ignored, fmt.Sprintf("prune in dynamic.kind has no effect: prune.start = %d is not below train.steps = %d",
 			c.Prune.Start, c.Train.Steps))
 	}
+	if c.Dynamic.Has("freeze") && c.Freeze.When == "step" && c.Freeze.Step >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("freeze in dynamic.kind has no effect: freeze.step = %d is not below train.steps = %d",
+			c.Freeze.Step, c.Train.Steps))
+	}
+	if c.Dynamic.Has("exit") && c.Exit.Share > 0 && c.Exit.Start >= c.Train.Steps {
+		ignored = append(ignored, fmt.Sprintf("exit.share = %v has no effect: exit.start = %d is not below train.steps = %d",
+			c.Exit.Share, c.Exit.Start, c.Train.Steps))
+	}
 	if c.Dynamic.Has("mod") {
 		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
 	}
 	if c.Dynamic.Has("exit") {
 		ignored = append(ignored, c.Exit.says()...)
+	}
+	for _, part := range []struct{ kind, name string }{{"exit", "exits"}, {"mod", "routers"}} {
+		if c.Model.Weights != "" && c.Dynamic.Has(part.kind) {
+			ignored = append(ignored, fmt.Sprintf("model.weights = %q has nothing for %s: what these learn begins as without a file", c.Model.Weights, part.name))
+		}
 	}
 	return ignored
 }

@@ -59,13 +59,14 @@ func TestExitDepths(t *testing.T) {
 // TestExitSays: what lets no token out, or all, works and is said.
 func TestExitSays(t *testing.T) {
 	for sets, want := range map[string]string{
-		"":                                 "",
-		"exit.threshold=1.5":               "exit.threshold = 1.5 lets no token leave: no confidence is above 1",
-		"exit.threshold=-1":                "exit.threshold = -1 lets every token leave at the first exit: no confidence is below 0",
-		"exit.threshold=-1 exit.share=0.5": "exit.threshold = -1 has no effect while exit.share = 0.5",
-		"exit.start=3":                     "exit.start = 3 has no effect while exit.share = 0",
-		"exit.until=300":                   "exit.until = 300 has no effect while exit.share = 0",
-		"exit.share=0.5 exit.start=3":      "",
+		"":                               "",
+		"exit.threshold=1.5":             "exit.threshold = 1.5 lets no token leave: no confidence is above 1",
+		"exit.threshold=-1":              "exit.threshold = -1 lets every token leave at the first exit: no confidence is below 0",
+		"exit.share=0.5 train.steps=100": "exit.share = 0.5 has no effect: exit.start = 100 is not below train.steps = 100",
+		"exit.threshold=-1 exit.share=0.5 train.steps=101": "exit.threshold = -1 has no effect while exit.share = 0.5",
+		"exit.start=3":                "exit.start = 3 has no effect while exit.share = 0",
+		"exit.until=300":              "exit.until = 300 has no effect while exit.share = 0",
+		"exit.share=0.5 exit.start=3": "",
 	} {
 		c, err := load("run.toml", []byte("[dynamic]\nkind = \"exit\"\n"), strings.Fields(sets))
 		expect.OK(t, err)

@@ -17,7 +17,8 @@ func TestModThatRoutesNothing(t *testing.T) {
 		"mod.route=predictor mod.threshold=0":   "mod.threshold = 0 lets every token into the routed blocks: a probability is above 0",
 		"dynamic.kind=none mod.capacity=0.5":    `mod.capacity = 0.5 has no effect while dynamic.kind = "none"`,
 		"dynamic.kind=prune+mod prune.start=1":  "",
-		"dynamic.kind=mod+freeze freeze.when=step freeze.step=10": "",
+		"dynamic.kind=mod+freeze freeze.when=step freeze.step=10":  "",
+		"dynamic.kind=mod+freeze freeze.when=step freeze.step=100": "freeze in dynamic.kind has no effect: freeze.step = 100 is not below train.steps = 100",
 	} {
 		c, err := load("", []byte("[dynamic]\nkind = \"mod\"\n"), strings.Fields(sets))
 		if err != nil {

@@ -53,7 +53,7 @@ func (c Config) problems(origin map[string]string) []error {
 	}
 	_, regex := regexp.Compile(c.Balance.Regex)
 	b := c.Attention.Buckets
-	byPlasticity := c.Dynamic.Has("freeze") && c.Freeze.When == "plasticity"
+	byPlasticity := c.ByPlasticity()
 	virtual, gpu := c.Run.Clock == "virtual", c.Device.Kind == "cuda"
 	for _, combination := range []struct {
 		wrong  bool

@@ -24,6 +24,24 @@ func TakeSmallest(list *[]tensor.Mem, bytes int64) tensor.Mem {
 	return m
 }
 
+// AllocAside returns zeroed memory of the host for what the device needs seldom. Where the
+// device's own memory is the host's it is that, and Used counts it.
+func AllocAside(d Device, bytes int64) (tensor.Mem, error) {
+	if d.Space() == tensor.Host {
+		return d.Alloc(bytes)
+	}
+	return d.AllocHost(bytes)
+}
+
+// FreeAside returns memory that AllocAside gave.
+func FreeAside(d Device, m tensor.Mem) {
+	if d.Space() == tensor.Host {
+		d.Free(m)
+	} else {
+		d.FreeHost(m)
+	}
+}
+
 // Read returns the contents of m in host memory: m itself if it is host memory,
 // else a copy. No work on m may be under way.
 func Read(d Device, m tensor.Mem) (tensor.Mem, error) {

@@ -178,3 +178,29 @@ func TestLaw2OnGPU(t *testing.T) {
 		}
 	}
 }
+
+// TestPlasticityOnGPU: layers that are compared with references on the host freeze alike
+// wherever they lie, and after a checkpoint.
+func TestPlasticityOnGPU(t *testing.T) {
+	for _, precision := range []string{"f32", "bf16"} {
+		if !long && precision == "f32" {
+			continue
+		}
+		c := plastic(t)
+		c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
+		c.Model.Blocks, c.Train.Steps = 3, 9
+		still := goRun(t, c, nil)
+		if len(still.frozen) == 0 {
+			t.Errorf("%s: no layer froze", precision)
+		}
+		c.Parallel.Stages = 2
+		same(t, goRun(t, c, scatter(3)), still)
+		saved := part{dir: t.TempDir(), stop: 5}
+		first, _ := trainPart(t, c, saved)
+		c.Parallel.Stages = 3
+		then, _ := trainPart(t, c, part{from: saved.dir})
+		if at := joined(first, then).difference(still); at != "" {
+			t.Errorf("%s: saved after step 5: differs from one stage at %s", precision, at)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/fault"
 	"dynmo/src/mesh"
+	"dynmo/src/model"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/train"
@@ -204,13 +206,19 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 	defer close(w.stop)
 	grid := grid(c)
 	return onRank(c, t, h, w.board.Post(t.Rank()), func() (*data.Corpus, error) {
-		// The chain begins on the first stage and ends there or on the last,
-		// however many chunks of it stages hold.
-		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && c.Model.HeadShards == 1 {
-			return nil, nil // feeds neither tokens nor targets
+		if stage := grid.Stage(t.Rank()); stage > 0 && stage < grid.Stages-1 && !readInside(c) {
+			return nil, nil
 		}
 		return data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	})
+}
+
+// readInside reports whether stages between the first and the last may come to hold a layer
+// that reads tokens or targets: slices of the head do, and exits. The chain begins on
+// the first stage and ends there or on the last, however many chunks of it stages hold.
+func readInside(c config.Config) bool {
+	chain := model.FromConfig(c).Chain()
+	return slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)
 }
 
 // program returns the hash of this executable.

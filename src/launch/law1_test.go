@@ -70,12 +70,13 @@ type run struct {
 	schedules     int       // decisions for another than 1F1B
 	sparsity      []float64 // after every pruning
 	seconds       []float64 // of every step
-	frozen        []string  // every freezing and thawing: its step, what, and how many layers
+	metrics       []record.Metrics
+	frozen        []string // every freezing and thawing: its step, what, and how many layers
 }
 
 func (r *run) Step(m record.Metrics) error {
 	r.losses, r.norms = append(r.losses, m.Loss), append(r.norms, m.GradNorm)
-	r.seconds = append(r.seconds, float64(m.StepSeconds))
+	r.seconds, r.metrics = append(r.seconds, float64(m.StepSeconds)), append(r.metrics, m)
 	return nil
 }
 

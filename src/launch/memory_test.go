@@ -68,8 +68,12 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 		3: {"1f1b", "zb-v"},
 	} {
 		for _, schedule := range kinds {
-			for dynamic, slices := range map[string]int{"none": 3, "prune": 1} {
-				c := small(t)
+			for dynamic, slices := range map[string]int{"none": 3, "prune": 1, "freeze": 2} {
+				if dynamic == "freeze" && schedule != "zb-h1" {
+					continue
+				}
+				c := plastic(t)
+				c.Freeze.Window = 1000 // none freezes
 				c.Model.HeadShards = slices
 				c.Model.Hidden, c.Balance.Kind = 48, "uniform"
 				c.Prune.Start, c.Prune.Every, c.Train.Steps = 1, 1, 6

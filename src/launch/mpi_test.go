@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ import (
 )
 
 // ranksVariable marks a process that mpirun started as a rank of
-// TestPlacementChangesNothingMPI; its value is the settings, a list in JSON.
+// agreeOverMPI; its value is a file with the settings, a list in JSON.
 const ranksVariable = "DYNMO_TEST_SETTINGS"
 
 // printed is a run as a rank prints it; JSON keeps every bit of a float64.
@@ -34,8 +36,8 @@ const printedMark = "run: "
 
 // TestMain lets the test binary be a rank.
 func TestMain(m *testing.M) {
-	if settings := os.Getenv(ranksVariable); settings != "" {
-		if err := rankMain(settings); err != nil {
+	if path := os.Getenv(ranksVariable); path != "" {
+		if err := rankMain(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -46,9 +48,13 @@ func TestMain(m *testing.M) {
 
 // rankMain trains once for each of the settings, in one MPI world, and on rank
 // 0 prints each run.
-func rankMain(settings string) error {
+func rankMain(path string) error {
+	settings, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
 	var list []config.Config
-	if err := json.Unmarshal([]byte(settings), &list); err != nil {
+	if err := json.Unmarshal(settings, &list); err != nil {
 		return err
 	}
 	t, err := mpi.Start()
@@ -80,14 +86,49 @@ func rankMain(settings string) error {
 	return mpi.Stop()
 }
 
-// TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
-// schedules of TestPlacementChangesNothing, and each kind of change, on four MPI
-// ranks.
-func TestPlacementChangesNothingMPI(t *testing.T) {
+// needMPI returns the path of mpirun, without which the test is skipped.
+func needMPI(t *testing.T) string {
+	t.Helper()
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
 		t.Skip("mpirun is not installed")
 	}
+	return path
+}
+
+// TestKindsKeepLaw1MPI is law 1 of the kinds of change over real processes: some mixes on
+// four ranks, with DYNMO_LONG=1 all of them on two, four and eight in every placement that
+// fits.
+func TestKindsKeepLaw1MPI(t *testing.T) {
+	needMPI(t)
+	cases, runs := make(map[int][]config.Config), make(map[int][]*run)
+	for i, m := range mixes {
+		for _, c := range m.forms(t, i, false) {
+			var still *run
+			for k, at := range placements() {
+				c, fits := puts(c, at)
+				ranks := c.Parallel.Stages * c.Parallel.Replicas
+				if !fits || ranks < 2 || ranks > 8 || ranks&(ranks-1) != 0 || !long && (ranks != 4 || i%6 != 5 || k%4 != 2) {
+					continue
+				}
+				if still == nil {
+					one := c
+					one.Parallel.Stages, one.Schedule.Kind = 1, "1f1b"
+					still = goRun(t, one, nil)
+				}
+				cases[ranks], runs[ranks] = append(cases[ranks], c), append(runs[ranks], still)
+			}
+		}
+	}
+	for ranks, list := range cases {
+		agreeOverMPI(t, ranks, list, runs[ranks])
+	}
+}
+
+// TestPlacementChangesNothingMPI is law 1 over real processes: the variants and
+// schedules of TestPlacementChangesNothing on four MPI ranks.
+func TestPlacementChangesNothingMPI(t *testing.T) {
+	needMPI(t)
 	var list []config.Config
 	var want []*run
 	variants(t, func(c config.Config, number int) {
@@ -100,19 +141,26 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	exits := exiting(t, "exit")
-	exits.Parallel.Replicas = 2
-	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, plastic(t), unchanging(t)} {
-		want = append(want, goRun(t, c, nil))
-		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
-		list = append(list, c)
-	}
+	behind := unchanging(t)
+	want = append(want, goRun(t, behind, nil))
+	behind.Parallel.Stages, behind.Schedule.Kind = 4/behind.Parallel.Replicas, "zb-h1"
+	list = append(list, behind)
+	agreeOverMPI(t, 4, list, want)
+}
+
+// agreeOverMPI runs each of the settings on so many MPI ranks, layers scattered anew after
+// every step, and fails the test where one differs from the run that is wanted.
+func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) {
+	t.Helper()
+	path := needMPI(t)
 	settings, err := json.Marshal(list)
 	expect.OK(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	file := filepath.Join(t.TempDir(), "settings.json")
+	expect.OK(t, os.WriteFile(file, settings, 0o600))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-np", "4", "--oversubscribe", "--bind-to", "none", os.Args[0])
-	cmd.Env = append(os.Environ(), ranksVariable+"="+string(settings),
+	cmd := exec.CommandContext(ctx, path, "-np", strconv.Itoa(ranks), "--oversubscribe", "--bind-to", "none", os.Args[0])
+	cmd.Env = append(os.Environ(), ranksVariable+"="+file,
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_btl_vader_single_copy_mechanism=none")
 	text, err := cmd.CombinedOutput()
 	if err != nil {
@@ -130,8 +178,8 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 		t.Fatalf("%d runs of %d were printed\n%s", len(got), len(want), text)
 	}
 	for i, c := range list {
-		name := variant(c)
-		if got[i].moves < c.Train.Steps/2 {
+		name := c.Dynamic.Kind + "/" + variant(c)
+		if c.Parallel.Stages > 1 && got[i].moves < c.Train.Steps/2 {
 			t.Errorf("%s: only %d of %d steps moved layers", name, got[i].moves, c.Train.Steps)
 		}
 		if at := got[i].difference(want[i]); at != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/config"
 	"dynmo/src/device"
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
@@ -47,5 +48,52 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	c.Model.Weights, c.Model.Hidden = path, 32
 	if err := trainLocally(t, c, &kept{}, func(*rank) error { return nil }); err == nil || !strings.Contains(err.Error(), "weights.safetensors") {
 		t.Errorf("error %v, want one that names the file of another model", err)
+	}
+}
+
+// TestReadInside: exits and slices of the head read targets, and may lie on any stage.
+func TestReadInside(t *testing.T) {
+	for _, c := range []struct {
+		kind   string
+		slices int
+		want   bool
+	}{{"none", 1, false}, {"prune+freeze", 1, false}, {"attention", 1, false}, {"mod", 1, false}, {"none", 2, true}, {"exit", 1, true}, {"prune+mod+exit", 1, true}} {
+		s := config.Default()
+		s.Dynamic.Kind, s.Model.HeadShards = c.kind, c.slices
+		if got := readInside(s); got != c.want {
+			t.Errorf("%s, %d slices: %v, want %v", c.kind, c.slices, got, c.want)
+		}
+	}
+}
+
+// TestWeightsWithoutNewParts: a file of a model without exits and routers is enough for one
+// with them, whose layers else have the file's weights, and is said to be.
+func TestWeightsWithoutNewParts(t *testing.T) {
+	c := small(t)
+	c.Dynamic.Kind = "none"
+	other := c
+	other.Run.Seed = 99
+	shape := model.FromConfig(other)
+	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
+	expect.OK(t, err)
+	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
+	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
+	expect.OK(t, replace.Write(c.Model.Weights, w.Write))
+	for kind, names := range map[string]string{"exit": "exits", "mod": "routers", "prune+exit+mod": "exits routers"} {
+		c := mix{kind, nil}.of(c)
+		c.Train.Steps = 4
+		still := goRun(t, c, nil)
+		c.Parallel.Stages = 3
+		same(t, goRun(t, c, scatter(2)), still)
+		said := strings.Join(c.Ignored(), "\n")
+		for name := range strings.FieldsSeq(names) {
+			if !strings.Contains(said, "has nothing for "+name) {
+				t.Errorf("%s: %q does not tell of %s", kind, said, name)
+			}
+		}
+		c.Model.Weights = ""
+		if drawn := goRun(t, c, nil); drawn.losses[0] == still.losses[0] {
+			t.Errorf("%s: the file's weights were not used", kind)
+		}
 	}
 }

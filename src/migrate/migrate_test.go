@@ -21,6 +21,14 @@ import (
 
 var shape = model.Config{Blocks: 4, Hidden: 8, Heads: 2, Sequence: 4, Vocab: 16, Tied: true, HalfGrain: true, Seed: 3}
 
+// changing is shape with exits and blocks that route tokens.
+var changing = func() model.Config {
+	c := shape
+	c.Exits = model.Exits{After: "1,3", Confidence: "classifier", Threshold: 0.5}
+	c.Depths = model.Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5}
+	return c
+}()
+
 // host is a device whose memory can run out.
 type host struct {
 	*cpu.Device
@@ -42,16 +50,19 @@ type member struct {
 	s     *model.Stage
 }
 
-func newMember(t comm.Transport, owners partition.Owners) (*member, error) {
+func newMember(t comm.Transport, c model.Config, owners partition.Owners) (*member, error) {
 	clock := device.NewWall()
 	m := &member{group: comm.New(t, comm.Options{Clock: clock}), dev: &host{Device: cpu.New(clock)}}
 	m.x = &model.Exec{Device: m.dev, Backend: ref.New(tensor.F32), Stream: m.dev.NewStream(), B: 1, T: shape.Sequence}
 	var err error
-	if m.s, err = model.NewStage(shape, owners.Layers(t.Rank()), m.dev, tensor.F32); err != nil {
+	if m.s, err = model.NewStage(c, owners.Layers(t.Rank()), m.dev, tensor.F32); err != nil {
 		return nil, err
 	}
 	for _, l := range m.s.Layers {
 		if err := disturb(l); err != nil {
+			return nil, err
+		}
+		if err := l.Refer(); err != nil {
 			return nil, err
 		}
 	}
@@ -59,9 +70,12 @@ func newMember(t comm.Transport, owners partition.Owners) (*member, error) {
 }
 
 // disturb gives a layer moments, a counter, state that nobody here knows, and, by
-// its place in the chain, dense, masked or CSR matrices and frozen parameters.
+// its place in the chain, dense, masked or CSR matrices, frozen parameters, and thresholds.
 func disturb(l *model.Layer) error {
 	l.Updates = 10 + l.ID
+	if _, ok := l.Threshold(); ok {
+		l.SetThreshold(1 / float64(l.ID))
+	}
 	l.SetState("text", fmt.Append(nil, "layer ", l.ID))
 	m, err := l.AllocState("memory", int64(8*l.ID))
 	if err != nil {
@@ -108,7 +122,7 @@ func (m *member) inventory() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]string, shape.Layers())
+	list := make([]string, m.s.Config.Layers())
 	for stage, b := range all {
 		for line := range strings.Lines(string(b)) {
 			var id int
@@ -126,21 +140,26 @@ func (m *member) inventory() ([]string, error) {
 }
 
 // randomOwners returns owners of the model's layers, the same on all ranks.
-func randomOwners(m partition.Map, key uint64) partition.Owners {
-	return m.Owners(partitiontest.Random(random.Keyed(key), shape.Layers(), m.Virtual()))
+func randomOwners(m partition.Map, layers int, key uint64) partition.Owners {
+	return m.Owners(partitiontest.Random(random.Keyed(key), layers, m.Virtual()))
 }
 
 // TestMigrationConserves is law 6: after any moves each layer is on exactly one
 // stage, with the state it had, and no memory is left behind, whether stages
 // hold one stretch of the chain or several.
 func TestMigrationConserves(t *testing.T) {
+	conserves(t, shape)
+	conserves(t, changing)
+}
+
+func conserves(t *testing.T, c model.Config) {
 	for _, layout := range []partition.Map{
-		partition.Line(2), partition.Line(3), partition.Line(5), partition.Line(shape.Layers()),
+		partition.Line(2), partition.Line(3), partition.Line(5), partition.Line(c.Layers()),
 		{Stages: 2, Chunks: 3}, {Stages: 3, Chunks: 2, Vee: true}, {Stages: 2, Chunks: 3, Vee: true},
 	} {
 		err := local.Run(layout.Stages, func(tr comm.Transport) error {
-			now := randomOwners(layout, 0)
-			m, err := newMember(tr, now)
+			now := randomOwners(layout, c.Layers(), 0)
+			m, err := newMember(tr, c, now)
 			if err != nil {
 				return err
 			}
@@ -149,7 +168,7 @@ func TestMigrationConserves(t *testing.T) {
 				return err
 			}
 			for round := range uint64(20) {
-				next := randomOwners(layout, round+1)
+				next := randomOwners(layout, c.Layers(), round+1)
 				s, moved, err := Run(m.group, now, next, m.x, m.s)
 				if err != nil {
 					return err
@@ -194,7 +213,7 @@ func TestNoRoom(t *testing.T) {
 	line := partition.Line(3)
 	from, to := line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10})
 	err := local.Run(3, func(tr comm.Transport) error {
-		m, err := newMember(tr, from)
+		m, err := newMember(tr, shape, from)
 		if err != nil {
 			return err
 		}
@@ -235,7 +254,7 @@ func TestNoRoom(t *testing.T) {
 func TestRefusesEmptyStages(t *testing.T) {
 	err := local.Run(3, func(tr comm.Transport) error {
 		from := partition.Line(3).Owners(partition.Partition{0, 4, 7, 10})
-		m, err := newMember(tr, from)
+		m, err := newMember(tr, shape, from)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func TestBehind(t *testing.T) {
 		line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10}), line.Owners(partition.Partition{0, 1, 9, 10}),
 	}
 	err := local.Run(3, func(tr comm.Transport) error {
-		m, err := newMember(tr, layouts[0])
+		m, err := newMember(tr, shape, layouts[0])
 		if err != nil {
 			return err
 		}

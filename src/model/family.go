@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Family is an architecture: it says what the chain of a Config is, and what its
 // weights are called elsewhere. A new family is a new file and an entry in
 // families.
@@ -61,6 +63,9 @@ func (d Description) Leaves() Width {
 	parts := d.parts()
 	return parts[len(parts)-1].leaves()
 }
+
+// Feeds reports whether the layer reads the data of a microbatch.
+func (d Description) Feeds() bool { return slices.ContainsFunc(d.parts(), part.feeds) }
 
 // Selects reports whether another batch leaves the layer than enters it.
 func (d Description) Selects() bool {

@@ -228,7 +228,7 @@ func (l *Layer) Free() {
 		*s = tensor.Mem{}
 	}
 	for _, s := range l.state {
-		l.device.Free(s.Mem)
+		device.FreeAside(l.device, s.Mem)
 	}
 	l.state = nil
 }
@@ -261,8 +261,10 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 			bytes.Activations += x.SubsetBytes()
 		}
 	}
-	for _, s := range l.state {
-		bytes.Parameters += s.Mem.Bytes
+	if l.device != nil && l.device.Space() == tensor.Host {
+		for _, s := range l.state {
+			bytes.Parameters += s.Mem.Bytes
+		}
 	}
 	return bytes
 }

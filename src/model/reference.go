@@ -11,8 +11,8 @@ import (
 )
 
 // referenceSection is a copy of a layer's weights in int8, which is compared with them
-// later: for each row a scale, F32, then the values of all rows. It lies where the rest
-// of the layer's state does.
+// later: for each row a scale, F32, then the values of all rows. It lies in the memory of
+// the host.
 const referenceSection = "reference"
 
 // Watch looks at a forward of the layer for a microbatch, whose work may still be under
@@ -46,6 +46,20 @@ func (l *Layer) referenceSize() (rows int, bytes int64) {
 	return rows, 4*int64(rows) + int64(values)
 }
 
+// ReferenceBytes returns, for every layer of the dense chain, the size of a reference of
+// it; 0 of those outside the blocks, which have none.
+func ReferenceBytes(c Config, t tensor.DType) []int64 {
+	var list []int64
+	for id, d := range c.Chain() {
+		bytes := int64(0)
+		if d.Block >= 0 {
+			_, bytes = outline(c, d, header{Layer: id}, t).referenceSize()
+		}
+		list = append(list, bytes)
+	}
+	return list
+}
+
 // Refer makes the weights, as they are between two steps, the layer's reference.
 func (l *Layer) Refer() error {
 	rows, bytes := l.referenceSize()
@@ -56,9 +70,7 @@ func (l *Layer) Refer() error {
 		}
 		section, _ = l.State(referenceSection)
 	}
-	mirror := device.Mirror(section.Mem)
-	scales := tensor.Of[float32](mirror.Span(0, 4*int64(rows)))
-	values := tensor.Of[byte](mirror.Span(4*int64(rows), bytes-4*int64(rows)))
+	scales, values := halves(section.Mem, rows)
 	for _, p := range l.params {
 		host, err := device.Read(l.device, p.Wide())
 		if err != nil {
@@ -72,7 +84,13 @@ func (l *Layer) Refer() error {
 		}
 		scales, values = scales[count:], values[n:]
 	}
-	return device.Write(l.device, section.Mem, mirror)
+	return nil
+}
+
+// halves returns the scales of so many rows, and the values.
+func halves(reference tensor.Mem, rows int) (scales []float32, values []byte) {
+	cut := 4 * int64(rows)
+	return tensor.Of[float32](reference.Span(0, cut)), tensor.Of[byte](reference.Span(cut, reference.Bytes-cut))
 }
 
 // quantise sets row to weights [first, first+len(row)) over the scale that it returns: the
@@ -118,13 +136,8 @@ func (l *Layer) Refers() bool {
 // restored writes the reference's weights into dst, which is a slab of weights.
 func (l *Layer) restored(dst tensor.Mem) error {
 	section, _ := l.State(referenceSection)
-	host, err := device.Read(l.device, section.Mem)
-	if err != nil {
-		return err
-	}
-	rows, bytes := l.referenceSize()
-	scales := tensor.Of[float32](host.Span(0, 4*int64(rows)))
-	values := tensor.Of[byte](host.Span(4*int64(rows), bytes-4*int64(rows)))
+	rows, _ := l.referenceSize()
+	scales, values := halves(section.Mem, rows)
 	mirror, first := device.Mirror(dst), 0
 	for _, p := range l.params {
 		store, n := writer(span(mirror, l.dtype, first, first+p.Stored()), l.dtype), p.Stored()

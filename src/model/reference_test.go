@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
 	"dynmo/src/tensor"
 )
 
@@ -113,5 +116,35 @@ func TestStrangeReference(t *testing.T) {
 	must(t, l.Refer())
 	if !l.Refers() {
 		t.Error("no reference")
+	}
+}
+
+// gpu is a device with memory of its own, as far as references can tell.
+type gpu struct{ *cpu.Device }
+
+func (gpu) Space() tensor.Space { return tensor.Device }
+
+// TestReferenceOnTheHost: references take no memory of a GPU, and on a CPU count as the
+// layer's.
+func TestReferenceOnTheHost(t *testing.T) {
+	for _, d := range []device.Device{cpu.New(device.NewWall()), gpu{cpu.New(device.NewWall())}} {
+		s, err := NewStage(small, []int{1}, d, tensor.F32)
+		must(t, err)
+		l, before := s.Layers[0], d.Used()
+		x := &Exec{Device: d, Backend: ref.New(tensor.F32), B: 1, T: small.Sequence}
+		counted := l.Bytes(x).Static()
+		for range 2 {
+			must(t, l.Refer())
+		}
+		_, want := l.referenceSize()
+		if d.Space() == tensor.Device {
+			want = 0
+		}
+		if used, more := d.Used()-before, l.Bytes(x).Static()-counted; used != want || more != want {
+			t.Errorf("%d bytes are used, %d counted, want %d", used, more, want)
+		}
+		if s.Free(); d.Used() != 0 {
+			t.Errorf("%d bytes are left behind", d.Used())
+		}
 	}
 }

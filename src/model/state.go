@@ -11,7 +11,7 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Section is a named piece of a layer's state: memory of the device, or text.
+// Section is a named piece of a layer's state: memory, or text.
 // All sections together are all there is to a layer between two steps: gradients
 // are left over from the last one, and zeroed by the next. As JSON a section is
 // its name, its length and its text.
@@ -147,9 +147,9 @@ func (l *Layer) SetState(name string, text []byte) {
 	l.register(Section{Name: name, Bytes: int64(len(text)), Text: text})
 }
 
-// AllocState registers zeroed memory of the layer's device.
+// AllocState registers zeroed memory of the host with the layer.
 func (l *Layer) AllocState(name string, bytes int64) (tensor.Mem, error) {
-	m, err := l.device.Alloc(bytes)
+	m, err := device.AllocAside(l.device, bytes)
 	if err == nil {
 		l.register(inMemory(name, m))
 	}
@@ -162,7 +162,7 @@ func (l *Layer) register(s Section) {
 		l.state = slices.Insert(l.state, at, s)
 		return
 	}
-	l.device.Free(l.state[at].Mem)
+	device.FreeAside(l.device, l.state[at].Mem)
 	l.state[at] = s
 }
 

@@ -42,10 +42,17 @@ func Fixed(c config.Config) FixedBytes {
 	return pipeline.FixedBytes(outliner(c), model.FromConfig(c), c.Parallel.Replicas)
 }
 
-// Dense returns the chain before training: bytes and parameters, no seconds.
+// Dense returns the chain before training: bytes and parameters, no seconds. Where layers
+// freeze by their plasticity, and the device's memory is the host's, the references that
+// they are compared with are among the bytes, though they come later.
 func Dense(c config.Config) cost.Table {
 	var t cost.Table
 	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
+	if c.ByPlasticity() && c.Device.Kind == "cpu" {
+		for l, bytes := range model.ReferenceBytes(model.FromConfig(c), Precision(c)) {
+			t.Layers[l].Bytes.Parameters += bytes
+		}
+	}
 	for l := range t.Layers {
 		bytes := &t.Layers[l].Bytes
 		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
