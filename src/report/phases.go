@@ -137,8 +137,8 @@ func (r Run) phaseTable() ([][]string, error) {
 	table := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
 	for i, p := range rows {
 		table = append(table, []string{
-			fmt.Sprint(list[i].first), significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
-			milliseconds(p.Bottleneck), milliseconds(p.Optimum), significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
+			fmt.Sprint(list[i].first), record.Significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), record.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
 		})
 	}
 	return table, err
