@@ -175,6 +175,14 @@ func TestPhasesSayChanges(t *testing.T) {
 			t.Error("layers")
 		}
 	}
+	both := counting(t, 20, []string{"dynamic.kind=prune+freeze", "train.steps=2000"})
+	both.Events = []record.Event{
+		{Step: 4, Kind: record.Dynamic, Detail: map[string]any{"what": "prune", "sparsity": 0.5}},
+		{Step: 9, Kind: record.Dynamic, Detail: map[string]any{"what": "freeze", "layers": 3.}},
+	}
+	if rows, err := PhaseRows([]Run{both}); err != nil || len(rows) != 3 || rows[2].Sparsity != 0.5 || rows[2].Frozen != 3 || rows[1].Frozen != 0 {
+		t.Errorf("pruned, then frozen: %+v, %v", rows, err)
+	}
 	rows, err := PhaseRows([]Run{depths(t, "exit")})
 	if err != nil || len(rows) != 1 || math.Abs(float64(rows[0].Work)-0.8125) > 1e-9 {
 		t.Errorf("%+v, %v", rows, err)

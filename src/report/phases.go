@@ -29,7 +29,10 @@ func (r Run) phases() []phase {
 		}
 		list[len(list)-1].steps = r.Metrics[begin:at]
 		begin = at
-		sparsity, _ := e.Detail["sparsity"].(float64)
+		sparsity, ok := e.Detail["sparsity"].(float64)
+		if !ok { // the change is another
+			sparsity = list[len(list)-1].sparsity
+		}
 		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
 	// Pruned before the first step, or twice before the same one.
