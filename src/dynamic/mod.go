@@ -36,7 +36,7 @@ func (r *Routing) Before(int, Target) (Change, error) {
 		return Change{}, nil
 	}
 	r.told = r.share
-	return Change{Kind: "mod", Costs: true, Detail: map[string]float64{"share": r.share, "right": r.right}}, nil
+	return Change{Kind: "mod", Costs: true, Detail: map[string]float64{"taken": r.share, "right": r.right}}, nil
 }
 
 // After counts the tokens of all routed blocks.

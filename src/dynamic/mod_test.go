@@ -23,7 +23,7 @@ func TestRoutingTells(t *testing.T) {
 		change, err := kind.Before(step, dynamic.Target{})
 		expect.OK(t, err)
 		if change.Kind != "" {
-			told = append(told, math.Round(100*change.Detail["share"]))
+			told = append(told, math.Round(100*change.Detail["taken"]))
 		}
 		if news := change.Kind == "mod"; change.Costs != news || change.Structure {
 			t.Errorf("step %d: %+v", step, change)

@@ -84,6 +84,7 @@ func (s *resumption) events(text []byte, changes *[]Event) []byte {
 			return e.Step <= s.from.Step
 		case e.Step < s.from.Step && e.Kind == Dynamic:
 			*changes = append(*changes, e)
+			s.past.Changes = append(s.past.Changes, e)
 		}
 		return e.Step < s.from.Step
 	})

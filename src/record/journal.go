@@ -102,11 +102,11 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 	if s, ok := change.Detail[sparsityKey]; ok {
 		j.sparsity = s
 	}
-	j.observe.Say(changeLine(step, change, seconds))
 	detail := map[string]any{"what": change.Kind}
 	for k, v := range change.Detail {
 		detail[k] = v
 	}
+	j.observe.Say(changeLine(step, change.Kind, detail, seconds))
 	return j.event(Event{Step: step, Kind: Dynamic, Seconds: Float(seconds), Detail: detail})
 }
 

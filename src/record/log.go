@@ -22,6 +22,7 @@ type Log struct {
 	TokensPerSecond float64
 	Clock           string        // of Seconds and TokensPerSecond; "" leaves the fields behind Megatron-LM's out
 	Left            time.Duration // real time until the last iteration
+	Model           []string      // what the model has become, in words
 }
 
 // String returns the line, without its end. The loss is never scaled here.
@@ -41,6 +42,9 @@ func (l Log) String() string {
 	fmt.Fprintf(&b, " number of nan iterations: %3d |", l.NaN)
 	if l.Clock != "" {
 		fmt.Fprintf(&b, " tokens per second: %.0f | clock: %s | time left: %s |", l.TokensPerSecond, l.Clock, Duration(l.Left.Seconds()))
+	}
+	for _, text := range l.Model {
+		fmt.Fprintf(&b, " %s |", text)
 	}
 	return b.String()
 }

@@ -2,12 +2,9 @@ package record
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"dynmo/src/balance"
-	"dynmo/src/dynamic"
 	"dynmo/src/migrate"
 	"dynmo/src/plan"
 )
@@ -17,16 +14,8 @@ import (
 const sparsityKey = "sparsity"
 
 // changeLine tells a change of the model before a step.
-func changeLine(step int, change dynamic.Change, seconds float64) string {
-	var details []string
-	if s, ok := change.Detail[sparsityKey]; ok {
-		details = append(details, fmt.Sprintf("sparsity %.1f %%", 100*s))
-	} else {
-		for _, key := range slices.Sorted(maps.Keys(change.Detail)) {
-			details = append(details, fmt.Sprintf("%s %.4g", strings.ReplaceAll(key, "_", " "), change.Detail[key]))
-		}
-	}
-	return fmt.Sprintf("step %d: the model changes: %s, %s; took %s", step, change.Kind, strings.Join(details, ", "), Duration(seconds))
+func changeLine(step int, what string, detail map[string]any, seconds float64) string {
+	return fmt.Sprintf("step %d: the model changes: %s; took %s", step, ChangeText(what, detail), Duration(seconds))
 }
 
 // validationLine tells a validation loss in Megatron-LM's fields, whose

@@ -17,7 +17,8 @@ var logs = []Log{
 	{Iteration: 20, Iterations: 500, ConsumedSamples: 160, Seconds: 1.5, FLOPs: 2.34e12, LR: 9.5e-4, BatchSize: 8,
 		Loss: math.NaN(), GradNorm: math.Inf(1), Skipped: 1, NaN: 1},
 	{Iteration: 30, Iterations: 500, ConsumedSamples: 240, Seconds: 0.5, LR: 9e-4, BatchSize: 8, Loss: 5.4, GradNorm: 1,
-		TokensPerSecond: 12345.67, Clock: "virtual", Left: 83*time.Second + time.Millisecond},
+		TokensPerSecond: 12345.67, Clock: "virtual", Left: 83*time.Second + time.Millisecond,
+		Model: []string{"frozen layers: 3 of 14", "tokens in blocks: 69.8 %"}},
 }
 
 // The fields are those that training_log of Megatron-LM (megatron/training)

@@ -53,7 +53,7 @@ func (p *Progress) Step(l Log) {
 			return
 		}
 		p.drawn = time.Now()
-		p.bar.Describe(fmt.Sprintf("loss %.4f, %.1f ms, %.0f tokens/s", l.Loss, 1e3*l.Seconds, l.TokensPerSecond))
+		p.bar.Describe(strings.Join(append([]string{fmt.Sprintf("loss %.4f, %.1f ms, %.0f tokens/s", l.Loss, 1e3*l.Seconds, l.TokensPerSecond)}, l.Model...), ", "))
 		_ = p.bar.Set(l.Iteration) // a terminal that is gone must not end the run
 	case l.Iteration%p.every == 0 || l.Iteration == l.Iterations:
 		p.Say(l.String())

@@ -33,6 +33,7 @@ type Past struct {
 	Missing  int      // steps before the first that have no line
 	Last     *Metrics // of the last step that is kept; nil: there is none
 	Skipped  int      // steps without an update
+	Changes  []Event  // of the model, before the first step that is run
 	Tally    Tally    // of the steps that are kept
 }
 

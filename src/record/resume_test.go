@@ -181,7 +181,7 @@ func TestResumedRunIsOneRun(t *testing.T) {
 	if got, want := holding(t, dir), "dynamic 3, checkpoint 5, migrate 5, checkpoint 8, resume 8, resume 8, [0 +4]"; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if past.Last.Step != 7 || past.Skipped != 1 || past.Restarts != 2 {
+	if past.Last.Step != 7 || past.Skipped != 1 || past.Restarts != 2 || len(past.Changes) != 1 || past.Changes[0].Step != 3 {
 		t.Errorf("%+v", past)
 	}
 	var tally Tally

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"dynmo/src/expect"
+	"dynmo/src/record"
 	"dynmo/src/schedule"
 )
 
@@ -76,6 +77,19 @@ type canvas struct {
 	Share float64 // of the pixels that are forwards
 }
 
+// routing makes a run one with routed blocks, and layers that freeze.
+func routing(r *Run) {
+	r.Config.Dynamic.Kind = "freeze+mod"
+	for i := range r.Metrics {
+		m := &r.Metrics[i]
+		m.BatchSize, m.Plasticity = 2, map[int]float64{1: 1e-4, 2: 1e-5}
+		for block := 1; block < r.Config.Model.Blocks; block += 2 {
+			m.Counts = append(m.Counts, record.LayerCounts{Layer: fmt.Sprintf("block.%d", block), Name: "routed", Values: []int64{128, int64(16 + i%5), 100, 0, 0}})
+		}
+	}
+	r.Events = append(r.Events, record.Event{Step: r.last() / 2, Kind: record.Dynamic, Detail: map[string]any{"what": "freeze", "layers": 2.}})
+}
+
 // TestInABrowser opens the page from a file in headless Chromium: no error, a
 // timeline that is painted, zooms, and shows another step when asked.
 func TestInABrowser(t *testing.T) {
@@ -86,14 +100,17 @@ func TestInABrowser(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		s     sample
+		dress func(*Run)
 		width string
 	}{
-		{"laptop", small, "1280"},
-		{"phone", small, "400"},
-		{"chunks", sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}, "800"},
+		{"laptop", small, routing, "1280"},
+		{"phone", small, routing, "400"},
+		{"chunks", sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}, func(*Run) {}, "800"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			text := strings.Replace(render(t, c.s.read(t)), "</body>", probe+"</body>", 1)
+			r := c.s.read(t)
+			c.dress(&r)
+			text := strings.Replace(render(t, r), "</body>", probe+"</body>", 1)
 			dir := t.TempDir()
 			file := filepath.Join(dir, "frame.html")
 			expect.OK(t, os.WriteFile(filepath.Join(dir, "page.html"), []byte(text), 0o666))

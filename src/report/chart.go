@@ -23,10 +23,12 @@ type chart struct {
 	Unit     string        `json:"unit"`
 	About    string        `json:"-"` // what the number is
 	Curves   []*curve      `json:"curves"`
-	FromZero bool          `json:"-"` // the axis begins at 0
-	Top      float64       `json:"-"` // the axis ends there; 0: at the largest number
-	Above    string        `json:"-"` // what lies beyond Top; "" if nothing does
-	SVG      template.HTML `json:"-"` // "" where no curve has a point
+	Exact    bool          `json:"exact"` // a number is told near its own step alone
+	FromZero bool          `json:"-"`     // the axis begins at 0
+	Log      bool          `json:"-"`     // the axis is logarithmic: only numbers above 0 are drawn
+	Top      float64       `json:"-"`     // the axis ends there; 0: at the largest number
+	Above    string        `json:"-"`     // what lies beyond Top; "" if nothing does
+	SVG      template.HTML `json:"-"`     // "" where no curve has a point
 	X        []tick        `json:"-"`
 	Y        []tick        `json:"-"`
 }
@@ -89,10 +91,21 @@ var styles = map[string]draw.LineStyle{
 	"best":   {Color: color.RGBA{8, 8, 8, 255}, Width: 2, Dashes: []vg.Length{2, 3}},
 
 	"validation": {Color: color.RGBA{9, 9, 9, 255}, Width: 2.5},
+
+	"layer0": {Color: color.RGBA{16, 16, 16, 255}, Width: 1.5},
+	"layer1": {Color: color.RGBA{17, 17, 17, 255}, Width: 1.5},
+	"layer2": {Color: color.RGBA{18, 18, 18, 255}, Width: 1.5},
+	"layer3": {Color: color.RGBA{19, 19, 19, 255}, Width: 1.5},
+	"layer4": {Color: color.RGBA{20, 20, 20, 255}, Width: 1.5},
+	"layer5": {Color: color.RGBA{21, 21, 21, 255}, Width: 1.5},
+	"layer6": {Color: color.RGBA{22, 22, 22, 255}, Width: 1.5},
+	"layer7": {Color: color.RGBA{23, 23, 23, 255}, Width: 1.5},
 }
 
 var themed = strings.NewReplacer("#030303", "var(--line)", "#070707", "var(--static)", "#080808", "var(--best)", "#090909", "var(--validation)",
-	"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)")
+	"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)",
+	"#101010", "var(--layer0)", "#111111", "var(--layer1)", "#121212", "var(--layer2)", "#131313", "var(--layer3)",
+	"#141414", "var(--layer4)", "#151515", "var(--layer5)", "#161616", "var(--layer6)", "#171717", "var(--layer7)")
 
 // Size of a picture in units of its own; the page stretches it.
 const chartWidth, chartHeight = 1000, 300
@@ -107,6 +120,9 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 	p.BackgroundColor = nil
 	p.HideAxes()
 	p.X.Padding, p.Y.Padding = 0, 0
+	if c.Log {
+		p.Y.Scale = plot.LogScale{}
+	}
 	p.Add(marked(marks))
 	drawn := false
 	for i := len(c.Curves) - 1; i >= 0; i-- { // the first lies on top
@@ -125,15 +141,19 @@ func (c *chart) draw(from, to float64, marks []mark) error {
 	if c.Top > 0 {
 		p.Y.Max = c.Top
 	}
-	if p.Y.Max <= p.Y.Min {
+	if p.Y.Max <= p.Y.Min && !c.Log {
 		p.Y.Max = above(p.Y.Min)
 	}
 	c.X, c.Y = nil, nil
 	for _, t := range (ticks{most: 6, least: 1}).Ticks(from, to) {
 		c.X = append(c.X, tick{percent(t.Value-from, to-from), t.Label})
 	}
-	for _, t := range (ticks{most: 5}).Ticks(p.Y.Min, p.Y.Max) {
-		c.Y = append(c.Y, tick{percent(p.Y.Max-t.Value, p.Y.Max-p.Y.Min), t.Label})
+	if c.Log {
+		c.Y = decades(&p.Y)
+	} else {
+		for _, t := range (ticks{most: 5}).Ticks(p.Y.Min, p.Y.Max) {
+			c.Y = append(c.Y, tick{percent(p.Y.Max-t.Value, p.Y.Max-p.Y.Min), t.Label})
+		}
 	}
 	svg := vgsvg.New(chartWidth, chartHeight)
 	p.Draw(draw.New(svg))
@@ -171,6 +191,17 @@ func (c *curve) draw(p *plot.Plot, to float64) error {
 		begin = end
 	}
 	return nil
+}
+
+// decades widens a logarithmic axis to powers of ten and marks these, at most about six.
+func decades(axis *plot.Axis) (list []tick) {
+	low, high := int(math.Floor(math.Log10(axis.Min))), int(math.Ceil(math.Log10(axis.Max)))
+	high = max(high, low+1)
+	axis.Min, axis.Max = math.Pow10(low), math.Pow10(high)
+	for k := low; k <= high; k += (high - low + 5) / 6 {
+		list = append(list, tick{percent(float64(high-k), float64(high-low)), fmt.Sprintf("1e%d", k)})
+	}
+	return list
 }
 
 // percent writes a share of the width or height of a picture.

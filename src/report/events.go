@@ -1,10 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"dynmo/src/input"
 	"dynmo/src/record"
@@ -78,7 +79,7 @@ func (r Run) eventRows() []eventRow {
 		case e.Kind == record.Dynamic:
 			row.Text = changeText(e.Detail)
 		default:
-			row.Text = detail(e.Detail)
+			row.Text = record.Figures(e.Detail)
 		}
 		row.Text = input.Visible(row.Text)
 		list = append(list, row)
@@ -136,7 +137,7 @@ func (e eventRow) keptText() string {
 	if e.many > 1 {
 		lead = fmt.Sprintf("Layers stay, %d decisions: ", e.many)
 	}
-	saved := significant(100*e.share) + " %"
+	saved := record.Significant(100*e.share) + " %"
 	if e.many > 1 {
 		saved = "up to " + saved
 	}
@@ -184,36 +185,7 @@ func effect(e record.Event) string {
 // changeText says how the model changed.
 func changeText(of map[string]any) string {
 	what, _ := of["what"].(string)
-	number := func(key string) float64 {
-		x, _ := of[key].(float64)
-		return x
-	}
-	switch {
-	case what == "prune" && number("prunable") > 0:
-		return fmt.Sprintf("Pruned: %s %% of the prunable weights are gone, %s of %s are left.", significant(100*number("sparsity")), count(number("kept")), count(number("prunable")))
-	case what == "freeze":
-		return fmt.Sprintf("Frozen: the first %.0f layers train no more.", number("layers"))
-	case what == "thaw":
-		return fmt.Sprintf("Thawed: the %.0f layers that were frozen train again.", number("layers"))
-	case what == "mod":
-		return fmt.Sprintf("Routed blocks take %s %% of the tokens; of %s %% it was foretold rightly whether they are among the first.",
-			significant(100*number("share")), significant(100*number("right")))
-	}
-	rest := maps.Clone(of)
-	delete(rest, "what")
-	return strings.TrimSuffix("The model changed ("+what+"): "+detail(rest), ": ")
-}
-
-// detail writes the figures of an event of any kind.
-func detail(of map[string]any) string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		name := strings.ReplaceAll(key, "_", " ")
-		if x, ok := of[key].(float64); ok {
-			list = append(list, name+" "+count(x))
-		} else {
-			list = append(list, fmt.Sprintf("%s %v", name, of[key]))
-		}
-	}
-	return strings.Join(list, ", ")
+	text := cmp.Or(record.ChangeText(what, of), "the model changed")
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:] + "."
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -37,7 +36,7 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 			fmt.Sprintf("after step %d, of data that nothing was trained on; perplexity %.5g", last.Step, last.ValidationPerplexity)})
 	}
 	if _, y := r.sparsity(); y[len(y)-1] > 0 {
-		facts = append(facts, fact{"sparsity", significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
+		facts = append(facts, fact{"sparsity", record.Significant(100*y[len(y)-1]) + " %", "of the prunable weights are gone at the end"})
 	}
 	bubble := middle(r.Metrics[first.lo:first.hi], func(m record.Metrics) record.Float { return m.BubbleRatio })
 	moved := ""
@@ -45,7 +44,7 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 		moved = " " + record.Bytes(s.Moved) + " of layers"
 	}
 	return append(facts,
-		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", significant(100*bubble), significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
+		fact{"bubble ratio", fmt.Sprintf("%s → %s %%", record.Significant(100*bubble), record.Significant(100*s.Bubble)), "idle share of the stages' time in the pipeline, first → last"},
 		fact{"balancing", fmt.Sprintf("%.2f %%", 100*s.Overhead), "of all time went to measuring, deciding and moving" + moved},
 		fact{"steps", fmt.Sprintf("%d of %d", len(r.Metrics), r.Config.Train.Steps), r.skipped()})
 }
@@ -81,28 +80,4 @@ func (r Run) skipped() string {
 }
 
 // milliseconds writes seconds.
-func milliseconds[F ~float64](seconds F) string { return significant(1e3 * float64(seconds)) }
-
-// significant writes a number with three digits, or all those before the point.
-func significant(x float64) string {
-	switch abs := math.Abs(x); {
-	case abs >= 1e6 || abs < 1e-3 && abs > 0:
-		return fmt.Sprintf("%.3g", x)
-	case abs >= 100:
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.3g", x)
-}
-
-// count writes a large number in thousands, millions or more.
-func count(x float64) string {
-	for _, unit := range []struct {
-		size float64
-		name string
-	}{{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
-		if math.Abs(x) >= unit.size {
-			return significant(x/unit.size) + unit.name
-		}
-	}
-	return significant(x)
-}
+func milliseconds[F ~float64](seconds F) string { return record.Significant(1e3 * float64(seconds)) }

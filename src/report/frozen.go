@@ -1,31 +1,21 @@
 package report
 
-import (
-	"slices"
-	"strings"
-
-	"dynmo/src/record"
-)
-
 // frozen is metrics [lo, hi) in which the first layers of the chain were frozen.
 type frozen struct{ lo, hi, layers int }
 
 // frozen returns when layers were frozen, as the changes of the model tell.
 func (r Run) frozen() (list []frozen) {
 	for _, e := range r.Events {
-		what, _ := e.Detail["what"].(string)
-		layers, _ := e.Detail["layers"].(float64)
-		kinds := strings.Split(what, "+")
-		freezes := slices.Contains(kinds, "freeze")
-		if e.Kind != record.Dynamic || !freezes && !slices.Contains(kinds, "thaw") {
+		layers, ok := frozenBy(e)
+		if !ok {
 			continue
 		}
 		at := r.index(e.Step)
 		if n := len(list); n > 0 {
 			list[n-1].hi = min(list[n-1].hi, at)
 		}
-		if freezes {
-			list = append(list, frozen{at, len(r.Metrics), int(layers)})
+		if layers > 0 {
+			list = append(list, frozen{at, len(r.Metrics), layers})
 		}
 	}
 	return list

@@ -13,7 +13,8 @@ import (
 type heat struct {
 	Steps, Layers, Stages int
 	Boxes                 []box
-	Thinned               int // steps whose layout is too short-lived to be seen and left out
+	Names                 []string // of the layers; none: they are numbered
+	Thinned               int      // steps whose layout is too short-lived to be seen and left out
 }
 
 // box is layers [Layer, Layer+Height) that a stage held for steps [Step,
@@ -83,6 +84,9 @@ func (r Run) heat() (*heat, error) {
 			open[v] = len(h.Boxes)
 			h.Boxes = append(h.Boxes, b)
 		}
+	}
+	if names := r.chain(); len(names) == h.Layers {
+		h.Names = names
 	}
 	h.Boxes = slices.DeleteFunc(h.Boxes, func(b box) bool { return b.Height == 0 })
 	return h, nil

@@ -9,7 +9,8 @@ import (
 // height.
 type heatView struct {
 	*heat
-	Height int // pixels
+	Height int     // pixels
+	Top    float64 // of a map of shares: the share whose colour is the lightest
 	Boxes  []boxView
 	Frozen []boxView
 	Marks  []string // where the model changed; moves are seen
@@ -37,7 +38,7 @@ func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 	if h == nil {
 		return nil
 	}
-	v := &heatView{heat: h, Height: max(140, min(12*h.Layers, 420))}
+	v := &heatView{heat: h, Height: max(140, min(13*h.Layers, 420))}
 	steps, layers := float64(h.Steps), float64(h.Layers)
 	for s := range h.Stages {
 		v.Stages = append(v.Stages, colourOf(s, h.Stages))
@@ -73,16 +74,24 @@ func (h *heat) view(first int, marks []mark, cold []frozen) *heatView {
 	}
 	every := max(1, int(math.Ceil(13*layers/float64(v.Height))))
 	for k := range (h.Layers-1)/every + 1 {
-		v.Layers = append(v.Layers, tick{percent(float64(k*every)+0.5, layers), fmt.Sprint(k * every)})
+		v.Layers = append(v.Layers, tick{percent(float64(k*every)+0.5, layers), h.name(k * every)})
 	}
 	return v
+}
+
+// name returns what a layer is called beside the map.
+func (h *heat) name(layer int) string {
+	if h.Names == nil {
+		return fmt.Sprint(layer)
+	}
+	return layerLabel(h.Names[layer])
 }
 
 // Scale names five colours of a map of shares.
 func (v *heatView) Scale() (list []stageColour) {
 	for k := range 5 {
 		c := v.Stages[k*(len(v.Stages)-1)/4]
-		c.Name = fmt.Sprintf("%d %%", 25*k)
+		c.Name = fmt.Sprintf("%.3g %%", 25*float64(k)*v.Top)
 		list = append(list, c)
 	}
 	return list

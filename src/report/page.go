@@ -28,6 +28,7 @@ var (
 type page struct {
 	Run      Run
 	Headline string // what moving layers was worth; "" if it is not known
+	Changed  string // what the kinds of dynamism have made of the model; "" if they tell nothing
 	Summary  summary
 	State    string // that the run did not come to its end; "" if it did
 	Schedule string
@@ -68,11 +69,12 @@ func HTML(out io.Writer, r Run) error {
 	if worth != nil {
 		p.Headline = Headline(*worth)
 	}
-	p.Facts = r.facts(p.Summary, worth)
+	changes := r.changer()
+	p.Changed, p.Facts = changes.sentence(), r.facts(p.Summary, worth)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()
-	cold, did := r.frozen(), r.work()
+	cold, did := changes.frozen, changes.work
 	p.Figure, p.Charts = r.figure(phases), r.charts()
 	if c := r.frozenChart(cold); c != nil {
 		p.Charts = append(p.Charts, c)
@@ -80,6 +82,7 @@ func HTML(out io.Writer, r Run) error {
 	if did != nil {
 		p.Charts = append(p.Charts, did.chart(r))
 	}
+	p.Charts = append(p.Charts, r.countCharts()...)
 	charts := append([]*chart{p.Figure}, p.Charts...)
 	for _, c := range charts {
 		if err := c.draw(first, last, marks); err != nil {
@@ -92,7 +95,7 @@ func HTML(out io.Writer, r Run) error {
 	}
 	p.Heat = layouts.view(r.Metrics[0].Step, marks, cold)
 	if did != nil {
-		p.Work, p.Shares = did.view(r.Metrics[0].Step, marks), did.What
+		p.Work, p.Shares = did.view(r.Metrics[0].Step), did.What
 	}
 	all := segment{0, len(r.Metrics)}
 	columns, segments := []string{"whole run"}, []segment{all}

@@ -23,14 +23,23 @@ function at(curve, step) {
 	return curve.held && curve.x[i] > step ? i - 1 : i;
 }
 
+// pointed returns the step of a chart that is nearest to a step, null where it has none.
+function pointed(chart, step) {
+	const first = chart.curves[0];
+	if (first.held) return at(first, step) < 0 ? null : Math.round(step);
+	const list = chart.curves.filter(curve => curve.x.length > 0).map(curve => curve.x[at(curve, step)]);
+	return list.reduce((best, x) => best === null || Math.abs(x - step) < Math.abs(best - step) ? x : best, null);
+}
+
 function showStep(step) {
+	const far = (data.to - data.from) / 400; // few pixels
 	for (const { chart, cross, value } of figures) {
-		const near = step === null ? -1 : at(chart.curves[0], step);
-		cross.hidden = near < 0;
+		const x = step === null ? null : pointed(chart, step);
+		cross.hidden = x === null;
 		value.textContent = "";
-		if (near < 0) continue;
-		const x = chart.curves[0].held ? Math.round(step) : chart.curves[0].x[near];
-		const told = chart.curves.map(curve => [curve, at(curve, x)]).filter(([, i]) => i >= 0)
+		if (x === null) continue;
+		const told = chart.curves.map(curve => [curve, at(curve, x)])
+			.filter(([curve, i]) => i >= 0 && (!chart.exact || Math.abs(curve.x[i] - x) <= far))
 			.map(([curve, i]) => `${curve.name} ${Number(curve.y[i].toPrecision(4))}`.trim());
 		value.textContent = `step ${x}: ${told.join(", ")} ${chart.unit}`;
 		cross.style.left = 100 * (x - data.from) / (data.to - data.from) + "%";

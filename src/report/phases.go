@@ -3,7 +3,9 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strings"
 
 	"dynmo/src/record"
 )
@@ -13,6 +15,7 @@ type phase struct {
 	first    int              // step
 	sparsity float64          // 0 before the first pruning
 	steps    []record.Metrics // the second half of them: by then layers have moved
+	at       segment          // where steps are in the metrics of the run
 }
 
 // phases cuts a run at its changes of the model.
@@ -26,13 +29,20 @@ func (r Run) phases() []phase {
 		}
 		list[len(list)-1].steps = r.Metrics[begin:at]
 		begin = at
-		sparsity, _ := e.Detail["sparsity"].(float64)
+		sparsity, ok := e.Detail["sparsity"].(float64)
+		if !ok { // the change is another
+			sparsity = list[len(list)-1].sparsity
+		}
 		list = append(list, phase{first: e.Step, sparsity: sparsity, steps: r.Metrics[begin:]})
 	}
 	// Pruned before the first step, or twice before the same one.
 	list = slices.DeleteFunc(list, func(p phase) bool { return len(p.steps) == 0 })
+	end := 0
 	for i := range list {
-		list[i].steps = list[i].steps[len(list[i].steps)/2:]
+		p := &list[i]
+		half := len(p.steps) / 2
+		p.at = segment{end + half, end + len(p.steps)}
+		p.steps, end = p.steps[half:], p.at.hi
 	}
 	return list
 }
@@ -46,14 +56,36 @@ func Phases(out io.Writer, runs []Run, wide bool) error {
 	if err != nil {
 		return err
 	}
-	header := phaseHeader
+	header, rows := sayingChanges(phaseHeader, rows)
 	if !wide {
 		header, rows = without(header, rows, "bottleneck", "optimum", "makespan/predicted", "to first")
 	}
 	return record.Table(out, header, rows)
 }
 
-var phaseHeader = []string{"sparsity", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
+// sayingChanges returns a table without those columns of what the model has become in
+// which no line tells anything; sparsity stays if none does.
+func sayingChanges(header []string, rows [][]string) ([]string, [][]string) {
+	quiet := map[string]string{"work, %": "", "work": "", "frozen": "0", "sparsity": "0.0000", "sparsity, %": "0"}
+	var silent []string
+	told := 0
+	for column, name := range header {
+		nothing, changes := quiet[name]
+		switch {
+		case !changes:
+		case slices.ContainsFunc(rows, func(row []string) bool { return row[column] != nothing }):
+			told++
+		default:
+			silent = append(silent, name)
+		}
+	}
+	if told == 0 {
+		silent = slices.DeleteFunc(silent, func(name string) bool { return strings.HasPrefix(name, "sparsity") })
+	}
+	return without(header, rows, silent...)
+}
+
+var phaseHeader = []string{"sparsity", "frozen", "work", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
 
 // phaseRows returns the lines of Phases, under phaseHeader.
 func phaseRows(runs []Run) ([][]string, error) {
@@ -71,6 +103,8 @@ type PhaseRow struct {
 	Balancer   string       `json:"balancer"`
 	Clock      string       `json:"clock"`
 	Sparsity   record.Float `json:"sparsity"`
+	Frozen     int          `json:"frozen_layers"`
+	Work       record.Float `json:"work_share"` // of the tokens or of attention's scores, mean over the blocks; null where all are worked on
 	Makespan   record.Float `json:"makespan"`
 	Speedup    record.Float `json:"speedup"` // of the makespan over the first run's
 	Bottleneck record.Float `json:"bottleneck"`
@@ -86,13 +120,19 @@ type PhaseRow struct {
 func PhaseRows(runs []Run) ([]PhaseRow, error) {
 	var rows []PhaseRow
 	base := runs[0].phases()
+	changes := make([]changer, len(runs))
+	for k, r := range runs {
+		changes[k] = r.changer()
+	}
 	for i := range base {
-		for _, r := range runs {
+		for k, r := range runs {
 			list := r.phases()
 			if len(list) != len(base) {
 				return nil, fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
 			}
-			rows = append(rows, phaseRow(r, list[i], base[i]))
+			row, d := phaseRow(r, list[i], base[i]), changes[k].over(list[i].at)
+			row.Frozen, row.Work = d.Frozen, record.Float(d.Work)
+			rows = append(rows, row)
 		}
 	}
 	return rows, nil
@@ -120,10 +160,18 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 func (r PhaseRow) cells() []string {
 	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
 	return []string{
-		fmt.Sprintf("%.4f", r.Sparsity), shortly(r.Balancer), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
+		fmt.Sprintf("%.4f", r.Sparsity), fmt.Sprint(r.Frozen), r.work(), shortly(r.Balancer), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
 		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
 		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
 	}
+}
+
+// work writes the share that blocks work on, nothing where they work on all.
+func (r PhaseRow) work() string {
+	if math.IsNaN(float64(r.Work)) {
+		return ""
+	}
+	return record.Significant(100*float64(r.Work)) + " %"
 }
 
 // phaseTable returns the phases of one run for its page, with a header, nil if the
@@ -134,18 +182,23 @@ func (r Run) phaseTable() ([][]string, error) {
 		return nil, nil
 	}
 	rows, err := PhaseRows([]Run{r})
-	table := [][]string{{"from step", "sparsity, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
 	for i, p := range rows {
 		table = append(table, []string{
-			fmt.Sprint(list[i].first), significant(100 * float64(p.Sparsity)), milliseconds(p.Makespan), milliseconds(p.Predicted),
-			milliseconds(p.Bottleneck), milliseconds(p.Optimum), significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
+			fmt.Sprint(list[i].first), record.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), record.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
 		})
 	}
-	return table, err
+	if err != nil {
+		return nil, err
+	}
+	header, lines := sayingChanges(table[0], table[1:])
+	return append([][]string{header}, lines...), nil
 }
 
 // PhasesLegend explains the columns of Phases that are always there.
-const PhasesLegend = `medians over the second half of the steps between two prunings
+const PhasesLegend = `medians over the second half of the steps between two changes of the model
+frozen: layers.  work: share of the tokens, or of attention's scores, that blocks work on
 speedup: on the first run's makespan, same work.  predicted: the schedule simulated on the costs
 gap: slowest stage above the least possible on the run's costs
 ceiling: what the best cuts could still gain on these

@@ -22,6 +22,10 @@ type Row struct {
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
 	Ceiling   record.Float `json:"ceiling"`
+	// Figures of the model at the end.
+	Sparsity record.Float `json:"sparsity"`
+	Frozen   int          `json:"frozen_layers"`
+	Work     record.Float `json:"work_share"` // of the tokens or of attention's scores, mean over the blocks; null where all are worked on
 	// Figures of Worths.Table; null where costs do not tell.
 	Simulated record.Float `json:"simulated_seconds"`
 	Speedup   record.Float `json:"speedup"`
@@ -42,11 +46,12 @@ func Rows(runs []Run) ([]Row, error) {
 		if worths.of[i] != nil {
 			w = *worths.of[i]
 		}
-		s := r.summarise()
+		s, d := r.summarise(), r.changer().end()
 		rows = append(rows, Row{
 			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
 			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
 			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Ceiling: record.Float(s.Ceiling),
+			Sparsity: record.Float(d.Sparsity), Frozen: d.Frozen, Work: record.Float(d.Work),
 			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
 			Low: record.Float(w.Low), High: record.Float(w.High), Best: record.Float(w.Ceiling),
 		})

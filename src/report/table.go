@@ -119,6 +119,29 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 	return record.Table(out, header, rows)
 }
 
+// Changes says what the kinds of dynamism have made of the runs' models: once if of all
+// the same, else in a line for each that has any.
+func Changes(out io.Writer, runs []Run) error {
+	var text strings.Builder
+	var sentences []string
+	for _, r := range runs {
+		s, sentence := r.summarise(), r.changer().sentence()
+		sentences = append(sentences, sentence)
+		if sentence != "" {
+			fmt.Fprintf(&text, "model at the end, %s, %s, %s: %s\n", s.Name, s.Layout, shortly(s.Balancer), sentence)
+		}
+	}
+	if sentences = slices.Compact(sentences); len(sentences) == 1 && sentences[0] != "" {
+		text.Reset()
+		fmt.Fprintf(&text, "model at the end: %s\n", sentences[0])
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\n%s", text.String())
+	return err
+}
+
 // shortly returns a balancer's name without what it goes by, where that is time.
 func shortly(balancer string) string { return strings.TrimSuffix(balancer, " by time") }
 
@@ -142,12 +165,12 @@ func without(header []string, rows [][]string, names ...string) ([]string, [][]s
 
 // Legend explains the columns of Table that are always there.
 const Legend = `layout: stages x replicas.  loss: of the last step
-before, after: median time of a step before anything moved or changed, and after the last pruning
-bubble: idle share of all stages' time, after the last pruning.  moved: bytes migrated
+before, after: median time of a step before anything moved or changed, and after the last change
+bubble: idle share of all stages' time, after that.  moved: bytes migrated
 `
 
 // WideLegend explains the others.
-const WideLegend = `imbalance: (max - min) / mean of the stages' work, after the last pruning
+const WideLegend = `imbalance: (max - min) / mean of the stages' work, after the last change of the model
 balancing: measuring, deciding and moving, as a share of all time
-ceiling: what the best cuts could still gain on those used after the last pruning
+ceiling: what the best cuts could still gain on those used after that
 `

@@ -17,10 +17,6 @@ type work struct {
 	shares [][]float64 // by step and layer of the chain; NaN: the layer counts none
 }
 
-// routedCounts is the name of what a routed block counts: the tokens that are there, those
-// that it takes, and more.
-const routedCounts = "routed"
-
 // work returns what layers counted, nil if none did.
 func (r Run) work() *work {
 	w := &work{What: "tokens", names: model.FromConfig(r.Config).Names()}
@@ -52,7 +48,7 @@ func (w *work) row(m record.Metrics, tokens float64) []float64 {
 			w.What, taken[layer], known = "scores", first/second, true
 		case model.ExitCounts:
 			left[layer], known = second/tokens, true
-		case routedCounts:
+		case model.RoutingCounts:
 			taken[layer], known = second/tokens, true
 		}
 	}
@@ -81,11 +77,24 @@ const (
 	workColumns, workLevels = 60, 20
 )
 
+// tops are the shares at which the colours of a map may end.
+var tops = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1}
+
 // view lays the shares out as colours, light for much.
-func (w *work) view(first int, marks []mark) *heatView {
+func (w *work) view(first int) *heatView {
 	steps := len(w.shares)
-	h := &heat{Steps: steps, Layers: len(w.names), Stages: workLevels + 1}
+	h := &heat{Steps: steps, Layers: len(w.names), Stages: workLevels + 1, Names: w.names}
 	column := (steps + workColumns - 1) / workColumns
+	most := 0.0
+	for layer := range w.names {
+		for begin := 0; begin < steps; begin += column {
+			if share := w.mean(layer, begin, min(begin+column, steps)); share > most { // of NaN: false
+				most = share
+			}
+		}
+	}
+	at, _ := slices.BinarySearch(tops, most)
+	top := tops[min(at, len(tops)-1)]
 	var titles []string
 	for layer, name := range w.names {
 		for begin := 0; begin < steps; begin += column {
@@ -94,16 +103,17 @@ func (w *work) view(first int, marks []mark) *heatView {
 			if math.IsNaN(share) {
 				continue
 			}
-			level := int(math.Round(workLevels * min(max(share, 0), 1)))
+			level := int(math.Round(workLevels * min(max(share/top, 0), 1)))
 			if n := len(h.Boxes) - 1; n >= 0 && h.Boxes[n].Layer == layer && h.Boxes[n].Stage == level && h.Boxes[n].Step+h.Boxes[n].Width == begin {
 				h.Boxes[n].Width += end - begin
 				continue
 			}
 			h.Boxes = append(h.Boxes, box{Stage: level, Step: begin, Width: end - begin, Layer: layer, Height: 1})
-			titles = append(titles, fmt.Sprintf("%s: %.0f %% of the %s", name, 100*share, w.What))
+			titles = append(titles, fmt.Sprintf("%s: about %.3g %% of the %s", name, 100*share, w.What))
 		}
 	}
-	v := h.view(first, marks, nil)
+	v := h.view(first, nil, nil)
+	v.Top = top
 	for i := range v.Boxes {
 		b := &v.Boxes[i]
 		b.Label = ""
@@ -123,27 +133,29 @@ func (w *work) mean(layer, begin, end int) float64 {
 	return sum / float64(n)
 }
 
+// blocks returns the mean share of the blocks in a recorded step, NaN if none is known.
+func (w *work) blocks(chain []model.Description, step int) float64 {
+	sum, n := 0.0, 0
+	for layer, share := range w.shares[step] {
+		if chain[layer].Block >= 0 && !math.IsNaN(share) {
+			sum, n = sum+share, n+1
+		}
+	}
+	return sum / float64(n)
+}
+
 // chart returns the mean share of the blocks over steps.
 func (w *work) chart(r Run) *chart {
 	chain, steps := model.FromConfig(r.Config).Chain(), r.Metrics
 	x, y := make([]float64, len(steps)), make([]float64, len(steps))
-	for i, row := range w.shares {
-		x[i], y[i] = float64(steps[i].Step), math.NaN()
-		sum, n := 0.0, 0
-		for layer, share := range row {
-			if chain[layer].Block >= 0 && !math.IsNaN(share) {
-				sum, n = sum+share, n+1
-			}
-		}
-		if n > 0 {
-			y[i] = 100 * sum / float64(n)
-		}
+	for i := range steps {
+		x[i], y[i] = float64(steps[i].Step), 100*w.blocks(chain, i)
 	}
 	n := &curve{Style: "line"}
 	n.thin(x, y)
-	about := "share of the tokens that a block works on, mean over the blocks"
+	title, about := "tokens in blocks", "share of the tokens that a block works on, mean over the blocks"
 	if w.What == "scores" {
-		about = "share of the causal scores that are computed, mean over the blocks"
+		title, about = "scores", "share of the causal scores that are computed, mean over the blocks"
 	}
-	return &chart{Title: w.What, Unit: "%", About: about, FromZero: true, Curves: []*curve{n}}
+	return &chart{Title: title, Unit: "%", About: about, FromZero: true, Curves: []*curve{n}}
 }

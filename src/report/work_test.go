@@ -64,12 +64,29 @@ func TestWork(t *testing.T) {
 		if y := w.chart(r).Curves[0].Y; len(y) != 3 || math.Abs(y[0]-c.mean) > 1e-9 {
 			t.Errorf("%s: mean %v, want %v", name, y, c.mean)
 		}
-		if v := w.view(0, nil); len(v.Boxes) == 0 || v.Boxes[0].Wide != "100%" && v.Boxes[0].Wide != "100.000%" {
+		if v := w.view(0); len(v.Boxes) == 0 || v.Boxes[0].Wide != "100%" && v.Boxes[0].Wide != "100.000%" {
 			t.Errorf("%s: %+v", name, v.Boxes)
 		}
 	}
 	if w := counting(t, 3, nil).work(); w != nil {
 		t.Errorf("%+v of a run that counts nothing", w)
+	}
+}
+
+// TestScaleOfWork: the colours of a map of shares end near the largest of them.
+func TestScaleOfWork(t *testing.T) {
+	for _, c := range []struct {
+		pairs int64 // of 1000
+		top   float64
+		want  string // the middle colour
+	}{{0, 0.01, "0.5 %"}, {90, 0.1, "5 %"}, {100, 0.1, "5 %"}, {101, 0.15, "7.5 %"}, {790, 0.8, "40 %"}, {1000, 1, "50 %"}} {
+		v := counting(t, 3, []string{"dynamic.kind=attention"}, record.LayerCounts{Layer: "block.1", Name: "pairs", Values: []int64{c.pairs, 1000}}).work().view(0)
+		if got := v.Scale()[2].Name; v.Top != c.top || got != c.want {
+			t.Errorf("%d: up to %v, in the middle %s, want %v and %s", c.pairs, v.Top, got, c.top, c.want)
+		}
+		if v.Layers[2].Label != "block 1" {
+			t.Errorf("layers are called %v", v.Layers)
+		}
 	}
 }
 

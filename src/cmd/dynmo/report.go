@@ -18,9 +18,10 @@ func reportCommand() *cobra.Command {
 		Long: `Show a run as one HTML page that needs no network and fits a telephone's screen.
 It begins with what moving layers gained: the step time beside what the first cuts,
 never moved, would have taken, and the best cuts, both simulated on the costs that
-the run recorded. Then loss, throughput, bubble ratio, imbalance and sparsity over
-steps, which stage held which layer, a step before and one after layers moved, where
-time went, what happened in sentences, provenance.
+the run recorded. Then loss, throughput, bubble ratio, imbalance and what changes in
+the model over steps (sparsity, frozen layers, tokens that leave or are taken), which
+stage held which layer and which share of the tokens each had, a step before and one
+after layers moved, where time went, what happened in sentences, provenance.
 
 A run that has not ended has a page too, which says so; a torn last line in one of
 its files is left out, which the page says too.`,

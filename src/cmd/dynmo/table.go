@@ -49,10 +49,13 @@ func tableCommand() *cobra.Command {
 			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
 				return err
 			}
+			if err := report.Changes(out, runs); err != nil {
+				return err
+			}
 			return tellWorth(out, runs)
 		},
 	}
-	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two prunings")
+	c.Flags().BoolVar(&phases, "phases", false, "a line for each run and each phase between two changes of the model")
 	c.Flags().BoolVar(&wide, "wide", false, "every column, beyond 100 characters")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line, times in seconds")
 	c.Flags().BoolVar(&asCSV, "csv", false, "comma-separated values, times in seconds")

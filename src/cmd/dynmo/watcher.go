@@ -12,6 +12,7 @@ import (
 	"dynmo/src/launch"
 	"dynmo/src/profile"
 	"dynmo/src/record"
+	"dynmo/src/report"
 	"dynmo/src/trace"
 )
 
@@ -26,6 +27,7 @@ type watcher struct {
 	past     record.Past // of a run that goes on
 	first    int         // step that is run
 	tally    record.Tally
+	model    report.Model // what it has become
 	progress *record.Progress
 	left     *record.TimeLeft
 	began    time.Time
@@ -46,7 +48,10 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	w.tally, w.skipped = w.past.Tally, w.past.Skipped
 	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
-	w.began, w.left = time.Now(), record.NewTimeLeft()
+	w.began, w.left, w.model = time.Now(), record.NewTimeLeft(), report.NewModel(w.settings)
+	for _, e := range w.past.Changes {
+		w.model.Event(e)
+	}
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	if w.run != nil {
 		w.dir = w.run.Dir()
@@ -96,6 +101,7 @@ func (w *watcher) Step(m record.Metrics) error {
 		LR: float64(m.LR), BatchSize: m.BatchSize, Loss: float64(m.Loss), GradNorm: float64(m.GradNorm),
 		Skipped: w.skipped, NaN: w.skipped,
 		TokensPerSecond: float64(m.TokensPerSecond), Clock: m.Clock, Left: w.left.Step(w.settings.Train.Steps - w.steps),
+		Model: w.model.Words(m),
 	})
 	if w.run == nil {
 		return nil
@@ -109,6 +115,7 @@ func (w *watcher) Say(line string) { w.progress.Say(line) }
 // Event records an event.
 func (w *watcher) Event(e record.Event) error {
 	w.tally.Event(e)
+	w.model.Event(e)
 	if w.run == nil {
 		return nil
 	}

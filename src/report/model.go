@@ -1,0 +1,66 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"dynmo/src/config"
+	"dynmo/src/model"
+	"dynmo/src/record"
+)
+
+// Model follows what the kinds of dynamism make of a model while it trains.
+type Model struct {
+	config config.Config
+	chain  []model.Description
+	work   *work
+	frozen int // layers, from the first on
+}
+
+// NewModel begins with a model to which nothing has happened.
+func NewModel(c config.Config) Model {
+	shape := model.FromConfig(c)
+	return Model{config: c, chain: shape.Chain(), work: &work{What: "tokens", names: shape.Names()}}
+}
+
+// Event takes an event.
+func (m *Model) Event(e record.Event) {
+	if layers, ok := frozenBy(e); ok {
+		m.frozen = layers
+	}
+}
+
+// Words says what the model was in a step, a piece for each kind that tells, for a log.
+func (m *Model) Words(step record.Metrics) (list []string) {
+	if step.Sparsity > 0 {
+		list = append(list, "sparsity: "+percentOf(float64(step.Sparsity)))
+	}
+	if m.config.Dynamic.Has("freeze") {
+		list = append(list, fmt.Sprintf("frozen layers: %d of %d", m.frozen, len(m.chain)))
+	}
+	if row := m.work.row(step, float64(step.BatchSize*m.config.Model.Sequence)); row != nil {
+		m.work.shares = append(m.work.shares[:0], row)
+		if share := m.work.blocks(m.chain, 0); !math.IsNaN(share) {
+			list = append(list, m.work.What+" in blocks: "+percentOf(share))
+		}
+	}
+	return list
+}
+
+// frozenBy returns how many layers, from the first on, are frozen since an event; false
+// if it changes nothing of that.
+func frozenBy(e record.Event) (layers int, ok bool) {
+	what, _ := e.Detail["what"].(string)
+	kinds := strings.Split(what, "+")
+	switch {
+	case e.Kind != record.Dynamic:
+	case slices.Contains(kinds, "freeze"):
+		layers, _ := e.Detail["layers"].(float64)
+		return int(layers), true
+	case slices.Contains(kinds, "thaw"):
+		return 0, true
+	}
+	return 0, false
+}
