@@ -12,21 +12,22 @@ import (
 func TestExitErrors(t *testing.T) {
 	depths := `wanted "auto", or ascending numbers of blocks from 1 to 5 with commas between them`
 	for set, want := range map[string]string{
-		"exit.after=3,6":                    `run.toml: exit.after = "3,6", exit.from = 0.25, model.blocks = 6: ` + depths,
-		"exit.after=4,2":                    depths,
-		"exit.after=2,2":                    depths,
-		"exit.after=0,2":                    depths,
-		"exit.after=2;4":                    depths,
-		"exit.after=":                       depths,
-		"exit.after=+2":                     depths,
-		"model.blocks=1":                    "wanted at least 2 blocks: tokens leave between two",
-		"exit.propagate=true":               "exit.propagate = true: wanted exit.propagate = false: nothing computes the keys and values alone of tokens that have left",
-		"exit.confidence=doubt":             `exit.confidence = "doubt": wanted "classifier", "saturation" or "softmax"`,
-		"exit.share=1":                      "exit.share = 1.0: wanted a number at least 0 and below 1",
-		"exit.share=0.5 exit.until=99":      "exit.until = 99, exit.start = 100: wanted exit.until to be at least exit.start",
-		"exit.probe=2":                      "exit.probe = 2.0: wanted a number at least 0 and at most 1",
-		"parallel.stages=12":                "at most a stage for each of the 11 layers",
-		"exit.after=2,4 parallel.stages=10": "",
+		"exit.after=3,6":      `run.toml: exit.after = "3,6", exit.from = 0.25, model.blocks = 6: ` + depths,
+		"exit.after=4,2":      depths,
+		"exit.after=2,2":      depths,
+		"exit.after=0,2":      depths,
+		"exit.after=2;4":      depths,
+		"exit.after=":         depths,
+		"exit.after=+2":       depths,
+		"model.blocks=1":      "wanted at least 2 blocks: tokens leave between two",
+		"exit.propagate=true": "",
+		"exit.propagate=true dynamic.kind=exit+mod": `exit.propagate = true, dynamic.kind = "exit+mod": wanted exit.propagate = false beside mod`,
+		"exit.confidence=doubt":                     `exit.confidence = "doubt": wanted "classifier", "saturation" or "softmax"`,
+		"exit.share=1":                              "exit.share = 1.0: wanted a number at least 0 and below 1",
+		"exit.share=0.5 exit.until=99":              "exit.until = 99, exit.start = 100: wanted exit.until to be at least exit.start",
+		"exit.probe=2":                              "exit.probe = 2.0: wanted a number at least 0 and at most 1",
+		"parallel.stages=12":                        "at most a stage for each of the 11 layers",
+		"exit.after=2,4 parallel.stages=10":         "",
 	} {
 		_, err := load("run.toml", []byte("[dynamic]\nkind = \"exit\"\n"), strings.Fields(set))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "--set: ", "run.toml: "), want)) {

@@ -102,7 +102,9 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	})
 	exits := exiting(t, "exit")
 	exits.Parallel.Replicas = 2
-	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, plastic(t)} {
+	propagating := exits
+	propagating.Exit.Propagate = true
+	for _, c := range []config.Config{sparse(t, "prune+attention"), mixed(t, "prune+mod", "predictor"), exits, propagating, plastic(t)} {
 		want = append(want, goRun(t, c, nil))
 		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)
