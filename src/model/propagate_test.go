@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"dynmo/src/tensor"
@@ -115,6 +116,34 @@ func TestPropagation(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestSubsetOfDeparted: tokens that have departed follow the others, wherever the batch is
+// copied, and all are there.
+func TestSubsetOfDeparted(t *testing.T) {
+	x := newChain(t, propagating("softmax", 2), tensor.F64).x
+	made := func(index []int32) *Subset {
+		s := NewSubset(x, alloc(t, x.Device, x.SubsetBytes()), alloc(t, x.Device, x.SubsetBytes()))
+		copy(tensor.Of[int32](s.host), index)
+		return s
+	}
+	s, other := made([]int32{1, 2, 7, ^5, ^0, ^3, ^4, ^6, ^8, ^9}), made(nil)
+	must(t, s.Select(10))
+	must(t, other.Copy(&s.Batch))
+	for _, b := range []*Batch{&s.Batch, &other.Batch, other.From(&s.Batch)} {
+		picked := b.pick([]int32{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})
+		if b.Tokens != 10 || b.Departed != 7 || b.at(2) != 7 || b.at(3) != 5 || !slices.Equal(picked, []int32{10, 20, 70}) ||
+			!slices.Equal(tensor.Of[int32](b.Offsets), []int32{0, 5, 10}) || b.Longest != 5 {
+			t.Errorf("%+v, data %v", b, picked)
+		}
+	}
+	for want, index := range map[string][]int32{
+		"others are not there": {1, ^2}, "do not ascend": {^3, 4}, "do not ascend ": {1, ^10},
+	} {
+		if err := made(index).Select(len(index)); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%v: %v, want %q", index, err, want)
 		}
 	}
 }
