@@ -120,7 +120,7 @@ type lists struct {
 	backs         tensor.Mem // by token of the full microbatch: where it is in the batch; 0 of departed ones
 }
 
-// buckets of attention that knows departed tokens.
+// departedBuckets is the buckets of attention where tokens have departed.
 const departedBuckets = 2
 
 // startsOf returns the elements of lists' starts.
@@ -235,6 +235,7 @@ func (a *attention) forwardDeparted(x *Exec, b *Batch, s attentionSaved, inp ten
 	b.carry(x, s.out, inp)
 }
 
+// buckets returns those of attention.
 func (l lists) buckets() kernel.Buckets {
 	return kernel.Buckets{Count: departedBuckets, Order: l.order, Starts: l.starts}
 }
