@@ -18,7 +18,7 @@ type Exit struct {
 	Until      int     `toml:"until" default:"1000" min:"0" unit:"steps" doc:"step from which on the share is exit.share"`
 	Probe      float64 `toml:"probe" default:"0.0625" min:"0" max:"1" doc:"share of the tokens that go on whose loss is computed at the exit too, so that it learns of them"`
 	Weight     float64 `toml:"weight" default:"0.3" min:"0" max:"1000" doc:"weight of those losses in the gradient; 0 computes none"`
-	Propagate  bool    `toml:"propagate" default:"false" doc:"whether the state of a token that has left goes on to the keys and values of later blocks"`
+	Propagate  bool    `toml:"propagate" default:"false" doc:"whether the state of a token that has left goes on: later blocks compute keys and values of it, for the others, and nothing else; all tokens then cross boundaries, and not beside mod"`
 }
 
 // Depths returns the numbers of blocks before each exit in a chain of so many, ascending,

@@ -159,7 +159,8 @@ type Backend interface {
 }
 
 // CSR is a sparse matrix (Rows, Cols) in compressed rows. RowPtr is I32
-// (Rows+1), ColIdx I32 (NNZ) ascending in each row, Values (NNZ).
+// (Rows+1), ColIdx I32 (NNZ) ascending in each row, Values (NNZ). RowPtr may begin
+// above 0: rows of a larger matrix, with the entries of all of it.
 type CSR struct {
 	Rows, Cols, NNZ        int
 	RowPtr, ColIdx, Values tensor.Mem

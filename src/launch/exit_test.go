@@ -32,6 +32,8 @@ func TestExitsKeepLaw1(t *testing.T) {
 		{"exit", "classifier", 1, func(c *config.Config) { c.Exit.Share, c.Exit.Threshold = 0, -1 }},
 		{"prune+exit", "classifier", 2, func(c *config.Config) { c.Model.HeadShards = 2 }},
 		{"freeze+exit", "classifier", 1, func(c *config.Config) { c.Model.Grain = "half" }},
+		{"prune+exit", "classifier", 2, func(c *config.Config) { c.Exit.Propagate, c.Model.Grain, c.Model.HeadShards = true, "half", 3 }},
+		{"freeze+exit", "saturation", 1, func(c *config.Config) { c.Exit.Propagate = true }},
 	} {
 		c := exiting(t, v.kind)
 		c.Exit.Confidence, c.Parallel.Replicas = v.confidence, v.replicas
@@ -46,7 +48,7 @@ func TestExitsKeepLaw1(t *testing.T) {
 				continue
 			}
 			c.Parallel.Stages, c.Schedule.Kind, c.Schedule.Chunks = stages, kind, 2
-			t.Run(fmt.Sprintf("%s/%s/D=%d/%s/P=%d", v.kind, v.confidence, v.replicas, kind, stages), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/propagate=%v/D=%d/%s/P=%d", v.kind, v.confidence, c.Exit.Propagate, v.replicas, kind, stages), func(t *testing.T) {
 				moved := goRun(t, c, scatter(uint64(i)))
 				if at := moved.difference(still); at != "" || moved.moves == 0 {
 					t.Errorf("%d moves, differs from one stage at %q", moved.moves, at)
@@ -62,7 +64,11 @@ func TestExitsKeepLaw2(t *testing.T) {
 	c := exiting(t, "prune+exit")
 	c.Parallel.Stages = 3
 	whole := goRun(t, c, nil)
-	for _, at := range []int{1, 5} {
+	for i, at := range []int{1, 5, 5} {
+		if i == 2 {
+			c.Exit.Propagate = true
+			whole = goRun(t, c, nil)
+		}
 		saved := part{dir: t.TempDir(), stop: at}
 		first, _ := trainPart(t, c, saved)
 		then := c
@@ -79,11 +85,15 @@ func TestExitsKeepLaw2(t *testing.T) {
 func TestExitsThatLetNoneOutAreDense(t *testing.T) {
 	c := exiting(t, "exit")
 	c.Exit.Share, c.Exit.Threshold, c.Exit.Weight, c.Optimizer.Decay = 0, 1.5, 0, 0.1
-	exits := goRun(t, c, nil)
+	compacting := goRun(t, c, nil)
+	c.Exit.Propagate = true
+	propagating := goRun(t, c, nil)
 	c.Dynamic.Kind = "none"
 	dense := goRun(t, c, nil)
-	exits.hash = dense.hash // exits have weights too
-	if at := exits.difference(dense); at != "" {
-		t.Errorf("differs from the dense model at %s", at)
+	for i, exits := range []*run{compacting, propagating} {
+		exits.hash = dense.hash // exits have weights too
+		if at := exits.difference(dense); at != "" {
+			t.Errorf("propagate=%v: differs from the dense model at %s", i == 1, at)
+		}
 	}
 }

@@ -101,6 +101,27 @@ func TestValidationOnGPU(t *testing.T) {
 	}
 }
 
+// TestExitsOnGPU: where the states of tokens that left go on, placement changes nothing,
+// and losses are those on a CPU within 2 %: a confidence next to a threshold may fall on
+// its other side.
+func TestExitsOnGPU(t *testing.T) {
+	c := exiting(t, "prune+exit")
+	c.Exit.Propagate, c.Model.Blocks, c.Train.Steps = true, 4, 8
+	c.Exit.Until = 4
+	cpu := goRun(t, c, nil)
+	c.Device.Kind, c.Device.Share = "cuda", true
+	still := goRun(t, c, nil)
+	for i, want := range cpu.losses {
+		if got := still.losses[i]; !(math.Abs(float64(got-want)) <= 0.02*float64(want)) {
+			t.Errorf("step %d: loss %v, on the CPU %v", i, got, want)
+		}
+	}
+	c.Parallel.Stages = 3
+	if at := goRun(t, c, scatter(5)).difference(still); at != "" {
+		t.Errorf("differs from one stage at %s", at)
+	}
+}
+
 // TestGPUAgreesWithCPU compares losses of training on a GPU with those on a CPU:
 // within 1e-3 in float32, 1 % in bfloat16, over 20 steps.
 func TestGPUAgreesWithCPU(t *testing.T) {

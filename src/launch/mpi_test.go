@@ -141,10 +141,13 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 			list, want = append(list, c), append(want, still)
 		}
 	})
-	behind := unchanging(t)
-	want = append(want, goRun(t, behind, nil))
-	behind.Parallel.Stages, behind.Schedule.Kind = 4/behind.Parallel.Replicas, "zb-h1"
-	list = append(list, behind)
+	propagating, behind := exiting(t, "exit"), unchanging(t)
+	propagating.Parallel.Replicas, propagating.Exit.Propagate = 2, true
+	for _, c := range []config.Config{propagating, behind} {
+		want = append(want, goRun(t, c, nil))
+		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
+		list = append(list, c)
+	}
 	agreeOverMPI(t, 4, list, want)
 }
 

@@ -11,6 +11,7 @@ type attention struct {
 	norm          norm
 	qkv, proj     linear
 	buckets       *buckets // that keys are looked for in; nil: everywhere
+	propagates    bool     // tokens of a batch may have departed (see propagate.go)
 }
 
 func newAttention(c Config, block int) *attention {
@@ -21,7 +22,7 @@ func newAttention(c Config, block int) *attention {
 		qkv:  newLinear(at, "qkv", 3*c.Hidden, c.Hidden, d),
 		proj: newLinear(at, "proj", c.Hidden, c.Hidden, c.residual(d)),
 
-		buckets: newBuckets(c, block),
+		buckets: newBuckets(c, block), propagates: c.Exits.Propagate,
 	}
 }
 
@@ -34,16 +35,21 @@ func (a *attention) leaves() Width { return Width{Values: a.hidden} }
 type attentionSaved struct {
 	mean, rstd, normed, qkv, lse, attended, out tensor.Mem
 	hashed
+	joined, lists tensor.Mem // see forwardDeparted
 }
 
 func (a *attention) saved(x *Exec, c *cutter) attentionSaved {
 	d := x.Backend.DType()
-	return attentionSaved{
+	s := attentionSaved{
 		mean: c.rows(1, d.Wide()), rstd: c.rows(1, d.Wide()), normed: c.rows(a.hidden, d),
 		qkv: c.rows(3*a.hidden, d), lse: c.rows(a.heads, d.Wide()),
 		attended: c.rows(a.hidden, d), out: c.rows(a.hidden, d),
 		hashed: a.buckets.saved(x, c, a.heads),
 	}
+	if a.propagates {
+		s.joined, s.lists = c.rows(3*a.hidden, d), c.take(roomForLists(x, a.heads), tensor.I32)
+	}
+	return s
 }
 
 type attentionHeld struct{ dnormed, dqkv tensor.Mem }
@@ -68,6 +74,10 @@ func (a *attention) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Me
 
 func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	s, n := a.saved(x, x.cut(b, saved)), b.Tokens
+	if b.Departed > 0 {
+		a.forwardDeparted(x, b, s, inp)
+		return nil
+	}
 	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, n, s.qkv, s.normed)
 	if a.buckets == nil {
@@ -81,6 +91,10 @@ func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 
 func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
 	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
+	if b.Departed > 0 {
+		a.backwardInputDeparted(x, b, s, h, inp, dout, din)
+		return nil
+	}
 	dattended := x.scratch.Span(0, s.attended.Bytes)
 	a.proj.backwardInput(x, n, dattended, dout)
 	if a.buckets == nil {
@@ -95,6 +109,10 @@ func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 
 func (a *attention) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
+	if b.Departed > 0 {
+		a.backwardWeightDeparted(x, b, s, h, inp, dout)
+		return nil
+	}
 	a.proj.backwardWeight(x, n, dout, s.attended)
 	a.qkv.backwardWeight(x, n, h.dqkv, s.normed)
 	a.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)

@@ -11,12 +11,13 @@ import (
 // Memory of the backend's space lasts as long as the batch is worked on.
 type Batch struct {
 	Tokens    int // that are there
+	Departed  int // of these, the last: they left at an exit, and are there for their keys and values only
 	Capacity  int // that buffers have room for
 	Sequences int
 	Longest   int        // tokens of the longest sequence
 	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
 	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
-	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; absent where all are there
+	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; ^ that of departed ones; absent of the full one
 	Next      *Subset    // which leaves a layer that selects tokens, as its forward sets it; else nil
 	Inner     *Inner     // which the parts of a layer that routes tokens work on, as its forward sets it; else nil
 	subset    *Subset    // that the batch is; nil of a full one
@@ -51,22 +52,25 @@ func (b *Batch) OnHost() tensor.Mem {
 	return b.subset.host.Span(0, b.Index.Bytes)
 }
 
+// live returns how many tokens have not departed: the first of the batch.
+func (b *Batch) live() int { return b.Tokens - b.Departed }
+
 // at returns where a token was in the full microbatch.
 func (b *Batch) at(token int) int32 {
 	if b.Index.IsZero() {
 		return int32(token)
 	}
-	return tensor.Of[int32](b.OnHost())[token]
+	return placeOf(tensor.Of[int32](b.OnHost())[token])
 }
 
-// pick returns the data of the tokens that are there from those of the full
+// pick returns the data of the tokens that have not departed from those of the full
 // microbatch, until the next pick.
 func (b *Batch) pick(data []int32) []int32 {
 	if b.Index.IsZero() {
 		return data
 	}
-	picked := b.subset.picked[:b.Tokens]
-	for i, at := range tensor.Of[int32](b.OnHost()) {
+	picked := b.subset.picked[:b.live()]
+	for i, at := range tensor.Of[int32](b.OnHost())[:len(picked)] {
 		picked[i] = data[at]
 	}
 	return picked
@@ -82,6 +86,7 @@ type Subset struct {
 	entered      Batch        // what the subset was selected from
 	copied       device.Event // host is on the device; nil before the first time
 	leaving      *departure   // at an exit; nil before the first time
+	marks        marks        // of the batch, where tokens of it have departed
 }
 
 // SubsetBytes returns the memory of a subset, on the device and on the host.
@@ -110,29 +115,43 @@ func (s *Subset) Room() (tensor.Mem, error) {
 	return s.host.Span(0, int64(s.x.N())*tensor.I32.Size()), nil
 }
 
+var errOrder = errors.New("model: the tokens of a batch do not ascend in the full microbatch")
+
 // Select makes the batch the tokens whose Index is in Room.
 func (s *Subset) Select(tokens int) error {
 	x := s.x
 	n, index := x.N(), tensor.Of[int32](s.host)
-	if tokens == n {
+	if tokens == n && !x.propagates {
 		s.Batch = x.Full
 		return nil
 	}
 	index, positions, offsets := index[:tokens], index[n:n+tokens], index[2*n:]
 	clear(offsets)
-	last, longest := int32(-1), int32(0)
+	last, longest, departed := int32(-1), int32(0), 0
 	for i, at := range index {
-		if at <= last || int(at) >= n {
-			return errors.New("model: the tokens of a batch do not ascend in the full microbatch")
+		switch {
+		case at < 0:
+			departed, at = departed+1, ^at
+		case at <= last || departed > 0:
+			return errOrder
+		default:
+			last = at
 		}
-		last, positions[i] = at, at%int32(x.T)
+		if int(at) >= n {
+			return errOrder
+		}
+		positions[i] = at % int32(x.T)
 		offsets[int(at)/x.T+1]++
 	}
 	for b := range x.B {
 		longest = max(longest, offsets[b+1])
 		offsets[b+1] += offsets[b]
 	}
-	s.Batch = Batch{Tokens: tokens, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
+	if departed > 0 && tokens < n {
+		return errors.New("model: tokens of a batch have departed, and others are not there")
+	}
+	s.Batch = Batch{Tokens: tokens, Departed: departed, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
+	s.marks.made = false
 	for _, part := range []struct {
 		dst          *tensor.Mem
 		first, count int

@@ -43,7 +43,7 @@ var ExitOffsets = func() (list [exitAround - 1]float64) {
 // backward. Its slices have room for a full microbatch.
 type departure struct {
 	key        uint64    // of the microbatch's data
-	entered    int       // tokens
+	entered    int       // tokens that had not departed
 	data       []int32   // targets of those that entered
 	confidence []float64 // of those
 	rows       []int32   // of those: which have a loss here: which leave, ascending, then the probes, ascending
@@ -76,7 +76,7 @@ func (s *Subset) departure() *departure {
 func (d *departure) feed(b *Batch, targets []int32) {
 	h := fnv.New64a()
 	h.Write(tensor.Of[byte](tensor.From(targets)))
-	d.key, d.entered = h.Sum64(), b.Tokens
+	d.key, d.entered = h.Sum64(), b.live()
 	copy(d.data, b.pick(targets))
 }
 
@@ -115,6 +115,9 @@ func (d *departure) decide(b *Batch, e *exit) error {
 	d.count(e.Threshold)
 	for i, row := range goOn[:n] {
 		goOn[i] = b.at(int(row))
+	}
+	if e.Propagate && n > 0 {
+		n = d.mark(b, goOn, n)
 	}
 	return b.Next.Select(n)
 }

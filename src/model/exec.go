@@ -23,6 +23,8 @@ type Exec struct {
 
 	scratch tensor.Mem
 	batch   tensor.Mem // what Full points into
+
+	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }
 
 // N returns the tokens of a full microbatch, which buffers have room for.
@@ -67,7 +69,7 @@ func (x *Exec) Reserve(c Config) error {
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
-	x.scratch = m
+	x.scratch, x.propagates = m, c.Exits.Propagate
 	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
 		host = append(host, int32(i%x.T))
@@ -104,11 +106,12 @@ type cutter struct {
 	m                tensor.Mem
 	off              int64
 	tokens, capacity int // of the microbatch that the region is for
+	live             int // of these tokens: those that have not departed
 }
 
 // cut returns a cutter of a microbatch's region.
 func (x *Exec) cut(b *Batch, m tensor.Mem) *cutter {
-	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity}
+	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity, live: b.live()}
 }
 
 // rows takes room for so many elements of every token at capacity, and returns

@@ -18,6 +18,7 @@ type Exits struct {
 	Threshold  float64 // confidence above which a token leaves, at first
 	Probe      float64 // share of the tokens that go on whose loss is computed here too
 	Weight     float64 // of the loss of those
+	Propagate  bool    // the state of tokens that left goes on: later blocks compute keys and values of it (see propagate.go)
 }
 
 // exitsOf returns the exits of the settings. Where thresholds are to follow a share of the
@@ -26,7 +27,7 @@ func exitsOf(c config.Config) Exits {
 	if !c.Dynamic.Has("exit") {
 		return Exits{}
 	}
-	e := Exits{After: c.Exit.Depths(c.Model.Blocks), Confidence: c.Exit.Confidence, Threshold: c.Exit.Threshold, Probe: c.Exit.Probe, Weight: c.Exit.Weight}
+	e := Exits{After: c.Exit.Depths(c.Model.Blocks), Confidence: c.Exit.Confidence, Threshold: c.Exit.Threshold, Probe: c.Exit.Probe, Weight: c.Exit.Weight, Propagate: c.Exit.Propagate}
 	if c.Exit.Share > 0 {
 		e.Threshold = 1
 	}
@@ -81,7 +82,7 @@ func newExit(c Config, number, block int) *exit {
 		e.token.Weight = tokenWeight
 	}
 	if e.learns() {
-		e.classifier = linear{at.param("classifier.weight", 2, c.Hidden, decayed, initDeviation), at.param("classifier.bias", 2, 1, plain, 0)}
+		e.classifier = linear{w: at.param("classifier.weight", 2, c.Hidden, decayed, initDeviation), b: at.param("classifier.bias", 2, 1, plain, 0)}
 	}
 	return e
 }
@@ -139,10 +140,10 @@ func (e *exit) saved(x *Exec, b *Batch, m tensor.Mem, rows int) (s exitSaved, by
 	s.logits, s.targets, s.stats = c.rows(e.vocab, d), c.rows(1, tensor.I32), c.rows(3, tensor.F64)
 	if e.learns() {
 		s.verdict, s.verdictStats, s.found = c.rows(2, d), c.rows(3, tensor.F64), c.rows(1, tensor.I32)
-		c.tokens = b.Tokens
+		c.tokens = b.live()
 		s.judged, s.ones = c.rows(2, d), c.rows(1, tensor.I32)
 	}
-	c.tokens = b.Tokens
+	c.tokens = b.live()
 	s.confidence = c.rows(3, tensor.F64)
 	s.loss, s.probes, s.classifier = c.take(1, tensor.F64), c.take(1, tensor.F64), c.take(1, tensor.F64)
 	s.counts, s.around = c.take(exitCounts, tensor.F64), c.take(exitAround, tensor.F64)
@@ -182,15 +183,15 @@ func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := e.judge(x, b, saved, inp, d); err != nil {
 		return err
 	}
-	inp = e.state(inp)
+	all := e.state(inp)
 	if err := d.decide(b, e); err != nil {
 		return err
 	}
 	s, _ := e.saved(x, b, saved, len(d.rows))
-	e.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, s.out, inp)
+	e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, s.out, all)
 	x.Stream.Zero(s.loss)
 	if len(d.rows) > 0 {
-		if err := e.finish(x, s, inp, d); err != nil {
+		if err := e.finish(x, s, b.computed(all), d); err != nil {
 			return err
 		}
 	}
@@ -210,10 +211,11 @@ func (e *exit) state(inp tensor.Mem) tensor.Mem {
 // judge notes the confidence of every token that enters: 0 where kernels do no arithmetic.
 func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) error {
 	if e.Confidence == saturation {
-		return d.saturate(x, inp)
+		return d.saturate(x, b, inp)
 	}
-	n := b.Tokens
+	n := b.live()
 	s, _ := e.saved(x, b, saved, n)
+	inp = b.computed(inp)
 	if e.learns() {
 		x.Stream.Copy(s.ones, tensor.From(d.ones[:n]))
 		e.classifier.forward(x, n, s.judged, inp)
@@ -286,7 +288,7 @@ func rowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
 }
 
 // backwardInput leaves the gradient of normed in held.
-func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
 	d := b.Next.departure()
 	n := len(d.rows)
 	s, _ := e.saved(x, b, saved, n)
@@ -297,9 +299,11 @@ func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 	if din = e.state(din); din.IsZero() {
 		return nil
 	}
-	if err := e.selection.backwardInput(x, b, saved, held, inp, dout, din); err != nil || n == 0 {
-		return err
+	x.Stream.Zero(din)
+	if e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din); n == 0 {
+		return nil
 	}
+	din = b.computed(din)
 	dpicked := x.scratch.Span(0, s.picked.Bytes)
 	x.Stream.Zero(dpicked)
 	e.norm.backwardInput(x, n, dpicked, dnormed, s.picked, s.mean, s.rstd)

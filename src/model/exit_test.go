@@ -95,9 +95,9 @@ func TestGradientOfExits(t *testing.T) {
 // TestExitThatLetsNoneOut: a chain with exits that no token takes, and no probes, computes
 // what the chain without them does, bit for bit.
 func TestExitThatLetsNoneOut(t *testing.T) {
-	for _, confidence := range []string{"classifier", "saturation", "softmax"} {
+	for i, confidence := range []string{"classifier", "saturation", "softmax", "classifier", "saturation"} {
 		c := exiting(confidence, 1.5)
-		c.Exits.Weight = 0
+		c.Exits.Weight, c.Exits.Propagate = 0, i > 2
 		dense := c
 		dense.Exits = Exits{}
 		got, want := newChain(t, c, tensor.F32), newChain(t, dense, tensor.F32)

@@ -38,6 +38,9 @@ func (gpt2) Chain(c Config) []Description {
 			chain = append(chain, Description{fmt.Sprintf("exit.%d", k), Exit, -1, func() []part { return []part{newExit(c, k, b)} }})
 		}
 	}
+	if last := len(chain) - 1; c.Exits.Propagate {
+		chain[last] = chain[last].Selecting(live)
+	}
 	for k := range c.Slices() {
 		name := "head"
 		if c.Slices() > 1 {

@@ -31,17 +31,22 @@ func (a *mlp) leaves() Width { return Width{Values: a.hidden} }
 type mlpSaved struct{ mean, rstd, normed, up, active, out tensor.Mem }
 
 func (a *mlp) saved(x *Exec, c *cutter) mlpSaved {
-	d := x.Backend.DType()
-	return mlpSaved{
+	d, all := x.Backend.DType(), c.tokens
+	c.tokens = c.live
+	s := mlpSaved{
 		mean: c.rows(1, d.Wide()), rstd: c.rows(1, d.Wide()), normed: c.rows(a.hidden, d),
-		up: c.rows(4*a.hidden, d), active: c.rows(4*a.hidden, d), out: c.rows(a.hidden, d),
+		up: c.rows(4*a.hidden, d), active: c.rows(4*a.hidden, d),
 	}
+	c.tokens = all
+	s.out = c.rows(a.hidden, d)
+	return s
 }
 
 type mlpHeld struct{ dnormed, dup tensor.Mem }
 
 func (a *mlp) held(x *Exec, c *cutter) mlpHeld {
 	d := x.Backend.DType()
+	c.tokens = c.live
 	return mlpHeld{dnormed: c.rows(a.hidden, d), dup: c.rows(4*a.hidden, d)}
 }
 
@@ -53,25 +58,29 @@ func (a *mlp) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int
 }
 
 func (a *mlp) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n := a.saved(x, x.cut(b, saved)), b.Tokens
+	s, n := a.saved(x, x.cut(b, saved)), b.live()
+	b.carry(x, s.out, inp)
+	inp = b.computed(inp)
 	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.up.forwardGELU(x, n, s.active, s.up, s.normed)
-	a.down.forwardAdd(x, n, s.out, s.active, inp)
+	a.down.forwardAdd(x, n, b.computed(s.out), s.active, inp)
 	return nil
 }
 
 func (a *mlp) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
+	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.live()
+	b.carry(x, din, dout)
+	dout = b.computed(dout)
 	a.down.backwardGELU(x, n, h.dup, dout, s.up)
 	a.up.backwardInput(x, n, h.dnormed, h.dup)
-	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
+	a.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
 	return nil
 }
 
 func (a *mlp) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
-	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
-	a.down.backwardWeight(x, n, dout, s.active)
+	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.live()
+	a.down.backwardWeight(x, n, b.computed(dout), s.active)
 	a.up.backwardWeight(x, n, h.dup, s.normed)
-	a.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
+	a.norm.backwardWeight(x, n, h.dnormed, b.computed(inp), s.mean, s.rstd)
 	return nil
 }

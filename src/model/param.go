@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 
-	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
@@ -99,8 +98,3 @@ func (p *Param) Borrowed() bool { return p.role == borrowed }
 
 // Prunable reports whether global pruning considers the parameter.
 func (p *Param) Prunable() bool { return p.role == prunable }
-
-// csr returns the matrix with some values (weights or gradients) at its kept entries.
-func (p *Param) csr(values tensor.Mem) kernel.CSR {
-	return kernel.CSR{Rows: p.Rows, Cols: p.Cols, NNZ: p.NNZ, RowPtr: p.RowPtr, ColIdx: p.ColIdx, Values: values}
-}

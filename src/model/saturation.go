@@ -126,14 +126,17 @@ func (p *pair) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.M
 	return nil
 }
 
-// saturate notes the confidence of every token: inp is its states behind the block, then
-// those in front of it.
-func (d *departure) saturate(x *Exec, inp tensor.Mem) error {
+// saturate notes the confidence of every token that has not departed: inp is the states
+// of all behind the block, then those in front of it.
+func (d *departure) saturate(x *Exec, b *Batch, inp tensor.Mem) error {
 	if d.states == nil {
-		d.states = make([]byte, inp.Bytes/int64(d.entered)*int64(x.N()))
+		d.states = make([]byte, inp.Bytes/int64(b.Tokens)*int64(x.N()))
 	}
-	states := d.states[:inp.Bytes]
-	x.Stream.Copy(tensor.From(states), inp)
+	behind, front := half(inp), inp.Span(inp.Bytes/2, inp.Bytes/2)
+	each := b.computed(behind).Bytes
+	states := d.states[:2*each]
+	x.Stream.Copy(tensor.From(states[:each]), b.computed(behind))
+	x.Stream.Copy(tensor.From(states[each:]), b.computed(front))
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}

@@ -28,9 +28,10 @@ func TestDynamism(t *testing.T) {
 		t.Errorf("%d bytes were not freed", used)
 	}
 	counted := map[string][2]float64{
-		"dynamism/attention_pairs":       {0.04, 0.2},
-		"dynamism/exit_tokens_in_blocks": {0.5, 0.95},
-		"dynamism/mod_tokens_in_blocks":  {0.5625, 0.5625},
+		"dynamism/attention_pairs":            {0.04, 0.2},
+		"dynamism/exit_tokens_in_blocks":      {0.5, 0.95},
+		"dynamism/propagate_tokens_in_blocks": {0.58, 0.95},
+		"dynamism/mod_tokens_in_blocks":       {0.5625, 0.5625},
 	}
 	var names []string
 	for _, r := range results {
@@ -44,8 +45,9 @@ func TestDynamism(t *testing.T) {
 	}
 	want := []string{
 		"dynamism/freeze_half_saved", "dynamism/freeze_first_half_saved", "dynamism/attention_speedup", "dynamism/attention_pairs",
-		"dynamism/exit_tokens_in_blocks", "dynamism/exit_proportional", "dynamism/exit_blocks_proportional",
-		"dynamism/mod_tokens_in_blocks", "dynamism/mod_proportional", "dynamism/mod_blocks_proportional",
+		"dynamism/exit_tokens_in_blocks", "dynamism/exit_proportional", "dynamism/exit_blocks_proportional", "dynamism/exit_step_saved",
+		"dynamism/propagate_tokens_in_blocks", "dynamism/propagate_proportional", "dynamism/propagate_blocks_proportional", "dynamism/propagate_step_saved",
+		"dynamism/mod_tokens_in_blocks", "dynamism/mod_proportional", "dynamism/mod_blocks_proportional", "dynamism/mod_step_saved",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)

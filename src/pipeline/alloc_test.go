@@ -37,6 +37,8 @@ func TestStepAllocatesNothing(t *testing.T) {
 	for _, threshold := range []float64{-1, 2} { // all leave, none
 		exits := model.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
 		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
+		exits.Propagate = true
+		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
 	}
 	for _, v := range cases {
 		c, plan := tiny, v.plan

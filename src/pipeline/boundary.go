@@ -15,8 +15,8 @@ func (r *Runner) inOnePiece(w model.Width) bool {
 }
 
 // sendActivations begins to send the activations of the tokens that leave a chunk,
-// and, if some but not all are there, their Index, in host memory. A chain without
-// layers that select tokens sends full microbatches only.
+// and, if some but not all are there, or may have departed, their Index, in host memory. A
+// chain without layers that select tokens sends full microbatches only.
 func (r *Runner) sendActivations(c *chunk, m int) (err error) {
 	b := c.active[m]
 	batch := b.leaving()
@@ -50,7 +50,7 @@ func (r *Runner) receiveActivations(c *chunk, m int) error {
 		return err
 	}
 	b.entering = &b.received.Batch
-	if 0 < tokens && tokens < r.x.N() {
+	if 0 < tokens && (tokens < r.x.N() || r.s.Config.Exits.Propagate) {
 		req, err := r.group.Recv(c.forwards.peer, c.forwards.index.of(m), room.Span(0, int64(tokens)*tensor.I32.Size()), nil)
 		if err != nil {
 			return err

@@ -30,13 +30,18 @@ func TestExits(t *testing.T) {
 		newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBH2, 3, 1),
 		newSchedule(t, schedule.KindZBV, 3, 2), newSchedule(t, schedule.Kind1F1B, 13, 1), crossing(), lateWeights(),
 	}
-	for i, c := range []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("saturation", 0.9), exiting("classifier", -1), exiting("softmax", 2)} {
+	list := []model.Config{exiting("classifier", 0.5), exiting("softmax", 0.0317), exiting("saturation", 0.9), exiting("classifier", -1), exiting("softmax", 2)}
+	for _, c := range list[1:4] {
+		c.Exits.Propagate = true
+		list = append(list, c)
+	}
+	for i, c := range list {
 		for _, replicas := range []int{1, 2} {
-			if replicas == 2 && i > 2 {
+			if replicas == 2 && i > 2 && i != 5 {
 				continue
 			}
 			c.Tied, c.HeadShards = replicas == 1, replicas
-			t.Run(fmt.Sprintf("%s/%v/D=%d", c.Exits.Confidence, c.Exits.Threshold, replicas), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v/propagate=%v/D=%d", c.Exits.Confidence, c.Exits.Threshold, c.Exits.Propagate, replicas), func(t *testing.T) {
 				want := trainReplicas(t, c, newSchedule(t, schedule.KindGPipe, 1, 1), replicas)
 				for _, plan := range plans {
 					if plan.Map.Virtual() <= c.Layers() {

@@ -52,10 +52,10 @@ func (g graphs) close() {
 }
 
 // enqueue enqueues a pass, as one graph if it repeats. A pass that exchanges
-// messages, or finds out which tokens go on, cannot be part of a graph; of no tokens
-// there is nothing to repeat.
+// messages, or finds out which tokens go on, cannot be part of a graph, nor one that
+// copies from the host where departed tokens are; of no tokens there is nothing to repeat.
 func (r *Runner) enqueue(p *pass) error {
-	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.batch.Tokens == 0 {
+	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.batch.Tokens == 0 || p.batch.Departed > 0 {
 		return p.enqueue(r.x)
 	}
 	key := shape{*p, *p.batch}

@@ -29,8 +29,9 @@ func benchDynamism(flags *benchFlags) *cobra.Command {
 
 The first table is of one rank, in turn with the dense model: the share of a step that
 freezing half of the blocks saves; attention within 16 hash buckets at 1024 tokens; and
-steps with early exits and with a mixture of depths, against steps that take as much less
-as tokens in blocks are fewer. A frozen block has one of three passes left, or two where
+steps with early exits (and with states that go on, "propagate", where a token of which a
+block computes keys and values only counts as a sixth) and with a mixture of depths,
+against steps that take as much less as tokens in blocks are fewer. A frozen block has one of three passes left, or two where
 a gradient goes through it, and a pass is a third: half of the blocks frozen save a third
 of the step at most where nothing before them trains, else a sixth.
 

@@ -39,7 +39,7 @@ func (of maker) examples() []example {
 	}
 	for _, s := range [][3]int{{0, 5, 3}, {1, 17, 3}, {17, 65, 33}, {64, 128, 64}, {129, 65, 129}} {
 		for _, sparsity := range []float64{0, 0.5, 0.9, 0.99, 1} {
-			all = append(all, of.sparse(s[0], s[1], s[2], sparsity)...)
+			all = append(all, of.sparse(s[0], s[1], s[2], 0, sparsity)...)
 		}
 	}
 	for _, n := range tokens {
@@ -78,6 +78,11 @@ func (of maker) examples() []example {
 		}
 	}
 	all = append(all, of.hashed(equal(1, 5), 5, 6, 2, 64), of.hashed([]int{0, 0}, 5, 6, 2, 4), of.hashed(nil, 0, 6, 2, 4))
+	all = append(all, of.sparse(70, 65, 33, 7, 0.8)...)
+	all = append(all, of.sparse(33, 130, 64, 40, 0.3)...)
+	for _, hs := range []int{3, 32, 64, 65} {
+		all = append(all, of.someQueries([]int{0, 1, 64, 150, 0, 33, 0}, 170, 2*hs, 2)...)
+	}
 	all = append(all, of.sparseAttention(equal(1, 5), 5, 6, 2, 64)...)
 	all = append(all, of.sparseAttention([]int{0, 0}, 5, 6, 2, 4)...)
 	for _, n := range []int{1, 63, 64, 65, 1000, 4097, 10000} {
@@ -110,10 +115,11 @@ func (of maker) embedding(n, c int) (both []example) {
 // sparse returns the three calls with a random matrix (rows, cols). Their wanted
 // values are those of the dense calls on the matrix with zeros in the places left
 // out. An entry is left out with probability sparsity; every fifth row is left out
-// whole unless all entries are kept.
-func (of maker) sparse(n, cols, rows int, sparsity float64) (all []example) {
+// whole unless all entries are kept. The matrix is the rows of a larger one that has some
+// above it.
+func (of maker) sparse(n, cols, rows, above int, sparsity float64) (all []example) {
 	r, rowPtr, colIdx, kept := of.draw(givenSeed), []int32{0}, []int32(nil), []int(nil)
-	for i := range rows * cols {
+	for i := range (above + rows) * cols {
 		if sparsity == 0 || i/cols%5 != 1 && r.Float64() >= sparsity {
 			colIdx, kept = append(colIdx, int32(i%cols)), append(kept, i)
 		}
@@ -121,21 +127,27 @@ func (of maker) sparse(n, cols, rows int, sparsity float64) (all []example) {
 			rowPtr = append(rowPtr, int32(len(colIdx)))
 		}
 	}
+	rowPtr = rowPtr[above:]
+	first := int(rowPtr[0])
+	for e := range kept {
+		kept[e] -= above * cols
+	}
 	dense := func(op kernel.Op) func(kernel.Call, values) values {
 		return func(c kernel.Call, before values) values {
 			before["weight"], before["dweight"] = make([]float64, rows*cols), make([]float64, rows*cols)
-			for e, i := range kept {
+			for e, i := range kept[first:] {
 				if value := before["w.Values"]; value != nil {
-					before["weight"][i] = value[e]
+					before["weight"][i] = value[first+e]
 				} else {
-					before["dweight"][i] = before["dvalues"][e]
+					before["dweight"][i] = before["dvalues"][first+e]
 				}
 			}
 			after := reference(kernel.Call{Op: op, Dims: c.Dims}, before)
 			after["dvalues"] = make([]float64, len(kept))
-			for e, i := range kept {
-				if dweight := after["dweight"]; dweight != nil {
-					after["dvalues"][e] = dweight[i]
+			if dweight := after["dweight"]; dweight != nil {
+				copy(after["dvalues"], before["dvalues"][:first])
+				for e, i := range kept[first:] {
+					after["dvalues"][first+e] = dweight[i]
 				}
 			}
 			return after
@@ -152,6 +164,9 @@ func (of maker) sparse(n, cols, rows int, sparsity float64) (all []example) {
 		call := kernel.Call{Op: x.op, Dims: kernel.Dims{N: n, C: cols, O: rows, NNZ: len(kept)}}
 		given := map[string]any{"w.RowPtr": rowPtr, "w.ColIdx": colIdx}
 		note := fmt.Sprintf(",sparsity=%g", sparsity)
+		if above > 0 {
+			note += fmt.Sprintf(",above=%d", above)
+		}
 		all = append(all, of.example(call, note, given, termwise(dense(x.twin))))
 		if x.bias != "" {
 			given[x.bias] = nil

@@ -22,7 +22,7 @@ func (of maker) hashed(lengths []int, longest, c, nh, buckets int) example {
 	for i := range qkv {
 		qkv[i] = float64(r.IntN(7) - 3)
 	}
-	order, starts, pairs := bucketsOf(d, offsets, qkv)
+	order, starts, pairs := bucketsOf(d, offsets, hashBucket(d, qkv))
 	given := map[string]any{
 		"offsets": offsets, "qkv": qkv,
 		"h.Order": slices.Repeat([]int32{-1}, len(order)), "h.Starts": slices.Repeat([]int32{-1}, len(starts)),
@@ -33,23 +33,41 @@ func (of maker) hashed(lengths []int, longest, c, nh, buckets int) example {
 		})
 }
 
-// sparseAttention returns both calls, with buckets as the definition gives them; backward
-// is given the out and lse of the reference, rounded.
+// sparseAttention returns both calls, with buckets as the definition gives them.
 func (of maker) sparseAttention(lengths []int, longest, c, nh, buckets int) []example {
-	r, d, offsets := of.draw(givenSeed), sparseDims(lengths, longest, c, nh, buckets), offsetsOf(lengths)
-	qkv := r.normal(d.N * 3 * c)
-	order, starts, _ := bucketsOf(d, offsets, qkv)
+	d := sparseDims(lengths, longest, c, nh, buckets)
+	qkv := of.draw(givenSeed).normal(d.N * 3 * c)
+	return of.bucketed(d, lengths, qkv, noteOf(lengths, buckets), hashBucket(d, qkv))
+}
+
+// someQueries returns both calls where all keys are in the first of two buckets, and
+// queries of some tokens: the others see none.
+func (of maker) someQueries(lengths []int, longest, c, nh int) []example {
+	d := sparseDims(lengths, longest, c, nh, 2)
+	qkv := of.draw(givenSeed).normal(d.N * 3 * c)
+	return of.bucketed(d, lengths, qkv, noteOf(lengths, 2)+",some queries", func(token, p, _ int) int {
+		if p == 0 && token/5%3 == 1 {
+			return 1
+		}
+		return 0
+	})
+}
+
+// bucketed returns both calls; backward is given the out and lse of the reference, rounded.
+func (of maker) bucketed(d kernel.Dims, lengths []int, qkv []float64, note string, bucket bucketing) []example {
+	r, offsets := of.draw(givenSeed), offsetsOf(lengths)
+	order, starts, _ := bucketsOf(d, offsets, bucket)
 	given := map[string]any{"offsets": offsets, "qkv": qkv, "h.Order": order, "h.Starts": starts}
-	sees := seesOf(d, offsets, qkv)
+	sees := seesOf(d, offsets, bucket)
 	forward := kernel.Call{Op: kernel.SparseAttentionForward, Dims: d}
-	first := of.example(forward, noteOf(lengths, buckets), given, func(c kernel.Call, x values) (want, bound values) {
+	first := of.example(forward, note, given, func(c kernel.Call, x values) (want, bound values) {
 		want = reference(c, x)
 		out, lse, _ := attentionBounds(d, x["offsets"], make([]float64, d.N*d.C), qkv, want["out"], want["lse"], sees)
 		return want, values{"out": out, "lse": lse}
 	})
 	given["out"], given["lse"] = r.rounded(first.operands[0].want), single(first.operands[1].want)
 	backward := kernel.Call{Op: kernel.SparseAttentionBackward, Dims: d}
-	return []example{first, of.example(backward, noteOf(lengths, buckets), given, func(c kernel.Call, x values) (values, values) {
+	return []example{first, of.example(backward, note, given, func(c kernel.Call, x values) (values, values) {
 		_, _, bound := attentionBounds(d, x["offsets"], x["dout"], qkv, first.operands[0].want, first.operands[1].want, sees)
 		return reference(c, x), values{"dqkv": bound}
 	})}
@@ -74,6 +92,14 @@ func offsetsOf(lengths []int) []int32 {
 		offsets = append(offsets, offsets[i]+int32(t))
 	}
 	return offsets
+}
+
+// bucketing returns the bucket of a token's query (p is 0) or key (1) of a head.
+type bucketing func(token, p, head int) int
+
+// hashBucket is the bucketing of AttentionHash.
+func hashBucket(d kernel.Dims, qkv []float64) bucketing {
+	return func(token, p, head int) int { return bucketOf(vectorOf(d, qkv, token, p, head), head, d.Buckets) }
 }
 
 // bucketOf returns the bucket of a head's vector by its definition.
@@ -101,12 +127,11 @@ func vectorOf(d kernel.Dims, qkv []float64, token, p, head int) []float64 {
 }
 
 // seesOf returns whether query i of a head of a sequence has a score with key j.
-func seesOf(d kernel.Dims, offsets []int32, qkv []float64) func(sequence, head, i, j int) bool {
+func seesOf(d kernel.Dims, offsets []int32, of bucketing) func(sequence, head, i, j int) bool {
 	at := func(sequence, i, p, head int) int { return ((int(offsets[sequence])+i)*2+p)*d.NH + head }
 	bucket := make([]int, 2*d.N*d.NH)
 	for i := range bucket {
-		token, p, head := i/d.NH/2, i/d.NH%2, i%d.NH
-		bucket[i] = bucketOf(vectorOf(d, qkv, token, p, head), head, d.Buckets)
+		bucket[i] = of(i/d.NH/2, i/d.NH%2, i%d.NH)
 	}
 	return func(sequence, head, i, j int) bool {
 		return j <= i && bucket[at(sequence, i, 0, head)] == bucket[at(sequence, j, 1, head)]
@@ -114,7 +139,7 @@ func seesOf(d kernel.Dims, offsets []int32, qkv []float64) func(sequence, head, 
 }
 
 // bucketsOf sorts by comparing buckets.
-func bucketsOf(d kernel.Dims, offsets []int32, qkv []float64) (order, starts []int32, pairs []float64) {
+func bucketsOf(d kernel.Dims, offsets []int32, bucket bucketing) (order, starts []int32, pairs []float64) {
 	pairs = make([]float64, 2)
 	for sequence := range d.B {
 		first, t := int(offsets[sequence]), int(offsets[sequence+1]-offsets[sequence])
@@ -124,7 +149,7 @@ func bucketsOf(d kernel.Dims, offsets []int32, qkv []float64) (order, starts []i
 				sorted := make([]int32, t)
 				for i := range sorted {
 					sorted[i] = int32(i)
-					of[p] = append(of[p], bucketOf(vectorOf(d, qkv, first+i, p, head), head, d.Buckets))
+					of[p] = append(of[p], bucket(first+i, p, head))
 				}
 				slices.SortStableFunc(sorted, func(a, b int32) int { return of[p][a] - of[p][b] })
 				order = append(order, sorted...)
