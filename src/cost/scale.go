@@ -96,20 +96,22 @@ func (s Phase) PerMicrobatch(cuts partition.Partition, m partition.Map, microbat
 	if scale == nil {
 		return nil
 	}
-	out := make([][]Stage, m.Virtual())
+	t, out := s.For(m.Stages), make([][]Stage, m.Virtual())
 	for v := range out {
 		out[v] = make([]Stage, microbatches)
-	}
-	t := s.Table
-	t.Layers = append([]Layer(nil), t.Layers...)
-	for i := range microbatches {
-		for l, row := range scale {
-			if len(row) > 0 {
-				t.Layers[l] = s.Layers[l].times(row[i%len(row)])
+		lo, hi := cuts.Range(v)
+		for l := lo; l < hi; l++ {
+			layer, row := s.Layers[l].Stage(), scale[l]
+			for i := range out[v] {
+				if len(row) > 0 {
+					out[v][i] = out[v][i].Plus(layer.Times(row[i%len(row)]))
+				} else {
+					out[v][i] = out[v][i].Plus(layer)
+				}
 			}
 		}
-		for v, c := range t.Stages(cuts, m) {
-			out[v][i] = c
+		for i := range out[v] {
+			out[v][i] = t.on(m, v, out[v][i])
 		}
 	}
 	return out

@@ -73,13 +73,19 @@ func (t Table) Stages(cuts partition.Partition, m partition.Map) []Stage {
 		for _, l := range t.Layers[lo:hi] {
 			list[v] = list[v].Plus(l.Stage())
 		}
-		stage := m.Stage(v)
-		if t.Slow != nil {
-			list[v] = list[v].Scale(t.Slow[stage])
-		}
-		if t.Fixed != nil {
-			list[v].Forward += t.Fixed[stage] / float64(m.Chunks)
-		}
+		list[v] = t.on(m, v, list[v])
 	}
 	return list
+}
+
+// on returns what layers of a virtual stage cost on its stage.
+func (t Table) on(m partition.Map, v int, layers Stage) Stage {
+	stage := m.Stage(v)
+	if t.Slow != nil {
+		layers = layers.Scale(t.Slow[stage])
+	}
+	if t.Fixed != nil {
+		layers.Forward += t.Fixed[stage] / float64(m.Chunks)
+	}
+	return layers
 }
