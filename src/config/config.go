@@ -221,7 +221,7 @@ type Simulate struct {
 	Noise         float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`
 	ExitFrom      float64 `toml:"exit_from" default:"0.25" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the blocks before the first exit"`
 	ExitShare     float64 `toml:"exit_share" default:"0.8" min:"0" max:"1" when:"dynamic.kind=exit" doc:"share of the tokens that have left before the last block by the end of the run"`
-	ExitNoise     float64 `toml:"exit_noise" default:"0.18" min:"0" max:"10" when:"dynamic.kind=exit" doc:"relative deviation, by step and microbatch, of the equal parts that leave at the exits; that of small runs whose thresholds followed a share (results/exit-shares.txt)"`
+	ExitNoise     float64 `toml:"exit_noise" default:"0.19" min:"0" max:"10" when:"dynamic.kind=exit" doc:"relative deviation, by step and microbatch, of the equal parts that leave at the exits; that of small runs whose thresholds followed a share (results/exit-shares.txt)"`
 	Frozen        float64 `toml:"frozen" default:"0" min:"0" max:"1" when:"dynamic.kind=freeze" doc:"largest share of the blocks that is frozen; 0: as in the small run of eight whose times of freezing the seed chooses (results/freeze-times.txt)"`
 	Thaws         bool    `toml:"thaws" default:"true" when:"dynamic.kind=freeze" doc:"whether all thaw when the small run's did"`
 	Tokens        float64 `toml:"mod_tokens" default:"0.112" min:"0" max:"1" when:"dynamic.kind=mod" doc:"share of the tokens that a routed block takes; a small run whose predictor learned an eighth (Raposo et al. 2024) took 0.112 (results/mod-tokens.txt)"`

@@ -59,7 +59,7 @@ func TestAssumptions(t *testing.T) {
 		"prune":  {"prune.times=4", "prune.initial=0.0", "prune.final=0.9", "prune.csr_from=0.7", "simulate.attention=0.14285714285714285"},
 		"moe":    {"simulate.attention=0.14285714285714285", "simulate.experts=8", "simulate.expert_spread=0.2"},
 		"freeze": {"simulate.frozen=0.0", "simulate.thaws=true"},
-		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8", "simulate.exit_noise=0.18"},
+		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8", "simulate.exit_noise=0.19"},
 	} {
 		got := slices.DeleteFunc(c.Assumptions(kind), func(s string) bool {
 			return strings.HasPrefix(s, "simulate.head=") || strings.HasPrefix(s, "simulate.measure_") ||

@@ -1,6 +1,8 @@
 package dynamic
 
 import (
+	"math"
+
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/model"
@@ -22,10 +24,10 @@ func newExit(c config.Config) Kind {
 //	share(t) = Share · (t - Start) / (Until - Start)    between 0 and Share
 //
 // After a step every exit has counted how many tokens would have left with other
-// thresholds around its own. The next threshold is where as many as wanted would have, or
-// all where fewer came: while classifiers learn, confidences go on from where they were
-// last rather than back to an average. Thresholds are state of their layers; nothing else
-// is remembered between steps but what is told of them.
+// thresholds around its own. It goes to where as many as wanted would have, or all where
+// fewer came; half of the way if those that left were nearly as many, since what is left is
+// mostly chance. Thresholds are state of their layers; nothing else is remembered between
+// steps but what is told of them.
 type Exit struct {
 	Share        float64
 	Start, Until int
@@ -33,6 +35,14 @@ type Exit struct {
 	names []string     // of the chain's layers
 	stage *model.Stage // of this rank, in the step that After is given
 	last  map[string]float64
+}
+
+// gain returns how far a threshold goes to where it should have been.
+func gain(left, wanted float64) float64 {
+	if math.Abs(left-wanted) > wanted/2 {
+		return 1
+	}
+	return 0.5
 }
 
 // tellings is how often the thresholds are told while the share rises.
@@ -73,7 +83,7 @@ func (e *Exit) After(step int, m cost.Measurement) error {
 			continue // nothing says what its threshold should be
 		}
 		wanted := min(all*e.at(step+1)/float64(len(exits)), x.entered)
-		next := min(max(x.threshold+x.offset(wanted), 0), 1)
+		next := min(max(x.threshold+gain(x.left, wanted)*x.offset(wanted), 0), 1)
 		e.last[e.names[x.layer]+".threshold"] = next
 		if l := e.stage.Layer(x.layer); l != nil {
 			l.SetThreshold(next)
