@@ -1,0 +1,34 @@
+package model
+
+// Parameters returns how many weights the model has. What layers borrow counts with its
+// owner.
+func (c Config) Parameters() int64 {
+	n := int64(0)
+	for _, d := range c.Chain() {
+		for _, p := range d.params() {
+			if !p.Borrowed() {
+				n += int64(p.Rows) * int64(p.Cols)
+			}
+		}
+	}
+	return n
+}
+
+// Flops returns the floating-point operations by which the dense model is trained on one
+// token of a whole sequence: forward 2 for each weight of the matrices of blocks and head,
+// and 2·T·C for causal attention of each block; backward twice as many. What little norms,
+// activations and the optimizer take is left out.
+func (c Config) Flops() float64 {
+	weights := 0.0
+	for _, d := range c.Chain() {
+		if d.Kind == Embedding || d.Kind == Exit {
+			continue
+		}
+		for _, p := range d.params() {
+			if p.Cols > 1 {
+				weights += float64(p.Rows) * float64(p.Cols)
+			}
+		}
+	}
+	return 6*weights + 6*float64(c.Blocks)*float64(c.Sequence)*float64(c.Hidden)
+}
