@@ -22,12 +22,12 @@ func (m Model) MLP() int {
 	return (8*m.Hidden + 95) / 96 * 32
 }
 
-// matrices returns the weights of a block's matrices.
-func (m Model) matrices() float64 {
-	hidden, mlp := float64(m.Hidden), float64(m.MLP())
-	attention := 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
+// Matrices returns the weights of a block's matrices, in attention and in the MLP: as many
+// are a token's multiplications with them.
+func (m Model) Matrices() (attention, mlp float64) {
+	hidden, factors := float64(m.Hidden), 2.0
 	if m.Llama() {
-		return attention + 3*hidden*mlp
+		factors = 3 // gate, up and down
 	}
-	return attention + 2*hidden*mlp
+	return 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads)), factors * hidden * float64(m.MLP())
 }
