@@ -13,13 +13,15 @@ type Operands [8]tensor.Mem
 type Call struct {
 	Op Op
 	Dims
-	Mem    Operands
-	First  int     // column of the softmax calls
-	Scale  float64 // of the gradient of logits
-	Key    uint64  // of AttentionHash
-	AdamW  AdamW
-	Prefix uint32 // of MagnitudeHistogram, as Fixed
-	Fixed  int
+	Mem     Operands
+	First   int     // column of the softmax calls
+	Scale   float64 // of the gradient of logits
+	Key     uint64  // of AttentionHash
+	Eps     float64 // of RMSNormForward
+	Inverse bool    // of Rotary
+	AdamW   AdamW
+	Prefix  uint32 // of MagnitudeHistogram, as Fixed
+	Fixed   int
 }
 
 // Flops returns the floating-point operations of the call.
@@ -95,15 +97,29 @@ func (k *Calls) Verify(c *Call) {
 func (c *Call) impossible() string {
 	d := &c.Dims
 	switch {
-	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.Buckets < 0:
+	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.KV|d.HS|d.K|d.Buckets < 0:
 		return "a dimension is negative"
 	case c.Op == SoftmaxMerge || c.Op == SoftmaxGradient || c.Op == CrossEntropy:
 		if c.First < 0 {
 			return "the first column is negative"
 		}
+	case c.Op == RMSNormForward:
+		if !(c.Eps >= 0) {
+			return "eps is not a number from 0"
+		}
+	case c.Op == Rotary:
+		if d.HS%2 != 0 {
+			return "channels of a head are odd"
+		}
+		if d.NH*d.HS > d.C {
+			return "heads are wider than a row"
+		}
 	case AttentionForward <= c.Op && c.Op <= SparseAttentionBackward:
 		if d.NH < 1 || d.C%d.NH != 0 {
 			return "channels are not a multiple of heads"
+		}
+		if c.Op <= AttentionBackward && (d.KV < 1 || d.NH%d.KV != 0) {
+			return "heads are not a multiple of those that have keys"
 		}
 		if d.N > d.B*d.Longest {
 			return "there are more tokens than sequences of the longest length hold"
@@ -172,6 +188,23 @@ func (k *Calls) LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, i
 	k.run(s, LayerNormBackwardWeight, Dims{N: n, C: c}, dweight, dbias, dout, inp, mean, rstd)
 }
 
+func (k *Calls) RMSNormForward(s device.Stream, out, rstd, inp, weight tensor.Mem, n, c int, eps float64) {
+	k.pending.Eps = eps
+	k.run(s, RMSNormForward, Dims{N: n, C: c}, out, rstd, inp, weight)
+}
+
+func (k *Calls) RMSNormBackwardInput(s device.Stream, dinp, dout, inp, rstd, weight tensor.Mem, n, c int) {
+	k.run(s, RMSNormBackwardInput, Dims{N: n, C: c}, dinp, dout, inp, rstd, weight)
+}
+
+func (k *Calls) RMSNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, rstd, weight tensor.Mem, n, c int) {
+	k.run(s, RMSNormBackwardInputTo, Dims{N: n, C: c}, dinp, add, dout, inp, rstd, weight)
+}
+
+func (k *Calls) RMSNormBackwardWeight(s device.Stream, dweight, dout, inp, rstd tensor.Mem, n, c int) {
+	k.run(s, RMSNormBackwardWeight, Dims{N: n, C: c}, dweight, dout, inp, rstd)
+}
+
 func (k *Calls) MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int) {
 	k.run(s, MatmulForward, Dims{N: n, C: c, O: o}, out, inp, weight, bias)
 }
@@ -210,12 +243,17 @@ func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w C
 
 func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
 
-func (k *Calls) AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int) {
-	k.run(s, AttentionForward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh}, out, lse, qkv, offsets)
+func (k *Calls) Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool) {
+	k.pending.Inverse = inverse
+	k.run(s, Rotary, Dims{N: n, C: width, NH: heads, HS: hs}, qkv, positions, table)
 }
 
-func (k *Calls) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int) {
-	k.run(s, AttentionBackward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh}, dqkv, dout, qkv, out, lse, offsets)
+func (k *Calls) AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh, kv int) {
+	k.run(s, AttentionForward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, KV: kv}, out, lse, qkv, offsets)
+}
+
+func (k *Calls) AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh, kv int) {
+	k.run(s, AttentionBackward, Dims{B: b, Longest: longest, N: n, C: c, NH: nh, KV: kv}, dqkv, dout, qkv, out, lse, offsets)
 }
 
 func (k *Calls) AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int) {
@@ -237,6 +275,14 @@ func (k *Calls) GELUForward(s device.Stream, out, inp tensor.Mem, n int) {
 
 func (k *Calls) GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int) {
 	k.run(s, GELUBackward, Dims{N: n}, dinp, inp, dout)
+}
+
+func (k *Calls) SwiGLUForward(s device.Stream, out, gateup tensor.Mem, n, c int) {
+	k.run(s, SwiGLUForward, Dims{N: n, C: c}, out, gateup)
+}
+
+func (k *Calls) SwiGLUBackward(s device.Stream, dgateup, dout, gateup tensor.Mem, n, c int) {
+	k.run(s, SwiGLUBackward, Dims{N: n, C: c}, dgateup, dout, gateup)
 }
 
 func (k *Calls) Add(s device.Stream, out, a, b tensor.Mem, n int) {
@@ -272,6 +318,14 @@ func (k *Calls) ScatterRows(s device.Stream, out, add, rows, keep, factor tensor
 
 func (k *Calls) GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor tensor.Mem, n, c int) {
 	k.run(s, GateGradient, Dims{N: n, C: c}, dlogits, dout, a, b, rows, factor)
+}
+
+func (k *Calls) CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, each, c int) {
+	k.run(s, CombineRows, Dims{N: n, C: c, K: each}, out, inp, rows, factor)
+}
+
+func (k *Calls) CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, each, c int) {
+	k.run(s, CombineGradient, Dims{N: n, C: c, K: each}, dfactor, dout, inp, rows)
 }
 
 func (k *Calls) SumSquares(s device.Stream, out, x tensor.Mem, n int) {

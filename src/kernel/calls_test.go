@@ -17,10 +17,15 @@ func done(device.Stream, *kernel.Call) {}
 // its operation, in order. Dimensions are compared by kernel/null's test.
 func TestMethodsMakeTheirCalls(t *testing.T) {
 	const each = 2 // of every dimension
-	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each, Buckets: each}
+	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each, KV: each, HS: each, K: each, Buckets: each}
+	const width = each * each // of Rotary's rows, which hold `each` heads
 	var made kernel.Call
 	var k kernel.Backend = &whole{kernel.NewCalls(tensor.F32, tensor.Host, true, func(_ device.Stream, c *kernel.Call) { made = *c })}
 	for op := range kernel.Ops {
+		dims := dims
+		if op == kernel.Rotary {
+			dims.C = width
+		}
 		var operands kernel.Operands
 		for i, p := range op.Of().Operands {
 			if p.Kind != kernel.Master { // float32 has none
@@ -45,7 +50,10 @@ func TestMethodsMakeTheirCalls(t *testing.T) {
 			case *kernel.AdamW:
 				x.Step = 1
 			case *int:
-				if op != kernel.MagnitudeHistogram || i < len(arguments)-1 {
+				switch left := len(arguments) - 1 - i; {
+				case op == kernel.Rotary && left == 2:
+					*x = width
+				case op != kernel.MagnitudeHistogram || left > 0:
 					*x = each
 				}
 			}
@@ -72,10 +80,15 @@ func TestImpossibleShapesPanic(t *testing.T) {
 	i := func(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
 	hist := tensor.From(make([]int64, 256))
 	for name, call := range map[string]func(){
-		"heads do not divide channels": func() { k.AttentionForward(nil, f(4), f(3), f(12), i(2), 1, 1, 1, 4, 3) },
-		"no heads":                     func() { k.AttentionBackward(nil, f(12), f(4), f(12), f(4), f(1), i(2), 1, 1, 1, 4, 0) },
+		"heads do not divide channels": func() { k.AttentionForward(nil, f(4), f(3), f(12), i(2), 1, 1, 1, 4, 3, 3) },
+		"no heads":                     func() { k.AttentionBackward(nil, f(12), f(4), f(12), f(4), f(1), i(2), 1, 1, 1, 4, 0, 0) },
+		"keys do not divide heads":     func() { k.AttentionForward(nil, f(4), f(4), f(10), i(2), 1, 1, 1, 4, 4, 3) },
+		"no keys":                      func() { k.AttentionForward(nil, f(4), f(4), f(4), i(2), 1, 1, 1, 4, 4, 0) },
+		"eps below 0":                  func() { k.RMSNormForward(nil, f(1), f(1), f(1), f(1), 1, 1, -1) },
+		"odd channels of a head":       func() { k.Rotary(nil, f(4), i(1), f(3), 1, 1, 4, 3, false) },
+		"heads wider than a row":       func() { k.Rotary(nil, f(4), i(1), f(2), 1, 3, 4, 2, false) },
 		"negative dimensions":          func() { k.MatmulForward(nil, f(6), f(2), f(3), tensor.Mem{}, -2, -1, -3) },
-		"more tokens than sequences":   func() { k.AttentionForward(nil, f(12), f(3), f(36), i(2), 1, 2, 3, 4, 1) },
+		"more tokens than sequences":   func() { k.AttentionForward(nil, f(12), f(3), f(36), i(2), 1, 2, 3, 4, 1, 1) },
 		"three buckets": func() {
 			k.SparseAttentionForward(nil, f(4), f(1), f(12), i(2), kernel.Buckets{Count: 3, Order: i(2), Starts: i(8)}, 1, 1, 1, 4, 1)
 		},

@@ -40,7 +40,7 @@ type Backend interface {
 	// positions are I32 (n); the tables have whole rows of c, whose number is not known.
 	EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int)
 	// EmbeddingBackward adds dout to the rows of dwte and dwpe it came from, in
-	// ascending order of the tokens' places.
+	// ascending order of the tokens' places. dwpe may be absent; positions then do not matter.
 	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int)
 
 	// LayerNormForward normalises the rows of inp (n, c):
@@ -57,6 +57,19 @@ type Backend interface {
 	LayerNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, mean, rstd, weight tensor.Mem, n, c int)
 	// LayerNormBackwardWeight adds Σ_n dout·xhat to dweight (c) and Σ_n dout to dbias (c).
 	LayerNormBackwardWeight(s device.Stream, dweight, dbias, dout, inp, mean, rstd tensor.Mem, n, c int)
+
+	// RMSNormForward scales the rows of inp (n, c) (Zhang & Sennrich 2019):
+	// out = inp·rstd·weight. It stores rstd (n), wide, 1/sqrt(mean_c(inp²) + eps).
+	RMSNormForward(s device.Stream, out, rstd, inp, weight tensor.Mem, n, c int, eps float64)
+	// RMSNormBackwardInput adds to dinp (n, c), with xhat = inp·rstd and g = dout·weight,
+	//
+	//	dinp += rstd·(g - xhat·mean_c(g·xhat))
+	RMSNormBackwardInput(s device.Stream, dinp, dout, inp, rstd, weight tensor.Mem, n, c int)
+	// RMSNormBackwardInputTo sets dinp to the sum of add and the gradient that
+	// RMSNormBackwardInput adds.
+	RMSNormBackwardInputTo(s device.Stream, dinp, add, dout, inp, rstd, weight tensor.Mem, n, c int)
+	// RMSNormBackwardWeight adds Σ_n dout·xhat to dweight (c).
+	RMSNormBackwardWeight(s device.Stream, dweight, dout, inp, rstd tensor.Mem, n, c int)
 
 	// MatmulForward sets out (n, o) = inp (n, c) · weight (o, c)ᵀ + bias (o). bias may be absent.
 	MatmulForward(s device.Stream, out, inp, weight, bias tensor.Mem, n, c, o int)
@@ -80,21 +93,32 @@ type Backend interface {
 	// (w.Values is not read), and Σ_n dout to dbias (w.Rows), which may be absent.
 	SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int)
 
+	// Rotary rotates in place the first `heads` heads of hs channels, hs even, of every row
+	// of qkv (n, width) by the angles of its position (Su et al. 2021): with cos and sin
+	// those of channel x < hs/2,
+	//
+	//	(q[x], q[x+hs/2]) = (q[x]·cos - q[x+hs/2]·sin, q[x+hs/2]·cos + q[x]·sin)
+	//
+	// inverse rotates by the opposite angles, as the gradient of a rotation is. positions,
+	// I32 (n), are rows of table, wide rows of hs: hs/2 cosines, then hs/2 sines.
+	Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool)
+
 	// AttentionForward is causal multi-head attention within each of b sequences.
 	// offsets, I32 (b+1), ascends from 0 to n: sequence i is tokens
 	// [offsets[i], offsets[i+1]), none of them more than longest; it may be empty.
-	// qkv (n, 3c) holds queries, keys and values, each (nh, c/nh); out (n, c). It
-	// stores lse (nh·n), wide, the logarithm of each row's softmax denominator of
+	// qkv (n, c + 2·kv·c/nh) holds queries (nh, c/nh), keys and values, each (kv, c/nh),
+	// kv a divisor of nh: head h has those of h/(nh/kv) (Ainslie et al. 2023). out is
+	// (n, c). It stores lse (nh·n), wide, the logarithm of each row's softmax denominator of
 	// the scores q·k/sqrt(c/nh): sequence by sequence, in each (nh, its tokens).
-	AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh int)
+	AttentionForward(s device.Stream, out, lse, qkv, offsets tensor.Mem, b, longest, n, c, nh, kv int)
 	// AttentionBackward sets dqkv from dout, with the probabilities made again from qkv and lse.
-	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh int)
+	AttentionBackward(s device.Stream, dqkv, dout, qkv, out, lse, offsets tensor.Mem, b, longest, n, c, nh, kv int)
 
 	// AttentionHash sorts the tokens of every head of every sequence by bucket, its
 	// queries and its keys apart, and stably. A token's bucket has a bit for each of
 	// log2(h.Count) random projections of its query or key: whether Σ_x ±x is above
 	// zero. The signs are bits of Signs(key, …), so that they are the same for queries
-	// and keys. Shapes of qkv and offsets are AttentionForward's. pairs, F64 (2), becomes
+	// and keys. Shapes of qkv and offsets are AttentionForward's, with as many kv as heads. pairs, F64 (2), becomes
 	// how many pairs SparseAttentionForward has scores of, and how many causal attention has.
 	AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int)
 	// SparseAttentionForward is AttentionForward where a query sees of the keys at or
@@ -108,6 +132,11 @@ type Backend interface {
 	GELUForward(s device.Stream, out, inp tensor.Mem, n int)
 	// GELUBackward sets dinp = dout·gelu'(inp). dinp may be dout.
 	GELUBackward(s device.Stream, dinp, inp, dout tensor.Mem, n int)
+	// SwiGLUForward sets out (n, c) = silu(gate)·up, silu(x) = x/(1 + exp(-x)) (Shazeer
+	// 2020). The rows of gateup (n, 2c) are gate, then up.
+	SwiGLUForward(s device.Stream, out, gateup tensor.Mem, n, c int)
+	// SwiGLUBackward sets dgateup (n, 2c): dout·up·silu'(gate), then dout·silu(gate).
+	SwiGLUBackward(s device.Stream, dgateup, dout, gateup tensor.Mem, n, c int)
 	// Add sets out = a + b. out may be a or b.
 	Add(s device.Stream, out, a, b tensor.Mem, n int)
 	// Accumulate is Add of wide elements.
@@ -140,6 +169,15 @@ type Backend interface {
 	// factor[i]·Σ_c dout·(a - b) over row i of dout, a and b, (n, c). No place is named
 	// twice. factor is wide.
 	GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor tensor.Mem, n, c int)
+
+	// CombineRows sets row i of out (n, c) to Σ_j factor[i,j]·inp[rows[i,j]], in ascending
+	// order of the k columns of rows, I32 (n, k), and of factor, wide; absent it is 1. inp
+	// has whole rows of c, whose number is not known; a negative row counts nothing. A sum
+	// of one row by a factor of 1 has its bits.
+	CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, k, c int)
+	// CombineGradient sets dfactor[i,j], wide, to Σ_c dout[i]·inp[rows[i,j]], 0 of a
+	// negative row. Shapes are CombineRows'.
+	CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, k, c int)
 
 	// SumSquares stores in out, one F64, Σ x² of wide elements, added in float64 over fixed blocks.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)

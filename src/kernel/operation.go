@@ -16,6 +16,10 @@ const (
 	LayerNormBackwardInput
 	LayerNormBackwardInputTo
 	LayerNormBackwardWeight
+	RMSNormForward
+	RMSNormBackwardInput
+	RMSNormBackwardInputTo
+	RMSNormBackwardWeight
 	MatmulForward
 	MatmulForwardAdd
 	MatmulForwardGELU
@@ -25,6 +29,7 @@ const (
 	SpMMForward
 	SpMMBackwardInput
 	SDDMM
+	Rotary
 	AttentionForward
 	AttentionBackward
 	AttentionHash
@@ -32,6 +37,8 @@ const (
 	SparseAttentionBackward
 	GELUForward
 	GELUBackward
+	SwiGLUForward
+	SwiGLUBackward
 	Add
 	Accumulate
 	SoftmaxMerge
@@ -42,6 +49,8 @@ const (
 	GatherRows
 	ScatterRows
 	GateGradient
+	CombineRows
+	CombineGradient
 	Mask
 	MagnitudeHistogram
 	Ops // how many there are
@@ -120,6 +129,9 @@ type Dims struct {
 	B       int // sequences
 	Longest int // most tokens of a sequence
 	NH      int // heads
+	KV      int // heads that have keys and values
+	HS      int // channels of a head that is rotated
+	K       int // rows that are combined into one
 	Buckets int // that a head's tokens are sorted by
 }
 
@@ -137,11 +149,17 @@ func oc(d *Dims) int    { return d.O * d.C }
 func nv(d *Dims) int    { return d.N * d.V }
 func n3(d *Dims) int    { return d.N * 3 }
 func n3c(d *Dims) int   { return d.N * 3 * d.C }
+func n2c(d *Dims) int   { return d.N * 2 * d.C }
+func nk(d *Dims) int    { return d.N * d.K }
+func nkc(d *Dims) int   { return d.N * d.K * d.C }
+func hs(d *Dims) int    { return d.HS }
+func turns(d *Dims) int { return d.N * d.NH * d.HS }
 func nhn(d *Dims) int   { return d.NH * d.N }
 func nco(d *Dims) int   { return d.N * d.C * d.O }
 func nnnz(d *Dims) int  { return d.N * d.NNZ }
 func rows(d *Dims) int  { return d.O + 1 }
 func ends(d *Dims) int  { return d.B + 1 }
+func fused(d *Dims) int { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // queries, keys and values
 func bits(d *Dims) int  { return (d.N + 63) / 64 }
 func bins(*Dims) int    { return 256 }
 func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
@@ -175,7 +193,7 @@ func (op Op) String() string { return op.Of().Name }
 var operations = [Ops]Operation{
 	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
-	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(WideTable), add("dwpe", c).of(WideTable),
+	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(WideTable), add("dwpe", c).of(WideTable).optional(),
 		in("dout", nc), in("tokens", n).of(I32), in("positions", n).of(I32)}},
 	LayerNormForward: {"LayerNormForward", 1, nc, []Operand{set("out", nc), set("mean", n).of(Wide), set("rstd", n).of(Wide),
 		in("inp", nc), in("weight", c), in("bias", c)}},
@@ -185,6 +203,13 @@ var operations = [Ops]Operation{
 		in("inp", nc), in("mean", n).of(Wide), in("rstd", n).of(Wide), in("weight", c)}},
 	LayerNormBackwardWeight: {"LayerNormBackwardWeight", 1, nc, []Operand{add("dweight", c).of(Wide), add("dbias", c).of(Wide),
 		in("dout", nc), in("inp", nc), in("mean", n).of(Wide), in("rstd", n).of(Wide)}},
+	RMSNormForward: {"RMSNormForward", 1, nc, []Operand{set("out", nc), set("rstd", n).of(Wide), in("inp", nc), in("weight", c)}},
+	RMSNormBackwardInput: {"RMSNormBackwardInput", 1, nc, []Operand{add("dinp", nc), in("dout", nc), in("inp", nc),
+		in("rstd", n).of(Wide), in("weight", c)}},
+	RMSNormBackwardInputTo: {"RMSNormBackwardInputTo", 1, nc, []Operand{set("dinp", nc), in("add", nc), in("dout", nc),
+		in("inp", nc), in("rstd", n).of(Wide), in("weight", c)}},
+	RMSNormBackwardWeight: {"RMSNormBackwardWeight", 1, nc, []Operand{add("dweight", c).of(Wide), in("dout", nc), in("inp", nc),
+		in("rstd", n).of(Wide)}},
 	MatmulForward: {"MatmulForward", 2, nco, []Operand{set("out", no), in("inp", nc), in("weight", oc), in("bias", o).optional()}},
 	MatmulForwardAdd: {"MatmulForwardAdd", 2, nco, []Operand{set("out", no), in("inp", nc), in("weight", oc),
 		in("bias", o).optional(), in("add", no)}},
@@ -200,9 +225,10 @@ var operations = [Ops]Operation{
 		in("w.ColIdx", nnz).of(I32), in("w.Values", nnz)}},
 	SDDMM: {"SDDMM", 2, nnnz, []Operand{add("dvalues", nnz).of(Wide), add("dbias", o).of(Wide).optional(), in("dout", no),
 		in("inp", nc), in("w.RowPtr", rows).of(I32), in("w.ColIdx", nnz).of(I32)}},
-	AttentionForward: {"AttentionForward", 2, pairs, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", n3c),
+	Rotary: {"Rotary", 3, turns, []Operand{add("qkv", nc), in("positions", n).of(I32), in("table", hs).of(WideTable)}},
+	AttentionForward: {"AttentionForward", 2, pairs, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", fused),
 		in("offsets", ends).of(I32)}},
-	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c), in("out", nc),
+	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", fused), in("dout", nc), in("qkv", fused), in("out", nc),
 		in("lse", nhn).of(Wide), in("offsets", ends).of(I32)}},
 	AttentionHash: {"AttentionHash", 4, signs, []Operand{set("h.Order", sorts).of(I32), set("h.Starts", starts).of(I32),
 		set("pairs", two).of(F64), in("qkv", n3c), in("offsets", ends).of(I32)}},
@@ -210,10 +236,12 @@ var operations = [Ops]Operation{
 		in("offsets", ends).of(I32), in("h.Order", sorts).of(I32), in("h.Starts", starts).of(I32)}},
 	SparseAttentionBackward: {"SparseAttentionBackward", 5, kept, []Operand{set("dqkv", n3c), in("dout", nc), in("qkv", n3c),
 		in("out", nc), in("lse", nhn).of(Wide), in("offsets", ends).of(I32), in("h.Order", sorts).of(I32), in("h.Starts", starts).of(I32)}},
-	GELUForward:  {"GELUForward", 1, n, []Operand{set("out", n), in("inp", n)}},
-	GELUBackward: {"GELUBackward", 1, n, []Operand{set("dinp", n), in("inp", n), in("dout", n)}},
-	Add:          {"Add", 1, n, []Operand{set("out", n), in("a", n), in("b", n)}},
-	Accumulate:   {"Accumulate", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide), in("b", n).of(Wide)}},
+	GELUForward:    {"GELUForward", 1, n, []Operand{set("out", n), in("inp", n)}},
+	GELUBackward:   {"GELUBackward", 1, n, []Operand{set("dinp", n), in("inp", n), in("dout", n)}},
+	SwiGLUForward:  {"SwiGLUForward", 1, nc, []Operand{set("out", nc), in("gateup", n2c)}},
+	SwiGLUBackward: {"SwiGLUBackward", 1, n2c, []Operand{set("dgateup", n2c), in("dout", nc), in("gateup", n2c)}},
+	Add:            {"Add", 1, n, []Operand{set("out", n), in("a", n), in("b", n)}},
+	Accumulate:     {"Accumulate", 1, n, []Operand{set("out", n).of(Wide), in("a", n).of(Wide), in("b", n).of(Wide)}},
 	SoftmaxMerge: {"SoftmaxMerge", 1, nv, []Operand{set("out", n3).of(F64), in("before", n3).of(F64).optional(),
 		in("logits", nv), in("targets", n).of(I32)}},
 	SoftmaxGradient: {"SoftmaxGradient", 1, nv, []Operand{add("logits", nv), in("stats", n3).of(F64), in("targets", n).of(I32)}},
@@ -225,6 +253,10 @@ var operations = [Ops]Operation{
 		in("keep", n).of(Wide), in("factor", n).of(Wide).optional()}},
 	GateGradient: {"GateGradient", 3, nc, []Operand{add("dlogits", one).of(Table), in("dout", nc), in("a", nc), in("b", nc),
 		in("rows", n).of(I32), in("factor", n).of(Wide)}},
+	CombineRows: {"CombineRows", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),
+		in("factor", nk).of(Wide).optional()}},
+	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
+		in("rows", nk).of(I32)}},
 	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(F64), in("x", n).of(Wide)}},
 	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
 		in("g", n).of(Wide)}},

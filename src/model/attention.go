@@ -81,7 +81,7 @@ func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, n, s.qkv, s.normed)
 	if a.buckets == nil {
-		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
+		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.heads)
 	} else {
 		a.buckets.forward(x, b, s, a.hidden, a.heads)
 	}
@@ -98,7 +98,7 @@ func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 	dattended := x.scratch.Span(0, s.attended.Bytes)
 	a.proj.backwardInput(x, n, dattended, dout)
 	if a.buckets == nil {
-		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads)
+		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.heads)
 	} else {
 		a.buckets.backward(x, b, s, h.dqkv, dattended, a.hidden, a.heads)
 	}

@@ -30,8 +30,8 @@ func (b *bench) bucketed(c model.Config, rounds int) error {
 		return b.err
 	}
 	spans := b.rounds(rounds, func() {
-		b.k.AttentionForward(b.stream, out, lse, qkv, offsets, 1, n, n, c.Hidden, heads)
-		b.k.AttentionBackward(b.stream, dqkv, dout, qkv, out, lse, offsets, 1, n, n, c.Hidden, heads)
+		b.k.AttentionForward(b.stream, out, lse, qkv, offsets, 1, n, n, c.Hidden, heads, heads)
+		b.k.AttentionBackward(b.stream, dqkv, dout, qkv, out, lse, offsets, 1, n, n, c.Hidden, heads, heads)
 	}, func() {
 		b.k.AttentionHash(b.stream, h, pairs, qkv, offsets, 1, 1, n, n, c.Hidden, heads)
 		b.k.SparseAttentionForward(b.stream, out, lse, qkv, offsets, h, 1, n, n, c.Hidden, heads)

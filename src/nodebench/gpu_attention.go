@@ -46,9 +46,11 @@ func (a *heads) measure() {
 		return
 	}
 	seconds := a.seconds(
-		func() { k.AttentionForward(a.stream, a.given, a.sums, a.qkv.mem, offsets, a.b, a.t, n, a.c, a.count) },
 		func() {
-			k.AttentionBackward(a.stream, a.gradient, a.dout.mem, a.qkv.mem, a.given, a.sums, offsets, a.b, a.t, n, a.c, a.count)
+			k.AttentionForward(a.stream, a.given, a.sums, a.qkv.mem, offsets, a.b, a.t, n, a.c, a.count, a.count)
+		},
+		func() {
+			k.AttentionBackward(a.stream, a.gradient, a.dout.mem, a.qkv.mem, a.given, a.sums, offsets, a.b, a.t, n, a.c, a.count, a.count)
 		})
 	forward, backward := checker{unit: unit(d)}, checker{unit: unit(d)}
 	for _, number := range spread(a.b*a.count, 4) {

@@ -11,18 +11,23 @@ import (
 	"dynmo/src/kernel"
 )
 
-// attention returns both calls on sequences of these lengths, none more than
-// longest; backward is given the out and lse of the reference, rounded.
+// attention returns both calls where all heads have keys of their own.
 func (of maker) attention(lengths []int, longest, c, nh int) []example {
+	return of.grouped(lengths, longest, c, nh, nh)
+}
+
+// grouped returns both calls on sequences of these lengths, none more than
+// longest; backward is given the out and lse of the reference, rounded.
+func (of maker) grouped(lengths []int, longest, c, nh, kv int) []example {
 	r, b, offsets := of.draw(givenSeed), len(lengths), []int32{0}
 	for i, t := range lengths {
 		offsets = append(offsets, offsets[i]+int32(t))
 	}
 	n := int(offsets[b])
-	dims := kernel.Dims{B: b, Longest: longest, N: n, C: c, NH: nh}
+	dims := kernel.Dims{B: b, Longest: longest, N: n, C: c, NH: nh, KV: kv}
 	forward := kernel.Call{Op: kernel.AttentionForward, Dims: dims}
 	backward := kernel.Call{Op: kernel.AttentionBackward, Dims: dims}
-	given, note := map[string]any{"offsets": offsets, "qkv": r.normal(n * 3 * c)}, fmt.Sprintf(",t=%v", lengths)
+	given, note := map[string]any{"offsets": offsets, "qkv": r.normal(n * widthOf(kernel.Dims{C: c, NH: nh, KV: kv}))}, fmt.Sprintf(",t=%v", lengths)
 	first := of.example(forward, note, given, bounded(attentionForwardBounds))
 	given["out"], given["lse"] = r.rounded(first.operands[0].want), single(first.operands[1].want)
 	return []example{first, of.example(backward, note, given, func(c kernel.Call, x values) (values, values) {
@@ -36,15 +41,15 @@ func (of maker) attention(lengths []int, longest, c, nh int) []example {
 // sequences lie before and behind it and whatever longest is.
 func sequences(t *testing.T, k kernel.Backend, dev device.Device) {
 	const c, nh = 128, 2
-	lengths := []int{70, 0, 1, 130, 33}
-	for _, packed := range (maker{k.DType()}).attention(lengths, 140, c, nh) {
+	lengths, of := []int{70, 0, 1, 130, 33}, maker{k.DType()}
+	for _, packed := range append(of.attention(lengths, 140, c, nh), of.grouped(lengths, 140, c, nh, 1)...) {
 		whole, first := results(t, k, dev, packed), 0
 		for _, length := range lengths {
 			x := packed
 			x.B, x.Longest, x.N, x.operands = 1, length, length, slices.Clone(packed.operands)
 			var want [][]byte
 			for i := range x.operands {
-				p, width := &x.operands[i], x.Op.Of().Operands[i].Count(&kernel.Dims{N: 1, C: c, NH: nh})
+				p, width := &x.operands[i], x.Op.Of().Operands[i].Count(&kernel.Dims{N: 1, C: c, NH: nh, KV: packed.KV})
 				if data, ok := p.data.([]float64); ok {
 					p.data = data[first*width:][:length*width]
 					size := width * int(p.kind.Type(k.DType()).Size())
@@ -84,14 +89,22 @@ func attentionBounds(d kernel.Dims, offsets, dout, qkv, y, l []float64, sees fun
 	out, lse, dqkv = make([]float64, len(y)), make([]float64, len(l)), make([]float64, len(qkv))
 	for sequence := range d.B {
 		first, t := int(offsets[sequence]), int(offsets[sequence+1]-offsets[sequence])
-		row := first * d.C
+		row, wide := first*d.C, first*widthOf(d)
 		for head := range d.NH {
 			sums := first*d.NH + head*t
-			headBounds(out[row:], lse[sums:], dqkv[3*row:], dout[row:], qkv[3*row:], y[row:], l[sums:], head, t, d.C, d.NH,
+			headBounds(out[row:], lse[sums:], dqkv[wide:], dout[row:], qkv[wide:], y[row:], l[sums:], head, t, d,
 				func(i, j int) bool { return sees(sequence, head, i, j) })
 		}
 	}
 	return out, lse, dqkv
+}
+
+// widthOf returns the channels of queries, keys and values; without KV all heads have keys.
+func widthOf(d kernel.Dims) int {
+	if d.KV == 0 {
+		return 3 * d.C
+	}
+	return d.C + 2*d.KV*(d.C/d.NH)
 }
 
 // headBounds fills in the bounds of one head of a sequence. With
@@ -102,13 +115,15 @@ func attentionBounds(d kernel.Dims, offsets, dout, qkv, y, l []float64, sees fun
 //	ds_ij: e_ij·p_ij·(|dout_i|·|v_j| + |dout_i|·|out_i|)/sqrt(hs)
 //	dq_i:  Σ_j ds_ij·|k_j|                dk_j:  Σ_i ds_ij·|q_i|
 //	dv_j:  Σ_i e_ij·p_ij·|dout_i|
-func headBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t, c, nh int, sees func(i, j int) bool) {
-	hs := c / nh
+func headBounds(out, lse, dqkv []float64, dy, qkv, y, l []float64, head, t int, d kernel.Dims, sees func(i, j int) bool) {
+	hs, width := d.C/d.NH, widthOf(d)
+	keys := (width - d.C) / 2 // channels
+	group := head * keys / d.C
 	scale := 1 / math.Sqrt(float64(hs))
-	q := func(i int) int { return i*3*c + head*hs } // where row i of each begins
-	k := func(i int) int { return q(i) + c }
-	v := func(i int) int { return q(i) + 2*c }
-	o := func(i int) int { return i*c + head*hs }
+	q := func(i int) int { return i*width + head*hs } // where row i of each begins
+	k := func(i int) int { return i*width + d.C + group*hs }
+	v := func(i int) int { return k(i) + keys }
+	o := func(i int) int { return i*d.C + head*hs }
 
 	terms, seen := make([]float64, t), make([]int, 0, t) // S_ij, and the j that i sees
 	for i := range t {

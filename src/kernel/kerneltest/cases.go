@@ -45,6 +45,7 @@ func (of maker) examples() []example {
 	for _, n := range tokens {
 		for _, c := range []int{1, 3, 17, 64, 129} {
 			all = append(all, of.layerNorm(n, c)...)
+			all = append(all, of.rmsNorm(n, c)...)
 		}
 		for _, v := range []int{1, 3, 65, 256} {
 			all = append(all, of.crossEntropy(n, v, 0)...)
@@ -57,6 +58,7 @@ func (of maker) examples() []example {
 	}
 	for _, s := range [][2]int{{0, 3}, {1, 1}, {17, 3}, {64, 64}, {33, 129}, {1023, 8}} {
 		all = append(all, of.rows(s[0], s[1])...)
+		all = append(all, of.swiGLU(s[0], s[1])...)
 	}
 	all = append(all, of.embedding(51, 65)...)
 	all = append(all, of.embedding(0, 3)...)
@@ -71,6 +73,20 @@ func (of maker) examples() []example {
 	}
 	all = append(all, of.attention([]int{0, 0}, 5, 6, 2)...)
 	all = append(all, of.attention(nil, 0, 6, 2)...)
+	for _, s := range []struct{ hs, nh, kv int }{{1, 4, 1}, {3, 4, 2}, {8, 6, 3}, {32, 2, 1}, {64, 4, 2}, {65, 3, 1}, {128, 2, 1}} {
+		for _, lengths := range [][]int{{1}, {33, 33}, {0, 1, 64, 150, 0, 33, 0}} {
+			all = append(all, of.grouped(lengths, 170, s.nh*s.hs, s.nh, s.kv)...)
+		}
+	}
+	all = append(all, of.grouped(nil, 0, 6, 2, 1)...)
+	all = append(all, of.rmsNorm(0, 3)...)
+	for _, n := range tokens {
+		all = append(all, of.rotary(n, 3, 4, 12), of.rotary(n, 2, 64, 200))
+	}
+	all = append(all, of.rotary(0, 1, 2, 2), of.rotary(5, 0, 2, 3), of.rotary(33, 1, 2, 2), of.rotary(65, 3, 18, 55), of.rotary(9, 5, 128, 640))
+	for _, s := range [][3]int{{0, 2, 3}, {1, 1, 1}, {17, 0, 3}, {17, 2, 3}, {64, 4, 64}, {33, 3, 129}, {1023, 2, 8}} {
+		all = append(all, of.combine(s[0], s[1], s[2])...)
+	}
 	for _, s := range []struct{ hs, buckets int }{{1, 1}, {3, 2}, {16, 4}, {32, 16}, {64, 8}, {65, 4}, {128, 2}} {
 		for _, lengths := range [][]int{{33, 33}, {0, 1, 64, 150, 0, 33, 0}} {
 			all = append(all, of.hashed(lengths, 170, 2*s.hs, 2, s.buckets))
@@ -94,9 +110,9 @@ func (of maker) examples() []example {
 	return all
 }
 
-// embedding returns both calls, with tables small enough that tokens and
-// positions repeat, in no order.
-func (of maker) embedding(n, c int) (both []example) {
+// embedding returns both calls, and the backward without positions, with tables small
+// enough that tokens and positions repeat, in no order.
+func (of maker) embedding(n, c int) (all []example) {
 	const v, places = 7, 19
 	r := of.draw(givenSeed)
 	given := map[string]any{"tokens": r.indices(n, v), "positions": r.indices(n, places)}
@@ -107,9 +123,11 @@ func (of maker) embedding(n, c int) (both []example) {
 		given[name] = r.normal(places * c)
 	}
 	for _, op := range []kernel.Op{kernel.EmbeddingForward, kernel.EmbeddingBackward} {
-		both = append(both, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}}, "", given, nil))
+		all = append(all, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}}, "", given, nil))
 	}
-	return both
+	given["dwpe"] = nil
+	alone := of.example(kernel.Call{Op: kernel.EmbeddingBackward, Dims: kernel.Dims{N: n, C: c}}, ",no positions", given, nil)
+	return append(all, alone)
 }
 
 // sparse returns the three calls with a random matrix (rows, cols). Their wanted

@@ -159,7 +159,7 @@ func (x *example) String() string {
 	for _, dim := range []struct {
 		name   string
 		length int
-	}{{"c", d.C}, {"o", d.O}, {"v", d.V}, {"first", x.First}, {"longest", d.Longest}, {"nh", d.NH}} {
+	}{{"c", d.C}, {"o", d.O}, {"v", d.V}, {"first", x.First}, {"longest", d.Longest}, {"nh", d.NH}, {"kv", d.KV}, {"hs", d.HS}, {"k", d.K}} {
 		if dim.length > 0 {
 			name += fmt.Sprintf(",%s=%d", dim.name, dim.length)
 		}

@@ -34,6 +34,43 @@ func (of maker) layerNorm(n, c int) []example {
 	return all
 }
 
+// rmsNorm returns the four calls; the backward calls are given rstd.
+func (of maker) rmsNorm(n, c int) []example {
+	call := func(op kernel.Op) kernel.Call {
+		return kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}, Eps: 1e-5}
+	}
+	given := map[string]any{"inp": of.draw(givenSeed).normal(n * c)}
+	all := []example{of.example(call(kernel.RMSNormForward), "", given, bounded(rmsBounds))}
+	given["rstd"] = single(all[0].operands[1].want)
+	return append(all,
+		of.example(call(kernel.RMSNormBackwardInput), "", given, bounded(rmsInputBounds("dinp"))),
+		of.example(call(kernel.RMSNormBackwardInputTo), "", given, bounded(rmsInputBounds("add"))),
+		of.example(call(kernel.RMSNormBackwardWeight), "", given, termwise(reference)))
+}
+
+func rmsBounds(_ kernel.Dims, _, want values) values {
+	return values{"out": abs(want["out"]), "rstd": abs(want["rstd"])}
+}
+
+// rmsInputBounds are normInputBounds around a mean of 0, without the mean of g.
+func rmsInputBounds(start string) func(d kernel.Dims, x, want values) values {
+	return func(d kernel.Dims, x, _ values) values {
+		bound := abs(x[start])
+		for i := range d.N {
+			row, gx := x["inp"][i*d.C:][:d.C], 0.0 // mean of |g·xhat|
+			g := func(j int) float64 { return math.Abs(x["dout"][i*d.C+j] * x["weight"][j]) }
+			xhat := func(j int) float64 { return math.Abs(row[j]) * x["rstd"][i] }
+			for j := range row {
+				gx += g(j) * xhat(j) / float64(d.C)
+			}
+			for j := range row {
+				bound[i*d.C+j] += x["rstd"][i] * (g(j) + xhat(j)*gx)
+			}
+		}
+		return values{"dinp": bound}
+	}
+}
+
 func normBounds(d kernel.Dims, x, want values) values {
 	out, mean := make([]float64, d.N*d.C), make([]float64, d.N)
 	for i := range d.N {

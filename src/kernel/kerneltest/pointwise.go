@@ -26,6 +26,35 @@ func (of maker) pointwise(n int) []example {
 	}
 }
 
+// swiGLU returns both calls, on gates where the logistic function is in its slope and
+// where it has reached 0 or 1.
+func (of maker) swiGLU(n, c int) []example {
+	gateup := of.draw(givenSeed).normal(n * 2 * c)
+	for i := range gateup {
+		gateup[i] *= float64(int(1) << (i % 6)) // standard deviations 1 … 32
+	}
+	given := map[string]any{"gateup": gateup}
+	call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}} }
+	return []example{
+		of.example(call(kernel.SwiGLUForward), "", given, bounded(swiGLUBounds)),
+		of.example(call(kernel.SwiGLUBackward), "", given, bounded(swiGLUBounds)),
+	}
+}
+
+// swiGLUBounds are those of both calls: |silu(x)| is at most |x|, and its slope below 1.1.
+func swiGLUBounds(d kernel.Dims, x, _ values) values {
+	out, dgateup := make([]float64, d.N*d.C), make([]float64, d.N*2*d.C)
+	for i := range out {
+		at := i/d.C*2*d.C + i%d.C
+		gate, up := math.Abs(x["gateup"][at]), math.Abs(x["gateup"][at+d.C])
+		out[i] = gate * up
+		if dout := x["dout"]; dout != nil {
+			dgateup[at], dgateup[at+d.C] = math.Abs(dout[i])*up*(1+gate), math.Abs(dout[i])*gate
+		}
+	}
+	return values{"out": out, "dgateup": dgateup}
+}
+
 // geluBounds are those of both calls: the derivatives are of the order of 1, so
 // that errors are bounded by |x| and by 1 + |x| times the gradient.
 func geluBounds(_ kernel.Dims, x, _ values) values {

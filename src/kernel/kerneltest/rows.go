@@ -29,6 +29,30 @@ func (of maker) rows(n, c int) []example {
 	return all
 }
 
+// combine returns both calls on k rows each of a table that has fewer, so that rows
+// repeat, some of them absent; and rows that are copies.
+func (of maker) combine(n, k, c int) []example {
+	r, table := of.draw(givenSeed), n*k/2+1
+	rows := r.indices(n*k, table)
+	for i := range rows {
+		if i%5 == 3 {
+			rows[i] = -1
+		}
+	}
+	given := map[string]any{"rows": rows, "inp": r.normal(table * c)}
+	call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c, K: k}} }
+	all := []example{
+		of.example(call(kernel.CombineRows), "", given, nil),
+		of.example(call(kernel.CombineGradient), "", given, nil),
+	}
+	given["factor"] = nil
+	judge := termwise(reference)
+	if k == 1 {
+		judge = bounded(exactly)
+	}
+	return append(all, of.example(call(kernel.CombineRows), ",no factor", given, judge))
+}
+
 // chosen returns n different numbers in [0, limit).
 func chosen(r *rand.Rand, n, limit int) []int32 {
 	list := make([]int32, 0, n)

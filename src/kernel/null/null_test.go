@@ -43,8 +43,8 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.SpMMForward(nil, f(n*o), f(n*c), w, f(o), n)
 	k.SpMMBackwardInput(nil, f(n*c), f(n*o), w, n)
 	k.SDDMM(nil, f(9), f(o), f(n*o), f(n*c), w, n)
-	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*3*c), i(b+1), b, s, n, c, nh)
-	k.AttentionBackward(nil, f(n*3*c), f(n*c), f(n*3*c), f(n*c), f(b*nh*s), i(b+1), b, s, n, c, nh)
+	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*3*c), i(b+1), b, s, n, c, nh, nh)
+	k.AttentionBackward(nil, f(n*3*c), f(n*c), f(n*3*c), f(n*c), f(b*nh*s), i(b+1), b, s, n, c, nh, nh)
 	k.GELUForward(nil, f(n), f(n), n)
 	k.GELUBackward(nil, f(n), f(n), f(n), n)
 	k.Add(nil, f(n), f(n), f(n), n)
@@ -78,8 +78,8 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.SpMMForward, kernel.Dims{N: n, C: c, O: o, NNZ: 9}, 108},
 		{kernel.SpMMBackwardInput, kernel.Dims{N: n, C: c, O: o, NNZ: 9}, 108},
 		{kernel.SDDMM, kernel.Dims{N: n, C: c, O: o, NNZ: 9}, 108},
-		{kernel.AttentionForward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh}, 144},
-		{kernel.AttentionBackward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh}, 360},
+		{kernel.AttentionForward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh, KV: nh}, 144},
+		{kernel.AttentionBackward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh, KV: nh}, 360},
 		{kernel.GELUForward, kernel.Dims{N: n}, 6},
 		{kernel.GELUBackward, kernel.Dims{N: n}, 6},
 		{kernel.Add, kernel.Dims{N: n}, 6},

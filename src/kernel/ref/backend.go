@@ -42,6 +42,12 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		LayerNormBackwardInput(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.LayerNormBackwardWeight:
 		LayerNormBackwardWeight(x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.RMSNormForward:
+		RMSNormForward(x(0), x(1), x(2), x(3), n, c, call.Eps)
+	case kernel.RMSNormBackwardInput:
+		RMSNormBackwardInput(x(0), x(1), x(2), x(3), x(4), n, c)
+	case kernel.RMSNormBackwardWeight:
+		RMSNormBackwardWeight(x(0), x(1), x(2), x(3), n, c)
 	case kernel.MatmulForward:
 		MatmulForward(x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.MatmulBackwardInput:
@@ -54,10 +60,12 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		SpMMBackwardInput(x(0), x(1), csr(2, x(4)), n)
 	case kernel.SDDMM:
 		SDDMM(x(0), x(1), x(2), x(3), csr(4, nil), n)
+	case kernel.Rotary:
+		Rotary(x(0), indices(1), x(2), call.NH, c, call.HS, call.Inverse)
 	case kernel.AttentionForward:
-		AttentionForward(x(0), x(1), x(2), indices(3), call.Longest, c, call.NH)
+		AttentionForward(x(0), x(1), x(2), indices(3), call.Longest, c, call.NH, call.KV)
 	case kernel.AttentionBackward:
-		AttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), call.Longest, c, call.NH)
+		AttentionBackward(x(0), x(1), x(2), x(3), x(4), indices(5), call.Longest, c, call.NH, call.KV)
 	case kernel.AttentionHash:
 		AttentionHash(indices(0), indices(1), doubles(2), x(3), indices(4), call.Key, call.Buckets, c, call.NH)
 	case kernel.SparseAttentionForward:
@@ -68,6 +76,10 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		GELUForward(x(0), x(1))
 	case kernel.GELUBackward:
 		GELUBackward(x(0), x(1), x(2))
+	case kernel.SwiGLUForward:
+		SwiGLUForward(x(0), x(1), n, c)
+	case kernel.SwiGLUBackward:
+		SwiGLUBackward(x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:
 		Add(x(0), x(1), x(2))
 	case kernel.SoftmaxMerge:
@@ -82,6 +94,10 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		ScatterRows(x(0), x(1), indices(2), x(3), x(4), c)
 	case kernel.GateGradient:
 		GateGradient(x(0), x(1), x(2), x(3), indices(4), x(5), c)
+	case kernel.CombineRows:
+		CombineRows(x(0), x(1), indices(2), x(3), n, call.K, c)
+	case kernel.CombineGradient:
+		CombineGradient(x(0), x(1), x(2), indices(3), n, call.K, c)
 	case kernel.SumSquares:
 		doubles(0)[0] = SumSquares(x(1))
 	case kernel.AdamWUpdate:

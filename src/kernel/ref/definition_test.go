@@ -89,7 +89,7 @@ func TestAttentionForward(t *testing.T) {
 		}
 	}
 	out, lse := make([]float64, len(wantOut)), make([]float64, len(wantLSE))
-	AttentionForward(out, lse, qkv, offsets, 9, c, nh)
+	AttentionForward(out, lse, qkv, offsets, 9, c, nh, nh)
 	near(t, "out", out, wantOut)
 	near(t, "lse", lse, wantLSE)
 }

@@ -138,12 +138,12 @@ func TestAttentionGradient(t *testing.T) {
 	qkv, dout := r.normal(n*3*c), r.normal(n*c)
 	out, lse := make([]float64, n*c), make([]float64, nh*n)
 	objective := func() float64 {
-		AttentionForward(out, lse, qkv, offsets, longest, c, nh)
+		AttentionForward(out, lse, qkv, offsets, longest, c, nh, nh)
 		return dot(out, dout)
 	}
 	objective() // stores out and lse
 	dqkv := make([]float64, len(qkv))
-	AttentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh)
+	AttentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh, nh)
 	r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
 }
 

@@ -36,6 +36,58 @@ func ScatterRows[F Float](out, add []F, rows []int32, keep, factor []F, c int) {
 	}
 }
 
+// CombineRows sets row i of out (n, c) to a sum of rows of inp, in ascending order of j < k:
+//
+//	out[i] = Σ_j factor[i,j] · inp[rows[i,j]]
+//
+// A nil factor is 1. A negative row counts nothing. It panics if a row is behind inp's.
+func CombineRows[F Float](out, inp []F, rows []int32, factor []F, n, k, c int) {
+	for i := range n {
+		to, empty := out[i*c:][:c], true
+		for j := i * k; j < (i+1)*k; j++ {
+			if rows[j] < 0 {
+				continue
+			}
+			times := F(1)
+			if factor != nil {
+				times = factor[j]
+			}
+			if from := inp[int(rows[j])*c:][:c]; empty {
+				scaled(to, times, from)
+			} else {
+				axpy(to, times, from)
+			}
+			empty = false
+		}
+		if empty {
+			clear(to)
+		}
+	}
+}
+
+// scaled sets y to a·x; both have the same length.
+func scaled[F Float](y []F, a F, x []F) {
+	for i, xi := range x {
+		y[i] = a * xi
+	}
+}
+
+// CombineGradient sets what each row of CombineRows counts for, with j < k:
+//
+//	dfactor[i,j] = dout[i] · inp[rows[i,j]]
+//
+// It is 0 of a negative row. It panics if a row is behind inp's.
+func CombineGradient[F Float](dfactor, dout, inp []F, rows []int32, n, k, c int) {
+	for i := range n {
+		for j := i * k; j < (i+1)*k; j++ {
+			dfactor[j] = 0
+			if rows[j] >= 0 {
+				dfactor[j] = dot(dout[i*c:][:c], inp[int(rows[j])*c:][:c])
+			}
+		}
+	}
+}
+
 // GateGradient adds to dlogits what the rows of c of dout say of a gate between a and b:
 //
 //	dlogits[rows[i]] += factor[i] · Σ_c dout[i] · (a[i] - b[i])

@@ -23,9 +23,9 @@ func sorts(order, starts, offsets []int32, buckets, c, nh int) iter.Seq[sorted] 
 		for i := range len(offsets) - 1 {
 			first, t := int(offsets[i]), int(offsets[i+1]-offsets[i])
 			for number := range min(t*nh, nh) {
-				column, sums := number*(c/nh), first*nh+number*t
-				of, ends := order[2*sums:][:2*t], starts[(i*nh+number)*2*(buckets+1):][:2*(buckets+1)]
-				if !yield(sorted{head{t, first*3*c + column, first*c + column, sums}, number,
+				h := headAt(first, t, number, c, nh, nh)
+				of, ends := order[2*h.sums:][:2*t], starts[(i*nh+number)*2*(buckets+1):][:2*(buckets+1)]
+				if !yield(sorted{h, number,
 					of[:t], of[t:], ends[:buckets+1], ends[buckets+1:]}) {
 					return
 				}
@@ -61,7 +61,7 @@ func AttentionHash[F Float](order, starts []int32, pairs []float64, qkv []F, off
 	clear(starts)
 	for h := range sorts(order, starts, offsets, buckets, c, nh) {
 		signs := projections[F](key, h.number, c/nh, buckets)
-		q, k, _ := parts(qkv, h.head, c)
+		q, k, _ := parts(qkv, h.head)
 		sortByBucket(h.queries, h.queryStart, q, signs, 3*c)
 		sortByBucket(h.keys, h.keyStart, k, signs, 3*c)
 		for _, keys := range h.rows() {
@@ -113,7 +113,7 @@ func SparseAttentionForward[F Float](out, lse, qkv []F, offsets, order, starts [
 	hs := c / nh
 	p := make([]F, longest)
 	for h := range sorts(order, starts, offsets, buckets, c, nh) {
-		q, k, v := parts(qkv, h.head, c)
+		q, k, v := parts(qkv, h.head)
 		for i, keys := range h.rows() {
 			row, p := out[h.at+i*c:][:hs], p[:len(keys)]
 			clear(row)
@@ -140,8 +140,8 @@ func SparseAttentionBackward[F Float](dqkv, dout, qkv, out, lse []F, offsets, or
 	p := make([]F, longest)
 	clear(dqkv)
 	for h := range sorts(order, starts, offsets, buckets, c, nh) {
-		q, k, v := parts(qkv, h.head, c)
-		dq, dk, dv := parts(dqkv, h.head, c)
+		q, k, v := parts(qkv, h.head)
+		dq, dk, dv := parts(dqkv, h.head)
 		for i, keys := range h.rows() {
 			qi, dyi, dqi, p := q[i*3*c:][:hs], dout[h.at+i*c:][:hs], dq[i*3*c:][:hs], p[:len(keys)]
 			sparseScores(p, qi, k, keys, 3*c)
