@@ -9,14 +9,14 @@ type Dispatch struct {
 	origin  *Batch // that the layer was entered by
 
 	tokens  int
-	p       []float64 // (tokens, experts)
-	own     []float64 // (tokens, experts): gradient of the router's own losses
-	lse     []float64 // (tokens)
-	chosen  []int32   // (tokens, top): experts, the largest score first; or dropped
-	weights []float64 // (tokens, top)
-	places  []int32   // (tokens, top): where the assignment is among all, sorted by expert; or dropped
-	ends    []int32   // by expert where its assignments begin; and where they all end
-	counts  []int32   // by expert
+	p       []float64  // (tokens, experts)
+	own     []float64  // (tokens, experts): gradient of the router's own losses
+	lse     []float64  // (tokens)
+	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
+	weights []float64  // (tokens, top)
+	places  []int32    // (tokens, top): where the assignment is among all, sorted by expert; or dropped
+	ends    []int32    // by expert where its assignments begin; and where they all end
+	counts  []int32    // by expert
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
 	scales, sums []float64 // by expert

@@ -40,8 +40,8 @@ type experts struct {
 	Experts
 	hidden, inside int
 	norm           norm
-	router         linear    // (Count, C)
-	list           []mlpOf   // by expert
+	router         linear  // (Count, C)
+	list           []mlpOf // by expert
 }
 
 // mlpOf is the matrices of an expert.

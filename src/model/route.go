@@ -61,7 +61,7 @@ func (r *routed) decide(x *Exec, b *Batch, s routedSaved) error {
 	if err := in.Select(tokens); err != nil {
 		return err
 	}
-	in.Batch.Capacity = r.room(x)
+	in.Batch.Capacity, in.Batch.Dispatch = r.room(x), b.Dispatch
 	return nil
 }
 
