@@ -78,7 +78,7 @@ func newRouted(c Config, block int) *routed {
 	}
 	r := &routed{
 		Depths: c.Depths, hidden: c.Hidden, router: matrix("router", 1, c.Hidden),
-		block: &Layer{parts: []part{newAttention(c, block), newMLP(c, block)}},
+		block: &Layer{parts: c.blockParts(block)},
 	}
 	if c.Depths.Predictor {
 		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
