@@ -194,3 +194,27 @@ func TestBytesOfExperts(t *testing.T) {
 		t.Errorf("%d bytes in use, layers need %d", used, sum)
 	}
 }
+
+// TestReferenceOfExperts: comparing a layer with a reference whose router sends tokens
+// elsewhere leaves where they went.
+func TestReferenceOfExperts(t *testing.T) {
+	ch := newChain(t, mixture(Experts{Count: 3, Top: 1}), tensor.F64)
+	enlarge(ch.s)
+	l := ch.s.Layers[1]
+	router := tensor.Of[float64](l.Param("block.0/router.weight").W)
+	turn := func() {
+		for i := range router {
+			router[i] = -router[i]
+		}
+	}
+	turn()
+	must(t, l.Refer())
+	turn()
+	ch.loss()
+	went := slices.Clone(ch.experts[1].chosen)
+	_, _, err := l.ReferenceRows(ch.x, ch.batches[1], ch.saved[1], ch.input(1), 5)
+	must(t, err)
+	if !slices.Equal(ch.experts[1].chosen, went) {
+		t.Errorf("tokens went to %v, and after the comparison to %v", went, ch.experts[1].chosen)
+	}
+}
