@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -216,5 +218,50 @@ func TestReferenceOfExperts(t *testing.T) {
 	must(t, err)
 	if !slices.Equal(ch.experts[1].chosen, went) {
 		t.Errorf("tokens went to %v, and after the comparison to %v", went, ch.experts[1].chosen)
+	}
+}
+
+// mixture is MixtralSparseMoeBlock of Hugging Face's modeling_mixtral.py for one token: the
+// softmax over all experts, its largest, renormalised, and the sum of what these make.
+func (p *plainLlama) mixture(at string, x []scalar) []scalar {
+	all := p.softmax(p.product(at+"router.weight", x))
+	first := make([]int, len(all))
+	for k := range first {
+		first[k] = k
+	}
+	slices.SortFunc(first, func(a, b int) int { return cmp.Compare(all[b].x, all[a].x) })
+	first = first[:p.c.Experts.Top]
+	kept := p.put(0, nil, nil)
+	for _, k := range first {
+		kept = p.add(kept, all[k])
+	}
+	share := p.map1(kept, 1/kept.x, -1/(kept.x*kept.x))
+	out := make([]scalar, len(x))
+	for i := range out {
+		out[i] = p.put(0, nil, nil)
+	}
+	for _, k := range first {
+		weight := p.mul(all[k], share)
+		for i, y := range p.gated(fmt.Sprintf("%sexpert.%d.", at, k), x) {
+			out[i] = p.add(out[i], p.mul(weight, y))
+		}
+	}
+	return out
+}
+
+// TestExpertsAreThePlainModel: logits, loss and gradients are those of the model written
+// number by number.
+func TestExpertsAreThePlainModel(t *testing.T) {
+	for _, e := range []Experts{{Count: 4, Top: 2}, {Count: 5, Top: 4}, {Count: 3, Top: 1}} {
+		ch := newChain(t, mixture(e), tensor.F64)
+		enlarge(ch.s)
+		ch.gradients()
+		p, logits := plainOf(ch)
+		loss := p.loss(logits, ch.targets)
+		if got := ch.loss(); math.Abs(got-loss.x) > 1e-10 {
+			t.Errorf("%+v: loss %v, plainly %v", e, got, loss.x)
+		}
+		equalLogits(t, ch, logits)
+		equalGradients(t, ch, p, p.gradients(loss))
 	}
 }
