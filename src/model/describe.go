@@ -55,7 +55,10 @@ func (c Config) blockParts(block int) []part {
 
 // newFeedForward returns the second half of a block.
 func newFeedForward(c Config, block int) part {
-	if c.Intermediate > 0 {
+	switch {
+	case c.Experts.Count > 0:
+		return newExperts(c, block)
+	case c.Intermediate > 0:
 		return newGated(c, block)
 	}
 	return newMLP(c, block)

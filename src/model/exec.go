@@ -24,6 +24,7 @@ type Exec struct {
 	scratch tensor.Mem
 	turns   tensor.Mem // of rotary positions, wide: for each the cosines of a head's pairs, then their sines
 	batch   tensor.Mem // what Full points into
+	experts tensor.Mem // of the host, where layers dispatch tokens to experts
 
 	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }
@@ -83,6 +84,9 @@ func (x *Exec) Reserve(c Config) error {
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
+	if x.experts, err = x.Device.AllocHost(x.expertsBytes(c)); err != nil {
+		return fmt.Errorf("host memory of experts: %w", err)
+	}
 	x.propagates = c.Exits.Propagate
 	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
@@ -107,7 +111,8 @@ func (x *Exec) Close() {
 	x.Device.Free(x.scratch)
 	x.Device.Free(x.turns)
 	x.Device.Free(x.batch)
-	x.scratch, x.turns, x.batch, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
+	x.Device.FreeHost(x.experts)
+	x.scratch, x.turns, x.batch, x.experts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.
