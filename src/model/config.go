@@ -32,6 +32,7 @@ type Config struct {
 	Intermediate  int     // channels inside a gated MLP; 0: the MLP is GPT-2's
 	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and what is linear has biases
 	Rope          Rope    // of rotary positions; without a base positions have a table
+	Experts       Experts // in place of every block's gated MLP
 
 	Buckets int    // in which attention looks for keys; 0: it is dense
 	Depths  Depths // of blocks that let tokens pass
