@@ -8,18 +8,22 @@
  * the part above the diagonal that is computed in vain is half a tile. */
 enum { TILE = 64 };
 
-/* A head of a sequence: its rows and where they begin, in floats: in qkv and
- * dqkv (token of 3c), in out and dout (token of c), and in lse. */
+/* Channels of a token's queries, keys and values, of nh heads of which kv have keys. */
+static inline int64_t dynmo_width(int64_t c, int64_t nh, int64_t kv) { return c + 2 * kv * (c / nh); }
+
+/* A head of a sequence: its rows and where they begin, in floats: queries, keys and
+ * values in qkv and dqkv (token of dynmo_width), rows in out and dout (token of c), and
+ * sums in lse. */
 struct head {
-	int64_t t, in, at, sums;
+	int64_t t, in, key, value, at, sums;
 };
 
 /* Head i of all sequences. */
-static inline struct head dynmo_head(const int32_t *offsets, int64_t c, int64_t nh, int64_t i)
+static inline struct head dynmo_head(const int32_t *offsets, int64_t c, int64_t nh, int64_t kv, int64_t i)
 {
-	int64_t first = offsets[i / nh], t = offsets[i / nh + 1] - first, number = i % nh;
-	int64_t column = number * (c / nh);
-	return (struct head){t, first * 3 * c + column, first * c + column, first * nh + number * t};
+	int64_t first = offsets[i / nh], t = offsets[i / nh + 1] - first, number = i % nh, hs = c / nh;
+	int64_t row = first * dynmo_width(c, nh, kv), key = row + c + number / (nh / kv) * hs;
+	return (struct head){t, row + number * hs, key, key + kv * hs, first * c + number * hs, first * nh + number * t};
 }
 
 /* Says whether the offsets ascend from 0 to n, by at most longest. */

@@ -71,7 +71,7 @@ static void hash(const void *job, int64_t first, int64_t last, int32_t member)
 	float *signs = a->work + member * room(a->longest, a->buckets, hs);
 	int32_t *bucket = (int32_t *)(signs + dynmo_lines(bits_of(a->buckets) * hs)), *next = bucket + dynmo_lines(a->longest);
 	for (int64_t i = first; i < last; i++) {
-		struct head h = dynmo_head(a->offsets, c, a->nh, i);
+		struct head h = dynmo_head(a->offsets, c, a->nh, a->nh, i);
 		struct sorted s = dynmo_sorted(a->order, a->starts, a->buckets, h, i);
 		draw_signs(signs, a, i % a->nh, hs);
 		sort(a, (int32_t *)s.queries, (int32_t *)s.query_start, bucket, next, signs, a->qkv + h.in, h.t, hs);

@@ -1,5 +1,5 @@
-/* Some rows of a table, each named once: taken out, put back, and the gradient of what
- * they are weighted with. */
+/* Some rows of a table: taken out, put back, or added up, and the gradients of what they
+ * are weighted with. */
 #include "kernels.h"
 
 struct gather {
@@ -80,5 +80,61 @@ int32_t dynmo_cpu_gate_gradient(const dynmo_cpu *k, float *dlogits, const float 
 		return DYNMO_CPU_INDEX;
 	dynmo_parallel(k->team, n, dynmo_row_grain(c), gate_gradient, &(struct gather){
 		.out = dlogits, .inp = dout, .a = a, .b = b, .rows = rows, .factor = factor, .c = c});
+	return DYNMO_CPU_OK;
+}
+
+/* Sums of k rows each of a table, inp; dfactor is the gradient of their factors. */
+struct combined {
+	const dynmo_cpu *k;
+	float *out, *dfactor;
+	const float *inp, *dout, *factor;
+	const int32_t *rows;
+	int64_t each, c;
+};
+
+/* Says whether no row is behind a table; negative ones are absent. */
+static int32_t below(const int32_t *rows, int64_t n, int64_t table)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (rows[i] >= table)
+			return 0;
+	return 1;
+}
+
+static void combine_rows(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct combined *s = job;
+	(void)member;
+	for (int64_t i = first; i < last; i++)
+		s->k->combine_row(s->out + i * s->c, s->inp, s->rows + i * s->each, s->factor ? s->factor + i * s->each : NULL,
+			s->each, s->c);
+}
+
+int32_t dynmo_cpu_combine_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,
+	int64_t n, int64_t each, int64_t c, int64_t table)
+{
+	if (!below(rows, n * each, table))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, n, dynmo_row_grain(each * c), combine_rows, &(struct combined){
+		.k = k, .out = out, .inp = inp, .factor = factor, .rows = rows, .each = each, .c = c});
+	return DYNMO_CPU_OK;
+}
+
+static void combine_gradient(const void *job, int64_t first, int64_t last, int32_t member)
+{
+	const struct combined *s = job;
+	(void)member;
+	for (int64_t i = first; i < last; i++)
+		for (int64_t j = i * s->each; j < (i + 1) * s->each; j++)
+			s->dfactor[j] = s->rows[j] < 0 ? 0 : s->k->dot(s->dout + i * s->c, s->inp + s->rows[j] * s->c, s->c);
+}
+
+int32_t dynmo_cpu_combine_gradient(const dynmo_cpu *k, float *dfactor, const float *dout, const float *inp,
+	const int32_t *rows, int64_t n, int64_t each, int64_t c, int64_t table)
+{
+	if (!below(rows, n * each, table))
+		return DYNMO_CPU_INDEX;
+	dynmo_parallel(k->team, n, dynmo_row_grain(each * c), combine_gradient, &(struct combined){
+		.k = k, .dfactor = dfactor, .inp = inp, .dout = dout, .rows = rows, .each = each, .c = c});
 	return DYNMO_CPU_OK;
 }

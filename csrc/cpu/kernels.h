@@ -49,6 +49,17 @@ struct dynmo_cpu {
 		const float *rstd, const float *weight, int64_t n, int64_t c);
 	void (*layernorm_backward_weight)(float *dweight, float *dbias, const float *dout, const float *inp,
 		const float *mean, const float *rstd, int64_t n, int64_t c, int64_t ld); /* rows ld apart */
+	/* rmsnorm.c */
+	void (*rmsnorm_forward)(float *out, float *rstd, const float *inp, const float *weight, int64_t n, int64_t c, float eps);
+	void (*rmsnorm_backward_input)(float *dinp, const float *dout, const float *inp, const float *rstd, const float *weight,
+		int64_t n, int64_t c);
+	void (*rmsnorm_backward_weight)(float *dweight, const float *dout, const float *inp, const float *rstd, int64_t n,
+		int64_t c, int64_t ld); /* rows ld apart */
+	/* rows.c */
+	void (*swiglu_forward)(float *out, const float *gate, const float *up, int64_t c);
+	void (*swiglu_backward)(float *dgate, float *dup, const float *dout, const float *gate, const float *up, int64_t c);
+	void (*rotate)(float *a, float *b, const float *cos, const float *sin, float sign, int64_t half);
+	void (*combine_row)(float *out, const float *inp, const int32_t *rows, const float *factor, int64_t k, int64_t c);
 	/* softmax.c */
 	float (*row_max)(const float *x, int64_t n);
 	double (*exp_sum)(float *x, float shift, int64_t n);         /* x = exp(x - shift); returns Σ x */

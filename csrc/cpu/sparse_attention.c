@@ -78,7 +78,7 @@ static void scatter(float *dst, const float *src, const int32_t *at, int64_t n, 
 static struct gathered gather_head(const struct sparse *a, int64_t i, int32_t member)
 {
 	int64_t c = a->c, hs = c / a->nh, size = a->longest * hs;
-	struct gathered g = {.h = dynmo_head(a->offsets, c, a->nh, i)};
+	struct gathered g = {.h = dynmo_head(a->offsets, c, a->nh, a->nh, i)};
 	g.by = dynmo_sorted(a->order, a->starts, a->buckets, g.h, i);
 	g.p = a->work + member * room(a->longest, hs);
 	g.dp = g.p + TILE * a->longest;

@@ -60,6 +60,13 @@ void dynmo_cpu_layernorm_backward_input(const dynmo_cpu *k, float *dinp, const f
 void dynmo_cpu_layernorm_backward_weight(const dynmo_cpu *k, float *dweight, float *dbias, const float *dout,
 	const float *inp, const float *mean, const float *rstd, int64_t n, int64_t c);
 
+void dynmo_cpu_rmsnorm_forward(const dynmo_cpu *k, float *out, float *rstd, const float *inp, const float *weight,
+	int64_t n, int64_t c, double eps);
+void dynmo_cpu_rmsnorm_backward_input(const dynmo_cpu *k, float *dinp, const float *dout, const float *inp,
+	const float *rstd, const float *weight, int64_t n, int64_t c);
+void dynmo_cpu_rmsnorm_backward_weight(const dynmo_cpu *k, float *dweight, const float *dout, const float *inp,
+	const float *rstd, int64_t n, int64_t c);
+
 /* c = a·bᵀ, all (n, n), by one call of the BLAS on threads of its own: the rate
  * that products are measured against. No other call may be in progress. */
 void dynmo_cpu_sgemm(int32_t threads, float *c, const float *a, const float *b, int64_t n);
@@ -83,15 +90,20 @@ void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp,
 void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n);
 
-/* qkv (n, 3c), lse (nh·n), offsets (b + 1): it is an error if they do not ascend
+/* qkv (n, width), of which the first heads·hs channels of a row turn; table has `places`
+ * rows of hs. */
+int32_t dynmo_cpu_rotary(const dynmo_cpu *k, float *qkv, const int32_t *positions, const float *table, int64_t n,
+	int64_t heads, int64_t width, int64_t hs, int32_t inverse, int64_t places);
+
+/* qkv (n, c + 2·kv·c/nh), lse (nh·n), offsets (b + 1): it is an error if they do not ascend
  * from 0 to n, or by more than longest. work has the floats that
  * dynmo_cpu_attention_work returns. */
 int64_t dynmo_cpu_attention_work(const dynmo_cpu *k, int64_t longest);
 int32_t dynmo_cpu_attention_forward(const dynmo_cpu *k, float *work, float *out, float *lse, const float *qkv,
-	const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh);
+	const int32_t *offsets, int64_t b, int64_t longest, int64_t n, int64_t c, int64_t nh, int64_t kv);
 int32_t dynmo_cpu_attention_backward(const dynmo_cpu *k, float *work, float *dqkv, const float *dout,
 	const float *qkv, const float *out, const float *lse, const int32_t *offsets, int64_t b, int64_t longest, int64_t n,
-	int64_t c, int64_t nh);
+	int64_t c, int64_t nh, int64_t kv);
 
 /* order (2·nh·n) and starts (b, nh, 2, buckets + 1), pairs (2): it is an error if the
  * two index outside a head. work has the floats that the function before returns. */
@@ -109,6 +121,9 @@ int32_t dynmo_cpu_sparse_attention_backward(const dynmo_cpu *k, float *work, flo
 
 void dynmo_cpu_gelu_forward(const dynmo_cpu *k, float *out, const float *inp, int64_t n);
 void dynmo_cpu_gelu_backward(const dynmo_cpu *k, float *dinp, const float *inp, const float *dout, int64_t n);
+/* gateup and dgateup (n, 2c). */
+void dynmo_cpu_swiglu_forward(const dynmo_cpu *k, float *out, const float *gateup, int64_t n, int64_t c);
+void dynmo_cpu_swiglu_backward(const dynmo_cpu *k, float *dgateup, const float *dout, const float *gateup, int64_t n, int64_t c);
 void dynmo_cpu_add(const dynmo_cpu *k, float *out, const float *a, const float *b, int64_t n);
 
 /* rows (n) are different rows of a table of so many; factor (n) or NULL. */
@@ -118,6 +133,12 @@ int32_t dynmo_cpu_scatter_rows(const dynmo_cpu *k, float *out, const float *add,
 	const float *factor, int64_t n, int64_t c, int64_t table);
 int32_t dynmo_cpu_gate_gradient(const dynmo_cpu *k, float *dlogits, const float *dout, const float *a, const float *b,
 	const int32_t *rows, const float *factor, int64_t n, int64_t c, int64_t table);
+
+/* rows (n, each), negative ones absent; factor (n, each) or NULL. */
+int32_t dynmo_cpu_combine_rows(const dynmo_cpu *k, float *out, const float *inp, const int32_t *rows, const float *factor,
+	int64_t n, int64_t each, int64_t c, int64_t table);
+int32_t dynmo_cpu_combine_gradient(const dynmo_cpu *k, float *dfactor, const float *dout, const float *inp,
+	const int32_t *rows, int64_t n, int64_t each, int64_t c, int64_t table);
 
 /* out, before (or NULL) and stats (3, n). */
 int32_t dynmo_cpu_softmax_merge(const dynmo_cpu *k, double *out, const double *before, const float *logits,

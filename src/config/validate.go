@@ -85,6 +85,8 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
 		{c.Dynamic.Has("attention") && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence"},
+		{c.Dynamic.Has("moe") && !c.Model.Llama(), `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family"},
+		{c.Dynamic.Has("moe") && c.Moe.Top > c.Moe.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts"},
 		{c.Dynamic.clashes(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind"},
 		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
 			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
@@ -119,8 +121,8 @@ func (c Config) bytes() float64 {
 	m, p := c.Model, c.Parallel
 	blocks, hidden, vocab := float64(m.Blocks), float64(m.Hidden), float64(m.Vocab)
 	tokens := float64(m.Sequence) * float64(p.MicrobatchSize) * float64(p.Microbatches)
-	inside := (16*hidden + 4*float64(m.MLP())) * blocks // values that a token leaves in the blocks, about
-	return 16*(m.matrices()*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
+	inside := (16*hidden + 4*float64(c.assigned()*c.Inside())) * blocks // values that a token leaves in the blocks, about
+	return 16*(c.matrices()*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each

@@ -32,10 +32,10 @@ type Config struct {
 	Intermediate  int     // channels inside a gated MLP; 0: the MLP is GPT-2's
 	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and what is linear has biases
 	Rope          Rope    // of rotary positions; without a base positions have a table
-	Experts       Experts // in place of every block's gated MLP
 
-	Buckets int    // in which attention looks for keys; 0: it is dense
-	Depths  Depths // of blocks that let tokens pass
+	Buckets int     // in which attention looks for keys; 0: it is dense
+	Depths  Depths  // of blocks that let tokens pass
+	Experts Experts // in place of every gated MLP, each as wide as that
 }
 
 // FromConfig returns the model's shape from the settings.
@@ -44,10 +44,11 @@ func FromConfig(c config.Config) Config {
 		Exits:  exitsOf(c),
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
-		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed, Depths: depths(c),
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+		Depths: depths(c), Experts: expertsOf(c),
 	}
 	if c.Model.Llama() {
-		shape.Family, shape.KeyValueHeads, shape.Intermediate = c.Model.Family, c.Model.Keyed(), c.Model.MLP()
+		shape.Family, shape.KeyValueHeads, shape.Intermediate = c.Model.Family, c.Model.Keyed(), c.Inside()
 		shape.NormEps, shape.Rope = c.Model.NormEps, ropeOf(c.Model)
 	}
 	if c.Dynamic.Has("attention") {

@@ -7,8 +7,8 @@ import "fmt"
 // 2023), a gated MLP (Shazeer 2020), and without biases.
 type llama struct{}
 
-// Chain names the layers as GPT-2's.
-func (llama) Chain(c Config) []Description { return gpt2{}.Chain(c) }
+// Chain has the parts that KeyValueHeads, Intermediate, NormEps and Rope ask for.
+func (llama) Chain(c Config) []Description { return describe(c) }
 
 // Weights lists the embedding, the parameters block by block, the final norm, and last the
 // head if it is not tied.

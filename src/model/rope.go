@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dynmo/src/config"
+	"dynmo/src/device"
 )
 
 // Rope is rotary positions (Su et al. 2021): a query or key at position p has each of its
@@ -35,6 +36,9 @@ func ropeOf(m config.Model) Rope {
 	return r
 }
 
+// turns reports whether positions are rotary.
+func (r Rope) turns() bool { return r.Base > 0 }
+
 // frequencies returns by how much each of the pairs of a head turns in a position.
 func (r Rope) frequencies(pairs int) []float64 {
 	list := make([]float64, pairs)
@@ -59,6 +63,14 @@ func (r Rope) scaled(frequency float64) float64 {
 	return frequency
 }
 
+// turnsBytes returns the memory of the table of rotations.
+func (x *Exec) turnsBytes(c Config) int64 {
+	if !c.Rope.turns() {
+		return 0
+	}
+	return int64(x.T*(c.Hidden/c.Heads)) * x.Backend.DType().Wide().Size()
+}
+
 // table returns, for each position, the cosines of a head's pairs, then their sines.
 func (r Rope) table(positions, pairs int) []float64 {
 	frequencies := r.frequencies(pairs)
@@ -70,4 +82,18 @@ func (r Rope) table(positions, pairs int) []float64 {
 		}
 	}
 	return list
+}
+
+// writeTurns writes the table of rotations to the device.
+func (x *Exec) writeTurns(c Config) error {
+	if !c.Rope.turns() {
+		return nil
+	}
+	table := c.Rope.table(x.T, c.Hidden/c.Heads/2)
+	mirror := device.Mirror(x.turns)
+	set := writer(mirror, x.Backend.DType().Wide())
+	for i, value := range table {
+		set(i, value)
+	}
+	return device.Write(x.Device, x.turns, mirror)
 }

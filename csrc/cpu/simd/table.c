@@ -4,6 +4,8 @@
 #include "elementwise.c"
 #include "layernorm.c"
 #include "magnitude.c"
+#include "rmsnorm.c"
+#include "rows.c"
 #include "softmax.c"
 #include "sparse.c"
 
@@ -19,6 +21,13 @@ const struct dynmo_cpu FN(kernels) = {
 	.layernorm_forward = FN(layernorm_forward),
 	.layernorm_backward_input = FN(layernorm_backward_input),
 	.layernorm_backward_weight = FN(layernorm_backward_weight),
+	.rmsnorm_forward = FN(rmsnorm_forward),
+	.rmsnorm_backward_input = FN(rmsnorm_backward_input),
+	.rmsnorm_backward_weight = FN(rmsnorm_backward_weight),
+	.swiglu_forward = FN(swiglu_forward),
+	.swiglu_backward = FN(swiglu_backward),
+	.rotate = FN(rotate),
+	.combine_row = FN(combine_row),
 	.row_max = FN(row_max),
 	.exp_sum = FN(exp_sum),
 	.sum_exp = FN(sum_exp),

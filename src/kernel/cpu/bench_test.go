@@ -109,10 +109,10 @@ func BenchmarkAttention(b *testing.B) {
 		qkv, dout := random32(1, 3*n*c), random32(2, n*c)
 		out, lse, dqkv := empty(n*c), empty(n*nh), empty(3*n*c)
 		run(b, fmt.Sprintf("forward_%d", t), 2*product, int64(16*n*c), func(k *Backend) {
-			k.AttentionForward(nil, out, lse, qkv, offsets, batch, t, n, c, nh)
+			k.AttentionForward(nil, out, lse, qkv, offsets, batch, t, n, c, nh, nh)
 		})
 		run(b, fmt.Sprintf("backward_%d", t), 5*product, int64(32*n*c), func(k *Backend) {
-			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, batch, t, n, c, nh)
+			k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, batch, t, n, c, nh, nh)
 		})
 	}
 }
@@ -127,8 +127,8 @@ func BenchmarkSparseAttention(b *testing.B) {
 	h := kernel.Buckets{Count: buckets, Order: tensor.From(make([]int32, 2*nh*t)), Starts: tensor.From(make([]int32, nh*2*(buckets+1)))}
 	pairs := make([]float64, 2)
 	dense := func(k *Backend) {
-		k.AttentionForward(nil, out, lse, qkv, offsets, 1, t, t, c, nh)
-		k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, 1, t, t, c, nh)
+		k.AttentionForward(nil, out, lse, qkv, offsets, 1, t, t, c, nh, nh)
+		k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, 1, t, t, c, nh, nh)
 	}
 	sparse := func(k *Backend) {
 		k.AttentionHash(nil, h, tensor.From(pairs), qkv, offsets, 1, 1, t, t, c, nh)
@@ -166,11 +166,41 @@ func BenchmarkRows(b *testing.B) {
 	run(b, "layernorm_backward_weight", 0, 8*n*c, func(k *Backend) {
 		k.LayerNormBackwardWeight(nil, w, bias, dy, x, mean, rstd, n, c)
 	})
+	run(b, "rmsnorm_forward", 0, 8*n*c, func(k *Backend) { k.RMSNormForward(nil, dx, rstd, x, w, n, c, 1e-5) })
+	run(b, "rmsnorm_backward_input", 0, 16*n*c, func(k *Backend) { k.RMSNormBackwardInput(nil, dx, dy, x, rstd, w, n, c) })
+	run(b, "rmsnorm_backward_weight", 0, 8*n*c, func(k *Backend) { k.RMSNormBackwardWeight(nil, w, dy, x, rstd, n, c) })
 	logits, targets, loss := random32(5, n*vocabulary), tensor.From(make([]int32, n)), tensor.From(make([]float64, 1))
 	stats := tensor.From(make([]float64, 3*n))
 	run(b, "crossentropy", 0, 16*n*vocabulary, func(k *Backend) {
 		k.CrossEntropy(nil, loss, stats, tensor.Mem{}, logits, targets, 1, n, vocabulary, 0)
 	})
+}
+
+// BenchmarkLLaMA is at a block's shape with a third as many heads with keys, and two of
+// eight experts for each token.
+func BenchmarkLLaMA(b *testing.B) {
+	const n, c, nh, kv, each, inner = tokens, channels, heads, heads / 3, 2, 2048
+	const hs, width = c / nh, c + 2*kv*(c/nh)
+	offsets, qkv, dout := even(batch, sequence), random32(1, n*width), random32(2, n*c)
+	out, lse, dqkv := empty(n*c), empty(n*nh), empty(n*width)
+	run(b, "grouped_forward", 2*n*(sequence+1)*c, 4*n*(width+c), func(k *Backend) {
+		k.AttentionForward(nil, out, lse, qkv, offsets, batch, sequence, n, c, nh, kv)
+	})
+	run(b, "grouped_backward", 5*n*(sequence+1)*c, 4*n*(2*width+2*c), func(k *Backend) {
+		k.AttentionBackward(nil, dqkv, dout, qkv, out, lse, offsets, batch, sequence, n, c, nh, kv)
+	})
+	positions, table := tensor.From(make([]int32, n)), random32(3, sequence*hs)
+	run(b, "rotary", 0, 8*n*(nh+kv)*hs, func(k *Backend) { k.Rotary(nil, qkv, positions, table, n, nh+kv, width, hs, false) })
+	gateup, act, dgateup := random32(4, n*2*inner), random32(5, n*inner), empty(n*2*inner)
+	run(b, "swiglu_forward", 0, 12*n*inner, func(k *Backend) { k.SwiGLUForward(nil, act, gateup, n, inner) })
+	run(b, "swiglu_backward", 0, 20*n*inner, func(k *Backend) { k.SwiGLUBackward(nil, dgateup, act, gateup, n, inner) })
+	slots, draw := make([]int32, n*each), random.Keyed(6)
+	for i := range slots {
+		slots[i] = int32(draw.IntN(n * each))
+	}
+	rows, inp, factor := tensor.From(slots), random32(7, n*each*c), random32(8, n*each)
+	run(b, "combine_rows", 0, 4*n*(each+1)*c, func(k *Backend) { k.CombineRows(nil, out, inp, rows, factor, n, each, c) })
+	run(b, "combine_gradient", 0, 4*n*(each+1)*c, func(k *Backend) { k.CombineGradient(nil, factor, dout, inp, rows, n, each, c) })
 }
 
 func BenchmarkElements(b *testing.B) {

@@ -20,7 +20,7 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	words := func(i int) *C.uint64_t { return (*C.uint64_t)(call.Mem[i].Ptr) }
 	rows := func(i int) C.int64_t { return C.int64_t(call.Mem[i].Bytes / (int64(call.C) * tensor.F32.Size())) }
 	n, c, o, v := C.int64_t(call.N), C.int64_t(call.C), C.int64_t(call.O), C.int64_t(call.V)
-	b, longest, nh := C.int64_t(call.B), C.int64_t(call.Longest), C.int64_t(call.NH)
+	b, longest, nh, kv := C.int64_t(call.B), C.int64_t(call.Longest), C.int64_t(call.NH), C.int64_t(call.KV)
 	buckets := C.int64_t(call.Buckets)
 	first, scale, a := C.int64_t(call.First), C.double(call.Scale), &call.AdamW
 	status := C.int32_t(C.DYNMO_CPU_OK)
@@ -35,6 +35,12 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		C.dynmo_cpu_layernorm_backward_input(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
 	case kernel.LayerNormBackwardWeight:
 		C.dynmo_cpu_layernorm_backward_weight(k.c, x(0), x(1), x(2), x(3), x(4), x(5), n, c)
+	case kernel.RMSNormForward:
+		C.dynmo_cpu_rmsnorm_forward(k.c, x(0), x(1), x(2), x(3), n, c, C.double(call.Eps))
+	case kernel.RMSNormBackwardInput:
+		C.dynmo_cpu_rmsnorm_backward_input(k.c, x(0), x(1), x(2), x(3), x(4), n, c)
+	case kernel.RMSNormBackwardWeight:
+		C.dynmo_cpu_rmsnorm_backward_weight(k.c, x(0), x(1), x(2), x(3), n, c)
 	case kernel.MatmulForward:
 		C.dynmo_cpu_matmul_forward(k.c, x(0), x(1), x(2), x(3), n, c, o)
 	case kernel.MatmulBackwardInput:
@@ -47,12 +53,18 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		C.dynmo_cpu_spmm_backward_input(k.c, k.sparseWork(call), x(0), x(1), indices(2), indices(3), x(4), o, c, n)
 	case kernel.SDDMM:
 		C.dynmo_cpu_sddmm(k.c, k.sparseWork(call), x(0), x(1), x(2), x(3), indices(4), indices(5), o, c, n)
+	case kernel.Rotary:
+		inverse, places := C.int32_t(0), C.int64_t(call.Mem[2].Bytes/(max(int64(call.HS), 1)*tensor.F32.Size()))
+		if call.Inverse {
+			inverse = 1
+		}
+		status = C.dynmo_cpu_rotary(k.c, x(0), indices(1), x(2), n, nh, c, C.int64_t(call.HS), inverse, places)
 	case kernel.AttentionForward:
 		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
-		status = C.dynmo_cpu_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), b, longest, n, c, nh)
+		status = C.dynmo_cpu_attention_forward(k.c, work, x(0), x(1), x(2), indices(3), b, longest, n, c, nh, kv)
 	case kernel.AttentionBackward:
 		work := k.room(C.dynmo_cpu_attention_work(k.c, longest))
-		status = C.dynmo_cpu_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), b, longest, n, c, nh)
+		status = C.dynmo_cpu_attention_backward(k.c, work, x(0), x(1), x(2), x(3), x(4), indices(5), b, longest, n, c, nh, kv)
 	case kernel.AttentionHash:
 		work := k.room(C.dynmo_cpu_attention_hash_work(k.c, longest, buckets, b, c, nh))
 		status = C.dynmo_cpu_attention_hash(k.c, work, indices(0), indices(1), doubles(2), x(3), indices(4), C.uint64_t(call.Key),
@@ -69,6 +81,10 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		C.dynmo_cpu_gelu_forward(k.c, x(0), x(1), n)
 	case kernel.GELUBackward:
 		C.dynmo_cpu_gelu_backward(k.c, x(0), x(1), x(2), n)
+	case kernel.SwiGLUForward:
+		C.dynmo_cpu_swiglu_forward(k.c, x(0), x(1), n, c)
+	case kernel.SwiGLUBackward:
+		C.dynmo_cpu_swiglu_backward(k.c, x(0), x(1), x(2), n, c)
 	case kernel.Add, kernel.Accumulate:
 		C.dynmo_cpu_add(k.c, x(0), x(1), x(2), n)
 	case kernel.SoftmaxMerge:
@@ -83,6 +99,10 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		status = C.dynmo_cpu_scatter_rows(k.c, x(0), x(1), indices(2), x(3), x(4), n, c, rows(0))
 	case kernel.GateGradient:
 		status = C.dynmo_cpu_gate_gradient(k.c, x(0), x(1), x(2), x(3), indices(4), x(5), n, c, C.int64_t(call.Mem[0].Bytes/tensor.F32.Size()))
+	case kernel.CombineRows:
+		status = C.dynmo_cpu_combine_rows(k.c, x(0), x(1), indices(2), x(3), n, C.int64_t(call.K), c, rows(1))
+	case kernel.CombineGradient:
+		status = C.dynmo_cpu_combine_gradient(k.c, x(0), x(1), x(2), indices(3), n, C.int64_t(call.K), c, rows(2))
 	case kernel.SumSquares: // all paths give the same bits
 		*doubles(0) = C.dynmo_cpu_sum_squares(k.c, k.room(C.dynmo_cpu_sum_squares_work(n)), x(1), n)
 	case kernel.AdamWUpdate:

@@ -144,7 +144,22 @@ func TestNaNSurvives(t *testing.T) {
 		},
 		"Attention": func(k *Backend, x []float32) []float32 {
 			out, lse := make([]float32, n*c/3), make([]float32, n*nh)
-			k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(x), tensor.From([]int32{0, n}), 1, n, n, c/3, nh)
+			k.AttentionForward(nil, tensor.From(out), tensor.From(lse), tensor.From(x), tensor.From([]int32{0, n}), 1, n, n, c/3, nh, nh)
+			return out
+		},
+		"RMSNorm": func(k *Backend, x []float32) []float32 {
+			out := make([]float32, n*c)
+			k.RMSNormForward(nil, tensor.From(out), tensor.From(make([]float32, n)), tensor.From(x), tensor.From(normal(1, c)), n, c, 1e-5)
+			return out
+		},
+		"SwiGLU": func(k *Backend, x []float32) []float32 {
+			out := make([]float32, n*c/2)
+			k.SwiGLUForward(nil, tensor.From(out), tensor.From(x), n, c/2)
+			return out
+		},
+		"CombineRows": func(k *Backend, x []float32) []float32 {
+			out := make([]float32, n*c)
+			k.CombineRows(nil, tensor.From(out), tensor.From(x), tensor.From([]int32{0, 1, 2, 3, 4}), tensor.From(normal(1, n)), n, 1, c)
 			return out
 		},
 		"GELU": func(k *Backend, x []float32) []float32 {
@@ -231,9 +246,9 @@ func TestOffsetsOutsideTheTokens(t *testing.T) {
 	for _, offsets := range [][]int32{{0, 4, 4}, {0, 3, 2}, {1, 3, 4}, {0, 2, 5}, {0, -1, 4}, {0, 1, 4}} {
 		want := offsets[1] != 1 || offsets[0] != 0
 		for name, call := range map[string]func(){
-			"forward": func() { k.AttentionForward(nil, x(n*c), x(n), x(3*n*c), tensor.From(offsets), 2, longest, n, c, 1) },
+			"forward": func() { k.AttentionForward(nil, x(n*c), x(n), x(3*n*c), tensor.From(offsets), 2, longest, n, c, 1, 1) },
 			"backward": func() {
-				k.AttentionBackward(nil, x(3*n*c), x(n*c), x(3*n*c), x(n*c), x(n), tensor.From(offsets), 2, longest, n, c, 1)
+				k.AttentionBackward(nil, x(3*n*c), x(n*c), x(3*n*c), x(n*c), x(n), tensor.From(offsets), 2, longest, n, c, 1, 1)
 			},
 		} {
 			func() {

@@ -55,6 +55,7 @@ func calls(k *Backend, b, t, c, nh, o, v int) result {
 	r.products(k, n, c, o)
 	r.sparse(k, n, c, o)
 	r.blocks(k, b, t, c, nh)
+	r.llama(k, b, t, c, nh)
 	r.ends(k, b, t, c, v)
 	r.elements(k, n*c)
 	return r
@@ -104,9 +105,9 @@ func (r result) blocks(k *Backend, b, t, c, nh int) {
 	}
 	uneven[b] = int32(n)
 	for name, offsets := range map[string]tensor.Mem{"": even(b, t), " of uneven sequences": mem(uneven)} {
-		k.AttentionForward(nil, mem(out), mem(lse), mem(qkv), offsets, b, n, n, c, nh)
+		k.AttentionForward(nil, mem(out), mem(lse), mem(qkv), offsets, b, n, n, c, nh, nh)
 		r.add("AttentionForward"+name, out, lse)
-		k.AttentionBackward(nil, mem(dqkv), mem(dout), mem(qkv), mem(out), mem(lse), offsets, b, n, n, c, nh)
+		k.AttentionBackward(nil, mem(dqkv), mem(dout), mem(qkv), mem(out), mem(lse), offsets, b, n, n, c, nh, nh)
 		r.add("AttentionBackward"+name, dqkv)
 
 		const buckets = 4

@@ -61,6 +61,17 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.MatmulForwardAdd(nil, f(n*o), f(n*c), f(o*c), f(o), f(n*o), n, c, o)
 	k.MatmulForwardGELU(nil, f(n*o), f(n*o), f(n*c), f(o*c), f(o), n, c, o)
 	k.MatmulBackwardGELU(nil, f(n*c), f(n*o), f(o*c), f(n*c), n, c, o)
+	k.RMSNormForward(nil, f(n*c), f(n), f(n*c), f(c), n, c, 1e-5)
+	k.RMSNormBackwardInput(nil, f(n*c), f(n*c), f(n*c), f(n), f(c), n, c)
+	k.RMSNormBackwardInputTo(cpu.New(device.NewWall()).NewStream(), f(n*c), f(n*c), f(n*c), f(n*c), f(n), f(c), n, c)
+	k.RMSNormBackwardWeight(nil, f(c), f(n*c), f(n*c), f(n), n, c)
+	k.Rotary(nil, f(n*5), i(n), f(3*2), n, nh, 5, 2, true)
+	k.AttentionForward(nil, f(n*c), f(b*nh*s), f(n*2*c), i(b+1), b, s, n, c, nh, 1)
+	k.AttentionBackward(nil, f(n*2*c), f(n*c), f(n*2*c), f(n*c), f(b*nh*s), i(b+1), b, s, n, c, nh, 1)
+	k.SwiGLUForward(nil, f(n*c), f(n*2*c), n, c)
+	k.SwiGLUBackward(nil, f(n*2*c), f(n*c), f(n*2*c), n, c)
+	k.CombineRows(nil, f(n*c), f(7*c), i(n*3), f(n*3), n, 3, c)
+	k.CombineGradient(nil, f(n*3), f(n*c), f(7*c), i(n*3), n, 3, c)
 
 	want := []struct {
 		op    kernel.Op
@@ -99,6 +110,17 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.GELUForward, kernel.Dims{N: n * o}, 30},
 		{kernel.MatmulBackwardInput, kernel.Dims{N: n, C: c, O: o}, 240},
 		{kernel.GELUBackward, kernel.Dims{N: n * c}, 24},
+		{kernel.RMSNormForward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.RMSNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.RMSNormBackwardInput, kernel.Dims{N: n, C: c}, 24},
+		{kernel.RMSNormBackwardWeight, kernel.Dims{N: n, C: c}, 24},
+		{kernel.Rotary, kernel.Dims{N: n, C: 5, NH: nh, HS: 2}, 72},
+		{kernel.AttentionForward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh, KV: 1}, 144},
+		{kernel.AttentionBackward, kernel.Dims{B: b, Longest: s, N: n, C: c, NH: nh, KV: 1}, 360},
+		{kernel.SwiGLUForward, kernel.Dims{N: n, C: c}, 24},
+		{kernel.SwiGLUBackward, kernel.Dims{N: n, C: c}, 48},
+		{kernel.CombineRows, kernel.Dims{N: n, C: c, K: 3}, 144},
+		{kernel.CombineGradient, kernel.Dims{N: n, C: c, K: 3}, 144},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d calls described, want %d", len(got), len(want))

@@ -2,6 +2,7 @@ package ref
 
 import (
 	"math"
+	"math/cmplx"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -92,6 +93,73 @@ func TestAttentionForward(t *testing.T) {
 	AttentionForward(out, lse, qkv, offsets, 9, c, nh, nh)
 	near(t, "out", out, wantOut)
 	near(t, "lse", lse, wantLSE)
+}
+
+// TestGroupedAttention: heads that share keys attend as if each had a copy of them.
+func TestGroupedAttention(t *testing.T) {
+	const n, c, nh, kv, hs = 9, 8, 4, 2, 2
+	offsets, grouped := []int32{0, 4, 9}, normal(n*rowWidth(c, nh, kv))
+	var plain []float64
+	for i := range n {
+		row := grouped[i*rowWidth(c, nh, kv):]
+		plain = append(plain, row[:c]...)
+		for _, shared := range [][]float64{row[c:][:kv*hs], row[c+kv*hs:][:kv*hs]} {
+			for head := range nh {
+				plain = append(plain, shared[head/(nh/kv)*hs:][:hs]...)
+			}
+		}
+	}
+	out, lse, wantOut, wantLSE := make([]float64, n*c), make([]float64, n*nh), make([]float64, n*c), make([]float64, n*nh)
+	AttentionForward(out, lse, grouped, offsets, 5, c, nh, kv)
+	AttentionForward(wantOut, wantLSE, plain, offsets, 5, c, nh, nh)
+	if !slices.Equal(out, wantOut) || !slices.Equal(lse, wantLSE) {
+		t.Error("other bits than with copies of keys and values")
+	}
+}
+
+func TestRMSNormForward(t *testing.T) {
+	out, rstd := make([]float64, 4), make([]float64, 1)
+	RMSNormForward(out, rstd, []float64{1, -2, 3, 4}, []float64{1, -1, 2, 0.5}, 1, 4, 0.5)
+	r := 1 / math.Sqrt(8) // squares sum to 30
+	near(t, "rstd", rstd, []float64{r})
+	near(t, "out", out, []float64{r, 2 * r, 6 * r, 2 * r})
+}
+
+// TestRotary: a pair of channels is a complex number that is multiplied by exp(i·angle).
+func TestRotary(t *testing.T) {
+	const hs, width = 4, 10
+	angles := []float64{0.3, -1.1}
+	table := []float64{1, 1, 0, 0, math.Cos(angles[0]), math.Cos(angles[1]), math.Sin(angles[0]), math.Sin(angles[1])}
+	for _, inverse := range []bool{false, true} {
+		qkv := normal(width)
+		want := slices.Clone(qkv)
+		for pair := range 4 {
+			x := pair/2*hs + pair%2
+			angle := angles[pair%2]
+			if inverse {
+				angle = -angle
+			}
+			turned := complex(qkv[x], qkv[x+hs/2]) * cmplx.Exp(complex(0, angle))
+			want[x], want[x+hs/2] = real(turned), imag(turned)
+		}
+		Rotary(qkv, []int32{1}, table, 2, width, hs, inverse)
+		near(t, "qkv", qkv, want)
+	}
+}
+
+func TestSwiGLUForward(t *testing.T) {
+	out := make([]float64, 4)
+	SwiGLUForward(out, []float64{0, math.Log(3), 5, 2, -math.Log(4), 2, 3, 10}, 2, 2)
+	near(t, "out", out, []float64{0, 2 * 0.75 * math.Log(3), 3 * -0.2 * math.Log(4), 10 * 2 / (1 + math.Exp(-2))})
+}
+
+func TestCombineRows(t *testing.T) {
+	inp, rows := []float64{1, 2, 3, 4, 5, 6}, []int32{2, 0, -1, 1, -1, -1}
+	out := make([]float64, 6)
+	CombineRows(out, inp, rows, []float64{1, 10, 7, 2, 7, 7}, 3, 2, 2)
+	near(t, "out", out, []float64{15, 26, 6, 8, 0, 0})
+	CombineRows(out, inp, rows, nil, 3, 2, 2)
+	near(t, "out", out, []float64{6, 8, 3, 4, 0, 0})
 }
 
 func TestGELUForward(t *testing.T) {

@@ -3,6 +3,7 @@ package ref
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -132,19 +133,83 @@ func TestCSRGradient(t *testing.T) {
 }
 
 func TestAttentionGradient(t *testing.T) {
-	const n, longest, c, nh = 12, 6, 6, 2
+	const n, longest, c, nh = 12, 6, 8, 4
 	offsets := []int32{0, 5, 5, 6, 12} // sequences of 5, 0, 1 and 6 tokens
+	for _, kv := range []int{nh, 2, 1} {
+		r := newGradients(t)
+		qkv, dout := r.normal(n*rowWidth(c, nh, kv)), r.normal(n*c)
+		out, lse := make([]float64, n*c), make([]float64, nh*n)
+		objective := func() float64 {
+			AttentionForward(out, lse, qkv, offsets, longest, c, nh, kv)
+			return dot(out, dout)
+		}
+		objective() // stores out and lse
+		dqkv := make([]float64, len(qkv))
+		AttentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh, kv)
+		r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
+	}
+}
+
+func TestRMSNormGradient(t *testing.T) {
+	const n, c, eps = 7, 9, 1e-5
 	r := newGradients(t)
-	qkv, dout := r.normal(n*3*c), r.normal(n*c)
-	out, lse := make([]float64, n*c), make([]float64, nh*n)
+	inp, weight, dout := r.normal(n*c), r.normal(c), r.normal(n*c)
+	rstd := make([]float64, n)
 	objective := func() float64 {
-		AttentionForward(out, lse, qkv, offsets, longest, c, nh, nh)
+		out := make([]float64, n*c)
+		RMSNormForward(out, rstd, inp, weight, n, c, eps)
 		return dot(out, dout)
 	}
-	objective() // stores out and lse
-	dqkv := make([]float64, len(qkv))
-	AttentionBackward(dqkv, dout, qkv, out, lse, offsets, longest, c, nh, nh)
+	objective() // stores rstd
+	startInp, dinp := r.added(n * c)
+	startWeight, dweight := r.added(c)
+	RMSNormBackwardInput(dinp, dout, inp, rstd, weight, n, c)
+	RMSNormBackwardWeight(dweight, dout, inp, rstd, n, c)
+	r.agree("dinp", inp, dinp, startInp, objective)
+	r.agree("dweight", weight, dweight, startWeight, objective)
+}
+
+func TestRotaryGradient(t *testing.T) {
+	const heads, hs, width = 2, 4, 11
+	r, positions := newGradients(t), []int32{0, 2, 1}
+	qkv, table, dout := r.normal(len(positions)*width), r.normal(3*hs), r.normal(len(positions)*width)
+	objective := func() float64 {
+		out := slices.Clone(qkv)
+		Rotary(out, positions, table, heads, width, hs, false)
+		return dot(out, dout)
+	}
+	dqkv := slices.Clone(dout)
+	Rotary(dqkv, positions, table, heads, width, hs, true)
 	r.agree("dqkv", qkv, dqkv, make([]float64, len(qkv)), objective)
+}
+
+func TestSwiGLUGradient(t *testing.T) {
+	const n, c = 5, 7
+	r := newGradients(t)
+	gateup, dout := r.normal(n*2*c), r.normal(n*c)
+	objective := func() float64 {
+		out := make([]float64, n*c)
+		SwiGLUForward(out, gateup, n, c)
+		return dot(out, dout)
+	}
+	dgateup := make([]float64, n*2*c)
+	SwiGLUBackward(dgateup, dout, gateup, n, c)
+	r.agree("dgateup", gateup, dgateup, make([]float64, n*2*c), objective)
+}
+
+// TestCombineGradient has rows that count twice, rows that do not, and absent ones.
+func TestCombineGradient(t *testing.T) {
+	const n, k, c, table = 3, 2, 4, 5
+	r, rows := newGradients(t), []int32{0, 3, -1, 3, 4, 0}
+	inp, factor, dout := r.normal(table*c), r.normal(n*k), r.normal(n*c)
+	objective := func() float64 {
+		out := make([]float64, n*c)
+		CombineRows(out, inp, rows, factor, n, k, c)
+		return dot(out, dout)
+	}
+	dfactor := make([]float64, n*k)
+	CombineGradient(dfactor, dout, inp, rows, n, k, c)
+	r.agree("dfactor", factor, dfactor, make([]float64, n*k), objective)
 }
 
 func TestGELUGradient(t *testing.T) {
