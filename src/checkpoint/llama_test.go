@@ -28,16 +28,16 @@ type foreign struct {
 }
 
 const (
-	tinyLlama = `"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+	tinyLlama = `"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16, "vocab_size": 11, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
   "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2, "höhe": [1, 2.50]`
-	tinyMixtral = `"model_type": "mixtral", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
+	tinyMixtral = `"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
   "num_key_value_heads": 1, "max_position_embeddings": 16, "vocab_size": 11, "num_local_experts": 3, "num_experts_per_tok": 2, "router_jitter_noise": 0.0`
 )
 
 // newLlama returns a model with random bits that are numbers; experts is 0 of a dense one.
 func newLlama(dtype string, tied bool, prefix string, keyed, experts int) *foreign {
-	const hidden, inner, size = 8, 12, 2
+	const hidden, inner, size = 16, 12, 4
 	f := &foreign{config: tinyLlama, tied: tied, prefix: prefix, dtype: dtype, shape: map[string][]int{}, values: map[string][]byte{}}
 	f.shape[prefix+"embed_tokens.weight"], f.shape[prefix+"norm.weight"] = []int{11, hidden}, []int{hidden}
 	if !tied {
@@ -66,8 +66,8 @@ func newLlama(dtype string, tied bool, prefix string, keyed, experts int) *forei
 		for _, s := range f.shape[name][1:] {
 			n *= s
 		}
-		for range n { // a sign, an exponent near 1, a fraction
-			bits := rnd.Uint32()&^(0x7f<<24) | 0x3f<<24
+		for range n { // of sizes from an eighth to a half
+			bits := rnd.Uint32()&^(0x7f<<24) | 0x3e<<24
 			switch dtype {
 			case "F32":
 				f.values[name] = binary.LittleEndian.AppendUint32(f.values[name], bits)
@@ -164,8 +164,8 @@ func TestLlamaFused(t *testing.T) {
 		}
 		if want[p.Name] != nil { // rows that begin in one tensor and end in another
 			row := 2 * p.Shape[1]
-			if got, err := w.rows(p, 7, 13); err != nil || !bytes.Equal(got, values[7*row:13*row]) {
-				t.Errorf("%s: rows 7 to 12 are others, %v", p.Name, err)
+			if got, err := w.rows(p, 7, 22); err != nil || !bytes.Equal(got, values[7*row:22*row]) {
+				t.Errorf("%s: rows 7 to 21 are others, %v", p.Name, err)
 			}
 		}
 	}
@@ -201,8 +201,8 @@ func TestLlamaMixedTypes(t *testing.T) {
 	for _, p := range w.Config.Model.Weights() {
 		if p.Name == "block.0/qkv.weight" {
 			values, err := w.Read(p)
-			if expect.OK(t, err); values[8*8] != 1.5 || w.dtype(p) != F32 {
-				t.Errorf("the first key weight is %v, of %s", values[8*8], w.dtype(p))
+			if expect.OK(t, err); values[16*16] != 1.5 || w.dtype(p) != F32 {
+				t.Errorf("the first key weight is %v, of %s", values[16*16], w.dtype(p))
 			}
 		}
 	}
