@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"dynmo/src/model"
@@ -21,7 +22,7 @@ func (w *Weights) Load(l *model.Layer) error {
 		if p.Format != model.Dense {
 			panic("checkpoint: Load into a layer that is not dense")
 		}
-		from, ok := byName[p.Weight]
+		from, ok := byName[elsewhere(l, p)]
 		if !ok && (l.Kind == model.Exit || l.Routes()) {
 			continue
 		}
@@ -33,6 +34,23 @@ func (w *Weights) Load(l *model.Layer) error {
 		}
 	}
 	return nil
+}
+
+// elsewhere returns the name that a parameter has in files: where a block lets tokens pass,
+// router.weight is what decides on that, which no file has, and that of its experts has
+// another name.
+func elsewhere(l *model.Layer, p *model.Param) string {
+	const router, ofExperts = "/router.weight", "/experts.router.weight"
+	if !l.Routes() {
+		return p.Weight
+	}
+	if strings.HasSuffix(p.Weight, router) {
+		return ""
+	}
+	if block, ok := strings.CutSuffix(p.Weight, ofExperts); ok {
+		return block + router
+	}
+	return p.Weight
 }
 
 // loadBytes is about how much Load reads at a time, so that reading takes little

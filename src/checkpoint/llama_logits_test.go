@@ -25,7 +25,7 @@ func TestImportedLlama(t *testing.T) {
 			for _, experts := range []int{0, 3} {
 				for _, half := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/tied=%v/experts=%d/half=%v", dtype, tied, experts, half), func(t *testing.T) {
-						f := newLlama(dtype, tied, "model.", map[bool]int{true: 2, false: 1}[experts == 0], experts)
+						f := newLlama(dtype, tied, "model.", experts)
 						w := imported(t, f.directory(t, 5))
 						c := w.Config.Model
 						c.HalfGrain, c.Seed = half, 3

@@ -36,8 +36,12 @@ const (
 )
 
 // newLlama returns a model with random bits that are numbers; experts is 0 of a dense one.
-func newLlama(dtype string, tied bool, prefix string, keyed, experts int) *foreign {
+func newLlama(dtype string, tied bool, prefix string, experts int) *foreign {
 	const hidden, inner, size = 16, 12, 4
+	keyed := 2
+	if experts > 0 {
+		keyed = 1
+	}
 	f := &foreign{config: tinyLlama, tied: tied, prefix: prefix, dtype: dtype, shape: map[string][]int{}, values: map[string][]byte{}}
 	f.shape[prefix+"embed_tokens.weight"], f.shape[prefix+"norm.weight"] = []int{11, hidden}, []int{hidden}
 	if !tied {
@@ -129,7 +133,7 @@ func TestLlamaRoundTrip(t *testing.T) {
 			for _, experts := range []int{0, 3} {
 				for _, each := range []int{0, 5} {
 					prefix := map[bool]string{true: "", false: "model."}[tied && each > 0]
-					f := newLlama(dtype, tied, prefix, map[bool]int{true: 2, false: 1}[experts == 0], experts)
+					f := newLlama(dtype, tied, prefix, experts)
 					dir, out := f.directory(t, each), t.TempDir()
 					expect.OK(t, imported(t, dir).WriteHuggingFace(out, "", nil))
 					entries, err := os.ReadDir(dir)
@@ -148,7 +152,7 @@ func TestLlamaRoundTrip(t *testing.T) {
 // A dynmo weights file has the types of what it was made of, and q, k and v, gate and up
 // as the rows of one tensor.
 func TestLlamaFused(t *testing.T) {
-	f := newLlama("BF16", false, "model.", 2, 0)
+	f := newLlama("BF16", false, "model.", 0)
 	w := imported(t, f.directory(t, 0))
 	want := map[string][]string{
 		"block.1/qkv.weight":    {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
@@ -176,8 +180,7 @@ func TestLlamaFused(t *testing.T) {
 
 // A weight whose parts are of several types is float32.
 func TestLlamaMixedTypes(t *testing.T) {
-	f := newLlama("F32", true, "model.", 4, 0)
-	f.config = strings.Replace(f.config, `"num_key_value_heads": 2`, `"num_key_value_heads": null`, 1)
+	f := newLlama("F32", true, "model.", 0)
 	dir := f.directory(t, 0)
 	var list []Tensor
 	for name, shape := range f.shape {
@@ -210,7 +213,7 @@ func TestLlamaMixedTypes(t *testing.T) {
 
 // The rotary buffers of older files are left out.
 func TestLlamaBuffers(t *testing.T) {
-	f := newLlama("F32", false, "model.", 2, 0)
+	f := newLlama("F32", false, "model.", 0)
 	names := slices.Collect(maps.Keys(f.shape))
 	want := f.file(names)
 	const buffer = "model.layers.0.self_attn.rotary_emb.inv_freq"
@@ -225,7 +228,7 @@ func TestLlamaBuffers(t *testing.T) {
 // TestFitLlama: weights fit a model of the same arithmetic only, and an error names the
 // setting.
 func TestFitLlama(t *testing.T) {
-	w := imported(t, newLlama("BF16", false, "model.", 1, 3).directory(t, 0))
+	w := imported(t, newLlama("BF16", false, "model.", 3).directory(t, 0))
 	good := w.Config.Model
 	if _, err := w.Fit(good); err != nil {
 		t.Error(err)
