@@ -35,17 +35,20 @@ static void embedding_backward(const void *job, int64_t first, int64_t last, int
 	const struct embedding *e = job;
 	(void)member;
 	for (int64_t i = 0; i < e->n; i++) {
-		float *token = e->dwte + e->tokens[i] * e->c + first, *position = e->dwpe + e->positions[i] * e->c + first;
+		float *token = e->dwte + e->tokens[i] * e->c + first;
 		const float *dout = e->dout + i * e->c + first;
 		e->k->add(token, token, dout, last - first);
-		e->k->add(position, position, dout, last - first);
+		if (e->dwpe) {
+			float *position = e->dwpe + e->positions[i] * e->c + first;
+			e->k->add(position, position, dout, last - first);
+		}
 	}
 }
 
 int32_t dynmo_cpu_embedding_backward(const dynmo_cpu *k, float *dwte, float *dwpe, const float *dout,
 	const int32_t *tokens, const int32_t *positions, int64_t n, int64_t c, int64_t vocabulary, int64_t places)
 {
-	if (!dynmo_inside(tokens, n, vocabulary) || !dynmo_inside(positions, n, places))
+	if (!dynmo_inside(tokens, n, vocabulary) || (dwpe && !dynmo_inside(positions, n, places)))
 		return DYNMO_CPU_INDEX;
 	dynmo_parallel(k->team, c, dynmo_column_grain(n), embedding_backward, &(struct embedding){
 		.k = k, .dwte = dwte, .dwpe = dwpe, .dout = dout, .tokens = tokens, .positions = positions, .n = n, .c = c});

@@ -117,8 +117,9 @@ int32_t run_backward(dynmo_cuda *k, void *stream, float *dwte, float *dwpe, cons
 	table_gradient wte = {dwte, tokens, order}, wpe = {dwpe, positions, order + n};
 	auto add = rows_aligned<E>(c, dwte, dwpe, dout) ? add_to_tables<E, true> : add_to_tables<E, false>;
 	dim3 threads(32, WARPS), tiles = row_tiles<E>(n, c);
-	LAUNCH(sort_indices, dim3(tiles.x, 2), threads, 0, stream, wte, wpe, n);
-	LAUNCH(add, dim3(tiles.x, tiles.y, 2), threads, 0, stream, wte, wpe, static_cast<const E *>(dout), n, c);
+	unsigned tables = dwpe ? 2 : 1;
+	LAUNCH(sort_indices, dim3(tiles.x, tables), threads, 0, stream, wte, wpe, n);
+	LAUNCH(add, dim3(tiles.x, tiles.y, tables), threads, 0, stream, wte, wpe, static_cast<const E *>(dout), n, c);
 	return launched();
 }
 

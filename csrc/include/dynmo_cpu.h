@@ -47,7 +47,7 @@ const char *dynmo_cpu_blas_name(void);
 const char *dynmo_cpu_blas_core(void);
 const char *dynmo_cpu_status_name(int32_t status);
 
-/* wte has `vocabulary` rows, wpe `places`. */
+/* wte has `vocabulary` rows, wpe `places`. dwpe may be NULL. */
 int32_t dynmo_cpu_embedding_forward(const dynmo_cpu *k, float *out, const int32_t *tokens,
 	const int32_t *positions, const float *wte, const float *wpe, int64_t n, int64_t c, int64_t vocabulary, int64_t places);
 int32_t dynmo_cpu_embedding_backward(const dynmo_cpu *k, float *dwte, float *dwpe, const float *dout,

@@ -27,7 +27,7 @@ import (
 //	instead       flag of simulate that stands for a setting only train looks at
 type Config struct {
 	Run        Run        `toml:"run" doc:"the run as a whole"`
-	Model      Model      `toml:"model" doc:"the transformer (GPT-2 family)"`
+	Model      Model      `toml:"model" doc:"the transformer"`
 	Data       Data       `toml:"data" only:"train" doc:"the corpus; every byte of a text is a token"`
 	Parallel   Parallel   `toml:"parallel" doc:"how work is divided"`
 	Mesh       Mesh       `toml:"mesh" doc:"which rank is which stage and replica"`
@@ -38,6 +38,7 @@ type Config struct {
 	Prune      Prune      `toml:"prune" when:"dynamic.kind=prune" doc:"gradual global magnitude pruning"`
 	Freeze     Freeze     `toml:"freeze" only:"train" when:"dynamic.kind=freeze" doc:"an end of the training of the first layers"`
 	Attention  Attention  `toml:"attention" only:"train" when:"dynamic.kind=attention" doc:"attention within hash buckets"`
+	Moe        Moe        `toml:"moe" only:"train" when:"dynamic.kind=moe" doc:"a mixture of experts: several MLPs in a block, of which each token takes a few; model.family has to be llama"`
 	Mod        Mod        `toml:"mod" only:"train" when:"dynamic.kind=mod" doc:"a mixture of depths: every second block takes some of the tokens, the others pass by it"`
 	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
@@ -55,8 +56,9 @@ type Run struct {
 	TraceSteps int    `toml:"trace_steps" default:"16" min:"0" unit:"steps" doc:"most steps whose timeline is kept in trace.json: the second of the run, and those around a move of layers"`
 }
 
-// Model is the transformer (GPT-2 family).
+// Model is the transformer.
 type Model struct {
+	Family     string `toml:"family" default:"gpt2" oneof:"gpt2,llama" doc:"architecture; llama has RMSNorm, rotary positions, a gated MLP (SwiGLU), grouped-query attention and no biases"`
 	Blocks     int    `toml:"blocks" default:"6" min:"1" max:"100000" doc:"transformer blocks"`
 	Hidden     int    `toml:"hidden" default:"128" min:"1" max:"1048576" doc:"channels; a multiple of heads"`
 	Heads      int    `toml:"heads" default:"4" min:"1" max:"1048576" doc:"attention heads"`
@@ -67,6 +69,16 @@ type Model struct {
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
 	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)" only:"train"`
 	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
+
+	KeyValueHeads int     `toml:"key_value_heads" default:"0" min:"0" max:"1048576" when:"model.family=llama" doc:"heads that have keys and values, each for as many queries; a divisor of heads; 0: as many as heads"`
+	Intermediate  int     `toml:"intermediate" default:"0" min:"0" max:"16777216" when:"model.family=llama" doc:"channels inside the MLP; 0: 8/3 of hidden, rounded up to a multiple of 32"`
+	NormEps       float64 `toml:"norm_eps" default:"1e-5" above:"0" max:"1" when:"model.family=llama" doc:"added to the mean square under the root of RMSNorm"`
+	RopeBase      float64 `toml:"rope_base" default:"10000" above:"1" max:"1e12" when:"model.family=llama" doc:"base of the rotary positions' wavelengths (Su et al. 2021)"`
+	RopeScaling   string  `toml:"rope_scaling" default:"none" oneof:"none,linear,llama3" when:"model.family=llama" doc:"what stretches the wavelengths: all by rope_factor, or as Llama 3.1 the long ones"`
+	RopeFactor    float64 `toml:"rope_factor" default:"8" min:"1" max:"1e6" when:"model.rope_scaling=linear|llama3" doc:"times longer that stretched wavelengths are"`
+	RopeLow       float64 `toml:"rope_low_freq_factor" default:"1" above:"0" max:"1e6" when:"model.rope_scaling=llama3" doc:"times that a wavelength fits into the original positions, below which it is stretched in full"`
+	RopeHigh      float64 `toml:"rope_high_freq_factor" default:"4" above:"0" max:"1e6" when:"model.rope_scaling=llama3" doc:"times that it fits there, above which it is as it was; between the two it is stretched in part"`
+	RopeOriginal  int     `toml:"rope_original_max_position_embeddings" default:"8192" min:"1" max:"1073741824" when:"model.rope_scaling=llama3" unit:"tokens" doc:"positions that the model had before it was stretched"`
 }
 
 // Data is the corpus.
@@ -132,7 +144,7 @@ type Optimizer struct {
 
 // Dynamic is the kind of change of the model while it trains.
 type Dynamic struct {
-	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
+	Kind string `toml:"kind" default:"none" oneof:"none,prune,freeze,moe,attention,exit,mod" joined:"+" doc:"kind of dynamism, or several: prune+freeze" shape:"true" instead:"--dynamic"`
 }
 
 // Has reports whether a kind is among those of the settings.
@@ -145,7 +157,7 @@ func (d Dynamic) clashes() bool { return d.Has("attention") && (d.Has("exit") ||
 func (d Dynamic) Kinds() []string { return strings.Split(d.Kind, "+") }
 
 // structure names the kinds that are part of the chain from the first step on.
-var structure = []string{"attention", "exit", "mod"}
+var structure = []string{"moe", "attention", "exit", "mod"}
 
 // Structure returns those of the kinds that are part of the chain, as the settings have
 // them; "none" for none.
@@ -187,6 +199,17 @@ type Attention struct {
 	Buckets int `toml:"buckets" shape:"true" default:"16" min:"1" doc:"buckets that the queries and keys of a head are hashed into, a power of two of at most model.sequence: a query sees the keys of its own; 1 is dense"`
 }
 
+// Moe is a mixture of experts (Jiang et al. 2024; paper, section 2.2.1).
+type Moe struct {
+	Experts      int     `toml:"experts" shape:"true" default:"8" min:"1" max:"65536" doc:"experts of a block, gated MLPs"`
+	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
+	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
+	Balance      string  `toml:"balance" shape:"true" default:"aux" oneof:"aux,s-base" doc:"how loads are kept equal: by a loss, whose weight is moe.aux; or by S-BASE, which scales the router's probabilities until each expert has its share (Sinkhorn; Clark et al. 2022)"`
+	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P, with f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported"`
+	Z            float64 `toml:"z" default:"0.001" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported"`
+	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
+}
+
 // Mod is a mixture of depths (Raposo et al. 2024).
 type Mod struct {
 	Capacity  float64 `toml:"capacity" shape:"true" default:"0.125" above:"0" max:"1" doc:"share of a sequence's tokens that a routed block's router puts first, rounded up to a token"`
@@ -213,7 +236,7 @@ func (f Freeze) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window
 // does between two steps.
 type Simulate struct {
 	Head          float64 `toml:"head" default:"1" above:"0" max:"1000" doc:"times the seconds that the costs say of the head's layers; 0.02 of a vocabulary of 50,000 is one of 1,000"`
-	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is T/(T + 12·C) of model.sequence and model.hidden, where every multiplication takes as long"`
+	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is that of the multiplications, T/(T + 12·C) of model.sequence and model.hidden in family gpt2"`
 	Experts       int     `toml:"experts" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a layer, as in Mixtral 8x7B"`
 	Spread        float64 `toml:"expert_spread" default:"0.2" min:"0" max:"10" when:"dynamic.kind=moe" doc:"deviation of the logarithm of an expert's load, once for the layer and once for each microbatch"`
 	Sparsest      float64 `toml:"density_least" default:"0.075" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
@@ -232,14 +255,15 @@ type Simulate struct {
 }
 
 // AttentionShare returns the share of a block's seconds in attention over the scores. Of
-// a token's multiplications T·C are causal attention (2 products of T/2·C) and 12·C² the
-// block's matrices.
+// a token's multiplications T·C are causal attention (2 products of T/2·C), the others as
+// many as the block's matrices have weights: 12·C² of GPT-2.
 func (c Config) AttentionShare() float64 {
 	if c.Simulate.Attention > 0 {
 		return c.Simulate.Attention
 	}
-	t := float64(c.Model.Sequence)
-	return t / (t + 12*float64(c.Model.Hidden))
+	t, hidden := float64(c.Model.Sequence), float64(c.Model.Hidden)
+	attention, mlp := c.Matrices()
+	return t / (t + (attention+mlp)/hidden)
 }
 
 // Balance is when and how layers are moved.

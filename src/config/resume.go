@@ -13,6 +13,8 @@ import (
 const fixed = `
 run.seed
 model.blocks model.hidden model.heads model.sequence model.vocab model.tied model.grain model.head_shards model.init model.weights
+model.family model.key_value_heads model.intermediate model.norm_eps
+model.rope_base model.rope_scaling model.rope_factor model.rope_low_freq_factor model.rope_high_freq_factor model.rope_original_max_position_embeddings
 data.extensions data.limit_bytes data.validation
 parallel.microbatch_size
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
@@ -21,6 +23,7 @@ prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
 attention.buckets
+moe.experts moe.top moe.intermediate moe.balance moe.aux moe.z moe.capacity
 mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 device.precision`

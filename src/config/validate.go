@@ -61,6 +61,14 @@ func (c Config) problems(origin map[string]string) []error {
 		names  string
 	}{
 		{c.Model.Hidden%c.Model.Heads != 0, "model.hidden to be a multiple of model.heads", "model.hidden model.heads"},
+		{c.Model.Llama() && c.Model.Heads%c.Model.Keyed() != 0, "model.key_value_heads to divide model.heads", "model.key_value_heads model.heads"},
+		{c.Model.Llama() && c.Model.Hidden/c.Model.Heads%2 != 0, "an even number of channels of a head, whose halves rotate", "model.hidden model.heads"},
+		{c.Model.Llama() && c.Model.RopeScaling == "llama3" && c.Model.RopeLow >= c.Model.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",
+			"model.rope_low_freq_factor model.rope_high_freq_factor"},
+		{c.Model.Keyed() != c.Model.Heads && c.Dynamic.Has("attention"), "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
+			"model.key_value_heads dynamic.kind"},
+		{c.Model.Keyed() != c.Model.Heads && c.Dynamic.Has("exit") && c.Exit.Propagate,
+			"as many key-value heads as heads where states of tokens that left go on", "model.key_value_heads exit.propagate"},
 		{c.Model.HeadShards > c.Model.Vocab, "model.head_shards to be at most model.vocab", "model.head_shards model.vocab"},
 		{v*c.Parallel.Stages > layers, fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", most, layers),
 			"parallel.stages model.blocks model.grain model.head_shards"},
@@ -77,6 +85,8 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
 		{c.Dynamic.Has("attention") && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence"},
+		{c.Dynamic.Has("moe") && !c.Model.Llama(), `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family"},
+		{c.Dynamic.Has("moe") && c.Moe.Top > c.Moe.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts"},
 		{c.Dynamic.clashes(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind"},
 		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
 			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
@@ -111,7 +121,8 @@ func (c Config) bytes() float64 {
 	m, p := c.Model, c.Parallel
 	blocks, hidden, vocab := float64(m.Blocks), float64(m.Hidden), float64(m.Vocab)
 	tokens := float64(m.Sequence) * float64(p.MicrobatchSize) * float64(p.Microbatches)
-	return 16*hidden*(12*hidden*blocks+2*vocab+float64(m.Sequence)) + 4*tokens*(32*hidden*blocks+4*vocab)
+	inside := (16*hidden + 4*float64(c.assigned()*c.Inside())) * blocks // values that a token leaves in the blocks, about
+	return 16*(c.matrices()*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each

@@ -40,7 +40,7 @@ type Backend interface {
 	// positions are I32 (n); the tables have whole rows of c, whose number is not known.
 	EmbeddingForward(s device.Stream, out, tokens, positions, wte, wpe tensor.Mem, n, c int)
 	// EmbeddingBackward adds dout to the rows of dwte and dwpe it came from, in
-	// ascending order of the tokens' places.
+	// ascending order of the tokens' places. dwpe may be absent; positions then do not matter.
 	EmbeddingBackward(s device.Stream, dwte, dwpe, dout, tokens, positions tensor.Mem, n, c int)
 
 	// LayerNormForward normalises the rows of inp (n, c):

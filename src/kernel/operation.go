@@ -193,7 +193,7 @@ func (op Op) String() string { return op.Of().Name }
 var operations = [Ops]Operation{
 	EmbeddingForward: {"EmbeddingForward", 1, nc, []Operand{set("out", nc), in("tokens", n).of(I32),
 		in("positions", n).of(I32), in("wte", c).of(Table), in("wpe", c).of(Table)}},
-	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(WideTable), add("dwpe", c).of(WideTable),
+	EmbeddingBackward: {"EmbeddingBackward", 1, nc, []Operand{add("dwte", c).of(WideTable), add("dwpe", c).of(WideTable).optional(),
 		in("dout", nc), in("tokens", n).of(I32), in("positions", n).of(I32)}},
 	LayerNormForward: {"LayerNormForward", 1, nc, []Operand{set("out", nc), set("mean", n).of(Wide), set("rstd", n).of(Wide),
 		in("inp", nc), in("weight", c), in("bias", c)}},

@@ -1,13 +1,23 @@
 package model
 
-import "dynmo/src/tensor"
+import (
+	"slices"
+
+	"dynmo/src/tensor"
+)
 
 // attention is the first half of a block:
 //
-//	out = inp + proj(attend(qkv(norm(inp))))
+//	out = inp + proj(attend(turn(qkv(norm(inp)))))
+//
+// qkv leaves the queries of all heads, then the keys and the values of those that have
+// some, each for as many heads in turn. Where positions are rotary, turn turns queries and
+// keys by them; else it is nothing.
 type attention struct {
 	basic
 	hidden, heads int
+	keyed         int  // heads that have keys and values
+	turns         bool // positions are rotary
 	norm          norm
 	qkv, proj     linear
 	buckets       *buckets // that keys are looked for in; nil: everywhere
@@ -17,17 +27,17 @@ type attention struct {
 func newAttention(c Config, block int) *attention {
 	at, d := inBlock(block), c.deviation(block)
 	return &attention{
-		hidden: c.Hidden, heads: c.Heads,
-		norm: newNorm(at, "norm1", c.Hidden),
-		qkv:  newLinear(at, "qkv", 3*c.Hidden, c.Hidden, d),
-		proj: newLinear(at, "proj", c.Hidden, c.Hidden, c.residual(d)),
+		hidden: c.Hidden, heads: c.Heads, keyed: c.keyed(), turns: c.Rope.turns(),
+		norm: c.newNorm(at, "norm1"),
+		qkv:  c.newLinear(at, "qkv", (c.Heads+2*c.keyed())*(c.Hidden/c.Heads), c.Hidden, d),
+		proj: c.newLinear(at, "proj", c.Hidden, c.Hidden, c.residual(d)),
 
 		buckets: newBuckets(c, block), propagates: c.Exits.Propagate,
 	}
 }
 
 func (a *attention) params() []*Param {
-	return []*Param{a.norm.w, a.norm.b, a.qkv.w, a.qkv.b, a.proj.w, a.proj.b}
+	return slices.Concat(a.norm.params(), a.qkv.params(), a.proj.params())
 }
 
 func (a *attention) leaves() Width { return Width{Values: a.hidden} }
@@ -38,14 +48,12 @@ type attentionSaved struct {
 	joined, lists tensor.Mem // see forwardDeparted
 }
 
-func (a *attention) saved(x *Exec, c *cutter) attentionSaved {
+func (a *attention) saved(x *Exec, c *cutter) (s attentionSaved) {
 	d := x.Backend.DType()
-	s := attentionSaved{
-		mean: c.rows(1, d.Wide()), rstd: c.rows(1, d.Wide()), normed: c.rows(a.hidden, d),
-		qkv: c.rows(3*a.hidden, d), lse: c.rows(a.heads, d.Wide()),
-		attended: c.rows(a.hidden, d), out: c.rows(a.hidden, d),
-		hashed: a.buckets.saved(x, c, a.heads),
-	}
+	s.mean, s.rstd = a.norm.statistics(x, c)
+	s.normed, s.qkv, s.lse = c.rows(a.hidden, d), c.rows(a.qkv.rows(), d), c.rows(a.heads, d.Wide())
+	s.attended, s.out = c.rows(a.hidden, d), c.rows(a.hidden, d)
+	s.hashed = a.buckets.saved(x, c, a.heads)
 	if a.propagates {
 		s.joined, s.lists = c.rows(3*a.hidden, d), c.take(roomForLists(x, a.heads), tensor.I32)
 	}
@@ -56,13 +64,21 @@ type attentionHeld struct{ dnormed, dqkv tensor.Mem }
 
 func (a *attention) held(x *Exec, c *cutter) attentionHeld {
 	d := x.Backend.DType()
-	return attentionHeld{dnormed: c.rows(a.hidden, d), dqkv: c.rows(3*a.hidden, d)}
+	return attentionHeld{dnormed: c.rows(a.hidden, d), dqkv: c.rows(a.qkv.rows(), d)}
 }
 
 func (a *attention) readings() []Reading { return a.buckets.readings() }
 
 func (a *attention) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
 	return a.saved(x, x.cut(b, saved)).pairs
+}
+
+// turn turns the queries and keys of a batch's rows of qkv by their positions, or their
+// gradients back.
+func (a *attention) turn(x *Exec, b *Batch, qkv tensor.Mem, back bool) {
+	if a.turns {
+		x.Backend.Rotary(x.Stream, qkv, b.Positions, x.turns, b.Tokens, a.heads+a.keyed, a.qkv.rows(), a.hidden/a.heads, back)
+	}
 }
 
 func (a *attention) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
@@ -80,8 +96,9 @@ func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	}
 	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	a.qkv.forward(x, n, s.qkv, s.normed)
+	a.turn(x, b, s.qkv, false)
 	if a.buckets == nil {
-		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.heads)
+		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
 		a.buckets.forward(x, b, s, a.hidden, a.heads)
 	}
@@ -98,10 +115,11 @@ func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din
 	dattended := x.scratch.Span(0, s.attended.Bytes)
 	a.proj.backwardInput(x, n, dattended, dout)
 	if a.buckets == nil {
-		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.heads)
+		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
 		a.buckets.backward(x, b, s, h.dqkv, dattended, a.hidden, a.heads)
 	}
+	a.turn(x, b, h.dqkv, true)
 	a.qkv.backwardInput(x, n, h.dnormed, h.dqkv)
 	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
 	return nil

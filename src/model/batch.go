@@ -20,6 +20,7 @@ type Batch struct {
 	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; ^ that of departed ones; absent of the full one
 	Next      *Subset    // which leaves a layer that selects tokens, as its forward sets it; else nil
 	Inner     *Inner     // which the parts of a layer that routes tokens work on, as its forward sets it; else nil
+	Dispatch  *Dispatch  // where they go in a layer of experts, as its forward sets it; else nil
 	subset    *Subset    // that the batch is; nil of a full one
 }
 
@@ -31,6 +32,8 @@ func (b *Batch) Leaves() *Batch {
 		return &b.Next.Batch
 	case b.Inner != nil:
 		return b.Inner.origin
+	case b.Dispatch != nil:
+		return b.Dispatch.origin
 	}
 	return b
 }

@@ -23,6 +23,7 @@ type chain struct {
 	batches []*Batch // that enter each layer
 	subsets []*Subset
 	inner   []*Inner
+	experts []*Dispatch
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
@@ -55,6 +56,11 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 			inner = NewInner(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())), tensor.From(make([]byte, l.RoutingBytes(x))))
 		}
 		ch.inner = append(ch.inner, inner)
+		var dispatch *Dispatch
+		if e := l.Dispatches(); e.Count > 0 {
+			dispatch = NewDispatch(x, e)
+		}
+		ch.experts = append(ch.experts, dispatch)
 		ch.held = append(ch.held, alloc(t, dev, held))
 		ch.douts = append(ch.douts, alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
@@ -97,6 +103,9 @@ func (c *chain) loss() float64 {
 	for i, l := range c.s.Layers {
 		if l.Routes() {
 			b = c.inner[i].From(b)
+		}
+		if d := c.experts[i]; d != nil {
+			b = d.From(b)
 		}
 		if l.Selects() {
 			b = c.subsets[i].From(b)

@@ -18,7 +18,7 @@ import (
 
 // Config is the shape of the model.
 type Config struct {
-	Family                                 string // "" is GPT-2
+	Family                                 string // "gpt2", as is "", or "llama"
 	Blocks, Hidden, Heads, Sequence, Vocab int
 
 	HeadShards  int  // slices of the vocabulary that the head is cut into; 0 and 1 leave it whole
@@ -28,8 +28,14 @@ type Config struct {
 	Exits       Exits
 	Seed        uint64
 
-	Buckets int    // in which attention looks for keys; 0: it is dense
-	Depths  Depths // of blocks that let tokens pass
+	KeyValueHeads int     // heads that have keys and values; 0: as many as Heads
+	Intermediate  int     // channels inside a gated MLP; 0: the MLP is GPT-2's
+	NormEps       float64 // of RMSNorm; 0: norms are LayerNorm, and what is linear has biases
+	Rope          Rope    // of rotary positions; without a base positions have a table
+
+	Buckets int     // in which attention looks for keys; 0: it is dense
+	Depths  Depths  // of blocks that let tokens pass
+	Experts Experts // in place of every gated MLP, each as wide as that
 }
 
 // FromConfig returns the model's shape from the settings.
@@ -38,7 +44,12 @@ func FromConfig(c config.Config) Config {
 		Exits:  exitsOf(c),
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
-		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed, Depths: depths(c),
+		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
+		Depths: depths(c), Experts: expertsOf(c),
+	}
+	if c.Model.Llama() {
+		shape.Family, shape.KeyValueHeads, shape.Intermediate = c.Model.Family, c.Model.Keyed(), c.Inside()
+		shape.NormEps, shape.Rope = c.Model.NormEps, ropeOf(c.Model)
 	}
 	if c.Dynamic.Has("attention") {
 		shape.Buckets = c.Attention.Buckets
@@ -58,6 +69,14 @@ func (c Config) Beyond() string {
 		return "mod"
 	}
 	return ""
+}
+
+// keyed returns how many heads have keys and values.
+func (c Config) keyed() int {
+	if c.KeyValueHeads > 0 {
+		return c.KeyValueHeads
+	}
+	return c.Heads
 }
 
 // Chain describes the layers of the model, first to last.

@@ -2,11 +2,11 @@ package model
 
 import "dynmo/src/tensor"
 
-// embedding is out = token[id] + position[t].
+// embedding is out = token[id] + position[t], or token[id] where positions are rotary.
 type embedding struct {
 	basic
 	hidden          int
-	token, position *Param // (V, C), (sequence, C)
+	token, position *Param // (V, C), (sequence, C); position may be nil
 }
 
 // tokenTable is the name of the embedding matrix. A head's tied copy has the same
@@ -18,14 +18,14 @@ const (
 
 func newEmbedding(c Config) *embedding {
 	at := place{"embedding", -1}
-	return &embedding{
-		hidden:   c.Hidden,
-		token:    at.param(tokenTable, c.Vocab, c.Hidden, decayed, initDeviation),
-		position: at.param("position.weight", c.Sequence, c.Hidden, decayed, initDeviation),
+	e := &embedding{hidden: c.Hidden, token: at.param(tokenTable, c.Vocab, c.Hidden, decayed, initDeviation)}
+	if !c.Rope.turns() {
+		e.position = at.param("position.weight", c.Sequence, c.Hidden, decayed, initDeviation)
 	}
+	return e
 }
 
-func (e *embedding) params() []*Param { return []*Param{e.token, e.position} }
+func (e *embedding) params() []*Param { return present(e.token, e.position) }
 func (e *embedding) leaves() Width    { return Width{Values: e.hidden} }
 
 type embeddingSaved struct{ tokens, out tensor.Mem }
@@ -47,6 +47,10 @@ func (e *embedding) feed(x *Exec, b *Batch, saved tensor.Mem, tokens, _ []int32)
 
 func (e *embedding) forward(x *Exec, b *Batch, saved, _ tensor.Mem) error {
 	s := e.saved(x, x.cut(b, saved))
+	if e.position == nil {
+		x.Backend.GatherRows(x.Stream, s.out, e.token.W, s.tokens, tensor.Mem{}, b.Tokens, e.hidden)
+		return nil
+	}
 	x.Backend.EmbeddingForward(x.Stream, s.out, s.tokens, b.Positions, e.token.W, e.position.W, b.Tokens, e.hidden)
 	return nil
 }
@@ -61,6 +65,10 @@ func (e *embedding) backwardWeight(x *Exec, b *Batch, saved, _, _, dout tensor.M
 		return nil
 	}
 	s := e.saved(x, x.cut(b, saved))
-	x.Backend.EmbeddingBackward(x.Stream, e.token.G, e.position.G, dout, s.tokens, b.Positions, b.Tokens, e.hidden)
+	var dposition tensor.Mem
+	if e.position != nil {
+		dposition = e.position.G
+	}
+	x.Backend.EmbeddingBackward(x.Stream, e.token.G, dposition, dout, s.tokens, b.Positions, b.Tokens, e.hidden)
 	return nil
 }

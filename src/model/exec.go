@@ -22,7 +22,9 @@ type Exec struct {
 	Full     Batch       // a microbatch of B sequences of T tokens; made by Reserve
 
 	scratch tensor.Mem
+	turns   tensor.Mem // of rotary positions, wide: for each the cosines of a head's pairs, then their sines
 	batch   tensor.Mem // what Full points into
+	experts tensor.Mem // of the host, where layers dispatch tokens to experts
 
 	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }
@@ -53,6 +55,12 @@ func (w Width) Tokens(x *Exec, bytes int64) (tokens int, ok bool) {
 	return tokens, w.Bytes(x, tokens) == bytes
 }
 
+// ScratchBytes returns the memory that layers of the model share: of a row for each token,
+// as wide as any part needs one, and of the rotations of positions.
+func (x *Exec) ScratchBytes(c Config) int64 {
+	return int64(x.N()*max(c.Hidden, c.Intermediate))*x.Backend.DType().Size() + x.turnsBytes(c)
+}
+
 // LargestBoundary returns the bytes of the largest boundary of the chain.
 func (x *Exec) LargestBoundary(c Config) int64 {
 	largest := int64(0)
@@ -65,11 +73,21 @@ func (x *Exec) LargestBoundary(c Config) int64 {
 // Reserve makes scratch memory for layers of this model, and the full batch. It
 // is called once, before the first step.
 func (x *Exec) Reserve(c Config) error {
-	m, err := x.Device.Alloc(int64(x.N()*c.Hidden) * x.Backend.DType().Size())
+	turns, err := x.Device.Alloc(x.turnsBytes(c))
+	if err == nil {
+		x.turns = turns
+		x.scratch, err = x.Device.Alloc(x.ScratchBytes(c) - turns.Bytes)
+	}
+	if err == nil {
+		err = x.writeTurns(c)
+	}
 	if err != nil {
 		return fmt.Errorf("scratch memory: %w", err)
 	}
-	x.scratch, x.propagates = m, c.Exits.Propagate
+	if x.experts, err = x.Device.AllocHost(x.expertsBytes(c)); err != nil {
+		return fmt.Errorf("host memory of experts: %w", err)
+	}
+	x.propagates = c.Exits.Propagate
 	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
 		host = append(host, int32(i%x.T))
@@ -91,8 +109,10 @@ func (x *Exec) Reserve(c Config) error {
 // Close frees what Reserve made.
 func (x *Exec) Close() {
 	x.Device.Free(x.scratch)
+	x.Device.Free(x.turns)
 	x.Device.Free(x.batch)
-	x.scratch, x.batch, x.Full = tensor.Mem{}, tensor.Mem{}, Batch{}
+	x.Device.FreeHost(x.experts)
+	x.scratch, x.turns, x.batch, x.experts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.

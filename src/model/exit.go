@@ -74,7 +74,7 @@ func newExit(c Config, number, block int) *exit {
 	at := place{fmt.Sprintf("exit.%d", number), block}
 	e := &exit{
 		selection: selection{passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: c.Exits,
-		norm:  newNorm(at, "norm", c.Hidden),
+		norm:  c.newNorm(at, "norm"),
 		token: at.param("head.weight", c.Vocab, c.Hidden, decayed, initDeviation),
 	}
 	if c.Tied {
@@ -91,7 +91,7 @@ func newExit(c Config, number, block int) *exit {
 func (e *exit) learns() bool { return e.Confidence == "classifier" }
 
 func (e *exit) params() []*Param {
-	list := []*Param{e.norm.w, e.norm.b, e.token}
+	list := append(e.norm.params(), e.token)
 	if e.learns() {
 		list = append(list, e.classifier.w, e.classifier.b)
 	}
@@ -136,7 +136,7 @@ func (e *exit) saved(x *Exec, b *Batch, m tensor.Mem, rows int) (s exitSaved, by
 	s.out = c.rows(e.passed, d)
 	c.tokens = rows
 	s.picked, s.normed = c.rows(e.passed, d), c.rows(e.passed, d)
-	s.mean, s.rstd = c.rows(1, d.Wide()), c.rows(1, d.Wide())
+	s.mean, s.rstd = e.norm.statistics(x, c)
 	s.logits, s.targets, s.stats = c.rows(e.vocab, d), c.rows(1, tensor.I32), c.rows(3, tensor.F64)
 	if e.learns() {
 		s.verdict, s.verdictStats, s.found = c.rows(2, d), c.rows(3, tensor.F64), c.rows(1, tensor.I32)

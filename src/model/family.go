@@ -12,7 +12,7 @@ type Family interface {
 	Weights(c Config) []Weight
 }
 
-var families = map[string]Family{"": gpt2{}, "gpt2": gpt2{}}
+var families = map[string]Family{"": gpt2{}, "gpt2": gpt2{}, "llama": llama{}}
 
 // Register adds a family, before any model of it is made.
 func Register(name string, f Family) { families[name] = f }
@@ -80,6 +80,13 @@ type Weight struct {
 	Shape       []int64 // (out, in), or (out) of a norm or bias
 	Transposed  bool    // Hugging Face stores it as (in, out)
 	Outside     bool    // Hugging Face's name never has the prefix
+	Split       []Rows  // in place of HuggingFace, where it is several tensors there
+}
+
+// Rows is a tensor elsewhere that is rows of one here, behind those of the tensor before.
+type Rows struct {
+	HuggingFace string // without a prefix that all names share
+	Rows        int64
 }
 
 // Bytes returns the size of the tensor in float32.

@@ -37,7 +37,7 @@ func newHead(c Config, k int) *head {
 	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo}
 	at := place{"head", -1}
 	if h.first {
-		h.norm = newNorm(at, "norm", c.Hidden)
+		h.norm = c.newNorm(at, "norm")
 	}
 	h.token = at.param("head.weight", hi-lo, c.Hidden, decayed, initDeviation)
 	h.token.First, h.token.Of = lo, c.Vocab
@@ -49,7 +49,7 @@ func newHead(c Config, k int) *head {
 
 func (h *head) params() []*Param {
 	if h.first {
-		return []*Param{h.norm.w, h.norm.b, h.token}
+		return append(h.norm.params(), h.token)
 	}
 	return []*Param{h.token}
 }
@@ -82,7 +82,7 @@ func (h *head) saved(x *Exec, c *cutter) headSaved {
 	d := x.Backend.DType()
 	s := headSaved{logits: c.rows(h.rows, d), targets: c.rows(1, tensor.I32)}
 	if h.first {
-		s.mean, s.rstd = c.rows(1, d.Wide()), c.rows(1, d.Wide())
+		s.mean, s.rstd = h.norm.statistics(x, c)
 	}
 	if h.last {
 		s.loss = c.take(1, tensor.F64)

@@ -82,10 +82,8 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 			panic("model: a part selects tokens before the layer's last")
 		}
 		l.params = append(l.params, p.params()...)
-		for k := range p.readings() {
-			l.readings = append(l.readings, partReading{i, k})
-		}
 	}
+	l.indexReadings()
 	slices.SortStableFunc(l.params, func(a, b *Param) int {
 		if d := a.region() - b.region(); d != 0 {
 			return d
@@ -104,6 +102,15 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 	}
 	l.divide()
 	return l
+}
+
+// indexReadings notes which part each of the readings is of.
+func (l *Layer) indexReadings() {
+	for i, p := range l.parts {
+		for k := range p.readings() {
+			l.readings = append(l.readings, partReading{i, k})
+		}
+	}
 }
 
 // region returns which part of the slabs a parameter lies in.

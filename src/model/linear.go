@@ -1,21 +1,41 @@
 package model
 
 import (
+	"slices"
+
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
-// linear is y = x·Wᵀ + b with W in any format, or its rows from a first one on.
+// linear is y = x·Wᵀ + b with W in any format, or its rows from a first one on. b may be
+// nil.
 type linear struct {
 	w, b  *Param
 	first int
 }
 
-func newLinear(at place, name string, rows, cols int, deviation float64) linear {
-	return linear{
-		w: at.param(name+".weight", rows, cols, prunable, deviation),
-		b: at.param(name+".bias", rows, 1, plain, 0),
+// newLinear returns a matrix of a block, with a bias where the model has them.
+func (c Config) newLinear(at place, name string, rows, cols int, deviation float64) linear {
+	l := linear{w: at.param(name+".weight", rows, cols, prunable, deviation)}
+	if c.biased() {
+		l.b = at.param(name+".bias", rows, 1, plain, 0)
 	}
+	return l
+}
+
+func (l linear) params() []*Param { return present(l.w, l.b) }
+
+// present returns the parameters that are not nil.
+func present(list ...*Param) []*Param {
+	return slices.DeleteFunc(list, func(p *Param) bool { return p == nil })
+}
+
+// bias returns the biases of the rows, absent if there are none, and their gradients.
+func (l linear) bias() (values, gradients tensor.Mem) {
+	if l.b == nil {
+		return values, gradients
+	}
+	return l.of(l.b.W), l.of(l.b.G)
 }
 
 // rows returns what each token leaves with; 0 of no linear.
@@ -47,17 +67,19 @@ func (l linear) csr(values tensor.Mem) kernel.CSR {
 
 // forward sets out (n, rows) from inp (n, Cols).
 func (l linear) forward(x *Exec, n int, out, inp tensor.Mem) {
+	bias, _ := l.bias()
 	if l.w.Format == CSR {
-		x.Backend.SpMMForward(x.Stream, out, inp, l.csr(l.w.W), l.of(l.b.W), n)
+		x.Backend.SpMMForward(x.Stream, out, inp, l.csr(l.w.W), bias, n)
 		return
 	}
-	x.Backend.MatmulForward(x.Stream, out, inp, l.of(l.w.W), l.of(l.b.W), n, l.w.Cols, l.rows())
+	x.Backend.MatmulForward(x.Stream, out, inp, l.of(l.w.W), bias, n, l.w.Cols, l.rows())
 }
 
 // forwardAdd is forward, then out += add (n, rows).
 func (l linear) forwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
 	if l.w.Format != CSR {
-		x.Backend.MatmulForwardAdd(x.Stream, out, inp, l.of(l.w.W), l.of(l.b.W), add, n, l.w.Cols, l.rows())
+		bias, _ := l.bias()
+		x.Backend.MatmulForwardAdd(x.Stream, out, inp, l.of(l.w.W), bias, add, n, l.w.Cols, l.rows())
 		return
 	}
 	l.forward(x, n, out, inp)
@@ -67,7 +89,8 @@ func (l linear) forwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
 // forwardGELU is forward into pre, then out = gelu(pre), both (n, rows).
 func (l linear) forwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
 	if l.w.Format != CSR {
-		x.Backend.MatmulForwardGELU(x.Stream, out, pre, inp, l.of(l.w.W), l.of(l.b.W), n, l.w.Cols, l.rows())
+		bias, _ := l.bias()
+		x.Backend.MatmulForwardGELU(x.Stream, out, pre, inp, l.of(l.w.W), bias, n, l.w.Cols, l.rows())
 		return
 	}
 	l.forward(x, n, pre, inp)
@@ -101,43 +124,10 @@ func (l linear) backwardWeight(x *Exec, n int, dout, inp tensor.Mem) {
 	if l.w.Frozen {
 		return
 	}
+	_, dbias := l.bias()
 	if l.w.Format == CSR {
-		x.Backend.SDDMM(x.Stream, l.w.G, l.of(l.b.G), dout, inp, l.csr(l.w.W), n)
+		x.Backend.SDDMM(x.Stream, l.w.G, dbias, dout, inp, l.csr(l.w.W), n)
 		return
 	}
-	x.Backend.MatmulBackwardWeight(x.Stream, l.of(l.w.G), l.of(l.b.G), dout, inp, n, l.w.Cols, l.rows())
-}
-
-// norm is LayerNorm with weight and bias.
-type norm struct{ w, b *Param }
-
-func newNorm(at place, name string, c int) norm {
-	return norm{
-		w: at.param(name+".weight", c, 1, plain, -1),
-		b: at.param(name+".bias", c, 1, plain, 0),
-	}
-}
-
-func (l norm) forward(x *Exec, n int, out, mean, rstd, inp tensor.Mem) {
-	x.Backend.LayerNormForward(x.Stream, out, mean, rstd, inp, l.w.W, l.b.W, n, l.w.Rows)
-}
-
-// backwardInput adds to dinp.
-func (l norm) backwardInput(x *Exec, n int, dinp, dout, inp, mean, rstd tensor.Mem) {
-	x.Backend.LayerNormBackwardInput(x.Stream, dinp, dout, inp, mean, rstd, l.w.W, n, l.w.Rows)
-}
-
-// backwardInputTo sets dinp, unless it is absent, to add + what backwardInput adds.
-func (l norm) backwardInputTo(x *Exec, n int, dinp, add, dout, inp, mean, rstd tensor.Mem) {
-	if dinp.IsZero() {
-		return
-	}
-	x.Backend.LayerNormBackwardInputTo(x.Stream, dinp, add, dout, inp, mean, rstd, l.w.W, n, l.w.Rows)
-}
-
-func (l norm) backwardWeight(x *Exec, n int, dout, inp, mean, rstd tensor.Mem) {
-	if l.w.Frozen {
-		return
-	}
-	x.Backend.LayerNormBackwardWeight(x.Stream, l.w.G, l.b.G, dout, inp, mean, rstd, n, l.w.Rows)
+	x.Backend.MatmulBackwardWeight(x.Stream, l.of(l.w.G), dbias, dout, inp, n, l.w.Cols, l.rows())
 }

@@ -1,6 +1,10 @@
 package model
 
-import "dynmo/src/tensor"
+import (
+	"slices"
+
+	"dynmo/src/tensor"
+)
 
 // mlp is the second half of a block:
 //
@@ -16,27 +20,25 @@ func newMLP(c Config, block int) *mlp {
 	at, d := inBlock(block), c.deviation(block)
 	return &mlp{
 		hidden: c.Hidden,
-		norm:   newNorm(at, "norm2", c.Hidden),
-		up:     newLinear(at, "up", 4*c.Hidden, c.Hidden, d),
-		down:   newLinear(at, "down", c.Hidden, 4*c.Hidden, c.residual(d)),
+		norm:   c.newNorm(at, "norm2"),
+		up:     c.newLinear(at, "up", 4*c.Hidden, c.Hidden, d),
+		down:   c.newLinear(at, "down", c.Hidden, 4*c.Hidden, c.residual(d)),
 	}
 }
 
 func (a *mlp) params() []*Param {
-	return []*Param{a.norm.w, a.norm.b, a.up.w, a.up.b, a.down.w, a.down.b}
+	return slices.Concat(a.norm.params(), a.up.params(), a.down.params())
 }
 
 func (a *mlp) leaves() Width { return Width{Values: a.hidden} }
 
 type mlpSaved struct{ mean, rstd, normed, up, active, out tensor.Mem }
 
-func (a *mlp) saved(x *Exec, c *cutter) mlpSaved {
+func (a *mlp) saved(x *Exec, c *cutter) (s mlpSaved) {
 	d, all := x.Backend.DType(), c.tokens
 	c.tokens = c.live
-	s := mlpSaved{
-		mean: c.rows(1, d.Wide()), rstd: c.rows(1, d.Wide()), normed: c.rows(a.hidden, d),
-		up: c.rows(4*a.hidden, d), active: c.rows(4*a.hidden, d),
-	}
+	s.mean, s.rstd = a.norm.statistics(x, c)
+	s.normed, s.up, s.active = c.rows(a.hidden, d), c.rows(4*a.hidden, d), c.rows(4*a.hidden, d)
 	c.tokens = all
 	s.out = c.rows(a.hidden, d)
 	return s

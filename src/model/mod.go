@@ -78,8 +78,9 @@ func newRouted(c Config, block int) *routed {
 	}
 	r := &routed{
 		Depths: c.Depths, hidden: c.Hidden, router: matrix("router", 1, c.Hidden),
-		block: &Layer{parts: []part{newAttention(c, block), newMLP(c, block)}},
+		block: &Layer{parts: c.blockParts(block)},
 	}
+	r.block.indexReadings()
 	if c.Depths.Predictor {
 		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
 	}
@@ -191,7 +192,7 @@ func (r *routed) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	x.Stream.Copy(s.out, inp)
 	inner := &b.Inner.Batch
 	if inner.Tokens == 0 {
-		return nil
+		return r.block.Forward(x, inner, s.block, tensor.Mem{})
 	}
 	rows, gate, keep := s.decided.of(x, inner.Tokens)
 	taken := r.taken(x, inner, s.inp)

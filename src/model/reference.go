@@ -169,6 +169,9 @@ func writer(m tensor.Mem, d tensor.DType) func(i int, x float64) {
 // enters and the live layer's saved memory are those of a forward; nothing of the layer
 // changes. It waits for the stream.
 func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int) (live, reference [][]float64, err error) {
+	if b.Dispatch != nil { // the live one is the backward's
+		b = NewDispatch(x, l.config.Experts).From(b)
+	}
 	savedBytes, _ := l.Sizes(x)
 	slab, err := l.device.Alloc(int64(l.all) * l.dtype.Size())
 	scratch, failed := l.device.Alloc(savedBytes)

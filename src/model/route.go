@@ -18,10 +18,17 @@ const readingsOfRouting = 5
 // RoutingCounts is the name of these values.
 const RoutingCounts = "routed"
 
-func (r *routed) readings() []Reading { return []Reading{{RoutingCounts, readingsOfRouting}} }
+// readings are those of the routing, then those of the block.
+func (r *routed) readings() []Reading {
+	return append([]Reading{{RoutingCounts, readingsOfRouting}}, r.block.Readings()...)
+}
 
-func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return r.saved(x, x.cut(b, saved)).decided.readings
+func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+	s := r.saved(x, x.cut(b, saved))
+	if i == 0 {
+		return s.decided.readings
+	}
+	return r.block.Reading(x, &b.Inner.Batch, s.block, i-1)
 }
 
 // hosted is where the host decides.
@@ -61,7 +68,7 @@ func (r *routed) decide(x *Exec, b *Batch, s routedSaved) error {
 	if err := in.Select(tokens); err != nil {
 		return err
 	}
-	in.Batch.Capacity = r.room(x)
+	in.Batch.Capacity, in.Batch.Dispatch = r.room(x), b.Dispatch
 	return nil
 }
 

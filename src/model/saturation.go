@@ -26,6 +26,25 @@ func (p *pair) params() (list []*Param) {
 	return list
 }
 
+func (p *pair) readings() (list []Reading) {
+	for _, q := range p.parts {
+		list = append(list, q.readings()...)
+	}
+	return list
+}
+
+func (p *pair) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+	m, _, _ := p.cut(x, b, saved, tensor.Mem{})
+	for k, q := range p.parts {
+		n := len(q.readings())
+		if i < n {
+			return q.reading(x, b, m.saved[k], i)
+		}
+		i -= n
+	}
+	panic("model: a reading that no part has")
+}
+
 func (p *pair) leaves() Width { return Width{Values: 2 * p.hidden} }
 
 // pairMemory is the memory of the parts, and what passes between them.

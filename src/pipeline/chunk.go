@@ -32,15 +32,16 @@ type chunk struct {
 
 // buffer is the activation buffer of one microbatch in flight.
 type buffer struct {
-	entering *model.Batch    // the chunk
-	received *model.Subset   // entering, where tokens may have left before the chunk; else nil
-	batches  []*model.Batch  // that entered each layer of the chunk
-	selected []*model.Subset // by layer: what leaves it, where it selects tokens; else nil
-	inner    []*model.Inner  // by layer: what its parts work on, where it routes tokens; else nil
-	saved    []tensor.Mem    // by layer
-	inp      tensor.Mem      // what entered the chunk
-	dout     tensor.Mem      // gradient from behind the chunk
-	din      tensor.Mem      // where the gradient of inp goes; absent where it is not wanted
+	entering *model.Batch      // the chunk
+	received *model.Subset     // entering, where tokens may have left before the chunk; else nil
+	batches  []*model.Batch    // that entered each layer of the chunk
+	selected []*model.Subset   // by layer: what leaves it, where it selects tokens; else nil
+	inner    []*model.Inner    // by layer: what its parts work on, where it routes tokens; else nil
+	dispatch []*model.Dispatch // by layer: where tokens go, where it has experts; else nil
+	saved    []tensor.Mem      // by layer
+	inp      tensor.Mem        // what entered the chunk
+	dout     tensor.Mem        // gradient from behind the chunk
+	din      tensor.Mem        // where the gradient of inp goes; absent where it is not wanted
 	stash    stash
 	sends    [2]comm.Request // of the activations, and of which tokens they are
 }
@@ -94,7 +95,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	}
 	room := func(w model.Width) tensor.Mem { return p.take(w.Bytes(r.x, r.x.N())) }
 	for range n.activations {
-		b := &buffer{batches: make([]*model.Batch, len(layers)), selected: make([]*model.Subset, len(layers)), inner: make([]*model.Inner, len(layers))}
+		b := &buffer{batches: make([]*model.Batch, len(layers)), selected: make([]*model.Subset, len(layers)), inner: make([]*model.Inner, len(layers)), dispatch: make([]*model.Dispatch, len(layers))}
 		if varies {
 			b.received = p.subset()
 		}
@@ -106,6 +107,9 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 			}
 			if l.Routes() {
 				b.inner[i] = p.inner(l)
+			}
+			if e := l.Dispatches(); e.Count > 0 {
+				b.dispatch[i] = model.NewDispatch(r.x, e)
 			}
 		}
 		c.free = append(c.free, b)
@@ -187,6 +191,9 @@ func (b *buffer) enter(layer int) {
 	}
 	if inner := b.inner[layer]; inner != nil {
 		in = inner.From(in)
+	}
+	if d := b.dispatch[layer]; d != nil {
+		in = d.From(in)
 	}
 	if s := b.selected[layer]; s != nil {
 		in = s.From(in)

@@ -55,7 +55,7 @@ func (g graphs) close() {
 // messages, or finds out which tokens go on, cannot be part of a graph, nor one that
 // copies from the host where departed tokens are; of no tokens there is nothing to repeat.
 func (r *Runner) enqueue(p *pass) error {
-	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.batch.Tokens == 0 || p.batch.Departed > 0 {
+	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.layer.Dispatches().Count > 0 || p.batch.Tokens == 0 || p.batch.Departed > 0 {
 		return p.enqueue(r.x)
 	}
 	key := shape{*p, *p.batch}

@@ -45,7 +45,7 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 // are held by that layer: as many as are between their two backwards.
 func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 	boundary, ties, last, sum := x.LargestBoundary(c), c.Ties(), c.Layers()-1, int64(0)
-	received := int64(0)
+	scratch, received := x.ScratchBytes(c), int64(0)
 	if c.Selects(c.Layers()) {
 		received = x.SubsetBytes()
 	}
@@ -61,7 +61,7 @@ func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Ma
 		if m.Chunk(virtual) > 0 {
 			return bytes
 		}
-		bytes, tied := bytes+boundary+x.BatchBytes()+sum, int64(0)
+		bytes, tied := bytes+scratch+x.BatchBytes()+sum, int64(0)
 		for _, t := range ties {
 			afar := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
 			if afar && m.Stage(virtual) == m.Stage(0) {

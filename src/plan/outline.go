@@ -65,8 +65,14 @@ func Shape(c config.Config) string {
 	m := c.Model
 	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
 		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
+	if m.Llama() {
+		shape += fmt.Sprintf(" model.family=%s model.key_value_heads=%d model.intermediate=%d", m.Family, m.Keyed(), m.MLP())
+	}
 	if c.Dynamic.Has("attention") {
 		shape += fmt.Sprintf(" attention.buckets=%d", c.Attention.Buckets)
+	}
+	if m := c.Moe; c.Dynamic.Has("moe") {
+		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
 	}
 	if c.Dynamic.Has("mod") {
 		shape += fmt.Sprintf(" mod.capacity=%v mod.route=%s", c.Mod.Capacity, c.Mod.Route)

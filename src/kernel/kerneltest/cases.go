@@ -110,9 +110,9 @@ func (of maker) examples() []example {
 	return all
 }
 
-// embedding returns both calls, with tables small enough that tokens and
-// positions repeat, in no order.
-func (of maker) embedding(n, c int) (both []example) {
+// embedding returns both calls, and the backward without positions, with tables small
+// enough that tokens and positions repeat, in no order.
+func (of maker) embedding(n, c int) (all []example) {
 	const v, places = 7, 19
 	r := of.draw(givenSeed)
 	given := map[string]any{"tokens": r.indices(n, v), "positions": r.indices(n, places)}
@@ -123,9 +123,11 @@ func (of maker) embedding(n, c int) (both []example) {
 		given[name] = r.normal(places * c)
 	}
 	for _, op := range []kernel.Op{kernel.EmbeddingForward, kernel.EmbeddingBackward} {
-		both = append(both, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}}, "", given, nil))
+		all = append(all, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c}}, "", given, nil))
 	}
-	return both
+	given["dwpe"] = nil
+	alone := of.example(kernel.Call{Op: kernel.EmbeddingBackward, Dims: kernel.Dims{N: n, C: c}}, ",no positions", given, nil)
+	return append(all, alone)
 }
 
 // sparse returns the three calls with a random matrix (rows, cols). Their wanted

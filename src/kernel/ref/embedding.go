@@ -17,11 +17,13 @@ func EmbeddingForward[F Float](out []F, tokens, positions []int32, wte, wpe []F,
 }
 
 // EmbeddingBackward adds dout (n, c) to the rows of dwte and dwpe that
-// EmbeddingForward read, in ascending order of i.
+// EmbeddingForward read, in ascending order of i. An empty dwpe is left out.
 func EmbeddingBackward[F Float](dwte, dwpe, dout []F, tokens, positions []int32, c int) {
 	for i := range tokens {
 		row := dout[i*c:][:c]
 		axpy(dwte[int(tokens[i])*c:][:c], 1, row)
-		axpy(dwpe[int(positions[i])*c:][:c], 1, row)
+		if len(dwpe) > 0 {
+			axpy(dwpe[int(positions[i])*c:][:c], 1, row)
+		}
 	}
 }

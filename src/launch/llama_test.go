@@ -1,0 +1,73 @@
+package launch
+
+import (
+	"testing"
+
+	"dynmo/src/config"
+)
+
+// llama returns the settings as those of a LLaMA with two queries for each key, and more
+// positions than it was trained for.
+func llama(c config.Config) config.Config {
+	m := &c.Model
+	m.Family, m.Heads, m.KeyValueHeads, m.Intermediate, m.Init = "llama", 4, 2, 40, "gpt2"
+	m.RopeScaling, m.RopeOriginal = "llama3", 4
+	return c
+}
+
+// TestLlamaKeepsLaw1: a LLaMA, alone and with every kind of change that composes with it,
+// has the losses, gradient norms and final hash of one stage that never moved a layer.
+func TestLlamaKeepsLaw1(t *testing.T) {
+	everywhere := placements()
+	for i, m := range []mix{
+		{"none", nil}, {"prune", nil}, {"freeze", byPlasticity}, {"exit", saturation}, {"mod", topk}, {"prune+freeze+mod", nil},
+		{"exit+mod", softmax}, {"attention", ungrouped}, {"prune+exit", propagated},
+	} {
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
+		for _, c := range m.forms(t, i, long) {
+			c = llama(c)
+			if m.set != nil {
+				m.set(&c)
+			}
+			still := goRun(t, c, nil)
+			if first, last := still.losses[0], still.losses[len(still.losses)-1]; last >= first {
+				t.Errorf("%s: loss from %v to %v", m.name(c), first, last)
+			}
+			for k, at := range everywhere {
+				c, fits := puts(c, at)
+				if !fits || !long && k%7 != i%7 {
+					continue
+				}
+				t.Run(m.name(c), func(t *testing.T) { same(t, goRun(t, c, scatter(uint64(k))), still) })
+			}
+		}
+	}
+}
+
+// ungrouped has as many keys as queries, which hash buckets want.
+func ungrouped(c *config.Config) { c.Model.KeyValueHeads = 0 }
+
+// propagated has the states of tokens that left go on, which wants the same.
+func propagated(c *config.Config) {
+	ungrouped(c)
+	c.Exit.Propagate = true
+}
+
+// TestLlamaKeepsLaw2: a LLaMA goes on from a checkpoint, on other stages, as if it had
+// never ended.
+func TestLlamaKeepsLaw2(t *testing.T) {
+	c := llama(small(t))
+	c.Train.Steps, c.Parallel.Stages, c.Model.Grain = 9, 3, "half"
+	whole := goRun(t, c, nil)
+	saved := part{dir: t.TempDir(), stop: 5}
+	first, _ := trainPart(t, c, saved)
+	c.Parallel.Stages, c.Schedule.Kind = 2, "zb-v"
+	then, _ := trainPart(t, c, part{from: saved.dir})
+	if at := joined(first, then).difference(whole); at != "" {
+		t.Errorf("differs from an undisturbed run at %s", at)
+	}
+	c.Model.RopeScaling = "none"
+	refused(t, c, saved.dir, `model.rope_scaling: "llama3" in the checkpoint, "none" here`)
+}

@@ -1,0 +1,83 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// describe returns the chain of either family: embedding, blocks of pre-norm attention and
+// MLP with residuals, and a head of final norm, vocabulary projection and cross-entropy.
+// With half grain a block is two layers; the head can be a layer for each of several slices
+// of the vocabulary. A block that routes tokens is one layer in any case. Names are
+// "embedding", "block.0" or "block.0.attention" and "block.0.mlp", …, "head" or "head.0",
+// "head.1", …; behind some blocks "exit.0", "exit.1", ….
+func describe(c Config) []Description {
+	chain := []Description{{"embedding", Embedding, -1, func() []part { return []part{newEmbedding(c)} }}}
+	exits := c.Exits.depths()
+	for b := range c.Blocks {
+		name := fmt.Sprintf("block.%d", b)
+		k := slices.Index(exits, b+1)
+		whole := func() []part { return c.blockParts(b) }
+		switch {
+		case c.Depths.routes(b):
+			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
+		case k >= 0 && c.Exits.Confidence == saturation:
+			chain = append(chain, Description{name, Block, b, func() []part { return []part{&pair{parts: whole(), hidden: c.Hidden}} }})
+		case c.HalfGrain:
+			chain = append(chain,
+				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},
+				Description{name + ".mlp", MLP, b, func() []part { return []part{newFeedForward(c, b)} }})
+		default:
+			chain = append(chain, Description{name, Block, b, whole})
+		}
+		if k >= 0 {
+			chain = append(chain, Description{fmt.Sprintf("exit.%d", k), Exit, -1, func() []part { return []part{newExit(c, k, b)} }})
+		}
+	}
+	if last := len(chain) - 1; c.Exits.Propagate {
+		chain[last] = chain[last].Selecting(live)
+	}
+	for k := range c.Slices() {
+		name := "head"
+		if c.Slices() > 1 {
+			name = fmt.Sprintf("head.%d", k)
+		}
+		chain = append(chain, Description{name, Head, -1, func() []part { return []part{newHead(c, k)} }})
+	}
+	return chain
+}
+
+// blockParts returns the parts of a whole block.
+func (c Config) blockParts(block int) []part {
+	return []part{newAttention(c, block), newFeedForward(c, block)}
+}
+
+// newFeedForward returns the second half of a block.
+func newFeedForward(c Config, block int) part {
+	switch {
+	case c.Experts.Count > 0:
+		return newExperts(c, block)
+	case c.Intermediate > 0:
+		return newGated(c, block)
+	}
+	return newMLP(c, block)
+}
+
+// initDeviation is the deviation of initial weights (Radford et al. 2019; Touvron et al. 2023 have the same).
+const initDeviation = 0.02
+
+// deviation returns the deviation of a block's initial weights.
+func (c Config) deviation(block int) float64 {
+	if c.DepthScaled {
+		return initDeviation / math.Sqrt(float64(block+1))
+	}
+	return initDeviation
+}
+
+// residual returns the deviation of a matrix that writes to the residual
+// stream: smaller by the root of the number of such matrices (Radford et al.
+// 2019).
+func (c Config) residual(deviation float64) float64 {
+	return deviation / math.Sqrt(float64(2*c.Blocks))
+}

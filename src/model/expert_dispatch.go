@@ -1,0 +1,68 @@
+package model
+
+import "slices"
+
+// Dispatch is which experts the tokens of a microbatch go to in a layer, on the host: what
+// its backward needs of what its forward decided.
+type Dispatch struct {
+	entered Batch
+	origin  *Batch // that the layer was entered by
+
+	tokens  int
+	p       []float64  // (tokens, experts)
+	own     []float64  // (tokens, experts): gradient of the router's own losses
+	lse     []float64  // (tokens)
+	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
+	weights []float64  // (tokens, top)
+	places  []int32    // (tokens, top): where the assignment is among all, sorted by expert; or dropped
+	ends    []int32    // by expert where its assignments begin; and where they all end
+	counts  []int32    // by expert
+	losses  [2]float64 // the router's own, summed over the tokens, without their weights
+
+	scales, sums []float64 // by expert
+}
+
+// NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
+func NewDispatch(x *Exec, e Experts) *Dispatch {
+	n := x.N()
+	return &Dispatch{
+		p: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
+		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
+		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
+	}
+}
+
+// From returns b as it enters a layer that dispatches its tokens by d.
+func (d *Dispatch) From(b *Batch) *Batch {
+	d.origin, d.entered = b, *b
+	d.entered.Dispatch = d
+	return &d.entered
+}
+
+// assigned returns how many assignments there are that are not dropped.
+func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
+
+// of returns the assignments [lo, hi) of an expert.
+func (d *Dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
+
+// Dispatches returns the experts that a layer dispatches tokens to; the zero value if it
+// has none. If it has, the batch that enters it has a Dispatch, which a forward fills in.
+func (l *Layer) Dispatches() Experts {
+	if i := slices.IndexFunc(l.parts, dispatches); i >= 0 {
+		return l.config.Experts
+	}
+	return Experts{}
+}
+
+// dispatches reports whether a part has experts, or one within it.
+func dispatches(p part) bool {
+	switch p := p.(type) {
+	case *experts:
+		return true
+	case *routed:
+		return slices.ContainsFunc(p.block.parts, dispatches)
+	case *pair:
+		return slices.ContainsFunc(p.parts, dispatches)
+	}
+	return false
+}

@@ -1,0 +1,141 @@
+package model
+
+import "dynmo/src/tensor"
+
+func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n, d := e.saved(x, x.cut(b, saved)), b.live(), b.Dispatch
+	b.carry(x, s.out, inp)
+	inp, out := b.computed(inp), b.computed(s.out)
+	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
+	e.router.forward(x, n, s.logits, s.normed)
+	if err := e.dispatch(x, b, s); err != nil {
+		return err
+	}
+	assigned := d.assigned()
+	if assigned == 0 {
+		x.Stream.Copy(out, inp)
+		return nil
+	}
+	tokens, _ := s.decided.of(x, assigned)
+	x.Backend.GatherRows(x.Stream, first(x, s.inp, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
+	e.each(d, func(m mlpOf, lo, hi int) {
+		m.gateup.forward(x, hi-lo, between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
+	})
+	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, assigned, e.inside), first(x, s.gateup, assigned, 2*e.inside), assigned, e.inside)
+	e.each(d, func(m mlpOf, lo, hi int) {
+		m.down.forward(x, hi-lo, between(x, s.made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
+	})
+	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
+	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
+	return nil
+}
+
+// each calls f for every expert that has tokens, with where its assignments are.
+func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
+	for k, m := range e.list {
+		if lo, hi := d.of(k); hi > lo {
+			f(m, lo, hi)
+		}
+	}
+}
+
+// between returns rows [lo, hi) of memory of rows of so many values.
+func between(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
+	row := int64(width) * x.Backend.DType().Size()
+	return m.Span(int64(lo)*row, int64(hi-lo)*row)
+}
+
+// first returns the first rows.
+func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x, m, 0, rows, width) }
+
+// dispatch decides where the tokens go, and leaves on the device what passes need of it.
+// It waits for the logits.
+func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
+	cut := x.cut(b, x.experts)
+	cut.tokens = cut.live
+	h, d, dtype := e.onHost(x, cut), b.Dispatch, x.Backend.DType()
+	x.Stream.Copy(h.logits, s.logits)
+	if err := x.Stream.Sync(); err != nil {
+		return err
+	}
+	e.route(d, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
+	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
+	copy(places, d.places)
+	for i, place := range places {
+		weight := 0.0
+		if place != dropped {
+			weight = d.weights[i]
+			tokens[place] = int32(i / e.Top)
+			setNumber(h.factors, dtype.Wide(), int(place), weight)
+		}
+		setNumber(h.weights, dtype.Wide(), i, weight)
+	}
+	e.count(d, tensor.Of[float64](h.readings))
+	x.Stream.Copy(s.decided.all, h.all)
+	return nil
+}
+
+// count fills in the readings.
+func (e *experts) count(d *Dispatch, readings []float64) {
+	copy(readings, []float64{float64(d.tokens), float64(d.tokens*e.Top - d.assigned()), 1000 * d.losses[0], 1000 * d.losses[1]})
+	for k := range e.Count {
+		lo, hi := d.of(k)
+		readings[ExpertsFrom+k] = float64(hi - lo)
+	}
+}
+
+func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, h, n, d := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live(), b.Dispatch
+	b.carry(x, din, dout)
+	dout = b.computed(dout)
+	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
+		return err
+	}
+	if assigned := d.assigned(); assigned > 0 {
+		tokens, factors := s.decided.of(x, assigned)
+		x.Backend.GatherRows(x.Stream, first(x, h.dmade, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+		e.each(d, func(m mlpOf, lo, hi int) {
+			dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
+			m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
+			x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
+			m.gateup.backwardInput(x, hi-lo, between(x, s.made, lo, hi, e.hidden), dgateup)
+		})
+		passed := first(x, x.scratch, n, e.hidden)
+		x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
+		x.Backend.Add(x.Stream, h.dnormed, h.dnormed, passed, n*e.hidden)
+	}
+	e.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
+	return nil
+}
+
+// backwardRouter sets dlogits, and dnormed to what comes by the router. It waits for the
+// gradients of the weights.
+func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
+	cut := x.cut(b, x.experts)
+	cut.tokens = cut.live
+	host, n, dtype := e.onHost(x, cut), b.live(), x.Backend.DType()
+	if assigned := b.Dispatch.assigned(); assigned > 0 {
+		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
+		x.Stream.Copy(host.dweights, h.dweights)
+		if err := x.Stream.Sync(); err != nil {
+			return err
+		}
+	}
+	b.Dispatch.gradients(e.Experts, x.Scale,
+		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
+		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
+	x.Stream.Copy(h.dlogits, host.logits)
+	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
+	return nil
+}
+
+func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
+	e.router.backwardWeight(x, n, h.dlogits, s.normed)
+	e.each(b.Dispatch, func(m mlpOf, lo, hi int) {
+		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
+		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
+	})
+	e.norm.backwardWeight(x, n, h.dnormed, b.computed(inp), s.mean, s.rstd)
+	return nil
+}

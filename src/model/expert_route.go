@@ -1,0 +1,222 @@
+package model
+
+import "math"
+
+// route decides which experts the tokens of a microbatch go to, from the router's logits
+// of them, in float64, and fills in the dispatch. What it decides follows from the logits
+// alone: of equal scores the first experts are chosen.
+//
+// With p the softmax of a token's logits over all experts, the token goes to the Top
+// experts of the largest p, by the weights g = p / Σ p over these (Jiang et al. 2024); or,
+// if assignments are balanced, to those of the largest p·b, by the weights p, where b
+// balances the experts (Clark et al. 2022, S-BASE).
+func (e Experts) route(d *Dispatch, n int, logit func(i int) float64) {
+	d.tokens = n
+	z := d.probabilities(e, logit)
+	scales := d.scales
+	for k := range scales {
+		scales[k] = 1
+	}
+	if e.Balanced {
+		d.balance(e.Count)
+	}
+	for t := range n {
+		choose(d.chosen[t*e.Top:][:e.Top], d.p[t*e.Count:][:e.Count], scales)
+	}
+	balance := d.ownGradients(e)
+	d.weigh(e)
+	d.place(e)
+	d.losses = [2]float64{float64(n) * balance, z}
+}
+
+// probabilities sets p to the softmax of the logits and lse to the logarithm of its
+// denominator, and returns Σ lse² over the tokens.
+func (d *Dispatch) probabilities(e Experts, logit func(i int) float64) (z float64) {
+	for t := range d.tokens {
+		p, largest, sum := d.p[t*e.Count:][:e.Count], math.Inf(-1), 0.0
+		for k := range p {
+			p[k] = logit(t*e.Count + k)
+			largest = max(largest, p[k])
+		}
+		for k := range p {
+			p[k] = math.Exp(p[k] - largest)
+			sum += p[k]
+		}
+		for k := range p {
+			p[k] /= sum
+		}
+		d.lse[t] = largest + math.Log(sum)
+		z += d.lse[t] * d.lse[t]
+	}
+	return z
+}
+
+// sinkhornRounds is how often the probabilities are scaled to equal sums of tokens and of
+// experts. After 16 rounds the fullest of 16 experts that a skewed router prefers by e^4
+// has 1.1 times the mean (TestBalancedAssignment); more rounds change little.
+const sinkhornRounds = 16
+
+// leastShare is the smallest sum of probabilities of an expert that is scaled up: what is
+// smaller no token can reach.
+const leastShare = 1e-200
+
+// balance sets scales so that p·scales, each row scaled to the sum 1, has columns of
+// nearly equal sums (Sinkhorn & Knopp 1967).
+func (d *Dispatch) balance(experts int) {
+	for range sinkhornRounds {
+		clear(d.sums)
+		for t := range d.tokens {
+			p, row := d.p[t*experts:][:experts], 0.0
+			for k, x := range p {
+				row += x * d.scales[k]
+			}
+			for k, x := range p {
+				d.sums[k] += x / row
+			}
+		}
+		for k, sum := range d.sums {
+			if sum > leastShare {
+				d.scales[k] = float64(d.tokens) / float64(experts) / sum
+			}
+		}
+	}
+}
+
+// choose lists the experts of the largest p·scale, the largest first.
+func choose(chosen []int32, p, scales []float64) {
+	for slot := range chosen {
+		best, most := int32(-1), 0.0
+		for k, x := range p {
+			if score := x * scales[k]; (best < 0 || score > most) && !listed(chosen[:slot], int32(k)) {
+				best, most = int32(k), score
+			}
+		}
+		chosen[slot] = best
+	}
+}
+
+func listed(list []int32, k int32) bool {
+	for _, x := range list {
+		if x == k {
+			return true
+		}
+	}
+	return false
+}
+
+// ownGradients sets own to the gradient, by the logits, of the router's own losses summed
+// over the tokens, Auxiliary·E·Σ_e f_e·P_e of each and Z·lse², with f_e the share of the
+// choices that are expert e and P_e its mean probability (Fedus et al. 2022; Zoph et al.
+// 2022). f is no function of the logits. It returns E·Σ_e f_e·P_e, which is 1 where loads
+// are equal. If assignments are balanced the first loss has no gradient.
+func (d *Dispatch) ownGradients(e Experts) (balance float64) {
+	clear(d.sums)
+	for _, k := range d.chosen[:d.tokens*e.Top] {
+		d.sums[k] += 1 / float64(d.tokens*e.Top)
+	}
+	weight := e.Auxiliary * float64(e.Count)
+	if e.Balanced {
+		weight = 0
+	}
+	for t := range d.tokens {
+		p, mean := d.p[t*e.Count:][:e.Count], 0.0
+		for k, x := range p {
+			mean += d.sums[k] * x
+		}
+		balance += mean * float64(e.Count) / float64(d.tokens)
+		for k, x := range p {
+			d.own[t*e.Count+k] = x * (weight*(d.sums[k]-mean) + 2*e.Z*d.lse[t])
+		}
+	}
+	return balance
+}
+
+// weigh sets weights to those of the chosen experts, and makes p the softmax that they are
+// of: over the chosen experts, or over all if assignments are balanced.
+func (d *Dispatch) weigh(e Experts) {
+	for t := range d.tokens {
+		p, chosen, sum := d.p[t*e.Count:][:e.Count], d.chosen[t*e.Top:][:e.Top], 0.0
+		for _, k := range chosen {
+			sum += p[k]
+		}
+		if e.Balanced {
+			sum = 1
+		}
+		weights := d.weights[t*e.Top:][:e.Top]
+		for slot, k := range chosen {
+			weights[slot] = p[k] / sum
+		}
+		if e.Balanced {
+			continue
+		}
+		clear(p)
+		for slot, k := range chosen {
+			p[k] = weights[slot]
+		}
+	}
+}
+
+// place sorts the assignments by expert, and of one expert by token. Where there is a
+// capacity an expert takes first choices before second ones, and earlier tokens first; the
+// others are dropped.
+func (d *Dispatch) place(e Experts) {
+	clear(d.counts)
+	room := e.room(d.tokens)
+	for slot := range e.Top {
+		for t := range d.tokens {
+			k := d.chosen[t*e.Top+slot]
+			if int(d.counts[k]) < room {
+				d.counts[k]++
+				continue
+			}
+			d.chosen[t*e.Top+slot] = dropped
+		}
+	}
+	d.ends[0] = 0
+	for k, count := range d.counts {
+		d.ends[k+1] = d.ends[k] + count
+		d.counts[k] = d.ends[k] // where its next assignment goes
+	}
+	for i, k := range d.chosen[:d.tokens*e.Top] {
+		d.places[i] = dropped
+		if k != dropped {
+			d.places[i] = d.counts[k]
+			d.counts[k]++
+		}
+	}
+}
+
+// dropped stands for the expert, and the place, of an assignment beyond the capacity.
+const dropped = -1
+
+// room returns how many tokens an expert takes of a microbatch.
+func (e Experts) room(tokens int) int {
+	if e.Capacity == 0 {
+		return tokens
+	}
+	return int(math.Ceil(e.Capacity*float64(tokens*e.Top)/float64(e.Count) - 1e-9))
+}
+
+// gradients sets dlogit, by its place, to the gradient of the logits: that of the router's
+// own losses, and with h = g·dg of each chosen expert, dg the gradient of its weight,
+//
+//	h·[chosen] - p·Σ h
+//
+// where p is the softmax that the weights are of.
+func (d *Dispatch) gradients(e Experts, scale float64, dweight func(i int) float64, dlogit func(i int, z float64)) {
+	for t := range d.tokens {
+		h, sum := d.sums, 0.0
+		clear(h)
+		for slot := range e.Top {
+			i := t*e.Top + slot
+			if k := d.chosen[i]; k != dropped {
+				h[k] = d.weights[i] * dweight(i)
+				sum += h[k]
+			}
+		}
+		for k, p := range d.p[t*e.Count:][:e.Count] {
+			i := t*e.Count + k
+			dlogit(i, scale*d.own[i]+h[k]-p*sum)
+		}
+	}
+}

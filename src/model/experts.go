@@ -1,0 +1,174 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/config"
+	"dynmo/src/tensor"
+)
+
+// Experts are gated MLPs in place of every block's one (Shazeer et al. 2017), of which
+// each token takes a few. The zero value has none.
+type Experts struct {
+	Count, Top int     // experts of a block; those that a token goes to
+	Balanced   bool    // assignments are balanced (S-BASE); else a loss balances them
+	Auxiliary  float64 // weight of that loss
+	Z          float64 // weight of the router's z-loss
+	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
+}
+
+// expertsOf returns the experts of the settings.
+func expertsOf(c config.Config) Experts {
+	if !c.Dynamic.Has("moe") {
+		return Experts{}
+	}
+	m := c.Moe
+	return Experts{m.Experts, m.Top, m.Balance == "s-base", m.Aux, m.Z, m.Capacity}
+}
+
+// experts is the second half of a block with a mixture of experts (Jiang et al. 2024):
+//
+//	gate, up = gateup_e(norm(inp))
+//	out      = inp + Σ_e g_e·down_e(silu(gate)·up)  over the experts e that a token goes to
+//
+// with e and the weights g as the router, a matrix, has them (see Experts.route). Tokens
+// are sorted by expert, so that each has one product on its rows; a token's sum is in the
+// order of its choices. One expert of top 1 is a block with a gated MLP.
+type experts struct {
+	basic
+	Experts
+	hidden, inside int
+	norm           norm
+	router         linear  // (Count, C)
+	list           []mlpOf // by expert
+}
+
+// mlpOf is the matrices of an expert.
+type mlpOf struct{ gateup, down linear }
+
+func newExperts(c Config, block int) *experts {
+	at, d, router := inBlock(block), c.deviation(block), "router"
+	if c.Depths.routes(block) {
+		router = "experts.router" // the block has another
+	}
+	e := &experts{
+		Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate,
+		norm:   c.newNorm(at, "norm2"),
+		router: linear{w: at.param(router+".weight", c.Experts.Count, c.Hidden, decayed, d)},
+	}
+	for k := range c.Experts.Count {
+		name := fmt.Sprintf("expert.%d.", k)
+		e.list = append(e.list, mlpOf{
+			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
+			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
+		})
+	}
+	return e
+}
+
+func (e *experts) params() []*Param {
+	list := append(e.norm.params(), e.router.w)
+	for _, m := range e.list {
+		list = slices.Concat(list, m.gateup.params(), m.down.params())
+	}
+	return list
+}
+
+func (e *experts) leaves() Width { return Width{Values: e.hidden} }
+
+// ExpertCounts is the name of what a block with experts leaves for the host: the tokens
+// that are there; the assignments that are dropped; the router's own losses, summed over
+// the tokens, in thousandths: Count·Σ f·P and lse²; and the tokens of each expert. The
+// losses are no part of the one that is reported.
+const ExpertCounts = "experts"
+
+// ExpertsFrom is where in these values the tokens of the first expert are.
+const ExpertsFrom = 4
+
+func (e *experts) readings() []Reading { return []Reading{{ExpertCounts, ExpertsFrom + e.Count}} }
+
+func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return e.saved(x, x.cut(b, saved)).decided.readings
+}
+
+// assignments is what the host makes of a dispatch for the device: by place the token and
+// its weight, by token and choice the place and the weight.
+type assignments struct {
+	all                              tensor.Mem // all of it
+	tokens, factors, places, weights tensor.Mem
+	readings                         tensor.Mem
+}
+
+func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
+	first, most, wide := c.off, c.capacity*e.Top, x.Backend.DType().Wide()
+	a.tokens, a.factors = c.take(most, tensor.I32), c.take(most, wide)
+	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
+	a.readings = c.take(ExpertsFrom+e.Count, tensor.F64)
+	if !c.m.IsZero() {
+		a.all = c.m.Span(first, c.off-first)
+	}
+	return a
+}
+
+// of returns tokens and factors of the assignments that there are.
+func (a assignments) of(x *Exec, assigned int) (tokens, factors tensor.Mem) {
+	return a.tokens.Span(0, int64(assigned)*tensor.I32.Size()), a.factors.Span(0, int64(assigned)*x.Backend.DType().Wide().Size())
+}
+
+// onHost is where the host decides. dweights are of the device's backward.
+type expertsHost struct {
+	logits, dweights tensor.Mem
+	assignments
+}
+
+func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
+	h.logits, h.dweights = c.rows(e.Count, x.Backend.DType()), c.rows(e.Top, x.Backend.DType().Wide())
+	h.assignments = e.assignments(x, c)
+	return h
+}
+
+// expertsBytes returns the memory of the host in which layers dispatch tokens.
+func (x *Exec) expertsBytes(c Config) int64 {
+	if c.Experts.Count == 0 {
+		return 0
+	}
+	cut := &cutter{tokens: x.N(), capacity: x.N()}
+	(&experts{Experts: c.Experts}).onHost(x, cut)
+	return cut.off
+}
+
+// expertsSaved: inp, gateup, active and out of the experts are of the assignments, by
+// place. A backward for inputs leaves in made the gradient of inp.
+type expertsSaved struct {
+	mean, rstd, normed, logits, inp, gateup, active, made, out tensor.Mem
+	decided                                                    assignments
+}
+
+func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
+	d, all, most := x.Backend.DType(), c.tokens, c.capacity*e.Top
+	c.tokens = c.live
+	s.mean, s.rstd = e.norm.statistics(x, c)
+	s.normed, s.logits, s.decided = c.rows(e.hidden, d), c.rows(e.Count, d), e.assignments(x, c)
+	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+	c.tokens = all
+	s.out = c.rows(e.hidden, d)
+	return s
+}
+
+type expertsHeld struct{ dnormed, dlogits, dmade, dgateup, dweights tensor.Mem }
+
+func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
+	d, most := x.Backend.DType(), c.capacity*e.Top
+	c.tokens = c.live
+	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
+	h.dmade, h.dgateup = c.take(most*e.hidden, d), c.take(2*most*e.inside, d)
+	return h
+}
+
+func (e *experts) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	s := e.saved(x, cs)
+	e.held(x, ch)
+	return s.out, cs.off, ch.off
+}
