@@ -22,19 +22,14 @@ func (m Model) MLP() int {
 	return (8*m.Hidden + 95) / 96 * 32
 }
 
-// matrices returns the weights of a block's matrices.
-func (m Model) matrices() float64 {
-	hidden, mlp := float64(m.Hidden), float64(m.MLP())
+// Matrices returns the weights of a block's matrices, in attention and in the MLP: as many
+// are a token's multiplications with them.
+func (m Model) Matrices() (attention, mlp float64) {
+	hidden, factors := float64(m.Hidden), 2.0
 	if m.Llama() {
-		return m.attention() + 3*hidden*mlp
+		factors = 3 // gate, up and down
 	}
-	return m.attention() + 2*hidden*mlp
-}
-
-// attention returns the weights of a block's matrices before and behind attention.
-func (m Model) attention() float64 {
-	hidden := float64(m.Hidden)
-	return 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
+	return 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads)), factors * hidden * float64(m.MLP())
 }
 
 // Inside returns the channels inside an MLP of a block: where there are experts, of each.
@@ -45,19 +40,25 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
-// matrices returns the weights of a block's matrices, those of all experts included.
-func (c Config) matrices() float64 {
-	if !c.Dynamic.Has("moe") {
-		return c.Model.matrices()
-	}
-	hidden := float64(c.Model.Hidden)
-	return c.Model.attention() + float64(c.Moe.Experts)*hidden*(3*float64(c.Inside())+1)
+// Multiplied returns the weights that a token is multiplied with in a block, in attention
+// and in the MLP or the experts that it goes to.
+func (c Config) Multiplied() (attention, mlp float64) {
+	attention, mlp = c.block().Matrices()
+	_, taken := c.mlps()
+	return attention, taken * mlp
 }
 
-// assigned returns how many MLPs of a block a token goes to.
-func (c Config) assigned() int {
+// block returns the model with one expert in place of all.
+func (c Config) block() Model {
+	m := c.Model
+	m.Intermediate = c.Inside()
+	return m
+}
+
+// mlps returns how many MLPs a block has, and to how many of these a token goes.
+func (c Config) mlps() (all, taken float64) {
 	if c.Dynamic.Has("moe") {
-		return c.Moe.Top
+		return float64(c.Moe.Experts), float64(c.Moe.Top)
 	}
-	return 1
+	return 1, 1
 }

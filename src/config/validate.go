@@ -63,7 +63,7 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Model.Hidden%c.Model.Heads != 0, "model.hidden to be a multiple of model.heads", "model.hidden model.heads"},
 		{c.Model.Llama() && c.Model.Heads%c.Model.Keyed() != 0, "model.key_value_heads to divide model.heads", "model.key_value_heads model.heads"},
 		{c.Model.Llama() && c.Model.Hidden/c.Model.Heads%2 != 0, "an even number of channels of a head, whose halves rotate", "model.hidden model.heads"},
-		{c.Model.RopeLow >= c.Model.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",
+		{c.Model.Llama() && c.Model.RopeScaling == "llama3" && c.Model.RopeLow >= c.Model.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",
 			"model.rope_low_freq_factor model.rope_high_freq_factor"},
 		{c.Model.Keyed() != c.Model.Heads && c.Dynamic.Has("attention"), "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
 			"model.key_value_heads dynamic.kind"},
@@ -121,8 +121,10 @@ func (c Config) bytes() float64 {
 	m, p := c.Model, c.Parallel
 	blocks, hidden, vocab := float64(m.Blocks), float64(m.Hidden), float64(m.Vocab)
 	tokens := float64(m.Sequence) * float64(p.MicrobatchSize) * float64(p.Microbatches)
-	inside := (16*hidden + 4*float64(c.assigned()*c.Inside())) * blocks // values that a token leaves in the blocks, about
-	return 16*(c.matrices()*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
+	attention, mlp := c.block().Matrices()
+	all, taken := c.mlps()
+	inside := (16*hidden + 4*taken*float64(c.Inside())) * blocks // values that a token leaves in the blocks, about
+	return 16*((attention+all*mlp)*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each

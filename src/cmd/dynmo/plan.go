@@ -10,6 +10,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -81,6 +82,8 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 // planAnswer is what the command says; times are in seconds.
 type planAnswer struct {
 	Clock      string              `json:"clock"` // sim
+	Parameters int64               `json:"parameters"`
+	Flops      float64             `json:"step_flops"` // of the dense model, all replicas
 	Costs      string              `json:"costs_clock"`
 	Asked      string              `json:"schedule_kind"`    // of the settings
 	Schedule   string              `json:"schedule"`         // which auto or list may have chosen
@@ -174,8 +177,11 @@ func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show fun
 	for l := range t.Layers {
 		a.Spread = max(a.Spread, t.Spread(l))
 	}
-	model := o.Config.Model
-	if notation, err := partition.FormatLayout(best.Cuts, model.Blocks, model.PerBlock(), model.HeadShards); err == nil {
+	c := o.Config
+	shape := model.FromConfig(c)
+	tokens := float64(c.Model.Sequence) * float64(c.Parallel.MicrobatchSize) * float64(c.Parallel.Microbatches) * float64(c.Parallel.Replicas)
+	a.Parameters, a.Flops = shape.Parameters(), shape.Flops()*tokens
+	if notation, err := partition.FormatLayout(best.Cuts, c.Model.Blocks, c.Model.PerBlock(), c.Model.HeadShards); err == nil {
 		a.Layout = notation
 	}
 	m := best.Schedule.Map
@@ -242,6 +248,7 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	line := func(name, format string, values ...any) { paragraph(out, name, format, values...) }
+	line("model", "%d parameters; %.3g FLOP in a step of all replicas", a.Parameters, a.Flops)
 	if a.Layout != "" {
 		line("layout", "%s", a.Layout)
 	}
