@@ -75,35 +75,66 @@ static int32_t forward(void *stream, void *out, float *lse, const void *qkv, att
 }
 
 extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
-	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh) {
+	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh, int32_t kv) {
 	if (n == 0 || c == 0) return 0;
-	attention_shape s = attention_shape_of(offsets, b, longest, c, nh);
+	attention_shape s = attention_shape_of(offsets, b, longest, c, nh, kv);
 	if (k->type == DYNMO_CUDA_BF16 && has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
 		return attention_tiles_forward(stream, static_cast<bf16 *>(out), lse, static_cast<const bf16 *>(qkv), s);
 	return BY_TYPE(k, forward, stream, out, lse, qkv, s);
 }
 
+/* The bytes of statistics, whole packs. */
+static size_t stats_bytes(size_t n, int nh) { return (n * nh * sizeof(query_stats) + 15) / 16 * 16; }
+
+/* Adds up the gradients of keys and values of the heads that share them, head by head. */
+template <typename E>
+static __global__ void __launch_bounds__(256) add_shared(E *dqkv, const E *dkeys, attention_shape s, size_t all) {
+	size_t index = static_cast<size_t>(blockIdx.x) * 256 + threadIdx.x;
+	if (index >= all) return;
+	size_t token = index / (2 * s.keys);
+	int at = index % (2 * s.keys), part = at / s.keys, head = at % s.keys / s.hs * s.share, x = at % s.hs;
+	const E *from = dkeys + token * 2 * s.c + part * s.c + head * s.hs + x;
+	float sum = wide(from[0]);
+	for (int i = 1; i < s.share; i++) sum += wide(from[i * s.hs]);
+	dqkv[token * (s.c + 2 * s.keys) + s.c + at] = narrow<E>(sum);
+}
+
+template <typename E>
+static int32_t gradients(void *stream, E *dqkv, E *dkeys, const E *dout, const E *qkv, const query_stats *stats,
+	attention_shape s, bool vector) {
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_tiles(s) && vector && attention_aligned(dqkv))
+			return attention_tiles_backward(stream, dqkv, dkeys, dout, qkv, stats, s);
+	}
+	return attention_plain_backward(stream, dqkv, dkeys, dout, qkv, stats, s, vector);
+}
+
+/* work has the statistics, and behind them, where heads share keys, room for
+ * gradient_of. */
 template <typename E>
 static int32_t backward(void *stream, void *dqkv, const void *dout, const void *qkv, const void *out,
-	const float *lse, query_stats *stats, attention_shape s) {
+	const float *lse, void *work, size_t n, attention_shape s) {
 	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
 	E *dx = static_cast<E *>(dqkv);
 	bool vector = s.hs % 8 == 0 && attention_aligned(dout) && attention_aligned(qkv) && attention_aligned(out);
+	query_stats *stats = static_cast<query_stats *>(work);
+	E *dkeys = s.share == 1 ? dx : reinterpret_cast<E *>(static_cast<char *>(work) + stats_bytes(n, s.nh));
 	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
-	if (status != 0) return status;
-	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_tiles(s) && vector && attention_aligned(dqkv)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
-	}
-	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
+	if (status == 0) status = gradients(stream, dx, dkeys, dy, x, stats, s, vector);
+	if (status != 0 || s.share == 1) return status;
+	size_t all = n * 2 * s.keys;
+	LAUNCH((add_shared<E>), static_cast<unsigned>((all + 255) / 256), 256, 0, stream, dx, dkeys, s, all);
+	return launched();
 }
 
 extern "C" int32_t dynmo_cuda_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
 	const void *qkv, const void *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest,
-	int32_t n, int32_t c, int32_t nh) {
+	int32_t n, int32_t c, int32_t nh, int32_t kv) {
 	if (n == 0 || c == 0) return 0;
-	void *stats;
-	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
+	void *work;
+	size_t shared = kv == nh ? 0 : static_cast<size_t>(n) * 2 * c * (k->type == DYNMO_CUDA_BF16 ? sizeof(bf16) : sizeof(float));
+	int32_t status = workspace(k, stats_bytes(n, nh) + shared, &work);
 	if (status != 0) return status;
-	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
-		attention_shape_of(offsets, b, longest, c, nh));
+	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, work, static_cast<size_t>(n),
+		attention_shape_of(offsets, b, longest, c, nh, kv));
 }
