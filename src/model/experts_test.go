@@ -265,3 +265,31 @@ func TestExpertsAreThePlainModel(t *testing.T) {
 		equalGradients(t, ch, p, p.gradients(loss))
 	}
 }
+
+// TestParametersOfExperts: models have as many parameters as were published of them, and as
+// many operations as the parameters that are active. LLaMA-MoE-3.5B (4/16) is LLaMA-2 7B, cut
+// up, and routers of 16·4096 in each of 32 blocks.
+func TestParametersOfExperts(t *testing.T) {
+	c := Config{
+		Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 8, Intermediate: 14336, NormEps: 1e-5, Rope: Rope{Base: 1e6},
+		Sequence: 2048, Vocab: 32000, Experts: Experts{Count: 8, Top: 2},
+	}
+	cut := c
+	cut.KeyValueHeads, cut.Intermediate, cut.Experts = 32, 688, Experts{Count: 16, Top: 4}
+	for _, m := range []struct {
+		name        string
+		shape       Config
+		all, active int64
+	}{
+		{"Mixtral 8x7B", c, 46_702_792_704, 46_702_792_704 - 32*6*3*4096*14336},
+		{"LLaMA-MoE-3.5B", cut, 6_738_415_616 + 32*16*4096, 6_738_415_616 + 32*16*4096 - 32*12*3*4096*688},
+	} {
+		if got := m.shape.Parameters(); got != m.all {
+			t.Errorf("%s: %d parameters, want %d", m.name, got, m.all)
+		}
+		matrices := m.active - 4096*(32000+2*32+1) // without embedding and norms
+		if got, want := m.shape.Flops(), 6*float64(matrices)+6*32*2048*4096; got != want {
+			t.Errorf("%s: %v operations a token, want %v", m.name, got, want)
+		}
+	}
+}

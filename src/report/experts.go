@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -51,4 +52,45 @@ func (l loads) sentence() string {
 		s += ", " + percentOf(l.Dropped) + " of the assignments are dropped"
 	}
 	return s
+}
+
+// mostExperts is how many experts of a layer the table has columns for.
+const mostExperts = 32
+
+// expertTable returns, for each layer with experts, the share of its assignments that each
+// of these works on, in the last steps; nil without any.
+func (r Run) expertTable() (table [][]string) {
+	sums, layers := make(map[string][]int64), r.chain()
+	for _, m := range r.Metrics[max(0, len(r.Metrics)-recently):] {
+		for _, c := range m.Counts {
+			if c.Name != model.ExpertCounts || len(c.Values) <= model.ExpertsFrom || !slices.Contains(layers, c.Layer) {
+				continue
+			}
+			experts := c.Values[model.ExpertsFrom:]
+			if len(sums[c.Layer]) != len(experts) {
+				sums[c.Layer] = make([]int64, len(experts))
+			}
+			for k, tokens := range experts {
+				sums[c.Layer][k] += tokens
+			}
+		}
+	}
+	for _, layer := range layers {
+		experts, all := sums[layer], int64(0)
+		if experts == nil {
+			continue
+		}
+		for _, tokens := range experts {
+			all += tokens
+		}
+		head, row := []string{"layer"}, []string{layerLabel(layer)}
+		for k, tokens := range experts[:min(len(experts), mostExperts)] {
+			head, row = append(head, fmt.Sprint("expert ", k)), append(row, fmt.Sprintf("%.1f", 100*float64(tokens)/float64(max(1, all))))
+		}
+		if table == nil {
+			table = append(table, head)
+		}
+		table = append(table, row)
+	}
+	return table
 }
