@@ -49,7 +49,7 @@ func TestNewConfigSaysWhatHuggingFaceWouldAssume(t *testing.T) {
 
 func TestParseConfigRefuses(t *testing.T) {
 	for _, c := range []struct{ source, want string }{
-		{`{"model_type":"llama"}`, `model_type: byte 14: "llama" is not supported, want one of gpt2`},
+		{`{"model_type":"mistral"}`, `model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral`},
 		{`{"n_layer":2}`, "model_type: byte 0: "},
 		{`{"model_type":["gpt2"]}`, `model_type: byte 14: ["gpt2"] is not supported`},
 		{`{"model_type":"gpt2","model_type":"gpt2"}`, `key "model_type" stands twice`},

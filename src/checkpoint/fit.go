@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -31,11 +32,11 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	}
 	means := make(map[string][]byte)
 	fitted := *w
-	fitted.Config = NewConfig(c)
+	fitted.Config, fitted.types, fitted.shards = NewConfig(c), nil, nil
 	fitted.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
 		from := have[p.Name]
 		n := from.Shape[0]
-		values, err := w.rows(from, min(lo, n), min(hi, n))
+		values, err := w.floats(from, min(lo, n), min(hi, n))
 		if err != nil || hi <= n {
 			return values, err
 		}
@@ -52,12 +53,23 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 // fits reports how a model differs from those that Fit makes of the weights.
 func (w *Weights) fits(c model.Config) error {
 	have := w.Config.Model
-	for _, d := range []struct {
+	type setting struct {
 		name       string
-		have, want int
-	}{{"blocks", have.Blocks, c.Blocks}, {"hidden", have.Hidden, c.Hidden}, {"heads", have.Heads, c.Heads}} {
-		if d.have != d.want {
-			return fmt.Errorf("model.%s is %d, the weights are of a model with %d", d.name, d.want, d.have)
+		have, want any
+	}
+	list := []setting{
+		{"model.family", cmp.Or(have.Family, gpt2Type), cmp.Or(c.Family, gpt2Type)},
+		{"model.blocks", have.Blocks, c.Blocks}, {"model.hidden", have.Hidden, c.Hidden}, {"model.heads", have.Heads, c.Heads},
+		{"model.key_value_heads", have.KeyValueHeads, c.KeyValueHeads}, {"model.intermediate", have.Intermediate, c.Intermediate},
+		{"model.norm_eps", have.NormEps, c.NormEps}, {"moe.experts", have.Experts.Count, c.Experts.Count}, {"moe.top", have.Experts.Top, c.Experts.Top},
+		{"model.rope_base", have.Rope.Base, c.Rope.Base}, {"model.rope_scaling", scaling(have.Rope), scaling(c.Rope)},
+		{"model.rope_factor", have.Rope.Factor, c.Rope.Factor}, {"model.rope_low_freq_factor", have.Rope.Low, c.Rope.Low},
+		{"model.rope_high_freq_factor", have.Rope.High, c.Rope.High},
+		{"model.rope_original_max_position_embeddings", have.Rope.Original, c.Rope.Original},
+	}
+	for _, s := range list {
+		if s.have != s.want {
+			return fmt.Errorf("%s is %v, the weights are of a model with %v", s.name, s.want, s.have)
 		}
 	}
 	most := (have.Vocab + maxPadding - 1) / maxPadding * maxPadding
@@ -72,12 +84,15 @@ func (w *Weights) fits(c model.Config) error {
 	return nil
 }
 
+// scaling returns the variant of rotary positions as settings name it.
+func scaling(r model.Rope) string { return cmp.Or(r.Scaling, "none") }
+
 // mean returns the mean of the rows of a matrix.
 func (w *Weights) mean(p model.Weight) ([]byte, error) {
 	sums := make([]float64, p.Row()/4)
 	piece := max(1, loadBytes/p.Row())
 	for lo := int64(0); lo < p.Shape[0]; lo += piece {
-		values, err := w.rows(p, lo, min(lo+piece, p.Shape[0]))
+		values, err := w.floats(p, lo, min(lo+piece, p.Shape[0]))
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"dynmo/src/tensor"
 )
@@ -12,52 +14,66 @@ import (
 // weights.
 var typeNames = map[DType]string{F32: "float32", BF16: "bfloat16", F16: "float16"}
 
-// Stored returns the type that weights can be written as, by PyTorch's name: float32 or
-// bfloat16.
+// Stored returns the type that weights can be written as, by PyTorch's name: float32,
+// bfloat16 or float16.
 func Stored(name string) (DType, error) {
-	for _, d := range []DType{F32, BF16} {
-		if typeNames[d] == name {
-			return d, nil
+	list := []DType{F32, BF16, F16}
+	var names []string
+	for _, d := range list {
+		names = append(names, typeNames[d])
+	}
+	if i := slices.Index(names, name); i >= 0 {
+		return list[i], nil
+	}
+	return "", fmt.Errorf("%.100q, want %s", name, strings.Join(names, ", "))
+}
+
+// bytes returns the size of a value of a type of weights.
+func (d DType) bytes() int64 { return int64(dtypes[d.place()].bits / 8) }
+
+// convert returns values of one type of weights as those of another, the nearest ones, of
+// two the even one. The error names a finite value that the other type has none near.
+func convert(values []byte, from, to DType) ([]byte, error) {
+	if from == to {
+		return values, nil
+	}
+	wide := widened(values, from)
+	if to == F32 {
+		return wide, nil
+	}
+	halves := make([]byte, len(wide)/2)
+	for i := range len(wide) / 4 {
+		x := math.Float32frombits(binary.LittleEndian.Uint32(wide[4*i:]))
+		bits := tensor.ToBF16(x)
+		if to == F16 {
+			if bits = toF16(x); bits&^(1<<15) == infiniteF16 && !math.IsInf(float64(x), 0) {
+				return nil, fmt.Errorf("value %v: %s has nothing beyond 65504", x, typeNames[F16])
+			}
 		}
+		binary.LittleEndian.PutUint16(halves[2*i:], bits)
 	}
-	return "", fmt.Errorf("%.100q, want %s or %s", name, typeNames[F32], typeNames[BF16])
+	return halves, nil
 }
 
-// floats returns elements [lo, hi) of a tensor of float32, bfloat16 or float16, each of
-// which is a float32.
-func (f *File) floats(t Tensor, lo, hi int64) ([]byte, error) {
-	if t.DType == F32 {
-		return f.part(t, 4*lo, 4*hi)
-	}
-	halves, err := f.part(t, 2*lo, 2*hi)
-	if err != nil {
-		return nil, err
-	}
-	widen := tensor.FromBF16
-	if t.DType == F16 {
-		widen = fromF16
-	}
-	values := make([]byte, 2*len(halves))
-	for i := range len(halves) / 2 {
-		x := widen(binary.LittleEndian.Uint16(halves[2*i:]))
-		binary.LittleEndian.PutUint32(values[4*i:], math.Float32bits(x))
-	}
-	return values, nil
-}
-
-// as returns values of float32 as those of another type, the nearest ones, of two the
-// even one.
-func (d DType) as(values []byte) []byte {
-	if d == F32 {
+// widened returns values as float32, which each of them is.
+func widened(values []byte, from DType) []byte {
+	if from == F32 {
 		return values
 	}
-	halves := make([]byte, len(values)/2)
-	for i := range len(values) / 4 {
-		x := math.Float32frombits(binary.LittleEndian.Uint32(values[4*i:]))
-		binary.LittleEndian.PutUint16(halves[2*i:], tensor.ToBF16(x))
+	widen := tensor.FromBF16
+	if from == F16 {
+		widen = fromF16
 	}
-	return halves
+	wide := make([]byte, 2*len(values))
+	for i := range len(values) / 2 {
+		x := widen(binary.LittleEndian.Uint16(values[2*i:]))
+		binary.LittleEndian.PutUint32(wide[4*i:], math.Float32bits(x))
+	}
+	return wide
 }
+
+// infiniteF16 is the infinite number in binary16.
+const infiniteF16 = 31 << 10
 
 // fromF16 returns the number with these bits in IEEE 754 binary16.
 func fromF16(bits uint16) float32 {
@@ -69,4 +85,19 @@ func fromF16(bits uint16) float32 {
 		exponent = 255 - 112
 	}
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
+}
+
+// toF16 returns the bits of the nearest number in IEEE 754 binary16, of two the even one.
+func toF16(x float32) uint16 {
+	bits := math.Float32bits(x)
+	sign, size := uint16(bits>>31)<<15, bits&^(1<<31)
+	switch {
+	case x != x:
+		return sign | infiniteF16 | 1<<9 | uint16(size>>13)&1023
+	case size >= math.Float32bits(65520): // half way from the last number to what would follow
+		return sign | infiniteF16
+	case size < math.Float32bits(0x1p-14): // below the normal numbers
+		return sign | uint16(math.RoundToEven(math.Abs(float64(x))*0x1p24))
+	}
+	return sign | uint16((size+1<<12-1+size>>13&1)>>13-112<<10)
 }

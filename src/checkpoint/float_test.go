@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"io"
 	"math"
 	"path/filepath"
 	"strings"
@@ -87,19 +88,19 @@ func TestHuggingFaceF16(t *testing.T) {
 	expect.OK(t, err)
 	var list []Tensor
 	for _, p := range w.Config.Model.Weights() {
-		shape := w.gpt2(p)
+		shape := w.pieces(p)[0].Tensor
 		shape.DType = F16
 		list = append(list, shape)
 	}
 	expect.OK(t, w.Close())
 	var b strings.Builder
-	expect.OK(t, Write(&b, nil, list, func(t Tensor) ([]byte, error) {
-		bytes, err := t.size()
-		values := make([]byte, bytes)
-		for i := range values[:bytes/2] {
+	expect.OK(t, Write(&b, nil, list, func(w io.Writer, t Tensor) error {
+		values := make([]byte, t.Bytes())
+		for i := range values[:len(values)/2] {
 			binary.LittleEndian.PutUint16(values[i/2*2:], 0xbc00+uint16(i/2)) // -1, then smaller by 2^-10 each
 		}
-		return values, err
+		_, err := w.Write(values)
+		return err
 	}))
 	save(t, filepath.Join(dir, "model.safetensors"), []byte(b.String()))
 	w = imported(t, dir)
@@ -118,5 +119,30 @@ func TestHuggingFaceF16(t *testing.T) {
 	}
 	if x := fromF16(0x8000); x != 0 || !math.Signbit(float64(x)) || fromF16(0x7e01) == fromF16(0x7e01) {
 		t.Errorf("-0 is %v, NaN %v", x, fromF16(0x7e01))
+	}
+}
+
+// Every number of float16 comes back from float32, ties go to the even one, and what is
+// too large is an error.
+func TestF16(t *testing.T) {
+	for bits := range 1 << 16 {
+		if got := toF16(fromF16(uint16(bits))); got != uint16(bits) && bits&(infiniteF16) != infiniteF16 {
+			t.Fatalf("%#x comes back as %#x", bits, got)
+		}
+	}
+	for x, want := range map[float32]uint16{
+		1 + 0x1p-11: 0x3c00, 1 + 3*0x1p-11: 0x3c02, 1 + 0x1p-11 + 0x1p-20: 0x3c01, 65519: 0x7bff, -65519: 0xfbff, 0x1p-25: 0, 3 * 0x1p-25: 2,
+		0x1p-14 - 0x1p-26: 0x0400, 1e-30: 0, float32(math.Inf(-1)): 0xfc00, 2 - 0x1p-12: 0x4000,
+	} {
+		if got := toF16(x); got != want {
+			t.Errorf("%v is %#x, want %#x", x, got, want)
+		}
+	}
+	if nan := toF16(float32(math.NaN())); nan&infiniteF16 != infiniteF16 || nan&1023 == 0 {
+		t.Errorf("NaN is %#x", nan)
+	}
+	large := binary.LittleEndian.AppendUint32(nil, math.Float32bits(65520))
+	if _, err := convert(large, F32, F16); err == nil || err.Error() != "value 65520: float16 has nothing beyond 65504" {
+		t.Errorf("error %v", err)
 	}
 }

@@ -174,79 +174,6 @@ func TestHuggingFaceTiedHead(t *testing.T) {
 	}
 }
 
-// shard splits the model into two files; index names them.
-func shard(t *testing.T, index string, files map[string][]string) string {
-	t.Helper()
-	g := newGPT2(true, "")
-	dir := t.TempDir()
-	save(t, filepath.Join(dir, "config.json"), g.config())
-	save(t, filepath.Join(dir, "model.safetensors.index.json"), []byte(index))
-	for name, names := range files {
-		save(t, filepath.Join(dir, name), g.file(names))
-	}
-	return dir
-}
-
-func TestHuggingFaceShards(t *testing.T) {
-	g := newGPT2(true, "")
-	names := g.names()
-	dir := shard(t, `{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
-		map[string][]string{"a.safetensors": names[:9], "b.safetensors": names[9:]})
-	out := t.TempDir()
-	expect.OK(t, imported(t, dir).WriteHuggingFace(out, F32, nil))
-	if !bytes.Equal(read(t, filepath.Join(out, "model.safetensors")), g.file(names)) {
-		t.Error("the model has changed")
-	}
-}
-
-func TestHuggingFaceShardsRefused(t *testing.T) {
-	names := newGPT2(true, "").names()
-	outside := filepath.Join(t.TempDir(), "b.safetensors")
-	save(t, outside, newGPT2(true, "").file(names[9:]))
-	for _, c := range []struct{ name, file, want string }{
-		{"above", "../b.safetensors", "want one without directories"},
-		{"absolute", outside, "want one without directories"},
-		{"below", "sub/b.safetensors", "want one without directories"},
-		{"backslash", `..\\b.safetensors`, "want one without directories"},
-		{"directory", ".", "want one without directories"},
-		{"empty", "", "want one without directories"},
-		{"not there", "c.safetensors", "no such file"},
-		{"link that leads out", "link.safetensors", "escapes"},
-		{"tensor in two files", "twice.safetensors", "is in two files"},
-		{"half of the tensors", "a.safetensors", `tensor "h.0.mlp.c_fc.weight" is missing (19 of 28 are)`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := shard(t, `{"weight_map":{"x":"a.safetensors","y":"`+c.file+`"}}`,
-				map[string][]string{"a.safetensors": names[:9], "twice.safetensors": names[8:]})
-			expect.OK(t, os.Symlink(outside, filepath.Join(dir, "link.safetensors")))
-			if _, err := OpenHuggingFace(dir); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %q", err, c.want)
-			}
-		})
-	}
-}
-
-func TestShardsRefuses(t *testing.T) {
-	const index = `{"metadata":{"total_size":1},"weight_map":{"x":"a.safetensors"}}`
-	for _, c := range []struct{ index, want string }{
-		{`{"weight_map":{"x":"a","x":"b"}}`, `"weight_map": byte 26: key "x" stands twice`},
-		{`{"weight_map":{},"weight_map":{}}`, `byte 29: key "weight_map" stands twice`},
-		{`{"weight_map":{"x":1}}`, `"weight_map": "x": byte 19: 1: want a string`},
-		{`{"weight_map":["a"]}`, `"weight_map": byte 14: want a JSON object`},
-		{`{"weight_map":{}}`, "weight_map is missing or empty"},
-		{"{\"weight_map\":{\"x\":\"\xff\"}}", "byte 20: not UTF-8"},
-	} {
-		if _, err := shards([]byte(c.index)); err == nil || err.Error() != c.want {
-			t.Errorf("%s: got %v, want %s", c.index, err, c.want)
-		}
-	}
-	for n := range index {
-		if _, err := shards([]byte(index[:n])); err == nil {
-			t.Errorf("%d of %d bytes are taken for an index", n, len(index))
-		}
-	}
-}
-
 func TestHuggingFaceRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -330,29 +257,4 @@ func readAll(t *testing.T, w *Weights) {
 			t.Fatalf("%s: %d bytes, %v", p.Name, len(v), err)
 		}
 	}
-}
-
-// FuzzShards: an index is refused, or names files that lie beside it.
-func FuzzShards(f *testing.F) {
-	for _, index := range []string{
-		`{"metadata":{"total_size":1},"weight_map":{"x":"b.safetensors","y":"a.safetensors","z":"b.safetensors"}}`,
-		`{"weight_map":{"x":"../a"}}`, `{"weight_map":{"x":"a\\b"}}`, `{"weight_map":{"x":"\u002e\u002e/a"}}`,
-		`{"weight_map":{"x":""}}`, `{"weight_map":{"x":"a","x":"b"}}`, `{"weight_map":{}}`, `{"weight_map":["a"]}`, "{}", "\xff",
-	} {
-		f.Add([]byte(index))
-	}
-	f.Fuzz(func(t *testing.T, index []byte) {
-		names, err := shards(index)
-		if err != nil {
-			return
-		}
-		if len(names) == 0 || !slices.IsSorted(names) {
-			t.Errorf("%q: files %q", index, names)
-		}
-		for _, name := range names {
-			if name != filepath.Base(name) || name == "." || name == ".." {
-				t.Errorf("%q: %q is no name in the directory", index, name)
-			}
-		}
-	})
 }

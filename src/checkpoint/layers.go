@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"dynmo/src/model"
@@ -21,7 +22,7 @@ func (w *Weights) Load(l *model.Layer) error {
 		if p.Format != model.Dense {
 			panic("checkpoint: Load into a layer that is not dense")
 		}
-		from, ok := byName[p.Weight]
+		from, ok := byName[elsewhere(l, p)]
 		if !ok && (l.Kind == model.Exit || l.Routes()) {
 			continue
 		}
@@ -35,6 +36,23 @@ func (w *Weights) Load(l *model.Layer) error {
 	return nil
 }
 
+// elsewhere returns the name that a parameter has in files: where a block lets tokens pass,
+// router.weight is what decides on that, which no file has, and that of its experts has
+// another name.
+func elsewhere(l *model.Layer, p *model.Param) string {
+	const router, ofExperts = "/router.weight", "/experts.router.weight"
+	if !l.Routes() {
+		return p.Weight
+	}
+	if strings.HasSuffix(p.Weight, router) {
+		return ""
+	}
+	if block, ok := strings.CutSuffix(p.Weight, ofExperts); ok {
+		return block + router
+	}
+	return p.Weight
+}
+
 // loadBytes is about how much Load reads at a time, so that reading takes little
 // memory beside the layer's own.
 const loadBytes = 1 << 20
@@ -44,7 +62,7 @@ func (w *Weights) load(dst model.Values, p *model.Param, from model.Weight) erro
 	piece := max(1, loadBytes/from.Row())
 	for lo := int64(0); lo < int64(p.Rows); lo += piece {
 		hi := min(lo+piece, int64(p.Rows))
-		values, err := w.rows(from, int64(p.First)+lo, int64(p.First)+hi)
+		values, err := w.floats(from, int64(p.First)+lo, int64(p.First)+hi)
 		if err != nil {
 			return err
 		}
@@ -58,14 +76,20 @@ func (w *Weights) load(dst model.Values, p *model.Param, from model.Weight) erro
 
 // FromChain returns the weights of a whole chain of layers, as float32, with zeros for what
 // is pruned. They are read from the layers when they are written: layer returns the one at
-// a chain position, which lasts until the next call, and free ends the last.
+// a chain position, which lasts until the next call, and free ends the last. Names
+// elsewhere are those of a model with its head.
 func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free func()) *Weights {
 	owners := c.Owners()
 	var one sync.Mutex // reads a weight at a time
+	var last string    // whose values they are
+	var values []byte
 	rows := func(p model.Weight, lo, hi int64) ([]byte, error) {
 		one.Lock()
 		defer one.Unlock()
-		var values []byte
+		if p.Name == last {
+			return values[lo*p.Row() : hi*p.Row() : hi*p.Row()], nil
+		}
+		last, values = "", nil
 		for _, id := range owners[p.Name] {
 			l, err := layer(id)
 			if err != nil {
@@ -77,9 +101,10 @@ func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free fu
 			}
 			values = append(values, v...)
 		}
-		return values[lo*p.Row() : hi*p.Row()], nil
+		last = p.Name
+		return values[lo*p.Row() : hi*p.Row() : hi*p.Row()], nil
 	}
-	return &Weights{Config: NewConfig(c), rows: rows, close: func() error { free(); return nil }}
+	return &Weights{Config: NewConfig(c), Prefix: kindOf(c).prefix, rows: rows, close: func() error { free(); return nil }}
 }
 
 // stored is a parameter and the layer that has it.

@@ -63,6 +63,55 @@ func TestLayersRoundTrip(t *testing.T) {
 	}
 }
 
+// TestLoadBehindRouter: of a block that lets tokens pass, the experts' router is loaded, and
+// its own stays as it is.
+func TestLoadBehindRouter(t *testing.T) {
+	w := imported(t, newLlama("F32", false, "model.", 3).directory(t, 0))
+	c := w.Config.Model
+	whole := chain(t, c, tensor.F64)
+	c.Depths, c.Seed = model.Depths{Capacity: 0.5}, 9
+	fresh, loaded := chain(t, c, tensor.F64), chain(t, c, tensor.F64)
+	for id, l := range loaded.Layers {
+		expect.OK(t, w.Load(l))
+		expect.OK(t, w.Load(whole.Layers[id]))
+	}
+	const block = 2 // the second, which routes
+	values := func(s *model.Stage, name string) []float64 { return tensor.Of[float64](s.Layers[block].Param("block.1/" + name).W) }
+	for _, name := range []string{"qkv.weight", "expert.2.down.weight"} {
+		if !slices.Equal(values(loaded, name), values(whole, name)) {
+			t.Errorf("%s is not the file's", name)
+		}
+	}
+	if !slices.Equal(values(loaded, "experts.router.weight"), values(whole, "router.weight")) {
+		t.Error("the experts' router is not the file's")
+	}
+	if !slices.Equal(values(loaded, "router.weight"), values(fresh, "router.weight")) {
+		t.Error("the router of tokens has changed")
+	}
+}
+
+// TestLlamaLayersRoundTrip: what a run's layers are written as is Hugging Face's LLaMA or
+// Mixtral, and makes equal layers again.
+func TestLlamaLayersRoundTrip(t *testing.T) {
+	for _, experts := range []int{0, 3} {
+		c := imported(t, newLlama("F32", experts == 0, "model.", experts).directory(t, 0)).Config.Model
+		c.Rope = model.Rope{Base: 5e5, Scaling: model.RopeLlama3, Factor: 8, Low: 1, High: 4, Original: 8192}
+		c.Seed, c.HalfGrain, c.HeadShards = 7, true, 2
+		from := chain(t, c, tensor.F32)
+		dir := filepath.Join(t.TempDir(), "hf")
+		expect.OK(t, fromLayers(from).WriteHuggingFace(dir, "", nil))
+		c.Seed = 8
+		w, err := imported(t, dir).Fit(c)
+		expect.OK(t, err)
+		for i, l := range chain(t, c, tensor.F32).Layers {
+			expect.OK(t, w.Load(l))
+			if hash(t, l) != hash(t, from.Layers[i]) {
+				t.Errorf("%s: another after it is loaded", l.Name)
+			}
+		}
+	}
+}
+
 // TestLoadLeavesExits: parameters that only exits have stay as they are: no file has them.
 func TestLoadLeavesExits(t *testing.T) {
 	c := model.Config{Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Tied: true}

@@ -100,9 +100,12 @@ func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 }
 
 // WriteLLMC writes llm.c's model file of version 3, with zeros in the padding
-// of the vocabulary. A head that is not tied has no place in it.
+// of the vocabulary. Models that are not GPT-2, or whose head is not tied, have no place in it.
 func (w *Weights) WriteLLMC(out io.Writer) error {
 	c := w.Config.Model
+	if is := kindOf(c).name; is != gpt2Type {
+		return fmt.Errorf("llm.c's model file is of GPT-2, the weights are of a model of type %s", is)
+	}
 	if !c.Tied {
 		return errors.New("llm.c's model file has no place for a head that is not tied to the embedding")
 	}

@@ -38,6 +38,18 @@ func withHeader(header string, data int) []byte {
 	return append(append(b, header...), make([]byte, data)...)
 }
 
+// whole writes all values of a tensor at once.
+func whole(values func(Tensor) ([]byte, error)) func(io.Writer, Tensor) error {
+	return func(w io.Writer, t Tensor) error {
+		v, err := values(t)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(v)
+		return err
+	}
+}
+
 func parse(b []byte) (*File, error) { return Parse("x.safetensors", bytes.NewReader(b), int64(len(b))) }
 
 func TestGoldenVector(t *testing.T) {
@@ -53,7 +65,7 @@ func TestGoldenVector(t *testing.T) {
 		t.Errorf("values % x, %v", values, err)
 	}
 	var got bytes.Buffer
-	expect.OK(t, Write(&got, nil, want, f.Read))
+	expect.OK(t, Write(&got, nil, want, whole(f.Read)))
 	if !bytes.Equal(got.Bytes(), b) {
 		t.Errorf("written % x", got.Bytes())
 	}
@@ -162,7 +174,7 @@ func TestWriteAndParse(t *testing.T) {
 	}
 	metadata := map[string]string{"format": "pt", "note": "line\nline"}
 	var out bytes.Buffer
-	values := func(t Tensor) ([]byte, error) { return bytes.Repeat([]byte{t.Name[0]}, int(t.Bytes())), nil }
+	values := whole(func(t Tensor) ([]byte, error) { return bytes.Repeat([]byte{t.Name[0]}, int(t.Bytes())), nil })
 	expect.OK(t, Write(&out, metadata, list, values))
 	f, err := parse(out.Bytes())
 	expect.OK(t, err)
@@ -183,7 +195,7 @@ func TestWriteAndParse(t *testing.T) {
 }
 
 func TestWriteFailsAsItsValuesDo(t *testing.T) {
-	broken := func(Tensor) ([]byte, error) { return nil, errors.New("disk on fire") }
+	broken := func(io.Writer, Tensor) error { return errors.New("disk on fire") }
 	if err := Write(io.Discard, nil, []Tensor{{Name: "a", DType: F32}}, broken); err == nil || err.Error() != "disk on fire" {
 		t.Errorf("error %v", err)
 	}
@@ -224,7 +236,7 @@ func FuzzParse(f *testing.F) {
 			source[x.Name] = x
 		}
 		var out bytes.Buffer
-		expect.OK(t, Write(&out, s.Metadata, s.Tensors, func(x Tensor) ([]byte, error) { return s.Read(source[x.Name]) }))
+		expect.OK(t, Write(&out, s.Metadata, s.Tensors, whole(func(x Tensor) ([]byte, error) { return s.Read(source[x.Name]) })))
 		again, err := parse(out.Bytes())
 		if err != nil {
 			t.Fatalf("the written file: %v", err)

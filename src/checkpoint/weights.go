@@ -13,14 +13,33 @@ import (
 // Weights is the weights of a whole model, wherever they lie.
 type Weights struct {
 	Config Config
-	Prefix string // of the names in Hugging Face's file: "" or Transformer
+	Prefix string // of the names in Hugging Face's file: "", or its model type's
 
-	rows  func(p model.Weight, lo, hi int64) ([]byte, error) // values of rows [lo, hi), as float32
-	close func() error
+	rows   func(p model.Weight, lo, hi int64) ([]byte, error) // values of rows [lo, hi), of the weight's type
+	types  map[string]DType                                   // by name; those that are not there are float32
+	shards *index                                             // of Hugging Face's files; nil if they are one
+	close  func() error
 }
 
-// read returns all values of a parameter.
-func (w *Weights) read(p model.Weight) ([]byte, error) { return w.rows(p, 0, p.Shape[0]) }
+// dtype returns the type of a weight's values.
+func (w *Weights) dtype(p model.Weight) DType {
+	if d, ok := w.types[p.Name]; ok {
+		return d
+	}
+	return F32
+}
+
+// floats returns values of rows [lo, hi) of a parameter, as float32.
+func (w *Weights) floats(p model.Weight, lo, hi int64) ([]byte, error) {
+	values, err := w.rows(p, lo, hi)
+	if err != nil {
+		return nil, err
+	}
+	return widened(values, w.dtype(p)), nil
+}
+
+// read returns all values of a parameter, as float32.
+func (w *Weights) read(p model.Weight) ([]byte, error) { return w.floats(p, 0, p.Shape[0]) }
 
 // Read returns all values of a parameter. Goroutines may call it at once.
 func (w *Weights) Read(p model.Weight) ([]float32, error) {
@@ -40,6 +59,7 @@ const (
 	formatKey   = "format"
 	configKey   = "config" // the text of config.json
 	prefixKey   = "prefix"
+	indexKey    = "index" // the text of model.safetensors.index.json
 	ownFormat   = "dynmo"
 	torchFormat = "pt" // what Hugging Face's loaders want
 )
@@ -72,9 +92,9 @@ func (f *File) Weights() (*Weights, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
-	prefix := f.Metadata[prefixKey]
-	if prefix != "" && prefix != Transformer {
-		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, prefix, Transformer)
+	w := &Weights{Config: c, Prefix: f.Metadata[prefixKey], types: make(map[string]DType), close: f.Close}
+	if prefix := kindOf(c.Model).prefix; w.Prefix != "" && w.Prefix != prefix {
+		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, w.Prefix, prefix)
 	}
 	want := make(map[string][]int64)
 	for _, p := range c.Model.Weights() {
@@ -84,10 +104,20 @@ func (f *File) Weights() (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Weights{Config: c, Prefix: prefix, close: f.Close,
-		rows: func(p model.Weight, lo, hi int64) ([]byte, error) {
-			return f.floats(f.Tensors[at[p.Name]], lo*p.Row()/4, hi*p.Row()/4)
-		}}, nil
+	if text, ok := f.Metadata[indexKey]; ok {
+		if w.shards, err = w.sharded([]byte(text)); err != nil {
+			return nil, fmt.Errorf("metadata: %s: %w", indexKey, err)
+		}
+	}
+	for _, t := range f.Tensors {
+		w.types[t.Name] = t.DType
+	}
+	w.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
+		t := f.Tensors[at[p.Name]]
+		row := p.Row() / 4 * t.DType.bytes()
+		return f.part(t, lo*row, hi*row)
+	}
+	return w, nil
 }
 
 // match finds each wanted tensor, of a type of weights and the wanted shape, and refuses
@@ -119,25 +149,45 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 // Close closes the files that the weights lie in.
 func (w *Weights) Close() error { return w.close() }
 
-// Write writes a dynmo weights file.
+// Write writes a dynmo weights file, with values of the types that they have.
 func (w *Weights) Write(out io.Writer) error {
 	metadata := map[string]string{formatKey: ownFormat, configKey: string(w.Config.Text)}
 	if w.Prefix != "" {
 		metadata[prefixKey] = w.Prefix
 	}
-	own := func(p model.Weight) Tensor { return Tensor{Name: p.Name, DType: F32, Shape: p.Shape} }
-	return w.safetensors(out, metadata, own, w.read)
+	if w.shards != nil {
+		metadata[indexKey] = string(w.shards.text)
+	}
+	var list []Tensor
+	from := make(map[string]model.Weight)
+	for _, p := range w.Config.Model.Weights() {
+		list = append(list, Tensor{Name: p.Name, DType: w.dtype(p), Shape: p.Shape})
+		from[p.Name] = p
+	}
+	return Write(out, metadata, list, func(out io.Writer, t Tensor) error {
+		p := from[t.Name]
+		return w.stream(p, 0, p.Shape[0], func(values []byte) error {
+			_, err := out.Write(values)
+			return err
+		})
+	})
 }
 
-// safetensors writes each parameter as the tensor that as makes of it, with
-// the values of values.
-func (w *Weights) safetensors(out io.Writer, metadata map[string]string, as func(model.Weight) Tensor, values func(model.Weight) ([]byte, error)) error {
-	var list []Tensor
-	source := make(map[string]model.Weight)
-	for _, p := range w.Config.Model.Weights() {
-		t := as(p)
-		list = append(list, t)
-		source[t.Name] = p
+// stream calls yield with the values of rows of a parameter, about loadBytes at a time, so
+// that no tensor is whole in memory but one that is to be transposed.
+func (w *Weights) stream(p model.Weight, first, rows int64, yield func(values []byte) error) error {
+	piece := max(1, loadBytes/p.Row())
+	if p.Transposed {
+		piece = rows
 	}
-	return Write(out, metadata, list, func(t Tensor) ([]byte, error) { return values(source[t.Name]) })
+	for lo := first; lo < first+rows; lo += piece {
+		values, err := w.rows(p, lo, min(lo+piece, first+rows))
+		if err != nil {
+			return err
+		}
+		if err := yield(values); err != nil {
+			return err
+		}
+	}
+	return nil
 }

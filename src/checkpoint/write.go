@@ -11,10 +11,10 @@ import (
 )
 
 // Write writes a safetensors file, tensors in the reference implementation's
-// order: larger alignment first, then by name. values returns what belongs to
+// order: larger alignment first, then by name. values writes what belongs to
 // a tensor and is called in that order. Begin and End of tensors are ignored.
-// It panics if values returns another number of bytes than type and shape need.
-func Write(w io.Writer, metadata map[string]string, tensors []Tensor, values func(Tensor) ([]byte, error)) error {
+// It panics if values writes another number of bytes than type and shape need.
+func Write(w io.Writer, metadata map[string]string, tensors []Tensor, values func(w io.Writer, t Tensor) error) error {
 	tensors = slices.Clone(tensors)
 	slices.SortFunc(tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.place(), a.DType.place()), cmp.Compare(a.Name, b.Name))
@@ -37,18 +37,27 @@ func Write(w io.Writer, metadata map[string]string, tensors []Tensor, values fun
 		return err
 	}
 	for _, t := range tensors {
-		v, err := values(t)
-		if err != nil {
+		c := &counter{Writer: w}
+		if err := values(c, t); err != nil {
 			return err
 		}
-		if int64(len(v)) != t.Bytes() {
+		if c.bytes != t.Bytes() {
 			panic("checkpoint: values do not fill their tensor")
-		}
-		if _, err := w.Write(v); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+// counter counts what is written.
+type counter struct {
+	io.Writer
+	bytes int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.bytes += int64(n)
+	return n, err
 }
 
 // marshal returns a header, padded with spaces to a multiple of 8 bytes.

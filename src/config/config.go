@@ -262,7 +262,7 @@ func (c Config) AttentionShare() float64 {
 		return c.Simulate.Attention
 	}
 	t, hidden := float64(c.Model.Sequence), float64(c.Model.Hidden)
-	attention, mlp := c.Multiplied()
+	attention, mlp := c.Matrices()
 	return t / (t + (attention+mlp)/hidden)
 }
 

@@ -22,16 +22,6 @@ func (m Model) MLP() int {
 	return (8*m.Hidden + 95) / 96 * 32
 }
 
-// Matrices returns the weights of a block's matrices, in attention and in the MLP: as many
-// are a token's multiplications with them.
-func (m Model) Matrices() (attention, mlp float64) {
-	hidden, factors := float64(m.Hidden), 2.0
-	if m.Llama() {
-		factors = 3 // gate, up and down
-	}
-	return 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads)), factors * hidden * float64(m.MLP())
-}
-
 // Inside returns the channels inside an MLP of a block: where there are experts, of each.
 func (c Config) Inside() int {
 	if c.Dynamic.Has("moe") && c.Moe.Intermediate > 0 {
@@ -40,25 +30,34 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
-// Multiplied returns the weights that a token is multiplied with in a block, in attention
-// and in the MLP or the experts that it goes to.
-func (c Config) Multiplied() (attention, mlp float64) {
-	attention, mlp = c.block().Matrices()
-	_, taken := c.mlps()
-	return attention, taken * mlp
-}
-
-// block returns the model with one expert in place of all.
-func (c Config) block() Model {
-	m := c.Model
-	m.Intermediate = c.Inside()
-	return m
-}
-
-// mlps returns how many MLPs a block has, and to how many of these a token goes.
-func (c Config) mlps() (all, taken float64) {
+// assigned returns how many MLPs of a block a token goes to.
+func (c Config) assigned() int {
 	if c.Dynamic.Has("moe") {
-		return float64(c.Moe.Experts), float64(c.Moe.Top)
+		return c.Moe.Top
 	}
-	return 1, 1
+	return 1
+}
+
+// Matrices returns the weights of a block's matrices that a token is multiplied with: in
+// attention, and in the MLP or the experts that it goes to, with their router.
+func (c Config) Matrices() (attention, mlp float64) {
+	m := c.Model
+	hidden, factors, router := float64(m.Hidden), 2.0, 0.0
+	if m.Llama() {
+		factors = 3 // gate, up and down
+	}
+	if c.Dynamic.Has("moe") {
+		router = hidden * float64(c.Moe.Experts)
+	}
+	attention = 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
+	return attention, float64(c.assigned())*factors*hidden*float64(c.Inside()) + router
+}
+
+// matrices returns the weights of a block's matrices, those of all experts included.
+func (c Config) matrices() float64 {
+	if c.Dynamic.Has("moe") {
+		c.Moe.Top = c.Moe.Experts
+	}
+	attention, mlp := c.Matrices()
+	return attention + mlp
 }

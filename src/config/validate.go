@@ -121,10 +121,8 @@ func (c Config) bytes() float64 {
 	m, p := c.Model, c.Parallel
 	blocks, hidden, vocab := float64(m.Blocks), float64(m.Hidden), float64(m.Vocab)
 	tokens := float64(m.Sequence) * float64(p.MicrobatchSize) * float64(p.Microbatches)
-	attention, mlp := c.block().Matrices()
-	all, taken := c.mlps()
-	inside := (16*hidden + 4*taken*float64(c.Inside())) * blocks // values that a token leaves in the blocks, about
-	return 16*((attention+all*mlp)*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
+	inside := (16*hidden + 4*float64(c.assigned()*c.Inside())) * blocks // values that a token leaves in the blocks, about
+	return 16*(c.matrices()*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
 // Layers returns the length of the chain: embedding, blocks (two layers each

@@ -1,7 +1,5 @@
 package model
 
-import "strings"
-
 // Parameters returns how many weights the model has. What layers borrow counts with its
 // owner.
 func (c Config) Parameters() int64 {
@@ -16,24 +14,30 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
-// Flops returns the floating-point operations by which the dense model is trained on one
-// token of a whole sequence: forward 2 for each weight of the matrices of blocks and head
-// that it is multiplied with, of the experts the share that it goes to,
-// and 2·T·C for causal attention of each block; backward twice as many. What little norms,
-// activations and the optimizer take is left out.
+// Active returns how many of the weights a token meets: of the experts of a block those that
+// it goes to.
+func (c Config) Active() int64 { return c.Parameters() - c.idle() }
+
+// idle returns how many weights of experts a token does not meet.
+func (c Config) idle() int64 {
+	others := max(0, c.Experts.Count-c.Experts.Top)
+	return 3 * int64(c.Blocks) * int64(others) * int64(c.Hidden) * int64(c.Intermediate)
+}
+
+// Flops returns the floating-point operations by which the model is trained on one token of
+// a whole sequence that neither leaves early nor passes by a block: forward 2 for each
+// weight that it meets of the matrices of blocks and head, and 2·T·C for causal attention of
+// each block; backward twice as many. What little norms, activations and the optimizer take
+// is left out.
 func (c Config) Flops() float64 {
-	weights := 0.0
+	weights := -float64(c.idle())
 	for _, d := range c.Chain() {
 		if d.Kind == Embedding || d.Kind == Exit {
 			continue
 		}
 		for _, p := range d.params() {
-			switch all := float64(p.Rows) * float64(p.Cols); {
-			case p.Cols == 1:
-			case strings.HasPrefix(p.Name, "expert."):
-				weights += all * float64(c.Experts.Top) / float64(c.Experts.Count)
-			default:
-				weights += all
+			if p.Cols > 1 {
+				weights += float64(p.Rows) * float64(p.Cols)
 			}
 		}
 	}

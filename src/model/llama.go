@@ -24,10 +24,21 @@ func (llama) Weights(c Config) []Weight {
 			Weight{Name: at + "qkv.weight", Shape: []int64{hidden + 2*keyed, hidden}, Split: []Rows{
 				of("self_attn.q_proj.weight", hidden), of("self_attn.k_proj.weight", keyed), of("self_attn.v_proj.weight", keyed)}},
 			Weight{Name: at + "proj.weight", HuggingFace: there + "self_attn.o_proj.weight", Shape: []int64{hidden, hidden}},
-			Weight{Name: at + "norm2.weight", HuggingFace: there + "post_attention_layernorm.weight", Shape: []int64{hidden}},
-			Weight{Name: at + "gateup.weight", Shape: []int64{2 * mlp, hidden}, Split: []Rows{
-				of("mlp.gate_proj.weight", mlp), of("mlp.up_proj.weight", mlp)}},
-			Weight{Name: at + "down.weight", HuggingFace: there + "mlp.down_proj.weight", Shape: []int64{hidden, mlp}})
+			Weight{Name: at + "norm2.weight", HuggingFace: there + "post_attention_layernorm.weight", Shape: []int64{hidden}})
+		gated := func(at, gate, up, down string) {
+			list = append(list,
+				Weight{Name: at + "gateup.weight", Shape: []int64{2 * mlp, hidden}, Split: []Rows{of(gate, mlp), of(up, mlp)}},
+				Weight{Name: at + "down.weight", HuggingFace: there + down, Shape: []int64{hidden, mlp}})
+		}
+		if c.Experts.Count == 0 {
+			gated(at, "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight")
+			continue
+		}
+		list = append(list, Weight{Name: at + "router.weight", HuggingFace: there + "block_sparse_moe.gate.weight", Shape: []int64{int64(c.Experts.Count), hidden}})
+		for e := range c.Experts.Count {
+			of := fmt.Sprintf("block_sparse_moe.experts.%d.", e)
+			gated(fmt.Sprintf("%sexpert.%d.", at, e), of+"w1.weight", of+"w3.weight", of+"w2.weight")
+		}
 	}
 	list = append(list, Weight{Name: "head/norm.weight", HuggingFace: "norm.weight", Shape: []int64{hidden}})
 	if !c.Tied {

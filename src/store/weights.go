@@ -81,9 +81,7 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	if kind := k.shape.Beyond(); kind != "" {
 		return nil, c.fail(ManifestFile, fmt.Errorf("a model with dynamic.kind = %q: no other program knows its layers, want a model without", kind))
 	}
-	w := checkpoint.FromChain(k.shape, k.layer, k.free)
-	w.Prefix = checkpoint.Transformer
-	return w, nil
+	return checkpoint.FromChain(k.shape, k.layer, k.free), nil
 }
 
 // Restore reads every layer and frees it again: besides hashes it finds what is no layer

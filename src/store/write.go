@@ -117,7 +117,10 @@ func (c content) to(w io.Writer) error {
 		_, err := w.Write(c.text)
 		return err
 	}
-	return checkpoint.Write(w, c.metadata, c.tensors, func(t checkpoint.Tensor) ([]byte, error) { return c.values[t.Name], nil })
+	return checkpoint.Write(w, c.metadata, c.tensors, func(w io.Writer, t checkpoint.Tensor) error {
+		_, err := w.Write(c.values[t.Name])
+		return err
+	})
 }
 
 // counter counts what is written.

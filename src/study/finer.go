@@ -16,7 +16,7 @@ import (
 func Finer(t cost.Table, c, next config.Config) cost.Table {
 	old, pieces := plan.Dense(c).Layers, plan.Dense(next).Layers
 	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
-	first, second := c.Multiplied()
+	first, second := c.Matrices()
 	attention := (first/hidden + sequence) / ((first+second)/hidden + sequence)
 	shares := []float64{attention, 1 - attention}
 	out := t

@@ -125,8 +125,10 @@ func ckptImport() *cobra.Command {
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
 		Long: `Make a dynmo weights file of a Hugging Face directory (config.json with
-model.safetensors or its shards; GPT-2; float32, bfloat16 or float16) or of llm.c's model file
-(version 3). The weights file is safetensors; its names are dynmo's.`,
+model.safetensors or its shards and their index; GPT-2, LLaMA or Mixtral; float32, bfloat16
+or float16) or of llm.c's model file (version 3). The weights file is safetensors with values
+as they are stored; its names are dynmo's, and parts that are computed as one, as queries,
+keys and values, are one tensor. Memory holds a piece of one tensor at a time.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := weights.check(); err != nil {

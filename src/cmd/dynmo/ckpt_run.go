@@ -186,11 +186,13 @@ func ckptExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
 		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
-		Long: `Make a Hugging Face directory (GPT2LMHeadModel), which dynmo sample reads too, or
-llm.c's model file. From a run: of its newest whole checkpoint, or the one of --step; of
-a checkpoint; or of a dynmo weights file. Weights are float32 or, with --dtype bfloat16
-and half the bytes, the nearest bfloat16, and zero where they are pruned. With them go the configuration and the tokenizer that the model was trained
-with: bytes, or GPT-2's; no other is known.
+		Long: `Make a Hugging Face directory (GPT2LMHeadModel, which dynmo sample reads too,
+LlamaForCausalLM or MixtralForCausalLM), or llm.c's model file. From a run: of its newest
+whole checkpoint, or the one of --step; of a checkpoint; or of a dynmo weights file, in as
+many files as it was imported from. Weights are as they are stored, a run's float32, or
+with --dtype the nearest of that type, and zero where they are pruned. With them go the
+configuration and the tokenizer that the model was trained with: bytes, or GPT-2's; no
+other is known.
 
 TO is written whole or not at all.`,
 		Args: cobra.ExactArgs(1),
@@ -198,15 +200,18 @@ TO is written whole or not at all.`,
 			if c.Flags().Changed("step") && step < 0 {
 				return usageError{fmt.Errorf("--step %d: want at least 0", step)}
 			}
-			d, err := checkpoint.Stored(stored)
-			if err != nil {
-				return usageError{fmt.Errorf("--dtype %w", err)}
+			var d checkpoint.DType
+			if c.Flags().Changed("dtype") {
+				var err error
+				if d, err = checkpoint.Stored(stored); err != nil {
+					return usageError{fmt.Errorf("--dtype %w", err)}
+				}
 			}
 			check := made.checkDirectory
 			switch format {
 			case "huggingface":
 			case "llmc":
-				if d != checkpoint.F32 {
+				if d != "" && d != checkpoint.F32 {
 					return usageError{fmt.Errorf("--dtype %s: llm.c's model file is of float32, want --format huggingface", stored)}
 				}
 				check = func() error { return made.check() }
@@ -237,7 +242,7 @@ TO is written whole or not at all.`,
 	}
 	made.required(c, "directory to make, or file to write; - is standard output, for a file")
 	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
-	c.Flags().StringVar(&stored, "dtype", "float32", "of the weights: float32 or, for Hugging Face, bfloat16")
+	c.Flags().StringVar(&stored, "dtype", "", "of the weights: float32 or, for Hugging Face, bfloat16 or float16 (default as they are stored)")
 	c.Flags().IntVar(&step, "step", step, "of a run, the checkpoint after so many steps (default the newest)")
 	return c
 }

@@ -126,7 +126,7 @@ func TestCheckpointsOfARun(t *testing.T) {
 		{"export run.toml -o new --step 6", "--step 6: run.toml is no run directory"},
 		{"export nothing -o new", "nothing: no such file"},
 		{"export run -o run", "run exists: --force"},
-		{"export run -o new --dtype float16", `--dtype "float16", want float32 or bfloat16`},
+		{"export run -o new --dtype float64", `--dtype "float64", want float32, bfloat16, float16`},
 		{"export run -o new --dtype bfloat16 --format llmc", "--dtype bfloat16: llm.c's model file is of float32, want --format huggingface"},
 	} {
 		ckpt(strings.Fields(c.args)...).refused(t, exitUsage, c.want)

@@ -73,10 +73,9 @@ func TestCkptImportExport(t *testing.T) {
 func TestCkptRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"text":              "no weights at all",
-		"llama/config":      "",
-		"llama/config.json": `{"model_type":"llama"}`,
-		"foreign":           "\x02\x00\x00\x00\x00\x00\x00\x00{}",
+		"text":                "no weights at all",
+		"mistral/config.json": `{"model_type":"mistral"}`,
+		"foreign":             "\x02\x00\x00\x00\x00\x00\x00\x00{}",
 	} {
 		expect.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -91,7 +90,7 @@ func TestCkptRefuses(t *testing.T) {
 		{"verify text", "text: byte 0: header of"},
 		{"import text", `"output" not set`},
 		{"import text -o out", "text: byte 17: the file ends within the header"},
-		{"import llama -o out", `llama/config.json: model_type: byte 14: "llama" is not supported, want one of gpt2`},
+		{"import mistral -o out", `mistral/config.json: model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral`},
 		{"import nothing -o out", "nothing: no such file"},
 		{"export foreign -o out", "foreign: metadata: format"},
 		{"export foreign -o out --format onnx", `--format "onnx", want huggingface or llmc`},

@@ -34,7 +34,7 @@ var flagValues = map[string]map[string]completer{
 		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
 		"dynmo ckpt export":  words("huggingface", "llmc"),
 	},
-	"dtype": {"": words("float32", "bfloat16")},
+	"dtype": {"": words("float32", "bfloat16", "float16")},
 }
 
 // files completes to files with these endings.

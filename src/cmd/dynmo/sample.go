@@ -113,6 +113,9 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	}
 	w := o.weights
 	defer w.Close()
+	if family := w.Config.Model.Family; family != "" && family != gpt2 {
+		return usageError{fmt.Errorf("%s: a model of family %s, want one of %s: sample knows no other", path, family, gpt2)}
+	}
 	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}

@@ -1,0 +1,187 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"dynmo/src/input"
+)
+
+// index is model.safetensors.index.json: it says which file of a sharded model has a
+// tensor.
+type index struct {
+	text  []byte
+	files map[string]string // by tensor
+	total value             // metadata.total_size, bytes of all tensors; empty if it is missing
+}
+
+// parseIndex reads an index. The files that it names lie beside it.
+func parseIndex(text []byte) (*index, error) {
+	x := &index{text: text, files: make(map[string]string)}
+	err := value{json: text}.members(func(key string, v value) error {
+		switch key {
+		case "metadata":
+			in, err := members(v)
+			x.total = in["total_size"]
+			return err
+		case "weight_map":
+			return v.members(func(tensor string, v value) (err error) {
+				x.files[tensor], err = shardName(v)
+				return err
+			})
+		}
+		return nil
+	})
+	if err == nil && len(x.files) == 0 {
+		err = errors.New("weight_map is missing or empty")
+	}
+	return x, err
+}
+
+// shardName returns the name of a file of safetensors.
+func shardName(v value) (string, error) {
+	name, err := v.text()
+	if err == nil && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
+		return "", v.fail("file name %.100q: want one without directories", name)
+	}
+	if err == nil && !strings.HasSuffix(name, ".safetensors") {
+		return "", v.fail("file name %.100q: want one that ends in .safetensors", name)
+	}
+	return name, err
+}
+
+// newIndex returns the index of tensors by file, as Hugging Face's library writes it.
+func newIndex(files map[string]string) *index {
+	text, err := json.MarshalIndent(struct {
+		Metadata map[string]int64  `json:"metadata"`
+		Files    map[string]string `json:"weight_map"`
+	}{map[string]int64{"total_size": 0}, files}, "", "  ")
+	if err != nil {
+		panic("checkpoint: index does not marshal")
+	}
+	x, err := parseIndex(append(text, '\n'))
+	if err != nil {
+		panic("checkpoint: index that was made does not parse")
+	}
+	return x
+}
+
+// names returns the files, in their order.
+func (x *index) names() []string {
+	return slices.Compact(slices.Sorted(maps.Values(x.files)))
+}
+
+// file returns the file that a tensor is in.
+func (x *index) file(tensor string) string {
+	if x == nil {
+		return modelFile
+	}
+	return x.files[tensor]
+}
+
+// sized returns the text for tensors of so many bytes in all.
+func (x *index) sized(total int64) []byte {
+	if size, ok := x.size(); !ok || size == total {
+		return x.text
+	}
+	return slices.Replace(slices.Clone(x.text), int(x.total.at), int(x.total.at)+len(x.total.json), []byte(strconv.FormatInt(total, 10))...)
+}
+
+// size returns metadata.total_size, an integer that some programs write as 1.0.
+func (x *index) size() (int64, bool) {
+	size, err := strconv.ParseFloat(string(x.total.json), 64)
+	return int64(size), err == nil && size >= 0 && size < 1<<62
+}
+
+// shardPattern is what shards are called. Files of other names are no part of the model.
+var shardPattern = regexp.MustCompile(`^model-\d+-of-\d+\.safetensors$`)
+
+// open opens the shards in a directory, and checks that they hold what the index says.
+func (x *index) open(dir string) ([]*File, error) {
+	names := x.names()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if shardPattern.MatchString(e.Name()) && !slices.Contains(names, e.Name()) {
+			return nil, fmt.Errorf("%s: a shard that %s does not name: want it away, or an index of all shards", filepath.Join(dir, e.Name()), indexFile)
+		}
+	}
+	files, err := openShards(dir, names)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: a shard that %s names", err, indexFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := x.check(files); err != nil {
+		closeAll(files)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, indexFile), err)
+	}
+	return files, nil
+}
+
+// openShards opens files within dir; a link that leads out of it is refused.
+func openShards(dir string, names []string) (files []*File, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, name := range names {
+		f, size, err := input.RegularIn(root, name, input.Unbound)
+		var s *File
+		if err == nil {
+			s, err = opened(filepath.Join(dir, name), f, size)
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, err
+		}
+		files = append(files, s)
+	}
+	return files, nil
+}
+
+// check returns an error unless each tensor is in the file that the index says, and no
+// other is in any, and all are as long as it says.
+func (x *index) check(files []*File) error {
+	home := make(map[string]string)
+	total := int64(0)
+	for _, f := range files {
+		name := filepath.Base(f.Name)
+		for _, t := range f.Tensors {
+			if other, twice := home[t.Name]; twice {
+				return fmt.Errorf("tensor %.100q is in two files, %s and %s", t.Name, other, name)
+			}
+			home[t.Name] = name
+			total += t.Bytes()
+		}
+	}
+	for _, tensor := range slices.Sorted(maps.Keys(home)) {
+		if said, ok := x.files[tensor]; !ok {
+			return fmt.Errorf("weight_map does not name tensor %.100q, which is in %s", tensor, home[tensor])
+		} else if said != home[tensor] {
+			return fmt.Errorf("weight_map: tensor %.100q: is in %s, not in %s", tensor, home[tensor], said)
+		}
+	}
+	for _, tensor := range slices.Sorted(maps.Keys(x.files)) {
+		if home[tensor] == "" {
+			return fmt.Errorf("weight_map: tensor %.100q: is not in %s, nor in another shard", tensor, x.files[tensor])
+		}
+	}
+	if size, ok := x.size(); x.total.json != nil && (!ok || size != total) {
+		return fmt.Errorf("metadata: total_size: %w", x.total.fail("%.100s, want %d, the bytes of all tensors", x.total.json, total))
+	}
+	return nil
+}
