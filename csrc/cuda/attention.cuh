@@ -5,11 +5,10 @@
 #include "mma.cuh"
 
 /* b sequences, each of nh heads of hs channels; c = nh·hs. Sequence i is tokens
- * [offsets[i], offsets[i+1]). Head h has the keys and values of head h/share of those. */
+ * [offsets[i], offsets[i+1]). */
 struct attention_shape {
 	const int32_t *offsets; /* device memory */
 	int b, t, c, nh, hs;    /* t: at least the tokens of the longest sequence */
-	int share, keys;        /* heads that share keys; channels of a token's keys, c/share */
 	float scale;            /* 1/sqrt(hs), of the scores */
 };
 
@@ -37,22 +36,12 @@ struct attention_head {
 	}
 };
 
-/* The rows of a head in part p of a matrix of one part, (n, c), or of three: queries
- * (c), keys and values (s.keys each). */
+/* The rows of a head in part p of a matrix (n, parts·c): queries, keys and values
+ * are parts 0, 1 and 2 of three. */
 template <typename E>
 __device__ __forceinline__ head_rows<E> rows_of(E *matrix, attention_shape s, attention_head h, int parts, int p) {
-	size_t stride = parts == 1 ? s.c : s.c + 2 * s.keys;
-	int column = p == 0 ? h.number * s.hs : s.c + (p - 1) * s.keys + h.number / s.share * s.hs;
-	return {matrix + h.first * stride + column, stride};
-}
-
-/* Where a head's gradient of keys (p = 1) or values (2) goes: into dqkv, or, of heads
- * that share keys, into a matrix (n, 2c) of one for each head, which are then added up. */
-template <typename E>
-__device__ __forceinline__ head_rows<E> gradient_of(E *matrix, attention_shape s, attention_head h, int p) {
-	if (s.share == 1) return rows_of(matrix, s, h, 3, p);
-	size_t stride = 2 * static_cast<size_t>(s.c);
-	return {matrix + h.first * stride + (p - 1) * s.c + h.number * s.hs, stride};
+	size_t stride = static_cast<size_t>(parts) * s.c;
+	return {matrix + h.first * stride + static_cast<size_t>(p) * s.c + h.number * s.hs, stride};
 }
 
 /* Of a query row, for the backward pass: p_j = 2^(s_j·log2(e) - lse2), and
@@ -62,17 +51,16 @@ struct __align__(8) query_stats {
 	float mean; /* dout·out, the mean of dout·v under p */
 };
 
-/* dkeys is what gradient_of goes into: dqkv, or a matrix of its own.
- * On tensor cores: bfloat16, head sizes 32, 64 and 128, operands aligned to 16 bytes. */
+/* On tensor cores: bfloat16, head sizes 32, 64 and 128, operands aligned to 16 bytes. */
 int32_t attention_tiles_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s);
-int32_t attention_tiles_backward(void *stream, bf16 *dqkv, bf16 *dkeys, const bf16 *dout, const bf16 *qkv,
+int32_t attention_tiles_backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv,
 	const query_stats *stats, attention_shape s);
 
 /* Anything else. vector: operands are aligned to 16 bytes, and hs is a multiple of 8. */
 template <typename E>
 int32_t attention_plain_forward(void *stream, E *out, float *lse, const E *qkv, attention_shape s, bool vector);
 template <typename E>
-int32_t attention_plain_backward(void *stream, E *dqkv, E *dkeys, const E *dout, const E *qkv, const query_stats *stats,
+int32_t attention_plain_backward(void *stream, E *dqkv, const E *dout, const E *qkv, const query_stats *stats,
 	attention_shape s, bool vector);
 
 /* Fills in the statistics of all queries, which lie as lse does. */
@@ -80,10 +68,9 @@ template <typename E>
 int32_t attention_stats_of(void *stream, query_stats *stats, const E *dout, const E *out, const float *lse,
 	attention_shape s, bool vector);
 
-inline attention_shape attention_shape_of(const int32_t *offsets, int32_t b, int32_t longest, int32_t c, int32_t nh,
-	int32_t kv) {
+inline attention_shape attention_shape_of(const int32_t *offsets, int32_t b, int32_t longest, int32_t c, int32_t nh) {
 	int hs = c / nh;
-	return {offsets, b, longest, c, nh, hs, nh / kv, kv * hs, 1 / sqrtf(static_cast<float>(hs))};
+	return {offsets, b, longest, c, nh, hs, 1 / sqrtf(static_cast<float>(hs))};
 }
 
 inline bool attention_aligned(const void *p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }

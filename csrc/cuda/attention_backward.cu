@@ -174,9 +174,8 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	}
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		head_rows<bf16> dx = KEYS ? gradient_of(dqkv, s, head, 1) : rows_of(dqkv, s, head, 3, 0);
-		store_d<HS>(dx, r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
-		if constexpr (KEYS) store_d<HS>(gradient_of(dqkv, s, head, 2), r.dy[m], row + 16 * m, head.t, {1, 1});
+		store_d<HS>(rows_of(dqkv, s, head, 3, KEYS), r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
+		if constexpr (KEYS) store_d<HS>(rows_of(dqkv, s, head, 3, 2), r.dy[m], row + 16 * m, head.t, {1, 1});
 	}
 }
 
@@ -194,21 +193,21 @@ int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, co
 
 /* MT is 2 where the registers of a thread hold it. */
 template <int HS>
-int32_t both(void *stream, bf16 *dqkv, bf16 *dkeys, const bf16 *dout, const bf16 *qkv, const query_stats *stats,
+int32_t both(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats,
 	attention_shape s) {
-	int32_t status = backward<HS, HS <= 32 ? 2 : 1, true>(stream, dkeys, dout, qkv, stats, s);
+	int32_t status = backward<HS, HS <= 32 ? 2 : 1, true>(stream, dqkv, dout, qkv, stats, s);
 	if (status != 0) return status;
 	return backward<HS, HS <= 64 ? 2 : 1, false>(stream, dqkv, dout, qkv, stats, s);
 }
 
 } // namespace
 
-int32_t attention_tiles_backward(void *stream, bf16 *dqkv, bf16 *dkeys, const bf16 *dout, const bf16 *qkv,
+int32_t attention_tiles_backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv,
 	const query_stats *stats, attention_shape s) {
 	switch (s.hs) {
-	case 32: return both<32>(stream, dqkv, dkeys, dout, qkv, stats, s);
-	case 64: return both<64>(stream, dqkv, dkeys, dout, qkv, stats, s);
-	case 128: return both<128>(stream, dqkv, dkeys, dout, qkv, stats, s);
+	case 32: return both<32>(stream, dqkv, dout, qkv, stats, s);
+	case 64: return both<64>(stream, dqkv, dout, qkv, stats, s);
+	case 128: return both<128>(stream, dqkv, dout, qkv, stats, s);
 	}
 	return DYNMO_CUDA_SHAPE;
 }

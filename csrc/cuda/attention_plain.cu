@@ -90,19 +90,18 @@ __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout
 		accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
 		if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
 	}
-	head_rows<E> dx = KEYS ? gradient_of(dqkv, s, head, 1) : rows_of(dqkv, s, head, 3, 0);
-	store<SLICES>(dx, du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
-	if constexpr (KEYS) store<SLICES>(gradient_of(dqkv, s, head, 2), dw, {1, 1, 1, 1}, row, channel, s);
+	store<SLICES>(rows_of(dqkv, s, head, 3, KEYS), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
+	if constexpr (KEYS) store<SLICES>(rows_of(dqkv, s, head, 3, 2), dw, {1, 1, 1, 1}, row, channel, s);
 }
 
 template <typename E, int SLICES>
-int32_t both(void *stream, E *dqkv, E *dkeys, const E *dout, const E *qkv, const query_stats *stats, attention_shape s,
+int32_t both(void *stream, E *dqkv, const E *dout, const E *qkv, const query_stats *stats, attention_shape s,
 	bool vector) {
 	dim3 grid = plain_grid(s, SLICES);
 	LAUNCH((plain_backward<E, SLICES, false>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, s, vector);
 	int32_t status = launched();
 	if (status != 0) return status;
-	LAUNCH((plain_backward<E, SLICES, true>), grid, THREADS, 0, stream, dkeys, dout, qkv, stats, s, vector);
+	LAUNCH((plain_backward<E, SLICES, true>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, s, vector);
 	return launched();
 }
 
@@ -119,15 +118,15 @@ int32_t attention_plain_forward(void *stream, E *out, float *lse, const E *qkv, 
 }
 
 template <typename E>
-int32_t attention_plain_backward(void *stream, E *dqkv, E *dkeys, const E *dout, const E *qkv, const query_stats *stats,
+int32_t attention_plain_backward(void *stream, E *dqkv, const E *dout, const E *qkv, const query_stats *stats,
 	attention_shape s, bool vector) {
-	if (s.hs <= WIDTH) return both<E, 1>(stream, dqkv, dkeys, dout, qkv, stats, s, vector);
-	return both<E, 4>(stream, dqkv, dkeys, dout, qkv, stats, s, vector);
+	if (s.hs <= WIDTH) return both<E, 1>(stream, dqkv, dout, qkv, stats, s, vector);
+	return both<E, 4>(stream, dqkv, dout, qkv, stats, s, vector);
 }
 
 template int32_t attention_plain_forward(void *, float *, float *, const float *, attention_shape, bool);
 template int32_t attention_plain_forward(void *, bf16 *, float *, const bf16 *, attention_shape, bool);
-template int32_t attention_plain_backward(void *, float *, float *, const float *, const float *, const query_stats *,
+template int32_t attention_plain_backward(void *, float *, const float *, const float *, const query_stats *,
 	attention_shape, bool);
-template int32_t attention_plain_backward(void *, bf16 *, bf16 *, const bf16 *, const bf16 *, const query_stats *,
+template int32_t attention_plain_backward(void *, bf16 *, const bf16 *, const bf16 *, const query_stats *,
 	attention_shape, bool);

@@ -229,7 +229,7 @@ extern "C" int32_t dynmo_cuda_sparse_attention_forward(dynmo_cuda *k, void *stre
 	int32_t longest, int32_t n, int32_t c, int32_t nh) {
 	if (n == 0 || c == 0) return 0;
 	return BY_TYPE(k, forward, stream, out, lse, qkv, attention_buckets{order, starts, buckets},
-		attention_shape_of(offsets, b, longest, c, nh, nh));
+		attention_shape_of(offsets, b, longest, c, nh));
 }
 
 extern "C" int32_t dynmo_cuda_sparse_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
@@ -240,5 +240,5 @@ extern "C" int32_t dynmo_cuda_sparse_attention_backward(dynmo_cuda *k, void *str
 	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
 	if (status != 0) return status;
 	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
-		attention_buckets{order, starts, buckets}, attention_shape_of(offsets, b, longest, c, nh, nh));
+		attention_buckets{order, starts, buckets}, attention_shape_of(offsets, b, longest, c, nh));
 }
