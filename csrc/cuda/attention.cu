@@ -12,6 +12,7 @@
  * by keys for dk and dv: 7 products for the 5 of a kernel that adds dq up by
  * atomics, and bits that depend on nothing but operands and shape. */
 #include "attention.cuh"
+#include "attention_grouped.cuh"
 
 static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
 
@@ -68,42 +69,77 @@ int32_t attention_stats_of(void *stream, query_stats *stats, const E *dout, cons
 template int32_t attention_stats_of(void *, query_stats *, const float *, const float *, const float *, attention_shape, bool);
 template int32_t attention_stats_of(void *, query_stats *, const bf16 *, const bf16 *, const float *, attention_shape, bool);
 
+/* Bytes of workspace before something else: whole packs. */
+static size_t packs(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+/* Attention of heads that have keys of their own: a row of qkv has 3c channels. */
 template <typename E>
-static int32_t forward(void *stream, void *out, float *lse, const void *qkv, attention_shape s) {
-	return attention_plain_forward(stream, static_cast<E *>(out), lse, static_cast<const E *>(qkv), s,
-		s.hs % 8 == 0 && attention_aligned(qkv));
+static int32_t forward_apart(void *stream, E *out, float *lse, const E *qkv, attention_shape s) {
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
+			return attention_tiles_forward(stream, out, lse, qkv, s);
+	}
+	return attention_plain_forward(stream, out, lse, qkv, s, s.hs % 8 == 0 && attention_aligned(qkv));
+}
+
+template <typename E>
+static int32_t forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, attention_shape s, int n, int kv) {
+	const E *x = static_cast<const E *>(qkv);
+	if (kv < s.nh) {
+		size_t rows = static_cast<size_t>(n);
+		void *copies;
+		int32_t status = workspace(k, rows * 3 * s.c * sizeof(E), &copies);
+		if (status == 0) status = attention_spread(stream, static_cast<E *>(copies), x, rows, attention_group_of(s.c, s.nh, kv));
+		if (status != 0) return status;
+		x = static_cast<const E *>(copies);
+	}
+	return forward_apart(stream, static_cast<E *>(out), lse, x, s);
 }
 
 extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
-	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh) {
+	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh, int32_t kv) {
 	if (n == 0 || c == 0) return 0;
-	attention_shape s = attention_shape_of(offsets, b, longest, c, nh);
-	if (k->type == DYNMO_CUDA_BF16 && has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
-		return attention_tiles_forward(stream, static_cast<bf16 *>(out), lse, static_cast<const bf16 *>(qkv), s);
-	return BY_TYPE(k, forward, stream, out, lse, qkv, s);
+	return BY_TYPE(k, forward, k, stream, out, lse, qkv, attention_shape_of(offsets, b, longest, c, nh), n, kv);
 }
 
+/* As forward_apart. */
 template <typename E>
-static int32_t backward(void *stream, void *dqkv, const void *dout, const void *qkv, const void *out,
-	const float *lse, query_stats *stats, attention_shape s) {
-	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
-	E *dx = static_cast<E *>(dqkv);
-	bool vector = s.hs % 8 == 0 && attention_aligned(dout) && attention_aligned(qkv) && attention_aligned(out);
+static int32_t backward_apart(void *stream, E *dx, const E *dy, const E *x, const E *y, const float *lse,
+	query_stats *stats, attention_shape s) {
+	bool vector = s.hs % 8 == 0 && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y);
 	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
 	if (status != 0) return status;
 	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_tiles(s) && vector && attention_aligned(dqkv)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
+		if (has_tiles(s) && vector && attention_aligned(dx)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
 	}
 	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
 }
 
+/* The workspace has the statistics and, where heads share keys, copies of these and of
+ * their gradients. */
+template <typename E>
+static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void *out,
+	const float *lse, attention_shape s, int n, int kv) {
+	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
+	E *dx = static_cast<E *>(dqkv);
+	size_t rows = static_cast<size_t>(n), stats = packs(rows * s.nh * sizeof(query_stats));
+	size_t copies = kv < s.nh ? packs(rows * 3 * s.c * sizeof(E)) : 0;
+	void *work;
+	int32_t status = workspace(k, stats + 2 * copies, &work);
+	if (status != 0) return status;
+	query_stats *of = static_cast<query_stats *>(work);
+	if (kv == s.nh) return backward_apart(stream, dx, dy, x, y, lse, of, s);
+	attention_group g = attention_group_of(s.c, s.nh, kv);
+	E *copy = reinterpret_cast<E *>(static_cast<char *>(work) + stats);
+	E *gradient = reinterpret_cast<E *>(static_cast<char *>(work) + stats + copies);
+	status = attention_spread(stream, copy, x, rows, g);
+	if (status == 0) status = backward_apart<E>(stream, gradient, dy, copy, y, lse, of, s);
+	return status == 0 ? attention_collect<E>(stream, dx, gradient, rows, g) : status;
+}
+
 extern "C" int32_t dynmo_cuda_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
 	const void *qkv, const void *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest,
-	int32_t n, int32_t c, int32_t nh) {
+	int32_t n, int32_t c, int32_t nh, int32_t kv) {
 	if (n == 0 || c == 0) return 0;
-	void *stats;
-	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
-	if (status != 0) return status;
-	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
-		attention_shape_of(offsets, b, longest, c, nh));
+	return BY_TYPE(k, backward, k, stream, dqkv, dout, qkv, out, lse, attention_shape_of(offsets, b, longest, c, nh), n, kv);
 }

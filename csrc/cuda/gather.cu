@@ -1,21 +1,10 @@
 /* Some rows of a table, each named once: taken out, put back, and the gradient of what
  * they are weighted with. Bound by memory: gather_rows moves 2·n·c elements, scatter_rows
  * and gate_gradient 3·n·c. A warp has a row, or a tile of 32 packs of its columns. */
-#include "pack.cuh"
 #include "reduce.cuh"
+#include "rows.cuh"
 
 namespace {
-
-const int WARPS = 8; /* of a block, each with a row of its own */
-
-__device__ __forceinline__ int warp_row() { return blockIdx.x * WARPS + threadIdx.y; }
-
-template <typename E> __device__ __forceinline__ int tile_column()
-{
-	return (blockIdx.y * 32 + threadIdx.x) * width<E>;
-}
-
-template <typename E> dim3 row_tiles(int rows, int c) { return dim3(parts(rows, WARPS), parts(c, 32 * width<E>)); }
 
 template <typename E, bool VECTOR>
 __global__ void __launch_bounds__(32 * WARPS)

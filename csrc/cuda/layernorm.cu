@@ -7,30 +7,11 @@
  * (8192 channels of bf16) are read again for each pass. The variance is that of
  * the differences from the mean. */
 #include "columns.cuh"
-#include "reduce.cuh"
+#include "norm.cuh"
 
 namespace {
 
-const int HELD = 2;          /* packs of a row in a thread */
-const int ROW_THREADS = 512; /* at most, for one row */
 const float EPS = 1e-5f;     /* kernel.go's */
-
-/* A row in the threads of blockDim.x: pack i of a thread begins at column at(i)
- * of a span of the row, which begins at from. */
-template <typename E> struct span {
-	static const int N = width<E>;
-	int from;
-
-	__device__ __forceinline__ int at(int i) const { return from + (i * blockDim.x + threadIdx.x) * N; }
-	__device__ __forceinline__ static int columns() { return HELD * blockDim.x * N; }
-
-	template <bool VECTOR> __device__ __forceinline__ void fetch(pack<E> (&p)[HELD], const E *row, int c) const
-	{
-#pragma unroll
-		for (int i = 0; i < HELD; i++)
-			p[i] = read<VECTOR, N>(row, at(i), c);
-	}
-};
 
 template <typename E, bool VECTOR>
 __global__ void __launch_bounds__(ROW_THREADS, 2)
@@ -148,16 +129,6 @@ template <typename E, bool VECTOR> struct weight_gradient {
 		}
 	}
 };
-
-/* The threads of a row: enough to hold it, if they may be as many; and rows
- * enough for a block of four warps. */
-template <typename E> dim3 row_threads(int c)
-{
-	int threads = 32;
-	while (threads < ROW_THREADS && threads * HELD * width<E> < c)
-		threads *= 2;
-	return dim3(threads, threads < 128 ? 128 / threads : 1);
-}
 
 template <typename E>
 int32_t run_forward(void *stream, void *out, float *mean, float *rstd, const void *inp, const void *weight,

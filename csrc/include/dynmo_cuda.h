@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 3
+#define DYNMO_CUDA_VERSION 4
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -64,6 +64,15 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	  const void *inp, const float *mean, const float *rstd, int32_t n, int32_t c),                                    \
 	  (k, stream, dweight, dbias, dout, inp, mean, rstd, n, c))                                                        \
                                                                                                                        \
+	X(rmsnorm_forward, (dynmo_cuda *k, void *stream, void *out, float *rstd, const void *inp, const void *weight,      \
+	  int32_t n, int32_t c, double eps), (k, stream, out, rstd, inp, weight, n, c, eps))                               \
+	/* dinp = add + …; add may be dinp. */                                                                             \
+	X(rmsnorm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *add, const void *dout,             \
+	  const void *inp, const float *rstd, const void *weight, int32_t n, int32_t c),                                   \
+	  (k, stream, dinp, add, dout, inp, rstd, weight, n, c))                                                           \
+	X(rmsnorm_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, const void *dout, const void *inp,        \
+	  const float *rstd, int32_t n, int32_t c), (k, stream, dweight, dout, inp, rstd, n, c))                           \
+                                                                                                                       \
 	/* out = inp·weightᵀ + bias + add; bias and add may be absent. */                                                  \
 	X(matmul_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const void *weight, const void *bias,  \
 	  const void *add, int32_t n, int32_t c, int32_t o), (k, stream, out, inp, weight, bias, add, n, c, o))            \
@@ -93,12 +102,17 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
 	  (k, stream, out, inp, row, col, values, n, rows, cols, nnz))                                                     \
                                                                                                                        \
+	/* Rotates `heads` heads of hs channels of rows of width; a row of table is hs floats. */                          \
+	X(rotary, (dynmo_cuda *k, void *stream, void *qkv, const int32_t *positions, const float *table, int32_t n,        \
+	  int32_t heads, int32_t width, int32_t hs, int32_t inverse),                                                      \
+	  (k, stream, qkv, positions, table, n, heads, width, hs, inverse))                                                \
+	/* kv of the nh heads have keys and values. */                                                                     \
 	X(attention_forward, (dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, const int32_t           \
-	  *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh), (k, stream, out, lse, qkv, offsets,     \
-	  b, longest, n, c, nh))                                                                                           \
+	  *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh, int32_t kv),                             \
+	  (k, stream, out, lse, qkv, offsets, b, longest, n, c, nh, kv))                                                   \
 	X(attention_backward, (dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void      \
 	  *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t        \
-	  nh), (k, stream, dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh))                                      \
+	  nh, int32_t kv), (k, stream, dqkv, dout, qkv, out, lse, offsets, b, longest, n, c, nh, kv))                      \
 	/* order (2·nh·n), starts (b, nh, 2, buckets + 1), pairs (2) of D. */                                              \
 	X(attention_hash, (dynmo_cuda *k, void *stream, int32_t *order, int32_t *starts, double *pairs, const void *qkv,   \
 	  const int32_t *offsets, uint64_t key, int32_t buckets, int32_t b, int32_t longest, int32_t n, int32_t c,         \
@@ -114,6 +128,10 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	X(gelu_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, int64_t n), (k, stream, out, inp, n))    \
 	X(gelu_backward, (dynmo_cuda *k, void *stream, void *dinp, const void *inp, const void *dout, int64_t n),          \
 	  (k, stream, dinp, inp, dout, n))                                                                                 \
+	X(swiglu_forward, (dynmo_cuda *k, void *stream, void *out, const void *gateup, int32_t n, int32_t c),              \
+	  (k, stream, out, gateup, n, c))                                                                                  \
+	X(swiglu_backward, (dynmo_cuda *k, void *stream, void *dgateup, const void *dout, const void *gateup, int32_t n,   \
+	  int32_t c), (k, stream, dgateup, dout, gateup, n, c))                                                            \
 	X(add, (dynmo_cuda *k, void *stream, void *out, const void *a, const void *b, int64_t n), (k, stream, out, a, b, n)) \
 	X(accumulate, (dynmo_cuda *k, void *stream, float *out, const float *a, const float *b, int64_t n),                \
 	  (k, stream, out, a, b, n))                                                                                       \
@@ -134,6 +152,11 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	X(gate_gradient, (dynmo_cuda *k, void *stream, void *dlogits, const void *dout, const void *a, const void *b,      \
 	  const int32_t *rows, const float *factor, int32_t n, int32_t c),                                                 \
 	  (k, stream, dlogits, dout, a, b, rows, factor, n, c))                                                            \
+	/* Sums of `each` rows of inp; rows (n, each), negative ones absent; factor may be absent. */                      \
+	X(combine_rows, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, \
+	  int32_t n, int32_t each, int32_t c), (k, stream, out, inp, rows, factor, n, each, c))                            \
+	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
+	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
                                                                                                                        \
 	X(sum_squares, (dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n), (k, stream, out, x, n))      \
 	/* w (E) and, unless E is float, its master in float. The first decayed elements decay. */                         \

@@ -261,8 +261,9 @@ func (c Config) AttentionShare() float64 {
 	if c.Simulate.Attention > 0 {
 		return c.Simulate.Attention
 	}
-	t := float64(c.Model.Sequence)
-	return t / (t + c.Model.matrices()/float64(c.Model.Hidden))
+	t, hidden := float64(c.Model.Sequence), float64(c.Model.Hidden)
+	attention, mlp := c.Matrices()
+	return t / (t + (attention+mlp)/hidden)
 }
 
 // Balance is when and how layers are moved.

@@ -22,21 +22,6 @@ func (m Model) MLP() int {
 	return (8*m.Hidden + 95) / 96 * 32
 }
 
-// matrices returns the weights of a block's matrices.
-func (m Model) matrices() float64 {
-	hidden, mlp := float64(m.Hidden), float64(m.MLP())
-	if m.Llama() {
-		return m.attention() + 3*hidden*mlp
-	}
-	return m.attention() + 2*hidden*mlp
-}
-
-// attention returns the weights of a block's matrices before and behind attention.
-func (m Model) attention() float64 {
-	hidden := float64(m.Hidden)
-	return 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
-}
-
 // Inside returns the channels inside an MLP of a block: where there are experts, of each.
 func (c Config) Inside() int {
 	if c.Dynamic.Has("moe") && c.Moe.Intermediate > 0 {
@@ -45,19 +30,34 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
-// matrices returns the weights of a block's matrices, those of all experts included.
-func (c Config) matrices() float64 {
-	if !c.Dynamic.Has("moe") {
-		return c.Model.matrices()
-	}
-	hidden := float64(c.Model.Hidden)
-	return c.Model.attention() + float64(c.Moe.Experts)*hidden*(3*float64(c.Inside())+1)
-}
-
 // assigned returns how many MLPs of a block a token goes to.
 func (c Config) assigned() int {
 	if c.Dynamic.Has("moe") {
 		return c.Moe.Top
 	}
 	return 1
+}
+
+// Matrices returns the weights of a block's matrices that a token is multiplied with: in
+// attention, and in the MLP or the experts that it goes to, with their router.
+func (c Config) Matrices() (attention, mlp float64) {
+	m := c.Model
+	hidden, factors, router := float64(m.Hidden), 2.0, 0.0
+	if m.Llama() {
+		factors = 3 // gate, up and down
+	}
+	if c.Dynamic.Has("moe") {
+		router = hidden * float64(c.Moe.Experts)
+	}
+	attention = 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
+	return attention, float64(c.assigned())*factors*hidden*float64(c.Inside()) + router
+}
+
+// matrices returns the weights of a block's matrices, those of all experts included.
+func (c Config) matrices() float64 {
+	if c.Dynamic.Has("moe") {
+		c.Moe.Top = c.Moe.Experts
+	}
+	attention, mlp := c.Matrices()
+	return attention + mlp
 }

@@ -63,7 +63,7 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Model.Hidden%c.Model.Heads != 0, "model.hidden to be a multiple of model.heads", "model.hidden model.heads"},
 		{c.Model.Llama() && c.Model.Heads%c.Model.Keyed() != 0, "model.key_value_heads to divide model.heads", "model.key_value_heads model.heads"},
 		{c.Model.Llama() && c.Model.Hidden/c.Model.Heads%2 != 0, "an even number of channels of a head, whose halves rotate", "model.hidden model.heads"},
-		{c.Model.RopeLow >= c.Model.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",
+		{c.Model.Llama() && c.Model.RopeScaling == "llama3" && c.Model.RopeLow >= c.Model.RopeHigh, "model.rope_low_freq_factor to be below model.rope_high_freq_factor",
 			"model.rope_low_freq_factor model.rope_high_freq_factor"},
 		{c.Model.Keyed() != c.Model.Heads && c.Dynamic.Has("attention"), "as many key-value heads as heads beside attention, whose buckets are of each head's own keys",
 			"model.key_value_heads dynamic.kind"},

@@ -41,3 +41,21 @@ func TestExpertsKeepLaw1(t *testing.T) {
 		}
 	}
 }
+
+// TestExpertsKeepLaw2: a mixture of experts goes on from a checkpoint, on other stages, as
+// if it had never ended.
+func TestExpertsKeepLaw2(t *testing.T) {
+	c := llama(small(t))
+	c.Train.Steps, c.Parallel.Stages, c.Model.Grain = 7, 3, "half"
+	c.Dynamic.Kind, c.Moe.Experts, c.Moe.Top = "moe", 4, 3
+	whole := goRun(t, c, nil)
+	saved := part{dir: t.TempDir(), stop: 3}
+	first, _ := trainPart(t, c, saved)
+	c.Parallel.Stages, c.Schedule.Kind = 2, "zb-v"
+	then, _ := trainPart(t, c, part{from: saved.dir})
+	if at := joined(first, then).difference(whole); at != "" {
+		t.Errorf("differs from an undisturbed run at %s", at)
+	}
+	c.Moe.Top = 2
+	refused(t, c, saved.dir, `moe.top: 3 in the checkpoint, 2 here`)
+}

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -216,5 +218,78 @@ func TestReferenceOfExperts(t *testing.T) {
 	must(t, err)
 	if !slices.Equal(ch.experts[1].chosen, went) {
 		t.Errorf("tokens went to %v, and after the comparison to %v", went, ch.experts[1].chosen)
+	}
+}
+
+// mixture is MixtralSparseMoeBlock of Hugging Face's modeling_mixtral.py for one token: the
+// softmax over all experts, its largest, renormalised, and the sum of what these make.
+func (p *plainLlama) mixture(at string, x []scalar) []scalar {
+	all := p.softmax(p.product(at+"router.weight", x))
+	first := make([]int, len(all))
+	for k := range first {
+		first[k] = k
+	}
+	slices.SortFunc(first, func(a, b int) int { return cmp.Compare(all[b].x, all[a].x) })
+	first = first[:p.c.Experts.Top]
+	kept := p.put(0, nil, nil)
+	for _, k := range first {
+		kept = p.add(kept, all[k])
+	}
+	share := p.map1(kept, 1/kept.x, -1/(kept.x*kept.x))
+	out := make([]scalar, len(x))
+	for i := range out {
+		out[i] = p.put(0, nil, nil)
+	}
+	for _, k := range first {
+		weight := p.mul(all[k], share)
+		for i, y := range p.gated(fmt.Sprintf("%sexpert.%d.", at, k), x) {
+			out[i] = p.add(out[i], p.mul(weight, y))
+		}
+	}
+	return out
+}
+
+// TestExpertsAreThePlainModel: logits, loss and gradients are those of the model written
+// number by number.
+func TestExpertsAreThePlainModel(t *testing.T) {
+	for _, e := range []Experts{{Count: 4, Top: 2}, {Count: 5, Top: 4}, {Count: 3, Top: 1}} {
+		ch := newChain(t, mixture(e), tensor.F64)
+		enlarge(ch.s)
+		ch.gradients()
+		p, logits := plainOf(ch)
+		loss := p.loss(logits, ch.targets)
+		if got := ch.loss(); math.Abs(got-loss.x) > 1e-10 {
+			t.Errorf("%+v: loss %v, plainly %v", e, got, loss.x)
+		}
+		equalLogits(t, ch, logits)
+		equalGradients(t, ch, p, p.gradients(loss))
+	}
+}
+
+// TestParametersOfExperts: models have as many parameters as were published of them, and as
+// many operations as the parameters that are active. LLaMA-MoE-3.5B (4/16) is LLaMA-2 7B, cut
+// up, and routers of 16·4096 in each of 32 blocks.
+func TestParametersOfExperts(t *testing.T) {
+	c := Config{
+		Family: "llama", Blocks: 32, Hidden: 4096, Heads: 32, KeyValueHeads: 8, Intermediate: 14336, NormEps: 1e-5, Rope: Rope{Base: 1e6},
+		Sequence: 2048, Vocab: 32000, Experts: Experts{Count: 8, Top: 2},
+	}
+	cut := c
+	cut.KeyValueHeads, cut.Intermediate, cut.Experts = 32, 688, Experts{Count: 16, Top: 4}
+	for _, m := range []struct {
+		name        string
+		shape       Config
+		all, active int64
+	}{
+		{"Mixtral 8x7B", c, 46_702_792_704, 46_702_792_704 - 32*6*3*4096*14336},
+		{"LLaMA-MoE-3.5B", cut, 6_738_415_616 + 32*16*4096, 6_738_415_616 + 32*16*4096 - 32*12*3*4096*688},
+	} {
+		if got := m.shape.Parameters(); got != m.all {
+			t.Errorf("%s: %d parameters, want %d", m.name, got, m.all)
+		}
+		matrices := m.active - 4096*(32000+2*32+1) // without embedding and norms
+		if got, want := m.shape.Flops(), 6*float64(matrices)+6*32*2048*4096; got != want {
+			t.Errorf("%s: %v operations a token, want %v", m.name, got, want)
+		}
 	}
 }

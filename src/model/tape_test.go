@@ -184,6 +184,25 @@ func (p *plainLlama) softmax(z []scalar) []scalar {
 	return y
 }
 
+// feedForward is the MLP of a block, or of its experts that a token goes to.
+func (p *plainLlama) feedForward(at string, x []scalar) []scalar {
+	if p.c.Experts.Count > 0 {
+		return p.mixture(at, x)
+	}
+	return p.gated(at, x)
+}
+
+func (p *plainLlama) gated(at string, x []scalar) []scalar {
+	gateup := p.product(at+"gateup.weight", x)
+	active := make([]scalar, p.c.Intermediate)
+	for i := range active {
+		g := gateup[i]
+		sigmoid := 1 / (1 + math.Exp(-g.x))
+		active[i] = p.mul(p.map1(g, g.x*sigmoid, sigmoid*(1+g.x*(1-sigmoid))), gateup[p.c.Intermediate+i])
+	}
+	return p.product(at+"down.weight", active)
+}
+
 // forward returns the logits of every token of a sequence.
 func (p *plainLlama) forward(tokens []int32) (logits [][]scalar) {
 	table := p.rows(tokenWeight, p.c.Hidden)
@@ -208,14 +227,7 @@ func (p *plainLlama) forward(tokens []int32) (logits [][]scalar) {
 			add(t, p.product(at+"proj.weight", y))
 		}
 		for t := range x {
-			gateup := p.product(at+"gateup.weight", p.norm(at+"norm2.weight", x[t]))
-			active := make([]scalar, p.c.Intermediate)
-			for i := range active {
-				g := gateup[i]
-				sigmoid := 1 / (1 + math.Exp(-g.x))
-				active[i] = p.mul(p.map1(g, g.x*sigmoid, sigmoid*(1+g.x*(1-sigmoid))), gateup[p.c.Intermediate+i])
-			}
-			add(t, p.product(at+"down.weight", active))
+			add(t, p.feedForward(at, p.norm(at+"norm2.weight", x[t])))
 		}
 	}
 	head := "head/head.weight"

@@ -47,6 +47,7 @@ var gpuParts = []gpuPart{
 	{"adamw", (*gpu).adamw},
 	{"gelu", (*gpu).gelu},
 	{"embedding", (*gpu).embedding},
+	{"llama", (*gpu).llama},
 }
 
 const yardsticks = 2

@@ -34,6 +34,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			cases = append(cases, setting{family: family, plan: plan, buckets: buckets})
 		}
 	}
+	cases = append(cases, setting{family: "llama", plan: newSchedule(t, schedule.KindZBV, 3, 2)})
 	for _, threshold := range []float64{-1, 2} { // all leave, none
 		exits := model.Exits{After: "2,4", Confidence: "classifier", Threshold: threshold, Probe: 0.5, Weight: 1}
 		cases = append(cases, setting{plan: newSchedule(t, schedule.Kind1F1B, 3, 1), exits: exits})
@@ -43,6 +44,9 @@ func TestStepAllocatesNothing(t *testing.T) {
 	for _, v := range cases {
 		c, plan := tiny, v.plan
 		c.Family, c.Exits, c.Buckets = v.family, v.exits, v.buckets
+		if v.family == "llama" {
+			c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope.Base = 1, 7, 1e-5, 1e4
+		}
 		stages := plan.Map.Stages
 		var per float64
 		err := local.Run(stages, func(tr comm.Transport) error {

@@ -19,6 +19,7 @@ type changed struct {
 	Work     float64 // mean of that part over the blocks
 	Left     float64 // share of the tokens that leave at exits; NaN without any
 	Taken    float64 // share of those that come to routed blocks and are taken; NaN without any
+	Loads    loads   // of experts
 }
 
 // changer tells what the model has become.
@@ -70,7 +71,7 @@ func (c changer) over(s segment) changed {
 	if d.Left = math.NaN(); c.run.Config.Dynamic.Has("exit") {
 		d.Left = left / entered
 	}
-	d.Taken = taken / there
+	d.Taken, d.Loads = taken/there, meanLoads(c.run.Metrics[s.lo:s.hi]...)
 	return d
 }
 
@@ -108,6 +109,9 @@ func (c changer) sentence() string {
 	}
 	if !math.IsNaN(d.Taken) {
 		list = append(list, "routed blocks take "+percentOf(d.Taken)+" of their tokens")
+	}
+	if !math.IsNaN(d.Loads.Fullest) {
+		list = append(list, d.Loads.sentence())
 	}
 	if d.What == "tokens" {
 		list = append(list, "blocks work on "+percentOf(d.Work)+" of all tokens")

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/record"
 )
 
-// countCharts returns what exits and routed blocks counted, and the plasticity that
+// countCharts returns what exits, routed blocks and experts counted, and the plasticity that
 // freezing goes by.
 func (r Run) countCharts() (list []*chart) {
 	nan := math.NaN()
@@ -40,6 +40,15 @@ func (r Run) countCharts() (list []*chart) {
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[1], v[0]) }},
 		{model.RoutingCounts, 3, chart{Title: "foretold rightly", Unit: "%", About: r.foretells()},
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[2], v[0]) }},
+		{model.ExpertCounts, model.ExpertsFrom + 1, chart{Title: "fullest expert", About: "tokens of a layer's fullest expert over those of its mean one, of a step", FromZero: true},
+			func(_ record.Metrics, v []int64) float64 { return loadsOf(v).Fullest }},
+		{model.ExpertCounts, model.ExpertsFrom + 1, chart{Title: "dropped assignments", Unit: "%", About: "of tokens to experts whose capacity is used up", FromZero: true},
+			func(_ record.Metrics, v []int64) float64 {
+				if r.Config.Moe.Capacity == 0 {
+					return nan
+				}
+				return 100 * loadsOf(v).Dropped
+			}},
 	} {
 		if n := r.counted(c.counts, c.values, c.of).chart(c.chart); n != nil {
 			list = append(list, n)

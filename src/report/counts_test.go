@@ -33,6 +33,48 @@ func depths(t *testing.T, kind string) Run {
 	return r
 }
 
+// loaded returns a run of 20 steps with two experts in two layers, which drop some
+// assignments.
+func loaded(t *testing.T, dropped int64) Run {
+	t.Helper()
+	sets := []string{"model.family=llama", "dynamic.kind=moe", "moe.experts=2"}
+	if dropped > 0 {
+		sets = append(sets, "moe.capacity=1")
+	}
+	return counting(t, 20, sets,
+		record.LayerCounts{Layer: "block.0", Name: "experts", Values: []int64{8, dropped, 0, 0, 3, 3}},
+		record.LayerCounts{Layer: "block.1", Name: "experts", Values: []int64{8, dropped, 0, 0, 6, 0}})
+}
+
+// TestLoadCharts: there is a chart of what is dropped only where anything can be.
+func TestLoadCharts(t *testing.T) {
+	for dropped, want := range map[int64]int{0: 1, 2: 2} {
+		list := loaded(t, dropped).countCharts()
+		if len(list) != want {
+			t.Fatalf("%d charts, want %d", len(list), want)
+		}
+		for i, title := range []string{"fullest expert", "dropped assignments"}[:want] {
+			c := list[i]
+			if c.Title != title || len(c.Curves) != 2 || c.Curves[1].Name != "block 1" || c.Curves[i].Y[19] != []float64{1, 25}[i] {
+				t.Errorf("%s: %+v", title, c)
+			}
+		}
+	}
+}
+
+// TestExpertTable: a row for each layer with experts, of the last steps.
+func TestExpertTable(t *testing.T) {
+	r := loaded(t, 0)
+	r.Metrics[0].Counts = append(r.Metrics[0].Counts, record.LayerCounts{Layer: "block.0", Name: "experts", Values: []int64{8, 0, 0, 0, 900, 3}})
+	want := [][]string{{"layer", "expert 0", "expert 1"}, {"block 0", "50.0", "50.0"}, {"block 1", "100.0", "0.0"}}
+	if got := r.expertTable(); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := counting(t, 3, nil).expertTable(); got != nil {
+		t.Errorf("%q of a run without experts", got)
+	}
+}
+
 // TestCountCharts: a chart for each number that layers counted, a curve for each layer
 // that counted any.
 func TestCountCharts(t *testing.T) {
@@ -125,6 +167,8 @@ func TestModelAtTheEnd(t *testing.T) {
 		"exit":      {depths(t, "exit"), "25 % of the tokens leave early; blocks work on 81.2 % of all tokens"},
 		"mod":       {depths(t, "mod"), "routed blocks take 12.5 % of their tokens; blocks work on 55.5 % of all tokens"},
 		"mod+exit":  {depths(t, "mod+exit"), "25 % of the tokens leave early; routed blocks take 12.5 % of their tokens; blocks work on 49.2 % of all tokens"},
+		"experts":   {loaded(t, 0), "the fullest expert of a layer has 1.5 times the mean load"},
+		"dropping":  {loaded(t, 2), "the fullest expert of a layer has 1.5 times the mean load, 25 % of the assignments are dropped"},
 		"attention": {counting(t, 20, []string{"dynamic.kind=attention"}, record.LayerCounts{Layer: "block.1", Name: "pairs", Values: []int64{9, 100}}), "9 % of the causal scores of attention are computed"},
 	} {
 		if got := c.run.changer().sentence(); got != c.want {

@@ -40,6 +40,12 @@ func (m *Model) Words(step record.Metrics) (list []string) {
 	if m.config.Dynamic.Has("freeze") {
 		list = append(list, fmt.Sprintf("frozen layers: %d of %d", m.frozen, len(m.chain)))
 	}
+	if l := meanLoads(step); !math.IsNaN(l.Fullest) {
+		list = append(list, "fullest expert: "+record.Significant(l.Fullest)+" times the mean")
+		if m.config.Moe.Capacity > 0 {
+			list = append(list, "dropped assignments: "+percentOf(l.Dropped))
+		}
+	}
 	if row := m.work.row(step, float64(step.BatchSize*m.config.Model.Sequence)); row != nil {
 		m.work.shares = append(m.work.shares[:0], row)
 		if share := m.work.blocks(m.chain, 0); !math.IsNaN(share) {

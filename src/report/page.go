@@ -43,6 +43,7 @@ type page struct {
 	Idle     *idleTable
 	Events   []eventRow
 	Left     int        // events that are not listed
+	Experts  [][]string // header and rows, as Phases
 	Phases   [][]string // header and rows
 	Settings string
 	Style    template.CSS
@@ -109,6 +110,7 @@ func HTML(out io.Writer, r Run) error {
 	p.Events = r.eventRows()
 	p.Left = max(0, len(p.Events)-mostEvents)
 	p.Events = p.Events[:len(p.Events)-p.Left]
+	p.Experts = r.expertTable()
 	if p.Phases, err = r.phaseTable(); err != nil {
 		return err
 	}

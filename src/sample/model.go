@@ -45,10 +45,13 @@ type linear struct{ weight, bias []float32 }
 // New returns the model of a shape, with the values that read returns of every
 // weight. Reads run at once, on as many goroutines as there are threads (at least
 // one). k, of float32 in host memory, multiplies many tokens faster than this package
-// does; it may be nil. Errors are those of read.
+// does; it may be nil. Errors are those of read, or that the model is no GPT-2.
 func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) ([]float32, error)) (*Model, error) {
 	if threads < 1 {
 		panic("sample: no threads")
+	}
+	if c.Family != "" && c.Family != "gpt2" {
+		return nil, fmt.Errorf("a model of the family %s, want gpt2", c.Family)
 	}
 	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k}
 	places := m.places()

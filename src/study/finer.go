@@ -10,13 +10,14 @@ import (
 
 // Finer makes up the costs of a chain that is cut finer, by model.grain and
 // model.head_shards of next, from those of the chain of c. Pieces of a layer take
-// its seconds in proportion to the multiplications of a token, 4·C² + T·C in
-// attention and 8·C² in the MLP, and equal shares of a head; its bytes and
+// its seconds in proportion to the multiplications of a token, with the weights of the
+// matrices and T·C in attention (4·C² + T·C and 8·C² of GPT-2's halves), and equal shares of a head; its bytes and
 // parameters are divided as those of the dense chain are.
 func Finer(t cost.Table, c, next config.Config) cost.Table {
 	old, pieces := plan.Dense(c).Layers, plan.Dense(next).Layers
 	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
-	attention := (4*hidden + sequence) / (12*hidden + sequence)
+	first, second := c.Matrices()
+	attention := (first/hidden + sequence) / ((first+second)/hidden + sequence)
 	shares := []float64{attention, 1 - attention}
 	out := t
 	out.Layers, out.Scale = nil, nil

@@ -10,6 +10,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/plan"
 	"dynmo/src/record"
@@ -81,6 +82,9 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 // planAnswer is what the command says; times are in seconds.
 type planAnswer struct {
 	Clock      string              `json:"clock"` // sim
+	Parameters int64               `json:"parameters"`
+	Active     int64               `json:"active_parameters"` // that a token meets
+	Flops      float64             `json:"step_flops"`        // of all replicas; no token leaves early or passes by a block
 	Costs      string              `json:"costs_clock"`
 	Asked      string              `json:"schedule_kind"`    // of the settings
 	Schedule   string              `json:"schedule"`         // which auto or list may have chosen
@@ -174,8 +178,11 @@ func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show fun
 	for l := range t.Layers {
 		a.Spread = max(a.Spread, t.Spread(l))
 	}
-	model := o.Config.Model
-	if notation, err := partition.FormatLayout(best.Cuts, model.Blocks, model.PerBlock(), model.HeadShards); err == nil {
+	c := o.Config
+	shape := model.FromConfig(c)
+	tokens := float64(c.Model.Sequence) * float64(c.Parallel.MicrobatchSize) * float64(c.Parallel.Microbatches) * float64(c.Parallel.Replicas)
+	a.Parameters, a.Active, a.Flops = shape.Parameters(), shape.Active(), shape.Flops()*tokens
+	if notation, err := partition.FormatLayout(best.Cuts, c.Model.Blocks, c.Model.PerBlock(), c.Model.HeadShards); err == nil {
 		a.Layout = notation
 	}
 	m := best.Schedule.Map
@@ -242,6 +249,11 @@ func (a planAnswer) print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	line := func(name, format string, values ...any) { paragraph(out, name, format, values...) }
+	parameters := fmt.Sprintf("%d parameters", a.Parameters)
+	if a.Active < a.Parameters {
+		parameters += fmt.Sprintf(", of which a token meets %d", a.Active)
+	}
+	line("model", "%s; %.3g FLOP in a step of all replicas", parameters, a.Flops)
 	if a.Layout != "" {
 		line("layout", "%s", a.Layout)
 	}

@@ -58,7 +58,7 @@ func TestBadFiles(t *testing.T) {
 		{"train hf", "config: hf: a directory, want a regular file"},
 		{"train huge", "config: huge: " + huge + "262144"},
 		{"train deep.toml", "deep.toml:2: tables or lists more than 16 deep in each other, want settings"},
-		{"train key\x1b[2J", `key\x1b[2J:1: x = 1: key outside any table; the nearest is optimizer.lr`},
+		{"train key\x1b[2J", `key\x1b[2J:1: x = 1: key outside any table; the nearest is moe.z`},
 		{"train u\u202egpj.md", `u\u202egpj.md:2: run.nam: unknown key; the nearest is run.name`},
 		{"plan run.toml --costs fifo", "--costs: fifo: " + fifo},
 		{"simulate run.toml --costs /dev/zero", "--costs: /dev/zero: " + device},

@@ -21,7 +21,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	indices := func(i int) *C.int32_t { return (*C.int32_t)(x(i)) }
 	words := func(i int) *C.uint64_t { return (*C.uint64_t)(x(i)) }
 	c, o, v, nnz := size(call.C), size(call.O), size(call.V), size(call.NNZ)
-	b, longest, nh := size(call.B), size(call.Longest), size(call.NH)
+	b, longest, nh, kv := size(call.B), size(call.Longest), size(call.NH), size(call.KV)
 	buckets := size(call.Buckets)
 	first, scale, a := size(call.First), C.double(call.Scale), &call.AdamW
 	length := C.int64_t(call.N) // of an element-wise call, which may have more than 2^31
@@ -41,6 +41,14 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_layernorm_backward_input(t, h, stream, x(0), x(1), x(2), x(3), floats(4), floats(5), x(6), rows(), c)
 	case kernel.LayerNormBackwardWeight:
 		status = C.call_layernorm_backward_weight(t, h, stream, floats(0), floats(1), x(2), x(3), floats(4), floats(5), rows(), c)
+	case kernel.RMSNormForward:
+		status = C.call_rmsnorm_forward(t, h, stream, x(0), floats(1), x(2), x(3), rows(), c, C.double(call.Eps))
+	case kernel.RMSNormBackwardInput:
+		status = C.call_rmsnorm_backward_input(t, h, stream, x(0), x(0), x(1), x(2), floats(3), x(4), rows(), c)
+	case kernel.RMSNormBackwardInputTo:
+		status = C.call_rmsnorm_backward_input(t, h, stream, x(0), x(1), x(2), x(3), floats(4), x(5), rows(), c)
+	case kernel.RMSNormBackwardWeight:
+		status = C.call_rmsnorm_backward_weight(t, h, stream, floats(0), x(1), x(2), floats(3), rows(), c)
 	case kernel.MatmulForward:
 		status = C.call_matmul_forward(t, h, stream, x(0), x(1), x(2), x(3), nil, rows(), c, o)
 	case kernel.MatmulForwardAdd:
@@ -59,10 +67,16 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_spmm_backward_input(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), rows(), o, c, nnz)
 	case kernel.SDDMM:
 		status = C.call_sddmm(t, h, stream, floats(0), floats(1), x(2), x(3), indices(4), indices(5), rows(), o, c, nnz)
+	case kernel.Rotary:
+		inverse := C.int32_t(0)
+		if call.Inverse {
+			inverse = 1
+		}
+		status = C.call_rotary(t, h, stream, x(0), indices(1), floats(2), rows(), nh, c, size(call.HS), inverse)
 	case kernel.AttentionForward:
-		status = C.call_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), b, longest, rows(), c, nh)
+		status = C.call_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), b, longest, rows(), c, nh, kv)
 	case kernel.AttentionBackward:
-		status = C.call_attention_backward(t, h, stream, x(0), x(1), x(2), x(3), floats(4), indices(5), b, longest, rows(), c, nh)
+		status = C.call_attention_backward(t, h, stream, x(0), x(1), x(2), x(3), floats(4), indices(5), b, longest, rows(), c, nh, kv)
 	case kernel.AttentionHash:
 		status = C.call_attention_hash(t, h, stream, indices(0), indices(1), doubles(2), x(3), indices(4), C.uint64_t(call.Key), buckets,
 			b, longest, rows(), c, nh)
@@ -76,6 +90,10 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_gelu_forward(t, h, stream, x(0), x(1), length)
 	case kernel.GELUBackward:
 		status = C.call_gelu_backward(t, h, stream, x(0), x(1), x(2), length)
+	case kernel.SwiGLUForward:
+		status = C.call_swiglu_forward(t, h, stream, x(0), x(1), rows(), c)
+	case kernel.SwiGLUBackward:
+		status = C.call_swiglu_backward(t, h, stream, x(0), x(1), x(2), rows(), c)
 	case kernel.Add:
 		status = C.call_add(t, h, stream, x(0), x(1), x(2), length)
 	case kernel.Accumulate:
@@ -92,6 +110,10 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_scatter_rows(t, h, stream, x(0), x(1), indices(2), floats(3), floats(4), rows(), c)
 	case kernel.GateGradient:
 		status = C.call_gate_gradient(t, h, stream, x(0), x(1), x(2), x(3), indices(4), floats(5), rows(), c)
+	case kernel.CombineRows:
+		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), rows(), size(call.K), c)
+	case kernel.CombineGradient:
+		status = C.call_combine_gradient(t, h, stream, floats(0), x(1), x(2), indices(3), rows(), size(call.K), c)
 	case kernel.SumSquares:
 		status = C.call_sum_squares(t, h, stream, doubles(0), floats(1), length)
 	case kernel.AdamWUpdate:

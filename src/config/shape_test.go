@@ -1,0 +1,54 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLlamaShapes: what settings leave open follows from the others.
+func TestLlamaShapes(t *testing.T) {
+	for _, v := range []struct {
+		hidden, intermediate, keyed int
+		mlp, heads                  int
+	}{{4096, 0, 0, 10944, 32}, {4096, 11008, 8, 11008, 8}, {64, 0, 1, 192, 1}, {36, 0, 2, 96, 2}, {12, 5, 4, 5, 4}} {
+		m := Model{Family: "llama", Hidden: v.hidden, Heads: 32, Intermediate: v.intermediate, KeyValueHeads: v.keyed}
+		if m.MLP() != v.mlp || m.Keyed() != v.heads {
+			t.Errorf("%+v: %d channels inside, %d key-value heads, want %d and %d", m, m.MLP(), m.Keyed(), v.mlp, v.heads)
+		}
+		m.Family = "gpt2"
+		if m.MLP() != 4*v.hidden || m.Keyed() != 32 {
+			t.Errorf("GPT-2: %d channels inside, %d key-value heads", m.MLP(), m.Keyed())
+		}
+	}
+}
+
+// TestLlamaRefuses: combinations that no LLaMA can have are refused, by their settings.
+func TestLlamaRefuses(t *testing.T) {
+	for sets, want := range map[string]string{
+		"":                        "",
+		"model.key_value_heads=2": "",
+		"model.key_value_heads=3": "model.key_value_heads = 3, model.heads = 4: wanted model.key_value_heads to divide model.heads",
+		"model.key_value_heads=8": "model.key_value_heads = 8, model.heads = 4: wanted model.key_value_heads to divide model.heads",
+		"model.hidden=12":         "model.hidden = 12, model.heads = 4: wanted an even number of channels of a head",
+		"model.rope_scaling=yarn": `model.rope_scaling = "yarn": wanted "none", "linear" or "llama3"`,
+		"model.rope_scaling=llama3 model.rope_low_freq_factor=4":                  "wanted model.rope_low_freq_factor to be below model.rope_high_freq_factor",
+		"model.rope_low_freq_factor=9":                                            "",
+		"model.norm_eps=0":                                                        "model.norm_eps = 0.0: wanted a number above 0",
+		"model.family=mamba":                                                      `model.family = "mamba": wanted "gpt2" or "llama"`,
+		"model.key_value_heads=2 dynamic.kind=attention":                          "wanted as many key-value heads as heads beside attention",
+		"model.key_value_heads=2 dynamic.kind=exit exit.propagate=true":           "wanted as many key-value heads as heads where states",
+		"model.key_value_heads=2 dynamic.kind=exit+prune+freeze freeze.when=step": "",
+		"dynamic.kind=attention":                                                  "",
+		"model.family=gpt2 model.key_value_heads=3":                               "",
+	} {
+		_, err := load("", []byte("[model]\nfamily = \"llama\"\n"), strings.Fields(sets))
+		if got := ""; err != nil || want != "" {
+			if err != nil {
+				got = err.Error()
+			}
+			if want == "" || !strings.Contains(got, want) {
+				t.Errorf("%s: error %q, want %q", sets, got, want)
+			}
+		}
+	}
+}

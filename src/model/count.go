@@ -1,0 +1,45 @@
+package model
+
+// Parameters returns how many weights the model has. What layers borrow counts with its
+// owner.
+func (c Config) Parameters() int64 {
+	n := int64(0)
+	for _, d := range c.Chain() {
+		for _, p := range d.params() {
+			if !p.Borrowed() {
+				n += int64(p.Rows) * int64(p.Cols)
+			}
+		}
+	}
+	return n
+}
+
+// Active returns how many of the weights a token meets: of the experts of a block those that
+// it goes to.
+func (c Config) Active() int64 { return c.Parameters() - c.idle() }
+
+// idle returns how many weights of experts a token does not meet.
+func (c Config) idle() int64 {
+	others := max(0, c.Experts.Count-c.Experts.Top)
+	return 3 * int64(c.Blocks) * int64(others) * int64(c.Hidden) * int64(c.Intermediate)
+}
+
+// Flops returns the floating-point operations by which the model is trained on one token of
+// a whole sequence that neither leaves early nor passes by a block: forward 2 for each
+// weight that it meets of the matrices of blocks and head, and 2·T·C for causal attention of
+// each block; backward twice as many. What little norms, activations and the optimizer take
+// is left out.
+func (c Config) Flops() float64 {
+	weights := -float64(c.idle())
+	for _, d := range c.Chain() {
+		if d.Kind == Embedding || d.Kind == Exit {
+			continue
+		}
+		for _, p := range d.params() {
+			if p.Cols > 1 {
+				weights += float64(p.Rows) * float64(p.Cols)
+			}
+		}
+	}
+	return 6*weights + 6*float64(c.Blocks)*float64(c.Sequence)*float64(c.Hidden)
+}
