@@ -3,9 +3,9 @@
 // Go; every other backend agrees with it in kerneltest's conformance suite.
 //
 // Shapes are row-major. n is a number of tokens (batch b times sequence t), c
-// channels, o output channels, v vocabulary, nh heads. Floating-point operands
-// have the backend's DType unless a call says otherwise; wide ones, and the
-// gradients of weights, have DType.Wide. A call checks the
+// channels, o output channels, v vocabulary, nh heads, kv heads with keys.
+// Floating-point operands have the backend's DType unless a call says otherwise;
+// wide ones, and the gradients of weights, have DType.Wide. A call checks the
 // length and the space of its operands and panics if they are wrong: that is
 // the caller's error. Operands do not overlap unless a call says so.
 //
@@ -118,8 +118,9 @@ type Backend interface {
 	// queries and its keys apart, and stably. A token's bucket has a bit for each of
 	// log2(h.Count) random projections of its query or key: whether Σ_x ±x is above
 	// zero. The signs are bits of Signs(key, …), so that they are the same for queries
-	// and keys. Shapes of qkv and offsets are AttentionForward's, with as many kv as heads. pairs, F64 (2), becomes
-	// how many pairs SparseAttentionForward has scores of, and how many causal attention has.
+	// and keys. Shapes of qkv and offsets are AttentionForward's; here and in the two calls
+	// that follow all heads have keys of their own. pairs, F64 (2), becomes how many pairs
+	// SparseAttentionForward has scores of, and how many causal attention has.
 	AttentionHash(s device.Stream, h Buckets, pairs, qkv, offsets tensor.Mem, key uint64, b, longest, n, c, nh int)
 	// SparseAttentionForward is AttentionForward where a query sees of the keys at or
 	// before its own position only those of the same bucket (Pagliardini et al. 2023). One

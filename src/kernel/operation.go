@@ -159,7 +159,7 @@ func nco(d *Dims) int   { return d.N * d.C * d.O }
 func nnnz(d *Dims) int  { return d.N * d.NNZ }
 func rows(d *Dims) int  { return d.O + 1 }
 func ends(d *Dims) int  { return d.B + 1 }
-func fused(d *Dims) int { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // queries, keys and values
+func qkvs(d *Dims) int  { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // queries, keys and values
 func bits(d *Dims) int  { return (d.N + 63) / 64 }
 func bins(*Dims) int    { return 256 }
 func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
@@ -226,9 +226,9 @@ var operations = [Ops]Operation{
 	SDDMM: {"SDDMM", 2, nnnz, []Operand{add("dvalues", nnz).of(Wide), add("dbias", o).of(Wide).optional(), in("dout", no),
 		in("inp", nc), in("w.RowPtr", rows).of(I32), in("w.ColIdx", nnz).of(I32)}},
 	Rotary: {"Rotary", 3, turns, []Operand{add("qkv", nc), in("positions", n).of(I32), in("table", hs).of(WideTable)}},
-	AttentionForward: {"AttentionForward", 2, pairs, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", fused),
+	AttentionForward: {"AttentionForward", 2, pairs, []Operand{set("out", nc), set("lse", nhn).of(Wide), in("qkv", qkvs),
 		in("offsets", ends).of(I32)}},
-	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", fused), in("dout", nc), in("qkv", fused), in("out", nc),
+	AttentionBackward: {"AttentionBackward", 5, pairs, []Operand{set("dqkv", qkvs), in("dout", nc), in("qkv", qkvs), in("out", nc),
 		in("lse", nhn).of(Wide), in("offsets", ends).of(I32)}},
 	AttentionHash: {"AttentionHash", 4, signs, []Operand{set("h.Order", sorts).of(I32), set("h.Starts", starts).of(I32),
 		set("pairs", two).of(F64), in("qkv", n3c), in("offsets", ends).of(I32)}},

@@ -1,7 +1,5 @@
 package model
 
-import "strings"
-
 // Parameters returns how many weights the model has. What layers borrow counts with its
 // owner.
 func (c Config) Parameters() int64 {
@@ -38,12 +36,8 @@ func (c Config) Flops() float64 {
 			continue
 		}
 		for _, p := range d.params() {
-			switch all := float64(p.Rows) * float64(p.Cols); {
-			case p.Cols == 1:
-			case strings.HasPrefix(p.Name, "expert."):
-				weights += all * float64(c.Experts.Top) / float64(c.Experts.Count)
-			default:
-				weights += all
+			if p.Cols > 1 {
+				weights += float64(p.Rows) * float64(p.Cols)
 			}
 		}
 	}

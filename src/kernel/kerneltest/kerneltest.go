@@ -7,8 +7,8 @@
 //     sum behind each element, adding to operands that start as numbers and
 //     overwriting those that start as NaN;
 //   - writes nothing else: not its inputs, not the bytes around an operand;
-//   - gives equal bits for equal operands, wherever they lie, and every sequence
-//     the bits that it gets alone;
+//   - gives equal bits for equal operands, wherever they lie, every sequence the bits
+//     that it gets alone, and heads that share keys those of heads with copies;
 //   - panics on an operand of wrong length or in the wrong space.
 package kerneltest
 
@@ -42,6 +42,7 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 	t.Run("Aliasing", func(t *testing.T) { aliasing(t, k, dev) })
 	t.Run("Sequences", func(t *testing.T) { sequences(t, k, dev) })
 	t.Run("OneBucket", func(t *testing.T) { oneBucket(t, k, dev) })
+	t.Run("SharedKeys", func(t *testing.T) { sharedKeys(t, k, dev) })
 	t.Run("Checks", func(t *testing.T) { RunChecks(t, k, dev) })
 }
 
