@@ -10,6 +10,7 @@ type Dispatch struct {
 
 	tokens  int
 	p       []float64  // (tokens, experts)
+	scores  []float64  // (tokens, experts), by which balanced assignments are chosen
 	own     []float64  // (tokens, experts): gradient of the router's own losses
 	lse     []float64  // (tokens)
 	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
@@ -26,7 +27,7 @@ type Dispatch struct {
 func NewDispatch(x *Exec, e Experts) *Dispatch {
 	n := x.N()
 	return &Dispatch{
-		p: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
+		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
 	}
