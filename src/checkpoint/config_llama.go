@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"dynmo/src/model"
@@ -165,19 +166,32 @@ func (k keys) there(key string) error {
 	return nil
 }
 
+// fraction returns a number as Python writes one that is no integer: what reads the file
+// may tell 1 from 1.0.
+func fraction(x float64) json.Number {
+	text := strconv.FormatFloat(x, 'g', -1, 64)
+	if !strings.ContainsAny(text, ".e") {
+		text += ".0"
+	}
+	return json.Number(text)
+}
+
 // ropeJSON is rope_scaling.
 type ropeJSON struct {
-	Factor   float64 `json:"factor"`
-	High     float64 `json:"high_freq_factor,omitempty"`
-	Low      float64 `json:"low_freq_factor,omitempty"`
-	Original int     `json:"original_max_position_embeddings,omitempty"`
-	Type     string  `json:"rope_type"`
+	Factor   json.Number `json:"factor"`
+	High     json.Number `json:"high_freq_factor,omitempty"`
+	Low      json.Number `json:"low_freq_factor,omitempty"`
+	Original int         `json:"original_max_position_embeddings,omitempty"`
+	Type     string      `json:"rope_type"`
 }
 
 func writeLlama(c model.Config, end int32) any {
 	var scaling *ropeJSON
 	if r := c.Rope; r.Scaling != "" {
-		scaling = &ropeJSON{r.Factor, r.High, r.Low, r.Original, r.Scaling}
+		scaling = &ropeJSON{Factor: fraction(r.Factor), Type: r.Scaling}
+		if r.Scaling == model.RopeLlama3 {
+			scaling.High, scaling.Low, scaling.Original = fraction(r.High), fraction(r.Low), r.Original
+		}
 	}
 	name, architecture := llamaType, "LlamaForCausalLM"
 	if c.Experts.Count > 0 {
@@ -198,12 +212,12 @@ func writeLlama(c model.Config, end int32) any {
 		Blocks        int         `json:"num_hidden_layers"`
 		KeyValueHeads int         `json:"num_key_value_heads"`
 		Experts       int         `json:"num_local_experts,omitempty"`
-		Epsilon       float64     `json:"rms_norm_eps"`
+		Epsilon       json.Number `json:"rms_norm_eps"`
 		Scaling       *ropeJSON   `json:"rope_scaling"`
-		Theta         float64     `json:"rope_theta"`
+		Theta         json.Number `json:"rope_theta"`
 		Tied          bool        `json:"tie_word_embeddings"`
 		DType         string      `json:"torch_dtype"`
 		Vocab         int         `json:"vocab_size"`
 	}{[]string{architecture}, noDropout, special(end), special(end), "silu", c.Hidden, c.Intermediate, c.Sequence, name, c.Heads, c.Experts.Top,
-		c.Blocks, c.KeyValueHeads, c.Experts.Count, c.NormEps, scaling, c.Rope.Base, c.Tied, typeNames[F32], c.Vocab}
+		c.Blocks, c.KeyValueHeads, c.Experts.Count, fraction(c.NormEps), scaling, fraction(c.Rope.Base), c.Tied, typeNames[F32], c.Vocab}
 }

@@ -38,6 +38,9 @@ func TestParseLlama(t *testing.T) {
 			t.Errorf("%s: %v, %+v, want %+v", source, err, c.Model, want)
 		}
 	}
+	if text := string(NewConfig(llama31).Text); !strings.Contains(text, `"factor": 8.0,`) || !strings.Contains(text, `"rms_norm_eps": 1e-05,`) || !strings.Contains(text, `"rope_theta": 500000.0,`) {
+		t.Errorf("written: %s", text)
+	}
 	for _, want := range []model.Config{llama2, llama31, mixtral, linear} {
 		c, err := ParseConfig(EndingConfig(want, 2).Text)
 		if err != nil || c.Model != want || c.End != 2 {

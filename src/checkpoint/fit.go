@@ -33,19 +33,23 @@ func (w *Weights) Fit(c model.Config) (*Weights, error) {
 	means := make(map[string][]byte)
 	fitted := *w
 	fitted.Config, fitted.types, fitted.shards = NewConfig(c), nil, nil
-	fitted.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
+	fitted.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		from := have[p.Name]
 		n := from.Shape[0]
 		values, err := w.floats(from, min(lo, n), min(hi, n))
-		if err != nil || hi <= n {
-			return values, err
+		if err != nil {
+			return nil, err
+		}
+		dst = append(dst, values...)
+		if hi <= n {
+			return dst, nil
 		}
 		if means[p.Name] == nil {
 			if means[p.Name], err = w.mean(from); err != nil {
 				return nil, err
 			}
 		}
-		return append(values, bytes.Repeat(means[p.Name], int(hi-max(lo, n)))...), nil
+		return append(dst, bytes.Repeat(means[p.Name], int(hi-max(lo, n)))...), nil
 	}
 	return &fitted, nil
 }

@@ -164,8 +164,8 @@ func fromFiles(c Config, files []*File) (*Weights, error) {
 		from[p.Name] = w.pieces(p)
 		w.types[p.Name] = common(from[p.Name], all)
 	}
-	w.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
-		return rowsOf(from[p.Name], all, w.types[p.Name], lo, hi)
+	w.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
+		return appendRows(dst, from[p.Name], all, w.types[p.Name], lo, hi)
 	}
 	return w, nil
 }
@@ -181,42 +181,38 @@ func common(list []piece, all map[string]held) DType {
 	return d
 }
 
-// rowsOf returns the values of rows [lo, hi) of a weight, of type d, from its pieces.
-func rowsOf(list []piece, all map[string]held, d DType, lo, hi int64) ([]byte, error) {
-	var values []byte
+// appendRows appends the values of rows [lo, hi) of a weight, of type d, from its pieces.
+func appendRows(dst []byte, list []piece, all map[string]held, d DType, lo, hi int64) (_ []byte, err error) {
 	for _, t := range list {
-		from, to := max(lo, t.first), min(hi, t.first+t.rows())
-		if from >= to {
-			continue
+		from, to, h := max(lo, t.first)-t.first, min(hi, t.first+t.rows())-t.first, all[t.Name]
+		switch {
+		case from >= to:
+		case h.DType == d:
+			dst, err = h.rows(dst, t, from, to)
+		default:
+			var part []byte
+			part, err = h.rows(nil, t, from, to)
+			dst = append(dst, widened(part, h.DType)...)
 		}
-		part, err := all[t.Name].rows(t, from-t.first, to-t.first)
 		if err != nil {
 			return nil, err
 		}
-		if all[t.Name].DType != d {
-			part = widened(part, all[t.Name].DType)
-		}
-		if values == nil {
-			values = part
-		} else {
-			values = append(values, part...)
-		}
 	}
-	return values, nil
+	return dst, nil
 }
 
-// rows returns the values of rows [lo, hi) of a piece as they are stored, or, where Hugging
-// Face's matrix is the transpose, those columns of it.
-func (h held) rows(t piece, lo, hi int64) ([]byte, error) {
+// rows appends the values of rows [lo, hi) of a piece as they are stored, or, where Hugging
+// Face's matrix is the transpose, of those columns of it.
+func (h held) rows(dst []byte, t piece, lo, hi int64) ([]byte, error) {
 	row := t.weight.Row() / 4 * h.DType.bytes()
 	if !t.weight.Transposed {
-		return h.file.part(h.Tensor, lo*row, hi*row)
+		return h.file.part(dst, h.Tensor, lo*row, hi*row)
 	}
 	values, err := h.file.Read(h.Tensor)
 	if err != nil {
 		return nil, err
 	}
-	return transpose(values, h.Shape[0], h.Shape[1], h.DType.bytes())[lo*row : hi*row], nil
+	return append(dst, transpose(values, h.Shape[0], h.Shape[1], h.DType.bytes())[lo*row:hi*row]...), nil
 }
 
 // copied returns an error unless the tensor with the name of is there, and a is equal to
@@ -235,11 +231,11 @@ func copied(a held, all map[string]held, of string) error {
 	}
 	for lo := int64(0); lo < a.Bytes(); lo += loadBytes {
 		hi := min(lo+loadBytes, a.Bytes())
-		x, err := a.file.part(a.Tensor, lo, hi)
+		x, err := a.file.part(nil, a.Tensor, lo, hi)
 		if err != nil {
 			return err
 		}
-		y, err := b.file.part(b.Tensor, lo, hi)
+		y, err := b.file.part(nil, b.Tensor, lo, hi)
 		if err != nil {
 			return err
 		}

@@ -53,8 +53,8 @@ func elsewhere(l *model.Layer, p *model.Param) string {
 	return p.Weight
 }
 
-// loadBytes is about how much Load reads at a time, so that reading takes little
-// memory beside the layer's own.
+// loadBytes is about how much is read at a time, so that reading takes little memory beside
+// a layer's own.
 const loadBytes = 1 << 20
 
 // load sets the values of a parameter from the rows that it has of from.
@@ -83,26 +83,25 @@ func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free fu
 	var one sync.Mutex // reads a weight at a time
 	var last string    // whose values they are
 	var values []byte
-	rows := func(p model.Weight, lo, hi int64) ([]byte, error) {
+	rows := func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		one.Lock()
 		defer one.Unlock()
-		if p.Name == last {
-			return values[lo*p.Row() : hi*p.Row() : hi*p.Row()], nil
-		}
-		last, values = "", nil
-		for _, id := range owners[p.Name] {
-			l, err := layer(id)
-			if err != nil {
-				return nil, err
+		if p.Name != last {
+			last, values = "", nil
+			for _, id := range owners[p.Name] {
+				l, err := layer(id)
+				if err != nil {
+					return nil, err
+				}
+				v, err := stored{l, l.Param(p.Name)}.dense()
+				if err != nil {
+					return nil, err
+				}
+				values = append(values, v...)
 			}
-			v, err := stored{l, l.Param(p.Name)}.dense()
-			if err != nil {
-				return nil, err
-			}
-			values = append(values, v...)
+			last = p.Name
 		}
-		last = p.Name
-		return values[lo*p.Row() : hi*p.Row() : hi*p.Row()], nil
+		return append(dst, values[lo*p.Row():hi*p.Row()]...), nil
 	}
 	return &Weights{Config: NewConfig(c), Prefix: kindOf(c).prefix, rows: rows, close: func() error { free(); return nil }}
 }

@@ -76,7 +76,9 @@ func TestLoadBehindRouter(t *testing.T) {
 		expect.OK(t, w.Load(whole.Layers[id]))
 	}
 	const block = 2 // the second, which routes
-	values := func(s *model.Stage, name string) []float64 { return tensor.Of[float64](s.Layers[block].Param("block.1/" + name).W) }
+	values := func(s *model.Stage, name string) []float64 {
+		return tensor.Of[float64](s.Layers[block].Param("block.1/" + name).W)
+	}
 	for _, name := range []string{"qkv.weight", "expert.2.down.weight"} {
 		if !slices.Equal(values(loaded, name), values(whole, name)) {
 			t.Errorf("%s is not the file's", name)

@@ -163,12 +163,12 @@ func TestLlamaFused(t *testing.T) {
 		for _, name := range want[p.Name] {
 			values = append(values, f.values["model.layers.1."+name]...)
 		}
-		if got, err := w.rows(p, 0, p.Shape[0]); err != nil || want[p.Name] != nil && !bytes.Equal(got, values) || w.dtype(p) != BF16 {
+		if got, err := w.rows(nil, p, 0, p.Shape[0]); err != nil || want[p.Name] != nil && !bytes.Equal(got, values) || w.dtype(p) != BF16 {
 			t.Errorf("%s: %s, %d bytes, %v", p.Name, w.dtype(p), len(got), err)
 		}
 		if want[p.Name] != nil { // rows that begin in one tensor and end in another
 			row := 2 * p.Shape[1]
-			if got, err := w.rows(p, 7, 22); err != nil || !bytes.Equal(got, values[7*row:22*row]) {
+			if got, err := w.rows(nil, p, 7, 22); err != nil || !bytes.Equal(got, values[7*row:22*row]) {
 				t.Errorf("%s: rows 7 to 21 are others, %v", p.Name, err)
 			}
 		}

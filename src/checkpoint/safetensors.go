@@ -166,13 +166,14 @@ func (f *File) tile(bytes int64) error {
 func (f *File) Offset(t Tensor) int64 { return f.data + t.Begin }
 
 // Read returns the values of a tensor of this file, as they are stored.
-func (f *File) Read(t Tensor) ([]byte, error) { return f.part(t, 0, t.Bytes()) }
+func (f *File) Read(t Tensor) ([]byte, error) { return f.part(nil, t, 0, t.Bytes()) }
 
-// part returns bytes [from, to) of a tensor's values.
-func (f *File) part(t Tensor, from, to int64) ([]byte, error) {
-	values := make([]byte, to-from)
-	if n, err := f.r.ReadAt(values, f.data+t.Begin+from); n < len(values) {
+// part appends bytes [from, to) of a tensor's values to dst.
+func (f *File) part(dst []byte, t Tensor, from, to int64) ([]byte, error) {
+	at, n := len(dst), int(to-from)
+	dst = slices.Grow(dst, n)[:at+n]
+	if got, err := f.r.ReadAt(dst[at:], f.data+t.Begin+from); got < n {
 		return nil, fmt.Errorf("%s: tensor %.100q: %w", f.Name, t.Name, err)
 	}
-	return values, nil
+	return dst, nil
 }

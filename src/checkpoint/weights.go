@@ -15,9 +15,9 @@ type Weights struct {
 	Config Config
 	Prefix string // of the names in Hugging Face's file: "", or its model type's
 
-	rows   func(p model.Weight, lo, hi int64) ([]byte, error) // values of rows [lo, hi), of the weight's type
-	types  map[string]DType                                   // by name; those that are not there are float32
-	shards *index                                             // of Hugging Face's files; nil if they are one
+	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
+	types  map[string]DType                                               // by name; those that are not there are float32
+	shards *index                                                         // of Hugging Face's files; nil if they are one
 	close  func() error
 }
 
@@ -31,7 +31,7 @@ func (w *Weights) dtype(p model.Weight) DType {
 
 // floats returns values of rows [lo, hi) of a parameter, as float32.
 func (w *Weights) floats(p model.Weight, lo, hi int64) ([]byte, error) {
-	values, err := w.rows(p, lo, hi)
+	values, err := w.rows(nil, p, lo, hi)
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func (f *File) Weights() (*Weights, error) {
 	for _, t := range f.Tensors {
 		w.types[t.Name] = t.DType
 	}
-	w.rows = func(p model.Weight, lo, hi int64) ([]byte, error) {
+	w.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
 		t := f.Tensors[at[p.Name]]
 		row := p.Row() / 4 * t.DType.bytes()
-		return f.part(t, lo*row, hi*row)
+		return f.part(dst, t, lo*row, hi*row)
 	}
 	return w, nil
 }
@@ -174,15 +174,17 @@ func (w *Weights) Write(out io.Writer) error {
 }
 
 // stream calls yield with the values of rows of a parameter, about loadBytes at a time, so
-// that no tensor is whole in memory but one that is to be transposed.
+// that no tensor is whole in memory but one that is to be transposed. They last until yield
+// returns.
 func (w *Weights) stream(p model.Weight, first, rows int64, yield func(values []byte) error) error {
 	piece := max(1, loadBytes/p.Row())
 	if p.Transposed {
 		piece = rows
 	}
+	var values []byte
 	for lo := first; lo < first+rows; lo += piece {
-		values, err := w.rows(p, lo, min(lo+piece, first+rows))
-		if err != nil {
+		var err error
+		if values, err = w.rows(values[:0], p, lo, min(lo+piece, first+rows)); err != nil {
 			return err
 		}
 		if err := yield(values); err != nil {

@@ -231,8 +231,11 @@ func (v *Vocabulary) number(ids map[string]int32, added []addedToken) error {
 		}
 		v.tokens[id] = token
 	}
-	if id, ok := v.added[gpt2End]; ok {
-		v.End = id
+	for _, end := range []string{gpt2End, llamaEnd} {
+		if id, ok := v.added[end]; ok {
+			v.End = id
+			break
+		}
 	}
 	return nil
 }

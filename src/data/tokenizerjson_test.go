@@ -88,6 +88,26 @@ func TestTokenizerJSON(t *testing.T) {
 	}
 }
 
+// Llama 3's special tokens: one before every text, those in a text as they are, and the one
+// that ends texts is known.
+func TestTokenizerJSONOfLlama(t *testing.T) {
+	v, err := parseTokenizer(tokenizerText(t, map[string]string{
+		"model.ignore_merges": "true", "pre_tokenizer": split(t, llamaPattern),
+		"added_tokens": `[{"id": 260, "content": "<|begin_of_text|>", "special": true}, {"id": 261, "content": "<|end_of_text|>", "special": true}, {"id": 262, "content": "<|eot_id|>", "special": true}]`,
+		"post_processor": `{"type": "Sequence", "processors": [{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true},
+			{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+			"special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [260], "tokens": ["<|begin_of_text|>"]}}}]}`,
+	}))
+	expect.OK(t, err)
+	got, err := v.Encode("abc<|eot_id|>cab<|end_of_text|><|begin_of_text|>")
+	if want := []int32{260, 257, 262, 259, 261, 260}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, want %v (%v)", got, want, err)
+	}
+	if v.End != 261 || v.Size() != 263 || v.Text(262) != "<|eot_id|>" {
+		t.Errorf("ends with %d of %d, %q", v.End, v.Size(), v.Text(262))
+	}
+}
+
 // Pieces are those of the regular expression in Node 20, whose \s, \p{L} and \p{N} are
 // Unicode's.
 func TestLlamaPiece(t *testing.T) {

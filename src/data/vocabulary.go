@@ -33,8 +33,11 @@ type merge struct {
 	id   int32
 }
 
-// gpt2End is how GPT-2's vocabulary spells the token that ends a text.
-const gpt2End = "<|endoftext|>"
+// How the vocabularies of GPT-2 and Llama 3 spell the token that ends a text.
+const (
+	gpt2End  = "<|endoftext|>"
+	llamaEnd = "<|end_of_text|>"
+)
 
 // Bytes returns the vocabulary that text is trained with where it is not
 // tokenized: every byte is a token, and 0 stands between two texts.

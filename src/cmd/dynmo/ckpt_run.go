@@ -153,7 +153,7 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	}
 	for _, kind := range settings.Dynamic.Kinds() {
 		if slices.Contains([]string{"attention", "exit", "mod"}, kind) {
-			return origin{}, fmt.Errorf("%s: a model of dynamic.kind = %q, want one that is GPT-2: none, prune or freeze", one.Dir, kind)
+			return origin{}, fmt.Errorf("%s: a model of dynamic.kind = %q, want one that other programs know: none, prune, freeze or moe", one.Dir, kind)
 		}
 	}
 	w, err := one.Weights()

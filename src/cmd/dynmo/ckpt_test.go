@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,38 @@ func TestCkptImportExport(t *testing.T) {
 	if want := "F32                 192 [12 4]           block.0/qkv.weight\n"; !strings.Contains(out, want) || !strings.Contains(out, "16 tensors, 1136 bytes\n") {
 		t.Errorf("want %q:\n%s", want, out)
 	}
+}
+
+// A trained LLaMA, dense or with experts, becomes a Hugging Face directory of bfloat16, which
+// comes back from a weights file as it was, and trains on.
+func TestCkptLlama(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	shape := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.key_value_heads=1", "model.intermediate=12",
+		"model.sequence=8", "train.steps=1")
+	for kind, architecture := range map[string]string{"none": "LlamaForCausalLM", "moe": "MixtralForCausalLM"} {
+		run := append(slices.Clone(shape), sets("dynamic.kind="+kind)...)
+		if e := says(training(append(run, append(sets("checkpoint.every=1"), "--run-dir", kind)...)...)...); e.status != exitDone {
+			t.Fatalf("%+v", e)
+		}
+		said(t, "ckpt", "export", kind, "-o", kind+"-hf", "--dtype", "bfloat16")
+		said(t, "ckpt", "import", kind+"-hf", "-o", kind+".safetensors")
+		said(t, "ckpt", "export", kind+".safetensors", "-o", kind+"-back")
+		for _, name := range []string{"config.json", "generation_config.json", "model.safetensors"} {
+			want, err := os.ReadFile(filepath.Join(kind+"-hf", name))
+			expect.OK(t, err)
+			if got, err := os.ReadFile(filepath.Join(kind+"-back", name)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %s has changed (%v)", kind, name, err)
+			}
+			if name == "config.json" && !strings.Contains(string(want), architecture) {
+				t.Errorf("%s: %s", kind, want)
+			}
+		}
+		if e := says(training(append(run, sets("model.weights="+kind+".safetensors")...)...)...); e.status != exitDone {
+			t.Errorf("%+v", e)
+		}
+	}
+	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitFailure, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
+	says("sample", "none-hf").refused(t, exitUsage, "none-hf: a model of family llama, want one of gpt2")
 }
 
 func TestCkptRefuses(t *testing.T) {
