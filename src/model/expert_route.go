@@ -52,8 +52,10 @@ func (d *Dispatch) probabilities(e Experts, logit func(i int) float64) (z float6
 }
 
 // sinkhornRounds is how often the probabilities are scaled to equal sums of tokens and of
-// experts. After 16 rounds the fullest of 16 experts that a skewed router prefers by e^4
-// has 1.1 times the mean (TestBalancedAssignment); more rounds change little.
+// experts: 100 rounds lead to the same losses of a small run. What is balanced are shares
+// of tokens, which go to experts in whole: where a router prefers some of 16 experts by up
+// to e^4 the fullest has 1.05 to 1.15 times the mean (TestBalancedAssignment), and more in
+// a microbatch of few different tokens, since those that are alike go together.
 const sinkhornRounds = 16
 
 // leastShare is the smallest sum of probabilities of an expert that is scaled up: what is
