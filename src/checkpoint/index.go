@@ -119,7 +119,7 @@ func (x *index) open(dir string) ([]*File, error) {
 	}
 	files, err := openShards(dir, names)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: a shard that %s names", err, indexFile)
+		return nil, fmt.Errorf("%s: %w: a shard that %s names", dir, err, indexFile)
 	}
 	if err != nil {
 		return nil, err
