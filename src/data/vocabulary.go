@@ -33,7 +33,7 @@ type merge struct {
 	id   int32
 }
 
-// How the vocabularies of GPT-2 and Llama 3 spell the token that ends a text.
+// Spellings of the token that ends a text in the vocabularies of GPT-2 and Llama 3.
 const (
 	gpt2End  = "<|endoftext|>"
 	llamaEnd = "<|end_of_text|>"

@@ -13,33 +13,14 @@ func dropping(c *config.Config) { c.Moe.Capacity = 0.7; c.Mod.Route = "topk" }
 // composes with it, has the losses, gradient norms and final hash of one stage that never
 // moved a layer.
 func TestExpertsKeepLaw1(t *testing.T) {
-	everywhere := placements()
-	for i, m := range []mix{
+	keepLaw1(t, 7, func(c config.Config) config.Config {
+		c = llama(c)
+		c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
+		return c
+	}, []mix{
 		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+moe", nil}, {"freeze+moe", byPlasticity},
 		{"moe+exit", saturation}, {"moe+exit", propagated}, {"moe+attention", ungrouped}, {"prune+freeze+moe+exit+mod", nil},
-	} {
-		if testing.Short() && i%4 != 0 {
-			continue
-		}
-		for _, c := range m.forms(t, i, long) {
-			c = llama(c)
-			c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
-			if m.set != nil {
-				m.set(&c)
-			}
-			still := goRun(t, c, nil)
-			if first, last := still.losses[0], still.losses[len(still.losses)-1]; last >= first {
-				t.Errorf("%s: loss from %v to %v", m.name(c), first, last)
-			}
-			for k, at := range everywhere {
-				c, fits := puts(c, at)
-				if !fits || !long && k%7 != i%7 {
-					continue
-				}
-				t.Run(m.name(c), func(t *testing.T) { same(t, goRun(t, c, scatter(uint64(100*i+k))), still) })
-			}
-		}
-	}
+	})
 }
 
 // TestExpertsKeepLaw2: a mixture of experts goes on from a checkpoint, on other stages, as

@@ -19,16 +19,23 @@ func llama(c config.Config) config.Config {
 // TestLlamaKeepsLaw1: a LLaMA, alone and with every kind of change that composes with it,
 // has the losses, gradient norms and final hash of one stage that never moved a layer.
 func TestLlamaKeepsLaw1(t *testing.T) {
-	everywhere := placements()
-	for i, m := range []mix{
+	keepLaw1(t, 11, llama, []mix{
 		{"none", nil}, {"prune", nil}, {"freeze", byPlasticity}, {"exit", saturation}, {"mod", topk}, {"prune+freeze+mod", nil},
 		{"exit+mod", softmax}, {"attention", ungrouped}, {"prune+exit", propagated},
-	} {
-		if testing.Short() && i%5 != 0 {
+	})
+}
+
+// keepLaw1 trains each of the mixes of a model on one stage and, layers scattered anew after
+// every step, in one of so many placements, or in all if there is time.
+func keepLaw1(t *testing.T, every int, of func(config.Config) config.Config, mixes []mix) {
+	t.Helper()
+	everywhere := placements()
+	for i, m := range mixes {
+		if testing.Short() && i%4 != 0 {
 			continue
 		}
 		for _, c := range m.forms(t, i, long) {
-			c = llama(c)
+			c = of(c)
 			if m.set != nil {
 				m.set(&c)
 			}
@@ -38,10 +45,10 @@ func TestLlamaKeepsLaw1(t *testing.T) {
 			}
 			for k, at := range everywhere {
 				c, fits := puts(c, at)
-				if !fits || !long && k%11 != i%11 {
+				if !fits || !long && k%every != i%every {
 					continue
 				}
-				t.Run(m.name(c), func(t *testing.T) { same(t, goRun(t, c, scatter(uint64(k))), still) })
+				t.Run(m.name(c), func(t *testing.T) { same(t, goRun(t, c, scatter(uint64(100*i+k))), still) })
 			}
 		}
 	}

@@ -16,19 +16,25 @@ import (
 	"dynmo/src/tensor"
 )
 
+// weightsOf returns a file of weights of the model, drawn by another seed.
+func weightsOf(t *testing.T, c config.Config) string {
+	t.Helper()
+	c.Run.Seed = 99
+	shape := model.FromConfig(c)
+	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
+	expect.OK(t, err)
+	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
+	path := filepath.Join(t.TempDir(), "weights.safetensors")
+	expect.OK(t, replace.Write(path, w.Write))
+	return path
+}
+
 // TestTrainingGoesOnFromWeights: a run from a file of weights starts where the
 // model of that file is, whatever the layout.
 func TestTrainingGoesOnFromWeights(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 3
-	other := c
-	other.Run.Seed = 99
-	shape := model.FromConfig(other)
-	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
-	expect.OK(t, err)
-	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
-	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
-	expect.OK(t, replace.Write(c.Model.Weights, w.Write))
+	c.Model.Weights = weightsOf(t, c)
 	from := goRun(t, c, nil)
 	c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, 1, 4
 	if at := goRun(t, c, scatter(1)).difference(from); at != "" {
@@ -71,14 +77,7 @@ func TestReadInside(t *testing.T) {
 func TestWeightsWithoutNewParts(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind = "none"
-	other := c
-	other.Run.Seed = 99
-	shape := model.FromConfig(other)
-	whole, err := model.NewStage(shape, shape.All(), cpu.New(device.NewWall()), tensor.F32)
-	expect.OK(t, err)
-	w := checkpoint.FromChain(shape, func(id int) (*model.Layer, error) { return whole.Layers[id], nil }, func() {})
-	c.Model.Weights = filepath.Join(t.TempDir(), "weights.safetensors")
-	expect.OK(t, replace.Write(c.Model.Weights, w.Write))
+	c.Model.Weights = weightsOf(t, c)
 	for kind, names := range map[string]string{"exit": "exits", "mod": "routers", "prune+exit+mod": "exits routers"} {
 		c := mix{kind, nil}.of(c)
 		c.Train.Steps = 4

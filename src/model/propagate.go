@@ -5,11 +5,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Where the state of tokens that left at an exit goes on (Schuster et al. 2022, section
-// 3.5), they follow the others in the batch, as they were when they left: later blocks
-// compute norm, keys and values of them and nothing else, the others attend to these, and
-// gradients flow back through them. The last block lets them go, and an exit too at which
-// no other token goes on.
+// Tokens that left at an exit may go on as states (Schuster et al. 2022, section 3.5).
+// They follow the others in the batch, as they were when they left: later blocks compute
+// norm, keys and values of them and nothing else, the others attend to these, and gradients
+// flow back through them. The last block lets them go, and an exit too at which no other
+// token goes on.
 //
 // Rows of a batch with departed tokens are not in the order of sequences. Its attention
 // gathers queries, keys and values of all, which are in that order again, and is attention

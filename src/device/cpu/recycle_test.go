@@ -103,7 +103,7 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// What an allocation maps during a round, it gives back of the memory that is too small
+// TestRecycleMapsNoMore: an allocation that maps gives back memory that is too small
 // for it, so that a move of layers maps no more than before.
 func TestRecycleMapsNoMore(t *testing.T) {
 	d := New(device.NewWall())
