@@ -57,7 +57,8 @@ func TestExitDepths(t *testing.T) {
 	}
 }
 
-// TestExitSays: what lets no token out, or all, works and is said.
+// TestExitSays: a threshold that lets no token out, or all, works and is said, and so is every
+// setting without effect, not the first alone.
 func TestExitSays(t *testing.T) {
 	for sets, want := range map[string]string{
 		"":                               "",
@@ -65,23 +66,10 @@ func TestExitSays(t *testing.T) {
 		"exit.threshold=-1":              "exit.threshold = -1 lets every token leave at the first exit: no confidence is below 0",
 		"exit.share=0.5 train.steps=100": "exit.share = 0.5 has no effect: exit.start = 100 is not below train.steps = 100",
 		"exit.threshold=-1 exit.share=0.5 train.steps=101": "exit.threshold = -1 has no effect while exit.share = 0.5",
-		"exit.start=3":                "exit.start = 3 has no effect while exit.share = 0",
-		"exit.until=300":              "exit.until = 300 has no effect while exit.share = 0",
-		"exit.share=0.5 exit.start=3": "",
-	} {
-		c, err := load("run.toml", []byte("[dynamic]\nkind = \"exit\"\n"), strings.Fields(sets))
-		expect.OK(t, err)
-		if got := strings.Join(c.Ignored(), "\n"); got != want {
-			t.Errorf("%s: %q, want %q", sets, got, want)
-		}
-	}
-}
-
-// TestExitSaysEach: every setting without effect is said, not the first alone, and a threshold
-// that every confidence is above.
-func TestExitSaysEach(t *testing.T) {
-	for sets, want := range map[string]string{
-		"exit.threshold=0": "exit.threshold = 0 lets every token leave at the first exit: every confidence is above 0",
+		"exit.start=3":                                "exit.start = 3 has no effect while exit.share = 0",
+		"exit.until=300":                              "exit.until = 300 has no effect while exit.share = 0",
+		"exit.share=0.5 exit.start=3":                 "",
+		"exit.threshold=0":                            "exit.threshold = 0 lets every token leave at the first exit: every confidence is above 0",
 		"exit.threshold=0 exit.confidence=saturation": "",
 		"exit.start=3 exit.until=300":                 "exit.start = 3 has no effect while exit.share = 0\nexit.until = 300 has no effect while exit.share = 0",
 		"exit.after=2,4 exit.from=0.5":                "exit.from = 0.5 has no effect while exit.after = \"2,4\"",

@@ -2,11 +2,11 @@ package dynamic
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/model"
 )
 
 // ExitWorkload lets tokens leave behind blocks (CALM, Schuster et al. 2022), as Exit makes
@@ -25,12 +25,7 @@ func (w ExitWorkload) Costs(c *Chain, step int) Costs {
 	if last := c.Steps - 1 - c.Start; last > 0 {
 		progress *= float64(step-c.Start) / float64(last)
 	}
-	var exits []int // by exit: the blocks before it
-	for text := range strings.SplitSeq(config.Exit{After: "auto", From: w.From}.Depths(c.count), ",") {
-		if n, err := strconv.Atoi(text); err == nil {
-			exits = append(exits, n)
-		}
-	}
+	exits := model.Exits{After: config.Exit{After: "auto", From: w.From}.Depths(c.count)}.Depths()
 	gone := func(noise func() float64) []float64 {
 		list, there := make([]float64, len(c.layers)), 1.0
 		for i, b := range c.blocks {

@@ -20,23 +20,17 @@ func init() {
 // Routing tells how many tokens routed blocks take, when it is a quarter more or fewer
 // than was told last: what the blocks cost has changed. It changes nothing.
 type Routing struct {
-	told, share, right float64 // shares of the tokens that are there: taken when last told, taken, foretold rightly
-	steps              float64 // that share and right are about the mean of
+	told         float64 // share of the tokens that were taken when that was told last
+	share, right mean    // of the tokens that are there: taken, foretold rightly
 }
-
-// lately is the most steps that shares are about the mean of: those of one are noise.
-const lately = 16
-
-// news is how many times more or fewer tokens are told.
-const news = 1.25
 
 // Before tells the shares of the last steps.
 func (r *Routing) Before(int, Target) (Change, error) {
-	if r.share <= r.told*news && r.told <= r.share*news {
+	if !isNews(r.told, r.share.value) {
 		return Change{}, nil
 	}
-	r.told = r.share
-	return Change{Kind: "mod", Costs: true, Detail: map[string]float64{"taken": r.share, "right": r.right}}, nil
+	r.told = r.share.value
+	return Change{Kind: "mod", Costs: true, Detail: map[string]float64{"taken": r.share.value, "right": r.right.value}}, nil
 }
 
 // After counts the tokens of all routed blocks.
@@ -48,9 +42,8 @@ func (r *Routing) After(_ int, m cost.Measurement) error {
 		}
 	}
 	if there > 0 {
-		r.steps = min(r.steps+1, lately)
-		r.share += (float64(taken)/float64(there) - r.share) / r.steps
-		r.right += (float64(right)/float64(there) - r.right) / r.steps
+		r.share.add(float64(taken) / float64(there))
+		r.right.add(float64(right) / float64(there))
 	}
 	return nil
 }

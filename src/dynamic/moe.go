@@ -20,14 +20,6 @@ type Loads struct {
 	fullest, dropped         mean
 }
 
-// mean is about the mean of the last values.
-type mean struct{ value, steps float64 }
-
-func (m *mean) add(x float64) {
-	m.steps = min(m.steps+1, lately)
-	m.value += (x - m.value) / m.steps
-}
-
 // Before tells the loads of the last steps: the mean over layers and microbatches of the
 // largest load over the mean one, and the dropped share.
 func (l *Loads) Before(int, Target) (Change, error) {
@@ -38,9 +30,6 @@ func (l *Loads) Before(int, Target) (Change, error) {
 	l.toldFullest, l.toldDropped = l.fullest.value, l.dropped.value
 	return Change{Kind: "moe", Costs: drops, Detail: map[string]float64{"fullest": l.fullest.value, "dropped": l.dropped.value}}, nil
 }
-
-// isNews reports whether a share differs from the one that was told by more than news.
-func isNews(told, share float64) bool { return share > told*news || told > share*news }
 
 // After counts the tokens of all experts.
 func (l *Loads) After(_ int, m cost.Measurement) error {

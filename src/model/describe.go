@@ -14,7 +14,7 @@ import (
 // "head.1", …; behind some blocks "exit.0", "exit.1", ….
 func describe(c Config) []Description {
 	chain := []Description{{"embedding", Embedding, -1, func() []part { return []part{newEmbedding(c)} }}}
-	exits := c.Exits.depths()
+	exits := c.Exits.Depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
 		k := slices.Index(exits, b+1)

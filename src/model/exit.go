@@ -34,8 +34,8 @@ func exitsOf(c config.Config) Exits {
 	return e
 }
 
-// depths returns the numbers of blocks before each exit.
-func (e Exits) depths() (list []int) {
+// Depths returns the numbers of blocks before each exit.
+func (e Exits) Depths() (list []int) {
 	for depth := range strings.SplitSeq(e.After, ",") {
 		if n, err := strconv.Atoi(depth); err == nil {
 			list = append(list, n)

@@ -33,11 +33,5 @@ func even(samples []cost.Stage, t cost.Table, layer int) []cost.Stage {
 	if t.Scale == nil || t.Scale[layer] == nil {
 		return samples
 	}
-	var list []cost.Stage
-	for m, s := range samples {
-		if x := t.Scale[layer][m]; x > 0 {
-			list = append(list, s.Scale(1/x))
-		}
-	}
-	return list
+	return divided(samples, func(m int) float64 { return t.Scale[layer][m] })
 }

@@ -95,9 +95,14 @@ func full(samples []cost.Stage, fixed float64, work []float64) []cost.Stage {
 	if work == nil {
 		return samples
 	}
-	var list []cost.Stage
+	return divided(samples, func(m int) float64 { return ofFull(fixed, work[m]) })
+}
+
+// divided returns the samples, each divided by its microbatch's factor, without those whose
+// factor is 0.
+func divided(samples []cost.Stage, factor func(microbatch int) float64) (list []cost.Stage) {
 	for m, s := range samples {
-		if x := ofFull(fixed, work[m]); x > 0 {
+		if x := factor(m); x > 0 {
 			list = append(list, s.Scale(1/x))
 		}
 	}
