@@ -21,6 +21,7 @@ type Dispatch struct {
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
 	scales, sums []float64 // by expert
+	most         []float64 // by choice of a token: its scores
 }
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
@@ -30,6 +31,7 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
+		most: make([]float64, e.Top),
 	}
 }
 

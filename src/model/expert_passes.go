@@ -19,11 +19,10 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	tokens, _ := s.decided.of(x, assigned)
 	x.Backend.GatherRows(x.Stream, first(x, s.inp, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
 	e.each(d, func(m mlpOf, lo, hi int) {
-		m.gateup.forward(x, hi-lo, between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
-	})
-	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, assigned, e.inside), first(x, s.gateup, assigned, 2*e.inside), assigned, e.inside)
-	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.forward(x, hi-lo, between(x, s.made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
+		gateup, active := between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.active, lo, hi, e.inside)
+		m.gateup.forward(x, hi-lo, gateup, between(x, s.inp, lo, hi, e.hidden))
+		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
+		m.down.forward(x, hi-lo, between(x, s.made, lo, hi, e.hidden), active)
 	})
 	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
 	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
