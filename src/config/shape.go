@@ -30,6 +30,9 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
+// spread reports whether experts are spread over replicas.
+func (c Config) spread() bool { return c.Dynamic.Has("moe") && c.Parallel.Experts == "spread" }
+
 // assigned returns how many MLPs of a block a token goes to.
 func (c Config) assigned() int {
 	if c.Dynamic.Has("moe") {

@@ -87,7 +87,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if o.Validation > 0 && m.Chunks > comm.TagChunks {
 		return nil, fmt.Errorf("pipeline: %d chunks of a stage, want at most %d for validation", m.Chunks, comm.TagChunks)
 	}
-	x.Replicas = g.Replicas
+	x.Replicas, x.Groups = g.Replicas, []*comm.Group{g.Stages, g.Replicas}
 	r := &Runner{
 		x: x, s: s, group: g.Stages, replicas: g.Replicas, options: o,
 		schedule: sched, owners: l.Owners(),
