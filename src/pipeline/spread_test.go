@@ -53,9 +53,6 @@ func step(t *testing.T, c model.Config, plan schedule.Schedule, differ func(repl
 				}
 			}
 		}
-		if differ != nil {
-			differ(replica, r.s)
-		}
 		mu.Lock()
 		for _, l := range r.s.Layers {
 			for _, p := range l.Params() {
@@ -63,6 +60,9 @@ func step(t *testing.T, c model.Config, plan schedule.Schedule, differ func(repl
 			}
 		}
 		mu.Unlock()
+		if differ != nil {
+			differ(replica, r.s)
+		}
 		done, err := r.Step(r.feed)
 		if err != nil {
 			return err
