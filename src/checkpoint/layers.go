@@ -40,17 +40,14 @@ func (w *Weights) Load(l *model.Layer) error {
 // router.weight is what decides on that, which no file has, and that of its experts has
 // another name.
 func elsewhere(l *model.Layer, p *model.Param) string {
-	const router, ofExperts = "/router.weight", "/experts.router.weight"
-	if !l.Routes() {
+	const ofExperts = "/experts.router."
+	switch {
+	case !l.Routes():
 		return p.Weight
-	}
-	if strings.HasSuffix(p.Weight, router) {
+	case strings.HasSuffix(p.Weight, "/router.weight"):
 		return ""
 	}
-	if block, ok := strings.CutSuffix(p.Weight, ofExperts); ok {
-		return block + router
-	}
-	return p.Weight
+	return strings.Replace(p.Weight, ofExperts, "/router.", 1)
 }
 
 // loadBytes is about how much is read at a time, so that reading takes little memory beside
