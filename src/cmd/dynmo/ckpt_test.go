@@ -123,7 +123,7 @@ func TestCkptRefuses(t *testing.T) {
 		{"verify text", "text: byte 0: header of"},
 		{"import text", `"output" not set`},
 		{"import text -o out", "text: byte 17: the file ends within the header"},
-		{"import mistral -o out", `mistral/config.json: model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral`},
+		{"import mistral -o out", `mistral/config.json: model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral, llama_moe`},
 		{"import nothing -o out", "nothing: no such file"},
 		{"export foreign -o out", "foreign: metadata: format"},
 		{"export foreign -o out --format onnx", `--format "onnx", want huggingface or llmc`},
