@@ -23,6 +23,29 @@ func TestExpertsKeepLaw1(t *testing.T) {
 	})
 }
 
+// TestRandomShapesOfExperts is law 1 of LLaMAs on odd shapes, with experts from a single
+// one on, of which a token goes to any number, and with so little capacity that most
+// assignments are dropped: 4 draws, with DYNMO_LONG=1 150.
+func TestRandomShapesOfExperts(t *testing.T) {
+	mixes := []mix{
+		{"moe", nil}, {"moe", sBase}, {"moe", nil}, {"moe", sBase}, {"none", nil}, {"prune", nil}, {"prune+moe", sBase}, {"freeze+moe", byPlasticity},
+		{"moe+mod", topk}, {"moe+mod", sBase}, {"moe+exit", saturation}, {"moe+exit", propagated}, {"moe+attention", ungrouped},
+		{"moe+exit+mod", softmax}, {"prune+freeze+moe+exit+mod", sBase}, {"prune+freeze+moe+attention", sBase},
+	}
+	randomShapes(t, 4, 79, mixes, func(c *config.Config, pick func(lo, hi int) int) {
+		c.Model.Family, c.Model.KeyValueHeads = "llama", pick(1, 3)
+		c.Model.Heads = c.Model.KeyValueHeads * pick(1, 3)
+		if c.Dynamic.Has("attention") || c.Exit.Propagate {
+			c.Model.KeyValueHeads = 0
+		}
+		c.Model.Hidden, c.Model.Intermediate, c.Moe.Intermediate = c.Model.Heads*2*pick(1, 4), pick(1, 40), pick(0, 20)
+		c.Model.RopeScaling, c.Model.RopeOriginal = []string{"none", "linear", "llama3"}[pick(0, 2)], 4
+		c.Moe.Experts = pick(1, 9)
+		c.Moe.Top = pick(1, c.Moe.Experts)
+		c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
+	})
+}
+
 // TestExpertsKeepLaw2: a mixture of experts goes on from a checkpoint, on other stages, as
 // if it had never ended.
 func TestExpertsKeepLaw2(t *testing.T) {

@@ -227,6 +227,9 @@ TO is written whole or not at all.`,
 			}
 			defer o.weights.Close()
 			if format == "llmc" {
+				if err := o.weights.FitsLLMC(); err != nil {
+					return usageError{err}
+				}
 				return made.write(c, o.weights.WriteLLMC)
 			}
 			files, err := o.files(c)
