@@ -30,8 +30,10 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
-// spread reports whether experts are spread over replicas.
-func (c Config) spread() bool { return c.Dynamic.Has("moe") && c.Parallel.Experts == "spread" }
+// Spread reports whether experts are spread over replicas, of which there are several.
+func (c Config) Spread() bool {
+	return c.Dynamic.Has("moe") && c.Parallel.Experts == "spread" && c.Parallel.Replicas > 1
+}
 
 // assigned returns how many MLPs of a block a token goes to.
 func (c Config) assigned() int {

@@ -16,12 +16,12 @@ type Exec struct {
 	Device     device.Device
 	Backend    kernel.Backend
 	Stream     device.Stream
-	B, T       int                  // sequences in a full microbatch, tokens in a sequence
-	Scale      float64              // of the loss gradient: 1 / tokens of the global batch
-	Replicas   *comm.Group          // of the stage, for parts that talk; set by the pipeline
-	Groups     []*comm.Group        // that have messages under way while a part waits for others; likewise
-	Full       Batch                // a microbatch of B sequences of T tokens; made by Reserve
-	Exchanging func() (done func()) // unless nil called when a pass begins to exchange messages, which is done when done is called
+	B, T       int              // sequences in a full microbatch, tokens in a sequence
+	Scale      float64          // of the loss gradient: 1 / tokens of the global batch
+	Replicas   *comm.Group      // of the stage, for parts that talk; set by the pipeline
+	Groups     []*comm.Group    // that have messages under way while a part waits for others; likewise
+	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
+	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 
 	scratch tensor.Mem
 	made    tensor.Mem // where experts are spread: what those here make of rows, until it has been sent

@@ -20,6 +20,7 @@ type Dispatch struct {
 	counts  []int32    // by expert
 	worked  []int32    // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
 	sources int        // these replicas
+	top     int        // experts of a token
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
 	scales, sums []float64 // by expert
@@ -33,7 +34,7 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
-		sources: e.replicas(),
+		sources: e.replicas(), top: e.Top,
 	}
 	d.worked = d.ends
 	if e.Spread > 0 {

@@ -64,7 +64,6 @@ func (e *experts) tell(x *Exec, d *Dispatch) error {
 	if e.Spread == 0 {
 		return nil
 	}
-	defer x.exchanging()()
 	g, here, me := x.Replicas, e.here(), x.Replicas.Rank()
 	mine := func(replica int) []int32 {
 		counts := d.counts[:here]
@@ -80,6 +79,8 @@ func (e *experts) tell(x *Exec, d *Dispatch) error {
 			return err
 		}
 	}
+	x.exchanging(true)
+	defer x.exchanging(false)
 	for from := range e.Spread {
 		counts := mine(me)
 		if from != me {
@@ -116,7 +117,6 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 	if e.Spread == 0 {
 		return nil
 	}
-	defer x.exchanging()()
 	x.event = x.Stream.Record(x.event)
 	x.requests = x.requests[:0]
 	here, me := e.here(), x.Replicas.Rank()
@@ -139,6 +139,8 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 			}
 		}
 	}
+	x.exchanging(true)
+	defer x.exchanging(false)
 	return comm.WaitAll(x.requests, x.Groups...)
 }
 
@@ -160,11 +162,10 @@ func (x *Exec) swap(replica int, in, out tensor.Mem) error {
 	return nil
 }
 
-// exchanging tells whoever times passes that one waits for other replicas until the
-// function that it returns is called.
-func (x *Exec) exchanging() (done func()) {
-	if x.Exchanging == nil {
-		return func() {}
+// exchanging tells whoever times passes that one begins to wait for other replicas, or that
+// this ends.
+func (x *Exec) exchanging(begin bool) {
+	if x.Exchanging != nil {
+		x.Exchanging(begin)
 	}
-	return x.Exchanging()
 }

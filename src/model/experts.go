@@ -26,7 +26,7 @@ func expertsOf(c config.Config) Experts {
 	}
 	m := c.Moe
 	e := Experts{Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity}
-	if c.Parallel.Experts == "spread" && c.Parallel.Replicas > 1 {
+	if c.Spread() {
 		e.Spread = c.Parallel.Replicas
 	}
 	return e
