@@ -24,6 +24,9 @@ func (e Experts) replicas() int { return max(1, e.Spread) }
 // here returns how many experts of a block a replica has.
 func (e Experts) here() int { return e.Count / e.replicas() }
 
+// firstOf returns the first expert that a replica has.
+func (e Experts) firstOf(replica int) int { return replica % e.replicas() * e.here() }
+
 // rows returns the most rows that the experts of a replica work on, of microbatches of so
 // many tokens.
 func (e Experts) rows(tokens int) int {
@@ -68,7 +71,7 @@ func (e *experts) tell(x *Exec, d *Dispatch) error {
 	mine := func(replica int) []int32 {
 		counts := d.counts[:here]
 		for k := range counts {
-			lo, hi := d.of(replica*here + k)
+			lo, hi := d.of(e.firstOf(replica) + k)
 			counts[k] = int32(hi - lo)
 		}
 		return counts
@@ -123,7 +126,7 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 	for i := range e.Spread {
 		replica := (me + i) % e.Spread
 		for k := range here {
-			lo, hi := d.of(replica*here + k)
+			lo, hi := d.of(e.firstOf(replica) + k)
 			out := between(x, assigned, lo, hi, e.hidden)
 			first, end := d.worked[k*e.Spread+replica], d.worked[k*e.Spread+replica+1]
 			in := between(x, worked, int(first), int(end), e.hidden)

@@ -63,7 +63,7 @@ func newExperts(c Config, block int) *experts {
 		router: linear{w: at.param(router+".weight", c.Experts.Count, c.Hidden, decayed, d)},
 	}
 	for k := range e.here() {
-		name := fmt.Sprintf("expert.%d.", c.Replica*e.here()+k)
+		name := fmt.Sprintf("expert.%d.", e.firstOf(c.Replica)+k)
 		m := mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
