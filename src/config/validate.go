@@ -89,7 +89,7 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Dynamic.Has("moe") && c.Moe.Top > c.Moe.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts"},
 		{c.Spread() && c.Moe.Experts%c.Parallel.Replicas != 0, "parallel.replicas to divide moe.experts, which are spread over them", "parallel.replicas moe.experts parallel.experts"},
 		{c.Spread() && c.Dynamic.Has("prune"), `parallel.experts = "local" beside prune: replicas have to prune the same matrices`, "parallel.experts dynamic.kind"},
-		{c.Spread() && c.Dynamic.Has("freeze"), `parallel.experts = "local" beside freeze: the reference of a layer answers alone, without other replicas' experts`, "parallel.experts dynamic.kind"},
+		{c.Spread() && byPlasticity, `parallel.experts = "local" beside freeze.when = "plasticity": a layer's reference answers without the experts of other replicas`, "parallel.experts dynamic.kind freeze.when"},
 		{c.Dynamic.clashes(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind"},
 		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
 			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
