@@ -36,7 +36,7 @@ device.precision`
 const free = `
 run.name run.clock run.trace_steps
 data.path
-parallel.stages parallel.replicas parallel.microbatches
+parallel.stages parallel.replicas parallel.microbatches parallel.experts
 mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
 train.steps train.on_nan train.nan_limit train.log_every train.hash train.validate_every train.validate_sequences train.stopped_is_success
@@ -53,6 +53,7 @@ comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds
 var effects = map[string]string{
 	"data.path":         "the text is the same",
 	"parallel.replicas": "sums over replicas are added in another order, losses agree but for rounding",
+	"parallel.experts":  "losses agree but for rounding",
 	"train.steps":       "learning rates of the steps to come are those of a run of the new length",
 	"device.kind":       "losses agree but for rounding",
 	"device.kernel":     "losses agree but for rounding",
