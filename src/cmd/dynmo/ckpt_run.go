@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/input"
 	"dynmo/src/model"
+	"dynmo/src/record"
 	"dynmo/src/store"
 )
 
@@ -118,9 +120,10 @@ func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, e
 // origin is where a model is from, and what is known of its tokenizer.
 type origin struct {
 	weights    *checkpoint.Weights
-	vocabulary *data.Vocabulary // nil if it is not known
-	what       string           // a run's model, to tell; else ""
-	unknown    error            // why the vocabulary of a run's model is not
+	tokenizer  map[string][]byte // its files, if they are known as they are
+	vocabulary *data.Vocabulary  // nil if it is not known
+	what       string            // a run's model, to tell; else ""
+	unknown    error             // why the vocabulary of a run's model is not
 }
 
 // openOrigin opens what FROM names: a run's checkpoint, or a weights file.
@@ -136,10 +139,19 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w}
-	if data.IsGPT2(w.Config.Model.Vocab) {
+	switch {
+	case len(w.Tokenizer) > 0:
+		o.knows(from, w.Tokenizer)
+	case data.IsGPT2(w.Config.Model.Vocab):
 		o.vocabulary = data.GPT2Vocabulary()
 	}
 	return o, nil
+}
+
+// knows sets the tokenizer to that of files from a place.
+func (o *origin) knows(at string, files map[string][]byte) {
+	o.tokenizer = files
+	o.vocabulary, o.unknown = data.ParseTokenizer(at, files)
 }
 
 // openRun opens a checkpoint with what its run knows of its tokenizer.
@@ -162,7 +174,9 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
-	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	if err := o.ofRun(one.Dir, settings); err != nil {
+		return origin{}, err
+	}
 	if o.vocabulary != nil {
 		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
 	}
@@ -170,8 +184,27 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	return o, nil
 }
 
+// ofRun sets the tokenizer to that which the run of a checkpoint keeps, or else what its
+// settings say of it.
+func (o *origin) ofRun(dir string, settings config.Config) error {
+	at := filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), record.TokenizerDir)
+	files, err := data.ReadTokenizer(at)
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		o.knows(at, files)
+		return nil
+	}
+	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	return nil
+}
+
 // files returns the files of the tokenizer, none if it is not known.
 func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
+	if len(o.tokenizer) > 0 {
+		return o.tokenizer, nil
+	}
 	if o.unknown != nil {
 		tellNotes(c.ErrOrStderr(), fmt.Sprintf("without a tokenizer: %v", o.unknown))
 	}
@@ -193,8 +226,8 @@ LlamaForCausalLM or MixtralForCausalLM), or llm.c's model file. From a run: of i
 whole checkpoint, or the one of --step; of a checkpoint; or of a dynmo weights file, in as
 many files as it was imported from. Weights are as they are stored, a run's float32, or
 with --dtype the nearest of that type, and zero where they are pruned. With them go the
-configuration and the tokenizer that the model was trained with: bytes, or GPT-2's; no
-other is known.
+configuration and the tokenizer that the model was trained with: its files as they were
+imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
 
 TO is written whole or not at all.`,
 		Args: cobra.ExactArgs(1),
