@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,7 +136,14 @@ func (k keys) scaling(r *model.Rope) error {
 		key = "type" // until Transformers 4.43
 	}
 	name := variants[0]
-	if !k.absent(key) {
+	if k.absent(key) {
+		// Nothing says how to read members that are of a variant, or of a type of layers.
+		for _, member := range slices.Sorted(maps.Keys(k)) {
+			if !slices.Contains([]string{key, "type", "rope_theta", "partial_rotary_factor"}, member) {
+				return k.fail(member, "stands without rope_type, want that, one of %s", strings.Join(variants, ", "))
+			}
+		}
+	} else {
 		var err error
 		if name, err = k[key].text(); err != nil || !slices.Contains(variants, name) {
 			return k.fail(key, "%.100s is not supported, want one of %s", k[key].json, strings.Join(variants, ", "))

@@ -236,12 +236,12 @@ func (d *Dispatch) place(e Experts) {
 // dropped stands for the expert, and the place, of an assignment beyond the capacity.
 const dropped = -1
 
-// room returns how many tokens an expert takes of a microbatch.
+// room returns how many tokens an expert takes of a microbatch: one at least.
 func (e Experts) room(tokens int) int {
 	if e.Capacity == 0 {
 		return tokens
 	}
-	return int(math.Ceil(e.Capacity*float64(tokens*e.Top)/float64(e.Count) - 1e-9))
+	return max(1, int(math.Ceil(e.Capacity*float64(tokens*e.Top)/float64(e.Count)-1e-9)))
 }
 
 // gradients sets dlogit, by its place, to the gradient of the logits: that of the router's

@@ -92,6 +92,9 @@ func (e *exported) check(c *cobra.Command) (err error) {
 // write makes the directory or file.
 func (e *exported) write(c *cobra.Command, o origin) error {
 	if e.format == "llmc" {
+		if err := o.weights.FitsLLMC(); err != nil {
+			return usageError{err}
+		}
 		return e.made.write(c, o.weights.WriteLLMC)
 	}
 	if err := o.weights.As(e.modelType); err != nil {

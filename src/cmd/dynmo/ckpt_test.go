@@ -111,7 +111,7 @@ func TestCkptLlama(t *testing.T) {
 		t.Errorf("%d shards", len(shards))
 	}
 	said(t, "ckpt", "import", "balanced-hf", "-o", "balanced.safetensors")
-	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitFailure, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
+	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitUsage, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
 	says("sample", "none-hf").refused(t, exitUsage, "none-hf: a model of family llama, want one of gpt2")
 }
 
