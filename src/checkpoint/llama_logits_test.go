@@ -102,8 +102,10 @@ func (f *foreign) size() int {
 }
 
 // linear returns W·x.
-func (f *foreign) linear(name string, x []float64) (y []float64) {
-	for _, row := range f.matrix(name) {
+func (f *foreign) linear(name string, x []float64) []float64 { return product(f.matrix(name), x) }
+
+func product(rows [][]float64, x []float64) (y []float64) {
+	for _, row := range rows {
 		y = append(y, floats.Dot(row, x))
 	}
 	return y
@@ -121,8 +123,8 @@ func (f *foreign) norm(name string, eps float64, x []float64) []float64 {
 // and values shared by groups, softmax over all experts, then the top two renormalised.
 func (f *foreign) loss(tokens, targets []int32) float64 {
 	const heads, size = 4, 4
-	eps, base, experts := 1e-6, 1e4, len(f.matrixOr("model.layers.0.block_sparse_moe.gate.weight"))
-	if experts > 0 {
+	eps, base := 1e-6, 1e4
+	if f.config == tinyMixtral {
 		eps, base = 1e-5, 1e6
 	}
 	table := f.matrix("model.embed_tokens.weight")
@@ -155,16 +157,16 @@ func (f *foreign) loss(tokens, targets []int32) float64 {
 			}
 			floats.Add(x[t], f.linear(at+"self_attn.o_proj.weight", out))
 			normed := f.norm(at+"post_attention_layernorm.weight", eps, x[t])
-			if experts == 0 {
+			if f.config == tinyLlama {
 				floats.Add(x[t], f.gated(at+"mlp.", "gate_proj", "up_proj", "down_proj", normed))
 				continue
 			}
-			logits := f.linear(at+"block_sparse_moe.gate.weight", normed)
+			logits := f.scores(at, normed)
 			order := []int{0, 1, 2}
 			slices.SortFunc(order, func(a, b int) int { return map[bool]int{true: -1, false: 1}[logits[a] > logits[b]] })
 			first, second := math.Exp(logits[order[0]]), math.Exp(logits[order[1]])
 			for i, w := range []float64{first / (first + second), second / (first + second)} {
-				floats.AddScaled(x[t], w, f.gated(fmt.Sprintf("%sblock_sparse_moe.experts.%d.", at, order[i]), "w1", "w3", "w2", normed))
+				floats.AddScaled(x[t], w*f.scale(), f.expert(at, order[i], normed))
 			}
 		}
 	}
@@ -180,22 +182,18 @@ func (f *foreign) loss(tokens, targets []int32) float64 {
 	return loss
 }
 
-// matrixOr is matrix, nothing of a tensor that is not there.
-func (f *foreign) matrixOr(name string) [][]float64 {
-	if f.shape[name] == nil {
-		return nil
-	}
-	return f.matrix(name)
-}
-
 // gated returns down·(silu(gate·x)·(up·x)).
 func (f *foreign) gated(at, gate, up, down string, x []float64) []float64 {
-	inner := f.linear(at+gate+".weight", x)
+	return gatedBy(f.matrix(at+gate+".weight"), f.matrix(at+up+".weight"), f.matrix(at+down+".weight"), x)
+}
+
+func gatedBy(gate, up, down [][]float64, x []float64) []float64 {
+	inner := product(gate, x)
 	for i, g := range inner {
 		inner[i] = g / (1 + math.Exp(-g))
 	}
-	floats.Mul(inner, f.linear(at+up+".weight", x))
-	return f.linear(at+down+".weight", inner)
+	floats.Mul(inner, product(up, x))
+	return product(down, inner)
 }
 
 // rotated turns the halves of each head of a row at a position.

@@ -21,7 +21,13 @@ type Weights struct {
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
 	types  map[string]DType                                               // by name; those that are not there are float32
 	shards *index                                                         // of Hugging Face's files; nil if they are one
+	packed bool                                                           // they have the experts of a block as one tensor
 	close  func() error
+}
+
+// weights lists all tensors: the model's, and those that its files have besides.
+func (w *Weights) weights() []model.Weight {
+	return slices.Concat(w.Config.Model.Weights(), w.Config.beside)
 }
 
 // dtype returns the type of a weight's values.
@@ -63,6 +69,8 @@ const (
 	configKey   = "config" // the text of config.json
 	prefixKey   = "prefix"
 	indexKey    = "index" // the text of model.safetensors.index.json
+	expertsKey  = "experts"
+	packed      = "packed"
 	ownFormat   = "dynmo"
 	torchFormat = "pt" // what Hugging Face's loaders want
 )
@@ -96,11 +104,16 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
 	w := &Weights{Config: c, Prefix: f.Metadata[prefixKey], types: make(map[string]DType), close: f.Close}
-	if prefix := kindOf(c.Model).prefix; w.Prefix != "" && w.Prefix != prefix {
+	if prefix := c.kind.prefix; w.Prefix != "" && w.Prefix != prefix {
 		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, w.Prefix, prefix)
 	}
+	if form, ok := f.Metadata[expertsKey]; ok {
+		if w.packed = form == packed && c.kind.name == mixtralType; !w.packed {
+			return nil, fmt.Errorf("metadata: %s = %.100q, want %q, and a model of type %s", expertsKey, form, packed, mixtralType)
+		}
+	}
 	want := make(map[string][]int64)
-	for _, p := range c.Model.Weights() {
+	for _, p := range w.weights() {
 		want[p.Name] = p.Shape
 	}
 	tokenizer, tensors, err := f.takeTokenizer()
@@ -164,12 +177,15 @@ func (w *Weights) Write(out io.Writer) error {
 	if w.Prefix != "" {
 		metadata[prefixKey] = w.Prefix
 	}
+	if w.packed {
+		metadata[expertsKey] = packed
+	}
 	if w.shards != nil {
 		metadata[indexKey] = string(w.shards.text)
 	}
 	list := w.tokenizerTensors()
 	from := make(map[string]model.Weight)
-	for _, p := range w.Config.Model.Weights() {
+	for _, p := range w.weights() {
 		list = append(list, Tensor{Name: p.Name, DType: w.dtype(p), Shape: p.Shape})
 		from[p.Name] = p
 	}

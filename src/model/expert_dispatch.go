@@ -20,17 +20,24 @@ type Dispatch struct {
 	counts  []int32    // by expert
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
+	squashed, logits []float64 // (tokens, experts) of a squashed router: tanh, and the logits
+	outer            []float64 // (experts, experts)
+
 	scales, sums []float64 // by expert
 }
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
 func NewDispatch(x *Exec, e Experts) *Dispatch {
 	n := x.N()
-	return &Dispatch{
+	d := &Dispatch{
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
 	}
+	if e.Squashed {
+		d.squashed, d.logits, d.outer = make([]float64, n*e.Count), make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
+	}
+	return d
 }
 
 // From returns b as it enters a layer that dispatches its tokens by d.

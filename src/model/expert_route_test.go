@@ -40,6 +40,8 @@ func TestRouteOfExperts(t *testing.T) {
 			[]int32{1, dropped, 0, dropped}, []int32{1, dropped, 0, dropped}, []int32{0, 1, 2}, nil},
 		"capacity rounded up": {Experts{Count: 3, Top: 1, Capacity: 0.01}, [][]float64{{1, 0, 0}, {1, 0, 0}},
 			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1, 1}, []float64{1, 1}},
+		"least capacity": {Experts{Count: 2, Top: 1, Capacity: 1e-12}, [][]float64{{1, 0}, {1, 0}},
+			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1}, []float64{1, 1}},
 		"s-base takes p": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(3), 0}, {0, log(3)}},
 			[]int32{0, 1}, []int32{0, 1}, []int32{0, 1, 2}, []float64{3. / 4, 3. / 4}},
 		"s-base evens out": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(9), 0}, {log(3), 0}},

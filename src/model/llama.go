@@ -35,6 +35,9 @@ func (llama) Weights(c Config) []Weight {
 			continue
 		}
 		list = append(list, Weight{Name: at + "router.weight", HuggingFace: there + "block_sparse_moe.gate.weight", Shape: []int64{int64(c.Experts.Count), hidden}})
+		if c.Experts.Squashed {
+			list = append(list, Weight{Name: at + "router.outer.weight", HuggingFace: there + "block_sparse_moe.gate.outer.weight", Shape: []int64{int64(c.Experts.Count), int64(c.Experts.Count)}})
+		}
 		for e := range c.Experts.Count {
 			of := fmt.Sprintf("block_sparse_moe.experts.%d.", e)
 			gated(fmt.Sprintf("%sexpert.%d.", at, e), of+"w1.weight", of+"w3.weight", of+"w2.weight")

@@ -16,7 +16,7 @@ import (
 // ckptCommand returns the commands on files of weights.
 func ckptCommand() *cobra.Command {
 	return group("ckpt", "Check a run's checkpoints, export its model; look into files of weights", "",
-		ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
+		ckptInspect(), ckptVerify(), ckptImport(), ckptSplit(), ckptExport())
 }
 
 // contents describes a safetensors file.
