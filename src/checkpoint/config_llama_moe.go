@@ -76,6 +76,9 @@ func (k keys) experts(c *model.Config, count, top string) error {
 	return err
 }
 
+// Limits of what scores are multiplied by.
+const minScale, maxScale = 1e-6, 1e6
+
 // scoreScale returns what scores are multiplied by: a number, or one for each block, which
 // have to be equal.
 func (k keys) scoreScale(blocks int) (float64, error) {
@@ -85,7 +88,7 @@ func (k keys) scoreScale(blocks int) (float64, error) {
 	if json.Unmarshal(k[key].json, &each) == nil && len(each) == blocks && !slices.ContainsFunc(each, func(x float64) bool { return x != each[0] }) {
 		k = keys{key: value{fmt.Append(nil, each[0]), k[key].at}}
 	}
-	return scale, k.number(key, &scale, 1e-6, 1e6)
+	return scale, k.number(key, &scale, minScale, maxScale)
 }
 
 // equalExperts returns an error unless all experts are as wide as the shape says.

@@ -30,12 +30,12 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 	byFile := make(map[string][]piece)
 	total := int64(0)
 	for _, t := range w.allPieces() {
+		total += t.bytes(d)
 		if d != "" {
 			t.DType = d
 		}
 		name := w.shards.file(t.Name)
 		byFile[name] = append(byFile[name], t)
-		total += t.weight.Row() / 4 * t.rows * t.DType.bytes()
 	}
 	if w.shards != nil {
 		files[indexFile] = w.shards.sized(total)

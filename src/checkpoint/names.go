@@ -64,6 +64,14 @@ type piece struct {
 	at          int64 // rows of the tensor that lie before
 }
 
+// bytes returns the bytes of its values, of type d or, if it is "", of its own.
+func (t piece) bytes(d DType) int64 {
+	if d == "" {
+		d = t.DType
+	}
+	return t.weight.Row() / 4 * t.rows * d.bytes()
+}
+
 // pieces returns the tensors that a parameter is in Hugging Face's file, of its own type.
 func (w *Weights) pieces(p model.Weight) []piece {
 	split := p.Split

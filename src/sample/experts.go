@@ -1,6 +1,10 @@
 package sample
 
-import "gonum.org/v1/gonum/blas/blas32"
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas/blas32"
+)
 
 // routed is what experts work in.
 type routed struct{ logits, inp, out []float32 }
@@ -14,6 +18,13 @@ func (s *Session) experts(b *block, n int) {
 	resize(&r.inp, n*c)
 	resize(&r.out, n*e.Top*c)
 	m.multiply(r.logits, s.normed, b.router, n, c, e.Count)
+	if e.Squashed {
+		squashed := make([]float32, n*e.Count)
+		for i, x := range r.logits {
+			squashed[i] = float32(math.Tanh(float64(x)))
+		}
+		m.multiply(r.logits, squashed, b.outer, n, e.Count, e.Count)
+	}
 	chosen, weights := e.Plain(n, func(i int) float64 { return float64(r.logits[i]) })
 	for k, w := range b.mlps {
 		var choices []int // of this expert
