@@ -16,6 +16,7 @@ type Experts struct {
 	Auxiliary  float64 // weight of that loss
 	Z          float64 // weight of the router's z-loss
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
+	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
 
 // expertsOf returns the experts of the settings.
@@ -24,7 +25,11 @@ func expertsOf(c config.Config) Experts {
 		return Experts{}
 	}
 	m := c.Moe
-	return Experts{m.Experts, m.Top, m.Balance == "s-base", m.Aux, m.Z, m.Capacity}
+	e := Experts{Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity}
+	if c.Spread() {
+		e.Spread = c.Parallel.Replicas
+	}
+	return e
 }
 
 // experts is the second half of a block with a mixture of experts (Jiang et al. 2024):
@@ -41,7 +46,7 @@ type experts struct {
 	hidden, inside int
 	norm           norm
 	router         linear  // (Count, C)
-	list           []mlpOf // by expert
+	list           []mlpOf // by expert that is here
 }
 
 // mlpOf is the matrices of an expert.
@@ -57,20 +62,26 @@ func newExperts(c Config, block int) *experts {
 		norm:   c.newNorm(at, "norm2"),
 		router: linear{w: at.param(router+".weight", c.Experts.Count, c.Hidden, decayed, d)},
 	}
-	for k := range c.Experts.Count {
-		name := fmt.Sprintf("expert.%d.", k)
-		e.list = append(e.list, mlpOf{
+	for k := range e.here() {
+		name := fmt.Sprintf("expert.%d.", e.firstOf(c.Replica)+k)
+		m := mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
-		})
+		}
+		for _, p := range m.params() {
+			p.Own = e.Spread > 0
+		}
+		e.list = append(e.list, m)
 	}
 	return e
 }
 
+func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
+
 func (e *experts) params() []*Param {
 	list := append(e.norm.params(), e.router.w)
 	for _, m := range e.list {
-		list = slices.Concat(list, m.gateup.params(), m.down.params())
+		list = append(list, m.params()...)
 	}
 	return list
 }
@@ -138,19 +149,20 @@ func (x *Exec) expertsBytes(c Config) int64 {
 	return cut.off
 }
 
-// expertsSaved: inp, gateup, active and out of the experts are of the assignments, by
-// place. A backward for inputs leaves in made the gradient of inp.
+// expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
+// of the assignments, by place: what their experts made of them. A backward for inputs
+// leaves in made the gradient of inp.
 type expertsSaved struct {
 	mean, rstd, normed, logits, inp, gateup, active, made, out tensor.Mem
 	decided                                                    assignments
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all, most := x.Backend.DType(), c.tokens, c.capacity*e.Top
+	d, all, most, rows := x.Backend.DType(), c.tokens, c.capacity*e.Top, e.rows(c.capacity)
 	c.tokens = c.live
 	s.mean, s.rstd = e.norm.statistics(x, c)
 	s.normed, s.logits, s.decided = c.rows(e.hidden, d), c.rows(e.Count, d), e.assignments(x, c)
-	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 	c.tokens = all
 	s.out = c.rows(e.hidden, d)
 	return s
@@ -159,10 +171,10 @@ func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
 type expertsHeld struct{ dnormed, dlogits, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), c.capacity*e.Top
+	d, rows := x.Backend.DType(), e.rows(c.capacity)
 	c.tokens = c.live
 	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
-	h.dmade, h.dgateup = c.take(most*e.hidden, d), c.take(2*most*e.inside, d)
+	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
 	return h
 }
 
