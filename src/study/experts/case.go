@@ -70,7 +70,7 @@ func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	}
 	sets := append(strings.Fields(costs.Model),
 		fmt.Sprintf("model.blocks=%d", r.Blocks), "dynamic.kind="+kind, "balance.every=1", fmt.Sprintf("parallel.stages=%d", stages),
-		fmt.Sprintf("parallel.microbatches=%d", microbatches), fmt.Sprintf("parallel.replicas=%d", o.Replicas))
+		fmt.Sprintf("parallel.microbatches=%d", microbatches), fmt.Sprintf("parallel.replicas=%d", o.Replicas), "parallel.experts=spread")
 	c, err := config.Load("", sets)
 	if err != nil {
 		return fail(fmt.Errorf("costs of %q: %w", costs.Model, err))
@@ -85,8 +85,7 @@ func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	return k, k.fill(costs)
 }
 
-// fill sets the seconds of the chain to those of costs, and bytes and parameters of the
-// experts to those of one replica.
+// fill sets the seconds of the chain to those of costs.
 func (k *Case) fill(costs cost.Phase) error {
 	k.chain.Clock = "sim"
 	seconds := make(map[string]cost.Stage)
@@ -100,16 +99,13 @@ func (k *Case) fill(costs cost.Phase) error {
 	k.experts = mlp
 	for i, d := range model.FromConfig(k.config).Chain() {
 		l := &k.chain.Layers[i]
-		own := int64(0) // parameters of experts that other replicas have
 		switch d.Kind {
 		case model.Attention:
 			*l = l.With(attention)
 		case model.MLP:
 			*l = l.With(mlp)
-			own = k.expertParameters()
 		case model.Block:
 			*l = l.With(attention.Plus(mlp))
-			own = k.expertParameters()
 		default:
 			s, ok := seconds[d.Name]
 			if !ok {
@@ -117,20 +113,9 @@ func (k *Case) fill(costs cost.Phase) error {
 			}
 			*l = l.With(s)
 		}
-		keep := 1 - float64(own)/float64(max(1, l.NonZeros))
-		for _, n := range []*int64{&l.NonZeros, &l.Bytes.Parameters, &l.Bytes.Gradients, &l.Bytes.Optimizer, &l.Bytes.Workspace} {
-			*n = int64(float64(*n) * keep)
-		}
-		k.shares, k.block = append(k.shares, own > 0), append(k.block, d.Block)
+		k.shares, k.block = append(k.shares, d.Kind == model.MLP || d.Kind == model.Block), append(k.block, d.Block)
 	}
 	return nil
-}
-
-// expertParameters returns the parameters of a block's experts that other replicas have.
-func (k *Case) expertParameters() int64 {
-	c := k.config
-	all := 3 * int64(c.Model.Hidden) * int64(c.Inside()) * int64(c.Moe.Experts)
-	return all - all/int64(k.Replicas)
 }
 
 // exchange returns the seconds in which a rank with as many assignments as the others
