@@ -91,3 +91,11 @@ func dispatches(p part) bool {
 	}
 	return false
 }
+
+// Choices returns the experts that each token goes to, by token the largest score first,
+// negative where the assignment is dropped; and the weights of these. They are valid until
+// the next forward.
+func (d *Dispatch) Choices() (experts []int32, weights []float64) {
+	n := d.tokens * len(d.chosen) / max(1, len(d.lse))
+	return d.chosen[:n], d.weights[:n]
+}
