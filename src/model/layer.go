@@ -261,6 +261,7 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
 		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
+		Own: int64(l.own-l.shared) * l.dtype.Wide().Size(),
 		Held: held + l.Leaves().Bytes(x, x.N()),
 	}
 	for _, is := range []bool{l.Selects(), l.Routes()} {
@@ -299,20 +300,6 @@ func (l *Layer) NonZeros() int64 {
 		n += int64(p.NNZ)
 	}
 	return n
-}
-
-// SharedGradients returns the bytes of the gradients that replicas sum.
-func (l *Layer) SharedGradients() int64 {
-	return int64(l.all-(l.own-l.shared)) * l.dtype.Wide().Size()
-}
-
-// SharedGradients returns those of all layers of a dense chain.
-func SharedGradients(c Config, t tensor.DType) []int64 {
-	var list []int64
-	for id, d := range c.Chain() {
-		list = append(list, outline(c, d, header{Layer: id}, t).SharedGradients())
-	}
-	return list
 }
 
 // Own reports whether each replica has parameters of its own.

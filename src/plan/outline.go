@@ -53,8 +53,9 @@ func Dense(c config.Config) cost.Table {
 			t.Layers[l].Bytes.Parameters += bytes
 		}
 	}
-	for l, gradients := range model.SharedGradients(model.FromConfig(c), Precision(c)) {
-		t.Layers[l].Bytes.Workspace += pipeline.ReduceBytes(gradients, c.Parallel.Replicas)
+	for l := range t.Layers {
+		bytes := &t.Layers[l].Bytes
+		bytes.Workspace += pipeline.ReduceBytes(bytes.Summed(), c.Parallel.Replicas)
 	}
 	return t
 }

@@ -34,7 +34,8 @@ func profileCommand() *cobra.Command {
 of real training with all layers on one rank, which must have memory for them.
 FILE is what plan and simulate read: seconds of every layer for one microbatch
 (the medians of the steps), parameters and bytes. Stages, replicas, schedule and
-balancer of CONFIG play no part.
+balancer of CONFIG play no part; but experts that are spread over replicas are
+measured on as many ranks, which share this device, and the fullest counts.
 
 With --once layers that compute alike are measured once, in a model of two or four
 blocks: a model of 48 takes no more time or memory to measure. Nothing tells then by
@@ -82,10 +83,14 @@ learned how many to take.`,
 }
 
 // undivided returns settings under which one rank holds the whole dense model, with what
-// kinds of dynamism add to its chain.
+// kinds of dynamism add to its chain; as many ranks as replicas where these share experts
+// out.
 func undivided(c config.Config, steps int) config.Config {
 	standard := config.Default()
-	c.Parallel.Stages, c.Parallel.Replicas = 1, 1
+	c.Parallel.Stages = 1
+	if !c.Spread() {
+		c.Parallel.Replicas = 1
+	}
 	c.Parallel.Microbatches = min(c.Parallel.Microbatches, 8)
 	c.Train.Steps, c.Train.Hash, c.Data.Validation = steps+1, false, ""
 	c.Schedule, c.Dynamic.Kind, c.Balance = standard.Schedule, c.Dynamic.Structure(), standard.Balance
