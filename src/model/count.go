@@ -7,20 +7,11 @@ func (c Config) Parameters() int64 {
 	for _, d := range c.Whole().Chain() {
 		for _, p := range d.params() {
 			if !p.Borrowed() {
-				n += int64(p.Rows) * int64(p.Cols) * c.copies(p)
+				n += int64(p.Rows) * int64(p.Cols)
 			}
 		}
 	}
 	return n
-}
-
-// copies returns how many parameters of a layer's replicas are one of this shape: those that
-// a replica has of its own are others than the others'.
-func (c Config) copies(p *Param) int64 {
-	if p.Own {
-		return int64(c.Experts.replicas())
-	}
-	return 1
 }
 
 // Active returns how many of the weights a token meets: of the experts of a block those that
@@ -46,7 +37,7 @@ func (c Config) Flops() float64 {
 		}
 		for _, p := range d.params() {
 			if p.Cols > 1 {
-				weights += float64(p.Rows) * float64(p.Cols) * float64(c.copies(p))
+				weights += float64(p.Rows) * float64(p.Cols)
 			}
 		}
 	}
