@@ -23,7 +23,7 @@ prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
 attention.buckets
-moe.experts moe.top moe.intermediate moe.balance moe.aux moe.z moe.capacity
+moe.experts moe.top moe.intermediate moe.router moe.scale moe.balance moe.aux moe.z moe.capacity
 mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 device.precision`
@@ -41,7 +41,7 @@ mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
 train.steps train.on_nan train.nan_limit train.log_every train.hash train.validate_every train.validate_sequences train.stopped_is_success
 prune.select
-simulate.head simulate.attention simulate.experts simulate.expert_spread simulate.density_least simulate.density_most
+simulate.head simulate.attention simulate.routing simulate.expert_ranks simulate.density_least simulate.density_most
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.exit_noise simulate.frozen simulate.thaws simulate.mod_tokens simulate.mod_noise
 simulate.measure_times simulate.decide_times simulate.move_delay_most
 balance.kind balance.by balance.every balance.regex balance.layout balance.memory_limit_bytes balance.gaps balance.gamma balance.max_rounds
