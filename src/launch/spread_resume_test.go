@@ -39,6 +39,7 @@ func TestSpreadExpertsReshard(t *testing.T) {
 	const at = 3
 	c := shared(t)
 	c.Model.Blocks, c.Train.Steps = 3, 5
+	c.Dynamic.Kind, c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "freeze+moe", "step", 3, 2
 	whole := goRun(t, reshard{1, 1}.on(c), nil)
 	type way struct {
 		reshard
