@@ -14,7 +14,7 @@ func (llama) Chain(c Config) []Description { return describe(c) }
 // head if it is not tied.
 func (llama) Weights(c Config) []Weight {
 	hidden, mlp := int64(c.Hidden), int64(c.Intermediate)
-	keyed := int64(c.keyed() * (c.Hidden / c.Heads))
+	keyed := int64(c.Keyed() * (c.Hidden / c.Heads))
 	list := []Weight{{Name: tokenWeight, HuggingFace: "embed_tokens.weight", Shape: []int64{int64(c.Vocab), hidden}}}
 	for b := range c.Blocks {
 		at, there := fmt.Sprintf("block.%d/", b), fmt.Sprintf("layers.%d.", b)

@@ -13,6 +13,7 @@ import (
 	"dynmo/src/checkpoint"
 	"dynmo/src/data"
 	"dynmo/src/input"
+	"dynmo/src/model"
 	"dynmo/src/store"
 )
 
@@ -166,6 +167,7 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if o.vocabulary != nil {
 		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
 	}
+	w.Config.Model.Experts = model.FromConfig(settings).Experts // configurations do not say how they were trained
 	return o, nil
 }
 

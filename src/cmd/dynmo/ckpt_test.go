@@ -72,13 +72,13 @@ func TestCkptImportExport(t *testing.T) {
 }
 
 // A trained LLaMA, dense or with experts, becomes a Hugging Face directory of bfloat16, which
-// comes back from a weights file as it was, and trains on.
+// comes back from a weights file as it was, goes on with a text, and trains on.
 func TestCkptLlama(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	shape := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.key_value_heads=1", "model.intermediate=12",
 		"model.sequence=8", "train.steps=1")
 	for kind, architecture := range map[string]string{"none": "LlamaForCausalLM", "moe": "MixtralForCausalLM"} {
-		run := append(slices.Clone(shape), sets("dynamic.kind="+kind)...)
+		run := append(slices.Clone(shape), sets("dynamic.kind="+kind, "moe.balance=s-base")...)
 		if e := says(training(append(run, append(sets("checkpoint.every=1"), "--run-dir", kind)...)...)...); e.status != exitDone {
 			t.Fatalf("%+v", e)
 		}
@@ -94,6 +94,10 @@ func TestCkptLlama(t *testing.T) {
 			if name == "config.json" && !strings.Contains(string(want), architecture) {
 				t.Errorf("%s: %s", kind, want)
 			}
+		}
+		text := sampleSays(kind+"-hf", "--prompt", "the q", "--tokens", "3")
+		if again := sampleSays(kind+".safetensors", "--prompt", "the q", "--tokens", "3"); text.status != exitDone || text.stderr != "" || again.stdout != text.stdout {
+			t.Errorf("%+v, %+v", text, again)
 		}
 		if e := says(training(append(run, sets("model.weights="+kind+".safetensors")...)...)...); e.status != exitDone {
 			t.Errorf("%+v", e)
@@ -112,7 +116,10 @@ func TestCkptLlama(t *testing.T) {
 	}
 	said(t, "ckpt", "import", "balanced-hf", "-o", "balanced.safetensors")
 	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitUsage, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
-	says("sample", "none-hf").refused(t, exitUsage, "none-hf: a model of family llama, want one of gpt2")
+	// Only the run knows how experts were chosen.
+	if e := sampleSays("moe", "--prompt", "the q", "--tokens", "3"); e.status != exitDone || !strings.HasPrefix(e.stderr, "note: moe.balance = s-base chose experts by all tokens of a microbatch") {
+		t.Errorf("%+v", e)
+	}
 }
 
 // A trained LLaMA, of a run or a Hugging Face directory, that is cut into experts trains on

@@ -37,9 +37,10 @@ func sampleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sample DIR|RUN_DIR|FILE",
 		Short: "Have a model go on with a text, on the CPU",
-		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face GPT-2
-directory, as ckpt export makes them, the newest checkpoint of a run, or a dynmo weights
-file. Needs no MPI and no GPU.
+		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face directory of
+a GPT-2, a LLaMA or a Mixtral, as ckpt export makes them, the newest checkpoint of a run, or
+a dynmo weights file. Needs no MPI and no GPU. Experts that training chose by all tokens of a
+microbatch (moe.balance = s-base) are chosen for each token by itself here, which is told.
 
 Every token is drawn from softmax(logits / temperature): of its --top-k most probable
 tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always
@@ -113,9 +114,10 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	}
 	w := o.weights
 	defer w.Close()
-	if family := w.Config.Model.Family; family != "" && family != gpt2 {
-		return usageError{fmt.Errorf("%s: a model of family %s, want one of %s: sample knows no other", path, family, gpt2)}
+	if err := sample.Knows(w.Config.Model); err != nil {
+		return usageError{fmt.Errorf("%s: %w", path, err)}
 	}
+	tellRouting(c.ErrOrStderr(), w.Config.Model.Experts)
 	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}
@@ -139,6 +141,16 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 		return err
 	}
 	return s.generate(c, m, v, g)
+}
+
+// tellRouting says where experts are chosen otherwise than in training.
+func tellRouting(w io.Writer, e model.Experts) {
+	if e.Balanced {
+		tellNotes(w, "moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it")
+	}
+	if e.Capacity > 0 {
+		tellNotes(w, "moe.capacity dropped what experts had no room for: here they have")
+	}
 }
 
 // fastKernels returns the kernels over a BLAS, nil where this binary has none.
