@@ -36,7 +36,8 @@ type Model struct {
 type block struct {
 	norm1, norm2      norm
 	qkv, proj, router linear
-	mlps              []mlp // one, or the experts
+	outer             linear // (experts, experts) behind the router and tanh, or absent
+	mlps              []mlp  // one, or the experts
 }
 
 // norm is a norm's weight and bias (C); RMSNorm has no bias.
@@ -110,6 +111,7 @@ func (m *Model) places() map[string]*[]float32 {
 		add("qkv", &b.qkv.weight, &b.qkv.bias)
 		add("proj", &b.proj.weight, &b.proj.bias)
 		add("router", &b.router.weight, &b.router.bias)
+		add("router.outer", &b.outer.weight, &b.outer.bias)
 		b.mlps = make([]mlp, max(1, m.Config.Experts.Count))
 		for e := range b.mlps {
 			p, of := &b.mlps[e], ""
@@ -156,7 +158,7 @@ func (m *Model) TokenBytes() int64 {
 		n += m.Config.Hidden
 	}
 	for _, b := range m.blocks {
-		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router} {
+		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer} {
 			n += len(w.weight) + len(w.bias)
 		}
 		for _, p := range b.mlps[:max(1, m.Config.Experts.Top)] { // all are of one shape
