@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/data"
 	"dynmo/src/input"
 	"dynmo/src/model"
 )
@@ -32,7 +33,7 @@ const maxConfig = 1 << 20
 // OpenHuggingFace opens a directory with config.json and model.safetensors, or
 // the shards that model.safetensors.index.json names. Names of tensors may all
 // begin with the model type's prefix, as "transformer."; buffers that older files hold,
-// as attn.bias, are skipped.
+// as attn.bias, are skipped. The files of the tokenizer that lie there go with the weights.
 func OpenHuggingFace(dir string) (*Weights, error) {
 	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
@@ -52,6 +53,10 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	w.keep(shards)
+	if w.Tokenizer, err = data.ReadTokenizer(dir); err != nil {
+		closeAll(files)
+		return nil, err
+	}
 	return w, nil
 }
 

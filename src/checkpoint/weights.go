@@ -14,6 +14,9 @@ import (
 type Weights struct {
 	Config Config
 	Prefix string // of the names in Hugging Face's file: "", or its model type's
+	// Tokenizer is the files of the model's tokenizer, by the names that they have in Hugging
+	// Face's directories; empty if they are not known.
+	Tokenizer map[string][]byte
 
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
 	types  map[string]DType                                               // by name; those that are not there are float32
@@ -113,7 +116,12 @@ func (f *File) Weights() (*Weights, error) {
 	for _, p := range w.weights() {
 		want[p.Name] = p.Shape
 	}
-	at, err := match(f.Tensors, want)
+	tokenizer, tensors, err := f.takeTokenizer()
+	if err != nil {
+		return nil, err
+	}
+	w.Tokenizer = tokenizer
+	at, err := match(tensors, want)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +130,11 @@ func (f *File) Weights() (*Weights, error) {
 			return nil, fmt.Errorf("metadata: %s: %w", indexKey, err)
 		}
 	}
-	for _, t := range f.Tensors {
+	for _, t := range tensors {
 		w.types[t.Name] = t.DType
 	}
 	w.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
-		t := f.Tensors[at[p.Name]]
+		t := tensors[at[p.Name]]
 		row := p.Row() / 4 * t.DType.bytes()
 		return f.part(dst, t, lo*row, hi*row)
 	}
@@ -162,7 +170,8 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 // Close closes the files that the weights lie in.
 func (w *Weights) Close() error { return w.close() }
 
-// Write writes a dynmo weights file, with values of the types that they have.
+// Write writes a dynmo weights file, with values of the types that they have, and the files of
+// the tokenizer.
 func (w *Weights) Write(out io.Writer) error {
 	metadata := map[string]string{formatKey: ownFormat, configKey: string(w.Config.Text)}
 	if w.Prefix != "" {
@@ -174,19 +183,19 @@ func (w *Weights) Write(out io.Writer) error {
 	if w.shards != nil {
 		metadata[indexKey] = string(w.shards.text)
 	}
-	var list []Tensor
+	list := w.tokenizerTensors()
 	from := make(map[string]model.Weight)
 	for _, p := range w.weights() {
 		list = append(list, Tensor{Name: p.Name, DType: w.dtype(p), Shape: p.Shape})
 		from[p.Name] = p
 	}
-	return Write(out, metadata, list, func(out io.Writer, t Tensor) error {
+	return Write(out, metadata, list, w.writeTokenizer(func(out io.Writer, t Tensor) error {
 		p := from[t.Name]
 		return w.stream(p, 0, p.Shape[0], func(values []byte) error {
 			_, err := out.Write(values)
 			return err
 		})
-	})
+	}))
 }
 
 // stream calls yield with the values of rows of a parameter, about loadBytes at a time, so

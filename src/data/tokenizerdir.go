@@ -33,7 +33,7 @@ func IsTokenizerFile(name string) bool { return slices.Contains(tokenizerFiles, 
 func ReadTokenizer(dir string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	for _, name := range tokenizerFiles {
-		text, err := input.Read(filepath.Join(dir, name), maxTokenizer)
+		text, err := input.Read(filepath.Join(dir, name), MaxTokenizer)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -46,23 +46,20 @@ func ReadTokenizer(dir string) (map[string][]byte, error) {
 }
 
 // OpenVocabulary reads the tokenizer in a directory (see ParseTokenizer), or a file of one:
-// tokenizer.json, or sentencepiece's model. Errors name the file and what is wrong.
+// tokenizer.json, or sentencepiece's model, whatever its name. Errors name the file and what
+// is wrong.
 func OpenVocabulary(path string) (*Vocabulary, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		files, err := ReadTokenizer(path)
-		if err != nil {
-			return nil, err
-		}
-		return ParseTokenizer(path, files)
-	}
-	text, err := input.Read(path, maxTokenizer)
+	files, err := TokenizerOf(path)
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(strings.TrimLeft(string(text[:min(len(text), looked)]), " \t\r\n"), "{") {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return ParseTokenizer(path, files)
+	}
+	if text, ok := files[tokenizerFile]; ok {
 		return named(path, text, parseTokenizer)
 	}
-	return parsePieceVocabulary(path, text)
+	return parsePieceVocabulary(path, files[pieceFile])
 }
 
 // ParseTokenizer returns the vocabulary of the files of a tokenizer, by name, that are from a
@@ -152,4 +149,25 @@ func (v *Vocabulary) set(text []byte, pieces bool) error {
 		v.after = []int32{v.End}
 	}
 	return nil
+}
+
+// Beside returns the directory beside the token file PREFIX.bin that holds the files of the
+// tokenizer that made it.
+func Beside(path string) string { return strings.TrimSuffix(path, ".bin") + ".tokenizer" }
+
+// TokenizerOf returns the files of the tokenizer in a directory, or those that a file of one
+// stands for, by the names that they have in a model's directory.
+func TokenizerOf(path string) (map[string][]byte, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return ReadTokenizer(path)
+	}
+	text, err := input.Read(path, MaxTokenizer)
+	if err != nil {
+		return nil, err
+	}
+	name := pieceFile
+	if strings.HasPrefix(strings.TrimLeft(string(text[:min(len(text), looked)]), " \t\r\n"), "{") {
+		name = tokenizerFile
+	}
+	return map[string][]byte{name: text}, nil
 }

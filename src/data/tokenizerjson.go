@@ -11,8 +11,8 @@ import (
 // tokenizerFile is the file of Hugging Face's tokenizers.
 const tokenizerFile = "tokenizer.json"
 
-// maxTokenizer is the longest tokenizer.json that is read, in bytes: some times Llama 3's.
-const maxTokenizer = 64 << 20
+// MaxTokenizer is the longest file of a tokenizer that is read, in bytes: some times Llama 3's.
+const MaxTokenizer = 64 << 20
 
 // The regular expressions that texts are cut with, as tokenizer.json writes them.
 const (

@@ -35,8 +35,8 @@ LlamaForCausalLM, MixtralForCausalLM or, where moe.scale or moe.router want it o
 whole checkpoint, or the one of --step; of a checkpoint; or of a dynmo weights file, in as
 many files as it was imported from, or of --shard-size. Weights are as they are stored, a
 run's float32, or with --dtype the nearest of that type, and zero where they are pruned.
-With them go the configuration and the tokenizer that the model was trained with: bytes, or
-GPT-2's; no other is known.
+With them go the configuration and the tokenizer that the model was trained with: its files
+as they were imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
 
 TO is written whole or not at all.`,
 		Args: cobra.ExactArgs(1),

@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/input"
 	"dynmo/src/model"
+	"dynmo/src/record"
 	"dynmo/src/store"
 )
 
@@ -118,10 +120,11 @@ func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, e
 // origin is where a model is from, and what is known of its tokenizer.
 type origin struct {
 	weights    *checkpoint.Weights
-	vocabulary *data.Vocabulary // nil if it is not known
-	what       string           // a run's model, to tell; else ""
-	unknown    error            // why the vocabulary of a run's model is not
-	differs    string           // what other programs compute otherwise; "" if nothing
+	tokenizer  map[string][]byte // its files, if they are known as they are
+	vocabulary *data.Vocabulary  // nil if it is not known
+	what       string            // a run's model, to tell; else ""
+	unknown    error             // why the vocabulary of a run's model is not
+	differs    string            // what other programs compute otherwise; "" if nothing
 }
 
 // openOrigin opens what FROM names: a run's checkpoint, or a weights file.
@@ -137,10 +140,19 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w}
-	if data.IsGPT2(w.Config.Model.Vocab) {
+	switch {
+	case len(w.Tokenizer) > 0:
+		o.knows(from, w.Tokenizer)
+	case data.IsGPT2(w.Config.Model.Vocab):
 		o.vocabulary = data.GPT2Vocabulary()
 	}
 	return o, nil
+}
+
+// knows sets the tokenizer to that of files from a place.
+func (o *origin) knows(at string, files map[string][]byte) {
+	o.tokenizer = files
+	o.vocabulary, o.unknown = data.ParseTokenizer(at, files)
 }
 
 // openRun opens a checkpoint with what its run knows of its tokenizer.
@@ -163,16 +175,38 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step), differs: differs(settings)}
-	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	if err := o.ofRun(one.Dir, settings); err != nil {
+		return origin{}, err
+	}
 	if o.vocabulary != nil {
 		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
 	}
-	w.Config.Model.Experts = model.FromConfig(settings).Experts // configurations do not say how they were trained
+	trained := model.FromConfig(settings).Experts // configurations do not say all of how they were
+	w.Config.Model.Experts.Balanced, w.Config.Model.Experts.Capacity = trained.Balanced, trained.Capacity
 	return o, nil
+}
+
+// ofRun sets the tokenizer to that which the run of a checkpoint keeps, or else what its
+// settings say of it.
+func (o *origin) ofRun(dir string, settings config.Config) error {
+	at := filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), record.TokenizerDir)
+	files, err := data.ReadTokenizer(at)
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		o.knows(at, files)
+		return nil
+	}
+	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	return nil
 }
 
 // files returns the files of the tokenizer, none if it is not known.
 func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
+	if len(o.tokenizer) > 0 {
+		return o.tokenizer, nil
+	}
 	if o.unknown != nil {
 		tellNotes(c.ErrOrStderr(), fmt.Sprintf("without a tokenizer: %v", o.unknown))
 	}

@@ -78,7 +78,7 @@ func TestCkptLlama(t *testing.T) {
 	shape := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.key_value_heads=1", "model.intermediate=12",
 		"model.sequence=8", "train.steps=1")
 	for kind, architecture := range map[string]string{"none": "LlamaForCausalLM", "moe": "MixtralForCausalLM"} {
-		run := append(slices.Clone(shape), sets("dynamic.kind="+kind, "moe.balance=s-base")...)
+		run := append(slices.Clone(shape), sets("dynamic.kind="+kind)...)
 		if e := says(training(append(run, append(sets("checkpoint.every=1"), "--run-dir", kind)...)...)...); e.status != exitDone {
 			t.Fatalf("%+v", e)
 		}
@@ -117,7 +117,9 @@ func TestCkptLlama(t *testing.T) {
 	said(t, "ckpt", "import", "balanced-hf", "-o", "balanced.safetensors")
 	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitUsage, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
 	// Only the run knows how experts were chosen.
-	if e := sampleSays("moe", "--prompt", "the q", "--tokens", "3"); e.status != exitDone || !strings.HasPrefix(e.stderr, "note: moe.balance = s-base chose experts by all tokens of a microbatch") {
+	const chosen = "note: moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it\n" +
+		"note: moe.capacity dropped what experts had no room for: here they have\n"
+	if e := sampleSays("balanced", "--prompt", "the q", "--tokens", "3"); e.status != exitDone || e.stderr != chosen {
 		t.Errorf("%+v", e)
 	}
 }
@@ -141,6 +143,11 @@ func TestCkptSplit(t *testing.T) {
 	moe := sets("dynamic.kind=moe", "moe.experts=4", "moe.intermediate=3", "moe.scale=4", "train.steps=2")
 	run(append(moe, sets("moe.top=4", "model.weights=all.safetensors")...)...)
 	run(append(moe, sets("moe.top=2", "moe.router=mlp", "model.weights=some.safetensors")...)...)
+	greedy := []string{"--prompt", "the q", "--tokens", "3", "--temperature", "0"}
+	dense, all, some := sampleSays(append(greedy, "run")...), sampleSays(append(greedy, "all.safetensors")...), sampleSays(append(greedy, "some.safetensors")...)
+	if dense.status != exitDone || all.stdout != dense.stdout || some.status != exitDone {
+		t.Errorf("all experts together are the dense model: %+v, %+v; some: %+v", dense, all, some)
+	}
 	says(training(slices.Concat(shape, moe, sets("moe.top=2", "model.weights=some.safetensors"))...)...).refused(t, exitUsage, "moe.router is linear, the weights are of a model with mlp")
 	says(training(slices.Concat(shape, moe, sets("moe.top=4", "moe.scale=2", "model.weights=all.safetensors"))...)...).refused(t, exitUsage, "moe.scale is 2, the weights are of a model with 4")
 	ckpt("export", "all.safetensors", "-o", "x", "--model-type", "mixtral").refused(t, exitUsage, "moe.scale is 4, mixtral has 1")

@@ -50,10 +50,13 @@ A text may be longer than the model's context: it is told once, and the model go
 from the last half of its context, again and again. A prompt may not. Where the
 model ends the text, it ends. Without --prompt the model begins one.
 
-The tokenizer is that of the directory (tokenizer.json of a byte-level byte-pair encoding
-that cuts texts as GPT-2 or Llama 3 do, or vocab.json and merges.txt), or bytes where a run
-trained on text. Names of special tokens in a prompt are these tokens. A weights file has none, nor has a run on a token file: there a vocabulary
-of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file for bytes.`,
+The tokenizer is that of the directory (tokenizer.json of a byte-pair encoding: byte-level,
+cutting texts as GPT-2 or Llama 3 do, or with byte fallback, as those of LLaMA 2 and Mixtral;
+else sentencepiece's tokenizer.model, or vocab.json and merges.txt), that which a weights file
+was imported with, or that of a run: bytes where it trained on text, else what data prepare
+left beside its tokens. Where none is known a vocabulary of 50257 tokens, padded or not, is
+taken for GPT-2's, and any other of a file for bytes. Names of special tokens in a prompt are
+these tokens.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := s.check(); err != nil {
@@ -70,7 +73,7 @@ of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file fo
 	f.Float64Var(&s.choice.TopP, "top-p", 1, "draw from the most probable of this share, above 0 and at most 1")
 	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
 	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")
-	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a directory with tokenizer.json, or vocab.json and merges.txt")
+	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a tokenizer's directory or file: "+tokenizerKinds)
 	f.BoolVar(&s.json, "json", false, "answer in JSON, when the text is whole")
 	return c
 }
@@ -172,7 +175,7 @@ func openModel(c *cobra.Command, path string) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w}
-	o.vocabulary, o.unknown = data.OpenVocabulary(path)
+	o.knows(path, w.Tokenizer)
 	return o, nil
 }
 
@@ -186,7 +189,7 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	case s.tokenizer != "":
 		v, err := data.OpenVocabulary(s.tokenizer)
 		if err != nil {
-			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a directory with tokenizer.json, or vocab.json and merges.txt", err)
+			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a tokenizer's directory or file: %s", err, tokenizerKinds)
 		}
 		return v, err
 	case o.unknown != nil:
@@ -197,9 +200,12 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	return o.vocabulary, nil
 }
 
+// tokenizerKinds names the files of a tokenizer that are read.
+const tokenizerKinds = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt"
+
 // encode returns the tokens of the prompt, or the one that stands between texts.
 func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int32, error) {
-	tokens, err := v.Encode(s.prompt)
+	tokens, err := v.Prompt(s.prompt)
 	if err != nil {
 		return nil, fmt.Errorf("--prompt: %w", err)
 	}
@@ -243,10 +249,14 @@ func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabular
 		tellNotes(c.ErrOrStderr(), fmt.Sprintf("the text is longer than the model's context, %d tokens: it goes on from the last half of that", m.Config.Sequence))
 	}
 	err = cmp.Or(err, m.Generate(ctx, g, func(token int32) error {
+		added := v.Text(token)
 		if answer.Tokens++; answer.Tokens == 1 {
 			began = time.Now()
+			if s.prompt == "" {
+				added = v.Opening(token)
+			}
 		}
-		_, err := io.WriteString(out, v.Text(token))
+		_, err := io.WriteString(out, added)
 		return err
 	}, slid))
 	if !s.json {
