@@ -125,8 +125,8 @@ func ckptImport() *cobra.Command {
 		Use:   "import FROM -o FILE",
 		Short: "Make a dynmo weights file of a Hugging Face directory or llm.c's model file",
 		Long: `Make a dynmo weights file of a Hugging Face directory (config.json with
-model.safetensors or its shards and their index; GPT-2, LLaMA or Mixtral; float32, bfloat16
-or float16) or of llm.c's model file (version 3). The weights file is safetensors with values
+model.safetensors or its shards and their index; GPT-2, LLaMA, Mixtral or LLaMA-MoE; float32,
+bfloat16 or float16) or of llm.c's model file (version 3). The weights file is safetensors with values
 as they are stored; its names are dynmo's, and parts that are computed as one, as queries,
 keys and values, are one tensor. Files of the tokenizer that lie in the directory go with
 them (tokenizer.json, tokenizer.model, tokenizer_config.json and their like) and come back
