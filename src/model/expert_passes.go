@@ -12,28 +12,46 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return err
 	}
 	assigned := d.assigned()
+	sent, made := e.outgoing(x, s.inp, s.made)
+	if assigned > 0 {
+		tokens, _ := s.decided.of(x, assigned)
+		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
+	}
+	if err := e.exchange(x, d, there, sent, s.inp); err != nil {
+		return err
+	}
+	e.work(x, d, s, made)
+	if err := e.exchange(x, d, back, s.made, made); err != nil {
+		return err
+	}
 	if assigned == 0 {
 		x.Stream.Copy(out, inp)
 		return nil
 	}
-	tokens, _ := s.decided.of(x, assigned)
-	x.Backend.GatherRows(x.Stream, first(x, s.inp, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
-	e.each(d, func(m mlpOf, lo, hi int) {
-		m.gateup.forward(x, hi-lo, between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
-	})
-	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, assigned, e.inside), first(x, s.gateup, assigned, 2*e.inside), assigned, e.inside)
-	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.forward(x, hi-lo, between(x, s.made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
-	})
 	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
 	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
 	return nil
 }
 
-// each calls f for every expert that has tokens, with where its assignments are.
+// work sets made to what the experts here make of inp.
+func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem) {
+	rows := d.rows()
+	if rows == 0 {
+		return
+	}
+	e.each(d, func(m mlpOf, lo, hi int) {
+		m.gateup.forward(x, hi-lo, between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
+	})
+	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, rows, e.inside), first(x, s.gateup, rows, 2*e.inside), rows, e.inside)
+	e.each(d, func(m mlpOf, lo, hi int) {
+		m.down.forward(x, hi-lo, between(x, made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
+	})
+}
+
+// each calls f for every expert here that has rows to work on, with where these are.
 func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
-		if lo, hi := d.of(k); hi > lo {
+		if lo, hi := d.rowsOf(k); hi > lo {
 			f(m, lo, hi)
 		}
 	}
@@ -79,7 +97,7 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 	}
 	e.count(d, tensor.Of[float64](h.readings))
 	x.Stream.Copy(s.decided.all, h.all)
-	return nil
+	return e.tell(x, d)
 }
 
 // count fills in the readings.
@@ -98,15 +116,25 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
 		return err
 	}
-	if assigned := d.assigned(); assigned > 0 {
+	assigned := d.assigned()
+	sent, dinp := e.outgoing(x, h.dmade, s.made)
+	if assigned > 0 {
 		tokens, factors := s.decided.of(x, assigned)
-		x.Backend.GatherRows(x.Stream, first(x, h.dmade, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
-		e.each(d, func(m mlpOf, lo, hi int) {
-			dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
-			m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
-			x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-			m.gateup.backwardInput(x, hi-lo, between(x, s.made, lo, hi, e.hidden), dgateup)
-		})
+		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+	}
+	if err := e.exchange(x, d, there, sent, h.dmade); err != nil {
+		return err
+	}
+	e.each(d, func(m mlpOf, lo, hi int) {
+		dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
+		m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
+		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
+		m.gateup.backwardInput(x, hi-lo, between(x, dinp, lo, hi, e.hidden), dgateup)
+	})
+	if err := e.exchange(x, d, back, s.made, dinp); err != nil {
+		return err
+	}
+	if assigned > 0 {
 		passed := first(x, x.scratch, n, e.hidden)
 		x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
 		x.Backend.Add(x.Stream, h.dnormed, h.dnormed, passed, n*e.hidden)

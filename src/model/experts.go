@@ -18,6 +18,7 @@ type Experts struct {
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
 	Scale      float64 // of the weights of choices; 0: 1
 	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
+	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
 
 // expertsOf returns the experts of the settings.
@@ -26,7 +27,14 @@ func expertsOf(c config.Config) Experts {
 		return Experts{}
 	}
 	m := c.Moe
-	return Experts{m.Experts, m.Top, m.Balance == "s-base", m.Aux, m.Z, m.Capacity, m.Scale, m.Router == "mlp"}
+	e := Experts{
+		Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
+		Scale: m.Scale, Squashed: m.Router == "mlp",
+	}
+	if c.Spread() {
+		e.Spread = c.Parallel.Replicas
+	}
+	return e
 }
 
 // experts is the second half of a block with a mixture of experts (Jiang et al. 2024):
@@ -44,7 +52,7 @@ type experts struct {
 	norm           norm
 	router         linear  // (Count, C)
 	outer          linear  // (Count, Count) behind it, and tanh; absent unless Squashed
-	list           []mlpOf // by expert
+	list           []mlpOf // by expert that is here
 }
 
 // mlpOf is the matrices of an expert.
@@ -63,20 +71,26 @@ func newExperts(c Config, block int) *experts {
 	if e.Squashed {
 		e.outer.w = at.param(router+".outer.weight", c.Experts.Count, c.Experts.Count, decayed, d)
 	}
-	for k := range c.Experts.Count {
-		name := fmt.Sprintf("expert.%d.", k)
-		e.list = append(e.list, mlpOf{
+	for k := range e.here() {
+		name := fmt.Sprintf("expert.%d.", e.firstOf(c.Replica)+k)
+		m := mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
-		})
+		}
+		for _, p := range m.params() {
+			p.Own = e.Spread > 0
+		}
+		e.list = append(e.list, m)
 	}
 	return e
 }
 
+func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
+
 func (e *experts) params() []*Param {
 	list := slices.Concat(e.norm.params(), e.router.params(), e.outer.params())
 	for _, m := range e.list {
-		list = slices.Concat(list, m.gateup.params(), m.down.params())
+		list = append(list, m.params()...)
 	}
 	return list
 }
@@ -148,22 +162,23 @@ func (x *Exec) expertsBytes(c Config) int64 {
 	return cut.off
 }
 
-// expertsSaved: inp, gateup, active and out of the experts are of the assignments, by
-// place. A backward for inputs leaves in made the gradient of inp.
+// expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
+// of the assignments, by place: what their experts made of them. A backward for inputs
+// leaves in made the gradient of inp.
 type expertsSaved struct {
 	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
 	decided                                                              assignments
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all, most := x.Backend.DType(), c.tokens, c.capacity*e.Top
+	d, all, most, rows := x.Backend.DType(), c.tokens, c.capacity*e.Top, e.rows(c.capacity)
 	c.tokens = c.live
 	s.mean, s.rstd = e.norm.statistics(x, c)
 	s.normed, s.logits, s.decided = c.rows(e.hidden, d), c.rows(e.Count, d), e.assignments(x, c)
 	if e.Squashed {
 		s.squashed = c.rows(e.Count, d)
 	}
-	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 	c.tokens = all
 	s.out = c.rows(e.hidden, d)
 	return s
@@ -174,13 +189,13 @@ func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
 type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), c.capacity*e.Top
+	d, rows := x.Backend.DType(), e.rows(c.capacity)
 	c.tokens = c.live
 	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
 	if e.Squashed {
 		h.dscores = c.rows(e.Count, d)
 	}
-	h.dmade, h.dgateup = c.take(most*e.hidden, d), c.take(2*most*e.inside, d)
+	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
 	return h
 }
 
