@@ -7,7 +7,7 @@ import (
 )
 
 // routed is what experts work in.
-type routed struct{ logits, inp, out []float32 }
+type routed struct{ logits, squashed, inp, out []float32 }
 
 // experts adds to x (n, C) what the experts make of normed: of each token the sum, over those
 // that it goes to, of their weight times what they make (see model.Experts.Plain).
@@ -19,11 +19,11 @@ func (s *Session) experts(b *block, n int) {
 	resize(&r.out, n*e.Top*c)
 	m.multiply(r.logits, s.normed, b.router, n, c, e.Count)
 	if e.Squashed {
-		squashed := make([]float32, n*e.Count)
-		for i, x := range r.logits {
-			squashed[i] = float32(math.Tanh(float64(x)))
+		resize(&r.squashed, n*e.Count)
+		for i, a := range r.logits {
+			r.squashed[i] = float32(math.Tanh(float64(a)))
 		}
-		m.multiply(r.logits, squashed, b.outer, n, e.Count, e.Count)
+		m.multiply(r.logits, r.squashed, b.outer, n, e.Count, e.Count)
 	}
 	chosen, weights := e.Plain(n, func(i int) float64 { return float64(r.logits[i]) })
 	for k, w := range b.mlps {
