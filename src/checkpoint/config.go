@@ -158,7 +158,7 @@ func special(id int32) *int32 {
 // generation returns generation_config.json, which says how texts begin and end, as the
 // configuration does.
 func (c Config) generation() ([]byte, error) {
-	tokens := map[string]json.RawMessage{"bos_token_id": []byte("null"), "eos_token_id": []byte("null")}
+	tokens := map[string]json.RawMessage{beginKey: []byte("null"), "eos_token_id": []byte("null")}
 	err := value{json: c.Text}.members(func(key string, v value) error {
 		if _, ok := tokens[key]; ok {
 			tokens[key] = v.json

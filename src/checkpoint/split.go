@@ -45,7 +45,7 @@ func (w *Weights) Split(s Split) (*Weights, error) {
 	}
 	c.Intermediate /= s.Count
 	c.Experts = model.Experts{Count: s.Count, Top: s.Top, Scale: s.Scale, Squashed: s.Squashed}
-	split := &Weights{Config: EndingConfig(c, w.Config.End), types: make(map[string]DType), close: w.close}
+	split := &Weights{Config: EndingConfig(c, w.Config.End), Tokenizer: w.Tokenizer, types: make(map[string]DType), close: w.close}
 	split.Prefix = split.Config.kind.prefix
 	k := &splitter{Split: s, dense: w, weights: make(map[string]model.Weight), channels: make([][]int, c.Blocks)}
 	for _, p := range w.Config.Model.Weights() {

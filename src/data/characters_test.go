@@ -318,3 +318,26 @@ func FuzzCharacters(f *testing.F) {
 		}
 	})
 }
+
+// testdata/llama is a sentencepiece model of README.md (spm_train 0.1.97: bpe, 560 pieces,
+// byte fallback, digits apart, identity, spaces kept), tokenizer.json as Hugging Face's
+// converter (convert_slow_tokenizer.py, LlamaConverter) makes it of that, and ids that
+// @huggingface/tokenizers 0.2.0 gives, and spm_encode with bos: the same of every text.
+func TestCharactersPublishedIDs(t *testing.T) {
+	lines, err := os.ReadFile("testdata/llama/ids.jsonl")
+	expect.OK(t, err)
+	for _, name := range []string{"tokenizer.json", "tokenizer.model"} {
+		v, err := OpenVocabulary("testdata/llama/" + name)
+		expect.OK(t, err)
+		for line := range strings.Lines(string(lines)) {
+			var c struct {
+				Text string
+				IDs  []int32
+			}
+			expect.OK(t, json.Unmarshal([]byte(line), &c))
+			if got, err := v.Encode(c.Text); err != nil || !slices.Equal(got, c.IDs) || decoded(v, got) != c.Text {
+				t.Errorf("%s: %q: %v, want %v (%v)", name, c.Text, got, c.IDs, err)
+			}
+		}
+	}
+}

@@ -106,6 +106,14 @@ func (v *Vocabulary) add(token string) {
 	v.tokens = append(v.tokens, token)
 }
 
+// Begin returns the token that every text begins with, -1 if there is none or several.
+func (v *Vocabulary) Begin() int32 {
+	if len(v.begin) == 1 {
+		return v.begin[0]
+	}
+	return -1
+}
+
 // Size returns how many tokens there are; ids are below it.
 func (v *Vocabulary) Size() int { return len(v.tokens) }
 

@@ -19,11 +19,11 @@ func (s *Session) experts(b *block, n int) {
 	resize(&r.out, n*e.Top*c)
 	m.multiply(r.logits, s.normed, b.router, n, c, e.Count)
 	if e.Squashed {
-		squashed := make([]float32, n*e.Count)
-		for i, x := range r.logits {
-			squashed[i] = float32(math.Tanh(float64(x)))
+		resize(&r.squashed, n*e.Count)
+		for i, a := range r.logits {
+			r.squashed[i] = float32(math.Tanh(float64(a)))
 		}
-		m.multiply(r.logits, squashed, b.outer, n, e.Count, e.Count)
+		m.multiply(r.logits, r.squashed, b.outer, n, e.Count, e.Count)
 	}
 	chosen, weights := e.Plain(n, func(i int) float64 { return float64(r.logits[i]) })
 	for k, w := range b.mlps {

@@ -32,12 +32,12 @@ type Model struct {
 	kernels               kernel.Backend // nil: none
 }
 
-// block is the weights of one block: an MLP, or a router (experts, C), where it is squashed
-// with an outer matrix (experts, experts), and experts.
+// block is the weights of one block: an MLP, or a router (experts, C) and experts.
 type block struct {
-	norm1, norm2             norm
-	qkv, proj, router, outer linear
-	mlps                     []mlp // one, or the experts
+	norm1, norm2      norm
+	qkv, proj, router linear
+	outer             linear // (experts, experts) behind the router and tanh, or absent
+	mlps              []mlp  // one, or the experts
 }
 
 // norm is a norm's weight and bias (C); RMSNorm has no bias.

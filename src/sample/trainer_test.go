@@ -33,8 +33,9 @@ var shapes = func() map[string]model.Config {
 	scaled.Rope = model.Rope{Base: 100, Scaling: model.RopeLlama3, Factor: 4, Low: 1, High: 4, Original: 8}
 	mixtral, one := llama, llama
 	mixtral.Experts = model.Experts{Count: 4, Top: 2}
-	one.Experts = model.Experts{Count: 3, Top: 1, Scale: 2.5, Squashed: true}
-	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, of a squashed router": one}
+	one.Experts = model.Experts{Count: 3, Top: 1}
+	squashed.Experts = model.Experts{Count: 4, Top: 2, Scale: 3, Squashed: true}
+	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, one": one, "experts, squashed": squashed}
 }()
 
 // trainer is a whole model of package model, run layer by layer on one sequence.

@@ -151,7 +151,7 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 
 // knows sets the tokenizer to that of files from a place.
 func (o *origin) knows(at string, files map[string][]byte) {
-	o.tokenizer = files
+	o.tokenizer, o.weights.Tokenizer = files, files
 	o.vocabulary, o.unknown = data.ParseTokenizer(at, files)
 }
 
@@ -180,6 +180,9 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	}
 	if o.vocabulary != nil {
 		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
+		if begin := o.vocabulary.Begin(); begin >= 0 {
+			w.Config = w.Config.Beginning(begin)
+		}
 	}
 	trained := model.FromConfig(settings).Experts // configurations do not say all of how they were
 	w.Config.Model.Experts.Balanced, w.Config.Model.Experts.Capacity = trained.Balanced, trained.Capacity

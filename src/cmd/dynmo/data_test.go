@@ -160,11 +160,13 @@ func TestTokenizerGoesAlong(t *testing.T) {
 	said(t, "ckpt", "export", "run", "-o", "hf")
 	said(t, "ckpt", "import", "hf", "-o", "weights")
 	said(t, "ckpt", "export", "weights", "-o", "back")
+	said(t, "ckpt", "split", "run", "-o", "split", "--experts", "2", "--top", "1")
+	said(t, "ckpt", "export", "split", "-o", "experts")
 	expect.OK(t, os.RemoveAll("o.tokenizer"))
 	if e := says(training(append(run, append(sets("model.weights=weights", "train.steps=1"), "--run-dir", "again")...)...)...); e.status != exitDone {
 		t.Fatalf("%+v", e)
 	}
-	for _, dir := range []string{"run/tokenizer", "hf", "back", "again/tokenizer"} {
+	for _, dir := range []string{"run/tokenizer", "hf", "back", "experts", "again/tokenizer"} {
 		for _, name := range []string{"tokenizer.model", "tokenizer_config.json"} {
 			want, err := os.ReadFile(filepath.Join("llama", name))
 			expect.OK(t, err)
@@ -173,9 +175,11 @@ func TestTokenizerGoesAlong(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("hf/config.json")
-	if expect.OK(t, err); !strings.Contains(string(text), `"eos_token_id": 2`) {
-		t.Errorf("%s", text)
+	for _, name := range []string{"config.json", "generation_config.json"} {
+		text, err := os.ReadFile("hf/" + name)
+		if expect.OK(t, err); !strings.Contains(string(text), `"eos_token_id": 2`) || !strings.Contains(string(text), `"bos_token_id": 1`) {
+			t.Errorf("%s", text)
+		}
 	}
 	first := decoded[sampled](t, "sample", "run", "--prompt", "a", "--tokens", "3")
 	if first.PromptTokens != 5 { // <s>, and the three bytes of ▁, then a
