@@ -99,7 +99,8 @@ sanitized() {
 }
 
 # run_tests TIMEOUT: every part runs, whatever fails before it. Cases that tests leave
-# out under -short run in the pass with tags, with kernels in C.
+# out under -short run in the pass with tags, with kernels in C; the race detector looks at
+# how goroutines meet, which fewer cases show.
 run_tests() {
 	local failed=''
 	mpi_environment
@@ -112,7 +113,7 @@ run_tests() {
 		part "test, $tags" go test -count=1 -timeout "$1" -tags "$tags" $(tagged_packages)
 	fi
 	if [ -n "$has_cc" ]; then
-		part 'race detector' env CGO_ENABLED=1 go test -race -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
+		part 'race detector' env CGO_ENABLED=1 go test -race $([ -n "${DYNMO_LONG:-}" ] || echo -short) -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
 	fi
 	if [ -n "$tags" ] && [ -n "${DYNMO_LONG:-}" ]; then
 		if links 'int main(void) { return 0; }' -fsanitize=address,undefined; then

@@ -50,12 +50,15 @@ func plastic(t *testing.T) config.Config {
 // TestPlasticityKeepsLaw1: which layers freeze by their plasticity, and when they thaw,
 // does not depend on where they lie, nor does any number of the run; pruned layers too.
 func TestPlasticityKeepsLaw1(t *testing.T) {
-	for _, of := range []struct {
+	for i, of := range []struct {
 		replicas    int
 		kind, grain string
 	}{
 		{1, "freeze", "block"}, {2, "freeze+prune", "block"}, {1, "prune+freeze", "half"},
 	} {
+		if testing.Short() && i > 0 {
+			continue
+		}
 		c := plastic(t)
 		c.Dynamic.Kind, c.Parallel.Replicas, c.Model.Grain = of.kind, of.replicas, of.grain
 		still := goRun(t, c, nil)

@@ -263,14 +263,11 @@ func variant(c config.Config) string {
 // TestBalancersChangeNothing is law 1 with the real balancers, whose decisions
 // follow measured times and differ from run to run.
 func TestBalancersChangeNothing(t *testing.T) {
+	skipUnlessC(t)
 	c := small(t)
 	still := goRun(t, c, nil)
 	c.Parallel.Stages = 4
-	clocks := []string{"wall", "virtual"}
-	if testing.Short() {
-		clocks = clocks[:1]
-	}
-	for _, clock := range clocks {
+	for _, clock := range []string{"wall", "virtual"} {
 		for _, by := range []string{"time", "param"} {
 			for kind, every := range map[string]string{
 				"uniform": "auto", "param": "auto", "regex": "auto", "partition": "3", "diffusion": "4",

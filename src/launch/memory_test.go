@@ -49,7 +49,7 @@ func trainMoving(t *testing.T, c config.Config, o record.Observer, repartition s
 	})
 }
 
-// skipUnlessC skips a test under -short: memory does not depend on kernels, and
+// skipUnlessC skips a test under -short: what it shows does not depend on kernels, and
 // those in Go take ten times as long.
 func skipUnlessC(t *testing.T) {
 	t.Helper()

@@ -27,6 +27,7 @@ type Dispatch struct {
 	outer            []float64 // (experts, experts)
 
 	scales, sums []float64 // by expert
+	most         []float64 // by choice of a token: its scores
 }
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
@@ -38,6 +39,7 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
 		sources: e.replicas(), top: e.Top,
+		most: make([]float64, e.Top),
 	}
 	if e.Squashed {
 		d.squashed, d.logits, d.outer = make([]float64, n*e.Count), make([]float64, n*e.Count), make([]float64, e.Count*e.Count)

@@ -35,16 +35,11 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 
 // work sets made to what the experts here make of inp.
 func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem) {
-	rows := d.rows()
-	if rows == 0 {
-		return
-	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		m.gateup.forward(x, hi-lo, between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
-	})
-	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, rows, e.inside), first(x, s.gateup, rows, 2*e.inside), rows, e.inside)
-	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.forward(x, hi-lo, between(x, made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
+		gateup, active := between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.active, lo, hi, e.inside)
+		m.gateup.forward(x, hi-lo, gateup, between(x, s.inp, lo, hi, e.hidden))
+		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
+		m.down.forward(x, hi-lo, between(x, made, lo, hi, e.hidden), active)
 	})
 }
 

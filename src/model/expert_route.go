@@ -118,34 +118,33 @@ func (d *Dispatch) choose(e Experts, logit func(i int) float64) {
 	for k := range d.scales {
 		d.scales[k] = 1
 	}
+	scores := d.p
 	if e.Balanced {
 		d.sharpen(e.Count, logit)
 		d.balance(e.Count)
-	} else {
-		copy(d.scores, d.p[:d.tokens*e.Count])
+		scores = d.scores
 	}
-	for slot := range e.Top {
-		for t := range d.tokens {
-			scores := d.scores[t*e.Count:][:e.Count]
-			k := best(scores, d.scales)
-			d.chosen[t*e.Top+slot], scores[k] = int32(k), taken
-		}
+	for t := range d.tokens {
+		d.largest(d.chosen[t*e.Top:][:e.Top], scores[t*e.Count:][:e.Count])
 	}
 }
 
-// taken is the score of an expert that a token goes to already: below all others.
-const taken = -1
-
-// best returns the expert of the largest score·scale that is not taken, the first of equal
-// ones, and of those that are no numbers.
-func best(scores, scales []float64) int {
-	at, most := -1, 0.0
+// largest lists the experts of the largest scores·scales, the largest first; of equal ones,
+// and of those that are no numbers, the first.
+func (d *Dispatch) largest(chosen []int32, scores []float64) {
+	n, most := 0, d.most
 	for k, x := range scores {
-		if score := x * scales[k]; x != taken && (at < 0 || score > most) {
-			at, most = k, score
+		score, at := x*d.scales[k], n
+		if n < len(chosen) {
+			n++
+		} else if at--; !(score > most[at]) {
+			continue
 		}
+		for ; at > 0 && score > most[at-1]; at-- {
+			chosen[at], most[at] = chosen[at-1], most[at-1]
+		}
+		chosen[at], most[at] = int32(k), score
 	}
-	return at
 }
 
 // ownGradients sets own to the gradient, by the logits, of the router's own losses summed

@@ -24,7 +24,8 @@ func exiting(confidence string, threshold float64) model.Config {
 
 // TestExits: where tokens leave, losses and updated weights are the same bits on one stage
 // and on several, in every schedule, with and without replicas (law 3); also where all
-// leave at once, and where a microbatch or all of them have no token left.
+// leave at once, and where a microbatch or all of them have no token left. Under -short half
+// of the cases.
 func TestExits(t *testing.T) {
 	plans := []schedule.Schedule{
 		newSchedule(t, schedule.Kind1F1B, 4, 1), newSchedule(t, schedule.KindInterleaved, 2, 3), newSchedule(t, schedule.KindZBH2, 3, 1),
@@ -37,7 +38,7 @@ func TestExits(t *testing.T) {
 	}
 	for i, c := range list {
 		for _, replicas := range []int{1, 2} {
-			if replicas == 2 && i > 2 && i != 5 {
+			if replicas == 2 && i > 2 && i != 5 || testing.Short() && (i+replicas)%2 != 0 {
 				continue
 			}
 			c.Tied, c.HeadShards = replicas == 1, replicas

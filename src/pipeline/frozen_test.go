@@ -16,7 +16,8 @@ import (
 
 // TestFrozenLayers: what is frozen stays as it is, and has no backward for weights;
 // where all before a layer is frozen too it has no backward at all, and no gradient
-// is sent there. The bits are those of one stage in every schedule.
+// is sent there. The bits are those of one stage in every schedule. Under -short the head is
+// in slices.
 func TestFrozenLayers(t *testing.T) {
 	for name, frozen := range map[string]func(layer int) bool{
 		"first":  func(l int) bool { return l < 4 },
@@ -26,6 +27,9 @@ func TestFrozenLayers(t *testing.T) {
 		"all":    func(int) bool { return true },
 	} {
 		for _, shards := range []int{1, 3} {
+			if testing.Short() && shards == 1 {
+				continue
+			}
 			c := tiny
 			c.HeadShards = shards
 			train := func(plan schedule.Schedule) (out outcome) {

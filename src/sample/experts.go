@@ -7,7 +7,7 @@ import (
 )
 
 // routed is what experts work in.
-type routed struct{ logits, inp, out []float32 }
+type routed struct{ logits, squashed, inp, out []float32 }
 
 // experts adds to x (n, C) what the experts make of normed: of each token the sum, over those
 // that it goes to, of their weight times what they make (see model.Experts.Plain).

@@ -14,6 +14,7 @@ var none = []string{"--instances", "0", "--cases", "0", "--chains", "0"}
 // TestBenchSchedule: the tables of schedules, and as JSON the same figures, all
 // reached.
 func TestBenchSchedule(t *testing.T) {
+	skipUnderShort(t)
 	table := said(t, append([]string{"bench", "schedule"}, none...)...)
 	for _, row := range []string{
 		`(?m)^zb-h1 +16 +48 +15 +15 +159 +0\.0943 +EXACT$`,
@@ -26,7 +27,7 @@ func TestBenchSchedule(t *testing.T) {
 	}
 	reach := 0
 	for _, r := range decodedLines[nodebench.Result](t, said(t, append([]string{"bench", "schedule", "--json"}, none...)...)) {
-		if r.Clock != "sim" || !r.OK {
+		if r.Clock != "sim" || !r.OK || r.CPU == "" || r.Host == "" || r.Revision == "" || r.Date == "" {
 			t.Errorf("%+v", r)
 		}
 		if r.Reach > 0 {
@@ -41,6 +42,7 @@ func TestBenchSchedule(t *testing.T) {
 // TestBenchScheduleContests: auto and diffusion are held against others on as many
 // steps as flags say; what is not reached makes the command fail.
 func TestBenchScheduleContests(t *testing.T) {
+	skipUnderShort(t)
 	e := says("bench", "schedule", "--instances", "12", "--cases", "45", "--chains", "1", "--seed", "2")
 	for _, row := range []string{
 		`(?m)^auto +heuristics +P/2 +\d+ +[\d.]+ +- +[\d.]+ +- +\S.*, P=\d+, M=\d+, cap \d+, messages [\d.]+$`,

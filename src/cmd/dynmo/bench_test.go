@@ -15,11 +15,6 @@ import (
 // TestBenchSaysWhere: every line names the machine, as a table and as JSON. A figure without a
 // target has none.
 func TestBenchSaysWhere(t *testing.T) {
-	for _, r := range decodedLines[nodebench.Result](t, said(t, "bench", "schedule", "--instances", "15", "--cases", "12", "--chains", "1", "--json")) {
-		if r.CPU == "" || r.Host == "" || r.Revision == "" || r.Date == "" || r.Verdict() == "INVALID" {
-			t.Fatalf("%+v", r)
-		}
-	}
 	flags := benchFlags{machine: nodebench.Machine{CPU: "A CPU", Host: "node1"}}
 	var table, lines bytes.Buffer
 	c := &cobra.Command{}

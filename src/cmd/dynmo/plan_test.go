@@ -17,6 +17,7 @@ func TestPlanGolden(t *testing.T) {
 
 // TestPlan: what a plan says of itself is coherent, and the same in both forms.
 func TestPlan(t *testing.T) {
+	skipUnderShort(t)
 	workbench(t, "")
 	costsOf(t, "halves.json", 14)
 	costsOf(t, "shards.json", 11)
@@ -133,6 +134,7 @@ func TestPlanPaperBubble(t *testing.T) {
 // TestPlanCSV: the file of a plan is the schedule that was planned, for plan,
 // for simulate and for train, which learns what it learns with 1F1B.
 func TestPlanCSV(t *testing.T) {
+	skipUnderShort(t)
 	for _, kind := range []string{"list", "interleaved", "zb-v"} {
 		t.Run(kind, func(t *testing.T) {
 			workbench(t, "[balance]\nkind = \"uniform\"\n")

@@ -23,6 +23,15 @@ func says(args ...string) ended {
 	return ended{status: status, stdout: stdout.String(), stderr: stderr.String()}
 }
 
+// skipUnderShort skips a test of a command that has no kernels and no MPI: it runs in the
+// pass with tags, or where there is no such pass.
+func skipUnderShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in the pass with tags")
+	}
+}
+
 // said is says of a command that succeeds and has nothing to complain of.
 func said(t *testing.T, args ...string) string {
 	t.Helper()
