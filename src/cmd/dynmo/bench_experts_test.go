@@ -74,7 +74,7 @@ func TestBenchExpertsRefuses(t *testing.T) {
 		"3 replicas: want a divisor of the 8": {"mixtral.json", "--replicas", "3"},
 		"want those of model.grain=half":      {"whole.json"},
 		"want those of a mixture of experts":  {"dense.json"},
-		"text.json: invalid character":        {"text.json"},
+		"text.json: no cost table":            {"text.json"},
 		"nowhere.json: no such file":          {"nowhere.json"},
 	} {
 		says(append([]string{"bench", "experts"}, args...)...).refused(t, exitUsage, want)

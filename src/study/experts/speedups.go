@@ -6,6 +6,7 @@ type Speedups struct {
 	Ceiling       float64 // of that
 	Possible      float64 // what the best contiguous cuts would have
 	Equal         float64 // the same if loads were equal: what the head and the grain give
+	Adapted       float64 // adapted capacity over a fixed one, on static cuts
 	Tutel         float64 // experts placed, as many each, over experts in their order, on static cuts
 	Free          float64 // the same with any number of experts on a rank
 	OverTutel     float64 // DynMo's steps over Tutel's
@@ -29,7 +30,7 @@ func (t Table) Speedups() Speedups {
 	base, dynmo, tutel := static[Adapted], best[Adapted], static[Placed]
 	return Speedups{
 		DynMo: base.Step / dynmo.Step, Ceiling: base.Ceiling, Possible: base.Possible, Equal: static[Equal].Step / best[Equal].Step,
-		Tutel: base.Step / tutel.Step, Free: base.Step / static[Free].Step, OverTutel: tutel.Step / dynmo.Step,
+		Adapted: static[Fixed].Step / base.Step, Tutel: base.Step / tutel.Step, Free: base.Step / static[Free].Step, OverTutel: tutel.Step / dynmo.Step,
 		BothOverTutel: tutel.Step / best[Placed].Step, Both: base.Step / best[Placed].Step,
 		Total:  static[Equal].Step / dynmo.Step,
 		Before: base.Bubble, After: dynmo.Bubble, Overhead: dynmo.Overhead,
