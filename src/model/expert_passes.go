@@ -73,10 +73,17 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 	cut.tokens = cut.live
 	h, d, dtype := e.onHost(x, cut), b.Dispatch, x.Backend.DType()
 	x.Stream.Copy(h.logits, s.logits)
+	if e.Squashed {
+		x.Stream.Copy(h.outer, e.outer.w.W)
+	}
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}
-	e.route(d, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
+	logit := func(i int) float64 { return number(h.logits, dtype, i) }
+	if e.Squashed {
+		logit = e.squash(x, d, h, s, b.live())
+	}
+	e.route(d, b.live(), logit)
 	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
 	copy(places, d.places)
 	for i, place := range places {
@@ -152,6 +159,9 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 	b.Dispatch.gradients(e.Experts, x.Scale,
 		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
 		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
+	if e.Squashed {
+		e.unsquash(x, b.Dispatch, host, h, n)
+	}
 	x.Stream.Copy(h.dlogits, host.logits)
 	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
 	return nil
@@ -160,6 +170,9 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
 	e.router.backwardWeight(x, n, h.dlogits, s.normed)
+	if e.Squashed {
+		e.outer.backwardWeight(x, n, h.dscores, s.squashed)
+	}
 	e.each(b.Dispatch, func(m mlpOf, lo, hi int) {
 		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
 		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))

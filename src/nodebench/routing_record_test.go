@@ -31,7 +31,7 @@ func saved(t *testing.T, sets ...string) *store.Checkpoint {
 	expect.OK(t, err)
 	defer s.Free()
 	var shot store.Snapshot
-	expect.OK(t, shot.Take(s.Layers, dev.NewStream()))
+	expect.OK(t, shot.Take(s.Layers, store.Share{Of: 1}, dev.NewStream()))
 	files, err := shot.Write(dir, 1, nil)
 	expect.OK(t, err)
 	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)

@@ -72,6 +72,9 @@ func Shape(c config.Config) string {
 	}
 	if m := c.Moe; c.Dynamic.Has("moe") {
 		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
+		if m.Router != "linear" {
+			shape += " moe.router=" + m.Router
+		}
 		if c.Spread() {
 			shape += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
 		}
