@@ -20,7 +20,7 @@ import (
 // replicas: what the experts of a layer work on while it is in flight, if each replica of
 // the stage holds some of them.
 type Recording struct {
-	Name     string `json:"name"`     // such as mixtral-24-aux: model, blocks, how loads are kept equal
+	Name     string `json:"name"`     // such as mixtral-24-aux: model, blocks, how loads are kept equal; with -mod, of a mixture of depths too
 	Experts  int    `json:"experts"`  // of a block
 	Top      int    `json:"top"`      // experts that a token goes to
 	Blocks   int    `json:"blocks"`   // in the model

@@ -64,6 +64,9 @@ type Options struct {
 // recording's blocks.
 func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	fail := func(err error) (*Case, error) { return nil, fmt.Errorf("%s: %w", r.Name, err) }
+	if r.Experts%o.Replicas != 0 {
+		return fail(fmt.Errorf("%d replicas: want a divisor of the %d experts", o.Replicas, r.Experts))
+	}
 	kind := "moe"
 	if strings.Contains(r.Name, "-mod") {
 		kind = "moe+mod"
@@ -77,9 +80,6 @@ func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	}
 	if c.Moe.Experts != r.Experts || c.Moe.Top != r.Top || c.Model.Grain != "half" {
 		return fail(fmt.Errorf("costs of %q: want those of model.grain=half moe.experts=%d moe.top=%d", costs.Model, r.Experts, r.Top))
-	}
-	if r.Experts%o.Replicas != 0 {
-		return fail(fmt.Errorf("%d replicas: want a divisor of the %d experts", o.Replicas, r.Experts))
 	}
 	k := &Case{Name: r.Name, Options: o, Paper: claims(r.Name), routing: r, config: c, chain: plan.Dense(c)}
 	return k, k.fill(costs)

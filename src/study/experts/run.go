@@ -21,6 +21,7 @@ type Row struct {
 	Overhead  float64 // share of all time that measuring, deciding and moving took
 	Moves     int
 	Ceiling   float64 // of any cuts over these (see study.Run.Ceiling)
+	Possible  float64 // speedup that the best contiguous cuts would have over these, as Ceiling estimates it
 }
 
 // Table is what a case shows.
@@ -78,13 +79,22 @@ func (k *Case) run(w Way, b config.Balance) (Row, error) {
 	}
 	row := Row{Way: w, Cuts: b.String(), Overhead: (done.Moving + done.Measuring + done.Deciding) / done.Seconds, Ceiling: done.Ceiling()}
 	row.Moves, _ = done.Moves()
-	var step, imbalance, bubble []float64
+	var step, imbalance, bubble, possible []float64
 	for _, s := range done.Segments {
 		if s.Step >= steps-settled {
 			step, bubble = append(step, s.Seconds), append(bubble, s.Plan.Step.Summary.BubbleRatio())
-			imbalance = append(imbalance, trace.Imbalance(s.Plan.Step.Summary.Busy))
+			imbalance, possible = append(imbalance, trace.Imbalance(s.Plan.Step.Summary.Busy)), append(possible, bestCuts(s))
 		}
 	}
-	row.Step, row.Imbalance, row.Bubble = trace.Median(step), trace.Median(imbalance), trace.Median(bubble)
+	row.Step, row.Imbalance, row.Bubble, row.Possible = trace.Median(step), trace.Median(imbalance), trace.Median(bubble), trace.Median(possible)
 	return row, nil
+}
+
+// bestCuts returns how many times faster steps would be on the cuts with the smallest
+// bottleneck of all contiguous ones: the first microbatch passes all stages, behind it the
+// bottleneck delivers one after the other.
+func bestCuts(s study.Segment) float64 {
+	const behind = microbatches - 1
+	all := s.Idle.Busy * stages / microbatches
+	return (all + behind*s.Plan.Bottleneck) / (all + behind*s.Plan.Optimum)
 }
