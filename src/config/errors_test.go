@@ -8,6 +8,9 @@ import (
 	"dynmo/src/expect"
 )
 
+// spreads has experts spread over two replicas.
+const spreads = "[model]\nfamily = \"llama\"\n[parallel]\nreplicas = 2\nexperts = \"spread\"\n"
+
 // Every error says where, what stands there and what is wanted; the texts are
 // in testdata/errors.txt.
 func TestErrors(t *testing.T) {
@@ -50,6 +53,10 @@ func TestErrors(t *testing.T) {
 		{"more than all tokens in routed blocks", "[mod]\ncapacity = 1.5\nthreshold = -0.1\nroute = \"random\"", nil},
 		{"experts of GPT-2", "[dynamic]\nkind = \"moe\"", nil},
 		{"more choices than experts", "[model]\nfamily = \"llama\"\n[dynamic]\nkind = \"moe\"\n[moe]\ntop = 9", nil},
+		{"spread experts that replicas cannot share", spreads + "[dynamic]\nkind = \"moe\"\n[moe]\nexperts = 9", nil},
+		{"spread experts that are pruned", spreads + "[dynamic]\nkind = \"prune+moe\"", nil},
+		{"spread experts that freeze", spreads + "[dynamic]\nkind = \"freeze+moe\"\n[freeze]\nwhen = \"plasticity\"", nil},
+		{"experts elsewhere", "[parallel]\nexperts = \"scattered\"", nil},
 		{"no experts", "[moe]\nexperts = 0\ntop = 0\nbalance = \"tutel\"\ncapacity = -1\nz = -0.1\naux = -2", nil},
 		{"layout of halves and routed blocks", "[model]\ngrain = \"half\"\n[dynamic]\nkind = \"mod\"\n[balance]\nkind = \"layout\"\nlayout = \"Ett|ttttL\"", nil},
 		{"neither auto nor an integer", "[balance]\nevery = \"often\"", nil},

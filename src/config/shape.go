@@ -30,6 +30,11 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
+// Spread reports whether experts are spread over replicas, of which there are several.
+func (c Config) Spread() bool {
+	return c.Dynamic.Has("moe") && c.Parallel.Experts == "spread" && c.Parallel.Replicas > 1
+}
+
 // assigned returns how many MLPs of a block a token goes to.
 func (c Config) assigned() int {
 	if c.Dynamic.Has("moe") {
@@ -48,6 +53,9 @@ func (c Config) Matrices() (attention, mlp float64) {
 	}
 	if c.Dynamic.Has("moe") {
 		router = hidden * float64(c.Moe.Experts)
+		if c.Moe.Router == "mlp" {
+			router += float64(c.Moe.Experts * c.Moe.Experts)
+		}
 	}
 	attention = 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
 	return attention, float64(c.assigned())*factors*hidden*float64(c.Inside()) + router

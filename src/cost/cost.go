@@ -18,11 +18,15 @@ type Layer struct {
 type Bytes struct {
 	Parameters  int64 `json:"parameters"`
 	Gradients   int64 `json:"gradients"`
+	Own         int64 `json:"own,omitempty"` // of the gradients: those that a replica has of its own, which are not summed
 	Optimizer   int64 `json:"optimizer"`
 	Workspace   int64 `json:"workspace"`   // to sum gradients over replicas
 	Activations int64 `json:"activations"` // for each microbatch in flight
 	Held        int64 `json:"held"`        // for each microbatch between its two backwards
 }
+
+// Summed returns the gradients that are summed over replicas.
+func (b Bytes) Summed() int64 { return b.Gradients - b.Own }
 
 // Static returns the bytes that do not depend on microbatches.
 func (b Bytes) Static() int64 { return b.Parameters + b.Gradients + b.Optimizer + b.Workspace }

@@ -7,6 +7,7 @@ import (
 )
 
 func sBase(c *config.Config)    { c.Moe.Balance = "s-base" }
+func squashed(c *config.Config) { c.Moe.Router, c.Moe.Scale = "mlp", 3 }
 func dropping(c *config.Config) { c.Moe.Capacity = 0.7; c.Mod.Route = "topk" }
 
 // TestExpertsKeepLaw1: a mixture of experts, alone and with every kind of change that
@@ -18,7 +19,7 @@ func TestExpertsKeepLaw1(t *testing.T) {
 		c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
 		return c
 	}, []mix{
-		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+moe", nil}, {"freeze+moe", byPlasticity},
+		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+moe", squashed}, {"freeze+moe", byPlasticity},
 		{"moe+exit", saturation}, {"moe+exit", propagated}, {"moe+attention", ungrouped}, {"prune+freeze+moe+exit+mod", nil},
 	})
 }
@@ -43,6 +44,7 @@ func TestRandomShapesOfExperts(t *testing.T) {
 		c.Moe.Experts = pick(1, 9)
 		c.Moe.Top = pick(1, c.Moe.Experts)
 		c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
+		c.Moe.Router, c.Moe.Scale = []string{"linear", "mlp"}[pick(0, 1)], []float64{1, 4}[pick(0, 1)]
 	})
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	Buckets int     // in which attention looks for keys; 0: it is dense
 	Depths  Depths  // of blocks that let tokens pass
 	Experts Experts // in place of every gated MLP, each as wide as that
+	Replica int     // whose experts layers have, where these are spread over replicas
 }
 
 // FromConfig returns the model's shape from the settings.
@@ -71,8 +72,8 @@ func (c Config) Beyond() string {
 	return ""
 }
 
-// keyed returns how many heads have keys and values.
-func (c Config) keyed() int {
+// Keyed returns how many heads have keys and values.
+func (c Config) Keyed() int {
 	if c.KeyValueHeads > 0 {
 		return c.KeyValueHeads
 	}

@@ -18,7 +18,13 @@ type Dispatch struct {
 	places  []int32    // (tokens, top): where the assignment is among all, sorted by expert; or dropped
 	ends    []int32    // by expert where its assignments begin; and where they all end
 	counts  []int32    // by expert
+	worked  []int32    // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+	sources int        // these replicas
+	top     int        // experts of a token
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
+
+	squashed, logits []float64 // (tokens, experts) of a squashed router: tanh, and the logits
+	outer            []float64 // (experts, experts)
 
 	scales, sums []float64 // by expert
 	most         []float64 // by choice of a token: its scores
@@ -26,13 +32,23 @@ type Dispatch struct {
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
 func NewDispatch(x *Exec, e Experts) *Dispatch {
+	e.spreads(x)
 	n := x.N()
-	return &Dispatch{
+	d := &Dispatch{
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
+		sources: e.replicas(), top: e.Top,
 		most: make([]float64, e.Top),
 	}
+	if e.Squashed {
+		d.squashed, d.logits, d.outer = make([]float64, n*e.Count), make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
+	}
+	d.worked = d.ends
+	if e.Spread > 0 {
+		d.worked = make([]int32, e.Count+1)
+	}
+	return d
 }
 
 // From returns b as it enters a layer that dispatches its tokens by d.
@@ -47,6 +63,14 @@ func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
 
 // of returns the assignments [lo, hi) of an expert.
 func (d *Dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
+
+// rows returns how many rows the experts that are here work on.
+func (d *Dispatch) rows() int { return int(d.worked[len(d.worked)-1]) }
+
+// rowsOf returns the rows [lo, hi) that an expert works on, by its number here.
+func (d *Dispatch) rowsOf(expert int) (lo, hi int) {
+	return int(d.worked[expert*d.sources]), int(d.worked[(expert+1)*d.sources])
+}
 
 // Dispatches returns the experts that a layer dispatches tokens to; the zero value if it
 // has none. If it has, the batch that enters it has a Dispatch, which a forward fills in.
@@ -68,4 +92,12 @@ func dispatches(p part) bool {
 		return slices.ContainsFunc(p.parts, dispatches)
 	}
 	return false
+}
+
+// Choices returns the experts that each token goes to, by token the largest score first,
+// negative where the assignment is dropped; and the weights of these. They are valid until
+// the next forward.
+func (d *Dispatch) Choices() (experts []int32, weights []float64) {
+	n := d.tokens * len(d.chosen) / max(1, len(d.lse))
+	return d.chosen[:n], d.weights[:n]
 }

@@ -12,27 +12,41 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return err
 	}
 	assigned := d.assigned()
+	sent, made := e.outgoing(x, s.inp, s.made)
+	if assigned > 0 {
+		tokens, _ := s.decided.of(x, assigned)
+		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
+	}
+	if err := e.exchange(x, d, there, sent, s.inp); err != nil {
+		return err
+	}
+	e.work(x, d, s, made)
+	if err := e.exchange(x, d, back, s.made, made); err != nil {
+		return err
+	}
 	if assigned == 0 {
 		x.Stream.Copy(out, inp)
 		return nil
 	}
-	tokens, _ := s.decided.of(x, assigned)
-	x.Backend.GatherRows(x.Stream, first(x, s.inp, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
-	e.each(d, func(m mlpOf, lo, hi int) {
-		gateup, active := between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.active, lo, hi, e.inside)
-		m.gateup.forward(x, hi-lo, gateup, between(x, s.inp, lo, hi, e.hidden))
-		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
-		m.down.forward(x, hi-lo, between(x, s.made, lo, hi, e.hidden), active)
-	})
 	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
 	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
 	return nil
 }
 
-// each calls f for every expert that has tokens, with where its assignments are.
+// work sets made to what the experts here make of inp.
+func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem) {
+	e.each(d, func(m mlpOf, lo, hi int) {
+		gateup, active := between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.active, lo, hi, e.inside)
+		m.gateup.forward(x, hi-lo, gateup, between(x, s.inp, lo, hi, e.hidden))
+		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
+		m.down.forward(x, hi-lo, between(x, made, lo, hi, e.hidden), active)
+	})
+}
+
+// each calls f for every expert here that has rows to work on, with where these are.
 func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
-		if lo, hi := d.of(k); hi > lo {
+		if lo, hi := d.rowsOf(k); hi > lo {
 			f(m, lo, hi)
 		}
 	}
@@ -54,10 +68,17 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 	cut.tokens = cut.live
 	h, d, dtype := e.onHost(x, cut), b.Dispatch, x.Backend.DType()
 	x.Stream.Copy(h.logits, s.logits)
+	if e.Squashed {
+		x.Stream.Copy(h.outer, e.outer.w.W)
+	}
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}
-	e.route(d, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
+	logit := func(i int) float64 { return number(h.logits, dtype, i) }
+	if e.Squashed {
+		logit = e.squash(x, d, h, s, b.live())
+	}
+	e.route(d, b.live(), logit)
 	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
 	copy(places, d.places)
 	for i, place := range places {
@@ -71,7 +92,7 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 	}
 	e.count(d, tensor.Of[float64](h.readings))
 	x.Stream.Copy(s.decided.all, h.all)
-	return nil
+	return e.tell(x, d)
 }
 
 // count fills in the readings.
@@ -90,15 +111,25 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
 		return err
 	}
-	if assigned := d.assigned(); assigned > 0 {
+	assigned := d.assigned()
+	sent, dinp := e.outgoing(x, h.dmade, s.made)
+	if assigned > 0 {
 		tokens, factors := s.decided.of(x, assigned)
-		x.Backend.GatherRows(x.Stream, first(x, h.dmade, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
-		e.each(d, func(m mlpOf, lo, hi int) {
-			dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
-			m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
-			x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-			m.gateup.backwardInput(x, hi-lo, between(x, s.made, lo, hi, e.hidden), dgateup)
-		})
+		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+	}
+	if err := e.exchange(x, d, there, sent, h.dmade); err != nil {
+		return err
+	}
+	e.each(d, func(m mlpOf, lo, hi int) {
+		dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
+		m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
+		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
+		m.gateup.backwardInput(x, hi-lo, between(x, dinp, lo, hi, e.hidden), dgateup)
+	})
+	if err := e.exchange(x, d, back, s.made, dinp); err != nil {
+		return err
+	}
+	if assigned > 0 {
 		passed := first(x, x.scratch, n, e.hidden)
 		x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
 		x.Backend.Add(x.Stream, h.dnormed, h.dnormed, passed, n*e.hidden)
@@ -123,6 +154,9 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 	b.Dispatch.gradients(e.Experts, x.Scale,
 		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
 		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
+	if e.Squashed {
+		e.unsquash(x, b.Dispatch, host, h, n)
+	}
 	x.Stream.Copy(h.dlogits, host.logits)
 	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
 	return nil
@@ -131,6 +165,9 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
 	e.router.backwardWeight(x, n, h.dlogits, s.normed)
+	if e.Squashed {
+		e.outer.backwardWeight(x, n, h.dscores, s.squashed)
+	}
 	e.each(b.Dispatch, func(m mlpOf, lo, hi int) {
 		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
 		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))

@@ -61,6 +61,29 @@ func TestRouteOfExperts(t *testing.T) {
 	}
 }
 
+// TestPlainChoice: a token goes to the experts that are most probable for it, whatever the
+// others; balanced assignments keep the weights that they were trained with, p itself.
+func TestPlainChoice(t *testing.T) {
+	logits := []float64{math.Log(9), 0, math.Log(3), 0}
+	for _, c := range []struct {
+		Experts
+		weights []float64
+	}{
+		{Experts{Count: 2, Top: 1, Balanced: true}, []float64{9. / 10, 3. / 4}},
+		{Experts{Count: 2, Top: 1, Capacity: 0.5}, []float64{1, 1}},
+	} {
+		chosen, weights := c.Plain(2, func(i int) float64 { return logits[i] })
+		if !slices.Equal(chosen, []int32{0, 0}) {
+			t.Errorf("%+v: chosen %v, want the first of both", c.Experts, chosen)
+		}
+		for i, w := range c.weights {
+			if math.Abs(weights[i]-w) > 1e-12 {
+				t.Errorf("%+v: weights %v, want %v", c.Experts, weights, c.weights)
+			}
+		}
+	}
+}
+
 // TestRouteOfNaN: logits that are no numbers end no run here; every token still has
 // different experts.
 func TestRouteOfNaN(t *testing.T) {

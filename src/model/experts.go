@@ -16,6 +16,9 @@ type Experts struct {
 	Auxiliary  float64 // weight of that loss
 	Z          float64 // weight of the router's z-loss
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
+	Scale      float64 // of the weights of choices; 0: 1
+	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
+	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
 
 // expertsOf returns the experts of the settings.
@@ -24,7 +27,14 @@ func expertsOf(c config.Config) Experts {
 		return Experts{}
 	}
 	m := c.Moe
-	return Experts{m.Experts, m.Top, m.Balance == "s-base", m.Aux, m.Z, m.Capacity}
+	e := Experts{
+		Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
+		Scale: m.Scale, Squashed: m.Router == "mlp",
+	}
+	if c.Spread() {
+		e.Spread = c.Parallel.Replicas
+	}
+	return e
 }
 
 // experts is the second half of a block with a mixture of experts (Jiang et al. 2024):
@@ -32,7 +42,7 @@ func expertsOf(c config.Config) Experts {
 //	gate, up = gateup_e(norm(inp))
 //	out      = inp + Σ_e g_e·down_e(silu(gate)·up)  over the experts e that a token goes to
 //
-// with e and the weights g as the router, a matrix, has them (see Experts.route). Tokens
+// with e and the weights g as the router has them (see Experts.route). Tokens
 // are sorted by expert, so that each has one product on its rows; a token's sum is in the
 // order of its choices. One expert of top 1 is a block with a gated MLP.
 type experts struct {
@@ -41,7 +51,8 @@ type experts struct {
 	hidden, inside int
 	norm           norm
 	router         linear  // (Count, C)
-	list           []mlpOf // by expert
+	outer          linear  // (Count, Count) behind it, and tanh; absent unless Squashed
+	list           []mlpOf // by expert that is here
 }
 
 // mlpOf is the matrices of an expert.
@@ -57,20 +68,29 @@ func newExperts(c Config, block int) *experts {
 		norm:   c.newNorm(at, "norm2"),
 		router: linear{w: at.param(router+".weight", c.Experts.Count, c.Hidden, decayed, d)},
 	}
-	for k := range c.Experts.Count {
-		name := fmt.Sprintf("expert.%d.", k)
-		e.list = append(e.list, mlpOf{
+	if e.Squashed {
+		e.outer.w = at.param(router+".outer.weight", c.Experts.Count, c.Experts.Count, decayed, d)
+	}
+	for k := range e.here() {
+		name := fmt.Sprintf("expert.%d.", e.firstOf(c.Replica)+k)
+		m := mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
-		})
+		}
+		for _, p := range m.params() {
+			p.Own = e.Spread > 0
+		}
+		e.list = append(e.list, m)
 	}
 	return e
 }
 
+func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
+
 func (e *experts) params() []*Param {
-	list := append(e.norm.params(), e.router.w)
+	list := slices.Concat(e.norm.params(), e.router.params(), e.outer.params())
 	for _, m := range e.list {
-		list = slices.Concat(list, m.gateup.params(), m.down.params())
+		list = append(list, m.params()...)
 	}
 	return list
 }
@@ -120,11 +140,15 @@ func (a assignments) of(x *Exec, assigned int) (tokens, factors tensor.Mem) {
 type expertsHost struct {
 	logits, dweights tensor.Mem
 	assignments
+	squashed, outer tensor.Mem // of a squashed router: tanh, or what the gradient of the logits is; and its outer matrix
 }
 
 func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
 	h.logits, h.dweights = c.rows(e.Count, x.Backend.DType()), c.rows(e.Top, x.Backend.DType().Wide())
 	h.assignments = e.assignments(x, c)
+	if e.Squashed {
+		h.squashed, h.outer = c.rows(e.Count, x.Backend.DType()), c.take(e.Count*e.Count, x.Backend.DType())
+	}
 	return h
 }
 
@@ -138,31 +162,40 @@ func (x *Exec) expertsBytes(c Config) int64 {
 	return cut.off
 }
 
-// expertsSaved: inp, gateup, active and out of the experts are of the assignments, by
-// place. A backward for inputs leaves in made the gradient of inp.
+// expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
+// of the assignments, by place: what their experts made of them. A backward for inputs
+// leaves in made the gradient of inp.
 type expertsSaved struct {
-	mean, rstd, normed, logits, inp, gateup, active, made, out tensor.Mem
-	decided                                                    assignments
+	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
+	decided                                                              assignments
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all, most := x.Backend.DType(), c.tokens, c.capacity*e.Top
+	d, all, most, rows := x.Backend.DType(), c.tokens, c.capacity*e.Top, e.rows(c.capacity)
 	c.tokens = c.live
 	s.mean, s.rstd = e.norm.statistics(x, c)
 	s.normed, s.logits, s.decided = c.rows(e.hidden, d), c.rows(e.Count, d), e.assignments(x, c)
-	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+	if e.Squashed {
+		s.squashed = c.rows(e.Count, d)
+	}
+	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 	c.tokens = all
 	s.out = c.rows(e.hidden, d)
 	return s
 }
 
-type expertsHeld struct{ dnormed, dlogits, dmade, dgateup, dweights tensor.Mem }
+// expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of
+// what the outer one does.
+type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), c.capacity*e.Top
+	d, rows := x.Backend.DType(), e.rows(c.capacity)
 	c.tokens = c.live
 	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
-	h.dmade, h.dgateup = c.take(most*e.hidden, d), c.take(2*most*e.inside, d)
+	if e.Squashed {
+		h.dscores = c.rows(e.Count, d)
+	}
+	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
 	return h
 }
 

@@ -261,6 +261,7 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
 		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
+		Own:  int64(l.own-l.shared) * l.dtype.Wide().Size(),
 		Held: held + l.Leaves().Bytes(x, x.N()),
 	}
 	for _, is := range []bool{l.Selects(), l.Routes()} {

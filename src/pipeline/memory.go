@@ -52,7 +52,7 @@ func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Ma
 		received = x.SubsetBytes()
 	}
 	for _, l := range model.Outline(c, x) {
-		sum = max(sum, SumBytes(l.Bytes.Gradients, replicas))
+		sum = max(sum, SumBytes(l.Bytes.Summed(), replicas))
 	}
 	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 		n := countBuffers(m, virtual, peak)

@@ -55,7 +55,7 @@ func Dense(c config.Config) cost.Table {
 	}
 	for l := range t.Layers {
 		bytes := &t.Layers[l].Bytes
-		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
+		bytes.Workspace += pipeline.ReduceBytes(bytes.Summed(), c.Parallel.Replicas)
 	}
 	return t
 }
@@ -73,6 +73,12 @@ func Shape(c config.Config) string {
 	}
 	if m := c.Moe; c.Dynamic.Has("moe") {
 		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
+		if m.Router != "linear" {
+			shape += " moe.router=" + m.Router
+		}
+		if c.Spread() {
+			shape += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
+		}
 	}
 	if c.Dynamic.Has("mod") {
 		shape += fmt.Sprintf(" mod.capacity=%v mod.route=%s", c.Mod.Capacity, c.Mod.Route)

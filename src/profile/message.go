@@ -76,7 +76,7 @@ func (m *message) report(r *report) {
 	list(m, &r.layers, func(m *message, l *layerReport) {
 		c, b := &l.cost, &l.cost.Bytes
 		whole(m, &l.id)
-		whole(m, &c.NonZeros, &c.Output, &b.Parameters, &b.Gradients, &b.Optimizer, &b.Workspace, &b.Activations, &b.Held)
+		whole(m, &c.NonZeros, &c.Output, &b.Parameters, &b.Gradients, &b.Own, &b.Optimizer, &b.Workspace, &b.Activations, &b.Held)
 		m.float(&c.Forward, &c.BackwardInput, &c.BackwardWeight)
 		m.float(&l.value.Forward, &l.value.Input, &l.value.Weight, &l.value.deviation)
 		list(m, &l.samples, func(m *message, s *cost.Stage) { m.float(&s.Forward, &s.Input, &s.Weight) })
@@ -96,7 +96,7 @@ func (m *message) spans(spans *[]trace.Span) {
 	list(m, spans, func(m *message, s *trace.Span) {
 		whole(m, &s.Op)
 		whole(m, &s.Layer, &s.Chunk, &s.Microbatch)
-		m.float(&s.Start, &s.End)
+		m.float(&s.Start, &s.End, &s.Waited)
 	})
 }
 

@@ -67,7 +67,7 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 		for _, l := range mine {
 			c := layers[l]
 			frozen := c.Forward > 0 && c.BackwardWeight == 0
-			if bytes := c.Bytes.Gradients; bytes > 0 && !frozen {
+			if bytes := c.Bytes.Summed(); bytes > 0 && !frozen {
 				end = max(end, ready[l]) + s.ring(stage, bytes)
 			}
 		}

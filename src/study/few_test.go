@@ -10,6 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/model"
+	"dynmo/src/plan"
 )
 
 // TestFew: every layer of a model has its like among the few, whose cost it gets;
@@ -66,5 +67,32 @@ func TestFew(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFewExperts: of blocks with experts one is measured, with as few of them as a token
+// goes to if that is asked for; the whole has the bytes of all.
+func TestFewExperts(t *testing.T) {
+	c, err := config.Load("", []string{"model.family=llama", "model.grain=half", "dynamic.kind=moe", "model.blocks=12", "moe.experts=8", "moe.top=2"})
+	expect.OK(t, err)
+	few, err := NewFew(c)
+	expect.OK(t, err)
+	if few.Config.Model.Blocks != 1 {
+		t.Errorf("%d blocks, want 1", few.Config.Model.Blocks)
+	}
+	few, err = few.Experts(2)
+	expect.OK(t, err)
+	measured := plan.Dense(few.Config)
+	for l := range measured.Layers {
+		measured.Layers[l].Forward = float64(l)
+	}
+	whole := few.Whole(measured, 1)
+	if l := whole.Layers[24]; l.Name != "block.11.mlp" || l.Forward != 2 || l.NonZeros != plan.Dense(c).Layers[24].NonZeros {
+		t.Errorf("%+v, want block.11.mlp of 2 s with all experts", l)
+	}
+	for _, n := range []int{1, 9} {
+		if _, err := few.Experts(n); err == nil || !strings.Contains(err.Error(), "want dynamic.kind with moe, and moe.top = 2 to moe.experts = ") {
+			t.Errorf("%d experts: %v", n, err)
+		}
 	}
 }

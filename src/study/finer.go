@@ -62,7 +62,7 @@ func piece(layer, dense, part cost.Layer, share float64) cost.Layer {
 	part.Output = times(layer.Output, dense.Output, part.Output)
 	b, d, p := layer.Bytes, dense.Bytes, &part.Bytes
 	p.Parameters = times(b.Parameters, d.Parameters, p.Parameters)
-	p.Gradients = times(b.Gradients, d.Gradients, p.Gradients)
+	p.Gradients, p.Own = times(b.Gradients, d.Gradients, p.Gradients), times(b.Own, d.Own, p.Own)
 	p.Optimizer = times(b.Optimizer, d.Optimizer, p.Optimizer)
 	p.Workspace = times(b.Workspace, d.Workspace, p.Workspace)
 	p.Activations = times(b.Activations, d.Activations, p.Activations)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +11,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/dynamic"
+	"dynmo/src/nodebench"
 )
 
 // completer returns what the beginning of a word may become.
@@ -29,7 +32,8 @@ var flagValues = map[string]map[string]completer{
 	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": files("toml")}, "loads": {"": files("json")},
 	"run-dir": {"": folders}, "balancer": {"": words(balancers...)}, "dynamic": {"": words(dynamisms()...)},
 	"clock": {"": words("wall", "virtual")}, "require": {"": words(examNames()...)},
-	"tokenizer": {"dynmo data prepare": words(gpt2, sentencePiece)},
+	"tokenizer": {"dynmo data prepare": wordsOrFiles(gpt2, sentencePiece), "dynmo sample": wordsOrFiles("bytes", gpt2)},
+	"model":     {"dynmo bench sample": words(slices.Sorted(maps.Keys(nodebench.Sampled))...)},
 	"format": {
 		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
 		"dynmo ckpt export":  words("huggingface", "llmc"),
@@ -50,6 +54,11 @@ func folders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirecti
 // words completes to one of a few words.
 func words(list ...string) completer {
 	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// wordsOrFiles completes to one of a few words, or to files.
+func wordsOrFiles(list ...string) completer {
+	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveDefault)
 }
 
 // dynamisms returns what --dynamic takes.

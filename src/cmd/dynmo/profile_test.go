@@ -68,3 +68,17 @@ func TestProfileRefusesRanks(t *testing.T) {
 	pair.need(t)
 	pair.run(t, folder(t, ""), "profile", "run.toml", "-o", "new.json").refused(t, exitUsage, "profile measures one rank")
 }
+
+// TestProfileRefusesExperts: so few experts are measured of a mixture of them alone, in one
+// block, and as many as a token goes to at least.
+func TestProfileRefusesExperts(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	moe := sets("model.family=llama", "dynamic.kind=moe")
+	for want, args := range map[string][]string{
+		"--experts: has no effect, want --once beside it": append(moe, "--experts", "2"),
+		"--once: 1 experts: want dynamic.kind with moe":   append(moe, "--once", "--experts", "1"),
+		"--once: 2 experts: want dynamic.kind with moe":   {"--once", "--experts", "2"},
+	} {
+		says(append([]string{"profile", "run.toml", "-o", "new.json"}, args...)...).refused(t, exitUsage, want)
+	}
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Plans of the paper's mixtures of experts at their real shapes, jobs/paper, on costs of this
+# machine's CPU in float32, and what balancing is worth on these costs and recorded routing.
+# With "measure" it measures the costs first: one block of each, of Mixtral's with two of
+# its eight experts (14 GiB, six minutes of an idle core a model); else it takes those
+# kept in results/costs-moe. Needs bin/dynmo (./build.sh build), or another as BIN.
+#
+#   bench/plan-moe.sh [measure] >results/plan-moe.txt
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dynmo="${BIN:-bin/dynmo}"
+if [ "${1:-}" = measure ]; then
+	mkdir -p results/costs-moe
+	measure() {
+		GOMAXPROCS=1 OPENBLAS_NUM_THREADS=1 "$dynmo" profile "jobs/paper/$1.toml" --once --steps 1 "${@:2}" \
+			--set parallel.microbatches=2 --set device.kind=cpu --set run.clock=virtual -o "results/costs-moe/$1.json" --force
+	}
+	measure llama-moe-3.5b
+	measure mixtral-8x7b --experts 2
+fi
+
+printf 'command: bench/plan-moe.sh\nrevision: %s\n' "$(git rev-parse --short HEAD)"
+printf 'costs: results/costs-moe, measured by bench/plan-moe.sh measure: clock=virtual, one thread, float32\n'
+printf 'cpu: AMD EPYC (Zen 4), 2 cores, shared with other work; OpenBLAS 0.3.21, AVX-512\ndate: %s\n' "$(date -u +%F)"
+
+# answer COMMAND... prints a command and its answer; figures that are too low are no error here.
+answer() {
+	printf '\n$ bin/dynmo %s\n' "$*"
+	"$dynmo" "$@" || true
+}
+costs=(results/costs-moe/mixtral-8x7b.json results/costs-moe/llama-moe-3.5b.json)
+answer plan jobs/paper/mixtral-8x7b.toml --costs "${costs[0]}" --set device.kind=cpu
+answer plan jobs/paper/mixtral-8x7b.toml --costs "${costs[0]}" --set device.kind=cpu --set balance.memory_limit_bytes=80000000000
+answer plan jobs/paper/llama-moe-3.5b.toml --costs "${costs[1]}" --set device.kind=cpu
+answer bench experts "${costs[@]}"
+for replicas in 4 2; do
+	answer bench experts "${costs[@]}" --replicas "$replicas" --speedups
+done

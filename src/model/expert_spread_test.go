@@ -1,0 +1,72 @@
+package model
+
+import (
+	"slices"
+	"testing"
+
+	"dynmo/src/tensor"
+)
+
+// TestSpreadExpertsAreShared: replicas together have the parameters of a model whose experts
+// each has, by the same names, and with the same initial weights.
+func TestSpreadExpertsAreShared(t *testing.T) {
+	c := mixture(Experts{Count: 6, Top: 2})
+	whole, names := newChain(t, c, tensor.F32), map[string]bool{}
+	spread := c
+	spread.Experts.Spread = 3
+	if a, b := spread.Parameters(), c.Parameters(); a != b || spread.Active() != c.Active() || spread.Flops() != c.Flops() {
+		t.Errorf("%d parameters, %d active, want %d and %d", a, spread.Active(), b, c.Active())
+	}
+	for spread.Replica = range 3 {
+		s, err := NewStage(spread, spread.All(), whole.x.Device, tensor.F32)
+		must(t, err)
+		for id, l := range s.Layers {
+			if l.Own() != (l.Kind == Block) || l.Talks() != l.Own() {
+				t.Errorf("%s: own parameters %v, talks %v", l.Name, l.Own(), l.Talks())
+			}
+			for _, p := range l.params {
+				there := whole.s.Layers[id].Param(p.Weight)
+				if there == nil || !sameValues(there.W, p.W, tensor.F32) {
+					t.Errorf("replica %d: %s is not as where each replica has all", spread.Replica, p.Weight)
+				}
+				if p.Own && names[p.Weight] {
+					t.Errorf("replica %d: another has %s too", spread.Replica, p.Weight)
+				}
+				names[p.Weight] = true
+			}
+		}
+		s.Free()
+	}
+	if len(names) != len(c.Owners()) {
+		t.Errorf("%d weights, want %d", len(names), len(c.Owners()))
+	}
+}
+
+// TestRowsOfSpreadExperts: experts have room for the most rows that replicas can send.
+func TestRowsOfSpreadExperts(t *testing.T) {
+	for _, v := range []struct {
+		e         Experts
+		rows, one int
+	}{
+		{Experts{Count: 8, Top: 2}, 20, 10},                           // of 10 tokens, each replica's own
+		{Experts{Count: 8, Top: 2, Spread: 2}, 40, 20},                // both choices of all
+		{Experts{Count: 8, Top: 4, Spread: 4}, 80, 40},                // two experts here
+		{Experts{Count: 8, Top: 4, Spread: 2, Capacity: 1}, 40, 10},   // 5 of each replica for each of four
+		{Experts{Count: 8, Top: 4, Spread: 8, Capacity: 0.5}, 24, 24}, // 3 of each of eight for one
+	} {
+		if rows, one := v.e.rows(10), v.e.rowsOfOne(10); rows != v.rows || one != v.one {
+			t.Errorf("%+v: %d rows, of one expert %d, want %d and %d", v.e, rows, one, v.rows, v.one)
+		}
+	}
+}
+
+// TestWeightsOfSpreadExperts: the model's list of weights has those of all replicas.
+func TestWeightsOfSpreadExperts(t *testing.T) {
+	c := mixture(Experts{Count: 6, Top: 2})
+	spread := c
+	spread.Experts.Spread = 2
+	same := func(a, b Weight) bool { return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) }
+	if !slices.EqualFunc(spread.Weights(), c.Weights(), same) {
+		t.Error("other weights than where each replica has all")
+	}
+}
