@@ -43,9 +43,21 @@ func TestRandomShapesOfExperts(t *testing.T) {
 		c.Model.RopeScaling, c.Model.RopeOriginal = []string{"none", "linear", "llama3"}[pick(0, 2)], 4
 		c.Moe.Experts = pick(1, 9)
 		c.Moe.Top = pick(1, c.Moe.Experts)
+		c.Parallel.Experts = []string{"local", "spread"}[pick(0, 1)]
 		c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
 		c.Moe.Router, c.Moe.Scale = []string{"linear", "mlp"}[pick(0, 1)], []float64{1, 4}[pick(0, 1)]
 	})
+}
+
+// TestSpreadExpertsWithoutTokens: where all tokens have left in front of blocks that route
+// what is left, replicas still take part in the exchange of their experts.
+func TestSpreadExpertsWithoutTokens(t *testing.T) {
+	c := llama(mix{"moe+exit+mod", nil}.of(small(t)))
+	c.Moe.Experts, c.Moe.Top, c.Parallel.Replicas, c.Parallel.Experts = 4, 2, 2, "spread"
+	c.Train.Steps, c.Exit.Share, c.Exit.Threshold = 2, 0, -1
+	still := goRun(t, c, nil)
+	c.Parallel.Stages = 3
+	same(t, goRun(t, c, scatter(1)), still)
 }
 
 // TestExpertsKeepLaw2: a mixture of experts goes on from a checkpoint, on other stages, as

@@ -222,8 +222,10 @@ func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tens
 		if !din.IsZero() {
 			dinp = r.taken(x, inner, h.dinp)
 		}
-		x.Backend.GatherRows(x.Stream, dy, dout, rows, gate, inner.Tokens, r.hidden)
-		x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inner, s.block), taken, rows, keep, inner.Tokens, r.hidden)
+		if inner.Tokens > 0 {
+			x.Backend.GatherRows(x.Stream, dy, dout, rows, gate, inner.Tokens, r.hidden)
+			x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inner, s.block), taken, rows, keep, inner.Tokens, r.hidden)
+		}
 		if err := r.block.BackwardInput(x, inner, s.block, h.block, taken, dy, dinp); err != nil {
 			return err
 		}
