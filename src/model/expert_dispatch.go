@@ -15,9 +15,9 @@ type Dispatch struct {
 	lse     []float64  // (tokens)
 	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
 	weights []float64  // (tokens, top)
-	places  []int32    // (tokens, top): where the assignment is among all, sorted by expert; or dropped
-	ends    []int32    // by expert where its assignments begin; and where they all end
-	counts  []int32    // by expert
+	places  []int32    // (tokens, top): where the assignment is among the layer's, sorted by expert; or dropped
+	ends    []int32    // by expert where its assignments begin; and where they all end: none of experts elsewhere
+	counts  []int32    // by expert: its assignments, wherever it is
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
 	scales, sums []float64 // by expert
@@ -40,7 +40,7 @@ func (d *Dispatch) From(b *Batch) *Batch {
 	return &d.entered
 }
 
-// assigned returns how many assignments there are that are not dropped.
+// assigned returns how many assignments have a place.
 func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
 
 // of returns the assignments [lo, hi) of an expert.
@@ -58,7 +58,7 @@ func (l *Layer) Dispatches() Experts {
 // dispatches reports whether a part has experts, or one within it.
 func dispatches(p part) bool {
 	switch p := p.(type) {
-	case *experts:
+	case *experts, *expertGroup:
 		return true
 	case *routed:
 		return slices.ContainsFunc(p.block.parts, dispatches)

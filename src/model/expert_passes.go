@@ -11,10 +11,16 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := e.dispatch(x, b, s); err != nil {
 		return err
 	}
+	e.forwardExperts(x, n, d, s, out, inp)
+	return nil
+}
+
+// forwardExperts sets out to inp and what the experts make of normed. All have n rows.
+func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, out, inp tensor.Mem) {
 	assigned := d.assigned()
 	if assigned == 0 {
 		x.Stream.Copy(out, inp)
-		return nil
+		return
 	}
 	tokens, _ := s.decided.of(x, assigned)
 	x.Backend.GatherRows(x.Stream, first(x, s.inp, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
@@ -27,13 +33,12 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	})
 	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
 	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
-	return nil
 }
 
 // each calls f for every expert that has tokens, with where its assignments are.
 func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
-		if lo, hi := d.of(k); hi > lo {
+		if lo, hi := d.of(e.lo + k); hi > lo {
 			f(m, lo, hi)
 		}
 	}
@@ -51,14 +56,21 @@ func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x
 // dispatch decides where the tokens go, and leaves on the device what passes need of it.
 // It waits for the logits.
 func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
-	cut := x.cut(b, x.experts)
-	cut.tokens = cut.live
-	h, d, dtype := e.onHost(x, cut), b.Dispatch, x.Backend.DType()
+	h, dtype := e.onHost(x, x.cut(b, x.experts).alive()), x.Backend.DType()
 	x.Stream.Copy(h.logits, s.logits)
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}
-	e.route(d, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
+	e.route(b.Dispatch, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
+	e.send(x, b.Dispatch, h.assignments, s.decided)
+	return nil
+}
+
+// send finds the places of the assignments to the experts here, and leaves on the device
+// what passes need of them.
+func (e *experts) send(x *Exec, d *Dispatch, h, decided assignments) {
+	dtype := x.Backend.DType()
+	d.place(e.Top, e.lo, e.lo+len(e.list))
 	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
 	copy(places, d.places)
 	for i, place := range places {
@@ -71,17 +83,17 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 		setNumber(h.weights, dtype.Wide(), i, weight)
 	}
 	e.count(d, tensor.Of[float64](h.readings))
-	x.Stream.Copy(s.decided.all, h.all)
-	return nil
+	x.Stream.Copy(decided.all, h.all)
 }
 
 // count fills in the readings.
 func (e *experts) count(d *Dispatch, readings []float64) {
-	copy(readings, []float64{float64(d.tokens), float64(d.tokens*e.Top - d.assigned()), 1000 * d.losses[0], 1000 * d.losses[1]})
-	for k := range e.Count {
-		lo, hi := d.of(k)
-		readings[ExpertsFrom+k] = float64(hi - lo)
+	left := d.tokens * e.Top
+	for k, count := range d.counts {
+		readings[ExpertsFrom+k] = float64(count)
+		left -= int(count)
 	}
+	copy(readings, []float64{float64(d.tokens), float64(left), 1000 * d.losses[0], 1000 * d.losses[1]})
 }
 
 func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
@@ -91,29 +103,39 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
 		return err
 	}
-	if assigned := d.assigned(); assigned > 0 {
-		tokens, factors := s.decided.of(x, assigned)
-		x.Backend.GatherRows(x.Stream, first(x, h.dmade, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
-		e.each(d, func(m mlpOf, lo, hi int) {
-			dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
-			m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
-			x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-			m.gateup.backwardInput(x, hi-lo, between(x, s.made, lo, hi, e.hidden), dgateup)
-		})
-		passed := first(x, x.scratch, n, e.hidden)
-		x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
-		x.Backend.Add(x.Stream, h.dnormed, h.dnormed, passed, n*e.hidden)
+	if d.assigned() > 0 {
+		e.backwardExperts(x, d, s, h, dout)
+		e.addPassed(x, n, d, s, h.dnormed)
 	}
 	e.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
 	return nil
 }
 
+// backwardExperts sets dmade and dgateup, and made to the gradient of what entered the
+// experts, of which some have tokens.
+func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
+	assigned := d.assigned()
+	tokens, factors := s.decided.of(x, assigned)
+	x.Backend.GatherRows(x.Stream, first(x, h.dmade, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+	e.each(d, func(m mlpOf, lo, hi int) {
+		dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
+		m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
+		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
+		m.gateup.backwardInput(x, hi-lo, between(x, s.made, lo, hi, e.hidden), dgateup)
+	})
+}
+
+// addPassed adds to dnormed what backwardExperts has left in made.
+func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed tensor.Mem) {
+	passed := first(x, x.scratch, n, e.hidden)
+	x.Backend.CombineRows(x.Stream, passed, first(x, s.made, d.assigned(), e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
+	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
+}
+
 // backwardRouter sets dlogits, and dnormed to what comes by the router. It waits for the
 // gradients of the weights.
 func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
-	cut := x.cut(b, x.experts)
-	cut.tokens = cut.live
-	host, n, dtype := e.onHost(x, cut), b.live(), x.Backend.DType()
+	host, n := e.onHost(x, x.cut(b, x.experts).alive()), b.live()
 	if assigned := b.Dispatch.assigned(); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
 		x.Stream.Copy(host.dweights, h.dweights)
@@ -121,21 +143,33 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 			return err
 		}
 	}
+	e.backwardLogits(x, b, host, h)
+	return nil
+}
+
+// backwardLogits sets dlogits from the gradients of the weights, and dnormed to what comes
+// by the router.
+func (e *experts) backwardLogits(x *Exec, b *Batch, host expertsHost, h expertsHeld) {
+	dtype := x.Backend.DType()
 	b.Dispatch.gradients(e.Experts, x.Scale,
 		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
 		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
 	x.Stream.Copy(h.dlogits, host.logits)
-	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
-	return nil
+	e.router.backwardInput(x, b.live(), h.dnormed, h.dlogits)
 }
 
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
 	e.router.backwardWeight(x, n, h.dlogits, s.normed)
-	e.each(b.Dispatch, func(m mlpOf, lo, hi int) {
+	e.expertWeights(x, b.Dispatch, s, h)
+	e.norm.backwardWeight(x, n, h.dnormed, b.computed(inp), s.mean, s.rstd)
+	return nil
+}
+
+// expertWeights adds to the gradients of the experts' matrices.
+func (e *experts) expertWeights(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld) {
+	e.each(d, func(m mlpOf, lo, hi int) {
 		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
 		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
 	})
-	e.norm.backwardWeight(x, n, h.dnormed, b.computed(inp), s.mean, s.rstd)
-	return nil
 }

@@ -16,6 +16,7 @@ type Experts struct {
 	Auxiliary  float64 // weight of that loss
 	Z          float64 // weight of the router's z-loss
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
+	Groups     int     // layers of their own that a block's experts are shared out to; 0: none
 }
 
 // expertsOf returns the experts of the settings.
@@ -24,7 +25,11 @@ func expertsOf(c config.Config) Experts {
 		return Experts{}
 	}
 	m := c.Moe
-	return Experts{m.Experts, m.Top, m.Balance == "s-base", m.Aux, m.Z, m.Capacity}
+	e := Experts{Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity}
+	if c.Model.Grain == "expert" {
+		e.Groups = m.Groups
+	}
+	return e
 }
 
 // experts is the second half of a block with a mixture of experts (Jiang et al. 2024):
@@ -41,6 +46,7 @@ type experts struct {
 	hidden, inside int
 	norm           norm
 	router         linear  // (Count, C)
+	lo             int     // the first expert of list: 0, but in a group of experts
 	list           []mlpOf // by expert
 }
 
@@ -48,27 +54,38 @@ type experts struct {
 type mlpOf struct{ gateup, down linear }
 
 func newExperts(c Config, block int) *experts {
-	at, d, router := inBlock(block), c.deviation(block), "router"
+	router := "router"
 	if c.Depths.routes(block) {
 		router = "experts.router" // the block has another
 	}
-	e := &experts{
+	return &experts{
 		Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate,
-		norm:   c.newNorm(at, "norm2"),
-		router: linear{w: at.param(router+".weight", c.Experts.Count, c.Hidden, decayed, d)},
+		norm:   c.newNorm(inBlock(block), "norm2"),
+		router: c.newRouter(block, router),
+		list:   c.newMLPs(block, 0, c.Experts.Count),
 	}
-	for k := range c.Experts.Count {
+}
+
+// newRouter returns the router of a block's experts.
+func (c Config) newRouter(block int, name string) linear {
+	return linear{w: inBlock(block).param(name+".weight", c.Experts.Count, c.Hidden, decayed, c.deviation(block))}
+}
+
+// newMLPs returns the matrices of experts [lo, hi) of a block.
+func (c Config) newMLPs(block, lo, hi int) (list []mlpOf) {
+	at, d := inBlock(block), c.deviation(block)
+	for k := lo; k < hi; k++ {
 		name := fmt.Sprintf("expert.%d.", k)
-		e.list = append(e.list, mlpOf{
+		list = append(list, mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
 		})
 	}
-	return e
+	return list
 }
 
 func (e *experts) params() []*Param {
-	list := append(e.norm.params(), e.router.w)
+	list := slices.Concat(e.norm.params(), e.router.params())
 	for _, m := range e.list {
 		list = slices.Concat(list, m.gateup.params(), m.down.params())
 	}
@@ -92,6 +109,11 @@ func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem
 	return e.saved(x, x.cut(b, saved)).decided.readings
 }
 
+// most returns how many assignments of so many tokens there can be here.
+func (e *experts) most(tokens int) int {
+	return min(tokens*min(e.Top, len(e.list)), e.room(tokens)*len(e.list))
+}
+
 // assignments is what the host makes of a dispatch for the device: by place the token and
 // its weight, by token and choice the place and the weight.
 type assignments struct {
@@ -101,7 +123,7 @@ type assignments struct {
 }
 
 func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
-	first, most, wide := c.off, c.capacity*e.Top, x.Backend.DType().Wide()
+	first, most, wide := c.off, e.most(c.capacity), x.Backend.DType().Wide()
 	a.tokens, a.factors = c.take(most, tensor.I32), c.take(most, wide)
 	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
 	a.readings = c.take(ExpertsFrom+e.Count, tensor.F64)
@@ -119,11 +141,15 @@ func (a assignments) of(x *Exec, assigned int) (tokens, factors tensor.Mem) {
 // onHost is where the host decides. dweights are of the device's backward.
 type expertsHost struct {
 	logits, dweights tensor.Mem
+	routing          tensor.Mem // between groups (see groupCrossing)
 	assignments
 }
 
 func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
 	h.logits, h.dweights = c.rows(e.Count, x.Backend.DType()), c.rows(e.Top, x.Backend.DType().Wide())
+	if e.Groups > 0 {
+		h.routing = c.rows(2*e.Top, tensor.F64)
+	}
 	h.assignments = e.assignments(x, c)
 	return h
 }
@@ -134,7 +160,7 @@ func (x *Exec) expertsBytes(c Config) int64 {
 		return 0
 	}
 	cut := &cutter{tokens: x.N(), capacity: x.N()}
-	(&experts{Experts: c.Experts}).onHost(x, cut)
+	(&experts{Experts: c.Experts, list: make([]mlpOf, c.Experts.Count)}).onHost(x, cut)
 	return cut.off
 }
 
@@ -146,20 +172,27 @@ type expertsSaved struct {
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all, most := x.Backend.DType(), c.tokens, c.capacity*e.Top
+	d, all := x.Backend.DType(), c.tokens
 	c.tokens = c.live
 	s.mean, s.rstd = e.norm.statistics(x, c)
-	s.normed, s.logits, s.decided = c.rows(e.hidden, d), c.rows(e.Count, d), e.assignments(x, c)
-	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+	s.normed, s.logits = c.rows(e.hidden, d), c.rows(e.Count, d)
+	e.cutAssigned(x, c, &s)
 	c.tokens = all
 	s.out = c.rows(e.hidden, d)
 	return s
 }
 
+// cutAssigned takes what is of the assignments.
+func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
+	d, most := x.Backend.DType(), e.most(c.capacity)
+	s.decided = e.assignments(x, c)
+	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+}
+
 type expertsHeld struct{ dnormed, dlogits, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), c.capacity*e.Top
+	d, most := x.Backend.DType(), e.most(c.capacity)
 	c.tokens = c.live
 	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
 	h.dmade, h.dgateup = c.take(most*e.hidden, d), c.take(2*most*e.inside, d)

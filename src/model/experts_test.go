@@ -19,6 +19,11 @@ func mixture(e Experts) Config {
 	return c
 }
 
+// hasRouter reports whether a layer has a router of experts.
+func (c *chain) hasRouter(layer int) bool {
+	return slices.ContainsFunc(c.s.Layers[layer].Readings(), func(r Reading) bool { return r.Name == ExpertCounts })
+}
+
 // expertCounts returns what a layer with experts left for the host.
 func (c *chain) expertCounts(layer int) []float64 {
 	i := slices.IndexFunc(c.s.Layers[layer].Readings(), func(r Reading) bool { return r.Name == ExpertCounts })
@@ -28,7 +33,7 @@ func (c *chain) expertCounts(layer int) []float64 {
 // routersLoss returns the routers' own losses, weighted.
 func (c *chain) routersLoss() (sum float64) {
 	for i, l := range c.s.Layers {
-		if e := l.Dispatches(); e.Count > 0 {
+		if e := l.Dispatches(); c.hasRouter(i) {
 			counts := c.expertCounts(i)
 			if !e.Balanced {
 				sum += e.Auxiliary * counts[2] / 1000
