@@ -40,10 +40,14 @@ func (b *Batch) Leaves() *Batch {
 
 // Worked returns the tokens that the layer works on which b enters; those that it makes
 // keys and values of and nothing else count as a sixth: two of a block's twelve products.
-// Where the layer routes tokens its forward must be done.
+// In a group of experts assignments count as the tokens whose fair share they are. Where
+// the layer routes tokens its forward must be done.
 func (b *Batch) Worked() int {
 	if b.Inner != nil {
 		return b.Inner.Tokens
+	}
+	if b.Dispatch != nil && b.Dispatch.groups > 0 {
+		return b.Dispatch.assigned() * b.Dispatch.groups / b.Dispatch.top
 	}
 	return b.live() + b.Departed/6
 }

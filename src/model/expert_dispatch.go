@@ -9,6 +9,8 @@ type Dispatch struct {
 	origin  *Batch // that the layer was entered by
 
 	tokens  int
+	groups  int        // that the experts of a block are in; 0: they are in one layer
+	top     int        // experts that a token goes to
 	p       []float64  // (tokens, experts)
 	scores  []float64  // (tokens, experts), by which balanced assignments are chosen
 	own     []float64  // (tokens, experts): gradient of the router's own losses
@@ -27,6 +29,7 @@ type Dispatch struct {
 func NewDispatch(x *Exec, e Experts) *Dispatch {
 	n := x.N()
 	return &Dispatch{
+		groups: e.Groups, top: e.Top,
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
@@ -49,10 +52,15 @@ func (d *Dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int
 // Dispatches returns the experts that a layer dispatches tokens to; the zero value if it
 // has none. If it has, the batch that enters it has a Dispatch, which a forward fills in.
 func (l *Layer) Dispatches() Experts {
-	if i := slices.IndexFunc(l.parts, dispatches); i >= 0 {
-		return l.config.Experts
+	i := slices.IndexFunc(l.parts, dispatches)
+	if i < 0 {
+		return Experts{}
 	}
-	return Experts{}
+	e := l.config.Experts
+	if _, is := l.parts[i].(*expertGroup); !is {
+		e.Groups = 0 // a block that stays whole has all
+	}
+	return e
 }
 
 // dispatches reports whether a part has experts, or one within it.

@@ -148,3 +148,20 @@ func TestNoTokenAtExpertGroups(t *testing.T) {
 		t.Errorf("counts %v of no tokens", counts)
 	}
 }
+
+// TestWorkOfExpertGroups: all groups of a block together work on as many tokens as there
+// are, a whole block on all.
+func TestWorkOfExpertGroups(t *testing.T) {
+	ch := newChain(t, grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5} }), tensor.F64)
+	enlarge(ch.s)
+	ch.loss()
+	counts := ch.expertCounts(2)[ExpertsFrom:]
+	for k, layer := range []int{2, 3} {
+		if got, want := ch.batches[layer].Worked(), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
+			t.Errorf("group %d works on %d tokens, want %d", k, got, want)
+		}
+	}
+	if got := ch.batches[4].Worked(); got != 6 {
+		t.Errorf("the routed block works on %d tokens, want 6", got)
+	}
+}

@@ -183,6 +183,13 @@ func TestExpertsFromSettings(t *testing.T) {
 	if got := strings.Join(shape.Names(), " "); got != want || c.Layers() != shape.Layers() {
 		t.Errorf("%d layers: %s, want %s", c.Layers(), got, want)
 	}
+	c.Model.Grain, c.Moe.Groups, c.Model.Blocks = "expert", 4, 3
+	for kind, want := range map[string]int{"moe": 1 + 3*5 + 1, "moe+mod": 1 + 2*5 + 1 + 1, "moe+exit": 1 + 2*5 + 1 + 1 + 1} {
+		c.Dynamic.Kind, c.Exit.After, c.Exit.Confidence = kind, "2", saturation
+		if shape := FromConfig(c); c.Layers() != want || shape.Layers() != want || shape.Experts.Groups != 4 {
+			t.Errorf("%s: %d layers of the settings, %d of the model, want %d", kind, c.Layers(), shape.Layers(), want)
+		}
+	}
 }
 
 // TestBytesOfExperts: what layers say they need is what they take.
