@@ -2,6 +2,7 @@ package comm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,13 +19,44 @@ const pollEvery = 20 * time.Microsecond
 // that is gone never happens, so Await looks for the dead in the groups as
 // Request.Wait does, and gives up as it does. There is at least one group.
 func Await(e device.Event, groups ...*Group) error {
+	return poll(e.Done, groups)
+}
+
+// WaitAll waits for messages of some of the groups, and meanwhile drives the messages of
+// device memory of all, as Await does. A rank that the messages come from may itself wait
+// for one of these.
+func WaitAll(messages []Request, groups ...*Group) error {
+	if slices.ContainsFunc(groups, func(g *Group) bool { return g.device != nil }) {
+		next := 0
+		err := poll(func() (bool, error) {
+			for ; next < len(messages); next++ {
+				if done, err := messages[next].Test(); !done || err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		}, groups)
+		if err != nil {
+			return err
+		}
+	}
+	for _, m := range messages {
+		if err := m.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll blocks the host until done says so; see Await.
+func poll(done func() (bool, error), groups []*Group) error {
 	clock := groups[0].o.Clock
 	clock.Pause()
 	defer clock.Resume()
 	start := time.Now()
 	var looked time.Duration
 	for {
-		if done, err := e.Done(); done || err != nil {
+		if done, err := done(); done || err != nil {
 			return err
 		}
 		for _, g := range groups {

@@ -145,7 +145,8 @@ const (
 	TagSection    = 16387 // a migrating layer's sections
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
-	TagIndex      = 16390 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
+	TagExperts    = 16390 // tokens of experts between replicas: how many, then their rows
+	TagIndex      = 16391 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
 	TagValidation = 22528 // + 2·receiver's chunk: activations of validation, and behind it which tokens they are of
 	TagCollective = 24576
 	TagDevice     = 28000 // and the next: control messages of transports of device memory

@@ -98,10 +98,11 @@ func (d Data) HeldOut() float64 {
 
 // Parallel is how work is divided.
 type Parallel struct {
-	Stages         int `toml:"stages" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
-	Replicas       int `toml:"replicas" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
-	Microbatches   int `toml:"microbatches" default:"4" min:"1" max:"1000000" doc:"microbatches of each replica in a step, M"`
-	MicrobatchSize int `toml:"microbatch_size" default:"2" min:"1" max:"1000000" unit:"sequences" doc:"sequences in a microbatch"`
+	Stages         int    `toml:"stages" default:"1" min:"1" max:"1000000" doc:"pipeline stages, P"`
+	Replicas       int    `toml:"replicas" default:"1" min:"1" max:"1000000" doc:"data-parallel replicas, D"`
+	Microbatches   int    `toml:"microbatches" default:"4" min:"1" max:"1000000" doc:"microbatches of each replica in a step, M"`
+	MicrobatchSize int    `toml:"microbatch_size" default:"2" min:"1" max:"1000000" unit:"sequences" doc:"sequences in a microbatch"`
+	Experts        string `toml:"experts" shape:"true" default:"local" oneof:"local,spread" when:"dynamic.kind=moe" only:"train" doc:"where the experts of a block are: all on every replica of its stage; or spread, as many on each, which tokens are sent to"`
 }
 
 // Mesh is which rank is which stage and replica.

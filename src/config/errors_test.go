@@ -8,6 +8,9 @@ import (
 	"dynmo/src/expect"
 )
 
+// spreads has experts spread over two replicas.
+const spreads = "[model]\nfamily = \"llama\"\n[parallel]\nreplicas = 2\nexperts = \"spread\"\n"
+
 // Every error says where, what stands there and what is wanted; the texts are
 // in testdata/errors.txt.
 func TestErrors(t *testing.T) {
@@ -53,6 +56,11 @@ func TestErrors(t *testing.T) {
 		{"groups of no experts", "[model]\ngrain = \"expert\"", nil},
 		{"uneven groups", "[model]\nfamily = \"llama\"\ngrain = \"expert\"\n[dynamic]\nkind = \"moe\"\n[moe]\ngroups = 3", nil},
 		{"layout of groups", "[model]\nfamily = \"llama\"\ngrain = \"expert\"\n[dynamic]\nkind = \"moe+mod\"\n[balance]\nkind = \"layout\"\nlayout = \"Et*6L\"", nil},
+		{"spread experts that replicas cannot share", spreads + "[dynamic]\nkind = \"moe\"\n[moe]\nexperts = 9", nil},
+		{"spread experts that are pruned", spreads + "[dynamic]\nkind = \"prune+moe\"", nil},
+		{"spread experts that freeze", spreads + "[dynamic]\nkind = \"freeze+moe\"\n[freeze]\nwhen = \"plasticity\"", nil},
+		{"spread groups", strings.Replace(spreads, "\n", "\ngrain = \"expert\"\n", 1) + "[dynamic]\nkind = \"moe\"", nil},
+		{"experts elsewhere", "[parallel]\nexperts = \"scattered\"", nil},
 		{"no experts", "[moe]\nexperts = 0\ntop = 0\nbalance = \"tutel\"\ncapacity = -1\nz = -0.1\naux = -2", nil},
 		{"layout of halves and routed blocks", "[model]\ngrain = \"half\"\n[dynamic]\nkind = \"mod\"\n[balance]\nkind = \"layout\"\nlayout = \"Ett|ttttL\"", nil},
 		{"neither auto nor an integer", "[balance]\nevery = \"often\"", nil},

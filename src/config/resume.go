@@ -16,7 +16,7 @@ model.blocks model.hidden model.heads model.sequence model.vocab model.tied mode
 model.family model.key_value_heads model.intermediate model.norm_eps
 model.rope_base model.rope_scaling model.rope_factor model.rope_low_freq_factor model.rope_high_freq_factor model.rope_original_max_position_embeddings
 data.extensions data.limit_bytes data.validation
-parallel.microbatch_size
+parallel.microbatch_size parallel.experts
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
 dynamic.kind
 prune.start prune.every prune.times prune.initial prune.final prune.csr_from

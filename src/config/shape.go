@@ -30,6 +30,11 @@ func (c Config) Inside() int {
 	return c.Model.MLP()
 }
 
+// Spread reports whether experts are spread over replicas, of which there are several.
+func (c Config) Spread() bool {
+	return c.Dynamic.Has("moe") && c.Parallel.Experts == "spread" && c.Parallel.Replicas > 1
+}
+
 // assigned returns how many MLPs of a block a token goes to.
 func (c Config) assigned() int {
 	if c.Dynamic.Has("moe") {

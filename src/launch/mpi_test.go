@@ -143,7 +143,9 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	})
 	propagating, behind := exiting(t, "exit"), unchanging(t)
 	propagating.Parallel.Replicas, propagating.Exit.Propagate = 2, true
-	for _, c := range []config.Config{propagating, behind} {
+	spreading := spread(small(t))
+	spreading.Model.Hidden, spreading.Model.Sequence, spreading.Dynamic.Kind = 64, 40, "moe" // messages that wait for their receiver
+	for _, c := range []config.Config{propagating, behind, spreading} {
 		want = append(want, goRun(t, c, nil))
 		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)

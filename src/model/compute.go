@@ -81,13 +81,16 @@ func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 // does its part all the same.
 func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Talks() }
 
+// idles reports whether a part of a layer that is not skipped has nothing to do.
+func idles(p part, b *Batch) bool { return b.Tokens == 0 && !p.talks() && !p.selects() }
+
 // Forward computes Output from inp, the Output of the layer before. The first
 // layer takes no inp; what layers need of the data is put in place by Feed. Readings
 // of no tokens are zero.
 func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if l.skips(b) {
-		for i := range l.readings {
-			x.Stream.Zero(l.Reading(x, b, saved, i))
+		for i := range l.parts {
+			l.unread(x, b, saved, i)
 		}
 		if b.Next == nil {
 			return nil
@@ -97,11 +100,24 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.parts {
 		w := &list[i]
+		if idles(w.part, b) {
+			l.unread(x, b, saved, i)
+			continue
+		}
 		if err := w.part.forward(x, b, w.saved, w.inp); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unread makes the readings of a part zero.
+func (l *Layer) unread(x *Exec, b *Batch, saved tensor.Mem, part int) {
+	for i, r := range l.readings {
+		if r.part == part {
+			x.Stream.Zero(l.Reading(x, b, saved, i))
+		}
+	}
 }
 
 // BackwardInput sets din, the gradient of inp, from dout, that of the output,
@@ -114,6 +130,9 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 	list := l.operands(x, b, saved, held, inp, dout, din)
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
+		if idles(w.part, b) {
+			continue
+		}
 		if err := w.part.backwardInput(x, b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
 			return err
 		}
@@ -130,6 +149,9 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.
 	list := l.operands(x, b, saved, held, inp, dout, tensor.Mem{})
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
+		if idles(w.part, b) {
+			continue
+		}
 		if err := w.part.backwardWeight(x, b, w.saved, w.held, w.inp, w.dout); err != nil {
 			return err
 		}

@@ -36,6 +36,7 @@ type Config struct {
 	Buckets int     // in which attention looks for keys; 0: it is dense
 	Depths  Depths  // of blocks that let tokens pass
 	Experts Experts // in place of every gated MLP, each as wide as that
+	Replica int     // whose experts layers have, where these are spread over replicas
 }
 
 // FromConfig returns the model's shape from the settings.

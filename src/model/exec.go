@@ -13,18 +13,24 @@ import (
 // Exec is what a layer computes with: one rank's device, kernels and stream,
 // the capacity of a microbatch, and scratch memory.
 type Exec struct {
-	Device   device.Device
-	Backend  kernel.Backend
-	Stream   device.Stream
-	B, T     int         // sequences in a full microbatch, tokens in a sequence
-	Scale    float64     // of the loss gradient: 1 / tokens of the global batch
-	Replicas *comm.Group // of the stage, for parts that talk; set by the pipeline
-	Full     Batch       // a microbatch of B sequences of T tokens; made by Reserve
+	Device     device.Device
+	Backend    kernel.Backend
+	Stream     device.Stream
+	B, T       int              // sequences in a full microbatch, tokens in a sequence
+	Scale      float64          // of the loss gradient: 1 / tokens of the global batch
+	Replicas   *comm.Group      // of the stage, for parts that talk; set by the pipeline
+	Groups     []*comm.Group    // that have messages under way while a part waits for others; likewise
+	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
+	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 
 	scratch tensor.Mem
+	made    tensor.Mem // where experts are spread: what those here make of rows, until it has been sent
 	turns   tensor.Mem // of rotary positions, wide: for each the cosines of a head's pairs, then their sines
 	batch   tensor.Mem // what Full points into
 	experts tensor.Mem // of the host, where layers dispatch tokens to experts
+
+	event    device.Event   // see exchange
+	requests []comm.Request // likewise
 
 	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }
@@ -56,9 +62,24 @@ func (w Width) Tokens(x *Exec, bytes int64) (tokens int, ok bool) {
 }
 
 // ScratchBytes returns the memory that layers of the model share: of a row for each token,
-// as wide as any part needs one, and of the rotations of positions.
+// as wide as any part needs one, and of the rotations of positions; where experts are
+// spread, of the rows that they work on.
 func (x *Exec) ScratchBytes(c Config) int64 {
-	return int64(x.N()*max(c.Hidden, c.Intermediate))*x.Backend.DType().Size() + x.turnsBytes(c)
+	return x.rowsBytes(c) + x.madeBytes(c) + x.turnsBytes(c)
+}
+
+// rowsBytes returns the memory of a row for each token that a part works on.
+func (x *Exec) rowsBytes(c Config) int64 {
+	widest := max(x.N()*max(c.Hidden, c.Intermediate), c.Experts.rowsOfOne(x.N())*c.Intermediate)
+	return int64(widest) * x.Backend.DType().Size()
+}
+
+// madeBytes returns the memory of what spread experts make of all rows.
+func (x *Exec) madeBytes(c Config) int64 {
+	if c.Experts.Spread == 0 {
+		return 0
+	}
+	return int64(c.Experts.rows(x.N())*c.Hidden) * x.Backend.DType().Size()
 }
 
 // LargestBoundary returns the bytes of the largest boundary of the chain.
@@ -76,7 +97,10 @@ func (x *Exec) Reserve(c Config) error {
 	turns, err := x.Device.Alloc(x.turnsBytes(c))
 	if err == nil {
 		x.turns = turns
-		x.scratch, err = x.Device.Alloc(x.ScratchBytes(c) - turns.Bytes)
+		x.scratch, err = x.Device.Alloc(x.rowsBytes(c))
+	}
+	if err == nil {
+		x.made, err = x.Device.Alloc(x.madeBytes(c))
 	}
 	if err == nil {
 		err = x.writeTurns(c)
@@ -109,10 +133,11 @@ func (x *Exec) Reserve(c Config) error {
 // Close frees what Reserve made.
 func (x *Exec) Close() {
 	x.Device.Free(x.scratch)
+	x.Device.Free(x.made)
 	x.Device.Free(x.turns)
 	x.Device.Free(x.batch)
 	x.Device.FreeHost(x.experts)
-	x.scratch, x.turns, x.batch, x.experts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
+	x.scratch, x.made, x.turns, x.batch, x.experts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.

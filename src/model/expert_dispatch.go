@@ -9,8 +9,6 @@ type Dispatch struct {
 	origin  *Batch // that the layer was entered by
 
 	tokens  int
-	groups  int        // that the experts of a block are in; 0: they are in one layer
-	top     int        // experts that a token goes to
 	p       []float64  // (tokens, experts)
 	scores  []float64  // (tokens, experts), by which balanced assignments are chosen
 	own     []float64  // (tokens, experts): gradient of the router's own losses
@@ -18,8 +16,12 @@ type Dispatch struct {
 	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
 	weights []float64  // (tokens, top)
 	places  []int32    // (tokens, top): where the assignment is among the layer's, sorted by expert; or dropped
-	ends    []int32    // by expert where its assignments begin; and where they all end: none of experts elsewhere
+	ends    []int32    // by expert where its assignments begin; and where they all end: none of experts of other groups
 	counts  []int32    // by expert: its assignments, wherever it is
+	worked  []int32    // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+	sources int        // these replicas
+	groups  int        // layers that a block's experts are in
+	top     int        // experts of a token
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
 	scales, sums []float64 // by expert
@@ -27,13 +29,19 @@ type Dispatch struct {
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
 func NewDispatch(x *Exec, e Experts) *Dispatch {
+	e.spreads(x)
 	n := x.N()
-	return &Dispatch{
-		groups: e.Groups, top: e.Top,
+	d := &Dispatch{
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
+		sources: e.replicas(), groups: max(1, e.Groups), top: e.Top,
 	}
+	d.worked = d.ends
+	if e.Spread > 0 {
+		d.worked = make([]int32, e.Count+1)
+	}
+	return d
 }
 
 // From returns b as it enters a layer that dispatches its tokens by d.
@@ -49,6 +57,14 @@ func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
 // of returns the assignments [lo, hi) of an expert.
 func (d *Dispatch) of(expert int) (lo, hi int) { return int(d.ends[expert]), int(d.ends[expert+1]) }
 
+// rows returns how many rows the experts that are here work on.
+func (d *Dispatch) rows() int { return int(d.worked[len(d.worked)-1]) }
+
+// rowsOf returns the rows [lo, hi) that an expert works on, by its number here.
+func (d *Dispatch) rowsOf(expert int) (lo, hi int) {
+	return int(d.worked[expert*d.sources]), int(d.worked[(expert+1)*d.sources])
+}
+
 // Dispatches returns the experts that a layer dispatches tokens to; the zero value if it
 // has none. If it has, the batch that enters it has a Dispatch, which a forward fills in.
 func (l *Layer) Dispatches() Experts {
@@ -56,11 +72,10 @@ func (l *Layer) Dispatches() Experts {
 	if i < 0 {
 		return Experts{}
 	}
-	e := l.config.Experts
 	if _, is := l.parts[i].(*expertGroup); !is {
-		e.Groups = 0 // a block that stays whole has all
+		return l.config.Experts.whole()
 	}
-	return e
+	return l.config.Experts
 }
 
 // dispatches reports whether a part has experts, or one within it.

@@ -28,12 +28,12 @@ func (c Config) groupedBlock(name string, block int) []Description {
 }
 
 func newExpertGroup(c Config, block, k int) *expertGroup {
-	each := c.Experts.Count / c.Experts.Groups
-	g := &expertGroup{experts{Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate}, k == c.Experts.Groups-1}
-	if k == 0 {
+	each := c.Experts.here()
+	g := &expertGroup{experts{Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate, lo: k * each}, k == c.Experts.Groups-1}
+	if g.first() {
 		g.norm, g.router = c.newNorm(inBlock(block), "norm2"), c.newRouter(block, "router")
 	}
-	g.lo, g.list = k*each, c.newMLPs(block, k*each, (k+1)*each)
+	g.list = c.newMLPs(block, g.lo, each)
 	return g
 }
 
@@ -96,7 +96,7 @@ func (g *expertGroup) saved(x *Exec, c *cutter) (s expertsSaved) {
 }
 
 func (g *expertGroup) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), g.most(c.capacity)
+	d, most := x.Backend.DType(), g.rows(c.capacity)
 	c.tokens = c.live
 	if g.first() {
 		h.dnormed, h.dlogits = c.rows(g.hidden, d), c.rows(g.Count, d)
@@ -125,8 +125,8 @@ func (g *expertGroup) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor
 	return g.saved(x, x.cut(b, saved)).decided.readings
 }
 
-// tell writes the weights and experts of tokens to routing.
-func (d *Dispatch) tell(e Experts, routing []float64) {
+// writeRouting writes the weights and experts of tokens to routing.
+func (d *Dispatch) writeRouting(e Experts, routing []float64) {
 	for t := range d.tokens {
 		row := routing[2*t*e.Top:][:2*e.Top]
 		copy(row, d.weights[t*e.Top:][:e.Top])
@@ -136,8 +136,8 @@ func (d *Dispatch) tell(e Experts, routing []float64) {
 	}
 }
 
-// hear notes from routing where so many tokens go.
-func (d *Dispatch) hear(e Experts, tokens int, routing []float64) {
+// readRouting notes from routing where so many tokens go.
+func (d *Dispatch) readRouting(e Experts, tokens int, routing []float64) {
 	d.tokens = tokens
 	clear(d.counts)
 	for t := range tokens {

@@ -7,32 +7,34 @@ func (g *expertGroup) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	before, behind := g.entering(x, b, inp), g.leaving(x, b, s.out)
 	b.carry(x, behind.sum, before.sum)
 	sum, out := b.computed(before.sum), b.computed(behind.sum)
-	decide := g.follow
+	dispatch := g.follow
 	if g.first() {
-		decide = g.decide
+		dispatch = g.lead
 	}
-	if err := decide(x, b, &s, before, behind); err != nil {
+	if err := dispatch(x, b, &s, before, behind); err != nil {
 		return err
 	}
-	g.forwardExperts(x, b.live(), b.Dispatch, s, out, sum)
-	return nil
+	return g.forwardExperts(x, b.live(), b.Dispatch, s, out, sum)
 }
 
-// decide is the first group's: it decides where the tokens go. It waits for the logits.
-func (g *expertGroup) decide(x *Exec, b *Batch, s *expertsSaved, before, behind groupCrossing) error {
+// lead is how the first group dispatches tokens: it decides where they go, and tells the
+// others.
+func (g *expertGroup) lead(x *Exec, b *Batch, s *expertsSaved, before, behind groupCrossing) error {
 	s.normed = behind.normed
 	g.norm.forward(x, b.live(), s.normed, s.mean, s.rstd, b.computed(before.sum))
 	g.router.forward(x, b.live(), s.logits, s.normed)
-	if err := g.dispatch(x, b, *s); err != nil {
+	host, err := g.decide(x, b, *s)
+	if err != nil {
 		return err
 	}
-	host := g.onHost(x, x.cut(b, x.experts).alive())
-	b.Dispatch.tell(g.Experts, tensor.Of[float64](host.routing))
+	b.Dispatch.writeRouting(g.Experts, tensor.Of[float64](host.routing))
 	x.Stream.Copy(behind.routing, host.routing)
+	b.Dispatch.place(g.Top, g.lo, g.lo+len(g.list))
+	g.write(x, b.Dispatch, host.assignments, s.decided)
 	return nil
 }
 
-// follow is that of the others, which take over where the tokens go. It waits for that.
+// follow is how the others do, which take over where tokens go. It waits for that.
 func (g *expertGroup) follow(x *Exec, b *Batch, s *expertsSaved, before, behind groupCrossing) error {
 	s.normed = before.normed
 	host := g.onHost(x, x.cut(b, x.experts).alive())
@@ -44,19 +46,20 @@ func (g *expertGroup) follow(x *Exec, b *Batch, s *expertsSaved, before, behind 
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}
-	b.Dispatch.hear(g.Experts, b.live(), tensor.Of[float64](host.routing))
-	g.send(x, b.Dispatch, host.assignments, s.decided)
+	b.Dispatch.readRouting(g.Experts, b.live(), tensor.Of[float64](host.routing))
+	b.Dispatch.place(g.Top, g.lo, g.lo+len(g.list))
+	g.write(x, b.Dispatch, host.assignments, s.decided)
 	return nil
 }
 
 func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, d := g.saved(x, x.cut(b, saved)), g.held(x, x.cut(b, held)), b.Dispatch
+	s, h := g.saved(x, x.cut(b, saved)), g.held(x, x.cut(b, held))
 	before, behind := g.entering(x, b, din), g.leaving(x, b, dout)
 	b.carry(x, before.sum, behind.sum)
 	dsum := b.computed(behind.sum)
 	g.weightGradients(x, b, s, h, dsum, behind)
-	if d.assigned() > 0 {
-		g.backwardExperts(x, d, s, h, dsum)
+	if err := g.backwardExperts(x, b.Dispatch, s, h, dsum); err != nil {
+		return err
 	}
 	switch {
 	case g.first():
@@ -90,9 +93,7 @@ func (g *expertGroup) backwardFirst(x *Exec, b *Batch, s expertsSaved, h experts
 		return err
 	}
 	g.backwardLogits(x, b, host, h)
-	if b.Dispatch.assigned() > 0 {
-		g.addPassed(x, n, b.Dispatch, s, h.dnormed)
-	}
+	g.addPassed(x, n, b.Dispatch, s, h.dnormed)
 	x.Backend.Add(x.Stream, h.dnormed, h.dnormed, behind.normed, n*g.hidden)
 	g.norm.backwardInputTo(x, n, b.computed(din), b.computed(behind.sum), h.dnormed, b.computed(inp), s.mean, s.rstd)
 	return nil
@@ -107,9 +108,7 @@ func (g *expertGroup) backwardOthers(x *Exec, b *Batch, s expertsSaved, h expert
 	} else {
 		x.Stream.Copy(before.normed, behind.normed)
 	}
-	if b.Dispatch.assigned() > 0 {
-		g.addPassed(x, b.live(), b.Dispatch, s, before.normed)
-	}
+	g.addPassed(x, b.live(), b.Dispatch, s, before.normed)
 }
 
 func (g *expertGroup) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {

@@ -11,34 +11,52 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := e.dispatch(x, b, s); err != nil {
 		return err
 	}
-	e.forwardExperts(x, n, d, s, out, inp)
+	return e.forwardExperts(x, n, d, s, out, inp)
+}
+
+// forwardExperts sets out to inp and what the experts make of normed, all of n rows.
+func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, out, inp tensor.Mem) error {
+	assigned := d.assigned()
+	sent, made := e.outgoing(x, s.inp, s.made)
+	if assigned > 0 {
+		tokens, _ := s.decided.of(x, assigned)
+		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
+	}
+	if err := e.exchange(x, d, there, sent, s.inp); err != nil {
+		return err
+	}
+	e.work(x, d, s, made)
+	if err := e.exchange(x, d, back, s.made, made); err != nil {
+		return err
+	}
+	if assigned == 0 {
+		x.Stream.Copy(out, inp)
+		return nil
+	}
+	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
+	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
 	return nil
 }
 
-// forwardExperts sets out to inp and what the experts make of normed. All have n rows.
-func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, out, inp tensor.Mem) {
-	assigned := d.assigned()
-	if assigned == 0 {
-		x.Stream.Copy(out, inp)
+// work sets made to what the experts here make of inp.
+func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem) {
+	rows := d.rows()
+	if rows == 0 {
 		return
 	}
-	tokens, _ := s.decided.of(x, assigned)
-	x.Backend.GatherRows(x.Stream, first(x, s.inp, assigned, e.hidden), s.normed, tokens, tensor.Mem{}, assigned, e.hidden)
 	e.each(d, func(m mlpOf, lo, hi int) {
 		m.gateup.forward(x, hi-lo, between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
 	})
-	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, assigned, e.inside), first(x, s.gateup, assigned, 2*e.inside), assigned, e.inside)
+	x.Backend.SwiGLUForward(x.Stream, first(x, s.active, rows, e.inside), first(x, s.gateup, rows, 2*e.inside), rows, e.inside)
 	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.forward(x, hi-lo, between(x, s.made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
+		m.down.forward(x, hi-lo, between(x, made, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
 	})
-	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
-	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
 }
 
-// each calls f for every expert that has tokens, with where its assignments are.
+// each calls f for every expert here that has rows to work on, with where these are.
 func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
-		if lo, hi := d.of(e.lo + k); hi > lo {
+		if lo, hi := d.rowsOf(e.lo + k); hi > lo {
 			f(m, lo, hi)
 		}
 	}
@@ -53,24 +71,31 @@ func between(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
 // first returns the first rows.
 func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x, m, 0, rows, width) }
 
-// dispatch decides where the tokens go, and leaves on the device what passes need of it.
-// It waits for the logits.
-func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
+// decide decides where the tokens go. It waits for the logits.
+func (e *experts) decide(x *Exec, b *Batch, s expertsSaved) (expertsHost, error) {
 	h, dtype := e.onHost(x, x.cut(b, x.experts).alive()), x.Backend.DType()
 	x.Stream.Copy(h.logits, s.logits)
 	if err := x.Stream.Sync(); err != nil {
-		return err
+		return h, err
 	}
 	e.route(b.Dispatch, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
-	e.send(x, b.Dispatch, h.assignments, s.decided)
-	return nil
+	return h, nil
 }
 
-// send finds the places of the assignments to the experts here, and leaves on the device
-// what passes need of them.
-func (e *experts) send(x *Exec, d *Dispatch, h, decided assignments) {
+// dispatch decides, and leaves on the device what passes need of it.
+func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
+	h, err := e.decide(x, b, s)
+	if err != nil {
+		return err
+	}
+	b.Dispatch.place(e.Top, 0, e.Count)
+	e.write(x, b.Dispatch, h.assignments, s.decided)
+	return e.tell(x, b.Dispatch)
+}
+
+// write leaves on the device what passes need of the assignments that have a place.
+func (e *experts) write(x *Exec, d *Dispatch, h, decided assignments) {
 	dtype := x.Backend.DType()
-	d.place(e.Top, e.lo, e.lo+len(e.list))
 	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
 	copy(places, d.places)
 	for i, place := range places {
@@ -103,32 +128,43 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
 		return err
 	}
-	if d.assigned() > 0 {
-		e.backwardExperts(x, d, s, h, dout)
-		e.addPassed(x, n, d, s, h.dnormed)
+	if err := e.backwardExperts(x, d, s, h, dout); err != nil {
+		return err
 	}
+	e.addPassed(x, n, d, s, h.dnormed)
 	e.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
 	return nil
 }
 
-// backwardExperts sets dmade and dgateup, and made to the gradient of what entered the
-// experts, of which some have tokens.
-func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
+// backwardExperts sets dmade and dgateup, and made to the gradient of what the assignments
+// took to their experts.
+func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
 	assigned := d.assigned()
-	tokens, factors := s.decided.of(x, assigned)
-	x.Backend.GatherRows(x.Stream, first(x, h.dmade, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+	sent, dinp := e.outgoing(x, h.dmade, s.made)
+	if assigned > 0 {
+		tokens, factors := s.decided.of(x, assigned)
+		x.Backend.GatherRows(x.Stream, first(x, sent, assigned, e.hidden), dout, tokens, factors, assigned, e.hidden)
+	}
+	if err := e.exchange(x, d, there, sent, h.dmade); err != nil {
+		return err
+	}
 	e.each(d, func(m mlpOf, lo, hi int) {
 		dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
 		m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
 		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-		m.gateup.backwardInput(x, hi-lo, between(x, s.made, lo, hi, e.hidden), dgateup)
+		m.gateup.backwardInput(x, hi-lo, between(x, dinp, lo, hi, e.hidden), dgateup)
 	})
+	return e.exchange(x, d, back, s.made, dinp)
 }
 
 // addPassed adds to dnormed what backwardExperts has left in made.
 func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed tensor.Mem) {
+	assigned := d.assigned()
+	if assigned == 0 {
+		return
+	}
 	passed := first(x, x.scratch, n, e.hidden)
-	x.Backend.CombineRows(x.Stream, passed, first(x, s.made, d.assigned(), e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
+	x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
 	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
 }
 
@@ -147,8 +183,8 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 	return nil
 }
 
-// backwardLogits sets dlogits from the gradients of the weights, and dnormed to what comes
-// by the router.
+// backwardLogits sets dlogits from the gradients of the weights on the host, and dnormed to
+// what comes by the router.
 func (e *experts) backwardLogits(x *Exec, b *Batch, host expertsHost, h expertsHeld) {
 	dtype := x.Backend.DType()
 	b.Dispatch.gradients(e.Experts, x.Scale,

@@ -16,7 +16,8 @@ type Experts struct {
 	Auxiliary  float64 // weight of that loss
 	Z          float64 // weight of the router's z-loss
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
-	Groups     int     // layers of their own that a block's experts are shared out to; 0: none
+	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
+	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
 
 // expertsOf returns the experts of the settings.
@@ -29,6 +30,15 @@ func expertsOf(c config.Config) Experts {
 	if c.Model.Grain == "expert" {
 		e.Groups = m.Groups
 	}
+	if c.Spread() {
+		e.Spread = c.Parallel.Replicas
+	}
+	return e
+}
+
+// whole returns the experts of a block that is not cut into groups.
+func (e Experts) whole() Experts {
+	e.Groups = 0
 	return e
 }
 
@@ -46,8 +56,8 @@ type experts struct {
 	hidden, inside int
 	norm           norm
 	router         linear  // (Count, C)
-	lo             int     // the first expert of list: 0, but in a group of experts
-	list           []mlpOf // by expert
+	lo             int     // the first expert of list in the block, but where they are spread
+	list           []mlpOf // by expert that is here
 }
 
 // mlpOf is the matrices of an expert.
@@ -58,12 +68,12 @@ func newExperts(c Config, block int) *experts {
 	if c.Depths.routes(block) {
 		router = "experts.router" // the block has another
 	}
-	return &experts{
-		Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate,
-		norm:   c.newNorm(inBlock(block), "norm2"),
-		router: c.newRouter(block, router),
-		list:   c.newMLPs(block, 0, c.Experts.Count),
+	e := &experts{
+		Experts: c.Experts.whole(), hidden: c.Hidden, inside: c.Intermediate,
+		norm: c.newNorm(inBlock(block), "norm2"), router: c.newRouter(block, router),
 	}
+	e.list = c.newMLPs(block, e.firstOf(c.Replica), e.here())
+	return e
 }
 
 // newRouter returns the router of a block's experts.
@@ -71,23 +81,29 @@ func (c Config) newRouter(block int, name string) linear {
 	return linear{w: inBlock(block).param(name+".weight", c.Experts.Count, c.Hidden, decayed, c.deviation(block))}
 }
 
-// newMLPs returns the matrices of experts [lo, hi) of a block.
-func (c Config) newMLPs(block, lo, hi int) (list []mlpOf) {
+// newMLPs returns the matrices of so many experts of a block, from a first one on.
+func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
 	at, d := inBlock(block), c.deviation(block)
-	for k := lo; k < hi; k++ {
+	for k := first; k < first+count; k++ {
 		name := fmt.Sprintf("expert.%d.", k)
-		list = append(list, mlpOf{
+		m := mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
-		})
+		}
+		for _, p := range m.params() {
+			p.Own = c.Experts.Spread > 0
+		}
+		list = append(list, m)
 	}
 	return list
 }
 
+func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
+
 func (e *experts) params() []*Param {
 	list := slices.Concat(e.norm.params(), e.router.params())
 	for _, m := range e.list {
-		list = slices.Concat(list, m.gateup.params(), m.down.params())
+		list = append(list, m.params()...)
 	}
 	return list
 }
@@ -109,11 +125,6 @@ func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem
 	return e.saved(x, x.cut(b, saved)).decided.readings
 }
 
-// most returns how many assignments of so many tokens there can be here.
-func (e *experts) most(tokens int) int {
-	return min(tokens*min(e.Top, len(e.list)), e.room(tokens)*len(e.list))
-}
-
 // assignments is what the host makes of a dispatch for the device: by place the token and
 // its weight, by token and choice the place and the weight.
 type assignments struct {
@@ -122,8 +133,16 @@ type assignments struct {
 	readings                         tensor.Mem
 }
 
+// assignable returns the most assignments of so many tokens that have a place.
+func (e Experts) assignable(tokens int) int {
+	if e.Groups > 0 {
+		return e.rows(tokens)
+	}
+	return tokens * e.Top
+}
+
 func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
-	first, most, wide := c.off, e.most(c.capacity), x.Backend.DType().Wide()
+	first, most, wide := c.off, e.assignable(c.capacity), x.Backend.DType().Wide()
 	a.tokens, a.factors = c.take(most, tensor.I32), c.take(most, wide)
 	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
 	a.readings = c.take(ExpertsFrom+e.Count, tensor.F64)
@@ -160,12 +179,16 @@ func (x *Exec) expertsBytes(c Config) int64 {
 		return 0
 	}
 	cut := &cutter{tokens: x.N(), capacity: x.N()}
-	(&experts{Experts: c.Experts, list: make([]mlpOf, c.Experts.Count)}).onHost(x, cut)
+	(&experts{Experts: c.Experts.whole()}).onHost(x, cut)
+	if c.Experts.Groups > 0 {
+		cut.rows(2*c.Experts.Top, tensor.F64)
+	}
 	return cut.off
 }
 
-// expertsSaved: inp, gateup, active and out of the experts are of the assignments, by
-// place. A backward for inputs leaves in made the gradient of inp.
+// expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
+// of the assignments, by place: what their experts made of them. A backward for inputs
+// leaves in made the gradient of inp.
 type expertsSaved struct {
 	mean, rstd, normed, logits, inp, gateup, active, made, out tensor.Mem
 	decided                                                    assignments
@@ -182,20 +205,20 @@ func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
 	return s
 }
 
-// cutAssigned takes what is of the assignments.
+// cutAssigned takes what is of assignments, and of rows that the experts here work on.
 func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
-	d, most := x.Backend.DType(), e.most(c.capacity)
+	d, most, rows := x.Backend.DType(), e.assignable(c.capacity), e.rows(c.capacity)
 	s.decided = e.assignments(x, c)
-	s.inp, s.gateup, s.active, s.made = c.take(most*e.hidden, d), c.take(2*most*e.inside, d), c.take(most*e.inside, d), c.take(most*e.hidden, d)
+	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 }
 
 type expertsHeld struct{ dnormed, dlogits, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), e.most(c.capacity)
+	d, rows := x.Backend.DType(), e.rows(c.capacity)
 	c.tokens = c.live
 	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
-	h.dmade, h.dgateup = c.take(most*e.hidden, d), c.take(2*most*e.inside, d)
+	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
 	return h
 }
 

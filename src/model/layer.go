@@ -301,6 +301,20 @@ func (l *Layer) NonZeros() int64 {
 	return n
 }
 
+// SharedGradients returns the bytes of the gradients that replicas sum.
+func (l *Layer) SharedGradients() int64 {
+	return int64(l.all-(l.own-l.shared)) * l.dtype.Wide().Size()
+}
+
+// SharedGradients returns those of all layers of a dense chain.
+func SharedGradients(c Config, t tensor.DType) []int64 {
+	var list []int64
+	for id, d := range c.Chain() {
+		list = append(list, outline(c, d, header{Layer: id}, t).SharedGradients())
+	}
+	return list
+}
+
 // Own reports whether each replica has parameters of its own.
 func (l *Layer) Own() bool { return l.own > l.shared }
 

@@ -98,6 +98,8 @@ func (r *routed) params() []*Param {
 	return list
 }
 
+func (r *routed) talks() bool { return r.block.Talks() }
+
 func (r *routed) leaves() Width { return Width{Values: r.hidden} }
 
 // room returns the most tokens that are taken of a microbatch.
@@ -215,7 +217,7 @@ func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tens
 	s, h, inner := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), &b.Inner.Batch
 	rows, gate, keep := s.decided.of(x, inner.Tokens)
 	dinp := tensor.Mem{}
-	if inner.Tokens > 0 {
+	if inner.Tokens > 0 || r.talks() {
 		dy, taken := r.taken(x, inner, h.dout), r.taken(x, inner, s.inp)
 		if !din.IsZero() {
 			dinp = r.taken(x, inner, h.dinp)

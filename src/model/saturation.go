@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"dynmo/src/tensor"
 )
@@ -44,6 +45,8 @@ func (p *pair) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	}
 	panic("model: a reading that no part has")
 }
+
+func (p *pair) talks() bool { return slices.ContainsFunc(p.parts, part.talks) }
 
 func (p *pair) leaves() Width { return Width{Values: 2 * p.hidden} }
 
@@ -111,6 +114,9 @@ func (p *pair) leaving(m *pairMemory, part int, dout tensor.Mem) tensor.Mem {
 func (p *pair) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	m, _, _ := p.cut(x, b, saved, tensor.Mem{})
 	for i, q := range p.parts {
+		if idles(q, b) {
+			continue
+		}
 		if err := q.forward(x, b, m.saved[i], m.entering(i, inp)); err != nil {
 			return err
 		}
@@ -124,6 +130,9 @@ func (p *pair) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 func (p *pair) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
 	m, _, _ := p.cut(x, b, saved, held)
 	for i := len(p.parts) - 1; i >= 0; i-- {
+		if idles(p.parts[i], b) {
+			continue
+		}
 		to := din
 		if i > 0 {
 			to = m.grad[i-1]
@@ -138,6 +147,9 @@ func (p *pair) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 func (p *pair) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	m, _, _ := p.cut(x, b, saved, held)
 	for i := len(p.parts) - 1; i >= 0; i-- {
+		if idles(p.parts[i], b) {
+			continue
+		}
 		if err := p.parts[i].backwardWeight(x, b, m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout)); err != nil {
 			return err
 		}

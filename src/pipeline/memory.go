@@ -51,8 +51,8 @@ func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Ma
 	if c.Selects(c.Layers()) {
 		received = x.SubsetBytes()
 	}
-	for _, l := range model.Outline(c, x) {
-		sum = max(sum, SumBytes(l.Bytes.Gradients, replicas))
+	for _, gradients := range model.SharedGradients(c, x.Backend.DType()) {
+		sum = max(sum, SumBytes(gradients, replicas))
 	}
 	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 		n := countBuffers(m, virtual, peak)
@@ -79,7 +79,7 @@ func tiedBytes(x *model.Exec, t model.Tie) int64 {
 	return int64(t.Rows*t.Cols) * x.Backend.DType().Wide().Size()
 }
 
-// ReduceBytes returns the memory that summing a layer's gradients over replicas
+// ReduceBytes returns the memory that summing a layer's shared gradients over replicas
 // takes: the others' copies of this replica's slice. The sum itself takes
 // SumBytes of the largest layer.
 func ReduceBytes(gradients int64, replicas int) int64 {

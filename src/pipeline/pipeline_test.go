@@ -100,6 +100,7 @@ func runnerOf(t comm.Transport, c model.Config, plan schedule.Schedule, clock *d
 		return nil, err
 	}
 	cuts := equal(c, plan.Map)
+	c.Replica = column.Rank()
 	s, err := model.NewStage(c, plan.Map.Owners(cuts).Layers(group.Rank()), dev, backend.DType())
 	if err != nil {
 		return nil, err

@@ -58,6 +58,8 @@ type Runner struct {
 	counts             []cost.Count
 	watched            []cost.Count // what watches of layers saw in this step
 	times              []timing
+	waits              []waiting    // of times
+	passing            bool         // the newest of times is a pass that is under way
 	spans, instrs      []trace.Span // of layers, of whole instructions
 	event              device.Event // see ready
 	lastForward        int          // of list: the last message of activations; -1: there is none
@@ -87,12 +89,12 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	if o.Validation > 0 && m.Chunks > comm.TagChunks {
 		return nil, fmt.Errorf("pipeline: %d chunks of a stage, want at most %d for validation", m.Chunks, comm.TagChunks)
 	}
-	x.Replicas = g.Replicas
 	r := &Runner{
 		x: x, s: s, group: g.Stages, replicas: g.Replicas, options: o,
 		schedule: sched, owners: l.Owners(),
 		graphs: graphs{}, ties: s.Config.Ties(), lossLayers: s.Config.Losses(),
 	}
+	x.Replicas, x.Groups, x.Exchanging = g.Replicas, []*comm.Group{g.Stages, g.Replicas}, r.exchanging
 	if err := r.agreeTrained(); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}

@@ -55,7 +55,7 @@ func (r *Runner) step(feed Feed) error {
 			return err
 		}
 	}
-	r.times, r.watched = r.times[:0], r.watched[:0]
+	r.times, r.waits, r.watched = r.times[:0], r.waits[:0], r.watched[:0]
 	for i, in := range r.list {
 		if err := r.execute(r.chunks[in.Chunk], in, feed); err != nil {
 			return fmt.Errorf("%v: %w", in, err)
@@ -211,7 +211,9 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 // pass does one pass of a layer, timed, and drives the messages meanwhile.
 func (r *Runner) pass(p *pass, in schedule.Instr) error {
 	n := r.begin(p.op, p.layer.ID, in)
-	if err := r.enqueue(p); err != nil {
+	r.passing = true
+	err := r.enqueue(p)
+	if r.passing = false; err != nil {
 		return fmt.Errorf("layer %d (%s): %w", p.layer.ID, p.layer.Name, err)
 	}
 	r.end(n)

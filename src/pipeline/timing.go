@@ -17,17 +17,19 @@ type timing struct {
 	start, end device.Event
 }
 
+// waiting is when a pass, by its number, waited for other replicas. Its events have not
+// been read yet.
+type waiting struct {
+	pass       int
+	start, end device.Event
+}
+
 // begin remembers, and shows, when something of an instruction begins, and returns
 // a number for end. Events of earlier steps are used again.
 func (r *Runner) begin(op trace.Op, layer int, in schedule.Instr) int {
 	r.group.Post().Do(op, layer, in.Microbatch)
 	n := len(r.times)
-	if n < cap(r.times) {
-		r.times = r.times[:n+1]
-	} else {
-		r.times = append(r.times, timing{})
-	}
-	t := &r.times[n]
+	t := next(&r.times)
 	t.op, t.layer, t.in, t.tokens = op, layer, in, 0
 	t.start = r.x.Stream.Record(t.start)
 	return n
@@ -38,13 +40,39 @@ func (r *Runner) end(n int) {
 	r.times[n].end = r.x.Stream.Record(r.times[n].end)
 }
 
+// next makes a list longer by what it held there before.
+func next[T any](list *[]T) *T {
+	n := len(*list)
+	if n == cap(*list) {
+		var zero T
+		*list = append(*list, zero)
+	}
+	*list = (*list)[:n+1]
+	return &(*list)[n]
+}
+
+// exchanging remembers when a pass begins, or ends, to wait for other replicas: of a step.
+func (r *Runner) exchanging(begin bool) {
+	switch {
+	case !r.passing:
+	case begin:
+		w := next(&r.waits)
+		w.pass = len(r.times) - 1
+		w.start = r.x.Stream.Record(w.start)
+	default:
+		w := &r.waits[len(r.waits)-1]
+		w.end = r.x.Stream.Record(w.end)
+	}
+}
+
 // start remembers when the work of an instruction begins.
 func (r *Runner) start(in schedule.Instr) { r.begin(in.Op, -1, in) }
 
 // trace reads the events of a step: spans of layers, and of instructions.
 func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
-	for _, t := range r.times {
+	waits := r.waits
+	for n, t := range r.times {
 		span := trace.Span{
 			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Tokens: t.tokens, Start: t.start.Seconds(),
 		}
@@ -54,9 +82,13 @@ func (r *Runner) trace() {
 			continue
 		}
 		span.End = t.end.Seconds()
+		for ; len(waits) > 0 && waits[0].pass == n; waits = waits[1:] {
+			span.Waited += waits[0].end.Seconds() - waits[0].start.Seconds()
+		}
 		r.spans = append(r.spans, span)
 		if t.op.Pipeline() {
-			r.instrs[len(r.instrs)-1].End = span.End
+			in := &r.instrs[len(r.instrs)-1]
+			in.End, in.Waited = span.End, in.Waited+span.Waited
 		}
 	}
 }

@@ -69,7 +69,7 @@ func perMicrobatch(s schedule.Schedule, spans [][]trace.Span, costs []cost.Stage
 			}
 			v := s.Map.Place(stage, sp.Chunk)
 			sum := &took[v][sp.Microbatch]
-			switch seconds := sp.End - sp.Start; sp.Op {
+			switch seconds := sp.Seconds(); sp.Op {
 			case trace.F:
 				sum.Forward += seconds
 			case trace.I:

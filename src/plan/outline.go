@@ -53,9 +53,8 @@ func Dense(c config.Config) cost.Table {
 			t.Layers[l].Bytes.Parameters += bytes
 		}
 	}
-	for l := range t.Layers {
-		bytes := &t.Layers[l].Bytes
-		bytes.Workspace += pipeline.ReduceBytes(bytes.Gradients, c.Parallel.Replicas)
+	for l, gradients := range model.SharedGradients(model.FromConfig(c), Precision(c)) {
+		t.Layers[l].Bytes.Workspace += pipeline.ReduceBytes(gradients, c.Parallel.Replicas)
 	}
 	return t
 }
@@ -75,6 +74,9 @@ func Shape(c config.Config) string {
 		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
 		if c.Model.Grain == "expert" {
 			shape += fmt.Sprintf(" moe.groups=%d", m.Groups)
+		}
+		if c.Spread() {
+			shape += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
 		}
 	}
 	if c.Dynamic.Has("mod") {

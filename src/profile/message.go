@@ -96,7 +96,7 @@ func (m *message) spans(spans *[]trace.Span) {
 	list(m, spans, func(m *message, s *trace.Span) {
 		whole(m, &s.Op)
 		whole(m, &s.Layer, &s.Chunk, &s.Microbatch)
-		m.float(&s.Start, &s.End)
+		m.float(&s.Start, &s.End, &s.Waited)
 	})
 }
 

@@ -65,7 +65,9 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 	if err != nil {
 		return Measurement{}, fmt.Errorf("profile: over replicas: %w", err)
 	}
-	rows, err := gather(p.Stages, joinReplicas(column))
+	joined := joinReplicas(column)
+	p.couple(&joined, s)
+	rows, err := gather(p.Stages, joined)
 	if err != nil {
 		return Measurement{}, fmt.Errorf("profile: over stages: %w", err)
 	}
@@ -116,7 +118,7 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 	index := make(map[int]int, len(s.Layers)) // of a layer in r.layers
 	for i, layer := range s.Layers {
 		c := layer.Cost(x)
-		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Gradients, l.Mesh.Replicas)
+		c.Bytes.Workspace += pipeline.ReduceBytes(layer.SharedGradients(), l.Mesh.Replicas)
 		index[layer.ID] = i
 		r.layers = append(r.layers, layerReport{id: layer.ID, cost: c, samples: make([]cost.Stage, l.Schedule.Microbatches)})
 	}
@@ -127,19 +129,33 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 		to := &r.layers[index[sp.Layer]].samples[sp.Microbatch]
 		switch sp.Op {
 		case trace.F:
-			to.Forward = sp.End - sp.Start
+			to.Forward = sp.Seconds()
 		case trace.I:
-			to.Input = sp.End - sp.Start
+			to.Input = sp.Seconds()
 		case trace.W:
-			to.Weight = sp.End - sp.Start
+			to.Weight = sp.Seconds()
 		}
 	}
 	for i, row := range work(spans, index, l.Schedule.Microbatches, x.N()) {
-		to := &r.layers[i]
-		var medians cost.Stage
-		to.work = row
-		to.value, medians = evaluate(to.samples, p.estimator.fixed(to.id), row)
-		to.cost = to.cost.With(medians)
+		r.layers[i].work = row
+		p.evaluate(&r.layers[i])
+	}
+}
+
+// evaluate says what a layer cost by its samples.
+func (p *Profiler) evaluate(l *layerReport) {
+	var medians cost.Stage
+	l.value, medians = evaluate(l.samples, p.estimator.fixed(l.id), l.work)
+	l.cost = l.cost.With(medians)
+}
+
+// couple says what layers cost whose replicas wait for each other in every microbatch: the
+// slowest of each counts, which the samples are of.
+func (p *Profiler) couple(r *report, s *model.Stage) {
+	for i, layer := range s.Layers {
+		if layer.Talks() {
+			p.evaluate(&r.layers[i])
+		}
 	}
 }
 

@@ -6,8 +6,9 @@ import (
 )
 
 // Layers behind an exit, and those that take some tokens only, work on fewer tokens than
-// a full microbatch has, and on others in every microbatch and step. How long that takes
-// is told by a straight line,
+// a full microbatch has, and on others in every microbatch and step. A layer whose experts
+// are spread over replicas takes as long as the fullest of these, which has more tokens
+// than a full microbatch unless all have as many. How long that takes is told by a straight line,
 //
 //	seconds(w) = seconds(1) · (φ + (1-φ)·w)    for w > 0; nothing at w = 0
 //

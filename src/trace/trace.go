@@ -40,7 +40,11 @@ type Span struct {
 	Microbatch int // global microbatch; -1 outside the schedule
 	Tokens     int // that a layer's forward worked on
 	Start, End float64
+	Waited     float64 // of these seconds, those in which it waited for other replicas
 }
+
+// Seconds returns how long the work took, without waiting.
+func (s Span) Seconds() float64 { return s.End - s.Start - s.Waited }
 
 // Step is what one training step did: the spans of every stage, by stage, of
 // one replica.
@@ -72,7 +76,7 @@ func Summarise(spans []Span) Summary {
 	for _, sp := range spans {
 		s.Finish = max(s.Finish, sp.End)
 		if sp.Op.Pipeline() {
-			s.Busy[0] += sp.End - sp.Start
+			s.Busy[0] += sp.Seconds()
 			s.Start, s.End = min(s.Start, sp.Start), max(s.End, sp.End)
 		}
 	}

@@ -16,7 +16,7 @@ func pipe(stages, microbatches int) Step {
 		at := 2 + float64(s) // the step begins at 2 s
 		for m := range microbatches {
 			step.Stages[s] = append(step.Stages[s],
-				Span{F, s, 0, m, 0, at, at + 1}, Span{I, s, 0, m, 0, at + 1, at + 2}, Span{W, s, 0, m, 0, at + 2, at + 3})
+				Span{F, s, 0, m, 0, at, at + 1, 0}, Span{I, s, 0, m, 0, at + 1, at + 2, 0}, Span{W, s, 0, m, 0, at + 2, at + 3, 0})
 			at += 3
 		}
 	}
@@ -45,8 +45,8 @@ func TestEqualStages(t *testing.T) {
 
 func TestOnlyTheScheduleCounts(t *testing.T) {
 	got := Step{Stages: [][]Span{
-		{{Reduce, -1, 0, -1, 0, 0, 100}, {F, 0, 0, 0, 0, 10, 11}, {Optimizer, -1, 0, -1, 0, 50, 60}},
-		{{W, 1, 0, 0, 0, 11, 14}, {Optimizer, -1, 0, -1, 0, 90, 105}},
+		{{Reduce, -1, 0, -1, 0, 0, 100, 0}, {F, 0, 0, 0, 0, 10, 11, 0}, {Optimizer, -1, 0, -1, 0, 50, 60, 0}},
+		{{W, 1, 0, 0, 0, 11, 14, 0}, {Optimizer, -1, 0, -1, 0, 90, 105, 0}},
 		nil,
 	}}.Summary()
 	if got.Busy[0] != 1 || got.Busy[1] != 3 || got.Busy[2] != 0 {

@@ -121,20 +121,22 @@ func New(s Setup) (*Rank, error) {
 	if err := r.begin(); err != nil {
 		return nil, Input(err)
 	}
-	if err := Agree(s.World, r.x.Reserve(model.FromConfig(c)), false); err != nil {
+	shape := model.FromConfig(c)
+	shape.Replica = r.world.Replicas.Rank()
+	if err := Agree(s.World, r.x.Reserve(shape), false); err != nil {
 		return nil, err
 	}
 	found := false
 	if s.Resume != "" {
-		if found, err = r.resume(model.FromConfig(c)); err != nil {
+		if found, err = r.resume(shape); err != nil {
 			return nil, err
 		}
 	}
 	if !found {
-		if err := Agree(s.World, r.fill(model.FromConfig(c)), false); err != nil {
+		if err := Agree(s.World, r.fill(shape), false); err != nil {
 			return nil, err
 		}
-		if err := Agree(s.World, r.load(model.FromConfig(c)), true); err != nil {
+		if err := Agree(s.World, r.load(shape), true); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,87 @@
+package launch
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"dynmo/src/config"
+)
+
+// spread is a LLaMA of two replicas that share six experts out.
+func spread(c config.Config) config.Config {
+	c = llama(c)
+	c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 6, 2, 24
+	c.Parallel.Replicas, c.Parallel.Experts = 2, "spread"
+	if !long {
+		c.Train.Steps = 6
+	}
+	return c
+}
+
+// byStep freezes the first layers in mid-run.
+func byStep(c *config.Config) { c.Freeze.When, c.Freeze.Layers, c.Freeze.Step = "step", 3, 3 }
+
+// TestSpreadExpertsKeepLaw1: experts that replicas share out, alone and with every kind of
+// change that goes with them, have the losses, gradient norms and final hash of one stage
+// that never moved a layer.
+func TestSpreadExpertsKeepLaw1(t *testing.T) {
+	keepLaw1(t, 17, spread, []mix{
+		{"moe", nil}, {"moe+mod", dropping}, {"moe", sBase}, {"moe+exit", propagated}, {"freeze+moe+exit+mod", byStep}, {"moe+exit", saturation},
+		{"moe+attention", ungrouped},
+	})
+}
+
+// TestSpreadExpertsKeepLaw1OverFour: it is so with four replicas.
+func TestSpreadExpertsKeepLaw1OverFour(t *testing.T) {
+	if !long {
+		t.Skip("with DYNMO_LONG=1")
+	}
+	keepLaw1(t, 1, func(c config.Config) config.Config {
+		c = spread(c)
+		c.Parallel.Replicas, c.Moe.Experts = 4, 8
+		return c
+	}, []mix{{"moe", nil}, {"moe+mod", dropping}, {"moe+exit", sBase}})
+}
+
+// TestSpreadExpertsTrainAsLocalOnes: losses are those of experts that each replica has, but
+// for rounding; of one replica they are the same bits.
+func TestSpreadExpertsTrainAsLocalOnes(t *testing.T) {
+	c := spread(small(t))
+	c.Train.Steps, c.Dynamic.Kind, c.Parallel.Stages = 6, "moe", 2
+	for _, replicas := range []int{1, 2} {
+		c.Parallel.Replicas, c.Parallel.Experts = replicas, "spread"
+		got := goRun(t, c, nil)
+		c.Parallel.Experts = "local"
+		want := goRun(t, c, nil)
+		for step, loss := range want.losses {
+			if math.Abs(float64(got.losses[step]-loss)) > 1e-4 {
+				t.Errorf("%d replicas, step %d: loss %v, of local experts %v", replicas, step, got.losses[step], loss)
+			}
+		}
+		if replicas == 1 {
+			same(t, got, want)
+		}
+	}
+}
+
+// TestMemoryOfSpreadExperts: what a rank has allocated is what plans reckon with, whatever
+// tokens come to its experts.
+func TestMemoryOfSpreadExperts(t *testing.T) {
+	for _, capacity := range []float64{0, 0.6} {
+		c := spread(small(t))
+		c.Train.Steps, c.Balance.Kind, c.Dynamic.Kind, c.Parallel.Stages, c.Moe.Capacity = 2, "uniform", "moe", 3, capacity
+		seen := &balances{}
+		err := trainLocally(t, c, seen, func(r *rank) error {
+			stage := r.World.Rank() / 2
+			used, want := float64(r.Device.Used()), float64(seen.last.BytesPerStage[stage]-r.Device.Kept())
+			if used > 1.001*want || used < 0.98*want {
+				return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", stage, used, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("capacity %v: %v", capacity, err)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/expect"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// mixture returns a small LLaMA with six experts in every block.
+func mixture(e model.Experts) model.Config {
+	e.Count = 6
+	return model.Config{
+		Family: "llama", Blocks: 3, Hidden: 16, Heads: 2, Sequence: 8, Vocab: 32, Tied: true, Seed: 5,
+		Intermediate: 24, NormEps: 1e-5, Rope: model.Rope{Base: 1e4}, Experts: e,
+	}
+}
+
+// summed is what a step leaves: the loss, the norm, and by weight its initial value and its
+// gradient, summed over replicas.
+type summed struct {
+	agreed            pipeline.Agreement
+	values, gradients map[string][]float64
+}
+
+// step does a step of two replicas; before it differ makes them differ.
+func step(t *testing.T, c model.Config, plan schedule.Schedule, differ func(replica int, s *model.Stage)) summed {
+	t.Helper()
+	out := summed{values: map[string][]float64{}, gradients: map[string][]float64{}}
+	var mu sync.Mutex
+	expect.OK(t, local.Run(2*plan.Map.Stages, func(tr comm.Transport) error {
+		clock := device.NewWall()
+		r, err := runnerOf(tr, c, plan, clock, ref.New(tensor.F64), comm.Options{Clock: clock})
+		if err != nil {
+			return err
+		}
+		replica := r.groups.Replicas.Rank()
+		for _, l := range r.s.Layers {
+			for _, p := range l.Params() {
+				for i, w := range tensor.Of[float64](p.W) {
+					tensor.Of[float64](p.W)[i] = 8 * w // so that gradients are of the size of weights
+				}
+			}
+		}
+		mu.Lock()
+		for _, l := range r.s.Layers {
+			for _, p := range l.Params() {
+				out.values[p.Weight] = slices.Clone(tensor.Of[float64](p.W))
+			}
+		}
+		mu.Unlock()
+		if differ != nil {
+			differ(replica, r.s)
+		}
+		done, err := r.Step(r.feed)
+		if err != nil {
+			return err
+		}
+		agreed, err := r.Agree(done.Losses, pipeline.Nothing)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.agreed = agreed
+		for _, l := range r.s.Layers {
+			for _, p := range l.Params() {
+				if !p.Borrowed() {
+					out.gradients[p.Weight] = slices.Clone(tensor.Of[float64](p.G))
+				}
+			}
+		}
+		return nil
+	}))
+	return out
+}
+
+// spreadCases are models whose experts can be spread over two replicas.
+func spreadCases() map[string]model.Config {
+	routed := mixture(model.Experts{Top: 2, Auxiliary: 0.3})
+	routed.Depths = model.Depths{Capacity: 0.5, Auxiliary: 0.3}
+	leaving := mixture(model.Experts{Top: 2, Z: 0.2})
+	leaving.Exits = model.Exits{After: "1", Confidence: "softmax", Threshold: 0.034, Probe: 0.25, Weight: 0.3}
+	going := leaving
+	going.Exits.Confidence, going.Exits.Threshold, going.Exits.Propagate = "saturation", 0.5, true
+	foretold := routed
+	foretold.Depths.Predictor, foretold.Depths.Threshold = true, 0.5
+	half := mixture(model.Experts{Top: 4, Auxiliary: 0.3, Z: 0.1})
+	half.HalfGrain = true
+	return map[string]model.Config{
+		"aux": mixture(model.Experts{Top: 2, Auxiliary: 0.3, Z: 0.1}), "half blocks": half, "capacity": mixture(model.Experts{Top: 3, Capacity: 0.5}),
+		"s-base": mixture(model.Experts{Top: 1, Balanced: true, Z: 0.1}), "mod": routed, "predictor": foretold, "exit": leaving, "propagated": going,
+	}
+}
+
+// TestSpreadExpertsAreLocalOnes: experts that two replicas share out begin with the weights
+// of those that each has, and have the gradients of both replicas' tokens.
+func TestSpreadExpertsAreLocalOnes(t *testing.T) {
+	plan := newSchedule(t, schedule.Kind1F1B, 2, 1)
+	for name, c := range spreadCases() {
+		t.Run(name, func(t *testing.T) { agreeSpread(t, c, plan, nil) })
+	}
+}
+
+// TestSpreadExpertsWithoutTokens: it is so where one replica has no tokens for its experts,
+// and where its blocks have none at all.
+func TestSpreadExpertsWithoutTokens(t *testing.T) {
+	plan := newSchedule(t, schedule.KindZBH1, 2, 1)
+	cases := spreadCases()
+	for empty := range 3 { // 2: no replica has tokens
+		for name, leave := range map[string]func(l *model.Layer, none bool){"exit": leaves, "propagated": leaves, "predictor": passes} {
+			t.Run(fmt.Sprintf("%s, replica %d", name, empty), func(t *testing.T) {
+				agreeSpread(t, cases[name], plan, func(replica int, s *model.Stage) {
+					for _, l := range s.Layers {
+						leave(l, empty == 2 || replica == empty)
+					}
+				})
+			})
+		}
+	}
+	for expert := range 2 {
+		t.Run(fmt.Sprintf("expert %d alone", 5*expert), func(t *testing.T) {
+			agreeSpread(t, mixture(model.Experts{Top: 1}), plan, func(_ int, s *model.Stage) {
+				for _, l := range s.Layers {
+					for _, p := range l.Params() {
+						if p.Name == "router.weight" {
+							always(tensor.Of[float64](p.W), p.Cols, 5*expert)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// leaves has all tokens leave at an exit, or none.
+func leaves(l *model.Layer, all bool) {
+	if _, exit := l.Threshold(); exit {
+		l.SetThreshold(map[bool]float64{true: -1, false: 2}[all])
+	}
+}
+
+// passes has all tokens pass by a routed block, or none.
+func passes(l *model.Layer, all bool) {
+	for _, p := range l.Params() {
+		if p.Name == "predictor.down.bias" {
+			tensor.Of[float64](p.W)[0] = map[bool]float64{true: -1e3, false: 1e3}[all]
+		}
+	}
+}
+
+// always sets a router's weights so that equal logits send all tokens to the first expert,
+// or, with another expert, a little noise in its row to that one or to the first.
+func always(w []float64, cols, expert int) {
+	clear(w)
+	for i := range cols {
+		w[expert*cols+i] = 1e-3 * float64(expert) * float64(1-i%2*2)
+	}
+}
+
+// agreeSpread fails the test unless experts of a model agree, spread over replicas or not.
+func agreeSpread(t *testing.T, c model.Config, plan schedule.Schedule, differ func(replica int, s *model.Stage)) {
+	t.Helper()
+	want := step(t, c, plan, differ)
+	c.Experts.Spread = 2
+	got := step(t, c, plan, differ)
+	if math.Abs(got.agreed.Loss-want.agreed.Loss) > 1e-10 || math.Abs(got.agreed.Norm-want.agreed.Norm) > 1e-10 {
+		t.Errorf("loss and norm %+v, of local experts %+v", got.agreed, want.agreed)
+	}
+	if len(got.values) != len(want.values) || len(got.gradients) != len(want.gradients) {
+		t.Errorf("%d weights, of local experts %d", len(got.values), len(want.values))
+	}
+	for weight, value := range want.values {
+		if !slices.Equal(got.values[weight], value) {
+			t.Errorf("%s begins with other values", weight)
+		}
+	}
+	for weight, g := range want.gradients {
+		largest := max(slices.Max(g), -slices.Min(g))
+		for i, x := range g {
+			if d := math.Abs(got.gradients[weight][i] - x); !(d <= 1e-10*largest) {
+				t.Errorf("%s: gradient %d is %v, of local experts %v, of up to %v", weight, i, got.gradients[weight][i], x, largest)
+				break
+			}
+		}
+	}
+}
