@@ -16,6 +16,9 @@ type Config struct {
 	Model model.Config // shape only
 	End   int32        // the token that ends a text; -1 if the file names none, or several
 	Text  []byte       // the whole file, keys that mean nothing here included
+
+	kind   kind
+	beside []model.Weight // tensors that the files have besides those of the model
 }
 
 // kind is what a model type of Hugging Face's has of its own.
@@ -26,20 +29,26 @@ type kind struct {
 	buffers []string // ends of the names of tensors that are no weights
 	read    func(k keys) (model.Config, error)
 	write   func(c model.Config, end int32) any // as JSON marshals
+
+	names   func(e model.Experts) []renaming                              // nil: there are none
+	refuses func(c model.Config) error                                    // what a model of these layers may have that it cannot describe; nil: nothing
+	beside  func(k keys, c model.Config) (list []model.Weight, err error) // see Config; nil: none
 }
 
 // kinds lists the model types whose weights can be imported.
-var kinds = []kind{kindGPT2, kindLlama, kindMixtral}
+var kinds = []kind{kindGPT2, kindLlama, kindMixtral, kindLlamaMoE}
 
-// kindOf returns the model type of a model.
+// kindOf returns the model type that a model is written as.
 func kindOf(c model.Config) kind {
 	switch {
 	case c.Family != familyLlama:
 		return kindGPT2
-	case c.Experts.Count > 0:
+	case c.Experts.Count == 0:
+		return kindLlama
+	case refusesMixtral(c) == nil:
 		return kindMixtral
 	}
-	return kindLlama
+	return kindLlamaMoE
 }
 
 // Limits of a shape. Real models stay far below; within them no product of
@@ -68,9 +77,14 @@ func ParseConfig(source []byte) (Config, error) {
 		}
 		return Config{}, k.fail("model_type", "%.100s is not supported, want one of %s", k["model_type"].json, strings.Join(names, ", "))
 	}
-	c := Config{End: -1, Text: source}
-	if c.Model, err = kinds[i].read(k); err != nil {
+	c := Config{End: -1, Text: source, kind: kinds[i]}
+	if c.Model, err = c.kind.read(k); err != nil {
 		return Config{}, err
+	}
+	if c.kind.beside != nil {
+		if c.beside, err = c.kind.beside(k, c.Model); err != nil {
+			return Config{}, err
+		}
 	}
 	if v, ok := k["eos_token_id"]; ok {
 		if id, err := v.integer(); err == nil && id < int64(c.Model.Vocab) {
@@ -92,16 +106,20 @@ func NewConfig(c model.Config) Config {
 }
 
 // EndingConfig is NewConfig of a model whose texts end with a token; -1 is none.
-func EndingConfig(c model.Config, end int32) Config {
+func EndingConfig(c model.Config, end int32) Config { return kindOf(c).config(c, end) }
+
+// config returns the configuration of a model of the type.
+func (is kind) config(c model.Config, end int32) Config {
 	shape := model.Config{
 		Family: c.Family, Blocks: c.Blocks, Hidden: c.Hidden, Heads: c.Heads, Sequence: c.Sequence, Vocab: c.Vocab, Tied: c.Tied,
-		KeyValueHeads: c.KeyValueHeads, Intermediate: c.Intermediate, NormEps: c.NormEps, Rope: c.Rope, Experts: model.Experts{Count: c.Experts.Count, Top: c.Experts.Top},
+		KeyValueHeads: c.KeyValueHeads, Intermediate: c.Intermediate, NormEps: c.NormEps, Rope: c.Rope,
+		Experts: model.Experts{Count: c.Experts.Count, Top: c.Experts.Top, Scale: c.Experts.Scale, Squashed: c.Experts.Squashed},
 	}
-	text, err := json.MarshalIndent(kindOf(c).write(shape, end), "", "  ")
+	text, err := json.MarshalIndent(is.write(shape, end), "", "  ")
 	if err != nil {
 		panic("checkpoint: configuration does not marshal")
 	}
-	return Config{Model: shape, End: end, Text: append(text, '\n')}
+	return Config{Model: shape, End: end, Text: append(text, '\n'), kind: is}
 }
 
 // stored returns the text of the configuration of weights that are stored as d. Where it

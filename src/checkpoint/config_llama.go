@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"dynmo/src/model"
 )
 
-// familyLlama is the model family of both.
+// familyLlama is the model family of these and of LLaMA-MoE.
 const familyLlama = "llama"
 
 const (
@@ -20,8 +21,13 @@ const (
 )
 
 var (
-	kindLlama   = kind{llamaType, "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}, readLlama, writeLlama}
-	kindMixtral = kind{mixtralType, "model.", "embed_tokens.weight", []string{".rotary_emb.inv_freq"}, readMixtral, writeLlama}
+	kindLlama = kind{
+		name: llamaType, prefix: "model.", token: "embed_tokens.weight", buffers: []string{".rotary_emb.inv_freq"}, read: readLlama, write: writeLlama,
+	}
+	kindMixtral = kind{
+		name: mixtralType, prefix: "model.", token: "embed_tokens.weight", buffers: []string{".rotary_emb.inv_freq"}, read: readMixtral, write: writeLlama,
+		refuses: refusesMixtral,
+	}
 )
 
 // readLlama returns the shape that a LlamaConfig describes.
@@ -39,17 +45,18 @@ func readMixtral(k keys) (model.Config, error) {
 		Family: familyLlama, Vocab: 32000, Sequence: 4096 * 32, Hidden: 4096, Blocks: 32, Heads: 32, KeyValueHeads: 8,
 		Intermediate: 14336, NormEps: 1e-5, Rope: model.Rope{Base: 1e6}, Experts: model.Experts{Count: 8, Top: 2},
 	}
-	e := &c.Experts
-	err := cmp.Or(k.llama(&c), k.only("sliding_window", nil), k.dimensions(
-		dimension{"num_local_experts", &e.Count, maxExperts}, dimension{"num_experts_per_tok", &e.Top, maxExperts}))
-	switch {
-	case err != nil:
-	case e.Top > e.Count:
-		err = k.fail("num_experts_per_tok", "%d of %d experts (num_local_experts): want at most these", e.Top, e.Count)
-	case e.Count*c.Blocks > maxExperts:
-		err = k.fail("num_local_experts", "%d in each of %d blocks: want at most %d in all", e.Count, c.Blocks, maxExperts)
+	return c, cmp.Or(k.llama(&c), k.only("sliding_window", nil), k.experts(&c, "num_local_experts", "num_experts_per_tok"))
+}
+
+// refusesMixtral says what of a model it cannot describe.
+func refusesMixtral(c model.Config) error {
+	switch e := c.Experts; {
+	case e.Scale != 0 && e.Scale != 1:
+		return fmt.Errorf("moe.scale is %v, %s has 1", e.Scale, mixtralType)
+	case e.Squashed:
+		return fmt.Errorf("moe.router is mlp, %s has linear", mixtralType)
 	}
-	return c, err
+	return nil
 }
 
 // llama sets what both configurations have.
@@ -79,6 +86,7 @@ func (k keys) llama(c *model.Config) error {
 		k.only("head_dim", nil, float64(c.Hidden/c.Heads)),
 		k.only("hidden_act", "silu", "swish"), // one function, two names
 		k.only("partial_rotary_factor", 1.0),
+		k.only("quantization_config", nil),
 		k.rope(&c.Rope),
 	)
 }
@@ -128,7 +136,14 @@ func (k keys) scaling(r *model.Rope) error {
 		key = "type" // until Transformers 4.43
 	}
 	name := variants[0]
-	if !k.absent(key) {
+	if k.absent(key) {
+		// Nothing says how to read members that are of a variant, or of a type of layers.
+		for _, member := range slices.Sorted(maps.Keys(k)) {
+			if !slices.Contains([]string{key, "type", "rope_theta", "partial_rotary_factor"}, member) {
+				return k.fail(member, "stands without rope_type, want that, one of %s", strings.Join(variants, ", "))
+			}
+		}
+	} else {
 		var err error
 		if name, err = k[key].text(); err != nil || !slices.Contains(variants, name) {
 			return k.fail(key, "%.100s is not supported, want one of %s", k[key].json, strings.Join(variants, ", "))
@@ -182,17 +197,23 @@ type ropeJSON struct {
 	High     json.Number `json:"high_freq_factor,omitempty"`
 	Low      json.Number `json:"low_freq_factor,omitempty"`
 	Original int         `json:"original_max_position_embeddings,omitempty"`
-	Type     string      `json:"rope_type"`
+	Type     string      `json:"rope_type,omitempty"`
+	OldType  string      `json:"type,omitempty"`
+}
+
+// scalingJSON returns rope_scaling; nil where there is none.
+func scalingJSON(r model.Rope) *ropeJSON {
+	if r.Scaling == "" {
+		return nil
+	}
+	scaling := &ropeJSON{Factor: fraction(r.Factor), Type: r.Scaling}
+	if r.Scaling == model.RopeLlama3 {
+		scaling.High, scaling.Low, scaling.Original = fraction(r.High), fraction(r.Low), r.Original
+	}
+	return scaling
 }
 
 func writeLlama(c model.Config, end int32) any {
-	var scaling *ropeJSON
-	if r := c.Rope; r.Scaling != "" {
-		scaling = &ropeJSON{Factor: fraction(r.Factor), Type: r.Scaling}
-		if r.Scaling == model.RopeLlama3 {
-			scaling.High, scaling.Low, scaling.Original = fraction(r.High), fraction(r.Low), r.Original
-		}
-	}
 	name, architecture := llamaType, "LlamaForCausalLM"
 	if c.Experts.Count > 0 {
 		name, architecture = mixtralType, "MixtralForCausalLM"
@@ -219,5 +240,5 @@ func writeLlama(c model.Config, end int32) any {
 		DType         string      `json:"torch_dtype"`
 		Vocab         int         `json:"vocab_size"`
 	}{[]string{architecture}, noDropout, special(end), special(end), "silu", c.Hidden, c.Intermediate, c.Sequence, name, c.Heads, c.Experts.Top,
-		c.Blocks, c.KeyValueHeads, c.Experts.Count, fraction(c.NormEps), scaling, fraction(c.Rope.Base), c.Tied, typeNames[F32], c.Vocab}
+		c.Blocks, c.KeyValueHeads, c.Experts.Count, fraction(c.NormEps), scalingJSON(c.Rope), fraction(c.Rope.Base), c.Tied, typeNames[F32], c.Vocab}
 }

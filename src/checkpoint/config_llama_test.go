@@ -77,10 +77,12 @@ func TestParseLlamaRefuses(t *testing.T) {
 		`"rope_parameters":{"rope_type":"yarn","factor":4.0}`: `rope_parameters: rope_type: byte 54: "yarn" is not supported`,
 		`"rope_scaling":{"rope_type":"longrope"}`:             `"longrope" is not supported`,
 		`"rope_scaling":{"rope_type":"linear"}`:               "rope_scaling: factor is missing",
-		`"rope_scaling":{"rope_type":"linear","factor":0}`:    "rope_scaling: factor: byte 69: 0: want a number from 1",
-		`"rope_scaling":{"rope_type":"llama3","factor":8}`:    "rope_scaling: low_freq_factor is missing",
-		`"rope_parameters":{"partial_rotary_factor":0.5}`:     "rope_parameters: partial_rotary_factor: byte 66: 0.5 is not supported, want one of [1]",
-		`"partial_rotary_factor":0.5`:                         "partial_rotary_factor: byte 47: 0.5",
+		`"rope_scaling":{"factor":2.0}`:                       "rope_scaling: factor: byte 48: stands without rope_type, want that, one of default, linear, llama3",
+		`"rope_parameters":{"full_attention":{"rope_type":"default","rope_theta":5e5}}`: "rope_parameters: full_attention: byte 59: stands without rope_type",
+		`"rope_scaling":{"rope_type":"linear","factor":0}`:                              "rope_scaling: factor: byte 69: 0: want a number from 1",
+		`"rope_scaling":{"rope_type":"llama3","factor":8}`:                              "rope_scaling: low_freq_factor is missing",
+		`"rope_parameters":{"partial_rotary_factor":0.5}`:                               "rope_parameters: partial_rotary_factor: byte 66: 0.5 is not supported, want one of [1]",
+		`"partial_rotary_factor":0.5`:                                                   "partial_rotary_factor: byte 47: 0.5",
 		`"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":8192}`: "high_freq_factor: byte 110: 4: want more than low_freq_factor, 4",
 	} {
 		if _, err := ParseConfig([]byte(`{"model_type":"llama", ` + source + `}`)); err == nil || !strings.Contains(err.Error(), want) {
@@ -99,7 +101,7 @@ func TestParseLlamaRefuses(t *testing.T) {
 		}
 	}
 	_, err := ParseConfig([]byte(`{"model_type":"gpt_neox"}`))
-	if want := `model_type: byte 14: "gpt_neox" is not supported, want one of gpt2, llama, mixtral`; err == nil || err.Error() != want {
+	if want := `model_type: byte 14: "gpt_neox" is not supported, want one of gpt2, llama, mixtral, llama_moe`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }

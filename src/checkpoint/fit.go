@@ -66,6 +66,7 @@ func (w *Weights) fits(c model.Config) error {
 		{"model.blocks", have.Blocks, c.Blocks}, {"model.hidden", have.Hidden, c.Hidden}, {"model.heads", have.Heads, c.Heads},
 		{"model.key_value_heads", have.KeyValueHeads, c.KeyValueHeads}, {"model.intermediate", have.Intermediate, c.Intermediate},
 		{"model.norm_eps", have.NormEps, c.NormEps}, {"moe.experts", have.Experts.Count, c.Experts.Count}, {"moe.top", have.Experts.Top, c.Experts.Top},
+		{"moe.router", router(have.Experts), router(c.Experts)}, {"moe.scale", cmp.Or(have.Experts.Scale, 1), cmp.Or(c.Experts.Scale, 1)},
 		{"model.rope_base", have.Rope.Base, c.Rope.Base}, {"model.rope_scaling", scaling(have.Rope), scaling(c.Rope)},
 		{"model.rope_factor", have.Rope.Factor, c.Rope.Factor}, {"model.rope_low_freq_factor", have.Rope.Low, c.Rope.Low},
 		{"model.rope_high_freq_factor", have.Rope.High, c.Rope.High},
@@ -90,6 +91,14 @@ func (w *Weights) fits(c model.Config) error {
 
 // scaling returns the variant of rotary positions as settings name it.
 func scaling(r model.Rope) string { return cmp.Or(r.Scaling, "none") }
+
+// router returns the form of a router as settings name it.
+func router(e model.Experts) string {
+	if e.Squashed {
+		return "mlp"
+	}
+	return "linear"
+}
 
 // mean returns the mean of the rows of a matrix.
 func (w *Weights) mean(p model.Weight) ([]byte, error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynmo/src/data"
 	"dynmo/src/input"
 	"dynmo/src/model"
 )
@@ -32,7 +33,7 @@ const maxConfig = 1 << 20
 // OpenHuggingFace opens a directory with config.json and model.safetensors, or
 // the shards that model.safetensors.index.json names. Names of tensors may all
 // begin with the model type's prefix, as "transformer."; buffers that older files hold,
-// as attn.bias, are skipped.
+// as attn.bias, are skipped. The files of the tokenizer that lie there go with the weights.
 func OpenHuggingFace(dir string) (*Weights, error) {
 	source, err := input.Read(filepath.Join(dir, ConfigFile), maxConfig)
 	if err != nil {
@@ -52,6 +53,10 @@ func OpenHuggingFace(dir string) (*Weights, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	w.keep(shards)
+	if w.Tokenizer, err = data.ReadTokenizer(dir); err != nil {
+		closeAll(files)
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -110,14 +115,14 @@ func (w *Weights) sharded(text []byte) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := w.allPieces()
-	for _, t := range list {
-		if x.files[t.Name] == "" {
+	have := make(map[string]bool)
+	for _, t := range w.allPieces() {
+		if have[t.Name] = true; x.files[t.Name] == "" {
 			return nil, fmt.Errorf("weight_map does not name tensor %q", t.Name)
 		}
 	}
-	if len(x.files) != len(list) {
-		return nil, fmt.Errorf("weight_map names %d tensors, the model has %d", len(x.files), len(list))
+	if len(x.files) != len(have) {
+		return nil, fmt.Errorf("weight_map names %d tensors, the model has %d", len(x.files), len(have))
 	}
 	return x, nil
 }
@@ -130,7 +135,7 @@ type held struct {
 
 // fromFiles returns the weights that lie in files under Hugging Face's names.
 func fromFiles(c Config, files []*File) (*Weights, error) {
-	is := kindOf(c.Model)
+	is := c.kind
 	w := &Weights{Config: c, types: make(map[string]DType), close: func() error { return closeAll(files) }}
 	all := make(map[string]held)
 	var list []Tensor
@@ -139,6 +144,7 @@ func fromFiles(c Config, files []*File) (*Weights, error) {
 			if slices.ContainsFunc(is.buffers, func(end string) bool { return strings.HasSuffix(t.Name, end) }) {
 				continue
 			}
+			w.packed = w.packed || is.name == mixtralType && strings.HasSuffix(t.Name, packedGateUp)
 			all[t.Name] = held{t, f}
 			list = append(list, t)
 		}
@@ -160,7 +166,7 @@ func fromFiles(c Config, files []*File) (*Weights, error) {
 		return nil, err
 	}
 	from := make(map[string][]piece)
-	for _, p := range c.Model.Weights() {
+	for _, p := range w.weights() {
 		from[p.Name] = w.pieces(p)
 		w.types[p.Name] = common(from[p.Name], all)
 	}
@@ -184,7 +190,7 @@ func common(list []piece, all map[string]held) DType {
 // appendRows appends the values of rows [lo, hi) of a weight, of type d, from its pieces.
 func appendRows(dst []byte, list []piece, all map[string]held, d DType, lo, hi int64) (_ []byte, err error) {
 	for _, t := range list {
-		from, to, h := max(lo, t.first)-t.first, min(hi, t.first+t.rows())-t.first, all[t.Name]
+		from, to, h := max(lo, t.first)-t.first, min(hi, t.first+t.rows)-t.first, all[t.Name]
 		switch {
 		case from >= to:
 		case h.DType == d:
@@ -206,7 +212,7 @@ func appendRows(dst []byte, list []piece, all map[string]held, d DType, lo, hi i
 func (h held) rows(dst []byte, t piece, lo, hi int64) ([]byte, error) {
 	row := t.weight.Row() / 4 * h.DType.bytes()
 	if !t.weight.Transposed {
-		return h.file.part(dst, h.Tensor, lo*row, hi*row)
+		return h.file.part(dst, h.Tensor, (t.at+lo)*row, (t.at+hi)*row)
 	}
 	values, err := h.file.Read(h.Tensor)
 	if err != nil {

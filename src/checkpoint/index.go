@@ -47,11 +47,17 @@ func parseIndex(text []byte) (*index, error) {
 	return x, err
 }
 
+// maxName is the longest name of a file, in bytes: that of the file systems in use.
+const maxName = 255
+
 // shardName returns the name of a file of safetensors.
 func shardName(v value) (string, error) {
 	name, err := v.text()
 	if err == nil && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
 		return "", v.fail("file name %.100q: want one without directories", name)
+	}
+	if err == nil && len(name) > maxName {
+		return "", v.fail("file name of %d bytes: want at most %d", len(name), maxName)
 	}
 	if err == nil && !strings.HasSuffix(name, ".safetensors") {
 		return "", v.fail("file name %.100q: want one that ends in .safetensors", name)

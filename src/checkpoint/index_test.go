@@ -180,6 +180,7 @@ func TestShardsRefuses(t *testing.T) {
 		{`{"weight_map":["a"]}`, `"weight_map": byte 14: want a JSON object`},
 		{`{"weight_map":{}}`, "weight_map is missing or empty"},
 		{"{\"weight_map\":{\"x\":\"\xff\"}}", "byte 20: not UTF-8"},
+		{`{"weight_map":{"x":"` + strings.Repeat("x", 244) + `.safetensors"}}`, `"weight_map": "x": byte 19: file name of 256 bytes: want at most 255`},
 		{`{"weight_map":{"x":"config.json"}}`, `"weight_map": "x": byte 19: file name "config.json": want one that ends in .safetensors`},
 		{`{"metadata":7,"weight_map":{"x":"a"}}`, `"metadata": byte 12: want a JSON object`},
 	} {

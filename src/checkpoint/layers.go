@@ -40,17 +40,14 @@ func (w *Weights) Load(l *model.Layer) error {
 // router.weight is what decides on that, which no file has, and that of its experts has
 // another name.
 func elsewhere(l *model.Layer, p *model.Param) string {
-	const router, ofExperts = "/router.weight", "/experts.router.weight"
-	if !l.Routes() {
+	const ofExperts = "/experts.router."
+	switch {
+	case !l.Routes():
 		return p.Weight
-	}
-	if strings.HasSuffix(p.Weight, router) {
+	case strings.HasSuffix(p.Weight, "/router.weight"):
 		return ""
 	}
-	if block, ok := strings.CutSuffix(p.Weight, ofExperts); ok {
-		return block + router
-	}
-	return p.Weight
+	return strings.Replace(p.Weight, ofExperts, "/router.", 1)
 }
 
 // loadBytes is about how much is read at a time, so that reading takes little memory beside
@@ -103,7 +100,8 @@ func FromChain(c model.Config, layer func(id int) (*model.Layer, error), free fu
 		}
 		return append(dst, values[lo*p.Row():hi*p.Row()]...), nil
 	}
-	return &Weights{Config: NewConfig(c), Prefix: kindOf(c).prefix, rows: rows, close: func() error { free(); return nil }}
+	config := NewConfig(c)
+	return &Weights{Config: config, Prefix: config.kind.prefix, rows: rows, close: func() error { free(); return nil }}
 }
 
 // stored is a parameter and the layer that has it.

@@ -63,6 +63,35 @@ func TestLayersRoundTrip(t *testing.T) {
 	}
 }
 
+// TestLoadShared: a replica that has some of the experts loads these and reads no other.
+func TestLoadShared(t *testing.T) {
+	c := model.Config{
+		Family: "llama", Blocks: 2, Hidden: 6, Heads: 2, Sequence: 5, Vocab: 11, Intermediate: 8, NormEps: 1e-5, Rope: model.Rope{Base: 1e4},
+		Experts: model.Experts{Count: 4, Top: 2}, Seed: 7,
+	}
+	w := fromLayers(chain(t, c, tensor.F32))
+	var read []string
+	rows := w.rows
+	w.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
+		read = append(read, p.Name)
+		return rows(dst, p, lo, hi)
+	}
+	fresh := c.Of(1, 2)
+	fresh.Seed = 8
+	w, err := w.Fit(fresh)
+	expect.OK(t, err)
+	want := chain(t, c.Of(1, 2), tensor.F32)
+	for i, l := range chain(t, fresh, tensor.F32).Layers {
+		expect.OK(t, w.Load(l))
+		if hash(t, l) != hash(t, want.Layers[i]) {
+			t.Errorf("%s: another after it is loaded", l.Name)
+		}
+	}
+	if !slices.Contains(read, "block.1/expert.2.down.weight") || slices.Contains(read, "block.1/expert.1.down.weight") {
+		t.Errorf("read %q", read)
+	}
+}
+
 // TestLoadBehindRouter: of a block that lets tokens pass, the experts' router is loaded, and
 // its own stays as it is.
 func TestLoadBehindRouter(t *testing.T) {

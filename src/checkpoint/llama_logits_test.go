@@ -17,8 +17,23 @@ import (
 	"dynmo/src/tensor"
 )
 
+// published is what Hugging Face's modules make of the weights of newLlama, by element type,
+// tied embedding and experts: the loss and the norm of its gradient. The modules of
+// transformers' modeling_mixtral.py (00d4b3d) and the MLP of modeling_llama.py (0022728) ran
+// under PyTorch 1.13 with every float32 in them replaced by float64.
+var published = map[string][2]float64{
+	"F32/false/0":  {14.731857945747494, 5.255044043265391},
+	"F32/false/3":  {14.263369346329528, 5.275547183560047},
+	"F32/true/0":   {13.901932217974359, 5.323835833540444},
+	"F32/true/3":   {16.263244025498594, 6.521613180663936},
+	"BF16/false/0": {14.724009704021693, 5.230243402569673},
+	"BF16/false/3": {14.264162589421062, 5.264619321001911},
+	"BF16/true/0":  {13.907745586416253, 5.30675893419092},
+	"BF16/true/3":  {16.247055861880163, 6.4857199445731455},
+}
+
 // Imported weights give the loss of a plain float64 LLaMA or Mixtral that reads the same
-// bytes another way.
+// bytes another way, and with its gradient what the published code gives.
 func TestImportedLlama(t *testing.T) {
 	for _, dtype := range []string{"F32", "BF16"} {
 		for _, tied := range []bool{false, true} {
@@ -28,16 +43,19 @@ func TestImportedLlama(t *testing.T) {
 						f := newLlama(dtype, tied, "model.", experts)
 						w := imported(t, f.directory(t, 5))
 						c := w.Config.Model
-						c.HalfGrain, c.Seed = grain == "half", 3
+						c.HalfGrain, c.Seed, c.Experts.Auxiliary, c.Experts.Z = grain == "half", 3, 0, 0
 						if grain == "expert" {
 							c.Experts.Groups = experts
 						}
 						w, err := w.Fit(c)
 						expect.OK(t, err)
 						tokens, targets := []int32{3, 0, 10, 7, 7, 1}, []int32{0, 10, 7, 7, 1, 5}
-						got, want := loadedLoss(t, w, c, tokens, targets), f.loss(tokens, targets)
-						if !(math.Abs(got-want) <= 1e-10*want) {
-							t.Errorf("loss %v, want %v", got, want)
+						loss, norm := loaded(t, w, c, tokens, targets)
+						values := published[fmt.Sprintf("%s/%v/%d", dtype, tied, experts)]
+						for _, v := range [][2]float64{{loss, f.loss(tokens, targets)}, {loss, values[0]}, {norm, values[1]}} {
+							if !(math.Abs(v[0]-v[1]) <= 1e-10*v[1]) {
+								t.Errorf("loss or norm of the gradient %v, want %v", v[0], v[1])
+							}
 						}
 					})
 				}
@@ -46,35 +64,60 @@ func TestImportedLlama(t *testing.T) {
 	}
 }
 
-// loadedLoss returns the sum of the losses of tokens by layers that are loaded, on the
-// generic kernels in float64.
-func loadedLoss(t *testing.T, w *Weights, c model.Config, tokens, targets []int32) float64 {
+// loaded returns the sum of the losses of tokens by layers that are loaded, on the generic
+// kernels in float64, and the norm of its gradient.
+func loaded(t *testing.T, w *Weights, c model.Config, tokens, targets []int32) (loss, norm float64) {
 	t.Helper()
 	c.Sequence = len(tokens)
 	dev := cpu.New(device.NewWall())
 	x := &model.Exec{Device: dev, Backend: ref.New(tensor.F64), Stream: dev.NewStream(), B: 1, T: len(tokens), Scale: 1}
 	expect.OK(t, x.Reserve(c))
 	defer x.Close()
-	var inp tensor.Mem
-	loss := 0.0
-	for _, l := range chain(t, c, tensor.F64).Layers {
-		expect.OK(t, w.Load(l))
-		bytes, _ := l.Sizes(x)
-		saved, err := dev.Alloc(bytes)
+	room := func(bytes int64) tensor.Mem {
+		m, err := dev.Alloc(bytes)
 		expect.OK(t, err)
-		defer dev.Free(saved)
-		batch := &x.Full
-		if e := l.Dispatches(); e.Count > 0 {
-			batch = model.NewDispatch(x, e).From(batch)
-		}
-		l.Feed(x, batch, saved, tokens, targets)
-		expect.OK(t, l.Forward(x, batch, saved, inp))
-		if l.Kind == model.Head {
-			loss = tensor.Of[float64](l.Reading(x, batch, saved, 0))[0]
-		}
-		inp = l.Output(x, batch, saved)
+		t.Cleanup(func() { dev.Free(m) })
+		return m
 	}
-	return loss
+	layers := chain(t, c, tensor.F64).Layers
+	batches, saved, outs := make([]*model.Batch, len(layers)), make([]tensor.Mem, len(layers)), make([]tensor.Mem, len(layers)+1)
+	for i, l := range layers {
+		expect.OK(t, w.Load(l))
+		l.ZeroGradients(x)
+		bytes, _ := l.Sizes(x)
+		saved[i], batches[i] = room(bytes), &x.Full
+		if e := l.Dispatches(); e.Count > 0 {
+			batches[i] = model.NewDispatch(x, e).From(batches[i])
+		}
+		l.Feed(x, batches[i], saved[i], tokens, targets)
+		expect.OK(t, l.Forward(x, batches[i], saved[i], outs[i]))
+		if l.Kind == model.Head {
+			loss = tensor.Of[float64](l.Reading(x, batches[i], saved[i], 0))[0]
+		}
+		outs[i+1] = l.Output(x, batches[i], saved[i])
+	}
+	gradients := map[string][]float64{} // a tied matrix has one sum
+	var dout tensor.Mem
+	for i, l := range slices.Backward(layers) {
+		_, bytes := l.Sizes(x)
+		held, din := room(bytes), tensor.Mem{}
+		if i > 0 {
+			din = room(layers[i-1].Leaves().Bytes(x, x.N()))
+		}
+		expect.OK(t, l.BackwardInput(x, batches[i], saved[i], held, outs[i], dout, din))
+		expect.OK(t, l.BackwardWeight(x, batches[i], saved[i], held, outs[i], dout))
+		dout = din
+		for _, p := range l.Params() {
+			if gradients[p.Weight] == nil {
+				gradients[p.Weight] = make([]float64, p.Stored())
+			}
+			floats.Add(gradients[p.Weight], tensor.Of[float64](p.G))
+		}
+	}
+	for _, g := range gradients {
+		norm += floats.Dot(g, g)
+	}
+	return loss, math.Sqrt(norm)
 }
 
 // matrix returns the rows of a tensor as numbers.
@@ -105,8 +148,10 @@ func (f *foreign) size() int {
 }
 
 // linear returns W·x.
-func (f *foreign) linear(name string, x []float64) (y []float64) {
-	for _, row := range f.matrix(name) {
+func (f *foreign) linear(name string, x []float64) []float64 { return product(f.matrix(name), x) }
+
+func product(rows [][]float64, x []float64) (y []float64) {
+	for _, row := range rows {
 		y = append(y, floats.Dot(row, x))
 	}
 	return y
@@ -124,8 +169,8 @@ func (f *foreign) norm(name string, eps float64, x []float64) []float64 {
 // and values shared by groups, softmax over all experts, then the top two renormalised.
 func (f *foreign) loss(tokens, targets []int32) float64 {
 	const heads, size = 4, 4
-	eps, base, experts := 1e-6, 1e4, len(f.matrixOr("model.layers.0.block_sparse_moe.gate.weight"))
-	if experts > 0 {
+	eps, base := 1e-6, 1e4
+	if f.config == tinyMixtral {
 		eps, base = 1e-5, 1e6
 	}
 	table := f.matrix("model.embed_tokens.weight")
@@ -158,16 +203,16 @@ func (f *foreign) loss(tokens, targets []int32) float64 {
 			}
 			floats.Add(x[t], f.linear(at+"self_attn.o_proj.weight", out))
 			normed := f.norm(at+"post_attention_layernorm.weight", eps, x[t])
-			if experts == 0 {
+			if f.config == tinyLlama {
 				floats.Add(x[t], f.gated(at+"mlp.", "gate_proj", "up_proj", "down_proj", normed))
 				continue
 			}
-			logits := f.linear(at+"block_sparse_moe.gate.weight", normed)
+			logits := f.scores(at, normed)
 			order := []int{0, 1, 2}
 			slices.SortFunc(order, func(a, b int) int { return map[bool]int{true: -1, false: 1}[logits[a] > logits[b]] })
 			first, second := math.Exp(logits[order[0]]), math.Exp(logits[order[1]])
 			for i, w := range []float64{first / (first + second), second / (first + second)} {
-				floats.AddScaled(x[t], w, f.gated(fmt.Sprintf("%sblock_sparse_moe.experts.%d.", at, order[i]), "w1", "w3", "w2", normed))
+				floats.AddScaled(x[t], w*f.scale(), f.expert(at, order[i], normed))
 			}
 		}
 	}
@@ -183,22 +228,18 @@ func (f *foreign) loss(tokens, targets []int32) float64 {
 	return loss
 }
 
-// matrixOr is matrix, nothing of a tensor that is not there.
-func (f *foreign) matrixOr(name string) [][]float64 {
-	if f.shape[name] == nil {
-		return nil
-	}
-	return f.matrix(name)
-}
-
 // gated returns down·(silu(gate·x)·(up·x)).
 func (f *foreign) gated(at, gate, up, down string, x []float64) []float64 {
-	inner := f.linear(at+gate+".weight", x)
+	return gatedBy(f.matrix(at+gate+".weight"), f.matrix(at+up+".weight"), f.matrix(at+down+".weight"), x)
+}
+
+func gatedBy(gate, up, down [][]float64, x []float64) []float64 {
+	inner := product(gate, x)
 	for i, g := range inner {
 		inner[i] = g / (1 + math.Exp(-g))
 	}
-	floats.Mul(inner, f.linear(at+up+".weight", x))
-	return f.linear(at+down+".weight", inner)
+	floats.Mul(inner, product(up, x))
+	return product(down, inner)
 }
 
 // rotated turns the halves of each head of a row at a position.

@@ -99,15 +99,24 @@ func llmcOffsets(c model.Config) (offsets map[string]int64, end int64) {
 	return offsets, end
 }
 
-// WriteLLMC writes llm.c's model file of version 3, with zeros in the padding
-// of the vocabulary. Models that are not GPT-2, or whose head is not tied, have no place in it.
-func (w *Weights) WriteLLMC(out io.Writer) error {
-	c := w.Config.Model
-	if is := kindOf(c).name; is != gpt2Type {
+// FitsLLMC returns an error unless llm.c's model file has a place for the weights: they are
+// of GPT-2, and the head is tied.
+func (w *Weights) FitsLLMC() error {
+	if is := kindOf(w.Config.Model).name; is != gpt2Type {
 		return fmt.Errorf("llm.c's model file is of GPT-2, the weights are of a model of type %s", is)
 	}
-	if !c.Tied {
+	if !w.Config.Model.Tied {
 		return errors.New("llm.c's model file has no place for a head that is not tied to the embedding")
+	}
+	return nil
+}
+
+// WriteLLMC writes llm.c's model file of version 3, with zeros in the padding
+// of the vocabulary, of weights that FitsLLMC.
+func (w *Weights) WriteLLMC(out io.Writer) error {
+	c := w.Config.Model
+	if err := w.FitsLLMC(); err != nil {
+		return err
 	}
 	header := [llmcHeader]int32{llmcMagic, llmcFloat32, int32(c.Sequence), int32(c.Vocab), int32(c.Blocks),
 		int32(c.Heads), int32(c.Hidden), int32(padded(c.Vocab))}

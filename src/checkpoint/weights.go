@@ -14,11 +14,20 @@ import (
 type Weights struct {
 	Config Config
 	Prefix string // of the names in Hugging Face's file: "", or its model type's
+	// Tokenizer is the files of the model's tokenizer, by the names that they have in Hugging
+	// Face's directories; empty if they are not known.
+	Tokenizer map[string][]byte
 
 	rows   func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) // appends values of rows [lo, hi), of the weight's type
 	types  map[string]DType                                               // by name; those that are not there are float32
 	shards *index                                                         // of Hugging Face's files; nil if they are one
+	packed bool                                                           // they have the experts of a block as one tensor
 	close  func() error
+}
+
+// weights lists all tensors: the model's, and those that its files have besides.
+func (w *Weights) weights() []model.Weight {
+	return slices.Concat(w.Config.Model.Weights(), w.Config.beside)
 }
 
 // dtype returns the type of a weight's values.
@@ -60,6 +69,8 @@ const (
 	configKey   = "config" // the text of config.json
 	prefixKey   = "prefix"
 	indexKey    = "index" // the text of model.safetensors.index.json
+	expertsKey  = "experts"
+	packed      = "packed"
 	ownFormat   = "dynmo"
 	torchFormat = "pt" // what Hugging Face's loaders want
 )
@@ -93,14 +104,24 @@ func (f *File) Weights() (*Weights, error) {
 		return nil, fmt.Errorf("metadata: %s: %w", configKey, err)
 	}
 	w := &Weights{Config: c, Prefix: f.Metadata[prefixKey], types: make(map[string]DType), close: f.Close}
-	if prefix := kindOf(c.Model).prefix; w.Prefix != "" && w.Prefix != prefix {
+	if prefix := c.kind.prefix; w.Prefix != "" && w.Prefix != prefix {
 		return nil, fmt.Errorf("metadata: %s = %.100q, want \"\" or %q", prefixKey, w.Prefix, prefix)
 	}
+	if form, ok := f.Metadata[expertsKey]; ok {
+		if w.packed = form == packed && c.kind.name == mixtralType; !w.packed {
+			return nil, fmt.Errorf("metadata: %s = %.100q, want %q, and a model of type %s", expertsKey, form, packed, mixtralType)
+		}
+	}
 	want := make(map[string][]int64)
-	for _, p := range c.Model.Weights() {
+	for _, p := range w.weights() {
 		want[p.Name] = p.Shape
 	}
-	at, err := match(f.Tensors, want)
+	tokenizer, tensors, err := f.takeTokenizer()
+	if err != nil {
+		return nil, err
+	}
+	w.Tokenizer = tokenizer
+	at, err := match(tensors, want)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +130,11 @@ func (f *File) Weights() (*Weights, error) {
 			return nil, fmt.Errorf("metadata: %s: %w", indexKey, err)
 		}
 	}
-	for _, t := range f.Tensors {
+	for _, t := range tensors {
 		w.types[t.Name] = t.DType
 	}
 	w.rows = func(dst []byte, p model.Weight, lo, hi int64) ([]byte, error) {
-		t := f.Tensors[at[p.Name]]
+		t := tensors[at[p.Name]]
 		row := p.Row() / 4 * t.DType.bytes()
 		return f.part(dst, t, lo*row, hi*row)
 	}
@@ -149,28 +170,32 @@ func match(list []Tensor, want map[string][]int64) (map[string]int, error) {
 // Close closes the files that the weights lie in.
 func (w *Weights) Close() error { return w.close() }
 
-// Write writes a dynmo weights file, with values of the types that they have.
+// Write writes a dynmo weights file, with values of the types that they have, and the files of
+// the tokenizer.
 func (w *Weights) Write(out io.Writer) error {
 	metadata := map[string]string{formatKey: ownFormat, configKey: string(w.Config.Text)}
 	if w.Prefix != "" {
 		metadata[prefixKey] = w.Prefix
 	}
+	if w.packed {
+		metadata[expertsKey] = packed
+	}
 	if w.shards != nil {
 		metadata[indexKey] = string(w.shards.text)
 	}
-	var list []Tensor
+	list := w.tokenizerTensors()
 	from := make(map[string]model.Weight)
-	for _, p := range w.Config.Model.Weights() {
+	for _, p := range w.weights() {
 		list = append(list, Tensor{Name: p.Name, DType: w.dtype(p), Shape: p.Shape})
 		from[p.Name] = p
 	}
-	return Write(out, metadata, list, func(out io.Writer, t Tensor) error {
+	return Write(out, metadata, list, w.writeTokenizer(func(out io.Writer, t Tensor) error {
 		p := from[t.Name]
 		return w.stream(p, 0, p.Shape[0], func(values []byte) error {
 			_, err := out.Write(values)
 			return err
 		})
-	})
+	}))
 }
 
 // stream calls yield with the values of rows of a parameter, about loadBytes at a time, so

@@ -206,6 +206,8 @@ type Moe struct {
 	Top          int     `toml:"top" shape:"true" default:"2" min:"1" max:"65536" doc:"experts that a token goes to, at most moe.experts"`
 	Intermediate int     `toml:"intermediate" shape:"true" default:"0" min:"0" max:"16777216" doc:"channels inside an expert; 0: model.intermediate"`
 	Balance      string  `toml:"balance" shape:"true" default:"aux" oneof:"aux,s-base" doc:"how loads are kept equal: by a loss, whose weight is moe.aux; or by S-BASE, which scales the router's probabilities until each expert has its share (Sinkhorn; Clark et al. 2022)"`
+	Router       string  `toml:"router" shape:"true" default:"linear" oneof:"linear,mlp" doc:"what scores the experts for a token: a matrix, or, as in LLaMA-MoE, two with tanh between (mlp)"`
+	Scale        float64 `toml:"scale" default:"1" above:"0" max:"65536" doc:"times the router's weights that what experts make is taken; LLaMA-MoE, whose experts are parts of one MLP, has 4 for 4 of 16"`
 	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P, with f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported"`
 	Z            float64 `toml:"z" default:"0.001" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
@@ -239,8 +241,8 @@ func (f Freeze) Earliest() int { return f.Start + f.Every*(f.Averaged()+f.Window
 type Simulate struct {
 	Head          float64 `toml:"head" default:"1" above:"0" max:"1000" doc:"times the seconds that the costs say of the head's layers; 0.02 of a vocabulary of 50,000 is one of 1,000"`
 	Attention     float64 `toml:"attention" default:"0" min:"0" below:"1" when:"dynamic.kind=prune|moe|attention" doc:"share of a block's seconds in attention over the scores; 0 is that of the multiplications, T/(T + 12·C) of model.sequence and model.hidden in family gpt2"`
-	Experts       int     `toml:"experts" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"experts of a layer, as in Mixtral 8x7B"`
-	Spread        float64 `toml:"expert_spread" default:"0.2" min:"0" max:"10" when:"dynamic.kind=moe" doc:"deviation of the logarithm of an expert's load, once for the layer and once for each microbatch"`
+	Routing       string  `toml:"routing" default:"mixtral-24-aux-other" oneof:"llama-24-aux-other,llama-24-aux,llama-24-s-base,mixtral-24-aux-other,mixtral-24-aux,mixtral-24-s-base" when:"dynamic.kind=moe" doc:"recorded routing of a small trained model (dynmo bench routing): its like, blocks, and how loads were kept equal; other: on other text than it trained on; mod: with a mixture of depths"`
+	ExpertRanks   int     `toml:"expert_ranks" default:"8" min:"1" max:"65536" when:"dynamic.kind=moe" doc:"ranks over which a layer's experts are spread, of which the fullest sets its time; at most as many as experts"`
 	Sparsest      float64 `toml:"density_least" default:"0.075" min:"0" max:"1" when:"dynamic.kind=attention" doc:"smallest mean density of a layer's scores, as a small run in 16 buckets has them (results/attention-density.txt)"`
 	Densest       float64 `toml:"density_most" default:"0.13" min:"0" max:"1" when:"dynamic.kind=attention" doc:"largest mean density of a layer's scores"`
 	Noise         float64 `toml:"density_noise" default:"0.07" min:"0" max:"10" when:"dynamic.kind=attention" doc:"deviation of a density's logarithm from step to step"`

@@ -18,7 +18,7 @@ func TestCheckSets(t *testing.T) {
 	}{
 		{"acts", "simulate", []string{"parallel.stages=2", "comm.latency_seconds=1e-6", "model.blocks=4", "simulate.head=0.02"}, []string{"none"}, ""},
 		{"acts on the kind", "simulate", []string{"prune.final=0.5", "prune.csr_from=0.6", "simulate.attention=0.3"}, []string{"prune"}, ""},
-		{"acts on one of all", "simulate", []string{"prune.final=0.5", "simulate.experts=4", "simulate.frozen=0.5"}, all, ""},
+		{"acts on one of all", "simulate", []string{"prune.final=0.5", "simulate.expert_ranks=4", "simulate.frozen=0.5"}, all, ""},
 		{"another kind", "simulate", []string{"prune.final=0.5"}, []string{"moe"}, "--set prune.final: has no effect without --dynamic prune"},
 		{"no kind", "simulate", []string{"simulate.attention=0.5"}, []string{"none"}, "--set simulate.attention: has no effect without --dynamic prune or moe or attention"},
 		{"a flag instead", "simulate", []string{"prune.every=5"}, []string{"prune"}, "--set prune.every: has no effect on simulate, only train looks at it; wanted --every"},
@@ -57,7 +57,7 @@ func TestAssumptions(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"none":   nil,
 		"prune":  {"prune.times=4", "prune.initial=0.0", "prune.final=0.9", "prune.csr_from=0.7", "simulate.attention=0.14285714285714285"},
-		"moe":    {"simulate.attention=0.14285714285714285", "simulate.experts=8", "simulate.expert_spread=0.2"},
+		"moe":    {"simulate.attention=0.14285714285714285", `simulate.routing="mixtral-24-aux-other"`, "simulate.expert_ranks=8"},
 		"freeze": {"simulate.frozen=0.0", "simulate.thaws=true"},
 		"exit":   {"simulate.exit_from=0.25", "simulate.exit_share=0.8", "simulate.exit_noise=0.19"},
 	} {

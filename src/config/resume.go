@@ -16,14 +16,14 @@ model.blocks model.hidden model.heads model.sequence model.vocab model.tied mode
 model.family model.key_value_heads model.intermediate model.norm_eps
 model.rope_base model.rope_scaling model.rope_factor model.rope_low_freq_factor model.rope_high_freq_factor model.rope_original_max_position_embeddings
 data.extensions data.limit_bytes data.validation
-parallel.microbatch_size parallel.experts
+parallel.microbatch_size
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
 dynamic.kind
 prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
 attention.buckets
-moe.experts moe.top moe.intermediate moe.balance moe.aux moe.z moe.capacity moe.groups
+moe.experts moe.top moe.intermediate moe.router moe.scale moe.balance moe.aux moe.z moe.capacity moe.groups
 mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 device.precision`
@@ -36,12 +36,12 @@ device.precision`
 const free = `
 run.name run.clock run.trace_steps
 data.path
-parallel.stages parallel.replicas parallel.microbatches
+parallel.stages parallel.replicas parallel.microbatches parallel.experts
 mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
 train.steps train.on_nan train.nan_limit train.log_every train.hash train.validate_every train.validate_sequences train.stopped_is_success
 prune.select
-simulate.head simulate.attention simulate.experts simulate.expert_spread simulate.density_least simulate.density_most
+simulate.head simulate.attention simulate.routing simulate.expert_ranks simulate.density_least simulate.density_most
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.exit_noise simulate.frozen simulate.thaws simulate.mod_tokens simulate.mod_noise
 simulate.measure_times simulate.decide_times simulate.move_delay_most
 balance.kind balance.by balance.every balance.regex balance.layout balance.memory_limit_bytes balance.gaps balance.gamma balance.max_rounds
@@ -53,6 +53,7 @@ comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds
 var effects = map[string]string{
 	"data.path":         "the text is the same",
 	"parallel.replicas": "sums over replicas are added in another order, losses agree but for rounding",
+	"parallel.experts":  "losses agree but for rounding",
 	"train.steps":       "learning rates of the steps to come are those of a run of the new length",
 	"device.kind":       "losses agree but for rounding",
 	"device.kernel":     "losses agree but for rounding",

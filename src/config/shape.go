@@ -53,6 +53,9 @@ func (c Config) Matrices() (attention, mlp float64) {
 	}
 	if c.Dynamic.Has("moe") {
 		router = hidden * float64(c.Moe.Experts)
+		if c.Moe.Router == "mlp" {
+			router += float64(c.Moe.Experts * c.Moe.Experts)
+		}
 	}
 	attention = 2 * hidden * hidden * (1 + float64(m.Keyed())/float64(m.Heads))
 	return attention, float64(c.assigned())*factors*hidden*float64(c.Inside()) + router

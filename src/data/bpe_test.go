@@ -292,7 +292,7 @@ func TestPrepareNamesWhereTheTokenizerFails(t *testing.T) {
 		}
 		return []int32{1}, nil
 	}
-	x := Tokenizer{Vocab: 3, endOfText: 2, prefix: " ", cut: cut, encoder: func() *encoder {
+	x := Tokenizer{Vocab: 3, endOfText: 2, leads: led, cut: cut, encoder: func() *encoder {
 		return &encoder{piece: word, ask: ask, known: map[string][]int32{}}
 	}}
 	dir := tree(t, map[string]string{

@@ -42,6 +42,20 @@ func llamaPiece(text string) int {
 	return end
 }
 
+// llamaCut is cut where marks take the ends of lines behind them.
+func llamaCut(text []byte, from int) int {
+	for {
+		at := cut(text, from)
+		if at == 0 || text[at] != '\n' {
+			return at
+		}
+		if r, _ := utf8.DecodeLastRune(text[:at]); kindOf(r) != mark {
+			return at
+		}
+		text = text[:at]
+	}
+}
+
 // run returns the bytes of the characters of one kind that text begins with.
 func run(text string, of kind) int {
 	end := 0

@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,6 +24,7 @@ const (
 	modelType          protowire.Number = 3 // TrainerSpec
 	whitespaceAsSuffix protowire.Number = 24
 	byteFallback       protowire.Number = 35
+	bosPiece           protowire.Number = 46
 	eosPiece           protowire.Number = 47
 
 	precompiledCharsmap    protowire.Number = 2 // NormalizerSpec
@@ -53,11 +55,12 @@ type pieceModel struct {
 	file    string
 	ids     map[string]int32 // of all pieces
 	types   []uint64         // by id
+	texts   []string         // likewise: what each stands for
 	end     int32            // id of the piece that ends texts
 	longest int              // piece, in bytes
-	joints  joints
+	joints  *joints
 
-	eos                           string
+	bos, eos                      string
 	bpe, fallback, suffix         bool
 	charsmap, prefix, trim, plain bool // plain: spaces are not escaped
 }
@@ -65,8 +68,7 @@ type pieceModel struct {
 // parsePieces reads a model and checks that this package can encode with it:
 // byte-pair encoding of text that is not normalised, with byte fallback.
 func parsePieces(file string, raw []byte) (*pieceModel, error) {
-	m := &pieceModel{file: file, ids: make(map[string]int32), eos: "</s>", prefix: true, trim: true}
-	m.joints.other = make(map[[2]rune]bool)
+	m := &pieceModel{file: file, ids: make(map[string]int32), bos: "<s>", eos: "</s>", prefix: true, trim: true, joints: newJoints()}
 	err := m.fields(field{raw: raw}, func(f field) error {
 		switch {
 		case f.kind != protowire.BytesType:
@@ -157,21 +159,24 @@ func (m *pieceModel) piece(message field) error {
 	case twice:
 		return m.fail(message.position, "piece %d: %.100q stands twice", id, text)
 	}
+	stands := text
 	switch kind {
 	case normalPiece, userDefinedPiece:
 		m.longest = max(m.longest, len(text))
 		m.joints.add(text)
+		stands = strings.ReplaceAll(text, marked, " ")
 	case bytePiece:
 		var b byte
 		if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || fmt.Sprintf("<0x%02X>", b) != text {
 			return m.fail(message.position, "piece %d: %.100q, want a byte as <0x0A>", id, text)
 		}
+		stands = string([]byte{b})
 	case unknownPiece, controlPiece:
 	default:
 		return m.fail(message.position, "piece %d: type %d is not supported", id, kind)
 	}
 	m.ids[text] = id
-	m.types = append(m.types, kind)
+	m.types, m.texts = append(m.types, kind), append(m.texts, stands)
 	return nil
 }
 
@@ -184,6 +189,8 @@ func (m *pieceModel) trainer(f field) error {
 		m.fallback = f.value != 0
 	case f.number == whitespaceAsSuffix && f.kind == protowire.VarintType:
 		m.suffix = f.value != 0
+	case f.number == bosPiece && f.kind == protowire.BytesType:
+		m.bos = string(f.raw)
 	case f.number == eosPiece && f.kind == protowire.BytesType:
 		m.eos = string(f.raw)
 	}

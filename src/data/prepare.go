@@ -194,11 +194,12 @@ func (t Tokenizer) run(e *encoder, w work) encoded {
 		return done
 	}
 	prefix := ""
+	done.tokens = make([]int32, 0, len(w.text)/2) // GPT-2 makes a token of 2 to 5 bytes of most texts
 	if w.first {
-		prefix = t.prefix
+		prefix = t.leads.before(w.text, 0)
+		done.tokens = append(done.tokens, t.begin...)
 	}
-	// GPT-2 makes a token of 2 to 5 bytes of most texts.
-	done.tokens, done.err = e.encode(make([]int32, 0, len(w.text)/2), prefix+w.text)
+	done.tokens, done.err = e.encode(done.tokens, prefix+w.text)
 	if failed, ok := errors.AsType[pieceError](done.err); ok {
 		done.err = w.fail(max(0, failed.position-len(prefix)), failed.error)
 	}

@@ -32,15 +32,27 @@ func OpenSentencePiece(path string) (Tokenizer, error) {
 
 // newSentencePiece returns the tokenizer of a model, the content of file.
 func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
-	m, err := parsePieces(file, raw)
+	v, err := parsePieceVocabulary(file, raw)
 	if err != nil {
 		return Tokenizer{}, err
 	}
+	v.begin = nil
+	return v.Tokenizer()
+}
+
+// parsePieceVocabulary returns the vocabulary of a model, the content of file. Texts begin
+// with its beginning-of-sentence piece, as those of LLaMA do.
+func parsePieceVocabulary(file string, raw []byte) (*Vocabulary, error) {
+	m, err := parsePieces(file, raw)
+	if err != nil {
+		return nil, err
+	}
 	library, err := sentencepiece.NewProcessor(bytes.NewReader(m.forLibrary(raw)))
 	if err != nil {
-		return Tokenizer{}, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	ask := func(piece string) ([]int32, error) {
+	v := &Vocabulary{End: m.end, tokens: m.texts, strips: m.prefix, piece: m.joints.piece, cut: m.joints.cut}
+	v.ask = func(piece string) ([]int32, error) {
 		found := library.Encode(piece)
 		tokens := make([]int32, len(found))
 		for i, token := range found {
@@ -51,13 +63,13 @@ func newSentencePiece(file string, raw []byte) (Tokenizer, error) {
 		}
 		return tokens, nil
 	}
-	t := Tokenizer{Vocab: len(m.types), endOfText: m.end, cut: m.joints.cut, encoder: func() *encoder {
-		return &encoder{piece: m.joints.piece, ask: ask, known: make(map[string][]int32)}
-	}}
 	if m.prefix {
-		t.prefix = " "
+		v.leads = led
 	}
-	return t, nil
+	if begin, ok := m.ids[m.bos]; ok && m.types[begin] == controlPiece {
+		v.begin = []int32{begin}
+	}
+	return v, nil
 }
 
 // forLibrary returns the model with the additions that the library
@@ -91,6 +103,8 @@ type joints struct {
 	ascii [utf8.RuneSelf][utf8.RuneSelf]bool
 	other map[[2]rune]bool
 }
+
+func newJoints() *joints { return &joints{other: make(map[[2]rune]bool)} }
 
 // add notes the pairs of a piece. ▁ stands for the space.
 func (j *joints) add(piece string) {

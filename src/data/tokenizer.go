@@ -6,8 +6,9 @@ import "strings"
 type Tokenizer struct {
 	Vocab int // ids are below it
 
-	endOfText int32  // ends every document
-	prefix    string // stands before the text of every document
+	begin     []int32 // begin every document
+	endOfText int32   // ends every document
+	leads     leading // whether a space stands before the text of a document
 	// cut returns the last place in text, from or later, at which encoding it
 	// in two gives the same ids, or 0 if it finds none.
 	cut     func(text []byte, from int) int

@@ -1,9 +1,7 @@
 package data
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,8 +11,8 @@ import (
 // tokenizerFile is the file of Hugging Face's tokenizers.
 const tokenizerFile = "tokenizer.json"
 
-// maxTokenizer is the longest tokenizer.json that is read, in bytes: some times Llama 3's.
-const maxTokenizer = 64 << 20
+// MaxTokenizer is the longest file of a tokenizer that is read, in bytes: some times Llama 3's.
+const MaxTokenizer = 64 << 20
 
 // The regular expressions that texts are cut with, as tokenizer.json writes them.
 const (
@@ -23,13 +21,13 @@ const (
 )
 
 // tokenizerJSON is a tokenizer as Hugging Face's library writes it: what there is of a
-// byte-level byte-pair encoding.
+// byte-pair encoding.
 type tokenizerJSON struct {
 	Version       string          `json:"version"`
 	Truncation    json.RawMessage `json:"truncation"` // of batches, as padding
 	Padding       json.RawMessage `json:"padding"`
 	Added         []addedToken    `json:"added_tokens"`
-	Normalizer    json.RawMessage `json:"normalizer"`
+	Normalizer    *stepJSON       `json:"normalizer"`
 	PreTokenizer  *stepJSON       `json:"pre_tokenizer"`
 	PostProcessor *stepJSON       `json:"post_processor"`
 	Decoder       *stepJSON       `json:"decoder"`
@@ -50,6 +48,15 @@ type addedToken struct {
 // stepJSON is a step before or after the model, of any type.
 type stepJSON struct {
 	Type           string                           `json:"type"`
+	Normalizers    []stepJSON                       `json:"normalizers,omitempty"`
+	Decoders       []stepJSON                       `json:"decoders,omitempty"`
+	Prepend        string                           `json:"prepend,omitempty"`
+	Content        string                           `json:"content,omitempty"`
+	Start          int                              `json:"start,omitempty"`
+	Stop           int                              `json:"stop,omitempty"`
+	Replacement    string                           `json:"replacement,omitempty"`
+	PrependScheme  *string                          `json:"prepend_scheme,omitempty"`
+	Split          *bool                            `json:"split,omitempty"`
 	AddPrefixSpace *bool                            `json:"add_prefix_space,omitempty"`
 	TrimOffsets    bool                             `json:"trim_offsets"`
 	UseRegex       *bool                            `json:"use_regex,omitempty"`
@@ -86,43 +93,46 @@ func parseTokenizer(text []byte) (*Vocabulary, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	var err error
-	if v.piece, err = t.PreTokenizer.piece(); err != nil {
-		return nil, fmt.Errorf("pre_tokenizer: %w", err)
+	if err := t.steps(v); err != nil {
+		return nil, err
 	}
 	var ids map[string]int32
 	if err := json.Unmarshal(t.Model.Vocab, &ids); err != nil {
 		return nil, fmt.Errorf("model: vocab: %w", err)
 	}
-	if err := v.number(ids, t.Added); err != nil {
+	if err := v.number(ids, t.Added, t.Model.ByteFallback); err != nil {
 		return nil, err
 	}
 	if err := v.readMerges(ids, t.Model.Merges); err != nil {
 		return nil, fmt.Errorf("model: merges: %w", err)
 	}
-	if v.begin, err = t.PostProcessor.begin(); err != nil {
+	var err error
+	if v.begin, v.after, err = t.PostProcessor.around(); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
-	if i := slices.IndexFunc(v.begin, func(id int32) bool { return id < 0 || int(id) >= len(v.tokens) }); i >= 0 {
-		return nil, fmt.Errorf("post_processor: token %d of %d", v.begin[i], len(v.tokens))
+	for _, id := range slices.Concat(v.begin, v.after) {
+		if id < 0 || int(id) >= len(v.tokens) {
+			return nil, fmt.Errorf("post_processor: token %d of %d", id, len(v.tokens))
+		}
 	}
 	return v, nil
 }
 
-// check refuses what is no byte-level byte-pair encoding, or one that changes texts.
+// check refuses what is no byte-pair encoding of bytes, or of characters with a token for
+// every byte, or one that changes texts.
 func (t *tokenizerJSON) check() error {
+	if t.Model.Type != "BPE" {
+		return fmt.Errorf("model: type %.100q is not supported, want BPE", t.Model.Type)
+	}
 	absent := func(s *string) bool { return s == nil || *s == "" }
 	for _, rule := range []struct {
 		ok         bool
 		name, want string
 	}{
-		{t.Model.Type == "BPE", "model: type", "BPE"},
 		{t.Model.Dropout == nil || *t.Model.Dropout == 0, "model: dropout", "none"},
 		{absent(t.Model.Prefix), "model: continuing_subword_prefix", "none"},
 		{absent(t.Model.Suffix), "model: end_of_word_suffix", "none"},
-		{!t.Model.ByteFallback, "model: byte_fallback", "false"},
-		{len(t.Normalizer) == 0 || bytes.Equal(t.Normalizer, []byte("null")), "normalizer", "null"},
-		{t.Decoder != nil && t.Decoder.Type == byteLevel, "decoder", byteLevel},
+		{!t.Model.ByteFallback || !t.Model.Whole, "model: ignore_merges", "false where byte_fallback is true"},
 	} {
 		if !rule.ok {
 			return fmt.Errorf("%s: this one is not supported, want %s", rule.name, rule.want)
@@ -136,84 +146,19 @@ func (t *tokenizerJSON) check() error {
 	return nil
 }
 
-// byteLevel is the type of the steps that spell bytes as letters.
-const byteLevel = "ByteLevel"
-
-// piece returns what cuts a text as the step does, which is before the model.
-func (s *stepJSON) piece() (func(string) int, error) {
-	byPattern := s != nil && s.Type == "Sequence" && len(s.Pretokenizers) == 2 && s.Pretokenizers[0].Type == "Split"
-	spelling := s
-	if byPattern {
-		spelling = &s.Pretokenizers[1]
-	}
-	switch {
-	case spelling == nil || spelling.Type != byteLevel:
-		return nil, errors.New("this one is not supported, want ByteLevel, or a Sequence of Split and ByteLevel")
-	case spelling.AddPrefixSpace == nil || *spelling.AddPrefixSpace:
-		return nil, errors.New("add_prefix_space is not supported, want false")
-	case (spelling.UseRegex == nil || *spelling.UseRegex) == byPattern:
-		return nil, fmt.Errorf("use_regex: want %v", !byPattern)
-	case !byPattern:
-		return piece, nil
-	}
-	cut := s.Pretokenizers[0]
-	if cut.Behavior != "Isolated" || cut.Invert {
-		return nil, fmt.Errorf("Split: behavior %.100q, invert %v: not supported, want Isolated and false", cut.Behavior, cut.Invert)
-	}
-	switch cut.Pattern["Regex"] {
-	case gpt2Pattern:
-		return piece, nil
-	case llamaPattern:
-		return llamaPiece, nil
-	}
-	return nil, fmt.Errorf("Split: pattern %.200q is not supported, want the regular expression of GPT-2 or Llama 3", cut.Pattern)
-}
-
-// begin returns the tokens that the step, which is behind the model, sets before a text.
-func (s *stepJSON) begin() ([]int32, error) {
-	if s == nil || s.Type == byteLevel {
-		return nil, nil
-	}
-	var tokens []int32
-	switch s.Type {
-	case "Sequence":
-		for i := range s.Processors {
-			more, err := s.Processors[i].begin()
-			if err != nil {
-				return nil, err
-			}
-			tokens = append(more, tokens...)
-		}
-		return tokens, nil
-	case "TemplateProcessing":
-		last := len(s.Single) - 1
-		for i, part := range s.Single {
-			special, ok := part["SpecialToken"]
-			if ok == (i == last) {
-				return nil, errors.New("single: want tokens before the text only, others are not supported")
-			}
-			tokens = append(tokens, s.SpecialTokens[special.ID].IDs...)
-		}
-		return tokens, nil
-	}
-	return nil, fmt.Errorf("type %.100q is not supported, want ByteLevel or TemplateProcessing", s.Type)
-}
-
 // number gives every token its id, each below how many there are. Those of ids that spell
-// no bytes are only ever added ones.
-func (v *Vocabulary) number(ids map[string]int32, added []addedToken) error {
+// no bytes are only ever added ones, unless tokens are of characters.
+func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters bool) error {
 	all := maps.Clone(ids)
-	sets := make([][]string, 2) // of texts as they are, and of normalised ones
+	contents := make(map[string]bool)
 	v.added = make(map[string]int32)
 	for i, a := range added {
 		if id, ok := all[a.Content]; ok && id != a.ID {
 			return fmt.Errorf("added_tokens: %d, %.100q: id %d, want %d as it has already", i, a.Content, a.ID, id)
 		}
-		all[a.Content], v.added[a.Content] = a.ID, a.ID
-		set := map[bool]int{true: 1}[a.Normalized]
-		sets[set] = append(sets[set], a.Content)
+		all[a.Content], contents[a.Content] = a.ID, true
+		v.search(a)
 	}
-	v.sets = slices.DeleteFunc(sets, func(s []string) bool { return len(s) == 0 })
 	v.tokens = make([]string, len(all))
 	seen := make([]bool, len(all))
 	for _, spelt := range slices.Sorted(maps.Keys(all)) {
@@ -223,19 +168,57 @@ func (v *Vocabulary) number(ids map[string]int32, added []addedToken) error {
 		}
 		seen[id] = true
 		token, spells := unspell(spelt)
-		if _, ok := ids[spelt]; ok && spells {
-			v.ids[token] = id
+		if characters {
+			token, spells = strings.ReplaceAll(spelt, marked, " "), true
 		}
-		if _, ok := v.added[spelt]; ok {
+		if _, ok := ids[spelt]; ok && spells {
+			v.ids[map[bool]string{true: spelt, false: token}[characters]] = id
+		}
+		if contents[spelt] {
 			token = spelt
 		}
 		v.tokens[id] = token
 	}
-	for _, end := range []string{gpt2End, llamaEnd} {
-		if id, ok := v.added[end]; ok {
-			v.End = id
+	for _, end := range []string{gpt2End, llamaEnd, pieceEnd} {
+		if contents[end] {
+			v.End = all[end]
 			break
 		}
+	}
+	if characters {
+		return v.numberBytes()
+	}
+	return nil
+}
+
+// search has texts searched for an added token.
+func (v *Vocabulary) search(a addedToken) {
+	word := a.Content
+	if a.Normalized && v.escapes { // as the text is then
+		word = strings.ReplaceAll(v.leads.before(word, 0)+word, " ", marked)
+	}
+	v.added[word] = a.ID
+	if a.Normalized {
+		v.normal = append(v.normal, word)
+	} else {
+		v.raw = append(v.raw, word)
+	}
+	if !a.Special {
+		v.plain = a.Content
+	}
+}
+
+// numberBytes finds the tokens of bytes, which stand for characters that have none. No merge
+// is of them.
+func (v *Vocabulary) numberBytes() error {
+	v.bytes = make([]int32, 256)
+	for b := range v.bytes {
+		spelt := fmt.Sprintf("<0x%02X>", b)
+		id, ok := v.ids[spelt]
+		if !ok {
+			return fmt.Errorf("model: vocab: no token %s: want one of each byte, since byte_fallback is true", spelt)
+		}
+		v.bytes[b], v.tokens[id] = id, string([]byte{byte(b)})
 	}
 	return nil
 }
@@ -253,7 +236,11 @@ func (v *Vocabulary) readMerges(ids map[string]int32, source []byte) error {
 			pairs[i] = strings.Split(line, " ")
 		}
 	}
-	taken := make(map[int32]bool) // ids that merges so far join
+	var joints *joints
+	if v.bytes != nil {
+		joints = newJoints()
+		v.piece, v.cut = joints.piece, joints.cut
+	}
 	for rank, pair := range pairs {
 		fail := func(why string) error { return fmt.Errorf("%d: %.100q: %s", rank, pair, why) }
 		if len(pair) != 2 {
@@ -269,11 +256,11 @@ func (v *Vocabulary) readMerges(ids map[string]int32, source []byte) error {
 			return fail("want two tokens of the vocabulary that make a third")
 		case twice:
 			return fail("stands twice")
-		case taken[id]:
-			return fail("an earlier merge takes what it makes, which is not supported")
 		}
 		v.merges[at] = merge{rank, id}
-		taken[a], taken[b] = true, true
+		if joints != nil {
+			joints.add(pair[0] + pair[1])
+		}
 	}
 	return nil
 }

@@ -65,6 +65,9 @@ func TestTokenizerJSON(t *testing.T) {
 		want []int32
 	}{
 		{"merges", nil, "abc  cab", []int32{257, 32, 32, 99, 256}},
+		{"a later merge makes what an earlier one takes", map[string]string{"model.merges": `["ab c", "a b"]`}, "abc", []int32{257}},
+		{"tokens behind the text", map[string]string{"post_processor": `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}],
+			"special_tokens": {"x": {"id": "x", "ids": [9]}}}`}, "ab", []int32{256, 9}},
 		{"pairs", map[string]string{"model.merges": `[["a", "b"]]`}, "abc", []int32{256, 99}},
 		{"GPT-2's regular expression", map[string]string{"pre_tokenizer": split(t, gpt2Pattern)}, "abc   cab", []int32{257, 258, 32, 99, 256}},
 		{"Llama 3's", map[string]string{"pre_tokenizer": split(t, llamaPattern)}, "(abc", []int32{40, 257}},
@@ -137,17 +140,15 @@ func TestLlamaPiece(t *testing.T) {
 // A tokenizer that this package would not do exactly is refused, by what it asks for.
 func TestTokenizerJSONRefuses(t *testing.T) {
 	for _, c := range []struct{ path, value, want string }{
-		{"model.type", `"Unigram"`, "model: type: this one is not supported, want BPE"},
+		{"model.type", `"Unigram"`, `model: type "Unigram" is not supported, want BPE`},
 		{"model.dropout", `0.1`, "model: dropout"},
 		{"model.continuing_subword_prefix", `"##"`, "model: continuing_subword_prefix"},
 		{"model.end_of_word_suffix", `"</w>"`, "model: end_of_word_suffix"},
-		{"model.byte_fallback", `true`, "model: byte_fallback"},
 		{"model.vocab", `{"a": 1}`, `token "a" has id 1, want each of 0 to 0 once`},
 		{"model.vocab", `[]`, "model: vocab: json: cannot unmarshal"},
 		{"model.merges", `["a  b"]`, `model: merges: 0: ["a" "" "b"]: want two tokens`},
 		{"model.merges", `["a z"]`, `model: merges: 0: ["a" "z"]: want two tokens of the vocabulary that make a third`},
 		{"model.merges", `["a b", "a b"]`, `model: merges: 1: ["a" "b"]: stands twice`},
-		{"model.merges", `["ab c", "a b"]`, `model: merges: 1: ["a" "b"]: an earlier merge takes what it makes, which is not supported`},
 		{"model.merges", `7`, "model: merges: json: cannot unmarshal"},
 		{"normalizer", `{"type": "NFC"}`, "normalizer: this one is not supported, want null"},
 		{"decoder", `{"type": "Metaspace"}`, "decoder: this one is not supported, want ByteLevel"},
@@ -159,7 +160,7 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"pre_tokenizer", split(t, `\p{L}+`), `pre_tokenizer: Split: pattern map["Regex":"\\p{L}+"] is not supported`},
 		{"pre_tokenizer", strings.Replace(split(t, llamaPattern), "Isolated", "Removed", 1), `pre_tokenizer: Split: behavior "Removed"`},
 		{"post_processor", `{"type": "BertProcessing"}`, `post_processor: type "BertProcessing" is not supported`},
-		{"post_processor", `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}]}`, "post_processor: single: want tokens before the text only"},
+		{"post_processor", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]}`, "post_processor: single: 0 texts, want one"},
 		{"post_processor", strings.Replace(beginning, "[7, 8]", "[7, 300]", 1), "post_processor: token 300 of 260"},
 		{"added_tokens", `[{"id": 260, "content": "x y", "lstrip": true}]`, `added_tokens: 0, "x y": want a text, and neither`},
 		{"added_tokens", `[{"id": 261, "content": "x y"}]`, `token "x y" has id 261, want each of 0 to 260 once`},

@@ -2,15 +2,10 @@ package data
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
-
-	"dynmo/src/input"
 )
 
 // Files of a byte-level encoding, as GPT-2's.
@@ -19,44 +14,6 @@ const (
 	mergesFile = "merges.txt"
 )
 
-// maxVocabulary is the longest file of a vocabulary that is read, in bytes: ten
-// times GPT-2's.
-const maxVocabulary = 16 << 20
-
-// OpenVocabulary reads tokenizer.json of a directory or, where it has none, vocab.json and
-// merges.txt. Errors name the file and what is wrong; they are fs.ErrNotExist where it has
-// none of them.
-func OpenVocabulary(dir string) (*Vocabulary, error) {
-	path := filepath.Join(dir, tokenizerFile)
-	text, err := input.Read(path, maxTokenizer)
-	if err == nil {
-		v, err := parseTokenizer(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		return v, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	path = filepath.Join(dir, vocabFile)
-	if text, err = input.Read(path, maxVocabulary); err != nil {
-		return nil, err
-	}
-	v, err := parseVocabulary(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	path = filepath.Join(dir, mergesFile)
-	if text, err = input.Read(path, maxVocabulary); err != nil {
-		return nil, err
-	}
-	if err := v.parseMerges(string(text)); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return v, nil
-}
-
 // parseVocabulary reads vocab.json: an object of ids, each below how many there
 // are, by token, whose bytes are spelt as letters.
 func parseVocabulary(text []byte) (*Vocabulary, error) {
@@ -64,7 +21,7 @@ func parseVocabulary(text []byte) (*Vocabulary, error) {
 	if err := json.Unmarshal(text, &ids); err != nil {
 		return nil, err
 	}
-	v := &Vocabulary{End: -1, ids: make(map[string]int32), tokens: make([]string, len(ids)), merges: make(map[[2]int32]merge), piece: piece}
+	v := &Vocabulary{End: -1, ids: make(map[string]int32), tokens: make([]string, len(ids)), merges: make(map[[2]int32]merge), piece: piece, cut: cut}
 	seen := make([]bool, len(ids))
 	for _, spelt := range slices.Sorted(maps.Keys(ids)) {
 		id := ids[spelt]

@@ -8,41 +8,67 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// Vocabulary is a byte-level byte-pair encoding (Radford et al. 2019): it turns any
-// text into tokens, and tokens back into bytes.
+// Vocabulary is a byte-pair encoding: it turns any text into tokens, and tokens back into
+// bytes. It is byte-level (Radford et al. 2019) or, as sentencepiece's (Kudo & Richardson
+// 2018), of characters, those that have no token as their bytes.
 type Vocabulary struct {
-	End    int32 // the token that ends a text; -1 if there is none
-	tokens []string
-	ids    map[string]int32
-	merges map[[2]int32]merge
-	piece  func(text string) int // length in bytes of the first piece of a text, which is not empty
-	whole  bool                  // a piece that is a token is that one, whatever its merges
-	begin  []int32               // stand before every text
-	added  map[string]int32      // tokens that a text holds as they are
-	sets   [][]string            // of these: a text is searched for all of one, then its rest for the next
+	End    int32              // the token that ends a text; -1 if there is none
+	tokens []string           // their bytes
+	ids    map[string]int32   // that merges begin with and make: by bytes or, of characters, with ▁ for a space
+	merges map[[2]int32]merge // of neighbours
+	piece  func(text string) int
+	cut    func(text []byte, from int) int           // see Tokenizer
+	whole  bool                                      // a piece that is a token is that one, whatever its merges
+	bytes  []int32                                   // tokens of bytes, of an encoding of characters; else nil
+	ask    func(piece string) (ids []int32, e error) // encodes a piece in place of merges; or nil
+
+	begin, after []int32          // stand before and behind every text
+	leads        leading          // which texts get a space
+	strips       bool             // which is no part of the text that tokens stand for
+	escapes      bool             // before a text is searched for normal tokens it has that space, and all are ▁
+	added        map[string]int32 // tokens that a text holds as they are, as it is searched for them
+	raw, normal  []string         // of these, those that are searched for first, and those then
+	plain        string           // one of these that text may hold which is no markup; or ""
 }
 
-// merge is what two neighbours become, and when: of those in a text the merge of
-// the lowest rank is made first.
-type merge struct {
-	rank int
-	id   int32
+// leading is which texts get a space that they do not have.
+type leading uint8
+
+const (
+	unled       leading = iota
+	led                 // every part between two added tokens
+	lacking             // every part that does not begin with a space
+	textLacking         // a text that does not begin with a space
+)
+
+// before returns the space that stands before a part of a text, which begins at a byte.
+func (l leading) before(part string, at int) string {
+	spaced := strings.HasPrefix(part, " ") || strings.HasPrefix(part, marked)
+	if part != "" && (l == led || l == lacking && !spaced || l == textLacking && !spaced && at == 0) {
+		return " "
+	}
+	return ""
 }
 
-// Spellings of the token that ends a text in the vocabularies of GPT-2 and Llama 3.
+// marked is what sentencepiece writes for a space.
+const marked = "▁"
+
+// Spellings of the token that ends a text in the vocabularies of GPT-2, Llama 3, and LLaMA.
 const (
 	gpt2End  = "<|endoftext|>"
 	llamaEnd = "<|end_of_text|>"
+	pieceEnd = "</s>"
 )
 
 // Bytes returns the vocabulary that text is trained with where it is not
 // tokenized: every byte is a token, and 0 stands between two texts.
 func Bytes() *Vocabulary {
-	v := &Vocabulary{End: separator, ids: make(map[string]int32), piece: piece}
+	v := &Vocabulary{End: separator, ids: make(map[string]int32), piece: piece, cut: cut}
 	for b := range 256 {
 		v.add(string([]byte{byte(b)}))
 	}
@@ -52,7 +78,7 @@ func Bytes() *Vocabulary {
 // GPT2Vocabulary returns the vocabulary of GPT2, from the library that encodes with it.
 var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 	library := codec.NewR50kBase()
-	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: piece}
+	v := &Vocabulary{End: endOfText, ids: make(map[string]int32), merges: make(map[[2]int32]merge), piece: piece, cut: cut}
 	for id := range uint(endOfText) {
 		token, err := library.Decode([]uint{id})
 		if err != nil {
@@ -60,7 +86,7 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 		}
 		v.add(token)
 		if len(token) > 1 { // tokens stand in the order of their merges
-			pair := v.merged(v.bytes(token))
+			pair := v.merged(v.spelt(token))
 			v.merges[[2]int32{pair[0], pair[1]}] = merge{len(v.merges), int32(id)}
 		}
 	}
@@ -71,7 +97,7 @@ var GPT2Vocabulary = sync.OnceValue(func() *Vocabulary {
 
 // special makes a token one that a text holds as it is.
 func (v *Vocabulary) special(token string, id int32) {
-	v.added, v.sets = map[string]int32{token: id}, [][]string{{token}}
+	v.added, v.raw = map[string]int32{token: id}, []string{token}
 }
 
 // add appends a token.
@@ -86,41 +112,110 @@ func (v *Vocabulary) Size() int { return len(v.tokens) }
 // Text returns the bytes of a token.
 func (v *Vocabulary) Text(id int32) string { return v.tokens[id] }
 
-// Encode returns the tokens of a text. The error names a byte that no token is for.
-func (v *Vocabulary) Encode(text string) ([]int32, error) {
-	return v.encode(slices.Clone(v.begin), text, 0, v.sets)
+// Opening returns the bytes of a token that a text begins with: a space that was set before
+// the text is none of it.
+func (v *Vocabulary) Opening(id int32) string {
+	if v.strips {
+		return strings.TrimPrefix(v.tokens[id], " ")
+	}
+	return v.tokens[id]
 }
 
-// encode appends the tokens of a part of a text, which begins at a byte of it and has no
-// added tokens but those of sets.
-func (v *Vocabulary) encode(tokens []int32, part string, at int, sets [][]string) (_ []int32, err error) {
-	for len(sets) > 0 {
-		i, found := firstOf(part, sets[0])
-		if i < 0 {
-			sets = sets[1:]
+// Encode returns the tokens of a text, with those that stand before and behind every text.
+// The error names a byte that no token is for.
+func (v *Vocabulary) Encode(text string) ([]int32, error) {
+	tokens, err := v.Prompt(text)
+	return append(tokens, v.after...), err
+}
+
+// Prompt is Encode of a text that goes on.
+func (v *Vocabulary) Prompt(text string) ([]int32, error) {
+	tokens := slices.Clone(v.begin)
+	for _, p := range apart(text, 0, v.raw) {
+		if p.added {
+			tokens = append(tokens, v.added[p.text])
 			continue
 		}
-		if tokens, err = v.encode(tokens, part[:i], at, sets[1:]); err != nil {
-			return nil, err
+		if v.escapes {
+			p.text = strings.ReplaceAll(v.leads.before(p.text, p.at)+p.text, " ", marked)
 		}
-		tokens = append(tokens, v.added[found])
-		part, at = part[i+len(found):], at+i+len(found)
-	}
-	for len(part) > 0 {
-		word := part[:v.piece(part)]
-		ids := v.bytes(word)
-		id, ok := v.ids[word]
-		switch i := slices.Index(ids, -1); {
-		case v.whole && ok:
-			tokens = append(tokens, id)
-		case i >= 0:
-			return nil, fmt.Errorf("byte %d, 0x%02x: the vocabulary has no token for it", at+i, part[i])
-		default:
-			tokens = append(tokens, v.merged(ids)...)
+		for _, q := range apart(p.text, p.at, v.normal) {
+			if q.added {
+				tokens = append(tokens, v.added[q.text])
+				continue
+			}
+			var err error
+			if tokens, err = v.encode(tokens, q); err != nil {
+				return nil, err
+			}
 		}
-		part, at = part[len(word):], at+len(word)
 	}
 	return tokens, nil
+}
+
+// encode appends the tokens of a part of a text.
+func (v *Vocabulary) encode(tokens []int32, p part) ([]int32, error) {
+	text, at := p.text, p.at
+	if !v.escapes {
+		space := v.leads.before(text, at)
+		text, at = space+text, at-len(space)
+	}
+	for len(text) > 0 {
+		word := text[:v.piece(text)]
+		ids, err := v.word(word)
+		if failed, ok := errors.AsType[pieceError](err); ok {
+			return nil, fmt.Errorf("byte %d, %w", at+failed.position, failed.error)
+		}
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, ids...)
+		text, at = text[len(word):], at+len(word)
+	}
+	return tokens, nil
+}
+
+// word returns the tokens of a piece. Errors are pieceErrors where it is a matter of a byte.
+func (v *Vocabulary) word(word string) ([]int32, error) {
+	if v.ask != nil {
+		return v.ask(word)
+	}
+	if id, ok := v.ids[word]; ok && v.whole {
+		return []int32{id}, nil
+	}
+	if v.bytes != nil {
+		return v.merged(v.letters(word)), nil
+	}
+	ids := v.spelt(word)
+	if i := slices.Index(ids, -1); i >= 0 {
+		return nil, pieceError{fmt.Errorf("0x%02x: the vocabulary has no token for it", word[i]), i}
+	}
+	return v.merged(ids), nil
+}
+
+// part is a part of a text, which begins at a byte of it: an added token, or what is between
+// two.
+type part struct {
+	text  string
+	at    int
+	added bool
+}
+
+// apart returns the parts of a text, which begins at a byte, by the words that it holds.
+func apart(text string, at int, words []string) []part {
+	var parts []part
+	for text != "" {
+		i, found := firstOf(text, words)
+		if i < 0 {
+			return append(parts, part{text, at, false})
+		}
+		if i > 0 {
+			parts = append(parts, part{text[:i], at, false})
+		}
+		parts = append(parts, part{found, at + i, true})
+		text, at = text[i+len(found):], at+i+len(found)
+	}
+	return parts
 }
 
 // firstOf returns where the first of some words begins in text, -1 if there is none. Of
@@ -136,8 +231,8 @@ func firstOf(text string, words []string) (at int, found string) {
 	return at, found
 }
 
-// bytes returns the token of each byte of text, -1 where there is none.
-func (v *Vocabulary) bytes(text string) []int32 {
+// spelt returns the token of each byte of text, -1 where there is none.
+func (v *Vocabulary) spelt(text string) []int32 {
 	ids := make([]int32, len(text))
 	for i := range len(text) {
 		id, ok := v.ids[text[i:i+1]]
@@ -149,31 +244,39 @@ func (v *Vocabulary) bytes(text string) []int32 {
 	return ids
 }
 
-// merged makes all merges of neighbours, in its place.
-func (v *Vocabulary) merged(ids []int32) []int32 {
-	for len(ids) > 1 {
-		best, pair := merge{rank: -1}, [2]int32{}
-		for i := range len(ids) - 1 {
-			if m, ok := v.merges[[2]int32{ids[i], ids[i+1]}]; ok && (best.rank < 0 || m.rank < best.rank) {
-				best, pair = m, [2]int32{ids[i], ids[i+1]}
-			}
+// letters returns the token of each character of text, or those of its bytes.
+func (v *Vocabulary) letters(text string) []int32 {
+	ids := make([]int32, 0, len(text))
+	for at := 0; at < len(text); {
+		_, n := utf8.DecodeRuneInString(text[at:])
+		letter := text[at : at+n]
+		at += n
+		if letter == " " {
+			letter = marked
 		}
-		if best.rank < 0 {
-			break
+		if id, ok := v.ids[letter]; ok {
+			ids = append(ids, id)
+			continue
 		}
-		n := 0
-		for i := 0; i < len(ids); i++ {
-			id := ids[i]
-			if i+1 < len(ids) && id == pair[0] && ids[i+1] == pair[1] {
-				id = best.id
-				i++
-			}
-			ids[n] = id
-			n++
+		for _, b := range []byte(letter) {
+			ids = append(ids, v.bytes[b])
 		}
-		ids = ids[:n]
 	}
 	return ids
+}
+
+// Tokenizer returns the encoding of documents: names of special tokens in them are text. The
+// error says what they would lack.
+func (v *Vocabulary) Tokenizer() (Tokenizer, error) {
+	switch {
+	case v.End < 0:
+		return Tokenizer{}, errors.New("no token that ends texts: want eos_token in tokenizer_config.json")
+	case v.plain != "":
+		return Tokenizer{}, fmt.Errorf("added_tokens: %.100q is not special: texts of documents that hold such tokens are not supported", v.plain)
+	}
+	t := Tokenizer{Vocab: v.Size(), begin: v.begin, endOfText: v.End, leads: v.leads, cut: v.cut}
+	t.encoder = func() *encoder { return &encoder{piece: v.piece, ask: v.word, known: make(map[string][]int32)} }
+	return t, nil
 }
 
 // VocabularyOf returns the vocabulary that a model of so many tokens, trained on

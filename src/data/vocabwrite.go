@@ -18,7 +18,7 @@ import (
 // The byte that ends texts where bytes are the vocabulary is no special token in them, since
 // those stand in a text as they are spelt: only the model's configuration names it.
 func (v *Vocabulary) Files(positions int) (map[string][]byte, error) {
-	if len(v.begin) > 0 || v.whole {
+	if len(v.begin) > 0 || v.whole || v.bytes != nil || v.ask != nil {
 		panic("data: files of a tokenizer that is not GPT-2's")
 	}
 	var vocab strings.Builder

@@ -1,35 +1,41 @@
 package dynamic
 
-import "math"
+import (
+	"dynmo/src/config"
+	"dynmo/src/dynamic/routing"
+)
 
-// ExpertWorkload is a mixture of experts, whose layer waits for its fullest one.
-// With loads x_e = exp(Spread·(a_e + b_e)), a_e ~ N(0,1) of the layer, b_e of
-// step and microbatch, its MLP takes max x_e / mean x_e times as long as with
-// equal loads, which the dense costs stand for.
+// ExpertWorkload is a mixture of experts that are spread over ranks, of which the fullest
+// sets the time of a layer, as routers of a small trained model filled them: an MLP takes as
+// many times longer than with equal loads, which the dense costs stand for, as that rank
+// has the mean load. Blocks are the recorded ones in proportion to their depth, microbatches
+// consecutive ones that were recorded, from another one on in every step.
 type ExpertWorkload struct {
-	Experts int // of a layer
-	// Spread is the deviation of the logarithm of an expert's load, once for the
-	// layer and once for each of its microbatches. With 0.2 the fullest of eight experts
-	// has 1.4 times the mean.
-	Spread float64
+	Recorded routing.Recording
+	Ranks    int
+}
+
+// recordedExperts returns the workload of the settings.
+func recordedExperts(s config.Simulate) Workload {
+	r, err := routing.Named(s.Routing)
+	if err != nil {
+		panic("dynamic: settings name a recording that the program has not")
+	}
+	return ExpertWorkload{r, min(s.ExpertRanks, r.Experts)}
 }
 
 // Costs change with every step.
 func (w ExpertWorkload) Costs(c *Chain, step int) Costs {
+	r, p := w.Recorded, routing.Contiguous(w.Recorded.Experts, w.Ranks)
+	first := c.random(streamRouting).IntN(r.Slots) + step*slotStride
 	return c.scaled(func(factors []float64, b block) {
-		habit := make([]float64, w.Experts)
-		rnd := c.random(streamExperts, uint64(b.index))
-		for e := range habit {
-			habit[e] = rnd.NormFloat64()
-		}
-		rnd = c.random(streamRouting, uint64(step), uint64(b.index))
 		for m := range factors {
-			sum, most := 0.0, 0.0
-			for e := range habit {
-				x := math.Exp(w.Spread * (habit[e] + rnd.NormFloat64()))
-				sum, most = sum+x, max(most, x)
-			}
-			factors[m] = 1 + b.mlp*(most*float64(w.Experts)/sum-1)
+			loads := r.Loads(b.index*r.Blocks/c.count, (first+m)%r.Slots)
+			factors[m] = 1 + b.mlp*(p.Fullest(loads, w.Ranks)-1)
 		}
 	})
 }
+
+// slotStride is how many recorded microbatches lie between the first ones of two steps: a
+// prime, so that steps begin with each of them.
+const slotStride = 29

@@ -34,7 +34,7 @@ type NamedWorkload struct {
 var Workloads = []NamedWorkload{
 	{"prune", 0, false, func(c config.Config) Workload { return PruneWorkload{NewPrune(c.Prune)} }},
 	{"freeze", 50, false, func(c config.Config) Workload { return FreezeWorkload{c.Simulate.Frozen, c.Simulate.Thaws} }},
-	{"moe", 1, true, func(c config.Config) Workload { return ExpertWorkload{c.Simulate.Experts, c.Simulate.Spread} }},
+	{"moe", 1, true, func(c config.Config) Workload { return recordedExperts(c.Simulate) }},
 	{"attention", 1, false, func(c config.Config) Workload {
 		return AttentionWorkload{c.Simulate.Sparsest, c.Simulate.Densest, c.Simulate.Noise}
 	}},
@@ -47,7 +47,7 @@ var Workloads = []NamedWorkload{
 // Streams of random numbers: a kind's draws depend on no other's.
 const (
 	streamFreeze = iota
-	streamExperts
+	_
 	streamRouting
 	streamDensity
 	streamBuckets

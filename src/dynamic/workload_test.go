@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/cost"
+	"dynmo/src/dynamic/routing"
 	"dynmo/src/expect"
 )
 
@@ -61,9 +64,14 @@ func TestWorkloadsAssume(t *testing.T) {
 	if got := (ExitWorkload{From: 0.5, Final: 0.25}).Costs(c, 99).Layers; got[3].Forward != 1 || math.Abs(got[8].Forward-0.75) > 1e-12 {
 		t.Errorf("%v of the tokens reach block 2 and %v the last, want 1 and 0.75", got[3].Forward, got[8].Forward)
 	}
+	experts, err := routing.New(routing.Recording{Experts: 4, Top: 1, Blocks: 8, Slots: 4, Replicas: 1, Tokens: 6})
+	expect.OK(t, err)
+	for slot := range experts.Slots {
+		expect.OK(t, experts.Add(2, slot, []int64{3, 1, 1, 1}))
+	}
 	for name, c := range map[string]struct{ got, want float64 }{
-		"one expert":         {ExpertWorkload{Experts: 1, Spread: 1}.Costs(c, 5).Scale[3][2], 1},
-		"equal experts":      {ExpertWorkload{Experts: 4}.Costs(c, 5).Scale[3][2], 1},
+		"one rank":           {ExpertWorkload{experts, 1}.Costs(c, 5).Scale[3][2], 1},
+		"fullest rank":       {ExpertWorkload{experts, 2}.Costs(c, 5).Scale[3][2], 1 + c.blocks[3].mlp/3}, // 4 of 6, where 3 are equal
 		"half of the tokens": {DepthWorkload{Tokens: 0.5}.Costs(c, 5).Scale[2][3], 0.5},
 		"half of the scores": {AttentionWorkload{Sparsest: 0.5, Densest: 0.5}.Costs(c, 5).Layers[3].Forward, 1 - 0.5/7},
 	} {
@@ -116,5 +124,21 @@ func TestLeave(t *testing.T) {
 		if got[l] != want {
 			t.Errorf("%+v, want %+v", got[l], want)
 		}
+	}
+}
+
+// TestRecordedExperts: every recording that settings may name is there.
+func TestRecordedExperts(t *testing.T) {
+	for _, name := range routing.Names() {
+		c, err := config.Load("", []string{"simulate.routing=" + name})
+		expect.OK(t, err)
+		if w := recordedExperts(c.Simulate).(ExpertWorkload); w.Recorded.Name != name || w.Ranks != 8 {
+			t.Errorf("%s: %d ranks of %s", name, w.Ranks, w.Recorded.Name)
+		}
+	}
+	_, err := config.Load("", []string{"simulate.routing=mine"})
+	names := routing.Names()
+	if last := len(names) - 1; err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(`wanted "%s" or "%s"`, strings.Join(names[:last], `", "`), names[last])) {
+		t.Error(err)
 	}
 }

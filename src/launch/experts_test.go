@@ -7,6 +7,7 @@ import (
 )
 
 func sBase(c *config.Config)    { c.Moe.Balance = "s-base" }
+func squashed(c *config.Config) { c.Moe.Router, c.Moe.Scale = "mlp", 3 }
 func dropping(c *config.Config) { c.Moe.Capacity = 0.7; c.Mod.Route = "topk" }
 
 // TestExpertsKeepLaw1: a mixture of experts, alone and with every kind of change that
@@ -18,8 +19,32 @@ func TestExpertsKeepLaw1(t *testing.T) {
 		c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
 		return c
 	}, []mix{
-		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+moe", nil}, {"freeze+moe", byPlasticity},
+		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+moe", squashed}, {"freeze+moe", byPlasticity},
 		{"moe+exit", saturation}, {"moe+exit", propagated}, {"moe+attention", ungrouped}, {"prune+freeze+moe+exit+mod", nil},
+	})
+}
+
+// TestRandomShapesOfExperts is law 1 of LLaMAs on odd shapes, with experts from a single
+// one on, of which a token goes to any number, and with so little capacity that most
+// assignments are dropped: 4 draws, with DYNMO_LONG=1 150.
+func TestRandomShapesOfExperts(t *testing.T) {
+	mixes := []mix{
+		{"moe", nil}, {"moe", sBase}, {"moe", nil}, {"moe", sBase}, {"none", nil}, {"prune", nil}, {"prune+moe", sBase}, {"freeze+moe", byPlasticity},
+		{"moe+mod", topk}, {"moe+mod", sBase}, {"moe+exit", saturation}, {"moe+exit", propagated}, {"moe+attention", ungrouped},
+		{"moe+exit+mod", softmax}, {"prune+freeze+moe+exit+mod", sBase}, {"prune+freeze+moe+attention", sBase},
+	}
+	randomShapes(t, 4, 79, mixes, func(c *config.Config, pick func(lo, hi int) int) {
+		c.Model.Family, c.Model.KeyValueHeads = "llama", pick(1, 3)
+		c.Model.Heads = c.Model.KeyValueHeads * pick(1, 3)
+		if c.Dynamic.Has("attention") || c.Exit.Propagate {
+			c.Model.KeyValueHeads = 0
+		}
+		c.Model.Hidden, c.Model.Intermediate, c.Moe.Intermediate = c.Model.Heads*2*pick(1, 4), pick(1, 40), pick(0, 20)
+		c.Model.RopeScaling, c.Model.RopeOriginal = []string{"none", "linear", "llama3"}[pick(0, 2)], 4
+		c.Moe.Experts = pick(1, 9)
+		c.Moe.Top = pick(1, c.Moe.Experts)
+		c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
+		c.Moe.Router, c.Moe.Scale = []string{"linear", "mlp"}[pick(0, 1)], []float64{1, 4}[pick(0, 1)]
 	})
 }
 

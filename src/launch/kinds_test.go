@@ -209,22 +209,31 @@ func TestThreadsOfKinds(t *testing.T) {
 // TestRandomShapesOfKinds is law 1 of mixes on odd shapes, down to sequences of one token
 // and one head channel: 6 draws, with DYNMO_LONG=1 150.
 func TestRandomShapesOfKinds(t *testing.T) {
+	randomShapes(t, 6, 78, mixes, func(c *config.Config, pick func(lo, hi int) int) {
+		c.Model.Heads = pick(1, 3)
+		c.Model.Hidden = c.Model.Heads * pick(1, 9)
+	})
+}
+
+// randomShapes trains models that are drawn, some in the standard suite, and has same
+// compare them with one stage. shape draws what the family of models has of its own.
+func randomShapes(t *testing.T, some, stream uint64, mixes []mix, shape func(c *config.Config, pick func(lo, hi int) int)) {
+	t.Helper()
 	skipUnlessC(t)
-	seeds := uint64(6)
 	if long {
-		seeds = 150
+		some = 150
 	}
 	everywhere := placements()
-	for seed := range seeds {
-		draw := random.Keyed(seed, 78)
+	for seed := range some {
+		draw := random.Keyed(seed, stream)
 		pick := func(lo, hi int) int { return lo + draw.IntN(hi-lo+1) }
 		var c config.Config
 		var m mix
 		for fits := false; !fits; {
 			m = mixes[pick(0, len(mixes)-1)]
 			c = m.of(small(t))
-			c.Model.Heads = pick(1, 3)
-			c.Model.Blocks, c.Model.Hidden, c.Model.Sequence = pick(1, 6), c.Model.Heads*pick(1, 9), pick(1, 9)
+			shape(&c, pick)
+			c.Model.Blocks, c.Model.Sequence = pick(1, 6), pick(1, 9)
 			c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
 			c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
 			c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
@@ -239,7 +248,7 @@ func TestRandomShapesOfKinds(t *testing.T) {
 		t.Run(fmt.Sprintf("%d/%s", seed, m.name(c)), func(t *testing.T) {
 			same(t, goRun(t, c, scatter(seed)), goRun(t, one, nil))
 			if t.Failed() {
-				t.Logf("%+v, %+v, %+v, %+v", c.Model, c.Parallel, c.Exit, c.Mod)
+				t.Logf("%+v, %+v, %+v, %+v, %+v", c.Model, c.Parallel, c.Exit, c.Mod, c.Moe)
 			}
 		})
 	}

@@ -29,6 +29,14 @@ var changing = func() model.Config {
 	return c
 }()
 
+// mixture is what replica 1 of two has that share experts out.
+var mixture = func() model.Config {
+	c := shape
+	c.Family, c.Tied, c.Intermediate, c.NormEps, c.Rope.Base = "llama", false, 6, 1e-5, 1e4
+	c.Experts = model.Experts{Count: 4, Top: 2}
+	return c.Of(1, 2)
+}()
+
 // host is a device whose memory can run out.
 type host struct {
 	*cpu.Device
@@ -150,6 +158,7 @@ func randomOwners(m partition.Map, layers int, key uint64) partition.Owners {
 func TestMigrationConserves(t *testing.T) {
 	conserves(t, shape)
 	conserves(t, changing)
+	conserves(t, mixture)
 }
 
 func conserves(t *testing.T, c model.Config) {

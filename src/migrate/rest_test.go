@@ -7,18 +7,25 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
+	"dynmo/src/model"
 	"dynmo/src/partition"
 )
 
 // TestBehind is law 6 where masters and moments follow: after Settle each layer is as it
 // was, and nothing is left behind.
 func TestBehind(t *testing.T) {
+	for _, c := range []model.Config{shape, mixture} {
+		behind(t, c)
+	}
+}
+
+func behind(t *testing.T, c model.Config) {
 	line := partition.Line(3)
 	layouts := []partition.Owners{
 		line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10}), line.Owners(partition.Partition{0, 1, 9, 10}),
 	}
 	err := local.Run(3, func(tr comm.Transport) error {
-		m, err := newMember(tr, shape, layouts[0])
+		m, err := newMember(tr, c, layouts[0])
 		if err != nil {
 			return err
 		}

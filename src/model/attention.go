@@ -27,9 +27,9 @@ type attention struct {
 func newAttention(c Config, block int) *attention {
 	at, d := inBlock(block), c.deviation(block)
 	return &attention{
-		hidden: c.Hidden, heads: c.Heads, keyed: c.keyed(), turns: c.Rope.turns(),
+		hidden: c.Hidden, heads: c.Heads, keyed: c.Keyed(), turns: c.Rope.Turns(),
 		norm: c.newNorm(at, "norm1"),
-		qkv:  c.newLinear(at, "qkv", (c.Heads+2*c.keyed())*(c.Hidden/c.Heads), c.Hidden, d),
+		qkv:  c.newLinear(at, "qkv", (c.Heads+2*c.Keyed())*(c.Hidden/c.Heads), c.Hidden, d),
 		proj: c.newLinear(at, "proj", c.Hidden, c.Hidden, c.residual(d)),
 
 		buckets: newBuckets(c, block), propagates: c.Exits.Propagate,

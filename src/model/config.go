@@ -72,8 +72,8 @@ func (c Config) Beyond() string {
 	return ""
 }
 
-// keyed returns how many heads have keys and values.
-func (c Config) keyed() int {
+// Keyed returns how many heads have keys and values.
+func (c Config) Keyed() int {
 	if c.KeyValueHeads > 0 {
 		return c.KeyValueHeads
 	}

@@ -1,10 +1,10 @@
 package model
 
-// Parameters returns how many weights the model has. What layers borrow counts with its
-// owner.
+// Parameters returns how many weights the model has, whatever of it this replica has. What
+// layers borrow counts with its owner.
 func (c Config) Parameters() int64 {
 	n := int64(0)
-	for _, d := range c.Chain() {
+	for _, d := range c.Whole().Chain() {
 		for _, p := range d.params() {
 			if !p.Borrowed() {
 				n += int64(p.Rows) * int64(p.Cols)
@@ -31,7 +31,7 @@ func (c Config) idle() int64 {
 // is left out.
 func (c Config) Flops() float64 {
 	weights := -float64(c.idle())
-	for _, d := range c.Chain() {
+	for _, d := range c.Whole().Chain() {
 		if d.Kind == Embedding || d.Kind == Exit {
 			continue
 		}

@@ -13,6 +13,7 @@ func TestParameters(t *testing.T) {
 	mixtral, moe := llama(32, 4096, 32, 8, 14336, 32000), llama(32, 4096, 32, 32, 688, 32000)
 	mixtral.Experts.Count, mixtral.Experts.Top = 8, 2
 	moe.Experts.Count, moe.Experts.Top = 16, 4
+	shared := mixtral.Of(3, 4)
 	tied := llama(16, 2048, 32, 8, 8192, 128256)
 	tied.Tied = true
 	for name, c := range map[string]struct {
@@ -20,12 +21,13 @@ func TestParameters(t *testing.T) {
 		want  int64
 		met   int64 // by a token
 	}{
-		"GPT-2":        {Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true}, 124_439_808, 124_439_808},
-		"LLaMA-2 7B":   {llama(32, 4096, 32, 32, 11008, 32000), 6_738_415_616, 6_738_415_616},
-		"TinyLlama":    {llama(22, 2048, 32, 4, 5632, 32000), 1_100_048_384, 1_100_048_384},
-		"Llama 3.1 8B": {llama(32, 4096, 32, 8, 14336, 128256), 8_030_261_248, 8_030_261_248},
-		"Llama 3.2 1B": {tied, 1_235_814_400, 1_235_814_400},
-		"Mixtral 8x7B": {mixtral, 46_702_792_704, 12_879_925_248},
+		"GPT-2":                          {Config{Blocks: 12, Hidden: 768, Heads: 12, Sequence: 1024, Vocab: 50257, Tied: true}, 124_439_808, 124_439_808},
+		"LLaMA-2 7B":                     {llama(32, 4096, 32, 32, 11008, 32000), 6_738_415_616, 6_738_415_616},
+		"TinyLlama":                      {llama(22, 2048, 32, 4, 5632, 32000), 1_100_048_384, 1_100_048_384},
+		"Llama 3.1 8B":                   {llama(32, 4096, 32, 8, 14336, 128256), 8_030_261_248, 8_030_261_248},
+		"Llama 3.2 1B":                   {tied, 1_235_814_400, 1_235_814_400},
+		"Mixtral 8x7B":                   {mixtral, 46_702_792_704, 12_879_925_248},
+		"Mixtral 8x7B on replica 3 of 4": {shared, 46_702_792_704, 12_879_925_248},
 		// LLaMA-2 7B whose MLPs are cut into sixteen, and 32 routers of 16·4096: 6.7 and 3.5 billion.
 		"LLaMA-MoE-3.5B (4/16)": {moe, 6_738_415_616 + 32*16*4096, 6_738_415_616 + 32*16*4096 - 32*3*4096*11008*3/4},
 	} {

@@ -19,7 +19,7 @@ const (
 func newEmbedding(c Config) *embedding {
 	at := place{"embedding", -1}
 	e := &embedding{hidden: c.Hidden, token: at.param(tokenTable, c.Vocab, c.Hidden, decayed, initDeviation)}
-	if !c.Rope.turns() {
+	if !c.Rope.Turns() {
 		e.position = at.param("position.weight", c.Sequence, c.Hidden, decayed, initDeviation)
 	}
 	return e

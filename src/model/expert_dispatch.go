@@ -24,6 +24,9 @@ type Dispatch struct {
 	top     int        // experts of a token
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
+	squashed, logits []float64 // (tokens, experts) of a squashed router: tanh, and the logits
+	outer            []float64 // (experts, experts)
+
 	scales, sums []float64 // by expert
 }
 
@@ -36,6 +39,9 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
 		sources: e.replicas(), groups: max(1, e.Groups), top: e.Top,
+	}
+	if e.Squashed {
+		d.squashed, d.logits, d.outer = make([]float64, n*e.Count), make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
 	}
 	d.worked = d.ends
 	if e.Spread > 0 {
@@ -89,4 +95,12 @@ func dispatches(p part) bool {
 		return slices.ContainsFunc(p.parts, dispatches)
 	}
 	return false
+}
+
+// Choices returns the experts that each token goes to, by token the largest score first,
+// negative where the assignment is dropped; and the weights of these. They are valid until
+// the next forward.
+func (d *Dispatch) Choices() (experts []int32, weights []float64) {
+	n := d.tokens * len(d.chosen) / max(1, len(d.lse))
+	return d.chosen[:n], d.weights[:n]
 }

@@ -31,7 +31,8 @@ func newExpertGroup(c Config, block, k int) *expertGroup {
 	each := c.Experts.here()
 	g := &expertGroup{experts{Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate, lo: k * each}, k == c.Experts.Groups-1}
 	if g.first() {
-		g.norm, g.router = c.newNorm(inBlock(block), "norm2"), c.newRouter(block, "router")
+		g.norm = c.newNorm(inBlock(block), "norm2")
+		g.router, g.outer = c.newRouter(block, "router")
 	}
 	g.list = c.newMLPs(block, g.lo, each)
 	return g
@@ -83,11 +84,11 @@ func (g *expertGroup) leaving(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
 
 // saved leaves out normed, which is part of what enters or of what leaves.
 func (g *expertGroup) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all := x.Backend.DType(), c.tokens
+	all := c.tokens
 	c.tokens = c.live
 	if g.first() {
 		s.mean, s.rstd = g.norm.statistics(x, c)
-		s.logits = c.rows(g.Count, d)
+		g.cutLogits(x, c, &s)
 	}
 	g.cutAssigned(x, c, &s)
 	c.tokens = all
@@ -96,13 +97,11 @@ func (g *expertGroup) saved(x *Exec, c *cutter) (s expertsSaved) {
 }
 
 func (g *expertGroup) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, most := x.Backend.DType(), g.rows(c.capacity)
 	c.tokens = c.live
 	if g.first() {
-		h.dnormed, h.dlogits = c.rows(g.hidden, d), c.rows(g.Count, d)
+		g.cutGradients(x, c, &h)
 	}
-	h.dweights = c.rows(g.Top, d.Wide())
-	h.dmade, h.dgateup = c.take(most*g.hidden, d), c.take(2*most*g.inside, d)
+	g.cutWorked(x, c, &h)
 	return h
 }
 

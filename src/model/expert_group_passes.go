@@ -114,9 +114,8 @@ func (g *expertGroup) backwardOthers(x *Exec, b *Batch, s expertsSaved, h expert
 func (g *expertGroup) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
 	s, h := g.saved(x, x.cut(b, saved)), g.held(x, x.cut(b, held))
 	if g.first() {
-		normed := g.leaving(x, b, s.out).normed
-		g.router.backwardWeight(x, b.live(), h.dlogits, normed)
-		g.norm.backwardWeight(x, b.live(), h.dnormed, b.computed(inp), s.mean, s.rstd)
+		s.normed = g.leaving(x, b, s.out).normed
+		g.routerWeights(x, b.live(), s, h, b.computed(inp))
 	}
 	g.expertWeights(x, b.Dispatch, s, h)
 	return nil

@@ -15,6 +15,7 @@ func TestGradientOfExpertGroups(t *testing.T) {
 	for name, e := range map[string]Experts{
 		"2 groups of 2":    {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2},
 		"3 groups of 1":    {Count: 3, Top: 2, Groups: 3, Auxiliary: 0.1},
+		"squashed":         {Count: 4, Top: 2, Groups: 2, Z: 0.2, Scale: 2, Squashed: true},
 		"capacity":         {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.2, Z: 0.1, Capacity: 0.6},
 		"s-base, capacity": {Count: 4, Top: 2, Groups: 4, Balanced: true, Z: 0.1, Capacity: 0.8},
 		"empty groups":     {Count: 6, Top: 1, Groups: 3, Auxiliary: 0.3},
@@ -45,6 +46,7 @@ func TestExpertGroupsAreTheBlock(t *testing.T) {
 	for name, c := range map[string]Config{
 		"plain":    grouped(func(*Config) {}),
 		"one each": grouped(func(c *Config) { c.Experts.Groups = 4 }),
+		"squashed": grouped(func(c *Config) { c.Experts.Squashed, c.Experts.Scale = true, 3 }),
 		"s-base":   grouped(func(c *Config) { c.Experts.Balanced = true }),
 		"capacity": grouped(func(c *Config) { c.Experts.Capacity = 0.7 }),
 		"depths":   grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5, Auxiliary: 0.3} }),

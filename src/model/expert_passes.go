@@ -75,10 +75,17 @@ func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x
 func (e *experts) decide(x *Exec, b *Batch, s expertsSaved) (expertsHost, error) {
 	h, dtype := e.onHost(x, x.cut(b, x.experts).alive()), x.Backend.DType()
 	x.Stream.Copy(h.logits, s.logits)
+	if e.Squashed {
+		x.Stream.Copy(h.outer, e.outer.w.W)
+	}
 	if err := x.Stream.Sync(); err != nil {
 		return h, err
 	}
-	e.route(b.Dispatch, b.live(), func(i int) float64 { return number(h.logits, dtype, i) })
+	logit := func(i int) float64 { return number(h.logits, dtype, i) }
+	if e.Squashed {
+		logit = e.squash(x, b.Dispatch, h, s, b.live())
+	}
+	e.route(b.Dispatch, b.live(), logit)
 	return h, nil
 }
 
@@ -190,16 +197,27 @@ func (e *experts) backwardLogits(x *Exec, b *Batch, host expertsHost, h expertsH
 	b.Dispatch.gradients(e.Experts, x.Scale,
 		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
 		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
+	if e.Squashed {
+		e.unsquash(x, b.Dispatch, host, h, b.live())
+	}
 	x.Stream.Copy(h.dlogits, host.logits)
 	e.router.backwardInput(x, b.live(), h.dnormed, h.dlogits)
 }
 
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
-	e.router.backwardWeight(x, n, h.dlogits, s.normed)
+	e.routerWeights(x, n, s, h, b.computed(inp))
 	e.expertWeights(x, b.Dispatch, s, h)
-	e.norm.backwardWeight(x, n, h.dnormed, b.computed(inp), s.mean, s.rstd)
 	return nil
+}
+
+// routerWeights adds to the gradients of router and norm.
+func (e *experts) routerWeights(x *Exec, n int, s expertsSaved, h expertsHeld, inp tensor.Mem) {
+	e.router.backwardWeight(x, n, h.dlogits, s.normed)
+	if e.Squashed {
+		e.outer.backwardWeight(x, n, h.dscores, s.squashed)
+	}
+	e.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
 }
 
 // expertWeights adds to the gradients of the experts' matrices.

@@ -1,10 +1,13 @@
 package model
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // route decides which experts the tokens of a microbatch go to, from the router's logits
 // of them, in float64, and fills in the dispatch. What it decides follows from the logits
-// alone: of equal scores the first experts are chosen.
+// alone: of equal scores the first experts are chosen. All weights are times Scale.
 //
 // With p the softmax of a token's logits over all experts, the token goes to the Top
 // experts of the largest p, by the weights g = p / Σ p over these (Jiang et al. 2024); or,
@@ -172,9 +175,10 @@ func (d *Dispatch) ownGradients(e Experts) (balance float64) {
 	return balance
 }
 
-// weigh sets weights to those of the chosen experts, and makes p the softmax that they are
-// of: over the chosen experts, or over all if assignments are balanced.
+// weigh sets weights to those of the chosen experts, Scale times p, and makes p the softmax
+// that they are of: over the chosen experts, or over all if assignments are balanced.
 func (d *Dispatch) weigh(e Experts) {
+	scale := cmp.Or(e.Scale, 1)
 	for t := range d.tokens {
 		p, chosen, sum := d.p[t*e.Count:][:e.Count], d.chosen[t*e.Top:][:e.Top], 0.0
 		for _, k := range chosen {
@@ -187,12 +191,14 @@ func (d *Dispatch) weigh(e Experts) {
 		for slot, k := range chosen {
 			weights[slot] = p[k] / sum
 		}
-		if e.Balanced {
-			continue
+		if !e.Balanced {
+			clear(p)
+			for slot, k := range chosen {
+				p[k] = weights[slot]
+			}
 		}
-		clear(p)
-		for slot, k := range chosen {
-			p[k] = weights[slot]
+		for slot := range weights {
+			weights[slot] *= scale
 		}
 	}
 }
@@ -237,12 +243,12 @@ func (d *Dispatch) place(top, lo, hi int) {
 // dropped stands for the expert, and the place, of an assignment beyond the capacity.
 const dropped = -1
 
-// room returns how many tokens an expert takes of a microbatch.
+// room returns how many tokens an expert takes of a microbatch: one at least.
 func (e Experts) room(tokens int) int {
 	if e.Capacity == 0 {
 		return tokens
 	}
-	return int(math.Ceil(e.Capacity*float64(tokens*e.Top)/float64(e.Count) - 1e-9))
+	return max(1, int(math.Ceil(e.Capacity*float64(tokens*e.Top)/float64(e.Count)-1e-9)))
 }
 
 // gradients sets dlogit, by its place, to the gradient of the logits: that of the router's

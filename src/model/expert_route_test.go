@@ -41,6 +41,8 @@ func TestRouteOfExperts(t *testing.T) {
 			[]int32{1, dropped, 0, dropped}, []int32{1, dropped, 0, dropped}, []int32{0, 1, 2}, nil},
 		"capacity rounded up": {Experts{Count: 3, Top: 1, Capacity: 0.01}, [][]float64{{1, 0, 0}, {1, 0, 0}},
 			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1, 1}, []float64{1, 1}},
+		"least capacity": {Experts{Count: 2, Top: 1, Capacity: 1e-12}, [][]float64{{1, 0}, {1, 0}},
+			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1}, []float64{1, 1}},
 		"s-base takes p": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(3), 0}, {0, log(3)}},
 			[]int32{0, 1}, []int32{0, 1}, []int32{0, 1, 2}, []float64{3. / 4, 3. / 4}},
 		"s-base evens out": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(9), 0}, {log(3), 0}},
@@ -55,6 +57,29 @@ func TestRouteOfExperts(t *testing.T) {
 			if math.Abs(d.weights[i]-w) > 1e-12 {
 				t.Errorf("%s: weights %v, want %v", name, d.weights, c.weights)
 				break
+			}
+		}
+	}
+}
+
+// TestPlainChoice: a token goes to the experts that are most probable for it, whatever the
+// others; balanced assignments keep the weights that they were trained with, p itself.
+func TestPlainChoice(t *testing.T) {
+	logits := []float64{math.Log(9), 0, math.Log(3), 0}
+	for _, c := range []struct {
+		Experts
+		weights []float64
+	}{
+		{Experts{Count: 2, Top: 1, Balanced: true}, []float64{9. / 10, 3. / 4}},
+		{Experts{Count: 2, Top: 1, Capacity: 0.5}, []float64{1, 1}},
+	} {
+		chosen, weights := c.Plain(2, func(i int) float64 { return logits[i] })
+		if !slices.Equal(chosen, []int32{0, 0}) {
+			t.Errorf("%+v: chosen %v, want the first of both", c.Experts, chosen)
+		}
+		for i, w := range c.weights {
+			if math.Abs(weights[i]-w) > 1e-12 {
+				t.Errorf("%+v: weights %v, want %v", c.Experts, weights, c.weights)
 			}
 		}
 	}

@@ -16,6 +16,8 @@ type Experts struct {
 	Auxiliary  float64 // weight of that loss
 	Z          float64 // weight of the router's z-loss
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
+	Scale      float64 // of the weights of choices; 0: 1
+	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
 	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
 	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
@@ -26,7 +28,10 @@ func expertsOf(c config.Config) Experts {
 		return Experts{}
 	}
 	m := c.Moe
-	e := Experts{Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity}
+	e := Experts{
+		Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
+		Scale: m.Scale, Squashed: m.Router == "mlp",
+	}
 	if c.Model.Grain == "expert" {
 		e.Groups = m.Groups
 	}
@@ -47,7 +52,7 @@ func (e Experts) whole() Experts {
 //	gate, up = gateup_e(norm(inp))
 //	out      = inp + Σ_e g_e·down_e(silu(gate)·up)  over the experts e that a token goes to
 //
-// with e and the weights g as the router, a matrix, has them (see Experts.route). Tokens
+// with e and the weights g as the router has them (see Experts.route). Tokens
 // are sorted by expert, so that each has one product on its rows; a token's sum is in the
 // order of its choices. One expert of top 1 is a block with a gated MLP.
 type experts struct {
@@ -56,6 +61,7 @@ type experts struct {
 	hidden, inside int
 	norm           norm
 	router         linear  // (Count, C)
+	outer          linear  // (Count, Count) behind it, and tanh; absent unless Squashed
 	lo             int     // the first expert of list in the block, but where they are spread
 	list           []mlpOf // by expert that is here
 }
@@ -70,15 +76,21 @@ func newExperts(c Config, block int) *experts {
 	}
 	e := &experts{
 		Experts: c.Experts.whole(), hidden: c.Hidden, inside: c.Intermediate,
-		norm: c.newNorm(inBlock(block), "norm2"), router: c.newRouter(block, router),
+		norm: c.newNorm(inBlock(block), "norm2"),
 	}
+	e.router, e.outer = c.newRouter(block, router)
 	e.list = c.newMLPs(block, e.firstOf(c.Replica), e.here())
 	return e
 }
 
-// newRouter returns the router of a block's experts.
-func (c Config) newRouter(block int, name string) linear {
-	return linear{w: inBlock(block).param(name+".weight", c.Experts.Count, c.Hidden, decayed, c.deviation(block))}
+// newRouter returns the matrices of the router of a block's experts.
+func (c Config) newRouter(block int, name string) (router, outer linear) {
+	at, d := inBlock(block), c.deviation(block)
+	router.w = at.param(name+".weight", c.Experts.Count, c.Hidden, decayed, d)
+	if c.Experts.Squashed {
+		outer.w = at.param(name+".outer.weight", c.Experts.Count, c.Experts.Count, decayed, d)
+	}
+	return router, outer
 }
 
 // newMLPs returns the matrices of so many experts of a block, from a first one on.
@@ -101,7 +113,7 @@ func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
 func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
 
 func (e *experts) params() []*Param {
-	list := slices.Concat(e.norm.params(), e.router.params())
+	list := slices.Concat(e.norm.params(), e.router.params(), e.outer.params())
 	for _, m := range e.list {
 		list = append(list, m.params()...)
 	}
@@ -162,6 +174,7 @@ type expertsHost struct {
 	logits, dweights tensor.Mem
 	routing          tensor.Mem // between groups (see groupCrossing)
 	assignments
+	squashed, outer tensor.Mem // of a squashed router: tanh, or what the gradient of the logits is; and its outer matrix
 }
 
 func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
@@ -170,6 +183,9 @@ func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
 		h.routing = c.rows(2*e.Top, tensor.F64)
 	}
 	h.assignments = e.assignments(x, c)
+	if e.Squashed {
+		h.squashed, h.outer = c.rows(e.Count, x.Backend.DType()), c.take(e.Count*e.Count, x.Backend.DType())
+	}
 	return h
 }
 
@@ -190,19 +206,28 @@ func (x *Exec) expertsBytes(c Config) int64 {
 // of the assignments, by place: what their experts made of them. A backward for inputs
 // leaves in made the gradient of inp.
 type expertsSaved struct {
-	mean, rstd, normed, logits, inp, gateup, active, made, out tensor.Mem
-	decided                                                    assignments
+	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
+	decided                                                              assignments
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
 	d, all := x.Backend.DType(), c.tokens
 	c.tokens = c.live
 	s.mean, s.rstd = e.norm.statistics(x, c)
-	s.normed, s.logits = c.rows(e.hidden, d), c.rows(e.Count, d)
+	s.normed = c.rows(e.hidden, d)
+	e.cutLogits(x, c, &s)
 	e.cutAssigned(x, c, &s)
 	c.tokens = all
 	s.out = c.rows(e.hidden, d)
 	return s
+}
+
+// cutLogits takes what is of the router.
+func (e *experts) cutLogits(x *Exec, c *cutter, s *expertsSaved) {
+	s.logits = c.rows(e.Count, x.Backend.DType())
+	if e.Squashed {
+		s.squashed = c.rows(e.Count, x.Backend.DType())
+	}
 }
 
 // cutAssigned takes what is of assignments, and of rows that the experts here work on.
@@ -212,14 +237,32 @@ func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
 	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 }
 
-type expertsHeld struct{ dnormed, dlogits, dmade, dgateup, dweights tensor.Mem }
+// expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of
+// what the outer one does.
+type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, rows := x.Backend.DType(), e.rows(c.capacity)
 	c.tokens = c.live
-	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
-	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
+	e.cutGradients(x, c, &h)
+	e.cutWorked(x, c, &h)
 	return h
+}
+
+// cutGradients takes what is of the norm and the router.
+func (e *experts) cutGradients(x *Exec, c *cutter, h *expertsHeld) {
+	d := x.Backend.DType()
+	h.dnormed, h.dlogits = c.rows(e.hidden, d), c.rows(e.Count, d)
+	if e.Squashed {
+		h.dscores = c.rows(e.Count, d)
+	}
+}
+
+// cutWorked takes what is of the weights of choices, and of rows that the experts here work
+// on.
+func (e *experts) cutWorked(x *Exec, c *cutter, h *expertsHeld) {
+	d, rows := x.Backend.DType(), e.rows(c.capacity)
+	h.dweights = c.rows(e.Top, d.Wide())
+	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
 }
 
 func (e *experts) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {

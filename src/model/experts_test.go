@@ -54,6 +54,9 @@ func TestGradientOfExperts(t *testing.T) {
 		"s-base":           {Count: 3, Top: 1, Balanced: true, Z: 0.1},
 		"s-base, capacity": {Count: 4, Top: 2, Balanced: true, Capacity: 0.8},
 		"empty experts":    {Count: 9, Top: 1, Auxiliary: 0.3},
+		"scaled":           {Count: 4, Top: 2, Auxiliary: 0.3, Scale: 2},
+		"scaled, s-base":   {Count: 4, Top: 2, Balanced: true, Z: 0.1, Scale: 3},
+		"squashed":         {Count: 4, Top: 2, Auxiliary: 0.3, Z: 0.2, Squashed: true},
 	} {
 		for _, format := range []Format{Dense, CSR} {
 			t.Run(fmt.Sprintf("%s/%v", name, format), func(t *testing.T) {
@@ -107,7 +110,7 @@ func TestGradientOfExpertsWithDynamism(t *testing.T) {
 // router is balanced.
 func TestOneExpertIsDense(t *testing.T) {
 	for _, precision := range []tensor.DType{tensor.F32, tensor.F64} {
-		for _, e := range []Experts{{Count: 1, Top: 1, Auxiliary: 1}, {Count: 1, Top: 1, Balanced: true}, {Count: 1, Top: 1, Capacity: 1}} {
+		for _, e := range []Experts{{Count: 1, Top: 1, Auxiliary: 1, Scale: 1, Squashed: true}, {Count: 1, Top: 1, Balanced: true}, {Count: 1, Top: 1, Capacity: 1}} {
 			dense, ch := newChain(t, smallLlama, precision), newChain(t, mixture(e), precision)
 			there := func(p *Param) *Param {
 				for _, l := range ch.s.Layers {
@@ -176,7 +179,7 @@ func TestExpertsFromSettings(t *testing.T) {
 	}
 	c.Dynamic.Kind, c.Model.Grain, c.Model.Blocks, c.Moe.Intermediate = "moe", "half", 2, 40
 	shape := FromConfig(c)
-	if want := (Experts{Count: 8, Top: 2, Auxiliary: 0.01, Z: 0.001}); shape.Experts != want || shape.Intermediate != 40 {
+	if want := (Experts{Count: 8, Top: 2, Auxiliary: 0.01, Z: 0.001, Scale: 1}); shape.Experts != want || shape.Intermediate != 40 {
 		t.Errorf("%+v, want %+v", shape.Experts, want)
 	}
 	want := "embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"
@@ -236,7 +239,15 @@ func TestReferenceOfExperts(t *testing.T) {
 // mixture is MixtralSparseMoeBlock of Hugging Face's modeling_mixtral.py for one token: the
 // softmax over all experts, its largest, renormalised, and the sum of what these make.
 func (p *plainLlama) mixture(at string, x []scalar) []scalar {
-	all := p.softmax(p.product(at+"router.weight", x))
+	scores := p.product(at+"router.weight", x)
+	if p.c.Experts.Squashed { // TopKBalancedNoisyGate of LLaMA-MoE's modeling_llama_moe_hf.py, gate_network "mlp", without its noise
+		for k, a := range scores {
+			u := math.Tanh(a.x)
+			scores[k] = p.map1(a, u, 1-u*u)
+		}
+		scores = p.product(at+"router.outer.weight", scores)
+	}
+	all := p.softmax(scores)
 	first := make([]int, len(all))
 	for k := range first {
 		first[k] = k
@@ -253,7 +264,8 @@ func (p *plainLlama) mixture(at string, x []scalar) []scalar {
 		out[i] = p.put(0, nil, nil)
 	}
 	for _, k := range first {
-		weight := p.mul(all[k], share)
+		weight, scale := p.mul(all[k], share), cmp.Or(p.c.Experts.Scale, 1)
+		weight = p.map1(weight, weight.x*scale, scale)
 		for i, y := range p.gated(fmt.Sprintf("%sexpert.%d.", at, k), x) {
 			out[i] = p.add(out[i], p.mul(weight, y))
 		}
@@ -264,7 +276,7 @@ func (p *plainLlama) mixture(at string, x []scalar) []scalar {
 // TestExpertsAreThePlainModel: logits, loss and gradients are those of the model written
 // number by number.
 func TestExpertsAreThePlainModel(t *testing.T) {
-	for _, e := range []Experts{{Count: 4, Top: 2}, {Count: 5, Top: 4}, {Count: 3, Top: 1}} {
+	for _, e := range []Experts{{Count: 4, Top: 2}, {Count: 5, Top: 4}, {Count: 3, Top: 1}, {Count: 4, Top: 2, Scale: 4, Squashed: true}} {
 		ch := newChain(t, mixture(e), tensor.F64)
 		enlarge(ch.s)
 		ch.gradients()

@@ -14,7 +14,7 @@ func (llama) Chain(c Config) []Description { return describe(c) }
 // head if it is not tied.
 func (llama) Weights(c Config) []Weight {
 	hidden, mlp := int64(c.Hidden), int64(c.Intermediate)
-	keyed := int64(c.keyed() * (c.Hidden / c.Heads))
+	keyed := int64(c.Keyed() * (c.Hidden / c.Heads))
 	list := []Weight{{Name: tokenWeight, HuggingFace: "embed_tokens.weight", Shape: []int64{int64(c.Vocab), hidden}}}
 	for b := range c.Blocks {
 		at, there := fmt.Sprintf("block.%d/", b), fmt.Sprintf("layers.%d.", b)
@@ -35,6 +35,9 @@ func (llama) Weights(c Config) []Weight {
 			continue
 		}
 		list = append(list, Weight{Name: at + "router.weight", HuggingFace: there + "block_sparse_moe.gate.weight", Shape: []int64{int64(c.Experts.Count), hidden}})
+		if c.Experts.Squashed {
+			list = append(list, Weight{Name: at + "router.outer.weight", HuggingFace: there + "block_sparse_moe.gate.outer.weight", Shape: []int64{int64(c.Experts.Count), int64(c.Experts.Count)}})
+		}
 		for e := range c.Experts.Count {
 			of := fmt.Sprintf("block_sparse_moe.experts.%d.", e)
 			gated(fmt.Sprintf("%sexpert.%d.", at, e), of+"w1.weight", of+"w3.weight", of+"w2.weight")

@@ -11,12 +11,18 @@ type Piece struct {
 	Mem   tensor.Mem
 }
 
-// Weights returns the layer's weights by parameter, of pruned ones what says where
-// they are too: NAME.mask of a masked matrix, one bit for each entry; NAME.rows and
-// NAME.columns of one in CSR.
-func (l *Layer) Weights() []Piece {
+// Weights returns the layer's weights by parameter, but for a replica's own ones; of
+// pruned ones what says where they are too: NAME.mask of a masked matrix, one bit for each
+// entry; NAME.rows and NAME.columns of one in CSR.
+func (l *Layer) Weights() []Piece { return l.weights(false) }
+
+// weights returns the weights of parameters that are a replica's own, or of all others.
+func (l *Layer) weights(own bool) []Piece {
 	var list []Piece
 	for _, p := range l.params {
+		if p.Own != own {
+			continue
+		}
 		n := int64(p.Stored())
 		values := Piece{p.Name, l.dtype, []int64{n}, p.W}
 		if p.Format != CSR && p.role != plain {
@@ -35,19 +41,40 @@ func (l *Layer) Weights() []Piece {
 	return list
 }
 
-// Rest returns what of the layer's state is not in Weights: pieces in memory, and
-// sections that are text.
+// Rest returns what of the layer's state is neither in Weights nor a replica's own: pieces
+// in memory, and sections that are text.
 func (l *Layer) Rest() (pieces []Piece, texts []Section) {
 	for _, s := range l.Sections() {
-		switch wide := l.dtype.Wide(); {
+		switch {
 		case s.Name == weightsSection || s.Name == indexSection:
 		case s.Mem.IsZero():
 			texts = append(texts, s)
 		case s.ForUpdate():
-			pieces = append(pieces, Piece{s.Name, wide, []int64{s.Bytes / wide.Size()}, s.Mem})
+			pieces = append(pieces, l.cutOut(s, 0, l.shared))
 		default:
 			pieces = append(pieces, Piece{Name: s.Name, Mem: s.Mem})
 		}
 	}
 	return pieces, texts
+}
+
+// Alone returns all that a replica has of the layer's state alone, nothing where replicas
+// share all: weights as Weights has the others, masters and moments as Rest.
+func (l *Layer) Alone() []Piece {
+	if !l.Own() {
+		return nil
+	}
+	list := l.weights(true)
+	for _, s := range l.Sections() {
+		if s.ForUpdate() {
+			list = append(list, l.cutOut(s, l.shared, l.own))
+		}
+	}
+	return list
+}
+
+// cutOut returns elements [lo, hi) of a section that only the update reads.
+func (l *Layer) cutOut(s Section, lo, hi int) Piece {
+	wide := l.dtype.Wide()
+	return Piece{s.Name, wide, []int64{int64(hi - lo)}, span(s.Mem, wide, lo, hi)}
 }

@@ -36,8 +36,8 @@ func ropeOf(m config.Model) Rope {
 	return r
 }
 
-// turns reports whether positions are rotary.
-func (r Rope) turns() bool { return r.Base > 0 }
+// Turns reports whether positions are rotary.
+func (r Rope) Turns() bool { return r.Base > 0 }
 
 // frequencies returns by how much each of the pairs of a head turns in a position.
 func (r Rope) frequencies(pairs int) []float64 {
@@ -65,14 +65,14 @@ func (r Rope) scaled(frequency float64) float64 {
 
 // turnsBytes returns the memory of the table of rotations.
 func (x *Exec) turnsBytes(c Config) int64 {
-	if !c.Rope.turns() {
+	if !c.Rope.Turns() {
 		return 0
 	}
 	return int64(x.T*(c.Hidden/c.Heads)) * x.Backend.DType().Wide().Size()
 }
 
-// table returns, for each position, the cosines of a head's pairs, then their sines.
-func (r Rope) table(positions, pairs int) []float64 {
+// Table returns, for each position, the cosines of a head's pairs, then their sines.
+func (r Rope) Table(positions, pairs int) []float64 {
 	frequencies := r.frequencies(pairs)
 	list := make([]float64, 2*pairs*positions)
 	for p := range positions {
@@ -86,10 +86,10 @@ func (r Rope) table(positions, pairs int) []float64 {
 
 // writeTurns writes the table of rotations to the device.
 func (x *Exec) writeTurns(c Config) error {
-	if !c.Rope.turns() {
+	if !c.Rope.Turns() {
 		return nil
 	}
-	table := c.Rope.table(x.T, c.Hidden/c.Heads/2)
+	table := c.Rope.Table(x.T, c.Hidden/c.Heads/2)
 	mirror := device.Mirror(x.turns)
 	set := writer(mirror, x.Backend.DType().Wide())
 	for i, value := range table {

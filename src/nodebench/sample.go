@@ -26,22 +26,34 @@ const (
 	sampledTokens = 16
 )
 
+// Sampled is the models that sampling is measured with, by name: GPT-2 124M, and a LLaMA and a
+// mixture of experts of its width and depth, with LLaMA 2's vocabulary.
+var Sampled = func() map[string]model.Config {
+	llama := model.Config{
+		Family: "llama", Blocks: 12, Hidden: 768, Heads: 12, KeyValueHeads: 4, Sequence: 1024, Vocab: 32000,
+		Intermediate: 2048, NormEps: 1e-5, Rope: model.Rope{Base: 10000}, Seed: 1,
+	}
+	mixtral := llama
+	mixtral.Intermediate, mixtral.Experts = 512, model.Experts{Count: 8, Top: 2}
+	return map[string]model.Config{"gpt2": GPT2Small, "llama": llama, "mixtral": mixtral}
+}()
+
 // Sample measures how fast package sample adds a token to a text on so many threads,
 // against the memory that holds the weights, each of which a token reads once:
 //
-//	sample/memory_ratio = bytes of weights / token seconds / rate of memory
+//	NAME/memory_ratio = bytes of weights / token seconds / rate of memory
 //
 // The rate of memory is the larger of two on as many threads: reading, and copying,
 // of streamed floats, of which what is read and what is written count. Sampling is right if it finds the
 // tokens of a text as probable as the forward of training does, on k.
-func Sample(k kernel.Backend, dev device.Device, c model.Config, streamed, threads, rounds int) ([]Result, error) {
+func Sample(k kernel.Backend, dev device.Device, name string, c model.Config, streamed, threads, rounds int) ([]Result, error) {
 	b := newBench(k, dev)
 	defer b.free()
 	m, wrong, err := b.sampler(c, threads)
 	if err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
 	}
-	s := m.NewSession()
+	s := m.NewSession(c.Sequence)
 	span := func() []float32 { return tensor.Of[float32](b.alloc(4 * int64(streamed))) } // of huge pages, as the weights
 	from, to := span(), span()
 	if b.err != nil {
@@ -64,11 +76,11 @@ func Sample(k kernel.Backend, dev device.Device, c model.Config, streamed, threa
 	if seconds := spans.medians(); 2*bytes/seconds[2] > bytes/seconds[1] {
 		fastest, moved = 2, 2*bytes
 	}
-	b.add("sample/tokens_per_second", spans.rate(0, 1), "tokens/s", 0, wrong)
-	b.add("sample/weights", spans.rate(0, 1e-9*float64(m.TokenBytes())), "GB/s", 0, wrong)
-	b.add("sample/read", spans.rate(1, 1e-9*bytes), "GB/s", 0, 0)
-	b.add("sample/copy", spans.rate(2, 2e-9*bytes), "GB/s", 0, 0)
-	b.add("sample/memory_ratio", spans.ratio(fastest, 0, float64(m.TokenBytes())/moved), "ratio", sampleReach, wrong)
+	b.add(name+"/tokens_per_second", spans.rate(0, 1), "tokens/s", 0, wrong)
+	b.add(name+"/weights", spans.rate(0, 1e-9*float64(m.TokenBytes())), "GB/s", 0, wrong)
+	b.add(name+"/read", spans.rate(1, 1e-9*bytes), "GB/s", 0, 0)
+	b.add(name+"/copy", spans.rate(2, 2e-9*bytes), "GB/s", 0, 0)
+	b.add(name+"/memory_ratio", spans.ratio(fastest, 0, float64(m.TokenBytes())/moved), "ratio", sampleReach, wrong)
 	return b.results, nil
 }
 
@@ -122,7 +134,7 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 	if err != nil {
 		return nil, 0, err
 	}
-	s, got := m.NewSession(), 0.0
+	s, got := m.NewSession(sampledTokens), 0.0
 	for i, token := range text[:sampledTokens] {
 		got += surprise(s.Feed(token), int(text[i+1]))
 	}
@@ -141,11 +153,15 @@ func (b *bench) forward(x *model.Exec, stage *model.Stage, tokens, targets []int
 		if b.err != nil {
 			return 0, b.err
 		}
-		l.Feed(x, &x.Full, last, tokens, targets)
-		if err := l.Forward(x, &x.Full, last, inp); err != nil {
+		batch := &x.Full
+		if e := l.Dispatches(); e.Count > 0 {
+			batch = model.NewDispatch(x, e).From(batch)
+		}
+		l.Feed(x, batch, last, tokens, targets)
+		if err := l.Forward(x, batch, last, inp); err != nil {
 			return 0, err
 		}
-		inp = l.Output(x, &x.Full, last)
+		inp = l.Output(x, batch, last)
 	}
 	b.sync()
 	head := stage.Layers[len(stage.Layers)-1]

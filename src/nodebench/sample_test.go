@@ -15,10 +15,23 @@ import (
 // Figures of sampling are believed only where the text is as probable as to the
 // trainer. The session is begun anew where the model has no more positions.
 func TestSample(t *testing.T) {
-	c := model.Config{Blocks: 1, Hidden: 16, Heads: 2, Sequence: sampledTokens, Vocab: 40, Tied: true, Seed: 1}
+	gpt2 := model.Config{Blocks: 1, Hidden: 16, Heads: 2, Sequence: sampledTokens, Vocab: 40, Tied: true, Seed: 1}
+	for _, c := range []model.Config{gpt2, mixtralOf(gpt2)} {
+		testSample(t, c)
+	}
+}
+
+// mixtralOf returns a LLaMA with experts, of GPT-2's dimensions.
+func mixtralOf(c model.Config) model.Config {
+	c.Family, c.KeyValueHeads, c.Intermediate, c.NormEps, c.Rope = "llama", 1, 24, 1e-5, model.Rope{Base: 1e4}
+	c.Experts = model.Experts{Count: 4, Top: 2}
+	return c
+}
+
+func testSample(t *testing.T, c model.Config) {
 	for _, k := range []kernel.Backend{ref.New(tensor.F32), newSpoiled(map[kernel.Op]int{kernel.CrossEntropy: 0})} {
 		dev := devcpu.New(device.NewWall())
-		results, err := Sample(k, dev, c, 1<<10, 2, sampledTokens+1)
+		results, err := Sample(k, dev, "sample", c, 1<<10, 2, sampledTokens+1)
 		expect.OK(t, err)
 		for _, r := range results {
 			measured := r.Name == "sample/read" || r.Name == "sample/copy"

@@ -130,7 +130,7 @@ func (b *saveBench) of(rank int) []*model.Layer {
 // run, but not here.
 func (b *saveBench) take() {
 	for rank := range b.shots {
-		b.err = cmp.Or(b.err, b.shots[rank].Take(b.of(rank), b.stream))
+		b.err = cmp.Or(b.err, b.shots[rank].Take(b.of(rank), store.Share{Of: 1}, b.stream))
 	}
 }
 

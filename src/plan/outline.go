@@ -75,6 +75,9 @@ func Shape(c config.Config) string {
 		if c.Model.Grain == "expert" {
 			shape += fmt.Sprintf(" moe.groups=%d", m.Groups)
 		}
+		if m.Router != "linear" {
+			shape += " moe.router=" + m.Router
+		}
 		if c.Spread() {
 			shape += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
 		}

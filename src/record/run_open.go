@@ -25,6 +25,9 @@ const (
 	CostsFile      = "costs.jsonl"     // a profile.Phase a line
 	TraceFile      = "trace.json"      // timelines of some steps, as Chrome's trace viewer and Perfetto read them
 	SummaryFile    = "summary.json"    // a Summary; empty until the run ends, and absent from older ones
+
+	// TokenizerDir holds the files of the tokenizer of the run's tokens, where they are known.
+	TokenizerDir = "tokenizer"
 )
 
 // The umask takes bits from these.
@@ -35,7 +38,7 @@ const (
 
 // files lists what a run directory may hold, checkpoints too. Any says that a run lies
 // there.
-var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, store.Directory}
+var files = []string{MetricsFile, EventsFile, CostsFile, TraceFile, SettingsFile, ProvenanceFile, SummaryFile, TokenizerDir, store.Directory}
 
 // more matches other files of a run: those of earlier starts, and TensorBoard's.
 var more = []string{earlier(SettingsFile, "*"), earlier(ProvenanceFile, "*"), boardPrefix + "*"}

@@ -16,7 +16,7 @@ type Generation struct {
 // positions, the model goes on from the last half of them; slide is called the first time.
 // Errors: yield's, ctx's cause, or logits that are not finite.
 func (m *Model) Generate(ctx context.Context, g Generation, yield func(token int32) error, slide func()) error {
-	s, chooser := m.NewSession(), g.Choice.New()
+	s, chooser := m.NewSession(len(g.Prompt)+g.Tokens), g.Choice.New()
 	text := append([]int32(nil), g.Prompt...)
 	slid := false
 	fed := 0 // tokens of text that the session was fed

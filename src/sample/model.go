@@ -1,12 +1,14 @@
 // Package sample makes a trained model go on with a text. What comes in are the
-// weights of a GPT-2, of any file, and the tokens of a prompt; what goes out are
-// the logits of the token that follows, and from them, one by one, tokens.
+// weights of a GPT-2 or a LLaMA, with experts or without, of any file, and the tokens of a
+// prompt; what goes out are the logits of the token that follows, and from them, one by one,
+// tokens.
 //
 // It computes on the CPU in float32, without ranks, devices or memory for
 // gradients. A Session keeps the keys and values of all tokens so far, so that
-// one more token reads every weight once: a product of a matrix and a vector, which is
-// as fast as memory. Threads share the rows of a product; how many there are
-// changes no bit. Products of many tokens, a prompt's, may be a kernel backend's.
+// one more token reads every weight once, of experts those that it goes to: a product of a
+// matrix and a vector, which is as fast as memory. Threads share the rows of a product; how
+// many there are changes no bit. Products of many tokens, a prompt's, may be a kernel
+// backend's.
 package sample
 
 import (
@@ -18,40 +20,46 @@ import (
 	"dynmo/src/model"
 )
 
-// Model is the weights of a GPT-2, matrices (out, in). Sessions may share it, one
+// Model is the weights of a model, matrices (out, in). Sessions may share it, one
 // of them at a time.
 type Model struct {
 	Config model.Config
 
-	token, position, head []float32 // (V, C), (sequence, C), (V, C)
+	token, position, head []float32 // (V, C), (sequence, C) or nil where positions are rotary, (V, C)
 	blocks                []block
 	norm                  norm // the last
 	team                  team
 	kernels               kernel.Backend // nil: none
 }
 
-// block is the weights of one block.
+// block is the weights of one block: an MLP, or a router (experts, C), where it is squashed
+// with an outer matrix (experts, experts), and experts.
 type block struct {
-	norm1, norm2        norm
-	qkv, proj, up, down linear
+	norm1, norm2             norm
+	qkv, proj, router, outer linear
+	mlps                     []mlp // one, or the experts
 }
 
-// norm is a layer norm's weight and bias (C).
+// norm is a norm's weight and bias (C); RMSNorm has no bias.
 type norm struct{ weight, bias []float32 }
 
-// linear is a matrix (out, in) and a bias (out).
+// linear is a matrix (out, in) and a bias (out), which may be absent.
 type linear struct{ weight, bias []float32 }
+
+// mlp goes up to the channels inside, of a gated one twice as many, and down.
+type mlp struct{ up, down linear }
 
 // New returns the model of a shape, with the values that read returns of every
 // weight. Reads run at once, on as many goroutines as there are threads (at least
 // one). k, of float32 in host memory, multiplies many tokens faster than this package
-// does; it may be nil. Errors are those of read, or that the model is no GPT-2.
+// does; it may be nil. Errors are those of read, or that the model is none that this package
+// knows.
 func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) ([]float32, error)) (*Model, error) {
 	if threads < 1 {
 		panic("sample: no threads")
 	}
-	if c.Family != "" && c.Family != "gpt2" {
-		return nil, fmt.Errorf("a model of the family %s, want gpt2", c.Family)
+	if err := Knows(c); err != nil {
+		return nil, err
 	}
 	m := &Model{Config: c, blocks: make([]block, c.Blocks), team: team(threads), kernels: k}
 	places := m.places()
@@ -62,7 +70,7 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 		for i := lo; i < hi; i++ {
 			place, ok := places[weights[i].Name]
 			if !ok {
-				panic("sample: a weight that GPT-2 has not")
+				panic("sample: a weight of no place")
 			}
 			var values []float32
 			values, errs[i] = read(weights[i])
@@ -76,6 +84,17 @@ func New(c model.Config, threads int, k kernel.Backend, read func(model.Weight) 
 	return m, cmp.Or(errs...)
 }
 
+// Knows returns an error unless this package computes models of a shape.
+func Knows(c model.Config) error {
+	if !slices.Contains([]string{"", "gpt2", "llama"}, c.Family) {
+		return fmt.Errorf("a model of family %s, want gpt2 or llama: sample knows no other", c.Family)
+	}
+	if kind := c.Beyond(); kind != "" {
+		return fmt.Errorf("a model of dynamic.kind %s, want one without: sample knows none", kind)
+	}
+	return nil
+}
+
 // places returns where each weight belongs, by its name (see model.Weight).
 func (m *Model) places() map[string]*[]float32 {
 	places := map[string]*[]float32{
@@ -83,26 +102,67 @@ func (m *Model) places() map[string]*[]float32 {
 		"head/norm.weight": &m.norm.weight, "head/norm.bias": &m.norm.bias, "head/head.weight": &m.head,
 	}
 	for i := range m.blocks {
-		b := &m.blocks[i]
-		for name, place := range map[string]*[]float32{
-			"norm1.weight": &b.norm1.weight, "norm1.bias": &b.norm1.bias, "norm2.weight": &b.norm2.weight, "norm2.bias": &b.norm2.bias,
-			"qkv.weight": &b.qkv.weight, "qkv.bias": &b.qkv.bias, "proj.weight": &b.proj.weight, "proj.bias": &b.proj.bias,
-			"up.weight": &b.up.weight, "up.bias": &b.up.bias, "down.weight": &b.down.weight, "down.bias": &b.down.bias,
-		} {
-			places[fmt.Sprintf("block.%d/%s", i, name)] = place
+		b, at := &m.blocks[i], fmt.Sprintf("block.%d/", i)
+		add := func(name string, w, bias *[]float32) {
+			places[at+name+".weight"], places[at+name+".bias"] = w, bias
+		}
+		add("norm1", &b.norm1.weight, &b.norm1.bias)
+		add("norm2", &b.norm2.weight, &b.norm2.bias)
+		add("qkv", &b.qkv.weight, &b.qkv.bias)
+		add("proj", &b.proj.weight, &b.proj.bias)
+		add("router", &b.router.weight, &b.router.bias)
+		add("router.outer", &b.outer.weight, &b.outer.bias)
+		b.mlps = make([]mlp, max(1, m.Config.Experts.Count))
+		for e := range b.mlps {
+			p, of := &b.mlps[e], ""
+			if m.Config.Experts.Count > 0 {
+				of = fmt.Sprintf("expert.%d.", e)
+			}
+			add(of+m.upward(), &p.up.weight, &p.up.bias)
+			add(of+"down", &p.down.weight, &p.down.bias)
 		}
 	}
 	return places
 }
 
+// upward returns the name of the matrix that goes up.
+func (m *Model) upward() string {
+	if m.gated() {
+		return "gateup"
+	}
+	return "up"
+}
+
+// gated reports whether MLPs are gated.
+func (m *Model) gated() bool { return m.Config.Intermediate > 0 }
+
+// inside returns the channels inside an MLP, and how many go up to them.
+func (m *Model) inside() (channels, up int) {
+	if m.gated() {
+		return m.Config.Intermediate, 2 * m.Config.Intermediate
+	}
+	return 4 * m.Config.Hidden, 4 * m.Config.Hidden
+}
+
+// headed returns the channels of a head, and of a token's queries, keys and values together.
+func (m *Model) headed() (size, all int) {
+	size = m.Config.Hidden / m.Config.Heads
+	return size, (m.Config.Heads + 2*m.Config.Keyed()) * size
+}
+
 // TokenBytes returns the bytes of weights that one more token reads: all but the
-// embeddings of other tokens and positions.
+// embeddings of other tokens and positions, and experts that it does not go to.
 func (m *Model) TokenBytes() int64 {
-	n := len(m.head) + len(m.norm.weight) + len(m.norm.bias) + 2*m.Config.Hidden
+	n := len(m.head) + len(m.norm.weight) + len(m.norm.bias) + m.Config.Hidden
+	if m.position != nil {
+		n += m.Config.Hidden
+	}
 	for _, b := range m.blocks {
-		for _, v := range [][]float32{b.norm1.weight, b.norm1.bias, b.norm2.weight, b.norm2.bias, b.qkv.weight, b.qkv.bias,
-			b.proj.weight, b.proj.bias, b.up.weight, b.up.bias, b.down.weight, b.down.bias} {
-			n += len(v)
+		for _, w := range []linear{linear(b.norm1), linear(b.norm2), b.qkv, b.proj, b.router, b.outer} {
+			n += len(w.weight) + len(w.bias)
+		}
+		for _, p := range b.mlps[:max(1, m.Config.Experts.Top)] { // all are of one shape
+			n += len(p.up.weight) + len(p.up.bias) + len(p.down.weight) + len(p.down.bias)
 		}
 	}
 	return 4 * int64(n)

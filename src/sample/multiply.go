@@ -51,4 +51,15 @@ func (m *Model) gelu(out, inp []float32) {
 	m.team.share(len(inp), sliceGELU, func(lo, hi int) { ref.GELUForward(out[lo:hi], inp[lo:hi]) })
 }
 
+// swiglu sets out (n, c) to silu(gate)·up of the rows of gateup (n, 2c).
+func (m *Model) swiglu(out, gateup []float32, n, c int) {
+	if m.kernels != nil {
+		m.kernels.SwiGLUForward(nil, tensor.From(out), tensor.From(gateup), n, c)
+		return
+	}
+	m.team.share(n, max(1, sliceGELU/c), func(lo, hi int) {
+		ref.SwiGLUForward(out[lo*c:hi*c], gateup[2*lo*c:2*hi*c], hi-lo, c)
+	})
+}
+
 func vector(x []float32) blas32.Vector { return blas32.Vector{N: len(x), Inc: 1, Data: x} }

@@ -11,24 +11,35 @@ import (
 
 // Session is a text that a model is given, token by token.
 type Session struct {
-	m    *Model
-	kept []kept // of each block
-	n    int    // tokens so far
+	m         *Model
+	positions int       // that there is room for
+	kept      []kept    // of each block
+	turns     []float32 // the table of rotary positions
+	n         int       // tokens so far
 
 	x, normed, mean, rstd, qkv, attended, pre, inner []float32 // of the tokens that are fed
 	logits                                           []float32
+	routed                                           routed
 }
 
-// kept is the keys and values of all tokens so far: (heads, sequence, head size), so
-// that those of a head lie together.
+// kept is the keys and values of all tokens so far: (heads that have some, positions, head
+// size), so that those of a head lie together.
 type kept struct{ keys, values []float32 }
 
-// NewSession returns a session of no tokens.
-func (m *Model) NewSession() *Session {
+// NewSession returns a session of no tokens, with room for so many, at most the model's
+// sequence.
+func (m *Model) NewSession(positions int) *Session {
 	c := m.Config
-	s := &Session{m: m, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab)}
+	positions = min(positions, c.Sequence)
+	size, _ := m.headed()
+	s := &Session{m: m, positions: positions, kept: make([]kept, c.Blocks), logits: make([]float32, c.Vocab)}
 	for i := range s.kept {
-		s.kept[i] = kept{make([]float32, c.Sequence*c.Hidden), make([]float32, c.Sequence*c.Hidden)}
+		s.kept[i] = kept{make([]float32, positions*c.Keyed()*size), make([]float32, positions*c.Keyed()*size)}
+	}
+	if c.Rope.Turns() {
+		for _, v := range c.Rope.Table(positions, size/2) {
+			s.turns = append(s.turns, float32(v))
+		}
 	}
 	return s
 }
@@ -41,15 +52,19 @@ func (s *Session) Reset() { s.n = 0 }
 
 // Feed goes on with tokens, at least one, and returns the logits (V) of the token
 // that follows the last, which are valid until the next call. It panics if the session
-// gets longer than the model's sequence, or if a token is outside the vocabulary.
+// gets longer than it has room for, or if a token is outside the vocabulary.
 func (s *Session) Feed(tokens ...int32) []float32 {
 	m, c, n := s.m, s.m.Config.Hidden, len(tokens)
-	if n < 1 || s.n+n > m.Config.Sequence {
-		panic("sample: no tokens, or more than the model has positions")
+	if n < 1 || s.n+n > s.positions {
+		panic("sample: no tokens, or more than there is room for")
 	}
 	s.room(n)
 	for i, token := range tokens {
-		ref.Add(s.x[i*c:][:c], m.token[int(token)*c:][:c], m.position[(s.n+i)*c:][:c])
+		row := s.x[i*c:][:c]
+		copy(row, m.token[int(token)*c:][:c])
+		if m.position != nil {
+			ref.Add(row, row, m.position[(s.n+i)*c:][:c])
+		}
 	}
 	for i := range m.blocks {
 		s.block(&m.blocks[i], s.kept[i], n)
@@ -64,62 +79,117 @@ func (s *Session) Feed(tokens ...int32) []float32 {
 // room makes the activations of n tokens.
 func (s *Session) room(n int) {
 	c := s.m.Config.Hidden
+	_, all := s.m.headed()
+	inside, up := s.m.inside()
 	for _, r := range []struct {
 		to    *[]float32
 		width int
-	}{{&s.x, c}, {&s.normed, c}, {&s.mean, 1}, {&s.rstd, 1}, {&s.qkv, 3 * c}, {&s.attended, c}, {&s.pre, 4 * c}, {&s.inner, 4 * c}} {
-		if cap(*r.to) < n*r.width {
-			*r.to = make([]float32, n*r.width)
-		}
-		*r.to = (*r.to)[:n*r.width]
+	}{{&s.x, c}, {&s.normed, c}, {&s.mean, 1}, {&s.rstd, 1}, {&s.qkv, all}, {&s.attended, c}, {&s.pre, up}, {&s.inner, inside}} {
+		resize(r.to, n*r.width)
 	}
+}
+
+// resize makes memory of n floats, whatever they are.
+func resize(to *[]float32, n int) {
+	if cap(*to) < n {
+		*to = make([]float32, n)
+	}
+	*to = (*to)[:n]
 }
 
 // normalise sets normed to the norm of inp (n, C).
 func (s *Session) normalise(inp []float32, w norm, n int) {
-	ref.LayerNormForward(s.normed, s.mean, s.rstd, inp, w.weight, w.bias, n, s.m.Config.Hidden)
+	c := s.m.Config
+	if c.NormEps > 0 {
+		ref.RMSNormForward(s.normed, s.rstd, inp, w.weight, n, c.Hidden, c.NormEps)
+		return
+	}
+	ref.LayerNormForward(s.normed, s.mean, s.rstd, inp, w.weight, w.bias, n, c.Hidden)
 }
 
-// block takes n tokens through a block: x += proj(attend(qkv(norm1(x)))), then
-// x += down(gelu(up(norm2(x)))).
+// block takes n tokens through a block: x += proj(attend(turn(qkv(norm1(x))))), then
+// x += mlp(norm2(x)), or the sum of the experts' that tokens go to.
 func (s *Session) block(b *block, k kept, n int) {
 	m, c := s.m, s.m.Config.Hidden
+	_, all := m.headed()
 	s.normalise(s.x, b.norm1, n)
-	m.multiply(s.qkv, s.normed, b.qkv, n, c, 3*c)
-	m.team.share(m.Config.Heads, 1, func(lo, hi int) {
+	m.multiply(s.qkv, s.normed, b.qkv, n, c, all)
+	s.turn(n)
+	m.team.share(m.Config.Keyed(), 1, func(lo, hi int) {
 		for head := lo; head < hi; head++ {
+			s.keep(k, head, n)
 			s.attend(k, head, n)
 		}
 	})
 	m.multiply(s.normed, s.attended, b.proj, n, c, c)
 	ref.Add(s.x, s.x, s.normed)
 	s.normalise(s.x, b.norm2, n)
-	m.multiply(s.pre, s.normed, b.up, n, c, 4*c)
-	m.gelu(s.inner, s.pre)
-	m.multiply(s.normed, s.inner, b.down, n, 4*c, c)
+	if m.Config.Experts.Count > 0 {
+		s.experts(b, n)
+		return
+	}
+	s.mlp(s.normed, s.normed, b.mlps[0], n)
 	ref.Add(s.x, s.x, s.normed)
 }
 
-// attend keeps the keys and values of a head for n tokens, and sets attended for
-// them: with s_j = q·k_j/sqrt(size) over the tokens up to itself, the mean of their
-// values weighted by softmax(s).
-func (s *Session) attend(k kept, head, n int) {
-	c, size := s.m.Config.Hidden, s.m.Config.Hidden/s.m.Config.Heads
-	first := head * s.m.Config.Sequence * size
-	keys, values := k.keys[first:], k.values[first:]
+// mlp sets out to an MLP of inp, both (n, C). They may be the same.
+func (s *Session) mlp(out, inp []float32, w mlp, n int) {
+	m, c := s.m, s.m.Config.Hidden
+	inside, up := m.inside()
+	pre, inner := s.pre[:n*up], s.inner[:n*inside]
+	m.multiply(pre, inp, w.up, n, c, up)
+	if m.gated() {
+		m.swiglu(inner, pre, n, inside)
+	} else {
+		m.gelu(inner, pre)
+	}
+	m.multiply(out, inner, w.down, n, inside, c)
+}
+
+// turn turns the queries and keys of n tokens by their positions.
+func (s *Session) turn(n int) {
+	if s.turns == nil {
+		return
+	}
+	size, all := s.m.headed()
+	positions := make([]int32, n)
+	for i := range positions {
+		positions[i] = int32(s.n + i)
+	}
+	ref.Rotary(s.qkv, positions, s.turns, s.m.Config.Heads+s.m.Config.Keyed(), all, size, false)
+}
+
+// keep keeps the keys and values of n tokens, of a head that has some.
+func (s *Session) keep(k kept, head, n int) {
+	c := s.m.Config
+	size, all := s.m.headed()
+	for i := range n {
+		key := s.qkv[i*all+(c.Heads+head)*size:]
+		at := (head*s.positions + s.n + i) * size
+		copy(k.keys[at:at+size], key)
+		copy(k.values[at:at+size], key[c.Keyed()*size:])
+	}
+}
+
+// attend sets attended for n tokens, of the heads that share a head's keys and values: with
+// s_j = q·k_j/sqrt(size) over the tokens up to itself, the mean of their values weighted by
+// softmax(s).
+func (s *Session) attend(k kept, keyed, n int) {
+	c := s.m.Config
+	size, all := s.m.headed()
+	first, group := keyed*s.positions*size, c.Heads/c.Keyed()
 	scores := make([]float32, s.n+n)
 	for i := range n {
-		row := s.qkv[i*3*c+head*size:]
-		at := (s.n + i) * size
-		copy(keys[at:at+size], row[c:])
-		copy(values[at:at+size], row[2*c:])
 		p := scores[:s.n+i+1]
 		matrix := func(data []float32) blas32.General {
-			return blas32.General{Rows: len(p), Cols: size, Stride: size, Data: data[:len(p)*size]}
+			return blas32.General{Rows: len(p), Cols: size, Stride: size, Data: data[first:][:len(p)*size]}
 		}
-		blas32.Gemv(blas.NoTrans, float32(1/math.Sqrt(float64(size))), matrix(keys), vector(row[:size]), 0, vector(p))
-		softmax(p)
-		blas32.Gemv(blas.Trans, 1, matrix(values), vector(p), 0, vector(s.attended[i*c+head*size:][:size]))
+		for head := keyed * group; head < (keyed+1)*group; head++ {
+			query := s.qkv[i*all+head*size:][:size]
+			blas32.Gemv(blas.NoTrans, float32(1/math.Sqrt(float64(size))), matrix(k.keys), vector(query), 0, vector(p))
+			softmax(p)
+			blas32.Gemv(blas.Trans, 1, matrix(k.values), vector(p), 0, vector(s.attended[i*c.Hidden+head*size:][:size]))
+		}
 	}
 }
 

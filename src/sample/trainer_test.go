@@ -19,6 +19,24 @@ import (
 // tiny has every kind of weight; its sequence is short enough to be filled.
 var tiny = model.Config{Blocks: 2, Hidden: 16, Heads: 4, Sequence: 12, Vocab: 29, Tied: true}
 
+// shapes has every kind of model: positions in a table or rotary, plain or scaled; heads with
+// keys of their own or shared ones; MLPs and experts.
+var shapes = func() map[string]model.Config {
+	untied := tiny
+	untied.Tied = false
+	llama := model.Config{
+		Family: "llama", Blocks: 2, Hidden: 24, Heads: 6, KeyValueHeads: 2, Sequence: 12, Vocab: 29,
+		Intermediate: 20, NormEps: 1e-5, Rope: model.Rope{Base: 10000},
+	}
+	scaled := llama
+	scaled.KeyValueHeads, scaled.Tied = 6, true
+	scaled.Rope = model.Rope{Base: 100, Scaling: model.RopeLlama3, Factor: 4, Low: 1, High: 4, Original: 8}
+	mixtral, one := llama, llama
+	mixtral.Experts = model.Experts{Count: 4, Top: 2}
+	one.Experts = model.Experts{Count: 3, Top: 1, Scale: 2.5, Squashed: true}
+	return map[string]model.Config{"gpt2": tiny, "gpt2, untied": untied, "llama": llama, "llama, scaled": scaled, "experts": mixtral, "experts, of a squashed router": one}
+}()
+
 // trainer is a whole model of package model, run layer by layer on one sequence.
 type trainer struct {
 	x *model.Exec
@@ -77,9 +95,13 @@ func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 		var err error
 		saved, err = r.x.Device.Alloc(bytes)
 		expect.OK(t, err)
-		l.Feed(r.x, &r.x.Full, saved, tokens, targets)
-		expect.OK(t, l.Forward(r.x, &r.x.Full, saved, out))
-		out = l.Output(r.x, &r.x.Full, saved)
+		b := &r.x.Full
+		if e := l.Dispatches(); e.Count > 0 {
+			b = model.NewDispatch(r.x, e).From(b)
+		}
+		l.Feed(r.x, b, saved, tokens, targets)
+		expect.OK(t, l.Forward(r.x, b, saved, out))
+		out = l.Output(r.x, b, saved)
 	}
 	v := r.s.Config.Vocab
 	var rows [][]float64
@@ -126,23 +148,23 @@ func same(t *testing.T, what string, got, want []float64) {
 // A prompt that is fed at once, in parts, or token by token has the logits of the
 // trainer's forward.
 func TestLogitsAreTheTrainers(t *testing.T) {
-	for _, tied := range []bool{true, false} {
-		c := tiny
-		c.Tied = tied
-		r := newTrainer(t, c)
-		tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
-		want := r.logProbabilities(t, tokens)
-		for _, part := range []int{1, 5, len(tokens), -len(tokens)} {
-			k := kernel.Backend(nil)
-			if part < 0 {
-				part, k = -part, r.x.Backend
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) {
+			r := newTrainer(t, c)
+			tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 28, 0}
+			want := r.logProbabilities(t, tokens)
+			for _, part := range []int{1, 5, len(tokens), -len(tokens)} {
+				k := kernel.Backend(nil)
+				if part < 0 {
+					part, k = -part, r.x.Backend
+				}
+				s := r.sampler(t, 2, k).NewSession(len(tokens))
+				for lo := 0; lo < len(tokens); lo += part {
+					hi := min(lo+part, len(tokens))
+					same(t, "logits", logSoftmax(s.Feed(tokens[lo:hi]...)), want[hi-1])
+				}
 			}
-			s := r.sampler(t, 2, k).NewSession()
-			for lo := 0; lo < len(tokens); lo += part {
-				hi := min(lo+part, len(tokens))
-				same(t, "logits", logSoftmax(s.Feed(tokens[lo:hi]...)), want[hi-1])
-			}
-		}
+		})
 	}
 }
 
@@ -150,13 +172,19 @@ func TestLogitsAreTheTrainers(t *testing.T) {
 // text finds most probable; beyond the positions of the model, of its last half and
 // what has followed that.
 func TestGreedyIsTheTrainers(t *testing.T) {
-	r := newTrainer(t, tiny)
+	for name, c := range shapes {
+		t.Run(name, func(t *testing.T) { greedyIsTheTrainers(t, c) })
+	}
+}
+
+func greedyIsTheTrainers(t *testing.T, c model.Config) {
+	r := newTrainer(t, c)
 	prompt, slides := []int32{7, 7, 2}, 0
-	got := generated(t, r.sampler(t, 1, nil), Generation{Prompt: prompt, Tokens: 25, Vocab: tiny.Vocab, End: -1, Choice: Choice{TopP: 1}}, &slides)
+	got := generated(t, r.sampler(t, 1, nil), Generation{Prompt: prompt, Tokens: 25, Vocab: c.Vocab, End: -1, Choice: Choice{TopP: 1}}, &slides)
 	text, seen := slices.Clone(prompt), slices.Clone(prompt)
 	for i := range 25 {
-		if len(seen) > tiny.Sequence {
-			seen = slices.Clone(text[len(text)-tiny.Sequence/2:])
+		if len(seen) > c.Sequence {
+			seen = slices.Clone(text[len(text)-c.Sequence/2:])
 		}
 		rows := r.logProbabilities(t, seen)
 		row := rows[len(rows)-1]
@@ -184,7 +212,7 @@ func generated(t *testing.T, m *Model, g Generation, slides *int) []int32 {
 
 // Equal seeds give equal texts, whatever the threads; others do not.
 func TestSeedsAndThreads(t *testing.T) {
-	r := newTrainer(t, tiny)
+	r := newTrainer(t, shapes["experts"])
 	text := func(threads int, seed uint64) []int32 {
 		g := Generation{Prompt: []int32{1}, Tokens: 40, Vocab: tiny.Vocab, End: -1, Choice: Choice{Temperature: 3, TopK: 20, TopP: 0.9, Seed: seed}}
 		return generated(t, r.sampler(t, threads, nil), g, new(int))
@@ -195,5 +223,22 @@ func TestSeedsAndThreads(t *testing.T) {
 	}
 	if slices.Equal(first, text(1, 2)) {
 		t.Error("another seed gives the same text")
+	}
+}
+
+// A shape that nothing here computes is refused by its name.
+func TestRefusesOtherModels(t *testing.T) {
+	buckets, other := tiny, tiny
+	buckets.Buckets, other.Family = 4, "mamba"
+	for _, c := range []struct {
+		shape model.Config
+		want  string
+	}{
+		{buckets, "a model of dynamic.kind attention, want one without: sample knows none"},
+		{other, "a model of family mamba, want gpt2 or llama: sample knows no other"},
+	} {
+		if _, err := New(c.shape, 1, nil, nil); err == nil || err.Error() != c.want {
+			t.Errorf("error %v, want %q", err, c.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@
 //	RUN_DIR/ckpt/step_00001200/manifest.json           sizes and hashes of the others, and what the run was
 //	                          /layer-00017.safetensors weights, by parameter
 //	                          /state-00017.safetensors everything else there is to the layer
+//	                          /own-00017-00001.safetensors what replica 1 has of it alone, if replicas share it out
 //	                          /run.json                what the run knows besides its layers
 //	RUN_DIR/ckpt/LATEST                                the newest one's name, for people
 //
@@ -77,6 +78,11 @@ type File struct {
 func weightsFile(layer int) string { return fmt.Sprintf("layer-%05d.safetensors", layer) }
 func stateFile(layer int) string   { return fmt.Sprintf("state-%05d.safetensors", layer) }
 
+// ownFile returns the name of the file of what a replica has of a layer alone.
+func ownFile(layer, replica int) string {
+	return fmt.Sprintf("own-%05d-%05d.safetensors", layer, replica)
+}
+
 // Name returns the name of the checkpoint after so many steps.
 func Name(step int) string { return fmt.Sprintf("step_%08d", step) }
 
@@ -120,19 +126,26 @@ func (m Manifest) check() error {
 	if err := m.Layout.Check(m.Layers); err != nil {
 		return err
 	}
-	want := 2 * m.Layers
-	if _, ok := m.Files[runFile]; ok {
+	want := 0
+	if m.has(runFile) {
 		want++
 	}
-	if len(m.Files) != want {
-		return fmt.Errorf("%d files, want %d: two for each layer, and %s if there is one", len(m.Files), want, runFile)
-	}
 	for id := range m.Layers {
-		for _, name := range []string{weightsFile(id), stateFile(id)} {
-			if _, ok := m.Files[name]; !ok {
+		names := []string{weightsFile(id), stateFile(id)}
+		if m.sharedOut(id) {
+			for replica := range m.Layout.Mesh.Replicas {
+				names = append(names, ownFile(id, replica))
+			}
+		}
+		for _, name := range names {
+			if !m.has(name) {
 				return fmt.Errorf("%s is missing", name)
 			}
 		}
+		want += len(names)
+	}
+	if len(m.Files) != want {
+		return fmt.Errorf("%d files, want %d: two for each layer, one more for each replica of those that replicas share out, and %s if there is one", len(m.Files), want, runFile)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		f := m.Files[name]
@@ -142,3 +155,12 @@ func (m Manifest) check() error {
 	}
 	return nil
 }
+
+// has reports whether the checkpoint has a file.
+func (m Manifest) has(name string) bool {
+	_, ok := m.Files[name]
+	return ok
+}
+
+// sharedOut reports whether each replica had parameters of its own of a layer.
+func (m Manifest) sharedOut(layer int) bool { return m.has(ownFile(layer, 0)) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -131,58 +130,6 @@ func (c *Checkpoint) matches(name string, sum []byte) error {
 
 func (c *Checkpoint) fail(name string, err error) error {
 	return fmt.Errorf("checkpoint %s: %s: %w", c.Dir, name, err)
-}
-
-// Layer reads a layer of the chain of a model.
-func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
-	state, err := c.open(stateFile(id))
-	if err != nil {
-		return nil, err
-	}
-	var sections []model.Section
-	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &sections); err != nil {
-		return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %w", sectionsKey, err))
-	}
-	for _, s := range sections {
-		if s.Bytes != int64(len(s.Text)) {
-			return nil, c.fail(stateFile(id), fmt.Errorf("metadata: %s: %.100q: %d bytes of text, want %d", sectionsKey, s.Name, len(s.Text), s.Bytes))
-		}
-	}
-	for _, t := range state.Tensors {
-		sections = append(sections, model.Section{Name: t.Name, Bytes: t.Bytes()})
-	}
-	l, err := model.Restore(shape, sections, d, t)
-	if err != nil {
-		return nil, c.fail(stateFile(id), err)
-	}
-	if err := c.fill(l, state, d); err != nil {
-		l.Free()
-		return nil, err
-	}
-	if l.ID != id {
-		l.Free()
-		return nil, c.fail(stateFile(id), fmt.Errorf("holds layer %d", l.ID))
-	}
-	return l, nil
-}
-
-// fill writes the values of a layer whose state file was opened last.
-func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, d device.Device) error {
-	rest, _ := l.Rest()
-	if err := c.fillPieces(rest, state, d); err != nil {
-		return err
-	}
-	weights, err := c.open(weightsFile(l.ID))
-	if err != nil {
-		return err
-	}
-	if err := c.fillPieces(l.Weights(), weights, d); err != nil {
-		return err
-	}
-	if err := l.CheckStructure(); err != nil {
-		return c.fail(weightsFile(l.ID), err)
-	}
-	return nil
 }
 
 // Run returns what the run knew besides its layers, nil where the checkpoint does not say,

@@ -30,9 +30,13 @@ type content struct {
 // stand.
 const sectionsKey = "sections"
 
-// Take copies layers. No work on them may be under way; it may begin as soon as Take
-// returns.
-func (s *Snapshot) Take(layers []*model.Layer, stream device.Stream) error {
+// Share says which a rank is of so many replicas that have the same layers.
+type Share struct{ Replica, Of int }
+
+// Take copies a rank's share of layers: of all of them what the replica has alone, and the
+// rest of those that are its in turn. No work on them may be under way; it may begin as
+// soon as Take returns.
+func (s *Snapshot) Take(layers []*model.Layer, share Share, stream device.Stream) error {
 	s.files = s.files[:0]
 	var pieces [][]model.Piece // by file
 	need := int64(0)
@@ -46,7 +50,13 @@ func (s *Snapshot) Take(layers []*model.Layer, stream device.Stream) error {
 			need += words(p.Mem.Bytes)
 		}
 	}
-	for _, l := range layers {
+	for i, l := range layers {
+		if l.Own() {
+			add(ownFile(l.ID, share.Replica), "", l, l.Alone())
+		}
+		if i%share.Of != share.Replica {
+			continue
+		}
 		rest, texts := l.Rest()
 		text, err := json.Marshal(texts)
 		if err != nil {

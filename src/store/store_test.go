@@ -92,7 +92,7 @@ func saveBy(t *testing.T, dev device.Device, s *model.Stage, dir string, step, k
 	for rank, layers := range [][]*model.Layer{s.Layers[:3], s.Layers[3:]} {
 		var shot Snapshot
 		stream := dev.NewStream()
-		expect.OK(t, shot.Take(layers, stream))
+		expect.OK(t, shot.Take(layers, Share{Of: 1}, stream))
 		stream.Close()
 		if rank == 0 {
 			shot.AddRun([]byte(known))
@@ -177,7 +177,7 @@ func TestWithoutRun(t *testing.T) {
 	var shot Snapshot
 	stream := dev.NewStream()
 	defer stream.Close()
-	expect.OK(t, shot.Take(s.Layers, stream))
+	expect.OK(t, shot.Take(s.Layers, Share{Of: 1}, stream))
 	files, err := shot.Write(dir, 7, nil)
 	expect.OK(t, err)
 	expect.OK(t, Commit(dir, manifest(t, 7, files), 1, nil))
@@ -302,7 +302,7 @@ func TestNothingLeft(t *testing.T) {
 	var shot Snapshot
 	stream := dev.NewStream()
 	defer stream.Close()
-	expect.OK(t, shot.Take(s.Layers, stream))
+	expect.OK(t, shot.Take(s.Layers, Share{Of: 1}, stream))
 	if _, err := shot.Write(dir, 5, nil); err == nil || !strings.Contains(err.Error(), stateFile(1)) {
 		t.Errorf("error %v", err)
 	}

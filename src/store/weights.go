@@ -43,7 +43,7 @@ func (c *Checkpoint) chain() (*chain, error) {
 	}
 	for _, d := range []tensor.DType{tensor.F32, tensor.F64, tensor.BF16} {
 		if d.String() == c.DType {
-			return &chain{of: c, shape: model.FromConfig(settings), dtype: d, on: cpu.New(device.NewWall())}, nil
+			return &chain{of: c, shape: model.FromConfig(settings).Whole(), dtype: d, on: cpu.New(device.NewWall())}, nil
 		}
 	}
 	return nil, c.fail(ManifestFile, fmt.Errorf("dtype %.100q, want f32, f64 or bf16", c.DType))

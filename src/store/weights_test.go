@@ -45,7 +45,7 @@ func weighed(t *testing.T, dtype tensor.DType, change func(*Manifest)) (string, 
 	stream := dev.NewStream()
 	defer stream.Close()
 	var shot Snapshot
-	expect.OK(t, shot.Take(s.Layers, stream))
+	expect.OK(t, shot.Take(s.Layers, Share{Of: 1}, stream))
 	dir := filepath.Join(run, Directory)
 	files, err := shot.Write(dir, 4, nil)
 	expect.OK(t, err)

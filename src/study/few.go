@@ -22,10 +22,14 @@ type Few struct {
 
 // NewFew returns the few blocks of a model: the first two, or where there are exits four,
 // so that there is a routed block and one that is not, each with an exit behind it and
-// without. No token leaves them early.
+// without. No token leaves them early. Of blocks with experts that all take all tokens it
+// is one: they are large.
 func NewFew(c config.Config) (Few, error) {
 	f := Few{Config: c, larger: c}
 	blocks, exits := 2, 0
+	if c.Dynamic.Kind == "moe" {
+		blocks = 1
+	}
 	if c.Dynamic.Has("exit") {
 		blocks, exits = 4, c.Exit.Count(c.Model.Blocks)
 		f.Config.Exit.After, f.Config.Exit.Share, f.Config.Exit.Threshold = "2,3", 0, 2
@@ -48,6 +52,18 @@ func NewFew(c config.Config) (Few, error) {
 		}
 		f.like, f.gone = append(f.like, like), append(f.gone, gone)
 	}
+	return f, nil
+}
+
+// Experts lets the few have so few experts in a block, as many as a token goes to at least.
+// All together work on as many rows, so that their products take as long; more rows for
+// each, and fewer gradients to add to, take a little less.
+func (f Few) Experts(n int) (Few, error) {
+	m := f.Config.Moe
+	if !f.Config.Dynamic.Has("moe") || n < m.Top || n > m.Experts {
+		return f, fmt.Errorf("%d experts: want dynamic.kind with moe, and moe.top = %d to moe.experts = %d", n, m.Top, m.Experts)
+	}
+	f.Config.Moe.Experts = n
 	return f, nil
 }
 

@@ -70,11 +70,11 @@ func TestSampledChangesAreThoseOfTheWholeRun(t *testing.T) {
 func TestSampledRunEstimatesTheWhole(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024
-	c.Balance.Every, c.Simulate.Spread = "1", 1
+	c.Balance.Every, c.Simulate.TokensNoise = "1", 3
 	answers := make([]Run, 2)
 	samplings := make([]Sampling, 2)
 	for i, interval := range []int{1, 4} {
-		series, sampling, err := Generate("moe", plantest.Chain(16, 0, 0), c, dynamic.MadeUp{Steps: 600}, interval)
+		series, sampling, err := Generate("mod", plantest.Chain(16, 0, 0), c, dynamic.MadeUp{Steps: 600}, interval)
 		expect.OK(t, err)
 		o := on(c, plantest.Link)
 		o.Sampling, samplings[i] = sampling, sampling

@@ -154,8 +154,8 @@ func (r *Rank) finishSaving(w elastic.World) error {
 	return nil
 }
 
-// beginSaving copies this rank's share of its stage's layers, which replicas share out,
-// and begins to write it. Collective.
+// beginSaving copies this rank's share of its stage's layers, and begins to write it.
+// Collective.
 func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 	if err := r.settle(); err != nil {
 		return err
@@ -169,16 +169,7 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 	if a.Finite() {
 		k.manifest.Loss = &a.Loss
 	}
-	var mine []*model.Layer
-	for i, l := range at.stage.Layers {
-		if l.Own() {
-			return fmt.Errorf("checkpoint: layer %d (%s): parameters that each replica has of its own cannot be saved", l.ID, l.Name)
-		}
-		if i%at.world.Replicas.Size() == at.world.Replicas.Rank() {
-			mine = append(mine, l)
-		}
-	}
-	err := k.shot.Take(mine, r.x.Stream)
+	err := k.shot.Take(at.stage.Layers, store.Share{Replica: at.world.Replicas.Rank(), Of: at.world.Replicas.Size()}, r.x.Stream)
 	if err := r.addState(at.world); err != nil {
 		return err
 	}

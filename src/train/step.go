@@ -1,9 +1,6 @@
 package train
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -289,41 +286,10 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 		return out, nil
 	}
 	var err error
-	if out.Hash, err = hash(w, l, s); err != nil {
+	if out.Hash, err = r.hash(w, l, s); err != nil {
 		return out, fmt.Errorf("hash: %w", err)
 	}
 	return out, nil
-}
-
-// hash returns the SHA-256 of the hashes of all layers in chain order: one
-// number for the whole model's state, whatever the layout. A layer of which each
-// replica has parameters of its own counts with those of all. Collective.
-func hash(w elastic.World, l layout.Layout, s *model.Stage) (string, error) {
-	var mine []byte
-	for _, layer := range s.Layers {
-		sum, err := layer.Hash()
-		if err != nil {
-			return "", err
-		}
-		if layer.Own() {
-			replicas, err := w.Replicas.Allgather(sum[:])
-			if err != nil {
-				return "", err
-			}
-			sum = sha256.Sum256(bytes.Join(replicas, nil))
-		}
-		mine = append(mine, sum[:]...)
-	}
-	all, err := w.Stages.Allgather(mine)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	for _, stage := range l.Owners() {
-		h.Write(all[stage][:sha256.Size])
-		all[stage] = all[stage][sha256.Size:]
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.

@@ -122,7 +122,7 @@ func New(s Setup) (*Rank, error) {
 		return nil, Input(err)
 	}
 	shape := model.FromConfig(c)
-	shape.Replica = r.world.Replicas.Rank()
+	shape = shape.Of(r.world.Replicas.Rank(), shape.Experts.Spread)
 	if err := Agree(s.World, r.x.Reserve(shape), false); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +42,7 @@ processes took cores that the measurement wanted, or when neighbours disagree.
 
 Every line names the CPU, the instruction set of dynmo's kernels, and the BLAS with the
 type of core that its kernels are for; "-" stands where there is nothing to reach.`,
-		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchImport(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags), benchDynamism(&flags))
+		benchGemm(&flags), benchSpMM(&flags), benchStep(&flags), benchSample(&flags), benchCheckpoint(&flags), benchImport(&flags), benchNet(&flags), benchGPU(&flags), benchSchedule(&flags), benchDecisions(&flags), benchDynamism(&flags), benchRouting(&flags), benchExperts(&flags))
 	c.PersistentPreRun = func(*cobra.Command, []string) {
 		flags.watch = nodebench.NewWatch()
 		flags.machine = flags.watch.Machine(revision())
@@ -141,20 +144,32 @@ More tokens raise it, because the rest hardly grows with them: try --sequences 1
 }
 
 func benchSample(flags *benchFlags) *cobra.Command {
-	return &cobra.Command{
+	var name string
+	c := &cobra.Command{
 		Use:   "sample",
-		Short: "Sampling from GPT-2 124M against the rate of this machine's memory",
+		Short: "Sampling from GPT-2 124M or a LLaMA against the rate of this machine's memory",
 		Long: `Sampling from GPT-2 124M, a token at a time, against the rate of this machine's memory,
 in turn: the bytes of weights that a token reads, over its seconds, over the faster of
 reading and copying 256 MiB. With --threads of all cores it says how far dynmo sample is
-from what memory allows.`,
+from what memory allows. --model llama is a LLaMA of the same width and depth, with
+three queries for each key, --model mixtral one of eight experts, of which a token reads two.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			shape, ok := nodebench.Sampled[name]
+			if !ok {
+				return usageError{fmt.Errorf("--model %q, want one of %s", name, strings.Join(slices.Sorted(maps.Keys(nodebench.Sampled)), ", "))}
+			}
+			row := "sample"
+			if name != gpt2 {
+				row += "-" + name
+			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.Sample(k, dev, nodebench.GPT2Small, nodebench.Streamed, flags.threads, flags.rounds)
+				return nodebench.Sample(k, dev, row, shape, nodebench.Streamed, flags.threads, flags.rounds)
 			})
 		},
 	}
+	c.Flags().StringVar(&name, "model", gpt2, "gpt2, llama or mixtral")
+	return c
 }
 
 // run measures on the host with the C kernels and prints the figures.

@@ -16,7 +16,7 @@ import (
 // ckptCommand returns the commands on files of weights.
 func ckptCommand() *cobra.Command {
 	return group("ckpt", "Check a run's checkpoints, export its model; look into files of weights", "",
-		ckptInspect(), ckptVerify(), ckptImport(), ckptExport())
+		ckptInspect(), ckptVerify(), ckptImport(), ckptSplit(), ckptExport())
 }
 
 // contents describes a safetensors file.
@@ -128,7 +128,9 @@ func ckptImport() *cobra.Command {
 model.safetensors or its shards and their index; GPT-2, LLaMA or Mixtral; float32, bfloat16
 or float16) or of llm.c's model file (version 3). The weights file is safetensors with values
 as they are stored; its names are dynmo's, and parts that are computed as one, as queries,
-keys and values, are one tensor. Memory holds a piece of one tensor at a time.`,
+keys and values, are one tensor. Files of the tokenizer that lie in the directory go with
+them (tokenizer.json, tokenizer.model, tokenizer_config.json and their like) and come back
+by ckpt export. Memory holds a piece of one tensor at a time.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := weights.check(); err != nil {

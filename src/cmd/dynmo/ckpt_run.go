@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"dynmo/src/checkpoint"
+	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/input"
+	"dynmo/src/model"
+	"dynmo/src/record"
 	"dynmo/src/store"
 )
 
@@ -117,9 +120,11 @@ func ofStep(dir string, step int, all []*store.Checkpoint) (*store.Checkpoint, e
 // origin is where a model is from, and what is known of its tokenizer.
 type origin struct {
 	weights    *checkpoint.Weights
-	vocabulary *data.Vocabulary // nil if it is not known
-	what       string           // a run's model, to tell; else ""
-	unknown    error            // why the vocabulary of a run's model is not
+	tokenizer  map[string][]byte // its files, if they are known as they are
+	vocabulary *data.Vocabulary  // nil if it is not known
+	what       string            // a run's model, to tell; else ""
+	unknown    error             // why the vocabulary of a run's model is not
+	differs    string            // what other programs compute otherwise; "" if nothing
 }
 
 // openOrigin opens what FROM names: a run's checkpoint, or a weights file.
@@ -135,10 +140,19 @@ func openOrigin(c *cobra.Command, from string, step int) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w}
-	if data.IsGPT2(w.Config.Model.Vocab) {
+	switch {
+	case len(w.Tokenizer) > 0:
+		o.knows(from, w.Tokenizer)
+	case data.IsGPT2(w.Config.Model.Vocab):
 		o.vocabulary = data.GPT2Vocabulary()
 	}
 	return o, nil
+}
+
+// knows sets the tokenizer to that of files from a place.
+func (o *origin) knows(at string, files map[string][]byte) {
+	o.tokenizer = files
+	o.vocabulary, o.unknown = data.ParseTokenizer(at, files)
 }
 
 // openRun opens a checkpoint with what its run knows of its tokenizer.
@@ -160,16 +174,39 @@ func openRun(c *cobra.Command, dir string, step int) (origin, error) {
 	if err != nil {
 		return origin{}, err
 	}
-	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step)}
-	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	o := origin{weights: w, what: fmt.Sprintf("the model of %s after %d steps", one.Dir, one.Step), differs: differs(settings)}
+	if err := o.ofRun(one.Dir, settings); err != nil {
+		return origin{}, err
+	}
 	if o.vocabulary != nil {
 		w.Config = checkpoint.EndingConfig(w.Config.Model, o.vocabulary.End)
 	}
+	trained := model.FromConfig(settings).Experts // configurations do not say all of how they were
+	w.Config.Model.Experts.Balanced, w.Config.Model.Experts.Capacity = trained.Balanced, trained.Capacity
 	return o, nil
+}
+
+// ofRun sets the tokenizer to that which the run of a checkpoint keeps, or else what its
+// settings say of it.
+func (o *origin) ofRun(dir string, settings config.Config) error {
+	at := filepath.Join(filepath.Dir(filepath.Dir(filepath.Clean(dir))), record.TokenizerDir)
+	files, err := data.ReadTokenizer(at)
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		o.knows(at, files)
+		return nil
+	}
+	o.vocabulary, o.unknown = data.VocabularyOf(settings.Data.Path, settings.Model.Vocab)
+	return nil
 }
 
 // files returns the files of the tokenizer, none if it is not known.
 func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
+	if len(o.tokenizer) > 0 {
+		return o.tokenizer, nil
+	}
 	if o.unknown != nil {
 		tellNotes(c.ErrOrStderr(), fmt.Sprintf("without a tokenizer: %v", o.unknown))
 	}
@@ -177,72 +214,4 @@ func (o origin) files(c *cobra.Command) (map[string][]byte, error) {
 		return nil, nil
 	}
 	return o.vocabulary.Files(o.weights.Config.Model.Sequence)
-}
-
-func ckptExport() *cobra.Command {
-	var made target
-	var format, stored string
-	step := -1
-	c := &cobra.Command{
-		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
-		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
-		Long: `Make a Hugging Face directory (GPT2LMHeadModel, which dynmo sample reads too,
-LlamaForCausalLM or MixtralForCausalLM), or llm.c's model file. From a run: of its newest
-whole checkpoint, or the one of --step; of a checkpoint; or of a dynmo weights file, in as
-many files as it was imported from. Weights are as they are stored, a run's float32, or
-with --dtype the nearest of that type, and zero where they are pruned. With them go the
-configuration and the tokenizer that the model was trained with: bytes, or GPT-2's; no
-other is known.
-
-TO is written whole or not at all.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("step") && step < 0 {
-				return usageError{fmt.Errorf("--step %d: want at least 0", step)}
-			}
-			var d checkpoint.DType
-			if c.Flags().Changed("dtype") {
-				var err error
-				if d, err = checkpoint.Stored(stored); err != nil {
-					return usageError{fmt.Errorf("--dtype %w", err)}
-				}
-			}
-			check := made.checkDirectory
-			switch format {
-			case "huggingface":
-			case "llmc":
-				if d != "" && d != checkpoint.F32 {
-					return usageError{fmt.Errorf("--dtype %s: llm.c's model file is of float32, want --format huggingface", stored)}
-				}
-				check = func() error { return made.check() }
-			default:
-				return usageError{fmt.Errorf("--format %q, want huggingface or llmc", format)}
-			}
-			if err := check(); err != nil {
-				return err
-			}
-			o, err := openOrigin(c, args[0], step)
-			if err != nil {
-				return usageError{err}
-			}
-			defer o.weights.Close()
-			if format == "llmc" {
-				return made.write(c, o.weights.WriteLLMC)
-			}
-			files, err := o.files(c)
-			if err != nil {
-				return err
-			}
-			if err := made.fail(o.weights.WriteHuggingFace(made.path, d, files)); err != nil || o.what == "" {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(made.path), input.Visible(o.what))
-			return err
-		},
-	}
-	made.required(c, "directory to make, or file to write; - is standard output, for a file")
-	c.Flags().StringVar(&format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
-	c.Flags().StringVar(&stored, "dtype", "", "of the weights: float32 or, for Hugging Face, bfloat16 or float16 (default as they are stored)")
-	c.Flags().IntVar(&step, "step", step, "of a run, the checkpoint after so many steps (default the newest)")
-	return c
 }

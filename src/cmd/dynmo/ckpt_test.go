@@ -72,7 +72,7 @@ func TestCkptImportExport(t *testing.T) {
 }
 
 // A trained LLaMA, dense or with experts, becomes a Hugging Face directory of bfloat16, which
-// comes back from a weights file as it was, and trains on.
+// comes back from a weights file as it was, goes on with a text, and trains on.
 func TestCkptLlama(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	shape := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.key_value_heads=1", "model.intermediate=12",
@@ -95,12 +95,74 @@ func TestCkptLlama(t *testing.T) {
 				t.Errorf("%s: %s", kind, want)
 			}
 		}
+		text := sampleSays(kind+"-hf", "--prompt", "the q", "--tokens", "3")
+		if again := sampleSays(kind+".safetensors", "--prompt", "the q", "--tokens", "3"); text.status != exitDone || text.stderr != "" || again.stdout != text.stdout {
+			t.Errorf("%+v, %+v", text, again)
+		}
 		if e := says(training(append(run, sets("model.weights="+kind+".safetensors")...)...)...); e.status != exitDone {
 			t.Errorf("%+v", e)
 		}
 	}
-	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitFailure, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
-	says("sample", "none-hf").refused(t, exitUsage, "none-hf: a model of family llama, want one of gpt2")
+	const differs = `note: moe.balance = "s-base": others send a token to its most probable experts, by weights that add up to 1, not to balanced ones by their probabilities; ` +
+		"moe.capacity = 1.5: others drop no assignment\n"
+	if e := says(training(append(slices.Clone(shape), append(sets("dynamic.kind=moe", "moe.balance=s-base", "moe.capacity=1.5", "checkpoint.every=1"), "--run-dir", "balanced")...)...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
+	if e := ckpt("export", "balanced", "-o", "balanced-hf", "--shard-size", "4kB"); e.status != exitDone || e.stderr != differs {
+		t.Errorf("%+v, want %s", e, differs)
+	}
+	if shards, _ := filepath.Glob("balanced-hf/model-0*-of-0*.safetensors"); len(shards) < 2 {
+		t.Errorf("%d shards", len(shards))
+	}
+	said(t, "ckpt", "import", "balanced-hf", "-o", "balanced.safetensors")
+	ckpt("export", "none.safetensors", "--format", "llmc", "-o", "x").refused(t, exitUsage, "llm.c's model file is of GPT-2, the weights are of a model of type llama")
+	// Only the run knows how experts were chosen.
+	const chosen = "note: moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it\n" +
+		"note: moe.capacity dropped what experts had no room for: here they have\n"
+	if e := sampleSays("balanced", "--prompt", "the q", "--tokens", "3"); e.status != exitDone || e.stderr != chosen {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A trained LLaMA, of a run or a Hugging Face directory, that is cut into experts trains on
+// where the settings are those of the split.
+func TestCkptSplit(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	shape := sets("run.clock=wall", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.intermediate=12", "model.sequence=8", "parallel.stages=2")
+	run := func(more ...string) string {
+		e := says(training(slices.Concat(shape, more)...)...)
+		if e.status != exitDone {
+			t.Fatalf("%+v", e)
+		}
+		return e.stdout
+	}
+	run(append(sets("train.steps=1", "checkpoint.every=1"), "--run-dir", "run")...)
+	said(t, "ckpt", "split", "run", "-o", "all.safetensors", "--experts", "4", "--top", "4", "--deviation", "0")
+	said(t, "ckpt", "export", "run", "-o", "hf")
+	said(t, "ckpt", "split", "hf", "-o", "some.safetensors", "--experts", "4", "--top", "2", "--router", "mlp", "--seed", "3")
+	moe := sets("dynamic.kind=moe", "moe.experts=4", "moe.intermediate=3", "moe.scale=4", "train.steps=2")
+	run(append(moe, sets("moe.top=4", "model.weights=all.safetensors")...)...)
+	run(append(moe, sets("moe.top=2", "moe.router=mlp", "model.weights=some.safetensors")...)...)
+	greedy := []string{"--prompt", "the q", "--tokens", "3", "--temperature", "0"}
+	dense, all, some := sampleSays(append(greedy, "run")...), sampleSays(append(greedy, "all.safetensors")...), sampleSays(append(greedy, "some.safetensors")...)
+	if dense.status != exitDone || all.stdout != dense.stdout || some.status != exitDone {
+		t.Errorf("all experts together are the dense model: %+v, %+v; some: %+v", dense, all, some)
+	}
+	says(training(slices.Concat(shape, moe, sets("moe.top=2", "model.weights=some.safetensors"))...)...).refused(t, exitUsage, "moe.router is linear, the weights are of a model with mlp")
+	says(training(slices.Concat(shape, moe, sets("moe.top=4", "moe.scale=2", "model.weights=all.safetensors"))...)...).refused(t, exitUsage, "moe.scale is 2, the weights are of a model with 4")
+	ckpt("export", "all.safetensors", "-o", "x", "--model-type", "mixtral").refused(t, exitUsage, "moe.scale is 4, mixtral has 1")
+	said(t, "ckpt", "export", "all.safetensors", "-o", "moe-hf")
+	for args, want := range map[string]string{
+		"split run -o x":                                   `required flag(s) "experts", "top" not set`,
+		"split run -o x --experts 5 --top 1":               "run: 5 experts: want at most 65536, and a number that divides the 12 channels of an MLP",
+		"split run -o x --experts 4 --top 1 --router deep": `--router "deep", want linear or mlp`,
+		"split run -o x --experts 4 --top 1 --step 7":      "--step 7: no such checkpoint",
+		"split hf -o x --experts 4 --top 1 --step 7":       "hf: no checkpoint in it",
+		"split all.safetensors -o x --experts 4 --top 1":   "all.safetensors: a model with 4 experts in a block, want a dense one",
+		"split nothing -o x --experts 4 --top 1":           "nothing: no such file",
+	} {
+		ckpt(strings.Fields(args)...).refused(t, exitUsage, want)
+	}
 }
 
 func TestCkptRefuses(t *testing.T) {
@@ -123,10 +185,14 @@ func TestCkptRefuses(t *testing.T) {
 		{"verify text", "text: byte 0: header of"},
 		{"import text", `"output" not set`},
 		{"import text -o out", "text: byte 17: the file ends within the header"},
-		{"import mistral -o out", `mistral/config.json: model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral`},
+		{"import mistral -o out", `mistral/config.json: model_type: byte 14: "mistral" is not supported, want one of gpt2, llama, mixtral, llama_moe`},
 		{"import nothing -o out", "nothing: no such file"},
 		{"export foreign -o out", "foreign: metadata: format"},
 		{"export foreign -o out --format onnx", `--format "onnx", want huggingface or llmc`},
+		{"export foreign -o out --format llmc --shard-size 5GB", "--shard-size and --model-type are of --format huggingface"},
+		{"export foreign -o out --shard-size 0", `--shard-size "0", want an integer from 1 with kB, MB, GB or nothing behind it`},
+		{"export foreign -o out --shard-size 99999999999GB", `--shard-size "99999999999GB", want`},
+		{"export foreign -o out --shard-size 5TB", `--shard-size "5TB", want`},
 	} {
 		t.Run(c.args, func(t *testing.T) { ckpt(strings.Fields(c.args)...).refused(t, exitUsage, c.want) })
 	}

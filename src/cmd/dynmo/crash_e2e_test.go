@@ -25,6 +25,7 @@ type crash struct {
 	status    func(int) bool
 	from      int    // step from which the run goes on; 0: any
 	says      string // what the first line says of the rank after it has named it, a regular expression
+	more      []string
 }
 
 // isStatus returns whether a status is one of these.
@@ -52,11 +53,11 @@ func TestTrainCrashes(t *testing.T) {
 	want := sync.OnceValue(func() string { return undisturbed(t) })
 	gone := `, pid \d+\) is gone, in step 11: pipeline`
 	for _, c := range []crash{
-		{"F01", "kind=kill rank=0", 2, fault.Fault{Kind: fault.Kill, Rank: 0}, killed, 0, gone},
-		{"F02", "kind=segv rank=3", 4, fault.Fault{Kind: fault.Segv, Rank: 3}, func(s int) bool { return s > 128 || s == exitFailure }, 0, gone},
-		{"F02", "kind=exit rank=1", 3, fault.Fault{Kind: fault.Exit, Rank: 1}, isStatus(3, exitFailure), 0, gone},
-		{"F02", "kind=panic rank=2", 4, fault.Fault{Kind: fault.Panic, Rank: 2}, isStatus(exitFailure), 0, `\): step 11: pipeline: panic: fault: DYNMO_FAULT`},
-		{"F02", "kind=abort rank=1", 2, fault.Fault{Kind: fault.Abort, Rank: 1}, isStatus(exitFailure), 0, gone},
+		{"F01", "kind=kill rank=0", 2, fault.Fault{Kind: fault.Kill, Rank: 0}, killed, 0, gone, nil},
+		{"F02", "kind=segv rank=3", 4, fault.Fault{Kind: fault.Segv, Rank: 3}, func(s int) bool { return s > 128 || s == exitFailure }, 0, gone, nil},
+		{"F02", "kind=exit rank=1", 3, fault.Fault{Kind: fault.Exit, Rank: 1}, isStatus(3, exitFailure), 0, gone, nil},
+		{"F02", "kind=panic rank=2", 4, fault.Fault{Kind: fault.Panic, Rank: 2}, isStatus(exitFailure), 0, `\): step 11: pipeline: panic: fault: DYNMO_FAULT`, nil},
+		{"F02", "kind=abort rank=1", 2, fault.Fault{Kind: fault.Abort, Rank: 1}, isStatus(exitFailure), 0, gone, nil},
 	} {
 		c.fault.Step = 11
 		t.Run(c.where, func(t *testing.T) { c.run(t, want()) })
@@ -79,10 +80,21 @@ func TestTrainCrashesInACheckpoint(t *testing.T) {
 				continue
 			}
 			c := crash{"F04", fmt.Sprintf("phase=%s rank=%d", phase, rank), 4,
-				fault.Fault{Kind: fault.Kill, Step: 10, Phase: phase, Rank: rank}, killed, from, `, pid \d+\) is gone, in step 1[01]: `}
+				fault.Fault{Kind: fault.Kill, Step: 10, Phase: phase, Rank: rank}, killed, from, `, pid \d+\) is gone, in step 1[01]: `, nil}
 			t.Run(c.where, func(t *testing.T) { c.run(t, want()) })
 		}
 	}
+}
+
+// TestTrainCrashesWithSpreadExperts: a run whose replicas share experts out loses one of them
+// while it saves, and goes on from the checkpoint before.
+func TestTrainCrashesWithSpreadExperts(t *testing.T) {
+	t.Parallel()
+	more := sets("model.family=llama", "dynamic.kind=moe", "moe.experts=4", "parallel.experts=spread", "parallel.replicas=2", "parallel.stages=2")
+	want := weights(t, alone.run(t, folder(t, ""), training(append(more, "--no-run-dir")...)...))
+	c := crash{"F04", "phase=write rank=3 experts=spread", 4, fault.Fault{Kind: fault.Kill, Step: 10, Phase: fault.Write, Rank: 3},
+		killed, 5, `, pid \d+\) is gone, in step 1[01]: `, more}
+	c.run(t, want)
 }
 
 // undisturbed returns the final weights of a run in which nothing happens.
@@ -97,7 +109,7 @@ func (c crash) run(t *testing.T, want string) {
 	f := expect.NewFault(t, c.id, c.where)
 	dir := folder(t, "")
 	run := filepath.Join(dir, "run")
-	args := training(append(append(saving, sets(fmt.Sprintf("parallel.stages=%d", c.ranks))...), "--run-dir", "run", "--resume")...)
+	args := training(append(append(saving, append(sets(fmt.Sprintf("parallel.stages=%d", c.ranks)), c.more...)...), "--run-dir", "run", "--resume")...)
 	cmd := w.command(t, dir, args...)
 	cmd.Env = append(cmd.Env, fault.Variable+"="+c.text())
 	e := finish(t, cmd)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
@@ -47,9 +49,13 @@ enwiki-latest-pages-articles.xml.bz2): every article is a document, without
 its markup. Templates, tables and references are left out, of links the label
 stays. A dump may be larger than memory.
 
---tokenizer gpt2 is GPT-2's byte-pair encoding. --tokenizer sentencepiece takes
-the model file of a LLaMA (tokenizer.model) with --tokenizer-model; its
-end-of-sentence piece ends documents, and no other special piece is written.
+--tokenizer gpt2 is GPT-2's byte-pair encoding. Any other is that of a directory, or of a
+file: tokenizer.json, as LLaMA, Mixtral and Llama 3 have it, sentencepiece's
+tokenizer.model, or vocab.json and merges.txt. Documents begin with the tokens that it sets
+before a text, and end with the one that ends texts (eos_token); names of special tokens
+are text. --tokenizer sentencepiece takes sentencepiece's model file with
+--tokenizer-model; there documents begin with no token. The tokenizer's files are kept
+beside OUT.bin in OUT.tokenizer, so that a run on it knows what its tokens are.
 
 To train on the result set data.path = "OUT.bin" and model.vocab to at least
 the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
@@ -61,7 +67,8 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 				return usageError{fmt.Errorf("--format %q, want %s or %s", format, data.LLMC, data.Megatron)}
 			}
 			var err error
-			if p.Tokenizer, err = openTokenizer(tokenizer, model); err != nil {
+			var files map[string][]byte
+			if p.Tokenizer, files, err = openTokenizer(tokenizer, model); err != nil {
 				return usageError{err}
 			}
 			index, err := data.Index(p.Output)
@@ -81,7 +88,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 			if _, ok := errors.AsType[data.InputError](err); ok {
 				return usageError{err}
 			}
-			if err != nil {
+			if err = cmp.Or(err, leaveTokenizer(data.Beside(p.Output), files)); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d documents, %d bytes, %d tokens, vocabulary %d, %.1f MB/s\n",
@@ -90,7 +97,7 @@ the vocabulary that is printed (GPT-2: 50257; the next multiple of 128 is
 		},
 	}
 	out.required(c, "token file to write, OUT.bin")
-	c.Flags().StringVar(&tokenizer, "tokenizer", gpt2, gpt2+" or "+sentencePiece)
+	c.Flags().StringVar(&tokenizer, "tokenizer", gpt2, gpt2+", "+sentencePiece+", or a tokenizer's directory or file")
 	c.Flags().StringVar(&model, "tokenizer-model", "", "model file of "+sentencePiece+", as LLaMA's tokenizer.model")
 	c.Flags().StringVar(&format, "format", string(data.LLMC), "llmc or megatron")
 	c.Flags().StringSliceVar(&p.Extensions, "extensions", nil, "endings of the files to read from directories, as .txt,.md (default all files)")
@@ -103,19 +110,37 @@ const (
 	sentencePiece = "sentencepiece"
 )
 
-// openTokenizer returns the tokenizer of a name and a model file.
-func openTokenizer(name, model string) (data.Tokenizer, error) {
-	switch {
-	case name == gpt2 && model != "":
-		return data.Tokenizer{}, fmt.Errorf("--tokenizer-model %q: %s has no model file, want --tokenizer %s", model, gpt2, sentencePiece)
-	case name == gpt2:
-		return data.GPT2(), nil
-	case name == sentencePiece && model == "":
-		return data.Tokenizer{}, fmt.Errorf("--tokenizer %s: want its model file, --tokenizer-model FILE", sentencePiece)
-	case name == sentencePiece:
-		return data.OpenSentencePiece(model)
+// openTokenizer returns the tokenizer of a name and a model file, or of a path, and its files;
+// none of GPT-2's, which is known by its vocabulary.
+func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byte, err error) {
+	fail := func(format string, args ...any) (data.Tokenizer, map[string][]byte, error) {
+		return data.Tokenizer{}, nil, fmt.Errorf(format, args...)
 	}
-	return data.Tokenizer{}, fmt.Errorf("--tokenizer %q, want %s or %s", name, gpt2, sentencePiece)
+	switch {
+	case name != sentencePiece && model != "":
+		return fail("--tokenizer-model %q: %s has no model file, want --tokenizer %s", model, name, sentencePiece)
+	case name == gpt2:
+		return data.GPT2(), nil, nil
+	case name == sentencePiece && model == "":
+		return fail("--tokenizer %s: want its model file, --tokenizer-model FILE", sentencePiece)
+	case name == sentencePiece:
+		if t, err = data.OpenSentencePiece(model); err == nil {
+			files, err = data.TokenizerOf(model)
+		}
+		return t, files, err
+	}
+	v, err := data.OpenVocabulary(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail("--tokenizer %q: %w, want %s, %s, or a tokenizer's directory or file: %s", name, err, gpt2, sentencePiece, tokenizerKinds)
+	}
+	if err == nil {
+		t, err = v.Tokenizer()
+	}
+	if err != nil {
+		return fail("--tokenizer: %w", err)
+	}
+	files, err = data.TokenizerOf(name)
+	return t, files, err
 }
 
 // textBar shows how much text is done, on a terminal.

@@ -98,9 +98,11 @@ func TestDataRefuses(t *testing.T) {
 		want string // DIR stands for dir
 	}{
 		{"not UTF-8", []string{"prepare", "-o", in("o.bin"), dir}, "dynmo: DIR/c.md: byte 4: 0xff: the text is not UTF-8\n"},
-		{"tokenizer", []string{"prepare", "--tokenizer", "gpt5", "-o", in("o.bin"), dir}, "dynmo: --tokenizer \"gpt5\", want gpt2 or sentencepiece\n"},
+		{"tokenizer", []string{"prepare", "--tokenizer", "gpt5", "-o", in("o.bin"), dir}, "dynmo: --tokenizer \"gpt5\": open gpt5: no such file or directory, want gpt2, sentencepiece, or a tokenizer's directory or file: tokenizer.json, tokenizer.model, or vocab.json and merges.txt\n"},
 		{"no model", []string{"prepare", "--tokenizer", "sentencepiece", "-o", in("o.bin"), dir}, "dynmo: --tokenizer sentencepiece: want its model file, --tokenizer-model FILE\n"},
 		{"model of nothing", []string{"prepare", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: --tokenizer-model \"DIR/a.txt\": gpt2 has no model file, want --tokenizer sentencepiece\n"},
+		{"directory without a tokenizer", []string{"prepare", "--tokenizer", dir, "-o", in("o.bin"), in("a.txt")}, "dynmo: --tokenizer \"DIR\": DIR: no tokenizer.json, tokenizer.model, or vocab.json with merges.txt: file does not exist, want gpt2, sentencepiece, or a tokenizer's directory or file: tokenizer.json, tokenizer.model, or vocab.json and merges.txt\n"},
+		{"tokenizer is text", []string{"prepare", "--tokenizer", in("a.txt"), "-o", in("o.bin"), in("a.txt")}, "dynmo: --tokenizer: DIR/a.txt: byte 2: no sentencepiece model: field 13 is malformed or cut short\n"},
 		{"model is text", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: DIR/a.txt: byte 2: no sentencepiece model: field 13 is malformed or cut short\n"},
 		{"model is missing", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("no"), "-o", in("o.bin"), dir}, "dynmo: open DIR/no: no such file or directory\n"},
 		{"dump of something else", []string{"prepare", "-o", in("o.bin"), in("page.xml")}, "dynmo: DIR/page.xml: byte 0: <html>, want one <mediawiki>, the root of a dump: leave other files out (--extensions)\n"},
@@ -135,6 +137,67 @@ func TestTextBar(t *testing.T) {
 	bar.close()
 	if log.Len() > 0 {
 		t.Errorf("drawn where there is no terminal: %q", log.String())
+	}
+}
+
+// What made a token file goes with the run on it, with its export, with weights of that and a
+// run that begins with them, which all go on with the same text.
+func TestTokenizerGoesAlong(t *testing.T) {
+	t.Chdir(folder(t, ""))
+	expect.OK(t, os.Mkdir("llama", 0o777))
+	config := `{"add_bos_token": true, "eos_token": "</s>"}`
+	for name, text := range map[string]string{"tokenizer.model": string(bytesModel()), "tokenizer_config.json": config} {
+		expect.OK(t, os.WriteFile(filepath.Join("llama", name), []byte(text), 0o666))
+	}
+	if out := said(t, "data", "prepare", "--tokenizer", "llama", "-o", "o.bin", "text.txt"); !strings.Contains(out, "1 documents, 9000 bytes, ") || !strings.Contains(out, "vocabulary 259") {
+		t.Error(out)
+	}
+	run := sets("run.clock=wall", "parallel.stages=2", "model.family=llama", "model.blocks=1", "model.hidden=16", "model.heads=2", "model.sequence=16", "model.vocab=259",
+		"data.path=o.bin", "train.steps=1", "checkpoint.every=1")
+	if e := says(training(append(run, "--run-dir", "run")...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
+	said(t, "ckpt", "export", "run", "-o", "hf")
+	said(t, "ckpt", "import", "hf", "-o", "weights")
+	said(t, "ckpt", "export", "weights", "-o", "back")
+	expect.OK(t, os.RemoveAll("o.tokenizer"))
+	if e := says(training(append(run, append(sets("model.weights=weights", "train.steps=1"), "--run-dir", "again")...)...)...); e.status != exitDone {
+		t.Fatalf("%+v", e)
+	}
+	for _, dir := range []string{"run/tokenizer", "hf", "back", "again/tokenizer"} {
+		for _, name := range []string{"tokenizer.model", "tokenizer_config.json"} {
+			want, err := os.ReadFile(filepath.Join("llama", name))
+			expect.OK(t, err)
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %s differs (%v)", dir, name, err)
+			}
+		}
+	}
+	text, err := os.ReadFile("hf/config.json")
+	if expect.OK(t, err); !strings.Contains(string(text), `"eos_token_id": 2`) {
+		t.Errorf("%s", text)
+	}
+	first := decoded[sampled](t, "sample", "run", "--prompt", "a", "--tokens", "3")
+	if first.PromptTokens != 5 { // <s>, and the three bytes of ▁, then a
+		t.Errorf("%+v", first)
+	}
+	if begun := decoded[sampled](t, "sample", "hf", "--tokens", "2"); begun.PromptTokens != 1 { // <s>
+		t.Errorf("without a prompt: %+v", begun)
+	}
+	for _, from := range []string{"hf", "weights", "back"} {
+		if again := decoded[sampled](t, "sample", from, "--prompt", "a", "--tokens", "3"); again.Text != first.Text {
+			t.Errorf("%s: %+v, want %+v", from, again, first)
+		}
+	}
+	// Another tokenizer takes the place of the first, and one that is known by its vocabulary
+	// leaves none.
+	said(t, "data", "prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", "llama/tokenizer.model", "-o", "o.bin", "--force", "text.txt")
+	if list, err := os.ReadDir("o.tokenizer"); err != nil || len(list) != 1 || list[0].Name() != "tokenizer.model" {
+		t.Errorf("%v, %v", list, err)
+	}
+	said(t, "data", "prepare", "-o", "o.bin", "--force", "text.txt")
+	if _, err := os.Stat("o.tokenizer"); err == nil {
+		t.Error("the tokenizer of other tokens is left")
 	}
 }
 

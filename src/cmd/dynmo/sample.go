@@ -37,9 +37,10 @@ func sampleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sample DIR|RUN_DIR|FILE",
 		Short: "Have a model go on with a text, on the CPU",
-		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face GPT-2
-directory, as ckpt export makes them, the newest checkpoint of a run, or a dynmo weights
-file. Needs no MPI and no GPU.
+		Long: `Have a model go on with a text, on the CPU of this machine: a Hugging Face directory of
+a GPT-2, a LLaMA or a Mixtral, as ckpt export makes them, the newest checkpoint of a run, or
+a dynmo weights file. Needs no MPI and no GPU. Experts that training chose by all tokens of a
+microbatch (moe.balance = s-base) are chosen for each token by itself here, which is told.
 
 Every token is drawn from softmax(logits / temperature): of its --top-k most probable
 tokens, and of these the fewest whose probabilities sum to --top-p. --temperature 0 always
@@ -49,10 +50,13 @@ A text may be longer than the model's context: it is told once, and the model go
 from the last half of its context, again and again. A prompt may not. Where the
 model ends the text, it ends. Without --prompt the model begins one.
 
-The tokenizer is that of the directory (tokenizer.json of a byte-level byte-pair encoding
-that cuts texts as GPT-2 or Llama 3 do, or vocab.json and merges.txt), or bytes where a run
-trained on text. Names of special tokens in a prompt are these tokens. A weights file has none, nor has a run on a token file: there a vocabulary
-of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file for bytes.`,
+The tokenizer is that of the directory (tokenizer.json of a byte-pair encoding: byte-level,
+cutting texts as GPT-2 or Llama 3 do, or with byte fallback, as those of LLaMA 2 and Mixtral;
+else sentencepiece's tokenizer.model, or vocab.json and merges.txt), that which a weights file
+was imported with, or that of a run: bytes where it trained on text, else what data prepare
+left beside its tokens. Where none is known a vocabulary of 50257 tokens, padded or not, is
+taken for GPT-2's, and any other of a file for bytes. Names of special tokens in a prompt are
+these tokens.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := s.check(); err != nil {
@@ -69,7 +73,7 @@ of 50257 tokens, padded or not, is taken for GPT-2's, and any other of a file fo
 	f.Float64Var(&s.choice.TopP, "top-p", 1, "draw from the most probable of this share, above 0 and at most 1")
 	f.Uint64Var(&s.choice.Seed, "seed", 1, "of the draws")
 	f.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads that share the arithmetic, at least 1")
-	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a directory with tokenizer.json, or vocab.json and merges.txt")
+	f.StringVar(&s.tokenizer, "tokenizer", "", "bytes, gpt2, or a tokenizer's directory or file: "+tokenizerKinds)
 	f.BoolVar(&s.json, "json", false, "answer in JSON, when the text is whole")
 	return c
 }
@@ -113,9 +117,10 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	}
 	w := o.weights
 	defer w.Close()
-	if family := w.Config.Model.Family; family != "" && family != gpt2 {
-		return usageError{fmt.Errorf("%s: a model of family %s, want one of %s: sample knows no other", path, family, gpt2)}
+	if err := sample.Knows(w.Config.Model); err != nil {
+		return usageError{fmt.Errorf("%s: %w", path, err)}
 	}
+	tellRouting(c.ErrOrStderr(), w.Config.Model.Experts)
 	v, err := s.vocabulary(o)
 	if err != nil {
 		return usageError{err}
@@ -141,6 +146,16 @@ func (s *sampling) run(c *cobra.Command, path string) error {
 	return s.generate(c, m, v, g)
 }
 
+// tellRouting says where experts are chosen otherwise than in training.
+func tellRouting(w io.Writer, e model.Experts) {
+	if e.Balanced {
+		tellNotes(w, "moe.balance = s-base chose experts by all tokens of a microbatch: here each token goes to those that are most probable for it")
+	}
+	if e.Capacity > 0 {
+		tellNotes(w, "moe.capacity dropped what experts had no room for: here they have")
+	}
+}
+
 // fastKernels returns the kernels over a BLAS, nil where this binary has none.
 func fastKernels(threads int) (kernel.Backend, error) {
 	if !cpu.Built {
@@ -160,7 +175,7 @@ func openModel(c *cobra.Command, path string) (origin, error) {
 		return origin{}, err
 	}
 	o := origin{weights: w}
-	o.vocabulary, o.unknown = data.OpenVocabulary(path)
+	o.knows(path, w.Tokenizer)
 	return o, nil
 }
 
@@ -174,7 +189,7 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	case s.tokenizer != "":
 		v, err := data.OpenVocabulary(s.tokenizer)
 		if err != nil {
-			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a directory with tokenizer.json, or vocab.json and merges.txt", err)
+			err = fmt.Errorf("--tokenizer: %w, want bytes, gpt2, or a tokenizer's directory or file: %s", err, tokenizerKinds)
 		}
 		return v, err
 	case o.unknown != nil:
@@ -185,9 +200,12 @@ func (s *sampling) vocabulary(o origin) (*data.Vocabulary, error) {
 	return o.vocabulary, nil
 }
 
+// tokenizerKinds names the files of a tokenizer that are read.
+const tokenizerKinds = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt"
+
 // encode returns the tokens of the prompt, or the one that stands between texts.
 func (s *sampling) encode(v *data.Vocabulary, c model.Config, end int32) ([]int32, error) {
-	tokens, err := v.Encode(s.prompt)
+	tokens, err := v.Prompt(s.prompt)
 	if err != nil {
 		return nil, fmt.Errorf("--prompt: %w", err)
 	}
@@ -231,10 +249,14 @@ func (s *sampling) generate(c *cobra.Command, m *sample.Model, v *data.Vocabular
 		tellNotes(c.ErrOrStderr(), fmt.Sprintf("the text is longer than the model's context, %d tokens: it goes on from the last half of that", m.Config.Sequence))
 	}
 	err = cmp.Or(err, m.Generate(ctx, g, func(token int32) error {
+		added := v.Text(token)
 		if answer.Tokens++; answer.Tokens == 1 {
 			began = time.Now()
+			if s.prompt == "" {
+				added = v.Opening(token)
+			}
 		}
-		_, err := io.WriteString(out, v.Text(token))
+		_, err := io.WriteString(out, added)
 		return err
 	}, slid))
 	if !s.json {

@@ -55,6 +55,9 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	w.progress = record.NewProgress(os.Stderr, w.settings.Train.Steps, w.settings.Train.LogEvery)
 	if w.run != nil {
 		w.dir = w.run.Dir()
+		if err := keepTokenizer(w.dir, w.settings); err != nil {
+			return nil, err
+		}
 		w.progress.Say("run directory " + w.dir)
 	}
 	for _, line := range w.records.resumed(w.dir, about.Resumed, w.past) {

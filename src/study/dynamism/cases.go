@@ -39,6 +39,7 @@ type Case struct {
 	Times    int      // how many times more steps its runs have; 0: as many
 	Interval int      // steps between the changes after which the paper balances, of others
 	Batch    int      // sequences of a microbatch; 0: sequences
+	Replicas int      // over which experts are spread; 0: one
 	Paper    float64  // the paper's speedup, 0 if it has none
 	Over     string   // what that is over
 	Sets     []string // settings, as --set has them
@@ -82,6 +83,19 @@ func Cases() []Case {
 	for _, share := range []string{"0.5", "0.8"} {
 		add(exit, share, share+" of the tokens are to leave behind blocks 6, 9, ..., 21",
 			"exit.after=6,9,12,15,18,21", "exit.start=0", "exit.until=1", "exit.share="+share)
+	}
+	// Experts of untrained routers lie over two replicas, and take as many multiplications as
+	// the dense model's MLP.
+	moe := Case{Kind: "moe", Every: true, Batch: 2, Replicas: 2, Over: "the best static cuts"}
+	for _, m := range []struct {
+		name                   string
+		experts, top, channels int
+		paper                  float64
+	}{{"mixtral", 8, 2, 112, 1.21}, {"llama-moe", 16, 4, 32, 1.23}} {
+		moe.Paper = m.paper
+		moe.Model = []string{"model.family=llama", "model.hidden=48", "parallel.replicas=2", "parallel.microbatches=16", fmt.Sprintf("model.intermediate=%d", m.top*m.channels)}
+		add(moe, m.name, fmt.Sprintf("%d experts, top %d, over 2 replicas, untrained routers", m.experts, m.top),
+			"parallel.experts=spread", fmt.Sprintf("moe.experts=%d", m.experts), fmt.Sprintf("moe.top=%d", m.top), fmt.Sprintf("moe.intermediate=%d", m.channels))
 	}
 	mod := Case{Kind: "mod", Every: true, Paper: 1.17, Over: "the best static cuts"}
 	for _, capacity := range []string{"0.5", "0.125"} {

@@ -80,7 +80,7 @@ func (m Measured) Figures() Figures {
 	}
 	static := m.Runs[f.Static].settled()
 	f.Ceiling = median(static, func(m record.Metrics) record.Float { return ofStep(m, float64(m.Ceiling)) })
-	f.Possible = median(static, func(m record.Metrics) record.Float { return ofStep(m, possible(m, f.batch())) })
+	f.Possible = median(static, func(m record.Metrics) record.Float { return ofStep(m, possible(m, f.batch()*max(1, f.Replicas))) })
 	return f
 }
 

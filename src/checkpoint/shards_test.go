@@ -1,0 +1,88 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+)
+
+// Shards hold at most so many bytes but where one tensor has more, all tensors in the order
+// of the model, and are the model that they were made of; what fits is one file.
+func TestShard(t *testing.T) {
+	for name, f := range map[string]*foreign{"llama": newLlama("F32", false, "model.", 0), "packed": packed5("F32")} {
+		for _, d := range []DType{"", BF16} {
+			w := imported(t, f.directory(t, 0))
+			const most = 3000
+			w.Shard(most, d)
+			dir := t.TempDir()
+			expect.OK(t, w.WriteHuggingFace(dir, d, nil))
+			files, err := filepath.Glob(filepath.Join(dir, "model-*.safetensors"))
+			expect.OK(t, err)
+			if len(files) < 2 {
+				t.Fatalf("%s: %d files", name, len(files))
+			}
+			for _, path := range files {
+				s, err := Open(path)
+				expect.OK(t, err)
+				total := int64(0)
+				for _, x := range s.Tensors {
+					total += x.Bytes()
+				}
+				if expect.OK(t, s.Close()); total > most && len(s.Tensors) > 1 {
+					t.Errorf("%s: %s has %d tensors of %d bytes", name, filepath.Base(path), len(s.Tensors), total)
+				}
+			}
+			again := imported(t, dir)
+			for _, p := range w.weights() {
+				want, err := w.Read(p)
+				expect.OK(t, err)
+				if got, err := again.Read(p); err != nil || d == "" && !equal(got, want) || len(got) != len(want) {
+					t.Errorf("%s: %s has changed, %v", name, p.Name, err)
+				}
+			}
+			w.Shard(1<<40, d)
+			one := t.TempDir()
+			expect.OK(t, w.WriteHuggingFace(one, d, nil))
+			if _, err := os.Stat(filepath.Join(one, modelFile)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A model with experts goes out as the type that is asked for, if that can describe it.
+func TestAs(t *testing.T) {
+	moe := imported(t, newLlama("F32", false, "model.", 3).directory(t, 5))
+	expect.OK(t, moe.As(""))
+	if moe.shards == nil {
+		t.Error("a model that keeps its type has lost its shards")
+	}
+	if err := moe.As("llama_moe"); err == nil || err.Error() != "model.rope_base is 1e+06, llama_moe has 10000" {
+		t.Errorf("error %v", err)
+	}
+	for want, f := range map[string]*foreign{
+		"moe.scale is 4, mixtral has 1":                               llamaMoE("F32", "linear", false),
+		`model type "gpt2": want llama for this model`:                newLlama("F32", false, "model.", 0),
+		`model type "gpt2": want mixtral or llama_moe for this model`: newLlama("F32", false, "model.", 3),
+	} {
+		w, name := imported(t, f.directory(t, 0)), "gpt2"
+		if f.isMoE() {
+			name = "mixtral"
+		}
+		if err := w.As(name); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	plain := llamaMoE("F32", "linear", false)
+	plain.config = strings.Replace(plain.config, `"score_scale_factor": 4.0`, `"score_scale_factor": 1.0`, 1)
+	w := imported(t, plain.directory(t, 0))
+	expect.OK(t, w.As("mixtral"))
+	dir := t.TempDir()
+	expect.OK(t, w.WriteHuggingFace(dir, "", nil))
+	if again := imported(t, dir); again.Config.kind.name != mixtralType || again.Config.Model.Experts.Count != 3 {
+		t.Errorf("%+v", again.Config.Model)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/config"
+	"dynmo/src/input"
+)
+
+// exported is what a model is exported as.
+type exported struct {
+	made              target
+	format            string
+	stored, modelType string
+	shard             string
+	step              int
+
+	dtype checkpoint.DType // "" if weights stay as they are
+	bytes int64            // of a shard; 0 if files stay as they are
+}
+
+func ckptExport() *cobra.Command {
+	e := exported{step: -1}
+	c := &cobra.Command{
+		Use:   "export RUN_DIR|CHECKPOINT|FILE -o TO",
+		Short: "Make a Hugging Face directory or llm.c's model file of a run's model or a weights file",
+		Long: `Make a Hugging Face directory (GPT2LMHeadModel, which dynmo sample reads too,
+LlamaForCausalLM, MixtralForCausalLM or, where moe.scale or moe.router want it or with
+--model-type, LlamaMoEForCausalLM), or llm.c's model file. From a run: of its newest
+whole checkpoint, or the one of --step; of a checkpoint; or of a dynmo weights file, in as
+many files as it was imported from, or of --shard-size. Weights are as they are stored, a
+run's float32, or with --dtype the nearest of that type, and zero where they are pruned.
+With them go the configuration and the tokenizer that the model was trained with: its files
+as they were imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
+
+TO is written whole or not at all.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := e.check(c); err != nil {
+				return err
+			}
+			o, err := openOrigin(c, args[0], e.step)
+			if err != nil {
+				return usageError{err}
+			}
+			defer o.weights.Close()
+			return e.write(c, o)
+		},
+	}
+	e.made.required(c, "directory to make, or file to write; - is standard output, for a file")
+	c.Flags().StringVar(&e.format, "format", "huggingface", "huggingface (a directory) or llmc (a file)")
+	c.Flags().StringVar(&e.stored, "dtype", "", "of the weights: float32 or, for Hugging Face, bfloat16 or float16 (default as they are stored)")
+	c.Flags().StringVar(&e.modelType, "model-type", "", "of a model with experts: mixtral or llama_moe (default its own; of a run mixtral if that can describe it)")
+	c.Flags().StringVar(&e.shard, "shard-size", "", "most bytes of a file of Hugging Face's, as 5GB (default one file, or as imported)")
+	c.Flags().IntVar(&e.step, "step", e.step, "of a run, the checkpoint after so many steps (default the newest)")
+	return c
+}
+
+// check finds what is wrong with the flags, and sets dtype and bytes.
+func (e *exported) check(c *cobra.Command) (err error) {
+	if c.Flags().Changed("step") && e.step < 0 {
+		return usageError{fmt.Errorf("--step %d: want at least 0", e.step)}
+	}
+	if c.Flags().Changed("dtype") {
+		if e.dtype, err = checkpoint.Stored(e.stored); err != nil {
+			return usageError{fmt.Errorf("--dtype %w", err)}
+		}
+	}
+	if c.Flags().Changed("shard-size") {
+		if e.bytes, err = size(e.shard); err != nil {
+			return usageError{fmt.Errorf("--shard-size %w", err)}
+		}
+	}
+	switch {
+	case e.format == "huggingface":
+		return e.made.checkDirectory()
+	case e.format != "llmc":
+		return usageError{fmt.Errorf("--format %q, want huggingface or llmc", e.format)}
+	case e.dtype != "" && e.dtype != checkpoint.F32:
+		return usageError{fmt.Errorf("--dtype %s: llm.c's model file is of float32, want --format huggingface", e.stored)}
+	case e.bytes > 0 || e.modelType != "":
+		return usageError{fmt.Errorf("--shard-size and --model-type are of --format huggingface")}
+	}
+	return e.made.check()
+}
+
+// write makes the directory or file.
+func (e *exported) write(c *cobra.Command, o origin) error {
+	if e.format == "llmc" {
+		if err := o.weights.FitsLLMC(); err != nil {
+			return usageError{err}
+		}
+		return e.made.write(c, o.weights.WriteLLMC)
+	}
+	if err := o.weights.As(e.modelType); err != nil {
+		return usageError{err}
+	}
+	if e.bytes > 0 {
+		o.weights.Shard(e.bytes, e.dtype)
+	}
+	files, err := o.files(c)
+	if err != nil {
+		return err
+	}
+	tellNotes(c.ErrOrStderr(), o.differs)
+	if err := e.made.fail(o.weights.WriteHuggingFace(e.made.path, e.dtype, files)); err != nil || o.what == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", input.Visible(e.made.path), input.Visible(o.what))
+	return err
+}
+
+// size returns a number of bytes with kB, MB or GB, as Hugging Face's library reads them.
+func size(text string) (int64, error) {
+	unit := int64(1)
+	number := text
+	for suffix, bytes := range map[string]int64{"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			number, unit = rest, bytes
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > 1e18/unit {
+		return 0, fmt.Errorf("%.100q, want an integer from 1 with kB, MB, GB or nothing behind it", text)
+	}
+	return n * unit, nil
+}
+
+// differs says what programs that read a run's model compute otherwise than its training.
+func differs(c config.Config) string {
+	var list []string
+	if c.Dynamic.Has("moe") && c.Moe.Balance == "s-base" {
+		list = append(list, `moe.balance = "s-base": others send a token to its most probable experts, by weights that add up to 1, not to balanced ones by their probabilities`)
+	}
+	if c.Dynamic.Has("moe") && c.Moe.Capacity > 0 {
+		list = append(list, fmt.Sprintf("moe.capacity = %v: others drop no assignment", c.Moe.Capacity))
+	}
+	return strings.Join(list, "; ")
+}

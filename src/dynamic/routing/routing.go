@@ -1,0 +1,148 @@
+// Package routing keeps where tokens went in trained mixtures of experts. What comes in
+// are the tokens of experts, by block, slot and expert, as a run recorded them; what goes
+// out are loads for studies that train nothing.
+package routing
+
+import (
+	"bufio"
+	"compress/gzip"
+	"embed"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Recording is where the tokens of a trained model went. A slot is a microbatch of all
+// replicas: what the experts of a layer work on while it is in flight, if each replica of
+// the stage holds some of them.
+type Recording struct {
+	Name     string `json:"name"`     // such as mixtral-24-aux: model, blocks, how loads are kept equal
+	Experts  int    `json:"experts"`  // of a block
+	Top      int    `json:"top"`      // experts that a token goes to
+	Blocks   int    `json:"blocks"`   // in the model
+	Slots    int    `json:"slots"`    // microbatches, consecutive
+	Replicas int    `json:"replicas"` // that a slot is the sum of
+	Tokens   int    `json:"tokens"`   // of a slot; a block that a router lets tokens pass by takes fewer
+
+	loads []uint16 // by block, slot and expert
+}
+
+// New returns a recording without loads. Tokens of a slot must fit into 16 bits.
+func New(r Recording) (Recording, error) {
+	for _, f := range []struct {
+		name     string
+		got, max int
+	}{
+		{"experts", r.Experts, 1 << 12}, {"top", r.Top, r.Experts}, {"blocks", r.Blocks, 1 << 12},
+		{"slots", r.Slots, 1 << 16}, {"replicas", r.Replicas, 1 << 12}, {"tokens", r.Tokens, 1<<16 - 1},
+	} {
+		if f.got < 1 || f.got > f.max {
+			return r, fmt.Errorf("routing: %s: %d, want 1 to %d", f.name, f.got, f.max)
+		}
+	}
+	if values := r.Blocks * r.Slots * r.Experts; values > mostValues {
+		return r, fmt.Errorf("routing: %d loads, want at most %d", values, mostValues)
+	}
+	r.loads = make([]uint16, r.Blocks*r.Slots*r.Experts)
+	return r, nil
+}
+
+// mostValues bounds the memory of a recording.
+const mostValues = 1 << 26
+
+// Loads returns the tokens of the experts of a block in a slot; who records sets them.
+func (r Recording) Loads(block, slot int) []uint16 {
+	i := (block*r.Slots + slot) * r.Experts
+	return r.loads[i : i+r.Experts : i+r.Experts]
+}
+
+// Add adds the tokens of one replica.
+func (r Recording) Add(block, slot int, tokens []int64) error {
+	loads := r.Loads(block, slot)
+	for e, n := range tokens {
+		sum := int64(loads[e]) + n
+		if n < 0 || sum > int64(r.Tokens) {
+			return fmt.Errorf("routing: block %d, slot %d, expert %d: %d tokens, want 0 to the slot's %d", block, slot, e, sum, r.Tokens)
+		}
+		loads[e] = uint16(sum)
+	}
+	return nil
+}
+
+// Write writes the recording: compressed, a line of JSON, then the loads as 16-bit numbers,
+// little-endian.
+func (r Recording) Write(w io.Writer) error {
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	head, err := json.Marshal(r)
+	if err == nil {
+		_, err = z.Write(append(head, '\n'))
+	}
+	if err == nil {
+		err = binary.Write(z, binary.LittleEndian, r.loads)
+	}
+	return errors.Join(err, z.Close())
+}
+
+// Read reads what Write wrote.
+func Read(in io.Reader) (Recording, error) {
+	fail := func(err error) (Recording, error) { return Recording{}, fmt.Errorf("routing: %w", err) }
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return fail(err)
+	}
+	text := bufio.NewReader(z)
+	head, err := text.ReadSlice('\n')
+	if err != nil {
+		return fail(fmt.Errorf("first line: %w", err))
+	}
+	var r Recording
+	if err := json.Unmarshal(head, &r); err != nil {
+		return fail(fmt.Errorf("first line: %w", err))
+	}
+	if r, err = New(r); err != nil {
+		return r, err
+	}
+	if err := binary.Read(text, binary.LittleEndian, r.loads); err != nil {
+		return fail(fmt.Errorf("loads: %w", err))
+	}
+	if _, err := text.ReadByte(); err != io.EOF {
+		return fail(errors.New("loads: more than blocks, slots and experts say"))
+	}
+	return r, nil
+}
+
+//go:embed recorded/*.gz
+var recorded embed.FS
+
+// Names lists the recordings that are part of the program.
+func Names() []string {
+	entries, err := recorded.ReadDir("recorded")
+	if err != nil {
+		panic("routing: no recordings")
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".gz"))
+	}
+	return names
+}
+
+// Named returns a recording that is part of the program.
+func Named(name string) (Recording, error) {
+	if !slices.Contains(Names(), name) {
+		return Recording{}, fmt.Errorf("routing %q: unknown, want one of %s", name, strings.Join(Names(), ", "))
+	}
+	f, err := recorded.Open("recorded/" + name + ".gz")
+	if err != nil {
+		return Recording{}, err
+	}
+	defer f.Close()
+	return Read(f)
+}

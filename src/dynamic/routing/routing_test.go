@@ -1,0 +1,120 @@
+package routing
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/random"
+)
+
+// small is a recording of two blocks, three slots and four experts.
+func small(t *testing.T) Recording {
+	t.Helper()
+	r, err := New(Recording{Name: "small", Experts: 4, Top: 2, Blocks: 2, Slots: 3, Replicas: 2, Tokens: 10})
+	expect.OK(t, err)
+	expect.OK(t, r.Add(1, 2, []int64{1, 2, 3, 4}))
+	expect.OK(t, r.Add(1, 2, []int64{4, 0, 0, 6}))
+	return r
+}
+
+// TestWriteRead: what was written is read again, and what is no recording is refused.
+func TestWriteRead(t *testing.T) {
+	r := small(t)
+	var file bytes.Buffer
+	expect.OK(t, r.Write(&file))
+	got, err := Read(bytes.NewReader(file.Bytes()))
+	expect.OK(t, err)
+	if !slices.Equal(got.Loads(1, 2), []uint16{5, 2, 3, 10}) || got.Name != "small" || !slices.Equal(got.loads, r.loads) {
+		t.Errorf("%+v, want %+v", got, r)
+	}
+	short := r
+	short.Slots = 2
+	long := r
+	long.Slots = 4
+	for want, r := range map[string]Recording{"loads: more than": short, "loads: unexpected EOF": long, "experts: 0": {}} {
+		var file bytes.Buffer
+		expect.OK(t, r.Write(&file))
+		if _, err := Read(&file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := Read(strings.NewReader("text")); err == nil {
+		t.Error("text is read")
+	}
+	if err := r.Add(1, 2, []int64{0, 0, 0, 1}); err == nil || err.Error() != "routing: block 1, slot 2, expert 3: 11 tokens, want 0 to the slot's 10" {
+		t.Error(err)
+	}
+}
+
+// TestRecorded: what is part of the program is whole: every token of a slot goes to Top
+// experts, but where a mixture of depths lets it pass by.
+func TestRecorded(t *testing.T) {
+	for _, name := range Names() {
+		r, err := Named(name)
+		expect.OK(t, err)
+		for block := range r.Blocks {
+			for slot := range r.Slots {
+				sum := 0
+				for _, n := range r.Loads(block, slot) {
+					sum += int(n)
+				}
+				if all := r.Top * r.Tokens; sum > all || sum < all && !(strings.HasSuffix(name, "-mod") && block%2 == 1) {
+					t.Fatalf("%s: block %d, slot %d: %d assignments of %d", name, block, slot, sum, all)
+				}
+			}
+		}
+	}
+	if _, err := Named("mine"); err == nil || !strings.HasPrefix(err.Error(), `routing "mine": unknown, want one of `) {
+		t.Error(err)
+	}
+}
+
+// TestPlaced: placements keep to the bound and are, without one, within a seventh of what
+// trying all of them finds, and never worse than the order of the experts.
+func TestPlaced(t *testing.T) {
+	draw := random.Keyed(5)
+	for range 40 {
+		loads, most := make([]uint16, 8), 2+draw.IntN(7)
+		means := make([]float64, len(loads))
+		for e := range loads {
+			loads[e] = uint16(draw.ExpFloat64() * 1000)
+			means[e] = float64(loads[e])
+		}
+		const ranks = 4
+		p, counts := Placed(means, ranks, most), make([]int, ranks)
+		for _, rank := range p {
+			counts[rank]++
+		}
+		if slices.Max(counts) > most {
+			t.Fatalf("%v: more than %d experts", p, most)
+		}
+		got, best := p.Fullest(loads, ranks), math.Inf(1)
+		for code := range 1 << (2 * len(loads)) {
+			q := make(Placement, len(loads))
+			held := [ranks]int{}
+			for e := range q {
+				q[e] = code >> (2 * e) & 3
+				held[q[e]]++
+			}
+			if slices.Max(held[:]) <= most && (code&3 == 0) { // ranks are alike
+				best = min(best, q.Fullest(loads, ranks))
+			}
+		}
+		if inOrder := Contiguous(len(loads), ranks).Fullest(loads, ranks); got > inOrder+1e-9 || got > best*8/7 || got < best-1e-9 {
+			t.Errorf("%v, %d each: fullest %v, best %v, in order %v", loads, most, got, best, inOrder)
+		}
+	}
+}
+
+func TestFullest(t *testing.T) {
+	if got := Contiguous(4, 2).Fullest([]uint16{5, 2, 3, 10}, 2); got != 1.3 {
+		t.Errorf("%v, want 13 of 20 over two ranks: 1.3", got)
+	}
+	if got := Contiguous(4, 4).Fullest(make([]uint16, 4), 4); got != 1 {
+		t.Errorf("%v without a token, want 1", got)
+	}
+}

@@ -1,0 +1,92 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Whole returns the model as a replica has it that has all experts.
+func (c Config) Whole() Config { return c.Of(0, 0) }
+
+// Of returns the model as a replica has it, of so many that share the experts out; 0: each
+// has all.
+func (c Config) Of(replica, spread int) Config {
+	c.Replica, c.Experts.Spread = replica, spread
+	if spread == 0 {
+		c.Replica = 0
+	}
+	return c
+}
+
+// Held returns which experts of a block the layers have: [lo, hi).
+func (c Config) Held() (lo, hi int) {
+	here := c.Experts.here()
+	return c.Replica * here, (c.Replica + 1) * here
+}
+
+// Meets reports whether two shares have an expert in common.
+func (c Config) Meets(other Config) bool {
+	lo, hi := c.Held()
+	from, to := other.Held()
+	return lo < to && from < hi
+}
+
+// Holds reports whether a layer of the chain has the same parameters in another share of
+// the model.
+func (c Config) Holds(other Config, layer int) bool {
+	same := func(a, b *Param) bool { return a.Name == b.Name }
+	return slices.EqualFunc(c.Chain()[layer].params(), other.Chain()[layer].params(), same)
+}
+
+// Like returns the layer as it is in another share of the model, on another device: with
+// its counters and the texts that are registered, without values. Those come from Adopt.
+// Registered memory, which is of the parameters that are here, stays behind.
+func (l *Layer) Like(c Config, d device.Device) (*Layer, error) {
+	h := header{Layer: l.ID, Updates: l.Updates}
+	if threshold, ok := l.Threshold(); ok {
+		h.Threshold = &threshold
+	}
+	other, err := newLayer(c, h, d, l.dtype)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range l.state {
+		if s.Mem.IsZero() {
+			other.SetState(s.Name, slices.Clone(s.Text))
+		}
+	}
+	return other, nil
+}
+
+// Adopt takes over the weights, masters and moments of the parameters that another layer
+// of the same chain position has too, and whether they are frozen. Both are dense: what is
+// pruned is an error. No work on either may be under way.
+func (l *Layer) Adopt(from *Layer) error {
+	for _, p := range l.params {
+		q := from.Param(p.Weight)
+		if q == nil {
+			continue
+		}
+		if p.Format != Dense || q.Format != Dense {
+			return fmt.Errorf("layer %d (%s): %s: is pruned, want it dense", l.ID, l.Name, p.Name)
+		}
+		p.Frozen = q.Frozen
+		for _, m := range [][2]tensor.Mem{{p.W, q.W}, {p.Master, q.Master}, {p.M, q.M}, {p.V, q.V}} {
+			if m[0].IsZero() {
+				continue
+			}
+			host, err := device.Read(from.device, m[1])
+			if err == nil {
+				err = device.Write(l.device, m[0], host)
+			}
+			if err != nil {
+				return fmt.Errorf("layer %d (%s): %s: %w", l.ID, l.Name, p.Name, err)
+			}
+		}
+	}
+	l.divide()
+	return nil
+}

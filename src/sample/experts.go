@@ -1,0 +1,49 @@
+package sample
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas/blas32"
+)
+
+// routed is what experts work in.
+type routed struct{ logits, inp, out []float32 }
+
+// experts adds to x (n, C) what the experts make of normed: of each token the sum, over those
+// that it goes to, of their weight times what they make (see model.Experts.Plain).
+func (s *Session) experts(b *block, n int) {
+	m, c, e := s.m, s.m.Config.Hidden, s.m.Config.Experts
+	r := &s.routed
+	resize(&r.logits, n*e.Count)
+	resize(&r.inp, n*c)
+	resize(&r.out, n*e.Top*c)
+	m.multiply(r.logits, s.normed, b.router, n, c, e.Count)
+	if e.Squashed {
+		squashed := make([]float32, n*e.Count)
+		for i, x := range r.logits {
+			squashed[i] = float32(math.Tanh(float64(x)))
+		}
+		m.multiply(r.logits, squashed, b.outer, n, e.Count, e.Count)
+	}
+	chosen, weights := e.Plain(n, func(i int) float64 { return float64(r.logits[i]) })
+	for k, w := range b.mlps {
+		var choices []int // of this expert
+		for i, expert := range chosen {
+			if int(expert) == k {
+				copy(r.inp[len(choices)*c:][:c], s.normed[i/e.Top*c:])
+				choices = append(choices, i)
+			}
+		}
+		if len(choices) == 0 {
+			continue
+		}
+		rows := r.inp[:len(choices)*c]
+		s.mlp(rows, rows, w, len(choices))
+		for row, i := range choices {
+			copy(r.out[i*c:][:c], rows[row*c:])
+		}
+	}
+	for i, weight := range weights {
+		blas32.Axpy(float32(weight), vector(r.out[i*c:][:c]), vector(s.x[i/e.Top*c:][:c]))
+	}
+}

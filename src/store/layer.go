@@ -1,0 +1,131 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"dynmo/src/checkpoint"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// Layer reads a layer of the chain of a model, or what a replica has of it, whoever had
+// that when it was written.
+func (c *Checkpoint) Layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
+	spread := 0
+	if c.sharedOut(id) {
+		spread = c.Layout.Mesh.Replicas
+		if n := shape.Experts.Count; n == 0 || n%spread != 0 {
+			return nil, c.fail(ManifestFile, fmt.Errorf("layer %d: %d replicas share out %d experts", id, spread, n))
+		}
+	}
+	if spread == shape.Experts.Spread || spread == 0 && shape.Holds(shape.Whole(), id) {
+		return c.layer(id, shape, d, t)
+	}
+	return c.shared(id, shape, spread, d, t)
+}
+
+// shared reads a layer that other replicas shared out, or none, by way of what each of them
+// had: what a replica has that takes no part is not read.
+func (c *Checkpoint) shared(id int, shape model.Config, spread int, d device.Device, t tensor.DType) (made *model.Layer, err error) {
+	host := cpu.New(device.NewWall())
+	for replica := range max(1, spread) {
+		of := shape.Of(replica, spread)
+		if !of.Meets(shape) {
+			continue
+		}
+		had, err := c.layer(id, of, host, t)
+		if err == nil && made == nil {
+			made, err = had.Like(shape, d)
+		}
+		if err == nil {
+			err = made.Adopt(had)
+		}
+		if had != nil {
+			had.Free()
+		}
+		if err != nil {
+			if made != nil {
+				made.Free()
+			}
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// layer reads a layer as it was written, with what the shape's replica had alone.
+func (c *Checkpoint) layer(id int, shape model.Config, d device.Device, t tensor.DType) (*model.Layer, error) {
+	state, err := c.open(stateFile(id))
+	if err != nil {
+		return nil, err
+	}
+	sections, err := c.sections(state)
+	if err != nil {
+		return nil, err
+	}
+	l, err := model.Restore(shape, sections, d, t)
+	if err != nil {
+		return nil, c.fail(stateFile(id), err)
+	}
+	if l.ID != id {
+		err = c.fail(stateFile(id), fmt.Errorf("holds layer %d", l.ID))
+	} else {
+		err = c.fill(l, state, shape.Replica, d)
+	}
+	if err != nil {
+		l.Free()
+		return nil, err
+	}
+	return l, nil
+}
+
+// sections returns the sections of a layer that a state file names; of those that only
+// the update reads fillPieces knows how long they are to be.
+func (c *Checkpoint) sections(state *checkpoint.File) (list []model.Section, err error) {
+	if err := json.Unmarshal([]byte(state.Metadata[sectionsKey]), &list); err != nil {
+		return nil, c.fail(state.Name, fmt.Errorf("metadata: %s: %w", sectionsKey, err))
+	}
+	for _, s := range list {
+		if s.Bytes != int64(len(s.Text)) {
+			return nil, c.fail(state.Name, fmt.Errorf("metadata: %s: %.100q: %d bytes of text, want %d", sectionsKey, s.Name, len(s.Text), s.Bytes))
+		}
+	}
+	for _, t := range state.Tensors {
+		if s := (model.Section{Name: t.Name, Bytes: t.Bytes()}); !s.ForUpdate() {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// fill writes the values of a layer whose state file was opened last.
+func (c *Checkpoint) fill(l *model.Layer, state *checkpoint.File, replica int, d device.Device) error {
+	rest, _ := l.Rest()
+	if err := c.fillPieces(rest, state, d); err != nil {
+		return err
+	}
+	if err := c.fillFrom(weightsFile(l.ID), l.Weights(), d); err != nil {
+		return err
+	}
+	if l.Own() {
+		if err := c.fillFrom(ownFile(l.ID, replica), l.Alone(), d); err != nil {
+			return err
+		}
+	}
+	if err := l.CheckStructure(); err != nil {
+		return c.fail(weightsFile(l.ID), err)
+	}
+	return nil
+}
+
+// fillFrom writes the tensors of a file into the pieces of the same names.
+func (c *Checkpoint) fillFrom(name string, pieces []model.Piece, d device.Device) error {
+	f, err := c.open(name)
+	if err != nil {
+		return err
+	}
+	return c.fillPieces(pieces, f, d)
+}

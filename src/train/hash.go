@@ -1,0 +1,128 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"dynmo/src/comm"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/elastic"
+	"dynmo/src/layout"
+	"dynmo/src/model"
+	"dynmo/src/tensor"
+)
+
+// hash returns the SHA-256 of the hashes of all layers in chain order: one
+// number for the whole model's state, whatever the layout. A layer of which each
+// replica has parameters of its own counts as one that has those of all. Collective.
+func (r *Rank) hash(w elastic.World, l layout.Layout, s *model.Stage) (string, error) {
+	var mine []byte
+	for _, layer := range s.Layers {
+		sum, err := r.layerHash(w.Replicas, layer, s.Config)
+		if err != nil {
+			return "", err
+		}
+		mine = append(mine, sum...)
+	}
+	all, err := w.Stages.Allgather(mine)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, stage := range l.Owners() {
+		h.Write(all[stage][:sha256.Size])
+		all[stage] = all[stage][sha256.Size:]
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// layerHash returns the hash of a layer with what all replicas have of it. Collective over
+// the replicas.
+func (r *Rank) layerHash(replicas *comm.Group, l *model.Layer, shape model.Config) ([]byte, error) {
+	if !l.Own() {
+		sum, err := l.Hash()
+		return sum[:], err
+	}
+	if replicas.Rank() > 0 {
+		if err := r.tell(replicas, l); err != nil {
+			return nil, err
+		}
+		return replicas.Bcast(0, nil)
+	}
+	whole, err := r.gather(replicas, l, shape)
+	if err != nil {
+		return nil, err
+	}
+	defer whole.Free()
+	sum, err := whole.Hash()
+	if err != nil {
+		return nil, err
+	}
+	return replicas.Bcast(0, sum[:])
+}
+
+// tell sends the first replica what this one has of a layer alone.
+func (r *Rank) tell(replicas *comm.Group, l *model.Layer) error {
+	text, err := json.Marshal(l.Sections())
+	if err == nil {
+		err = replicas.SendBytes(0, comm.TagHeader, text)
+	}
+	for _, p := range l.Alone() {
+		var host tensor.Mem
+		if err == nil {
+			host, err = device.Read(r.Device, p.Mem)
+		}
+		if err == nil {
+			err = replicas.SendBytes(0, comm.TagSection, tensor.Of[byte](host))
+		}
+	}
+	return err
+}
+
+// gather returns, in the memory of the host, a layer with what all replicas have of it.
+func (r *Rank) gather(replicas *comm.Group, l *model.Layer, shape model.Config) (*model.Layer, error) {
+	host := cpu.New(device.NewWall())
+	whole, err := l.Like(shape.Whole(), host)
+	if err != nil {
+		return nil, err
+	}
+	for replica := 1; replica < replicas.Size() && err == nil; replica++ {
+		err = r.adopt(whole, replicas, replica, shape.Of(replica, replicas.Size()), host)
+	}
+	if err == nil {
+		err = whole.Adopt(l)
+	}
+	if err != nil {
+		whole.Free()
+		return nil, err
+	}
+	return whole, nil
+}
+
+// adopt adds to a whole layer what another replica tells of it.
+func (r *Rank) adopt(whole *model.Layer, replicas *comm.Group, replica int, shape model.Config, host device.Device) error {
+	text, err := replicas.RecvBytes(replica, comm.TagHeader)
+	if err != nil {
+		return err
+	}
+	var sections []model.Section
+	if err := json.Unmarshal(text, &sections); err != nil {
+		return fmt.Errorf("sections: %w", err)
+	}
+	theirs, err := model.Restore(shape, sections, host, r.Backend.DType())
+	if err != nil {
+		return err
+	}
+	defer theirs.Free()
+	for _, p := range theirs.Alone() {
+		values, err := replicas.RecvBytes(replica, comm.TagSection)
+		if err != nil {
+			return err
+		}
+		copy(tensor.Of[byte](p.Mem), values)
+	}
+	return whole.Adopt(theirs)
+}
