@@ -159,6 +159,12 @@ func (x *Exec) cut(b *Batch, m tensor.Mem) *cutter {
 	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity, live: b.live()}
 }
 
+// alive returns the cutter for the tokens that have not departed alone.
+func (c *cutter) alive() *cutter {
+	c.tokens = c.live
+	return c
+}
+
 // rows takes room for so many elements of every token at capacity, and returns
 // those of the tokens that are there.
 func (c *cutter) rows(width int, d tensor.DType) tensor.Mem {

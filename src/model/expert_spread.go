@@ -21,8 +21,8 @@ import (
 // replicas returns over how many replicas the experts are spread.
 func (e Experts) replicas() int { return max(1, e.Spread) }
 
-// here returns how many experts of a block a replica has.
-func (e Experts) here() int { return e.Count / e.replicas() }
+// here returns how many experts of a block a layer of a replica has.
+func (e Experts) here() int { return e.Count / e.replicas() / max(1, e.Groups) }
 
 // firstOf returns the first expert that a replica has.
 func (e Experts) firstOf(replica int) int { return replica % e.replicas() * e.here() }
@@ -30,10 +30,10 @@ func (e Experts) firstOf(replica int) int { return replica % e.replicas() * e.he
 // rows returns the most rows that the experts of a replica work on, of microbatches of so
 // many tokens.
 func (e Experts) rows(tokens int) int {
-	if e.Spread == 0 {
+	if e.Spread == 0 && e.Groups == 0 {
 		return tokens * e.Top
 	}
-	return e.Spread * min(tokens*min(e.Top, e.here()), e.room(tokens)*e.here())
+	return e.replicas() * min(tokens*min(e.Top, e.here()), e.room(tokens)*e.here())
 }
 
 // rowsOfOne returns the most rows that one expert works on.
