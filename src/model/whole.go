@@ -23,8 +23,8 @@ func (c Config) Of(replica, spread int) Config {
 
 // Held returns which experts of a block the layers have: [lo, hi).
 func (c Config) Held() (lo, hi int) {
-	here := c.Experts.here()
-	return c.Replica * here, (c.Replica + 1) * here
+	lo = c.Experts.firstOf(c.Replica)
+	return lo, lo + c.Experts.here()
 }
 
 // Meets reports whether two shares have an expert in common.
