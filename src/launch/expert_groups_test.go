@@ -20,7 +20,7 @@ func grouped(c config.Config) config.Config {
 // kind of change that composes with them, have the losses, gradient norms and final hash of
 // one stage that never moved a layer.
 func TestExpertGroupsKeepLaw1(t *testing.T) {
-	keepLaw1(t, 19, grouped, []mix{
+	keepLaw1(t, 31, grouped, []mix{
 		{"moe", nil}, {"moe", sBase}, {"moe+mod", dropping}, {"prune+freeze+moe", byPlasticity},
 		{"moe+exit", saturation}, {"moe+exit", propagated}, {"moe+attention", ungrouped},
 	})
