@@ -38,12 +38,15 @@ func TestImportedLlama(t *testing.T) {
 	for _, dtype := range []string{"F32", "BF16"} {
 		for _, tied := range []bool{false, true} {
 			for _, experts := range []int{0, 3} {
-				for _, half := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s/tied=%v/experts=%d/half=%v", dtype, tied, experts, half), func(t *testing.T) {
+				for _, grain := range []string{"block", "half", "expert"} {
+					t.Run(fmt.Sprintf("%s/tied=%v/experts=%d/%s", dtype, tied, experts, grain), func(t *testing.T) {
 						f := newLlama(dtype, tied, "model.", experts)
 						w := imported(t, f.directory(t, 5))
 						c := w.Config.Model
-						c.HalfGrain, c.Seed, c.Experts.Auxiliary, c.Experts.Z = half, 3, 0, 0
+						c.HalfGrain, c.Seed, c.Experts.Auxiliary, c.Experts.Z = grain == "half", 3, 0, 0
+						if grain == "expert" {
+							c.Experts.Groups = experts
+						}
 						w, err := w.Fit(c)
 						expect.OK(t, err)
 						tokens, targets := []int32{3, 0, 10, 7, 7, 1}, []int32{0, 10, 7, 7, 1, 5}

@@ -106,6 +106,9 @@ func (r *message) wait() error {
 	var looked time.Duration // when the wait last looked for the dead
 	for {
 		waited := time.Since(start)
+		if err := r.g.driveDevice(); err != nil { // the peer may need a message of device memory first
+			return r.explain(err)
+		}
 		if done, err := r.test(p.pass(r.handles[r.next], waited)); done {
 			return err
 		}

@@ -65,7 +65,7 @@ type Model struct {
 	Sequence   int    `toml:"sequence" default:"64" min:"1" max:"1048576" unit:"tokens" doc:"length of a sequence"`
 	Vocab      int    `toml:"vocab" default:"256" min:"256" max:"16777216" doc:"vocabulary size; above every id of the corpus: 255 in text, whose bytes are the tokens"`
 	Tied       bool   `toml:"tied" default:"true" doc:"whether the head shares the embedding's weights"`
-	Grain      string `toml:"grain" default:"block" oneof:"block,half" doc:"what migrates: whole blocks, or attention and MLP apart"`
+	Grain      string `toml:"grain" default:"block" oneof:"block,half,expert" doc:"what migrates: whole blocks; attention and MLP apart; or attention, and moe.groups groups of experts"`
 	HeadShards int    `toml:"head_shards" default:"1" min:"1" max:"65536" doc:"slices of the vocabulary that the head is cut into, each a layer that can move"`
 	Init       string `toml:"init" default:"gpt2" oneof:"gpt2,depth-scaled" doc:"initialisation; depth-scaled divides the deviation of block l's weights by sqrt(l+1) (Zhang et al. 2019)" only:"train"`
 	Weights    string `toml:"weights" default:"" doc:"file of weights to start from (dynmo ckpt import); their model may have more positions than model.sequence, and fewer tokens than model.vocab where that is padded to a multiple; empty draws them" only:"train"`
@@ -211,6 +211,7 @@ type Moe struct {
 	Aux          float64 `toml:"aux" default:"0.01" min:"0" max:"1000" when:"moe.balance=aux" doc:"weight of the loss E·Σ f·P, with f an expert's share of the choices and P its mean probability; it is not part of the loss that is reported"`
 	Z            float64 `toml:"z" default:"0.001" min:"0" max:"1000" doc:"weight of the router's z-loss, the mean square of the logarithm of its softmax's denominator (Zoph et al. 2022); it is not part of the loss that is reported"`
 	Capacity     float64 `toml:"capacity" shape:"true" default:"0" min:"0" max:"65536" doc:"times its fair share that an expert takes of a microbatch's assignments, rounded up; those beyond are dropped and counted; 0: none is"`
+	Groups       int     `toml:"groups" shape:"true" default:"2" min:"2" max:"65536" when:"model.grain=expert" doc:"layers that a block's experts are shared out to, a divisor of moe.experts; a boundary between two is more than twice as wide as others"`
 }
 
 // Mod is a mixture of depths (Raposo et al. 2024).

@@ -46,14 +46,14 @@ func (e Exit) Count(blocks int) int {
 	return 1 + strings.Count(depths, ",")
 }
 
-// layers returns how many layers exits add to the chain of a model: themselves, and the
-// second halves less of blocks that stay whole.
-func (e Exit) layers(m Model) int {
+// layers returns how many layers exits add to the chain of a model: themselves, and of
+// blocks that stay whole all layers but one less.
+func (e Exit) layers(blocks, perBlock int) int {
 	each := 1
 	if e.Confidence == "saturation" {
-		each -= m.PerBlock() - 1
+		each -= perBlock - 1
 	}
-	return each * e.Count(m.Blocks)
+	return each * e.Count(blocks)
 }
 
 // check returns what is wanted of the depths of a chain of so many blocks; "" if they are

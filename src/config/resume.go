@@ -23,7 +23,7 @@ prune.start prune.every prune.times prune.initial prune.final prune.csr_from
 freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
 attention.buckets
-moe.experts moe.top moe.intermediate moe.router moe.scale moe.balance moe.aux moe.z moe.capacity
+moe.experts moe.top moe.intermediate moe.router moe.scale moe.balance moe.aux moe.z moe.capacity moe.groups
 mod.capacity mod.route mod.threshold mod.gate mod.auxiliary
 exit.after exit.from exit.confidence exit.threshold exit.share exit.start exit.until exit.probe exit.weight exit.propagate
 device.precision`

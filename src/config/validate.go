@@ -87,11 +87,14 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Dynamic.Has("attention") && (b&(b-1) != 0 || b > c.Model.Sequence), "a power of two, at most model.sequence", "attention.buckets model.sequence"},
 		{c.Dynamic.Has("moe") && !c.Model.Llama(), `model.family = "llama": its experts are gated MLPs`, "dynamic.kind model.family"},
 		{c.Dynamic.Has("moe") && c.Moe.Top > c.Moe.Experts, "moe.top to be at most moe.experts", "moe.top moe.experts"},
+		{c.Model.Grain == "expert" && !c.Dynamic.Has("moe"), `dynamic.kind with moe: only experts have groups`, "model.grain dynamic.kind"},
+		{c.Model.Grain == "expert" && c.Dynamic.Has("moe") && c.Moe.Experts%c.Moe.Groups != 0, "moe.groups to divide moe.experts", "moe.groups moe.experts"},
+		{c.Spread() && c.Model.Grain == "expert", `parallel.experts = "local" beside model.grain = "expert"`, "parallel.experts model.grain"},
 		{c.Spread() && c.Moe.Experts%c.Parallel.Replicas != 0, "parallel.replicas to divide moe.experts, which are spread over them", "parallel.replicas moe.experts parallel.experts"},
 		{c.Spread() && c.Dynamic.Has("prune"), `parallel.experts = "local" beside prune: replicas have to prune the same matrices`, "parallel.experts dynamic.kind"},
 		{c.Spread() && byPlasticity, `parallel.experts = "local" beside freeze.when = "plasticity": a layer's reference answers without the experts of other replicas`, "parallel.experts dynamic.kind freeze.when"},
 		{c.Dynamic.clashes(), "attention without exit and mod: its buckets are of whole sequences", "dynamic.kind"},
-		{c.Dynamic.Has("mod") && c.Model.Grain == "half" && c.Balance.Kind == "layout",
+		{c.Dynamic.Has("mod") && c.Model.Grain != "block" && c.Balance.Kind == "layout",
 			`model.grain = "block": the notation of a layout has one length for all blocks, and routed ones stay whole`, "balance.kind model.grain dynamic.kind"},
 		{c.Dynamic.Has("exit") && c.Exit.check(c.Model.Blocks) != "", c.Exit.check(c.Model.Blocks), "exit.after exit.from model.blocks"},
 		{c.Dynamic.Has("exit") && c.Dynamic.Has("mod") && c.Exit.Confidence == "saturation",
@@ -128,24 +131,26 @@ func (c Config) bytes() float64 {
 	return 16*(c.matrices()*blocks+hidden*(2*vocab+float64(m.Sequence))) + 4*tokens*(inside+4*vocab)
 }
 
-// Layers returns the length of the chain: embedding, blocks (two layers each
-// where the grain is half a block, but for those that route tokens), exits, slices of
-// the head.
+// Layers returns the length of the chain: embedding, blocks (several layers each where the
+// grain is finer, but for those that route tokens), exits, slices of the head.
 func (c Config) Layers() int {
-	blocks := c.Model.PerBlock() * c.Model.Blocks
+	blocks := c.PerBlock() * c.Model.Blocks
 	if c.Dynamic.Has("mod") {
-		blocks -= (c.Model.PerBlock() - 1) * (c.Model.Blocks / 2)
+		blocks -= (c.PerBlock() - 1) * (c.Model.Blocks / 2)
 	}
 	if c.Dynamic.Has("exit") {
-		blocks += c.Exit.layers(c.Model)
+		blocks += c.Exit.layers(c.Model.Blocks, c.PerBlock())
 	}
 	return 1 + blocks + c.Model.HeadShards
 }
 
 // PerBlock returns how many layers of the chain a block is.
-func (m Model) PerBlock() int {
-	if m.Grain == "half" {
+func (c Config) PerBlock() int {
+	switch c.Model.Grain {
+	case "half":
 		return 2
+	case "expert":
+		return 1 + c.Moe.Groups
 	}
 	return 1
 }

@@ -8,7 +8,8 @@ type Measurement struct {
 	// that the layer worked on, the largest of the replicas; nil, or nil of a layer, where
 	// that is all of them.
 	Work   [][]float64
-	Counts []Count // what layers reported, ascending by layer, microbatch and name
+	Fixed  []float64 // by layer: of its passes on a full microbatch the share of the seconds that passes on few tokens take too; nil where Work is
+	Counts []Count   // what layers reported, ascending by layer, microbatch and name
 }
 
 // Count is numbers that a layer reports of one microbatch: tokens by expert,

@@ -94,8 +94,8 @@ func (c Costs) Equal(d Costs) bool {
 }
 
 // NewChain returns the chain of a run, whose layers are known by their names:
-// block.3, or block.3.attention and block.3.mlp. The others are embedding and
-// head.
+// block.3, or block.3.attention and block.3.mlp, or block.3.experts.0 and so on in place
+// of that. The others are embedding and head.
 func NewChain(layers []cost.Layer, run MadeUp) (*Chain, error) {
 	if !(run.Attention > 0 && run.Attention < 1) {
 		return nil, fmt.Errorf("share of attention: %v, wanted between 0 and 1", run.Attention)
@@ -103,23 +103,25 @@ func NewChain(layers []cost.Layer, run MadeUp) (*Chain, error) {
 	c := &Chain{MadeUp: run, layers: layers}
 	a := run.Attention
 	matrices := (1 - a) / 3 // attention's own: 4·C² of a block's 12·C² parameters
-	for _, l := range layers {
+	for i, l := range layers {
 		b := block{index: -1}
 		if rest, ok := strings.CutPrefix(l.Name, "block."); ok {
-			number, half, _ := strings.Cut(rest, ".")
+			number, part, _ := strings.Cut(rest, ".")
+			_, group := strings.CutPrefix(part, "experts.")
 			n, err := strconv.Atoi(number)
 			if err != nil || n < 0 || n >= len(layers) {
 				return nil, fmt.Errorf("layer %q: wanted the number of its block, as in block.3, of %d layers", l.Name, len(layers))
 			}
-			switch b.index = n; half {
-			case "":
-				b.attention, b.mlp, b.last = a, 1-a-matrices, true
-			case "attention":
+			b.index, b.last = n, i == len(layers)-1 || !strings.HasPrefix(layers[i+1].Name, "block."+number+".")
+			switch {
+			case part == "":
+				b.attention, b.mlp = a, 1-a-matrices
+			case part == "attention":
 				b.attention = a / (a + matrices)
-			case "mlp":
-				b.mlp, b.last = 1, true
+			case part == "mlp", group:
+				b.mlp = 1
 			default:
-				return nil, fmt.Errorf("layer %q: wanted block.%d, block.%[2]d.attention or block.%[2]d.mlp", l.Name, n)
+				return nil, fmt.Errorf("layer %q: wanted block.%d, block.%[2]d.attention, block.%[2]d.mlp or block.%[2]d.experts.0", l.Name, n)
 			}
 			c.count = max(c.count, n+1)
 		}

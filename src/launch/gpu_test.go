@@ -200,6 +200,28 @@ func TestLaw2OnGPU(t *testing.T) {
 	}
 }
 
+// TestSpreadExpertsOnGPU: experts that two replicas share out are saved, hashed and read on
+// one replica.
+func TestSpreadExpertsOnGPU(t *testing.T) {
+	for _, precision := range []string{"f32", "bf16"} {
+		c := shared(t)
+		c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
+		c.Model.Blocks, c.Parallel.Stages, c.Train.Steps = 2, 2, 5
+		whole := goRun(t, c, nil)
+		saved := part{dir: t.TempDir(), stop: 3}
+		first, end := trainPart(t, c, saved)
+		then, _ := trainPart(t, c, part{from: saved.dir})
+		if at := joined(first, then).difference(whole); at != "" {
+			t.Errorf("%s: differs from an undisturbed run at %s", precision, at)
+		}
+		c = reshard{1, 1}.on(c)
+		c.Train.Steps = 3
+		if then, _ := trainPart(t, c, part{from: saved.dir}); then.hash != end.Hash {
+			t.Errorf("%s: on one replica state %s, saved as %s", precision, then.hash, end.Hash)
+		}
+	}
+}
+
 // TestPlasticityOnGPU: layers that are compared with references on the host freeze alike
 // wherever they lie, and after a checkpoint.
 func TestPlasticityOnGPU(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Alike reports whether two layers compute the same on other weights: blocks, or their
-// halves, of the same parts, exits, or what has the same name.
+// Alike reports whether two layers compute the same on other weights: blocks, or layers
+// that these are cut into, of the same parts, exits, or what has the same name. Of groups of
+// experts the first, with the router, is alike those of other blocks.
 func (d Description) Alike(other Description) bool {
 	if d.Kind != other.Kind {
 		return false
@@ -14,7 +15,11 @@ func (d Description) Alike(other Description) bool {
 	if d.Block < 0 && d.Kind != Exit {
 		return d.Name == other.Name
 	}
-	sort := func(a, b part) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+	sort := func(a, b part) bool {
+		g, _ := a.(*expertGroup)
+		h, _ := b.(*expertGroup)
+		return reflect.TypeOf(a) == reflect.TypeOf(b) && (g == nil || g.first() == h.first())
+	}
 	return slices.EqualFunc(d.parts(), other.parts(), sort)
 }
 

@@ -8,9 +8,11 @@ import (
 
 // describe returns the chain of either family: embedding, blocks of pre-norm attention and
 // MLP with residuals, and a head of final norm, vocabulary projection and cross-entropy.
-// With half grain a block is two layers; the head can be a layer for each of several slices
+// With half grain a block is two layers, with groups of experts attention and a layer for
+// each group; the head can be a layer for each of several slices
 // of the vocabulary. A block that routes tokens is one layer in any case. Names are
-// "embedding", "block.0" or "block.0.attention" and "block.0.mlp", …, "head" or "head.0",
+// "embedding", "block.0" or "block.0.attention" and "block.0.mlp" or "block.0.experts.0",
+// "block.0.experts.1", …, "head" or "head.0",
 // "head.1", …; behind some blocks "exit.0", "exit.1", ….
 func describe(c Config) []Description {
 	chain := []Description{{"embedding", Embedding, -1, func() []part { return []part{newEmbedding(c)} }}}
@@ -24,6 +26,8 @@ func describe(c Config) []Description {
 			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
 		case k >= 0 && c.Exits.Confidence == saturation:
 			chain = append(chain, Description{name, Block, b, func() []part { return []part{&pair{parts: whole(), hidden: c.Hidden}} }})
+		case c.Experts.Groups > 0:
+			chain = append(chain, c.groupedBlock(name, b)...)
 		case c.HalfGrain:
 			chain = append(chain,
 				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},

@@ -31,6 +31,7 @@ type Exec struct {
 
 	event    device.Event   // see exchange
 	requests []comm.Request // likewise
+	counts   tensor.Mem     // of the host; see tell
 
 	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }
@@ -111,6 +112,11 @@ func (x *Exec) Reserve(c Config) error {
 	if x.experts, err = x.Device.AllocHost(x.expertsBytes(c)); err != nil {
 		return fmt.Errorf("host memory of experts: %w", err)
 	}
+	if c.Experts.Spread > 0 {
+		if x.counts, err = x.Device.AllocHost(2 * int64(c.Experts.Count) * tensor.I32.Size()); err != nil {
+			return fmt.Errorf("host memory of experts: %w", err)
+		}
+	}
 	x.propagates = c.Exits.Propagate
 	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
@@ -137,7 +143,8 @@ func (x *Exec) Close() {
 	x.Device.Free(x.turns)
 	x.Device.Free(x.batch)
 	x.Device.FreeHost(x.experts)
-	x.scratch, x.made, x.turns, x.batch, x.experts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
+	x.Device.FreeHost(x.counts)
+	x.scratch, x.made, x.turns, x.batch, x.experts, x.counts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.
@@ -157,6 +164,12 @@ type cutter struct {
 // cut returns a cutter of a microbatch's region.
 func (x *Exec) cut(b *Batch, m tensor.Mem) *cutter {
 	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity, live: b.live()}
+}
+
+// alive returns the cutter for the tokens that have not departed alone.
+func (c *cutter) alive() *cutter {
+	c.tokens = c.live
+	return c
 }
 
 // rows takes room for so many elements of every token at capacity, and returns

@@ -15,11 +15,12 @@ type Dispatch struct {
 	lse     []float64  // (tokens)
 	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
 	weights []float64  // (tokens, top)
-	places  []int32    // (tokens, top): where the assignment is among all, sorted by expert; or dropped
-	ends    []int32    // by expert where its assignments begin; and where they all end
-	counts  []int32    // by expert
+	places  []int32    // (tokens, top): where the assignment is among the layer's, sorted by expert; or dropped
+	ends    []int32    // by expert where its assignments begin; and where they all end: none of experts of other groups
+	counts  []int32    // by expert: its assignments, wherever it is
 	worked  []int32    // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
 	sources int        // these replicas
+	groups  int        // layers that a block's experts are in
 	top     int        // experts of a token
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
 
@@ -38,8 +39,7 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
-		sources: e.replicas(), top: e.Top,
-		most: make([]float64, e.Top),
+		sources: e.replicas(), groups: max(1, e.Groups), top: e.Top, most: make([]float64, e.Top),
 	}
 	if e.Squashed {
 		d.squashed, d.logits, d.outer = make([]float64, n*e.Count), make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
@@ -58,7 +58,7 @@ func (d *Dispatch) From(b *Batch) *Batch {
 	return &d.entered
 }
 
-// assigned returns how many assignments there are that are not dropped.
+// assigned returns how many assignments have a place.
 func (d *Dispatch) assigned() int { return int(d.ends[len(d.ends)-1]) }
 
 // of returns the assignments [lo, hi) of an expert.
@@ -75,16 +75,20 @@ func (d *Dispatch) rowsOf(expert int) (lo, hi int) {
 // Dispatches returns the experts that a layer dispatches tokens to; the zero value if it
 // has none. If it has, the batch that enters it has a Dispatch, which a forward fills in.
 func (l *Layer) Dispatches() Experts {
-	if i := slices.IndexFunc(l.parts, dispatches); i >= 0 {
-		return l.config.Experts
+	i := slices.IndexFunc(l.parts, dispatches)
+	if i < 0 {
+		return Experts{}
 	}
-	return Experts{}
+	if _, is := l.parts[i].(*expertGroup); !is {
+		return l.config.Experts.whole()
+	}
+	return l.config.Experts
 }
 
 // dispatches reports whether a part has experts, or one within it.
 func dispatches(p part) bool {
 	switch p := p.(type) {
-	case *experts:
+	case *experts, *expertGroup:
 		return true
 	case *routed:
 		return slices.ContainsFunc(p.block.parts, dispatches)

@@ -11,6 +11,11 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := e.dispatch(x, b, s); err != nil {
 		return err
 	}
+	return e.forwardExperts(x, n, d, s, out, inp)
+}
+
+// forwardExperts sets out to inp and what the experts make of normed, all of n rows.
+func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, out, inp tensor.Mem) error {
 	assigned := d.assigned()
 	sent, made := e.outgoing(x, s.inp, s.made)
 	if assigned > 0 {
@@ -46,7 +51,7 @@ func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem) {
 // each calls f for every expert here that has rows to work on, with where these are.
 func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
-		if lo, hi := d.rowsOf(k); hi > lo {
+		if lo, hi := d.rowsOf(e.lo + k); hi > lo {
 			f(m, lo, hi)
 		}
 	}
@@ -61,24 +66,38 @@ func between(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
 // first returns the first rows.
 func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x, m, 0, rows, width) }
 
-// dispatch decides where the tokens go, and leaves on the device what passes need of it.
-// It waits for the logits.
-func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
-	cut := x.cut(b, x.experts)
-	cut.tokens = cut.live
-	h, d, dtype := e.onHost(x, cut), b.Dispatch, x.Backend.DType()
+// decide decides where the tokens go. It waits for the logits.
+func (e *experts) decide(x *Exec, b *Batch, s expertsSaved) (expertsHost, error) {
+	h, dtype := e.onHost(x, x.cut(b, x.experts).alive()), x.Backend.DType()
 	x.Stream.Copy(h.logits, s.logits)
 	if e.Squashed {
 		x.Stream.Copy(h.outer, e.outer.w.W)
 	}
 	if err := x.Stream.Sync(); err != nil {
-		return err
+		return h, err
 	}
 	logit := func(i int) float64 { return number(h.logits, dtype, i) }
 	if e.Squashed {
-		logit = e.squash(x, d, h, s, b.live())
+		logit = e.squash(x, b.Dispatch, h, s, b.live())
 	}
-	e.route(d, b.live(), logit)
+	e.route(b.Dispatch, b.live(), logit)
+	return h, nil
+}
+
+// dispatch decides, and leaves on the device what passes need of it.
+func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
+	h, err := e.decide(x, b, s)
+	if err != nil {
+		return err
+	}
+	b.Dispatch.place(e.Top, 0, e.Count)
+	e.write(x, b.Dispatch, h.assignments, s.decided)
+	return e.tell(x, b.Dispatch)
+}
+
+// write leaves on the device what passes need of the assignments that have a place.
+func (e *experts) write(x *Exec, d *Dispatch, h, decided assignments) {
+	dtype := x.Backend.DType()
 	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
 	copy(places, d.places)
 	for i, place := range places {
@@ -91,17 +110,17 @@ func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 		setNumber(h.weights, dtype.Wide(), i, weight)
 	}
 	e.count(d, tensor.Of[float64](h.readings))
-	x.Stream.Copy(s.decided.all, h.all)
-	return e.tell(x, d)
+	x.Stream.Copy(decided.all, h.all)
 }
 
 // count fills in the readings.
 func (e *experts) count(d *Dispatch, readings []float64) {
-	copy(readings, []float64{float64(d.tokens), float64(d.tokens*e.Top - d.assigned()), 1000 * d.losses[0], 1000 * d.losses[1]})
-	for k := range e.Count {
-		lo, hi := d.of(k)
-		readings[ExpertsFrom+k] = float64(hi - lo)
+	left := d.tokens * e.Top
+	for k, count := range d.counts {
+		readings[ExpertsFrom+k] = float64(count)
+		left -= int(count)
 	}
+	copy(readings, []float64{float64(d.tokens), float64(left), 1000 * d.losses[0], 1000 * d.losses[1]})
 }
 
 func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
@@ -111,6 +130,17 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
 		return err
 	}
+	if err := e.backwardExperts(x, d, s, h, dout); err != nil {
+		return err
+	}
+	e.addPassed(x, n, d, s, h.dnormed)
+	e.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
+	return nil
+}
+
+// backwardExperts sets dmade and dgateup, and made to the gradient of what the assignments
+// took to their experts.
+func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
 	assigned := d.assigned()
 	sent, dinp := e.outgoing(x, h.dmade, s.made)
 	if assigned > 0 {
@@ -126,24 +156,24 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
 		m.gateup.backwardInput(x, hi-lo, between(x, dinp, lo, hi, e.hidden), dgateup)
 	})
-	if err := e.exchange(x, d, back, s.made, dinp); err != nil {
-		return err
+	return e.exchange(x, d, back, s.made, dinp)
+}
+
+// addPassed adds to dnormed what backwardExperts has left in made.
+func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed tensor.Mem) {
+	assigned := d.assigned()
+	if assigned == 0 {
+		return
 	}
-	if assigned > 0 {
-		passed := first(x, x.scratch, n, e.hidden)
-		x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
-		x.Backend.Add(x.Stream, h.dnormed, h.dnormed, passed, n*e.hidden)
-	}
-	e.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
-	return nil
+	passed := first(x, x.scratch, n, e.hidden)
+	x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
+	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
 }
 
 // backwardRouter sets dlogits, and dnormed to what comes by the router. It waits for the
 // gradients of the weights.
 func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
-	cut := x.cut(b, x.experts)
-	cut.tokens = cut.live
-	host, n, dtype := e.onHost(x, cut), b.live(), x.Backend.DType()
+	host, n := e.onHost(x, x.cut(b, x.experts).alive()), b.live()
 	if assigned := b.Dispatch.assigned(); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
 		x.Stream.Copy(host.dweights, h.dweights)
@@ -151,27 +181,44 @@ func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHel
 			return err
 		}
 	}
+	e.backwardLogits(x, b, host, h)
+	return nil
+}
+
+// backwardLogits sets dlogits from the gradients of the weights on the host, and dnormed to
+// what comes by the router.
+func (e *experts) backwardLogits(x *Exec, b *Batch, host expertsHost, h expertsHeld) {
+	dtype := x.Backend.DType()
 	b.Dispatch.gradients(e.Experts, x.Scale,
 		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
 		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
 	if e.Squashed {
-		e.unsquash(x, b.Dispatch, host, h, n)
+		e.unsquash(x, b.Dispatch, host, h, b.live())
 	}
 	x.Stream.Copy(h.dlogits, host.logits)
-	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
-	return nil
+	e.router.backwardInput(x, b.live(), h.dnormed, h.dlogits)
 }
 
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
+	e.routerWeights(x, n, s, h, b.computed(inp))
+	e.expertWeights(x, b.Dispatch, s, h)
+	return nil
+}
+
+// routerWeights adds to the gradients of router and norm.
+func (e *experts) routerWeights(x *Exec, n int, s expertsSaved, h expertsHeld, inp tensor.Mem) {
 	e.router.backwardWeight(x, n, h.dlogits, s.normed)
 	if e.Squashed {
 		e.outer.backwardWeight(x, n, h.dscores, s.squashed)
 	}
-	e.each(b.Dispatch, func(m mlpOf, lo, hi int) {
+	e.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
+}
+
+// expertWeights adds to the gradients of the experts' matrices.
+func (e *experts) expertWeights(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld) {
+	e.each(d, func(m mlpOf, lo, hi int) {
 		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
 		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
 	})
-	e.norm.backwardWeight(x, n, h.dnormed, b.computed(inp), s.mean, s.rstd)
-	return nil
 }

@@ -6,7 +6,7 @@ package model
 // microbatch. What an expert's choice weighs is as it was trained.
 func (e Experts) Plain(n int, logit func(i int) float64) (chosen []int32, weights []float64) {
 	d := &Dispatch{
-		tokens: n, p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), lse: make([]float64, n),
+		tokens: n, p: make([]float64, n*e.Count), lse: make([]float64, n), most: make([]float64, e.Top),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), scales: make([]float64, e.Count),
 	}
 	d.probabilities(e, logit)

@@ -19,7 +19,7 @@ func (e Experts) route(d *Dispatch, n int, logit func(i int) float64) {
 	d.choose(e, logit)
 	balance := d.ownGradients(e)
 	d.weigh(e)
-	d.place(e)
+	d.drop(e)
 	d.losses = [2]float64{float64(n) * balance, z}
 }
 
@@ -202,10 +202,9 @@ func (d *Dispatch) weigh(e Experts) {
 	}
 }
 
-// place sorts the assignments by expert, and of one expert by token. Where there is a
-// capacity an expert takes first choices before second ones, and earlier tokens first; the
-// others are dropped.
-func (d *Dispatch) place(e Experts) {
+// drop counts the assignments of each expert. Where there is a capacity an expert takes
+// first choices before second ones, and earlier tokens first; the others are dropped.
+func (d *Dispatch) drop(e Experts) {
 	clear(d.counts)
 	room := e.room(d.tokens)
 	for slot := range e.Top {
@@ -218,16 +217,24 @@ func (d *Dispatch) place(e Experts) {
 			d.chosen[t*e.Top+slot] = dropped
 		}
 	}
+}
+
+// place sorts the assignments to experts [lo, hi) by expert, and of one expert by token.
+// Those to others have no place, as if they were dropped.
+func (d *Dispatch) place(top, lo, hi int) {
+	next := int32(0)
 	d.ends[0] = 0
 	for k, count := range d.counts {
-		d.ends[k+1] = d.ends[k] + count
-		d.counts[k] = d.ends[k] // where its next assignment goes
+		d.ends[k+1] = next // where its next assignment goes, and at last its end
+		if lo <= k && k < hi {
+			next += count
+		}
 	}
-	for i, k := range d.chosen[:d.tokens*e.Top] {
+	for i, k := range d.chosen[:d.tokens*top] {
 		d.places[i] = dropped
-		if k != dropped {
-			d.places[i] = d.counts[k]
-			d.counts[k]++
+		if lo <= int(k) && int(k) < hi {
+			d.places[i] = d.ends[k+1]
+			d.ends[k+1]++
 		}
 	}
 }

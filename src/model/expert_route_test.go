@@ -12,6 +12,7 @@ import (
 func routing(e Experts, logits ...[]float64) *Dispatch {
 	d := NewDispatch(&Exec{B: 1, T: len(logits)}, e)
 	e.route(d, len(logits), func(i int) float64 { return logits[i/e.Count][i%e.Count] })
+	d.place(e.Top, 0, e.Count)
 	return d
 }
 

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"fmt"
-
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/tensor"
@@ -21,8 +19,8 @@ import (
 // replicas returns over how many replicas the experts are spread.
 func (e Experts) replicas() int { return max(1, e.Spread) }
 
-// here returns how many experts of a block a replica has.
-func (e Experts) here() int { return e.Count / e.replicas() }
+// here returns how many experts of a block a layer of a replica has.
+func (e Experts) here() int { return e.Count / e.replicas() / max(1, e.Groups) }
 
 // firstOf returns the first expert that a replica has.
 func (e Experts) firstOf(replica int) int { return replica % e.replicas() * e.here() }
@@ -30,10 +28,10 @@ func (e Experts) firstOf(replica int) int { return replica % e.replicas() * e.he
 // rows returns the most rows that the experts of a replica work on, of microbatches of so
 // many tokens.
 func (e Experts) rows(tokens int) int {
-	if e.Spread == 0 {
+	if e.Spread == 0 && e.Groups == 0 {
 		return tokens * e.Top
 	}
-	return e.Spread * min(tokens*min(e.Top, e.here()), e.room(tokens)*e.here())
+	return e.replicas() * min(tokens*min(e.Top, e.here()), e.room(tokens)*e.here())
 }
 
 // rowsOfOne returns the most rows that one expert works on.
@@ -67,37 +65,29 @@ func (e *experts) tell(x *Exec, d *Dispatch) error {
 	if e.Spread == 0 {
 		return nil
 	}
-	g, here, me := x.Replicas, e.here(), x.Replicas.Rank()
-	mine := func(replica int) []int32 {
-		counts := d.counts[:here]
-		for k := range counts {
-			lo, hi := d.of(e.firstOf(replica) + k)
-			counts[k] = int32(hi - lo)
-		}
-		return counts
+	here, me := e.here(), x.Replicas.Rank()
+	counts := tensor.Of[int32](x.counts) // of the tokens here, by expert; then of each replica's, by expert that is here
+	of := func(replica, first int) tensor.Mem {
+		size := tensor.I32.Size()
+		return x.counts.Span(int64(first+replica*here)*size, int64(here)*size)
 	}
+	for k := range e.Count {
+		lo, hi := d.of(k)
+		counts[k] = int32(hi - lo)
+	}
+	x.requests = x.requests[:0]
 	for i := 1; i < e.Spread; i++ {
-		to := (me + i) % e.Spread
-		if err := g.SendBytes(to, comm.TagExperts, comm.Pack(mine(to))); err != nil {
+		replica := (me + i) % e.Spread
+		if err := x.swap(replica, of(replica, e.Count), of(replica, 0), nil); err != nil {
 			return err
 		}
 	}
-	x.exchanging(true)
-	defer x.exchanging(false)
-	for from := range e.Spread {
-		counts := mine(me)
-		if from != me {
-			data, err := g.RecvBytes(from, comm.TagExperts)
-			if err != nil {
-				return err
-			}
-			if counts = comm.Unpack[int32](data); len(counts) != here {
-				return fmt.Errorf("rows of %d experts from %v, want %d", len(counts), g.Peer(from), here)
-			}
-		}
-		for k, count := range counts {
-			d.worked[k*e.Spread+from+1] = count
-		}
+	copy(tensor.Of[int32](of(me, e.Count)), tensor.Of[int32](of(me, 0)))
+	if err := x.wait(); err != nil {
+		return err
+	}
+	for i, count := range counts[e.Count:] {
+		d.worked[i%here*e.Spread+i/here+1] = count
 	}
 	for i := range e.Count {
 		d.worked[i+1] += d.worked[i]
@@ -137,18 +127,17 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 				x.Stream.Copy(in, out)
 				continue
 			}
-			if err := x.swap(replica, in, out); err != nil {
+			if err := x.swap(replica, in, out, x.event); err != nil {
 				return err
 			}
 		}
 	}
-	x.exchanging(true)
-	defer x.exchanging(false)
-	return comm.WaitAll(x.requests, x.Groups...)
+	return x.wait()
 }
 
-// swap begins to receive from another replica, and to send to it; nothing of no bytes.
-func (x *Exec) swap(replica int, in, out tensor.Mem) error {
+// swap begins to receive from another replica, and to send to it, once after has happened;
+// nothing of no bytes.
+func (x *Exec) swap(replica int, in, out tensor.Mem, after device.Event) error {
 	for _, m := range []struct {
 		begin func(rank, tag int, m tensor.Mem, after device.Event) (comm.Request, error)
 		mem   tensor.Mem
@@ -156,7 +145,7 @@ func (x *Exec) swap(replica int, in, out tensor.Mem) error {
 		if m.mem.Bytes == 0 {
 			continue
 		}
-		req, err := m.begin(replica, comm.TagExperts, m.mem, x.event)
+		req, err := m.begin(replica, comm.TagExperts, m.mem, after)
 		if err != nil {
 			return err
 		}
@@ -165,10 +154,12 @@ func (x *Exec) swap(replica int, in, out tensor.Mem) error {
 	return nil
 }
 
-// exchanging tells whoever times passes that one begins to wait for other replicas, or that
-// this ends.
-func (x *Exec) exchanging(begin bool) {
+// wait waits for what swap began, and tells whoever times passes. It drives the messages of
+// other groups: those that another replica waits for may be among them.
+func (x *Exec) wait() error {
 	if x.Exchanging != nil {
-		x.Exchanging(begin)
+		x.Exchanging(true)
+		defer x.Exchanging(false)
 	}
+	return comm.WaitAll(x.requests, x.Groups...)
 }

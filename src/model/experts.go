@@ -18,6 +18,7 @@ type Experts struct {
 	Capacity   float64 // times its fair share that an expert takes of a microbatch's assignments; 0: all
 	Scale      float64 // of the weights of choices; 0: 1
 	Squashed   bool    // the router is two matrices with tanh between, not one (Zhu et al. 2024)
+	Groups     int     // layers that the experts of a block are cut into (see expertGroup); 0: one with the rest of its second half
 	Spread     int     // replicas of a stage that share the experts out (see expert_spread.go); 0: each has all
 }
 
@@ -31,9 +32,18 @@ func expertsOf(c config.Config) Experts {
 		Count: m.Experts, Top: m.Top, Balanced: m.Balance == "s-base", Auxiliary: m.Aux, Z: m.Z, Capacity: m.Capacity,
 		Scale: m.Scale, Squashed: m.Router == "mlp",
 	}
+	if c.Model.Grain == "expert" {
+		e.Groups = m.Groups
+	}
 	if c.Spread() {
 		e.Spread = c.Parallel.Replicas
 	}
+	return e
+}
+
+// whole returns the experts of a block that is not cut into groups.
+func (e Experts) whole() Experts {
+	e.Groups = 0
 	return e
 }
 
@@ -52,6 +62,7 @@ type experts struct {
 	norm           norm
 	router         linear  // (Count, C)
 	outer          linear  // (Count, Count) behind it, and tanh; absent unless Squashed
+	lo             int     // the first expert of list in the block, but where they are spread
 	list           []mlpOf // by expert that is here
 }
 
@@ -59,30 +70,44 @@ type experts struct {
 type mlpOf struct{ gateup, down linear }
 
 func newExperts(c Config, block int) *experts {
-	at, d, router := inBlock(block), c.deviation(block), "router"
+	router := "router"
 	if c.Depths.routes(block) {
 		router = "experts.router" // the block has another
 	}
 	e := &experts{
-		Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate,
-		norm:   c.newNorm(at, "norm2"),
-		router: linear{w: at.param(router+".weight", c.Experts.Count, c.Hidden, decayed, d)},
+		Experts: c.Experts.whole(), hidden: c.Hidden, inside: c.Intermediate,
+		norm: c.newNorm(inBlock(block), "norm2"),
 	}
-	if e.Squashed {
-		e.outer.w = at.param(router+".outer.weight", c.Experts.Count, c.Experts.Count, decayed, d)
+	e.router, e.outer = c.newRouter(block, router)
+	e.list = c.newMLPs(block, e.firstOf(c.Replica), e.here())
+	return e
+}
+
+// newRouter returns the matrices of the router of a block's experts.
+func (c Config) newRouter(block int, name string) (router, outer linear) {
+	at, d := inBlock(block), c.deviation(block)
+	router.w = at.param(name+".weight", c.Experts.Count, c.Hidden, decayed, d)
+	if c.Experts.Squashed {
+		outer.w = at.param(name+".outer.weight", c.Experts.Count, c.Experts.Count, decayed, d)
 	}
-	for k := range e.here() {
-		name := fmt.Sprintf("expert.%d.", e.firstOf(c.Replica)+k)
+	return router, outer
+}
+
+// newMLPs returns the matrices of so many experts of a block, from a first one on.
+func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
+	at, d := inBlock(block), c.deviation(block)
+	for k := first; k < first+count; k++ {
+		name := fmt.Sprintf("expert.%d.", k)
 		m := mlpOf{
 			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
 			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
 		}
 		for _, p := range m.params() {
-			p.Own = e.Spread > 0
+			p.Own = c.Experts.Spread > 0
 		}
-		e.list = append(e.list, m)
+		list = append(list, m)
 	}
-	return e
+	return list
 }
 
 func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
@@ -120,8 +145,16 @@ type assignments struct {
 	readings                         tensor.Mem
 }
 
+// assignable returns the most assignments of so many tokens that have a place.
+func (e Experts) assignable(tokens int) int {
+	if e.Groups > 0 {
+		return e.rows(tokens)
+	}
+	return tokens * e.Top
+}
+
 func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
-	first, most, wide := c.off, c.capacity*e.Top, x.Backend.DType().Wide()
+	first, most, wide := c.off, e.assignable(c.capacity), x.Backend.DType().Wide()
 	a.tokens, a.factors = c.take(most, tensor.I32), c.take(most, wide)
 	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
 	a.readings = c.take(ExpertsFrom+e.Count, tensor.F64)
@@ -139,12 +172,16 @@ func (a assignments) of(x *Exec, assigned int) (tokens, factors tensor.Mem) {
 // onHost is where the host decides. dweights are of the device's backward.
 type expertsHost struct {
 	logits, dweights tensor.Mem
+	routing          tensor.Mem // between groups (see groupCrossing)
 	assignments
 	squashed, outer tensor.Mem // of a squashed router: tanh, or what the gradient of the logits is; and its outer matrix
 }
 
 func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
 	h.logits, h.dweights = c.rows(e.Count, x.Backend.DType()), c.rows(e.Top, x.Backend.DType().Wide())
+	if e.Groups > 0 {
+		h.routing = c.rows(2*e.Top, tensor.F64)
+	}
 	h.assignments = e.assignments(x, c)
 	if e.Squashed {
 		h.squashed, h.outer = c.rows(e.Count, x.Backend.DType()), c.take(e.Count*e.Count, x.Backend.DType())
@@ -158,7 +195,10 @@ func (x *Exec) expertsBytes(c Config) int64 {
 		return 0
 	}
 	cut := &cutter{tokens: x.N(), capacity: x.N()}
-	(&experts{Experts: c.Experts}).onHost(x, cut)
+	(&experts{Experts: c.Experts.whole()}).onHost(x, cut)
+	if c.Experts.Groups > 0 {
+		cut.rows(2*c.Experts.Top, tensor.F64)
+	}
 	return cut.off
 }
 
@@ -171,17 +211,30 @@ type expertsSaved struct {
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all, most, rows := x.Backend.DType(), c.tokens, c.capacity*e.Top, e.rows(c.capacity)
+	d, all := x.Backend.DType(), c.tokens
 	c.tokens = c.live
 	s.mean, s.rstd = e.norm.statistics(x, c)
-	s.normed, s.logits, s.decided = c.rows(e.hidden, d), c.rows(e.Count, d), e.assignments(x, c)
-	if e.Squashed {
-		s.squashed = c.rows(e.Count, d)
-	}
-	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
+	s.normed = c.rows(e.hidden, d)
+	e.cutLogits(x, c, &s)
+	e.cutAssigned(x, c, &s)
 	c.tokens = all
 	s.out = c.rows(e.hidden, d)
 	return s
+}
+
+// cutLogits takes what is of the router.
+func (e *experts) cutLogits(x *Exec, c *cutter, s *expertsSaved) {
+	s.logits = c.rows(e.Count, x.Backend.DType())
+	if e.Squashed {
+		s.squashed = c.rows(e.Count, x.Backend.DType())
+	}
+}
+
+// cutAssigned takes what is of assignments, and of rows that the experts here work on.
+func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
+	d, most, rows := x.Backend.DType(), e.assignable(c.capacity), e.rows(c.capacity)
+	s.decided = e.assignments(x, c)
+	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 }
 
 // expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of
@@ -189,14 +242,27 @@ func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
 type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
 
 func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	d, rows := x.Backend.DType(), e.rows(c.capacity)
 	c.tokens = c.live
-	h.dnormed, h.dlogits, h.dweights = c.rows(e.hidden, d), c.rows(e.Count, d), c.rows(e.Top, d.Wide())
+	e.cutGradients(x, c, &h)
+	e.cutWorked(x, c, &h)
+	return h
+}
+
+// cutGradients takes what is of the norm and the router.
+func (e *experts) cutGradients(x *Exec, c *cutter, h *expertsHeld) {
+	d := x.Backend.DType()
+	h.dnormed, h.dlogits = c.rows(e.hidden, d), c.rows(e.Count, d)
 	if e.Squashed {
 		h.dscores = c.rows(e.Count, d)
 	}
+}
+
+// cutWorked takes what is of the weights of choices, and of rows that the experts here work
+// on.
+func (e *experts) cutWorked(x *Exec, c *cutter, h *expertsHeld) {
+	d, rows := x.Backend.DType(), e.rows(c.capacity)
+	h.dweights = c.rows(e.Top, d.Wide())
 	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
-	return h
 }
 
 func (e *experts) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {

@@ -19,6 +19,11 @@ func mixture(e Experts) Config {
 	return c
 }
 
+// hasRouter reports whether a layer has a router of experts.
+func (c *chain) hasRouter(layer int) bool {
+	return slices.ContainsFunc(c.s.Layers[layer].Readings(), func(r Reading) bool { return r.Name == ExpertCounts })
+}
+
 // expertCounts returns what a layer with experts left for the host.
 func (c *chain) expertCounts(layer int) []float64 {
 	i := slices.IndexFunc(c.s.Layers[layer].Readings(), func(r Reading) bool { return r.Name == ExpertCounts })
@@ -28,7 +33,7 @@ func (c *chain) expertCounts(layer int) []float64 {
 // routersLoss returns the routers' own losses, weighted.
 func (c *chain) routersLoss() (sum float64) {
 	for i, l := range c.s.Layers {
-		if e := l.Dispatches(); e.Count > 0 {
+		if e := l.Dispatches(); c.hasRouter(i) {
 			counts := c.expertCounts(i)
 			if !e.Balanced {
 				sum += e.Auxiliary * counts[2] / 1000
@@ -180,6 +185,13 @@ func TestExpertsFromSettings(t *testing.T) {
 	want := "embedding block.0.attention block.0.mlp block.1.attention block.1.mlp head"
 	if got := strings.Join(shape.Names(), " "); got != want || c.Layers() != shape.Layers() {
 		t.Errorf("%d layers: %s, want %s", c.Layers(), got, want)
+	}
+	c.Model.Grain, c.Moe.Groups, c.Model.Blocks = "expert", 4, 3
+	for kind, want := range map[string]int{"moe": 1 + 3*5 + 1, "moe+mod": 1 + 2*5 + 1 + 1, "moe+exit": 1 + 2*5 + 1 + 1 + 1} {
+		c.Dynamic.Kind, c.Exit.After, c.Exit.Confidence = kind, "2", saturation
+		if shape := FromConfig(c); c.Layers() != want || shape.Layers() != want || shape.Experts.Groups != 4 {
+			t.Errorf("%s: %d layers of the settings, %d of the model, want %d", kind, c.Layers(), shape.Layers(), want)
+		}
 	}
 }
 

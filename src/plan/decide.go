@@ -58,7 +58,7 @@ func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
 // notation reads the cuts of balance.layout.
 func (p *Planner) notation() (partition.Partition, error) {
 	m := p.config.Model
-	cuts, err := partition.ParseLayout(p.config.Balance.Layout, m.Blocks, m.PerBlock(), m.HeadShards)
+	cuts, err := partition.ParseLayout(p.config.Balance.Layout, m.Blocks, p.config.PerBlock(), m.HeadShards)
 	if err != nil {
 		return nil, fmt.Errorf("balance.layout: %w", err)
 	}

@@ -73,6 +73,9 @@ func Shape(c config.Config) string {
 	}
 	if m := c.Moe; c.Dynamic.Has("moe") {
 		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
+		if c.Model.Grain == "expert" {
+			shape += fmt.Sprintf(" moe.groups=%d", m.Groups)
+		}
 		if m.Router != "linear" {
 			shape += " moe.router=" + m.Router
 		}

@@ -27,6 +27,8 @@ type Log struct {
 	phase  Phase
 	tables []cost.Table     // of its steps; seconds are cost.Location of the step's microbatches
 	sample [][][]cost.Stage // by step, layer and some microbatches, in seconds; as long as all steps have some
+	work   [][][]float64    // by step: see cost.Measurement
+	fixed  []float64        // likewise, as the newest step has it
 	runs   []Run            // by step
 	change string           // what changes the model before the next step
 	again  bool             // the next phase is the first since the run was resumed
@@ -61,6 +63,10 @@ func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 		}
 		l.sample = append(l.sample, rows)
 	}
+	l.work = append(l.work, m.Work)
+	if m.Fixed != nil {
+		l.fixed = m.Fixed
+	}
 	l.tables, l.runs = append(l.tables, t), append(l.runs, run)
 	return done, ok
 }
@@ -76,9 +82,27 @@ func some(row []cost.Stage, step int, factor float64) []cost.Stage {
 	return list
 }
 
-// Take returns the phase that has been gathered and begins anew. Its costs are
-// cost.Location over the steps of that over each step's microbatches. Its Run is that
-// of the step with the median makespan.
+// cost returns what a layer cost in the phase: cost.Location over the steps of what the
+// mean microbatch would have taken on all tokens, times what it took beside that, the mean
+// over the steps. How many tokens a layer has may differ much from step to step, and the
+// lower half of the steps are those with few.
+func (l *Log) cost(layer int) cost.Stage {
+	var list []cost.Stage
+	sum := 0.0
+	for step, t := range l.tables {
+		took, work := 1.0, row(l.work[step], layer)
+		if work != nil && l.fixed != nil {
+			took = meanOfFull(l.fixed[layer], work)
+		}
+		if sum += took; took > 0 {
+			list = append(list, t.Layers[layer].Stage().Scale(1/took))
+		}
+	}
+	return cost.Location(list).Scale(sum / float64(len(l.tables)))
+}
+
+// Take returns the phase that has been gathered and begins anew. Its Run is that of the
+// step with the median makespan.
 func (l *Log) Take() (Phase, bool) {
 	if len(l.tables) == 0 {
 		return Phase{}, false
@@ -89,7 +113,7 @@ func (l *Log) Take() (Phase, bool) {
 	p.Layers = slices.Clone(p.Layers)
 	p.Dispatch = trace.Median(each(l.tables, func(t cost.Table) float64 { return t.Dispatch }))
 	for i, layer := range p.Layers {
-		p.Layers[i] = layer.With(cost.Location(each(l.tables, func(t cost.Table) cost.Stage { return t.Layers[i].Stage() })))
+		p.Layers[i] = layer.With(l.cost(i))
 	}
 	if len(l.sample) == p.Steps {
 		p.Samples = relative(l.sample, p.Layers)
@@ -104,7 +128,7 @@ func (l *Log) Take() (Phase, bool) {
 	l.again = false
 	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()), 1e4)
 	p.Run = &run
-	l.tables, l.runs, l.sample = nil, nil, nil
+	l.tables, l.runs, l.sample, l.work = nil, nil, nil, nil
 	return p, true
 }
 

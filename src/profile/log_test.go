@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,5 +106,23 @@ func TestLogSamples(t *testing.T) {
 	}
 	if !seen[cost.Stage{Forward: 1, Input: 1, Weight: 1}] || !seen[cost.Stage{Forward: 5, Input: 1, Weight: 1}] || len(seen) != 2 {
 		t.Errorf("samples %v, want multiples 1 and 5 of the costs, and 1 of those that are 0", seen)
+	}
+}
+
+// TestLogOfUnevenWork: a layer that works on other numbers of tokens in every step costs what
+// it takes on their mean, however these are spread.
+func TestLogOfUnevenWork(t *testing.T) {
+	var log Log
+	for step, work := range []float64{0.2, 0, 3, 0.8} {
+		seconds := 0.0
+		if work > 0 {
+			seconds = 1 + 4*work // 5 on all tokens, of which a fifth is fixed
+		}
+		m := cost.Measurement{Table: cost.Table{Layers: []cost.Layer{{Forward: seconds}}}, Work: [][]float64{{work, work}}, Fixed: []float64{0.2}}
+		log.Add(step, m, Run{})
+	}
+	p, _ := log.Take()
+	if got, want := p.Layers[0].Forward, (1.8+0+13+4.2)/4; math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v s, want %v", got, want)
 	}
 }

@@ -91,6 +91,12 @@ func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change
 		}
 	}
 	m.Estimate = p.estimator.observe(m.Measurement, m.values, owners, change.Costs)
+	if m.Work != nil {
+		m.Fixed = make([]float64, len(m.Work))
+		for l := range m.Fixed {
+			m.Fixed[l] = p.estimator.fixed(l)
+		}
+	}
 	m.Slow = m.Estimate.Slow
 	unslow(m.Layers, owners, m.Slow)
 	return m

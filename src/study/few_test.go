@@ -23,6 +23,7 @@ func TestFew(t *testing.T) {
 	}{
 		{"none", "", "block.0=3 block.11=3 head=20"},
 		{"none", "model.grain=half", "block.0.attention=1 block.11.mlp=2 head=20"},
+		{"moe", "model.grain=expert", "block.0.attention=1 block.11.experts.0=2 block.11.experts.1=2 head=20"},
 		{"none", "model.head_shards=2", "block.3=3 head.0=10 head.1=10"},
 		{"attention", "", "block.7=3"},
 		{"exit", "exit.share=0.6", "block.2=3 exit.0=8 block.3=2.4 exit.1=7.2 block.6=1.8 head=8"}, // 4 + 0.2·20, …
@@ -33,6 +34,9 @@ func TestFew(t *testing.T) {
 	} {
 		t.Run(tc.kind+" "+tc.set, func(t *testing.T) {
 			sets := []string{"dynamic.kind=" + tc.kind, "model.blocks=12"}
+			if tc.kind == "moe" {
+				sets = append(sets, "model.family=llama")
+			}
 			if tc.set != "" {
 				sets = append(sets, tc.set)
 			}

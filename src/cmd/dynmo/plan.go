@@ -182,7 +182,7 @@ func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show fun
 	shape := model.FromConfig(c)
 	tokens := float64(c.Model.Sequence) * float64(c.Parallel.MicrobatchSize) * float64(c.Parallel.Microbatches) * float64(c.Parallel.Replicas)
 	a.Parameters, a.Active, a.Flops = shape.Parameters(), shape.Active(), shape.Flops()*tokens
-	if notation, err := partition.FormatLayout(best.Cuts, c.Model.Blocks, c.Model.PerBlock(), c.Model.HeadShards); err == nil {
+	if notation, err := partition.FormatLayout(best.Cuts, c.Model.Blocks, c.PerBlock(), c.Model.HeadShards); err == nil {
 		a.Layout = notation
 	}
 	m := best.Schedule.Map

@@ -42,6 +42,7 @@ func DeviceCases() []DeviceCase {
 		{"SteadyRing", (*Rank).steadyRing},
 		{"Group", (*Rank).group},
 		{"HostBetween", (*Rank).hostBetween},
+		{"HostAnswer", (*Rank).hostAnswer},
 		{"CloseAndSplit", (*Rank).closeAndSplit},
 		{"LengthsDisagree", (*Rank).lengthsDisagree},
 		{"Abort", (*Rank).abort},

@@ -70,3 +70,24 @@ func (r *Rank) hostBetween() error {
 	}
 	return errors.Join(inDevice.finish(), inHost.finish(), g.Close(), r.DeviceTransport.Close())
 }
+
+// hostAnswer: a rank that waits for messages of host memory, which others send once they
+// have its device memory, sends that meanwhile.
+func (r *Rank) hostAnswer() error {
+	const length, tag = 700, 7
+	g := r.split()
+	b := &batch{messenger: grouped{g, r}}
+	if g.Rank() > 0 {
+		b.recv(0, tag, 0, length)
+		Must(b.finish())
+		Must(g.SendBytes(0, tag, nil))
+		return errors.Join(g.Close(), r.DeviceTransport.Close())
+	}
+	for other := 1; other < g.Size(); other++ {
+		b.send(other, tag, 0, length)
+	}
+	for other := 1; other < g.Size(); other++ {
+		Value(g.RecvBytes(other, tag))
+	}
+	return errors.Join(b.finish(), g.Close(), r.DeviceTransport.Close())
+}

@@ -1,0 +1,152 @@
+package model
+
+import (
+	"fmt"
+
+	"dynmo/src/tensor"
+)
+
+// expertGroup is some of a block's experts (see experts) as a layer of its own. Each adds
+// to the sum that enters it what its experts make of the tokens,
+//
+//	out = inp + Σ_e g_e·down_e(silu(gate)·up)  over the experts e of the group that a token goes to
+//
+// the first to what enters the block's second half. The first has norm and router; it and
+// those behind it pass on what the others need of these (see groupCrossing).
+type expertGroup struct {
+	experts
+	last bool
+}
+
+// groupedBlock describes a block as attention and groups of experts.
+func (c Config) groupedBlock(name string, block int) []Description {
+	list := []Description{{name + ".attention", Attention, block, func() []part { return []part{newAttention(c, block)} }}}
+	for k := range c.Experts.Groups {
+		list = append(list, Description{fmt.Sprintf("%s.experts.%d", name, k), MLP, block, func() []part { return []part{newExpertGroup(c, block, k)} }})
+	}
+	return list
+}
+
+func newExpertGroup(c Config, block, k int) *expertGroup {
+	each := c.Experts.here()
+	g := &expertGroup{experts{Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate, lo: k * each}, k == c.Experts.Groups-1}
+	if g.first() {
+		g.norm = c.newNorm(inBlock(block), "norm2")
+		g.router, g.outer = c.newRouter(block, "router")
+	}
+	g.list = c.newMLPs(block, g.lo, each)
+	return g
+}
+
+func (g *expertGroup) first() bool { return g.lo == 0 }
+
+func (g *expertGroup) leaves() Width {
+	if g.last {
+		return Width{Values: g.hidden}
+	}
+	return Width{Values: 2 * g.hidden, Statistics: 2 * g.Top}
+}
+
+// groupCrossing is what passes between two groups of a block: forward the sum so far,
+// normed rows (n, C), and of each token the weights of its experts, then their numbers,
+// float64; backward the gradients of sum, normed and weights, wide. All but sum are of the
+// tokens that have not departed.
+type groupCrossing struct{ sum, normed, routing, dweights tensor.Mem }
+
+func (g *expertGroup) crossing(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
+	if m.IsZero() || b.Tokens == 0 {
+		return groupCrossing{}
+	}
+	c := cutter{m: m, tokens: b.Tokens, capacity: b.Tokens}
+	values, routing := c.rows(2*g.hidden, x.Backend.DType()), c.rows(2*g.Top, tensor.F64)
+	half := values.Bytes / 2
+	return groupCrossing{
+		sum: values.Span(0, half), normed: b.computed(values.Span(half, half)), routing: b.computed(routing),
+		dweights: routing.Span(0, int64(b.live()*g.Top)*x.Backend.DType().Wide().Size()),
+	}
+}
+
+// entering returns what enters the group, or the gradient of that.
+func (g *expertGroup) entering(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
+	if g.first() {
+		return groupCrossing{sum: m}
+	}
+	return g.crossing(x, b, m)
+}
+
+// leaving returns what leaves the group, or the gradient of that.
+func (g *expertGroup) leaving(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
+	if g.last {
+		return groupCrossing{sum: m}
+	}
+	return g.crossing(x, b, m)
+}
+
+// saved leaves out normed, which is part of what enters or of what leaves.
+func (g *expertGroup) saved(x *Exec, c *cutter) (s expertsSaved) {
+	all := c.tokens
+	c.tokens = c.live
+	if g.first() {
+		s.mean, s.rstd = g.norm.statistics(x, c)
+		g.cutLogits(x, c, &s)
+	}
+	g.cutAssigned(x, c, &s)
+	c.tokens = all
+	s.out = c.width(x, g.leaves())
+	return s
+}
+
+func (g *expertGroup) held(x *Exec, c *cutter) (h expertsHeld) {
+	c.tokens = c.live
+	if g.first() {
+		g.cutGradients(x, c, &h)
+	}
+	g.cutWorked(x, c, &h)
+	return h
+}
+
+func (g *expertGroup) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.cut(b, saved), x.cut(b, held)
+	s := g.saved(x, cs)
+	g.held(x, ch)
+	return s.out, cs.off, ch.off
+}
+
+// readings are the first group's, of all experts.
+func (g *expertGroup) readings() []Reading {
+	if g.first() {
+		return g.experts.readings()
+	}
+	return nil
+}
+
+func (g *expertGroup) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return g.saved(x, x.cut(b, saved)).decided.readings
+}
+
+// writeRouting writes the weights and experts of tokens to routing.
+func (d *Dispatch) writeRouting(e Experts, routing []float64) {
+	for t := range d.tokens {
+		row := routing[2*t*e.Top:][:2*e.Top]
+		copy(row, d.weights[t*e.Top:][:e.Top])
+		for slot, k := range d.chosen[t*e.Top:][:e.Top] {
+			row[e.Top+slot] = float64(k)
+		}
+	}
+}
+
+// readRouting notes from routing where so many tokens go.
+func (d *Dispatch) readRouting(e Experts, tokens int, routing []float64) {
+	d.tokens = tokens
+	clear(d.counts)
+	for t := range tokens {
+		row := routing[2*t*e.Top:][:2*e.Top]
+		copy(d.weights[t*e.Top:], row[:e.Top])
+		for slot, k := range row[e.Top:] {
+			d.chosen[t*e.Top+slot] = int32(k)
+			if k != dropped {
+				d.counts[int32(k)]++
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynmo/src/tensor"
+)
+
+// TestGradientOfExpertGroups compares every gradient with the central difference of the loss
+// and the routers' own.
+func TestGradientOfExpertGroups(t *testing.T) {
+	for name, e := range map[string]Experts{
+		"2 groups of 2":    {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2},
+		"3 groups of 1":    {Count: 3, Top: 2, Groups: 3, Auxiliary: 0.1},
+		"squashed":         {Count: 4, Top: 2, Groups: 2, Z: 0.2, Scale: 2, Squashed: true},
+		"capacity":         {Count: 4, Top: 2, Groups: 2, Auxiliary: 0.2, Z: 0.1, Capacity: 0.6},
+		"s-base, capacity": {Count: 4, Top: 2, Groups: 4, Balanced: true, Z: 0.1, Capacity: 0.8},
+		"empty groups":     {Count: 6, Top: 1, Groups: 3, Auxiliary: 0.3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch := newChain(t, mixture(e), tensor.F64)
+			enlarge(ch.s)
+			if e.Groups > 2 {
+				thin(t, ch.s, CSR)
+				ch.some(4, 1, 3)
+			}
+			ch.also = ch.routersLoss
+			checkGradients(t, ch)
+		})
+	}
+}
+
+// grouped returns a small LLaMA with groups of experts in which something else changes too.
+func grouped(change func(c *Config)) Config {
+	c := mixture(Experts{Count: 4, Top: 2, Groups: 2, Auxiliary: 0.3, Z: 0.2})
+	change(&c)
+	return c
+}
+
+// TestExpertGroupsAreTheBlock: losses, readings and gradients are those of the same model
+// whose blocks are whole, where tokens leave in front of experts or pass by them too.
+func TestExpertGroupsAreTheBlock(t *testing.T) {
+	for name, c := range map[string]Config{
+		"plain":    grouped(func(*Config) {}),
+		"one each": grouped(func(c *Config) { c.Experts.Groups = 4 }),
+		"squashed": grouped(func(c *Config) { c.Experts.Squashed, c.Experts.Scale = true, 3 }),
+		"s-base":   grouped(func(c *Config) { c.Experts.Balanced = true }),
+		"capacity": grouped(func(c *Config) { c.Experts.Capacity = 0.7 }),
+		"depths":   grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5, Auxiliary: 0.3} }),
+		"exit": grouped(func(c *Config) {
+			c.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7}
+		}),
+		"propagation": grouped(func(c *Config) {
+			c.KeyValueHeads, c.Tied = c.Heads, true
+			c.Exits = Exits{After: "1", Confidence: "softmax", Threshold: 0.3, Probe: 0.5, Weight: 0.7, Propagate: true}
+		}),
+		"saturation": grouped(func(c *Config) {
+			c.KeyValueHeads = c.Heads
+			c.Exits = Exits{After: "1", Confidence: saturation, Threshold: 0.3, Weight: 0.7, Propagate: true}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			chains := [2]*chain{newChain(t, c, tensor.F64)}
+			c.Experts.Groups = 0
+			chains[1] = newChain(t, c, tensor.F64)
+			want := make(map[string][]float64)
+			losses, counts := [2]float64{}, [2][]float64{}
+			for i, ch := range slices.Backward(chains[:]) {
+				enlarge(ch.s)
+				if c.Exits != (Exits{}) {
+					ch.leaveBy(4)
+				}
+				ch.gradients()
+				losses[i] = ch.loss()
+				for id, l := range ch.s.Layers {
+					if ch.hasRouter(id) {
+						counts[i] = append(counts[i], ch.expertCounts(id)...)
+					}
+					for _, p := range l.Params() {
+						at, got := p.Weight, tensor.Of[float64](p.G)
+						if p.Borrowed() {
+							at += " in " + l.Name
+						}
+						if i == 1 {
+							want[at] = got
+							continue
+						}
+						for k, g := range got {
+							if math.Abs(g-want[at][k]) > 1e-10 {
+								t.Fatalf("%s[%d]: gradient %v, of whole blocks %v", p.Weight, k, g, want[at][k])
+							}
+						}
+					}
+				}
+			}
+			if math.Abs(losses[0]-losses[1]) > 1e-10 {
+				t.Errorf("loss %v, of whole blocks %v", losses[0], losses[1])
+			}
+			for k, x := range counts[1] {
+				if math.Abs(counts[0][k]-x) > 1e-8 {
+					t.Fatalf("counts %v, of whole blocks %v", counts[0], counts[1])
+				}
+			}
+		})
+	}
+}
+
+// TestChainOfExpertGroups: groups have the block's weights under their names, routed blocks
+// stay whole, and what layers say they need is what they take.
+func TestChainOfExpertGroups(t *testing.T) {
+	c := grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5} })
+	if got, want := strings.Join(c.Names(), " "), "embedding block.0.attention block.0.experts.0 block.0.experts.1 block.1 head"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	whole := c
+	whole.Experts.Groups = 0
+	there := whole.Owners()
+	for weight := range c.Owners() {
+		if there[weight] == nil {
+			t.Errorf("%s is in no whole block", weight)
+		}
+	}
+	if c.Parameters() != whole.Parameters() || c.Flops() != whole.Flops() {
+		t.Errorf("%d parameters, %v operations; of whole blocks %d and %v", c.Parameters(), c.Flops(), whole.Parameters(), whole.Flops())
+	}
+	ch := newChain(t, grouped(func(*Config) {}), tensor.F32)
+	ch.x.Close()
+	sum := int64(0)
+	for i, l := range Outline(ch.s.Config, ch.x) {
+		if built := ch.s.Layers[i].Bytes(ch.x); l.Bytes != built {
+			t.Errorf("%s: %+v before it is built, then %+v", l.Name, l.Bytes, built)
+		}
+		sum += l.Bytes.Static() + l.Bytes.Activations + l.Bytes.Held
+	}
+	if used := ch.x.Device.Used(); used != sum {
+		t.Errorf("%d bytes in use, layers need %d", used, sum)
+	}
+}
+
+// TestNoTokenAtExpertGroups: a microbatch of which no token is left passes through.
+func TestNoTokenAtExpertGroups(t *testing.T) {
+	Register("selecting", selecting{0: {}})
+	defer delete(families, "selecting")
+	ch := newChain(t, grouped(func(c *Config) { c.Family = "selecting" }), tensor.F64)
+	ch.gradients()
+	if counts := ch.expertCounts(2); slices.Max(counts) != 0 {
+		t.Errorf("counts %v of no tokens", counts)
+	}
+}
+
+// TestWorkOfExpertGroups: all groups of a block together work on as many tokens as there
+// are, a whole block on all.
+func TestWorkOfExpertGroups(t *testing.T) {
+	ch := newChain(t, grouped(func(c *Config) { c.Depths = Depths{Capacity: 0.5} }), tensor.F64)
+	enlarge(ch.s)
+	ch.loss()
+	counts := ch.expertCounts(2)[ExpertsFrom:]
+	for k, layer := range []int{2, 3} {
+		if got, want := ch.batches[layer].Worked(), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
+			t.Errorf("group %d works on %d tokens, want %d", k, got, want)
+		}
+	}
+	if got := ch.batches[4].Worked(); got != 6 {
+		t.Errorf("the routed block works on %d tokens, want 6", got)
+	}
+}
