@@ -106,6 +106,11 @@ func (r *message) wait() error {
 	var looked time.Duration // when the wait last looked for the dead
 	for {
 		waited := time.Since(start)
+		for _, g := range r.g.o.devices {
+			if err := g.driveDevice(); err != nil {
+				return r.explain(err)
+			}
+		}
 		if done, err := r.test(p.pass(r.handles[r.next], waited)); done {
 			return err
 		}
