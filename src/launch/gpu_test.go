@@ -248,9 +248,9 @@ func TestPlasticityOnGPU(t *testing.T) {
 	}
 }
 
-// TestSpreadExpertsOnGPU is law 1 of experts that two replicas share out, whose rows cross
+// TestSpreadPlacementOnGPU is law 1 of experts that two replicas share out, whose rows cross
 // in mid-pass while gradients and activations are on their way.
-func TestSpreadExpertsOnGPU(t *testing.T) {
+func TestSpreadPlacementOnGPU(t *testing.T) {
 	c := spread(small(t))
 	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "f32", true
 	c.Model.Blocks, c.Train.Steps, c.Dynamic.Kind = 3, 5, "moe+exit"
