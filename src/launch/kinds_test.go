@@ -232,11 +232,11 @@ func randomShapes(t *testing.T, some, stream uint64, mixes []mix, shape func(c *
 		for fits := false; !fits; {
 			m = mixes[pick(0, len(mixes)-1)]
 			c = m.of(small(t))
-			shape(&c, pick)
 			c.Model.Blocks, c.Model.Sequence = pick(1, 6), pick(1, 9)
 			c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
 			c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
 			c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
+			shape(&c, pick)
 			c.Attention.Buckets = 1 << pick(0, 3)
 			c.Exit.Share, c.Exit.Probe, c.Mod.Capacity = float64(pick(0, 9))/10, float64(pick(0, 2))/2, float64(pick(1, 10))/10
 			c.Exit.Threshold, c.Mod.Threshold = float64(pick(-1, 10))/10, float64(pick(0, 10))/10
