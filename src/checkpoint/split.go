@@ -24,6 +24,9 @@ type Split struct {
 	Seed       uint64
 }
 
+// maxDeviation keeps a router's weights within the range of float16.
+const maxDeviation = 1000.0
+
 // Split returns weights whose MLPs are cut into experts, of the types that they have. They
 // are read from w when they are asked for; memory holds the MLP of a block. Errors name what
 // of the model or of the numbers does not fit.
@@ -40,8 +43,8 @@ func (w *Weights) Split(s Split) (*Weights, error) {
 		return nil, fmt.Errorf("a token goes to %d of %d experts: want at least 1 and at most these", s.Top, s.Count)
 	case !(s.Scale >= minScale && s.Scale <= maxScale):
 		return nil, fmt.Errorf("scale %v: want a number from %g to %g", s.Scale, minScale, maxScale)
-	case !(s.Deviation >= 0) || math.IsInf(s.Deviation, 0):
-		return nil, fmt.Errorf("deviation %v: want a number of at least 0", s.Deviation)
+	case !(s.Deviation >= 0 && s.Deviation <= maxDeviation):
+		return nil, fmt.Errorf("deviation %v: want a number from 0 to %v", s.Deviation, maxDeviation)
 	}
 	c.Intermediate /= s.Count
 	c.Experts = model.Experts{Count: s.Count, Top: s.Top, Scale: s.Scale, Squashed: s.Squashed}

@@ -107,7 +107,7 @@ func TestSplitRefuses(t *testing.T) {
 		{dense, Split{Count: 4, Top: 0, Scale: 1}, "a token goes to 0 of 4 experts"},
 		{dense, Split{Count: 4, Top: 1}, "scale 0: want a number from"},
 		{dense, Split{Count: 4, Top: 1, Scale: math.NaN()}, "scale NaN: want"},
-		{dense, Split{Count: 4, Top: 1, Scale: 1, Deviation: math.Inf(1)}, "deviation +Inf: want"},
+		{dense, Split{Count: 4, Top: 1, Scale: 1, Deviation: 1e300}, "deviation 1e+300: want a number from 0 to 1000"},
 		{moe, Split{Count: 4, Top: 1, Scale: 1}, "a model with 3 experts in a block, want a dense one"},
 		{other, Split{Count: 4, Top: 1, Scale: 1}, "a model of type gpt2: want one whose MLPs are gated, as llama"},
 	} {

@@ -247,3 +247,18 @@ func TestPlasticityOnGPU(t *testing.T) {
 		}
 	}
 }
+
+// TestSpreadPlacementOnGPU is law 1 of experts that two replicas share out, whose rows cross
+// in mid-pass while gradients and activations are on their way.
+func TestSpreadPlacementOnGPU(t *testing.T) {
+	c := spread(small(t))
+	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "f32", true
+	c.Model.Blocks, c.Train.Steps, c.Dynamic.Kind = 3, 5, "moe+exit"
+	still := goRun(t, c, nil)
+	for stages, kind := range map[int]string{2: "zb-h1", 3: "1f1b"} {
+		c.Parallel.Stages, c.Schedule.Kind = stages, kind
+		if at := goRun(t, c, scatter(uint64(stages))).difference(still); at != "" {
+			t.Errorf("%d stages: differs from one at %s", stages, at)
+		}
+	}
+}

@@ -2,7 +2,9 @@ package nodebench
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
@@ -26,69 +28,90 @@ const recordedSeed = 0x726f757465
 // text are the files of a directory that are text for people.
 var text = []string{".md", ".html", ".txt"}
 
-// Routing records where tokens go in the experts of a checkpoint, forward alone: of the
-// data that it trained on, or of what lies at another path. A microbatch is one passage, as
-// a long sequence is. It measures how far routers tell tokens apart, beside the same model
-// as it began:
+// Routing says where tokens go in the experts of a checkpoint.
+type Routing struct {
+	from   *store.Checkpoint
+	shape  model.Config
+	size   int // sequences of a microbatch
+	corpus *data.Corpus
+	made   routing.Recording
+}
+
+// NewRouting returns the routing of a checkpoint on the data that it trained on, or on what
+// lies at another path. A microbatch is one passage, as a long sequence is. Errors say what
+// of the checkpoint, the data or the numbers does not fit.
+func NewRouting(from *store.Checkpoint, name, path string, slots, replicas int) (r *Routing, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("routing: %w", err)
+		}
+	}()
+	settings, _, err := from.Config()
+	if err != nil {
+		return nil, err
+	}
+	shape := model.FromConfig(settings).Whole()
+	if shape.Experts.Count == 0 {
+		return nil, fmt.Errorf("checkpoint %s: no experts: want dynamic.kind with moe", from.Dir)
+	}
+	r = &Routing{from: from, shape: shape, size: settings.Parallel.MicrobatchSize}
+	if r.made, err = routing.New(routing.Recording{
+		Name: name, Experts: shape.Experts.Count, Top: shape.Experts.Top, Blocks: shape.Blocks,
+		Slots: slots, Replicas: replicas, Tokens: replicas * r.size * shape.Sequence,
+	}); err != nil {
+		return nil, err
+	}
+	if path != "" {
+		settings.Data = config.Default().Data
+		settings.Data.Path, settings.Data.Extensions = path, text
+	}
+	r.corpus, err = data.Open(settings.Data, shape.Vocab, r.size*shape.Sequence)
+	return r, err
+}
+
+// Record records where tokens go, forward alone. It measures how far routers tell tokens
+// apart, beside the same model as it began:
 //
 //	routing/fullest             tokens of the fullest expert over those of the mean one, of a slot
 //	routing/entropy             of an expert's choice, in bits: Σ -f·log2 f
 //	routing/entropy_of_token    the same among tokens of one kind: what knowing the token leaves open
 //	routing/first               share of a token's weights that its first expert has
 //
-// All are means over the blocks, those with token kinds over the blocks that see all tokens.
-func Routing(k kernel.Backend, dev device.Device, from *store.Checkpoint, name, path string, slots, replicas int) (routing.Recording, []Result, error) {
-	fail := func(err error) (routing.Recording, []Result, error) {
-		return routing.Recording{}, nil, fmt.Errorf("routing: %w", err)
-	}
-	settings, _, err := from.Config()
-	if err != nil {
-		return fail(err)
-	}
-	shape := model.FromConfig(settings)
-	if shape.Experts.Count == 0 {
-		return fail(fmt.Errorf("checkpoint %s: no experts: want dynamic.kind with moe", from.Dir))
-	}
-	size := settings.Parallel.MicrobatchSize
-	r, err := routing.New(routing.Recording{
-		Name: name, Experts: shape.Experts.Count, Top: shape.Experts.Top, Blocks: shape.Blocks,
-		Slots: slots, Replicas: replicas, Tokens: replicas * size * shape.Sequence,
-	})
-	if err != nil {
-		return fail(err)
-	}
-	if path != "" {
-		settings.Data = config.Default().Data
-		settings.Data.Path, settings.Data.Extensions = path, text
-	}
-	corpus, err := data.Open(settings.Data, shape.Vocab, size*shape.Sequence)
-	if err != nil {
-		return fail(err)
-	}
+// All are means over the blocks that have tokens, those with token kinds over the blocks
+// that see all.
+func (r *Routing) Record(k kernel.Backend, dev device.Device) (routing.Recording, []Result, error) {
 	b := newBench(k, dev)
 	for _, trained := range []bool{false, true} {
-		x := &model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: size, T: shape.Sequence}
-		w, err := newRouted(x, shape, corpus.Batches(1, size*shape.Sequence))
+		figures, err := r.look(k, dev, trained)
 		if err != nil {
-			return fail(err)
-		}
-		if trained {
-			err = w.load(from)
-		}
-		if err == nil {
-			err = w.record(r, trained)
-		}
-		w.free()
-		if err != nil {
-			return fail(err)
+			return r.made, nil, fmt.Errorf("routing: %w", err)
 		}
 		prefix := map[bool]string{false: "routing/untrained_", true: "routing/"}[trained]
-		for _, f := range w.figures() {
+		for _, f := range figures {
 			b.add(prefix+f.name, single(f.value), f.unit, 0, 0)
 		}
 	}
-	b.add("routing/fullest", single(fullest(r)), "ratio", 0, 0)
-	return r, b.results, b.err
+	b.add("routing/fullest", single(fullest(r.made)), "ratio", 0, 0)
+	return r.made, b.results, b.err
+}
+
+// look has the model choose experts, as it began or as it is; of the latter loads are kept.
+func (r *Routing) look(k kernel.Backend, dev device.Device, trained bool) ([]figure, error) {
+	x := &model.Exec{Device: dev, Backend: k, Stream: dev.NewStream(), B: r.size, T: r.shape.Sequence}
+	w, err := newRouted(x, r.shape, r.corpus.Batches(1, r.size*r.shape.Sequence))
+	if err != nil {
+		return nil, err
+	}
+	defer w.free()
+	if trained {
+		if err := w.load(r.from); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.record(r.made, trained); err != nil {
+		return nil, err
+	}
+	return w.figures(), nil
 }
 
 // fullest returns the tokens of the fullest expert over those of the mean one, the mean
@@ -152,11 +175,12 @@ func (w *routed) record(r routing.Recording, keep bool) error {
 	if keep {
 		slots = r.Slots
 	}
-	block := 0
+	chain, block := w.stage.Config.Chain(), -1
 	for _, l := range w.stage.Layers {
-		if e := l.Dispatches(); e.Count > 0 {
+		// The first layer of a block that has experts chooses for those behind it.
+		if e, at := l.Dispatches(), chain[l.ID].Block; e.Count > 0 && at != block {
+			block = at
 			l.Watch = w.watch(block, e)
-			block++
 		}
 	}
 	for slot := range slots {
@@ -217,16 +241,19 @@ type figure struct {
 }
 
 func (w *routed) figures() []figure {
-	var all, given, first, n float64
+	var all, given, first, n, used float64
 	for _, c := range w.blocks {
-		first += c.first / c.all / float64(len(w.blocks))
+		if c.all > 0 {
+			first += c.first / c.all
+			used++
+		}
 		if c.assignments == 0 {
 			continue
 		}
 		n++
 		sums := make([]float64, w.stage.Config.Experts.Count)
-		for _, loads := range c.of {
-			share := 0.0
+		for _, token := range slices.Sorted(maps.Keys(c.of)) { // sums are the same every time
+			share, loads := 0.0, c.of[token]
 			for e, x := range loads {
 				sums[e] += x
 				share += x / c.assignments
@@ -235,7 +262,7 @@ func (w *routed) figures() []figure {
 		}
 		all += bits(sums)
 	}
-	return []figure{{"entropy", all / n, "bits"}, {"entropy_of_token", given / n, "bits"}, {"first", first, "share"}}
+	return []figure{{"entropy", all / n, "bits"}, {"entropy_of_token", given / n, "bits"}, {"first", first / used, "share"}}
 }
 
 // bits returns the entropy of a distribution of so many.

@@ -1,13 +1,16 @@
 package nodebench
 
 import (
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"dynmo/src/config"
 	"dynmo/src/device"
 	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/dynamic/routing"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
@@ -26,7 +29,7 @@ func saved(t *testing.T, sets ...string) *store.Checkpoint {
 		"model.family=llama", "model.blocks=2", "model.hidden=16", "model.heads=2", "model.sequence=8", "data.limit_bytes=20000", "parallel.microbatch_size=4",
 	}, sets...))
 	expect.OK(t, err)
-	shape, dev, dir := model.FromConfig(settings), devcpu.New(device.NewVirtual()), t.TempDir()
+	shape, dev, dir := model.FromConfig(settings).Whole(), devcpu.New(device.NewVirtual()), t.TempDir()
 	s, err := model.NewStage(shape, shape.All(), dev, tensor.F32)
 	expect.OK(t, err)
 	defer s.Free()
@@ -52,8 +55,7 @@ func TestRouting(t *testing.T) {
 	for kind, share := range map[string]int{"moe": 1, "moe+mod": 2} {
 		dev := devcpu.New(device.NewVirtual())
 		const slots, replicas = untrainedSlots, 2
-		r, figures, err := Routing(ref.New(tensor.F32), dev, saved(t, "dynamic.kind="+kind, "moe.experts=4", "mod.capacity=0.5"), "mine", "", slots, replicas)
-		expect.OK(t, err)
+		r, figures := recorded(t, dev, slots, replicas, "dynamic.kind="+kind, "mod.capacity=0.5")
 		if used := dev.Used(); used != 0 {
 			t.Errorf("%s: %d bytes were not freed", kind, used)
 		}
@@ -83,12 +85,50 @@ func TestRouting(t *testing.T) {
 	}
 }
 
+// recorded records what a checkpoint of four experts does.
+func recorded(t *testing.T, dev device.Device, slots, replicas int, sets ...string) (routing.Recording, []Result) {
+	t.Helper()
+	choices, err := NewRouting(saved(t, append(sets, "moe.experts=4")...), "mine", "", slots, replicas)
+	expect.OK(t, err)
+	r, figures, err := choices.Record(ref.New(tensor.F32), dev)
+	expect.OK(t, err)
+	return r, figures
+}
+
+// TestRoutingOfAnyLayout: tokens go where they do whether experts are groups, a layer of
+// their own, or spread over replicas.
+func TestRoutingOfAnyLayout(t *testing.T) {
+	const slots, replicas = 2, 1
+	want, _ := recorded(t, devcpu.New(device.NewVirtual()), slots, replicas, "dynamic.kind=moe")
+	for _, sets := range [][]string{{"model.grain=expert", "moe.groups=2"}, {"model.grain=half"}, {"parallel.replicas=2", "parallel.experts=spread"}} {
+		r, _ := recorded(t, devcpu.New(device.NewVirtual()), slots, replicas, append(sets, "dynamic.kind=moe")...)
+		for block := range want.Blocks {
+			for slot := range slots {
+				if !slices.Equal(r.Loads(block, slot), want.Loads(block, slot)) {
+					t.Errorf("%v: block %d: %v, want %v", sets, block, r.Loads(block, slot), want.Loads(block, slot))
+				}
+			}
+		}
+	}
+}
+
+// TestRoutingFigures: a block that no token came to says nothing.
+func TestRoutingFigures(t *testing.T) {
+	seen := choices{of: map[int32][]float64{1: {3, 1}}, first: 3, all: 4, assignments: 4}
+	w := routed{stepper: &stepper{stage: &model.Stage{Config: model.Config{Experts: model.Experts{Count: 2, Top: 1}}}}, blocks: []choices{seen, {}}}
+	for _, f := range w.figures() {
+		if f.name == "first" && f.value != 0.75 || math.IsNaN(f.value) {
+			t.Errorf("%s: %v", f.name, f.value)
+		}
+	}
+}
+
 // TestRoutingRefuses: a model without experts, and data that are not there.
 func TestRoutingRefuses(t *testing.T) {
 	for want, c := range map[string]struct{ kind, path string }{
 		"no experts: want dynamic.kind with moe": {"none", ""}, "data.path": {"moe", "nowhere"},
 	} {
-		_, _, err := Routing(ref.New(tensor.F32), devcpu.New(device.NewVirtual()), saved(t, "dynamic.kind="+c.kind), "mine", c.path, 1, 1)
+		_, err := NewRouting(saved(t, "dynamic.kind="+c.kind), "mine", c.path, 1, 1)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

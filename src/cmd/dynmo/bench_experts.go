@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -86,6 +88,9 @@ func expertTables(files, names []string, o experts.Options) (list []experts.Tabl
 		if err != nil {
 			return nil, err
 		}
+		if _, twice := models[n]; twice {
+			return nil, fmt.Errorf("%s: costs of %d experts, as those of a file before it: want one of each", file, n)
+		}
 		models[n] = costs
 	}
 	for _, name := range names {
@@ -106,6 +111,9 @@ func expertTables(files, names []string, o experts.Options) (list []experts.Tabl
 			return nil, err
 		}
 		list = append(list, t)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("costs of %v experts: none of %s has as many", slices.Sorted(maps.Keys(models)), strings.Join(names, ", "))
 	}
 	return list, nil
 }

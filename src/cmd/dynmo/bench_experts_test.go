@@ -67,15 +67,17 @@ func TestBenchExpertsRefuses(t *testing.T) {
 	expertCostsOf(t, "dense.json", "dynamic.kind=none")
 	write(t, "text.json", "no JSON")
 	for want, args := range map[string][]string{
-		"requires at least 1 arg":             {},
-		"--only mine: want some of llama-24":  {"mixtral.json", "--only", "mine"},
-		"--replicas 0: want 1 to 4096":        {"mixtral.json", "--replicas", "0"},
-		"--faster 0: want above 0":            {"mixtral.json", "--faster", "0"},
-		"3 replicas: want a divisor of the 8": {"mixtral.json", "--replicas", "3"},
-		"want those of model.grain=half":      {"whole.json"},
-		"want those of a mixture of experts":  {"dense.json"},
-		"text.json: no cost table":            {"text.json"},
-		"nowhere.json: no such file":          {"nowhere.json"},
+		"requires at least 1 arg":                                        {},
+		"--only mine: want some of llama-24":                             {"mixtral.json", "--only", "mine"},
+		"--replicas 0: want 1 to 4096":                                   {"mixtral.json", "--replicas", "0"},
+		"--faster 0: want above 0":                                       {"mixtral.json", "--faster", "0"},
+		"3 replicas: want a divisor of the 8":                            {"mixtral.json", "--replicas", "3"},
+		"want those of model.grain=half":                                 {"whole.json"},
+		"want those of a mixture of experts":                             {"dense.json"},
+		"mixtral.json: costs of 8 experts, as those of a file before it": {"mixtral.json", "mixtral.json"},
+		"costs of [8] experts: none of llama-24-aux has as many":         {"mixtral.json", "--only", "llama-24-aux"},
+		"text.json: no cost table":                                       {"text.json"},
+		"nowhere.json: no such file":                                     {"nowhere.json"},
 	} {
 		says(append([]string{"bench", "experts"}, args...)...).refused(t, exitUsage, want)
 	}

@@ -46,9 +46,13 @@ has, and how full the fullest expert of a slot is. They are means over the block
 			if path != "" {
 				name += "-other"
 			}
+			choices, err := nodebench.NewRouting(from, name, path, slots, nodebench.SlotReplicas)
+			if err != nil {
+				return usageError{err}
+			}
 			var recorded routing.Recording
 			results, err := flags.measure(func(k kernel.Backend, dev device.Device) (list []nodebench.Result, err error) {
-				recorded, list, err = nodebench.Routing(k, dev, from, name, path, slots, nodebench.SlotReplicas)
+				recorded, list, err = choices.Record(k, dev)
 				return list, err
 			})
 			if err != nil {
@@ -57,10 +61,13 @@ has, and how full the fullest expert of a slot is. They are means over the block
 			if err := file.write(c, func(out io.Writer) error { return recorded.Write(out) }); err != nil {
 				return err
 			}
+			if file.standard() {
+				c.SetOut(c.ErrOrStderr())
+			}
 			return flags.report(c, results)
 		},
 	}
-	file.required(c, "file to write; - is standard output")
+	file.required(c, "file to write; - is standard output, which has no figures then")
 	c.Flags().IntVar(&slots, "slots", slots, "microbatches of eight replicas that are recorded")
 	c.Flags().StringVar(&path, "data", path, "text or `DIR` of .md, .html and .txt to record on, in place of what the run trained on: as a training that goes on with other data begins")
 	return c
