@@ -58,22 +58,27 @@ func drawExperts(c *config.Config, pick func(lo, hi int) int) {
 // place: shared out to two to four replicas, or to layers of their own: 4 draws, with
 // DYNMO_LONG=1 150.
 func TestRandomShapesOfExpertsApart(t *testing.T) {
-	randomShapes(t, 4, 80, []mix{
-		{"moe", nil}, {"moe", sBase}, {"freeze+moe", nil}, {"moe+mod", topk}, {"moe+mod", sBase}, {"moe+exit", saturation},
-		{"moe+exit", propagated}, {"moe+exit", softmax}, {"moe+attention", ungrouped}, {"moe+exit+mod", softmax}, {"freeze+moe+exit+mod", sBase},
-		{"moe+exit+mod", propagated},
-	}, func(c *config.Config, pick func(lo, hi int) int) {
-		drawExperts(c, pick)
-		apart := pick(2, 4)
-		c.Moe.Experts = apart * pick(1, 3)
-		c.Moe.Top = pick(1, c.Moe.Experts)
-		c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
-		if pick(0, 2) == 0 {
-			c.Model.Grain, c.Moe.Groups = "expert", apart
-		} else {
-			c.Parallel.Experts, c.Parallel.Replicas = "spread", apart
-		}
-	})
+	randomShapes(t, 4, 80, apart, drawApart)
+}
+
+var apart = []mix{
+	{"moe", nil}, {"moe", sBase}, {"freeze+moe", nil}, {"moe+mod", topk}, {"moe+mod", sBase}, {"moe+exit", saturation},
+	{"moe+exit", propagated}, {"moe+exit", softmax}, {"moe+attention", ungrouped}, {"moe+exit+mod", softmax}, {"freeze+moe+exit+mod", sBase},
+	{"moe+exit+mod", propagated},
+}
+
+// drawApart draws experts that are not all in one place.
+func drawApart(c *config.Config, pick func(lo, hi int) int) {
+	drawExperts(c, pick)
+	places := pick(2, 4)
+	c.Moe.Experts = places * pick(1, 3)
+	c.Moe.Top = pick(1, c.Moe.Experts)
+	c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
+	if pick(0, 2) == 0 {
+		c.Model.Grain, c.Moe.Groups = "expert", places
+	} else {
+		c.Parallel.Experts, c.Parallel.Replicas = "spread", places
+	}
 }
 
 // TestSpreadExpertsWithoutTokens: where all tokens have left in front of blocks that route
