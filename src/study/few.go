@@ -64,6 +64,9 @@ func (f Few) Experts(n int) (Few, error) {
 		return f, fmt.Errorf("%d experts: want dynamic.kind with moe, and moe.top = %d to moe.experts = %d", n, m.Top, m.Experts)
 	}
 	f.Config.Moe.Experts = n
+	if err := f.Config.Validate(); err != nil {
+		return f, fmt.Errorf("%d experts: %w", n, err)
+	}
 	return f, nil
 }
 
