@@ -76,8 +76,8 @@ func (k keys) experts(c *model.Config, count, top string) error {
 	return err
 }
 
-// Limits of what scores are multiplied by.
-const minScale, maxScale = 1e-6, 1e6
+// Limits of what scores are multiplied by, of which moe.scale has the same most.
+const minScale, maxScale = 1e-6, 65536.0
 
 // scoreScale returns what scores are multiplied by: a number, or one for each block, which
 // have to be equal.

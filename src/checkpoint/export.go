@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 
+	"dynmo/src/data"
 	"dynmo/src/replace"
 )
 
 // WriteHuggingFace writes config.json, generation_config.json and model.safetensors, or
 // its shards if the weights came from some, of type d, or of the types that they have if
-// it is "", to a directory (see replace.Directory), and more files, by name. A model
+// it is "", to a directory (see replace.Directory), and more files, by name. Weights of
+// another model that lie there go, as does its tokenizer if there is one of this. A model
 // that the reference implementation wrote, without buffers or a copy of a tied head, comes
 // out as it was, byte for byte, if its types stay.
 func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) error {
@@ -54,7 +56,16 @@ func (w *Weights) WriteHuggingFace(dir string, d DType, more map[string][]byte) 
 			}))
 		}
 		return err
-	})
+	}, staleBeside(files))
+}
+
+// staleBeside returns which files of another model cannot lie beside those of one, some of
+// which are given: readers would take them for its own.
+func staleBeside(files map[string][]byte) func(name string) bool {
+	tokenizer := slices.ContainsFunc(slices.Collect(maps.Keys(files)), data.IsTokenizerFile)
+	return func(name string) bool {
+		return name == modelFile || name == indexFile || shardPattern.MatchString(name) || tokenizer && data.IsTokenizerFile(name)
+	}
 }
 
 // writePieces writes a file of Hugging Face's.

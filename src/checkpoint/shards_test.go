@@ -43,11 +43,17 @@ func TestShard(t *testing.T) {
 					t.Errorf("%s: %s has changed, %v", name, p.Name, err)
 				}
 			}
+			expect.OK(t, os.WriteFile(filepath.Join(dir, "tokenizer.model"), nil, 0o666))
+			expect.OK(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o666))
 			w.Shard(1<<40, d)
-			one := t.TempDir()
-			expect.OK(t, w.WriteHuggingFace(one, d, nil))
-			if _, err := os.Stat(filepath.Join(one, modelFile)); err != nil {
-				t.Error(err)
+			expect.OK(t, w.WriteHuggingFace(dir, d, map[string][]byte{"tokenizer.json": nil}))
+			names, err := filepath.Glob(filepath.Join(dir, "*"))
+			expect.OK(t, err)
+			for i := range names {
+				names[i] = filepath.Base(names[i])
+			}
+			if got := strings.Join(names, " "); got != "config.json generation_config.json mine model.safetensors tokenizer.json" {
+				t.Errorf("%s: files %s: of the model before none is to stay", name, got)
 			}
 		}
 	}

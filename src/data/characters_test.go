@@ -15,7 +15,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// How tokenizer.json of LLaMA 2 and Mixtral has spaces: by a normalizer in older files, by
+// Spaces in tokenizer.json of LLaMA 2 and Mixtral are set by a normalizer in older files, by
 // Metaspace in newer ones.
 const (
 	prepends  = `{"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}`

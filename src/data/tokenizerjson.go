@@ -149,7 +149,8 @@ func (t *tokenizerJSON) check() error {
 // number gives every token its id, each below how many there are. Those of ids that spell
 // no bytes are only ever added ones, unless tokens are of characters.
 func (v *Vocabulary) number(ids map[string]int32, added []addedToken, characters bool) error {
-	all := maps.Clone(ids)
+	all := make(map[string]int32)
+	maps.Copy(all, ids)
 	contents := make(map[string]bool)
 	v.added = make(map[string]int32)
 	for i, a := range added {

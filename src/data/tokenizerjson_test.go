@@ -146,6 +146,7 @@ func TestTokenizerJSONRefuses(t *testing.T) {
 		{"model.end_of_word_suffix", `"</w>"`, "model: end_of_word_suffix"},
 		{"model.vocab", `{"a": 1}`, `token "a" has id 1, want each of 0 to 0 once`},
 		{"model.vocab", `[]`, "model: vocab: json: cannot unmarshal"},
+		{"model.vocab", `null`, "model: merges: 0: "},
 		{"model.merges", `["a  b"]`, `model: merges: 0: ["a" "" "b"]: want two tokens`},
 		{"model.merges", `["a z"]`, `model: merges: 0: ["a" "z"]: want two tokens of the vocabulary that make a third`},
 		{"model.merges", `["a b", "a b"]`, `model: merges: 1: ["a" "b"]: stands twice`},

@@ -62,6 +62,9 @@ func NewRouting(from *store.Checkpoint, name, path string, slots, replicas int) 
 		return nil, err
 	}
 	if path != "" {
+		if data.IsTokens(path) != data.IsTokens(settings.Data.Path) {
+			return nil, fmt.Errorf("%s: want what the run's data.path is, %q: both text, or both token files", path, settings.Data.Path)
+		}
 		settings.Data = config.Default().Data
 		settings.Data.Path, settings.Data.Extensions = path, text
 	}

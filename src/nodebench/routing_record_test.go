@@ -126,7 +126,7 @@ func TestRoutingFigures(t *testing.T) {
 // TestRoutingRefuses: a model without experts, and data that are not there.
 func TestRoutingRefuses(t *testing.T) {
 	for want, c := range map[string]struct{ kind, path string }{
-		"no experts: want dynamic.kind with moe": {"none", ""}, "data.path": {"moe", "nowhere"},
+		"no experts: want dynamic.kind with moe": {"none", ""}, "data.path": {"moe", "nowhere"}, "both text, or both token files": {"moe", "nowhere.bin"},
 	} {
 		_, err := NewRouting(saved(t, "dynamic.kind="+c.kind), "mine", c.path, 1, 1)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -88,8 +88,9 @@ func buffered(f io.Writer, write func(io.Writer) error) error {
 
 // Directory makes the directory path, and those above it, with the files that fill makes
 // in the directory that it is given. Where path is one already, files of the same
-// names are replaced, once all of the new ones are whole, and others stay.
-func Directory(path string, fill func(dir string) error) error {
+// names are replaced, once all of the new ones are whole, those that are stale go, and
+// others stay.
+func Directory(path string, fill func(dir string) error, stale func(name string) bool) error {
 	path, info := place(path)
 	if info != nil && !info.IsDir() {
 		return fmt.Errorf("%s: want a directory", path)
@@ -105,13 +106,24 @@ func Directory(path string, fill func(dir string) error) error {
 	defer os.RemoveAll(dir) // where all went well it is gone, or empty
 	if err = fill(dir); err == nil {
 		if err = os.Rename(dir, path); errors.Is(err, fs.ErrExist) { // it is not empty
-			err = move(dir, path)
+			err = cmp.Or(remove(path, stale), move(dir, path))
 		}
 	}
 	if err != nil {
 		return under(path, dir, err)
 	}
 	return settle(path)
+}
+
+// remove removes the files of a directory that are stale.
+func remove(dir string, stale func(name string) bool) error {
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		if err == nil && !f.IsDir() && stale(f.Name()) {
+			err = os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
+	return err
 }
 
 // move moves all files of one directory to another.

@@ -83,21 +83,23 @@ func TestDirectory(t *testing.T) {
 	fill := func(content string) func(string) error {
 		return func(dir string) error { return Write(filepath.Join(dir, "f"), text(content)) }
 	}
-	expect.OK(t, Directory("above/d", fill("one")))
+	none := func(string) bool { return false }
+	expect.OK(t, Directory("above/d", fill("one"), none))
 	holds(t, "above/d/f", "one")
 	expect.OK(t, Write("above/d/other", text("stays")))
-	expect.OK(t, Directory("above/d", fill("two")))
+	expect.OK(t, Write("above/d/old", text("goes")))
+	expect.OK(t, Directory("above/d", fill("two"), func(name string) bool { return name != "other" }))
 	holds(t, "above/d/f", "two")
 	holds(t, "above/d/other", "stays")
 	err := Directory("above/d", func(dir string) error {
 		expect.OK(t, fill("three")(dir))
 		return Write(filepath.Join(dir, "no", "f"), text(""))
-	})
+	}, func(string) bool { return true })
 	if want := "open above/d/no/f: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	holds(t, "above/d/f", "two")
-	if err := Directory("above/d/f", fill("")); err == nil || err.Error() != "above/d/f: want a directory" {
+	if err := Directory("above/d/f", fill(""), none); err == nil || err.Error() != "above/d/f: want a directory" {
 		t.Errorf("a file: %v", err)
 	}
 	if got := listed(t, "above") + ", " + listed(t, "above/d"); got != "d, f other" {

@@ -71,6 +71,9 @@ func (f Few) Experts(n int) (Few, error) {
 		return f, fmt.Errorf("%d experts: want as many in each of moe.groups = %d", n, m.Groups)
 	}
 	f.Config.Moe.Experts = n
+	if err := f.Config.Validate(); err != nil {
+		return f, fmt.Errorf("%d experts: %w", n, err)
+	}
 	return f, nil
 }
 

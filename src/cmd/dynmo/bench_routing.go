@@ -69,6 +69,6 @@ has, and how full the fullest expert of a slot is. They are means over the block
 	}
 	file.required(c, "file to write; - is standard output, which has no figures then")
 	c.Flags().IntVar(&slots, "slots", slots, "microbatches of eight replicas that are recorded")
-	c.Flags().StringVar(&path, "data", path, "text or `DIR` of .md, .html and .txt to record on, in place of what the run trained on: as a training that goes on with other data begins")
+	c.Flags().StringVar(&path, "data", path, "text or `DIR` of .md, .html and .txt, or a token file, to record on, in place of what the run trained on: as a training that goes on with other data begins")
 	return c
 }

@@ -140,8 +140,9 @@ func TestTextBar(t *testing.T) {
 	}
 }
 
-// What made a token file goes with the run on it, with its export, with weights of that and a
-// run that begins with them, which all go on with the same text.
+// TestTokenizerGoesAlong: the tokenizer of a token file goes with the run on it, with its
+// export, with weights of that and a run that begins with them, which all go on with the same
+// text.
 func TestTokenizerGoesAlong(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	expect.OK(t, os.Mkdir("llama", 0o777))

@@ -40,7 +40,7 @@ measured on as many ranks, which share this device, and the fullest counts.
 With --once layers that compute alike are measured once, in a model of one, two or four
 blocks: a model of 48 takes no more time or memory to measure. --experts measures so few
 of a block's experts, which then have more rows each: a block of Mixtral 8x7B takes
-23 GB to train, one with two experts 7. Nothing tells then by
+23 GB to train, one with two experts 6. Nothing tells then by
 how much their costs differ, as those of sparse attention do. The costs are those of a
 step as it will be once exit.share of the tokens leave and mod's predictors have
 learned how many to take.`,

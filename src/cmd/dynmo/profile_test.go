@@ -75,9 +75,10 @@ func TestProfileRefusesExperts(t *testing.T) {
 	t.Chdir(folder(t, ""))
 	moe := sets("model.family=llama", "dynamic.kind=moe")
 	for want, args := range map[string][]string{
-		"--experts: has no effect, want --once beside it": append(moe, "--experts", "2"),
-		"--once: 1 experts: want dynamic.kind with moe":   append(moe, "--once", "--experts", "1"),
-		"--once: 2 experts: want dynamic.kind with moe":   {"--once", "--experts", "2"},
+		"--experts: has no effect, want --once beside it":                   append(moe, "--experts", "2"),
+		"--once: 3 experts: config: parallel.replicas = 2, moe.experts = 3": append(moe, "--once", "--experts", "3", "--set", "parallel.experts=spread", "--set", "parallel.replicas=2"),
+		"--once: 1 experts: want dynamic.kind with moe":                     append(moe, "--once", "--experts", "1"),
+		"--once: 2 experts: want dynamic.kind with moe":                     {"--once", "--experts", "2"},
 	} {
 		says(append([]string{"profile", "run.toml", "-o", "new.json"}, args...)...).refused(t, exitUsage, want)
 	}

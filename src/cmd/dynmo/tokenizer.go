@@ -68,5 +68,5 @@ func leaveTokenizer(dir string, files map[string][]byte) error {
 			}
 		}
 		return nil
-	})
+	}, data.IsTokenizerFile)
 }
