@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"testing"
 
@@ -83,5 +84,24 @@ func TestMemoryOfSpreadExperts(t *testing.T) {
 		if err != nil {
 			t.Errorf("capacity %v: %v", capacity, err)
 		}
+	}
+}
+
+// TestSpreadExpertsAreLeftAndValidated: losses, norms, the final hash and validation losses
+// of experts that replicas share out are those of one stage where tokens have all left in
+// front of some blocks, and where ranks leave in mid-run.
+func TestSpreadExpertsAreLeftAndValidated(t *testing.T) {
+	c := spread(mix{"moe+exit", nil}.of(validating(t)))
+	c.Train.Steps, c.Exit.Share, c.Exit.Threshold, c.Model.Blocks = 5, 0, -1, 4
+	want := validate(t, c)
+	c.Parallel.Stages, c.Schedule.Kind = 3, "zb-h1"
+	if got := validate(t, c); !maps.Equal(got.found, want.found) || len(got.found) != 3 {
+		t.Errorf("validation losses %v, want %v", got.found, want.found)
+	}
+	out := &run{}
+	hash, left := shrunk(t, c, map[int]int{1: 2, 3: 1}, out)
+	out.hash = hash
+	if same(t, out, &want.run); left != 4 {
+		t.Errorf("%d ranks left, want 4", left)
 	}
 }

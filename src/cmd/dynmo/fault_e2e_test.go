@@ -48,13 +48,19 @@ func TestTrainKilledRank(t *testing.T) {
 		seeds = 20
 	}
 	for seed := range seeds {
-		for _, c := range []struct{ stages, victim int }{{4, 0}, {4, 1}, {4, 3}, {2, 2}} {
+		for _, c := range []struct {
+			stages, victim int
+			set            []string
+		}{{4, 0, nil}, {4, 1, nil}, {4, 3, nil}, {2, 2, exchanging}} {
 			t.Run(fmt.Sprintf("stages=%d/rank=%d/seed=%d", c.stages, c.victim, seed), func(t *testing.T) {
-				killRank(t, four.command, c.stages, c.victim, rand.New(rand.NewPCG(uint64(seed), uint64(c.victim))))
+				killRank(t, four.command, c.stages, c.victim, rand.New(rand.NewPCG(uint64(seed), uint64(c.victim))), c.set...)
 			})
 		}
 	}
 }
+
+// exchanging has replicas exchange tokens in most passes.
+var exchanging = []string{"model.family=llama", "dynamic.kind=moe", "moe.experts=4", "parallel.experts=spread"}
 
 // killRank kills a rank of four that command starts, of as many stages and the
 // replicas that are left, within a step. set are more settings.
