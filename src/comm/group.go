@@ -2,6 +2,7 @@ package comm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"dynmo/src/device"
@@ -32,7 +33,8 @@ type Options struct {
 	// so waits then look for the dead at once.
 	Interrupted func() bool
 
-	post *Post // of this rank; nil: it shows nothing
+	post    *Post    // of this rank; nil: it shows nothing
+	devices []*Group // those that send device memory: every wait drives their messages
 }
 
 const (
@@ -151,6 +153,7 @@ func (g *Group) Split(color, key int) (*Group, error) {
 		if part.device, err = g.o.DeviceTransport(t); err != nil {
 			return nil, fmt.Errorf("split: %w", err)
 		}
+		g.o.devices = append(g.o.devices, part)
 	}
 	return part, nil
 }
@@ -165,6 +168,7 @@ func (g *Group) Close() error {
 	}
 	g.staging.free()
 	if g.device != nil {
+		g.o.devices = slices.DeleteFunc(g.o.devices, func(other *Group) bool { return other == g })
 		if err := g.device.Close(); err != nil {
 			return fmt.Errorf("close: %w", err)
 		}

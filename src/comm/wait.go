@@ -106,8 +106,10 @@ func (r *message) wait() error {
 	var looked time.Duration // when the wait last looked for the dead
 	for {
 		waited := time.Since(start)
-		if err := r.g.driveDevice(); err != nil { // the peer may need a message of device memory first
-			return r.explain(err)
+		for _, g := range r.g.o.devices { // the peer may need a message of device memory first
+			if err := g.driveDevice(); err != nil {
+				return r.explain(err)
+			}
 		}
 		if done, err := r.test(p.pass(r.handles[r.next], waited)); done {
 			return err

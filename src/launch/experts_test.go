@@ -34,19 +34,51 @@ func TestRandomShapesOfExperts(t *testing.T) {
 		{"moe+exit+mod", softmax}, {"prune+freeze+moe+exit+mod", sBase}, {"prune+freeze+moe+attention", sBase},
 	}
 	randomShapes(t, 4, 79, mixes, func(c *config.Config, pick func(lo, hi int) int) {
-		c.Model.Family, c.Model.KeyValueHeads = "llama", pick(1, 3)
-		c.Model.Heads = c.Model.KeyValueHeads * pick(1, 3)
-		if c.Dynamic.Has("attention") || c.Exit.Propagate {
-			c.Model.KeyValueHeads = 0
-		}
-		c.Model.Hidden, c.Model.Intermediate, c.Moe.Intermediate = c.Model.Heads*2*pick(1, 4), pick(1, 40), pick(0, 20)
-		c.Model.RopeScaling, c.Model.RopeOriginal = []string{"none", "linear", "llama3"}[pick(0, 2)], 4
+		drawExperts(c, pick)
 		c.Moe.Experts = pick(1, 9)
 		c.Moe.Top = pick(1, c.Moe.Experts)
 		c.Parallel.Experts = []string{"local", "spread"}[pick(0, 1)]
-		c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
-		c.Moe.Router, c.Moe.Scale = []string{"linear", "mlp"}[pick(0, 1)], []float64{1, 4}[pick(0, 1)]
 	})
+}
+
+// drawExperts draws a LLaMA, and what its experts have but for how many they are.
+func drawExperts(c *config.Config, pick func(lo, hi int) int) {
+	c.Model.Family, c.Model.KeyValueHeads = "llama", pick(1, 3)
+	c.Model.Heads = c.Model.KeyValueHeads * pick(1, 3)
+	if c.Dynamic.Has("attention") || c.Exit.Propagate {
+		c.Model.KeyValueHeads = 0
+	}
+	c.Model.Hidden, c.Model.Intermediate, c.Moe.Intermediate = c.Model.Heads*2*pick(1, 4), pick(1, 40), pick(0, 20)
+	c.Model.RopeScaling, c.Model.RopeOriginal = []string{"none", "linear", "llama3"}[pick(0, 2)], 4
+	c.Moe.Capacity, c.Moe.Z = []float64{0, 0, 1e-12, 0.1, 0.7, 1}[pick(0, 5)], float64(pick(0, 1))
+	c.Moe.Router, c.Moe.Scale = []string{"linear", "mlp"}[pick(0, 1)], []float64{1, 4}[pick(0, 1)]
+}
+
+// TestRandomShapesOfExpertsApart is law 1 on odd shapes of experts that are not all in one
+// place: shared out to two to four replicas, or to layers of their own: 4 draws, with
+// DYNMO_LONG=1 150.
+func TestRandomShapesOfExpertsApart(t *testing.T) {
+	randomShapes(t, 4, 80, apart, drawApart)
+}
+
+var apart = []mix{
+	{"moe", nil}, {"moe", sBase}, {"freeze+moe", nil}, {"moe+mod", topk}, {"moe+mod", sBase}, {"moe+exit", saturation},
+	{"moe+exit", propagated}, {"moe+exit", softmax}, {"moe+attention", ungrouped}, {"moe+exit+mod", softmax}, {"freeze+moe+exit+mod", sBase},
+	{"moe+exit+mod", propagated},
+}
+
+// drawApart draws experts that are not all in one place.
+func drawApart(c *config.Config, pick func(lo, hi int) int) {
+	drawExperts(c, pick)
+	places := pick(2, 4)
+	c.Moe.Experts = places * pick(1, 3)
+	c.Moe.Top = pick(1, c.Moe.Experts)
+	c.Mesh.Order = []string{"stage-major", "replica-major"}[pick(0, 1)]
+	if pick(0, 2) == 0 {
+		c.Model.Grain, c.Moe.Groups = "expert", places
+	} else {
+		c.Parallel.Experts, c.Parallel.Replicas = "spread", places
+	}
 }
 
 // TestSpreadExpertsWithoutTokens: where all tokens have left in front of blocks that route

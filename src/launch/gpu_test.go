@@ -16,7 +16,7 @@ import (
 )
 
 // TestPlacementChangesNothingOnGPU is law 1 on a GPU that ranks share: 18 steps
-// (with DYNMO_LONG=1 50, and every size on every number of stages) with pruning
+// (with DYNMO_LONG=1 50, and every size in every precision on every number of stages) with pruning
 // and random migrations after every step on 1, 2 and 4 stages, and with two
 // replicas. Losses, gradient norms and the final hash equal those of one stage bit
 // for bit, in float32 and, since its kernels add in a fixed order too, in
@@ -29,6 +29,9 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 	}
 	for _, precision := range []string{"f32", "bf16"} {
 		for _, hidden := range []int{16, 64} {
+			if !long && (precision == "f32") != (hidden == 16) {
+				continue
+			}
 			c := small(t)
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
 			c.Model.Hidden, c.Model.Blocks, c.Train.Steps = hidden, 4, steps
@@ -246,4 +249,15 @@ func TestPlasticityOnGPU(t *testing.T) {
 			t.Errorf("%s: saved after step 5: differs from one stage at %s", precision, at)
 		}
 	}
+}
+
+// TestSpreadPlacementOnGPU is law 1 of experts that two replicas share out, whose rows cross
+// in mid-pass while gradients and activations are on their way.
+func TestSpreadPlacementOnGPU(t *testing.T) {
+	c := spread(small(t))
+	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "f32", true
+	c.Model.Blocks, c.Train.Steps, c.Dynamic.Kind = 3, 5, "moe+exit"
+	still := goRun(t, c, nil)
+	c.Parallel.Stages, c.Schedule.Kind = 3, "zb-h1"
+	same(t, goRun(t, c, scatter(3)), still)
 }

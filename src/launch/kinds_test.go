@@ -215,41 +215,51 @@ func TestRandomShapesOfKinds(t *testing.T) {
 	})
 }
 
+// draw is what a family of models draws of its own.
+type draw func(c *config.Config, pick func(lo, hi int) int)
+
 // randomShapes trains models that are drawn, some in the standard suite, and has same
-// compare them with one stage. shape draws what the family of models has of its own.
-func randomShapes(t *testing.T, some, stream uint64, mixes []mix, shape func(c *config.Config, pick func(lo, hi int) int)) {
+// compare them with one stage.
+func randomShapes(t *testing.T, some, stream uint64, mixes []mix, shape draw) {
 	t.Helper()
 	skipUnlessC(t)
 	if long {
 		some = 150
 	}
-	everywhere := placements()
 	for seed := range some {
-		draw := random.Keyed(seed, stream)
-		pick := func(lo, hi int) int { return lo + draw.IntN(hi-lo+1) }
-		var c config.Config
-		var m mix
-		for fits := false; !fits; {
-			m = mixes[pick(0, len(mixes)-1)]
-			c = m.of(small(t))
-			shape(&c, pick)
-			c.Model.Blocks, c.Model.Sequence = pick(1, 6), pick(1, 9)
-			c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
-			c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
-			c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
-			c.Attention.Buckets = 1 << pick(0, 3)
-			c.Exit.Share, c.Exit.Probe, c.Mod.Capacity = float64(pick(0, 9))/10, float64(pick(0, 2))/2, float64(pick(1, 10))/10
-			c.Exit.Threshold, c.Mod.Threshold = float64(pick(-1, 10))/10, float64(pick(0, 10))/10
-			c.Freeze.Layers = pick(1, c.Layers())
-			c, fits = puts(c, everywhere[pick(0, len(everywhere)-1)])
-		}
-		one := c
-		one.Parallel.Stages, one.Schedule.Kind = 1, "1f1b"
+		c, m := drawn(t, seed, stream, mixes, shape)
 		t.Run(fmt.Sprintf("%d/%s", seed, m.name(c)), func(t *testing.T) {
-			same(t, goRun(t, c, scatter(seed)), goRun(t, one, nil))
+			same(t, goRun(t, c, scatter(seed)), goRun(t, onOne(c), nil))
 			if t.Failed() {
 				t.Logf("%+v, %+v, %+v, %+v, %+v", c.Model, c.Parallel, c.Exit, c.Mod, c.Moe)
 			}
 		})
 	}
+}
+
+// onOne returns the settings with one stage.
+func onOne(c config.Config) config.Config {
+	c.Parallel.Stages, c.Schedule.Kind = 1, "1f1b"
+	return c
+}
+
+// drawn draws the settings of a model, its placement and one of the mixes.
+func drawn(t *testing.T, seed, stream uint64, mixes []mix, shape draw) (c config.Config, m mix) {
+	random, everywhere := random.Keyed(seed, stream), placements()
+	pick := func(lo, hi int) int { return lo + random.IntN(hi-lo+1) }
+	for fits := false; !fits; {
+		m = mixes[pick(0, len(mixes)-1)]
+		c = m.of(small(t))
+		c.Model.Blocks, c.Model.Sequence = pick(1, 6), pick(1, 9)
+		c.Model.Vocab, c.Model.Tied = pick(256, 300), pick(0, 1) == 1
+		c.Model.Grain, c.Model.HeadShards = []string{"block", "half"}[pick(0, 1)], pick(1, 4)
+		c.Parallel.Replicas, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = pick(1, 3), pick(1, 5), pick(1, 3)
+		shape(&c, pick)
+		c.Attention.Buckets = 1 << pick(0, 3)
+		c.Exit.Share, c.Exit.Probe, c.Mod.Capacity = float64(pick(0, 9))/10, float64(pick(0, 2))/2, float64(pick(1, 10))/10
+		c.Exit.Threshold, c.Mod.Threshold = float64(pick(-1, 10))/10, float64(pick(0, 10))/10
+		c.Freeze.Layers = pick(1, c.Layers())
+		c, fits = puts(c, everywhere[pick(0, len(everywhere)-1)])
+	}
+	return c, m
 }

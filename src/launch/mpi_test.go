@@ -121,6 +121,24 @@ func TestKindsKeepLaw1MPI(t *testing.T) {
 		}
 	}
 	for ranks, list := range cases {
+		keptMoving(t, list, agreeOverMPI(t, ranks, list, runs[ranks]))
+	}
+}
+
+// TestRandomShapesOfExpertsApartMPI is TestRandomShapesOfExpertsApart over real processes:
+// with DYNMO_LONG=1 those of 150 draws that want four ranks, or eight.
+func TestRandomShapesOfExpertsApartMPI(t *testing.T) {
+	if needMPI(t); !long {
+		t.Skip("with DYNMO_LONG=1")
+	}
+	cases, runs := make(map[int][]config.Config), make(map[int][]*run)
+	for seed := range uint64(150) {
+		c, _ := drawn(t, seed, 81, apart, drawApart)
+		if ranks := c.Parallel.Stages * c.Parallel.Replicas; c.Parallel.Stages > 1 && (ranks == 4 || ranks == 8) {
+			cases[ranks], runs[ranks] = append(cases[ranks], c), append(runs[ranks], goRun(t, onOne(c), nil))
+		}
+	}
+	for ranks, list := range cases {
 		agreeOverMPI(t, ranks, list, runs[ranks])
 	}
 }
@@ -150,12 +168,22 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)
 	}
-	agreeOverMPI(t, 4, list, want)
+	keptMoving(t, list, agreeOverMPI(t, 4, list, want))
+}
+
+// keptMoving fails the test where layers did not move after most steps of a run.
+func keptMoving(t *testing.T, list []config.Config, got []*run) {
+	t.Helper()
+	for i, c := range list {
+		if c.Parallel.Stages > 1 && got[i].moves < c.Train.Steps/2 {
+			t.Errorf("%s/%s: only %d of %d steps moved layers", c.Dynamic.Kind, variant(c), got[i].moves, c.Train.Steps)
+		}
+	}
 }
 
 // agreeOverMPI runs each of the settings on so many MPI ranks, layers scattered anew after
-// every step, and fails the test where one differs from the run that is wanted.
-func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) {
+// every step, fails the test where one differs from the run that is wanted, and returns them.
+func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) (got []*run) {
 	t.Helper()
 	path := needMPI(t)
 	settings, err := json.Marshal(list)
@@ -171,7 +199,6 @@ func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	var got []*run
 	for line := range strings.Lines(string(text)) {
 		if b, ok := strings.CutPrefix(line, printedMark); ok {
 			var p printed
@@ -183,12 +210,9 @@ func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) {
 		t.Fatalf("%d runs of %d were printed\n%s", len(got), len(want), text)
 	}
 	for i, c := range list {
-		name := c.Dynamic.Kind + "/" + variant(c)
-		if c.Parallel.Stages > 1 && got[i].moves < c.Train.Steps/2 {
-			t.Errorf("%s: only %d of %d steps moved layers", name, got[i].moves, c.Train.Steps)
-		}
 		if at := got[i].difference(want[i]); at != "" {
-			t.Errorf("%s: differs from one stage at %s", name, at)
+			t.Errorf("%s/%s: differs from one stage at %s", c.Dynamic.Kind, variant(c), at)
 		}
 	}
+	return got
 }

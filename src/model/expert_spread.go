@@ -44,10 +44,14 @@ func (e Experts) rowsOfOne(tokens int) int {
 
 func (e *experts) talks() bool { return e.Spread > 0 }
 
-// spreads panics unless the stage has the replicas that experts are spread over.
+// spreads panics unless the stage has the replicas that experts are spread over, each as many.
 func (e Experts) spreads(x *Exec) {
-	if e.Spread > 0 && (x.Replicas == nil || x.Replicas.Size() != e.Spread) {
+	switch {
+	case e.Spread == 0:
+	case x.Replicas == nil || x.Replicas.Size() != e.Spread:
 		panic("model: experts are spread over other replicas than the stage has")
+	case e.Count%e.Spread != 0:
+		panic("model: replicas do not share experts out evenly")
 	}
 }
 

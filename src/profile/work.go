@@ -138,13 +138,13 @@ func row(work [][]float64, layer int) []float64 {
 	return work[layer]
 }
 
-// larger returns the larger work of two replicas.
+// larger returns the larger work of two replicas; nil if both worked on all tokens.
 func larger(a, b []float64) []float64 {
-	if a == nil || b == nil {
-		return nil // all of the tokens
+	if a == nil {
+		a, b = b, a
 	}
 	for m := range a {
-		a[m] = max(a[m], b[m])
+		a[m] = max(a[m], workOf(b, m))
 	}
 	return a
 }

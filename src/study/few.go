@@ -55,13 +55,20 @@ func NewFew(c config.Config) (Few, error) {
 	return f, nil
 }
 
-// Experts lets the few have so few experts in a block, as many as a token goes to at least.
+// Experts lets the few have so few experts in a block, as many as a token goes to at least,
+// and as many on each replica or in each group as on any other.
 // All together work on as many rows, so that their products take as long; more rows for
 // each, and fewer gradients to add to, take a little less.
 func (f Few) Experts(n int) (Few, error) {
 	m := f.Config.Moe
 	if !f.Config.Dynamic.Has("moe") || n < m.Top || n > m.Experts {
 		return f, fmt.Errorf("%d experts: want dynamic.kind with moe, and moe.top = %d to moe.experts = %d", n, m.Top, m.Experts)
+	}
+	if p := f.Config.Parallel; f.Config.Spread() && n%p.Replicas != 0 {
+		return f, fmt.Errorf("%d experts: want as many on each of parallel.replicas = %d, which they are spread over", n, p.Replicas)
+	}
+	if f.Config.Model.Grain == "expert" && n%m.Groups != 0 {
+		return f, fmt.Errorf("%d experts: want as many in each of moe.groups = %d", n, m.Groups)
 	}
 	f.Config.Moe.Experts = n
 	if err := f.Config.Validate(); err != nil {

@@ -99,4 +99,18 @@ func TestFewExperts(t *testing.T) {
 			t.Errorf("%d experts: %v", n, err)
 		}
 	}
+	for set, want := range map[string]string{
+		"parallel.experts=spread": "3 experts: want as many on each of parallel.replicas = 2, which they are spread over",
+		"model.grain=expert":      "3 experts: want as many in each of moe.groups = 2",
+	} {
+		c, err := config.Load("", []string{"model.family=llama", "dynamic.kind=moe", "model.blocks=12", "moe.experts=8", "parallel.replicas=2", set})
+		expect.OK(t, err)
+		few, err := NewFew(c)
+		expect.OK(t, err)
+		if _, err := few.Experts(3); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", set, err, want)
+		}
+		_, err = few.Experts(4)
+		expect.OK(t, err)
+	}
 }
