@@ -64,12 +64,6 @@ func (f Few) Experts(n int) (Few, error) {
 	if !f.Config.Dynamic.Has("moe") || n < m.Top || n > m.Experts {
 		return f, fmt.Errorf("%d experts: want dynamic.kind with moe, and moe.top = %d to moe.experts = %d", n, m.Top, m.Experts)
 	}
-	if p := f.Config.Parallel; f.Config.Spread() && n%p.Replicas != 0 {
-		return f, fmt.Errorf("%d experts: want as many on each of parallel.replicas = %d, which they are spread over", n, p.Replicas)
-	}
-	if f.Config.Model.Grain == "expert" && n%m.Groups != 0 {
-		return f, fmt.Errorf("%d experts: want as many in each of moe.groups = %d", n, m.Groups)
-	}
 	f.Config.Moe.Experts = n
 	if err := f.Config.Validate(); err != nil {
 		return f, fmt.Errorf("%d experts: %w", n, err)

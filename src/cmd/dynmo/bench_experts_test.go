@@ -64,6 +64,7 @@ func TestBenchExpertsRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	expertCostsOf(t, "mixtral.json")
 	expertCostsOf(t, "whole.json", "model.grain=block")
+	expertCostsOf(t, "spread.json", "parallel.experts=spread", "parallel.replicas=2")
 	expertCostsOf(t, "dense.json", "dynamic.kind=none")
 	write(t, "text.json", "no JSON")
 	for want, args := range map[string][]string{
@@ -72,6 +73,7 @@ func TestBenchExpertsRefuses(t *testing.T) {
 		"--replicas 0: want 1 to 4096":                                   {"mixtral.json", "--replicas", "0"},
 		"--faster 0: want above 0":                                       {"mixtral.json", "--faster", "0"},
 		"3 replicas: want a divisor of the 8":                            {"mixtral.json", "--replicas", "3"},
+		"want those of parallel.experts=local":                           {"spread.json"},
 		"want those of model.grain=half":                                 {"whole.json"},
 		"want those of a mixture of experts":                             {"dense.json"},
 		"mixtral.json: costs of 8 experts, as those of a file before it": {"mixtral.json", "mixtral.json"},

@@ -38,7 +38,8 @@ run's float32, or with --dtype the nearest of that type, and zero where they are
 With them go the configuration and the tokenizer that the model was trained with: its files
 as they were imported or data prepare had them, or else bytes, or GPT-2's; no other is known.
 
-TO is written whole or not at all.`,
+TO is written whole or not at all. With --force the weights of another model in it go, and
+its tokenizer if this one has one; other files stay.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := e.check(c); err != nil {

@@ -11,6 +11,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/dynamic"
+	"dynmo/src/dynamic/routing"
 	"dynmo/src/nodebench"
 )
 
@@ -22,8 +23,9 @@ type completer = cobra.CompletionFunc
 var arguments = map[string]completer{
 	"dynmo train": files("toml"), "dynmo plan": files("toml"), "dynmo simulate": files("toml"), "dynmo profile": files("toml"),
 	"dynmo table": folders, "dynmo report": folders,
-	"dynmo ckpt inspect": files("safetensors"),
-	"dynmo data inspect": files("bin"),
+	"dynmo ckpt inspect":  files("safetensors"),
+	"dynmo data inspect":  files("bin"),
+	"dynmo bench experts": files("json", "jsonl"), "dynmo bench routing": folders,
 }
 
 // flagValues say how the values of a flag are completed, by the path of its command
@@ -38,7 +40,10 @@ var flagValues = map[string]map[string]completer{
 		"dynmo data prepare": words(string(data.LLMC), string(data.Megatron)),
 		"dynmo ckpt export":  words("huggingface", "llmc"),
 	},
-	"dtype": {"": words("float32", "bfloat16", "float16")},
+	"dtype":      {"": words("float32", "bfloat16", "float16")},
+	"model-type": {"": words("mixtral", "llama_moe")},
+	"router":     {"": words("linear", "mlp")},
+	"only":       {"dynmo bench experts": words(routing.Names()...)},
 }
 
 // files completes to files with these endings.

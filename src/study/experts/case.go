@@ -67,6 +67,9 @@ func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	if r.Experts%o.Replicas != 0 {
 		return fail(fmt.Errorf("%d replicas: want a divisor of the %d experts", o.Replicas, r.Experts))
 	}
+	if strings.Contains(costs.Model, "parallel.experts=spread") {
+		return fail(fmt.Errorf("costs of %q: want those of parallel.experts=local: what spread ones take more is added here", costs.Model))
+	}
 	kind := "moe"
 	if strings.Contains(r.Name, "-mod") {
 		kind = "moe+mod"
