@@ -133,11 +133,11 @@ func openTokenizer(name, model string) (t data.Tokenizer, files map[string][]byt
 	if errors.Is(err, fs.ErrNotExist) {
 		return fail("--tokenizer %q: %w, want %s, %s, or a tokenizer's directory or file: %s", name, err, gpt2, sentencePiece, tokenizerKinds)
 	}
-	if err == nil {
-		t, err = v.Tokenizer()
-	}
 	if err != nil {
 		return fail("--tokenizer: %w", err)
+	}
+	if t, err = v.Tokenizer(); err != nil {
+		return fail("--tokenizer: %s: %w", name, err)
 	}
 	files, err = data.TokenizerOf(name)
 	return t, files, err

@@ -92,6 +92,7 @@ func TestDataPrepareDumpWithSentencePiece(t *testing.T) {
 func TestDataRefuses(t *testing.T) {
 	dir := texts(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
+	write(t, in("endless.json"), `{"model": {"type": "BPE", "vocab": null, "merges": []}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}}`)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -103,6 +104,7 @@ func TestDataRefuses(t *testing.T) {
 		{"model of nothing", []string{"prepare", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: --tokenizer-model \"DIR/a.txt\": gpt2 has no model file, want --tokenizer sentencepiece\n"},
 		{"directory without a tokenizer", []string{"prepare", "--tokenizer", dir, "-o", in("o.bin"), in("a.txt")}, "dynmo: --tokenizer \"DIR\": DIR: no tokenizer.json, tokenizer.model, or vocab.json with merges.txt: file does not exist, want gpt2, sentencepiece, or a tokenizer's directory or file: tokenizer.json, tokenizer.model, or vocab.json and merges.txt\n"},
 		{"tokenizer is text", []string{"prepare", "--tokenizer", in("a.txt"), "-o", in("o.bin"), in("a.txt")}, "dynmo: --tokenizer: DIR/a.txt: byte 2: no sentencepiece model: field 13 is malformed or cut short\n"},
+		{"no end of texts", []string{"prepare", "--tokenizer", in("endless.json"), "-o", in("o.bin"), in("a.txt")}, "dynmo: --tokenizer: DIR/endless.json: no token that ends texts: want eos_token in tokenizer_config.json\n"},
 		{"model is text", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("a.txt"), "-o", in("o.bin"), dir}, "dynmo: DIR/a.txt: byte 2: no sentencepiece model: field 13 is malformed or cut short\n"},
 		{"model is missing", []string{"prepare", "--tokenizer", "sentencepiece", "--tokenizer-model", in("no"), "-o", in("o.bin"), dir}, "dynmo: open DIR/no: no such file or directory\n"},
 		{"dump of something else", []string{"prepare", "-o", in("o.bin"), in("page.xml")}, "dynmo: DIR/page.xml: byte 0: <html>, want one <mediawiki>, the root of a dump: leave other files out (--extensions)\n"},
