@@ -36,7 +36,7 @@ func TestExitsKeepLaw1(t *testing.T) {
 		{"prune+exit", "classifier", 2, func(c *config.Config) { c.Exit.Propagate, c.Model.Grain, c.Model.HeadShards = true, "half", 3 }},
 		{"freeze+exit", "saturation", 1, func(c *config.Config) { c.Exit.Propagate = true }},
 	} {
-		if testing.Short() && i%3 != 0 {
+		if testing.Short() && i%4 != 0 {
 			continue
 		}
 		c := exiting(t, v.kind)

@@ -368,8 +368,11 @@ func TestMemoryLimit(t *testing.T) {
 // DYNMO_LONG=1 50.
 func TestRandomShapes(t *testing.T) {
 	seeds := uint64(10)
-	if long {
+	switch {
+	case long:
 		seeds = 50
+	case testing.Short():
+		seeds = 3
 	}
 	for seed := range seeds {
 		draw := random.Keyed(seed, 77)
