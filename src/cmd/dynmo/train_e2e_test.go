@@ -372,14 +372,15 @@ times = 4
 }
 
 // resident tells whether memory in RAM is known of four stages, and is at least half of
-// what is accounted for on the stage that has most. The system counts to some hundred
-// KiB, which other stages do not even have.
+// what is accounted for on the stage that has most, as far as the system counts: each
+// processor tells of its pages by the batch, which other stages do not even fill.
 func resident(m record.Metrics) bool {
 	if len(m.ResidentPerStage) != 4 {
 		return false
 	}
+	const untold = 256 << 10 // of two processors
 	most := slices.Max(m.BytesPerStage)
-	return m.ResidentPerStage[slices.Index(m.BytesPerStage, most)] >= most/2
+	return m.ResidentPerStage[slices.Index(m.BytesPerStage, most)]+untold >= most/2
 }
 
 // A job script learns what to start from the settings, which are checked first.
