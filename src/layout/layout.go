@@ -6,6 +6,7 @@ package layout
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/mesh"
@@ -19,6 +20,7 @@ type Layout struct {
 	Mesh     mesh.Mesh           // which stage and replica a rank of the world is
 	Cuts     partition.Partition // of the chain, over the virtual stages of Map
 	Schedule schedule.Schedule   // of a step
+	Ranks    []int               // by rank of the mesh: the rank of the launched world that it is; nil: the same
 }
 
 // New returns the layout of some cuts and a schedule on replicas in an order.
@@ -26,9 +28,22 @@ func New(cuts partition.Partition, s schedule.Schedule, replicas int, order mesh
 	return Layout{Mesh: mesh.Mesh{Stages: s.Map.Stages, Replicas: replicas, Order: order}, Cuts: cuts, Schedule: s}
 }
 
-// With returns the same mesh with other cuts and another schedule.
+// With returns other cuts and another schedule on the same replicas, and the same ranks
+// where there are as many stages.
 func (l Layout) With(cuts partition.Partition, s schedule.Schedule) Layout {
-	return New(cuts, s, l.Mesh.Replicas, l.Mesh.Order)
+	next := New(cuts, s, l.Mesh.Replicas, l.Mesh.Order)
+	if next.Mesh == l.Mesh {
+		next.Ranks = l.Ranks
+	}
+	return next
+}
+
+// World returns the rank of the launched world that a rank of the mesh is.
+func (l Layout) World(rank int) int {
+	if l.Ranks == nil {
+		return rank
+	}
+	return l.Ranks[rank]
 }
 
 // Map says which stage holds which virtual stage.
@@ -62,7 +77,7 @@ func (l Layout) Loads(costs []cost.Stage) []float64 {
 // Equal reports whether two layouts hold the same layers on the same ranks and
 // work on them in the same order.
 func (l Layout) Equal(other Layout) bool {
-	return l.Mesh == other.Mesh && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule)
+	return l.Mesh == other.Mesh && slices.Equal(l.Ranks, other.Ranks) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule)
 }
 
 // Check returns an error unless the layout is one that a chain of layers can be

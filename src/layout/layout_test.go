@@ -77,7 +77,7 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		{"empty stage", "gives stage 1 0 layers", New(partition.Partition{0, 3, 3}, s, 1, mesh.StageMajor)},
 		{"other chain", "does not cover layers 0 to 3", New(partition.Partition{0, 1, 2}, s, 1, mesh.StageMajor)},
-		{"other mesh", "mesh of 3 stages", Layout{mesh.Mesh{Stages: 3, Replicas: 1}, partition.Partition{0, 1, 3}, s}},
+		{"other mesh", "mesh of 3 stages", Layout{Mesh: mesh.Mesh{Stages: 3, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s}},
 	} {
 		if err := c.l.Check(3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want …%s…", c.name, err, c.want)
