@@ -214,9 +214,9 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 }
 
 // readInside reports whether stages between the first and the last may come to hold a layer
-// that reads tokens or targets: slices of the head do, and exits; where the model is packed
-// onto fewer stages, any may come to be the last. The chain begins on the first stage and
-// ends there or on the last, however many chunks of it stages hold.
+// that reads tokens or targets: slices of the head do, and exits. The chain begins on
+// the first stage and ends there or on the last, however many chunks of it stages hold;
+// where ranks leave, any that stays may become one of those.
 func readInside(c config.Config) bool {
 	chain := model.FromConfig(c).Chain()
 	return c.Repack.Packs() || slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)

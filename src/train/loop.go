@@ -111,7 +111,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if restarts != nil {
 			next = l
 		}
-		if next.Stages() != l.Stages() { // ranks that leave take part in no agreement
+		if !next.SameRanks(l) { // ranks that leave take part in no agreement
 			if err := r.finishSaving(w); err != nil {
 				return fail(err)
 			}

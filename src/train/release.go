@@ -91,16 +91,12 @@ func worldRanks(l layout.Layout) []int {
 // lost has rank 0 look after the ranks that the present layout has and the next has not,
 // after so many steps.
 func (r *Rank) lost(steps int, present, next layout.Layout) error {
-	if r.releases == nil || next.Mesh == present.Mesh {
+	if r.releases == nil || next.SameRanks(present) {
 		return nil
-	}
-	stays := make(map[int]bool)
-	for _, rank := range worldRanks(next) {
-		stays[rank] = true
 	}
 	var list []int
 	for _, rank := range worldRanks(present) {
-		if !stays[rank] {
+		if _, stays := next.Place(rank); !stays {
 			list = append(list, rank)
 		}
 	}
