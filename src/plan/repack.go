@@ -2,9 +2,11 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"dynmo/src/balance"
+	"dynmo/src/config"
 	"dynmo/src/layout"
 )
 
@@ -248,4 +250,18 @@ func (b *balancer) packed() {
 	b.Probation, b.packing = probation{Fresh: true}, packing{}
 	b.aside, b.searched = aside{}, aside{}
 	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
+}
+
+// Why says why the model was not packed.
+func (p Packing) Why(s config.Repack) string {
+	text := fmt.Sprintf("%d stages would reach %.1f %% of the dense model's throughput", p.Stages, 100*p.Throughput)
+	switch p.Kept {
+	case KeptMemory:
+		return fmt.Sprintf("ranks of %d stages would lack memory", p.Stages)
+	case KeptNodes:
+		return text + ", but no node would come free"
+	case KeptUncertain:
+		return text + ", which may be noise"
+	}
+	return fmt.Sprintf("%s, wanted %.1f %%", text, 100*(1-s.Tolerance))
 }
