@@ -10,6 +10,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
+	"dynmo/src/fault"
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/tensor"
@@ -35,7 +36,7 @@ type Moved struct {
 func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
 	x.Device.Recycle(true)
 	defer x.Device.Recycle(false)
-	next, rest, err := Begin(stages, from, to, x, s, false)
+	next, rest, err := Begin(stages, from, to, x, s, false, nil)
 	if err != nil || rest.Moved.Layers == 0 {
 		return s, Moved{}, err
 	}
@@ -47,19 +48,21 @@ func Run(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.
 
 // Begin does what Run does, but leaves layers with their senders too, until Settle. If
 // behind is set, what only the update reads, masters and moments, travels while the
-// stages work on their next step. Collective over the stages of a replica.
-func Begin(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage, behind bool) (*model.Stage, *Rest, error) {
+// stages work on their next step. reached, unless nil, is called in every phase of the move.
+// Collective over the stages of a replica.
+func Begin(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *model.Stage, behind bool, reached func(fault.Phase)) (*model.Stage, *Rest, error) {
 	for stage := range min(slices.Max(to)+1, stages.Size()) { // those beyond leave
 		if len(to.Layers(stage)) == 0 {
 			return s, nil, fmt.Errorf("migrate: stage %d would have no layer", stage)
 		}
 	}
-	rest := &Rest{stages: stages, x: x}
+	rest := &Rest{stages: stages, x: x, reached: reached}
 	moves := from.Moved(to)
 	if len(moves) == 0 {
 		return s, rest, nil
 	}
 	m := mover{stages: stages, from: from, to: to, x: x, s: s, arrived: make(map[int]*model.Layer), rest: rest, ready: x.Stream.Record(nil)}
+	rest.tell(fault.Announce)
 	for _, step := range []func(layer int) error{m.announce, m.prepare} {
 		for _, id := range moves {
 			if err := step(id); err != nil {
@@ -71,6 +74,7 @@ func Begin(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *mode
 	if err != nil {
 		return s, nil, fmt.Errorf("migrate: nothing moved: %w", err)
 	}
+	rest.tell(fault.Send)
 	for _, late := range []bool{false, true} {
 		for _, id := range moves {
 			if err := m.transfer(id, late, behind); err != nil {
@@ -86,6 +90,7 @@ func Begin(stages *comm.Group, from, to partition.Owners, x *model.Exec, s *mode
 	if err := rest.sync(); err != nil {
 		return s, nil, err
 	}
+	rest.tell(fault.Received)
 	rest.Moved = Moved{Layers: len(moves), Bytes: bytes[0], Behind: bytes[1]}
 	return m.assemble(), rest, nil
 }

@@ -35,7 +35,7 @@ func behind(t *testing.T, c model.Config) {
 		}
 		for round := range 6 {
 			now, next := layouts[round%3], layouts[(round+1)%3]
-			s, rest, err := Begin(m.group, now, next, m.x, m.s, true)
+			s, rest, err := Begin(m.group, now, next, m.x, m.s, true, nil)
 			if err != nil {
 				return err
 			}

@@ -109,7 +109,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			}
 		}
 		var moved migrate.Moved
-		if w, s, moved, err = r.move(w, m, l, next, s); err != nil {
+		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
 			return fail(err)
 		}
 		l = next

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic"
 	"dynmo/src/elastic"
+	"dynmo/src/fault"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
@@ -230,16 +231,17 @@ func (r *Rank) recycle() (end func()) {
 	return func() { r.Device.Recycle(false) }
 }
 
-// move takes layers to where the next layout has them, and makes the world, the
+// move takes layers, after so many steps, to where the next layout has them, and makes the world, the
 // stage and the runner of that layout. What only the update reads may follow while the
 // next step computes: see settle. Collective over the present world.
-func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
+func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
+	reached := r.killer(steps)
 	behind := r.planner.Behind(m.Table, present, next)
-	s, rest, err := migrate.Begin(w.Stages, present.Owners(), next.Owners(), r.x, s, behind)
+	s, rest, err := migrate.Begin(w.Stages, present.Owners(), next.Owners(), r.x, s, behind, reached)
 	if err == nil && !behind {
 		err = rest.Settle()
 	}
@@ -249,6 +251,9 @@ func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout
 	r.rest = rest
 	if w, err = w.Resize(present, next); err != nil {
 		return w, s, rest.Moved, fmt.Errorf("resize: %w", err)
+	}
+	if next.Mesh != present.Mesh && reached != nil {
+		reached(fault.Resized)
 	}
 	if w.Outside() {
 		return w, s, rest.Moved, nil
