@@ -250,7 +250,9 @@ func (r *Rank) commit(w elastic.World) error {
 		maps.Copy(k.manifest.Files, files)
 	}
 	k.manifest.Corpus, k.manifest.Sparsity = r.Corpus.Hash(), r.journal.Sparsity()
-	go func() { k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.killer(k.manifest.Step)) }()
+	go func() {
+		k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.killer(k.manifest.Step))
+	}()
 	return nil
 }
 

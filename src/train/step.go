@@ -22,6 +22,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/profile"
+	"dynmo/src/record"
 	"dynmo/src/trace"
 )
 
@@ -192,6 +193,19 @@ func (r *Rank) own() profile.Own {
 	}
 	o.Kept = r.Device.Kept()
 	return o
+}
+
+// stragglers returns what rank 0 has to tell of ranks that are slower than the others.
+func (r *Rank) stragglers(w elastic.World, l layout.Layout, m profile.Measurement) []record.Straggler {
+	if r.journal == nil {
+		return nil
+	}
+	var list []record.Straggler
+	for _, s := range r.late.Note(m) {
+		peer := w.All.Peer(l.Mesh.Rank(s.Stage, s.Replica))
+		list = append(list, record.Straggler{Rank: peer.World, Host: peer.Host, Score: s.Score, Over: s.Over})
+	}
+	return list
 }
 
 // diffuse balances by messages between neighbouring stages.
