@@ -103,7 +103,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// it has no place for go.
 		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
-		if next.Stages() != l.Stages() { // ranks that leave take part in no agreement
+		if !next.SameRanks(l) { // ranks that leave take part in no agreement
 			if err := r.finishSaving(w); err != nil {
 				return fail(err)
 			}
