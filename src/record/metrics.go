@@ -99,6 +99,8 @@ const (
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
 	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
+
+	Released EventKind = "release" // ranks without layers left, and Slurm was asked to take their nodes back
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.

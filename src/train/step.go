@@ -279,17 +279,19 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 	if err := r.settle(); err != nil {
 		return out, err
 	}
+	if err := errors.Join(r.leaveNext(out.Next), r.finishReleases(w)); err != nil {
+		return out, err
+	}
 	if err := r.journal.End(); err != nil {
 		return out, err
 	}
-	if !r.Config.Train.Hash {
-		return out, nil
+	if r.Config.Train.Hash {
+		var err error
+		if out.Hash, err = r.hash(w, l, s); err != nil {
+			return out, fmt.Errorf("hash: %w", err)
+		}
 	}
-	var err error
-	if out.Hash, err = r.hash(w, l, s); err != nil {
-		return out, fmt.Errorf("hash: %w", err)
-	}
-	return out, nil
+	return out, r.dismiss()
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.
