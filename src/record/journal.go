@@ -77,6 +77,7 @@ type Done struct {
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
 	Resident         bool    // whether memory in RAM is known
 	Validation       *Validation
+	Stragglers       []Straggler
 }
 
 // Validation is the loss of data that nothing is trained on, after a step whose layout
@@ -121,6 +122,9 @@ func (j *Journal) Step(d Done) error {
 		return err
 	}
 	if err := j.decision(d, makespan); err != nil {
+		return err
+	}
+	if err := j.stragglers(d); err != nil {
 		return err
 	}
 	if err := j.timeline(d); err != nil {

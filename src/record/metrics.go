@@ -96,6 +96,7 @@ const (
 	Dynamic EventKind = "dynamic"    // the model changed
 	Balance EventKind = "balance"    // cuts were decided
 	Migrate EventKind = "migrate"    // layers moved
+	Slow    EventKind = "straggler"  // a rank is slower than the others, or so no longer
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
 	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run

@@ -57,6 +57,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
 		post.Enter(step, comm.RoomPipeline)
 		start := clock.Now()
+		r.slows.begin(r.Fault, step)
 		if r.Fault.In(step, r.World.Rank()) {
 			r.Fault.Strike(r.World.Abort, r.Exit)
 		}
@@ -90,6 +91,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if err != nil {
 			return fail(err)
 		}
+		late := r.stragglers(w, l, m)
 		if err := r.dynamism.After(step, m.Measurement); err != nil {
 			return fail(fmt.Errorf("dynamic: %w", err))
 		}
@@ -117,7 +119,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			}
 		}
 		var moved migrate.Moved
-		if w, s, moved, err = r.move(w, m, l, next, s); err != nil {
+		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
 			return fail(err)
 		}
 		l = next
@@ -138,7 +140,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
 			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
-			Validation: validation,
+			Validation: validation, Stragglers: late,
 		}); err != nil {
 			return fail(err)
 		}

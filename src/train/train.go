@@ -70,6 +70,8 @@ type Rank struct {
 	skipped  int                // steps in a row whose update was left out
 	resumed  Resumed
 	saver    saver
+	slows    *slows // of a fault that slows this rank down; nil: none
+	late     profile.Stragglers
 	rest     *migrate.Rest     // of the last move; nil: none
 	releases *elastic.Releases // nil but on rank 0, where ranks are processes
 	asked    elastic.Asked     // of ranks without layers
@@ -142,6 +144,9 @@ func New(s Setup) (*Rank, error) {
 		if err := Agree(s.World, r.load(shape), true); err != nil {
 			return nil, err
 		}
+	}
+	if err := Agree(s.World, r.slowDown(), true); err != nil {
+		return nil, err
 	}
 	return r, Agree(s.World, r.place(r.world, r.layout, r.stage), false)
 }
