@@ -109,7 +109,6 @@ const (
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
 	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
-
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.
