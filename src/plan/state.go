@@ -109,6 +109,11 @@ func (s saved) check(p *Planner) error {
 			return fmt.Errorf("probation.before: %w", err)
 		}
 	}
+	for stage, x := range t.Slow {
+		if !(x >= 1 && x <= mostSeconds) {
+			return fmt.Errorf("probation.slow: stage %d: %v, want 1 to %g", stage, x, float64(mostSeconds))
+		}
+	}
 	for field, list := range seconds {
 		for _, x := range list {
 			if !(x >= 0 && x <= mostSeconds) {
@@ -127,9 +132,13 @@ func (p *Planner) accepts(l layout.Layout) error {
 	if err := l.Check(p.config.Layers()); err != nil {
 		return err
 	}
-	if q := p.of(l.Map()); l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
+	q := p.of(l.Map())
+	if l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
 		return fmt.Errorf("%d stages of %d chunks, %d replicas and %d microbatches, want %d of %d, %d and %d", l.Stages(), l.Map().Chunks,
 			l.Mesh.Replicas, l.Schedule.Microbatches, q.Mesh.Stages, q.Map.Chunks, q.Mesh.Replicas, q.Microbatches)
+	}
+	if want := q.layout(nil, q.base); !l.SameRanks(want) {
+		return fmt.Errorf("ranks %v, want %v", l.Ranks, want.Ranks)
 	}
 	return nil
 }

@@ -80,6 +80,7 @@ type Done struct {
 	Resizing         float64 // of Moving: making the groups of other ranks, where these changed
 	Resident         bool    // whether memory in RAM is known
 	Validation       *Validation
+	Stragglers       []Straggler
 }
 
 // Validation is the loss of data that nothing is trained on, after a step whose layout
@@ -124,6 +125,9 @@ func (j *Journal) Step(d Done) error {
 		return err
 	}
 	if err := j.decision(d, makespan); err != nil {
+		return err
+	}
+	if err := j.stragglers(d); err != nil {
 		return err
 	}
 	if err := j.timeline(d); err != nil {
@@ -266,7 +270,7 @@ func (j *Journal) timeline(d Done) error {
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	var err error
-	if j.planner, err = j.planner.For(d.Ran.Stages()); err != nil {
+	if j.planner, err = j.planner.Of(d.Ran); err != nil {
 		return Metrics{}, profile.Run{}, err
 	}
 	a, err := j.planner.Analyze(d.Measured, d.Ran)
