@@ -14,7 +14,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic"
 	"dynmo/src/elastic"
-	"dynmo/src/fault"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
