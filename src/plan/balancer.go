@@ -135,6 +135,9 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 	if o.Diffuse == nil {
 		o.Diffuse = inMemory
 	}
+	if o.Nodes == nil {
+		o.Nodes = make([]int, p.Mesh.Size())
+	}
 	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
 }
 
