@@ -43,6 +43,8 @@ type Config struct {
 	Exit       Exit       `toml:"exit" only:"train" when:"dynamic.kind=exit" doc:"tokens leave behind chosen blocks (Schuster et al. 2022)"`
 	Simulate   Simulate   `toml:"simulate" only:"simulate" doc:"what a simulated run assumes, whose dynamic.kind is --dynamic of dynmo simulate"`
 	Balance    Balance    `toml:"balance" doc:"when and how layers are moved"`
+	Repack     Repack     `toml:"repack" when:"balance.kind=partition|diffusion" doc:"packing of the model onto fewer ranks once it has become cheaper"`
+	Elastic    Elastic    `toml:"elastic" only:"train" when:"repack.kind=first-fit|sustain" doc:"what becomes of ranks that hold no layer any more"`
 	Checkpoint Checkpoint `toml:"checkpoint" only:"train" doc:"when the state of a run that has a run directory is saved"`
 	Device     Device     `toml:"device" doc:"what a rank computes on"`
 	Comm       Comm       `toml:"comm" doc:"messages between ranks"`
@@ -293,6 +295,26 @@ func (b Balance) String() string {
 		return b.Kind + " by " + b.By
 	}
 	return b.Kind
+}
+
+// Repack is packing of the model onto fewer ranks (paper, section 3.4 and algorithm 4).
+type Repack struct {
+	Kind         string  `toml:"kind" default:"none" oneof:"none,first-fit,sustain" doc:"what packs: first-fit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4); sustain takes the fewest stages that keep the dense model's throughput"`
+	Tolerance    float64 `toml:"tolerance" default:"0.02" min:"0" below:"1" when:"repack.kind=sustain" doc:"share of the dense model's throughput that may be given up for fewer stages"`
+	Unit         string  `toml:"unit" default:"auto" oneof:"auto,rank,node" when:"repack.kind=sustain" doc:"what is to come free: ranks, or whole nodes, of which as many as are needed are then used in full; auto is node where elastic.release is slurm or restart"`
+	Stages       int     `toml:"stages" default:"1" min:"1" max:"1000000" when:"repack.kind=first-fit|sustain" doc:"fewest stages that are left"`
+	Below        float64 `toml:"below" default:"1" above:"0" max:"1" when:"repack.kind=first-fit" doc:"share of the dense model's seconds below which layers are packed"`
+	Microbatches string  `toml:"microbatches" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: as many as before; or fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
+}
+
+// Packs reports whether the model is ever packed onto fewer ranks.
+func (r Repack) Packs() bool { return r.Kind != "none" }
+
+// Elastic is what becomes of ranks that hold no layer any more.
+type Elastic struct {
+	Release      string  `toml:"release" default:"park" oneof:"park,exit,slurm,restart" doc:"ranks without layers wait for the end of the run; or end; or end, and Slurm takes their nodes back; or the run ends with a checkpoint and status 75, for a job script that goes on with fewer nodes. Under mpirun they wait in any case"`
+	Leave        string  `toml:"leave" default:"pmix" oneof:"pmix,mpi" when:"elastic.release=exit|slurm" doc:"how a rank ends before the others: it takes leave of the launcher alone, or by MPI_Finalize, which waits for the ranks of its node"`
+	RetrySeconds float64 `toml:"retry_seconds" default:"60" min:"0" max:"86400" when:"elastic.release=slurm" unit:"seconds" doc:"time for which Slurm is asked again while it cannot take nodes back"`
 }
 
 // Device is the device of a rank.

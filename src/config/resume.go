@@ -45,18 +45,21 @@ simulate.head simulate.attention simulate.routing simulate.expert_ranks simulate
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.exit_noise simulate.frozen simulate.thaws simulate.mod_tokens simulate.mod_noise
 simulate.measure_times simulate.decide_times simulate.move_delay_most
 balance.kind balance.by balance.every balance.regex balance.layout balance.memory_limit_bytes balance.gaps balance.gamma balance.max_rounds
+repack.kind repack.tolerance repack.unit repack.stages repack.below repack.microbatches
+elastic.release elastic.leave elastic.retry_seconds
 checkpoint.every checkpoint.minutes checkpoint.mtti checkpoint.keep
 device.kind device.kernel device.threads device.graphs device.share
 comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds comm.bandwidth_bytes comm.carrier comm.delay_most`
 
 // effects says what a change of a free setting does to losses. The others do nothing.
 var effects = map[string]string{
-	"data.path":         "the text is the same",
-	"parallel.replicas": "sums over replicas are added in another order, losses agree but for rounding",
-	"parallel.experts":  "losses agree but for rounding",
-	"train.steps":       "learning rates of the steps to come are those of a run of the new length",
-	"device.kind":       "losses agree but for rounding",
-	"device.kernel":     "losses agree but for rounding",
+	"data.path":           "the text is the same",
+	"parallel.replicas":   "sums over replicas are added in another order, losses agree but for rounding",
+	"parallel.experts":    "losses agree but for rounding",
+	"train.steps":         "learning rates of the steps to come are those of a run of the new length",
+	"repack.microbatches": "losses agree but for rounding once microbatches are others",
+	"device.kind":         "losses agree but for rounding",
+	"device.kernel":       "losses agree but for rounding",
 }
 
 // Resume returns a line for each setting that differs from those of a checkpoint, of which

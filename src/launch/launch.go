@@ -215,8 +215,12 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 
 // readInside reports whether stages between the first and the last may come to hold a layer
 // that reads tokens or targets: slices of the head do, and exits. The chain begins on
-// the first stage and ends there or on the last, however many chunks of it stages hold.
+// the first stage and ends there or on the last, however many chunks of it stages hold;
+// where ranks leave, any that stays may become one of those.
 func readInside(c config.Config) bool {
+	if c.Repack.Kind != "none" {
+		return true
+	}
 	chain := model.FromConfig(c).Chain()
 	return slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)
 }

@@ -105,13 +105,13 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// it has no place for go.
 		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
-		if next.Stages() != l.Stages() { // ranks that leave take part in no agreement
+		if !next.SameRanks(l) { // ranks that leave take part in no agreement
 			if err := r.finishSaving(w); err != nil {
 				return fail(err)
 			}
 		}
 		var moved migrate.Moved
-		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
+		if w, s, moved, err = r.move(w, m, l, next, s, r.killer(step+1)); err != nil {
 			return fail(err)
 		}
 		l = next

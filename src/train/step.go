@@ -245,30 +245,26 @@ func (r *Rank) recycle() (end func()) {
 	return func() { r.Device.Recycle(false) }
 }
 
-// move takes layers, after so many steps, to where the next layout has them, and makes the world, the
+// move takes layers to where the next layout has them, and makes the world, the
 // stage and the runner of that layout. What only the update reads may follow while the
-// next step computes: see settle. Collective over the present world.
-func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
+// next step computes: see settle. reached is called in its phases. Collective over the present world.
+func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage, reached func(fault.Phase)) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
-	reached := r.killer(steps)
 	behind := r.planner.Behind(m.Table, present, next)
-	s, rest, err := migrate.Begin(w.Stages, present.Owners(), next.Owners(), r.x, s, behind, reached)
-	if err == nil && !behind {
-		err = rest.Settle()
+	var rest *migrate.Rest
+	var err error
+	if next.SameRanks(present) {
+		s, rest, err = r.moveWithin(w, present, next, s, behind, reached)
+	} else {
+		w, s, rest, err = r.moveAcross(w, m, present, next, s, reached)
 	}
 	if err != nil {
 		return w, s, migrate.Moved{}, err
 	}
 	r.rest = rest
-	if w, err = w.Resize(present, next); err != nil {
-		return w, s, rest.Moved, fmt.Errorf("resize: %w", err)
-	}
-	if next.Mesh != present.Mesh && reached != nil {
-		reached(fault.Resized)
-	}
 	if w.Outside() {
 		return w, s, rest.Moved, nil
 	}
