@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"dynmo/src/comm"
 	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/model"
@@ -18,6 +19,7 @@ type Plan struct {
 	Layers []int         // that this rank has to have, ascending
 	Config model.Config  // of the model as this rank has it then
 
+	Alike   *comm.Group       // the ranks that move or stay together; nil: the group
 	Reached func(fault.Phase) // unless nil called in every phase
 }
 

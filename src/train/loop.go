@@ -114,6 +114,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if w, s, moved, err = r.move(w, m, l, next, s, r.killer(step+1)); err != nil {
 			return fail(err)
 		}
+		if moved.Refused != "" {
+			next, why = l, r.stay(why)
+		}
 		l = next
 
 		// Record: rank 0 tells what happened.
