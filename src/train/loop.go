@@ -28,7 +28,7 @@ type Outcome struct {
 func (r *Rank) Loop() (out Outcome, err error) {
 	w, l, s := r.world, r.layout, r.stage
 	if r.World.Rank() == 0 {
-		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind())
+		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
 	}
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)

@@ -67,19 +67,10 @@ func (r *Rank) keepers() map[string]keeper {
 	return list
 }
 
-// hosts returns the host of every rank.
-func hosts(world *comm.Group) []string {
-	list := make([]string, world.Size())
-	for rank := range list {
-		list[rank] = world.Peer(rank).Host
-	}
-	return list
-}
-
 // nodes returns the node of every rank, counted from 0.
 func nodes(world *comm.Group) []int {
 	list, known := make([]int, world.Size()), make(map[string]int)
-	for rank, host := range hosts(world) {
+	for rank, host := range world.Hosts() {
 		if _, ok := known[host]; !ok {
 			known[host] = len(known)
 		}
@@ -97,7 +88,7 @@ func (r *Rank) addState(w elastic.World) error {
 	if w.All.Rank() != 0 {
 		return nil
 	}
-	text, err := json.Marshal(r.state(hosts(w.All), spent[0]))
+	text, err := json.Marshal(r.state(w.All.Hosts(), spent[0]))
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -226,7 +217,7 @@ func (r *Rank) applies(was config.Config, s state) error {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)
 		}
 	}
-	if here := hosts(r.World); !slices.Equal(s.Hosts, here) {
+	if here := r.World.Hosts(); !slices.Equal(s.Hosts, here) {
 		return fmt.Errorf("the checkpoint's ranks ran on other hosts")
 	}
 	if s.Lost != "" {
