@@ -65,13 +65,6 @@ func Between(present, next layout.Layout, rank int, c model.Config, own func(lay
 	return p, nil
 }
 
-// tell says that the migration has come to a phase.
-func (p Plan) tell(at fault.Phase) {
-	if p.Reached != nil {
-		p.Reached(at)
-	}
-}
-
 // layers returns how many layers move, of any replica.
 func (p Plan) layers() (n int) {
 	last := -1

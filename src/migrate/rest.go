@@ -15,11 +15,11 @@ type Rest struct {
 
 	group    *comm.Group
 	x        *model.Exec
-	plan     Plan
 	requests []comm.Request
 	earlier  []func() error // sends to earlier stages that have not begun
 	later    []func() error // likewise to later ones
 	left     []*model.Layer
+	reached  func(fault.Phase) // unless nil
 }
 
 // Start begins to send to earlier stages. It is called before a step: the first gradients
@@ -45,7 +45,7 @@ func begin(sends *[]func() error) error {
 // call does nothing.
 func (r *Rest) Settle() error {
 	if len(r.left)+len(r.requests) > 0 {
-		r.plan.tell(fault.Settle)
+		r.tell(fault.Settle)
 	}
 	for _, sends := range []*[]func() error{&r.earlier, &r.later} {
 		if err := begin(sends); err != nil {
@@ -67,6 +67,13 @@ func (r *Rest) Settle() error {
 	}
 	r.requests, r.left = nil, nil
 	return nil
+}
+
+// tell says that the move has come to a phase.
+func (r *Rest) tell(p fault.Phase) {
+	if r.reached != nil {
+		r.reached(p)
+	}
 }
 
 // sync waits until the host and all streams see what was received.

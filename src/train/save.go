@@ -81,10 +81,11 @@ func (r *Rank) startSaver() error {
 // ask returns what this rank is asked for after the step: by signals, or on rank 0 by
 // the time since the last checkpoint.
 func (r *Rank) ask() pipeline.Ask {
-	if r.Stop() {
+	if r.Stop() || r.asked.Stop {
 		return pipeline.Stop
 	}
-	asked := r.Save != nil && r.Save() // also where it changes nothing: it was heard
+	asked := r.Save != nil && r.Save() || r.asked.Save // also where it changes nothing: it was heard
+	r.asked.Save = false
 	if asked || r.World.Rank() == 0 && r.saver.dir != "" && r.saver.phase == saveIdle && time.Since(r.saver.began) >= r.between() {
 		return pipeline.Save
 	}
@@ -117,12 +118,13 @@ func (r *Rank) dueAt(steps int) bool {
 }
 
 // save goes on with the checkpoint that is being written, and begins one where it is
-// due, once that before it has ended. The last step waits for its own. Collective.
-func (r *Rank) save(at place, a pipeline.Agreement, last bool) error {
+// due, once that before it has ended: also where ranks are about to leave. The last step
+// waits for its own. Collective.
+func (r *Rank) save(at place, a pipeline.Agreement, leaving, last bool) error {
 	if r.saver.dir == "" {
 		return nil
 	}
-	if !last && a.Ask < pipeline.Save && !r.dueAt(at.steps) {
+	if !last && !leaving && a.Ask < pipeline.Save && !r.dueAt(at.steps) {
 		return r.advance(at.world, false)
 	}
 	if err := r.finishSaving(at.world); err != nil {

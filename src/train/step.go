@@ -14,7 +14,6 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/dynamic"
 	"dynmo/src/elastic"
-	"dynmo/src/fault"
 	"dynmo/src/kernel"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
@@ -245,16 +244,16 @@ func (r *Rank) recycle() (end func()) {
 	return func() { r.Device.Recycle(false) }
 }
 
-// move takes layers to where the next layout has them, and makes the world, the
-// stage and the runner of that layout. What only the update reads may follow while the
+// move takes layers, after so many steps, to where the next layout has them, and makes the
+// world, the stage and the runner of that layout. What only the update reads may follow while the
 // next step computes: see settle. Where a rank has no memory for that all stay where they
-// are. reached is called in its phases. Collective over the present world.
-func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage, reached func(fault.Phase)) (elastic.World, *model.Stage, migrate.Moved, error) {
+// are. Collective over the present world.
+func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
-	behind := r.planner.Behind(m.Table, present, next)
+	reached, behind := r.killer(steps), r.planner.Behind(m.Table, present, next)
 	var rest *migrate.Rest
 	var err error
 	if next.SameRanks(present) {
@@ -310,17 +309,19 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 	if err := r.settle(); err != nil {
 		return out, err
 	}
+	if err := errors.Join(r.leaveNext(out.Next), r.finishReleases(w)); err != nil {
+		return out, err
+	}
 	if err := r.journal.End(); err != nil {
 		return out, err
 	}
-	if !r.Config.Train.Hash {
-		return out, nil
+	if r.Config.Train.Hash {
+		var err error
+		if out.Hash, err = r.hash(w, l, s); err != nil {
+			return out, fmt.Errorf("hash: %w", err)
+		}
 	}
-	var err error
-	if out.Hash, err = r.hash(w, l, s); err != nil {
-		return out, fmt.Errorf("hash: %w", err)
-	}
-	return out, nil
+	return out, r.dismiss()
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.
