@@ -281,7 +281,7 @@ func (j *Journal) timeline(d Done) error {
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	var err error
-	if j.planner, err = j.planner.For(d.Ran.Stages()); err != nil {
+	if j.planner, err = j.planner.Of(d.Ran); err != nil {
 		return Metrics{}, profile.Run{}, err
 	}
 	a, err := j.planner.Analyze(d.Measured, d.Ran)
