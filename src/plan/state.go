@@ -86,13 +86,16 @@ const mostSteps, mostSeconds = 1 << 40, 1e12
 // planner.
 func (s saved) check(p *Planner) error {
 	t := s.Probation
-	for field, n := range map[string]int{"steps": s.Steps, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
+	if err := s.Reference.check(); err != nil {
+		return err
+	}
+	for field, n := range map[string]int{"steps": s.Steps, "looks": s.Looks, "wait": s.Wait, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
 		if n < 0 || n > mostSteps {
 			return fmt.Errorf("%s: %d, want 0 to %d", field, n, mostSteps)
 		}
 	}
 	seconds := map[string][]float64{
-		"price": {s.Price}, "reference": {s.Reference}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
+		"price": {s.Price}, "bound": {s.Bound}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
 	}
 	if s.Last != nil {
 		seconds["last"] = []float64{s.Last.Present, s.Last.Best}
@@ -104,6 +107,11 @@ func (s saved) check(p *Planner) error {
 		}
 		if err := p.accepts(b.Layout); err != nil {
 			return fmt.Errorf("probation.before: %w", err)
+		}
+	}
+	for stage, x := range t.Slow {
+		if !(x >= 1 && x <= mostSeconds) {
+			return fmt.Errorf("probation.slow: stage %d: %v, want 1 to %g", stage, x, float64(mostSeconds))
 		}
 	}
 	for field, list := range seconds {
@@ -124,9 +132,13 @@ func (p *Planner) accepts(l layout.Layout) error {
 	if err := l.Check(p.config.Layers()); err != nil {
 		return err
 	}
-	if q := p.of(l.Map()); l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
+	q := p.of(l.Map())
+	if l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
 		return fmt.Errorf("%d stages of %d chunks, %d replicas and %d microbatches, want %d of %d, %d and %d", l.Stages(), l.Map().Chunks,
 			l.Mesh.Replicas, l.Schedule.Microbatches, q.Mesh.Stages, q.Map.Chunks, q.Mesh.Replicas, q.Microbatches)
+	}
+	if want := q.layout(nil, q.base); !l.SameRanks(want) {
+		return fmt.Errorf("ranks %v, want %v", l.Ranks, want.Ranks)
 	}
 	return nil
 }
