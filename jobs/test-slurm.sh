@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests train.sbatch, and what dynmo says under srun, on a cluster of this host's own.
+# Tests train.sbatch and grow.sbatch, and what dynmo says under srun, on a cluster of this host's own.
 # Jobs run side by side; a line for each says what was done to it, how many seconds it
 # ran, how it ended, and how long after the fault it went on, or had stopped. Most run testdata/dynmo, which stands for dynmo and counts
 # steps; those whose names begin with "dynmo" run bin/dynmo. $1 chooses by name.
@@ -252,6 +252,144 @@ t_no_such_site() {
 	SITE=nowhere submit --
 	ends 60 'FAILED 2:0'
 	says 'SITE=nowhere: no file'
+}
+
+# gone_after SECONDS NODE...: whether nodes are idle in that time.
+gone_after() { within "$1" idle "${@:2}" || problem "not idle after $1 s: ${*:2}"; }
+idle() { [ "$(sinfo -h -N -n "$(paste -sd , <<<"${*// /,}")" -p test -o %T | sort -u)" = idle ]; }
+lacks() { ! said "$1" || problem "the log has: $1"; }
+
+t_release() {
+	local nodes
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 1
+	nodes="$(host 2),$(host 4)"
+	reach 15
+	gone_after 20 "$nodes"
+	sleep 25 # the watch of lost nodes looks every 5 s, and waits for 15
+	: >"$name.run/go"
+	ends 60 'COMPLETED 0:0'
+	lacks 'nodes lost' && once 'start 1 of job' && lacks 'start 2 of job'
+}
+t_release_then_node_down() {
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 15
+	within 20 two_nodes || problem 'no nodes were given back'
+	hurt down "$(host 2)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says '1 nodes are left, for 1 ranks: 1 stages in place of 4' && says 'stub: from step 15'
+}
+two_nodes() { [ "$(squeue -h -j "$id" -o %D)" = 2 ]; }
+t_release_then_kill_rank() {
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 15
+	within 20 two_nodes || problem 'no nodes were given back'
+	hurt kill -KILL "$(rank 2)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says '2 nodes are left, for 2 ranks: 2 stages in place of 4'
+}
+t_restart() {
+	MAX_RESTARTS=0 HOLD=25 RESTART=15:2:0,2 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	within 60 said 'stub: from step 15' || problem 'no start after the restart'
+	two_nodes || problem "the job has $(squeue -h -j "$id" -o %N), want two nodes"
+	: >"$name.run/go"
+	ends 60 'COMPLETED 0:0'
+	says '2 of 4 nodes given back' && says '2 stages' && lacks 'nodes lost'
+	[ ! -e "$name.run/next.json" ] || problem 'next.json is left'
+	! compgen -G 'slurm_job_*_resize.*' >/dev/null || problem 'resize scripts are left'
+}
+# The batch host holds none of the ranks to be: it is kept.
+t_restart_keeps_the_batch_host() {
+	HOLD=25 RESTART=15:2:2,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	within 60 said 'stub: from step 15' || problem 'no start after the restart'
+	says '1 of 4 nodes given back'
+	: >"$name.run/go"
+	ends 60 'COMPLETED 0:0'
+}
+t_restart_refused() {
+	fault=F17
+	mkdir -p "$name.bin"
+	# shellcheck disable=SC2016 # expanded by the script that it writes
+	printf '#!/bin/sh\n[ "$1" != update ] || { echo "slurm_update error: Invalid node name specified" >&2; exit 1; }\nexec %s "$@"\n' "$(command -v scontrol)" >"$name.bin/scontrol"
+	chmod +x "$name.bin/scontrol"
+	PATH=$work/$name.bin:$PATH MAX_RESTARTS=0 RESTART=15:2:0,2 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	ends 60 'COMPLETED 0:0'
+	once 'WARNING: Slurm takes no nodes back (slurm_update error: Invalid node name specified): the run goes on with all 4'
+	says '2 ranks on 2 nodes' && says 'stub: from step 15'
+}
+
+# grow NODES ARGUMENT...: submits grow.sbatch for the test's run, sets id and log.
+grow() {
+	log=$work/$name.grown.log
+	id=$(sbatch --parsable --nodes="$1" --ntasks-per-node=1 --output="$log" "$jobs/grow.sbatch" "${@:2}")
+}
+t_grow() {
+	local first
+	HOLD=15 submit --nodes=2 --ntasks-per-node=1 -- --set train.steps=40 --set parallel.stages=2
+	reach 15
+	first=$id
+	grow 4 "$name.run" --set parallel.stages=4 --set train.steps=40
+	ends 90 'COMPLETED 0:0'
+	says "job $first has $name.run: asked" && says '4 ranks on 4 nodes' && says 'stub: from step 15' && lacks 'from step 0'
+	id=$first log=$work/$name.log
+	ends 10 'FAILED 85:0'
+	says 'TERM: the ranks write a checkpoint and stop'
+}
+# The stages are those the run began with, not the fewer of its last start.
+t_grow_after_release() {
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 15
+	within 20 two_nodes || problem 'no nodes were given back'
+	grow 4 "$name.run" --set train.steps=40
+	ends 90 'COMPLETED 0:0'
+	says '4 ranks on 4 nodes' && says 'stub: from step 15'
+}
+t_grow_requeued() {
+	local first
+	HOLD=15 submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=40
+	reach 15
+	first=$id
+	scancel --batch --signal=USR1 "$id"
+	within 60 said 'requeued at step' || problem 'was not requeued'
+	scontrol update JobId="$id" StartTime=now+3600
+	grow 4 "$name.run" --set train.steps=40
+	ends 90 'COMPLETED 0:0'
+	says "job $first waits to go on with $name.run: cancelled" && says 'stub: from step 15'
+}
+t_grow_nothing() {
+	grow 1 absent.run
+	ends 60 'FAILED 2:0'
+	says 'absent.run: no run there'
+	mkdir -p "$name.run"
+	: >"$name.run/config.toml"
+	grow 1 "$name.run"
+	ends 60 'FAILED 1:0'
+	says "$name.run has no checkpoint to go on from"
+}
+t_grow_job_that_stays() {
+	local first
+	mkdir -p "$name.run"
+	: >"$name.run/config.toml"
+	first=$(sbatch --parsable --output=/dev/null --wrap 'trap "" TERM; sleep 60; sleep 60')
+	echo "{\"job\":\"$first\"}" >"$name.run/run.lock"
+	PATIENCE=5 grow 1 "$name.run"
+	ends 60 'FAILED 1:0'
+	says "job $first has not ended 5 s after it was asked to: it is RUNNING"
+	scancel "$first"
+}
+t_grow_job_of_another() {
+	local first
+	[ "$(id -u)" = 0 ] || return 0 # nobody else can submit
+	mkdir -p "$name.run"
+	: >"$name.run/config.toml"
+	first=$(sbatch --parsable --uid=nobody --chdir=/ --output=/dev/null --wrap 'sleep 60')
+	echo "{\"job\":\"$first\"}" >"$name.run/run.lock"
+	grow 1 "$name.run"
+	ends 60 'FAILED 2:0'
+	says "$name.run belongs to job $first of nobody"
+	scancel "$first"
 }
 
 t_shellcheck() {
