@@ -13,53 +13,90 @@ import (
 
 // World is the ranks that take part, as one of them sees them.
 type World struct {
-	All      *comm.Group // ranks as the layout's mesh counts them
+	All      *comm.Group // ranks as the layout's mesh counts them; nil: this one takes no part
 	Stages   *comm.Group // the stages of this rank's replica: rank = stage
 	Replicas *comm.Group // the replicas of this rank's stage: rank = replica
+	// Base is all ranks that were launched, of those too that take part no longer. It stays
+	// open to the end, and is no group to wait in: some of them may have ended.
+	Base *comm.Group
 }
 
 // Join forms the groups of a layout, which must fill all ranks. Collective over
 // all.
 func Join(all *comm.Group, l layout.Layout) (World, error) {
-	w := World{All: all}
-	stage, replica := l.Mesh.Stage(all.Rank()), l.Mesh.Replica(all.Rank())
+	return join(World{All: all, Base: all}, l)
+}
+
+// join forms the groups of stages and of replicas of a layout that fills all ranks.
+// Collective over all.
+func join(w World, l layout.Layout) (World, error) {
+	stage, replica := l.Mesh.Stage(w.All.Rank()), l.Mesh.Replica(w.All.Rank())
 	var err error
-	if w.Stages, err = all.Split(replica, stage); err != nil {
+	if w.Stages, err = w.All.Split(replica, stage); err != nil {
 		return w, fmt.Errorf("stages of replica %d: %w", replica, err)
 	}
-	if w.Replicas, err = all.Split(stage, replica); err != nil {
+	if w.Replicas, err = w.All.Split(stage, replica); err != nil {
 		return w, fmt.Errorf("replicas of stage %d: %w", stage, err)
 	}
 	return w, nil
 }
 
-// Resize returns the world of the next layout: the same if its mesh is, else one
-// of the ranks whose stage and replica it has, numbered anew in their order. A
-// rank that it leaves outside gets an empty world, and has closed its groups.
-// Collective over the present world.
+// Across returns a group of all present ranks, ranked as All, through which memory of any
+// kind travels, and what is to be called once nothing more does. Collective over the world.
+func (w World) Across() (g *comm.Group, done func() error, err error) {
+	stays := func() error { return nil }
+	switch {
+	case w.Stages.Size() == w.All.Size():
+		return w.Stages, stays, nil
+	case w.All != w.Base:
+		return w.All, stays, nil
+	}
+	if g, err = w.All.Split(0, w.All.Rank()); err != nil { // Base sends memory of the host only
+		return nil, nil, err
+	}
+	return g, g.Close, nil
+}
+
+// Resize returns the world of the next layout: the same if its ranks are, else one of
+// them, which are among the present ones. A rank that it leaves outside has closed its
+// groups but for Base, and Outside is true of its world. Collective over the present world.
 func (w World) Resize(present, next layout.Layout) (World, error) {
-	if next.Mesh == present.Mesh {
+	if next.SameRanks(present) {
 		return w, nil
 	}
-	m, rank := present.Mesh, w.All.Rank()
 	color := comm.Outside
-	if m.Stage(rank) < next.Stages() && m.Replica(rank) < next.Mesh.Replicas {
+	rank, stays := next.Place(present.World(w.All.Rank()))
+	if stays {
 		color = 0
 	}
 	all, err := w.All.Split(color, rank)
 	if err == nil {
-		err = w.Close()
+		err = w.leave()
 	}
-	if err != nil || all == nil {
-		return World{}, err
+	if err != nil || !stays {
+		return World{Base: w.Base}, err
 	}
-	return Join(all, next)
+	return join(World{All: all, Base: w.Base}, next)
 }
 
 // Outside reports whether the rank takes part no longer.
 func (w World) Outside() bool { return w.All == nil }
 
-// Close closes all groups. Collective over the world.
+// leave closes all groups but Base. Collective over the world.
+func (w World) leave() error {
+	err := errors.Join(w.Stages.Close(), w.Replicas.Close())
+	if w.All != w.Base {
+		err = errors.Join(err, w.All.Close())
+	}
+	return err
+}
+
+// Close closes all groups; Base only if all ranks that were launched take part, else it
+// ends with the process. Collective over the world.
 func (w World) Close() error {
-	return errors.Join(w.Stages.Close(), w.Replicas.Close(), w.All.Close())
+	err := w.leave()
+	if w.All == w.Base {
+		err = errors.Join(err, w.Base.Close())
+	}
+	return err
 }

@@ -24,39 +24,38 @@ func of(t *testing.T, stages, replicas int, order mesh.Order) layout.Layout {
 	return layout.New(cuts, s, replicas, order)
 }
 
-// TestResize: on either order of ranks, stages keep their numbers and replicas
-// theirs, ranks without a place are outside, and a layout of the same mesh keeps
-// the world.
+// TestResize: ranks are the stages and replicas that the next layout makes them, whichever
+// they were; those without a place are outside, a layout on the same ranks keeps the world,
+// and Base is that of all throughout. The end waits for nobody who has left.
 func TestResize(t *testing.T) {
 	for _, order := range []mesh.Order{mesh.StageMajor, mesh.ReplicaMajor} {
 		const replicas = 2
+		steps := []layout.Layout{of(t, 4, replicas, order), of(t, 4, replicas, order), of(t, 3, replicas, order), of(t, 2, replicas, order), of(t, 1, replicas, order)}
+		steps[2].Ranks, steps[3].Ranks, steps[4].Ranks = []int{0, 1, 3, 4, 6, 7}, []int{0, 4, 3, 7}, []int{0, 7}
 		err := local.Run(4*replicas, func(tr comm.Transport) error {
-			present := of(t, 4, replicas, order)
+			present := steps[0]
 			w, err := Join(comm.New(tr, comm.Options{}), present)
 			if err != nil {
 				return err
 			}
-			stage, replica := w.Stages.Rank(), w.Replicas.Rank()
-			if tr.Rank() != present.Mesh.Rank(stage, replica) {
-				t.Errorf("%s: rank %d is stage %d of replica %d", order, tr.Rank(), stage, replica)
-			}
-			for _, stages := range []int{4, 3, 1} {
-				next := of(t, stages, replicas, order)
-				all := w.All
+			for _, next := range steps {
+				all, base := w.All, w.Base
 				if w, err = w.Resize(present, next); err != nil {
 					return err
 				}
-				if w.Outside() != (stage >= stages) {
-					t.Errorf("%s: stage %d is outside of %d stages: %v", order, stage, stages, w.Outside())
+				rank, stays := next.Place(tr.Rank())
+				if w.Outside() == stays || w.Base != base || w.Base.Rank() != tr.Rank() || w.Base.Size() != 4*replicas {
+					t.Errorf("%s: rank %d is outside of %v: %v; all are %d", order, tr.Rank(), next.Ranks, w.Outside(), w.Base.Size())
 				}
 				if w.Outside() {
 					return nil
 				}
-				if stages == present.Stages() && w.All != all {
-					t.Errorf("%s: another world for the same mesh", order)
+				if next.Mesh == present.Mesh && w.All != all {
+					t.Errorf("%s: another world for the same ranks", order)
 				}
-				if w.Stages.Rank() != stage || w.Stages.Size() != stages || w.Replicas.Rank() != replica || w.All.Rank() != next.Mesh.Rank(stage, replica) || w.All.Size() != next.Mesh.Size() {
-					t.Errorf("%s: stage %d of replica %d is stage %d of %d, replica %d, rank %d of %d", order, stage, replica, w.Stages.Rank(), w.Stages.Size(), w.Replicas.Rank(), w.All.Rank(), w.All.Size())
+				m := next.Mesh
+				if w.Stages.Rank() != m.Stage(rank) || w.Stages.Size() != m.Stages || w.Replicas.Rank() != m.Replica(rank) || w.Replicas.Size() != replicas || w.All.Rank() != rank || w.All.Size() != m.Size() {
+					t.Errorf("%s: rank %d of %v is stage %d of %d, replica %d, rank %d of %d", order, tr.Rank(), next.Ranks, w.Stages.Rank(), w.Stages.Size(), w.Replicas.Rank(), w.All.Rank(), w.All.Size())
 				}
 				present = next
 			}

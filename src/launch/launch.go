@@ -58,7 +58,8 @@ type Hooks struct {
 type World struct {
 	Ranks     int
 	Hosts     int
-	Placement string // which ranks are on which host, and on which cores they may run
+	HostOf    []string // by rank
+	Placement string   // which ranks are on which host, and on which cores they may run
 	MPI       bool
 	Clock     string // wall or virtual
 	Kernels   string // backend, instruction-set path, BLAS
@@ -215,8 +216,12 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 
 // readInside reports whether stages between the first and the last may come to hold a layer
 // that reads tokens or targets: slices of the head do, and exits. The chain begins on
-// the first stage and ends there or on the last, however many chunks of it stages hold.
+// the first stage and ends there or on the last, however many chunks of it stages hold;
+// where ranks leave, any that stays may become one of those.
 func readInside(c config.Config) bool {
+	if c.Repack.Kind != "none" {
+		return true
+	}
 	chain := model.FromConfig(c).Chain()
 	return slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)
 }
@@ -363,7 +368,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
 		r.Observe, err = h.Begin(World{
-			Ranks: t.Size(), Hosts: len(perHost(early)), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
+			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(),
 		})
 	}

@@ -57,7 +57,8 @@ func TestTrainingGoesOnFromWeights(t *testing.T) {
 	}
 }
 
-// TestReadInside: exits and slices of the head read targets, and may lie on any stage.
+// TestReadInside: exits and slices of the head read targets, and may lie on any stage; any
+// rank may become the last stage where others leave.
 func TestReadInside(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
@@ -68,6 +69,9 @@ func TestReadInside(t *testing.T) {
 		s.Dynamic.Kind, s.Model.HeadShards = c.kind, c.slices
 		if got := readInside(s); got != c.want {
 			t.Errorf("%s, %d slices: %v, want %v", c.kind, c.slices, got, c.want)
+		}
+		if s.Repack.Kind = "sustain"; !readInside(s) {
+			t.Errorf("%s: no rank inside reads, but some leave", c.kind)
 		}
 	}
 }

@@ -6,7 +6,6 @@ package layout
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/mesh"
@@ -36,14 +35,6 @@ func (l Layout) With(cuts partition.Partition, s schedule.Schedule) Layout {
 		next.Ranks = l.Ranks
 	}
 	return next
-}
-
-// World returns the rank of the launched world that a rank of the mesh is.
-func (l Layout) World(rank int) int {
-	if l.Ranks == nil {
-		return rank
-	}
-	return l.Ranks[rank]
 }
 
 // Map says which stage holds which virtual stage.
@@ -77,14 +68,18 @@ func (l Layout) Loads(costs []cost.Stage) []float64 {
 // Equal reports whether two layouts hold the same layers on the same ranks and
 // work on them in the same order.
 func (l Layout) Equal(other Layout) bool {
-	return l.Mesh == other.Mesh && slices.Equal(l.Ranks, other.Ranks) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule)
+	return l.SameRanks(other) && l.Cuts.Equal(other.Cuts) && l.Schedule.Equal(other.Schedule)
 }
 
 // Check returns an error unless the layout is one that a chain of layers can be
-// trained in: a legal schedule, and a layer on every virtual stage.
+// trained in: a legal schedule, a layer on every virtual stage, and a rank for each rank of
+// the mesh.
 func (l Layout) Check(layers int) error {
 	if l.Mesh.Replicas < 1 || l.Mesh.Stages != l.Map().Stages {
 		return fmt.Errorf("layout: mesh of %d stages and %d replicas, the schedule has %d stages", l.Mesh.Stages, l.Mesh.Replicas, l.Map().Stages)
+	}
+	if err := l.checkRanks(); err != nil {
+		return fmt.Errorf("layout: %w", err)
 	}
 	if err := l.Cuts.Check(layers, l.Map().Virtual(), true); err != nil {
 		return fmt.Errorf("layout: %w", err)
@@ -103,6 +98,7 @@ type text struct {
 	Vee          bool                `json:"vee,omitempty"` // virtual stages lie in a V (see partition.Map)
 	Microbatches int                 `json:"microbatches"`
 	Order        []string            `json:"order,omitempty"`
+	Ranks        []int               `json:"ranks,omitempty"` // of the launched world, by rank of the mesh; none: the same
 }
 
 // Keys returns a value with the keys that UnmarshalJSON reads.
@@ -112,7 +108,7 @@ func (Layout) Keys() []any { return []any{text{}} }
 func (l Layout) MarshalJSON() ([]byte, error) {
 	t := text{
 		l.Mesh.Stages, l.Mesh.Replicas, l.Mesh.Order, l.Cuts,
-		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil,
+		l.Schedule.Kind, l.Map().Vee, l.Schedule.Microbatches, nil, l.Ranks,
 	}
 	if k := l.Schedule.Kind; k == schedule.KindList || k == schedule.KindFile || k == schedule.KindZBV {
 		t.Order = l.Schedule.Lines()
@@ -161,6 +157,13 @@ func (l *Layout) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("schedule: %w", err)
 	}
-	*l = New(t.Cuts, s, t.Replicas, t.Mesh)
+	read := New(t.Cuts, s, t.Replicas, t.Mesh)
+	if read.Ranks = t.Ranks; len(t.Ranks) == 0 {
+		read.Ranks = nil
+	}
+	if err := read.checkRanks(); err != nil {
+		return err
+	}
+	*l = read
 	return nil
 }

@@ -31,6 +31,7 @@ func TestJSON(t *testing.T) {
 		New(partition.Partition{0, 1, 2, 3, 9}, legal(t, schedule.KindZBV, 2, 2, 4), 1, mesh.ReplicaMajor),
 		New(partition.Partition{0, 1, 2, 3, 4, 5, 9}, legal(t, schedule.KindInterleaved, 2, 3, 4), 3, mesh.StageMajor),
 		New(partition.Partition{0, 4, 9}, list, 1, mesh.StageMajor),
+		{Mesh: mesh.Mesh{Stages: 2, Replicas: 2, Order: mesh.StageMajor}, Cuts: partition.Partition{0, 2, 3}, Schedule: legal(t, schedule.Kind1F1B, 2, 1, 2), Ranks: []int{0, 7, 3, 4}},
 	} {
 		expect.OK(t, l.Check(l.Cuts.Layers()))
 		b, err := json.Marshal(l)
@@ -58,6 +59,11 @@ func TestJSONRefuses(t *testing.T) {
 		{"falling cuts", `{"cuts":[0,2,1],"stages":2,"replicas":1,"microbatches":1}`, "cuts: partition [0 2 1] gives stage 1 -1 layers"},
 		{"kind", `{"cuts":[0,2],"stages":1,"replicas":1,"microbatches":1,"schedule":"best"}`, `schedule "best" does not follow`},
 		{"chunks", `{"cuts":[0,1,2],"stages":1,"replicas":1,"microbatches":1,"schedule":"1f1b"}`, "2 chunks on a stage, want 1"},
+		{"few ranks", `{"cuts":[0,2],"stages":1,"replicas":2,"microbatches":1,"schedule":"1f1b","ranks":[0]}`, "ranks: 1, want 2: one for each of 1 stages and 2 replicas"},
+		{"first rank", `{"cuts":[0,2],"stages":1,"replicas":2,"microbatches":1,"schedule":"1f1b","ranks":[1,0]}`, "ranks: 1 is the first, want rank 0"},
+		{"rank twice", `{"cuts":[0,2],"stages":1,"replicas":3,"microbatches":1,"schedule":"1f1b","ranks":[0,4,4]}`, "ranks: 4 is there twice"},
+		{"negative rank", `{"cuts":[0,2],"stages":1,"replicas":2,"microbatches":1,"schedule":"1f1b","ranks":[0,-1]}`, "ranks: -1, want 0 to 524287"},
+		{"endless rank", `{"cuts":[0,2],"stages":1,"replicas":2,"microbatches":1,"schedule":"1f1b","ranks":[0,1000000]}`, "ranks: 1000000, want 0 to 524287"},
 		{"order", `{"cuts":[0,2],"stages":1,"replicas":1,"microbatches":1,"schedule":"list","order":["B0 F0"]}`, "out of order"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,6 +84,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"empty stage", "gives stage 1 0 layers", New(partition.Partition{0, 3, 3}, s, 1, mesh.StageMajor)},
 		{"other chain", "does not cover layers 0 to 3", New(partition.Partition{0, 1, 2}, s, 1, mesh.StageMajor)},
 		{"other mesh", "mesh of 3 stages", Layout{Mesh: mesh.Mesh{Stages: 3, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s}},
+		{"other ranks", "ranks: 1, want 2", Layout{Mesh: mesh.Mesh{Stages: 2, Replicas: 1}, Cuts: partition.Partition{0, 1, 3}, Schedule: s, Ranks: []int{0}}},
 	} {
 		if err := c.l.Check(3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want …%s…", c.name, err, c.want)

@@ -77,6 +77,15 @@ func newMember(t comm.Transport, c model.Config, owners partition.Owners) (*memb
 	return m, nil
 }
 
+// within migrates among the stages of a replica.
+func (m *member) within(from, to partition.Owners) (*model.Stage, Moved, error) {
+	p, err := Within(from, to, m.group.Rank(), m.s.Config)
+	if err != nil {
+		return m.s, Moved{}, err
+	}
+	return Run(m.group, p, m.x, m.s)
+}
+
 // disturb gives a layer moments, a counter, state that nobody here knows, and, by
 // its place in the chain, dense, masked or CSR matrices, frozen parameters, and thresholds.
 func disturb(l *model.Layer) error {
@@ -178,7 +187,7 @@ func conserves(t *testing.T, c model.Config) {
 			}
 			for round := range uint64(20) {
 				next := randomOwners(layout, c.Layers(), round+1)
-				s, moved, err := Run(m.group, now, next, m.x, m.s)
+				s, moved, err := m.within(now, next)
 				if err != nil {
 					return err
 				}
@@ -232,7 +241,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		used := m.dev.Used()
 		m.dev.full = tr.Rank() == 1
-		s, _, err := Run(m.group, from, to, m.x, m.s)
+		s, _, err := m.within(from, to)
 		if err == nil || !strings.Contains(err.Error(), "nothing moved") {
 			return fmt.Errorf("error %v, want one that says that nothing moved", err)
 		}
@@ -267,10 +276,10 @@ func TestRefusesEmptyStages(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, _, err := Run(m.group, from, partition.Line(3).Owners(partition.Partition{0, 5, 5, 10}), m.x, m.s); err == nil {
+		if _, _, err := m.within(from, partition.Line(3).Owners(partition.Partition{0, 5, 5, 10})); err == nil {
 			return errors.New("an empty stage before others was accepted")
 		}
-		s, _, err := Run(m.group, from, partition.Line(2).Owners(partition.Partition{0, 6, 10}), m.x, m.s)
+		s, _, err := m.within(from, partition.Line(2).Owners(partition.Partition{0, 6, 10}))
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 type Rest struct {
 	Moved Moved
 
-	stages   *comm.Group
+	group    *comm.Group
 	x        *model.Exec
 	requests []comm.Request
 	earlier  []func() error // sends to earlier stages that have not begun
@@ -67,7 +67,7 @@ func (r *Rest) Settle() error {
 // sync waits until the host and all streams see what was received.
 func (r *Rest) sync() error {
 	// Only work that the device is given from here on sees it already.
-	if err := comm.Await(r.x.Stream.Record(nil), r.stages); err != nil {
+	if err := comm.Await(r.x.Stream.Record(nil), r.group); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	if err := r.x.Stream.Sync(); err != nil {

@@ -35,7 +35,11 @@ func behind(t *testing.T, c model.Config) {
 		}
 		for round := range 6 {
 			now, next := layouts[round%3], layouts[(round+1)%3]
-			s, rest, err := Begin(m.group, now, next, m.x, m.s, true)
+			p, err := Within(now, next, tr.Rank(), c)
+			if err != nil {
+				return err
+			}
+			s, rest, err := Begin(m.group, p, m.x, m.s, true)
 			if err != nil {
 				return err
 			}

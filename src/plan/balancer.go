@@ -31,6 +31,8 @@ type Reason struct {
 	Optimum    float64              `json:"optimum"`             // the smallest possible
 	Diffusion  *balance.Descent     `json:"diffusion,omitempty"` // how it was found; nil for other balancers
 	Undone     bool                 `json:"undone,omitempty"`    // the last move made steps slower; layers go back
+	Pack       *Packing             `json:"pack,omitempty"`      // what a look at fewer stages came to; nil: there was none
+	Reference  Reference            `json:"reference,omitzero"`  // of packing; zero: not known
 	Full       *balance.MemoryError `json:"-"`                   // memory allows no cuts any more: layers stay. Told once until the model changes
 }
 
@@ -73,11 +75,8 @@ type BalancerOptions struct {
 	// Diffuse balances by diffusion: among ranks by messages, where there are none in
 	// memory. Nil means in memory.
 	Diffuse func(balance.Problem, partition.Partition, balance.DiffusionOptions) (partition.Partition, balance.Descent, error)
-	// Repack is the share of the throughput of the balanced model, as it costs at the
-	// first decision, that may be given up to get along with fewer stages; 0 keeps all
-	// stages. (Departs from the paper, algorithm 4, which packs to a number of ranks
-	// that the user names.)
-	Repack float64
+	// Nodes is by rank of the launched world which node it is on; nil: all are on one.
+	Nodes []int
 	// Pack is by step, counted from the balancer's first, how many stages there are
 	// from it on, whatever that costs (the paper's way).
 	Pack map[int]int
@@ -98,21 +97,23 @@ type balancer struct {
 	trigger  *balance.Trigger
 	last     memo
 	aside    aside
-	searched aside // see wide
+	searched aside         // see wide
+	referred cost.Estimate // that the reference was computed on
 }
 
 // memory is what a balancer knows of the steps so far, as checkpoints keep it.
 type memory struct {
 	Steps     int       `json:"steps"`
-	Changed   bool      `json:"changed"`   // the model changed before this step, or it is the first
-	Fresh     bool      `json:"fresh"`     // changed, and did not before the step before: memory is touched that is new
-	Settles   bool      `json:"settles"`   // fresh was the step before
-	Price     float64   `json:"price"`     // seconds that a decision took that moved layers, smoothed; 0: not measured
-	Moved     bool      `json:"moved"`     // layers, after the step before
-	Decided   bool      `json:"decided"`   // after the step before
-	Full      bool      `json:"full"`      // memory allows no cuts since the model changed last
-	Reference float64   `json:"reference"` // seconds of a step at the best cuts when it was first decided
+	Changed   bool      `json:"changed"` // the model changed before this step, or it is the first
+	Fresh     bool      `json:"fresh"`   // changed, and did not before the step before: memory is touched that is new
+	Settles   bool      `json:"settles"` // fresh was the step before
+	Price     float64   `json:"price"`   // seconds that a decision took that moved layers, smoothed; 0: not measured
+	Moved     bool      `json:"moved"`   // layers, after the step before
+	Decided   bool      `json:"decided"` // after the step before
+	Full      bool      `json:"full"`    // memory allows no cuts since the model changed last
 	Probation probation `json:"probation"`
+	Reference
+	packing
 }
 
 // memo is what was found on some costs at a layout: as long as neither changes,
@@ -152,25 +153,32 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 	}
 	b.planner = p
 	b.remember(present)
+	if err := b.reference(); err != nil {
+		return present, Reason{}, fmt.Errorf("balance: %w", err)
+	}
 	next, why, err := b.decide(present)
+	why.Reference = b.memory.Reference
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than it was.
 		if b.Full {
-			return present, Reason{}, nil
+			return present, Reason{Reference: why.Reference}, nil
 		}
 		b.Full = true
-		return present, Reason{Full: full}, nil
+		return present, Reason{Full: full, Reference: why.Reference}, nil
 	}
 	if err != nil {
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
-	if !next.Cuts.Equal(present.Cuts) && !why.Undone {
+	if next.Stages() != present.Stages() {
+		b.packed()
+	} else if !next.Cuts.Equal(present.Cuts) && !why.Undone {
 		b.Probation.moves(present, p.makespan(b.costs.Table, present.Cuts, present.Schedule))
 	}
 	if why.Decided {
 		// The next step will take as much longer than its median costs predict.
 		why.Predicted *= m.Summary.Makespan() / b.present()
-		b.Decided, b.Moved = true, !next.Equal(present)
+		b.Decided = next.Stages() == present.Stages() // what packing takes, balancing does not
+		b.Moved = b.Decided && !next.Equal(present)
 	}
 	return next, why, nil
 }
@@ -202,16 +210,35 @@ func (b *balancer) remember(present layout.Layout) {
 	}
 }
 
-// decide decides if it is time to. The planner is that of the present number of
-// stages.
+// decide packs the model or balances it, if it is time to. The planner is that of the
+// present number of stages.
 func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) {
+	next, pack, err := b.fewer(present)
+	if err != nil {
+		return present, Reason{}, err
+	}
+	if stages := b.Pack[b.Steps]; stages > 0 {
+		if next, err = b.pack(stages); err != nil {
+			return present, Reason{}, err
+		}
+	}
+	if next.Stages() != present.Stages() {
+		why := Reason{Decided: true, Pack: pack}
+		return next, why, b.outcome(present, next, &why)
+	}
+	next, why, err := b.balance(present)
+	why.Pack = pack
+	return next, why, err
+}
+
+// balance moves layers between the present stages if it is time to.
+func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error) {
 	fail := func(err error) (layout.Layout, Reason, error) { return present, Reason{}, err }
 	back, worse := b.Probation.undo(b.planner, b.costs.Table, present)
-	stages := b.Pack[b.Steps]
-	if due, err := b.due(present); err != nil || !due && !worse && stages == 0 {
+	if due, err := b.due(present); err != nil || !due && !worse {
 		return fail(err)
 	}
-	if b.last.Stay != nil && !worse && stages == 0 {
+	if b.last.Stay != nil && !worse {
 		return present, *b.last.Stay, nil
 	}
 	problem := b.planner.problem(b.costs.Table, b.planner.by)
@@ -222,10 +249,6 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 	why := Reason{Decided: true, Optimum: optimum.Bottleneck}
 	next := present
 	switch {
-	case stages > 0:
-		if next, err = b.pack(stages); err != nil {
-			return fail(err)
-		}
 	case worse:
 		next, why.Undone = back, true
 	case b.Probation.Rest > 0:
@@ -235,28 +258,39 @@ func (b *balancer) decide(present layout.Layout) (layout.Layout, Reason, error) 
 			return fail(err)
 		}
 	}
-	p, err := b.planner.Of(next)
-	if err != nil {
+	if err := b.outcome(present, next, &why); err != nil {
 		return fail(err)
 	}
+	if next.Equal(present) && b.Probation.Rest == 0 {
+		stay := why
+		b.last.Stay = &stay
+	}
+	return next, why, nil
+}
+
+// outcome adds to a reason what its decision is expected to come to.
+func (b *balancer) outcome(present, next layout.Layout, why *Reason) error {
+	p, err := b.planner.Of(next)
+	if err != nil {
+		return err
+	}
+	problem := p.problem(b.costs.Table, p.by)
 	if p != b.planner { // other stages, or another map
-		problem = p.problem(b.costs.Table, p.by)
-		if optimum, err = balance.Partition(problem); err != nil {
-			return fail(err)
+		optimum, err := balance.Partition(problem)
+		if err != nil {
+			return err
 		}
 		why.Optimum = optimum.Bottleneck
 	}
 	r, err := problem.Evaluate(next.Cuts)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
-	if next.Equal(present) && b.Probation.Rest == 0 {
-		b.last.Stay = &why
-	} else {
+	if !next.Equal(present) || b.Probation.Rest > 0 {
 		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)
 	}
-	return next, why, nil
+	return nil
 }
 
 // best returns the layout that is surely worth moving to, if there is one: the best on
@@ -343,47 +377,9 @@ func (b *balancer) choose(problem balance.Problem, present layout.Layout, why *R
 			return present, err
 		}
 	}
-	if b.Repack > 0 {
-		p, cuts = b.repack(cuts)
-	}
 	next := p.layout(cuts, p.Schedule(b.costs.Table, cuts))
-	if other, ok := b.other(); ok && other.Stages() == next.Stages() {
+	if other, ok := b.other(); ok {
 		next = p.shorter(b.costs.Table, next, other)
 	}
 	return next, nil
-}
-
-// pack returns the best layout of so many stages.
-func (b *balancer) pack(stages int) (layout.Layout, error) {
-	p, err := b.planner.For(stages)
-	if err != nil {
-		return layout.Layout{}, err
-	}
-	cuts, err := p.Cuts(b.costs.Table)
-	if err != nil {
-		return layout.Layout{}, err
-	}
-	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
-}
-
-// repack returns the fewest stages whose predicted throughput stays within the
-// tolerance of the reference's, and their cuts. Numbers of stages that the
-// schedule does not allow are passed over.
-func (b *balancer) repack(cuts partition.Partition) (*Planner, partition.Partition) {
-	planner := b.planner
-	if b.Reference == 0 {
-		b.Reference = planner.Seconds(b.costs.Table, cuts)
-	}
-	for stages := planner.Map.Stages - 1; stages > 0; stages-- {
-		fewer, err := b.planner.For(stages)
-		if err != nil {
-			continue
-		}
-		next, err := fewer.Cuts(b.costs.Table)
-		if err != nil || fewer.Seconds(b.costs.Table, next)*(1-b.Repack) > b.Reference {
-			break // memory, or time: fewer have less of both
-		}
-		planner, cuts = fewer, next
-	}
-	return planner, cuts
 }

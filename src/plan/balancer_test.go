@@ -29,8 +29,11 @@ type asked struct {
 // newAsked returns the balancer of settings, on uniform cuts of 16 equal layers.
 func newAsked(t *testing.T, c config.Config, repack float64) *asked {
 	t.Helper()
+	if repack > 0 {
+		c.Repack.Kind, c.Repack.Tolerance = "sustain", repack
+	}
 	p := planner(t, c, plantest.Link)
-	b, err := NewBalancer(p, BalancerOptions{Repack: repack})
+	b, err := NewBalancer(p, BalancerOptions{})
 	expect.OK(t, err)
 	now, err := p.First(plantest.Chain(16, 0, 0))
 	expect.OK(t, err)

@@ -83,7 +83,7 @@ func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedu
 // it, all ranks stay, and every stage has memory for the layers that leave it beside that
 // of the next layout.
 func (p *Planner) Behind(t cost.Table, present, next layout.Layout) bool {
-	if d := p.config.Dynamic; d.Has("prune") || d.Has("freeze") || next.Mesh != present.Mesh {
+	if d := p.config.Dynamic; d.Has("prune") || d.Has("freeze") || !next.SameRanks(present) {
 		return false
 	}
 	p, err := p.Of(next)

@@ -86,13 +86,16 @@ const mostSteps, mostSeconds = 1 << 40, 1e12
 // planner.
 func (s saved) check(p *Planner) error {
 	t := s.Probation
-	for field, n := range map[string]int{"steps": s.Steps, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
+	if err := s.Reference.check(); err != nil {
+		return err
+	}
+	for field, n := range map[string]int{"steps": s.Steps, "looks": s.Looks, "wait": s.Wait, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
 		if n < 0 || n > mostSteps {
 			return fmt.Errorf("%s: %d, want 0 to %d", field, n, mostSteps)
 		}
 	}
 	seconds := map[string][]float64{
-		"price": {s.Price}, "reference": {s.Reference}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
+		"price": {s.Price}, "bound": {s.Bound}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
 	}
 	if s.Last != nil {
 		seconds["last"] = []float64{s.Last.Present, s.Last.Best}

@@ -41,6 +41,7 @@ type Journal struct {
 	planner *plan.Planner // of the stages of the last step
 	config  config.Config
 	clock   string
+	hosts   []string // by rank of the launched world
 
 	log     profile.Log
 	pending *Event // the last decision, until its effect is measured
@@ -54,9 +55,9 @@ type Journal struct {
 	moved    bool    // by the pending decision
 }
 
-// NewJournal returns the journal of a run.
-func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string) *Journal {
-	j := &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}, began: time.Now(), first: -1}
+// NewJournal returns the journal of a run on hosts, by rank of the launched world.
+func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string, hosts []string) *Journal {
+	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, log: profile.Log{Model: plan.Shape(c)}, began: time.Now(), first: -1}
 	if o, ok := o.(Continuer); ok && o.Last() != nil {
 		j.log.Resumed()
 		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
@@ -277,6 +278,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
 		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Ceiling: Float(a.Ceiling), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
+		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),
 	}
 	for stage, bytes := range a.Bytes {
@@ -302,4 +304,13 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Rest: max(0, seconds-s.Makespan()), Balancing: spent,
 	}
 	return m, run, nil
+}
+
+// nodes returns how many hosts have a rank of a layout.
+func (j *Journal) nodes(l layout.Layout) int {
+	seen := make(map[string]bool)
+	for rank := range l.Mesh.Size() {
+		seen[j.hosts[l.World(rank)]] = true
+	}
+	return len(seen)
 }

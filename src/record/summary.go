@@ -39,6 +39,8 @@ type Summary struct {
 	After          Pace   `json:"after"`          // the last steps with one model and one layout
 	// Worth is absent where there is one stage, and of runs that failed.
 	Worth *plan.Worth `json:"worth,omitempty"`
+	// Packing is absent where the model was never packed onto fewer ranks.
+	Packing *Packing `json:"packing,omitempty"`
 }
 
 // Pace is the measured time of steps.
@@ -93,6 +95,7 @@ type Tally struct {
 	before, after paces
 	moved         bool
 	series        profile.Series
+	packer        Packer
 }
 
 // mostPaces is how many steps the median of a Pace is taken of, the latest.
@@ -118,8 +121,19 @@ func (p *paces) pace(clock string) Pace {
 	return Pace{p.steps, Float(trace.Median(p.seconds)), clock}
 }
 
+// late returns the median of the second half of the steps.
+func (p paces) late() float64 {
+	n := len(p.seconds)
+	half := make([]float64, 0, n)
+	for k := 1; 2*k <= n+1; k++ {
+		half = append(half, p.seconds[(p.steps-k)%mostPaces])
+	}
+	return trace.Median(half)
+}
+
 // Step takes a step.
 func (t *Tally) Step(m Metrics) {
+	t.packer.Step(m)
 	moved := t.cuts != nil && !slices.Equal(t.cuts, m.Cuts)
 	if moved {
 		t.after = paces{}
@@ -137,6 +151,7 @@ func (t *Tally) Step(m Metrics) {
 
 // Event takes an event.
 func (t *Tally) Event(e Event) {
+	t.packer.Event(e)
 	if e.Kind == Dynamic {
 		t.after = paces{}
 	}
@@ -155,7 +170,7 @@ func (t *Tally) Costs(p profile.Phase) {
 // Summary returns the summary of a run that has ended, but for its error, hash and
 // worth.
 func (t *Tally) Summary(status Status) Summary {
-	return Summary{Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation, Before: t.before.pace(t.clock), After: t.after.pace(t.clock)}
+	return Summary{Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation, Before: t.before.pace(t.clock), After: t.after.pace(t.clock), Packing: t.packer.Packing()}
 }
 
 // Worth returns what moving layers was worth under some settings; nil where there is

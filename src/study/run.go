@@ -14,13 +14,12 @@ import (
 
 // Options are what a simulated run is made of besides its costs.
 type Options struct {
-	Config   config.Config // schedule, stages, replicas, balancer, memory, what is assumed
+	Config   config.Config // schedule, stages, replicas, balancer, memory, packing, what is assumed
 	Network  sim.Network
 	Fixed    plan.FixedBytes
 	Sampling Sampling
 	Static   bool            // layers stay where they are first; only the order of work follows the costs
 	Spans    bool            // whether segments keep their spans
-	Repack   float64         // see plan.BalancerOptions
 	Pack     map[int]int     // from a step on so many stages, whatever that costs
 	Show     func(steps int) // called when so many steps more have been simulated; nil: nothing is
 }
@@ -32,14 +31,16 @@ type Segment struct {
 	Plan        plan.Plan
 	Makespan    float64 // of a step; with random delays this and what follows are means
 	Idle        trace.Idle
-	Seconds     float64   // of a step, with the gradient sum over replicas
-	Exposed     float64   // of it: gradient sum that no work hides
-	Moves       int       // before the segment; 0 or 1, but where one step stands for several
-	Moved       int64     // bytes that changed owner in them, of one replica
-	Moving      float64   // seconds that took
-	Measuring   float64   // seconds that all its steps were measured for
-	Deciding    float64   // seconds of decisions after its steps
-	Kept        plan.Kept // why the balancer left the layout as it is, when it last looked; "" if it did not
+	Seconds     float64       // of a step, with the gradient sum over replicas
+	Exposed     float64       // of it: gradient sum that no work hides
+	Moves       int           // before the segment; 0 or 1, but where one step stands for several
+	Moved       int64         // bytes that changed owner in them, of one replica
+	Moving      float64       // seconds that took
+	Measuring   float64       // seconds that all its steps were measured for
+	Deciding    float64       // seconds of decisions after its steps
+	Kept        plan.Kept     // why the balancer left the layout as it is, when it last looked; "" if it did not
+	Nodes       int           // that hold layers
+	Pack        *plan.Packing // why the model was not packed, when it was last looked at; nil: it was not
 }
 
 // Run is a simulated training run.
@@ -50,6 +51,7 @@ type Run struct {
 	Measuring   float64 // of which measuring
 	Deciding    float64 // of which decisions
 	RankSeconds float64 // seconds of every rank that holds layers, added up
+	Reference   float64 // seconds of a step of the dense model, as packing goes by it; 0: not known
 }
 
 // Ceiling returns the largest speedup over a static run that any balancer can
@@ -86,7 +88,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
-	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Repack: o.Repack, Pack: o.packs(series)})
+	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Pack: o.packs(series), Nodes: o.nodes()})
 	if err != nil {
 		return run, err
 	}
@@ -105,7 +107,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		begins, steps := true, max(1, phase.Steps)
 		for done, stands := 0, 0; done < steps; done += stands {
 			if begins {
-				next.Step = phase.Step + done
+				next.Step, next.Nodes = phase.Step+done, o.nodesOf(present)
 				if err := next.simulate(p, phase, present, o.Spans); err != nil {
 					return fail(err)
 				}
@@ -127,6 +129,9 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			to, why, err := balancer.Decide(m, present)
 			if err != nil {
 				return fail(err)
+			}
+			if run.Reference = why.Reference.Seconds; why.Pack != nil {
+				s.Pack = why.Pack
 			}
 			measuring, deciding := o.measuring(), 0.0
 			if why.Decided {

@@ -107,7 +107,7 @@ func TestSimulateRepacks(t *testing.T) {
 	c := plantest.Settings(schedule.Kind1F1B, 16, 8, 16)
 	c.Balance.Every = "5"
 	o := on(c, sim.Network{})
-	o.Repack = 0.02
+	o.Config.Repack.Kind, o.Config.Repack.Tolerance = "sustain", 0.02
 	run := simulated(t, cost.Series{{Step: 0, Steps: 20, Table: dense}, {Step: 20, Steps: 20, Table: all}}, o)
 	moved := int64(0)
 	for _, l := range run.Segments {
@@ -115,7 +115,7 @@ func TestSimulateRepacks(t *testing.T) {
 		if l.Step < 20 && l.Plan.Stages() != 8 {
 			t.Errorf("step %d: the dense model runs on %d stages", l.Step, l.Plan.Stages())
 		}
-		if slower := l.Plan.Step.Makespan() / run.Segments[0].Plan.Step.Makespan(); slower > 1/(1-o.Repack) {
+		if slower := l.Plan.Step.Makespan() / run.Segments[0].Plan.Step.Makespan(); slower > 1/(1-o.Config.Repack.Tolerance) {
 			t.Errorf("step %d: %v times the first step", l.Step, slower)
 		}
 	}

@@ -28,7 +28,7 @@ type Outcome struct {
 func (r *Rank) Loop() (out Outcome, err error) {
 	w, l, s := r.world, r.layout, r.stage
 	if r.World.Rank() == 0 {
-		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind())
+		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
 	}
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
@@ -103,7 +103,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// it has no place for go.
 		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
-		if next.Stages() != l.Stages() { // ranks that leave take part in no agreement
+		if !next.SameRanks(l) { // ranks that leave take part in no agreement
 			if err := r.finishSaving(w); err != nil {
 				return fail(err)
 			}

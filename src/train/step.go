@@ -239,17 +239,17 @@ func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout
 	}
 	defer r.recycle()()
 	behind := r.planner.Behind(m.Table, present, next)
-	s, rest, err := migrate.Begin(w.Stages, present.Owners(), next.Owners(), r.x, s, behind)
-	if err == nil && !behind {
-		err = rest.Settle()
+	var rest *migrate.Rest
+	var err error
+	if next.SameRanks(present) {
+		s, rest, err = r.moveWithin(w, present, next, s, behind)
+	} else {
+		w, s, rest, err = r.moveAcross(w, m, present, next, s)
 	}
 	if err != nil {
 		return w, s, migrate.Moved{}, err
 	}
 	r.rest = rest
-	if w, err = w.Resize(present, next); err != nil {
-		return w, s, rest.Moved, fmt.Errorf("resize: %w", err)
-	}
 	if w.Outside() {
 		return w, s, rest.Moved, nil
 	}

@@ -69,7 +69,9 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 			if d.Steps > mostSteps {
 				return usageError{fmt.Errorf("--steps %d: want at most %d", d.Steps, mostSteps)}
 			}
-			o.Repack = repack
+			if repack > 0 {
+				o.Config.Repack.Kind, o.Config.Repack.Tolerance = "sustain", repack
+			}
 			if o.Pack, err = packs(pack, o.Config.Parallel.Stages); err != nil {
 				return usageError{err}
 			}

@@ -24,6 +24,7 @@ type simAnswer struct {
 	Measuring   float64       `json:"measuring_seconds"`
 	Deciding    float64       `json:"deciding_seconds"`
 	RankSeconds float64       `json:"rank_seconds"`
+	Packing     *simPacking   `json:"packing,omitempty"` // absent where nothing is to be packed
 	Static      float64       `json:"static_seconds"`    // the same work on the first cuts
 	Speedup     float64       `json:"speedup"`           // static / this
 	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent where it is not known
@@ -83,6 +84,8 @@ type simSegment struct {
 	Steps     int        `json:"steps"`
 	Change    string     `json:"change,omitempty"` // of the model, before the first step
 	Stages    int        `json:"stages"`
+	Ranks     int        `json:"ranks"`
+	Nodes     int        `json:"nodes"`
 	Schedule  string     `json:"schedule"`
 	Cuts      []int      `json:"cuts"`
 	Seconds   float64    `json:"step_seconds"`
@@ -147,6 +150,7 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 		Static: run.First.Seconds, Speedup: run.First.Seconds / run.Seconds, Ceiling: study.CeilingOver(run.First, run.Run),
 		Dense: simDense{run.Dense.Seconds, tokens / run.Dense.Seconds, samples / run.Dense.Seconds, steps * run.Dense.Seconds / run.Seconds},
 		Head:  simHead{Layers: run.Head.Layers, Share: run.Head.Share}, Stayed: stayed(run.Stay, o),
+		Packing: packing(run.Run, o),
 	}
 	for _, b := range run.Others {
 		list := simBaseline{Kind: b.Kind, Cuts: b.Cuts}
@@ -178,7 +182,7 @@ func segment(s study.Segment) simSegment {
 	idle := s.Idle
 	idle.Balancing = s.Balancing() / float64(s.Steps)
 	return simSegment{
-		Step: s.Step, Steps: s.Steps, Change: s.Change, Stages: s.Plan.Stages(), Schedule: string(s.Plan.Schedule.Kind),
+		Step: s.Step, Steps: s.Steps, Change: s.Change, Stages: s.Plan.Stages(), Ranks: s.Plan.Mesh.Size(), Nodes: s.Nodes, Schedule: string(s.Plan.Schedule.Kind),
 		Cuts: s.Plan.Cuts, Seconds: s.Seconds, Exposed: s.Exposed, Makespan: s.Makespan,
 		Bound: s.Plan.LowerBound, Bubble: 1 - s.Idle.Busy/s.Makespan,
 		Idle: idle, Moves: s.Moves, Moved: s.Moved, Moving: s.Moving, Measuring: s.Measuring, Deciding: s.Deciding,

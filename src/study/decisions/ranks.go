@@ -127,8 +127,11 @@ func (r *rank) step(step int) error {
 		return err
 	}
 	r.runner.Close()
-	r.stage, _, err = migrate.Run(r.groups.Stages, r.layout.Owners(), next.Owners(), r.x, r.stage)
+	p, err := migrate.Within(r.layout.Owners(), next.Owners(), r.groups.Stages.Rank(), r.stage.Config)
 	if err != nil {
+		return err
+	}
+	if r.stage, _, err = migrate.Run(r.groups.Stages, p, r.x, r.stage); err != nil {
 		return err
 	}
 	r.layout = next

@@ -1,0 +1,218 @@
+package layout
+
+import (
+	"math"
+	"slices"
+)
+
+// mostChoices is how many sets of nodes Compact tries, each in time that grows with the
+// ranks of both layouts (see BenchmarkCompact).
+const mostChoices = 64
+
+// Compact returns the Ranks of a next layout with no more ranks than the present one has:
+// those that stay, in the order of the present mesh, so that they lie on the fewest nodes,
+// the first rank's among them, and of those choices the one for which the fewest bytes
+// move (see Moves; of layers of which each replica has its own, those of the others count
+// as its own). The first rank stays the first. Of equal choices it takes the one with
+// earlier ranks. It returns nil where these are the first ranks of the launched world.
+//
+// nodes is by rank of the launched world, bytes by layer. It is exact where the ranks of
+// each node are neighbours in the mesh; else as long as there are no more than mostChoices
+// sets of that many nodes, behind which it takes the first so many that are large enough.
+// It panics if there are fewer ranks than the next layout needs.
+func Compact(present, next Layout, nodes []int, bytes []int64) []int {
+	size := next.Mesh.Size()
+	if size > present.Mesh.Size() {
+		panic("layout: more ranks are wanted than there are")
+	}
+	c := newCompaction(present, next, nodes, bytes)
+	ranks := c.best()
+	for rank, place := range ranks {
+		ranks[rank] = present.World(place)
+	}
+	for rank, world := range ranks {
+		if rank != world {
+			return ranks
+		}
+	}
+	return nil
+}
+
+// compaction chooses ranks of the present mesh for those of the next.
+type compaction struct {
+	size   int       // ranks of the next mesh
+	node   []int     // by rank of the present mesh: its node, counted from 0 in their order
+	ranks  []int     // by node: how many of the present mesh it has
+	before []int     // by rank of the present mesh: its stage
+	after  []int     // by rank of the next mesh: its stage
+	misses [][]int64 // by stage of the next and of the present mesh: bytes of the former's layers that the latter lacks
+}
+
+func newCompaction(present, next Layout, nodes []int, bytes []int64) *compaction {
+	c := &compaction{size: next.Mesh.Size(), misses: make([][]int64, next.Stages())}
+	index := make(map[int]int)
+	for rank := range present.Mesh.Size() {
+		name := nodes[present.World(rank)]
+		node, ok := index[name]
+		if !ok {
+			node = len(index)
+			index[name], c.ranks = node, append(c.ranks, 0)
+		}
+		c.node, c.before = append(c.node, node), append(c.before, present.Mesh.Stage(rank))
+		c.ranks[node]++
+	}
+	for rank := range c.size {
+		c.after = append(c.after, next.Mesh.Stage(rank))
+	}
+	for stage := range c.misses {
+		c.misses[stage] = make([]int64, present.Stages())
+	}
+	from := present.Owners()
+	for layer, to := range next.Owners() {
+		for stage := range c.misses[to] {
+			if stage != from[layer] {
+				c.misses[to][stage] += bytes[layer]
+			}
+		}
+	}
+	return c
+}
+
+// best returns the ranks of the present mesh that stay.
+func (c *compaction) best() []int {
+	if c.together() {
+		all := slices.Repeat([]bool{true}, len(c.ranks))
+		ranks, _ := c.match(all, 1)
+		return ranks
+	}
+	var best []int
+	least := int64(math.MaxInt64)
+	c.choices(func(chosen []bool) {
+		if ranks, moved := c.match(chosen, 0); moved < least {
+			best, least = ranks, moved
+		}
+	})
+	return best
+}
+
+// together reports whether the ranks of every node are neighbours.
+func (c *compaction) together() bool { return slices.IsSorted(c.node) }
+
+// fewest returns how many nodes, the first among them, have enough ranks.
+func (c *compaction) fewest() int {
+	others := slices.Sorted(slices.Values(c.ranks[1:]))
+	n := 1
+	for left := c.size - c.ranks[0]; left > 0; n++ {
+		left -= others[len(others)-n]
+	}
+	return n
+}
+
+// choices visits the sets of the fewest nodes that have enough ranks, the first node among
+// them: mostChoices of them at most.
+func (c *compaction) choices(visit func(chosen []bool)) {
+	visited, chosen := 0, make([]bool, len(c.ranks))
+	var choose func(node, more, ranks int)
+	choose = func(node, more, ranks int) {
+		if visited == mostChoices {
+			return
+		}
+		if more == 0 {
+			if ranks >= c.size {
+				visited++
+				visit(chosen)
+			}
+			return
+		}
+		if len(c.ranks)-node < more || ranks+c.most(node, more) < c.size {
+			return
+		}
+		chosen[node] = true
+		choose(node+1, more-1, ranks+c.ranks[node])
+		chosen[node] = false
+		choose(node+1, more, ranks)
+	}
+	chosen[0] = true
+	choose(1, c.fewest()-1, c.ranks[0])
+}
+
+// most returns how many ranks so many nodes from one on have at most.
+func (c *compaction) most(node, count int) (n int) {
+	rest := slices.Sorted(slices.Values(c.ranks[node:]))
+	for _, ranks := range rest[len(rest)-count:] {
+		n += ranks
+	}
+	return n
+}
+
+// bill is what a choice of ranks costs: nodes, then bytes.
+type bill struct {
+	nodes int
+	bytes int64
+}
+
+func (b bill) less(other bill) bool {
+	return b.nodes < other.nodes || b.nodes == other.nodes && b.bytes < other.bytes
+}
+
+// never is more than any choice costs.
+var never = bill{nodes: math.MaxInt}
+
+// match returns which ranks of the chosen nodes stay, and the bytes that move: those of the
+// least bill, to which every node that stays adds perNode, once if its ranks are
+// neighbours. It goes over the ranks from the last to the first. left has the least bill of
+// the ranks behind by whether one of their node stays before, and by how many stay.
+func (c *compaction) match(chosen []bool, perNode int) (ranks []int, moved int64) {
+	width := c.size + 1
+	left, next := slices.Repeat([]bill{never}, 2*width), make([]bill, 2*width)
+	left[0], left[width] = bill{}, bill{}
+	stays := make([]bool, len(c.node)*2*width)
+	for rank := len(c.node) - 1; rank > 0; rank-- {
+		same := rank+1 < len(c.node) && c.node[rank+1] == c.node[rank]
+		for open := range 2 {
+			without, with := left[:width], left[:width]
+			if same {
+				without, with = left[open*width:][:width], left[width:]
+			}
+			row := stays[(2*rank+open)*width:]
+			for wanted := range width {
+				least := without[wanted]
+				if wanted > 0 && chosen[c.node[rank]] && with[wanted-1] != never {
+					b := with[wanted-1]
+					b.bytes += c.missing(wanted, rank)
+					b.nodes += perNode * (1 - open)
+					if !least.less(b) {
+						least, row[wanted] = b, true
+					}
+				}
+				next[open*width+wanted] = least
+			}
+		}
+		left, next = next, left
+	}
+	ranks, moved = []int{0}, c.missing(c.size, 0)
+	open := bit(len(c.node) > 1 && c.node[1] == 0)
+	moved += left[open*width+c.size-1].bytes
+	for rank := 1; len(ranks) < c.size; rank++ {
+		if taken := stays[(2*rank+open)*width+c.size-len(ranks)]; taken {
+			ranks, open = append(ranks, rank), 1
+		}
+		if rank+1 < len(c.node) && c.node[rank+1] != c.node[rank] {
+			open = 0
+		}
+	}
+	return ranks, moved
+}
+
+// missing returns the bytes that a rank of the present mesh lacks to be the one of the next
+// behind which so many, it among them, are wanted.
+func (c *compaction) missing(wanted, rank int) int64 {
+	return c.misses[c.after[c.size-wanted]][c.before[rank]]
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,104 @@
+package layout
+
+import (
+	"fmt"
+	"slices"
+)
+
+// World returns the rank of the launched world that a rank of the mesh is.
+func (l Layout) World(rank int) int {
+	if l.Ranks == nil {
+		return rank
+	}
+	return l.Ranks[rank]
+}
+
+// Place returns the rank of the mesh that a rank of the launched world is; false if it
+// takes no part.
+func (l Layout) Place(world int) (rank int, ok bool) {
+	if l.Ranks == nil {
+		return world, world < l.Mesh.Size()
+	}
+	rank = slices.Index(l.Ranks, world)
+	return rank, rank >= 0
+}
+
+// SameRanks reports whether two layouts have the same stages and replicas on the same
+// ranks.
+func (l Layout) SameRanks(other Layout) bool {
+	if l.Mesh != other.Mesh {
+		return false
+	}
+	for rank := range max(len(l.Ranks), len(other.Ranks)) {
+		if l.World(rank) != other.World(rank) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkRanks returns an error unless Ranks has a rank for each of the mesh, none twice,
+// and the first of the launched world is the first of the mesh: it writes the records.
+func (l Layout) checkRanks() error {
+	if l.Ranks == nil {
+		return nil
+	}
+	if n := len(l.Ranks); n != l.Mesh.Size() {
+		return fmt.Errorf("ranks: %d, want %d: one for each of %d stages and %d replicas", n, l.Mesh.Size(), l.Mesh.Stages, l.Mesh.Replicas)
+	}
+	if l.Ranks[0] != 0 {
+		return fmt.Errorf("ranks: %d is the first, want rank 0", l.Ranks[0])
+	}
+	seen := make(map[int]bool, len(l.Ranks))
+	for _, rank := range l.Ranks {
+		if rank < 0 || rank >= mostRanks {
+			return fmt.Errorf("ranks: %d, want 0 to %d", rank, mostRanks-1)
+		}
+		if seen[rank] {
+			return fmt.Errorf("ranks: %d is there twice", rank)
+		}
+		seen[rank] = true
+	}
+	return nil
+}
+
+// Move is a layer of a replica that goes from one rank of the launched world to another.
+type Move struct {
+	Layer, Replica int
+	From, To       int
+}
+
+// Moves returns what has to move between two layouts of one chain on as many replicas, by
+// layer, then by replica. A rank that has a layer needs no other, whichever replica it was
+// and is: replicas are equal, but for layers for which own is true, of which each replica
+// has its own. A layer comes from the replica that it is of.
+func Moves(present, next Layout, own func(layer int) bool) []Move {
+	if present.Mesh.Replicas != next.Mesh.Replicas || present.Cuts.Layers() != next.Cuts.Layers() {
+		panic("layout: moves between layouts of other replicas or another chain")
+	}
+	before, after := present.Owners(), next.Owners()
+	same := present.SameRanks(next)
+	was := make([]int, next.Mesh.Size()) // by rank of the next mesh: its rank in the present one; -1: it had none
+	for rank := range was {
+		was[rank] = rank
+		if place, ok := present.Place(next.World(rank)); !same && ok {
+			was[rank] = place
+		} else if !same {
+			was[rank] = -1
+		}
+	}
+	var moves []Move
+	for layer := range before {
+		if same && before[layer] == after[layer] {
+			continue
+		}
+		for replica := range next.Mesh.Replicas {
+			rank := next.Mesh.Rank(after[layer], replica)
+			if at := was[rank]; at >= 0 && present.Mesh.Stage(at) == before[layer] && (present.Mesh.Replica(at) == replica || !own(layer)) {
+				continue
+			}
+			moves = append(moves, Move{layer, replica, present.World(present.Mesh.Rank(before[layer], replica)), next.World(rank)})
+		}
+	}
+	return moves
+}

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+)
+
+// firstFit returns the layout in which neighbouring stages are merged whose memory fits on
+// one rank, once the model's load is surely below the settings' share of the dense one's
+// (paper, algorithm 4). Layers stay in one piece; balancing comes after it.
+func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
+	s, t := b.planner.config.Repack, b.costs.Table
+	if !b.shrunk(s.Below) {
+		return present, nil, nil
+	}
+	merged := merges(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.limit, s.Stages)
+	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
+		p, err := b.planner.For(present.Stages() - len(merged))
+		if err != nil {
+			continue
+		}
+		p = p.like(present.Map())
+		if p == nil {
+			continue
+		}
+		cuts := without(present, merged)
+		if p.missing(t, cuts) > 0 {
+			continue
+		}
+		next := p.layout(cuts, p.Schedule(t, cuts))
+		why := &Packing{Kind: "first-fit", Exact: true, Stages: next.Stages(), Throughput: b.memory.Reference.Seconds / p.seconds(t, cuts, next.Schedule)}
+		return b.placed(present, next), why, nil
+	}
+	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptMemory}, nil
+}
+
+// like returns the planner of these settings for a map of as many chunks on a stage; nil if
+// they allow none.
+func (p *Planner) like(m partition.Map) *Planner {
+	for _, q := range []*Planner{p, p.other} {
+		if q != nil && q.Map.Chunks == m.Chunks && q.Map.Vee == m.Vee {
+			return q
+		}
+	}
+	return nil
+}
+
+// shrunk reports whether the model's load is surely below a share of the dense one's.
+func (b *balancer) shrunk(share float64) bool {
+	problem := b.planner.problem(b.costs.Table, b.planner.by)
+	return total(problem.Seconds)*(1+certainty*b.deviation()) < share*(1-worthMoving)*b.memory.Reference.Load
+}
+
+// deviation returns the standard error of the model's load, relative to it.
+func (b *balancer) deviation() float64 {
+	if b.planner.by != balance.ByTime || b.costs.Sure() {
+		return 0
+	}
+	sum, squares := 0.0, 0.0
+	common := make([]float64, len(b.costs.Stage))
+	for l, layer := range b.costs.Layers {
+		x := layer.Seconds()
+		sum += x
+		common[b.costs.On[l]] += x
+		squares += x * b.costs.Layer[l] * x * b.costs.Layer[l]
+	}
+	for s, x := range common {
+		squares += x * b.costs.Stage[s] * x * b.costs.Stage[s]
+	}
+	return math.Sqrt(squares) / sum
+}
+
+// merges returns the stages that algorithm 4 of the paper empties, ascending: each gives all
+// that it holds to the next one if that has room for it, until so many stages are left.
+// bytes is by stage; limit is of each, 0 for none.
+//
+// Departs: a stage gives to its neighbour only, so that the chain stays contiguous; ends
+// with that, for it has nothing to give any more; and an empty one gives nothing.
+func merges(bytes []int64, limit int64, least int) (emptied []int) {
+	held := slices.Clone(bytes)
+	for src := range len(held) - 1 {
+		dst := src + 1
+		if len(held)-len(emptied) > least && (limit == 0 || held[src]+held[dst] <= limit) {
+			held[dst] += held[src]
+			emptied = append(emptied, src)
+		}
+	}
+	return emptied
+}
+
+// without returns the cuts of a layout with stages merged with the next ones, in each of
+// their chunks.
+func without(l layout.Layout, stages []int) partition.Partition {
+	m := l.Map()
+	gone := make(map[int]bool) // cuts
+	for _, stage := range stages {
+		for chunk := range m.Chunks {
+			gone[max(m.Place(stage, chunk), m.Place(stage+1, chunk))] = true
+		}
+	}
+	var cuts partition.Partition
+	for i, c := range l.Cuts {
+		if !gone[i] {
+			cuts = append(cuts, c)
+		}
+	}
+	return cuts
+}

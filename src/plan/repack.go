@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/layout"
+)
+
+// Packing is what a look at fewer stages came to.
+type Packing struct {
+	Kind       string  `json:"kind"`           // as repack.kind has it
+	Stages     int     `json:"stages"`         // that are taken; else those that came nearest
+	Throughput float64 `json:"throughput"`     // predicted on them, as a share of the dense model's; 0: not known
+	Exact      bool    `json:"exact"`          // losses stay the same, bit for bit
+	Kept       Kept    `json:"kept,omitempty"` // why the present stages stay; "" if fewer are taken
+}
+
+// Reasons why the model is not packed, besides KeptUncertain.
+const (
+	KeptThroughput Kept = "throughput" // fewer stages would be too slow
+	KeptMemory     Kept = "memory"     // their ranks would lack memory
+	KeptNodes      Kept = "nodes"      // no node would come free
+)
+
+// packing is what a balancer knows of its looks at fewer stages, as checkpoints keep it.
+type packing struct {
+	Looks int     `json:"looks,omitempty"` // since the model or its stages changed, that packed nothing
+	Wait  int     `json:"wait,omitempty"`  // steps until the next look
+	Bound float64 `json:"bound,omitempty"` // of the last look: no step on fewer stages takes less
+}
+
+const (
+	// longestWait is the most steps between two looks.
+	longestWait = 64
+	// fallen is the share of the last look's bound below which there is another before
+	// its time.
+	fallen = 0.95
+)
+
+// packs reports whether the settings ever pack.
+func (b *balancer) packs() bool {
+	return b.planner.config.Repack.Packs() && b.planner.config.Balance.Moves()
+}
+
+// fewer looks whether the model is to be packed onto fewer stages, if it is time to. The
+// answer is nil if there was no look.
+func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error) {
+	if !b.looks(present) {
+		return present, nil, nil
+	}
+	var next layout.Layout
+	var found *Packing
+	var err error
+	switch b.planner.config.Repack.Kind {
+	case "sustain":
+		next, found, err = b.sustain(present)
+	case "first-fit":
+		next, found, err = b.firstFit(present)
+	}
+	if err != nil || found == nil {
+		return present, nil, err
+	}
+	if found.Kept != "" {
+		b.Looks++
+		b.Wait = min(1<<b.Looks, longestWait) - 1
+		return present, found, nil
+	}
+	return next, found, nil
+}
+
+// looks reports whether to look after this step: the dense model and what layers cost now
+// are known, fewer stages could do, and the last look is as many steps ago as there were
+// before it, or layers have become cheaper since.
+func (b *balancer) looks(present layout.Layout) bool {
+	if b.Fresh {
+		b.packing = packing{}
+	}
+	if !b.packs() || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
+		present.Stages() <= b.planner.config.Repack.Stages {
+		return false
+	}
+	bound := b.bound(present.Stages() - 1)
+	if b.Wait > 0 && !(bound < b.Bound*fallen) {
+		b.Wait--
+		return false
+	}
+	if b.planner.config.Repack.Kind == "sustain" && bound > b.slowest() {
+		return false
+	}
+	b.Bound = bound
+	return true
+}
+
+// slowest returns the seconds that a step may take on fewer stages.
+func (b *balancer) slowest() float64 {
+	return b.memory.Reference.Seconds / (1 - b.planner.config.Repack.Tolerance)
+}
+
+// bound returns the seconds that no step on so many stages beats.
+func (b *balancer) bound(stages int) float64 {
+	sum, most := 0.0, 0.0
+	for _, l := range b.costs.Layers {
+		x := l.Seconds()
+		sum, most = sum+x, max(most, x)
+	}
+	return float64(b.planner.Microbatches) * max(sum/float64(stages), most)
+}
+
+// candidate is a layout of fewer stages.
+type candidate struct {
+	layout.Layout
+	planner *Planner
+	seconds float64 // predicted, of a step
+}
+
+// sustain returns the layout with the fewest stages whose predicted throughput stays within
+// the settings' tolerance of the dense model's; where whole nodes are to come free, of
+// those that need as few nodes the fastest. Numbers of stages that the schedule does not
+// allow are passed over. One that may be too slow, as far as costs are uncertain, is waited
+// for until they get no surer; then it is passed over.
+func (b *balancer) sustain(present layout.Layout) (layout.Layout, *Packing, error) {
+	why := &Packing{Kind: "sustain", Exact: true, Kept: KeptThroughput}
+	limit := b.slowest()
+	for stages := b.planner.config.Repack.Stages; stages < present.Stages(); stages++ {
+		if b.bound(stages) > limit {
+			continue
+		}
+		c, err := b.on(stages)
+		if err != nil {
+			return present, nil, err
+		}
+		if c == nil {
+			continue
+		}
+		if c.planner == nil {
+			why.Stages, why.Kept = stages, KeptMemory
+			continue
+		}
+		why.Stages, why.Throughput = stages, b.memory.Reference.Seconds/c.seconds
+		if why.Kept = KeptThroughput; c.seconds > limit {
+			continue
+		}
+		if !b.surely(c, limit) {
+			if why.Kept = KeptUncertain; b.Looks < looksUntilSure {
+				return present, why, nil
+			}
+			continue
+		}
+		return b.whole(present, c, why)
+	}
+	if why.Stages == 0 {
+		return present, nil, nil // the schedule allows no fewer
+	}
+	return present, why, nil
+}
+
+// looksUntilSure is how many looks at unchanged costs it takes until they get no surer.
+const looksUntilSure = 6
+
+// on returns the best layout on so many stages, nil if the schedule does not allow them;
+// without a planner if memory does not.
+func (b *balancer) on(stages int) (*candidate, error) {
+	p, err := b.planner.For(stages)
+	if err != nil {
+		return nil, nil
+	}
+	t := b.costs.Table
+	var l layout.Layout
+	if p.by == balance.ByTime {
+		l, err = p.Best(t)
+	} else {
+		var r balance.Result
+		if r, err = balance.Partition(p.problem(t, p.by)); err == nil {
+			l, err = p.layout(r.Cuts, p.Schedule(t, r.Cuts)), p.memoryError(t, r.Cuts)
+		}
+	}
+	if _, full := errors.AsType[*balance.MemoryError](err); full {
+		return &candidate{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p = p.of(l.Map())
+	return &candidate{l, p, p.seconds(t, l.Cuts, l.Schedule)}, nil
+}
+
+// surely reports whether a step takes no longer than a limit, whatever the true costs are
+// as far as can be told.
+func (b *balancer) surely(c *candidate, limit float64) bool {
+	if b.costs.Sure() {
+		return true
+	}
+	sum, squares := 0.0, 0.0
+	for i := range draws {
+		x := c.planner.seconds(b.costs.Draw(uint64(i)), c.Cuts, c.Schedule) / limit
+		sum, squares = sum+x, squares+x*x
+	}
+	mean := sum / draws
+	deviation := math.Sqrt(max(0, squares/draws-mean*mean) * draws / (draws - 1))
+	return mean+certainty*deviation <= 1
+}
+
+// whole returns a layout that was found, or where whole nodes are to come free the fastest
+// that needs no more of them.
+func (b *balancer) whole(present layout.Layout, c *candidate, why *Packing) (layout.Layout, *Packing, error) {
+	if b.wholeNodes() {
+		nodes := b.fewestNodes(present, c.Mesh.Size())
+		if nodes >= b.fewestNodes(present, present.Mesh.Size()) {
+			why.Kept = KeptNodes
+			return present, why, nil
+		}
+		for stages := c.Stages() + 1; stages < present.Stages() && b.fewestNodes(present, stages*present.Mesh.Replicas) == nodes; stages++ {
+			other, err := b.on(stages)
+			if err != nil {
+				return present, nil, err
+			}
+			if other != nil && other.planner != nil && other.seconds < c.seconds {
+				c = other
+			}
+		}
+	}
+	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.memory.Reference.Seconds/c.seconds
+	return b.placed(present, c.Layout), why, nil
+}
+
+// placed returns a layout of fewer stages on the ranks that stay.
+func (b *balancer) placed(present, next layout.Layout) layout.Layout {
+	return next
+}
+
+// pack returns the best layout of so many stages.
+func (b *balancer) pack(stages int) (layout.Layout, error) {
+	p, err := b.planner.For(stages)
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	cuts, err := p.Cuts(b.costs.Table)
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	return p.layout(cuts, p.Schedule(b.costs.Table, cuts)), nil
+}
+
+// packed forgets what holds for the stages before a packing alone.
+func (b *balancer) packed() {
+	b.Probation, b.packing = probation{Fresh: true}, packing{}
+	b.aside, b.searched = aside{}, aside{}
+	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
+}
+
+// Why says why the model was not packed.
+func (p Packing) Why(s config.Repack) string {
+	text := fmt.Sprintf("%d stages would reach %.1f %% of the dense model's throughput", p.Stages, 100*p.Throughput)
+	switch p.Kept {
+	case KeptMemory:
+		return fmt.Sprintf("ranks of %d stages would lack memory", p.Stages)
+	case KeptNodes:
+		return text + ", but no node would come free"
+	case KeptUncertain:
+		return text + ", which may be noise"
+	}
+	return fmt.Sprintf("%s, wanted %.1f %%", text, 100*(1-s.Tolerance))
+}

@@ -1,0 +1,51 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"dynmo/src/elastic"
+	"dynmo/src/layout"
+	"dynmo/src/migrate"
+	"dynmo/src/model"
+	"dynmo/src/profile"
+)
+
+// moveWithin takes layers to where the next layout has them, on the same ranks. Collective
+// over the stages of a replica.
+func (r *Rank) moveWithin(w elastic.World, present, next layout.Layout, s *model.Stage, behind bool) (*model.Stage, *migrate.Rest, error) {
+	p, err := migrate.Within(present.Owners(), next.Owners(), w.Stages.Rank(), s.Config)
+	if err != nil {
+		return s, nil, err
+	}
+	s, rest, err := migrate.Begin(w.Stages, p, r.x, s, behind)
+	if err == nil && !behind {
+		err = rest.Settle()
+	}
+	return s, rest, err
+}
+
+// moveAcross takes layers to where the next layout has them, on other ranks, and makes their
+// world. Collective over the present world.
+func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, *migrate.Rest, error) {
+	own := func(layer int) bool { return m.Layers[layer].Bytes.Own > 0 }
+	p, err := migrate.Between(present, next, w.All.Rank(), s.Config, own)
+	if err != nil {
+		return w, s, nil, err
+	}
+	group, done, err := w.Across()
+	if err != nil {
+		return w, s, nil, fmt.Errorf("migrate: %w", err)
+	}
+	s, rest, err := migrate.Begin(group, p, r.x, s, false)
+	if err == nil {
+		err = errors.Join(rest.Settle(), done())
+	}
+	if err != nil {
+		return w, s, nil, err
+	}
+	if w, err = w.Resize(present, next); err != nil {
+		return w, s, nil, fmt.Errorf("resize: %w", err)
+	}
+	return w, s, rest, nil
+}
