@@ -14,7 +14,9 @@
 enum {
 	DYNMO_MPI_THREADS = -1, /* the library cannot be called from changing threads */
 	DYNMO_MPI_MEMORY  = -2, /* no memory for a group or a request */
-	DYNMO_MPI_HANDLE  = -3  /* no such group or request */
+	DYNMO_MPI_HANDLE  = -3, /* no such group or request */
+	DYNMO_MPI_PMIX    = -4, /* MPI runs on no PMIx library that could be found */
+	DYNMO_MPI_GOODBYE = -5  /* the launcher could not be told */
 };
 
 /* Writes the name and version of the MPI library into text, which has room for size
@@ -27,6 +29,13 @@ int32_t dynmo_mpi_init(int32_t *group);
 
 /* Ends MPI. Collective. */
 int32_t dynmo_mpi_finalize(void);
+
+/* Returns 0 if dynmo_mpi_leave can tell the launcher, once MPI runs. */
+int32_t dynmo_mpi_can_leave(void);
+
+/* Tells the launcher that this process takes part no longer, while others go on. The
+ * process ends next, without another call. */
+int32_t dynmo_mpi_leave(void);
 
 /* Rank in the group, and its size. */
 int32_t dynmo_mpi_rank(int32_t group, int32_t *rank, int32_t *size);

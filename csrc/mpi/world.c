@@ -111,8 +111,10 @@ void dynmo_mpi_error(int32_t status, char *text, int32_t size) {
 		"MPI cannot be called from changing threads (MPI_THREAD_SERIALIZED is needed)",
 		"out of memory",
 		"no such group or request",
+		"the MPI library runs on no libpmix.so.2",
+		"the launcher could not be told (PMIx_Finalize)",
 	};
-	if (status <= 0 && status >= DYNMO_MPI_HANDLE) {
+	if (status <= 0 && status >= DYNMO_MPI_GOODBYE) {
 		snprintf(text, size, "%s", own[-status]);
 		return;
 	}

@@ -146,7 +146,9 @@ const (
 	TagDynamic    = 16388 // decisions about the model
 	TagBalance    = 16389 // neighbour exchange of diffusion
 	TagExperts    = 16390 // tokens of experts between replicas: how many, then their rows
-	TagIndex      = 16391 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
+	TagOrder      = 16391 // of rank 0 to a rank that holds no layer
+	TagWord       = 16392 // of such a rank to rank 0
+	TagIndex      = 16393 // + n % TagIndexes, n as of TagForward: which tokens the activations are of
 	TagValidation = 22528 // + 2·receiver's chunk: activations of validation, and behind it which tokens they are of
 	TagCollective = 24576
 	TagDevice     = 28000 // and the next: control messages of transports of device memory

@@ -13,8 +13,14 @@ func TestParse(t *testing.T) {
 		"panic@1:2":        {Kind: Panic, Step: 1, Rank: 2},
 		"abort@1:2":        {Kind: Abort, Step: 1, Rank: 2},
 		"kill@20.rename:2": {Kind: Kill, Step: 20, Phase: Rename, Rank: 2},
+		"kill@0.send:3":    {Kind: Kill, Phase: Send, Rank: 3},
+		"stop@4:1":         {Kind: Stop, Step: 4, Rank: 1},
+		"hang@4:1":         {Kind: Hang, Step: 4, Rank: 1},
+		"slow@10-59:2x4":   {Kind: Slow, Step: 10, Last: 59, Rank: 2, Factor: 4},
+		"slow@0-0:0x1.5":   {Kind: Slow, Factor: 1.5},
 	} {
-		if got, err := Parse(text, 4); err != nil || *got != want {
+		got, err := Parse(text, 4)
+		if err != nil || *got != want || got.String() != text {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
@@ -24,19 +30,27 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
+	const phases = "[open write sync manifest rename renamed latest prune announce send received settle resized parked goodbye scontrol]"
+	const want = "want KIND@STEP:RANK, kill@STEP.PHASE:RANK or slow@STEP-STEP:RANKxFACTOR"
 	for text, want := range map[string]string{
-		"kill":             "DYNMO_FAULT=kill: want KIND@STEP:RANK or kill@STEP.PHASE:RANK",
-		"kill@3":           "DYNMO_FAULT=kill@3: want KIND@STEP:RANK or kill@STEP.PHASE:RANK",
-		"kill@-3:0":        "DYNMO_FAULT=kill@-3:0: want KIND@STEP:RANK or kill@STEP.PHASE:RANK",
-		"kill@3:-1":        "DYNMO_FAULT=kill@3:-1: want KIND@STEP:RANK or kill@STEP.PHASE:RANK",
-		"kill@3:1:2":       "DYNMO_FAULT=kill@3:1:2: want KIND@STEP:RANK or kill@STEP.PHASE:RANK",
-		"hang@3:1":         `DYNMO_FAULT=hang@3:1: kind "hang", want one of [kill segv exit panic abort]`,
-		"kill@3.close:1":   `DYNMO_FAULT=kill@3.close:1: phase "close", want one of [open write sync manifest rename renamed latest prune]`,
-		"kill@3.:1":        `DYNMO_FAULT=kill@3.:1: phase "", want one of [open write sync manifest rename renamed latest prune]`,
-		"kill@3:4":         "DYNMO_FAULT=kill@3:4: rank 4, the run has 4",
-		"panic@3.rename:1": "DYNMO_FAULT=panic@3.rename:1: in a phase of a checkpoint want kill",
+		"kill":           want,
+		"kill@3":         want,
+		"kill@-3:0":      want,
+		"kill@3:-1":      want,
+		"kill@3:1:2":     want,
+		"slow@3:1":       want,
+		"slow@3-4:1":     want,
+		"slow@3.open:1":  want,
+		"flood@3:1":      `kind "flood", want one of [kill segv exit panic abort stop hang slow]`,
+		"kill@3.close:1": `phase "close", want one of ` + phases,
+		"kill@3.:1":      `phase "", want one of ` + phases,
+		"kill@3:4":       "rank 4, the run has 4",
+		"panic@3.send:1": "in a phase want kill",
+		"slow@4-3:1x2":   "steps 4 to 3, 2 times longer: want ascending steps and 1 to 1000 times",
+		"slow@3-4:1x0.5": "steps 3 to 4, 0.5 times longer: want ascending steps and 1 to 1000 times",
+		"slow@3-4:1xNaN": "steps 3 to 4, NaN times longer: want ascending steps and 1 to 1000 times",
 	} {
-		if f, err := Parse(text, 4); err == nil || err.Error() != want {
+		if f, err := Parse(text, 4); err == nil || err.Error() != "DYNMO_FAULT="+text+": "+want {
 			t.Errorf("%s: %+v, %v, want %s", text, f, err, want)
 		}
 	}
@@ -51,12 +65,14 @@ func TestIn(t *testing.T) {
 	}
 	pid := func(int) int { return 0 } // of another host
 	file := &Fault{Kind: Kill, Step: 5, Phase: Sync, Rank: 1}
+	move, release := &Fault{Kind: Kill, Step: 5, Phase: Send, Rank: 1}, &Fault{Kind: Kill, Step: 5, Phase: Scontrol, Rank: 1}
 	for _, c := range []struct {
 		f          *Fault
 		step, rank int
 		want       bool
 	}{
 		{none, 5, 1, false}, {step, 5, 1, false}, {file, 5, 1, true}, {file, 4, 1, false}, {file, 5, 0, false}, {phase, 5, 0, true}, {phase, 5, 2, false},
+		{move, 4, 1, false}, {move, 5, 1, true}, {move, 9, 1, true}, {move, 9, 0, false}, {release, 9, 0, true}, {release, 9, 2, false},
 	} {
 		at := c.f.Killer(c.step, c.rank, pid)
 		if (at != nil) != c.want {

@@ -57,6 +57,12 @@ func NewCalls(d tensor.DType, space tensor.Space, fused bool, do func(device.Str
 	return k
 }
 
+// Around has every call made within around, which is given what makes it.
+func (k *Calls) Around(around func(call func())) {
+	do := k.do
+	k.do = func(s device.Stream, c *Call) { around(func() { do(s, c) }) }
+}
+
 // DType returns the element type of weights and activations.
 func (k *Calls) DType() tensor.DType { return k.elements }
 

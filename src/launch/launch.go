@@ -219,11 +219,8 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 // the first stage and ends there or on the last, however many chunks of it stages hold;
 // where ranks leave, any that stays may become one of those.
 func readInside(c config.Config) bool {
-	if c.Repack.Kind != "none" {
-		return true
-	}
 	chain := model.FromConfig(c).Chain()
-	return slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)
+	return c.Repack.Packs() || slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)
 }
 
 // program returns the hash of this executable.
@@ -273,6 +270,9 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 	r.Close()
 	if err := r.Leave(); err != nil {
 		return out, err
+	}
+	if out.Left {
+		return out, await(r, h)
 	}
 	if t.Rank() == 0 {
 		h.End(out)
@@ -358,8 +358,12 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		gpu, unmetered = newEnergy(have.gpu, len(gpus[have.gpu]))
 		joules = gpu.joules
 	}
+	terms, err := leaving(c, early)
+	if err != nil {
+		return nil, err
+	}
 	r, err := train.New(train.Setup{
-		Config: c, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
+		Config: c, Terms: terms, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
 		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, Before: before,
 	})
 	if err != nil {

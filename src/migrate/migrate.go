@@ -9,6 +9,7 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
@@ -50,11 +51,12 @@ func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage
 func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool) (*model.Stage, *Rest, error) {
 	m := mover{
 		Plan: p, group: group, x: x, s: s, arrived: make(map[int]*model.Layer),
-		rest: &Rest{group: group, x: x}, ready: x.Stream.Record(nil),
+		rest: &Rest{group: group, x: x, reached: p.Reached}, ready: x.Stream.Record(nil),
 	}
 	if len(p.Moves) == 0 {
 		return m.assemble(), m.rest, nil
 	}
+	m.rest.tell(fault.Announce)
 	for _, step := range []func(layout.Move) error{m.announce, m.prepare} {
 		for _, move := range p.Moves {
 			if err := step(move); err != nil {
@@ -66,6 +68,7 @@ func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool
 	if err != nil {
 		return s, nil, fmt.Errorf("migrate: nothing moved: %w", err)
 	}
+	m.rest.tell(fault.Send)
 	for _, late := range []bool{false, true} {
 		for _, move := range p.Moves {
 			if err := m.transfer(move, late, behind); err != nil {
@@ -81,6 +84,7 @@ func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool
 	if err := m.rest.sync(); err != nil {
 		return s, nil, err
 	}
+	m.rest.tell(fault.Received)
 	m.rest.Moved = Moved{Layers: p.layers(), Bytes: bytes[0], Behind: bytes[1]}
 	return m.assemble(), m.rest, nil
 }

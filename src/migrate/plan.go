@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/model"
 	"dynmo/src/partition"
@@ -16,6 +17,8 @@ type Plan struct {
 	Moves  []layout.Move // From and To are ranks of the group, which has them in one order
 	Layers []int         // that this rank has to have, ascending
 	Config model.Config  // of the model as this rank has it then
+
+	Reached func(fault.Phase) // called in every phase of the move; nil: nothing is
 }
 
 // Within returns the plan of a stage among those of its replica, which are the group, from

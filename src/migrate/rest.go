@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
+	"dynmo/src/fault"
 	"dynmo/src/model"
 )
 
@@ -18,6 +19,7 @@ type Rest struct {
 	earlier  []func() error // sends to earlier stages that have not begun
 	later    []func() error // likewise to later ones
 	left     []*model.Layer
+	reached  func(fault.Phase) // unless nil
 }
 
 // Start begins to send to earlier stages. It is called before a step: the first gradients
@@ -42,6 +44,9 @@ func begin(sends *[]func() error) error {
 // Settle waits until the migration is over, and frees the layers that have left. A second
 // call does nothing.
 func (r *Rest) Settle() error {
+	if len(r.left)+len(r.requests) > 0 {
+		r.tell(fault.Settle)
+	}
 	for _, sends := range []*[]func() error{&r.earlier, &r.later} {
 		if err := begin(sends); err != nil {
 			return err
@@ -62,6 +67,13 @@ func (r *Rest) Settle() error {
 	}
 	r.requests, r.left = nil, nil
 	return nil
+}
+
+// tell says that the move has come to a phase.
+func (r *Rest) tell(p fault.Phase) {
+	if r.reached != nil {
+		r.reached(p)
+	}
 }
 
 // sync waits until the host and all streams see what was received.

@@ -109,6 +109,11 @@ func (s saved) check(p *Planner) error {
 			return fmt.Errorf("probation.before: %w", err)
 		}
 	}
+	for stage, x := range t.Slow {
+		if !(x >= 1 && x <= mostSeconds) {
+			return fmt.Errorf("probation.slow: stage %d: %v, want 1 to %g", stage, x, float64(mostSeconds))
+		}
+	}
 	for field, list := range seconds {
 		for _, x := range list {
 			if !(x >= 0 && x <= mostSeconds) {

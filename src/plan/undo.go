@@ -15,6 +15,7 @@ type probation struct {
 	Steps  []float64 `json:"steps"`            // seconds of the newest steps in the present layout in which no rank was disturbed
 	Fresh  bool      `json:"fresh"`            // the next step is the first in the present layout
 	Before *earlier  `json:"before,omitempty"` // the layout before the last move; nil once that has been judged
+	Slow   []float64 `json:"slow,omitempty"`   // by stage: how many times slower than the fastest its ranks were in them; nil: all are alike
 	Rest   int       `json:"rest"`             // steps for which layers stay, since the last move was undone
 }
 
@@ -28,6 +29,8 @@ type earlier struct {
 const (
 	// kept is how many steps before a move are compared with tried steps after it.
 	kept, tried = 16, 8
+	// otherPace is how many times slower or faster a rank is that counts as another one.
+	otherPace = 1.15
 )
 
 // note takes a step in the present layout.
@@ -36,6 +39,10 @@ func (t *probation) note(m profile.Measurement) {
 	if m.Changed {
 		*t = probation{Fresh: true}
 	}
+	if !samePaces(t.Slow, m.Slow) { // the steps so far say nothing of those to come
+		t.Steps = nil
+	}
+	t.Slow = m.Slow
 	if t.Fresh || m.Estimate.Disturbed {
 		t.Fresh = false
 		return
@@ -44,10 +51,30 @@ func (t *probation) note(m profile.Measurement) {
 	t.Steps = t.Steps[max(0, len(t.Steps)-kept):]
 }
 
+// samePaces reports whether no stage's ranks are much slower or faster than they were.
+func samePaces(before, now []float64) bool {
+	n := max(len(before), len(now))
+	for stage := range n {
+		x := paceOf(now, stage) / paceOf(before, stage)
+		if x > otherPace || x*otherPace < 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// paceOf returns how many times slower than the fastest a stage's ranks are.
+func paceOf(slow []float64, stage int) float64 {
+	if stage < len(slow) {
+		return slow[stage]
+	}
+	return 1
+}
+
 // moves takes it that layers move from a layout.
 func (t *probation) moves(from layout.Layout, expected float64) {
 	steps := t.Steps
-	*t = probation{Fresh: true}
+	*t = probation{Fresh: true, Slow: t.Slow}
 	if len(steps) >= tried {
 		t.Before = &earlier{from, steps, expected}
 	}
@@ -73,7 +100,7 @@ func (t *probation) undo(p *Planner, costs cost.Table, present layout.Layout) (l
 	if !(after/before-1 > surelySaved+certainty*math.Hypot(noise, more)) {
 		return present, false
 	}
-	*t = probation{Fresh: true, Rest: horizon}
+	*t = probation{Fresh: true, Slow: t.Slow, Rest: horizon}
 	return b.Layout, true
 }
 

@@ -23,6 +23,8 @@ import (
 type estimator struct {
 	memory
 	ranked [][3][]sample // by layer and of its passes: what the steps say, ascending
+	took   []float64     // by stage: how many times longer than at its best its ranks took in the newest step
+	moved  []float64     // by stage: how many times slower than the fastest, as moved layers tell; nil: all are alike
 }
 
 // memory is what an estimator knows of the steps so far, as checkpoints keep it.
@@ -146,6 +148,7 @@ func (e *estimator) estimate(t cost.Table) cost.Estimate {
 		out.Doubt = slices.Clone(e.Doubts)
 	}
 	slow := e.Speeds.Slow(stages)
+	e.moved = slow
 	e.prove(slow, out.Stage)
 	unslow(out.Layers, e.Home, slow)
 	e.share(out)

@@ -38,6 +38,12 @@ func (e *estimator) pacing() {
 		}
 	}
 	e.Last = paces[len(paces)-1]
+	e.took = slices.Clone(e.Pace)
+	for stage, x := range e.Last {
+		if x > 0 {
+			e.took[stage] *= x
+		}
+	}
 	for stage := range stages {
 		sum, n := 0.0, 0
 		for i := range e.Steps {

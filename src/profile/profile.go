@@ -42,6 +42,10 @@ type Measurement struct {
 	Memory           []Memory      // by stage: the largest of the replicas
 	Joules           float64       // of all ranks; -1 if one does not know its own
 	Balancing        float64       // the largest of all ranks
+	// Paces is by stage how many times longer than the fastest one at its best it took, for
+	// the same work; Slowest is by stage the replica whose rank computed longest.
+	Paces   []float64
+	Slowest []int
 
 	// Instructions is by stage what the replica did, a span for each instruction in
 	// order; only the first stage of the replica knows.
@@ -91,6 +95,7 @@ func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change
 		}
 	}
 	m.Estimate = p.estimator.observe(m.Measurement, m.values, owners, change.Costs)
+	m.Paces = p.estimator.nowTaken()
 	if m.Work != nil {
 		m.Fixed = make([]float64, len(m.Work))
 		for l := range m.Fixed {
@@ -225,7 +230,7 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 	slices.SortStableFunc(m.Counts, func(a, b cost.Count) int {
 		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Microbatch, b.Microbatch), strings.Compare(a.Name, b.Name))
 	})
-	m.Joules, m.Balancing = all.Joules, all.Balancing
+	m.Joules, m.Balancing, m.Slowest = all.Joules, all.Balancing, slowest(rows)
 	for d := range rows[0].summaries {
 		parts := make([]trace.Summary, len(rows))
 		for stage, r := range rows {
@@ -236,6 +241,19 @@ func joinStages(clock string, names []string, rows []report) Measurement {
 		}
 	}
 	return m
+}
+
+// slowest returns by stage the replica whose rank computed longest.
+func slowest(rows []report) []int {
+	list := make([]int, len(rows))
+	for stage, r := range rows {
+		for d, s := range r.summaries {
+			if s.Busy[0] > r.summaries[list[stage]].Busy[0] {
+				list[stage] = d
+			}
+		}
+	}
+	return list
 }
 
 // DispatchOverhead returns the seconds from one instruction of a stage to the

@@ -103,6 +103,7 @@ const (
 	Dynamic EventKind = "dynamic"    // the model changed
 	Balance EventKind = "balance"    // cuts were decided
 	Migrate EventKind = "migrate"    // layers moved
+	Slow    EventKind = "straggler"  // a rank is slower than the others, or so no longer
 	Repack  EventKind = "repack"     // the model was packed onto fewer ranks
 	Release EventKind = "release"    // ranks without layers ended, or their nodes went back to Slurm
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be

@@ -1,9 +1,6 @@
 package record
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Save is what a checkpoint took.
 type Save struct {
@@ -38,7 +35,7 @@ func (j *Journal) Unsaved(steps int, why error) error {
 	if j == nil {
 		return nil
 	}
-	text := strings.ReplaceAll(why.Error(), "\n", "; ")
-	j.observe.Say(fmt.Sprintf("warning: no checkpoint after step %d: %s", steps, text))
+	text := oneLine(why.Error())
+	j.Warn(fmt.Sprintf("no checkpoint after step %d: %s", steps, text))
 	return j.event(Event{Step: steps, Kind: Saved, Detail: map[string]any{"error": text}})
 }

@@ -37,6 +37,8 @@ type Summary struct {
 	Hash           string `json:"hash,omitempty"` // of the final weights
 	Before         Pace   `json:"before"`         // steps before layers first moved; all, if none did
 	After          Pace   `json:"after"`          // the last steps with one model and one layout
+	// ShrinkFailures is how often Slurm took no nodes back from the running job.
+	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
 	// Worth is absent where there is one stage, and of runs that failed.
 	Worth *plan.Worth `json:"worth,omitempty"`
 	// Packing is absent where the model was never packed onto fewer ranks.
@@ -94,6 +96,7 @@ type Tally struct {
 	cuts          []int
 	before, after paces
 	moved         bool
+	shrinks       int // that failed
 	series        profile.Series
 	packer        Packer
 }
@@ -152,8 +155,11 @@ func (t *Tally) Step(m Metrics) {
 // Event takes an event.
 func (t *Tally) Event(e Event) {
 	t.packer.Event(e)
-	if e.Kind == Dynamic {
+	switch {
+	case e.Kind == Dynamic:
 		t.after = paces{}
+	case e.Kind == Release && e.Detail[refusedKey] != nil:
+		t.shrinks++
 	}
 }
 
@@ -170,7 +176,10 @@ func (t *Tally) Costs(p profile.Phase) {
 // Summary returns the summary of a run that has ended, but for its error, hash and
 // worth.
 func (t *Tally) Summary(status Status) Summary {
-	return Summary{Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation, Before: t.before.pace(t.clock), After: t.after.pace(t.clock), Packing: t.packer.Packing()}
+	return Summary{
+		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.shrinks, Packing: t.packer.Packing(),
+	}
 }
 
 // Worth returns what moving layers was worth under some settings; nil where there is

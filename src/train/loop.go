@@ -19,6 +19,7 @@ type Outcome struct {
 	Stopped bool    // asked to end before the last step
 	Saved   int     // steps that the last checkpoint holds; 0: there is none
 	Left    bool    // this rank was given back: the others went on without it
+	Next    *Next   // on what the run is to go on, for which it has ended; nil: it has not
 	Hash    string  // of the final weights, if train.hash is set
 }
 
@@ -38,6 +39,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 	if err := r.startSaver(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}
+	if err := r.startReleases(); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
 	clock, steps, post := r.Device.Clock(), r.Config.Train.Steps, r.World.Post()
 	for step := r.resumed.Step; step < steps && !out.Stopped; step++ {
 		fail := func(err error) (Outcome, error) { return out, fmt.Errorf("step %d: %w", step, err) }
@@ -53,6 +57,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Step: forward and backward of all microbatches, gradients summed over replicas.
 		post.Enter(step, comm.RoomPipeline)
 		start := clock.Now()
+		r.slows.begin(r.Fault, step)
 		if r.Fault.In(step, r.World.Rank()) {
 			r.Fault.Strike(r.World.Abort, r.Exit)
 		}
@@ -86,6 +91,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if err != nil {
 			return fail(err)
 		}
+		late := r.stragglers(w, l, m)
 		if err := r.dynamism.After(step, m.Measurement); err != nil {
 			return fail(fmt.Errorf("dynamic: %w", err))
 		}
@@ -103,16 +109,23 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// it has no place for go.
 		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
+		packs, restarts := next.Stages() < l.Stages(), r.restarts(l, next)
+		if restarts != nil {
+			next = l
+		}
 		if !next.SameRanks(l) { // ranks that leave take part in no agreement
 			if err := r.finishSaving(w); err != nil {
 				return fail(err)
 			}
 		}
 		var moved migrate.Moved
-		if w, s, moved, err = r.move(w, m, l, next, s); err != nil {
+		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
 			return fail(err)
 		}
 		l = next
+		if err := r.lost(step+1, ran, next); err != nil {
+			return fail(err)
+		}
 
 		// Record: rank 0 tells what happened.
 		post.Enter(step, comm.RoomRecord)
@@ -126,8 +139,8 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if err := r.journal.Step(record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
-			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
-			Validation: validation,
+			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resizing: r.resized, Resident: r.Before > 0,
+			Validation: validation, Stragglers: late,
 		}); err != nil {
 			return fail(err)
 		}
@@ -140,10 +153,16 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		// Save: a checkpoint is written while steps go on, but for the last.
 		post.Enter(step, comm.RoomSave)
 		at := place{step + 1, w, l, s}
-		if err := r.save(at, agreed, out.Stopped || step+1 == steps); err != nil {
+		if err := r.save(at, agreed, packs && r.Terms.Ends(), out.Stopped || restarts != nil || step+1 == steps); err != nil {
 			return fail(err)
 		}
 		out.Saved = r.saver.saved
+		if restarts != nil && out.Saved == out.Steps {
+			out.Next, out.Stopped = restarts, true
+		}
+		if err := r.poll(out.Saved); err != nil {
+			return fail(err)
+		}
 		r.took(step, time.Since(began))
 	}
 	return r.end(out, w, l, s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"dynmo/src/elastic"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/model"
@@ -13,11 +14,12 @@ import (
 
 // moveWithin takes layers to where the next layout has them, on the same ranks. Collective
 // over the stages of a replica.
-func (r *Rank) moveWithin(w elastic.World, present, next layout.Layout, s *model.Stage, behind bool) (*model.Stage, *migrate.Rest, error) {
+func (r *Rank) moveWithin(w elastic.World, present, next layout.Layout, s *model.Stage, behind bool, reached func(fault.Phase)) (*model.Stage, *migrate.Rest, error) {
 	p, err := migrate.Within(present.Owners(), next.Owners(), w.Stages.Rank(), s.Config)
 	if err != nil {
 		return s, nil, err
 	}
+	p.Reached = reached
 	s, rest, err := migrate.Begin(w.Stages, p, r.x, s, behind)
 	if err == nil && !behind {
 		err = rest.Settle()
@@ -27,7 +29,7 @@ func (r *Rank) moveWithin(w elastic.World, present, next layout.Layout, s *model
 
 // moveAcross takes layers to where the next layout has them, on other ranks, and makes their
 // world. Collective over the present world.
-func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, *migrate.Rest, error) {
+func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage, reached func(fault.Phase)) (elastic.World, *model.Stage, *migrate.Rest, error) {
 	own := func(layer int) bool { return m.Layers[layer].Bytes.Own > 0 }
 	p, err := migrate.Between(present, next, w.All.Rank(), s.Config, own)
 	if err != nil {
@@ -37,6 +39,7 @@ func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next 
 	if err != nil {
 		return w, s, nil, fmt.Errorf("migrate: %w", err)
 	}
+	p.Reached = reached
 	s, rest, err := migrate.Begin(group, p, r.x, s, false)
 	if err == nil {
 		err = errors.Join(rest.Settle(), done())
@@ -44,8 +47,13 @@ func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next 
 	if err != nil {
 		return w, s, nil, err
 	}
+	began := r.Device.Clock().Now()
 	if w, err = w.Resize(present, next); err != nil {
 		return w, s, nil, fmt.Errorf("resize: %w", err)
+	}
+	r.resized = r.Device.Clock().Now() - began
+	if reached != nil {
+		reached(fault.Resized)
 	}
 	return w, s, rest, nil
 }

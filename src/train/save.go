@@ -81,10 +81,11 @@ func (r *Rank) startSaver() error {
 // ask returns what this rank is asked for after the step: by signals, or on rank 0 by
 // the time since the last checkpoint.
 func (r *Rank) ask() pipeline.Ask {
-	if r.Stop() {
+	if r.Stop() || r.asked.Stop {
 		return pipeline.Stop
 	}
-	asked := r.Save != nil && r.Save() // also where it changes nothing: it was heard
+	asked := r.Save != nil && r.Save() || r.asked.Save // also where it changes nothing: it was heard
+	r.asked.Save = false
 	if asked || r.World.Rank() == 0 && r.saver.dir != "" && r.saver.phase == saveIdle && time.Since(r.saver.began) >= r.between() {
 		return pipeline.Save
 	}
@@ -117,12 +118,13 @@ func (r *Rank) dueAt(steps int) bool {
 }
 
 // save goes on with the checkpoint that is being written, and begins one where it is
-// due, once that before it has ended. The last step waits for its own. Collective.
-func (r *Rank) save(at place, a pipeline.Agreement, last bool) error {
+// due, once that before it has ended: also where ranks are about to leave. The last step
+// waits for its own. Collective.
+func (r *Rank) save(at place, a pipeline.Agreement, leaving, last bool) error {
 	if r.saver.dir == "" {
 		return nil
 	}
-	if !last && a.Ask < pipeline.Save && !r.dueAt(at.steps) {
+	if !last && !leaving && a.Ask < pipeline.Save && !r.dueAt(at.steps) {
 		return r.advance(at.world, false)
 	}
 	if err := r.finishSaving(at.world); err != nil {
@@ -184,7 +186,7 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 			err = store.Room(k.dir, total[0])
 		}
 		if err == nil {
-			k.files, err = k.shot.Write(k.dir, k.manifest.Step, r.killer())
+			k.files, err = k.shot.Write(k.dir, k.manifest.Step, r.killer(k.manifest.Step))
 		}
 		k.ended <- err
 	}()
@@ -250,15 +252,17 @@ func (r *Rank) commit(w elastic.World) error {
 		maps.Copy(k.manifest.Files, files)
 	}
 	k.manifest.Corpus, k.manifest.Sparsity = r.Corpus.Hash(), r.journal.Sparsity()
-	go func() { k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.killer()) }()
+	go func() {
+		k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.killer(k.manifest.Step))
+	}()
 	return nil
 }
 
-// killer returns what is to be called in every phase of writing the checkpoint, nil
-// unless a fault is wanted there.
-func (r *Rank) killer() func(fault.Phase) {
+// killer returns what is to be called in every phase of writing the checkpoint after so
+// many steps, or of a move after them; nil unless a fault is wanted there.
+func (r *Rank) killer(steps int) func(fault.Phase) {
 	me := r.World.Peer(r.World.Rank())
-	return r.Fault.Killer(r.saver.manifest.Step, me.World, func(rank int) int {
+	return r.Fault.Killer(steps, me.World, func(rank int) int {
 		if rank < r.World.Size() && r.World.Peer(rank).Host == me.Host {
 			return r.World.Peer(rank).PID
 		}

@@ -21,6 +21,7 @@ import (
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/profile"
+	"dynmo/src/record"
 	"dynmo/src/trace"
 )
 
@@ -193,6 +194,19 @@ func (r *Rank) own() profile.Own {
 	return o
 }
 
+// stragglers returns what rank 0 has to tell of ranks that are slower than the others.
+func (r *Rank) stragglers(w elastic.World, l layout.Layout, m profile.Measurement) []record.Straggler {
+	if r.journal == nil {
+		return nil
+	}
+	var list []record.Straggler
+	for _, s := range r.late.Note(m) {
+		peer := w.All.Peer(l.Mesh.Rank(s.Stage, s.Replica))
+		list = append(list, record.Straggler{Rank: peer.World, Host: peer.Host, Score: s.Score, Over: s.Over})
+	}
+	return list
+}
+
 // diffuse balances by messages between neighbouring stages.
 func (r *Rank) diffuse(p balance.Problem, cuts partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
 	stages := r.profiler.Stages
@@ -230,21 +244,22 @@ func (r *Rank) recycle() (end func()) {
 	return func() { r.Device.Recycle(false) }
 }
 
-// move takes layers to where the next layout has them, and makes the world, the
-// stage and the runner of that layout. What only the update reads may follow while the
+// move takes layers, after so many steps, to where the next layout has them, and makes the
+// world, the stage and the runner of that layout. What only the update reads may follow while the
 // next step computes: see settle. Collective over the present world.
-func (r *Rank) move(w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
+func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
+	reached := r.killer(steps)
 	behind := r.planner.Behind(m.Table, present, next)
 	var rest *migrate.Rest
 	var err error
 	if next.SameRanks(present) {
-		s, rest, err = r.moveWithin(w, present, next, s, behind)
+		s, rest, err = r.moveWithin(w, present, next, s, behind, reached)
 	} else {
-		w, s, rest, err = r.moveAcross(w, m, present, next, s)
+		w, s, rest, err = r.moveAcross(w, m, present, next, s, reached)
 	}
 	if err != nil {
 		return w, s, migrate.Moved{}, err
@@ -279,17 +294,19 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 	if err := r.settle(); err != nil {
 		return out, err
 	}
+	if err := errors.Join(r.leaveNext(out.Next), r.finishReleases(w)); err != nil {
+		return out, err
+	}
 	if err := r.journal.End(); err != nil {
 		return out, err
 	}
-	if !r.Config.Train.Hash {
-		return out, nil
+	if r.Config.Train.Hash {
+		var err error
+		if out.Hash, err = r.hash(w, l, s); err != nil {
+			return out, fmt.Errorf("hash: %w", err)
+		}
 	}
-	var err error
-	if out.Hash, err = r.hash(w, l, s); err != nil {
-		return out, fmt.Errorf("hash: %w", err)
-	}
-	return out, nil
+	return out, r.dismiss()
 }
 
 // Close gives back what the rank holds, the threads of its kernels too.

@@ -44,6 +44,7 @@ type Setup struct {
 	Joules  func() float64  // of this rank since the run began, -1 if they are not known; nil: none
 	Fault   *fault.Fault    // that is wanted of some rank; nil: none
 	Exit    func(int)       // ends this process, where a fault wants it
+	Terms   *elastic.Terms  // of ranks that hold no layer any more; nil where ranks are goroutines, which end
 	Before  int64           // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 }
 
@@ -66,10 +67,15 @@ type Rank struct {
 	last     [2]time.Duration   // wall time of the two last steps
 	lately   [100]time.Duration // wall time of so many last steps
 	spent    float64            // seconds that followed the last step
+	resized  float64            // seconds that making the groups of other ranks took, the last time
 	skipped  int                // steps in a row whose update was left out
 	resumed  Resumed
 	saver    saver
-	rest     *migrate.Rest // of the last move; nil: none
+	slows    *slows // of a fault that slows this rank down; nil: none
+	late     profile.Stragglers
+	rest     *migrate.Rest     // of the last move; nil: none
+	releases *elastic.Releases // nil but on rank 0, where ranks are processes
+	asked    elastic.Asked     // of ranks without layers
 }
 
 // first returns the planner of settings and the layout of the first step.
@@ -139,6 +145,9 @@ func New(s Setup) (*Rank, error) {
 		if err := Agree(s.World, r.load(shape), true); err != nil {
 			return nil, err
 		}
+	}
+	if err := Agree(s.World, r.slowDown(), true); err != nil {
+		return nil, err
 	}
 	return r, Agree(s.World, r.place(r.world, r.layout, r.stage), false)
 }

@@ -37,15 +37,6 @@ func isStatus(want ...int) func(int) bool {
 // was seen to end first.
 var killed = isStatus(128+9, exitFailure)
 
-// text returns the fault as DYNMO_FAULT says it.
-func (c crash) text() string {
-	at := strconv.Itoa(c.fault.Step)
-	if c.fault.Phase != "" {
-		at += "." + string(c.fault.Phase)
-	}
-	return fmt.Sprintf("%s@%s:%d", c.fault.Kind, at, c.fault.Rank)
-}
-
 // TestTrainCrashes: however a rank ends, the run ends with it, says first which rank
 // it was, and goes on to the weights of a run that nothing disturbed.
 func TestTrainCrashes(t *testing.T) {
@@ -103,15 +94,17 @@ func undisturbed(t *testing.T) string {
 }
 
 // run has the rank fail, and has the run go on in one process to the weights that are wanted.
-func (c crash) run(t *testing.T, want string) {
+func (c crash) run(t *testing.T, want string) { c.runIn(t, folder(t, ""), want) }
+
+// runIn is run in a folder that may have a run to go on with.
+func (c crash) runIn(t *testing.T, dir, want string) {
 	w := world{c.ranks}
 	w.need(t)
 	f := expect.NewFault(t, c.id, c.where)
-	dir := folder(t, "")
 	run := filepath.Join(dir, "run")
 	args := training(append(append(saving, append(sets(fmt.Sprintf("parallel.stages=%d", c.ranks)), c.more...)...), "--run-dir", "run", "--resume")...)
 	cmd := w.command(t, dir, args...)
-	cmd.Env = append(cmd.Env, fault.Variable+"="+c.text())
+	cmd.Env = append(cmd.Env, fault.Variable+"="+c.fault.String())
 	e := finish(t, cmd)
 	over := nobody(t, dir)
 	if !c.status(e.status) || e.took > soon {
@@ -196,8 +189,8 @@ func TestTrainRefusesFaults(t *testing.T) {
 	each(t, func(t *testing.T, w world) {
 		dir := folder(t, "")
 		cmd := w.command(t, dir, training("--run-dir", "run")...)
-		cmd.Env = append(cmd.Env, fault.Variable+"=hang@3:1")
-		finish(t, cmd).refused(t, exitUsage, `DYNMO_FAULT=hang@3:1: kind "hang", want one of [kill segv exit panic abort]`)
+		cmd.Env = append(cmd.Env, fault.Variable+"=flood@3:1")
+		finish(t, cmd).refused(t, exitUsage, `DYNMO_FAULT=flood@3:1: kind "flood", want one of [kill segv exit panic abort stop hang slow]`)
 		if _, err := os.Stat(filepath.Join(dir, "run")); !os.IsNotExist(err) {
 			t.Errorf("run directory: %v, want none", err)
 		}

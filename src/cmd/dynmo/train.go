@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,8 +46,10 @@ stages, the balancer, the schedule and train.steps may be others than before.
 
 Exit status: 0 done; 1 failure, or no checkpoint of the last step; 2 bad command line,
 settings, world or data, and nothing was trained; 74 three checkpoints in a row could
-not be written; 85 stopped by a signal before its last step, with a checkpoint
-(0 with train.stopped_is_success, or where no checkpoints are kept).`,
+not be written; 75 with elastic.release=restart: the run is to go on with the stages and
+on the nodes of next.json in its directory, with a checkpoint; 85 stopped by a signal
+before its last step, with a checkpoint (0 with train.stopped_is_success, or where no
+checkpoints are kept).`,
 		Args: func(c *cobra.Command, args []string) error {
 			return refuse(c, cobra.ExactArgs(1)(c, args))
 		},
@@ -155,15 +158,24 @@ func outcomeStatus(c config.Config, out train.Outcome, recorded bool) error {
 		return nil
 	case out.Saved < out.Steps && !out.Stopped:
 		return fmt.Errorf("all %d steps are done, but there is no checkpoint after the last: the last one that was written holds %d steps", out.Steps, out.Saved)
+	case out.Next != nil:
+		afterOthers()
+		return statusError(exitNext)
 	case out.Saved < out.Steps:
 		return fmt.Errorf("stopped after step %d without a checkpoint of it: the last one that was written holds %d steps", out.Steps, out.Saved)
 	case !out.Stopped || c.Train.StoppedIsSuccess:
 		return nil
 	}
+	afterOthers()
+	return statusError(exitStopped)
+}
+
+// afterOthers lets the other ranks end first: a launcher kills those that are left once
+// one has ended with another status than 0.
+func afterOthers() {
 	if mpi.Launched() {
 		time.Sleep(500 * time.Millisecond)
 	}
-	return statusError(exitStopped)
 }
 
 // end prints how a run ended. cause is why it was asked to end before the last
@@ -174,6 +186,11 @@ func end(c *cobra.Command, out train.Outcome, steps int, cause error) {
 		fmt.Fprintf(c.OutOrStdout(), ", weights %s", out.Hash)
 	}
 	fmt.Fprintln(c.OutOrStdout())
+	if n := out.Next; n != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %d stages are enough from here on: the run is to go on with them on %s\n",
+			c.Root().Name(), n.Stages, strings.Join(n.Nodes, ","))
+		return
+	}
 	if !out.Stopped {
 		return
 	}

@@ -6,7 +6,7 @@ package mpi
 // first, hold what `mpicc --showme:compile` and `--showme:link` print.
 
 // #cgo linux CFLAGS: -I/usr/lib/x86_64-linux-gnu/openmpi/include
-// #cgo linux LDFLAGS: -L/usr/lib/x86_64-linux-gnu/openmpi/lib -lmpi
+// #cgo linux LDFLAGS: -L/usr/lib/x86_64-linux-gnu/openmpi/lib -lmpi -ldl
 // The shim keeps no pointer to a result after it returns, and calls no Go: calls
 // that are declared so cost less, and their results may lie on the stack.
 

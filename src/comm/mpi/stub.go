@@ -32,6 +32,12 @@ func FirstRefusing(refuses bool) (int, error) { return -1, errWithout }
 // Stop does nothing.
 func Stop() error { return nil }
 
+// CanLeave returns an error: this binary was built without MPI.
+func CanLeave() error { return errWithout }
+
+// Leave returns an error: this binary was built without MPI.
+func Leave() error { return errWithout }
+
 // PingPong returns an error: this binary was built without MPI.
 func PingPong(t comm.Transport, peer int, out, in tensor.Mem, messages int) (float64, error) {
 	return 0, errWithout

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"dynmo/src/expect"
+	"dynmo/src/fault"
+)
+
+// moving has layers leave the last stage, whose head is large, and all stages between take
+// part in that: after the second step of a run that goes on after three.
+var moving = sets("model.vocab=2048", "model.blocks=14", "checkpoint.every=3", "checkpoint.keep=10")
+
+// beforeAMove returns a folder with a run as it would be had it been killed when it had
+// written its checkpoint after three steps, and no layer had moved yet, and the weights that
+// a run ends with that nothing disturbed.
+func beforeAMove(t *testing.T) (dir, want string) {
+	t.Helper()
+	dir = folder(t, "")
+	want = weights(t, alone.run(t, dir, training(append(moving, "--set", "balance.kind=uniform", "--run-dir", "run")...)...))
+	for _, step := range []int{6, 9, 12} {
+		expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", fmt.Sprintf("step_%08d", step))))
+	}
+	return dir, want
+}
+
+// TestTrainCrashesInAMove: whichever rank is killed in whichever phase of a move of layers,
+// the run ends at once, and goes on from the checkpoint before the move to the weights of a
+// run that nothing disturbed. With DYNMO_LONG=1 every rank in every phase.
+func TestTrainCrashesInAMove(t *testing.T) {
+	four.need(t)
+	t.Parallel()
+	var dir, want string
+	once := sync.OnceFunc(func() { dir, want = beforeAMove(t) })
+	for i, phase := range fault.MovePhases() {
+		for rank := range 4 {
+			if (phase != fault.Received || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
+				continue
+			}
+			room := "migrate"
+			if phase == fault.Settle {
+				room = `(migrate|pipeline|update|checkpoint)` // what is behind follows
+			}
+			c := crash{"F19", fmt.Sprintf("phase=%s rank=%d", phase, rank), 4, fault.Fault{Kind: fault.Kill, Step: 3 + i%2, Phase: phase, Rank: rank},
+				killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, moving}
+			t.Run(c.where, func(t *testing.T) {
+				once()
+				here := t.TempDir()
+				expect.OK(t, os.CopyFS(here, os.DirFS(dir)))
+				c.runIn(t, here, want)
+				if e := alone.run(t, here, "ckpt", "verify", "run"); e.status != exitDone || strings.Contains(e.stdout, "damaged") {
+					t.Errorf("checkpoints: %s%s", e.stdout, e.stderr)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,3 @@
+//go:build mpi
+
+#include "../../../csrc/mpi/leave.c"

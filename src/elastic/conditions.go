@@ -1,0 +1,84 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+)
+
+// launched returns an error unless srun started the ranks, which lets some of them end
+// before the others: mpirun takes a rank that ends early for dead, or has it wait.
+func launched(getenv func(string) string) error {
+	switch {
+	case getenv("OMPI_COMM_WORLD_SIZE") != "":
+		return errors.New("mpirun lets no rank leave before the others, want `srun --mpi=pmix`")
+	case getenv("SLURM_JOB_ID") == "" || getenv("SLURM_STEP_ID") == "" || getenv("SLURM_PROCID") == "":
+		return errors.New("this is no step of a Slurm job, want `srun --mpi=pmix`")
+	}
+	return nil
+}
+
+// canLeave returns the error of the first rank that cannot tell the launcher that it leaves.
+func canLeave(places []place) error {
+	for rank, p := range places {
+		if p.CanLeave != "" {
+			return fmt.Errorf("rank %d cannot take leave of the launcher: %s; elastic.leave = \"mpi\" may do", rank, p.CanLeave)
+		}
+	}
+	return nil
+}
+
+// nodeName is what Slurm may call a node: nothing that it would take for a list.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+
+// jobNumber is a job, or a task of an array.
+var jobNumber = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
+
+var (
+	batchHost = regexp.MustCompile(`(?m)^ +BatchHost=(\S+)`)
+	noShrink  = regexp.MustCompile(`(?mi)^ *SchedulerParameters *=.*\bdisable_job_shrink\b`)
+)
+
+// resizable returns an error unless Slurm can take nodes from this job; else the job, and
+// the node of its batch script, "" if it has none.
+func resizable(nodes []string, getenv func(string) string) (job Job, batch string, err error) {
+	if size := getenv("SLURM_HET_SIZE"); size != "" && size != "1" {
+		return job, "", errors.New("Slurm cannot resize a heterogeneous job")
+	}
+	if strings.HasPrefix(getenv("SLURM_DISTRIBUTION"), "arbitrary") {
+		return job, "", errors.New("Slurm cannot resize a job whose tasks are distributed arbitrarily")
+	}
+	for rank, node := range nodes {
+		if !nodeName.MatchString(node) {
+			return job, "", fmt.Errorf("rank %d: SLURMD_NODENAME = %.80q is no name of a node", rank, node)
+		}
+	}
+	for _, program := range []string{"scontrol", "squeue"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return job, "", fmt.Errorf("%s is not on PATH of rank 0's node", program)
+		}
+	}
+	if job, err = newJob(getenv); err != nil {
+		return job, "", err
+	}
+	conf, err := job.call(context.Background(), "scontrol", "show", "config")
+	if err != nil {
+		return job, "", err
+	}
+	if noShrink.MatchString(conf) {
+		return job, "", errors.New("this Slurm takes no nodes from running jobs (SchedulerParameters has disable_job_shrink)")
+	}
+	about, err := job.call(context.Background(), "scontrol", "show", "job", job.Number)
+	if err != nil {
+		return job, "", err
+	}
+	if found := batchHost.FindStringSubmatch(about); found != nil {
+		if batch = found[1]; !nodeName.MatchString(batch) {
+			return job, "", fmt.Errorf("scontrol show job: BatchHost = %.80q is no name of a node", batch)
+		}
+	}
+	return job, batch, nil
+}

@@ -1,0 +1,188 @@
+package elastic
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Scheduler is the batch system that a run asks to take nodes back.
+type Scheduler interface {
+	// Keep asks once that the job have these nodes and no others. The error wraps ErrBusy
+	// if the same may be answered otherwise a little later.
+	Keep(ctx context.Context, nodes []string) error
+	// Nodes returns the nodes of the job.
+	Nodes(ctx context.Context) ([]string, error)
+}
+
+// ErrBusy is wrapped by the error of a batch system that cannot answer at the moment.
+var ErrBusy = errors.New("busy")
+
+const (
+	// callFor is how long a command of Slurm may take.
+	callFor = 10 * time.Second
+	// mostOutput is how much of its output is read, in bytes: a job's list of nodes is
+	// shorter by far.
+	mostOutput = 1 << 20
+)
+
+// Job is a job of Slurm.
+type Job struct {
+	Number string
+	limit  time.Duration // of a command; 0: callFor
+}
+
+// newJob returns the job of this process.
+func newJob(getenv func(string) string) (Job, error) {
+	number := getenv("SLURM_JOB_ID")
+	if array := getenv("SLURM_ARRAY_JOB_ID"); array != "" { // whose first task has the array's number
+		number = array + "_" + getenv("SLURM_ARRAY_TASK_ID")
+	}
+	if !jobNumber.MatchString(number) {
+		return Job{}, fmt.Errorf("the number of the Slurm job is %.80q, want digits", number)
+	}
+	return Job{Number: number}, nil
+}
+
+// busy is what Slurm says if the same may be answered otherwise a little later.
+var busy = regexp.MustCompile(`(?i)DB index|temporarily`)
+
+// Keep runs scontrol. Every name of a node is checked: Slurm would take a part of another
+// text for an option.
+func (j Job) Keep(ctx context.Context, nodes []string) error {
+	for _, node := range nodes {
+		if !nodeName.MatchString(node) {
+			return fmt.Errorf("%.80q is no name of a node", node)
+		}
+	}
+	out, err := j.call(ctx, "scontrol", "update", "JobId="+j.Number, "NodeList="+strings.Join(nodes, ","))
+	if err != nil && busy.MatchString(out) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}
+
+// Nodes asks squeue.
+func (j Job) Nodes(ctx context.Context) ([]string, error) {
+	list, err := j.call(ctx, "squeue", "--noheader", "--jobs="+j.Number, "--format=%N")
+	if err != nil {
+		return nil, err
+	}
+	if list = strings.TrimSpace(list); list == "" || strings.HasPrefix(list, "-") {
+		return nil, fmt.Errorf("squeue: job %s has no nodes", j.Number)
+	}
+	names, err := j.call(ctx, "scontrol", "show", "hostnames", list)
+	return strings.Fields(names), err
+}
+
+// call runs a command of Slurm, without a shell, in a directory that only this user can
+// enter, since scontrol leaves files where it runs. Its error has the first line of what
+// the command says, and is returned with all of it.
+func (j Job) call(ctx context.Context, program string, args ...string) (out string, err error) {
+	dir, err := os.MkdirTemp("", "dynmo-slurm-")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", program, err)
+	}
+	defer os.RemoveAll(dir)
+	limit := cmp.Or(j.limit, callFor)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var output capped
+	cmd := exec.CommandContext(limited, program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C")
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // and what it started
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	out = output.String()
+	switch {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil:
+		return out, fmt.Errorf("%s: %w", program, ctx.Err())
+	case limited.Err() != nil:
+		return out, fmt.Errorf("%s %s: no answer in %v", program, args[0], limit)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	return out, fmt.Errorf("%s %s: %s", program, args[0], cmp.Or(first, err.Error()))
+}
+
+// capped keeps the beginning of what is written.
+type capped struct{ bytes.Buffer }
+
+func (c *capped) Write(p []byte) (int, error) {
+	c.Buffer.Write(p[:max(0, min(len(p), mostOutput-c.Len()))])
+	return len(p), nil
+}
+
+const (
+	// retryEvery is the time between two questions to a batch system that is busy.
+	retryEvery = 2 * time.Second
+	// verifyFor is how long the batch system may take to show what it has done.
+	verifyFor = 5 * time.Second
+)
+
+// shrink has a job keep some nodes alone. While the batch system is busy it asks again, for
+// so long; then it looks whether the job has those nodes. It returns how often it asked.
+func shrink(ctx context.Context, s Scheduler, keep []string, retry time.Duration) (tries int, err error) {
+	for began := time.Now(); ; {
+		tries++
+		err = s.Keep(ctx, keep)
+		if !errors.Is(err, ErrBusy) || time.Since(began)+retryEvery > retry {
+			break
+		}
+		if !sleep(ctx, retryEvery) {
+			return tries, ctx.Err()
+		}
+	}
+	if errors.Is(err, ErrBusy) {
+		return tries, err
+	}
+	within := verifyFor
+	if err != nil { // the call may have had its effect before it failed
+		within = 0
+	}
+	if wrong := verify(ctx, s, keep, within); wrong != nil {
+		return tries, cmp.Or(err, wrong)
+	}
+	return tries, nil
+}
+
+// verify returns an error unless the job comes to have just these nodes within a time.
+func verify(ctx context.Context, s Scheduler, keep []string, within time.Duration) error {
+	want := slices.Sorted(slices.Values(keep))
+	for began := time.Now(); ; {
+		got, err := s.Nodes(ctx)
+		if err == nil && slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			return nil
+		}
+		if time.Since(began) >= within {
+			return cmp.Or(err, fmt.Errorf("the job has %d nodes after that, want %d", len(got), len(want)))
+		}
+		if !sleep(ctx, verifyFor/10) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep waits for so long, and reports false if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,134 @@
+package elastic
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/config"
+)
+
+// Mode is what becomes of ranks that hold no layer any more.
+type Mode string
+
+// Modes, as elastic.release has them.
+const (
+	Park    Mode = "park"    // they wait for the end of the run
+	Exit    Mode = "exit"    // they end
+	Slurm   Mode = "slurm"   // they end, and Slurm takes their nodes back
+	Restart Mode = "restart" // none does: the run ends, to be started again on fewer nodes
+)
+
+// Terms are what becomes of ranks that hold no layer, the same on every rank.
+type Terms struct {
+	Mode  Mode
+	Leave string   // how a rank ends before the others: as elastic.leave has it
+	Nodes []string // by rank of the launched world
+	Batch string   // the node of the batch script, which Slurm does not take back; "" if there is none
+	Job   Job      // that gives nodes back
+	Unmet string   // why the mode is not that of the settings; "" if it is
+}
+
+// Ends reports whether ranks without layers end before the run does.
+func (t Terms) Ends() bool { return t.Mode == Exit || t.Mode == Slurm }
+
+// NodesOf returns the nodes of some ranks, each once, in order of the ranks.
+func (t Terms) NodesOf(ranks []int) []string {
+	var list []string
+	for _, rank := range slices.Sorted(slices.Values(ranks)) {
+		if node := t.Nodes[rank]; !slices.Contains(list, node) {
+			list = append(list, node)
+		}
+	}
+	return list
+}
+
+// Kept returns the nodes that a job keeps for some of its ranks: theirs, and that of the
+// batch script.
+func (t Terms) Kept(ranks []int) []string {
+	nodes := t.NodesOf(ranks)
+	if t.Batch != "" && !slices.Contains(nodes, t.Batch) {
+		nodes = append(nodes, t.Batch)
+	}
+	return nodes
+}
+
+// Parking returns the terms under which ranks without layers wait for the end.
+func Parking(base *comm.Group) Terms {
+	t := Terms{Mode: Park}
+	for rank := range base.Size() {
+		t.Nodes = append(t.Nodes, base.Peer(rank).Host)
+	}
+	return t
+}
+
+// Here is what a rank finds where it runs.
+type Here struct {
+	Getenv   func(string) string
+	CanLeave error // why the launcher cannot be told that this rank leaves; nil if it can
+}
+
+// place is what a rank tells the others of where it runs.
+type place struct{ Node, CanLeave string }
+
+// Agree returns the terms of settings, or parking where something that they need is missing.
+// Rank 0 looks, and asks Slurm where that takes part. Collective over the launched world.
+func Agree(base *comm.Group, s config.Elastic, here Here) (Terms, error) {
+	t := Parking(base)
+	if Mode(s.Release) == Park {
+		return t, nil
+	}
+	mine := place{Node: here.Getenv("SLURMD_NODENAME")}
+	if here.CanLeave != nil {
+		mine.CanLeave = here.CanLeave.Error()
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return t, fmt.Errorf("elastic: %w", err)
+	}
+	all, err := base.Allgather(text)
+	if err != nil {
+		return t, fmt.Errorf("elastic: %w", err)
+	}
+	if base.Rank() == 0 {
+		places := make([]place, len(all))
+		for rank, b := range all {
+			if err := json.Unmarshal(b, &places[rank]); err != nil {
+				return t, fmt.Errorf("elastic: %w", err)
+			}
+		}
+		if text, err = json.Marshal(t.settle(s, places, here.Getenv)); err != nil {
+			return t, fmt.Errorf("elastic: %w", err)
+		}
+	}
+	if text, err = base.Bcast(0, text); err != nil {
+		return t, fmt.Errorf("elastic: %w", err)
+	}
+	t = Terms{}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return t, fmt.Errorf("elastic: %w", err)
+	}
+	return t, nil
+}
+
+// settle returns the terms of settings, or t with what they miss.
+func (t Terms) settle(s config.Elastic, places []place, getenv func(string) string) Terms {
+	wanted := Terms{Mode: Mode(s.Release), Leave: s.Leave, Nodes: t.Nodes}
+	err := launched(getenv)
+	if err == nil && wanted.Ends() && s.Leave == "pmix" {
+		err = canLeave(places)
+	}
+	if err == nil && wanted.Mode != Exit {
+		wanted.Nodes = nil
+		for _, p := range places {
+			wanted.Nodes = append(wanted.Nodes, p.Node)
+		}
+		wanted.Job, wanted.Batch, err = resizable(wanted.Nodes, getenv)
+	}
+	if err != nil {
+		t.Unmet = fmt.Sprintf("elastic.release = %q: %v", s.Release, err)
+		return t
+	}
+	return wanted
+}

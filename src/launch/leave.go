@@ -1,0 +1,47 @@
+package launch
+
+import (
+	"os"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/mpi"
+	"dynmo/src/config"
+	"dynmo/src/elastic"
+)
+
+// leaving returns what becomes of ranks that come to hold no layer; nil where ranks are
+// goroutines, which end. Collective.
+func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
+	if !mpi.Launched() {
+		return nil, nil
+	}
+	if !c.Repack.Packs() {
+		t := elastic.Parking(world)
+		return &t, nil
+	}
+	t, err := elastic.Agree(world, c.Elastic, elastic.Here{Getenv: os.Getenv, CanLeave: mpi.CanLeave()})
+	return &t, err
+}
+
+// await has a process whose rank holds no layer any more wait for rank 0's order, and ends it
+// if that is to go before the others.
+func await(r *rank, h Hooks) error {
+	if !mpi.Launched() {
+		return nil
+	}
+	save := h.Save
+	if save == nil {
+		save = func() bool { return false }
+	}
+	order, err := elastic.Await(r.World, h.Stop, save)
+	if err != nil || order == elastic.OrderEnd {
+		return err
+	}
+	if r.Terms.Leave == "mpi" || mpi.Leave() != nil {
+		err = mpi.Stop()
+	}
+	if err == nil {
+		h.Exit(0)
+	}
+	return err
+}
