@@ -164,29 +164,22 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestReleaseOfRanks: ranks that only end go one by one; with MPI_Finalize, which waits for
-// those of a node, a node at a time; parked ones not at all.
-func TestReleaseOfRanks(t *testing.T) {
-	for _, c := range []struct {
-		mode  Mode
-		leave string
-		want  []int
-	}{{Exit, "pmix", []int{1, 2, 3}}, {Exit, "mpi", []int{2, 3}}, {Park, "pmix", nil}} {
+// TestExit: ranks end a node at a time, and their nodes stay the job's; parked ones do not.
+func TestExit(t *testing.T) {
+	for mode, want := range map[Mode][]int{Exit: {2, 3}, Park: nil} {
 		s := &stage{}
-		terms := twoByTwo(c.mode)
-		terms.Leave = c.leave
-		play(t, terms, s, func() {
+		play(t, twoByTwo(mode), s, func() {
 			expect.OK(t, s.r.Add(1, []int{1, 2, 3}))
-			if c.want != nil {
+			if want != nil {
 				got := s.until(1, time.Second)
-				same(t, "ranks", got.Ranks, c.want)
+				same(t, "ranks", got.Ranks, want)
 				same(t, "nodes", got.Nodes, []string{"a", "b", "c"})
 			} else if ended, _, err := s.r.Poll(1); ended != nil || err != nil {
 				t.Errorf("%+v, %v", ended, err)
 			}
 			expect.OK(t, s.r.Add(2, []int{4, 5}))
 			expect.OK(t, s.r.Dismiss())
-			same(t, "told to go", s.ordered(OrderGo), c.want)
+			same(t, "told to go", s.ordered(OrderGo), want)
 		})
 	}
 }

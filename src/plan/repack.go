@@ -79,7 +79,7 @@ func (b *balancer) looks(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
-	if !b.packs() || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
+	if !b.packs() || b.Probation.Refused || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
 		present.Stages() <= b.planner.config.Repack.Stages {
 		return false
 	}
@@ -227,8 +227,14 @@ func (b *balancer) whole(present layout.Layout, c *candidate, why *Packing) (lay
 	return b.placed(present, c.Layout), why, nil
 }
 
-// placed returns a layout of fewer stages on the ranks that stay.
+// placed returns a layout of fewer stages on the ranks that stay: those of the fewest nodes,
+// to which the fewest bytes move.
 func (b *balancer) placed(present, next layout.Layout) layout.Layout {
+	bytes := make([]int64, len(b.costs.Layers))
+	for l, layer := range b.costs.Layers {
+		bytes[l] = layer.Bytes.Parameters + layer.Bytes.Optimizer
+	}
+	next.Ranks = layout.Compact(present, next, b.Nodes, bytes)
 	return next
 }
 

@@ -23,7 +23,9 @@ func TestPackedSentence(t *testing.T) {
 			"packed from 16 ranks to 8; on average 11.3 ranks; 4 nodes given back, 2.1 node-hours; 0.99x the dense model's throughput"},
 		{with(func(p *record.Packing) { p.NodesIdle, p.HoursIdle, p.Throughput, p.Predicted = 1, 0.25, 0, 0.98 }),
 			"packed from 16 ranks to 8; on average 11.3 ranks; 1 node idle, still allocated, 0.25 node-hours; 0.98x the dense model's throughput was predicted"},
-		{with(func(p *record.Packing) { p.NodesGivenBack, p.HoursGivenBack, p.NodesIdle, p.HoursIdle, p.Failed = 2, 1, 2, 0.5, 1 }),
+		{with(func(p *record.Packing) {
+			p.NodesGivenBack, p.HoursGivenBack, p.NodesIdle, p.HoursIdle, p.Failed = 2, 1, 2, 0.5, 1
+		}),
 			"packed from 16 ranks to 8; on average 11.3 ranks; 2 nodes given back, 1 node-hours; 2 nodes idle, still allocated, 0.5 node-hours; Slurm refused to take nodes back once; 0.99x the dense model's throughput"},
 		{with(func(p *record.Packing) { p.Throughput = 0 }), "packed from 16 ranks to 8; on average 11.3 ranks"},
 	} {
