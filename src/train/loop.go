@@ -123,7 +123,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			return fail(err)
 		}
 		l = next
-		if err := r.lost(step+1, ran, next); err != nil {
+		if err := r.park(step+1, ran, next); err != nil {
 			return fail(err)
 		}
 
