@@ -55,7 +55,7 @@ func (b *balancer) reference() error {
 	if !b.packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return nil
 	}
-	if d.Seen > 0 && b.Fresh {
+	if d.Seen > 0 && b.Changed {
 		d.Seen = wellKnown
 		return nil
 	}
