@@ -266,12 +266,16 @@ func (b *balancer) packed() {
 
 // Why says why the model was not packed.
 func (p Packing) Why(s config.Repack) string {
-	text := fmt.Sprintf("%d stages would reach %.1f %% of the dense model's throughput", p.Stages, 100*p.Throughput)
+	stages := fmt.Sprintf("%d stages", p.Stages)
+	if p.Stages == 1 {
+		stages = "1 stage"
+	}
+	text := fmt.Sprintf("%s would reach %.1f %% of the dense model's throughput", stages, 100*p.Throughput)
 	switch p.Kept {
 	case KeptLoad:
 		return fmt.Sprintf("the load is not surely below %v of the dense model's", s.Below)
 	case KeptMemory:
-		return fmt.Sprintf("ranks of %d stages would lack memory", p.Stages)
+		return fmt.Sprintf("ranks of %s would lack memory", stages)
 	case KeptNodes:
 		return text + ", but no node would come free"
 	case KeptUncertain:

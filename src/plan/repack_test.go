@@ -290,7 +290,7 @@ func TestNoiseNeverPacks(t *testing.T) {
 			step := func(i int, costs cost.Table, changed bool) {
 				m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: changed, Summary: trace.Summary{End: 1}}
 				m.Estimate = measured(costs, i%100, a.now.Owners(), seed<<20+uint64(i))
-				if i%100 == 0 { // nothing is known of the first
+				if i%100 == 0 || i == 20 { // nothing is known of the first
 					m.Estimate.Layer[0] = math.Inf(1)
 				}
 				var err error
@@ -298,17 +298,42 @@ func TestNoiseNeverPacks(t *testing.T) {
 				expect.OK(t, err)
 			}
 			for i := range 400 {
-				if step(i, dense, i > 0 && i%100 == 0); a.now.Stages() != 6 {
+				if step(i, dense, i == 20 || i > 0 && i%100 == 0); a.now.Stages() != 6 {
 					t.Fatalf("%s, seed %d: %d stages after step %d", kind, seed, a.now.Stages(), i)
 				}
 			}
+			known := a.Balancer.(*balancer).Reference()
 			less := scaled(dense, times(0.6))
 			for i := 400; i < 500; i++ {
 				step(i, less, i == 400)
 			}
+			if now := a.Balancer.(*balancer).Reference(); now != known {
+				t.Errorf("%s, seed %d: reference %+v, %+v once the model had changed", kind, seed, known, now)
+			}
 			if a.now.Stages() >= 6 {
 				t.Errorf("%s, seed %d: still on %d stages", kind, seed, a.now.Stages())
 			}
+		}
+	}
+}
+
+// TestReferenceIsDense: what the model takes once it has changed says nothing of the dense
+// one, however few steps that was seen in.
+func TestReferenceIsDense(t *testing.T) {
+	dense := plantest.Chain(24, 0.2, 1)
+	a := onNodes(t, toPack(schedule.Kind1F1B, 24, 6, 12), dense, nil)
+	for i := range 70 {
+		costs := dense
+		if i >= 5 {
+			costs = scaled(dense, times(0.9))
+		}
+		m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: i == 5, Summary: trace.Summary{End: 1}}
+		m.Estimate = measured(costs, 1+(i+95)%100, a.now.Owners(), uint64(i))
+		before := a.Balancer.(*balancer).Reference().Seconds
+		_, why, err := a.Decide(m, a.now)
+		expect.OK(t, err)
+		if i >= 5 && (before == 0 || why.Reference.Seconds != before) {
+			t.Fatalf("step %d: reference %v, %v before it", i, why.Reference.Seconds, before)
 		}
 	}
 }
