@@ -158,7 +158,7 @@ func (t *Tally) Event(e Event) {
 	switch {
 	case e.Kind == Dynamic:
 		t.after = paces{}
-	case e.Kind == Released && e.Detail[refusedKey] != nil:
+	case e.Kind == Release && e.Detail[refusedKey] != nil:
 		t.shrinks++
 	}
 }
