@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/fault"
 )
 
 const (
@@ -49,6 +50,7 @@ type Releases struct {
 	Scheduler Scheduler                  // nil unless the mode is Slurm
 	Retry     time.Duration              // how long a batch system that is busy is asked again
 	Note      func(nodes []string) error // is given all nodes that were given back, and before others are, those too; nil: not wanted
+	Reached   func(fault.Phase)          // unless nil called before the batch system is
 
 	base     *comm.Group
 	outside  map[int]*outsider // by rank of the launched world
@@ -251,6 +253,7 @@ func (d *departure) ask(r *Releases) {
 	d.cancel = cancel
 	go func() {
 		defer close(d.answer)
+		tell(r.Reached, fault.Scontrol)
 		began := time.Now()
 		if d.Refused = r.note(after); d.Refused == nil {
 			d.Tries, d.Refused = shrink(ctx, r.Scheduler, d.keep, r.Retry)

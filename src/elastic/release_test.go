@@ -47,7 +47,7 @@ func play(t *testing.T, terms Terms, s *stage, script func()) {
 				return nil
 			}
 			none := func() bool { return false }
-			order, err := Await(base, func() bool { return slices.Contains(s.stop, tr.Rank()) }, none)
+			order, err := Await(base, func() bool { return slices.Contains(s.stop, tr.Rank()) }, none, nil)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.orders[tr.Rank()] = order

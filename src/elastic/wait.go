@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/fault"
 )
 
 // orderEvery is the time between two looks for an order: so long that looking takes next to
@@ -15,15 +16,17 @@ const orderEvery = 20 * time.Millisecond
 // Await waits on a rank without layers, whose groups but base are closed, for what rank 0
 // orders, and tells it that it obeys. stop and save report what this process was asked for
 // meanwhile, which rank 0 is told too. An error if rank 0 or the launcher has ended. It
-// sleeps between its looks.
-func Await(base *comm.Group, stop, save func() bool) (Order, error) {
+// sleeps between its looks. reached, unless nil, is called in every phase of that.
+func Await(base *comm.Group, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error
 	if w.line, err = newLine(base, 0, comm.TagOrder, comm.TagWord); err != nil {
 		return 0, fmt.Errorf("wait for an order: %w", err)
 	}
+	tell(reached, fault.Parked)
 	order, err := w.wait(stop, save)
 	if err == nil {
+		tell(reached, fault.Goodbye)
 		err = w.tell(wordBye)
 	}
 	if err != nil {
@@ -31,6 +34,13 @@ func Await(base *comm.Group, stop, save func() bool) (Order, error) {
 	}
 	w.line.close()
 	return order, nil
+}
+
+// tell says that a phase is reached.
+func tell(reached func(fault.Phase), p fault.Phase) {
+	if reached != nil {
+		reached(p)
+	}
 }
 
 // waiter is a rank without layers.

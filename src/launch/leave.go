@@ -25,7 +25,7 @@ func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 
 // await has a process whose rank holds no layer any more wait for rank 0's order, and ends it
 // if that is to go before the others.
-func await(r *rank, h Hooks) error {
+func await(r *rank, h Hooks, steps int) error {
 	if !mpi.Launched() {
 		return nil
 	}
@@ -33,7 +33,8 @@ func await(r *rank, h Hooks) error {
 	if save == nil {
 		save = func() bool { return false }
 	}
-	order, err := elastic.Await(r.World, h.Stop, save)
+	order, err := elastic.Await(r.World, h.Stop, save, r.Killer(steps))
+	r.World.Post().Leave()
 	if err != nil || order == elastic.OrderEnd {
 		return err
 	}

@@ -42,6 +42,7 @@ func (r *Rank) startReleases() error {
 		r.journal.Warn(r.Terms.Unmet + "; ranks that come to hold no layer wait for the end of the run")
 	}
 	r.releases = elastic.NewReleases(r.World, *r.Terms)
+	r.releases.Reached = r.Killer(math.MaxInt)
 	if r.Terms.Mode != elastic.Slurm {
 		return nil
 	}

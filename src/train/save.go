@@ -186,7 +186,7 @@ func (r *Rank) beginSaving(at place, a pipeline.Agreement) error {
 			err = store.Room(k.dir, total[0])
 		}
 		if err == nil {
-			k.files, err = k.shot.Write(k.dir, k.manifest.Step, r.killer(k.manifest.Step))
+			k.files, err = k.shot.Write(k.dir, k.manifest.Step, r.Killer(k.manifest.Step))
 		}
 		k.ended <- err
 	}()
@@ -253,14 +253,14 @@ func (r *Rank) commit(w elastic.World) error {
 	}
 	k.manifest.Corpus, k.manifest.Sparsity = r.Corpus.Hash(), r.journal.Sparsity()
 	go func() {
-		k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.killer(k.manifest.Step))
+		k.ended <- store.Commit(k.dir, k.manifest, r.Config.Checkpoint.Keep, r.Killer(k.manifest.Step))
 	}()
 	return nil
 }
 
-// killer returns what is to be called in every phase of writing the checkpoint after so
+// Killer returns what is to be called in every phase of writing the checkpoint after so
 // many steps, or of a move after them; nil unless a fault is wanted there.
-func (r *Rank) killer(steps int) func(fault.Phase) {
+func (r *Rank) Killer(steps int) func(fault.Phase) {
 	me := r.World.Peer(r.World.Rank())
 	return r.Fault.Killer(steps, me.World, func(rank int) int {
 		if rank < r.World.Size() && r.World.Peer(rank).Host == me.Host {

@@ -253,7 +253,7 @@ func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, 
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
-	reached, behind := r.killer(steps), r.planner.Behind(m.Table, present, next)
+	reached, behind := r.Killer(steps), r.planner.Behind(m.Table, present, next)
 	var rest *migrate.Rest
 	var err error
 	if next.SameRanks(present) {
