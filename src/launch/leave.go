@@ -30,6 +30,7 @@ func await(r *rank, steps int, h Hooks) error {
 		return nil
 	}
 	order, err := r.Await(steps)
+	r.World.Post().Leave()
 	if err != nil || order == elastic.OrderEnd {
 		return err
 	}

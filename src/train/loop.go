@@ -123,7 +123,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			return fail(err)
 		}
 		if moved.Refused != "" {
-			next, why = l, r.stay(why)
+			next, why, packs = l, r.stay(why), false
 		}
 		l = next
 		if err := r.park(step+1, ran, next); err != nil {
