@@ -24,13 +24,14 @@ type Packed struct {
 	Resizing     Float  `json:"resizing_seconds"`
 }
 
-// Leaving is the detail of an event of kind Released: what became of the ranks that a
+// Released is the detail of an event of kind Release: what became of the ranks that a
 // packing left without layers, and of their nodes.
-type Leaving struct {
-	Mode        string    `json:"mode"`         // as elastic.release has it
-	NodesBefore []string  `json:"nodes_before"` // of the job
-	Nodes       []string  `json:"nodes"`        // likewise, afterwards
-	Ranks       []int     `json:"ranks"`        // of the launched world, that have ended
+type Released struct {
+	Mode        string    `json:"mode"`             // as elastic.release has it
+	NodesBefore []string  `json:"nodes_before"`     // of the job
+	Nodes       []string  `json:"nodes"`            // likewise, afterwards
+	Ranks       []int     `json:"ranks"`            // of the launched world, that have ended
+	Silent      []int     `json:"silent,omitempty"` // that were told to end and have not said goodbye
 	Checkpoint  Float     `json:"checkpoint_seconds"`
 	Goodbye     Float     `json:"goodbye_seconds"`
 	Scontrol    Float     `json:"scontrol_seconds"`
@@ -40,7 +41,7 @@ type Leaving struct {
 }
 
 // GivenBack returns how many nodes the job has no more.
-func (r Leaving) GivenBack() int {
+func (r Released) GivenBack() int {
 	if r.Refused != "" || r.Mode != "slurm" && r.Mode != "restart" {
 		return 0
 	}

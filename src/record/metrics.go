@@ -103,13 +103,13 @@ const (
 	Dynamic EventKind = "dynamic"    // the model changed
 	Balance EventKind = "balance"    // cuts were decided
 	Migrate EventKind = "migrate"    // layers moved
-	Repack  EventKind = "repack"     // the model was packed onto fewer ranks
 	Slow    EventKind = "straggler"  // a rank is slower than the others, or so no longer
+	Repack  EventKind = "repack"     // the model was packed onto fewer ranks
+	Release EventKind = "release"    // ranks without layers ended, or their nodes went back to Slurm
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
 	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
 
-	Released EventKind = "release" // ranks without layers left, and Slurm was asked to take their nodes back
 )
 
 // Event is a change of the model or its layout: a line of events.jsonl.

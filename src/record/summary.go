@@ -158,7 +158,7 @@ func (t *Tally) Event(e Event) {
 	switch {
 	case e.Kind == Dynamic:
 		t.after = paces{}
-	case e.Kind == Released && e.Detail[refusedKey] != nil:
+	case e.Kind == Release && e.Detail[refusedKey] != nil:
 		t.shrinks++
 	}
 }
@@ -178,7 +178,8 @@ func (t *Tally) Costs(p profile.Phase) {
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
 		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
-		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.shrinks, Packing: t.packer.Packing(),
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.shrinks,
+		Packing: t.packer.Packing(),
 	}
 }
 

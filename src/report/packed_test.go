@@ -60,7 +60,7 @@ func packedRun(t testing.TB, slurm bool) Run {
 		}
 		writePacked(t, run, i, end)
 		if i > 0 && slurm {
-			detail := record.Leaving{
+			detail := record.Released{
 				Mode: "slurm", NodesBefore: nodeNames(packedPhases[i-1].nodes...), Nodes: nodeNames(phase.nodes...),
 				Checkpoint: 1.25, Goodbye: 0.5, Scontrol: 0.03, Tries: i, Time: minute(phase.first + 10),
 			}
@@ -69,7 +69,7 @@ func packedRun(t testing.TB, slurm bool) Run {
 			} else {
 				detail.Nodes, detail.Refused = detail.NodesBefore, "slurm_update error: Job has no slurmdbd"
 			}
-			event(t, run, record.Event{Step: phase.first + 9, Kind: record.Released, Seconds: 1.78}, detail)
+			event(t, run, record.Event{Step: phase.first + 9, Kind: record.Release, Seconds: 1.78}, detail)
 		}
 	}
 	expect.OK(t, run.Close())

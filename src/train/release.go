@@ -121,11 +121,14 @@ func (r *Rank) released(e *elastic.Release) error {
 	if e == nil {
 		return nil
 	}
-	return r.journal.Released(record.Release{
-		Mode: string(r.Terms.Mode), Steps: e.Steps, NodesBefore: e.NodesBefore, Nodes: e.Nodes, Ranks: e.Ranks, Silent: e.Silent,
-		Seconds: e.Seconds, Checkpoint: e.Checkpoint, Goodbye: e.Goodbye, Scheduler: e.Scheduler,
-		Tries: e.Tries, Refused: e.Refused, Time: e.Time,
-	})
+	d := record.Released{
+		Mode: string(r.Terms.Mode), NodesBefore: e.NodesBefore, Nodes: e.Nodes, Ranks: e.Ranks, Silent: e.Silent,
+		Checkpoint: record.Float(e.Checkpoint), Goodbye: record.Float(e.Goodbye), Scontrol: record.Float(e.Scheduler), Tries: e.Tries, Time: e.Time,
+	}
+	if e.Refused != nil {
+		d.Refused = e.Refused.Error()
+	}
+	return r.journal.Released(e.Steps, e.Seconds, d)
 }
 
 // finishReleases ends what goes on with ranks that leave, on rank 0, for which the others
