@@ -129,7 +129,8 @@ func (o *outsider) listen(asked *Asked) error {
 }
 
 // ready returns the ranks that can go, in order: those without layers since before the last
-// checkpoint; of a node all or none, unless they only end and can take leave alone.
+// checkpoint. Of a node all go or none: MPI_Finalize, with which a run ends, waits for all
+// ranks of its node.
 func (r *Releases) ready(saved int) []int {
 	can := func(rank int) bool {
 		o := r.outside[rank]
@@ -139,10 +140,9 @@ func (r *Releases) ready(saved int) []int {
 	for rank, node := range r.Terms.Nodes {
 		held[node] = held[node] || !can(rank)
 	}
-	alone := r.Terms.Mode == Exit && r.Terms.Leave == "pmix"
 	var list []int
 	for rank, node := range r.Terms.Nodes {
-		if can(rank) && !r.outside[rank].told && (alone || !held[node]) {
+		if can(rank) && !r.outside[rank].told && !held[node] {
 			list = append(list, rank)
 		}
 	}

@@ -79,7 +79,7 @@ func (b *balancer) looks(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
-	if !b.packs() || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
+	if !b.packs() || b.Probation.Refused || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
 		present.Stages() <= b.planner.config.Repack.Stages {
 		return false
 	}

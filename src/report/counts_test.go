@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/record"
 )
 

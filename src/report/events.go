@@ -36,7 +36,7 @@ func (e eventRow) Steps() string {
 func (r Run) eventRows() []eventRow {
 	moves := map[int]record.Event{} // by step, until they are told
 	for _, e := range r.Events {
-		if e.Kind == record.Migrate {
+		if e.Moved() {
 			moves[e.Step] = e
 		}
 	}
@@ -49,6 +49,10 @@ func (r Run) eventRows() []eventRow {
 		row := eventRow{First: e.Step, Last: e.Step, Kind: string(e.Kind), Took: float64(e.Seconds), many: 1}
 		move, moved := moves[e.Step]
 		switch {
+		case e.Refused() != "":
+			row.Text = "Layers stay: a rank had no memory for the move: " + e.Refused() + "."
+		case e.Kind == record.Slow:
+			row.Text = stragglerText(e)
 		case e.Kind == record.Migrate && decided[e.Step]:
 			continue // told with the decision
 		case e.Kind == record.Migrate:
@@ -126,6 +130,14 @@ func saveText(e record.Event) (kept, text string) {
 		return "", "No checkpoint could be written: " + why + "."
 	}
 	return saved, fmt.Sprintf("A checkpoint was written, %s.", record.Bytes(e.Bytes))
+}
+
+// stragglerText says which rank became slower than the others, or is so no longer.
+func stragglerText(e record.Event) string {
+	if e.Detail["over"] == true {
+		return fmt.Sprintf("Rank %v (host %v) is about as fast as the others again.", e.Detail["rank"], e.Detail["host"])
+	}
+	return fmt.Sprintf("Rank %v (host %v) is slower than the others: its score is %.2f.", e.Detail["rank"], e.Detail["host"], e.Detail["score"])
 }
 
 // resumeText says what the run went on from.

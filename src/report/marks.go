@@ -19,7 +19,7 @@ type mark struct {
 func (r Run) marks() []mark {
 	moved := map[int]bool{}
 	for _, e := range r.Events {
-		if moves(e) {
+		if e.Moved() {
 			moved[e.Step] = true
 		}
 	}
@@ -27,6 +27,9 @@ func (r Run) marks() []mark {
 	seen := map[mark]bool{}
 	var list []mark
 	for _, e := range r.Events {
+		if e.Refused() != "" {
+			continue
+		}
 		m := mark{string(e.Kind), float64(e.Step)}
 		switch e.Kind {
 		case record.Dynamic: // before the step
@@ -55,9 +58,6 @@ func (r Run) marks() []mark {
 	return list
 }
 
-// moves reports whether layers moved behind an event's step.
-func moves(e record.Event) bool { return e.Kind == record.Migrate || e.Kind == record.Repack }
-
 // segment is metrics [lo, hi) between which neither model nor layout changed.
 type segment struct{ lo, hi int }
 
@@ -76,7 +76,7 @@ func (r Run) first() segment {
 		switch {
 		case e.Kind == record.Dynamic:
 			next = r.index(e.Step)
-		case moves(e):
+		case e.Moved():
 			next = r.index(e.Step + 1)
 		}
 		if next > 0 {
@@ -100,7 +100,7 @@ func (r Run) around() (before, after segment, step int, ok bool) {
 		switch {
 		case e.Kind == record.Dynamic:
 			cuts = append(cuts, cut{next: r.index(e.Step)})
-		case moves(e):
+		case e.Moved():
 			cuts = append(cuts, cut{r.index(e.Step + 1), e.Step, true})
 		}
 	}

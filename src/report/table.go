@@ -44,7 +44,7 @@ func (r Run) summarise() summary {
 		switch {
 		case e.Kind == record.Dynamic:
 			spent += float64(e.Seconds)
-		case moves(e):
+		case e.Moved():
 			s.Moved += e.Bytes
 		}
 	}

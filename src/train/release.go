@@ -121,14 +121,14 @@ func (r *Rank) released(e *elastic.Release) error {
 	if e == nil {
 		return nil
 	}
-	d := record.Released{
-		Mode: string(r.Terms.Mode), NodesBefore: e.NodesBefore, Nodes: e.Nodes, Ranks: e.Ranks, Silent: e.Silent,
-		Checkpoint: record.Float(e.Checkpoint), Goodbye: record.Float(e.Goodbye), Scontrol: record.Float(e.Scheduler), Tries: e.Tries, Time: e.Time,
+	about := record.Released{
+		Mode: string(r.Terms.Mode), NodesBefore: e.NodesBefore, Nodes: e.Nodes, Ranks: e.Ranks, Tries: e.Tries, Time: e.Time,
+		Checkpoint: record.Float(e.Checkpoint), Goodbye: record.Float(e.Goodbye), Scontrol: record.Float(e.Scheduler),
 	}
 	if e.Refused != nil {
-		d.Refused = e.Refused.Error()
+		about.Refused = e.Refused.Error()
 	}
-	return r.journal.Released(e.Steps, e.Seconds, d)
+	return r.journal.Released(e.Steps-1, e.Seconds, about, e.Silent)
 }
 
 // finishReleases ends what goes on with ranks that leave, on rank 0, for which the others
