@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +42,7 @@ func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Lay
 	if err != nil || !shrinks {
 		return next, why, err
 	}
+	why.Pack = &plan.Packing{Kind: "sustain", Stages: stages, Throughput: 0.99, Exact: true}
 	draw := random.Keyed(s.seed, uint64(s.step))
 	order, err := s.order(stages, now.Schedule.Microbatches)
 	if err != nil {
@@ -205,7 +205,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 		for _, n := range m.LayersPerStage {
 			layers += n
 		}
-		if m.Step != i || len(m.LayersPerStage) != want || len(m.BytesPerStage) != want || layers != c.Layers() || !(m.Predicted > 0) {
+		if m.Step != i || len(m.LayersPerStage) != want || len(m.BytesPerStage) != want || layers != c.Layers() || !(m.Predicted > 0) || m.Ranks != 2*want || m.Nodes != 1 {
 			t.Errorf("step %d: %+v, want %d stages", i, m, want)
 		}
 	}
@@ -214,23 +214,43 @@ func TestLeavingIsRecorded(t *testing.T) {
 			t.Errorf("timeline of step %d on %d stages, want %d", line.Step.Step, got, want)
 		}
 	}
-	if err := report.HTML(io.Discard, r); err != nil {
-		t.Error(err)
+	var page, table strings.Builder
+	expect.OK(t, report.HTML(&page, r))
+	expect.OK(t, report.Packings(&table, []report.Run{r}))
+	for _, text := range []string{page.String(), table.String()} {
+		if !strings.Contains(text, "packed from 10 ranks to 2; on average ") {
+			t.Errorf("no sentence of packing in\n%s", text)
+		}
+	}
+	var steps []int
+	for _, e := range r.Events {
+		if e.Kind != record.Repack {
+			continue
+		}
+		var p record.Packed
+		expect.OK(t, e.Read(&p))
+		steps = append(steps, e.Step)
+		if p.RanksBefore != 2*stages(e.Step) || p.Ranks != 2*stages(e.Step+1) || !p.Exact || !(p.Deciding > 0) || !(p.Moving > 0) || !(p.Resizing > 0) {
+			t.Errorf("packing behind step %d: %+v", e.Step, p)
+		}
+	}
+	if !slices.Equal(steps, []int{4, 11}) {
+		t.Errorf("packings behind steps %v, want 4 and 11", steps)
 	}
 	f, err := os.Open(filepath.Join(dir, record.CostsFile))
 	expect.OK(t, err)
 	defer f.Close()
 	series, err := profile.ReadSeries(record.CostsFile, f, c.Layers())
 	expect.OK(t, err)
-	steps := 0
+	all := 0
 	for _, p := range study.Replay(series) {
-		steps += p.Steps
+		all += p.Steps
 		if !(p.Predicted > 0) || p.Ahead < 0 {
 			t.Errorf("%+v", p)
 		}
 	}
-	if steps != c.Train.Steps {
-		t.Errorf("phases of %d steps, want %d", steps, c.Train.Steps)
+	if all != c.Train.Steps {
+		t.Errorf("phases of %d steps, want %d", all, c.Train.Steps)
 	}
 }
 

@@ -74,6 +74,14 @@ func scalars(m Metrics) []scalar {
 			scalar{"lm loss validation ppl", "perplexity: e to the validation loss", float64(m.ValidationPerplexity)},
 			scalar{"validation-time", seconds, float64(m.ValidationSeconds)})
 	}
+	if m.Ranks > 0 {
+		list = append(list,
+			scalar{"ranks", "that train, of all replicas", float64(m.Ranks)},
+			scalar{"nodes", "with a rank that trains", float64(m.Nodes)})
+	}
+	if m.Throughput > 0 {
+		list = append(list, scalar{"dense-throughput-share", "throughput of the step as a share of the dense model's", float64(m.Throughput)})
+	}
 	if m.JoulesPerToken > 0 {
 		list = append(list, scalar{"joules-per-token", "of all GPUs since the run was last started", float64(m.JoulesPerToken)})
 	}

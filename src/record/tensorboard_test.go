@@ -173,6 +173,7 @@ func TestBoardReadsBack(t *testing.T) {
 			Step: step, Clock: "virtual", Time: at.Add(time.Duration(step) * boardEvery), Loss: 2.5, GradNorm: Float(math.NaN()),
 			LR: 0.25, BatchSize: 8, StepSeconds: 0.5, TokensPerSecond: 1024, BubbleRatio: 0.125, Imbalance: 0.75,
 			Sparsity: 0.5, BalanceSeconds: 0.0625, BytesPerStage: []int64{16, 32}, JoulesPerToken: 0.375,
+			Ranks: 4, Nodes: 2, Throughput: 0.9375,
 		}
 		if step > 0 { // the first of a tag says what it is, whenever it comes
 			m.ValidationLoss, m.ValidationPerplexity, m.ValidationSeconds = 2, 8, 0.5
@@ -208,7 +209,12 @@ func TestBoardReadsBack(t *testing.T) {
 				{"validation-time = 0.5", "seconds, clock=virtual"},
 			}...)
 		}
-		list = append(list, struct{ text, about string }{"joules-per-token = 0.375", "of all GPUs since the run was last started"})
+		list = append(list, []struct{ text, about string }{
+			{"ranks = 4", "that train, of all replicas"},
+			{"nodes = 2", "with a rank that trains"},
+			{"dense-throughput-share = 0.9375", "throughput of the step as a share of the dense model's"},
+			{"joules-per-token = 0.375", "of all GPUs since the run was last started"},
+		}...)
 		for _, v := range list {
 			line := fmt.Sprintf("%.3f step %d %s", now, step+1, v.text)
 			if validation := strings.Contains(v.text, "validation"); step == 0 || step == 1 && validation {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/config"
 	"dynmo/src/record"
 )
 
@@ -198,6 +199,10 @@ func TestModelWords(t *testing.T) {
 		}
 	}
 	m = NewModel(counting(t, 1, nil).Config)
+	packed := NewModel(config.Default())
+	if got := append(packed.Words(record.Metrics{Ranks: 8}), packed.Words(record.Metrics{Ranks: 6})...); !slices.Equal(got, []string{"ranks: 6 of 8"}) {
+		t.Errorf("%q of a run that was packed", got)
+	}
 	if got := m.Words(record.Metrics{}); got != nil {
 		t.Errorf("%v of a dense model", got)
 	}

@@ -34,8 +34,13 @@ func (r Run) marks() []mark {
 		switch e.Kind {
 		case record.Dynamic: // before the step
 			m.Step -= 0.5
-		case record.Migrate, record.Repack, record.Release: // after it
+		case record.Migrate, record.Repack: // after it
 			m.Step += 0.5
+		case record.Release:
+			var d record.Released
+			if e.Read(&d) == nil {
+				m.Step = float64(r.during(e, d))
+			}
 		case record.Balance:
 			m.Step += 0.5
 			if moved[e.Step] {

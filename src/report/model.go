@@ -17,6 +17,7 @@ type Model struct {
 	chain  []model.Description
 	work   *work
 	frozen int // layers, from the first on
+	ranks  int // the most that trained in a step
 }
 
 // NewModel begins with a model to which nothing has happened.
@@ -32,8 +33,12 @@ func (m *Model) Event(e record.Event) {
 	}
 }
 
-// Words says what the model was in a step, a piece for each kind that tells, for a log.
+// Words says what the model was in a step, a piece for each kind that tells, for a log, and
+// on how many ranks if it was packed.
 func (m *Model) Words(step record.Metrics) (list []string) {
+	if m.ranks = max(m.ranks, step.Ranks); step.Ranks < m.ranks {
+		list = append(list, fmt.Sprintf("ranks: %d of %d", step.Ranks, m.ranks))
+	}
 	if step.Sparsity > 0 {
 		list = append(list, "sparsity: "+percentOf(float64(step.Sparsity)))
 	}

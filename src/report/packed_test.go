@@ -69,7 +69,7 @@ func packedRun(t testing.TB, slurm bool) Run {
 			} else {
 				detail.Nodes, detail.Refused = detail.NodesBefore, "slurm_update error: Job has no slurmdbd"
 			}
-			event(t, run, record.Event{Step: phase.first + 9, Kind: record.Release, Seconds: 1.78}, detail)
+			event(t, run, record.Event{Step: phase.first, Kind: record.Release, Seconds: 1.78}, detail)
 		}
 	}
 	expect.OK(t, run.Close())

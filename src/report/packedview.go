@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"dynmo/src/input"
 	"dynmo/src/record"
@@ -24,12 +26,12 @@ func (r Run) packingCharts(p *record.Packing) []*chart {
 func (r Run) ranksChart() *chart {
 	ranks, nodes, job := &curve{Name: "ranks", Style: "line", Held: true}, &curve{Name: "nodes", Style: "best", Held: true}, &curve{Name: "nodes of the job", Style: "static", Held: true}
 	var x, ofRanks, ofNodes, ofJob []float64
-	allocated := 0
+	allocated, given := 0, map[int]int{} // by step
 	record.Replay(r.Metrics, r.Events, func(m record.Metrics) {
 		if m.Ranks == 0 {
 			return
 		}
-		allocated = max(allocated, m.Nodes)
+		allocated = max(allocated-given[m.Step], m.Nodes)
 		x, ofRanks, ofNodes, ofJob = append(x, float64(m.Step)), append(ofRanks, float64(m.Ranks)), append(ofNodes, float64(m.Nodes)), append(ofJob, float64(allocated))
 	}, func(e record.Event) {
 		var d record.Released
@@ -37,7 +39,7 @@ func (r Run) ranksChart() *chart {
 		case e.Kind == record.Resumed:
 			allocated = 0
 		case e.Kind == record.Release && e.Read(&d) == nil:
-			allocated -= d.GivenBack()
+			given[r.during(e, d)] += d.GivenBack()
 		}
 	})
 	ranks.thin(x, ofRanks)
@@ -91,7 +93,7 @@ func (r Run) packingTable(p *record.Packing) [][]string {
 		return nil
 	}
 	table := [][]string{{
-		"behind step", "what happened", "ranks", "nodes", "predicted, %", "measured, %",
+		"step", "what happened", "ranks", "nodes", "predicted, %", "measured, %",
 		"deciding, ms", "moving, ms", "resizing, ms", "checkpoint, ms", "goodbye, ms", "scontrol, ms",
 	}}
 	for _, e := range r.Events {
@@ -110,7 +112,7 @@ func (r Run) packingTable(p *record.Packing) [][]string {
 				what = "refused, " + released.Mode
 			}
 			table = append(table, []string{
-				fmt.Sprint(e.Step), what, fmt.Sprintf("%d ended", len(released.Ranks)), change(len(released.NodesBefore), len(released.Nodes)), "", "", "", "", "",
+				fmt.Sprint(r.during(e, released)), what, fmt.Sprintf("%d ended", len(released.Ranks)), change(len(released.NodesBefore), len(released.Nodes)), "", "", "", "", "",
 				milliseconds(released.Checkpoint), milliseconds(released.Goodbye), milliseconds(released.Scontrol),
 			})
 		}
@@ -153,4 +155,14 @@ func packingFacts(p *record.Packing) []fact {
 				record.Significant(float64(p.HoursGivenBack)), p.NodesIdle, record.Significant(float64(p.HoursIdle)))})
 	}
 	return facts
+}
+
+// during returns the step during which a release came to its end: its event names the one
+// with which it began.
+func (r Run) during(e record.Event, d record.Released) int {
+	i, _ := slices.BinarySearchFunc(r.Metrics, d.Time, func(m record.Metrics, at time.Time) int { return m.Time.Compare(at) })
+	if d.Time.IsZero() || i < r.index(e.Step) {
+		return e.Step
+	}
+	return r.Metrics[min(i, len(r.Metrics)-1)].Step
 }

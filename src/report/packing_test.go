@@ -51,6 +51,9 @@ func TestPackings(t *testing.T) {
 		}
 	}
 	text.Reset()
+	expect.OK(t, Phases(&text, []Run{packed, idle}, false))
+	expect.Golden(t, "testdata/packed-phases.txt", text.String())
+	text.Reset()
 	expect.OK(t, Packings(&text, []Run{other}))
 	if text.Len() > 0 {
 		t.Errorf("%q of a run that was not to pack", text.String())

@@ -57,6 +57,9 @@ func Phases(out io.Writer, runs []Run, wide bool) error {
 		return err
 	}
 	header, rows := sayingChanges(phaseHeader, rows)
+	if !slices.ContainsFunc(runs, func(r Run) bool { return r.packing() != nil }) {
+		header, rows = without(header, rows, "ranks", "throughput")
+	}
 	if !wide {
 		header, rows = without(header, rows, "bottleneck", "optimum", "makespan/predicted", "to first")
 	}
@@ -85,7 +88,7 @@ func sayingChanges(header []string, rows [][]string) ([]string, [][]string) {
 	return without(header, rows, silent...)
 }
 
-var phaseHeader = []string{"sparsity", "frozen", "work", "balancer", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
+var phaseHeader = []string{"sparsity", "frozen", "work", "balancer", "ranks", "throughput", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
 
 // phaseRows returns the lines of Phases, under phaseHeader.
 func phaseRows(runs []Run) ([][]string, error) {
@@ -114,6 +117,9 @@ type PhaseRow struct {
 	Predicted  record.Float `json:"predicted"`
 	Ratio      record.Float `json:"makespan_to_predicted"`
 	ToFirst    record.Float `json:"to_first"` // that ratio over the first run's, less 1
+	Ranks      int          `json:"ranks"`    // that train at the end of the phase; 0: not recorded
+	// Throughput is the tokens per second over those of the run's first phase.
+	Throughput record.Float `json:"throughput"`
 }
 
 // PhaseRows returns the figures of Phases. Errors are those of Phases.
@@ -131,12 +137,15 @@ func PhaseRows(runs []Run) ([]PhaseRow, error) {
 				return nil, fmt.Errorf("%s has %d phases, %s has %d", r.Dir, len(list), runs[0].Dir, len(base))
 			}
 			row, d := phaseRow(r, list[i], base[i]), changes[k].over(list[i].at)
+			row.Throughput = record.Float(middle(list[i].steps, tokensPerSecond) / middle(list[0].steps, tokensPerSecond))
 			row.Frozen, row.Work = d.Frozen, record.Float(d.Work)
 			rows = append(rows, row)
 		}
 	}
 	return rows, nil
 }
+
+func tokensPerSecond(m record.Metrics) record.Float { return m.TokensPerSecond }
 
 func phaseRow(r Run, p, base phase) PhaseRow {
 	of := func(p phase, f func(record.Metrics) record.Float) record.Float {
@@ -153,6 +162,7 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 		Ceiling:    of(p, func(m record.Metrics) record.Float { return m.Ceiling }),
 		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
 		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
+		Ranks: p.steps[len(p.steps)-1].Ranks,
 	}
 }
 
@@ -160,7 +170,7 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 func (r PhaseRow) cells() []string {
 	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
 	return []string{
-		fmt.Sprintf("%.4f", r.Sparsity), fmt.Sprint(r.Frozen), r.work(), shortly(r.Balancer), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
+		fmt.Sprintf("%.4f", r.Sparsity), fmt.Sprint(r.Frozen), r.work(), shortly(r.Balancer), fmt.Sprint(r.Ranks), times(r.Throughput), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
 		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
 		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
 	}
@@ -182,10 +192,10 @@ func (r Run) phaseTable() ([][]string, error) {
 		return nil, nil
 	}
 	rows, err := PhaseRows([]Run{r})
-	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "ranks", "throughput", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
 	for i, p := range rows {
 		table = append(table, []string{
-			fmt.Sprint(list[i].first), record.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), milliseconds(p.Makespan), milliseconds(p.Predicted),
+			fmt.Sprint(list[i].first), record.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), fmt.Sprint(p.Ranks), times(p.Throughput), milliseconds(p.Makespan), milliseconds(p.Predicted),
 			milliseconds(p.Bottleneck), milliseconds(p.Optimum), record.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
 		})
 	}
@@ -193,6 +203,9 @@ func (r Run) phaseTable() ([][]string, error) {
 		return nil, err
 	}
 	header, lines := sayingChanges(table[0], table[1:])
+	if r.packing() == nil {
+		header, lines = without(header, lines, "ranks", "throughput")
+	}
 	return append([][]string{header}, lines...), nil
 }
 
@@ -200,6 +213,7 @@ func (r Run) phaseTable() ([][]string, error) {
 const PhasesLegend = `medians over the second half of the steps between two changes of the model
 frozen: layers.  work: share of the tokens, or of attention's scores, that blocks work on
 speedup: on the first run's makespan, same work.  predicted: the schedule simulated on the costs
+ranks: that train.  throughput: tokens per second, on those of the run's first phase
 gap: slowest stage above the least possible on the run's costs
 ceiling: what the best cuts could still gain on these
 `

@@ -21,7 +21,9 @@ never moved, would have taken, and the best cuts, both simulated on the costs th
 the run recorded. Then loss, throughput, bubble ratio, imbalance and what changes in
 the model over steps (sparsity, frozen layers, tokens that leave or are taken), which
 stage held which layer and which share of the tokens each had, a step before and one
-after layers moved, where time went, what happened in sentences, provenance.
+after layers moved, where time went, what happened in sentences, provenance. Of a run
+that was packed onto fewer ranks also these and the nodes over steps, throughput against
+the dense model's, and what each packing and each release took.
 
 A run that has not ended has a page too, which says so; a torn last line in one of
 its files is left out, which the page says too.`,

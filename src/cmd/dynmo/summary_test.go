@@ -9,6 +9,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/expect"
 	"dynmo/src/record"
+	"dynmo/src/report"
 	"dynmo/src/train"
 )
 
@@ -54,6 +55,37 @@ func TestTrainSumsUp(t *testing.T) {
 	}
 	if table := said(t, "table", dir); !strings.Contains(table, "speedup  ") || !strings.Contains(table, "x  ") {
 		t.Errorf("no worth in\n%s", table)
+	}
+}
+
+// TestPackedRunSumsUp: a run that is packed onto fewer ranks says what that came to at its
+// end, as do its summary, table, for programs too, and report; one that was to be says that
+// it was not.
+func TestPackedRunSumsUp(t *testing.T) {
+	file, dir := tiny(t)
+	e := says("train", file, "--run-dir", dir, "--set", "repack.kind=first-fit")
+	const want = "packed from 2 ranks to 1; on average 1."
+	if e.status != exitDone || strings.Count(e.stderr, "\n"+want) != 1 || !strings.Contains(e.stderr, "never moving or packing") {
+		t.Fatalf("status %d, want one sentence of packing: %s", e.status, e.stderr)
+	}
+	s, err := record.ReadSummary(dir)
+	expect.OK(t, err)
+	if p := s.Packing; p == nil || p.RanksFirst != 2 || p.RanksLast != 1 || p.MeanRanks <= 1 || p.MeanRanks >= 2 || p.Throughput <= 0 || p.FreeRankSeconds <= 0 || len(p.Segments) != 2 {
+		t.Errorf("packing %+v", s.Packing)
+	}
+	if table := said(t, "table", dir); !strings.Contains(table, "\n"+want) || !strings.Contains(table, "2 to 1") || !strings.Contains(table, report.PackingLegend) {
+		t.Errorf("no packing in\n%s", table)
+	}
+	row := decodedLines[map[string]any](t, said(t, "table", dir, "--json"))[0]
+	if row["ranks_first"] != 2. || row["ranks_last"] != 1. || row["packings"] != 1. || row["node_hours_given_back"] != 0. || row["throughput"] == nil {
+		t.Errorf("for programs: %v", row)
+	}
+	if page := said(t, "report", dir, "-o", "-"); !strings.Contains(page, "Ranks: <b>"+want) {
+		t.Error("the page does not say what packing came to")
+	}
+	e = says("train", file, "--run-dir", dir, "--force", "--set", "repack.kind=first-fit", "--set", "repack.below=0.1")
+	if !strings.Contains(e.stderr, "\n"+report.Unpacked+"\n") {
+		t.Errorf("a run that was not packed: %s", e.stderr)
 	}
 }
 
