@@ -34,7 +34,7 @@ seen_idle() {
 			list+=${list:+,}$node
 			first=$(idle_at "$node" $((when - 3)))
 			! grep -qx "$node" <<<"$other" || continue
-			[ -n "$first" ] && [ "$first" -le $((when + 5)) ] || problem "$node was given back at $when, and idle at ${first:-no time}"
+			[ "${first:-$((when + 6))}" -le $((when + 5)) ] || problem "$node was given back at $when, and idle at ${first:-no time}"
 			[ $((${first:-0} - when)) -le "$latest" ] || latest=$((first - when))
 		done
 		list+=';'
