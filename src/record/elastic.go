@@ -24,9 +24,9 @@ type Packed struct {
 	Resizing     Float  `json:"resizing_seconds"`
 }
 
-// Leaving is the detail of an event of kind Released: what became of the ranks that a
+// Released is the detail of an event of kind Release: what became of the ranks that a
 // packing left without layers, and of their nodes.
-type Leaving struct {
+type Released struct {
 	Mode        string    `json:"mode"`         // as elastic.release has it
 	NodesBefore []string  `json:"nodes_before"` // of the job
 	Nodes       []string  `json:"nodes"`        // likewise, afterwards
@@ -40,7 +40,7 @@ type Leaving struct {
 }
 
 // GivenBack returns how many nodes the job has no more.
-func (r Leaving) GivenBack() int {
+func (r Released) GivenBack() int {
 	if r.Refused != "" || r.Mode != "slurm" && r.Mode != "restart" {
 		return 0
 	}

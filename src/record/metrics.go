@@ -118,7 +118,7 @@ func (e Event) Refused() string {
 }
 
 // Moved reports whether layers moved.
-func (e Event) Moved() bool { return e.Kind == Migrate && e.Refused() == "" }
+func (e Event) Moved() bool { return (e.Kind == Migrate || e.Kind == Repack) && e.Refused() == "" }
 
 // Event is a change of the model or its layout: a line of events.jsonl.
 // Before, Predicted and After are the makespan of a step, in seconds on Clock;

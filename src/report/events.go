@@ -80,6 +80,10 @@ func (r Run) eventRows() []eventRow {
 			}
 		case e.Kind == record.Resumed:
 			row.Text = resumeText(e)
+		case e.Kind == record.Repack:
+			row.Text = packedText(e)
+		case e.Kind == record.Release:
+			row.Text = releasedText(e)
 		case e.Kind == record.Dynamic:
 			row.Text = changeText(e.Detail)
 		default:
@@ -105,6 +109,8 @@ func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 	switch kind := e.Detail["schedule"]; {
 	case kept == "best" || kept == "uncertain" || kept == "price":
 		return kept, gain, ""
+	case strings.HasPrefix(kept, "not packed"):
+		return "", 0, sentenceCase(kept)
 	case kept != "":
 		return "", 0, "Layers stay: " + kept + "."
 	case after < len(r.Metrics) && r.Metrics[before].Schedule != r.Metrics[after].Schedule:
@@ -197,7 +203,33 @@ func effect(e record.Event) string {
 // changeText says how the model changed.
 func changeText(of map[string]any) string {
 	what, _ := of["what"].(string)
-	text := cmp.Or(record.ChangeText(what, of), "the model changed")
+	return sentenceCase(cmp.Or(record.ChangeText(what, of), "the model changed"))
+}
+
+// packedText says what was packed.
+func packedText(e record.Event) string {
+	var p record.Packed
+	if e.Read(&p) != nil {
+		return record.Figures(e.Detail)
+	}
+	text := sentenceCase(p.String())
+	if e.Before > 0 && e.Predicted > 0 {
+		text += fmt.Sprintf(" Makespan %s ms before, %s predicted.", milliseconds(e.Before), milliseconds(e.Predicted))
+	}
+	return text
+}
+
+// releasedText says what became of ranks and their nodes.
+func releasedText(e record.Event) string {
+	var p record.Released
+	if e.Read(&p) != nil {
+		return record.Figures(e.Detail)
+	}
+	return sentenceCase(p.String())
+}
+
+// sentenceCase writes a text as a sentence.
+func sentenceCase(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:] + "."
 }

@@ -10,7 +10,7 @@ import (
 
 // mark is a step at which something changed.
 type mark struct {
-	Kind string  // dynamic, migrate or balance
+	Kind string  // dynamic, migrate, balance, repack or release
 	Step float64 // between two steps where it happened between them
 }
 
@@ -34,7 +34,7 @@ func (r Run) marks() []mark {
 		switch e.Kind {
 		case record.Dynamic: // before the step
 			m.Step -= 0.5
-		case record.Migrate: // after it
+		case record.Migrate, record.Repack, record.Release: // after it
 			m.Step += 0.5
 		case record.Balance:
 			m.Step += 0.5
