@@ -83,7 +83,7 @@ func (s *resumption) events(text []byte, kept *[]Event) []byte {
 		case Resumed:
 			s.past.Restarts++
 			keep = true
-		case Released:
+		case Release:
 			keep = true
 		case Saved:
 			keep = e.Step <= s.from.Step

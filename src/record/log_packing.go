@@ -22,7 +22,7 @@ func (p Packed) String() string {
 }
 
 // String says in plain words what became of ranks and nodes, and what it took.
-func (r Leaving) String() string {
+func (r Released) String() string {
 	var list []string
 	switch n := r.GivenBack(); {
 	case r.Refused != "":

@@ -114,8 +114,8 @@ func (p *Packer) Event(e Event) {
 		if n := len(p.segments); n > 0 && p.segments[n-1].Step > e.Step { // told once its steps were measured
 			p.segments[n-1].Predicted = d.Throughput
 		}
-	case Released:
-		var d Leaving
+	case Release:
+		var d Released
 		if e.Read(&d) != nil {
 			return
 		}
