@@ -272,7 +272,7 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 		return out, err
 	}
 	if out.Left {
-		return out, await(r, h)
+		return out, await(r, out.Steps, h)
 	}
 	if t.Rank() == 0 {
 		h.End(out)

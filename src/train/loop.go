@@ -126,7 +126,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			next, why = l, r.stay(why)
 		}
 		l = next
-		if err := r.lost(step+1, ran, next); err != nil {
+		if err := r.park(step+1, ran, next); err != nil {
 			return fail(err)
 		}
 

@@ -309,7 +309,7 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 	if err := r.settle(); err != nil {
 		return out, err
 	}
-	if err := errors.Join(r.leaveNext(out.Next), r.finishReleases(w)); err != nil {
+	if err := errors.Join(r.leaveNext(out.Steps, out.Next), r.finishReleases(w)); err != nil {
 		return out, err
 	}
 	if err := r.journal.End(); err != nil {
