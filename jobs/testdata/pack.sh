@@ -114,9 +114,8 @@ t_bare_second_release() {
 as_it_packs() {
 	within 120 packed 1 || problem 'was never packed'
 	hurt "$@"
-	back 'resuming at step'
+	back 'start 2 of job' # from step 0 where there is no checkpoint yet
 	ends 300 'COMPLETED 0:0'
-	says 'start 2 of job'
 	same packed_reference
 }
 t_pack_node_down() {
