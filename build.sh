@@ -14,10 +14,10 @@ usage: ./build.sh COMMAND
              is no CUDA toolkit and apt can install Debian's, 1.6 GB, asks first; --yes answers
   demo       deps, build, then the main job: six short runs, one table, a verdict and a report
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
-  test       deps and a browser, then every test but the long ones
+  test       deps, a browser and Slurm, then every test but the long ones; of jobs under Slurm one
   test-long  deps, then every test
-  test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch on a
-             cluster of this host's own: two minutes; a word after it chooses tests by name
+  test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch and grow.sbatch on
+             a cluster of this host's own: a quarter of an hour; a word after it chooses tests by name
   bench      build, then the benchmarks
   env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
              env cuda: with the tag cuda, for a GPU, or for the emulator, which it builds
@@ -54,12 +54,20 @@ browser() {
 	command -v chromium >/dev/null || install chromium || say 'no chromium: the page of dynmo report is not opened'
 }
 
-# slurm finds or installs what a cluster on this host needs; it starts no service.
+# slurm [--no-accounting] finds or installs what a cluster on this host needs; it starts
+# no service.
 slurm() {
-	jobs/test-cluster.sh need >/dev/null ||
-		install munge slurm-client slurmctld slurmd slurmdbd mariadb-server-core mariadb-client-core shellcheck || true
+	local packages=(munge slurm-client slurmctld slurmd)
+	[ $# != 0 ] || packages+=(slurmdbd mariadb-server-core mariadb-client-core shellcheck)
+	jobs/test-cluster.sh need "$@" >/dev/null || install "${packages[@]}" || true
 	jobs/test-cluster.sh need --no-accounting >/dev/null ||
-		{ say "no $(jobs/test-cluster.sh need --no-accounting): jobs/train.sbatch is not tested"; return 1; }
+		{ say "SKIP jobs/train.sbatch under Slurm: no $(jobs/test-cluster.sh need --no-accounting)"; return 1; }
+}
+
+# smoke runs one job that gives nodes back, on a cluster of this host's own.
+smoke() {
+	slurm --no-accounting || return 0
+	jobs/test-slurm.sh --smoke
 }
 
 # part NAME COMMAND...: runs one part of the tests and remembers its failure.
@@ -112,6 +120,7 @@ run_tests() {
 		part "vet, $tags" go vet -tags "$tags" ./...
 		part "test, $tags" go test -count=1 -timeout "$1" -tags "$tags" $(tagged_packages)
 	fi
+	case " $tags " in *' mpi '*) part 'a job under Slurm' smoke ;; esac
 	if [ -n "$has_cc" ]; then
 		part 'race detector' env CGO_ENABLED=1 go test -race $([ -n "${DYNMO_LONG:-}" ] || echo -short) -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
 	fi
