@@ -32,7 +32,7 @@ type Reason struct {
 	Diffusion  *balance.Descent     `json:"diffusion,omitempty"` // how it was found; nil for other balancers
 	Undone     bool                 `json:"undone,omitempty"`    // the last move made steps slower; layers go back
 	Pack       *Packing             `json:"pack,omitempty"`      // what a look at fewer stages came to; nil: there was none
-	Reference  float64              `json:"reference,omitempty"` // seconds of a step of the dense model (see Reference); 0: not known
+	Reference  Reference            `json:"reference,omitzero"`  // of packing; zero: not known
 	Full       *balance.MemoryError `json:"-"`                   // memory allows no cuts any more: layers stay. Told once until the model changes
 }
 
@@ -157,7 +157,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	next, why, err := b.decide(present)
-	why.Reference = b.memory.Reference.Seconds
+	why.Reference = b.memory.Reference
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than it was.
 		if b.Full {

@@ -89,7 +89,7 @@ func (t *probation) undo(p *Planner, costs cost.Table, present layout.Layout) (l
 	}
 	b := t.Before
 	t.Before = nil
-	if b.Layout.Stages() != present.Stages() || p.by != balance.ByTime || !p.fits(costs, b.Layout.Cuts, b.Layout.Schedule) {
+	if !b.Layout.SameRanks(present) || p.by != balance.ByTime || !p.fits(costs, b.Layout.Cuts, b.Layout.Schedule) {
 		return present, false
 	}
 	before, noise := lowerHalf(b.Steps)

@@ -49,10 +49,11 @@ type Journal struct {
 	traced  int    // timelines so far
 
 	began    time.Time
-	first    int     // step, -1 until there is one
-	sparsity float64 // of the model, as its last change told it
-	answered answer  // of the last decision
-	moved    bool    // by the pending decision
+	first    int          // step, -1 until there is one
+	sparsity float64      // of the model, as its last change told it
+	answered answer       // of the last decision
+	moved    bool         // by the pending decision
+	unpacked plan.Packing // the last look at fewer stages that packed nothing, as it was told
 }
 
 // NewJournal returns the journal of a run on hosts, by rank of the launched world.
@@ -76,6 +77,7 @@ type Done struct {
 	Moved            migrate.Moved
 	Start            float64 // when the step began, on the clock
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
+	Resizing         float64 // of Moving: making the groups of other ranks, where these changed
 	Resident         bool    // whether memory in RAM is known
 	Validation       *Validation
 	Stragglers       []Straggler
@@ -100,7 +102,7 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 		return err
 	}
 	j.log.Changed(change.Kind)
-	j.answered = answerNone
+	j.answered, j.unpacked = answerNone, plan.Packing{}
 	if s, ok := change.Detail[sparsityKey]; ok {
 		j.sparsity = s
 	}
@@ -202,6 +204,12 @@ func (j *Journal) decision(d Done, makespan float64) error {
 			return err
 		}
 	}
+	if p := d.Why.Pack; p != nil && p.Kept == "" {
+		return j.packed(d, makespan)
+	}
+	if err := j.notPacked(d); err != nil {
+		return err
+	}
 	j.say(d, makespan)
 	if d.Why.Full != nil {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
@@ -262,7 +270,7 @@ func (j *Journal) timeline(d Done) error {
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	var err error
-	if j.planner, err = j.planner.For(d.Ran.Stages()); err != nil {
+	if j.planner, err = j.planner.Of(d.Ran); err != nil {
 		return Metrics{}, profile.Run{}, err
 	}
 	a, err := j.planner.Analyze(d.Measured, d.Ran)
@@ -284,6 +292,9 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),
+	}
+	if dense := d.Why.Reference.Makespan; dense > 0 {
+		m.Throughput = Float(dense / s.Makespan())
 	}
 	for stage, bytes := range a.Bytes {
 		m.BytesPerStage = append(m.BytesPerStage, bytes+d.Measured.Memory[stage].Kept)

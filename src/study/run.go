@@ -130,7 +130,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if err != nil {
 				return fail(err)
 			}
-			if run.Reference = why.Reference; why.Pack != nil {
+			if run.Reference = why.Reference.Seconds; why.Pack != nil {
 				s.Pack = why.Pack
 			}
 			measuring, deciding := o.measuring(), 0.0
@@ -147,7 +147,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				if bytes > 0 {
 					next.Moves = stands
 				}
-				if p, err = p.For(to.Stages()); err != nil {
+				if p, err = p.Of(to); err != nil {
 					return fail(err)
 				}
 				present, begins = to, true

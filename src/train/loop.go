@@ -139,7 +139,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if err := r.journal.Step(record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
-			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
+			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resizing: r.resized, Resident: r.Before > 0,
 			Validation: validation, Stragglers: late,
 		}); err != nil {
 			return fail(err)

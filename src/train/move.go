@@ -47,9 +47,11 @@ func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next 
 	if err != nil {
 		return w, s, nil, err
 	}
+	began := r.Device.Clock().Now()
 	if w, err = w.Resize(present, next); err != nil {
 		return w, s, nil, fmt.Errorf("resize: %w", err)
 	}
+	r.resized = r.Device.Clock().Now() - began
 	if reached != nil {
 		reached(fault.Resized)
 	}
