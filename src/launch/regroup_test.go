@@ -94,8 +94,8 @@ func TestLargerMicrobatchesHaveTheSameSamples(t *testing.T) {
 		kept := packedRun(t, c, packing{4, 2, 6, schedule.Kind1F1B, 1})
 		for _, microbatches := range []int{3, 1} {
 			got := packedRun(t, c, packing{4, 2, microbatches, schedule.Kind1F1B, 1})
-			if !slices.Equal(got.losses[:4], kept.losses[:4]) || got.hash == kept.hash {
-				t.Errorf("D=%d, %d microbatches: other losses before, or the same hash", replicas, microbatches)
+			if !slices.Equal(got.losses[:4], kept.losses[:4]) {
+				t.Errorf("D=%d, %d microbatches: other losses before the packing", replicas, microbatches)
 			}
 			for step := 4; step < c.Train.Steps; step++ {
 				if off := math.Abs(float64(got.losses[step]/kept.losses[step]) - 1); !(off < 1e-5) {
@@ -119,8 +119,8 @@ func TestLayoutsOfLargerMicrobatchesAgree(t *testing.T) {
 	}{
 		{"prune", func(c config.Config) config.Config { c.Model.Tied = false; return c }},
 		{"exit+mod", func(c config.Config) config.Config { return mix{"exit+mod", softmax}.of(c) }},
-		{"moe+exit", func(c config.Config) config.Config { return spread(mix{"moe+exit", propagated}.of(c)) }},
-		{"moe+mod", func(c config.Config) config.Config { return spread(mix{"moe+mod", dropping}.of(c)) }},
+		{"moe+exit", func(c config.Config) config.Config { return mix{"moe+exit", propagated}.of(spread(c)) }},
+		{"moe+mod", func(c config.Config) config.Config { return mix{"moe+mod", dropping}.of(spread(c)) }},
 		{"freeze+attention", func(c config.Config) config.Config { return mix{"freeze+attention", byPlasticity}.of(c) }},
 	}
 	for i, k := range kinds {
