@@ -27,11 +27,10 @@ type Packed struct {
 // Released is the detail of an event of kind Release: what became of the ranks that a
 // packing left without layers, and of their nodes.
 type Released struct {
-	Mode        string    `json:"mode"`             // as elastic.release has it
-	NodesBefore []string  `json:"nodes_before"`     // of the job
-	Nodes       []string  `json:"nodes"`            // likewise, afterwards
-	Ranks       []int     `json:"ranks"`            // of the launched world, that have ended
-	Silent      []int     `json:"silent,omitempty"` // that were told to end and have not said goodbye
+	Mode        string    `json:"mode"`         // as elastic.release has it
+	NodesBefore []string  `json:"nodes_before"` // of the job
+	Nodes       []string  `json:"nodes"`        // likewise, afterwards
+	Ranks       []int     `json:"ranks"`        // of the launched world, that have ended
 	Checkpoint  Float     `json:"checkpoint_seconds"`
 	Goodbye     Float     `json:"goodbye_seconds"`
 	Scontrol    Float     `json:"scontrol_seconds"`

@@ -110,8 +110,16 @@ const (
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
 	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
-
 )
+
+// Refused returns why a move could not be had, "" if it could.
+func (e Event) Refused() string {
+	text, _ := e.Detail["refused"].(string)
+	return text
+}
+
+// Moved reports whether layers moved.
+func (e Event) Moved() bool { return (e.Kind == Migrate || e.Kind == Repack) && e.Refused() == "" }
 
 // Event is a change of the model or its layout: a line of events.jsonl.
 // Before, Predicted and After are the makespan of a step, in seconds on Clock;

@@ -15,34 +15,27 @@ func (j *Journal) Warn(text string) {
 	}
 }
 
-// Released tells what became of the ranks that lost their last layers when so many steps
-// were done, in so many seconds.
-func (j *Journal) Released(steps int, seconds float64, r Released) error {
+// Released tells what became of ranks without layers, and of their nodes, so many seconds
+// after they had lost the last one behind a step. Silent ones of them have not said
+// goodbye.
+func (j *Journal) Released(step int, seconds float64, r Released, silent []int) error {
 	if j == nil {
 		return nil
 	}
 	r.Refused = oneLine(r.Refused)
-	for _, line := range r.lines(steps, seconds) {
-		j.observe.Say(line)
+	if r.Refused != "" {
+		j.Warn(fmt.Sprintf("step %d: %v", step, r))
+	} else {
+		j.observe.Say(fmt.Sprintf("step %d: %v", step, r))
+	}
+	if len(silent) > 0 {
+		j.Warn(fmt.Sprintf("step %d: no goodbye of ranks %s: their nodes are kept", step, Ranges(silent)))
 	}
 	detail, err := Detail(r)
 	if err != nil {
 		return err
 	}
-	return j.event(Event{Step: steps, Kind: Release, Seconds: Float(seconds), Detail: detail})
-}
-
-// lines tell a release to people.
-func (r Released) lines(steps int, seconds float64) (list []string) {
-	line := fmt.Sprintf("packed after %s: %v, in %s", count(steps, "step"), r, Duration(seconds))
-	if r.Refused != "" {
-		line = "warning: " + line
-	}
-	list = append(list, line)
-	if len(r.Silent) > 0 {
-		list = append(list, fmt.Sprintf("warning: ranks %s said no goodbye: their nodes are kept", Ranges(r.Silent)))
-	}
-	return list
+	return j.event(Event{Step: step, Kind: Release, Seconds: Float(seconds), Detail: detail})
 }
 
 // oneLine returns a text in one line.

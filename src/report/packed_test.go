@@ -120,13 +120,12 @@ func writePacked(t testing.TB, run *record.Run, index, end int) {
 	if index > 0 {
 		before := packedPhases[index-1]
 		share = record.Float(packedSeconds / seconds)
-		event(t, run, record.Event{Step: phase.first - 1, Kind: record.Migrate, Bytes: 3_000_000, Seconds: 0.004}, map[string]any{"layers": 12})
-		event(t, run, record.Event{Step: phase.first - 1, Kind: record.Repack, Bytes: 3_000_000, Seconds: 0.0065}, record.Packed{
+		event(t, run, record.Event{Step: phase.first - 1, Kind: record.Repack, Bytes: 3_000_000, Seconds: 0.0065, Before: 0.2, Predicted: 0.19}, record.Packed{
 			Kind: "sustain", StagesBefore: before.stages, Stages: phase.stages, RanksBefore: 2 * before.stages, Ranks: 2 * phase.stages,
 			NodesBefore: before.stages, Nodes: phase.stages, Microbatches: 16, Exact: true, Throughput: share,
 			Deciding: 0.002, Moving: 0.004, Resizing: 0.0005,
 		})
-		event(t, run, record.Event{Step: phase.first, Kind: record.Dynamic}, map[string]any{"what": "prune", "sparsity": 1 - phase.factor})
+		event(t, run, record.Event{Step: phase.first - 2, Kind: record.Dynamic}, map[string]any{"what": "prune", "sparsity": 1 - phase.factor})
 	}
 	for step := phase.first; step < end; step++ {
 		expect.OK(t, run.Step(record.Metrics{

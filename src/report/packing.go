@@ -51,9 +51,9 @@ func PackedSentence(p record.Packing) string {
 // Unpacked says of a run that was to pack that it never did.
 const Unpacked = "never packed: all ranks were needed throughout"
 
-// packed returns what packing came to in a sentence; "" of runs that were not to pack.
-func (r Run) packed() string {
-	if p := r.packing(); p != nil {
+// packed says in one sentence what packing came to; "" of runs that were not to pack.
+func (r Run) packed(p *record.Packing) string {
+	if p != nil {
 		return PackedSentence(*p)
 	}
 	if r.Config.Repack.Packs() {
@@ -68,7 +68,8 @@ func Packings(out io.Writer, runs []Run) error {
 	var rows [][]string
 	var sentences strings.Builder
 	for _, r := range runs {
-		s, text := r.summarise(), r.packed()
+		s, p := r.summarise(), r.packing()
+		text := r.packed(p)
 		if text == "" {
 			continue
 		}
@@ -77,7 +78,7 @@ func Packings(out io.Writer, runs []Run) error {
 			fmt.Fprintf(&sentences, "%s, %s, %s: ", s.Name, s.Layout, shortly(s.Balancer))
 		}
 		fmt.Fprintln(&sentences, text)
-		if p := r.packing(); p != nil {
+		if p != nil {
 			rows = append(rows, packingCells(s.Name, *p))
 		}
 	}

@@ -122,8 +122,11 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
 			return fail(err)
 		}
+		if moved.Refused != "" {
+			next, why, packs = l, r.stay(why), false
+		}
 		l = next
-		if err := r.lost(step+1, ran, next); err != nil {
+		if err := r.park(step+1, ran, next); err != nil {
 			return fail(err)
 		}
 

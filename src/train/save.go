@@ -258,7 +258,7 @@ func (r *Rank) commit(w elastic.World) error {
 	return nil
 }
 
-// killer returns what is to be called in every phase of writing the checkpoint after so
+// Killer returns what is to be called in every phase of writing the checkpoint after so
 // many steps, or of a move after them; nil unless a fault is wanted there.
 func (r *Rank) killer(steps int) func(fault.Phase) {
 	me := r.World.Peer(r.World.Rank())
