@@ -61,7 +61,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if r.Fault.In(step, r.World.Rank()) {
 			r.Fault.Strike(r.World.Abort, r.Exit)
 		}
-		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
+		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank(), l))
 		if err != nil {
 			return fail(err)
 		}
