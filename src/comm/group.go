@@ -111,6 +111,15 @@ func (g *Group) Size() int { return g.size }
 // Peer describes a rank of the group.
 func (g *Group) Peer(rank int) Peer { return g.peers[rank] }
 
+// Hosts returns the host of every rank.
+func (g *Group) Hosts() []string {
+	hosts := make([]string, len(g.peers))
+	for rank, p := range g.peers {
+		hosts[rank] = p.Host
+	}
+	return hosts
+}
+
 // SetDeadline changes how long a peer on another host may keep this rank
 // waiting, here and in all groups that come from the same New.
 func (g *Group) SetDeadline(d time.Duration) { g.o.Deadline = d }

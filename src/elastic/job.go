@@ -36,7 +36,10 @@ const (
 )
 
 // Job is a job of Slurm.
-type Job struct{ Number string }
+type Job struct {
+	Number string
+	limit  time.Duration // of a command; 0: callFor
+}
 
 // newJob returns the job of this process.
 func newJob(getenv func(string) string) (Job, error) {
@@ -47,7 +50,7 @@ func newJob(getenv func(string) string) (Job, error) {
 	if !jobNumber.MatchString(number) {
 		return Job{}, fmt.Errorf("the number of the Slurm job is %.80q, want digits", number)
 	}
-	return Job{number}, nil
+	return Job{Number: number}, nil
 }
 
 // busy is what Slurm says if the same may be answered otherwise a little later.
@@ -90,7 +93,8 @@ func (j Job) call(ctx context.Context, program string, args ...string) (out stri
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
 	defer os.RemoveAll(dir)
-	limited, cancel := context.WithTimeout(ctx, callFor)
+	limit := cmp.Or(j.limit, callFor)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var output capped
 	cmd := exec.CommandContext(limited, program, args...)
@@ -107,7 +111,7 @@ func (j Job) call(ctx context.Context, program string, args ...string) (out stri
 	case ctx.Err() != nil:
 		return out, fmt.Errorf("%s: %w", program, ctx.Err())
 	case limited.Err() != nil:
-		return out, fmt.Errorf("%s %s: no answer in %v", program, args[0], callFor)
+		return out, fmt.Errorf("%s %s: no answer in %v", program, args[0], limit)
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	return out, fmt.Errorf("%s %s: %s", program, args[0], cmp.Or(first, err.Error()))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/fault"
 )
 
 const (
@@ -49,6 +50,9 @@ type Releases struct {
 	Scheduler Scheduler                  // nil unless the mode is Slurm
 	Retry     time.Duration              // how long a batch system that is busy is asked again
 	Note      func(nodes []string) error // is given all nodes that were given back, and before others are, those too; nil: not wanted
+	// Reached returns what is called in every phase of a release that began after so many
+	// steps; nil: nothing.
+	Reached func(steps int) func(fault.Phase)
 
 	base     *comm.Group
 	outside  map[int]*outsider // by rank of the launched world
@@ -129,7 +133,8 @@ func (o *outsider) listen(asked *Asked) error {
 }
 
 // ready returns the ranks that can go, in order: those without layers since before the last
-// checkpoint; of a node all or none, unless they only end and can take leave alone.
+// checkpoint. Of a node all go or none: MPI_Finalize, with which a run ends, waits for all
+// ranks of its node.
 func (r *Releases) ready(saved int) []int {
 	can := func(rank int) bool {
 		o := r.outside[rank]
@@ -139,10 +144,9 @@ func (r *Releases) ready(saved int) []int {
 	for rank, node := range r.Terms.Nodes {
 		held[node] = held[node] || !can(rank)
 	}
-	alone := r.Terms.Mode == Exit && r.Terms.Leave == "pmix"
 	var list []int
 	for rank, node := range r.Terms.Nodes {
-		if can(rank) && !r.outside[rank].told && (alone || !held[node]) {
+		if can(rank) && !r.outside[rank].told && !held[node] {
 			list = append(list, rank)
 		}
 	}
@@ -252,6 +256,9 @@ func (d *departure) ask(r *Releases) {
 	go func() {
 		defer close(d.answer)
 		began := time.Now()
+		if r.Reached != nil {
+			r.Reached(d.Steps)(fault.Scontrol)
+		}
 		if d.Refused = r.note(after); d.Refused == nil {
 			d.Tries, d.Refused = shrink(ctx, r.Scheduler, d.keep, r.Retry)
 		}

@@ -58,7 +58,8 @@ type Hooks struct {
 type World struct {
 	Ranks     int
 	Hosts     int
-	Placement string // which ranks are on which host, and on which cores they may run
+	HostOf    []string // by rank
+	Placement string   // which ranks are on which host, and on which cores they may run
 	MPI       bool
 	Clock     string // wall or virtual
 	Kernels   string // backend, instruction-set path, BLAS
@@ -271,7 +272,7 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 		return out, err
 	}
 	if out.Left {
-		return out, await(r, h)
+		return out, await(r, out.Steps, h)
 	}
 	if t.Rank() == 0 {
 		h.End(out)
@@ -371,7 +372,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
 		r.Observe, err = h.Begin(World{
-			Ranks: t.Size(), Hosts: len(perHost(early)), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
+			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(),
 		})
 	}

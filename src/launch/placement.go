@@ -1,11 +1,13 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"dynmo/src/comm"
+	"dynmo/src/record"
 )
 
 // placement says in one line which ranks are on which host, and on which cores they
@@ -36,24 +38,4 @@ func placement(peer func(rank int) comm.Peer, all []arrival) string {
 }
 
 // ranges writes ascending numbers as ranges, "unknown" where there are none.
-func ranges(list []int) string {
-	if len(list) == 0 {
-		return "unknown"
-	}
-	var text strings.Builder
-	for i := 0; i < len(list); {
-		last := i
-		for last+1 < len(list) && list[last+1] == list[last]+1 {
-			last++
-		}
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		fmt.Fprint(&text, list[i])
-		if last > i {
-			fmt.Fprintf(&text, "-%d", list[last])
-		}
-		i = last + 1
-	}
-	return text.String()
-}
+func ranges(list []int) string { return cmp.Or(record.Ranges(list), "unknown") }

@@ -32,7 +32,7 @@ type Reason struct {
 	Diffusion  *balance.Descent     `json:"diffusion,omitempty"` // how it was found; nil for other balancers
 	Undone     bool                 `json:"undone,omitempty"`    // the last move made steps slower; layers go back
 	Pack       *Packing             `json:"pack,omitempty"`      // what a look at fewer stages came to; nil: there was none
-	Reference  float64              `json:"reference,omitempty"` // seconds of a step of the dense model (see Reference); 0: not known
+	Reference  Reference            `json:"reference,omitzero"`  // of packing; zero: not known
 	Full       *balance.MemoryError `json:"-"`                   // memory allows no cuts any more: layers stay. Told once until the model changes
 }
 
@@ -44,6 +44,7 @@ const (
 	KeptUncertain Kept = "uncertain" // the gain could be noise
 	KeptPrice     Kept = "price"     // moving would take longer than it saves
 	KeptUndone    Kept = "undone"    // the last move made steps slower, and was undone a while ago
+	KeptRefused   Kept = "refused"   // a rank had no memory for the last move, a while ago
 )
 
 // Detail returns what an event tells of a decision for a layout.
@@ -135,6 +136,9 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 	if o.Diffuse == nil {
 		o.Diffuse = inMemory
 	}
+	if o.Nodes == nil {
+		o.Nodes = make([]int, p.Mesh.Size())
+	}
 	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
 }
 
@@ -157,7 +161,7 @@ func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.
 		return present, Reason{}, fmt.Errorf("balance: %w", err)
 	}
 	next, why, err := b.decide(present)
-	why.Reference = b.memory.Reference.Seconds
+	why.Reference = b.memory.Reference
 	if full, ok := errors.AsType[*balance.MemoryError](err); ok {
 		// Masks and indices can make a pruned layer larger than it was.
 		if b.Full {
@@ -252,7 +256,7 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 	case worse:
 		next, why.Undone = back, true
 	case b.Probation.Rest > 0:
-		why.Kept = KeptUndone
+		why.Kept = b.Probation.kept()
 	default:
 		if next, err = b.best(problem, present, &why); err != nil {
 			return fail(err)

@@ -9,9 +9,10 @@ import (
 
 // Reference is what the model was before it first changed: what packing goes by.
 type Reference struct {
-	Seconds float64 `json:"reference"`      // of a step on the stages that the run began with, at its best cuts; 0: not known
-	Load    float64 `json:"load,omitempty"` // of all its layers, in what the balancer goes by
-	Seen    int     `json:"seen,omitempty"` // steps that costs were known in; from wellKnown on nothing is added
+	Seconds  float64 `json:"reference"`                    // of a step on the stages that the run began with, at its best cuts; 0: not known
+	Makespan float64 `json:"reference_makespan,omitempty"` // likewise, of its pipeline alone
+	Load     float64 `json:"load,omitempty"`               // of all its layers, in what the balancer goes by
+	Seen     int     `json:"seen,omitempty"`               // steps that costs were known in; from wellKnown on nothing is added
 }
 
 // wellKnown is from how many steps on costs get no surer.
@@ -19,7 +20,7 @@ const wellKnown = 64
 
 // check returns an error unless the numbers may be a model's.
 func (d Reference) check() error {
-	for field, x := range map[string]float64{"reference": d.Seconds, "load": d.Load} {
+	for field, x := range map[string]float64{"reference": d.Seconds, "reference_makespan": d.Makespan, "load": d.Load} {
 		if !(x >= 0 && x <= mostSeconds) {
 			return fmt.Errorf("%s: %v, want 0 to %g", field, x, float64(mostSeconds))
 		}
@@ -51,11 +52,10 @@ func (b *balancer) Refer(d Reference) error {
 // a while would let the model seem to shrink.
 func (b *balancer) reference() error {
 	d := &b.memory.Reference
-	if !b.packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
-		return nil
-	}
-	if d.Seen > 0 && b.Fresh {
+	if d.Seen > 0 && b.Changed {
 		d.Seen = wellKnown
+	}
+	if !b.packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return nil
 	}
 	if d.Seen++; d.Seen&(d.Seen-1) != 0 || d.Seconds > 0 && b.referred.Equal(b.costs) {
@@ -71,7 +71,8 @@ func (b *balancer) reference() error {
 		return err
 	}
 	b.referred = b.costs
-	d.Seconds = b.planner.of(best.Map()).seconds(t, best.Cuts, best.Schedule)
+	p := b.planner.of(best.Map())
+	d.Seconds, d.Makespan = p.seconds(t, best.Cuts, best.Schedule), p.makespan(t, best.Cuts, best.Schedule)
 	d.Load = total(balance.New(t, b.planner.by, b.planner.Map.Virtual(), nil, 0).Seconds)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 
 	"dynmo/src/input"
 	"dynmo/src/profile"
@@ -15,13 +16,13 @@ import (
 // cut cuts off what files have of steps that are run again, and gathers what they keep.
 func (s *resumption) cut(c *chrome) error {
 	s.past.Restarts, s.past.Missing = 1, s.from.Step
-	var changes []Event
+	var kept []Event
 	for _, f := range []struct {
 		name string
 		edit func([]byte) []byte
 	}{
-		{EventsFile, func(text []byte) []byte { return s.events(text, &changes) }},
-		{MetricsFile, func(text []byte) []byte { return s.metrics(text, changes) }},
+		{EventsFile, func(text []byte) []byte { return s.events(text, &kept) }},
+		{MetricsFile, func(text []byte) []byte { return s.metrics(text, inOrder(kept)) }},
 		{CostsFile, s.costs},
 		{TraceFile, func(text []byte) []byte { return s.timelines(text, c) }},
 	} {
@@ -73,34 +74,39 @@ func values[T any](past *Past, text []byte, keep func(T) bool) []byte {
 }
 
 // events keeps the events before the first step. That the run was resumed is kept
-// wherever it went on from, and its checkpoints up to the one it goes on from.
-func (s *resumption) events(text []byte, changes *[]Event) []byte {
+// wherever it went on from, as are nodes that were given back, and its checkpoints up to
+// the one it goes on from.
+func (s *resumption) events(text []byte, kept *[]Event) []byte {
 	return values(&s.past, text, func(e Event) bool {
-		switch {
-		case e.Kind == Resumed:
+		keep := e.Step < s.from.Step
+		switch e.Kind {
+		case Resumed:
 			s.past.Restarts++
-			return true
-		case e.Kind == Saved:
-			return e.Step <= s.from.Step
-		case e.Step < s.from.Step && e.Kind == Dynamic:
-			*changes = append(*changes, e)
-			s.past.Changes = append(s.past.Changes, e)
+			keep = true
+		case Release:
+			keep = true
+		case Saved:
+			keep = e.Step <= s.from.Step
+		case Dynamic:
+			if keep {
+				s.past.Changes = append(s.past.Changes, e)
+			}
 		}
-		return e.Step < s.from.Step
+		if keep {
+			*kept = append(*kept, e)
+		}
+		return keep
 	})
 }
 
-// metrics keeps the steps before the first. changes are the events that the tally is told
-// between them.
-func (s *resumption) metrics(text []byte, changes []Event) []byte {
-	return values(&s.past, text, func(m Metrics) bool {
+// metrics keeps the steps before the first. The tally is told of them, and of the events
+// that are kept.
+func (s *resumption) metrics(text []byte, events ordered) []byte {
+	text = values(&s.past, text, func(m Metrics) bool {
 		if m.Step >= s.from.Step {
 			return false
 		}
-		for len(changes) > 0 && changes[0].Step <= m.Step {
-			s.past.Tally.Event(changes[0])
-			changes = changes[1:]
-		}
+		events = events.before(m.Step+1, s.past.Tally.Event)
 		s.past.Tally.Step(m)
 		s.past.Last = &m
 		if m.Skipped {
@@ -108,6 +114,8 @@ func (s *resumption) metrics(text []byte, changes []Event) []byte {
 		}
 		return true
 	})
+	events.before(math.MaxInt, s.past.Tally.Event)
+	return text
 }
 
 // costs keeps the phases that begin before the first step. The last one ends there: what

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -41,6 +42,7 @@ type Journal struct {
 	planner *plan.Planner // of the stages of the last step
 	config  config.Config
 	clock   string
+	hosts   []string // by rank of the launched world
 
 	log     profile.Log
 	pending *Event // the last decision, until its effect is measured
@@ -48,15 +50,16 @@ type Journal struct {
 	traced  int    // timelines so far
 
 	began    time.Time
-	first    int     // step, -1 until there is one
-	sparsity float64 // of the model, as its last change told it
-	answered answer  // of the last decision
-	moved    bool    // by the pending decision
+	first    int          // step, -1 until there is one
+	sparsity float64      // of the model, as its last change told it
+	answered answer       // of the last decision
+	moved    bool         // by the pending decision
+	unpacked plan.Packing // the last look at fewer stages that packed nothing, as it was told
 }
 
-// NewJournal returns the journal of a run.
-func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string) *Journal {
-	j := &Journal{observe: o, planner: p, config: c, clock: clock, log: profile.Log{Model: plan.Shape(c)}, began: time.Now(), first: -1}
+// NewJournal returns the journal of a run on hosts, by rank of the launched world.
+func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string, hosts []string) *Journal {
+	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, log: profile.Log{Model: plan.Shape(c)}, began: time.Now(), first: -1}
 	if o, ok := o.(Continuer); ok && o.Last() != nil {
 		j.log.Resumed()
 		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
@@ -75,6 +78,7 @@ type Done struct {
 	Moved            migrate.Moved
 	Start            float64 // when the step began, on the clock
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
+	Resizing         float64 // of Moving: making the groups of other ranks, where these changed
 	Resident         bool    // whether memory in RAM is known
 	Validation       *Validation
 	Stragglers       []Straggler
@@ -99,7 +103,7 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 		return err
 	}
 	j.log.Changed(change.Kind)
-	j.answered = answerNone
+	j.answered, j.unpacked = answerNone, plan.Packing{}
 	if s, ok := change.Detail[sparsityKey]; ok {
 		j.sparsity = s
 	}
@@ -201,9 +205,20 @@ func (j *Journal) decision(d Done, makespan float64) error {
 			return err
 		}
 	}
+	if p := d.Why.Pack; p != nil && p.Kept == "" {
+		return j.packed(d, makespan)
+	}
+	if err := j.notPacked(d); err != nil {
+		return err
+	}
 	j.say(d, makespan)
 	if d.Why.Full != nil {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
+	}
+	if d.Moved.Refused != "" {
+		if err := j.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{"refused": d.Moved.Refused}}); err != nil {
+			return err
+		}
 	}
 	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
 		detail := map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)}
@@ -228,6 +243,11 @@ func (j *Journal) decision(d Done, makespan float64) error {
 // say tells people a decision, if its answer is a new one or changes something, and a
 // move of layers.
 func (j *Journal) say(d Done, makespan float64) {
+	if d.Moved.Refused != "" {
+		j.observe.Say(fmt.Sprintf("warning: step %d: layers stay: no memory for the move: %s", d.Step, d.Moved.Refused))
+		j.answered = answer("stay: " + d.Why.Kept)
+		return
+	}
 	if d.Why.Decided || d.Why.Full != nil {
 		a, line := decisionLine(d, makespan)
 		if a != j.answered || a == answerMove || a == answerReorder {
@@ -281,7 +301,11 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
 		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Ceiling: Float(a.Ceiling), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
+		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),
+	}
+	if dense := d.Why.Reference.Makespan; dense > 0 {
+		m.Throughput = Float(dense / s.Makespan())
 	}
 	for stage, bytes := range a.Bytes {
 		m.BytesPerStage = append(m.BytesPerStage, bytes+d.Measured.Memory[stage].Kept)
@@ -306,4 +330,13 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Rest: max(0, seconds-s.Makespan()), Balancing: spent,
 	}
 	return m, run, nil
+}
+
+// nodes returns how many hosts have a rank of a layout.
+func (j *Journal) nodes(l layout.Layout) int {
+	seen := make(map[string]bool)
+	for rank := range l.Mesh.Size() {
+		seen[j.hosts[l.World(rank)]] = true
+	}
+	return len(seen)
 }

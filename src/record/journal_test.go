@@ -73,6 +73,9 @@ type recorder struct {
 	validation *Validation // of the next step
 }
 
+// hosts are those of the ranks of tests: two on each.
+var hosts = []string{"node1", "node1", "node2", "node2", "node3", "node3", "node4", "node4"}
+
 func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder {
 	c := config.Default()
 	c.Model.Blocks, c.Parallel.Stages, c.Parallel.Microbatches, c.Parallel.MicrobatchSize = layers-2, stages, 4, 1
@@ -85,7 +88,7 @@ func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder
 	if r.planner, err = plan.New(c, sim.Network{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	r.journal = NewJournal(&r.told, r.planner, c, "virtual")
+	r.journal = NewJournal(&r.told, r.planner, c, "virtual", hosts)
 	return r
 }
 
@@ -141,7 +144,7 @@ func (c continuing) Last() *Metrics { return &c.last }
 func TestJournalOfARunThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t, schedule.Kind1F1B, 4, 2)
-		r.journal = NewJournal(continuing{&r.told, Metrics{Step: 9, WallSeconds: 100}}, r.planner, r.journal.config, "virtual")
+		r.journal = NewJournal(continuing{&r.told, Metrics{Step: 9, WallSeconds: 100}}, r.planner, r.journal.config, "virtual", hosts)
 		l := r.layout(0, 2, 4)
 		r.step = 10
 		for range 2 {
@@ -312,6 +315,9 @@ func TestJournalOfFewerStages(t *testing.T) {
 		now := spread(4)
 		for _, stages := range []int{4, 2, 2, 1, 1} {
 			next := spread(stages)
+			if stages == 2 {
+				next.Ranks = []int{0, 2} // of two hosts
+			}
 			r.tell(now, next, plan.Reason{}, 1)
 			now = next
 		}
@@ -320,6 +326,9 @@ func TestJournalOfFewerStages(t *testing.T) {
 			m := r.told.metrics[i]
 			if len(m.LayersPerStage) != want || len(m.BytesPerStage) != want || len(m.Cuts) != want*c.chunks+1 || !(m.Makespan > 0) || math.Abs(float64(m.Predicted/m.Makespan)-1) > 1e-9 {
 				t.Errorf("%s, step %d: %+v, want %d stages", c.kind, i, m, want)
+			}
+			if nodes := min(want, 2); m.Ranks != want || m.Nodes != nodes {
+				t.Errorf("%s, step %d: %d ranks on %d nodes, want %d on %d", c.kind, i, m.Ranks, m.Nodes, want, nodes)
 			}
 		}
 		if len(series) != 3 || series[1].Run.Layout.Stages() != 2 || series[1].Steps != 2 || len(series[1].Run.Scale) != 2*c.chunks {

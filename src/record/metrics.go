@@ -48,12 +48,19 @@ type Metrics struct {
 	Imbalance       Float  `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
 	Ceiling         Float  `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
 	// Idle is idle seconds by cause, of the first replica.
-	Idle           trace.Idle `json:"idle"`
-	Schedule       string     `json:"schedule"`     // the kind that was executed
-	Cuts           []int      `json:"cuts"`         // of the chain, over virtual stages
-	Vee            bool       `json:"vee,omitzero"` // virtual stages lie in a V (see partition.Map)
-	LayersPerStage []int      `json:"layers_per_stage"`
-	BytesPerStage  []int64    `json:"bytes_per_stage"` // of layers, buffers and memory that waits for other layers
+	Idle     trace.Idle `json:"idle"`
+	Schedule string     `json:"schedule"`     // the kind that was executed
+	Cuts     []int      `json:"cuts"`         // of the chain, over virtual stages
+	Vee      bool       `json:"vee,omitzero"` // virtual stages lie in a V (see partition.Map)
+	// Ranks is how many ranks train, of all replicas, and Nodes how many hosts have one of
+	// them. Absent from older runs.
+	Ranks int `json:"ranks,omitempty"`
+	Nodes int `json:"nodes,omitempty"`
+	// Throughput is that of the step as a share of the dense model's: of a step on all
+	// ranks, as it was predicted before the model first changed. Absent where that is not known.
+	Throughput     Float   `json:"throughput,omitzero"`
+	LayersPerStage []int   `json:"layers_per_stage"`
+	BytesPerStage  []int64 `json:"bytes_per_stage"` // of layers, buffers and memory that waits for other layers
 	// ResidentPerStage is anonymous memory in RAM after the step, in bytes, beyond
 	// that of the process once MPI had started: of each stage the largest of its
 	// replicas. Absent where ranks share a process or the system does not report it.
@@ -97,12 +104,21 @@ const (
 	Balance EventKind = "balance"    // cuts were decided
 	Migrate EventKind = "migrate"    // layers moved
 	Slow    EventKind = "straggler"  // a rank is slower than the others, or so no longer
+	Repack  EventKind = "repack"     // the model was packed onto fewer ranks
+	Release EventKind = "release"    // ranks without layers ended, or their nodes went back to Slurm
 	Saved   EventKind = "checkpoint" // a checkpoint was written, or could not be
 	Resumed EventKind = "resume"     // the run was started again, with the event's step
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
-
-	Released EventKind = "release" // ranks without layers left, and Slurm was asked to take their nodes back
 )
+
+// Refused returns why a move could not be had, "" if it could.
+func (e Event) Refused() string {
+	text, _ := e.Detail["refused"].(string)
+	return text
+}
+
+// Moved reports whether layers moved.
+func (e Event) Moved() bool { return (e.Kind == Migrate || e.Kind == Repack) && e.Refused() == "" }
 
 // Event is a change of the model or its layout: a line of events.jsonl.
 // Before, Predicted and After are the makespan of a step, in seconds on Clock;

@@ -23,6 +23,7 @@ type Provenance struct {
 	MPI      bool     `json:"mpi"`               // whether ranks are MPI processes
 	Date     string   `json:"date"`              // RFC 3339, UTC
 	Command  []string `json:"command"`
+	Hosts    []string `json:"hosts,omitempty"` // by rank, where ranks are processes
 }
 
 // Here returns the provenance of a run of this process that begins now.

@@ -3,26 +3,7 @@ package record
 import (
 	"fmt"
 	"strings"
-	"time"
 )
-
-// Release is how ranks without layers left before the end of a run, and what became of
-// their nodes.
-type Release struct {
-	Steps       int      // that were done when they lost their last layers
-	Mode        string   // as elastic.release has it
-	NodesBefore []string // of the job
-	Nodes       []string // of the job after that
-	Ranks       []int    // of the launched world, that left
-	Silent      []int    // that were told to leave and have not said goodbye
-	Seconds     float64  // from the last layer's move to the end of the release
-	Checkpoint  float64  // of them until the checkpoint was written
-	Goodbye     float64  // of them from the order to the last goodbye
-	Scheduler   float64  // of them in which Slurm was asked
-	Tries       int      // how often
-	Refused     error    // why Slurm did not take nodes back; nil if it did, or was not to
-	Time        time.Time
-}
 
 // refusedKey is the detail of a release that tells why Slurm took no nodes back.
 const refusedKey = "refused"
@@ -34,41 +15,27 @@ func (j *Journal) Warn(text string) {
 	}
 }
 
-// Released tells a release.
-func (j *Journal) Released(r Release) error {
+// Released tells what became of ranks without layers, and of their nodes, so many seconds
+// after they had lost the last one behind a step. Silent ones of them have not said
+// goodbye.
+func (j *Journal) Released(step int, seconds float64, r Released, silent []int) error {
 	if j == nil {
 		return nil
 	}
-	for _, line := range r.lines() {
-		j.observe.Say(line)
+	r.Refused = oneLine(r.Refused)
+	if r.Refused != "" {
+		j.Warn(fmt.Sprintf("step %d: %v", step, r))
+	} else {
+		j.observe.Say(fmt.Sprintf("step %d: %v", step, r))
 	}
-	detail := map[string]any{
-		"mode": r.Mode, "nodes_before": r.NodesBefore, "nodes": r.Nodes, "ranks": r.Ranks,
-		"checkpoint_seconds": r.Checkpoint, "goodbye_seconds": r.Goodbye, "scontrol_seconds": r.Scheduler,
-		"tries": r.Tries, "time": r.Time.UTC().Format(time.RFC3339Nano),
+	if len(silent) > 0 {
+		j.Warn(fmt.Sprintf("step %d: no goodbye of ranks %s: their nodes are kept", step, Ranges(silent)))
 	}
-	if r.Refused != nil {
-		detail[refusedKey] = oneLine(r.Refused.Error())
+	detail, err := Detail(r)
+	if err != nil {
+		return err
 	}
-	return j.event(Event{Step: r.Steps, Kind: Released, Seconds: Float(r.Seconds), Detail: detail})
-}
-
-// lines tell a release to people.
-func (r Release) lines() (list []string) {
-	given := len(r.NodesBefore) - len(r.Nodes)
-	line := fmt.Sprintf("packed after %s: %s left, %s later", count(r.Steps, "step"), count(len(r.Ranks), "rank"), Duration(r.Seconds))
-	if given > 0 {
-		line += fmt.Sprintf("; Slurm has %s back and took %s for it; the job has %s", count(given, "node"), Duration(r.Scheduler), strings.Join(r.Nodes, ","))
-	}
-	list = append(list, line)
-	if r.Refused != nil {
-		list = append(list, fmt.Sprintf("warning: Slurm took no nodes back, which stay idle (%s in %s): %s",
-			count(r.Tries, "call"), Duration(r.Scheduler), oneLine(r.Refused.Error())))
-	}
-	if len(r.Silent) > 0 {
-		list = append(list, fmt.Sprintf("warning: ranks %s said no goodbye: their nodes are kept", strings.Trim(fmt.Sprint(r.Silent), "[]")))
-	}
-	return list
+	return j.event(Event{Step: step, Kind: Release, Seconds: Float(seconds), Detail: detail})
 }
 
 // oneLine returns a text in one line.

@@ -124,9 +124,11 @@ func (s *resumption) open(r *Run, c *claims, settings string, p Provenance) (ope
 		opened = append(opened, *f.file)
 	}
 	r.chrome.out = r.traces
-	if err := r.Event(s.event()); err != nil {
+	resumed := s.event()
+	if err := r.Event(resumed); err != nil {
 		return opened, errors.Unwrap(err)
 	}
+	s.past.Tally.Event(resumed)
 	provenance, err := json.MarshalIndent(p, "", "  ")
 	if err := cmp.Or(err, s.renew(SettingsFile, settings), s.renew(ProvenanceFile, string(provenance)+"\n"), s.write(SummaryFile, "")); err != nil {
 		return opened, err

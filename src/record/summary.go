@@ -41,6 +41,8 @@ type Summary struct {
 	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
 	// Worth is absent where there is one stage, and of runs that failed.
 	Worth *plan.Worth `json:"worth,omitempty"`
+	// Packing is absent where the model was never packed onto fewer ranks.
+	Packing *Packing `json:"packing,omitempty"`
 }
 
 // Pace is the measured time of steps.
@@ -96,6 +98,7 @@ type Tally struct {
 	moved         bool
 	shrinks       int // that failed
 	series        profile.Series
+	packer        Packer
 }
 
 // mostPaces is how many steps the median of a Pace is taken of, the latest.
@@ -121,8 +124,19 @@ func (p *paces) pace(clock string) Pace {
 	return Pace{p.steps, Float(trace.Median(p.seconds)), clock}
 }
 
+// late returns the median of the second half of the steps.
+func (p paces) late() float64 {
+	n := len(p.seconds)
+	half := make([]float64, 0, n)
+	for k := 1; 2*k <= n+1; k++ {
+		half = append(half, p.seconds[(p.steps-k)%mostPaces])
+	}
+	return trace.Median(half)
+}
+
 // Step takes a step.
 func (t *Tally) Step(m Metrics) {
+	t.packer.Step(m)
 	moved := t.cuts != nil && !slices.Equal(t.cuts, m.Cuts)
 	if moved {
 		t.after = paces{}
@@ -140,10 +154,11 @@ func (t *Tally) Step(m Metrics) {
 
 // Event takes an event.
 func (t *Tally) Event(e Event) {
+	t.packer.Event(e)
 	switch {
 	case e.Kind == Dynamic:
 		t.after = paces{}
-	case e.Kind == Released && e.Detail[refusedKey] != nil:
+	case e.Kind == Release && e.Detail[refusedKey] != nil:
 		t.shrinks++
 	}
 }
@@ -163,7 +178,7 @@ func (t *Tally) Costs(p profile.Phase) {
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
 		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
-		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.shrinks,
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.shrinks, Packing: t.packer.Packing(),
 	}
 }
 

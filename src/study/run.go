@@ -130,7 +130,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if err != nil {
 				return fail(err)
 			}
-			if run.Reference = why.Reference; why.Pack != nil {
+			if run.Reference = why.Reference.Seconds; why.Pack != nil {
 				s.Pack = why.Pack
 			}
 			measuring, deciding := o.measuring(), 0.0

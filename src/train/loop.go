@@ -29,7 +29,7 @@ type Outcome struct {
 func (r *Rank) Loop() (out Outcome, err error) {
 	w, l, s := r.world, r.layout, r.stage
 	if r.World.Rank() == 0 {
-		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind())
+		r.journal = record.NewJournal(r.Observe, r.planner, r.Config, r.Device.Clock().Kind(), r.World.Hosts())
 	}
 	if err := r.startClock(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
@@ -122,8 +122,11 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
 			return fail(err)
 		}
+		if moved.Refused != "" {
+			next, why = l, r.stay(why)
+		}
 		l = next
-		if err := r.lost(step+1, ran, next); err != nil {
+		if err := r.park(step+1, ran, next); err != nil {
 			return fail(err)
 		}
 
@@ -139,7 +142,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if err := r.journal.Step(record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
-			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resident: r.Before > 0,
+			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resizing: r.resized, Resident: r.Before > 0,
 			Validation: validation, Stragglers: late,
 		}); err != nil {
 			return fail(err)

@@ -34,18 +34,25 @@ const stateVersion = 1
 // state is what a checkpoint has of a run besides its layers.
 type state struct {
 	Version int                        `json:"version"`
-	Hosts   []string                   `json:"hosts"`          // by rank
-	Clock   string                     `json:"clock"`          // of measurements
-	Kernels string                     `json:"kernels"`        // that were measured
-	Spent   float64                    `json:"spent"`          // seconds that followed the last step, the largest of all ranks
-	Parts   map[string]json.RawMessage `json:"parts"`          // of keepers
-	Lost    string                     `json:"lost,omitempty"` // why there are none
+	Hosts   []string                   `json:"hosts"`           // by rank
+	Clock   string                     `json:"clock"`           // of measurements
+	Kernels string                     `json:"kernels"`         // that were measured
+	Spent   float64                    `json:"spent"`           // seconds that followed the last step, the largest of all ranks
+	Parts   map[string]json.RawMessage `json:"parts"`           // of keepers
+	Lost    string                     `json:"lost,omitempty"`  // why there are none
+	Dense   *plan.Reference            `json:"dense,omitempty"` // what packing goes by; also on other ranks
+}
+
+// referrer is a balancer that goes by what the model was before it first changed.
+type referrer interface {
+	Reference() plan.Reference
+	Refer(plan.Reference) error
 }
 
 // begin makes what knows of earlier steps as a new run has it.
 func (r *Rank) begin() (err error) {
 	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{}, 0
-	r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse})
+	r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse, Nodes: nodes(r.World)})
 	return err
 }
 
@@ -60,11 +67,14 @@ func (r *Rank) keepers() map[string]keeper {
 	return list
 }
 
-// hosts returns the host of every rank.
-func hosts(world *comm.Group) []string {
-	list := make([]string, world.Size())
-	for rank := range list {
-		list[rank] = world.Peer(rank).Host
+// nodes returns the node of every rank, counted from 0.
+func nodes(world *comm.Group) []int {
+	list, known := make([]int, world.Size()), make(map[string]int)
+	for rank, host := range world.Hosts() {
+		if _, ok := known[host]; !ok {
+			known[host] = len(known)
+		}
+		list[rank] = known[host]
 	}
 	return list
 }
@@ -78,7 +88,7 @@ func (r *Rank) addState(w elastic.World) error {
 	if w.All.Rank() != 0 {
 		return nil
 	}
-	text, err := json.Marshal(r.state(hosts(w.All), spent[0]))
+	text, err := json.Marshal(r.state(w.All.Hosts(), spent[0]))
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -104,6 +114,10 @@ func (r *Rank) state(hosts []string, spent float64) state {
 		}
 		s.Parts[name] = text
 	}
+	if b, ok := r.Balancer.(referrer); ok && b.Reference().Seconds > 0 {
+		dense := b.Reference()
+		s.Dense = &dense
+	}
 	return s
 }
 
@@ -115,16 +129,40 @@ func (r *Rank) recall(was config.Config, text []byte) (why string, err error) {
 		return "", nil
 	}
 	s, err := readState(text)
-	if err == nil {
+	if err != nil {
+		s = state{}
+	} else {
 		err = r.applies(was, s)
 	}
 	if err == nil {
 		err = r.restore(s)
 	}
-	if err != nil {
-		return fmt.Sprintf("%.400s", input.Visible(err.Error())), r.begin()
+	if err == nil {
+		return "", nil
 	}
-	return "", nil
+	why = fmt.Sprintf("%.400s", input.Visible(err.Error()))
+	if err := r.begin(); err != nil {
+		return why, err
+	}
+	if lost := r.refer(was, s); lost != nil {
+		why += fmt.Sprintf("; %.400s", input.Visible(lost.Error()))
+	}
+	return why, nil
+}
+
+// refer goes on from what a checkpoint has of the dense model, which holds on the same kind
+// of ranks, however many there are.
+func (r *Rank) refer(was config.Config, s state) error {
+	b, ok := r.Balancer.(referrer)
+	if !ok || s.Dense == nil {
+		return nil
+	}
+	for _, c := range r.measured(was, s) {
+		if c.was != c.now {
+			return fmt.Errorf("the dense model's seconds are not known: %s of the checkpoint differs", c.settings)
+		}
+	}
+	return b.Refer(*s.Dense)
 }
 
 // readState reads a state.
@@ -150,25 +188,36 @@ func readState(text []byte) (s state, err error) {
 	return s, nil
 }
 
+// compared is settings of a checkpoint and of this run.
+type compared struct {
+	settings string
+	was, now any
+}
+
+// measured returns what seconds depend on besides the number of ranks and their layout.
+func (r *Rank) measured(was config.Config, s state) []compared {
+	now := r.Config
+	return []compared{
+		{"[device]", was.Device, now.Device},
+		{"comm.latency_seconds", was.Comm.LatencySeconds, now.Comm.LatencySeconds},
+		{"comm.bandwidth_bytes", was.Comm.BandwidthBytes, now.Comm.BandwidthBytes},
+		{"comm.delay_most", was.Comm.DelayMost, now.Comm.DelayMost},
+		{"the clock", s.Clock, r.Device.Clock().Kind()}, {"device.kernel", s.Kernels, r.Backend.Name()},
+	}
+}
+
 // applies returns an error unless a state holds for this run's settings and ranks.
 func (r *Rank) applies(was config.Config, s state) error {
 	now := r.Config
-	for _, c := range []struct {
-		settings string
-		was, now any
-	}{
+	for _, c := range append(r.measured(was, s), []compared{
 		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
-		{"[balance]", was.Balance, now.Balance}, {"[device]", was.Device, now.Device},
-		{"comm.latency_seconds", was.Comm.LatencySeconds, now.Comm.LatencySeconds},
-		{"comm.bandwidth_bytes", was.Comm.BandwidthBytes, now.Comm.BandwidthBytes},
-		{"comm.delay_most", was.Comm.DelayMost, now.Comm.DelayMost}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
-		{"the clock", s.Clock, r.Device.Clock().Kind()}, {"device.kernel", s.Kernels, r.Backend.Name()},
-	} {
+		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
+	}...) {
 		if c.was != c.now {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)
 		}
 	}
-	if here := hosts(r.World); !slices.Equal(s.Hosts, here) {
+	if here := r.World.Hosts(); !slices.Equal(s.Hosts, here) {
 		return fmt.Errorf("the checkpoint's ranks ran on other hosts")
 	}
 	if s.Lost != "" {

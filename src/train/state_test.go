@@ -98,7 +98,7 @@ func (f *fed) step(t testing.TB, step int) {
 // saved returns the state of a rank as a checkpoint has it.
 func (f *fed) saved(t testing.TB) []byte {
 	t.Helper()
-	text, err := json.Marshal(f.state(hosts(f.World), f.spent))
+	text, err := json.Marshal(f.state(f.World.Hosts(), f.spent))
 	expect.OK(t, err)
 	return text
 }

@@ -67,6 +67,7 @@ type Rank struct {
 	last     [2]time.Duration   // wall time of the two last steps
 	lately   [100]time.Duration // wall time of so many last steps
 	spent    float64            // seconds that followed the last step
+	resized  float64            // seconds that making the groups of other ranks took, the last time
 	skipped  int                // steps in a row whose update was left out
 	resumed  Resumed
 	saver    saver

@@ -30,12 +30,23 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 		return
 	}
 	w.keep(s)
+	w.tellPacking(s.Packing)
 	if s.Worth = w.tally.Worth(w.settings); s.Worth == nil {
 		return
 	}
 	w.keep(s)
-	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth))
+	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth, s.Packing != nil))
 	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
+}
+
+// tellPacking says what packing onto fewer ranks came to, where it was asked for.
+func (w *watcher) tellPacking(p *record.Packing) {
+	switch {
+	case p != nil:
+		fmt.Fprintln(w.out, report.PackedSentence(*p))
+	case w.settings.Repack.Packs():
+		fmt.Fprintln(w.out, report.Unpacked)
+	}
 }
 
 // keep writes the summary into the run directory, if there is one.

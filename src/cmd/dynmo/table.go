@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 
@@ -49,7 +50,7 @@ func tableCommand() *cobra.Command {
 			if _, err := fmt.Fprint(out, "\n", legend); err != nil || phases {
 				return err
 			}
-			if err := report.Changes(out, runs); err != nil {
+			if err := cmp.Or(report.Changes(out, runs), report.Packings(out, runs)); err != nil {
 				return err
 			}
 			return tellWorth(out, runs)

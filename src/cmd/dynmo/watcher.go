@@ -42,6 +42,9 @@ type watcher struct {
 func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	p := record.Here(about.MPI)
 	p.Revision, p.Kernels, p.Corpus = revision(), about.Kernels, about.Corpus
+	if about.MPI {
+		p.Hosts = about.HostOf
+	}
 	var err error
 	if w.run, w.past, err = w.records.open(w.settings, p, about); err != nil {
 		return nil, usageError{err}

@@ -1,0 +1,158 @@
+package record
+
+import (
+	"slices"
+	"time"
+)
+
+// Packer gathers what packing came to while a run goes on, in bounded memory. It is told
+// what an Observer is told, in that order, and of resumes.
+type Packer struct {
+	start    start
+	segments []Segment // the last is the present one; none: no step yet
+	packings int
+	foretold Float // by the last packing, for the segment to come
+	earlier  spare // of starts before the present one
+
+	seconds, ranks float64 // of steps; and times the ranks that trained in them
+	free           float64 // and times those that did not
+	dense, present paces   // of steps before the model or its ranks first changed, and of the present segment
+	batches        [2]int  // sequences of such steps
+	changed        bool    // the model, or its ranks
+	clock          string
+	time           time.Time // at the end of the last step
+	wall           Float     // real seconds since training began, likewise
+}
+
+// start is what one start of the run began with, and what became of its nodes.
+type start struct {
+	ranks, nodes int // in its first step; 0: there was none
+	restarts     bool
+	away         float64 // seconds of nodes without a rank that trains
+	given        []gift
+	failed       int
+}
+
+// gift is nodes that were given back.
+type gift struct {
+	nodes int
+	at    time.Time
+}
+
+// spare is nodes that are not needed, and their hours.
+type spare struct {
+	releases, failed, nodes int
+	given, idle             float64
+}
+
+// ended returns what a start came to that ended at a time.
+func (s start) ended(at time.Time) spare {
+	sum := spare{releases: len(s.given), failed: s.failed}
+	for _, g := range s.given {
+		sum.nodes += g.nodes
+		sum.given += float64(g.nodes) * max(0, at.Sub(g.at).Hours())
+	}
+	sum.idle = max(0, s.away/time.Hour.Seconds()-sum.given)
+	return sum
+}
+
+func (a spare) plus(b spare) spare {
+	return spare{a.releases + b.releases, a.failed + b.failed, a.nodes + b.nodes, a.given + b.given, a.idle + b.idle}
+}
+
+// Step takes a step. Those of older versions, which do not tell ranks, are none.
+func (p *Packer) Step(m Metrics) {
+	if m.Ranks == 0 {
+		return
+	}
+	if p.start.ranks == 0 {
+		p.start.ranks, p.start.nodes = m.Ranks, m.Nodes
+	}
+	if n := len(p.segments); n == 0 || p.segments[n-1].Ranks != m.Ranks {
+		p.end()
+		p.changed = p.changed || n > 0
+		p.segments = append(p.segments, Segment{Step: m.Step, Ranks: m.Ranks, Nodes: m.Nodes, Predicted: p.foretold})
+		p.present, p.foretold = paces{}, 0
+	}
+	seconds := float64(m.StepSeconds)
+	p.seconds += seconds
+	p.ranks += seconds * float64(m.Ranks)
+	p.free += seconds * float64(max(0, p.start.ranks-m.Ranks))
+	p.start.away += float64(m.WallSeconds-p.wall) * float64(max(0, p.start.nodes-m.Nodes))
+	p.present.add(m.StepSeconds)
+	p.batches[1] = m.BatchSize
+	if !p.changed {
+		p.dense.add(m.StepSeconds)
+		p.batches[0] = m.BatchSize
+	}
+	p.clock, p.time, p.wall = m.Clock, m.Time, m.WallSeconds
+}
+
+// end completes the present segment.
+func (p *Packer) end() {
+	if len(p.segments) == 0 {
+		return
+	}
+	s := &p.segments[len(p.segments)-1]
+	s.Steps, s.Seconds = p.present.steps, Float(p.present.late())
+	if p.dense.steps > 0 {
+		s.Throughput = Float(p.dense.late() / p.present.late() * float64(p.batches[1]) / float64(p.batches[0]))
+	}
+}
+
+// Event takes an event. What cannot be read of one is left out.
+func (p *Packer) Event(e Event) {
+	switch e.Kind {
+	case Dynamic:
+		p.changed = true
+	case Repack:
+		var d Packed
+		if e.Read(&d) != nil {
+			return
+		}
+		p.packings, p.foretold = p.packings+1, d.Throughput
+		if n := len(p.segments); n > 0 && p.segments[n-1].Step > e.Step { // told once its steps were measured
+			p.segments[n-1].Predicted = d.Throughput
+		}
+	case Release:
+		var d Released
+		if e.Read(&d) != nil {
+			return
+		}
+		if d.GivenBack() > 0 {
+			p.start.given = append(p.start.given, gift{d.GivenBack(), d.Time})
+		}
+		if d.Refused != "" {
+			p.start.failed++
+		}
+		p.start.restarts = d.Mode == "restart" && d.Refused == ""
+	case Resumed:
+		if p.start.restarts { // in the same job
+			p.start.restarts = false
+			return
+		}
+		p.earlier, p.start = p.earlier.plus(p.start.ended(p.time)), start{}
+	}
+}
+
+// Packing returns what packing came to; nil if nothing was packed.
+func (p *Packer) Packing() *Packing {
+	if p.packings == 0 || len(p.segments) == 0 {
+		return nil
+	}
+	p.end()
+	first, last := p.segments[0], p.segments[len(p.segments)-1]
+	now := p.start.ended(p.time)
+	all := p.earlier.plus(now)
+	least := last.Throughput
+	for _, s := range p.segments[1:] {
+		least = min(least, s.Throughput)
+	}
+	return &Packing{
+		Clock: p.clock, RanksFirst: first.Ranks, RanksLast: last.Ranks, MeanRanks: Float(p.ranks / p.seconds), FreeRankSeconds: Float(p.free),
+		NodesFirst: first.Nodes, NodesLast: last.Nodes, NodesGivenBack: all.nodes, HoursGivenBack: Float(all.given),
+		NodesIdle: max(0, p.start.nodes-last.Nodes-now.nodes), HoursIdle: Float(all.idle),
+		Packings: p.packings, Releases: all.releases, Failed: all.failed,
+		Throughput: last.Throughput, ThroughputLeast: least, Predicted: last.Predicted, Segments: slices.Clone(p.segments),
+	}
+}

@@ -1,0 +1,182 @@
+package record
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"dynmo/src/expect"
+)
+
+// midnight is when the runs of these tests begin.
+var midnight = time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+
+// packedSteps returns the steps of a run that trains on so many ranks in each, two on a
+// node. Each takes ten minutes, and of its clock as many seconds as a table says by ranks.
+func packedSteps(first int, ranks ...int) (list []Metrics) {
+	seconds := map[int]Float{16: 4, 12: 5, 8: 5}
+	for i, n := range ranks {
+		end := time.Duration(first+i+1) * 10 * time.Minute
+		list = append(list, Metrics{
+			Step: first + i, Clock: "virtual", StepSeconds: seconds[n], Ranks: n, Nodes: n / 2, BatchSize: 8,
+			Time: midnight.Add(end), WallSeconds: Float(end.Seconds()),
+		})
+	}
+	return list
+}
+
+// eventsOf reads a file of events.
+func eventsOf(t *testing.T, lines ...string) (list []Event) {
+	t.Helper()
+	for _, line := range lines {
+		var e Event
+		expect.OK(t, json.Unmarshal([]byte(line), &e))
+		list = append(list, e)
+	}
+	return list
+}
+
+const (
+	prunedBefore2 = `{"step":2,"kind":"dynamic","clock":"virtual","bytes":0,"seconds":0,"detail":{"what":"prune"}}`
+	packedTo12    = `{"step":3,"kind":"repack","clock":"virtual","bytes":9,"seconds":2,"detail":{"kind":"sustain","stages_before":8,"stages":6,"ranks_before":16,"ranks":12,"nodes_before":8,"nodes":6,"microbatches":8,"exact":true,"throughput":0.9,"deciding_seconds":0.5,"moving_seconds":1,"resizing_seconds":0.5}}`
+	packedTo8     = `{"step":5,"kind":"repack","clock":"virtual","bytes":9,"seconds":2,"detail":{"kind":"sustain","stages_before":6,"stages":4,"ranks_before":12,"ranks":8,"nodes_before":6,"nodes":4,"throughput":0.7}}`
+	releasedAt50  = `{"step":4,"kind":"release","clock":"virtual","bytes":0,"seconds":9,"detail":{"mode":"slurm","nodes_before":["a","b","c","d","e","f","g","h"],"nodes":["a","b","c","d","e","f"],"ranks":[12,13,14,15],"checkpoint_seconds":6,"goodbye_seconds":1,"scontrol_seconds":2,"tries":3,"time":"2026-11-23T00:50:00Z"}}`
+	refused       = `{"step":6,"kind":"release","clock":"virtual","bytes":0,"seconds":9,"detail":{"mode":"slurm","nodes_before":["a","b","c","d","e","f"],"nodes":["a","b","c","d","e","f"],"tries":30,"refused":"Job has no slurmdbd","time":"2026-11-23T01:15:00Z"}}`
+)
+
+// pack returns what packing came to in a run of some records.
+func pack(steps []Metrics, events []Event) *Packing {
+	var p Packer
+	Replay(steps, events, p.Step, p.Event)
+	return p.Packing()
+}
+
+// TestPacking: from 16 ranks on 8 nodes to 12 behind step 3, of which Slurm takes two nodes
+// back after 50 minutes of 80, and to 8 behind step 5, where it refuses: two nodes are
+// without work for 10 minutes, and then two others for 20.
+func TestPacking(t *testing.T) {
+	steps := packedSteps(0, 16, 16, 16, 16, 12, 12, 8, 8)
+	got := pack(steps, eventsOf(t, prunedBefore2, packedTo12, releasedAt50, packedTo8, refused))
+	want := &Packing{
+		Clock: "virtual", RanksFirst: 16, RanksLast: 8, MeanRanks: Float((16*16. + 10*12 + 10*8) / 36), FreeRankSeconds: 10*4 + 10*8,
+		NodesFirst: 8, NodesLast: 4, NodesGivenBack: 2, HoursGivenBack: 1, NodesIdle: 2, HoursIdle: 2/6. + 4/6.,
+		Packings: 2, Releases: 1, Failed: 1, Throughput: 0.8, ThroughputLeast: 0.8, Predicted: 0.7,
+		Segments: []Segment{
+			{Step: 0, Steps: 4, Ranks: 16, Nodes: 8, Seconds: 4, Throughput: 1},
+			{Step: 4, Steps: 2, Ranks: 12, Nodes: 6, Seconds: 5, Throughput: 0.8, Predicted: 0.9},
+			{Step: 6, Steps: 2, Ranks: 8, Nodes: 4, Seconds: 5, Throughput: 0.8, Predicted: 0.7},
+		},
+	}
+	near := cmpopts.EquateApprox(1e-12, 0)
+	if diff := cmp.Diff(want, got, near); diff != "" {
+		t.Error(diff)
+	}
+	if p := pack(steps, eventsOf(t, prunedBefore2)); p != nil {
+		t.Errorf("%+v of a run that was not packed", p)
+	}
+	for i := range steps {
+		steps[i].Ranks = 0
+	}
+	if p := pack(steps, eventsOf(t, packedTo12)); p != nil {
+		t.Errorf("%+v of a run whose steps tell no ranks", p)
+	}
+}
+
+// TestPackingToldLate: an event that is told when its effect has been measured says what
+// was predicted of the steps before it too.
+func TestPackingToldLate(t *testing.T) {
+	var p Packer
+	for _, m := range packedSteps(0, 16, 16, 16, 16, 12, 12) {
+		p.Step(m)
+	}
+	p.Event(eventsOf(t, packedTo12)[0])
+	if got := p.Packing(); got == nil || got.Predicted != 0.9 || got.Segments[0].Predicted != 0 {
+		t.Errorf("%+v, want 0.9 of the second segment", got)
+	}
+}
+
+// TestPackingOverResumes: nodes that were given back count until the end of their job, and
+// the next has as many as it begins with; under elastic.release = restart it is the same
+// job. Steps 4 and 5 are run again, and the release behind them stays in the records.
+func TestPackingOverResumes(t *testing.T) {
+	resumed := `{"step":4,"kind":"resume","clock":"virtual","bytes":0,"seconds":0,"detail":{"restart":1}}`
+	steps := append(packedSteps(0, 16, 16, 16, 16), packedSteps(10, 12, 12, 12)...)
+	for i := range steps {
+		steps[i].Step = i
+	}
+	restart := `{"step":3,"kind":"release","clock":"virtual","bytes":0,"seconds":9,"detail":{"mode":"restart","nodes_before":["a","b","c","d","e","f","g","h"],"nodes":["a","b","c","d","e","f"],"time":"2026-11-23T00:40:00Z"}}`
+	for _, c := range []struct {
+		name, release string
+		hours         Float
+		nodes, idle   int
+	}{
+		{"another job", releasedAt50, 0, 2, 0},
+		{"the same job", restart, 2 * (130 - 40) / 60., 2, 0},
+		{"refused", refused, 0, 0, 0},
+	} {
+		p := pack(steps, eventsOf(t, packedTo12, c.release, resumed))
+		if p == nil || math.Abs(float64(p.HoursGivenBack-c.hours)) > 1e-9 || p.NodesGivenBack != c.nodes || p.NodesIdle != c.idle || p.RanksLast != 12 {
+			t.Errorf("%s: %+v, want %v hours of %d nodes", c.name, p, c.hours, c.nodes)
+		}
+	}
+}
+
+// TestPackingGoesOn: a run that is resumed sums up as if it had not ended, but for the
+// nodes of its first job; a packing that is run again is cut off, nodes that went are not.
+func TestPackingGoesOn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := Open(dir, "", Provenance{})
+	expect.OK(t, err)
+	before := packedSteps(0, 16, 16, 16, 16, 12, 12, 8, 8)
+	for _, m := range before {
+		expect.OK(t, r.Step(m))
+	}
+	events := eventsOf(t, prunedBefore2, packedTo12, packedTo8, refused, releasedAt50)
+	for _, e := range events {
+		expect.OK(t, r.Event(e))
+	}
+	expect.OK(t, r.Close())
+	r, past, err := Resume(dir, "", Provenance{}, From{Step: 5})
+	expect.OK(t, err)
+	after := packedSteps(5, 12, 12)
+	for _, m := range after {
+		past.Tally.Step(m)
+	}
+	expect.OK(t, r.Close())
+	events = append(slices.Clone(events[:2]), events[3], events[4], Event{Step: 5, Kind: Resumed})
+	want := pack(append(before[:5], after...), events)
+	if diff := cmp.Diff(want, past.Tally.Summary(Finished).Packing); diff != "" || want.NodesGivenBack != 2 || want.Failed != 1 || want.Packings != 1 {
+		t.Error(want, diff)
+	}
+	if n := len(lines(t, filepath.Join(dir, EventsFile))); n != len(events) {
+		t.Errorf("%d events, want %d", n, len(events))
+	}
+}
+
+// TestDetail: a detail that is written is read, as it is and from a file.
+func TestDetail(t *testing.T) {
+	want := Released{Mode: "slurm", NodesBefore: []string{"a", "b"}, Nodes: []string{"a"}, Ranks: []int{2, 3}, Goodbye: 1.5, Tries: 1, Time: midnight}
+	d, err := Detail(want)
+	expect.OK(t, err)
+	text, err := json.Marshal(Event{Kind: Release, Detail: d})
+	expect.OK(t, err)
+	for _, e := range append(eventsOf(t, string(text)), Event{Detail: d}, Event{Detail: map[string]any{
+		"mode": "slurm", "nodes_before": []string{"a", "b"}, "nodes": []string{"a"}, "ranks": []int{2, 3}, "goodbye_seconds": 1.5, "tries": 1, "time": midnight,
+	}}) {
+		var got Released
+		expect.OK(t, e.Read(&got))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	var got Released
+	if err := (Event{Step: 7, Kind: Release, Detail: map[string]any{"tries": "many"}}).Read(&got); err == nil {
+		t.Error("a detail of another form was read")
+	}
+}

@@ -1,0 +1,51 @@
+package record
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Replay tells steps and events, as a run directory has them, in the order in which they
+// happened.
+func Replay(steps []Metrics, events []Event, step func(Metrics), event func(Event)) {
+	list := inOrder(events)
+	for _, m := range steps {
+		list = list.before(m.Step+1, event)
+		step(m)
+	}
+	list.before(math.MaxInt, event)
+}
+
+// ordered is events in the order in which they happened.
+type ordered []placed
+
+// placed is an event, with the first step that is behind it in the records.
+type placed struct {
+	Event
+	at int
+}
+
+// inOrder orders events. Those of steps that were run again happened before the resume
+// behind them.
+func inOrder(events []Event) ordered {
+	list := make(ordered, len(events))
+	limit := math.MaxInt - 1
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].Kind == Resumed {
+			limit = min(limit, events[i].Step)
+		}
+		list[i].Event, list[i].at = events[i], min(events[i].Step, limit)
+	}
+	slices.SortStableFunc(list, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	return list
+}
+
+// before tells the events before the end of a step, and returns the others.
+func (list ordered) before(step int, event func(Event)) ordered {
+	for len(list) > 0 && list[0].at < step {
+		event(list[0].Event)
+		list = list[1:]
+	}
+	return list
+}
