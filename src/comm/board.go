@@ -35,6 +35,7 @@ type Post struct {
 const (
 	postEmpty = iota
 	postRuns
+	postParked // takes part no longer, and has not left
 	postLeft
 )
 
@@ -52,10 +53,11 @@ const (
 	RoomMigrate
 	RoomRecord
 	RoomSave
+	RoomParked // outside of all steps that follow
 )
 
 func (r Room) String() string {
-	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record", "checkpoint"}[r]
+	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record", "checkpoint", "parked"}[r]
 }
 
 const postBytes = int(unsafe.Sizeof(Post{}))
@@ -143,6 +145,16 @@ func (p *Post) SetPatience(d time.Duration) {
 	if p != nil {
 		p.patience.Store(int64(d))
 	}
+}
+
+// Park says that the rank takes part no longer after a step: its end is one of the run, but
+// nobody waits for what it does.
+func (p *Post) Park(step int) {
+	if p == nil {
+		return
+	}
+	p.Enter(step, RoomParked)
+	p.state.Store(postParked)
 }
 
 // Leave says that the rank is no longer watched: it ends, or tells an error itself.

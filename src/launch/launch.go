@@ -155,6 +155,9 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		out, err = launchRank(c, t, h, w)
 	}
 	if err == nil {
+		// A rank that does not end, as one that is stopped, has the others wait.
+		late := time.AfterFunc(startFor, func() { h.Exit(1) })
+		defer late.Stop()
 		return out, mpi.Stop()
 	}
 	if _, shared := errors.AsType[train.SharedError](err); !shared {
