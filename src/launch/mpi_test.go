@@ -14,16 +14,52 @@ import (
 	"testing"
 	"time"
 
+	"dynmo/src/comm"
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/expect"
 	"dynmo/src/record"
+	"dynmo/src/train"
 )
 
 // ranksVariable marks a process that mpirun started as a rank of
-// agreeOverMPI; its value is a file with the settings, a list in JSON.
+// overMPI; its value is a file with the tasks, a list in JSON.
 const ranksVariable = "DYNMO_TEST_SETTINGS"
+
+// task is a run: layers are scattered anew after every step.
+type task struct {
+	Config config.Config
+	Stages map[int]int // by step: stages from then on, of any ranks
+	Seed   uint64
+}
+
+// left is called on a rank that has left, while others train on.
+var left = func() error { return nil }
+
+// run trains on one rank. One that leaves waits for the end.
+func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Outcome, error) {
+	if k.Stages == nil {
+		return rankRun(k.Config, world, corpus, out, scatter(uint64(k.Config.Parallel.Stages)))
+	}
+	r, err := readyRank(k.Config, world, corpus, out)
+	if err != nil {
+		return train.Outcome{}, err
+	}
+	r.Balancer = &shrinking{&script{next: scatter(k.Seed)}, k.Config, k.Stages, k.Seed}
+	o, err := r.Loop()
+	if err != nil {
+		return o, err
+	}
+	r.Close()
+	if err = r.Leave(); err == nil && o.Left {
+		err = left()
+	}
+	if err == nil && o.Left {
+		err = await(r, Hooks{Stop: func() bool { return false }})
+	}
+	return o, err
+}
 
 // printed is a run as a rank prints it; JSON keeps every bit of a float64.
 type printed struct {
@@ -46,14 +82,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rankMain trains once for each of the settings, in one MPI world, and on rank
+// rankMain trains once for each of the tasks, in one MPI world, and on rank
 // 0 prints each run.
 func rankMain(path string) error {
 	settings, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	var list []config.Config
+	var list []task
 	if err := json.Unmarshal(settings, &list); err != nil {
 		return err
 	}
@@ -61,7 +97,8 @@ func rankMain(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range list {
+	for _, k := range list {
+		c := k.Config
 		corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 		if err != nil {
 			return err
@@ -71,7 +108,7 @@ func rankMain(path string) error {
 			return err
 		}
 		out := &run{}
-		o, err := rankRun(c, world, corpus, out, scatter(uint64(c.Parallel.Stages)))
+		o, err := k.run(world, corpus, out)
 		if err != nil {
 			return err
 		}
@@ -171,6 +208,38 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	keptMoving(t, list, agreeOverMPI(t, 4, list, want))
 }
 
+// TestLeavingChangesNothingMPI is law 1 where ranks leave over real processes, which wait for
+// the others then: some cases on four ranks, with DYNMO_LONG=1 all on four and six.
+func TestLeavingChangesNothingMPI(t *testing.T) {
+	needMPI(t)
+	for ranks, grids := range map[int][]int{4: {1, 2}, 6: {2, 3}} { // replicas
+		var tasks []task
+		var want []*run
+		for number := range departures {
+			for i, replicas := range grids {
+				if !long && (ranks != 4 || number%4 != 1+i) {
+					continue
+				}
+				stages := ranks / replicas
+				c := departing(t, number, []string{"zb-v", "1f1b", "list", "interleaved"}[number%4], replicas, []string{"stage-major", "replica-major"}[number%2])
+				one := onOne(c)
+				if c.Parallel.Stages = stages; c.Validate() != nil {
+					continue // interleaved, of which microbatches are a multiple of the stages
+				}
+				want = append(want, goRun(t, one, nil))
+				fewer := map[int]int{2: stages - 1, 6: 1}
+				if c.Schedule.Kind == "interleaved" {
+					fewer = map[int]int{2: 2, 6: 1}
+				}
+				tasks = append(tasks, task{c, fewer, uint64(number + i)})
+			}
+		}
+		if len(tasks) > 0 {
+			overMPI(t, ranks, tasks, want)
+		}
+	}
+}
+
 // keptMoving fails the test where layers did not move after most steps of a run.
 func keptMoving(t *testing.T, list []config.Config, got []*run) {
 	t.Helper()
@@ -185,8 +254,18 @@ func keptMoving(t *testing.T, list []config.Config, got []*run) {
 // every step, fails the test where one differs from the run that is wanted, and returns them.
 func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) (got []*run) {
 	t.Helper()
+	var tasks []task
+	for _, c := range list {
+		tasks = append(tasks, task{Config: c})
+	}
+	return overMPI(t, ranks, tasks, want)
+}
+
+// overMPI does so with tasks.
+func overMPI(t *testing.T, ranks int, tasks []task, want []*run) (got []*run) {
+	t.Helper()
 	path := needMPI(t)
-	settings, err := json.Marshal(list)
+	settings, err := json.Marshal(tasks)
 	expect.OK(t, err)
 	file := filepath.Join(t.TempDir(), "settings.json")
 	expect.OK(t, os.WriteFile(file, settings, 0o600))
@@ -209,8 +288,8 @@ func agreeOverMPI(t *testing.T, ranks int, list []config.Config, want []*run) (g
 	if len(got) != len(want) {
 		t.Fatalf("%d runs of %d were printed\n%s", len(got), len(want), text)
 	}
-	for i, c := range list {
-		if at := got[i].difference(want[i]); at != "" {
+	for i, k := range tasks {
+		if c, at := k.Config, got[i].difference(want[i]); at != "" {
 			t.Errorf("%s/%s: differs from one stage at %s", c.Dynamic.Kind, variant(c), at)
 		}
 	}

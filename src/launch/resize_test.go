@@ -4,18 +4,22 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/config"
+	"dynmo/src/cost"
 	"dynmo/src/data"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/partition"
+	"dynmo/src/partition/partitiontest"
 	"dynmo/src/plan"
 	"dynmo/src/profile"
+	"dynmo/src/random"
 	"dynmo/src/record"
 	"dynmo/src/report"
 	"dynmo/src/schedule"
@@ -24,11 +28,13 @@ import (
 	"dynmo/src/train"
 )
 
-// shrinking is a balancer that takes stages away at some steps, and otherwise
-// moves layers at random.
+// shrinking is a balancer that takes stages away at some steps, and moves layers at random,
+// in these steps too. The ranks that stay are those of the fewest of made-up nodes, or any.
 type shrinking struct {
 	*script
+	config config.Config
 	stages map[int]int // by step: stages from then on
+	seed   uint64
 }
 
 func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
@@ -37,34 +43,131 @@ func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Lay
 	if err != nil || !shrinks {
 		return next, why, err
 	}
-	order, err := schedule.New(schedule.Kind1F1B, stages, 1, now.Schedule.Microbatches)
-	cuts := make(partition.Partition, stages+1)
-	for i := range cuts {
-		cuts[i] = i * now.Cuts.Layers() / stages
+	draw := random.Keyed(s.seed, uint64(s.step))
+	order, err := s.order(stages, now.Schedule.Microbatches)
+	if err != nil {
+		return now, why, err
 	}
-	return now.With(cuts, order), why, err
+	next = now.With(partitiontest.Random(draw, now.Cuts.Layers(), order.Map.Virtual()), order)
+	present := make([]int, now.Mesh.Size())
+	for rank := range present {
+		present[rank] = now.World(rank)
+	}
+	if s.seed%2 == 0 {
+		nodes, bytes := make([]int, slices.Max(present)+1), make([]int64, len(m.Layers))
+		for rank := range nodes {
+			nodes[rank] = draw.IntN(len(present))
+		}
+		for l := range bytes {
+			bytes[l] = m.Layers[l].Bytes.Static()
+		}
+		next.Ranks = layout.Compact(now, next, nodes, bytes)
+	} else {
+		draw.Shuffle(len(present)-1, func(i, j int) { present[i+1], present[j+1] = present[j+1], present[i+1] })
+		next.Ranks = present[:next.Mesh.Size()]
+	}
+	return next, why, nil
 }
 
-// TestLeavingChangesNothing is law 1 where ranks leave in mid-run: from 5 stages
-// to 3 to 1, on either order of ranks; ranks that are left outside end, the others
-// train on, and every loss, gradient norm and the final hash is that of one stage.
+// order returns the schedule of the settings' kind for so many stages.
+func (s *shrinking) order(stages, microbatches int) (schedule.Schedule, error) {
+	kind, chunks := schedule.Kind(s.config.Schedule.Kind), s.config.Schedule.Virtual()
+	if kind == schedule.KindList {
+		costs := make([]cost.Stage, stages)
+		for stage := range costs {
+			costs[stage] = cost.Stage{Forward: 1, Input: 1 + float64(stage), Weight: 1}
+		}
+		return schedule.List(schedule.ListOptions{Costs: costs, Microbatches: microbatches, InFlight: slices.Repeat([]int{2}, stages)}), nil
+	}
+	return schedule.New(kind, stages, chunks, microbatches)
+}
+
+// departures are cases of law 1 where ranks leave: a kind of change, and how its model differs
+// from small's. Experts that replicas share out want as many in each of one to three.
+var departures = []struct {
+	mix
+	of func(config.Config) config.Config
+}{
+	{mix{"prune", nil}, nil}, {mix{"freeze", byPlasticity}, nil}, {mix{"exit", softmax}, nil}, {mix{"mod", topk}, nil},
+	{mix{"moe", nil}, experts}, {mix{"moe", nil}, spread}, {mix{"moe+exit", saturation}, spread}, {mix{"freeze+moe+mod", byStep}, spread},
+	{mix{"prune+freeze+exit+mod", byPlasticity}, nil},
+}
+
+// experts is a LLaMA whose replicas have all experts.
+func experts(c config.Config) config.Config {
+	c = llama(c)
+	c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate = 5, 2, 24
+	return c
+}
+
+// departing returns settings under which ranks leave: so many stages of replicas, under a
+// schedule of a kind.
+func departing(t *testing.T, number int, kind string, replicas int, order string) config.Config {
+	t.Helper()
+	k := departures[number]
+	c := k.mix.of(small(t))
+	if k.of != nil {
+		c = k.of(c)
+		if k.set != nil {
+			k.set(&c)
+		}
+	}
+	c.Train.Steps, c.Parallel.Replicas, c.Mesh.Order = 10, replicas, order
+	c.Schedule.Kind, c.Schedule.Chunks = kind, 2
+	return c
+}
+
+// TestLeavingChangesNothing is law 1 where ranks leave in mid-run: from 4 stages to 3 (or,
+// where a schedule wants it, 2) to 1, on either order of ranks, of one, two and three
+// replicas, under every kind of schedule and of change. The ranks that stay are any of
+// them, layers move in the same decision, and every loss, gradient norm and the final hash
+// is that of one stage. With DYNMO_LONG=1 all with all, else each at least once.
 func TestLeavingChangesNothing(t *testing.T) {
-	for _, order := range []string{"stage-major", "replica-major"} {
-		for _, replicas := range []int{1, 2} {
-			c := small(t)
-			c.Parallel.Replicas, c.Mesh.Order = replicas, order
-			still := goRun(t, c, nil)
-			c.Parallel.Stages = 5
-			out := &run{}
-			hash, left := shrunk(t, c, map[int]int{4: 3, 11: 1}, out)
-			out.hash = hash
-			if at := out.difference(still); at != "" {
-				t.Errorf("D=%d, %s: differs from one stage at %s", replicas, order, at)
+	schedules := []string{"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-interleaved", "list"}
+	seed := uint64(0)
+	for number, k := range departures {
+		for replicas := 1; replicas <= 3; replicas++ {
+			if !long && replicas != 1+number%3 {
+				continue
 			}
-			if want := int64(4 * replicas); left != want || len(out.losses) != c.Train.Steps {
-				t.Errorf("D=%d, %s: %d ranks left and %d steps were run, want %d and %d", replicas, order, left, len(out.losses), want, c.Train.Steps)
+			var still *run
+			for i, kind := range schedules {
+				if !long && i != number%len(schedules) {
+					continue
+				}
+				for j, order := range []string{"stage-major", "replica-major"} {
+					if !long && j != (number/3+i)%2 {
+						continue
+					}
+					c := departing(t, number, kind, replicas, order)
+					if still == nil {
+						still = goRun(t, onOne(c), nil)
+					}
+					c.Parallel.Stages = 4
+					seed++
+					t.Run(k.name(c)+"/"+order, func(t *testing.T) {
+						leaves(t, c, seed, still)
+					})
+				}
 			}
 		}
+	}
+}
+
+// leaves trains while ranks leave, and fails the test where the run differs from one that
+// never changed its stages.
+func leaves(t *testing.T, c config.Config, seed uint64, still *run) {
+	t.Helper()
+	fewer := 3
+	if strings.Contains(c.Schedule.Kind, "interleaved") {
+		fewer = 2 // of which microbatches are a multiple
+	}
+	out := &run{}
+	hash, left := shrunk(t, c, map[int]int{2: fewer, 6: 1}, seed, out)
+	out.hash = hash
+	same(t, out, still)
+	if want := int64(3 * c.Parallel.Replicas); left != want || len(out.losses) != c.Train.Steps {
+		t.Errorf("%d ranks left and %d steps were run, want %d and %d", left, len(out.losses), want, c.Train.Steps)
 	}
 }
 
@@ -83,7 +186,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	files, err := record.Open(dir, c.TOML(), record.Here(false))
 	expect.OK(t, err)
-	shrunk(t, c, map[int]int{4: 3, 11: 1}, recorded{files})
+	shrunk(t, c, map[int]int{4: 3, 11: 1}, 2, recorded{files})
 	expect.OK(t, files.Close())
 	r, err := report.ReadAll(dir)
 	expect.OK(t, err)
@@ -133,7 +236,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 
 // shrunk trains with a balancer that takes stages away. It returns the final hash,
 // and how many ranks left before the end.
-func shrunk(t *testing.T, c config.Config, stages map[int]int, o record.Observer) (hash string, left int64) {
+func shrunk(t *testing.T, c config.Config, stages map[int]int, seed uint64, o record.Observer) (hash string, left int64) {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	expect.OK(t, err)
@@ -143,7 +246,7 @@ func shrunk(t *testing.T, c config.Config, stages map[int]int, o record.Observer
 		if err != nil {
 			return err
 		}
-		r.Balancer = &shrinking{&script{next: scatter(3)}, stages}
+		r.Balancer = &shrinking{&script{next: scatter(3)}, c, stages, seed}
 		var out train.Outcome
 		if out, err = r.Loop(); err != nil {
 			return err

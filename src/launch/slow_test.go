@@ -39,6 +39,9 @@ func (b *balances) Say(line string) { b.said = append(b.said, line) }
 func (b *balances) Event(e record.Event) error {
 	switch e.Kind {
 	case record.Migrate:
+		if e.Refused() != "" {
+			return nil
+		}
 		b.moves = append(b.moves, e.Step)
 	case record.Slow:
 		b.late = append(b.late, e)
@@ -60,6 +63,12 @@ func (b *balances) between(from, to int) (n int) {
 // longer a rank takes.
 func blocksOf22(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault) *balances {
 	t.Helper()
+	return blocksOf22On(t, c, slow, f, func(_ int, d *cpu.Device) device.Device { return d })
+}
+
+// blocksOf22On is blocksOf22 on a device of each rank's that is made of a CPU.
+func blocksOf22On(t *testing.T, c config.Config, slow func(rank int) float64, f *fault.Fault, on func(rank int, d *cpu.Device) device.Device) *balances {
+	t.Helper()
 	c.Dynamic.Kind, c.Model.Blocks = "none", 22
 	c.Parallel.Stages, c.Parallel.Microbatches = 4, 16
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
@@ -69,7 +78,7 @@ func blocksOf22(t *testing.T, c config.Config, slow func(rank int) float64, f *f
 		clock := device.NewVirtual()
 		clock.Pause() // known costs only
 		r, err := train.New(train.Setup{
-			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: cpu.New(clock), Corpus: corpus, Fault: f,
+			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: on(tr.Rank(), cpu.New(clock)), Corpus: corpus, Fault: f,
 			Backend: null.New(clock, func(call *kernel.Call) float64 {
 				if call.O == 3*c.Model.Hidden { // one product a block and direction
 					return 1e-3 * slow(tr.Rank())

@@ -99,7 +99,7 @@ func TestSpreadExpertsAreLeftAndValidated(t *testing.T) {
 		t.Errorf("validation losses %v, want %v", got.found, want.found)
 	}
 	out := &run{}
-	hash, left := shrunk(t, c, map[int]int{1: 2, 3: 1}, out)
+	hash, left := shrunk(t, c, map[int]int{1: 2, 3: 1}, 1, out)
 	out.hash = hash
 	if same(t, out, &want.run); left != 4 {
 		t.Errorf("%d ranks left, want 4", left)

@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -20,11 +21,26 @@ type Moved struct {
 	Layers int
 	Bytes  int64
 	Behind int64 // of Bytes: what travels while the stages work on their next step
+
+	Refused string // why nothing moved, as all ranks have it; "" if something did
+}
+
+// NoRoomError is what every rank gets where one has no memory for its layers: nothing
+// moved.
+type NoRoomError struct {
+	Mine error // of this rank; nil: another's
+}
+
+func (e *NoRoomError) Error() string {
+	if e.Mine == nil {
+		return "migrate: nothing moved: another rank has no room for its layers"
+	}
+	return fmt.Sprintf("migrate: nothing moved: %v", e.Mine)
 }
 
 // Run makes the stage that a plan gives this rank from the one that it had. The names,
 // lengths and texts of the sections of the layers that move go first, and every receiver
-// makes room. If one has no memory, all ranks keep what they had and Run returns an error.
+// makes room. If one has no memory, all keep what they had and get a *NoRoomError.
 // Then the sections' memory travels, straight out of and into the layers', those of
 // different layers at once; senders free their layers when all ranks have
 // received theirs; a device that can keep that memory keeps it for the layers
@@ -66,7 +82,7 @@ func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool
 	}
 	bytes, err := m.agree(behind)
 	if err != nil {
-		return s, nil, fmt.Errorf("migrate: nothing moved: %w", err)
+		return s, nil, err
 	}
 	m.rest.tell(fault.Send)
 	for _, late := range []bool{false, true} {
@@ -140,10 +156,10 @@ func (m *mover) prepare(move layout.Move) error {
 }
 
 // agree returns the bytes that will travel, and those of them that do so behind the next
-// step, or an error on every rank if one of them lacks room; what was prepared is freed
-// then.
+// step, or a *NoRoomError on every rank if one of them lacks room; what was prepared is
+// freed then.
 func (m *mover) agree(behind bool) ([]int64, error) {
-	totals := []int64{0, 0, 0} // bytes, those behind, ranks that lack room
+	totals, lacking := []int64{0, 0}, []int64{0} // bytes and those behind; ranks that lack room
 	for _, l := range m.arrived {
 		for _, sec := range l.Sections() {
 			totals[0] += sec.Mem.Bytes
@@ -153,21 +169,22 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 		}
 	}
 	if m.lacking != nil {
-		totals[2] = 1
+		lacking[0] = 1
 	}
-	if err := comm.Allreduce(m.group, totals, func(a, b int64) int64 { return a + b }); err != nil {
-		return nil, err
+	sum := func(a, b int64) int64 { return a + b }
+	if err := comm.Allreduce(m.group, totals, sum); err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	if totals[2] == 0 {
-		return totals[:2], nil
+	if err := comm.Allreduce(cmp.Or(m.Alike, m.group), lacking, sum); err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	if lacking[0] == 0 {
+		return totals, nil
 	}
 	for _, l := range m.arrived {
 		l.Free()
 	}
-	if m.lacking != nil {
-		return nil, m.lacking
-	}
-	return nil, fmt.Errorf("%d ranks have no room for their layers", totals[2])
+	return nil, &NoRoomError{m.lacking}
 }
 
 // transfer begins to move the sections of a layer that lie in memory: those that only the

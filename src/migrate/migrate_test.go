@@ -58,12 +58,13 @@ type member struct {
 	s     *model.Stage
 }
 
-func newMember(t comm.Transport, c model.Config, owners partition.Owners) (*member, error) {
+// newMember returns a rank that has some layers.
+func newMember(t comm.Transport, c model.Config, layers []int) (*member, error) {
 	clock := device.NewWall()
 	m := &member{group: comm.New(t, comm.Options{Clock: clock}), dev: &host{Device: cpu.New(clock)}}
 	m.x = &model.Exec{Device: m.dev, Backend: ref.New(tensor.F32), Stream: m.dev.NewStream(), B: 1, T: shape.Sequence}
 	var err error
-	if m.s, err = model.NewStage(c, owners.Layers(t.Rank()), m.dev, tensor.F32); err != nil {
+	if m.s, err = model.NewStage(c, layers, m.dev, tensor.F32); err != nil {
 		return nil, err
 	}
 	for _, l := range m.s.Layers {
@@ -177,7 +178,7 @@ func conserves(t *testing.T, c model.Config) {
 	} {
 		err := local.Run(layout.Stages, func(tr comm.Transport) error {
 			now := randomOwners(layout, c.Layers(), 0)
-			m, err := newMember(tr, c, now)
+			m, err := newMember(tr, c, now.Layers(tr.Rank()))
 			if err != nil {
 				return err
 			}
@@ -231,7 +232,7 @@ func TestNoRoom(t *testing.T) {
 	line := partition.Line(3)
 	from, to := line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10})
 	err := local.Run(3, func(tr comm.Transport) error {
-		m, err := newMember(tr, shape, from)
+		m, err := newMember(tr, shape, from.Layers(tr.Rank()))
 		if err != nil {
 			return err
 		}
@@ -272,7 +273,7 @@ func TestNoRoom(t *testing.T) {
 func TestRefusesEmptyStages(t *testing.T) {
 	err := local.Run(3, func(tr comm.Transport) error {
 		from := partition.Line(3).Owners(partition.Partition{0, 4, 7, 10})
-		m, err := newMember(tr, shape, from)
+		m, err := newMember(tr, shape, from.Layers(tr.Rank()))
 		if err != nil {
 			return err
 		}

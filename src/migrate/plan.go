@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"dynmo/src/comm"
 	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/model"
@@ -18,7 +19,8 @@ type Plan struct {
 	Layers []int         // that this rank has to have, ascending
 	Config model.Config  // of the model as this rank has it then
 
-	Reached func(fault.Phase) // called in every phase of the move; nil: nothing is
+	Alike   *comm.Group       // the ranks that move or stay together; nil: the group
+	Reached func(fault.Phase) // unless nil called in every phase
 }
 
 // Within returns the plan of a stage among those of its replica, which are the group, from

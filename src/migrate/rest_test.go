@@ -25,7 +25,7 @@ func behind(t *testing.T, c model.Config) {
 		line.Owners(partition.Partition{0, 2, 5, 10}), line.Owners(partition.Partition{0, 4, 7, 10}), line.Owners(partition.Partition{0, 1, 9, 10}),
 	}
 	err := local.Run(3, func(tr comm.Transport) error {
-		m, err := newMember(tr, c, layouts[0])
+		m, err := newMember(tr, c, layouts[0].Layers(tr.Rank()))
 		if err != nil {
 			return err
 		}

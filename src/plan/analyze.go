@@ -28,7 +28,7 @@ type Analysis struct {
 // whatever the balancer goes by, and beside the best of one chunk on each stage.
 // It is a pure function; m.Dispatch and m.Instructions must be known.
 func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
-	p, t := p.of(l.Map()), m.Table
+	p, t := p.On(l.Ranks).of(l.Map()), m.Table
 	costs := p.placed(t, l.Cuts)
 	loads := l.Loads(costs)
 	a := Analysis{
@@ -68,7 +68,7 @@ type Plan struct {
 // are those of its mean microbatch; the lower bound holds for its microbatches as
 // they are.
 func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
-	p = p.of(l.Map())
+	p = p.On(l.Ranks).of(l.Map())
 	t := costs.Mean()
 	a := Plan{
 		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
@@ -78,7 +78,7 @@ func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan,
 	}
 	step := sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Number: number, Spans: true,
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: number, Spans: true,
 	}
 	all := sim.Replicas(step, l.Cuts, costs.Layers)
 	a.Seconds, a.Exposed = all.Seconds, all.Exposed()

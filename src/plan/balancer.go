@@ -44,6 +44,7 @@ const (
 	KeptUncertain Kept = "uncertain" // the gain could be noise
 	KeptPrice     Kept = "price"     // moving would take longer than it saves
 	KeptUndone    Kept = "undone"    // the last move made steps slower, and was undone a while ago
+	KeptRefused   Kept = "refused"   // a rank had no memory for the last move, a while ago
 )
 
 // Detail returns what an event tells of a decision for a layout.
@@ -134,6 +135,9 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 	}
 	if o.Diffuse == nil {
 		o.Diffuse = inMemory
+	}
+	if o.Nodes == nil {
+		o.Nodes = make([]int, p.Mesh.Size())
 	}
 	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
 }
@@ -252,7 +256,7 @@ func (b *balancer) balance(present layout.Layout) (layout.Layout, Reason, error)
 	case worse:
 		next, why.Undone = back, true
 	case b.Probation.Rest > 0:
-		why.Kept = KeptUndone
+		why.Kept = b.Probation.kept()
 	default:
 		if next, err = b.best(problem, present, &why); err != nil {
 			return fail(err)

@@ -15,7 +15,7 @@ import (
 func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
 	s, t := b.planner.config.Repack, b.costs.Table
 	if !b.shrunk(s.Below) {
-		return present, nil, nil
+		return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptLoad}, nil
 	}
 	merged := merges(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.limit, s.Stages)
 	for ; len(merged) > 0; merged = merged[:len(merged)-1] {

@@ -35,7 +35,7 @@ func (p *Planner) Of(l layout.Layout) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.of(l.Map()), nil
+	return q.On(l.Ranks).of(l.Map()), nil
 }
 
 // apart returns by virtual stage how many microbatches may be in flight in a V under

@@ -12,22 +12,13 @@ func (b *balancer) wholeNodes() bool {
 	return c.Repack.Unit == "node" || c.Repack.Unit == "auto" && (c.Elastic.Release == "slurm" || c.Elastic.Release == "restart")
 }
 
-// node returns the node of a rank of the launched world: all are on one where it is not
-// known.
-func (b *balancer) node(rank int) int {
-	if b.Nodes == nil {
-		return 0
-	}
-	return b.Nodes[rank]
-}
-
 // fewestNodes returns how many nodes so many ranks of a layout fill at least, the first
 // rank's among them.
 func (b *balancer) fewestNodes(present layout.Layout, ranks int) int {
-	first := b.node(present.World(0))
+	first := b.Nodes[present.World(0)]
 	has := make(map[int]int)
 	for rank := range present.Mesh.Size() {
-		has[b.node(present.World(rank))]++
+		has[b.Nodes[present.World(rank)]]++
 	}
 	left, nodes := ranks-has[first], 1
 	delete(has, first)

@@ -25,13 +25,14 @@ type Planner struct {
 	Microbatches int
 	Network      sim.Network
 	Mesh         mesh.Mesh
+	Ranks        []int // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
 
 	// base is the schedule itself, where it follows from numbers alone. For list
 	// and auto it is the one before costs are known: what it holds is what cuts must
 	// have room for, and what memory is left lets more fly.
 	base   schedule.Schedule
 	other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
-	found  recent          // schedules
+	found  *recent         // schedules
 	peaks  []schedule.Peak // of base, by virtual stage
 	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
 	limit  int64           // bytes of a rank; 0: no limit
@@ -58,6 +59,7 @@ func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, erro
 func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks int) (*Planner, error) {
 	p := &Planner{
 		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
+		found: new(recent),
 		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
 		limit: c.Balance.MemoryLimitBytes, config: c, fixed: fixed, by: balance.By(c.Balance.By),
 	}
@@ -97,7 +99,8 @@ func Configured(c config.Config) (*Planner, error) {
 	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
 }
 
-// For returns the planner of the same settings for another number of stages.
+// For returns the planner of the same settings for another number of stages, on the first
+// ranks.
 func (p *Planner) For(stages int) (*Planner, error) {
 	if stages == p.Map.Stages {
 		return p, nil
@@ -107,9 +110,36 @@ func (p *Planner) For(stages int) (*Planner, error) {
 	return New(c, p.Network, p.fixed)
 }
 
+// On returns the planner of the same settings for other ranks of the launched world, as a
+// layout has them.
+func (p *Planner) On(ranks []int) *Planner {
+	if slices.Equal(p.Ranks, ranks) {
+		return p
+	}
+	q := *p
+	q.Ranks, q.found = ranks, new(recent)
+	if p.other != nil {
+		other := *p.other
+		other.Ranks, other.found = ranks, new(recent)
+		q.other, other.other = &other, &q
+	}
+	return &q
+}
+
+// world returns the rank of the launched world of a stage of a replica.
+func (p *Planner) world(stage, replica int) int {
+	rank := p.Mesh.Rank(stage, replica)
+	if p.Ranks == nil {
+		return rank
+	}
+	return p.Ranks[rank]
+}
+
 // layout returns the layout of some cuts and a schedule.
 func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.Layout {
-	return layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
+	l := layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
+	l.Ranks = p.Ranks
+	return l
 }
 
 // unmeasured returns the schedule before costs are known: 1F1B, or zb-v of two
@@ -162,7 +192,7 @@ func (p *Planner) adapts() bool {
 func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
 	p = p.of(s.Map)
 	step := sim.Step{
-		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh,
+		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
 	}
 	step.PerMicrobatch = cost.Phase{Table: t}.PerMicrobatch(cuts, p.Map, s.Microbatches)
 	for v, row := range step.PerMicrobatch {
@@ -221,7 +251,7 @@ func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
 
 // link returns the link between a virtual stage and the one behind it, either way.
 func (p *Planner) link(v int) sim.Link {
-	return p.Network.Link(p.Mesh.Rank(p.Map.Stage(v), 0), p.Mesh.Rank(p.Map.Stage(v+1), 0))
+	return p.Network.Link(p.world(p.Map.Stage(v), 0), p.world(p.Map.Stage(v+1), 0))
 }
 
 // Seconds predicts the seconds of a step at some cuts, from the first forward to the

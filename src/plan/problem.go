@@ -100,7 +100,7 @@ func (p *Planner) scaled(t cost.Table, cuts partition.Partition, slow func(stage
 func (p *Planner) bound(t cost.Table, cuts partition.Partition, caps []int) float64 {
 	least := 0.0
 	for d := range max(1, p.Mesh.Replicas) {
-		costs := p.scaled(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.Mesh.Rank(stage, d)) })
+		costs := p.scaled(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.world(stage, d)) })
 		least = max(least, sim.LowerBound(p.Map, costs, p.Microbatches, caps))
 		if p.Network.Slow == nil {
 			break // all are alike
@@ -129,7 +129,7 @@ func (p *Planner) slowness(list []float64, m partition.Map) []float64 {
 func (p *Planner) slow(stage int) float64 {
 	factor := 1.0
 	for d := range p.Mesh.Replicas {
-		factor = max(factor, p.Network.Slowness(p.Mesh.Rank(stage, d)))
+		factor = max(factor, p.Network.Slowness(p.world(stage, d)))
 	}
 	return factor
 }

@@ -52,11 +52,10 @@ func (b *balancer) Refer(d Reference) error {
 // a while would let the model seem to shrink.
 func (b *balancer) reference() error {
 	d := &b.memory.Reference
-	if !b.packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
-		return nil
-	}
-	if d.Seen > 0 && b.Fresh {
+	if d.Seen > 0 && b.Changed {
 		d.Seen = wellKnown
+	}
+	if !b.packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return nil
 	}
 	if d.Seen++; d.Seen&(d.Seen-1) != 0 || d.Seconds > 0 && b.referred.Equal(b.costs) {

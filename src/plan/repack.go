@@ -22,6 +22,7 @@ type Packing struct {
 // Reasons why the model is not packed, besides KeptUncertain.
 const (
 	KeptThroughput Kept = "throughput" // fewer stages would be too slow
+	KeptLoad       Kept = "load"       // the model has not become cheap enough
 	KeptMemory     Kept = "memory"     // their ranks would lack memory
 	KeptNodes      Kept = "nodes"      // no node would come free
 )
@@ -31,6 +32,7 @@ type packing struct {
 	Looks int     `json:"looks,omitempty"` // since the model or its stages changed, that packed nothing
 	Wait  int     `json:"wait,omitempty"`  // steps until the next look
 	Bound float64 `json:"bound,omitempty"` // of the last look: no step on fewer stages takes less
+	Found bool    `json:"found,omitempty"` // the last look would have packed, were costs sure
 }
 
 const (
@@ -47,7 +49,8 @@ func (b *balancer) packs() bool {
 }
 
 // fewer looks whether the model is to be packed onto fewer stages, if it is time to. The
-// answer is nil if there was no look.
+// answer is nil if there was no look. What is packed stays so: unless costs are sure, two
+// looks have to agree.
 func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error) {
 	if !b.looks(present) {
 		return present, nil, nil
@@ -64,7 +67,10 @@ func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error)
 	if err != nil || found == nil {
 		return present, nil, err
 	}
-	if found.Kept != "" {
+	if once := !b.Found; found.Kept != "" || once && !b.costs.Sure() {
+		if b.Found = found.Kept == ""; b.Found {
+			found.Kept = KeptUncertain
+		}
 		b.Looks++
 		b.Wait = min(1<<b.Looks, longestWait) - 1
 		return present, found, nil
@@ -79,7 +85,7 @@ func (b *balancer) looks(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
-	if !b.packs() || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
+	if !b.packs() || b.Probation.Refused || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
 		present.Stages() <= b.planner.config.Repack.Stages {
 		return false
 	}
@@ -227,8 +233,14 @@ func (b *balancer) whole(present layout.Layout, c *candidate, why *Packing) (lay
 	return b.placed(present, c.Layout), why, nil
 }
 
-// placed returns a layout of fewer stages on the ranks that stay.
+// placed returns a layout of fewer stages on the ranks that stay: those of the fewest nodes,
+// to which the fewest bytes move.
 func (b *balancer) placed(present, next layout.Layout) layout.Layout {
+	bytes := make([]int64, len(b.costs.Layers))
+	for l, layer := range b.costs.Layers {
+		bytes[l] = layer.Bytes.Parameters + layer.Bytes.Optimizer
+	}
+	next.Ranks = layout.Compact(present, next, b.Nodes, bytes)
 	return next
 }
 
@@ -254,10 +266,16 @@ func (b *balancer) packed() {
 
 // Why says why the model was not packed.
 func (p Packing) Why(s config.Repack) string {
-	text := fmt.Sprintf("%d stages would reach %.1f %% of the dense model's throughput", p.Stages, 100*p.Throughput)
+	stages := fmt.Sprintf("%d stages", p.Stages)
+	if p.Stages == 1 {
+		stages = "1 stage"
+	}
+	text := fmt.Sprintf("%s would reach %.1f %% of the dense model's throughput", stages, 100*p.Throughput)
 	switch p.Kept {
+	case KeptLoad:
+		return fmt.Sprintf("the load is not surely below %v of the dense model's", s.Below)
 	case KeptMemory:
-		return fmt.Sprintf("ranks of %d stages would lack memory", p.Stages)
+		return fmt.Sprintf("ranks of %s would lack memory", stages)
 	case KeptNodes:
 		return text + ", but no node would come free"
 	case KeptUncertain:

@@ -132,9 +132,13 @@ func (p *Planner) accepts(l layout.Layout) error {
 	if err := l.Check(p.config.Layers()); err != nil {
 		return err
 	}
-	if q := p.of(l.Map()); l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
+	q := p.of(l.Map())
+	if l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
 		return fmt.Errorf("%d stages of %d chunks, %d replicas and %d microbatches, want %d of %d, %d and %d", l.Stages(), l.Map().Chunks,
 			l.Mesh.Replicas, l.Schedule.Microbatches, q.Mesh.Stages, q.Map.Chunks, q.Mesh.Replicas, q.Microbatches)
+	}
+	if want := q.layout(nil, q.base); !l.SameRanks(want) {
+		return fmt.Errorf("ranks %v, want %v", l.Ranks, want.Ranks)
 	}
 	return nil
 }

@@ -16,7 +16,9 @@ type probation struct {
 	Fresh  bool      `json:"fresh"`            // the next step is the first in the present layout
 	Before *earlier  `json:"before,omitempty"` // the layout before the last move; nil once that has been judged
 	Slow   []float64 `json:"slow,omitempty"`   // by stage: how many times slower than the fastest its ranks were in them; nil: all are alike
-	Rest   int       `json:"rest"`             // steps for which layers stay, since the last move was undone
+	Rest   int       `json:"rest"`             // steps for which layers stay, since the last move was undone or refused
+
+	Refused bool `json:"refused,omitempty"` // it was refused
 }
 
 // earlier is a layout that was left.
@@ -36,6 +38,7 @@ const (
 // note takes a step in the present layout.
 func (t *probation) note(m profile.Measurement) {
 	t.Rest = max(0, t.Rest-1)
+	t.Refused = t.Refused && t.Rest > 0
 	if m.Changed {
 		*t = probation{Fresh: true}
 	}
@@ -80,6 +83,21 @@ func (t *probation) moves(from layout.Layout, expected float64) {
 	}
 }
 
+// kept returns why layers stay while they rest.
+func (t *probation) kept() Kept {
+	if t.Refused {
+		return KeptRefused
+	}
+	return KeptUndone
+}
+
+// Refused says that a rank had no memory for what the last answer wanted: layers are where
+// they were, and stay there for a while.
+func (b *balancer) Refused() {
+	b.Probation = probation{Fresh: true, Slow: b.Probation.Slow, Rest: horizon, Refused: true}
+	b.Decided, b.Moved = false, false
+}
+
 // undo returns the layout before the last move, if layers moved to save time and steps
 // are surely slower since then: slower than noise explains, and than what layers have
 // come to cost.
@@ -89,7 +107,7 @@ func (t *probation) undo(p *Planner, costs cost.Table, present layout.Layout) (l
 	}
 	b := t.Before
 	t.Before = nil
-	if b.Layout.Stages() != present.Stages() || p.by != balance.ByTime || !p.fits(costs, b.Layout.Cuts, b.Layout.Schedule) {
+	if !b.Layout.SameRanks(present) || p.by != balance.ByTime || !p.fits(costs, b.Layout.Cuts, b.Layout.Schedule) {
 		return present, false
 	}
 	before, noise := lowerHalf(b.Steps)

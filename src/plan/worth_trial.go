@@ -117,7 +117,7 @@ func Makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
 	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
 	return sim.Run(sim.Step{
 		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
-		Bytes: Messages(costs.Table, l.Cuts), Network: network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Number: costs.Step,
+		Bytes: Messages(costs.Table, l.Cuts), Network: network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: costs.Step,
 	}).Makespan()
 }
 

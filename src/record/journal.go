@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -214,6 +215,11 @@ func (j *Journal) decision(d Done, makespan float64) error {
 	if d.Why.Full != nil {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
 	}
+	if d.Moved.Refused != "" {
+		if err := j.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{"refused": d.Moved.Refused}}); err != nil {
+			return err
+		}
+	}
 	if !d.Next.Cuts.Equal(d.Ran.Cuts) {
 		detail := map[string]any{"layers": d.Moved.Layers, "cuts": []int(d.Next.Cuts)}
 		if d.Moved.Behind > 0 {
@@ -237,6 +243,11 @@ func (j *Journal) decision(d Done, makespan float64) error {
 // say tells people a decision, if its answer is a new one or changes something, and a
 // move of layers.
 func (j *Journal) say(d Done, makespan float64) {
+	if d.Moved.Refused != "" {
+		j.observe.Say(fmt.Sprintf("warning: step %d: layers stay: no memory for the move: %s", d.Step, d.Moved.Refused))
+		j.answered = answer("stay: " + d.Why.Kept)
+		return
+	}
 	if d.Why.Decided || d.Why.Full != nil {
 		a, line := decisionLine(d, makespan)
 		if a != j.answered || a == answerMove || a == answerReorder {
@@ -270,7 +281,7 @@ func (j *Journal) timeline(d Done) error {
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	var err error
-	if j.planner, err = j.planner.For(d.Ran.Stages()); err != nil {
+	if j.planner, err = j.planner.Of(d.Ran); err != nil {
 		return Metrics{}, profile.Run{}, err
 	}
 	a, err := j.planner.Analyze(d.Measured, d.Ran)

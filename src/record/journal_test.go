@@ -315,8 +315,8 @@ func TestJournalOfFewerStages(t *testing.T) {
 		now := spread(4)
 		for _, stages := range []int{4, 2, 2, 1, 1} {
 			next := spread(stages)
-			if stages == 1 {
-				next.Ranks = []int{2}
+			if stages == 2 {
+				next.Ranks = []int{0, 2} // of two hosts
 			}
 			r.tell(now, next, plan.Reason{}, 1)
 			now = next
@@ -327,7 +327,7 @@ func TestJournalOfFewerStages(t *testing.T) {
 			if len(m.LayersPerStage) != want || len(m.BytesPerStage) != want || len(m.Cuts) != want*c.chunks+1 || !(m.Makespan > 0) || math.Abs(float64(m.Predicted/m.Makespan)-1) > 1e-9 {
 				t.Errorf("%s, step %d: %+v, want %d stages", c.kind, i, m, want)
 			}
-			if nodes := (want + 1) / 2; m.Ranks != want || m.Nodes != nodes {
+			if nodes := min(want, 2); m.Ranks != want || m.Nodes != nodes {
 				t.Errorf("%s, step %d: %d ranks on %d nodes, want %d on %d", c.kind, i, m.Ranks, m.Nodes, want, nodes)
 			}
 		}

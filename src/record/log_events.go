@@ -74,6 +74,8 @@ func kept(why plan.Reason) string {
 		return others + ", less than moving takes"
 	case plan.KeptUndone:
 		return "the last move made steps slower and was undone"
+	case plan.KeptRefused:
+		return "a rank had no memory for the last move"
 	}
 	return "no other cuts are predicted to be faster"
 }

@@ -111,6 +111,15 @@ const (
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
 )
 
+// Refused returns why a move could not be had, "" if it could.
+func (e Event) Refused() string {
+	text, _ := e.Detail["refused"].(string)
+	return text
+}
+
+// Moved reports whether layers moved.
+func (e Event) Moved() bool { return (e.Kind == Migrate || e.Kind == Repack) && e.Refused() == "" }
+
 // Event is a change of the model or its layout: a line of events.jsonl.
 // Before, Predicted and After are the makespan of a step, in seconds on Clock;
 // a 0 was not measured and is left out.

@@ -42,3 +42,14 @@ type Segment struct {
 	Throughput Float `json:"throughput,omitzero"` // as Packing has it
 	Predicted  Float `json:"throughput_predicted,omitzero"`
 }
+
+// Measured returns the throughput of the steps from one on that had one number of ranks, as
+// a share of the dense model's; 0 where that is not known.
+func (p Packing) Measured(step int) Float {
+	for _, s := range p.Segments {
+		if s.Step == step {
+			return s.Throughput
+		}
+	}
+	return 0
+}

@@ -46,7 +46,7 @@ told.key = range();
 press("fit");
 const select = document.querySelector(".lane select");
 told.options = [...select.options].map(o => o.text);
-select.value = 0; select.dispatchEvent(new Event("change"));
+select.value = select.value === "0" ? select.options.length - 1 : 0; select.dispatchEvent(new Event("change"));
 told.other = ink();
 const box = canvas.getBoundingClientRect();
 canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + gutter.left + 4, clientY: box.top + 30 }));
@@ -97,19 +97,26 @@ func TestInABrowser(t *testing.T) {
 	if err != nil {
 		t.Skip("no chromium in PATH")
 	}
+	routed := func() Run {
+		r := small.read(t)
+		routing(&r)
+		return r
+	}
 	for _, c := range []struct {
 		name  string
-		s     sample
-		dress func(*Run)
+		run   func() Run
 		width string
+		first string // recorded step
+		steps int    // recorded
+		tip   string // of the first instruction
 	}{
-		{"laptop", small, routing, "1280"},
-		{"phone", small, routing, "400"},
-		{"chunks", sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}, func(*Run) {}, "800"},
+		{"laptop", routed, "1280", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
+		{"phone", routed, "400", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
+		{"chunks", func() Run { return sample{schedule.KindZBV, 4, 2, 8, 20, 20, 5, 8}.read(t) }, "800", "step 0", 6, "F0 on stage 0\nstart 0 ms, took "},
+		{"packed", func() Run { return packedRun(t, true) }, "400", "step 1", 3, "F0 on stage 0, rank 0 on n0\nstart 0 ms, took "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := c.s.read(t)
-			c.dress(&r)
+			r := c.run()
 			text := strings.Replace(render(t, r), "</body>", probe+"</body>", 1)
 			dir := t.TempDir()
 			file := filepath.Join(dir, "frame.html")
@@ -157,10 +164,10 @@ func TestInABrowser(t *testing.T) {
 			if told.Other[0] == told.First[0] {
 				t.Error("another step looks the same")
 			}
-			if want := "step 0"; len(told.Options) != 6 || told.Options[0] != want {
-				t.Errorf("steps to choose from: %q, want 6 from %q on", told.Options, want)
+			if len(told.Options) != c.steps || told.Options[0] != c.first {
+				t.Errorf("steps to choose from: %q, want %d from %q on", told.Options, c.steps, c.first)
 			}
-			if !strings.HasPrefix(told.Tip, "F0 on stage 0\nstart 0 ms, took ") {
+			if !strings.HasPrefix(told.Tip, c.tip) {
 				t.Errorf("the first instruction is told as %q", told.Tip)
 			}
 			if !strings.HasPrefix(told.Value, "step ") {

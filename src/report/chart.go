@@ -103,7 +103,7 @@ var styles = map[string]draw.LineStyle{
 }
 
 var themed = strings.NewReplacer("#030303", "var(--line)", "#070707", "var(--static)", "#080808", "var(--best)", "#090909", "var(--validation)",
-	"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)",
+	"#040404", "var(--dynamic)", "#050505", "var(--migrate)", "#060606", "var(--balance)", "#181818", "var(--repack)", "#191919", "var(--release)",
 	"#101010", "var(--layer0)", "#111111", "var(--layer1)", "#121212", "var(--layer2)", "#131313", "var(--layer3)",
 	"#141414", "var(--layer4)", "#151515", "var(--layer5)", "#161616", "var(--layer6)", "#171717", "var(--layer7)")
 
@@ -276,4 +276,6 @@ var markStyles = map[string]draw.LineStyle{
 	"dynamic": {Color: color.RGBA{4, 4, 4, 255}, Width: 1},
 	"migrate": {Color: color.RGBA{5, 5, 5, 255}, Width: 1, Dashes: []vg.Length{5, 2.5}},
 	"balance": {Color: color.RGBA{6, 6, 6, 255}, Width: 1, Dashes: []vg.Length{1, 2.5}},
+	"repack":  {Color: color.RGBA{24, 24, 24, 255}, Width: 1.5},
+	"release": {Color: color.RGBA{25, 25, 25, 255}, Width: 1.5, Dashes: []vg.Length{5, 2.5}},
 }

@@ -9,7 +9,11 @@ import (
 
 // figure returns the step time over steps beside what the first cuts and the best
 // would have taken.
-func (r Run) figure(list []baseline) *chart {
+func (r Run) figure(list []baseline, packed bool) *chart {
+	first := "first cuts, never moved"
+	if packed {
+		first += ", on all ranks"
+	}
 	unit, scale := "ms", 1e3
 	if middle(r.Metrics, stepSeconds) >= 10 {
 		unit, scale = "s", 1
@@ -33,7 +37,7 @@ func (r Run) figure(list []baseline) *chart {
 		c.Curves = append(c.Curves, n)
 		c.Top = max(c.Top, 1.1*slices.Max(y))
 	}
-	held("first cuts, never moved", "static", func(b baseline) float64 { return b.Static })
+	held(first, "static", func(b baseline) float64 { return b.Static })
 	held("best cuts", "best", func(b baseline) float64 { return b.Best })
 	c.crop(r.Metrics, of)
 	return c

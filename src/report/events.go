@@ -36,7 +36,7 @@ func (e eventRow) Steps() string {
 func (r Run) eventRows() []eventRow {
 	moves := map[int]record.Event{} // by step, until they are told
 	for _, e := range r.Events {
-		if e.Kind == record.Migrate {
+		if e.Moved() {
 			moves[e.Step] = e
 		}
 	}
@@ -49,6 +49,10 @@ func (r Run) eventRows() []eventRow {
 		row := eventRow{First: e.Step, Last: e.Step, Kind: string(e.Kind), Took: float64(e.Seconds), many: 1}
 		move, moved := moves[e.Step]
 		switch {
+		case e.Refused() != "":
+			row.Text = "Layers stay: a rank had no memory for the move: " + e.Refused() + "."
+		case e.Kind == record.Slow:
+			row.Text = stragglerText(e)
 		case e.Kind == record.Migrate && decided[e.Step]:
 			continue // told with the decision
 		case e.Kind == record.Migrate:
@@ -76,6 +80,10 @@ func (r Run) eventRows() []eventRow {
 			}
 		case e.Kind == record.Resumed:
 			row.Text = resumeText(e)
+		case e.Kind == record.Repack:
+			row.Text = packedText(e)
+		case e.Kind == record.Release:
+			row.Text = releasedText(e)
 		case e.Kind == record.Dynamic:
 			row.Text = changeText(e.Detail)
 		default:
@@ -101,6 +109,8 @@ func (r Run) stay(e record.Event) (kept string, share float64, text string) {
 	switch kind := e.Detail["schedule"]; {
 	case kept == "best" || kept == "uncertain" || kept == "price":
 		return kept, gain, ""
+	case strings.HasPrefix(kept, "not packed"):
+		return "", 0, sentenceCase(kept)
 	case kept != "":
 		return "", 0, "Layers stay: " + kept + "."
 	case after < len(r.Metrics) && r.Metrics[before].Schedule != r.Metrics[after].Schedule:
@@ -120,6 +130,14 @@ func saveText(e record.Event) (kept, text string) {
 		return "", "No checkpoint could be written: " + why + "."
 	}
 	return saved, fmt.Sprintf("A checkpoint was written, %s.", record.Bytes(e.Bytes))
+}
+
+// stragglerText says which rank became slower than the others, or is so no longer.
+func stragglerText(e record.Event) string {
+	if e.Detail["over"] == true {
+		return fmt.Sprintf("Rank %v (host %v) is about as fast as the others again.", e.Detail["rank"], e.Detail["host"])
+	}
+	return fmt.Sprintf("Rank %v (host %v) is slower than the others: its score is %.2f.", e.Detail["rank"], e.Detail["host"], e.Detail["score"])
 }
 
 // resumeText says what the run went on from.
@@ -185,7 +203,33 @@ func effect(e record.Event) string {
 // changeText says how the model changed.
 func changeText(of map[string]any) string {
 	what, _ := of["what"].(string)
-	text := cmp.Or(record.ChangeText(what, of), "the model changed")
+	return sentenceCase(cmp.Or(record.ChangeText(what, of), "the model changed"))
+}
+
+// packedText says what was packed.
+func packedText(e record.Event) string {
+	var p record.Packed
+	if e.Read(&p) != nil {
+		return record.Figures(e.Detail)
+	}
+	text := sentenceCase(p.String())
+	if e.Before > 0 && e.Predicted > 0 {
+		text += fmt.Sprintf(" Makespan %s ms before, %s predicted.", milliseconds(e.Before), milliseconds(e.Predicted))
+	}
+	return text
+}
+
+// releasedText says what became of ranks and their nodes.
+func releasedText(e record.Event) string {
+	var p record.Released
+	if e.Read(&p) != nil {
+		return record.Figures(e.Detail)
+	}
+	return sentenceCase(p.String())
+}
+
+// sentenceCase writes a text as a sentence.
+func sentenceCase(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:] + "."
 }

@@ -17,7 +17,7 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 	first := r.first()
 	var facts []fact
 	if w != nil {
-		facts = append(facts, gained(*w))
+		facts = append(facts, gained(*w, r.packing() != nil))
 	}
 	step := fact{"step time", milliseconds(s.After) + " ms", "median of the second half, " + clock}
 	if first.hi < len(r.Metrics) {
@@ -50,14 +50,18 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 }
 
 // gained compares the run with its first cuts.
-func gained(w plan.Worth) fact {
+func gained(w plan.Worth, packed bool) fact {
+	first := "the first cuts, never moved"
+	if packed {
+		first = "the first cuts, never moved, on all ranks"
+	}
 	switch {
 	case !w.Moved:
 		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
 	case w.Noise():
-		return fact{"gain by moving", "within noise", fmt.Sprintf("%.2f times as fast as the first cuts, never moved%s", w.Speedup, simulated(w))}
+		return fact{"gain by moving", "within noise", fmt.Sprintf("%.2f times as fast as %s%s", w.Speedup, first, simulated(w))}
 	}
-	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as the first cuts, never moved" + simulated(w)}
+	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as " + first + simulated(w)}
 }
 
 // simulated says what a gain follows from.

@@ -7,8 +7,13 @@ import (
 	"dynmo/src/record"
 )
 
-// Headline says in one sentence what moving layers was worth.
-func Headline(w plan.Worth) string {
+// Headline says in one sentence what moving layers was worth, to a run that was packed
+// onto fewer ranks or not.
+func Headline(w plan.Worth, packed bool) string {
+	never := "never moving"
+	if packed {
+		never = "never moving or packing"
+	}
 	ceiling := fmt.Sprintf("ceiling %.2f", w.Ceiling)
 	within := ceiling
 	if w.Draws > 0 {
@@ -20,11 +25,11 @@ func Headline(w plan.Worth) string {
 	case !w.Moved:
 		return fmt.Sprintf("layers never moved; the best cuts would be %.2fx faster", w.Ceiling)
 	case w.Noise():
-		return fmt.Sprintf("within noise of never moving: %.2fx (%s)", w.Speedup, within)
+		return fmt.Sprintf("within noise of %s: %.2fx (%s)", never, w.Speedup, within)
 	case w.Speedup < 1:
-		return fmt.Sprintf("%.2fx, slower than never moving (%s)", w.Speedup, within)
+		return fmt.Sprintf("%.2fx, slower than %s (%s)", w.Speedup, never, within)
 	}
-	return fmt.Sprintf("%.2fx faster than never moving (%s)", w.Speedup, within)
+	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, never, within)
 }
 
 // spread writes the percentiles of the speedup, nothing where they are not known.

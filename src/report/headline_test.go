@@ -17,18 +17,20 @@ import (
 
 func TestHeadline(t *testing.T) {
 	for _, c := range []struct {
-		worth plan.Worth
-		want  string
+		worth  plan.Worth
+		packed bool
+		want   string
 	}{
-		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, "1.62x faster than never moving (1.58 to 1.66; ceiling 1.70)"},
-		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, "1.62x faster than never moving (ceiling 1.70)"},
-		{plan.Worth{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, "within noise of never moving: 1.01x (0.99 to 1.03; ceiling 1.05)"},
-		{plan.Worth{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
-		{plan.Worth{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
-		{plan.Worth{Speedup: 1, Ceiling: 1.4}, "layers never moved; the best cuts would be 1.40x faster"},
-		{plan.Worth{Speedup: 1, Ceiling: 1.004}, "layers never moved; no other cuts would be faster"},
+		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, false, "1.62x faster than never moving (1.58 to 1.66; ceiling 1.70)"},
+		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, false, "1.62x faster than never moving (ceiling 1.70)"},
+		{plan.Worth{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.01x (0.99 to 1.03; ceiling 1.05)"},
+		{plan.Worth{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
+		{plan.Worth{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, false, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
+		{plan.Worth{Moved: true, Speedup: 0.9, Ceiling: 1.05}, true, "0.90x, slower than never moving or packing (ceiling 1.05)"},
+		{plan.Worth{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best cuts would be 1.40x faster"},
+		{plan.Worth{Speedup: 1, Ceiling: 1.004}, false, "layers never moved; no other cuts would be faster"},
 	} {
-		if got := Headline(c.worth); got != c.want {
+		if got := Headline(c.worth, c.packed); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
@@ -103,7 +105,7 @@ func TestHeadlineOfRun(t *testing.T) {
 	moved := costly(t, r, layers/2, layers-1)
 	worth, err := moved.worth()
 	expect.OK(t, err)
-	told := Headline(*worth)
+	told := Headline(*worth, false)
 	if !strings.Contains(told, "x faster than never moving (ceiling ") {
 		t.Errorf("%q", told)
 	}

@@ -10,7 +10,7 @@ import (
 
 // mark is a step at which something changed.
 type mark struct {
-	Kind string  // dynamic, migrate or balance
+	Kind string  // dynamic, migrate, balance, repack or release
 	Step float64 // between two steps where it happened between them
 }
 
@@ -19,7 +19,7 @@ type mark struct {
 func (r Run) marks() []mark {
 	moved := map[int]bool{}
 	for _, e := range r.Events {
-		if e.Kind == record.Migrate {
+		if e.Moved() {
 			moved[e.Step] = true
 		}
 	}
@@ -27,11 +27,14 @@ func (r Run) marks() []mark {
 	seen := map[mark]bool{}
 	var list []mark
 	for _, e := range r.Events {
+		if e.Refused() != "" {
+			continue
+		}
 		m := mark{string(e.Kind), float64(e.Step)}
 		switch e.Kind {
 		case record.Dynamic: // before the step
 			m.Step -= 0.5
-		case record.Migrate: // after it
+		case record.Migrate, record.Repack, record.Release: // after it
 			m.Step += 0.5
 		case record.Balance:
 			m.Step += 0.5
@@ -65,10 +68,10 @@ func (r Run) first() segment {
 	s := segment{0, len(r.Metrics)}
 	for _, e := range r.Events {
 		next := len(r.Metrics)
-		switch e.Kind {
-		case record.Dynamic:
+		switch {
+		case e.Kind == record.Dynamic:
 			next = r.index(e.Step)
-		case record.Migrate:
+		case e.Moved():
 			next = r.index(e.Step + 1)
 		}
 		if next > 0 {
@@ -89,10 +92,10 @@ func (r Run) around() (before, after segment, step int, ok bool) {
 	}
 	var cuts []cut
 	for _, e := range r.Events {
-		switch e.Kind {
-		case record.Dynamic:
+		switch {
+		case e.Kind == record.Dynamic:
 			cuts = append(cuts, cut{next: r.index(e.Step)})
-		case record.Migrate:
+		case e.Moved():
 			cuts = append(cuts, cut{r.index(e.Step + 1), e.Step, true})
 		}
 	}

@@ -51,9 +51,9 @@ func PackedSentence(p record.Packing) string {
 // Unpacked says of a run that was to pack that it never did.
 const Unpacked = "never packed: all ranks were needed throughout"
 
-// packed returns what packing came to in a sentence; "" of runs that were not to pack.
-func (r Run) packed() string {
-	if p := r.packing(); p != nil {
+// packed says in one sentence what packing came to; "" of runs that were not to pack.
+func (r Run) packed(p *record.Packing) string {
+	if p != nil {
 		return PackedSentence(*p)
 	}
 	if r.Config.Repack.Packs() {
@@ -68,12 +68,17 @@ func Packings(out io.Writer, runs []Run) error {
 	var rows [][]string
 	var sentences strings.Builder
 	for _, r := range runs {
-		s, text := r.summarise(), r.packed()
+		s, p := r.summarise(), r.packing()
+		text := r.packed(p)
 		if text == "" {
 			continue
 		}
-		fmt.Fprintf(&sentences, "\n%s, %s, %s: %s\n", s.Name, s.Layout, shortly(s.Balancer), text)
-		if p := r.packing(); p != nil {
+		sentences.WriteString("\n")
+		if len(runs) > 1 {
+			fmt.Fprintf(&sentences, "%s, %s, %s: ", s.Name, s.Layout, shortly(s.Balancer))
+		}
+		fmt.Fprintln(&sentences, text)
+		if p != nil {
 			rows = append(rows, packingCells(s.Name, *p))
 		}
 	}
@@ -91,7 +96,7 @@ func Packings(out io.Writer, runs []Run) error {
 	return err
 }
 
-var packingHeader = []string{"run", "ranks", "mean", "nodes", "given back", "idle", "packings", "releases", "refused", "throughput", "predicted"}
+var packingHeader = []string{"run", "ranks", "mean", "nodes", "given back", "idle", "packings", "releases", "throughput", "predicted"}
 
 // packingCells returns a line of Packings, under packingHeader.
 func packingCells(name string, p record.Packing) []string {
@@ -101,7 +106,7 @@ func packingCells(name string, p record.Packing) []string {
 	return []string{
 		name, fmt.Sprintf("%d to %d", p.RanksFirst, p.RanksLast), record.Significant(float64(p.MeanRanks)),
 		fmt.Sprintf("%d to %d", p.NodesFirst, p.NodesLast), hours(p.NodesGivenBack, p.HoursGivenBack), hours(p.NodesIdle, p.HoursIdle),
-		fmt.Sprint(p.Packings), fmt.Sprint(p.Releases), fmt.Sprint(p.Failed), times(p.Throughput), times(p.Predicted),
+		fmt.Sprint(p.Packings), fmt.Sprintf("%d of %d", p.Releases, p.Releases+p.Failed), times(p.Throughput), times(p.Predicted),
 	}
 }
 
@@ -116,7 +121,7 @@ func times(share record.Float) string {
 // PackingLegend explains the columns of Packings.
 const PackingLegend = `ranks, nodes: that train, in the first step and in the last.  mean: of ranks, over seconds of steps
 given back, idle: nodes that Slurm took back, and those that train no more but are still allocated,
-  with node-hours by real time until the end of the run
+  with node-hours by real time until the end of the run.  releases: done, of those asked for
 throughput: of the last number of ranks, against the steps before the model first changed, medians
 predicted: by the last packing, against the dense model on all ranks in its best cuts
 `

@@ -28,6 +28,7 @@ var (
 type page struct {
 	Run      Run
 	Headline string // what moving layers was worth; "" if it is not known
+	Packed   string // what packing onto fewer ranks came to; "" if none was wanted
 	Changed  string // what the kinds of dynamism have made of the model; "" if they tell nothing
 	Summary  summary
 	State    string // that the run did not come to its end; "" if it did
@@ -41,6 +42,7 @@ type page struct {
 	Times    *timelines
 	Move     int // the step after which layers moved that before and after speak of, or -1
 	Idle     *idleTable
+	Packing  [][]string // packings and releases: header and rows
 	Events   []eventRow
 	Left     int        // events that are not listed
 	Experts  [][]string // header and rows, as Phases
@@ -67,16 +69,18 @@ func HTML(out io.Writer, r Run) error {
 	if err != nil {
 		return err
 	}
+	packing := r.packing()
 	if worth != nil {
-		p.Headline = Headline(*worth)
+		p.Headline = Headline(*worth, packing != nil)
 	}
+	p.Packed, p.Packing = r.packed(packing), r.packingTable(packing)
 	changes := r.changer()
-	p.Changed, p.Facts = changes.sentence(), r.facts(p.Summary, worth)
+	p.Changed, p.Facts = changes.sentence(), append(packingFacts(packing), r.facts(p.Summary, worth)...)
 	first, last := float64(r.Metrics[0].Step), float64(r.Metrics[len(r.Metrics)-1].Step)
 	last = max(last, above(first))
 	marks := r.marks()
 	cold, did := changes.frozen, changes.work
-	p.Figure, p.Charts = r.figure(phases), r.charts()
+	p.Figure, p.Charts = r.figure(phases, packing != nil), append(r.packingCharts(packing), r.charts()...)
 	if c := r.frozenChart(cold); c != nil {
 		p.Charts = append(p.Charts, c)
 	}
@@ -95,6 +99,8 @@ func HTML(out io.Writer, r Run) error {
 		return err
 	}
 	p.Heat = layouts.view(r.Metrics[0].Step, marks, cold)
+	places := r.places()
+	places.locate(p.Heat, r.Metrics)
 	if did != nil {
 		p.Work, p.Shares = did.view(r.Metrics[0].Step), did.What
 	}
@@ -106,7 +112,7 @@ func HTML(out io.Writer, r Run) error {
 		segments = []segment{before, after, all}
 	}
 	p.Idle = r.idleTable(columns, segments)
-	p.Times = r.timelines(p.Move)
+	p.Times = r.timelines(p.Move, places)
 	p.Events = r.eventRows()
 	p.Left = max(0, len(p.Events)-mostEvents)
 	p.Events = p.Events[:len(p.Events)-p.Left]

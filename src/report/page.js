@@ -81,7 +81,7 @@ function load(index) {
 	const first = inner.reduce((t, s) => Math.min(t, s.start), Infinity);
 	const last = inner.reduce((t, s) => Math.max(t, s.end), 0);
 	return {
-		stages, makespan: inner.length ? last - first : 0,
+		stages, places: times.steps[index].places || [], makespan: inner.length ? last - first : 0,
 		end: all.reduce((t, s) => Math.max(t, s.end), 1),
 		busy: stages.map(list => list.reduce((t, s) => t + (s.pipeline ? s.end - s.start : 0), 0)),
 	};
@@ -201,7 +201,8 @@ function hover(lane, e) {
 	const s = (lane.step.stages[stage] || []).find(s => s.start <= unit && unit < s.end);
 	tip.hidden = !s;
 	if (!s) return;
-	tip.textContent = `${s.name} on stage ${stage}\nstart ${time(s.start)}, took ${time(s.end - s.start)}`;
+	const place = lane.step.places[stage] ? ", " + lane.step.places[stage] : "";
+	tip.textContent = `${s.name} on stage ${stage}${place}\nstart ${time(s.start)}, took ${time(s.end - s.start)}`;
 	tip.style.left = Math.min(e.clientX + 14, window.innerWidth - tip.offsetWidth - 8) + "px";
 	tip.style.top = e.clientY + 16 + "px";
 }

@@ -187,7 +187,7 @@ func TestCrop(t *testing.T) {
 		for step, seconds := range c.seconds {
 			r.Metrics = append(r.Metrics, record.Metrics{Step: step, StepSeconds: seconds})
 		}
-		if got := r.figure(nil); math.Abs(got.Top-c.top) > 1e-9 || got.Above != c.above {
+		if got := r.figure(nil, false); math.Abs(got.Top-c.top) > 1e-9 || got.Above != c.above {
 			t.Errorf("%s: top %v, %q; want %v, %q", c.name, got.Top, got.Above, c.top, c.above)
 		}
 	}
@@ -282,7 +282,7 @@ func TestIdleSumsUp(t *testing.T) {
 // millionth of the longest step.
 func TestTimelinesUnpack(t *testing.T) {
 	r := small.read(t)
-	packed := r.timelines(small.move)
+	packed := r.timelines(small.move, places{})
 	if got := [2]int{packed.Steps[packed.First[0]].step, packed.Steps[packed.First[1]].step}; got != [2]int{small.move, small.move + 1} {
 		t.Errorf("steps %v are shown first, want those around the move", got)
 	}

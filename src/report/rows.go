@@ -32,6 +32,22 @@ type Row struct {
 	Low       record.Float `json:"speedup_low"`
 	High      record.Float `json:"speedup_high"`
 	Best      record.Float `json:"speedup_best"`
+	// Figures of Packings; null where they are not known or nothing was packed.
+	RanksFirst     int          `json:"ranks_first"`
+	RanksLast      int          `json:"ranks_last"`
+	MeanRanks      record.Float `json:"mean_ranks"`
+	FreeSeconds    record.Float `json:"free_rank_seconds"`
+	NodesFirst     int          `json:"nodes_first"`
+	NodesLast      int          `json:"nodes_last"`
+	NodesGivenBack int          `json:"nodes_given_back"`
+	HoursGivenBack record.Float `json:"node_hours_given_back"`
+	NodesIdle      int          `json:"nodes_idle"`
+	HoursIdle      record.Float `json:"node_hours_idle"`
+	Packings       int          `json:"packings"`
+	Releases       int          `json:"releases"`
+	Failed         int          `json:"releases_failed"`
+	Throughput     record.Float `json:"throughput"`
+	Predicted      record.Float `json:"throughput_predicted"`
 }
 
 // Rows returns the figures of Table and Worths.Table, a row for each run.
@@ -47,14 +63,40 @@ func Rows(runs []Run) ([]Row, error) {
 			w = *worths.of[i]
 		}
 		s, d := r.summarise(), r.changer().end()
-		rows = append(rows, Row{
+		row := Row{
 			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
 			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
 			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Ceiling: record.Float(s.Ceiling),
 			Sparsity: record.Float(d.Sparsity), Frozen: d.Frozen, Work: record.Float(d.Work),
 			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
 			Low: record.Float(w.Low), High: record.Float(w.High), Best: record.Float(w.Ceiling),
-		})
+		}
+		row.pack(r)
+		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// pack sets the figures of Packings.
+func (row *Row) pack(r Run) {
+	p := r.packing()
+	if p == nil {
+		first, last, unknown := r.Metrics[0], r.Metrics[len(r.Metrics)-1], record.Float(math.NaN())
+		row.RanksFirst, row.RanksLast, row.NodesFirst, row.NodesLast = first.Ranks, last.Ranks, first.Nodes, last.Nodes
+		row.MeanRanks, row.FreeSeconds, row.HoursGivenBack, row.HoursIdle, row.Throughput, row.Predicted = unknown, unknown, unknown, unknown, unknown, unknown
+		return
+	}
+	row.RanksFirst, row.RanksLast, row.MeanRanks, row.FreeSeconds = p.RanksFirst, p.RanksLast, p.MeanRanks, p.FreeRankSeconds
+	row.NodesFirst, row.NodesLast = p.NodesFirst, p.NodesLast
+	row.NodesGivenBack, row.HoursGivenBack, row.NodesIdle, row.HoursIdle = p.NodesGivenBack, p.HoursGivenBack, p.NodesIdle, p.HoursIdle
+	row.Packings, row.Releases, row.Failed = p.Packings, p.Releases, p.Failed
+	row.Throughput, row.Predicted = known(p.Throughput), known(p.Predicted)
+}
+
+// known returns a share, not a number where it is 0: not known.
+func known(share record.Float) record.Float {
+	if share == 0 {
+		return record.Float(math.NaN())
+	}
+	return share
 }

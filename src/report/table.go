@@ -41,10 +41,10 @@ func (r Run) summarise() summary {
 	}
 	spent := 0.0
 	for _, e := range r.Events {
-		switch e.Kind {
-		case record.Dynamic:
+		switch {
+		case e.Kind == record.Dynamic:
 			spent += float64(e.Seconds)
-		case record.Migrate:
+		case e.Moved():
 			s.Moved += e.Bytes
 		}
 	}

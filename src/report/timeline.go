@@ -26,6 +26,8 @@ type timelines struct {
 type timelineStep struct {
 	Label  string  `json:"label"`
 	Stages [][]int `json:"stages"`
+	// Places is by stage where it was; absent where that is not known.
+	Places []string `json:"places,omitempty"`
 
 	step int
 }
@@ -37,7 +39,7 @@ const (
 
 // timelines returns the recorded steps, nil if there are none; move is the step
 // after which layers moved, or -1.
-func (r Run) timelines(move int) *timelines {
+func (r Run) timelines(move int, at places) *timelines {
 	if len(r.Timelines) == 0 {
 		return nil
 	}
@@ -70,7 +72,7 @@ func (r Run) timelines(move int) *timelines {
 			t.Left = len(r.Timelines) - i
 			break
 		}
-		t.Steps = append(t.Steps, t.compact(recorded))
+		t.Steps = append(t.Steps, t.compact(recorded, at))
 	}
 	t.First[1] = len(t.Steps) - 1
 	if move >= 0 {
@@ -87,13 +89,16 @@ func (r Run) timelines(move int) *timelines {
 	return t
 }
 
-func (t *timelines) compact(recorded record.Timeline) timelineStep {
+func (t *timelines) compact(recorded record.Timeline, at places) timelineStep {
 	begin, _ := bounds(recorded)
 	s := timelineStep{Label: fmt.Sprintf("step %d", recorded.Step.Step), step: recorded.Step.Step}
 	if recorded.Replica > 0 {
 		s.Label += fmt.Sprintf(", replica %d", recorded.Replica)
 	}
-	for _, list := range recorded.Stages {
+	for stage, list := range recorded.Stages {
+		if place := at.of(s.step, stage, recorded.Replica); place != "" {
+			s.Places = append(s.Places, place)
+		}
 		row, last := make([]int, 0, 5*len(list)), 0
 		for _, sp := range list {
 			start := int(math.Round((sp.Start - begin) / t.Unit))

@@ -58,10 +58,14 @@ func (n Network) Slowness(rank int) float64 {
 
 // rank returns the world rank of a stage.
 func (s Step) rank(stage, replica int) int {
-	if s.Mesh == (mesh.Mesh{}) {
-		return stage
+	rank := stage
+	if s.Mesh != (mesh.Mesh{}) {
+		rank = s.Mesh.Rank(stage, replica)
 	}
-	return s.Mesh.Rank(stage, replica)
+	if s.Ranks != nil {
+		return s.Ranks[rank]
+	}
+	return rank
 }
 
 // alike reports whether the step takes two replicas the same time: their ranks

@@ -26,6 +26,7 @@ type Step struct {
 	Network  Network
 	Dispatch float64   // overhead: seconds that a stage needs at least from one instruction to the next
 	Mesh     mesh.Mesh // rank of (stage, replica); zero: rank = stage
+	Ranks    []int     // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
 	Replica  int       // which replica this is
 	Number   int       // steps before this one: a key of the delays
 

@@ -6,28 +6,24 @@ import (
 	"dynmo/src/layout"
 )
 
-// move returns the bytes of a replica that change owner after a step, and the seconds
-// that takes: those of the rank that sends or receives most, over its link. The
-// transfers of layers are delayed by simulate.move_delay_most, each on its own.
+// move returns the bytes that change owner after a step, and the seconds that takes: those
+// of the rank that sends or receives most, over its link. While ranks stay replicas move
+// alike, and the bytes are those of one. The transfers of layers are delayed by
+// simulate.move_delay_most, each on its own.
 func (o Options) move(t cost.Table, from, to layout.Layout, step int) (bytes int64, seconds float64) {
-	before, after := from.Owners(), to.Owners()
+	own := func(layer int) bool { return t.Layers[layer].Bytes.Own > 0 }
 	delay := comm.Delay{Most: o.Config.Simulate.MoveDelayMost, Seed: o.Config.Run.Seed}
-	replicas := from.Mesh.Replicas
-	if delay.Most <= 1 {
-		replicas = 1 // all are alike
-	}
 	busiest := 0.0
-	for replica := range replicas {
-		out, in := make(map[int]float64), make(map[int]float64)
-		bytes = 0
-		for _, l := range before.Moved(after) {
-			b := t.Layers[l].Bytes.Parameters + t.Layers[l].Bytes.Optimizer
+	same, out, in := from.SameRanks(to), make(map[int]float64), make(map[int]float64)
+	for _, m := range layout.Moves(from, to, own) {
+		b := t.Layers[m.Layer].Bytes.Parameters + t.Layers[m.Layer].Bytes.Optimizer
+		if !same || m.Replica == 0 {
 			bytes += b
-			longer := float64(b) * delay.Factor(from.Mesh.Rank(before[l], replica), to.Mesh.Rank(after[l], replica), l, uint64(step))
-			out[before[l]] += longer
-			in[after[l]] += longer
-			busiest = max(busiest, out[before[l]], in[after[l]])
 		}
+		longer := float64(b) * delay.Factor(m.From, m.To, m.Layer, uint64(step))
+		out[m.From] += longer
+		in[m.To] += longer
+		busiest = max(busiest, out[m.From], in[m.To])
 	}
 	if bandwidth := o.Network.Bandwidth(); bandwidth > 0 {
 		seconds = busiest / bandwidth

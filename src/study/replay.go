@@ -47,6 +47,6 @@ func makespan(r profile.Run, costs cost.Phase) float64 {
 	cuts, order := r.Layout.Cuts, r.Layout.Schedule
 	return sim.Run(sim.Step{
 		Schedule: order, Costs: costs.Stages(cuts, order.Map), PerMicrobatch: costs.PerMicrobatch(cuts, order.Map, order.Microbatches),
-		Bytes: plan.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Dispatch, Number: r.Step,
+		Bytes: plan.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Dispatch, Mesh: r.Layout.Mesh, Ranks: r.Layout.Ranks, Number: r.Step,
 	}).Makespan()
 }

@@ -147,7 +147,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				if bytes > 0 {
 					next.Moves = stands
 				}
-				if p, err = p.For(to.Stages()); err != nil {
+				if p, err = p.Of(to); err != nil {
 					return fail(err)
 				}
 				present, begins = to, true

@@ -122,6 +122,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if w, s, moved, err = r.move(step+1, w, m, l, next, s); err != nil {
 			return fail(err)
 		}
+		if moved.Refused != "" {
+			next, why = l, r.stay(why)
+		}
 		l = next
 		if err := r.park(step+1, ran, next); err != nil {
 			return fail(err)

@@ -19,7 +19,7 @@ func (r *Rank) moveWithin(w elastic.World, present, next layout.Layout, s *model
 	if err != nil {
 		return s, nil, err
 	}
-	p.Reached = reached
+	p.Alike, p.Reached = w.All, reached
 	s, rest, err := migrate.Begin(w.Stages, p, r.x, s, behind)
 	if err == nil && !behind {
 		err = rest.Settle()
@@ -42,7 +42,10 @@ func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next 
 	p.Reached = reached
 	s, rest, err := migrate.Begin(group, p, r.x, s, false)
 	if err == nil {
-		err = errors.Join(rest.Settle(), done())
+		err = rest.Settle()
+	}
+	if _, stay := errors.AsType[*migrate.NoRoomError](err); err == nil || stay {
+		err = errors.Join(err, done())
 	}
 	if err != nil {
 		return w, s, nil, err

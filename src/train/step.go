@@ -246,14 +246,14 @@ func (r *Rank) recycle() (end func()) {
 
 // move takes layers, after so many steps, to where the next layout has them, and makes the
 // world, the stage and the runner of that layout. What only the update reads may follow while the
-// next step computes: see settle. Collective over the present world.
+// next step computes: see settle. Where a rank has no memory for that all stay where they
+// are. Collective over the present world.
 func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, next layout.Layout, s *model.Stage) (elastic.World, *model.Stage, migrate.Moved, error) {
 	if next.Equal(present) {
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
-	reached := r.killer(steps)
-	behind := r.planner.Behind(m.Table, present, next)
+	reached, behind := r.killer(steps), r.planner.Behind(m.Table, present, next)
 	var rest *migrate.Rest
 	var err error
 	if next.SameRanks(present) {
@@ -262,17 +262,32 @@ func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, 
 		w, s, rest, err = r.moveAcross(w, m, present, next, s, reached)
 	}
 	if err != nil {
-		return w, s, migrate.Moved{}, err
+		moved, err := r.refused(w, present, s, err)
+		return w, s, moved, err
 	}
 	r.rest = rest
 	if w.Outside() {
 		return w, s, rest.Moved, nil
 	}
-	if err = r.place(w, next, s); err != nil {
-		return w, s, rest.Moved, fmt.Errorf("migrate: %w", err)
+	err = r.place(w, next, s)
+	if full, failed := anyOf(w.All, err); failed != nil || full && !next.SameRanks(present) {
+		return w, s, rest.Moved, fmt.Errorf("migrate: %w", errors.Join(err, failed))
+	} else if full {
+		s, moved, err := r.back(w, present, next, s, rest, err)
+		return w, s, moved, err
 	}
 	r.runner.Forwarded(rest.Forwarded)
 	return w, s, rest.Moved, rest.Start()
+}
+
+// anyOf reports whether any rank has an error. Collective.
+func anyOf(all *comm.Group, err error) (bool, error) {
+	failed := []int64{0}
+	if err != nil {
+		failed[0] = 1
+	}
+	err = comm.Allreduce(all, failed, func(a, b int64) int64 { return a + b })
+	return failed[0] > 0, err
 }
 
 // settle ends the last move, if some of it is still on its way: before the update, and

@@ -35,7 +35,7 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 		return
 	}
 	w.keep(s)
-	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth))
+	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth, s.Packing != nil))
 	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
 }
 

@@ -94,7 +94,7 @@ func (o *observer) Step(m record.Metrics) error {
 }
 
 func (o *observer) Event(e record.Event) error {
-	if e.Kind == record.Migrate {
+	if e.Moved() {
 		o.run.Moves++
 	}
 	return nil

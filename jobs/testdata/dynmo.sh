@@ -1,0 +1,116 @@
+# Tests of bin/dynmo under srun and train.sbatch. jobs/test-slurm.sh reads this file.
+
+# under WAY ARGUMENT...: bin/dynmo as four tasks of srun, which has to be refused.
+under() {
+	log=$work/$name.log id=''
+	timeout 60 srun --nodes=2 --ntasks=4 --mpi="$1" "$real" train "${@:2}" >"$log" 2>&1
+	[ $? = 2 ] || problem "status is not 2"
+	once 'dynmo: '
+}
+t_dynmo_plain_srun() { fault=F24 && under none run.toml && says 'srun --mpi=pmix'; }
+t_dynmo_pmi2() { fault=F24 && under pmi2 run.toml && says 'with --mpi=pmi2'; }
+t_dynmo_plain_srun_missing_file() { under none absent.toml; }
+t_dynmo_missing_file() { under pmix absent.toml && says 'absent.toml'; }
+t_dynmo_done() {
+	DYNMO=$real submit --
+	ends 60 'COMPLETED 0:0'
+	says '40 steps, loss'
+}
+
+# curve RUN STEPS: prints a run's first so many steps and their losses.
+curve() { head -n "$2" "$1.run/metrics.jsonl" | sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/'; }
+
+# lost prints how many recorded steps a job has run again, by what its log says.
+lost() { sed -n 's/.* \([0-9]*\) lines of steps that are run again were cut off.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }'; }
+
+lasting=(--set train.steps=1000 --set checkpoint.every=100)
+undisturbed() { reference undisturbed run.toml "${lasting[@]}"; }
+t_dynmo_usr1_half_the_nodes() {
+	DYNMO=$real submit --nodes=4 --ntasks-per-node=1 -- "${lasting[@]}"
+	reach 250
+	hurt scancel --batch --signal=USR1 "$id"
+	within 60 said 'requeued at step' || problem 'was not requeued'
+	within 20 scontrol update JobId="$id" NumNodes=2 NumTasks=2 NumCPUs=2 2>/dev/null
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says '2 stages in place of 4'
+	same undisturbed
+}
+t_dynmo_requeue() {
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 250
+	hurt scontrol requeue "$id"
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	same undisturbed
+}
+t_dynmo_preempted() {
+	fault=F12
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 250
+	hurt preempt
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says 'requeued 1 times'
+	same undisturbed
+}
+t_dynmo_term_twice() {
+	fault=F12
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 250
+	hurt twice TERM
+	back 'train.sbatch: stopped at step'
+	ends 60 'FAILED 85:0'
+	once 'stopped by signal: terminated after step '
+}
+# The job never ends by itself: until it is stopped its losses are those of a run that
+# nothing stops.
+t_dynmo_limit() {
+	fault=F13
+	local endless=(--set train.steps=1000000 --set train.log_every=1000000) at other
+	timeout 300 "$real" train run.toml "${endless[@]}" --run-dir endless.run >/dev/null 2>&1 &
+	other=$!
+	DYNMO=$real submit --time=1 -- "${endless[@]}"
+	within 90 said 'limit: the ranks write a checkpoint and stop' || problem 'was not stopped before its limit'
+	hurt true
+	back 'resuming at step'
+	at=$(sed -n 's/.*resuming at step \([0-9]*\) .*/\1/p' "$log")
+	says "requeued at step $at"
+	within 60 said_step $((at + 20)) || problem "did not get on from step $at"
+	scancel "$id"
+	ends 60 'CANCELLED 85:0'
+	name=endless within 120 said_step $((at + 20)) || problem 'the run that nothing stops is too slow'
+	kill "$other"
+	cmp <(curve "$name" $((at + 20))) <(curve endless $((at + 20))) || problem "the losses are others than those of a run that nothing stopped"
+}
+
+# lose_node LOSE WHERE OPTION...: a job whose third node is lost, and which says where it
+# goes on.
+lose_node() {
+	local node
+	DYNMO=$real submit --nodes=3 "${@:3}" -- "${lasting[@]}"
+	reach 1
+	node=$(host 3)
+	reach 250
+	hurt "$1" "$node"
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says "$2"
+	same undisturbed
+}
+t_dynmo_node_down() { fault=F14 && lose_node down 'on 2 nodes'; }
+t_dynmo_node_crash() { fault=F14 && lose_node crash 'on 2 nodes'; }
+t_dynmo_node_down_requeued() { fault=F15 && lose_node down 'requeued 1 times' --no-kill=off; }
+t_dynmo_kill_rank() {
+	local pid
+	fault=F01
+	DYNMO=$real submit -- "${lasting[@]}"
+	reach 1
+	pid=$(rank 2)
+	reach 250
+	hurt kill -KILL "$pid"
+	back 'resuming at step'
+	ends 240 'COMPLETED 0:0'
+	says 'start 2 of job'
+	same undisturbed
+}

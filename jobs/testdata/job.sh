@@ -1,0 +1,153 @@
+# What tests do to a job, and ask of it. jobs/test-slurm.sh reads this file.
+
+# write_settings writes the settings of jobs: of run.toml, and of pack.toml, which packs
+# itself from 4 stages onto 2 as soon as it is pruned, behind step 20.
+write_settings() {
+	head -c 100000 "$jobs/train.sbatch" >text.txt
+	cat >run.toml <<-'END'
+		[run]
+		name = "test"
+		[model]
+		blocks = 4
+		hidden = 16
+		heads = 2
+		sequence = 16
+		[data]
+		path = "text.txt"
+		[parallel]
+		stages = 4
+		microbatches = 4
+		[train]
+		steps = 40
+		hash = true
+		log_every = 1000
+	END
+	cat >pack.toml <<-'END'
+		[run]
+		name = "pack"
+		clock = "virtual"
+		[model]
+		blocks = 8
+		hidden = 64
+		heads = 4
+		sequence = 32
+		init = "depth-scaled"
+		[data]
+		path = "text.txt"
+		[parallel]
+		stages = 4
+		replicas = 2
+		microbatches = 4
+		[train]
+		steps = 300
+		hash = true
+		log_every = 1000
+		[dynamic]
+		kind = "prune"
+		[prune]
+		start = 20
+		every = 20
+		times = 1
+		initial = 0.6
+		final = 0.9
+		[balance]
+		kind = "partition"
+		every = 10
+		[repack]
+		kind = "first-fit"
+		stages = 2
+		[checkpoint]
+		every = 100
+	END
+}
+
+# reference NAME ARGUMENT...: trains with ranks that are goroutines and all stay, and keeps
+# the hash of the final weights in NAME.hash. Once for each name.
+reference() {
+	[ ! -s "$1.hash" ] || return 0
+	timeout 600 "$real" train "${@:2}" --run-dir "$1.run" >"$1.out" 2>&1
+	hash_of "$1" >"$1.hash"
+}
+hash_of() { sed -n 's/^ *"hash": "\(.*\)".*/\1/p' "$1.run/summary.json"; }
+
+# same NAME: what is done to the job changes nothing of its final weights.
+same() {
+	within 5 test -s "$1.hash" || problem "no hash of the run $1"
+	[ "$(hash_of "$name")" = "$(cat "$1.hash")" ] || problem "weights $(hash_of "$name"), want those of the run $1"
+}
+
+# submit OPTION... -- ARGUMENT...: submits train.sbatch with the settings $config, sets id
+# and log.
+submit() {
+	local options=()
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	log=$work/$name.log
+	id=$(sbatch --parsable --nodes=2 --ntasks-per-node=4 --output="$log" "${options[@]}" "$jobs/train.sbatch" "$config" --run-dir "$name.run" "$@")
+}
+
+# state prints a job's state and exit status.
+state() { scontrol show job -o "$id" | sed -n 's/.* JobState=\([A-Z_]*\) .* ExitCode=\([0-9:]*\).*/\1 \2/p'; }
+
+within() { # within SECONDS COMMAND...: whether it succeeds in that time
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.2
+	done
+}
+over() { state | grep -qE '^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|PREEMPTED) '; }
+said() { grep -qF -- "$1" "$log" 2>/dev/null; }
+reach() { within 60 said_step "$1" || problem "never reached step $1"; }
+said_step() { [ "$(sed -n "$1p" "$name.run/metrics.jsonl" 2>/dev/null)" ]; }
+
+problem() { problems+=("$1"); }
+ends() { # ends SECONDS "STATE STATUS": how the job has to end
+	within "$1" over || problem "not over after $1 s"
+	[ "$(state)" = "$2" ] || problem "ended as $(state), want $2"
+}
+says() { said "$1" || problem "the log lacks: $1"; }
+lacks() { ! said "$1" || problem "the log has: $1"; }
+once() {
+	local n
+	n=$(grep -cF -- "$1" "$log")
+	[ "$n" = 1 ] || problem "$n times in the log, want once: $1"
+}
+# A job of testdata/dynmo with HOLD waits there until `back` lets it go on: no test has to
+# be fast. bin/dynmo gets enough steps.
+#
+# hurt COMMAND...: does something to the job, of which `back TEXT` waits for the answer
+# in its log, and keeps how long that took.
+hurt() {
+	began_hurt=${EPOCHREALTIME/./}
+	"$@" || problem "failed: $*"
+}
+back() {
+	within 120 said "$1" || problem "the log never said: $1"
+	recovered=$(((${EPOCHREALTIME/./} - began_hurt) / 100000))
+	: >"$name.run/go"
+}
+host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
+rank() { # rank R: prints the process of a rank
+	pgrep -f "^bash .*/dynmo train $config --run-dir $name.run|$real train $config --run-dir $name.run" | xargs -I '{}' sh -c \
+		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1
+}
+
+# twice SIGNAL: sends the ranks a signal, and again 5 ms later.
+twice() {
+	scancel --signal="$1" "$id" && sleep 0.005 && scancel --signal="$1" "$id"
+}
+# preempt has an urgent job take the job's nodes, for a second.
+preempt() {
+	sbatch --quiet --partition=urgent --exclusive --nodelist="$(squeue -h -j "$id" -o %N)" --output=/dev/null --wrap 'sleep 1'
+}
+down() { scontrol update NodeName="$1" State=DOWN Reason=test; }
+crash() { "$jobs/test-cluster.sh" kill "$1"; }
+
+# gone_after SECONDS LIST: whether the nodes node1,node2 are idle in that time.
+gone_after() { within "$1" idle "$2" || problem "not idle after $1 s: $2"; }
+idle() { [ "$(sinfo -h -N -n "$1" -p test -o %T | sort -u)" = idle ]; }

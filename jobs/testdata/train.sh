@@ -1,0 +1,199 @@
+# Tests of train.sbatch with the stand-in for dynmo. jobs/test-slurm.sh reads this file;
+# a test is a function, whose name says what happens to the job.
+
+t_done() {
+	submit -- --set train.steps=20
+	ends 60 'COMPLETED 0:0'
+	says 'from step 0' && says 'train.sbatch: done'
+}
+t_usr1_requeue() {
+	HOLD=15 submit -- --set train.steps=40
+	reach 15
+	hurt scancel --batch --signal=USR1 "$id"
+	back 'requeued 1 times'
+	ends 120 'COMPLETED 0:0'
+	once 'stub: from step 0'
+}
+t_limit_requeue() {
+	HOLD=15 submit --time=1 -- --set train.steps=40
+	began_hurt=${EPOCHREALTIME/./}
+	back 'requeued 1 times'
+	ends 200 'COMPLETED 0:0'
+	says 'will stop 30 s before the limit' && says 'half of the job' && says 'limit: the ranks write a checkpoint and stop' && says 'requeued 1 times'
+}
+t_slow_checkpoint_stops_earlier() {
+	WRITE=8 HOLD=15 submit --time=2 -- --set train.steps=40
+	within 60 said '2 checkpoints of 8 s' || problem 'lead is not 30 + 2 x 8 s'
+	scancel "$id"
+	ends 60 'CANCELLED 85:0'
+}
+t_limit_no_requeue() {
+	REQUEUE=no HOLD=15 submit -- --set train.steps=40
+	reach 15
+	hurt scancel --batch --signal=USR1 "$id"
+	back 'dynmo ended with status 85'
+	ends 60 'FAILED 85:0'
+	says "sbatch with --run-dir $name.run goes on"
+}
+t_stopped_ok() {
+	REQUEUE=no HOLD=15 submit -- --set train.steps=40 --set train.stopped_is_success=true
+	reach 15
+	scancel --batch --signal=USR1 "$id"
+	ends 60 'COMPLETED 0:0'
+}
+t_scontrol_requeue() {
+	HOLD=15 submit -- --set train.steps=40
+	reach 15
+	hurt scontrol requeue "$id"
+	back 'requeued 1 times'
+	ends 120 'COMPLETED 0:0'
+	once 'stub: from step 0'
+}
+t_node_down() {
+	HOLD=15 submit --nodes=3 -- --set train.steps=40
+	reach 15
+	hurt down "$(host 3)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says 'on 2 nodes'
+}
+t_node_crash() {
+	HOLD=15 submit --nodes=3 --ntasks-per-node=2 -- --set train.steps=40
+	reach 15
+	hurt crash "$(host 3)"
+	back 'start 2 of job'
+	ends 200 'COMPLETED 0:0'
+	says 'on 2 nodes'
+}
+t_fewer_stages() {
+	HOLD=15 submit --nodes=2 --ntasks-per-node=2 -- --set train.steps=40
+	reach 15
+	hurt down "$(host 2)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says '2 stages in place of 4' && says 'stub: from step 10'
+}
+t_kill_rank() {
+	HOLD=15 submit -- --set train.steps=40
+	reach 15
+	hurt kill -KILL "$(rank 2)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says 'from step 1' && once 'from step 0 on'
+}
+t_no_progress() {
+	fault=F15
+	FAULT=5:1:9 submit -- --set train.steps=60
+	ends 120 'FAILED 93:0'
+	says 'start 3 of job' && says 'three starts in turn'
+}
+t_most_restarts() {
+	MAX_RESTARTS=0 FAULT=15:3:9 submit -- --set train.steps=60
+	ends 60 'FAILED 3:0'
+	once 'start 1 of job'
+}
+t_scancel() {
+	HOLD=15 submit -- --set train.steps=40
+	reach 15
+	hurt scancel "$id"
+	back 'dynmo ended with status 85'
+	ends 60 'CANCELLED 85:0'
+	within 10 grep -q '"status": "stopped"' "$name.run/summary.json" || problem 'the ranks had no time to stop'
+}
+t_sweep() {
+	local first
+	printf '%s\n' '--set train.steps=10' '--set train.steps=20' >sweep.txt
+	SWEEP=sweep.txt submit --array=1-2 --
+	log=$work/$name.log first=$id
+	for task in 1 2; do
+		id=${first}_$task
+		ends 60 'COMPLETED 0:0'
+	done
+	says 'at step 10' && says 'at step 20'
+}
+t_too_few_places() {
+	submit --nodes=1 --ntasks-per-node=2 --
+	ends 60 'FAILED 2:0'
+	says 'want --nodes=2, or --set parallel.stages=2'
+}
+t_gpus() {
+	submit --nodes=3 --gpus-per-node=2 -- --set device.kind=cuda --set parallel.stages=6 --set train.steps=10
+	ends 60 'COMPLETED 0:0'
+	says '6 ranks on 3 nodes'
+}
+t_gpus_not_asked_for() {
+	submit -- --set device.kind=cuda
+	ends 60 'FAILED 2:0'
+	says 'wants sbatch --gpus-per-node=N'
+}
+t_too_few_gpus() {
+	submit --gres=gpu:1 -- --set device.kind=cuda
+	ends 60 'FAILED 2:0'
+	says 'do not fit on 2 nodes x 1: want --nodes=4'
+}
+t_no_such_site() {
+	SITE=nowhere submit --
+	ends 60 'FAILED 2:0'
+	says 'SITE=nowhere: no file'
+}
+
+t_release() {
+	local nodes
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 1
+	nodes="$(host 2),$(host 4)"
+	reach 15
+	gone_after 20 "$nodes"
+	sleep 25 # the watch of lost nodes looks every 5 s, and waits for 15
+	: >"$name.run/go"
+	ends 60 'COMPLETED 0:0'
+	lacks 'nodes lost' && once 'start 1 of job' && lacks 'start 2 of job'
+}
+t_release_then_node_down() {
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 15
+	within 20 two_nodes || problem 'no nodes were given back'
+	hurt down "$(host 2)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says '1 nodes are left, for 1 ranks: 1 stages in place of 4' && says 'stub: from step 15'
+}
+two_nodes() { [ "$(squeue -h -j "$id" -o %D)" = 2 ]; }
+t_release_then_kill_rank() {
+	HOLD=15 RELEASE=15:1,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	reach 15
+	within 20 two_nodes || problem 'no nodes were given back'
+	hurt kill -KILL "$(rank 2)"
+	back 'start 2 of job'
+	ends 120 'COMPLETED 0:0'
+	says '2 nodes are left, for 2 ranks: 2 stages in place of 4'
+}
+t_restart() {
+	MAX_RESTARTS=0 HOLD=25 RESTART=15:2:0,2 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	within 60 said 'stub: from step 15' || problem 'no start after the restart'
+	two_nodes || problem "the job has $(squeue -h -j "$id" -o %N), want two nodes"
+	: >"$name.run/go"
+	ends 60 'COMPLETED 0:0'
+	says '2 of 4 nodes given back' && says '2 stages' && lacks 'nodes lost'
+	[ ! -e "$name.run/next.json" ] || problem 'next.json is left'
+	! compgen -G 'slurm_job_*_resize.*' >/dev/null || problem 'resize scripts are left'
+}
+# The batch host holds none of the ranks to be: it is kept.
+t_restart_keeps_the_batch_host() {
+	HOLD=25 RESTART=15:2:2,3 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	within 60 said 'stub: from step 15' || problem 'no start after the restart'
+	says '1 of 4 nodes given back'
+	: >"$name.run/go"
+	ends 60 'COMPLETED 0:0'
+}
+t_restart_refused() {
+	fault=F17
+	mkdir -p "$name.bin"
+	# shellcheck disable=SC2016 # expanded by the script that it writes
+	printf '#!/bin/sh\n[ "$1" != update ] || { echo "slurm_update error: Invalid node name specified" >&2; exit 1; }\nexec %s "$@"\n' "$(command -v scontrol)" >"$name.bin/scontrol"
+	chmod +x "$name.bin/scontrol"
+	PATH=$work/$name.bin:$PATH MAX_RESTARTS=0 RESTART=15:2:0,2 submit --nodes=4 --ntasks-per-node=1 -- --set train.steps=40
+	ends 60 'COMPLETED 0:0'
+	once 'WARNING: Slurm takes no nodes back (slurm_update error: Invalid node name specified): the run goes on with all 4'
+	says '2 ranks on 2 nodes' && says 'stub: from step 15'
+}

@@ -1,0 +1,154 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+	"dynmo/src/data"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/expect"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/plan"
+	"dynmo/src/record"
+	"dynmo/src/tensor"
+	"dynmo/src/train"
+)
+
+// tight is a device whose memory runs out a number of times, for what a function allocates.
+type tight struct {
+	*cpu.Device
+	within string
+	times  int
+}
+
+func (d *tight) Alloc(bytes int64) (tensor.Mem, error) {
+	if d.times > 0 && strings.Contains(string(debug.Stack()), d.within) {
+		d.times--
+		return tensor.Mem{}, errors.New("out of memory")
+	}
+	return d.Device.Alloc(bytes)
+}
+
+// refusals are what is told of moves that could not be had.
+type refusals struct {
+	run
+	refused []string
+	warned  int
+}
+
+func (r *refusals) Event(e record.Event) error {
+	if why := e.Refused(); why != "" {
+		r.refused = append(r.refused, fmt.Sprintf("step %d: %s", e.Step, why))
+		return nil
+	}
+	return r.run.Event(e)
+}
+
+func (r *refusals) Say(line string) {
+	if strings.HasPrefix(line, "warning: ") {
+		r.warned++
+	}
+}
+
+// tightRun trains with a balancer, where the memory of rank 1 runs out so many times, once
+// it has its first stage, within a function.
+func tightRun(t *testing.T, c config.Config, within string, times int, balancer func() plan.Balancer) *refusals {
+	t.Helper()
+	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
+	expect.OK(t, err)
+	out := &refusals{}
+	expect.OK(t, local.Run(c.Parallel.Stages*c.Parallel.Replicas, func(tr comm.Transport) error {
+		clock := device.NewWall()
+		dev := &tight{Device: cpu.New(clock), within: within}
+		r, err := train.New(train.Setup{
+			Config: c, World: comm.New(tr, comm.Options{Clock: clock}), Device: dev, Corpus: corpus, Backend: ref.New(tensor.F32),
+			Stop: func() bool { return false }, Observe: out,
+		})
+		if err != nil {
+			return err
+		}
+		if tr.Rank() == 1 {
+			dev.times = times
+		}
+		r.Balancer = balancer()
+		o, err := r.Loop()
+		if tr.Rank() == 0 {
+			out.hash = o.Hash
+		}
+		if err != nil {
+			return err
+		}
+		r.Close()
+		return r.Leave()
+	}))
+	return out
+}
+
+// TestNoMemoryForAMove: a rank has no memory for a layer, or none for what runs its next
+// stage: the move is given up on all ranks, which is told once, and training goes on, with
+// later moves, to every loss, norm and weight of an undisturbed run; so it is where ranks
+// would leave.
+func TestNoMemoryForAMove(t *testing.T) {
+	c := small(t)
+	c.Dynamic.Kind, c.Train.Steps = "none", 8
+	still := goRun(t, c, nil)
+	for _, d := range []struct {
+		name, within     string
+		stages, replicas int
+		shrinks          map[int]int
+	}{
+		{"layer", "model.Restore", 3, 1, nil},
+		{"buffers", "pipeline.New", 3, 1, nil},
+		{"layer of one replica", "model.Restore", 2, 2, nil},
+		{"leaving", "model.Restore", 4, 1, map[int]int{0: 2}},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			expect.NewFault(t, "F20", "")
+			c := c
+			c.Parallel.Stages, c.Parallel.Replicas = d.stages, d.replicas
+			want := still
+			if d.replicas > 1 {
+				alone := c
+				alone.Parallel.Stages = 1
+				want = goRun(t, alone, nil)
+			}
+			out := tightRun(t, c, d.within, 1, func() plan.Balancer { return &shrinking{script: &script{next: scatter(4)}, config: c, stages: d.shrinks} })
+			if at := out.difference(want); at != "" {
+				t.Errorf("differs from one stage at %s", at)
+			}
+			if len(out.refused) != 1 || !strings.Contains(out.refused[0], ": rank 1 (host ") || !strings.Contains(out.refused[0], "out of memory") || out.warned != 1 {
+				t.Errorf("%q and %d warnings, want one that names rank 1", out.refused, out.warned)
+			}
+			if out.moves == 0 {
+				t.Error("no layer moved later")
+			}
+		})
+	}
+}
+
+// TestRefusedMovesRest: the balancer leaves layers where they are for a hundred steps once a
+// rank had no memory for a move, and then tries again.
+func TestRefusedMovesRest(t *testing.T) {
+	expect.NewFault(t, "F20", "kind=rest")
+	c := small(t)
+	c.Train.Steps = 115
+	out := blocksOf22On(t, c, func(rank int) float64 { return 1 + float64(rank&1&^(rank>>1)) }, nil, func(rank int, d *cpu.Device) device.Device {
+		return &tight{d, "model.Restore", max(0, 1-rank)}
+	})
+	refused := 0
+	for _, line := range out.said {
+		if strings.HasPrefix(line, "warning: ") {
+			refused++
+		}
+	}
+	if refused != 1 || len(out.moves) == 0 || out.moves[0] < 100 {
+		t.Errorf("%d moves were refused and layers moved after steps %v, want 1, then none for 100 steps: %q", refused, out.moves, out.said)
+	}
+}
