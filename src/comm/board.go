@@ -35,7 +35,7 @@ type Post struct {
 const (
 	postEmpty = iota
 	postRuns
-	postParks
+	postParked // takes part no longer, and has not left
 	postLeft
 )
 
@@ -53,10 +53,11 @@ const (
 	RoomMigrate
 	RoomRecord
 	RoomSave
+	RoomParked // outside of all steps that follow
 )
 
 func (r Room) String() string {
-	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record", "checkpoint"}[r]
+	return [...]string{"dynamic", "pipeline", "update", "validation", "profile", "balance", "migrate", "record", "checkpoint", "parked"}[r]
 }
 
 const postBytes = int(unsafe.Sizeof(Post{}))
@@ -146,12 +147,14 @@ func (p *Post) SetPatience(d time.Duration) {
 	}
 }
 
-// Park says that the rank holds no layer, and waits until it is told to end: it is watched
-// no longer, but for its end.
-func (p *Post) Park() {
-	if p != nil {
-		p.state.Store(postParks)
+// Park says that the rank takes part no longer after a step: its end is one of the run, but
+// nobody waits for what it does.
+func (p *Post) Park(step int) {
+	if p == nil {
+		return
 	}
+	p.Enter(step, RoomParked)
+	p.state.Store(postParked)
 }
 
 // Leave says that the rank is no longer watched: it ends, or tells an error itself.
@@ -167,9 +170,6 @@ func (p *Post) String() string {
 		return "its start"
 	}
 	where, what := p.where.Load(), p.what.Load()
-	if p.state.Load() == postParks {
-		return fmt.Sprintf("step %d: without layers", where>>8)
-	}
 	text := fmt.Sprintf("step %d: %v", where>>8, Room(where&0xff))
 	if what != 0 {
 		text += fmt.Sprintf(": %v", trace.Op(what>>56&0x7f))

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,30 +33,28 @@ func (r *Releases) Finish() (*Release, error) {
 }
 
 // Dismiss tells the ranks that wait that the run is over, and waits until they have said
-// goodbye, but not long.
-func (r *Releases) Dismiss() error {
+// goodbye, but not long. It returns those that have not.
+func (r *Releases) Dismiss() (silent []int, err error) {
 	for rank, o := range r.outside {
 		if !o.told {
 			if err := r.tell(rank, OrderEnd); err != nil {
-				return fmt.Errorf("release: %w", err)
+				return nil, fmt.Errorf("release: %w", err)
 			}
 		}
 	}
-	for began := time.Now(); time.Since(began) < finishFor; time.Sleep(orderEvery) {
-		var asked Asked
-		waiting := false
+	for began := time.Now(); ; time.Sleep(orderEvery) {
+		silent = nil
 		for rank, o := range r.outside {
-			if err := o.listen(&asked); err != nil {
-				return fmt.Errorf("release: rank %d: %w", rank, err)
+			if err := o.listen(&Asked{}); err != nil {
+				return nil, fmt.Errorf("release: rank %d: %w", rank, err)
 			}
-			waiting = waiting || !o.gone
+			if !o.gone {
+				silent = append(silent, rank)
+			}
 		}
-		if !waiting {
-			break
+		if len(silent) == 0 || time.Since(began) > finishFor {
+			slices.Sort(silent)
+			return silent, nil
 		}
 	}
-	return nil
 }
-
-// Gone reports whether ranks have left before the others.
-func (r *Releases) Gone() bool { return len(r.present()) < len(r.Terms.Nodes) }

@@ -48,7 +48,7 @@ func play(t *testing.T, terms Terms, s *stage, script func()) {
 				return nil
 			}
 			none := func() bool { return false }
-			order, err := Await(base, func() bool { return slices.Contains(s.stop, tr.Rank()) }, none, func(fault.Phase) {})
+			order, err := Await(base, 1, func() bool { return slices.Contains(s.stop, tr.Rank()) }, none, func(fault.Phase) {})
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.orders[tr.Rank()] = order
@@ -72,6 +72,13 @@ func (s *stage) until(saved int, step time.Duration) *Release {
 		}
 	}
 	return nil
+}
+
+// dismiss ends the run, but for silent ranks.
+func (s *stage) dismiss(silent ...int) {
+	got, err := s.r.Dismiss()
+	expect.OK(s.t, err)
+	same(s.t, "silent", got, silent)
 }
 
 // ordered returns the ranks that obeyed an order.
@@ -159,7 +166,7 @@ func TestRelease(t *testing.T) {
 		if got, _, err = s.r.Poll(math.MaxInt); got != nil || err != nil || len(s.ordered(OrderGo)) > 4 {
 			t.Errorf("rank 0's node goes: %+v, %v", got, err)
 		}
-		expect.OK(t, s.r.Dismiss())
+		s.dismiss()
 		same(t, "told to go", s.ordered(OrderGo), []int{2, 3, 4, 5})
 		same(t, "told to end", s.ordered(OrderEnd), []int{1})
 	})
@@ -179,7 +186,7 @@ func TestExit(t *testing.T) {
 				t.Errorf("%+v, %v", ended, err)
 			}
 			expect.OK(t, s.r.Add(2, []int{4, 5}))
-			expect.OK(t, s.r.Dismiss())
+			s.dismiss()
 			same(t, "told to go", s.ordered(OrderGo), want)
 		})
 	}
@@ -214,7 +221,7 @@ func TestReleaseIsRefused(t *testing.T) {
 			got = s.until(2, 100*time.Millisecond)
 			same(t, "nodes, calls", []any{got.Nodes, c.slurm.calls[c.tries]}, []any{"[a]", "[a]"})
 			expect.OK(t, s.r.Add(3, []int{1}))
-			expect.OK(t, s.r.Dismiss())
+			s.dismiss()
 		})
 	}
 }
@@ -244,7 +251,7 @@ func TestSilentRank(t *testing.T) {
 		}
 		expect.OK(t, s.r.Add(1, []int{1}))
 		began = time.Now()
-		expect.OK(t, s.r.Dismiss())
+		s.dismiss(1, 3)
 		if took := time.Since(began); took > finishFor+time.Second {
 			t.Errorf("the end took %v", took)
 		}
@@ -281,7 +288,7 @@ func TestReleaseAtTheEnd(t *testing.T) {
 			if took := time.Since(began); took > finishFor+time.Second {
 				t.Errorf("%s: the end took %v", c.name, took)
 			}
-			expect.OK(t, s.r.Dismiss())
+			s.dismiss(c.silent...)
 			same(t, "told to end", s.ordered(OrderEnd), []int{1, 2, 3})
 		})
 	}
@@ -302,6 +309,6 @@ func TestWaitingRankIsAsked(t *testing.T) {
 			}
 		}
 		same(t, "times", times, 1)
-		expect.OK(t, s.r.Dismiss())
+		s.dismiss()
 	})
 }

@@ -13,22 +13,24 @@ import (
 // nothing of a core, and short beside what follows.
 const orderEvery = 20 * time.Millisecond
 
-// Await waits on a rank without layers, whose groups but base are closed, for what rank 0
-// orders, and tells it that it obeys. stop and save report what this process was asked for
+// Await waits, on a rank without layers since so many steps, whose groups but base are
+// closed, for what rank 0 orders, and tells it that it obeys. stop and save report what this process was asked for
 // meanwhile, which rank 0 is told too; reached is called in every phase. An error if rank 0
 // or the launcher has ended. It sleeps between its looks.
-func Await(base *comm.Group, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
+func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error
 	if w.line, err = newLine(base, 0, comm.TagOrder, comm.TagWord); err != nil {
 		return 0, fmt.Errorf("wait for an order: %w", err)
 	}
+	base.Post().Park(steps - 1)
 	reached(fault.Parked)
 	order, err := w.wait(stop, save)
 	if order == OrderGo {
 		reached(fault.Goodbye)
 	}
 	if err == nil {
+		base.Post().Leave()
 		err = w.tell(wordBye)
 	}
 	if err != nil {

@@ -1,6 +1,8 @@
 // Package elastic changes which ranks take part. What comes in is the world that
 // a step was run in and the layout of the next; what goes out is the world of
-// that layout, which some ranks may be outside of.
+// that layout, which some ranks may be outside of, and what becomes of those: they wait
+// for rank 0's order (Await), which has them leave between steps (Releases) and Slurm take
+// their nodes back (Job), under Terms that all agree on before the first step.
 package elastic
 
 import (

@@ -155,6 +155,9 @@ func launchMPI(c config.Config, h Hooks) (train.Outcome, error) {
 		out, err = launchRank(c, t, h, w)
 	}
 	if err == nil {
+		// A rank that does not end, as one that is stopped, has the others wait.
+		late := time.AfterFunc(startFor, func() { h.Exit(1) })
+		defer late.Stop()
 		return out, mpi.Stop()
 	}
 	if _, shared := errors.AsType[train.SharedError](err); !shared {
@@ -260,11 +263,7 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 	}
 	r.World.Show(post)
 	out, err = r.Loop()
-	if out.Left {
-		post.Park()
-	} else {
-		post.Leave()
-	}
+	post.Leave()
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
 	}

@@ -120,7 +120,7 @@ func (r *Rank) Await(steps int) (elastic.Order, error) {
 	if save == nil {
 		save = func() bool { return false }
 	}
-	return elastic.Await(r.World, r.Stop, save, r.reached(steps))
+	return elastic.Await(r.World, steps, r.Stop, save, r.reached(steps))
 }
 
 // reached returns what is to be called in every phase of leaving.
@@ -179,7 +179,11 @@ func (r *Rank) dismiss() error {
 	if r.releases == nil {
 		return nil
 	}
-	return r.releases.Dismiss()
+	silent, err := r.releases.Dismiss()
+	if len(silent) > 0 {
+		r.journal.Warn(fmt.Sprintf("ranks %s do not end with the others", record.Ranges(silent)))
+	}
+	return err
 }
 
 // leaveNext has rank 0 write into the run directory on what the run is to go on after so

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"dynmo/src/expect"
+	"dynmo/src/record"
+)
+
+// leaving has four stages become two at the first decision.
+var leaving = sets("balance.kind=partition", "repack.kind=sustain", "repack.tolerance=0.99", "repack.unit=rank", "repack.stages=2", "elastic.release=slurm")
+
+// packed waits until a run has so many steps behind the one at which it was packed.
+func (r *running) packed(t *testing.T, run string, more int) {
+	t.Helper()
+	ranks := func() int {
+		list := metrics(t, run)
+		if len(list) == 0 {
+			return 4
+		}
+		return list[len(list)-1].Ranks
+	}
+	for n := 1; ranks() != 2; n++ {
+		r.reach(t, run, n)
+	}
+	r.reach(t, run, steps(run)+more)
+}
+
+// used returns the CPU time of a process, in ticks of the system.
+func used(t *testing.T, pid int) int {
+	t.Helper()
+	f := stat(pid)
+	if len(f) < 13 {
+		t.Fatalf("process %d has ended", pid)
+	}
+	user, err := strconv.Atoi(f[11])
+	expect.OK(t, err)
+	system, err := strconv.Atoi(f[12])
+	expect.OK(t, err)
+	return user + system
+}
+
+// TestTrainParks: under mpirun ranks that hold no layer wait, whatever the settings say, of
+// which one line warns, and use next to nothing of a core. A signal to one of them ends the
+// run with a checkpoint; the run goes on to the weights of one that was never packed.
+func TestTrainParks(t *testing.T) {
+	four.need(t)
+	t.Parallel()
+	dir := folder(t, "")
+	run := filepath.Join(dir, "run")
+	args := func(more ...string) []string {
+		return training(slices.Concat(leaving, sets("train.steps=600", "train.log_every=1000"), []string{"--run-dir", "run"}, more)...)
+	}
+	r := start(t, four.command(t, dir, args()...))
+	r.packed(t, run, 1)
+	pids := rankPIDs(t, r.cmd, 4)
+	before := make([]int, 4)
+	for rank, pid := range pids {
+		before[rank] = used(t, pid)
+	}
+	r.reach(t, run, steps(run)+200)
+	after := make([]int, 4)
+	for rank, pid := range pids {
+		after[rank] = used(t, pid) - before[rank]
+	}
+	if after[2]+after[3] > 4+(after[0]+after[1])/10 {
+		t.Errorf("ranks used %v ticks of CPU time, of which the two last are parked", after)
+	}
+	expect.OK(t, syscall.Kill(pids[3], syscall.SIGTERM))
+	e := r.wait(t)
+	if want := "dynmo: stopped by a signal to another rank after step "; e.status != exitStopped || !strings.Contains(e.stderr, want) {
+		t.Errorf("status %d, want %d and %q: %s", e.status, exitStopped, want, e.stderr)
+	}
+	if n := strings.Count(e.stderr, "warning: "); n != 1 || !strings.Contains(e.stderr, `warning: elastic.release = "slurm": mpirun lets no rank leave`) {
+		t.Errorf("%d warnings: %s", n, e.stderr)
+	}
+	got := weights(t, four.run(t, dir, args("--resume")...))
+	never := append(sets("train.steps=600", "balance.kind=uniform"), "--no-run-dir")
+	if want := weights(t, alone.run(t, folder(t, ""), training(never...)...)); got != want {
+		t.Errorf("weights %s, want %s", got, want)
+	}
+}
+
+// TestTrainKilledWhileParked: a rank that is killed while others are parked ends the run,
+// be it one of those or one that trains, and is named.
+func TestTrainKilledWhileParked(t *testing.T) {
+	four.need(t)
+	t.Parallel()
+	for _, victim := range []int{1, 3} {
+		f := expect.NewFault(t, "F01", fmt.Sprintf("parked rank=%d", victim))
+		dir := folder(t, "")
+		run := filepath.Join(dir, "run")
+		r := start(t, four.command(t, dir, training(slices.Concat(leaving, endless, []string{"--run-dir", "run"})...)...))
+		r.packed(t, run, 1)
+		pids := rankPIDs(t, r.cmd, 4)
+		killed := time.Now()
+		expect.OK(t, syscall.Kill(pids[victim], syscall.SIGKILL))
+		e := r.wait(t)
+		gone(t, append(pids, r.cmd.Process.Pid), killed.Add(soon))
+		f.Detect = time.Since(killed)
+		if e.status == exitDone || f.Detect > soon {
+			t.Errorf("status %d after %v", e.status, f.Detect)
+		}
+		e.oneCause(t, victim, pids[victim], `gone, in step \d+: `)
+		if s, err := record.ReadSummary(run); err != nil || s == nil || s.Status != record.Failed {
+			t.Errorf("summary %+v, %v", s, err)
+		}
+	}
+}
