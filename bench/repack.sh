@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-work=(--set parallel.microbatch_size=1 --set prune.start=15 --set prune.every=15 --set train.steps=75 --set balance.every=auto --set train.hash=true)
+work=(--set parallel.microbatch_size=1 --set prune.start=15 --set prune.every=15 --set train.steps=90 --set balance.every=auto --set train.hash=true)
 runs=("$@")
 if ((!$#)); then
 	for kind in none sustain first-fit; do
