@@ -36,8 +36,9 @@ type packing struct {
 }
 
 const (
-	// longestWait is the most steps between two looks.
-	longestWait = 64
+	// longestWait is the most steps between two looks, each of which takes as long as a
+	// decision to move.
+	longestWait = 1024
 	// fallen is the share of the last look's bound below which there is another before
 	// its time.
 	fallen = 0.95
@@ -72,7 +73,7 @@ func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error)
 			found.Kept = KeptUncertain
 		}
 		b.Looks++
-		b.Wait = min(1<<b.Looks, longestWait) - 1
+		b.Wait = min(1<<min(b.Looks, 30), longestWait) - 1
 		return present, found, nil
 	}
 	return next, found, nil

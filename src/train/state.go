@@ -67,7 +67,7 @@ func (r *Rank) keepers() map[string]keeper {
 	return list
 }
 
-// nodes returns the node of every rank, counted from 0.
+// nodes returns the node of every rank, counted from 0; nil if all are on one.
 func nodes(world *comm.Group) []int {
 	list, known := make([]int, world.Size()), make(map[string]int)
 	for rank, host := range world.Hosts() {
@@ -75,6 +75,9 @@ func nodes(world *comm.Group) []int {
 			known[host] = len(known)
 		}
 		list[rank] = known[host]
+	}
+	if len(known) == 1 {
+		return nil
 	}
 	return list
 }
