@@ -143,6 +143,9 @@ run_tests() {
 			say 'no sanitizers: csrc is not tested with them'
 		fi
 	fi
+	if [ -n "$tags" ] && [ -n "${DYNMO_LONG:-}" ]; then
+		part 'random faults' env DYNMO_CHAOS="${DYNMO_CHAOS:-60}" go test -count=1 -timeout 0 -tags "$tags" -run TestTrainChaos ./src/cmd/dynmo
+	fi
 	[ -z "${TAGS-blas mpi}" ] || test_cuda "$1"
 	report
 	[ -z "$failed" ] || { say "FAILED:$failed"; return 1; }

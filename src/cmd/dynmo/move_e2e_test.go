@@ -33,10 +33,8 @@ func beforeAMove(t *testing.T) (dir, want string) {
 // the run ends at once, and goes on from the checkpoint before the move to the weights of a
 // run that nothing disturbed. With DYNMO_LONG=1 every rank in every phase.
 func TestTrainCrashesInAMove(t *testing.T) {
-	four.need(t)
 	t.Parallel()
-	var dir, want string
-	once := sync.OnceFunc(func() { dir, want = beforeAMove(t) })
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t) })
 	for i, phase := range fault.MovePhases() {
 		for rank := range 4 {
 			if (phase != fault.Received || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
@@ -46,17 +44,40 @@ func TestTrainCrashesInAMove(t *testing.T) {
 			if phase == fault.Settle {
 				room = `(migrate|pipeline|update|checkpoint)` // what is behind follows
 			}
-			c := crash{"F19", fmt.Sprintf("phase=%s rank=%d", phase, rank), 4, fault.Fault{Kind: fault.Kill, Step: 3 + i%2, Phase: phase, Rank: rank},
-				killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, moving}
-			t.Run(c.where, func(t *testing.T) {
-				once()
-				here := t.TempDir()
-				expect.OK(t, os.CopyFS(here, os.DirFS(dir)))
-				c.runIn(t, here, want)
-				if e := alone.run(t, here, "ckpt", "verify", "run"); e.status != exitDone || strings.Contains(e.stdout, "damaged") {
-					t.Errorf("checkpoints: %s%s", e.stdout, e.stderr)
-				}
-			})
+			crashInAMove(t, before, room, moving, fault.Fault{Kind: fault.Kill, Step: 3 + i%2, Phase: phase, Rank: rank})
 		}
 	}
+}
+
+// TestTrainCrashesWhileLeaving is that of ranks that lose all their layers, and of those
+// that stay.
+func TestTrainCrashesWhileLeaving(t *testing.T) {
+	if os.Getenv("DYNMO_LONG") != "1" {
+		t.Skip("set DYNMO_LONG=1: it kills six runs")
+	}
+	t.Parallel()
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t) })
+	packing := append(sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=2"), moving...)
+	for rank := range 4 {
+		crashInAMove(t, before, "migrate", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Resized, Rank: rank})
+	}
+	for _, rank := range []int{2, 3} {
+		crashInAMove(t, before, "without layers", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Parked, Rank: rank})
+	}
+}
+
+// crashInAMove has a run that has not moved a layer yet go on until a rank is killed, in a
+// room of its loop, and then go on again. No checkpoint that it leaves is damaged.
+func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
+	c := crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, more}
+	t.Run(c.where, func(t *testing.T) {
+		four.need(t)
+		dir, want := before()
+		here := t.TempDir()
+		expect.OK(t, os.CopyFS(here, os.DirFS(dir)))
+		c.runIn(t, here, want)
+		if e := alone.run(t, here, "ckpt", "verify", "run"); e.status != exitDone || strings.Contains(e.stdout, "damaged") {
+			t.Errorf("checkpoints: %s%s", e.stdout, e.stderr)
+		}
+	})
 }

@@ -117,7 +117,12 @@ func (w world) command(t *testing.T, dir string, args ...string) *exec.Cmd {
 
 // inWorld returns a command that may start ranks with mpirun.
 func inWorld(t *testing.T, dir string, line ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	return inWorldFor(t, limit, dir, line...)
+}
+
+// inWorldFor is inWorld for a command that may take longer.
+func inWorldFor(t *testing.T, most time.Duration, dir string, line ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.WaitDelay = 10 * time.Second // ranks that outlive mpirun hold its pipes
