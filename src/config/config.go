@@ -300,7 +300,7 @@ func (b Balance) String() string {
 // Repack is packing of the model onto fewer ranks (paper, section 3.4 and algorithm 4).
 type Repack struct {
 	Kind         string  `toml:"kind" default:"none" oneof:"none,first-fit,sustain" doc:"what packs: first-fit merges neighbouring stages whose memory fits on one rank (paper, algorithm 4); sustain takes the fewest stages that keep the dense model's throughput"`
-	Tolerance    float64 `toml:"tolerance" default:"0.02" min:"0" below:"1" when:"repack.kind=sustain" doc:"share of the dense model's throughput that may be given up for fewer stages"`
+	Tolerance    float64 `toml:"tolerance" default:"0.02" min:"0" below:"1" when:"repack.kind=first-fit|sustain" doc:"share of the dense model's throughput that may be given up for fewer stages; with first-fit share of the packed model's for larger microbatches"`
 	Unit         string  `toml:"unit" default:"auto" oneof:"auto,rank,node" when:"repack.kind=sustain" doc:"what is to come free: ranks, or whole nodes, of which as many as are needed are then used in full; auto is node where elastic.release is slurm or restart"`
 	Stages       int     `toml:"stages" default:"1" min:"1" max:"1000000" when:"repack.kind=first-fit|sustain" doc:"fewest stages that are left"`
 	Below        float64 `toml:"below" default:"1" above:"0" max:"1" when:"repack.kind=first-fit" doc:"share of the dense model's seconds below which layers are packed"`

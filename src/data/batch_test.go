@@ -96,3 +96,20 @@ func TestReadAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestJoined: a microbatch that is drawn as several of them has their sequences in order.
+func TestJoined(t *testing.T) {
+	c := counting(200)
+	for _, joined := range []int{1, 2, 3} {
+		small, large := c.Batches(2, 5), c.Joined(joined, 2, 5)
+		for m := range 4 {
+			tokens, targets := large.Read(7, 3, m)
+			for i := range joined {
+				wantTokens, wantTargets := small.Read(7, 3, m*joined+i)
+				if !slices.Equal(tokens[i*10:][:10], wantTokens) || !slices.Equal(targets[i*10:][:10], wantTargets) {
+					t.Errorf("microbatch %d of %d joined: part %d differs", m, joined, i)
+				}
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/expect"
+	"dynmo/src/plan"
 	"dynmo/src/record"
 	"dynmo/src/store"
 	"dynmo/src/train"
@@ -25,8 +26,9 @@ type part struct {
 	dir, from string
 	stop      int
 
-	balanced bool          // by the settings' balancer
-	resumed  train.Resumed // what it went on from
+	balanced bool                 // by the settings' balancer
+	balancer func() plan.Balancer // of each rank; nil: by the settings, or layers are scattered
+	resumed  train.Resumed        // what it went on from
 }
 
 // trainPart trains a part of a run, layers scattered anew after every step.
@@ -53,7 +55,9 @@ func (p *part) train(t *testing.T, c config.Config) (*run, train.Outcome) {
 			return err
 		}
 		defer r.Close()
-		if !p.balanced {
+		if p.balancer != nil {
+			r.Balancer = p.balancer()
+		} else if !p.balanced {
 			r.Balancer = &script{next: scatter(uint64(c.Parallel.Stages))}
 		}
 		if tr.Rank() == 0 {

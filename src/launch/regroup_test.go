@@ -89,15 +89,15 @@ func observed(t *testing.T, c config.Config, o record.Observer, balancer func() 
 func TestLargerMicrobatchesHaveTheSameSamples(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		c := small(t)
-		c.Dynamic.Kind, c.Train.Steps = "none", 8
+		c.Dynamic.Kind, c.Train.Steps, c.Model.Blocks = "none", 6, 4
 		c.Parallel.Stages, c.Parallel.Replicas, c.Parallel.Microbatches = 3, replicas, 6
-		kept := packedRun(t, c, packing{4, 2, 6, schedule.Kind1F1B, 1})
+		kept := packedRun(t, c, packing{2, 2, 6, schedule.Kind1F1B, 1})
 		for _, microbatches := range []int{3, 1} {
-			got := packedRun(t, c, packing{4, 2, microbatches, schedule.Kind1F1B, 1})
-			if !slices.Equal(got.losses[:4], kept.losses[:4]) {
+			got := packedRun(t, c, packing{2, 2, microbatches, schedule.Kind1F1B, 1})
+			if !slices.Equal(got.losses[:2], kept.losses[:2]) {
 				t.Errorf("D=%d, %d microbatches: other losses before the packing", replicas, microbatches)
 			}
-			for step := 4; step < c.Train.Steps; step++ {
+			for step := 2; step < c.Train.Steps; step++ {
 				if off := math.Abs(float64(got.losses[step]/kept.losses[step]) - 1); !(off < 1e-5) {
 					t.Errorf("D=%d, %d microbatches, step %d: loss %v, with smaller ones %v", replicas, microbatches, step, got.losses[step], kept.losses[step])
 				}
@@ -125,8 +125,7 @@ func TestLayoutsOfLargerMicrobatchesAgree(t *testing.T) {
 	}
 	for i, k := range kinds {
 		c := k.of(small(t))
-		c.Train.Steps, c.Parallel.Microbatches = 6, 6
-		c.Parallel.Stages = 2
+		c.Train.Steps, c.Parallel.Microbatches, c.Parallel.Stages = 5, 6, 2
 		still := packedRun(t, c, packing{2, 1, 2, schedule.Kind1F1B, 1})
 		for n, s := range schedules {
 			if !long && (n+i)%3 != 0 {
@@ -139,6 +138,40 @@ func TestLayoutsOfLargerMicrobatchesAgree(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", k.name, s.kind), func(t *testing.T) {
 				same(t, packedRun(t, c, packing{2, 2, 2, schedule.Kind(s.kind), s.chunks}), still)
 			})
+		}
+	}
+}
+
+// TestLargerMicrobatchesAreSaved: a run goes on from a checkpoint of larger microbatches
+// with those of the settings: losses are those of a run that kept them but for rounding.
+func TestLargerMicrobatchesAreSaved(t *testing.T) {
+	c := small(t)
+	c.Dynamic.Kind, c.Train.Steps, c.Model.Blocks = "none", 8, 4
+	c.Parallel.Stages, c.Parallel.Microbatches = 3, 6
+	whole := goRun(t, c, nil)
+	dir := t.TempDir()
+	first := part{dir: dir, stop: 5, balancer: func() plan.Balancer {
+		return &regrouping{&script{next: scatter(3)}, packing{2, 2, 2, schedule.Kind1F1B, 1}}
+	}}
+	saved, end := first.train(t, c)
+	if !end.Stopped || end.Saved != 5 || saved.metrics[4].Microbatches != 2 {
+		t.Fatalf("%+v, %d microbatches, want a checkpoint after 5 steps of 2", end, saved.metrics[4].Microbatches)
+	}
+	for _, stages := range []int{2, 3} {
+		c.Parallel.Stages = stages
+		then := part{dir: t.TempDir(), from: dir}
+		rest, _ := then.train(t, c)
+		if got := joined(saved, rest); then.resumed.Step != 5 || len(got.losses) != c.Train.Steps {
+			t.Fatalf("%d steps, resumed %+v", len(got.losses), then.resumed)
+		} else {
+			for step, loss := range got.losses {
+				if off := math.Abs(float64(loss/whole.losses[step]) - 1); !(off < 1e-5) {
+					t.Errorf("step %d: loss %v, want %v but for rounding", step, loss, whole.losses[step])
+				}
+			}
+		}
+		if m := rest.metrics[0].Microbatches; m != 0 {
+			t.Errorf("%d microbatches after the resume, want those of the settings", m)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (p Packed) String() string {
 	}
 	text += took("deciding", p.Deciding, "moving", p.Moving, "resizing", p.Resizing)
 	if !p.Exact {
-		text += fmt.Sprintf("; microbatches are %d from now on, so that losses agree but for rounding", p.Microbatches)
+		text += fmt.Sprintf("; microbatches are %d from now on, so that losses are not bit for bit those of a run that keeps them", p.Microbatches)
 	}
 	return text
 }
