@@ -14,10 +14,10 @@ usage: ./build.sh COMMAND
              is no CUDA toolkit and apt can install Debian's, 1.6 GB, asks first; --yes answers
   demo       deps, build, then the main job: six short runs, one table, a verdict and a report
   demo-bpe   the same with GPT-2's vocabulary, the head whole and in slices
-  test       deps and a browser, then every test but the long ones
+  test       deps, a browser and Slurm, then every test but the long ones; of jobs under Slurm one
   test-long  deps, then every test
-  test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch on a
-             cluster of this host's own: two minutes; a word after it chooses tests by name
+  test-slurm deps, build, Slurm (munge, slurmdbd, MariaDB), then jobs/train.sbatch and grow.sbatch on
+             a cluster of this host's own: a quarter of an hour; a word after it chooses tests by name
   bench      build, then the benchmarks
   env        print the settings of a build: eval "$(./build.sh env)"; go test -tags "$TAGS" ./...
              env cuda: with the tag cuda, for a GPU, or for the emulator, which it builds
@@ -54,21 +54,29 @@ browser() {
 	command -v chromium >/dev/null || install chromium || say 'no chromium: the page of dynmo report is not opened'
 }
 
-# slurm finds or installs what a cluster on this host needs; it starts no service.
+# slurm [--no-accounting] finds or installs what a cluster on this host needs; it starts
+# no service.
 slurm() {
-	jobs/test-cluster.sh need >/dev/null ||
-		install munge slurm-client slurmctld slurmd slurmdbd mariadb-server-core mariadb-client-core shellcheck || true
+	local packages=(munge slurm-client slurmctld slurmd)
+	[ $# != 0 ] || packages+=(slurmdbd mariadb-server-core mariadb-client-core shellcheck)
+	jobs/test-cluster.sh need "$@" >/dev/null || install "${packages[@]}" || true
 	jobs/test-cluster.sh need --no-accounting >/dev/null ||
-		{ say "no $(jobs/test-cluster.sh need --no-accounting): jobs/train.sbatch is not tested"; return 1; }
+		{ say "SKIP jobs/train.sbatch under Slurm: no $(jobs/test-cluster.sh need --no-accounting)"; return 1; }
 }
 
-# part NAME COMMAND...: runs one part of the tests and remembers its failure.
+# smoke runs one job that gives nodes back, on a cluster of this host's own.
+smoke() {
+	slurm --no-accounting || return 0
+	jobs/test-slurm.sh --smoke
+}
+
+# part NAME COMMAND...: runs one part of the tests, remembers its failure, and says how
+# long it took and how much CPU time, of user and system.
 part() {
-	local name=$1 start=$SECONDS
+	local name=$1 TIMEFORMAT="== $1: %0R s, CPU %0U + %0S s"
 	shift
 	say "== $name"
-	"$@" || failed+=" [$name]"
-	say "== $name: $((SECONDS - start)) s"
+	time "$@" || failed+=" [$name]"
 }
 
 formatted() {
@@ -77,11 +85,20 @@ formatted() {
 	[ -z "$files" ] || { say "gofmt would change: $files"; return 1; }
 }
 
+# package_files FLAG...: every package and the files that belong to it under these flags.
+package_files() { go list -f '{{.ImportPath}} {{.GoFiles}} {{.CgoFiles}} {{.TestGoFiles}} {{.XTestGoFiles}}' "$@" ./... | sort; }
+
+# pure_packages prints the packages with files of their own in pure Go: vet sees the
+# files of all others with the tags.
+pure_packages() {
+	comm -23 <(CGO_ENABLED=0 package_files) <([ -z "$tags" ] || package_files -tags "$tags") | cut -d ' ' -f 1
+}
+
 # tagged_packages prints the packages whose files, or those of a package that they
 # import, depend on the tags: the others are the same code as in pure Go.
 tagged_packages() {
-	local files='{{.ImportPath}} {{.GoFiles}} {{.CgoFiles}} {{.TestGoFiles}} {{.XTestGoFiles}}' changed
-	changed=$(comm -3 <(CGO_ENABLED=0 go list -f "$files" ./... | sort) <(go list -tags "$tags" -f "$files" ./... | sort) |
+	local changed
+	changed=$(comm -3 <(CGO_ENABLED=0 package_files) <(package_files -tags "$tags") |
 		awk '{print $1}' | sort -u | paste -sd '|')
 	go list -tags "$tags" -test -f '{{or .ForTest .ImportPath}} {{.ImportPath}}{{range .Deps}} {{.}}{{end}} ' ./... |
 		grep -E " ($changed) " | cut -d ' ' -f 1 | grep -v '\.test$' | sort -u
@@ -100,20 +117,24 @@ sanitized() {
 
 # run_tests TIMEOUT: every part runs, whatever fails before it. Cases that tests leave
 # out under -short run in the pass with tags, with kernels in C; the race detector looks at
-# how goroutines meet, which fewer cases show.
+# how goroutines meet, which fewer cases show. All parts have the same flags, CUDA's too,
+# so that no package is compiled twice; vet runs apart from the tests, and sees a file once.
 run_tests() {
 	local failed=''
 	mpi_environment
+	[ -z "${TAGS-blas mpi}" ] || [ -z "$has_cc" ] || ! want_nvcc || cuda_go
+	export GOFLAGS="${GOFLAGS:-} -trimpath" GOGC=${GOGC:-400}
 	part 'build' build
 	part 'gofmt' formatted
-	part 'vet, pure Go' env CGO_ENABLED=0 go vet ./...
-	part 'test, pure Go' env CGO_ENABLED=0 go test -count=1 -timeout "$1" ${tags:+-short} ./...
+	part 'vet, pure Go' env CGO_ENABLED=0 go vet $(pure_packages)
+	part 'test, pure Go' env CGO_ENABLED=0 go test -vet=off -count=1 -timeout "$1" ${tags:+-short} ./...
 	if [ -n "$tags" ]; then
 		part "vet, $tags" go vet -tags "$tags" ./...
-		part "test, $tags" go test -count=1 -timeout "$1" -tags "$tags" $(tagged_packages)
+		part "test, $tags" go test -vet=off -count=1 -timeout "$1" -tags "$tags" $(tagged_packages)
 	fi
+	case " $tags " in *' mpi '*) part 'a job under Slurm' smoke ;; esac
 	if [ -n "$has_cc" ]; then
-		part 'race detector' env CGO_ENABLED=1 go test -race $([ -n "${DYNMO_LONG:-}" ] || echo -short) -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
+		part 'race detector' env CGO_ENABLED=1 go test -vet=off -race $([ -n "${DYNMO_LONG:-}" ] || echo -short) -count=1 -timeout "$1" ./src/comm/local ./src/pipeline
 	fi
 	if [ -n "$tags" ] && [ -n "${DYNMO_LONG:-}" ]; then
 		if links 'int main(void) { return 0; }' -fsanitize=address,undefined; then

@@ -206,21 +206,21 @@ cuda_tests() {
 		grep -v '^TestMain$' | paste -sd '|' | sed 's/.*/^(&)$/'
 }
 
-# test_cuda TIMEOUT: the parts of the tests that need the CUDA toolkit.
+# test_cuda TIMEOUT: the parts of the tests that need the CUDA toolkit, after cuda_go.
+# Only files that the tag adds are left to vet.
 test_cuda() {
-	local where='the emulator'
+	local where='the emulator' all="$tags${tags:+ }cuda"
 	! has_gpu || where='a GPU'
-	if [ -z "$has_cc" ] || ! want_nvcc; then
+	if [ -z "$has_cc" ] || ! find_nvcc; then
 		say '== skipped, without a CUDA toolkit: cuda library; vet, cuda; test, cuda'
 		return 0
 	fi
-	cuda_go
 	if ! has_gpu && [ -z "${DYNMO_LONG:-}" ] && [ ! -e lib/libdynmo_cuda.so ]; then
 		local -x ARCHS=${ARCHS:-90} # the sources have no code of one architecture alone
 	fi
 	part 'cuda library' cuda_library
-	part 'vet, cuda' go vet -tags "$tags${tags:+ }cuda" ./...
+	part 'vet, cuda' go vet -tags "$all" $(comm -13 <(package_files -tags "$tags") <(package_files -tags "$all") | cut -d ' ' -f 1)
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \
-		go test -count=1 -timeout "$1" -tags "$tags${tags:+ }cuda" -run "$(cuda_tests)" $(cuda_packages)
+		go test -vet=off -count=1 -timeout "$1" -tags "$all" -run "$(cuda_tests)" $(cuda_packages)
 }

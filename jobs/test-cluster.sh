@@ -18,7 +18,8 @@ usage: jobs/test-cluster.sh up [N] [--no-accounting] | down | status | kill NODE
   kill    end a node at once with all its processes, as a crash does
   start   start it again
   env     print how a shell reaches it: eval "$(jobs/test-cluster.sh env)"; sbatch ...
-  need    print which programs are missing (of slurmdbd's not with --no-accounting); status 1 if any
+  need    print which programs are missing (of slurmdbd's not with --no-accounting), and
+          whether the system allows no namespaces; status 1 if any
 
 DYNMO_CLUSTER names its directory (default dynmo-cluster-UID in TMPDIR or /tmp).
 END_OF_USAGE
@@ -28,6 +29,11 @@ cluster=${DYNMO_CLUSTER:-${TMPDIR:-/tmp}/dynmo-cluster-$(id -u)}
 export SLURM_CONF=$cluster/slurm.conf
 PATH=$PATH:/usr/sbin:/sbin
 user=$(id -un)
+
+# Those of a node. An ordinary user becomes root in a user namespace, which allows the
+# others.
+namespaces=(unshare --uts --pid --fork --mount-proc --kill-child)
+[ "$(id -u)" = 0 ] || namespaces+=(--user --map-root-user)
 
 say() { printf 'test-cluster: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -42,6 +48,7 @@ need() {
 			command -v "$program" >/dev/null || missing+=("$program")
 		done
 	fi
+	[ ${#missing[@]} != 0 ] || "${namespaces[@]}" true 2>/dev/null || missing=('namespaces (unshare)')
 	[ ${#missing[@]} = 0 ] || { echo "${missing[*]}"; return 1; }
 }
 
@@ -164,18 +171,17 @@ start_accounting() {
 	until_true 60 slurmdbd sacctmgr -n show cluster
 }
 
-# start_node NAME: slurmd in namespaces of its own. An ordinary user becomes root in a
-# user namespace, which allows the others, and itself again in one inside.
+# start_node NAME: slurmd in namespaces of its own. An ordinary user is itself again in
+# one inside.
 start_node() {
-	local outer=() inner=()
+	local inner=()
 	if [ "$(id -u)" != 0 ]; then
-		outer=(--user --map-root-user)
 		inner=(unshare --user --map-user="$(id -u)" --map-group="$(id -g)")
 	fi
 	mkdir -p "$cluster/$1"
 	# The shell stays, as process 1 of the namespace, which has to reap orphans.
 	# shellcheck disable=SC2016 # expanded by the shell inside
-	keep "$1" unshare "${outer[@]}" --uts --pid --fork --mount-proc --kill-child \
+	keep "$1" "${namespaces[@]}" \
 		bash -c 'hostname "$1"; "${@:2}" slurmd -D -N "$1" & wait $!' sh "$1" "${inner[@]}"
 }
 

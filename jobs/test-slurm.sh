@@ -40,6 +40,7 @@ t_shellcheck() {
 # test_one NAME: runs a test, and prints its line.
 test_one() {
 	local problems=() began=$SECONDS recovered='' verdict=PASS fault='' more=''
+	# shellcheck disable=SC2034 # config is what submit takes
 	name=$1 id='' log='' config=run.toml
 	export DYNMO=$jobs/testdata/dynmo
 	"t_$name"

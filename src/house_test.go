@@ -28,7 +28,7 @@ var order = [][]string{
 const boundaries = 1
 
 // cgo lists the only packages that may import "C".
-var cgo = []string{"kernel/cpu", "kernel/cuda", "device/cuda", "comm/mpi", "comm/nccl"}
+var cgo = []string{"kernel/cpu", "kernel/cuda", "device/cuda", "device/cuda/cudatest", "comm/mpi", "comm/nccl"}
 
 // unnamed lists package names that say nothing about what a package is for.
 var unnamed = []string{"util", "utils", "common", "core", "base", "types", "helpers"}

@@ -48,7 +48,7 @@ func TestLayeringRefuses(t *testing.T) {
 			"src/train/a.go:3: imports dynmo/src/wing, which has no place in the order of the house"},
 		{"C where it belongs", "src/comm/mpi/a.go", "// Package mpi is one.\npackage mpi\nimport \"C\"\n", ""},
 		{"C elsewhere", "src/comm/local/a.go", "// Package local is one.\npackage local\nimport \"C\"\n",
-			`src/comm/local/a.go:3: import "C" outside of kernel/cpu, kernel/cuda, device/cuda, comm/mpi, comm/nccl`},
+			`src/comm/local/a.go:3: import "C" outside of kernel/cpu, kernel/cuda, device/cuda, device/cuda/cudatest, comm/mpi, comm/nccl`},
 		{"prints", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport \"fmt\"\nfunc f() { fmt.Printf(\"\") }\n",
 			"src/mesh/a.go:4: fmt.Printf outside of cmd: only cmd prints and exits"},
 		{"formats", "src/mesh/a.go", "// Package mesh is one.\npackage mesh\nimport \"fmt\"\nvar s = fmt.Sprintln()\n", ""},

@@ -16,6 +16,17 @@ extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void 
 /* Called in a worker thread: its context fails with status from now on. */
 extern "C" void dynmo_emulate_fail(int status);
 
+/* Counts communicators that are there: one more, or one less. */
+extern "C" void dynmo_emulate_communicators(int change);
+
+/* What the process holds at the moment. */
+struct dynmo_emulate_holding {
+	long long contexts, streams; /* but for null streams */
+	long long bytes, pinned;     /* of devices, and of the host for them */
+	long long communicators;
+};
+extern "C" void dynmo_emulate_held(struct dynmo_emulate_holding *held);
+
 #pragma GCC visibility pop
 
 #endif

@@ -37,8 +37,7 @@ long setting(const char *name, long otherwise);
 /* One rank's side of a communicator. */
 class Communicator : public std::enable_shared_from_this<Communicator> {
 public:
-	Communicator(std::string name, int rank, int ranks, bool blocking)
-	    : rank(rank), ranks(ranks), name(std::move(name)), blocking(blocking), out(ranks, -1), in(ranks, -1) {}
+	Communicator(std::string name, int rank, int ranks, bool blocking);
 	~Communicator();
 
 	const int rank, ranks;

@@ -61,11 +61,11 @@ write_settings() {
 	END
 }
 
-# reference NAME ARGUMENT...: trains with ranks that are goroutines and all stay, and keeps
-# the hash of the final weights in NAME.hash. Once for each name.
+# reference NAME ARGUMENT...: trains on one stage, of goroutines, where no layer moves, and
+# keeps the hash of the final weights in NAME.hash. Once for each name.
 reference() {
 	[ ! -s "$1.hash" ] || return 0
-	timeout 600 "$real" train "${@:2}" --run-dir "$1.run" >"$1.out" 2>&1
+	timeout 600 "$real" train "${@:2}" --set parallel.stages=1 --run-dir "$1.run" >"$1.told" 2>&1
 	hash_of "$1" >"$1.hash"
 }
 hash_of() { sed -n 's/^ *"hash": "\(.*\)".*/\1/p' "$1.run/summary.json"; }

@@ -34,7 +34,7 @@ seen_idle() {
 			list+=${list:+,}$node
 			first=$(idle_at "$node" $((when - 3)))
 			! grep -qx "$node" <<<"$other" || continue
-			[ -n "$first" ] && [ "$first" -le $((when + 5)) ] || problem "$node was given back at $when, and idle at ${first:-no time}"
+			[ "${first:-$((when + 6))}" -le $((when + 5)) ] || problem "$node was given back at $when, and idle at ${first:-no time}"
 			[ $((${first:-0} - when)) -le "$latest" ] || latest=$((first - when))
 		done
 		list+=';'
@@ -51,15 +51,20 @@ leftovers() {
 	done
 }
 
+# On a busy host ranks that compete for its cores may be silent for long: where none is
+# killed, the others are to be patient.
+patient=(--set comm.deadline_seconds=60)
+
 # pack OPTION... -- ARGUMENT...: submits bin/dynmo with pack.toml on 4 nodes of 2 ranks.
 pack() {
 	config=pack.toml
-	reference packed_reference pack.toml --set repack.kind=none
+	reference packed_reference "$config"
 	DYNMO=$real submit --nodes=4 --ntasks-per-node=2 "$@"
 }
 
 t_smoke() {
-	pack -- --set elastic.release=slurm --set train.steps=300
+	sed -i 's/^steps = .*/steps = 150/' pack.toml # time for Slurm, and little else
+	pack -- --set elastic.release=slurm "${patient[@]}"
 	within 90 given_back || problem 'no nodes were given back'
 	gone_after 5 "$(event release nodes_before | tr , '\n' | grep -vxFf <(event release nodes | tr , '\n') | paste -sd ,)"
 	[ "$(node_count)" = 2 ] || problem "the job has $(node_count) nodes while it trains on, want 2"
@@ -72,7 +77,7 @@ t_smoke() {
 pruning() {
 	config=$jobs/pruning.toml
 	reference pruning_reference "$config" --set data.path=text.txt
-	DYNMO=$real submit --nodes=8 --ntasks-per-node=2 -- --set data.path=text.txt --set repack.kind=sustain --set elastic.release=slurm "$@"
+	DYNMO=$real submit --nodes=8 --ntasks-per-node=2 -- --set data.path=text.txt --set repack.kind=sustain --set elastic.release=slurm "${patient[@]}" "$@"
 }
 
 # Several releases in one run; another job starts on released nodes while it trains.
@@ -108,13 +113,13 @@ t_bare_second_release() {
 	same pruning_reference
 }
 
-# as_it_packs COMMAND...: hurts a job whose model has just been packed.
+# as_it_packs COMMAND...: hurts a job whose model has just been packed: onto nodes 1 and 4,
+# since fewer bytes move then.
 as_it_packs() {
 	within 120 packed 1 || problem 'was never packed'
 	hurt "$@"
-	back 'resuming at step'
+	back 'start 2 of job' # from step 0 where there is no checkpoint yet
 	ends 300 'COMPLETED 0:0'
-	says 'start 2 of job'
 	same packed_reference
 }
 t_pack_node_down() {
@@ -127,13 +132,13 @@ t_pack_node_crash() {
 	fault=F14
 	pack -- --set elastic.release=slurm
 	within 60 test -s "$name.run/metrics.jsonl"
-	as_it_packs crash "$(host 3)"
+	as_it_packs crash "$(host 4)"
 }
 t_pack_kill_leaver() {
 	fault=F16
 	pack -- --set elastic.release=slurm
 	within 60 test -s "$name.run/metrics.jsonl"
-	as_it_packs kill -KILL "$(rank 7)"
+	as_it_packs kill -KILL "$(rank 3)"
 }
 t_pack_kill_survivor() {
 	fault=F16
@@ -152,7 +157,7 @@ t_pack_kill_after_release() {
 	same packed_reference
 }
 t_pack_restart() {
-	MAX_RESTARTS=0 pack -- --set elastic.release=restart
+	MAX_RESTARTS=0 pack -- --set elastic.release=restart "${patient[@]}"
 	ends 300 'COMPLETED 0:0'
 	says '2 of 4 nodes given back' && says 'start 2 of job' && says '4 ranks on 2 nodes' && lacks 'nodes lost'
 	same packed_reference

@@ -35,6 +35,7 @@ type Post struct {
 const (
 	postEmpty = iota
 	postRuns
+	postParks
 	postLeft
 )
 
@@ -145,6 +146,14 @@ func (p *Post) SetPatience(d time.Duration) {
 	}
 }
 
+// Park says that the rank holds no layer, and waits until it is told to end: it is watched
+// no longer, but for its end.
+func (p *Post) Park() {
+	if p != nil {
+		p.state.Store(postParks)
+	}
+}
+
 // Leave says that the rank is no longer watched: it ends, or tells an error itself.
 func (p *Post) Leave() {
 	if p != nil {
@@ -158,6 +167,9 @@ func (p *Post) String() string {
 		return "its start"
 	}
 	where, what := p.where.Load(), p.what.Load()
+	if p.state.Load() == postParks {
+		return fmt.Sprintf("step %d: without layers", where>>8)
+	}
 	text := fmt.Sprintf("step %d: %v", where>>8, Room(where&0xff))
 	if what != 0 {
 		text += fmt.Sprintf(": %v", trace.Op(what>>56&0x7f))

@@ -65,7 +65,7 @@ func (w *Watch) Look(now time.Time) error {
 		patience = max(patience, time.Duration(post.patience.Load()))
 	}
 	for i, p := range w.peers {
-		if states[i] == gone && w.board.Post(p.World).state.Load() == postRuns {
+		if post := w.board.Post(p.World).state.Load(); states[i] == gone && (post == postRuns || post == postParks) {
 			return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
 		}
 	}
@@ -90,11 +90,11 @@ func (w *Watch) anyRuns() bool {
 	return slices.ContainsFunc(w.peers, func(p Peer) bool { return w.board.Post(p.World).state.Load() == postRuns })
 }
 
-// stopped names the ranks that are stopped and have not left.
+// stopped names the ranks that are stopped and have not left, or wait for their end.
 func (w *Watch) stopped(states []state) string {
 	var list []string
 	for i, p := range w.peers {
-		if states[i] == halted && w.board.Post(p.World).state.Load() != postLeft {
+		if states[i] == halted && w.board.Post(p.World).state.Load() < postParks {
 			list = append(list, fmt.Sprintf("rank %d (pid %d) is stopped", p.World, p.PID))
 		}
 	}

@@ -81,6 +81,8 @@ func (c Config) problems(origin map[string]string) []error {
 		{v > 1 && c.Balance.Kind == "diffusion", "a schedule with one chunk on a stage: diffusion moves layers between neighbours", "balance.kind schedule.kind"},
 		{c.Schedule.Kind == "file" && c.Schedule.File == "", "a file", "schedule.file schedule.kind"},
 		{c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind"},
+		{c.Repack.Kind == "first-fit" && c.Balance.MemoryLimitBytes == 0 && c.Repack.Stages == 1,
+			"a limit or more than one stage: first-fit merges stages as long as their memory fits", "balance.memory_limit_bytes repack.stages repack.kind"},
 		{c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr"},
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},

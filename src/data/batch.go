@@ -13,6 +13,7 @@ const stream = 0x64617461 // "data"
 type Batches struct {
 	corpus          *Corpus
 	sequence        int
+	joined          int // microbatches that are drawn for one
 	tokens, targets []int32
 	pcg             rand.PCG
 	random          *rand.Rand // on pcg
@@ -20,11 +21,16 @@ type Batches struct {
 
 // Batches returns microbatches of size sequences. It panics if sequence tokens
 // and a target do not fit into the corpus.
-func (c *Corpus) Batches(size, sequence int) *Batches {
+func (c *Corpus) Batches(size, sequence int) *Batches { return c.Joined(1, size, sequence) }
+
+// Joined returns Batches of which each is so many of those of size sequences, one after the
+// other: microbatch m has the sequences of microbatches joined·m and those behind it.
+func (c *Corpus) Joined(joined, size, sequence int) *Batches {
 	if c.tokens <= sequence {
 		panic("data: the corpus is shorter than a sequence and the token after it")
 	}
-	b := &Batches{corpus: c, sequence: sequence, tokens: make([]int32, size*sequence), targets: make([]int32, size*sequence)}
+	tokens := joined * size * sequence
+	b := &Batches{corpus: c, sequence: sequence, joined: joined, tokens: make([]int32, tokens), targets: make([]int32, tokens)}
 	b.random = rand.New(&b.pcg)
 	return b
 }
@@ -38,8 +44,11 @@ func (c *Corpus) Batches(size, sequence int) *Batches {
 // microbatch being the global index replica·M + m; so a microbatch is the same
 // on whichever rank it runs.
 func (b *Batches) Read(seed uint64, step, microbatch int) (tokens, targets []int32) {
-	random.Seed(&b.pcg, seed, stream, uint64(step), uint64(microbatch))
+	each := len(b.tokens) / b.joined
 	for i := 0; i < len(b.tokens); i += b.sequence {
+		if i%each == 0 {
+			random.Seed(&b.pcg, seed, stream, uint64(step), uint64(microbatch*b.joined+i/each))
+		}
 		b.take(i, b.random.IntN(b.starts()))
 	}
 	return b.tokens, b.targets

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/fault"
 )
 
 const (
@@ -49,6 +50,9 @@ type Releases struct {
 	Scheduler Scheduler                  // nil unless the mode is Slurm
 	Retry     time.Duration              // how long a batch system that is busy is asked again
 	Note      func(nodes []string) error // is given all nodes that were given back, and before others are, those too; nil: not wanted
+	// Reached returns what is called in every phase of a release that began after so many
+	// steps; nil: nothing.
+	Reached func(steps int) func(fault.Phase)
 
 	base     *comm.Group
 	outside  map[int]*outsider // by rank of the launched world
@@ -252,6 +256,9 @@ func (d *departure) ask(r *Releases) {
 	go func() {
 		defer close(d.answer)
 		began := time.Now()
+		if r.Reached != nil {
+			r.Reached(d.Steps)(fault.Scontrol)
+		}
 		if d.Refused = r.note(after); d.Refused == nil {
 			d.Tries, d.Refused = shrink(ctx, r.Scheduler, d.keep, r.Retry)
 		}

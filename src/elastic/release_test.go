@@ -15,6 +15,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/expect"
+	"dynmo/src/fault"
 )
 
 // stage is a launched world whose ranks but rank 0 wait for orders, on a clock that jumps.
@@ -47,7 +48,7 @@ func play(t *testing.T, terms Terms, s *stage, script func()) {
 				return nil
 			}
 			none := func() bool { return false }
-			order, err := Await(base, func() bool { return slices.Contains(s.stop, tr.Rank()) }, none)
+			order, err := Await(base, func() bool { return slices.Contains(s.stop, tr.Rank()) }, none, func(fault.Phase) {})
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.orders[tr.Rank()] = order

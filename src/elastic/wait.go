@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dynmo/src/comm"
+	"dynmo/src/fault"
 )
 
 // orderEvery is the time between two looks for an order: so long that looking takes next to
@@ -14,15 +15,19 @@ const orderEvery = 20 * time.Millisecond
 
 // Await waits on a rank without layers, whose groups but base are closed, for what rank 0
 // orders, and tells it that it obeys. stop and save report what this process was asked for
-// meanwhile, which rank 0 is told too. An error if rank 0 or the launcher has ended. It
-// sleeps between its looks.
-func Await(base *comm.Group, stop, save func() bool) (Order, error) {
+// meanwhile, which rank 0 is told too; reached is called in every phase. An error if rank 0
+// or the launcher has ended. It sleeps between its looks.
+func Await(base *comm.Group, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error
 	if w.line, err = newLine(base, 0, comm.TagOrder, comm.TagWord); err != nil {
 		return 0, fmt.Errorf("wait for an order: %w", err)
 	}
+	reached(fault.Parked)
 	order, err := w.wait(stop, save)
+	if order == OrderGo {
+		reached(fault.Goodbye)
+	}
 	if err == nil {
 		err = w.tell(wordBye)
 	}

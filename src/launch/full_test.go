@@ -119,7 +119,9 @@ func TestNoMemoryForAMove(t *testing.T) {
 				alone.Parallel.Stages = 1
 				want = goRun(t, alone, nil)
 			}
-			out := tightRun(t, c, d.within, 1, func() plan.Balancer { return &shrinking{script: &script{next: scatter(4)}, config: c, stages: d.shrinks} })
+			out := tightRun(t, c, d.within, 1, func() plan.Balancer {
+				return &shrinking{script: &script{next: scatter(4)}, config: c, stages: d.shrinks}
+			})
 			if at := out.difference(want); at != "" {
 				t.Errorf("differs from one stage at %s", at)
 			}

@@ -260,7 +260,11 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 	}
 	r.World.Show(post)
 	out, err = r.Loop()
-	post.Leave()
+	if out.Left {
+		post.Park()
+	} else {
+		post.Leave()
+	}
 	if err == nil && r.gpu != nil && r.Observe != nil {
 		err = r.gpu.tell(r.Observe, r.Device.Clock().Kind(), out.Steps)
 	}
@@ -272,7 +276,7 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 		return out, err
 	}
 	if out.Left {
-		return out, await(r, h)
+		return out, await(r, out.Steps, h)
 	}
 	if t.Rank() == 0 {
 		h.End(out)

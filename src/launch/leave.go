@@ -23,17 +23,14 @@ func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 	return &t, err
 }
 
-// await has a process whose rank holds no layer any more wait for rank 0's order, and ends it
+// await has a process whose rank holds no layer any more after so many steps wait for rank 0's order, and ends it
 // if that is to go before the others.
-func await(r *rank, h Hooks) error {
+func await(r *rank, steps int, h Hooks) error {
 	if !mpi.Launched() {
 		return nil
 	}
-	save := h.Save
-	if save == nil {
-		save = func() bool { return false }
-	}
-	order, err := elastic.Await(r.World, h.Stop, save)
+	order, err := r.Await(steps)
+	r.World.Post().Leave()
 	if err != nil || order == elastic.OrderEnd {
 		return err
 	}

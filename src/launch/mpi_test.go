@@ -34,6 +34,9 @@ type task struct {
 	Seed   uint64
 }
 
+// left is called on a rank that has left, while others train on.
+var left = func() error { return nil }
+
 // run trains on one rank. One that leaves waits for the end.
 func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Outcome, error) {
 	if k.Stages == nil {
@@ -50,6 +53,9 @@ func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Ou
 	}
 	r.Close()
 	if err = r.Leave(); err == nil && o.Left {
+		err = left()
+	}
+	if err == nil && o.Left {
 		err = await(r, Hooks{Stop: func() bool { return false }})
 	}
 	return o, err

@@ -100,6 +100,8 @@ type balancer struct {
 	aside    aside
 	searched aside         // see wide
 	referred cost.Estimate // that the reference was computed on
+
+	microbatches int // that the settings have
 }
 
 // memory is what a balancer knows of the steps so far, as checkpoints keep it.
@@ -139,7 +141,7 @@ func NewBalancer(p *Planner, o BalancerOptions) (Balancer, error) {
 	if o.Nodes == nil {
 		o.Nodes = make([]int, p.Mesh.Size())
 	}
-	return &balancer{BalancerOptions: o, planner: p, trigger: trigger}, nil
+	return &balancer{BalancerOptions: o, planner: p, trigger: trigger, microbatches: p.Microbatches}, nil
 }
 
 func (b *balancer) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, Reason, error) {
@@ -278,7 +280,8 @@ func (b *balancer) outcome(present, next layout.Layout, why *Reason) error {
 	if err != nil {
 		return err
 	}
-	problem := p.problem(b.costs.Table, p.by)
+	costs := b.costsOf(p, b.costs.Table)
+	problem := p.problem(costs, p.by)
 	if p != b.planner { // other stages, or another map
 		optimum, err := balance.Partition(problem)
 		if err != nil {
@@ -292,7 +295,7 @@ func (b *balancer) outcome(present, next layout.Layout, why *Reason) error {
 	}
 	why.Bottleneck, why.Predicted = r.Bottleneck, b.present()
 	if !next.Equal(present) || b.Probation.Rest > 0 {
-		why.Predicted = p.seconds(b.costs.Table, next.Cuts, next.Schedule)
+		why.Predicted = p.seconds(costs, next.Cuts, next.Schedule)
 	}
 	return nil
 }

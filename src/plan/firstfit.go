@@ -19,23 +19,41 @@ func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, err
 	}
 	merged := merges(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.limit, s.Stages)
 	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
-		p, err := b.planner.For(present.Stages() - len(merged))
+		stages, cuts := present.Stages()-len(merged), without(present, merged)
+		try := func(microbatches int) (*candidate, error) { return b.merged(present, stages, cuts, microbatches), nil }
+		found, err := try(b.planner.Microbatches)
+		if err != nil || found == nil || found.planner == nil {
+			continue
+		}
+		limit := found.seconds / (1 - s.Tolerance)
+		c, err := b.regrouped(found, try, func(c *candidate) bool { return c.seconds <= limit })
 		if err != nil {
-			continue
+			return present, nil, err
 		}
-		p = p.like(present.Map())
-		if p == nil {
-			continue
-		}
-		cuts := without(present, merged)
-		if p.missing(t, cuts) > 0 {
-			continue
-		}
-		next := p.layout(cuts, p.Schedule(t, cuts))
-		why := &Packing{Kind: "first-fit", Exact: true, Stages: next.Stages(), Throughput: b.memory.Reference.Seconds / p.seconds(t, cuts, next.Schedule)}
-		return b.placed(present, next), why, nil
+		exact := c.Schedule.Microbatches == present.Schedule.Microbatches
+		why := &Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.memory.Reference.Seconds / c.seconds}
+		return b.placed(present, c.Layout), why, nil
 	}
 	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptMemory}, nil
+}
+
+// merged returns the layout of some cuts on so many stages, in a map like the present one,
+// and of so many microbatches; nil if the schedule does not allow it, without a planner if
+// memory does not.
+func (b *balancer) merged(present layout.Layout, stages int, cuts partition.Partition, microbatches int) *candidate {
+	p, err := b.planner.With(stages, microbatches)
+	if err != nil {
+		return nil
+	}
+	if p = p.like(present.Map()); p == nil {
+		return nil
+	}
+	t := b.costsOf(p, b.costs.Table)
+	if p.missing(t, cuts) > 0 {
+		return &candidate{}
+	}
+	l := p.layout(cuts, p.Schedule(t, cuts))
+	return &candidate{l, p, p.seconds(t, cuts, l.Schedule)}
 }
 
 // like returns the planner of these settings for a map of as many chunks on a stage; nil if
@@ -51,7 +69,7 @@ func (p *Planner) like(m partition.Map) *Planner {
 
 // shrunk reports whether the model's load is surely below a share of the dense one's.
 func (b *balancer) shrunk(share float64) bool {
-	problem := b.planner.problem(b.costs.Table, b.planner.by)
+	problem := b.planner.problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches), b.planner.by)
 	return total(problem.Seconds)*(1+certainty*b.deviation()) < share*(1-worthMoving)*b.memory.Reference.Load
 }
 

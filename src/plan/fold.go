@@ -31,7 +31,7 @@ func (p *Planner) of(m partition.Map) *Planner {
 
 // Of returns the planner of the same settings for a layout.
 func (p *Planner) Of(l layout.Layout) (*Planner, error) {
-	q, err := p.For(l.Stages())
+	q, err := p.With(l.Stages(), l.Schedule.Microbatches)
 	if err != nil {
 		return nil, err
 	}

@@ -16,13 +16,22 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 	bytes := make([]int64, p.Map.Stages)
 	for v, peak := range peaks {
 		sum := &bytes[p.Map.Stage(v)]
-		*sum += p.fixed(p.Map, v, peak)
+		*sum += p.besides(v, peak)
 		lo, hi := cuts.Range(v)
 		for _, l := range t.Layers[lo:hi] {
 			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
 		}
 	}
 	return bytes
+}
+
+// besides returns the bytes of a virtual stage besides its layers, in a schedule with this
+// peak.
+func (p *Planner) besides(virtual int, peak schedule.Peak) int64 {
+	if p.fixed == nil {
+		return 0
+	}
+	return p.fixed(p.Map, virtual, peak)
 }
 
 // missing returns the bytes by which stages exceed the limit, all together.
@@ -58,7 +67,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held
 		}
-		for caps[s] > 1 && static+int64(caps[s])*each+p.fixed(p.Map, s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
+		for caps[s] > 1 && static+int64(caps[s])*each+p.besides(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
 			caps[s]--
 		}
 	}

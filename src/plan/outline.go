@@ -60,6 +60,10 @@ func Dense(c config.Config) cost.Table {
 	return t
 }
 
+// Shape returns the settings that the costs of layers hold for in this planner's
+// microbatches.
+func (p *Planner) Shape() string { return Shape(p.config) }
+
 // Shape returns the settings that the costs of layers hold for.
 func Shape(c config.Config) string {
 	m := c.Model

@@ -37,7 +37,7 @@ type Planner struct {
 	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
 	limit  int64           // bytes of a rank; 0: no limit
 	config config.Config
-	fixed  FixedBytes
+	fixed  FixedBytes // nil: none
 	by     balance.By // what the balancer goes by
 }
 
@@ -62,9 +62,6 @@ func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks i
 		found: new(recent),
 		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
 		limit: c.Balance.MemoryLimitBytes, config: c, fixed: fixed, by: balance.By(c.Balance.By),
-	}
-	if fixed == nil {
-		p.fixed = func(partition.Map, int, schedule.Peak) int64 { return 0 }
 	}
 	var err error
 	switch p.Kind {
@@ -101,13 +98,26 @@ func Configured(c config.Config) (*Planner, error) {
 
 // For returns the planner of the same settings for another number of stages, on the first
 // ranks.
-func (p *Planner) For(stages int) (*Planner, error) {
-	if stages == p.Map.Stages {
+func (p *Planner) For(stages int) (*Planner, error) { return p.With(stages, p.Microbatches) }
+
+// With is For with another number of microbatches of the same samples, of which these have
+// more or fewer each.
+func (p *Planner) With(stages, microbatches int) (*Planner, error) {
+	if stages == p.Map.Stages && microbatches == p.Microbatches {
 		return p, nil
 	}
-	c := p.config
+	c, fixed := p.config, p.fixed
 	c.Parallel.Stages = stages
-	return New(c, p.Network, p.fixed)
+	if samples := c.Parallel.Microbatches * c.Parallel.MicrobatchSize; microbatches != p.Microbatches {
+		if microbatches < 1 || samples%microbatches != 0 {
+			return nil, fmt.Errorf("%d microbatches, want a divisor of the %d sequences of a step of a replica", microbatches, samples)
+		}
+		c.Parallel.Microbatches, c.Parallel.MicrobatchSize = microbatches, samples/microbatches
+		if fixed != nil {
+			fixed = Fixed(c)
+		}
+	}
+	return New(c, p.Network, fixed)
 }
 
 // On returns the planner of the same settings for other ranks of the launched world, as a

@@ -37,7 +37,7 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	}
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
-		q.FixedBytes = append(q.FixedBytes, p.fixed(p.Map, v, peak))
+		q.FixedBytes = append(q.FixedBytes, p.besides(v, peak))
 	}
 	return q
 }

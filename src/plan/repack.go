@@ -170,11 +170,16 @@ const looksUntilSure = 6
 // on returns the best layout on so many stages, nil if the schedule does not allow them;
 // without a planner if memory does not.
 func (b *balancer) on(stages int) (*candidate, error) {
-	p, err := b.planner.For(stages)
+	return b.with(stages, b.planner.Microbatches)
+}
+
+// with is on for so many microbatches of the same samples.
+func (b *balancer) with(stages, microbatches int) (*candidate, error) {
+	p, err := b.planner.With(stages, microbatches)
 	if err != nil {
 		return nil, nil
 	}
-	t := b.costs.Table
+	t := b.costsOf(p, b.costs.Table)
 	var l layout.Layout
 	if p.by == balance.ByTime {
 		l, err = p.Best(t)
@@ -202,7 +207,7 @@ func (b *balancer) surely(c *candidate, limit float64) bool {
 	}
 	sum, squares := 0.0, 0.0
 	for i := range draws {
-		x := c.planner.seconds(b.costs.Draw(uint64(i)), c.Cuts, c.Schedule) / limit
+		x := c.planner.seconds(b.costsOf(c.planner, b.costs.Draw(uint64(i))), c.Cuts, c.Schedule) / limit
 		sum, squares = sum+x, squares+x*x
 	}
 	mean := sum / draws
@@ -229,7 +234,14 @@ func (b *balancer) whole(present layout.Layout, c *candidate, why *Packing) (lay
 			}
 		}
 	}
+	stages, limit := c.Stages(), b.slowest()
+	c, err := b.regrouped(c, func(microbatches int) (*candidate, error) { return b.with(stages, microbatches) },
+		func(c *candidate) bool { return c.seconds <= limit && b.surely(c, limit) })
+	if err != nil {
+		return present, nil, err
+	}
 	why.Kept, why.Stages, why.Throughput = "", c.Stages(), b.memory.Reference.Seconds/c.seconds
+	why.Exact = c.Schedule.Microbatches == present.Schedule.Microbatches
 	return b.placed(present, c.Layout), why, nil
 }
 
@@ -261,6 +273,7 @@ func (b *balancer) pack(stages int) (layout.Layout, error) {
 func (b *balancer) packed() {
 	b.Probation, b.packing = probation{Fresh: true}, packing{}
 	b.aside, b.searched = aside{}, aside{}
+	b.memory.Reference.Seen = wellKnown // which is of the stages before
 	b.trigger.Count.Steps, b.trigger.Count.Excess = 0, 0
 }
 

@@ -68,6 +68,7 @@ type segment struct {
 	moved     bool          // layout is another than that
 	run       *profile.Run  // for its network
 	costs     *sampled
+	joined    int     // microbatches of the costs that are one of the layout
 	rest      float64 // seconds of a step outside its makespan
 	balancing float64 // seconds after the steps
 }
@@ -75,7 +76,8 @@ type segment struct {
 // segments returns the phases of a series that were run.
 func segments(series profile.Series) []segment {
 	var list []segment
-	for _, p := range series {
+	costs := series.Even()
+	for i, p := range series {
 		if p.Run == nil || p.Steps == 0 {
 			continue
 		}
@@ -85,7 +87,7 @@ func segments(series profile.Series) []segment {
 		}
 		list = append(list, segment{
 			steps: p.Steps, layout: p.Run.Layout, stay: stay, moved: !stay.Equal(p.Run.Layout),
-			run: p.Run, costs: newSampled(p), rest: p.Run.Rest, balancing: p.Run.Balancing,
+			run: p.Run, costs: newSampled(costs[i], p.Samples), joined: stay.Schedule.Microbatches / p.Run.Layout.Schedule.Microbatches, rest: p.Run.Rest, balancing: p.Run.Balancing,
 		})
 	}
 	return list
@@ -95,7 +97,7 @@ func segments(series profile.Series) []segment {
 func staying(list []segment) []segment {
 	list = slices.Clone(list)
 	for i, s := range list {
-		list[i].layout = s.stay
+		list[i].layout, list[i].joined = s.stay, 1
 	}
 	return list
 }
@@ -146,8 +148,8 @@ func (p *Planner) best(t *trial, used []segment) float64 {
 		}
 		least := t.seconds(s)
 		for _, l := range []*layout.Layout{&s.stay, found} {
-			if l != nil && l.Schedule.Microbatches == s.layout.Schedule.Microbatches { // not those since a resume on other replicas
-				s.layout = *l
+			if l != nil && l.Schedule.Microbatches == s.stay.Schedule.Microbatches { // not those since a resume on other replicas
+				s.layout, s.joined = *l, 1
 				least = min(least, t.seconds(s))
 			}
 		}

@@ -22,8 +22,8 @@ type sampled struct {
 
 // newSampled returns the costs of a phase. The shares that its microbatches took on
 // its own stages say nothing of other layouts and are left out.
-func newSampled(p profile.Phase) *sampled {
-	s := &sampled{Phase: p.Phase, samples: p.Samples}
+func newSampled(p cost.Phase, samples [][][]cost.Stage) *sampled {
+	s := &sampled{Phase: p, samples: samples}
 	s.Factors = nil
 	for l := range s.Layers {
 		if s.samples != nil {
@@ -105,9 +105,15 @@ func (t *trial) seconds(s segment) float64 {
 	i := slices.IndexFunc(o.layouts, s.layout.Equal)
 	if i < 0 {
 		i = len(o.layouts)
-		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, o.costs))
+		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, s.in(o.costs)))
 	}
 	return float64(s.steps) * (o.seconds[i] + s.rest)
+}
+
+// in returns costs in the microbatches of a segment's layout.
+func (s segment) in(costs cost.Phase) cost.Phase {
+	n := s.layout.Schedule.Microbatches
+	return costs.Regroup(s.joined*n, n)
 }
 
 // Makespan returns the simulated seconds of a step in a layout on the network of a

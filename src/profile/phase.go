@@ -96,11 +96,31 @@ func (p Phase) Measured() cost.Phase {
 // Series is a run as phases, ascending and without gaps.
 type Series []Phase
 
-// Costs returns what the layers cost in every phase.
-func (s Series) Costs() cost.Series {
+// Costs returns what the layers cost in every phase, with the measured shares of
+// microbatches (see Phase.Costs), in microbatches of as many samples as the run has first.
+func (s Series) Costs() cost.Series { return s.within(Phase.Costs) }
+
+// Even is Costs without the measured shares.
+func (s Series) Even() cost.Series { return s.within(func(p Phase) cost.Phase { return p.Phase }) }
+
+// within returns the costs of phases in the microbatches of the first one since the run
+// began, or was resumed on other stages, replicas or microbatches: packing may have made
+// them larger.
+func (s Series) within(of func(Phase) cost.Phase) cost.Series {
 	list := make(cost.Series, len(s))
+	var first *Phase
 	for i, p := range s {
-		list[i] = p.Costs()
+		list[i] = of(p)
+		if p.Run == nil {
+			continue
+		}
+		if first == nil || !p.Run.Stay(first.Run.Layout).Equal(first.Run.Layout) {
+			first = &s[i]
+		}
+		if from, to := p.Run.Layout.Schedule.Microbatches, first.Run.Layout.Schedule.Microbatches; from != to {
+			list[i] = list[i].Regroup(from, to)
+			list[i].Model = first.Model
+		}
 	}
 	return list
 }

@@ -59,7 +59,7 @@ type Journal struct {
 
 // NewJournal returns the journal of a run on hosts, by rank of the launched world.
 func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string, hosts []string) *Journal {
-	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, log: profile.Log{Model: plan.Shape(c)}, began: time.Now(), first: -1}
+	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, began: time.Now(), first: -1}
 	if o, ok := o.(Continuer); ok && o.Last() != nil {
 		j.log.Resumed()
 		j.began = j.began.Add(-time.Duration(float64(o.Last().WallSeconds) * float64(time.Second)))
@@ -138,6 +138,7 @@ func (j *Journal) Step(d Done) error {
 	if err != nil {
 		return err
 	}
+	j.log.Model = j.planner.Shape()
 	if done, ended := j.log.Add(d.Step, d.Measured.Measurement, run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err
@@ -290,7 +291,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	}
 	s, c := d.Measured.Summary, j.config
 	seconds, spent := s.Finish-d.Start, d.Deciding+d.Moving
-	batch := c.Parallel.MicrobatchSize * d.Ran.Schedule.Microbatches * d.Ran.Mesh.Replicas
+	batch := c.Parallel.MicrobatchSize * c.Parallel.Microbatches * d.Ran.Mesh.Replicas
 	tokens, now := float64(batch*c.Model.Sequence), time.Now()
 	a.Idle.Balancing = spent
 	m := Metrics{
@@ -303,6 +304,9 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),
+	}
+	if n := d.Ran.Schedule.Microbatches; n != c.Parallel.Microbatches {
+		m.Microbatches = n
 	}
 	if dense := d.Why.Reference.Makespan; dense > 0 {
 		m.Throughput = Float(dense / s.Makespan())

@@ -68,9 +68,10 @@ type Metrics struct {
 	// JoulesPerToken is the energy that all GPUs have used since the run was last
 	// started, by the tokens trained on since. Absent where it is not metered.
 	JoulesPerToken Float `json:"joules_per_token,omitzero"`
-	Skipped        bool  `json:"skipped,omitzero"` // the update was left out: loss or gradient not finite
-	BatchSize      int   `json:"batch_size"`       // sequences of the step, of all replicas
-	Sparsity       Float `json:"sparsity"`         // share of the prunable parameters that are gone, in [0, 1]
+	Skipped        bool  `json:"skipped,omitzero"`      // the update was left out: loss or gradient not finite
+	BatchSize      int   `json:"batch_size"`            // sequences of the step, of all replicas
+	Microbatches   int   `json:"microbatches,omitzero"` // of a replica, where they are other than the settings have
+	Sparsity       Float `json:"sparsity"`              // share of the prunable parameters that are gone, in [0, 1]
 	// Counts is what layers counted, by name, then in chain order. Absent where none counts.
 	Counts []LayerCounts `json:"counts,omitempty"`
 	// ValidationLoss is the loss of data that nothing is trained on, in nats per token,

@@ -67,7 +67,7 @@ func (b *baseline) simulate(p profile.Phase, first layout.Layout) error {
 		return err
 	}
 	used := plan.Makespan(p.Run, l, costs)
-	static := plan.Makespan(p.Run, first, costs)
+	static := plan.Makespan(p.Run, first, costs.Regroup(l.Schedule.Microbatches, first.Schedule.Microbatches))
 	best := min(used, static, plan.Makespan(p.Run, l.With(optimum.Cuts, l.Schedule), costs))
 	b.Static, b.Best = b.Used, b.Used
 	if used > 0 {

@@ -33,8 +33,11 @@ func (r Run) countCharts() (list []*chart) {
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[2], v[1]) }},
 		{model.ExitAround, 1, chart{Title: "thresholds of exits", About: "confidence above which a token leaves, by exit", FromZero: true},
 			func(m record.Metrics, v []int64) float64 {
-				microbatches := float64(max(1, m.BatchSize/r.Config.Parallel.MicrobatchSize))
-				return float64(v[0]) / model.ThresholdUnit / microbatches
+				microbatches := max(1, m.BatchSize/r.Config.Parallel.MicrobatchSize)
+				if m.Microbatches > 0 {
+					microbatches = microbatches * m.Microbatches / r.Config.Parallel.Microbatches
+				}
+				return float64(v[0]) / model.ThresholdUnit / float64(microbatches)
 			}},
 		{model.RoutingCounts, 2, chart{Title: "tokens taken", Unit: "%", About: "by routed blocks, of the tokens that come to them", FromZero: true},
 			func(_ record.Metrics, v []int64) float64 { return perCent(v[1], v[0]) }},

@@ -29,8 +29,9 @@ func TestReplicasByHand(t *testing.T) {
 	}
 	split := s
 	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
-	alone := s
+	alone, apart, others := s, s, s
 	alone.Mesh = mesh.Mesh{}
+	apart.Ranks, others.Ranks = []int{0, 2, 4, 6}, []int{0, 1, 2, 5}
 	for _, tc := range []struct {
 		name              string
 		step              Step
@@ -54,6 +55,8 @@ func TestReplicasByHand(t *testing.T) {
 		// Replica 1 is half as fast on stage 1: 2-14, so stage 0 ends at 18 there,
 		// and layer 0 waits for it.
 		{"slow replica", s, Network{Node: Link{0, 100}, Slow: []float64{1, 1, 1, 2}}, 18, 19},
+		{"slow rank of the world", others, Network{Node: Link{0, 100}, Slow: []float64{1, 1, 1, 9, 9, 2}}, 18, 19},
+		{"nodes of the world", apart, Network{Node: Link{0, 1e9}, Between: Link{0, 100.0 / 3}, PerNode: 2}, 12, 16},
 		{"one replica", alone, Network{Node: Link{0, 1}}, 12, 12},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -36,14 +36,14 @@ func adapts(c config.Config) bool {
 	return kind == schedule.KindList || kind == schedule.KindAuto || kind == schedule.KindZBV
 }
 
-// measuring returns the seconds in which a step is measured, which only layouts that may
-// change ask for.
-func (o Options) measuring() float64 {
+// measuring returns the seconds in which a step of a layout is measured, which only layouts
+// that may change ask for.
+func (o Options) measuring(l layout.Layout) float64 {
 	c := o.Config
 	if o.Static || !c.Balance.Moves() && !adapts(c) {
 		return 0
 	}
-	return c.Simulate.Measuring * measurePass * float64(c.Layers()*c.Parallel.Microbatches)
+	return c.Simulate.Measuring * measurePass * float64(c.Layers()*l.Schedule.Microbatches)
 }
 
 // deciding returns the seconds of a decision that is taken in a layout.

@@ -33,11 +33,20 @@ func Replay(series profile.Series) []Replayed {
 		}
 		r := Replayed{Step: p.Step, Steps: p.Steps, Measured: p.Run.Makespan, Predicted: makespan(*p.Run, p.Measured())}
 		if i > 0 && p.Change == "" && series[i-1].Run != nil && !series[i-1].Run.Layout.Equal(p.Run.Layout) {
-			r.Ahead = makespan(*p.Run, series[i-1].Measured())
+			r.Ahead = makespan(*p.Run, ahead(series[i-1], p))
 		}
 		list = append(list, r)
 	}
 	return list
+}
+
+// ahead returns the measured costs of a phase in the microbatches of the next one, which
+// a packing between them may have made larger.
+func ahead(p, next profile.Phase) cost.Phase {
+	if next.Run.Resumed {
+		return p.Measured()
+	}
+	return p.Measured().Regroup(p.Run.Layout.Schedule.Microbatches, next.Run.Layout.Schedule.Microbatches)
 }
 
 // makespan returns the simulated seconds of a step that ran, on some costs.

@@ -99,7 +99,8 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	next, spent := Segment{}, 0.0 // what is known of the segment to come; seconds that followed the step before
 	for i, phase := range series {
 		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
-		m := profile.Measurement{Measurement: cost.Measurement{Table: phase.Mean()}, Changed: phase.Change != ""}
+		costs := o.costs(phase, present)
+		m := profile.Measurement{Measurement: cost.Measurement{Table: costs.Mean()}, Changed: phase.Change != ""}
 		if i == 0 || o.Static {
 			present = present.With(present.Cuts, p.Schedule(m.Table, present.Cuts))
 		}
@@ -108,7 +109,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 		for done, stands := 0, 0; done < steps; done += stands {
 			if begins {
 				next.Step, next.Nodes = phase.Step+done, o.nodesOf(present)
-				if err := next.simulate(p, phase, present, o.Spans); err != nil {
+				if err := next.simulate(p, costs, present, o.Spans); err != nil {
 					return fail(err)
 				}
 				m.Summary = next.Plan.Step.Summary
@@ -133,7 +134,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if run.Reference = why.Reference.Seconds; why.Pack != nil {
 				s.Pack = why.Pack
 			}
-			measuring, deciding := o.measuring(), 0.0
+			measuring, deciding := o.measuring(present), 0.0
 			if why.Decided {
 				s.Kept, deciding = why.Kept, o.deciding(present)
 			}
@@ -151,11 +152,19 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 					return fail(err)
 				}
 				present, begins = to, true
+				costs = o.costs(phase, present)
+				m.Table = costs.Mean()
 			}
 		}
 	}
 	run.sum()
 	return run, nil
+}
+
+// costs returns what a phase costs in the microbatches of a layout: it has those of the
+// settings.
+func (o Options) costs(phase cost.Phase, l layout.Layout) cost.Phase {
+	return phase.Regroup(o.Config.Parallel.Microbatches, l.Schedule.Microbatches)
 }
 
 // sum adds up the segments.

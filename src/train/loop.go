@@ -61,7 +61,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		if r.Fault.In(step, r.World.Rank()) {
 			r.Fault.Strike(r.World.Abort, r.Exit)
 		}
-		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank()))
+		done, err := r.runner.Step(r.feed(step, w.Replicas.Rank(), l))
 		if err != nil {
 			return fail(err)
 		}
@@ -123,10 +123,10 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			return fail(err)
 		}
 		if moved.Refused != "" {
-			next, why = l, r.stay(why)
+			next, why, packs = l, r.stay(why), false
 		}
 		l = next
-		if err := r.lost(step+1, ran, next); err != nil {
+		if err := r.park(step+1, ran, next); err != nil {
 			return fail(err)
 		}
 

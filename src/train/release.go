@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"dynmo/src/elastic"
+	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/record"
 	"dynmo/src/replace"
@@ -22,6 +23,9 @@ import (
 type Next struct {
 	Stages int      `json:"stages"`
 	Nodes  []string `json:"nodes"` // of the job
+
+	before []string // nodes until then
+	idle   []int    // ranks that are not needed any more
 }
 
 // startReleases makes ready for ranks that come to hold no layer.
@@ -42,6 +46,7 @@ func (r *Rank) startReleases() error {
 		r.journal.Warn(r.Terms.Unmet + "; ranks that come to hold no layer wait for the end of the run")
 	}
 	r.releases = elastic.NewReleases(r.World, *r.Terms)
+	r.releases.Reached = r.reached
 	if r.Terms.Mode != elastic.Slurm {
 		return nil
 	}
@@ -76,7 +81,7 @@ func (r *Rank) restarts(present, next layout.Layout) *Next {
 	if r.Terms.Mode != elastic.Restart || next.Stages() >= present.Stages() {
 		return nil
 	}
-	return &Next{next.Stages(), r.Terms.Kept(worldRanks(next))}
+	return &Next{next.Stages(), r.Terms.Kept(worldRanks(next)), r.Terms.Kept(worldRanks(present)), lost(present, next)}
 }
 
 // worldRanks returns the ranks of the launched world that a layout has.
@@ -88,19 +93,42 @@ func worldRanks(l layout.Layout) []int {
 	return list
 }
 
-// lost has rank 0 look after the ranks that the present layout has and the next has not,
-// after so many steps.
-func (r *Rank) lost(steps int, present, next layout.Layout) error {
-	if r.releases == nil || next.SameRanks(present) {
-		return nil
-	}
-	var list []int
+// lost returns the ranks of the launched world that the present layout has and the next
+// has not.
+func lost(present, next layout.Layout) (list []int) {
 	for _, rank := range worldRanks(present) {
 		if _, stays := next.Place(rank); !stays {
 			list = append(list, rank)
 		}
 	}
-	return r.releases.Add(steps, list)
+	return list
+}
+
+// park has rank 0 look after the ranks that the next layout has no place for any more, after
+// so many steps.
+func (r *Rank) park(steps int, present, next layout.Layout) error {
+	if r.releases == nil {
+		return nil
+	}
+	return r.releases.Add(steps, lost(present, next))
+}
+
+// Await waits for what rank 0 orders, on a rank that the others went on without after so
+// many steps, which holds nothing any more but the launched world.
+func (r *Rank) Await(steps int) (elastic.Order, error) {
+	save := r.Save
+	if save == nil {
+		save = func() bool { return false }
+	}
+	return elastic.Await(r.World, r.Stop, save, r.reached(steps))
+}
+
+// reached returns what is to be called in every phase of leaving.
+func (r *Rank) reached(steps int) func(fault.Phase) {
+	if kill := r.killer(steps); kill != nil {
+		return kill
+	}
+	return func(fault.Phase) {}
 }
 
 // poll goes on with ranks that leave, once the last checkpoint holds so many steps.
@@ -154,8 +182,9 @@ func (r *Rank) dismiss() error {
 	return r.releases.Dismiss()
 }
 
-// leaveNext has rank 0 write into the run directory on what the run is to go on.
-func (r *Rank) leaveNext(n *Next) error {
+// leaveNext has rank 0 write into the run directory on what the run is to go on after so
+// many steps.
+func (r *Rank) leaveNext(steps int, n *Next) error {
 	if n == nil || r.World.Rank() != 0 {
 		return nil
 	}
@@ -163,8 +192,16 @@ func (r *Rank) leaveNext(n *Next) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", record.NextFile, err)
 	}
-	return replace.Write(filepath.Join(r.RunDir, record.NextFile), func(w io.Writer) error {
+	err = replace.Write(filepath.Join(r.RunDir, record.NextFile), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	took := r.saver.took.Seconds()
+	return r.journal.Released(steps-1, took, record.Released{
+		Mode: string(r.Terms.Mode), NodesBefore: n.before, Nodes: n.Nodes, Ranks: n.idle,
+		Checkpoint: record.Float(took), Time: time.Now().UTC(),
+	}, nil)
 }

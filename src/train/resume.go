@@ -134,7 +134,7 @@ func (r *Rank) suits(c *store.Checkpoint) (was config.Config, changed []string, 
 // layer wants the cuts that it begins with.
 func (r *Rank) keepsLayout(c *store.Checkpoint, was config.Config) bool {
 	now := r.Config
-	return c.Layout.Mesh == r.layout.Mesh && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
+	return c.Layout.Mesh == r.layout.Mesh && c.Layout.Schedule.Microbatches == now.Parallel.Microbatches && was.Parallel == now.Parallel && was.Schedule == now.Schedule &&
 		(was.Balance == now.Balance || now.Balance.Moves() && was.Balance.MemoryLimitBytes == now.Balance.MemoryLimitBytes)
 }
 

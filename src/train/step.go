@@ -112,9 +112,9 @@ func (r *Rank) took(step int, d time.Duration) {
 	r.lately[step%len(r.lately)] = d
 }
 
-// feed returns what reads the microbatches of a replica in a step.
-func (r *Rank) feed(step, replica int) func(m int) (tokens, targets []int32) {
-	first := replica * r.Config.Parallel.Microbatches
+// feed returns what reads the microbatches of a replica in a step of a layout.
+func (r *Rank) feed(step, replica int, l layout.Layout) func(m int) (tokens, targets []int32) {
+	first := replica * l.Schedule.Microbatches
 	return func(m int) ([]int32, []int32) { return r.batches.Read(r.Config.Run.Seed, step, first+m) }
 }
 
@@ -269,7 +269,9 @@ func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, 
 	if w.Outside() {
 		return w, s, rest.Moved, nil
 	}
-	err = r.place(w, next, s)
+	if err = r.regroup(next, s.Config); err == nil {
+		err = r.place(w, next, s)
+	}
 	if full, failed := anyOf(w.All, err); failed != nil || full && !next.SameRanks(present) {
 		return w, s, rest.Moved, fmt.Errorf("migrate: %w", errors.Join(err, failed))
 	} else if full {
@@ -309,7 +311,7 @@ func (r *Rank) end(out Outcome, w elastic.World, l layout.Layout, s *model.Stage
 	if err := r.settle(); err != nil {
 		return out, err
 	}
-	if err := errors.Join(r.leaveNext(out.Next), r.finishReleases(w)); err != nil {
+	if err := errors.Join(r.leaveNext(out.Steps, out.Next), r.finishReleases(w)); err != nil {
 		return out, err
 	}
 	if err := r.journal.End(); err != nil {

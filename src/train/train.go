@@ -118,12 +118,7 @@ func New(s Setup) (*Rank, error) {
 	p := c.Parallel
 	r.x = &model.Exec{Device: s.Device, Backend: s.Backend, Stream: r.Stream, B: p.MicrobatchSize, T: c.Model.Sequence}
 	r.x.Scale = 1 / float64(r.x.N()*p.Microbatches*p.Replicas)
-	if s.Corpus != nil {
-		r.batches = s.Corpus.Batches(r.x.B, r.x.T)
-		if held := s.Corpus.Held(); held != nil {
-			r.held = held.Batches(r.x.B, r.x.T)
-		}
-	}
+	r.draw(1)
 	if err := r.begin(); err != nil {
 		return nil, Input(err)
 	}
@@ -165,7 +160,7 @@ func (r *Rank) place(w elastic.World, l layout.Layout, s *model.Stage) error {
 	}
 	r.profiler.Stages, r.profiler.Replicas = w.Stages, w.Replicas
 	runner, err := pipeline.New(r.x, l, s, pipeline.Groups{Stages: w.Stages, Replicas: w.Replicas}, pipeline.Options{
-		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: validationMicrobatches(r.Config),
+		Graphs: r.Config.Device.Graphs && r.Device.Space() == tensor.Device, Validation: r.validationMicrobatches(),
 	})
 	if err == nil {
 		r.runner = runner

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"dynmo/src/config"
 	"dynmo/src/elastic"
 	"dynmo/src/pipeline"
 	"dynmo/src/record"
@@ -9,12 +8,11 @@ import (
 
 // validationMicrobatches returns how many microbatches the validation loss is the mean
 // of, 0 without validation data.
-func validationMicrobatches(c config.Config) int {
-	if c.Data.Validation == "" {
+func (r *Rank) validationMicrobatches() int {
+	if r.Config.Data.Validation == "" {
 		return 0
 	}
-	size := c.Parallel.MicrobatchSize
-	return (c.Train.ValidateSequences + size - 1) / size
+	return (r.Config.Train.ValidateSequences + r.x.B - 1) / r.x.B
 }
 
 // validate returns the validation loss after a step, the same bits on every rank; nil
@@ -23,14 +21,14 @@ func validationMicrobatches(c config.Config) int {
 // little time. It sees the weights as the update has left them and changes nothing but
 // time. Collective.
 func (r *Rank) validate(step int, w elastic.World, agreed pipeline.Agreement, diverged error) (*record.Validation, error) {
-	n, every, last := validationMicrobatches(r.Config), r.Config.Train.ValidateEvery, step+1 == r.Config.Train.Steps
+	n, every, last := r.validationMicrobatches(), r.Config.Train.ValidateEvery, step+1 == r.Config.Train.Steps
 	due := last || every > 0 && (step+1)%every == 0 && agreed.Ask != pipeline.Stop
 	if n == 0 || !due || diverged != nil {
 		return nil, nil
 	}
 	// The forward pass of a microbatch takes no longer than a step takes for one.
 	p := r.Config.Parallel
-	steps := max(1, float64(n)/float64(p.Microbatches*p.Replicas))
+	steps := max(1, float64(n*r.x.B)/float64(p.Microbatches*p.MicrobatchSize*p.Replicas))
 	r.deadline(w, steps)
 	r.patience(w, steps)
 	clock := r.Device.Clock()

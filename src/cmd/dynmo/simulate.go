@@ -44,6 +44,12 @@ the answer names them, and --set of a setting that would do nothing is refused. 
 a kind changes the model hundreds of times, some of its changes are simulated and
 stand for the others; the answer says how many.
 
+[repack] of CONFIG, or --repack SHARE for repack.kind=sustain with that tolerance, packs
+the model onto fewer ranks as training does: the answer says before which steps, onto how
+many stages, ranks and nodes (ranks_per_node of --network), how many ranks train in the
+mean, the node-hours given back, and the throughput beside the dense model's. Packing is
+for good: of a model that grows again, as one that thaws, the last says how slow it gets.
+
 A line is steps that are alike: the seconds of a step, and those of the gradient sum
 over replicas that no work hides ("exposed"); its makespan over the lower bound; the
 bubble ratio. Samples are sequences. Every time is simulated (clock=sim) on costs of
@@ -123,7 +129,7 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 	w.flags(c)
 	d.flags(c)
 	timeline.flags(c, "trace", "", "write a step of each of the first run.trace_steps phases, of one replica, as a Chrome trace (Perfetto opens it); - is standard output, in place of the answer")
-	c.Flags().Float64Var(&repack, "repack", 0, "pack onto fewer stages while throughput stays within this share of the balanced model's; 0 keeps all")
+	c.Flags().Float64Var(&repack, "repack", 0, "pack onto the fewest stages whose throughput stays within this share of the dense model's (repack.kind=sustain, repack.tolerance); 0 leaves it to the settings")
 	c.Flags().StringToIntVar(&pack, "pack", nil, "pack onto so many stages from a step on, whatever that costs: 300=6,600=4")
 	return c
 }

@@ -94,14 +94,15 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 		return fail(fmt.Errorf("--costs: %w", err))
 	}
 	tellNotes(w.stderr(), note)
+	costs := series.Costs()
 	for i, s := range series {
 		stages := c.Parallel.Stages
 		if s.Run != nil {
 			stages = s.Run.Layout.Stages() // figures of ranks hold for this number of them
 		}
-		err := usable(s.Costs().Mean(), stages)
+		err := usable(costs[i].Mean(), stages)
 		if err == nil && s.Model != "" {
-			err = sameModel(plan.Shape(c), s.Model)
+			err = sameModel(plan.Shape(c), costs[i].Model)
 		}
 		if err != nil {
 			return fail(fmt.Errorf("--costs: %s: table %d: %w", w.costs, i, err))

@@ -1,0 +1,42 @@
+//go:build cuda && cgo && mpi
+
+package launch
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"dynmo/src/device/cuda/cudatest"
+)
+
+func init() {
+	left = func() error {
+		if held, known := cudatest.Held(); known && held != (cudatest.Holding{}) {
+			return fmt.Errorf("a rank that has left holds %+v", held)
+		}
+		return nil
+	}
+}
+
+// TestLeaversHoldNoGPU: while others train on, ranks that left hold no context of their GPU
+// (which takes its events with it), no memory or stream, and no communicator, whether NCCL carries memory or the host;
+// the numbers are those of one GPU. With device.share, which several ranks of a process need,
+// they cannot be told apart, so each rank is a process.
+func TestLeaversHoldNoGPU(t *testing.T) {
+	needMPI(t)
+	if _, emulated := cudatest.Held(); !emulated {
+		t.Skip("the driver is not the emulator")
+	}
+	const ranks = 4
+	t.Setenv("DYNMO_EMULATE_DEVICES", strconv.Itoa(ranks))
+	for i, carrier := range []string{"nccl", "host"} {
+		c := departing(t, 5, "zb-h1", 1+i, "stage-major")
+		c.Device.Kind, c.Comm.Carrier, c.Model.Blocks, c.Train.Steps = "cuda", carrier, 3, 5
+		one := onOne(c)
+		one.Device.Share = true
+		still := goRun(t, one, nil)
+		c.Parallel.Stages = ranks / c.Parallel.Replicas
+		overMPI(t, ranks, []task{{c, map[int]int{1: c.Parallel.Stages - 1, 3: 1}, uint64(i)}}, []*run{still})
+	}
+}
