@@ -110,6 +110,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		post.Enter(step, comm.RoomMigrate)
 		moving, ran := clock.Now(), l
 		packs, restarts := next.Stages() < l.Stages(), r.restarts(l, next)
+		decided := next
 		if restarts != nil {
 			next = l
 		}
@@ -123,7 +124,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			return fail(err)
 		}
 		if moved.Refused != "" {
-			next, why, packs = l, r.stay(why), false
+			next, decided, why, packs = l, l, r.stay(why), false
 		}
 		l = next
 		if err := r.park(step+1, ran, next); err != nil {
@@ -141,7 +142,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		out.Stopped = agreed.Ask == pipeline.Stop && step+1 < steps
 		if err := r.journal.Step(record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
-			Measured: m, Ran: ran, Next: next, Why: why, Moved: moved,
+			Measured: m, Ran: ran, Next: decided, Why: why, Moved: moved,
 			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resizing: r.resized, Resident: r.Before > 0,
 			Validation: validation, Stragglers: late,
 		}); err != nil {
