@@ -15,7 +15,7 @@ import (
 	"dynmo/src/expect"
 )
 
-// TestPlacementChangesNothingOnGPU is law 1 on a GPU that ranks share: 18 steps
+// TestPlacementChangesNothingOnGPU is law 1 on a GPU that ranks share: 12 steps
 // (with DYNMO_LONG=1 50, and every size in every precision on every number of stages) with pruning
 // and random migrations after every step on 1, 2 and 4 stages, and with two
 // replicas. Losses, gradient norms and the final hash equal those of one stage bit
@@ -23,7 +23,7 @@ import (
 // bfloat16. Pruned layers are dense, masked and CSR in turn. With head size 32
 // attention is on matrix units.
 func TestPlacementChangesNothingOnGPU(t *testing.T) {
-	steps := 18
+	steps := 12
 	if long {
 		steps = 50
 	}
@@ -34,7 +34,7 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 			}
 			c := small(t)
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
-			c.Model.Hidden, c.Model.Blocks, c.Train.Steps = hidden, 4, steps
+			c.Model.Hidden, c.Model.Blocks, c.Train.Steps = hidden, 3, steps
 			still := goRun(t, c, nil)
 			if still.losses[0] <= still.losses[len(still.losses)-1] {
 				t.Fatalf("%s: loss from %v to %v", precision, still.losses[0], still.losses[len(still.losses)-1])
@@ -64,7 +64,7 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 		t.Run(precision+"/D=2", func(t *testing.T) {
 			c := small(t)
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
-			c.Model.Blocks, c.Parallel.Replicas, c.Train.Steps = 2, 2, 12
+			c.Model.Blocks, c.Parallel.Replicas, c.Train.Steps = 2, 2, 9
 			still := goRun(t, c, nil)
 			c.Parallel.Stages = 2
 			if at := goRun(t, c, scatter(2)).difference(still); at != "" {
@@ -79,7 +79,7 @@ func TestPlacementChangesNothingOnGPU(t *testing.T) {
 func TestBalancersOnGPU(t *testing.T) {
 	c := small(t)
 	c.Device.Kind, c.Device.Share = "cuda", true
-	c.Model.Blocks, c.Train.Steps = 4, 16
+	c.Model.Blocks, c.Train.Steps = 4, 12
 	still := goRun(t, c, nil)
 	c.Parallel.Stages, c.Balance.Every = 3, "2"
 	for _, balancer := range []string{"partition", "diffusion"} {
@@ -191,11 +191,11 @@ func TestLaw2OnGPU(t *testing.T) {
 	for _, precision := range []string{"f32", "bf16"} {
 		c := small(t)
 		c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", precision, true
-		c.Model.Blocks, c.Parallel.Stages, c.Train.Steps = 2, 2, 12
+		c.Model.Blocks, c.Parallel.Stages, c.Train.Steps = 2, 2, 9
 		whole := goRun(t, c, nil)
-		saved := part{dir: t.TempDir(), stop: 8}
+		saved := part{dir: t.TempDir(), stop: 6}
 		first, end := trainPart(t, c, saved)
-		if end.Saved != 8 {
+		if end.Saved != 6 {
 			t.Fatalf("%s: %+v", precision, end)
 		}
 		c.Parallel.Stages = 3
@@ -259,7 +259,7 @@ func TestPlasticityOnGPU(t *testing.T) {
 func TestSpreadPlacementOnGPU(t *testing.T) {
 	c := spread(small(t))
 	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "f32", true
-	c.Model.Blocks, c.Train.Steps, c.Dynamic.Kind = 3, 5, "moe+exit"
+	c.Model.Blocks, c.Train.Steps, c.Dynamic.Kind = 3, 3, "moe+exit"
 	still := goRun(t, c, nil)
 	c.Parallel.Stages, c.Schedule.Kind = 3, "zb-h1"
 	same(t, goRun(t, c, scatter(3)), still)

@@ -30,7 +30,7 @@ import (
 var long = os.Getenv("DYNMO_LONG") == "1"
 
 // small returns settings of a model that trains in milliseconds: a chain of 10
-// layers (18 with half grain), pruned every 3 steps from dense over masked to
+// layers (18 with half grain), pruned every 2 steps from dense over masked to
 // CSR.
 func small(t *testing.T) config.Config {
 	t.Helper()
@@ -41,10 +41,10 @@ func small(t *testing.T) config.Config {
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 8, 16, 2, 12
 	c.Model.Init = "depth-scaled"
 	c.Parallel.Microbatches, c.Parallel.MicrobatchSize = 4, 2
-	c.Train.Steps, c.Train.Hash = 18, true
+	c.Train.Steps, c.Train.Hash = 12, true
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
 	c.Dynamic.Kind = "prune"
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 3, 3, 4, 0.7
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 2, 4, 0.7
 	if long {
 		c.Train.Steps, c.Prune.Start, c.Prune.Every = 30, 5, 5
 	}
@@ -213,7 +213,7 @@ func variants(t *testing.T, visit func(c config.Config, number int)) {
 	}
 }
 
-// TestPlacementChangesNothing is law 1: 18 steps with pruning every 3, random
+// TestPlacementChangesNothing is law 1: 12 steps with pruning every 2, random
 // migrations after every step, on every schedule; every loss, gradient norm and
 // the final hash equal bit for bit those of one stage that never moved a layer.
 // A schedule runs with one half of the variants, and with DYNMO_LONG=1 with all.

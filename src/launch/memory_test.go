@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"sort"
 	"strings"
 	"testing"
 
@@ -155,15 +156,17 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			c.Model.Hidden, c.Schedule.Kind = 48, kind
 			c.Parallel.Stages, c.Parallel.Microbatches, c.Balance.Every = 3, 6, "2"
 			c.Prune.Initial, c.Prune.CSRFrom = 0.05, 0
-			least := c // the smallest limit that the dense layers meet somehow
-			for err := error(nil); least.Balance.MemoryLimitBytes == 0 || err != nil; {
-				least.Balance.MemoryLimitBytes += 1 << 10
-				var planner *plan.Planner
-				if planner, err = plan.New(least, sim.Uniform(0, 0), plan.Fixed(c)); err == nil {
+			meets := func(kib int) bool {
+				tight := c
+				tight.Balance.MemoryLimitBytes = int64(kib) << 10
+				planner, err := plan.New(tight, sim.Uniform(0, 0), plan.Fixed(c))
+				if err == nil {
 					_, err = planner.First(plan.Dense(c))
 				}
+				return err == nil
 			}
-			c.Balance.MemoryLimitBytes, c.Train.Steps = least.Balance.MemoryLimitBytes, 18
+			// The smallest limit that the dense layers meet somehow.
+			c.Balance.MemoryLimitBytes = int64(1+sort.Search(1<<16, func(kib int) bool { return meets(1 + kib) })) << 10
 			seen := &kept{}
 			expect.OK(t, trainLocally(t, c, seen, func(r *rank) error { return nil }))
 			chunks := c.Schedule.Virtual()

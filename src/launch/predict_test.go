@@ -123,7 +123,7 @@ func predictable(t *testing.T) config.Config {
 	t.Helper()
 	c := small(t)
 	c.Run.Clock = "virtual"
-	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 12, 32, 4, 16
+	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 12, 16, 4, 12
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 8, 24
 	c.Prune.Start, c.Prune.Every = 4, 4
 	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.4, 0.9, 0.5
