@@ -134,9 +134,14 @@ func (g *Group) Show(p *Post) { g.o.post = p }
 // Post returns where this rank shows what it does, nil if nowhere.
 func (g *Group) Post() *Post { return g.o.post }
 
-// Lives reports whether a rank runs, as far as can be seen: of those on other hosts it
-// cannot.
-func (g *Group) Lives(rank int) bool { return !g.watched[rank] || alive(g.peers[rank].PID) }
+// Gone returns a *GoneError if a rank runs no longer, as far as can be seen: of those on
+// other hosts it cannot.
+func (g *Group) Gone(rank int) error {
+	if p := g.peers[rank]; g.watched[rank] && !alive(p.PID) {
+		return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
+	}
+	return nil
+}
 
 // Alloc gives host memory that transfers may use without copying. Free returns it.
 func (g *Group) Alloc(bytes int64) (tensor.Mem, error) { return g.t.Alloc(bytes) }

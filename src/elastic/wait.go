@@ -14,9 +14,9 @@ import (
 const orderEvery = 20 * time.Millisecond
 
 // Await waits, on a rank without layers since so many steps, whose groups but base are
-// closed, for what rank 0 orders, and tells it that it obeys. stop and save report what this process was asked for
-// meanwhile, which rank 0 is told too; reached is called in every phase. An error if rank 0
-// or the launcher has ended. It sleeps between its looks.
+// closed, for what rank 0 orders, and tells it that it obeys. stop and save report what this
+// process was asked for meanwhile, which rank 0 is told too; reached is called in every
+// phase. An error if rank 0 or the launcher has ended. It sleeps between its looks.
 func Await(base *comm.Group, steps int, stop, save func() bool, reached func(fault.Phase)) (Order, error) {
 	w := waiter{base: base, parent: os.Getppid()}
 	var err error
@@ -89,8 +89,8 @@ func (w *waiter) tell(word byte) error {
 // pause sleeps, and returns an error if no order can come any more.
 func (w *waiter) pause() error {
 	time.Sleep(orderEvery)
-	if !w.base.Lives(0) {
-		return fmt.Errorf("%v is %w", w.base.Peer(0), comm.ErrGone)
+	if err := w.base.Gone(0); err != nil {
+		return err
 	}
 	if os.Getppid() != w.parent {
 		return fmt.Errorf("the launcher (pid %d) is %w", w.parent, comm.ErrGone)

@@ -19,12 +19,16 @@ var moving = sets("model.vocab=2048", "model.blocks=14", "checkpoint.every=3", "
 // beforeAMove returns a folder with a run as it would be had it been killed when it had
 // written its checkpoint after three steps, and no layer had moved yet, and the weights that
 // a run ends with that nothing disturbed.
-func beforeAMove(t *testing.T) (dir, want string) {
+func beforeAMove(t *testing.T, settings []string) (dir, want string) {
 	t.Helper()
 	dir = folder(t, "")
-	want = weights(t, alone.run(t, dir, training(append(moving, "--set", "balance.kind=uniform", "--run-dir", "run")...)...))
-	for _, step := range []int{6, 9, 12} {
-		expect.OK(t, os.RemoveAll(filepath.Join(dir, "run", "ckpt", fmt.Sprintf("step_%08d", step))))
+	want = weights(t, alone.run(t, dir, training(append(settings, "--set", "balance.kind=uniform", "--run-dir", "run")...)...))
+	list, err := filepath.Glob(filepath.Join(dir, "run", "ckpt", "step_*"))
+	expect.OK(t, err)
+	for _, checkpoint := range list {
+		if filepath.Base(checkpoint) != "step_00000003" {
+			expect.OK(t, os.RemoveAll(checkpoint))
+		}
 	}
 	return dir, want
 }
@@ -34,7 +38,7 @@ func beforeAMove(t *testing.T) (dir, want string) {
 // run that nothing disturbed. With DYNMO_LONG=1 every rank in every phase.
 func TestTrainCrashesInAMove(t *testing.T) {
 	t.Parallel()
-	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t) })
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, moving) })
 	for i, phase := range fault.MovePhases() {
 		for rank := range 4 {
 			if (phase != fault.Received || rank != 1) && os.Getenv("DYNMO_LONG") != "1" {
@@ -56,20 +60,31 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 		t.Skip("set DYNMO_LONG=1: it kills six runs")
 	}
 	t.Parallel()
-	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t) })
-	packing := append(sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=2"), moving...)
+	longer := append(moving, sets("train.steps=120", "checkpoint.keep=100")...) // than it takes to see that a rank is gone
+	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, longer) })
+	packing := append(longer, sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=2")...)
 	for rank := range 4 {
-		crashInAMove(t, before, "migrate", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Resized, Rank: rank})
+		crashOnLeaving(t, before, "migrate", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Resized, Rank: rank})
 	}
 	for _, rank := range []int{2, 3} {
-		crashInAMove(t, before, "without layers", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Parked, Rank: rank})
+		crashOnLeaving(t, before, "parked", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Parked, Rank: rank})
 	}
 }
 
 // crashInAMove has a run that has not moved a layer yet go on until a rank is killed, in a
 // room of its loop, and then go on again. No checkpoint that it leaves is damaged.
 func crashInAMove(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
-	c := crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, more}
+	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 3, `, pid \d+\) is gone, in step [45]: ` + room, more})
+}
+
+// crashOnLeaving is crashInAMove of a packing, which comes some steps later: checkpoints may come
+// before it.
+func crashOnLeaving(t *testing.T, before func() (dir, want string), room string, more []string, f fault.Fault) {
+	goesOn(t, before, crash{"F19", fmt.Sprintf("phase=%s rank=%d", f.Phase, f.Rank), 4, f, killed, 0, `, pid \d+\) is gone, in step \d+: ` + room, more})
+}
+
+// goesOn has a run crash and go on to the weights of one that nothing disturbed.
+func goesOn(t *testing.T, before func() (dir, want string), c crash) {
 	t.Run(c.where, func(t *testing.T) {
 		four.need(t)
 		dir, want := before()
