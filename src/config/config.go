@@ -307,8 +307,8 @@ type Repack struct {
 	Microbatches string  `toml:"microbatches" default:"keep" oneof:"keep,adapt" when:"repack.kind=first-fit|sustain" doc:"microbatches on fewer stages: as many as before; or fewer and larger ones with the same samples, which changes bits, since sums are grouped anew"`
 }
 
-// Packs reports whether the model is ever packed onto fewer ranks.
-func (r Repack) Packs() bool { return r.Kind != "none" }
+// Packs reports whether the model is ever packed onto fewer ranks: only where layers move.
+func (c Config) Packs() bool { return c.Repack.Kind != "none" && c.Balance.Moves() }
 
 // Elastic is what becomes of ranks that hold no layer any more.
 type Elastic struct {

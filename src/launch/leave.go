@@ -15,7 +15,7 @@ func leaving(c config.Config, world *comm.Group) (*elastic.Terms, error) {
 	if !mpi.Launched() {
 		return nil, nil
 	}
-	if !c.Repack.Packs() {
+	if !c.Packs() {
 		t := elastic.Parking(world)
 		return &t, nil
 	}

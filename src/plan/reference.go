@@ -55,7 +55,7 @@ func (b *balancer) reference() error {
 	if d.Seen > 0 && b.Changed {
 		d.Seen = wellKnown
 	}
-	if !b.packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
+	if !b.planner.config.Packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return nil
 	}
 	if d.Seen++; d.Seen&(d.Seen-1) != 0 || d.Seconds > 0 && b.referred.Equal(b.costs) {

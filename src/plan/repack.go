@@ -44,11 +44,6 @@ const (
 	fallen = 0.95
 )
 
-// packs reports whether the settings ever pack.
-func (b *balancer) packs() bool {
-	return b.planner.config.Repack.Packs() && b.planner.config.Balance.Moves()
-}
-
 // fewer looks whether the model is to be packed onto fewer stages, if it is time to. The
 // answer is nil if there was no look. What is packed stays so: unless costs are sure, two
 // looks have to agree.
@@ -86,7 +81,7 @@ func (b *balancer) looks(present layout.Layout) bool {
 	if b.Fresh {
 		b.packing = packing{}
 	}
-	if !b.packs() || b.Probation.Refused || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
+	if !b.planner.config.Packs() || b.Probation.Refused || b.memory.Reference.Seconds == 0 || !b.costs.Known() || b.Fresh && !b.costs.Sure() ||
 		present.Stages() <= b.planner.config.Repack.Stages {
 		return false
 	}

@@ -6,6 +6,15 @@ import (
 	"dynmo/src/plan"
 )
 
+// Packed tells that the model is packed onto fewer ranks, after its step was told as one
+// that changed nothing.
+func (j *Journal) Packed(d Done) error {
+	if j == nil {
+		return nil
+	}
+	return j.packed(d, d.Measured.Summary.Makespan())
+}
+
 // packed tells that the model was packed onto fewer ranks.
 func (j *Journal) packed(d Done, makespan float64) error {
 	p := Packed{

@@ -56,7 +56,7 @@ func (r Run) packed(p *record.Packing) string {
 	if p != nil {
 		return PackedSentence(*p)
 	}
-	if r.Config.Repack.Packs() {
+	if r.Config.Packs() {
 		return Unpacked
 	}
 	return ""

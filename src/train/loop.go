@@ -140,12 +140,16 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			return out, nil
 		}
 		out.Stopped = agreed.Ask == pipeline.Stop && step+1 < steps
-		if err := r.journal.Step(record.Done{
+		told := record.Done{
 			Step: step, Loss: agreed.Loss, Norm: agreed.Norm, LR: learningRate(r.Config.Optimizer, step, steps), Skipped: skipped,
 			Measured: m, Ran: ran, Next: decided, Why: why, Moved: moved,
 			Start: start, Deciding: moving - measuring, Moving: clock.Now() - moving, Resizing: r.resized, Resident: r.Before > 0,
 			Validation: validation, Stragglers: late,
-		}); err != nil {
+		}
+		if restarts != nil { // told of once a checkpoint allows it
+			told.Next, told.Why = next, plan.Reason{Reference: why.Reference}
+		}
+		if err := r.journal.Step(told); err != nil {
 			return fail(err)
 		}
 		if diverged != nil {
@@ -163,6 +167,10 @@ func (r *Rank) Loop() (out Outcome, err error) {
 		out.Saved = r.saver.saved
 		if restarts != nil && out.Saved == out.Steps {
 			out.Next, out.Stopped = restarts, true
+			told.Next, told.Why = decided, why
+			if err := r.journal.Packed(told); err != nil {
+				return fail(err)
+			}
 		}
 		if err := r.poll(out.Saved); err != nil {
 			return fail(err)

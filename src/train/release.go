@@ -32,6 +32,9 @@ type Next struct {
 func (r *Rank) startReleases() error {
 	if r.Terms == nil {
 		r.Terms = &elastic.Terms{Mode: elastic.Park}
+		if wanted := elastic.Mode(r.Config.Elastic.Release); r.Config.Packs() && (wanted == elastic.Slurm || wanted == elastic.Restart) {
+			r.journal.Warn(fmt.Sprintf("elastic.release = %q: ranks of one process have no nodes to give back, want `srun --mpi=pmix`", wanted))
+		}
 		return nil
 	}
 	if r.Terms.Mode == elastic.Restart && r.saver.dir == "" {

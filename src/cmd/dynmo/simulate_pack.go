@@ -58,7 +58,7 @@ type simPacked struct {
 // packing says what packing comes to in a run, nil if neither the settings nor the flags
 // ask for any.
 func packing(run study.Run, o study.Options) *simPacking {
-	if !o.Config.Repack.Packs() && len(o.Pack) == 0 {
+	if !o.Config.Packs() && len(o.Pack) == 0 {
 		return nil
 	}
 	p := &simPacking{

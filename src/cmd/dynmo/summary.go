@@ -44,7 +44,7 @@ func (w *watcher) tellPacking(p *record.Packing) {
 	switch {
 	case p != nil:
 		fmt.Fprintln(w.out, report.PackedSentence(*p))
-	case w.settings.Repack.Packs():
+	case w.settings.Packs():
 		fmt.Fprintln(w.out, report.Unpacked)
 	}
 }
