@@ -79,7 +79,9 @@ func (p Phase) checkKnown(layers int) error {
 }
 
 // Again returns what is known of costs after a step that told this of them, in a layout.
+// The gap between instructions is not known to balancers.
 func (p *Profiler) Again(t cost.Table, k Known, l layout.Layout) cost.Estimate {
+	t.Dispatch = 0
 	values := make([]value, len(t.Layers))
 	for i, layer := range t.Layers {
 		costs := passesOf(layer.Stage())

@@ -37,5 +37,7 @@ func (k *knowledge) even(seconds float64, phase int, p *plan.Planner, costs cost
 	if k.of(phase) == nil {
 		return seconds
 	}
-	return p.Seconds(costs.Table, l.Cuts)
+	t := costs.Table
+	t.Dispatch = 0 // as balancers have it
+	return p.Seconds(t, l.Cuts)
 }
