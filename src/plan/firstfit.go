@@ -70,7 +70,9 @@ func (p *Planner) like(m partition.Map) *Planner {
 // shrunk reports whether the model's load is surely below a share of the dense one's.
 func (b *balancer) shrunk(share float64) bool {
 	problem := b.planner.problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches), b.planner.by)
-	return total(problem.Seconds)*(1+certainty*b.deviation()) < share*(1-worthMoving)*b.memory.Reference.Load
+	dense := b.memory.Reference
+	error := math.Hypot(b.deviation(), dense.Error)
+	return total(problem.Seconds)*(1+certainty*error) < share*(1-worthMoving)*dense.Load
 }
 
 // deviation returns the standard error of the model's load, relative to it.

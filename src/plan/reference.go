@@ -12,15 +12,19 @@ type Reference struct {
 	Seconds  float64 `json:"reference"`                    // of a step on the stages that the run began with, at its best cuts; 0: not known
 	Makespan float64 `json:"reference_makespan,omitempty"` // likewise, of its pipeline alone
 	Load     float64 `json:"load,omitempty"`               // of all its layers, in what the balancer goes by
+	Error    float64 `json:"load_error,omitempty"`         // relative standard error of that load
 	Seen     int     `json:"seen,omitempty"`               // steps that costs were known in; from wellKnown on nothing is added
 }
 
 // wellKnown is from how many steps on costs get no surer.
 const wellKnown = 64
 
+// seldom is after how many steps the reference is no longer noted every time.
+const seldom = 16
+
 // check returns an error unless the numbers may be a model's.
 func (d Reference) check() error {
-	for field, x := range map[string]float64{"reference": d.Seconds, "reference_makespan": d.Makespan, "load": d.Load} {
+	for field, x := range map[string]float64{"reference": d.Seconds, "reference_makespan": d.Makespan, "load": d.Load, "load_error": d.Error} {
 		if !(x >= 0 && x <= mostSeconds) {
 			return fmt.Errorf("%s: %v, want 0 to %g", field, x, float64(mostSeconds))
 		}
@@ -47,8 +51,8 @@ func (b *balancer) Refer(d Reference) error {
 	return nil
 }
 
-// reference notes what the dense model takes, as often as the number of steps doubles that say
-// so, until it changes. Ranks count as undisturbed and equally fast: one that was slow for
+// reference notes what the dense model takes, after each of its first steps and then as
+// often as their number doubles, until it changes. Ranks count as undisturbed and equally fast: one that was slow for
 // a while would let the model seem to shrink.
 func (b *balancer) reference() error {
 	d := &b.memory.Reference
@@ -58,7 +62,17 @@ func (b *balancer) reference() error {
 	if !b.planner.config.Packs() || d.Seen >= wellKnown || !b.costs.Known() || b.Fresh && !b.costs.Sure() {
 		return nil
 	}
-	if d.Seen++; d.Seen&(d.Seen-1) != 0 || d.Seconds > 0 && b.referred.Equal(b.costs) {
+	if d.Seen++; d.Seen > seldom && d.Seen&(d.Seen-1) != 0 {
+		return nil
+	}
+	return b.refer()
+}
+
+// refer notes what the model takes on present costs as what the dense one does, unless it
+// has surely become cheaper.
+func (b *balancer) refer() error {
+	d := &b.memory.Reference
+	if d.Seconds > 0 && (b.referred.Equal(b.costs) || b.shrunk(1)) {
 		return nil
 	}
 	t := b.costs.Undisturbed().Table
@@ -73,6 +87,7 @@ func (b *balancer) reference() error {
 	b.referred = b.costs
 	p := b.planner.of(best.Map())
 	d.Seconds, d.Makespan = p.seconds(t, best.Cuts, best.Schedule), p.makespan(t, best.Cuts, best.Schedule)
+	d.Error = b.deviation()
 	d.Load = total(balance.New(t, b.planner.by, b.planner.Map.Virtual(), nil, 0).Seconds)
 	return nil
 }

@@ -30,6 +30,7 @@ const (
 // packing is what a balancer knows of its looks at fewer stages, as checkpoints keep it.
 type packing struct {
 	Looks int     `json:"looks,omitempty"` // since the model or its stages changed, that packed nothing
+	Early int     `json:"early,omitempty"` // of them, first ones at costs that every step makes surer: they lengthen no wait
 	Wait  int     `json:"wait,omitempty"`  // steps until the next look
 	Bound float64 `json:"bound,omitempty"` // of the last look: no step on fewer stages takes less
 	Found bool    `json:"found,omitempty"` // the last look would have packed, were costs sure
@@ -54,6 +55,11 @@ func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error)
 	var next layout.Layout
 	var found *Packing
 	var err error
+	if b.memory.Reference.Seen < wellKnown { // the model has not changed: noise of its costs is in both
+		if err = b.refer(); err != nil {
+			return present, nil, err
+		}
+	}
 	switch b.planner.config.Repack.Kind {
 	case "sustain":
 		next, found, err = b.sustain(present)
@@ -68,7 +74,10 @@ func (b *balancer) fewer(present layout.Layout) (layout.Layout, *Packing, error)
 			found.Kept = KeptUncertain
 		}
 		b.Looks++
-		b.Wait = min(1<<min(b.Looks, 30), longestWait) - 1
+		if found.Kept == KeptUncertain && b.Early < looksUntilSure {
+			b.Early++
+		}
+		b.Wait = min(1<<min(b.Looks-b.Early, 30), longestWait) - 1
 		return present, found, nil
 	}
 	return next, found, nil

@@ -89,7 +89,7 @@ func (s saved) check(p *Planner) error {
 	if err := s.Reference.check(); err != nil {
 		return err
 	}
-	for field, n := range map[string]int{"steps": s.Steps, "looks": s.Looks, "wait": s.Wait, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
+	for field, n := range map[string]int{"steps": s.Steps, "looks": s.Looks, "early": s.Early, "later": s.Looks - s.Early, "wait": s.Wait, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
 		if n < 0 || n > mostSteps {
 			return fmt.Errorf("%s: %d, want 0 to %d", field, n, mostSteps)
 		}

@@ -30,6 +30,8 @@ type Log struct {
 	work   [][][]float64    // by step: see cost.Measurement
 	fixed  []float64        // likewise, as the newest step has it
 	runs   []Run            // by step
+	known  []Known          // by step, as long as all steps have some
+	knows  *Known           // of the step that is added next
 	change string           // what changes the model before the next step
 	again  bool             // the next phase is the first since the run was resumed
 }
@@ -62,6 +64,9 @@ func (l *Log) Add(step int, m cost.Measurement, run Run) (done Phase, ok bool) {
 			rows[i] = some(row, step, fast)
 		}
 		l.sample = append(l.sample, rows)
+	}
+	if l.knows != nil {
+		l.known, l.knows = append(l.known, *l.knows), nil
 	}
 	l.work = append(l.work, m.Work)
 	if m.Fixed != nil {
@@ -118,6 +123,12 @@ func (l *Log) Take() (Phase, bool) {
 	if len(l.sample) == p.Steps {
 		p.Samples = relative(l.sample, p.Layers)
 	}
+	if len(l.known) == p.Steps {
+		p.Known = l.known
+		for i := range p.Known {
+			p.Known[i].relativeTo(p.Layers)
+		}
+	}
 	rest, balancing := cost.Lower(each(l.runs, func(r Run) float64 { return r.Rest })), 0.0
 	for _, r := range l.runs {
 		balancing += r.Balancing
@@ -128,7 +139,7 @@ func (l *Log) Take() (Phase, bool) {
 	l.again = false
 	relate(run.Scale, p.Stages(run.Layout.Cuts, run.Layout.Map()), 1e4)
 	p.Run = &run
-	l.tables, l.runs, l.sample, l.work = nil, nil, nil, nil
+	l.tables, l.runs, l.sample, l.work, l.known = nil, nil, nil, nil, nil
 	return p, true
 }
 

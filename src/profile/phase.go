@@ -23,6 +23,9 @@ type Phase struct {
 	// layer and microbatch: how many times the layer's seconds the microbatch took.
 	// Absent in files of older versions.
 	Samples [][][]cost.Stage `json:"samples,omitempty"`
+	// Known is by step what the estimator was told. Absent in files of older versions, and
+	// where layers work on some tokens only.
+	Known []Known `json:"known,omitempty"`
 }
 
 // Run is how the steps of a phase went.
@@ -198,7 +201,7 @@ const leastSeconds = 1e-12
 
 // check refuses what no simulation could be trusted with.
 func (p Phase) check(layers int) error {
-	if err := cmp.Or(p.Phase.Check(layers), p.checkSamples(layers)); err != nil || p.Run == nil {
+	if err := cmp.Or(p.Phase.Check(layers), p.checkSamples(layers), p.checkKnown(layers)); err != nil || p.Run == nil {
 		return err
 	}
 	r := p.Run

@@ -52,6 +52,7 @@ type Measurement struct {
 	Instructions [][]trace.Span
 
 	values []value // by layer; nil where they are still to be made from the samples
+	forget bool    // costs of steps before this one do not hold
 }
 
 // Profiler measures steps. It remembers what layers cost before, and how fast ranks are.
@@ -86,7 +87,7 @@ func (p *Profiler) Measure(x *model.Exec, s *model.Stage, l layout.Layout, done 
 // before it tell of layers and ranks. change is how the model changed before it.
 func (p *Profiler) Observe(m Measurement, l layout.Layout, change dynamic.Change) Measurement {
 	owners := l.Owners()
-	m.Changed = change.Kind != ""
+	m.Changed, m.forget = change.Kind != "", change.Costs
 	m.Scale = p.estimator.scale(m.Work)
 	if m.values == nil {
 		for l, samples := range m.Samples {

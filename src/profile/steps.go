@@ -78,13 +78,18 @@ func evaluate(samples []cost.Stage, fixed float64, work []float64) (v value, med
 // observe returns what a step said.
 func observe(values []value, owners partition.Owners) *observed {
 	o := &observed{Layers: make([]passes, len(values)), Owners: slices.Clone(owners), Usable: make([]bool, slices.Max(owners)+1)}
-	deviations := make([]float64, len(values))
 	for l, v := range values {
-		o.Layers[l], deviations[l] = passesOf(v.Stage), v.deviation
+		o.Layers[l] = passesOf(v.Stage)
 	}
-	slices.Sort(deviations)
-	o.Within = deviations[len(deviations)/2]
+	o.Within = middleOf(values)
 	return o
+}
+
+// middleOf returns the median of the values' deviations.
+func middleOf(values []value) float64 {
+	list := each(values, func(v value) float64 { return v.deviation })
+	slices.Sort(list)
+	return list[len(list)/2]
 }
 
 // add adds a step.

@@ -139,6 +139,7 @@ func (j *Journal) Step(d Done) error {
 		return err
 	}
 	j.log.Model = j.planner.Shape()
+	j.log.Knew(d.Measured)
 	if done, ended := j.log.Add(d.Step, d.Measured.Measurement, run); ended {
 		if err := j.observe.Costs(done); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (r Run) Packings() (list []Packed) {
 
 // throughput returns that of a segment's steps, as a share of the dense model's.
 func (r Run) throughput(s Segment) float64 {
-	return r.Reference / s.Seconds
+	return r.Reference / s.Even
 }
 
 // NotPacked returns the last look at fewer stages that packed nothing, nil if there was

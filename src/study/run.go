@@ -18,6 +18,7 @@ type Options struct {
 	Network  sim.Network
 	Fixed    plan.FixedBytes
 	Sampling Sampling
+	Recorded profile.Series  // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
 	Static   bool            // layers stay where they are first; only the order of work follows the costs
 	Spans    bool            // whether segments keep their spans
 	Pack     map[int]int     // from a step on so many stages, whatever that costs
@@ -32,6 +33,7 @@ type Segment struct {
 	Makespan    float64 // of a step; with random delays this and what follows are means
 	Idle        trace.Idle
 	Seconds     float64       // of a step, with the gradient sum over replicas
+	Even        float64       // of a step, as the balancer predicts it on the costs of all the segment's steps
 	Exposed     float64       // of it: gradient sum that no work hides
 	Moves       int           // before the segment; 0 or 1, but where one step stands for several
 	Moved       int64         // bytes that changed owner in them, of one replica
@@ -96,6 +98,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 	if err != nil {
 		return run, err
 	}
+	known := knowledge{recorded: o.Recorded}
 	next, spent := Segment{}, 0.0 // what is known of the segment to come; seconds that followed the step before
 	for i, phase := range series {
 		fail := func(err error) (Run, error) { return run, fmt.Errorf("step %d: %w", phase.Step, err) }
@@ -113,6 +116,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 					return fail(err)
 				}
 				m.Summary = next.Plan.Step.Summary
+				next.Even = known.even(next.Seconds, i, p, costs, present)
 				m.Summary.End = m.Summary.Start + next.Makespan
 				run.Segments = append(run.Segments, next)
 				begins, next = false, Segment{}
@@ -126,6 +130,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 			if o.Static {
 				continue
 			}
+			known.after(&m, i, done, costs, present)
 			m.Balancing = spent
 			to, why, err := balancer.Decide(m, present)
 			if err != nil {

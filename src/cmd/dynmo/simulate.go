@@ -104,6 +104,9 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 			if err := within(o.Pack, costs); err != nil {
 				return usageError{err}
 			}
+			if d.kind == "" && o.Config.Repack.Packs() {
+				o.Recorded = series
+			}
 			o.Show = stepsOf(barOf(c), runsOf*stepsIn(costs))
 			a, err := simulated(costs, o, d.kind)
 			if err != nil {

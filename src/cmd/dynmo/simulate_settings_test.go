@@ -93,6 +93,7 @@ func TestWhatIfRefusesIdleSets(t *testing.T) {
 		{"simulate --pack 5000=2", "--pack 5000=2: want a step from 1 to 999, of the run but its first"},
 		{"simulate --pack 20=2 --set balance.kind=param", "balance.kind = param never moves layers"},
 		{"simulate --repack 0.1 --set balance.kind=param", "balance.kind = param never moves layers"},
+		{"simulate --set repack.kind=first-fit", "a limit or more than one stage"},
 		{"plan --set simulate.head=0.5", "--set simulate.head: has no effect on plan, only simulate looks at it"},
 		{"plan --set balance.every=5", "--set balance.every: has no effect on this answer of plan"},
 	} {

@@ -190,3 +190,15 @@ func TestDuration(t *testing.T) {
 		}
 	}
 }
+
+// TestSimulateRepacksOntoNodes: ranks of the network's nodes are counted, and nodes that
+// hold no layer any more are given back.
+func TestSimulateRepacksOntoNodes(t *testing.T) {
+	workbench(t, "")
+	write(t, "nodes.toml", "ranks_per_node = 2\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-5\nbandwidth_bytes = 1e10\n")
+	args := []string{"simulate", "run.toml", "--costs", "costs.json", "--network", "nodes.toml", "--dynamic", "freeze", "--steps", "60", "--every", "10", "--repack", "0.3"}
+	p := decoded[simAnswer](t, args...).Packing
+	if p == nil || len(p.Packed) != 2 || p.Packed[0].Ranks != 3 || p.Packed[0].Nodes != 2 || p.Packed[1].Ranks != 2 || p.Packed[1].Nodes != 1 || !(p.NodeHours > 0) {
+		t.Errorf("%+v", p)
+	}
+}
