@@ -98,7 +98,11 @@ func tightRun(t *testing.T, c config.Config, within string, times int, balancer 
 func TestNoMemoryForAMove(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 8
-	still := goRun(t, c, nil)
+	alone := func(replicas int) *run { // undisturbed, on one stage
+		c := c
+		c.Parallel.Replicas = replicas
+		return &tightRun(t, c, "", 0, func() plan.Balancer { return &script{next: scatter(4)} }).run
+	}
 	for _, d := range []struct {
 		name, within     string
 		stages, replicas int
@@ -113,16 +117,10 @@ func TestNoMemoryForAMove(t *testing.T) {
 			expect.NewFault(t, "F20", "")
 			c := c
 			c.Parallel.Stages, c.Parallel.Replicas = d.stages, d.replicas
-			want := still
-			if d.replicas > 1 {
-				alone := c
-				alone.Parallel.Stages = 1
-				want = goRun(t, alone, nil)
-			}
 			out := tightRun(t, c, d.within, 1, func() plan.Balancer {
 				return &shrinking{script: &script{next: scatter(4)}, config: c, stages: d.shrinks}
 			})
-			if at := out.difference(want); at != "" {
+			if at := out.difference(alone(d.replicas)); at != "" {
 				t.Errorf("differs from one stage at %s", at)
 			}
 			if len(out.refused) != 1 || !strings.Contains(out.refused[0], ": rank 1 (host ") || !strings.Contains(out.refused[0], "out of memory") || out.warned != 1 {

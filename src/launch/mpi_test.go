@@ -56,7 +56,7 @@ func (k task) run(world comm.Transport, corpus *data.Corpus, out *run) (train.Ou
 		err = left()
 	}
 	if err == nil && o.Left {
-		err = await(r, Hooks{Stop: func() bool { return false }})
+		err = await(r, o.Steps, Hooks{Stop: func() bool { return false }})
 	}
 	return o, err
 }

@@ -186,7 +186,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	files, err := record.Open(dir, c.TOML(), record.Here(false))
 	expect.OK(t, err)
-	shrunk(t, c, map[int]int{4: 3, 11: 1}, 2, recorded{files})
+	shrunk(t, c, map[int]int{4: 3, 9: 1}, 2, recorded{files})
 	expect.OK(t, files.Close())
 	r, err := report.ReadAll(dir)
 	expect.OK(t, err)
@@ -194,7 +194,7 @@ func TestLeavingIsRecorded(t *testing.T) {
 		switch {
 		case step <= 4:
 			return 5
-		case step <= 11:
+		case step <= 9:
 			return 3
 		}
 		return 1
@@ -234,8 +234,8 @@ func TestLeavingIsRecorded(t *testing.T) {
 			t.Errorf("packing behind step %d: %+v", e.Step, p)
 		}
 	}
-	if !slices.Equal(steps, []int{4, 11}) {
-		t.Errorf("packings behind steps %v, want 4 and 11", steps)
+	if !slices.Equal(steps, []int{4, 9}) {
+		t.Errorf("packings behind steps %v, want 4 and 9", steps)
 	}
 	f, err := os.Open(filepath.Join(dir, record.CostsFile))
 	expect.OK(t, err)
