@@ -171,8 +171,8 @@ start_accounting() {
 	until_true 60 slurmdbd sacctmgr -n show cluster
 }
 
-# start_node NAME: slurmd in namespaces of its own. An ordinary user is itself again in
-# one inside.
+# start_node NAME: slurmd in namespaces of its own, with shared memory of its own, which
+# goes with the node. An ordinary user is itself again in one inside.
 start_node() {
 	local inner=()
 	if [ "$(id -u)" != 0 ]; then
@@ -182,7 +182,7 @@ start_node() {
 	# The shell stays, as process 1 of the namespace, which has to reap orphans.
 	# shellcheck disable=SC2016 # expanded by the shell inside
 	keep "$1" "${namespaces[@]}" \
-		bash -c 'hostname "$1"; "${@:2}" slurmd -D -N "$1" & wait $!' sh "$1" "${inner[@]}"
+		bash -c 'hostname "$1" && mount -t tmpfs none /dev/shm; "${@:2}" slurmd -D -N "$1" & wait $!' sh "$1" "${inner[@]}"
 }
 
 up() {

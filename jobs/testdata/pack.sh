@@ -113,8 +113,23 @@ t_bare_second_release() {
 	same pruning_reference
 }
 
-# as_it_packs COMMAND...: hurts a job whose model has just been packed: onto nodes 1 and 4,
-# since fewer bytes move then.
+# leaving: as pack, but in the first start rank 3, which has no place once the model is
+# packed onto nodes 1 and 4 (fewer bytes move then), stops as it waits for its order to go:
+# ranks are leaving until it has gone, or for 60 s.
+leaving() {
+	cat >"$name.dynmo" <<-END
+		#!/bin/sh
+		[ "\$SLURM_STEP_ID" != 0 ] || export DYNMO_FAULT=stop@0.parked:3
+		exec $real "\$@"
+	END
+	chmod +x "$name.dynmo"
+	config=pack.toml
+	reference packed_reference "$config"
+	DYNMO=$PWD/$name.dynmo submit --nodes=4 --ntasks-per-node=2 -- --set elastic.release=slurm
+	within 60 test -s "$name.run/metrics.jsonl" || problem 'does not start'
+}
+
+# as_it_packs COMMAND...: hurts a job of which ranks are leaving.
 as_it_packs() {
 	within 120 packed 1 || problem 'was never packed'
 	hurt "$@"
@@ -124,26 +139,22 @@ as_it_packs() {
 }
 t_pack_node_down() {
 	fault=F14
-	pack -- --set elastic.release=slurm
-	within 60 test -s "$name.run/metrics.jsonl"
+	leaving
 	as_it_packs down "$(host 2)"
 }
 t_pack_node_crash() {
 	fault=F14
-	pack -- --set elastic.release=slurm
-	within 60 test -s "$name.run/metrics.jsonl"
+	leaving
 	as_it_packs crash "$(host 4)"
 }
 t_pack_kill_leaver() {
 	fault=F16
-	pack -- --set elastic.release=slurm
-	within 60 test -s "$name.run/metrics.jsonl"
+	leaving
 	as_it_packs kill -KILL "$(rank 3)"
 }
 t_pack_kill_survivor() {
 	fault=F16
-	pack -- --set elastic.release=slurm
-	within 60 test -s "$name.run/metrics.jsonl"
+	leaving
 	as_it_packs kill -KILL "$(rank 1)"
 }
 t_pack_kill_after_release() {

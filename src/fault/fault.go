@@ -68,9 +68,9 @@ func (f *Fault) Strike(abort, exit func(status int)) {
 
 // Killer returns what a rank is to call in every phase of writing the checkpoint after so
 // many steps, or of a move after so many; nil where no fault is wanted there. In the phases
-// of rank 0 it is rank 0 that kills the fault's rank, and stays in that phase: what is on
-// disk is what a run leaves whose rank is lost just then. pid returns the process of a
-// rank, 0 if it is on another host, where nothing is killed.
+// of rank 0 it is rank 0 that kills or stops the fault's rank, and stays in that phase: what
+// is on disk is what a run leaves whose rank is lost just then. pid returns the process of a
+// rank, 0 if it is on another host, where nothing is done.
 func (f *Fault) Killer(steps, rank int, pid func(rank int) int) func(Phase) {
 	switch {
 	case f == nil || f.Phase == "" || f.Rank != rank && !(rank == 0 && f.Phase.OfRank0()):
@@ -78,9 +78,13 @@ func (f *Fault) Killer(steps, rank int, pid func(rank int) int) func(Phase) {
 	case f.Step != steps && (f.Phase.OfCheckpoint() || steps < f.Step):
 		return nil
 	}
+	with := unix.SIGKILL
+	if f.Kind == Stop {
+		with = unix.SIGSTOP
+	}
 	return func(p Phase) {
 		if victim := pid(f.Rank); p == f.Phase && victim > 0 {
-			signal(victim, unix.SIGKILL)
+			signal(victim, with)
 		}
 	}
 }
