@@ -104,7 +104,7 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 			if err := within(o.Pack, costs); err != nil {
 				return usageError{err}
 			}
-			if d.kind == "" && o.Config.Repack.Packs() {
+			if d.kind == "" && o.Config.Packs() {
 				o.Recorded = series
 			}
 			o.Show = stepsOf(barOf(c), runsOf*stepsIn(costs))
