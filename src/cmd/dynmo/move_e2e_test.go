@@ -62,7 +62,7 @@ func TestTrainCrashesWhileLeaving(t *testing.T) {
 	t.Parallel()
 	longer := append(moving, sets("train.steps=120", "checkpoint.keep=100")...) // than it takes to see that a rank is gone
 	before := sync.OnceValues(func() (dir, want string) { return beforeAMove(t, longer) })
-	packing := append(longer, sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=2")...)
+	packing := append(longer, sets("repack.kind=sustain", "repack.tolerance=0.9", "repack.stages=1")...)
 	for rank := range 4 {
 		crashOnLeaving(t, before, "migrate", packing, fault.Fault{Kind: fault.Kill, Step: 3, Phase: fault.Resized, Rank: rank})
 	}
