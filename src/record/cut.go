@@ -134,7 +134,7 @@ func (s *resumption) costs(text []byte) []byte {
 	}
 	last := &phases[len(phases)-1]
 	if steps := s.from.Step - last.Step; steps != last.Steps {
-		last.Steps = steps
+		last.Steps, last.Known = steps, last.Known[:min(len(last.Known), steps)]
 		line, err := json.Marshal(last)
 		if err == nil { // what was read can be written
 			text = text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]
