@@ -73,7 +73,6 @@ func TestErrors(t *testing.T) {
 		{"more stages than layers", "[model]\nblocks = 2\n[parallel]\nstages = 5", nil},
 		{"more stages than half layers", "[model]\nblocks = 2\ngrain = \"half\"", []string{"parallel.stages=7"}},
 		{"learning rate that rises", "[optimizer]\nmin_lr = 1", nil},
-		{"packing that leaves more stages than there are", "[balance]\nkind = \"partition\"\n[repack]\nkind = \"sustain\"\nstages = 9", nil},
 		{"densities that fall", "[simulate]\ndensity_most = 0.05", nil},
 		{"a share beyond all", "[simulate]\nattention = 1\nfrozen = 1.5\nhead = 0", nil},
 		{"freezing that no run is long enough for", "[dynamic]\nkind = \"freeze\"\n[freeze]\nstart = 10\nevery = 5\nreference = 5\nwindow = 40\n[train]\nsteps = 200", nil},

@@ -83,7 +83,6 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Balance.Kind == "layout" && c.Balance.Layout == "", "a layout", "balance.layout balance.kind"},
 		{c.Repack.Kind == "first-fit" && c.Balance.MemoryLimitBytes == 0 && c.Repack.Stages == 1,
 			"a limit or more than one stage: first-fit merges stages as long as their memory fits", "balance.memory_limit_bytes repack.stages repack.kind"},
-		{c.Packs() && c.Repack.Stages > c.Parallel.Stages, "repack.stages to be at most parallel.stages", "repack.stages parallel.stages"},
 		{c.Optimizer.MinLR > c.Optimizer.LR, "optimizer.min_lr to be at most optimizer.lr", "optimizer.min_lr optimizer.lr"},
 		{c.Prune.Final < c.Prune.Initial, "prune.final to be at least prune.initial", "prune.final prune.initial"},
 		{c.Simulate.Densest < c.Simulate.Sparsest, "simulate.density_most to be at least simulate.density_least", "simulate.density_most simulate.density_least"},
