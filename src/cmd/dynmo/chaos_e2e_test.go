@@ -55,7 +55,7 @@ func TestTrainChaos(t *testing.T) {
 
 	took := func(steps int, run string) time.Duration { // of a run, its start too
 		c.args = c.training(steps, run)
-		return c.ends(t, c.start(t, "", length), exitDone).took
+		return c.ends(t, c.start(t, "", max(length, 10*time.Minute)), exitDone).took
 	}
 	c.pace = (took(500, "longer") - took(100, "shorter")) / 400
 	n := int(0.6 * float64(length) / float64(c.pace))
