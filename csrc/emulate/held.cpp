@@ -1,4 +1,4 @@
-/* What a process holds, for tests that it is given back. */
+/* Counts of all that a process holds, for tests that it is given back. */
 #include "stream.h"
 
 using namespace emulate;

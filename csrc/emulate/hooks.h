@@ -19,7 +19,7 @@ extern "C" void dynmo_emulate_fail(int status);
 /* Counts communicators that are there: one more, or one less. */
 extern "C" void dynmo_emulate_communicators(int change);
 
-/* What the process holds at the moment. */
+/* All that the process holds at the moment. */
 struct dynmo_emulate_holding {
 	long long contexts, streams; /* but for null streams */
 	long long bytes, pinned;     /* of devices, and of the host for them */

@@ -138,7 +138,7 @@ func (g *Group) Post() *Post { return g.o.post }
 // other hosts it cannot.
 func (g *Group) Gone(rank int) error {
 	if p := g.peers[rank]; g.watched[rank] && !alive(p.PID) {
-		return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
+		return gonePeer(p)
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ type GoneError struct {
 
 func (e *GoneError) Error() string { return e.text }
 
+// gonePeer returns the error of a rank that was seen to run no longer.
+func gonePeer(p Peer) *GoneError { return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)} }
+
 // Unwrap returns ErrGone.
 func (e *GoneError) Unwrap() error { return ErrGone }
 

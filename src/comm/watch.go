@@ -66,7 +66,7 @@ func (w *Watch) Look(now time.Time) error {
 	}
 	for i, p := range w.peers {
 		if shows := w.board.Post(p.World).state.Load(); states[i] == gone && (shows == postRuns || shows == postParked) {
-			return &GoneError{p, fmt.Sprintf("%v is %v", p, ErrGone)}
+			return gonePeer(p)
 		}
 	}
 	culprits := w.stopped(states)

@@ -56,11 +56,7 @@ func (t Terms) Kept(ranks []int) []string {
 
 // Parking returns the terms under which ranks without layers wait for the end.
 func Parking(base *comm.Group) Terms {
-	t := Terms{Mode: Park}
-	for rank := range base.Size() {
-		t.Nodes = append(t.Nodes, base.Peer(rank).Host)
-	}
-	return t
+	return Terms{Mode: Park, Nodes: base.Hosts()}
 }
 
 // Here is what a rank finds where it runs.

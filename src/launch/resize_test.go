@@ -49,10 +49,7 @@ func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Lay
 		return now, why, err
 	}
 	next = now.With(partitiontest.Random(draw, now.Cuts.Layers(), order.Map.Virtual()), order)
-	present := make([]int, now.Mesh.Size())
-	for rank := range present {
-		present[rank] = now.World(rank)
-	}
+	present := now.WorldRanks()
 	if s.seed%2 == 0 {
 		nodes, bytes := make([]int, slices.Max(present)+1), make([]int64, len(m.Layers))
 		for rank := range nodes {

@@ -38,6 +38,39 @@ func Compact(present, next Layout, nodes []int, bytes []int64) []int {
 	return nil
 }
 
+// FewestNodes returns how many nodes so many of a layout's ranks fill at least, the first
+// rank's among them. nodes is by rank of the launched world.
+func FewestNodes(l Layout, ranks int, nodes []int) int {
+	_, has := l.onNodes(nodes)
+	return fewest(has, ranks)
+}
+
+// onNodes returns by rank of the mesh its node, counted from 0 in their order, and by node
+// how many ranks it has.
+func (l Layout) onNodes(nodes []int) (node, ranks []int) {
+	index := make(map[int]int)
+	for _, rank := range l.WorldRanks() {
+		at, ok := index[nodes[rank]]
+		if !ok {
+			at = len(index)
+			index[nodes[rank]], ranks = at, append(ranks, 0)
+		}
+		node = append(node, at)
+		ranks[at]++
+	}
+	return node, ranks
+}
+
+// fewest returns how many nodes, the first among them, have so many ranks. ranks is by node.
+func fewest(ranks []int, size int) int {
+	others := slices.Sorted(slices.Values(ranks[1:]))
+	n := 1
+	for left := size - ranks[0]; left > 0; n++ {
+		left -= others[len(others)-n]
+	}
+	return n
+}
+
 // compaction chooses ranks of the present mesh for those of the next.
 type compaction struct {
 	size   int       // ranks of the next mesh
@@ -50,16 +83,9 @@ type compaction struct {
 
 func newCompaction(present, next Layout, nodes []int, bytes []int64) *compaction {
 	c := &compaction{size: next.Mesh.Size(), misses: make([][]int64, next.Stages())}
-	index := make(map[int]int)
-	for rank := range present.Mesh.Size() {
-		name := nodes[present.World(rank)]
-		node, ok := index[name]
-		if !ok {
-			node = len(index)
-			index[name], c.ranks = node, append(c.ranks, 0)
-		}
-		c.node, c.before = append(c.node, node), append(c.before, present.Mesh.Stage(rank))
-		c.ranks[node]++
+	c.node, c.ranks = present.onNodes(nodes)
+	for rank := range c.node {
+		c.before = append(c.before, present.Mesh.Stage(rank))
 	}
 	for rank := range c.size {
 		c.after = append(c.after, next.Mesh.Stage(rank))
@@ -98,16 +124,6 @@ func (c *compaction) best() []int {
 // together reports whether the ranks of every node are neighbours.
 func (c *compaction) together() bool { return slices.IsSorted(c.node) }
 
-// fewest returns how many nodes, the first among them, have enough ranks.
-func (c *compaction) fewest() int {
-	others := slices.Sorted(slices.Values(c.ranks[1:]))
-	n := 1
-	for left := c.size - c.ranks[0]; left > 0; n++ {
-		left -= others[len(others)-n]
-	}
-	return n
-}
-
 // choices visits the sets of the fewest nodes that have enough ranks, the first node among
 // them: mostChoices of them at most.
 func (c *compaction) choices(visit func(chosen []bool)) {
@@ -133,7 +149,7 @@ func (c *compaction) choices(visit func(chosen []bool)) {
 		choose(node+1, more, ranks)
 	}
 	chosen[0] = true
-	choose(1, c.fewest()-1, c.ranks[0])
+	choose(1, fewest(c.ranks, c.size)-1, c.ranks[0])
 }
 
 // most returns how many ranks so many nodes from one on have at most.

@@ -13,6 +13,15 @@ func (l Layout) World(rank int) int {
 	return l.Ranks[rank]
 }
 
+// WorldRanks returns the rank of the launched world of every rank of the mesh.
+func (l Layout) WorldRanks() []int {
+	list := make([]int, l.Mesh.Size())
+	for rank := range list {
+		list[rank] = l.World(rank)
+	}
+	return list
+}
+
 // Place returns the rank of the mesh that a rank of the launched world is; false if it
 // takes no part.
 func (l Layout) Place(world int) (rank int, ok bool) {

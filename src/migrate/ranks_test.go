@@ -124,10 +124,7 @@ func anyRanks(c model.Config, stages, replicas int, order mesh.Order, key uint64
 			return err
 		}
 		for left, round := stages, uint64(1); ; round++ {
-			ranks := make([]int, present.Mesh.Size())
-			for rank := range ranks {
-				ranks[rank] = present.World(rank)
-			}
+			ranks := present.WorldRanks()
 			if round%2 == 0 { // else they only change places
 				left--
 			}

@@ -52,8 +52,8 @@ func (b *balancer) Refer(d Reference) error {
 }
 
 // reference notes what the dense model takes, after each of its first steps and then as
-// often as their number doubles, until it changes. Ranks count as undisturbed and equally fast: one that was slow for
-// a while would let the model seem to shrink.
+// often as their number doubles, until it changes. Ranks count as undisturbed and equally
+// fast: one that was slow for a while would let the model seem to shrink.
 func (b *balancer) reference() error {
 	d := &b.memory.Reference
 	if d.Seen > 0 && b.Changed {

@@ -218,7 +218,7 @@ func (j *Journal) decision(d Done, makespan float64) error {
 		return j.event(Event{Step: d.Step, Kind: Balance, Detail: d.Why.Detail(d.Next)})
 	}
 	if d.Moved.Refused != "" {
-		if err := j.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{"refused": d.Moved.Refused}}); err != nil {
+		if err := j.event(Event{Step: d.Step, Kind: Migrate, Seconds: Float(d.Moving), Detail: map[string]any{refusedKey: d.Moved.Refused}}); err != nil {
 			return err
 		}
 	}

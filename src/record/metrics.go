@@ -112,9 +112,9 @@ const (
 	GPU     EventKind = "gpu"        // how the GPU of rank 0 fares, at the end of a run
 )
 
-// Refused returns why a move could not be had, "" if it could.
+// Refused returns why a move could not be had, or nodes not be given back, "" if they could.
 func (e Event) Refused() string {
-	text, _ := e.Detail["refused"].(string)
+	text, _ := e.Detail[refusedKey].(string)
 	return text
 }
 

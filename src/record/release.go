@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// refusedKey is the detail of a release that tells why Slurm took no nodes back.
+// refusedKey is the detail of an event that tells why Slurm took no nodes back, or why a
+// move could not be had.
 const refusedKey = "refused"
 
 // Warn tells people what goes another way than the settings want.

@@ -96,7 +96,6 @@ type Tally struct {
 	cuts          []int
 	before, after paces
 	moved         bool
-	shrinks       int // that failed
 	series        profile.Series
 	packer        Packer
 }
@@ -155,11 +154,8 @@ func (t *Tally) Step(m Metrics) {
 // Event takes an event.
 func (t *Tally) Event(e Event) {
 	t.packer.Event(e)
-	switch {
-	case e.Kind == Dynamic:
+	if e.Kind == Dynamic {
 		t.after = paces{}
-	case e.Kind == Release && e.Detail[refusedKey] != nil:
-		t.shrinks++
 	}
 }
 
@@ -178,7 +174,7 @@ func (t *Tally) Costs(p profile.Phase) {
 func (t *Tally) Summary(status Status) Summary {
 	return Summary{
 		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
-		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.shrinks, Packing: t.packer.Packing(),
+		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.refused(), Packing: t.packer.Packing(),
 	}
 }
 

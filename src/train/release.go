@@ -84,22 +84,13 @@ func (r *Rank) restarts(present, next layout.Layout) *Next {
 	if r.Terms.Mode != elastic.Restart || next.Stages() >= present.Stages() {
 		return nil
 	}
-	return &Next{next.Stages(), r.Terms.Kept(worldRanks(next)), r.Terms.Kept(worldRanks(present)), lost(present, next)}
-}
-
-// worldRanks returns the ranks of the launched world that a layout has.
-func worldRanks(l layout.Layout) []int {
-	list := make([]int, l.Mesh.Stages*l.Mesh.Replicas)
-	for rank := range list {
-		list[rank] = l.World(rank)
-	}
-	return list
+	return &Next{next.Stages(), r.Terms.Kept(next.WorldRanks()), r.Terms.Kept(present.WorldRanks()), lost(present, next)}
 }
 
 // lost returns the ranks of the launched world that the present layout has and the next
 // has not.
 func lost(present, next layout.Layout) (list []int) {
-	for _, rank := range worldRanks(present) {
+	for _, rank := range present.WorldRanks() {
 		if _, stays := next.Place(rank); !stays {
 			list = append(list, rank)
 		}
