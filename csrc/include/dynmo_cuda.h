@@ -29,7 +29,8 @@ enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 enum {
 	DYNMO_CUDA_ARCH   = -1, /* no code in the library for this GPU */
 	DYNMO_CUDA_SHAPE  = -2, /* a shape that no kernel here can do */
-	DYNMO_CUDA_ABSENT = -3  /* a library that the call needs cannot be opened */
+	DYNMO_CUDA_ABSENT = -3, /* a library that the call needs cannot be opened */
+	DYNMO_CUDA_PATH   = -4  /* DYNMO_CUDA_ATTENTION names kernels that there are not here */
 };
 
 typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
