@@ -28,10 +28,10 @@ func (of maker) routed(n, experts, k, room int) (all []example) {
 		call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: dims, Routing: settings} }
 		note := fmt.Sprintf(",room=%d%s", room, by.note)
 		given := map[string]any{"chosen": filled(n * k), "logits": logits, "scores": by.scores}
-		route := of.example(call(kernel.RouteTokens), note, given, bounded(wide))
+		route := of.example(call(kernel.RouteTokens), note, given, bounded(roundedOnce))
 		chosen := indices(route.operands[0].want)
 		given = map[string]any{"chosen": chosen, "router": route.operands[2].want}
-		gradient := of.example(call(kernel.RouteGradient), note, given, bounded(wide))
+		gradient := of.example(call(kernel.RouteGradient), note, given, bounded(roundedOnce))
 		given = map[string]any{"places": filled(n * k), "tokens": filled(n * k), "ends": filled(experts + 1), "chosen": chosen,
 			"weights": single(route.operands[1].want)}
 		all = append(all, route, gradient, of.example(call(kernel.PlaceTokens), note, given, bounded(exactly)))
@@ -50,9 +50,9 @@ func filled(n int) []int32 {
 
 func indices(x []float64) []int32 { return converted(x, func(x float64) int32 { return int32(x) }) }
 
-// wide bounds results that are computed in float64 and rounded once: a gradient's terms
+// roundedOnce bounds results that are computed in float64 and rounded once: a gradient's terms
 // are at most of the size of the weights' gradients. Choices, and counts, are exact.
-func wide(d kernel.Dims, before, want values) values {
+func roundedOnce(d kernel.Dims, before, want values) values {
 	bounds := values{}
 	for name, x := range want {
 		bounds[name] = make([]float64, len(x))
