@@ -208,6 +208,18 @@ END
 		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
 }
 
+# spills: no kernel of attention, as cuda_library left them, keeps registers in memory.
+spills() {
+	local dump object
+	dump=$(dirname "$(command -v "$nvcc")")/cuobjdump
+	[ -x "$dump" ] || { say "skipped, without $dump: registers of attention"; return 0; }
+	for object in build/cuda/attention*.o; do "$dump" --dump-resource-usage "$object"; done | awk '
+		/^arch/ { arch = $3 }
+		/Function/ { kernel = $2; kernels++ }
+		/ STACK:[1-9]/ { print kernel, arch, "spills:", $2; bad = 1 }
+		END { exit bad || !kernels }' >&2
+}
+
 # cuda_build makes bin/dynmo-cuda, which bin/dynmo becomes where GPUs are wanted.
 cuda_build() {
 	go build -trimpath -tags "$tags${tags:+ }cuda" -ldflags "-X main.version=$(revision)" -o bin/dynmo-cuda ./src/cmd/dynmo &&
@@ -254,8 +266,29 @@ test_cuda() {
 		local -x ARCHS=${ARCHS:-90} # the sources have no code of one architecture alone
 	fi
 	part 'cuda library' cuda_library
+	part 'registers of attention' spills
 	part 'vet, cuda' go vet -tags "$all" $(comm -13 <(package_files -tags "$tags") <(package_files -tags "$all") | cut -d ' ' -f 1)
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \
 		go test -vet=off -count=1 -timeout "$1" -tags "$all" -run "$(cuda_tests)" $(cuda_packages)
+	[ -z "${DYNMO_LONG:-}" ] || part 'CUDA 12, laid out as NVIDIA does' test_toolkit
+}
+
+# test_toolkit builds a copy of the sources with a toolkit of CUDA 12 that lies in one
+# folder, as NVIDIA's do, and runs the kernels' conformance on an emulator of its headers.
+test_toolkit() {
+	local toolkit=$PWD/build/toolkit copy=$PWD/build/toolkit-build status=0
+	bench/toolkit.sh "$toolkit" || status=$?
+	[ "$status" != 3 ] || { say 'SKIP the build with CUDA 12'; return 0; }
+	[ "$status" = 0 ] || return 1
+	rm -rf "$copy"/{bench,csrc,src}
+	mkdir -p "$copy"
+	cp -rp go.mod go.sum build.sh bench csrc src "$copy"
+	(
+		cd "$copy"
+		export CUDA_HOME=$toolkit NVCC=$toolkit/bin/nvcc
+		./build.sh cuda && grep -q 'nvcc 12\.' lib/libdynmo_cuda.so || exit 1
+		eval "$(./build.sh env cuda)"
+		go test -vet=off -short -count=1 -tags "$TAGS" -run Conformance ./src/kernel/cuda ./src/device/cuda
+	)
 }
