@@ -42,12 +42,8 @@ func (k *Backend) PrepareTF32(s device.Stream, slot int, out, inp, weight tensor
 
 // entries returns a product with a pattern.
 func entries(product C.int32_t, byRows bool, w kernel.CSR, n int) C.dynmo_cuda_rival {
-	turned := C.int32_t(0)
-	if byRows {
-		turned = 1
-	}
 	return C.dynmo_cuda_rival{
-		product: product, by_rows: turned, row: (*C.int32_t)(w.RowPtr.Ptr), col: (*C.int32_t)(w.ColIdx.Ptr),
+		product: product, by_rows: truth(byRows), row: (*C.int32_t)(w.RowPtr.Ptr), col: (*C.int32_t)(w.ColIdx.Ptr),
 		n: size(n), rows: size(w.Rows), cols: size(w.Cols), nnz: size(w.NNZ),
 	}
 }
