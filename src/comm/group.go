@@ -61,6 +61,7 @@ type Group struct {
 	staging staging    // memory for messages of bytes
 	pending []pending  // messages of bytes not yet received, oldest first
 	idle    []*message // that can be used again
+	rounds  []*round   // likewise
 	// links is by the receiver's rank in the world. All groups share the links, as
 	// they share the options.
 	links map[int]link

@@ -39,6 +39,7 @@ func Cases() []Case {
 		{"Bytes", sendBytes},
 		{"WrongLength", wrongLength},
 		{"WrongLengthInPieces", wrongLengthInPieces},
+		{"Exchange", func(t comm.Transport) error { return exchangeRounds(onHostMemory(comm.New(t, quick()))) }},
 		{"Collectives", collectives},
 		{"AllreduceOrder", allreduceOrder},
 		{"Split", split},

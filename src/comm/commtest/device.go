@@ -41,6 +41,7 @@ func DeviceCases() []DeviceCase {
 		{"EventAgain", (*Rank).eventAgain},
 		{"SteadyRing", (*Rank).steadyRing},
 		{"Group", (*Rank).group},
+		{"Exchange", (*Rank).exchange},
 		{"HostBetween", (*Rank).hostBetween},
 		{"HostAnswer", (*Rank).hostAnswer},
 		{"CloseAndSplit", (*Rank).closeAndSplit},

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
@@ -90,4 +91,16 @@ func (r *Rank) hostAnswer() error {
 		Value(g.RecvBytes(other, tag))
 	}
 	return errors.Join(b.finish(), g.Close(), r.DeviceTransport.Close())
+}
+
+// exchange: rounds of device memory.
+func (r *Rank) exchange() error {
+	g := r.split()
+	inDevice := grouped{g, r}
+	err := exchangeRounds(rounder{
+		Group: g, memory: inDevice.memory, compare: r.compare,
+		write: func(m tensor.Mem, data []byte) { r.Compute.Copy(m, tensor.From(data)) },
+		ready: func() device.Event { return r.Compute.Record(nil) },
+	})
+	return errors.Join(err, g.Close(), r.DeviceTransport.Close())
 }

@@ -128,7 +128,7 @@ func (of maker) all() []example {
 	for _, s := range [][3]int{{1, 1, 1}, {1, 3, 17}, {4, 2, 64}, {3, 5, 1003}} {
 		all = append(all, of.structured(s[0], s[1], s[2])...)
 	}
-	return all
+	return append(all, of.wide()...)
 }
 
 // embedding returns both calls, and the backward without positions, with tables small

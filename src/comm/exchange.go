@@ -1,0 +1,152 @@
+package comm
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
+
+// Part is one message of a round: memory that goes to another rank, or that what comes
+// from it is received into.
+type Part struct {
+	Rank int
+	Mem  tensor.Mem
+}
+
+// Round is a round of messages under way, as Exchange returns it. It may be copied; the
+// round's record is used again once a Wait has returned. A zero Round is done.
+type Round struct {
+	r      *round
+	number uint64 // of the round that r stood for
+}
+
+// round is the record of a round under way.
+type round struct {
+	g        *Group
+	number   uint64    // rounds it stood for before
+	requests []Request // the receives, then the sends
+}
+
+// Exchange begins a round of messages: it sends the memory of some parts to their ranks and
+// receives into that of others, all once after has happened (nil: at once). Of the messages
+// from one rank to another in a round the k-th part sent is received into the k-th part, and
+// both have the same length, as both ranks know. A part without bytes carries nothing. All
+// memory of a round is in one space, and neither sent to this rank itself nor on Go's heap.
+//
+// All ranks begin the rounds of a group, and of groups split from one group, in one order: a
+// later round may wait until an earlier one is under way. A rank that has no part with bytes
+// may leave a round out. Rounds of one group may have the same tag.
+//
+// On a virtual clock a part is a message as Send and Recv know it, and the sends depart in
+// the order of the parts.
+func (g *Group) Exchange(tag int, sends, recvs []Part, after device.Event) (Round, error) {
+	r := g.newRound()
+	for _, side := range []struct {
+		parts []Part
+		begin func(rank, tag int, m tensor.Mem, after device.Event) (Request, error)
+	}{{recvs, g.Recv}, {sends, g.Send}} {
+		for _, p := range side.parts {
+			if p.Mem.Bytes == 0 {
+				continue
+			}
+			if p.Rank == g.rank {
+				panic("comm: a part of a round with this rank itself")
+			}
+			req, err := side.begin(p.Rank, tag, p.Mem, after)
+			if err != nil {
+				return Round{}, err
+			}
+			r.requests = append(r.requests, req)
+		}
+	}
+	return Round{r, r.number}, nil
+}
+
+// newRound returns a record that is not in use.
+func (g *Group) newRound() *round {
+	last := len(g.rounds) - 1
+	if last < 0 {
+		return &round{g: g}
+	}
+	r := g.rounds[last]
+	g.rounds, r.requests = g.rounds[:last], r.requests[:0]
+	return r
+}
+
+// Test reports whether all messages of the round have arrived, on the device too, and drives
+// them. It is no wait: no stream waits for them, and a virtual clock does not move. Wait
+// follows in any case.
+func (q Round) Test() (bool, error) {
+	if q.r == nil || q.r.number != q.number {
+		return true, nil
+	}
+	all := true
+	for _, req := range q.r.requests {
+		done, err := req.Test()
+		if err != nil {
+			return true, err
+		}
+		all = all && done
+	}
+	return all, nil
+}
+
+// Arrived does what Test does, but on a virtual clock messages have arrived once the clock has
+// come to their arrival, whenever they really do. There it lets up to abreast pass for them.
+func (q Round) Arrived() (bool, error) {
+	if q.r == nil || q.r.g.o.Clock.Kind() != "virtual" {
+		return q.Test()
+	}
+	clock := q.r.g.o.Clock
+	clock.Pause()
+	defer clock.Resume()
+	for start := time.Now(); ; {
+		done, err := q.Test()
+		if err != nil || done {
+			return done && q.reached(clock.Now()), err
+		}
+		if time.Since(start) > abreast {
+			return false, nil
+		}
+		nap := unix.NsecToTimespec(int64(pollEvery))
+		_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
+	}
+}
+
+// abreast is by how much a rank may really be behind another whose virtual clock shows the
+// same: ranks share cores, so it has yet to compute what the other has. Without this time a
+// rank would find messages late that are not.
+const abreast = 200 * time.Millisecond
+
+// reached reports whether all messages of a round that are there have arrived by now.
+func (q Round) reached(now float64) bool {
+	if q.r.number != q.number {
+		return true
+	}
+	return !slices.ContainsFunc(q.r.requests, func(req Request) bool {
+		m := req.m
+		return m.number == req.number && m.reaches && m.stamp > now
+	})
+}
+
+// Wait returns once work that is enqueued from then on finds what was received, and may
+// overwrite what was sent; where memory is a device's, the host need not wait for that. A
+// virtual clock moves to the arrival of the last message. It looks for the dead and gives up
+// as Request.Wait does.
+func (q Round) Wait() error {
+	if q.r == nil || q.r.number != q.number {
+		return nil
+	}
+	for _, req := range q.r.requests {
+		if err := req.Wait(); err != nil {
+			return err
+		}
+	}
+	q.r.number++
+	q.r.g.rounds = append(q.r.g.rounds, q.r)
+	return nil
+}
