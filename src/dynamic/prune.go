@@ -8,7 +8,7 @@ import (
 	"dynmo/src/model"
 )
 
-func init() { register("prune", func(c config.Config) Kind { return NewPrune(c.Prune) }) }
+func init() { register("prune", func(c config.Config) Kind { return NewPrune(c) }) }
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper,
 // algorithm 2): at chosen steps the smallest magnitudes of all blocks'
@@ -23,10 +23,11 @@ type Prune struct {
 }
 
 // NewPrune returns the pruning of the settings.
-func NewPrune(c config.Prune) Prune {
+func NewPrune(c config.Config) Prune {
+	p := c.Prune
 	return Prune{
-		Start: c.Start, Every: c.Every, Times: c.Times, Initial: c.Initial, Final: c.Final,
-		Gather: c.Select == "gather", CSRFrom: c.CSRFrom,
+		Start: p.Start, Every: p.Every, Times: p.Times, Initial: p.Initial, Final: p.Final,
+		Gather: p.Select == "gather", CSRFrom: c.CSRFrom(), Structure: structures[p.Structure],
 	}
 }
 
