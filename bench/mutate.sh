@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # Whether the conformance suite sees a barrier that is missing: bench/mutate.sh [PATTERN]
-# takes every barrier and every wait for an asynchronous copy out of csrc/cuda, one at a
-# time (of files whose name matches PATTERN, if there is one), builds the kernels without
+# takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time (of files whose name matches PATTERN, if there is one), builds the kernels without
 # it for the emulator, and runs the cases of the operations that it belongs to in three
 # orders of threads. It prints file, line, kind and the case that fails; and fails itself if
 # none does, unless the comment of a barrier says why no order of threads shows it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|mbarrier_wait[a-z_]*|wgmma_wait[a-z_]*(<[^>]*>)?'
+kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|barrier_wait|products_wait<[^>]*>|threads_meet'
 
 # operations SOURCE prints a pattern of the operations of a file of kernels.
 operations() {
