@@ -1,5 +1,5 @@
 /* Sums of rows of a table, as mixtures of experts have them, and the gradient of their
- * factors. Bound by memory: combine moves (each + 1)·n·c elements. */
+ * factors. Bound by memory: combine moves (each + 1)·n·c elements, with an addend one n·c more. */
 #include "reduce.cuh"
 #include "rows.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 /* The first row begins the sum, so that one row alone keeps its bits. */
 template <typename E, bool VECTOR>
 __global__ void __launch_bounds__(32 * WARPS)
-combine(E *out, const E *inp, const int32_t *rows, const float *factor, int n, int each, int c)
+combine(E *out, const E *inp, const int32_t *rows, const float *factor, const E *add, int n, int each, int c)
 {
 	const int N = width<E>;
 	int i = warp_row(), at = tile_column<E>();
@@ -26,6 +26,12 @@ combine(E *out, const E *inp, const int32_t *rows, const float *factor, int n, i
 		for (int j = 0; j < N; j++)
 			sum[j] = empty ? times * x[j] : sum[j] + times * x[j];
 		empty = false;
+	}
+	if (add) {
+		pack<E> x = read<VECTOR, N>(add + static_cast<int64_t>(i) * c, at, c);
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			sum[j] += x[j];
 	}
 	write<VECTOR>(out + static_cast<int64_t>(i) * c, at, c, pack<E>::of(sum));
 }
@@ -52,12 +58,12 @@ factors(float *dfactor, const E *dout, const E *inp, const int32_t *rows, int al
 }
 
 template <typename E>
-int32_t run_combine(void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, int n, int each,
-	int c)
+int32_t run_combine(void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, const void *add,
+	int n, int each, int c)
 {
-	auto kernel = rows_aligned<E>(c, out, inp) ? combine<E, true> : combine<E, false>;
+	auto kernel = rows_aligned<E>(c, out, inp, add) ? combine<E, true> : combine<E, false>;
 	LAUNCH(kernel, row_tiles<E>(n, c), dim3(32, WARPS), 0, stream, static_cast<E *>(out), static_cast<const E *>(inp),
-		rows, factor, n, each, c);
+		rows, factor, static_cast<const E *>(add), n, each, c);
 	return launched();
 }
 
@@ -74,10 +80,10 @@ int32_t run_factors(void *stream, float *dfactor, const void *dout, const void *
 } // namespace
 
 int32_t dynmo_cuda_combine_rows(dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows,
-	const float *factor, int32_t n, int32_t each, int32_t c)
+	const float *factor, const void *add, int32_t n, int32_t each, int32_t c)
 {
 	if (n == 0 || c == 0) return 0;
-	return BY_TYPE(k, run_combine, stream, out, inp, rows, factor, n, each, c);
+	return BY_TYPE(k, run_combine, stream, out, inp, rows, factor, add, n, each, c);
 }
 
 int32_t dynmo_cuda_combine_gradient(dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,
