@@ -129,9 +129,11 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	__syncthreads();
 	int group = threadIdx.x / GROUP_THREADS;
 	if (group == HOPPER_GROUPS) {
-		if (threadIdx.x % 32 == 0) load(memory, qkv, s, h, kv, first, end);
+		give_registers<LOADING>();
+		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s, h, kv, first, end);
 		return;
 	}
+	take_registers<MULTIPLYING>();
 	query_group<HS> r;
 	clear(r.o);
 	r.largest[0] = r.largest[1] = -INFINITY;
