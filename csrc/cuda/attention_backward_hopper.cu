@@ -168,15 +168,20 @@ __device__ __forceinline__ void add_in_order(float (&dq)[HS / 8][4], query_sums 
 	if (block > 0 && thread == 0) wait_for_count(to.added + tile, block);
 	threads_meet(1 + group, GROUP_THREADS);
 #pragma unroll
-	for (int n = 0; n < HS / 8; n++) {
-		if (block > 0) {
-			float4 x = __ldcg(sums + n * GROUP_THREADS);
-			dq[n][0] += x.x;
-			dq[n][1] += x.y;
-			dq[n][2] += x.z;
-			dq[n][3] += x.w;
+	for (int first = 0; first < HS / 8; first += 4) { /* loads four at a time, as registers are scarce */
+		float4 x[4] = {};
+#pragma unroll
+		for (int n = 0; n < 4; n++)
+			if (block > 0) x[n] = __ldcg(sums + (first + n) * GROUP_THREADS);
+#pragma unroll
+		for (int n = 0; n < 4; n++) {
+			float(&sum)[4] = dq[first + n];
+			sum[0] += x[n].x;
+			sum[1] += x[n].y;
+			sum[2] += x[n].z;
+			sum[3] += x[n].w;
+			if (!last) __stcg(sums + (first + n) * GROUP_THREADS, make_float4(sum[0], sum[1], sum[2], sum[3]));
 		}
-		if (!last) __stcg(sums + n * GROUP_THREADS, make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]));
 	}
 	if (last) return;
 	__threadfence();
@@ -261,7 +266,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 	__syncthreads();
 	key_block b(s, kv, memory.block);
 	if (b.key >= b.h.t) return;
-	int group = threadIdx.x / GROUP_THREADS, row = 64 * group;
+	int group = my_group(), row = 64 * group;
 	if (group == HOPPER_GROUPS) {
 		give_registers<LOADING>();
 		if (threadIdx.x % GROUP_THREADS < 32) load(memory, keys, queries, dout, stats, s, b);

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	if (first >= end) return;
 	if (threadIdx.x == 0) open_barriers(memory);
 	__syncthreads();
-	int group = threadIdx.x / GROUP_THREADS;
+	int group = my_group();
 	if (group == HOPPER_GROUPS) {
 		give_registers<LOADING>();
 		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s, h, kv, first, end);

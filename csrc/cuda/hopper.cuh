@@ -167,6 +167,12 @@ __device__ __forceinline__ void multiply(float (&d)[N / 8][4], const uint32_t (&
 #undef PRODUCT
 #endif
 
+/* The number of the thread's group, so that the compiler knows that a warp has one: what
+ * follows from it then needs one register of a warp, where products want their operands. */
+__device__ __forceinline__ int my_group() {
+	return __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / GROUP_THREADS, 0);
+}
+
 /* Sets *map to boxes of box_rows rows of 64 channels of matrix (rows, columns): bfloat16,
  * aligned to 16 bytes, columns a multiple of 8. */
 int32_t tensor_map_of(tensor_map *map, const bf16 *matrix, int64_t rows, int64_t columns, int box_rows);
