@@ -10,18 +10,19 @@
  * the exponentials are the bound, and the kernels add little else to them.
  * Backward makes the probabilities again from lse, once by queries for dq and once
  * by keys for dk and dv: 7 products for the 5 of a kernel that adds dq up by
- * atomics, and bits that depend on nothing but operands and shape. */
+ * atomics, and bits that depend on nothing but operands and shape. Hopper's own
+ * kernels (attention_hopper.cu) make 5, and add dq up in the order of keys. */
 #include "attention.cuh"
 #include "attention_grouped.cuh"
 #ifdef DYNMO_HOPPER
 #include "attention_hopper.cuh"
-#endif
-
-static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
 
 static bool has_hopper(const dynmo_cuda *k, attention_shape s) {
 	return k->attention == ATTENTION_HOPPER && (s.hs == 64 || s.hs == 128);
 }
+#endif
+
+static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
 
 /* The sum over 8 channels of x·y. */
 template <typename E> static __device__ __forceinline__ float dot8(const E *x, const E *y, float sum) {
