@@ -19,10 +19,14 @@ find_nvcc() {
 	done
 }
 
-# cuda_go adds what the Go side needs to the environment of a build.
+# cuda_go adds what the Go side needs to the environment of a build. Of the toolkit's
+# headers cuda.h comes before any other of that name; the rest come last, for its nvml.h
+# is older than the one that go-nvml brings and is compiled with.
 cuda_go() {
+	mkdir -p build/cuda/toolkit
+	ln -sf "$cuda_home/include/cuda.h" build/cuda/toolkit/
 	export CGO_ENABLED=1
-	export CGO_CFLAGS="$CGO_CFLAGS -I$PWD/csrc/cuda/driver -I$cuda_home/include"
+	export CGO_CFLAGS="$CGO_CFLAGS -I$PWD/csrc/cuda/driver -I$PWD/build/cuda/toolkit -idirafter $cuda_home/include"
 	export CGO_LDFLAGS="$CGO_LDFLAGS$cuda_libs"
 }
 
@@ -124,53 +128,96 @@ architectures() {
 	[ -n "$found" ] && echo "$found"
 }
 
-# cuda_objects HOST ARCHS RELEASE compiles what has changed, itself or a header,
-# since the last time.
-cuda_objects() {
-	local a source object key flags todo=()
-	flags="$1 -std=c++17 -O3 -Icsrc/include -Xcompiler -fPIC,-fvisibility=hidden ${NVCCFLAGS:-}"
+# knows_hopper ARCHS: whether sm_90 is wanted and nvcc compiles for sm_90a, with the
+# instructions that Hopper alone has (nvcc 12.0 and later).
+knows_hopper() {
+	case " $1 " in *' 90 '*) ;; *) return 1 ;; esac
+	"$nvcc" --dryrun $hopper_target -c -x cu /dev/null -o build/cuda/probe.o 2>/dev/null
+}
+hopper_target='-gencode arch=compute_90a,code=sm_90a'
+
+# cuda_sources ARCHS prints the files that the library is made of: *_hopper.cu, which use
+# Hopper's instructions, only where nvcc knows them.
+cuda_sources() {
+	if knows_hopper "$1"; then ls csrc/cuda/*.cu; else ls csrc/cuda/*.cu | grep -v '_hopper\.cu$'; fi
+}
+
+# cuda_targets SOURCE ARCHS prints what a file is compiled for.
+cuda_targets() {
+	local a
+	case $1 in *_hopper.cu) echo "$hopper_target"; return ;; esac
 	for a in $2; do
-		flags+=" -gencode arch=compute_$a,code=sm_$a"
+		printf -- '-gencode arch=compute_%s,code=sm_%s ' "$a" "$a"
 	done
-	flags+=" -gencode arch=compute_$a,code=compute_$a" # for GPUs to come
-	for source in csrc/cuda/*.cu; do
+	echo "-gencode arch=compute_$a,code=compute_$a" # for GPUs to come
+}
+
+# cuda_objects FLAGS ARCHS RELEASE SOURCE... compiles what has changed, itself or a
+# header, since the last time.
+cuda_objects() {
+	local flags=$1 archs=$2 release=$3 source object key headers todo=()
+	shift 3
+	headers=$(cat csrc/cuda/*.cuh csrc/include/dynmo_cuda.h | cksum)
+	for source; do
 		object=build/cuda/$(basename "$source" .cu)
-		key="$3 $flags $(cat "$source" csrc/cuda/*.cuh csrc/include/dynmo_cuda.h | cksum)"
+		key="$release $flags $(cuda_targets "$source" "$archs") $headers $(cksum <"$source")"
 		if [ ! -f "$object.o" ] || [ "$(cat "$object.key" 2>/dev/null)" != "$key" ]; then
 			rm -f "$object.key"
 			printf '%s' "$key" >"$object.newkey"
-			todo+=("$source")
+			todo+=("$source $(cuda_targets "$source" "$archs")")
 		fi
 	done
-	say "nvcc $3: ${#todo[@]} of $(ls csrc/cuda/*.cu | wc -l) files to compile, for $(printf 'sm_%s ' $2)and PTX of the last"
-	[ ${#todo[@]} = 0 ] || printf '%s\n' "${todo[@]}" | nvcc=$nvcc flags=$flags xargs -P "${JOBS:-2}" -I{} sh -c '
+	say "nvcc $release: ${#todo[@]} of $# files to compile, for $(cuda_code "$archs" "$@")"
+	[ ${#todo[@]} = 0 ] || printf '%s\n' "${todo[@]}" | nvcc=$nvcc flags=$flags xargs -P "${JOBS:-2}" -L 1 sh -c '
 		o=build/cuda/$(basename "$1" .cu)
-		"$nvcc" $flags -c "$1" -o "$o.o" && mv "$o.newkey" "$o.key"' sh {}
+		"$nvcc" $flags -c "$@" -o "$o.o" && mv "$o.newkey" "$o.key"' sh
+}
+
+# cuda_code ARCHS SOURCE... prints what the library of these files has code for.
+cuda_code() {
+	printf 'sm_%s ' $1
+	case $* in *_hopper.cu*) printf 'sm_90a ' ;; esac
+	printf 'compute_%s' "${1##* }"
 }
 
 # cuda_library makes lib/libdynmo_cuda.so of csrc/cuda. Its symbol dynmo_cuda_built
 # says of what.
 cuda_library() {
-	local archs host release dir libs='' rpath=''
+	local archs host release sources flags dir rpath=''
 	mkdir -p build/cuda lib
 	host=$(nvcc_host) || { say "$nvcc takes none of the host's compilers: name one with NVCC_PREPEND_FLAGS=\"-ccbin g++-N\""; return 1; }
 	archs=$(architectures) || { say "$nvcc knows none of ARCHS=\"${ARCHS:-80 90}\""; return 1; }
 	release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-	cuda_objects "$host" "$archs" "$release" || return 1
+	sources=$(cuda_sources "$archs")
+	flags="$host -std=c++17 -O3 -Icsrc/include -Xcompiler -fPIC,-fvisibility=hidden ${NVCCFLAGS:-}"
+	case $sources in *_hopper.cu*) flags+=' -DDYNMO_HOPPER' ;; esac # its calls are there
+	cuda_objects "$flags" "$archs" "$release" $sources || return 1
 	cat >build/cuda/built.c <<END
 #include "dynmo_cuda.h"
 #define TEXT(x) #x
 #define VALUE(x) TEXT(x)
 __attribute__((visibility("default"))) const char dynmo_cuda_built[] =
-	"version " VALUE(DYNMO_CUDA_VERSION) "; $(printf 'sm_%s ' $archs)compute_${archs##* }; nvcc $release";
+	"version " VALUE(DYNMO_CUDA_VERSION) "; $(cuda_code "$archs" $sources); nvcc $release";
 END
 	$cc -O1 -fPIC -Icsrc/include -c build/cuda/built.c -o build/cuda/built.o || return 1
 	for dir in "$cuda_home"/lib64 "$cuda_home"/targets/*/lib; do
 		[ ! -e "$dir/libcublasLt.so" ] || rpath="-Xlinker -rpath,$dir"
 	done
 	"$nvcc" $host -shared -nodlink $rpath -Xlinker -z,defs -o lib/libdynmo_cuda.so.new \
-		$(basename -s .cu csrc/cuda/*.cu | sed 's,.*,build/cuda/&.o,') build/cuda/built.o -lcublasLt -ldl &&
+		$(basename -s .cu $sources | sed 's,.*,build/cuda/&.o,') build/cuda/built.o -lcublasLt -ldl &&
 		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
+}
+
+# spills: no kernel of attention, as cuda_library left them, keeps registers in memory.
+spills() {
+	local dump object
+	dump=$(dirname "$(command -v "$nvcc")")/cuobjdump
+	[ -x "$dump" ] || { say "skipped, without $dump: registers of attention"; return 0; }
+	for object in build/cuda/attention*.o; do "$dump" --dump-resource-usage "$object"; done | awk '
+		/^arch/ { arch = $3 }
+		/Function/ { kernel = $2; kernels++ }
+		/ STACK:[1-9]/ { print kernel, arch, "spills:", $2; bad = 1 }
+		END { exit bad || !kernels }' >&2
 }
 
 # cuda_build makes bin/dynmo-cuda, which bin/dynmo becomes where GPUs are wanted.
@@ -219,8 +266,29 @@ test_cuda() {
 		local -x ARCHS=${ARCHS:-90} # the sources have no code of one architecture alone
 	fi
 	part 'cuda library' cuda_library
+	part 'registers of attention' spills
 	part 'vet, cuda' go vet -tags "$all" $(comm -13 <(package_files -tags "$tags") <(package_files -tags "$all") | cut -d ' ' -f 1)
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \
 		go test -vet=off -count=1 -timeout "$1" -tags "$all" -run "$(cuda_tests)" $(cuda_packages)
+	[ -z "${DYNMO_LONG:-}" ] || part 'CUDA 12, laid out as NVIDIA does' test_toolkit
+}
+
+# test_toolkit builds a copy of the sources with a toolkit of CUDA 12 that lies in one
+# folder, as NVIDIA's do, and runs the kernels' conformance on an emulator of its headers.
+test_toolkit() {
+	local toolkit=$PWD/build/toolkit copy=$PWD/build/toolkit-build status=0
+	bench/toolkit.sh "$toolkit" || status=$?
+	[ "$status" != 3 ] || { say 'SKIP the build with CUDA 12'; return 0; }
+	[ "$status" = 0 ] || return 1
+	rm -rf "$copy"/{bench,csrc,src}
+	mkdir -p "$copy"
+	cp -rp go.mod go.sum build.sh bench csrc src "$copy"
+	(
+		cd "$copy"
+		export CUDA_HOME=$toolkit NVCC=$toolkit/bin/nvcc
+		./build.sh cuda && grep -q 'nvcc 12\.' lib/libdynmo_cuda.so || exit 1
+		eval "$(./build.sh env cuda)"
+		go test -vet=off -short -count=1 -tags "$TAGS" -run Conformance ./src/kernel/cuda ./src/device/cuda
+	)
 }

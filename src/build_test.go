@@ -67,6 +67,42 @@ func TestBuildSeesCSources(t *testing.T) {
 	}
 }
 
+// TestToolkitHeaders: a toolkit's cuda.h comes before the system's, and its nvml.h after
+// that of the module whose package is compiled, of which go-nvml's is the newer.
+func TestToolkitHeaders(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no cc")
+	}
+	root := scripts(t)
+	write := func(name, text string) { put(t, filepath.Join(root, name), text, 0o777) }
+	write("cuda/bin/nvcc", "")
+	write("cuda/include/cuda.h", "CUDA of the toolkit\n")
+	write("cuda/include/nvml.h", "NVML of the toolkit\n")
+	write("cuda/include/alone.h", "what only the toolkit has\n")
+	write("system/cuda.h", "CUDA of the system\n")
+	write("module/nvml.h", "NVML of the module\n")
+	// The go command compiles a package with its own flags and -I of its folder after
+	// those of CGO_CFLAGS.
+	cmd := exec.Command(bash, "-euo", "pipefail", "-c", `
+		source bench/machine.sh
+		source bench/cuda.sh
+		find_nvcc && cuda_go
+		printf '#include <cuda.h>\n#include "nvml.h"\n#include <alone.h>\n' | cc -E -P $CGO_CFLAGS -Imodule -isystem system -`)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CUDA_HOME="+filepath.Join(root, "cuda"), "NVCC="+filepath.Join(root, "cuda/bin/nvcc"), "CGO_CFLAGS=", "CGO_LDFLAGS=")
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	expect.OK(t, err)
+	want := "CUDA of the toolkit\nNVML of the module\nwhat only the toolkit has\n"
+	if string(text) != want {
+		t.Errorf("includes\n%swant\n%s", text, want)
+	}
+}
+
 // TestCUDAAsks: a toolkit of gigabytes is installed by those who agree to it, on a
 // machine without one that apt could install it on.
 func TestCUDAAsks(t *testing.T) {

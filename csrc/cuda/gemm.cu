@@ -1,8 +1,8 @@
 /* Dense products by cuBLASLt: 2·n·c·o operations a call, on tensor cores for bf16
  * with sums in float, and in plain float (no TF32) for float. Biases, the residual
  * and GELU are part of the product's last pass over its result. A bias's gradient
- * is a pass over dout of its own, because cuBLASLt would overwrite what it must
- * be added to.
+ * is summed by the product for the weight's, which reads dout anyway: cuBLASLt
+ * overwrites, so the sums go to the workspace and are added from there.
  *
  * The algorithm is cuBLASLt's first choice, asked for once for each kind of
  * product: it depends on shapes, on which operands there are, and on whether each
@@ -56,12 +56,12 @@ struct products {
 namespace {
 
 /* The operands whose alignment matters, in the order of kind's bits. */
-enum { AT_A, AT_B, AT_ADD, AT_D, AT_BIAS, AT_AUX, OPERANDS };
+enum { AT_A, AT_B, AT_ADD, AT_D, AT_BIAS, AT_AUX, AT_SUMS, OPERANDS };
 
 bool aligned(const void *p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 int32_t alignment_bits(const product &p) {
-	const void *operands[OPERANDS] = {p.a, p.b, p.add, p.d, p.bias, p.aux};
+	const void *operands[OPERANDS] = {p.a, p.b, p.add, p.d, p.bias, p.aux, p.sums};
 	int32_t bits = 0;
 	for (int i = 0; i < OPERANDS; i++) bits |= aligned(operands[i]) << i;
 	return bits;
@@ -69,7 +69,7 @@ int32_t alignment_bits(const product &p) {
 
 kind kind_of(const product &p) {
 	int32_t flags = p.transpose_a | p.transpose_b << 1 | p.wide << 2 | (p.bias != nullptr) << 3 |
-		(p.add != nullptr) << 4 | p.activation << 5;
+		(p.add != nullptr) << 4 | p.activation << 5 | (p.sums != nullptr) << 7;
 	return {p.m, p.n, p.k, flags, alignment_bits(p)};
 }
 
@@ -86,6 +86,7 @@ cublasStatus_t set(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttribu
 
 uint32_t epilogue(const product &p) {
 	bool bias = p.bias != nullptr;
+	if (p.sums) return CUBLASLT_EPILOGUE_BGRADB;
 	switch (p.activation) {
 	case ACTIVATION_GELU: return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
 	case ACTIVATION_DGELU: return CUBLASLT_EPILOGUE_DGELU;
@@ -93,10 +94,13 @@ uint32_t epilogue(const product &p) {
 	}
 }
 
-/* point tells the operation where bias and aux are: to choose an algorithm, by
- * how they are aligned, and to run one. */
+/* vector_of returns what the epilogue reads as a bias, or writes as its gradient. */
+const void *vector_of(const product &p) { return p.sums ? p.sums : p.bias; }
+
+/* point tells the operation where bias, or the sums that become a bias's gradient,
+ * and aux are: to choose an algorithm, by how they are aligned, and to run one. */
 cublasStatus_t point(const plan &t, const product &p, const void *bias, const void *aux) {
-	if (p.bias) TRY(set(t.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+	if (p.bias || p.sums) TRY(set(t.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
 	if (p.activation != ACTIVATION_NONE) TRY(set(t.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux));
 	return CUBLAS_STATUS_SUCCESS;
 }
@@ -138,7 +142,7 @@ cublasStatus_t choose(const products &s, const product &p, uint32_t element_byte
 	auto like = [&](const void *x) {
 		return reinterpret_cast<void *>(uintptr_t{4096} + (aligned(x) ? 16 : element_bytes));
 	};
-	TRY(point(*t, p, like(p.bias), like(p.aux)));
+	TRY(point(*t, p, like(vector_of(p)), like(p.aux)));
 	cublasLtMatmulPreference_t preference;
 	TRY(cublasLtMatmulPreferenceCreate(&preference));
 	cublasStatus_t outcome = prefer(preference, p, element_bytes);
@@ -189,18 +193,22 @@ cublasStatus_t plan_of(const dynmo_cuda *k, const product &p, const plan **t) {
 }
 
 cublasStatus_t run(const products &s, void *stream, const plan &t, const product &p) {
-	TRY(point(t, p, p.bias, p.aux));
+	TRY(point(t, p, vector_of(p), p.aux));
 	float alpha = 1, beta = p.add ? 1 : 0;
 	return cublasLtMatmul(s.handle, t.operation, &alpha, p.a, t.a, p.b, t.b, &beta, p.add ? p.add : p.d, t.d, p.d, t.d,
 		&t.algorithm, s.workspace, workspace_bytes, static_cast<cudaStream_t>(stream));
 }
 
+/* by_library makes a product, or returns that cuBLASLt does not support it. */
+cublasStatus_t by_library(const dynmo_cuda *k, void *stream, const product &p) {
+	const plan *t;
+	TRY(plan_of(k, p, &t));
+	return t->plain ? CUBLAS_STATUS_NOT_SUPPORTED : run(*k->products, stream, *t, p);
+}
+
 int32_t multiply(const dynmo_cuda *k, void *stream, const product &p) {
 	if (p.m == 0 || p.n == 0) return 0;
-	const plan *t;
-	cublasStatus_t outcome = plan_of(k, p, &t);
-	if (outcome != CUBLAS_STATUS_SUCCESS) return status(outcome);
-	outcome = t->plain ? CUBLAS_STATUS_NOT_SUPPORTED : run(*k->products, stream, *t, p);
+	cublasStatus_t outcome = by_library(k, stream, p);
 	return outcome == CUBLAS_STATUS_NOT_SUPPORTED ? plain_product(k, stream, &p) : status(outcome);
 }
 
@@ -255,7 +263,8 @@ int32_t dynmo_cuda_matmul_backward_gelu(dynmo_cuda *k, void *stream, void *dpre,
 	return multiply(k, stream, p);
 }
 
-/* dweightᵀ (c, o) += inpᵀ (c, n) · dout (n, o). */
+/* dweightᵀ (c, o) += inpᵀ (c, n) · dout (n, o). Where cuBLASLt has no product that
+ * sums, the bias's gradient is a pass over dout of its own. */
 int32_t dynmo_cuda_matmul_backward_weight(dynmo_cuda *k, void *stream, float *dweight, float *dbias, const void *dout,
 	const void *inp, int32_t n, int32_t c, int32_t o) {
 	if (n == 0) return 0;
@@ -264,8 +273,15 @@ int32_t dynmo_cuda_matmul_backward_weight(dynmo_cuda *k, void *stream, float *dw
 	p.a = inp;
 	p.b = dout, p.transpose_b = 1;
 	p.add = p.d = dweight, p.wide = 1;
-	int32_t failed = multiply(k, stream, p);
-	if (failed || !dbias) return failed;
+	if (!dbias) return multiply(k, stream, p);
+	void *sums;
+	if (int32_t failed = workspace(k, sizeof(float) * o, &sums)) return failed;
+	p.sums = static_cast<float *>(sums);
+	cublasStatus_t outcome = by_library(k, stream, p);
+	if (outcome == CUBLAS_STATUS_SUCCESS) return dynmo_cuda_accumulate(k, stream, dbias, dbias, p.sums, o);
+	if (outcome != CUBLAS_STATUS_NOT_SUPPORTED) return status(outcome);
+	p.sums = nullptr;
+	if (int32_t failed = multiply(k, stream, p)) return failed;
 	return k->type == DYNMO_CUDA_BF16 ? column_sums(k, stream, dbias, static_cast<const bf16 *>(dout), n, o)
 									  : column_sums(k, stream, dbias, static_cast<const float *>(dout), n, o);
 }

@@ -24,7 +24,8 @@ enum activation {
 /* x (m, n) = op(A) (m, k) · op(B) (k, n) + bias (m) + add (m, n), D = activation(x).
  * Matrices lie as BLAS has them, columns one after the other, which is how rows of
  * the transposed lie: D (m, n) is (n, m) in the words of kernel.go. A, B, bias
- * and aux have elements E, D and add those of wide: float, or E. add may be D. */
+ * and aux have elements E, D and add those of wide: float, or E. add may be D.
+ * sums (n), wide only, becomes Σ_k op(B), which the product reads anyway. */
 struct product {
 	int32_t m, n, k;
 	int32_t transpose_a, transpose_b; /* A lies as (k, m), B as (n, k) */
@@ -32,10 +33,11 @@ struct product {
 	enum activation activation;
 	const void *a, *b, *bias, *add; /* the last two may be null */
 	void *d, *aux;
+	float *sums; /* or null, and null beside a bias */
 };
 
-/* plain_product makes a product of any shape, however its operands are aligned,
- * where cuBLASLt has no algorithm. */
+/* plain_product makes a product of any shape without sums, however its operands are
+ * aligned, where cuBLASLt has no algorithm. */
 int32_t plain_product(const dynmo_cuda *k, void *stream, const struct product *p);
 
 #endif

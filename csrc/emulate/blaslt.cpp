@@ -2,8 +2,8 @@
  * the meaning that cublasLt.h gives them, on streams of this folder's driver. It
  * refuses what the real one would: shapes that do not fit, leading dimensions that
  * are too small, pointers that are less aligned than the algorithm was promised,
- * and, as an example of what has no algorithm, GELU whose aux is not aligned. It
- * says nothing about the real one's speed or bits. */
+ * and, as examples of what has no algorithm, GELU whose aux is not aligned and, in
+ * float, sums of B. It says nothing about the real one's speed or bits. */
 #include "hooks.h"
 
 #include <cublasLt.h>
@@ -82,7 +82,7 @@ cublasStatus_t fits(const operation &op, const layout &a, const layout &b, const
 		return CUBLAS_STATUS_INVALID_VALUE;
 	for (const layout *x : {&a, &b, &c, &d})
 		if (x->ld < x->rows) return CUBLAS_STATUS_INVALID_VALUE;
-	if (biased(op.epilogue) && !op.bias) return CUBLAS_STATUS_INVALID_VALUE;
+	if ((biased(op.epilogue) || op.epilogue == CUBLASLT_EPILOGUE_BGRADB) && !op.bias) return CUBLAS_STATUS_INVALID_VALUE;
 	if (has_aux(op.epilogue) && (!op.aux || op.aux_ld < m)) return CUBLAS_STATUS_INVALID_VALUE;
 	return CUBLAS_STATUS_SUCCESS;
 }
@@ -93,8 +93,9 @@ bool done_here(const operation &op, const layout &a, const layout &b, const layo
 		(d.type == a.type || d.type == CUDA_R_32F);
 	bool sums = op.compute == CUBLAS_COMPUTE_32F && op.scale == CUDA_R_32F;
 	bool plain = op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || op.epilogue == CUBLASLT_EPILOGUE_BIAS;
+	bool sums_of_b = op.epilogue == CUBLASLT_EPILOGUE_BGRADB && a.type == CUDA_R_16BF;
 	bool aux = has_aux(op.epilogue) && op.aux_ld % 8 == 0 && aligned(op.aux, 16) && d.type == CUDA_R_16BF;
-	return types && sums && (plain || aux);
+	return types && sums && (plain || aux || sums_of_b);
 }
 
 float read(const void *x, cudaDataType_t type, int64_t i) {
@@ -157,10 +158,20 @@ void finish(const product &t, int64_t i, int64_t j, float x) {
 	write(t.d, t.of[D].type, i + j * t.of[D].ld, x);
 }
 
+/* sum_b stores Σ_k op(B), in ascending order of k, from its packed columns. */
+void sum_b(const product &t, const float *packed) {
+	for (int64_t j = 0; j < t.n; j++) {
+		float sum = 0;
+		for (int64_t p = 0; p < t.k; p++) sum += packed[j / COLUMNS * COLUMNS * t.k + p * COLUMNS + j % COLUMNS];
+		write(const_cast<void *>(t.op.bias), t.of[D].type, j, sum);
+	}
+}
+
 void multiply(void *operand) {
 	const product *t = static_cast<product *>(operand);
 	std::vector<float> a = pack(t->a, t->of[A], !t->op.transpose_a, t->m, t->k, ROWS);
 	std::vector<float> b = pack(t->b, t->of[B], t->op.transpose_b, t->n, t->k, COLUMNS);
+	if (t->op.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_b(*t, b.data());
 	float sum[COLUMNS][ROWS];
 	for (int64_t i = 0; i < t->m; i += ROWS)
 		for (int64_t j = 0; j < t->n; j += COLUMNS) {

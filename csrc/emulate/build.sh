@@ -58,14 +58,14 @@ library() {
 	fi
 }
 
-driver=(emulate/{driver,stream,event,graph,memory,attributes,held,unsupported}.cpp)
+driver=(emulate/{driver,stream,event,graph,memory,resident,attributes,held,unsupported}.cpp)
 cuda="-L$dir -l:libcuda.so.1 -Wl,-rpath,\$ORIGIN"
 device=(emulate/{block,runtime}.cpp)
 library libcuda.so.1 '' "${driver[@]}"
 library libnccl.so.2 "$cuda" emulate/nccl*.cpp
 if [ "${2:-}" = --selftest ]; then
 	compile "${device[@]}" emulate/selftest{,_graph}.cpp
-	${CXX:-g++} -pthread -o "$dir/selftest" "$dir"/{driver,stream,event,graph,memory,attributes,held,block,runtime,selftest,selftest_graph}.cpp.o
+	${CXX:-g++} -pthread -o "$dir/selftest" "$dir"/{driver,stream,event,graph,memory,resident,attributes,held,block,runtime,selftest,selftest_graph}.cpp.o
 	"$dir/selftest"
 fi
 library libdynmo_cuda.so "$cuda -ldl" "${device[@]}" emulate/blaslt.cpp cuda/*.cu

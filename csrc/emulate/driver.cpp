@@ -6,6 +6,8 @@
  *   DYNMO_EMULATE_MEMORY=BYTES   of each device (8 GiB)
  *   DYNMO_EMULATE_PROCESSORS=N   multiprocessors of each device (8)
  *   DYNMO_EMULATE_JITTER=SEED    work begins late at random
+ *   DYNMO_EMULATE_QUEUES, DYNMO_EMULATE_CTAS, DYNMO_EMULATE_HANG
+ *                                see resident.cpp
  *   DYNMO_EMULATE_FAULT=ecc|address|launch, DYNMO_EMULATE_FAULT_AFTER=N
  *                                the first wait after N launches (0) finds this error
  *   DYNMO_EMULATE_ORDER          see block.cpp
@@ -144,7 +146,7 @@ CUresult ready()
 	return static_cast<CUresult>(current->error.load());
 }
 
-CUresult enqueue(CUstream handle, Work work, PointPtr *end)
+CUresult enqueue(CUstream handle, Work work, PointPtr *end, bool waits)
 {
 	if (CUresult status = ready())
 		return status;
@@ -162,7 +164,7 @@ CUresult enqueue(CUstream handle, Work work, PointPtr *end)
 	else if (!(stream->flags & CU_STREAM_NON_BLOCKING))
 		stream->device->null->mark()->wait();
 	if (work)
-		stream->push(std::move(work));
+		stream->push(std::move(work), waits);
 	if (end)
 		*end = stream->mark();
 	return CUDA_SUCCESS;

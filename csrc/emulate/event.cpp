@@ -58,7 +58,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned)
 		return status;
 	if (CUresult refused = spoil(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION))
 		return refused;
-	return enqueue(stream, [point] { point->wait(); });
+	return enqueue(stream, [point] { point->wait(); }, nullptr, true);
 }
 
 CUresult cuEventQuery(CUevent handle)

@@ -13,6 +13,25 @@
  * Counts as a launch. */
 extern "C" int dynmo_emulate_enqueue(CUstream stream, void (*run)(void *), void *arg, void (*drop)(void *));
 
+/* A kernel of some CTAs that waits for other GPUs while it runs. */
+struct dynmo_emulate_kernel {
+	const char *name;        /* for the report of a hang */
+	long long domain;        /* kernels of one domain run one after the other, as they are enqueued */
+	int ctas;                /* that it holds while it runs */
+	void (*run)(void *arg);  /* returns when the kernel is done */
+	int (*gone)(void *arg);  /* whether it has been given up: it then waits for nothing */
+	void (*fail)(void *arg); /* gives it up, because the device hangs */
+	void (*drop)(void *arg); /* called in the end, also where it is not enqueued */
+	void *arg;
+};
+extern "C" int dynmo_emulate_enqueue_kernel(CUstream stream, const struct dynmo_emulate_kernel *kernel);
+
+/* To be called when a kernel has been given up. */
+extern "C" void dynmo_emulate_wake(void);
+
+/* Counts operations of NCCL, and the group, if they are one, that they were begun in. */
+extern "C" void dynmo_emulate_grouped(long long operations);
+
 /* Called in a worker thread: its context fails with status from now on. */
 extern "C" void dynmo_emulate_fail(int status);
 
@@ -26,6 +45,14 @@ struct dynmo_emulate_holding {
 	long long communicators;
 };
 extern "C" void dynmo_emulate_held(struct dynmo_emulate_holding *held);
+
+/* What has happened in the process. */
+struct dynmo_emulate_counts {
+	long long kernels, ctas;      /* of NCCL, the most that one device had at one time */
+	long long operations, groups; /* of NCCL; since version 2.23 each group on a non-blocking
+	                                 communicator is a thread, also that of a single operation */
+};
+extern "C" void dynmo_emulate_counted(struct dynmo_emulate_counts *counts);
 
 #pragma GCC visibility pop
 

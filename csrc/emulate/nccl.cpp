@@ -2,11 +2,18 @@
  * csrc/nccl/library.h lists, between threads and processes of one host.
  *
  * The ranks of a communicator are joined by Unix sockets, one for each ordered
- * pair, under abstract names that begin with the unique id. A message is an
- * operation of an emulated stream and, as in NCCL, holds its stream up until
- * both sides have come to it. Sizes that differ, and whatever NCCL calls
- * undefined, are told on stderr and become the communicator's error. On a
- * non-blocking communicator everything happens a little later, in a thread.
+ * pair, under abstract names that begin with the unique id. The operations of a
+ * group are one kernel on an emulated stream and, as in NCCL, hold it up until all
+ * other sides have come to them. As NCCL at its worst (src/enqueue.cc of 2.18 to
+ * 2.29), a kernel takes as many CTAs as its communicator may and needs all of them
+ * at once, and waits for the kernel before it of its communicator and of those that
+ * share resources with it, on whatever streams they are. Sharing follows NCCL's
+ * src/init.cc: a part of a communicator shares its resources if the configuration of
+ * that communicator, not that of the part, has splitShare.
+ *
+ * Sizes that differ, and whatever NCCL calls undefined, are told on stderr and become
+ * the communicator's error. On a non-blocking communicator everything happens a little
+ * later, in a thread.
  *
  * DYNMO_EMULATE_NCCL_VERSION  what ncclGetVersion says (21800)
  * DYNMO_EMULATE_NCCL_FAULT    messages of so many bytes fail on one side */
@@ -14,10 +21,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <climits>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <random>
+
+#include "hooks.h"
 
 using namespace nccl;
 
@@ -27,10 +39,13 @@ struct Id {
 	char text[128];
 };
 
-struct Config { /* as far as version 2.14 had it */
+struct Config { /* as in version 2.18 */
 	size_t size;
 	unsigned magic, version;
 	int blocking;
+	int cluster, least, most; /* cgaClusterSize, minCTAs, maxCTAs: since 2.17 */
+	const char *net;
+	int share; /* splitShare, since 2.18 */
 };
 
 /* A handle that a user of NCCL holds. */
@@ -40,6 +55,26 @@ struct ncclComm {
 
 namespace {
 
+long version() { return setting("DYNMO_EMULATE_NCCL_VERSION", 21800); }
+
+/* Reads a configuration as a library of this version does: as many bytes as both know
+ * of, and members that its user's version had. Returns a result. */
+int read(const Config *given, Options *options) {
+	constexpr int unset = INT_MIN, most_ctas = 32;
+	Config c{0, 0, 0, unset, unset, unset, unset, nullptr, unset};
+	size_t known = version() < 21700 ? offsetof(Config, least) : version() < 21800 ? offsetof(Config, share) : sizeof c;
+	memcpy(&c, given, std::min(given->size, known));
+	if (c.magic != 0xcafebeef) return invalid_argument;
+	if (c.version < 21700 || version() < 21700) c.least = c.most = unset;
+	auto flag = [](int value) { return value == unset || value == 0 || value == 1; };
+	bool ordered = c.least <= c.most && (c.least == unset || c.least > 0) && (c.most == unset || c.most > 0);
+	if (!flag(c.blocking) || !flag(c.share) || !ordered) return invalid_argument;
+	options->blocking = c.blocking != 0;
+	options->ctas = c.most == unset ? most_ctas : std::min(c.most, most_ctas);
+	options->share = c.share == 1;
+	return success;
+}
+
 struct Waiting {
 	ncclComm *comm;
 	void *stream;
@@ -48,13 +83,23 @@ struct Waiting {
 thread_local std::vector<Waiting> group;
 thread_local int depth;
 
+/* Issues the operations of a group: those of a communicator as one kernel. */
 int end_group() {
-	std::map<std::pair<ncclComm *, void *>, std::vector<Operation>> batches;
-	for (const Waiting &w : group) batches[{w.comm, w.stream}].push_back(w.operation);
-	group.clear();
+	std::vector<std::pair<ncclComm *, void *>> order;
+	std::map<ncclComm *, std::vector<Operation>> batches;
 	int result = success;
-	for (auto &b : batches) {
-		int status = b.first.first->self->issue(b.first.second, std::move(b.second));
+	for (const Waiting &w : group) {
+		auto &batch = batches[w.comm];
+		if (batch.empty()) order.emplace_back(w.comm, w.stream);
+		for (auto &o : order)
+			if (o.first == w.comm && o.second != w.stream)
+				result = w.comm->self->fail(invalid_usage, "the emulator wants a group's operations on one stream");
+		batch.push_back(w.operation);
+	}
+	if (!group.empty()) dynmo_emulate_grouped(static_cast<long long>(group.size()));
+	group.clear();
+	for (auto &o : order) {
+		int status = o.first->self->issue(o.second, std::move(batches[o.first]));
 		if (status != success && (result == success || result == in_progress)) result = status;
 	}
 	return result;
@@ -72,8 +117,8 @@ int64_t size_of(int type) {
 
 } // namespace
 
-API int ncclGetVersion(int *version) {
-	*version = static_cast<int>(setting("DYNMO_EMULATE_NCCL_VERSION", 21800));
+API int ncclGetVersion(int *code) {
+	*code = static_cast<int>(version());
 	return success;
 }
 
@@ -96,8 +141,9 @@ API int ncclGetUniqueId(Id *id) {
 }
 
 API int ncclCommInitRankConfig(ncclComm **comm, int ranks, Id id, int rank, const Config *config) {
-	if (config->magic != 0xcafebeef || config->size < sizeof *config || rank < 0 || rank >= ranks) return invalid_argument;
-	*comm = new ncclComm{std::make_shared<Communicator>(id.text, rank, ranks, config->blocking != 0)};
+	Options options;
+	if (rank < 0 || rank >= ranks || read(config, &options) != success) return invalid_argument;
+	*comm = new ncclComm{Communicator::make(id.text, rank, ranks, options)};
 	return (*comm)->self->begin([self = (*comm)->self.get()] { return self->connect(); });
 }
 
@@ -121,11 +167,14 @@ API int ncclGroupStart() {
 
 API int ncclGroupEnd() { return --depth > 0 ? static_cast<int>(success) : end_group(); }
 
-API int ncclCommSplit(ncclComm *comm, int color, int key, ncclComm **part, const Config *) {
-	return comm->self->begin([self = comm->self.get(), color, key, part] {
+API int ncclCommSplit(ncclComm *comm, int color, int key, ncclComm **part, const Config *config) {
+	Options options = comm->self->options;
+	if (color < no_color || (config != nullptr && read(config, &options) != success)) return invalid_argument;
+	*part = nullptr;
+	return comm->self->begin([self = comm->self.get(), color, key, options, part] {
 		std::shared_ptr<Communicator> made;
-		int result = self->split(color, key, &made);
-		if (result == success) __atomic_store_n(part, new ncclComm{made}, __ATOMIC_RELEASE);
+		int result = self->split(color, key, options, &made);
+		if (result == success && made) __atomic_store_n(part, new ncclComm{made}, __ATOMIC_RELEASE);
 		return result;
 	});
 }

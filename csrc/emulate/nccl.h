@@ -34,13 +34,37 @@ struct Operation {
 /* An environment variable as a number. */
 long setting(const char *name, long otherwise);
 
+constexpr int no_color = -1; /* NCCL_SPLIT_NOCOLOR */
+
+/* What a configuration asks for. */
+struct Options {
+	bool blocking = true;
+	int ctas = 32;      /* that a kernel takes: maxCTAs */
+	bool share = false; /* splitShare: parts of the communicator share its resources */
+};
+
+class Communicator;
+
+/* Communicators of one rank that share resources: their kernels run one after the
+ * other, as they are enqueued, and who aborts one aborts all. */
+struct Domain {
+	const long long number;
+	std::mutex mutex;
+	std::vector<std::weak_ptr<Communicator>> members;
+	Domain();
+};
+
 /* One rank's side of a communicator. */
 class Communicator : public std::enable_shared_from_this<Communicator> {
 public:
-	Communicator(std::string name, int rank, int ranks, bool blocking);
+	Communicator(std::string name, int rank, int ranks, Options options, std::shared_ptr<Domain> domain);
 	~Communicator();
 
+	static std::shared_ptr<Communicator> make(std::string name, int rank, int ranks, Options options,
+	                                          std::shared_ptr<Domain> domain = std::make_shared<Domain>());
+
 	const int rank, ranks;
+	const Options options;
 
 	int begin(std::function<int()> work);
 	int state() const { return status; }
@@ -50,7 +74,9 @@ public:
 	int connect();
 	int issue(void *stream, std::vector<Operation> operations);
 	void run(const std::vector<Operation> &operations);
-	int split(int color, int key, std::shared_ptr<Communicator> *part);
+	bool ended() const { return aborted || hangs; }
+	void hang();
+	int split(int color, int key, Options wanted, std::shared_ptr<Communicator> *part);
 	std::shared_ptr<Communicator> shrink(const int *excluded, int count);
 	int finalize();
 	void abort();
@@ -60,12 +86,12 @@ public:
 
 private:
 	std::string name;
-	bool blocking;
+	const std::shared_ptr<Domain> domain;
 	std::vector<int> out, in; /* sockets by peer: where this rank sends, and receives */
 	std::mutex mutex;         /* of the sockets while they are made */
 	std::thread helper;
 	std::atomic<int> status{success}, active{0};
-	std::atomic<bool> aborted{false};
+	std::atomic<bool> aborted{false}, hangs{false};
 	char text[256] = "";
 	int parts = 0;
 	bool finalized = false;
@@ -74,6 +100,7 @@ private:
 	int reach(int peer);
 	void transfer(const Operation &o);
 	void copy(const std::vector<Operation> &operations);
+	void give_up();
 };
 
 } // namespace nccl

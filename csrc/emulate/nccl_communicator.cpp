@@ -60,9 +60,23 @@ sockaddr_un address(const std::string &name, socklen_t *length) {
 
 } // namespace
 
-Communicator::Communicator(std::string name, int rank, int ranks, bool blocking)
-    : rank(rank), ranks(ranks), name(std::move(name)), blocking(blocking), out(ranks, -1), in(ranks, -1) {
+Domain::Domain() : number([] {
+	static std::atomic<long long> made;
+	return ++made;
+}()) {}
+
+Communicator::Communicator(std::string name, int rank, int ranks, Options options, std::shared_ptr<Domain> domain)
+    : rank(rank), ranks(ranks), options(options), name(std::move(name)), domain(std::move(domain)), out(ranks, -1),
+      in(ranks, -1) {
 	dynmo_emulate_communicators(1);
+}
+
+std::shared_ptr<Communicator> Communicator::make(std::string name, int rank, int ranks, Options options,
+                                                 std::shared_ptr<Domain> domain) {
+	auto made = std::make_shared<Communicator>(std::move(name), rank, ranks, options, domain);
+	std::lock_guard<std::mutex> lock(domain->mutex);
+	domain->members.push_back(made);
+	return made;
 }
 
 Communicator::~Communicator() {
@@ -77,7 +91,7 @@ int Communicator::begin(std::function<int()> work) {
 	if (status == in_progress) return fail(invalid_usage, "called before it was ready");
 	if (status != success) return status;
 	join();
-	if (blocking) return work();
+	if (options.blocking) return work();
 	status = in_progress;
 	CUcontext context = nullptr;
 	cuCtxGetCurrent(&context);
@@ -91,7 +105,7 @@ int Communicator::begin(std::function<int()> work) {
 
 /* Sets the error of the communicator, unless it was aborted or has one. */
 int Communicator::fail(int result, const char *format, ...) {
-	if (aborted) return result;
+	if (ended()) return result;
 	char what[200];
 	va_list arguments;
 	va_start(arguments, format);
@@ -196,7 +210,7 @@ void Communicator::run(const std::vector<Operation> &operations) {
 	std::map<std::pair<bool, int>, std::vector<Operation>> queues;
 	for (const Operation &o : operations)
 		if (o.peer != rank) queues[{o.sends, o.peer}].push_back(o);
-	if (!aborted) {
+	if (!ended()) {
 		std::vector<std::thread> threads;
 		for (const auto &q : queues)
 			threads.emplace_back([this, &q] {
@@ -208,15 +222,23 @@ void Communicator::run(const std::vector<Operation> &operations) {
 	active--;
 }
 
+/* A group of operations on its way. */
 struct Batch {
 	std::shared_ptr<Communicator> comm;
 	std::vector<Operation> operations;
 
-	static void run(void *batch) {
-		Batch *b = static_cast<Batch *>(batch);
-		b->comm->run(b->operations);
+	static Batch *of(void *batch) { return static_cast<Batch *>(batch); }
+	static void run(void *batch) { of(batch)->comm->run(of(batch)->operations); }
+	static int gone(void *batch) { return of(batch)->comm->ended(); }
+	static void fail(void *batch) { of(batch)->comm->hang(); }
+	static void drop(void *batch) { delete of(batch); }
+
+	std::string name() const {
+		std::string text = "rank " + std::to_string(comm->rank) + " of " + std::to_string(comm->ranks);
+		for (const Operation &o : operations)
+			text += (o.sends ? ", to " : ", from ") + std::to_string(o.peer);
+		return text;
 	}
-	static void drop(void *batch) { delete static_cast<Batch *>(batch); }
 };
 
 int Communicator::issue(void *stream, std::vector<Operation> operations) {
@@ -224,18 +246,21 @@ int Communicator::issue(void *stream, std::vector<Operation> operations) {
 	for (const Operation &o : operations)
 		if (o.peer < 0 || o.peer >= ranks || o.bytes < 0) return invalid_argument;
 	return begin([self = shared_from_this(), stream, operations = std::move(operations)] {
-		if (!self->blocking) pause_us(std::random_device{}() % 300); /* what is too early on a stream then shows */
+		if (!self->options.blocking) pause_us(std::random_device{}() % 300); /* what is too early on a stream then shows */
 		self->active++;
 		auto batch = new Batch{self, operations};
-		int status = dynmo_emulate_enqueue(static_cast<CUstream>(stream), Batch::run, batch, Batch::drop);
+		std::string name = batch->name();
+		dynmo_emulate_kernel kernel{name.c_str(), self->domain->number, self->options.ctas, Batch::run, Batch::gone,
+		                            Batch::fail, Batch::drop, batch};
+		int status = dynmo_emulate_enqueue_kernel(static_cast<CUstream>(stream), &kernel);
 		if (status == 0) return static_cast<int>(success);
 		self->active--;
 		return self->fail(cuda_error, "the stream refuses work with status %d", status);
 	});
 }
 
-/* Tells all ranks this one's color and key, and joins those of equal color. */
-int Communicator::split(int color, int key, std::shared_ptr<Communicator> *part) {
+/* Tells all ranks this one's color and key, and joins those of equal color, if any. */
+int Communicator::split(int color, int key, Options wanted, std::shared_ptr<Communicator> *part) {
 	int mine[2] = {color, key};
 	for (int peer = 0; peer < ranks; peer++)
 		if (peer != rank && !give(out[peer], mine, sizeof mine)) return remote_error;
@@ -245,17 +270,20 @@ int Communicator::split(int color, int key, std::shared_ptr<Communicator> *part)
 		if (peer != rank && !take(in[peer], theirs, sizeof theirs)) return remote_error;
 		if (theirs[0] == color) members.emplace_back(theirs[1], peer);
 	}
+	int number = parts++;
+	if (color == no_color) return success;
 	std::sort(members.begin(), members.end());
 	auto place = std::find(members.begin(), members.end(), std::make_pair(key, rank)) - members.begin();
-	std::string child = name + "/" + std::to_string(parts++) + "," + std::to_string(color);
-	*part = std::make_shared<Communicator>(child, static_cast<int>(place), static_cast<int>(members.size()), blocking);
+	std::string child = name + "/" + std::to_string(number) + "," + std::to_string(color);
+	*part = make(child, static_cast<int>(place), static_cast<int>(members.size()), wanted,
+	             options.share ? domain : std::make_shared<Domain>());
 	return (*part)->connect();
 }
 
 std::shared_ptr<Communicator> Communicator::shrink(const int *excluded, int count) {
 	auto below = std::count_if(excluded, excluded + count, [this](int e) { return e < rank; });
 	std::string child = name + "/" + std::to_string(parts++);
-	return std::make_shared<Communicator>(child, rank - static_cast<int>(below), ranks - count, blocking);
+	return make(child, rank - static_cast<int>(below), ranks - count, options);
 }
 
 /* Waits for what is under way, and for all ranks. */
@@ -270,13 +298,31 @@ int Communicator::finalize() {
 	return success;
 }
 
-void Communicator::abort() {
-	aborted = true;
+/* Ends what is under way on the GPU. */
+void Communicator::give_up() {
 	{
 		std::lock_guard<std::mutex> lock(mutex);
 		for (auto *fds : {&out, &in})
 			for (int fd : *fds)
 				if (fd >= 0) shutdown(fd, SHUT_RDWR);
+	}
+	dynmo_emulate_wake();
+}
+
+void Communicator::hang() {
+	fail(internal_error, "hangs on the GPU");
+	hangs = true;
+	give_up();
+}
+
+void Communicator::abort() {
+	{
+		std::lock_guard<std::mutex> lock(domain->mutex);
+		for (auto &member : domain->members)
+			if (auto m = member.lock()) {
+				m->aborted = true;
+				m->give_up();
+			}
 	}
 	join();
 }

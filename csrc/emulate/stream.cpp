@@ -35,16 +35,23 @@ bool Point::reached()
 	return done;
 }
 
-Stream::Stream(Device *d, unsigned flags, int priority) : device(d), flags(flags), priority(priority)
+Stream::Stream(Device *d, unsigned flags, int priority)
+    : device(d), flags(flags), priority(priority), hardware(take_queue(d))
 {
 	static std::atomic<unsigned> streams;
 	random.seed(static_cast<unsigned>(setting("DYNMO_EMULATE_JITTER", 0)) + streams++);
 }
 
-void Stream::push(Work work)
+Stream::~Stream()
+{
+	std::lock_guard<std::mutex> lock(device->mutex);
+	hardware->streams--;
+}
+
+void Stream::push(Work work, bool waits)
 {
 	std::lock_guard<std::mutex> lock(mutex);
-	queue.push_back(std::move(work));
+	queue.push_back({std::move(work), waits, hardware->issue()});
 	tail = nullptr;
 	changed.notify_all();
 }
@@ -57,7 +64,7 @@ PointPtr Stream::mark()
 		point->reach();
 		return point;
 	}
-	queue.push_back([point] { point->reach(); });
+	queue.push_back({[point] { point->reach(); }, false, hardware->issue()});
 	tail = point;
 	changed.notify_all();
 	return point;
@@ -95,13 +102,19 @@ void Stream::serve()
 			ended = true;
 			return;
 		}
-		Work work = std::move(queue.front());
+		Item item = std::move(queue.front());
 		queue.pop_front();
 		busy = true;
 		lock.unlock();
+		hardware->await(item.ticket, device);
+		if (!item.waits)
+			hardware->start();
 		sleep();
-		work();
-		work = nullptr;
+		item.work();
+		item.work = nullptr;
+		if (item.waits)
+			hardware->start();
+		progress++;
 		lock.lock();
 		busy = false;
 	}

@@ -39,11 +39,29 @@ public:
 };
 using PointPtr = std::shared_ptr<Point>;
 
+struct Device;
+
 struct Stream;
+
+/* A hardware queue. Work of its streams starts in the order of issue: what waits for
+ * earlier work of its own stream holds up all streams behind it. */
+class Queue {
+	std::mutex mutex;
+	std::condition_variable changed;
+	unsigned long long issued = 0, started = 0;
+
+public:
+	int streams = 0;
+	unsigned long long issue();                           /* returns a ticket */
+	void await(unsigned long long ticket, Device *device); /* until all work before it has started */
+	void start();
+};
 
 /* A device and its primary context. */
 struct Device {
 	int ordinal = 0;
+	std::mutex mutex; /* of queues and their numbers of streams */
+	std::deque<Queue> queues;
 	std::atomic<int> retained{0};
 	unsigned flags = 0;
 	size_t used = 0;           /* bytes of device memory */
@@ -57,16 +75,23 @@ struct Stream {
 	int priority;
 
 	Stream(Device *device, unsigned flags, int priority);
-	void push(Work work);
+	~Stream();
+	void push(Work work, bool waits = false); /* waits: it starts when it is done */
 	PointPtr mark(); /* at the end of what was pushed */
 	bool idle();
 	void close(); /* once all work is done */
 	void serve(); /* the worker thread */
 
 private:
+	struct Item {
+		Work work;
+		bool waits;
+		unsigned long long ticket;
+	};
 	std::mutex mutex;
 	std::condition_variable changed;
-	std::deque<Work> queue;
+	std::deque<Item> queue;
+	Queue *hardware;
 	bool busy = false, closing = false, ended = false;
 	PointPtr tail; /* the last mark, if nothing was pushed after it */
 	std::minstd_rand random;
@@ -102,6 +127,14 @@ Driver &driver();
 extern thread_local Device *current;
 
 extern std::atomic<long long> launches; /* of kernels */
+extern std::atomic<long long> progress; /* counts work that is done, of all streams */
+
+/* How many times a device counts: ranks that are threads of one process may share a
+ * device, which NCCL would refuse, and get as much of it as if each had its own. */
+int owners(Device *device);
+
+/* The queue of the device with the fewest streams, for one more. */
+Queue *take_queue(Device *device);
 
 /* Success, or why no call can be made now. */
 CUresult ready();
@@ -111,8 +144,9 @@ std::shared_ptr<Stream> find_stream(CUstream handle);
 
 /* Puts work, if any, on a stream; 0 is the null stream, which waits for the others that
  * are not non-blocking, and they for it. *end becomes the point after it. A stream
- * that captures keeps the work, and has no such point. */
-CUresult enqueue(CUstream stream, Work work, PointPtr *end = nullptr);
+ * that captures keeps the work, and has no such point. Work that waits is no work of
+ * the device until it is done. */
+CUresult enqueue(CUstream stream, Work work, PointPtr *end = nullptr, bool waits = false);
 
 /* Whether a stream captures; then capture keeps work, and spoil ends in why. */
 bool capturing(CUstream stream);

@@ -2,7 +2,10 @@ package comm
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"dynmo/src/device"
 	"dynmo/src/tensor"
@@ -75,10 +78,12 @@ func (g *Group) Exchange(tag int, sends, recvs []Part, after device.Event) (Roun
 
 // newRound returns a record that is not in use.
 func (g *Group) newRound() *round {
-	r := &round{g: g}
-	if last := len(g.rounds) - 1; last >= 0 {
-		r, g.rounds = g.rounds[last], g.rounds[:last]
+	last := len(g.rounds) - 1
+	if last < 0 {
+		return &round{g: g, peer: -1}
 	}
+	r := g.rounds[last]
+	g.rounds = g.rounds[:last]
 	r.requests, r.device, r.peer = r.requests[:0], nil, -1
 	return r
 }
@@ -130,6 +135,44 @@ func (q Round) Test() (bool, error) {
 		all = all && done
 	}
 	return all, nil
+}
+
+// Arrived does what Test does, but on a virtual clock messages have arrived once the clock has
+// come to their arrival, whenever they really do. There it lets up to abreast pass for them.
+func (q Round) Arrived() (bool, error) {
+	if q.r == nil || q.r.g.o.Clock.Kind() != "virtual" {
+		return q.Test()
+	}
+	clock := q.r.g.o.Clock
+	clock.Pause()
+	defer clock.Resume()
+	for start := time.Now(); ; {
+		done, err := q.Test()
+		if err != nil || done {
+			return done && q.reached(clock.Now()), err
+		}
+		if time.Since(start) > abreast {
+			return false, nil
+		}
+		nap := unix.NsecToTimespec(int64(pollEvery))
+		_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
+	}
+}
+
+// abreast is by how much a rank may really be behind another whose virtual clock shows the
+// same: ranks share cores, so it has yet to compute what the other has. Without this time a
+// rank would find messages late that are not.
+const abreast = 200 * time.Millisecond
+
+// reached reports whether all messages of a round that are there have arrived by now.
+func (q Round) reached(now float64) bool {
+	if q.r.number != q.number {
+		return true
+	}
+	return !slices.ContainsFunc(q.r.requests, func(req Request) bool {
+		m := req.m
+		return m.number == req.number && m.reaches && m.stamp > now
+	})
 }
 
 // Wait returns once work that is enqueued from then on finds what was received, and may

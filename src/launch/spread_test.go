@@ -67,7 +67,8 @@ func TestSpreadExpertsTrainAsLocalOnes(t *testing.T) {
 }
 
 // TestMemoryOfSpreadExperts: what a rank has allocated is what plans reckon with, whatever
-// tokens come to its experts.
+// tokens come to its experts. Room for sums over replicas is reckoned as the whole chain, which
+// is smaller than two buckets, would need it.
 func TestMemoryOfSpreadExperts(t *testing.T) {
 	for _, capacity := range []float64{0, 0.6} {
 		c := spread(small(t))
@@ -76,7 +77,7 @@ func TestMemoryOfSpreadExperts(t *testing.T) {
 		err := trainLocally(t, c, seen, func(r *rank) error {
 			stage := r.World.Rank() / 2
 			used, want := float64(r.Device.Used()), float64(seen.last.BytesPerStage[stage]-r.Device.Kept())
-			if used > 1.001*want || used < 0.98*want {
+			if used > 1.001*want || used < 0.93*want {
 				return fmt.Errorf("stage %d uses %v bytes, %v are accounted for", stage, used, want)
 			}
 			return nil

@@ -2,143 +2,170 @@ package pipeline
 
 import (
 	"dynmo/src/comm"
+	"dynmo/src/schedule"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
-// reducer sums gradients over replicas. Each replica owns a slice of every slab:
-// it receives that slice from all others, adds them in the order of
-// replicas, and sends the sum back. The order of addition is fixed by
-// construction, which no library's allreduce promises.
+// reducer sums gradients over replicas, while the backward passes of a step that are left
+// go on: a bucket's first round, in which copies travel, begins once the gradients of its
+// layers are complete; its second, in which sums do, once all copies have arrived and are
+// added. The order of addition is fixed by construction, which no library's allreduce
+// promises. All replicas of a stage execute one list, and begin their rounds in one order,
+// whenever that is.
 type reducer struct {
-	slabs    []tensor.Mem     // gradients, in chain order
-	copies   [][]tensor.Mem   // by slab, by replica: that replica's copy of my slice; absent for my own
-	sum      tensor.Mem       // as large as the largest slice, at most sumBytes
-	received [][]comm.Request // by slab, by replica: that copy
-	sums     []comm.Request   // on their way
+	buckets  []bucket
+	rounds   []turn // of a step, in order
+	talkers  int    // layers that exchange messages with other replicas themselves
+	next     int    // the first of rounds that has not begun
+	complete int    // layers whose gradients are, in the order of Runner.completed
+	talking  int    // talkers that are not complete
 }
 
-// slice returns replica d's slice of a slab: whole cache lines, all of nearly
-// equal length.
-func slice(slab tensor.Mem, d, replicas int) tensor.Mem {
-	const line = 64
-	lines := (slab.Bytes + line - 1) / line
-	lo := min(int64(d)*lines/int64(replicas)*line, slab.Bytes)
-	hi := min(int64(d+1)*lines/int64(replicas)*line, slab.Bytes)
-	return slab.Span(lo, hi-lo)
+// turn is a round of a bucket: its first, or its second.
+type turn struct {
+	bucket int
+	gather bool
 }
 
 func (p *planner) reducer() reducer {
-	q, me, replicas, largest := reducer{}, p.r.replicas.Rank(), p.r.replicas.Size(), int64(0)
-	if replicas == 1 {
+	q, r := reducer{}, p.r
+	if r.replicas.Size() == 1 {
 		return q
 	}
-	for _, l := range p.r.s.Layers {
-		q.slabs = append(q.slabs, l.Reduced()...)
+	most := r.options.Bucket
+	if most == 0 {
+		most = bucketBytes
 	}
-	for _, slab := range q.slabs {
-		mine := slice(slab, me, replicas)
-		largest = max(largest, mine.Bytes)
-		copies := make([]tensor.Mem, replicas)
-		for d := range copies {
-			if d != me {
-				copies[d] = p.take(mine.Bytes)
-			}
+	layers := r.completed()
+	q.buckets = p.buckets(layers, most)
+	for i := range len(q.buckets) + lookahead - 1 {
+		if i < len(q.buckets) {
+			q.rounds = append(q.rounds, turn{bucket: i})
 		}
-		q.copies = append(q.copies, copies)
-		q.received = append(q.received, make([]comm.Request, replicas))
+		if i >= lookahead-1 {
+			q.rounds = append(q.rounds, turn{bucket: i - lookahead + 1, gather: true})
+		}
 	}
-	q.sum = p.take(min(largest, sumBytes))
+	for _, l := range layers {
+		if l.Talks() {
+			q.talkers++
+		}
+	}
 	return q
 }
 
-// run sums all slabs. All messages of all slabs are begun at once; slabs are
-// added as their slices arrive, in chain order.
-func (q *reducer) run(r *Runner) error {
-	replicas, me := r.replicas.Size(), r.replicas.Rank()
-	if replicas == 1 {
-		return nil
-	}
-	ready := r.ready()
-	recv := func(from int, m tensor.Mem) (comm.Request, error) {
-		if m.Bytes == 0 {
-			return comm.Request{}, nil
-		}
-		return r.replicas.Recv(from, comm.TagReduce, m, ready)
-	}
-	send := func(to int, m tensor.Mem) error {
-		if m.Bytes == 0 {
-			return nil
-		}
-		req, err := r.replicas.Send(to, comm.TagReduce, m, ready)
-		r.sends = append(r.sends, req)
-		return err
-	}
+// restart begins a step.
+func (q *reducer) restart() { q.next, q.complete, q.talking = 0, 0, q.talkers }
 
-	for i, slab := range q.slabs {
-		for d := range replicas {
-			if d == me {
-				continue
-			}
-			var err error
-			if q.received[i][d], err = recv(d, q.copies[i][d]); err != nil {
-				return err
-			}
-			if err := send(d, slice(slab, d, replicas)); err != nil {
-				return err
-			}
-		}
+// completed notes that the gradients of a layer are complete. Rounds wait until those of
+// all layers are that talk: else some replicas would begin rounds before the messages of a
+// layer and some behind.
+func (q *reducer) completed(talks bool) {
+	q.complete++
+	if talks {
+		q.talking--
 	}
-	// A slice that others are still fetching must not be overwritten by their sums.
-	for i, slab := range q.slabs {
-		if err := waitAll(q.received[i]); err != nil {
-			return err
-		}
-		q.add(r, i, slice(slab, me, replicas))
-	}
-	if err := r.drain(); err != nil {
-		return err
-	}
-	ready = r.ready()
-	q.sums = q.sums[:0]
-	for _, slab := range q.slabs {
-		for d := range replicas {
-			if d == me {
-				continue
-			}
-			req, err := recv(d, slice(slab, d, replicas))
-			if err != nil {
-				return err
-			}
-			q.sums = append(q.sums, req)
-			if err := send(d, slice(slab, me, replicas)); err != nil {
-				return err
-			}
-		}
-	}
-	if err := waitAll(q.sums); err != nil {
-		return err
-	}
-	return r.drain()
 }
 
-// add replaces my slice of a slab by ((g0 + g1) + g2) + …, piece by piece.
-func (q *reducer) add(r *Runner, i int, mine tensor.Mem) {
-	me := r.replicas.Rank()
-	for off := int64(0); off < mine.Bytes; off += sumBytes {
-		length := min(sumBytes, mine.Bytes-off)
-		n := int(length / r.x.Backend.DType().Wide().Size())
-		operand := func(d int) tensor.Mem {
-			if d == me {
-				return mine.Span(off, length)
+// advance begins the rounds whose turn it is, and drives those under way.
+func (q *reducer) advance(r *Runner) error {
+	for ; q.next < len(q.rounds); q.next++ {
+		t := q.rounds[q.next]
+		b := &q.buckets[t.bucket]
+		if !t.gather {
+			if q.complete < b.layers || q.talking > 0 {
+				break
 			}
-			return q.copies[i][d].Span(off, length)
+			if err := b.scatter.begin(r); err != nil {
+				return err
+			}
+			continue
 		}
-		sum := q.sum.Span(0, length)
-		r.x.Backend.Accumulate(r.x.Stream, sum, operand(0), operand(1), n)
-		for d := 2; d < r.replicas.Size(); d++ {
-			r.x.Backend.Accumulate(r.x.Stream, sum, sum, operand(d), n)
+		done, err := b.scatter.round.Arrived()
+		if err != nil {
+			return err
 		}
-		r.x.Stream.Copy(operand(me), sum)
+		if !done {
+			break
+		}
+		sum := r.begin(trace.Reduce, -1, schedule.Instr{Microbatch: -1})
+		if err := b.sum(r); err != nil {
+			return err
+		}
+		r.end(sum)
+	}
+	for _, t := range q.rounds[:q.next] {
+		b := &q.buckets[t.bucket]
+		e := &b.scatter
+		if t.gather {
+			e = &b.gather
+		}
+		if _, err := e.round.Test(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish does what is left once all layers are complete.
+func (q *reducer) finish(r *Runner) error {
+	for ; q.next < len(q.rounds); q.next++ {
+		t := q.rounds[q.next]
+		b := &q.buckets[t.bucket]
+		var err error
+		if t.gather {
+			err = b.sum(r)
+		} else {
+			err = b.scatter.begin(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i := range q.buckets {
+		if err := q.buckets[i].gather.round.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sum waits for the copies of a bucket, adds them and begins to send the sums. What
+// receives others' sums was sent before.
+func (b *bucket) sum(r *Runner) error {
+	if err := b.scatter.round.Wait(); err != nil {
+		return err
+	}
+	for i := range b.mine {
+		b.add(r, i)
+	}
+	return b.gather.begin(r)
+}
+
+// add replaces a part of my share by ((g0 + g1) + g2) + …, piece by piece. The sum of what
+// comes before mine is made in the first copy.
+func (b *bucket) add(r *Runner, part int) {
+	me := r.replicas.Rank()
+	for off := int64(0); off < b.mine[part].Bytes; off += sumBytes {
+		length := min(sumBytes, b.mine[part].Bytes-off)
+		n := int(length / r.x.Backend.DType().Wide().Size())
+		mine, sum := b.mine[part].Span(off, length), tensor.Mem{}
+		for d := range b.copies {
+			g := mine
+			if d != me {
+				g = b.copies[d][part].Span(off, length)
+			}
+			switch {
+			case d == 0:
+				sum = g
+			case d == me:
+				r.x.Backend.Accumulate(r.x.Stream, mine, sum, mine, n)
+				sum = mine
+			default:
+				r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, n)
+			}
+		}
 	}
 }
 

@@ -28,6 +28,9 @@ type Groups struct {
 type Options struct {
 	Graphs     bool // a layer's passes, where they repeat, are enqueued as graphs
 	Validation int  // microbatches of all replicas that Validate takes; 0: it is not called
+	// Bucket is the most bytes of gradients that are summed over replicas together, unless a
+	// layer alone has more; 0 means bucketBytes.
+	Bucket int64
 }
 
 // Runner executes steps of one layout on one stage. Its buffers are made once and

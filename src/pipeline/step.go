@@ -29,8 +29,8 @@ type Result struct {
 func (r *Runner) Forwarded(f func() error) { r.forwarded = f }
 
 // Step executes the schedule on the stage's layers: gradients of all
-// microbatches of this replica, then their sum over replicas, then the sums of
-// tied matrices. Collective over the stages and the replicas. Gradients add up in
+// microbatches of this replica, the sums of those that are complete over replicas
+// meanwhile, then the sums of tied matrices. Collective over the stages and the replicas. Gradients add up in
 // ascending order of microbatches, replicas in ascending order, so the result
 // does not depend on placement.
 func (r *Runner) Step(feed Feed) (Result, error) {
@@ -56,6 +56,7 @@ func (r *Runner) step(feed Feed) error {
 		}
 	}
 	r.times, r.waits, r.watched = r.times[:0], r.waits[:0], r.watched[:0]
+	r.reduce.restart()
 	for i, in := range r.list {
 		if err := r.execute(r.chunks[in.Chunk], in, feed); err != nil {
 			return fmt.Errorf("%v: %w", in, err)
@@ -70,10 +71,7 @@ func (r *Runner) step(feed Feed) error {
 		return err
 	}
 	reduce := r.begin(trace.Reduce, -1, schedule.Instr{Microbatch: -1})
-	for _, l := range r.s.Layers {
-		l.MaskGradients(r.x)
-	}
-	if err := r.reduce.run(r); err != nil {
+	if err := r.reduce.finish(r); err != nil {
 		return fmt.Errorf("reduce: %w", err)
 	}
 	if err := r.sumTied(); err != nil {
@@ -200,6 +198,13 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 			if err := r.pass(&p, in); err != nil {
 				return err
 			}
+			if r.completes(in) {
+				l.MaskGradients(r.x)
+				r.reduce.completed(l.Talks())
+				if err := r.reduce.advance(r); err != nil {
+					return fmt.Errorf("reduce: %w", err)
+				}
+			}
 		}
 	}
 	if in.Op == schedule.I {
@@ -219,6 +224,9 @@ func (r *Runner) pass(p *pass, in schedule.Instr) error {
 	r.end(n)
 	if p.op == trace.F {
 		r.times[n].tokens = p.batch.Worked()
+	}
+	if err := r.reduce.advance(r); err != nil {
+		return fmt.Errorf("reduce: %w", err)
 	}
 	return r.progress(r.chunks)
 }

@@ -71,13 +71,13 @@ func (r *Runner) start(in schedule.Instr) { r.begin(in.Op, -1, in) }
 // trace reads the events of a step: spans of layers, and of instructions.
 func (r *Runner) trace() {
 	r.spans, r.instrs = r.spans[:0], r.instrs[:0]
-	waits := r.waits
+	waits, sums := r.waits, 0.0 // seconds of sums over replicas since the newest pass
 	for n, t := range r.times {
 		span := trace.Span{
 			Op: t.op, Layer: t.layer, Chunk: t.in.Chunk, Microbatch: t.in.Microbatch, Tokens: t.tokens, Start: t.start.Seconds(),
 		}
 		if t.op.Pipeline() && t.layer < 0 {
-			span.End = span.Start
+			span.End, sums = span.Start, 0
 			r.instrs = append(r.instrs, span)
 			continue
 		}
@@ -86,9 +86,11 @@ func (r *Runner) trace() {
 			span.Waited += waits[0].end.Seconds() - waits[0].start.Seconds()
 		}
 		r.spans = append(r.spans, span)
-		if t.op.Pipeline() {
-			in := &r.instrs[len(r.instrs)-1]
-			in.End, in.Waited = span.End, in.Waited+span.Waited
+		if !t.op.Pipeline() {
+			sums += span.Seconds()
+			continue
 		}
+		in := &r.instrs[len(r.instrs)-1]
+		in.End, in.Waited, sums = span.End, in.Waited+span.Waited+sums, 0
 	}
 }

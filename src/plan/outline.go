@@ -53,10 +53,6 @@ func Dense(c config.Config) cost.Table {
 			t.Layers[l].Bytes.Parameters += bytes
 		}
 	}
-	for l := range t.Layers {
-		bytes := &t.Layers[l].Bytes
-		bytes.Workspace += pipeline.ReduceBytes(bytes.Summed(), c.Parallel.Replicas)
-	}
 	return t
 }
 

@@ -130,7 +130,6 @@ func (p *Profiler) local(r *report, x *model.Exec, s *model.Stage, spans []trace
 	index := make(map[int]int, len(s.Layers)) // of a layer in r.layers
 	for i, layer := range s.Layers {
 		c := layer.Cost(x)
-		c.Bytes.Workspace += pipeline.ReduceBytes(c.Bytes.Summed(), l.Mesh.Replicas)
 		index[layer.ID] = i
 		r.layers = append(r.layers, layerReport{id: layer.ID, cost: c, samples: make([]cost.Stage, l.Schedule.Microbatches)})
 	}

@@ -9,7 +9,6 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/kernel/null"
 	"dynmo/src/model"
-	"dynmo/src/pipeline"
 	"dynmo/src/random"
 	"dynmo/src/tensor"
 )
@@ -158,7 +157,6 @@ func (c chain) outline() ([]cost.Layer, error) {
 	var list []cost.Layer
 	for id, l := range s.Layers {
 		layer := l.Cost(x).With(c.seconds[id])
-		layer.Bytes.Workspace += pipeline.ReduceBytes(layer.Bytes.Gradients, 1)
 		list = append(list, layer)
 	}
 	return list, nil

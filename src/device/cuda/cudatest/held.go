@@ -17,6 +17,17 @@ static int held(struct holding *h) {
 	ask(h);
 	return 1;
 }
+
+struct counts { long long kernels, ctas, operations, groups; };
+
+// counted asks it what has happened.
+static int counted(struct counts *c) {
+	void (*ask)(struct counts *) = (void (*)(struct counts *))dlsym(RTLD_DEFAULT, "dynmo_emulate_counted");
+	if (ask == 0)
+		return 0;
+	ask(c);
+	return 1;
+}
 */
 import "C"
 
@@ -34,4 +45,18 @@ func Held() (Holding, bool) {
 		return Holding{}, false
 	}
 	return Holding{int(h.contexts), int(h.streams), int(h.bytes), int(h.pinned), int(h.communicators)}, true
+}
+
+// Counts is what NCCL has done in a process: the most kernels and CTAs that one GPU had at
+// one time, operations, and the groups that they were begun in. Since version 2.23 each
+// group on a non-blocking communicator is a thread, also that of a single operation.
+type Counts struct{ Kernels, CTAs, Operations, Groups int }
+
+// Counted returns what has happened in this process; false where the driver is no stand-in.
+func Counted() (Counts, bool) {
+	var c C.struct_counts
+	if C.counted(&c) == 0 {
+		return Counts{}, false
+	}
+	return Counts{int(c.kernels), int(c.ctas), int(c.operations), int(c.groups)}, true
 }

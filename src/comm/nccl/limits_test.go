@@ -1,0 +1,146 @@
+//go:build cuda && cgo
+
+package nccl
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/commtest"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/device/cuda/cudatest"
+)
+
+func init() { roles["pairs"] = pairs }
+
+// limited runs a role on ranks with a GPU each that has few CTAs or hardware queues, and
+// returns what it prints. GPUs that hang are reported after a second.
+func limited(t *testing.T, role string, settings ...string) (string, error) {
+	t.Helper()
+	if !cudatest.Emulated(cudatest.New(t)) {
+		t.Skip("only emulated GPUs have as little as is asked for")
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, "DYNMO_EMULATE_DEVICES=8", "DYNMO_EMULATE_HANG=1")
+	cmd.Env = append(cmd.Env, settings...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// A communicator, a stream and a kernel for each ordered pair of eight ranks hang an H100
+// of 132 multiprocessors, where kernels take the 32 CTAs that NCCL gives them: seven
+// receives take all. With fewer hardware queues than streams they hang too, for a second
+// receive blocks the sends behind it. Without the limits the same messages arrive.
+func TestCommunicatorsOfPairsHang(t *testing.T) {
+	for _, test := range []struct{ name, ctas, queues, hang string }{
+		{"CTAs", "132", "32", "kernels wait for CTAs"},
+		{"queues", "448", "3", "streams are blocked in hardware queues"},
+		{"neither", "448", "32", ""},
+	} {
+		out, err := limited(t, "pairs", "DYNMO_EMULATE_CTAS="+test.ctas, "DYNMO_EMULATE_QUEUES="+test.queues)
+		if test.hang == "" {
+			if err != nil {
+				t.Errorf("%s: %v: %s", test.name, err, out)
+			}
+			continue
+		}
+		for _, want := range []string{"nothing has happened for 1 s: these GPUs hang", test.hang, "hangs on the GPU"} {
+			if err == nil || !strings.Contains(out, want) {
+				t.Errorf("%s: %v, want an error that says %q: %s", test.name, err, want, out)
+			}
+		}
+	}
+}
+
+// pairs sends two messages from every rank to every other, each ordered pair by a
+// communicator and on a stream of its own, all receives first.
+func pairs() error {
+	const ranks = 8
+	if _, err := Version(); err != nil {
+		return err
+	}
+	var ids [ranks][ranks]identity
+	for from := range ids {
+		for to := range ids {
+			var err error
+			if ids[from][to], err = newIdentity(); err != nil {
+				return err
+			}
+		}
+	}
+	return local.Run(ranks, func(tr comm.Transport) error {
+		return gpus.Run(tr, func(r *commtest.Rank) error {
+			p := pairwise{r: r}
+			for other := range ranks {
+				if other != r.Rank() {
+					p.open(ids[other][r.Rank()], 1)
+					p.open(ids[r.Rank()][other], 0)
+				}
+			}
+			for i := range p.comms {
+				commtest.Must(p.comms[i].await(time.Now().Add(10 * time.Second)))
+			}
+			return errors.Join(p.exchange(), p.close())
+		})
+	})
+}
+
+// pairwise is the communicators of one rank, in turn one to receive by and one to send by.
+type pairwise struct {
+	r       *commtest.Rank
+	comms   []communicator
+	streams []device.Stream
+}
+
+func (p *pairwise) open(id identity, rank int) {
+	p.comms = append(p.comms, commtest.Value(begin(id, rank, 2)))
+	p.streams = append(p.streams, p.r.Device.NewStream())
+}
+
+// exchange issues all receives and then all sends, and waits for the streams.
+func (p *pairwise) exchange() error {
+	const bytes = 4096
+	m := commtest.Value(p.r.Memory(bytes))
+	deadline := time.Now().Add(20 * time.Second)
+	var ends []device.Event
+	for _, sends := range []bool{false, true} {
+		for i, c := range p.comms {
+			if (i%2 == 1) != sends {
+				continue
+			}
+			for range 2 {
+				handle := p.streams[i].(handled).Handle()
+				if sends {
+					commtest.Must(c.send(m, 1, handle))
+				} else {
+					commtest.Must(c.recv(m, 0, handle))
+				}
+				commtest.Must(c.await(deadline))
+			}
+			ends = append(ends, p.streams[i].Record(nil))
+		}
+	}
+	for i, end := range ends {
+		for done := false; !done; time.Sleep(poll) {
+			if _, err := p.comms[i].ready(); err != nil {
+				return err
+			}
+			done = commtest.Value(end.Done())
+		}
+	}
+	return nil
+}
+
+func (p *pairwise) close() (err error) {
+	for i := range p.comms {
+		err = errors.Join(err, p.comms[i].abort())
+		p.streams[i].Close()
+	}
+	return errors.Join(err, p.r.DeviceTransport.Close())
+}

@@ -1,0 +1,143 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/device"
+	"dynmo/src/expect"
+	"dynmo/src/kernel/null"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+	"dynmo/src/trace"
+)
+
+// gradients returns what replicas sum of each layer, as numbers.
+func gradients(r *member) map[int][]float32 {
+	list := map[int][]float32{}
+	for _, l := range r.s.Layers {
+		for _, slab := range l.Reduced() {
+			list[l.ID] = append(list[l.ID], tensor.Of[float32](slab)...)
+		}
+	}
+	return list
+}
+
+// TestSumsOverReplicas: gradients are ((g0 + g1) + g2) + …, bit for bit, of what each replica
+// has alone, on every replica, whatever the schedule and the size of buckets, in a second
+// step too.
+func TestSumsOverReplicas(t *testing.T) {
+	c := tiny
+	c.Tied = false // the sums of tied matrices would follow
+	const each = 1 // byte: a layer is a bucket
+	for _, v := range []struct {
+		kind                     schedule.Kind
+		stages, chunks, replicas int
+		bucket                   int64
+	}{
+		{schedule.KindGPipe, 1, 1, 2, 0},
+		{schedule.Kind1F1B, 2, 1, 3, each},
+		{schedule.Kind1F1B, 1, 1, 4, 40 << 10}, // several layers, but not all
+		{schedule.KindZBV, 2, 2, 2, each},
+		{schedule.KindZBH1, 2, 1, 3, 0},
+		{schedule.KindInterleaved, 2, 2, 2, 40 << 10},
+	} {
+		t.Run(fmt.Sprintf("%s/P=%d/D=%d/bucket=%d", v.kind, v.stages, v.replicas, v.bucket), func(t *testing.T) {
+			plan := newSchedule(t, v.kind, v.stages, v.chunks)
+			var mu sync.Mutex
+			sums, own := map[[2]int][]float32{}, map[[2]int][]float32{} // by replica and layer
+			run := func(ranks int, into map[[2]int][]float32, replica int) {
+				expect.OK(t, local.Run(ranks, func(tr comm.Transport) error {
+					clock := device.NewWall()
+					r, err := runnerOf(tr, c, plan, clock, ref.New(tensor.F32), comm.Options{Clock: clock})
+					if err != nil {
+						return err
+					}
+					if err := r.replan(equal(c, plan.Map), plan, pipeline.Options{Bucket: v.bucket}); err != nil {
+						return err
+					}
+					r.x.Scale = 1
+					d := r.groups.Replicas.Rank() + replica
+					data := feed(r.x, c.Vocab)
+					for range 2 {
+						if _, err := r.Step(func(m int) ([]int32, []int32) { return data(d*microbatches + m) }); err != nil {
+							return err
+						}
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for id, g := range gradients(r) {
+						into[[2]int{d, id}] = g
+					}
+					return nil
+				}))
+			}
+			run(plan.Map.Stages*v.replicas, sums, 0)
+			for d := range v.replicas {
+				run(plan.Map.Stages, own, d)
+			}
+			for id := range c.Layers() {
+				want := slices.Clone(own[[2]int{0, id}])
+				for d := 1; d < v.replicas; d++ {
+					for i, g := range own[[2]int{d, id}] {
+						want[i] += g
+					}
+				}
+				for d := range v.replicas {
+					if got := sums[[2]int{d, id}]; len(want) == 0 || !slices.Equal(got, want) {
+						t.Fatalf("layer %d: replica %d has other sums than those in the order of replicas", id, d)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestSumsBeginDuringTheBackward: on one stage of two replicas, where each pass of a block
+// takes a second and every message half of one, sums begin while the last backward runs. It
+// ends with the embedding's gradients, whose two rounds alone are in the open.
+func TestSumsBeginDuringTheBackward(t *testing.T) {
+	plan := newSchedule(t, schedule.Kind1F1B, 1, 1)
+	expect.OK(t, local.Run(2, func(tr comm.Transport) error {
+		clock := device.NewVirtual()
+		clock.Pause() // only known costs count
+		r, err := runnerOf(tr, tiny, plan, clock, null.New(clock, perBlock), comm.Options{Clock: clock, Network: comm.Network{Latency: 0.5}})
+		if err != nil {
+			return err
+		}
+		if err := r.replan(equal(tiny, plan.Map), plan, pipeline.Options{Bucket: 1}); err != nil {
+			return err
+		}
+		done, err := r.Step(r.feed)
+		if err != nil {
+			return err
+		}
+		hidden, first, last, end := 0, 0., 0., 0.
+		for i, span := range done.Spans {
+			switch {
+			case span.Op == trace.W:
+				last = max(last, span.End)
+			case span.Op == trace.Reduce && i < len(done.Spans)-1:
+				hidden++
+				if first == 0 {
+					first = span.Start
+				}
+			}
+			end = max(end, span.End)
+		}
+		if hidden != tiny.Blocks || first > last-13 {
+			t.Errorf("%d of %d sums begin during the backward, the first at %v; it ends at %v", hidden, tiny.Layers(), first, last)
+		}
+		if open := end - last; math.Abs(open-1) > 1e-3 { // the clock's own overhead
+			t.Errorf("%v s of sums are in the open, want 1", open)
+		}
+		return nil
+	}))
+}
