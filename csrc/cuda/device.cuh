@@ -60,6 +60,13 @@ int32_t workspace(dynmo_cuda *k, size_t bytes, void **work);
 /* launched returns the error of the launches since the last call of it. */
 inline int32_t launched() { return static_cast<int32_t>(cudaGetLastError()); }
 
+/* Lets a kernel have bytes of dynamic shared memory, above the 48 KB that all have. */
+template <typename K> int32_t allow_shared(K kernel, size_t bytes) {
+	if (bytes <= 48 << 10) return 0;
+	return static_cast<int32_t>(cudaFuncSetAttribute(
+		reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
 /* The functions of the table are called dynmo_cuda_NAME; table.cu lists them. */
 #define DYNMO_CUDA_DECLARE(name, parameters, arguments) extern "C" int32_t dynmo_cuda_##name parameters;
 DYNMO_CUDA_CALLS(DYNMO_CUDA_DECLARE)

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 4
+#define DYNMO_CUDA_VERSION 5
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -157,6 +157,28 @@ typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
 	  int32_t n, int32_t each, int32_t c), (k, stream, out, inp, rows, factor, n, each, c))                            \
 	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
 	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
+                                                                                                                       \
+	/* Choices of experts: router of D (2, n, experts), readings of D (4 + experts); scores of D may be absent. */    \
+	X(route_tokens, (dynmo_cuda *k, void *stream, int32_t *chosen, float *weights, double *router, double *readings,  \
+	  const void *logits, const double *scores, int32_t n, int32_t experts, int32_t top, int32_t room, int32_t shares,\
+	  double scale, double auxiliary, double z), (k, stream, chosen, weights, router, readings, logits, scores, n,    \
+	  experts, top, room, shares, scale, auxiliary, z))                                                               \
+	X(route_gradient, (dynmo_cuda *k, void *stream, void *dlogits, const float *dweights, const int32_t *chosen,      \
+	  const double *router, int32_t n, int32_t experts, int32_t top, double scale, double loss),                      \
+	  (k, stream, dlogits, dweights, chosen, router, n, experts, top, scale, loss))                                   \
+	X(place_tokens, (dynmo_cuda *k, void *stream, int32_t *places, int32_t *tokens, float *factors, int32_t *ends,    \
+	  const int32_t *chosen, const float *weights, int32_t n, int32_t experts, int32_t top),                          \
+	  (k, stream, places, tokens, factors, ends, chosen, weights, n, experts, top))                                   \
+	/* Products of rows [ends[e], ends[e+1]) by matrix e, (o, c), at element e·stride. */                             \
+	X(grouped_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const void *weights,                 \
+	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \
+	  (k, stream, out, inp, weights, ends, n, c, o, experts, stride))                                                 \
+	X(grouped_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const void *weights,        \
+	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \
+	  (k, stream, dinp, dout, weights, ends, n, c, o, experts, stride))                                               \
+	X(grouped_backward_weight, (dynmo_cuda *k, void *stream, float *dweights, const void *dout, const void *inp,      \
+	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \
+	  (k, stream, dweights, dout, inp, ends, n, c, o, experts, stride))                                               \
                                                                                                                        \
 	X(sum_squares, (dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n), (k, stream, out, x, n))      \
 	/* w (E) and, unless E is float, its master in float. The first decayed elements decay. */                         \

@@ -22,6 +22,7 @@ type Call struct {
 	AdamW   AdamW
 	Prefix  uint32 // of MagnitudeHistogram, as Fixed
 	Fixed   int
+	Routing Routing
 }
 
 // Flops returns the floating-point operations of the call.
@@ -103,7 +104,7 @@ func (k *Calls) Verify(c *Call) {
 func (c *Call) impossible() string {
 	d := &c.Dims
 	switch {
-	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.KV|d.HS|d.K|d.Buckets < 0:
+	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.KV|d.HS|d.K|d.Buckets|d.E|d.Gap < 0:
 		return "a dimension is negative"
 	case c.Op == SoftmaxMerge || c.Op == SoftmaxGradient || c.Op == CrossEntropy:
 		if c.First < 0 {
@@ -132,6 +133,10 @@ func (c *Call) impossible() string {
 		}
 		if c.Op >= AttentionHash && (d.Buckets < 1 || d.Buckets&(d.Buckets-1) != 0) {
 			return "buckets are no power of two"
+		}
+	case RouteTokens <= c.Op && c.Op <= PlaceTokens:
+		if d.K < 1 || d.K > d.E {
+			return "a token goes to no expert, or to more than there are"
 		}
 	case c.Op == AdamWUpdate:
 		if c.AdamW.Step < 1 {
@@ -332,6 +337,32 @@ func (k *Calls) CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, 
 
 func (k *Calls) CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, each, c int) {
 	k.run(s, CombineGradient, Dims{N: n, C: c, K: each}, dfactor, dout, inp, rows)
+}
+
+func (k *Calls) RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, top int) {
+	k.pending.Routing = r
+	k.run(s, RouteTokens, Dims{N: n, K: top, E: experts}, chosen, weights, router, readings, logits, scores)
+}
+
+func (k *Calls) RouteGradient(s device.Stream, r Routing, dlogits, dweights, chosen, router tensor.Mem, n, experts, top int) {
+	k.pending.Routing = r
+	k.run(s, RouteGradient, Dims{N: n, K: top, E: experts}, dlogits, dweights, chosen, router)
+}
+
+func (k *Calls) PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, top int) {
+	k.run(s, PlaceTokens, Dims{N: n, K: top, E: experts}, places, tokens, factors, ends, chosen, weights)
+}
+
+func (k *Calls) GroupedForward(s device.Stream, out, inp, weights, ends tensor.Mem, n, c, o, experts, gap int) {
+	k.run(s, GroupedForward, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, out, inp, weights, ends)
+}
+
+func (k *Calls) GroupedBackwardInput(s device.Stream, dinp, dout, weights, ends tensor.Mem, n, c, o, experts, gap int) {
+	k.run(s, GroupedBackwardInput, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, dinp, dout, weights, ends)
+}
+
+func (k *Calls) GroupedBackwardWeight(s device.Stream, dweights, dout, inp, ends tensor.Mem, n, c, o, experts, gap int) {
+	k.run(s, GroupedBackwardWeight, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, dweights, dout, inp, ends)
 }
 
 func (k *Calls) SumSquares(s device.Stream, out, x tensor.Mem, n int) {

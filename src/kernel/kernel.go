@@ -180,6 +180,46 @@ type Backend interface {
 	// negative row. Shapes are CombineRows'.
 	CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, k, c int)
 
+	// RouteTokens chooses k of some experts for every token. With p the softmax of its
+	// logits (n, experts), or else by scores, F64 of the same shape, a token goes to those
+	// of the largest, of equal ones the first: chosen, I32 (n, k), the largest first. Of
+	// each expert's choices the first r.Room stay, first choices before second ones and
+	// then earlier tokens before later ones; the others become -1. weights, wide (n, k),
+	// are r.Scale·p of what is chosen, divided by Σ p over a token's chosen experts if
+	// r.Shares; 0 where none is left.
+	//
+	// It stores in router, F64 (2, n, experts), what RouteGradient needs: p, or if r.Shares
+	// the shares of the chosen experts and 0 elsewhere; and the gradient by the logits of
+	//
+	//	r.Auxiliary·experts·Σ_e f_e·p_e + r.Z·lse²
+	//
+	// of each token, f_e the share of all choices that are expert e and lse the logarithm of
+	// the softmax's denominator (Fedus et al. 2022; Zoph et al. 2022). f is no function of
+	// the logits. readings, F64 (4+experts), become n, the choices that did not stay, 1000
+	// times the sums over the tokens of experts·Σ_e f_e·p_e and of lse², and the tokens of
+	// each expert. All is computed in float64.
+	RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, k int)
+	// RouteGradient sets dlogits (n, experts) from the gradients of weights, wide (n, k), and
+	// what RouteTokens stored: with p and own the halves of router and h_e = r.Scale·p_e·dweight
+	// of a token's chosen experts, 0 of others,
+	//
+	//	dlogit_e = r.Loss·own_e + h_e - p_e·Σ h
+	RouteGradient(s device.Stream, r Routing, dlogits, dweights, chosen, router tensor.Mem, n, experts, k int)
+	// PlaceTokens sorts choices of RouteTokens by expert, and those of an expert by token:
+	// places, I32 (n, k), is where each went, -1 for those that are -1. By place tokens, I32
+	// (n·k), and factors, wide, become the choice's token and weight; 0 behind the last
+	// place. The choices of expert e have places [ends[e], ends[e+1]), I32 (experts+1).
+	PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, k int)
+	// GroupedForward is MatmulForward of some rows by the matrix of each expert: rows
+	// [ends[e], ends[e+1]) of out (n, o) become those of inp (n, c) times weights_eᵀ. ends is
+	// I32 (experts+1), ascends from 0 and is at most n; rows behind it stay. Matrix e, (o, c),
+	// begins at element e·(o·c + gap) of weights.
+	GroupedForward(s device.Stream, out, inp, weights, ends tensor.Mem, n, c, o, experts, gap int)
+	// GroupedBackwardInput is likewise MatmulBackwardInput: dinp (n, c) from dout (n, o).
+	GroupedBackwardInput(s device.Stream, dinp, dout, weights, ends tensor.Mem, n, c, o, experts, gap int)
+	// GroupedBackwardWeight is likewise MatmulBackwardWeight: it adds to dweights.
+	GroupedBackwardWeight(s device.Stream, dweights, dout, inp, ends tensor.Mem, n, c, o, experts, gap int)
+
 	// SumSquares stores in out, one F64, Σ x² of wide elements, added in float64 over fixed blocks.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)
 	// AdamW updates w (n) and its moments m and v from the gradient g, all but w
@@ -222,6 +262,15 @@ func Signs(key uint64, i int) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// Routing holds the settings of RouteTokens and RouteGradient.
+type Routing struct {
+	Room         int  // most tokens of an expert
+	Shares       bool // weights are shares of the chosen experts' probabilities; else these themselves
+	Scale        float64
+	Auxiliary, Z float64 // of the router's own losses
+	Loss         float64 // of the gradients of these
 }
 
 // AdamW holds the settings of one update (Loshchilov & Hutter 2019), with g

@@ -51,6 +51,12 @@ const (
 	GateGradient
 	CombineRows
 	CombineGradient
+	RouteTokens
+	RouteGradient
+	PlaceTokens
+	GroupedForward
+	GroupedBackwardInput
+	GroupedBackwardWeight
 	Mask
 	MagnitudeHistogram
 	Ops // how many there are
@@ -133,6 +139,8 @@ type Dims struct {
 	HS      int // channels of a head that is rotated
 	K       int // rows that are combined into one
 	Buckets int // that a head's tokens are sorted by
+	E       int // experts
+	Gap     int // elements between the matrices of two experts
 }
 
 // Count returns a number of elements: the product of the dimensions in its name.
@@ -170,6 +178,14 @@ func sorts(d *Dims) int  { return d.N * d.NH * 2 }
 func starts(d *Dims) int { return d.B * d.NH * 2 * (d.Buckets + 1) }
 func two(*Dims) int      { return 2 }
 func signs(d *Dims) int  { return d.N * d.C * bits2(d.Buckets) }
+
+func ne(d *Dims) int  { return d.N * d.E }
+func n2e(d *Dims) int { return d.N * 2 * d.E }
+func e1(d *Dims) int  { return d.E + 1 }
+func e4(d *Dims) int  { return d.E + 4 }
+
+// matrices is the matrices (o, c) of all experts, and what lies between them.
+func matrices(d *Dims) int { return d.E*d.O*d.C + max(d.E-1, 0)*d.Gap }
 
 // bits2 is the base-2 logarithm of a power of two.
 func bits2(buckets int) int { return mathbits.Len(uint(buckets)) - 1 }
@@ -257,6 +273,17 @@ var operations = [Ops]Operation{
 		in("factor", nk).of(Wide).optional()}},
 	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
 		in("rows", nk).of(I32)}},
+	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), set("router", n2e).of(F64),
+		set("readings", e4).of(F64), in("logits", ne), in("scores", ne).of(F64).optional()}},
+	RouteGradient: {"RouteGradient", 4, ne, []Operand{set("dlogits", ne), in("dweights", nk).of(Wide), in("chosen", nk).of(I32),
+		in("router", n2e).of(F64)}},
+	PlaceTokens: {"PlaceTokens", 1, nk, []Operand{set("places", nk).of(I32), set("tokens", nk).of(I32), set("factors", nk).of(Wide),
+		set("ends", e1).of(I32), in("chosen", nk).of(I32), in("weights", nk).of(Wide)}},
+	GroupedForward: {"GroupedForward", 2, nco, []Operand{add("out", no), in("inp", nc), in("weights", matrices), in("ends", e1).of(I32)}},
+	GroupedBackwardInput: {"GroupedBackwardInput", 2, nco, []Operand{add("dinp", nc), in("dout", no), in("weights", matrices),
+		in("ends", e1).of(I32)}},
+	GroupedBackwardWeight: {"GroupedBackwardWeight", 2, nco, []Operand{add("dweights", matrices).of(Wide), in("dout", no), in("inp", nc),
+		in("ends", e1).of(I32)}},
 	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(F64), in("x", n).of(Wide)}},
 	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
 		in("g", n).of(Wide)}},
