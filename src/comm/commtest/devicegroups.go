@@ -2,18 +2,22 @@ package commtest
 
 import (
 	"errors"
+	"slices"
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
-// split returns a group of all ranks, the last one first, whose messages of device
-// memory travel in pieces of 1000 bytes.
-func (r *Rank) split() *comm.Group {
+// split returns a chain of all ranks, the last one first, whose messages of device
+// memory travel in pieces of 1000 bytes, and what closes it and the group that it is split
+// from.
+func (r *Rank) split() (chain *comm.Group, end func() error) {
 	o := quick()
-	o.Piece, o.DeviceTransport = 1000, r.openTransport
-	return Value(comm.New(r.Transport, o).Split(0, -r.Rank()))
+	o.Piece, o.DeviceTransport = 1000, r.openWorld
+	all := Value(comm.New(r.Transport, o).Split(0, -r.Rank()))
+	chain = Value(all.SplitAs(comm.Chain, 0, all.Rank()))
+	return chain, func() error { return errors.Join(chain.Close(), all.Close(), r.DeviceTransport.Close()) }
 }
 
 // grouped is a Group as a messenger of device memory.
@@ -46,21 +50,21 @@ func (g grouped) recv(from, tag, index int, length, room int64, upTo bool) (fini
 // group: a Group sends device memory in pieces and into memory that has room for
 // more, and closes.
 func (r *Rank) group() error {
-	g := r.split()
+	g, end := r.split()
 	b := &batch{messenger: grouped{g, r}}
 	for _, program := range []func(*batch) error{
 		ring([]int64{0, 1, 999, 1000, 1001, 4000, 54321}), upTo([]int64{0, 1, 999, 1000, 500}, 999),
 	} {
 		Must(program(b))
 	}
-	return errors.Join(g.Close(), r.DeviceTransport.Close())
+	return end()
 }
 
 // hostBetween: messages of host memory between those of device memory, with the
 // same tag, overtake none of them.
 func (r *Rank) hostBetween() error {
 	const messages, length = 3, 700
-	g := r.split()
+	g, end := r.split()
 	above, below := neighbours(g)
 	inDevice, inHost := &batch{messenger: grouped{g, r}}, onGroup(g)
 	for i := range messages {
@@ -69,38 +73,41 @@ func (r *Rank) hostBetween() error {
 			b.send(above, 5, 2*i+k, length)
 		}
 	}
-	return errors.Join(inDevice.finish(), inHost.finish(), g.Close(), r.DeviceTransport.Close())
+	return errors.Join(inDevice.finish(), inHost.finish(), end())
 }
 
-// hostAnswer: a rank that waits for messages of host memory, which others send once they
-// have its device memory, sends that meanwhile.
+// hostAnswer: a rank that waits for messages of host memory, which its neighbours send once
+// they have its device memory, sends that meanwhile.
 func (r *Rank) hostAnswer() error {
 	const length, tag = 700, 7
-	g := r.split()
+	g, end := r.split()
 	b := &batch{messenger: grouped{g, r}}
-	if g.Rank() > 0 {
+	others := slices.DeleteFunc(around(b), func(rank int) bool { return rank == g.Rank() })
+	if g.Rank() > 0 && slices.Contains(others, 0) {
 		b.recv(0, tag, 0, length)
 		Must(b.finish())
 		Must(g.SendBytes(0, tag, nil))
-		return errors.Join(g.Close(), r.DeviceTransport.Close())
 	}
-	for other := 1; other < g.Size(); other++ {
+	if g.Rank() > 0 {
+		return end()
+	}
+	for _, other := range others {
 		b.send(other, tag, 0, length)
 	}
-	for other := 1; other < g.Size(); other++ {
+	for _, other := range others {
 		Value(g.RecvBytes(other, tag))
 	}
-	return errors.Join(b.finish(), g.Close(), r.DeviceTransport.Close())
+	return errors.Join(b.finish(), end())
 }
 
 // exchange: rounds of device memory.
 func (r *Rank) exchange() error {
-	g := r.split()
+	g, end := r.split()
 	inDevice := grouped{g, r}
 	err := exchangeRounds(rounder{
 		Group: g, memory: inDevice.memory, compare: r.compare,
 		write: func(m tensor.Mem, data []byte) { r.Compute.Copy(m, tensor.From(data)) },
 		ready: func() device.Event { return r.Compute.Record(nil) },
 	})
-	return errors.Join(err, g.Close(), r.DeviceTransport.Close())
+	return errors.Join(err, end())
 }

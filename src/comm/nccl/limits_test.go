@@ -84,7 +84,7 @@ func pairs() error {
 				}
 			}
 			for i := range p.comms {
-				commtest.Must(p.comms[i].await(time.Now().Add(10 * time.Second)))
+				commtest.Must(p.await(i, time.Now().Add(10*time.Second)))
 			}
 			return errors.Join(p.exchange(), p.close())
 		})
@@ -99,7 +99,7 @@ type pairwise struct {
 }
 
 func (p *pairwise) open(id identity, rank int) {
-	p.comms = append(p.comms, commtest.Value(begin(id, rank, 2)))
+	p.comms = append(p.comms, commtest.Value(begin(id, rank, 2, 32)))
 	p.streams = append(p.streams, p.r.Device.NewStream())
 }
 
@@ -121,7 +121,7 @@ func (p *pairwise) exchange() error {
 				} else {
 					commtest.Must(c.recv(m, 0, handle))
 				}
-				commtest.Must(c.await(deadline))
+				commtest.Must(p.await(i, deadline))
 			}
 			ends = append(ends, p.streams[i].Record(nil))
 		}
@@ -135,6 +135,12 @@ func (p *pairwise) exchange() error {
 		}
 	}
 	return nil
+}
+
+// await waits until a communicator is ready.
+func (p *pairwise) await(i int, deadline time.Time) error {
+	d := domain{k: p.comms[i]}
+	return d.await(deadline)
 }
 
 func (p *pairwise) close() (err error) {
