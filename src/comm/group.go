@@ -174,17 +174,17 @@ func (g *Group) SplitAs(kind Kind, color, key int) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	if t == nil {
-		return nil, g.ready(g)
+	var part *Group
+	if t != nil {
+		part = newGroup(t, g.o, g.links)
+		if part.device = d; d != nil {
+			g.o.devices = append(g.o.devices, part)
+		}
 	}
-	part := newGroup(t, g.o, g.links)
-	if d == nil {
-		return part, nil
-	}
-	part.device = d
-	g.o.devices = append(g.o.devices, part)
-	if err := part.ready(g); err != nil {
-		return nil, fmt.Errorf("split: %w", err)
+	for _, each := range []*Group{g, part} { // the part may need all ranks of g
+		if err := each.ready(g); err != nil {
+			return nil, fmt.Errorf("split: %w", err)
+		}
 	}
 	return part, nil
 }
@@ -203,7 +203,7 @@ func (g *Group) splitDevice(t Transport, color int, kind Kind) (DeviceTransport,
 // ready waits until the transport of device memory has all it needs, if there is one. It
 // looks for the dead in the group that it was split from.
 func (g *Group) ready(from *Group) error {
-	if g.device == nil {
+	if g == nil || g.device == nil {
 		return nil
 	}
 	limit := readyFor + time.Duration(g.size)*readyPerRank

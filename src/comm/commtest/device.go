@@ -42,6 +42,8 @@ func DeviceCases() []DeviceCase {
 		{"SteadyRing", (*Rank).steadyRing},
 		{"Group", (*Rank).group},
 		{"Exchange", (*Rank).exchange},
+		{"Storm", (*Rank).storm},
+		{"Leave", (*Rank).leave},
 		{"HostBetween", (*Rank).hostBetween},
 		{"HostAnswer", (*Rank).hostAnswer},
 		{"CloseAndSplit", (*Rank).closeAndSplit},

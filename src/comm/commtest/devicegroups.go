@@ -2,6 +2,8 @@ package commtest
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"dynmo/src/comm"
@@ -98,6 +100,96 @@ func (r *Rank) hostAnswer() error {
 		Value(g.RecvBytes(other, tag))
 	}
 	return errors.Join(b.finish(), end())
+}
+
+// storm: messages to neighbours in both directions and rounds of all ranks, begun by each
+// rank in an order of its own, but for the rounds, arrive while the compute stream is busy.
+func (r *Rank) storm() error {
+	const messages, rounds = 12, 4
+	g, end := r.split()
+	inDevice := grouped{g, r}
+	b := &batch{messenger: inDevice}
+	slow := Value(r.Memory(2 * slowBytes))
+	rnd := rand.New(rand.NewPCG(7, uint64(g.Rank()))) // fixed: a failure must repeat
+	var begin []func()
+	for _, peer := range around(g) {
+		for i := range messages {
+			length := int64(1) << (i % 3 * 7)
+			begin = append(begin, func() { b.send(peer, i, i, length) }, func() { b.recv(peer, i, i, length) })
+		}
+	}
+	rnd.Shuffle(len(begin), func(i, j int) { begin[i], begin[j] = begin[j], begin[i] })
+	var all [rounds]comm.Round
+	var received [rounds][]comm.Part
+	for i, next := range begin {
+		if share := len(begin) / rounds; i%share == 0 && i/share < rounds {
+			r.slow(slow)
+			all[i/share], received[i/share] = r.toAll(inDevice, 1000+i/share)
+		}
+		next()
+	}
+	if err := b.finish(); err != nil {
+		return err
+	}
+	for i := range rounds {
+		Must(all[i].Wait())
+		for _, p := range received[i] {
+			if err := r.compare(p.Mem, pattern(p.Rank, g.Rank(), 1000+i, p.Mem.Bytes)); err != nil {
+				return fmt.Errorf("round %d, from rank %d: %w", i, p.Rank, err)
+			}
+		}
+	}
+	return end()
+}
+
+// toAll begins a round in which every rank sends a pattern to every other.
+func (r *Rank) toAll(g grouped, index int) (comm.Round, []comm.Part) {
+	const length = 3000
+	var sends, recvs []comm.Part
+	for other := range g.Size() {
+		if other != g.Rank() {
+			m := g.memory(length)
+			r.write(m, g.Rank(), other, index)
+			sends = append(sends, comm.Part{Rank: other, Mem: m})
+			recvs = append(recvs, comm.Part{Rank: other, Mem: g.memory(length)})
+		}
+	}
+	return Value(g.Exchange(comm.TagReduce, sends, recvs, r.Compute.Record(nil))), recvs
+}
+
+// leave: groups are split off groups, again and again without the last rank, until each
+// rank is one alone, and the larger ones are closed before anything goes on.
+func (r *Rank) leave() error {
+	o := quick()
+	o.DeviceTransport = r.openWorld
+	base := comm.New(r.Transport, o)
+	all := Value(base.Split(0, base.Rank()))
+	for size := all.Size(); ; size-- {
+		chain := Value(all.SplitAs(comm.Chain, 0, all.Rank()))
+		row := Value(all.SplitAs(comm.Row, all.Rank()%2, all.Rank()))
+		Must(ring([]int64{8, 5000})(&batch{messenger: grouped{chain, r}}))
+		round, recvs := r.toAll(grouped{row, r}, size)
+		Must(round.Wait())
+		for _, p := range recvs {
+			Must(r.compare(p.Mem, pattern(p.Rank, row.Rank(), size, p.Mem.Bytes)))
+		}
+		color := 0
+		if all.Rank() == size-1 && size > 1 {
+			color = comm.Outside
+		}
+		if size == 2 {
+			color = all.Rank() // each alone
+		}
+		var next *comm.Group
+		if size > 1 {
+			next = Value(all.Split(color, all.Rank()))
+		}
+		Must(errors.Join(chain.Close(), row.Close(), all.Close()))
+		if next == nil {
+			return r.DeviceTransport.Close()
+		}
+		all = next
+	}
 }
 
 // exchange: rounds of device memory.

@@ -4,6 +4,7 @@ package nccl
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,7 +18,14 @@ import (
 	"dynmo/src/device/cuda/cudatest"
 )
 
-func init() { roles["pairs"] = pairs }
+func init() {
+	roles["pairs"] = pairs
+	for _, c := range commtest.DeviceCases() {
+		roles["eight "+c.Name] = func() error {
+			return local.Run(8, func(tr comm.Transport) error { return gpus.Run(tr, c.Run) })
+		}
+	}
+}
 
 // limited runs a role on ranks with a GPU each that has few CTAs or hardware queues, and
 // returns what it prints. GPUs that hang are reported after a second.
@@ -54,6 +62,17 @@ func TestCommunicatorsOfPairsHang(t *testing.T) {
 			if err == nil || !strings.Contains(out, want) {
 				t.Errorf("%s: %v, want an error that says %q: %s", test.name, err, want, out)
 			}
+		}
+	}
+}
+
+// The communicators of a world, a chain and its ends take three kernels' CTAs and as many
+// hardware queues as a GPU has at first, whatever is under way at the same time.
+func TestChainsNeedFewCTAs(t *testing.T) {
+	for _, name := range []string{"Storm", "Exchange", "Neighbours"} {
+		out, err := limited(t, "eight "+name, fmt.Sprintf("DYNMO_EMULATE_CTAS=%d", 3*ctas), "DYNMO_EMULATE_QUEUES=8")
+		if err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
 }
