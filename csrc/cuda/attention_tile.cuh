@@ -108,11 +108,4 @@ __device__ __forceinline__ void store_d(head_rows<bf16> m, bf16 *mine, const flo
 	__syncwarp(); /* no lane writes there before all have read */
 }
 
-template <typename T, int N, int M> __device__ __forceinline__ void clear(T (&x)[N][M]) {
-#pragma unroll
-	for (int i = 0; i < N; i++)
-#pragma unroll
-		for (int j = 0; j < M; j++) x[i][j] = 0;
-}
-
 #endif

@@ -20,8 +20,9 @@ type Call struct {
 	Eps     float64 // of RMSNormForward
 	Inverse bool    // of Rotary
 	AdamW   AdamW
-	Prefix  uint32 // of MagnitudeHistogram, as Fixed
+	Prefix  uint32 // of MagnitudeHistogram, as Fixed; the threshold of SelectLargest
 	Fixed   int
+	Ties    int // of SelectLargest
 	Routing Routing
 }
 
@@ -151,6 +152,14 @@ func (c *Call) impossible() string {
 		}
 		if c.Prefix>>c.Fixed != 0 {
 			return "prefix has more bits than are fixed"
+		}
+	case c.Op == SelectLargest:
+		if c.Ties < 0 {
+			return "fewer than no ties are kept"
+		}
+	case c.Op == CompactRows:
+		if c.Mem[2].IsZero() && d.N != d.O*d.C {
+			return "a dense matrix has other entries"
 		}
 	}
 	return ""

@@ -235,7 +235,52 @@ type Backend interface {
 	// magnitude is the bits of float32(|x|) as uint32, which order as |x| does.
 	// Elements whose bit in mask is 0 do not count; mask may be absent.
 	MagnitudeHistogram(s device.Stream, hist, x, mask tensor.Mem, n int, prefix uint32, fixed int)
+
+	// MaskWeights is Mask of elements of DType.
+	MaskWeights(s device.Stream, x, mask tensor.Mem, n int)
+	// SelectLargest sets in kept, a mask of n bits, those of the wide elements of x (n)
+	// whose magnitude (see MagnitudeHistogram) is above threshold, and of the elements
+	// whose magnitude it is the first `ties`. Elements whose bit in mask is 0 do not
+	// count; mask may be absent. Bits of kept that no element has are 0.
+	SelectLargest(s device.Stream, kept, x, mask tensor.Mem, n int, threshold uint32, ties int)
+	// MaskRanks sets ranks, I32 (ceil(n/64)+1), to the number of 1 bits of mask before
+	// each of its words, and before its end. Bits from n on do not count.
+	MaskRanks(s device.Stream, ranks, mask tensor.Mem, n int)
+	// Compact sets out (nnz) to those of inp (n) whose bit in mask is 1, in order. ranks are
+	// MaskRanks' of the mask, which has nnz such bits.
+	Compact(s device.Stream, out, inp, mask, ranks tensor.Mem, n, nnz int)
+	// CompactWide is Compact of wide elements.
+	CompactWide(s device.Stream, out, inp, mask, ranks tensor.Mem, n, nnz int)
+	// CompactRows sets w.RowPtr and w.ColIdx to the places of those entries of `from`
+	// whose bit in mask is 1. Without from.RowPtr and from.ColIdx the entries are all
+	// elements of a dense matrix in row order. w.Rows and w.Cols are from's; values are not
+	// looked at. ranks are MaskRanks' of the mask of from.NNZ bits.
+	CompactRows(s device.Stream, w, from CSR, mask, ranks tensor.Mem)
+
+	// BlockScores sets scores, wide (o, c), to the sums of the squares of w, wide
+	// (32·o, 32·c), over its blocks of 32 x 32. A block of which mask has no bit has
+	// score 0, any other at least Lowest. mask may be absent.
+	BlockScores(s device.Stream, scores, w, mask tensor.Mem, c, o int)
+	// BlockMask sets mask, a bit for each element of a matrix (32·o, 32·c), to those of its
+	// blocks whose bit in blocks is 1.
+	BlockMask(s device.Stream, mask, blocks tensor.Mem, c, o int)
+	// PairScores sets scores, wide (n), to the sum of the two smallest magnitudes of each
+	// four elements of w, wide (4n). Four of which mask lacks a bit have score 0, any
+	// others at least Lowest. mask may be absent.
+	PairScores(s device.Stream, scores, w, mask tensor.Mem, n int)
+	// PairMask sets kept, a mask of 4n bits: all of every four elements of w, wide (4n),
+	// whose bit in whole is 1, of others the two of the largest magnitude; of equal ones
+	// those of lower index. Bits that mask, which may be absent, has come before any that
+	// it lacks. Bits of kept that no element has are 0.
+	PairMask(s device.Stream, kept, w, mask, whole tensor.Mem, n int)
 }
+
+const (
+	// Block is the rows and columns of a block of BlockScores.
+	Block = 32
+	// Lowest is the smallest score of what is not pruned yet, the smallest normal float32.
+	Lowest = 0x1p-126
+)
 
 // CSR is a sparse matrix (Rows, Cols) in compressed rows. RowPtr is I32
 // (Rows+1), ColIdx I32 (NNZ) ascending in each row, Values (NNZ). RowPtr may begin

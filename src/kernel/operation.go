@@ -59,6 +59,16 @@ const (
 	GroupedBackwardWeight
 	Mask
 	MagnitudeHistogram
+	MaskWeights
+	SelectLargest
+	MaskRanks
+	Compact
+	CompactWide
+	CompactRows
+	BlockScores
+	BlockMask
+	PairScores
+	PairMask
 	Ops // how many there are
 )
 
@@ -171,6 +181,13 @@ func qkvs(d *Dims) int  { return d.N * (d.C + 2*d.KV*(d.C/max(d.NH, 1))) } // qu
 func bits(d *Dims) int  { return (d.N + 63) / 64 }
 func bins(*Dims) int    { return 256 }
 func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
+
+func ranks(d *Dims) int     { return bits(d) + 1 }
+func inBlocks(d *Dims) int  { return d.O * d.C * Block * Block }
+func blockBits(d *Dims) int { return (d.O*d.C + 63) / 64 }
+func blockMask(d *Dims) int { return inBlocks(d) / 64 }
+func n4(d *Dims) int        { return 4 * d.N }
+func n4Bits(d *Dims) int    { return (4*d.N + 63) / 64 }
 
 // kept is what is left of pairs where tokens fall evenly into the buckets.
 func kept(d *Dims) int   { return pairs(d) / max(d.Buckets, 1) }
@@ -290,4 +307,21 @@ var operations = [Ops]Operation{
 	Mask: {"Mask", 1, n, []Operand{add("x", n).of(Wide), in("mask", bits).of(U64)}},
 	MagnitudeHistogram: {"MagnitudeHistogram", 1, n, []Operand{add("hist", bins).of(I64), in("x", n).of(Wide),
 		in("mask", bits).of(U64).optional()}},
+	MaskWeights: {"MaskWeights", 1, n, []Operand{add("x", n), in("mask", bits).of(U64)}},
+	SelectLargest: {"SelectLargest", 1, n, []Operand{set("kept", bits).of(U64), in("x", n).of(Wide),
+		in("mask", bits).of(U64).optional()}},
+	MaskRanks: {"MaskRanks", 1, bits, []Operand{set("ranks", ranks).of(I32), in("mask", bits).of(U64)}},
+	Compact:   {"Compact", 1, n, []Operand{set("out", nnz), in("inp", n), in("mask", bits).of(U64), in("ranks", ranks).of(I32)}},
+	CompactWide: {"CompactWide", 1, n, []Operand{set("out", nnz).of(Wide), in("inp", n).of(Wide), in("mask", bits).of(U64),
+		in("ranks", ranks).of(I32)}},
+	CompactRows: {"CompactRows", 1, n, []Operand{set("w.RowPtr", rows).of(I32), set("w.ColIdx", nnz).of(I32),
+		in("from.RowPtr", rows).of(I32).optional(), in("from.ColIdx", n).of(I32).optional(), in("mask", bits).of(U64),
+		in("ranks", ranks).of(I32)}},
+	BlockScores: {"BlockScores", 2, inBlocks, []Operand{set("scores", oc).of(Wide), in("w", inBlocks).of(Wide),
+		in("mask", blockMask).of(U64).optional()}},
+	BlockMask: {"BlockMask", 1, blockMask, []Operand{set("mask", blockMask).of(U64), in("blocks", blockBits).of(U64)}},
+	PairScores: {"PairScores", 1, n4, []Operand{set("scores", n).of(Wide), in("w", n4).of(Wide),
+		in("mask", n4Bits).of(U64).optional()}},
+	PairMask: {"PairMask", 1, n4, []Operand{set("kept", n4Bits).of(U64), in("w", n4).of(Wide), in("mask", n4Bits).of(U64).optional(),
+		in("whole", bits).of(U64)}},
 }

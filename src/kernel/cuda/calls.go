@@ -138,6 +138,26 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.MagnitudeHistogram:
 		status = C.call_magnitude_histogram(t, h, stream, (*C.int64_t)(x(0)), floats(1), words(2), length,
 			C.uint32_t(call.Prefix), size(call.Fixed))
+	case kernel.MaskWeights:
+		status = C.call_mask_weights(t, h, stream, x(0), words(1), length)
+	case kernel.SelectLargest:
+		status = C.call_select_largest(t, h, stream, words(0), floats(1), words(2), length, C.uint32_t(call.Prefix), C.int64_t(call.Ties))
+	case kernel.MaskRanks:
+		status = C.call_mask_ranks(t, h, stream, indices(0), words(1), length)
+	case kernel.Compact:
+		status = C.call_compact(t, h, stream, x(0), x(1), words(2), indices(3), length)
+	case kernel.CompactWide:
+		status = C.call_compact_wide(t, h, stream, floats(0), floats(1), words(2), indices(3), length)
+	case kernel.CompactRows:
+		status = C.call_compact_rows(t, h, stream, indices(0), indices(1), indices(2), indices(3), words(4), indices(5), o, c)
+	case kernel.BlockScores:
+		status = C.call_block_scores(t, h, stream, floats(0), floats(1), words(2), c, o)
+	case kernel.BlockMask:
+		status = C.call_block_mask(t, h, stream, words(0), words(1), c, o)
+	case kernel.PairScores:
+		status = C.call_pair_scores(t, h, stream, floats(0), floats(1), words(2), length)
+	case kernel.PairMask:
+		status = C.call_pair_mask(t, h, stream, words(0), floats(1), words(2), words(3), length)
 	default:
 		panic("cuda: unknown operation")
 	}

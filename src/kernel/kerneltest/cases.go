@@ -130,6 +130,15 @@ func (of maker) all() []example {
 		for _, fixed := range []int{0, 8, 16, 24} {
 			all = append(all, of.magnitudeHistogram(n, fixed, false), of.magnitudeHistogram(n, fixed, true))
 		}
+		all = append(all, of.selection(n)...)
+	}
+	for _, s := range [][2]int{{1, 1}, {3, 17}, {64, 64}, {65, 129}, {130, 65}} {
+		for _, probability := range []float64{0, 0.3, 1} {
+			all = append(all, of.compaction(s[0], s[1], probability)...)
+		}
+	}
+	for _, s := range [][3]int{{1, 1, 1}, {1, 3, 17}, {4, 2, 64}, {3, 5, 1003}} {
+		all = append(all, of.structured(s[0], s[1], s[2])...)
 	}
 	return append(all, of.wide()...)
 }

@@ -119,6 +119,24 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		Mask(x(0), words(1))
 	case kernel.MagnitudeHistogram:
 		MagnitudeHistogram(tensor.Of[int64](call.Mem[0]), x(1), words(2), call.Prefix, call.Fixed)
+	case kernel.MaskWeights:
+		Mask(x(0), words(1))
+	case kernel.SelectLargest:
+		SelectLargest(words(0), x(1), words(2), call.Prefix, call.Ties)
+	case kernel.MaskRanks:
+		MaskRanks(indices(0), words(1), n)
+	case kernel.Compact, kernel.CompactWide:
+		Compact(x(0), x(1), words(2))
+	case kernel.CompactRows:
+		CompactRows(indices(0), indices(1), indices(2), indices(3), words(4), c)
+	case kernel.BlockScores:
+		BlockScores(x(0), x(1), words(2), c, o)
+	case kernel.BlockMask:
+		BlockMask(words(0), words(1), c, o)
+	case kernel.PairScores:
+		PairScores(x(0), x(1), words(2))
+	case kernel.PairMask:
+		PairMask(words(0), x(1), words(2), words(3))
 	default:
 		panic("ref: unknown operation")
 	}
