@@ -65,7 +65,7 @@ func TestFigures(t *testing.T) {
 	want := "gemm/forward_33x20x45 gemm/backward_input_33x20x45 gemm/backward_weight_33x20x45 " +
 		"spmm/forward_0 spmm/backward_input_0 spmm/sddmm_0 " +
 		"spmm/forward_70 spmm/backward_input_70 spmm/sddmm_70 " +
-		"spmm/forward_95 spmm/backward_input_95 spmm/sddmm_95"
+		"spmm/forward_95 spmm/backward_input_95 spmm/sddmm_95 spmm/crossing"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
