@@ -10,7 +10,6 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
-	"dynmo/src/tensor"
 )
 
 // do enqueues a call on s.
@@ -170,15 +169,6 @@ func truth(b bool) C.int32_t {
 		return 1
 	}
 	return 0
-}
-
-// SpMMByCUSPARSE is SpMMForward without a bias by NVIDIA's library: the call that
-// SpMMForward is measured against.
-func (k *Backend) SpMMByCUSPARSE(s device.Stream, out, inp tensor.Mem, w kernel.CSR, n int) {
-	k.Verify(&kernel.Call{Op: kernel.SpMMForward, Dims: kernel.Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ},
-		Mem: kernel.Operands{out, inp, w.RowPtr, w.ColIdx, w.Values}})
-	k.enqueued(s, "SpMMByCUSPARSE", C.call_spmm_cusparse(k.table, k.c, handle(s), out.Ptr, inp.Ptr, (*C.int32_t)(w.RowPtr.Ptr),
-		(*C.int32_t)(w.ColIdx.Ptr), w.Values.Ptr, size(n), size(w.Rows), size(w.Cols), size(w.NNZ)))
 }
 
 var _ kernel.Backend = (*Backend)(nil)
