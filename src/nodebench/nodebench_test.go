@@ -77,7 +77,11 @@ func TestWrongElementsAreInvalid(t *testing.T) {
 		if r.Name == "gemm/backward_weight_33x20x45" {
 			continue // not spoiled
 		}
-		if r.Wrong != 1 || r.OK || r.Value != 0 || r.Verdict() != "INVALID" {
+		spoiled := 1
+		if r.Name == "spmm/crossing" {
+			spoiled = 9 // in all that it goes by
+		}
+		if r.Wrong != spoiled || r.OK || r.Value != 0 || r.Verdict() != "INVALID" {
 			t.Errorf("one element was spoiled: %+v", r)
 		}
 	}
