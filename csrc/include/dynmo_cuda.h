@@ -175,9 +175,9 @@ typedef struct {
 	X(gate_gradient, (dynmo_cuda *k, void *stream, void *dlogits, const void *dout, const void *a, const void *b,      \
 	  const int32_t *rows, const float *factor, int32_t n, int32_t c),                                                 \
 	  (k, stream, dlogits, dout, a, b, rows, factor, n, c))                                                            \
-	/* Sums of `each` rows of inp; rows (n, each), negative ones absent; factor may be absent. */                      \
+	/* Sums of `each` rows of inp, and add; rows (n, each), negative ones absent; factor and add may be. */            \
 	X(combine_rows, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, \
-	  int32_t n, int32_t each, int32_t c), (k, stream, out, inp, rows, factor, n, each, c))                            \
+	  const void *add, int32_t n, int32_t each, int32_t c), (k, stream, out, inp, rows, factor, add, n, each, c))      \
 	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
 	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
                                                                                                                        \
