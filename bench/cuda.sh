@@ -208,6 +208,18 @@ END
 		mv lib/libdynmo_cuda.so.new lib/libdynmo_cuda.so && say 'built lib/libdynmo_cuda.so'
 }
 
+# spills: no kernel of attention, as cuda_library left them, keeps registers in memory.
+spills() {
+	local dump object
+	dump=$(dirname "$(command -v "$nvcc")")/cuobjdump
+	[ -x "$dump" ] || { say "skipped, without $dump: registers of attention"; return 0; }
+	for object in build/cuda/attention*.o; do "$dump" --dump-resource-usage "$object"; done | awk '
+		/^arch/ { arch = $3 }
+		/Function/ { kernel = $2; kernels++ }
+		/ STACK:[1-9]/ { print kernel, arch, "spills:", $2; bad = 1 }
+		END { exit bad || !kernels }' >&2
+}
+
 # cuda_build makes bin/dynmo-cuda, which bin/dynmo becomes where GPUs are wanted.
 cuda_build() {
 	go build -trimpath -tags "$tags${tags:+ }cuda" -ldflags "-X main.version=$(revision)" -o bin/dynmo-cuda ./src/cmd/dynmo &&
@@ -254,6 +266,7 @@ test_cuda() {
 		local -x ARCHS=${ARCHS:-90} # the sources have no code of one architecture alone
 	fi
 	part 'cuda library' cuda_library
+	part 'registers of attention' spills
 	part 'vet, cuda' go vet -tags "$all" $(comm -13 <(package_files -tags "$tags") <(package_files -tags "$all") | cut -d ' ' -f 1)
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \

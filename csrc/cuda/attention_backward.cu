@@ -123,11 +123,11 @@ template <bool KEYS> struct gradient_head {
 
 /* Reads the warp's rows, from row on. */
 template <int HS, int MT, bool KEYS>
-__device__ __forceinline__ void begin(gradient_rows<HS, MT, KEYS> &r, const gradient_head<KEYS> &h, int row, int t) {
+__device__ __forceinline__ void begin(gradient_rows<HS, MT, KEYS> &r, bf16 *mine, const gradient_head<KEYS> &h, int row, int t) {
+	load_a<HS, MT>(r.x, mine, h.x, row, t);
+	load_a<HS, MT>(r.y, mine, h.y, row, t);
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		load_a<HS>(r.x[m], h.x, row + 16 * m, t);
-		load_a<HS>(r.y[m], h.y, row + 16 * m, t);
 		clear(r.dx[m]);
 		if constexpr (KEYS) clear(r.dy[m]);
 #pragma unroll
@@ -155,27 +155,31 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	attention_backward(bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, attention_shape s) {
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	DYNAMIC_SHARED(column_tile<HS>, tiles);
-	int block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y, row = block * ROWS + threadIdx.x / 32 * 16 * MT;
+	int block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y, row = block * ROWS + warp_rows<MT>(threadIdx.x);
 	attention_head head(s, blockIdx.x);
 	if (block * ROWS >= head.t) return;
 	int begins = KEYS ? block * ROWS : 0, ends = KEYS ? head.t : min((block + 1) * ROWS, head.t);
 	gradient_head<KEYS> h(dout, qkv, stats, s, head);
 	load_columns<HS, KEYS>(tiles[0], h, begins, head.t);
 	gradient_rows<HS, MT, KEYS> r;
-	begin<HS, MT, KEYS>(r, h, row, head.t);
+	begin<HS, MT, KEYS>(r, tiles[1].u + warp_rows<MT>(threadIdx.x) * TILE_STRIDE<HS>, h, row, head.t); /* its place is free */
 	for (int first = begins, stage = 0; first < ends; first += TILE_ROWS, stage ^= 1) {
 		cp_async_wait<0>();
 		__syncthreads(); /* this tile is there, and no thread reads the other any more */
 		if (first + TILE_ROWS < ends) load_columns<HS, KEYS>(tiles[stage ^ 1], h, first + TILE_ROWS, head.t);
-#pragma unroll
+#pragma unroll 1 /* more would spill */
 		for (int column = 0; column < TILE_ROWS; column += 16)
 			if (KEYS ? first + column + 15 >= row : first + column < row + 16 * MT)
 				differentiate<HS, MT, KEYS>(r, tiles[stage], row, first, column, s.scale * LOG2_E);
 	}
+	__syncthreads(); /* no thread reads a tile any more */
+	head = attention_head(s, block_again()); /* all anew, as registers are scarce in the loop */
+	row = block * ROWS + warp_rows<MT>(thread_again());
+	bf16 *mine = tiles[0].u + (row - block * ROWS) * TILE_STRIDE<HS>;
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		store_d<HS>(rows_of(dqkv, s, head, 3, KEYS), r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
-		if constexpr (KEYS) store_d<HS>(rows_of(dqkv, s, head, 3, 2), r.dy[m], row + 16 * m, head.t, {1, 1});
+		store_d<HS>(rows_of(dqkv, s, head, 3, KEYS), mine, r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
+		if constexpr (KEYS) store_d<HS>(rows_of(dqkv, s, head, 3, 2), mine, r.dy[m], row + 16 * m, head.t, {1, 1});
 	}
 }
 

@@ -131,40 +131,41 @@ __device__ __forceinline__ void attend(query_rows<HS, MT> &r, const bf16 *keys, 
 
 /* Writes out = o/sum, and lse. */
 template <int HS, int MT>
-__device__ __forceinline__ void finish(query_rows<HS, MT> &r, head_rows<bf16> out, float *lse, int query, int t) {
+__device__ __forceinline__ void finish(query_rows<HS, MT> &r, bf16 *mine, head_rows<bf16> out, float *lse, int query, int t) {
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
 		float inverse[2];
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
 			float sum = quad_sum(r.sum[m][half]);
-			int row = query + 16 * m + 8 * half + threadIdx.x % 32 / 4;
+			int thread = thread_again(), row = query + 16 * m + 8 * half + thread % 32 / 4;
 			inverse[half] = 1 / sum;
-			if (threadIdx.x % 4 == 0 && row < t) lse[row] = r.largest[m][half] * LN_2 + logf(sum);
+			if (thread % 4 == 0 && row < t) lse[row] = r.largest[m][half] * LN_2 + logf(sum);
 		}
-		store_d<HS>(out, r.o[m], query + 16 * m, t, inverse);
+		store_d<HS>(out, mine, r.o[m], query + 16 * m, t, inverse);
 	}
 }
 
-/* Grid (b·nh, tiles of queries). */
+/* Grid (b·nh, tiles of queries). With three blocks on a multiprocessor nvcc 11 spills registers. */
 template <int HS, int MT>
-__global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
+__global__ void __launch_bounds__(TILE_THREADS, HS == 32 && __CUDACC_VER_MAJOR__ > 11 ? 3 : 2)
 	attention_forward(bf16 *out, float *lse, const bf16 *qkv, attention_shape s) {
 	DYNAMIC_SHARED(bf16, shared);
 	attention_head h(s, blockIdx.x);
-	int warp = threadIdx.x / 32, rows = 16 * MT * TILE_WARPS;
-	int first = (gridDim.y - 1 - blockIdx.y) * rows, query = first + 16 * MT * warp;
+	constexpr int ROWS = 16 * MT * TILE_WARPS;
+	int first = (gridDim.y - 1 - blockIdx.y) * ROWS, query = first + warp_rows<MT>(threadIdx.x);
 	if (first >= h.t) return;
 	head_rows<const bf16> q = rows_of(qkv, s, h, 3, 0), k = rows_of(qkv, s, h, 3, 1), v = rows_of(qkv, s, h, 3, 2);
-	int end = min(first + rows, h.t);
+	int end = min(first + ROWS, h.t);
 	load_tile<HS>(shared, k, 0, h.t);
 	load_tile<HS>(shared + TILE_SIZE<HS>, v, 0, h.t);
 	cp_async_commit();
 
 	query_rows<HS, MT> r;
+	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* tile, whose place is free */
+	load_a<HS, MT>(r.q, second + warp_rows<MT>(threadIdx.x) * TILE_STRIDE<HS>, q, query, h.t);
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		load_a<HS>(r.q[m], q, query + 16 * m, h.t);
 		clear(r.o[m]);
 		r.largest[m][0] = r.largest[m][1] = -INFINITY;
 		r.sum[m][0] = r.sum[m][1] = 0;
@@ -181,8 +182,11 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 		}
 		if (key < query + 16 * MT) attend<HS, MT>(r, keys, keys + TILE_SIZE<HS>, query, key, s.scale * LOG2_E);
 	}
-	h = attention_head(s, blockIdx.x); /* read again, as registers are scarce in the loop */
-	finish<HS, MT>(r, rows_of(out, s, h, 1, 0), lse + h.sums(s), query, h.t);
+	__syncthreads(); /* no thread reads a tile any more */
+	h = attention_head(s, block_again()); /* all anew, as registers are scarce in the loop */
+	int own = warp_rows<MT>(thread_again());
+	finish<HS, MT>(r, shared + own * TILE_STRIDE<HS>, rows_of(out, s, h, 1, 0), lse + h.sums(s),
+		(gridDim.y - 1 - blockIdx.y) * ROWS + own, h.t);
 }
 
 template <int HS, int MT>

@@ -183,6 +183,8 @@ __global__ void __launch_bounds__(THREADS) sparse_backward(E *dqkv, const E *dou
 		accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
 		if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
 	}
+	head = attention_head(s, block_again()); /* anew, as registers are scarce in the loop */
+	own = side_of(by, s, head, block_again(), KEYS);
 	store<SLICES>(sorted(rows_of(dqkv, s, head, 3, KEYS), own), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
 	if constexpr (KEYS) store<SLICES>(sorted(rows_of(dqkv, s, head, 3, 2), own), dw, {1, 1, 1, 1}, row, channel, s);
 }

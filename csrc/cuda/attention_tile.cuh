@@ -11,32 +11,53 @@ constexpr int TILE_ROWS = 64, TILE_THREADS = 128, TILE_WARPS = TILE_THREADS / 32
 template <int HS> constexpr int TILE_STRIDE = HS + 8;
 template <int HS> constexpr int TILE_SIZE = TILE_ROWS * TILE_STRIDE<HS>;
 
+/* The first of the 16·MT rows of a thread's warp, of the block's. */
+template <int MT> __device__ __forceinline__ int warp_rows(int thread) { return thread / 32 * 16 * MT; }
+
 /* Begins to copy rows [first, first + TILE_ROWS) of m, as far as there are t. */
 template <int HS>
 __device__ __forceinline__ void load_tile(bf16 *tile, head_rows<const bf16> m, int first, int t) {
 	constexpr int CHUNKS = HS / 8; /* of 16 bytes, in a row */
+	constexpr int STEP = TILE_THREADS / CHUNKS; /* rows that the block copies at once */
+	int row = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 8;
+	const bf16 *from = m.row(first + row) + column;
+	bf16 *to = tile + row * TILE_STRIDE<HS> + column;
 #pragma unroll
-	for (int i = 0; i < TILE_ROWS * CHUNKS / TILE_THREADS; i++) {
-		int index = i * TILE_THREADS + threadIdx.x;
-		int row = index / CHUNKS, column = index % CHUNKS * 8;
-		bool inside = first + row < t;
-		cp_async_16(tile + row * TILE_STRIDE<HS> + column, m.row(inside ? first + row : 0) + column, inside);
+	for (int i = 0; i < TILE_ROWS / STEP; i++) {
+		bool inside = first + row + i * STEP < t;
+		cp_async_16(to + i * STEP * TILE_STRIDE<HS>, inside ? from : m.first, inside);
+		from += STEP * m.stride;
 	}
 }
 
-/* Rows [first, first + 16) of m, as far as there are t, as A fragments, straight
- * from global memory: once in a kernel. */
-template <int HS>
-__device__ __forceinline__ void load_a(uint32_t (&a)[HS / 16][4], head_rows<const bf16> m, int first, int t) {
-	int g = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+/* Copies rows [first, first + 16·MT) of m, as far as there are t, to the warp's own part
+ * of shared memory. */
+template <int HS, int MT>
+__device__ __forceinline__ void load_rows(bf16 *mine, head_rows<const bf16> m, int first, int t) {
+	constexpr int CHUNKS = HS / 8; /* of 16 bytes, in a row */
+	int lane = threadIdx.x % 32;
 #pragma unroll
-	for (int k = 0; k < HS / 16; k++)
+	for (int i = 0; i < MT * CHUNKS / 2; i++) {
+		int row = (i * 32 + lane) / CHUNKS, column = lane % CHUNKS * 8;
+		bool inside = first + row < t;
+		cp_async_16(mine + row * TILE_STRIDE<HS> + column, m.row(inside ? first + row : 0) + column, inside);
+	}
+	cp_async_commit();
+	cp_async_wait<0>();
+	__syncwarp();
+}
+
+/* The same rows as A fragments, by way of the warp's own part of shared memory. */
+template <int HS, int MT>
+__device__ __forceinline__ void load_a(uint32_t (&a)[MT][HS / 16][4], bf16 *mine, head_rows<const bf16> m, int first, int t) {
+	int lane = threadIdx.x % 32;
+	load_rows<HS, MT>(mine, m, first, t);
 #pragma unroll
-		for (int i = 0; i < 4; i++) {
-			int row = first + g + i % 2 * 8;
-			const bf16 *from = m.row(row < t ? row : 0) + 16 * k + i / 2 * 8 + column;
-			a[k][i] = row < t ? *reinterpret_cast<const uint32_t *>(from) : 0;
-		}
+	for (int i = 0; i < MT; i++)
+#pragma unroll
+		for (int k = 0; k < HS / 16; k++)
+			ldmatrix_x4(a[i][k], mine + (16 * i + lane % 16) * TILE_STRIDE<HS> + 16 * k + lane / 16 * 8);
+	__syncwarp(); /* no lane writes there before all have read */
 }
 
 /* B fragments of 16 rows of a tile as 16 columns, 16 channels as k: b[0], b[1]
@@ -62,21 +83,29 @@ __device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&left)[4],
 	a[3] = pack_bf16(right[2], right[3]);
 }
 
-/* Writes d·factor to rows [first, first + 16) of m, as far as there are t;
- * factor[0] is that of the upper 8 rows. */
+/* Writes d·factor to rows [first, first + 16) of m, as far as there are t; factor[0] is
+ * that of the upper 8 rows. The rows go through the warp's own part of shared memory, so
+ * that a warp writes 16 bytes a lane and whole lines. */
 template <int HS>
-__device__ __forceinline__ void store_d(head_rows<bf16> m, const float (&d)[HS / 8][4], int first, int t,
+__device__ __forceinline__ void store_d(head_rows<bf16> m, bf16 *mine, const float (&d)[HS / 8][4], int first, int t,
 	const float (&factor)[2]) {
-	int g = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+	constexpr int CHUNKS = HS / 8; /* of 16 bytes, in a row */
+	int lane = thread_again() % 32, g = lane / 4, channel = lane % 4 * 2;
 #pragma unroll
-	for (int half = 0; half < 2; half++) {
-		int row = first + g + 8 * half;
-		if (row >= t) continue;
+	for (int half = 0; half < 2; half++)
 #pragma unroll
 		for (int n = 0; n < HS / 8; n++)
-			*reinterpret_cast<uint32_t *>(m.row(row) + 8 * n + column) =
+			*reinterpret_cast<uint32_t *>(mine + (g + 8 * half) * TILE_STRIDE<HS> + 8 * n + channel) =
 				pack_bf16(d[n][2 * half] * factor[half], d[n][2 * half + 1] * factor[half]);
+	__syncwarp();
+#pragma unroll
+	for (int i = 0; i < CHUNKS / 2; i++) {
+		int row = (i * 32 + lane) / CHUNKS, column = lane % CHUNKS * 8;
+		if (first + row < t)
+			*reinterpret_cast<uint4 *>(m.row(first + row) + column) =
+				*reinterpret_cast<const uint4 *>(mine + row * TILE_STRIDE<HS> + column);
 	}
+	__syncwarp(); /* no lane writes there before all have read */
 }
 
 template <typename T, int N, int M> __device__ __forceinline__ void clear(T (&x)[N][M]) {

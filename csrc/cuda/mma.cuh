@@ -25,6 +25,19 @@ __device__ __forceinline__ uint32_t shared_address(const void *p) {
 	return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+/* threadIdx.x and blockIdx.x, read anew at every call: what an earlier one led to need
+ * not stay in registers up to here. */
+__device__ __forceinline__ int thread_again() {
+	int thread;
+	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+	return thread;
+}
+__device__ __forceinline__ int block_again() {
+	int block;
+	asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+	return block;
+}
+
 /* d += a·b, bf16 in, float out. */
 __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "

@@ -2,7 +2,8 @@
  * of this host thread. A fiber runs until it waits or ends. A warp runs until all
  * its lanes wait for the block or have ended, then the next warp; when all have,
  * the barrier opens. DYNMO_EMULATE_ORDER is the order of warps, lanes and blocks:
- * forward (the default), reverse or random:SEED. No result may depend on it. */
+ * forward (the default), reverse or random:SEED. No result may depend on it. It is
+ * read at every launch, so that a test can compare orders. */
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -142,17 +143,16 @@ class Order {
 	std::minstd_rand random;
 
 public:
-	Order()
+	explicit Order(const std::string &order)
 	{
-		const char *text = getenv("DYNMO_EMULATE_ORDER");
-		std::string order = text ? text : "forward";
 		if (order.rfind("random:", 0) == 0) {
 			kind = RANDOM;
 			random.seed(static_cast<unsigned>(std::stoul(order.substr(7))));
 		} else if (order == "reverse") {
 			kind = REVERSE;
 		} else if (order != "forward") {
-			fprintf(stderr, "dynmo emulator: DYNMO_EMULATE_ORDER=%s: want forward, reverse or random:SEED\n", text);
+			fprintf(stderr, "dynmo emulator: DYNMO_EMULATE_ORDER=%s: want forward, reverse or random:SEED\n",
+			        order.c_str());
 			abort();
 		}
 	}
@@ -168,6 +168,17 @@ public:
 		}
 	}
 };
+
+/* The order that the environment asks for now. */
+Order &order_now()
+{
+	static std::string text = "forward";
+	static Order order(text);
+	const char *wanted = getenv("DYNMO_EMULATE_ORDER");
+	if (text != (wanted ? wanted : "forward"))
+		order = Order(text = wanted ? wanted : "forward");
+	return order;
+}
 
 /* Back to the scheduler, until it resumes this fiber. */
 void leave() { dynmo_emulate_switch(&fiber->stack_pointer, scheduler); }
@@ -327,8 +338,8 @@ void sync_block()
 
 void run(Kernel &k)
 {
-	static Order order;
 	std::lock_guard<std::mutex> lock(one_kernel);
+	Order &order = order_now();
 	if (!shared_end) {
 		shared_end = guarded(shared_bytes) + shared_bytes;
 		catch_faults();

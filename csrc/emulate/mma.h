@@ -92,6 +92,9 @@ inline void copies_wait(unsigned groups) {
 
 } // namespace emulate
 
+inline int thread_again() { return static_cast<int>(threadIdx.x); }
+inline int block_again() { return static_cast<int>(blockIdx.x); }
+
 inline void mma_bf16_16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 	emulate::Fragments mine;
 	emulate::unpack(mine.upper, a[0]);

@@ -60,12 +60,21 @@ func (d everywhere) NewStream() device.Stream {
 	return kept{d.stream}
 }
 
+// Order has the emulator run warps, lanes and blocks forwards, backwards or at random.
+func (everywhere) Order(number int) {
+	order := [...]string{"forward", "reverse", "random:18"}[number]
+	if err := os.Setenv("DYNMO_EMULATE_ORDER", order); err != nil {
+		panic(err)
+	}
+}
+
 // kept is a stream that is still wanted when its user is done with it.
 type kept struct{ *devcuda.Stream }
 
 func (kept) Close() {}
 
 func TestConformance(t *testing.T) {
+	t.Setenv("DYNMO_EMULATE_ORDER", os.Getenv("DYNMO_EMULATE_ORDER")) // as it was, in the end
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
 		t.Run(d.String(), func(t *testing.T) {
 			dev := newEverywhere(t)

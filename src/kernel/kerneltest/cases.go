@@ -119,7 +119,7 @@ func (of maker) all() []example {
 			all = append(all, of.magnitudeHistogram(n, fixed, false), of.magnitudeHistogram(n, fixed, true))
 		}
 	}
-	return all
+	return append(all, of.wide()...)
 }
 
 // embedding returns both calls, and the backward without positions, with tables small

@@ -8,7 +8,8 @@
 //     overwriting those that start as NaN;
 //   - writes nothing else: not its inputs, not the bytes around an operand;
 //   - gives equal bits for equal operands, wherever they lie, every sequence the bits
-//     that it gets alone, and heads that share keys those of heads with copies;
+//     that it gets alone, and heads that share keys those of heads with copies; also in
+//     whatever order a device runs the threads of a kernel;
 //   - panics on an operand of wrong length or in the wrong space.
 package kerneltest
 
@@ -100,10 +101,20 @@ func recovered(f func()) (message string) {
 	return ""
 }
 
-// agree makes one call three times, at two places in memory, and compares the operands afterwards.
+// An Orderer is a device that can run the threads of a kernel in several orders.
+type Orderer interface {
+	// Order chooses the order for a number of 0, 1 or 2.
+	Order(number int)
+}
+
+// agree makes one call three times, at two places in memory and in three orders of
+// threads, and compares the operands afterwards.
 func agree(t *testing.T, x example, k kernel.Backend, dev device.Device, tol float64) {
 	var first [][]byte
-	for _, offset := range []int64{0, 0, 64} {
+	for i, offset := range []int64{0, 0, 64} {
+		if o, ok := dev.(Orderer); ok {
+			o.Order(i)
+		}
 		a := newArena(t, dev, x, k.DType(), offset)
 		x.run(k, a.stream, a.mem)
 		got := a.read(t)
