@@ -18,7 +18,7 @@ type trial struct {
 	d          device.Device
 	s          device.Stream
 	call       kernel.Call
-	op         kernel.Operation
+	op         *kernel.Operation
 	pattern    tensor.Mem // on the host: numbers in [-1, 1)
 	sample     tensor.Mem // on the host: of a result
 	want       []float32  // samples of the first algorithm's results; nil before
