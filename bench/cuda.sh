@@ -271,4 +271,24 @@ test_cuda() {
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \
 		go test -vet=off -count=1 -timeout "$1" -tags "$all" -run "$(cuda_tests)" $(cuda_packages)
+	[ -z "${DYNMO_LONG:-}" ] || part 'CUDA 12, laid out as NVIDIA does' test_toolkit
+}
+
+# test_toolkit builds a copy of the sources with a toolkit of CUDA 12 that lies in one
+# folder, as NVIDIA's do, and runs the kernels' conformance on an emulator of its headers.
+test_toolkit() {
+	local toolkit=$PWD/build/toolkit copy=$PWD/build/toolkit-build status=0
+	bench/toolkit.sh "$toolkit" || status=$?
+	[ "$status" != 3 ] || { say 'SKIP the build with CUDA 12'; return 0; }
+	[ "$status" = 0 ] || return 1
+	rm -rf "$copy"/{bench,csrc,src}
+	mkdir -p "$copy"
+	cp -rp go.mod go.sum build.sh bench csrc src "$copy"
+	(
+		cd "$copy"
+		export CUDA_HOME=$toolkit NVCC=$toolkit/bin/nvcc
+		./build.sh cuda && grep -q 'nvcc 12\.' lib/libdynmo_cuda.so || exit 1
+		eval "$(./build.sh env cuda)"
+		go test -vet=off -short -count=1 -tags "$TAGS" -run Conformance ./src/kernel/cuda ./src/device/cuda
+	)
 }

@@ -13,8 +13,15 @@
  * atomics, and bits that depend on nothing but operands and shape. */
 #include "attention.cuh"
 #include "attention_grouped.cuh"
+#ifdef DYNMO_HOPPER
+#include "attention_hopper.cuh"
+#endif
 
 static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
+
+static bool has_hopper(const dynmo_cuda *k, attention_shape s) {
+	return k->attention == ATTENTION_HOPPER && (s.hs == 64 || s.hs == 128);
+}
 
 /* The sum over 8 channels of x·y. */
 template <typename E> static __device__ __forceinline__ float dot8(const E *x, const E *y, float sum) {
@@ -74,9 +81,9 @@ static size_t packs(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 /* Attention of heads that have keys of their own: a row of qkv has 3c channels. */
 template <typename E>
-static int32_t forward_apart(void *stream, E *out, float *lse, const E *qkv, attention_shape s) {
+static int32_t forward_apart(const dynmo_cuda *k, void *stream, E *out, float *lse, const E *qkv, attention_shape s) {
 	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
+		if (k->attention != ATTENTION_PLAIN && has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
 			return attention_tiles_forward(stream, out, lse, qkv, s);
 	}
 	return attention_plain_forward(stream, out, lse, qkv, s, s.hs % 8 == 0 && attention_aligned(qkv));
@@ -85,6 +92,12 @@ static int32_t forward_apart(void *stream, E *out, float *lse, const E *qkv, att
 template <typename E>
 static int32_t forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, attention_shape s, int n, int kv) {
 	const E *x = static_cast<const E *>(qkv);
+#ifdef DYNMO_HOPPER
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_hopper(k, s) && attention_aligned(qkv) && attention_aligned(out))
+			return attention_hopper_forward(stream, static_cast<E *>(out), lse, x, s, n, kv);
+	}
+#endif
 	if (kv < s.nh) {
 		size_t rows = static_cast<size_t>(n);
 		void *copies;
@@ -93,7 +106,7 @@ static int32_t forward(dynmo_cuda *k, void *stream, void *out, float *lse, const
 		if (status != 0) return status;
 		x = static_cast<const E *>(copies);
 	}
-	return forward_apart(stream, static_cast<E *>(out), lse, x, s);
+	return forward_apart(k, stream, static_cast<E *>(out), lse, x, s);
 }
 
 extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
@@ -104,13 +117,14 @@ extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, voi
 
 /* As forward_apart. */
 template <typename E>
-static int32_t backward_apart(void *stream, E *dx, const E *dy, const E *x, const E *y, const float *lse,
+static int32_t backward_apart(const dynmo_cuda *k, void *stream, E *dx, const E *dy, const E *x, const E *y, const float *lse,
 	query_stats *stats, attention_shape s) {
 	bool vector = s.hs % 8 == 0 && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y);
 	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
 	if (status != 0) return status;
 	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_tiles(s) && vector && attention_aligned(dx)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
+		if (k->attention != ATTENTION_PLAIN && has_tiles(s) && vector && attention_aligned(dx))
+			return attention_tiles_backward(stream, dx, dy, x, stats, s);
 	}
 	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
 }
@@ -128,12 +142,12 @@ static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dou
 	int32_t status = workspace(k, stats + 2 * copies, &work);
 	if (status != 0) return status;
 	query_stats *of = static_cast<query_stats *>(work);
-	if (kv == s.nh) return backward_apart(stream, dx, dy, x, y, lse, of, s);
+	if (kv == s.nh) return backward_apart(k, stream, dx, dy, x, y, lse, of, s);
 	attention_group g = attention_group_of(s.c, s.nh, kv);
 	E *copy = reinterpret_cast<E *>(static_cast<char *>(work) + stats);
 	E *gradient = reinterpret_cast<E *>(static_cast<char *>(work) + stats + copies);
 	status = attention_spread(stream, copy, x, rows, g);
-	if (status == 0) status = backward_apart<E>(stream, gradient, dy, copy, y, lse, of, s);
+	if (status == 0) status = backward_apart<E>(k, stream, gradient, dy, copy, y, lse, of, s);
 	return status == 0 ? attention_collect<E>(stream, dx, gradient, rows, g) : status;
 }
 

@@ -81,4 +81,11 @@ struct attention_buckets {
 	int count;
 };
 
+template <typename T, int N, int M> __device__ __forceinline__ void clear(T (&x)[N][M]) {
+#pragma unroll
+	for (int i = 0; i < N; i++)
+#pragma unroll
+		for (int j = 0; j < M; j++) x[i][j] = 0;
+}
+
 #endif

@@ -12,6 +12,7 @@
  *
  * MT is 2 where registers allow: a fragment of keys then serves 32 queries, and
  * shared memory is read half as often. */
+#include "attention_softmax.cuh"
 #include "attention_tile.cuh"
 
 namespace {
@@ -41,57 +42,6 @@ __device__ __forceinline__ void scores(score_tile (&s)[MT], const query_rows<HS,
 				mma_bf16_16816(s[m][2 * n + 1], r.q[m][k], b[2], b[3]);
 			}
 		}
-}
-
-/* Takes keys [key, key + 64) after query's row out of s; query is the row of the fragment's first. */
-__device__ __forceinline__ void mask_future(score_tile &s, int query, int key) {
-	int row = query + threadIdx.x % 32 / 4, column = key + threadIdx.x % 4 * 2;
-#pragma unroll
-	for (int n = 0; n < TILE_ROWS / 8; n++)
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			if (column + 8 * n + i % 2 > row + i / 2 * 8) s[n][i] = -INFINITY;
-}
-
-/* The largest or, with the sum, the total of a quad's four values: of a row. */
-__device__ __forceinline__ float quad_max(float x) {
-	x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
-	return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
-}
-
-__device__ __forceinline__ float quad_sum(float x) {
-	x += __shfl_xor_sync(0xffffffff, x, 1);
-	return x + __shfl_xor_sync(0xffffffff, x, 2);
-}
-
-/* Replaces s by P and scales sum and o so far. Half a fragment's rows
- * at a time. */
-template <int HS>
-__device__ __forceinline__ void softmax(score_tile &s, float (&o)[HS / 8][4], float (&largest)[2], float (&sum)[2],
-	float scale2) {
-#pragma unroll
-	for (int half = 0; half < 2; half++) {
-		int first = 2 * half;
-		float top = -INFINITY;
-#pragma unroll
-		for (int n = 0; n < TILE_ROWS / 8; n++) top = fmaxf(top, fmaxf(s[n][first], s[n][first + 1]));
-		top = fmaxf(largest[half], quad_max(top) * scale2);
-		float shrink = exp2_flush(largest[half] - top), total = 0;
-#pragma unroll
-		for (int n = 0; n < TILE_ROWS / 8; n++)
-#pragma unroll
-			for (int i = first; i < first + 2; i++) {
-				s[n][i] = exp2_flush(fmaf(s[n][i], scale2, -top));
-				total += s[n][i];
-			}
-#pragma unroll
-		for (int n = 0; n < HS / 8; n++) {
-			o[n][first] *= shrink;
-			o[n][first + 1] *= shrink;
-		}
-		largest[half] = top;
-		sum[half] = fmaf(sum[half], shrink, total);
-	}
 }
 
 /* o += P·V. */
@@ -124,7 +74,7 @@ __device__ __forceinline__ void attend(query_rows<HS, MT> &r, const bf16 *keys, 
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
 		if (key + TILE_ROWS - 1 > query + 16 * m) mask_future(s[m], query + 16 * m, key);
-		softmax<HS>(s[m], r.o[m], r.largest[m], r.sum[m], scale2);
+		softmax(s[m], r.o[m], r.largest[m], r.sum[m], scale2);
 	}
 	weigh<HS, MT>(r, s, values);
 }

@@ -72,7 +72,7 @@ __device__ void sort(int32_t *order, int32_t *starts, const int32_t *bucket, int
 				sum += count;
 			}
 		}
-		__syncwarp();
+		__syncwarp(); /* orders memory; votes hold lanes together, so that no order of threads shows it */
 	}
 }
 

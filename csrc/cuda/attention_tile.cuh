@@ -108,18 +108,4 @@ __device__ __forceinline__ void store_d(head_rows<bf16> m, bf16 *mine, const flo
 	__syncwarp(); /* no lane writes there before all have read */
 }
 
-template <typename T, int N, int M> __device__ __forceinline__ void clear(T (&x)[N][M]) {
-#pragma unroll
-	for (int i = 0; i < N; i++)
-#pragma unroll
-		for (int j = 0; j < M; j++) x[i][j] = 0;
-}
-
-/* Lets a kernel have bytes of dynamic shared memory, above the 48 KB that all have. */
-template <typename K> int32_t allow_shared(K kernel, size_t bytes) {
-	if (bytes <= 48 << 10) return 0;
-	return static_cast<int32_t>(cudaFuncSetAttribute(
-		reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-}
-
 #endif

@@ -1,7 +1,7 @@
 /* Every kernel file begins with this: CUDA, or, with DYNMO_EMULATE, its stand-in
  * on the host (csrc/emulate), on which tests run where there is no GPU. Kernels
  * use only features of both: launches by LAUNCH, shared memory by SHARED and
- * DYNAMIC_SHARED, and PTX only in mma.cuh. */
+ * DYNAMIC_SHARED, and PTX only in mma.cuh and hopper.cuh. */
 #ifndef DYNMO_DEVICE_CUH
 #define DYNMO_DEVICE_CUH
 
@@ -38,11 +38,20 @@ template <typename E> __host__ __device__ inline E narrow(float x);
 template <> __host__ __device__ inline float narrow<float>(float x) { return x; }
 template <> __host__ __device__ inline bf16 narrow<bf16>(float x) { return __float2bfloat16_rn(x); }
 
+/* The kernels of attention that a rank takes where these can; bits depend on it. */
+enum attention_path { ATTENTION_PLAIN, ATTENTION_TILES, ATTENTION_HOPPER };
+
+/* Sets *path to the fastest that the library and the current device have, or to that which
+ * DYNMO_CUDA_ATTENTION names: plain, tiles or hopper. */
+int32_t attention_choose(enum attention_path *path);
+const char *attention_name(enum attention_path path);
+
 /* Handles and workspace of one rank. */
 struct dynmo_cuda {
 	int32_t type;       /* DYNMO_CUDA_F32 or DYNMO_CUDA_BF16 */
 	int processors;     /* multiprocessors of the device */
 	int shared_bytes;   /* dynamic shared memory that a block may ask for */
+	enum attention_path attention;
 	void *work;         /* of the call that runs: calls are on one stream */
 	size_t work_bytes;
 	std::vector<void *> outgrown; /* earlier workspaces: kernels under way and graphs still use them */
@@ -59,6 +68,13 @@ int32_t workspace(dynmo_cuda *k, size_t bytes, void **work);
 
 /* launched returns the error of the launches since the last call of it. */
 inline int32_t launched() { return static_cast<int32_t>(cudaGetLastError()); }
+
+/* Lets a kernel have bytes of dynamic shared memory, above the 48 KB that all have. */
+template <typename K> int32_t allow_shared(K kernel, size_t bytes) {
+	if (bytes <= 48 << 10) return 0;
+	return static_cast<int32_t>(cudaFuncSetAttribute(
+		reinterpret_cast<const void *>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
 
 /* The functions of the table are called dynmo_cuda_NAME; table.cu lists them. */
 #define DYNMO_CUDA_DECLARE(name, parameters, arguments) extern "C" int32_t dynmo_cuda_##name parameters;

@@ -50,6 +50,7 @@ int32_t dynmo_cuda_open(int32_t type, dynmo_cuda **k)
 	int sm;
 	int32_t status = architecture(&sm);
 	if (!status) status = measure(opened);
+	if (!status) status = attention_choose(&opened->attention);
 	if (!status) status = products_open(opened);
 	if (status)
 		dynmo_cuda_close(opened);
@@ -113,6 +114,8 @@ int32_t dynmo_cuda_error(int32_t status, char *text, int32_t size)
 		snprintf(text, size, "no kernel for this shape");
 	else if (status == DYNMO_CUDA_ABSENT)
 		snprintf(text, size, "a library that the call needs cannot be opened");
+	else if (status == DYNMO_CUDA_PATH)
+		snprintf(text, size, "DYNMO_CUDA_ATTENTION: want plain, tiles, or hopper on a GPU of compute capability 9.0 by nvcc 12");
 	else
 		snprintf(text, size, "unknown status %d", status);
 	return 0;
@@ -144,10 +147,11 @@ int32_t dynmo_cuda_identity(dynmo_cuda *k, char *text, int32_t size)
 	products_name(products, sizeof products);
 	const char *type = k->type == DYNMO_CUDA_BF16 ? "bf16" : "f32";
 #ifdef DYNMO_EMULATE
-	snprintf(text, size, "emulated cuda %s g++ %s %s %s", type, __VERSION__, products, name);
+	snprintf(text, size, "emulated cuda %s g++ %s %s attention %s %s", type, __VERSION__, products,
+		attention_name(k->attention), name);
 #else
-	snprintf(text, size, "cuda %s sm_%d nvcc %d.%d %s %s", type, sm, __CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__,
-		products, name);
+	snprintf(text, size, "cuda %s sm_%d nvcc %d.%d %s attention %s %s", type, sm, __CUDACC_VER_MAJOR__,
+		__CUDACC_VER_MINOR__, products, attention_name(k->attention), name);
 #endif
 	return 0;
 }

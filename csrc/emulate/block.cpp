@@ -1,6 +1,6 @@
 /* Runs a kernel: its blocks one after another, the threads of a block as fibers
  * of this host thread. A fiber runs until it waits or ends. A warp runs until all
- * its lanes wait for the block or have ended, then the next warp; when all have,
+ * its lanes wait for others or have ended, then the next warp; when all have,
  * the barrier opens. DYNMO_EMULATE_ORDER is the order of warps, lanes and blocks:
  * forward (the default), reverse or random:SEED. No result may depend on it. It is
  * read at every launch, so that a test can compare orders. */
@@ -57,7 +57,7 @@ uint64_t block_number;
 
 namespace {
 
-enum State { START, READY, WARP, BLOCK, ENDED };
+enum State { START, READY, WARP, BLOCK, UNTIL, ENDED };
 
 constexpr size_t page = 4096, stack_bytes = 128 * 1024, shared_bytes = 256 * 1024;
 
@@ -68,6 +68,10 @@ struct Fiber {
 	State state;
 	unsigned mask; /* of the warp operation it waits in */
 	size_t bytes;  /* that it gives in it */
+	bool (*is)(const void *, unsigned); /* what it waits for, UNTIL is(what, how) */
+	const void *what;
+	unsigned how;
+	bool may_run() const { return state == START || state == READY || (state == UNTIL && is(what, how)); }
 };
 
 std::mutex one_kernel;
@@ -256,21 +260,30 @@ void run_warp(Order &order, Fiber *lanes, unsigned n, Exchange &warp)
 {
 	do
 		order.each(n, [&](unsigned i) {
-			if (lanes[i].state == START || lanes[i].state == READY)
+			if (lanes[i].may_run())
 				resume(lanes[i]);
 		});
 	while (release(lanes, n, warp));
+	bool until = false;
 	for (unsigned i = 0; i < n; i++)
-		if (lanes[i].state == WARP)
+		until |= lanes[i].state == UNTIL;
+	for (unsigned i = 0; i < n; i++)
+		if (lanes[i].state == WARP && !until)
 			fail("lanes wait in a warp operation that not all lanes of its mask reach");
 }
 
-/* Opens the barrier; says whether threads are left. */
+/* Opens the barrier, unless threads can go on without; says whether threads are left. */
 bool open_barrier()
 {
-	unsigned waiting = 0;
-	for (unsigned i = 0; i < threads; i++)
+	unsigned waiting = 0, until = 0;
+	for (unsigned i = 0; i < threads; i++) {
+		if (fibers[i].state == UNTIL && fibers[i].may_run())
+			return true;
 		waiting += fibers[i].state == BLOCK;
+		until += fibers[i].state == UNTIL;
+	}
+	if (until != 0)
+		fail("threads wait for what no thread does any more");
 	if (waiting != 0 && waiting != threads)
 		fail("threads wait at __syncthreads that other threads never reach");
 	for (unsigned i = 0; i < waiting; i++)
@@ -333,6 +346,17 @@ void sync_warp(unsigned mask, size_t bytes)
 void sync_block()
 {
 	fiber->state = BLOCK;
+	leave();
+}
+
+void wait_until(bool (*is)(const void *, unsigned), const void *what, unsigned how)
+{
+	if (is(what, how))
+		return;
+	fiber->is = is;
+	fiber->what = what;
+	fiber->how = how;
+	fiber->state = UNTIL;
 	leave();
 }
 

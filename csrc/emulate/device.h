@@ -19,9 +19,11 @@
 #include <vector_functions.h>
 #include <vector_types.h>
 
-/* Only nvcc has a use for it. */
+/* Only nvcc has a use for them. */
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __grid_constant__
+#define __grid_constant__
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
@@ -86,6 +88,7 @@ struct alignas(64) Exchange {
 Exchange &exchange(); /* of the warp that runs */
 void sync_block();
 void sync_warp(unsigned mask, size_t bytes); /* of one lane's value */
+void wait_until(bool (*is)(const void *, unsigned), const void *what, unsigned how); /* until is(what, how) */
 inline unsigned lane()
 {
 	return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % warpSize;

@@ -159,4 +159,23 @@ void dynmo_cpu_mask(const dynmo_cpu *k, float *x, const uint64_t *mask, int64_t 
 void dynmo_cpu_magnitude_histogram(const dynmo_cpu *k, int64_t *hist, const float *x, const uint64_t *mask,
 	int64_t n, uint32_t prefix, int32_t fixed);
 
+/* kept and mask of n bits; mask or NULL. ranks has one more than the mask has words. */
+void dynmo_cpu_select_largest(const dynmo_cpu *k, uint64_t *kept, const float *x, const uint64_t *mask, int64_t n,
+	uint32_t threshold, int64_t ties);
+void dynmo_cpu_mask_ranks(int32_t *ranks, const uint64_t *mask, int64_t n);
+void dynmo_cpu_compact(const dynmo_cpu *k, float *out, const float *inp, const uint64_t *mask, const int32_t *ranks,
+	int64_t n);
+/* row (o + 1) and col of the kept ones of n entries, those of from_row and from_col, or
+ * NULL where they are all elements of (o, c). */
+void dynmo_cpu_compact_rows(const dynmo_cpu *k, int32_t *row, int32_t *col, const int32_t *from_row,
+	const int32_t *from_col, const uint64_t *mask, const int32_t *ranks, int64_t n, int64_t c, int64_t o);
+
+/* w (32·o, 32·c), scores (o, c); mask or NULL. */
+void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, int64_t c, int64_t o);
+void dynmo_cpu_block_mask(const dynmo_cpu *k, uint64_t *mask, const uint64_t *blocks, int64_t c, int64_t o);
+/* w (4·n), scores (n); mask or NULL. */
+void dynmo_cpu_pair_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, int64_t n);
+void dynmo_cpu_pair_mask(const dynmo_cpu *k, uint64_t *kept, const float *w, const uint64_t *mask, const uint64_t *whole,
+	int64_t n);
+
 #endif

@@ -29,7 +29,8 @@ enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 enum {
 	DYNMO_CUDA_ARCH   = -1, /* no code in the library for this GPU */
 	DYNMO_CUDA_SHAPE  = -2, /* a shape that no kernel here can do */
-	DYNMO_CUDA_ABSENT = -3  /* a library that the call needs cannot be opened */
+	DYNMO_CUDA_ABSENT = -3, /* a library that the call needs cannot be opened */
+	DYNMO_CUDA_PATH   = -4  /* DYNMO_CUDA_ATTENTION names kernels that there are not here */
 };
 
 typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
@@ -184,11 +185,57 @@ typedef struct {
 	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
 	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
                                                                                                                        \
+	/* Choices of experts: router of D (2, n, experts), readings of D (4 + experts); scores of D may be absent. */    \
+	X(route_tokens, (dynmo_cuda *k, void *stream, int32_t *chosen, float *weights, double *router, double *readings,  \
+	  const void *logits, const double *scores, int32_t n, int32_t experts, int32_t top, int32_t room, int32_t shares,\
+	  double scale, double auxiliary, double z), (k, stream, chosen, weights, router, readings, logits, scores, n,    \
+	  experts, top, room, shares, scale, auxiliary, z))                                                               \
+	X(route_gradient, (dynmo_cuda *k, void *stream, void *dlogits, const float *dweights, const int32_t *chosen,      \
+	  const double *router, int32_t n, int32_t experts, int32_t top, double scale, double loss),                      \
+	  (k, stream, dlogits, dweights, chosen, router, n, experts, top, scale, loss))                                   \
+	X(place_tokens, (dynmo_cuda *k, void *stream, int32_t *places, int32_t *tokens, float *factors, int32_t *ends,    \
+	  const int32_t *chosen, const float *weights, int32_t n, int32_t experts, int32_t top),                          \
+	  (k, stream, places, tokens, factors, ends, chosen, weights, n, experts, top))                                   \
+	/* Products of rows [ends[e], ends[e+1]) by matrix e, (o, c), at element e·stride. */                             \
+	X(grouped_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const void *weights,                 \
+	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \
+	  (k, stream, out, inp, weights, ends, n, c, o, experts, stride))                                                 \
+	X(grouped_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const void *weights,        \
+	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \
+	  (k, stream, dinp, dout, weights, ends, n, c, o, experts, stride))                                               \
+	X(grouped_backward_weight, (dynmo_cuda *k, void *stream, float *dweights, const void *dout, const void *inp,      \
+	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \
+	  (k, stream, dweights, dout, inp, ends, n, c, o, experts, stride))                                               \
+                                                                                                                       \
 	X(sum_squares, (dynmo_cuda *k, void *stream, double *out, const float *x, int64_t n), (k, stream, out, x, n))      \
 	/* w (E) and, unless E is float, its master in float. The first decayed elements decay. */                         \
 	X(adamw, (dynmo_cuda *k, void *stream, void *w, float *master, float *m, float *v, const float *g, int64_t n,      \
 	  int64_t decayed, double lr, double beta1, double beta2, double eps, double decay, double scale, int32_t step),   \
 	  (k, stream, w, master, m, v, g, n, decayed, lr, beta1, beta2, eps, decay, scale, step))                          \
+	X(mask_weights, (dynmo_cuda *k, void *stream, void *x, const uint64_t *mask, int64_t n), (k, stream, x, mask, n))     \
+	/* kept and mask of n bits; mask may be absent. ranks has one more than the mask has words. */                        \
+	X(select_largest, (dynmo_cuda *k, void *stream, uint64_t *kept, const float *x, const uint64_t *mask, int64_t n,      \
+	  uint32_t threshold, int64_t ties), (k, stream, kept, x, mask, n, threshold, ties))                                  \
+	X(mask_ranks, (dynmo_cuda *k, void *stream, int32_t *ranks, const uint64_t *mask, int64_t n),                         \
+	  (k, stream, ranks, mask, n))                                                                                        \
+	X(compact, (dynmo_cuda *k, void *stream, void *out, const void *inp, const uint64_t *mask, const int32_t *ranks,      \
+	  int64_t n), (k, stream, out, inp, mask, ranks, n))                                                                  \
+	X(compact_wide, (dynmo_cuda *k, void *stream, float *out, const float *inp, const uint64_t *mask,                     \
+	  const int32_t *ranks, int64_t n), (k, stream, out, inp, mask, ranks, n))                                            \
+	/* row (o+1) and col of the kept ones of the entries of from_row and from_col, absent of a dense (o, c). */           \
+	X(compact_rows, (dynmo_cuda *k, void *stream, int32_t *row, int32_t *col, const int32_t *from_row,                    \
+	  const int32_t *from_col, const uint64_t *mask, const int32_t *ranks, int32_t o, int32_t c),                         \
+	  (k, stream, row, col, from_row, from_col, mask, ranks, o, c))                                                       \
+	/* w (32·o, 32·c), scores (o, c); mask may be absent. */                                                              \
+	X(block_scores, (dynmo_cuda *k, void *stream, float *scores, const float *w, const uint64_t *mask, int32_t c,         \
+	  int32_t o), (k, stream, scores, w, mask, c, o))                                                                     \
+	X(block_mask, (dynmo_cuda *k, void *stream, uint64_t *mask, const uint64_t *blocks, int32_t c, int32_t o),            \
+	  (k, stream, mask, blocks, c, o))                                                                                    \
+	/* w (4·n), scores (n); mask may be absent. */                                                                        \
+	X(pair_scores, (dynmo_cuda *k, void *stream, float *scores, const float *w, const uint64_t *mask, int64_t n),         \
+	  (k, stream, scores, w, mask, n))                                                                                    \
+	X(pair_mask, (dynmo_cuda *k, void *stream, uint64_t *kept, const float *w, const uint64_t *mask,                      \
+	  const uint64_t *whole, int64_t n), (k, stream, kept, w, mask, whole, n))                                            \
 	X(mask, (dynmo_cuda *k, void *stream, float *x, const uint64_t *mask, int64_t n), (k, stream, x, mask, n))         \
 	X(magnitude_histogram, (dynmo_cuda *k, void *stream, int64_t *hist, const float *x, const uint64_t *mask,          \
 	  int64_t n, uint32_t prefix, int32_t fixed), (k, stream, hist, x, mask, n, prefix, fixed))

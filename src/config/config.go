@@ -15,7 +15,7 @@ import (
 //	min, max      smallest and largest value
 //	above, below  bounds that are themselves refused
 //	oneof         every text that is allowed; with min, integers are too
-//	              a text with above may be a number, in these bounds
+//	              a text with above, or with real, may be a number, in these bounds
 //	joined        a text that may be several of oneof, with this between them
 //	when          "table.key=a|b": the setting (or its table) has an effect
 //	              only where that other setting has, or joins, one of these values;
@@ -174,13 +174,15 @@ func (d Dynamic) Structure() string {
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper, section 2.2 and algorithm 2).
 type Prune struct {
-	Start   int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
-	Every   int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt" only:"train" instead:"--every"`
-	Times   int     `toml:"times" default:"4" min:"1" doc:"intervals from the initial to the final sparsity, n"`
-	Initial float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
-	Final   float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
-	Select  string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0" only:"train"`
-	CSRFrom float64 `toml:"csr_from" default:"0.7" min:"0" max:"1" doc:"sparsity from which a matrix is stored as CSR"`
+	Start     int     `toml:"start" default:"3000" min:"0" unit:"steps" doc:"step of the first pruning, t0" only:"train" instead:"--from"`
+	Every     int     `toml:"every" default:"1000" min:"1" unit:"steps" doc:"steps between prunings, Δt" only:"train" instead:"--every"`
+	Times     int     `toml:"times" default:"4" min:"1" doc:"intervals from the initial to the final sparsity, n"`
+	Initial   float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
+	Final     float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
+	Select    string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0" only:"train"`
+	Structure string  `toml:"structure" default:"unstructured" oneof:"unstructured,block32,2:4" doc:"what is pruned together: each weight by itself, blocks of 32 x 32 (by their sum of squares), or two of every four neighbours in a row; the last two are stored masked"`
+	CSRFrom   string  `toml:"csr_from" default:"auto" oneof:"auto" real:"true" min:"0" max:"1" when:"prune.structure=unstructured" doc:"sparsity from which a matrix is stored as CSR, below it masked; auto is where its products become faster than dense ones, which the log says"`
+	Crossing  string  `toml:"crossing" default:"" only:"train" when:"prune.csr_from=auto" doc:"file with the output of dynmo bench spmm --json (of a GPU: bench gpu spmm --json) on this machine, which csr_from = auto then goes by; empty: by what dynmo knows of such devices"`
 }
 
 // Freeze is an end of the training of the first layers, as Egeria decides it (Wang et al. 2022), or at one step.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -177,6 +178,9 @@ func (s setting) kinds() string {
 // none, each as --set takes it.
 func (c Config) Assumptions(kind string) []string {
 	c.Dynamic.Kind, c.Simulate.Attention = kind, c.AttentionShare()
+	if c.Prune.Structure == "unstructured" {
+		c.Prune.CSRFrom = strconv.FormatFloat(min(1, c.CSRFrom()), 'g', -1, 64)
+	}
 	list := settings(&c)
 	var assumed []string
 	for _, s := range list {

@@ -19,7 +19,7 @@ data.extensions data.limit_bytes data.validation
 parallel.microbatch_size
 optimizer.lr optimizer.min_lr optimizer.warmup optimizer.beta1 optimizer.beta2 optimizer.eps optimizer.decay optimizer.clip
 dynamic.kind
-prune.start prune.every prune.times prune.initial prune.final prune.csr_from
+prune.start prune.every prune.times prune.initial prune.final prune.structure prune.csr_from
 freeze.when freeze.start freeze.every freeze.reference freeze.average freeze.window freeze.tolerance freeze.thaw
 freeze.layers freeze.step
 attention.buckets
@@ -40,7 +40,7 @@ parallel.stages parallel.replicas parallel.microbatches parallel.experts
 mesh.order
 schedule.kind schedule.chunks schedule.in_flight schedule.file
 train.steps train.on_nan train.nan_limit train.log_every train.hash train.validate_every train.validate_sequences train.stopped_is_success
-prune.select
+prune.select prune.crossing
 simulate.head simulate.attention simulate.routing simulate.expert_ranks simulate.density_least simulate.density_most
 simulate.density_noise simulate.exit_from simulate.exit_share simulate.exit_noise simulate.frozen simulate.thaws simulate.mod_tokens simulate.mod_noise
 simulate.measure_times simulate.decide_times simulate.move_delay_most

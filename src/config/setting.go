@@ -135,13 +135,13 @@ func (s setting) assign(value any) bool {
 // integers reports whether a text setting may be an integer.
 func (s setting) integers() bool {
 	_, bounded := s.tag.Lookup("min")
-	return bounded && s.value.Kind() == reflect.String
+	return bounded && s.value.Kind() == reflect.String && !s.numbers()
 }
 
 // numbers reports whether a text setting may be a number.
 func (s setting) numbers() bool {
 	_, bounded := s.tag.Lookup("above")
-	return bounded && s.value.Kind() == reflect.String
+	return (bounded || s.tag.Get("real") == "true") && s.value.Kind() == reflect.String
 }
 
 // number returns the number that a text is, if it begins as one. Names of files that

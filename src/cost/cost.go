@@ -47,7 +47,8 @@ func (l Layer) Seconds() float64 { return l.Stage().Seconds() }
 // Measuring layers tells nothing of Fixed: it is for costs that come from a
 // file, or from a benchmark of the node.
 type Table struct {
-	Clock    string    `json:"clock"` // wall, virtual or sim
+	Clock    string    `json:"clock"`            // wall, virtual or sim; estimated, where nothing was measured
+	Device   string    `json:"device,omitempty"` // GPU that seconds were estimated for
 	Layers   []Layer   `json:"layers"`
 	Slow     []float64 `json:"slow,omitempty"`  // by stage: how many times slower than the reference; absent means 1
 	Dispatch float64   `json:"gap,omitempty"`   // seconds from one instruction of a stage to the next, at least: what its host does in between
@@ -57,6 +58,15 @@ type Table struct {
 	// layer too. All layers' microbatches are the same ones, so that one which is short
 	// stays short behind an exit.
 	Scale [][]float64 `json:"scale,omitempty"`
+}
+
+// Source returns where the seconds are from: the clock that measured them, or what they
+// were estimated for.
+func (t Table) Source() string {
+	if t.Device != "" {
+		return t.Clock + " for " + t.Device
+	}
+	return t.Clock
 }
 
 // For returns the table for a number of stages: speeds and fixed seconds of ranks
@@ -73,7 +83,7 @@ func (t Table) For(stages int) Table {
 
 // Equal reports whether two tables say the same.
 func (t Table) Equal(other Table) bool {
-	return t.Clock == other.Clock && t.Dispatch == other.Dispatch && slices.Equal(t.Layers, other.Layers) &&
+	return t.Clock == other.Clock && t.Device == other.Device && t.Dispatch == other.Dispatch && slices.Equal(t.Layers, other.Layers) &&
 		slices.Equal(t.Slow, other.Slow) && slices.Equal(t.Fixed, other.Fixed) &&
 		slices.EqualFunc(t.Scale, other.Scale, slices.Equal[[]float64])
 }

@@ -10,8 +10,10 @@ import (
 // and ignores Pause, Resume, Advance and Reach. A virtual clock adds up the
 // CPU time of the calling thread: it stands still between Pause and Resume,
 // moves by Advance, and jumps to the arrival time of a message by Reach. Its owner must be locked to its OS thread.
+// A known clock is a virtual one that CPU time does not move.
 type Clock struct {
 	virtual bool
+	known   bool
 	zero    int64         // wall: the host's monotonic clock when the run began, nanoseconds
 	now     float64       // virtual: seconds at the last reading
 	cpu     time.Duration // virtual: thread CPU time at the last reading
@@ -24,6 +26,10 @@ func NewWall() *Clock { return &Clock{zero: Monotonic()} }
 // NewVirtual returns a virtual clock that starts at 0. The calling goroutine
 // must be locked to its OS thread and stay the only user.
 func NewVirtual() *Clock { return &Clock{virtual: true, cpu: threadCPU()} }
+
+// NewKnown returns a virtual clock that starts at 0 and shows nothing but the seconds of
+// work that is known. Any goroutine may use it, one at a time.
+func NewKnown() *Clock { return &Clock{virtual: true, known: true} }
 
 // Kind returns "wall" or "virtual".
 func (c *Clock) Kind() string {
@@ -38,7 +44,7 @@ func (c *Clock) Now() float64 {
 	if !c.virtual {
 		return float64(Monotonic()-c.zero) / 1e9
 	}
-	if c.paused == 0 {
+	if c.paused == 0 && !c.known {
 		cpu := threadCPU()
 		c.now += (cpu - c.cpu).Seconds()
 		c.cpu = cpu
@@ -61,7 +67,7 @@ func (c *Clock) Resume() {
 	if !c.virtual {
 		return
 	}
-	if c.paused--; c.paused == 0 {
+	if c.paused--; c.paused == 0 && !c.known {
 		c.cpu = threadCPU()
 	}
 }

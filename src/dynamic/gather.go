@@ -5,54 +5,80 @@ import (
 	"slices"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/model"
+	"dynmo/src/tensor"
 )
 
 // gather finds the same set as the paper's algorithm 2: every stage sends its
-// min(n, k) largest magnitudes to rank 0, which selects the k largest of all
-// and sends each stage the ones to keep.
-func gather(stages *comm.Group, _ *model.Exec, s *model.Stage, k int64) (masks, error) {
-	magnitudes, n := make([][]uint32, len(s.Layers)), int64(0) // of every candidate, by layer, in the order of ties
-	err := prunables(s, func(i, _ int, p *model.Param) error {
-		return candidates(s.Layers[i], p, func(_ int, magnitude uint32) {
-			magnitudes[i] = append(magnitudes[i], magnitude)
-			n++
-		})
-	})
+// min(n, k) largest scores to rank 0, which selects the k largest of all
+// and sends each stage the ones to keep. Scores come to the host for it.
+func gather(stages *comm.Group, x *model.Exec, s *model.Stage, list []matrix, k int64) (choice, error) {
+	scores, places, n, err := candidates(x, s, list)
 	if err != nil {
-		return nil, fmt.Errorf("gather: %w", err)
+		return choice{}, fmt.Errorf("gather: %w", err)
 	}
-	sent := largest(magnitudes, min(k, n))
+	sent := largest(scores, min(k, n))
 	mine := make([][]uint32, s.Config.Layers())
 	for i, l := range s.Layers {
 		for _, at := range sent[i] {
-			mine[l.ID] = append(mine[l.ID], magnitudes[i][at])
+			mine[l.ID] = append(mine[l.ID], scores[i][at])
 		}
 	}
 	kept, err := answer(stages, mine, k)
 	if err != nil {
-		return nil, fmt.Errorf("gather: %w", err)
+		return choice{}, fmt.Errorf("gather: %w", err)
 	}
-	chosen, next := make([]model.Mask, len(s.Layers)), make([]int, len(s.Layers))
+	masks, counts := make([]model.Mask, len(list)), make([]int, len(list))
+	for i, m := range list {
+		masks[i] = make(model.Mask, (m.units+63)/64)
+	}
 	for i, l := range s.Layers {
-		chosen[i] = make(model.Mask, (len(magnitudes[i])+63)/64)
 		for _, at := range kept[l.ID] {
-			chosen[i].Set(int(sent[i][at]))
+			p := places[i][sent[i][at]]
+			masks[p.matrix].Set(p.unit)
+			counts[p.matrix]++
 		}
 	}
-	out := make(masks, len(s.Layers))
-	err = prunables(s, func(i, j int, p *model.Param) error {
-		mask := model.NewMask(p)
-		err := candidates(s.Layers[i], p, func(at int, _ uint32) {
-			if chosen[i].Has(next[i]) {
-				mask.Set(at)
+	return choice{counts, func(i int, bits tensor.Mem) error { return device.Write(x.Device, bits, mirrored(bits, masks[i])) }}, nil
+}
+
+// mirrored returns the Mirror of m with a mask in it.
+func mirrored(m tensor.Mem, mask model.Mask) tensor.Mem {
+	host := device.Mirror(m)
+	copy(tensor.Of[uint64](host), mask)
+	return host
+}
+
+// place is a unit of a matrix.
+type place struct{ matrix, unit int }
+
+// candidates returns, by layer of the stage, the scores of the units that may stay and
+// where they are, in the order of ties; and how many they are.
+func candidates(x *model.Exec, s *model.Stage, list []matrix) (scores [][]uint32, places [][]place, n int64, err error) {
+	scores, places = make([][]uint32, len(s.Layers)), make([][]place, len(s.Layers))
+	if err := x.Stream.Sync(); err != nil {
+		return nil, nil, 0, err
+	}
+	for i, m := range list {
+		mem, err := device.Read(x.Device, m.mask)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		values, err := device.Read(x.Device, m.scores)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		mask, view := model.Mask(tensor.Of[uint64](mem)), model.View(values, x.Backend.DType().Wide())
+		for u := range m.units {
+			if mask == nil || mask.Has(u) {
+				scores[m.layer] = append(scores[m.layer], view.Magnitude(u))
+				places[m.layer] = append(places[m.layer], place{i, u})
+				n++
 			}
-			next[i]++
-		})
-		out.set(i, j, mask)
-		return err
-	})
-	return out, err
+		}
+	}
+	return scores, places, n, nil
 }
 
 // answer returns which places of this rank's lists, by layer of the chain, hold

@@ -2,31 +2,32 @@ package dynamic
 
 import (
 	"fmt"
-	"math"
 
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/model"
 )
 
-func init() { register("prune", func(c config.Config) Kind { return NewPrune(c.Prune) }) }
+func init() { register("prune", func(c config.Config) Kind { return NewPrune(c) }) }
 
 // Prune is gradual global magnitude pruning (Zhu & Gupta 2017; paper,
 // algorithm 2): at chosen steps the smallest magnitudes of all blocks'
 // matrices together are dropped. The kept set only shrinks.
 type Prune struct {
 	unmeasured
-	Start, Every, Times int     // t0, Δt, n
-	Initial, Final      float64 // S_i, S_f
-	Gather              bool    // select on rank 0 from gathered magnitudes; else by radix histograms
-	CSRFrom             float64 // sparsity from which a matrix is stored as CSR
+	Start, Every, Times int       // t0, Δt, n
+	Initial, Final      float64   // S_i, S_f
+	Gather              bool      // select on rank 0 from gathered magnitudes; else by radix histograms
+	CSRFrom             float64   // sparsity from which a matrix is stored as CSR
+	Structure           structure // what is pruned together; nil: each weight by itself
 }
 
 // NewPrune returns the pruning of the settings.
-func NewPrune(c config.Prune) Prune {
+func NewPrune(c config.Config) Prune {
+	p := c.Prune
 	return Prune{
-		Start: c.Start, Every: c.Every, Times: c.Times, Initial: c.Initial, Final: c.Final,
-		Gather: c.Select == "gather", CSRFrom: c.CSRFrom,
+		Start: p.Start, Every: p.Every, Times: p.Times, Initial: p.Initial, Final: p.Final,
+		Gather: p.Select == "gather", CSRFrom: c.CSRFrom(), Structure: structures[p.Structure],
 	}
 }
 
@@ -42,43 +43,57 @@ func (p Prune) Sparsity(step int) (float64, bool) {
 	return p.Final + (p.Initial-p.Final)*left*left*left, true
 }
 
-// Before prunes to the step's sparsity: k = (1 - S_t)·(all prunable parameters)
-// are kept, fewer only where fewer are left. Ties are broken by (layer,
+// Before prunes to the step's sparsity: (1 - S_t)·(all prunable parameters) are kept,
+// rounded to whole units, fewer only where fewer are left. Ties are broken by (layer,
 // parameter, index), the lower stays.
 func (p Prune) Before(step int, t Target) (Change, error) {
 	sparsity, due := p.Sparsity(step)
 	if !due {
 		return Change{}, nil
 	}
-	counts := countPrunable(t.Stage)
+	by, counts := p.structure(), countPrunable(t.Stage)
 	if err := comm.Allreduce(t.Stages, counts[:], func(a, b int64) int64 { return a + b }); err != nil {
 		return Change{}, fmt.Errorf("prune: count: %w", err)
 	}
-	total, left := counts[0], counts[1]
-	k := int64(math.Round((1 - sparsity) * float64(total)))
+	total, left := counts[0], by.left(counts[0], counts[1])
+	k := by.whole(sparsity, total)
 	fewer := k < left
 	if fewer {
-		choose := radix
-		if p.Gather {
-			choose = gather
-		}
-		kept, err := choose(t.Stages, t.Exec, t.Stage, k)
-		if err != nil {
+		if err := p.drop(t, by, k); err != nil {
 			return Change{}, fmt.Errorf("prune: %w", err)
 		}
-		for i, l := range t.Stage.Layers {
-			if len(kept[i]) == 0 {
-				continue // embedding, head
-			}
-			if err := l.Compress(kept[i], p.CSRFrom); err != nil {
-				return Change{}, fmt.Errorf("prune: %w", err)
-			}
-		}
+		left = k
 	}
+	kept := float64(by.elements(by.left(total, total), left))
 	return Change{Kind: "prune", Structure: fewer, Costs: fewer, Detail: map[string]float64{
-		"target_sparsity": sparsity, "kept": float64(min(k, left)), "prunable": float64(total),
-		"sparsity": 1 - float64(min(k, left))/float64(total),
+		"target_sparsity": sparsity, "kept": kept, "prunable": float64(total), "sparsity": 1 - kept/float64(total),
 	}}, nil
+}
+
+// structure returns what is pruned together.
+func (p Prune) structure() structure {
+	if p.Structure == nil {
+		return single{}
+	}
+	return p.Structure
+}
+
+// drop leaves k units whole, those with the largest scores. Collective over the stages.
+func (p Prune) drop(t Target, by structure, k int64) error {
+	list, err := matrices(t.Exec, t.Stage, by)
+	if err != nil {
+		return err
+	}
+	defer release(t.Exec, list)
+	choose := radix
+	if p.Gather {
+		choose = gather
+	}
+	chosen, err := choose(t.Stages, t.Exec, t.Stage, list, k)
+	if err != nil {
+		return err
+	}
+	return compress(t.Exec, t.Stage, by, list, chosen, p.CSRFrom)
 }
 
 // countPrunable returns the prunable parameters of a stage: as the model

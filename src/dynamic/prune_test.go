@@ -88,11 +88,12 @@ func prunePipeline(t *testing.T, m partition.Map, p Prune, seed uint64) []pruned
 			if err := comm.Allreduce(group, counts[:], func(a, b int64) int64 { return a + b }); err != nil {
 				return err
 			}
-			all, left := float64(counts[0]), float64(counts[1])
+			left := float64(counts[1])
 			target, _ := p.Sparsity(p.Start + i*p.Every)
-			want = min(want, math.Round((1-target)*all)) // what is pruned stays pruned
+			by, elements := p.structure(), counts[0]
+			want = min(want, float64(by.elements(by.left(elements, elements), by.whole(target, elements)))) // what is pruned stays pruned
 			if left != want || change.Detail["kept"] != want {
-				return fmt.Errorf("sparsity %v: %v of %v are left, event says %v, want %v", target, left, all, change.Detail["kept"], want)
+				return fmt.Errorf("sparsity %v: %v of %v are left, event says %v, want %v", target, left, counts[0], change.Detail["kept"], want)
 			}
 		}
 		return nil

@@ -57,7 +57,7 @@ func (w PruneWorkload) Costs(c *Chain, step int) Costs {
 			k = kept(high, b)
 		}
 		share(&l.NonZeros, k)
-		if k > 1-p.CSRFrom || p.CSRFrom == 1 {
+		if k > 1-p.CSRFrom || p.CSRFrom >= 1 {
 			return
 		}
 		slower(l, b.attention+(1-b.attention)*k/(1-p.CSRFrom))

@@ -32,7 +32,7 @@ type NamedWorkload struct {
 
 // Workloads are the kinds, whose assumptions are the settings'.
 var Workloads = []NamedWorkload{
-	{"prune", 0, false, func(c config.Config) Workload { return PruneWorkload{NewPrune(c.Prune)} }},
+	{"prune", 0, false, func(c config.Config) Workload { return PruneWorkload{NewPrune(c)} }},
 	{"freeze", 50, false, func(c config.Config) Workload { return FreezeWorkload{c.Simulate.Frozen, c.Simulate.Thaws} }},
 	{"moe", 1, true, func(c config.Config) Workload { return recordedExperts(c.Simulate) }},
 	{"attention", 1, false, func(c config.Config) Workload {

@@ -20,8 +20,10 @@ type Call struct {
 	Eps     float64 // of RMSNormForward
 	Inverse bool    // of Rotary
 	AdamW   AdamW
-	Prefix  uint32 // of MagnitudeHistogram, as Fixed
+	Prefix  uint32 // of MagnitudeHistogram, as Fixed; the threshold of SelectLargest
 	Fixed   int
+	Ties    int // of SelectLargest
+	Routing Routing
 }
 
 // Flops returns the floating-point operations of the call.
@@ -103,7 +105,7 @@ func (k *Calls) Verify(c *Call) {
 func (c *Call) impossible() string {
 	d := &c.Dims
 	switch {
-	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.KV|d.HS|d.K|d.Buckets < 0:
+	case d.N|d.C|d.O|d.NNZ|d.V|d.B|d.Longest|d.NH|d.KV|d.HS|d.K|d.Buckets|d.E|d.Gap < 0:
 		return "a dimension is negative"
 	case c.Op == SoftmaxMerge || c.Op == SoftmaxGradient || c.Op == CrossEntropy:
 		if c.First < 0 {
@@ -133,6 +135,10 @@ func (c *Call) impossible() string {
 		if c.Op >= AttentionHash && (d.Buckets < 1 || d.Buckets&(d.Buckets-1) != 0) {
 			return "buckets are no power of two"
 		}
+	case RouteTokens <= c.Op && c.Op <= PlaceTokens:
+		if d.K < 1 || d.K > d.E {
+			return "a token goes to no expert, or to more than there are"
+		}
 	case c.Op == AdamWUpdate:
 		if c.AdamW.Step < 1 {
 			return "steps count from 1"
@@ -146,6 +152,14 @@ func (c *Call) impossible() string {
 		}
 		if c.Prefix>>c.Fixed != 0 {
 			return "prefix has more bits than are fixed"
+		}
+	case c.Op == SelectLargest:
+		if c.Ties < 0 {
+			return "fewer than no ties are kept"
+		}
+	case c.Op == CompactRows:
+		if c.Mem[2].IsZero() && d.N != d.O*d.C {
+			return "a dense matrix has other entries"
 		}
 	}
 	return ""
@@ -332,6 +346,32 @@ func (k *Calls) CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, 
 
 func (k *Calls) CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, each, c int) {
 	k.run(s, CombineGradient, Dims{N: n, C: c, K: each}, dfactor, dout, inp, rows)
+}
+
+func (k *Calls) RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, top int) {
+	k.pending.Routing = r
+	k.run(s, RouteTokens, Dims{N: n, K: top, E: experts}, chosen, weights, router, readings, logits, scores)
+}
+
+func (k *Calls) RouteGradient(s device.Stream, r Routing, dlogits, dweights, chosen, router tensor.Mem, n, experts, top int) {
+	k.pending.Routing = r
+	k.run(s, RouteGradient, Dims{N: n, K: top, E: experts}, dlogits, dweights, chosen, router)
+}
+
+func (k *Calls) PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, top int) {
+	k.run(s, PlaceTokens, Dims{N: n, K: top, E: experts}, places, tokens, factors, ends, chosen, weights)
+}
+
+func (k *Calls) GroupedForward(s device.Stream, out, inp, weights, ends tensor.Mem, n, c, o, experts, gap int) {
+	k.run(s, GroupedForward, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, out, inp, weights, ends)
+}
+
+func (k *Calls) GroupedBackwardInput(s device.Stream, dinp, dout, weights, ends tensor.Mem, n, c, o, experts, gap int) {
+	k.run(s, GroupedBackwardInput, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, dinp, dout, weights, ends)
+}
+
+func (k *Calls) GroupedBackwardWeight(s device.Stream, dweights, dout, inp, ends tensor.Mem, n, c, o, experts, gap int) {
+	k.run(s, GroupedBackwardWeight, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, dweights, dout, inp, ends)
 }
 
 func (k *Calls) SumSquares(s device.Stream, out, x tensor.Mem, n int) {

@@ -17,7 +17,7 @@ func done(device.Stream, *kernel.Call) {}
 // its operation, in order. Dimensions are compared by kernel/null's test.
 func TestMethodsMakeTheirCalls(t *testing.T) {
 	const each = 2 // of every dimension
-	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each, KV: each, HS: each, K: each, Buckets: each}
+	dims := kernel.Dims{N: each, C: each, O: each, NNZ: each, V: each, B: each, Longest: each, NH: each, KV: each, HS: each, K: each, Buckets: each, E: each, Gap: each}
 	const width = each * each // of Rotary's rows, which hold `each` heads
 	var made kernel.Call
 	var k kernel.Backend = &whole{kernel.NewCalls(tensor.F32, tensor.Host, true, func(_ device.Stream, c *kernel.Call) { made = *c })}
@@ -42,7 +42,7 @@ func TestMethodsMakeTheirCalls(t *testing.T) {
 				*x = next()
 			case *kernel.CSR:
 				*x = kernel.CSR{Rows: each, Cols: each, NNZ: each, RowPtr: next(), ColIdx: next()}
-				if op != kernel.SDDMM {
+				if op != kernel.SDDMM && op != kernel.CompactRows {
 					x.Values = next()
 				}
 			case *kernel.Buckets:
@@ -98,6 +98,8 @@ func TestImpossibleShapesPanic(t *testing.T) {
 		"all bits fixed":                     func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 0, 32) },
 		"prefix longer than fixed":           func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 256, 8) },
 		"AdamW of wide weights and a master": func() { k.AdamW(nil, f(1), f(1), f(1), f(1), f(1), 1, kernel.AdamW{Step: 1}) },
+		"more choices than experts":          func() { k.PlaceTokens(nil, i(6), i(6), f(6), i(3), i(6), f(6), 2, 2, 3) },
+		"a gap below 0":                      func() { k.GroupedForward(nil, f(2), f(2), f(1), i(3), 2, 1, 1, 2, -1) },
 		"AdamW before the first step":        func() { k.AdamW(nil, f(1), tensor.Mem{}, f(1), f(1), f(1), 1, kernel.AdamW{}) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -180,6 +180,46 @@ type Backend interface {
 	// negative row. Shapes are CombineRows'.
 	CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, k, c int)
 
+	// RouteTokens chooses k of some experts for every token. With p the softmax of its
+	// logits (n, experts), or else by scores, F64 of the same shape, a token goes to those
+	// of the largest, of equal ones the first: chosen, I32 (n, k), the largest first. Of
+	// each expert's choices the first r.Room stay, first choices before second ones and
+	// then earlier tokens before later ones; the others become -1. weights, wide (n, k),
+	// are r.Scale·p of what is chosen, divided by Σ p over a token's chosen experts if
+	// r.Shares; 0 where none is left.
+	//
+	// It stores in router, F64 (2, n, experts), what RouteGradient needs: p, or if r.Shares
+	// the shares of the chosen experts and 0 elsewhere; and the gradient by the logits of
+	//
+	//	r.Auxiliary·experts·Σ_e f_e·p_e + r.Z·lse²
+	//
+	// of each token, f_e the share of all choices that are expert e and lse the logarithm of
+	// the softmax's denominator (Fedus et al. 2022; Zoph et al. 2022). f is no function of
+	// the logits. readings, F64 (4+experts), become n, the choices that did not stay, 1000
+	// times the sums over the tokens of experts·Σ_e f_e·p_e and of lse², and the tokens of
+	// each expert. All is computed in float64.
+	RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, k int)
+	// RouteGradient sets dlogits (n, experts) from the gradients of weights, wide (n, k), and
+	// what RouteTokens stored: with p and own the halves of router and h_e = r.Scale·p_e·dweight
+	// of a token's chosen experts, 0 of others,
+	//
+	//	dlogit_e = r.Loss·own_e + h_e - p_e·Σ h
+	RouteGradient(s device.Stream, r Routing, dlogits, dweights, chosen, router tensor.Mem, n, experts, k int)
+	// PlaceTokens sorts choices of RouteTokens by expert, and those of an expert by token:
+	// places, I32 (n, k), is where each went, -1 for those that are -1. By place tokens, I32
+	// (n·k), and factors, wide, become the choice's token and weight; 0 behind the last
+	// place. The choices of expert e have places [ends[e], ends[e+1]), I32 (experts+1).
+	PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, k int)
+	// GroupedForward is MatmulForward of some rows by the matrix of each expert: rows
+	// [ends[e], ends[e+1]) of out (n, o) become those of inp (n, c) times weights_eᵀ. ends is
+	// I32 (experts+1), ascends from 0 and is at most n; rows behind it stay. Matrix e, (o, c),
+	// begins at element e·(o·c + gap) of weights.
+	GroupedForward(s device.Stream, out, inp, weights, ends tensor.Mem, n, c, o, experts, gap int)
+	// GroupedBackwardInput is likewise MatmulBackwardInput: dinp (n, c) from dout (n, o).
+	GroupedBackwardInput(s device.Stream, dinp, dout, weights, ends tensor.Mem, n, c, o, experts, gap int)
+	// GroupedBackwardWeight is likewise MatmulBackwardWeight: it adds to dweights.
+	GroupedBackwardWeight(s device.Stream, dweights, dout, inp, ends tensor.Mem, n, c, o, experts, gap int)
+
 	// SumSquares stores in out, one F64, Σ x² of wide elements, added in float64 over fixed blocks.
 	SumSquares(s device.Stream, out, x tensor.Mem, n int)
 	// AdamW updates w (n) and its moments m and v from the gradient g, all but w
@@ -195,7 +235,52 @@ type Backend interface {
 	// magnitude is the bits of float32(|x|) as uint32, which order as |x| does.
 	// Elements whose bit in mask is 0 do not count; mask may be absent.
 	MagnitudeHistogram(s device.Stream, hist, x, mask tensor.Mem, n int, prefix uint32, fixed int)
+
+	// MaskWeights is Mask of elements of DType.
+	MaskWeights(s device.Stream, x, mask tensor.Mem, n int)
+	// SelectLargest sets in kept, a mask of n bits, those of the wide elements of x (n)
+	// whose magnitude (see MagnitudeHistogram) is above threshold, and of the elements
+	// whose magnitude it is the first `ties`. Elements whose bit in mask is 0 do not
+	// count; mask may be absent. Bits of kept that no element has are 0.
+	SelectLargest(s device.Stream, kept, x, mask tensor.Mem, n int, threshold uint32, ties int)
+	// MaskRanks sets ranks, I32 (ceil(n/64)+1), to the number of 1 bits of mask before
+	// each of its words, and before its end. Bits from n on do not count.
+	MaskRanks(s device.Stream, ranks, mask tensor.Mem, n int)
+	// Compact sets out (nnz) to those of inp (n) whose bit in mask is 1, in order. ranks are
+	// MaskRanks' of the mask, which has nnz such bits.
+	Compact(s device.Stream, out, inp, mask, ranks tensor.Mem, n, nnz int)
+	// CompactWide is Compact of wide elements.
+	CompactWide(s device.Stream, out, inp, mask, ranks tensor.Mem, n, nnz int)
+	// CompactRows sets w.RowPtr and w.ColIdx to the places of those entries of `from`
+	// whose bit in mask is 1. Without from.RowPtr and from.ColIdx the entries are all
+	// elements of a dense matrix in row order. w.Rows and w.Cols are from's; values are not
+	// looked at. ranks are MaskRanks' of the mask of from.NNZ bits.
+	CompactRows(s device.Stream, w, from CSR, mask, ranks tensor.Mem)
+
+	// BlockScores sets scores, wide (o, c), to the sums of the squares of w, wide
+	// (32·o, 32·c), over its blocks of 32 x 32. A block of which mask has no bit has
+	// score 0, any other at least Lowest. mask may be absent.
+	BlockScores(s device.Stream, scores, w, mask tensor.Mem, c, o int)
+	// BlockMask sets mask, a bit for each element of a matrix (32·o, 32·c), to those of its
+	// blocks whose bit in blocks is 1.
+	BlockMask(s device.Stream, mask, blocks tensor.Mem, c, o int)
+	// PairScores sets scores, wide (n), to the sum of the two smallest magnitudes of each
+	// four elements of w, wide (4n). Four of which mask lacks a bit have score 0, any
+	// others at least Lowest. mask may be absent.
+	PairScores(s device.Stream, scores, w, mask tensor.Mem, n int)
+	// PairMask sets kept, a mask of 4n bits: all of every four elements of w, wide (4n),
+	// whose bit in whole is 1, of others the two of the largest magnitude; of equal ones
+	// those of lower index. Bits that mask, which may be absent, has come before any that
+	// it lacks. Bits of kept that no element has are 0.
+	PairMask(s device.Stream, kept, w, mask, whole tensor.Mem, n int)
 }
+
+const (
+	// Block is the rows and columns of a block of BlockScores.
+	Block = 32
+	// Lowest is the smallest score of what is not pruned yet, the smallest normal float32.
+	Lowest = 0x1p-126
+)
 
 // CSR is a sparse matrix (Rows, Cols) in compressed rows. RowPtr is I32
 // (Rows+1), ColIdx I32 (NNZ) ascending in each row, Values (NNZ). RowPtr may begin
@@ -222,6 +307,15 @@ func Signs(key uint64, i int) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// Routing holds the settings of RouteTokens and RouteGradient.
+type Routing struct {
+	Room         int  // most tokens of an expert
+	Shares       bool // weights are shares of the chosen experts' probabilities; else these themselves
+	Scale        float64
+	Auxiliary, Z float64 // of the router's own losses
+	Loss         float64 // of the gradients of these
 }
 
 // AdamW holds the settings of one update (Loshchilov & Hutter 2019), with g

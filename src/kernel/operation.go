@@ -51,8 +51,24 @@ const (
 	GateGradient
 	CombineRows
 	CombineGradient
+	RouteTokens
+	RouteGradient
+	PlaceTokens
+	GroupedForward
+	GroupedBackwardInput
+	GroupedBackwardWeight
 	Mask
 	MagnitudeHistogram
+	MaskWeights
+	SelectLargest
+	MaskRanks
+	Compact
+	CompactWide
+	CompactRows
+	BlockScores
+	BlockMask
+	PairScores
+	PairMask
 	Ops // how many there are
 )
 
@@ -133,6 +149,8 @@ type Dims struct {
 	HS      int // channels of a head that is rotated
 	K       int // rows that are combined into one
 	Buckets int // that a head's tokens are sorted by
+	E       int // experts
+	Gap     int // elements between the matrices of two experts
 }
 
 // Count returns a number of elements: the product of the dimensions in its name.
@@ -164,12 +182,27 @@ func bits(d *Dims) int  { return (d.N + 63) / 64 }
 func bins(*Dims) int    { return 256 }
 func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
 
+func ranks(d *Dims) int     { return bits(d) + 1 }
+func inBlocks(d *Dims) int  { return d.O * d.C * Block * Block }
+func blockBits(d *Dims) int { return (d.O*d.C + 63) / 64 }
+func blockMask(d *Dims) int { return inBlocks(d) / 64 }
+func n4(d *Dims) int        { return 4 * d.N }
+func n4Bits(d *Dims) int    { return (4*d.N + 63) / 64 }
+
 // kept is what is left of pairs where tokens fall evenly into the buckets.
 func kept(d *Dims) int   { return pairs(d) / max(d.Buckets, 1) }
 func sorts(d *Dims) int  { return d.N * d.NH * 2 }
 func starts(d *Dims) int { return d.B * d.NH * 2 * (d.Buckets + 1) }
 func two(*Dims) int      { return 2 }
 func signs(d *Dims) int  { return d.N * d.C * bits2(d.Buckets) }
+
+func ne(d *Dims) int  { return d.N * d.E }
+func n2e(d *Dims) int { return d.N * 2 * d.E }
+func e1(d *Dims) int  { return d.E + 1 }
+func e4(d *Dims) int  { return d.E + 4 }
+
+// matrices is the matrices (o, c) of all experts, and what lies between them.
+func matrices(d *Dims) int { return d.E*d.O*d.C + max(d.E-1, 0)*d.Gap }
 
 // bits2 is the base-2 logarithm of a power of two.
 func bits2(buckets int) int { return mathbits.Len(uint(buckets)) - 1 }
@@ -257,10 +290,38 @@ var operations = [Ops]Operation{
 		in("factor", nk).of(Wide).optional()}},
 	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
 		in("rows", nk).of(I32)}},
+	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), set("router", n2e).of(F64),
+		set("readings", e4).of(F64), in("logits", ne), in("scores", ne).of(F64).optional()}},
+	RouteGradient: {"RouteGradient", 4, ne, []Operand{set("dlogits", ne), in("dweights", nk).of(Wide), in("chosen", nk).of(I32),
+		in("router", n2e).of(F64)}},
+	PlaceTokens: {"PlaceTokens", 1, nk, []Operand{set("places", nk).of(I32), set("tokens", nk).of(I32), set("factors", nk).of(Wide),
+		set("ends", e1).of(I32), in("chosen", nk).of(I32), in("weights", nk).of(Wide)}},
+	GroupedForward: {"GroupedForward", 2, nco, []Operand{add("out", no), in("inp", nc), in("weights", matrices), in("ends", e1).of(I32)}},
+	GroupedBackwardInput: {"GroupedBackwardInput", 2, nco, []Operand{add("dinp", nc), in("dout", no), in("weights", matrices),
+		in("ends", e1).of(I32)}},
+	GroupedBackwardWeight: {"GroupedBackwardWeight", 2, nco, []Operand{add("dweights", matrices).of(Wide), in("dout", no), in("inp", nc),
+		in("ends", e1).of(I32)}},
 	SumSquares: {"SumSquares", 1, n, []Operand{set("out", one).of(F64), in("x", n).of(Wide)}},
 	AdamWUpdate: {"AdamW", 1, n, []Operand{add("w", n), add("master", n).of(Master), add("m", n).of(Wide), add("v", n).of(Wide),
 		in("g", n).of(Wide)}},
 	Mask: {"Mask", 1, n, []Operand{add("x", n).of(Wide), in("mask", bits).of(U64)}},
 	MagnitudeHistogram: {"MagnitudeHistogram", 1, n, []Operand{add("hist", bins).of(I64), in("x", n).of(Wide),
 		in("mask", bits).of(U64).optional()}},
+	MaskWeights: {"MaskWeights", 1, n, []Operand{add("x", n), in("mask", bits).of(U64)}},
+	SelectLargest: {"SelectLargest", 1, n, []Operand{set("kept", bits).of(U64), in("x", n).of(Wide),
+		in("mask", bits).of(U64).optional()}},
+	MaskRanks: {"MaskRanks", 1, bits, []Operand{set("ranks", ranks).of(I32), in("mask", bits).of(U64)}},
+	Compact:   {"Compact", 1, n, []Operand{set("out", nnz), in("inp", n), in("mask", bits).of(U64), in("ranks", ranks).of(I32)}},
+	CompactWide: {"CompactWide", 1, n, []Operand{set("out", nnz).of(Wide), in("inp", n).of(Wide), in("mask", bits).of(U64),
+		in("ranks", ranks).of(I32)}},
+	CompactRows: {"CompactRows", 1, n, []Operand{set("w.RowPtr", rows).of(I32), set("w.ColIdx", nnz).of(I32),
+		in("from.RowPtr", rows).of(I32).optional(), in("from.ColIdx", n).of(I32).optional(), in("mask", bits).of(U64),
+		in("ranks", ranks).of(I32)}},
+	BlockScores: {"BlockScores", 2, inBlocks, []Operand{set("scores", oc).of(Wide), in("w", inBlocks).of(Wide),
+		in("mask", blockMask).of(U64).optional()}},
+	BlockMask: {"BlockMask", 1, blockMask, []Operand{set("mask", blockMask).of(U64), in("blocks", blockBits).of(U64)}},
+	PairScores: {"PairScores", 1, n4, []Operand{set("scores", n).of(Wide), in("w", n4).of(Wide),
+		in("mask", n4Bits).of(U64).optional()}},
+	PairMask: {"PairMask", 1, n4, []Operand{set("kept", n4Bits).of(U64), in("w", n4).of(Wide), in("mask", n4Bits).of(U64).optional(),
+		in("whole", bits).of(U64)}},
 }

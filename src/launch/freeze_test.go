@@ -116,7 +116,7 @@ func TestPlasticityKeepsLaw2(t *testing.T) {
 // in which layers are pruned and evaluated.
 func TestKindsInAnyOrder(t *testing.T) {
 	c := plastic(t)
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 1, 12, 0.5
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 1, 12, "0.5"
 	var first *run
 	for _, kind := range []string{"prune+freeze", "freeze+prune"} {
 		c.Dynamic.Kind = kind

@@ -44,7 +44,7 @@ func small(t *testing.T) config.Config {
 	c.Train.Steps, c.Train.Hash = 12, true
 	c.Optimizer.LR, c.Optimizer.Warmup = 3e-3, 3
 	c.Dynamic.Kind = "prune"
-	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 2, 4, 0.7
+	c.Prune.Start, c.Prune.Every, c.Prune.Times, c.Prune.CSRFrom = 2, 2, 4, "0.7"
 	if long {
 		c.Train.Steps, c.Prune.Start, c.Prune.Every = 30, 5, 5
 	}

@@ -155,7 +155,7 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			c := small(t)
 			c.Model.Hidden, c.Schedule.Kind = 48, kind
 			c.Parallel.Stages, c.Parallel.Microbatches, c.Balance.Every = 3, 6, "2"
-			c.Prune.Initial, c.Prune.CSRFrom = 0.05, 0
+			c.Prune.Initial, c.Prune.CSRFrom = 0.05, "0"
 			meets := func(kib int) bool {
 				tight := c
 				tight.Balance.MemoryLimitBytes = int64(kib) << 10

@@ -200,7 +200,7 @@ func TestPlacementChangesNothingMPI(t *testing.T) {
 	propagating.Parallel.Replicas, propagating.Exit.Propagate = 2, true
 	spreading := spread(small(t))
 	spreading.Model.Hidden, spreading.Model.Sequence, spreading.Dynamic.Kind = 64, 40, "moe" // messages that wait for their receiver
-	for _, c := range []config.Config{propagating, behind, spreading} {
+	for _, c := range []config.Config{propagating, behind, spreading, structured(t, "block32", "radix"), structured(t, "2:4", "gather")} {
 		want = append(want, goRun(t, c, nil))
 		c.Parallel.Stages, c.Schedule.Kind = 4/c.Parallel.Replicas, "zb-h1"
 		list = append(list, c)

@@ -77,7 +77,7 @@ func toPack(t *testing.T) config.Config {
 	c := small(t)
 	c.Run.Clock, c.Balance.Every = "virtual", "auto"
 	c.Train.Steps, c.Prune.Start, c.Prune.Every, c.Prune.Times = 30, 6, 10, 2
-	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.5, 0.95, 0.4
+	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.5, 0.95, "0.4"
 	c.Model.Blocks, c.Model.Hidden, c.Parallel.Microbatches = 8, 24, 8
 	c.Repack.Kind = "sustain"
 	return c

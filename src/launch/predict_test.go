@@ -126,7 +126,7 @@ func predictable(t *testing.T) config.Config {
 	c.Model.Blocks, c.Model.Hidden, c.Model.Heads, c.Model.Sequence = 12, 16, 4, 12
 	c.Parallel.Stages, c.Parallel.Microbatches, c.Train.Steps = 8, 8, 24
 	c.Prune.Start, c.Prune.Every = 4, 4
-	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.4, 0.9, 0.5
+	c.Prune.Initial, c.Prune.Final, c.Prune.CSRFrom = 0.4, 0.9, "0.5"
 	c.Model.Grain, c.Balance.Every = "half", "2"
 	return c
 }

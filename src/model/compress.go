@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"dynmo/src/device"
+	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
@@ -30,17 +31,75 @@ func (k Mask) Count() int {
 // NewMask returns a mask for a parameter that keeps nothing.
 func NewMask(p *Param) Mask { return make(Mask, (p.Stored()+63)/64) }
 
+// Kept is a Mask in memory of the device, with its Count. Bits from the last stored value
+// on are 0.
+type Kept struct {
+	Mask  tensor.Mem
+	Count int
+}
+
 // Compress drops what is not kept: weights and moments of every parameter for
 // which masks has an entry, by index in Params. A matrix is stored as CSR from
 // sparsity csrFrom on (and stays CSR), as a masked dense one below it. It is
-// called between steps: gradients are lost.
+// called between steps: gradients are lost. It needs no kernels, and copies the layer
+// through the host; training compresses by CompressOn.
 func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
+	counts := make(map[int]int)
+	for i, mask := range masks {
+		counts[i] = mask.Count()
+	}
+	return l.compress(counts, csrFrom, func(next *Layer) error {
+		for i, p := range l.params {
+			if err := transfer(l.device, next.params[i], p, masks[i]); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// CompressOn is Compress by the kernels of x. Nothing of the layer leaves the device.
+func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64) error {
+	counts := make(map[int]int)
+	for i, k := range kept {
+		counts[i] = k.Count
+	}
+	return l.compress(counts, csrFrom, func(next *Layer) error {
+		var ranks []tensor.Mem
+		defer func() {
+			for _, m := range ranks {
+				l.device.Free(m)
+			}
+		}()
+		for i, p := range l.params {
+			k, ok := kept[i]
+			switch dst := next.params[i]; {
+			case !ok:
+				copyParam(x, dst, p)
+			case dst.Format == Masked:
+				maskParam(x, dst, p, k.Mask)
+			default:
+				m, err := l.device.Alloc(int64((p.Stored()+63)/64+1) * tensor.I32.Size())
+				if err != nil {
+					return fmt.Errorf("%s: %w", p.Name, err)
+				}
+				ranks = append(ranks, m)
+				compactParam(x, dst, p, k.Mask, m)
+			}
+		}
+		return x.Stream.Sync()
+	})
+}
+
+// compress replaces the layer by one of whose parameters so many values are kept, once
+// fill has filled it.
+func (l *Layer) compress(counts map[int]int, csrFrom float64, fill func(next *Layer) error) error {
 	h := l.header()
-	for i, k := range masks {
+	for i, n := range counts {
 		p := l.params[i]
-		h.NNZ[i] = k.Count()
+		h.NNZ[i] = n
 		h.Formats[i] = Masked
-		if p.Format == CSR || 1-float64(h.NNZ[i])/float64(p.Rows*p.Cols) >= csrFrom {
+		if p.Format == CSR || 1-float64(n)/float64(p.Rows*p.Cols) >= csrFrom {
 			h.Formats[i] = CSR
 		}
 	}
@@ -48,11 +107,9 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 	if err != nil {
 		return fmt.Errorf("compress: %w", err)
 	}
-	for i, p := range l.params {
-		if err := transfer(l.device, next.params[i], p, masks[i]); err != nil {
-			next.Free()
-			return fmt.Errorf("compress: %s: %w", p.Name, err)
-		}
+	if err := fill(next); err != nil {
+		next.Free()
+		return fmt.Errorf("compress: %w", err)
 	}
 	old := *l
 	next.Watch = l.Watch
@@ -60,6 +117,52 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 	l.state, old.state = old.state, nil
 	old.Free()
 	return nil
+}
+
+// sides are memory of dst and, of the same sort, of src.
+type sides struct{ dst, src tensor.Mem }
+
+// wides returns what dst and src hold beside W, but for what is absent, all wide.
+func wides(dst, src *Param) (list []sides) {
+	for _, s := range []sides{{dst.Master, src.Master}, {dst.M, src.M}, {dst.V, src.V}} {
+		if !s.src.IsZero() {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// copyParam copies values and structure.
+func copyParam(x *Exec, dst, src *Param) {
+	for _, s := range append(wides(dst, src), sides{dst.W, src.W}, sides{dst.Mask, src.Mask}, sides{dst.RowPtr, src.RowPtr}, sides{dst.ColIdx, src.ColIdx}) {
+		if !s.src.IsZero() {
+			x.Stream.Copy(s.dst, s.src)
+		}
+	}
+}
+
+// maskParam copies values, those that the mask drops as zeros.
+func maskParam(x *Exec, dst, src *Param, mask tensor.Mem) {
+	x.Stream.Copy(dst.Mask, mask)
+	x.Stream.Copy(dst.W, src.W)
+	x.Backend.MaskWeights(x.Stream, dst.W, dst.Mask, dst.Stored())
+	for _, s := range wides(dst, src) {
+		x.Stream.Copy(s.dst, s.src)
+		x.Backend.Mask(x.Stream, s.dst, dst.Mask, dst.Stored())
+	}
+}
+
+// compactParam writes the values that the mask keeps one behind the other, and where they
+// are. ranks has room for kernel.Backend's MaskRanks.
+func compactParam(x *Exec, dst, src *Param, mask, ranks tensor.Mem) {
+	n := src.Stored()
+	x.Backend.MaskRanks(x.Stream, ranks, mask, n)
+	x.Backend.Compact(x.Stream, dst.W, src.W, mask, ranks, n, dst.NNZ)
+	for _, s := range wides(dst, src) {
+		x.Backend.CompactWide(x.Stream, s.dst, s.src, mask, ranks, n, dst.NNZ)
+	}
+	x.Backend.CompactRows(x.Stream, kernel.CSR{Rows: dst.Rows, Cols: dst.Cols, NNZ: dst.NNZ, RowPtr: dst.RowPtr, ColIdx: dst.ColIdx},
+		kernel.CSR{Rows: src.Rows, Cols: src.Cols, NNZ: n, RowPtr: src.RowPtr, ColIdx: src.ColIdx}, mask, ranks)
 }
 
 // transfer copies the kept values of src, and their moments and structure, to

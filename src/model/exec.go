@@ -71,7 +71,7 @@ func (x *Exec) ScratchBytes(c Config) int64 {
 
 // rowsBytes returns the memory of a row for each token that a part works on.
 func (x *Exec) rowsBytes(c Config) int64 {
-	widest := max(x.N()*max(c.Hidden, c.Intermediate), c.Experts.rowsOfOne(x.N())*c.Intermediate)
+	widest := max(x.N()*max(c.Hidden, c.Intermediate), c.Experts.rowsAtOnce(x.N())*c.Intermediate)
 	return int64(widest) * x.Backend.DType().Size()
 }
 

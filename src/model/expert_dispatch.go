@@ -1,6 +1,12 @@
 package model
 
-import "slices"
+import (
+	"errors"
+	"slices"
+
+	"dynmo/src/device"
+	"dynmo/src/tensor"
+)
 
 // Dispatch is which experts the tokens of a microbatch go to in a layer, on the host: what
 // its backward needs of what its forward decided.
@@ -23,6 +29,8 @@ type Dispatch struct {
 	groups  int        // layers that a block's experts are in
 	top     int        // experts of a token
 	losses  [2]float64 // the router's own, summed over the tokens, without their weights
+
+	left [2]tensor.Mem // where the device decides: where it leaves chosen and weights
 
 	squashed, logits []float64 // (tokens, experts) of a squashed router: tanh, and the logits
 	outer            []float64 // (experts, experts)
@@ -100,8 +108,20 @@ func dispatches(p part) bool {
 
 // Choices returns the experts that each token goes to, by token the largest score first,
 // negative where the assignment is dropped; and the weights of these. They are valid until
-// the next forward.
-func (d *Dispatch) Choices() (experts []int32, weights []float64) {
-	n := d.tokens * len(d.chosen) / max(1, len(d.lse))
-	return d.chosen[:n], d.weights[:n]
+// the next forward. What the device decides is waited for.
+func (d *Dispatch) Choices(x *Exec) (experts []int32, weights []float64, err error) {
+	n := d.tokens * d.top
+	if d.left[0].IsZero() {
+		return d.chosen[:n], d.weights[:n], nil
+	}
+	waited := x.Stream.Sync()
+	chosen, failed := device.Read(x.Device, d.left[0])
+	wide, err := device.Read(x.Device, d.left[1])
+	if err = errors.Join(waited, failed, err); err != nil {
+		return nil, nil, err
+	}
+	for i := range n {
+		d.weights[i] = number(wide, x.Backend.DType().Wide(), i)
+	}
+	return tensor.Of[int32](chosen)[:n], d.weights[:n], nil
 }

@@ -58,7 +58,7 @@ func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, d
 	b.carry(x, before.sum, behind.sum)
 	dsum := b.computed(behind.sum)
 	g.weightGradients(x, b, s, h, dsum, behind)
-	if err := g.backwardExperts(x, b.Dispatch, s, h, dsum); err != nil {
+	if err := g.backwardExperts(x, b.live(), b.Dispatch, s, h, dsum); err != nil {
 		return err
 	}
 	switch {
@@ -117,6 +117,6 @@ func (g *expertGroup) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tens
 		s.normed = g.leaving(x, b, s.out).normed
 		g.routerWeights(x, b.live(), s, h, b.computed(inp))
 	}
-	g.expertWeights(x, b.Dispatch, s, h)
+	g.expertWeights(x, b.live(), b.Dispatch, s, h)
 	return nil
 }

@@ -8,7 +8,11 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	inp, out := b.computed(inp), b.computed(s.out)
 	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	e.router.forward(x, n, s.logits, s.normed)
-	if err := e.dispatch(x, b, s); err != nil {
+	dispatch := e.routeTokens
+	if e.waits() {
+		dispatch = e.dispatch
+	}
+	if err := dispatch(x, b, s); err != nil {
 		return err
 	}
 	return e.forwardExperts(x, n, d, s, out, inp)
@@ -16,7 +20,7 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 
 // forwardExperts sets out to inp and what the experts make of normed, all of n rows.
 func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, out, inp tensor.Mem) error {
-	assigned := d.assigned()
+	assigned := e.assigned(d, n)
 	sent, made := e.outgoing(x, s.inp, s.made)
 	if assigned > 0 {
 		tokens, _ := s.decided.of(x, assigned)
@@ -25,7 +29,7 @@ func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, ou
 	if err := e.exchange(x, d, there, sent, s.inp); err != nil {
 		return err
 	}
-	e.work(x, d, s, made)
+	e.work(x, d, s, made, assigned)
 	if err := e.exchange(x, d, back, s.made, made); err != nil {
 		return err
 	}
@@ -38,8 +42,12 @@ func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, ou
 	return nil
 }
 
-// work sets made to what the experts here make of inp.
-func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem) {
+// work sets made to what the experts here make of inp, which has so many rows at most.
+func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem, rows int) {
+	if e.grouped() {
+		e.groupedForward(x, s, made, rows)
+		return
+	}
 	e.each(d, func(m mlpOf, lo, hi int) {
 		gateup, active := between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.active, lo, hi, e.inside)
 		m.gateup.forward(x, hi-lo, gateup, between(x, s.inp, lo, hi, e.hidden))
@@ -109,6 +117,7 @@ func (e *experts) write(x *Exec, d *Dispatch, h, decided assignments) {
 		}
 		setNumber(h.weights, dtype.Wide(), i, weight)
 	}
+	copy(tensor.Of[int32](h.ends), d.ends)
 	e.count(d, tensor.Of[float64](h.readings))
 	x.Stream.Copy(decided.all, h.all)
 }
@@ -130,7 +139,7 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
 		return err
 	}
-	if err := e.backwardExperts(x, d, s, h, dout); err != nil {
+	if err := e.backwardExperts(x, n, d, s, h, dout); err != nil {
 		return err
 	}
 	e.addPassed(x, n, d, s, h.dnormed)
@@ -140,8 +149,8 @@ func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din t
 
 // backwardExperts sets dmade and dgateup, and made to the gradient of what the assignments
 // took to their experts.
-func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
-	assigned := d.assigned()
+func (e *experts) backwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
+	assigned := e.assigned(d, n)
 	sent, dinp := e.outgoing(x, h.dmade, s.made)
 	if assigned > 0 {
 		tokens, factors := s.decided.of(x, assigned)
@@ -149,6 +158,10 @@ func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expert
 	}
 	if err := e.exchange(x, d, there, sent, h.dmade); err != nil {
 		return err
+	}
+	if e.grouped() {
+		e.groupedBackwardInput(x, s, h, dinp, assigned)
+		return nil
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
 		dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
@@ -161,7 +174,7 @@ func (e *experts) backwardExperts(x *Exec, d *Dispatch, s expertsSaved, h expert
 
 // addPassed adds to dnormed what backwardExperts has left in made.
 func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed tensor.Mem) {
-	assigned := d.assigned()
+	assigned := e.assigned(d, n)
 	if assigned == 0 {
 		return
 	}
@@ -170,9 +183,13 @@ func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed
 	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
 }
 
-// backwardRouter sets dlogits, and dnormed to what comes by the router. It waits for the
-// gradients of the weights.
+// backwardRouter sets dlogits, and dnormed to what comes by the router. Where the host
+// decides it waits for the gradients of the weights.
 func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
+	if !e.waits() {
+		e.routeGradient(x, b.live(), s, h, dout)
+		return nil
+	}
 	host, n := e.onHost(x, x.cut(b, x.experts).alive()), b.live()
 	if assigned := b.Dispatch.assigned(); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
@@ -202,7 +219,7 @@ func (e *experts) backwardLogits(x *Exec, b *Batch, host expertsHost, h expertsH
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
 	e.routerWeights(x, n, s, h, b.computed(inp))
-	e.expertWeights(x, b.Dispatch, s, h)
+	e.expertWeights(x, n, b.Dispatch, s, h)
 	return nil
 }
 
@@ -216,7 +233,11 @@ func (e *experts) routerWeights(x *Exec, n int, s expertsSaved, h expertsHeld, i
 }
 
 // expertWeights adds to the gradients of the experts' matrices.
-func (e *experts) expertWeights(x *Exec, d *Dispatch, s expertsSaved, h expertsHeld) {
+func (e *experts) expertWeights(x *Exec, n int, d *Dispatch, s expertsSaved, h expertsHeld) {
+	if e.grouped() {
+		e.groupedBackwardWeight(x, s, h, e.assigned(d, n))
+		return
+	}
 	e.each(d, func(m mlpOf, lo, hi int) {
 		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
 		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))

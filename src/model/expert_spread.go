@@ -34,10 +34,11 @@ func (e Experts) rows(tokens int) int {
 	return e.replicas() * min(tokens*min(e.Top, e.here()), e.room(tokens)*e.here())
 }
 
-// rowsOfOne returns the most rows that one expert works on.
-func (e Experts) rowsOfOne(tokens int) int {
+// rowsAtOnce returns the most rows that experts work on in one product: of one of them
+// where they are spread, else of all.
+func (e Experts) rowsAtOnce(tokens int) int {
 	if e.Spread == 0 {
-		return tokens
+		return tokens * e.Top
 	}
 	return e.Spread * e.room(tokens)
 }

@@ -46,16 +46,16 @@ func TestSpreadExpertsAreShared(t *testing.T) {
 func TestRowsOfSpreadExperts(t *testing.T) {
 	for _, v := range []struct {
 		e         Experts
-		rows, one int
+		rows, atOnce int
 	}{
-		{Experts{Count: 8, Top: 2}, 20, 10},                           // of 10 tokens, each replica's own
+		{Experts{Count: 8, Top: 2}, 20, 20},                           // of 10 tokens, each replica's own
 		{Experts{Count: 8, Top: 2, Spread: 2}, 40, 20},                // both choices of all
 		{Experts{Count: 8, Top: 4, Spread: 4}, 80, 40},                // two experts here
 		{Experts{Count: 8, Top: 4, Spread: 2, Capacity: 1}, 40, 10},   // 5 of each replica for each of four
 		{Experts{Count: 8, Top: 4, Spread: 8, Capacity: 0.5}, 24, 24}, // 3 of each of eight for one
 	} {
-		if rows, one := v.e.rows(10), v.e.rowsOfOne(10); rows != v.rows || one != v.one {
-			t.Errorf("%+v: %d rows, of one expert %d, want %d and %d", v.e, rows, one, v.rows, v.one)
+		if rows, atOnce := v.e.rows(10), v.e.rowsAtOnce(10); rows != v.rows || atOnce != v.atOnce {
+			t.Errorf("%+v: %d rows, at once %d, want %d and %d", v.e, rows, atOnce, v.rows, v.atOnce)
 		}
 	}
 }

@@ -137,12 +137,12 @@ func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem
 	return e.saved(x, x.cut(b, saved)).decided.readings
 }
 
-// assignments is what the host makes of a dispatch for the device: by place the token and
-// its weight, by token and choice the place and the weight.
+// assignments is what passes need of a dispatch on the device: by place the token and its
+// weight, by token and choice the place and the weight, by expert where its places begin.
 type assignments struct {
-	all                              tensor.Mem // all of it
-	tokens, factors, places, weights tensor.Mem
-	readings                         tensor.Mem
+	all                                    tensor.Mem // all of it
+	tokens, factors, places, weights, ends tensor.Mem
+	readings                               tensor.Mem
 }
 
 // assignable returns the most assignments of so many tokens that have a place.
@@ -157,7 +157,7 @@ func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
 	first, most, wide := c.off, e.assignable(c.capacity), x.Backend.DType().Wide()
 	a.tokens, a.factors = c.take(most, tensor.I32), c.take(most, wide)
 	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
-	a.readings = c.take(ExpertsFrom+e.Count, tensor.F64)
+	a.ends, a.readings = c.take(e.Count+1, tensor.I32), c.take(ExpertsFrom+e.Count, tensor.F64)
 	if !c.m.IsZero() {
 		a.all = c.m.Span(first, c.off-first)
 	}
@@ -208,6 +208,7 @@ func (x *Exec) expertsBytes(c Config) int64 {
 type expertsSaved struct {
 	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
 	decided                                                              assignments
+	chosen, router                                                       tensor.Mem // of RouteTokens; absent where the host decides
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
@@ -234,6 +235,9 @@ func (e *experts) cutLogits(x *Exec, c *cutter, s *expertsSaved) {
 func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
 	d, most, rows := x.Backend.DType(), e.assignable(c.capacity), e.rows(c.capacity)
 	s.decided = e.assignments(x, c)
+	if !e.waits() {
+		s.chosen, s.router = c.rows(e.Top, tensor.I32), c.rows(2*e.Count, tensor.F64)
+	}
 	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 }
 

@@ -14,8 +14,8 @@ type Values struct {
 	f64 []float64
 }
 
-// view returns host memory of wide elements as numbers.
-func view(host tensor.Mem, wide tensor.DType) Values {
+// View returns host memory of wide elements as numbers.
+func View(host tensor.Mem, wide tensor.DType) Values {
 	if wide == tensor.F64 {
 		return Values{f64: tensor.Of[float64](host)}
 	}
@@ -68,7 +68,7 @@ func (l *Layer) Get(p *Param) (Values, error) {
 		return v, nil
 	}
 	host, err := device.Read(l.device, p.Wide())
-	return view(host, l.dtype.Wide()), err
+	return View(host, l.dtype.Wide()), err
 }
 
 // Set lets fill set the weights of a parameter, which are zero before in its
@@ -77,7 +77,7 @@ func (l *Layer) Get(p *Param) (Values, error) {
 func (l *Layer) Set(p *Param, fill func(Values) error) error {
 	if l.dtype.Wide() == l.dtype {
 		mirror := device.Mirror(p.W)
-		if err := fill(view(mirror, l.dtype)); err != nil {
+		if err := fill(View(mirror, l.dtype)); err != nil {
 			return err
 		}
 		return device.Write(l.device, p.W, mirror)

@@ -208,8 +208,11 @@ func (w *routed) record(r routing.Recording, keep bool) error {
 func (w *routed) watch(block int, e model.Experts) model.Watch {
 	c := &w.blocks[block]
 	c.of = make(map[int32][]float64)
-	return func(_ *model.Exec, b *model.Batch, _, _ tensor.Mem) ([]cost.Count, error) {
-		experts, weights := b.Dispatch.Choices()
+	return func(x *model.Exec, b *model.Batch, _, _ tensor.Mem) ([]cost.Count, error) {
+		experts, weights, err := b.Dispatch.Choices(x)
+		if err != nil {
+			return nil, err
+		}
 		loads, known := make([]int64, e.Count), len(experts) == e.Top*len(w.tokens)
 		for i, k := range experts {
 			if k < 0 {

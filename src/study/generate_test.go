@@ -114,7 +114,7 @@ func of(run dynamic.MadeUp, steps int) dynamic.MadeUp {
 // CSR from where it is faster there.
 func assumed(run dynamic.MadeUp) config.Config {
 	c := config.Default()
-	c.Parallel.Microbatches, c.Prune.CSRFrom = run.Microbatches, 0.75
+	c.Parallel.Microbatches, c.Prune.CSRFrom = run.Microbatches, "0.75"
 	c.Model.Sequence, c.Model.Hidden = 2048, 1024
 	if run.Attention > 0 {
 		c.Simulate.Attention = run.Attention

@@ -169,7 +169,7 @@ func change(share float64, better, worse, same string) string {
 // planned says what a plan is. show is told how far the work is.
 func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
-		Clock: "sim", Costs: t.Clock, Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
+		Clock: "sim", Costs: t.Source(), Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
 		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,
 		Bubble: best.Step.BubbleRatio(), Idle: best.Idle, Paper: paperBubble(best, o),
 		Head:   study.HeadShare(t, o.Config.Model.HeadShards),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/study"
+	"dynmo/src/study/roofline"
 	"dynmo/src/trace"
 	"dynmo/src/train"
 )
@@ -27,6 +29,7 @@ func profileCommand() *cobra.Command {
 	var costs target
 	var steps, experts int
 	var once bool
+	var estimate string
 	c := &cobra.Command{
 		Use:   "profile CONFIG -o FILE",
 		Short: "Measure what every layer of the dense model costs on this device",
@@ -43,7 +46,13 @@ of a block's experts, which then have more rows each: a block of Mixtral 8x7B ta
 23 GB to train, one with two experts 6. Nothing tells then by
 how much their costs differ, as those of sparse attention do. The costs are those of a
 step as it will be once exit.share of the tokens leave and mod's predictors have
-learned how many to take.`,
+learned how many to take.
+
+With --estimate nothing is measured, and no GPU is needed: FILE is what layers would cost
+on an "a100" or an "h100" by a roofline of their published rates and of the shares that
+kernels are taken to reach. Each kernel takes the longer of the times of its operations
+and of its bytes, and 2 us to start. The settings must say device.kind = "cuda". Tables
+of that kind have the clock "estimated", and so has every answer on them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := loadSettings(args[0], sets)
@@ -63,10 +72,18 @@ learned how many to take.`,
 			if err := costs.check(); err != nil {
 				return err
 			}
-			if err := useGPU(settings.Device.Kind); err != nil {
-				return err
+			var table profile.Phase
+			if estimate != "" {
+				if err := onlyEstimates(c, settings); err != nil {
+					return usageError{err}
+				}
+				table, err = estimated(undivided(settings, steps), estimate)
+			} else {
+				if err := useGPU(settings.Device.Kind); err != nil {
+					return err
+				}
+				table, err = profiled(undivided(settings, steps), once, experts, barOf(c))
 			}
-			table, err := profiled(undivided(settings, steps), once, experts, barOf(c))
 			if err != nil {
 				return asUsage(err)
 			}
@@ -85,7 +102,34 @@ learned how many to take.`,
 	c.Flags().IntVar(&steps, "steps", 6, "training steps that are measured, after one that is not")
 	c.Flags().BoolVar(&once, "once", false, "measure layers that compute alike once")
 	c.Flags().IntVar(&experts, "experts", 0, "with --once: experts of a block that are measured, at least as many as a token goes to; 0: all")
+	c.Flags().StringVar(&estimate, "estimate", "", "measure nothing: a table for a GPU that is not at hand, one of "+strings.Join(roofline.Names(), ", "))
 	return c
+}
+
+// onlyEstimates refuses what would have no effect beside --estimate.
+func onlyEstimates(c *cobra.Command, settings config.Config) error {
+	for _, flag := range []string{"steps", "once", "experts"} {
+		if c.Flags().Changed(flag) {
+			return fmt.Errorf("--%s: has no effect beside --estimate, which measures nothing", flag)
+		}
+	}
+	if settings.Device.Kind != "cuda" {
+		return fmt.Errorf("--estimate: device.kind = %q, want \"cuda\" (--set device.kind=cuda)", settings.Device.Kind)
+	}
+	return nil
+}
+
+// estimated returns what the layers would cost on a GPU of that name.
+func estimated(c config.Config, name string) (profile.Phase, error) {
+	gpu, err := roofline.Known(name)
+	if err != nil {
+		return profile.Phase{}, usageError{fmt.Errorf("--estimate: %w", err)}
+	}
+	table, err := roofline.Costs(c, gpu)
+	if err != nil {
+		return profile.Phase{}, fmt.Errorf("--estimate: %w", err)
+	}
+	return profile.Phase{Phase: cost.Phase{Model: plan.Shape(c), Table: table}}, nil
 }
 
 // undivided returns settings under which one rank holds the whole dense model, with what

@@ -62,6 +62,28 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestProfileEstimates: a table for a GPU that is not here says that it is estimated, and
+// so do a plan and a simulation on it; what would have no effect is refused.
+func TestProfileEstimates(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "run.toml", "[model]\nblocks = 6\nhidden = 32\nheads = 2\nsequence = 16\nvocab = 256\n[parallel]\nstages = 2\n[device]\nkind = \"cuda\"\n")
+	write(t, "h100.json", said(t, "profile", "run.toml", "--estimate", "h100", "-o", "-"))
+	for _, command := range [][]string{{"plan"}, {"simulate"}, {"simulate", "--dynamic", "all"}} {
+		out := said(t, append(command, "run.toml", "--costs", "h100.json")...)
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), "on costs of clock=estimated for h100") {
+			t.Errorf("%v does not say that costs are estimated:\n%s", command, out)
+		}
+	}
+	for want, args := range map[string][]string{
+		`--estimate: no rates of a GPU "b200": want one of a100, h100`:     {"--estimate", "b200"},
+		`--estimate: device.kind = "cpu", want "cuda"`:                     {"--estimate", "h100", "--set", "device.kind=cpu"},
+		"--once: has no effect beside --estimate, which measures nothing":  {"--estimate", "h100", "--once"},
+		"--steps: has no effect beside --estimate, which measures nothing": {"--estimate", "h100", "--steps", "2"},
+	} {
+		says(append([]string{"profile", "run.toml", "-o", "new.json"}, args...)...).refused(t, exitUsage, want)
+	}
+}
+
 // TestProfileRefusesRanks: one error, though every rank finds it.
 func TestProfileRefusesRanks(t *testing.T) {
 	pair := world{2}

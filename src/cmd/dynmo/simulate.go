@@ -112,7 +112,7 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 			if err != nil {
 				return usageError{err}
 			}
-			a.Costs = series[0].Clock
+			a.Costs = series[0].Source()
 			if d.kind == "" {
 				a.Replayed = replayed(series)
 			}

@@ -31,7 +31,7 @@ func (d madeUp) all(series profile.Series, o study.Options, bar *record.Bar) (si
 		if err != nil {
 			return nil, fmt.Errorf("--dynamic %s: %w", w.Name, err)
 		}
-		a.Costs = series[0].Clock
+		a.Costs = series[0].Source()
 		list = append(list, a)
 	}
 	return list, nil

@@ -69,10 +69,14 @@ checkpoints are kept).`,
 			if err != nil {
 				return refuse(c, usageError{err})
 			}
+			stored, err := settings.ResolvePruning()
+			if err != nil {
+				return refuse(c, usageError{err})
+			}
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return refuse(c, err)
 			}
-			return runTraining(c, settings, records, wanted)
+			return runTraining(c, settings, stored, records, wanted)
 		},
 	}
 	c.SetFlagErrorFunc(refuse)
@@ -109,7 +113,8 @@ func leaveItToRank0(err error) {
 	}
 }
 
-func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault) error {
+// runTraining trains. stored says how pruned matrices are stored; "" of a run without.
+func runTraining(c *cobra.Command, settings config.Config, stored string, records runDirectory, wanted *fault.Fault) error {
 	from, err := records.from(settings.Run.Name)
 	if err != nil {
 		leaveItToRank0(err)
@@ -120,7 +125,7 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	defer stop()
 	asked, silence := saveRequests()
 	defer silence()
-	watch := &watcher{out: c.ErrOrStderr(), settings: settings, records: records}
+	watch := &watcher{out: c.ErrOrStderr(), settings: settings, stored: stored, records: records}
 	out, err := launch.Launch(settings, launch.Hooks{
 		Stop:   func() bool { return ctx.Err() != nil },
 		Save:   asked,

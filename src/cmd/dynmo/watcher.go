@@ -20,6 +20,7 @@ import (
 type watcher struct {
 	out      io.Writer
 	settings config.Config
+	stored   string // how pruned matrices are; "" in a run without
 	records  runDirectory
 
 	run      *record.Run // nil if nothing is kept
@@ -68,6 +69,9 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	}
 	for _, line := range w.settings.Ignored() {
 		w.progress.Say("note: " + line)
+	}
+	if w.stored != "" {
+		w.progress.Say("note: " + w.stored)
 	}
 	l := w.settings.Parallel
 	w.progress.Say(fmt.Sprintf("%s: %d ranks on %d hosts (%d stages x %d replicas), kernels %s, balance %s, clock=%s",

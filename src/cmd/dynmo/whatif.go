@@ -19,6 +19,7 @@ import (
 	"dynmo/src/profile"
 	"dynmo/src/sim"
 	"dynmo/src/study"
+	"dynmo/src/study/roofline"
 )
 
 // whatIf holds the flags of commands that only compute.
@@ -151,8 +152,8 @@ func sameModel(settings, costs string) error {
 
 // usable refuses a table from which a step on so many stages cannot be computed.
 func usable(t cost.Table, stages int) error {
-	if !slices.Contains([]string{"wall", "virtual", "sim"}, t.Clock) {
-		return fmt.Errorf("clock: %q, want wall, virtual or sim", t.Clock)
+	if !slices.Contains([]string{"wall", "virtual", "sim", roofline.Clock}, t.Clock) {
+		return fmt.Errorf("clock: %q, want wall, virtual, sim or %s", t.Clock, roofline.Clock)
 	}
 	total := 0.0
 	for _, s := range t.Seconds() {

@@ -103,6 +103,10 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		status = C.dynmo_cpu_combine_rows(k.c, x(0), x(1), indices(2), x(3), n, C.int64_t(call.K), c, rows(1))
 	case kernel.CombineGradient:
 		status = C.dynmo_cpu_combine_gradient(k.c, x(0), x(1), x(2), indices(3), n, C.int64_t(call.K), c, rows(2))
+	case kernel.RouteTokens, kernel.RouteGradient, kernel.PlaceTokens:
+		route(call)
+	case kernel.GroupedForward, kernel.GroupedBackwardInput, kernel.GroupedBackwardWeight:
+		k.group(call)
 	case kernel.SumSquares: // all paths give the same bits
 		*doubles(0) = C.dynmo_cpu_sum_squares(k.c, k.room(C.dynmo_cpu_sum_squares_work(n)), x(1), n)
 	case kernel.AdamWUpdate:
@@ -113,6 +117,24 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.MagnitudeHistogram:
 		C.dynmo_cpu_magnitude_histogram(k.c, (*C.int64_t)(call.Mem[0].Ptr), x(1), words(2), n, C.uint32_t(call.Prefix),
 			C.int32_t(call.Fixed))
+	case kernel.MaskWeights:
+		C.dynmo_cpu_mask(k.c, x(0), words(1), n)
+	case kernel.SelectLargest:
+		C.dynmo_cpu_select_largest(k.c, words(0), x(1), words(2), n, C.uint32_t(call.Prefix), C.int64_t(call.Ties))
+	case kernel.MaskRanks:
+		C.dynmo_cpu_mask_ranks(indices(0), words(1), n)
+	case kernel.Compact, kernel.CompactWide:
+		C.dynmo_cpu_compact(k.c, x(0), x(1), words(2), indices(3), n)
+	case kernel.CompactRows:
+		C.dynmo_cpu_compact_rows(k.c, indices(0), indices(1), indices(2), indices(3), words(4), indices(5), n, c, o)
+	case kernel.BlockScores:
+		C.dynmo_cpu_block_scores(k.c, x(0), x(1), words(2), c, o)
+	case kernel.BlockMask:
+		C.dynmo_cpu_block_mask(k.c, words(0), words(1), c, o)
+	case kernel.PairScores:
+		C.dynmo_cpu_pair_scores(k.c, x(0), x(1), words(2), n)
+	case kernel.PairMask:
+		C.dynmo_cpu_pair_mask(k.c, words(0), x(1), words(2), words(3), n)
 	default:
 		panic("cpu: unknown operation")
 	}

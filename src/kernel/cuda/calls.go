@@ -26,6 +26,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	first, scale, a := size(call.First), C.double(call.Scale), &call.AdamW
 	length := C.int64_t(call.N) // of an element-wise call, which may have more than 2^31
 	rows := func() C.int32_t { return size(call.N) }
+	stride := C.int64_t(call.O*call.C + call.Gap) // of the matrices of experts
 	t, h, stream := k.table, k.c, handle(s)
 	var status C.int32_t
 	switch call.Op {
@@ -68,11 +69,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.SDDMM:
 		status = C.call_sddmm(t, h, stream, floats(0), floats(1), x(2), x(3), indices(4), indices(5), rows(), o, c, nnz)
 	case kernel.Rotary:
-		inverse := C.int32_t(0)
-		if call.Inverse {
-			inverse = 1
-		}
-		status = C.call_rotary(t, h, stream, x(0), indices(1), floats(2), rows(), nh, c, size(call.HS), inverse)
+		status = C.call_rotary(t, h, stream, x(0), indices(1), floats(2), rows(), nh, c, size(call.HS), truth(call.Inverse))
 	case kernel.AttentionForward:
 		status = C.call_attention_forward(t, h, stream, x(0), floats(1), x(2), indices(3), b, longest, rows(), c, nh, kv)
 	case kernel.AttentionBackward:
@@ -114,6 +111,22 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), rows(), size(call.K), c)
 	case kernel.CombineGradient:
 		status = C.call_combine_gradient(t, h, stream, floats(0), x(1), x(2), indices(3), rows(), size(call.K), c)
+	case kernel.RouteTokens:
+		status = C.call_route_tokens(t, h, stream, indices(0), floats(1), doubles(2), doubles(3), x(4), doubles(5), rows(), size(call.E),
+			size(call.K), size(call.Routing.Room), truth(call.Routing.Shares), C.double(call.Routing.Scale), C.double(call.Routing.Auxiliary),
+			C.double(call.Routing.Z))
+	case kernel.RouteGradient:
+		status = C.call_route_gradient(t, h, stream, x(0), floats(1), indices(2), doubles(3), rows(), size(call.E), size(call.K),
+			C.double(call.Routing.Scale), C.double(call.Routing.Loss))
+	case kernel.PlaceTokens:
+		status = C.call_place_tokens(t, h, stream, indices(0), indices(1), floats(2), indices(3), indices(4), floats(5), rows(),
+			size(call.E), size(call.K))
+	case kernel.GroupedForward:
+		status = C.call_grouped_forward(t, h, stream, x(0), x(1), x(2), indices(3), rows(), c, o, size(call.E), stride)
+	case kernel.GroupedBackwardInput:
+		status = C.call_grouped_backward_input(t, h, stream, x(0), x(1), x(2), indices(3), rows(), c, o, size(call.E), stride)
+	case kernel.GroupedBackwardWeight:
+		status = C.call_grouped_backward_weight(t, h, stream, floats(0), x(1), x(2), indices(3), rows(), c, o, size(call.E), stride)
 	case kernel.SumSquares:
 		status = C.call_sum_squares(t, h, stream, doubles(0), floats(1), length)
 	case kernel.AdamWUpdate:
@@ -125,10 +138,38 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.MagnitudeHistogram:
 		status = C.call_magnitude_histogram(t, h, stream, (*C.int64_t)(x(0)), floats(1), words(2), length,
 			C.uint32_t(call.Prefix), size(call.Fixed))
+	case kernel.MaskWeights:
+		status = C.call_mask_weights(t, h, stream, x(0), words(1), length)
+	case kernel.SelectLargest:
+		status = C.call_select_largest(t, h, stream, words(0), floats(1), words(2), length, C.uint32_t(call.Prefix), C.int64_t(call.Ties))
+	case kernel.MaskRanks:
+		status = C.call_mask_ranks(t, h, stream, indices(0), words(1), length)
+	case kernel.Compact:
+		status = C.call_compact(t, h, stream, x(0), x(1), words(2), indices(3), length)
+	case kernel.CompactWide:
+		status = C.call_compact_wide(t, h, stream, floats(0), floats(1), words(2), indices(3), length)
+	case kernel.CompactRows:
+		status = C.call_compact_rows(t, h, stream, indices(0), indices(1), indices(2), indices(3), words(4), indices(5), o, c)
+	case kernel.BlockScores:
+		status = C.call_block_scores(t, h, stream, floats(0), floats(1), words(2), c, o)
+	case kernel.BlockMask:
+		status = C.call_block_mask(t, h, stream, words(0), words(1), c, o)
+	case kernel.PairScores:
+		status = C.call_pair_scores(t, h, stream, floats(0), floats(1), words(2), length)
+	case kernel.PairMask:
+		status = C.call_pair_mask(t, h, stream, words(0), floats(1), words(2), words(3), length)
 	default:
 		panic("cuda: unknown operation")
 	}
 	k.enqueued(s, call.Op.String(), status)
+}
+
+// truth returns 1 of true, 0 of false.
+func truth(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // SpMMByCUSPARSE is SpMMForward without a bias by NVIDIA's library: the call that

@@ -113,6 +113,9 @@ func (p *operand) decode(b []byte, d tensor.DType) []float64 {
 			x = append(x, math.Float64frombits(order.Uint64(b)))
 		case tensor.I32:
 			x = append(x, float64(int32(order.Uint32(b))))
+		case tensor.U64: // halves, which float64 holds exactly
+			word := order.Uint64(b)
+			x = append(x, float64(uint32(word)), float64(word>>32))
 		case tensor.I64:
 			x = append(x, float64(order.Uint64(b)))
 		}

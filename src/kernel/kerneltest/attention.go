@@ -37,6 +37,22 @@ func (of maker) grouped(lengths []int, longest, c, nh, kv int) []example {
 	})}
 }
 
+// RunAttention is the part of Run that attention of head sizes 64 and 128 has, which some
+// GPUs have kernels of their own for, on sequences of up to three tiles of 128.
+func RunAttention(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
+	of := maker{k.DType()}
+	for _, s := range []struct {
+		hs, nh, kv int
+		lengths    []int
+	}{{64, 2, 2, []int{0, 1, 64, 150, 33, 0}}, {128, 2, 2, []int{130, 127}}, {64, 1, 1, []int{300}}, {128, 3, 1, []int{7, 128}}} {
+		for _, x := range of.grouped(s.lengths, slices.Max(s.lengths)+20, s.nh*s.hs, s.nh, s.kv) {
+			t.Run(fmt.Sprintf("%s,heads=%d/%d", x.String(), s.nh, s.kv), func(t *testing.T) { agree(t, x, k, dev, tol) })
+		}
+	}
+	t.Run("Sequences", func(t *testing.T) { sequences(t, k, dev) })
+	t.Run("SharedKeys", func(t *testing.T) { sharedKeys(t, k, dev) })
+}
+
 // sequences asserts that every sequence gets the bits that it gets alone, whatever
 // sequences lie before and behind it and whatever longest is.
 func sequences(t *testing.T, k kernel.Backend, dev device.Device) {

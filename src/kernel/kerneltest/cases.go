@@ -99,6 +99,18 @@ func (of maker) all() []example {
 	for _, s := range [][3]int{{0, 2, 3}, {1, 1, 1}, {17, 0, 3}, {17, 2, 3}, {64, 4, 64}, {33, 3, 129}, {1023, 2, 8}} {
 		all = append(all, of.combine(s[0], s[1], s[2])...)
 	}
+	for _, s := range [][4]int{{0, 3, 2, 1}, {1, 1, 1, 1}, {17, 3, 2, 5}, {64, 8, 2, 64}, {1023, 8, 1, 150}, {300, 16, 4, 60}} {
+		all = append(all, of.routed(s[0], s[1], s[2], s[3])...)
+	}
+	for _, s := range []struct {
+		rows            []int
+		more, c, o, gap int
+	}{
+		{nil, 3, 5, 2, 0}, {[]int{0, 0}, 0, 3, 3, 1}, {[]int{1}, 0, 1, 1, 0}, {[]int{3, 0, 17}, 2, 17, 65, 3}, {[]int{65, 1}, 0, 129, 33, 0},
+		{[]int{0, 150, 33, 0, 129}, 7, 64, 136, 8}, {[]int{20, 0, 128}, 20, 136, 264, 64},
+	} {
+		all = append(all, of.groups(s.rows, s.more, s.c, s.o, s.gap)...)
+	}
 	for _, s := range []struct{ hs, buckets int }{{1, 1}, {3, 2}, {16, 4}, {32, 16}, {64, 8}, {65, 4}, {128, 2}} {
 		for _, lengths := range [][]int{{33, 33}, {0, 1, 64, 150, 0, 33, 0}} {
 			all = append(all, of.hashed(lengths, 170, 2*s.hs, 2, s.buckets))
@@ -118,6 +130,15 @@ func (of maker) all() []example {
 		for _, fixed := range []int{0, 8, 16, 24} {
 			all = append(all, of.magnitudeHistogram(n, fixed, false), of.magnitudeHistogram(n, fixed, true))
 		}
+		all = append(all, of.selection(n)...)
+	}
+	for _, s := range [][2]int{{1, 1}, {3, 17}, {64, 64}, {65, 129}, {130, 65}} {
+		for _, probability := range []float64{0, 0.3, 1} {
+			all = append(all, of.compaction(s[0], s[1], probability)...)
+		}
+	}
+	for _, s := range [][3]int{{1, 1, 1}, {1, 3, 17}, {4, 2, 64}, {3, 5, 1003}} {
+		all = append(all, of.structured(s[0], s[1], s[2])...)
 	}
 	return append(all, of.wide()...)
 }

@@ -97,7 +97,7 @@ func widened[T int32 | int64](x []T) []float64 {
 // reference returns the values after a call of package ref in float64.
 func reference(c kernel.Call, before values) values {
 	dev := cpu.New(device.NewWall())
-	after := values{}
+	after, whole := values{}, map[string][]int32{}
 	for i, row := range c.Op.Of().Operands {
 		x := slices.Clone(before[row.Name])
 		switch row.Kind {
@@ -106,7 +106,7 @@ func reference(c kernel.Call, before values) values {
 			for j := range x {
 				indices[j] = int32(x[j])
 			}
-			c.Mem[i] = tensor.From(indices)
+			whole[row.Name], c.Mem[i] = indices, tensor.From(indices)
 			continue
 		case kernel.Master:
 			continue
@@ -117,6 +117,9 @@ func reference(c kernel.Call, before values) values {
 		after[row.Name], c.Mem[i] = x, tensor.From(x)
 	}
 	ref.New(tensor.F64).Run(dev.NewStream(), c)
+	for name, x := range whole {
+		after[name] = widened(x)
+	}
 	return after
 }
 
@@ -159,7 +162,7 @@ func (x *example) String() string {
 	for _, dim := range []struct {
 		name   string
 		length int
-	}{{"c", d.C}, {"o", d.O}, {"v", d.V}, {"first", x.First}, {"longest", d.Longest}, {"nh", d.NH}, {"kv", d.KV}, {"hs", d.HS}, {"k", d.K}} {
+	}{{"c", d.C}, {"o", d.O}, {"v", d.V}, {"first", x.First}, {"longest", d.Longest}, {"nh", d.NH}, {"kv", d.KV}, {"hs", d.HS}, {"k", d.K}, {"e", d.E}, {"gap", d.Gap}} {
 		if dim.length > 0 {
 			name += fmt.Sprintf(",%s=%d", dim.name, dim.length)
 		}

@@ -50,7 +50,7 @@ func Run(t *testing.T, k kernel.Backend, dev device.Device, tol float64) {
 // RunChecks asserts that every call of k panics if any one of its operands is
 // an element too short, an element too long, or in the wrong space.
 func RunChecks(t *testing.T, k kernel.Backend, dev device.Device) {
-	dims := kernel.Dims{N: 70, C: 4, O: 5, NNZ: 7, V: 3, B: 2, Longest: 35, NH: 2, KV: 1, HS: 2, K: 3, Buckets: 4}
+	dims := kernel.Dims{N: 70, C: 4, O: 5, NNZ: 7, V: 3, B: 2, Longest: 35, NH: 2, KV: 1, HS: 2, K: 3, Buckets: 4, E: 3, Gap: 2}
 	for op := range kernel.Ops {
 		x := example{Call: kernel.Call{Op: op, Dims: dims, AdamW: kernel.AdamW{Step: 1}}}
 		for _, row := range op.Of().Operands {

@@ -19,6 +19,7 @@ func (of maker) wide() (all []example) {
 		all = append(all, of.rows(3, c)...)
 		all = append(all, of.combine(3, 2, c)...)
 		all = append(all, of.swiGLU(2, c)...)
+		all = append(all, of.groups([]int{2, 0, 1}, 0, c, 8, 8)...)
 		all = append(all, of.rotary(2, c/250, 250, c), of.rotary(3, c/128, 128, c))
 		biases := kernel.Call{Op: kernel.MatmulBackwardWeight, Dims: kernel.Dims{N: 70, C: 1, O: c}}
 		all = append(all, of.example(biases, "", nil, nil))
@@ -32,6 +33,7 @@ func (of maker) wide() (all []example) {
 		} {
 			all = append(all, of.example(kernel.Call{Op: op, Dims: kernel.Dims{N: s[0], C: s[1], O: s[2]}}, "", nil, judgeOf(op)))
 		}
+		all = append(all, of.groups([]int{s[0], 1, 0, 129}, 3, s[1], s[2], 64)...)
 	}
 	return all
 }

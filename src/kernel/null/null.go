@@ -23,7 +23,17 @@ func New(clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
 
 // NewOf is New with elements of type d, for callers that only ask for sizes.
 func NewOf(d tensor.DType, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
-	return &backend{kernel.NewCalls(d, tensor.Host, false, func(_ device.Stream, c *kernel.Call) {
+	return newBackend(d, false, clock, cost)
+}
+
+// NewFused is NewOf of a backend that does two operations in one call as a GPU does, where
+// elements are bfloat16.
+func NewFused(d tensor.DType, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
+	return newBackend(d, d == tensor.BF16, clock, cost)
+}
+
+func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kernel.Call) float64) kernel.Backend {
+	return &backend{kernel.NewCalls(d, tensor.Host, fused, func(_ device.Stream, c *kernel.Call) {
 		switch c.Op {
 		case kernel.CrossEntropy, kernel.SumSquares:
 			tensor.Of[float64](c.Mem[0])[0] = 0

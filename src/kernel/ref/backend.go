@@ -30,6 +30,7 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	doubles := func(i int) []float64 { return tensor.Of[float64](call.Mem[i]) }
 	words := func(i int) []uint64 { return tensor.Of[uint64](call.Mem[i]) }
 	n, c, o, v := call.N, call.C, call.O, call.V
+	experts := func(matrices, ends int) Experts[F] { return Experts[F]{x(matrices), call.Gap, indices(ends)} }
 	csr := func(i int, values []F) CSR[F] { return CSR[F]{o, c, indices(i), indices(i + 1), values} }
 	switch call.Op {
 	case kernel.EmbeddingForward:
@@ -98,6 +99,18 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		CombineRows(x(0), x(1), indices(2), x(3), n, call.K, c)
 	case kernel.CombineGradient:
 		CombineGradient(x(0), x(1), x(2), indices(3), n, call.K, c)
+	case kernel.RouteTokens:
+		RouteTokens(indices(0), x(1), doubles(2), doubles(3), x(4), doubles(5), call.Routing, n, call.E, call.K)
+	case kernel.RouteGradient:
+		RouteGradient(x(0), x(1), indices(2), doubles(3), call.Routing, n, call.E, call.K)
+	case kernel.PlaceTokens:
+		PlaceTokens(indices(0), indices(1), x(2), indices(3), indices(4), x(5), call.K)
+	case kernel.GroupedForward:
+		GroupedForward(x(0), x(1), experts(2, 3), c, o)
+	case kernel.GroupedBackwardInput:
+		GroupedBackwardInput(x(0), x(1), experts(2, 3), c, o)
+	case kernel.GroupedBackwardWeight:
+		GroupedBackwardWeight(experts(0, 3), x(1), x(2), c, o)
 	case kernel.SumSquares:
 		doubles(0)[0] = SumSquares(x(1))
 	case kernel.AdamWUpdate:
@@ -106,6 +119,24 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		Mask(x(0), words(1))
 	case kernel.MagnitudeHistogram:
 		MagnitudeHistogram(tensor.Of[int64](call.Mem[0]), x(1), words(2), call.Prefix, call.Fixed)
+	case kernel.MaskWeights:
+		Mask(x(0), words(1))
+	case kernel.SelectLargest:
+		SelectLargest(words(0), x(1), words(2), call.Prefix, call.Ties)
+	case kernel.MaskRanks:
+		MaskRanks(indices(0), words(1), n)
+	case kernel.Compact, kernel.CompactWide:
+		Compact(x(0), x(1), words(2))
+	case kernel.CompactRows:
+		CompactRows(indices(0), indices(1), indices(2), indices(3), words(4), c)
+	case kernel.BlockScores:
+		BlockScores(x(0), x(1), words(2), c, o)
+	case kernel.BlockMask:
+		BlockMask(words(0), words(1), c, o)
+	case kernel.PairScores:
+		PairScores(x(0), x(1), words(2))
+	case kernel.PairMask:
+		PairMask(words(0), x(1), words(2), words(3))
 	default:
 		panic("ref: unknown operation")
 	}

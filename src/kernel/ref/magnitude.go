@@ -17,11 +17,35 @@ func Mask[F Float](x []F, mask []uint64) {
 // by the 8 bits that follow. A nil mask keeps all.
 func MagnitudeHistogram[F Float](hist []int64, x []F, mask []uint64, prefix uint32, fixed int) {
 	for i, xi := range x {
-		bits := math.Float32bits(float32(math.Abs(float64(xi))))
+		bits := Magnitude(xi)
 		if bits>>(32-fixed) == prefix && (mask == nil || kept(mask, i)) {
 			hist[bits>>(24-fixed)&0xff]++
 		}
 	}
 }
+
+// Magnitude returns the bits of float32(|x|), which order as |x| does.
+func Magnitude[F Float](x F) uint32 { return math.Float32bits(float32(math.Abs(float64(x)))) }
+
+// SelectLargest sets in out the bits of the elements of x whose magnitude is above
+// threshold, and of those at it the first `ties`. Elements whose bit in mask is 0 do
+// not count; a nil mask keeps all.
+func SelectLargest[F Float](out []uint64, x []F, mask []uint64, threshold uint32, ties int) {
+	clear(out)
+	for i, xi := range x {
+		if mask != nil && !kept(mask, i) {
+			continue
+		}
+		m := Magnitude(xi)
+		if m == threshold {
+			ties--
+		}
+		if m > threshold || m == threshold && ties >= 0 {
+			keep(out, i)
+		}
+	}
+}
+
+func keep(mask []uint64, i int) { mask[i/64] |= 1 << (i % 64) }
 
 func kept(mask []uint64, i int) bool { return mask[i/64]>>(i%64)&1 == 1 }

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Whether the conformance suite sees a barrier that is missing: bench/mutate.sh [PATTERN]
+# takes every barrier and every wait for an asynchronous copy out of csrc/cuda, one at a
+# time (of files whose name matches PATTERN, if there is one), builds the kernels without
+# it for the emulator, and runs the cases of the operations that it belongs to in three
+# orders of threads. It prints file, line, kind and the case that fails; and fails itself if
+# none does, unless the comment of a barrier says why no order of threads shows it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|mbarrier_wait[a-z_]*|wgmma_wait[a-z_]*(<[^>]*>)?'
+
+# operations SOURCE prints a pattern of the operations of a file of kernels.
+operations() {
+	case $1 in
+	attention_hash) echo 'AttentionHash|OneBucket' ;;
+	attention_sparse) echo 'SparseAttention|OneBucket' ;;
+	attention*) echo 'Attention(Forward|Backward)|Sequences|SharedKeys' ;;
+	columns | gemm | gemm_plain) echo 'Matmul' ;;
+	combine) echo 'Combine' ;;
+	embedding) echo 'Embedding' ;;
+	gated) echo 'SwiGLU|Rotary' ;;
+	gather) echo 'GatherRows|ScatterRows|GateGradient' ;;
+	layernorm) echo 'LayerNorm' ;;
+	magnitude) echo 'Magnitude' ;;
+	optimizer) echo 'SumSquares|AdamW|Mask' ;;
+	rmsnorm) echo 'RMSNorm' ;;
+	softmax) echo 'Softmax|CrossEntropy' ;;
+	sparse*) echo 'SpMM|SDDMM' ;;
+	*) echo . ;;
+	esac
+}
+
+# sources FILE prints the files of kernels that a file is part of.
+sources() {
+	grep -lE "[ /]${1//./\\.}( |\$)" "$work"/whole/emulator/*.cu.o.d | xargs -n 1 basename | sed 's/\.cu\.o\.d$//'
+}
+
+# verdict FILE LINE KIND tests the kernels without one barrier and prints a row.
+verdict() {
+	local file=$1 line=$2 kind=$3 pattern source caught why
+	rm -rf "$work/csrc" "$work/emulator"
+	cp -a "$work/whole/csrc" "$work/whole/emulator" "$work"
+	why=$(sed -nE "${line}s|.*/\* (.*no order of threads shows.*) \*/.*|\1|p" "$work/csrc/cuda/$file")
+	sed -i -E "${line}s/($kinds)\([^;]*\);/;/" "$work/csrc/cuda/$file"
+	"$work/csrc/emulate/build.sh" "$work/emulator" >"$work/build.log" 2>&1 || { cat "$work/build.log" >&2; exit 1; }
+	pattern=$(for source in $(sources "$file"); do operations "$source"; done | sort -u | paste -sd '|')
+	if DYNMO_CUDA_LIBRARY=$work/emulator/libdynmo_cuda.so LD_LIBRARY_PATH=$work/emulator \
+		"$work/test" -test.run "TestConformance/.*/($pattern)" -test.failfast -test.timeout 5m &>"$work/log"; then
+		caught=${why:+no: $why}
+		[ -n "$why" ] || missed=$((missed + 1))
+		caught=${caught:-MISSED}
+	else
+		caught=$(grep -m 1 -oE '^ *--- FAIL: TestConformance/[^/]+/[^ ]+|dynmo emulator: .*|panic: test timed out.*' "$work/log" |
+			sed 's/.*TestConformance.//; s/dynmo emulator: kernel [^:]*: //' || true)
+		caught=${caught:-$(tail -n 1 "$work/log")}
+	fi
+	printf '%-24s %4d  %-20s %s\n' "$file" "$line" "$kind" "$caught"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+missed=0
+eval "$(./build.sh env cuda)"
+mkdir "$work/whole"
+cp -a csrc build/emulator "$work/whole"
+go test -c -vet=off -tags "$TAGS" -o "$work/test" ./src/kernel/cuda
+while IFS=: read -r file line code; do
+	file=${file##*/}
+	[[ $file =~ ${1:-} ]] || continue
+	verdict "$file" "$line" "$(grep -oE "$kinds" <<<"$code" | head -n 1)"
+done < <(grep -nE "($kinds)\([^;]*\);" "$work"/whole/csrc/cuda/*.cu "$work"/whole/csrc/cuda/*.cuh)
+[ "$missed" = 0 ] || { echo "$missed barriers are missed by no case" >&2; exit 1; }

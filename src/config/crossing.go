@@ -1,0 +1,132 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"dynmo/src/input"
+)
+
+// crossing is the sparsity from which on the products of a pruned matrix take less time in
+// CSR than masked and dense, on devices of a kind: 1 where they never do. A training step
+// makes one forward and two backward.
+type crossing struct {
+	device, precision string
+	from              float64
+	source            string // where the number is from
+}
+
+// crossings are what is known without a measurement of this machine. Storage follows
+// settings and sparsity alone, never what a run measures, so that bits do not depend on
+// how fast a machine was.
+var crossings = []crossing{
+	{"cpu", "f32", 0.7, "measured with dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster"},
+	{"cuda", "f32", 0.75, "estimated: the paper's crossing with cuBLAS (figure 6)"},
+	{"cuda", "bf16", 1, "estimated: tensor cores make dense products faster up to about 99 % of zeros"},
+}
+
+// never is a sparsity that no matrix reaches.
+const never = 2
+
+// CSRFrom returns the sparsity from which a pruned matrix is stored as CSR, above 1 where
+// none is: prune.csr_from, or what is known of the device.
+func (c Config) CSRFrom() float64 {
+	if c.Prune.Structure != "unstructured" {
+		return never
+	}
+	from := c.crossing().from
+	if x, ok := number(c.Prune.CSRFrom); ok {
+		from = x
+	}
+	if from == 1 {
+		return never
+	}
+	return from
+}
+
+// crossing returns what is known of the settings' device and precision.
+func (c Config) crossing() crossing {
+	for _, known := range crossings {
+		if known.device == c.Device.Kind && known.precision == c.precision() {
+			return known
+		}
+	}
+	panic("config: a device without a crossing")
+}
+
+// precision returns the type of weights and activations.
+func (c Config) precision() string {
+	if c.Device.Kind == "cuda" {
+		return c.Device.Precision
+	}
+	return "f32"
+}
+
+// ResolvePruning sets prune.csr_from where it is auto and pruning is on, so that the
+// settings of a run say how its matrices are stored, and returns a sentence on why. The
+// error is that of the file of prune.crossing.
+func (c *Config) ResolvePruning() (why string, err error) {
+	switch {
+	case !c.Dynamic.Has("prune"):
+		return "", nil
+	case c.Prune.Structure != "unstructured":
+		return fmt.Sprintf("prune.structure = %q: matrices stay masked dense", c.Prune.Structure), nil
+	case c.Prune.CSRFrom != "auto":
+		return "", nil
+	}
+	known := c.crossing()
+	if c.Prune.Crossing != "" {
+		if known, err = c.measured(c.Prune.Crossing); err != nil {
+			return "", err
+		}
+	}
+	c.Prune.CSRFrom = strconv.FormatFloat(known.from, 'g', -1, 64)
+	if known.from == 1 {
+		return fmt.Sprintf("pruned matrices stay masked dense: products of %s on device.kind = %q are faster so at any sparsity worth training (%s)", known.precision, known.device, known.source), nil
+	}
+	return fmt.Sprintf("pruned matrices are stored as CSR from %g %% of zeros on, where products of %s on device.kind = %q become faster (%s)",
+		100*known.from, known.precision, known.device, known.source), nil
+}
+
+// measured returns the crossing in a file of figures, as dynmo bench prints them with
+// --json: that of this kind of device and precision.
+func (c *Config) measured(path string) (crossing, error) {
+	figures, _, err := input.Lines[struct {
+		Name        string
+		Value       float64
+		Wrong       int
+		CPU, Device string
+	}](path, mostFigures)
+	if err != nil {
+		return crossing{}, fmt.Errorf("prune.crossing: %w", err)
+	}
+	name := "spmm/crossing"
+	if c.Device.Kind == "cuda" {
+		name = "gpu/spmm_crossing_" + c.precision()
+	}
+	for _, f := range figures {
+		if f.Name != name {
+			continue
+		}
+		if f.Wrong != 0 || !(f.Value >= 0 && f.Value <= 100) {
+			return crossing{}, fmt.Errorf("prune.crossing: %s: %s is %g %%, with %d wrong elements: wanted 0 to 100 without any", path, name, f.Value, f.Wrong)
+		}
+		return crossing{c.Device.Kind, c.precision(), f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU), path)}, nil
+	}
+	return crossing{}, fmt.Errorf("prune.crossing: %s has no figure %s", path, name)
+}
+
+// mostFigures bounds a file of figures, of some hundred bytes each.
+const mostFigures = 16 << 20
+
+// together returns what the rows and columns of a pruned matrix have to be multiples of.
+func (p Prune) together() int {
+	return map[string]int{"unstructured": 1, "block32": 32, "2:4": 4}[p.Structure]
+}
+
+// divides reports whether the rows and columns of all matrices of blocks are multiples of n.
+func (c Config) divides(n int) bool {
+	m := c.Model
+	return m.Hidden%n == 0 && 2*m.Keyed()*(m.Hidden/m.Heads)%n == 0 && c.Inside()%n == 0
+}

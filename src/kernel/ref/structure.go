@@ -1,0 +1,91 @@
+package ref
+
+import (
+	"slices"
+
+	"dynmo/src/kernel"
+)
+
+// BlockScores sets scores (o, c) to the sums of the squares of w (32·o, 32·c) over its
+// blocks of 32 x 32: 0 of a block of which mask has no bit, at least kernel.Lowest of
+// others. A nil mask has all.
+func BlockScores[F Float](scores, w []F, mask []uint64, c, o int) {
+	width := c * kernel.Block
+	for block := range o * c {
+		first := block/c*kernel.Block*width + block%c*kernel.Block
+		var sum F
+		live := false
+		for i := range kernel.Block * kernel.Block {
+			at := first + i/kernel.Block*width + i%kernel.Block
+			sum += w[at] * w[at]
+			live = live || mask == nil || kept(mask, at)
+		}
+		scores[block] = score(sum, live)
+	}
+}
+
+// score returns 0 unless the unit is live, else its score.
+func score[F Float](sum F, live bool) F {
+	if !live {
+		return 0
+	}
+	return max(sum, kernel.Lowest)
+}
+
+// BlockMask sets mask, a bit for each element of a matrix (32·o, 32·c), to those of its
+// blocks whose bit in blocks is 1.
+func BlockMask(mask, blocks []uint64, c, o int) {
+	clear(mask)
+	width := c * kernel.Block
+	for i := range o * kernel.Block * width {
+		if kept(blocks, i/width/kernel.Block*c+i%width/kernel.Block) {
+			keep(mask, i)
+		}
+	}
+}
+
+// PairScores sets scores to the sum of the two smallest magnitudes of each four elements
+// of w: 0 of four of which mask lacks a bit, at least kernel.Lowest of others.
+func PairScores[F Float](scores, w []F, mask []uint64) {
+	for u := range scores {
+		var four [4]F
+		live := true
+		for j := range four {
+			four[j] = max(w[4*u+j], -w[4*u+j])
+			live = live && (mask == nil || kept(mask, 4*u+j))
+		}
+		slices.Sort(four[:])
+		scores[u] = score(four[0]+four[1], live)
+	}
+}
+
+// PairMask sets in out all bits of every four elements of w whose bit in whole is 1, else
+// those of two: first those that mask has, then the larger magnitudes, then the lower
+// indices.
+func PairMask[F Float](out []uint64, w []F, mask, whole []uint64) {
+	clear(out)
+	for u := range len(w) / 4 {
+		for j := range 4 {
+			better := 0
+			for other := range 4 {
+				if before(w, mask, 4*u+other, 4*u+j) {
+					better++
+				}
+			}
+			if better < 2 || kept(whole, u) {
+				keep(out, 4*u+j)
+			}
+		}
+	}
+}
+
+// before reports whether element i comes before element j in the order of PairMask.
+func before[F Float](w []F, mask []uint64, i, j int) bool {
+	if mask != nil && kept(mask, i) != kept(mask, j) {
+		return kept(mask, i)
+	}
+	if a, b := Magnitude(w[i]), Magnitude(w[j]); a != b {
+		return a > b
+	}
+	return i < j
+}

@@ -1,0 +1,136 @@
+package roofline
+
+import (
+	"errors"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/null"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/plan"
+	"dynmo/src/random"
+	"dynmo/src/schedule"
+	"dynmo/src/study"
+	"dynmo/src/trace"
+)
+
+// Clock is that of estimated tables.
+const Clock = "estimated"
+
+// Costs returns what the layers of a model cost on a GPU, for settings of one stage without
+// dynamism but for what it adds to the chain. Layers that compute alike cost alike. Experts
+// that replicas share out are refused: how tokens spread over them is not known.
+func Costs(c config.Config, g GPU) (cost.Table, error) {
+	if c.Spread() {
+		return cost.Table{}, errors.New(`parallel.experts = "spread" cannot be estimated: how tokens spread over experts is not known`)
+	}
+	out := cost.Table{Clock: Clock, Device: g.Name, Dispatch: dispatch}
+	few, err := study.NewFew(c)
+	if err != nil { // it is as small itself
+		out.Layers = plan.Dense(c).Layers
+		stages, _, err := g.step(c)
+		for l, s := range stages {
+			out.Layers[l] = out.Layers[l].With(s)
+		}
+		return out, err
+	}
+	stages, taken, err := g.step(few.Config)
+	if err != nil {
+		return cost.Table{}, err
+	}
+	out.Layers = plan.Dense(few.Config).Layers
+	for l, s := range stages {
+		out.Layers[l] = out.Layers[l].With(s)
+	}
+	return few.Whole(out, taken), nil
+}
+
+// step returns the seconds of every layer for one microbatch, and the share of the tokens
+// that routed blocks took; 1 if there are none.
+func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
+	shape, precision := model.FromConfig(c), plan.Precision(c)
+	clock := device.NewKnown()
+	dev := cpu.New(clock)
+	x := &model.Exec{
+		Device: dev, Stream: dev.NewStream(), B: c.Parallel.MicrobatchSize, T: c.Model.Sequence, Scale: 1,
+		Backend: null.NewFused(precision, clock, func(call *kernel.Call) float64 { return g.Seconds(call, precision) }),
+	}
+	defer x.Close()
+	if err := x.Reserve(shape); err != nil {
+		return nil, 0, err
+	}
+	stage, err := model.NewStage(shape, shape.All(), dev, precision)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer stage.Free()
+	world := comm.New(local.World(1)[0], comm.Options{Clock: clock})
+	alone, err := world.Split(0, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	order, err := schedule.New(schedule.Kind1F1B, 1, 1, 1)
+	if err != nil {
+		return nil, 0, err
+	}
+	whole := layout.New(partition.Partition{0, shape.Layers()}, order, 1, mesh.StageMajor)
+	runner, err := pipeline.New(x, whole, stage, pipeline.Groups{Stages: world, Replicas: alone}, pipeline.Options{})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer runner.Close()
+	done, err := runner.Step(anyTokens(x.N(), c.Model.Vocab))
+	if err != nil {
+		return nil, 0, err
+	}
+	return byLayer(done.Spans, shape.Layers()), taken(done.Counts), nil
+}
+
+// anyTokens returns a feed of tokens drawn evenly from a vocabulary.
+func anyTokens(n, vocabulary int) pipeline.Feed {
+	draw := random.Keyed(uint64(n), uint64(vocabulary))
+	tokens := make([]int32, n+1)
+	for i := range tokens {
+		tokens[i] = draw.Int32N(int32(vocabulary))
+	}
+	return func(int) ([]int32, []int32) { return tokens[:n], tokens[1:] }
+}
+
+// byLayer returns the seconds of each layer's passes.
+func byLayer(spans []trace.Span, layers int) []cost.Stage {
+	stages := make([]cost.Stage, layers)
+	for _, s := range spans {
+		switch s.Op {
+		case trace.F:
+			stages[s.Layer].Forward += s.Seconds()
+		case trace.I:
+			stages[s.Layer].Input += s.Seconds()
+		case trace.W:
+			stages[s.Layer].Weight += s.Seconds()
+		}
+	}
+	return stages
+}
+
+// taken returns the share of the tokens at routed blocks that these took.
+func taken(counts []cost.Count) float64 {
+	there, took := int64(0), int64(0)
+	for _, c := range counts {
+		if c.Name == model.RoutingCounts {
+			there, took = there+c.Values[0], took+c.Values[1]
+		}
+	}
+	if there == 0 {
+		return 1
+	}
+	return float64(took) / float64(there)
+}

@@ -1,0 +1,123 @@
+// Package roofline estimates what layers cost on a GPU that is not at hand: settings and a
+// GPU's published rates come in, a cost table marked "estimated" goes out. Every kernel
+// call of a training step takes as long as the slowest of what bounds it,
+//
+//	seconds = max(operations / (rate · efficiency), bytes / (bandwidth · efficiency)) + launch
+//
+// The calls are those that the model makes, with their shapes; nothing is computed.
+// What the model leaves out: caches, tiles that do not divide a product, clocks that fall
+// under load, and which experts or exits tokens would choose. A measured table is better.
+package roofline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"dynmo/src/kernel"
+	"dynmo/src/tensor"
+)
+
+// GPU is what a GPU can do at most, in operations, exponentials and bytes per second, and
+// the shares of that which kernels are taken to reach.
+type GPU struct {
+	Name      string
+	Title     string
+	Matrix    float64 // products of bfloat16 on tensor cores, without structured sparsity
+	Plain     float64 // operations on float32, an addition and a multiplication apart
+	Special   float64 // exponentials
+	Bandwidth float64
+	Attention float64 // share of Matrix that the products in attention reach
+}
+
+// gpus lists those that are known. Rates are NVIDIA's data sheets' ("H100 Tensor Core GPU"
+// 2023, "A100 Tensor Core GPU" 2021); Special is 16 in a clock of each multiprocessor, at
+// the boost clock of those rates, which for the H100 is the 3.9e12 of Shah et al. (2024).
+// Attention is what FlashAttention-2, whose design the kernels have, was measured at: 0.5 to
+// 0.73 on an A100 (Dao 2023), up to 0.35 on an H100 (Shah et al. 2024).
+var gpus = []GPU{
+	{Name: "a100", Title: "NVIDIA A100 SXM 80 GB", Matrix: 312e12, Plain: 19.5e12, Special: 2.44e12, Bandwidth: 2.039e12, Attention: 0.55},
+	{Name: "h100", Title: "NVIDIA H100 SXM5 80 GB", Matrix: 989.4e12, Plain: 67e12, Special: 3.87e12, Bandwidth: 3.35e12, Attention: 0.35},
+}
+
+// Shares of a rate that are chosen, not measured here: of what tuned libraries reach in
+// large products, copies in memory, and code without tensor cores.
+const (
+	products = 0.70
+	copies   = 0.85
+	vector   = 0.50
+	// launch is the seconds from a kernel to the next one of a replayed graph.
+	launch = 2e-6
+	// dispatch is the seconds from an instruction's graph to that of the next.
+	dispatch = 10e-6
+)
+
+// Names returns the names that Known takes.
+func Names() []string {
+	var names []string
+	for _, g := range gpus {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// Known returns the GPU of a name.
+func Known(name string) (GPU, error) {
+	i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == name })
+	if i < 0 {
+		return GPU{}, fmt.Errorf("no rates of a GPU %q: want one of %s", name, strings.Join(Names(), ", "))
+	}
+	return gpus[i], nil
+}
+
+// Seconds returns what a call takes whose weights and activations have elements of a type.
+func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
+	matrix := g.Matrix
+	if d != tensor.BF16 {
+		matrix = g.Plain // without TF32
+	}
+	rate := g.Plain * vector
+	switch {
+	case kernel.MatmulForward <= c.Op && c.Op <= kernel.MatmulBackwardWeight:
+		rate = matrix * products
+	case attends(c.Op):
+		rate = matrix * g.Attention
+	}
+	return max(c.Flops()/rate, exponentials(c)/(g.Special*vector), bytes(c, d)/(g.Bandwidth*copies)) + launch
+}
+
+// attends reports whether the products of an operation are those of attention.
+func attends(op kernel.Op) bool {
+	switch op {
+	case kernel.AttentionForward, kernel.AttentionBackward, kernel.SparseAttentionForward, kernel.SparseAttentionBackward:
+		return true
+	}
+	return false
+}
+
+// exponentials returns those of a call of attention: one for each pair of a query and a
+// key of a head, half of all that there are.
+func exponentials(c *kernel.Call) float64 {
+	if !attends(c.Op) || c.C == 0 {
+		return 0
+	}
+	return float64(c.Op.Of().Work(&c.Dims)) / float64(c.C) * float64(c.NH) / 2
+}
+
+// bytes returns what a call has to move: what it reads or sets once, what it changes
+// twice; of a table as many rows as the call has, if there are so many.
+func bytes(c *kernel.Call, d tensor.DType) float64 {
+	sum := int64(0)
+	for i, p := range c.Op.Of().Operands {
+		moved := c.Mem[i].Bytes
+		if p.Kind >= kernel.Table {
+			rows := int64(c.N * max(1, c.K))
+			moved = min(moved, rows*int64(p.Count(&c.Dims))*p.Kind.Type(d).Size())
+		}
+		if p.Use == kernel.Update {
+			moved *= 2
+		}
+		sum += moved
+	}
+	return float64(sum)
+}

@@ -1,0 +1,140 @@
+package roofline
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/expect"
+	"dynmo/src/kernel"
+	"dynmo/src/kernel/null"
+	"dynmo/src/tensor"
+)
+
+// small returns the settings of a small model for GPUs, changed by sets.
+func small(t *testing.T, sets ...string) config.Config {
+	t.Helper()
+	c, err := config.Load("", append([]string{"model.blocks=6", "model.hidden=512", "model.heads=8", "model.sequence=1024", "model.vocab=2048",
+		"parallel.stages=1", "parallel.microbatch_size=1", "device.kind=cuda"}, sets...))
+	expect.OK(t, err)
+	return c
+}
+
+// costs returns what the model of the settings costs on a GPU.
+func costs(t *testing.T, gpu string, sets ...string) cost.Table {
+	t.Helper()
+	g, err := Known(gpu)
+	expect.OK(t, err)
+	table, err := Costs(small(t, sets...), g)
+	expect.OK(t, err)
+	return table
+}
+
+// TestSeconds: a product is bound by its operations or by its bytes, and attention by its
+// exponentials where heads are small.
+func TestSeconds(t *testing.T) {
+	h100, err := Known("h100")
+	expect.OK(t, err)
+	var got kernel.Call
+	k := null.NewFused(tensor.BF16, device.NewKnown(), func(c *kernel.Call) float64 { got = *c; return 0 })
+	mem := func(d tensor.DType, n int) tensor.Mem {
+		return tensor.Mem{Ptr: tensor.From([]byte{0}).Ptr, Bytes: int64(n) * d.Size(), Space: tensor.Host}
+	}
+	const n, c, o, b, heads = 4096, 1024, 3072, 2, 32
+	for _, test := range []struct {
+		name string
+		call func()
+		want float64
+	}{
+		{"operations", func() {
+			k.MatmulForward(nil, mem(tensor.BF16, n*o), mem(tensor.BF16, n*c), mem(tensor.BF16, o*c), tensor.Mem{}, n, c, o)
+		}, 2 * n * c * o / (989.4e12 * 0.70)},
+		{"bytes", func() {
+			k.MatmulForward(nil, mem(tensor.BF16, 8*o), mem(tensor.BF16, 8*c), mem(tensor.BF16, o*c), tensor.Mem{}, 8, c, o)
+		}, 2 * (8*o + 8*c + o*c) / (3.35e12 * 0.85)},
+		{"what is changed moves twice", func() {
+			k.AdamW(nil, mem(tensor.BF16, n), mem(tensor.F32, n), mem(tensor.F32, n), mem(tensor.F32, n), mem(tensor.F32, n), n, kernel.AdamW{Step: 1})
+		}, n * (2*2 + 3*2*4 + 4) / (3.35e12 * 0.85)},
+		{"exponentials", func() {
+			k.AttentionForward(nil, mem(tensor.BF16, n*c), mem(tensor.F32, heads*n), mem(tensor.BF16, 3*n*c), mem(tensor.I32, b+1), b, n/b, n, c, heads, heads)
+		}, heads * n * n / b / 2 / (3.87e12 * 0.50)},
+	} {
+		test.call()
+		if seconds := h100.Seconds(&got, tensor.BF16); math.Abs(seconds-test.want-launch) > 1e-9*test.want {
+			t.Errorf("%s: %s takes %g s, want %g and %g to start", test.name, got.Op, seconds, test.want, launch)
+		}
+	}
+}
+
+// TestCosts: the table of one model, as it was on the day it was reviewed.
+func TestCosts(t *testing.T) {
+	var b strings.Builder
+	for _, gpu := range Names() {
+		table := costs(t, gpu)
+		fmt.Fprintf(&b, "%s, dispatch %g\n", table.Source(), table.Dispatch)
+		for _, l := range []cost.Layer{table.Layers[0], table.Layers[1], table.Layers[7]} {
+			fmt.Fprintf(&b, "%-10s forward %.4g, input %.4g, weight %.4g; output %d, %+v\n", l.Name, l.Forward*1e6, l.BackwardInput*1e6, l.BackwardWeight*1e6, l.Output, l.Bytes)
+		}
+	}
+	expect.Golden(t, "testdata/costs.txt", b.String())
+}
+
+// TestCostsGrow: wider models, longer sequences and slower GPUs take longer, layer by layer.
+func TestCostsGrow(t *testing.T) {
+	base := costs(t, "h100")
+	for name, other := range map[string]cost.Table{
+		"wider": costs(t, "h100", "model.hidden=1024"), "longer": costs(t, "h100", "model.sequence=2048"),
+		"more": costs(t, "h100", "parallel.microbatch_size=2"), "slower": costs(t, "a100"),
+	} {
+		for l, layer := range base.Layers {
+			if other.Layers[l].Seconds() <= layer.Seconds() {
+				t.Errorf("%s: %s takes %g s, and %g s at first", name, layer.Name, other.Layers[l].Seconds(), layer.Seconds())
+			}
+		}
+	}
+}
+
+// TestCostsOfKinds: every kind of dynamism that changes the chain has costs, and blocks
+// take as much less as they should.
+func TestCostsOfKinds(t *testing.T) {
+	dense := costs(t, "h100")
+	for _, c := range []struct {
+		kind, layer string
+		sets        []string
+		less        bool
+	}{
+		{"attention", "block.3", []string{"attention.buckets=8"}, true},
+		{"mod", "block.3", []string{"mod.capacity=0.125"}, true},
+		{"exit", "block.3", nil, false},
+		{"moe", "block.3", []string{"model.family=llama", "moe.experts=4"}, false},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			table := costs(t, "h100", append(c.sets, "dynamic.kind="+c.kind)...)
+			find := func(t cost.Table) float64 {
+				for _, l := range t.Layers {
+					if l.Name == c.layer {
+						return l.Seconds()
+					}
+				}
+				return 0
+			}
+			if got, all := find(table), find(dense); got <= 0 || (got < 0.99*all) != c.less {
+				t.Errorf("%s takes %g s, in the dense model %g", c.layer, got, all)
+			}
+		})
+	}
+}
+
+func TestCostsAreRefused(t *testing.T) {
+	if _, err := Known("h200"); err == nil || err.Error() != `no rates of a GPU "h200": want one of a100, h100` {
+		t.Errorf("error %v", err)
+	}
+	c := small(t, "dynamic.kind=moe", "model.family=llama", "parallel.replicas=2", "parallel.experts=spread")
+	if _, err := Costs(c, gpus[0]); err == nil || !strings.Contains(err.Error(), "cannot be estimated") {
+		t.Errorf("error %v", err)
+	}
+}
