@@ -10,18 +10,19 @@
  * the exponentials are the bound, and the kernels add little else to them.
  * Backward makes the probabilities again from lse, once by queries for dq and once
  * by keys for dk and dv: 7 products for the 5 of a kernel that adds dq up by
- * atomics, and bits that depend on nothing but operands and shape. */
+ * atomics, and bits that depend on nothing but operands and shape. Hopper's own
+ * kernels (attention_hopper.cu) make 5, and add dq up in the order of keys. */
 #include "attention.cuh"
 #include "attention_grouped.cuh"
 #ifdef DYNMO_HOPPER
 #include "attention_hopper.cuh"
-#endif
-
-static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
 
 static bool has_hopper(const dynmo_cuda *k, attention_shape s) {
 	return k->attention == ATTENTION_HOPPER && (s.hs == 64 || s.hs == 128);
 }
+#endif
+
+static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
 
 /* The sum over 8 channels of x·y. */
 template <typename E> static __device__ __forceinline__ float dot8(const E *x, const E *y, float sum) {
@@ -129,6 +130,19 @@ static int32_t backward_apart(const dynmo_cuda *k, void *stream, E *dx, const E 
 	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
 }
 
+#ifdef DYNMO_HOPPER
+static int32_t backward_hopper(dynmo_cuda *k, void *stream, bf16 *dx, const bf16 *dy, const bf16 *x, const bf16 *y,
+	const float *lse, attention_shape s, int n, int kv) {
+	size_t stats = packs(static_cast<size_t>(n) * s.nh * sizeof(query_stats));
+	void *work;
+	int32_t status = workspace(k, stats + attention_hopper_bytes(s, n), &work);
+	query_stats *of = static_cast<query_stats *>(work);
+	if (status == 0) status = attention_stats_of(stream, of, dy, y, lse, s, true);
+	if (status != 0) return status;
+	return attention_hopper_backward(stream, dx, dy, x, of, static_cast<char *>(work) + stats, s, n, kv);
+}
+#endif
+
 /* The workspace has the statistics and, where heads share keys, copies of these and of
  * their gradients. */
 template <typename E>
@@ -137,6 +151,11 @@ static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dou
 	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
 	E *dx = static_cast<E *>(dqkv);
 	size_t rows = static_cast<size_t>(n), stats = packs(rows * s.nh * sizeof(query_stats));
+#ifdef DYNMO_HOPPER
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_hopper(k, s) && attention_aligned(dx) && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y)) return backward_hopper(k, stream, dx, dy, x, y, lse, s, n, kv);
+	}
+#endif
 	size_t copies = kv < s.nh ? packs(rows * 3 * s.c * sizeof(E)) : 0;
 	void *work;
 	int32_t status = workspace(k, stats + 2 * copies, &work);

@@ -127,11 +127,13 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	if (first >= end) return;
 	if (threadIdx.x == 0) open_barriers(memory);
 	__syncthreads();
-	int group = threadIdx.x / GROUP_THREADS;
+	int group = my_group();
 	if (group == HOPPER_GROUPS) {
-		if (threadIdx.x % 32 == 0) load(memory, qkv, s, h, kv, first, end);
+		give_registers<LOADING>();
+		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s, h, kv, first, end);
 		return;
 	}
+	take_registers<MULTIPLYING>();
 	query_group<HS> r;
 	clear(r.o);
 	r.largest[0] = r.largest[1] = -INFINITY;

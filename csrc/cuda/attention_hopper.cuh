@@ -9,10 +9,16 @@
  * capability 9.0. n tokens; qkv (n, c + 2·kv·hs) as kernel.go's AttentionForward has it:
  * heads share keys and values where kv < nh. */
 int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n, int kv);
+int32_t attention_hopper_backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats,
+	void *work, attention_shape s, int n, int kv);
+
+/* Bytes that the backward pass wants at work. */
+size_t attention_hopper_bytes(attention_shape s, int n);
 
 constexpr int HOPPER_ROWS = 128;   /* of queries, or keys, that a block has */
 constexpr int HOPPER_GROUPS = 2;   /* that multiply, 64 rows each */
-constexpr int HOPPER_THREADS = (HOPPER_GROUPS * 4 + 1) * 32; /* and a warp that loads */
+constexpr int HOPPER_THREADS = (HOPPER_GROUPS + 1) * GROUP_THREADS; /* and one of which a warp loads */
+constexpr int LOADING = 40, MULTIPLYING = 232; /* registers of a thread, of 65536 / HOPPER_THREADS at first */
 constexpr int HOPPER_STAGES = 2;   /* tiles that are loaded ahead */
 
 /* ROWS rows of a head in shared memory: its channels 64 a panel. */

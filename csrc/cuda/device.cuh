@@ -56,11 +56,11 @@ struct dynmo_cuda {
 	size_t work_bytes;
 	std::vector<void *> outgrown; /* earlier workspaces: kernels under way and graphs still use them */
 	struct products *products; /* cuBLASLt: gemm.cu */
-	struct rival *rival;       /* cuSPARSE, opened when first asked for: rival.cu */
+	struct rivals *rivals;     /* products of NVIDIA's libraries to compare with: rival.cu */
 };
 
-/* rival_close takes null too. */
-void rival_close(struct rival *r);
+/* rivals_close takes null too. */
+void rivals_close(struct rivals *r);
 
 /* workspace sets *work to at least bytes of k's workspace, which grows if it
  * must. Its contents last for one call. */

@@ -70,6 +70,27 @@ __device__ __forceinline__ void threads_meet(int number, int threads) {
 /* Lets products and copies see what this thread has written to shared memory. */
 __device__ __forceinline__ void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+/* Takes registers for each thread of a group, or gives all but these back; each group
+ * does one of the two, once. */
+template <int REGISTERS> __device__ __forceinline__ void take_registers() {
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS> __device__ __forceinline__ void give_registers() {
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+/* Waits until a counter in global memory is at count, and sees what was written before. */
+__device__ __forceinline__ void wait_for_count(const int *counter, int count) {
+	int at;
+	do asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(at) : "l"(counter) : "memory");
+	while (at != count);
+}
+
+/* Counts one more, for those that wait to see what was written before. */
+__device__ __forceinline__ void count_one(int *counter) {
+	asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
 /* Products of a group, which all its threads begin together, after this; */
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
@@ -145,6 +166,12 @@ __device__ __forceinline__ void multiply(float (&d)[N / 8][4], const uint32_t (&
 #undef TEXT64
 #undef PRODUCT
 #endif
+
+/* The number of the thread's group, so that the compiler knows that a warp has one: what
+ * follows from it then needs one register of a warp, where products want their operands. */
+__device__ __forceinline__ int my_group() {
+	return __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / GROUP_THREADS, 0);
+}
 
 /* Sets *map to boxes of box_rows rows of 64 channels of matrix (rows, columns): bfloat16,
  * aligned to 16 bytes, columns a multiple of 8. */

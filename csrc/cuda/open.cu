@@ -63,7 +63,7 @@ int32_t dynmo_cuda_close(dynmo_cuda *k)
 {
 	if (!k) return 0;
 	products_close(k->products);
-	rival_close(k->rival);
+	rivals_close(k->rivals);
 	cudaError_t status = cudaFree(k->work);
 	for (void *work : k->outgrown) {
 		cudaError_t freed = cudaFree(work);

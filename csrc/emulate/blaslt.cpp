@@ -93,7 +93,8 @@ cublasStatus_t fits(const operation &op, const layout &a, const layout &b, const
 bool done_here(const operation &op, const layout &a, const layout &b, const layout &c, const layout &d) {
 	bool types = (a.type == CUDA_R_32F || a.type == CUDA_R_16BF) && b.type == a.type && c.type == d.type &&
 		(d.type == a.type || d.type == CUDA_R_32F);
-	bool sums = op.compute == CUBLAS_COMPUTE_32F && op.scale == CUDA_R_32F;
+	bool rough = op.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F; /* no rougher here */
+	bool sums = (op.compute == CUBLAS_COMPUTE_32F || rough) && op.scale == CUDA_R_32F;
 	bool plain = op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || op.epilogue == CUBLASLT_EPILOGUE_BIAS;
 	bool sums_of_b = op.epilogue == CUBLASLT_EPILOGUE_BGRADB && a.type == CUDA_R_16BF;
 	bool aux = has_aux(op.epilogue) && op.aux_ld % 8 == 0 && aligned(op.aux, 16) && d.type == CUDA_R_16BF;

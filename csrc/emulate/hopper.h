@@ -172,6 +172,14 @@ inline void threads_meet(int number, int threads) {
 }
 
 inline void publish_shared() {}
+template <int REGISTERS> inline void take_registers() {}
+template <int REGISTERS> inline void give_registers() {}
+
+/* Blocks run one after another here: what has not been counted never will be. */
+inline void wait_for_count(const int *counter, int count) {
+	if (*counter != count) emulate::bad_operand("a block waits for one that has not begun");
+}
+inline void count_one(int *counter) { ++*counter; }
 
 inline void products_begin() { __syncwarp(); }
 inline void products_commit() { emulate::my_products().group++; }

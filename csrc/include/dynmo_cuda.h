@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 5
+#define DYNMO_CUDA_VERSION 6
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -52,6 +52,27 @@ typedef struct {
 	int32_t plain; /* not by cuBLASLt */
 	uint64_t algorithm[8];
 } dynmo_cuda_choice;
+
+enum { DYNMO_CUDA_RIVALS = 11 }; /* slots of rivals */
+
+/* A product by NVIDIA's libraries, with W (rows, cols) of nnz entries of type E:
+ *
+ *   SPMM    out = inp·Wᵀ by cuSPARSE. algorithm: 1 to 3 of CSR_ALG1 to CSR_ALG3, 0 the
+ *           default
+ *   SDDMM   values += doutᵀ·inp where W has entries, by cuSPARSE
+ *   TF32    out = inp·valuesᵀ by cuBLASLt with values (rows, cols) dense, E float
+ *
+ * by_rows: inp lies as (cols, n), out and dout as (rows, n), else as everywhere, (n, cols)
+ * and (n, rows). */
+enum { DYNMO_CUDA_RIVAL_SPMM, DYNMO_CUDA_RIVAL_SDDMM, DYNMO_CUDA_RIVAL_TF32 };
+
+typedef struct {
+	int32_t product, by_rows, algorithm;
+	void *out, *values;
+	const void *inp, *dout;
+	const int32_t *row, *col;
+	int32_t n, rows, cols, nnz;
+} dynmo_cuda_rival;
 
 /* X(name, (parameters), (arguments)). n tokens, c channels, o output channels,
  * b sequences of at most `longest` tokens, nh heads, v columns. Operands that may be absent are
@@ -124,10 +145,11 @@ typedef struct {
 	X(sddmm, (dynmo_cuda *k, void *stream, float *dvalues, float *dbias, const void *dout, const void *inp,            \
 	  const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
 	  (k, stream, dvalues, dbias, dout, inp, row, col, n, rows, cols, nnz))                                            \
-	/* spmm_forward without bias by cuSPARSE, to compare with. */                                                      \
-	X(spmm_cusparse, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *row,                     \
-	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
-	  (k, stream, out, inp, row, col, values, n, rows, cols, nnz))                                                     \
+	/* What sparse products are compared with. prepare puts a product into a slot, for */                                \
+	/* operands that stay where they are, run enqueues it, forget empties all slots. */                                \
+	X(rival_prepare, (dynmo_cuda *k, void *stream, int32_t slot, const dynmo_cuda_rival *p), (k, stream, slot, p))     \
+	X(rival_run, (dynmo_cuda *k, void *stream, int32_t slot), (k, stream, slot))                                       \
+	X(rival_forget, (dynmo_cuda *k), (k))                                                                              \
                                                                                                                        \
 	/* Rotates `heads` heads of hs channels of rows of width; a row of table is hs floats. */                          \
 	X(rotary, (dynmo_cuda *k, void *stream, void *qkv, const int32_t *positions, const float *table, int32_t n,        \
@@ -179,9 +201,9 @@ typedef struct {
 	X(gate_gradient, (dynmo_cuda *k, void *stream, void *dlogits, const void *dout, const void *a, const void *b,      \
 	  const int32_t *rows, const float *factor, int32_t n, int32_t c),                                                 \
 	  (k, stream, dlogits, dout, a, b, rows, factor, n, c))                                                            \
-	/* Sums of `each` rows of inp; rows (n, each), negative ones absent; factor may be absent. */                      \
+	/* Sums of `each` rows of inp, and add; rows (n, each), negative ones absent; factor and add may be. */            \
 	X(combine_rows, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *rows, const float *factor, \
-	  int32_t n, int32_t each, int32_t c), (k, stream, out, inp, rows, factor, n, each, c))                            \
+	  const void *add, int32_t n, int32_t each, int32_t c), (k, stream, out, inp, rows, factor, add, n, each, c))      \
 	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
 	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
                                                                                                                        \

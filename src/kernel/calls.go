@@ -344,6 +344,10 @@ func (k *Calls) CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, 
 	k.run(s, CombineRows, Dims{N: n, C: c, K: each}, out, inp, rows, factor)
 }
 
+func (k *Calls) CombineRowsAdd(s device.Stream, out, inp, rows, factor, add tensor.Mem, n, each, c int) {
+	k.run(s, CombineRowsAdd, Dims{N: n, C: c, K: each}, out, inp, rows, factor, add)
+}
+
 func (k *Calls) CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, each, c int) {
 	k.run(s, CombineGradient, Dims{N: n, C: c, K: each}, dfactor, dout, inp, rows)
 }

@@ -176,6 +176,8 @@ type Backend interface {
 	// has whole rows of c, whose number is not known; a negative row counts nothing. A sum
 	// of one row by a factor of 1 has its bits.
 	CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, k, c int)
+	// CombineRowsAdd is CombineRows, then Add of add (n, c).
+	CombineRowsAdd(s device.Stream, out, inp, rows, factor, add tensor.Mem, n, k, c int)
 	// CombineGradient sets dfactor[i,j], wide, to Σ_c dout[i]·inp[rows[i,j]], 0 of a
 	// negative row. Shapes are CombineRows'.
 	CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, k, c int)

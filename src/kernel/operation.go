@@ -50,6 +50,7 @@ const (
 	ScatterRows
 	GateGradient
 	CombineRows
+	CombineRowsAdd
 	CombineGradient
 	RouteTokens
 	RouteGradient
@@ -288,6 +289,8 @@ var operations = [Ops]Operation{
 		in("rows", n).of(I32), in("factor", n).of(Wide)}},
 	CombineRows: {"CombineRows", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),
 		in("factor", nk).of(Wide).optional()}},
+	CombineRowsAdd: {"CombineRowsAdd", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),
+		in("factor", nk).of(Wide).optional(), in("add", nc)}},
 	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
 		in("rows", nk).of(I32)}},
 	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), set("router", n2e).of(F64),

@@ -3,7 +3,6 @@ package nodebench
 import (
 	"fmt"
 
-	"dynmo/src/device"
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
@@ -12,13 +11,8 @@ import (
 // measured at.
 var GPUSparsities = []int{50, 60, 70, 75, 80, 90, 95, 98}
 
-// rival is a backend that can call NVIDIA's sparse library too.
-type rival interface {
-	SpMMByCUSPARSE(s device.Stream, out, inp tensor.Mem, w kernel.CSR, n int)
-}
-
 // spmms measures sparse products of 4096 tokens with a weight (4096, 4096), in
-// float32 and bf16, against the dense product of the same type and against
+// float32 and bf16, against the dense product of the same type, in TF32 too, and against
 // cuSPARSE, and from which sparsity on ours beat the dense ones.
 func (g *gpu) spmms() {
 	crossing := map[tensor.DType]int{}
@@ -52,6 +46,7 @@ type product struct {
 	n, percent int
 
 	inp, dout operand
+	dense     tensor.Mem // the pattern's matrix, zeros and all
 }
 
 // measure reports whether forward is faster than the dense product.
@@ -59,61 +54,41 @@ func (p *product) measure() bool {
 	k, d, w, n := p.k, p.k.DType(), p.w, p.n
 	rows, cols, entries := w.rows, w.cols, len(w.values)
 	p.inp, p.dout = p.normal(n*cols, d), p.normal(n*rows, d)
-	dense := p.repeated(w.dense, rows*cols, d)
+	p.dense = p.repeated(w.dense, rows*cols, d)
 	csr := w.csr(p.bench, p.repeated(w.values, entries, d))
-	out, denseOut, rivalOut := p.blank(n*rows, d), p.blank(n*rows, d), p.blank(n*rows, d)
+	out, denseOut := p.blank(n*rows, d), p.blank(n*rows, d)
 	dinp, dvalues := p.blank(n*cols, d), p.normal(entries, d.Wide())
 	if p.err != nil {
 		return false
 	}
 	p.k.SDDMM(p.stream, dvalues.mem, none, p.dout.mem, p.inp.mem, csr, n)
-	sampled := p.checkValues(dvalues) // later calls add to it again
+	sampled := p.checkValues(dvalues, false) // later calls add to it again
 	names := []string{"spmm_forward", "spmm_dense", "spmm_backward_input", "sddmm"}
 	calls := []func(){
 		func() { k.SpMMForward(p.stream, out, p.inp.mem, csr, none, n) },
-		func() { k.MatmulForward(p.stream, denseOut, p.inp.mem, dense, none, n, cols, rows) },
+		func() { k.MatmulForward(p.stream, denseOut, p.inp.mem, p.dense, none, n, cols, rows) },
 		func() { k.SpMMBackwardInput(p.stream, dinp, p.dout.mem, csr, n) },
 		func() { k.SDDMM(p.stream, dvalues.mem, none, p.dout.mem, p.inp.mem, csr, n) },
 	}
-	if other := p.rival(func(other rival) { other.SpMMByCUSPARSE(p.stream, rivalOut, p.inp.mem, csr, n) }); other != nil {
-		names, calls = append(names, "spmm_cusparse"), append(calls, other)
+	rivals := p.rivals(csr)
+	for _, r := range rivals {
+		calls = append(calls, r.run)
 	}
 	spans := p.spans(calls...)
 	seconds := spans.medians()
 	wrong := []int{p.checkForward(out), p.checkForward(denseOut), p.checkBackward(dinp), sampled}
-	if len(calls) > len(wrong) {
-		wrong = append(wrong, p.checkForward(rivalOut))
-	}
 	for i, name := range names {
 		p.figure(p.name(name), seconds[i]*1e3, "ms", 0, wrong[i])
 	}
 	p.estimate(p.name("spmm_to_dense"), spans.ratio(1, 0, 1), "ratio", 0, wrong[0]+wrong[1])
-	if len(calls) > 4 {
-		reach := 0.0
-		if k == p.F32 {
-			reach = 1
-		}
-		p.estimate(p.name("spmm_to_cusparse"), spans.ratio(4, 0, 1), "ratio", reach, wrong[0]+wrong[4])
+	for i, r := range rivals {
+		at := len(names) + i
+		p.figure(p.name(r.name), seconds[at]*1e3, r.unit, 0, r.wrong)
+		p.figure(p.name(r.name+"_prepare"), r.prepared*1e3, "ms", 0, 0)
+		p.estimate(p.name(r.ratio), spans.ratio(at, r.ours, 1), "ratio", r.reach, wrong[r.ours]+r.wrong)
 	}
+	p.forget()
 	return seconds[0] < seconds[1]
-}
-
-// rival returns a call of NVIDIA's library, after it was tried; nil where there is
-// none. On a GPU that is an error, which costs no other figure.
-func (p *product) rival(call func(rival)) func() {
-	other, ok := p.k.(rival)
-	if !ok || p.Emulated {
-		return nil
-	}
-	if p.err = p.stream.Sync(); p.err != nil {
-		return nil
-	}
-	call(other)
-	if err := p.stream.Sync(); err != nil {
-		p.lacking = fmt.Errorf("%s at %d %%: %w", p.k.DType(), p.percent, err)
-		return nil
-	}
-	return func() { call(other) }
 }
 
 // name returns the name of a figure: figure_type_percent.
@@ -142,7 +117,8 @@ func (p *product) checkBackward(dinp tensor.Mem) int {
 }
 
 // checkValues counts the wrong gradients of entries, which were added to random numbers.
-func (p *product) checkValues(dvalues operand) int {
+// byRows: of dout (rows, n) and inp (cols, n).
+func (p *product) checkValues(dvalues operand, byRows bool) int {
 	check, w := checker{}, p.w
 	for _, r := range spread(w.rows, 16) {
 		first, last := int(w.rowPtr[r]), int(w.rowPtr[r+1])
@@ -154,7 +130,12 @@ func (p *product) checkValues(dvalues operand) int {
 			var want total
 			want.add(dvalues.at(first + e))
 			for i := range p.n {
-				want.add(p.dout.at(i*w.rows+r) * p.inp.at(i*w.cols+int(w.colIdx[first+e])))
+				column := int(w.colIdx[first+e])
+				if byRows {
+					want.add(p.dout.at(r*p.n+i) * p.inp.at(column*p.n+i))
+				} else {
+					want.add(p.dout.at(i*w.rows+r) * p.inp.at(i*w.cols+column))
+				}
 			}
 			check.sum(got[e], want)
 		}

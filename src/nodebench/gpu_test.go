@@ -106,61 +106,100 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 	}
 }
 
-// rivals has a call of NVIDIA's library that fails, or one that is the reference's.
-type rivals struct {
+// others has products of NVIDIA's libraries that fail, or that are the reference's; some
+// algorithms it lacks.
+type others struct {
 	kernel.Backend
-	fail error
+	fail  error
+	slots map[int]func(device.Stream)
 }
 
-func (k rivals) SpMMByCUSPARSE(s device.Stream, out, inp tensor.Mem, w kernel.CSR, n int) {
-	if k.fail != nil {
-		s.(*failing).err = k.fail
-		return
+func (k *others) put(slot int, run func(device.Stream)) error {
+	if k.fail == nil {
+		k.slots[slot] = run
 	}
-	k.SpMMForward(s, out, inp, w, none, n)
+	return k.fail
 }
 
-// withFailing is a CPU whose streams can fail.
-type withFailing struct{ device.Device }
-
-func (d withFailing) NewStream() device.Stream { return &failing{Stream: d.Device.NewStream()} }
-
-type failing struct {
-	device.Stream
-	err error
+func (k *others) PrepareSpMM(_ device.Stream, slot int, byRows bool, algorithm int, out, inp tensor.Mem, w kernel.CSR, n int) error {
+	if algorithm == 3 {
+		return errors.New("not supported")
+	}
+	return k.put(slot, func(s device.Stream) {
+		if !byRows {
+			k.SpMMForward(s, out, inp, w, none, n)
+			return
+		}
+		y, x, v := tensor.Of[float32](out), tensor.Of[float32](inp), tensor.Of[float32](w.Values)
+		first, col := tensor.Of[int32](w.RowPtr), tensor.Of[int32](w.ColIdx)
+		clear(y)
+		for r := range w.Rows {
+			for e := first[r]; e < first[r+1]; e++ {
+				for i := range n {
+					y[r*n+i] += v[e] * x[int(col[e])*n+i]
+				}
+			}
+		}
+	})
 }
 
-func (s *failing) Sync() error {
-	err := s.err
-	s.err = nil
-	return errors.Join(err, s.Stream.Sync())
+func (k *others) PrepareSDDMM(_ device.Stream, slot int, byRows bool, dvalues, dout, inp tensor.Mem, w kernel.CSR, n int) error {
+	if byRows {
+		return errors.New("not supported")
+	}
+	return k.put(slot, func(s device.Stream) { k.SDDMM(s, dvalues, none, dout, inp, w, n) })
 }
+
+func (k *others) PrepareTF32(_ device.Stream, slot int, out, inp, weight tensor.Mem, n, c, o int) error {
+	return k.put(slot, func(s device.Stream) { k.MatmulForward(s, out, inp, weight, none, n, c, o) })
+}
+
+func (k *others) RunRival(s device.Stream, slot int) { k.slots[slot](s) }
+func (k *others) ForgetRivals() error                { clear(k.slots); return nil }
 
 // Without cuSPARSE the other figures of sparse products stay, and the error says
 // what is lacking.
 func TestRivalIsOptional(t *testing.T) {
 	for _, fail := range []error{nil, errors.New("no libcusparse")} {
-		g := onHost(rivals{ref.New(tensor.F32), fail})
-		g.Emulated, g.Device = false, withFailing{g.Device}
+		g := onHost(&others{ref.New(tensor.F32), fail, map[int]func(device.Stream){}})
+		g.Emulated = false
 		results, err := g.Measure([]string{"spmm"})
 		if !errors.Is(err, fail) {
 			t.Errorf("error %v, want %v", err, fail)
 		}
-		ours, theirs := 0, 0
+		count := map[string]int{}
 		for _, r := range results {
 			if r.Wrong > 0 {
 				t.Errorf("%+v", r)
 			}
-			switch {
-			case strings.HasPrefix(r.Name, "gpu/spmm_to_cusparse_f32_"):
-				theirs++
-			case strings.HasPrefix(r.Name, "gpu/spmm_to_dense_f32_"):
-				ours++
+			name := strings.TrimPrefix(r.Name, "gpu/")
+			count[name[:strings.LastIndex(name, "_f32")+1]]++
+			if strings.HasPrefix(name, "spmm_cusparse_f32") && !strings.HasPrefix(r.Unit, "ms, ") {
+				t.Errorf("%s does not say by which algorithm: %q", name, r.Unit)
 			}
 		}
-		if want := 2 * len(GPUSparsities); ours != want || theirs != want && fail == nil || theirs > 0 && fail != nil {
-			t.Errorf("%v: %d figures against the dense product, %d against cuSPARSE, want %d of both types together",
-				fail, ours, theirs, want)
+		both := 2 * len(GPUSparsities) // types, which are one here
+		for name, rival := range map[string]bool{
+			"spmm_to_dense_": false, "spmm_to_cusparse_": true, "spmm_cusparse_prepare_": true, "sddmm_to_cusparse_": true, "spmm_to_tf32_": true,
+		} {
+			if want := both; count[name] != want && (!rival || fail == nil) || rival && fail != nil && count[name] != 0 {
+				t.Errorf("%v: %d figures %s, want %d of both types together", fail, count[name], name, want)
+			}
+		}
+	}
+}
+
+// TestRivalsAreChecked: a product of a library that gives one wrong element is invalid.
+func TestRivalsAreChecked(t *testing.T) {
+	g := onHost(&others{newSpoiled(wrongs), nil, map[int]func(device.Stream){}})
+	g.Emulated = false
+	results, err := g.Measure([]string{"spmm"})
+	expect.OK(t, err)
+	for _, r := range results {
+		for _, name := range []string{"sddmm_cusparse_f32_", "spmm_dense_tf32_f32_"} {
+			if strings.HasPrefix(r.Name, "gpu/"+name) && r.Verdict() != "INVALID" {
+				t.Errorf("one element was spoiled: %+v", r)
+			}
 		}
 	}
 }

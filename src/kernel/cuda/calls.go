@@ -10,7 +10,6 @@ import (
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
-	"dynmo/src/tensor"
 )
 
 // do enqueues a call on s.
@@ -108,7 +107,9 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.GateGradient:
 		status = C.call_gate_gradient(t, h, stream, x(0), x(1), x(2), x(3), indices(4), floats(5), rows(), c)
 	case kernel.CombineRows:
-		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), rows(), size(call.K), c)
+		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), nil, rows(), size(call.K), c)
+	case kernel.CombineRowsAdd:
+		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), x(4), rows(), size(call.K), c)
 	case kernel.CombineGradient:
 		status = C.call_combine_gradient(t, h, stream, floats(0), x(1), x(2), indices(3), rows(), size(call.K), c)
 	case kernel.RouteTokens:
@@ -170,15 +171,6 @@ func truth(b bool) C.int32_t {
 		return 1
 	}
 	return 0
-}
-
-// SpMMByCUSPARSE is SpMMForward without a bias by NVIDIA's library: the call that
-// SpMMForward is measured against.
-func (k *Backend) SpMMByCUSPARSE(s device.Stream, out, inp tensor.Mem, w kernel.CSR, n int) {
-	k.Verify(&kernel.Call{Op: kernel.SpMMForward, Dims: kernel.Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ},
-		Mem: kernel.Operands{out, inp, w.RowPtr, w.ColIdx, w.Values}})
-	k.enqueued(s, "SpMMByCUSPARSE", C.call_spmm_cusparse(k.table, k.c, handle(s), out.Ptr, inp.Ptr, (*C.int32_t)(w.RowPtr.Ptr),
-		(*C.int32_t)(w.ColIdx.Ptr), w.Values.Ptr, size(n), size(w.Rows), size(w.Cols), size(w.NNZ)))
 }
 
 var _ kernel.Backend = (*Backend)(nil)

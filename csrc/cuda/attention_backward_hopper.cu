@@ -1,0 +1,332 @@
+/* Attention backward on Hopper's tensor cores, by five products. A block has 128 keys of a
+ * head that has keys, 64 for each of two groups of four warps, and goes over the queries
+ * of all heads that share them, 64 at a time, the last ones first. With the transposed
+ * scores of a group, 64 keys x 64 queries,
+ *
+ *	pᵀ = 2^(scale·log2(e)·k·qᵀ - lse2)    dsᵀ = pᵀ·(v·doutᵀ - mean)
+ *	dv += pᵀ·dout    dk += dsᵀ·q    dq += ds·k
+ *
+ * p and ds turn into operands in registers; ds goes through shared memory once more, for
+ * dq, whose product over all 128 keys the groups make in turn.
+ *
+ * dq is a sum over the blocks of a head. Each adds its part to the sums in global memory
+ * when the block of the keys before has, so that the order is that of keys; the block of
+ * a query's last keys writes dq. Blocks are numbered as they begin, first keys first, so
+ * that each waits only for blocks that run, whatever order they are started in.
+ *
+ * Estimated, at head size 128, in clocks of an H100's processor for 64 queries x 128 keys:
+ * five products 2560, 240 KB of shared memory 1920, 8192 exponentials 512, 64 KB of dq to
+ * and from the second-level cache about 2700 at the 5.5 TB/s that are reported of it. A
+ * kernel for dq and one for dk and dv make seven products, 3584, and twice the
+ * exponentials; a part of dq for each tile of keys, added up afterwards, moves those 64
+ * KB through device memory, at 3.35 TB/s, and needs t/128 times the memory. None of it
+ * is measured. */
+#include "attention_hopper.cuh"
+
+namespace {
+
+constexpr int QUERIES = 64; /* of a tile */
+
+template <int HS> struct backward_memory {
+	head_panels<HS, HOPPER_ROWS> k, v;
+	head_panels<HS, QUERIES> q[HOPPER_STAGES], dout[HOPPER_STAGES];
+	head_panels<PANEL, HOPPER_ROWS> ds[HOPPER_GROUPS]; /* transposed, of the group that makes dq */
+	query_stats stats[HOPPER_STAGES][QUERIES];
+	uint64_t keys_full, full[HOPPER_STAGES], free[HOPPER_STAGES]; /* of q, dout and stats */
+	uint64_t ds_full[HOPPER_GROUPS], ds_free[HOPPER_GROUPS];
+	int block;
+};
+
+/* A part of dq in global memory, of 64 queries of a head, as a group's lanes have it. */
+struct query_sums {
+	float4 *sums; /* (tiles, nh, hs/8, GROUP_THREADS) */
+	int *added;   /* (tiles, nh): blocks of keys */
+	int *blocks;  /* that have begun */
+};
+
+/* The tiles of 64 queries before a sequence's first, at most, in those of all sequences. */
+__device__ __forceinline__ int tiles_before(int first, int sequence) { return first / QUERIES + sequence; }
+
+/* What a block works on. */
+struct key_block {
+	attention_head h; /* of the queries that come first */
+	int sequence, kv, share, key, width; /* head with keys, heads that share it, first key, channels of a row of qkv */
+
+	__device__ __forceinline__ key_block(attention_shape s, int heads, int block)
+		: h(s, block % (s.b * heads) / heads * s.nh + block % heads * (s.nh / heads)),
+		  sequence(block % (s.b * heads) / heads), kv(block % heads), share(s.nh / heads),
+		  key(block / (s.b * heads) * HOPPER_ROWS), width(s.c + 2 * heads * s.hs) {}
+	__device__ __forceinline__ int tiles() const { return (h.t + QUERIES - 1) / QUERIES; }
+	/* The steps of the block, and the query head and tile of each. */
+	__device__ __forceinline__ int steps() const { return share * (tiles() - key / QUERIES); }
+	__device__ __forceinline__ int head(int step) const { return h.number + step / (steps() / share); }
+	__device__ __forceinline__ int tile(int step) const { return tiles() - 1 - step % (steps() / share); }
+};
+
+template <int HS> __device__ __forceinline__ void open_barriers(backward_memory<HS> &memory) {
+	barrier_open(&memory.keys_full, 2);
+	for (int i = 0; i < HOPPER_STAGES; i++) {
+		barrier_open(&memory.full[i], 3);
+		barrier_open(&memory.free[i], HOPPER_GROUPS * 4);
+	}
+	for (int i = 0; i < HOPPER_GROUPS; i++) {
+		barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4);
+		barrier_open(&memory.ds_free[i], 4);
+	}
+	barriers_opened();
+}
+
+/* Copies the statistics of a tile; queries that do not exist get such that p is 0. */
+__device__ __forceinline__ void load_stats(query_stats *to, const query_stats *stats, int query, int t) {
+	for (int i = threadIdx.x % 32; i < QUERIES; i += 32)
+		to[i] = query + i < t ? stats[query + i] : query_stats{INFINITY, 0};
+}
+
+/* The warp that loads: keys, values, and the tiles of queries of all steps. */
+template <int HS>
+__device__ __forceinline__ void load(backward_memory<HS> &memory, const tensor_map &keys, const tensor_map &queries,
+	const tensor_map &dout, const query_stats *stats, attention_shape s, key_block b) {
+	bool one = threadIdx.x % 32 == 0;
+	int channel = s.c + b.kv * HS;
+	if (one) {
+		memory.k.load(keys, channel, b.h.first + b.key, &memory.keys_full);
+		memory.v.load(keys, channel + (b.width - s.c) / 2, b.h.first + b.key, &memory.keys_full);
+	}
+	for (int step = 0; step < b.steps(); step++) {
+		int stage = step % HOPPER_STAGES, parity = step / HOPPER_STAGES % 2, query = b.tile(step) * QUERIES;
+		attention_head h = b.h;
+		h.number = b.head(step);
+		barrier_wait(&memory.free[stage], parity ^ 1);
+		load_stats(memory.stats[stage], stats + h.sums(s), query, h.t);
+		warp_arrives(&memory.full[stage]);
+		if (!one) continue;
+		memory.q[stage].load(queries, h.number * HS, h.first + query, &memory.full[stage]);
+		memory.dout[stage].load(dout, h.number * HS, h.first + query, &memory.full[stage]);
+	}
+}
+
+/* What a lane has of its group's 64 keys. */
+template <int HS> struct key_group {
+	float dk[HS / 8][4], dv[HS / 8][4];
+};
+
+typedef float score_tile[QUERIES / 8][4];        /* 16 keys of a warp x 64 queries */
+typedef uint32_t score_operands[QUERIES / 16][4]; /* the same as A */
+
+/* Begins x·yᵀ of the group's keys, from row on of x. */
+template <int HS>
+__device__ __forceinline__ void begin_scores(score_tile &s, const head_panels<HS, HOPPER_ROWS> &x, int row,
+	const head_panels<HS, QUERIES> &y) {
+#pragma unroll
+	for (int i = 0; i < HS / 16; i++) multiply<QUERIES, 0, 0>(s, x.by_channels(row, i), y.by_channels(0, i), i > 0);
+	products_commit();
+}
+
+/* Turns scores into p; ahead is by how much the lane's first key is behind its first query. */
+__device__ __forceinline__ void probabilities(score_tile &s, const query_stats *stats, int ahead, float scale2) {
+#pragma unroll
+	for (int n = 0; n < QUERIES / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float p = exp2_flush(fmaf(s[n][i], scale2, -stats[8 * n + i % 2].lse2));
+			s[n][i] = ahead + i / 2 * 8 > 8 * n + i % 2 ? 0 : p;
+		}
+}
+
+/* Turns v·doutᵀ into ds. */
+__device__ __forceinline__ void differentiate(score_tile &ds, const score_tile &p, const query_stats *stats) {
+#pragma unroll
+	for (int n = 0; n < QUERIES / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) ds[n][i] = p[n][i] * (ds[n][i] - stats[8 * n + i % 2].mean);
+}
+
+/* Writes a warp's 16 rows of transposed ds, from row on. */
+__device__ __forceinline__ void share_scores(head_panels<PANEL, HOPPER_ROWS> &panels, int row, const score_operands &ds) {
+	int lane = threadIdx.x % 32, g = lane / 4, pair = lane % 4 * 2;
+#pragma unroll
+	for (int k = 0; k < QUERIES / 16; k++)
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			*reinterpret_cast<uint32_t *>(&panels.panel[0][row + g + i % 2 * 8][((2 * k + i / 2) ^ g) * 8 + pair]) = ds[k][i];
+	publish_shared();
+}
+
+/* sum += a·tile, of 64 queries. */
+template <int HS>
+__device__ __forceinline__ void accumulate(float (&sum)[HS / 8][4], const score_operands &a, const head_panels<HS, QUERIES> &tile) {
+#pragma unroll
+	for (int i = 0; i < QUERIES / 16; i++) multiply<HS, 1>(sum, a[i], tile.by_rows(16 * i, 0), true);
+}
+
+/* Adds the block's part of dq to what the blocks of keys before have added. */
+template <int HS>
+__device__ __forceinline__ void add_in_order(float (&dq)[HS / 8][4], query_sums to, size_t tile, int block, bool last,
+	int group) {
+	int thread = threadIdx.x % GROUP_THREADS;
+	float4 *sums = to.sums + tile * (HS / 8) * GROUP_THREADS + thread;
+	if (block > 0 && thread == 0) wait_for_count(to.added + tile, block);
+	threads_meet(1 + group, GROUP_THREADS);
+#pragma unroll
+	for (int first = 0; first < HS / 8; first += 4) { /* loads four at a time, as registers are scarce */
+		float4 x[4] = {};
+#pragma unroll
+		for (int n = 0; n < 4; n++)
+			if (block > 0) x[n] = __ldcg(sums + (first + n) * GROUP_THREADS);
+#pragma unroll
+		for (int n = 0; n < 4; n++) {
+			float(&sum)[4] = dq[first + n];
+			sum[0] += x[n].x;
+			sum[1] += x[n].y;
+			sum[2] += x[n].z;
+			sum[3] += x[n].w;
+			if (!last) __stcg(sums + (first + n) * GROUP_THREADS, make_float4(sum[0], sum[1], sum[2], sum[3]));
+		}
+	}
+	if (last) return;
+	__threadfence();
+	threads_meet(1 + group, GROUP_THREADS);
+	if (thread == 0) count_one(to.added + tile);
+}
+
+/* dq of a tile of queries by one group: its product over the block's keys, its place in
+ * the sum and, after the last keys, the result. */
+template <int HS>
+__device__ __forceinline__ void make_dq(backward_memory<HS> &memory, bf16 *dqkv, query_sums sums, attention_shape s,
+	key_block b, int step, int group) {
+	float dq[HS / 8][4];
+	settle(dq);
+	products_begin();
+#pragma unroll
+	for (int i = 0; i < HOPPER_ROWS / 16; i++)
+		multiply<HS, 1, 1>(dq, memory.ds[group].by_rows(16 * i, 0), memory.k.by_rows(16 * i, 0), i > 0);
+	products_commit();
+	products_wait<0>();
+	settle(dq);
+	int tile = b.tile(step), query = tile * QUERIES, warp = threadIdx.x % GROUP_THREADS / 32 * 16;
+	size_t at = static_cast<size_t>(tiles_before(b.h.first, b.sequence) + tile) * s.nh + b.head(step);
+	bool last = tile * QUERIES / HOPPER_ROWS == b.key / HOPPER_ROWS;
+	add_in_order<HS>(dq, sums, at, b.key / HOPPER_ROWS, last, group);
+	if (!last) return;
+	bf16 *to = dqkv + static_cast<int64_t>(b.h.first) * b.width + b.head(step) * HS;
+	store_rows(head_rows<bf16>{to, static_cast<size_t>(b.width)},
+		reinterpret_cast<head_panels<HS, QUERIES> &>(memory.ds[group]), warp, dq, query + warp, b.h.t, {s.scale, s.scale});
+}
+
+/* One tile of queries for a group's keys, from row on of the block's. */
+template <int HS>
+__device__ __forceinline__ void step_of(key_group<HS> &r, backward_memory<HS> &memory, key_block b, int step, int row,
+	float scale2) {
+	int stage = step % HOPPER_STAGES, turn = step % HOPPER_GROUPS, parity = step / HOPPER_STAGES % 2;
+	int warp = threadIdx.x % GROUP_THREADS / 32 * 16, lane = threadIdx.x % 32;
+	int ahead = b.key + row + warp + lane / 4 - b.tile(step) * QUERIES - lane % 4 * 2;
+	const query_stats *stats = memory.stats[stage] + lane % 4 * 2;
+	score_tile p, ds;
+	score_operands p_operands, ds_operands;
+	barrier_wait(&memory.full[stage], parity);
+	settle(p);
+	settle(ds);
+	products_begin();
+	begin_scores(p, memory.k, row, memory.q[stage]);
+	begin_scores(ds, memory.v, row, memory.dout[stage]);
+	products_wait<1>();
+	settle(p);
+	probabilities(p, stats, ahead, scale2);
+	pack_operands(p_operands, p);
+	products_wait<0>();
+	settle(ds);
+	differentiate(ds, p, stats);
+	pack_operands(ds_operands, ds);
+	barrier_wait(&memory.ds_free[turn], parity ^ 1);
+	share_scores(memory.ds[turn], row + warp, ds_operands);
+	warp_arrives(&memory.ds_full[turn]);
+	settle(r.dv);
+	settle(r.dk);
+	products_begin();
+	accumulate(r.dv, p_operands, memory.dout[stage]);
+	accumulate(r.dk, ds_operands, memory.q[stage]);
+	products_commit();
+	products_wait<0>();
+	settle(r.dv);
+	settle(r.dk);
+	warp_arrives(&memory.free[stage]);
+}
+
+/* Grid: b·kv·(tiles of keys of the longest sequence). */
+template <int HS>
+__global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __grid_constant__ tensor_map keys,
+	const __grid_constant__ tensor_map queries, const __grid_constant__ tensor_map dout, bf16 *dqkv,
+	const query_stats *stats, query_sums sums, attention_shape s, int kv) {
+	DYNAMIC_SHARED(unsigned char, shared);
+	backward_memory<HS> &memory = at_panel<backward_memory<HS>>(shared);
+	if (threadIdx.x == 0) {
+		memory.block = atomicAdd(sums.blocks, 1);
+		open_barriers(memory);
+	}
+	__syncthreads();
+	key_block b(s, kv, memory.block);
+	if (b.key >= b.h.t) return;
+	int group = my_group(), row = 64 * group;
+	if (group == HOPPER_GROUPS) {
+		give_registers<LOADING>();
+		if (threadIdx.x % GROUP_THREADS < 32) load(memory, keys, queries, dout, stats, s, b);
+		return;
+	}
+	take_registers<MULTIPLYING>();
+	key_group<HS> r;
+	clear(r.dk);
+	clear(r.dv);
+	barrier_wait(&memory.keys_full, 0);
+	for (int step = 0; step < b.steps(); step++) {
+		step_of(r, memory, b, step, row, s.scale * LOG2_E);
+		if (step % HOPPER_GROUPS != group) continue;
+		barrier_wait(&memory.ds_full[group], step / HOPPER_GROUPS % 2);
+		make_dq(memory, dqkv, sums, s, b, step, group);
+		warp_arrives(&memory.ds_free[group]);
+	}
+	threads_meet(3, HOPPER_GROUPS * GROUP_THREADS); /* no product reads keys or values any more */
+	row += threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
+	head_rows<bf16> dk = {dqkv + static_cast<int64_t>(b.h.first) * b.width + s.c + b.kv * HS, static_cast<size_t>(b.width)};
+	store_rows(dk, memory.k, row, r.dk, b.key + row, b.h.t, {s.scale, s.scale});
+	dk.first += kv * HS; /* now of values */
+	store_rows(dk, memory.v, row, r.dv, b.key + row, b.h.t, {1, 1});
+}
+
+/* Tiles of 64 queries of all heads, at most. */
+size_t all_tiles(attention_shape s, int n) { return (static_cast<size_t>(n) / QUERIES + s.b) * s.nh; }
+
+template <int HS>
+int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, void *work,
+	attention_shape s, int n, int kv) {
+	constexpr size_t BYTES = shared_bytes<backward_memory<HS>>;
+	size_t tiles = all_tiles(s, n);
+	float4 *sums = static_cast<float4 *>(work);
+	int *counts = reinterpret_cast<int *>(sums + tiles * (HS / 8) * GROUP_THREADS);
+	int width = s.c + 2 * kv * HS;
+	tensor_map keys, queries, gradients;
+	int32_t status = tensor_map_of(&keys, qkv, n, width, HOPPER_ROWS);
+	if (status == 0) status = tensor_map_of(&queries, qkv, n, width, QUERIES);
+	if (status == 0) status = tensor_map_of(&gradients, dout, n, s.c, QUERIES);
+	if (status == 0) status = allow_shared(attention_backward<HS>, BYTES);
+	if (status == 0)
+		status = static_cast<int32_t>(
+			cudaMemsetAsync(counts, 0, (tiles + 1) * sizeof(int), static_cast<cudaStream_t>(stream)));
+	if (status != 0) return status;
+	unsigned blocks = s.b * kv * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
+	LAUNCH(attention_backward<HS>, blocks, HOPPER_THREADS, BYTES, stream, keys, queries, gradients, dqkv, stats,
+		query_sums{sums, counts, counts + tiles}, s, kv);
+	return launched();
+}
+
+} // namespace
+
+size_t attention_hopper_bytes(attention_shape s, int n) {
+	size_t tiles = all_tiles(s, n);
+	return tiles * QUERIES * s.hs * sizeof(float) + (tiles + 1) * sizeof(int);
+}
+
+int32_t attention_hopper_backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats,
+	void *work, attention_shape s, int n, int kv) {
+	return s.hs == 64 ? backward<64>(stream, dqkv, dout, qkv, stats, work, s, n, kv)
+	                  : backward<128>(stream, dqkv, dout, qkv, stats, work, s, n, kv);
+}
