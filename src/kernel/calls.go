@@ -161,6 +161,10 @@ func (c *Call) impossible() string {
 		if c.Mem[2].IsZero() && d.N != d.O*d.C {
 			return "a dense matrix has other entries"
 		}
+	case c.Op == BlockScores && c.Mem[3].IsZero() || c.Op == BlockMask && c.Mem[2].IsZero():
+		if d.NNZ != d.O*d.C {
+			return "a dense matrix has other blocks"
+		}
 	}
 	return ""
 }
@@ -260,8 +264,6 @@ func (k *Calls) SpMMBackwardInput(s device.Stream, dinp, dout tensor.Mem, w CSR,
 func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int) {
 	k.run(s, SDDMM, w.dims(n), dvalues, dbias, dout, inp, w.RowPtr, w.ColIdx)
 }
-
-func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
 
 func (k *Calls) Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool) {
 	k.pending.Inverse = inverse
