@@ -222,11 +222,11 @@ typedef struct {
 	X(compact_rows, (dynmo_cuda *k, void *stream, int32_t *row, int32_t *col, const int32_t *from_row,                    \
 	  const int32_t *from_col, const uint64_t *mask, const int32_t *ranks, int32_t o, int32_t c),                         \
 	  (k, stream, row, col, from_row, from_col, mask, ranks, o, c))                                                       \
-	/* w (32·o, 32·c), scores (o, c); mask may be absent. */                                                              \
-	X(block_scores, (dynmo_cuda *k, void *stream, float *scores, const float *w, const uint64_t *mask, int32_t c,         \
-	  int32_t o), (k, stream, scores, w, mask, c, o))                                                                     \
-	X(block_mask, (dynmo_cuda *k, void *stream, uint64_t *mask, const uint64_t *blocks, int32_t c, int32_t o),            \
-	  (k, stream, mask, blocks, c, o))                                                                                    \
+	/* nnz blocks of 32 x 32 of (32·o, 32·c): with row (32·o+1) those that are its entries. mask may be absent. */        \
+	X(block_scores, (dynmo_cuda *k, void *stream, float *scores, const float *w, const uint64_t *mask, const int32_t *row, \
+	  int32_t c, int32_t o, int32_t nnz), (k, stream, scores, w, mask, row, c, o, nnz))                                   \
+	X(block_mask, (dynmo_cuda *k, void *stream, uint64_t *mask, const uint64_t *blocks, const int32_t *row, int32_t c,    \
+	  int32_t o, int32_t nnz), (k, stream, mask, blocks, row, c, o, nnz))                                                 \
 	/* w (4·n), scores (n); mask may be absent. */                                                                        \
 	X(pair_scores, (dynmo_cuda *k, void *stream, float *scores, const float *w, const uint64_t *mask, int64_t n),         \
 	  (k, stream, scores, w, mask, n))                                                                                    \

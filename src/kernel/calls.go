@@ -161,6 +161,10 @@ func (c *Call) impossible() string {
 		if c.Mem[2].IsZero() && d.N != d.O*d.C {
 			return "a dense matrix has other entries"
 		}
+	case c.Op == BlockScores && c.Mem[3].IsZero() || c.Op == BlockMask && c.Mem[2].IsZero():
+		if d.NNZ != d.O*d.C {
+			return "a dense matrix has other blocks"
+		}
 	}
 	return ""
 }

@@ -215,6 +215,7 @@ func (r *Rank) applies(was config.Config, s state) error {
 	for _, c := range append(r.measured(was, s), []compared{
 		{"[parallel]", was.Parallel, now.Parallel}, {"[mesh]", was.Mesh, now.Mesh}, {"[schedule]", was.Schedule, now.Schedule},
 		{"[balance]", was.Balance, now.Balance}, {"[repack]", was.Repack, now.Repack}, {"comm.carrier", was.Comm.Carrier, now.Comm.Carrier},
+		{"comm.nccl_ctas", was.Comm.NcclCTAs, now.Comm.NcclCTAs},
 	}...) {
 		if c.was != c.now {
 			return fmt.Errorf("%s of the checkpoint differs", c.settings)
