@@ -37,7 +37,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 				c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate, c.Moe.Capacity = 4, 2, 24, 1
 				c.Parallel.Stages = 1
 			case "prune+attention": // heads of 32, on matrix units
-				c.Model.Hidden = 64
+				c.Model.Hidden, c.Model.Heads = 32, 1
 			}
 			c.Device.Graphs = false
 			plain, counts := countedRun(t, c)
