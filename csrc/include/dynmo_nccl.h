@@ -23,10 +23,14 @@ enum {
 	DYNMO_NCCL_MEMORY  = -4  /* no memory for a communicator */
 };
 
-/* Version 2.14.0 in NCCL's own code, the first with non-blocking communicators. */
+/* Versions in NCCL's own code: the first with non-blocking communicators, whose
+ * communicators take a limit of CTAs, and that splits them. */
 #define DYNMO_NCCL_WANTED 21400
+#define DYNMO_NCCL_LIMITS 21700
+#define DYNMO_NCCL_SPLITS 21800
 
 #define DYNMO_NCCL_ID_BYTES 128
+#define DYNMO_NCCL_OUTSIDE (-1)
 
 typedef struct dynmo_nccl dynmo_nccl; /* a communicator, of one rank */
 
@@ -43,25 +47,27 @@ void dynmo_nccl_error(const dynmo_nccl *k, int32_t status, char *text, int32_t s
  * other: one rank asks for it and sends it to the others. */
 int32_t dynmo_nccl_id(void *id);
 
-/* Begins a communicator. It is ready when all its ranks have begun theirs. */
-int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, dynmo_nccl **k);
+/* Begins a communicator whose kernels take at most ctas blocks each, if the library is
+ * of version 2.17 or later. It is ready when all its ranks have begun theirs. */
+int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, int32_t ctas, dynmo_nccl **k);
 
 /* Sets *ready to 1 if the call last begun is done, else to 0. Returns the
  * communicator's error, also one that has struck a message under way. */
 int32_t dynmo_nccl_ready(const dynmo_nccl *k, int32_t *ready);
 
-/* Begin communicators of the ranks with equal color >= 0, ordered by key (since
- * 2.18), and of all ranks but one, which does not call (since 2.27). They are
- * ready once k is ready again. Collective. */
-int32_t dynmo_nccl_split(dynmo_nccl *k, int32_t color, int32_t key, dynmo_nccl **part);
-int32_t dynmo_nccl_shrink(dynmo_nccl *k, int32_t without, dynmo_nccl **rest);
+/* Begins a communicator of the ranks with equal color >= 0, ordered by key (since 2.18),
+ * with resources of its own; with DYNMO_NCCL_OUTSIDE as color this rank is in none, and
+ * *part is NULL. It is ready once k is ready again. Collective over k. */
+int32_t dynmo_nccl_split(dynmo_nccl *k, int32_t color, int32_t key, int32_t ctas, dynmo_nccl **part);
+
+/* Messages that are enqueued between group_begin and group_end, all of one communicator
+ * and on one stream, become one kernel. The calls between do nothing yet. */
+int32_t dynmo_nccl_group_begin(void);
+int32_t dynmo_nccl_group_end(void);
 
 /* Enqueue a message of some bytes (at least 1) on a stream. */
 int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t to, void *stream);
 int32_t dynmo_nccl_recv(dynmo_nccl *k, void *buf, int64_t bytes, int32_t from, void *stream);
-
-/* Enqueues a message of this rank to itself: both halves as one operation. */
-int32_t dynmo_nccl_self(dynmo_nccl *k, void *dst, const void *src, int64_t bytes, int32_t rank, void *stream);
 
 /* Begins to end a communicator. Once it is ready again, dynmo_nccl_destroy frees
  * it. Collective. */

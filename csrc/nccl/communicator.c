@@ -1,20 +1,16 @@
 #include "../include/dynmo_nccl.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "library.h"
 
-/* The beginning of ncclConfig_t, as in version 2.14. A library copies size bytes,
- * and gives later members their defaults. */
-struct config {
-	size_t size;
-	unsigned int magic;
-	unsigned int version;
-	int blocking;
-	int cluster; /* was padding; INT_MIN is "not set" */
-};
+/* Returns the configuration of a communicator. Its parts share nothing with it: kernels
+ * of communicators that share resources wait for each other on the device. */
+static struct nccl_config configuration(int32_t ctas) {
+	return (struct nccl_config){
+	    sizeof(struct nccl_config), NCCL_CONFIG_MAGIC, DYNMO_NCCL_SPLITS, 0, NCCL_UNSET, 1, ctas, NULL, 0};
+}
 
 /* A call that is in progress has no error. */
 static int32_t begun(int rc) {
@@ -34,8 +30,8 @@ static int32_t free_on_error(int32_t rc, dynmo_nccl **k) {
 	return rc;
 }
 
-int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, dynmo_nccl **k) {
-	struct config config = {sizeof config, 0xcafebeef, DYNMO_NCCL_WANTED, 0, INT_MIN};
+int32_t dynmo_nccl_begin(const void *id, int32_t rank, int32_t ranks, int32_t ctas, dynmo_nccl **k) {
+	struct nccl_config config = configuration(ctas);
 	nccl_id all;
 	memcpy(&all, id, sizeof all);
 	if ((*k = calloc(1, sizeof **k)) == NULL)
@@ -51,22 +47,24 @@ int32_t dynmo_nccl_ready(const dynmo_nccl *k, int32_t *ready) {
 	return rc != NCCL_SUCCESS ? rc : begun(state);
 }
 
-/* Without a configuration of its own a part is non-blocking as k is. */
-int32_t dynmo_nccl_split(dynmo_nccl *k, int32_t color, int32_t key, dynmo_nccl **part) {
+int32_t dynmo_nccl_split(dynmo_nccl *k, int32_t color, int32_t key, int32_t ctas, dynmo_nccl **part) {
+	struct nccl_config config = configuration(ctas);
+	*part = NULL;
 	if (dynmo_nccl_library.split == NULL)
 		return DYNMO_NCCL_ABSENT;
+	if (color == DYNMO_NCCL_OUTSIDE)
+		return begun(dynmo_nccl_library.split(k->comm, color, key, &k->none, &config));
 	if ((*part = calloc(1, sizeof **part)) == NULL)
 		return DYNMO_NCCL_MEMORY;
-	return free_on_error(begun(dynmo_nccl_library.split(k->comm, color, key, &(*part)->comm, NULL)), part);
+	return free_on_error(begun(dynmo_nccl_library.split(k->comm, color, key, &(*part)->comm, &config)), part);
 }
 
-int32_t dynmo_nccl_shrink(dynmo_nccl *k, int32_t without, dynmo_nccl **rest) {
-	if (dynmo_nccl_library.shrink == NULL)
-		return DYNMO_NCCL_ABSENT;
-	if ((*rest = calloc(1, sizeof **rest)) == NULL)
-		return DYNMO_NCCL_MEMORY;
-	int excluded = without;
-	return free_on_error(begun(dynmo_nccl_library.shrink(k->comm, &excluded, 1, &(*rest)->comm, NULL, 0)), rest);
+int32_t dynmo_nccl_group_begin(void) {
+	return dynmo_nccl_library.group_start();
+}
+
+int32_t dynmo_nccl_group_end(void) {
+	return begun(dynmo_nccl_library.group_end());
 }
 
 int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t to, void *stream) {
@@ -75,17 +73,6 @@ int32_t dynmo_nccl_send(dynmo_nccl *k, const void *buf, int64_t bytes, int32_t t
 
 int32_t dynmo_nccl_recv(dynmo_nccl *k, void *buf, int64_t bytes, int32_t from, void *stream) {
 	return begun(dynmo_nccl_library.recv(buf, (size_t)bytes, NCCL_CHAR, from, k->comm, stream));
-}
-
-int32_t dynmo_nccl_self(dynmo_nccl *k, void *dst, const void *src, int64_t bytes, int32_t rank, void *stream) {
-	int32_t rc = dynmo_nccl_library.group_start();
-	if (rc != 0)
-		return rc;
-	rc = dynmo_nccl_send(k, src, bytes, rank, stream);
-	if (rc == 0)
-		rc = dynmo_nccl_recv(k, dst, bytes, rank, stream);
-	int32_t end = begun(dynmo_nccl_library.group_end()); /* a group ends whatever has failed */
-	return rc != 0 ? rc : end;
 }
 
 int32_t dynmo_nccl_finish(dynmo_nccl *k) {

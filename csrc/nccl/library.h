@@ -3,6 +3,7 @@
 #ifndef DYNMO_NCCL_LIBRARY_H
 #define DYNMO_NCCL_LIBRARY_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,10 +14,31 @@ typedef struct {
 	char internal[128];
 } nccl_id;
 
+/* ncclConfig_t as version 2.18 has it; later versions have added members behind. A
+ * library copies as many of size bytes as it knows, and gives its defaults to the members
+ * that the version is too old for: those from 2.17 unless it is at least 21700. Before
+ * 2.17 there was nothing behind blocking, before 2.18 no splitShare. conform.c compares
+ * it with a real header. */
+struct nccl_config {
+	size_t size;
+	unsigned int magic; /* NCCL_CONFIG_MAGIC */
+	unsigned int version;
+	int blocking;
+	int cluster; /* cgaClusterSize */
+	int least;   /* minCTAs */
+	int most;    /* maxCTAs */
+	const char *network;
+	int share; /* splitShare: parts of this communicator share its resources */
+};
+
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+#define NCCL_UNSET INT_MIN /* of a member */
+
 /* A communicator. NCCL may write the pointer at any time until the communicator is
  * ready, so this never moves. */
 struct dynmo_nccl {
 	void *comm; /* NULL for a part that is not ready */
+	void *none; /* where NCCL writes that this rank is in no part */
 };
 
 /* X(result, member, symbol, parameters): the functions of all versions from 2.14. */
@@ -37,8 +59,7 @@ struct dynmo_nccl {
 
 /* The same for functions of later versions; NULL where one is missing. */
 #define NCCL_LATER(X)                                                                                                  \
-	X(int, split, "ncclCommSplit", (void *, int, int, void **, void *))          /* 2.18 */                            \
-	X(int, shrink, "ncclCommShrink", (void *, int *, int, void **, void *, int)) /* 2.27 */
+	X(int, split, "ncclCommSplit", (void *, int, int, void **, void *)) /* 2.18 */
 
 #define NCCL_MEMBER(result, member, symbol, parameters) result(*member) parameters;
 struct library {

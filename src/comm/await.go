@@ -2,7 +2,6 @@ package comm
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,37 +18,12 @@ const pollEvery = 20 * time.Microsecond
 // that is gone never happens, so Await looks for the dead in the groups as
 // Request.Wait does, and gives up as it does. There is at least one group.
 func Await(e device.Event, groups ...*Group) error {
-	return poll(e.Done, groups)
+	return poll(e.Done, groups, 0)
 }
 
-// WaitAll waits for messages of some of the groups, and meanwhile drives the messages of
-// device memory of all, as Await does. A rank that the messages come from may itself wait
-// for one of these.
-func WaitAll(messages []Request, groups ...*Group) error {
-	if slices.ContainsFunc(groups, func(g *Group) bool { return g.device != nil }) {
-		next := 0
-		err := poll(func() (bool, error) {
-			for ; next < len(messages); next++ {
-				if done, err := messages[next].Test(); !done || err != nil {
-					return false, err
-				}
-			}
-			return true, nil
-		}, groups)
-		if err != nil {
-			return err
-		}
-	}
-	for _, m := range messages {
-		if err := m.Wait(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// poll blocks the host until done says so; see Await.
-func poll(done func() (bool, error), groups []*Group) error {
+// poll blocks the host until done says so, for as long as any peer may keep this rank
+// waiting, or for another limit; see Await.
+func poll(done func() (bool, error), groups []*Group, limit time.Duration) error {
 	clock := groups[0].o.Clock
 	clock.Pause()
 	defer clock.Resume()
@@ -59,7 +33,7 @@ func poll(done func() (bool, error), groups []*Group) error {
 		if done, err := done(); done || err != nil {
 			return err
 		}
-		for _, g := range groups {
+		for _, g := range groups[0].o.devices {
 			if err := g.driveDevice(); err != nil {
 				return fmt.Errorf("wait for the device: %w", err)
 			}
@@ -71,15 +45,19 @@ func poll(done func() (bool, error), groups []*Group) error {
 			continue
 		}
 		looked = waited
-		limit := time.Duration(0)
 		for _, g := range groups {
 			if err := g.look(g.rank, waited); err != nil {
 				return fmt.Errorf("wait for the device: %w", err)
 			}
-			limit = max(limit, g.longest())
 		}
-		if waited >= limit {
-			return fmt.Errorf("wait for the device: %w in %v", ErrNoAnswer, limit)
+		longest := limit
+		for _, g := range groups {
+			if limit == 0 {
+				longest = max(longest, g.longest())
+			}
+		}
+		if waited >= longest {
+			return fmt.Errorf("wait for the device: %w in %v", ErrNoAnswer, longest)
 		}
 	}
 }

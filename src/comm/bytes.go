@@ -89,7 +89,7 @@ func (g *Group) reap() error {
 // flush waits until all messages of bytes are sent.
 func (g *Group) flush() error {
 	for len(g.pending) > 0 {
-		if err := g.pending[0].message.wait(); err != nil {
+		if err := g.pending[0].message.await(); err != nil {
 			return err
 		}
 		if err := g.reap(); err != nil {
@@ -144,7 +144,7 @@ func (g *Group) recvBlock(from, tag int, block tensor.Mem, length int64) (arrive
 	if err := r.begin(tag, block.Span(0, length), nil); err != nil {
 		return 0, err
 	}
-	if err := r.wait(); err != nil {
+	if err := r.await(); err != nil {
 		return 0, err
 	}
 	arrives = r.stamp

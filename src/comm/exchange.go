@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,8 +28,10 @@ type Round struct {
 // round is the record of a round under way.
 type round struct {
 	g        *Group
-	number   uint64    // rounds it stood for before
-	requests []Request // the receives, then the sends
+	number   uint64      // rounds it stood for before
+	requests []Request   // host memory: the receives, then the sends
+	device   RoundHandle // device memory; else nil
+	peer     int         // one of the ranks of the round
 }
 
 // Exchange begins a round of messages: it sends the memory of some parts to their ranks and
@@ -45,47 +48,86 @@ type round struct {
 // the order of the parts.
 func (g *Group) Exchange(tag int, sends, recvs []Part, after device.Event) (Round, error) {
 	r := g.newRound()
-	for _, side := range []struct {
-		parts []Part
-		begin func(rank, tag int, m tensor.Mem, after device.Event) (Request, error)
-	}{{recvs, g.Recv}, {sends, g.Send}} {
-		for _, p := range side.parts {
-			if p.Mem.Bytes == 0 {
-				continue
+	space := tensor.Host
+	for _, parts := range [2][]Part{recvs, sends} {
+		for _, p := range parts {
+			if p.Mem.Bytes > 0 {
+				g.check(p.Rank, tag)
+				r.peer, space = p.Rank, p.Mem.Space
 			}
 			if p.Rank == g.rank {
 				panic("comm: a part of a round with this rank itself")
 			}
-			req, err := side.begin(p.Rank, tag, p.Mem, after)
-			if err != nil {
-				return Round{}, err
-			}
-			r.requests = append(r.requests, req)
 		}
 	}
-	return Round{r, r.number}, nil
+	if r.peer < 0 {
+		g.rounds = append(g.rounds, r)
+		return Round{}, nil
+	}
+	var err error
+	switch {
+	case space == tensor.Host:
+		err = r.begin(tag, sends, recvs, after)
+	case g.device == nil:
+		err = errNoDevice
+	default:
+		r.device, err = g.device.Exchange(sends, recvs, after)
+	}
+	return Round{r, r.number}, err
 }
 
 // newRound returns a record that is not in use.
 func (g *Group) newRound() *round {
 	last := len(g.rounds) - 1
 	if last < 0 {
-		return &round{g: g}
+		return &round{g: g, peer: -1}
 	}
 	r := g.rounds[last]
-	g.rounds, r.requests = g.rounds[:last], r.requests[:0]
+	g.rounds = g.rounds[:last]
+	r.requests, r.device, r.peer = r.requests[:0], nil, -1
 	return r
+}
+
+// begin begins the messages of a round of host memory.
+func (r *round) begin(tag int, sends, recvs []Part, after device.Event) error {
+	for _, p := range recvs {
+		if p.Mem.Bytes > 0 {
+			req, err := r.g.Recv(p.Rank, tag, p.Mem, after)
+			if err != nil {
+				return err
+			}
+			r.requests = append(r.requests, req)
+		}
+	}
+	for _, p := range sends {
+		if p.Mem.Bytes > 0 {
+			req, err := r.g.Send(p.Rank, tag, p.Mem, after)
+			if err != nil {
+				return err
+			}
+			r.requests = append(r.requests, req)
+		}
+	}
+	return nil
 }
 
 // Test reports whether all messages of the round have arrived, on the device too, and drives
 // them. It is no wait: no stream waits for them, and a virtual clock does not move. Wait
 // follows in any case.
 func (q Round) Test() (bool, error) {
-	if q.r == nil || q.r.number != q.number {
+	r := q.r
+	if r == nil || r.number != q.number {
 		return true, nil
 	}
+	if r.device != nil {
+		done, err := r.device.Arrived()
+		if err != nil {
+			err = r.explain(r.g.blame(r.peer, err))
+		}
+		return done, err
+	}
 	all := true
-	for _, req := range q.r.requests {
+	for _, req := range r.requests {
 		done, err := req.Test()
 		if err != nil {
 			return true, err
@@ -138,15 +180,37 @@ func (q Round) reached(now float64) bool {
 // virtual clock moves to the arrival of the last message. It looks for the dead and gives up
 // as Request.Wait does.
 func (q Round) Wait() error {
-	if q.r == nil || q.r.number != q.number {
+	r := q.r
+	if r == nil || r.number != q.number {
 		return nil
 	}
-	for _, req := range q.r.requests {
+	if r.device != nil {
+		r.g.o.Clock.Pause()
+		defer r.g.o.Clock.Resume()
+		if err := r.g.wait(r, r.peer, 0); err != nil {
+			return err
+		}
+	}
+	for _, req := range r.requests {
 		if err := req.Wait(); err != nil {
 			return err
 		}
 	}
-	q.r.number++
-	q.r.g.rounds = append(q.r.g.rounds, q.r)
+	r.number++
+	r.g.rounds = append(r.g.rounds, r)
 	return nil
 }
+
+// test drives a round of device memory.
+func (r *round) test(spin time.Duration) (bool, error) {
+	done, _, err := r.device.Test(spin)
+	if err != nil {
+		err = r.explain(r.g.blame(r.peer, err))
+	}
+	return done, err
+}
+
+func (r *round) handle() Handle { return r.device }
+
+// explain adds to an error which round it belongs to.
+func (r *round) explain(err error) error { return fmt.Errorf("exchange: %w", err) }

@@ -26,7 +26,8 @@ type Options struct {
 	// on every rank; 0 means 1 GiB, since MPI counts in 32 bits.
 	Piece int64
 	// DeviceTransport, if not nil, makes the transport of device memory between the
-	// ranks of t. It is called for every group that Split forms. Collective.
+	// ranks of t. It is called for the groups that Split forms of one that has none.
+	// Collective.
 	DeviceTransport func(t Transport) (DeviceTransport, error)
 	// Interrupted, if not nil, reports whether this process was asked to end
 	// (SIGTERM). Launchers kill the survivors of a dead rank soon after asking,
@@ -152,8 +153,13 @@ func (g *Group) Free(m tensor.Mem) { g.t.Free(m) }
 
 // Split forms groups of the ranks with equal color, ordered by key, then by
 // rank. The groups share the options and the links of g. A rank whose color is
-// Outside is in none of them and gets nil. Collective.
-func (g *Group) Split(color, key int) (*Group, error) {
+// Outside is in none of them and gets nil. Each is Apart: it may outlive g. Collective.
+func (g *Group) Split(color, key int) (*Group, error) { return g.SplitAs(Apart, color, key) }
+
+// SplitAs forms groups of a kind as Split does. Device memory travels in a Row or a Chain
+// only if it does in g, and messages of device memory in a Chain only, between neighbours
+// (see DeviceTransport.Send). Collective.
+func (g *Group) SplitAs(kind Kind, color, key int) (*Group, error) {
 	g.o.Clock.Pause()
 	defer g.o.Clock.Resume()
 	// A transport may split without a deadline; the barrier has one.
@@ -164,18 +170,56 @@ func (g *Group) Split(color, key int) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("split: %w", err)
 	}
-	if t == nil {
-		return nil, nil
+	d, err := g.splitDevice(t, color, kind)
+	if err != nil {
+		return nil, fmt.Errorf("split: %w", err)
 	}
-	part := newGroup(t, g.o, g.links)
-	if g.o.DeviceTransport != nil {
-		if part.device, err = g.o.DeviceTransport(t); err != nil {
+	var part *Group
+	if t != nil {
+		part = newGroup(t, g.o, g.links)
+		if part.device = d; d != nil {
+			g.o.devices = append(g.o.devices, part)
+		}
+	}
+	for _, each := range []*Group{g, part} { // the part may need all ranks of g
+		if err := each.ready(g); err != nil {
 			return nil, fmt.Errorf("split: %w", err)
 		}
-		g.o.devices = append(g.o.devices, part)
 	}
 	return part, nil
 }
+
+// splitDevice returns the transport of device memory of a part of g, nil if it has none.
+func (g *Group) splitDevice(t Transport, color int, kind Kind) (DeviceTransport, error) {
+	switch {
+	case g.device != nil:
+		return g.device.Split(t, color, kind)
+	case g.o.DeviceTransport == nil || t == nil || kind != Apart:
+		return nil, nil
+	}
+	return g.o.DeviceTransport(t)
+}
+
+// ready waits until the transport of device memory has all it needs, if there is one. It
+// looks for the dead in the group that it was split from.
+func (g *Group) ready(from *Group) error {
+	if g == nil || g.device == nil {
+		return nil
+	}
+	limit := readyFor + time.Duration(g.size)*readyPerRank
+	return poll(g.device.Ready, []*Group{from}, limit)
+}
+
+const (
+	// readyFor is how long the ranks of a group may take to make their transport of device
+	// memory, which opens devices and networks, and readyPerRank how much longer for each of
+	// them.
+	readyFor     = 60 * time.Second
+	readyPerRank = 50 * time.Millisecond
+)
+
+// HostOnly reports whether groups that are split off g send device memory, but g does not.
+func (g *Group) HostOnly() bool { return g.device == nil && g.o.DeviceTransport != nil }
 
 // Close waits until the messages of bytes sent are received and frees the
 // group's resources. Collective.

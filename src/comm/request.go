@@ -218,6 +218,11 @@ func (r *message) test(spin time.Duration) (bool, error) {
 	return true, r.err
 }
 
+// await drives the message until it is done, or gives up.
+func (r *message) await() error { return r.g.wait(r, r.peer, r.bytes) }
+
+func (r *message) handle() Handle { return r.handles[r.next] }
+
 // wrong reports whether the next piece of an exact receive has another length than
 // it should.
 func (r *message) wrong(bytes int64) bool {

@@ -12,16 +12,19 @@ import (
 // Staged returns a function that makes the transport of device memory for ranks
 // that share a device, and for machines without NCCL: it copies device memory
 // through host memory, which it sends over a split of the group's transport, so
-// that messages of host memory with the same tags cannot overtake it. Copies are
-// on streams of their own; compute is the stream whose work uses the messages.
+// that messages of host memory with the same tags cannot overtake it. Any ranks may be
+// neighbours. Copies are on streams of their own; compute is the stream whose work uses
+// the messages.
 func Staged(d device.Device, compute device.Stream) func(Transport) (DeviceTransport, error) {
-	return func(t Transport) (DeviceTransport, error) {
-		part, err := t.Split(0, t.Rank())
-		if err != nil {
-			return nil, fmt.Errorf("split for device memory: %w", err)
-		}
-		return &staged{t: part, d: d, compute: compute, out: d.NewStream(), in: d.NewStream()}, nil
+	return func(t Transport) (DeviceTransport, error) { return newStaged(t, d, compute) }
+}
+
+func newStaged(t Transport, d device.Device, compute device.Stream) (*staged, error) {
+	part, err := t.Split(0, t.Rank())
+	if err != nil {
+		return nil, fmt.Errorf("split for device memory: %w", err)
 	}
+	return &staged{t: part, d: d, compute: compute, out: d.NewStream(), in: d.NewStream()}, nil
 }
 
 var (

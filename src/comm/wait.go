@@ -79,7 +79,7 @@ func (q Request) Received() (int64, error) {
 	clock := r.g.o.Clock
 	clock.Pause()
 	defer clock.Resume()
-	if err := r.wait(); err != nil {
+	if err := r.await(); err != nil {
 		return 0, err
 	}
 	if r.reaches {
@@ -89,44 +89,69 @@ func (q Request) Received() (int64, error) {
 	return r.received, nil
 }
 
-// wait drives the message until it is done, or gives up.
-func (r *message) wait() error {
-	if done, err := r.test(0); done {
+// waiting is what a wait waits for.
+type waiting interface {
+	// test drives it for as long as a Handle's Test does.
+	test(spin time.Duration) (bool, error)
+	// handle returns what is not done of it.
+	handle() Handle
+	// explain adds to an error what it is.
+	explain(err error) error
+}
+
+// wait drives something of some bytes, which comes from a rank among others, until it is
+// done, or gives up.
+func (g *Group) wait(what waiting, peer int, bytes int64) error {
+	if done, err := what.test(0); done {
 		return err
 	}
-	travel := time.Duration(float64(r.bytes) / slowest * 1e9)
+	travel := time.Duration(float64(bytes) / slowest * 1e9)
 	p := pause{yield: yieldFor + travel}
-	if _, ok := r.handles[r.next].(Sleeper); !ok {
-		if done, err := r.test(spinFor + travel/4); done {
+	if _, ok := what.handle().(Sleeper); !ok {
+		if done, err := what.test(spinFor + travel/4); done {
 			return err
 		}
 		p.used = threadTime()
 	}
-	post := r.g.o.post
-	post.wait(r.g.peers[r.peer].World)
+	post := g.o.post
+	post.wait(g.peers[peer].World)
 	defer post.wait(-1)
 	start := time.Now()
 	var looked time.Duration // when the wait last looked for the dead
 	for {
 		waited := time.Since(start)
-		for _, g := range r.g.o.devices { // the peer may need a message of device memory first
-			if err := g.driveDevice(); err != nil {
-				return r.explain(err)
+		for _, d := range g.o.devices { // the peer may need a message of device memory first
+			if err := d.driveDevice(); err != nil {
+				return what.explain(err)
 			}
 		}
-		if done, err := r.test(p.pass(r.handles[r.next], waited)); done {
+		if done, err := what.test(p.pass(what.handle(), waited)); done {
 			return err
 		}
-		if waited-looked >= r.g.watchPeriod() {
+		if waited-looked >= g.watchPeriod() {
 			looked = waited
-			if err := r.g.look(r.peer, waited); err != nil {
-				return r.explain(err)
+			if err := g.lookAround(peer, waited); err != nil {
+				return what.explain(err)
 			}
 		}
-		if limit := r.g.limit(r.peer); waited >= limit {
-			return r.explain(fmt.Errorf("%w in %v", ErrNoAnswer, limit))
+		if limit := g.limit(peer); waited >= limit {
+			return what.explain(fmt.Errorf("%w in %v", ErrNoAnswer, limit))
 		}
 	}
+}
+
+// lookAround looks for the dead in the group, then in those that send device memory: the
+// peer may wait for a rank of these.
+func (g *Group) lookAround(peer int, waited time.Duration) error {
+	if err := g.look(peer, waited); err != nil {
+		return err
+	}
+	for _, d := range g.o.devices {
+		if err := d.look(d.rank, waited); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pause is how a wait passes the time between two polls.

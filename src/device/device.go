@@ -90,3 +90,12 @@ type Event interface {
 	// asked only after Wait, or after Sync of the stream.
 	Seconds() float64
 }
+
+// Urgent returns a new stream of a device whose kernels start before those of others that
+// wait, where the device has such streams.
+func Urgent(d Device) Stream {
+	if u, ok := d.(interface{ NewUrgentStream() Stream }); ok {
+		return u.NewUrgentStream()
+	}
+	return d.NewStream()
+}

@@ -24,9 +24,16 @@ type World struct {
 }
 
 // Join forms the groups of a layout, which must fill all ranks. Collective over
-// all.
-func Join(all *comm.Group, l layout.Layout) (World, error) {
-	return join(World{All: all, Base: all}, l)
+// base.
+func Join(base *comm.Group, l layout.Layout) (World, error) {
+	w := World{All: base, Base: base}
+	if base.HostOnly() { // Base stays open where this rank gives up its device
+		var err error
+		if w.All, err = base.Split(0, base.Rank()); err != nil {
+			return w, fmt.Errorf("ranks: %w", err)
+		}
+	}
+	return join(w, l)
 }
 
 // join forms the groups of stages and of replicas of a layout that fills all ranks.
@@ -34,29 +41,13 @@ func Join(all *comm.Group, l layout.Layout) (World, error) {
 func join(w World, l layout.Layout) (World, error) {
 	stage, replica := l.Mesh.Stage(w.All.Rank()), l.Mesh.Replica(w.All.Rank())
 	var err error
-	if w.Stages, err = w.All.Split(replica, stage); err != nil {
+	if w.Stages, err = w.All.SplitAs(comm.Chain, replica, stage); err != nil {
 		return w, fmt.Errorf("stages of replica %d: %w", replica, err)
 	}
-	if w.Replicas, err = w.All.Split(stage, replica); err != nil {
+	if w.Replicas, err = w.All.SplitAs(comm.Row, stage, replica); err != nil {
 		return w, fmt.Errorf("replicas of stage %d: %w", stage, err)
 	}
 	return w, nil
-}
-
-// Across returns a group of all present ranks, ranked as All, through which memory of any
-// kind travels, and what is to be called once nothing more does. Collective over the world.
-func (w World) Across() (g *comm.Group, done func() error, err error) {
-	stays := func() error { return nil }
-	switch {
-	case w.Stages.Size() == w.All.Size():
-		return w.Stages, stays, nil
-	case w.All != w.Base:
-		return w.All, stays, nil
-	}
-	if g, err = w.All.Split(0, w.All.Rank()); err != nil { // Base sends memory of the host only
-		return nil, nil, err
-	}
-	return g, g.Close, nil
 }
 
 // Resize returns the world of the next layout: the same if its ranks are, else one of
@@ -96,8 +87,9 @@ func (w World) leave() error {
 // Close closes all groups; Base only if all ranks that were launched take part, else it
 // ends with the process. Collective over the world.
 func (w World) Close() error {
+	complete := w.All.Size() == w.Base.Size()
 	err := w.leave()
-	if w.All == w.Base {
+	if complete {
 		err = errors.Join(err, w.Base.Close())
 	}
 	return err

@@ -161,6 +161,10 @@ func (c *Call) impossible() string {
 		if c.Mem[2].IsZero() && d.N != d.O*d.C {
 			return "a dense matrix has other entries"
 		}
+	case c.Op == BlockScores && c.Mem[3].IsZero() || c.Op == BlockMask && c.Mem[2].IsZero():
+		if d.NNZ != d.O*d.C {
+			return "a dense matrix has other blocks"
+		}
 	}
 	return ""
 }
@@ -261,8 +265,6 @@ func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w C
 	k.run(s, SDDMM, w.dims(n), dvalues, dbias, dout, inp, w.RowPtr, w.ColIdx)
 }
 
-func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
-
 func (k *Calls) Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool) {
 	k.pending.Inverse = inverse
 	k.run(s, Rotary, Dims{N: n, C: width, NH: heads, HS: hs}, qkv, positions, table)
@@ -342,6 +344,10 @@ func (k *Calls) GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor 
 
 func (k *Calls) CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, each, c int) {
 	k.run(s, CombineRows, Dims{N: n, C: c, K: each}, out, inp, rows, factor)
+}
+
+func (k *Calls) CombineRowsAdd(s device.Stream, out, inp, rows, factor, add tensor.Mem, n, each, c int) {
+	k.run(s, CombineRowsAdd, Dims{N: n, C: c, K: each}, out, inp, rows, factor, add)
 }
 
 func (k *Calls) CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, each, c int) {

@@ -116,5 +116,10 @@ func deviceTransport(c config.Config, dev device.Device, stream device.Stream, r
 	if err != nil {
 		err = fmt.Errorf("%w (DYNMO_NCCL_LIBRARY names the file; comm.carrier = \"host\" does without)", err)
 	}
-	return "NCCL " + version, func(t comm.Transport) (comm.DeviceTransport, error) { return nccl.New(t, dev, stream) }, err
+	if err == nil && !nccl.LimitsCTAs() {
+		version += ", which is too old for comm.nccl_ctas,"
+	}
+	return "NCCL " + version, func(t comm.Transport) (comm.DeviceTransport, error) {
+		return nccl.New(t, dev, stream, c.Comm.NcclCTAs)
+	}, err
 }

@@ -9,11 +9,9 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
-	"dynmo/src/device"
 	"dynmo/src/fault"
 	"dynmo/src/layout"
 	"dynmo/src/model"
-	"dynmo/src/tensor"
 )
 
 // Moved says what a migration did on all ranks of its group.
@@ -41,8 +39,8 @@ func (e *NoRoomError) Error() string {
 // Run makes the stage that a plan gives this rank from the one that it had. The names,
 // lengths and texts of the sections of the layers that move go first, and every receiver
 // makes room. If one has no memory, all keep what they had and get a *NoRoomError.
-// Then the sections' memory travels, straight out of and into the layers', those of
-// different layers at once; senders free their layers when all ranks have
+// Then the sections' memory travels, straight out of and into the layers', all at once in
+// a round; senders free their layers when all ranks have
 // received theirs; a device that can keep that memory keeps it for the layers
 // that arrive with the next migration, and no longer.
 // Collective over the group.
@@ -67,7 +65,7 @@ func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage
 func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool) (*model.Stage, *Rest, error) {
 	m := mover{
 		Plan: p, group: group, x: x, s: s, arrived: make(map[int]*model.Layer),
-		rest: &Rest{group: group, x: x, reached: p.Reached}, ready: x.Stream.Record(nil),
+		rest: &Rest{group: group, x: x, reached: p.Reached, ready: x.Stream.Record(nil)},
 	}
 	if len(p.Moves) == 0 {
 		return m.assemble(), m.rest, nil
@@ -87,15 +85,14 @@ func Begin(group *comm.Group, p Plan, x *model.Exec, s *model.Stage, behind bool
 	m.rest.tell(fault.Send)
 	for _, late := range []bool{false, true} {
 		for _, move := range p.Moves {
-			if err := m.transfer(move, late, behind); err != nil {
-				return s, nil, fmt.Errorf("migrate: layer %d: %w", move.Layer, err)
-			}
+			m.transfer(move, late, behind)
 		}
 	}
-	for _, req := range m.needed {
-		if err := req.Wait(); err != nil {
-			return s, nil, fmt.Errorf("migrate: %w", err)
-		}
+	if err := m.needed.begin(m.rest); err != nil {
+		return s, nil, err
+	}
+	if err := m.needed.wait(); err != nil {
+		return s, nil, err
 	}
 	if err := m.rest.sync(); err != nil {
 		return s, nil, err
@@ -113,9 +110,8 @@ type mover struct {
 	s       *model.Stage
 	arrived map[int]*model.Layer // that there is room for, by chain position
 	lacking error                // the first layer there was no room for
-	needed  []comm.Request       // messages whose memory the next step reads
+	needed  parts                // whose memory the next step reads
 	rest    *Rest
-	ready   device.Event // the layers' memory may be read
 }
 
 // announce sends the names, lengths and texts of the sections of a layer that
@@ -187,60 +183,34 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 	return nil, &NoRoomError{m.lacking}
 }
 
-// transfer begins to move the sections of a layer that lie in memory: those that only the
-// update reads, or the others.
-func (m *mover) transfer(move layout.Move, late, behind bool) error {
+// transfer notes the sections of a layer that lie in memory and move, those that only the
+// update reads, or the others, as parts of the round that they travel in.
+func (m *mover) transfer(move layout.Move, late, behind bool) {
 	me := m.group.Rank()
+	round := &m.needed
+	switch {
+	case late && behind && move.To < move.From:
+		round = &m.rest.earlier
+	case late && behind:
+		round = &m.rest.later
+	}
 	if move.From == me {
-		if err := m.send(move, late, behind); err != nil {
-			return err
-		}
+		round.sends = add(round.sends, move.To, m.s.Layer(move.Layer), late)
 	}
-	if move.To != me {
-		return nil
+	if move.To == me {
+		round.recvs = add(round.recvs, move.From, m.arrived[move.Layer], late)
 	}
-	requests := &m.needed
-	if late && behind {
-		requests = &m.rest.requests
-	}
-	return each(m.arrived[move.Layer], late, requests, func(mem tensor.Mem) (comm.Request, error) {
-		return m.group.Recv(move.From, comm.TagSection, mem, nil)
-	})
 }
 
-// send begins to send such sections, or leaves it to the rest.
-func (m *mover) send(move layout.Move, late, behind bool) error {
-	l := m.s.Layer(move.Layer)
-	begin := func() error {
-		return each(l, late, &m.rest.requests, func(mem tensor.Mem) (comm.Request, error) {
-			return m.group.Send(move.To, comm.TagSection, mem, m.ready)
-		})
-	}
-	if !late || !behind {
-		return begin()
-	}
-	sends := &m.rest.later
-	if move.To < m.group.Rank() {
-		sends = &m.rest.earlier
-	}
-	*sends = append(*sends, begin)
-	return nil
-}
-
-// each begins a message for every section that lies in memory, of those that only the
-// update reads or of the others.
-func each(l *model.Layer, late bool, requests *[]comm.Request, begin func(tensor.Mem) (comm.Request, error)) error {
+// add appends a part for every section that lies in memory, of those that only the update
+// reads or of the others.
+func add(list []comm.Part, rank int, l *model.Layer, late bool) []comm.Part {
 	for _, sec := range l.Sections() {
-		if sec.Mem.IsZero() || sec.ForUpdate() != late {
-			continue
+		if !sec.Mem.IsZero() && sec.ForUpdate() == late {
+			list = append(list, comm.Part{Rank: rank, Mem: sec.Mem})
 		}
-		req, err := begin(sec.Mem)
-		if err != nil {
-			return fmt.Errorf("%s: %w", sec.Name, err)
-		}
-		*requests = append(*requests, req)
 	}
-	return nil
+	return list
 }
 
 // assemble puts together the new stage. What left stays with the rest.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"dynmo/src/comm"
+	"dynmo/src/device"
 	"dynmo/src/fault"
 	"dynmo/src/model"
 )
@@ -13,51 +14,78 @@ import (
 type Rest struct {
 	Moved Moved
 
-	group    *comm.Group
-	x        *model.Exec
-	requests []comm.Request
-	earlier  []func() error // sends to earlier stages that have not begun
-	later    []func() error // likewise to later ones
-	left     []*model.Layer
-	reached  func(fault.Phase) // unless nil
+	group   *comm.Group
+	x       *model.Exec
+	ready   device.Event // the layers' memory may be read
+	earlier parts        // of what goes to earlier stages
+	later   parts        // and to later ones
+	left    []*model.Layer
+	reached func(fault.Phase) // unless nil
 }
 
-// Start begins to send to earlier stages. It is called before a step: the first gradients
-// follow after a while.
-func (r *Rest) Start() error { return begin(&r.earlier) }
+// parts is what this rank sends and receives in a round.
+type parts struct {
+	sends, recvs []comm.Part
+	begun        bool
+	round        comm.Round
+}
 
-// Forwarded begins to send to later stages. It is called where a step has begun its last
-// message of activations: before, what goes there would delay them.
-func (r *Rest) Forwarded() error { return begin(&r.later) }
-
-// begin begins sends, once.
-func begin(sends *[]func() error) error {
-	for _, send := range *sends {
-		if err := send(); err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
+// begin begins the round, once.
+func (p *parts) begin(r *Rest) (err error) {
+	if p.begun {
+		return nil
 	}
-	*sends = nil
+	p.begun = true
+	if p.round, err = r.group.Exchange(comm.TagSection, p.sends, p.recvs, r.ready); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	return nil
 }
+
+// wait waits for the round, which is begun.
+func (p *parts) wait() error {
+	if err := p.round.Wait(); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
+
+func (p *parts) empty() bool { return len(p.sends)+len(p.recvs) == 0 }
+
+// Start begins what goes to earlier stages, and, on a stage that sends none to later ones,
+// what comes from earlier ones: all stages begin both in this order. It is called before
+// a step: the first gradients follow after a while.
+func (r *Rest) Start() error {
+	err := r.earlier.begin(r)
+	if err == nil && len(r.later.sends) == 0 {
+		err = r.later.begin(r)
+	}
+	return err
+}
+
+// Forwarded begins what goes to later stages. It is called where a step has begun its last
+// message of activations: before, what goes there would delay them. No other round of the
+// group or of the replicas' is begun between Start and Forwarded (see plan.Behind).
+func (r *Rest) Forwarded() error { return r.later.begin(r) }
 
 // Settle waits until the migration is over, and frees the layers that have left. A second
 // call does nothing.
 func (r *Rest) Settle() error {
-	if len(r.left)+len(r.requests) > 0 {
+	travels := !r.earlier.empty() || !r.later.empty()
+	if len(r.left) > 0 || travels {
 		r.tell(fault.Settle)
 	}
-	for _, sends := range []*[]func() error{&r.earlier, &r.later} {
-		if err := begin(sends); err != nil {
+	for _, p := range []*parts{&r.earlier, &r.later} {
+		if err := p.begin(r); err != nil {
 			return err
 		}
 	}
-	for _, req := range r.requests {
-		if err := req.Wait(); err != nil {
-			return fmt.Errorf("migrate: %w", err)
+	for _, p := range []*parts{&r.earlier, &r.later} {
+		if err := p.wait(); err != nil {
+			return err
 		}
 	}
-	if len(r.requests) > 0 {
+	if travels {
 		if err := r.sync(); err != nil {
 			return err
 		}
@@ -65,7 +93,7 @@ func (r *Rest) Settle() error {
 	for _, l := range r.left {
 		l.Free()
 	}
-	r.requests, r.left = nil, nil
+	r.earlier, r.later, r.left = parts{begun: true}, parts{begun: true}, nil
 	return nil
 }
 

@@ -19,7 +19,6 @@ type Exec struct {
 	B, T       int              // sequences in a full microbatch, tokens in a sequence
 	Scale      float64          // of the loss gradient: 1 / tokens of the global batch
 	Replicas   *comm.Group      // of the stage, for parts that talk; set by the pipeline
-	Groups     []*comm.Group    // that have messages under way while a part waits for others; likewise
 	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
 	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 
@@ -29,9 +28,9 @@ type Exec struct {
 	batch   tensor.Mem // what Full points into
 	experts tensor.Mem // of the host, where layers dispatch tokens to experts
 
-	event    device.Event   // see exchange
-	requests []comm.Request // likewise
-	counts   tensor.Mem     // of the host; see tell
+	event        device.Event // see exchange
+	sends, recvs []comm.Part  // see swap
+	counts       tensor.Mem   // of the host; see tell
 
 	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }

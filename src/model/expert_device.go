@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"slices"
 	"unsafe"
 
 	"dynmo/src/kernel"
@@ -17,6 +18,25 @@ import (
 // know the lengths of messages between spread experts, of what passes between groups, to
 // balance assignments, or for a squashed router.
 func (e Experts) waits() bool { return e.Spread > 0 || e.Groups > 0 || e.Balanced || e.Squashed }
+
+// Waits reports whether passes of the layer wait for the device to know where tokens go
+// among experts.
+func (l *Layer) Waits() bool { return slices.ContainsFunc(l.parts, waits) }
+
+// waits reports whether a part waits for where tokens go among experts, or one within it.
+func waits(p part) bool {
+	switch p := p.(type) {
+	case *experts:
+		return p.waits() || !p.grouped()
+	case *expertGroup:
+		return true
+	case *routed:
+		return slices.ContainsFunc(p.block.parts, waits)
+	case *pair:
+		return slices.ContainsFunc(p.parts, waits)
+	}
+	return false
+}
 
 // assigned returns how many assignments have a place, of n tokens; where the device decides
 // how many at most.

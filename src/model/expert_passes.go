@@ -37,8 +37,7 @@ func (e *experts) forwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, ou
 		x.Stream.Copy(out, inp)
 		return nil
 	}
-	x.Backend.CombineRows(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, n, e.Top, e.hidden)
-	x.Backend.Add(x.Stream, out, out, inp, n*e.hidden)
+	x.Backend.CombineRowsAdd(x.Stream, out, first(x, s.made, assigned, e.hidden), s.decided.places, s.decided.weights, inp, n, e.Top, e.hidden)
 	return nil
 }
 

@@ -80,15 +80,13 @@ func (e *experts) tell(x *Exec, d *Dispatch) error {
 		lo, hi := d.of(k)
 		counts[k] = int32(hi - lo)
 	}
-	x.requests = x.requests[:0]
+	x.sends, x.recvs = x.sends[:0], x.recvs[:0]
 	for i := 1; i < e.Spread; i++ {
 		replica := (me + i) % e.Spread
-		if err := x.swap(replica, of(replica, e.Count), of(replica, 0), nil); err != nil {
-			return err
-		}
+		x.swap(replica, of(replica, e.Count), of(replica, 0))
 	}
 	copy(tensor.Of[int32](of(me, e.Count)), tensor.Of[int32](of(me, 0)))
-	if err := x.wait(); err != nil {
+	if err := x.swapAll(nil); err != nil {
 		return err
 	}
 	for i, count := range counts[e.Count:] {
@@ -109,14 +107,14 @@ const (
 )
 
 // exchange copies rows between the memory of the assignments, by place, and that of the
-// rows that the experts here work on, one message for each expert and other replica. It
-// waits for those of the others.
+// rows that the experts here work on, in a round with one message for each expert and other
+// replica, and waits for it.
 func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.Mem) error {
 	if e.Spread == 0 {
 		return nil
 	}
 	x.event = x.Stream.Record(x.event)
-	x.requests = x.requests[:0]
+	x.sends, x.recvs = x.sends[:0], x.recvs[:0]
 	here, me := e.here(), x.Replicas.Rank()
 	for i := range e.Spread {
 		replica := (me + i) % e.Spread
@@ -132,39 +130,28 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 				x.Stream.Copy(in, out)
 				continue
 			}
-			if err := x.swap(replica, in, out, x.event); err != nil {
-				return err
-			}
+			x.swap(replica, in, out)
 		}
 	}
-	return x.wait()
+	return x.swapAll(x.event)
 }
 
-// swap begins to receive from another replica, and to send to it, once after has happened;
-// nothing of no bytes.
-func (x *Exec) swap(replica int, in, out tensor.Mem, after device.Event) error {
-	for _, m := range []struct {
-		begin func(rank, tag int, m tensor.Mem, after device.Event) (comm.Request, error)
-		mem   tensor.Mem
-	}{{x.Replicas.Recv, in}, {x.Replicas.Send, out}} {
-		if m.mem.Bytes == 0 {
-			continue
-		}
-		req, err := m.begin(replica, comm.TagExperts, m.mem, after)
-		if err != nil {
-			return err
-		}
-		x.requests = append(x.requests, req)
+// swap notes what is received from another replica and what is sent to it.
+func (x *Exec) swap(replica int, in, out tensor.Mem) {
+	x.recvs = append(x.recvs, comm.Part{Rank: replica, Mem: in})
+	x.sends = append(x.sends, comm.Part{Rank: replica, Mem: out})
+}
+
+// swapAll exchanges what swap noted, in a round that begins once after has happened, waits
+// for it, and tells whoever times passes.
+func (x *Exec) swapAll(after device.Event) error {
+	round, err := x.Replicas.Exchange(comm.TagExperts, x.sends, x.recvs, after)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// wait waits for what swap began, and tells whoever times passes. It drives the messages of
-// other groups: those that another replica waits for may be among them.
-func (x *Exec) wait() error {
 	if x.Exchanging != nil {
 		x.Exchanging(true)
 		defer x.Exchanging(false)
 	}
-	return comm.WaitAll(x.requests, x.Groups...)
+	return round.Wait()
 }

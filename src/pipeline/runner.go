@@ -29,7 +29,7 @@ type Options struct {
 	Graphs     bool // a layer's passes, where they repeat, are enqueued as graphs
 	Validation int  // microbatches of all replicas that Validate takes; 0: it is not called
 	// Bucket is the most bytes of gradients that are summed over replicas together, unless a
-	// layer alone has more; 0 means bucketBytes.
+	// layer alone has more; 0 means a MiB for each replica.
 	Bucket int64
 }
 
@@ -47,11 +47,12 @@ type Runner struct {
 	trained    int              // chain position of the first layer that is trained: no gradient goes further back
 	list       []schedule.Instr // with messages
 	chunks     []*chunk
-	sends      []comm.Request // not yet complete; in tied also receives
+	sends      []comm.Request // not yet complete
 	graphs     graphs
 	mostGraphs int // shapes that graphs holds at most
 	reduce     reducer
 	ties       []model.Tie
+	tiedRounds tiedRounds
 	tied       tensor.Mem // where a tied matrix is owned: another stage's gradient of it
 	validation validation
 
@@ -97,7 +98,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 		schedule: sched, owners: l.Owners(),
 		graphs: graphs{}, ties: s.Config.Ties(), lossLayers: s.Config.Losses(),
 	}
-	x.Replicas, x.Groups, x.Exchanging = g.Replicas, []*comm.Group{g.Stages, g.Replicas}, r.exchanging
+	x.Replicas, x.Exchanging = g.Replicas, r.exchanging
 	if err := r.agreeTrained(); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}

@@ -19,7 +19,7 @@ func (r *Runner) borrowedAfar() int64 {
 }
 
 // trainedTies calls visit for every tie one of whose ends is here, unless it is
-// frozen, with the ends that are here, and then waits for the messages.
+// frozen, with the ends that are here.
 func (r *Runner) trainedTies(visit func(t model.Tie, owned, lent *model.Param) error) error {
 	for _, t := range r.ties {
 		owned, lent := r.s.Param(t.Owner, t.Weight), r.s.Param(t.Borrower, t.Weight)
@@ -30,7 +30,7 @@ func (r *Runner) trainedTies(visit func(t model.Tie, owned, lent *model.Param) e
 			return err
 		}
 	}
-	return r.drain()
+	return nil
 }
 
 // rows returns the part of the whole tied matrix (weights or gradients) that is
@@ -40,48 +40,79 @@ func rows(whole tensor.Mem, p *model.Param, t model.Tie) tensor.Mem {
 	return whole.Span(int64(t.First)*row, int64(t.Rows)*row)
 }
 
+// tiedRounds is what of the rounds of tied matrices is kept from one to the next.
+type tiedRounds struct {
+	sends, recvs []comm.Part
+	sent         []comm.Round // not waited for yet
+}
+
+func (q *tiedRounds) clear() { q.sends, q.recvs = q.sends[:0], q.recvs[:0] }
+
+// exchange begins a round of what was noted.
+func (q *tiedRounds) exchange(r *Runner) (comm.Round, error) {
+	return r.group.Exchange(comm.TagTied, q.sends, q.recvs, r.ready())
+}
+
 // sumTied adds the borrowers' gradients of tied matrices to the owners', tie by
-// tie, once, after the last microbatch, also where both are on one stage.
+// tie, once, after the last microbatch, also where both are on one stage. Each tie between
+// two stages is a round.
 func (r *Runner) sumTied() error {
-	return r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
+	q := &r.tiedRounds
+	q.sent = q.sent[:0]
+	err := r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
+		q.clear()
 		if owned == nil {
-			req, err := r.group.Send(r.owners[t.Owner], comm.TagTied, lent.G, r.ready())
-			r.sends = append(r.sends, req)
+			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Owner], Mem: lent.G})
+			round, err := q.exchange(r)
+			q.sent = append(q.sent, round)
 			return err
 		}
 		sum := rows(owned.G, owned, t)
-		g := tensor.Mem{}
 		if lent != nil {
-			g = lent.G
-		} else {
-			g = r.tied.Span(0, sum.Bytes)
-			req, err := r.group.Recv(r.owners[t.Borrower], comm.TagTied, g, r.ready()) // the last sum may still be read
-			if err != nil {
-				return err
-			}
-			if err := req.Wait(); err != nil {
-				return err
-			}
+			r.x.Backend.Accumulate(r.x.Stream, sum, sum, lent.G, t.Rows*t.Cols)
+			return nil
+		}
+		g := r.tied.Span(0, sum.Bytes) // the last sum may read it until the round begins
+		q.recvs = append(q.recvs, comm.Part{Rank: r.owners[t.Borrower], Mem: g})
+		round, err := q.exchange(r)
+		if err == nil {
+			err = round.Wait()
+		}
+		if err != nil {
+			return err
 		}
 		r.x.Backend.Accumulate(r.x.Stream, sum, sum, g, t.Rows*t.Cols)
 		return nil
 	})
+	for _, round := range q.sent {
+		if err == nil {
+			err = round.Wait()
+		}
+	}
+	return err
 }
 
-// shareTied gives the borrowers the owners' weights after an update.
+// shareTied gives the borrowers the owners' weights after an update, in one round.
 func (r *Runner) shareTied() error {
-	return r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
-		var req comm.Request
-		var err error
+	q := &r.tiedRounds
+	q.clear()
+	err := r.trainedTies(func(t model.Tie, owned, lent *model.Param) error {
 		switch {
 		case owned != nil && lent != nil:
 			r.x.Stream.Copy(lent.W, rows(owned.W, owned, t))
 		case owned != nil:
-			req, err = r.group.Send(r.owners[t.Borrower], comm.TagTied, rows(owned.W, owned, t), r.ready())
+			q.sends = append(q.sends, comm.Part{Rank: r.owners[t.Borrower], Mem: rows(owned.W, owned, t)})
 		default:
-			req, err = r.group.Recv(r.owners[t.Owner], comm.TagTied, lent.W, r.ready())
+			q.recvs = append(q.recvs, comm.Part{Rank: r.owners[t.Owner], Mem: lent.W})
 		}
-		r.sends = append(r.sends, req)
-		return err
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	round, err := q.exchange(r)
+	if err != nil {
+		return err
+	}
+	return round.Wait()
 }

@@ -90,9 +90,13 @@ func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedu
 // Behind reports whether what only the update reads of layers that move, masters and
 // moments, may follow them while the next step computes: no dynamism changes layers before
 // it, all ranks stay, and every stage has memory for the layers that leave it beside that
-// of the next layout.
+// of the next layout. On GPUs it may not where replicas exchange rows of experts in every
+// pass: those rounds would wait for it (see comm.Group.Exchange).
 func (p *Planner) Behind(t cost.Table, present, next layout.Layout) bool {
 	if d := p.config.Dynamic; d.Has("prune") || d.Has("freeze") || !next.SameRanks(present) {
+		return false
+	}
+	if p.config.Device.Kind == "cuda" && p.config.Spread() {
 		return false
 	}
 	p, err := p.Of(next)

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 
 	"dynmo/src/elastic"
@@ -35,17 +34,10 @@ func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next 
 	if err != nil {
 		return w, s, nil, err
 	}
-	group, done, err := w.Across()
-	if err != nil {
-		return w, s, nil, fmt.Errorf("migrate: %w", err)
-	}
 	p.Reached = reached
-	s, rest, err := migrate.Begin(group, p, r.x, s, false)
+	s, rest, err := migrate.Begin(w.All, p, r.x, s, false)
 	if err == nil {
 		err = rest.Settle()
-	}
-	if _, stay := errors.AsType[*migrate.NoRoomError](err); err == nil || stay {
-		err = errors.Join(err, done())
 	}
 	if err != nil {
 		return w, s, nil, err

@@ -2,6 +2,7 @@ package commtest
 
 import (
 	"fmt"
+	"slices"
 
 	"dynmo/src/comm"
 )
@@ -107,22 +108,38 @@ func ring(lengths []int64) func(*batch) error {
 	}
 }
 
-// allPairs returns a program that sends from every rank to every rank, itself too,
-// before any receives.
-func allPairs(lengths []int64) func(*batch) error {
+// pairs returns a program that sends from every rank to others, before any receives.
+func pairs(lengths []int64, others func(ranked) []int) func(*batch) error {
 	return func(b *batch) error {
 		for i, length := range lengths {
-			for peer := range b.Size() {
+			for _, peer := range others(b) {
 				b.send(peer, i, i, length)
 			}
 		}
 		for i, length := range lengths {
-			for peer := range b.Size() {
+			for _, peer := range others(b) {
 				b.recv(peer, i, i, length)
 			}
 		}
 		return b.finish()
 	}
+}
+
+// everyone returns all ranks, this one too.
+func everyone(m ranked) []int {
+	list := make([]int, m.Size())
+	for rank := range list {
+		list[rank] = rank
+	}
+	return list
+}
+
+// around returns this rank and its neighbours in a ring.
+func around(m ranked) []int {
+	above, below := neighbours(m)
+	list := []int{m.Rank(), above, below}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // tagsOutOfOrder: many messages under way, received from the last tag to the first.

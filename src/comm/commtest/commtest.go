@@ -34,7 +34,7 @@ func Cases() []Case {
 		{"UpToTooLong", upToTooLong},
 		{"TagsOutOfOrder", onHost(tagsOutOfOrder)},
 		{"FirstInFirstOut", onHost(firstInFirstOut)},
-		{"AllPairs", onHost(allPairs([]int64{0, 1000, 5000, 100_000}))},
+		{"AllPairs", onHost(pairs([]int64{0, 1000, 5000, 100_000}, everyone))},
 		{"OldRequests", oldRequests},
 		{"Bytes", sendBytes},
 		{"WrongLength", wrongLength},
@@ -147,11 +147,14 @@ func (e *exchange) compare() error {
 	return nil
 }
 
-// neighbours returns the ranks above and below, in a ring.
-func neighbours(g interface {
+// ranked is a rank among others.
+type ranked interface {
 	Rank() int
 	Size() int
-}) (above, below int) {
+}
+
+// neighbours returns the ranks above and below, in a ring.
+func neighbours(g ranked) (above, below int) {
 	return (g.Rank() + 1) % g.Size(), (g.Rank() + g.Size() - 1) % g.Size()
 }
 

@@ -15,7 +15,7 @@ import (
 type DeviceWorld struct {
 	// Device opens a rank's device, which is closed in the end.
 	Device func(t comm.Transport) (device.Device, error)
-	// Transport makes a transport between the ranks of t. Collective.
+	// Transport makes the transport of a world, the ranks of t. Collective.
 	Transport func(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error)
 }
 
@@ -30,7 +30,7 @@ type DeviceCase struct {
 func DeviceCases() []DeviceCase {
 	return []DeviceCase{
 		{"Ring", onDevice(ring(deviceLengths))},
-		{"AllPairs", onDevice(allPairs(deviceLengths))},
+		{"Neighbours", onDevice(pairs(deviceLengths, around))},
 		{"TagsOutOfOrder", onDevice(tagsOutOfOrder)},
 		{"FirstInFirstOut", onDevice(firstInFirstOut)},
 		{"Empty", onDevice(empty)},
@@ -42,6 +42,8 @@ func DeviceCases() []DeviceCase {
 		{"SteadyRing", (*Rank).steadyRing},
 		{"Group", (*Rank).group},
 		{"Exchange", (*Rank).exchange},
+		{"Storm", (*Rank).storm},
+		{"Leave", (*Rank).leave},
 		{"HostBetween", (*Rank).hostBetween},
 		{"HostAnswer", (*Rank).hostAnswer},
 		{"CloseAndSplit", (*Rank).closeAndSplit},
@@ -55,7 +57,7 @@ type Rank struct {
 	comm.Transport
 	Device          device.Device
 	Compute         device.Stream
-	DeviceTransport comm.DeviceTransport
+	DeviceTransport comm.DeviceTransport // of a chain of all ranks
 
 	world   DeviceWorld
 	counter *counter     // the device, as the transport gets it
@@ -89,9 +91,61 @@ func (w DeviceWorld) Run(t comm.Transport, program func(*Rank) error) error {
 	return d.Close()
 }
 
-// openTransport makes a transport between the ranks of t. Collective.
-func (r *Rank) openTransport(t comm.Transport) (comm.DeviceTransport, error) {
+// openWorld makes the transport of a world, the ranks of t. Collective.
+func (r *Rank) openWorld(t comm.Transport) (comm.DeviceTransport, error) {
 	return r.world.Transport(t, r.counter, r.Compute)
+}
+
+// openTransport makes the transport of a chain of the ranks of t, which are a world.
+// Collective.
+func (r *Rank) openTransport(t comm.Transport) (comm.DeviceTransport, error) {
+	world, err := r.openWorld(t)
+	if err != nil {
+		return nil, err
+	}
+	part, err := t.Split(0, t.Rank())
+	if err != nil {
+		return nil, err
+	}
+	c, err := world.Split(part, 0, comm.Chain)
+	if err != nil {
+		return nil, err
+	}
+	return &chain{c, world, part}, wait(func() (bool, error) {
+		ready, err := c.Ready()
+		if err != nil || !ready {
+			return ready, err
+		}
+		return world.Ready()
+	})
+}
+
+// chain is a transport that closes the one it is split from, and the one of the host that
+// it was made on.
+type chain struct {
+	comm.DeviceTransport
+	world comm.DeviceTransport
+	part  comm.Transport
+}
+
+// Within returns the transports of a chain and of its world.
+func Within(t comm.DeviceTransport) (messages, world comm.DeviceTransport) {
+	c := t.(*chain)
+	return c.DeviceTransport, c.world
+}
+
+func (c *chain) Close() error {
+	for _, end := range []func() error{c.DeviceTransport.Close, c.world.Close, c.part.Close} {
+		if err := end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chain) Abort() {
+	c.DeviceTransport.Abort()
+	c.world.Abort()
 }
 
 // within runs a program with a transport between the ranks of t.
@@ -126,6 +180,9 @@ func (c *counter) AllocHost(bytes int64) (tensor.Mem, error) {
 	c.blocks++
 	return c.Device.AllocHost(bytes)
 }
+
+// NewUrgentStream returns one of the device, if it has such.
+func (c *counter) NewUrgentStream() device.Stream { return device.Urgent(c.Device) }
 
 func (c *counter) FreeHost(m tensor.Mem) {
 	c.blocks--
@@ -206,14 +263,24 @@ func Wait(handles ...comm.Handle) error {
 
 // waitFor returns a function that polls a handle until it is done.
 func waitFor(h comm.Handle) func() (received int64, err error) {
-	return func() (int64, error) {
-		for start := time.Now(); time.Since(start) < 20*time.Second; {
-			if done, got, err := h.Test(50 * time.Microsecond); done || err != nil {
-				return got.Bytes, err
-			}
-		}
-		return 0, errLate
+	return func() (received int64, err error) {
+		err = wait(func() (bool, error) {
+			done, got, err := h.Test(50 * time.Microsecond)
+			received = got.Bytes
+			return done, err
+		})
+		return received, err
 	}
+}
+
+// wait polls until something is done.
+func wait(done func() (bool, error)) error {
+	for start := time.Now(); time.Since(start) < 20*time.Second; {
+		if done, err := done(); done || err != nil {
+			return err
+		}
+	}
+	return errLate
 }
 
 // Finish waits for messages and compares the bytes received.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"dynmo/src/comm"
 	"dynmo/src/tensor"
@@ -13,15 +14,19 @@ import (
 
 // Tags of the control messages, above those of comm's collectives.
 const (
-	tagClearToSend = comm.TagDevice + iota // from a receiver: a notice for each receive that is posted
-	tagReadyToSend                         // from a sender: an identity, then a notice for each message, in order
+	tagIdentity    = comm.TagDevice + iota // from rank 0 of a communicator: the identity
+	tagRound                               // from a rank that is ready for a round: a notice
+	tagClearToSend                         // from a receiver that is ready: a notice
+	tagReadyToSend                         // from the upper rank of a pair that is ready to send: a notice
+	tagOrder                               // from the lower rank: notices of what both issue next, or empty ones
 )
 
-// notice describes a message of a channel before it is issued.
+// notice describes a message, or all that one rank sends to another in a round.
 type notice struct {
 	tag   int
 	bytes int64
 	upTo  bool // from a receiver: a shorter message will do
+	some  bool // false: there is no message
 }
 
 const noticeBytes = 16
@@ -29,17 +34,20 @@ const noticeBytes = 16
 // blockBytes is the length of a control message's memory: the longest message.
 const blockBytes = int64(len(identity{}))
 
-func (n notice) encode() (b [noticeBytes]byte) {
-	binary.LittleEndian.PutUint32(b[:], uint32(n.tag))
+func (n notice) encode(b []byte) {
+	clear(b[:noticeBytes])
+	binary.LittleEndian.PutUint32(b, uint32(n.tag))
 	if n.upTo {
 		b[4] = 1
 	}
+	if n.some {
+		b[5] = 1
+	}
 	binary.LittleEndian.PutUint64(b[8:], uint64(n.bytes))
-	return b
 }
 
 func decode(b []byte) notice {
-	return notice{int(binary.LittleEndian.Uint32(b)), int64(binary.LittleEndian.Uint64(b[8:])), b[4] != 0}
+	return notice{int(binary.LittleEndian.Uint32(b)), int64(binary.LittleEndian.Uint64(b[8:])), b[4] != 0, b[5] != 0}
 }
 
 // control sends control messages over a transport of host memory, and reuses their
@@ -81,10 +89,19 @@ func (k *control) send(to, tag int, data []byte) error {
 	return nil
 }
 
-// notify begins to send a notice to a rank.
-func (k *control) notify(to, tag int, n notice) error {
-	b := n.encode()
-	return k.send(to, tag, b[:])
+// notify begins to send notices to a rank.
+func (k *control) notify(to, tag int, notices ...notice) error {
+	var b [2 * noticeBytes]byte
+	for i, n := range notices {
+		n.encode(b[i*noticeBytes:])
+	}
+	return k.send(to, tag, b[:len(notices)*noticeBytes])
+}
+
+// who names a rank.
+func (k *control) who(rank int) string {
+	p := k.t.Peer(rank)
+	return fmt.Sprintf("rank %d (host %s)", p.World, p.Host)
 }
 
 // drive frees the memory of the messages that are sent.
@@ -104,12 +121,23 @@ func (k *control) drive() error {
 	return failed
 }
 
-// release gives the memory back. Nothing is under way.
-func (k *control) release() {
+// release gives the memory back once all messages are sent.
+func (k *control) release(deadline time.Time) error {
+	for len(k.sending) > 0 {
+		err := k.drive()
+		if err == nil && time.Now().After(deadline) {
+			err = comm.ErrNoAnswer
+		}
+		if err != nil {
+			return fmt.Errorf("control messages: %w", err)
+		}
+		time.Sleep(poll)
+	}
 	for _, m := range k.free {
 		k.t.Free(m)
 	}
 	k.free = nil
+	return nil
 }
 
 // inbox receives control messages of one rank and tag, one at a time. A receive

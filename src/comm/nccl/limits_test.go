@@ -4,6 +4,7 @@ package nccl
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,7 +18,14 @@ import (
 	"dynmo/src/device/cuda/cudatest"
 )
 
-func init() { roles["pairs"] = pairs }
+func init() {
+	roles["pairs"] = pairs
+	for _, c := range commtest.DeviceCases() {
+		roles["eight "+c.Name] = func() error {
+			return local.Run(8, func(tr comm.Transport) error { return gpus.Run(tr, c.Run) })
+		}
+	}
+}
 
 // limited runs a role on ranks with a GPU each that has few CTAs or hardware queues, and
 // returns what it prints. GPUs that hang are reported after a second.
@@ -58,6 +66,17 @@ func TestCommunicatorsOfPairsHang(t *testing.T) {
 	}
 }
 
+// The communicators of a world, a chain and its ends take three kernels' CTAs and as many
+// hardware queues as a GPU has at first, whatever is under way at the same time.
+func TestChainsNeedFewCTAs(t *testing.T) {
+	for _, name := range []string{"Storm", "Exchange", "Neighbours"} {
+		out, err := limited(t, "eight "+name, fmt.Sprintf("DYNMO_EMULATE_CTAS=%d", 3*ctas), "DYNMO_EMULATE_QUEUES=8")
+		if err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
 // pairs sends two messages from every rank to every other, each ordered pair by a
 // communicator and on a stream of its own, all receives first.
 func pairs() error {
@@ -84,7 +103,7 @@ func pairs() error {
 				}
 			}
 			for i := range p.comms {
-				commtest.Must(p.comms[i].await(time.Now().Add(10 * time.Second)))
+				commtest.Must(p.await(i, time.Now().Add(10*time.Second)))
 			}
 			return errors.Join(p.exchange(), p.close())
 		})
@@ -99,7 +118,7 @@ type pairwise struct {
 }
 
 func (p *pairwise) open(id identity, rank int) {
-	p.comms = append(p.comms, commtest.Value(begin(id, rank, 2)))
+	p.comms = append(p.comms, commtest.Value(begin(id, rank, 2, 32)))
 	p.streams = append(p.streams, p.r.Device.NewStream())
 }
 
@@ -121,7 +140,7 @@ func (p *pairwise) exchange() error {
 				} else {
 					commtest.Must(c.recv(m, 0, handle))
 				}
-				commtest.Must(c.await(deadline))
+				commtest.Must(p.await(i, deadline))
 			}
 			ends = append(ends, p.streams[i].Record(nil))
 		}
@@ -135,6 +154,12 @@ func (p *pairwise) exchange() error {
 		}
 	}
 	return nil
+}
+
+// await waits until a communicator is ready.
+func (p *pairwise) await(i int, deadline time.Time) error {
+	d := domain{k: p.comms[i]}
+	return d.await(deadline)
 }
 
 func (p *pairwise) close() (err error) {

@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// Ranks that are processes, each with the channels of its groups.
+// Ranks that are processes, each with the communicators of its groups.
 func TestProcesses(t *testing.T) {
 	const ranks = 3
 	skipWithout(t, ranks)
@@ -38,7 +38,7 @@ func TestProcesses(t *testing.T) {
 	if err != nil {
 		t.Skip("mpirun is not installed")
 	}
-	for _, name := range []string{"Ring", "AllPairs", "UpTo", "CloseAndSplit"} {
+	for _, name := range []string{"Ring", "Neighbours", "Exchange", "UpTo", "CloseAndSplit"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()

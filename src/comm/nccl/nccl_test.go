@@ -13,10 +13,8 @@ import (
 
 	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
-	"dynmo/src/comm/local"
 	"dynmo/src/device"
 	"dynmo/src/device/cuda/cudatest"
-	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
 
@@ -78,64 +76,61 @@ func TestSuite(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
 		for _, c := range commtest.DeviceCases() {
 			t.Run(fmt.Sprintf("n=%d/%s", ranks, c.Name), func(t *testing.T) {
-				world(t, ranks, func(r *commtest.Rank, _ *transport) error { return c.Run(r) })
+				world(t, ranks, func(r *commtest.Rank, _ *messages) error { return c.Run(r) })
 			})
 		}
 	}
 }
 
 // A message of another length than was expected is an error of the sender too,
-// and both sides name both lengths.
+// and both sides name both lengths, in either direction.
 func TestLengthsDisagree(t *testing.T) {
-	world(t, 2, func(r *commtest.Rank, d *transport) error {
-		m := commtest.Value(r.Memory(2000))
-		var h comm.Handle
-		var err error
-		if r.Rank() == 0 {
-			h, err = d.Send(1, 3, m.Span(0, 1000), nil)
-		} else {
-			h, err = d.Recv(0, 3, m, false, nil)
-		}
-		if err == nil {
-			err = commtest.Wait(h)
-		}
-		if err == nil || !strings.Contains(err.Error(), "tag 3 has 1000 bytes, but 2000 are expected") {
-			return fmt.Errorf("want an error that names both lengths, got %v", err)
-		}
-		return nil
-	})
+	for sender := range 2 {
+		world(t, 2, func(r *commtest.Rank, m *messages) error {
+			mem := commtest.Value(r.Memory(2000))
+			var h comm.Handle
+			var err error
+			if r.Rank() == sender {
+				h, err = r.DeviceTransport.Send(1-sender, 3, mem.Span(0, 1000), nil)
+			} else {
+				h, err = r.DeviceTransport.Recv(sender, 3, mem, false, nil)
+			}
+			if err == nil {
+				err = commtest.Wait(h)
+			}
+			if err == nil || !strings.Contains(err.Error(), "tag 3 has 1000 bytes, but 2000 are expected") {
+				return fmt.Errorf("want an error that names both lengths, got %v", err)
+			}
+			return nil
+		})
+	}
 }
 
 // An abort ends at once what waits for another rank on the GPU: a message on the
-// stream whose other half was not begun.
+// stream whose other half is not issued.
 func TestAbort(t *testing.T) {
 	aborted := make(chan struct{})
-	world(t, 2, func(r *commtest.Rank, d *transport) error {
-		m := commtest.Value(r.Memory(1 << 20))
-		never := commtest.Value(d.Recv(1-r.Rank(), 1, m, false, nil))
+	world(t, 2, func(r *commtest.Rank, m *messages) error {
+		mem := commtest.Value(r.Memory(1 << 20))
+		never := commtest.Value(m.begin(transfer{peer: 1 - r.Rank(), tag: 1, mem: mem}, nil))
 		if r.Rank() == 0 {
 			defer close(aborted)
-			out := commtest.Value(d.Send(1, 2, m, nil))
-			for !out.(*transfer).enqueued {
+			out := commtest.Value(m.begin(transfer{peer: 1, sends: true, tag: 2, mem: mem}, nil))
+			for !out.enqueued {
 				_, _, err := out.Test(0)
 				commtest.Must(err)
 			}
 		} else {
-			commtest.Value(d.Recv(0, 2, m, false, nil))
-			for !d.byRoute[route{0, 1}].base().comm.begun() {
-				_, _, err := never.Test(0)
-				commtest.Must(err)
-			}
-			<-aborted // this rank answers no more
+			commtest.Value(m.begin(transfer{peer: 0, tag: 2, mem: mem}, nil))
+			commtest.Must(m.pairs[0].drive()) // the other rank hears that there is room, and this one no more
+			<-aborted
 		}
 		start := time.Now()
-		d.Abort()
+		r.DeviceTransport.Abort()
 		if done, _, err := never.Test(0); !done || !errors.Is(err, errAborted) {
 			return fmt.Errorf("after the abort: %v, %v", done, err)
 		}
-		for _, e := range d.endpoints {
-			commtest.Must(e.base().stream.Sync())
-		}
+		commtest.Must(m.path.stream.Sync())
 		if took := time.Since(start); took > 5*time.Second {
 			return fmt.Errorf("the abort took %v", took)
 		}
@@ -149,7 +144,7 @@ func TestFault(t *testing.T) {
 		t.Skip("only the emulated library can be told to fail")
 	}
 	t.Setenv("DYNMO_EMULATE_NCCL_FAULT", "7777")
-	world(t, 2, func(r *commtest.Rank, d *transport) error {
+	world(t, 2, func(r *commtest.Rank, m *messages) error {
 		above, below := r.Neighbours()
 		in := commtest.Value(r.Recv(below, 0, 0, 7777))
 		out, err := r.Send(above, 0, 0, 7777)
@@ -157,86 +152,43 @@ func TestFault(t *testing.T) {
 			err = r.Finish(out, in)
 		}
 		for err == nil { // the receive is done once it is enqueued
-			_, _, err = (&transfer{channel: d.endpoints[0].base()}).Test(0)
+			err = m.Drive()
 		}
-		if !strings.Contains(err.Error(), "network error") || !strings.Contains(err.Error(), "to rank") {
+		if !strings.Contains(err.Error(), "network error") || !strings.Contains(err.Error(), "with rank") {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})
 }
 
-// Communicators of several ranks are split, shrunk and ended.
-func TestCommunicators(t *testing.T) {
-	skipWithout(t, 3)
-	id, err := newIdentity()
-	expect.OK(t, err)
-	err = local.Run(3, func(tr comm.Transport) error {
-		return gpus.Run(tr, func(r *commtest.Rank) error {
-			deadline := time.Now().Add(10 * time.Second)
-			all := commtest.Value(begin(id, r.Rank(), 3))
-			commtest.Must(all.await(deadline))
-			for _, part := range subsets(all, r.Rank(), deadline) { // {2, 0} and {0, 2}, in these orders
-				pass(r, part, deadline)
-				part.end(deadline)
-			}
-			all.end(deadline)
-			return nil
-		})
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// subset is a communicator and this rank in it.
-type subset struct {
-	communicator
-	rank int
-}
-
-// subsets splits ranks 0 and 2 off, in reverse, and shrinks rank 1 away, which
-// gets none of them.
-func subsets(all communicator, rank int, deadline time.Time) []subset {
-	part := commtest.Value(all.split(rank%2, -rank))
-	commtest.Must(all.await(deadline))
-	if rank == 1 {
-		part.end(deadline)
+// A round of other lengths than the ranks expect is an error on all that find out.
+func TestRoundsDisagree(t *testing.T) {
+	world(t, 2, func(r *commtest.Rank, _ *messages) error {
+		_, world := commtest.Within(r.DeviceTransport)
+		mem := commtest.Value(r.Memory(4000))
+		other := 1 - r.Rank()
+		sends := []comm.Part{{Rank: other, Mem: mem.Span(0, 1000)}}
+		recvs := []comm.Part{{Rank: other, Mem: mem.Span(1000, int64(2000))}}
+		err := commtest.Wait(commtest.Value(world.Exchange(sends, recvs, nil)))
+		if err == nil || !strings.Contains(err.Error(), "sends 1000 bytes, but 2000 are expected") {
+			return fmt.Errorf("want an error that names both lengths, got %v", err)
+		}
 		return nil
-	}
-	rest, err := all.shrink(1)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return []subset{{part, 1 - rank/2}}
-	}
-	commtest.Must(err)
-	commtest.Must(all.await(deadline))
-	return []subset{{part, 1 - rank/2}, {rest, rank / 2}}
+	})
 }
 
-// end ends a communicator. Collective.
-func (c communicator) end(deadline time.Time) {
-	commtest.Must(c.await(deadline))
-	commtest.Must(c.finish())
-	commtest.Must(c.await(deadline))
-	commtest.Must(c.destroy())
-}
-
-// pass sends a pattern from rank 0 of two to rank 1.
-func pass(r *commtest.Rank, s subset, deadline time.Time) {
-	const bytes = 100_000
-	m := commtest.Value(r.Memory(bytes))
-	want := pattern(bytes)
-	commtest.Must(s.await(deadline))
-	if handle := r.Compute.(handled).Handle(); s.rank == 0 {
-		r.Compute.Copy(m, tensor.From(want))
-		commtest.Must(s.send(m, 1, handle))
-	} else {
-		commtest.Must(s.recv(m, 0, handle))
-	}
-	commtest.Must(s.await(deadline))
-	if s.rank == 0 {
-		commtest.Must(r.Compute.Sync())
-	} else {
-		commtest.Must(holds(r.Compute, m, want))
-	}
+// Only neighbours exchange messages.
+func TestNoNeighbour(t *testing.T) {
+	world(t, 4, func(r *commtest.Rank, m *messages) (err error) {
+		if r.Rank() == 1 {
+			func() {
+				defer func() { err = fmt.Errorf("%v", recover()) }()
+				_, _ = m.begin(transfer{peer: 3, sends: true}, nil)
+			}()
+			if !strings.Contains(err.Error(), "no neighbour") {
+				return err
+			}
+		}
+		return r.DeviceTransport.Close()
+	})
 }

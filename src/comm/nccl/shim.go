@@ -20,28 +20,43 @@ import (
 	"dynmo/src/tensor"
 )
 
-// check turns a status of the shim into an error, nil for 0. k may be nil. A call
-// that this library is too old for is errors.ErrUnsupported.
+// check turns a status of the shim into an error, nil for 0. k may be nil.
 func check(k *C.dynmo_nccl, status C.int32_t) error {
 	if status == 0 {
 		return nil
 	}
 	var text [1024]C.char // NCCL's last complaint is a line of its log
 	C.dynmo_nccl_error(k, status, &text[0], C.int32_t(len(text)))
-	if status == C.DYNMO_NCCL_ABSENT {
-		return fmt.Errorf("%s: %w", C.GoString(&text[0]), errors.ErrUnsupported)
-	}
 	return errors.New(C.GoString(&text[0]))
 }
 
 // Version returns the version of the library, such as "2.18.5", and opens it.
 // The error says that there is none, or that it is too old.
 func Version() (string, error) {
-	var code C.int32_t
-	if err := check(nil, C.dynmo_nccl_open(&code)); err != nil {
+	code, err := version()
+	if err != nil {
 		return "", fmt.Errorf("nccl: %w", err)
 	}
 	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100), nil
+}
+
+// version returns the library's own code of its version.
+func version() (int, error) {
+	var code C.int32_t
+	err := check(nil, C.dynmo_nccl_open(&code))
+	return int(code), err
+}
+
+// LimitsCTAs reports whether the library takes a limit of the CTAs of a communicator.
+func LimitsCTAs() bool {
+	code, err := version()
+	return err == nil && code >= C.DYNMO_NCCL_LIMITS
+}
+
+// splits reports whether the library can split a communicator.
+func splits() bool {
+	code, err := version()
+	return err == nil && code >= C.DYNMO_NCCL_SPLITS
 }
 
 // identity lets the ranks of one communicator find each other.
@@ -58,9 +73,10 @@ func newIdentity() (identity, error) {
 // abort may be called until ready reports true.
 type communicator struct{ k *C.dynmo_nccl }
 
-func begin(id identity, rank, ranks int) (communicator, error) {
+// begin begins a communicator whose kernels take at most ctas blocks each.
+func begin(id identity, rank, ranks, ctas int) (communicator, error) {
 	var c communicator
-	err := check(nil, C.dynmo_nccl_begin(unsafe.Pointer(&id), C.int32_t(rank), C.int32_t(ranks), &c.k))
+	err := check(nil, C.dynmo_nccl_begin(unsafe.Pointer(&id), C.int32_t(rank), C.int32_t(ranks), C.int32_t(ctas), &c.k))
 	return c, err
 }
 
@@ -92,21 +108,17 @@ func (c communicator) await(deadline time.Time) error {
 	}
 }
 
-// split begins a communicator of the ranks with equal color, ordered by key. It
-// is ready when c is. Collective.
-func (c communicator) split(color, key int) (communicator, error) {
+// split begins a communicator of the ranks with equal color, ordered by key, none with
+// comm.Outside. It is ready when c is. Collective.
+func (c communicator) split(color, key, ctas int) (communicator, error) {
 	var part communicator
-	err := check(c.k, C.dynmo_nccl_split(c.k, C.int32_t(color), C.int32_t(key), &part.k))
+	err := check(c.k, C.dynmo_nccl_split(c.k, C.int32_t(color), C.int32_t(key), C.int32_t(ctas), &part.k))
 	return part, err
 }
 
-// shrink begins a communicator of all ranks but one, which does not call. It is
-// ready when c is. Collective.
-func (c communicator) shrink(without int) (communicator, error) {
-	var rest communicator
-	err := check(c.k, C.dynmo_nccl_shrink(c.k, C.int32_t(without), &rest.k))
-	return rest, err
-}
+// groupBegin and groupEnd enclose messages of one communicator that become one kernel.
+func groupBegin() error                { return check(nil, C.dynmo_nccl_group_begin()) }
+func (c communicator) groupEnd() error { return check(c.k, C.dynmo_nccl_group_end()) }
 
 // send begins to enqueue a message on a stream of the GPU.
 func (c communicator) send(m tensor.Mem, to int, stream unsafe.Pointer) error {
@@ -116,11 +128,6 @@ func (c communicator) send(m tensor.Mem, to int, stream unsafe.Pointer) error {
 // recv begins to enqueue the receive of one.
 func (c communicator) recv(m tensor.Mem, from int, stream unsafe.Pointer) error {
 	return check(c.k, C.dynmo_nccl_recv(c.k, on(m), C.int64_t(m.Bytes), C.int32_t(from), stream))
-}
-
-// self begins to enqueue a message of this rank to itself.
-func (c communicator) self(dst, src tensor.Mem, rank int, stream unsafe.Pointer) error {
-	return check(c.k, C.dynmo_nccl_self(c.k, on(dst), on(src), C.int64_t(src.Bytes), C.int32_t(rank), stream))
 }
 
 // on returns where m begins and panics if NCCL could not reach it there.

@@ -15,6 +15,9 @@ var errWithout = errors.New("nccl: this binary was built without cgo, which NCCL
 func Version() (string, error) { return "", errWithout }
 
 // New returns an error: this binary was built without cgo.
-func New(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error) {
+func New(t comm.Transport, d device.Device, compute device.Stream, ctas int) (comm.DeviceTransport, error) {
 	return nil, errWithout
 }
+
+// LimitsCTAs reports that there is no library.
+func LimitsCTAs() bool { return false }

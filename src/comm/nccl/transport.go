@@ -3,210 +3,205 @@
 package nccl
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"dynmo/src/comm"
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
-var (
-	errAborted  = errors.New("nccl: aborted")
-	errUnderWay = errors.New("closed with a message under way")
-)
+var errAborted = errors.New("aborted")
 
-const (
-	// endFor is how long the end of a channel waits for the other rank, which ends
-	// its own at the same time: as long as a rank that cannot be seen may be late.
-	endFor = 5 * time.Second
-	// abortFor is how long an abort waits for NCCL: its kernels leave the GPU in
-	// milliseconds, and the process may have to end at once.
-	abortFor = 3 * time.Second
-)
+// named returns an error with the name of this package.
+func named(err error) error { return fmt.Errorf("nccl: %w", err) }
 
 // transport is a comm.DeviceTransport. The rank's owner alone calls it.
 type transport struct {
-	rank      int
-	device    device.Device
-	compute   device.Stream
-	gate      device.Stream // waits for the events that transfers wait for, in the order they were begun
-	control   control
-	endpoints []endpoint // the oldest first
-	byRoute   map[route]endpoint
-	err       error // of every call from now on
+	t        comm.Transport
+	rounds   *rounds   // of the world
+	owned    bool      // the transport is that of the world
+	world    []int     // by rank here: its rank in the world
+	messages *messages // of a chain; else nil
 }
 
-// route is an ordered pair of ranks.
-type route struct{ from, to int }
-
-// New returns a transport of the memory of GPUs between the ranks of t. d makes
-// the channels' streams, and its context must be current; work that uses received
-// memory is enqueued on compute, and transfers should wait for its events: they
-// happen in the order in which transfers are begun. NCCL refuses two ranks on one
-// GPU. The error is that there is no library, or that it is too old.
-func New(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error) {
+// New returns the transport of the memory of GPUs for a world of ranks, those of t, with
+// a communicator whose kernels take at most ctas CTAs each (as do those of the transports
+// split from it). d makes the streams, and its context must be current; work that uses
+// received memory is enqueued on compute, and messages should wait for its events: they
+// happen in the order in which messages are begun. NCCL refuses two ranks on one GPU. The
+// error is that there is no library, or that it is too old.
+func New(t comm.Transport, d device.Device, compute device.Stream, ctas int) (comm.DeviceTransport, error) {
 	if _, err := Version(); err != nil {
 		return nil, err
 	}
-	return &transport{
-		rank: t.Rank(), device: d, compute: compute, gate: d.NewStream(), control: control{t: t}, byRoute: make(map[route]endpoint),
-	}, nil
+	f := &family{device: d, compute: compute, ctas: ctas, gate: d.NewStream()}
+	return newWorld(f, t, true)
 }
 
-// Send begins to send m to a rank once after has happened.
+// newWorld returns the transport of a world, whose communicator begins with an identity,
+// or is split off another.
+func newWorld(f *family, t comm.Transport, byIdentity bool) (*transport, error) {
+	f.join()
+	w := &rounds{family: f, domain: f.newDomain(t.Size()), control: control{t: t}, rank: t.Rank(), inboxes: make([]*inbox, t.Size())}
+	d := &transport{t: t, rounds: w, owned: true, world: identical(t.Size())}
+	if byIdentity && w.ranks > 1 {
+		var err error
+		if w.opening, err = openByIdentity(&w.control, &w.domain, w.rank, f.ctas, d.world); err != nil {
+			return nil, w.fail(err)
+		}
+	}
+	return d, nil
+}
+
+func identical(size int) []int {
+	list := make([]int, size)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// Split returns the transport of a part, and has the world's communicator split where
+// that needs one.
+func (d *transport) Split(t comm.Transport, color int, kind comm.Kind) (comm.DeviceTransport, error) {
+	if d.rounds.err != nil {
+		return nil, d.rounds.err
+	}
+	var part *transport
+	var into *domain
+	split := kind != comm.Row && d.owned && d.rounds.ranks > 1 && splits()
+	if t != nil {
+		var err error
+		if part, err = d.part(t, kind, !split); err != nil {
+			return nil, err
+		}
+		into = &part.rounds.domain
+		if part.messages != nil {
+			into = &part.messages.path
+		}
+	}
+	if split {
+		s := &splitting{color: color, ctas: d.rounds.ctas}
+		if t != nil && t.Size() > 1 {
+			s.key, s.into = t.Rank(), into
+		}
+		d.rounds.queue = append(d.rounds.queue, s)
+	}
+	if part == nil {
+		return nil, nil
+	}
+	return part, nil
+}
+
+// part returns the transport of a part, its communicator begun by an identity or left to
+// a split.
+func (d *transport) part(t comm.Transport, kind comm.Kind, byIdentity bool) (*transport, error) {
+	if kind == comm.Apart {
+		return newWorld(d.rounds.family, t, byIdentity)
+	}
+	f := d.rounds.family
+	f.join()
+	part := &transport{t: t, rounds: d.rounds}
+	for rank := range t.Size() {
+		part.world = append(part.world, d.find(t.Peer(rank)))
+	}
+	if kind == comm.Row {
+		return part, nil
+	}
+	m := &messages{family: f, control: control{t: t}, rank: t.Rank(), size: t.Size(), path: f.newDomain(t.Size())}
+	m.self.m = m
+	part.messages = m
+	if byIdentity && m.size > 1 {
+		var err error
+		if m.opening, err = openByIdentity(&m.control, &m.path, m.rank, f.ctas, identical(m.size)); err != nil {
+			return nil, m.fail(err)
+		}
+	}
+	return part, nil
+}
+
+// find returns the rank in the world of a rank of a part.
+func (d *transport) find(peer comm.Peer) int {
+	for rank, world := range d.world {
+		if d.t.Peer(rank).World == peer.World {
+			return world
+		}
+	}
+	panic("nccl: a part with a rank that is not in the whole")
+}
+
+// Ready reports whether the communicators have been made that the transport needs, and
+// those split off it, and drives that.
+func (d *transport) Ready() (bool, error) {
+	if err := d.Drive(); err != nil {
+		return false, err
+	}
+	if d.messages != nil {
+		return d.messages.path.open()
+	}
+	open, err := d.rounds.open()
+	return open && len(d.rounds.queue) == 0, err
+}
+
+// Send begins to send m to a neighbour once after has happened.
 func (d *transport) Send(to, tag int, m tensor.Mem, after device.Event) (comm.Handle, error) {
-	return d.begin(route{d.rank, to}, transfer{sends: true, tag: tag, mem: m}, after)
+	return d.begin(transfer{peer: to, sends: true, tag: tag, mem: m}, after)
 }
 
 // Recv begins to receive exactly m.Bytes into m, or at most as many, once after has
 // happened.
 func (d *transport) Recv(from, tag int, m tensor.Mem, upTo bool, after device.Event) (comm.Handle, error) {
-	return d.begin(route{from, d.rank}, transfer{tag: tag, mem: m, upTo: upTo}, after)
+	return d.begin(transfer{peer: from, tag: tag, mem: m, upTo: upTo}, after)
 }
 
-func (d *transport) begin(way route, wanted transfer, after device.Event) (comm.Handle, error) {
-	if d.err != nil {
-		return nil, d.err
+func (d *transport) begin(t transfer, after device.Event) (comm.Handle, error) {
+	if d.messages == nil {
+		panic("nccl: a message in a group that is no chain")
 	}
-	e, err := d.endpoint(way)
+	r, err := d.messages.begin(t, after)
 	if err != nil {
 		return nil, err
 	}
-	t := e.base().newTransfer(wanted, after)
-	if err := e.post(t); err != nil {
-		return nil, d.fail(e.base().explain(err))
-	}
-	return t, nil
+	return r, nil
 }
 
-// endpoint returns this rank's endpoint of a channel, which it opens at first.
-func (d *transport) endpoint(way route) (endpoint, error) {
-	e := d.byRoute[way]
-	if e != nil {
-		return e, nil
+// Exchange begins a round.
+func (d *transport) Exchange(sends, recvs []comm.Part, after device.Event) (comm.RoundHandle, error) {
+	if d.rounds.err != nil {
+		return nil, d.rounds.err
 	}
-	c := &channel{d: d, route: way, stream: d.device.NewStream()}
-	switch {
-	case way.from == way.to:
-		e = &loop{channel: c}
-	case way.from == d.rank:
-		e = &sender{channel: c, inbox: inbox{k: &d.control, from: way.to, tag: tagClearToSend}}
-	default:
-		e = &receiver{channel: c, inbox: inbox{k: &d.control, from: way.from, tag: tagReadyToSend}}
-	}
-	d.endpoints, d.byRoute[way] = append(d.endpoints, e), e
-	if err := e.open(); err != nil {
-		return nil, d.fail(c.explain(err))
-	}
-	return e, nil
+	return d.rounds.newRound(sends, recvs, d.world, after), nil
 }
 
-// Drive takes the messages of all channels as far as they go without waiting.
+// Drive takes messages and rounds as far as they go without waiting.
 func (d *transport) Drive() error {
-	if d.err != nil {
-		return d.err
+	if err := d.rounds.Drive(); err != nil || d.messages == nil {
+		return err
 	}
-	if err := d.control.drive(); err != nil {
-		return d.fail(fmt.Errorf("nccl: control messages: %w", err))
-	}
-	for _, e := range d.endpoints {
-		if err := e.drive(); err != nil {
-			return d.fail(e.base().explain(err))
-		}
-	}
-	return nil
+	return d.messages.Drive()
 }
 
-// fail ends the transport with an error, which it returns.
-func (d *transport) fail(err error) error {
-	d.err = err
-	d.Abort()
-	return err
-}
-
-// Close ends the channels. All messages are done. Collective.
+// Close ends what the transport has of its own. Collective.
 func (d *transport) Close() error {
-	if d.err != nil {
-		return d.err
+	end := d.rounds.Close
+	if d.messages != nil {
+		end = d.messages.Close
+	} else if !d.owned {
+		end = func() error { return d.rounds.err }
 	}
-	for _, e := range d.endpoints {
-		if !e.quiet() {
-			return d.fail(e.base().explain(errUnderWay))
-		}
+	if err := end(); err != nil {
+		return err
 	}
-	// The end of a channel may wait for the other rank, so all ranks end theirs in one order.
-	slices.SortFunc(d.endpoints, func(a, b endpoint) int {
-		x, y := a.base(), b.base()
-		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to))
-	})
-	deadline := time.Now().Add(endFor)
-	for _, step := range []func(*channel) error{
-		func(c *channel) error { return c.comm.await(deadline) },
-		func(c *channel) error { return c.comm.finish() },
-		func(c *channel) error { return c.comm.await(deadline) },
-		(*channel).destroy,
-	} {
-		for _, e := range d.endpoints {
-			if err := step(e.base()); err != nil {
-				return d.fail(e.base().explain(fmt.Errorf("close: %w", err)))
-			}
-		}
-	}
-	return d.release(deadline)
-}
-
-// release gives the control messages' memory back once all are sent.
-func (d *transport) release(deadline time.Time) error {
-	for len(d.control.sending) > 0 {
-		err := d.control.drive()
-		if err == nil && time.Now().After(deadline) {
-			err = comm.ErrNoAnswer
-		}
-		if err != nil {
-			return fmt.Errorf("nccl: close: control messages: %w", err)
-		}
-		time.Sleep(poll)
-	}
-	for _, e := range d.endpoints {
-		e.close()
-	}
-	d.endpoints = nil
-	d.gate.Close()
-	d.control.release()
+	d.rounds.leave()
 	return nil
 }
 
-// Abort gives up all messages that are not done, on the GPU too. All channels are
-// aborted at once, since the end of one may need another's. Their streams are not
-// closed: they may wait for an event that never happens.
+// Abort gives up all that the transport has of its own.
 func (d *transport) Abort() {
-	if d.err == nil {
-		d.err = errAborted
-	}
-	ended := make(chan struct{}, len(d.endpoints))
-	count := 0
-	for _, e := range d.endpoints {
-		k := e.base().comm
-		if !k.begun() {
-			continue
-		}
-		e.base().comm = communicator{}
-		count++
-		go func() {
-			_ = k.abort() // nothing else can be done about an error
-			ended <- struct{}{}
-		}()
-	}
-	late := time.After(abortFor)
-	for range count {
-		select {
-		case <-ended:
-		case <-late:
-			return
-		}
+	if d.messages != nil {
+		_ = d.messages.fail(errAborted)
+	} else if d.owned {
+		_ = d.rounds.fail(errAborted)
 	}
 }

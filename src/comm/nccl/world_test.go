@@ -26,15 +26,23 @@ var gpus = commtest.DeviceWorld{
 		}
 		return cuda.New(device.NewWall(), t.Rank()%count)
 	},
-	Transport: New,
+	Transport: func(t comm.Transport, d device.Device, compute device.Stream) (comm.DeviceTransport, error) {
+		return New(t, d, compute, ctas)
+	},
 }
 
-// world runs a program on ranks that are goroutines.
-func world(t *testing.T, ranks int, program func(r *commtest.Rank, d *transport) error) {
+// ctas is how many CTAs a communicator has in tests.
+const ctas = 4
+
+// world runs a program on ranks that are goroutines, with the messages of a chain of them.
+func world(t *testing.T, ranks int, program func(r *commtest.Rank, m *messages) error) {
 	t.Helper()
 	skipWithout(t, ranks)
 	err := local.Run(ranks, func(tr comm.Transport) error {
-		return gpus.Run(tr, func(r *commtest.Rank) error { return program(r, r.DeviceTransport.(*transport)) })
+		return gpus.Run(tr, func(r *commtest.Rank) error {
+			chain, _ := commtest.Within(r.DeviceTransport)
+			return program(r, chain.(*transport).messages)
+		})
 	})
 	if err != nil {
 		t.Error(err)

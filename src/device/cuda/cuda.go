@@ -176,10 +176,20 @@ func (d *Device) FreeHost(m tensor.Mem) {
 
 // NewStream returns a stream that waits for no other. What fails here is the
 // error of its first Sync.
-func (d *Device) NewStream() device.Stream {
+func (d *Device) NewStream() device.Stream { return d.newStream(0) }
+
+// NewUrgentStream returns one whose kernels the GPU starts before those of others.
+func (d *Device) NewUrgentStream() device.Stream {
+	_, highest, err := cu.StreamPriorityRange()
+	s := d.newStream(highest) // the lowest number
+	s.check("ask for the priorities of streams", err)
+	return s
+}
+
+func (d *Device) newStream(priority int) *Stream {
 	s := &Stream{d: d}
 	var err error
-	if s.s, err = cu.MakeStream(cu.NonBlocking); err != nil {
+	if s.s, err = cu.MakeStreamWithPriority(priority, cu.NonBlocking); err != nil {
 		s.Fail(fmt.Errorf("cuda: make a stream: %w", explain(err)))
 		return s
 	}

@@ -1,0 +1,149 @@
+//go:build cgo
+
+package nccl
+
+import (
+	"time"
+	"unsafe"
+
+	"dynmo/src/comm"
+	"dynmo/src/device"
+)
+
+// domain is a communicator with resources of its own and the stream of its kernels. It
+// issues one group of operations after the other.
+type domain struct {
+	k       communicator // none in a domain of one rank, and before it is opened
+	ranks   int
+	stream  device.Stream
+	current job   // the last issued, until NCCL has put it on the stream; else nil
+	batch   batch // of a chain: what is issued in one go
+}
+
+// job is what a communicator does in one go.
+type job interface {
+	// issue gives the job to NCCL.
+	issue(d *domain) error
+	// settle is called once NCCL has done its part on the host.
+	settle(d *domain)
+}
+
+// idle reports whether the domain is open and can issue a job.
+func (d *domain) idle() (bool, error) {
+	if !d.k.begun() {
+		return false, nil
+	}
+	ready, err := d.k.ready()
+	if err != nil || !ready {
+		return false, err
+	}
+	if j := d.current; j != nil {
+		d.current = nil
+		j.settle(d)
+	}
+	return true, nil
+}
+
+// open reports whether there is all that the domain needs.
+func (d *domain) open() (bool, error) {
+	if d.ranks == 1 {
+		return true, nil
+	}
+	return d.idle()
+}
+
+// do issues a job. The domain is idle.
+func (d *domain) do(j job) error {
+	d.current = j
+	return j.issue(d)
+}
+
+// handle returns the driver's handle of the stream.
+func (d *domain) handle() unsafe.Pointer { return d.stream.(handled).Handle() }
+
+// handled is a stream of a GPU, which has a handle of the driver.
+type handled interface{ Handle() unsafe.Pointer }
+
+// await waits until the domain is idle.
+func (d *domain) await(deadline time.Time) error {
+	for {
+		idle, err := d.idle()
+		if err != nil || idle {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return comm.ErrNoAnswer
+		}
+		time.Sleep(poll)
+	}
+}
+
+// close ends the communicator. Nothing is under way. Collective over its ranks.
+func (d *domain) close(deadline time.Time) error {
+	if d.ranks > 1 {
+		for _, step := range []func() error{
+			func() error { return d.await(deadline) }, func() error { return d.k.finish() },
+			func() error { return d.await(deadline) }, func() error { return d.k.destroy() },
+		} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		d.k = communicator{}
+	}
+	d.stream.Close()
+	return nil
+}
+
+// abort gives up what is under way, in the background. The stream is not closed: it may
+// wait for what never happens.
+func (d *domain) abort(ended chan<- struct{}) {
+	k := d.k
+	d.k = communicator{}
+	go func() {
+		if k.begun() {
+			_ = k.abort() // nothing else can be done about an error
+		}
+		ended <- struct{}{}
+	}()
+}
+
+const (
+	// closeFor is how long the end of a transport waits for the other ranks, which end
+	// theirs at the same time: as long as a rank that cannot be seen may be late.
+	closeFor = 5 * time.Second
+	// closePerRank is how much longer it waits for each rank of each communicator: NCCL
+	// gives back a connection in a few milliseconds.
+	closePerRank = 10 * time.Millisecond
+	// abortFor is how long an abort waits for NCCL: its kernels leave the GPU in
+	// milliseconds, and the process may have to end at once.
+	abortFor = 3 * time.Second
+)
+
+// closeBy returns until when domains have to be closed: in closeFor and closePerRank for
+// each of the ranks of all their communicators.
+func closeBy(domains []*domain) time.Time {
+	ranks := 0
+	for _, d := range domains {
+		if d.ranks > 1 {
+			ranks += d.ranks
+		}
+	}
+	return time.Now().Add(closeFor + time.Duration(ranks)*closePerRank)
+}
+
+// abort aborts domains, all at once, since the end of one may need another's.
+func abort(domains []*domain) {
+	ended := make(chan struct{}, len(domains))
+	for _, d := range domains {
+		d.abort(ended)
+	}
+	late := time.After(abortFor)
+	for range domains {
+		select {
+		case <-ended:
+		case <-late:
+			return
+		}
+	}
+}
