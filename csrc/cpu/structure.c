@@ -6,60 +6,72 @@
 
 enum { BLOCK_SIDE = 32, FOURS = GRAIN / 4 };
 
+/* Blocks of a matrix (32·o, 32·c): those in compressed rows, or all. */
 struct blocks {
 	float *scores;
 	uint64_t *mask; /* that is made */
 	const float *w;
 	const uint64_t *before, *blocks;
+	const int32_t *row; /* or NULL */
 	int64_t c;
 };
+
+static inline int64_t row_start(const struct blocks *b, int64_t row)
+{
+	return b->row ? b->row[row] : row * b->c * BLOCK_SIDE;
+}
 
 /* Items are rows of blocks. */
 static void score_blocks(const void *job, int64_t first, int64_t last, int32_t member)
 {
 	const struct blocks *b = job;
-	int64_t width = b->c * BLOCK_SIDE;
 	(void)member;
-	for (int64_t block = first * b->c; block < last * b->c; block++) {
-		int64_t at = block / b->c * BLOCK_SIDE * width + block % b->c * BLOCK_SIDE;
-		float sums[BLOCK_SIDE] = {0}, sum = 0;
-		uint32_t live = !b->before;
-		for (int64_t row = 0; row < BLOCK_SIDE; row++, at += width) {
+	for (int64_t row = first * BLOCK_SIDE; row < last * BLOCK_SIDE; row += BLOCK_SIDE) {
+		int64_t begin = row_start(b, row), count = (row_start(b, row + 1) - begin) / BLOCK_SIDE;
+		float *scores = b->scores + begin / (BLOCK_SIDE * BLOCK_SIDE);
+		for (int64_t block = 0; block < count; block++) {
+			float sums[BLOCK_SIDE] = {0}, sum = 0;
+			uint32_t live = !b->before;
+			for (int64_t i = 0; i < BLOCK_SIDE; i++) {
+				int64_t at = row_start(b, row + i) + block * BLOCK_SIDE;
+				for (int j = 0; j < BLOCK_SIDE; j++)
+					sums[j] += b->w[at + j] * b->w[at + j];
+				live |= b->before ? (uint32_t)(b->before[at / 64] >> at % 64) : 1; /* a row of it is half a word */
+			}
 			for (int j = 0; j < BLOCK_SIDE; j++)
-				sums[j] += b->w[at + j] * b->w[at + j];
-			live |= b->before ? (uint32_t)(b->before[at / 64] >> at % 64) : 1; /* a row of it is half a word */
+				sum += sums[j];
+			scores[block] = live ? (sum < FLT_MIN ? FLT_MIN : sum) : 0; /* NaN stays one */
 		}
-		for (int j = 0; j < BLOCK_SIDE; j++)
-			sum += sums[j];
-		b->scores[block] = live ? (sum < FLT_MIN ? FLT_MIN : sum) : 0; /* NaN stays one */
 	}
 }
 
-void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, int64_t c, int64_t o)
+void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, const int32_t *row,
+	int64_t c, int64_t o)
 {
-	struct blocks b = {.scores = scores, .w = w, .before = mask, .c = c};
+	struct blocks b = {.scores = scores, .w = w, .before = mask, .row = row, .c = c};
 	dynmo_parallel(k->team, o, GRAIN / (BLOCK_SIDE * BLOCK_SIDE * (c + 1)) + 1, score_blocks, &b);
 }
 
-/* Items are words of the mask, of two neighbours of the halves that blocks have in a row. */
+/* The rows of blocks in a row of blocks lie in turn: each is half a word. Two rows of
+ * blocks have no word in common. */
 static void mask_blocks(const void *job, int64_t first, int64_t last, int32_t member)
 {
 	const struct blocks *b = job;
+	uint32_t *halves = (uint32_t *)b->mask;
 	(void)member;
-	for (int64_t i = first; i < last; i++) {
-		uint64_t word = 0;
-		for (int64_t half = 2 * i; half < 2 * i + 2; half++) {
-			int64_t block = half / b->c / BLOCK_SIDE * b->c + half % b->c;
-			word |= (b->blocks[block / 64] >> block % 64 & 1) * ((uint64_t)0xffffffff << 32 * (half % 2));
-		}
-		b->mask[i] = word;
+	for (int64_t row = first * BLOCK_SIDE; row < last * BLOCK_SIDE; row++) {
+		int64_t begin = row_start(b, row), count = (row_start(b, row + 1) - begin) / BLOCK_SIDE;
+		int64_t block = row_start(b, row / BLOCK_SIDE * BLOCK_SIDE) / (BLOCK_SIDE * BLOCK_SIDE);
+		for (int64_t i = 0; i < count; i++, block++)
+			halves[begin / BLOCK_SIDE + i] = b->blocks[block / 64] >> block % 64 & 1 ? ~(uint32_t)0 : 0;
 	}
 }
 
-void dynmo_cpu_block_mask(const dynmo_cpu *k, uint64_t *mask, const uint64_t *blocks, int64_t c, int64_t o)
+void dynmo_cpu_block_mask(const dynmo_cpu *k, uint64_t *mask, const uint64_t *blocks, const int32_t *row, int64_t c,
+	int64_t o)
 {
-	struct blocks b = {.mask = mask, .blocks = blocks, .c = c};
-	dynmo_parallel(k->team, o * c * BLOCK_SIDE * BLOCK_SIDE / 64, GRAIN / 64, mask_blocks, &b);
+	struct blocks b = {.mask = mask, .blocks = blocks, .row = row, .c = c};
+	dynmo_parallel(k->team, o, GRAIN / (BLOCK_SIDE * (c + 1)) + 1, mask_blocks, &b);
 }
 
 struct fours {

@@ -1,88 +1,12 @@
 /* Attention within buckets, by attention_plain.cuh's tiles of rows and columns in the
- * order of the buckets, where what a row sees of the columns is one range: a query the
- * first keys of its bucket, a key the last queries. Ranges ascend with the rows, so the
- * columns of a block are those from its first row's begin to its last row's end; tiles
- * that no row sees are left out. */
+ * order of the buckets; tiles that no row sees are left out. For what attention_bucket.cu
+ * does not do on tensor cores. */
 #include "attention_plain.cuh"
+#include "attention_sorted.cuh"
 
 namespace {
 
-/* The rows of a head in the order of its buckets. */
-template <typename E> struct sorted_rows {
-	using element = E;
-	E *first;
-	size_t stride;
-	const int32_t *order;
-	__device__ __forceinline__ E *row(int i) const { return first + order[i] * stride; }
-};
-
-/* Queries or keys of one head. */
-struct sorted_side {
-	const int32_t *order, *starts; /* buckets + 1 */
-};
-
-template <typename E>
-__device__ __forceinline__ sorted_rows<E> sorted(head_rows<E> m, sorted_side by) {
-	return {m.first, m.stride, by.order};
-}
-
-/* Side 0, the queries, or 1, the keys, of head i of all sequences. */
-__device__ __forceinline__ sorted_side side_of(attention_buckets by, attention_shape s, attention_head h, int i, int side) {
-	return {by.order + 2 * h.sums(s) + static_cast<size_t>(side) * h.t,
-		by.starts + (2 * static_cast<size_t>(i) + side) * (by.count + 1)};
-}
-
-/* The columns [lo, hi) that a row sees. */
-struct reach {
-	int lo, hi;
-};
-typedef reach row_reach[ROWS];
-
-/* The first of the ascending x[lo..hi) that is at least least, hi if none is. */
-__device__ __forceinline__ int lower_bound(const int32_t *x, int lo, int hi, int least) {
-	while (lo < hi) {
-		int middle = (lo + hi) / 2;
-		if (x[middle] < least)
-			lo = middle + 1;
-		else
-			hi = middle;
-	}
-	return lo;
-}
-
-/* The columns of the other side that row i of a side sees: a query keys, or, where KEYS is set, a key
- * queries. */
-template <bool KEYS>
-__device__ __forceinline__ reach reach_of(sorted_side rows, sorted_side columns, int buckets, int i) {
-	int bucket = lower_bound(rows.starts, 0, buckets + 1, i + 1) - 1;
-	int lo = columns.starts[bucket], hi = columns.starts[bucket + 1], position = rows.order[i];
-	if (KEYS) return {lower_bound(columns.order, lo, hi, position), hi};
-	return {lo, lower_bound(columns.order, lo, hi, position + 1)};
-}
-
-/* Sets what rows [row, row + 64) see. */
-template <bool KEYS>
-__device__ __forceinline__ void reach_all(row_reach &all, sorted_side rows, sorted_side columns, int buckets, int row,
-	int t) {
-	if (threadIdx.x < ROWS && row + static_cast<int>(threadIdx.x) < t)
-		all[threadIdx.x] = reach_of<KEYS>(rows, columns, buckets, row + threadIdx.x);
-	__syncthreads();
-}
-
-/* The first column from column on that a row, of so many, may see: all threads agree. */
-__device__ __forceinline__ int next_seen(const row_reach &all, int rows, int column) {
-	int lo = 0, hi = rows - 1; /* the last row's end is behind column */
-	while (lo < hi) {
-		int middle = (lo + hi) / 2;
-		if (all[middle].hi <= column)
-			lo = middle + 1;
-		else
-			hi = middle;
-	}
-	return max(column, all[lo].lo);
-}
-
-__device__ __forceinline__ bool sees(reach r, int column) { return r.lo <= column && column < r.hi; }
+static_assert(ROWS == SORTED_ROWS, "a block has the rows whose ranges it knows");
 
 /* Grid as plain_grid. */
 template <typename E, int SLICES>
@@ -189,11 +113,16 @@ __global__ void __launch_bounds__(THREADS) sparse_backward(E *dqkv, const E *dou
 	if constexpr (KEYS) store<SLICES>(sorted(rows_of(dqkv, s, head, 3, 2), own), dw, {1, 1, 1, 1}, row, channel, s);
 }
 
+bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
+
 template <typename E>
 int32_t forward(void *stream, void *out, float *lse, const void *qkv, attention_buckets by, attention_shape s) {
 	bool vector = s.hs % 8 == 0 && attention_aligned(qkv);
 	E *y = static_cast<E *>(out);
 	const E *x = static_cast<const E *>(qkv);
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_tiles(s) && vector && attention_aligned(out)) return attention_buckets_forward(stream, y, lse, x, by, s);
+	}
 	if (s.hs <= WIDTH)
 		LAUNCH((sparse_forward<E, 1>), plain_grid(s, 1), THREADS, 0, stream, y, lse, x, by, s, vector);
 	else
@@ -220,6 +149,9 @@ int32_t backward(void *stream, void *dqkv, const void *dout, const void *qkv, co
 	bool vector = s.hs % 8 == 0 && attention_aligned(dout) && attention_aligned(qkv) && attention_aligned(out);
 	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
 	if (status != 0) return status;
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+		if (has_tiles(s) && vector && attention_aligned(dx)) return attention_buckets_backward(stream, dx, dy, x, stats, by, s);
+	}
 	if (s.hs <= WIDTH) return both<E, 1>(stream, dx, dy, x, stats, by, s, vector);
 	return both<E, 4>(stream, dx, dy, x, stats, by, s, vector);
 }

@@ -41,20 +41,33 @@ __global__ void __launch_bounds__(32 * WARPS) swiglu_gradient(E *dgateup, const 
 	write<VECTOR>(dgateup + first + c, at, c, pack<E>::of(dup));
 }
 
-/* A thread turns one pair of channels of a head, hs/2 apart. */
-template <typename E>
+/* A thread turns a pack of pairs of a head, or one: channels x and x + hs/2. */
+template <typename E, int N, bool VECTOR>
 __global__ void __launch_bounds__(256)
-turn(E *qkv, const int32_t *positions, const float *table, int64_t pairs, int heads, int width, int hs, float sign)
+turn(E *qkv, const int32_t *positions, const float *table, int64_t packs, int heads, int width, int hs, float sign)
 {
 	int64_t index = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
-	if (index >= pairs) return;
-	int half = hs / 2, x = index % half;
-	int64_t i = index / half / heads;
-	E *q = qkv + i * width + index / half % heads * hs;
-	const float *angles = table + static_cast<int64_t>(positions[i]) * hs;
-	float a = wide(q[x]), b = wide(q[x + half]), cos = angles[x], sin = sign * angles[x + half];
-	q[x] = narrow<E>(a * cos - b * sin);
-	q[x + half] = narrow<E>(b * cos + a * sin);
+	if (index >= packs) return;
+	int half = hs / 2, x = static_cast<int>(index % (half / N)) * N;
+	int64_t i = index / (half / N) / heads;
+	E *q = qkv + i * width + index / (half / N) % heads * hs + x;
+	const float *angles = table + static_cast<int64_t>(positions[i]) * hs + x;
+	if constexpr (N == 1) {
+		float a = wide(q[0]), b = wide(q[half]), cos = angles[0], sin = sign * angles[half];
+		q[0] = narrow<E>(a * cos - b * sin);
+		q[half] = narrow<E>(b * cos + a * sin);
+	} else {
+		pack<E, N> a = read<VECTOR, N>(q, 0, N), b = read<VECTOR, N>(q, half, half + N);
+		float first[N], second[N];
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			float cos = angles[j], sin = sign * angles[half + j];
+			first[j] = a[j] * cos - b[j] * sin;
+			second[j] = b[j] * cos + a[j] * sin;
+		}
+		write<VECTOR>(q, 0, N, pack<E, N>::of(first));
+		write<VECTOR>(q, half, half + N, pack<E, N>::of(second));
+	}
 }
 
 template <typename E> int32_t run_swiglu(void *stream, void *out, const void *gateup, int n, int c)
@@ -80,8 +93,12 @@ int32_t run_turn(void *stream, void *qkv, const int32_t *positions, const float 
 {
 	int64_t pairs = static_cast<int64_t>(n) * heads * (hs / 2);
 	if (pairs == 0) return 0;
-	LAUNCH(turn<E>, dim3(parts(pairs, 256)), 256, 0, stream, static_cast<E *>(qkv), positions, table, pairs, heads, width,
-		hs, inverse ? -1.0f : 1.0f);
+	const int N = ::width<E>;
+	bool whole = hs % (2 * N) == 0;
+	int64_t packs = whole ? pairs / N : pairs;
+	auto kernel = !whole ? turn<E, 1, false> : rows_aligned<E>(width, qkv) ? turn<E, N, true> : turn<E, N, false>;
+	LAUNCH(kernel, dim3(parts(packs, 256)), 256, 0, stream, static_cast<E *>(qkv), positions, table, packs, heads, width, hs,
+		inverse ? -1.0f : 1.0f);
 	return launched();
 }
 

@@ -41,16 +41,22 @@ scatter(E *out, const E *add, const int32_t *rows, const float *keep, const floa
 	write<VECTOR>(row, at, c, pack<E>::of(result));
 }
 
-template <typename E>
+template <typename E, bool VECTOR>
 __global__ void __launch_bounds__(32 * WARPS)
 gate(E *dlogits, const E *dout, const E *a, const E *b, const int32_t *rows, const float *factor, int n, int c)
 {
+	const int N = width<E>;
 	int i = warp_row();
 	if (i >= n) return; /* a whole warp */
 	int64_t row = static_cast<int64_t>(i) * c;
 	float sum = 0;
-	for (int j = threadIdx.x; j < c; j += 32)
-		sum += wide(dout[row + j]) * (wide(a[row + j]) - wide(b[row + j]));
+#pragma unroll 2
+	for (int at = threadIdx.x * N; at < c; at += 32 * N) {
+		pack<E> dy = read<VECTOR, N>(dout + row, at, c), x = read<VECTOR, N>(a + row, at, c), y = read<VECTOR, N>(b + row, at, c);
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			sum += dy[j] * (x[j] - y[j]);
+	}
 	sum = warp_reduce(sum, plus());
 	if (threadIdx.x == 0) dlogits[rows[i]] = narrow<E>(wide(dlogits[rows[i]]) + factor[i] * sum);
 }
@@ -78,7 +84,8 @@ template <typename E>
 int32_t run_gate(void *stream, void *dlogits, const void *dout, const void *a, const void *b, const int32_t *rows,
 	const float *factor, int n, int c)
 {
-	LAUNCH(gate<E>, dim3(parts(n, WARPS)), dim3(32, WARPS), 0, stream, static_cast<E *>(dlogits),
+	auto kernel = rows_aligned<E>(c, dout, a, b) ? gate<E, true> : gate<E, false>;
+	LAUNCH(kernel, dim3(parts(n, WARPS)), dim3(32, WARPS), 0, stream, static_cast<E *>(dlogits),
 		static_cast<const E *>(dout), static_cast<const E *>(a), static_cast<const E *>(b), rows, factor, n, c);
 	return launched();
 }

@@ -10,19 +10,44 @@ namespace {
 
 const int WARPS = 8, SIDE = 32;
 
+/* The blocks of a matrix (32·o, 32·c): those in compressed rows, or all. */
+struct block_rows {
+	const int32_t *row; /* or null */
+	int64_t c;
+	int o;
+
+	__device__ __forceinline__ int64_t start(int64_t r) const { return row ? row[r] : r * c * SIDE; }
+
+	/* The row that element i is in, among every `each`th one: the last that does not begin
+	 * behind it. */
+	__device__ __forceinline__ int64_t row_of(int64_t i, int each) const
+	{
+		if (!row) return i / (c * SIDE) / each * each;
+		int64_t low = 0, high = static_cast<int64_t>(o) * SIDE / each;
+		while (high - low > 1) {
+			int64_t middle = (low + high) / 2;
+			if (row[middle * each] <= i)
+				low = middle;
+			else
+				high = middle;
+		}
+		return low * each;
+	}
+};
+
 /* A warp scores a block, of which a lane has a column. */
 __global__ void __launch_bounds__(32 * WARPS)
-score_blocks(float *scores, const float *w, const uint64_t *mask, int64_t blocks, int64_t across)
+score_blocks(float *scores, const float *w, const uint64_t *mask, block_rows rows, int64_t blocks)
 {
 	int64_t block = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.y;
 	if (block >= blocks) return;
-	int64_t width = across * SIDE, first = block / across * SIDE * width + block % across * SIDE;
+	int64_t row = rows.row_of(block * SIDE * SIDE, SIDE), inside = (block - rows.start(row) / (SIDE * SIDE)) * SIDE;
 	const uint32_t *halves = reinterpret_cast<const uint32_t *>(mask); /* a row of a block is one of them */
 	float sum = 0;
 	uint32_t live = 0;
 #pragma unroll 8
-	for (int row = 0; row < SIDE; row++) {
-		int64_t at = first + row * width;
+	for (int i = 0; i < SIDE; i++) {
+		int64_t at = rows.start(row + i) + inside;
 		float x = w[at + threadIdx.x];
 		sum = fmaf(x, x, sum);
 		live |= mask ? halves[at / 32] : 1;
@@ -33,11 +58,12 @@ score_blocks(float *scores, const float *w, const uint64_t *mask, int64_t blocks
 
 /* A thread writes half a word, which is a row of a block. */
 __global__ void __launch_bounds__(256)
-mask_blocks(uint32_t *halves, const uint64_t *blocks, int64_t n, int64_t across)
+mask_blocks(uint32_t *halves, const uint64_t *blocks, block_rows rows, int64_t n)
 {
 	int64_t half = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
 	if (half >= n) return;
-	int64_t block = half / across / SIDE * across + half % across;
+	int64_t row = rows.row_of(half * SIDE, 1);
+	int64_t block = rows.start(row / SIDE * SIDE) / (SIDE * SIDE) + half - rows.start(row) / SIDE;
 	halves[half] = blocks[block / 64] >> block % 64 & 1 ? 0xffffffff : 0;
 }
 
@@ -107,21 +133,22 @@ dim3 threads_for(int64_t items) { return dim3(parts(items, 256)); }
 
 } // namespace
 
-int32_t dynmo_cuda_block_scores(dynmo_cuda *, void *stream, float *scores, const float *w, const uint64_t *mask, int32_t c,
-	int32_t o)
+int32_t dynmo_cuda_block_scores(dynmo_cuda *, void *stream, float *scores, const float *w, const uint64_t *mask,
+	const int32_t *row, int32_t c, int32_t o, int32_t nnz)
 {
-	int64_t blocks = static_cast<int64_t>(o) * c;
-	if (blocks == 0) return 0;
-	LAUNCH(score_blocks, dim3(parts(blocks, WARPS)), dim3(32, WARPS), 0, stream, scores, w, mask, blocks, static_cast<int64_t>(c));
+	if (nnz == 0) return 0;
+	block_rows rows = {row, c, o};
+	LAUNCH(score_blocks, dim3(parts(nnz, WARPS)), dim3(32, WARPS), 0, stream, scores, w, mask, rows, static_cast<int64_t>(nnz));
 	return launched();
 }
 
-int32_t dynmo_cuda_block_mask(dynmo_cuda *, void *stream, uint64_t *mask, const uint64_t *blocks, int32_t c, int32_t o)
+int32_t dynmo_cuda_block_mask(dynmo_cuda *, void *stream, uint64_t *mask, const uint64_t *blocks, const int32_t *row,
+	int32_t c, int32_t o, int32_t nnz)
 {
-	int64_t halves = static_cast<int64_t>(o) * c * SIDE;
+	int64_t halves = static_cast<int64_t>(nnz) * SIDE;
 	if (halves == 0) return 0;
-	LAUNCH(mask_blocks, threads_for(halves), 256, 0, stream, reinterpret_cast<uint32_t *>(mask), blocks, halves,
-		static_cast<int64_t>(c));
+	block_rows rows = {row, c, o};
+	LAUNCH(mask_blocks, threads_for(halves), 256, 0, stream, reinterpret_cast<uint32_t *>(mask), blocks, rows, halves);
 	return launched();
 }
 

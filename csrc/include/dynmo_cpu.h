@@ -170,9 +170,12 @@ void dynmo_cpu_compact(const dynmo_cpu *k, float *out, const float *inp, const u
 void dynmo_cpu_compact_rows(const dynmo_cpu *k, int32_t *row, int32_t *col, const int32_t *from_row,
 	const int32_t *from_col, const uint64_t *mask, const int32_t *ranks, int64_t n, int64_t c, int64_t o);
 
-/* w (32·o, 32·c), scores (o, c); mask or NULL. */
-void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, int64_t c, int64_t o);
-void dynmo_cpu_block_mask(const dynmo_cpu *k, uint64_t *mask, const uint64_t *blocks, int64_t c, int64_t o);
+/* Blocks of 32 x 32 of (32·o, 32·c): with row (32·o + 1) those that are its entries. mask
+ * or NULL. */
+void dynmo_cpu_block_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, const int32_t *row,
+	int64_t c, int64_t o);
+void dynmo_cpu_block_mask(const dynmo_cpu *k, uint64_t *mask, const uint64_t *blocks, const int32_t *row, int64_t c,
+	int64_t o);
 /* w (4·n), scores (n); mask or NULL. */
 void dynmo_cpu_pair_scores(const dynmo_cpu *k, float *scores, const float *w, const uint64_t *mask, int64_t n);
 void dynmo_cpu_pair_mask(const dynmo_cpu *k, uint64_t *kept, const float *w, const uint64_t *mask, const uint64_t *whole,

@@ -180,8 +180,8 @@ type Prune struct {
 	Initial   float64 `toml:"initial" default:"0.0" min:"0" below:"1" doc:"sparsity at start, S_i"`
 	Final     float64 `toml:"final" default:"0.9" min:"0" below:"1" doc:"sparsity at start + times·every, S_f"`
 	Select    string  `toml:"select" default:"radix" oneof:"radix,gather" doc:"how the kept set is found: histograms on all ranks, or magnitudes on rank 0" only:"train"`
-	Structure string  `toml:"structure" default:"unstructured" oneof:"unstructured,block32,2:4" doc:"what is pruned together: each weight by itself, blocks of 32 x 32 (by their sum of squares), or two of every four neighbours in a row; the last two are stored masked"`
-	CSRFrom   string  `toml:"csr_from" default:"auto" oneof:"auto" real:"true" min:"0" max:"1" when:"prune.structure=unstructured" doc:"sparsity from which a matrix is stored as CSR, below it masked; auto is where its products become faster than dense ones, which the log says"`
+	Structure string  `toml:"structure" default:"unstructured" oneof:"unstructured,block32,2:4" doc:"what is pruned together: each weight by itself, blocks of 32 x 32 (by their sum of squares), or two of every four neighbours in a row (Mishra et al. 2021), which stay masked dense"`
+	CSRFrom   string  `toml:"csr_from" default:"auto" oneof:"auto" real:"true" min:"0" max:"1" when:"prune.structure=unstructured|block32" doc:"sparsity from which a matrix is stored as CSR, below it masked; auto is where its products become faster than dense ones, which the log says"`
 	Crossing  string  `toml:"crossing" default:"" only:"train" when:"prune.csr_from=auto" doc:"file with the output of dynmo bench spmm --json (of a GPU: bench gpu spmm --json) on this machine, which csr_from = auto then goes by; empty: by what dynmo knows of such devices"`
 }
 
@@ -326,6 +326,7 @@ type Device struct {
 	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
 	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
+	Tune      bool   `toml:"tune" default:"true" when:"device.kind=cuda" doc:"whether rank 0 measures, before the first step, which of cuBLASLt's algorithms makes each dense product fastest; all ranks take these, and checkpoints keep them, for bits follow the choice. With false every product is made by cuBLASLt's own first choice" only:"train"`
 	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
 }
 

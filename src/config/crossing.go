@@ -32,7 +32,7 @@ const never = 2
 // CSRFrom returns the sparsity from which a pruned matrix is stored as CSR, above 1 where
 // none is: prune.csr_from, or what is known of the device.
 func (c Config) CSRFrom() float64 {
-	if c.Prune.Structure != "unstructured" {
+	if c.Prune.Structure == "2:4" {
 		return never
 	}
 	from := c.crossing().from
@@ -70,8 +70,8 @@ func (c *Config) ResolvePruning() (why string, err error) {
 	switch {
 	case !c.Dynamic.Has("prune"):
 		return "", nil
-	case c.Prune.Structure != "unstructured":
-		return fmt.Sprintf("prune.structure = %q: matrices stay masked dense", c.Prune.Structure), nil
+	case c.Prune.Structure == "2:4":
+		return "matrices of which two of every four weights are left stay masked dense: no product here skips the others", nil
 	case c.Prune.CSRFrom != "auto":
 		return "", nil
 	}

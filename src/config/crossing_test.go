@@ -22,7 +22,7 @@ func TestResolvePruning(t *testing.T) {
 		{"dynamic.kind=none", "auto", "", ""},
 		{"dynamic.kind=prune", "0.7", "from 70 % of zeros on", ""},
 		{"dynamic.kind=prune prune.csr_from=0.1", "0.1", "", ""},
-		{"dynamic.kind=prune prune.structure=block32 model.hidden=64", "auto", "stay masked dense", ""},
+		{"dynamic.kind=prune prune.structure=2:4 prune.final=0.5", "auto", "stay masked dense", ""},
 		{"dynamic.kind=prune device.kind=cuda device.precision=f32", "0.75", "estimated", ""},
 		{"dynamic.kind=prune+freeze freeze.when=step device.kind=cuda", "1", "stay masked dense: products of bf16", ""},
 		{"dynamic.kind=prune prune.crossing=" + file, "0.43", "measured on A CPU", ""},

@@ -178,7 +178,7 @@ func (s setting) kinds() string {
 // none, each as --set takes it.
 func (c Config) Assumptions(kind string) []string {
 	c.Dynamic.Kind, c.Simulate.Attention = kind, c.AttentionShare()
-	if c.Prune.Structure == "unstructured" {
+	if c.Prune.Structure != "2:4" {
 		c.Prune.CSRFrom = strconv.FormatFloat(min(1, c.CSRFrom()), 'g', -1, 64)
 	}
 	list := settings(&c)

@@ -42,22 +42,23 @@ func (single) score(*model.Exec, tensor.Mem, *model.Param)            {}
 func (single) mask(*model.Exec, tensor.Mem, tensor.Mem, *model.Param) {}
 
 // blocks has blocks of 32 x 32 elements for units (Gray et al. 2017), scored by the sum of
-// their squares, as Narang et al. 2017 prune blocks by one number for each.
+// their squares, as Narang et al. 2017 prune blocks by one number for each. In CSR a matrix
+// has whole blocks.
 type blocks struct{}
 
 const blockElements = kernel.Block * kernel.Block
 
-func (blocks) units(p *model.Param) int { return p.Rows * p.Cols / blockElements }
+func (blocks) units(p *model.Param) int { return p.Stored() / blockElements }
 func (blocks) whole(sparsity float64, elements int64) int64 {
 	return int64(math.Round((1 - sparsity) * float64(elements) / blockElements))
 }
 func (blocks) left(_, left int64) int64      { return left / blockElements }
 func (blocks) elements(_, whole int64) int64 { return whole * blockElements }
 func (blocks) score(x *model.Exec, scores tensor.Mem, p *model.Param) {
-	x.Backend.BlockScores(x.Stream, scores, p.Wide(), p.Mask, p.Cols/kernel.Block, p.Rows/kernel.Block)
+	x.Backend.BlockScores(x.Stream, scores, p.Wide(), p.Mask, p.RowPtr, p.Cols/kernel.Block, p.Rows/kernel.Block, p.Stored()/blockElements)
 }
 func (blocks) mask(x *model.Exec, mask, whole tensor.Mem, p *model.Param) {
-	x.Backend.BlockMask(x.Stream, mask, whole, p.Cols/kernel.Block, p.Rows/kernel.Block)
+	x.Backend.BlockMask(x.Stream, mask, whole, p.RowPtr, p.Cols/kernel.Block, p.Rows/kernel.Block, p.Stored()/blockElements)
 }
 
 // pairs has every four neighbours of a row for units, of which the two of the largest

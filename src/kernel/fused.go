@@ -5,7 +5,7 @@ import "dynmo/src/device"
 // two says whether the operation is two others, one after the other.
 func (op Op) two() bool {
 	switch op {
-	case LayerNormBackwardInputTo, RMSNormBackwardInputTo, MatmulForwardAdd, MatmulForwardGELU, MatmulBackwardGELU:
+	case LayerNormBackwardInputTo, RMSNormBackwardInputTo, MatmulForwardAdd, MatmulForwardGELU, MatmulBackwardGELU, CombineRowsAdd:
 		return true
 	}
 	return false
@@ -24,6 +24,9 @@ func (k *Calls) compose(s device.Stream) {
 	case MatmulForwardAdd:
 		k.MatmulForward(s, m[0], m[1], m[2], m[3], d.N, d.C, d.O)
 		k.Add(s, m[0], m[0], m[4], d.N*d.O)
+	case CombineRowsAdd:
+		k.CombineRows(s, m[0], m[1], m[2], m[3], d.N, d.K, d.C)
+		k.Add(s, m[0], m[0], m[4], d.N*d.C)
 	case MatmulForwardGELU:
 		k.MatmulForward(s, m[1], m[2], m[3], m[4], d.N, d.C, d.O)
 		k.GELUForward(s, m[0], m[1], d.N*d.O)

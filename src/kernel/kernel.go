@@ -176,6 +176,8 @@ type Backend interface {
 	// has whole rows of c, whose number is not known; a negative row counts nothing. A sum
 	// of one row by a factor of 1 has its bits.
 	CombineRows(s device.Stream, out, inp, rows, factor tensor.Mem, n, k, c int)
+	// CombineRowsAdd is CombineRows, then Add of add (n, c).
+	CombineRowsAdd(s device.Stream, out, inp, rows, factor, add tensor.Mem, n, k, c int)
 	// CombineGradient sets dfactor[i,j], wide, to Σ_c dout[i]·inp[rows[i,j]], 0 of a
 	// negative row. Shapes are CombineRows'.
 	CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, k, c int)
@@ -257,13 +259,15 @@ type Backend interface {
 	// looked at. ranks are MaskRanks' of the mask of from.NNZ bits.
 	CompactRows(s device.Stream, w, from CSR, mask, ranks tensor.Mem)
 
-	// BlockScores sets scores, wide (o, c), to the sums of the squares of w, wide
-	// (32·o, 32·c), over its blocks of 32 x 32. A block of which mask has no bit has
-	// score 0, any other at least Lowest. mask may be absent.
-	BlockScores(s device.Stream, scores, w, mask tensor.Mem, c, o int)
-	// BlockMask sets mask, a bit for each element of a matrix (32·o, 32·c), to those of its
+	// BlockScores sets scores, wide (nnz), to the sums of the squares of w, wide (1024·nnz),
+	// over nnz blocks of 32 x 32 of a matrix (32·o, 32·c): all of them, o·c, of a dense one,
+	// or with rowPtr, I32 (32·o+1), those whose elements are the entries of compressed rows.
+	// Blocks are in row order. One of which mask, a bit for each of w's elements, has none
+	// has score 0, any other at least Lowest. mask and rowPtr may be absent.
+	BlockScores(s device.Stream, scores, w, mask, rowPtr tensor.Mem, c, o, nnz int)
+	// BlockMask sets mask, a bit for each element that BlockScores has, to those of the
 	// blocks whose bit in blocks is 1.
-	BlockMask(s device.Stream, mask, blocks tensor.Mem, c, o int)
+	BlockMask(s device.Stream, mask, blocks, rowPtr tensor.Mem, c, o, nnz int)
 	// PairScores sets scores, wide (n), to the sum of the two smallest magnitudes of each
 	// four elements of w, wide (4n). Four of which mask lacks a bit have score 0, any
 	// others at least Lowest. mask may be absent.
@@ -289,6 +293,8 @@ type CSR struct {
 	Rows, Cols, NNZ        int
 	RowPtr, ColIdx, Values tensor.Mem
 }
+
+func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
 
 // Buckets are the tokens of every head by bucket, as AttentionHash leaves them. Order is
 // I32 (2·nh·n): sequence by sequence, of each head first the queries, then the keys, as

@@ -50,6 +50,7 @@ const (
 	ScatterRows
 	GateGradient
 	CombineRows
+	CombineRowsAdd
 	CombineGradient
 	RouteTokens
 	RouteGradient
@@ -183,8 +184,9 @@ func bins(*Dims) int    { return 256 }
 func pairs(d *Dims) int { return d.N * d.N / max(d.B, 1) * d.C } // of a mean sequence's tokens
 
 func ranks(d *Dims) int     { return bits(d) + 1 }
-func inBlocks(d *Dims) int  { return d.O * d.C * Block * Block }
-func blockBits(d *Dims) int { return (d.O*d.C + 63) / 64 }
+func inBlocks(d *Dims) int  { return d.NNZ * Block * Block }
+func blockBits(d *Dims) int { return (d.NNZ + 63) / 64 }
+func blockRows(d *Dims) int { return d.O*Block + 1 }
 func blockMask(d *Dims) int { return inBlocks(d) / 64 }
 func n4(d *Dims) int        { return 4 * d.N }
 func n4Bits(d *Dims) int    { return (4*d.N + 63) / 64 }
@@ -288,6 +290,8 @@ var operations = [Ops]Operation{
 		in("rows", n).of(I32), in("factor", n).of(Wide)}},
 	CombineRows: {"CombineRows", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),
 		in("factor", nk).of(Wide).optional()}},
+	CombineRowsAdd: {"CombineRowsAdd", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),
+		in("factor", nk).of(Wide).optional(), in("add", nc)}},
 	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
 		in("rows", nk).of(I32)}},
 	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), set("router", n2e).of(F64),
@@ -317,9 +321,10 @@ var operations = [Ops]Operation{
 	CompactRows: {"CompactRows", 1, n, []Operand{set("w.RowPtr", rows).of(I32), set("w.ColIdx", nnz).of(I32),
 		in("from.RowPtr", rows).of(I32).optional(), in("from.ColIdx", n).of(I32).optional(), in("mask", bits).of(U64),
 		in("ranks", ranks).of(I32)}},
-	BlockScores: {"BlockScores", 2, inBlocks, []Operand{set("scores", oc).of(Wide), in("w", inBlocks).of(Wide),
-		in("mask", blockMask).of(U64).optional()}},
-	BlockMask: {"BlockMask", 1, blockMask, []Operand{set("mask", blockMask).of(U64), in("blocks", blockBits).of(U64)}},
+	BlockScores: {"BlockScores", 2, inBlocks, []Operand{set("scores", nnz).of(Wide), in("w", inBlocks).of(Wide),
+		in("mask", blockMask).of(U64).optional(), in("rowPtr", blockRows).of(I32).optional()}},
+	BlockMask: {"BlockMask", 1, blockMask, []Operand{set("mask", blockMask).of(U64), in("blocks", blockBits).of(U64),
+		in("rowPtr", blockRows).of(I32).optional()}},
 	PairScores: {"PairScores", 1, n4, []Operand{set("scores", n).of(Wide), in("w", n4).of(Wide),
 		in("mask", n4Bits).of(U64).optional()}},
 	PairMask: {"PairMask", 1, n4, []Operand{set("kept", n4Bits).of(U64), in("w", n4).of(Wide), in("mask", n4Bits).of(U64).optional(),

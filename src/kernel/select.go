@@ -32,12 +32,12 @@ func (k *Calls) CompactRows(s device.Stream, w, from CSR, mask, ranks tensor.Mem
 	k.run(s, CompactRows, Dims{N: from.NNZ, O: w.Rows, C: w.Cols, NNZ: w.NNZ}, w.RowPtr, w.ColIdx, from.RowPtr, from.ColIdx, mask, ranks)
 }
 
-func (k *Calls) BlockScores(s device.Stream, scores, w, mask tensor.Mem, c, o int) {
-	k.run(s, BlockScores, Dims{C: c, O: o}, scores, w, mask)
+func (k *Calls) BlockScores(s device.Stream, scores, w, mask, rowPtr tensor.Mem, c, o, nnz int) {
+	k.run(s, BlockScores, Dims{C: c, O: o, NNZ: nnz}, scores, w, mask, rowPtr)
 }
 
-func (k *Calls) BlockMask(s device.Stream, mask, blocks tensor.Mem, c, o int) {
-	k.run(s, BlockMask, Dims{C: c, O: o}, mask, blocks)
+func (k *Calls) BlockMask(s device.Stream, mask, blocks, rowPtr tensor.Mem, c, o, nnz int) {
+	k.run(s, BlockMask, Dims{C: c, O: o, NNZ: nnz}, mask, blocks, rowPtr)
 }
 
 func (k *Calls) PairScores(s device.Stream, scores, w, mask tensor.Mem, n int) {

@@ -45,7 +45,7 @@ func TestSpreadExpertsAreShared(t *testing.T) {
 // TestRowsOfSpreadExperts: experts have room for the most rows that replicas can send.
 func TestRowsOfSpreadExperts(t *testing.T) {
 	for _, v := range []struct {
-		e         Experts
+		e            Experts
 		rows, atOnce int
 	}{
 		{Experts{Count: 8, Top: 2}, 20, 20},                           // of 10 tokens, each replica's own

@@ -1,8 +1,10 @@
 package nodebench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"dynmo/src/device"
 	"dynmo/src/kernel"
@@ -41,7 +43,39 @@ func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, roun
 		}
 		results = append(results, b.results...)
 	}
-	return results, nil
+	b := newBench(k, dev)
+	b.crossing(percents, results)
+	return append(results, b.results...), b.err
+}
+
+// crossing adds the percentage of zeros from which on the three sparse products of a
+// training step take no longer than the dense ones together, between two that were
+// measured by a line: the first that was measured, if all do, 100 if none does.
+func (b *bench) crossing(percents []int, results []Result) {
+	type point struct{ percent, sparse float64 } // seconds in those of the dense products
+	var list []point
+	wrong := 0
+	for i, percent := range percents {
+		sum := 0.0
+		for _, r := range results[3*i : 3*i+3] {
+			wrong += r.Wrong
+			sum += 1 / r.Value / 3
+		}
+		list = append(list, point{float64(percent), sum})
+	}
+	slices.SortFunc(list, func(a, b point) int { return cmp.Compare(b.percent, a.percent) })
+	from := 100.0
+	for i, p := range list {
+		if p.sparse > 1 {
+			if i > 0 {
+				above := list[i-1]
+				from = above.percent - (above.percent-p.percent)*(1-above.sparse)/(p.sparse-above.sparse)
+			}
+			break
+		}
+		from = p.percent
+	}
+	b.add("spmm/crossing", single(math.Round(from)), "% zeros", 0, wrong)
 }
 
 func (b *bench) spmm(s Shape, percent, rounds int) {

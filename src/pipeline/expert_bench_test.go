@@ -28,11 +28,12 @@ func (k *timed) do(s device.Stream, c *kernel.Call) {
 	k.Backend.Run(s, *c)
 	seconds := time.Since(start).Seconds()
 	switch c.Op {
-	case kernel.MatmulForward, kernel.MatmulBackwardInput, kernel.MatmulBackwardWeight:
+	case kernel.MatmulForward, kernel.MatmulBackwardInput, kernel.MatmulBackwardWeight, kernel.GroupedForward, kernel.GroupedBackwardInput,
+		kernel.GroupedBackwardWeight:
 		if c.C == k.inside || c.O == 2*k.inside {
 			k.products += seconds
 		}
-	case kernel.GatherRows, kernel.CombineRows, kernel.CombineGradient:
+	case kernel.GatherRows, kernel.CombineRows, kernel.CombineRowsAdd, kernel.CombineGradient:
 		k.permuting += seconds
 	}
 }

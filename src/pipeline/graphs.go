@@ -52,10 +52,11 @@ func (g graphs) close() {
 }
 
 // enqueue enqueues a pass, as one graph if it repeats. A pass that exchanges
-// messages, or finds out which tokens go on, cannot be part of a graph, nor one that
-// copies from the host where departed tokens are; of no tokens there is nothing to repeat.
+// messages, finds out which tokens go on, or waits for where they go among experts cannot
+// be part of a graph, nor one that copies from the host where departed tokens are; of no
+// tokens there is nothing to repeat.
 func (r *Runner) enqueue(p *pass) error {
-	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.layer.Dispatches().Count > 0 || p.batch.Tokens == 0 || p.batch.Departed > 0 {
+	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.layer.Waits() || p.batch.Tokens == 0 || p.batch.Departed > 0 {
 		return p.enqueue(r.x)
 	}
 	key := shape{*p, *p.batch}

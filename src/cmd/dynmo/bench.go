@@ -74,8 +74,9 @@ func benchSpMM(flags *benchFlags) *cobra.Command {
 		Use:   "spmm",
 		Short: "Sparse products against dense ones: from which sparsity on they win",
 		Long: `Sparse products against dense ones, by percentage of zeros: the seconds of the
-dense product over those of the sparse one. Where the ratio passes 1 is the
-right value of prune.csr_from.
+dense product over those of the sparse one. The last line is the percentage from which on
+the three products of a training step take no longer than dense ones: the right value of
+prune.csr_from, which prune.crossing takes from the file that --json is written to.
 
 It depends on the CPU, since a sparse product loads a vector for every one that it
 multiplies, and so goes as fast as the caches: for each kept weight at about half the

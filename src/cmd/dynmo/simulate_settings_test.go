@@ -21,6 +21,7 @@ func TestSimulateSettingsAct(t *testing.T) {
 		"simulate.measure_times": {"moe", "100"}, "simulate.decide_times": {"moe", "1000"}, "simulate.move_delay_most": {"moe", "9"},
 		"prune.times": {"prune", "2"}, "prune.initial": {"prune", "0.8"}, "prune.final": {"prune", "0.95"}, "prune.csr_from": {"prune", "0.3"},
 		"prune.start": {"prune", "1"}, "prune.every": {"prune", "1"}, "prune.select": {"prune", "gather"},
+		"prune.structure": {"prune", `"2:4"`}, "prune.crossing": {"prune", "spmm.json"},
 	}
 	standard := map[string]simAnswer{}
 	for _, key := range append(config.Complete("simulate."), config.Complete("prune.")...) {
@@ -31,7 +32,7 @@ func TestSimulateSettingsAct(t *testing.T) {
 			continue
 		}
 		args := []string{"simulate", "run.toml", "--costs", "costs.json", "--dynamic", c.kind, "--steps", "60", "--every", "10"}
-		if name == "prune.start" || name == "prune.every" || name == "prune.select" {
+		if name == "prune.start" || name == "prune.every" || name == "prune.select" || name == "prune.crossing" {
 			says(append(args, "--set", name+"="+c.value)...).refused(t, exitUsage, "--set "+name+": has no effect on simulate")
 			continue
 		}

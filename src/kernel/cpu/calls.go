@@ -128,9 +128,9 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	case kernel.CompactRows:
 		C.dynmo_cpu_compact_rows(k.c, indices(0), indices(1), indices(2), indices(3), words(4), indices(5), n, c, o)
 	case kernel.BlockScores:
-		C.dynmo_cpu_block_scores(k.c, x(0), x(1), words(2), c, o)
+		C.dynmo_cpu_block_scores(k.c, x(0), x(1), words(2), indices(3), c, o)
 	case kernel.BlockMask:
-		C.dynmo_cpu_block_mask(k.c, words(0), words(1), c, o)
+		C.dynmo_cpu_block_mask(k.c, words(0), words(1), indices(2), c, o)
 	case kernel.PairScores:
 		C.dynmo_cpu_pair_scores(k.c, x(0), x(1), words(2), n)
 	case kernel.PairMask:

@@ -107,7 +107,9 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.GateGradient:
 		status = C.call_gate_gradient(t, h, stream, x(0), x(1), x(2), x(3), indices(4), floats(5), rows(), c)
 	case kernel.CombineRows:
-		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), rows(), size(call.K), c)
+		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), nil, rows(), size(call.K), c)
+	case kernel.CombineRowsAdd:
+		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), x(4), rows(), size(call.K), c)
 	case kernel.CombineGradient:
 		status = C.call_combine_gradient(t, h, stream, floats(0), x(1), x(2), indices(3), rows(), size(call.K), c)
 	case kernel.RouteTokens:
@@ -150,9 +152,9 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.CompactRows:
 		status = C.call_compact_rows(t, h, stream, indices(0), indices(1), indices(2), indices(3), words(4), indices(5), o, c)
 	case kernel.BlockScores:
-		status = C.call_block_scores(t, h, stream, floats(0), floats(1), words(2), c, o)
+		status = C.call_block_scores(t, h, stream, floats(0), floats(1), words(2), indices(3), c, o, nnz)
 	case kernel.BlockMask:
-		status = C.call_block_mask(t, h, stream, words(0), words(1), c, o)
+		status = C.call_block_mask(t, h, stream, words(0), words(1), indices(2), c, o, nnz)
 	case kernel.PairScores:
 		status = C.call_pair_scores(t, h, stream, floats(0), floats(1), words(2), length)
 	case kernel.PairMask:

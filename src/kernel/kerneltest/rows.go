@@ -29,7 +29,7 @@ func (of maker) rows(n, c int) []example {
 	return all
 }
 
-// combine returns both calls on k rows each of a table that has fewer, so that rows
+// combine returns the calls on k rows each of a table that has fewer, so that rows
 // repeat, some of them absent; and rows that are copies.
 func (of maker) combine(n, k, c int) []example {
 	r, table := of.draw(givenSeed), n*k/2+1
@@ -43,6 +43,7 @@ func (of maker) combine(n, k, c int) []example {
 	call := func(op kernel.Op) kernel.Call { return kernel.Call{Op: op, Dims: kernel.Dims{N: n, C: c, K: k}} }
 	all := []example{
 		of.example(call(kernel.CombineRows), "", given, nil),
+		of.example(call(kernel.CombineRowsAdd), "", given, nil),
 		of.example(call(kernel.CombineGradient), "", given, nil),
 	}
 	given["factor"] = nil

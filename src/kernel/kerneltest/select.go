@@ -135,33 +135,71 @@ func places(rows, cols int, all, mask []uint64) (rowPtr, colIdx []int32) {
 	return rowPtr, colIdx
 }
 
-// structured returns the calls on blocks of a matrix of (o, c) of them, and on n fours.
+// structured returns the calls on blocks of a matrix of (o, c) of them, dense and in
+// compressed rows that have some of them, and on n fours.
 func (of maker) structured(o, c, n int) (all []example) {
 	r := of.draw(givenSeed)
-	blocks, elements := r.bits(o*c, 0.6), o*c*kernel.Block*kernel.Block
-	live := make([]uint64, elements/64) // in some blocks a few, in others none
-	ref.BlockMask(live, blocks, c, o)
-	for i, few := range r.bits(elements, 0.3)[:len(live)] {
-		live[i] &= few
-	}
-	d := kernel.Dims{O: o, C: c}
-	for _, mask := range [][]uint64{nil, live} {
-		given := map[string]any{"mask": mask}
-		all = append(all, of.example(kernel.Call{Op: kernel.BlockScores, Dims: d}, fmt.Sprintf(",mask=%t", mask != nil), given,
-			func(_ kernel.Call, x values) (want, bound values) {
-				scores := make([]float64, o*c)
-				ref.BlockScores(scores, x["w"], mask, c, o)
-				return values{"scores": scores}, values{"scores": scores}
-			}))
-	}
-	spread := make([]uint64, elements/64)
-	for i := range elements {
-		if row, col := i/(c*kernel.Block), i%(c*kernel.Block); has(blocks, row/kernel.Block*c+col/kernel.Block) {
-			spread[i/64] |= 1 << (i % 64)
+	present := r.bits(o*c, 0.6)
+	rowPtr, places := []int32{0}, []int(nil) // of the dense matrix that entries are at
+	for i := range o * kernel.Block * c * kernel.Block {
+		row, col := i/(c*kernel.Block), i%(c*kernel.Block)
+		if has(present, row/kernel.Block*c+col/kernel.Block) {
+			places = append(places, row/kernel.Block*c+col/kernel.Block)
+		}
+		if col == c*kernel.Block-1 {
+			rowPtr = append(rowPtr, int32(len(places)))
 		}
 	}
-	all = append(all, of.example(kernel.Call{Op: kernel.BlockMask, Dims: d}, "", map[string]any{"blocks": blocks},
-		func(kernel.Call, values) (want, bound values) { return values{"mask": halves(spread)}, nil }))
+	number, stored := make([]int, o*c), 0 // of each block among those in rows
+	for block := range number {
+		if number[block] = stored; has(present, block) {
+			stored++
+		}
+	}
+	of32 := kernel.Block * kernel.Block
+	for _, dense := range []bool{true, false} {
+		blocks, blockOf := stored, func(i int) int { return number[places[i]] }
+		if dense {
+			blocks, blockOf = o*c, func(i int) int { return i/(c*kernel.Block)/kernel.Block*c + i%(c*kernel.Block)/kernel.Block }
+		}
+		d := kernel.Dims{O: o, C: c, NNZ: blocks}
+		chosen, live := r.bits(blocks, 0.6), r.bits(blocks, 0.5)
+		spread, few := make([]uint64, blocks*of32/64), r.bits(blocks*of32, 0.3) // in some blocks a few, in others none
+		for i := range blocks * of32 {
+			if has(chosen, blockOf(i)) {
+				spread[i/64] |= 1 << (i % 64)
+			}
+			if !has(live, blockOf(i)) {
+				few[i/64] &^= 1 << (i % 64)
+			}
+		}
+		for _, mask := range [][]uint64{nil, few} {
+			given, note := map[string]any{"mask": mask, "rowPtr": rowPtr}, fmt.Sprintf(",dense=%t,mask=%t", dense, mask != nil)
+			if dense {
+				given["rowPtr"] = nil
+			}
+			all = append(all, of.example(kernel.Call{Op: kernel.BlockScores, Dims: d}, note, given,
+				func(_ kernel.Call, x values) (want, bound values) {
+					scores, some := make([]float64, blocks), make([]bool, blocks)
+					for i, w := range x["w"] {
+						scores[blockOf(i)] += w * w
+						some[blockOf(i)] = some[blockOf(i)] || mask == nil || has(mask, i)
+					}
+					for block := range scores {
+						if !some[block] {
+							scores[block] = 0
+						}
+					}
+					return values{"scores": scores}, values{"scores": scores}
+				}))
+			if mask != nil {
+				continue
+			}
+			given["blocks"], given["mask"] = chosen, make([]uint64, blocks*of32/64)
+			all = append(all, of.example(kernel.Call{Op: kernel.BlockMask, Dims: d}, note, given,
+				func(kernel.Call, values) (want, bound values) { return values{"mask": halves(spread)}, nil }))
+		}
+	}
 	return append(all, of.pairs(n)...)
 }
 

@@ -130,9 +130,9 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 	case kernel.CompactRows:
 		CompactRows(indices(0), indices(1), indices(2), indices(3), words(4), c)
 	case kernel.BlockScores:
-		BlockScores(x(0), x(1), words(2), c, o)
+		BlockScores(x(0), x(1), words(2), indices(3), c, o)
 	case kernel.BlockMask:
-		BlockMask(words(0), words(1), c, o)
+		BlockMask(words(0), words(1), indices(2), c, o)
 	case kernel.PairScores:
 		PairScores(x(0), x(1), words(2))
 	case kernel.PairMask:

@@ -6,21 +6,39 @@ import (
 	"dynmo/src/kernel"
 )
 
-// BlockScores sets scores (o, c) to the sums of the squares of w (32·o, 32·c) over its
-// blocks of 32 x 32: 0 of a block of which mask has no bit, at least kernel.Lowest of
-// others. A nil mask has all.
-func BlockScores[F Float](scores, w []F, mask []uint64, c, o int) {
-	width := c * kernel.Block
-	for block := range o * c {
-		first := block/c*kernel.Block*width + block%c*kernel.Block
-		var sum F
-		live := false
-		for i := range kernel.Block * kernel.Block {
-			at := first + i/kernel.Block*width + i%kernel.Block
-			sum += w[at] * w[at]
-			live = live || mask == nil || kept(mask, at)
+// eachBlock calls visit for every element of every block of 32 x 32 of a matrix
+// (32·o, 32·c): of those in compressed rows, or of all where rowPtr is nil.
+func eachBlock(rowPtr []int32, c, o int, visit func(block, at int)) {
+	start := func(row int) int {
+		if rowPtr == nil {
+			return row * c * kernel.Block
 		}
-		scores[block] = score(sum, live)
+		return int(rowPtr[row])
+	}
+	block := 0
+	for r := range o {
+		first := r * kernel.Block
+		for j := range (start(first+1) - start(first)) / kernel.Block {
+			for i := range kernel.Block * kernel.Block {
+				visit(block, start(first+i/kernel.Block)+j*kernel.Block+i%kernel.Block)
+			}
+			block++
+		}
+	}
+}
+
+// BlockScores sets scores to the sums of the squares of w over its blocks, those of
+// eachBlock: 0 of a block of which mask has no bit, at least kernel.Lowest of others. A
+// nil mask has all.
+func BlockScores[F Float](scores, w []F, mask []uint64, rowPtr []int32, c, o int) {
+	clear(scores)
+	live := make([]bool, len(scores))
+	eachBlock(rowPtr, c, o, func(block, at int) {
+		scores[block] += w[at] * w[at]
+		live[block] = live[block] || mask == nil || kept(mask, at)
+	})
+	for block, sum := range scores {
+		scores[block] = score(sum, live[block])
 	}
 }
 
@@ -32,16 +50,15 @@ func score[F Float](sum F, live bool) F {
 	return max(sum, kernel.Lowest)
 }
 
-// BlockMask sets mask, a bit for each element of a matrix (32·o, 32·c), to those of its
-// blocks whose bit in blocks is 1.
-func BlockMask(mask, blocks []uint64, c, o int) {
+// BlockMask sets mask, a bit for each element, to those of the blocks whose bit in blocks
+// is 1.
+func BlockMask(mask, blocks []uint64, rowPtr []int32, c, o int) {
 	clear(mask)
-	width := c * kernel.Block
-	for i := range o * kernel.Block * width {
-		if kept(blocks, i/width/kernel.Block*c+i%width/kernel.Block) {
-			keep(mask, i)
+	eachBlock(rowPtr, c, o, func(block, at int) {
+		if kept(blocks, block) {
+			keep(mask, at)
 		}
-	}
+	})
 }
 
 // PairScores sets scores to the sum of the two smallest magnitudes of each four elements

@@ -1,0 +1,166 @@
+/* Attention within buckets forward on tensor cores: attention_forward.cu's sums over the
+ * tiles of keys that a row of the block sees. Which these are the block finds out, so that
+ * no host waits. The next tile is copied while one is computed. */
+#include "attention_bucket.cuh"
+
+namespace {
+
+typedef float score_tile[TILE_ROWS / 8][4]; /* 16 queries x 64 keys */
+
+template <int HS> struct query_state {
+	uint32_t q[HS / 16][4];
+	float o[HS / 8][4];
+	float largest[2], sum[2]; /* of rows g and g+8; sum: of this lane's columns */
+};
+
+/* The largest, or the sum, over the four lanes that share a row. */
+template <typename OP> __device__ __forceinline__ float over_row(float x, OP op) {
+	x = op(x, __shfl_xor_sync(0xffffffff, x, 1));
+	return op(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+
+struct larger_of {
+	__device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+struct sum_of {
+	__device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+
+/* s = q·kᵀ in log2 units, -Inf where a row does not see the column. */
+template <int HS>
+__device__ __forceinline__ void scores(score_tile &s, const query_state<HS> &r, const bf16 *keys, const warp_reach &seen,
+	int column, float scale2) {
+#pragma unroll
+	for (int k = 0; k < HS / 16; k++)
+#pragma unroll
+		for (int n = 0; n < TILE_ROWS / 16; n++) {
+			uint32_t b[4];
+			load_b_rows<HS>(b, keys, 16 * n, 16 * k);
+			mma_bf16_16816(s[2 * n], r.q[k], b[0], b[1]);
+			mma_bf16_16816(s[2 * n + 1], r.q[k], b[2], b[3]);
+		}
+	column += threadIdx.x % 4 * 2;
+#pragma unroll
+	for (int n = 0; n < TILE_ROWS / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) s[n][i] = sees(seen.row[i / 2], column + 8 * n + i % 2) ? s[n][i] * scale2 : -INFINITY;
+}
+
+/* Turns scores into 2^(s - largest), and scales sum and o by what largest has grown. */
+template <int HS> __device__ __forceinline__ void softmax(score_tile &s, query_state<HS> &r) {
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		float most = r.largest[half];
+#pragma unroll
+		for (int n = 0; n < TILE_ROWS / 8; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+		most = over_row(most, larger_of());
+		float base = most == -INFINITY ? 0 : most; /* a row that has seen nothing yet */
+		float shrink = exp2_flush(r.largest[half] - base), sum = 0;
+#pragma unroll
+		for (int n = 0; n < TILE_ROWS / 8; n++)
+#pragma unroll
+			for (int i = 2 * half; i < 2 * half + 2; i++) sum += s[n][i] = exp2_flush(s[n][i] - base);
+		r.largest[half] = most;
+		r.sum[half] = fmaf(r.sum[half], shrink, sum);
+#pragma unroll
+		for (int n = 0; n < HS / 8; n++)
+#pragma unroll
+			for (int i = 2 * half; i < 2 * half + 2; i++) r.o[n][i] *= shrink;
+	}
+}
+
+/* o += P·V. */
+template <int HS> __device__ __forceinline__ void weigh(query_state<HS> &r, const score_tile &p, const bf16 *values) {
+#pragma unroll
+	for (int k = 0; k < TILE_ROWS / 16; k++) {
+		uint32_t a[4];
+		pack_a(a, p[2 * k], p[2 * k + 1]);
+#pragma unroll
+		for (int n = 0; n < HS / 16; n++) {
+			uint32_t b[4];
+			load_b_channels<HS>(b, values, 16 * k, 16 * n);
+			mma_bf16_16816(r.o[2 * n], a, b[0], b[1]);
+			mma_bf16_16816(r.o[2 * n + 1], a, b[2], b[3]);
+		}
+	}
+}
+
+/* Grid (b·nh, tiles of queries). */
+template <int HS>
+__global__ void __launch_bounds__(TILE_THREADS, 2)
+	bucket_forward(bf16 *out, float *lse, const bf16 *qkv, attention_buckets by, attention_shape s) {
+	DYNAMIC_SHARED(bf16, shared);
+	SHARED(row_reach, seen, );
+	attention_head h(s, blockIdx.x);
+	int row = blockIdx.y * TILE_ROWS, rows = min(TILE_ROWS, h.t - row);
+	if (rows <= 0) return;
+	sorted_side queries = side_of(by, s, h, blockIdx.x, 0), keys = side_of(by, s, h, blockIdx.x, 1);
+	sorted_rows<const bf16> k = sorted(rows_of(qkv, s, h, 3, 1), keys), v = sorted(rows_of(qkv, s, h, 3, 2), keys);
+	auto begin = [&](int column, int stage) {
+		bf16 *to = shared + stage * 2 * TILE_SIZE<HS>;
+		load_sorted<HS>(to, k, column, h.t);
+		load_sorted<HS>(to + TILE_SIZE<HS>, v, column, h.t);
+		cp_async_commit();
+	};
+	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* tile, whose place is free */
+	load_sorted<HS>(second, sorted(rows_of(qkv, s, h, 3, 0), queries), row, h.t);
+	cp_async_commit();
+	reach_all<false>(seen, queries, keys, by.count, row, h.t);
+	int end = seen[rows - 1].hi, column = seen[0].lo;
+	if (column < end) column = next_seen(seen, rows, column);
+	if (column < end) begin(column, 0);
+	column < end ? cp_async_wait<1>() : cp_async_wait<0>();
+	__syncthreads(); /* the queries are there */
+	query_state<HS> r = {};
+	own_rows<HS>(r.q, second);
+	r.largest[0] = r.largest[1] = -INFINITY;
+	warp_reach own(seen, rows);
+	for (int stage = 0; column < end; stage ^= 1) {
+		int next = next_tile(seen, rows, column, end);
+		cp_async_wait<0>();
+		__syncthreads(); /* this tile is there, and no thread reads the other any more */
+		if (next < end) begin(next, stage ^ 1);
+		const bf16 *tile = shared + stage * 2 * TILE_SIZE<HS>;
+		if (own.meets(column, TILE_ROWS)) {
+			score_tile p = {};
+			scores<HS>(p, r, tile, own, column, s.scale * LOG2_E);
+			softmax<HS>(p, r);
+			weigh<HS>(r, p, tile + TILE_SIZE<HS>);
+		}
+		column = next;
+	}
+	__syncthreads(); /* no thread reads a tile any more */
+	float inverse[2];
+	int mine = row + threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4;
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		float sum = over_row(r.sum[half], sum_of());
+		inverse[half] = sum == 0 ? 0 : 1 / sum;
+		if (threadIdx.x % 4 == 0 && mine + g + 8 * half < h.t)
+			lse[h.sums(s) + queries.order[mine + g + 8 * half]] = sum == 0 ? -INFINITY : r.largest[half] * LN_2 + logf(sum);
+	}
+	store_sorted<HS>(sorted(rows_of(out, s, h, 1, 0), queries), shared, r.o, mine, h.t, inverse[0],
+		inverse[1]);
+}
+
+template <int HS>
+int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_buckets by, attention_shape s) {
+	constexpr size_t BYTES = 4 * TILE_SIZE<HS> * sizeof(bf16);
+	int32_t status = allow_shared(bucket_forward<HS>, BYTES);
+	if (status != 0) return status;
+	dim3 grid(s.b * s.nh, (s.t + TILE_ROWS - 1) / TILE_ROWS);
+	LAUNCH((bucket_forward<HS>), grid, TILE_THREADS, BYTES, stream, out, lse, qkv, by, s);
+	return launched();
+}
+
+} // namespace
+
+int32_t attention_buckets_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_buckets by,
+	attention_shape s) {
+	switch (s.hs) {
+	case 32: return forward<32>(stream, out, lse, qkv, by, s);
+	case 64: return forward<64>(stream, out, lse, qkv, by, s);
+	case 128: return forward<128>(stream, out, lse, qkv, by, s);
+	}
+	return DYNMO_CUDA_SHAPE;
+}

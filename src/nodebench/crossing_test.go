@@ -1,0 +1,38 @@
+package nodebench
+
+import (
+	"testing"
+
+	"dynmo/src/device"
+	devcpu "dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
+	"dynmo/src/tensor"
+)
+
+// TestCrossing: the harmonic means of the three ratios are 0.5, 1 and 2 at the middle, and
+// a line between two percentages passes 1 where the seconds do.
+func TestCrossing(t *testing.T) {
+	for _, c := range []struct {
+		percents []int
+		ratios   []float64 // by percentage, of each product
+		want     float64
+	}{
+		{[]int{50, 90}, []float64{0.5, 2}, 77}, // seconds 2 and 0.5: 1 after two thirds of the way
+		{[]int{90, 50}, []float64{2, 0.5}, 77},
+		{[]int{50, 90}, []float64{1, 2}, 50},
+		{[]int{50, 90}, []float64{0.3, 0.9}, 100},
+		{[]int{50, 60, 70}, []float64{2, 0.5, 2}, 67}, // faster again: from the last on
+	} {
+		var results []Result
+		for _, ratio := range c.ratios {
+			for range 3 {
+				results = append(results, Result{Value: ratio})
+			}
+		}
+		b := newBench(ref.New(tensor.F32), devcpu.New(device.NewWall()))
+		b.crossing(c.percents, results)
+		if got := b.results[0].Value; got != c.want {
+			t.Errorf("%v: %v, want %v", c, got, c.want)
+		}
+	}
+}
