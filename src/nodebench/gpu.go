@@ -52,6 +52,7 @@ var gpuParts = []gpuPart{
 	{"gelu", (*gpu).gelu},
 	{"embedding", (*gpu).embedding},
 	{"llama", (*gpu).llama},
+	{"experts", (*gpu).experts},
 }
 
 const yardsticks = 2

@@ -89,6 +89,7 @@ var wrongs = map[kernel.Op]int{
 	kernel.SpMMForward: 0, kernel.SpMMBackwardInput: 0, kernel.SDDMM: 0,
 	kernel.RMSNormForward: 1, kernel.RMSNormBackwardInput: 0, kernel.RMSNormBackwardWeight: 0, kernel.Rotary: 0,
 	kernel.SwiGLUForward: 0, kernel.SwiGLUBackward: 0, kernel.CombineRows: 0, kernel.CombineGradient: 0,
+	kernel.GroupedForward: 0, kernel.GroupedBackwardInput: 0, kernel.GroupedBackwardWeight: 0,
 }
 
 func TestWrongGPUFiguresAreInvalid(t *testing.T) {
