@@ -265,8 +265,6 @@ func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w C
 	k.run(s, SDDMM, w.dims(n), dvalues, dbias, dout, inp, w.RowPtr, w.ColIdx)
 }
 
-func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
-
 func (k *Calls) Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool) {
 	k.pending.Inverse = inverse
 	k.run(s, Rotary, Dims{N: n, C: width, NH: heads, HS: hs}, qkv, positions, table)
