@@ -89,6 +89,7 @@ var wrongs = map[kernel.Op]int{
 	kernel.SpMMForward: 0, kernel.SpMMBackwardInput: 0, kernel.SDDMM: 0,
 	kernel.RMSNormForward: 1, kernel.RMSNormBackwardInput: 0, kernel.RMSNormBackwardWeight: 0, kernel.Rotary: 0,
 	kernel.SwiGLUForward: 0, kernel.SwiGLUBackward: 0, kernel.CombineRows: 0, kernel.CombineGradient: 0,
+	kernel.GroupedForward: 0, kernel.GroupedBackwardInput: 0, kernel.GroupedBackwardWeight: 0,
 }
 
 func TestWrongGPUFiguresAreInvalid(t *testing.T) {
@@ -105,6 +106,38 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 		if (r.Verdict() == "INVALID") == right {
 			t.Errorf("one element was spoiled: %+v", r)
 		}
+	}
+}
+
+// tuner is a backend whose library has several algorithms, of which it took some.
+type tuner struct {
+	kernel.Backend
+	asked, took int
+}
+
+func (k *tuner) Tune(_ device.Device, _ device.Stream, products []kernel.Product) ([]byte, error) {
+	k.asked += len(products)
+	return []byte("the third"), nil
+}
+
+func (k *tuner) Choose(choices []byte) error {
+	k.took++
+	return nil
+}
+
+func (*tuner) Fallbacks() int64 { return 2 }
+
+// TestGPUTunes: products are measured by the algorithms that training takes, which are
+// told, as is how many products had none.
+func TestGPUTunes(t *testing.T) {
+	k := &tuner{Backend: ref.New(tensor.F32)}
+	g, said := onHost(k), ""
+	g.Say = func(text string) { said = text }
+	results, err := g.Measure([]string{"products"})
+	expect.OK(t, err)
+	last := results[len(results)-1]
+	if k.asked != 30 || k.took != 10 || said != "algorithms of products: the third" || last.Name != "emulated/gpu/products_fallen_back" || last.Value != 2 {
+		t.Errorf("%d products were tuned in %d calls, %q, %s = %v", k.asked, k.took, said, last.Name, last.Value)
 	}
 }
 
