@@ -87,7 +87,7 @@ def sparse(ours):
 
 
 def step(ours, theirs):
-    names = [n for n in ours if re.match(r"(copy|gemm|step)", n) and not n.endswith("_time")]
+    names = [n for n in ours if re.match(r"(copy|gemm|step|products_fallen)", n) and not n.endswith("_time")]
     if names:
         print()
     for name in names:

@@ -48,7 +48,7 @@ __device__ double block_sum(double x, double *scratch) {
 	return sum;
 }
 
-template <typename E> __global__ void __launch_bounds__(THREADS) choose(routing r, const E *logits) {
+template <typename E> __global__ void __launch_bounds__(THREADS, 4) choose(routing r, const E *logits) {
 	SHARED(double, scratch, [THREADS / 32]);
 	int t = blockIdx.x * THREADS + threadIdx.x;
 	double lse = 0;

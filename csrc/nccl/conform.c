@@ -1,5 +1,5 @@
 /* Compared with NCCL's own header when it is compiled, and good for nothing else: that
- * library.h agrees with it. cc -fsyntax-only -I DIRECTORY_OF_NCCL_H csrc/nccl/conform.c */
+ * library.h agrees with it. src/comm/nccl does so in TestHeader. */
 #include <nccl.h>
 
 #include <assert.h>

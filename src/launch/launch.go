@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -340,7 +341,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
-	transport, makeTransport, err := deviceTransport(c, dev, stream, t.Size(), shared || !alone(t))
+	transport, makeTransport, err := deviceTransport(c, dev, stream, t.Size(), slices.Max(slices.Collect(maps.Values(perHost(early)))), shared || !alone(t))
 	if err := train.Agree(early, err, true); err != nil {
 		return nil, err
 	}

@@ -103,9 +103,9 @@ func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[stri
 }
 
 // deviceTransport returns the name of the transport of GPUs' memory between ranks,
-// and a function that makes it; neither on a CPU, or for one rank. NCCL needs a GPU
-// for every rank. The error is that of a library that is not here.
-func deviceTransport(c config.Config, dev device.Device, stream device.Stream, ranks int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
+// and a function that makes it; neither on a CPU, or for one rank, with up to onHost ranks on
+// a host. NCCL needs a GPU for every rank. The error is that of a library that is not here.
+func deviceTransport(c config.Config, dev device.Device, stream device.Stream, ranks, onHost int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
 	switch {
 	case dev.Space() == tensor.Host, ranks == 1:
 		return "", nil, nil
@@ -116,10 +116,13 @@ func deviceTransport(c config.Config, dev device.Device, stream device.Stream, r
 	if err != nil {
 		err = fmt.Errorf("%w (DYNMO_NCCL_LIBRARY names the file; comm.carrier = \"host\" does without)", err)
 	}
-	if err == nil && !nccl.LimitsCTAs() {
-		version += ", which is too old for comm.nccl_ctas,"
+	name := "NCCL " + version
+	if err == nil && nccl.LimitsCTAs() {
+		name += fmt.Sprintf(" (%v)", nccl.NeedsOf(c.Parallel.Stages, c.Parallel.Replicas, onHost, c.Comm.NcclCTAs))
+	} else if err == nil {
+		name += ", which is too old for comm.nccl_ctas,"
 	}
-	return "NCCL " + version, func(t comm.Transport) (comm.DeviceTransport, error) {
+	return name, func(t comm.Transport) (comm.DeviceTransport, error) {
 		return nccl.New(t, dev, stream, c.Comm.NcclCTAs)
 	}, err
 }

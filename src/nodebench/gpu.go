@@ -21,6 +21,9 @@ type GPU struct {
 	// Done, if not nil, is called with the figures of a part when it has ended.
 	Done func([]Result)
 
+	// Say, if not nil, is told which algorithms a library makes products by.
+	Say func(string)
+
 	// Quick measures small shapes: whether everything runs and gives the right
 	// numbers. Emulated says that the device is a stand-in for a GPU, which the
 	// names of the figures then say too. Either way nothing is to be reached.

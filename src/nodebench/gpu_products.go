@@ -1,8 +1,10 @@
 package nodebench
 
 import (
+	"errors"
 	"fmt"
 
+	"dynmo/src/kernel"
 	"dynmo/src/model"
 )
 
@@ -20,9 +22,34 @@ func productShapes(c model.Config) [][2]int {
 	return [][2]int{{h, 3 * h}, {h, h}, {h, 4 * h}, {4 * h, h}, {h, c.Vocab}}
 }
 
+// tune has the backend take the fastest of its library's algorithms for products, as
+// training does, and tells which those are.
+func (g *gpu) tune(products []kernel.Product) {
+	k, ok := g.BF16.(kernel.Tuner)
+	if !ok {
+		return
+	}
+	choices, err := k.Tune(g.Device, g.stream, products)
+	if err == nil {
+		err = k.Choose(choices)
+	}
+	if g.err = errors.Join(g.err, err); g.err == nil && g.Say != nil {
+		g.Say("algorithms of products: " + string(choices))
+	}
+}
+
+// fallenBack tells how many kinds of product the library had no algorithm for, and the
+// plain kernel made, since the backend began: none is wanted.
+func (g *gpu) fallenBack() {
+	if k, ok := g.BF16.(kernel.Tuner); ok {
+		g.figure("products_fallen_back", float64(k.Fallbacks()), "products, 0 wanted", 0, 0)
+	}
+}
+
 // products measures every product of GPT-2 124M and of the model of the step, in bf16: the
 // three passes of a linear layer, with a bias but for the head, which has none.
 func (g *gpu) products() {
+	defer g.fallenBack()
 	for _, c := range []model.Config{gptSmall, gptMedium} {
 		if g.Quick {
 			c.Hidden, c.Vocab = c.Hidden/16, 517
@@ -47,6 +74,14 @@ func (g *gpu) product(n, c, o int, biased bool) {
 	if biased {
 		bias, dbias = g.normal(o, d), g.normal(o, d.Wide())
 	}
+	if g.err != nil {
+		return
+	}
+	g.tune([]kernel.Product{
+		{Op: kernel.MatmulForward, N: n, C: c, O: o, Bias: biased},
+		{Op: kernel.MatmulBackwardInput, N: n, C: c, O: o},
+		{Op: kernel.MatmulBackwardWeight, N: n, C: c, O: o, Bias: biased},
+	})
 	if g.err != nil {
 		return
 	}

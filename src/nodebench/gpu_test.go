@@ -109,6 +109,38 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 	}
 }
 
+// tuner is a backend whose library has several algorithms, of which it took some.
+type tuner struct {
+	kernel.Backend
+	asked, took int
+}
+
+func (k *tuner) Tune(_ device.Device, _ device.Stream, products []kernel.Product) ([]byte, error) {
+	k.asked += len(products)
+	return []byte("the third"), nil
+}
+
+func (k *tuner) Choose(choices []byte) error {
+	k.took++
+	return nil
+}
+
+func (*tuner) Fallbacks() int64 { return 2 }
+
+// TestGPUTunes: products are measured by the algorithms that training takes, which are
+// told, as is how many products had none.
+func TestGPUTunes(t *testing.T) {
+	k := &tuner{Backend: ref.New(tensor.F32)}
+	g, said := onHost(k), ""
+	g.Say = func(text string) { said = text }
+	results, err := g.Measure([]string{"products"})
+	expect.OK(t, err)
+	last := results[len(results)-1]
+	if k.asked != 30 || k.took != 10 || said != "algorithms of products: the third" || last.Name != "emulated/gpu/products_fallen_back" || last.Value != 2 {
+		t.Errorf("%d products were tuned in %d calls, %q, %s = %v", k.asked, k.took, said, last.Name, last.Value)
+	}
+}
+
 // others has products of NVIDIA's libraries that fail, or that are the reference's; some
 // algorithms it lacks.
 type others struct {

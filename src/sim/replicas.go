@@ -20,15 +20,17 @@ type ReplicasResult struct {
 func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 
 // Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
-// over them, but for those of frozen layers, which have no W. layers is the chain, which cuts lays over the virtual stages. A
-// layer with G bytes of gradients is summed by a ring of its D ranks,
+// over them, but for those of frozen layers, which have no W. layers is the chain, which
+// cuts lays over the virtual stages. A layer with G bytes of gradients is summed in two
+// rounds of messages between all of its D ranks, slices and then their sums, which leave
+// a rank one behind the other,
 //
-//	2·(D-1)/D·G/bandwidth + 2·(D-1)·latency
+//	2·(D-1)/D·G/bandwidth + 2·latency
 //
-// on the slowest link of that ring (reduce-scatter, then allgather; Patarasuk &
-// Yuan 2009). It begins when the layer's last W has ended on every replica, one
-// at a time on each stage, beside the instructions that are left. Neither slows
-// the other down, and delays are for the pipeline's messages only.
+// on the slowest link between two ranks that are neighbours. It begins when the layer's
+// last W has ended on every replica, one at a time on each stage, beside the instructions
+// that are left. Neither slows the other down, and delays are for the pipeline's messages
+// only.
 //
 // The last W of a virtual stage goes through its layers from the last to the
 // first; it divides by their seconds, those of I and W where the instruction is
@@ -68,7 +70,7 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 			c := layers[l]
 			frozen := c.Forward > 0 && c.BackwardWeight == 0
 			if bytes := c.Bytes.Summed(); bytes > 0 && !frozen {
-				end = max(end, ready[l]) + s.ring(stage, bytes)
+				end = max(end, ready[l]) + s.sum(stage, bytes)
 			}
 		}
 		all.Seconds = max(all.Seconds, end)
@@ -98,16 +100,15 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// ring returns the seconds of a sum over the replicas of a stage.
-func (s Step) ring(stage int, bytes int64) float64 {
+// sum returns the seconds of a sum over the replicas of a stage.
+func (s Step) sum(stage int, bytes int64) float64 {
 	d := s.Mesh.Replicas
 	slowest := 0.0
 	for replica := range d {
 		l := s.Network.Link(s.rank(stage, replica), s.rank(stage, (replica+1)%d))
-		hops := 2 * float64(d-1)
-		t := hops * l.Latency
+		t := 2 * l.Latency
 		if l.Bandwidth != 0 {
-			t += hops / float64(d) * float64(bytes) / l.Bandwidth
+			t += 2 * float64(d-1) / float64(d) * float64(bytes) / l.Bandwidth
 		}
 		slowest = max(slowest, t)
 	}

@@ -29,7 +29,8 @@ func TestReplicasByHand(t *testing.T) {
 	}
 	split := s
 	split.Schedule = lists([]schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.I, 0), do(schedule.W, 0)})
-	alone, apart, others := s, s, s
+	alone, apart, others, four := s, s, s, s
+	four.Mesh.Replicas = 4
 	alone.Mesh = mesh.Mesh{}
 	apart.Ranks, others.Ranks = []int{0, 2, 4, 6}, []int{0, 1, 2, 5}
 	for _, tc := range []struct {
@@ -45,8 +46,11 @@ func TestReplicasByHand(t *testing.T) {
 		{"just hidden", s, Network{Node: Link{0, 50}}, 12, 14},
 		// 3 s: layer 1's ends at 13, layer 0's at 16. Stage 1's end at 12.
 		{"queue", s, Network{Node: Link{0, 100.0 / 3}}, 12, 16},
-		// 2·(2-1) hops of 1.5 s.
+		// Two rounds of 1.5 s.
 		{"latency", s, Network{Node: Link{1.5, 0}}, 12, 16},
+		{"latency of four", four, Network{Node: Link{1.5, 0}}, 12, 16},
+		// 2·(3/4)·100/50 = 3 s.
+		{"queue of four", four, Network{Node: Link{0, 50}}, 12, 16},
 		// Ranks 0 and 1 are stage 0's replicas: one node each has the same.
 		{"between", s, Network{Node: Link{0, 1e9}, Between: Link{0, 100.0 / 3}, PerNode: 1}, 12, 16},
 		{"in the node", s, Network{Node: Link{0, 100.0 / 3}, Between: Link{100, 1}, PerNode: 2}, 12, 16},

@@ -77,6 +77,7 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 	g := nodebench.GPU{
 		Device: dev, Rounds: max(f.rounds, fewestRounds), Quick: quick,
 		Emulated: strings.Contains(dev.Describe().Name, "emulated"),
+		Say:      func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) },
 	}
 	for d, k := range map[tensor.DType]*kernel.Backend{tensor.F32: &g.F32, tensor.BF16: &g.BF16} {
 		if *k, err = cuda.New(d); err != nil {
@@ -86,6 +87,7 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "%s; %s\n", dev.Describe(), g.BF16.Identity())
 	f.machine.Device, f.machine.Threads = dev.Describe().Name, 1
+	defer fallbacks(c, g.F32, g.BF16)
 	if !f.json {
 		results, failed := g.Measure(only)
 		return errors.Join(failed, f.report(c, results))
@@ -97,4 +99,13 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 	results, failed := g.Measure(only)
 	f.warn(c, results)
 	return errors.Join(failed, unwritten, verdict(results))
+}
+
+// fallbacks prints how many dense products the library had no algorithm for.
+func fallbacks(c *cobra.Command, kernels ...kernel.Backend) {
+	for _, k := range kernels {
+		if t, ok := k.(kernel.Tuner); ok {
+			fmt.Fprintf(c.ErrOrStderr(), "%s: %d dense products without an algorithm of cuBLASLt, 0 wanted\n", k.DType(), t.Fallbacks())
+		}
+	}
 }

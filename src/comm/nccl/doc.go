@@ -2,18 +2,49 @@
 // at run time: in come memory, the event that it is ready after, a rank and a tag;
 // out goes a comm.Handle. It needs cgo, but nothing of CUDA or NCCL to build.
 //
-// NCCL knows no tags, does the messages of one communicator in the order in
-// which they were issued, and makes both GPUs wait until they meet. So every
-// ordered pair of ranks has a channel of its own, a communicator of the two with a
-// stream, and the ranks agree on the order of messages by control messages over
-// the transport of host memory before they issue any:
+// NCCL knows no tags, does the operations of one communicator in the order in which they
+// were issued, and its kernels hold multiprocessors until both GPUs have met. So a rank has
+// two communicators, or three at the ends of a chain where messages go around: that of the
+// world, that of its chain, and that of the chain's two ends. Each has one stream, of high
+// priority, and few CTAs. Nothing is issued before it can go through: when the event that it
+// waits for has happened on this GPU and, by control messages over the transport of host
+// memory, on those of all ranks that take part.
 //
-//   - clear-to-send: the receiver sends the tag and the room of a receive;
-//   - ready-to-send: the sender matches these with its messages by tag, sends tag
-//     and length of the one that is next, and issues it at once;
-//   - the receiver issues its half, of that length, when ready-to-send arrives.
+// Rounds (comm.Group.Exchange) travel on the world's communicator, those of its rows and
+// chains too, each as one group of operations. A rank that is ready for the first of its
+// rounds tells the others that have a part in it, and issues the round once all of them
+// have said so.
 //
-// The other half of an operation on a channel's stream is therefore always under
-// way, and nothing waits behind a receive that was not posted. No call blocks:
-// channels are made, and NCCL is polled, in the Test of any handle.
+// Messages travel between neighbours of a chain. For each pair:
+//
+//   - clear-to-send: the receiver sends the tag and the room of a receive whose memory is free;
+//   - ready-to-send: the upper rank matches these with its messages by tag, and sends tag and
+//     length of each that is ready; the lower rank keeps its own to itself;
+//   - order: the lower rank takes the oldest message of each direction, as soon as NCCL has put
+//     on the stream what was issued before, tells the upper rank, and issues both at once.
+//
+// What a rank issues at a time, at most one message in each direction of each pair, is one
+// group. NCCL runs the halves of a group at once (up to eight for each channel,
+// NCCL_MAX_DEV_WORK_P2P_PER_BATCH in its src/include/device.h), and both ranks of a pair have
+// the same halves in a group, as their connection wants where they are all of a communicator
+// (src/transport.cc sends the connections of both directions as one message then).
+//
+// Nothing can hang. Rounds: all ranks begin them in one order, so the first that is not done
+// is under way, or will be, on all its ranks. Messages: a rank whose group is under way waits
+// for a neighbour that has yet to come to the same exchange, and so is busy with an earlier
+// group; of the pair the two have one order, so that the neighbour waits for its other
+// neighbour. A chain is a path, so these waits go one way and end at a rank that waits for
+// none; the two ends of a chain, which would close the path to a ring, have a communicator
+// of their own. Rounds, chain and ends never wait for each other, on the device either: NCCL
+// puts kernels of communicators one behind the other if they share resources (deviceStream of
+// ncclSharedResources, src/enqueue.cc from 2.18 to 2.29), so these share none. Whether a part
+// shares is a setting of the communicator that it is split from, not its own (src/init.cc,
+// splitShare), which is why rows have no communicator that would share the world's.
+//
+// Since version 2.23 NCCL starts a thread for each group on a communicator that does not
+// block: there are as many as rounds, and at most as many as messages of a chain.
+//
+// No call blocks: communicators are made, and NCCL is polled, in Ready, Drive and the Test
+// of any handle. Before version 2.18 NCCL cannot split a communicator, and all begin with an
+// identity that rank 0 of each sends.
 package nccl

@@ -13,11 +13,11 @@ import (
 // domain is a communicator with resources of its own and the stream of its kernels. It
 // issues one group of operations after the other.
 type domain struct {
-	k       communicator // none in a domain of one rank, and before it is opened
+	k       communicator // none before it is opened
 	ranks   int
-	stream  device.Stream
-	current job   // the last issued, until NCCL has put it on the stream; else nil
-	batch   batch // of a chain: what is issued in one go
+	stream  device.Stream // none in a domain of one rank, which has no communicator either
+	current job           // the last issued, until NCCL has put it on the stream; else nil
+	batch   batch         // of a chain: what is issued in one go
 }
 
 // job is what a communicator does in one go.
@@ -80,17 +80,18 @@ func (d *domain) await(deadline time.Time) error {
 
 // close ends the communicator. Nothing is under way. Collective over its ranks.
 func (d *domain) close(deadline time.Time) error {
-	if d.ranks > 1 {
-		for _, step := range []func() error{
-			func() error { return d.await(deadline) }, func() error { return d.k.finish() },
-			func() error { return d.await(deadline) }, func() error { return d.k.destroy() },
-		} {
-			if err := step(); err != nil {
-				return err
-			}
-		}
-		d.k = communicator{}
+	if d.ranks == 1 {
+		return nil
 	}
+	for _, step := range []func() error{
+		func() error { return d.await(deadline) }, func() error { return d.k.finish() },
+		func() error { return d.await(deadline) }, func() error { return d.k.destroy() },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	d.k = communicator{}
 	d.stream.Close()
 	return nil
 }

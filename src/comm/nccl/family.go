@@ -9,12 +9,15 @@ type family struct {
 	device  device.Device
 	compute device.Stream
 	ctas    int           // that a kernel of a communicator takes at most
-	gate    device.Stream // waits for the events that messages wait for, in the order they were begun
+	gate    device.Stream // waits for the events that messages wait for, in the order they were begun, and copies those of this rank to itself
 	members int           // transports that are open
 }
 
 // newDomain returns the domain of so many ranks, without its communicator.
 func (f *family) newDomain(ranks int) domain {
+	if ranks == 1 {
+		return domain{ranks: 1}
+	}
 	return domain{ranks: ranks, stream: device.Urgent(f.device)}
 }
 

@@ -77,6 +77,16 @@ func TestChainsNeedFewCTAs(t *testing.T) {
 	}
 }
 
+// Libraries that cannot split a communicator, or limit its CTAs, do the same.
+func TestOldLibrary(t *testing.T) {
+	for name, version := range map[string]string{"Storm": "21400", "Leave": "21700"} {
+		out, err := limited(t, "eight "+name, "DYNMO_EMULATE_NCCL_VERSION="+version)
+		if err != nil {
+			t.Errorf("%s with version %s: %v: %s", name, version, err, out)
+		}
+	}
+}
+
 // pairs sends two messages from every rank to every other, each ordered pair by a
 // communicator and on a stream of its own, all receives first.
 func pairs() error {

@@ -262,7 +262,7 @@ func (l *loop) drive() error {
 			}
 		}
 		l.copies = slices.Delete(l.copies, 0, 1)
-		stream := l.m.path.stream
+		stream := l.m.gate
 		if e.send.mem.Bytes > 0 {
 			stream.Copy(e.recv.mem, e.send.mem)
 		}
