@@ -58,24 +58,17 @@ func TestPruningStaysOnTheGPU(t *testing.T) {
 			settings.Prune.Final = 0.5
 		}
 		p := NewPrune(settings)
-		expect.OK(t, local.Run(1, func(tr comm.Transport) error {
-			s, err := model.NewStage(c, c.All(), on, tensor.BF16)
-			if err != nil {
-				return err
+		s, err := model.NewStage(c, c.All(), on, tensor.BF16)
+		expect.OK(t, err)
+		group := comm.New(local.World(1)[0], comm.Options{Clock: dev.Clock()})
+		for step := range 4 {
+			bytes = 0
+			_, err := p.Before(step, Target{Stages: group, Exec: x, Stage: s})
+			expect.OK(t, err)
+			if want := int64(4 * 4 * c.Blocks * 2048); bytes != want {
+				t.Errorf("%s, pruning %d: %d bytes between host and GPU, want the histograms' %d", structure, step, bytes, want)
 			}
-			defer s.Free()
-			matrices := 4 * int64(c.Blocks)
-			for step := range 4 {
-				bytes = 0
-				group := comm.New(tr, comm.Options{Clock: dev.Clock()})
-				if _, err := p.Before(step, Target{Stages: group, Exec: x, Stage: s}); err != nil {
-					return err
-				}
-				if want := 4 * matrices * 2048; bytes != want {
-					t.Errorf("%s, pruning %d: %d bytes between host and GPU, want the histograms' %d", structure, step, bytes, want)
-				}
-			}
-			return nil
-		}))
+		}
+		s.Free()
 	}
 }
