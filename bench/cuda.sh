@@ -289,6 +289,6 @@ test_toolkit() {
 		export CUDA_HOME=$toolkit NVCC=$toolkit/bin/nvcc
 		./build.sh cuda && grep -q 'nvcc 12\.' lib/libdynmo_cuda.so || exit 1
 		eval "$(./build.sh env cuda)"
-		go test -vet=off -short -count=1 -tags "$TAGS" -run Conformance ./src/kernel/cuda ./src/device/cuda
+		go test -vet=off -short -count=1 -tags "$TAGS" -run Conformance ./src/kernel/cuda
 	)
 }

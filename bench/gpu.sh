@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# All that needs a GPU, in one call of under ten minutes: builds the kernels,
-# checks them, measures them, and compares a training step with PyTorch's.
+# All that needs a GPU, in two calls of under ten minutes each. The first builds the
+# kernels, checks them (conformance at real widths, memory) and times them; the second times
+# training steps and PyTorch beside them, and checks what is left. Either may be the only one.
 #
 #   bench/gpu.sh prepare     on a machine with Go, nvcc and Open MPI: build/gpu/pack.tar.gz,
 #                            all that is made of Go, and the libraries that it needs
-#   bench/gpu.sh run OUT [PART...]
-#                            on a machine with a GPU, nvcc and python3, which needs
-#                            nothing else: the repository with that file. Only build
-#                            and the parts that are named, if any are
+#   bench/gpu.sh first OUT
+#   bench/gpu.sh second OUT  on a machine with a GPU, nvcc and python3, which needs
+#                            nothing else: the repository with that file
+#   bench/gpu.sh run OUT PART...
+#                            build and these parts of either call
 #
-# OUT gets log.txt (what every part printed), summary.txt (which is printed too),
-# figures.json, pytorch.json, costs-dense.json and costs-pruned.jsonl. The status is
-# 0 if no part failed, 1 if one did, 2 if something is missing. With the variables
-# of `./build.sh env cuda` and no GPU, run tries itself out on the emulator.
+# OUT gets provenance.txt, log.txt (what every part printed), summary.txt (which is printed
+# too), and what the parts found: figures.json, operations.json, pytorch*.json, costs-*,
+# kernels.txt, clocks.csv. Parts stand in the order of their worth, each with the seconds
+# that it may take; what has no time left is said. The status is 0 if no part failed, 1 if
+# one did, 2 if something is missing. With the variables of `./build.sh env cuda` and no GPU
+# it tries itself out on the emulator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,6 +28,7 @@ theirs=${LD_LIBRARY_PATH:-}       # without what programs of build/gpu need
 source bench/machine.sh
 source bench/cuda.sh
 source bench/gpu_pack.sh
+source bench/gpu_parts.sh
 
 # ours: the environment of the programs in build/gpu. Ranks of one GPU's host are
 # more than its cores.
@@ -68,181 +73,14 @@ gpu_name() {
 
 emulated() { case $gpu in *emulated*) ;; *) return 1 ;; esac; }
 
-# part_NAME: the parts. A part that is not possible here says so and returns 3.
-
-part_build() {
-	nvidia-smi || true
-	export LD_LIBRARY_PATH=$theirs # the compilers are this machine's
-	emulated && { echo "$DYNMO_CUDA_LIBRARY is used"; return 3; }
-	toolkit
-	toolkit_lacks
-	cc=${CC:-gcc} ARCHS=90 JOBS=$(nproc) cuda_library
-}
-
-part_doctor() { dynmo doctor; }
-
-# toolkit finds nvcc, behind a link and in the usual place too, and its headers,
-# where it says they are if they are not beside it.
-toolkit() {
-	local program home
-	program=$(readlink -f "$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)")
-	find_nvcc || CUDA_HOME=$(dirname "$(dirname "$program")") find_nvcc && return 0
-	home=$("$program" --dryrun -c -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p') || return 1
-	NVCC=$program CUDA_HOME=$home find_nvcc
-}
-
-# toolkit_lacks lets nvcc use the Python packages' headers and libraries where the
-# toolkit comes without them.
-toolkit_lacks() {
-	local name header library
-	mkdir -p build/cuda/wheels
-	for name in cublasLt cusparse; do
-		header=$(find -L "$cuda_home"/include "$cuda_home"/targets/*/include -name "$name.h" -print -quit 2>/dev/null || true)
-		[ -n "$header" ] || header=$(wheel "$name" "$name.h")
-		[ -z "$header" ] || NVCC_APPEND_FLAGS="${NVCC_APPEND_FLAGS:-} -I$(dirname "$header")"
-		find -L "$cuda_home" -name "lib$name.so" -print -quit 2>/dev/null | grep -q . && continue
-		library=$(wheel "$name" "lib$name.so")
-		[ -z "$library" ] || ln -sf "$library" "build/cuda/wheels/lib$name.so"
-		[ -z "$library" ] || NVCC_APPEND_FLAGS+=" -Lbuild/cuda/wheels -Xlinker -rpath,$(dirname "$library")"
-	done
-	export NVCC_APPEND_FLAGS
-}
-
-# tests NAME PACKAGE ARGUMENT...: a test binary, in the folder of its package.
-tests() {
-	local program=$pack/bin/$1.test folder=src/$2
-	shift 2
-	(cd "$folder" && "$program" -test.v "$@" | grep --line-buffered -vE '^ *(=== RUN|=== CONT|=== PAUSE|=== NAME|--- PASS: [^ ]*/)')
-}
-
-# An error may stay with a process's context and fail all that comes after it: each
-# type has a process of its own, and so has each call whose tests failed, again.
-part_conformance() {
-	local type call status=0
-	tests kernel-cuda kernel/cuda -test.skip '^TestConformance$' || status=1
-	for type in f32 bf16; do
-		tests kernel-cuda kernel/cuda -test.run "^TestConformance\$/^$type\$" | tee "$work/tests.txt" && continue
-		status=1
-		for call in $(sed -nE 's,^ *--- FAIL: TestConformance/[a-z0-9]+/([A-Za-z]+).*,\1,p' "$work/tests.txt" | sort -u); do
-			echo "== $type $call alone"
-			tests kernel-cuda kernel/cuda -test.run "^TestConformance\$/^$type\$/^$call\$" || true
-		done
-	done
-	return "$status"
-}
-part_device() { tests device-cuda device/cuda; }
-part_nccl() { tests comm-nccl comm/nccl; }
-part_placement() { tests train train -test.run 'GPU|Graph'; }
-
-# What failed is measured again, in a process of its own too.
-part_figures() {
-	local quick='' name status=0
-	! emulated || quick=--quick
-	{ dynmo bench gpu --json $quick 2>&1 >&3 | tee "$work/figures.txt"; } 3>"$out/figures.json" || status=$?
-	for name in $(sed -n '/ %: /d; s/^dynmo: gpu \([a-z]*\): .*/\1/p' "$work/figures.txt" | sort -u); do
-		echo "== $name alone"
-		dynmo bench gpu --json --only "$name" $quick >>"$out/figures.json" || true
-	done
-	return "$status"
-}
-
-part_pytorch() {
-	export LD_LIBRARY_PATH=$theirs
-	python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' || return 3
-	emulated && return 3
-	python3 bench/gpu_pytorch.py --seconds 140 >"$out/pytorch.json"
-}
-
-# settings NAME prints the configuration of a run: the paper's layers, or a model
-# that a few ranks train in seconds.
-settings() {
-	local blocks=24 hidden=1024 heads=32 sequence=2048 vocabulary=50304 corpus=$pack/corpus.bin
-	if [ "$1" = small ] || emulated; then
-		blocks=4 hidden=64 heads=2 sequence=32 vocabulary=256 corpus=$work/corpus.txt
-	fi
-	cat <<-END
-		[model]
-		blocks = $blocks
-		hidden = $hidden
-		heads = $heads
-		sequence = $sequence
-		vocab = $vocabulary
-		tied = false
-		[data]
-		path = "$corpus"
-		[parallel]
-		microbatches = 4
-		microbatch_size = 2
-		[device]
-		kind = "cuda"
-		share = true
-		[train]
-		log_every = 5
-		[prune]
-		start = 6
-		every = 6
-		times = 4
-		final = 0.95
-		[balance]
-		every = 2
-	END
-}
-
-part_profile() {
-	settings paper >"$work/paper.toml"
-	dynmo profile "$work/paper.toml" -o "$out/costs-dense.json" --force
-}
-
-# The costs of the same layers at the sparsities of a run that prunes them.
-part_pruned() {
-	settings paper >"$work/pruned.toml"
-	dynmo train "$work/pruned.toml" --set dynamic.kind=prune --set train.steps=36 --run-dir "$work/pruned"
-}
-
-# One, two and four processes that share the GPU, 50 steps with pruning and
-# balancing: equal weights at the end.
-part_ranks() {
-	local ranks precision hash
-	settings small >"$work/small.toml"
-	for precision in f32 bf16; do
-		hash=''
-		for ranks in 1 2 4; do
-			mpirun -np "$ranks" dynmo train "$work/small.toml" --set dynamic.kind=prune --set train.steps=50 \
-				--set train.hash=true --set "parallel.stages=$ranks" --set balance.kind=diffusion \
-				--set "device.precision=$precision" --no-run-dir | tee "$work/ranks.txt"
-			hash+=" $(sed -n 's/.*weights \([0-9a-f]*\).*/\1/p' "$work/ranks.txt")"
-		done
-		if [ "$(xargs -n 1 <<<"$hash" | sort | uniq -c | awk '{print $1}')" != 3 ]; then
-			echo "$precision: other weights:$hash"
-			return 1
-		fi
-		echo "$precision: the same weights on 1, 2 and 4 ranks:$hash"
-	done
-}
-
-# sanitized TOOL TYPE: the kernels of a type under a tool of compute-sanitizer.
-sanitized() {
-	local sanitizer
-	emulated && { echo 'the emulator has no compute-sanitizer'; return 3; }
-	sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer) || return 3
-	(cd src/kernel/cuda && "$sanitizer" --tool "$1" --error-exitcode 9 --print-limit 20 "$pack/bin/kernel-cuda.test" \
-		-test.v -test.run "^TestConformance\$/^$2\$/$3")
-}
-
-# racecheck follows every access to shared memory, so it sees the kernels that use it.
-shared_memory='^(LayerNorm|Attention|SoftmaxMerge|CrossEntropy|SumSquares|SpMM|SDDMM|MatmulBackwardWeight|Magnitude)'
-part_memcheck_f32() { sanitized memcheck f32 .; }
-part_memcheck_bf16() { sanitized memcheck bf16 .; }
-part_racecheck_f32() { sanitized racecheck f32 "$shared_memory"; }
-part_racecheck_bf16() { sanitized racecheck bf16 "$shared_memory"; }
-
 # part NAME LIMIT: runs a part in a process of its own, killed after so many
 # seconds, or when the time of all parts is over.
 part() {
-	local name=$1 limit=$(($2 * slower)) left=$((seconds * slower - SECONDS)) start=$SECONDS status=0 verdict
+	local name=$1 limit=$(($2 * slower)) left=$((seconds * slower - SECONDS)) begin status=0 verdict
 	case " build $chosen " in *"  "* | *" $name "*) ;; *) return 0 ;; esac
 	[ "$limit" -le "$left" ] || limit=$left
 	say "== $name, at $SECONDS s"
+	begin=$(date +%s)
 	if [ "$limit" -lt 5 ]; then
 		verdict='NO TIME'
 	else
@@ -255,13 +93,44 @@ part() {
 		*) verdict="FAILED ($status)" ;;
 		esac
 	fi
-	printf '%s\t%s\t%s\n' "$name" "$verdict" "$((SECONDS - start))" >>"$work/parts.tsv"
+	printf '%s\t%s\t%s\t%s\n' "$name" "$verdict" "$begin" "$(date +%s)" >>"$work/parts.tsv"
 	{ printf '\n==== %s\n' "$name" && tail -c 1000000 "$work/$name.log" 2>/dev/null; } >>"$out/log.txt" || true
 }
 
-# run_all begins with what everything needs, then what is worth most. What is timed,
-# or looks at how much memory is free, has the machine to itself.
-run_all() {
+# first and second: the parts of a call, what is worth most first. What is timed, or looks
+# at how much memory is free, has the machine to itself.
+first() {
+	part doctor 20
+	part conformance 110
+	part kernels 120
+	part sparse 120
+	part device 20
+	part memcheck_f32 200 &
+	part memcheck_bf16 200 &
+	wait_parts
+}
+second() {
+	part step 50
+	part operations 120
+	part pytorch 130
+	part graphs 60
+	part profiler 60
+	part profile 40
+	part nccl 30
+	part pruned 50
+	part placement 120 &
+	part ranks 120 &
+	part racecheck_f32 150 &
+	part racecheck_bf16 150 &
+	wait_parts
+}
+
+# wait_parts waits for the parts in the background, not for the clocks.
+wait_parts() { wait $(jobs -p | grep -vx "$sampler"); }
+
+# call NAME...: the build, then these calls.
+call() {
+	local name sampler=''
 	gpu=$(gpu_name) || gpu=''
 	missing "$gpu"
 	rm -rf "$pack"
@@ -273,28 +142,30 @@ run_all() {
 	mkdir -p "$work" "$out"
 	: >"$out/log.txt"
 	cat src/*/*.go >"$work/corpus.txt"
-	part build 240
-	part doctor 20
-	part conformance 90
-	part figures 170
-	part pytorch 150
-	part profile 60
-	part pruned 60
-	part nccl 40
-	part device 40
-	part placement 150 &
-	part ranks 150 &
-	part memcheck_f32 220 &
-	part memcheck_bf16 220 &
-	part racecheck_f32 220 &
-	part racecheck_bf16 220 &
-	wait
+	python3 bench/gpu_clocks.py >"$out/clocks.csv" 2>/dev/null &
+	sampler=$!
+	part build 200
+	for name; do
+		"$name"
+	done
+	kill "$sampler" 2>/dev/null || true
 	cp "$work/pruned/costs.jsonl" "$out/costs-pruned.jsonl" 2>/dev/null || true # all that there is, if it was killed
+	provenance "$*" >"$out/provenance.txt"
 	{
-		summary
-		(cd "$work" && grep -H SUMMARY ./*check_*.log 2>/dev/null) || true
+		cat "$out/provenance.txt"
+		python3 bench/gpu_summary.py page "$gpu" "$work/parts.tsv" "$out"
+		(cd "$work" && grep -H SUMMARY ./*.log 2>/dev/null) || true
 	} | tee "$out/summary.txt"
 	! grep -qE '	(FAILED|KILLED|NO TIME)' "$work/parts.tsv"
+}
+
+# provenance CALL says what was measured where.
+provenance() {
+	printf 'command: bench/gpu.sh %s\nrevision: %s\ndate: %s\n' "$1" "$(cat "$pack/revision" 2>/dev/null || echo unknown)" "$(date -u +%FT%TZ)"
+	printf 'gpu: %s\ncpu: %s, %s cores\n' "$gpu" "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
+	printf 'driver: %s\n' "$(PATH=$PATH:/usr/local/nvidia/bin nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)"
+	printf 'kernels: %s\n' "$(ours && grep -ao 'version [0-9]*; sm_[ -~]*' "$DYNMO_CUDA_LIBRARY" | head -n 1)"
+	python3 -c 'import torch; print("pytorch:", torch.__version__, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || true
 }
 
 # missing says what is not here and ends.
@@ -308,60 +179,29 @@ missing() {
   nvcc and its headers: set CUDA_HOME"
 	command -v python3 >/dev/null || list+="
   python3"
-	[ -z "$list" ] || { say "bench/gpu.sh run: missing:$list"; exit 2; }
+	[ -z "$list" ] || { say "bench/gpu.sh: missing:$list"; exit 2; }
 }
 
-# summary prints one page: the parts, and the figures that matter.
-summary() {
-	python3 - "$gpu" "$work/parts.tsv" "$out/figures.json" "$out/pytorch.json" <<-'END'
-		import json, os, sys
-
-		def figures(path):
-		    if not os.path.exists(path):
-		        return {}
-		    lines = [json.loads(line) for line in open(path) if line.startswith("{")]
-		    return {f["name"].removeprefix("emulated/").split("/", 1)[1]: f for f in lines}
-
-		def value(f):
-		    return "INVALID" if f["wrong"] else f'{f["value"]:.4g}'
-
-		print(sys.argv[1] + (": NO GPU, no figure below is one" if "emulated" in sys.argv[1] else ""))
-		for line in open(sys.argv[2]):
-		    name, verdict, seconds = line.rstrip("\n").split("\t")
-		    print(f"{name:16}{verdict:24}{seconds:>5} s")
-		ours, theirs = figures(sys.argv[3]), figures(sys.argv[4])
-		print(f"\n{len(ours)} figures, {sum(f['wrong'] > 0 for f in ours.values())} invalid; "
-		      f"short of what they should reach: "
-		      + (", ".join(n + " " + value(f) for n, f in ours.items() if not f["ok"]) or "none"))
-		for name, f in ours.items():
-		    if f.get("reach") or not name.startswith(("spmm", "sddmm", "embedding", "gelu")) or "crossing" in name:
-		        reach = f' (reach {f["reach"]:g})' if f.get("reach") else ""
-		        print(f'  {name:36}{value(f):>10} {f["unit"]}{reach}')
-		for kind in "f32", "bf16":
-		    percents = [n.rsplit("_", 1)[1] for n in ours if n.startswith(f"spmm_forward_{kind}_")]
-		    for what in "spmm_forward", "spmm_backward_input", "sddmm", "spmm_cusparse", "spmm_dense":
-		        row = [value(ours[f"{what}_{kind}_{p}"]) if f"{what}_{kind}_{p}" in ours else "-" for p in percents]
-		        print(f"  {what + ' ' + kind + ' ms':28}" + "".join(f"{p + '%: ' + x:>14}" for p, x in zip(percents, row)))
-		for name, f in theirs.items():
-		    print(f'  pytorch {name:36}{value(f):>10} {f["unit"]}')
-		mine, other = ours.get("step_tokens_per_second"), theirs.get("step_tokens_per_second")
-		if mine and other and other["value"]:
-		    print(f'  step, tokens/s over PyTorch\'s best: {mine["value"] / other["value"]:.3f} (reach 1)')
-	END
-}
+usage() { say 'usage: bench/gpu.sh prepare | first OUT | second OUT | run OUT PART...'; exit 2; }
 
 case ${1:-} in
 prepare) prepare ;;
+first | second)
+	[ $# = 2 ] || usage
+	mkdir -p "$2"
+	out=$(cd "$2" && pwd) chosen=
+	call "$1"
+	;;
 run)
-	[ $# -ge 2 ] || { say 'usage: bench/gpu.sh run OUT [PART...]'; exit 2; }
+	[ $# -ge 3 ] || usage
 	mkdir -p "$2"
 	out=$(cd "$2" && pwd) chosen=${*:3}
-	run_all
+	call first second
 	;;
 part)
 	out=$3
 	ours
 	"part_$2"
 	;;
-*) say 'usage: bench/gpu.sh prepare | run OUT [PART...]'; exit 2 ;;
+*) usage ;;
 esac

@@ -17,6 +17,7 @@ prepare() {
 		go test -c -trimpath -tags 'mpi cuda' -ldflags '-s -w' -o "$pack/bin/${what//\//-}.test" "./src/$what"
 	done
 	"$pack/bin/dynmo" data prepare --extensions .go -o "$pack/corpus.bin" src
+	git describe --always --dirty >"$pack/revision" 2>/dev/null || true
 	pack_mpi
 	pack_libraries
 	tar -C "$pack" -czf "$archive" .

@@ -7,7 +7,8 @@
  *	dv += pᵀ·dout    dk += dsᵀ·q    dq += ds·k
  *
  * p and ds turn into operands in registers; ds goes through shared memory once more, for
- * dq, whose product over all 128 keys the groups make in turn.
+ * dq, whose product over all 128 keys the groups make in turn. A warp that gets to write
+ * ds again has made dq in the turn between, for which all warps had to be past the last.
  *
  * dq is a sum over the blocks of a head. Each adds its part to the sums in global memory
  * when the block of the keys before has, so that the order is that of keys; the block of
@@ -30,10 +31,10 @@ constexpr int QUERIES = 64; /* of a tile */
 template <int HS> struct backward_memory {
 	head_panels<HS, HOPPER_ROWS> k, v;
 	head_panels<HS, QUERIES> q[HOPPER_STAGES], dout[HOPPER_STAGES];
-	head_panels<PANEL, HOPPER_ROWS> ds[HOPPER_GROUPS]; /* transposed, of the group that makes dq */
+	head_panels<PANEL, HOPPER_ROWS> ds[HOPPER_GROUPS]; /* transposed, of the group whose turn it is */
 	query_stats stats[HOPPER_STAGES][QUERIES];
 	uint64_t keys_full, full[HOPPER_STAGES], free[HOPPER_STAGES]; /* of q, dout and stats */
-	uint64_t ds_full[HOPPER_GROUPS], ds_free[HOPPER_GROUPS];
+	uint64_t ds_full[HOPPER_GROUPS];
 	int block;
 };
 
@@ -69,10 +70,7 @@ template <int HS> __device__ __forceinline__ void open_barriers(backward_memory<
 		barrier_open(&memory.full[i], 3);
 		barrier_open(&memory.free[i], HOPPER_GROUPS * 4);
 	}
-	for (int i = 0; i < HOPPER_GROUPS; i++) {
-		barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4);
-		barrier_open(&memory.ds_free[i], 4);
-	}
+	for (int i = 0; i < HOPPER_GROUPS; i++) barrier_open(&memory.ds_full[i], HOPPER_GROUPS * 4);
 	barriers_opened();
 }
 
@@ -237,7 +235,6 @@ __device__ __forceinline__ void step_of(key_group<HS> &r, backward_memory<HS> &m
 	settle(ds);
 	differentiate(ds, p, stats);
 	pack_operands(ds_operands, ds);
-	barrier_wait(&memory.ds_free[turn], parity ^ 1);
 	share_scores(memory.ds[turn], row + warp, ds_operands);
 	warp_arrives(&memory.ds_full[turn]);
 	settle(r.dv);
@@ -282,7 +279,6 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 		if (step % HOPPER_GROUPS != group) continue;
 		barrier_wait(&memory.ds_full[group], step / HOPPER_GROUPS % 2);
 		make_dq(memory, dqkv, sums, s, b, step, group);
-		warp_arrives(&memory.ds_free[group]);
 	}
 	threads_meet(3, HOPPER_GROUPS * GROUP_THREADS); /* no product reads keys or values any more */
 	row += threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */

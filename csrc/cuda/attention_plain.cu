@@ -90,6 +90,7 @@ __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout
 		accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
 		if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
 	}
+	head = attention_head(s, block_again()); /* anew, as registers are scarce in the loop */
 	store<SLICES>(rows_of(dqkv, s, head, 3, KEYS), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
 	if constexpr (KEYS) store<SLICES>(rows_of(dqkv, s, head, 3, 2), dw, {1, 1, 1, 1}, row, channel, s);
 }

@@ -36,8 +36,18 @@ struct product {
 	float *sums; /* or null, and null beside a bias */
 };
 
+/* multiply makes a product without sums. */
+int32_t multiply(const dynmo_cuda *k, void *stream, const struct product *p);
+
+/* library_product makes a product, or sets *refused where cuBLASLt has no algorithm. */
+int32_t library_product(const dynmo_cuda *k, void *stream, const struct product *p, int *refused);
+
 /* plain_product makes a product of any shape without sums, however its operands are
  * aligned, where cuBLASLt has no algorithm. */
 int32_t plain_product(const dynmo_cuda *k, void *stream, const struct product *p);
+
+/* product_of sets *p to the product of a call (DYNMO_CUDA_FORWARD …), with operands
+ * that are nowhere, all aligned. */
+int32_t product_of(int32_t call, int32_t biased, int32_t n, int32_t c, int32_t o, struct product *p);
 
 #endif

@@ -43,6 +43,7 @@ struct preference {
 struct algorithm {
 	uint64_t mark, workspace;
 	uint32_t alignment[MATRICES];
+	uint32_t descending; /* the order of sums over k */
 };
 
 constexpr uint64_t mark = 0x64796e6d6f; /* of an algorithm that came from here */
@@ -71,6 +72,7 @@ struct product {
 	void *d;
 	float alpha, beta;
 	int64_t m, n, k;
+	bool descending;
 };
 
 /* fits says whether the descriptors describe one product. */
@@ -115,10 +117,13 @@ enum { ROWS = 16, COLUMNS = 4 }; /* of a tile, whose sums stay in registers */
 
 typedef float vector __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* sum (COLUMNS, ROWS) = Σ_p a (k, ROWS) · b (k, COLUMNS), in ascending order of p. */
-void tile(float *sum, const float *a, const float *b, int64_t k) {
+/* sum (COLUMNS, ROWS) = Σ_p a (k, ROWS) · b (k, COLUMNS), in ascending order of p, or
+ * descending. */
+void tile(float *sum, const float *a, const float *b, int64_t k, bool descending) {
 	vector s[COLUMNS][2] = {};
-	for (int64_t p = 0; p < k; p++, a += ROWS, b += COLUMNS) {
+	int64_t step = descending ? -1 : 1;
+	if (descending) a += (k - 1) * ROWS, b += (k - 1) * COLUMNS;
+	for (int64_t p = 0; p < k; p++, a += step * ROWS, b += step * COLUMNS) {
 		vector low = *reinterpret_cast<const vector *>(a), high = *reinterpret_cast<const vector *>(a + 8);
 		for (int c = 0; c < COLUMNS; c++) {
 			s[c][0] += low * b[c];
@@ -176,7 +181,7 @@ void multiply(void *operand) {
 	float sum[COLUMNS][ROWS];
 	for (int64_t i = 0; i < t->m; i += ROWS)
 		for (int64_t j = 0; j < t->n; j += COLUMNS) {
-			tile(sum[0], a.data() + i * t->k, b.data() + j * t->k, t->k);
+			tile(sum[0], a.data() + i * t->k, b.data() + j * t->k, t->k, t->descending);
 			for (int64_t c = 0; c < COLUMNS && j + c < t->n; c++)
 				for (int64_t r = 0; r < ROWS && i + r < t->m; r++) finish(*t, i + r, j + c, sum[c][r]);
 		}
@@ -266,8 +271,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t x
 	}
 }
 
-/* The one algorithm there is relies on all the alignment that it is promised, and
- * needs a workspace where it may have one. */
+/* There are two algorithms, whose sums have different bits. Each relies on all the
+ * alignment that it is promised, and needs a workspace where it may have one. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t op,
 	cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
 	cublasLtMatmulPreference_t preferred, int wanted, cublasLtMatmulHeuristicResult_t *results, int *found) {
@@ -277,13 +282,30 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	if (status != CUBLAS_STATUS_SUCCESS) return status;
 	if (!done_here(of(op), of(a), of(b), of(c), of(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
 	const preference &p = of(preferred);
-	algorithm chosen = {mark, p.workspace < workspace_wanted ? 0 : workspace_wanted, {}};
+	algorithm chosen = {mark, p.workspace < workspace_wanted ? 0 : workspace_wanted, {}, 0};
 	memcpy(chosen.alignment, p.alignment, sizeof chosen.alignment);
 	static_assert(sizeof chosen <= sizeof results->algo, "an algorithm is opaque, but not that large");
-	memcpy(&results->algo, &chosen, sizeof chosen);
-	results->workspaceSize = chosen.workspace;
-	results->state = CUBLAS_STATUS_SUCCESS;
-	*found = 1;
+	for (; *found < wanted && *found < 2; ++*found, chosen.descending = 1) {
+		results[*found] = {};
+		memcpy(&results[*found].algo, &chosen, sizeof chosen);
+		results[*found].workspaceSize = chosen.workspace;
+		results[*found].state = CUBLAS_STATUS_SUCCESS;
+	}
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, cublasLtMatrixLayout_t a,
+	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo,
+	cublasLtMatmulHeuristicResult_t *result) {
+	algorithm chosen;
+	memcpy(&chosen, algo, sizeof chosen);
+	if (!handle || !result || chosen.mark != mark) return CUBLAS_STATUS_INVALID_VALUE;
+	cublasStatus_t status = fits(of(op), of(a), of(b), of(c), of(d));
+	if (status != CUBLAS_STATUS_SUCCESS) return status;
+	if (!done_here(of(op), of(a), of(b), of(c), of(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+	*result = {};
+	result->algo = *algo;
+	result->workspaceSize = chosen.workspace;
 	return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -304,7 +326,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t op, 
 		if (!aligned(matrices[i], chosen.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
 	product *t = new product{of(op), {of(al), of(bl), of(cl), of(dl)}, a, b, c, d, *static_cast<const float *>(alpha),
 		*static_cast<const float *>(beta), of(dl).rows, of(dl).columns,
-		of(op).transpose_a ? of(al).rows : of(al).columns};
+		of(op).transpose_a ? of(al).rows : of(al).columns, chosen.descending != 0};
 	int refused = dynmo_emulate_enqueue(stream, multiply, t, drop);
 	return refused ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }

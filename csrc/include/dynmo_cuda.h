@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 5
+#define DYNMO_CUDA_VERSION 6
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -34,6 +34,24 @@ enum {
 };
 
 typedef struct dynmo_cuda dynmo_cuda; /* handles and workspace of one rank */
+
+/* Calls whose products have algorithms to choose from: matmul_forward without and with
+ * add, matmul_gelu, matmul_backward_input, _gelu and _weight. */
+enum {
+	DYNMO_CUDA_FORWARD,
+	DYNMO_CUDA_FORWARD_ADD,
+	DYNMO_CUDA_FORWARD_GELU,
+	DYNMO_CUDA_BACKWARD_INPUT,
+	DYNMO_CUDA_BACKWARD_GELU,
+	DYNMO_CUDA_BACKWARD_WEIGHT
+};
+
+/* How products of a kind are made. Without meaning elsewhere, and to another cuBLASLt. */
+typedef struct {
+	int32_t kind[5];
+	int32_t plain; /* not by cuBLASLt */
+	uint64_t algorithm[8];
+} dynmo_cuda_choice;
 
 enum { DYNMO_CUDA_RIVALS = 11 }; /* slots of rivals */
 
@@ -67,6 +85,14 @@ typedef struct {
 	X(error, (int32_t status, char *text, int32_t size), (status, text, size))                                         \
 	/* Writes all that the bits of results depend on: architecture, compiler, cuBLAS. */                                  \
 	X(identity, (dynmo_cuda *k, char *text, int32_t size), (k, text, size))                                            \
+	/* Lists how the product of a call can be made whose operands are all aligned, at most `most` ways: cuBLASLt's     \
+	 * own choice first. biased: with a bias, or its gradient. */                                                      \
+	X(candidates, (dynmo_cuda *k, int32_t call, int32_t biased, int32_t n, int32_t c, int32_t o, dynmo_cuda_choice     \
+	  *list, int32_t most, int32_t *found), (k, call, biased, n, c, o, list, most, found))                             \
+	/* Has products of a kind made so from now on. */                                                                  \
+	X(choose, (dynmo_cuda *k, const dynmo_cuda_choice *choice), (k, choice))                                           \
+	/* Counts the products so far that cuBLASLt had no algorithm for. */                                               \
+	X(fallbacks, (dynmo_cuda *k, int64_t *count), (k, count))                                                          \
                                                                                                                        \
 	X(embedding_forward, (dynmo_cuda *k, void *stream, void *out, const int32_t *tokens, const int32_t *positions,     \
 	  const void *wte, const void *wpe, int32_t n, int32_t c), (k, stream, out, tokens, positions, wte, wpe, n,        \

@@ -326,6 +326,7 @@ type Device struct {
 	Threads   int    `toml:"threads" default:"1" when:"device.kernel=auto|cpu" min:"1" max:"1024" doc:"threads that share a rank's arithmetic" only:"train"`
 	Precision string `toml:"precision" default:"bf16" when:"device.kind=cuda" oneof:"bf16,f32" doc:"weights and activations of a GPU; with bf16 gradients, moments and master weights are f32, and sums are made in f32"`
 	Graphs    bool   `toml:"graphs" default:"true" when:"device.kind=cuda" doc:"whether the passes of a layer that repeat are launched as CUDA graphs; results are the same" only:"train"`
+	Tune      bool   `toml:"tune" default:"true" when:"device.kind=cuda" doc:"whether rank 0 measures, before the first step, which of cuBLASLt's algorithms makes each dense product fastest; all ranks take these, and checkpoints keep them, for bits follow the choice. With false every product is made by cuBLASLt's own first choice" only:"train"`
 	Share     bool   `toml:"share" default:"false" when:"device.kind=cuda" doc:"whether ranks may share a GPU: they then take turns, and times say little" only:"train"`
 }
 

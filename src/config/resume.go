@@ -48,7 +48,7 @@ balance.kind balance.by balance.every balance.regex balance.layout balance.memor
 repack.kind repack.tolerance repack.unit repack.stages repack.below repack.microbatches
 elastic.release elastic.leave elastic.retry_seconds
 checkpoint.every checkpoint.minutes checkpoint.mtti checkpoint.keep
-device.kind device.kernel device.threads device.graphs device.share
+device.kind device.kernel device.threads device.graphs device.tune device.share
 comm.start_seconds comm.stall_seconds comm.deadline_seconds comm.latency_seconds comm.bandwidth_bytes comm.carrier comm.nccl_ctas comm.delay_most`
 
 // effects says what a change of a free setting does to losses. The others do nothing.

@@ -265,8 +265,6 @@ func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w C
 	k.run(s, SDDMM, w.dims(n), dvalues, dbias, dout, inp, w.RowPtr, w.ColIdx)
 }
 
-func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
-
 func (k *Calls) Rotary(s device.Stream, qkv, positions, table tensor.Mem, n, heads, width, hs int, inverse bool) {
 	k.pending.Inverse = inverse
 	k.run(s, Rotary, Dims{N: n, C: width, NH: heads, HS: hs}, qkv, positions, table)
@@ -354,32 +352,6 @@ func (k *Calls) CombineRowsAdd(s device.Stream, out, inp, rows, factor, add tens
 
 func (k *Calls) CombineGradient(s device.Stream, dfactor, dout, inp, rows tensor.Mem, n, each, c int) {
 	k.run(s, CombineGradient, Dims{N: n, C: c, K: each}, dfactor, dout, inp, rows)
-}
-
-func (k *Calls) RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, top int) {
-	k.pending.Routing = r
-	k.run(s, RouteTokens, Dims{N: n, K: top, E: experts}, chosen, weights, router, readings, logits, scores)
-}
-
-func (k *Calls) RouteGradient(s device.Stream, r Routing, dlogits, dweights, chosen, router tensor.Mem, n, experts, top int) {
-	k.pending.Routing = r
-	k.run(s, RouteGradient, Dims{N: n, K: top, E: experts}, dlogits, dweights, chosen, router)
-}
-
-func (k *Calls) PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, top int) {
-	k.run(s, PlaceTokens, Dims{N: n, K: top, E: experts}, places, tokens, factors, ends, chosen, weights)
-}
-
-func (k *Calls) GroupedForward(s device.Stream, out, inp, weights, ends tensor.Mem, n, c, o, experts, gap int) {
-	k.run(s, GroupedForward, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, out, inp, weights, ends)
-}
-
-func (k *Calls) GroupedBackwardInput(s device.Stream, dinp, dout, weights, ends tensor.Mem, n, c, o, experts, gap int) {
-	k.run(s, GroupedBackwardInput, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, dinp, dout, weights, ends)
-}
-
-func (k *Calls) GroupedBackwardWeight(s device.Stream, dweights, dout, inp, ends tensor.Mem, n, c, o, experts, gap int) {
-	k.run(s, GroupedBackwardWeight, Dims{N: n, C: c, O: o, E: experts, Gap: gap}, dweights, dout, inp, ends)
 }
 
 func (k *Calls) SumSquares(s device.Stream, out, x tensor.Mem, n int) {

@@ -294,6 +294,8 @@ type CSR struct {
 	RowPtr, ColIdx, Values tensor.Mem
 }
 
+func (w *CSR) dims(n int) Dims { return Dims{N: n, C: w.Cols, O: w.Rows, NNZ: w.NNZ} }
+
 // Buckets are the tokens of every head by bucket, as AttentionHash leaves them. Order is
 // I32 (2·nh·n): sequence by sequence, of each head first the queries, then the keys, as
 // positions in the sequence. Starts is I32 (b, nh, 2, Count+1): where each bucket begins

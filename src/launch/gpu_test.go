@@ -206,6 +206,30 @@ func TestLaw2OnGPU(t *testing.T) {
 	}
 }
 
+// TestResumeKeepsAlgorithms: a run that measured which algorithms make its products goes on
+// with those, whatever it would measure now and on whichever stages: losses and the final
+// hash are the same bits. One that measured nothing goes on so.
+func TestResumeKeepsAlgorithms(t *testing.T) {
+	c := small(t)
+	c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", "bf16", true
+	c.Model.Blocks, c.Parallel.Stages, c.Train.Steps = 1, 2, 3
+	for _, tuned := range []bool{true, false} {
+		c.Device.Tune = tuned
+		saved := part{dir: t.TempDir(), stop: 1}
+		trainPart(t, c, saved)
+		var parts []*run
+		for _, stages := range []int{2, 1} {
+			again := c
+			again.Parallel.Stages, again.Device.Tune = stages, stages != 2
+			then, _ := trainPart(t, again, part{from: saved.dir})
+			parts = append(parts, then)
+		}
+		if at := parts[1].difference(parts[0]); at != "" {
+			t.Errorf("tuned %v: on one stage it goes on otherwise, at %s", tuned, at)
+		}
+	}
+}
+
 // TestSpreadExpertsOnGPU: experts that two replicas share out are saved, hashed and read on
 // one replica.
 func TestSpreadExpertsOnGPU(t *testing.T) {

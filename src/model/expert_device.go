@@ -1,11 +1,9 @@
 package model
 
 import (
-	"cmp"
 	"slices"
 	"unsafe"
 
-	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
@@ -47,18 +45,11 @@ func (e *experts) assigned(d *Dispatch, n int) int {
 	return n * e.Top
 }
 
-// routing returns the settings of the router in a microbatch of so many tokens.
-func (e Experts) routing(x *Exec, tokens int) kernel.Routing {
-	return kernel.Routing{
-		Room: e.room(tokens), Shares: true, Scale: cmp.Or(e.Scale, 1), Auxiliary: e.Auxiliary, Z: e.Z, Loss: x.Scale,
-	}
-}
-
 // routeTokens decides on the device where tokens go. It waits only where pruned matrices have to
 // know the rows of each expert.
 func (e *experts) routeTokens(x *Exec, b *Batch, s expertsSaved) error {
 	n, at := b.live(), s.decided
-	x.Backend.RouteTokens(x.Stream, e.routing(x, n), s.chosen, at.weights, s.router, at.readings, s.logits, tensor.Mem{}, n, e.Count, e.Top)
+	x.Backend.RouteTokens(x.Stream, e.routing(n), s.chosen, at.weights, s.router, at.readings, s.logits, tensor.Mem{}, n, e.Count, e.Top)
 	tokens, factors := at.of(x, n*e.Top)
 	x.Backend.PlaceTokens(x.Stream, at.places, tokens, factors, at.ends, s.chosen, at.weights, n, e.Count, e.Top)
 	b.Dispatch.tokens, b.Dispatch.left = n, [2]tensor.Mem{s.chosen, at.weights}
@@ -75,7 +66,9 @@ func (e *experts) routeTokens(x *Exec, b *Batch, s expertsSaved) error {
 // routeGradient sets dlogits, and dnormed to what comes by the router.
 func (e *experts) routeGradient(x *Exec, n int, s expertsSaved, h expertsHeld, dout tensor.Mem) {
 	x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, n*e.Top, e.hidden), s.decided.places, n, e.Top, e.hidden)
-	x.Backend.RouteGradient(x.Stream, e.routing(x, n), h.dlogits, h.dweights, s.chosen, s.router, n, e.Count, e.Top)
+	r := e.routing(n)
+	r.Loss = x.Scale
+	x.Backend.RouteGradient(x.Stream, r, h.dlogits, h.dweights, s.chosen, s.router, n, e.Count, e.Top)
 	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
 }
 

@@ -14,29 +14,28 @@ type Dispatch struct {
 	entered Batch
 	origin  *Batch // that the layer was entered by
 
-	tokens  int
-	p       []float64  // (tokens, experts)
-	scores  []float64  // (tokens, experts), by which balanced assignments are chosen
-	own     []float64  // (tokens, experts): gradient of the router's own losses
-	lse     []float64  // (tokens)
-	chosen  []int32    // (tokens, top): experts, the largest score first; or dropped
-	weights []float64  // (tokens, top)
-	places  []int32    // (tokens, top): where the assignment is among the layer's, sorted by expert; or dropped
-	ends    []int32    // by expert where its assignments begin; and where they all end: none of experts of other groups
-	counts  []int32    // by expert: its assignments, wherever it is
-	worked  []int32    // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
-	sources int        // these replicas
-	groups  int        // layers that a block's experts are in
-	top     int        // experts of a token
-	losses  [2]float64 // the router's own, summed over the tokens, without their weights
+	tokens   int
+	logits   []float64 // (tokens, experts)
+	scores   []float64 // (tokens, experts), by which balanced assignments are chosen
+	router   []float64 // (2, tokens, experts), as kernel.RouteTokens has it
+	readings []float64 // likewise
+	dweights []float64 // (tokens, top)
+	chosen   []int32   // (tokens, top): experts, the largest score first; or dropped
+	weights  []float64 // (tokens, top)
+	places   []int32   // (tokens, top): where the assignment is among the layer's, sorted by expert; or dropped
+	ends     []int32   // by expert where its assignments begin; and where they all end: none of experts of other groups
+	counts   []int32   // by expert: its assignments, wherever it is
+	worked   []int32   // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+	sources  int       // these replicas
+	groups   int       // layers that a block's experts are in
+	top      int       // experts of a token
 
 	left [2]tensor.Mem // where the device decides: where it leaves chosen and weights
 
-	squashed, logits []float64 // (tokens, experts) of a squashed router: tanh, and the logits
-	outer            []float64 // (experts, experts)
+	squashed []float64 // (tokens, experts) of a squashed router: tanh
+	outer    []float64 // (experts, experts)
 
 	scales, sums []float64 // by expert
-	most         []float64 // by choice of a token: its scores
 }
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
@@ -44,13 +43,14 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 	e.spreads(x)
 	n := x.N()
 	d := &Dispatch{
-		p: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), own: make([]float64, n*e.Count), lse: make([]float64, n),
+		logits: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), router: make([]float64, 2*n*e.Count),
+		readings: make([]float64, ExpertsFrom+e.Count), dweights: make([]float64, n*e.Top),
 		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
 		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
-		sources: e.replicas(), groups: max(1, e.Groups), top: e.Top, most: make([]float64, e.Top),
+		sources: e.replicas(), groups: max(1, e.Groups), top: e.Top,
 	}
 	if e.Squashed {
-		d.squashed, d.logits, d.outer = make([]float64, n*e.Count), make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
+		d.squashed, d.outer = make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
 	}
 	d.worked = d.ends
 	if e.Spread > 0 {

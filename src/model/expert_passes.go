@@ -117,18 +117,8 @@ func (e *experts) write(x *Exec, d *Dispatch, h, decided assignments) {
 		setNumber(h.weights, dtype.Wide(), i, weight)
 	}
 	copy(tensor.Of[int32](h.ends), d.ends)
-	e.count(d, tensor.Of[float64](h.readings))
+	copy(tensor.Of[float64](h.readings), d.readings)
 	x.Stream.Copy(decided.all, h.all)
-}
-
-// count fills in the readings.
-func (e *experts) count(d *Dispatch, readings []float64) {
-	left := d.tokens * e.Top
-	for k, count := range d.counts {
-		readings[ExpertsFrom+k] = float64(count)
-		left -= int(count)
-	}
-	copy(readings, []float64{float64(d.tokens), float64(left), 1000 * d.losses[0], 1000 * d.losses[1]})
 }
 
 func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {

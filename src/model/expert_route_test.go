@@ -36,13 +36,13 @@ func TestRouteOfExperts(t *testing.T) {
 		"one expert": {Experts{Count: 1, Top: 1}, [][]float64{{-40}, {700}}, []int32{0, 0}, []int32{0, 1}, []int32{0, 2}, []float64{1, 1}},
 		"far apart":  {Experts{Count: 2, Top: 2}, [][]float64{{-2000, 2000}}, []int32{1, 0}, []int32{1, 0}, []int32{0, 1, 2}, []float64{1, 0}},
 		"capacity 1": {Experts{Count: 2, Top: 1, Capacity: 1}, [][]float64{{2, 1}, {2, 1}, {2, 1}, {1, 2}},
-			[]int32{0, 0, dropped, 1}, []int32{0, 1, dropped, 2}, []int32{0, 2, 3}, []float64{1, 1, 1, 1}},
+			[]int32{0, 0, dropped, 1}, []int32{0, 1, dropped, 2}, []int32{0, 2, 3}, []float64{1, 1, 0, 1}},
 		"first choices before second": {Experts{Count: 2, Top: 2, Capacity: 0.5}, [][]float64{{1, 2}, {2, 1}},
 			[]int32{1, dropped, 0, dropped}, []int32{1, dropped, 0, dropped}, []int32{0, 1, 2}, nil},
 		"capacity rounded up": {Experts{Count: 3, Top: 1, Capacity: 0.01}, [][]float64{{1, 0, 0}, {1, 0, 0}},
-			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1, 1}, []float64{1, 1}},
+			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1, 1}, []float64{1, 0}},
 		"least capacity": {Experts{Count: 2, Top: 1, Capacity: 1e-12}, [][]float64{{1, 0}, {1, 0}},
-			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1}, []float64{1, 1}},
+			[]int32{0, dropped}, []int32{0, dropped}, []int32{0, 1, 1}, []float64{1, 0}},
 		"s-base takes p": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(3), 0}, {0, log(3)}},
 			[]int32{0, 1}, []int32{0, 1}, []int32{0, 1, 2}, []float64{3. / 4, 3. / 4}},
 		"s-base evens out": {Experts{Count: 2, Top: 1, Balanced: true}, [][]float64{{log(9), 0}, {log(3), 0}},
@@ -140,11 +140,11 @@ func TestBalancedAssignment(t *testing.T) {
 func TestRouterLosses(t *testing.T) {
 	e := Experts{Count: 4, Top: 1, Auxiliary: 1, Z: 1}
 	d := routing(e, []float64{9, 0, 0, 0}, []float64{0, 9, 0, 0}, []float64{0, 0, 9, 0}, []float64{0, 0, 0, 9})
-	if got := d.losses[0] / 4; math.Abs(got-1) > 1e-12 {
+	if got := d.readings[2] / 4000; math.Abs(got-1) > 1e-12 {
 		t.Errorf("equal loads: %v", got)
 	}
 	d = routing(e, []float64{60, 0, 0, 0}, []float64{60, 0, 0, 0})
-	if math.Abs(d.losses[0]/2-4) > 1e-12 || math.Abs(d.losses[1]/2-3600) > 1e-9 {
-		t.Errorf("one expert: %v", d.losses)
+	if math.Abs(d.readings[2]/2000-4) > 1e-12 || math.Abs(d.readings[3]/2000-3600) > 1e-9 {
+		t.Errorf("one expert: %v", d.readings)
 	}
 }

@@ -21,6 +21,9 @@ type GPU struct {
 	// Done, if not nil, is called with the figures of a part when it has ended.
 	Done func([]Result)
 
+	// Say, if not nil, is told which algorithms a library makes products by.
+	Say func(string)
+
 	// Quick measures small shapes: whether everything runs and gives the right
 	// numbers. Emulated says that the device is a stand-in for a GPU, which the
 	// names of the figures then say too. Either way nothing is to be reached.
@@ -41,6 +44,7 @@ var gpuParts = []gpuPart{
 	{"gemm", (*gpu).gemms},
 	{"step", (*gpu).step},
 	{"spmm", (*gpu).spmms},
+	{"products", (*gpu).products},
 	{"attention", (*gpu).attention},
 	{"layernorm", (*gpu).layernorm},
 	{"crossentropy", (*gpu).crossEntropy},
@@ -48,6 +52,7 @@ var gpuParts = []gpuPart{
 	{"gelu", (*gpu).gelu},
 	{"embedding", (*gpu).embedding},
 	{"llama", (*gpu).llama},
+	{"experts", (*gpu).experts},
 }
 
 const yardsticks = 2
@@ -136,17 +141,19 @@ func (g *gpu) estimate(name string, value estimate, unit string, reach float64, 
 }
 
 // bandwidth appends the bytes per second of a call that has to move so many bytes,
-// and their ratio to the bandwidth of a copy.
+// their ratio to the bandwidth of a copy, and the call's time.
 func (g *gpu) bandwidth(name string, bytes, seconds, reach float64, wrong int) {
 	g.figure(name, bytes/seconds/1e9, "GB/s", 0, wrong)
 	g.figure(name+"_to_copy", bytes/seconds/g.copied, "ratio", reach, wrong)
+	g.figure(name+"_time", seconds*1e6, "us", 0, wrong)
 }
 
 // rate appends the operations per second of a call that has to do so many, and
-// their ratio to the rate of the large bf16 product.
+// their ratio to the rate of the large bf16 product, and the call's time.
 func (g *gpu) rate(name string, operations, seconds float64, wrong int) {
 	g.figure(name, operations/seconds/1e12, "TFLOP/s", 0, wrong)
 	g.figure(name+"_to_gemm", operations/seconds/g.peak, "ratio", 0, wrong)
+	g.figure(name+"_time", seconds*1e6, "us", 0, wrong)
 }
 
 // size returns a dimension, or the one that stands for it in a quick run.

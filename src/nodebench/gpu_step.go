@@ -34,6 +34,9 @@ func (g *gpu) step() {
 		c = model.Config{Blocks: 1, Hidden: 32, Heads: 1, Sequence: 16, Vocab: 61, Seed: 1}
 	}
 	x := &model.Exec{Device: g.Device, Backend: g.BF16, Stream: g.stream, B: stepSequences, T: c.Sequence}
+	if g.tune(model.Products(c, x)); g.err != nil {
+		return
+	}
 	s, err := newStepper(x, c, stepMicrobatches, true)
 	if err != nil {
 		g.err = err
@@ -60,6 +63,7 @@ func (g *gpu) step() {
 	g.figure("step_tokens_per_second", tokens/trace.Median(seconds), "tokens/s", 0, wrong)
 	g.figure("step_rate", rate/1e12, "TFLOP/s", 0, wrong)
 	g.figure("step_utilisation", rate/g.peak, "ratio", 0, wrong)
+	g.fallenBack()
 	g.figure("step_memory", float64(g.Device.Used())/(1<<30), "GiB", 0, wrong)
 	if all, ok := g.Device.(interface {
 		Memory() (free, total int64, err error)

@@ -35,7 +35,7 @@ func TestGPUFigures(t *testing.T) {
 	for _, name := range []string{
 		"copy", "gemm_f32_48", "layernorm_forward", "layernorm_backward_input_to_copy", "layernorm_backward_weight",
 		"cross_entropy", "adamw", "gelu_backward", "embedding_backward", "attention_forward_hs32_to_gemm",
-		"attention_backward_hs128", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "step_utilisation",
+		"attention_backward_hs128", "product_backward_weight_40x192x48_time", "product_forward_40x48x517", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "step_utilisation",
 	} {
 		if !names["emulated/gpu/"+name] {
 			t.Errorf("no figure %s", name)
@@ -51,8 +51,10 @@ func TestGPUReaches(t *testing.T) {
 	for i, want := range []Result{
 		{Name: "gpu/adamw", Value: 4000, Unit: "GB/s", OK: true, Clock: "wall"},
 		{Name: "gpu/adamw_to_copy", Value: 1, Unit: "ratio", Reach: 0.8, OK: true, Clock: "wall"},
+		{Name: "gpu/adamw_time", Value: 1000, Unit: "us", OK: true, Clock: "wall"},
 		{Name: "gpu/gelu_forward", Unit: "GB/s", Clock: "wall", Wrong: 3},
 		{Name: "gpu/gelu_forward_to_copy", Unit: "ratio", Clock: "wall", Wrong: 3},
+		{Name: "gpu/gelu_forward_time", Unit: "us", Clock: "wall", Wrong: 3},
 	} {
 		if got := g.bench.results[i]; got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -68,7 +70,7 @@ func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
 	for _, r := range results {
 		names = append(names, strings.TrimPrefix(r.Name, "emulated/gpu/"))
 	}
-	want := "copy gemm_f32_48 gemm_f32_48 gelu_forward gelu_forward_to_copy gelu_backward gelu_backward_to_copy"
+	want := "copy gemm_f32_48 gemm_f32_48 gelu_forward gelu_forward_to_copy gelu_forward_time gelu_backward gelu_backward_to_copy gelu_backward_time"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -81,12 +83,13 @@ func TestGPUMeasuresWhatIsAskedFor(t *testing.T) {
 // wrongs are the operands in which each call gives one wrong element, where the
 // checks look.
 var wrongs = map[kernel.Op]int{
-	kernel.MatmulForward: 0, kernel.LayerNormForward: 1, kernel.LayerNormBackwardInput: 0, kernel.LayerNormBackwardWeight: 1,
+	kernel.MatmulForward: 0, kernel.MatmulBackwardInput: 0, kernel.MatmulBackwardWeight: 0, kernel.LayerNormForward: 1, kernel.LayerNormBackwardInput: 0, kernel.LayerNormBackwardWeight: 1,
 	kernel.CrossEntropy: 0, kernel.AdamWUpdate: 3, kernel.GELUForward: 0, kernel.GELUBackward: 0,
 	kernel.EmbeddingForward: 0, kernel.EmbeddingBackward: 1, kernel.AttentionForward: 1, kernel.AttentionBackward: 0,
 	kernel.SpMMForward: 0, kernel.SpMMBackwardInput: 0, kernel.SDDMM: 0,
 	kernel.RMSNormForward: 1, kernel.RMSNormBackwardInput: 0, kernel.RMSNormBackwardWeight: 0, kernel.Rotary: 0,
 	kernel.SwiGLUForward: 0, kernel.SwiGLUBackward: 0, kernel.CombineRows: 0, kernel.CombineGradient: 0,
+	kernel.GroupedForward: 0, kernel.GroupedBackwardInput: 0, kernel.GroupedBackwardWeight: 0,
 }
 
 func TestWrongGPUFiguresAreInvalid(t *testing.T) {
@@ -103,6 +106,38 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 		if (r.Verdict() == "INVALID") == right {
 			t.Errorf("one element was spoiled: %+v", r)
 		}
+	}
+}
+
+// tuner is a backend whose library has several algorithms, of which it took some.
+type tuner struct {
+	kernel.Backend
+	asked, took int
+}
+
+func (k *tuner) Tune(_ device.Device, _ device.Stream, products []kernel.Product) ([]byte, error) {
+	k.asked += len(products)
+	return []byte("the third"), nil
+}
+
+func (k *tuner) Choose(choices []byte) error {
+	k.took++
+	return nil
+}
+
+func (*tuner) Fallbacks() int64 { return 2 }
+
+// TestGPUTunes: products are measured by the algorithms that training takes, which are
+// told, as is how many products had none.
+func TestGPUTunes(t *testing.T) {
+	k := &tuner{Backend: ref.New(tensor.F32)}
+	g, said := onHost(k), ""
+	g.Say = func(text string) { said = text }
+	results, err := g.Measure([]string{"products"})
+	expect.OK(t, err)
+	last := results[len(results)-1]
+	if k.asked != 30 || k.took != 10 || said != "algorithms of products: the third" || last.Name != "emulated/gpu/products_fallen_back" || last.Value != 2 {
+		t.Errorf("%d products were tuned in %d calls, %q, %s = %v", k.asked, k.took, said, last.Name, last.Value)
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"dynmo/src/tensor"
 )
 
-// bucketBytes is the most gradients that are summed together, unless a layer alone has
-// more. At 30 replicas each then sends the others a MiB, of which a link reaches its
-// bandwidth; a block of 7 million parameters is a bucket of its own, so that the first sum
-// begins a block after the last backward has.
-const bucketBytes = 32 << 20
+// shareBytes is the most gradients that a replica sums of those that are summed together,
+// unless a layer alone has more: a MiB, with which a message reaches the bandwidth of its
+// link. A bucket is as many times that as there are replicas, so that it is small where they
+// are few and the first sum begins soon after the last backward has.
+const shareBytes = 1 << 20
 
 // lookahead is how many buckets are between the beginning of their first round and their
 // sum: one is added up while the copies of the next arrive.

@@ -84,7 +84,7 @@ func tiedBytes(x *model.Exec, t model.Tie) int64 {
 // the others' copies of its shares of two buckets. gradients are by layer, those of all
 // layers that it may have; padding to cache lines is left out.
 func ReduceBytes(gradients []int64, replicas int) int64 {
-	largest, all := int64(bucketBytes), int64(0)
+	largest, all := int64(replicas)*shareBytes, int64(0)
 	for _, bytes := range gradients {
 		largest, all = max(largest, bytes), all+bytes
 	}

@@ -35,7 +35,7 @@ func (p *planner) reducer() reducer {
 	}
 	most := r.options.Bucket
 	if most == 0 {
-		most = bucketBytes
+		most = int64(r.replicas.Size()) * shareBytes
 	}
 	layers := r.completed()
 	q.buckets = p.buckets(layers, most)

@@ -29,7 +29,7 @@ type Options struct {
 	Graphs     bool // a layer's passes, where they repeat, are enqueued as graphs
 	Validation int  // microbatches of all replicas that Validate takes; 0: it is not called
 	// Bucket is the most bytes of gradients that are summed over replicas together, unless a
-	// layer alone has more; 0 means bucketBytes.
+	// layer alone has more; 0 means a MiB for each replica.
 	Bucket int64
 }
 

@@ -39,6 +39,9 @@ func (r *Rank) Loop() (out Outcome, err error) {
 	if err := r.startSaver(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}
+	if err := r.keepProducts(); err != nil {
+		return out, fmt.Errorf("start: %w", err)
+	}
 	if err := r.startReleases(); err != nil {
 		return out, fmt.Errorf("start: %w", err)
 	}

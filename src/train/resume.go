@@ -19,8 +19,13 @@ type Resumed struct {
 	Damaged []string // why newer checkpoints were not taken
 	Changed []string // a line for each setting that is another than the checkpoint's
 	Anew    string   // why measurements and the balancer begin anew; "" if they do not
+	// Otherwise is why dense products are made by other algorithms than before, so that losses
+	// agree but for rounding; "" if they are not.
+	Otherwise string
 
 	loss, sparsity float64
+	kernels        string // backend of the checkpoint's run
+	products       []byte // how that made dense products, nil if it had not chosen
 }
 
 // Resumed returns what the run goes on from.
@@ -60,6 +65,9 @@ func (r *Rank) resume(shape model.Config) (found bool, err error) {
 			debug.FreeOSMemory() // what was read in passing
 			if known, err = r.World.Bcast(0, known); err != nil {
 				return false, fmt.Errorf("resume: %w", err)
+			}
+			if s, err := readState(known); err == nil {
+				r.resumed.kernels, r.resumed.products = s.Kernels, s.Products
 			}
 			r.resumed.Anew, err = r.recall(was, known)
 			return true, err

@@ -41,6 +41,8 @@ type state struct {
 	Parts   map[string]json.RawMessage `json:"parts"`           // of keepers
 	Lost    string                     `json:"lost,omitempty"`  // why there are none
 	Dense   *plan.Reference            `json:"dense,omitempty"` // what packing goes by; also on other ranks
+	// Products is how dense products are made, of a run whose kernels chose (kernel.Tuner).
+	Products json.RawMessage `json:"products,omitempty"`
 }
 
 // referrer is a balancer that goes by what the model was before it first changed.
@@ -103,7 +105,7 @@ func (r *Rank) addState(w elastic.World) error {
 func (r *Rank) state(hosts []string, spent float64) state {
 	s := state{
 		Version: stateVersion, Hosts: hosts, Clock: r.Device.Clock().Kind(), Kernels: r.Backend.Name(),
-		Spent: spent, Parts: make(map[string]json.RawMessage),
+		Spent: spent, Parts: make(map[string]json.RawMessage), Products: r.products,
 	}
 	bytes := 0
 	for name, k := range r.keepers() {

@@ -5,6 +5,7 @@ package train
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -71,7 +72,8 @@ type Rank struct {
 	skipped  int                // steps in a row whose update was left out
 	resumed  Resumed
 	saver    saver
-	slows    *slows // of a fault that slows this rank down; nil: none
+	products json.RawMessage // how dense products are made, where that was chosen
+	slows    *slows          // of a fault that slows this rank down; nil: none
 	late     profile.Stragglers
 	rest     *migrate.Rest     // of the last move; nil: none
 	releases *elastic.Releases // nil but on rank 0, where ranks are processes
@@ -140,6 +142,9 @@ func New(s Setup) (*Rank, error) {
 		if err := Agree(s.World, r.load(shape), true); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.tune(shape); err != nil {
+		return nil, err
 	}
 	if err := Agree(s.World, r.slowDown(), true); err != nil {
 		return nil, err

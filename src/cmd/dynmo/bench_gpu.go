@@ -77,6 +77,7 @@ func (f *benchFlags) onGPU(c *cobra.Command, clock *device.Clock, only []string,
 	g := nodebench.GPU{
 		Device: dev, Rounds: max(f.rounds, fewestRounds), Quick: quick,
 		Emulated: strings.Contains(dev.Describe().Name, "emulated"),
+		Say:      func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) },
 	}
 	for d, k := range map[tensor.DType]*kernel.Backend{tensor.F32: &g.F32, tensor.BF16: &g.BF16} {
 		if *k, err = cuda.New(d); err != nil {

@@ -100,6 +100,9 @@ func (d *runDirectory) resumed(dir string, from train.Resumed, past record.Past)
 	for _, change := range from.Changed {
 		lines = append(lines, "note: "+change)
 	}
+	if from.Otherwise != "" {
+		lines = append(lines, "warning: losses go on but for rounding: "+from.Otherwise)
+	}
 	if from.Anew != "" {
 		lines = append(lines, "note: measurements and the balancer begin anew: "+from.Anew)
 	}

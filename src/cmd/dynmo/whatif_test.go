@@ -140,7 +140,7 @@ func TestWhatIfRefusesCosts(t *testing.T) {
 		{"slow.json", "table 0: slow: 2 numbers, want one for each of the 4 stages"},
 		{"standing.json", "table 0: slow[1]: 0, want a finite number > 0"},
 		{"fixed.json", "table 0: fixed[3]: -1, want a finite number >= 0"},
-		{"clockless.json", `table 0: clock: "", want wall, virtual or sim`},
+		{"clockless.json", `table 0: clock: "", want wall, virtual, sim or estimated`},
 		{"free.json", "table 0: layers: no layer takes any time"},
 		{"gap.json", "table 1: step: 4, want 3"},
 	} {

@@ -1,0 +1,214 @@
+# The parts of gpu.sh. Sourced by it, in the root of the repository.
+
+# part_NAME: the parts. A part that is not possible here says so and returns 3.
+
+part_build() {
+	nvidia-smi || true
+	export LD_LIBRARY_PATH=$theirs # the compilers are this machine's
+	emulated && { echo "$DYNMO_CUDA_LIBRARY is used"; return 3; }
+	toolkit
+	toolkit_lacks
+	cc=${CC:-gcc} ARCHS=90 JOBS=$(nproc) cuda_library
+}
+
+part_doctor() { dynmo doctor; }
+
+# toolkit finds nvcc, behind a link and in the usual place too, and its headers,
+# where it says they are if they are not beside it.
+toolkit() {
+	local program home
+	program=$(readlink -f "$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)")
+	find_nvcc || CUDA_HOME=$(dirname "$(dirname "$program")") find_nvcc && return 0
+	home=$("$program" --dryrun -c -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p') || return 1
+	NVCC=$program CUDA_HOME=$home find_nvcc
+}
+
+# toolkit_lacks lets nvcc use the Python packages' headers and libraries where the
+# toolkit comes without them.
+toolkit_lacks() {
+	local name header library
+	mkdir -p build/cuda/wheels
+	for name in cublasLt cusparse; do
+		header=$(find -L "$cuda_home"/include "$cuda_home"/targets/*/include -name "$name.h" -print -quit 2>/dev/null || true)
+		[ -n "$header" ] || header=$(wheel "$name" "$name.h")
+		[ -z "$header" ] || NVCC_APPEND_FLAGS="${NVCC_APPEND_FLAGS:-} -I$(dirname "$header")"
+		find -L "$cuda_home" -name "lib$name.so" -print -quit 2>/dev/null | grep -q . && continue
+		library=$(wheel "$name" "lib$name.so")
+		[ -z "$library" ] || ln -sf "$library" "build/cuda/wheels/lib$name.so"
+		[ -z "$library" ] || NVCC_APPEND_FLAGS+=" -Lbuild/cuda/wheels -Xlinker -rpath,$(dirname "$library")"
+	done
+	export NVCC_APPEND_FLAGS
+}
+
+# tests NAME PACKAGE ARGUMENT...: a test binary, in the folder of its package.
+tests() {
+	local program=$pack/bin/$1.test folder=src/$2
+	shift 2
+	(cd "$folder" && "$program" -test.v "$@" | grep --line-buffered -vE '^ *(=== RUN|=== CONT|=== PAUSE|=== NAME|--- PASS: [^ ]*/)')
+}
+
+# An error may stay with a process's context and fail all that comes after it: each
+# type has a process of its own, and so has each call whose tests failed, again.
+part_conformance() {
+	local type call status=0
+	tests kernel-cuda kernel/cuda -test.skip '^TestConformance$' || status=1
+	for type in f32 bf16; do
+		tests kernel-cuda kernel/cuda -test.run "^TestConformance\$/^$type\$" | tee "$work/tests.txt" && continue
+		status=1
+		for call in $(sed -nE 's,^ *--- FAIL: TestConformance/[a-z0-9]+/([A-Za-z]+).*,\1,p' "$work/tests.txt" | sort -u); do
+			echo "== $type $call alone"
+			tests kernel-cuda kernel/cuda -test.run "^TestConformance\$/^$type\$/^$call\$" || true
+		done
+	done
+	return "$status"
+}
+part_device() { tests device-cuda device/cuda; }
+part_nccl() { tests comm-nccl comm/nccl; }
+part_placement() { tests train train -test.run 'GPU|Graph'; }
+
+# figures FILE PART...: parts of dynmo bench gpu. What failed is measured again, in a
+# process of its own too.
+figures() {
+	local quick='' name status=0 file=$out/$1
+	shift
+	! emulated || quick=--quick
+	{ dynmo bench gpu --json --only "$(IFS=, && echo "$*")" $quick 2>&1 >&3 | tee "$work/figures.txt"; } 3>>"$file" || status=$?
+	for name in $(sed -n '/ %: /d; s/^dynmo: gpu \([a-z]*\): .*/\1/p' "$work/figures.txt" | sort -u); do
+		echo "== $name alone"
+		dynmo bench gpu --json --only "$name" $quick >>"$file" || true
+	done
+	return "$status"
+}
+
+part_kernels() { figures figures.json products attention layernorm crossentropy adamw gelu embedding llama; }
+part_sparse() { figures figures.json spmm; }
+part_step() { figures figures.json step; }
+
+# has_torch: whether there is PyTorch to compare with.
+has_torch() { ! emulated && (export LD_LIBRARY_PATH=$theirs && python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'); }
+
+# Operations of ours, and then of PyTorch's, on one machine.
+part_operations() {
+	figures operations.json products attention layernorm crossentropy adamw gelu llama
+	has_torch || return 3
+	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch_operations.py "$out/operations.json" --seconds 60 >"$out/pytorch-operations.json"
+}
+
+part_pytorch() {
+	has_torch || return 3
+	LD_LIBRARY_PATH=$theirs python3 bench/gpu_pytorch.py --seconds 120 >"$out/pytorch.json"
+}
+
+# Steps as they are by default, without graphs, and with kernels that are loaded when they
+# are first called.
+part_graphs() {
+	local name graphs loading
+	settings paper >"$work/graphs.toml"
+	while read -r name graphs loading; do
+		CUDA_MODULE_LOADING=$loading dynmo train "$work/graphs.toml" --set train.steps=12 --set "device.graphs=$graphs" \
+			--run-dir "$work/graphs-$name" --force
+		python3 bench/gpu_summary.py steps "$work/graphs-$name" "device.graphs=$graphs CUDA_MODULE_LOADING=$loading"
+	done <<-'END'
+		usual true EAGER
+		ungraphed false EAGER
+		lazy true LAZY
+	END
+}
+
+# Time by kernel of two small steps, as Nsight Compute counts it; it leaves clocks alone.
+part_profiler() {
+	local ncu
+	emulated && return 3
+	ncu=$(command -v ncu || ls /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu 2>/dev/null | head -n 1)
+	[ -n "$ncu" ] || { echo 'no Nsight Compute (ncu)'; return 3; }
+	settings paper >"$work/profiler.toml"
+	"$ncu" --clock-control none --metrics gpu__time_duration.sum --csv --target-processes all --log-file "$work/ncu.csv" \
+		dynmo train "$work/profiler.toml" --set model.blocks=4 --set device.graphs=false --set train.steps=2 \
+		--set parallel.microbatches=2 --no-run-dir
+	python3 bench/gpu_summary.py kernels "$work/ncu.csv" | tee "$out/kernels.txt"
+}
+
+# settings NAME prints the configuration of a run: the paper's layers, or a model
+# that a few ranks train in seconds.
+settings() {
+	local blocks=24 hidden=1024 heads=32 sequence=2048 vocabulary=50304 corpus=$pack/corpus.bin
+	if [ "$1" = small ] || emulated; then
+		blocks=4 hidden=64 heads=2 sequence=32 vocabulary=256 corpus=$work/corpus.txt
+	fi
+	cat <<-END
+		[model]
+		blocks = $blocks
+		hidden = $hidden
+		heads = $heads
+		sequence = $sequence
+		vocab = $vocabulary
+		tied = false
+		[data]
+		path = "$corpus"
+		[parallel]
+		microbatches = 4
+		microbatch_size = 2
+		[device]
+		kind = "cuda"
+		share = true
+		[train]
+		log_every = 5
+		[prune]
+		start = 6
+		every = 6
+		times = 4
+		final = 0.95
+		[balance]
+		every = 2
+	END
+}
+
+part_profile() {
+	settings paper >"$work/paper.toml"
+	dynmo profile "$work/paper.toml" -o "$out/costs-dense.json" --force
+}
+
+# The costs of the same layers at the sparsities of a run that prunes them.
+part_pruned() {
+	settings paper >"$work/pruned.toml"
+	dynmo train "$work/pruned.toml" --set dynamic.kind=prune --set train.steps=36 --run-dir "$work/pruned"
+}
+
+# One, two and four processes that share the GPU, 50 steps with pruning and
+# balancing: equal weights at the end.
+part_ranks() {
+	local ranks precision hash
+	settings small >"$work/small.toml"
+	for precision in f32 bf16; do
+		hash=''
+		for ranks in 1 2 4; do
+			mpirun -np "$ranks" dynmo train "$work/small.toml" --set dynamic.kind=prune --set train.steps=50 \
+				--set train.hash=true --set "parallel.stages=$ranks" --set balance.kind=diffusion \
+				--set "device.precision=$precision" --no-run-dir | tee "$work/ranks.txt"
+			hash+=" $(sed -n 's/.*weights \([0-9a-f]*\).*/\1/p' "$work/ranks.txt")"
+		done
+		if [ "$(xargs -n 1 <<<"$hash" | sort | uniq -c | awk '{print $1}')" != 3 ]; then
+			echo "$precision: other weights:$hash"
+			return 1
+		fi
+		echo "$precision: the same weights on 1, 2 and 4 ranks:$hash"
+	done
+}
+
+# sanitized TOOL TYPE CALLS: these calls' small cases under a tool of compute-sanitizer.
+sanitized() {
+	local sanitizer
+	emulated && { echo 'the emulator has no compute-sanitizer'; return 3; }
+	sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer) || return 3
+	(cd src/kernel/cuda && "$sanitizer" --tool "$1" --error-exitcode 9 --print-limit 20 "$pack/bin/kernel-cuda.test" \
+		-test.v -test.short -test.run "^TestConformance\$/^$2\$/$3")
+}
+
+# racecheck follows every access to shared memory, so it sees the kernels that use it.
+shared_memory='^(LayerNorm|Attention|SoftmaxMerge|CrossEntropy|SumSquares|SpMM|SDDMM|MatmulBackwardWeight|Magnitude)'
+attention_and_products='^(Attention|SparseAttention|Matmul|SpMM|SDDMM)'
+part_memcheck_f32() { sanitized memcheck f32 "$attention_and_products"; }
+part_memcheck_bf16() { sanitized memcheck bf16 "$attention_and_products"; }
+part_racecheck_f32() { sanitized racecheck f32 "$shared_memory"; }
+part_racecheck_bf16() { sanitized racecheck bf16 "$shared_memory"; }
+

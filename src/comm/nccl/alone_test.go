@@ -1,0 +1,66 @@
+//go:build cuda && cgo
+
+package nccl
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"dynmo/src/comm/commtest"
+	"dynmo/src/device/cuda/cudatest"
+	"dynmo/src/expect"
+	"dynmo/src/tensor"
+)
+
+// TestAlone: what one GPU shows of the library. A communicator of one rank begins, is split,
+// carries a group of messages to itself, and is ended or aborted.
+func TestAlone(t *testing.T) {
+	if _, err := Version(); err != nil {
+		t.Fatal(err)
+	}
+	dev := cudatest.New(t)
+	s := dev.NewStream()
+	defer s.Close()
+	handle := s.(interface{ Handle() unsafe.Pointer }).Handle()
+	deadline := func() time.Time { return time.Now().Add(time.Minute) }
+	opened := func() communicator {
+		id, err := newIdentity()
+		expect.OK(t, err)
+		c, err := begin(id, 0, 1, ctas)
+		expect.OK(t, err)
+		expect.OK(t, c.await(deadline()))
+		return c
+	}
+	sends := func(c communicator) {
+		const bytes = 1 << 20
+		from, to := commtest.Value(dev.Alloc(bytes)), commtest.Value(dev.Alloc(bytes))
+		defer dev.Free(from)
+		defer dev.Free(to)
+		data := pattern(bytes)
+		s.Copy(from, tensor.From(data))
+		expect.OK(t, groupBegin())
+		expect.OK(t, c.send(from, 0, handle))
+		expect.OK(t, c.recv(to, 0, handle))
+		expect.OK(t, c.groupEnd())
+		expect.OK(t, c.await(deadline()))
+		expect.OK(t, holds(s, to, data))
+	}
+	ends := func(c communicator) {
+		expect.OK(t, c.finish())
+		expect.OK(t, c.await(deadline()))
+		expect.OK(t, c.destroy())
+	}
+	c := opened()
+	sends(c)
+	if splits() {
+		part, err := c.split(0, 0, ctas)
+		expect.OK(t, err)
+		expect.OK(t, c.await(deadline()))
+		expect.OK(t, part.await(deadline()))
+		sends(part)
+		ends(part)
+	}
+	ends(c)
+	expect.OK(t, opened().abort())
+}
