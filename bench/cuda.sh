@@ -271,6 +271,10 @@ test_cuda() {
 	part 'emulator' cuda_driver
 	part "test, cuda on $where" env $(cuda_environment) \
 		go test -vet=off -count=1 -timeout "$1" -tags "$all" -run "$(cuda_tests)" $(cuda_packages)
+	if ! has_gpu && [ -n "${DYNMO_LONG:-}" ]; then
+		part 'selftest of the emulator' env CUDA_HOME="$cuda_home" csrc/emulate/build.sh build/emulator --selftest
+		part 'mutations of barriers' bench/mutate.sh
+	fi
 	[ -z "${DYNMO_LONG:-}" ] || part 'CUDA 12, laid out as NVIDIA does' test_toolkit
 }
 

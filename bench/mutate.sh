@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Whether the conformance suite sees a barrier that is missing: bench/mutate.sh [PATTERN]
-# takes every barrier and every wait for an asynchronous copy out of csrc/cuda, one at a
-# time (of files whose name matches PATTERN, if there is one), builds the kernels without
+# takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time (of files whose name matches PATTERN, if there is one), builds the kernels without
 # it for the emulator, and runs the cases of the operations that it belongs to in three
 # orders of threads. It prints file, line, kind and the case that fails; and fails itself if
 # none does, unless the comment of a barrier says why no order of threads shows it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|mbarrier_wait[a-z_]*|wgmma_wait[a-z_]*(<[^>]*>)?'
+kinds='__syncthreads|__syncwarp|cp_async_wait<[^>]*>|barrier_wait|products_wait<[^>]*>|threads_meet'
 
-# operations SOURCE prints a pattern of the operations of a file of kernels.
+# operations SOURCE prints a pattern of the operations of a file of kernels; of those that
+# only Hopper's attention takes, the test of that.
 operations() {
 	case $1 in
+	*_hopper) ;;
 	attention_hash) echo 'AttentionHash|OneBucket' ;;
 	attention_sparse) echo 'SparseAttention|OneBucket' ;;
 	attention*) echo 'Attention(Forward|Backward)|Sequences|SharedKeys' ;;
@@ -44,15 +45,16 @@ verdict() {
 	why=$(sed -nE "${line}s|.*/\* (.*no order of threads shows.*) \*/.*|\1|p" "$work/csrc/cuda/$file")
 	sed -i -E "${line}s/($kinds)\([^;]*\);/;/" "$work/csrc/cuda/$file"
 	"$work/csrc/emulate/build.sh" "$work/emulator" >"$work/build.log" 2>&1 || { cat "$work/build.log" >&2; exit 1; }
-	pattern=$(for source in $(sources "$file"); do operations "$source"; done | sort -u | paste -sd '|')
+	pattern="TestConformance/.*/($(for source in $(sources "$file"); do operations "$source"; done | sort -u | paste -sd '|'))"
+	[[ $file != *hopper* ]] || pattern=TestHopperAttention
 	if DYNMO_CUDA_LIBRARY=$work/emulator/libdynmo_cuda.so LD_LIBRARY_PATH=$work/emulator \
-		"$work/test" -test.run "TestConformance/.*/($pattern)" -test.failfast -test.timeout 5m &>"$work/log"; then
+		"$work/test" -test.run "$pattern" -test.failfast -test.timeout 5m &>"$work/log"; then
 		caught=${why:+no: $why}
 		[ -n "$why" ] || missed=$((missed + 1))
 		caught=${caught:-MISSED}
 	else
-		caught=$(grep -m 1 -oE '^ *--- FAIL: TestConformance/[^/]+/[^ ]+|dynmo emulator: .*|panic: test timed out.*' "$work/log" |
-			sed 's/.*TestConformance.//; s/dynmo emulator: kernel [^:]*: //' || true)
+		caught=$(grep -m 1 -oE '^ *--- FAIL: [A-Za-z]+/[^ ]*=[^ ]+|dynmo emulator: .*|panic: test timed out.*' "$work/log" |
+			sed -E 's/.*FAIL: Test(Conformance.)?//; s/dynmo emulator: kernel [^:]*: //' || true)
 		caught=${caught:-$(tail -n 1 "$work/log")}
 	fi
 	printf '%-24s %4d  %-20s %s\n' "$file" "$line" "$kind" "$caught"

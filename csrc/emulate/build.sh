@@ -20,7 +20,7 @@ include=${CUDA_HOME:-/usr}/include
 [ -e "$include/cuda.h" ] || { echo "emulator: no cuda.h in $include: set CUDA_HOME" >&2; exit 1; }
 host=
 ! grep -qw avx2 /proc/cpuinfo || ! grep -qw fma /proc/cpuinfo || host=-march=x86-64-v3
-compile="${CXX:-g++} -std=c++17 -O2 -g1 -ffp-contract=off $host -Wall -Wextra -Wno-unknown-pragmas -fPIC"
+compile="${CXX:-g++} -std=c++17 -O2 -g1 -ffp-contract=off -fno-strict-aliasing $host -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi -fPIC"
 compile+=" -fvisibility=hidden -pthread -DDYNMO_EMULATE -DDYNMO_HOPPER -Iinclude -idirafter $include ${CXXFLAGS:-}"
 export compile
 [ "$(cat "$dir/flags" 2>/dev/null)" = "$compile" ] || rm -f "$dir"/*.o

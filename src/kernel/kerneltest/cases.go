@@ -8,8 +8,10 @@ import (
 	"dynmo/src/kernel"
 )
 
-// tokens are the lengths that calls on rows run at.
-var tokens = []int{1, 17, 64, 1023}
+// tokens are the lengths that calls on rows run at; with many rows widths are fewer.
+var tokens = []int{1, 17, 64, many}
+
+const many = 1023
 
 // products are the shapes (n, c, o) of matrix products: each dimension 0 or 1,
 // odd, a power of two, and above and below the blocks of kernels.
@@ -54,11 +56,15 @@ func (of maker) all() []example {
 		}
 	}
 	for _, n := range tokens {
-		for _, c := range []int{1, 3, 17, 64, 129} {
+		widths, vocabularies := []int{1, 3, 17, 64, 129}, []int{1, 3, 65, 256}
+		if n == many {
+			widths, vocabularies = []int{3, 129}, []int{3, 256}
+		}
+		for _, c := range widths {
 			all = append(all, of.layerNorm(n, c)...)
 			all = append(all, of.rmsNorm(n, c)...)
 		}
-		for _, v := range []int{1, 3, 65, 256} {
+		for _, v := range vocabularies {
 			all = append(all, of.crossEntropy(n, v, 0)...)
 			all = append(all, of.crossEntropy(n, v, 5)...)
 		}
