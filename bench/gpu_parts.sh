@@ -80,7 +80,7 @@ figures() {
 	return "$status"
 }
 
-part_kernels() { figures figures.json products attention layernorm crossentropy adamw gelu embedding llama; }
+part_kernels() { figures figures.json products attention layernorm crossentropy adamw gelu embedding llama experts; }
 part_sparse() { figures figures.json spmm; }
 part_step() { figures figures.json step; }
 

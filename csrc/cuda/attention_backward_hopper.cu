@@ -95,11 +95,12 @@ __device__ __forceinline__ void load(backward_memory<HS> &memory, const tensor_m
 		attention_head h = b.h;
 		h.number = b.head(step);
 		barrier_wait(&memory.free[stage], parity ^ 1);
+		if (one) {
+			memory.q[stage].load(queries, h.number * HS, h.first + query, &memory.full[stage]);
+			memory.dout[stage].load(dout, h.number * HS, h.first + query, &memory.full[stage]);
+		}
 		load_stats(memory.stats[stage], stats + h.sums(s), query, h.t);
 		warp_arrives(&memory.full[stage]);
-		if (!one) continue;
-		memory.q[stage].load(queries, h.number * HS, h.first + query, &memory.full[stage]);
-		memory.dout[stage].load(dout, h.number * HS, h.first + query, &memory.full[stage]);
 	}
 }
 

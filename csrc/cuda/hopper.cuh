@@ -139,9 +139,8 @@ __device__ __forceinline__ uint64_t matrix_of(const void *panel, int next) {
  * 16 rows a warp. */
 template <int N, int A_TRANSPOSED, int B_TRANSPOSED>
 __device__ __forceinline__ void multiply(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add) {
-	static_assert(N == 32 || N == 64 || N == 128, "a width that is written here");
+	static_assert(N == 64 || N == 128, "a width that is written here");
 #define OPERANDS "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(A_TRANSPOSED), "n"(B_TRANSPOSED)
-	if constexpr (N == 32) PRODUCT("32", TEXT16, "%16", "%17", "%18", "%19, %20", OUT16(0), OPERANDS);
 	if constexpr (N == 64) PRODUCT("64", TEXT32, "%32", "%33", "%34", "%35, %36", OUT32, OPERANDS);
 	if constexpr (N == 128) PRODUCT("128", TEXT64, "%64", "%65", "%66", "%67, %68", OUT64, OPERANDS);
 #undef OPERANDS

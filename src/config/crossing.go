@@ -102,8 +102,11 @@ func (c *Config) measured(path string) (crossing, error) {
 		return crossing{}, fmt.Errorf("prune.crossing: %w", err)
 	}
 	name := "spmm/crossing"
-	if c.Device.Kind == "cuda" {
+	switch {
+	case c.Device.Kind == "cuda":
 		name = "gpu/spmm_crossing_" + c.precision()
+	case c.Prune.Structure == "block32":
+		name = "spmm_block32/crossing"
 	}
 	for _, f := range figures {
 		if f.Name != name {

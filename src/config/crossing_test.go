@@ -28,6 +28,7 @@ func TestResolvePruning(t *testing.T) {
 		{"dynamic.kind=prune prune.crossing=" + file, "0.43", "measured on A CPU", ""},
 		{"dynamic.kind=prune device.kind=cuda prune.crossing=" + file, "1", "measured on A GPU", ""},
 		{"dynamic.kind=prune device.kind=cuda device.precision=f32 prune.crossing=" + file, "auto", "", "3 wrong elements"},
+		{"dynamic.kind=prune prune.structure=block32 model.hidden=64 prune.crossing=" + file, "auto", "", "no figure spmm_block32/crossing"},
 		{"dynamic.kind=prune prune.crossing=" + file + ".not", "auto", "", "prune.crossing: "},
 	} {
 		got, err := load("", nil, strings.Fields(c.sets))

@@ -30,7 +30,7 @@ func TestCrossing(t *testing.T) {
 			}
 		}
 		b := newBench(ref.New(tensor.F32), devcpu.New(device.NewWall()))
-		b.crossing(c.percents, results)
+		b.crossing("spmm", c.percents, results)
 		if got := b.results[0].Value; got != c.want {
 			t.Errorf("%v: %v, want %v", c, got, c.want)
 		}

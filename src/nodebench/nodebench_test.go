@@ -45,8 +45,11 @@ func measure(t *testing.T, k kernel.Backend) (results []Result, dev device.Devic
 	dev = devcpu.New(device.NewWall())
 	gemm, err := Gemm(k, dev, []Shape{small}, 3)
 	expect.OK(t, err)
-	spmm, err := SpMM(k, dev, small, []int{0, 70, 95}, 3)
+	spmm, err := SpMM(k, dev, small, []int{0, 70, 95}, 1, 3)
 	expect.OK(t, err)
+	blocks, err := SpMM(k, dev, small, []int{50}, 32, 3)
+	expect.OK(t, err)
+	spmm = append(spmm, blocks...)
 	return append(gemm, spmm...), dev
 }
 
@@ -65,7 +68,8 @@ func TestFigures(t *testing.T) {
 	want := "gemm/forward_33x20x45 gemm/backward_input_33x20x45 gemm/backward_weight_33x20x45 " +
 		"spmm/forward_0 spmm/backward_input_0 spmm/sddmm_0 " +
 		"spmm/forward_70 spmm/backward_input_70 spmm/sddmm_70 " +
-		"spmm/forward_95 spmm/backward_input_95 spmm/sddmm_95 spmm/crossing"
+		"spmm/forward_95 spmm/backward_input_95 spmm/sddmm_95 spmm/crossing " +
+		"spmm_block32/forward_50 spmm_block32/backward_input_50 spmm_block32/sddmm_50 spmm_block32/crossing"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -78,8 +82,11 @@ func TestWrongElementsAreInvalid(t *testing.T) {
 			continue // not spoiled
 		}
 		spoiled := 1
-		if r.Name == "spmm/crossing" {
-			spoiled = 9 // in all that it goes by
+		switch r.Name { // in all that it goes by
+		case "spmm/crossing":
+			spoiled = 9
+		case "spmm_block32/crossing":
+			spoiled = 3
 		}
 		if r.Wrong != spoiled || r.OK || r.Value != 0 || r.Verdict() != "INVALID" {
 			t.Errorf("one element was spoiled: %+v", r)

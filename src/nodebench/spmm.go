@@ -28,15 +28,19 @@ func sparseReach(percent int) float64 {
 }
 
 // SpMM measures products with a weight (o, c) in compressed rows, whose zeros
-// are at random places, against the dense product with the same weight: dense
+// are at random places, or in blocks of side x side where that is above 1, against the dense product with the same weight: dense
 // seconds over sparse seconds, forward and both halves of backward, at each
 // percentage of zeros. A pair of the two is made at once. Every element is compared with the dense result. It
 // needs a float32 backend on host memory; the error is memory or the device.
-func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, rounds int) ([]Result, error) {
+func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, side, rounds int) ([]Result, error) {
+	name := "spmm"
+	if side > 1 {
+		name = fmt.Sprintf("spmm_block%d", side)
+	}
 	var results []Result
 	for _, percent := range percents {
 		b := newBench(k, dev)
-		b.spmm(shape, percent, rounds)
+		b.spmm(name, shape, percent, side, rounds)
 		b.free()
 		if b.err != nil {
 			return nil, fmt.Errorf("spmm at %d %%: %w", percent, b.err)
@@ -44,14 +48,14 @@ func SpMM(k kernel.Backend, dev device.Device, shape Shape, percents []int, roun
 		results = append(results, b.results...)
 	}
 	b := newBench(k, dev)
-	b.crossing(percents, results)
+	b.crossing(name, percents, results)
 	return append(results, b.results...), b.err
 }
 
 // crossing adds the percentage of zeros from which on the three sparse products of a
 // training step take no longer than the dense ones together, between two that were
 // measured by a line: the first that was measured, if all do, 100 if none does.
-func (b *bench) crossing(percents []int, results []Result) {
+func (b *bench) crossing(name string, percents []int, results []Result) {
 	type point struct{ percent, sparse float64 } // seconds in those of the dense products
 	var list []point
 	wrong := 0
@@ -75,13 +79,13 @@ func (b *bench) crossing(percents []int, results []Result) {
 		}
 		from = p.percent
 	}
-	b.add("spmm/crossing", single(math.Round(from)), "% zeros", 0, wrong)
+	b.add(name+"/crossing", single(math.Round(from)), "% zeros", 0, wrong)
 }
 
-func (b *bench) spmm(s Shape, percent, rounds int) {
+func (b *bench) spmm(name string, s Shape, percent, side, rounds int) {
 	draw := random.Keyed(uint64(percent)).NormFloat64
 	n, c, o := s.N, s.C, s.O
-	w := newPattern(o, c, percent)
+	w := newBlocks(o, c, percent, side)
 	dense, csr := upload(b, w.dense), w.csr(b, upload(b, w.values))
 	inp, dout := b.matrix(n*c, draw), b.matrix(n*o, draw)
 	out, sparseOut := b.matrix(n*o, nil), b.matrix(n*o, nil)
@@ -117,8 +121,8 @@ func (b *bench) spmm(s Shape, percent, rounds int) {
 	backwardInput()
 	backwardWeight()
 	bounds := [][]float32{b.download(out), b.download(dinp), w.entries(b.download(dweight))}
-	for i, name := range []string{"forward", "backward_input", "sddmm"} {
-		b.add(fmt.Sprintf("spmm/%s_%d", name, percent), spans.ratio(2*i, 2*i+1, 1), "ratio", sparseReach(percent),
+	for i, call := range []string{"forward", "backward_input", "sddmm"} {
+		b.add(fmt.Sprintf("%s/%s_%d", name, call, percent), spans.ratio(2*i, 2*i+1, 1), "ratio", sparseReach(percent),
 			wrong(results[i][0], results[i][1], bounds[i]))
 	}
 }
@@ -133,12 +137,20 @@ type pattern struct {
 }
 
 // newPattern returns a matrix with so many zeros in a hundred, at random places.
-func newPattern(rows, cols, percent int) *pattern {
+func newPattern(rows, cols, percent int) *pattern { return newBlocks(rows, cols, percent, 1) }
+
+// newBlocks returns one whose zeros are in whole blocks of side x side.
+func newBlocks(rows, cols, percent, side int) *pattern {
 	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))
+	across := (cols + side - 1) / side
+	kept := make([]bool, (rows+side-1)/side*across)
+	for block := range kept {
+		kept[block] = r.IntN(100) >= percent
+	}
 	p := &pattern{rows: rows, cols: cols, dense: make([]float32, rows*cols), rowPtr: []int32{0}}
 	for i := range rows {
 		for j := range cols {
-			if r.IntN(100) >= percent {
+			if kept[i/side*across+j/side] {
 				x := tensor.FromBF16(tensor.ToBF16(float32(r.NormFloat64())))
 				p.dense[i*cols+j] = x
 				p.colIdx, p.values = append(p.colIdx, int32(j)), append(p.values, x)

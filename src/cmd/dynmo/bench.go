@@ -69,6 +69,7 @@ func benchGemm(flags *benchFlags) *cobra.Command {
 
 func benchSpMM(flags *benchFlags) *cobra.Command {
 	var percents []int
+	structure := "unstructured"
 	shape := nodebench.Shape{N: 256, C: 4096, O: 4096}
 	c := &cobra.Command{
 		Use:   "spmm",
@@ -87,6 +88,10 @@ to 13 times as fast. Intel's server cores have two 512-bit multipliers, Zen 4 th
 of one, and caches that are not twice as fast: 2.2 to 2.9 times on a Cascade Lake.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			side, ok := map[string]int{"unstructured": 1, "block32": 32}[structure]
+			if !ok {
+				return usageError{fmt.Errorf("--structure %s: want unstructured or block32", structure)}
+			}
 			for _, percent := range percents {
 				if percent < 0 || percent > 99 {
 					return usageError{fmt.Errorf("--percent %d: want 0 to 99", percent)}
@@ -98,10 +103,11 @@ of one, and caches that are not twice as fast: 2.2 to 2.9 times on a Cascade Lak
 				}
 			}
 			return flags.run(c, func(k kernel.Backend, dev device.Device) ([]nodebench.Result, error) {
-				return nodebench.SpMM(k, dev, shape, percents, flags.rounds)
+				return nodebench.SpMM(k, dev, shape, percents, side, flags.rounds)
 			})
 		},
 	}
+	c.Flags().StringVar(&structure, "structure", structure, "where the zeros are, as prune.structure: unstructured, or block32")
 	c.Flags().IntSliceVar(&percents, "percent", nodebench.Sparsities, "percentages of zeros")
 	c.Flags().IntVar(&shape.N, "tokens", shape.N, "tokens")
 	c.Flags().IntVar(&shape.C, "inputs", shape.C, "input channels")

@@ -41,6 +41,7 @@ func TestBenchRefusesBadFlags(t *testing.T) {
 		{"gemm --clock sundial", "--clock sundial: want wall or virtual"},
 		{"gemm --clock virtual --threads 2", "want --threads 1"},
 		{"gemm 7", "unknown command"},
+		{"spmm --structure 2:4", "--structure 2:4: want unstructured or block32"},
 		{"spmm --percent 50,100", "--percent 100: want 0 to 99"},
 		{"net --min 12", "--min 12: want a multiple of 8, at least 8"},
 		{"net --max 32", "--max 32: want 64 (--min) to 1073741824"},

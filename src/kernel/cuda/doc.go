@@ -13,6 +13,6 @@
 // which makes the next Sync return an error. Calls are on one stream at a time.
 //
 // Bits depend on the operands, the device's architecture, the compiler and
-// cuBLASLt, which Identity names; of where operands lie only on whether that is
-// a multiple of 16 bytes. Indices (tokens, targets, columns) are not looked at.
+// cuBLASLt, which Identity names, and on the algorithms that Choose was told; of where
+// operands lie only on whether that is a multiple of 16 bytes. Indices (tokens, targets, columns) are not looked at.
 package cuda

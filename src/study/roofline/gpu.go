@@ -78,7 +78,8 @@ func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
 	}
 	rate := g.Plain * vector
 	switch {
-	case kernel.MatmulForward <= c.Op && c.Op <= kernel.MatmulBackwardWeight:
+	case kernel.MatmulForward <= c.Op && c.Op <= kernel.MatmulBackwardWeight,
+		kernel.GroupedForward <= c.Op && c.Op <= kernel.GroupedBackwardWeight:
 		rate = matrix * products
 	case attends(c.Op):
 		rate = matrix * g.Attention
