@@ -69,13 +69,7 @@ func (m *trial) run(k *Backend, c choice) (seconds float64, err error) {
 	if err := k.choose(c); err != nil {
 		return 0, err
 	}
-	for i, operand := range m.op.Operands {
-		if operand.Use == kernel.Update {
-			m.s.Zero(m.call.Mem[i])
-		}
-	}
-	k.Run(m.s, m.call)
-	got, err := m.results(k.DType())
+	got, err := m.make(k)
 	if err != nil {
 		return 0, err
 	}
@@ -94,6 +88,17 @@ func (m *trial) run(k *Backend, c choice) (seconds float64, err error) {
 		return 0, err
 	}
 	return (m.end.Seconds() - m.start.Seconds()) / tuneRuns, nil
+}
+
+// make has a backend make the product, whose sums begin at zero, and returns its results.
+func (m *trial) make(k *Backend) ([]float32, error) {
+	for i, operand := range m.op.Operands {
+		if operand.Use == kernel.Update {
+			m.s.Zero(m.call.Mem[i])
+		}
+	}
+	k.Run(m.s, m.call)
+	return m.results(k.DType())
 }
 
 // results returns the beginning and the end of what the product has made.
