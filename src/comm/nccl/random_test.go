@@ -106,8 +106,14 @@ type program struct {
 
 	messages []func() // what begins each, in an order of the rank's own
 	rounds   []func() // in the order of all
-	waits    []func() error
+	pending  []pending
 	received []arrival
+}
+
+// pending is a message or a round under way.
+type pending interface {
+	Test() (bool, error)
+	Wait() error
 }
 
 // arrival is what a message is to bring.
@@ -133,11 +139,11 @@ func (p *program) plan(chain, all, row *comm.Group) {
 			case to == from || known.IntN(3) == 0 || tag >= 8:
 			case from == chain.Rank():
 				p.messages = append(p.messages, func() {
-					p.wait(commtest.Value(chain.Send(to, tag, p.outgoing(from, to, bytes), p.r.Compute.Record(nil))).Wait)
+					p.begun(commtest.Value(chain.Send(to, tag, p.outgoing(from, to, bytes), p.r.Compute.Record(nil))))
 				})
 			case to == chain.Rank():
 				p.messages = append(p.messages, func() {
-					p.wait(commtest.Value(chain.Recv(from, tag, p.incoming(from, to, bytes), p.r.Compute.Record(nil))).Wait)
+					p.begun(commtest.Value(chain.Recv(from, tag, p.incoming(from, to, bytes), p.r.Compute.Record(nil))))
 				})
 			}
 		}
@@ -163,10 +169,10 @@ func (p *program) round(g *comm.Group, seed uint64) {
 			recvs = append(recvs, comm.Part{Rank: from, Mem: p.incoming(from, to, bytes)})
 		}
 	}
-	p.wait(commtest.Value(g.Exchange(comm.TagReduce, sends, recvs, p.r.Compute.Record(nil))).Wait)
+	p.begun(commtest.Value(g.Exchange(comm.TagReduce, sends, recvs, p.r.Compute.Record(nil))))
 }
 
-func (p *program) wait(f func() error) { p.waits = append(p.waits, f) }
+func (p *program) begun(q pending) { p.pending = append(p.pending, q) }
 
 // outgoing returns memory that the compute stream writes a message to.
 func (p *program) outgoing(from, to int, bytes int64) tensor.Mem {
@@ -206,10 +212,15 @@ func (p *program) run() error {
 		}
 		(*list)[0]()
 		*list = (*list)[1:]
+		for range p.own.IntN(3) { // some messages go on before others begin
+			if _, err := p.pending[p.own.IntN(len(p.pending))].Test(); err != nil {
+				return err
+			}
+		}
 	}
-	p.own.Shuffle(len(p.waits), func(i, j int) { p.waits[i], p.waits[j] = p.waits[j], p.waits[i] })
-	for _, wait := range p.waits {
-		if err := wait(); err != nil {
+	p.own.Shuffle(len(p.pending), func(i, j int) { p.pending[i], p.pending[j] = p.pending[j], p.pending[i] })
+	for _, q := range p.pending {
+		if err := q.Wait(); err != nil {
 			return err
 		}
 	}
