@@ -12,10 +12,12 @@ import (
 // TestResolvePruning: csr_from = auto becomes a number, which the settings then record,
 // with the reason; what is set stays, and so do settings without pruning.
 func TestResolvePruning(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "spmm.json")
+	file, other := filepath.Join(t.TempDir(), "spmm.json"), filepath.Join(t.TempDir(), "gemm.json")
+	expect.OK(t, os.WriteFile(other, []byte(`{"name":"gemm/mlp","value":2,"unit":"ratio"}`), 0o600))
 	expect.OK(t, os.WriteFile(file, []byte(`{"name":"spmm/forward_70","value":2,"unit":"ratio"}
 {"name":"spmm/crossing","value":43,"wrong":0,"unit":"% zeros","cpu":"A CPU"}
 {"name":"gpu/spmm_crossing_bf16","value":100,"wrong":0,"unit":"% zeros","cpu":"A CPU","device":"A GPU"}
+{"name":"spmm_block32/crossing","value":25,"wrong":0}
 {"name":"gpu/spmm_crossing_f32","value":0,"wrong":3,"unit":"% zeros"}
 `), 0o600))
 	for _, c := range []struct{ sets, want, why, err string }{
@@ -28,7 +30,8 @@ func TestResolvePruning(t *testing.T) {
 		{"dynamic.kind=prune prune.crossing=" + file, "0.43", "measured on A CPU", ""},
 		{"dynamic.kind=prune device.kind=cuda prune.crossing=" + file, "1", "measured on A GPU", ""},
 		{"dynamic.kind=prune device.kind=cuda device.precision=f32 prune.crossing=" + file, "auto", "", "3 wrong elements"},
-		{"dynamic.kind=prune prune.structure=block32 model.hidden=64 prune.crossing=" + file, "auto", "", "no figure spmm_block32/crossing"},
+		{"dynamic.kind=prune prune.structure=block32 model.hidden=64 prune.crossing=" + file, "0.25", "measured on a machine without a name", ""},
+		{"dynamic.kind=prune prune.crossing=" + other, "auto", "", "no figure spmm/crossing"},
 		{"dynamic.kind=prune prune.crossing=" + file + ".not", "auto", "", "prune.crossing: "},
 	} {
 		got, err := load("", nil, strings.Fields(c.sets))
@@ -39,6 +42,9 @@ func TestResolvePruning(t *testing.T) {
 		}
 		if got.Prune.CSRFrom != c.want || !strings.Contains(why, c.why) || c.why == "" && why != "" {
 			t.Errorf("%s: %s, %q; want %s, %q", c.sets, got.Prune.CSRFrom, why, c.want, c.why)
+		}
+		if err == nil && got.Prune.CSRFrom != "auto" && got.Prune.Crossing != "" {
+			t.Errorf("%s: prune.crossing is left beside a number, without effect", c.sets)
 		}
 		if err == nil && got.Prune.CSRFrom == "1" && got.CSRFrom() <= 1 {
 			t.Errorf("%s: a matrix without entries is stored as CSR", c.sets)
