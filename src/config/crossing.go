@@ -65,8 +65,10 @@ func (c Config) precision() string {
 
 // ResolvePruning sets prune.csr_from where it is auto and pruning is on, in the place of
 // prune.crossing, so that the settings of a run say how its matrices are stored and need no
-// file for it, and returns a sentence on why. The error is that of the file.
-func (c *Config) ResolvePruning() (why string, err error) {
+// file for it, and returns a sentence on why. A run
+// that goes on stores them as before: recorded is the file of its settings, which need not
+// be there; "" of a run that begins. The error is that of the file of prune.crossing.
+func (c *Config) ResolvePruning(recorded string) (why string, err error) {
 	switch {
 	case !c.Dynamic.Has("prune"):
 		return "", nil
@@ -74,6 +76,10 @@ func (c *Config) ResolvePruning() (why string, err error) {
 		return "matrices of which two of every four weights are left stay masked dense: no product here skips the others", nil
 	case c.Prune.CSRFrom != "auto":
 		return "", nil
+	}
+	if was, _, err := Recorded(recorded); err == nil && was.Dynamic.Has("prune") && was.Prune.CSRFrom != "auto" {
+		c.Prune.CSRFrom, c.Prune.Crossing = was.Prune.CSRFrom, ""
+		return fmt.Sprintf("pruned matrices are stored as this run began: prune.csr_from = %s", c.Prune.CSRFrom), nil
 	}
 	known := c.crossing()
 	if c.Prune.Crossing != "" {
