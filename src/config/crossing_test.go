@@ -49,6 +49,9 @@ func TestResolvePruning(t *testing.T) {
 		if got.Prune.CSRFrom != c.want || !strings.Contains(why, c.why) || c.why == "" && why != "" {
 			t.Errorf("%s: %s, %q; want %s, %q", c.sets, got.Prune.CSRFrom, why, c.want, c.why)
 		}
+		if err == nil && got.Prune.CSRFrom != "auto" && got.Prune.Crossing != "" {
+			t.Errorf("%s: prune.crossing is left beside a number, without effect", c.sets)
+		}
 		if err == nil && got.Prune.CSRFrom == "1" && got.CSRFrom() <= 1 {
 			t.Errorf("%s: a matrix without entries is stored as CSR", c.sets)
 		}
