@@ -144,11 +144,11 @@ call() {
 	cat src/*/*.go >"$work/corpus.txt"
 	python3 bench/gpu_clocks.py >"$out/clocks.csv" 2>/dev/null &
 	sampler=$!
+	trap "kill $sampler 2>/dev/null || true" EXIT
 	part build 200
 	for name; do
 		"$name"
 	done
-	kill "$sampler" 2>/dev/null || true
 	cp "$work/pruned/costs.jsonl" "$out/costs-pruned.jsonl" 2>/dev/null || true # all that there is, if it was killed
 	provenance "$*" >"$out/provenance.txt"
 	{

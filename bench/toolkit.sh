@@ -2,7 +2,7 @@
 # A toolkit of CUDA 12.4, laid out as NVIDIA's own are, to build with where another is
 # installed: nvcc, its headers, the static runtime, stubs of the libraries.
 #
-#   bench/toolkit.sh DIR     makes DIR, unless it is there
+#   bench/toolkit.sh DIR     makes DIR, unless a toolkit is there
 #
 # It is made of packages of Debian 13, from non-free: 1.0 GB to download, 0.3 GB on disk.
 # apt verifies them by Debian's keys; nothing is installed, and apt's own lists stay as
@@ -16,15 +16,17 @@ packages=(nvidia-cuda-toolkit nvidia-cuda-dev libnvidia-ml-dev libcu++-dev)
 
 lacking() { echo "no toolkit of CUDA 12: $*" >&2; exit 3; }
 
-[ ! -x "$1/bin/nvcc" ] || exit 0
+dir=${1%/}
+[ ! -x "$dir/bin/nvcc" ] || exit 0
+[ ! -e "$dir" ] || rmdir "$dir" 2>/dev/null || { echo "bench/toolkit.sh: $1 holds something else than a toolkit" >&2; exit 2; }
 [ "$(uname -m)" = x86_64 ] || lacking "Debian has it for x86-64, this is $(uname -m)"
 for program in apt-get dpkg-deb; do
 	command -v "$program" >/dev/null || lacking "no $program"
 done
 [ -f "$keys" ] || lacking "no $keys (package debian-archive-keyring)"
 
-work=$1.new
-rm -rf "$work" "$1"
+work=$dir.new
+rm -rf "$work"
 mkdir -p "$work"/{lists/partial,cache/archives/partial,none,debs,root}
 work=$(cd "$work" && pwd)
 trap 'rm -rf "$work"' EXIT
@@ -68,4 +70,4 @@ INCLUDES        += "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES       =+ $(_SPACE_) "-L$(TOP)/lib64/stubs" "-L$(TOP)/lib64"
 END
 "$made/bin/nvcc" --version >/dev/null
-mv "$made" "$1"
+mv "$made" "$dir"

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	r.largest[0] = r.largest[1] = -INFINITY;
 	r.sum[0] = r.sum[1] = 0;
 	attend(r, memory, 64 * group, first, end, s.scale * LOG2_E);
-	threads_meet(1 + group, GROUP_THREADS); /* no warp's product reads the group's queries any more */
+	threads_meet(1 + group, GROUP_THREADS); /* no warp's product reads the group's queries any more; products hold warps together, so that no order of threads shows it */
 	finish(r, memory.q, 64 * group, rows_of(out, s, h, 1, 0), lse + h.sums(s), first, h.t);
 }
 

@@ -85,7 +85,7 @@ template <int N> __device__ __forceinline__ void pack_operands(uint32_t (&a)[N /
 
 /* One lane of a warp tells a barrier that all of them are done. */
 __device__ __forceinline__ void warp_arrives(uint64_t *barrier) {
-	__syncwarp();
+	__syncwarp(); /* orders memory; products hold lanes together, so that no order of threads shows it */
 	if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 

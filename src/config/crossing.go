@@ -63,10 +63,12 @@ func (c Config) precision() string {
 	return "f32"
 }
 
-// ResolvePruning sets prune.csr_from where it is auto and pruning is on, so that the
-// settings of a run say how its matrices are stored, and returns a sentence on why. The
-// error is that of the file of prune.crossing.
-func (c *Config) ResolvePruning() (why string, err error) {
+// ResolvePruning sets prune.csr_from where it is auto and pruning is on, in the place of
+// prune.crossing, so that the settings of a run say how its matrices are stored and need no
+// file for it, and returns a sentence on why. A run
+// that goes on stores them as before: recorded is the file of its settings, which need not
+// be there; "" of a run that begins. The error is that of the file of prune.crossing.
+func (c *Config) ResolvePruning(recorded string) (why string, err error) {
 	switch {
 	case !c.Dynamic.Has("prune"):
 		return "", nil
@@ -75,13 +77,17 @@ func (c *Config) ResolvePruning() (why string, err error) {
 	case c.Prune.CSRFrom != "auto":
 		return "", nil
 	}
+	if was, _, err := Recorded(recorded); err == nil && was.Dynamic.Has("prune") && was.Prune.CSRFrom != "auto" {
+		c.Prune.CSRFrom, c.Prune.Crossing = was.Prune.CSRFrom, ""
+		return fmt.Sprintf("pruned matrices are stored as this run began: prune.csr_from = %s", c.Prune.CSRFrom), nil
+	}
 	known := c.crossing()
 	if c.Prune.Crossing != "" {
 		if known, err = c.measured(c.Prune.Crossing); err != nil {
 			return "", err
 		}
 	}
-	c.Prune.CSRFrom = strconv.FormatFloat(known.from, 'g', -1, 64)
+	c.Prune.CSRFrom, c.Prune.Crossing = strconv.FormatFloat(known.from, 'g', -1, 64), ""
 	if known.from == 1 {
 		return fmt.Sprintf("pruned matrices stay masked dense: products of %s on device.kind = %q are faster so at any sparsity worth training (%s)", known.precision, known.device, known.source), nil
 	}
@@ -115,7 +121,7 @@ func (c *Config) measured(path string) (crossing, error) {
 		if f.Wrong != 0 || !(f.Value >= 0 && f.Value <= 100) {
 			return crossing{}, fmt.Errorf("prune.crossing: %s: %s is %g %%, with %d wrong elements: wanted 0 to 100 without any", path, name, f.Value, f.Wrong)
 		}
-		return crossing{c.Device.Kind, c.precision(), f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU), path)}, nil
+		return crossing{c.Device.Kind, c.precision(), f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU, "a machine without a name"), path)}, nil
 	}
 	return crossing{}, fmt.Errorf("prune.crossing: %s has no figure %s", path, name)
 }

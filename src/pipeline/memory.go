@@ -40,10 +40,10 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 // not depend on which layers it holds: buffers for what crosses its two ends; where
 // layers of the chain select tokens, the batches that enter it; and with the first
 // chunk of a stage what the stage needs once: the layers' scratch, reckoned as large
-// as a boundary at least, the full batch, what sums gradients over replicas, and, on the first stage, where the embedding is, a slice of the
-// gradient of a tied matrix. peak is the virtual stage's. The gradients of what
-// leaves its last layer are held by that layer: as many as are between their two
-// backwards.
+// as a boundary at least, the full batch, what sums gradients over replicas, and, on the
+// first stage, where the embedding is, a slice of the gradient of a tied matrix. peak is
+// the virtual stage's. The gradients of what leaves its last layer are held by that layer:
+// as many as are between their two backwards.
 func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 	boundary, ties, last := x.LargestBoundary(c), c.Ties(), c.Layers()-1
 	scratch, received := max(boundary, x.ScratchBytes(c)), int64(0)

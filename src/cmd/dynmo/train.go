@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/fault"
 	"dynmo/src/launch"
+	"dynmo/src/record"
 	"dynmo/src/train"
 )
 
@@ -69,14 +71,10 @@ checkpoints are kept).`,
 			if err != nil {
 				return refuse(c, usageError{err})
 			}
-			stored, err := settings.ResolvePruning()
-			if err != nil {
-				return refuse(c, usageError{err})
-			}
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return refuse(c, err)
 			}
-			return runTraining(c, settings, stored, records, wanted)
+			return runTraining(c, settings, records, wanted)
 		},
 	}
 	c.SetFlagErrorFunc(refuse)
@@ -113,12 +111,20 @@ func leaveItToRank0(err error) {
 	}
 }
 
-// runTraining trains. stored says how pruned matrices are stored; "" of a run without.
-func runTraining(c *cobra.Command, settings config.Config, stored string, records runDirectory, wanted *fault.Fault) error {
+// runTraining trains.
+func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault) error {
 	from, err := records.from(settings.Run.Name)
 	if err != nil {
 		leaveItToRank0(err)
 		return usageError{err}
+	}
+	recorded := ""
+	if from != "" {
+		recorded = filepath.Join(from, record.SettingsFile)
+	}
+	stored, err := settings.ResolvePruning(recorded)
+	if err != nil {
+		return refuse(c, usageError{err})
 	}
 	debug.SetTraceback("crash") // a crash ends by a signal: Go's own status for it, 2, says that the input is wrong
 	ctx, stop := interruptible(c.Context())

@@ -58,6 +58,24 @@ func (d *domain) do(j job) error {
 	return j.issue(d)
 }
 
+// operations are what NCCL gets as one group.
+type operations interface {
+	// enqueue gives NCCL the operations one by one.
+	enqueue(d *domain) error
+}
+
+// group gives NCCL operations as one group, which ends whatever of it has failed.
+func (d *domain) group(o operations) error {
+	if err := groupBegin(); err != nil {
+		return err
+	}
+	err := o.enqueue(d)
+	if end := d.k.groupEnd(); err == nil {
+		err = end
+	}
+	return err
+}
+
 // handle returns the driver's handle of the stream.
 func (d *domain) handle() unsafe.Pointer { return d.stream.(handled).Handle() }
 

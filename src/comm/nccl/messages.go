@@ -235,16 +235,7 @@ func (b *batch) add(e exchange) {
 	}
 }
 
-func (b *batch) issue(d *domain) error {
-	if err := groupBegin(); err != nil {
-		return err
-	}
-	err := b.enqueue(d)
-	if end := d.k.groupEnd(); err == nil { // a group ends whatever has failed
-		err = end
-	}
-	return err
-}
+func (b *batch) issue(d *domain) error { return d.group(b) }
 
 func (b *batch) enqueue(d *domain) error {
 	for _, t := range b.transfers {

@@ -207,16 +207,7 @@ func (r *round) agreed() (bool, error) {
 }
 
 // issue gives NCCL the messages of the round as one group.
-func (r *round) issue(d *domain) error {
-	if err := groupBegin(); err != nil {
-		return err
-	}
-	err := r.enqueue(d)
-	if end := d.k.groupEnd(); err == nil { // a group ends whatever has failed
-		err = end
-	}
-	return err
-}
+func (r *round) issue(d *domain) error { return d.group(r) }
 
 func (r *round) enqueue(d *domain) error {
 	for _, p := range r.recvs {

@@ -14,7 +14,7 @@ import (
 func (of maker) selection(n int) (all []example) {
 	r := of.draw(givenSeed)
 	x, mask := ties(r, n), r.bits(n, 0.7)
-	threshold := ref.Magnitude(x[n/2])
+	threshold := ref.Magnitude(append(x, 0)[n/2])
 	at := 0
 	for _, xi := range x {
 		if ref.Magnitude(xi) == threshold {
