@@ -63,7 +63,7 @@ pack() {
 }
 
 t_smoke() {
-	sed -i 's/^steps = .*/steps = 150/' pack.toml # time for Slurm, and little else
+	sed -i 's/^steps = .*/steps = 300/' pack.toml # time for Slurm on a busy host, and little else
 	pack -- --set elastic.release=slurm "${patient[@]}"
 	within 90 given_back || problem 'no nodes were given back'
 	gone_after 5 "$(event release nodes_before | tr , '\n' | grep -vxFf <(event release nodes | tr , '\n') | paste -sd ,)"

@@ -97,6 +97,10 @@ func TestPrediction(t *testing.T) {
 		c.Schedule.Kind = kind
 		log := &journal{}
 		expect.OK(t, trainKnown(c, log))
+		most := 0.05
+		if kind != "1f1b" { // an order made for the costs waits for nothing that could take up what a step differs by
+			most = 0.1
+		}
 		ahead := 0
 		for _, r := range study.Replay(log.series) {
 			t.Logf("%s, %d steps from %d: ran %.3f ms, predicted %+.2f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
@@ -107,7 +111,7 @@ func TestPrediction(t *testing.T) {
 				ahead++
 				off := r.Ahead/r.Measured - 1
 				t.Logf("  from the costs before the layout changed: %+.1f %%", 100*off)
-				if math.Abs(off) > 0.05 {
+				if math.Abs(off) > most {
 					t.Errorf("%s, steps from %d: %v s predicted from the costs before the layout changed, ran %v s", kind, r.Step, r.Ahead, r.Measured)
 				}
 			}
