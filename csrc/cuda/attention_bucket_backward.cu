@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2) bucket_backward(bf16 *dqkv, c
 	sorted_head<KEYS> h(dout, qkv, stats, by, s, head, blockIdx.x);
 	load_sorted<HS>(tiles->x, h.x, row, head.t);
 	load_sorted<HS>(tiles->y, h.y, row, head.t);
+	cp_async_commit();
 	reach_all<KEYS>(seen, h.own, h.others, by.count, row, head.t);
 	warp_reach reaches(seen, rows);
 	int mine = row + threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4;

@@ -54,6 +54,7 @@ namespace emulate {
 
 unsigned char *dynamic_shared;
 uint64_t block_number;
+bool (*copies_left)();
 
 namespace {
 
@@ -307,6 +308,8 @@ void run_block(Order &order)
 			run_warp(order, fibers + first, left < warpSize ? left : warpSize, exchanges[w]);
 		});
 	while (open_barrier());
+	if (copies_left && copies_left())
+		fail("a block ended with asynchronous copies that no thread waited for");
 }
 
 /* After a fault fibers are left where they were. */

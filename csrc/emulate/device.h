@@ -72,6 +72,10 @@ extern unsigned char *dynamic_shared;
 
 /* Static shared memory holds NaN when a block first comes to its declaration. */
 extern uint64_t block_number; /* of all blocks of the process, from 1 */
+
+/* Whether a thread of the block has asynchronous copies that it has not waited for; null
+ * where no kernel copies so. */
+extern bool (*copies_left)();
 template <typename T> void poison(T &shared, uint64_t &seen)
 {
 	if (seen != block_number)

@@ -56,11 +56,25 @@ struct Copy {
 struct Copies {
 	std::vector<Copy> waiting;
 	unsigned group = 0; /* the open one */
+	uint64_t block = 0; /* that they are of */
 };
 inline Copies queues[1024]; /* by thread */
 inline Copies &my_copies() {
-	return queues[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+	Copies &q = queues[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+	if (q.block != block_number) {
+		q.waiting.clear(); /* of a block that ended by a fault */
+		q.group = 0;
+		q.block = block_number;
+	}
+	return q;
 }
+
+/* Has block.cpp look, in a library whose kernels copy so. */
+inline const bool looks = (copies_left = [] {
+	for (unsigned i = 0; i < blockDim.x * blockDim.y * blockDim.z; i++)
+		if (queues[i].block == block_number && !queues[i].waiting.empty()) return true;
+	return false;
+}, true);
 
 inline void make(const Copy &c) {
 	if (c.from)

@@ -3,6 +3,7 @@
 package nodebench
 
 import (
+	"strings"
 	"testing"
 
 	"dynmo/src/device/cuda/cudatest"
@@ -12,7 +13,8 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Every figure of a GPU, at small shapes, is right.
+// Every figure of a GPU, at small shapes, is right, and the library has an algorithm for each
+// product.
 func TestQuickFiguresOfAGPU(t *testing.T) {
 	dev := cudatest.New(t)
 	open := func(d tensor.DType) kernel.Backend {
@@ -30,8 +32,8 @@ func TestQuickFiguresOfAGPU(t *testing.T) {
 		t.Error(err)
 	}
 	for _, r := range results {
-		if r.Wrong > 0 || r.Value <= 0 {
-			t.Errorf("%+v", r)
+		if r.Wrong > 0 || (r.Value > 0) == strings.HasSuffix(r.Name, "products_fallen_back") {
+			t.Errorf("%s: %v %s, %d wrong", r.Name, r.Value, r.Unit, r.Wrong)
 		}
 	}
 }
