@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Whether the conformance suite sees a barrier that is missing: bench/mutate.sh [PATTERN]
-# takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time (of files whose name matches PATTERN, if there is one), builds the kernels without
-# it for the emulator, and runs the cases of the operations that it belongs to in three
-# orders of threads. It prints file, line, kind and the case that fails; and fails itself if
-# none does, unless the comment of a barrier says why no order of threads shows it.
+# takes every barrier and every wait for asynchronous work out of csrc/cuda, one at a time
+# (of files whose name matches PATTERN, if there is one), builds the kernels without it for
+# the emulator, and runs the cases of the operations that it belongs to in three orders of
+# threads. It prints file, line, kind and the case that fails; and fails itself if none
+# does, unless the comment of a barrier says why no order of threads shows it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +19,9 @@ operations() {
 	attention_sparse) echo 'SparseAttention|OneBucket' ;;
 	attention*) echo 'Attention(Forward|Backward)|Sequences|SharedKeys' ;;
 	columns | gemm | gemm_plain) echo 'Matmul' ;;
+	compact | structure) echo 'Compact|Mask|Select|Scores' ;;
+	grouped*) echo 'Grouped' ;;
+	route) echo 'Route|Place' ;;
 	combine) echo 'Combine' ;;
 	embedding) echo 'Embedding' ;;
 	gated) echo 'SwiGLU|Rotary' ;;
