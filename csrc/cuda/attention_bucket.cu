@@ -109,7 +109,10 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	int end = seen[rows - 1].hi, column = seen[0].lo;
 	if (column < end) column = next_seen(seen, rows, column);
 	if (column < end) begin(column, 0);
-	column < end ? cp_async_wait<1>() : cp_async_wait<0>();
+	if (column < end)
+		cp_async_wait<1>();
+	else
+		cp_async_wait<0>();
 	__syncthreads(); /* the queries are there */
 	query_state<HS> r = {};
 	own_rows<HS>(r.q, second);

@@ -102,8 +102,7 @@ __device__ __forceinline__ void product(results &sum, bf16 *tiles, const side<DE
 		const bf16 *at = tiles + step % STAGES * 2 * STAGE;
 		multiply<DEEP_A, DEEP_B>(sum, at, at + STAGE);
 	}
-	cp_async_wait<0>();
-	__syncthreads();
+	__syncthreads(); /* the last step has waited for all copies, and no thread reads a tile any more */
 }
 
 /* Stores rows of bf16, of `width`, as far as they go, 16 bytes at a time by way of shared

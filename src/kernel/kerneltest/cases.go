@@ -105,7 +105,7 @@ func (of maker) all() []example {
 	for _, s := range [][3]int{{0, 2, 3}, {1, 1, 1}, {17, 0, 3}, {17, 2, 3}, {64, 4, 64}, {33, 3, 129}, {1023, 2, 8}} {
 		all = append(all, of.combine(s[0], s[1], s[2])...)
 	}
-	for _, s := range [][4]int{{0, 3, 2, 1}, {1, 1, 1, 1}, {17, 3, 2, 5}, {64, 8, 2, 64}, {1023, 8, 1, 150}, {300, 16, 4, 60}} {
+	for _, s := range [][4]int{{0, 3, 2, 1}, {1, 1, 1, 1}, {17, 3, 2, 5}, {64, 8, 2, 64}, {1023, 8, 1, 150}, {300, 16, 4, 60}, {17, 40, 2, 3}} {
 		all = append(all, of.routed(s[0], s[1], s[2], s[3])...)
 	}
 	for _, s := range []struct {
@@ -131,7 +131,8 @@ func (of maker) all() []example {
 	}
 	all = append(all, of.sparseAttention(equal(1, 5), 5, 6, 2, 64)...)
 	all = append(all, of.sparseAttention([]int{0, 0}, 5, 6, 2, 4)...)
-	all = append(all, of.selection(0)...) // a matrix of which nothing is left
+	all = append(all, of.selection(0)...)          // a matrix of which nothing is left
+	all = append(all, of.selection(70000)[4:6]...) // some ties, in more chunks than a warp has lanes
 	for _, n := range []int{1, 63, 64, 65, 1000, 4097, 10000} {
 		all = append(all, of.sumSquares(n), of.adamW(n, 6), of.masking(n))
 		for _, fixed := range []int{0, 8, 16, 24} {
