@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_rows(bf16 *mine, head_rows<const bf16> m, i
 	}
 	cp_async_commit();
 	cp_async_wait<0>();
-	__syncwarp();
+	__syncwarp(); /* orders memory; ldmatrix holds lanes together, so no order of threads shows it */
 }
 
 /* The same rows as A fragments, by way of the warp's own part of shared memory. */
