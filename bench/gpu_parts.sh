@@ -184,7 +184,7 @@ part_ranks() {
 		for ranks in 1 2 4; do
 			mpirun -np "$ranks" dynmo train "$work/small.toml" --set dynamic.kind=prune --set train.steps=50 \
 				--set train.hash=true --set "parallel.stages=$ranks" --set balance.kind=diffusion \
-				--set "device.precision=$precision" --no-run-dir | tee "$work/ranks.txt"
+				--set "device.precision=$precision" --set device.tune=false --no-run-dir | tee "$work/ranks.txt"
 			hash+=" $(sed -n 's/.*weights \([0-9a-f]*\).*/\1/p' "$work/ranks.txt")"
 		done
 		if [ "$(xargs -n 1 <<<"$hash" | sort | uniq -c | awk '{print $1}')" != 3 ]; then
