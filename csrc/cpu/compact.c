@@ -1,4 +1,4 @@
-/* What a mask keeps: the largest magnitudes, and their values and places one behind the
+/* Elements that a mask keeps: the largest magnitudes, and their values and places one behind the
  * other. Items are words of the mask, 64 elements each. */
 #include "kernels.h"
 

@@ -48,7 +48,7 @@ struct query_sums {
 /* The tiles of 64 queries before a sequence's first, at most, in those of all sequences. */
 __device__ __forceinline__ int tiles_before(int first, int sequence) { return first / QUERIES + sequence; }
 
-/* What a block works on. */
+/* The work of a block. */
 struct key_block {
 	attention_head h; /* of the queries that come first */
 	int sequence, kv, share, key, width; /* head with keys, heads that share it, first key, channels of a row of qkv */
@@ -104,7 +104,7 @@ __device__ __forceinline__ void load(backward_memory<HS> &memory, const tensor_m
 	}
 }
 
-/* What a lane has of its group's 64 keys. */
+/* A lane's part of its group's 64 keys. */
 template <int HS> struct key_group {
 	float dk[HS / 8][4], dv[HS / 8][4];
 };

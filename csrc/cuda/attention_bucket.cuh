@@ -54,7 +54,7 @@ __device__ __forceinline__ void store_sorted(sorted_rows<bf16> m, bf16 *tile, co
 	__syncwarp(); /* no lane writes there before all have read */
 }
 
-/* What the columns of the warp's rows may be: those of rows g and g+8, and of all 16. */
+/* The columns that the warp's rows may see: those of rows g and g+8, and of all 16. */
 struct warp_reach {
 	reach row[2], all;
 

@@ -46,7 +46,7 @@ __device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_ma
 	}
 }
 
-/* What a lane has of its group's 64 queries. */
+/* A lane's part of its group's 64 queries. */
 template <int HS> struct query_group {
 	float o[HS / 8][4], largest[2], sum[2];
 };

@@ -1,4 +1,4 @@
-/* What a mask keeps: the largest magnitudes, and their values and places one behind the
+/* Elements that a mask keeps: the largest magnitudes, and their values and places one behind the
  * other. Whatever depends on what comes before goes by chunks of 32 words of the mask, a
  * warp's, of 2048 elements: counts of chunks are summed by one block, in order, and all
  * sums are of integers.

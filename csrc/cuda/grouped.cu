@@ -57,7 +57,7 @@ template <bool DEEP> struct side {
 	}
 };
 
-/* What a thread has of its warp's 64x32 results: four times four D fragments. */
+/* A thread's part of its warp's 64x32 results: four times four D fragments. */
 typedef float results[WARP_ROWS / 16][WARP_COLUMNS / 8][4];
 
 __device__ __forceinline__ int warp_row() { return threadIdx.x / 128 * WARP_ROWS; }

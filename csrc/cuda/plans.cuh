@@ -1,4 +1,4 @@
-/* What is known of the kinds of products: for products.cu, which makes products, and
+/* Plans of the kinds of products: for products.cu, which makes products, and
  * tune.cu, which lists the algorithms of a kind and has one chosen. */
 #ifndef DYNMO_PLANS_CUH
 #define DYNMO_PLANS_CUH

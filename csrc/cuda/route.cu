@@ -10,7 +10,7 @@ namespace {
 const int THREADS = 256, SORTERS = 1024; /* of a block of tokens; of an expert */
 const int READINGS = 4;                  /* before the tokens of the first expert */
 
-/* What RouteTokens works on: kernel.go. */
+/* The operands of RouteTokens: kernel.go. */
 struct routing {
 	int32_t *chosen;
 	float *weights;
@@ -173,7 +173,7 @@ gradient(E *dlogits, const float *dweights, const int32_t *chosen, const double 
 	}
 }
 
-/* What PlaceTokens works on. */
+/* The operands of PlaceTokens. */
 struct placing {
 	int32_t *places, *tokens;
 	float *factors;

@@ -46,7 +46,7 @@ struct dynmo_emulate_holding {
 };
 extern "C" void dynmo_emulate_held(struct dynmo_emulate_holding *held);
 
-/* What has happened in the process. */
+/* Counts of a process, from its start. */
 struct dynmo_emulate_counts {
 	long long kernels, ctas;      /* of NCCL, the most that one device had at one time */
 	long long operations, groups; /* of NCCL; since version 2.23 each group on a non-blocking

@@ -22,7 +22,7 @@ namespace emulate {
 	abort();
 }
 
-/* What a barrier's 64 bits hold here. */
+/* The 64 bits of a barrier, as they are used here. */
 struct Barrier {
 	uint16_t arrivals, missing, parity, unused; /* of a phase, of this one */
 };

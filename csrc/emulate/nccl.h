@@ -36,7 +36,7 @@ long setting(const char *name, long otherwise);
 
 constexpr int no_color = -1; /* NCCL_SPLIT_NOCOLOR */
 
-/* What a configuration asks for. */
+/* The wishes of a configuration. */
 struct Options {
 	bool blocking = true;
 	int ctas = 32;      /* that a kernel takes: maxCTAs */

@@ -1,4 +1,4 @@
-/* What a device has room for: hardware queues, and the CTAs of kernels that wait for
+/* The room of a device: hardware queues, and the CTAs of kernels that wait for
  * other GPUs while they run, which none makes room for. What nothing can end any more
  * is reported and given up.
  *
