@@ -67,9 +67,7 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 		slices.SortFunc(mine, func(a, b int) int { return cmp.Compare(ready[a], ready[b]) })
 		end := 0.0
 		for _, l := range mine {
-			c := layers[l]
-			frozen := c.Forward > 0 && c.BackwardWeight == 0
-			if bytes := c.Bytes.Summed(); bytes > 0 && !frozen {
+			if bytes := layers[l].Summed(); bytes > 0 {
 				end = max(end, ready[l]) + s.sum(stage, bytes)
 			}
 		}
