@@ -34,6 +34,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 			switch k.kind {
 			case "moe": // on one stage without graphs, on two with them
 				c = llama(c)
+				c.Model.Grain, c.Moe.Groups, c.Moe.Balance, c.Moe.Router = "expert", 2, "s-base", "mlp"
 				c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate, c.Moe.Capacity = 4, 2, 24, 1
 				c.Parallel.Stages = 1
 			case "prune+attention": // heads of 32, on matrix units
