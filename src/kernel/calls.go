@@ -140,7 +140,11 @@ func (c *Call) impossible() string {
 		if c.Op >= AttentionHash && (d.Buckets < 1 || d.Buckets&(d.Buckets-1) != 0) {
 			return "buckets are no power of two"
 		}
-	case RouteTokens <= c.Op && c.Op <= PlaceTokens:
+	case c.Op == PlaceTokens:
+		if c.First < 0 {
+			return "the first expert is negative"
+		}
+	case c.Op == RouteTokens || c.Op == RouteGradient:
 		if d.K < 1 || d.K > d.E {
 			return "a token goes to no expert, or to more than there are"
 		}
