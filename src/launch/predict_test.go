@@ -44,7 +44,10 @@ func (j *journal) Step(m record.Metrics) error {
 }
 
 // known computes as a backend does, in known times: a nanosecond for an operation,
-// up to a fifth more or less by chance, and nothing for all else.
+// up to a tenth more or less by chance, and nothing for all else. In orders made for the
+// costs the stage with the head never waits, so that a step takes what its 24 products by
+// chance do: two steps then differ with a standard deviation of 1.7 %, which no costs of the
+// one can foretell of the other.
 type known struct {
 	kernel.Calls
 	backend kernel.Backend
@@ -55,7 +58,7 @@ func newKnown(backend kernel.Backend, clock *device.Clock, rank int) *known {
 	chance := random.Keyed(1, uint64(rank))
 	return &known{kernel.NewCalls(backend.DType(), tensor.Host, false, func(s device.Stream, c *kernel.Call) {
 		backend.Run(s, *c)
-		clock.Advance(c.Flops() * 1e-9 * (0.8 + 0.4*chance.Float64()))
+		clock.Advance(c.Flops() * 1e-9 * (0.9 + 0.2*chance.Float64()))
 	}), backend}
 }
 
@@ -97,10 +100,6 @@ func TestPrediction(t *testing.T) {
 		c.Schedule.Kind = kind
 		log := &journal{}
 		expect.OK(t, trainKnown(c, log))
-		most := 0.05
-		if kind != "1f1b" { // an order made for the costs waits for nothing that could take up what a step differs by
-			most = 0.1
-		}
 		ahead := 0
 		for _, r := range study.Replay(log.series) {
 			t.Logf("%s, %d steps from %d: ran %.3f ms, predicted %+.2f %%", kind, r.Steps, r.Step, 1e3*r.Measured, 100*r.Error())
@@ -111,7 +110,7 @@ func TestPrediction(t *testing.T) {
 				ahead++
 				off := r.Ahead/r.Measured - 1
 				t.Logf("  from the costs before the layout changed: %+.1f %%", 100*off)
-				if math.Abs(off) > most {
+				if math.Abs(off) > 0.05 {
 					t.Errorf("%s, steps from %d: %v s predicted from the costs before the layout changed, ran %v s", kind, r.Step, r.Ahead, r.Measured)
 				}
 			}

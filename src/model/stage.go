@@ -17,9 +17,19 @@ type Stage struct {
 // NewStage returns layers of the chain, ids ascending, with their initial
 // weights.
 func NewStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
+	return newStage(c, ids, func(id int) (*Layer, error) { return NewLayer(c, id, d, t) })
+}
+
+// ZeroStage is NewStage with weights that are zero and that nothing has written, for
+// backends that only ask for shapes.
+func ZeroStage(c Config, ids []int, d device.Device, t tensor.DType) (*Stage, error) {
+	return newStage(c, ids, func(id int) (*Layer, error) { return newLayer(c, header{Layer: id}, d, t) })
+}
+
+func newStage(c Config, ids []int, layer func(id int) (*Layer, error)) (*Stage, error) {
 	s := &Stage{Config: c}
 	for _, id := range ids {
-		l, err := NewLayer(c, id, d, t)
+		l, err := layer(id)
 		if err != nil {
 			s.Free()
 			return nil, err

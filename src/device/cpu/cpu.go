@@ -5,6 +5,7 @@ package cpu
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,8 @@ type Device struct {
 	clock *device.Clock
 	used  int64
 
+	sparse bool
+
 	recycling bool
 	spare     []tensor.Mem // kept since an earlier Recycle(true)
 	kept      []tensor.Mem // kept since the last Recycle(true)
@@ -25,6 +28,10 @@ type Device struct {
 
 // New returns the host as a device that times its events with clock.
 func New(clock *device.Clock) *Device { return &Device{clock: clock} }
+
+// NewSparse is New for memory of which hardly any is ever written: what is not takes none
+// of the host's, however much there is, and what a stream makes zero is given back.
+func NewSparse(clock *device.Clock) *Device { return &Device{clock: clock, sparse: true} }
 
 // Name returns "cpu".
 func (d *Device) Name() string { return "cpu" }
@@ -52,16 +59,16 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	}
 	m := d.reuse(bytes)
 	if m.IsZero() {
-		p, err := mapped(bytes)
+		p, err := d.mapped(bytes)
 		if err != nil { // the memory that is kept may suffice
 			d.Trim()
-			p, err = mapped(bytes)
+			p, err = d.mapped(bytes)
 		}
 		if err != nil {
 			return tensor.Mem{}, fmt.Errorf("cpu: allocate %d bytes (%d in use): %w", bytes, d.used, err)
 		}
 		m = tensor.Mem{Ptr: p, Bytes: bytes, Space: tensor.Host}
-		if bytes >= hugeFrom {
+		if bytes >= hugeFrom && !d.sparse {
 			_ = unix.Madvise(tensor.Of[byte](m), unix.MADV_HUGEPAGE) // a kernel without them works all the same
 		}
 	}
@@ -69,8 +76,12 @@ func (d *Device) Alloc(bytes int64) (tensor.Mem, error) {
 	return m, nil
 }
 
-func mapped(bytes int64) (unsafe.Pointer, error) {
-	return unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+func (d *Device) mapped(bytes int64) (unsafe.Pointer, error) {
+	flags := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
+	if d.sparse {
+		flags |= unix.MAP_NORESERVE
+	}
+	return unix.MmapPtr(-1, 0, nil, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
 // Free unmaps memory that Alloc gave, or keeps it: see Recycle.
@@ -91,7 +102,7 @@ func (d *Device) AllocHost(bytes int64) (tensor.Mem, error) {
 	if bytes == 0 {
 		return tensor.Mem{}, nil
 	}
-	p, err := mapped(bytes)
+	p, err := d.mapped(bytes)
 	if err != nil {
 		return tensor.Mem{}, fmt.Errorf("cpu: allocate %d bytes of host memory: %w", bytes, err)
 	}
@@ -112,15 +123,33 @@ func (d *Device) Close() error {
 }
 
 // NewStream returns a stream that works at once.
-func (d *Device) NewStream() device.Stream { return stream{d.clock} }
+func (d *Device) NewStream() device.Stream { return stream{d.clock, d.sparse} }
 
-type stream struct{ clock *device.Clock }
+type stream struct {
+	clock  *device.Clock
+	sparse bool
+}
 
 func (s stream) After(device.Event)       {}
 func (s stream) Copy(dst, src tensor.Mem) { copy(tensor.Of[byte](dst), tensor.Of[byte](src)) }
-func (s stream) Zero(dst tensor.Mem)      { clear(tensor.Of[byte](dst)) }
 func (s stream) Sync() error              { return nil }
 func (s stream) Close()                   {}
+
+// Zero clears memory. Of a sparse device it gives the system the pages that lie within, which
+// are zero when they are next read.
+func (s stream) Zero(dst tensor.Mem) {
+	b := tensor.Of[byte](dst)
+	if s.sparse {
+		page := int64(os.Getpagesize())
+		lo := min(dst.Bytes, -int64(uintptr(dst.Ptr))&(page-1))
+		hi := lo + (dst.Bytes-lo)/page*page
+		if lo < hi && unix.Madvise(b[lo:hi], unix.MADV_DONTNEED) == nil {
+			clear(b[:lo])
+			b = b[hi:]
+		}
+	}
+	clear(b)
+}
 
 func (s stream) Capture(enqueue func()) device.Graph { return device.Calls(enqueue) }
 

@@ -56,3 +56,26 @@ func TestStream(t *testing.T) {
 		t.Error("events run backwards")
 	}
 }
+
+// TestSparseMemory: what a stream makes zero is so, whole pages and the rest of the first
+// and last, and what lies beside it stays; more memory than any host has can be had.
+func TestSparseMemory(t *testing.T) {
+	d := NewSparse(device.NewWall())
+	m, err := d.Alloc(1 << 42)
+	expect.OK(t, err)
+	defer d.Free(m)
+	const bytes = 5 * 4096
+	b := tensor.Of[byte](m.Span(0, bytes))
+	for _, part := range [][2]int64{{0, bytes}, {100, bytes - 300}, {4096, 4096}, {50, 40}, {4000, 200}} {
+		for i := range b {
+			b[i] = 1
+		}
+		d.NewStream().Zero(m.Span(part[0], part[1]))
+		for i, x := range b {
+			inside := int64(i) >= part[0] && int64(i) < part[0]+part[1]
+			if (x == 0) != inside {
+				t.Fatalf("bytes %v made zero: byte %d is %d", part, i, x)
+			}
+		}
+	}
+}

@@ -59,7 +59,7 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
 	shape, precision := model.FromConfig(c), plan.Precision(c)
 	clock := device.NewKnown()
-	dev := cpu.New(clock)
+	dev := cpu.NewSparse(clock)
 	x := &model.Exec{
 		Device: dev, Stream: dev.NewStream(), B: c.Parallel.MicrobatchSize, T: c.Model.Sequence, Scale: 1,
 		Backend: null.NewFused(precision, clock, func(call *kernel.Call) float64 { return g.Seconds(call, precision) }),
@@ -68,7 +68,7 @@ func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
 	if err := x.Reserve(shape); err != nil {
 		return nil, 0, err
 	}
-	stage, err := model.NewStage(shape, shape.All(), dev, precision)
+	stage, err := model.ZeroStage(shape, shape.All(), dev, precision)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/device"
@@ -136,5 +138,27 @@ func TestCostsAreRefused(t *testing.T) {
 	c := small(t, "dynamic.kind=moe", "model.family=llama", "parallel.replicas=2", "parallel.experts=spread")
 	if _, err := Costs(c, gpus[0]); err == nil || !strings.Contains(err.Error(), "cannot be estimated") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestCostsTakeNoMemory: layers of Mixtral 8x7B, 26 GB a block with moments and gradients,
+// are estimated within 256 MB of the host's.
+func TestCostsTakeNoMemory(t *testing.T) {
+	c, err := config.Load("../../../jobs/paper/mixtral-8x7b.toml", nil)
+	expect.OK(t, err)
+	c.Parallel.Stages = 1
+	g, err := Known("h100")
+	expect.OK(t, err)
+	var before, after unix.Rusage
+	expect.OK(t, unix.Getrusage(unix.RUSAGE_SELF, &before))
+	table, err := Costs(c, g)
+	expect.OK(t, err)
+	expect.OK(t, unix.Getrusage(unix.RUSAGE_SELF, &after))
+	if grown := (after.Maxrss - before.Maxrss) << 10; grown > 256<<20 {
+		t.Errorf("%d bytes of the host's memory", grown)
+	}
+	block := table.Layers[2].Bytes.Static()
+	if block < 20e9 {
+		t.Errorf("a block's experts take %d bytes, want those of Mixtral's", block)
 	}
 }
