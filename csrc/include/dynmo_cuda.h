@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 6
+#define DYNMO_CUDA_VERSION 7
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -207,6 +207,15 @@ typedef struct {
 	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
 	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
                                                                                                                        \
+	/* Tokens that a routed block takes: readings of D (5); guesses and dguesses may be absent. */                     \
+	X(take_tokens, (dynmo_cuda *k, void *stream, int32_t *taken, double *readings, void *dlogits, void *dguesses,      \
+	  const void *logits, const void *guesses, const int32_t *offsets, int32_t n, int32_t b, double capacity,          \
+	  double threshold, double router, double predictor), (k, stream, taken, readings, dlogits, dguesses, logits,      \
+	  guesses, offsets, n, b, capacity, threshold, router, predictor))                                                 \
+	X(list_tokens, (dynmo_cuda *k, void *stream, int32_t *rows, float *factors, int32_t *listed, int32_t *ends,        \
+	  const int32_t *taken, const void *logits, const int32_t *positions, const int32_t *offsets, int32_t n, int32_t b, \
+	  int32_t places, int32_t one), (k, stream, rows, factors, listed, ends, taken, logits, positions, offsets, n, b,  \
+	  places, one))                                                                                                    \
 	/* Choices of experts: router of D (2, n, experts), readings of D (4 + experts); scores of D may be absent. */    \
 	X(route_tokens, (dynmo_cuda *k, void *stream, int32_t *chosen, float *weights, double *router, double *readings,  \
 	  const void *logits, const double *scores, int32_t n, int32_t experts, int32_t top, int32_t room, int32_t shares,\

@@ -24,6 +24,7 @@ type Call struct {
 	Fixed   int
 	Ties    int // of SelectLargest
 	Routing Routing
+	Depths  Depths
 }
 
 // Flops returns the floating-point operations of the call.
@@ -134,6 +135,10 @@ func (c *Call) impossible() string {
 		}
 		if c.Op >= AttentionHash && (d.Buckets < 1 || d.Buckets&(d.Buckets-1) != 0) {
 			return "buckets are no power of two"
+		}
+	case c.Op == TakeTokens:
+		if c.Mem[3].IsZero() != c.Mem[5].IsZero() && d.N > 0 {
+			return "there are guesses, or gradients of them, without the other"
 		}
 	case RouteTokens <= c.Op && c.Op <= PlaceTokens:
 		if d.K < 1 || d.K > d.E {

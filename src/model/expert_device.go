@@ -17,11 +17,11 @@ import (
 // balance assignments, or for a squashed router.
 func (e Experts) waits() bool { return e.Spread > 0 || e.Groups > 0 || e.Balanced || e.Squashed }
 
-// Waits reports whether passes of the layer wait for the device to know where tokens go
-// among experts.
+// Waits reports whether passes of the layer wait for the device to know which tokens a
+// routed block takes, or where tokens go among experts.
 func (l *Layer) Waits() bool { return slices.ContainsFunc(l.parts, waits) }
 
-// waits reports whether a part waits for where tokens go among experts, or one within it.
+// waits reports whether a part waits, or one within it.
 func waits(p part) bool {
 	switch p := p.(type) {
 	case *experts:
@@ -29,7 +29,7 @@ func waits(p part) bool {
 	case *expertGroup:
 		return true
 	case *routed:
-		return slices.ContainsFunc(p.block.parts, waits)
+		return p.Predictor || slices.ContainsFunc(p.block.parts, waits)
 	case *pair:
 		return slices.ContainsFunc(p.parts, waits)
 	}
