@@ -28,8 +28,8 @@ func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem 
 	return r.block.Reading(x, &b.Inner.Batch, s.block, i-1)
 }
 
-// decide has the device find the tokens that are taken, and makes the batch inside the layer
-// of them. It waits for nothing unless a predictor decides.
+// decide has the device find and list the tokens that are taken. It waits only where a
+// predictor decides, for how many they are.
 func (r *routed) decide(x *Exec, b *Batch, s routedSaved) error {
 	in, at, n := b.Inner, s.decided, b.Tokens
 	d := kernel.Depths{
@@ -39,9 +39,9 @@ func (r *routed) decide(x *Exec, b *Batch, s routedSaved) error {
 	room := r.room(x)
 	x.Backend.ListTokens(x.Stream, d, at.rows, at.factors, in.positions(room), in.offsets(), at.taken, s.logits, b.Positions, b.Offsets,
 		n, b.Sequences, room)
+	in.Dispatch = b.Dispatch
 	if r.Predictor {
-		return in.read(b, room)
+		return in.read()
 	}
-	in.set(b, room, func(sequence int) int { return kernel.First(r.Capacity, b.tokensOf(x, sequence)) })
 	return nil
 }

@@ -106,7 +106,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 				b.selected[i] = p.subset()
 			}
 			if l.Routes() {
-				b.inner[i] = p.inner()
+				b.inner[i] = p.inner(l)
 			}
 			if e := l.Dispatches(); e.Count > 0 {
 				b.dispatch[i] = model.NewDispatch(r.x, e)

@@ -195,9 +195,9 @@ func (p *planner) subset() *model.Subset {
 }
 
 // inner makes the batch inside a layer that routes tokens.
-func (p *planner) inner() *model.Inner {
+func (p *planner) inner(l *model.Layer) *model.Inner {
 	x := p.r.x
-	return model.NewInner(x, p.take(x.BatchBytes()), p.host(x.InnerBytes()))
+	return model.NewInner(x, l, p.take(x.BatchBytes()), p.host(x.InnerBytes()))
 }
 
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {
