@@ -23,6 +23,8 @@ struct adamw {
  * of a mask. */
 enum { GRAIN = 16384 };
 
+enum { DYNMO_BLOCK = 32 }; /* rows and columns of a block of a matrix that is pruned by blocks */
+
 enum {
 	BLOCK = 4096,  /* elements of a sum of squares */
 	COLUMNS = 128, /* columns that a sum over rows takes in one go, or a multiple of them */
@@ -81,6 +83,10 @@ struct dynmo_cpu {
 	/* values += the products y·x over the tokens; three more behind each group may change */
 	void (*sample)(float *values, const float *y, const float *x, const int32_t *ends, int64_t slot,
 		const int32_t *inputs, int64_t outputs, int64_t width);
+	/* block.c: y[o·ldy + v] += Σ_i w[o·outer + i·inner]·x[i·ldx + v], o < DYNMO_BLOCK, i < depth,
+	 * v < width, a multiple of the lanes */
+	void (*block)(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w, int64_t outer, int64_t inner,
+		int64_t depth, int64_t width);
 };
 
 extern const struct dynmo_cpu dynmo_generic_kernels, dynmo_avx2_kernels, dynmo_avx512_kernels;

@@ -13,7 +13,6 @@
  * atomics, and bits that depend on nothing but operands and shape. Hopper's own
  * kernels (attention_hopper.cu) make 5, and add dq up in the order of keys. */
 #include "attention.cuh"
-#include "attention_grouped.cuh"
 #ifdef DYNMO_HOPPER
 #include "attention_hopper.cuh"
 
@@ -22,7 +21,9 @@ static bool has_hopper(const dynmo_cuda *k, attention_shape s) {
 }
 #endif
 
-static bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
+static bool has_tiles(const dynmo_cuda *k, attention_shape s) {
+	return k->attention != ATTENTION_PLAIN && (s.hs == 32 || s.hs == 64 || s.hs == 128);
+}
 
 /* The sum over 8 channels of x·y. */
 template <typename E> static __device__ __forceinline__ float dot8(const E *x, const E *y, float sum) {
@@ -80,99 +81,56 @@ template int32_t attention_stats_of(void *, query_stats *, const bf16 *, const b
 /* Bytes of workspace before something else: whole packs. */
 static size_t packs(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/* Attention of heads that have keys of their own: a row of qkv has 3c channels. */
 template <typename E>
-static int32_t forward_apart(const dynmo_cuda *k, void *stream, E *out, float *lse, const E *qkv, attention_shape s) {
-	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (k->attention != ATTENTION_PLAIN && has_tiles(s) && attention_aligned(qkv) && attention_aligned(out))
-			return attention_tiles_forward(stream, out, lse, qkv, s);
-	}
-	return attention_plain_forward(stream, out, lse, qkv, s, s.hs % 8 == 0 && attention_aligned(qkv));
-}
-
-template <typename E>
-static int32_t forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, attention_shape s, int n, int kv) {
+static int32_t forward(const dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv, attention_shape s, int n) {
 	const E *x = static_cast<const E *>(qkv);
-#ifdef DYNMO_HOPPER
+	E *y = static_cast<E *>(out);
 	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_hopper(k, s) && attention_aligned(qkv) && attention_aligned(out))
-			return attention_hopper_forward(stream, static_cast<E *>(out), lse, x, s, n, kv);
-	}
+		bool whole = attention_aligned(x) && attention_aligned(y);
+#ifdef DYNMO_HOPPER
+		if (has_hopper(k, s) && whole) return attention_hopper_forward(stream, y, lse, x, s, n);
 #endif
-	if (kv < s.nh) {
-		size_t rows = static_cast<size_t>(n);
-		void *copies;
-		int32_t status = workspace(k, rows * 3 * s.c * sizeof(E), &copies);
-		if (status == 0) status = attention_spread(stream, static_cast<E *>(copies), x, rows, attention_group_of(s.c, s.nh, kv));
-		if (status != 0) return status;
-		x = static_cast<const E *>(copies);
+		if (has_tiles(k, s) && whole) return attention_tiles_forward(stream, y, lse, x, s);
 	}
-	return forward_apart(k, stream, static_cast<E *>(out), lse, x, s);
+	return attention_plain_forward(stream, y, lse, x, s, s.hs % 8 == 0 && attention_aligned(x));
 }
 
 extern "C" int32_t dynmo_cuda_attention_forward(dynmo_cuda *k, void *stream, void *out, float *lse, const void *qkv,
 	const int32_t *offsets, int32_t b, int32_t longest, int32_t n, int32_t c, int32_t nh, int32_t kv) {
 	if (n == 0 || c == 0) return 0;
-	return BY_TYPE(k, forward, k, stream, out, lse, qkv, attention_shape_of(offsets, b, longest, c, nh), n, kv);
+	return BY_TYPE(k, forward, k, stream, out, lse, qkv, attention_shape_of(offsets, b, longest, c, nh, kv), n);
 }
 
-/* As forward_apart. */
-template <typename E>
-static int32_t backward_apart(const dynmo_cuda *k, void *stream, E *dx, const E *dy, const E *x, const E *y, const float *lse,
-	query_stats *stats, attention_shape s) {
-	bool vector = s.hs % 8 == 0 && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y);
-	int32_t status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
-	if (status != 0) return status;
-	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (k->attention != ATTENTION_PLAIN && has_tiles(s) && vector && attention_aligned(dx))
-			return attention_tiles_backward(stream, dx, dy, x, stats, s);
-	}
-	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
-}
-
-#ifdef DYNMO_HOPPER
-static int32_t backward_hopper(dynmo_cuda *k, void *stream, bf16 *dx, const bf16 *dy, const bf16 *x, const bf16 *y,
-	const float *lse, attention_shape s, int n, int kv) {
-	size_t stats = packs(static_cast<size_t>(n) * s.nh * sizeof(query_stats));
-	void *work;
-	int32_t status = workspace(k, stats + attention_hopper_bytes(s, n), &work);
-	query_stats *of = static_cast<query_stats *>(work);
-	if (status == 0) status = attention_stats_of(stream, of, dy, y, lse, s, true);
-	if (status != 0) return status;
-	return attention_hopper_backward(stream, dx, dy, x, of, static_cast<char *>(work) + stats, s, n, kv);
-}
-#endif
-
-/* The workspace has the statistics and, where heads share keys, copies of these and of
- * their gradients. */
+/* The workspace has the statistics, and what Hopper's kernels want. */
 template <typename E>
 static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout, const void *qkv, const void *out,
-	const float *lse, attention_shape s, int n, int kv) {
+	const float *lse, attention_shape s, int n) {
 	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
 	E *dx = static_cast<E *>(dqkv);
-	size_t rows = static_cast<size_t>(n), stats = packs(rows * s.nh * sizeof(query_stats));
+	bool vector = s.hs % 8 == 0 && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y);
+	bool whole = sizeof(E) == sizeof(bf16) && vector && attention_aligned(dx), hopper = false;
+	size_t bytes = packs(static_cast<size_t>(n) * s.nh * sizeof(query_stats)), more = 0;
 #ifdef DYNMO_HOPPER
-	if constexpr (sizeof(E) == sizeof(bf16)) {
-		if (has_hopper(k, s) && attention_aligned(dx) && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y)) return backward_hopper(k, stream, dx, dy, x, y, lse, s, n, kv);
-	}
+	hopper = whole && has_hopper(k, s);
+	if (hopper) more = attention_hopper_bytes(s, n);
 #endif
-	size_t copies = kv < s.nh ? packs(rows * 3 * s.c * sizeof(E)) : 0;
 	void *work;
-	int32_t status = workspace(k, stats + 2 * copies, &work);
+	int32_t status = workspace(k, bytes + more, &work);
+	query_stats *stats = static_cast<query_stats *>(work);
+	if (status == 0) status = attention_stats_of(stream, stats, dy, y, lse, s, vector);
 	if (status != 0) return status;
-	query_stats *of = static_cast<query_stats *>(work);
-	if (kv == s.nh) return backward_apart(k, stream, dx, dy, x, y, lse, of, s);
-	attention_group g = attention_group_of(s.c, s.nh, kv);
-	E *copy = reinterpret_cast<E *>(static_cast<char *>(work) + stats);
-	E *gradient = reinterpret_cast<E *>(static_cast<char *>(work) + stats + copies);
-	status = attention_spread(stream, copy, x, rows, g);
-	if (status == 0) status = backward_apart<E>(k, stream, gradient, dy, copy, y, lse, of, s);
-	return status == 0 ? attention_collect<E>(stream, dx, gradient, rows, g) : status;
+	if constexpr (sizeof(E) == sizeof(bf16)) {
+#ifdef DYNMO_HOPPER
+		if (hopper) return attention_hopper_backward(stream, dx, dy, x, stats, static_cast<char *>(work) + bytes, s, n);
+#endif
+		if (whole && has_tiles(k, s)) return attention_tiles_backward(stream, dx, dy, x, stats, s);
+	}
+	return attention_plain_backward(stream, dx, dy, x, stats, s, vector);
 }
 
 extern "C" int32_t dynmo_cuda_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
 	const void *qkv, const void *out, const float *lse, const int32_t *offsets, int32_t b, int32_t longest,
 	int32_t n, int32_t c, int32_t nh, int32_t kv) {
 	if (n == 0 || c == 0) return 0;
-	return BY_TYPE(k, backward, k, stream, dqkv, dout, qkv, out, lse, attention_shape_of(offsets, b, longest, c, nh), n, kv);
+	return BY_TYPE(k, backward, k, stream, dqkv, dout, qkv, out, lse, attention_shape_of(offsets, b, longest, c, nh, kv), n);
 }

@@ -12,7 +12,8 @@
  * where lse2 and mean are the query's. x, y and the sums stay in registers, each
  * warp has its own 16·MT rows, and p and ds turn into operands where they are:
  * nothing goes through shared memory but the tiles of u and w, and each sum is
- * made in ascending order of columns. Blocks with most tiles start first. */
+ * made in ascending order of columns; by keys, of all heads that share them, one
+ * head after the other. Blocks with most tiles start first. */
 #include "attention_tile.cuh"
 
 namespace {
@@ -109,10 +110,16 @@ __device__ __forceinline__ void differentiate(gradient_rows<HS, MT, KEYS> &r, co
 template <bool KEYS> struct gradient_head {
 	head_rows<const bf16> x, y, u, w;
 	const query_stats *stats;
+	/* Goes on to the queries of the next head, of those that share keys. */
+	__device__ __forceinline__ void next(attention_shape s, int t) {
+		u.first += s.hs;
+		w.first += s.hs;
+		stats += t;
+	}
 	__device__ __forceinline__ gradient_head(const bf16 *dout, const bf16 *qkv, const query_stats *all,
 		attention_shape s, attention_head head) {
-		head_rows<const bf16> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
-		head_rows<const bf16> v = rows_of(qkv, s, head, 3, 2), dy = rows_of(dout, s, head, 1, 0);
+		head_rows<const bf16> q = part_of(qkv, s, head, 0), k = part_of(qkv, s, head, 1);
+		head_rows<const bf16> v = part_of(qkv, s, head, 2), dy = rows_of(dout, s, head);
 		x = KEYS ? k : q;
 		y = KEYS ? v : dy;
 		u = KEYS ? q : k;
@@ -149,37 +156,47 @@ __device__ __forceinline__ void load_columns(column_tile<HS> &tile, const gradie
 	cp_async_commit();
 }
 
-/* Grid (b·nh, tiles of rows). */
+/* The heads whose sums a block makes. */
+template <bool KEYS> __device__ __forceinline__ int heads_of(attention_shape s) { return KEYS ? s.nh / s.kv : 1; }
+
+/* Grid (b·nh or, by keys, b·kv, tiles of rows). */
 template <int HS, int MT, bool KEYS>
 __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 	attention_backward(bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, attention_shape s) {
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	DYNAMIC_SHARED(column_tile<HS>, tiles);
 	int block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y, row = block * ROWS + warp_rows<MT>(threadIdx.x);
-	attention_head head(s, blockIdx.x);
+	attention_head head(s, blockIdx.x * heads_of<KEYS>(s));
 	if (block * ROWS >= head.t) return;
 	int begins = KEYS ? block * ROWS : 0, ends = KEYS ? head.t : min((block + 1) * ROWS, head.t);
+	int left = (ends - begins + TILE_ROWS - 1) / TILE_ROWS * heads_of<KEYS>(s); /* tiles of columns */
 	gradient_head<KEYS> h(dout, qkv, stats, s, head);
 	load_columns<HS, KEYS>(tiles[0], h, begins, head.t);
 	gradient_rows<HS, MT, KEYS> r;
 	begin<HS, MT, KEYS>(r, tiles[1].u + warp_rows<MT>(threadIdx.x) * TILE_STRIDE<HS>, h, row, head.t); /* its place is free */
-	for (int first = begins, stage = 0; first < ends; first += TILE_ROWS, stage ^= 1) {
+	for (int first = begins, stage = 0; left > 0; left--, stage ^= 1) {
 		cp_async_wait<0>();
 		__syncthreads(); /* this tile is there, and no thread reads the other any more */
-		if (first + TILE_ROWS < ends) load_columns<HS, KEYS>(tiles[stage ^ 1], h, first + TILE_ROWS, head.t);
+		int next = first + TILE_ROWS;
+		if (KEYS && next >= ends) {
+			next = begins;
+			h.next(s, head.t);
+		}
+		if (left > 1) load_columns<HS, KEYS>(tiles[stage ^ 1], h, next, head.t);
 #pragma unroll 1 /* more would spill */
 		for (int column = 0; column < TILE_ROWS; column += 16)
 			if (KEYS ? first + column + 15 >= row : first + column < row + 16 * MT)
 				differentiate<HS, MT, KEYS>(r, tiles[stage], row, first, column, s.scale * LOG2_E);
+		first = next;
 	}
 	__syncthreads(); /* no thread reads a tile any more */
-	head = attention_head(s, block_again()); /* all anew, as registers are scarce in the loop */
+	head = attention_head(s, block_again() * heads_of<KEYS>(s)); /* all anew, as registers are scarce in the loop */
 	row = block * ROWS + warp_rows<MT>(thread_again());
 	bf16 *mine = tiles[0].u + (row - block * ROWS) * TILE_STRIDE<HS>;
 #pragma unroll
 	for (int m = 0; m < MT; m++) {
-		store_d<HS>(rows_of(dqkv, s, head, 3, KEYS), mine, r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
-		if constexpr (KEYS) store_d<HS>(rows_of(dqkv, s, head, 3, 2), mine, r.dy[m], row + 16 * m, head.t, {1, 1});
+		store_d<HS>(part_of(dqkv, s, head, KEYS), mine, r.dx[m], row + 16 * m, head.t, {s.scale, s.scale});
+		if constexpr (KEYS) store_d<HS>(part_of(dqkv, s, head, 2), mine, r.dy[m], row + 16 * m, head.t, {1, 1});
 	}
 }
 
@@ -190,7 +207,7 @@ int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, co
 	constexpr size_t BYTES = 2 * sizeof(column_tile<HS>);
 	int32_t status = allow_shared(attention_backward<HS, MT, KEYS>, BYTES);
 	if (status != 0) return status;
-	dim3 grid(s.b * s.nh, (s.t + ROWS - 1) / ROWS);
+	dim3 grid(s.b * (KEYS ? s.kv : s.nh), (s.t + ROWS - 1) / ROWS);
 	LAUNCH((attention_backward<HS, MT, KEYS>), grid, TILE_THREADS, BYTES, stream, dqkv, dout, qkv, stats, s);
 	return launched();
 }

@@ -53,10 +53,9 @@ struct key_block {
 	attention_head h; /* of the queries that come first */
 	int sequence, kv, share, key, width; /* head with keys, heads that share it, first key, channels of a row of qkv */
 
-	__device__ __forceinline__ key_block(attention_shape s, int heads, int block)
-		: h(s, block % (s.b * heads) / heads * s.nh + block % heads * (s.nh / heads)),
-		  sequence(block % (s.b * heads) / heads), kv(block % heads), share(s.nh / heads),
-		  key(block / (s.b * heads) * HOPPER_ROWS), width(s.c + 2 * heads * s.hs) {}
+	__device__ __forceinline__ key_block(attention_shape s, int block)
+		: h(s, block % (s.b * s.kv) * (s.nh / s.kv)), sequence(block % (s.b * s.kv) / s.kv), kv(block % s.kv),
+		  share(s.nh / s.kv), key(block / (s.b * s.kv) * HOPPER_ROWS), width(s.c + 2 * s.kv * s.hs) {}
 	__device__ __forceinline__ int tiles() const { return (h.t + QUERIES - 1) / QUERIES; }
 	/* The steps of the block, and the query head and tile of each. */
 	__device__ __forceinline__ int steps() const { return share * (tiles() - key / QUERIES); }
@@ -254,7 +253,7 @@ __device__ __forceinline__ void step_of(key_group<HS> &r, backward_memory<HS> &m
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __grid_constant__ tensor_map keys,
 	const __grid_constant__ tensor_map queries, const __grid_constant__ tensor_map dout, bf16 *dqkv,
-	const query_stats *stats, query_sums sums, attention_shape s, int kv) {
+	const query_stats *stats, query_sums sums, attention_shape s) {
 	DYNAMIC_SHARED(unsigned char, shared);
 	backward_memory<HS> &memory = at_panel<backward_memory<HS>>(shared);
 	if (threadIdx.x == 0) {
@@ -262,7 +261,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 		open_barriers(memory);
 	}
 	__syncthreads();
-	key_block b(s, kv, memory.block);
+	key_block b(s, memory.block);
 	if (b.key >= b.h.t) return;
 	int group = my_group(), row = 64 * group;
 	if (group == HOPPER_GROUPS) {
@@ -285,7 +284,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 	row += threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
 	head_rows<bf16> dk = {dqkv + static_cast<int64_t>(b.h.first) * b.width + s.c + b.kv * HS, static_cast<size_t>(b.width)};
 	store_rows(dk, memory.k, row, r.dk, b.key + row, b.h.t, {s.scale, s.scale});
-	dk.first += kv * HS; /* now of values */
+	dk.first += s.kv * HS; /* now of values */
 	store_rows(dk, memory.v, row, r.dv, b.key + row, b.h.t, {1, 1});
 }
 
@@ -294,12 +293,12 @@ size_t all_tiles(attention_shape s, int n) { return (static_cast<size_t>(n) / QU
 
 template <int HS>
 int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, void *work,
-	attention_shape s, int n, int kv) {
+	attention_shape s, int n) {
 	constexpr size_t BYTES = shared_bytes<backward_memory<HS>>;
 	size_t tiles = all_tiles(s, n);
 	float4 *sums = static_cast<float4 *>(work);
 	int *counts = reinterpret_cast<int *>(sums + tiles * (HS / 8) * GROUP_THREADS);
-	int width = s.c + 2 * kv * HS;
+	int width = s.c + 2 * s.kv * HS;
 	tensor_map keys, queries, gradients;
 	int32_t status = tensor_map_of(&keys, qkv, n, width, HOPPER_ROWS);
 	if (status == 0) status = tensor_map_of(&queries, qkv, n, width, QUERIES);
@@ -309,9 +308,9 @@ int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, co
 		status = static_cast<int32_t>(
 			cudaMemsetAsync(counts, 0, (tiles + 1) * sizeof(int), static_cast<cudaStream_t>(stream)));
 	if (status != 0) return status;
-	unsigned blocks = s.b * kv * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
+	unsigned blocks = s.b * s.kv * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
 	LAUNCH(attention_backward<HS>, blocks, HOPPER_THREADS, BYTES, stream, keys, queries, gradients, dqkv, stats,
-		query_sums{sums, counts, counts + tiles}, s, kv);
+		query_sums{sums, counts, counts + tiles}, s);
 	return launched();
 }
 
@@ -323,7 +322,7 @@ size_t attention_hopper_bytes(attention_shape s, int n) {
 }
 
 int32_t attention_hopper_backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats,
-	void *work, attention_shape s, int n, int kv) {
-	return s.hs == 64 ? backward<64>(stream, dqkv, dout, qkv, stats, work, s, n, kv)
-	                  : backward<128>(stream, dqkv, dout, qkv, stats, work, s, n, kv);
+	void *work, attention_shape s, int n) {
+	return s.hs == 64 ? backward<64>(stream, dqkv, dout, qkv, stats, work, s, n)
+	                  : backward<128>(stream, dqkv, dout, qkv, stats, work, s, n);
 }

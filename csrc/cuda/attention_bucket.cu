@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	int row = blockIdx.y * TILE_ROWS, rows = min(TILE_ROWS, h.t - row);
 	if (rows <= 0) return;
 	sorted_side queries = side_of(by, s, h, blockIdx.x, 0), keys = side_of(by, s, h, blockIdx.x, 1);
-	sorted_rows<const bf16> k = sorted(rows_of(qkv, s, h, 3, 1), keys), v = sorted(rows_of(qkv, s, h, 3, 2), keys);
+	sorted_rows<const bf16> k = sorted(part_of(qkv, s, h, 1), keys), v = sorted(part_of(qkv, s, h, 2), keys);
 	auto begin = [&](int column, int stage) {
 		bf16 *to = shared + stage * 2 * TILE_SIZE<HS>;
 		load_sorted<HS>(to, k, column, h.t);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 		cp_async_commit();
 	};
 	bf16 *second = shared + 2 * TILE_SIZE<HS>; /* tile, whose place is free */
-	load_sorted<HS>(second, sorted(rows_of(qkv, s, h, 3, 0), queries), row, h.t);
+	load_sorted<HS>(second, sorted(part_of(qkv, s, h, 0), queries), row, h.t);
 	cp_async_commit();
 	reach_all<false>(seen, queries, keys, by.count, row, h.t);
 	int end = seen[rows - 1].hi, column = seen[0].lo;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 		if (threadIdx.x % 4 == 0 && mine + g + 8 * half < h.t)
 			lse[h.sums(s) + queries.order[mine + g + 8 * half]] = sum == 0 ? -INFINITY : r.largest[half] * LN_2 + logf(sum);
 	}
-	store_sorted<HS>(sorted(rows_of(out, s, h, 1, 0), queries), shared, r.o, mine, h.t, inverse[0],
+	store_sorted<HS>(sorted(rows_of(out, s, h), queries), shared, r.o, mine, h.t, inverse[0],
 		inverse[1]);
 }
 

@@ -68,8 +68,8 @@ template <bool KEYS> struct sorted_head {
 	__device__ __forceinline__ sorted_head(const bf16 *dout, const bf16 *qkv, const query_stats *all,
 		attention_buckets by, attention_shape s, attention_head h, int i)
 		: own(side_of(by, s, h, i, KEYS)), others(side_of(by, s, h, i, !KEYS)), stats(all + h.sums(s)) {
-		head_rows<const bf16> q = rows_of(qkv, s, h, 3, 0), k = rows_of(qkv, s, h, 3, 1);
-		head_rows<const bf16> v = rows_of(qkv, s, h, 3, 2), dy = rows_of(dout, s, h, 1, 0);
+		head_rows<const bf16> q = part_of(qkv, s, h, 0), k = part_of(qkv, s, h, 1);
+		head_rows<const bf16> v = part_of(qkv, s, h, 2), dy = rows_of(dout, s, h);
 		x = sorted(KEYS ? k : q, own);
 		y = sorted(KEYS ? v : dy, own);
 		u = sorted(KEYS ? q : k, others);
@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(TILE_THREADS, 2) bucket_backward(bf16 *dqkv, c
 	}
 	cp_async_wait<0>(); /* of own rows, where there was no column */
 	__syncthreads();
-	store_sorted<HS>(sorted(rows_of(dqkv, s, head, 3, KEYS), h.own), tiles->x, dx, mine, head.t, s.scale, s.scale);
-	if constexpr (KEYS) store_sorted<HS>(sorted(rows_of(dqkv, s, head, 3, 2), h.own), tiles->x, dy, mine, head.t, 1, 1);
+	store_sorted<HS>(sorted(part_of(dqkv, s, head, KEYS), h.own), tiles->x, dx, mine, head.t, s.scale, s.scale);
+	if constexpr (KEYS) store_sorted<HS>(sorted(part_of(dqkv, s, head, 2), h.own), tiles->x, dy, mine, head.t, 1, 1);
 }
 
 template <int HS, bool KEYS>

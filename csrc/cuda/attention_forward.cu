@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 && __CUDACC_VER_MAJOR__
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	int first = (gridDim.y - 1 - blockIdx.y) * ROWS, query = first + warp_rows<MT>(threadIdx.x);
 	if (first >= h.t) return;
-	head_rows<const bf16> q = rows_of(qkv, s, h, 3, 0), k = rows_of(qkv, s, h, 3, 1), v = rows_of(qkv, s, h, 3, 2);
+	head_rows<const bf16> q = part_of(qkv, s, h, 0), k = part_of(qkv, s, h, 1), v = part_of(qkv, s, h, 2);
 	int end = min(first + ROWS, h.t);
 	load_tile<HS>(shared, k, 0, h.t);
 	load_tile<HS>(shared + TILE_SIZE<HS>, v, 0, h.t);
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 && __CUDACC_VER_MAJOR__
 	__syncthreads(); /* no thread reads a tile any more */
 	h = attention_head(s, block_again()); /* all anew, as registers are scarce in the loop */
 	int own = warp_rows<MT>(thread_again());
-	finish<HS, MT>(r, shared + own * TILE_STRIDE<HS>, rows_of(out, s, h, 1, 0), lse + h.sums(s),
+	finish<HS, MT>(r, shared + own * TILE_STRIDE<HS>, rows_of(out, s, h), lse + h.sums(s),
 		(gridDim.y - 1 - blockIdx.y) * ROWS + own, h.t);
 }
 

@@ -130,7 +130,7 @@ int32_t find(void *stream, int32_t *bucket, const void *qkv, uint64_t key, int b
 extern "C" int32_t dynmo_cuda_attention_hash(dynmo_cuda *k, void *stream, int32_t *order, int32_t *starts, double *pairs,
 	const void *qkv, const int32_t *offsets, uint64_t key, int32_t buckets, int32_t b, int32_t longest, int32_t n,
 	int32_t c, int32_t nh) {
-	attention_shape s = attention_shape_of(offsets, b, longest, c, nh);
+	attention_shape s = attention_shape_of(offsets, b, longest, c, nh, nh);
 	size_t all = static_cast<size_t>(n) * 2 * nh, heads = static_cast<size_t>(b) * nh;
 	int bits = 0;
 	while (1 << bits < buckets) bits++;

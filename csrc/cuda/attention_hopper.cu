@@ -34,8 +34,8 @@ template <int HS> __device__ __forceinline__ void open_barriers(forward_memory<H
 /* Loads queries from row `first` of the head on, and keys and values up to row end. */
 template <int HS>
 __device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_map &qkv, attention_shape s,
-	attention_head h, int kv, int first, int end) {
-	int group = h.number / (s.nh / kv), keys = s.c + group * HS, values = keys + kv * HS;
+	attention_head h, int first, int end) {
+	int group = h.number / (s.nh / s.kv), keys = s.c + group * HS, values = keys + s.kv * HS;
 	memory.q.load(qkv, h.number * HS, h.first + first, &memory.q_full);
 	for (int key = 0, tile = 0; key < end; key += HOPPER_ROWS, tile++) {
 		int stage = tile % HOPPER_STAGES, parity = tile / HOPPER_STAGES % 2;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void finish(query_group<HS> &r, head_panels<HS, HOPPE
 /* Grid (b·nh, tiles of queries); those with most keys start first. */
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __grid_constant__ tensor_map qkv,
-	bf16 *out, float *lse, attention_shape s, int kv) {
+	bf16 *out, float *lse, attention_shape s) {
 	DYNAMIC_SHARED(unsigned char, shared);
 	forward_memory<HS> &memory = at_panel<forward_memory<HS>>(shared);
 	attention_head h(s, blockIdx.x);
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	int group = my_group();
 	if (group == HOPPER_GROUPS) {
 		give_registers<LOADING>();
-		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s, h, kv, first, end);
+		if (threadIdx.x % GROUP_THREADS == 0) load(memory, qkv, s, h, first, end);
 		return;
 	}
 	take_registers<MULTIPLYING>();
@@ -140,23 +140,23 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_forward(const __g
 	r.sum[0] = r.sum[1] = 0;
 	attend(r, memory, 64 * group, first, end, s.scale * LOG2_E);
 	threads_meet(1 + group, GROUP_THREADS); /* no warp's product reads the group's queries any more; products hold warps together, so that no order of threads shows it */
-	finish(r, memory.q, 64 * group, rows_of(out, s, h, 1, 0), lse + h.sums(s), first, h.t);
+	finish(r, memory.q, 64 * group, rows_of(out, s, h), lse + h.sums(s), first, h.t);
 }
 
 template <int HS>
-int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n, int kv) {
+int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n) {
 	constexpr size_t BYTES = shared_bytes<forward_memory<HS>>;
 	tensor_map map;
-	int32_t status = tensor_map_of(&map, qkv, n, s.c + 2 * kv * HS, HOPPER_ROWS);
+	int32_t status = tensor_map_of(&map, qkv, n, s.c + 2 * s.kv * HS, HOPPER_ROWS);
 	if (status == 0) status = allow_shared(attention_forward<HS>, BYTES);
 	if (status != 0) return status;
 	dim3 grid(s.b * s.nh, (s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
-	LAUNCH(attention_forward<HS>, grid, HOPPER_THREADS, BYTES, stream, map, out, lse, s, kv);
+	LAUNCH(attention_forward<HS>, grid, HOPPER_THREADS, BYTES, stream, map, out, lse, s);
 	return launched();
 }
 
 } // namespace
 
-int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n, int kv) {
-	return s.hs == 64 ? forward<64>(stream, out, lse, qkv, s, n, kv) : forward<128>(stream, out, lse, qkv, s, n, kv);
+int32_t attention_hopper_forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n) {
+	return s.hs == 64 ? forward<64>(stream, out, lse, qkv, s, n) : forward<128>(stream, out, lse, qkv, s, n);
 }

@@ -13,8 +13,8 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 	s.t = head.t;
 	int row = (gridDim.y - 1 - blockIdx.y) * ROWS, channel = blockIdx.z * SLICES * WIDTH;
 	if (row >= s.t) return;
-	head_rows<const E> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
-	head_rows<const E> v = rows_of(qkv, s, head, 3, 2);
+	head_rows<const E> q = part_of(qkv, s, head, 0), k = part_of(qkv, s, head, 1);
+	head_rows<const E> v = part_of(qkv, s, head, 2);
 	float o[SLICES][SIDE][2], largest[SIDE], sum[SIDE];
 	clear<SLICES>(o);
 #pragma unroll
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 		if (channel == 0 && my_column() == 0 && query < s.t)
 			lse[head.sums(s) + query] = largest[i] * LN_2 + logf(total);
 	}
-	store<SLICES>(rows_of(out, s, head, 1, 0), o, inverse, row, channel, s);
+	store<SLICES>(rows_of(out, s, head), o, inverse, row, channel, s);
 }
 
 /* Turns scores and y·wᵀ of a tile into p and ds, as in attention_backward.cu. */
@@ -66,33 +66,41 @@ __device__ __forceinline__ void probabilities(score_block &p, score_block &ds, c
 		}
 }
 
-/* Grid (b·nh, tiles of rows, parts of the head). */
+/* Grid (b·nh or, by keys, b·kv, tiles of rows, parts of the head). By keys a block goes
+ * over the queries of all heads that share them, one head after the other. */
 template <typename E, int SLICES, bool KEYS>
 __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout, const E *qkv,
 	const query_stats *stats, attention_shape s, bool vector) {
 	SHARED(stage, shared, );
-	attention_head head(s, blockIdx.x);
+	int heads = KEYS ? s.nh / s.kv : 1;
+	attention_head head(s, blockIdx.x * heads);
 	s.t = head.t;
+	stats += head.sums(s);
 	int block = KEYS ? blockIdx.y : gridDim.y - 1 - blockIdx.y;
 	int row = block * ROWS, channel = blockIdx.z * SLICES * WIDTH;
 	if (row >= s.t) return;
-	head_rows<const E> q = rows_of(qkv, s, head, 3, 0), k = rows_of(qkv, s, head, 3, 1);
-	head_rows<const E> v = rows_of(qkv, s, head, 3, 2), dy = rows_of(dout, s, head, 1, 0);
+	head_rows<const E> q = part_of(qkv, s, head, 0), k = part_of(qkv, s, head, 1);
+	head_rows<const E> v = part_of(qkv, s, head, 2), dy = rows_of(dout, s, head);
 	head_rows<const E> u = KEYS ? q : k, w = KEYS ? dy : v;
 	float du[SLICES][SIDE][2], dw[KEYS ? SLICES : 1][SIDE][2];
 	clear<SLICES>(du);
 	clear<KEYS ? SLICES : 1>(dw);
-	for (int column = KEYS ? row : 0; column < (KEYS ? s.t : row + 1); column += ROWS) {
-		score_block p, ds;
-		multiply(p, shared, KEYS ? k : q, row, u, column, s, vector);
-		multiply(ds, shared, KEYS ? v : dy, row, w, column, s, vector);
-		probabilities<KEYS>(p, ds, stats + head.sums(s), row, column, s);
-		accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
-		if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
+	for (int left = heads; left > 0; left--) {
+		for (int column = KEYS ? row : 0; column < (KEYS ? s.t : row + 1); column += ROWS) {
+			score_block p, ds;
+			multiply(p, shared, KEYS ? k : q, row, u, column, s, vector);
+			multiply(ds, shared, KEYS ? v : dy, row, w, column, s, vector);
+			probabilities<KEYS>(p, ds, stats, row, column, s);
+			accumulate<SLICES>(du, shared, ds, u, column, channel, s, vector);
+			if constexpr (KEYS) accumulate<SLICES>(dw, shared, p, w, column, channel, s, vector);
+		}
+		u.first += s.hs;
+		w.first += s.hs;
+		stats += s.t;
 	}
-	head = attention_head(s, block_again()); /* anew, as registers are scarce in the loop */
-	store<SLICES>(rows_of(dqkv, s, head, 3, KEYS), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
-	if constexpr (KEYS) store<SLICES>(rows_of(dqkv, s, head, 3, 2), dw, {1, 1, 1, 1}, row, channel, s);
+	head = attention_head(s, block_again() * heads); /* anew, as registers are scarce in the loop */
+	store<SLICES>(part_of(dqkv, s, head, KEYS), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
+	if constexpr (KEYS) store<SLICES>(part_of(dqkv, s, head, 2), dw, {1, 1, 1, 1}, row, channel, s);
 }
 
 template <typename E, int SLICES>
@@ -102,6 +110,7 @@ int32_t both(void *stream, E *dqkv, const E *dout, const E *qkv, const query_sta
 	LAUNCH((plain_backward<E, SLICES, false>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, s, vector);
 	int32_t status = launched();
 	if (status != 0) return status;
+	grid.x = s.b * s.kv;
 	LAUNCH((plain_backward<E, SLICES, true>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, s, vector);
 	return launched();
 }

@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 	int row = blockIdx.y * ROWS, channel = blockIdx.z * SLICES * WIDTH;
 	if (row >= s.t) return;
 	sorted_side queries = side_of(by, s, head, blockIdx.x, 0), keys = side_of(by, s, head, blockIdx.x, 1);
-	sorted_rows<const E> q = sorted(rows_of(qkv, s, head, 3, 0), queries), k = sorted(rows_of(qkv, s, head, 3, 1), keys);
-	sorted_rows<const E> v = sorted(rows_of(qkv, s, head, 3, 2), keys);
+	sorted_rows<const E> q = sorted(part_of(qkv, s, head, 0), queries), k = sorted(part_of(qkv, s, head, 1), keys);
+	sorted_rows<const E> v = sorted(part_of(qkv, s, head, 2), keys);
 	int rows = min(ROWS, s.t - row);
 	reach_all<false>(seen, queries, keys, by.count, row, s.t);
 	float o[SLICES][SIDE][2], largest[SIDE], sum[SIDE];
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1)
 		if (channel == 0 && my_column() == 0 && at < rows)
 			lse[head.sums(s) + queries.order[row + at]] = total == 0 ? -INFINITY : largest[i] * LN_2 + logf(total);
 	}
-	store<SLICES>(sorted(rows_of(out, s, head, 1, 0), queries), o, inverse, row, channel, s);
+	store<SLICES>(sorted(rows_of(out, s, head), queries), o, inverse, row, channel, s);
 }
 
 /* Turns scores and y·wᵀ of a tile into p and ds. stats are the head's. */
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(THREADS) sparse_backward(E *dqkv, const E *dou
 	if (row >= s.t) return;
 	sorted_side queries = side_of(by, s, head, blockIdx.x, 0), keys = side_of(by, s, head, blockIdx.x, 1);
 	sorted_side own = KEYS ? keys : queries, others = KEYS ? queries : keys;
-	sorted_rows<const E> q = sorted(rows_of(qkv, s, head, 3, 0), queries), k = sorted(rows_of(qkv, s, head, 3, 1), keys);
-	sorted_rows<const E> v = sorted(rows_of(qkv, s, head, 3, 2), keys), dy = sorted(rows_of(dout, s, head, 1, 0), queries);
+	sorted_rows<const E> q = sorted(part_of(qkv, s, head, 0), queries), k = sorted(part_of(qkv, s, head, 1), keys);
+	sorted_rows<const E> v = sorted(part_of(qkv, s, head, 2), keys), dy = sorted(rows_of(dout, s, head), queries);
 	sorted_rows<const E> u = KEYS ? q : k, w = KEYS ? dy : v;
 	int rows = min(ROWS, s.t - row);
 	reach_all<KEYS>(seen, own, others, by.count, row, s.t);
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(THREADS) sparse_backward(E *dqkv, const E *dou
 	}
 	head = attention_head(s, block_again()); /* anew, as registers are scarce in the loop */
 	own = side_of(by, s, head, block_again(), KEYS);
-	store<SLICES>(sorted(rows_of(dqkv, s, head, 3, KEYS), own), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
-	if constexpr (KEYS) store<SLICES>(sorted(rows_of(dqkv, s, head, 3, 2), own), dw, {1, 1, 1, 1}, row, channel, s);
+	store<SLICES>(sorted(part_of(dqkv, s, head, KEYS), own), du, {s.scale, s.scale, s.scale, s.scale}, row, channel, s);
+	if constexpr (KEYS) store<SLICES>(sorted(part_of(dqkv, s, head, 2), own), dw, {1, 1, 1, 1}, row, channel, s);
 }
 
 bool has_tiles(attention_shape s) { return s.hs == 32 || s.hs == 64 || s.hs == 128; }
@@ -163,7 +163,7 @@ extern "C" int32_t dynmo_cuda_sparse_attention_forward(dynmo_cuda *k, void *stre
 	int32_t longest, int32_t n, int32_t c, int32_t nh) {
 	if (n == 0 || c == 0) return 0;
 	return BY_TYPE(k, forward, stream, out, lse, qkv, attention_buckets{order, starts, buckets},
-		attention_shape_of(offsets, b, longest, c, nh));
+		attention_shape_of(offsets, b, longest, c, nh, nh));
 }
 
 extern "C" int32_t dynmo_cuda_sparse_attention_backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dout,
@@ -174,5 +174,5 @@ extern "C" int32_t dynmo_cuda_sparse_attention_backward(dynmo_cuda *k, void *str
 	int32_t status = workspace(k, static_cast<size_t>(n) * nh * sizeof(query_stats), &stats);
 	if (status != 0) return status;
 	return BY_TYPE(k, backward, stream, dqkv, dout, qkv, out, lse, static_cast<query_stats *>(stats),
-		attention_buckets{order, starts, buckets}, attention_shape_of(offsets, b, longest, c, nh));
+		attention_buckets{order, starts, buckets}, attention_shape_of(offsets, b, longest, c, nh, nh));
 }

@@ -89,6 +89,15 @@ void dynmo_cpu_spmm_backward_input(const dynmo_cpu *k, float *work, float *dinp,
 	const int32_t *row_ptr, const int32_t *col_idx, const float *values, int64_t rows, int64_t cols, int64_t n);
 void dynmo_cpu_sddmm(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
 	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n);
+/* The same of a matrix whose entries are whole blocks of 32 x 32. work has the floats that
+ * dynmo_cpu_blocks_work returns. */
+int64_t dynmo_cpu_blocks_work(int64_t rows, int64_t cols);
+void dynmo_cpu_blocks_forward(const dynmo_cpu *k, float *work, float *out, const float *inp, const int32_t *row_ptr,
+	const int32_t *col_idx, const float *values, const float *bias, int64_t rows, int64_t cols, int64_t n);
+void dynmo_cpu_blocks_backward_input(const dynmo_cpu *k, float *work, float *dinp, const float *dout,
+	const int32_t *row_ptr, const int32_t *col_idx, const float *values, int64_t rows, int64_t cols, int64_t n);
+void dynmo_cpu_blocks_sample(const dynmo_cpu *k, float *work, float *dvalues, float *dbias, const float *dout,
+	const float *inp, const int32_t *row_ptr, const int32_t *col_idx, int64_t rows, int64_t cols, int64_t n);
 
 /* qkv (n, width), of which the first heads·hs channels of a row turn; table has `places`
  * rows of hs. */

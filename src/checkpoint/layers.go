@@ -119,7 +119,7 @@ func (s stored) dense() ([]byte, error) {
 		return nil, err
 	}
 	put := func(i, k int) { binary.LittleEndian.PutUint32(values[4*i:], math.Float32bits(float32(w.At(k)))) }
-	if p.Format != model.CSR {
+	if !p.Format.Sparse() {
 		for i := range w.Len() {
 			put(i, i)
 		}

@@ -13,6 +13,7 @@ import (
 // makes one forward and two backward.
 type crossing struct {
 	device, precision string
+	structure         string // prune.structure
 	from              float64
 	source            string // where the number is from
 }
@@ -21,9 +22,12 @@ type crossing struct {
 // settings and sparsity alone, never what a run measures, so that bits do not depend on
 // how fast a machine was.
 var crossings = []crossing{
-	{"cpu", "f32", 0.7, "measured with dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster"},
-	{"cuda", "f32", 0.75, "estimated: the paper's crossing with cuBLAS (figure 6)"},
-	{"cuda", "bf16", 1, "estimated: tensor cores make dense products faster up to about 99 % of zeros"},
+	{"cpu", "f32", "unstructured", 0.7, "measured with dynmo bench spmm: below 50 % on a Zen 5 core, near 65 % on a Zen 4, later where dense products are faster"},
+	{"cuda", "f32", "unstructured", 0.75, "estimated: the paper's crossing with cuBLAS (figure 6)"},
+	{"cuda", "bf16", "unstructured", 1, "estimated: tensor cores make dense products faster up to about 99 % of zeros"},
+	{"cpu", "f32", "block32", 0.4, "measured with dynmo bench spmm --structure block32: near 38 % on a Zen 5 core with the BLAS's AVX-512 kernels, below 20 % with its AVX2 ones"},
+	{"cuda", "f32", "block32", 0.7, "estimated: a product of blocks at a third of the rate of the dense one"},
+	{"cuda", "bf16", "block32", 0.8, "estimated: a product of blocks at a fifth of the rate of the dense one"},
 }
 
 // never is a sparsity that no matrix reaches.
@@ -35,9 +39,9 @@ func (c Config) CSRFrom() float64 {
 	if c.Prune.Structure == "2:4" {
 		return never
 	}
-	from := c.crossing().from
-	if x, ok := number(c.Prune.CSRFrom); ok {
-		from = x
+	from, ok := number(c.Prune.CSRFrom)
+	if !ok {
+		from = c.crossing().from
 	}
 	if from == 1 {
 		return never
@@ -45,10 +49,11 @@ func (c Config) CSRFrom() float64 {
 	return from
 }
 
-// crossing returns what is known of the settings' device and precision.
+// crossing returns what is known of the settings' device, precision and structure, which is
+// not 2:4.
 func (c Config) crossing() crossing {
 	for _, known := range crossings {
-		if known.device == c.Device.Kind && known.precision == c.precision() {
+		if known.device == c.Device.Kind && known.precision == c.precision() && known.structure == c.Prune.Structure {
 			return known
 		}
 	}
@@ -107,12 +112,13 @@ func (c *Config) measured(path string) (crossing, error) {
 	if err != nil {
 		return crossing{}, fmt.Errorf("prune.crossing: %w", err)
 	}
-	name := "spmm/crossing"
-	switch {
-	case c.Device.Kind == "cuda":
-		name = "gpu/spmm_crossing_" + c.precision()
-	case c.Prune.Structure == "block32":
-		name = "spmm_block32/crossing"
+	product := "spmm"
+	if c.Prune.Structure != "unstructured" {
+		product += "_" + c.Prune.Structure
+	}
+	name := product + "/crossing"
+	if c.Device.Kind == "cuda" {
+		name = "gpu/" + product + "_crossing_" + c.precision()
 	}
 	for _, f := range figures {
 		if f.Name != name {
@@ -121,7 +127,7 @@ func (c *Config) measured(path string) (crossing, error) {
 		if f.Wrong != 0 || !(f.Value >= 0 && f.Value <= 100) {
 			return crossing{}, fmt.Errorf("prune.crossing: %s: %s is %g %%, with %d wrong elements: wanted 0 to 100 without any", path, name, f.Value, f.Wrong)
 		}
-		return crossing{c.Device.Kind, c.precision(), f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU, "a machine without a name"), path)}, nil
+		return crossing{c.Device.Kind, c.precision(), c.Prune.Structure, f.Value / 100, fmt.Sprintf("measured on %s: %s", cmp.Or(f.Device, f.CPU, "a machine without a name"), path)}, nil
 	}
 	return crossing{}, fmt.Errorf("prune.crossing: %s has no figure %s", path, name)
 }

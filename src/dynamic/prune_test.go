@@ -110,7 +110,7 @@ func contents(p *model.Param) map[int]float32 {
 	w, mask := tensor.Of[float32](p.W), model.Mask(tensor.Of[uint64](p.Mask))
 	rows, cols := tensor.Of[int32](p.RowPtr), tensor.Of[int32](p.ColIdx)
 	for r := range p.Rows {
-		if p.Format == model.CSR {
+		if p.Format.Sparse() {
 			for k := rows[r]; k < rows[r+1]; k++ {
 				kept[r*p.Cols+int(cols[k])] = w[k]
 			}

@@ -194,5 +194,5 @@ func compressLayer(x *model.Exec, l *model.Layer, by structure, list []matrix, f
 		}
 		kept[m.param] = model.Kept{Mask: bits, Count: int(by.elements(int64(m.units), int64(chosen.counts[i])))}
 	}
-	return l.CompressOn(x, kept, csrFrom)
+	return l.CompressOn(x, kept, csrFrom, by.sparse())
 }

@@ -23,6 +23,8 @@ type structure interface {
 	score(x *model.Exec, scores tensor.Mem, p *model.Param)
 	// mask sets the mask of a matrix's elements from that of its whole units.
 	mask(x *model.Exec, mask, whole tensor.Mem, p *model.Param)
+	// sparse is the format of matrices that are stored without their zeros.
+	sparse() model.Format
 }
 
 // structures are those of config.Prune.Structure.
@@ -40,10 +42,10 @@ func (single) left(_, left int64) int64                               { return l
 func (single) elements(_, whole int64) int64                          { return whole }
 func (single) score(*model.Exec, tensor.Mem, *model.Param)            {}
 func (single) mask(*model.Exec, tensor.Mem, tensor.Mem, *model.Param) {}
+func (single) sparse() model.Format                                   { return model.CSR }
 
 // blocks has blocks of 32 x 32 elements for units (Gray et al. 2017), scored by the sum of
-// their squares, as Narang et al. 2017 prune blocks by one number for each. In CSR a matrix
-// has whole blocks.
+// their squares, as Narang et al. 2017 prune blocks by one number for each.
 type blocks struct{}
 
 const blockElements = kernel.Block * kernel.Block
@@ -54,6 +56,7 @@ func (blocks) whole(sparsity float64, elements int64) int64 {
 }
 func (blocks) left(_, left int64) int64      { return left / blockElements }
 func (blocks) elements(_, whole int64) int64 { return whole * blockElements }
+func (blocks) sparse() model.Format          { return model.BlockCSR }
 func (blocks) score(x *model.Exec, scores tensor.Mem, p *model.Param) {
 	x.Backend.BlockScores(x.Stream, scores, p.Wide(), p.Mask, p.RowPtr, p.Cols/kernel.Block, p.Rows/kernel.Block, p.Stored()/blockElements)
 }
@@ -73,6 +76,7 @@ func (pairs) whole(sparsity float64, elements int64) int64 {
 }
 func (pairs) left(elements, left int64) int64   { return (left - elements/2) / 2 }
 func (pairs) elements(units, whole int64) int64 { return 2*units + 2*whole }
+func (pairs) sparse() model.Format              { return model.CSR }
 func (pairs) score(x *model.Exec, scores tensor.Mem, p *model.Param) {
 	x.Backend.PairScores(x.Stream, scores, p.Wide(), p.Mask, p.Stored()/4)
 }

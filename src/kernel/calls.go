@@ -19,6 +19,7 @@ type Call struct {
 	Key     uint64  // of AttentionHash
 	Eps     float64 // of RMSNormForward
 	Inverse bool    // of Rotary
+	Blocks  bool    // CSR's
 	AdamW   AdamW
 	Prefix  uint32 // of MagnitudeHistogram, as Fixed; the threshold of SelectLargest
 	Fixed   int
@@ -115,6 +116,10 @@ func (c *Call) impossible() string {
 	case c.Op == RMSNormForward:
 		if !(c.Eps >= 0) {
 			return "eps is not a number from 0"
+		}
+	case c.Op == SpMMForward || c.Op == SpMMBackwardInput || c.Op == SDDMM:
+		if c.Blocks && (d.O%Block != 0 || d.C%Block != 0 || d.NNZ%(Block*Block) != 0) {
+			return "the entries are no whole blocks"
 		}
 	case c.Op == Rotary:
 		if d.HS%2 != 0 {
@@ -259,14 +264,17 @@ func (k *Calls) MatmulBackwardWeight(s device.Stream, dweight, dbias, dout, inp 
 }
 
 func (k *Calls) SpMMForward(s device.Stream, out, inp tensor.Mem, w CSR, bias tensor.Mem, n int) {
+	k.pending.Blocks = w.Blocks
 	k.run(s, SpMMForward, w.dims(n), out, inp, w.RowPtr, w.ColIdx, w.Values, bias)
 }
 
 func (k *Calls) SpMMBackwardInput(s device.Stream, dinp, dout tensor.Mem, w CSR, n int) {
+	k.pending.Blocks = w.Blocks
 	k.run(s, SpMMBackwardInput, w.dims(n), dinp, dout, w.RowPtr, w.ColIdx, w.Values)
 }
 
 func (k *Calls) SDDMM(s device.Stream, dvalues, dbias, dout, inp tensor.Mem, w CSR, n int) {
+	k.pending.Blocks = w.Blocks
 	k.run(s, SDDMM, w.dims(n), dvalues, dbias, dout, inp, w.RowPtr, w.ColIdx)
 }
 

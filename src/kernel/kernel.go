@@ -310,9 +310,13 @@ const (
 
 // CSR is a sparse matrix (Rows, Cols) in compressed rows. RowPtr is I32
 // (Rows+1), ColIdx I32 (NNZ) ascending in each row, Values (NNZ). RowPtr may begin
-// above 0: rows of a larger matrix, with the entries of all of it.
+// above 0: rows of a larger matrix, with the entries of all of it. Blocks says that the
+// entries are whole blocks of Block x Block elements, of which Rows and Cols are whole
+// numbers: products are faster then. So the values of Block rows are a dense matrix of
+// their kept blocks.
 type CSR struct {
 	Rows, Cols, NNZ        int
+	Blocks                 bool
 	RowPtr, ColIdx, Values tensor.Mem
 }
 

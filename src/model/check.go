@@ -2,7 +2,9 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
+	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
@@ -31,10 +33,12 @@ func (h header) check(c Config, t tensor.DType) error {
 	for i, p := range params {
 		f, n, all := h.Formats[i], h.NNZ[i], p.Rows*p.Cols
 		switch {
-		case f > CSR || f != Dense && !p.Prunable():
+		case f > BlockCSR || f != Dense && !p.Prunable():
 			return fmt.Errorf("%s: format %d", p.Name, uint8(f))
 		case n < 0 || n > all || f == Dense && n != all:
 			return fmt.Errorf("%s: %d entries of a %v matrix of %d", p.Name, n, f, all)
+		case f == BlockCSR && (p.Rows%kernel.Block != 0 || p.Cols%kernel.Block != 0):
+			return fmt.Errorf("%s: blocks of %d in a matrix of %d x %d", p.Name, kernel.Block, p.Rows, p.Cols)
 		}
 	}
 	return nil
@@ -49,7 +53,7 @@ func (l *Layer) CheckStructure() error {
 		switch p.Format {
 		case Masked:
 			err = l.checkMask(p)
-		case CSR:
+		case CSR, BlockCSR:
 			err = l.checkCSR(p)
 		}
 		if err != nil {
@@ -88,6 +92,24 @@ func (l *Layer) checkCSR(p *Param) error {
 				return fmt.Errorf("row %d has column %d behind %d, of %d", r, at, before, p.Cols)
 			}
 			before = columns[i]
+		}
+	}
+	if p.Format == BlockCSR {
+		return checkBlocks(p, rows, columns)
+	}
+	return nil
+}
+
+// checkBlocks returns an error unless the entries, which are valid CSR, are whole blocks.
+func checkBlocks(p *Param, rows, columns []int32) error {
+	for r := range p.Rows {
+		first := r / kernel.Block * kernel.Block // of the block's rows, which all have the same columns
+		same := slices.Equal(columns[rows[r]:rows[r+1]], columns[rows[first]:rows[first+1]])
+		for i := rows[r]; same && i < rows[r+1]; i++ {
+			same = int(columns[i])%kernel.Block == int(i-rows[r])%kernel.Block && (rows[r+1]-rows[r])%kernel.Block == 0
+		}
+		if !same {
+			return fmt.Errorf("row %d has a part of a block of %d x %d", r, kernel.Block, kernel.Block)
 		}
 	}
 	return nil

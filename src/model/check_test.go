@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
@@ -37,5 +38,37 @@ func TestCheckStructure(t *testing.T) {
 			t.Errorf("%v: error %v, want %q", c.format, err, c.want)
 		}
 		ch.s.Free()
+	}
+}
+
+// TestCheckBlocks: entries that are no whole blocks are found.
+func TestCheckBlocks(t *testing.T) {
+	const side = kernel.Block
+	for _, c := range []struct {
+		name   string
+		damage func(rows, columns []int32)
+		want   string
+	}{
+		{"whole", func(rows, columns []int32) {}, ""},
+		{"another column", func(rows, columns []int32) { columns[side*2*3+5]-- }, "row 3 has a part of a block"},
+		{"a block too far right", func(_, columns []int32) {
+			for i := range columns[:side*2*side] {
+				columns[i] += 16
+			}
+		}, "row 0 has a part of a block"},
+		{"a shorter row", func(rows, columns []int32) { rows[7]-- }, "row 6 has a part of a block"},
+	} {
+		p := &Param{Rows: 2 * side, Cols: 4 * side}
+		rows, columns := []int32{0}, []int32(nil)
+		for r := range p.Rows {
+			for i := range 2 * side {
+				columns = append(columns, int32(i+side*(1-r/side))) // blocks 1 and 2, then 0 and 1
+			}
+			rows = append(rows, int32(len(columns)))
+		}
+		c.damage(rows, columns)
+		if err := checkBlocks(p, rows, columns); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
 	}
 }

@@ -48,7 +48,7 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 	for i, mask := range masks {
 		counts[i] = mask.Count()
 	}
-	return l.compress(counts, csrFrom, func(next *Layer) error {
+	return l.compress(counts, csrFrom, CSR, func(next *Layer) error {
 		for i, p := range l.params {
 			if err := transfer(l.device, next.params[i], p, masks[i]); err != nil {
 				return fmt.Errorf("%s: %w", p.Name, err)
@@ -59,12 +59,14 @@ func (l *Layer) Compress(masks map[int]Mask, csrFrom float64) error {
 }
 
 // CompressOn is Compress by the kernels of x. Nothing of the layer leaves the device.
-func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64) error {
+// sparse is the format from csrFrom on: CSR, or BlockCSR if all that is kept is whole
+// blocks.
+func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64, sparse Format) error {
 	counts := make(map[int]int)
 	for i, k := range kept {
 		counts[i] = k.Count
 	}
-	return l.compress(counts, csrFrom, func(next *Layer) error {
+	return l.compress(counts, csrFrom, sparse, func(next *Layer) error {
 		var ranks []tensor.Mem
 		defer func() {
 			for _, m := range ranks {
@@ -93,14 +95,14 @@ func (l *Layer) CompressOn(x *Exec, kept map[int]Kept, csrFrom float64) error {
 
 // compress replaces the layer by one of whose parameters so many values are kept, once
 // fill has filled it.
-func (l *Layer) compress(counts map[int]int, csrFrom float64, fill func(next *Layer) error) error {
+func (l *Layer) compress(counts map[int]int, csrFrom float64, sparse Format, fill func(next *Layer) error) error {
 	h := l.header()
 	for i, n := range counts {
 		p := l.params[i]
 		h.NNZ[i] = n
 		h.Formats[i] = Masked
-		if p.Format == CSR || 1-float64(n)/float64(p.Rows*p.Cols) >= csrFrom {
-			h.Formats[i] = CSR
+		if p.Format.Sparse() || 1-float64(n)/float64(p.Rows*p.Cols) >= csrFrom {
+			h.Formats[i] = sparse
 		}
 	}
 	next, err := newLayer(l.config, h, l.device, l.dtype)
@@ -228,7 +230,7 @@ func structure(d device.Device, dst, src *Param, mask Mask) error {
 	n := int32(0)
 	for r := range src.Rows {
 		lo, hi := r*src.Cols, (r+1)*src.Cols
-		if src.Format == CSR {
+		if src.Format.Sparse() {
 			lo, hi = int(oldRows[r]), int(oldRows[r+1])
 		}
 		for i := lo; i < hi; i++ {
@@ -236,7 +238,7 @@ func structure(d device.Device, dst, src *Param, mask Mask) error {
 				continue
 			}
 			cols[n] = int32(i - lo)
-			if src.Format == CSR {
+			if src.Format.Sparse() {
 				cols[n] = oldCols[i]
 			}
 			n++

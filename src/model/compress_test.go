@@ -29,7 +29,7 @@ func TestCompressOn(t *testing.T) {
 				}
 				must(t, l.Compress(masks, csrFrom))
 				other := fast.s.Layers[i]
-				must(t, other.CompressOn(fast.x, kept, csrFrom))
+				must(t, other.CompressOn(fast.x, kept, csrFrom, CSR))
 				must(t, other.CheckStructure())
 				want, err := l.Hash()
 				must(t, err)

@@ -81,7 +81,7 @@ func (e *experts) grouped() bool {
 	frozen := e.list[0].down.w.Frozen
 	for _, m := range e.list {
 		for _, l := range []linear{m.gateup, m.down} {
-			if l.w.Format == CSR || l.b != nil || l.w.Frozen != frozen {
+			if l.w.Format.Sparse() || l.b != nil || l.w.Frozen != frozen {
 				return false
 			}
 		}

@@ -221,7 +221,7 @@ func (l *Layer) cutIndex(c *cutter) {
 		switch p.Format {
 		case Masked:
 			p.Mask = c.take((p.Rows*p.Cols+63)/64, tensor.U64)
-		case CSR:
+		case CSR, BlockCSR:
 			p.RowPtr = c.take(p.Rows+1, tensor.I32)
 			p.ColIdx = c.take(p.NNZ, tensor.I32)
 		}

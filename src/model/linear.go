@@ -61,14 +61,15 @@ func (l linear) of(all tensor.Mem) tensor.Mem {
 func (l linear) csr(values tensor.Mem) kernel.CSR {
 	first := int64(l.first) * tensor.I32.Size()
 	return kernel.CSR{
-		Rows: l.rows(), Cols: l.w.Cols, NNZ: l.w.NNZ, RowPtr: l.w.RowPtr.Span(first, l.w.RowPtr.Bytes-first), ColIdx: l.w.ColIdx, Values: values,
+		Rows: l.rows(), Cols: l.w.Cols, NNZ: l.w.NNZ, Blocks: l.w.Format == BlockCSR,
+		RowPtr: l.w.RowPtr.Span(first, l.w.RowPtr.Bytes-first), ColIdx: l.w.ColIdx, Values: values,
 	}
 }
 
 // forward sets out (n, rows) from inp (n, Cols).
 func (l linear) forward(x *Exec, n int, out, inp tensor.Mem) {
 	bias, _ := l.bias()
-	if l.w.Format == CSR {
+	if l.w.Format.Sparse() {
 		x.Backend.SpMMForward(x.Stream, out, inp, l.csr(l.w.W), bias, n)
 		return
 	}
@@ -77,7 +78,7 @@ func (l linear) forward(x *Exec, n int, out, inp tensor.Mem) {
 
 // forwardAdd is forward, then out += add (n, rows).
 func (l linear) forwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
-	if l.w.Format != CSR {
+	if !l.w.Format.Sparse() {
 		bias, _ := l.bias()
 		x.Backend.MatmulForwardAdd(x.Stream, out, inp, l.of(l.w.W), bias, add, n, l.w.Cols, l.rows())
 		return
@@ -88,7 +89,7 @@ func (l linear) forwardAdd(x *Exec, n int, out, inp, add tensor.Mem) {
 
 // forwardGELU is forward into pre, then out = gelu(pre), both (n, rows).
 func (l linear) forwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
-	if l.w.Format != CSR {
+	if !l.w.Format.Sparse() {
 		bias, _ := l.bias()
 		x.Backend.MatmulForwardGELU(x.Stream, out, pre, inp, l.of(l.w.W), bias, n, l.w.Cols, l.rows())
 		return
@@ -100,7 +101,7 @@ func (l linear) forwardGELU(x *Exec, n int, out, pre, inp tensor.Mem) {
 // backwardGELU sets dpre (n, Cols) from dout (n, rows), through the GELU of pre
 // that made what forward was given.
 func (l linear) backwardGELU(x *Exec, n int, dpre, dout, pre tensor.Mem) {
-	if l.w.Format != CSR {
+	if !l.w.Format.Sparse() {
 		x.Backend.MatmulBackwardGELU(x.Stream, dpre, dout, l.of(l.w.W), pre, n, l.w.Cols, l.rows())
 		return
 	}
@@ -110,7 +111,7 @@ func (l linear) backwardGELU(x *Exec, n int, dpre, dout, pre tensor.Mem) {
 
 // backwardInput sets dinp (n, Cols) from dout (n, rows).
 func (l linear) backwardInput(x *Exec, n int, dinp, dout tensor.Mem) {
-	if l.w.Format == CSR {
+	if l.w.Format.Sparse() {
 		x.Backend.SpMMBackwardInput(x.Stream, dinp, dout, l.csr(l.w.W), n)
 		return
 	}
@@ -125,7 +126,7 @@ func (l linear) backwardWeight(x *Exec, n int, dout, inp tensor.Mem) {
 		return
 	}
 	_, dbias := l.bias()
-	if l.w.Format == CSR {
+	if l.w.Format.Sparse() {
 		x.Backend.SDDMM(x.Stream, l.w.G, dbias, dout, inp, l.csr(l.w.W), n)
 		return
 	}

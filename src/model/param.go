@@ -10,13 +10,17 @@ import (
 type Format uint8
 
 const (
-	Dense  Format = iota // Rows·Cols values
-	Masked               // Rows·Cols values, zero where the bit mask is 0
-	CSR                  // the kept values of compressed rows
+	Dense    Format = iota // Rows·Cols values
+	Masked                 // Rows·Cols values, zero where the bit mask is 0
+	CSR                    // the kept values of compressed rows
+	BlockCSR               // CSR of whole blocks of kernel.Block x kernel.Block
 )
 
-// String returns "dense", "masked" or "csr".
-func (f Format) String() string { return [...]string{"dense", "masked", "csr"}[f] }
+// String returns "dense", "masked", "csr" or "block csr".
+func (f Format) String() string { return [...]string{"dense", "masked", "csr", "block csr"}[f] }
+
+// Sparse reports whether only the kept values are stored, in compressed rows.
+func (f Format) Sparse() bool { return f >= CSR }
 
 // role is what the optimizer and pruning do with a parameter. Parameters lie
 // in their layer's slabs in the order of roles.
@@ -44,7 +48,7 @@ type Param struct {
 	W, G, M, V     tensor.Mem // weight, gradient, first and second moment (no moments if borrowed)
 	Master         tensor.Mem // weight before it was rounded to W's type; absent if it is not, or borrowed
 	Mask           tensor.Mem // Masked: U64, bit i%64 of word i/64
-	RowPtr, ColIdx tensor.Mem // CSR
+	RowPtr, ColIdx tensor.Mem // CSR and BlockCSR
 
 	role      role
 	deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0
@@ -78,7 +82,7 @@ func (p *Param) Wide() tensor.Mem {
 
 // Stored returns how many values W holds.
 func (p *Param) Stored() int {
-	if p.Format == CSR {
+	if p.Format.Sparse() {
 		return p.NNZ
 	}
 	return p.Rows * p.Cols

@@ -25,14 +25,14 @@ func (l *Layer) weights(own bool) []Piece {
 		}
 		n := int64(p.Stored())
 		values := Piece{p.Name, l.dtype, []int64{n}, p.W}
-		if p.Format != CSR && p.role != plain {
+		if !p.Format.Sparse() && p.role != plain {
 			values.Shape = []int64{int64(p.Rows), int64(p.Cols)}
 		}
 		list = append(list, values)
 		switch p.Format {
 		case Masked:
 			list = append(list, Piece{p.Name + ".mask", tensor.U64, []int64{p.Mask.Bytes / 8}, p.Mask})
-		case CSR:
+		case CSR, BlockCSR:
 			list = append(list,
 				Piece{p.Name + ".rows", tensor.I32, []int64{int64(p.Rows) + 1}, p.RowPtr},
 				Piece{p.Name + ".columns", tensor.I32, []int64{n}, p.ColIdx})

@@ -131,6 +131,7 @@ func (b *bench) spmm(name string, s Shape, percent, side, rounds int) {
 // serve every type.
 type pattern struct {
 	rows, cols     int
+	side           int // of the blocks that zeros are in
 	dense          []float32
 	rowPtr, colIdx []int32
 	values         []float32
@@ -147,7 +148,7 @@ func newBlocks(rows, cols, percent, side int) *pattern {
 	for block := range kept {
 		kept[block] = r.IntN(100) >= percent
 	}
-	p := &pattern{rows: rows, cols: cols, dense: make([]float32, rows*cols), rowPtr: []int32{0}}
+	p := &pattern{rows: rows, cols: cols, side: side, dense: make([]float32, rows*cols), rowPtr: []int32{0}}
 	for i := range rows {
 		for j := range cols {
 			if kept[i/side*across+j/side] {
@@ -164,7 +165,7 @@ func newBlocks(rows, cols, percent, side int) *pattern {
 // csr returns the pattern in compressed rows on the device, with these values.
 func (p *pattern) csr(b *bench, values tensor.Mem) kernel.CSR {
 	return kernel.CSR{
-		Rows: p.rows, Cols: p.cols, NNZ: len(p.values),
+		Rows: p.rows, Cols: p.cols, NNZ: len(p.values), Blocks: p.side == kernel.Block && p.rows%p.side == 0 && p.cols%p.side == 0,
 		RowPtr: upload(b, p.rowPtr), ColIdx: upload(b, p.colIdx), Values: values,
 	}
 }

@@ -2,6 +2,7 @@
 #define LANES 8
 #define FN(name) dynmo_avx2_##name
 #define TILE_VECTORS 8
+#define BLOCK_VECTORS 2 /* of 16 registers 8 hold sums */
 
 typedef __m256 vf;
 typedef __m256d vd; /* half as many lanes */

@@ -2,6 +2,7 @@
 #define LANES 16
 #define FN(name) dynmo_avx512_##name
 #define TILE_VECTORS 4
+#define BLOCK_VECTORS 4 /* of 32 registers 16 hold sums */
 
 typedef __m512 vf;
 typedef __m512d vd; /* half as many lanes */

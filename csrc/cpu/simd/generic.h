@@ -2,6 +2,7 @@
 #define LANES 4
 #define FN(name) dynmo_generic_##name
 #define TILE_VECTORS 8
+#define BLOCK_VECTORS 2 /* of 16 registers 8 hold sums */
 
 typedef float vf __attribute__((vector_size(16)));
 typedef double vd __attribute__((vector_size(16))); /* half as many lanes */

@@ -1,6 +1,7 @@
 /* The inner loops of one path, and the table that the rest of csrc/cpu calls. */
 #include "vector.h"
 
+#include "block.c"
 #include "elementwise.c"
 #include "layernorm.c"
 #include "magnitude.c"
@@ -43,4 +44,5 @@ const struct dynmo_cpu FN(kernels) = {
 	.fill = FN(fill),
 	.gather = FN(gather),
 	.sample = FN(sample),
+	.block = FN(block),
 };

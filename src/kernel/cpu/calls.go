@@ -24,6 +24,10 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 	buckets := C.int64_t(call.Buckets)
 	first, scale, a := C.int64_t(call.First), C.double(call.Scale), &call.AdamW
 	status := C.int32_t(C.DYNMO_CPU_OK)
+	if call.Op >= kernel.SpMMForward && call.Op <= kernel.SDDMM && call.Blocks {
+		k.blocks(call)
+		return
+	}
 	switch call.Op {
 	case kernel.EmbeddingForward:
 		status = C.dynmo_cpu_embedding_forward(k.c, x(0), indices(1), indices(2), x(3), x(4), n, c, rows(3), rows(4))
@@ -146,6 +150,22 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 // sparseWork returns the workspace of a call with a sparse matrix.
 func (k *Backend) sparseWork(c *kernel.Call) *C.float {
 	return k.room(C.dynmo_cpu_spmm_work(k.c, C.int64_t(c.O), C.int64_t(c.C), C.int64_t(c.NNZ)))
+}
+
+// blocks does a call with a sparse matrix of whole blocks.
+func (k *Backend) blocks(call *kernel.Call) {
+	x := func(i int) *C.float { return (*C.float)(call.Mem[i].Ptr) }
+	indices := func(i int) *C.int32_t { return (*C.int32_t)(call.Mem[i].Ptr) }
+	n, rows, cols := C.int64_t(call.N), C.int64_t(call.O), C.int64_t(call.C)
+	work := k.room(C.dynmo_cpu_blocks_work(rows, cols))
+	switch call.Op {
+	case kernel.SpMMForward:
+		C.dynmo_cpu_blocks_forward(k.c, work, x(0), x(1), indices(2), indices(3), x(4), x(5), rows, cols, n)
+	case kernel.SpMMBackwardInput:
+		C.dynmo_cpu_blocks_backward_input(k.c, work, x(0), x(1), indices(2), indices(3), x(4), rows, cols, n)
+	case kernel.SDDMM:
+		C.dynmo_cpu_blocks_sample(k.c, work, x(0), x(1), x(2), x(3), indices(4), indices(5), rows, cols, n)
+	}
 }
 
 // Sgemm sets out to inp·weightᵀ, all (n, n), by one call of the BLAS with

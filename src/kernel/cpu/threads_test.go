@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -53,7 +54,8 @@ func mem[T tensor.Element](x []T) tensor.Mem { return tensor.From(x) }
 func calls(k *Backend, b, t, c, nh, o, v int) result {
 	r, n := result{}, b*t
 	r.products(k, n, c, o)
-	r.sparse(k, n, c, o)
+	r.sparse(k, n, c, o, 1)
+	r.sparse(k, n, c/kernel.Block*kernel.Block, o/kernel.Block*kernel.Block, kernel.Block)
 	r.blocks(k, b, t, c, nh)
 	r.llama(k, b, t, c, nh)
 	r.ends(k, b, t, c, v)
@@ -74,26 +76,29 @@ func (r result) products(k *Backend, n, c, o int) {
 	r.add("MatmulBackwardWeight", dweight, dbias)
 }
 
-func (r result) sparse(k *Backend, n, c, o int) {
-	keep := random.Keyed(7)
+func (r result) sparse(k *Backend, n, c, o, side int) {
+	keep := make([]bool, o*c) // by a block's first element
+	for i := range keep {
+		keep[i] = random.Keyed(7, uint64(i)).IntN(8) == 0
+	}
 	rows, columns := []int32{0}, []int32(nil)
-	for range o {
+	for i := range o {
 		for j := range c {
-			if keep.IntN(8) == 0 {
+			if keep[i/side*side*c+j/side*side] {
 				columns = append(columns, int32(j))
 			}
 		}
 		rows = append(rows, int32(len(columns)))
 	}
-	w := kernel.CSR{Rows: o, Cols: c, NNZ: len(columns), RowPtr: mem(rows), ColIdx: mem(columns), Values: mem(normal(8, len(columns)))}
+	w := kernel.CSR{Rows: o, Cols: c, NNZ: len(columns), Blocks: side == kernel.Block, RowPtr: mem(rows), ColIdx: mem(columns), Values: mem(normal(8, len(columns)))}
 	inp, dout, bias := normal(1, n*c), normal(3, n*o), normal(4, o)
 	out, dinp, dvalues, dbias := make([]float32, n*o), make([]float32, n*c), normal(9, len(columns)), normal(6, o)
 	k.SpMMForward(nil, mem(out), mem(inp), w, mem(bias), n)
-	r.add("SpMMForward", out)
+	r.add(fmt.Sprint("SpMMForward by ", side), out)
 	k.SpMMBackwardInput(nil, mem(dinp), mem(dout), w, n)
-	r.add("SpMMBackwardInput", dinp)
+	r.add(fmt.Sprint("SpMMBackwardInput by ", side), dinp)
 	k.SDDMM(nil, mem(dvalues), mem(dbias), mem(dout), mem(inp), w, n)
-	r.add("SDDMM", dvalues, dbias)
+	r.add(fmt.Sprint("SDDMM by ", side), dvalues, dbias)
 }
 
 func (r result) blocks(k *Backend, b, t, c, nh int) {

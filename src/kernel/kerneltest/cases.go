@@ -52,7 +52,7 @@ func (of maker) all() []example {
 	}
 	for _, s := range [][3]int{{0, 5, 3}, {1, 17, 3}, {17, 65, 33}, {64, 128, 64}, {129, 65, 129}} {
 		for _, sparsity := range []float64{0, 0.5, 0.9, 0.99, 1} {
-			all = append(all, of.sparse(s[0], s[1], s[2], 0, sparsity)...)
+			all = append(all, of.sparse(s[0], s[1], s[2], 0, 1, sparsity)...)
 		}
 	}
 	for _, n := range tokens {
@@ -130,8 +130,14 @@ func (of maker) all() []example {
 		}
 	}
 	all = append(all, of.hashed(equal(1, 5), 5, 6, 2, 64), of.hashed([]int{0, 0}, 5, 6, 2, 4), of.hashed(nil, 0, 6, 2, 4))
-	all = append(all, of.sparse(70, 65, 33, 7, 0.8)...)
-	all = append(all, of.sparse(33, 130, 64, 40, 0.3)...)
+	all = append(all, of.sparse(70, 65, 33, 7, 1, 0.8)...)
+	all = append(all, of.sparse(33, 130, 64, 40, 1, 0.3)...)
+	for _, s := range []struct {
+		n, cols, rows, above int
+		sparsity             float64
+	}{{0, 32, 32, 0, 0}, {1, 32, 64, 0, 0.5}, {17, 96, 32, 64, 0.3}, {129, 160, 96, 0, 0.4}, {70, 192, 32, 32, 0}, {129, 64, 64, 0, 1}} {
+		all = append(all, of.sparse(s.n, s.cols, s.rows, s.above, kernel.Block, s.sparsity)...)
+	}
 	for _, hs := range []int{3, 32, 64, 65} {
 		all = append(all, of.someQueries([]int{0, 1, 64, 150, 0, 33, 0}, 170, 2*hs, 2)...)
 	}
@@ -179,13 +185,17 @@ func (of maker) embedding(n, c int) (all []example) {
 
 // sparse returns the three calls with a random matrix (rows, cols). Their wanted
 // values are those of the dense calls on the matrix with zeros in the places left
-// out. An entry is left out with probability sparsity; every fifth row is left out
-// whole unless all entries are kept. The matrix is the rows of a larger one that has some
-// above it.
-func (of maker) sparse(n, cols, rows, above int, sparsity float64) (all []example) {
+// out. A block of side x side entries is left out with probability sparsity; every fifth
+// row of them is left out whole unless all entries are kept. The matrix is the rows of a
+// larger one that has some above it.
+func (of maker) sparse(n, cols, rows, above, side int, sparsity float64) (all []example) {
 	r, rowPtr, colIdx, kept := of.draw(givenSeed), []int32{0}, []int32(nil), []int(nil)
-	for i := range (above + rows) * cols {
-		if sparsity == 0 || i/cols%5 != 1 && r.Float64() >= sparsity {
+	whole := make([]bool, (above+rows)*cols) // by a block's first entry
+	for i := range whole {
+		whole[i] = sparsity == 0 || i/cols/side%5 != 1 && r.Float64() >= sparsity
+	}
+	for i := range whole {
+		if whole[i/cols/side*side*cols+i%cols/side*side] {
 			colIdx, kept = append(colIdx, int32(i%cols)), append(kept, i)
 		}
 		if i%cols == cols-1 {
@@ -226,9 +236,12 @@ func (of maker) sparse(n, cols, rows, above int, sparsity float64) (all []exampl
 		{kernel.SpMMBackwardInput, kernel.MatmulBackwardInput, ""},
 		{kernel.SDDMM, kernel.MatmulBackwardWeight, "dbias"},
 	} {
-		call := kernel.Call{Op: x.op, Dims: kernel.Dims{N: n, C: cols, O: rows, NNZ: len(kept)}}
+		call := kernel.Call{Op: x.op, Dims: kernel.Dims{N: n, C: cols, O: rows, NNZ: len(kept)}, Blocks: side == kernel.Block}
 		given := map[string]any{"w.RowPtr": rowPtr, "w.ColIdx": colIdx}
 		note := fmt.Sprintf(",sparsity=%g", sparsity)
+		if side > 1 {
+			note += ",in blocks"
+		}
 		if above > 0 {
 			note += fmt.Sprintf(",above=%d", above)
 		}
