@@ -55,9 +55,9 @@ template <typename E> __device__ uint32_t least_of(const E *logits, int lo, int 
 	return least;
 }
 
-/* What a token is. */
+/* Whether a token is taken, and whether it was foretold rightly that it is first, or not. */
 struct verdict {
-	bool first, taken, right;
+	bool taken, right;
 };
 
 /* Decides on token i, and sets its gradients. */
@@ -73,7 +73,7 @@ __device__ verdict judge(const choice &c, E *dlogits, E *dguesses, const E *logi
 		taken = foretold = q > c.threshold;
 	}
 	c.taken[i] = taken;
-	return {first, taken, foretold == first};
+	return {taken, foretold == first};
 }
 
 template <typename E>
