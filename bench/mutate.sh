@@ -32,7 +32,7 @@ operations() {
 	optimizer) echo 'SumSquares|AdamW|Mask' ;;
 	rmsnorm) echo 'RMSNorm' ;;
 	softmax) echo 'Softmax|CrossEntropy' ;;
-	sparse*) echo 'SpMM|SDDMM' ;;
+	blocks* | sparse*) echo 'SpMM|SDDMM' ;;
 	*) echo . ;;
 	esac
 }

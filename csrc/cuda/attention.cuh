@@ -5,12 +5,13 @@
 #include "mma.cuh"
 
 /* b sequences, each of nh heads of hs channels; c = nh·hs. Sequence i is tokens
- * [offsets[i], offsets[i+1]). Keys and values have kv heads, each of which nh/kv
- * neighbouring heads share. */
+ * [offsets[i], offsets[i+1]). Neighbouring heads, `share` of them, have the same keys and
+ * values, which are `keys` channels each. */
 struct attention_shape {
-	const int32_t *offsets;  /* device memory */
-	int b, t, c, nh, hs, kv; /* t: at least the tokens of the longest sequence */
-	float scale;             /* 1/sqrt(hs), of the scores */
+	const int32_t *offsets; /* device memory */
+	int b, t, c, nh, hs;    /* t: at least the tokens of the longest sequence */
+	int share, keys;        /* keys = nh/share·hs */
+	float scale;            /* 1/sqrt(hs), of the scores */
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -43,12 +44,12 @@ template <typename E> __device__ __forceinline__ head_rows<E> rows_of(E *matrix,
 	return {matrix + h.first * stride + h.number * s.hs, stride};
 }
 
-/* The rows of a head in part p of qkv (n, c + 2·kv·hs): 0 is its queries, 1 and 2 are the
+/* The rows of a head in part p of qkv (n, c + 2·keys): 0 is its queries, 1 and 2 are the
  * keys and values that it has or shares. */
 template <typename E>
 __device__ __forceinline__ head_rows<E> part_of(E *qkv, attention_shape s, attention_head h, int p) {
-	int keys = s.kv * s.hs, at = p == 0 ? h.number * s.hs : s.c + (p - 1) * keys + h.number / (s.nh / s.kv) * s.hs;
-	size_t stride = s.c + 2 * keys;
+	int at = p == 0 ? h.number * s.hs : s.c + (p - 1) * s.keys + h.number / s.share * s.hs;
+	size_t stride = s.c + 2 * s.keys;
 	return {qkv + h.first * stride + at, stride};
 }
 
@@ -79,7 +80,7 @@ int32_t attention_stats_of(void *stream, query_stats *stats, const E *dout, cons
 inline attention_shape attention_shape_of(const int32_t *offsets, int32_t b, int32_t longest, int32_t c, int32_t nh,
 	int32_t kv) {
 	int hs = c / nh;
-	return {offsets, b, longest, c, nh, hs, kv, 1 / sqrtf(static_cast<float>(hs))};
+	return {offsets, b, longest, c, nh, hs, nh / kv, kv * hs, 1 / sqrtf(static_cast<float>(hs))};
 }
 
 inline bool attention_aligned(const void *p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }

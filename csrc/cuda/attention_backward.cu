@@ -111,9 +111,9 @@ template <bool KEYS> struct gradient_head {
 	head_rows<const bf16> x, y, u, w;
 	const query_stats *stats;
 	/* Goes on to the queries of the next head, of those that share keys. */
-	__device__ __forceinline__ void next(attention_shape s, int t) {
-		u.first += s.hs;
-		w.first += s.hs;
+	__device__ __forceinline__ void next(int hs, int t) {
+		u.first += hs;
+		w.first += hs;
 		stats += t;
 	}
 	__device__ __forceinline__ gradient_head(const bf16 *dout, const bf16 *qkv, const query_stats *all,
@@ -157,11 +157,12 @@ __device__ __forceinline__ void load_columns(column_tile<HS> &tile, const gradie
 }
 
 /* The heads whose sums a block makes. */
-template <bool KEYS> __device__ __forceinline__ int heads_of(attention_shape s) { return KEYS ? s.nh / s.kv : 1; }
+template <bool KEYS> __device__ __forceinline__ int heads_of(attention_shape s) { return KEYS ? s.share : 1; }
 
-/* Grid (b·nh or, by keys, b·kv, tiles of rows). */
+/* Grid (b·nh or, by keys, b·nh/share, tiles of rows). With three blocks by keys on a
+ * multiprocessor nvcc 11 spills registers. */
 template <int HS, int MT, bool KEYS>
-__global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
+__global__ void __launch_bounds__(TILE_THREADS, HS == 32 && (!KEYS || __CUDACC_VER_MAJOR__ > 11) ? 3 : 2)
 	attention_backward(bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, attention_shape s) {
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	DYNAMIC_SHARED(column_tile<HS>, tiles);
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 ? 3 : 2)
 		int next = first + TILE_ROWS;
 		if (KEYS && next >= ends) {
 			next = begins;
-			h.next(s, head.t);
+			h.next(HS, head.t);
 		}
 		if (left > 1) load_columns<HS, KEYS>(tiles[stage ^ 1], h, next, head.t);
 #pragma unroll 1 /* more would spill */
@@ -207,7 +208,7 @@ int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, co
 	constexpr size_t BYTES = 2 * sizeof(column_tile<HS>);
 	int32_t status = allow_shared(attention_backward<HS, MT, KEYS>, BYTES);
 	if (status != 0) return status;
-	dim3 grid(s.b * (KEYS ? s.kv : s.nh), (s.t + ROWS - 1) / ROWS);
+	dim3 grid(s.b * (KEYS ? s.nh / s.share : s.nh), (s.t + ROWS - 1) / ROWS);
 	LAUNCH((attention_backward<HS, MT, KEYS>), grid, TILE_THREADS, BYTES, stream, dqkv, dout, qkv, stats, s);
 	return launched();
 }

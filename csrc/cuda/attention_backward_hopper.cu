@@ -53,9 +53,9 @@ struct key_block {
 	attention_head h; /* of the queries that come first */
 	int sequence, kv, share, key, width; /* head with keys, heads that share it, first key, channels of a row of qkv */
 
-	__device__ __forceinline__ key_block(attention_shape s, int block)
-		: h(s, block % (s.b * s.kv) * (s.nh / s.kv)), sequence(block % (s.b * s.kv) / s.kv), kv(block % s.kv),
-		  share(s.nh / s.kv), key(block / (s.b * s.kv) * HOPPER_ROWS), width(s.c + 2 * s.kv * s.hs) {}
+	__device__ __forceinline__ key_block(attention_shape s, int heads, int block) /* of keys, of each sequence */
+		: h(s, block % (s.b * heads) * s.share), sequence(block % (s.b * heads) / heads), kv(block % heads),
+		  share(s.share), key(block / (s.b * heads) * HOPPER_ROWS), width(s.c + 2 * s.keys) {}
 	__device__ __forceinline__ int tiles() const { return (h.t + QUERIES - 1) / QUERIES; }
 	/* The steps of the block, and the query head and tile of each. */
 	__device__ __forceinline__ int steps() const { return share * (tiles() - key / QUERIES); }
@@ -249,7 +249,7 @@ __device__ __forceinline__ void step_of(key_group<HS> &r, backward_memory<HS> &m
 	warp_arrives(&memory.free[stage]);
 }
 
-/* Grid: b·kv·(tiles of keys of the longest sequence). */
+/* Grid: b·nh/share·(tiles of keys of the longest sequence). */
 template <int HS>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __grid_constant__ tensor_map keys,
 	const __grid_constant__ tensor_map queries, const __grid_constant__ tensor_map dout, bf16 *dqkv,
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 		open_barriers(memory);
 	}
 	__syncthreads();
-	key_block b(s, memory.block);
+	key_block b(s, s.keys / HS, memory.block);
 	if (b.key >= b.h.t) return;
 	int group = my_group(), row = 64 * group;
 	if (group == HOPPER_GROUPS) {
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) attention_backward(const __
 	row += threadIdx.x % GROUP_THREADS / 32 * 16; /* of the warp */
 	head_rows<bf16> dk = {dqkv + static_cast<int64_t>(b.h.first) * b.width + s.c + b.kv * HS, static_cast<size_t>(b.width)};
 	store_rows(dk, memory.k, row, r.dk, b.key + row, b.h.t, {s.scale, s.scale});
-	dk.first += s.kv * HS; /* now of values */
+	dk.first += s.keys; /* now of values */
 	store_rows(dk, memory.v, row, r.dv, b.key + row, b.h.t, {1, 1});
 }
 
@@ -298,7 +298,7 @@ int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, co
 	size_t tiles = all_tiles(s, n);
 	float4 *sums = static_cast<float4 *>(work);
 	int *counts = reinterpret_cast<int *>(sums + tiles * (HS / 8) * GROUP_THREADS);
-	int width = s.c + 2 * s.kv * HS;
+	int width = s.c + 2 * s.keys;
 	tensor_map keys, queries, gradients;
 	int32_t status = tensor_map_of(&keys, qkv, n, width, HOPPER_ROWS);
 	if (status == 0) status = tensor_map_of(&queries, qkv, n, width, QUERIES);
@@ -308,7 +308,7 @@ int32_t backward(void *stream, bf16 *dqkv, const bf16 *dout, const bf16 *qkv, co
 		status = static_cast<int32_t>(
 			cudaMemsetAsync(counts, 0, (tiles + 1) * sizeof(int), static_cast<cudaStream_t>(stream)));
 	if (status != 0) return status;
-	unsigned blocks = s.b * s.kv * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
+	unsigned blocks = s.b * (s.nh / s.share) * ((s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);
 	LAUNCH(attention_backward<HS>, blocks, HOPPER_THREADS, BYTES, stream, keys, queries, gradients, dqkv, stats,
 		query_sums{sums, counts, counts + tiles}, s);
 	return launched();

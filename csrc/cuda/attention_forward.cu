@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HS == 32 && __CUDACC_VER_MAJOR__
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	int first = (gridDim.y - 1 - blockIdx.y) * ROWS, query = first + warp_rows<MT>(threadIdx.x);
 	if (first >= h.t) return;
-	head_rows<const bf16> q = part_of(qkv, s, h, 0), k = part_of(qkv, s, h, 1), v = part_of(qkv, s, h, 2);
+	head_rows<const bf16> q = part_of(qkv, s, h, 0), k = part_of(qkv, s, h, 1), v = {k.first + s.keys, k.stride};
 	int end = min(first + ROWS, h.t);
 	load_tile<HS>(shared, k, 0, h.t);
 	load_tile<HS>(shared + TILE_SIZE<HS>, v, 0, h.t);

@@ -35,7 +35,7 @@ template <int HS> __device__ __forceinline__ void open_barriers(forward_memory<H
 template <int HS>
 __device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_map &qkv, attention_shape s,
 	attention_head h, int first, int end) {
-	int group = h.number / (s.nh / s.kv), keys = s.c + group * HS, values = keys + s.kv * HS;
+	int keys = s.c + h.number / s.share * HS, values = keys + s.keys;
 	memory.q.load(qkv, h.number * HS, h.first + first, &memory.q_full);
 	for (int key = 0, tile = 0; key < end; key += HOPPER_ROWS, tile++) {
 		int stage = tile % HOPPER_STAGES, parity = tile / HOPPER_STAGES % 2;
@@ -147,7 +147,7 @@ template <int HS>
 int32_t forward(void *stream, bf16 *out, float *lse, const bf16 *qkv, attention_shape s, int n) {
 	constexpr size_t BYTES = shared_bytes<forward_memory<HS>>;
 	tensor_map map;
-	int32_t status = tensor_map_of(&map, qkv, n, s.c + 2 * s.kv * HS, HOPPER_ROWS);
+	int32_t status = tensor_map_of(&map, qkv, n, s.c + 2 * s.keys, HOPPER_ROWS);
 	if (status == 0) status = allow_shared(attention_forward<HS>, BYTES);
 	if (status != 0) return status;
 	dim3 grid(s.b * s.nh, (s.t + HOPPER_ROWS - 1) / HOPPER_ROWS);

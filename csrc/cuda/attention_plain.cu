@@ -66,13 +66,13 @@ __device__ __forceinline__ void probabilities(score_block &p, score_block &ds, c
 		}
 }
 
-/* Grid (b·nh or, by keys, b·kv, tiles of rows, parts of the head). By keys a block goes
+/* Grid (b·nh or, by keys, b·nh/share, tiles of rows, parts of the head). By keys a block goes
  * over the queries of all heads that share them, one head after the other. */
 template <typename E, int SLICES, bool KEYS>
 __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout, const E *qkv,
 	const query_stats *stats, attention_shape s, bool vector) {
 	SHARED(stage, shared, );
-	int heads = KEYS ? s.nh / s.kv : 1;
+	int heads = KEYS ? s.share : 1;
 	attention_head head(s, blockIdx.x * heads);
 	s.t = head.t;
 	stats += head.sums(s);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(THREADS) plain_backward(E *dqkv, const E *dout
 	int row = block * ROWS, channel = blockIdx.z * SLICES * WIDTH;
 	if (row >= s.t) return;
 	head_rows<const E> q = part_of(qkv, s, head, 0), k = part_of(qkv, s, head, 1);
-	head_rows<const E> v = part_of(qkv, s, head, 2), dy = rows_of(dout, s, head);
+	head_rows<const E> v = {k.first + s.keys, k.stride}, dy = rows_of(dout, s, head);
 	head_rows<const E> u = KEYS ? q : k, w = KEYS ? dy : v;
 	float du[SLICES][SIDE][2], dw[KEYS ? SLICES : 1][SIDE][2];
 	clear<SLICES>(du);
@@ -110,7 +110,7 @@ int32_t both(void *stream, E *dqkv, const E *dout, const E *qkv, const query_sta
 	LAUNCH((plain_backward<E, SLICES, false>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, s, vector);
 	int32_t status = launched();
 	if (status != 0) return status;
-	grid.x = s.b * s.kv;
+	grid.x /= s.share;
 	LAUNCH((plain_backward<E, SLICES, true>), grid, THREADS, 0, stream, dqkv, dout, qkv, stats, s, vector);
 	return launched();
 }

@@ -1,5 +1,5 @@
-/* The calls on sparse matrices. Each goes one of two ways, by what its shape and
- * the number of entries promise:
+/* The calls on sparse matrices. Whole blocks go by blocks.cu; other entries one of two ways,
+ * by what their shape and number promise:
  *
  *   lists   activations by tiles, the matrix as lists: sparse_multiply.cu and
  *           sparse_sample.cu. The time falls with the entries.
@@ -17,6 +17,7 @@
  * of which 0.1 prepare. For bfloat16 tensor cores make the dense product in 0.2 ms,
  * which the lists reach where a fiftieth to a hundredth is kept. These are
  * predictions, not measurements: no GPU has run this yet. */
+#include "blocks.cuh"
 #include "columns.cuh"
 #include "sparse.cuh"
 
@@ -110,11 +111,12 @@ int32_t sum_columns(dynmo_cuda *k, void *stream, float *sums, const void *x, int
 } // namespace
 
 int32_t dynmo_cuda_spmm_forward(dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *row,
-	const int32_t *col, const void *values, const void *bias, int32_t n, int32_t rows, int32_t cols, int32_t nnz)
+	const int32_t *col, const void *values, const void *bias, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks)
 {
 	csr w = {row, col, rows, cols, nnz};
 	void *dense;
 	if (n == 0 || rows == 0) return 0;
+	if (blocks) return blocks_multiply(k, stream, BLOCKS_FORWARD, {out, inp, values, bias, w, n, nullptr, nullptr});
 	if (sparser(w, k->type == DYNMO_CUDA_BF16 ? LISTS_BF16 : LISTS_MULTIPLY))
 		return BY_TYPE(k, multiply, k, stream, out, inp, w, values, bias, n, 0);
 	if (int32_t status = BY_TYPE(k, write_dense, k, stream, &dense, w, values)) return status;
@@ -122,11 +124,12 @@ int32_t dynmo_cuda_spmm_forward(dynmo_cuda *k, void *stream, void *out, const vo
 }
 
 int32_t dynmo_cuda_spmm_backward_input(dynmo_cuda *k, void *stream, void *dinp, const void *dout, const int32_t *row,
-	const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz)
+	const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks)
 {
 	csr w = {row, col, rows, cols, nnz};
 	void *dense;
 	if (n == 0 || cols == 0) return 0;
+	if (blocks) return blocks_multiply(k, stream, BLOCKS_INPUT, {dinp, dout, values, nullptr, w, n, nullptr, nullptr});
 	if (sparser(w, k->type == DYNMO_CUDA_BF16 ? LISTS_BF16 : LISTS_MULTIPLY))
 		return BY_TYPE(k, multiply, k, stream, dinp, dout, w, values, nullptr, n, 1);
 	if (int32_t status = BY_TYPE(k, write_dense, k, stream, &dense, w, values)) return status;
@@ -134,13 +137,14 @@ int32_t dynmo_cuda_spmm_backward_input(dynmo_cuda *k, void *stream, void *dinp, 
 }
 
 int32_t dynmo_cuda_sddmm(dynmo_cuda *k, void *stream, float *dvalues, float *dbias, const void *dout, const void *inp,
-	const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz)
+	const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks)
 {
 	csr w = {row, col, rows, cols, nnz};
 	if (n == 0) return 0;
 	if (dbias)
 		if (int32_t status = BY_TYPE(k, sum_columns, k, stream, dbias, dout, n, rows)) return status;
 	if (nnz == 0) return 0;
+	if (blocks) return blocks_multiply(k, stream, BLOCKS_SAMPLE, {dvalues, inp, dout, nullptr, w, n, nullptr, nullptr});
 	if (sparser(w, k->type == DYNMO_CUDA_BF16 ? LISTS_BF16 : LISTS_SAMPLE))
 		return BY_TYPE(k, sample, k, stream, dvalues, dout, inp, w, n);
 	return sample_dense(k, stream, dvalues, dout, inp, w, n);

@@ -135,16 +135,17 @@ typedef struct {
 	X(matmul_backward_weight, (dynmo_cuda *k, void *stream, float *dweight, float *dbias, const void *dout,            \
 	  const void *inp, int32_t n, int32_t c, int32_t o), (k, stream, dweight, dbias, dout, inp, n, c, o))              \
                                                                                                                        \
-	/* A sparse matrix (rows, cols) has nnz entries: row (rows+1), col (nnz), values (nnz). */                         \
+	/* A sparse matrix (rows, cols) has nnz entries: row (rows+1), col (nnz), values (nnz); */                         \
+	/* blocks says that they are whole blocks of 32 x 32. */                                                           \
 	X(spmm_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const int32_t *row, const int32_t *col,  \
-	  const void *values, const void *bias, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                       \
-	  (k, stream, out, inp, row, col, values, bias, n, rows, cols, nnz))                                               \
+	  const void *values, const void *bias, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks),       \
+	  (k, stream, out, inp, row, col, values, bias, n, rows, cols, nnz, blocks))                                       \
 	X(spmm_backward_input, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const int32_t *row,             \
-	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
-	  (k, stream, dinp, dout, row, col, values, n, rows, cols, nnz))                                                   \
+	  const int32_t *col, const void *values, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks),     \
+	  (k, stream, dinp, dout, row, col, values, n, rows, cols, nnz, blocks))                                           \
 	X(sddmm, (dynmo_cuda *k, void *stream, float *dvalues, float *dbias, const void *dout, const void *inp,            \
-	  const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz),                     \
-	  (k, stream, dvalues, dbias, dout, inp, row, col, n, rows, cols, nnz))                                            \
+	  const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks),     \
+	  (k, stream, dvalues, dbias, dout, inp, row, col, n, rows, cols, nnz, blocks))                                    \
 	/* What sparse products are compared with. prepare puts a product into a slot, for */                                \
 	/* operands that stay where they are, run enqueues it, forget empties all slots. */                                \
 	X(rival_prepare, (dynmo_cuda *k, void *stream, int32_t slot, const dynmo_cuda_rival *p), (k, stream, slot, p))     \

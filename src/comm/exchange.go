@@ -53,6 +53,9 @@ func (g *Group) Exchange(tag int, sends, recvs []Part, after device.Event) (Roun
 		for _, p := range parts {
 			if p.Mem.Bytes > 0 {
 				g.check(p.Rank, tag)
+				if r.peer >= 0 && p.Mem.Space != space {
+					panic("comm: parts of a round in host and in device memory")
+				}
 				r.peer, space = p.Rank, p.Mem.Space
 			}
 			if p.Rank == g.rank {
@@ -151,12 +154,29 @@ func (q Round) Arrived() (bool, error) {
 		if err != nil || done {
 			return done && q.reached(clock.Now()), err
 		}
-		if time.Since(start) > abreast {
+		left := abreast - time.Since(start)
+		if left <= 0 {
 			return false, nil
 		}
-		nap := unix.NsecToTimespec(int64(pollEvery))
-		_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
+		q.r.rest(left)
 	}
+}
+
+// rest lets time pass until the next look at a round: until the first message that is
+// missing has arrived, if its transport tells and that takes no longer than at most, else
+// pollEvery.
+func (r *round) rest(most time.Duration) {
+	for _, req := range r.requests {
+		if m := req.m; m.number == req.number && !m.done {
+			if s, ok := m.handle().(Sleeper); ok {
+				s.Sleep(most)
+				return
+			}
+			break
+		}
+	}
+	nap := unix.NsecToTimespec(int64(pollEvery))
+	_ = unix.Nanosleep(&nap, nil) // a signal may end it early: then the look is early
 }
 
 // abreast is by how much a rank may really be behind another whose virtual clock shows the

@@ -25,7 +25,7 @@ type Bytes struct {
 	Held        int64 `json:"held"`        // for each microbatch between its two backwards
 }
 
-// Summed returns the gradients that are summed over replicas.
+// Summed returns the gradients that are summed over replicas if the layer trains.
 func (b Bytes) Summed() int64 { return b.Gradients - b.Own }
 
 // Static returns the bytes that do not depend on microbatches.
@@ -38,6 +38,15 @@ func (l Layer) Stage() Stage { return Stage{l.Forward, l.BackwardInput, l.Backwa
 func (l Layer) With(s Stage) Layer {
 	l.Forward, l.BackwardInput, l.BackwardWeight = s.Forward, s.Input, s.Weight
 	return l
+}
+
+// Summed returns the gradients that are summed over replicas: none of a frozen layer, whose
+// forward alone takes time.
+func (l Layer) Summed() int64 {
+	if l.Forward > 0 && l.BackwardWeight == 0 {
+		return 0
+	}
+	return l.Bytes.Summed()
 }
 
 // Seconds returns f+i+w.

@@ -347,23 +347,6 @@ func TestThreadsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: cuts keep to the limit, and one that no cuts can meet is
-// refused before training, with the bytes that are missing.
-func TestMemoryLimit(t *testing.T) {
-	c := small(t)
-	c.Parallel.Stages, c.Train.Steps = 3, 2
-	c.Balance.MemoryLimitBytes = 1000
-	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
-	expect.OK(t, err)
-	err = local.Run(3, func(tr comm.Transport) error {
-		_, err := rankRun(c, tr, corpus, &run{}, nil)
-		return err
-	})
-	if err == nil || !strings.Contains(err.Error(), "bytes") {
-		t.Errorf("error %v, want one that names the missing bytes", err)
-	}
-}
-
 // TestRandomShapes is law 1 on odd shapes: few microbatches, single tokens,
 // as many stages as layers, three replicas, on any schedule: 10 draws, with
 // DYNMO_LONG=1 50.

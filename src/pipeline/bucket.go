@@ -7,16 +7,6 @@ import (
 	"dynmo/src/tensor"
 )
 
-// shareBytes is the most gradients that a replica sums of those that are summed together,
-// unless a layer alone has more: a MiB, with which a message reaches the bandwidth of its
-// link. A bucket is as many times that as there are replicas, so that it is small where they
-// are few and the first sum begins soon after the last backward has.
-const shareBytes = 1 << 20
-
-// lookahead is how many buckets are between the beginning of their first round and their
-// sum: one is added up while the copies of the next arrive.
-const lookahead = 2
-
 // line is what shares of replicas are multiples of: a cache line, to which slabs are padded.
 const line = 64
 
@@ -68,7 +58,7 @@ func lines(m tensor.Mem) int64 { return (m.Bytes + line - 1) / line }
 func (r *Runner) completed() []*model.Layer {
 	var list []*model.Layer
 	for _, in := range r.list {
-		if !r.completes(in) {
+		if !r.schedule.Completes(in) {
 			continue
 		}
 		c := r.chunks[in.Chunk]
@@ -81,35 +71,24 @@ func (r *Runner) completed() []*model.Layer {
 	return list
 }
 
-// completes reports whether an instruction completes the gradients of its chunk: weights
-// are in ascending order of microbatches.
-func (r *Runner) completes(in schedule.Instr) bool {
-	return (in.Op == schedule.W || in.Op == schedule.B) && in.Microbatch == r.schedule.Microbatches-1
-}
-
 // buckets makes the buckets of some layers, each of at most so many bytes or one layer.
 func (p *planner) buckets(layers []*model.Layer, most int64) []bucket {
-	var list []bucket
-	var slabs []tensor.Mem
-	full := func(count int) {
-		if len(slabs) > 0 {
-			list = append(list, p.bucket(slabs, count))
-		}
-		slabs = nil
-	}
-	bytes := int64(0)
+	summed := make([]int64, len(layers))
 	for i, l := range layers {
-		own := int64(0)
 		for _, slab := range l.Reduced() {
-			own += slab.Bytes
+			summed[i] += slab.Bytes
 		}
-		if bytes += own; bytes > most {
-			full(i)
-			bytes = own
-		}
-		slabs = append(slabs, l.Reduced()...)
 	}
-	full(len(layers))
+	var list []bucket
+	begin := 0
+	for _, end := range schedule.Buckets(summed, most) {
+		var slabs []tensor.Mem
+		for _, l := range layers[begin:end] {
+			slabs = append(slabs, l.Reduced()...)
+		}
+		list = append(list, p.bucket(slabs, end))
+		begin = end
+	}
 	p.copies(list)
 	return list
 }
@@ -134,18 +113,18 @@ func (p *planner) bucket(slabs []tensor.Mem, layers int) bucket {
 }
 
 // copies gives the buckets room for the others' copies of their shares: as much as
-// lookahead of them need at a time.
+// schedule.Lookahead of them need at a time.
 func (p *planner) copies(list []bucket) {
 	me, replicas := p.r.replicas.Rank(), p.r.replicas.Size()
-	needs := make([]int64, lookahead)
+	needs := make([]int64, schedule.Lookahead)
 	for i, b := range list {
 		own := int64(0)
 		for _, m := range b.mine {
 			own += lines(m) * line
 		}
-		needs[i%lookahead] = max(needs[i%lookahead], own*int64(replicas-1))
+		needs[i%schedule.Lookahead] = max(needs[i%schedule.Lookahead], own*int64(replicas-1))
 	}
-	rooms := make([]tensor.Mem, lookahead)
+	rooms := make([]tensor.Mem, schedule.Lookahead)
 	for i, bytes := range needs {
 		rooms[i] = p.take(bytes)
 	}
@@ -153,7 +132,7 @@ func (p *planner) copies(list []bucket) {
 		return
 	}
 	for i := range list {
-		b, room := &list[i], rooms[i%lookahead]
+		b, room := &list[i], rooms[i%schedule.Lookahead]
 		b.copies = make([][]tensor.Mem, replicas)
 		for d, off := 0, int64(0); d < replicas; d++ {
 			if d == me {

@@ -40,21 +40,16 @@ func countBuffers(m partition.Map, virtual int, p schedule.Peak) buffers {
 // not depend on which layers it holds: buffers for what crosses its two ends; where
 // layers of the chain select tokens, the batches that enter it; and with the first
 // chunk of a stage what the stage needs once: the layers' scratch, reckoned as large
-// as a boundary at least, the full batch, what sums gradients over replicas, and, on the
-// first stage, where the embedding is, a slice of the gradient of a tied matrix. peak is
-// the virtual stage's. The gradients of what leaves its last layer are held by that layer:
-// as many as are between their two backwards.
-func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
+// as a boundary at least, the full batch, and, on the first stage, where the embedding is,
+// a slice of the gradient of a tied matrix. What sums gradients over replicas is not among
+// them (see schedule.SumBytes). peak is the virtual stage's. The gradients of what leaves
+// its last layer are held by that layer: as many as are between their two backwards.
+func FixedBytes(x *model.Exec, c model.Config) func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 	boundary, ties, last := x.LargestBoundary(c), c.Ties(), c.Layers()-1
 	scratch, received := max(boundary, x.ScratchBytes(c)), int64(0)
 	if c.Selects(c.Layers()) {
 		received = x.SubsetBytes()
 	}
-	var gradients []int64
-	for _, l := range model.Outline(c, x) {
-		gradients = append(gradients, l.Bytes.Summed())
-	}
-	sum := ReduceBytes(gradients, replicas)
 	return func(m partition.Map, virtual int, peak schedule.Peak) int64 {
 		n := countBuffers(m, virtual, peak)
 		bytes := int64(n.entering+n.outgoing+max(0, n.gradients-peak.Between)) * boundary
@@ -64,7 +59,7 @@ func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Ma
 		if m.Chunk(virtual) > 0 {
 			return bytes
 		}
-		bytes, tied := bytes+scratch+x.BatchBytes()+sum, int64(0)
+		bytes, tied := bytes+scratch+x.BatchBytes(), int64(0)
 		for _, t := range ties {
 			afar := m.Stages > 1 && (t.Borrower < last || m.Stage(m.Virtual()-1) != m.Stage(0))
 			if afar && m.Stage(virtual) == m.Stage(0) {
@@ -78,17 +73,6 @@ func FixedBytes(x *model.Exec, c model.Config, replicas int) func(m partition.Ma
 // tiedBytes returns the size of the gradient of what a layer borrows.
 func tiedBytes(x *model.Exec, t model.Tie) int64 {
 	return int64(t.Rows*t.Cols) * x.Backend.DType().Wide().Size()
-}
-
-// ReduceBytes returns at most how much memory a rank needs to sum gradients over replicas:
-// the others' copies of its shares of two buckets. gradients are by layer, those of all
-// layers that it may have; padding to cache lines is left out.
-func ReduceBytes(gradients []int64, replicas int) int64 {
-	largest, all := int64(replicas)*shareBytes, int64(0)
-	for _, bytes := range gradients {
-		largest, all = max(largest, bytes), all+bytes
-	}
-	return min(lookahead*largest, all) / int64(replicas) * int64(replicas-1)
 }
 
 // sumBytes is the most gradients that are summed at a time: a piece that stays

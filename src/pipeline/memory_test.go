@@ -79,7 +79,7 @@ func TestPlanTakesWhatIsAccounted(t *testing.T) {
 func accounted(x *model.Exec, s *model.Stage, plan schedule.Schedule, stage int) int64 {
 	const norm = 2 * 8
 	c, m := s.Config, plan.Map
-	fixed := pipeline.FixedBytes(x, c, 1)
+	fixed := pipeline.FixedBytes(x, c)
 	sum := int64(0)
 	for v, p := range plan.Peaks() {
 		if m.Stage(v) != stage {

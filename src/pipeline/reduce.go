@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"dynmo/src/comm"
 	"dynmo/src/schedule"
 	"dynmo/src/tensor"
 	"dynmo/src/trace"
@@ -35,16 +34,16 @@ func (p *planner) reducer() reducer {
 	}
 	most := r.options.Bucket
 	if most == 0 {
-		most = int64(r.replicas.Size()) * shareBytes
+		most = schedule.BucketBytes(r.replicas.Size())
 	}
 	layers := r.completed()
 	q.buckets = p.buckets(layers, most)
-	for i := range len(q.buckets) + lookahead - 1 {
+	for i := range len(q.buckets) + schedule.Lookahead - 1 {
 		if i < len(q.buckets) {
 			q.rounds = append(q.rounds, turn{bucket: i})
 		}
-		if i >= lookahead-1 {
-			q.rounds = append(q.rounds, turn{bucket: i - lookahead + 1, gather: true})
+		if i >= schedule.Lookahead-1 {
+			q.rounds = append(q.rounds, turn{bucket: i - schedule.Lookahead + 1, gather: true})
 		}
 	}
 	for _, l := range layers {
@@ -167,14 +166,4 @@ func (b *bucket) add(r *Runner, part int) {
 			}
 		}
 	}
-}
-
-// waitAll waits for requests; zero ones had nothing to carry.
-func waitAll(reqs []comm.Request) error {
-	for _, req := range reqs {
-		if err := req.Wait(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -198,7 +198,7 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 			if err := r.pass(&p, in); err != nil {
 				return err
 			}
-			if r.completes(in) {
+			if r.schedule.Completes(in) {
 				l.MaskGradients(r.x)
 				r.reduce.completed(l.Talks())
 				if err := r.reduce.advance(r); err != nil {
@@ -282,5 +282,15 @@ func (r *Runner) drain() error {
 		return err
 	}
 	r.sends = r.sends[:0]
+	return nil
+}
+
+// waitAll waits for requests; zero ones had nothing to carry.
+func waitAll(reqs []comm.Request) error {
+	for _, req := range reqs {
+		if err := req.Wait(); err != nil {
+			return err
+		}
+	}
 	return nil
 }

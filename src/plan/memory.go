@@ -22,7 +22,45 @@ func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule
 			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
 		}
 	}
+	if p.fixed != nil {
+		for stage := range bytes {
+			bytes[stage] += p.sums(t, cuts, peaks, stage)
+		}
+	}
 	return bytes
+}
+
+// sums returns the bytes with which a stage sums the gradients of its layers over replicas.
+func (p *Planner) sums(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
+	if p.Mesh.Replicas <= 1 {
+		return 0
+	}
+	var summed []int64
+	for before := range p.Map.Chunks {
+		for chunk := range p.Map.Chunks {
+			v := p.Map.Place(stage, chunk)
+			if peaks[v].Before != before {
+				continue
+			}
+			lo, hi := cuts.Range(v)
+			for l := hi - 1; l >= lo; l-- {
+				summed = append(summed, t.Layers[l].Summed())
+			}
+		}
+	}
+	return schedule.SumBytes(summed, p.Mesh.Replicas)
+}
+
+// mostSums returns what sums is at most, whatever the cuts.
+func (p *Planner) mostSums(t cost.Table) int64 {
+	if p.Mesh.Replicas <= 1 || p.fixed == nil {
+		return 0
+	}
+	var summed []int64
+	for _, l := range t.Layers {
+		summed = append(summed, l.Summed())
+	}
+	return schedule.MostSumBytes(summed, p.Mesh.Replicas)
 }
 
 // besides returns the bytes of a virtual stage besides its layers, in a schedule with this
@@ -62,7 +100,7 @@ func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
 			continue
 		}
 		lo, hi := cuts.Range(s)
-		static, each := int64(0), int64(0)
+		static, each := p.sums(t, cuts, p.peaks, s), int64(0)
 		for _, l := range t.Layers[lo:hi] {
 			static += l.Bytes.Static()
 			each += l.Bytes.Activations + l.Bytes.Held

@@ -39,7 +39,7 @@ func outliner(c config.Config) *model.Exec {
 
 // Fixed returns what stages hold besides their layers.
 func Fixed(c config.Config) FixedBytes {
-	return pipeline.FixedBytes(outliner(c), model.FromConfig(c), c.Parallel.Replicas)
+	return pipeline.FixedBytes(outliner(c), model.FromConfig(c))
 }
 
 // Dense returns the chain before training: bytes and parameters, no seconds. Where layers

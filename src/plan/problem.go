@@ -35,9 +35,10 @@ func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
 	if b := p.config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
 		q.Fixed = p.arrivals(t, q.Fixed)
 	}
+	sums := p.mostSums(t)
 	for v, peak := range p.peaks {
 		q.Between = append(q.Between, peak.Between)
-		q.FixedBytes = append(q.FixedBytes, p.besides(v, peak))
+		q.FixedBytes = append(q.FixedBytes, p.besides(v, peak)+sums)
 	}
 	return q
 }

@@ -5,6 +5,8 @@ type Peak struct {
 	InFlight int // microbatches between their F and their W: activations
 	Between  int // microbatches between their I and their W, at least 1
 	Outgoing int // gradients on their way to another stage, at least LeastOutgoing; 0 where none go
+
+	Before int // chunks of its stage whose gradients a step completes before its own
 }
 
 // LeastOutgoing is how many outgoing gradients a virtual stage has buffers for
@@ -49,6 +51,9 @@ func (s Schedule) held() []Peak {
 				n.InFlight--
 				n.Between--
 			}
+		}
+		for before, chunk := range s.Completed(stage) {
+			peaks[s.Map.Place(stage, chunk)].Before = before
 		}
 	}
 	return peaks

@@ -37,7 +37,8 @@ type experiment struct {
 	delay comm.Delay
 	link  sim.Link
 
-	frozen int // layers, from the first on
+	frozen int  // layers, from the first on
+	alike  bool // whether all microbatches take the same
 }
 
 // newExperiment draws a chain of blocks over the schedule's virtual stages.
@@ -59,6 +60,9 @@ func newExperiment(plan schedule.Schedule, seed uint64, delay float64) experimen
 func (e experiment) seconds(layer, microbatch int, kind trace.Op) float64 {
 	if e.shape.Chain()[layer].Block < 0 || kind != trace.F && layer < e.frozen {
 		return 0
+	}
+	if e.alike {
+		microbatch = 0
 	}
 	return random.Keyed(uint64(layer), uint64(microbatch), uint64(kind)).ExpFloat64()
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"slices"
 
 	"dynmo/src/cost"
@@ -21,16 +20,19 @@ func (r ReplicasResult) Exposed() float64 { return r.Seconds - r.Pipeline }
 
 // Replicas simulates a step of all replicas of s.Mesh, and the sum of gradients
 // over them, but for those of frozen layers, which have no W. layers is the chain, which
-// cuts lays over the virtual stages. A layer with G bytes of gradients is summed in two
-// rounds of messages between all of its D ranks, slices and then their sums, which leave
-// a rank one behind the other,
+// cuts lays over the virtual stages. Layers fall into buckets as in the pipeline (see
+// schedule.Buckets). A bucket with G bytes of gradients is summed in two rounds of messages
+// between all of its D ranks, of slices and then of their sums. A round's messages leave a
+// rank one behind the other, and arrive
 //
-//	2·(D-1)/D·G/bandwidth + 2·latency
+//	(D-1)/D·G/bandwidth + latency
 //
-// on the slowest link between two ranks that are neighbours. It begins when the layer's
-// last W has ended on every replica, one at a time on each stage, beside the instructions
-// that are left. Neither slows the other down, and delays are for the pipeline's messages
-// only.
+// later on the slowest link between two ranks that are neighbours, or when links were busy
+// with a round before, as much later. The first round of a bucket begins when the last W of
+// its layers has ended on every replica, and behind those of all layers whose experts are
+// spread; the second when its first has arrived and that of the bucket behind it has begun.
+// All are beside the instructions that are left. Neither slows the other down, and delays
+// are for the pipeline's messages only.
 //
 // The last W of a virtual stage goes through its layers from the last to the
 // first; it divides by their seconds, those of I and W where the instruction is
@@ -61,21 +63,64 @@ func Replicas(s Step, cuts partition.Partition, layers []cost.Layer) ReplicasRes
 			last.ready(ready[lo:hi], layers[lo:hi])
 		}
 	}
-	owners := s.Schedule.Map.Owners(cuts)
 	for stage := range s.Schedule.Map.Stages {
-		mine := owners.Layers(stage)
-		slices.SortFunc(mine, func(a, b int) int { return cmp.Compare(ready[a], ready[b]) })
-		end := 0.0
-		for _, l := range mine {
-			c := layers[l]
-			frozen := c.Forward > 0 && c.BackwardWeight == 0
-			if bytes := c.Bytes.Summed(); bytes > 0 && !frozen {
-				end = max(end, ready[l]) + s.sum(stage, bytes)
-			}
-		}
-		all.Seconds = max(all.Seconds, end)
+		all.Seconds = max(all.Seconds, s.summed(stage, cuts, layers, ready))
 	}
 	return all
+}
+
+// summed returns when the gradients of a stage have been summed over its replicas; ready is
+// by layer.
+func (s Step) summed(stage int, cuts partition.Partition, layers []cost.Layer, ready []float64) float64 {
+	var bytes []int64
+	var complete []float64 // when the gradients of the layers up to this one are
+	talked, latest := 0.0, 0.0
+	for _, chunk := range s.Schedule.Completed(stage) {
+		lo, hi := cuts.Range(s.Schedule.Map.Place(stage, chunk))
+		for l := hi - 1; l >= lo; l-- {
+			if own := layers[l].Summed(); own > 0 {
+				latest = max(latest, ready[l])
+				bytes, complete = append(bytes, own), append(complete, latest)
+			}
+			if layers[l].Bytes.Own > 0 {
+				talked = max(talked, ready[l])
+			}
+		}
+	}
+	ends := schedule.Buckets(bytes, schedule.BucketBytes(s.Mesh.Replicas))
+	size := func(bucket int) (sum int64) {
+		begin := 0
+		if bucket > 0 {
+			begin = ends[bucket-1]
+		}
+		for _, own := range bytes[begin:ends[bucket]] {
+			sum += own
+		}
+		return sum
+	}
+	// Rounds begin in one order: a second one follows the first of lookahead - 1 buckets behind.
+	free, arrived := 0.0, make([]float64, len(ends))
+	round := func(bucket int, begin float64) {
+		departs := max(begin, free)
+		latency, busy := s.round(stage, size(bucket))
+		free, arrived[bucket] = departs+busy, departs+busy+latency
+	}
+	begun := 0.0
+	for i := range len(ends) + schedule.Lookahead - 1 {
+		if i < len(ends) {
+			begun = max(begun, talked, complete[ends[i]-1])
+			round(i, begun)
+		}
+		if first := i - schedule.Lookahead + 1; first >= 0 && first < len(ends) {
+			begun = max(begun, arrived[first])
+			round(first, begun)
+		}
+	}
+	last := 0.0
+	for _, end := range arrived {
+		last = max(last, end)
+	}
+	return last
 }
 
 // ready raises complete[l] to when the gradient of the l-th of layers is complete.
@@ -100,17 +145,19 @@ func (w work) ready(complete []float64, layers []cost.Layer) {
 	}
 }
 
-// sum returns the seconds of a sum over the replicas of a stage.
-func (s Step) sum(stage int, bytes int64) float64 {
-	d := s.Mesh.Replicas
-	slowest := 0.0
+// round returns how long a round of messages of a bucket of so many bytes travels between
+// the replicas of a stage, and how long it keeps their links busy.
+func (s Step) round(stage int, bytes int64) (latency, busy float64) {
+	d, slowest := s.Mesh.Replicas, 0.0
 	for replica := range d {
 		l := s.Network.Link(s.rank(stage, replica), s.rank(stage, (replica+1)%d))
-		t := 2 * l.Latency
+		t := 0.0
 		if l.Bandwidth != 0 {
-			t += 2 * float64(d-1) / float64(d) * float64(bytes) / l.Bandwidth
+			t = float64(d-1) / float64(d) * float64(bytes) / l.Bandwidth
 		}
-		slowest = max(slowest, t)
+		if l.Latency+t > slowest {
+			slowest, latency, busy = l.Latency+t, l.Latency, t
+		}
 	}
-	return slowest
+	return latency, busy
 }

@@ -15,12 +15,16 @@ import (
 // TestReplicasByHand: two stages of two layers, two replicas, one microbatch of
 // F and B; f = 1, i = 1, w = 1 for every layer. Stage 1 works 2-8, stage 0 0-2
 // and 8-12: gradients of layer 3 are complete at 6, of 2 at 8, of 1 at 10, of
-// 0 at 12.
+// 0 at 12. Each is a bucket, but for those that are small.
 func TestReplicasByHand(t *testing.T) {
-	layers := make([]cost.Layer, 4)
+	const g = 4 << 20 // bytes of gradients: more than a bucket of two replicas has, as many as one of four
+	layers, small, spread := make([]cost.Layer, 4), make([]cost.Layer, 4), make([]cost.Layer, 4)
 	for l := range layers {
-		layers[l] = cost.Layer{Forward: 1, BackwardInput: 1, BackwardWeight: 1, Bytes: cost.Bytes{Gradients: 100}}
+		layers[l] = cost.Layer{Forward: 1, BackwardInput: 1, BackwardWeight: 1, Bytes: cost.Bytes{Gradients: g}}
+		small[l], spread[l] = layers[l], layers[l]
+		small[l].Bytes.Gradients = 100
 	}
+	spread[0].Bytes.Gradients, spread[0].Bytes.Own = 3*g, 2*g
 	cuts := partition.Partition{0, 2, 4}
 	s := Step{
 		Schedule: lists([]schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}, []schedule.Instr{do(schedule.F, 0), do(schedule.B, 0)}),
@@ -36,36 +40,40 @@ func TestReplicasByHand(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		step              Step
+		layers            []cost.Layer
 		network           Network
 		pipeline, seconds float64
 	}{
-		{"free", s, Network{}, 12, 12},
-		// 2·(1/2)·100/100 = 1 s each: only layer 0's is in the open.
-		{"hidden", s, Network{Node: Link{0, 100}}, 12, 13},
-		// 2 s: layer 1's begins at 10, layer 0's at 12.
-		{"just hidden", s, Network{Node: Link{0, 50}}, 12, 14},
-		// 3 s: layer 1's ends at 13, layer 0's at 16. Stage 1's end at 12.
-		{"queue", s, Network{Node: Link{0, 100.0 / 3}}, 12, 16},
-		// Two rounds of 1.5 s.
-		{"latency", s, Network{Node: Link{1.5, 0}}, 12, 16},
-		{"latency of four", four, Network{Node: Link{1.5, 0}}, 12, 16},
-		// 2·(3/4)·100/50 = 3 s.
-		{"queue of four", four, Network{Node: Link{0, 50}}, 12, 16},
+		{"free", s, layers, Network{}, 12, 12},
+		// A round takes (1/2)·g/g = 0.5 s. First ones at 10 and 12, second ones at 12.5 and 13:
+		// that of layer 1 follows the first of layer 0.
+		{"hidden", s, layers, Network{Node: Link{0, g}}, 12, 13.5},
+		// 1.5 s: first rounds 10-11.5 and 12-13.5, then the second ones. Stage 1's end at 12.5.
+		{"queue", s, layers, Network{Node: Link{0, g / 3.}}, 12, 16.5},
+		// First rounds 10-11.5 and 12-13.5, second ones 12-13.5 and 13.5-15.
+		{"latency", s, layers, Network{Node: Link{1.5, 0}}, 12, 15},
+		{"latency of four", four, layers, Network{Node: Link{1.5, 0}}, 12, 15},
+		// (3/4)·g/(g/2) = 1.5 s.
+		{"queue of four", four, layers, Network{Node: Link{0, g / 2.}}, 12, 16.5},
+		// Both layers of stage 0 together: two rounds of (1/2)·200/100 = 1 s from 12 on.
+		{"one bucket", s, small, Network{Node: Link{0, 100}}, 12, 14},
+		// Layer 0's experts exchange rows until 12: then four rounds of 0.5 s.
+		{"spread experts", s, spread, Network{Node: Link{0, g}}, 12, 14},
 		// Ranks 0 and 1 are stage 0's replicas: one node each has the same.
-		{"between", s, Network{Node: Link{0, 1e9}, Between: Link{0, 100.0 / 3}, PerNode: 1}, 12, 16},
-		{"in the node", s, Network{Node: Link{0, 100.0 / 3}, Between: Link{100, 1}, PerNode: 2}, 12, 16},
+		{"between", s, layers, Network{Node: Link{0, 1e12}, Between: Link{0, g / 3.}, PerNode: 1}, 12, 16.5},
+		{"in the node", s, layers, Network{Node: Link{0, g / 3.}, Between: Link{100, 1}, PerNode: 2}, 12, 16.5},
 		// I 4-6 and 6-8, W 6-8 and 8-10: layers complete at 7, 8, 9, 10.
-		{"split", split, Network{Node: Link{0, 100}}, 10, 11},
+		{"split", split, layers, Network{Node: Link{0, g}}, 10, 11.5},
 		// Replica 1 is half as fast on stage 1: 2-14, so stage 0 ends at 18 there,
 		// and layer 0 waits for it.
-		{"slow replica", s, Network{Node: Link{0, 100}, Slow: []float64{1, 1, 1, 2}}, 18, 19},
-		{"slow rank of the world", others, Network{Node: Link{0, 100}, Slow: []float64{1, 1, 1, 9, 9, 2}}, 18, 19},
-		{"nodes of the world", apart, Network{Node: Link{0, 1e9}, Between: Link{0, 100.0 / 3}, PerNode: 2}, 12, 16},
-		{"one replica", alone, Network{Node: Link{0, 1}}, 12, 12},
+		{"slow replica", s, layers, Network{Node: Link{0, g}, Slow: []float64{1, 1, 1, 2}}, 18, 19.5},
+		{"slow rank of the world", others, layers, Network{Node: Link{0, g}, Slow: []float64{1, 1, 1, 9, 9, 2}}, 18, 19.5},
+		{"nodes of the world", apart, layers, Network{Node: Link{0, 1e12}, Between: Link{0, g / 3.}, PerNode: 2}, 12, 16.5},
+		{"one replica", alone, layers, Network{Node: Link{0, 1}}, 12, 12},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.step.Network = tc.network
-			w := Replicas(tc.step, cuts, layers)
+			w := Replicas(tc.step, cuts, tc.layers)
 			if math.Abs(w.Pipeline-tc.pipeline) > 1e-12 || math.Abs(w.Seconds-tc.seconds) > 1e-12 {
 				t.Errorf("pipeline %v, whole step %v, want %v and %v", w.Pipeline, w.Seconds, tc.pipeline, tc.seconds)
 			}

@@ -23,10 +23,10 @@
 //   - order: the lower rank takes the oldest message of each direction, as soon as NCCL has put
 //     on the stream what was issued before, tells the upper rank, and issues both at once.
 //
-// What a rank issues at a time, at most one message in each direction of each pair, is one
-// group. NCCL runs the halves of a group at once (up to eight for each channel,
-// NCCL_MAX_DEV_WORK_P2P_PER_BATCH in its src/include/device.h), and both ranks of a pair have
-// the same halves in a group, as their connection wants where they are all of a communicator
+// A rank issues at most one message in each direction of each pair at a time, as one group. NCCL
+// runs the halves of a group at once (up to eight for each channel,
+// NCCL_MAX_DEV_WORK_P2P_PER_BATCH in its src/include/device.h), and both ranks of a pair have the
+// same halves in a group, as their connection wants where they are all of a communicator
 // (src/transport.cc sends the connections of both directions as one message then).
 //
 // Nothing can hang. Rounds: all ranks begin them in one order, so the first that is not done

@@ -27,7 +27,10 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	rows := func() C.int32_t { return size(call.N) }
 	stride := C.int64_t(call.O*call.C + call.Gap) // of the matrices of experts
 	t, h, stream := k.table, k.c, handle(s)
-	var status C.int32_t
+	var status, blocks C.int32_t
+	if call.Blocks {
+		blocks = 1
+	}
 	switch call.Op {
 	case kernel.EmbeddingForward:
 		status = C.call_embedding_forward(t, h, stream, x(0), indices(1), indices(2), x(3), x(4), rows(), c)
@@ -62,11 +65,11 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.MatmulBackwardWeight:
 		status = C.call_matmul_backward_weight(t, h, stream, floats(0), floats(1), x(2), x(3), rows(), c, o)
 	case kernel.SpMMForward:
-		status = C.call_spmm_forward(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), x(5), rows(), o, c, nnz)
+		status = C.call_spmm_forward(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), x(5), rows(), o, c, nnz, blocks)
 	case kernel.SpMMBackwardInput:
-		status = C.call_spmm_backward_input(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), rows(), o, c, nnz)
+		status = C.call_spmm_backward_input(t, h, stream, x(0), x(1), indices(2), indices(3), x(4), rows(), o, c, nnz, blocks)
 	case kernel.SDDMM:
-		status = C.call_sddmm(t, h, stream, floats(0), floats(1), x(2), x(3), indices(4), indices(5), rows(), o, c, nnz)
+		status = C.call_sddmm(t, h, stream, floats(0), floats(1), x(2), x(3), indices(4), indices(5), rows(), o, c, nnz, blocks)
 	case kernel.Rotary:
 		status = C.call_rotary(t, h, stream, x(0), indices(1), floats(2), rows(), nh, c, size(call.HS), truth(call.Inverse))
 	case kernel.AttentionForward:

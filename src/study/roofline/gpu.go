@@ -5,7 +5,7 @@
 //	seconds = max(operations / (rate · efficiency), bytes / (bandwidth · efficiency)) + launch
 //
 // The calls are those that the model makes, with their shapes; nothing is computed.
-// What the model leaves out: caches, tiles that do not divide a product, clocks that fall
+// The model leaves out caches, tiles that do not divide a product, clocks that fall
 // under load, and which experts or exits tokens would choose. A measured table is better.
 package roofline
 

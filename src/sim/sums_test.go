@@ -1,0 +1,141 @@
+package sim_test
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"dynmo/src/comm"
+	"dynmo/src/comm/local"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/model"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+	"dynmo/src/tensor"
+	"dynmo/src/trace"
+)
+
+// TestSumsAreThePipelines: on the virtual clock a step of several replicas ends, with the
+// sums of its gradients, when the simulator says, within 1 %, whether a layer is a bucket or
+// several are, and whether links or passes are slow. Links of the virtual clock do not slow
+// each other down; the simulator's replicas send to the others one behind the other, so that
+// it is given links as many times faster.
+func TestSumsAreThePipelines(t *testing.T) {
+	open := 0
+	for _, tc := range []struct {
+		kind             schedule.Kind
+		stages, replicas int
+		hidden           int
+		link             sim.Link
+	}{
+		{schedule.Kind1F1B, 2, 2, 208, sim.Link{Latency: 0.1, Bandwidth: 2e6}},
+		{schedule.Kind1F1B, 2, 2, 128, sim.Link{Latency: 0.1, Bandwidth: 3e5}},
+		{schedule.KindZBH1, 2, 3, 208, sim.Link{Latency: 0.5, Bandwidth: 4e6}},
+		{schedule.KindZBV, 2, 2, 208, sim.Link{Latency: 0.1, Bandwidth: 4e5}},
+		{schedule.KindInterleaved, 1, 4, 128, sim.Link{Latency: 1}},
+	} {
+		plan, err := newPlan(tc.kind, tc.stages)
+		expect.OK(t, err)
+		e := newExperiment(plan, 1, 0)
+		e.shape.Hidden, e.shape.Blocks, e.link, e.alike = tc.hidden, 8/plan.Map.Chunks, tc.link, true
+		e.cuts = e.cuts[:0]
+		for v := range plan.Map.Virtual() + 1 {
+			e.cuts = append(e.cuts, v*e.shape.Layers()/plan.Map.Virtual())
+		}
+		got, err := e.executeReplicas(tc.replicas)
+		expect.OK(t, err)
+		want := e.simulateReplicas(tc.replicas)
+		if off := want.Seconds/got - 1; math.Abs(off) > 0.01 {
+			t.Errorf("%s, %d x %d, hidden %d: %.3f s executed, %.3f simulated (%+.1f %%; %.3f in the open)", tc.kind, tc.stages, tc.replicas, tc.hidden, got, want.Seconds, 100*off, want.Exposed())
+		}
+		t.Logf("%s, %d x %d, hidden %d: %.3f s executed, %.3f simulated, %.3f in the open", tc.kind, tc.stages, tc.replicas, tc.hidden, got, want.Seconds, want.Exposed())
+		if want.Exposed() > 0.05*want.Seconds {
+			open++
+		}
+	}
+	if open < 2 {
+		t.Errorf("sums take more than 5 %% of %d steps, want 2 or the test shows nothing", open)
+	}
+}
+
+// layers returns the chain with what every layer takes for any microbatch.
+func (e experiment) layers(x *model.Exec) []cost.Layer {
+	list := model.Outline(e.shape, x)
+	for l := range list {
+		list[l] = list[l].With(cost.Stage{Forward: e.seconds(l, 0, trace.F), Input: e.seconds(l, 0, trace.I), Weight: e.seconds(l, 0, trace.W)})
+	}
+	return list
+}
+
+// executeReplicas runs a step of some replicas and returns when its last gradient was summed.
+func (e experiment) executeReplicas(replicas int) (float64, error) {
+	stages, end := e.plan.Map.Stages, 0.0
+	var mu sync.Mutex
+	err := local.Run(stages*replicas, func(tr comm.Transport) error {
+		clock := device.NewVirtual()
+		clock.Pause() // only known costs count
+		world := comm.New(tr, comm.Options{Clock: clock, Network: comm.Network{Latency: e.link.Latency, Bandwidth: e.link.Bandwidth}})
+		l := layout.New(e.cuts, e.plan, replicas, mesh.StageMajor)
+		stage, replica := l.Mesh.Stage(tr.Rank()), l.Mesh.Replica(tr.Rank())
+		column, err := world.Split(replica, stage)
+		if err != nil {
+			return err
+		}
+		row, err := world.Split(stage, replica)
+		if err != nil {
+			return err
+		}
+		var calls []float64
+		x := e.exec(clock, &calls, 1)
+		if err := x.Reserve(e.shape); err != nil {
+			return err
+		}
+		s, err := model.NewStage(e.shape, e.plan.Map.Owners(e.cuts).Layers(stage), x.Device, tensor.F32)
+		if err != nil {
+			return err
+		}
+		r, err := pipeline.New(x, l, s, pipeline.Groups{Stages: column, Replicas: row}, pipeline.Options{})
+		if err != nil {
+			return err
+		}
+		calls = e.calls(stage)
+		data := make([]int32, x.N())
+		clock.Reach(begin(0))
+		done, err := r.Step(func(int) ([]int32, []int32) { return data, data })
+		if err != nil {
+			return err
+		}
+		if len(calls) > 0 {
+			return fmt.Errorf("%d calls were not made", len(calls))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, span := range done.Spans {
+			end = max(end, span.End-begin(0))
+		}
+		return nil
+	})
+	return end, err
+}
+
+// simulateReplicas returns what the simulator knows of the same step.
+func (e experiment) simulateReplicas(replicas int) sim.ReplicasResult {
+	m := e.plan.Map
+	layers := e.layers(e.exec(device.NewVirtual(), nil, 1))
+	link := e.link
+	link.Bandwidth *= float64(replicas - 1)
+	bytes := make([]int64, m.Virtual())
+	for v := range bytes {
+		bytes[v] = layers[e.cuts[v+1]-1].Output
+	}
+	return sim.Replicas(sim.Step{
+		Schedule: e.plan, Costs: cost.Table{Layers: layers}.Stages(e.cuts, m), Bytes: bytes,
+		Network: sim.Network{Node: link}, Mesh: mesh.Mesh{Stages: m.Stages, Replicas: replicas, Order: mesh.StageMajor},
+	}, e.cuts, layers)
+}
