@@ -16,7 +16,7 @@ struct routing {
 	float *weights;
 	double *p, *own; /* (n, experts); own begins with the token's lse until own_gradients */
 	double *readings;
-	const double *scores; /* or null */
+	const double *scores; /* or null; or own */
 	double *picked;       /* (experts): choices before any is dropped */
 	double *sums;         /* (2, blocks of tokens): of the router's own losses */
 	int n, experts, k, room, shares;
@@ -37,36 +37,27 @@ __device__ void most_probable(int32_t *chosen, const double *scores, int experts
 	}
 }
 
-/* The sum of x over a block, of warps in order. All threads call it; thread 0 has it. */
-__device__ double block_sum(double x, double *scratch) {
-	x = warp_reduce(x, plus());
-	if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
-	__syncthreads();
-	double sum = 0;
-	for (int w = 0; w < static_cast<int>(blockDim.x) / 32; w++) sum += scratch[w];
-	__syncthreads();
-	return sum;
-}
-
 template <typename E> __global__ void __launch_bounds__(THREADS, 4) choose(routing r, const E *logits) {
 	SHARED(double, scratch, [THREADS / 32]);
 	int t = blockIdx.x * THREADS + threadIdx.x;
 	double lse = 0;
 	if (t < r.n) {
-		const E *row = logits + static_cast<size_t>(t) * r.experts;
 		double *p = r.p + static_cast<size_t>(t) * r.experts, largest = -INFINITY, sum = 0;
-		for (int e = 0; e < r.experts; e++) largest = fmax(largest, static_cast<double>(wide(row[e])));
 		for (int e = 0; e < r.experts; e++) {
-			p[e] = exp(wide(row[e]) - largest);
+			if (logits) p[e] = wide(logits[static_cast<size_t>(t) * r.experts + e]);
+			largest = fmax(largest, p[e]);
+		}
+		for (int e = 0; e < r.experts; e++) {
+			p[e] = exp(p[e] - largest);
 			sum += p[e];
 		}
 		for (int e = 0; e < r.experts; e++) p[e] /= sum;
 		lse = largest + log(sum);
-		r.own[static_cast<size_t>(t) * r.experts] = lse;
 		const double *by = r.scores ? r.scores + static_cast<size_t>(t) * r.experts : p;
 		most_probable(r.chosen + static_cast<size_t>(t) * r.k, by, r.experts, r.k);
+		r.own[static_cast<size_t>(t) * r.experts] = lse;
 	}
-	double sum = block_sum(lse * lse, scratch);
+	double sum = row_reduce(lse * lse, plus(), scratch);
 	if (threadIdx.x == 0) r.sums[gridDim.x + blockIdx.x] = sum;
 }
 
@@ -116,7 +107,7 @@ __global__ void __launch_bounds__(THREADS) weigh(routing r) {
 			if (e < 0) chosen[slot] = -1;
 		}
 	}
-	double sum = block_sum(r.experts * mean, scratch);
+	double sum = row_reduce(r.experts * mean, plus(), scratch);
 	if (threadIdx.x == 0) r.sums[blockIdx.x] = sum;
 }
 
@@ -129,7 +120,7 @@ __global__ void __launch_bounds__(THREADS) total(routing r, int blocks) {
 		sums[1] += r.sums[blocks + i];
 	}
 	for (int e = threadIdx.x; e < r.experts; e += THREADS) kept += r.readings[READINGS + e];
-	double balance = block_sum(sums[0], scratch), squares = block_sum(sums[1], scratch), all = block_sum(kept, scratch);
+	double balance = row_reduce(sums[0], plus(), scratch), squares = row_reduce(sums[1], plus(), scratch), all = row_reduce(kept, plus(), scratch);
 	if (threadIdx.x > 0) return;
 	r.readings[0] = r.n;
 	r.readings[1] = static_cast<double>(r.n) * r.k - all;
@@ -163,31 +154,31 @@ struct placing {
 	int32_t *ends;
 	const int32_t *chosen;
 	const float *weights;
-	int all, k; /* choices, of them each token's */
+	int all, k, first; /* choices, of them each token's; the first expert */
 };
 
 /* Block e places its expert's choices behind those of the experts before it, which it
- * counts. The last one does the same for choices that were dropped: they have no place, and
- * what they would have had is zero. */
+ * counts. The last one does the same for all other choices: they have no place, and what
+ * they would have had is zero. */
 __global__ void __launch_bounds__(SORTERS) place(placing p) {
 	SHARED(int, counts, [SORTERS / 32]);
 	int e = blockIdx.x, next = 0;
 	bool last = e == static_cast<int>(gridDim.x) - 1;
 	for (int first = 0; first < p.all; first += SORTERS) {
-		int i = first + threadIdx.x, all, at = i < p.all ? p.chosen[i] : -1;
+		int i = first + threadIdx.x, all, at = i < p.all ? p.chosen[i] - p.first : -1;
 		rank_of(at >= 0 && at < e, &all, counts);
 		next += all;
 	}
 	if (threadIdx.x == 0) p.ends[e] = next;
 	for (int first = 0; first < p.all; first += SORTERS) {
-		int i = first + threadIdx.x, all;
-		bool mine = i < p.all && (last ? p.chosen[i] < 0 : p.chosen[i] == e);
-		int at = next + rank_of(mine, &all, counts);
+		int i = first + threadIdx.x, all, at = i < p.all ? p.chosen[i] - p.first : 0;
+		bool mine = i < p.all && (last ? at < 0 || at >= e : at == e);
+		int place = next + rank_of(mine, &all, counts);
 		next += all;
 		if (!mine) continue;
-		p.places[i] = last ? -1 : at;
-		p.tokens[at] = last ? 0 : i / p.k;
-		p.factors[at] = last ? 0 : p.weights[i];
+		p.places[i] = last ? -1 : place;
+		p.tokens[place] = last ? 0 : i / p.k;
+		p.factors[place] = last ? 0 : p.weights[i];
 	}
 }
 
@@ -231,8 +222,9 @@ int32_t dynmo_cuda_route_gradient(dynmo_cuda *k, void *stream, void *dlogits, co
 }
 
 int32_t dynmo_cuda_place_tokens(dynmo_cuda *, void *stream, int32_t *places, int32_t *tokens, float *factors,
-	int32_t *ends, const int32_t *chosen, const float *weights, int32_t n, int32_t experts, int32_t top) {
-	placing p = {places, tokens, factors, ends, chosen, weights, n * top, top};
+	int32_t *ends, const int32_t *chosen, const float *weights, int32_t n, int32_t experts, int32_t top,
+	int32_t first) {
+	placing p = {places, tokens, factors, ends, chosen, weights, n * top, top, first};
 	LAUNCH(place, dim3(experts + 1), SORTERS, 0, stream, p);
 	return launched();
 }

@@ -217,7 +217,13 @@ typedef struct {
 	  const int32_t *taken, const void *logits, const int32_t *positions, const int32_t *offsets, int32_t n, int32_t b, \
 	  int32_t places, int32_t one), (k, stream, rows, factors, listed, ends, taken, logits, positions, offsets, n, b,  \
 	  places, one))                                                                                                    \
-	/* Choices of experts: router of D (2, n, experts), readings of D (4 + experts); scores of D may be absent. */    \
+	/* Choices of experts: router of D (2, n, experts), readings of D (4 + experts); logits and scores may be absent. */ \
+	X(squash_logits, (dynmo_cuda *k, void *stream, double *router, void *squashed, const void *inp, const void *weight, \
+	  int32_t n, int32_t experts), (k, stream, router, squashed, inp, weight, n, experts))                            \
+	X(squash_gradient, (dynmo_cuda *k, void *stream, void *dinp, const void *dout, const void *inp,                   \
+	  const void *weight, int32_t n, int32_t experts), (k, stream, dinp, dout, inp, weight, n, experts))              \
+	X(balance_scores, (dynmo_cuda *k, void *stream, double *router, const void *logits, int32_t n, int32_t experts),  \
+	  (k, stream, router, logits, n, experts))                                                                        \
 	X(route_tokens, (dynmo_cuda *k, void *stream, int32_t *chosen, float *weights, double *router, double *readings,  \
 	  const void *logits, const double *scores, int32_t n, int32_t experts, int32_t top, int32_t room, int32_t shares,\
 	  double scale, double auxiliary, double z), (k, stream, chosen, weights, router, readings, logits, scores, n,    \
@@ -226,8 +232,8 @@ typedef struct {
 	  const double *router, int32_t n, int32_t experts, int32_t top, double scale, double loss),                      \
 	  (k, stream, dlogits, dweights, chosen, router, n, experts, top, scale, loss))                                   \
 	X(place_tokens, (dynmo_cuda *k, void *stream, int32_t *places, int32_t *tokens, float *factors, int32_t *ends,    \
-	  const int32_t *chosen, const float *weights, int32_t n, int32_t experts, int32_t top),                          \
-	  (k, stream, places, tokens, factors, ends, chosen, weights, n, experts, top))                                   \
+	  const int32_t *chosen, const float *weights, int32_t n, int32_t experts, int32_t top, int32_t first),           \
+	  (k, stream, places, tokens, factors, ends, chosen, weights, n, experts, top, first))                            \
 	/* Products of rows [ends[e], ends[e+1]) by matrix e, (o, c), at element e·stride. */                             \
 	X(grouped_forward, (dynmo_cuda *k, void *stream, void *out, const void *inp, const void *weights,                 \
 	  const int32_t *ends, int32_t n, int32_t c, int32_t o, int32_t experts, int64_t stride),                         \

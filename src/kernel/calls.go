@@ -145,7 +145,11 @@ func (c *Call) impossible() string {
 		if c.Mem[3].IsZero() != c.Mem[5].IsZero() && d.N > 0 {
 			return "there are guesses, or gradients of them, without the other"
 		}
-	case RouteTokens <= c.Op && c.Op <= PlaceTokens:
+	case c.Op == PlaceTokens:
+		if c.First < 0 {
+			return "the first expert is negative"
+		}
+	case c.Op == RouteTokens || c.Op == RouteGradient:
 		if d.K < 1 || d.K > d.E {
 			return "a token goes to no expert, or to more than there are"
 		}

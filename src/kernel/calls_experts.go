@@ -5,6 +5,18 @@ import (
 	"dynmo/src/tensor"
 )
 
+func (k *Calls) SquashLogits(s device.Stream, router, squashed, inp, weight tensor.Mem, n, experts int) {
+	k.run(s, SquashLogits, Dims{N: n, E: experts}, router, squashed, inp, weight)
+}
+
+func (k *Calls) SquashGradient(s device.Stream, dinp, dout, inp, weight tensor.Mem, n, experts int) {
+	k.run(s, SquashGradient, Dims{N: n, E: experts}, dinp, dout, inp, weight)
+}
+
+func (k *Calls) BalanceScores(s device.Stream, router, logits tensor.Mem, n, experts int) {
+	k.run(s, BalanceScores, Dims{N: n, E: experts}, router, logits)
+}
+
 func (k *Calls) RouteTokens(s device.Stream, r Routing, chosen, weights, router, readings, logits, scores tensor.Mem, n, experts, top int) {
 	k.pending.Routing = r
 	k.run(s, RouteTokens, Dims{N: n, K: top, E: experts}, chosen, weights, router, readings, logits, scores)
@@ -15,7 +27,8 @@ func (k *Calls) RouteGradient(s device.Stream, r Routing, dlogits, dweights, cho
 	k.run(s, RouteGradient, Dims{N: n, K: top, E: experts}, dlogits, dweights, chosen, router)
 }
 
-func (k *Calls) PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, top int) {
+func (k *Calls) PlaceTokens(s device.Stream, places, tokens, factors, ends, chosen, weights tensor.Mem, n, experts, top, first int) {
+	k.pending.First = first
 	k.run(s, PlaceTokens, Dims{N: n, K: top, E: experts}, places, tokens, factors, ends, chosen, weights)
 }
 

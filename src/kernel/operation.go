@@ -54,6 +54,9 @@ const (
 	CombineRows
 	CombineRowsAdd
 	CombineGradient
+	SquashLogits
+	SquashGradient
+	BalanceScores
 	RouteTokens
 	RouteGradient
 	PlaceTokens
@@ -204,6 +207,8 @@ func k2(d *Dims) int     { return 2 * d.K }
 func signs(d *Dims) int  { return d.N * d.C * bits2(d.Buckets) }
 
 func ne(d *Dims) int  { return d.N * d.E }
+func nee(d *Dims) int { return d.N * d.E * d.E }
+func ee(d *Dims) int  { return d.E * d.E }
 func n2e(d *Dims) int { return d.N * 2 * d.E }
 func e1(d *Dims) int  { return d.E + 1 }
 func e4(d *Dims) int  { return d.E + 4 }
@@ -303,8 +308,11 @@ var operations = [Ops]Operation{
 		in("factor", nk).of(Wide).optional(), in("add", nc)}},
 	CombineGradient: {"CombineGradient", 2, nkc, []Operand{set("dfactor", nk).of(Wide), in("dout", nc), in("inp", c).of(Table),
 		in("rows", nk).of(I32)}},
-	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), set("router", n2e).of(F64),
-		set("readings", e4).of(F64), in("logits", ne), in("scores", ne).of(F64).optional()}},
+	SquashLogits:   {"SquashLogits", 2, nee, []Operand{set("router", n2e).of(F64), set("squashed", ne), in("inp", ne), in("weight", ee)}},
+	SquashGradient: {"SquashGradient", 2, nee, []Operand{set("dinp", ne), in("dout", ne), in("inp", ne), in("weight", ee)}},
+	BalanceScores:  {"BalanceScores", 4 * SinkhornRounds, ne, []Operand{add("router", n2e).of(F64), in("logits", ne).optional()}},
+	RouteTokens: {"RouteTokens", 8, ne, []Operand{set("chosen", nk).of(I32), set("weights", nk).of(Wide), add("router", n2e).of(F64),
+		set("readings", e4).of(F64), in("logits", ne).optional(), in("scores", ne).of(F64).optional()}},
 	RouteGradient: {"RouteGradient", 4, ne, []Operand{set("dlogits", ne), in("dweights", nk).of(Wide), in("chosen", nk).of(I32),
 		in("router", n2e).of(F64)}},
 	PlaceTokens: {"PlaceTokens", 1, nk, []Operand{set("places", nk).of(I32), set("tokens", nk).of(I32), set("factors", nk).of(Wide),

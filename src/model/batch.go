@@ -40,12 +40,12 @@ func (b *Batch) Leaves() *Batch {
 
 // Worked returns the tokens that the layer works on which b enters; those that it makes
 // keys and values of and nothing else count as a sixth: two of a block's twelve products.
-// Where experts are spread over replicas, those of all that come to the experts here do. In
-// a group of experts assignments count as the tokens whose fair share they are. Where the
-// layer routes or dispatches tokens its forward must be done.
+// Where experts are spread over replicas, those of all that come to the experts here do. Of
+// a group of experts only its GroupRows tell. Where the layer routes or dispatches tokens its
+// forward must be done.
 func (b *Batch) Worked() int {
-	if d := b.Dispatch; d != nil && (d.sources > 1 || d.groups > 1) {
-		return d.rows() * d.groups / d.top
+	if d := b.Dispatch; d != nil && d.sources > 1 {
+		return d.rows() / d.top
 	}
 	if b.Inner != nil {
 		return b.Inner.Tokens

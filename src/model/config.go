@@ -24,8 +24,8 @@
 //   - Experts spread over replicas wait for the router: each replica tells the others how
 //     many rows it sends to which expert before any is sent. Between router and experts a
 //     block has nothing else to do. They wait for the rows too, which are messages.
-//   - Other experts wait only where the host decides (see Experts.waits), or where matrices
-//     in CSR have to know the rows of each.
+//   - Other experts wait only where the host makes the products of one expert after the
+//     other, as with matrices in CSR, and has to know the rows of each.
 package model
 
 import (

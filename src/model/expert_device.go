@@ -7,15 +7,12 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Where all experts of a block are here the device decides where tokens go, and makes the
-// products of all experts in one call: the host knows how many rows there are at most, and
-// reads how many each expert had at the end of the step, with the other readings. Rows
-// behind those that there are hold anything, and nothing reads them.
-
-// waits reports whether the host decides, and waits for what it needs of the device: to
-// know the lengths of messages between spread experts, of what passes between groups, to
-// balance assignments, or for a squashed router.
-func (e Experts) waits() bool { return e.Spread > 0 || e.Groups > 0 || e.Balanced || e.Squashed }
+// The device decides where tokens go, and makes the products of all experts that are here in
+// one call: the host knows how many rows there are at most, and reads how many each expert
+// had at the end of the step, with the other readings. Rows behind those that there are hold
+// anything, and nothing reads them. The host waits for the rows of each expert, and for
+// nothing else, where it has to know the lengths of messages between spread experts, or makes
+// the products of one expert after the other.
 
 // Waits reports whether passes of the layer wait for the device to know which tokens a
 // routed block takes, or where tokens go among experts.
@@ -25,9 +22,9 @@ func (l *Layer) Waits() bool { return slices.ContainsFunc(l.parts, waits) }
 func waits(p part) bool {
 	switch p := p.(type) {
 	case *experts:
-		return p.waits() || !p.grouped()
+		return !p.grouped()
 	case *expertGroup:
-		return true
+		return !p.grouped()
 	case *routed:
 		return p.Predictor || slices.ContainsFunc(p.block.parts, waits)
 	case *pair:
@@ -36,46 +33,36 @@ func waits(p part) bool {
 	return false
 }
 
-// assigned returns how many assignments have a place, of n tokens; where the device decides
-// how many at most.
+// assigned returns how many assignments have a place, of n tokens: where the host does not
+// know, how many at most.
 func (e *experts) assigned(d *Dispatch, n int) int {
-	if e.waits() {
+	if e.Spread > 0 {
 		return d.assigned()
 	}
-	return n * e.Top
+	return e.assignable(n)
 }
 
-// routeTokens decides on the device where tokens go. It waits only where pruned matrices have to
-// know the rows of each expert.
-func (e *experts) routeTokens(x *Exec, b *Batch, s expertsSaved) error {
-	n, at := b.live(), s.decided
-	x.Backend.RouteTokens(x.Stream, e.routing(n), s.chosen, at.weights, s.router, at.readings, s.logits, tensor.Mem{}, n, e.Count, e.Top)
-	tokens, factors := at.of(x, n*e.Top)
-	x.Backend.PlaceTokens(x.Stream, at.places, tokens, factors, at.ends, s.chosen, at.weights, n, e.Count, e.Top)
-	b.Dispatch.tokens, b.Dispatch.left = n, [2]tensor.Mem{s.chosen, at.weights}
+// dispatch sorts the assignments, and waits for the rows of each expert where passes need them.
+func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
+	d := b.Dispatch
+	e.placeTokens(x, b.live(), s)
+	d.tokens, d.left = b.live(), [2]tensor.Mem{s.chosen, s.decided.weights}
 	if e.grouped() {
 		return nil
 	}
-	ends := e.onHost(x, x.cut(b, x.experts).alive()).ends
-	x.Stream.Copy(ends, at.ends)
-	err := x.Stream.Sync()
-	copy(b.Dispatch.ends, tensor.Of[int32](ends))
-	return err
-}
-
-// routeGradient sets dlogits, and dnormed to what comes by the router.
-func (e *experts) routeGradient(x *Exec, n int, s expertsSaved, h expertsHeld, dout tensor.Mem) {
-	x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, n*e.Top, e.hidden), s.decided.places, n, e.Top, e.hidden)
-	r := e.routing(n)
-	r.Loss = x.Scale
-	x.Backend.RouteGradient(x.Stream, r, h.dlogits, h.dweights, s.chosen, s.router, n, e.Count, e.Top)
-	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
+	ends := x.experts.Span(0, s.decided.ends.Bytes)
+	x.Stream.Copy(ends, s.decided.ends)
+	if err := x.Stream.Sync(); err != nil {
+		return err
+	}
+	copy(d.ends, tensor.Of[int32](ends))
+	return e.tell(x, d)
 }
 
 // grouped reports whether one call makes the products of all experts: they are here, their
 // matrices dense and without biases, and all of them frozen or none.
 func (e *experts) grouped() bool {
-	if e.Spread > 0 || e.Groups > 0 {
+	if e.Spread > 0 {
 		return false
 	}
 	frozen := e.list[0].down.w.Frozen
@@ -124,10 +111,10 @@ func (e *experts) groupedForward(x *Exec, s expertsSaved, made tensor.Mem, rows 
 	}
 	gateup, active := first(x, s.gateup, rows, 2*e.inside), first(x, s.active, rows, e.inside)
 	w, gap := e.weights(x, gateupOf)
-	x.Backend.GroupedForward(x.Stream, gateup, first(x, s.inp, rows, e.hidden), w, s.decided.ends, rows, e.hidden, 2*e.inside, e.Count, gap)
+	x.Backend.GroupedForward(x.Stream, gateup, first(x, s.inp, rows, e.hidden), w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 	x.Backend.SwiGLUForward(x.Stream, active, gateup, rows, e.inside)
 	w, gap = e.weights(x, downOf)
-	x.Backend.GroupedForward(x.Stream, first(x, made, rows, e.hidden), active, w, s.decided.ends, rows, e.inside, e.hidden, e.Count, gap)
+	x.Backend.GroupedForward(x.Stream, first(x, made, rows, e.hidden), active, w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 }
 
 // groupedBackwardInput sets dgateup and dinp from dmade.
@@ -137,10 +124,10 @@ func (e *experts) groupedBackwardInput(x *Exec, s expertsSaved, h expertsHeld, d
 	}
 	dactive, dgateup := first(x, x.scratch, rows, e.inside), first(x, h.dgateup, rows, 2*e.inside)
 	w, gap := e.weights(x, downOf)
-	x.Backend.GroupedBackwardInput(x.Stream, dactive, first(x, h.dmade, rows, e.hidden), w, s.decided.ends, rows, e.inside, e.hidden, e.Count, gap)
+	x.Backend.GroupedBackwardInput(x.Stream, dactive, first(x, h.dmade, rows, e.hidden), w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 	x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, first(x, s.gateup, rows, 2*e.inside), rows, e.inside)
 	w, gap = e.weights(x, gateupOf)
-	x.Backend.GroupedBackwardInput(x.Stream, first(x, dinp, rows, e.hidden), dgateup, w, s.decided.ends, rows, e.hidden, 2*e.inside, e.Count, gap)
+	x.Backend.GroupedBackwardInput(x.Stream, first(x, dinp, rows, e.hidden), dgateup, w, s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 }
 
 // groupedBackwardWeight adds to the gradients of all experts' matrices.
@@ -149,7 +136,7 @@ func (e *experts) groupedBackwardWeight(x *Exec, s expertsSaved, h expertsHeld, 
 		return
 	}
 	dw, gap := e.gradients(x, downOf)
-	x.Backend.GroupedBackwardWeight(x.Stream, dw, first(x, h.dmade, rows, e.hidden), first(x, s.active, rows, e.inside), s.decided.ends, rows, e.inside, e.hidden, e.Count, gap)
+	x.Backend.GroupedBackwardWeight(x.Stream, dw, first(x, h.dmade, rows, e.hidden), first(x, s.active, rows, e.inside), s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 	dw, gap = e.gradients(x, gateupOf)
-	x.Backend.GroupedBackwardWeight(x.Stream, dw, first(x, h.dgateup, rows, 2*e.inside), first(x, s.inp, rows, e.hidden), s.decided.ends, rows, e.hidden, 2*e.inside, e.Count, gap)
+	x.Backend.GroupedBackwardWeight(x.Stream, dw, first(x, h.dgateup, rows, 2*e.inside), first(x, s.inp, rows, e.hidden), s.decided.ends, rows, e.hidden, 2*e.inside, len(e.list), gap)
 }

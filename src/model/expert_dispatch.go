@@ -8,34 +8,22 @@ import (
 	"dynmo/src/tensor"
 )
 
-// Dispatch is which experts the tokens of a microbatch go to in a layer, on the host: what
-// its backward needs of what its forward decided.
+// Dispatch is what the host knows of where the tokens of a microbatch go among the experts of
+// a layer, from its forward on.
 type Dispatch struct {
 	entered Batch
 	origin  *Batch // that the layer was entered by
 
-	tokens   int
-	logits   []float64 // (tokens, experts)
-	scores   []float64 // (tokens, experts), by which balanced assignments are chosen
-	router   []float64 // (2, tokens, experts), as kernel.RouteTokens has it
-	readings []float64 // likewise
-	dweights []float64 // (tokens, top)
-	chosen   []int32   // (tokens, top): experts, the largest score first; or dropped
-	weights  []float64 // (tokens, top)
-	places   []int32   // (tokens, top): where the assignment is among the layer's, sorted by expert; or dropped
-	ends     []int32   // by expert where its assignments begin; and where they all end: none of experts of other groups
-	counts   []int32   // by expert: its assignments, wherever it is
-	worked   []int32   // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
-	sources  int       // these replicas
-	groups   int       // layers that a block's experts are in
-	top      int       // experts of a token
+	tokens  int
+	left    [2]tensor.Mem // where the device leaves the experts of each token, the largest score first, and their weights
+	chosen  []int32       // (tokens, top): these, once Choices has read them
+	weights []float64     // (tokens, top)
+	top     int           // experts of a token
 
-	left [2]tensor.Mem // where the device decides: where it leaves chosen and weights
-
-	squashed []float64 // (tokens, experts) of a squashed router: tanh
-	outer    []float64 // (experts, experts)
-
-	scales, sums []float64 // by expert
+	// Where the host waits for the rows of experts:
+	ends    []int32 // by expert where its assignments begin; and where they all end
+	worked  []int32 // by expert that is here, then by replica whose tokens they are, where the rows that it works on begin; and where they all end
+	sources int     // these replicas
 }
 
 // NewDispatch returns a dispatch of a microbatch at most, in a layer of these experts.
@@ -43,14 +31,8 @@ func NewDispatch(x *Exec, e Experts) *Dispatch {
 	e.spreads(x)
 	n := x.N()
 	d := &Dispatch{
-		logits: make([]float64, n*e.Count), scores: make([]float64, n*e.Count), router: make([]float64, 2*n*e.Count),
-		readings: make([]float64, ExpertsFrom+e.Count), dweights: make([]float64, n*e.Top),
-		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), places: make([]int32, n*e.Top),
-		ends: make([]int32, e.Count+1), counts: make([]int32, e.Count), scales: make([]float64, e.Count), sums: make([]float64, e.Count),
-		sources: e.replicas(), groups: max(1, e.Groups), top: e.Top,
-	}
-	if e.Squashed {
-		d.squashed, d.outer = make([]float64, n*e.Count), make([]float64, e.Count*e.Count)
+		chosen: make([]int32, n*e.Top), weights: make([]float64, n*e.Top), ends: make([]int32, e.placed()+1),
+		sources: e.replicas(), top: e.Top,
 	}
 	d.worked = d.ends
 	if e.Spread > 0 {
@@ -108,20 +90,18 @@ func dispatches(p part) bool {
 
 // Choices returns the experts that each token goes to, by token the largest score first,
 // negative where the assignment is dropped; and the weights of these. They are valid until
-// the next forward. What the device decides is waited for.
+// the next forward. It waits for the device.
 func (d *Dispatch) Choices(x *Exec) (experts []int32, weights []float64, err error) {
 	n := d.tokens * d.top
-	if d.left[0].IsZero() {
-		return d.chosen[:n], d.weights[:n], nil
-	}
 	waited := x.Stream.Sync()
 	chosen, failed := device.Read(x.Device, d.left[0])
 	wide, err := device.Read(x.Device, d.left[1])
 	if err = errors.Join(waited, failed, err); err != nil {
 		return nil, nil, err
 	}
+	copy(d.chosen, tensor.Of[int32](chosen))
 	for i := range n {
 		d.weights[i] = number(wide, x.Backend.DType().Wide(), i)
 	}
-	return tensor.Of[int32](chosen)[:n], d.weights[:n], nil
+	return d.chosen[:n], d.weights[:n], nil
 }

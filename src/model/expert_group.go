@@ -48,10 +48,10 @@ func (g *expertGroup) leaves() Width {
 }
 
 // groupCrossing is what passes between two groups of a block: forward the sum so far,
-// normed rows (n, C), and of each token the weights of its experts, then their numbers,
-// float64; backward the gradients of sum, normed and weights, wide. All but sum are of the
-// tokens that have not departed.
-type groupCrossing struct{ sum, normed, routing, dweights tensor.Mem }
+// normed rows (n, C), and routing: weights, wide, and numbers, I32, of each token's experts,
+// (n, Top); backward the gradients of sum, normed and weights. All but sum are of the tokens
+// that have not departed.
+type groupCrossing struct{ sum, normed, routing, weights, chosen tensor.Mem }
 
 func (g *expertGroup) crossing(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
 	if m.IsZero() || b.Tokens == 0 {
@@ -59,10 +59,10 @@ func (g *expertGroup) crossing(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
 	}
 	c := cutter{m: m, tokens: b.Tokens, capacity: b.Tokens}
 	values, routing := c.rows(2*g.hidden, x.Backend.DType()), c.rows(2*g.Top, tensor.F64)
-	half := values.Bytes / 2
+	half, weights, chosen := values.Bytes/2, int64(b.live()*g.Top)*x.Backend.DType().Wide().Size(), int64(b.live()*g.Top)*tensor.I32.Size()
 	return groupCrossing{
-		sum: values.Span(0, half), normed: b.computed(values.Span(half, half)), routing: b.computed(routing),
-		dweights: routing.Span(0, int64(b.live()*g.Top)*x.Backend.DType().Wide().Size()),
+		sum: values.Span(0, half), normed: b.computed(values.Span(half, half)), routing: routing.Span(0, weights+chosen),
+		weights: routing.Span(0, weights), chosen: routing.Span(weights, chosen),
 	}
 }
 
@@ -112,41 +112,27 @@ func (g *expertGroup) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.
 	return s.out, cs.off, ch.off
 }
 
-// readings are the first group's, of all experts.
+// GroupRows is the name of what a group of experts leaves for those who time passes, I32: the rows
+// that its experts worked on.
+const GroupRows = "rows"
+
+// readings are GroupRows, and the first group's of all experts.
 func (g *expertGroup) readings() []Reading {
+	rows := []Reading{{GroupRows, 1}}
 	if g.first() {
-		return g.experts.readings()
+		rows = append(rows, g.experts.readings()...)
 	}
-	return nil
+	return rows
 }
 
-func (g *expertGroup) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return g.saved(x, x.cut(b, saved)).decided.readings
+func (g *expertGroup) reading(x *Exec, b *Batch, saved tensor.Mem, index int) tensor.Mem {
+	decided := g.saved(x, x.cut(b, saved)).decided
+	if index > 0 {
+		return decided.readings
+	}
+	size := tensor.I32.Size()
+	return decided.ends.Span(decided.ends.Bytes-size, size)
 }
 
-// writeRouting writes the weights and experts of tokens to routing.
-func (d *Dispatch) writeRouting(e Experts, routing []float64) {
-	for t := range d.tokens {
-		row := routing[2*t*e.Top:][:2*e.Top]
-		copy(row, d.weights[t*e.Top:][:e.Top])
-		for slot, k := range d.chosen[t*e.Top:][:e.Top] {
-			row[e.Top+slot] = float64(k)
-		}
-	}
-}
-
-// readRouting notes from routing where so many tokens go.
-func (d *Dispatch) readRouting(e Experts, tokens int, routing []float64) {
-	d.tokens = tokens
-	clear(d.counts)
-	for t := range tokens {
-		row := routing[2*t*e.Top:][:2*e.Top]
-		copy(d.weights[t*e.Top:], row[:e.Top])
-		for slot, k := range row[e.Top:] {
-			d.chosen[t*e.Top+slot] = int32(k)
-			if k != dropped {
-				d.counts[int32(k)]++
-			}
-		}
-	}
-}
+// Share returns the tokens whose fair share so many rows of a group are.
+func (e Experts) Share(rows int) int { return rows * e.Groups / e.Top }

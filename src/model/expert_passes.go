@@ -8,11 +8,8 @@ func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	inp, out := b.computed(inp), b.computed(s.out)
 	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
 	e.router.forward(x, n, s.logits, s.normed)
-	dispatch := e.routeTokens
-	if e.waits() {
-		dispatch = e.dispatch
-	}
-	if err := dispatch(x, b, s); err != nil {
+	e.routeTokens(x, n, s)
+	if err := e.dispatch(x, b, s); err != nil {
 		return err
 	}
 	return e.forwardExperts(x, n, d, s, out, inp)
@@ -58,7 +55,7 @@ func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem, ro
 // each calls f for every expert here that has rows to work on, with where these are.
 func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 	for k, m := range e.list {
-		if lo, hi := d.rowsOf(e.lo + k); hi > lo {
+		if lo, hi := d.rowsOf(k); hi > lo {
 			f(m, lo, hi)
 		}
 	}
@@ -73,61 +70,12 @@ func between(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
 // first returns the first rows.
 func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x, m, 0, rows, width) }
 
-// decide decides where the tokens go. It waits for the logits.
-func (e *experts) decide(x *Exec, b *Batch, s expertsSaved) (expertsHost, error) {
-	h, dtype := e.onHost(x, x.cut(b, x.experts).alive()), x.Backend.DType()
-	x.Stream.Copy(h.logits, s.logits)
-	if e.Squashed {
-		x.Stream.Copy(h.outer, e.outer.w.W)
-	}
-	if err := x.Stream.Sync(); err != nil {
-		return h, err
-	}
-	logit := func(i int) float64 { return number(h.logits, dtype, i) }
-	if e.Squashed {
-		logit = e.squash(x, b.Dispatch, h, s, b.live())
-	}
-	e.route(b.Dispatch, b.live(), logit)
-	return h, nil
-}
-
-// dispatch decides, and leaves on the device what passes need of it.
-func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
-	h, err := e.decide(x, b, s)
-	if err != nil {
-		return err
-	}
-	b.Dispatch.place(e.Top, 0, e.Count)
-	e.write(x, b.Dispatch, h.assignments, s.decided)
-	return e.tell(x, b.Dispatch)
-}
-
-// write leaves on the device what passes need of the assignments that have a place.
-func (e *experts) write(x *Exec, d *Dispatch, h, decided assignments) {
-	dtype := x.Backend.DType()
-	tokens, places := tensor.Of[int32](h.tokens), tensor.Of[int32](h.places)
-	copy(places, d.places)
-	for i, place := range places {
-		weight := 0.0
-		if place != dropped {
-			weight = d.weights[i]
-			tokens[place] = int32(i / e.Top)
-			setNumber(h.factors, dtype.Wide(), int(place), weight)
-		}
-		setNumber(h.weights, dtype.Wide(), i, weight)
-	}
-	copy(tensor.Of[int32](h.ends), d.ends)
-	copy(tensor.Of[float64](h.readings), d.readings)
-	x.Stream.Copy(decided.all, h.all)
-}
-
 func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
 	s, h, n, d := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live(), b.Dispatch
 	b.carry(x, din, dout)
 	dout = b.computed(dout)
-	if err := e.backwardRouter(x, b, s, h, dout); err != nil {
-		return err
-	}
+	e.weightGradients(x, b, s, h, dout)
+	e.routeGradient(x, n, s, h)
 	if err := e.backwardExperts(x, n, d, s, h, dout); err != nil {
 		return err
 	}
@@ -172,37 +120,15 @@ func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed
 	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
 }
 
-// backwardRouter sets dlogits, and dnormed to what comes by the router. Where the host
-// decides it waits for the gradients of the weights.
-func (e *experts) backwardRouter(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) error {
-	if !e.waits() {
-		e.routeGradient(x, b.live(), s, h, dout)
-		return nil
-	}
-	host, n := e.onHost(x, x.cut(b, x.experts).alive()), b.live()
-	if assigned := b.Dispatch.assigned(); assigned > 0 {
+// weightGradients sets dweights to the gradients of the weights of choices. It works on made
+// as it was forward.
+func (e *experts) weightGradients(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
+	n := b.live()
+	if assigned := e.assigned(b.Dispatch, n); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
-		x.Stream.Copy(host.dweights, h.dweights)
-		if err := x.Stream.Sync(); err != nil {
-			return err
-		}
+	} else {
+		x.Stream.Zero(h.dweights)
 	}
-	e.backwardLogits(x, b, host, h)
-	return nil
-}
-
-// backwardLogits sets dlogits from the gradients of the weights on the host, and dnormed to
-// what comes by the router.
-func (e *experts) backwardLogits(x *Exec, b *Batch, host expertsHost, h expertsHeld) {
-	dtype := x.Backend.DType()
-	b.Dispatch.gradients(e.Experts, x.Scale,
-		func(i int) float64 { return number(host.dweights, dtype.Wide(), i) },
-		func(i int, z float64) { setNumber(host.logits, dtype, i, z) })
-	if e.Squashed {
-		e.unsquash(x, b.Dispatch, host, h, b.live())
-	}
-	x.Stream.Copy(h.dlogits, host.logits)
-	e.router.backwardInput(x, b.live(), h.dnormed, h.dlogits)
 }
 
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {

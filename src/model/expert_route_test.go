@@ -5,15 +5,42 @@ import (
 	"slices"
 	"testing"
 
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/ref"
 	"dynmo/src/random"
+	"dynmo/src/tensor"
 )
 
-// routing returns a dispatch of logits, a row for each token.
-func routing(e Experts, logits ...[]float64) *Dispatch {
-	d := NewDispatch(&Exec{B: 1, T: len(logits)}, e)
-	e.route(d, len(logits), func(i int) float64 { return logits[i/e.Count][i%e.Count] })
-	d.place(e.Top, 0, e.Count)
-	return d
+// assignment is where tokens go, as RouteTokens and PlaceTokens of package kernel leave it.
+type assignment struct {
+	chosen, places, ends []int32
+	weights, readings    []float64
+}
+
+// of returns how many assignments an expert has, of how many.
+func (r *assignment) of(expert int) (count, all int) {
+	return int(r.ends[expert+1] - r.ends[expert]), int(r.ends[len(r.ends)-1])
+}
+
+// routing returns where experts e have tokens go of such logits, a row for each token.
+func routing(e Experts, logits ...[]float64) *assignment {
+	n := len(logits)
+	x := &Exec{Backend: ref.New(tensor.F64), Stream: cpu.New(device.NewWall()).NewStream()}
+	doubles := func(n int) tensor.Mem { return tensor.From(make([]float64, n)) }
+	indices := func(n int) tensor.Mem { return tensor.From(make([]int32, n)) }
+	s := expertsSaved{logits: tensor.From(slices.Concat(logits...)), chosen: indices(n * e.Top), router: doubles(2 * n * e.Count)}
+	s.decided = assignments{
+		tokens: indices(n * e.Top), factors: doubles(n * e.Top), places: indices(n * e.Top), weights: doubles(n * e.Top),
+		ends: indices(e.Count + 1), readings: doubles(ExpertsFrom + e.Count),
+	}
+	of := &experts{Experts: e}
+	of.routeTokens(x, n, s)
+	of.placeTokens(x, n, s)
+	return &assignment{
+		tensor.Of[int32](s.chosen), tensor.Of[int32](s.decided.places), tensor.Of[int32](s.decided.ends),
+		tensor.Of[float64](s.decided.weights), tensor.Of[float64](s.decided.readings),
+	}
 }
 
 // TestRouteOfExperts: tokens go to the experts of the largest logits, of equal ones the
@@ -111,13 +138,14 @@ func TestBalancedAssignment(t *testing.T) {
 				logits[i] = append(logits[i], draw.NormFloat64()+4*float64(k)/float64(e.Count))
 			}
 		}
-		fullest := func(d *Dispatch) float64 {
-			most := 0
+		fullest := func(d *assignment) float64 {
+			most, all := 0, 0
 			for k := range e.Count {
-				lo, hi := d.of(k)
-				most = max(most, hi-lo)
+				var count int
+				count, all = d.of(k)
+				most = max(most, count)
 			}
-			return float64(most*e.Count) / float64(d.assigned())
+			return float64(most*e.Count) / float64(all)
 		}
 		d, again := routing(e, logits...), routing(e, logits...)
 		if !slices.Equal(d.chosen, again.chosen) {

@@ -137,10 +137,9 @@ func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem
 	return e.saved(x, x.cut(b, saved)).decided.readings
 }
 
-// assignments is what passes need of a dispatch on the device: by place the token and its
-// weight, by token and choice the place and the weight, by expert where its places begin.
+// assignments is what passes need of where tokens go: by place the token and its weight, by
+// token and choice the place and the weight, by expert where its places begin.
 type assignments struct {
-	all                                    tensor.Mem // all of it
 	tokens, factors, places, weights, ends tensor.Mem
 	readings                               tensor.Mem
 }
@@ -153,53 +152,30 @@ func (e Experts) assignable(tokens int) int {
 	return tokens * e.Top
 }
 
+// placed returns how many experts assignments have a place at: those of a group, else all
+// of a block, wherever they are.
+func (e Experts) placed() int { return e.Count / max(1, e.Groups) }
+
 func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
-	first, most, wide := c.off, e.assignable(c.capacity), x.Backend.DType().Wide()
-	a.tokens, a.factors = c.take(most, tensor.I32), c.take(most, wide)
+	wide := x.Backend.DType().Wide()
+	a.tokens, a.factors = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
 	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
-	a.ends, a.readings = c.take(e.Count+1, tensor.I32), c.take(ExpertsFrom+e.Count, tensor.F64)
-	if !c.m.IsZero() {
-		a.all = c.m.Span(first, c.off-first)
-	}
+	a.ends, a.readings = c.take(e.placed()+1, tensor.I32), c.take(ExpertsFrom+e.Count, tensor.F64)
 	return a
 }
 
-// of returns tokens and factors of the assignments that there are.
+// of returns tokens and factors of the first assignments that have a place.
 func (a assignments) of(x *Exec, assigned int) (tokens, factors tensor.Mem) {
 	return a.tokens.Span(0, int64(assigned)*tensor.I32.Size()), a.factors.Span(0, int64(assigned)*x.Backend.DType().Wide().Size())
 }
 
-// onHost is where the host decides. dweights are of the device's backward.
-type expertsHost struct {
-	logits, dweights tensor.Mem
-	routing          tensor.Mem // between groups (see groupCrossing)
-	assignments
-	squashed, outer tensor.Mem // of a squashed router: tanh, or what the gradient of the logits is; and its outer matrix
-}
-
-func (e *experts) onHost(x *Exec, c *cutter) (h expertsHost) {
-	h.logits, h.dweights = c.rows(e.Count, x.Backend.DType()), c.rows(e.Top, x.Backend.DType().Wide())
-	if e.Groups > 0 {
-		h.routing = c.rows(2*e.Top, tensor.F64)
-	}
-	h.assignments = e.assignments(x, c)
-	if e.Squashed {
-		h.squashed, h.outer = c.rows(e.Count, x.Backend.DType()), c.take(e.Count*e.Count, x.Backend.DType())
-	}
-	return h
-}
-
-// expertsBytes returns the memory of the host in which layers dispatch tokens.
+// expertsBytes returns the memory of the host in which passes are told the rows of each
+// expert, where they wait for that.
 func (x *Exec) expertsBytes(c Config) int64 {
 	if c.Experts.Count == 0 {
 		return 0
 	}
-	cut := &cutter{tokens: x.N(), capacity: x.N()}
-	(&experts{Experts: c.Experts.whole()}).onHost(x, cut)
-	if c.Experts.Groups > 0 {
-		cut.rows(2*c.Experts.Top, tensor.F64)
-	}
-	return cut.off
+	return int64(c.Experts.Count+1) * tensor.I32.Size()
 }
 
 // expertsSaved: inp, gateup and active are of the rows that the experts here work on, made
@@ -208,7 +184,7 @@ func (x *Exec) expertsBytes(c Config) int64 {
 type expertsSaved struct {
 	mean, rstd, normed, logits, squashed, inp, gateup, active, made, out tensor.Mem
 	decided                                                              assignments
-	chosen, router                                                       tensor.Mem // of RouteTokens; absent where the host decides
+	chosen, router                                                       tensor.Mem // of RouteTokens
 }
 
 func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
@@ -226,6 +202,7 @@ func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
 // cutLogits takes what is of the router.
 func (e *experts) cutLogits(x *Exec, c *cutter, s *expertsSaved) {
 	s.logits = c.rows(e.Count, x.Backend.DType())
+	s.chosen, s.router = c.rows(e.Top, tensor.I32), c.rows(2*e.Count, tensor.F64)
 	if e.Squashed {
 		s.squashed = c.rows(e.Count, x.Backend.DType())
 	}
@@ -235,9 +212,6 @@ func (e *experts) cutLogits(x *Exec, c *cutter, s *expertsSaved) {
 func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
 	d, most, rows := x.Backend.DType(), e.assignable(c.capacity), e.rows(c.capacity)
 	s.decided = e.assignments(x, c)
-	if !e.waits() {
-		s.chosen, s.router = c.rows(e.Top, tensor.I32), c.rows(2*e.Count, tensor.F64)
-	}
 	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
 }
 

@@ -28,6 +28,7 @@ type chunk struct {
 	outgoing    []*outgoing // gradients on their way to another rank, oldest first
 	active      []*buffer   // by microbatch
 	readings    []reading
+	rows        []reading // of groups of experts: how many their experts worked on
 }
 
 // buffer is the activation buffer of one microbatch in flight.

@@ -8,13 +8,14 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/model"
 	"dynmo/src/tensor"
+	"dynmo/src/trace"
 )
 
 // reading is numbers that forwards of a layer leave for the host.
 type reading struct {
 	layer, index int          // of the chunk, of the layer's readings
-	host         tensor.Mem   // F64 by microbatch and value
-	counts       []cost.Count // by microbatch; none of a loss
+	host         tensor.Mem   // F64 by microbatch and value; of rows I32 by microbatch
+	counts       []cost.Count // by microbatch; none of a loss, or of rows
 }
 
 // readings makes room on the host for what the layers of a chunk leave there. It
@@ -29,6 +30,10 @@ func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
 					c.readings = append(c.readings, reading{layer: i, index: k, host: losses.Span(0, bytes)})
 					losses = losses.Span(bytes, losses.Bytes-bytes)
 				}
+				continue
+			}
+			if what.Name == model.GroupRows {
+				c.rows = append(c.rows, reading{layer: i, index: k, host: p.host(tensor.I32.Size() * int64(microbatches))})
 				continue
 			}
 			counts := make([]cost.Count, microbatches)
@@ -50,10 +55,11 @@ func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
 // read enqueues copies of what a forward of a microbatch has left for the host.
 func (r *Runner) read(c *chunk, m int) {
 	a := c.active[m]
-	for i := range c.readings {
-		at := &c.readings[i]
-		from := c.layers[at.layer].Reading(r.x, a.batches[at.layer], a.saved[at.layer], at.index)
-		r.x.Stream.Copy(at.host.Span(int64(m)*from.Bytes, from.Bytes), from)
+	for _, list := range [][]reading{c.readings, c.rows} {
+		for _, at := range list {
+			from := c.layers[at.layer].Reading(r.x, a.batches[at.layer], a.saved[at.layer], at.index)
+			r.x.Stream.Copy(at.host.Span(int64(m)*from.Bytes, from.Bytes), from)
+		}
 	}
 }
 
@@ -68,6 +74,22 @@ func (r *Runner) count() {
 					count.Values[i] = whole(values[i])
 				}
 				values = values[len(count.Values):]
+			}
+		}
+	}
+}
+
+// share sets in the spans of groups of experts, by layer and microbatch, the tokens whose fair
+// share they worked on, which the device alone knew.
+func (r *Runner) share() {
+	for _, c := range r.chunks {
+		for _, at := range c.rows {
+			l, rows := c.layers[at.layer], tensor.Of[int32](at.host)
+			e := l.Dispatches()
+			for i, span := range r.spans {
+				if span.Op == trace.F && span.Layer == l.ID {
+					r.spans[i].Tokens = e.Share(int(rows[span.Microbatch]))
+				}
 			}
 		}
 	}

@@ -38,6 +38,7 @@ func (r *Runner) Step(feed Feed) (Result, error) {
 		return Result{}, fmt.Errorf("pipeline: stage %d: %w", r.stage(), err)
 	}
 	r.trace()
+	r.share()
 	r.count()
 	counts := r.counts
 	if len(r.watched) > 0 {

@@ -21,12 +21,18 @@ func route(call *kernel.Call) {
 		ref.TakeTokens(indices(0), doubles(1), x(2), x(3), x(4), x(5), indices(6), call.Depths)
 	case kernel.ListTokens:
 		ref.ListTokens(indices(0), x(1), indices(2), indices(3), indices(4), x(5), indices(6), indices(7), call.Depths)
+	case kernel.SquashLogits:
+		ref.SquashLogits(doubles(0), x(1), x(2), x(3), call.N, call.E)
+	case kernel.SquashGradient:
+		ref.SquashGradient(x(0), x(1), x(2), x(3), call.N, call.E)
+	case kernel.BalanceScores:
+		ref.BalanceScores(doubles(0), x(1), call.N, call.E)
 	case kernel.RouteTokens:
 		ref.RouteTokens(indices(0), x(1), doubles(2), doubles(3), x(4), doubles(5), call.Routing, call.N, call.E, call.K)
 	case kernel.RouteGradient:
 		ref.RouteGradient(x(0), x(1), indices(2), doubles(3), call.Routing, call.N, call.E, call.K)
 	case kernel.PlaceTokens:
-		ref.PlaceTokens(indices(0), indices(1), x(2), indices(3), indices(4), x(5), call.K)
+		ref.PlaceTokens(indices(0), indices(1), x(2), indices(3), indices(4), x(5), call.K, call.First)
 	}
 }
 

@@ -121,6 +121,12 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	case kernel.ListTokens:
 		status = C.call_list_tokens(t, h, stream, indices(0), floats(1), indices(2), indices(3), indices(4), x(5), indices(6), indices(7),
 			rows(), b, size(call.K), truth(d.One))
+	case kernel.SquashLogits:
+		status = C.call_squash_logits(t, h, stream, doubles(0), x(1), x(2), x(3), rows(), size(call.E))
+	case kernel.SquashGradient:
+		status = C.call_squash_gradient(t, h, stream, x(0), x(1), x(2), x(3), rows(), size(call.E))
+	case kernel.BalanceScores:
+		status = C.call_balance_scores(t, h, stream, doubles(0), x(1), rows(), size(call.E))
 	case kernel.RouteTokens:
 		status = C.call_route_tokens(t, h, stream, indices(0), floats(1), doubles(2), doubles(3), x(4), doubles(5), rows(), size(call.E),
 			size(call.K), size(call.Routing.Room), truth(call.Routing.Shares), C.double(call.Routing.Scale), C.double(call.Routing.Auxiliary),
@@ -130,7 +136,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 			C.double(call.Routing.Scale), C.double(call.Routing.Loss))
 	case kernel.PlaceTokens:
 		status = C.call_place_tokens(t, h, stream, indices(0), indices(1), floats(2), indices(3), indices(4), floats(5), rows(),
-			size(call.E), size(call.K))
+			size(call.E), size(call.K), first)
 	case kernel.GroupedForward:
 		status = C.call_grouped_forward(t, h, stream, x(0), x(1), x(2), indices(3), rows(), c, o, size(call.E), stride)
 	case kernel.GroupedBackwardInput:

@@ -113,6 +113,7 @@ func (of maker) all() []example {
 	}
 	for _, s := range [][4]int{{0, 3, 2, 1}, {1, 1, 1, 1}, {17, 3, 2, 5}, {64, 8, 2, 64}, {1023, 8, 1, 150}, {300, 16, 4, 60}, {17, 40, 2, 3}} {
 		all = append(all, of.routed(s[0], s[1], s[2], s[3])...)
+		all = append(all, of.scores(s[0], s[1])...)
 	}
 	for _, s := range []struct {
 		rows            []int

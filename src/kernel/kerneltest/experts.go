@@ -2,9 +2,13 @@ package kerneltest
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
+	"dynmo/src/device"
 	"dynmo/src/kernel"
+	"dynmo/src/tensor"
 )
 
 // routed returns the three calls on choices of tokens among experts, of which one takes at
@@ -35,8 +39,43 @@ func (of maker) routed(n, experts, k, room int) (all []example) {
 		given = map[string]any{"places": filled(n * k), "tokens": filled(n * k), "ends": filled(experts + 1), "chosen": chosen,
 			"weights": single(route.operands[1].want)}
 		all = append(all, route, gradient, of.example(call(kernel.PlaceTokens), note, given, bounded(exactly)))
+		some := kernel.Call{Op: kernel.PlaceTokens, Dims: dims, First: experts / 3}
+		some.E = (experts + 1) / 2
+		given = maps.Clone(given)
+		given["ends"] = filled(some.E + 1)
+		all = append(all, of.example(some, note+",some", given, bounded(exactly)))
 	}
-	return all
+	inside := kernel.Call{Op: kernel.RouteTokens, Dims: dims, Routing: kernel.Routing{Room: room, Scale: 1, Z: 0.25}}
+	given := map[string]any{"chosen": filled(n * k), "router": slices.Concat(logits, scores), "scores": scores, "logits": nil}
+	within := of.example(inside, fmt.Sprintf(",room=%d,within router", room), given, bounded(roundedOnce))
+	within.do = func(b kernel.Backend, s device.Stream, m []tensor.Mem) {
+		b.RouteTokens(s, inside.Routing, m[0], m[1], m[2], m[3], tensor.Mem{}, m[2].Span(m[2].Bytes/2, m[2].Bytes/2), n, experts, k)
+	}
+	return append(all, within)
+}
+
+// scores returns the calls of squashed routers and balanced experts: logits are drawn, or in
+// the first half of router.
+func (of maker) scores(n, experts int) (all []example) {
+	dims := kernel.Dims{N: n, E: experts}
+	for _, op := range []kernel.Op{kernel.SquashLogits, kernel.SquashGradient} {
+		all = append(all, of.example(kernel.Call{Op: op, Dims: dims}, "", nil, bounded(summed)))
+	}
+	balance := kernel.Call{Op: kernel.BalanceScores, Dims: dims}
+	return append(all, of.example(balance, "", nil, bounded(summed)), of.example(balance, ",within router", map[string]any{"logits": nil}, bounded(summed)))
+}
+
+// summed bounds sums over experts of numbers that are of the size of 1, and scores, which
+// are computed in float64.
+func summed(d kernel.Dims, before, want values) values {
+	bounds := values{}
+	for name, x := range want {
+		bounds[name] = make([]float64, len(x))
+		for i := range x {
+			bounds[name][i] = math.Abs(x[i]) + 1e-3
+		}
+	}
+	return bounds
 }
 
 // filled returns numbers none of which may stay.

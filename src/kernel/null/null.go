@@ -4,8 +4,9 @@
 //
 // Operands are checked as everywhere, and left as they are, except what a training
 // step reads: the loss of CrossEntropy, the sum of SumSquares and the pairs of
-// AttentionHash become 0. Activations, gradients, weights, moments and histograms
-// keep their bits.
+// AttentionHash become 0, all tokens go to the first experts, as long as these have room,
+// and PlaceTokens counts the choices of each. Activations, gradients, weights, moments and
+// histograms keep their bits.
 package null
 
 import (
@@ -41,11 +42,34 @@ func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kern
 			clear(tensor.Of[float64](c.Mem[2]))
 		case kernel.ListTokens:
 			clear(tensor.Of[int32](c.Mem[3]))
+		case kernel.RouteTokens:
+			for i := range tensor.Of[int32](c.Mem[0]) {
+				tensor.Of[int32](c.Mem[0])[i] = -1
+				if i/c.K < c.Routing.Room {
+					tensor.Of[int32](c.Mem[0])[i] = int32(i % c.K)
+				}
+			}
+		case kernel.PlaceTokens:
+			count(tensor.Of[int32](c.Mem[3]), tensor.Of[int32](c.Mem[4]), c.First)
 		}
 		if cost != nil {
 			clock.Advance(cost(c))
 		}
 	})}
+}
+
+// count sets ends to where the choices of each expert from a first one on would begin, and
+// where all end.
+func count(ends, chosen []int32, first int) {
+	clear(ends)
+	for _, one := range chosen {
+		if e := int(one) - first; e >= 0 && e+1 < len(ends) {
+			ends[e+1]++
+		}
+	}
+	for e := 1; e < len(ends); e++ {
+		ends[e] += ends[e-1]
+	}
 }
 
 // AtRate returns the cost model of a device that reaches the same rate, in

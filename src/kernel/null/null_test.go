@@ -73,11 +73,14 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.CombineRows(nil, f(n*c), f(7*c), i(n*3), f(n*3), n, 3, c)
 	k.CombineGradient(nil, f(n*3), f(n*c), f(7*c), i(n*3), n, 3, c)
 	router, readings := tensor.From(make([]float64, 2*n*4)), tensor.From(make([]float64, 8))
+	k.SquashLogits(nil, router, f(n*4), f(n*4), f(16), n, 4)
+	k.SquashGradient(nil, f(n*4), f(n*4), f(n*4), f(16), n, 4)
+	k.BalanceScores(nil, router, f(n*4), n, 4)
 	k.RouteTokens(nil, kernel.Routing{}, i(n*3), f(n*3), router, readings, f(n*4), tensor.Mem{}, n, 4, 3)
 	k.RouteGradient(nil, kernel.Routing{}, f(n*4), f(n*3), i(n*3), router, n, 4, 3)
-	k.PlaceTokens(nil, i(n*3), i(n*3), f(n*3), i(5), i(n*3), f(n*3), n, 4, 3)
 	k.TakeTokens(nil, kernel.Depths{}, i(n), tensor.From(make([]float64, 5)), f(n), tensor.Mem{}, f(n), tensor.Mem{}, i(b+1), n, b)
 	k.ListTokens(nil, kernel.Depths{}, i(4), f(8), i(4), i(b+1), i(n), f(n), i(n), i(b+1), n, b, 4)
+	k.PlaceTokens(nil, i(n*3), i(n*3), f(n*3), i(5), i(n*3), f(n*3), n, 4, 3, 0)
 	k.GroupedForward(nil, f(n*o), f(n*c), f(2*o*c+3), i(3), n, c, o, 2, 3)
 	k.GroupedBackwardInput(nil, f(n*c), f(n*o), f(2*o*c+3), i(3), n, c, o, 2, 3)
 	k.GroupedBackwardWeight(nil, f(2*o*c+3), f(n*o), f(n*c), i(3), n, c, o, 2, 3)
@@ -130,6 +133,9 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.SwiGLUBackward, kernel.Dims{N: n, C: c}, 48},
 		{kernel.CombineRows, kernel.Dims{N: n, C: c, K: 3}, 144},
 		{kernel.CombineGradient, kernel.Dims{N: n, C: c, K: 3}, 144},
+		{kernel.SquashLogits, kernel.Dims{N: n, E: 4}, 192},
+		{kernel.SquashGradient, kernel.Dims{N: n, E: 4}, 192},
+		{kernel.BalanceScores, kernel.Dims{N: n, E: 4}, 1536},
 		{kernel.RouteTokens, kernel.Dims{N: n, K: 3, E: 4}, 192},
 		{kernel.RouteGradient, kernel.Dims{N: n, K: 3, E: 4}, 96},
 		{kernel.PlaceTokens, kernel.Dims{N: n, K: 3, E: 4}, 18},

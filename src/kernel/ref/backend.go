@@ -103,12 +103,18 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		CombineRows(x(0), x(1), indices(2), x(3), n, call.K, c)
 	case kernel.CombineGradient:
 		CombineGradient(x(0), x(1), x(2), indices(3), n, call.K, c)
+	case kernel.SquashLogits:
+		SquashLogits(doubles(0), x(1), x(2), x(3), n, call.E)
+	case kernel.SquashGradient:
+		SquashGradient(x(0), x(1), x(2), x(3), n, call.E)
+	case kernel.BalanceScores:
+		BalanceScores(doubles(0), x(1), n, call.E)
 	case kernel.RouteTokens:
 		RouteTokens(indices(0), x(1), doubles(2), doubles(3), x(4), doubles(5), call.Routing, n, call.E, call.K)
 	case kernel.RouteGradient:
 		RouteGradient(x(0), x(1), indices(2), doubles(3), call.Routing, n, call.E, call.K)
 	case kernel.PlaceTokens:
-		PlaceTokens(indices(0), indices(1), x(2), indices(3), indices(4), x(5), call.K)
+		PlaceTokens(indices(0), indices(1), x(2), indices(3), indices(4), x(5), call.K, call.First)
 	case kernel.GroupedForward:
 		GroupedForward(x(0), x(1), experts(2, 3), c, o)
 	case kernel.GroupedBackwardInput:

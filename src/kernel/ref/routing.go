@@ -10,14 +10,17 @@ import (
 const readingsFrom = 4
 
 // RouteTokens chooses k of the experts for each of n tokens, as kernel.Backend says. A nil
-// scores is the softmax of the logits.
+// scores is the softmax of the logits, nil logits are the first half of router.
 func RouteTokens[F, W Float](chosen []int32, weights []W, router, readings []float64, logits []F, scores []float64, r kernel.Routing, n, experts, k int) {
 	p, own, counts := router[:n*experts], router[n*experts:], readings[readingsFrom:]
 	clear(readings)
+	for i, z := range logits {
+		p[i] = float64(z)
+	}
 	z := 0.0
 	for t := range n {
 		row := t * experts
-		lse := softmaxRow(p[row:][:experts], logits[row:][:experts])
+		lse := softmaxRow(p[row:][:experts])
 		z += lse * lse
 		by := p
 		if scores != nil {
@@ -50,12 +53,11 @@ func RouteTokens[F, W Float](chosen []int32, weights []W, router, readings []flo
 	copy(readings, []float64{float64(n), float64(left), 1000 * balance, 1000 * z})
 }
 
-// softmaxRow sets p to the softmax of logits, and returns the logarithm of its denominator.
-func softmaxRow[F Float](p []float64, logits []F) (lse float64) {
+// softmaxRow makes logits their softmax, and returns the logarithm of its denominator.
+func softmaxRow(p []float64) (lse float64) {
 	largest, sum := math.Inf(-1), 0.0
-	for e, z := range logits {
-		p[e] = float64(z)
-		largest = max(largest, p[e])
+	for _, z := range p {
+		largest = max(largest, z)
 	}
 	for e := range p {
 		p[e] = math.Exp(p[e] - largest)
@@ -145,23 +147,25 @@ func RouteGradient[F, W Float](dlogits []F, dweights []W, chosen []int32, router
 	}
 }
 
-// PlaceTokens sorts choices by expert, and those of an expert by token. It panics if there
-// are fewer experts than a choice says.
-func PlaceTokens[W Float](places, tokens []int32, factors []W, ends, chosen []int32, weights []W, k int) {
+// PlaceTokens sorts choices of the experts from a first one on by expert, and those of an
+// expert by token. Others have no place.
+func PlaceTokens[W Float](places, tokens []int32, factors []W, ends, chosen []int32, weights []W, k, first int) {
 	clear(ends)
 	clear(tokens)
 	clear(factors)
-	for _, e := range chosen {
-		if e >= 0 && int(e)+2 < len(ends) {
+	experts := len(ends) - 1
+	for _, one := range chosen {
+		if e := int(one) - first; e >= 0 && e+1 < experts {
 			ends[e+2]++
 		}
 	}
 	for e := 2; e < len(ends); e++ { // ends[e+1] is where the next choice of expert e goes
 		ends[e] += ends[e-1]
 	}
-	for i, e := range chosen {
+	for i, one := range chosen {
+		e := int(one) - first
 		places[i] = -1
-		if e < 0 {
+		if e < 0 || e >= experts {
 			continue
 		}
 		place := ends[e+1]
