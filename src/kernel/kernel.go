@@ -17,8 +17,6 @@
 package kernel
 
 import (
-	"math"
-
 	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
@@ -370,21 +368,6 @@ func Signs(key uint64, i int) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// Depths holds the settings of TakeTokens and ListTokens.
-type Depths struct {
-	Capacity          float64 // share of a sequence's tokens that are first
-	Threshold         float64 // of a guess's probability, above which a token is taken
-	One               bool    // gates are 1
-	Router, Predictor float64 // weights of the gradients of logits and guesses
-}
-
-// First returns how many of the tokens of a sequence are first: a share of capacity rounded
-// up, one at least.
-func First(capacity float64, tokens int) int {
-	share := math.FMA(capacity, float64(tokens), -1e-9) // 0.1·30 is not quite 3; a GPU rounds once too
-	return min(tokens, max(1, int(math.Ceil(share))))
 }
 
 // Routing holds the settings of RouteTokens and RouteGradient.
