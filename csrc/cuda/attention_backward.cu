@@ -159,10 +159,10 @@ __device__ __forceinline__ void load_columns(column_tile<HS> &tile, const gradie
 /* The heads whose sums a block makes. */
 template <bool KEYS> __device__ __forceinline__ int heads_of(attention_shape s) { return KEYS ? s.share : 1; }
 
-/* Grid (b·nh or, by keys, b·nh/share, tiles of rows). With three blocks by keys on a
- * multiprocessor nvcc 11 spills registers. */
+/* Grid (b·nh or, by keys, b·nh/share, tiles of rows). Three blocks by keys on a
+ * multiprocessor would spill registers. */
 template <int HS, int MT, bool KEYS>
-__global__ void __launch_bounds__(TILE_THREADS, HS == 32 && (!KEYS || __CUDACC_VER_MAJOR__ > 11) ? 3 : 2)
+__global__ void __launch_bounds__(TILE_THREADS, HS == 32 && !KEYS ? 3 : 2)
 	attention_backward(bf16 *dqkv, const bf16 *dout, const bf16 *qkv, const query_stats *stats, attention_shape s) {
 	constexpr int ROWS = 16 * MT * TILE_WARPS;
 	DYNAMIC_SHARED(column_tile<HS>, tiles);

@@ -182,7 +182,6 @@ __device__ __forceinline__ void add_in_order(float (&dq)[HS / 8][4], query_sums 
 		}
 	}
 	if (last) return;
-	__threadfence();
 	threads_meet(1 + group, GROUP_THREADS); /* all have added; no order of threads shows it where blocks run one after another */
 	if (thread == 0) count_one(to.added + tile);
 }

@@ -96,9 +96,9 @@ __device__ __forceinline__ void finish(query_rows<HS, MT> &r, bf16 *mine, head_r
 	}
 }
 
-/* Grid (b·nh, tiles of queries). With three blocks on a multiprocessor nvcc 11 spills registers. */
+/* Grid (b·nh, tiles of queries). Three blocks on a multiprocessor would spill registers. */
 template <int HS, int MT>
-__global__ void __launch_bounds__(TILE_THREADS, HS == 32 && __CUDACC_VER_MAJOR__ > 11 ? 3 : 2)
+__global__ void __launch_bounds__(TILE_THREADS, 2)
 	attention_forward(bf16 *out, float *lse, const bf16 *qkv, attention_shape s) {
 	DYNAMIC_SHARED(bf16, shared);
 	attention_head h(s, blockIdx.x);

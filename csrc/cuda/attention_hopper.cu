@@ -41,7 +41,7 @@ __device__ __forceinline__ void load(forward_memory<HS> &memory, const tensor_ma
 		int stage = tile % HOPPER_STAGES, parity = tile / HOPPER_STAGES % 2;
 		barrier_wait(&memory.k_free[stage], parity ^ 1);
 		memory.k[stage].load(qkv, keys, h.first + key, &memory.k_full[stage]);
-		barrier_wait(&memory.v_free[stage], parity ^ 1); /* no order of threads shows it, as far as tried */
+		barrier_wait(&memory.v_free[stage], parity ^ 1);
 		memory.v[stage].load(qkv, values, h.first + key, &memory.v_full[stage]);
 	}
 }

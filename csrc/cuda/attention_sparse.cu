@@ -79,7 +79,7 @@ __device__ __forceinline__ void probabilities(score_block &p, score_block &ds, c
 
 /* Grid as plain_grid. */
 template <typename E, int SLICES, bool KEYS>
-__global__ void __launch_bounds__(THREADS) sparse_backward(E *dqkv, const E *dout, const E *qkv,
+__global__ void __launch_bounds__(THREADS, SLICES == 1 ? 2 : 1) sparse_backward(E *dqkv, const E *dout, const E *qkv,
 	const query_stats *stats, attention_buckets by, attention_shape s, bool vector) {
 	SHARED(stage, shared, );
 	SHARED(row_reach, seen, );

@@ -27,12 +27,14 @@ template <int ROWS> __device__ __forceinline__ void copy_rows(bf16 *tile, const 
 	}
 }
 
-/* Stores 64x32 results with biases, 16 bytes at a time by way of shared memory, of which
- * each warp has a part of its own. */
+/* Stores 64x32 results with biases, 16 bytes at a time by way of shared memory: in place of
+ * the rows of the first step's tile, which no other warp reads. All copies have come before
+ * the last barrier. */
 __device__ __forceinline__ void store_rows(bf16 *d, bf16 *shared, const float (&sum)[4][4][4], const bf16 *bias, int rows,
 	int64_t pitch)
 {
 	int lane = threadIdx.x % 32;
+	static_assert(X == 2 * WARP_ROWS * NARROW, "a warp's results take the place of its rows");
 	bf16 *own = shared + threadIdx.x / 32 * WARP_ROWS * NARROW;
 #pragma unroll
 	for (int n = 0; n < SIDE / 8; n++) {
@@ -96,7 +98,6 @@ template <bool FORWARD> __global__ void __launch_bounds__(THREADS, 5) multiply(b
 					mma_bf16_16816(sum[m][n], rows[m], columns[n / 2][n % 2 * 2], columns[n / 2][n % 2 * 2 + 1]);
 		}
 	}
-	__syncthreads(); /* the last step has waited for all copies, and no thread reads a tile any more */
 	const bf16 *bias = p.bias ? static_cast<const bf16 *>(p.bias) + blockIdx.x * SIDE : nullptr;
 	store_rows(static_cast<bf16 *>(p.d) + static_cast<int64_t>(token + row) * outputs + blockIdx.x * SIDE, tiles, sum, bias,
 		p.n - token - row, outputs);

@@ -352,10 +352,9 @@ void sync_block()
 	leave();
 }
 
+/* A thread whose wait is over already gives way all the same, so that other warps come between. */
 void wait_until(bool (*is)(const void *, unsigned), const void *what, unsigned how)
 {
-	if (is(what, how))
-		return;
 	fiber->is = is;
 	fiber->what = what;
 	fiber->how = how;

@@ -11,15 +11,26 @@ import (
 // measured at.
 var GPUSparsities = []int{50, 60, 70, 75, 80, 90, 95, 98}
 
+// gpuBlockSparsities are those of zeros in whole blocks.
+var gpuBlockSparsities = []int{50, 75, 90, 95}
+
 // spmms measures sparse products of 4096 tokens with a weight (4096, 4096), in
 // float32 and bf16, against the dense product of the same type, in TF32 too, and against
-// cuSPARSE, and from which sparsity on ours, forward and backward, beat the dense ones.
+// cuSPARSE, and from which sparsity on ours, forward and backward, beat the dense ones; then
+// those with zeros in whole blocks against the dense ones.
 func (g *gpu) spmms() {
+	g.sparsities("", GPUSparsities, 1, g.size(4096, 80))
+	g.sparsities("_block32", gpuBlockSparsities, kernel.Block, g.size(4096, kernel.Block))
+}
+
+// sparsities measures products whose zeros are in blocks of side x side. of is the
+// structure in the figures' names.
+func (g *gpu) sparsities(of string, percents []int, side, rows int) {
 	crossing := map[tensor.DType]int{}
-	for _, percent := range GPUSparsities {
-		w := newPattern(g.size(4096, 80), g.size(4096, 64), percent)
+	for _, percent := range percents {
+		w := newBlocks(rows, g.size(4096, 64), percent, side)
 		for _, k := range []kernel.Backend{g.F32, g.BF16} {
-			p := &product{gpu: g, k: k, w: w, n: g.size(4096, 48), percent: percent}
+			p := &product{gpu: g, k: k, w: w, n: g.size(4096, 48), of: of, percent: percent}
 			faster := p.measure()
 			if g.err != nil {
 				return
@@ -34,7 +45,7 @@ func (g *gpu) spmms() {
 		}
 	}
 	for _, k := range []kernel.Backend{g.F32, g.BF16} {
-		g.figure("spmm_crossing_"+k.DType().String(), float64(crossing[k.DType()]), "% zeros, 100: none (paper: 75)", 0, 0)
+		g.figure("spmm"+of+"_crossing_"+k.DType().String(), float64(crossing[k.DType()]), "% zeros, 100: none (paper: 75)", 0, 0)
 	}
 }
 
@@ -44,6 +55,7 @@ type product struct {
 	k          kernel.Backend
 	w          *pattern
 	n, percent int
+	of         string // the structure, in names of figures
 
 	inp, dout operand
 	dense     tensor.Mem // the pattern's matrix, zeros and all
@@ -63,14 +75,17 @@ func (p *product) measure() bool {
 	}
 	p.k.SDDMM(p.stream, dvalues.mem, none, p.dout.mem, p.inp.mem, csr, n)
 	sampled := p.checkValues(dvalues, false) // later calls add to it again
-	names := []string{"spmm_forward", "spmm_dense", "spmm_backward_input", "sddmm"}
+	names := []string{"spmm" + p.of + "_forward", "spmm" + p.of + "_dense", "spmm" + p.of + "_backward_input", "sddmm" + p.of}
 	calls := []func(){
 		func() { k.SpMMForward(p.stream, out, p.inp.mem, csr, none, n) },
 		func() { k.MatmulForward(p.stream, denseOut, p.inp.mem, p.dense, none, n, cols, rows) },
 		func() { k.SpMMBackwardInput(p.stream, dinp, p.dout.mem, csr, n) },
 		func() { k.SDDMM(p.stream, dvalues.mem, none, p.dout.mem, p.inp.mem, csr, n) },
 	}
-	rivals := p.rivals(csr)
+	var rivals []contender
+	if p.of == "" {
+		rivals = p.rivals(csr)
+	}
 	for _, r := range rivals {
 		calls = append(calls, r.run)
 	}
@@ -80,7 +95,7 @@ func (p *product) measure() bool {
 	for i, name := range names {
 		p.figure(p.name(name), seconds[i]*1e3, "ms", 0, wrong[i])
 	}
-	p.estimate(p.name("spmm_to_dense"), spans.ratio(1, 0, 1), "ratio", 0, wrong[0]+wrong[1])
+	p.estimate(p.name("spmm"+p.of+"_to_dense"), spans.ratio(1, 0, 1), "ratio", 0, wrong[0]+wrong[1])
 	for i, r := range rivals {
 		at := len(names) + i
 		p.figure(p.name(r.name), seconds[at]*1e3, r.unit, 0, r.wrong)

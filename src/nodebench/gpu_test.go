@@ -35,7 +35,7 @@ func TestGPUFigures(t *testing.T) {
 	for _, name := range []string{
 		"copy", "gemm_f32_48", "layernorm_forward", "layernorm_backward_input_to_copy", "layernorm_backward_weight",
 		"cross_entropy", "adamw", "gelu_backward", "embedding_backward", "attention_forward_hs32_to_gemm",
-		"attention_backward_hs128", "product_backward_weight_40x192x48_time", "product_forward_40x48x517", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "step_utilisation",
+		"attention_backward_hs128", "product_backward_weight_40x192x48_time", "product_forward_40x48x517", "spmm_forward_f32_50", "sddmm_f32_98", "spmm_crossing_f32", "spmm_block32_forward_f32_90", "spmm_block32_crossing_f32", "step_utilisation",
 	} {
 		if !names["emulated/gpu/"+name] {
 			t.Errorf("no figure %s", name)
@@ -102,7 +102,7 @@ func TestWrongGPUFiguresAreInvalid(t *testing.T) {
 	results, err := onHost(newSpoiled(wrongs)).Measure(parts)
 	expect.OK(t, err)
 	for _, r := range results {
-		right := strings.HasSuffix(r.Name, "/copy") || strings.Contains(r.Name, "spmm_crossing")
+		right := strings.HasSuffix(r.Name, "/copy") || strings.Contains(r.Name, "_crossing_")
 		if (r.Verdict() == "INVALID") == right {
 			t.Errorf("one element was spoiled: %+v", r)
 		}

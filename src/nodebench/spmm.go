@@ -140,13 +140,16 @@ type pattern struct {
 // newPattern returns a matrix with so many zeros in a hundred, at random places.
 func newPattern(rows, cols, percent int) *pattern { return newBlocks(rows, cols, percent, 1) }
 
-// newBlocks returns one whose zeros are in whole blocks of side x side.
+// newBlocks returns one whose zeros are in whole blocks of side x side. A block is left.
 func newBlocks(rows, cols, percent, side int) *pattern {
 	r := random.Keyed(uint64(rows), uint64(cols), uint64(percent))
 	across := (cols + side - 1) / side
 	kept := make([]bool, (rows+side-1)/side*across)
 	for block := range kept {
 		kept[block] = r.IntN(100) >= percent
+	}
+	if !slices.Contains(kept, true) {
+		kept[0] = true
 	}
 	p := &pattern{rows: rows, cols: cols, side: side, dense: make([]float32, rows*cols), rowPtr: []int32{0}}
 	for i := range rows {
