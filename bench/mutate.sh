@@ -21,6 +21,7 @@ operations() {
 	columns | gemm | gemm_plain) echo 'Matmul' ;;
 	compact | structure) echo 'Compact|Mask|Select|Scores' ;;
 	grouped*) echo 'Grouped' ;;
+	depth) echo 'TakeTokens|ListTokens' ;;
 	route) echo 'Route|Place' ;;
 	combine) echo 'Combine' ;;
 	embedding) echo 'Embedding' ;;

@@ -42,4 +42,23 @@ template <typename T, typename OP> __device__ __forceinline__ T row_reduce(T x, 
 	return x;
 }
 
+/* rank_of returns how many of a block's flags before the thread's are set, and in *all how
+ * many are. counts is shared, one element for each warp. All threads of the block call it:
+ * whole warps, in one row. */
+__device__ __forceinline__ int rank_of(bool flag, int *all, int *counts)
+{
+	unsigned set = __ballot_sync(0xffffffff, flag);
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = __popc(set & ((1u << lane) - 1));
+	if (lane == 0) counts[warp] = __popc(set);
+	__syncthreads();
+	int sum = 0;
+	for (int w = 0; w < static_cast<int>(blockDim.x) / 32; w++) {
+		if (w == warp) before += sum;
+		sum += counts[w];
+	}
+	__syncthreads();
+	*all = sum;
+	return before;
+}
+
 #endif

@@ -61,23 +61,6 @@ template <typename E> __global__ void __launch_bounds__(THREADS, 4) choose(routi
 	if (threadIdx.x == 0) r.sums[gridDim.x + blockIdx.x] = sum;
 }
 
-/* How many of a block's flags before the thread's are set, and in *all how many are. All
- * threads call it. */
-__device__ int rank_of(bool flag, int *all, int *counts) {
-	unsigned set = __ballot_sync(0xffffffff, flag);
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = __popc(set & ((1u << lane) - 1));
-	if (lane == 0) counts[warp] = __popc(set);
-	__syncthreads();
-	int sum = 0;
-	for (int w = 0; w < SORTERS / 32; w++) {
-		if (w == warp) before += sum;
-		sum += counts[w];
-	}
-	__syncthreads();
-	*all = sum;
-	return before;
-}
-
 /* Block e drops what its expert has no room for, first choices before second ones. */
 __global__ void __launch_bounds__(SORTERS) drop(routing r) {
 	SHARED(int, counts, [SORTERS / 32]);

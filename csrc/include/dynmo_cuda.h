@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Grows with every change of the list below. */
-#define DYNMO_CUDA_VERSION 7
+#define DYNMO_CUDA_VERSION 8
 
 enum { DYNMO_CUDA_F32 = 0, DYNMO_CUDA_BF16 = 1 }; /* E */
 
@@ -208,6 +208,15 @@ typedef struct {
 	X(combine_gradient, (dynmo_cuda *k, void *stream, float *dfactor, const void *dout, const void *inp,               \
 	  const int32_t *rows, int32_t n, int32_t each, int32_t c), (k, stream, dfactor, dout, inp, rows, n, each, c))     \
                                                                                                                        \
+	/* Tokens that a routed block takes: readings of D (5); guesses and dguesses may be absent. */                     \
+	X(take_tokens, (dynmo_cuda *k, void *stream, int32_t *taken, double *readings, void *dlogits, void *dguesses,      \
+	  const void *logits, const void *guesses, const int32_t *offsets, int32_t n, int32_t b, double capacity,          \
+	  double threshold, double router, double predictor), (k, stream, taken, readings, dlogits, dguesses, logits,      \
+	  guesses, offsets, n, b, capacity, threshold, router, predictor))                                                 \
+	X(list_tokens, (dynmo_cuda *k, void *stream, int32_t *rows, float *factors, int32_t *listed, int32_t *ends,        \
+	  const int32_t *taken, const void *logits, const int32_t *positions, const int32_t *offsets, int32_t n, int32_t b, \
+	  int32_t places, int32_t one), (k, stream, rows, factors, listed, ends, taken, logits, positions, offsets, n, b,  \
+	  places, one))                                                                                                    \
 	/* Choices of experts: router of D (2, n, experts), readings of D (4 + experts); logits and scores may be absent. */ \
 	X(squash_logits, (dynmo_cuda *k, void *stream, double *router, void *squashed, const void *inp, const void *weight, \
 	  int32_t n, int32_t experts), (k, stream, router, squashed, inp, weight, n, experts))                            \

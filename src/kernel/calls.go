@@ -25,6 +25,7 @@ type Call struct {
 	Fixed   int
 	Ties    int // of SelectLargest
 	Routing Routing
+	Depths  Depths
 }
 
 // Flops returns the floating-point operations of the call.
@@ -139,6 +140,10 @@ func (c *Call) impossible() string {
 		}
 		if c.Op >= AttentionHash && (d.Buckets < 1 || d.Buckets&(d.Buckets-1) != 0) {
 			return "buckets are no power of two"
+		}
+	case c.Op == TakeTokens:
+		if c.Mem[3].IsZero() != c.Mem[5].IsZero() && d.N > 0 {
+			return "there are guesses, or gradients of them, without the other"
 		}
 	case c.Op == PlaceTokens:
 		if c.First < 0 {

@@ -98,6 +98,9 @@ func TestImpossibleShapesPanic(t *testing.T) {
 		"all bits fixed":                     func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 0, 32) },
 		"prefix longer than fixed":           func() { k.MagnitudeHistogram(nil, hist, f(1), tensor.Mem{}, 1, 256, 8) },
 		"AdamW of wide weights and a master": func() { k.AdamW(nil, f(1), f(1), f(1), f(1), f(1), 1, kernel.AdamW{Step: 1}) },
+		"guesses without their gradients": func() {
+			k.TakeTokens(nil, kernel.Depths{}, i(1), tensor.From(make([]float64, 5)), f(1), tensor.Mem{}, f(1), f(1), i(2), 1, 1)
+		},
 		"more choices than experts": func() {
 			k.RouteGradient(nil, kernel.Routing{}, f(4), f(6), i(6), tensor.From(make([]float64, 8)), 2, 2, 3)
 		},

@@ -171,6 +171,26 @@ type Backend interface {
 	// twice. factor is wide.
 	GateGradient(s device.Stream, dlogits, dout, a, b, rows, factor tensor.Mem, n, c int)
 
+	// TakeTokens decides which of n tokens, in b sequences, a routed block takes (Raposo et
+	// al. 2024). Sequence i is tokens [offsets[i], offsets[i+1]), offsets I32 (b+1). First of
+	// it are the First(d.Capacity, its tokens) of the largest logits (n), of equal ones the
+	// earlier; NaN is below all numbers. These are taken, or, where there are guesses (n),
+	// the tokens with sigmoid(guess) > d.Threshold. taken, I32 (n), becomes 1 of a token that
+	// is taken, else 0. dlogits and dguesses (n) become d.Router and d.Predictor times
+	// sigmoid(z) - label, the gradient of the binary cross-entropy of a logit or guess z
+	// against being first.
+	//
+	// readings, F64 (5), become n; the tokens that are taken; those of which it was foretold
+	// rightly whether they are first, by sigmoid(logit) > 0.5, or by the guess that takes
+	// them; and 1000 times the sums of both cross-entropies. All is computed in float64.
+	TakeTokens(s device.Stream, d Depths, taken, readings, dlogits, dguesses, logits, guesses, offsets tensor.Mem, n, b int)
+	// ListTokens lists the tokens that TakeTokens took, k at most: rows, I32 (k), are where
+	// among the n they are, ascending; factors, wide (2, k), their gates g, then 1-g, with
+	// g = sigmoid(logit), or 1 if d.One; listed, I32 (k), their elements of positions, I32 (n).
+	// Behind the last token all are 0. The tokens of sequence i have places [ends[i],
+	// ends[i+1]), ends I32 (b+1).
+	ListTokens(s device.Stream, d Depths, rows, factors, listed, ends, taken, logits, positions, offsets tensor.Mem, n, b, k int)
+
 	// CombineRows sets row i of out (n, c) to Σ_j factor[i,j]·inp[rows[i,j]], in ascending
 	// order of the k columns of rows, I32 (n, k), and of factor, wide; absent it is 1. inp
 	// has whole rows of c, whose number is not known; a negative row counts nothing. A sum

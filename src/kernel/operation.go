@@ -49,6 +49,8 @@ const (
 	GatherRows
 	ScatterRows
 	GateGradient
+	TakeTokens
+	ListTokens
 	CombineRows
 	CombineRowsAdd
 	CombineGradient
@@ -151,7 +153,7 @@ type Dims struct {
 	NH      int // heads
 	KV      int // heads that have keys and values
 	HS      int // channels of a head that is rotated
-	K       int // rows that are combined into one
+	K       int // rows that are combined into one; places of a list
 	Buckets int // that a head's tokens are sorted by
 	E       int // experts
 	Gap     int // elements between the matrices of two experts
@@ -199,6 +201,9 @@ func kept(d *Dims) int   { return pairs(d) / max(d.Buckets, 1) }
 func sorts(d *Dims) int  { return d.N * d.NH * 2 }
 func starts(d *Dims) int { return d.B * d.NH * 2 * (d.Buckets + 1) }
 func two(*Dims) int      { return 2 }
+func five(*Dims) int     { return 5 }
+func k(d *Dims) int      { return d.K }
+func k2(d *Dims) int     { return 2 * d.K }
 func signs(d *Dims) int  { return d.N * d.C * bits2(d.Buckets) }
 
 func ne(d *Dims) int  { return d.N * d.E }
@@ -293,6 +298,10 @@ var operations = [Ops]Operation{
 		in("keep", n).of(Wide), in("factor", n).of(Wide).optional()}},
 	GateGradient: {"GateGradient", 3, nc, []Operand{add("dlogits", one).of(Table), in("dout", nc), in("a", nc), in("b", nc),
 		in("rows", n).of(I32), in("factor", n).of(Wide)}},
+	TakeTokens: {"TakeTokens", 8, n, []Operand{set("taken", n).of(I32), set("readings", five).of(F64), set("dlogits", n),
+		set("dguesses", n).optional(), in("logits", n), in("guesses", n).optional(), in("offsets", ends).of(I32)}},
+	ListTokens: {"ListTokens", 4, n, []Operand{set("rows", k).of(I32), set("factors", k2).of(Wide), set("listed", k).of(I32),
+		set("ends", ends).of(I32), in("taken", n).of(I32), in("logits", n), in("positions", n).of(I32), in("offsets", ends).of(I32)}},
 	CombineRows: {"CombineRows", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),
 		in("factor", nk).of(Wide).optional()}},
 	CombineRowsAdd: {"CombineRowsAdd", 2, nkc, []Operand{set("out", nc), in("inp", c).of(Table), in("rows", nk).of(I32),

@@ -24,7 +24,7 @@ func TestGraphsChangeNothing(t *testing.T) {
 		precision, schedule string
 		stages              int
 		kind                string
-	}{{"f32", "1f1b", 1, "prune"}, {"bf16", "zb-h1", 2, "prune"}, {"bf16", "1f1b", 2, "prune+attention"}, {"bf16", "zb-h1", 2, "moe"}} {
+	}{{"f32", "1f1b", 1, "prune"}, {"bf16", "zb-h1", 2, "prune"}, {"bf16", "1f1b", 2, "prune+attention"}, {"bf16", "zb-h1", 2, "moe"}, {"bf16", "1f1b", 2, "mod"}} {
 		t.Run(fmt.Sprintf("%s/P=%d/%s", k.precision, k.stages, k.kind), func(t *testing.T) {
 			c := small(t)
 			c.Device.Kind, c.Device.Precision, c.Device.Share = "cuda", k.precision, true
@@ -37,6 +37,8 @@ func TestGraphsChangeNothing(t *testing.T) {
 				c.Model.Grain, c.Moe.Groups, c.Moe.Balance, c.Moe.Router = "expert", 2, "s-base", "mlp"
 				c.Moe.Experts, c.Moe.Top, c.Moe.Intermediate, c.Moe.Capacity = 4, 2, 24, 1
 				c.Parallel.Stages = 1
+			case "mod": // the router decides, so that nothing waits
+				c.Model.Grain, c.Mod.Route, c.Mod.Capacity = "block", "topk", 0.4
 			case "prune+attention": // heads of 32, on matrix units
 				c.Model.Hidden, c.Model.Heads = 32, 1
 			}

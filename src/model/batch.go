@@ -61,6 +61,15 @@ func (b *Batch) OnHost() tensor.Mem {
 	return b.subset.host.Span(0, b.Index.Bytes)
 }
 
+// tokensOf returns how many tokens of a sequence are there.
+func (b *Batch) tokensOf(x *Exec, sequence int) int {
+	if b.subset == nil {
+		return x.T
+	}
+	offsets := tensor.Of[int32](b.subset.host)[2*x.N():]
+	return int(offsets[sequence+1] - offsets[sequence])
+}
+
 // live returns how many tokens have not departed: the first of the batch.
 func (b *Batch) live() int { return b.Tokens - b.Departed }
 

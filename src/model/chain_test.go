@@ -53,7 +53,7 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 		ch.subsets = append(ch.subsets, subset)
 		var inner *Inner
 		if l.Routes() {
-			inner = NewInner(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())), tensor.From(make([]byte, l.RoutingBytes(x))))
+			inner = NewInner(x, l, alloc(t, dev, x.BatchBytes()), tensor.From(make([]byte, x.InnerBytes())))
 		}
 		ch.inner = append(ch.inner, inner)
 		var dispatch *Dispatch

@@ -8,6 +8,24 @@
 // A family says what the chain of a Config is: layers built from parts. A layer
 // is the unit that is measured and migrated; its kind, its block, the data that
 // it reads and what it passes on are said by its description and its parts.
+//
+// Passes enqueue work and do not wait for it, but where the host has to know a number of
+// rows that follows from data, since launches, memory and messages depend on it:
+//
+//   - An exit's forward waits for the confidences: the tokens that leave have their logits
+//     made here, and the number of the others is the length of the message to the next
+//     stage. All that the layer does later depends on it, so that nothing of it could be
+//     enqueued before the wait. It waits once more where some token has a loss here, for
+//     whether its target has the largest logit, which the classifier learns and readings
+//     count.
+//   - A routed block's forward waits, with a predictor, for how many tokens that takes of
+//     each sequence. The router alone takes a number that follows from lengths, and nothing
+//     waits.
+//   - Experts spread over replicas wait for the router: each replica tells the others how
+//     many rows it sends to which expert before any is sent. Between router and experts a
+//     block has nothing else to do. They wait for the rows too, which are messages.
+//   - Other experts wait only where the host makes the products of one expert after the
+//     other, as with matrices in CSR, and has to know the rows of each.
 package model
 
 import (

@@ -14,11 +14,11 @@ import (
 // nothing else, where it has to know the lengths of messages between spread experts, or makes
 // the products of one expert after the other.
 
-// Waits reports whether passes of the layer wait for the device to know where tokens go
-// among experts.
+// Waits reports whether passes of the layer wait for the device to know which tokens a
+// routed block takes, or where tokens go among experts.
 func (l *Layer) Waits() bool { return slices.ContainsFunc(l.parts, waits) }
 
-// waits reports whether a part waits for where tokens go among experts, or one within it.
+// waits reports whether a part waits, or one within it.
 func waits(p part) bool {
 	switch p := p.(type) {
 	case *experts:
@@ -26,7 +26,7 @@ func waits(p part) bool {
 	case *expertGroup:
 		return !p.grouped()
 	case *routed:
-		return slices.ContainsFunc(p.block.parts, waits)
+		return p.Predictor || slices.ContainsFunc(p.block.parts, waits)
 	case *pair:
 		return slices.ContainsFunc(p.parts, waits)
 	}

@@ -264,10 +264,11 @@ func (l *Layer) Bytes(x *Exec) cost.Bytes {
 		Own:  int64(l.own-l.shared) * l.dtype.Wide().Size(),
 		Held: held + l.Leaves().Bytes(x, x.N()),
 	}
-	for _, is := range []bool{l.Selects(), l.Routes()} {
-		if is {
-			bytes.Activations += x.SubsetBytes()
-		}
+	if l.Selects() {
+		bytes.Activations += x.SubsetBytes()
+	}
+	if l.Routes() {
+		bytes.Activations += x.BatchBytes()
 	}
 	if l.device != nil && l.device.Space() == tensor.Host {
 		for _, s := range l.state {

@@ -1,9 +1,8 @@
 package model
 
 import (
-	"math"
-
 	"dynmo/src/config"
+	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
@@ -29,11 +28,6 @@ func depths(c config.Config) Depths {
 // routes reports whether a block takes some tokens only.
 func (d Depths) routes(block int) bool { return d.Capacity > 0 && block%2 == 1 }
 
-// first returns how many of the tokens of a sequence are the first.
-func (d Depths) first(tokens int) int {
-	return min(tokens, max(1, int(math.Ceil(d.Capacity*float64(tokens)-1e-9)))) // 0.1·30 is not quite 3
-}
-
 // routed is a block that works on some of the tokens, and lets the others pass: with the
 // router's logit r = inp·w + b and the gate g = sigmoid(r),
 //
@@ -47,6 +41,9 @@ func (d Depths) first(tokens int) int {
 // known, and sigmoid(p) > Threshold takes it. Counts vary then. The router learns by the
 // gate, and by the cross-entropy of sigmoid(r) against being first, times Auxiliary (the
 // first of the two ways of Raposo et al. 2024, section 3.5).
+//
+// The device decides, and lists the tokens that are taken. As many of every sequence as are
+// first is a number that the host knows before; how many a predictor takes it waits for.
 //
 // Departs: the gate is sigmoid(r), not r, so that 0 is half of the block and not none of
 // it, a gate cannot turn the block's sign, and capacity 1 with an open gate is the dense
@@ -107,7 +104,7 @@ func (r *routed) room(x *Exec) int {
 	if r.Predictor {
 		return x.N()
 	}
-	return x.B * r.first(x.T)
+	return x.B * kernel.First(r.Capacity, x.T)
 }
 
 // blockSizes returns the block's Sizes for the tokens that are taken.
@@ -120,33 +117,30 @@ func (r *routed) blockSizes(x *Exec) (saved, held int64) {
 	return r.sizes.saved, r.sizes.held
 }
 
-// decision is what the host decides, and makes of it for the device. Of what has a value
-// for each token that is taken there is room for the most.
+// decision is which tokens are taken, and what passes need of it; of what has a value for
+// each token that is taken there is room for the most.
 type decision struct {
-	all              tensor.Mem // all of it
-	dlogits, dguess  tensor.Mem // gradients of logits and guess, of their losses
-	rows, gate, keep tensor.Mem // of the tokens that are taken: where in the batch, g, 1-g
-	readings         tensor.Mem
+	dlogits, dguess tensor.Mem // gradients of logits and guess, of their losses
+	taken           tensor.Mem // of each token whether it is
+	rows, factors   tensor.Mem // of the tokens that are taken: where in the batch; g, and 1-g
+	readings        tensor.Mem
 }
 
 func (r *routed) decision(x *Exec, c *cutter) (d decision) {
-	first, float, wide := c.off, x.Backend.DType(), x.Backend.DType().Wide()
+	room, float := r.room(x), x.Backend.DType()
 	d.dlogits = c.rows(1, float)
 	if r.Predictor {
 		d.dguess = c.rows(1, float)
 	}
-	d.rows, d.gate, d.keep = c.take(r.room(x), tensor.I32), c.take(r.room(x), wide), c.take(r.room(x), wide)
+	d.taken, d.rows, d.factors = c.rows(1, tensor.I32), c.take(room, tensor.I32), c.take(2*room, float.Wide())
 	d.readings = c.take(readingsOfRouting, tensor.F64)
-	if !c.m.IsZero() {
-		d.all = c.m.Span(first, c.off-first)
-	}
 	return d
 }
 
-// of returns a decision's operands of the tokens that are taken.
+// of returns a decision's operands of the tokens that are taken: g and 1-g.
 func (d decision) of(x *Exec, tokens int) (rows, gate, keep tensor.Mem) {
 	index, wide := int64(tokens)*tensor.I32.Size(), int64(tokens)*x.Backend.DType().Wide().Size()
-	return d.rows.Span(0, index), d.gate.Span(0, wide), d.keep.Span(0, wide)
+	return d.rows.Span(0, index), d.factors.Span(0, wide), d.factors.Span(d.factors.Bytes/2, wide)
 }
 
 type routedSaved struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"dynmo/src/config"
+	"dynmo/src/device"
 	"dynmo/src/tensor"
 )
 
@@ -139,13 +140,43 @@ func TestRouting(t *testing.T) {
 		copy(tensor.Of[float64](s.logits), logits)
 		copy(tensor.Of[float64](s.guess), guesses)
 		must(t, r.decide(ch.x, b, s))
-		got := ch.inner[2].OnHost()
 		rows, _, _ := s.decided.of(ch.x, ch.inner[2].Tokens)
-		if !slices.Equal(tensor.Of[int32](got), c.taken) || !slices.Equal(tensor.Of[int32](rows), c.taken) {
-			t.Errorf("%s: took %v, rows %v, want %v", name, tensor.Of[int32](got), tensor.Of[int32](rows), c.taken)
+		if got := tensor.Of[int32](rows); !slices.Equal(got, c.taken) {
+			t.Errorf("%s: took %v, want %v", name, got, c.taken)
 		}
 		if counts := ch.routing(2)[:3]; !slices.Equal(counts, c.counts) {
 			t.Errorf("%s: counts %v, want %v", name, counts, c.counts)
+		}
+	}
+}
+
+// counting counts how often a stream is waited for.
+type counting struct {
+	device.Stream
+	count int
+}
+
+func (c *counting) Sync() error { c.count++; return c.Stream.Sync() }
+
+// TestRoutedBlocksWait: passes of a routed block wait for the device where a predictor
+// decides, once in its forward, and else not at all.
+func TestRoutedBlocksWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		Depths
+		want int
+	}{
+		"topk":      {Depths{Capacity: 0.4, Auxiliary: 0.2}, 0},
+		"predictor": {Depths{Capacity: 0.4, Predictor: true, Threshold: 0.5}, 1},
+	} {
+		ch := newChain(t, deep(c.Depths), tensor.F32)
+		stream := &counting{Stream: ch.x.Stream}
+		ch.x.Stream = stream
+		ch.gradients()
+		if stream.count != c.want {
+			t.Errorf("%s: passes waited %d times, want %d", name, stream.count, c.want)
+		}
+		if l := ch.s.Layers[2]; l.Waits() != (c.want > 0) {
+			t.Errorf("%s: Waits is %v", name, l.Waits())
 		}
 	}
 }

@@ -51,12 +51,20 @@ func (g graphs) close() {
 	}
 }
 
-// enqueue enqueues a pass, as one graph if it repeats. A pass that exchanges
-// messages, finds out which tokens go on, or waits for where they go among experts cannot
-// be part of a graph, nor one that copies from the host where departed tokens are; of no
-// tokens there is nothing to repeat.
+// repeats reports whether a pass may be a graph. One that exchanges messages, finds out
+// which tokens go on, or waits for how many a block takes or where they go among experts
+// cannot be, nor one that copies from the host where departed tokens are. How many tokens a
+// routed block takes is part of no shape, so that only passes of full microbatches repeat;
+// of no tokens there is nothing to repeat.
+func (p *pass) repeats() bool {
+	l, b := p.layer, p.batch
+	varies := l.Routes() && !b.Index.IsZero()
+	return !l.Talks() && !l.Selects() && !l.Waits() && !varies && b.Tokens > 0 && b.Departed == 0
+}
+
+// enqueue enqueues a pass, as one graph if it repeats.
 func (r *Runner) enqueue(p *pass) error {
-	if !r.options.Graphs || p.layer.Talks() || p.layer.Selects() || p.layer.Routes() || p.layer.Waits() || p.batch.Tokens == 0 || p.batch.Departed > 0 {
+	if !r.options.Graphs || !p.repeats() {
 		return p.enqueue(r.x)
 	}
 	key := shape{*p, *p.batch}

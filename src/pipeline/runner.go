@@ -196,8 +196,8 @@ func (p *planner) subset() *model.Subset {
 
 // inner makes the batch inside a layer that routes tokens.
 func (p *planner) inner(l *model.Layer) *model.Inner {
-	bytes := p.r.x.SubsetBytes()
-	return model.NewInner(p.r.x, p.take(bytes), p.host(bytes), p.host(l.RoutingBytes(p.r.x)))
+	x := p.r.x
+	return model.NewInner(x, l, p.take(x.BatchBytes()), p.host(x.InnerBytes()))
 }
 
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {

@@ -107,7 +107,7 @@ func (k *Backend) do(_ device.Stream, call *kernel.Call) {
 		status = C.dynmo_cpu_combine_rows(k.c, x(0), x(1), indices(2), x(3), n, C.int64_t(call.K), c, rows(1))
 	case kernel.CombineGradient:
 		status = C.dynmo_cpu_combine_gradient(k.c, x(0), x(1), x(2), indices(3), n, C.int64_t(call.K), c, rows(2))
-	case kernel.SquashLogits, kernel.SquashGradient, kernel.BalanceScores, kernel.RouteTokens, kernel.RouteGradient, kernel.PlaceTokens:
+	case kernel.TakeTokens, kernel.ListTokens, kernel.SquashLogits, kernel.SquashGradient, kernel.BalanceScores, kernel.RouteTokens, kernel.RouteGradient, kernel.PlaceTokens:
 		route(call)
 	case kernel.GroupedForward, kernel.GroupedBackwardInput, kernel.GroupedBackwardWeight:
 		k.group(call)

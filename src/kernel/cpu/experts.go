@@ -11,12 +11,16 @@ import (
 	"dynmo/src/tensor"
 )
 
-// route does a call on the choices of tokens: few numbers, in float64, by package ref.
+// route does a call on which tokens go where: few numbers, in float64, by package ref.
 func route(call *kernel.Call) {
 	x := func(i int) []float32 { return tensor.Of[float32](call.Mem[i]) }
 	indices := func(i int) []int32 { return tensor.Of[int32](call.Mem[i]) }
 	doubles := func(i int) []float64 { return tensor.Of[float64](call.Mem[i]) }
 	switch call.Op {
+	case kernel.TakeTokens:
+		ref.TakeTokens(indices(0), doubles(1), x(2), x(3), x(4), x(5), indices(6), call.Depths)
+	case kernel.ListTokens:
+		ref.ListTokens(indices(0), x(1), indices(2), indices(3), indices(4), x(5), indices(6), indices(7), call.Depths)
 	case kernel.SquashLogits:
 		ref.SquashLogits(doubles(0), x(1), x(2), x(3), call.N, call.E)
 	case kernel.SquashGradient:

@@ -22,7 +22,7 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 	c, o, v, nnz := size(call.C), size(call.O), size(call.V), size(call.NNZ)
 	b, longest, nh, kv := size(call.B), size(call.Longest), size(call.NH), size(call.KV)
 	buckets := size(call.Buckets)
-	first, scale, a := size(call.First), C.double(call.Scale), &call.AdamW
+	first, scale, a, d := size(call.First), C.double(call.Scale), &call.AdamW, &call.Depths
 	length := C.int64_t(call.N) // of an element-wise call, which may have more than 2^31
 	rows := func() C.int32_t { return size(call.N) }
 	stride := C.int64_t(call.O*call.C + call.Gap) // of the matrices of experts
@@ -115,6 +115,12 @@ func (k *Backend) do(s device.Stream, call *kernel.Call) {
 		status = C.call_combine_rows(t, h, stream, x(0), x(1), indices(2), floats(3), x(4), rows(), size(call.K), c)
 	case kernel.CombineGradient:
 		status = C.call_combine_gradient(t, h, stream, floats(0), x(1), x(2), indices(3), rows(), size(call.K), c)
+	case kernel.TakeTokens:
+		status = C.call_take_tokens(t, h, stream, indices(0), doubles(1), x(2), x(3), x(4), x(5), indices(6), rows(), b,
+			C.double(d.Capacity), C.double(d.Threshold), C.double(d.Router), C.double(d.Predictor))
+	case kernel.ListTokens:
+		status = C.call_list_tokens(t, h, stream, indices(0), floats(1), indices(2), indices(3), indices(4), x(5), indices(6), indices(7),
+			rows(), b, size(call.K), truth(d.One))
 	case kernel.SquashLogits:
 		status = C.call_squash_logits(t, h, stream, doubles(0), x(1), x(2), x(3), rows(), size(call.E))
 	case kernel.SquashGradient:

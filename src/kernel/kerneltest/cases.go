@@ -105,6 +105,12 @@ func (of maker) all() []example {
 	for _, s := range [][3]int{{0, 2, 3}, {1, 1, 1}, {17, 0, 3}, {17, 2, 3}, {64, 4, 64}, {33, 3, 129}, {1023, 2, 8}} {
 		all = append(all, of.combine(s[0], s[1], s[2])...)
 	}
+	for _, s := range []struct {
+		lengths  []int
+		capacity float64
+	}{{nil, 0.5}, {[]int{0, 0}, 0.5}, {[]int{1}, 0.01}, {[]int{33, 0, 10, 1}, 0.1}, {[]int{5, 1100, 0, 1024}, 0.4}, {[]int{70}, 1}} {
+		all = append(all, of.depths(s.lengths, s.capacity)...)
+	}
 	for _, s := range [][4]int{{0, 3, 2, 1}, {1, 1, 1, 1}, {17, 3, 2, 5}, {64, 8, 2, 64}, {1023, 8, 1, 150}, {300, 16, 4, 60}, {17, 40, 2, 3}} {
 		all = append(all, of.routed(s[0], s[1], s[2], s[3])...)
 		all = append(all, of.scores(s[0], s[1])...)

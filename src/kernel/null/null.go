@@ -40,6 +40,8 @@ func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kern
 			tensor.Of[float64](c.Mem[0])[0] = 0
 		case kernel.AttentionHash:
 			clear(tensor.Of[float64](c.Mem[2]))
+		case kernel.ListTokens:
+			clear(tensor.Of[int32](c.Mem[3]))
 		case kernel.RouteTokens:
 			for i := range tensor.Of[int32](c.Mem[0]) {
 				tensor.Of[int32](c.Mem[0])[i] = -1

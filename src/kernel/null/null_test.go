@@ -79,6 +79,8 @@ func TestCallsAreDescribed(t *testing.T) {
 	k.RouteTokens(nil, kernel.Routing{}, i(n*3), f(n*3), router, readings, f(n*4), tensor.Mem{}, n, 4, 3)
 	k.RouteGradient(nil, kernel.Routing{}, f(n*4), f(n*3), i(n*3), router, n, 4, 3)
 	k.PlaceTokens(nil, i(n*3), i(n*3), f(n*3), i(5), i(n*3), f(n*3), n, 4, 3, 0)
+	k.TakeTokens(nil, kernel.Depths{}, i(n), tensor.From(make([]float64, 5)), f(n), tensor.Mem{}, f(n), tensor.Mem{}, i(b+1), n, b)
+	k.ListTokens(nil, kernel.Depths{}, i(4), f(8), i(4), i(b+1), i(n), f(n), i(n), i(b+1), n, b, 4)
 	k.GroupedForward(nil, f(n*o), f(n*c), f(2*o*c+3), i(3), n, c, o, 2, 3)
 	k.GroupedBackwardInput(nil, f(n*c), f(n*o), f(2*o*c+3), i(3), n, c, o, 2, 3)
 	k.GroupedBackwardWeight(nil, f(2*o*c+3), f(n*o), f(n*c), i(3), n, c, o, 2, 3)
@@ -137,6 +139,8 @@ func TestCallsAreDescribed(t *testing.T) {
 		{kernel.RouteTokens, kernel.Dims{N: n, K: 3, E: 4}, 192},
 		{kernel.RouteGradient, kernel.Dims{N: n, K: 3, E: 4}, 96},
 		{kernel.PlaceTokens, kernel.Dims{N: n, K: 3, E: 4}, 18},
+		{kernel.TakeTokens, kernel.Dims{N: n, B: b}, 48},
+		{kernel.ListTokens, kernel.Dims{N: n, B: b, K: 4}, 24},
 		{kernel.GroupedForward, kernel.Dims{N: n, C: c, O: o, E: 2, Gap: 3}, 240},
 		{kernel.GroupedBackwardInput, kernel.Dims{N: n, C: c, O: o, E: 2, Gap: 3}, 240},
 		{kernel.GroupedBackwardWeight, kernel.Dims{N: n, C: c, O: o, E: 2, Gap: 3}, 240},

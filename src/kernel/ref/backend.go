@@ -95,6 +95,10 @@ func do[F Float](_ device.Stream, call *kernel.Call) {
 		ScatterRows(x(0), x(1), indices(2), x(3), x(4), c)
 	case kernel.GateGradient:
 		GateGradient(x(0), x(1), x(2), x(3), indices(4), x(5), c)
+	case kernel.TakeTokens:
+		TakeTokens(indices(0), doubles(1), x(2), x(3), x(4), x(5), indices(6), call.Depths)
+	case kernel.ListTokens:
+		ListTokens(indices(0), x(1), indices(2), indices(3), indices(4), x(5), indices(6), indices(7), call.Depths)
 	case kernel.CombineRows:
 		CombineRows(x(0), x(1), indices(2), x(3), n, call.K, c)
 	case kernel.CombineGradient:
