@@ -4,8 +4,8 @@
 //
 // Operands are checked as everywhere, and left as they are, except what a training
 // step reads: the loss of CrossEntropy, the sum of SumSquares and the pairs of
-// AttentionHash become 0, tokens go to all experts in turn, as long as these have room, and
-// PlaceTokens counts the choices of each. Activations, gradients, weights, moments and
+// AttentionHash become 0, all tokens go to the first experts, as long as these have room,
+// and PlaceTokens counts the choices of each. Activations, gradients, weights, moments and
 // histograms keep their bits.
 package null
 
@@ -45,8 +45,8 @@ func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kern
 		case kernel.RouteTokens:
 			for i := range tensor.Of[int32](c.Mem[0]) {
 				tensor.Of[int32](c.Mem[0])[i] = -1
-				if i/c.E < c.Routing.Room {
-					tensor.Of[int32](c.Mem[0])[i] = int32(i % c.E)
+				if i/c.K < c.Routing.Room {
+					tensor.Of[int32](c.Mem[0])[i] = int32(i % c.K)
 				}
 			}
 		case kernel.PlaceTokens:
