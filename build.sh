@@ -118,7 +118,8 @@ sanitized() {
 # test_pure TIMEOUT: every test in pure Go, where there is nothing else. Where there are
 # tags, what runs again as a whole is left out: command, trainings and measurements run with
 # kernels in C and all their cases, comm/local and pipeline with the race detector. What
-# pure Go's kernels make of a whole training is seen in law 1, law 2 and all kinds at once.
+# pure Go's kernels make of a whole training is seen in law 1, law 2 and all kinds at once;
+# commands that want several ranks are refused where there is no MPI.
 test_pure() {
 	local again='/src/(cmd/dynmo|launch|nodebench|comm/local|pipeline)$' status=0
 	if [ -z "$tags" ] || [ -n "${DYNMO_LONG:-}" ]; then
@@ -127,7 +128,7 @@ test_pure() {
 	fi
 	CGO_ENABLED=0 go test -vet=off -count=1 -timeout "$1" -short $(go list ./... | grep -vE "$again") || status=1
 	CGO_ENABLED=0 go test -vet=off -count=1 -timeout "$1" -short \
-		-run '^Test((Train)?PlacementChangesNothing|Law2|KindsInAnyOrder)$' ./src/cmd/dynmo ./src/launch || status=1
+		-run '^Test((Train)?PlacementChangesNothing|Law2|KindsInAnyOrder|BenchNetRefuses|TrainRefusesToBeAlone)$' ./src/cmd/dynmo ./src/launch || status=1
 	return $status
 }
 

@@ -20,6 +20,7 @@ import (
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/study"
+	"dynmo/src/tensor"
 	"dynmo/src/trace"
 )
 
@@ -62,7 +63,12 @@ func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
 	dev := cpu.NewSparse(clock)
 	x := &model.Exec{
 		Device: dev, Stream: dev.NewStream(), B: c.Parallel.MicrobatchSize, T: c.Model.Sequence, Scale: 1,
-		Backend: null.NewFused(precision, clock, func(call *kernel.Call) float64 { return g.Seconds(call, precision) }),
+		Backend: null.NewFused(precision, clock, func(call *kernel.Call) float64 {
+			if call.Op == kernel.RouteTokens {
+				deal(call)
+			}
+			return g.Seconds(call, precision)
+		}),
 	}
 	defer x.Close()
 	if err := x.Reserve(shape); err != nil {
@@ -93,6 +99,16 @@ func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
 		return nil, 0, err
 	}
 	return byLayer(done.Spans, shape.Layers()), taken(done.Counts), nil
+}
+
+// deal lets the tokens of a router go to all experts in turn, as long as these have room.
+func deal(c *kernel.Call) {
+	for i := range tensor.Of[int32](c.Mem[0]) {
+		tensor.Of[int32](c.Mem[0])[i] = -1
+		if i/c.E < c.Routing.Room {
+			tensor.Of[int32](c.Mem[0])[i] = int32(i % c.E)
+		}
+	}
 }
 
 // anyTokens returns a feed of tokens drawn evenly from a vocabulary.

@@ -84,7 +84,19 @@ func (g GPU) Seconds(c *kernel.Call, d tensor.DType) float64 {
 	case attends(c.Op):
 		rate = matrix * g.Attention
 	}
-	return max(c.Flops()/rate, exponentials(c)/(g.Special*vector), bytes(c, d)/(g.Bandwidth*copies)) + launch
+	flops := float64(c.Op.Of().Flops) * float64(c.Op.Of().Work(worked(c)))
+	return max(flops/rate, exponentials(c)/(g.Special*vector), bytes(c, d)/(g.Bandwidth*copies)) + launch
+}
+
+// worked returns the dimensions that a call works on: of products by expert the rows that
+// experts have, where the call has room for more.
+func worked(c *kernel.Call) *kernel.Dims {
+	d := c.Dims
+	if kernel.GroupedForward <= c.Op && c.Op <= kernel.GroupedBackwardWeight {
+		ends := tensor.Of[int32](c.Mem[3])
+		d.N = int(ends[len(ends)-1])
+	}
+	return &d
 }
 
 // attends reports whether the products of an operation are those of attention.
@@ -108,9 +120,12 @@ func exponentials(c *kernel.Call) float64 {
 // bytes returns what a call has to move: what it reads or sets once, what it changes
 // twice; of a table as many rows as the call has, if there are so many.
 func bytes(c *kernel.Call, d tensor.DType) float64 {
-	sum := int64(0)
+	sum, works := int64(0), worked(c)
 	for i, p := range c.Op.Of().Operands {
 		moved := c.Mem[i].Bytes
+		if some, all := p.Count(works), p.Count(&c.Dims); some < all {
+			moved = moved / int64(all) * int64(some)
+		}
 		if p.Kind >= kernel.Table {
 			rows := int64(c.N * max(1, c.K))
 			moved = min(moved, rows*int64(p.Count(&c.Dims))*p.Kind.Type(d).Size())

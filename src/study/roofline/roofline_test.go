@@ -131,6 +131,24 @@ func TestCostsOfKinds(t *testing.T) {
 	}
 }
 
+// TestCostsOfGroups: groups of a block's experts share its tokens out: each takes as long as
+// the others, and all together hardly longer than the experts in one layer.
+func TestCostsOfGroups(t *testing.T) {
+	sets := []string{"model.blocks=1", "model.hidden=1024", "model.sequence=4096", "model.family=llama", "dynamic.kind=moe", "moe.experts=8"}
+	one := costs(t, "h100", append(sets, "model.grain=half")...).Layers[2]
+	groups := costs(t, "h100", append(sets, "model.grain=expert", "moe.groups=4")...).Layers[2:6]
+	sum := 0.0
+	for _, g := range groups {
+		sum += g.Seconds()
+		if share := g.Seconds() / groups[1].Seconds(); math.Abs(share-1) > 0.35 {
+			t.Errorf("%s takes %.2f times as long as %s", g.Name, share, groups[1].Name)
+		}
+	}
+	if more := sum / one.Seconds(); more < 1 || more > 1.6 {
+		t.Errorf("groups take %.2f times as long as all experts", more)
+	}
+}
+
 func TestCostsAreRefused(t *testing.T) {
 	if _, err := Known("h200"); err == nil || err.Error() != `no rates of a GPU "h200": want one of a100, h100` {
 		t.Errorf("error %v", err)
