@@ -16,7 +16,7 @@ trap 'rm -f "$costs"' EXIT
 printf 'command: bench/plan-estimated.sh\nrevision: %s\ndate: %s\n' "$(git rev-parse --short HEAD)" "$(date -u +%F)"
 printf 'costs: estimated by a roofline of published rates, not measured; clock=sim\n'
 printf 'models: jobs/gpu-24l.toml, hidden 1024, head in 16 slices; jobs/paper/mixtral-8x7b.toml and llama-moe-3.5b.toml\n'
-printf 'sequence 2048, bf16; 96 microbatches of 1 sequence a replica; memory is of the stage that needs most\n\n'
+printf 'sequence 2048, bf16; 96 microbatches of 1 sequence a replica; memory is of the stage that needs most, of mixtral 75 GB at most\n\n'
 printf '%-5s %-9s %5s %11s %11s %10s %12s %10s %12s %10s\n' gpu model mesh block step tokens/s 'bubble ratio' model-FLOP/s 'of the rate' memory
 
 # rows GPU NAME JOB MESHES SETTING... prints a row of a model on each mesh.
