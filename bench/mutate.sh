@@ -23,6 +23,7 @@ operations() {
 	grouped*) echo 'Grouped' ;;
 	depth) echo 'TakeTokens|ListTokens' ;;
 	route) echo 'Route|Place' ;;
+	scores) echo 'Squash|Balance' ;;
 	combine) echo 'Combine' ;;
 	embedding) echo 'Embedding' ;;
 	gated) echo 'SwiGLU|Rotary' ;;

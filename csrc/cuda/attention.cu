@@ -108,10 +108,10 @@ static int32_t backward(dynmo_cuda *k, void *stream, void *dqkv, const void *dou
 	const E *dy = static_cast<const E *>(dout), *x = static_cast<const E *>(qkv), *y = static_cast<const E *>(out);
 	E *dx = static_cast<E *>(dqkv);
 	bool vector = s.hs % 8 == 0 && attention_aligned(dy) && attention_aligned(x) && attention_aligned(y);
-	bool whole = sizeof(E) == sizeof(bf16) && vector && attention_aligned(dx), hopper = false;
+	bool whole = sizeof(E) == sizeof(bf16) && vector && attention_aligned(dx);
 	size_t bytes = packs(static_cast<size_t>(n) * s.nh * sizeof(query_stats)), more = 0;
 #ifdef DYNMO_HOPPER
-	hopper = whole && has_hopper(k, s);
+	bool hopper = whole && has_hopper(k, s);
 	if (hopper) more = attention_hopper_bytes(s, n);
 #endif
 	void *work;

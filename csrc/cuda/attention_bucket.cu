@@ -2,6 +2,7 @@
  * tiles of keys that a row of the block sees. Which these are the block finds out, so that
  * no host waits. The next tile is copied while one is computed. */
 #include "attention_bucket.cuh"
+#include "attention_softmax.cuh"
 
 namespace {
 
@@ -11,19 +12,6 @@ template <int HS> struct query_state {
 	uint32_t q[HS / 16][4];
 	float o[HS / 8][4];
 	float largest[2], sum[2]; /* of rows g and g+8; sum: of this lane's columns */
-};
-
-/* The largest, or the sum, over the four lanes that share a row. */
-template <typename OP> __device__ __forceinline__ float over_row(float x, OP op) {
-	x = op(x, __shfl_xor_sync(0xffffffff, x, 1));
-	return op(x, __shfl_xor_sync(0xffffffff, x, 2));
-}
-
-struct larger_of {
-	__device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-struct sum_of {
-	__device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
 };
 
 /* s = q·kᵀ in log2 units, -Inf where a row does not see the column. */
@@ -53,7 +41,7 @@ template <int HS> __device__ __forceinline__ void softmax(score_tile &s, query_s
 		float most = r.largest[half];
 #pragma unroll
 		for (int n = 0; n < TILE_ROWS / 8; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-		most = over_row(most, larger_of());
+		most = quad_max(most);
 		float base = most == -INFINITY ? 0 : most; /* a row that has seen nothing yet */
 		float shrink = exp2_flush(r.largest[half] - base), sum = 0;
 #pragma unroll
@@ -137,7 +125,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 	int mine = row + threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4;
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
-		float sum = over_row(r.sum[half], sum_of());
+		float sum = quad_sum(r.sum[half]);
 		inverse[half] = sum == 0 ? 0 : 1 / sum;
 		if (threadIdx.x % 4 == 0 && mine + g + 8 * half < h.t)
 			lse[h.sums(s) + queries.order[mine + g + 8 * half]] = sum == 0 ? -INFINITY : r.largest[half] * LN_2 + logf(sum);

@@ -118,8 +118,12 @@ cublasStatus_t propose(const dynmo_cuda *k, const product &p, const plan &t, int
 		outcome = cublasLtMatmulAlgoGetHeuristic(k->products->handle, t.operation, t.a, t.b, t.d, t.d, preference, most,
 			list, found);
 	cublasLtMatmulPreferenceDestroy(preference);
-	if (outcome == CUBLAS_STATUS_NOT_SUPPORTED) *found = 0;
-	if (outcome != CUBLAS_STATUS_SUCCESS) return outcome == CUBLAS_STATUS_NOT_SUPPORTED ? CUBLAS_STATUS_SUCCESS : outcome;
+	/* Versions differ in which of the two they say of an epilogue that they do not have. */
+	if (outcome == CUBLAS_STATUS_NOT_SUPPORTED || outcome == CUBLAS_STATUS_INVALID_VALUE) {
+		*found = 0;
+		return CUBLAS_STATUS_SUCCESS;
+	}
+	TRY(outcome);
 	int good = 0;
 	for (int i = 0; i < *found; i++)
 		if (list[i].state == CUBLAS_STATUS_SUCCESS) list[good++] = list[i];

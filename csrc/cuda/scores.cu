@@ -50,15 +50,15 @@ spread(double *scores, double *sums, const double *before, const E *logits, int 
 	int64_t t = thread_index();
 	double variance = 0;
 	if (t < n) {
-		double *row = scores + t * experts, largest = -INFINITY, mean = 0, square = 0;
+		double *row = scores + t * experts, part = 1.0 / experts, largest = -INFINITY, mean = 0, square = 0;
 		for (int e = 0; e < experts; e++) {
 			row[e] = logits ? static_cast<double>(wide(logits[t * experts + e])) : before[t * experts + e];
 			largest = fmax(largest, row[e]);
 		}
 		for (int e = 0; e < experts; e++) {
 			row[e] -= largest;
-			mean += row[e] / experts;
-			square += row[e] * row[e] / experts;
+			mean += row[e] * part;
+			square += row[e] * row[e] * part;
 		}
 		variance = (square - mean * mean) / n;
 	}

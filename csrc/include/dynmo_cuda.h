@@ -146,7 +146,7 @@ typedef struct {
 	X(sddmm, (dynmo_cuda *k, void *stream, float *dvalues, float *dbias, const void *dout, const void *inp,            \
 	  const int32_t *row, const int32_t *col, int32_t n, int32_t rows, int32_t cols, int32_t nnz, int32_t blocks),     \
 	  (k, stream, dvalues, dbias, dout, inp, row, col, n, rows, cols, nnz, blocks))                                    \
-	/* What sparse products are compared with. prepare puts a product into a slot, for */                                \
+	/* Rivals that sparse products are compared with. prepare puts one into a slot, for */                                 \
 	/* operands that stay where they are, run enqueues it, forget empties all slots. */                                \
 	X(rival_prepare, (dynmo_cuda *k, void *stream, int32_t slot, const dynmo_cuda_rival *p), (k, stream, slot, p))     \
 	X(rival_run, (dynmo_cuda *k, void *stream, int32_t slot), (k, stream, slot))                                       \

@@ -20,7 +20,7 @@ import (
 //	when          "table.key=a|b": the setting (or its table) has an effect
 //	              only where that other setting has, or joins, one of these values;
 //	              "table.key": where it is a text that is not empty
-//	only          the one command that looks at the setting (or its table):
+//	only          the command, or commands ("a or b"), that alone look at the setting (or its table):
 //	              train or simulate; without it all do
 //	shape         "true": costs hold for one value, so that plan and simulate look at
 //	              it whatever only says, as long as it has an effect
@@ -345,7 +345,7 @@ type Comm struct {
 	DeadlineSeconds float64 `toml:"deadline_seconds" default:"5" above:"0" max:"86400" unit:"seconds" doc:"least time a rank waits for a silent peer on another host, which grows to two steps; a peer of the same host is looked at instead" only:"train"`
 	LatencySeconds  float64 `toml:"latency_seconds" default:"5e-6" when:"run.clock=auto|virtual" min:"0" max:"10" unit:"seconds" doc:"time of an empty message on the virtual clock"`
 	BandwidthBytes  float64 `toml:"bandwidth_bytes" default:"1e10" min:"0" max:"1e15" unit:"bytes/second" doc:"bandwidth of a link, at least 1000, on the virtual clock and when the price of a move is weighed; 0 means infinite"`
-	Carrier         string  `toml:"carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train"`
-	NcclCTAs        int     `toml:"nccl_ctas" default:"4" when:"device.kind=cuda" min:"1" max:"32" doc:"thread blocks that a kernel of NCCL takes at most, of which up to three run at a time; more carry more over fast links and leave less to computing" only:"train"`
+	Carrier         string  `toml:"carrier" default:"auto" when:"device.kind=cuda" oneof:"auto,nccl,host" doc:"what carries the memory of GPUs between ranks; host copies it through pinned memory and MPI, auto does so only where ranks share a GPU" only:"train or plan"`
+	NcclCTAs        int     `toml:"nccl_ctas" default:"4" when:"device.kind=cuda" min:"1" max:"32" doc:"thread blocks that a kernel of NCCL takes at most, of which up to three run at a time; more carry more over fast links and leave less to computing" only:"train or plan"`
 	DelayMost       float64 `toml:"delay_most" default:"1" when:"run.clock=auto|virtual" min:"1" max:"1000" doc:"most times longer that a message takes at random on the virtual clock, half-normal (paper, figure 7); 1 delays none"`
 }

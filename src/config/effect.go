@@ -103,7 +103,7 @@ func silencerOf(tag reflect.StructTag, list []setting) (first setting, silent bo
 	return first, silent
 }
 
-// only returns the one command that looks at a setting; "" if all do.
+// only returns the commands, "a or b", that alone look at a setting; "" if all do.
 func (s setting) only() string {
 	if command, ok := s.tag.Lookup("only"); ok {
 		return command
@@ -130,7 +130,7 @@ func (c Config) CheckSets(command string, sets, kinds []string) error {
 		switch only := s.only(); {
 		case s.tag.Get("shape") != "" && (command == "plan" || c.Dynamic.Structure() != "none"):
 			problems = append(problems, c.checkSilent(s.name(), []string{c.Dynamic.Kind}))
-		case only != "" && only != command:
+		case only != "" && !slices.Contains(strings.Split(only, " or "), command):
 			err := fmt.Errorf("--set %s: has no effect on %s, only %s looks at it", s.name(), command, only)
 			if flag, ok := s.tag.Lookup("instead"); ok && command == "simulate" {
 				err = fmt.Errorf("%w; wanted %s", err, flag)

@@ -69,6 +69,7 @@ type World struct {
 	Transport string // of the memory of GPUs between ranks; "" on a CPU
 
 	Resumed train.Resumed // what the run goes on from
+	Tuned   train.Tuned   // dense products that were measured; zero if none were
 
 	Unmetered error // why the energy of rank 0's GPU is not metered; nil if it is, or on a CPU
 }
@@ -377,7 +378,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if t.Rank() == 0 {
 		r.Observe, err = h.Begin(World{
 			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
-			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(),
+			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(),
 		})
 	}
 	if err := train.Agree(world, err, true); err != nil {

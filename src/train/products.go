@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"dynmo/src/input"
 	"dynmo/src/kernel"
@@ -38,7 +39,9 @@ func (r *Rank) tune(shape model.Config) error {
 	var text []byte
 	var err error
 	if r.World.Rank() == 0 {
-		text, err = k.Tune(r.Device, r.Stream, model.Products(shape, r.x))
+		began, products := time.Now(), model.Products(shape, r.x)
+		text, err = k.Tune(r.Device, r.Stream, products)
+		r.tuned = Tuned{len(products), time.Since(began)}
 		r.Device.Trim()
 	}
 	if err := Agree(r.World, err, false); err != nil {
@@ -50,6 +53,17 @@ func (r *Rank) tune(shape model.Config) error {
 	r.products = text
 	return Agree(r.World, k.Choose(text), false)
 }
+
+// Tuned is the kinds of dense products whose algorithms rank 0 measured, and the wall time
+// that this took.
+type Tuned struct {
+	Products int
+	Time     time.Duration
+}
+
+// Tuned returns what was measured before the first step; zero on other ranks than 0, and where
+// nothing was.
+func (r *Rank) Tuned() Tuned { return r.tuned }
 
 // keepProducts leaves in the run directory which algorithms make products.
 func (r *Rank) keepProducts() error {

@@ -73,6 +73,7 @@ type Rank struct {
 	resumed  Resumed
 	saver    saver
 	products json.RawMessage // how dense products are made, where that was chosen
+	tuned    Tuned           // of rank 0
 	slows    *slows          // of a fault that slows this rank down; nil: none
 	late     profile.Stragglers
 	rest     *migrate.Rest     // of the last move; nil: none

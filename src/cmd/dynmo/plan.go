@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/model"
@@ -102,6 +103,7 @@ type planAnswer struct {
 	Head       float64             `json:"head_share"`                     // of the layers' seconds
 	Spread     float64             `json:"microbatch_deviation,omitempty"` // of the layer whose microbatches differ most, relative
 	Paper      *float64            `json:"paper_bubble_ratio,omitempty"`   // the paper's equation (1), where it holds
+	Nccl       *nccl.Needs         `json:"nccl_rank_estimated,omitempty"`  // of GPUs that NCCL joins: what it takes of each rank at most, by formula
 	Others     []planOther         `json:"schedules"`
 	Advice     []planAdvice        `json:"advice"`
 }
@@ -200,6 +202,7 @@ func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show fun
 		}
 		a.Stages = append(a.Stages, s)
 	}
+	a.Nccl = ncclOf(o)
 	tried := study.Trials(t, o, show)
 	for _, other := range tried {
 		if !other.Config.Balance.Moves() {
@@ -215,6 +218,22 @@ func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show fun
 		a.Advice = append(a.Advice, planAdvice{b.Sets, w.idle(b.Config), b.Step, b.Bytes, b.Faster, b.Less, b.MadeUp})
 	}
 	return a
+}
+
+// ncclOf returns what NCCL takes of a rank of a plan, nil if it does not join the ranks. All
+// are on one host unless a network says how many are on a node.
+func ncclOf(o study.Options) *nccl.Needs {
+	c := o.Config
+	ranks := c.Parallel.Stages * c.Parallel.Replicas
+	if c.Device.Kind != "cuda" || c.Comm.Carrier == "host" || ranks == 1 {
+		return nil
+	}
+	onHost := ranks
+	if o.Network.PerNode > 0 {
+		onHost = min(ranks, o.Network.PerNode)
+	}
+	n := nccl.NeedsOf(c.Parallel.Stages, c.Parallel.Replicas, onHost, c.Comm.NcclCTAs)
+	return &n
 }
 
 // idle returns the settings of --set that have no effect beside others, as the command
@@ -283,6 +302,9 @@ func (a planAnswer) print(out io.Writer) error {
 	line("head", "%.1f %% of the layers' seconds", 100*a.Head)
 	if a.Spread > 0 {
 		line("microbatches", "differ, in the layer where they do most, by a standard deviation of %.1f %%", 100*a.Spread)
+	}
+	if a.Nccl != nil {
+		line("NCCL", "%v (estimated)", a.Nccl)
 	}
 	fmt.Fprintln(out)
 	rows = nil

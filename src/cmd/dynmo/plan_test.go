@@ -2,11 +2,14 @@ package main
 
 import (
 	"math"
+	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"dynmo/src/comm/nccl"
 	"dynmo/src/expect"
 )
 
@@ -97,6 +100,40 @@ func TestPlan(t *testing.T) {
 				t.Errorf("layout %q in\n%s", a.Layout, text)
 			}
 		})
+	}
+}
+
+// TestPlanNeedsOfNCCL: of GPUs the plan says what NCCL takes of a rank, with as many ranks on a
+// host as the network says, else all; of CPUs, and where host memory carries, nothing.
+func TestPlanNeedsOfNCCL(t *testing.T) {
+	workbench(t, "")
+	write(t, "pairs.toml", "ranks_per_node = 2\n[node]\nlatency_seconds = 1e-6\nbandwidth_bytes = 1e11\n[between]\nlatency_seconds = 1e-5\nbandwidth_bytes = 1e10\n")
+	of := func(onHost, ctas int) *nccl.Needs {
+		n := nccl.NeedsOf(4, 1, onHost, ctas)
+		return &n
+	}
+	text, err := os.ReadFile("run.toml")
+	expect.OK(t, err)
+	write(t, "run.toml", strings.Replace(string(text), `clock = "virtual"`, `clock = "auto"`, 1)) // GPUs have no other
+	gpu := sets("device.kind=cuda")
+	for _, c := range []struct {
+		name string
+		args []string
+		want *nccl.Needs
+	}{
+		{"CPUs", nil, nil},
+		{"one host", gpu, of(4, 4)},
+		{"two ranks on a host", slices.Concat(gpu, []string{"--network", "pairs.toml"}), of(2, 4)},
+		{"fewer thread blocks", slices.Concat(gpu, sets("comm.nccl_ctas=2")), of(4, 2)},
+		{"host memory", slices.Concat(gpu, sets("comm.carrier=host")), nil},
+	} {
+		a := decoded[planAnswer](t, slices.Concat([]string{"plan", "run.toml", "--costs", "costs.json"}, c.args)...)
+		if !reflect.DeepEqual(a.Nccl, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, a.Nccl, c.want)
+		}
+	}
+	if text := said(t, slices.Concat([]string{"plan", "run.toml", "--costs", "costs.json"}, gpu)...); !strings.Contains(text, "\nNCCL ") {
+		t.Errorf("no line about NCCL in\n%s", text)
 	}
 }
 

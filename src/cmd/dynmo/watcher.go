@@ -86,6 +86,9 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	if about.Transport != "" {
 		w.progress.Say(fmt.Sprintf("note: %s carries the memory of GPUs between ranks", about.Transport))
 	}
+	if t := about.Tuned; t.Products > 0 {
+		w.progress.Say(fmt.Sprintf("note: algorithms of %d kinds of products were measured in %.1f s", t.Products, t.Time.Seconds()))
+	}
 	if about.Unmetered != nil {
 		w.progress.Say(fmt.Sprintf("note: energy is not metered: %v", about.Unmetered))
 	}

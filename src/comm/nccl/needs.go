@@ -4,11 +4,11 @@ import "fmt"
 
 // Needs is what a rank's transports of one world take of its GPU and its process at most.
 type Needs struct {
-	Communicators int
-	Streams       int   // of the GPU: one of each communicator, one that waits for events; without NCCL's own two of each communicator
-	CTAs          int   // of kernels that run at one time
-	Threads       int   // of NCCL
-	Bytes         int64 // of the GPU, for connections
+	Communicators int   `json:"communicators"`
+	Streams       int   `json:"streams"` // of the GPU: one of each communicator, one that waits for events; without NCCL's own two of each communicator
+	CTAs          int   `json:"ctas"`    // of kernels that run at one time
+	Threads       int   `json:"threads"` // of NCCL
+	Bytes         int64 `json:"bytes"`   // of the GPU, for connections
 }
 
 // Sources are NCCL's files of version 2.22, unless they say otherwise; 2.29 has the same.
