@@ -163,8 +163,7 @@ func (q Round) Arrived() (bool, error) {
 }
 
 // rest lets time pass until the next look at a round: until the first message that is
-// missing has arrived, if its transport tells and that takes no longer than at most, else
-// pollEvery.
+// missing has arrived, but no longer than most; pollEvery if its transport does not tell.
 func (r *round) rest(most time.Duration) {
 	for _, req := range r.requests {
 		if m := req.m; m.number == req.number && !m.done {

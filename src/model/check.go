@@ -105,8 +105,10 @@ func checkBlocks(p *Param, rows, columns []int32) error {
 	for r := range p.Rows {
 		first := r / kernel.Block * kernel.Block // of the block's rows, which all have the same columns
 		same := slices.Equal(columns[rows[r]:rows[r+1]], columns[rows[first]:rows[first+1]])
+		same = same && (rows[r+1]-rows[r])%kernel.Block == 0
 		for i := rows[r]; same && i < rows[r+1]; i++ {
-			same = int(columns[i])%kernel.Block == int(i-rows[r])%kernel.Block && (rows[r+1]-rows[r])%kernel.Block == 0
+			in := (i - rows[r]) % kernel.Block // the block
+			same = columns[i-in]%kernel.Block == 0 && columns[i] == columns[i-in]+in
 		}
 		if !same {
 			return fmt.Errorf("row %d has a part of a block of %d x %d", r, kernel.Block, kernel.Block)

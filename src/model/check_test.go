@@ -56,6 +56,13 @@ func TestCheckBlocks(t *testing.T) {
 				columns[i] += 16
 			}
 		}, "row 0 has a part of a block"},
+		{"a block in two", func(_, columns []int32) {
+			for i := range columns[:side*2*side] {
+				if i%(2*side) > 0 {
+					columns[i] += side
+				}
+			}
+		}, "row 0 has a part of a block"},
 		{"a shorter row", func(rows, columns []int32) { rows[7]-- }, "row 6 has a part of a block"},
 	} {
 		p := &Param{Rows: 2 * side, Cols: 4 * side}

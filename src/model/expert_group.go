@@ -112,8 +112,8 @@ func (g *expertGroup) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.
 	return s.out, cs.off, ch.off
 }
 
-// GroupRows is the name of what a group of experts leaves for those who time passes, I32: the rows
-// that its experts worked on.
+// GroupRows is the name of a reading of a group of experts, I32: the rows that its experts
+// worked on.
 const GroupRows = "rows"
 
 // readings are GroupRows, and the first group's of all experts.

@@ -5,8 +5,9 @@
 // Operands are checked as everywhere, and left as they are, except what a training
 // step reads: the loss of CrossEntropy, the sum of SumSquares and the pairs of
 // AttentionHash become 0, all tokens go to the first experts, as long as these have room,
-// and PlaceTokens counts the choices of each. Activations, gradients, weights, moments and
-// histograms keep their bits.
+// and PlaceTokens counts the choices of each; TakeTokens counts the tokens that a router takes,
+// of which a predictor takes none, and ListTokens lists none. Activations, gradients, weights,
+// moments and histograms keep their bits.
 package null
 
 import (
@@ -40,6 +41,8 @@ func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kern
 			tensor.Of[float64](c.Mem[0])[0] = 0
 		case kernel.AttentionHash:
 			clear(tensor.Of[float64](c.Mem[2]))
+		case kernel.TakeTokens:
+			take(c, tensor.Of[float64](c.Mem[1]), tensor.Of[int32](c.Mem[6]))
 		case kernel.ListTokens:
 			clear(tensor.Of[int32](c.Mem[3]))
 		case kernel.RouteTokens:
@@ -56,6 +59,18 @@ func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kern
 			clock.Advance(cost(c))
 		}
 	})}
+}
+
+// take sets readings to the tokens that are there and those that are taken.
+func take(c *kernel.Call, readings []float64, offsets []int32) {
+	clear(readings)
+	readings[0] = float64(c.N)
+	if guesses := c.Mem[5]; !guesses.IsZero() {
+		return
+	}
+	for i, first := range offsets[:c.B] {
+		readings[1] += float64(kernel.First(c.Depths.Capacity, int(offsets[i+1]-first)))
+	}
 }
 
 // count sets ends to where the choices of each expert from a first one on would begin, and

@@ -131,6 +131,16 @@ func TestCostsOfKinds(t *testing.T) {
 	}
 }
 
+// TestCostsOfPredictor: a block whose predictor takes an eighth of the tokens costs more than
+// an eighth of a whole one: it routes all of them.
+func TestCostsOfPredictor(t *testing.T) {
+	layers := costs(t, "h100", "dynamic.kind=mod", "mod.route=predictor", "mod.capacity=0.125").Layers
+	whole, routed := layers[1].Seconds(), layers[2].Seconds()
+	if routed < 1.05*whole/8 || routed > whole {
+		t.Errorf("a routed block takes %g s, a whole one %g", routed, whole)
+	}
+}
+
 // TestCostsOfGroups: groups of a block's experts share its tokens out: each takes as long as
 // the others, and all together hardly longer than the experts in one layer.
 func TestCostsOfGroups(t *testing.T) {
