@@ -39,10 +39,13 @@ func (c *Clock) Kind() string {
 	return "wall"
 }
 
+// At returns what a wall clock shows at a moment of the host's monotonic clock.
+func (c *Clock) At(monotonic int64) float64 { return float64(monotonic-c.zero) / 1e9 }
+
 // Now returns the seconds since the start.
 func (c *Clock) Now() float64 {
 	if !c.virtual {
-		return float64(Monotonic()-c.zero) / 1e9
+		return c.At(Monotonic())
 	}
 	if c.paused == 0 && !c.known {
 		cpu := threadCPU()

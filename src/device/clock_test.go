@@ -1,6 +1,7 @@
 package device
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -63,5 +64,17 @@ func TestWallClockIgnoresWhatIsVirtual(t *testing.T) {
 	c.Zero(Monotonic() - 7e9)
 	if now := c.Now(); now < 7 || now > 57 {
 		t.Errorf("%v seven seconds after zero", now)
+	}
+}
+
+// TestWallClockAt: two moments are as far apart as the monotonic clock says, whenever it is
+// asked.
+func TestWallClockAt(t *testing.T) {
+	c, moment := NewWall(), Monotonic()
+	if now := c.Now(); c.At(moment) > now || c.At(moment) < 0 {
+		t.Errorf("%v at a moment of before %v", c.At(moment), now)
+	}
+	if passed := c.At(moment+3_000_000) - c.At(moment); math.Abs(passed-3e-3) > 1e-9 {
+		t.Errorf("%v s in 3 ms", passed)
 	}
 }

@@ -57,8 +57,7 @@ func (e *event) Seconds() float64 {
 		return e.seconds
 	}
 	if milliseconds, err := e.anchor.e.Elapsed(e.e.Event); err == nil {
-		ago := float64(device.Monotonic()-e.anchor.host) / 1e9
-		e.seconds = e.d.clock.Now() - ago + milliseconds/1e3
+		e.seconds = e.d.clock.At(e.anchor.host) + milliseconds/1e3
 	}
 	e.known = true
 	return e.seconds
