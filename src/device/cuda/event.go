@@ -8,8 +8,6 @@ import (
 	"sync"
 
 	"gorgonia.org/cu"
-
-	"dynmo/src/device"
 )
 
 // event is a point in a stream. Its time is that of the stream's last anchor
