@@ -40,8 +40,8 @@ func (e *NoRoomError) Error() string {
 // lengths and texts of the sections of the layers that move go first, and every receiver
 // makes room. If one has no memory, all keep what they had and get a *NoRoomError.
 // Then the sections' memory travels, straight out of and into the layers', all at once in
-// a round; senders free their layers when all ranks have
-// received theirs; a device that can keep that memory keeps it for the layers
+// a round of the memory of devices and one of hosts' memory; senders free their layers when
+// all ranks have received theirs; a device that can keep that memory keeps it for the layers
 // that arrive with the next migration, and no longer.
 // Collective over the group.
 func Run(group *comm.Group, p Plan, x *model.Exec, s *model.Stage) (*model.Stage, Moved, error) {
@@ -195,22 +195,21 @@ func (m *mover) transfer(move layout.Move, late, behind bool) {
 		round = &m.rest.later
 	}
 	if move.From == me {
-		round.sends = add(round.sends, move.To, m.s.Layer(move.Layer), late)
+		note(round.send, move.To, m.s.Layer(move.Layer), late)
 	}
 	if move.To == me {
-		round.recvs = add(round.recvs, move.From, m.arrived[move.Layer], late)
+		note(round.receive, move.From, m.arrived[move.Layer], late)
 	}
 }
 
-// add appends a part for every section that lies in memory, of those that only the update
+// note gives to a part for every section that lies in memory, of those that only the update
 // reads or of the others.
-func add(list []comm.Part, rank int, l *model.Layer, late bool) []comm.Part {
+func note(to func(comm.Part), rank int, l *model.Layer, late bool) {
 	for _, sec := range l.Sections() {
 		if !sec.Mem.IsZero() && sec.ForUpdate() == late {
-			list = append(list, comm.Part{Rank: rank, Mem: sec.Mem})
+			to(comm.Part{Rank: rank, Mem: sec.Mem})
 		}
 	}
-	return list
 }
 
 // assemble puts together the new stage. What left stays with the rest.

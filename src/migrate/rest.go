@@ -7,6 +7,7 @@ import (
 	"dynmo/src/device"
 	"dynmo/src/fault"
 	"dynmo/src/model"
+	"dynmo/src/tensor"
 )
 
 // Rest is what of a migration is still under way, and the layers that have left this
@@ -23,41 +24,61 @@ type Rest struct {
 	reached func(fault.Phase) // unless nil
 }
 
-// parts is what this rank sends and receives in a round.
+// parts is what this rank sends and receives at a time: a round of what lies in a device's
+// memory, and one of what lies in the host's, as state that a GPU needs seldom does.
 type parts struct {
-	sends, recvs []comm.Part
+	sends, recvs [2][]comm.Part // by tensor.Space
 	begun        bool
-	round        comm.Round
+	rounds       [2]comm.Round
 }
 
-// begin begins the round, once.
+// send notes a part.
+func (p *parts) send(part comm.Part) {
+	p.sends[part.Mem.Space] = append(p.sends[part.Mem.Space], part)
+}
+
+// receive notes a part.
+func (p *parts) receive(part comm.Part) {
+	p.recvs[part.Mem.Space] = append(p.recvs[part.Mem.Space], part)
+}
+
+// begin begins the rounds, once.
 func (p *parts) begin(r *Rest) (err error) {
 	if p.begun {
 		return nil
 	}
 	p.begun = true
-	if p.round, err = r.group.Exchange(comm.TagSection, p.sends, p.recvs, r.ready); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+	for space := range p.rounds {
+		if p.rounds[space], err = r.group.Exchange(comm.TagSection, p.sends[space], p.recvs[space], r.ready); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
 	}
 	return nil
 }
 
-// wait waits for the round, which is begun.
+// wait waits for the rounds, which are begun.
 func (p *parts) wait() error {
-	if err := p.round.Wait(); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+	for _, round := range p.rounds {
+		if err := round.Wait(); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
 	}
 	return nil
 }
 
-func (p *parts) empty() bool { return len(p.sends)+len(p.recvs) == 0 }
+// sending reports whether this rank sends any.
+func (p *parts) sending() bool { return len(p.sends[tensor.Host])+len(p.sends[tensor.Device]) > 0 }
+
+func (p *parts) empty() bool {
+	return !p.sending() && len(p.recvs[tensor.Host])+len(p.recvs[tensor.Device]) == 0
+}
 
 // Start begins what goes to earlier stages, and, on a stage that sends none to later ones,
 // what comes from earlier ones: all stages begin both in this order. It is called before
 // a step: the first gradients follow after a while.
 func (r *Rest) Start() error {
 	err := r.earlier.begin(r)
-	if err == nil && len(r.later.sends) == 0 {
+	if err == nil && !r.later.sending() {
 		err = r.later.begin(r)
 	}
 	return err
