@@ -325,8 +325,8 @@ const (
 	// Lowest is the smallest score of what is not pruned yet, the smallest normal float32.
 	Lowest = 0x1p-126
 	// Sharpness is the deviation of a token's logits, on the mean, that BalanceScores makes.
-	// What is balanced are shares of tokens, while tokens go to experts in whole: in a small
-	// run of 16 experts whose logits were left as they are the fullest had 1.6 to 2.3 times
+	// Shares of tokens are balanced, while tokens go to experts in whole: in a small run of
+	// 16 experts whose logits were left as they are the fullest had 1.6 to 2.3 times
 	// the mean, with 8 it had 1.4 to 1.7.
 	Sharpness = 8
 	// SinkhornRounds is how often BalanceScores scales to equal sums of tokens and of

@@ -46,10 +46,11 @@ func newBackend(d tensor.DType, fused bool, clock *device.Clock, cost func(*kern
 		case kernel.ListTokens:
 			clear(tensor.Of[int32](c.Mem[3]))
 		case kernel.RouteTokens:
-			for i := range tensor.Of[int32](c.Mem[0]) {
-				tensor.Of[int32](c.Mem[0])[i] = -1
+			chosen := tensor.Of[int32](c.Mem[0])
+			for i := range chosen {
+				chosen[i] = -1
 				if i/c.K < c.Routing.Room {
-					tensor.Of[int32](c.Mem[0])[i] = int32(i % c.K)
+					chosen[i] = int32(i % c.K)
 				}
 			}
 		case kernel.PlaceTokens:
