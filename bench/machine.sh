@@ -126,8 +126,10 @@ install() {
 	can_install || return 1
 	[ "$(id -u)" = 0 ] || root='sudo -n'
 	say "installing: $*"
+	# Another apt may run, such as that of a machine that has just started.
+	set -- -o DPkg::Lock::Timeout=600 -qq -y --no-install-recommends install "$@"
 	$root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
-		$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >/dev/null
+		$root env DEBIAN_FRONTEND=noninteractive apt-get "$@" >/dev/null
 }
 
 # deps returns 1 and says what to do where something is missing after all.

@@ -107,6 +107,7 @@ MpiDefault=none
 ReturnToService=2
 KillWait=5
 SlurmdTimeout=20
+MessageTimeout=60
 SchedulerParameters=bf_interval=5,sched_interval=5
 MailProg=/bin/true
 GresTypes=gpu
@@ -154,7 +155,7 @@ start_munge() {
 	(umask 077 && head -c 1024 /dev/urandom >"$cluster/munge/key")
 	keep munged munged --foreground --socket="$cluster/munge/socket" --key-file="$cluster/munge/key" \
 		--pid-file="$cluster/munge/pid" --log-file="$cluster/log/munged" --seed-file="$cluster/munge/seed"
-	until_true 10 munged test -S "$cluster/munge/socket"
+	until_true 300 munged test -S "$cluster/munge/socket"
 }
 
 # start_accounting opens no TCP port of MariaDB: MYSQL_UNIX_PORT names its socket to
@@ -166,9 +167,9 @@ start_accounting() {
 		fail "mariadb-install-db failed; see $cluster/log/mariadb-install-db"
 	keep mariadbd mariadbd --no-defaults --user="$user" --datadir="$cluster/mysql/data" --socket="$MYSQL_UNIX_PORT" \
 		--skip-networking --pid-file="$cluster/mysql/pid" --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900
-	until_true 30 mariadbd test -S "$MYSQL_UNIX_PORT"
+	until_true 300 mariadbd test -S "$MYSQL_UNIX_PORT"
 	keep slurmdbd slurmdbd -D
-	until_true 60 slurmdbd sacctmgr -n show cluster
+	until_true 300 slurmdbd sacctmgr -n show cluster
 }
 
 # start_node NAME: slurmd in namespaces of its own, with shared memory of its own, which
@@ -209,7 +210,7 @@ up() {
 	[ -z "$accounting" ] || start_accounting
 	keep slurmctld slurmctld -D
 	for ((i = 1; i <= nodes; i++)); do start_node "node$i"; done
-	until_true 60 "$nodes nodes" all_idle "$nodes"
+	until_true 300 "$nodes nodes" all_idle "$nodes"
 	trap - EXIT
 	say "$nodes nodes are up in $cluster; eval \"\$(jobs/test-cluster.sh env)\""
 }

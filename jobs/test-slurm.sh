@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests train.sbatch and grow.sbatch, and dynmo under srun, on clusters of this host's own.
 #
-#   jobs/test-slurm.sh          all tests, about ten minutes on two cores
+#   jobs/test-slurm.sh          all tests, a quarter of an hour on two idle cores
 #   jobs/test-slurm.sh WORD     those whose names have the word
 #   jobs/test-slurm.sh --smoke  one short run that gives nodes back, without slurmdbd
 #
@@ -21,7 +21,7 @@ export DYNMO_CLUSTER
 work=$(mktemp -d)
 chmod 755 "$work" # munged wants its socket within reach of all
 DYNMO_CLUSTER=$work/cluster
-trap '"$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill "$pace"; "$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
 real=$(cd "$jobs/.." && pwd)/bin/dynmo
 export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
 cd "$work" || exit 1
@@ -62,10 +62,12 @@ cluster() {
 
 # together: runs the tests of input side by side.
 together() {
+	local started=()
 	while read -r each; do
 		test_one "$each" >"$work/$each.out" 2>&1 </dev/null &
+		started+=($!)
 	done
-	wait
+	[ ${#started[@]} = 0 ] || wait "${started[@]}"
 }
 
 # in_turn: runs the tests of input, which compute much, one by one.
@@ -85,6 +87,9 @@ if ! "$real" version >/dev/null 2>&1; then
 fi
 
 write_settings
+echo 10 >pace
+measure_pace &
+pace=$!
 if named smoke >/dev/null; then
 	cluster 4 --no-accounting
 	in_turn < <(named smoke)
@@ -92,7 +97,8 @@ fi
 if named 'dynmo\|pack' >/dev/null || others >/dev/null; then
 	accounting=()
 	if ! "$jobs/test-cluster.sh" need >/dev/null; then
-		echo 'no slurmdbd or MariaDB: without accounting'
+		echo 'SKIP  pack_releases: no slurmdbd or MariaDB'
+		names=$(grep -v '^pack_releases' <<<"$names")
 		accounting=(--no-accounting)
 	fi
 	cluster 20 "${accounting[@]}"

@@ -22,8 +22,8 @@ t_limit_requeue() {
 	says 'will stop 30 s before the limit' && says 'half of the job' && says 'limit: the ranks write a checkpoint and stop' && says 'requeued 1 times'
 }
 t_slow_checkpoint_stops_earlier() {
-	WRITE=8 HOLD=15 submit --time=2 -- --set train.steps=40
-	within 60 said '2 checkpoints of 8 s' || problem 'lead is not 30 + 2 x 8 s'
+	WRITE=20 HOLD=15 submit --time=4 -- --set train.steps=40
+	within 90 said 'will stop 70 s before' || problem 'lead is not 30 + 2 x 20 s'
 	scancel "$id"
 	ends 60 'CANCELLED 85:0'
 }
@@ -100,16 +100,106 @@ t_scancel() {
 	ends 60 'CANCELLED 85:0'
 	within 10 grep -q '"status": "stopped"' "$name.run/summary.json" || problem 'the ranks had no time to stop'
 }
+# late COMMAND...: Slurm takes the job's end for the present as soon as it is cancelled, but
+# TERM reaches its script 5 s later; in between the script is asked to stop for its limit.
+late() {
+	local node script
+	node=$(host 1)
+	script=$(pgrep -f "slurm_script $config --run-dir $name.run" | head -n 1)
+	freeze STOP "$node"
+	"$@"
+	sleep 1
+	kill -USR1 "$script"
+	sleep 4
+	freeze CONT "$node"
+}
+t_scancel_late() {
+	HOLD=15 submit -- --set train.steps=40
+	reach 15
+	hurt late scancel "$id"
+	back 'dynmo ended with status 85'
+	ends 60 'CANCELLED 85:0'
+	lacks 'requeued'
+}
+# The job is cancelled when its ranks have stopped already, and it is about to be requeued.
+t_scancel_at_requeue() {
+	mkdir -p "$name.bin"
+	# shellcheck disable=SC2016 # expanded by the script that it writes
+	printf '#!/bin/sh\n[ "$1" != requeue ] || scancel "$SLURM_JOB_ID"\nexec %s "$@"\n' "$(command -v scontrol)" >"$name.bin/scontrol"
+	chmod +x "$name.bin/scontrol"
+	PATH=$work/$name.bin:$PATH HOLD=15 submit -- --set train.steps=40
+	reach 15
+	scancel --batch --signal=USR1 "$id"
+	ends 60 'CANCELLED 85:0'
+	sleep 12 # a requeued job waits for 10 s
+	[ "$(state)" = 'CANCELLED 85:0' ] || problem "came back as $(state)"
+	once 'start 1 of job'
+}
+t_srun_ends_early() {
+	QUIT=15 submit -- --set train.steps=40
+	ends 60 'COMPLETED 0:0'
+	says 'srun ended with status 0, but' && says 'start 2 of job' && says 'stub: from step 10'
+}
+t_srun_ends_early_for_good() {
+	MAX_RESTARTS=0 QUIT=15 submit -- --set train.steps=40
+	ends 60 'FAILED 1:0'
+}
+t_finished_before() {
+	submit -- --set train.steps=20
+	ends 60 'COMPLETED 0:0'
+	submit -- --set train.steps=20
+	ends 60 'COMPLETED 0:0'
+	once 'start 1 of job' && says 'from step 20'
+}
+t_export_none() {
+	printf 'export FROM_SITE=yes\n' >"$name.sh"
+	SITE=../../../../../../../../../$work/$name submit --export=DYNMO,SITE -- --set train.steps=10
+	ends 60 'COMPLETED 0:0'
+	says 'stub: site yes'
+}
+t_other_mpi() {
+	MPI=pmi2 SRUN_OPTS='--label --unbuffered' submit -- --set train.steps=10
+	ends 60 'COMPLETED 0:0'
+	says '0: stub: from step 0'
+}
+t_no_such_mpi() {
+	MPI=openmpi submit --
+	ends 60 'FAILED 2:0'
+	says 'srun has no --mpi=openmpi, only: ' && says 'pmix' && says 'Set MPI in' && lacks 'start 1'
+}
+# The folder of the scripts is found in what scontrol of each version prints. The text of
+# 22.05 was recorded, the others follow the format strings of Slurm's sources.
+t_versions() {
+	local version
+	log=$work/$name.log
+	mkdir -p "$name.bin" "$name.run/ckpt/step_1"
+	printf '[parallel]\nstages = 2\n' >"$name.run/config.toml"
+	for script in train grow; do
+		cp "$jobs/$script.sbatch" "$name.bin/slurm_script"
+		for version in "$jobs"/testdata/scontrol/*; do
+			printf '#!/bin/sh\nsed "s|JOBS|%s|;s|SCRIPT|%s|;s|RUN|%s|" %s\n' "$jobs" "$script" "$name.run" "$version" >"$name.bin/scontrol"
+			chmod +x "$name.bin/scontrol"
+			PATH=$work/$name.bin:$PATH SITE=nowhere SLURM_JOB_ID=7 SLURM_SUBMIT_DIR=$work SLURM_JOB_NUM_NODES=1 \
+				bash "$name.bin/slurm_script" "$name.run" >"$log" 2>&1
+			[ $? = 2 ] || problem "$script, Slurm ${version##*/}: status is not 2"
+			says "SITE=nowhere: no file $jobs/env/nowhere.sh"
+		done
+	done
+}
 t_sweep() {
 	local first
-	printf '%s\n' '--set train.steps=10' '--set train.steps=20' >sweep.txt
+	printf '%s\n' '--set train.steps=10' "--set train.steps=20 --set 'data.path=a b.txt' --set \"run.name=x\"" '--set "run.name=' >sweep.txt
 	SWEEP=sweep.txt submit --array=1-2 --
 	log=$work/$name.log first=$id
 	for task in 1 2; do
 		id=${first}_$task
 		ends 60 'COMPLETED 0:0'
 	done
-	says 'at step 10' && says 'at step 20'
+	says 'at step 10' && says 'at step 20' && says 'stub: data.path=a b.txt'
+	SWEEP=sweep.txt submit --array=3 --
+	id=${id}_3
+	ends 60 'FAILED 2:0'
+	says 'a quote in line 3 has no end'
 }
 t_too_few_places() {
 	submit --nodes=1 --ntasks-per-node=2 --
@@ -144,7 +234,7 @@ t_release() {
 	nodes="$(host 2),$(host 4)"
 	reach 15
 	gone_after 20 "$nodes"
-	sleep 25 # the watch of lost nodes looks every 5 s, and waits for 15
+	sleep 50 # the watch of lost nodes looks every 30 s, and waits for 15
 	: >"$name.run/go"
 	ends 60 'COMPLETED 0:0'
 	lacks 'nodes lost' && once 'start 1 of job' && lacks 'start 2 of job'
