@@ -163,8 +163,12 @@ preempt() {
 }
 down() { scontrol update NodeName="$1" State=DOWN Reason=test; }
 crash() { "$jobs/test-cluster.sh" kill "$1"; }
-# freeze SIGNAL NODE: stops the node's slurmd, or has it go on.
-freeze() { pkill "-$1" -f "^slurmd -D -N $2\$"; }
+# freeze SIGNAL NODE: stops the node's slurmd with STOP, or lets it go on with CONT.
+freeze() {
+	pgrep -f "^slurmd -D -N $2\$" | while read -r pid; do # other clusters have nodes of that name
+		! tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF" || kill "-$1" "$pid"
+	done
+}
 
 # gone_after SECONDS LIST: whether the nodes node1,node2 are idle in that time.
 gone_after() { within "$1" idle "$2" || problem "not idle after $1 s: $2"; }
