@@ -12,10 +12,19 @@
  * that communicator, not that of the part, has splitShare.
  *
  * Sizes that differ, and whatever NCCL calls undefined, are told on stderr and become
- * the communicator's error. On a non-blocking communicator everything happens a little
- * later, in a thread.
+ * the communicator's error. What a call on a non-blocking communicator begins happens a
+ * little later, in a helper thread. Up to 2.26 NCCL keeps the state of such a job in the
+ * thread that made the call, and the helper works on that state (ncclGroupJobMain,
+ * src/group.cc); another communicator must not use the thread meanwhile:
  *
- * DYNMO_EMULATE_NCCL_VERSION  what ncclGetVersion says (21800)
+ *   up to 2.18    only first messages to a peer are jobs; a call for another communicator
+ *                 during a job is refused (ncclGroupStartInternal, src/include/group.h)
+ *   2.19 to 2.22  the same messages are jobs; the state stays taken until the next call for
+ *                 the same communicator (ncclCommEnsureReady, src/init.cc)
+ *   2.23 to 2.26  every group is a job; ncclCommGetAsyncError gives the state back
+ *   from 2.27     every job has a state of its own
+ *
+ * DYNMO_EMULATE_NCCL_VERSION  what ncclGetVersion says (22602)
  * DYNMO_EMULATE_NCCL_FAULT    messages of so many bytes fail on one side */
 #include "nccl.h"
 
@@ -39,13 +48,14 @@ struct Id {
 	char text[128];
 };
 
-struct Config { /* as in version 2.18 */
+struct Config { /* as in version 2.26 */
 	size_t size;
 	unsigned magic, version;
 	int blocking;
 	int cluster, least, most; /* cgaClusterSize, minCTAs, maxCTAs: since 2.17 */
 	const char *net;
 	int share; /* splitShare, since 2.18 */
+	int traffic; /* trafficClass, since 2.26 */
 };
 
 /* A handle that a user of NCCL holds. */
@@ -55,20 +65,21 @@ struct ncclComm {
 
 namespace {
 
-long version() { return setting("DYNMO_EMULATE_NCCL_VERSION", 21800); }
-
 /* Reads a configuration as a library of this version does: as many bytes as both know
  * of, and members that its user's version had. Returns a result. */
 int read(const Config *given, Options *options) {
 	constexpr int unset = INT_MIN, most_ctas = 32;
-	Config c{0, 0, 0, unset, unset, unset, unset, nullptr, unset};
-	size_t known = version() < 21700 ? offsetof(Config, least) : version() < 21800 ? offsetof(Config, share) : sizeof c;
+	Config c{0, 0, 0, unset, unset, unset, unset, nullptr, unset, unset};
+	size_t known = version() < 21700   ? offsetof(Config, least)
+	               : version() < 21800 ? offsetof(Config, share)
+	               : version() < 22600 ? offsetof(Config, traffic)
+	                                   : sizeof c;
 	memcpy(&c, given, std::min(given->size, known));
 	if (c.magic != 0xcafebeef) return invalid_argument;
 	if (c.version < 21700 || version() < 21700) c.least = c.most = unset;
 	auto flag = [](int value) { return value == unset || value == 0 || value == 1; };
 	bool ordered = c.least <= c.most && (c.least == unset || c.least > 0) && (c.most == unset || c.most > 0);
-	if (!flag(c.blocking) || !flag(c.share) || !ordered) return invalid_argument;
+	if (!flag(c.blocking) || !flag(c.share) || !ordered || c.traffic != unset) return invalid_argument;
 	options->blocking = c.blocking != 0;
 	options->ctas = c.most == unset ? most_ctas : std::min(c.most, most_ctas);
 	options->share = c.share == 1;

@@ -34,6 +34,8 @@ struct Operation {
 /* An environment variable as a number. */
 long setting(const char *name, long otherwise);
 
+inline long version() { return setting("DYNMO_EMULATE_NCCL_VERSION", 22602); }
+
 constexpr int no_color = -1; /* NCCL_SPLIT_NOCOLOR */
 
 /* The wishes of a configuration. */
@@ -66,7 +68,7 @@ public:
 	const int rank, ranks;
 	const Options options;
 
-	int begin(std::function<int()> work);
+	int begin(std::function<int()> work, bool job = true);
 	int state() const { return status; }
 	const char *complaint() const { return text; }
 	int fail(int result, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -92,10 +94,13 @@ private:
 	std::thread helper;
 	std::atomic<int> status{success}, active{0};
 	std::atomic<bool> aborted{false}, hangs{false};
+	std::atomic<bool> kept{false}; /* the state of the last job is still its thread's */
+	std::vector<bool> met;         /* peers with which a message has been exchanged */
 	char text[256] = "";
 	int parts = 0;
 	bool finalized = false;
 
+	int claim();
 	bool keep(std::vector<int> &fds, int peer, int fd);
 	int reach(int peer);
 	void transfer(const Operation &o);

@@ -67,7 +67,7 @@ Domain::Domain() : number([] {
 
 Communicator::Communicator(std::string name, int rank, int ranks, Options options, std::shared_ptr<Domain> domain)
     : rank(rank), ranks(ranks), options(options), name(std::move(name)), domain(std::move(domain)), out(ranks, -1),
-      in(ranks, -1) {
+      in(ranks, -1), met(ranks) {
 	dynmo_emulate_communicators(1);
 }
 
@@ -86,12 +86,38 @@ Communicator::~Communicator() {
 			if (fd >= 0) close(fd);
 }
 
-/* Does work at once, or in a thread if the communicator is non-blocking. */
-int Communicator::begin(std::function<int()> work) {
+namespace {
+/* The communicator of this thread's last job. */
+thread_local std::weak_ptr<Communicator> last;
+} // namespace
+
+/* Takes this thread's state for a call, up to 2.26. Returns a result. */
+int Communicator::claim() {
+	auto other = last.lock();
+	if (other && other.get() != this && version() < 22703) {
+		bool running = other->status == in_progress;
+		bool taken = other->kept && version() >= 21900 && version() < 22300;
+		if (running || taken) {
+			const char *what = running ? "is under way" : "still has the thread's state";
+			if (version() >= 21900)
+				other->fail(internal_error, "its group's state is another communicator's");
+			return fail(invalid_usage, "called while a group of another communicator of this thread %s", what);
+		}
+	}
+	kept = false;
+	return success;
+}
+
+/* Does work at once, or in a thread if the communicator is non-blocking and the work is a
+ * job. */
+int Communicator::begin(std::function<int()> work, bool job) {
 	if (status == in_progress) return fail(invalid_usage, "called before it was ready");
 	if (status != success) return status;
 	join();
 	if (options.blocking) return work();
+	if (int result = claim(); result != success || !job) return result != success ? result : work();
+	last = shared_from_this();
+	kept = true;
 	status = in_progress;
 	CUcontext context = nullptr;
 	cuCtxGetCurrent(&context);
@@ -243,10 +269,14 @@ struct Batch {
 
 int Communicator::issue(void *stream, std::vector<Operation> operations) {
 	if (finalized) return fail(invalid_usage, "a message after finalize");
-	for (const Operation &o : operations)
+	bool job = version() >= 22300;
+	for (const Operation &o : operations) {
 		if (o.peer < 0 || o.peer >= ranks || o.bytes < 0) return invalid_argument;
-	return begin([self = shared_from_this(), stream, operations = std::move(operations)] {
-		if (!self->options.blocking) pause_us(std::random_device{}() % 300); /* what is too early on a stream then shows */
+		job = job || !met[o.peer];
+		met[o.peer] = true;
+	}
+	return begin([self = shared_from_this(), stream, operations = std::move(operations), job] {
+		if (!self->options.blocking && job) pause_us(std::random_device{}() % 300); /* what is too early on a stream then shows */
 		self->active++;
 		auto batch = new Batch{self, operations};
 		std::string name = batch->name();
@@ -256,7 +286,7 @@ int Communicator::issue(void *stream, std::vector<Operation> operations) {
 		if (status == 0) return static_cast<int>(success);
 		self->active--;
 		return self->fail(cuda_error, "the stream refuses work with status %d", status);
-	});
+	}, job);
 }
 
 /* Tells all ranks this one's color and key, and joins those of equal color, if any. */
@@ -316,6 +346,10 @@ void Communicator::hang() {
 }
 
 void Communicator::abort() {
+	if (version() < 21900 && status == in_progress && last.lock().get() != this) {
+		fprintf(stderr, "emulated NCCL: aborted by another thread than that of its group, whose state NCCL would free\n");
+		std::abort();
+	}
 	{
 		std::lock_guard<std::mutex> lock(domain->mutex);
 		for (auto &member : domain->members)

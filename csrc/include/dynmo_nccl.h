@@ -8,8 +8,11 @@
  * a message does on the GPU follows its stream.
  *
  * Every function returns 0 or a status that dynmo_nccl_error can name. Before
- * all others dynmo_nccl_open must have returned 0. One thread at a time calls for
- * one communicator; it need not stay the same. */
+ * all others dynmo_nccl_open must have returned 0. One thread makes all calls for
+ * a communicator, from dynmo_nccl_begin to dynmo_nccl_destroy or _abort, and makes
+ * calls for no other communicator: up to version 2.26 a group's state belongs to
+ * its thread, and NCCL's helper thread works on it. A part that was split off has the
+ * thread of its parent until both are ready, and then one of its own. */
 #ifndef DYNMO_NCCL_H
 #define DYNMO_NCCL_H
 

@@ -9,7 +9,7 @@
  * of communicators that share resources wait for each other on the device. */
 static struct nccl_config configuration(int32_t ctas) {
 	return (struct nccl_config){
-	    sizeof(struct nccl_config), NCCL_CONFIG_MAGIC, DYNMO_NCCL_SPLITS, 0, NCCL_UNSET, 1, ctas, NULL, 0};
+	    NCCL_CONFIG_BYTES, NCCL_CONFIG_MAGIC, DYNMO_NCCL_SPLITS, 0, NCCL_UNSET, 1, ctas, NULL, 0};
 }
 
 /* A call that is in progress has no error. */

@@ -31,6 +31,8 @@ struct nccl_config {
 	int share; /* splitShare: parts of this communicator share its resources */
 };
 
+/* The size ends with the last member. The padding behind it is trafficClass in 2.26. */
+#define NCCL_CONFIG_BYTES (offsetof(struct nccl_config, share) + sizeof(int))
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 #define NCCL_UNSET INT_MIN /* of a member */
 

@@ -27,6 +27,9 @@ type Device interface {
 	// Recycle(true) lets a device without a cache of its own keep the memory that is
 	// freed afterwards; see cpu.Device. Recycle(false) ends that.
 	Recycle(on bool)
+	// Attach lets the calling goroutine, beside the owner, call libraries on the device, such
+	// as NCCL. It ties the goroutine to its thread.
+	Attach() error
 	// NewStream returns a new queue of work.
 	NewStream() Stream
 	// Clock returns the clock that this device's events read.

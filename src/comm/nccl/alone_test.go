@@ -7,11 +7,26 @@ import (
 	"time"
 	"unsafe"
 
+	"dynmo/src/comm"
 	"dynmo/src/comm/commtest"
 	"dynmo/src/device/cuda/cudatest"
 	"dynmo/src/expect"
 	"dynmo/src/tensor"
 )
+
+// await waits until c is ready.
+func (c communicator) await(deadline time.Time) error {
+	for {
+		ready, err := c.ready()
+		if err != nil || ready {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return comm.ErrNoAnswer
+		}
+		time.Sleep(poll)
+	}
+}
 
 // TestAlone: what one GPU shows of the library. A communicator of one rank begins, is split,
 // carries a group of messages to itself, and is ended or aborted.

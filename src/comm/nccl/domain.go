@@ -10,31 +10,32 @@ import (
 	"dynmo/src/device"
 )
 
-// domain is a communicator with resources of its own and the stream of its kernels. It
-// issues one group of operations after the other.
+// domain is a communicator with resources of its own, the thread that owns it, and the stream
+// of its kernels. It issues one group of operations after the other.
 type domain struct {
-	k       communicator // none before it is opened
+	owner   *owner // none before it is opened
+	device  device.Device
 	ranks   int
 	stream  device.Stream // none in a domain of one rank, which has no communicator either
-	current job           // the last issued, until NCCL has put it on the stream; else nil
+	current job           // with the owner, or done by it and not settled yet; else nil
 	batch   batch         // of a chain: what is issued in one go
 }
 
 // job is what a communicator does in one go.
 type job interface {
-	// issue gives the job to NCCL.
-	issue(d *domain) error
-	// settle is called once NCCL has done its part on the host.
+	// issue gives the job to NCCL. The thread of the domain's owner calls it.
+	issue(d *domain, k *communicator) (part communicator, err error)
+	// settle is called on the rank's thread once NCCL has done its part on the host.
 	settle(d *domain)
 }
 
 // idle reports whether the domain is open and can issue a job.
 func (d *domain) idle() (bool, error) {
-	if !d.k.begun() {
+	if d.owner == nil {
 		return false, nil
 	}
-	ready, err := d.k.ready()
-	if err != nil || !ready {
+	idle, err := d.owner.idle()
+	if err != nil || !idle {
 		return false, err
 	}
 	if j := d.current; j != nil {
@@ -52,25 +53,34 @@ func (d *domain) open() (bool, error) {
 	return d.idle()
 }
 
-// do issues a job. The domain is idle.
-func (d *domain) do(j job) error {
+// begin begins the domain's communicator.
+func (d *domain) begin(id identity, rank, ranks, ctas int) {
+	d.owner = newOwner(d.device, communicator{})
+	d.owner.begin(func(k *communicator) (part communicator, err error) {
+		*k, err = begin(id, rank, ranks, ctas)
+		return part, err
+	})
+}
+
+// do hands a job to the owner. The domain is idle.
+func (d *domain) do(j job) {
 	d.current = j
-	return j.issue(d)
+	d.owner.begin(func(k *communicator) (communicator, error) { return j.issue(d, k) })
 }
 
 // operations are what NCCL gets as one group.
 type operations interface {
 	// enqueue gives NCCL the operations one by one.
-	enqueue(d *domain) error
+	enqueue(d *domain, k *communicator) error
 }
 
 // group gives NCCL operations as one group, which ends whatever of it has failed.
-func (d *domain) group(o operations) error {
+func (d *domain) group(o operations, k *communicator) error {
 	if err := groupBegin(); err != nil {
 		return err
 	}
-	err := o.enqueue(d)
-	if end := d.k.groupEnd(); err == nil {
+	err := o.enqueue(d, k)
+	if end := k.groupEnd(); err == nil {
 		err = end
 	}
 	return err
@@ -101,30 +111,18 @@ func (d *domain) close(deadline time.Time) error {
 	if d.ranks == 1 {
 		return nil
 	}
-	for _, step := range []func() error{
-		func() error { return d.await(deadline) }, func() error { return d.k.finish() },
-		func() error { return d.await(deadline) }, func() error { return d.k.destroy() },
-	} {
-		if err := step(); err != nil {
+	for _, step := range []func(*communicator) error{(*communicator).finish, (*communicator).destroy} {
+		if err := d.await(deadline); err != nil {
 			return err
 		}
+		d.owner.begin(func(k *communicator) (communicator, error) { return communicator{}, step(k) })
 	}
-	d.k = communicator{}
+	if err := d.await(deadline); err != nil {
+		return err
+	}
+	d.owner = nil
 	d.stream.Close()
 	return nil
-}
-
-// abort gives up what is under way, in the background. The stream is not closed: it may
-// wait for what never happens.
-func (d *domain) abort(ended chan<- struct{}) {
-	k := d.k
-	d.k = communicator{}
-	go func() {
-		if k.begun() {
-			_ = k.abort() // nothing else can be done about an error
-		}
-		ended <- struct{}{}
-	}()
 }
 
 const (
@@ -151,16 +149,22 @@ func closeBy(domains []*domain) time.Time {
 	return time.Now().Add(closeFor + time.Duration(ranks)*closePerRank)
 }
 
-// abort aborts domains, all at once, since the end of one may need another's.
+// abort aborts domains, all at once, since the end of one may need another's. The streams
+// stay open: they may wait for what never happens.
 func abort(domains []*domain) {
-	ended := make(chan struct{}, len(domains))
-	for _, d := range domains {
-		d.abort(ended)
-	}
 	late := time.After(abortFor)
-	for range domains {
+	for _, d := range domains {
+		if d.owner != nil {
+			d.owner.abort()
+		}
+	}
+	for _, d := range domains {
+		if d.owner == nil {
+			continue
+		}
 		select {
-		case <-ended:
+		case <-d.owner.ended:
+			d.owner = nil
 		case <-late:
 			return
 		}

@@ -18,7 +18,7 @@ func (f *family) newDomain(ranks int) domain {
 	if ranks == 1 {
 		return domain{ranks: 1}
 	}
-	return domain{ranks: ranks, stream: device.Urgent(f.device)}
+	return domain{device: f.device, ranks: ranks, stream: device.Urgent(f.device)}
 }
 
 // moment is when something may begin. A message is issued later than the event it waits

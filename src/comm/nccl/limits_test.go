@@ -20,6 +20,7 @@ import (
 
 func init() {
 	roles["pairs"] = pairs
+	roles["one thread"] = oneThread
 	for _, c := range commtest.DeviceCases() {
 		roles["eight "+c.Name] = func() error {
 			return local.Run(8, func(tr comm.Transport) error { return gpus.Run(tr, c.Run) })
@@ -46,12 +47,14 @@ func limited(t *testing.T, role string, settings ...string) (string, error) {
 // receives take all. With fewer hardware queues than streams they hang too, for a second
 // receive blocks the sends behind it. Without the limits the same messages arrive.
 func TestCommunicatorsOfPairsHang(t *testing.T) {
+	// From 2.27 on a thread may serve many communicators, as this one does.
+	const version = "DYNMO_EMULATE_NCCL_VERSION=22703"
 	for _, test := range []struct{ name, ctas, queues, hang string }{
 		{"CTAs", "132", "32", "kernels wait for CTAs"},
 		{"queues", "448", "3", "streams are blocked in hardware queues"},
 		{"neither", "448", "32", ""},
 	} {
-		out, err := limited(t, "pairs", "DYNMO_EMULATE_CTAS="+test.ctas, "DYNMO_EMULATE_QUEUES="+test.queues)
+		out, err := limited(t, "pairs", version, "DYNMO_EMULATE_CTAS="+test.ctas, "DYNMO_EMULATE_QUEUES="+test.queues)
 		if test.hang == "" {
 			if err != nil {
 				t.Errorf("%s: %v: %s", test.name, err, out)
@@ -87,6 +90,56 @@ func TestOldLibrary(t *testing.T) {
 	}
 }
 
+// A thread that makes the calls of two communicators, each only when that communicator is
+// ready, destroys their groups up to version 2.26. What owners do works on all versions.
+func TestCommunicatorsNeedThreads(t *testing.T) {
+	for _, test := range []struct{ version, fails string }{
+		{"21805", "is under way"}, {"22203", "thread's state"}, {"22602", "is under way"}, {"22703", ""},
+	} {
+		version := "DYNMO_EMULATE_NCCL_VERSION=" + test.version
+		out, err := limited(t, "one thread", version)
+		if (err == nil) != (test.fails == "") || !strings.Contains(out, test.fails) {
+			t.Errorf("one thread, version %s: %v, want an error that says %q: %s", test.version, err, test.fails, out)
+		}
+		for _, name := range []string{"Storm", "Exchange", "Leave"} {
+			if out, err := limited(t, "eight "+name, version); err != nil {
+				t.Errorf("%s, version %s: %v: %s", name, test.version, err, out)
+			}
+		}
+	}
+}
+
+// oneThread sends a message by each of two communicators of two ranks, all calls of a rank
+// on one thread.
+func oneThread() error {
+	if _, err := Version(); err != nil {
+		return err
+	}
+	ids := [2]identity{commtest.Value(newIdentity()), commtest.Value(newIdentity())}
+	return local.Run(2, func(tr comm.Transport) error {
+		return gpus.Run(tr, func(r *commtest.Rank) error {
+			p := pairwise{r: r}
+			m := commtest.Value(r.Memory(4096))
+			for i, id := range ids {
+				p.open(id, r.Rank())
+				commtest.Must(p.comms[i].await(time.Now().Add(10 * time.Second)))
+			}
+			for i, c := range p.comms {
+				handle := p.streams[i].(handled).Handle()
+				if r.Rank() == 0 {
+					commtest.Must(c.send(m, 1, handle))
+				} else {
+					commtest.Must(c.recv(m, 0, handle))
+				}
+			}
+			for _, c := range p.comms {
+				commtest.Must(c.await(time.Now().Add(10 * time.Second)))
+			}
+			return p.close()
+		})
+	})
+}
+
 // pairs sends two messages from every rank to every other, each ordered pair by a
 // communicator and on a stream of its own, all receives first.
 func pairs() error {
@@ -113,7 +166,7 @@ func pairs() error {
 				}
 			}
 			for i := range p.comms {
-				commtest.Must(p.await(i, time.Now().Add(10*time.Second)))
+				commtest.Must(p.comms[i].await(time.Now().Add(10 * time.Second)))
 			}
 			return errors.Join(p.exchange(), p.close())
 		})
@@ -150,7 +203,7 @@ func (p *pairwise) exchange() error {
 				} else {
 					commtest.Must(c.recv(m, 0, handle))
 				}
-				commtest.Must(p.await(i, deadline))
+				commtest.Must(p.comms[i].await(deadline))
 			}
 			ends = append(ends, p.streams[i].Record(nil))
 		}
@@ -164,12 +217,6 @@ func (p *pairwise) exchange() error {
 		}
 	}
 	return nil
-}
-
-// await waits until a communicator is ready.
-func (p *pairwise) await(i int, deadline time.Time) error {
-	d := domain{k: p.comms[i]}
-	return d.await(deadline)
 }
 
 func (p *pairwise) close() (err error) {

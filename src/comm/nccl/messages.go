@@ -157,9 +157,7 @@ func (m *messages) advance(d *domain) error {
 			b.add(e)
 		}
 		if len(b.transfers) > 0 {
-			if err := d.do(b); err != nil {
-				return m.explain(d, err)
-			}
+			d.do(b)
 		} else if !some {
 			return nil
 		}
@@ -235,15 +233,17 @@ func (b *batch) add(e exchange) {
 	}
 }
 
-func (b *batch) issue(d *domain) error { return d.group(b) }
+func (b *batch) issue(d *domain, k *communicator) (communicator, error) {
+	return communicator{}, d.group(b, k)
+}
 
-func (b *batch) enqueue(d *domain) error {
+func (b *batch) enqueue(d *domain, k *communicator) error {
 	for _, t := range b.transfers {
 		var err error
 		if peer := t.m.at(d, t.peer); t.sends {
-			err = d.k.send(t.mem, peer, d.handle())
+			err = k.send(t.mem, peer, d.handle())
 		} else {
-			err = d.k.recv(t.mem, peer, d.handle())
+			err = k.recv(t.mem, peer, d.handle())
 		}
 		if err != nil {
 			return err

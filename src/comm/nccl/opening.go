@@ -30,22 +30,22 @@ func openByIdentity(k *control, d *domain, rank, ctas int, ranks []int) (*openin
 			return o, err
 		}
 	}
-	d.k, err = begin(id, 0, len(ranks), ctas)
-	return o, err
+	d.begin(id, 0, len(ranks), ctas)
+	return o, nil
 }
 
 // drive begins the communicator once the identity has come.
 func (o *opening) drive() error {
-	if o.d.k.begun() {
+	if o.d.owner != nil {
 		return nil
 	}
 	data, err := o.inbox.next(blockBytes)
 	if err != nil || data == nil {
 		return err
 	}
-	o.d.k, err = begin(identity(data), o.rank, len(o.ranks), o.ctas)
+	o.d.begin(identity(data), o.rank, len(o.ranks), o.ctas)
 	o.inbox.close()
-	return err
+	return nil
 }
 
 // splitting is the job of a communicator that splits another one off.
@@ -55,18 +55,20 @@ type splitting struct {
 	into             *domain // nil: this rank is in none
 }
 
-func (s *splitting) issue(d *domain) (err error) {
+func (s *splitting) issue(_ *domain, k *communicator) (communicator, error) {
 	color := s.color
 	if s.into == nil {
 		color = comm.Outside
 	}
-	s.part, err = d.k.split(color, s.key, s.ctas)
-	return err
+	var err error
+	s.part, err = k.split(color, s.key, s.ctas)
+	return s.part, err
 }
 
+// settle hands the part over to an owner of its own.
 func (s *splitting) settle(*domain) {
 	if s.into != nil {
-		s.into.k = s.part
+		s.into.owner = newOwner(s.into.device, s.part)
 	}
 }
 

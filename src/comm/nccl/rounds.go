@@ -100,9 +100,7 @@ func (w *rounds) drive() error {
 		}
 		next := w.queue[0]
 		w.queue = slices.Delete(w.queue, 0, 1)
-		if err := w.do(next); err != nil {
-			return w.explain(err)
-		}
+		w.do(next)
 	}
 }
 
@@ -207,16 +205,18 @@ func (r *round) agreed() (bool, error) {
 }
 
 // issue gives NCCL the messages of the round as one group.
-func (r *round) issue(d *domain) error { return d.group(r) }
+func (r *round) issue(d *domain, k *communicator) (communicator, error) {
+	return communicator{}, d.group(r, k)
+}
 
-func (r *round) enqueue(d *domain) error {
+func (r *round) enqueue(d *domain, k *communicator) error {
 	for _, p := range r.recvs {
-		if err := d.k.recv(p.Mem, p.Rank, d.handle()); err != nil {
+		if err := k.recv(p.Mem, p.Rank, d.handle()); err != nil {
 			return err
 		}
 	}
 	for _, p := range r.sends {
-		if err := d.k.send(p.Mem, p.Rank, d.handle()); err != nil {
+		if err := k.send(p.Mem, p.Rank, d.handle()); err != nil {
 			return err
 		}
 	}

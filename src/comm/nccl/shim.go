@@ -3,7 +3,7 @@
 package nccl
 
 // #cgo linux LDFLAGS: -ldl
-// Every Test asks whether NCCL is done; the call is cheaper as it calls no Go.
+// An owner asks over and over whether NCCL is done; the call is cheaper as it calls no Go.
 
 // #cgo noescape dynmo_nccl_ready
 // #cgo nocallback dynmo_nccl_ready
@@ -13,10 +13,8 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
-	"dynmo/src/comm"
 	"dynmo/src/tensor"
 )
 
@@ -69,8 +67,8 @@ func newIdentity() (identity, error) {
 }
 
 // communicator is this rank's side of a set of ranks, on the GPU whose context was
-// current when it was begun. After a call that begins something only ready and
-// abort may be called until ready reports true.
+// current when it was begun. One thread makes all its calls (see owner). After a call that
+// begins something only ready and abort may be called until ready reports true.
 type communicator struct{ k *C.dynmo_nccl }
 
 // begin begins a communicator whose kernels take at most ctas blocks each.
@@ -89,23 +87,6 @@ func (c communicator) ready() (bool, error) {
 	var ready C.int32_t
 	err := check(c.k, C.dynmo_nccl_ready(c.k, &ready))
 	return ready != 0, err
-}
-
-// poll is the time between two questions to NCCL where a delay costs nothing.
-const poll = 100 * time.Microsecond
-
-// await waits until c is ready.
-func (c communicator) await(deadline time.Time) error {
-	for {
-		ready, err := c.ready()
-		if err != nil || ready {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return comm.ErrNoAnswer
-		}
-		time.Sleep(poll)
-	}
 }
 
 // split begins a communicator of the ranks with equal color, ordered by key, none with
@@ -142,8 +123,11 @@ func on(m tensor.Mem) unsafe.Pointer {
 func (c communicator) finish() error { return check(c.k, C.dynmo_nccl_finish(c.k)) }
 
 // destroy frees c, which is ready after finish.
-func (c communicator) destroy() error { return check(nil, C.dynmo_nccl_destroy(c.k)) }
+func (c *communicator) destroy() error {
+	err := check(nil, C.dynmo_nccl_destroy(c.k))
+	c.k = nil
+	return err
+}
 
-// abort gives up what is under way and frees c. Any thread may call it, and it
-// may wait for other work of the GPU.
+// abort gives up what is under way and frees c. It may wait for other work of the GPU.
 func (c communicator) abort() error { return check(nil, C.dynmo_nccl_abort(c.k)) }

@@ -122,6 +122,9 @@ func (d *Device) Close() error {
 	return nil
 }
 
+// Attach does nothing: any thread may call a library.
+func (d *Device) Attach() error { return nil }
+
 // NewStream returns a stream that works at once.
 func (d *Device) NewStream() device.Stream { return stream{d.clock, d.sparse} }
 

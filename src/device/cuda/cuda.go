@@ -28,6 +28,7 @@ type Device struct {
 	clock   *device.Clock
 	gpu     cu.Device
 	about   GPU
+	context cu.CUContext
 	pool    pool
 	pinned  pinned
 	fill    cu.Stream // zeroes the memory that Alloc returns
@@ -76,17 +77,24 @@ func (d *Device) open(ordinal int) error {
 	if d.about, err = describe(d.gpu, ordinal); err != nil {
 		return explain(err)
 	}
-	context, err := d.gpu.RetainPrimaryCtx()
-	if err != nil {
+	if d.context, err = d.gpu.RetainPrimaryCtx(); err != nil {
 		return fmt.Errorf("make a context on it: %w", explain(err))
 	}
-	if err := context.Lock(); err != nil {
-		return fmt.Errorf("use its context: %w", explain(err))
+	if err := d.Attach(); err != nil {
+		return err
 	}
 	if d.fill, err = cu.MakeStream(cu.NonBlocking); err != nil {
 		return fmt.Errorf("make a stream: %w", explain(err))
 	}
 	d.pool.live = map[unsafe.Pointer]int64{}
+	return nil
+}
+
+// Attach makes the GPU's context current on the calling goroutine's thread.
+func (d *Device) Attach() error {
+	if err := d.context.Lock(); err != nil {
+		return fmt.Errorf("use its context: %w", explain(err))
+	}
 	return nil
 }
 
