@@ -41,10 +41,12 @@
 // shares is a setting of the communicator that it is split from, not its own (src/init.cc,
 // splitShare), which is why rows have no communicator that would share the world's.
 //
-// Since version 2.23 NCCL starts a thread for each group on a communicator that does not
-// block: there are as many as rounds, and at most as many as messages of a chain.
+// Each communicator has a thread that makes all its calls (see owner). The rank's thread hands
+// a group over and goes on; Ready, Drive and the Test of any handle see when the group is on
+// the stream. Communicators do not block, so that an owner can abort its own at any time: an
+// abort from another thread would free what a group that blocks still uses (commReclaim,
+// src/init.cc of 2.18 to 2.26). Since version 2.23 NCCL itself starts a thread for each group.
 //
-// No call blocks: communicators are made, and NCCL is polled, in Ready, Drive and the Test
-// of any handle. Before version 2.18 NCCL cannot split a communicator, and all begin with an
-// identity that rank 0 of each sends.
+// Before version 2.18 NCCL cannot split a communicator, and all begin with an identity that
+// rank 0 of each sends.
 package nccl

@@ -7,7 +7,7 @@ type Needs struct {
 	Communicators int   `json:"communicators"`
 	Streams       int   `json:"streams"` // of the GPU: one of each communicator, one that waits for events; without NCCL's own two of each communicator
 	CTAs          int   `json:"ctas"`    // of kernels that run at one time
-	Threads       int   `json:"threads"` // of NCCL
+	Threads       int   `json:"threads"` // of NCCL, and those that own a communicator
 	Bytes         int64 `json:"bytes"`   // of the GPU, for connections
 }
 
@@ -21,10 +21,10 @@ const (
 	// networkBytes is what a channel has for all messages from ranks of other hosts and to
 	// them: two times 16 steps of 128 KiB (src/transport/net.cc, sharedNetBuffersInit).
 	networkBytes = 2 * 16 * 131072
-	// threadsEach is the threads of a communicator with resources of its own: for connections,
-	// for file descriptors of memory, and for messages over a network (src/proxy.cc,
-	// ncclProxyCreate and ncclProxyProgressCreate).
-	threadsEach = 3
+	// threadsEach is the threads of a communicator with resources of its own: its owner, and
+	// NCCL's for connections, for file descriptors of memory, and for messages over a network
+	// (src/proxy.cc, ncclProxyCreate and ncclProxyProgressCreate).
+	threadsEach = 4
 )
 
 // NeedsOf returns what a rank needs in a world of some stages and replicas, with up to so
