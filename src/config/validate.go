@@ -51,6 +51,7 @@ func (c Config) problems(origin map[string]string) []error {
 	if v > 1 {
 		most = fmt.Sprintf("a chunk (%d on a stage) for each", v)
 	}
+	fits := v*c.Parallel.Stages <= layers // else one error is enough
 	_, regex := regexp.Compile(c.Balance.Regex)
 	b := c.Attention.Buckets
 	byPlasticity := c.ByPlasticity()
@@ -70,10 +71,10 @@ func (c Config) problems(origin map[string]string) []error {
 		{c.Model.Keyed() != c.Model.Heads && c.Dynamic.Has("exit") && c.Exit.Propagate,
 			"as many key-value heads as heads where states of tokens that left go on", "model.key_value_heads exit.propagate"},
 		{c.Model.HeadShards > c.Model.Vocab, "model.head_shards to be at most model.vocab", "model.head_shards model.vocab"},
-		{v*c.Parallel.Stages > layers, fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", most, layers),
+		{!fits, fmt.Sprintf("at most %s of the %d layers (embedding, blocks in model.grain, model.head_shards)", most, layers),
 			"parallel.stages model.blocks model.grain model.head_shards"},
-		{c.Parallel.Stages*c.Parallel.Replicas > mostRanks, fmt.Sprintf("at most %d ranks", mostRanks), "parallel.stages parallel.replicas"},
-		{v*c.Parallel.Stages*c.Parallel.Microbatches > mostPasses, fmt.Sprintf("at most %d microbatches of all chunks of all stages", mostPasses),
+		{fits && c.Parallel.Stages*c.Parallel.Replicas > mostRanks, fmt.Sprintf("at most %d ranks", mostRanks), "parallel.stages parallel.replicas"},
+		{fits && v*c.Parallel.Stages*c.Parallel.Microbatches > mostPasses, fmt.Sprintf("at most %d microbatches of all chunks of all stages", mostPasses),
 			"parallel.stages parallel.microbatches schedule.kind"},
 		{c.bytes() > mostBytes, "weights and activations of less than 2^58 bytes", "model.blocks model.hidden model.vocab model.sequence " +
 			"parallel.microbatch_size parallel.microbatches"},

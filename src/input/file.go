@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -55,6 +56,9 @@ func regular(path string, limit int64, stat func(string) (fs.FileInfo, error), o
 	if info, err = f.Stat(); err == nil { // again: the name may stand for another file by now
 		err = check(path, info, limit)
 	}
+	if err == nil && isKernels(f) {
+		err = fmt.Errorf("%s: a file that the kernel makes up, want a regular file of a disk", path)
+	}
 	if err != nil {
 		f.Close()
 		return nil, 0, err
@@ -71,6 +75,25 @@ func check(path string, info fs.FileInfo, limit int64) error {
 		return tooLarge(path, info.Size(), limit)
 	}
 	return nil
+}
+
+// kernels are the magic numbers of file systems whose files the kernel makes up when
+// they are read: proc, sysfs, debugfs and tracefs (Linux, include/uapi/linux/magic.h).
+// Stat calls their files regular, and some wait for events, as /proc/kmsg does.
+var kernels = []int64{0x9fa0, 0x62656572, 0x64626720, 0x74726163}
+
+// isKernels reports whether the kernel makes up the content of an open file.
+func isKernels(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	found := false
+	_ = raw.Control(func(fd uintptr) { // the file is open
+		var s syscall.Statfs_t
+		found = syscall.Fstatfs(int(fd), &s) == nil && slices.Contains(kernels, int64(s.Type))
+	})
+	return found
 }
 
 func tooLarge(path string, size, limit int64) error {

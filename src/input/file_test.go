@@ -51,12 +51,17 @@ func TestOpenRefuses(t *testing.T) {
 		{at("socket"), ": a socket, want a regular file"},
 		{dir, ": a directory, want a regular file"},
 		{"/dev/zero", ": a device, want a regular file"},
+		{"/proc/self/status", ": a file that the kernel makes up, want a regular file of a disk"},
 		{at("long"), ": 1099511627776 bytes, want at most 5"},
 		{at("absent"), ": no such file or directory"},
 	} {
 		if _, err := Read(c.path, 5); err == nil || !strings.HasSuffix(err.Error(), c.path+c.want) {
 			t.Errorf("%s: %v, want %s", c.path, err, c.want)
 		}
+	}
+	// Reading /proc/kmsg waits for the kernel's next message. Without privilege opening it fails.
+	if _, err := Read("/proc/kmsg", 5); err == nil || !strings.Contains(err.Error(), "/proc/kmsg: ") {
+		t.Errorf("/proc/kmsg: %v", err)
 	}
 	for name, want := range map[string]string{"link": "link: a FIFO, want a regular file", "long": "long: 1099511627776 bytes, want at most 5"} {
 		if _, _, err := RegularIn(root, name, 5); err == nil || err.Error() != want {

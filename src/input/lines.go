@@ -18,7 +18,7 @@ func Lines[T any](path string, limit int64) (list []T, note string, err error) {
 	for line := range bytes.Lines(text) {
 		var v T
 		if err := json.Unmarshal(line, &v); err != nil {
-			return nil, "", fmt.Errorf("%s:%d: %w", path, len(list)+1, err)
+			return nil, "", fmt.Errorf("%s:%d: %w", path, len(list)+1, Mistyped(err))
 		}
 		list = append(list, v)
 	}

@@ -167,6 +167,9 @@ func ReadSeries(name string, r io.Reader, layers int) (Series, error) {
 		case errors.Is(err, io.EOF):
 			return list, nil
 		case err != nil:
+			if _, syntax := errors.AsType[*json.SyntaxError](err); syntax {
+				err = fmt.Errorf("%w: want a file of dynmo profile CONFIG -o FILE, or costs.jsonl of a run", err)
+			}
 			return nil, fmt.Errorf("%s: table %d: %w", name, len(list), err)
 		}
 		if layers == 0 {
@@ -192,7 +195,7 @@ func decode(in *json.Decoder, p *Phase) error {
 	if err := input.CheckKeys(text, p); err != nil {
 		return err
 	}
-	return json.Unmarshal(text, p)
+	return input.Mistyped(json.Unmarshal(text, p))
 }
 
 // leastSeconds bounds a makespan: a file that says less is damaged, and would cost

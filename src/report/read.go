@@ -40,6 +40,9 @@ func Read(dir string) (Run, error) {
 	var err error
 	var unknown []string
 	if r.Config, unknown, err = config.Recorded(r.file(record.SettingsFile)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = noRun(dir)
+		}
 		return r, err
 	}
 	if unknown != nil {
@@ -56,6 +59,16 @@ func Read(dir string) (Run, error) {
 	}
 	r.End, err = record.ReadSummary(dir)
 	return r, err
+}
+
+// noRun says that no run lies in a directory, and names one in it, if
+// there is one.
+func noRun(dir string) error {
+	inside, _ := filepath.Glob(filepath.Join(dir, "*", record.SettingsFile)) // a bad pattern matches nothing
+	if len(inside) == 0 {
+		return fmt.Errorf("%s: no run lies there (%s is missing), want a directory that dynmo train CONFIG --run-dir DIR has filled", dir, record.SettingsFile)
+	}
+	return fmt.Errorf("%s: a directory of runs, want one of the %d in it, as %s", dir, len(inside), filepath.Dir(inside[len(inside)-1]))
 }
 
 // ReadAll is Read, and reads the fields that only the page shows. A damaged file is

@@ -67,7 +67,9 @@ func ReadNetwork(name string, r io.Reader) (Network, error) {
 	if syntax, ok := errors.AsType[toml.ParseError](err); ok {
 		return Network{}, fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
 	}
-	if err == nil {
+	if err != nil {
+		err = mistyped(string(text), err)
+	} else {
 		err = unknownKey(md)
 	}
 	n := Network{PerNode: f.RanksPerNode}
@@ -78,6 +80,35 @@ func ReadNetwork(name string, r io.Reader) (Network, error) {
 		return Network{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return n, nil
+}
+
+// mistyped names the field of a text that was decoded with an error, what stands there and
+// what is wanted. It returns the error itself where no field has a wrong type.
+func mistyped(text string, err error) error {
+	var root map[string]any
+	if _, failed := toml.Decode(text, &root); failed != nil {
+		return err
+	}
+	delay, _ := root["delay"].(map[string]any)
+	for _, f := range []struct {
+		field   string
+		value   any
+		isTable bool
+		wanted  string
+	}{
+		{"node", root["node"], true, "a table [node] with latency_seconds and bandwidth_bytes"},
+		{"between", root["between"], true, "a table [between] with latency_seconds and bandwidth_bytes"},
+		{"delay", root["delay"], true, "a table [delay] with most and seed"},
+		{"ranks_per_node", root["ranks_per_node"], false, "a whole number"},
+		{"delay.seed", delay["seed"], false, "a whole number"},
+	} {
+		_, isTable := f.value.(map[string]any)
+		_, isWhole := f.value.(int64)
+		if f.value != nil && (f.isTable && !isTable || !f.isTable && !isWhole) {
+			return fmt.Errorf("%s: %#v, wanted %s", f.field, f.value, f.wanted)
+		}
+	}
+	return err
 }
 
 // keys are all keys of a network's file.

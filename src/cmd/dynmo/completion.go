@@ -13,6 +13,7 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/dynamic/routing"
 	"dynmo/src/nodebench"
+	"dynmo/src/study/roofline"
 )
 
 // completer returns what the beginning of a word may become.
@@ -31,7 +32,7 @@ var arguments = map[string]completer{
 // flagValues say how the values of a flag are completed, by the path of its command
 // or, if it means the same everywhere, by "". Those of other flags are files.
 var flagValues = map[string]map[string]completer{
-	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": files("toml")}, "loads": {"": files("json")},
+	"set": {"": settingsOf}, "costs": {"": files("json", "jsonl")}, "network": {"": wordsOrFiles(roofline.Names()...)}, "loads": {"": files("json")},
 	"run-dir": {"": folders}, "balancer": {"": words(balancers...)}, "dynamic": {"": words(dynamisms()...)},
 	"clock": {"": words("wall", "virtual")}, "require": {"": words(examNames()...)},
 	"tokenizer": {"dynmo data prepare": wordsOrFiles(gpt2, sentencePiece), "dynmo sample": wordsOrFiles("bytes", gpt2)},

@@ -71,7 +71,9 @@ Every time is simulated (clock=sim) on costs of the clock that the table names.`
 					return err
 				}
 			}
-			return tellAnswer(c, w.planned(table, best, o, barOf(c).Show), w.json)
+			a := w.planned(table, best, o, barOf(c).Show)
+			a.Network = w.assumed
+			return tellAnswer(c, a, w.json)
 		},
 	}
 	w.flags(c)
@@ -87,10 +89,11 @@ type planAnswer struct {
 	Active     int64               `json:"active_parameters"` // that a token meets
 	Flops      float64             `json:"step_flops"`        // of all replicas; no token leaves early or passes by a block
 	Costs      string              `json:"costs_clock"`
-	Asked      string              `json:"schedule_kind"`    // of the settings
-	Schedule   string              `json:"schedule"`         // which auto or list may have chosen
-	Cuts       partition.Partition `json:"cuts"`             // over virtual stages
-	Layout     string              `json:"layout,omitempty"` // Megatron-LM's notation, where it can say it
+	Network    string              `json:"assumed_network,omitempty"` // the GPUs of its nodes, where no network was named
+	Asked      string              `json:"schedule_kind"`             // of the settings
+	Schedule   string              `json:"schedule"`                  // which auto or list may have chosen
+	Cuts       partition.Partition `json:"cuts"`                      // over virtual stages
+	Layout     string              `json:"layout,omitempty"`          // Megatron-LM's notation, where it can say it
 	Stages     []planStage         `json:"stages"`
 	Step       float64             `json:"step_seconds"`
 	Exposed    float64             `json:"allreduce_seconds"` // of the step; not hidden by work
@@ -282,6 +285,9 @@ func (a planAnswer) print(out io.Writer) error {
 		line("schedule", "%s, chosen by %s", a.Schedule, a.Asked)
 	}
 	line("step", "%s  (clock=sim, on costs of clock=%s)", duration(a.Step), a.Costs)
+	if a.Network != "" {
+		line("network", "%s", assumedNetwork(a.Network))
+	}
 	if a.Exposed > 0 {
 		line("of which", "%s to sum gradients over the replicas, which no work hides; makespan %s", duration(a.Exposed), duration(a.Makespan))
 		line("lower bound", "%s  (the makespan is %s times that)", duration(a.Bound), ratio(a.Makespan/a.Bound))

@@ -74,6 +74,25 @@ func TestProfileEstimates(t *testing.T) {
 			t.Errorf("%v does not say that costs are estimated:\n%s", command, out)
 		}
 	}
+	for _, c := range []struct {
+		args    []string
+		network string // that the answer says was assumed
+	}{
+		{nil, "h100"},
+		{sets("comm.delay_most=2"), "h100"},
+		{[]string{"--network", "a100"}, ""},
+		{sets("comm.bandwidth_bytes=1e9"), ""},
+	} {
+		args := append([]string{"run.toml", "--costs", "h100.json"}, c.args...)
+		a := decoded[planAnswer](t, append([]string{"plan"}, args...)...)
+		s := decoded[simAnswer](t, append([]string{"simulate"}, args...)...)
+		if a.Network != c.network || s.Network != c.network {
+			t.Errorf("%v: networks %q and %q, want %q", c.args, a.Network, s.Network, c.network)
+		}
+		if text := said(t, append([]string{"plan"}, args...)...); strings.Contains(text, "\nnetwork       nodes of h100 GPUs, assumed") != (c.network != "") {
+			t.Error(text)
+		}
+	}
 	for want, args := range map[string][]string{
 		`--estimate: no rates of a GPU "b200": want one of a100, h100`:     {"--estimate", "b200"},
 		`--estimate: device.kind = "cpu", want "cuda"`:                     {"--estimate", "h100", "--set", "device.kind=cpu"},

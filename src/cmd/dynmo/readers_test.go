@@ -39,6 +39,7 @@ func badFiles(t *testing.T) {
 	expect.OK(t, os.Truncate("huge", 1<<40)) // sparse
 	expect.OK(t, os.Mkdir("hf", 0o777))
 	expect.OK(t, os.Symlink("../fifo", "hf/config.json"))
+	expect.OK(t, os.CopyFS("runs/first", os.DirFS(recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1}))))
 	for name, file := range map[string]string{"run-metrics": record.MetricsFile, "run-settings": record.SettingsFile} {
 		expect.OK(t, os.CopyFS(name, os.DirFS(recorded(t, record.Metrics{Clock: "wall", Loss: 5.5, StepSeconds: 1}))))
 		expect.OK(t, os.Remove(filepath.Join(name, file)))
@@ -63,6 +64,10 @@ func TestBadFiles(t *testing.T) {
 		{"plan run.toml --costs fifo", "--costs: fifo: " + fifo},
 		{"simulate run.toml --costs /dev/zero", "--costs: /dev/zero: " + device},
 		{"simulate run.toml --costs huge", "--costs: huge: " + huge + "1073741824"},
+		{"plan run.toml --costs /proc/self/status", "--costs: /proc/self/status: a file that the kernel makes up, want a regular file of a disk"},
+		{"plan run.toml --costs run.toml", "--costs: run.toml: table 0: invalid character 'r' looking for beginning of value: want a file of dynmo profile CONFIG -o FILE, or costs.jsonl of a run"},
+		{"table hf", "hf: no run lies there (config.toml is missing), want a directory that dynmo train CONFIG --run-dir DIR has filled"},
+		{"table runs", "runs: a directory of runs, want one of the 1 in it, as runs/first"},
 		{"simulate run.toml --costs key.json", "--costs: key.json: table 0: layers[0].forwards: unknown key; the nearest is forward"},
 		{"simulate run.toml --costs twice.json", "--costs: twice.json: table 0: step: stands twice"},
 		{"simulate run.toml --costs endless.json", "--costs: endless.json: table 0: layers[0].forward: 1e+200, want at most 1e+06"},

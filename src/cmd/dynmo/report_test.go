@@ -47,8 +47,8 @@ func TestReport(t *testing.T) {
 	}{
 		{"a run", []string{dir, "-o", page}, exitDone, ""},
 		{"no page wanted", []string{dir}, exitUsage, `required flag(s) "output" not set`},
-		{"no run", []string{empty, "-o", page}, exitUsage, filepath.Join(empty, "config.toml") + ": no such file"},
-		{"no directory", []string{filepath.Join(empty, "run"), "-o", page}, exitUsage, filepath.Join(empty, "run", "config.toml") + ": no such file"},
+		{"no run", []string{empty, "-o", page}, exitUsage, empty + ": no run lies there (config.toml is missing), want a directory that dynmo train CONFIG --run-dir DIR has filled"},
+		{"no directory", []string{filepath.Join(empty, "run"), "-o", page}, exitUsage, filepath.Join(empty, "run") + ": no run lies there (config.toml is missing)"},
 		{"no metrics", []string{without("metrics.jsonl"), "-o", page}, exitUsage, "metrics.jsonl: no such file"},
 		{"no events", []string{without("events.jsonl"), "-o", page}, exitUsage, "events.jsonl: no such file"},
 		{"damaged provenance", []string{broken, "-o", page}, exitUsage, "provenance.json: unexpected end"},

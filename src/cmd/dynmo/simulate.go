@@ -92,6 +92,9 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 				if err != nil {
 					return usageError{err}
 				}
+				for i := range all {
+					all[i].Network = w.assumed
+				}
 				if w.json {
 					return writeLines(c.OutOrStdout(), all)
 				}
@@ -112,7 +115,7 @@ measuring and deciding take what they took in real runs on an AMD EPYC
 			if err != nil {
 				return usageError{err}
 			}
-			a.Costs = series[0].Source()
+			a.Costs, a.Network = series[0].Source(), w.assumed
 			if d.kind == "" {
 				a.Replayed = replayed(series)
 			}

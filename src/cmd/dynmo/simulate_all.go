@@ -72,6 +72,9 @@ func (list simAnswers) print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	paragraph(out, "runs", "means of %d steps on %d ranks (clock=sim, on costs of clock=%s, changed by --dynamic)", first.steps(), first.Ranks, first.Costs)
+	if first.Network != "" {
+		paragraph(out, "network", "%s", assumedNetwork(first.Network))
+	}
 	for _, b := range first.Baselines {
 		if paragraph(out, b.Kind, "times as fast as on %s cuts, which never move", b.Cuts); b.Error != "" {
 			paragraph(out, "", "%s", b.Error)

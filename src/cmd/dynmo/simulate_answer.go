@@ -12,9 +12,10 @@ import (
 type simAnswer struct {
 	Clock       string        `json:"clock"` // sim
 	Costs       string        `json:"costs_clock"`
-	Dynamic     string        `json:"dynamic,omitempty"` // what changed those costs
-	Assumes     []string      `json:"assumes"`           // settings of simulated runs, as --set takes them
-	Sampled     *simSampled   `json:"sampled,omitempty"` // absent where every step is simulated
+	Network     string        `json:"assumed_network,omitempty"` // the GPUs of its nodes, where no network was named
+	Dynamic     string        `json:"dynamic,omitempty"`         // what changed those costs
+	Assumes     []string      `json:"assumes"`                   // settings of simulated runs, as --set takes them
+	Sampled     *simSampled   `json:"sampled,omitempty"`         // absent where every step is simulated
 	Ranks       int           `json:"ranks"`
 	Segments    []simSegment  `json:"stretches"`
 	Seconds     float64       `json:"seconds"`
@@ -25,9 +26,10 @@ type simAnswer struct {
 	Deciding    float64       `json:"deciding_seconds"`
 	RankSeconds float64       `json:"rank_seconds"`
 	Packing     *simPacking   `json:"packing,omitempty"` // absent where nothing is to be packed
-	Static      float64       `json:"static_seconds"`    // the same work on the first cuts
-	Speedup     float64       `json:"speedup"`           // static / this
+	Speedup     float64       `json:"speedup"`           // over the better baseline; over the first cuts where none fits
+	Over        string        `json:"speedup_over"`      // balance_kind of that baseline; "first" for the first cuts
 	Ceiling     float64       `json:"ceiling,omitempty"` // of the speedup, see study.Run.Ceiling; absent where it is not known
+	First       simBaseline   `json:"first_cuts"`        // the same work on the cuts that the run began with
 	Baselines   []simBaseline `json:"baselines"`
 	Better      *simBaseline  `json:"better_baseline,omitempty"` // the faster one; absent where none fits
 	Dense       simDense      `json:"dense"`
@@ -147,27 +149,33 @@ func simulated(series cost.Series, o study.Options, kind string) (simAnswer, err
 		Clock: "sim", Dynamic: kind, Ranks: l.Stages * l.Replicas, Assumes: o.Config.Assumptions(kind),
 		Seconds: run.Seconds, Tokens: tokens * steps / run.Seconds, Samples: samples * steps / run.Seconds,
 		Moving: run.Moving, Measuring: run.Measuring, Deciding: run.Deciding, RankSeconds: run.RankSeconds,
-		Static: run.First.Seconds, Speedup: run.First.Seconds / run.Seconds, Ceiling: study.CeilingOver(run.First, run.Run),
 		Dense: simDense{run.Dense.Seconds, tokens / run.Dense.Seconds, samples / run.Dense.Seconds, steps * run.Dense.Seconds / run.Seconds},
 		Head:  simHead{Layers: run.Head.Layers, Share: run.Head.Share}, Stayed: stayed(run.Stay, o),
 		Packing: packing(run.Run, o),
 	}
-	for _, b := range run.Others {
-		list := simBaseline{Kind: b.Kind, Cuts: b.Cuts}
-		if b.Err != nil {
-			list.Error = b.Err.Error()
-		} else {
-			list.Seconds, list.Tokens, list.Samples = b.Seconds, tokens*steps/b.Seconds, samples*steps/b.Seconds
-			list.Speedup, list.Ceiling = b.Seconds/run.Seconds, study.CeilingOver(b.Run, run.Run)
+	baseline := func(kind, cuts string, r study.Run) simBaseline {
+		return simBaseline{
+			Kind: kind, Cuts: cuts, Seconds: r.Seconds, Tokens: tokens * steps / r.Seconds, Samples: samples * steps / r.Seconds,
+			Speedup: r.Seconds / run.Seconds, Ceiling: study.CeilingOver(r, run.Run),
 		}
-		a.Baselines = append(a.Baselines, list)
 	}
+	a.First = baseline("first", "the run's first", run.First)
+	for _, b := range run.Others {
+		if b.Err != nil {
+			a.Baselines = append(a.Baselines, simBaseline{Kind: b.Kind, Cuts: b.Cuts, Error: b.Err.Error()})
+		} else {
+			a.Baselines = append(a.Baselines, baseline(b.Kind, b.Cuts, b.Run))
+		}
+	}
+	over := &a.First
 	if run.Better >= 0 {
 		a.Better = &a.Baselines[run.Better]
+		over = a.Better
 		if s := run.Head.Small; s != nil {
 			a.Head.Small = &simSmall{min(study.SmallHead, o.Config.Simulate.Head), s.Speedup, s.Ceiling, run.Head.OfGain(a.Better.Speedup)}
 		}
 	}
+	a.Speedup, a.Over, a.Ceiling = over.Speedup, over.Kind, over.Ceiling
 	if s := o.Sampling; s.Interval > 1 {
 		a.Sampled = &simSampled{s.From, s.Interval, run.Error(s)}
 	}

@@ -70,8 +70,8 @@ func (a simAnswer) printFigures(out io.Writer) error {
 		return []string{name, duration(seconds), duration(seconds / steps), rate(tokens), rate(samples), factor(speedup), factor(ceiling)}
 	}
 	rows := [][]string{row("this run", a.Seconds, a.Tokens, a.Samples, 0, 0)}
-	if !slices.ContainsFunc(a.Baselines, func(b simBaseline) bool { return b.Seconds == a.Static }) {
-		rows = append(rows, row("the run's first cuts", a.Static, a.Tokens/a.Speedup, a.Samples/a.Speedup, a.Speedup, a.Ceiling))
+	if f := a.First; !slices.ContainsFunc(a.Baselines, func(b simBaseline) bool { return b.Seconds == a.First.Seconds }) {
+		rows = append(rows, row("the run's first cuts", f.Seconds, f.Tokens, f.Samples, f.Speedup, f.Ceiling))
 	}
 	for _, b := range a.Baselines {
 		if b.Error == "" {
@@ -97,12 +97,16 @@ func (a simAnswer) printWords(out io.Writer) {
 		costs += ", changed by --dynamic " + a.Dynamic
 	}
 	paragraph(out, "whole run", "%s on %d ranks (clock=sim, on costs of %s)", duration(a.Seconds), a.Ranks, costs)
+	ceiling, over := "", "its first cuts, had these never moved"
+	if a.Ceiling > 0 {
+		ceiling = fmt.Sprintf(" (ceiling %s)", ratio(a.Ceiling))
+	}
 	if a.Better != nil {
-		ceiling := ""
-		if a.Better.Ceiling > 0 {
-			ceiling = fmt.Sprintf(" (ceiling %s)", ratio(a.Better.Ceiling))
-		}
-		paragraph(out, "speedup", "this run is %s times as fast as on the better cuts that never move, %s%s", ratio(a.Better.Speedup), a.Better.Kind, ceiling)
+		over = "the better cuts that never move, " + a.Over
+	}
+	paragraph(out, "speedup", "this run is %s times as fast as on %s%s", ratio(a.Speedup), over, ceiling)
+	if a.Network != "" {
+		paragraph(out, "network", "%s", assumedNetwork(a.Network))
 	}
 	for _, b := range a.Baselines {
 		if b.Error != "" {
@@ -118,7 +122,7 @@ func (a simAnswer) printWords(out io.Writer) {
 		paragraph(out, "balancing", "%s of moves, %s of measuring, %s of decisions: %.2f %% of the run (clock=sim; measuring and deciding as real runs took on an AMD EPYC)", duration(a.Moving), duration(a.Measuring), duration(a.Deciding), 100*spent/a.Seconds)
 	}
 	if slices.ContainsFunc(a.Segments, func(l simSegment) bool { return l.Stages < a.Segments[0].Stages }) {
-		paragraph(out, "rank time", "%s over all ranks that hold layers, %s of what all ranks take if none moves", duration(a.RankSeconds), ratio(a.RankSeconds/(a.Static*float64(a.Ranks))))
+		paragraph(out, "rank time", "%s over all ranks that hold layers, %s of what all ranks take if none moves", duration(a.RankSeconds), ratio(a.RankSeconds/(a.First.Seconds*float64(a.Ranks))))
 	}
 	a.Packing.print(out)
 	if a.Sampled != nil {

@@ -81,6 +81,9 @@ func TestSimulate(t *testing.T) {
 			if (a.Ceiling > 0) != (c.name != "zb-v") || a.Ceiling > 0 && a.Ceiling < 1 {
 				t.Errorf("ceiling %v", a.Ceiling)
 			}
+			if a.Better == nil || a.Speedup != a.Better.Speedup || a.Over != a.Better.Kind {
+				t.Errorf("a speedup of %v over %s, the better baseline is %+v", a.Speedup, a.Over, a.Better)
+			}
 			text := said(t, args...)
 			narrow(t, text)
 			if a.Better == nil || (a.Ceiling > 0) != strings.Contains(strings.Join(strings.Fields(text), " "), "(ceiling "+ratio(a.Better.Ceiling)+")") {

@@ -27,6 +27,7 @@ type whatIf struct {
 	sets           []string
 	costs, network string
 	json           bool
+	assumed        string           // the network that read took since none was named; "" if it took none
 	stderr         func() io.Writer // of the command, which is known once it runs
 }
 
@@ -35,7 +36,7 @@ func (w *whatIf) flags(c *cobra.Command) {
 	w.stderr = c.ErrOrStderr
 	c.Flags().StringArrayVar(&w.sets, "set", nil, "table.key=value, over what CONFIG says; may be given again")
 	c.Flags().StringVar(&w.costs, "costs", "", "cost table of dynmo profile, or costs.jsonl of a run directory; - is standard input")
-	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network; - is standard input; without it [comm] of CONFIG holds between all ranks")
+	c.Flags().StringVar(&w.network, "network", "", "TOML file that describes the network, - is standard input; or nodes of "+strings.Join(roofline.Names(), " or ")+" GPUs by name, which estimated costs take without it; other costs take [comm] of CONFIG between all ranks")
 	c.Flags().BoolVar(&w.json, "json", false, "answer in JSON, times in seconds")
 	require(c, "costs")
 }
@@ -47,8 +48,12 @@ type question struct {
 	idle    []string // settings that have no effect on the answer, table.key
 }
 
-// beside are the settings for which --network stands.
-var beside = []string{"comm.latency_seconds", "comm.bandwidth_bytes", "comm.delay_most"}
+// beside are the settings for which --network stands, and the keys of its file.
+var beside = map[string]string{
+	"comm.latency_seconds": "latency_seconds of [node] and [between]",
+	"comm.bandwidth_bytes": "bandwidth_bytes of [node] and [between]",
+	"comm.delay_most":      "most of [delay]",
+}
 
 // check refuses --set of settings that have no effect on the answer.
 func (w *whatIf) check(c config.Config, q question) error {
@@ -56,8 +61,8 @@ func (w *whatIf) check(c config.Config, q question) error {
 	for _, set := range w.sets {
 		name, _, _ := strings.Cut(set, "=")
 		switch name = strings.TrimSpace(name); {
-		case w.network != "" && slices.Contains(beside, name):
-			problems = append(problems, fmt.Errorf("--set %s: has no effect beside --network, whose file says what it would", name))
+		case w.network != "" && beside[name] != "":
+			problems = append(problems, fmt.Errorf("--set %s: has no effect beside --network: set %s in %s", name, beside[name], w.network))
 		case slices.Contains(q.idle, name):
 			problems = append(problems, fmt.Errorf("--set %s: has no effect on this answer of %s", name, q.command))
 		}
@@ -80,19 +85,17 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	}
 	o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
-	if w.network != "" {
-		f, err := input.Open(w.network, input.Network)
-		if err != nil {
-			return fail(fmt.Errorf("--network: %w", err))
-		}
-		defer f.Close()
-		if o.Network, err = sim.ReadNetwork(w.network, f); err != nil {
-			return fail(fmt.Errorf("--network: %w", err))
-		}
-	}
-	series, note, err := profile.OpenSeries(w.costs, c.Layers())
+	series, note, err := profile.OpenSeries(w.costs, 0)
 	if err != nil {
 		return fail(fmt.Errorf("--costs: %w", err))
+	}
+	if w.network == "" {
+		err = w.assume(&o, series[0])
+	} else {
+		o.Network, err = readNetwork(w.network)
+	}
+	if err != nil {
+		return fail(fmt.Errorf("--network: %w", err))
 	}
 	tellNotes(w.stderr(), note)
 	costs := series.Costs()
@@ -105,11 +108,72 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 		if err == nil && s.Model != "" {
 			err = sameModel(plan.Shape(c), costs[i].Model)
 		}
+		if n := len(s.Layers); err == nil && n != c.Layers() {
+			err = otherModel(fmt.Sprintf("layers: %d, want %d", n, c.Layers()))
+		}
+		if other, ok := errors.AsType[otherModel](err); ok {
+			err = fmt.Errorf("%w: for new costs %s", other, w.remedy(file, s.Table))
+		}
 		if err != nil {
 			return fail(fmt.Errorf("--costs: %s: table %d: %w", w.costs, i, err))
 		}
 	}
 	return series, o, nil
+}
+
+// otherModel is the error of costs that hold for another model than the settings.
+type otherModel string
+
+func (e otherModel) Error() string { return string(e) }
+
+// remedy returns the command that makes costs for the settings, measured or estimated as
+// those of a table.
+func (w *whatIf) remedy(file string, t cost.Table) string {
+	words := []string{"dynmo", "profile", file}
+	for _, set := range w.sets {
+		words = append(words, "--set", set)
+	}
+	if t.Clock == roofline.Clock {
+		words = append(words, "--estimate", t.Device)
+	}
+	return "run " + commandLine(append(words, "-o", "FILE"))
+}
+
+// readNetwork reads the network that --network names: of the nodes of a known GPU, or a file.
+func readNetwork(name string) (sim.Network, error) {
+	if slices.Contains(roofline.Names(), name) {
+		return roofline.Network(name)
+	}
+	f, err := input.Open(name, input.Network)
+	if err != nil {
+		return sim.Network{}, err
+	}
+	defer f.Close()
+	return sim.ReadNetwork(name, f)
+}
+
+// assume takes, for estimated costs, the network of the nodes of their GPU, unless CONFIG
+// or --set say how fast messages are. The delays of [comm] stay. It says what it takes.
+func (w *whatIf) assume(o *study.Options, costs profile.Phase) error {
+	given, standard := o.Config.Comm, config.Default().Comm
+	isGiven := given.LatencySeconds != standard.LatencySeconds || given.BandwidthBytes != standard.BandwidthBytes ||
+		slices.ContainsFunc(w.sets, func(set string) bool {
+			return strings.HasPrefix(set, "comm.latency_seconds") || strings.HasPrefix(set, "comm.bandwidth_bytes")
+		})
+	if costs.Clock != roofline.Clock || isGiven {
+		return nil
+	}
+	n, err := roofline.Network(costs.Device)
+	if err != nil {
+		return err
+	}
+	n.Delay, o.Network, w.assumed = o.Network.Delay, n, costs.Device
+	return nil
+}
+
+// assumedNetwork says in words which network a name stands for.
+func assumedNetwork(name string) string {
+	return fmt.Sprintf("nodes of %s GPUs, assumed for estimated costs; --network FILE names another, --set comm.bandwidth_bytes=N one link for all", name)
 }
 
 // loadSettings is config.Load of a command line. "-" is standard input, which the
@@ -144,10 +208,10 @@ func sameModel(settings, costs string) error {
 	a, b := strings.Fields(settings), strings.Fields(costs)
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
-			return fmt.Errorf("model: the costs hold for %s, CONFIG says %s", b[i], a[i])
+			return otherModel(fmt.Sprintf("model: the costs hold for %s, CONFIG says %s", b[i], a[i]))
 		}
 	}
-	return fmt.Errorf("model: the costs hold for %q, CONFIG says %q", costs, settings)
+	return otherModel(fmt.Sprintf("model: the costs hold for %q, CONFIG says %q", costs, settings))
 }
 
 // usable refuses a table from which a step on so many stages cannot be computed.

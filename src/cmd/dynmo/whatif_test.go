@@ -133,7 +133,7 @@ func TestWhatIfRefusesCosts(t *testing.T) {
 		{"negative.json", "table 0: layers[0].forward: -0.0002, want a finite number >= 0"},
 		{"nan.json", "table 0: invalid character 'N'"},
 		{"missing.json", `table 0: layer "embedding": backward_weight is missing`},
-		{"nine.json", "table 0: layers: 9, want 8"},
+		{"nine.json", "table 0: layers: 9, want 8: for new costs run dynmo profile run.toml -o FILE"},
 		{"empty.json", "no cost table"},
 		{"absent.json", "no such file"},
 		{"half.json", "table 0: unexpected EOF"},
@@ -225,7 +225,7 @@ func TestWhatIfRefuses(t *testing.T) {
 	for _, command := range []string{"plan", "simulate"} {
 		said(t, command, "run.toml", "--costs", "same.json")
 		check(command, []string{"--costs", "same.json"}, []refusal{
-			{"costs of another width", sets("model.hidden=64", "model.heads=8"), exitUsage, []string{"--costs: same.json: table 0: model: the costs hold for model.hidden=32, CONFIG says model.hidden=64"}},
+			{"costs of another width", sets("model.hidden=64", "model.heads=8"), exitUsage, []string{"--costs: same.json: table 0: model: the costs hold for model.hidden=32, CONFIG says model.hidden=64: for new costs run dynmo profile "}},
 			{"costs of another microbatch", sets("parallel.microbatch_size=3"), exitUsage, []string{"the costs hold for parallel.microbatch_size=2, CONFIG says parallel.microbatch_size=3"}},
 			{"costs of a longer sequence", sets("model.sequence=8"), exitUsage, []string{"the costs hold for model.sequence=", "CONFIG says model.sequence=8"}},
 			{"costs that say less", []string{"--costs", "older.json"}, exitUsage, []string{"--costs: older.json: table 0: model: the costs hold for \"model.blocks="}},
