@@ -38,6 +38,7 @@ func (c Config) Ignored() []string {
 		ignored = append(ignored, fmt.Sprintf("exit.share = %v has no effect: exit.start = %d is not below train.steps = %d",
 			c.Exit.Share, c.Exit.Start, c.Train.Steps))
 	}
+	ignored = append(ignored, c.costless()...)
 	if c.Dynamic.Has("mod") {
 		ignored = append(ignored, c.Mod.pointless(c.Model.Blocks)...)
 	}
@@ -50,6 +51,29 @@ func (c Config) Ignored() []string {
 		}
 	}
 	return ignored
+}
+
+// costless returns a sentence for every kind of dynamism that runs, but changes the cost
+// of no layer with these settings. A balancer then has nothing to react to.
+func (c Config) costless() (list []string) {
+	const none = " changes no layer's cost: "
+	if c.Dynamic.Has("prune") && c.Prune.Start < c.Train.Steps {
+		switch {
+		case c.Prune.Initial == 0 && c.Prune.Final == 0:
+			list = append(list, "prune"+none+"prune.initial and prune.final = 0 remove no weight")
+		case c.Prune.Structure == "2:4":
+			list = append(list, "prune"+none+"prune.structure = \"2:4\" keeps pruned weights masked dense")
+		case c.CSRFrom() > 1:
+			list = append(list, fmt.Sprintf("prune%spruned weights stay masked dense on device.kind = %q. A prune.csr_from below 1 stores them as CSR", none, c.Device.Kind))
+		}
+	}
+	if m := c.Mod; c.Dynamic.Has("mod") && m.Capacity == 1 && m.Route == "topk" {
+		list = append(list, "mod"+none+"mod.capacity = 1 takes every token into the routed blocks")
+	}
+	if m := c.Moe; c.Dynamic.Has("moe") && m.Top >= m.Experts {
+		list = append(list, fmt.Sprintf("moe%severy token goes to each of the %d experts", none, m.Experts))
+	}
+	return list
 }
 
 // pointless returns sentences on settings of a mixture of depths that work, but route
