@@ -20,14 +20,14 @@ func stepSeconds(loads []float64, microbatches int) float64 {
 	return sum + float64(microbatches-1)*slices.Max(loads)
 }
 
-// Ceiling returns the largest speedup that any balancer, contiguous or not,
+// Headroom returns the largest speedup that any balancer, contiguous or not,
 // can have over the static partition on the same work, as stepSeconds sees it:
 //
 //	(fill + M · static bottleneck) / (fill + M · max(t_max, T/P))
 //
 // the least possible Σ load and the lower bound of p standing for those of a
 // perfect balancer.
-func Ceiling(p Problem, static Result, microbatches int) (float64, error) {
+func Headroom(p Problem, static Result, microbatches int) (float64, error) {
 	c, err := newChain(p)
 	if err != nil {
 		return 0, err

@@ -78,17 +78,17 @@ func TestStepSeconds(t *testing.T) {
 	}
 }
 
-func TestCeiling(t *testing.T) {
+func TestHeadroom(t *testing.T) {
 	p := Problem{Seconds: []float64{1, 1, 1, 1, 4}, Stages: 2}
 	static, err := p.Evaluate(partition.Partition{0, 3, 5}) // 3, 5; best 4, 4
 	expect.OK(t, err)
-	got, err := Ceiling(p, static, 3)
+	got, err := Headroom(p, static, 3)
 	if want := (8.0 + 2*5) / (8 + 2*4); err != nil || math.Abs(got-want) > 1e-15 {
-		t.Errorf("ceiling %v (%v), want %v", got, err, want)
+		t.Errorf("headroom %v (%v), want %v", got, err, want)
 	}
 	best, err := Partition(p)
 	expect.OK(t, err)
-	if got, err := Ceiling(p, best, 3); err != nil || got != 1 {
-		t.Errorf("ceiling of the best cuts %v (%v), want 1", got, err)
+	if got, err := Headroom(p, best, 3); err != nil || got != 1 {
+		t.Errorf("headroom of the best cuts %v (%v), want 1", got, err)
 	}
 }

@@ -63,6 +63,7 @@ type World struct {
 	Placement string   // which ranks are on which host, and on which cores they may run
 	MPI       bool
 	Clock     string // wall or virtual
+	Crowded   string // a host whose cores the ranks' threads outnumber; "" if there is none
 	Kernels   string // backend, instruction-set path, BLAS
 	Corpus    string // SHA-256 of the text
 	GPU       string // of rank 0; "" on a CPU
@@ -377,7 +378,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	// Rank 0 writes nothing before all ranks are ready.
 	if t.Rank() == 0 {
 		r.Observe, err = h.Begin(World{
-			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Kernels: have.kernels,
+			Ranks: t.Size(), Hosts: len(perHost(early)), HostOf: early.Hosts(), Placement: placement(early.Peer, all), MPI: mpi.Launched(), Clock: clock.Kind(), Crowded: crowded(c, early, all), Kernels: have.kernels,
 			Corpus: corpus.Hash(), GPU: have.gpu, Transport: transport, Unmetered: unmetered, Resumed: r.Resumed(), Tuned: r.Tuned(),
 		})
 	}

@@ -45,7 +45,7 @@ func TestLittleIsLeft(t *testing.T) {
 						t.Errorf("%s, step %d: validation loss %v, want %v", name, step, m.ValidationLoss, want)
 					}
 					for what, x := range map[string]float64{"step": float64(m.StepSeconds), "bubbles": float64(m.BubbleRatio), "imbalance": float64(m.Imbalance),
-						"bottleneck": float64(m.Bottleneck), "ceiling": float64(m.Ceiling), "predicted": float64(m.Predicted)} {
+						"bottleneck": float64(m.Bottleneck), "ceiling": float64(m.Headroom), "predicted": float64(m.Predicted)} {
 						if !(x >= 0) || math.IsInf(x, 1) {
 							t.Errorf("%s, step %d: %s is %v", name, step, what, x)
 						}

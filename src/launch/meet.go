@@ -3,6 +3,8 @@ package launch
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -102,6 +104,15 @@ func clockKind(c config.Config, world *comm.Group, all []arrival) string {
 	if c.Run.Clock != "auto" {
 		return c.Run.Clock
 	}
+	if crowded(c, world, all) != "" {
+		return "virtual"
+	}
+	return "wall"
+}
+
+// crowded names a host on which the threads of the ranks outnumber the cores that they
+// may run on: "4 ranks on the 2 cores of host vm". It returns "" if there is none.
+func crowded(c config.Config, world *comm.Group, all []arrival) string {
 	threads := 1
 	if strings.HasPrefix(all[0].Kernels, "cpu") { // the others have one
 		threads = c.Device.Threads
@@ -116,10 +127,11 @@ func clockKind(c config.Config, world *comm.Group, all []arrival) string {
 			allowed[host][core] = true
 		}
 	}
-	for host, ranks := range perHost(world) {
-		if ranks*threads > len(allowed[host]) {
-			return "virtual"
+	ranks := perHost(world)
+	for _, host := range slices.Sorted(maps.Keys(ranks)) {
+		if n, cores := ranks[host], len(allowed[host]); n*threads > cores {
+			return fmt.Sprintf("%d ranks on the %d cores of host %s", n, cores, host)
 		}
 	}
-	return "wall"
+	return ""
 }

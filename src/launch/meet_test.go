@@ -85,6 +85,9 @@ func TestClockKind(t *testing.T) {
 				if got := clockKind(settings, world, all); got != c.want {
 					t.Errorf("clock %s, want %s", got, c.want)
 				}
+				if got := crowded(settings, world, all); (got != "") != (c.want == "virtual") {
+					t.Errorf("crowded %q on clock %s", got, c.want)
+				}
 				return nil
 			})
 			expect.OK(t, err)

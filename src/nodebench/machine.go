@@ -77,17 +77,28 @@ func (w *Watch) Machine(revision string) Machine {
 // Disturbed returns a warning if other processes, or the host of a virtual machine,
 // have taken cores since the watch began that this one's threads needed, "" if not.
 func (w *Watch) Disturbed(threads int) string {
+	others, cores := w.Others()
+	return disturbed(others, cores, threads)
+}
+
+// Others returns how many cores other processes, or the host of a virtual machine, have
+// taken since the watch began, and how many there are: 0 where the system does not say.
+func (w *Watch) Others() (others float64, cores int) {
 	all, cores := machineSeconds()
-	elapsed := time.Since(w.start).Seconds()
-	return disturbed((all-w.all-(ownSeconds()-w.own))/elapsed, cores, threads)
+	return (all - w.all - (ownSeconds() - w.own)) / time.Since(w.start).Seconds(), cores
 }
 
 // slack is how much of a core others may take beyond those that are free: a system is
 // never quite at rest.
 const slack = 0.25
 
+// Busy reports whether others took cores that so many threads needed.
+func Busy(others float64, cores, threads int) bool {
+	return cores > 0 && others > float64(cores-threads)+slack
+}
+
 func disturbed(others float64, cores, threads int) string {
-	if cores == 0 || others <= float64(cores-threads)+slack {
+	if !Busy(others, cores, threads) {
 		return ""
 	}
 	return fmt.Sprintf("this machine was busy: others took %.1f of its %d cores, and this measurement wants %d: figures may be wrong, measure again at rest",

@@ -17,7 +17,7 @@ import (
 type Analysis struct {
 	Bottleneck float64        // seconds per microbatch of the most loaded stage
 	Optimum    float64        // the smallest possible bottleneck of one chunk on each stage, whatever the memory
-	Ceiling    float64        // how many times faster the best cuts could be (see balance.Ceiling)
+	Headroom   float64        // how many times faster other cuts could be at most (see balance.Headroom)
 	Predicted  float64        // makespan that simulating the schedule on the costs gives
 	Idle       trace.Idle     // why stages waited
 	Bytes      []int64        // by stage: what layers and buffers account for
@@ -41,7 +41,7 @@ func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, err
 		return a, fmt.Errorf("balance: %w", err)
 	}
 	a.Optimum = min(optimum.Bottleneck, a.Bottleneck)
-	a.Ceiling, err = balance.Ceiling(line, balance.Result{StageSeconds: loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
+	a.Headroom, err = balance.Headroom(line, balance.Result{StageSeconds: loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
 	if err != nil {
 		return a, fmt.Errorf("balance: %w", err)
 	}

@@ -72,7 +72,7 @@ func (b *balancer) shrunk(share float64) bool {
 	problem := b.planner.problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches), b.planner.by)
 	dense := b.memory.Reference
 	error := math.Hypot(b.deviation(), dense.Error)
-	return total(problem.Seconds)*(1+certainty*error) < share*(1-worthMoving)*dense.Load
+	return total(problem.Seconds)*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
 }
 
 // deviation returns the standard error of the model's load, relative to it.

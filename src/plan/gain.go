@@ -21,9 +21,9 @@ const (
 	// nothing. A decision is one of many on the same layout, and the cuts it weighs are
 	// the best of many on the same noise, so that two would be too few.
 	certainty = 3
-	// worthMoving is the share of a step that another layout is expected to save, or it
+	// WorthMoving is the share of a step that another layout is expected to save, or it
 	// is not worth the memory that moving touches; surelySaved is what of it must be certain.
-	worthMoving, surelySaved = 0.01, 0.005
+	WorthMoving, surelySaved = 0.01, 0.005
 )
 
 // gain returns what a layout saves against the present one, of equally many stages:
@@ -31,7 +31,7 @@ const (
 func (b *balancer) gain(present, next layout.Layout) Gain {
 	g := Gain{Expected: 1 - b.planner.seconds(b.costs.Table, next.Cuts, next.Schedule)/b.present()}
 	g.Least = g.Expected
-	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < worthMoving {
+	if b.costs.Sure() || math.IsNaN(g.Expected) || g.Expected < WorthMoving {
 		return g
 	}
 	g.Least = min(g.Expected, b.least(b.costs, present, next))
@@ -73,7 +73,7 @@ func (b *balancer) weigh(present, next layout.Layout, why *Reason) (layout.Layou
 	}
 	why.Gain = b.gain(present, next)
 	switch saves := why.Gain.Least * b.present() * horizon; {
-	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < worthMoving:
+	case math.IsNaN(why.Gain.Expected) || why.Gain.Expected < WorthMoving:
 		why.Kept = KeptBest
 	case why.Gain.Least < surelySaved:
 		why.Kept = KeptUncertain

@@ -84,7 +84,7 @@ func TestDecideInDoubt(t *testing.T) {
 		t.Errorf("one stage in doubt: %v, %+v", after.Cuts, why)
 	}
 	// Only what is in doubt makes the stages uneven.
-	if before, after, why := now(plantest.Chain(16, 0, 0), 0, 9); !after.Equal(before) || why.Kept != KeptUncertain || why.Gain.Expected < worthMoving {
+	if before, after, why := now(plantest.Chain(16, 0, 0), 0, 9); !after.Equal(before) || why.Kept != KeptUncertain || why.Gain.Expected < WorthMoving {
 		t.Errorf("nothing but doubt: %v, %+v", after.Cuts, why)
 	}
 }

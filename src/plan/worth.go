@@ -14,19 +14,30 @@ import (
 // without moving, with the layouts that it used, and with the best cuts. Seconds are
 // of all its steps. They follow from the lower halves of measured costs, so they are less
 // than what was measured on a machine that disturbs.
+//
+// Ceiling is the one ceiling that the log, the tables and the report print. Over the
+// phases i of the run, with n_i steps each,
+//
+//	Ceiling = Σ n_i · static_i / Σ n_i · min(static_i, used_i, best_i)
+//
+// where static_i, used_i and best_i are the simulated seconds of a step with the first
+// layout, with the layout used, and with the planner's cuts for the costs of phase i.
+// Moving and deciding are free in it. What one step's cuts still leave to gain is the
+// headroom of record.Metrics.
 type Worth struct {
 	Clock   string  `json:"clock"` // of the costs
 	Steps   int     `json:"steps"`
 	Static  float64 `json:"static_seconds"`    // with one layout throughout
-	Used    float64 `json:"used_seconds"`      // with the layouts used, and Price if they differ
+	Used    float64 `json:"used_seconds"`      // with the layouts used, and Price
 	Best    float64 `json:"best_seconds"`      // with the best cuts for every phase's costs
-	Price   float64 `json:"balancing_seconds"` // measuring, deciding and moving
+	Price   float64 `json:"balancing_seconds"` // measuring, deciding and moving; 0 where the settings never decide anything
 	Speedup float64 `json:"speedup"`           // Static / Used
-	Ceiling float64 `json:"ceiling"`           // Static / Best
+	Ceiling float64 `json:"ceiling"`           // Static / Best: see there
 	Low     float64 `json:"low"`               // 5th percentile of Speedup over the draws
 	High    float64 `json:"high"`              // 95th percentile
 	Draws   int     `json:"draws"`             // of microbatches' samples; 0: there are none, and Low and High are Speedup
 	Moved   bool    `json:"moved"`             // whether the layout ever changed
+	Doubt   string  `json:"doubt,omitempty"`   // why Speedup means nothing; "" if nothing is known against it
 }
 
 // LeastGain is the gain below which a run counts as no faster than another: costs
@@ -113,13 +124,16 @@ func weigh(runs []compared) []Worth {
 	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
 	list := make([]Worth, len(runs))
 	for i, r := range runs {
-		w := Worth{Clock: r.used[0].costs.Clock}
+		w, price := Worth{Clock: r.used[0].costs.Clock}, 0.0
 		for _, s := range r.used {
 			w.Steps += s.steps
-			w.Price += s.balancing
+			price += s.balancing
 			w.Moved = w.Moved || s.moved
 		}
-		w.Static, w.Used = t.total(r.static), w.price()+t.total(r.used)
+		if w.Moved || r.planner.decides() {
+			w.Price = price
+		}
+		w.Static, w.Used = t.total(r.static), w.Price+t.total(r.used)
 		w.Best = r.planner.best(&t, r.used)
 		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
 		w.Low, w.High = w.Speedup, w.Speedup
@@ -129,12 +143,10 @@ func weigh(runs []compared) []Worth {
 	return list
 }
 
-// price returns the part of Used that no step takes.
-func (w Worth) price() float64 {
-	if w.Moved {
-		return w.Price
-	}
-	return 0
+// decides reports whether the settings let a run change its layout. A run that never
+// does measures for its records alone.
+func (p *Planner) decides() bool {
+	return p.config.Balance.Moves() || p.config.Packs() || p.adapts()
 }
 
 // best returns the seconds of all segments with the best layout for the costs of each:

@@ -113,8 +113,13 @@ func TestWorth(t *testing.T) {
 	}
 	still, err := worthPlanner(t, 6).Worth(series[:2])
 	expect.OK(t, err)
-	if still.Moved || still.Speedup != 1 || still.Used != still.Static || still.Price != 0.25 || still.Ceiling <= 1 {
-		t.Errorf("layers that never moved: %+v, want no speedup, no price in it, and a ceiling above 1", still)
+	if still.Moved || still.Used != still.Static+0.25 || still.Speedup != still.Static/still.Used || still.Price != 0.25 || still.Ceiling <= 1 {
+		t.Errorf("layers that never moved: %+v, want the price in the speedup, and a ceiling above 1", still)
+	}
+	fixed := worthPlanner(t, 6)
+	fixed.config.Balance.Kind = "uniform"
+	if still, err = fixed.Worth(series[:2]); err != nil || still.Speedup != 1 || still.Price != 0 {
+		t.Errorf("a balancer that never moves: %+v, %v, want no price", still, err)
 	}
 	series[0].Run, series[1].Run, series[2].Run = nil, nil, nil
 	if _, err := worthPlanner(t, 6).Worth(series); !errors.Is(err, ErrNotRun) {

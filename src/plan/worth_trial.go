@@ -149,7 +149,7 @@ func spread(runs []compared, worths []Worth) {
 		r := random.Keyed(keyWorth, uint64(i))
 		t := trial{costs: func(s *sampled) cost.Phase { return s.draw(r) }}
 		for k, run := range runs {
-			speedups[k] = append(speedups[k], t.total(run.static)/(worths[k].price()+t.total(run.used)))
+			speedups[k] = append(speedups[k], t.total(run.static)/(worths[k].Price+t.total(run.used)))
 		}
 	}
 	for k, list := range speedups {

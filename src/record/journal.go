@@ -194,7 +194,7 @@ func (j *Journal) flush() error {
 		return nil
 	}
 	j.pending = nil
-	if j.moved && e.After > 0 {
+	if j.moved {
 		j.observe.Say(effectLine(*e))
 	}
 	return j.event(*e)
@@ -301,7 +301,7 @@ func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 		Time: now.UTC().Truncate(time.Millisecond), WallSeconds: Float(now.Sub(j.began).Round(time.Microsecond).Seconds()),
 		StepSeconds: Float(seconds), BalanceSeconds: Float(spent), TokensPerSecond: Float(tokens / seconds),
 		Makespan: Float(s.Makespan()), BubbleRatio: Float(s.BubbleRatio()), Imbalance: Float(trace.Imbalance(s.Busy)),
-		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Ceiling: Float(a.Ceiling), Idle: a.Idle,
+		Predicted: Float(a.Predicted), Bottleneck: Float(a.Bottleneck), Optimum: Float(a.Optimum), Headroom: Float(a.Headroom), Idle: a.Idle,
 		Schedule: string(d.Ran.Schedule.Kind), Cuts: d.Ran.Cuts, Vee: d.Ran.Map().Vee, LayersPerStage: d.Ran.LayersPerStage(),
 		Ranks: d.Ran.Mesh.Size(), Nodes: j.nodes(d.Ran),
 		Counts: sumCounts(d.Measured.Counts, d.Measured.Layers),

@@ -89,11 +89,20 @@ func uncertainty(g plan.Gain) string {
 	return fmt.Sprintf(" (uncertain by %.1f %%)", 100*(g.Expected-g.Least))
 }
 
-// effectLine tells what a move was worth, once a step after it has been measured.
+// effectLine tells what a move was worth, once a step after it has been measured, or
+// that none will be.
 func effectLine(e Event) string {
 	before, after := float64(e.Before), float64(e.After)
-	return fmt.Sprintf("step %d: since the move a step takes %s, %s than the %s before it; %s was predicted",
-		e.Step, Duration(after), faster(before, after), Duration(before), Duration(float64(e.Predicted)))
+	if after == 0 {
+		return fmt.Sprintf("step %d: the move could not be measured: the model changed or the run ended first; %s was predicted",
+			e.Step, faster(before, float64(e.Predicted)))
+	}
+	line := fmt.Sprintf("a step takes %s, %s than the %s before it; %s was predicted",
+		Duration(after), faster(before, after), Duration(before), Duration(float64(e.Predicted)))
+	if after >= before && float64(e.Predicted) < before {
+		return fmt.Sprintf("step %d: the move did not pay: %s (%s)", e.Step, line, faster(before, float64(e.Predicted)))
+	}
+	return fmt.Sprintf("step %d: since the move %s", e.Step, line)
 }
 
 // faster compares seconds after a change with those before it.

@@ -46,7 +46,9 @@ type Metrics struct {
 	Optimum         Float  `json:"optimum"`      // the smallest possible bottleneck with these costs
 	BubbleRatio     Float  `json:"bubble_ratio"` // in [0, 1]
 	Imbalance       Float  `json:"imbalance"`    // (max - min) / mean of the stages' busy seconds
-	Ceiling         Float  `json:"ceiling"`      // how many times faster the best cuts could be, from the step's costs: (fill + M·bottleneck) / (fill + M·max(t_max, T/P))
+	// Headroom bounds how many times faster other cuts could make the step, from its
+	// costs: see balance.Headroom. Its key is that of records of all versions.
+	Headroom Float `json:"ceiling"`
 	// Idle is idle seconds by cause, of the first replica.
 	Idle     trace.Idle `json:"idle"`
 	Schedule string     `json:"schedule"`     // the kind that was executed

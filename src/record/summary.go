@@ -39,6 +39,9 @@ type Summary struct {
 	After          Pace   `json:"after"`          // the last steps with one model and one layout
 	// ShrinkFailures is how often Slurm took no nodes back from the running job.
 	ShrinkFailures int `json:"shrink_failures_total,omitempty"`
+	// Moves is absent where no layer moved. Stayed is why none did, in a sentence.
+	Moves  *Moves `json:"moves,omitempty"`
+	Stayed string `json:"stayed,omitempty"`
 	// Worth is absent where there is one stage, and of runs that failed.
 	Worth *plan.Worth `json:"worth,omitempty"`
 	// Packing is absent where the model was never packed onto fewer ranks.
@@ -98,6 +101,8 @@ type Tally struct {
 	moved         bool
 	series        profile.Series
 	packer        Packer
+	moves         Moves
+	decisions     decisions
 }
 
 // mostPaces is how many steps the median of a Pace is taken of, the latest.
@@ -154,6 +159,8 @@ func (t *Tally) Step(m Metrics) {
 // Event takes an event.
 func (t *Tally) Event(e Event) {
 	t.packer.Event(e)
+	t.moves.add(e)
+	t.decisions.add(e)
 	if e.Kind == Dynamic {
 		t.after = paces{}
 	}
@@ -176,6 +183,14 @@ func (t *Tally) Summary(status Status) Summary {
 		Status: status, Steps: t.steps, Loss: t.loss, ValidationLoss: t.validation,
 		Before: t.before.pace(t.clock), After: t.after.pace(t.clock), ShrinkFailures: t.packer.refused(), Packing: t.packer.Packing(),
 	}
+}
+
+// Moves returns what the moves of layers promised and brought; nil where none moved.
+func (t *Tally) Moves() *Moves {
+	if t.moves.Count == 0 {
+		return nil
+	}
+	return &t.moves
 }
 
 // Worth returns what moving layers was worth under some settings; nil where there is

@@ -25,7 +25,7 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 		step.Note = r.steps(first) + ", before anything moved or changed → the end; medians, " + clock
 	}
 	facts = append(facts, step)
-	if w != nil {
+	if w != nil && w.Doubt == "" {
 		facts = append(facts, fact{"left to gain", fmt.Sprintf("%.2f×", w.Ceiling/w.Speedup),
 			fmt.Sprintf("the best cuts for every phase's costs would be %.2f× faster than the first", w.Ceiling)})
 	}
@@ -56,6 +56,8 @@ func gained(w plan.Worth, packed bool) fact {
 		first = "the first cuts, never moved, on all ranks"
 	}
 	switch {
+	case w.Doubt != "":
+		return fact{"gain by moving", "means nothing", w.Doubt}
 	case !w.Moved:
 		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
 	case w.Noise():

@@ -20,16 +20,60 @@ func Headline(w plan.Worth, packed bool) string {
 		within = spread(w) + "; " + ceiling
 	}
 	switch {
-	case !w.Moved && w.Ceiling < 1+plan.LeastGain:
-		return "layers never moved; no other cuts would be faster"
+	case w.Doubt != "":
+		return "the speedup means nothing: " + w.Doubt
 	case !w.Moved:
-		return fmt.Sprintf("layers never moved; the best cuts would be %.2fx faster", w.Ceiling)
+		text := "layers never moved; no other cuts would be faster"
+		if w.Ceiling >= 1+plan.LeastGain {
+			text = fmt.Sprintf("layers never moved; the best cuts would be faster (%s)", ceiling)
+		}
+		if w.Price > 0 {
+			text += fmt.Sprintf("; measuring and deciding took %.1f %% of the time: %.2fx", 100*w.Price/w.Used, w.Speedup)
+		}
+		return text
 	case w.Noise():
 		return fmt.Sprintf("within noise of %s: %.2fx (%s)", never, w.Speedup, within)
 	case w.Speedup < 1:
 		return fmt.Sprintf("%.2fx, slower than %s (%s)", w.Speedup, never, within)
 	}
 	return fmt.Sprintf("%.2fx faster than %s (%s)", w.Speedup, never, within)
+}
+
+// Remarks returns lines on a run beside its headline: which moves did not pay, and why no
+// layer moved.
+func Remarks(s record.Summary) (lines []string) {
+	if s.Moves != nil {
+		if text := s.Moves.String(); text != "" {
+			lines = append(lines, "moves: "+text)
+		}
+	}
+	if s.Stayed != "" {
+		lines = append(lines, "why no layer moved: "+s.Stayed)
+	}
+	return lines
+}
+
+// remarks returns the Remarks of a run that was read: its summary's, or those that its
+// records tell.
+func (r Run) remarks() ([]string, error) {
+	if r.End != nil && (r.End.Moves != nil || r.End.Stayed != "") {
+		return Remarks(*r.End), nil
+	}
+	series, err := r.costs()
+	if err != nil {
+		return nil, err
+	}
+	var t record.Tally
+	for _, m := range r.Metrics {
+		t.Step(m)
+	}
+	for _, e := range r.Events {
+		t.Event(e)
+	}
+	for _, p := range series {
+		t.Costs(p)
+	}
+	return Remarks(record.Summary{Moves: t.Moves(), Stayed: t.Stayed(r.Config)}), nil
 }
 
 // spread writes the percentiles of the speedup, nothing where they are not known.

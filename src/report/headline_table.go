@@ -16,12 +16,13 @@ type Worths struct {
 	runs   []Run
 	of     []*plan.Worth // by run; nil where there are no costs
 	groups [][]int       // runs that did the same work
+	notes  [][]string    // by run: its remarks, of runs that are compared with no other
 }
 
 // Weigh returns what the cuts of each run were worth. Runs that did the same work are
 // compared on what all of them measured.
 func Weigh(runs []Run) (Worths, error) {
-	w := Worths{runs: runs, of: make([]*plan.Worth, len(runs))}
+	w := Worths{runs: runs, of: make([]*plan.Worth, len(runs)), notes: make([][]string, len(runs))}
 	known := make(map[string]int) // groups, by what their runs did
 	rans := make([]plan.Ran, len(runs))
 	for i, r := range runs {
@@ -43,6 +44,18 @@ func Weigh(runs []Run) (Worths, error) {
 	for _, group := range w.groups {
 		if err := compare(group, rans, w.of); err != nil {
 			return w, err
+		}
+		if len(group) > 1 {
+			continue
+		}
+		var err error
+		if w.notes[group[0]], err = runs[group[0]].remarks(); err != nil {
+			return w, err
+		}
+	}
+	for i, worth := range w.of {
+		if end := runs[i].End; worth != nil && end != nil && end.Worth != nil {
+			worth.Doubt = end.Worth.Doubt
 		}
 	}
 	return w, nil
@@ -99,6 +112,9 @@ func (w Worths) Table(out io.Writer) error {
 		if w := w.of[i]; w != nil {
 			row = append(row[:5], ms(w.Used/float64(w.Steps)), fmt.Sprintf("%.2fx", w.Speedup), spread(*w),
 				fmt.Sprintf("%.2fx", w.Ceiling))
+			if w.Doubt != "" {
+				row = append(row[:6], "-", "-", "-")
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -110,5 +126,6 @@ const WorthLegend = `before, after: measured, as above, on the clock named
 simulated: the run's mean step with its cuts, on what layers were measured to cost; runs that did
   the same work have the costs of all of them (means of the lower half): noise hits all alike
 speedup: on the run that never moved layers, else on the run's own first cuts; balancing is paid for
+  where the balancer can move layers, even if none moved; "-" where times mean nothing
 5 to 95 %: of the speedup, when microbatches are drawn anew.  ceiling: the speedup of the best cuts
 `

@@ -27,7 +27,10 @@ func TestHeadline(t *testing.T) {
 		{plan.Worth{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
 		{plan.Worth{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, false, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
 		{plan.Worth{Moved: true, Speedup: 0.9, Ceiling: 1.05}, true, "0.90x, slower than never moving or packing (ceiling 1.05)"},
-		{plan.Worth{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best cuts would be 1.40x faster"},
+		{plan.Worth{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40)"},
+		{plan.Worth{Speedup: 0.96, Ceiling: 1.4, Used: 10, Price: 0.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40); measuring and deciding took 4.0 % of the time: 0.96x"},
+		{plan.Worth{Speedup: 0.96, Ceiling: 1, Used: 10, Price: 0.4}, false, "layers never moved; no other cuts would be faster; measuring and deciding took 4.0 % of the time: 0.96x"},
+		{plan.Worth{Moved: true, Speedup: 0.06, Ceiling: 1.4, Doubt: "4 ranks on the 2 cores of host a"}, false, "the speedup means nothing: 4 ranks on the 2 cores of host a"},
 		{plan.Worth{Speedup: 1, Ceiling: 1.004}, false, "layers never moved; no other cuts would be faster"},
 	} {
 		if got := Headline(c.worth, c.packed); got != c.want {
@@ -89,7 +92,7 @@ func TestWorthTable(t *testing.T) {
 	}
 	rows, err := Rows(runs)
 	expect.OK(t, err)
-	if a, b := rows[0], rows[3]; a.Speedup <= 1 || a.Low != a.Speedup || a.Best < a.Speedup || a.Simulated <= 0 || rows[1].Speedup != 1 || b.Speedup == b.Speedup {
+	if a, b := rows[0], rows[3]; a.Speedup <= 1 || a.Low != a.Speedup || a.Ceiling < a.Speedup || a.Simulated <= 0 || rows[1].Speedup != 1 || b.Speedup == b.Speedup {
 		t.Errorf("for programs: %+v, want speedups of all but the last", rows)
 	}
 	if worths, err := Weigh([]Run{moving, static}); err != nil || worths.Known() || worths.Verdicts() != nil {

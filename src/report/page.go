@@ -28,6 +28,7 @@ var (
 type page struct {
 	Run      Run
 	Headline string // what moving layers was worth; "" if it is not known
+	Remarks  []string
 	Packed   string // what packing onto fewer ranks came to; "" if none was wanted
 	Changed  string // what the kinds of dynamism have made of the model; "" if they tell nothing
 	Summary  summary
@@ -72,6 +73,9 @@ func HTML(out io.Writer, r Run) error {
 	packing := r.packing()
 	if worth != nil {
 		p.Headline = Headline(*worth, packing != nil)
+		if p.Remarks, err = r.remarks(); err != nil {
+			return err
+		}
 	}
 	p.Packed, p.Packing = r.packed(packing), r.packingTable(packing)
 	changes := r.changer()

@@ -88,7 +88,7 @@ func sayingChanges(header []string, rows [][]string) ([]string, [][]string) {
 	return without(header, rows, silent...)
 }
 
-var phaseHeader = []string{"sparsity", "frozen", "work", "balancer", "ranks", "throughput", "makespan", "speedup", "bottleneck", "optimum", "gap", "ceiling", "predicted", "makespan/predicted", "to first", "clock"}
+var phaseHeader = []string{"sparsity", "frozen", "work", "balancer", "ranks", "throughput", "makespan", "speedup", "bottleneck", "optimum", "gap", "headroom", "predicted", "makespan/predicted", "to first", "clock"}
 
 // phaseRows returns the lines of Phases, under phaseHeader.
 func phaseRows(runs []Run) ([][]string, error) {
@@ -113,7 +113,7 @@ type PhaseRow struct {
 	Bottleneck record.Float `json:"bottleneck"`
 	Optimum    record.Float `json:"optimum"`
 	Gap        record.Float `json:"gap"` // bottleneck / optimum - 1
-	Ceiling    record.Float `json:"ceiling"`
+	Headroom   record.Float `json:"headroom"`
 	Predicted  record.Float `json:"predicted"`
 	Ratio      record.Float `json:"makespan_to_predicted"`
 	ToFirst    record.Float `json:"to_first"` // that ratio over the first run's, less 1
@@ -159,7 +159,7 @@ func phaseRow(r Run, p, base phase) PhaseRow {
 		Bottleneck: of(p, func(m record.Metrics) record.Float { return m.Bottleneck }),
 		Optimum:    of(p, func(m record.Metrics) record.Float { return m.Optimum }),
 		Gap:        of(p, func(m record.Metrics) record.Float { return m.Bottleneck/m.Optimum - 1 }),
-		Ceiling:    of(p, func(m record.Metrics) record.Float { return m.Ceiling }),
+		Headroom:   of(p, func(m record.Metrics) record.Float { return m.Headroom }),
 		Predicted:  of(p, func(m record.Metrics) record.Float { return m.Predicted }),
 		Ratio:      of(p, ratio), ToFirst: of(p, ratio)/of(base, ratio) - 1,
 		Ranks: p.steps[len(p.steps)-1].Ranks,
@@ -171,7 +171,7 @@ func (r PhaseRow) cells() []string {
 	ms := func(seconds record.Float) string { return fmt.Sprintf("%.2f ms", 1e3*seconds) }
 	return []string{
 		fmt.Sprintf("%.4f", r.Sparsity), fmt.Sprint(r.Frozen), r.work(), shortly(r.Balancer), fmt.Sprint(r.Ranks), times(r.Throughput), ms(r.Makespan), fmt.Sprintf("%.3fx", r.Speedup),
-		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Ceiling),
+		ms(r.Bottleneck), ms(r.Optimum), fmt.Sprintf("%.1f %%", 100*r.Gap), fmt.Sprintf("%.3fx", r.Headroom),
 		ms(r.Predicted), fmt.Sprintf("%.3f", r.Ratio), fmt.Sprintf("%+.1f %%", 100*r.ToFirst), r.Clock,
 	}
 }
@@ -192,11 +192,11 @@ func (r Run) phaseTable() ([][]string, error) {
 		return nil, nil
 	}
 	rows, err := PhaseRows([]Run{r})
-	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "ranks", "throughput", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "ceiling"}}
+	table := [][]string{{"from step", "sparsity, %", "frozen", "work, %", "ranks", "throughput", "makespan, ms", "predicted, ms", "bottleneck, ms", "optimum, ms", "gap, %", "headroom"}}
 	for i, p := range rows {
 		table = append(table, []string{
 			fmt.Sprint(list[i].first), record.Significant(100 * float64(p.Sparsity)), fmt.Sprint(p.Frozen), strings.TrimSuffix(p.work(), " %"), fmt.Sprint(p.Ranks), times(p.Throughput), milliseconds(p.Makespan), milliseconds(p.Predicted),
-			milliseconds(p.Bottleneck), milliseconds(p.Optimum), record.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Ceiling),
+			milliseconds(p.Bottleneck), milliseconds(p.Optimum), record.Significant(100 * float64(p.Gap)), fmt.Sprintf("%.2f×", p.Headroom),
 		})
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ frozen: layers.  work: share of the tokens, or of attention's scores, that block
 speedup: on the first run's makespan, same work.  predicted: the schedule simulated on the costs
 ranks: that train.  throughput: tokens per second, on those of the run's first phase
 gap: slowest stage above the least possible on the run's costs
-ceiling: what the best cuts could still gain on these
+headroom: what the best cuts could still gain on these
 `
 
 // WidePhasesLegend explains the others.

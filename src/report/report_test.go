@@ -32,7 +32,7 @@ func recorded(t *testing.T, kind string, scale float64) Run {
 			StepSeconds: record.Float(seconds), BalanceSeconds: record.Float(seconds / 100),
 			Makespan: record.Float(0.9 * seconds), Predicted: record.Float(0.88 * seconds),
 			Bottleneck: record.Float(seconds / 10), Optimum: record.Float(seconds / 12),
-			BubbleRatio: 0.25, Imbalance: record.Float(scale), Ceiling: 1.2,
+			BubbleRatio: 0.25, Imbalance: record.Float(scale), Headroom: 1.2,
 		}
 		expect.OK(t, run.Step(m))
 	}

@@ -21,7 +21,7 @@ type Row struct {
 	Imbalance record.Float `json:"imbalance"`
 	Moved     int64        `json:"moved_bytes"`
 	Overhead  record.Float `json:"balancing_share"`
-	Ceiling   record.Float `json:"ceiling"`
+	Headroom  record.Float `json:"headroom"`
 	// Figures of the model at the end.
 	Sparsity record.Float `json:"sparsity"`
 	Frozen   int          `json:"frozen_layers"`
@@ -31,7 +31,7 @@ type Row struct {
 	Speedup   record.Float `json:"speedup"`
 	Low       record.Float `json:"speedup_low"`
 	High      record.Float `json:"speedup_high"`
-	Best      record.Float `json:"speedup_best"`
+	Ceiling   record.Float `json:"ceiling"`
 	// Figures of Packings; null where they are not known or nothing was packed.
 	RanksFirst     int          `json:"ranks_first"`
 	RanksLast      int          `json:"ranks_last"`
@@ -61,15 +61,18 @@ func Rows(runs []Run) ([]Row, error) {
 		w := plan.Worth{Steps: 1, Used: math.NaN(), Speedup: math.NaN(), Low: math.NaN(), High: math.NaN(), Ceiling: math.NaN()}
 		if worths.of[i] != nil {
 			w = *worths.of[i]
+			if w.Doubt != "" {
+				w.Speedup, w.Low, w.High, w.Ceiling = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+			}
 		}
 		s, d := r.summarise(), r.changer().end()
 		row := Row{
 			Run: s.Name, Stages: r.Config.Parallel.Stages, Replicas: r.Config.Parallel.Replicas, Balancer: s.Balancer, Clock: s.Clock,
 			Loss: record.Float(s.Loss), Before: record.Float(s.Before), After: record.Float(s.After), Bubble: record.Float(s.Bubble),
-			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Ceiling: record.Float(s.Ceiling),
+			Imbalance: record.Float(s.Imbalance), Moved: s.Moved, Overhead: record.Float(s.Overhead), Headroom: record.Float(s.Headroom),
 			Sparsity: record.Float(d.Sparsity), Frozen: d.Frozen, Work: record.Float(d.Work),
 			Simulated: record.Float(w.Used / float64(w.Steps)), Speedup: record.Float(w.Speedup),
-			Low: record.Float(w.Low), High: record.Float(w.High), Best: record.Float(w.Ceiling),
+			Low: record.Float(w.Low), High: record.Float(w.High), Ceiling: record.Float(w.Ceiling),
 		}
 		row.pack(r)
 		rows = append(rows, row)

@@ -72,7 +72,7 @@ func (s sample) write(t testing.TB) string {
 			Step: step, Clock: "sim", Loss: record.Float(loss), Schedule: string(s.kind), Cuts: cuts, Vee: s.kind == schedule.KindZBV, LayersPerStage: at.LayersPerStage(),
 			StepSeconds: record.Float(seconds + 1e-3), BalanceSeconds: 2e-4, Makespan: record.Float(seconds), Predicted: record.Float(seconds),
 			TokensPerSecond: record.Float(4096 / seconds), BubbleRatio: record.Float(r.BubbleRatio()), Imbalance: record.Float(trace.Imbalance(r.Busy)),
-			Bottleneck: 1, Optimum: 1, Ceiling: 1.1,
+			Bottleneck: 1, Optimum: 1, Headroom: 1.1,
 			Idle: trace.Idle{Busy: r.Makespan() - idle, Inherent: idle / 2, Imbalance: idle / 4, Memory: idle / 8, Communication: idle / 8, Balancing: 2e-4},
 		}))
 		if begins := step == 0 || step == s.prune || step == s.move+1; begins {

@@ -24,7 +24,7 @@ type summary struct {
 	Imbalance     float64 // (max - min) / mean of the stages' busy seconds, after the last change
 	Moved         int64   // bytes migrated
 	Overhead      float64 // measuring, deciding and moving, as a share of all training time
-	Ceiling       float64 // how much faster no cuts could be than these, after the last change
+	Headroom      float64 // median headroom of steps after the last change (see record.Metrics)
 }
 
 // summarise returns the run in numbers: medians over the steps before a layer moved
@@ -62,7 +62,7 @@ func (r Run) summarise() summary {
 	}
 	s.Bubble = middle(after, func(m record.Metrics) record.Float { return m.BubbleRatio })
 	s.Imbalance = middle(after, func(m record.Metrics) record.Float { return m.Imbalance })
-	s.Ceiling = middle(after, func(m record.Metrics) record.Float { return m.Ceiling })
+	s.Headroom = middle(after, func(m record.Metrics) record.Float { return m.Headroom })
 	return s
 }
 
@@ -101,7 +101,7 @@ func middle(list []record.Metrics, of func(record.Metrics) record.Float) float64
 // Table writes one line for each run: of at most 100 columns, where names are short,
 // unless all that is known of the runs is wanted.
 func Table(out io.Writer, runs []Run, wide bool) error {
-	header := []string{"run", "layout", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "ceiling", "clock"}
+	header := []string{"run", "layout", "balancer", "loss", "before", "after", "bubble", "imbalance", "moved", "balancing", "headroom", "clock"}
 	var rows [][]string
 	for _, r := range runs {
 		s := r.summarise()
@@ -110,11 +110,11 @@ func Table(out io.Writer, runs []Run, wide bool) error {
 			fmt.Sprintf("%.1f ms", 1e3*s.Before), fmt.Sprintf("%.1f ms", 1e3*s.After),
 			fmt.Sprintf("%.3f", s.Bubble), fmt.Sprintf("%.3f", s.Imbalance),
 			fmt.Sprintf("%.1f MB", float64(s.Moved)/1e6), fmt.Sprintf("%.2f %%", 100*s.Overhead),
-			fmt.Sprintf("%.2fx", s.Ceiling), s.Clock,
+			fmt.Sprintf("%.2fx", s.Headroom), s.Clock,
 		})
 	}
 	if !wide {
-		header, rows = without(header, rows, "imbalance", "balancing", "ceiling")
+		header, rows = without(header, rows, "imbalance", "balancing", "headroom")
 	}
 	return record.Table(out, header, rows)
 }
@@ -172,5 +172,5 @@ bubble: idle share of all stages' time, after that.  moved: bytes migrated
 // WideLegend explains the others.
 const WideLegend = `imbalance: (max - min) / mean of the stages' work, after the last change of the model
 balancing: measuring, deciding and moving, as a share of all time
-ceiling: what the best cuts could still gain on those used after that
+headroom: what the best cuts could still gain on those used after that
 `

@@ -23,7 +23,8 @@ func (w Worths) Verdicts() []string {
 		case len(group) > 1 && len(moved) > 0:
 			sentence = w.verdict(moved) + "; " + w.same(group)
 		case len(group) == 1 && w.of[group[0]] != nil:
-			sentence = Headline(*w.of[group[0]], w.runs[group[0]].packing() != nil)
+			lines := append([]string{Headline(*w.of[group[0]], w.runs[group[0]].packing() != nil)}, w.notes[group[0]]...)
+			sentence = strings.Join(lines, ". ")
 		default:
 			continue
 		}
@@ -46,6 +47,11 @@ func (w Worths) verdict(moved []int) string {
 	speedups := make(map[string][]float64)
 	var balancers []string
 	low, high, ceiling := math.Inf(1), 0.0, 0.0
+	for _, i := range moved {
+		if doubt := w.of[i].Doubt; doubt != "" {
+			return "the speedup means nothing: " + doubt
+		}
+	}
 	noise := true
 	for _, i := range moved {
 		worth, name := w.of[i], shortly(w.runs[i].Config.Balance.String())
@@ -56,7 +62,7 @@ func (w Worths) verdict(moved []int) string {
 		low, high, ceiling = min(low, worth.Low), max(high, worth.High), max(ceiling, worth.Ceiling)
 		noise = noise && worth.Noise()
 	}
-	within := fmt.Sprintf("%.2fx to %.2fx; the best possible is %.2fx", low, high, ceiling)
+	within := fmt.Sprintf("%.2fx to %.2fx; ceiling %.2fx", low, high, ceiling)
 	if noise {
 		return fmt.Sprintf("moving layers made these runs no faster and no slower than noise does (%s)", within)
 	}

@@ -26,7 +26,7 @@ func worthsOf(group []judged) Worths {
 		c.Balance.Kind = j.balancer
 		metrics := []record.Metrics{{Loss: 5}, {Step: 1, Loss: record.Float(j.loss)}}
 		w.runs = append(w.runs, Run{Dir: string(rune('a' + i)), Config: c, Metrics: metrics, End: &record.Summary{Hash: j.hash}})
-		w.of = append(w.of, j.worth)
+		w.of, w.notes = append(w.of, j.worth), append(w.notes, nil)
 		w.groups[0] = append(w.groups[0], i)
 	}
 	return w
@@ -37,6 +37,8 @@ func TestVerdicts(t *testing.T) {
 		return &plan.Worth{Moved: true, Speedup: speedup, Low: speedup - 0.01, High: speedup + 0.01, Draws: 40, Ceiling: 1.8}
 	}
 	static := judged{"uniform", 4, "ab", &plan.Worth{Speedup: 1, Low: 1, High: 1, Draws: 40, Ceiling: 1.8}}
+	doubted := worth(0.06)
+	doubted.Doubt = "4 ranks on 2 cores"
 	nan := judged{"uniform", math.NaN(), "ab", static.worth}
 	const same = "; losses are the same to the last digit."
 	for _, c := range []struct {
@@ -44,22 +46,23 @@ func TestVerdicts(t *testing.T) {
 		want string
 	}{
 		{[]judged{static, static, {"partition", 4, "ab", worth(1.70)}, {"diffusion", 4, "ab", worth(1.65)}, {"partition", 4, "ab", worth(1.72)}},
-			"moving layers made these runs 1.71x (partition) and 1.65x (diffusion) faster than cuts that never move (1.64x to 1.73x; the best possible is 1.80x)" + same},
+			"moving layers made these runs 1.71x (partition) and 1.65x (diffusion) faster than cuts that never move (1.64x to 1.73x; ceiling 1.80x)" + same},
 		{[]judged{static, {"partition", 4, "ab", worth(0.9)}},
-			"moving layers made these runs 0.90x (partition) as fast as cuts that never move (0.89x to 0.91x; the best possible is 1.80x)" + same},
+			"moving layers made these runs 0.90x (partition) as fast as cuts that never move (0.89x to 0.91x; ceiling 1.80x)" + same},
 		{[]judged{static, {"diffusion", 4, "ab", worth(1.005)}},
-			"moving layers made these runs no faster and no slower than noise does (0.99x to 1.01x; the best possible is 1.80x)" + same},
+			"moving layers made these runs no faster and no slower than noise does (0.99x to 1.01x; ceiling 1.80x)" + same},
 		{[]judged{static, {"partition", 4.5, "ab", worth(1.5)}},
-			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x); losses of a and b differ from step 1 on."},
+			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; ceiling 1.80x); losses of a and b differ from step 1 on."},
 		{[]judged{static, {"partition", 4, "cd", worth(1.5)}},
-			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x); weights of a and b differ."},
+			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; ceiling 1.80x); weights of a and b differ."},
 		{[]judged{nan, {"partition", math.NaN(), "ab", worth(1.5)}},
-			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; the best possible is 1.80x)" + same},
+			"moving layers made these runs 1.50x (partition) faster than cuts that never move (1.49x to 1.51x; ceiling 1.80x)" + same},
+		{[]judged{static, {"partition", 4, "ab", doubted}}, "the speedup means nothing: 4 ranks on 2 cores" + same},
 		{[]judged{static, static}, ""},
 		{[]judged{{"partition", 4, "ab", worth(1.5)}}, "1.50x faster than never moving (1.49 to 1.51; ceiling 1.80)."},
-		{[]judged{static}, "layers never moved; the best cuts would be 1.80x faster."},
+		{[]judged{static}, "layers never moved; the best cuts would be faster (ceiling 1.80)."},
 		{[]judged{{"partition", 4, "ab", worth(1.5)}, {"diffusion", 4, "ab", worth(1.4)}},
-			"moving layers made these runs 1.50x (partition) and 1.40x (diffusion) faster than cuts that never move (1.39x to 1.51x; the best possible is 1.80x)" + same},
+			"moving layers made these runs 1.50x (partition) and 1.40x (diffusion) faster than cuts that never move (1.39x to 1.51x; ceiling 1.80x)" + same},
 	} {
 		var want []string
 		if c.want != "" {

@@ -57,7 +57,7 @@ type Run struct {
 }
 
 // Ceiling returns the largest speedup over a static run that any balancer can
-// have on the same work, as balance.Ceiling estimates it, with phases by the time
+// have on the same work, as balance.Headroom estimates it, with phases by the time
 // they take on the first cuts:
 //
 //	Σ t / Σ (t / ceiling)
@@ -71,7 +71,7 @@ func (r Run) Ceiling() float64 {
 		}
 		seconds := s.Seconds * float64(s.Steps)
 		static += seconds
-		best += seconds / s.Plan.Ceiling
+		best += seconds / s.Plan.Headroom
 	}
 	return static / best
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"dynmo/src/comm/mpi"
+	"dynmo/src/nodebench"
 	"dynmo/src/record"
 	"dynmo/src/report"
 	"dynmo/src/train"
@@ -29,14 +31,40 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 		w.keep(s)
 		return
 	}
+	s.Moves = w.tally.Moves()
+	s.Stayed = w.tally.Stayed(w.settings)
 	w.keep(s)
 	w.tellPacking(s.Packing)
 	if s.Worth = w.tally.Worth(w.settings); s.Worth == nil {
 		return
 	}
+	s.Worth.Doubt = w.doubt(s.After.Clock)
 	w.keep(s)
 	fmt.Fprintf(w.out, "on this run's costs: %s\n", report.Headline(*s.Worth, s.Packing != nil))
+	for _, line := range report.Remarks(s) {
+		fmt.Fprintln(w.out, line)
+	}
 	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
+}
+
+// doubt says why the run's times on a clock mean nothing, "" if nothing is known against
+// them: on the wall clock, ranks waited for cores.
+func (w *watcher) doubt(clock string) string {
+	if clock != "wall" {
+		return ""
+	}
+	if w.crowded != "" {
+		return w.crowded + ", and clock=wall counts waits for a core. Use run.clock = virtual, or as many cores as ranks"
+	}
+	threads := w.settings.Device.Threads
+	if !mpi.Launched() {
+		threads *= w.settings.Parallel.Stages * w.settings.Parallel.Replicas
+	}
+	if others, cores := w.host.Others(); cores > 0 && nodebench.Busy(others, cores, threads) {
+		return fmt.Sprintf("other processes and ranks took %.1f of the %d cores of rank 0's host, and clock=wall counts waits for a core. Use run.clock = virtual, or a host at rest",
+			others, cores)
+	}
+	return ""
 }
 
 // tellPacking says what packing onto fewer ranks came to, where it was asked for.

@@ -10,6 +10,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/input"
 	"dynmo/src/launch"
+	"dynmo/src/nodebench"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/report"
@@ -33,8 +34,10 @@ type watcher struct {
 	left     *record.TimeLeft
 	began    time.Time
 	took     time.Duration // the whole run
-	farewell bool          // the last line was said
-	steps    int           // that are done
+	crowded  string        // a host whose cores the ranks outnumber; "" if there is none
+	host     *nodebench.Watch
+	farewell bool // the last line was said
+	steps    int  // that are done
 	skipped  int
 	err      error // of closing and summing up
 }
@@ -53,6 +56,7 @@ func (w *watcher) begin(about launch.World) (record.Observer, error) {
 	w.tally, w.skipped = w.past.Tally, w.past.Skipped
 	w.first, w.steps = about.Resumed.Step, about.Resumed.Step
 	w.began, w.left, w.model = time.Now(), record.NewTimeLeft(), report.NewModel(w.settings)
+	w.crowded, w.host = about.Crowded, nodebench.NewWatch()
 	for _, e := range w.past.Changes {
 		w.model.Event(e)
 	}

@@ -61,7 +61,7 @@ func pretend(seconds map[string]float64, turn func(name string, step int)) Train
 			turn(name, step)
 			m := record.Metrics{
 				Step: step, StepSeconds: x, Makespan: x, BalanceSeconds: x / 1000, Bottleneck: x / 8, Optimum: x / 16,
-				Imbalance: 0.5, BubbleRatio: 0.25, Ceiling: 2, BatchSize: microbatches,
+				Imbalance: 0.5, BubbleRatio: 0.25, Headroom: 2, BatchSize: microbatches,
 			}
 			m.Idle.Busy = float64(x) / 2
 			if step == change {

@@ -26,7 +26,7 @@ type Figures struct {
 	Rows     []Row
 	Static   int     // row of the best static cuts
 	Best     int     // row of the best balancer
-	Ceiling  float64 // of the speedup over these static cuts (see balance.Ceiling)
+	Ceiling  float64 // of the speedup over these static cuts (see balance.Headroom)
 	Possible float64 // speedup that the best contiguous cuts of these layers would have, as Ceiling estimates it
 }
 
@@ -79,13 +79,13 @@ func (m Measured) Figures() Figures {
 		f.Rows[i].Speedup = over(m.Runs[f.Static], m.Runs[i])
 	}
 	static := m.Runs[f.Static].settled()
-	f.Ceiling = median(static, func(m record.Metrics) record.Float { return ofStep(m, float64(m.Ceiling)) })
+	f.Ceiling = median(static, func(m record.Metrics) record.Float { return ofStep(m, float64(m.Headroom)) })
 	f.Possible = median(static, func(m record.Metrics) record.Float { return ofStep(m, possible(m, f.batch()*max(1, f.Replicas))) })
 	return f
 }
 
 // possible returns how many times faster a step would be on the cuts with the smallest
-// bottleneck of all contiguous ones, by the estimate of balance.Ceiling: the first
+// bottleneck of all contiguous ones, by the estimate of balance.Headroom: the first
 // microbatch passes all stages, behind it the bottleneck delivers one after the other.
 func possible(m record.Metrics, batch int) float64 {
 	passed := float64(m.BatchSize / batch) // microbatches

@@ -1,0 +1,49 @@
+package record
+
+import "fmt"
+
+// Moves is what moves of layers between stages promised and what was measured after
+// them. A move pays if a step after it takes less time than the step before it. Packings
+// are not counted.
+type Moves struct {
+	Count      int `json:"count"`
+	Unpaid     int `json:"unpaid"`     // moves after which steps were no faster
+	Unmeasured int `json:"unmeasured"` // moves after which the model changed before a step was measured
+	// Fields of the unpaid move that fell short the most.
+	Step      int   `json:"step"`
+	Predicted Float `json:"predicted"` // how many times as fast a step was predicted to be after the move
+	Measured  Float `json:"measured"`  // how many times as fast it was
+}
+
+// add takes an event.
+func (m *Moves) add(e Event) {
+	if e.Kind != Balance || e.Bytes == 0 || e.Detail["undone"] == true || e.Before == 0 || e.Predicted >= e.Before {
+		return
+	}
+	m.Count++
+	switch {
+	case e.After == 0:
+		m.Unmeasured++
+	case e.After >= e.Before:
+		m.Unpaid++
+		if short := e.After / e.Predicted; m.Unpaid == 1 || short > m.Predicted/m.Measured {
+			m.Step, m.Predicted, m.Measured = e.Step, e.Before/e.Predicted, e.Before/e.After
+		}
+	}
+}
+
+// String says in sentences which moves did not pay, "" if all of them did.
+func (m Moves) String() string {
+	text := ""
+	if m.Unpaid > 0 {
+		text = fmt.Sprintf("%d of %s did not pay: after step %d a step %.2fx as fast was predicted, %.2fx was measured",
+			m.Unpaid, count(m.Count, "move"), m.Step, m.Predicted, m.Measured)
+	}
+	if m.Unmeasured > 0 {
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("%d of %s could not be measured: the model changed or the run ended first", m.Unmeasured, count(m.Count, "move"))
+	}
+	return text
+}

@@ -1,0 +1,86 @@
+package record
+
+import (
+	"testing"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/profile"
+	"dynmo/src/schedule"
+)
+
+// TestStayed: the sentence follows from the decisions of the run and from what its layers
+// cost: the embedding and the blocks a millisecond each, the slices of the head as given.
+func TestStayed(t *testing.T) {
+	keep := func(why string, gain, least float64) Event {
+		return Event{Kind: Balance, Detail: map[string]any{"kept": why, "gain": gain, "gain_least": least}}
+	}
+	best := keep("best", 0, 0)
+	const nothing = "no other cuts were predicted to be faster"
+	for _, c := range []struct {
+		name   string
+		blocks int
+		head   float64 // milliseconds
+		cuts   partition.Partition
+		set    func(*config.Config)
+		events []Event
+		want   string
+	}{
+		{"static", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Kind = "uniform" }, nil,
+			"balance.kind = uniform never moves layers. Use balance.kind = partition"},
+		{"never asked", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every = "500" }, nil,
+			"nothing was decided in the 9 steps of the run: balance.every = 500. Use a smaller balance.every or more steps"},
+		{"never due", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Balance.Every = "auto" }, nil,
+			"balance.every = auto never found a decision due. Costs were not yet known, or the best cuts would have saved too little"},
+		{"best", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, best}, nothing},
+		{"small gain", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{best, keep("best", 0.004, 0.004)},
+			"the best other cuts were predicted to save 0.4 % of a step, below the threshold of 1 %"},
+		{"noise", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{keep("best", 0.004, 0.004), keep("uncertain", 0.028, -0.026), best},
+			"the best other cuts were predicted to save 2.8 % of a step, uncertain by 5.4 %. Such a gain may be noise. A longer run or a quieter host measures costs better"},
+		{"price", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{keep("price", 0.05, 0.04)},
+			"the best other cuts were predicted to save 5.0 % of a step. The move would take longer than it saves. A faster network between the ranks would help"},
+		{"memory", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{{Kind: Balance, Detail: map[string]any{"kept": "stage 1 lacks 3 bytes"}}},
+			"memory allows no other cuts: stage 1 lacks 3 bytes. Raise balance.memory_limit_bytes or use more stages"},
+		{"refused", 4, 1, partition.Partition{0, 3, 6}, nil, []Event{{Kind: Migrate, Detail: map[string]any{refusedKey: "no memory"}}, best},
+			"a rank had no memory for the move. Lower balance.memory_limit_bytes, so that such a move is not tried"},
+		{"a block for each stage", 2, 1, partition.Partition{0, 2, 4}, nil, []Event{best},
+			nothing + ". 2 blocks on 2 stages leave no choice: any move puts two on one stage. Use fewer stages or model.grain = half"},
+		{"half a block for each stage", 1, 1, partition.Partition{0, 2, 4}, func(c *config.Config) { c.Model.Grain = "half" }, []Event{best},
+			nothing + ". 2 parts of blocks on 2 stages leave no choice: any move puts two on one stage. Use fewer stages"},
+		{"head", 4, 9, partition.Partition{0, 5, 6}, nil, []Event{best},
+			nothing + ". The slowest stage holds one layer, which cannot be divided: a slice of the head. Use a model.head_shards above 1"},
+		{"moved", 4, 1, partition.Partition{0, 3, 6}, func(c *config.Config) { c.Run.Name = "moved" }, []Event{best}, ""},
+	} {
+		settings := config.Default()
+		settings.Model.Blocks, settings.Parallel.Stages, settings.Balance.Every = c.blocks, 2, "1"
+		if c.set != nil {
+			c.set(&settings)
+		}
+		var tally Tally
+		for step := range 9 {
+			cuts := []int{0, 1, 2}
+			if c.name == "moved" && step > 4 {
+				cuts = []int{0, 0, 2}
+			}
+			tally.Step(Metrics{Step: step, Cuts: cuts})
+		}
+		for _, e := range c.events {
+			tally.Event(e)
+		}
+		order, err := schedule.New(schedule.Kind1F1B, 2, 1, 2)
+		expect.OK(t, err)
+		table := cost.Table{Layers: make([]cost.Layer, settings.Layers())}
+		for l := range table.Layers {
+			table.Layers[l].Forward = 1e-3
+		}
+		table.Layers[len(table.Layers)-1].Forward = 1e-3 * c.head
+		tally.Costs(profile.Phase{Phase: cost.Phase{Steps: 9, Table: table}, Run: &profile.Run{Layout: layout.New(c.cuts, order, 1, mesh.StageMajor)}})
+		if got := tally.Stayed(settings); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
