@@ -24,7 +24,7 @@ func (w Worths) Verdicts() []string {
 			sentence = w.verdict(moved) + "; " + w.same(group)
 		case len(group) == 1 && w.of[group[0]] != nil:
 			lines := append([]string{Headline(*w.of[group[0]], w.runs[group[0]].packing() != nil)}, w.notes[group[0]]...)
-			sentence = strings.Join(lines, ". ")
+			sentence = strings.Join(lines, "; ")
 		default:
 			continue
 		}

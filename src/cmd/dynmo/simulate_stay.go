@@ -26,7 +26,7 @@ func stayed(s *study.Stay, o study.Options) *simStay {
 	case study.Brief:
 		why = "the run has one step, and layers move after a step"
 	case study.Grain:
-		why = fmt.Sprintf("grain: the slowest stage of the best cuts takes %s of a microbatch, the mean %s, %s alone %s; only finer layers could be shared out (see dynmo plan)",
+		why = fmt.Sprintf("grain: the slowest stage of the best cuts takes %s of a microbatch, the mean %s, %s alone %s; only finer layers could be shared out: use fewer stages, model.grain = half or more model.head_shards (see dynmo plan)",
 			duration(s.Slowest), duration(s.Mean), cmp.Or(s.Layer, "one layer"), duration(s.Seconds))
 	case study.Ceiling:
 		why = fmt.Sprintf("ceiling: the cuts are within %s of the best that were found", gain)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"dynmo/src/comm/mpi"
 	"dynmo/src/nodebench"
@@ -47,6 +48,10 @@ func (w *watcher) sumUp(out train.Outcome, failed error) {
 	fmt.Fprintf(w.out, "measured step, median: %s\n", measuredSteps(s, s.Worth.Moved))
 }
 
+// leastWatched is the shortest run whose host is judged: the system counts CPU time in
+// ticks of 10 ms.
+const leastWatched = time.Second
+
 // doubt says why the run's times on a clock mean nothing, "" if nothing is known against
 // them: on the wall clock, ranks waited for cores.
 func (w *watcher) doubt(clock string) string {
@@ -60,7 +65,10 @@ func (w *watcher) doubt(clock string) string {
 	if !mpi.Launched() {
 		threads *= w.settings.Parallel.Stages * w.settings.Parallel.Replicas
 	}
-	if others, cores := w.host.Others(); cores > 0 && nodebench.Busy(others, cores, threads) {
+	if w.took < leastWatched {
+		return ""
+	}
+	if others, cores := w.host.Others(); nodebench.Busy(others, cores, threads) {
 		return fmt.Sprintf("other processes and ranks took %.1f of the %d cores of rank 0's host, and clock=wall counts waits for a core. Use run.clock = virtual, or a host at rest",
 			others, cores)
 	}

@@ -69,7 +69,7 @@ func TestWideTable(t *testing.T) {
 		args []string
 		more []string // columns that only --wide has
 	}{
-		{nil, []string{"imbalance", "balancing", "ceiling"}},
+		{nil, []string{"imbalance", "balancing", "headroom"}},
 		{[]string{"--phases"}, []string{"bottleneck", "to first"}},
 	} {
 		args := append([]string{"table", dir}, c.args...)
