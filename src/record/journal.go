@@ -48,6 +48,7 @@ type Journal struct {
 	pending *Event // the last decision, until its effect is measured
 	same    int    // steps since the layout changed
 	traced  int    // timelines so far
+	slow    stragglerLog
 
 	began    time.Time
 	first    int          // step, -1 until there is one

@@ -18,10 +18,39 @@ func (s Straggler) String() string {
 	return fmt.Sprintf("rank %d (host %s) is a straggler: it takes %.1f times as long as others for the same work", s.Rank, s.Host, 1/s.Score)
 }
 
-// stragglers tells of ranks that have become slower than the others, or are so no longer.
+const (
+	// stragglerLines is how many changes of stragglers the log says in a row. Ranks that
+	// share cores change every few reports, for as long as the run lasts.
+	stragglerLines = 8
+	// stragglerPause is how many steps without a change let the log speak again: a hundred
+	// reports of profile.Stragglers.
+	stragglerPause = 1000
+)
+
+// stragglerLog limits what the log says of stragglers. Events are not limited.
+type stragglerLog struct{ changes, last int }
+
+// line returns the log's line for a change after a step, "" for none.
+func (l *stragglerLog) line(step int, s Straggler) string {
+	if step-l.last > stragglerPause {
+		l.changes = 0
+	}
+	l.changes, l.last = l.changes+1, step
+	switch {
+	case l.changes < stragglerLines:
+		return fmt.Sprintf("step %d: %v", step, s)
+	case l.changes == stragglerLines:
+		return fmt.Sprintf("step %d: %v; stragglers come and go, as they do where ranks share cores: later changes are only in events.jsonl", step, s)
+	}
+	return ""
+}
+
+// stragglers records ranks that have become slower than the others, or are so no longer.
 func (j *Journal) stragglers(d Done) error {
 	for _, s := range d.Stragglers {
-		j.observe.Say(fmt.Sprintf("step %d: %v", d.Step, s))
+		if line := j.slow.line(d.Step, s); line != "" {
+			j.observe.Say(line)
+		}
 		detail := map[string]any{"rank": s.Rank, "host": s.Host, "score": s.Score}
 		if s.Over {
 			detail["over"] = true
