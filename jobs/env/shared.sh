@@ -6,5 +6,12 @@
 # Ranks that wait give their core to others.
 export OMPI_MCA_mpi_yield_when_idle=1
 
+# Open MPI 4.1 names its shared memory /dev/shm/vader_segment.HOST.UID.JOB.RANK, where JOB
+# is a hash of Slurm's job and step. Containers or clusters that share a host, its /dev/shm
+# and its name can thus write into each other's ranks: these die of SIGSEGV in MPI_Init or
+# hang in the first collective. Give each a /dev/shm of its own (Slurm's job_container/tmpfs
+# does), or leave shared memory out:
+# export OMPI_MCA_btl=self,tcp
+
 # Containers and hardened kernels do not let a process read another's memory.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none

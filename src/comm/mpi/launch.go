@@ -40,7 +40,7 @@ func checkAlone(size int, getenv func(string) string) error {
 		}
 		if meant > 1 {
 			return LaunchError{fmt.Errorf("mpi: the world has 1 rank although %s=%d: the launcher and this MPI library "+
-				"do not find each other (PMIx missing?); try `srun --mpi=pmix`, or mpirun of the same MPI", name, meant)}
+				"do not find each other; try `srun --mpi=pmix`, with MPICH `srun --mpi=pmi2`, or mpirun of the same MPI", name, meant)}
 		}
 		return nil
 	}
