@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # All that needs a GPU, in two calls of under ten minutes each. The first builds the
-# kernels, checks them (conformance at real widths, memory) and times them; the second times
+# kernels where there is nvcc, else takes those of the pack, checks them (conformance at real widths, memory) and times them; the second times
 # training steps and PyTorch beside them, and checks what is left. Either may be the only one.
 #
 #   bench/gpu.sh prepare     on a machine with Go, nvcc and Open MPI: build/gpu/pack.tar.gz,
-#                            all that is made of Go, and the libraries that it needs
+#                            all that is made of Go, the kernels for ARCHS (80 90), and the
+#                            libraries that they need
 #   bench/gpu.sh first OUT
-#   bench/gpu.sh second OUT  on a machine with a GPU, nvcc and python3, which needs
-#                            nothing else: the repository with that file
+#   bench/gpu.sh second OUT  on a machine with a GPU and python3, and nvcc or the Python
+#                            packages of cuBLASLt and cuSPARSE: the repository with that file
 #   bench/gpu.sh run OUT PART...
 #                            build and these parts of either call
 #
@@ -38,6 +39,14 @@ ours() {
 	export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 	export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
 	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PMIX_MCA_pcompress_base_silence_warning=1
+	export PRTE_PREFIX=$pack PMIX_PREFIX=$pack
+	if [ -z "${DYNMO_CUDA_LIBRARY:-}" ] && ! toolkit; then # the pack's kernels, over NVIDIA's Python packages
+		for library in cublas:libcublasLt.so cusparse:libcusparse.so; do
+			library=$(wheel "${library%:*}" "${library#*:}")
+			[ -z "$library" ] || LD_LIBRARY_PATH+=":$(dirname "$library")"
+		done
+		DYNMO_CUDA_LIBRARY=$pack/lib/libdynmo_cuda.so
+	fi
 	export DYNMO_CUDA_LIBRARY=${DYNMO_CUDA_LIBRARY:-$PWD/lib/libdynmo_cuda.so}
 	if [ -z "${DYNMO_NCCL_LIBRARY:-}" ] && [ -n "$(wheel nccl libnccl.so)" ]; then
 		export DYNMO_NCCL_LIBRARY=$(wheel nccl libnccl.so)
@@ -98,30 +107,33 @@ part() {
 }
 
 # first and second: the parts of a call, what is worth most first. What is timed, or looks
-# at how much memory is free, has the machine to itself.
+# at how much memory is free, has the machine to itself. The limits of the first, with the
+# build, and of the second, without, add up to 570 s: where the second has to build, the
+# last parts may have no time.
 first() {
-	part doctor 20
+	part doctor 10
 	part conformance 110
-	part kernels 120
-	part sparse 120
-	part device 20
-	part memcheck_f32 200 &
-	part memcheck_bf16 200 &
+	part kernels 100
+	part device 10
+	part memcheck_f32 100 &
+	part memcheck_bf16 100 &
 	wait_parts
+	part sparse 90
 }
 second() {
-	part step 50
-	part operations 120
+	part step 45
+	part nccl 25
+	part operations 100
 	part pytorch 130
-	part graphs 60
-	part profiler 60
-	part profile 40
-	part nccl 30
-	part pruned 50
-	part placement 120 &
-	part ranks 120 &
-	part racecheck_f32 150 &
-	part racecheck_bf16 150 &
+	part placement 80 &
+	part ranks 80 &
+	wait_parts
+	part graphs 40
+	part profile 25
+	part pruned 30
+	part profiler 35
+	part racecheck_f32 60 &
+	part racecheck_bf16 60 &
 	wait_parts
 }
 
@@ -145,7 +157,7 @@ call() {
 	python3 bench/gpu_clocks.py >"$out/clocks.csv" 2>/dev/null &
 	sampler=$!
 	trap "kill $sampler 2>/dev/null || true" EXIT
-	part build 200
+	part build 150
 	for name; do
 		"$name"
 	done
@@ -175,8 +187,6 @@ missing() {
   a GPU whose driver starts (libcuda.so.1, cuInit)"
 	[ -f "$archive" ] || list+="
   $archive: bench/gpu.sh prepare makes it on a machine with Go"
-	emulated || toolkit || list+="
-  nvcc and its headers: set CUDA_HOME"
 	command -v python3 >/dev/null || list+="
   python3"
 	[ -z "$list" ] || { say "bench/gpu.sh: missing:$list"; exit 2; }

@@ -13,6 +13,8 @@ prepare() {
 	cuda_go
 	go build -trimpath -tags mpi -ldflags '-s -w' -o "$pack/bin/dynmo" ./src/cmd/dynmo
 	go build -trimpath -tags 'mpi cuda' -ldflags '-s -w' -o "$pack/bin/dynmo-cuda" ./src/cmd/dynmo
+	cuda_library
+	cp lib/libdynmo_cuda.so "$pack/lib/"
 	for what in kernel/cuda device/cuda comm/nccl train; do
 		go test -c -trimpath -tags 'mpi cuda' -ldflags '-s -w' -o "$pack/bin/${what//\//-}.test" "./src/$what"
 	done
@@ -25,22 +27,27 @@ prepare() {
 	rm -rf "$pack"
 }
 
-# pack_mpi takes mpirun and what it loads, but for the networks between hosts.
+# pack_mpi takes mpirun and what it loads, but for the networks between hosts. Open MPI 5
+# may have all its plugins in its library, and its mpirun starts prterun and prted.
 pack_mpi() {
-	local plugins help
+	local program plugins help
 	plugins=$(ompi_info --path pkglibdir --parsable | sed -n 's/^path:pkglibdir://p' | head -n 1)
 	help=$(ompi_info --path pkgdatadir --parsable | sed -n 's/^path:pkgdatadir://p' | head -n 1)
-	cp -L "$(command -v mpirun)" "$pack/bin/mpirun"
-	cp -L "$plugins"/mca_*.so "$pack/openmpi"
+	for program in mpirun prterun prted; do
+		! command -v "$program" >/dev/null || cp -L "$(command -v "$program")" "$pack/bin/"
+	done
+	find -L "$plugins" -maxdepth 1 -name 'mca_*.so' -exec cp -L -t "$pack/openmpi" {} +
 	rm -f "$pack"/openmpi/*_{ucx,ofi,openib,psm,psm2,usnic,monitoring,tm,slurm}*.so
-	cp -L "$help"/*.txt "$pack/share"
+	find -L "$help" -maxdepth 1 -name '*.txt' -exec cp -L -t "$pack/share" {} +
+	say "Open MPI: $(ls "$pack/bin" | grep -cE '^(mpirun|prterun|prted)$') programs, $(ls "$pack/openmpi" | wc -l) plugins of $plugins"
 }
 
 # pack_libraries takes what the programs are linked with, but for the C library
-# and the driver, which are the other machine's.
+# and the driver, which are the other machine's. So are cuBLASLt and cuSPARSE, which are
+# hundreds of megabytes: the kernels' library finds them in a toolkit or in Python packages.
 pack_libraries() {
 	local library
-	ldd "$pack"/bin/* "$pack"/openmpi/*.so 2>/dev/null | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
+	ldd "$pack"/bin/* $(ls "$pack"/openmpi/*.so 2>/dev/null) 2>/dev/null | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
 		grep -vE '/(lib(c|m|dl|rt|pthread|resolv|util)\.so|ld-linux|libcuda|libnvidia|libstdc)' |
 		while read -r library; do
 			cp -L "$library" "$pack/lib/"

@@ -157,7 +157,8 @@ __device__ __forceinline__ void accumulate(float (&sum)[HS / 8][4], const score_
 	for (int i = 0; i < QUERIES / 16; i++) multiply<HS, 1>(sum, a[i], tile.by_rows(16 * i, 0), true);
 }
 
-/* Adds the block's part of dq to what the blocks of keys before have added. */
+/* Adds the block's part of dq to what the blocks of keys before have added. When the group
+ * has met here, none of its products reads ds any more: make_dq writes there afterwards. */
 template <int HS>
 __device__ __forceinline__ void add_in_order(float (&dq)[HS / 8][4], query_sums to, size_t tile, int block, bool last,
 	int group) {
