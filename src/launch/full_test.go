@@ -36,6 +36,15 @@ func (d *tight) Alloc(bytes int64) (tensor.Mem, error) {
 	return d.Device.Alloc(bytes)
 }
 
+// Memory is a GPU's: a number of times less is free than nothing, so that no stage fits.
+func (d *tight) Memory() (free, total int64, err error) {
+	if d.within == "Memory" && d.times > 0 {
+		d.times--
+		return -d.Used() - d.Kept(), 0, nil
+	}
+	return 1 << 40, 1 << 40, nil
+}
+
 // refusals are what is told of moves that could not be had.
 type refusals struct {
 	run
@@ -94,7 +103,7 @@ func tightRun(t *testing.T, c config.Config, within string, times int, balancer 
 // TestNoMemoryForAMove: a rank has no memory for a layer, or none for what runs its next
 // stage: the move is given up on all ranks, which is told once, and training goes on, with
 // later moves, to every loss, norm and weight of an undisturbed run; so it is where ranks
-// would leave.
+// would leave, and where a GPU has less memory than its next stage will take.
 func TestNoMemoryForAMove(t *testing.T) {
 	c := small(t)
 	c.Dynamic.Kind, c.Train.Steps = "none", 8
@@ -107,11 +116,13 @@ func TestNoMemoryForAMove(t *testing.T) {
 		name, within     string
 		stages, replicas int
 		shrinks          map[int]int
+		why              string
 	}{
-		{"layer", "model.Restore", 3, 1, nil},
-		{"buffers", "pipeline.New", 3, 1, nil},
-		{"layer of one replica", "model.Restore", 2, 2, nil},
-		{"leaving", "model.Restore", 4, 1, map[int]int{0: 2}},
+		{"layer", "model.Restore", 3, 1, nil, "out of memory"},
+		{"buffers", "pipeline.New", 3, 1, nil, "out of memory"},
+		{"layer of one replica", "model.Restore", 2, 2, nil, "out of memory"},
+		{"leaving", "model.Restore", 4, 1, map[int]int{0: 2}, "out of memory"},
+		{"leaving a full GPU", "Memory", 4, 1, map[int]int{0: 2}, "GiB of the GPU, which has"},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			expect.NewFault(t, "F20", "")
@@ -123,7 +134,7 @@ func TestNoMemoryForAMove(t *testing.T) {
 			if at := out.difference(alone(d.replicas)); at != "" {
 				t.Errorf("differs from one stage at %s", at)
 			}
-			if len(out.refused) != 1 || !strings.Contains(out.refused[0], ": rank 1 (host ") || !strings.Contains(out.refused[0], "out of memory") || out.warned != 1 {
+			if len(out.refused) != 1 || !strings.Contains(out.refused[0], ": rank 1 (host ") || !strings.Contains(out.refused[0], d.why) || out.warned != 1 {
 				t.Errorf("%q and %d warnings, want one that names rank 1", out.refused, out.warned)
 			}
 			if out.moves == 0 {

@@ -18,6 +18,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/comm/mpi"
+	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/fault"
@@ -323,18 +324,29 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err = errors.Join(unplanned, err, failed); err != nil {
 		mine.Error = err.Error()
 	}
-	if have.gpu == "" {
+	if mine.Bounds = have.bounds; have.gpu == "" {
 		mine.Bounds = bounds(os.DirFS("/"), os.Getpid())
 	}
 	all, err := meet(early, mine)
 	if err != nil {
 		return nil, err
 	}
-	if err := fit(early, all, byRank(grid(c), stages)); err != nil {
+	byGPU, shared, err := gpuRanks(c, early, all)
+	if err != nil {
 		return nil, err
 	}
-	gpus, shared, err := gpuRanks(c, early, all)
-	if err != nil {
+	by, onHost := carrierOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
+	carried := func(stages, replicas int) int64 {
+		if by != gpus {
+			return 0
+		}
+		return nccl.NeedsOf(stages, replicas, onHost, c.Comm.NcclCTAs).Bytes
+	}
+	needs := byRank(grid(c), stages)
+	for rank := range needs {
+		needs[rank] += carried(c.Parallel.Stages, c.Parallel.Replicas)
+	}
+	if err := fit(early, all, needs); err != nil {
 		return nil, err
 	}
 	clock := have.clock
@@ -343,7 +355,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
-	transport, makeTransport, err := deviceTransport(c, dev, stream, t.Size(), slices.Max(slices.Collect(maps.Values(perHost(early)))), shared || !alone(t))
+	transport, makeTransport, err := deviceTransport(c, by, dev, stream, onHost)
 	if err := train.Agree(early, err, true); err != nil {
 		return nil, err
 	}
@@ -361,7 +373,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	var joules func() float64
 	var unmetered error
 	if have.gpu != "" {
-		gpu, unmetered = newEnergy(have.gpu, len(gpus[have.gpu]))
+		gpu, unmetered = newEnergy(have.gpu, len(byGPU[have.gpu]))
 		joules = gpu.joules
 	}
 	terms, err := leaving(c, early)
@@ -370,7 +382,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	r, err := train.New(train.Setup{
 		Config: c, Terms: terms, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, Before: before,
+		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, Carried: carried, Before: before,
 	})
 	if err != nil {
 		return nil, err

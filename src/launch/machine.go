@@ -27,6 +27,7 @@ const nullRate = 5e10
 type machine struct {
 	kernels string        // everything that the bits of results depend on: backend, instruction-set path, libraries
 	gpu     string        // which GPU it is; "" if none
+	bounds  []bound       // on the memory of the GPU
 	clock   *device.Clock // that the device has; nil where any will do
 	open    func(*device.Clock) (device.Device, kernel.Backend)
 }
@@ -70,8 +71,13 @@ func newGPU(c config.Config) (machine, error) {
 	if err != nil {
 		return machine{}, err
 	}
+	free, _, err := dev.Memory()
+	if err != nil {
+		return machine{}, err
+	}
+	gpu := dev.Describe()
 	return machine{
-		kernels: backend.Identity(), gpu: dev.Describe().UUID, clock: clock,
+		kernels: backend.Identity(), gpu: gpu.UUID, bounds: []bound{{gpu.UUID, free}}, clock: clock,
 		open: func(*device.Clock) (device.Device, kernel.Backend) { return dev, backend },
 	}, nil
 }
@@ -102,14 +108,34 @@ func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[stri
 	return ranks, shared, nil
 }
 
-// deviceTransport returns the name of the transport of GPUs' memory between ranks,
-// and a function that makes it; neither on a CPU, or for one rank, with up to onHost ranks on
-// a host. NCCL needs a GPU for every rank. The error is that of a library that is not here.
-func deviceTransport(c config.Config, dev device.Device, stream device.Stream, ranks, onHost int, shared bool) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
+// carrier is what carries the memory of GPUs between ranks.
+type carrier int
+
+const (
+	nothing carrier = iota // there are no GPUs, or there is one rank
+	hosts                  // host memory
+	gpus                   // NCCL, which needs a GPU for every rank
+)
+
+// carrierOf returns the carrier of a run whose ranks may share GPUs, or a process.
+func carrierOf(c config.Config, ranks int, shared bool) carrier {
 	switch {
-	case dev.Space() == tensor.Host, ranks == 1:
-		return "", nil, nil
+	case c.Device.Kind != "cuda", ranks == 1:
+		return nothing
 	case c.Comm.Carrier == "host", c.Comm.Carrier == "auto" && shared:
+		return hosts
+	}
+	return gpus
+}
+
+// deviceTransport returns the name of the transport of GPUs' memory between ranks,
+// and a function that makes it; neither where there is none, with up to onHost ranks on
+// a host. The error is that of a library that is not here.
+func deviceTransport(c config.Config, by carrier, dev device.Device, stream device.Stream, onHost int) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
+	switch by {
+	case nothing:
+		return "", nil, nil
+	case hosts:
 		return "host memory", comm.Staged(dev, stream), nil
 	}
 	version, err := nccl.Version()

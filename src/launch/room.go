@@ -112,7 +112,11 @@ func fit(world *comm.Group, all []arrival, needs []int64) error {
 		for _, b := range a.Bounds {
 			host := world.Peer(rank).Host
 			if s := sums[key{host, b.Name}]; s.need > s.room {
-				return train.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more hosts, or less of "+
+				more := "hosts"
+				if a.GPU != "" {
+					more = "parallel.stages"
+				}
+				return train.Input(fmt.Errorf("memory: ranks on host %s (%d) need %s, %s are available (%s): wanted more "+more+", or less of "+
 					"model.blocks, model.hidden, model.vocab, model.sequence or parallel.microbatch_size",
 					host, s.ranks, gib(s.need), gib(s.room), b.Name))
 			}

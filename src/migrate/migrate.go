@@ -109,7 +109,6 @@ type mover struct {
 	x       *model.Exec
 	s       *model.Stage
 	arrived map[int]*model.Layer // that there is room for, by chain position
-	lacking error                // the first layer there was no room for
 	needed  parts                // whose memory the next step reads
 	rest    *Rest
 }
@@ -142,8 +141,8 @@ func (m *mover) prepare(move layout.Move) error {
 	}
 	l, err := model.Restore(m.Config, sections, m.x.Device, m.x.Backend.DType())
 	if err != nil {
-		if m.lacking == nil {
-			m.lacking = err // agree says so on all stages
+		if m.Lacking == nil {
+			m.Lacking = err // agree says so on all stages
 		}
 		return nil
 	}
@@ -164,7 +163,7 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 			}
 		}
 	}
-	if m.lacking != nil {
+	if m.Lacking != nil {
 		lacking[0] = 1
 	}
 	sum := func(a, b int64) int64 { return a + b }
@@ -180,7 +179,7 @@ func (m *mover) agree(behind bool) ([]int64, error) {
 	for _, l := range m.arrived {
 		l.Free()
 	}
-	return nil, &NoRoomError{m.lacking}
+	return nil, &NoRoomError{m.Lacking}
 }
 
 // transfer notes the sections of a layer that lie in memory and move, those that only the

@@ -19,6 +19,7 @@ type Plan struct {
 	Layers []int         // that this rank has to have, ascending
 	Config model.Config  // of the model as this rank has it then
 
+	Lacking error             // why this rank has no room for its layers; nil: it has, or Begin finds out
 	Alike   *comm.Group       // the ranks that move or stay together; nil: the group
 	Reached func(fault.Phase) // unless nil called in every phase
 }

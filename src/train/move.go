@@ -34,7 +34,7 @@ func (r *Rank) moveAcross(w elastic.World, m profile.Measurement, present, next 
 	if err != nil {
 		return w, s, nil, err
 	}
-	p.Reached = reached
+	p.Reached, p.Lacking = reached, r.lacks(present.World(w.All.Rank()), m, next)
 	s, rest, err := migrate.Begin(w.All, p, r.x, s, false)
 	if err == nil {
 		err = rest.Settle()
