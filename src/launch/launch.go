@@ -18,7 +18,6 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/comm/local"
 	"dynmo/src/comm/mpi"
-	"dynmo/src/comm/nccl"
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/fault"
@@ -287,15 +286,6 @@ func onRank(c config.Config, t comm.Transport, h Hooks, post *comm.Post, open fu
 	return out, nil
 }
 
-// byRank returns for every rank what its stage has.
-func byRank(m mesh.Mesh, stages []int64) []int64 {
-	ranks := make([]int64, m.Stages*m.Replicas)
-	for rank := range ranks {
-		ranks[rank] = stages[m.Stage(rank)]
-	}
-	return ranks
-}
-
 // rank is a rank that is ready to train.
 type rank struct {
 	*train.Rank
@@ -336,17 +326,8 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 		return nil, err
 	}
 	by, onHost := carrierOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
-	carried := func(stages, replicas int) int64 {
-		if by != gpus {
-			return 0
-		}
-		return nccl.NeedsOf(stages, replicas, onHost, c.Comm.NcclCTAs).Bytes
-	}
-	needs := byRank(grid(c), stages)
-	for rank := range needs {
-		needs[rank] += carried(c.Parallel.Stages, c.Parallel.Replicas)
-	}
-	if err := fit(early, all, needs); err != nil {
+	carried := carriedBytes(c, by, onHost)
+	if err := fit(early, all, byRank(grid(c), stages, carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
 		return nil, err
 	}
 	clock := have.clock

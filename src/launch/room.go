@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"dynmo/src/comm"
+	"dynmo/src/comm/nccl"
+	"dynmo/src/config"
+	"dynmo/src/mesh"
 	"dynmo/src/train"
 )
 
@@ -123,6 +126,26 @@ func fit(world *comm.Group, all []arrival, needs []int64) error {
 		}
 	}
 	return nil
+}
+
+// byRank returns for every rank what its stage has, and what every rank has besides.
+func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
+	ranks := make([]int64, m.Stages*m.Replicas)
+	for rank := range ranks {
+		ranks[rank] = stages[m.Stage(rank)] + besides
+	}
+	return ranks
+}
+
+// carriedBytes returns a function that says how many bytes of its GPU the carrier takes of
+// each rank of a mesh, with up to onHost ranks on a host.
+func carriedBytes(c config.Config, by carrier, onHost int) func(stages, replicas int) int64 {
+	return func(stages, replicas int) int64 {
+		if by != gpus {
+			return 0
+		}
+		return nccl.NeedsOf(stages, replicas, onHost, c.Comm.NcclCTAs).Bytes
+	}
 }
 
 // gib returns bytes for people.
