@@ -1,5 +1,5 @@
 # Every target is a command of build.sh; see `./build.sh help`.
-commands = build cuda deps demo test test-long bench clean
+commands = help deps build cuda demo demo-bpe test test-long test-slurm bench env clean
 
 .PHONY: $(commands) format
 $(commands):

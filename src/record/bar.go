@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -14,10 +15,11 @@ import (
 // patience is how long work goes on without a word: people wait so long.
 const patience = 2 * time.Second
 
-// Bar tells people on a terminal that work goes on, and how far it is, once it has
+// Bar tells people on a terminal that work goes on, how far it is and how long it will take, once it has
 // taken two seconds. Elsewhere it is silent. A nil Bar is too.
 type Bar struct {
 	what        string
+	began       time.Time
 	done, total atomic.Int64
 	stop        chan struct{}
 	once        sync.Once
@@ -38,7 +40,7 @@ func NewBar(out *os.File, what string) *Bar {
 }
 
 func newBar(out io.Writer, what string, after time.Duration) *Bar {
-	b := &Bar{what: what, out: out, stop: make(chan struct{})}
+	b := &Bar{what: what, began: time.Now(), out: out, stop: make(chan struct{})}
 	b.ended.Go(func() { b.run(after) })
 	return b
 }
@@ -71,7 +73,7 @@ func (b *Bar) draw() {
 			progressbar.OptionClearOnFinish(),
 		}
 		if known {
-			b.bar = progressbar.NewOptions64(total, append(options, progressbar.OptionShowCount())...)
+			b.bar = progressbar.NewOptions64(total, append(options, progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))...)
 		} else {
 			b.bar = progressbar.NewOptions64(-1, options...)
 		}
@@ -81,8 +83,13 @@ func (b *Bar) draw() {
 		_ = b.bar.RenderBlank()
 		return
 	}
+	done := min(b.done.Load(), total)
+	if done > 0 {
+		left := time.Since(b.began).Seconds() / float64(done) * float64(total-done)
+		b.bar.Describe(fmt.Sprintf("%s, about %s left", b.what, Duration(left)))
+	}
 	b.bar.ChangeMax64(total)
-	_ = b.bar.Set64(min(b.done.Load(), total-1)) // at the total it would end by itself
+	_ = b.bar.Set64(min(done, total-1)) // at the total it would end by itself
 }
 
 // Show says that so much of all is done. It may be called by any goroutine.

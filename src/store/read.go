@@ -101,6 +101,15 @@ func Open(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
+// Bytes returns the length of all files together.
+func (c *Checkpoint) Bytes() int64 {
+	bytes := int64(0)
+	for _, f := range c.Files {
+		bytes += f.Bytes
+	}
+	return bytes
+}
+
 // Verify reads all files and compares their hashes.
 func (c *Checkpoint) Verify() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Files)) {

@@ -103,13 +103,13 @@ Exit status: 0 all is whole; 2 something is damaged, and a line says what.`,
 					return usageError{fmt.Errorf("%s: %w", f.Name, err)}
 				}
 			}
-			file, _, err := input.Regular(args[0], input.Unbound)
+			file, size, err := input.Regular(args[0], input.Unbound)
 			if err != nil {
 				return err
 			}
 			defer file.Close()
 			h := sha256.New()
-			bytes, err := io.Copy(h, file)
+			bytes, err := io.Copy(io.MultiWriter(h, &shownBytes{bar: barOf(c), total: size}), file)
 			if err != nil {
 				return err
 			}

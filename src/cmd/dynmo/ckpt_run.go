@@ -45,17 +45,19 @@ func verifyCheckpoints(c *cobra.Command, dir string) error {
 	if len(list)+len(damaged) == 0 {
 		return usageError{noCheckpoint(dir)}
 	}
+	done, total := int64(0), int64(0)
 	for _, one := range list {
+		total += one.Bytes()
+	}
+	for _, one := range list {
+		barOf(c).Show(done, total)
+		done += one.Bytes()
 		if err := one.Restore(); err != nil {
 			damaged = append(damaged, err)
 			continue
 		}
-		bytes := int64(0)
-		for _, f := range one.Files {
-			bytes += f.Bytes
-		}
 		if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: whole: %d steps done, %d layers, %d files, %d bytes\n",
-			input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), bytes); err != nil {
+			input.Visible(one.Dir), one.Step, one.Layers, len(one.Files), one.Bytes()); err != nil {
 			return err
 		}
 	}

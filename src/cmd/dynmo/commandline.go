@@ -1,6 +1,11 @@
 package main
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"dynmo/src/config"
+)
 
 // commandLine joins words to a line that a shell splits into the same words.
 func commandLine(words []string) string {
@@ -18,4 +23,29 @@ func commandLine(words []string) string {
 func isSpecial(r rune) bool {
 	plain := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_=+,./:@%", r)
 	return !plain
+}
+
+// setWords returns the words of a command line that give settings.
+func setWords(sets []string) []string {
+	var words []string
+	for _, set := range sets {
+		words = append(words, "--set", set)
+	}
+	return words
+}
+
+// resumeCommand returns the command line with which a stopped run goes on. again are the
+// words that started its training, and dir is its directory. A launcher's own options are
+// not known to a rank, only how many ranks it started.
+func resumeCommand(again []string, dir string, c config.Config, getenv func(string) string) string {
+	ranks := fmt.Sprint(c.Parallel.Stages * c.Parallel.Replicas)
+	var words []string
+	switch {
+	case getenv("OMPI_COMM_WORLD_SIZE") != "":
+		words = []string{"mpirun", "-n", ranks}
+	case getenv("SLURM_PROCID") != "" && getenv("PMIX_RANK")+getenv("PMI_RANK") != "":
+		words = []string{"srun", "-n", ranks}
+	}
+	words = append(append(words, again...), "--run-dir", dir, "--resume")
+	return commandLine(words)
 }

@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"dynmo/src/config"
+)
 
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
@@ -13,6 +18,28 @@ func TestCommandLine(t *testing.T) {
 	} {
 		if got := commandLine(c.words); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+func TestResumeCommand(t *testing.T) {
+	c := config.Default()
+	c.Parallel.Stages, c.Parallel.Replicas = 2, 3
+	again := append([]string{"bin/dynmo", "train", "run.toml"}, setWords([]string{"run.name=my run"})...)
+	const want = "bin/dynmo train run.toml --set 'run.name=my run' --run-dir runs/a --resume"
+	for prefix, set := range map[string][]string{
+		"":             {},
+		"mpirun -n 6 ": {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_PROCID"}, // in a job of Slurm's
+		"srun -n 6 ":   {"SLURM_PROCID", "PMIX_RANK"},
+	} {
+		getenv := func(name string) string {
+			if slices.Contains(set, name) {
+				return "6"
+			}
+			return ""
+		}
+		if got := resumeCommand(again, "runs/a", c, getenv); got != prefix+want {
+			t.Errorf("got %s, want %s%s", got, prefix, want)
 		}
 	}
 }

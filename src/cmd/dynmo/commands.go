@@ -26,6 +26,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(trainCommand(), profileCommand(), planCommand(), simulateCommand(), balanceCommand(), benchCommand(), ckptCommand(), sampleCommand(), dataCommand(), tableCommand(), reportCommand(), doctorCommand(), versionCommand(), configTopic())
 	wanting(root)
 	watched(root)
+	addHelp(root)
 	addCompletion(root)
 	return root
 }

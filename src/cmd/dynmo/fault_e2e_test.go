@@ -142,6 +142,7 @@ func TestTrainStoppedRank(t *testing.T) {
 // mpirun, asked itself, asks the ranks a second later, kills them another
 // second later, and ends with a status of its own, 1.
 func TestTrainStops(t *testing.T) {
+	resumes := regexp.MustCompile(`\nto go on: (mpirun -n 4 )?\S+ train run\.toml .* --run-dir run --resume\n`)
 	for _, c := range []struct {
 		name   string
 		w      world
@@ -183,6 +184,9 @@ func TestTrainStops(t *testing.T) {
 			}
 			if want := fmt.Sprintf("dynmo: %s after step %d of 1000000\n", c.cause, len(list)); !strings.Contains(e.stderr, want) || len(e.errors()) != 1 {
 				t.Errorf("want %q, got %s", want, e.stderr)
+			}
+			if c.status == exitStopped && !resumes.MatchString(e.stderr) {
+				t.Errorf("no command that resumes the run in %s", e.stderr)
 			}
 			weights(t, e)
 			if want := fmt.Sprintf("%d steps, ", len(list)); !strings.HasPrefix(e.stdout, want) {

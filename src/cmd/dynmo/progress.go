@@ -44,6 +44,18 @@ func watched(c *cobra.Command) {
 	}
 }
 
+// shownBytes is a writer that shows on a bar how many of a total of bytes it was given.
+type shownBytes struct {
+	bar         *record.Bar
+	done, total int64
+}
+
+func (w *shownBytes) Write(p []byte) (int, error) {
+	w.done += int64(len(p))
+	w.bar.Show(w.done, w.total)
+	return len(p), nil
+}
+
 // ahead does something before it writes.
 type ahead struct {
 	io.Writer

@@ -16,6 +16,7 @@ import (
 	"dynmo/src/comm/mpi"
 	"dynmo/src/config"
 	"dynmo/src/fault"
+	"dynmo/src/input"
 	"dynmo/src/launch"
 	"dynmo/src/record"
 	"dynmo/src/train"
@@ -74,7 +75,7 @@ checkpoints are kept).`,
 			if err := useGPU(settings.Device.Kind); err != nil {
 				return refuse(c, err)
 			}
-			return runTraining(c, settings, records, wanted)
+			return runTraining(c, settings, records, wanted, append([]string{os.Args[0], "train", args[0]}, setWords(sets)...))
 		},
 	}
 	c.SetFlagErrorFunc(refuse)
@@ -111,8 +112,8 @@ func leaveItToRank0(err error) {
 	}
 }
 
-// runTraining trains.
-func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault) error {
+// runTraining trains. again is the command line that trains so, without the run directory.
+func runTraining(c *cobra.Command, settings config.Config, records runDirectory, wanted *fault.Fault, again []string) error {
 	from, err := records.from(settings.Run.Name)
 	if err != nil {
 		leaveItToRank0(err)
@@ -142,6 +143,9 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 			_ = watch.close() // asked again below
 			end(c, out, settings.Train.Steps, context.Cause(ctx))
 			watch.sumUp(out, nil)
+			if out.Stopped && out.Next == nil && watch.dir != "" && out.Saved == out.Steps {
+				fmt.Fprintf(c.ErrOrStderr(), "to go on: %s\n", input.Visible(resumeCommand(again, watch.dir, settings, os.Getenv)))
+			}
 		},
 		Fail: func(err error) int {
 			_ = watch.close() // err is the cause

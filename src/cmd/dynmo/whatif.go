@@ -129,10 +129,7 @@ func (e otherModel) Error() string { return string(e) }
 // remedy returns the command that makes costs for the settings, measured or estimated as
 // those of a table.
 func (w *whatIf) remedy(file string, t cost.Table) string {
-	words := []string{"dynmo", "profile", file}
-	for _, set := range w.sets {
-		words = append(words, "--set", set)
-	}
+	words := append([]string{"dynmo", "profile", file}, setWords(w.sets)...)
 	if t.Clock == roofline.Clock {
 		words = append(words, "--estimate", t.Device)
 	}

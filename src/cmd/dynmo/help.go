@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// tasks group the commands in the help, by what a user wants to do. Each has one example.
+var tasks = []struct{ id, title, commands string }{
+	{"train", "Train:  dynmo train jobs/demo-4x1.toml", "train"},
+	{"look", "Look and plan:  dynmo plan jobs/gpt-24l.toml --costs costs.json", "table report plan simulate balance"},
+	{"measure", "Measure:  dynmo profile jobs/gpt-24l.toml -o costs.json", "profile bench"},
+	{"files", "Data and checkpoints:  dynmo ckpt verify runs/RUN", "data ckpt sample"},
+	{"machine", "The machine:  dynmo doctor", "doctor version completion help"},
+}
+
+// examples are of commands, by their path.
+var examples = map[string]string{
+	"dynmo train":            "mpirun -n 4 dynmo train jobs/demo-4x1.toml --run-dir runs/mine --resume",
+	"dynmo table":            "dynmo table runs/static runs/balanced",
+	"dynmo report":           "dynmo report runs/balanced -o run.html",
+	"dynmo plan":             "dynmo plan jobs/gpt-24l.toml --costs costs.json --network jobs/cluster.toml",
+	"dynmo simulate":         "dynmo simulate jobs/gpt-24l.toml --costs costs.json --dynamic all",
+	"dynmo balance":          "echo '{\"seconds\": [1, 2, 3, 4]}' | dynmo balance --loads - --stages 2",
+	"dynmo profile":          "dynmo profile jobs/gpt-24l.toml -o costs.json",
+	"dynmo sample":           "dynmo sample runs/mine --prompt 'Once upon a time'",
+	"dynmo doctor":           "dynmo doctor --require mpi",
+	"dynmo data prepare":     "dynmo data prepare corpus.txt -o corpus.bin",
+	"dynmo data inspect":     "dynmo data inspect corpus.bin",
+	"dynmo ckpt inspect":     "dynmo ckpt inspect model.safetensors",
+	"dynmo ckpt verify":      "dynmo ckpt verify runs/mine",
+	"dynmo ckpt import":      "dynmo ckpt import gpt2/ -o gpt2.safetensors",
+	"dynmo ckpt split":       "dynmo ckpt split llama.safetensors --experts 8 --top 2 -o moe.safetensors",
+	"dynmo ckpt export":      "dynmo ckpt export runs/mine -o exported",
+	"dynmo bench experts":    "dynmo bench experts costs.json",
+	"dynmo bench routing":    "dynmo bench routing runs/mine -o routing.json",
+	"dynmo bench net":        "mpirun -n 2 dynmo bench net",
+	"dynmo bench checkpoint": "dynmo bench checkpoint --dir /scratch",
+}
+
+// addHelp groups the commands of root by task, and gives every command an example.
+func addHelp(root *cobra.Command) {
+	root.SetHelpCommandGroupID("machine")
+	root.SetCompletionCommandGroupID("machine")
+	for _, task := range tasks {
+		root.AddGroup(&cobra.Group{ID: task.id, Title: task.title})
+		for name := range strings.FieldsSeq(task.commands) {
+			for _, c := range root.Commands() {
+				if c.Name() == name {
+					c.GroupID = task.id
+				}
+			}
+		}
+	}
+	exemplify(root)
+}
+
+// exemplify gives the commands below c that do something an example: that of examples, or
+// the bare command where that runs.
+func exemplify(c *cobra.Command) {
+	if c.RunE != nil && !c.HasSubCommands() {
+		example := examples[c.CommandPath()]
+		if example == "" {
+			example = c.CommandPath()
+		}
+		c.Example = "  " + example
+	}
+	for _, child := range c.Commands() {
+		exemplify(child)
+	}
+}
