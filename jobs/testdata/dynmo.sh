@@ -25,8 +25,12 @@ lost() { sed -n 's/.* \([0-9]*\) lines of steps that are run again were cut off.
 
 lasting=(--set train.steps=1000 --set checkpoint.every=100)
 undisturbed() { reference undisturbed run.toml "${lasting[@]}"; }
+
+# lasts OPTION... --: submits bin/dynmo for 1,000 steps. From step 250 on rank 0 is slow for
+# 100 steps, so that a busy host has time to hurt the job in mid-run.
+lasts() { DYNMO_FAULT=slow@250-349:0x100 DYNMO=$real submit "$@" "${lasting[@]}"; }
 t_dynmo_usr1_half_the_nodes() {
-	DYNMO=$real submit --nodes=4 --ntasks-per-node=1 -- "${lasting[@]}"
+	lasts --nodes=4 --ntasks-per-node=1 --
 	reach 250
 	hurt scancel --batch --signal=USR1 "$id"
 	within 60 said 'requeued at step' || problem 'was not requeued'
@@ -37,7 +41,7 @@ t_dynmo_usr1_half_the_nodes() {
 	same undisturbed
 }
 t_dynmo_requeue() {
-	DYNMO=$real submit -- "${lasting[@]}"
+	lasts --
 	reach 250
 	hurt scontrol requeue "$id"
 	back 'resuming at step'
@@ -46,7 +50,7 @@ t_dynmo_requeue() {
 }
 t_dynmo_preempted() {
 	fault=F12
-	DYNMO=$real submit -- "${lasting[@]}"
+	lasts --
 	reach 250
 	hurt preempt
 	back 'resuming at step'
@@ -56,7 +60,7 @@ t_dynmo_preempted() {
 }
 t_dynmo_term_twice() {
 	fault=F12
-	DYNMO=$real submit -- "${lasting[@]}"
+	lasts --
 	reach 250
 	hurt twice TERM
 	back 'train.sbatch: stopped at step'
@@ -88,7 +92,7 @@ t_dynmo_limit() {
 # goes on.
 lose_node() {
 	local node
-	DYNMO=$real submit --nodes=3 "${@:3}" -- "${lasting[@]}"
+	lasts --nodes=3 "${@:3}" --
 	reach 1
 	node=$(host 3)
 	reach 250
@@ -104,7 +108,7 @@ t_dynmo_node_down_requeued() { fault=F15 && lose_node down 'requeued 1 times' --
 t_dynmo_kill_rank() {
 	local pid
 	fault=F01
-	DYNMO=$real submit -- "${lasting[@]}"
+	lasts --
 	reach 1
 	pid=$(rank 2)
 	reach 250

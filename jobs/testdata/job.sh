@@ -153,9 +153,11 @@ rank() { # rank R: prints the process of a rank
 		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1
 }
 
-# twice SIGNAL: sends the ranks a signal, and again 5 ms later.
+# twice SIGNAL: sends the ranks a signal, and again 5 ms later, if they are there still.
 twice() {
-	scancel --signal="$1" "$id" && sleep 0.005 && scancel --signal="$1" "$id"
+	scancel --signal="$1" "$id" || return
+	sleep 0.005
+	scancel --quiet --signal="$1" "$id" || true
 }
 # preempt has an urgent job take the job's nodes, for a second.
 preempt() {
