@@ -133,6 +133,10 @@ once() {
 	n=$(grep -cF -- "$1" "$log")
 	[ "$n" = 1 ] || problem "$n times in the log, want once: $1"
 }
+# On a busy host ranks that compete for its cores may be silent for long: where none is
+# killed, the others are to be patient.
+patient=(--set comm.deadline_seconds=60)
+
 # A job of testdata/dynmo with HOLD waits there until `back` lets it go on: no test has to
 # be fast. bin/dynmo gets enough steps.
 #
@@ -149,8 +153,11 @@ back() {
 }
 host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
 rank() { # rank R: prints the process of a rank
+	within 20 one_rank "$1"
+}
+one_rank() {
 	pgrep -f "^bash .*/dynmo train $config --run-dir $name.run|$real train $config --run-dir $name.run" | xargs -I '{}' sh -c \
-		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1
+		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1 | grep .
 }
 
 # twice SIGNAL: sends the ranks a signal, and again 5 ms later, if they are there still.

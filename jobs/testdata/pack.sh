@@ -51,10 +51,6 @@ leftovers() {
 	done
 }
 
-# On a busy host ranks that compete for its cores may be silent for long: where none is
-# killed, the others are to be patient.
-patient=(--set comm.deadline_seconds=60)
-
 # pack OPTION... -- ARGUMENT...: submits bin/dynmo with pack.toml on 4 nodes of 2 ranks.
 pack() {
 	config=pack.toml
