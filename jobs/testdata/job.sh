@@ -152,12 +152,20 @@ back() {
 	: >"$name.run/go"
 }
 host() { squeue -h -j "$id" -o %N | xargs scontrol show hostnames | sed -n "$1p"; }
-rank() { # rank R: prints the process of a rank
+rank() { # rank R: prints the process of a rank, which slurmstepd has started
 	within 20 one_rank "$1"
 }
 one_rank() {
-	pgrep -f "^bash .*/dynmo train $config --run-dir $name.run|$real train $config --run-dir $name.run" | xargs -I '{}' sh -c \
-		"cat /proc/{}/environ 2>/dev/null | tr '\\0' '\\n' | grep -qx SLURM_PROCID=$1 && echo {}" | head -n 1 | grep .
+	local pid parent
+	for pid in $(pgrep -f "train $config --run-dir $name.run"); do
+		parent=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+		if [ "$(cat "/proc/$parent/comm" 2>/dev/null)" = slurmstepd ] &&
+			tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$1"; then
+			echo "$pid"
+			return
+		fi
+	done
+	return 1
 }
 
 # twice SIGNAL: sends the ranks a signal, and again 5 ms later, if they are there still.
