@@ -3,7 +3,7 @@
 # under WAY ARGUMENT...: bin/dynmo as four tasks of srun, which has to be refused.
 under() {
 	log=$work/$name.log id=''
-	timeout 60 srun --nodes=2 --ntasks=4 --mpi="$1" "$real" train "${@:2}" >"$log" 2>&1
+	timeout 600 srun --nodes=2 --ntasks=4 --mpi="$1" "$real" train "${@:2}" >"$log" 2>&1
 	[ $? = 2 ] || problem "status is not 2"
 	once 'dynmo: '
 }
