@@ -27,8 +27,9 @@ lasting=(--set train.steps=1000 --set checkpoint.every=100)
 undisturbed() { reference undisturbed run.toml "${lasting[@]}"; }
 
 # lasts OPTION... --: submits bin/dynmo for 1,000 steps. From step 250 on rank 0 is slow for
-# 100 steps, so that a busy host has time to hurt the job in mid-run; the other ranks wait.
-lasts() { DYNMO_FAULT=slow@250-349:0x30 DYNMO=$real submit "$@" "${lasting[@]}" "${patient[@]}"; }
+# 100 steps, so that a busy host has time to hurt the job in mid-run; the other ranks wait, and
+# no layer leaves the slow rank.
+lasts() { DYNMO_FAULT=slow@250-349:0x100 DYNMO=$real submit "$@" "${lasting[@]}" "${patient[@]}" --set balance.kind=uniform; }
 t_dynmo_usr1_half_the_nodes() {
 	lasts --nodes=4 --ntasks-per-node=1 --
 	reach 250
