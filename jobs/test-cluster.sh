@@ -77,7 +77,8 @@ free_ports() {
 	fail "no $1 free ports after $try tries"
 }
 
-# cred_expire is also how long a requeued job waits before it starts again.
+# A launch of ranks has cred_expire seconds to reach its nodes, also on a busy host. A
+# requeued job waits as long before it starts again.
 write_slurm_conf() {
 	local nodes=$1 port=$2 host
 	host=$(hostname)
@@ -89,7 +90,7 @@ SlurmUser=$user
 SlurmdUser=$user
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket=$cluster/munge/socket,cred_expire=10
+AuthInfo=socket=$cluster/munge/socket,cred_expire=30
 StateSaveLocation=$cluster/state
 SlurmctldPidFile=$cluster/slurmctld.pid
 SlurmctldLogFile=$cluster/log/slurmctld

@@ -21,7 +21,7 @@ export DYNMO_CLUSTER
 work=$(mktemp -d)
 chmod 755 "$work" # munged wants its socket within reach of all
 DYNMO_CLUSTER=$work/cluster
-trap 'kill "$pace"; "$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill "$pace" 2>/dev/null; "$jobs/test-cluster.sh" down 2>/dev/null; rm -rf "$work"' EXIT
 real=$(cd "$jobs/.." && pwd)/bin/dynmo
 export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
 cd "$work" || exit 1
@@ -60,12 +60,13 @@ cluster() {
 	eval "$("$jobs/test-cluster.sh" env)"
 }
 
-# together: runs the tests of input side by side.
+# together N: runs the tests of input, N side by side.
 together() {
 	local started=()
 	while read -r each; do
 		test_one "$each" >"$work/$each.out" 2>&1 </dev/null &
 		started+=($!)
+		[ ${#started[@]} -lt "$1" ] || { wait "${started[0]}"; started=("${started[@]:1}"); }
 	done
 	[ ${#started[@]} = 0 ] || wait "${started[@]}"
 }
@@ -102,9 +103,9 @@ if named 'dynmo\|pack' >/dev/null || others >/dev/null; then
 		accounting=(--no-accounting)
 	fi
 	cluster 20 "${accounting[@]}"
-	together < <(others)
+	together 100 < <(others)
 	! named dynmo >/dev/null || undisturbed
-	together < <(named dynmo)
+	together 4 < <(named dynmo) # whose ranks compute
 	in_turn < <(named pack)
 fi
 if named bare >/dev/null; then

@@ -132,7 +132,7 @@ t_scancel_at_requeue() {
 	reach 15
 	scancel --batch --signal=USR1 "$id"
 	ends 60 'CANCELLED 85:0'
-	sleep 12 # a requeued job waits for 10 s
+	sleep 35 # a requeued job waits for 30 s
 	[ "$(state)" = 'CANCELLED 85:0' ] || problem "came back as $(state)"
 	once 'start 1 of job'
 }
