@@ -84,9 +84,13 @@ func (c *Checkpoint) Weights() (*checkpoint.Weights, error) {
 	return checkpoint.FromChain(k.shape, k.layer, k.free), nil
 }
 
-// Restore reads every layer and frees it again: besides hashes it finds what is no layer
-// of the model that the settings describe.
+// Restore reads all that a run resumes from: what the run knew, and every layer, which is
+// freed again. Besides hashes it finds what is no layer of the model that the settings
+// describe.
 func (c *Checkpoint) Restore() error {
+	if _, err := c.Run(); err != nil {
+		return err
+	}
 	k, err := c.chain()
 	if err != nil {
 		return err

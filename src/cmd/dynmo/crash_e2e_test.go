@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -195,4 +196,50 @@ func TestTrainRefusesFaults(t *testing.T) {
 			t.Errorf("run directory: %v, want none", err)
 		}
 	})
+}
+
+// TestTrainCrashesEarly: a process that crashes while it reads its input ends by a
+// signal. Status 2, which Go has for a crash, says that the input is wrong. The command is
+// plan, since ranks of train take no settings from a pipe.
+func TestTrainCrashesEarly(t *testing.T) {
+	t.Parallel()
+	program, err := build()
+	expect.OK(t, err)
+	for name, c := range map[string]struct {
+		signal   syscall.Signal
+		launcher string
+	}{
+		"segv alone":    {syscall.SIGSEGV, ""},
+		"segv mpirun":   {syscall.SIGSEGV, "mpirun -np 1 "},
+		"panic alone":   {syscall.SIGQUIT, ""}, // ends as a panic of a goroutine does
+		"killed mpirun": {syscall.SIGKILL, "mpirun -np 1 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.launcher != "" {
+				four.need(t)
+			}
+			expect.NewFault(t, "F02", "early "+name)
+			dir := folder(t, "")
+			pipe := filepath.Join(dir, "pipe")
+			expect.OK(t, syscall.Mkfifo(pipe, 0o600))
+			// mpirun's own child is the shell, which becomes dynmo.
+			cmd := inWorld(t, dir, "sh", "-c", fmt.Sprintf("%ssh -c 'echo $$ >pid; exec %s plan run.toml --costs - <pipe'; exit $?", c.launcher, program))
+			r := start(t, cmd)
+			costs, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+			expect.OK(t, err)
+			defer costs.Close()
+			_, err = costs.WriteString(strings.Repeat(" ", 100_000)) // more than a pipe takes: dynmo reads
+			expect.OK(t, err)
+			text, err := os.ReadFile(filepath.Join(dir, "pid"))
+			expect.OK(t, err)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			expect.OK(t, err)
+			expect.OK(t, syscall.Kill(pid, c.signal))
+			if e := r.wait(t); e.status <= 128 {
+				t.Errorf("status %d, want a signal's: %s", e.status, e.stderr)
+			}
+			nobody(t, dir)
+		})
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -127,7 +126,6 @@ func runTraining(c *cobra.Command, settings config.Config, records runDirectory,
 	if err != nil {
 		return refuse(c, usageError{err})
 	}
-	debug.SetTraceback("crash") // a crash ends by a signal: Go's own status for it, 2, says that the input is wrong
 	ctx, stop := interruptible(c.Context())
 	defer stop()
 	asked, silence := saveRequests()
