@@ -163,6 +163,19 @@ t_pack_kill_after_release() {
 	says 'start 2 of job' && says '2 nodes are left, for 4 ranks: 2 stages in place of 4'
 	same packed_reference
 }
+# hurt_in MODE RANK: kills a rank as soon as the run has packed itself in that mode of
+# elastic.release; whatever was under way then, the run ends as if nothing had happened.
+hurt_in() {
+	pack -- --set elastic.release="$1" "${patient[@]}"
+	within 120 packed 1 || problem 'was never packed'
+	hurt kill -KILL "$(rank "$2")"
+	back 'start 2 of job'
+	ends 300 'COMPLETED 0:0'
+	same packed_reference
+}
+t_pack_exit_kill_leaver() { fault=F16 && hurt_in exit 3; }
+t_pack_exit_kill_survivor() { fault=F16 && hurt_in exit 1; }
+t_pack_restart_kill() { fault=F16 && hurt_in restart 1; }
 t_pack_restart() {
 	MAX_RESTARTS=0 pack -- --set elastic.release=restart "${patient[@]}"
 	ends 300 'COMPLETED 0:0'
