@@ -173,8 +173,7 @@ hurt_in() {
 	ends 300 'COMPLETED 0:0'
 	same packed_reference
 }
-t_pack_exit_kill_leaver() { fault=F16 && hurt_in exit 3; }
-t_pack_exit_kill_survivor() { fault=F16 && hurt_in exit 1; }
+t_pack_exit_kill() { fault=F16 && hurt_in exit 1; }
 t_pack_restart_kill() { fault=F16 && hurt_in restart 1; }
 t_pack_restart() {
 	MAX_RESTARTS=0 pack -- --set elastic.release=restart "${patient[@]}"
