@@ -325,8 +325,8 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	if err != nil {
 		return nil, err
 	}
-	by, onHost := carrierOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
-	carried := carriedBytes(c, by, onHost)
+	kind, onHost := transportOf(c, t.Size(), shared || !alone(t)), slices.Max(slices.Collect(maps.Values(perHost(early))))
+	carried := transportBytes(c, kind, onHost)
 	if err := fit(early, all, byRank(grid(c), stages, carried(c.Parallel.Stages, c.Parallel.Replicas))); err != nil {
 		return nil, err
 	}
@@ -336,7 +336,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	dev, backend := have.open(clock)
 	stream := dev.NewStream()
-	transport, makeTransport, err := deviceTransport(c, by, dev, stream, onHost)
+	transport, makeTransport, err := deviceTransport(c, kind, dev, stream, onHost)
 	if err := train.Agree(early, err, true); err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func newRank(c config.Config, t comm.Transport, h Hooks, open func() (*data.Corp
 	}
 	r, err := train.New(train.Setup{
 		Config: c, Terms: terms, Joules: joules, World: world, Device: dev, Stream: stream, Backend: backend,
-		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, Carried: carried, Before: before,
+		Corpus: corpus, Stop: h.Stop, Save: h.Save, Resume: h.Resume, Fault: h.Fault, Exit: h.Exit, TransportBytes: carried, Before: before,
 	})
 	if err != nil {
 		return nil, err

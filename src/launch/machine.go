@@ -108,34 +108,34 @@ func gpuRanks(c config.Config, world *comm.Group, all []arrival) (ranks map[stri
 	return ranks, shared, nil
 }
 
-// carrier is what carries the memory of GPUs between ranks.
-type carrier int
+// transportKind says how the memory of GPUs travels between ranks.
+type transportKind int
 
 const (
-	nothing carrier = iota // there are no GPUs, or there is one rank
-	hosts                  // host memory
-	gpus                   // NCCL, which needs a GPU for every rank
+	noTransport   transportKind = iota // there are no GPUs, or one rank
+	hostTransport                      // through host memory and MPI
+	ncclTransport                      // by NCCL, which needs a GPU for every rank
 )
 
-// carrierOf returns the carrier of a run whose ranks may share GPUs, or a process.
-func carrierOf(c config.Config, ranks int, shared bool) carrier {
+// transportOf returns the kind of a run whose ranks may share GPUs, or a process.
+func transportOf(c config.Config, ranks int, shared bool) transportKind {
 	switch {
 	case c.Device.Kind != "cuda", ranks == 1:
-		return nothing
+		return noTransport
 	case c.Comm.Carrier == "host", c.Comm.Carrier == "auto" && shared:
-		return hosts
+		return hostTransport
 	}
-	return gpus
+	return ncclTransport
 }
 
 // deviceTransport returns the name of the transport of GPUs' memory between ranks,
-// and a function that makes it; neither where there is none, with up to onHost ranks on
-// a host. The error is that of a library that is not here.
-func deviceTransport(c config.Config, by carrier, dev device.Device, stream device.Stream, onHost int) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
-	switch by {
-	case nothing:
+// and a function that makes it; neither where there is none. A host has up to onHost ranks.
+// The error is that of a library that is not here.
+func deviceTransport(c config.Config, kind transportKind, dev device.Device, stream device.Stream, onHost int) (string, func(comm.Transport) (comm.DeviceTransport, error), error) {
+	switch kind {
+	case noTransport:
 		return "", nil, nil
-	case hosts:
+	case hostTransport:
 		return "host memory", comm.Staged(dev, stream), nil
 	}
 	version, err := nccl.Version()

@@ -128,7 +128,7 @@ func fit(world *comm.Group, all []arrival, needs []int64) error {
 	return nil
 }
 
-// byRank returns for every rank what its stage has, and what every rank has besides.
+// byRank returns the bytes of every rank: those of its stage, and the same besides for all.
 func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
 	ranks := make([]int64, m.Stages*m.Replicas)
 	for rank := range ranks {
@@ -137,11 +137,11 @@ func byRank(m mesh.Mesh, stages []int64, besides int64) []int64 {
 	return ranks
 }
 
-// carriedBytes returns a function that says how many bytes of its GPU the carrier takes of
-// each rank of a mesh, with up to onHost ranks on a host.
-func carriedBytes(c config.Config, by carrier, onHost int) func(stages, replicas int) int64 {
+// transportBytes returns a function that counts the bytes of its GPU that the transport takes
+// of each rank of a mesh, with up to onHost ranks on a host.
+func transportBytes(c config.Config, kind transportKind, onHost int) func(stages, replicas int) int64 {
 	return func(stages, replicas int) int64 {
-		if by != gpus {
+		if kind != ncclTransport {
 			return 0
 		}
 		return nccl.NeedsOf(stages, replicas, onHost, c.Comm.NcclCTAs).Bytes

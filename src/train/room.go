@@ -25,8 +25,8 @@ func (r *Rank) lacks(rank int, m profile.Measurement, next layout.Layout) error 
 	}
 	stage := next.Mesh.Stage(at)
 	need := planner.Bytes(m.Table, next.Cuts, next.Schedule.Peaks())[stage]
-	if r.Carried != nil {
-		need += r.Carried(next.Mesh.Stages, next.Mesh.Replicas)
+	if r.TransportBytes != nil {
+		need += r.TransportBytes(next.Mesh.Stages, next.Mesh.Replicas)
 	}
 	free, _, err := gpu.Memory()
 	if err != nil {

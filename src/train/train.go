@@ -31,23 +31,23 @@ import (
 
 // Setup is what a rank is given.
 type Setup struct {
-	Config  config.Config
-	World   *comm.Group
-	Device  device.Device
-	Stream  device.Stream // of the device, for kernels; nil makes one
-	Backend kernel.Backend
-	Corpus  *data.Corpus                     // nil where no layer can need data
-	Stop    func() bool                      // whether this process was asked to end after the step
-	Save    func() bool                      // whether it was asked for a checkpoint since the last call; nil: never
-	Resume  string                           // run directory whose newest checkpoint the run goes on from, the same on all ranks; "" begins anew
-	RunDir  string                           // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
-	Observe record.Observer                  // of rank 0; nil on the others; may be set until Loop
-	Joules  func() float64                   // of this rank since the run began, -1 if they are not known; nil: none
-	Fault   *fault.Fault                     // that is wanted of some rank; nil: none
-	Exit    func(int)                        // ends this process, where a fault wants it
-	Terms   *elastic.Terms                   // of ranks that hold no layer any more; nil where ranks are goroutines, which end
-	Carried func(stages, replicas int) int64 // bytes of the GPU that the transport between ranks takes of each; nil: none
-	Before  int64                            // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
+	Config         config.Config
+	World          *comm.Group
+	Device         device.Device
+	Stream         device.Stream // of the device, for kernels; nil makes one
+	Backend        kernel.Backend
+	Corpus         *data.Corpus                     // nil where no layer can need data
+	Stop           func() bool                      // whether this process was asked to end after the step
+	Save           func() bool                      // whether it was asked for a checkpoint since the last call; nil: never
+	Resume         string                           // run directory whose newest checkpoint the run goes on from, the same on all ranks; "" begins anew
+	RunDir         string                           // run directory in which checkpoints are kept, the same on all ranks; "" keeps none; may be set until Loop
+	Observe        record.Observer                  // of rank 0; nil on the others; may be set until Loop
+	Joules         func() float64                   // of this rank since the run began, -1 if they are not known; nil: none
+	Fault          *fault.Fault                     // that is wanted of some rank; nil: none
+	Exit           func(int)                        // ends this process, where a fault wants it
+	Terms          *elastic.Terms                   // of ranks that hold no layer any more; nil where ranks are goroutines, which end
+	TransportBytes func(stages, replicas int) int64 // bytes of the GPU that the transport between ranks takes of each; nil: none
+	Before         int64                            // anonymous memory of this process before anything was made, in bytes; 0 if unknown, or if ranks share it
 }
 
 // Rank is one rank's part of a run.

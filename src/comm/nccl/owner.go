@@ -127,7 +127,7 @@ func (o *owner) idle() (bool, error) {
 	return true, nil
 }
 
-// abort gives up what is under way and has the communicator freed, in the background.
+// abort asks the owner to give up the call under way and to free the communicator.
 func (o *owner) abort() {
 	if o.stop.CompareAndSwap(false, true) {
 		close(o.stops)

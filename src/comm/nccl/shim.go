@@ -129,5 +129,5 @@ func (c *communicator) destroy() error {
 	return err
 }
 
-// abort gives up what is under way and frees c. It may wait for other work of the GPU.
+// abort ends all messages under way and frees c. NCCL may wait for other work of the GPU.
 func (c communicator) abort() error { return check(nil, C.dynmo_nccl_abort(c.k)) }
