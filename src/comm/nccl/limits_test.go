@@ -132,9 +132,12 @@ func oneThread() error {
 					commtest.Must(c.recv(m, 0, handle))
 				}
 			}
-			for _, c := range p.comms {
+			var ends []device.Event
+			for i, c := range p.comms {
 				commtest.Must(c.await(time.Now().Add(10 * time.Second)))
+				ends = append(ends, p.streams[i].Record(nil))
 			}
+			commtest.Must(p.arrive(ends))
 			return p.close()
 		})
 	})
@@ -208,6 +211,11 @@ func (p *pairwise) exchange() error {
 			ends = append(ends, p.streams[i].Record(nil))
 		}
 	}
+	return p.arrive(ends)
+}
+
+// arrive waits until the last message of each communicator has happened.
+func (p *pairwise) arrive(ends []device.Event) error {
 	for i, end := range ends {
 		for done := false; !done; time.Sleep(poll) {
 			if _, err := p.comms[i].ready(); err != nil {
