@@ -139,7 +139,7 @@ func TestTrainRefusesGPUs(t *testing.T) {
 		{"fewer GPUs than ranks", 4, []string{"DYNMO_EMULATE_DEVICES=2"}, nil, exitUsage, []string{"device.share"}},
 		{"virtual clock", 0, nil, []string{"run.clock=virtual"}, exitUsage, []string{"run.clock"}},
 		{"no NCCL", 4, []string{"DYNMO_EMULATE_DEVICES=4", "DYNMO_NCCL_LIBRARY=" + filepath.Join(nowhere, "absent.so")}, nil, exitUsage, []string{"absent.so"}},
-		{"out of memory", 0, []string{"DYNMO_EMULATE_MEMORY=33700000"}, nil, exitFailure, []string{"layer ", "of its 33700000 bytes are free"}},
+		{"out of memory", 0, []string{"DYNMO_EMULATE_MEMORY=33700000"}, nil, exitUsage, []string{"memory: ranks on host", "(GPU-", "wanted more parallel.stages"}},
 		{"a memory error of the GPU", 0, []string{"DYNMO_EMULATE_FAULT=ecc", "DYNMO_EMULATE_FAULT_AFTER=300"}, nil, exitFailure, []string{"step ", "ECC"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
