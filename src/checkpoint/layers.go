@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"dynmo/src/model"
@@ -22,8 +21,8 @@ func (w *Weights) Load(l *model.Layer) error {
 		if p.Format != model.Dense {
 			panic("checkpoint: Load into a layer that is not dense")
 		}
-		from, ok := byName[elsewhere(l, p)]
-		if !ok && (l.Kind == model.Exit || l.Routes()) {
+		from, ok := byName[p.File]
+		if p.File == "" {
 			continue
 		}
 		if !ok || !slices.Equal(from.Shape, p.Shape()) {
@@ -34,20 +33,6 @@ func (w *Weights) Load(l *model.Layer) error {
 		}
 	}
 	return nil
-}
-
-// elsewhere returns the name that a parameter has in files: where a block lets tokens pass,
-// router.weight is what decides on that, which no file has, and that of its experts has
-// another name.
-func elsewhere(l *model.Layer, p *model.Param) string {
-	const ofExperts = "/experts.router."
-	switch {
-	case !l.Routes():
-		return p.Weight
-	case strings.HasSuffix(p.Weight, "/router.weight"):
-		return ""
-	}
-	return strings.Replace(p.Weight, ofExperts, "/router.", 1)
 }
 
 // loadBytes is about how much is read at a time, so that reading takes little memory beside

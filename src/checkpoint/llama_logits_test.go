@@ -86,8 +86,8 @@ func loaded(t *testing.T, w *Weights, c model.Config, tokens, targets []int32) (
 		l.ZeroGradients(x)
 		bytes, _ := l.Sizes(x)
 		saved[i], batches[i] = room(bytes), &x.Full
-		if e := l.Dispatches(); e.Count > 0 {
-			batches[i] = model.NewDispatch(x, e).From(batches[i])
+		if w := l.NewWork(x, &model.Heap{Device: x.Device}); w != nil {
+			batches[i] = w.Enter(batches[i])
 		}
 		l.Feed(x, batches[i], saved[i], tokens, targets)
 		expect.OK(t, l.Forward(x, batches[i], saved[i], outs[i]))

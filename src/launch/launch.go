@@ -226,7 +226,7 @@ func launchRank(c config.Config, t comm.Transport, h Hooks, w *watch) (out train
 // where ranks leave, any that stays may become one of those.
 func readInside(c config.Config) bool {
 	chain := model.FromConfig(c).Chain()
-	return c.Packs() || slices.ContainsFunc(chain[1:len(chain)-1], model.Description.Feeds)
+	return c.Packs() || slices.ContainsFunc(chain[1:len(chain)-1], func(d model.Description) bool { return d.Traits().Feeds })
 }
 
 // program returns the hash of this executable.

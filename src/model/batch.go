@@ -18,40 +18,31 @@ type Batch struct {
 	Offsets   tensor.Mem // I32 (Sequences+1): where sequences begin, and Tokens
 	Positions tensor.Mem // I32 (Tokens): of each token in its sequence
 	Index     tensor.Mem // I32 (Tokens): of each in the full microbatch, ascending; ^ that of departed ones; absent of the full one
-	Next      *Subset    // which leaves a layer that selects tokens, as its forward sets it; else nil
-	Inner     *Inner     // which the parts of a layer that routes tokens work on, as its forward sets it; else nil
-	Dispatch  *Dispatch  // where they go in a layer of experts, as its forward sets it; else nil
+	Work      Work       // of the layer that the batch enters; nil if it has none
 	subset    *Subset    // that the batch is; nil of a full one
 }
 
-// Leaves returns the batch that leaves the layer that b enters. Where the layer
-// selects tokens its forward must be done.
+// Leaves returns the batch that leaves the layer that b enters, once the layer's forward
+// is done.
 func (b *Batch) Leaves() *Batch {
-	switch {
-	case b.Next != nil:
-		return &b.Next.Batch
-	case b.Inner != nil:
-		return b.Inner.origin
-	case b.Dispatch != nil:
-		return b.Dispatch.origin
+	if b.Work != nil {
+		return b.Work.Leaves()
 	}
 	return b
 }
 
-// Worked returns the tokens that the layer works on which b enters; those that it makes
-// keys and values of and nothing else count as a sixth: two of a block's twelve products.
-// Where experts are spread over replicas, those of all that come to the experts here do. Of
-// a group of experts only its GroupRows tell. Where the layer routes or dispatches tokens its
-// forward must be done.
+// Worked returns how many tokens the layer computes that b enters, once the layer's forward
+// is done.
 func (b *Batch) Worked() int {
-	if d := b.Dispatch; d != nil && d.sources > 1 {
-		return d.rows() / d.top
+	if b.Work != nil {
+		return b.Work.Worked()
 	}
-	if b.Inner != nil {
-		return b.Inner.Tokens
-	}
-	return b.live() + b.Departed/6
+	return b.computes()
 }
+
+// computes returns the tokens of a batch that are computed. A token of which only keys and
+// values are computed counts as a sixth: two of a block's twelve products.
+func (b *Batch) computes() int { return b.live() + b.Departed/6 }
 
 // OnHost returns Index on the host, which lasts as long as the batch.
 func (b *Batch) OnHost() tensor.Mem {
@@ -87,6 +78,9 @@ func (b *Batch) pick(data []int32) []int32 {
 	if b.Index.IsZero() {
 		return data
 	}
+	if b.subset.picked == nil {
+		b.subset.picked = make([]int32, b.subset.x.N())
+	}
 	picked := b.subset.picked[:b.live()]
 	for i, at := range tensor.Of[int32](b.OnHost())[:len(picked)] {
 		picked[i] = data[at]
@@ -103,24 +97,39 @@ type Subset struct {
 	picked       []int32
 	entered      Batch        // what the subset was selected from
 	copied       device.Event // host is on the device; nil before the first time
-	leaving      *departure   // at an exit; nil before the first time
 	marks        marks        // of the batch, where tokens of it have departed
 }
 
 // SubsetBytes returns the memory of a subset, on the device and on the host.
 func (x *Exec) SubsetBytes() int64 { return int64(2*x.N()+x.B+1) * tensor.I32.Size() }
 
-// NewSubset returns a subset in memory of the device and of the host.
-func NewSubset(x *Exec, memory, host tensor.Mem) *Subset {
-	return &Subset{x: x, memory: memory, host: host, picked: make([]int32, x.N())}
+// NewSubset returns a subset with its memory.
+func NewSubset(x *Exec, room Room) *Subset {
+	bytes := x.SubsetBytes()
+	return &Subset{x: x, memory: room.OnDevice(bytes), host: room.OnHost(bytes)}
 }
 
-// From returns b as it enters a layer that selects s from it.
-func (s *Subset) From(b *Batch) *Batch {
+// enter returns b as it enters a part that selects s from it by the Work w.
+func (s *Subset) enter(b *Batch, w Work) *Batch {
 	s.entered = *b
-	s.entered.Next = s
+	s.entered.Work = w
 	return &s.entered
 }
+
+// Enter returns b as it enters a part that selects s from it.
+func (s *Subset) Enter(b *Batch) *Batch { return s.enter(b, s) }
+
+// Skip makes the subset empty, as the batch that entered is.
+func (s *Subset) Skip() error { return s.Copy(&s.entered) }
+
+// Leaves returns the subset.
+func (s *Subset) Leaves() *Batch { return &s.Batch }
+
+// Worked returns the computed tokens of the batch that entered.
+func (s *Subset) Worked() int { return s.entered.computes() }
+
+// Repeats reports false: which tokens leave depends on data.
+func (s *Subset) Repeats() bool { return false }
 
 // Room returns memory of the host, I32 (capacity), for the Index of the batch that
 // Select makes. It waits until the device has that of the batch before.

@@ -21,9 +21,7 @@ type chain struct {
 	x       *Exec
 	b       *Batch   // that enters the chain
 	batches []*Batch // that enter each layer
-	subsets []*Subset
-	inner   []*Inner
-	experts []*Dispatch
+	work    []Work   // of each layer
 	s       *Stage
 	saved   []tensor.Mem
 	held    []tensor.Mem
@@ -46,21 +44,7 @@ func newChain(t *testing.T, c Config, d tensor.DType) *chain {
 		saved, held := l.Sizes(x)
 		ch.saved = append(ch.saved, alloc(t, dev, saved))
 		ch.batches = append(ch.batches, ch.b)
-		var subset *Subset
-		if l.Selects() {
-			subset = NewSubset(x, alloc(t, dev, x.SubsetBytes()), tensor.From(make([]byte, x.SubsetBytes())))
-		}
-		ch.subsets = append(ch.subsets, subset)
-		var inner *Inner
-		if l.Routes() {
-			inner = NewInner(x, l, alloc(t, dev, x.BatchBytes()), tensor.From(make([]byte, x.InnerBytes())))
-		}
-		ch.inner = append(ch.inner, inner)
-		var dispatch *Dispatch
-		if e := l.Dispatches(); e.Count > 0 {
-			dispatch = NewDispatch(x, e)
-		}
-		ch.experts = append(ch.experts, dispatch)
+		ch.work = append(ch.work, l.NewWork(x, &Heap{Device: dev}))
 		ch.held = append(ch.held, alloc(t, dev, held))
 		ch.douts = append(ch.douts, alloc(t, dev, l.Leaves().Bytes(x, x.N())))
 	}
@@ -101,14 +85,8 @@ func (c *chain) dout(i int) tensor.Mem {
 func (c *chain) loss() float64 {
 	b := c.b
 	for i, l := range c.s.Layers {
-		if l.Routes() {
-			b = c.inner[i].From(b)
-		}
-		if d := c.experts[i]; d != nil {
-			b = d.From(b)
-		}
-		if l.Selects() {
-			b = c.subsets[i].From(b)
+		if w := c.work[i]; w != nil {
+			b = w.Enter(b)
 		}
 		c.batches[i] = b
 		l.Feed(c.x, b, c.saved[i], c.tokens, c.targets)

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"slices"
-
-	"dynmo/src/tensor"
-)
+import "dynmo/src/tensor"
 
 // Sizes returns the bytes of the memory that one microbatch needs in this
 // layer: saved from forward to the backward for weights, held from the
@@ -33,6 +29,7 @@ const mostParts = 3
 // operands is the memory that one part works on in a pass.
 type operands struct {
 	part                              part
+	b                                 *Batch // as the part's passes see it
 	saved, held, inp, out, dout, grad tensor.Mem
 }
 
@@ -42,9 +39,9 @@ type operands struct {
 func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]operands) {
 	for i, p := range l.parts {
 		w := &list[i]
-		*w = operands{part: p, saved: saved, held: held, inp: inp, dout: dout, grad: din}
+		*w = operands{part: p, b: b.ofPart(i), saved: saved, held: held, inp: inp, dout: dout, grad: din}
 		var savedBytes, heldBytes int64
-		w.out, savedBytes, heldBytes = p.memory(x, b, saved, held)
+		w.out, savedBytes, heldBytes = p.memory(x, w.b, saved, held)
 		if i == len(l.parts)-1 {
 			break
 		}
@@ -62,8 +59,8 @@ func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.M
 
 // savedOf returns what a part has of saved.
 func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
-	for _, p := range l.parts[:part] {
-		_, bytes, _ := p.memory(x, b, saved, tensor.Mem{})
+	for i, p := range l.parts[:part] {
+		_, bytes, _ := p.memory(x, b.ofPart(i), saved, tensor.Mem{})
 		saved = saved.Span(bytes, saved.Bytes-bytes)
 	}
 	return saved
@@ -73,16 +70,22 @@ func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Me
 // nothing leaves.
 func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 	last := len(l.parts) - 1
-	out, _, _ := l.parts[last].memory(x, b, l.savedOf(last, x, b, saved), tensor.Mem{})
+	out, _, _ := l.parts[last].memory(x, b.ofPart(last), l.savedOf(last, x, b, saved), tensor.Mem{})
 	return out
 }
 
 // skips reports whether passes are left out: there are no tokens. A layer that talks
 // does its part all the same.
-func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Talks() }
+func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Traits.Talks }
 
 // idles reports whether a part of a layer that is not skipped has nothing to do.
-func idles(p part, b *Batch) bool { return b.Tokens == 0 && !p.talks() && !p.selects() }
+func idles(p part, b *Batch) bool {
+	if b.Tokens > 0 {
+		return false
+	}
+	t := p.traits()
+	return !t.Talks && !t.Selects
+}
 
 // Forward computes Output from inp, the Output of the layer before. The first
 // layer takes no inp; what layers need of the data is put in place by Feed. Readings
@@ -92,10 +95,10 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		for i := range l.parts {
 			l.unread(x, b, saved, i)
 		}
-		if b.Next == nil {
+		if b.Work == nil {
 			return nil
 		}
-		return b.Next.Copy(b)
+		return b.Work.Skip()
 	}
 	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.parts {
@@ -104,7 +107,7 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 			l.unread(x, b, saved, i)
 			continue
 		}
-		if err := w.part.forward(x, b, w.saved, w.inp); err != nil {
+		if err := w.part.forward(x, w.b, w.saved, w.inp); err != nil {
 			return err
 		}
 	}
@@ -133,7 +136,7 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 		if idles(w.part, b) {
 			continue
 		}
-		if err := w.part.backwardInput(x, b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
+		if err := w.part.backwardInput(x, w.b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
 			return err
 		}
 	}
@@ -152,15 +155,12 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.
 		if idles(w.part, b) {
 			continue
 		}
-		if err := w.part.backwardWeight(x, b, w.saved, w.held, w.inp, w.dout); err != nil {
+		if err := w.part.backwardWeight(x, w.b, w.saved, w.held, w.inp, w.dout); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// Feeds reports whether the layer reads the data of a microbatch.
-func (l *Layer) Feeds() bool { return slices.ContainsFunc(l.parts, part.feeds) }
 
 // Feed puts the tokens and the targets of a full microbatch, those that are there,
 // where the layer reads them.
@@ -169,17 +169,9 @@ func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int3
 		return
 	}
 	for i, p := range l.parts {
-		p.feed(x, b, l.savedOf(i, x, b, saved), tokens, targets)
+		p.feed(x, b.ofPart(i), l.savedOf(i, x, b, saved), tokens, targets)
 	}
 }
-
-// Talks reports whether passes of the layer exchange messages with the replicas
-// of its stage.
-func (l *Layer) Talks() bool { return slices.ContainsFunc(l.parts, part.talks) }
-
-// Selects reports whether another batch leaves the layer than enters it. Then a
-// forward sets Next of its batch.
-func (l *Layer) Selects() bool { return l.parts[len(l.parts)-1].selects() }
 
 // Readings lists what Forward leaves for the host, part by part.
 func (l *Layer) Readings() []Reading {
@@ -193,5 +185,5 @@ func (l *Layer) Readings() []Reading {
 // Reading returns where Forward leaves the i-th of Readings, inside saved.
 func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
-	return l.parts[at.part].reading(x, b, l.savedOf(at.part, x, b, saved), at.index)
+	return l.parts[at.part].reading(x, b.ofPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
 }

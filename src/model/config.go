@@ -106,7 +106,7 @@ func (c Config) Layers() int { return len(c.Chain()) }
 
 // Selects reports whether a layer before a chain position selects tokens.
 func (c Config) Selects(before int) bool {
-	return slices.ContainsFunc(c.Chain()[:before], Description.Selects)
+	return slices.ContainsFunc(c.Chain()[:before], func(d Description) bool { return d.Traits().Selects })
 }
 
 // Names returns the name of every layer.

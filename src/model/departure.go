@@ -39,11 +39,13 @@ var ExitOffsets = func() (list [exitAround - 1]float64) {
 	return list
 }()
 
-// departure is what the host knows of a microbatch at an exit from its forward to its
-// backward. Its slices have room for a full microbatch.
+// departure is the Work of an exit: the tokens that go on, and what the host knows of the
+// microbatch from its forward to its backward. Its slices have room for a full microbatch,
+// and are made for the first.
 type departure struct {
+	*Subset
 	key        uint64    // of the microbatch's data
-	entered    int       // tokens that had not departed
+	came       int       // tokens that entered and had not departed
 	data       []int32   // targets of those that entered
 	confidence []float64 // of those
 	rows       []int32   // of those: which have a loss here: which leave, ascending, then the probes, ascending
@@ -57,26 +59,27 @@ type departure struct {
 	pcg        rand.PCG
 }
 
-// departure returns that of the microbatch, whose memory is made the first time.
-func (s *Subset) departure() *departure {
-	if s.leaving == nil {
-		n := s.x.N()
-		s.leaving = &departure{
-			data: make([]int32, n), confidence: make([]float64, n), rows: make([]int32, 0, n),
-			found: make([]int32, n), ones: make([]int32, n), stats: make([]float64, 3*n),
-		}
-		for i := range n {
-			s.leaving.ones[i] = 1
+// departureOf returns the Work of the exit that b enters.
+func departureOf(b *Batch) *departure { return b.Work.(*departure) }
+
+// Enter returns b as it enters the exit.
+func (d *departure) Enter(b *Batch) *Batch {
+	if d.data == nil {
+		n := d.x.N()
+		d.data, d.confidence, d.rows = make([]int32, n), make([]float64, n), make([]int32, 0, n)
+		d.found, d.ones, d.stats = make([]int32, n), make([]int32, n), make([]float64, 3*n)
+		for i := range d.ones {
+			d.ones[i] = 1
 		}
 	}
-	return s.leaving
+	return d.enter(b, d)
 }
 
 // feed notes the targets of the tokens that are there, and a key of all of the microbatch.
 func (d *departure) feed(b *Batch, targets []int32) {
 	h := fnv.New64a()
 	h.Write(tensor.Of[byte](tensor.From(targets)))
-	d.key, d.entered = h.Sum64(), b.live()
+	d.key, d.came = h.Sum64(), b.live()
 	copy(d.data, b.pick(targets))
 }
 
@@ -89,13 +92,13 @@ func (d *departure) read(x *Exec, stats tensor.Mem) error {
 // decide notes which tokens leave and which are probes, and makes the batch of those that
 // go on. It depends on the microbatch's data and the layer only.
 func (d *departure) decide(b *Batch, e *exit) error {
-	index, err := b.Next.Room()
+	index, err := d.Room()
 	if err != nil {
 		return err
 	}
 	goOn, n := tensor.Of[int32](index), 0
 	d.rows = d.rows[:0]
-	for i, confidence := range d.confidence[:d.entered] {
+	for i, confidence := range d.confidence[:d.came] {
 		if confidence > e.Threshold {
 			d.rows = append(d.rows, int32(i))
 		} else {
@@ -119,15 +122,15 @@ func (d *departure) decide(b *Batch, e *exit) error {
 	if e.Propagate && n > 0 {
 		n = d.mark(b, goOn, n)
 	}
-	return b.Next.Select(n)
+	return d.Select(n)
 }
 
 // count notes the readings that follow from the confidences.
 func (d *departure) count(threshold float64) {
-	d.counts = [exitCounts]float64{float64(d.entered), float64(d.left), 0, float64(len(d.rows) - d.left)}
+	d.counts = [exitCounts]float64{float64(d.came), float64(d.left), 0, float64(len(d.rows) - d.left)}
 	d.around = [exitAround]float64{math.Round(threshold * ThresholdUnit)}
 	for i, offset := range ExitOffsets {
-		for _, confidence := range d.confidence[:d.entered] {
+		for _, confidence := range d.confidence[:d.came] {
 			if confidence > threshold+offset {
 				d.around[1+i]++
 			}

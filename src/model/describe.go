@@ -15,7 +15,7 @@ import (
 // "block.0.experts.1", …, "head" or "head.0",
 // "head.1", …; behind some blocks "exit.0", "exit.1", ….
 func describe(c Config) []Description {
-	chain := []Description{{"embedding", Embedding, -1, func() []part { return []part{newEmbedding(c)} }}}
+	chain := []Description{{Name: "embedding", Kind: Embedding, Block: -1, parts: func() []part { return []part{newEmbedding(c)} }}}
 	exits := c.Exits.Depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
@@ -23,20 +23,20 @@ func describe(c Config) []Description {
 		whole := func() []part { return c.blockParts(b) }
 		switch {
 		case c.Depths.routes(b):
-			chain = append(chain, Description{name, Block, b, func() []part { return []part{newRouted(c, b)} }})
+			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: Routed, parts: func() []part { return []part{newRouted(c, b)} }})
 		case k >= 0 && c.Exits.Confidence == saturation:
-			chain = append(chain, Description{name, Block, b, func() []part { return []part{&pair{parts: whole(), hidden: c.Hidden}} }})
+			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: "pair", parts: func() []part { return []part{&pair{parts: whole(), hidden: c.Hidden}} }})
 		case c.Experts.Groups > 0:
 			chain = append(chain, c.groupedBlock(name, b)...)
 		case c.HalfGrain:
 			chain = append(chain,
-				Description{name + ".attention", Attention, b, func() []part { return []part{newAttention(c, b)} }},
-				Description{name + ".mlp", MLP, b, func() []part { return []part{newFeedForward(c, b)} }})
+				Description{Name: name + ".attention", Kind: Attention, Block: b, parts: func() []part { return []part{newAttention(c, b)} }},
+				Description{Name: name + ".mlp", Kind: MLP, Block: b, parts: func() []part { return []part{newFeedForward(c, b)} }})
 		default:
-			chain = append(chain, Description{name, Block, b, whole})
+			chain = append(chain, Description{Name: name, Kind: Block, Block: b, parts: whole})
 		}
 		if k >= 0 {
-			chain = append(chain, Description{fmt.Sprintf("exit.%d", k), Exit, -1, func() []part { return []part{newExit(c, k, b)} }})
+			chain = append(chain, Description{Name: fmt.Sprintf("exit.%d", k), Kind: Exit, Block: -1, parts: func() []part { return []part{newExit(c, k, b)} }})
 		}
 	}
 	if last := len(chain) - 1; c.Exits.Propagate {
@@ -47,7 +47,7 @@ func describe(c Config) []Description {
 		if c.Slices() > 1 {
 			name = fmt.Sprintf("head.%d", k)
 		}
-		chain = append(chain, Description{name, Head, -1, func() []part { return []part{newHead(c, k)} }})
+		chain = append(chain, Description{Name: name, Kind: Head, Block: -1, parts: func() []part { return []part{newHead(c, k)} }})
 	}
 	return chain
 }

@@ -39,7 +39,7 @@ func (e *embedding) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, 
 	return e.saved(x, c).out, c.off, 0
 }
 
-func (e *embedding) feeds() bool { return true }
+func (e *embedding) traits() Traits { return Traits{Feeds: true} }
 
 func (e *embedding) feed(x *Exec, b *Batch, saved tensor.Mem, tokens, _ []int32) {
 	x.Stream.Copy(e.saved(x, x.cut(b, saved)).tokens, tensor.From(b.pick(tokens)))

@@ -79,10 +79,15 @@ func newExit(c Config, number, block int) *exit {
 	}
 	if c.Tied {
 		e.token = place{"exit", -1}.param(tokenTable, c.Vocab, c.Hidden, borrowed, initDeviation)
-		e.token.Weight = tokenWeight
+		e.token.Weight, e.token.File = tokenWeight, tokenWeight
 	}
 	if e.learns() {
 		e.classifier = linear{w: at.param("classifier.weight", 2, c.Hidden, decayed, initDeviation), b: at.param("classifier.bias", 2, 1, plain, 0)}
+	}
+	for _, p := range e.params() {
+		if p.role != borrowed {
+			p.File = ""
+		}
 	}
 	return e
 }
@@ -98,24 +103,7 @@ func (e *exit) params() []*Param {
 	return list
 }
 
-// exit returns the part of the layer at which tokens leave, nil if it is no exit.
-func (l *Layer) exit() *exit {
-	e, _ := l.parts[len(l.parts)-1].(*exit)
-	return e
-}
-
-// Threshold returns the confidence above which tokens leave at the layer; false if it is
-// no exit.
-func (l *Layer) Threshold() (threshold float64, ok bool) {
-	if e := l.exit(); e != nil {
-		return e.Threshold, true
-	}
-	return 0, false
-}
-
-// SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
-// the next step on. It is part of the layer's state.
-func (l *Layer) SetThreshold(threshold float64) { l.exit().Threshold = threshold }
+func (e *exit) tuned() *float64 { return &e.Threshold }
 
 // exitSaved is memory of the tokens that have a loss at the exit, but where it says that
 // it is of all that enter.
@@ -163,14 +151,20 @@ func (e *exit) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, in
 	return s.out, savedBytes, heldBytes
 }
 
-func (e *exit) feeds() bool { return true }
+func (e *exit) traits() Traits {
+	t := e.selection.traits()
+	t.Feeds = true
+	return t
+}
+
+func (e *exit) newWork(x *Exec, room Room) Work { return &departure{Subset: NewSubset(x, room)} }
 
 func (e *exit) feed(_ *Exec, b *Batch, _ tensor.Mem, _, targets []int32) {
-	b.Next.departure().feed(b, targets)
+	departureOf(b).feed(b, targets)
 }
 
 func (e *exit) readings() []Reading {
-	return []Reading{{Loss, 1}, {ExitCounts, exitCounts}, {ExitAround, exitAround}}
+	return []Reading{{Name: Loss, Values: 1}, {Name: ExitCounts, Values: exitCounts}, {Name: ExitAround, Values: exitAround}}
 }
 
 func (e *exit) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
@@ -179,7 +173,7 @@ func (e *exit) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 }
 
 func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	d := b.Next.departure()
+	d := departureOf(b)
 	if err := e.judge(x, b, saved, inp, d); err != nil {
 		return err
 	}
@@ -251,7 +245,7 @@ func (e *exit) project(x *Exec, n int, s exitSaved, inp tensor.Mem) {
 func (e *exit) finish(x *Exec, s exitSaved, inp tensor.Mem, d *departure) error {
 	n := len(d.rows)
 	d.runs(func(at, first, count int) {
-		x.Stream.Copy(rowsOf(s.picked, n, at, count), rowsOf(inp, d.entered, first, count))
+		x.Stream.Copy(rowsOf(s.picked, n, at, count), rowsOf(inp, d.came, first, count))
 	})
 	e.project(x, n, s, s.picked)
 	x.Stream.Copy(s.targets, tensor.From(d.targets()))
@@ -265,7 +259,7 @@ func (e *exit) finish(x *Exec, s exitSaved, inp tensor.Mem, d *departure) error 
 		return nil
 	}
 	d.runs(func(at, first, count int) {
-		x.Stream.Copy(rowsOf(s.verdict, n, at, count), rowsOf(s.judged, d.entered, first, count))
+		x.Stream.Copy(rowsOf(s.verdict, n, at, count), rowsOf(s.judged, d.came, first, count))
 	})
 	x.Stream.Copy(s.found, tensor.From(d.found[:n]))
 	x.Backend.CrossEntropy(x.Stream, s.classifier, s.verdictStats, tensor.Mem{}, s.verdict, s.found, x.Scale, n, 2, 0)
@@ -289,7 +283,7 @@ func rowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
 
 // backwardInput leaves the gradient of normed in held.
 func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
-	d := b.Next.departure()
+	d := departureOf(b)
 	n := len(d.rows)
 	s, _ := e.saved(x, b, saved, n)
 	dnormed, _ := e.held(x, b, held, n)
@@ -308,14 +302,14 @@ func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor
 	x.Stream.Zero(dpicked)
 	e.norm.backwardInput(x, n, dpicked, dnormed, s.picked, s.mean, s.rstd)
 	d.runs(func(at, first, count int) {
-		sum := rowsOf(din, d.entered, first, count)
+		sum := rowsOf(din, d.came, first, count)
 		x.Backend.Add(x.Stream, sum, sum, rowsOf(dpicked, n, at, count), count*e.passed)
 	})
 	return nil
 }
 
 func (e *exit) backwardWeight(x *Exec, b *Batch, saved, held, _, _ tensor.Mem) error {
-	n := len(b.Next.departure().rows)
+	n := len(departureOf(b).rows)
 	if n == 0 {
 		return nil
 	}

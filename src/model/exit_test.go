@@ -22,11 +22,11 @@ func exiting(confidence string, threshold float64) Config {
 // untold returns the losses of an exit that no reading tells: of its probes, with their
 // weight, and of its classifier.
 func (c *chain) untold(layer int) (probes, classifier float64) {
-	e := c.s.Layers[layer].exit()
-	if e == nil || c.batches[layer].Tokens == 0 {
+	e, is := c.s.Layers[layer].parts[0].(*exit)
+	if !is || c.batches[layer].Tokens == 0 {
 		return 0, 0
 	}
-	d := c.subsets[layer].leaving
+	d := c.work[layer].(*departure)
 	s, _ := e.saved(c.x, c.batches[layer], c.saved[layer], len(d.rows))
 	if len(d.rows) > d.left {
 		probes = e.Weight * tensor.Of[float64](s.probes)[0]
@@ -72,7 +72,7 @@ func TestGradientOfExits(t *testing.T) {
 						}
 					}
 				})
-				d := ch.subsets[exits[0]].leaving
+				d := ch.work[exits[0]].(*departure)
 				confidences := slices.Sorted(slices.Values(d.confidence))
 				if left > 0 {
 					threshold := (confidences[10-left] + slices.Concat([]float64{-1}, confidences)[10-left]) / 2
@@ -159,21 +159,21 @@ func TestProbes(t *testing.T) {
 	c.Sequence, c.Exits.Probe = 500, 0.1
 	ch := newChain(t, c, tensor.F32)
 	ch.loss()
-	first := slices.Clone(ch.subsets[2].leaving.rows)
+	first := slices.Clone(ch.work[2].(*departure).rows)
 	if n := float64(len(first)); math.Abs(n-100) > 40 || !slices.IsSorted(first) {
 		t.Errorf("%v probes of 1000 tokens, want about 100", n)
 	}
 	ch.loss()
-	if again := ch.subsets[2].leaving.rows; !slices.Equal(first, again) {
+	if again := ch.work[2].(*departure).rows; !slices.Equal(first, again) {
 		t.Error("the same data have other probes")
 	}
 	ch.targets[7]++
 	ch.targets[7] %= int32(c.Vocab)
 	ch.loss()
-	if other := ch.subsets[2].leaving.rows; slices.Equal(first, other) {
+	if other := ch.work[2].(*departure).rows; slices.Equal(first, other) {
 		t.Error("other data have the same probes")
 	}
-	if other := ch.subsets[4].leaving.rows; slices.Equal(first, other) {
+	if other := ch.work[4].(*departure).rows; slices.Equal(first, other) {
 		t.Error("another exit has the same probes")
 	}
 }

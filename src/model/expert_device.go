@@ -1,7 +1,6 @@
 package model
 
 import (
-	"slices"
 	"unsafe"
 
 	"dynmo/src/tensor"
@@ -14,25 +13,6 @@ import (
 // nothing else, where it has to know the lengths of messages between spread experts, or makes
 // the products of one expert after the other.
 
-// Waits reports whether passes of the layer wait for the device to know which tokens a
-// routed block takes, or where tokens go among experts.
-func (l *Layer) Waits() bool { return slices.ContainsFunc(l.parts, waits) }
-
-// waits reports whether a part waits, or one within it.
-func waits(p part) bool {
-	switch p := p.(type) {
-	case *experts:
-		return !p.grouped()
-	case *expertGroup:
-		return !p.grouped()
-	case *routed:
-		return p.Predictor || slices.ContainsFunc(p.block.parts, waits)
-	case *pair:
-		return slices.ContainsFunc(p.parts, waits)
-	}
-	return false
-}
-
 // assigned returns how many assignments have a place, of n tokens: where the host does not
 // know, how many at most.
 func (e *experts) assigned(d *Dispatch, n int) int {
@@ -44,7 +24,7 @@ func (e *experts) assigned(d *Dispatch, n int) int {
 
 // dispatch sorts the assignments, and waits for the rows of each expert where passes need them.
 func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
-	d := b.Dispatch
+	d := b.Work.(*Dispatch)
 	e.placeTokens(x, b.live(), s)
 	d.tokens, d.left = b.live(), [2]tensor.Mem{s.chosen, s.decided.weights}
 	if e.grouped() {

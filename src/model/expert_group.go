@@ -20,9 +20,16 @@ type expertGroup struct {
 
 // groupedBlock describes a block as attention and groups of experts.
 func (c Config) groupedBlock(name string, block int) []Description {
-	list := []Description{{name + ".attention", Attention, block, func() []part { return []part{newAttention(c, block)} }}}
+	list := []Description{{Name: name + ".attention", Kind: Attention, Block: block, parts: func() []part { return []part{newAttention(c, block)} }}}
 	for k := range c.Experts.Groups {
-		list = append(list, Description{fmt.Sprintf("%s.experts.%d", name, k), MLP, block, func() []part { return []part{newExpertGroup(c, block, k)} }})
+		form := "others"
+		if k == 0 {
+			form = "router"
+		}
+		list = append(list, Description{
+			Name: fmt.Sprintf("%s.experts.%d", name, k), Kind: MLP, Block: block, Form: form,
+			parts: func() []part { return []part{newExpertGroup(c, block, k)} },
+		})
 	}
 	return list
 }
@@ -112,13 +119,13 @@ func (g *expertGroup) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.
 	return s.out, cs.off, ch.off
 }
 
-// GroupRows is the name of a reading of a group of experts, I32: the rows that its experts
+// groupRows is the name of a reading of a group of experts, I32: the rows that its experts
 // worked on.
-const GroupRows = "rows"
+const groupRows = "rows"
 
-// readings are GroupRows, and the first group's of all experts.
+// readings are groupRows, and the first group's of all experts.
 func (g *expertGroup) readings() []Reading {
-	rows := []Reading{{GroupRows, 1}}
+	rows := []Reading{{Name: groupRows, Values: 1, Worked: g.share}}
 	if g.first() {
 		rows = append(rows, g.experts.readings()...)
 	}
@@ -134,5 +141,5 @@ func (g *expertGroup) reading(x *Exec, b *Batch, saved tensor.Mem, index int) te
 	return decided.ends.Span(decided.ends.Bytes-size, size)
 }
 
-// Share returns the tokens whose fair share so many rows of a group are.
-func (e Experts) Share(rows int) int { return rows * e.Groups / e.Top }
+// share returns the tokens whose fair share so many rows of a group are.
+func (e Experts) share(rows int) int { return rows * e.Groups / e.Top }

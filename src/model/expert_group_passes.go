@@ -24,7 +24,7 @@ func (g *expertGroup) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := g.dispatch(x, b, s); err != nil {
 		return err
 	}
-	return g.forwardExperts(x, b.live(), b.Dispatch, s, out, sum)
+	return g.forwardExperts(x, b.live(), b.Work.(*Dispatch), s, out, sum)
 }
 
 func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
@@ -36,7 +36,7 @@ func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, d
 	if !g.last {
 		x.Backend.Accumulate(x.Stream, h.dweights, h.dweights, behind.weights, b.live()*g.Top)
 	}
-	if err := g.backwardExperts(x, b.live(), b.Dispatch, s, h, dsum); err != nil {
+	if err := g.backwardExperts(x, b.live(), b.Work.(*Dispatch), s, h, dsum); err != nil {
 		return err
 	}
 	switch {
@@ -52,7 +52,7 @@ func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, d
 func (g *expertGroup) backwardFirst(x *Exec, b *Batch, s expertsSaved, h expertsHeld, inp, din tensor.Mem, behind groupCrossing) {
 	n := b.live()
 	g.routeGradient(x, n, s, h)
-	g.addPassed(x, n, b.Dispatch, s, h.dnormed)
+	g.addPassed(x, n, b.Work.(*Dispatch), s, h.dnormed)
 	x.Backend.Add(x.Stream, h.dnormed, h.dnormed, behind.normed, n*g.hidden)
 	g.norm.backwardInputTo(x, n, b.computed(din), b.computed(behind.sum), h.dnormed, b.computed(inp), s.mean, s.rstd)
 }
@@ -66,7 +66,7 @@ func (g *expertGroup) backwardOthers(x *Exec, b *Batch, s expertsSaved, h expert
 	} else {
 		x.Stream.Copy(before.normed, behind.normed)
 	}
-	g.addPassed(x, b.live(), b.Dispatch, s, before.normed)
+	g.addPassed(x, b.live(), b.Work.(*Dispatch), s, before.normed)
 }
 
 func (g *expertGroup) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
@@ -75,6 +75,6 @@ func (g *expertGroup) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tens
 		s.normed = g.leaving(x, b, s.out).normed
 		g.routerWeights(x, b.live(), s, h, b.computed(inp))
 	}
-	g.expertWeights(x, b.live(), b.Dispatch, s, h)
+	g.expertWeights(x, b.live(), b.Work.(*Dispatch), s, h)
 	return nil
 }

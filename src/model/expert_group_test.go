@@ -160,7 +160,7 @@ func TestWorkOfExpertGroups(t *testing.T) {
 	counts := ch.expertCounts(2)[ExpertsFrom:]
 	for k, layer := range []int{2, 3} {
 		rows := tensor.Of[int32](ch.s.Layers[layer].Reading(ch.x, ch.batches[layer], ch.saved[layer], 0))[0]
-		if got, want := ch.s.Layers[layer].Dispatches().Share(int(rows)), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
+		if got, want := ch.s.Config.Experts.share(int(rows)), int(counts[2*k]+counts[2*k+1]); got != want { // 2 groups, top 2
 			t.Errorf("group %d works on %d tokens, want %d", k, got, want)
 		}
 	}

@@ -3,7 +3,7 @@ package model
 import "dynmo/src/tensor"
 
 func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n, d := e.saved(x, x.cut(b, saved)), b.live(), b.Dispatch
+	s, n, d := e.saved(x, x.cut(b, saved)), b.live(), b.Work.(*Dispatch)
 	b.carry(x, s.out, inp)
 	inp, out := b.computed(inp), b.computed(s.out)
 	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
@@ -71,7 +71,7 @@ func between(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
 func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x, m, 0, rows, width) }
 
 func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, n, d := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live(), b.Dispatch
+	s, h, n, d := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live(), b.Work.(*Dispatch)
 	b.carry(x, din, dout)
 	dout = b.computed(dout)
 	e.weightGradients(x, b, s, h, dout)
@@ -124,7 +124,7 @@ func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed
 // as it was forward.
 func (e *experts) weightGradients(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
 	n := b.live()
-	if assigned := e.assigned(b.Dispatch, n); assigned > 0 {
+	if assigned := e.assigned(b.Work.(*Dispatch), n); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
 	} else {
 		x.Stream.Zero(h.dweights)
@@ -134,7 +134,7 @@ func (e *experts) weightGradients(x *Exec, b *Batch, s expertsSaved, h expertsHe
 func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
 	e.routerWeights(x, n, s, h, b.computed(inp))
-	e.expertWeights(x, n, b.Dispatch, s, h)
+	e.expertWeights(x, n, b.Work.(*Dispatch), s, h)
 	return nil
 }
 

@@ -43,7 +43,11 @@ func (e Experts) rowsAtOnce(tokens int) int {
 	return e.Spread * e.room(tokens)
 }
 
-func (e *experts) talks() bool { return e.Spread > 0 }
+func (e *experts) traits() Traits {
+	return Traits{Talks: e.Spread > 0, Waits: !e.grouped(), Once: e.Spread > 0}
+}
+
+func (e *experts) newWork(x *Exec, _ Room) Work { return newDispatch(x, e.Experts) }
 
 // spreads panics unless the stage has the replicas that experts are spread over, each as many.
 func (e Experts) spreads(x *Exec) {

@@ -21,8 +21,8 @@ func TestSpreadExpertsAreShared(t *testing.T) {
 		s, err := NewStage(spread, spread.All(), whole.x.Device, tensor.F32)
 		must(t, err)
 		for id, l := range s.Layers {
-			if l.Own() != (l.Kind == Block) || l.Talks() != l.Own() {
-				t.Errorf("%s: own parameters %v, talks %v", l.Name, l.Own(), l.Talks())
+			if l.Own() != (l.Kind == Block) || l.Traits.Talks != l.Own() {
+				t.Errorf("%s: own parameters %v, talks %v", l.Name, l.Own(), l.Traits.Talks)
 			}
 			for _, p := range l.params {
 				there := whole.s.Layers[id].Param(p.Weight)

@@ -46,7 +46,7 @@ func TestPassesOfExpertsWait(t *testing.T) {
 			ch.gradients()
 			said := 0
 			for _, l := range ch.s.Layers {
-				if l.Waits() {
+				if l.Traits.Waits {
 					said++
 				}
 			}

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"dynmo/src/config"
 	"dynmo/src/tensor"
@@ -79,6 +80,9 @@ func newExperts(c Config, block int) *experts {
 		norm: c.newNorm(inBlock(block), "norm2"),
 	}
 	e.router, e.outer = c.newRouter(block, router)
+	for _, p := range append(e.router.params(), e.outer.params()...) {
+		p.File = strings.Replace(p.File, "/experts.router.", "/router.", 1)
+	}
 	e.list = c.newMLPs(block, e.firstOf(c.Replica), e.here())
 	return e
 }
@@ -131,7 +135,9 @@ const ExpertCounts = "experts"
 // ExpertsFrom is where in these values the tokens of the first expert are.
 const ExpertsFrom = 4
 
-func (e *experts) readings() []Reading { return []Reading{{ExpertCounts, ExpertsFrom + e.Count}} }
+func (e *experts) readings() []Reading {
+	return []Reading{{Name: ExpertCounts, Values: ExpertsFrom + e.Count}}
+}
 
 func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
 	return e.saved(x, x.cut(b, saved)).decided.readings

@@ -32,8 +32,8 @@ func (c *chain) expertCounts(layer int) []float64 {
 
 // routersLoss returns the routers' own losses, weighted.
 func (c *chain) routersLoss() (sum float64) {
-	for i, l := range c.s.Layers {
-		if e := l.Dispatches(); c.hasRouter(i) {
+	for i := range c.s.Layers {
+		if e := c.s.Config.Experts; c.hasRouter(i) {
 			counts := c.expertCounts(i)
 			if !e.Balanced {
 				sum += e.Auxiliary * counts[2] / 1000
@@ -98,7 +98,7 @@ func TestGradientOfExpertsWithDynamism(t *testing.T) {
 	c.Depths = Depths{Capacity: 0.5, Auxiliary: 0.3}
 	ch := newChain(t, c, tensor.F64)
 	enlarge(ch.s)
-	at := slices.IndexFunc(ch.s.Layers, (*Layer).Routes)
+	at := slices.IndexFunc(ch.s.Layers, func(l *Layer) bool { return l.Form == Routed })
 	ch.also = func() float64 { return ch.routersLoss() + c.Depths.Auxiliary*ch.routing(at)[3]/1000 }
 	checkGradients(t, ch)
 	if counts := ch.expertCounts(at); counts[0] != 6 {
@@ -229,7 +229,7 @@ func TestReferenceOfExperts(t *testing.T) {
 	turn()
 	ch.loss()
 	chosen := func() []int32 {
-		experts, _, err := ch.experts[1].Choices(ch.x)
+		experts, _, err := ch.work[1].(*Dispatch).Choices(ch.x)
 		must(t, err)
 		return slices.Clone(experts)
 	}

@@ -1,7 +1,5 @@
 package model
 
-import "slices"
-
 // Family is an architecture: it says what the chain of a Config is, and what its
 // weights are called elsewhere. A new family is a new file and an entry in
 // families.
@@ -46,7 +44,20 @@ type Description struct {
 	Name  string
 	Kind  Kind
 	Block int           // -1 outside the blocks
+	Form  string        // sets the layer apart from others of its Kind that compute something else; empty for most
 	parts func() []part // new ones, first to last
+}
+
+// Alike reports whether two layers compute the same on other weights: blocks, or layers
+// that these are cut into, of one form, exits, or what has the same name.
+func (d Description) Alike(other Description) bool {
+	if d.Kind != other.Kind {
+		return false
+	}
+	if d.Block < 0 && d.Kind != Exit {
+		return d.Name == other.Name
+	}
+	return d.Form == other.Form
 }
 
 // params returns new parameters of the layer, without memory.
@@ -64,14 +75,8 @@ func (d Description) Leaves() Width {
 	return parts[len(parts)-1].leaves()
 }
 
-// Feeds reports whether the layer reads the data of a microbatch.
-func (d Description) Feeds() bool { return slices.ContainsFunc(d.parts(), part.feeds) }
-
-// Selects reports whether another batch leaves the layer than enters it.
-func (d Description) Selects() bool {
-	parts := d.parts()
-	return parts[len(parts)-1].selects()
-}
+// Traits says what the pipeline must know of the layer.
+func (d Description) Traits() Traits { return traitsOf(d.parts()) }
 
 // Weight is one tensor of a model under its names here and elsewhere.
 type Weight struct {

@@ -42,7 +42,7 @@ func newHead(c Config, k int) *head {
 	h.token = at.param("head.weight", hi-lo, c.Hidden, decayed, initDeviation)
 	h.token.First, h.token.Of = lo, c.Vocab
 	if c.Tied {
-		h.token.Name, h.token.Weight, h.token.role = tokenTable, tokenWeight, borrowed
+		h.token.Name, h.token.Weight, h.token.File, h.token.role = tokenTable, tokenWeight, tokenWeight, borrowed
 	}
 	return h
 }
@@ -107,7 +107,7 @@ func (h *head) memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem
 // held is the gradient of normed, in the first slice.
 func (h *head) held(x *Exec, c *cutter) tensor.Mem { return c.rows(h.hidden, x.Backend.DType()) }
 
-func (h *head) feeds() bool { return true }
+func (h *head) traits() Traits { return Traits{Feeds: true} }
 
 func (h *head) feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
 	x.Stream.Copy(h.saved(x, x.cut(b, saved)).targets, tensor.From(b.pick(targets)))
@@ -115,7 +115,7 @@ func (h *head) feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
 
 func (h *head) readings() []Reading {
 	if h.last {
-		return []Reading{{Loss, 1}}
+		return []Reading{{Name: Loss, Values: 1}}
 	}
 	return nil
 }

@@ -1,69 +1,86 @@
 package model
 
 import (
-	"slices"
-
 	"dynmo/src/kernel"
 	"dynmo/src/tensor"
 )
 
-// Inner is the batch that parts inside a layer that routes tokens work on: some of those
-// that enter it, none or all; and its memory. It has no Index: which tokens they are the
-// device knows.
-type Inner struct {
-	Batch
+// inner is the Work of a block that routes tokens: the batch of the tokens that the block
+// takes. The batch has no Index: only the device knows which tokens these are.
+type inner struct {
+	batch        Batch
+	inside       *Batch // batch, as it enters the block
+	block        Work   // of the block; nil if the block has none
 	x            *Exec
 	routed       *routed
 	entered      Batch
 	origin       *Batch     // that the layer was entered by
-	memory, host tensor.Mem // BatchBytes: Positions and Offsets, at capacity; of the host, Offsets
+	memory, host tensor.Mem // Positions and Offsets, at capacity; on the host Offsets
 }
 
-// NewInner returns the batch inside a layer that routes, in BatchBytes of memory of the
-// device and InnerBytes of the host.
-func NewInner(x *Exec, l *Layer, memory, host tensor.Mem) *Inner {
-	r := l.parts[slices.IndexFunc(l.parts, routes)].(*routed)
-	return &Inner{x: x, routed: r, memory: memory, host: host}
+func newInner(x *Exec, r *routed, room Room) *inner {
+	return &inner{x: x, routed: r, block: r.block.NewWork(x, room), memory: room.OnDevice(x.BatchBytes()), host: room.OnHost(offsetsBytes(x))}
 }
 
-// InnerBytes returns the memory of the host of an Inner.
-func (x *Exec) InnerBytes() int64 { return int64(x.B+1) * tensor.I32.Size() }
+// offsetsBytes returns the size of a batch's Offsets.
+func offsetsBytes(x *Exec) int64 { return int64(x.B+1) * tensor.I32.Size() }
 
-// From returns b as it enters a layer that routes tokens of it to in: as many of every
-// sequence as are first, unless a predictor decides, for which a forward sets how many.
-func (in *Inner) From(b *Batch) *Batch {
+// Enter returns b as it enters the layer. The layer takes of each sequence the number that
+// Capacity says, unless a predictor decides: then the forward sets how many.
+func (in *inner) Enter(b *Batch) *Batch {
 	in.origin, in.entered = b, *b
-	in.entered.Inner = in
-	if r := in.routed; !r.Predictor {
-		in.set(func(sequence int) int { return kernel.First(r.Capacity, b.tokensOf(in.x, sequence)) })
-	}
+	in.entered.Work = in
+	in.set(func(sequence int) int {
+		if in.routed.Predictor {
+			return 0
+		}
+		return kernel.First(in.routed.Capacity, b.tokensOf(in.x, sequence))
+	})
 	return &in.entered
 }
 
+// Skip does nothing: the layer takes none of no tokens.
+func (in *inner) Skip() error { return nil }
+
+// Leaves returns the batch that entered.
+func (in *inner) Leaves() *Batch { return in.origin }
+
+// Worked returns the tokens that the block computes.
+func (in *inner) Worked() int { return in.inside.Worked() }
+
+// Repeats reports whether as many tokens are taken of every batch with equal fields: only
+// of full microbatches.
+func (in *inner) Repeats() bool {
+	return in.entered.Index.IsZero() && (in.block == nil || in.block.Repeats())
+}
+
 // positions returns memory of the device for the Positions of so many tokens.
-func (in *Inner) positions(tokens int) tensor.Mem {
+func (in *inner) positions(tokens int) tensor.Mem {
 	return in.memory.Span(0, int64(tokens)*tensor.I32.Size())
 }
 
 // offsets returns memory of the device for Offsets.
-func (in *Inner) offsets() tensor.Mem {
-	bytes := in.x.InnerBytes()
+func (in *inner) offsets() tensor.Mem {
+	bytes := offsetsBytes(in.x)
 	return in.memory.Span(in.memory.Bytes-bytes, bytes)
 }
 
-// set makes the batch so many tokens of each sequence. Its Dispatch stays, which is that of
-// all microbatches in the same buffer.
-func (in *Inner) set(tokensOf func(sequence int) int) {
-	in.Batch = Batch{Capacity: in.routed.room(in.x), Sequences: in.entered.Sequences, Offsets: in.offsets(), Dispatch: in.Dispatch}
-	for s := range in.Sequences {
+// set makes the batch so many tokens of each sequence, which enter the block.
+func (in *inner) set(tokensOf func(sequence int) int) {
+	b := Batch{Capacity: in.routed.room(in.x), Sequences: in.entered.Sequences, Offsets: in.offsets()}
+	for s := range b.Sequences {
 		tokens := tokensOf(s)
-		in.Tokens, in.Longest = in.Tokens+tokens, max(in.Longest, tokens)
+		b.Tokens, b.Longest = b.Tokens+tokens, max(b.Longest, tokens)
 	}
-	in.Positions = in.positions(in.Tokens)
+	b.Positions = in.positions(b.Tokens)
+	in.batch, in.inside = b, &in.batch
+	if in.block != nil {
+		in.inside = in.block.Enter(in.inside)
+	}
 }
 
 // read waits for the Offsets that are on the device, and makes the batch by them.
-func (in *Inner) read() error {
+func (in *inner) read() error {
 	in.x.Stream.Copy(in.host, in.offsets())
 	if err := in.x.Stream.Sync(); err != nil {
 		return err
@@ -71,13 +88,4 @@ func (in *Inner) read() error {
 	offsets := tensor.Of[int32](in.host)
 	in.set(func(sequence int) int { return int(offsets[sequence+1] - offsets[sequence]) })
 	return nil
-}
-
-// Routes reports whether parts of the layer work on another batch than enters it. Then
-// that has an Inner.
-func (l *Layer) Routes() bool { return slices.ContainsFunc(l.parts, routes) }
-
-func routes(p part) bool {
-	_, ok := p.(*routed)
-	return ok
 }

@@ -22,6 +22,7 @@ type Layer struct {
 	ID      int
 	Updates int   // optimizer updates so far
 	Watch   Watch // of the next step, for its first microbatch; nil: none
+	Traits  Traits
 
 	config Config
 	params []*Param // in slab order
@@ -78,7 +79,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		panic("model: a layer of more than mostParts parts")
 	}
 	for i, p := range l.parts {
-		if p.selects() && i < len(l.parts)-1 {
+		if p.traits().Selects && i < len(l.parts)-1 {
 			panic("model: a part selects tokens before the layer's last")
 		}
 		l.params = append(l.params, p.params()...)
@@ -124,9 +125,10 @@ func (p *Param) region() int {
 	return 0
 }
 
-// divide finds what of the slabs is updated, and what is summed over replicas.
+// divide finds what of the slabs is updated, and what is summed over replicas, and the
+// traits, which depend on that too.
 func (l *Layer) divide() {
-	l.updated, l.reduced = nil, nil
+	l.updated, l.reduced, l.Traits = nil, nil, traitsOf(l.parts)
 	ends, first := [3]int{}, 0
 	for _, p := range l.params {
 		end := first + l.room(p)
@@ -228,6 +230,30 @@ func (l *Layer) cutIndex(c *cutter) {
 	}
 }
 
+// tuned returns the number of the layer's parts that is set between steps; nil if there is
+// none.
+func (l *Layer) tuned() *float64 {
+	for _, p := range l.parts {
+		if at := p.tuned(); at != nil {
+			return at
+		}
+	}
+	return nil
+}
+
+// Threshold returns the confidence above which tokens leave at the layer; false if it is
+// no exit.
+func (l *Layer) Threshold() (threshold float64, ok bool) {
+	if at := l.tuned(); at != nil {
+		return *at, true
+	}
+	return 0, false
+}
+
+// SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
+// the next step on. It is part of the layer's state.
+func (l *Layer) SetThreshold(threshold float64) { *l.tuned() = threshold }
+
 // Free gives the layer's memory back.
 func (l *Layer) Free() {
 	for _, s := range []*tensor.Mem{&l.w, &l.master, &l.g, &l.m, &l.v, &l.index} {
@@ -258,17 +284,12 @@ func (l *Layer) Param(weight string) *Param {
 // held between the two backwards of a microbatch.
 func (l *Layer) Bytes(x *Exec) cost.Bytes {
 	saved, held := l.Sizes(x)
+	saved += l.WorkBytes(x)
 	bytes := cost.Bytes{
 		Parameters: int64(l.all)*l.dtype.Size() + l.index.Bytes, Gradients: int64(l.all) * l.dtype.Wide().Size(),
 		Optimizer: 2*int64(l.own)*l.dtype.Wide().Size() + l.masterBytes(), Activations: saved,
 		Own:  int64(l.own-l.shared) * l.dtype.Wide().Size(),
 		Held: held + l.Leaves().Bytes(x, x.N()),
-	}
-	if l.Selects() {
-		bytes.Activations += x.SubsetBytes()
-	}
-	if l.Routes() {
-		bytes.Activations += x.BatchBytes()
 	}
 	if l.device != nil && l.device.Space() == tensor.Host {
 		for _, s := range l.state {

@@ -175,7 +175,7 @@ func TestGradientOfLlamaWithDynamism(t *testing.T) {
 			enlarge(ch.s)
 			ch.leaveBy(4)
 			checkGradients(t, ch)
-			if left := ch.subsets[ch.exits()[0]].leaving.left; left != 4 {
+			if left := ch.work[ch.exits()[0]].(*departure).left; left != 4 {
 				t.Errorf("%d tokens left, want 4", left)
 			}
 		})

@@ -25,6 +25,9 @@ func depths(c config.Config) Depths {
 	return Depths{m.Capacity, m.Route == "predictor", m.Threshold, m.Gate == "one", m.Auxiliary}
 }
 
+// Routed is the Form of a block that takes some tokens only.
+const Routed = "routed"
+
 // routes reports whether a block takes some tokens only.
 func (d Depths) routes(block int) bool { return d.Capacity > 0 && block%2 == 1 }
 
@@ -78,24 +81,38 @@ func newRouted(c Config, block int) *routed {
 		block: &Layer{parts: c.blockParts(block)},
 	}
 	r.block.indexReadings()
+	r.block.Traits = traitsOf(r.block.parts)
 	if c.Depths.Predictor {
 		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
+	}
+	for _, p := range r.own() {
+		p.File = ""
 	}
 	return r
 }
 
-func (r *routed) params() []*Param {
+// own returns the parameters that are not the block's.
+func (r *routed) own() []*Param {
 	list := []*Param{r.router.w, r.router.b}
 	if r.Predictor {
 		list = append(list, r.up.w, r.up.b, r.down.w, r.down.b)
 	}
+	return list
+}
+
+func (r *routed) params() []*Param {
+	list := r.own()
 	for _, p := range r.block.parts {
 		list = append(list, p.params()...)
 	}
 	return list
 }
 
-func (r *routed) talks() bool { return r.block.Talks() }
+func (r *routed) traits() Traits {
+	return traitsOf(r.block.parts).or(Traits{Waits: r.Predictor, Once: true})
+}
+
+func (r *routed) newWork(x *Exec, room Room) Work { return newInner(x, r, room) }
 
 func (r *routed) leaves() Width { return Width{Values: r.hidden} }
 
@@ -186,41 +203,41 @@ func (r *routed) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return err
 	}
 	x.Stream.Copy(s.out, inp)
-	inner := &b.Inner.Batch
-	if inner.Tokens == 0 {
-		return r.block.Forward(x, inner, s.block, tensor.Mem{})
+	inside := b.Work.(*inner).inside
+	if inside.Tokens == 0 {
+		return r.block.Forward(x, inside, s.block, tensor.Mem{})
 	}
-	rows, gate, keep := s.decided.of(x, inner.Tokens)
-	taken := r.taken(x, inner, s.inp)
-	x.Backend.GatherRows(x.Stream, taken, inp, rows, tensor.Mem{}, inner.Tokens, r.hidden)
-	if err := r.block.Forward(x, inner, s.block, taken); err != nil {
+	rows, gate, keep := s.decided.of(x, inside.Tokens)
+	taken := r.taken(x, inside, s.inp)
+	x.Backend.GatherRows(x.Stream, taken, inp, rows, tensor.Mem{}, inside.Tokens, r.hidden)
+	if err := r.block.Forward(x, inside, s.block, taken); err != nil {
 		return err
 	}
-	x.Backend.ScatterRows(x.Stream, s.out, r.block.Output(x, inner, s.block), rows, keep, gate, inner.Tokens, r.hidden)
+	x.Backend.ScatterRows(x.Stream, s.out, r.block.Output(x, inside, s.block), rows, keep, gate, inside.Tokens, r.hidden)
 	return nil
 }
 
 // taken returns the rows of memory at capacity of the tokens that are there.
-func (r *routed) taken(x *Exec, inner *Batch, m tensor.Mem) tensor.Mem {
-	return m.Span(0, r.leaves().Bytes(x, inner.Tokens))
+func (r *routed) taken(x *Exec, inside *Batch, m tensor.Mem) tensor.Mem {
+	return m.Span(0, r.leaves().Bytes(x, inside.Tokens))
 }
 
 // backwardInput adds to the gradient of the logits what comes by the gate: with
 // dy = g·dout of the block's output y, dr = g·(1-g)·Σ dout·(y - inp) = (1-g)·Σ dy·(y - inp).
 func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
-	s, h, inner := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), &b.Inner.Batch
-	rows, gate, keep := s.decided.of(x, inner.Tokens)
+	s, h, inside := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), b.Work.(*inner).inside
+	rows, gate, keep := s.decided.of(x, inside.Tokens)
 	dinp := tensor.Mem{}
-	if inner.Tokens > 0 || r.talks() {
-		dy, taken := r.taken(x, inner, h.dout), r.taken(x, inner, s.inp)
+	if inside.Tokens > 0 || r.block.Traits.Talks {
+		dy, taken := r.taken(x, inside, h.dout), r.taken(x, inside, s.inp)
 		if !din.IsZero() {
-			dinp = r.taken(x, inner, h.dinp)
+			dinp = r.taken(x, inside, h.dinp)
 		}
-		if inner.Tokens > 0 {
-			x.Backend.GatherRows(x.Stream, dy, dout, rows, gate, inner.Tokens, r.hidden)
-			x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inner, s.block), taken, rows, keep, inner.Tokens, r.hidden)
+		if inside.Tokens > 0 {
+			x.Backend.GatherRows(x.Stream, dy, dout, rows, gate, inside.Tokens, r.hidden)
+			x.Backend.GateGradient(x.Stream, s.decided.dlogits, dy, r.block.Output(x, inside, s.block), taken, rows, keep, inside.Tokens, r.hidden)
 		}
-		if err := r.block.BackwardInput(x, inner, s.block, h.block, taken, dy, dinp); err != nil {
+		if err := r.block.BackwardInput(x, inside, s.block, h.block, taken, dy, dinp); err != nil {
 			return err
 		}
 	}
@@ -229,15 +246,15 @@ func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tens
 	}
 	passed := x.scratch.Span(0, din.Bytes) // of what passes by, and goes through the block
 	x.Stream.Copy(passed, dout)
-	if inner.Tokens > 0 {
-		x.Backend.ScatterRows(x.Stream, passed, dinp, rows, keep, tensor.Mem{}, inner.Tokens, r.hidden)
+	if inside.Tokens > 0 {
+		x.Backend.ScatterRows(x.Stream, passed, dinp, rows, keep, tensor.Mem{}, inside.Tokens, r.hidden)
 	}
 	x.Backend.MatmulForwardAdd(x.Stream, din, s.decided.dlogits, r.router.w.W, tensor.Mem{}, passed, b.Tokens, 1, r.hidden)
 	return nil
 }
 
 func (r *routed) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
-	s, h, inner := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), &b.Inner.Batch
+	s, h, inside := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), b.Work.(*inner).inside
 	r.router.backwardWeight(x, b.Tokens, s.decided.dlogits, inp)
 	if r.Predictor {
 		dpre := x.scratch.Span(0, s.pre.Bytes)
@@ -245,5 +262,5 @@ func (r *routed) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Me
 		r.down.backwardWeight(x, b.Tokens, s.decided.dguess, s.active)
 		r.up.backwardWeight(x, b.Tokens, dpre, inp)
 	}
-	return r.block.BackwardWeight(x, inner, s.block, h.block, r.taken(x, inner, s.inp), r.taken(x, inner, h.dout))
+	return r.block.BackwardWeight(x, inside, s.block, h.block, r.taken(x, inside, s.inp), r.taken(x, inside, h.dout))
 }

@@ -66,7 +66,7 @@ func TestGradientOfRoutedBlocks(t *testing.T) {
 // checkGradientsOfRouting checks all gradients but the predictors', then those.
 func checkGradientsOfRouting(t *testing.T, ch *chain, d Depths) {
 	t.Helper()
-	at := slices.IndexFunc(ch.s.Layers, (*Layer).Routes)
+	at := slices.IndexFunc(ch.s.Layers, func(l *Layer) bool { return l.Form == Routed })
 	ch.also = func() float64 { return d.Auxiliary * ch.routing(at)[3] / 1000 }
 	predictors := func(p *Param) bool { return strings.HasPrefix(p.Name, "predictor.") }
 	checkSomeGradients(t, ch, func(p *Param) bool { return !predictors(p) })
@@ -140,7 +140,7 @@ func TestRouting(t *testing.T) {
 		copy(tensor.Of[float64](s.logits), logits)
 		copy(tensor.Of[float64](s.guess), guesses)
 		must(t, r.decide(ch.x, b, s))
-		rows, _, _ := s.decided.of(ch.x, ch.inner[2].Tokens)
+		rows, _, _ := s.decided.of(ch.x, ch.work[2].(*inner).inside.Tokens)
 		if got := tensor.Of[int32](rows); !slices.Equal(got, c.taken) {
 			t.Errorf("%s: took %v, want %v", name, got, c.taken)
 		}
@@ -175,8 +175,8 @@ func TestRoutedBlocksWait(t *testing.T) {
 		if stream.count != c.want {
 			t.Errorf("%s: passes waited %d times, want %d", name, stream.count, c.want)
 		}
-		if l := ch.s.Layers[2]; l.Waits() != (c.want > 0) {
-			t.Errorf("%s: Waits is %v", name, l.Waits())
+		if l := ch.s.Layers[2]; l.Traits.Waits != (c.want > 0) {
+			t.Errorf("%s: Waits is %v", name, l.Traits.Waits)
 		}
 	}
 }

@@ -38,6 +38,7 @@ const (
 type Param struct {
 	Name       string
 	Weight     string // name in the whole model, which slices of a matrix share, and a borrowed one with its owner
+	File       string // of Weight in files of other programs; empty: they have none
 	Rows, Cols int
 	First, Of  int // a slice holds rows [First, First+Rows) of Of; 0 of anything else
 	Format     Format
@@ -67,7 +68,7 @@ func inBlock(block int) place { return place{fmt.Sprintf("block.%d", block), blo
 // param returns a parameter of this place.
 func (at place) param(name string, rows, cols int, r role, deviation float64) *Param {
 	return &Param{
-		Name: name, Weight: at.layer + "/" + name, Rows: rows, Cols: cols,
+		Name: name, Weight: at.layer + "/" + name, File: at.layer + "/" + name, Rows: rows, Cols: cols,
 		role: r, deviation: deviation, block: at.block,
 	}
 }

@@ -25,26 +25,28 @@ type part interface {
 	// dout is as it was in backwardInput.
 	backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error
 
-	// feeds reports whether the part reads the data of a microbatch; feed puts them
-	// in place.
-	feeds() bool
+	// traits says what the pipeline must know of the part.
+	traits() Traits
+	// newWork returns what the part keeps of a microbatch beside its activations; nil: nothing.
+	newWork(x *Exec, room Room) Work
+	// tuned returns a number of the part that a kind of dynamism sets between steps, and
+	// that is part of the layer's state; nil: there is none.
+	tuned() *float64
+	// feed puts the data of a microbatch in place, if the part reads any.
 	feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int32)
 	// readings lists what forward leaves for the host, and reading where it leaves
 	// the i-th, inside saved.
 	readings() []Reading
 	reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem
-	// talks reports whether passes exchange messages with the replicas.
-	talks() bool
-	// selects reports whether another batch leaves the part than enters it: forward
-	// makes it by b.Next.Select, and waits for what it depends on. What the part passes
-	// on, and dout, have the tokens of b.Leaves(). Only a layer's last part selects.
-	selects() bool
 }
 
 // Reading is numbers that forward leaves for the host, float64: a loss, or counts.
 type Reading struct {
 	Name   string
 	Values int
+	// Worked is set where the reading is one I32 that says, after the step, how many tokens
+	// the layer computed: Worked(reading) of them.
+	Worked func(reading int) int
 }
 
 // Loss is the name of a reading of one value that is part of the loss: the sum
@@ -52,12 +54,12 @@ type Reading struct {
 const Loss = "loss"
 
 // basic is embedded by parts that read no data, leave nothing for the host, do not
-// talk and pass on all tokens: most.
+// talk, keep no Work and pass on all tokens: most.
 type basic struct{}
 
-func (basic) feeds() bool                                       { return false }
+func (basic) traits() Traits                                    { return Traits{} }
+func (basic) newWork(*Exec, Room) Work                          { return nil }
+func (basic) tuned() *float64                                   { return nil }
 func (basic) feed(*Exec, *Batch, tensor.Mem, []int32, []int32)  {}
 func (basic) readings() []Reading                               { return nil }
 func (basic) reading(*Exec, *Batch, tensor.Mem, int) tensor.Mem { return tensor.Mem{} }
-func (basic) talks() bool                                       { return false }
-func (basic) selects() bool                                     { return false }

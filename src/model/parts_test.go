@@ -45,7 +45,7 @@ func (p *probe) backwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem
 
 func (p *probe) readings() (list []Reading) {
 	for _, name := range p.names {
-		list = append(list, Reading{name, 2})
+		list = append(list, Reading{Name: name, Values: 2})
 	}
 	return list
 }
@@ -54,7 +54,7 @@ func (p *probe) reading(_ *Exec, _ *Batch, saved tensor.Mem, i int) tensor.Mem {
 	return saved.Span(int64(16*i), 16)
 }
 
-func (p *probe) talks() bool { return p.name == "second" }
+func (p *probe) traits() Traits { return Traits{Talks: p.name == "second"} }
 
 // TestParts: passes go through the parts of a layer in order, forward and back, and
 // end at the first that fails; readings are found with the part that leaves them.
@@ -93,7 +93,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("readings %v", r)
 		}
 		second := l.Reading(x, &x.Full, saved, 2)
-		if off := uintptr(second.Ptr) - uintptr(saved.Ptr); int64(off) != savedBytes/2 || !l.Talks() || l.Feeds() {
+		if off := uintptr(second.Ptr) - uintptr(saved.Ptr); int64(off) != savedBytes/2 || !l.Traits.Talks || l.Traits.Feeds {
 			t.Errorf("the second part's reading is %d bytes in, want %d", off, savedBytes/2)
 		}
 	}

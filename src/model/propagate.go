@@ -80,7 +80,7 @@ func (e *exit) move(x *Exec, b *Batch, copy func(some, all tensor.Mem), some, al
 	if b.Leaves().Tokens == 0 {
 		return
 	}
-	d := b.Next.departure()
+	d := departureOf(b)
 	left := d.rows[:d.left]
 	to, next := [2]int{0, b.live() - d.left}, 0 // of the next token that goes on, that leaves
 	for from := 0; from < b.live(); {
@@ -90,7 +90,7 @@ func (e *exit) move(x *Exec, b *Batch, copy func(some, all tensor.Mem), some, al
 				count++
 			}
 		} else {
-			count = d.entered - from
+			count = d.came - from
 			if next < d.left {
 				count = int(left[next]) - from
 			}

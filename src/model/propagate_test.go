@@ -20,7 +20,7 @@ func propagating(confidence string, threshold float64) Config {
 // leaveBy sets the thresholds of both exits so that so many tokens leave at the first.
 func (c *chain) leaveBy(left int) {
 	c.loss()
-	confidences := slices.Sorted(slices.Values(c.subsets[c.exits()[0]].leaving.confidence))
+	confidences := slices.Sorted(slices.Values(c.work[c.exits()[0]].(*departure).confidence))
 	for _, i := range c.exits() {
 		threshold := 2.0
 		if n := len(confidences); left > 0 {
@@ -125,14 +125,14 @@ func TestPropagation(t *testing.T) {
 func TestSubsetOfDeparted(t *testing.T) {
 	x := newChain(t, propagating("softmax", 2), tensor.F64).x
 	made := func(index []int32) *Subset {
-		s := NewSubset(x, alloc(t, x.Device, x.SubsetBytes()), alloc(t, x.Device, x.SubsetBytes()))
+		s := NewSubset(x, &Heap{Device: x.Device})
 		copy(tensor.Of[int32](s.host), index)
 		return s
 	}
 	s, other := made([]int32{1, 2, 7, ^5, ^0, ^3, ^4, ^6, ^8, ^9}), made(nil)
 	must(t, s.Select(10))
 	must(t, other.Copy(&s.Batch))
-	for _, b := range []*Batch{&s.Batch, &other.Batch, other.From(&s.Batch)} {
+	for _, b := range []*Batch{&s.Batch, &other.Batch, other.Enter(&s.Batch)} {
 		picked := b.pick([]int32{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})
 		if b.Tokens != 10 || b.Departed != 7 || b.at(2) != 7 || b.at(3) != 5 || !slices.Equal(picked, []int32{10, 20, 70}) ||
 			!slices.Equal(tensor.Of[int32](b.Offsets), []int32{0, 5, 10}) || b.Longest != 5 {

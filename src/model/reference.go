@@ -3,7 +3,6 @@ package model
 import (
 	"errors"
 	"math"
-	"slices"
 
 	"dynmo/src/cost"
 	"dynmo/src/device"
@@ -24,7 +23,7 @@ type Watch func(x *Exec, b *Batch, saved, inp tensor.Mem) ([]cost.Count, error)
 // it depends on nothing but its weights and what enters, and tells nobody else of it. A
 // layer that routes tokens makes a batch that the backward needs.
 func (d Description) Repeats() bool {
-	return !slices.ContainsFunc(d.parts(), func(p part) bool { return p.talks() || p.selects() || routes(p) })
+	return !d.Traits().Once
 }
 
 // rows returns the lengths of the rows of a parameter's stored values: a vector is one.
@@ -169,15 +168,17 @@ func writer(m tensor.Mem, d tensor.DType) func(i int, x float64) {
 // enters and the live layer's saved memory are those of a forward; nothing of the layer
 // changes. It waits for the stream.
 func (l *Layer) ReferenceRows(x *Exec, b *Batch, saved, inp tensor.Mem, most int) (live, reference [][]float64, err error) {
-	if b.Dispatch != nil { // the live one is the backward's
-		b = NewDispatch(x, l.config.Experts).From(b)
+	memory := Heap{Device: l.device}
+	defer memory.Free()
+	if b.Work != nil { // the live one is the backward's
+		b = l.NewWork(x, &memory).Enter(b)
 	}
 	savedBytes, _ := l.Sizes(x)
 	slab, err := l.device.Alloc(int64(l.all) * l.dtype.Size())
 	scratch, failed := l.device.Alloc(savedBytes)
 	defer l.device.Free(slab)
 	defer l.device.Free(scratch)
-	if err = errors.Join(err, failed, x.Stream.Sync()); err != nil {
+	if err = errors.Join(memory.Err, err, failed, x.Stream.Sync()); err != nil {
 		return nil, nil, err
 	}
 	if err = l.restored(slab); err != nil {

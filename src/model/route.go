@@ -17,7 +17,7 @@ const RoutingCounts = "routed"
 
 // readings are those of the routing, then those of the block.
 func (r *routed) readings() []Reading {
-	return append([]Reading{{RoutingCounts, readingsOfRouting}}, r.block.Readings()...)
+	return append([]Reading{{Name: RoutingCounts, Values: readingsOfRouting}}, r.block.Readings()...)
 }
 
 func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
@@ -25,13 +25,13 @@ func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem 
 	if i == 0 {
 		return s.decided.readings
 	}
-	return r.block.Reading(x, &b.Inner.Batch, s.block, i-1)
+	return r.block.Reading(x, b.Work.(*inner).inside, s.block, i-1)
 }
 
 // decide has the device find and list the tokens that are taken. It waits only where a
 // predictor decides, for how many they are.
 func (r *routed) decide(x *Exec, b *Batch, s routedSaved) error {
-	in, at, n := b.Inner, s.decided, b.Tokens
+	in, at, n := b.Work.(*inner), s.decided, b.Tokens
 	d := kernel.Depths{
 		Capacity: r.Capacity, Threshold: r.Threshold, One: r.One, Router: r.Auxiliary * x.Scale, Predictor: x.Scale,
 	}
@@ -39,7 +39,6 @@ func (r *routed) decide(x *Exec, b *Batch, s routedSaved) error {
 	room := r.room(x)
 	x.Backend.ListTokens(x.Stream, d, at.rows, at.factors, in.positions(room), in.offsets(), at.taken, s.logits, b.Positions, b.Offsets,
 		n, b.Sequences, room)
-	in.Dispatch = b.Dispatch
 	if r.Predictor {
 		return in.read()
 	}

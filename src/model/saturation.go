@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"slices"
 
 	"dynmo/src/tensor"
 )
@@ -39,14 +38,16 @@ func (p *pair) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	for k, q := range p.parts {
 		n := len(q.readings())
 		if i < n {
-			return q.reading(x, b, m.saved[k], i)
+			return q.reading(x, b.ofPart(k), m.saved[k], i)
 		}
 		i -= n
 	}
 	panic("model: a reading that no part has")
 }
 
-func (p *pair) talks() bool { return slices.ContainsFunc(p.parts, part.talks) }
+func (p *pair) traits() Traits { return traitsOf(p.parts) }
+
+func (p *pair) newWork(x *Exec, room Room) Work { return newWork(x, p.parts, room) }
 
 func (p *pair) leaves() Width { return Width{Values: 2 * p.hidden} }
 
@@ -61,7 +62,7 @@ func (p *pair) cut(x *Exec, b *Batch, saved, held tensor.Mem) (m pairMemory, sav
 	for i, q := range p.parts {
 		m.saved[i], m.held[i] = rest(saved, savedBytes), rest(held, heldBytes)
 		var s, h int64
-		m.out[i], s, h = q.memory(x, b, m.saved[i], m.held[i])
+		m.out[i], s, h = q.memory(x, b.ofPart(i), m.saved[i], m.held[i])
 		savedBytes, heldBytes = savedBytes+s, heldBytes+h
 		if i < len(p.parts)-1 {
 			c := x.cut(b, rest(held, heldBytes))
@@ -117,7 +118,7 @@ func (p *pair) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		if idles(q, b) {
 			continue
 		}
-		if err := q.forward(x, b, m.saved[i], m.entering(i, inp)); err != nil {
+		if err := q.forward(x, b.ofPart(i), m.saved[i], m.entering(i, inp)); err != nil {
 			return err
 		}
 	}
@@ -137,7 +138,7 @@ func (p *pair) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 		if i > 0 {
 			to = m.grad[i-1]
 		}
-		if err := p.parts[i].backwardInput(x, b, m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout), to); err != nil {
+		if err := p.parts[i].backwardInput(x, b.ofPart(i), m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout), to); err != nil {
 			return err
 		}
 	}
@@ -150,7 +151,7 @@ func (p *pair) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.M
 		if idles(p.parts[i], b) {
 			continue
 		}
-		if err := p.parts[i].backwardWeight(x, b, m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout)); err != nil {
+		if err := p.parts[i].backwardWeight(x, b.ofPart(i), m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout)); err != nil {
 			return err
 		}
 	}
@@ -173,11 +174,11 @@ func (d *departure) saturate(x *Exec, b *Batch, inp tensor.Mem) error {
 	}
 	switch host := tensor.From(states); x.Backend.DType() {
 	case tensor.F64:
-		cosines(d.confidence[:d.entered], tensor.Of[float64](host), func(v float64) float64 { return v })
+		cosines(d.confidence[:d.came], tensor.Of[float64](host), func(v float64) float64 { return v })
 	case tensor.BF16:
-		cosines(d.confidence[:d.entered], tensor.Of[uint16](host), func(v uint16) float64 { return float64(tensor.FromBF16(v)) })
+		cosines(d.confidence[:d.came], tensor.Of[uint16](host), func(v uint16) float64 { return float64(tensor.FromBF16(v)) })
 	default:
-		cosines(d.confidence[:d.entered], tensor.Of[float32](host), func(v float32) float64 { return float64(v) })
+		cosines(d.confidence[:d.came], tensor.Of[float32](host), func(v float32) float64 { return float64(v) })
 	}
 	return nil
 }

@@ -28,7 +28,9 @@ type selection struct {
 
 func (s *selection) params() []*Param { return nil }
 func (s *selection) leaves() Width    { return Width{Values: s.passed} }
-func (s *selection) selects() bool    { return true }
+func (s *selection) traits() Traits   { return Traits{Selects: true, Waits: true, Once: true} }
+
+func (s *selection) newWork(x *Exec, room Room) Work { return NewSubset(x, room) }
 
 func (s *selection) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
 	c := x.cut(b.Leaves(), saved)
@@ -36,7 +38,8 @@ func (s *selection) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, 
 }
 
 func (s *selection) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	room, err := b.Next.Room()
+	chosen := b.Work.(*Subset)
+	room, err := chosen.Room()
 	if err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func (s *selection) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	for i, row := range index[:tokens] {
 		index[i] = b.at(int(row))
 	}
-	if err := b.Next.Select(tokens); err != nil {
+	if err := chosen.Select(tokens); err != nil {
 		return err
 	}
 	out, _, _ := s.memory(x, b, saved, tensor.Mem{})

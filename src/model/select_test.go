@@ -62,7 +62,7 @@ func TestGradientOfSelectedTokens(t *testing.T) {
 func TestSubset(t *testing.T) {
 	x := newChain(t, small, tensor.F64).x // 2 sequences of 5 tokens
 	made := func() *Subset {
-		return NewSubset(x, alloc(t, x.Device, x.SubsetBytes()), alloc(t, x.Device, x.SubsetBytes()))
+		return NewSubset(x, &Heap{Device: x.Device})
 	}
 	for name, c := range map[string]struct {
 		index, positions, offsets []int32
@@ -79,7 +79,7 @@ func TestSubset(t *testing.T) {
 		copy(tensor.Of[int32](room), c.index)
 		must(t, s.Select(len(c.index)))
 		must(t, other.Copy(&s.Batch))
-		for _, b := range []*Batch{&s.Batch, &other.Batch, other.From(&s.Batch)} {
+		for _, b := range []*Batch{&s.Batch, &other.Batch, other.Enter(&s.Batch)} {
 			same := slices.Equal(tensor.Of[int32](b.Index), c.index) && slices.Equal(tensor.Of[int32](b.OnHost()), c.index) &&
 				slices.Equal(tensor.Of[int32](b.Positions), c.positions) && slices.Equal(tensor.Of[int32](b.Offsets), c.offsets)
 			if !same || b.Tokens != len(c.index) || b.Capacity != x.N() || b.Sequences != x.B || b.Longest != c.longest {

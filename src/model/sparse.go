@@ -49,7 +49,7 @@ func (a *buckets) readings() []Reading {
 	if a == nil {
 		return nil
 	}
-	return []Reading{{Pairs, 2}}
+	return []Reading{{Name: Pairs, Values: 2}}
 }
 
 func (a *buckets) of(b *Batch, h hashed, heads int) kernel.Buckets {

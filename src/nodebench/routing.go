@@ -111,7 +111,7 @@ func (r *Routing) look(k kernel.Backend, dev device.Device, trained bool) ([]fig
 			return nil, err
 		}
 	}
-	if err := w.record(r.made, trained); err != nil {
+	if err := w.record(x, r.made, trained); err != nil {
 		return nil, err
 	}
 	return w.figures(), nil
@@ -170,7 +170,7 @@ func (w *routed) load(from *store.Checkpoint) error {
 const untrainedSlots = 8
 
 // record fills in a recording; of a model as it began nothing but the choices is kept.
-func (w *routed) record(r routing.Recording, keep bool) error {
+func (w *routed) record(x *model.Exec, r routing.Recording, keep bool) error {
 	if err := w.freeze(func(int) bool { return true }); err != nil {
 		return err
 	}
@@ -178,12 +178,13 @@ func (w *routed) record(r routing.Recording, keep bool) error {
 	if keep {
 		slots = r.Slots
 	}
-	chain, block := w.stage.Config.Chain(), -1
+	chain, block, memory := w.stage.Config.Chain(), -1, model.Heap{Device: x.Device}
+	defer memory.Free()
 	for _, l := range w.stage.Layers {
 		// The first layer of a block that has experts chooses for those behind it.
-		if e, at := l.Dispatches(), chain[l.ID].Block; e.Count > 0 && at != block {
-			block = at
-			l.Watch = w.watch(block, e)
+		if d := model.DispatchOf(l.NewWork(x, &memory)); d != nil && chain[l.ID].Block != block {
+			block = chain[l.ID].Block
+			l.Watch = w.watch(block, d.Experts)
 		}
 	}
 	for slot := range slots {
@@ -209,7 +210,7 @@ func (w *routed) watch(block int, e model.Experts) model.Watch {
 	c := &w.blocks[block]
 	c.of = make(map[int32][]float64)
 	return func(x *model.Exec, b *model.Batch, _, _ tensor.Mem) ([]cost.Count, error) {
-		experts, weights, err := b.Dispatch.Choices(x)
+		experts, weights, err := model.DispatchOf(b.Work).Choices(x)
 		if err != nil {
 			return nil, err
 		}

@@ -146,7 +146,8 @@ func (b *bench) sampler(c model.Config, threads int) (m *sample.Model, wrong int
 
 // forward returns the sum of the losses of tokens by the forward of training.
 func (b *bench) forward(x *model.Exec, stage *model.Stage, tokens, targets []int32) (float64, error) {
-	inp, last := none, none
+	inp, last, memory := none, none, model.Heap{Device: x.Device}
+	defer memory.Free()
 	for _, l := range stage.Layers {
 		bytes, _ := l.Sizes(x)
 		last = b.alloc(bytes)
@@ -154,8 +155,8 @@ func (b *bench) forward(x *model.Exec, stage *model.Stage, tokens, targets []int
 			return 0, b.err
 		}
 		batch := &x.Full
-		if e := l.Dispatches(); e.Count > 0 {
-			batch = model.NewDispatch(x, e).From(batch)
+		if w := l.NewWork(x, &memory); w != nil {
+			batch = w.Enter(batch)
 		}
 		l.Feed(x, batch, last, tokens, targets)
 		if err := l.Forward(x, batch, last, inp); err != nil {

@@ -126,7 +126,7 @@ func (p *planner) copies(list []bucket) {
 	}
 	rooms := make([]tensor.Mem, schedule.Lookahead)
 	for i, bytes := range needs {
-		rooms[i] = p.take(bytes)
+		rooms[i] = p.OnDevice(bytes)
 	}
 	if p.err != nil {
 		return

@@ -33,16 +33,14 @@ type chunk struct {
 
 // buffer is the activation buffer of one microbatch in flight.
 type buffer struct {
-	entering *model.Batch      // the chunk
-	received *model.Subset     // entering, where tokens may have left before the chunk; else nil
-	batches  []*model.Batch    // that entered each layer of the chunk
-	selected []*model.Subset   // by layer: what leaves it, where it selects tokens; else nil
-	inner    []*model.Inner    // by layer: what its parts work on, where it routes tokens; else nil
-	dispatch []*model.Dispatch // by layer: where tokens go, where it has experts; else nil
-	saved    []tensor.Mem      // by layer
-	inp      tensor.Mem        // what entered the chunk
-	dout     tensor.Mem        // gradient from behind the chunk
-	din      tensor.Mem        // where the gradient of inp goes; absent where it is not wanted
+	entering *model.Batch   // the chunk
+	received *model.Subset  // entering, where tokens may have left before the chunk; else nil
+	batches  []*model.Batch // that entered each layer of the chunk
+	work     []model.Work   // by layer; nil of layers that keep none
+	saved    []tensor.Mem   // by layer
+	inp      tensor.Mem     // what entered the chunk
+	dout     tensor.Mem     // gradient from behind the chunk
+	din      tensor.Mem     // where the gradient of inp goes; absent where it is not wanted
 	stash    stash
 	sends    [2]comm.Request // of the activations, and of which tokens they are
 }
@@ -70,7 +68,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	r := p.r
 	m, index, last := r.schedule.Map, r.schedule.Map.Chunk(v), len(layers)-1
 	c := &chunk{
-		layers: layers, feeds: slices.ContainsFunc(layers, (*model.Layer).Feeds),
+		layers: layers, feeds: slices.ContainsFunc(layers, func(l *model.Layer) bool { return l.Traits.Feeds }),
 		upstream: layers[0].ID > r.trained, trained: layers[last].ID >= r.trained,
 		active: make([]*buffer, r.schedule.Microbatches),
 	}
@@ -94,24 +92,15 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 	if !c.upstream {
 		n.outgoing = 0
 	}
-	room := func(w model.Width) tensor.Mem { return p.take(w.Bytes(r.x, r.x.N())) }
+	room := func(w model.Width) tensor.Mem { return p.OnDevice(w.Bytes(r.x, r.x.N())) }
 	for range n.activations {
-		b := &buffer{batches: make([]*model.Batch, len(layers)), selected: make([]*model.Subset, len(layers)), inner: make([]*model.Inner, len(layers)), dispatch: make([]*model.Dispatch, len(layers))}
+		b := &buffer{batches: make([]*model.Batch, len(layers))}
 		if varies {
-			b.received = p.subset()
+			b.received = model.NewSubset(r.x, p)
 		}
-		for i, l := range layers {
+		for _, l := range layers {
 			saved, _ := l.Sizes(r.x)
-			b.saved = append(b.saved, p.take(saved))
-			if l.Selects() {
-				b.selected[i] = p.subset()
-			}
-			if l.Routes() {
-				b.inner[i] = p.inner(l)
-			}
-			if e := l.Dispatches(); e.Count > 0 {
-				b.dispatch[i] = model.NewDispatch(r.x, e)
-			}
+			b.saved, b.work = append(b.saved, p.OnDevice(saved)), append(b.work, l.NewWork(r.x, p))
 		}
 		c.free = append(c.free, b)
 	}
@@ -119,7 +108,7 @@ func (p *planner) chunk(v int, layers []*model.Layer, n buffers) *chunk {
 		s := stash{}
 		for i, l := range layers {
 			_, held := l.Sizes(r.x)
-			s.layers = append(s.layers, p.take(held))
+			s.layers = append(s.layers, p.OnDevice(held))
 			if i < last {
 				s.douts = append(s.douts, room(l.Leaves()))
 			}
@@ -190,14 +179,8 @@ func (b *buffer) enter(layer int) {
 	if layer > 0 {
 		in = b.batches[layer-1].Leaves()
 	}
-	if inner := b.inner[layer]; inner != nil {
-		in = inner.From(in)
-	}
-	if d := b.dispatch[layer]; d != nil {
-		in = d.From(in)
-	}
-	if s := b.selected[layer]; s != nil {
-		in = s.From(in)
+	if w := b.work[layer]; w != nil {
+		in = w.Enter(in)
 	}
 	b.batches[layer] = in
 }

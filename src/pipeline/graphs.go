@@ -51,15 +51,15 @@ func (g graphs) close() {
 	}
 }
 
-// repeats reports whether a pass may be a graph. One that exchanges messages, finds out
-// which tokens go on, or waits for how many a block takes or where they go among experts
-// cannot be, nor one that copies from the host where departed tokens are. How many tokens a
-// routed block takes is part of no shape, so that only passes of full microbatches repeat;
-// of no tokens there is nothing to repeat.
+// repeats reports whether a pass may be a graph. A pass that exchanges messages, selects
+// tokens or makes the host wait cannot be a graph. A batch with departed tokens copies
+// lists from the host. An empty batch has no calls.
 func (p *pass) repeats() bool {
-	l, b := p.layer, p.batch
-	varies := l.Routes() && !b.Index.IsZero()
-	return !l.Talks() && !l.Selects() && !l.Waits() && !varies && b.Tokens > 0 && b.Departed == 0
+	t, b := p.layer.Traits, p.batch
+	if t.Talks || t.Selects || t.Waits || b.Tokens == 0 || b.Departed > 0 {
+		return false
+	}
+	return b.Work == nil || b.Work.Repeats()
 }
 
 // enqueue enqueues a pass, as one graph if it repeats.

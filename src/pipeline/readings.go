@@ -32,8 +32,8 @@ func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
 				}
 				continue
 			}
-			if what.Name == model.GroupRows {
-				c.rows = append(c.rows, reading{layer: i, index: k, host: p.host(tensor.I32.Size() * int64(microbatches))})
+			if what.Worked != nil {
+				c.rows = append(c.rows, reading{layer: i, index: k, host: p.OnHost(tensor.I32.Size() * int64(microbatches))})
 				continue
 			}
 			counts := make([]cost.Count, microbatches)
@@ -42,7 +42,7 @@ func (p *planner) readings(c *chunk, losses tensor.Mem) tensor.Mem {
 					Name: what.Name, Layer: l.ID, Microbatch: p.r.replicas.Rank()*microbatches + m, Values: make([]int64, what.Values),
 				}
 			}
-			c.readings = append(c.readings, reading{i, k, p.host(bytes), counts})
+			c.readings = append(c.readings, reading{i, k, p.OnHost(bytes), counts})
 			p.r.counts = append(p.r.counts, counts...)
 		}
 	}
@@ -85,10 +85,10 @@ func (r *Runner) share() {
 	for _, c := range r.chunks {
 		for _, at := range c.rows {
 			l, rows := c.layers[at.layer], tensor.Of[int32](at.host)
-			e := l.Dispatches()
+			worked := l.Readings()[at.index].Worked
 			for i, span := range r.spans {
 				if span.Op == trace.F && span.Layer == l.ID {
-					r.spans[i].Tokens = e.Share(int(rows[span.Microbatch]))
+					r.spans[i].Tokens = worked(int(rows[span.Microbatch]))
 				}
 			}
 		}

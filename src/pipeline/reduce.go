@@ -47,7 +47,7 @@ func (p *planner) reducer() reducer {
 		}
 	}
 	for _, l := range layers {
-		if l.Talks() {
+		if l.Traits.Talks {
 			q.talkers++
 		}
 	}

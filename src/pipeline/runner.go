@@ -115,7 +115,7 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 			mine++
 		}
 	}
-	r.losses = plan.host(8 * int64(mine*sched.Microbatches))
+	r.losses = plan.OnHost(8 * int64(mine*sched.Microbatches))
 	for i, losses := 0, r.losses; i < m.Chunks; i++ {
 		v := m.Place(r.stage(), i)
 		lo, hi := l.Cuts.Range(v)
@@ -129,8 +129,8 @@ func New(x *model.Exec, l layout.Layout, s *model.Stage, g Groups, o Options) (*
 	}
 	r.reduce = plan.reducer()
 	norms := 2 * 8 * int64(len(s.Layers))
-	r.norms, r.normsOnHost = plan.take(norms), plan.host(norms)
-	r.tied = plan.take(r.borrowedAfar())
+	r.norms, r.normsOnHost = plan.OnDevice(norms), plan.OnHost(norms)
+	r.tied = plan.OnDevice(r.borrowedAfar())
 	if plan.err != nil {
 		r.Close()
 		return nil, fmt.Errorf("pipeline: buffers of stage %d: %w", r.stage(), plan.err)
@@ -179,25 +179,14 @@ type planner struct {
 	err error
 }
 
-// take returns memory of the device, host memory of the host.
-func (p *planner) take(bytes int64) tensor.Mem {
+// OnDevice returns memory of the device.
+func (p *planner) OnDevice(bytes int64) tensor.Mem {
 	return p.from(p.r.x.Device.Alloc, &p.r.owned, bytes)
 }
 
-func (p *planner) host(bytes int64) tensor.Mem {
+// OnHost returns memory of the host.
+func (p *planner) OnHost(bytes int64) tensor.Mem {
 	return p.from(p.r.x.Device.AllocHost, &p.r.pinned, bytes)
-}
-
-// subset makes a batch of some tokens.
-func (p *planner) subset() *model.Subset {
-	bytes := p.r.x.SubsetBytes()
-	return model.NewSubset(p.r.x, p.take(bytes), p.host(bytes))
-}
-
-// inner makes the batch inside a layer that routes tokens.
-func (p *planner) inner(l *model.Layer) *model.Inner {
-	x := p.r.x
-	return model.NewInner(x, l, p.take(x.BatchBytes()), p.host(x.InnerBytes()))
 }
 
 func (p *planner) from(alloc func(int64) (tensor.Mem, error), owned *[]tensor.Mem, bytes int64) tensor.Mem {

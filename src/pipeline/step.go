@@ -201,7 +201,7 @@ func (r *Runner) backward(c *chunk, in schedule.Instr) error {
 			}
 			if r.schedule.Completes(in) {
 				l.MaskGradients(r.x)
-				r.reduce.completed(l.Talks())
+				r.reduce.completed(l.Traits.Talks)
 				if err := r.reduce.advance(r); err != nil {
 					return fmt.Errorf("reduce: %w", err)
 				}

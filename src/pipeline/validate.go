@@ -25,7 +25,7 @@ func (p *planner) validation(losses int) validation {
 	r, replicas := p.r, p.r.replicas.Size()
 	m, v := r.schedule.Map, validation{replica: (r.options.Validation + replicas - 1) / replicas}
 	v.list = schedule.Forward(m, v.replica).WithMessages(r.stage())
-	v.losses = p.host(8 * int64(losses*v.replica))
+	v.losses = p.OnHost(8 * int64(losses*v.replica))
 	if p.err != nil {
 		return v
 	}

@@ -164,7 +164,7 @@ func (p *Profiler) evaluate(l *layerReport) {
 // slowest of each counts, which the samples are of.
 func (p *Profiler) couple(r *report, s *model.Stage) {
 	for i, layer := range s.Layers {
-		if layer.Talks() {
+		if layer.Traits.Talks {
 			p.evaluate(&r.layers[i])
 		}
 	}

@@ -97,8 +97,8 @@ func (r *trainer) logProbabilities(t *testing.T, tokens []int32) [][]float64 {
 		saved, err = r.x.Device.Alloc(bytes)
 		expect.OK(t, err)
 		b := &r.x.Full
-		if e := l.Dispatches(); e.Count > 0 {
-			b = model.NewDispatch(r.x, e).From(b)
+		if w := l.NewWork(r.x, &model.Heap{Device: r.x.Device}); w != nil {
+			b = w.Enter(b)
 		}
 		l.Feed(r.x, b, saved, tokens, targets)
 		expect.OK(t, l.Forward(r.x, b, saved, out))

@@ -107,7 +107,7 @@ func (f Few) route(layers []cost.Layer, taken float64) {
 		}
 	}
 	for i, d := range model.FromConfig(f.Config).Chain() {
-		if d.Routes() {
+		if d.Form == model.Routed {
 			s := layers[i].Stage().Plus(block.Scale(f.Config.Mod.Capacity - taken))
 			least := block.Scale(f.Config.Mod.Capacity)
 			layers[i] = layers[i].With(s.Max(least))
