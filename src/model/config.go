@@ -60,20 +60,34 @@ type Config struct {
 // FromConfig returns the model's shape from the settings.
 func FromConfig(c config.Config) Config {
 	shape := Config{
-		Exits:  exitsOf(c),
 		Blocks: c.Model.Blocks, Hidden: c.Model.Hidden, Heads: c.Model.Heads,
 		Sequence: c.Model.Sequence, Vocab: c.Model.Vocab, Tied: c.Model.Tied, HeadShards: c.Model.HeadShards,
 		HalfGrain: c.Model.Grain == "half", DepthScaled: c.Model.Init == "depth-scaled", Seed: c.Run.Seed,
-		Depths: depths(c), Experts: expertsOf(c),
 	}
 	if c.Model.Llama() {
 		shape.Family, shape.KeyValueHeads, shape.Intermediate = c.Model.Family, c.Model.Keyed(), c.Inside()
 		shape.NormEps, shape.Rope = c.Model.NormEps, ropeOf(c.Model)
 	}
-	if c.Dynamic.Has("attention") {
-		shape.Buckets = c.Attention.Buckets
+	for _, shaper := range shapers {
+		shaper(c, &shape)
 	}
 	return shape
+}
+
+// shapers set the fields of a Config that belong to kinds of dynamism.
+var shapers []func(config.Config, *Config)
+
+// RegisterShaper adds what FromConfig does for a kind of dynamism. It is called before any
+// model is made.
+func RegisterShaper(shaper func(config.Config, *Config)) { shapers = append(shapers, shaper) }
+
+func init() {
+	RegisterShaper(func(c config.Config, shape *Config) {
+		shape.Exits, shape.Depths, shape.Experts = exitsOf(c), depths(c), expertsOf(c)
+		if c.Dynamic.Has("attention") {
+			shape.Buckets = c.Attention.Buckets
+		}
+	})
 }
 
 // Beyond names a kind of dynamism by which the model is another one than its family's; ""
