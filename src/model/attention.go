@@ -14,33 +14,33 @@ import (
 // some, each for as many heads in turn. Where positions are rotary, turn turns queries and
 // keys by them; else it is nothing.
 type attention struct {
-	basic
+	Basic
 	hidden, heads int
 	keyed         int  // heads that have keys and values
 	turns         bool // positions are rotary
-	norm          norm
-	qkv, proj     linear
+	norm          Norm
+	qkv, proj     Linear
 	buckets       *buckets // that keys are looked for in; nil: everywhere
 	propagates    bool     // tokens of a batch may have departed (see propagate.go)
 }
 
 func newAttention(c Config, block int) *attention {
-	at, d := inBlock(block), c.deviation(block)
+	at, d := InBlock(block), c.Deviation(block)
 	return &attention{
 		hidden: c.Hidden, heads: c.Heads, keyed: c.Keyed(), turns: c.Rope.Turns(),
-		norm: c.newNorm(at, "norm1"),
-		qkv:  c.newLinear(at, "qkv", (c.Heads+2*c.Keyed())*(c.Hidden/c.Heads), c.Hidden, d),
-		proj: c.newLinear(at, "proj", c.Hidden, c.Hidden, c.residual(d)),
+		norm: c.NewNorm(at, "norm1"),
+		qkv:  c.NewLinear(at, "qkv", (c.Heads+2*c.Keyed())*(c.Hidden/c.Heads), c.Hidden, d),
+		proj: c.NewLinear(at, "proj", c.Hidden, c.Hidden, c.Residual(d)),
 
 		buckets: newBuckets(c, block), propagates: c.Exits.Propagate,
 	}
 }
 
-func (a *attention) params() []*Param {
-	return slices.Concat(a.norm.params(), a.qkv.params(), a.proj.params())
+func (a *attention) Params() []*Param {
+	return slices.Concat(a.norm.Params(), a.qkv.Params(), a.proj.Params())
 }
 
-func (a *attention) leaves() Width { return Width{Values: a.hidden} }
+func (a *attention) Leaves() Width { return Width{Values: a.hidden} }
 
 type attentionSaved struct {
 	mean, rstd, normed, qkv, lse, attended, out tensor.Mem
@@ -48,91 +48,91 @@ type attentionSaved struct {
 	joined, lists tensor.Mem // see forwardDeparted
 }
 
-func (a *attention) saved(x *Exec, c *cutter) (s attentionSaved) {
+func (a *attention) saved(x *Exec, c *Cutter) (s attentionSaved) {
 	d := x.Backend.DType()
-	s.mean, s.rstd = a.norm.statistics(x, c)
-	s.normed, s.qkv, s.lse = c.rows(a.hidden, d), c.rows(a.qkv.rows(), d), c.rows(a.heads, d.Wide())
-	s.attended, s.out = c.rows(a.hidden, d), c.rows(a.hidden, d)
+	s.mean, s.rstd = a.norm.Statistics(x, c)
+	s.normed, s.qkv, s.lse = c.Rows(a.hidden, d), c.Rows(a.qkv.Rows(), d), c.Rows(a.heads, d.Wide())
+	s.attended, s.out = c.Rows(a.hidden, d), c.Rows(a.hidden, d)
 	s.hashed = a.buckets.saved(x, c, a.heads)
 	if a.propagates {
-		s.joined, s.lists = c.rows(3*a.hidden, d), c.take(roomForLists(x, a.heads), tensor.I32)
+		s.joined, s.lists = c.Rows(3*a.hidden, d), c.Take(roomForLists(x, a.heads), tensor.I32)
 	}
 	return s
 }
 
 type attentionHeld struct{ dnormed, dqkv tensor.Mem }
 
-func (a *attention) held(x *Exec, c *cutter) attentionHeld {
+func (a *attention) held(x *Exec, c *Cutter) attentionHeld {
 	d := x.Backend.DType()
-	return attentionHeld{dnormed: c.rows(a.hidden, d), dqkv: c.rows(a.qkv.rows(), d)}
+	return attentionHeld{dnormed: c.Rows(a.hidden, d), dqkv: c.Rows(a.qkv.Rows(), d)}
 }
 
-func (a *attention) readings() []Reading { return a.buckets.readings() }
+func (a *attention) Readings() []Reading { return a.buckets.Readings() }
 
-func (a *attention) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return a.saved(x, x.cut(b, saved)).pairs
+func (a *attention) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return a.saved(x, x.Cut(b, saved)).pairs
 }
 
 // turn turns the queries and keys of a batch's rows of qkv by their positions, or their
 // gradients back.
 func (a *attention) turn(x *Exec, b *Batch, qkv tensor.Mem, back bool) {
 	if a.turns {
-		x.Backend.Rotary(x.Stream, qkv, b.Positions, x.turns, b.Tokens, a.heads+a.keyed, a.qkv.rows(), a.hidden/a.heads, back)
+		x.Backend.Rotary(x.Stream, qkv, b.Positions, x.turns, b.Tokens, a.heads+a.keyed, a.qkv.Rows(), a.hidden/a.heads, back)
 	}
 }
 
-func (a *attention) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
-	cs, ch := x.cut(b, saved), x.cut(b, held)
+func (a *attention) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.Cut(b, saved), x.Cut(b, held)
 	s := a.saved(x, cs)
 	a.held(x, ch)
-	return s.out, cs.off, ch.off
+	return s.out, cs.Off, ch.Off
 }
 
-func (a *attention) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n := a.saved(x, x.cut(b, saved)), b.Tokens
-	if b.Departed > 0 {
+func (a *attention) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n := a.saved(x, x.Cut(b, saved)), b.Tokens
+	if b.Queries < b.Tokens {
 		a.forwardDeparted(x, b, s, inp)
 		return nil
 	}
-	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
-	a.qkv.forward(x, n, s.qkv, s.normed)
+	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
+	a.qkv.Forward(x, n, s.qkv, s.normed)
 	a.turn(x, b, s.qkv, false)
 	if a.buckets == nil {
 		x.Backend.AttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
-		a.buckets.forward(x, b, s, a.hidden, a.heads)
+		a.buckets.Forward(x, b, s, a.hidden, a.heads)
 	}
-	a.proj.forwardAdd(x, n, s.out, s.attended, inp)
+	a.proj.ForwardAdd(x, n, s.out, s.attended, inp)
 	return nil
 }
 
-func (a *attention) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
-	if b.Departed > 0 {
+func (a *attention) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, h, n := a.saved(x, x.Cut(b, saved)), a.held(x, x.Cut(b, held)), b.Tokens
+	if b.Queries < b.Tokens {
 		a.backwardInputDeparted(x, b, s, h, inp, dout, din)
 		return nil
 	}
-	dattended := x.scratch.Span(0, s.attended.Bytes)
-	a.proj.backwardInput(x, n, dattended, dout)
+	dattended := x.Scratch.Span(0, s.attended.Bytes)
+	a.proj.BackwardInput(x, n, dattended, dout)
 	if a.buckets == nil {
 		x.Backend.AttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, b.Sequences, b.Longest, n, a.hidden, a.heads, a.keyed)
 	} else {
 		a.buckets.backward(x, b, s, h.dqkv, dattended, a.hidden, a.heads)
 	}
 	a.turn(x, b, h.dqkv, true)
-	a.qkv.backwardInput(x, n, h.dnormed, h.dqkv)
-	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
+	a.qkv.BackwardInput(x, n, h.dnormed, h.dqkv)
+	a.norm.BackwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
 	return nil
 }
 
-func (a *attention) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
-	s, h, n := a.saved(x, x.cut(b, saved)), a.held(x, x.cut(b, held)), b.Tokens
-	if b.Departed > 0 {
+func (a *attention) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	s, h, n := a.saved(x, x.Cut(b, saved)), a.held(x, x.Cut(b, held)), b.Tokens
+	if b.Queries < b.Tokens {
 		a.backwardWeightDeparted(x, b, s, h, inp, dout)
 		return nil
 	}
-	a.proj.backwardWeight(x, n, dout, s.attended)
-	a.qkv.backwardWeight(x, n, h.dqkv, s.normed)
-	a.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
+	a.proj.BackwardWeight(x, n, dout, s.attended)
+	a.qkv.BackwardWeight(x, n, h.dqkv, s.normed)
+	a.norm.BackwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
 	return nil
 }

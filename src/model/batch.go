@@ -11,7 +11,7 @@ import (
 // Memory of the backend's space lasts as long as the batch is worked on.
 type Batch struct {
 	Tokens    int // that are there
-	Departed  int // of these, the last: they left at an exit, and are there for their keys and values only
+	Queries   int // the first of these are computed; of the others there are only keys and values
 	Capacity  int // that buffers have room for
 	Sequences int
 	Longest   int        // tokens of the longest sequence
@@ -37,12 +37,12 @@ func (b *Batch) Worked() int {
 	if b.Work != nil {
 		return b.Work.Worked()
 	}
-	return b.computes()
+	return b.Computes()
 }
 
-// computes returns the tokens of a batch that are computed. A token of which only keys and
+// Computes returns the tokens of a batch that are computed. A token of which only keys and
 // values are computed counts as a sixth: two of a block's twelve products.
-func (b *Batch) computes() int { return b.live() + b.Departed/6 }
+func (b *Batch) Computes() int { return b.Queries + b.KeysOnly()/6 }
 
 // OnHost returns Index on the host, which lasts as long as the batch.
 func (b *Batch) OnHost() tensor.Mem {
@@ -52,8 +52,8 @@ func (b *Batch) OnHost() tensor.Mem {
 	return b.subset.host.Span(0, b.Index.Bytes)
 }
 
-// tokensOf returns how many tokens of a sequence are there.
-func (b *Batch) tokensOf(x *Exec, sequence int) int {
+// TokensOf returns how many tokens of a sequence are there.
+func (b *Batch) TokensOf(x *Exec, sequence int) int {
 	if b.subset == nil {
 		return x.T
 	}
@@ -61,27 +61,27 @@ func (b *Batch) tokensOf(x *Exec, sequence int) int {
 	return int(offsets[sequence+1] - offsets[sequence])
 }
 
-// live returns how many tokens have not departed: the first of the batch.
-func (b *Batch) live() int { return b.Tokens - b.Departed }
+// KeysOnly returns how many tokens, the last of the batch, have only keys and values.
+func (b *Batch) KeysOnly() int { return b.Tokens - b.Queries }
 
-// at returns where a token was in the full microbatch.
-func (b *Batch) at(token int) int32 {
+// At returns where a token was in the full microbatch.
+func (b *Batch) At(token int) int32 {
 	if b.Index.IsZero() {
 		return int32(token)
 	}
 	return placeOf(tensor.Of[int32](b.OnHost())[token])
 }
 
-// pick returns the data of the tokens that have not departed from those of the full
+// Pick returns the data of the tokens that have not departed from those of the full
 // microbatch, until the next pick.
-func (b *Batch) pick(data []int32) []int32 {
+func (b *Batch) Pick(data []int32) []int32 {
 	if b.Index.IsZero() {
 		return data
 	}
 	if b.subset.picked == nil {
 		b.subset.picked = make([]int32, b.subset.x.N())
 	}
-	picked := b.subset.picked[:b.live()]
+	picked := b.subset.picked[:b.Queries]
 	for i, at := range tensor.Of[int32](b.OnHost())[:len(picked)] {
 		picked[i] = data[at]
 	}
@@ -110,14 +110,14 @@ func NewSubset(x *Exec, room Room) *Subset {
 }
 
 // enter returns b as it enters a part that selects s from it by the Work w.
-func (s *Subset) enter(b *Batch, w Work) *Batch {
+func (s *Subset) EnterBy(b *Batch, w Work) *Batch {
 	s.entered = *b
 	s.entered.Work = w
 	return &s.entered
 }
 
 // Enter returns b as it enters a part that selects s from it.
-func (s *Subset) Enter(b *Batch) *Batch { return s.enter(b, s) }
+func (s *Subset) Enter(b *Batch) *Batch { return s.EnterBy(b, s) }
 
 // Skip makes the subset empty, as the batch that entered is.
 func (s *Subset) Skip() error { return s.Copy(&s.entered) }
@@ -126,7 +126,7 @@ func (s *Subset) Skip() error { return s.Copy(&s.entered) }
 func (s *Subset) Leaves() *Batch { return &s.Batch }
 
 // Worked returns the computed tokens of the batch that entered.
-func (s *Subset) Worked() int { return s.entered.computes() }
+func (s *Subset) Worked() int { return s.entered.Computes() }
 
 // Repeats reports false: which tokens leave depends on data.
 func (s *Subset) Repeats() bool { return false }
@@ -148,7 +148,7 @@ var errOrder = errors.New("model: the tokens of a batch do not ascend in the ful
 func (s *Subset) Select(tokens int) error {
 	x := s.x
 	n, index := x.N(), tensor.Of[int32](s.host)
-	if tokens == n && !x.propagates {
+	if tokens == n && !x.Propagates {
 		s.Batch = x.Full
 		return nil
 	}
@@ -177,7 +177,7 @@ func (s *Subset) Select(tokens int) error {
 	if departed > 0 && tokens < n {
 		return errors.New("model: tokens of a batch have departed, and others are not there")
 	}
-	s.Batch = Batch{Tokens: tokens, Departed: departed, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
+	s.Batch = Batch{Tokens: tokens, Queries: tokens - departed, Capacity: n, Sequences: x.B, Longest: int(longest), subset: s}
 	s.marks.made = false
 	for _, part := range []struct {
 		dst          *tensor.Mem

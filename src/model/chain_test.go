@@ -147,7 +147,7 @@ func (c *chain) some(lengths ...int) {
 		offsets = append(offsets, int32(len(positions)))
 	}
 	c.b = &Batch{
-		Tokens: len(positions), Capacity: c.x.N(), Sequences: len(lengths), Longest: longest,
+		Tokens: len(positions), Queries: len(positions), Capacity: c.x.N(), Sequences: len(lengths), Longest: longest,
 		Offsets: tensor.From(offsets), Positions: tensor.From(positions),
 	}
 	c.tokens, c.targets = c.tokens[:len(positions)], c.targets[:len(positions)]
@@ -224,7 +224,7 @@ func checkSomeGradients(t *testing.T, ch *chain, of func(*Param) bool) {
 			want[p] = append([]float64(nil), tensor.Of[float64](p.G)...)
 		}
 	}
-	embedding, borrowers := ch.s.Param(0, tokenWeight), ch.tied()
+	embedding, borrowers := ch.s.Param(0, TokenWeight), ch.tied()
 	for _, b := range borrowers {
 		for i, g := range want[b] {
 			want[embedding][b.First*b.Cols+i] += g

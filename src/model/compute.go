@@ -9,26 +9,26 @@ func (l *Layer) Sizes(x *Exec) (saved, held int64) { return l.sizes(x, x.N()) }
 
 // sizes is Sizes of a microbatch of so many tokens.
 func (l *Layer) sizes(x *Exec, tokens int) (saved, held int64) {
-	full := &Batch{Tokens: tokens, Capacity: tokens}
+	full := &Batch{Tokens: tokens, Queries: tokens, Capacity: tokens}
 	for i, p := range l.parts {
-		_, s, h := p.memory(x, full, tensor.Mem{}, tensor.Mem{})
+		_, s, h := p.Memory(x, full, tensor.Mem{}, tensor.Mem{})
 		saved, held = saved+s, held+h
 		if i < len(l.parts)-1 { // the gradient that passes from part to part
-			held += aligned(p.leaves().Bytes(x, full.Capacity))
+			held += aligned(p.Leaves().Bytes(x, full.Capacity))
 		}
 	}
 	return saved, held
 }
 
 // Leaves returns what the layer passes on.
-func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].leaves() }
+func (l *Layer) Leaves() Width { return l.parts[len(l.parts)-1].Leaves() }
 
 // mostParts is the most parts that a layer has.
 const mostParts = 3
 
 // operands is the memory that one part works on in a pass.
 type operands struct {
-	part                              part
+	part                              Part
 	b                                 *Batch // as the part's passes see it
 	saved, held, inp, out, dout, grad tensor.Mem
 }
@@ -39,15 +39,15 @@ type operands struct {
 func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) (list [mostParts]operands) {
 	for i, p := range l.parts {
 		w := &list[i]
-		*w = operands{part: p, b: b.ofPart(i), saved: saved, held: held, inp: inp, dout: dout, grad: din}
+		*w = operands{part: p, b: b.OfPart(i), saved: saved, held: held, inp: inp, dout: dout, grad: din}
 		var savedBytes, heldBytes int64
-		w.out, savedBytes, heldBytes = p.memory(x, w.b, saved, held)
+		w.out, savedBytes, heldBytes = p.Memory(x, w.b, saved, held)
 		if i == len(l.parts)-1 {
 			break
 		}
 		inp, saved = w.out, saved.Span(savedBytes, saved.Bytes-savedBytes)
 		if !held.IsZero() {
-			between := p.leaves()
+			between := p.Leaves()
 			din = held.Span(heldBytes, between.Bytes(x, b.Tokens))
 			w.dout = din
 			heldBytes += aligned(between.Bytes(x, b.Capacity))
@@ -60,7 +60,7 @@ func (l *Layer) operands(x *Exec, b *Batch, saved, held, inp, dout, din tensor.M
 // savedOf returns what a part has of saved.
 func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 	for i, p := range l.parts[:part] {
-		_, bytes, _ := p.memory(x, b.ofPart(i), saved, tensor.Mem{})
+		_, bytes, _ := p.Memory(x, b.OfPart(i), saved, tensor.Mem{})
 		saved = saved.Span(bytes, saved.Bytes-bytes)
 	}
 	return saved
@@ -70,7 +70,7 @@ func (l *Layer) savedOf(part int, x *Exec, b *Batch, saved tensor.Mem) tensor.Me
 // nothing leaves.
 func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 	last := len(l.parts) - 1
-	out, _, _ := l.parts[last].memory(x, b.ofPart(last), l.savedOf(last, x, b, saved), tensor.Mem{})
+	out, _, _ := l.parts[last].Memory(x, b.OfPart(last), l.savedOf(last, x, b, saved), tensor.Mem{})
 	return out
 }
 
@@ -78,12 +78,12 @@ func (l *Layer) Output(x *Exec, b *Batch, saved tensor.Mem) tensor.Mem {
 // does its part all the same.
 func (l *Layer) skips(b *Batch) bool { return b.Tokens == 0 && !l.Traits.Talks }
 
-// idles reports whether a part of a layer that is not skipped has nothing to do.
-func idles(p part, b *Batch) bool {
+// Idles reports whether a part of a layer that is not skipped has nothing to do.
+func Idles(p Part, b *Batch) bool {
 	if b.Tokens > 0 {
 		return false
 	}
-	t := p.traits()
+	t := p.Traits()
 	return !t.Talks && !t.Selects
 }
 
@@ -103,11 +103,11 @@ func (l *Layer) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	list := l.operands(x, b, saved, tensor.Mem{}, inp, tensor.Mem{}, tensor.Mem{})
 	for i := range l.parts {
 		w := &list[i]
-		if idles(w.part, b) {
+		if Idles(w.part, b) {
 			l.unread(x, b, saved, i)
 			continue
 		}
-		if err := w.part.forward(x, w.b, w.saved, w.inp); err != nil {
+		if err := w.part.Forward(x, w.b, w.saved, w.inp); err != nil {
 			return err
 		}
 	}
@@ -133,10 +133,10 @@ func (l *Layer) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din ten
 	list := l.operands(x, b, saved, held, inp, dout, din)
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
-		if idles(w.part, b) {
+		if Idles(w.part, b) {
 			continue
 		}
-		if err := w.part.backwardInput(x, w.b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
+		if err := w.part.BackwardInput(x, w.b, w.saved, w.held, w.inp, w.dout, w.grad); err != nil {
 			return err
 		}
 	}
@@ -152,10 +152,10 @@ func (l *Layer) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.
 	list := l.operands(x, b, saved, held, inp, dout, tensor.Mem{})
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		w := &list[i]
-		if idles(w.part, b) {
+		if Idles(w.part, b) {
 			continue
 		}
-		if err := w.part.backwardWeight(x, w.b, w.saved, w.held, w.inp, w.dout); err != nil {
+		if err := w.part.BackwardWeight(x, w.b, w.saved, w.held, w.inp, w.dout); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int3
 		return
 	}
 	for i, p := range l.parts {
-		p.feed(x, b.ofPart(i), l.savedOf(i, x, b, saved), tokens, targets)
+		p.Feed(x, b.OfPart(i), l.savedOf(i, x, b, saved), tokens, targets)
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *Layer) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, targets []int3
 func (l *Layer) Readings() []Reading {
 	var list []Reading
 	for _, p := range l.parts {
-		list = append(list, p.readings()...)
+		list = append(list, p.Readings()...)
 	}
 	return list
 }
@@ -185,5 +185,5 @@ func (l *Layer) Readings() []Reading {
 // Reading returns where Forward leaves the i-th of Readings, inside saved.
 func (l *Layer) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	at := l.readings[i]
-	return l.parts[at.part].reading(x, b.ofPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
+	return l.parts[at.part].Reading(x, b.OfPart(at.part), l.savedOf(at.part, x, b, saved), at.index)
 }

@@ -1,4 +1,4 @@
-// Package model is the transformer as a chain of layers. A stage owns some of
+// package model is the transformer as a chain of layers. A stage owns some of
 // them; each layer turns what enters it into what leaves it, in three separate
 // steps: forward, backward for inputs, backward for weights. It is given memory
 // for activations by its caller and keeps nothing else between calls but its
@@ -155,8 +155,8 @@ func (c Config) Ties() []Tie {
 	var ties []Tie
 	owners := make(map[string]int) // by weight
 	for id, d := range c.Chain() {
-		for _, p := range d.params() {
-			if p.role != borrowed {
+		for _, p := range d.Params() {
+			if p.role != RoleBorrowed {
 				owners[p.Weight] = id
 				continue
 			}
@@ -175,8 +175,8 @@ func (c Config) Ties() []Tie {
 func (c Config) Owners() map[string][]int {
 	owners := make(map[string][]int)
 	for id, d := range c.Chain() {
-		for _, p := range d.params() {
-			if p.role != borrowed {
+		for _, p := range d.Params() {
+			if p.role != RoleBorrowed {
 				owners[p.Weight] = append(owners[p.Weight], id)
 			}
 		}
@@ -190,7 +190,7 @@ func (c Config) Losses() []int {
 	var list []int
 	for id, d := range c.Chain() {
 		for _, p := range d.parts() {
-			for _, r := range p.readings() {
+			for _, r := range p.Readings() {
 				if r.Name == Loss {
 					list = append(list, id)
 				}

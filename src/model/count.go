@@ -5,7 +5,7 @@ package model
 func (c Config) Parameters() int64 {
 	n := int64(0)
 	for _, d := range c.Whole().Chain() {
-		for _, p := range d.params() {
+		for _, p := range d.Params() {
 			if !p.Borrowed() {
 				n += int64(p.Rows) * int64(p.Cols)
 			}
@@ -35,7 +35,7 @@ func (c Config) Flops() float64 {
 		if d.Kind == Embedding || d.Kind == Exit {
 			continue
 		}
-		for _, p := range d.params() {
+		for _, p := range d.Params() {
 			if p.Cols > 1 {
 				weights += float64(p.Rows) * float64(p.Cols)
 			}

@@ -72,15 +72,15 @@ func (d *departure) Enter(b *Batch) *Batch {
 			d.ones[i] = 1
 		}
 	}
-	return d.enter(b, d)
+	return d.EnterBy(b, d)
 }
 
-// feed notes the targets of the tokens that are there, and a key of all of the microbatch.
-func (d *departure) feed(b *Batch, targets []int32) {
+// Feed notes the targets of the tokens that are there, and a key of all of the microbatch.
+func (d *departure) Feed(b *Batch, targets []int32) {
 	h := fnv.New64a()
 	h.Write(tensor.Of[byte](tensor.From(targets)))
-	d.key, d.came = h.Sum64(), b.live()
-	copy(d.data, b.pick(targets))
+	d.key, d.came = h.Sum64(), b.Queries
+	copy(d.data, b.Pick(targets))
 }
 
 // read waits for statistics of a softmax and notes them.
@@ -117,7 +117,7 @@ func (d *departure) decide(b *Batch, e *exit) error {
 	}
 	d.count(e.Threshold)
 	for i, row := range goOn[:n] {
-		goOn[i] = b.at(int(row))
+		goOn[i] = b.At(int(row))
 	}
 	if e.Propagate && n > 0 {
 		n = d.mark(b, goOn, n)

@@ -15,28 +15,28 @@ import (
 // "block.0.experts.1", …, "head" or "head.0",
 // "head.1", …; behind some blocks "exit.0", "exit.1", ….
 func describe(c Config) []Description {
-	chain := []Description{{Name: "embedding", Kind: Embedding, Block: -1, parts: func() []part { return []part{newEmbedding(c)} }}}
+	chain := []Description{{Name: "embedding", Kind: Embedding, Block: -1, parts: func() []Part { return []Part{newEmbedding(c)} }}}
 	exits := c.Exits.Depths()
 	for b := range c.Blocks {
 		name := fmt.Sprintf("block.%d", b)
 		k := slices.Index(exits, b+1)
-		whole := func() []part { return c.blockParts(b) }
+		whole := func() []Part { return c.BlockParts(b) }
 		switch {
 		case c.Depths.routes(b):
-			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: Routed, parts: func() []part { return []part{newRouted(c, b)} }})
+			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: Routed, parts: func() []Part { return []Part{newRouted(c, b)} }})
 		case k >= 0 && c.Exits.Confidence == saturation:
-			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: "pair", parts: func() []part { return []part{&pair{parts: whole(), hidden: c.Hidden}} }})
+			chain = append(chain, Description{Name: name, Kind: Block, Block: b, Form: "pair", parts: func() []Part { return []Part{&pair{parts: whole(), hidden: c.Hidden}} }})
 		case c.Experts.Groups > 0:
 			chain = append(chain, c.groupedBlock(name, b)...)
 		case c.HalfGrain:
 			chain = append(chain,
-				Description{Name: name + ".attention", Kind: Attention, Block: b, parts: func() []part { return []part{newAttention(c, b)} }},
-				Description{Name: name + ".mlp", Kind: MLP, Block: b, parts: func() []part { return []part{newFeedForward(c, b)} }})
+				Description{Name: name + ".attention", Kind: Attention, Block: b, parts: func() []Part { return []Part{newAttention(c, b)} }},
+				Description{Name: name + ".mlp", Kind: MLP, Block: b, parts: func() []Part { return []Part{newFeedForward(c, b)} }})
 		default:
 			chain = append(chain, Description{Name: name, Kind: Block, Block: b, parts: whole})
 		}
 		if k >= 0 {
-			chain = append(chain, Description{Name: fmt.Sprintf("exit.%d", k), Kind: Exit, Block: -1, parts: func() []part { return []part{newExit(c, k, b)} }})
+			chain = append(chain, Description{Name: fmt.Sprintf("exit.%d", k), Kind: Exit, Block: -1, parts: func() []Part { return []Part{newExit(c, k, b)} }})
 		}
 	}
 	if last := len(chain) - 1; c.Exits.Propagate {
@@ -47,18 +47,18 @@ func describe(c Config) []Description {
 		if c.Slices() > 1 {
 			name = fmt.Sprintf("head.%d", k)
 		}
-		chain = append(chain, Description{Name: name, Kind: Head, Block: -1, parts: func() []part { return []part{newHead(c, k)} }})
+		chain = append(chain, Description{Name: name, Kind: Head, Block: -1, parts: func() []Part { return []Part{newHead(c, k)} }})
 	}
 	return chain
 }
 
-// blockParts returns the parts of a whole block.
-func (c Config) blockParts(block int) []part {
-	return []part{newAttention(c, block), newFeedForward(c, block)}
+// BlockParts returns the parts of a whole block.
+func (c Config) BlockParts(block int) []Part {
+	return []Part{newAttention(c, block), newFeedForward(c, block)}
 }
 
 // newFeedForward returns the second half of a block.
-func newFeedForward(c Config, block int) part {
+func newFeedForward(c Config, block int) Part {
 	switch {
 	case c.Experts.Count > 0:
 		return newExperts(c, block)
@@ -69,19 +69,19 @@ func newFeedForward(c Config, block int) part {
 }
 
 // initDeviation is the deviation of initial weights (Radford et al. 2019; Touvron et al. 2023 have the same).
-const initDeviation = 0.02
+const InitDeviation = 0.02
 
-// deviation returns the deviation of a block's initial weights.
-func (c Config) deviation(block int) float64 {
+// Deviation returns the deviation of a block's initial weights.
+func (c Config) Deviation(block int) float64 {
 	if c.DepthScaled {
-		return initDeviation / math.Sqrt(float64(block+1))
+		return InitDeviation / math.Sqrt(float64(block+1))
 	}
-	return initDeviation
+	return InitDeviation
 }
 
-// residual returns the deviation of a matrix that writes to the residual
+// Residual returns the deviation of a matrix that writes to the residual
 // stream: smaller by the root of the number of such matrices (Radford et al.
 // 2019).
-func (c Config) residual(deviation float64) float64 {
+func (c Config) Residual(deviation float64) float64 {
 	return deviation / math.Sqrt(float64(2*c.Blocks))
 }

@@ -4,7 +4,7 @@ import "dynmo/src/tensor"
 
 // embedding is out = token[id] + position[t], or token[id] where positions are rotary.
 type embedding struct {
-	basic
+	Basic
 	hidden          int
 	token, position *Param // (V, C), (sequence, C); position may be nil
 }
@@ -12,41 +12,41 @@ type embedding struct {
 // tokenTable is the name of the embedding matrix. A head's tied copy has the same
 // name, so that both are drawn from the same random numbers.
 const (
-	tokenTable  = "token.weight"
-	tokenWeight = "embedding/" + tokenTable
+	TokenTable  = "token.weight"
+	TokenWeight = "embedding/" + TokenTable
 )
 
 func newEmbedding(c Config) *embedding {
-	at := place{"embedding", -1}
-	e := &embedding{hidden: c.Hidden, token: at.param(tokenTable, c.Vocab, c.Hidden, decayed, initDeviation)}
+	at := Place{"embedding", -1}
+	e := &embedding{hidden: c.Hidden, token: at.Param(TokenTable, c.Vocab, c.Hidden, RoleDecayed, InitDeviation)}
 	if !c.Rope.Turns() {
-		e.position = at.param("position.weight", c.Sequence, c.Hidden, decayed, initDeviation)
+		e.position = at.Param("position.weight", c.Sequence, c.Hidden, RoleDecayed, InitDeviation)
 	}
 	return e
 }
 
-func (e *embedding) params() []*Param { return present(e.token, e.position) }
-func (e *embedding) leaves() Width    { return Width{Values: e.hidden} }
+func (e *embedding) Params() []*Param { return present(e.token, e.position) }
+func (e *embedding) Leaves() Width    { return Width{Values: e.hidden} }
 
 type embeddingSaved struct{ tokens, out tensor.Mem }
 
-func (e *embedding) saved(x *Exec, c *cutter) embeddingSaved {
-	return embeddingSaved{tokens: c.rows(1, tensor.I32), out: c.rows(e.hidden, x.Backend.DType())}
+func (e *embedding) saved(x *Exec, c *Cutter) embeddingSaved {
+	return embeddingSaved{tokens: c.Rows(1, tensor.I32), out: c.Rows(e.hidden, x.Backend.DType())}
 }
 
-func (e *embedding) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
-	c := x.cut(b, saved)
-	return e.saved(x, c).out, c.off, 0
+func (e *embedding) Memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+	c := x.Cut(b, saved)
+	return e.saved(x, c).out, c.Off, 0
 }
 
-func (e *embedding) traits() Traits { return Traits{Feeds: true} }
+func (e *embedding) Traits() Traits { return Traits{Feeds: true} }
 
-func (e *embedding) feed(x *Exec, b *Batch, saved tensor.Mem, tokens, _ []int32) {
-	x.Stream.Copy(e.saved(x, x.cut(b, saved)).tokens, tensor.From(b.pick(tokens)))
+func (e *embedding) Feed(x *Exec, b *Batch, saved tensor.Mem, tokens, _ []int32) {
+	x.Stream.Copy(e.saved(x, x.Cut(b, saved)).tokens, tensor.From(b.Pick(tokens)))
 }
 
-func (e *embedding) forward(x *Exec, b *Batch, saved, _ tensor.Mem) error {
-	s := e.saved(x, x.cut(b, saved))
+func (e *embedding) Forward(x *Exec, b *Batch, saved, _ tensor.Mem) error {
+	s := e.saved(x, x.Cut(b, saved))
 	if e.position == nil {
 		x.Backend.GatherRows(x.Stream, s.out, e.token.W, s.tokens, tensor.Mem{}, b.Tokens, e.hidden)
 		return nil
@@ -55,16 +55,16 @@ func (e *embedding) forward(x *Exec, b *Batch, saved, _ tensor.Mem) error {
 	return nil
 }
 
-// backwardInput does nothing: tokens have no gradient.
-func (e *embedding) backwardInput(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+// BackwardInput does nothing: tokens have no gradient.
+func (e *embedding) BackwardInput(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return nil
 }
 
-func (e *embedding) backwardWeight(x *Exec, b *Batch, saved, _, _, dout tensor.Mem) error {
+func (e *embedding) BackwardWeight(x *Exec, b *Batch, saved, _, _, dout tensor.Mem) error {
 	if e.token.Frozen {
 		return nil
 	}
-	s := e.saved(x, x.cut(b, saved))
+	s := e.saved(x, x.Cut(b, saved))
 	var dposition tensor.Mem
 	if e.position != nil {
 		dposition = e.position.G

@@ -22,7 +22,7 @@ type Exec struct {
 	Full       Batch            // a microbatch of B sequences of T tokens; made by Reserve
 	Exchanging func(begin bool) // unless nil called when a pass begins to wait for other replicas, and when that ends
 
-	scratch tensor.Mem
+	Scratch tensor.Mem
 	made    tensor.Mem // where experts are spread: what those here make of rows, until it has been sent
 	turns   tensor.Mem // of rotary positions, wide: for each the cosines of a head's pairs, then their sines
 	batch   tensor.Mem // what Full points into
@@ -32,7 +32,7 @@ type Exec struct {
 	sends, recvs []comm.Part  // see swap
 	counts       tensor.Mem   // of the host; see tell
 
-	propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
+	Propagates bool // the state of tokens that left at exits goes on: batches behind the first have an Index
 }
 
 // N returns the tokens of a full microbatch, which buffers have room for.
@@ -97,7 +97,7 @@ func (x *Exec) Reserve(c Config) error {
 	turns, err := x.Device.Alloc(x.turnsBytes(c))
 	if err == nil {
 		x.turns = turns
-		x.scratch, err = x.Device.Alloc(x.rowsBytes(c))
+		x.Scratch, err = x.Device.Alloc(x.rowsBytes(c))
 	}
 	if err == nil {
 		x.made, err = x.Device.Alloc(x.madeBytes(c))
@@ -116,7 +116,7 @@ func (x *Exec) Reserve(c Config) error {
 			return fmt.Errorf("host memory of experts: %w", err)
 		}
 	}
-	x.propagates = c.Exits.Propagate
+	x.Propagates = c.Exits.Propagate
 	host := make([]int32, 0, x.N()+x.B+1)
 	for i := range x.N() {
 		host = append(host, int32(i%x.T))
@@ -129,7 +129,7 @@ func (x *Exec) Reserve(c Config) error {
 	}
 	positions := int64(x.N()) * tensor.I32.Size()
 	x.Full = Batch{
-		Tokens: x.N(), Capacity: x.N(), Sequences: x.B, Longest: x.T,
+		Tokens: x.N(), Queries: x.N(), Capacity: x.N(), Sequences: x.B, Longest: x.T,
 		Positions: x.batch.Span(0, positions), Offsets: x.batch.Span(positions, x.batch.Bytes-positions),
 	}
 	return device.Write(x.Device, x.batch, tensor.From(host))
@@ -137,13 +137,13 @@ func (x *Exec) Reserve(c Config) error {
 
 // Close frees what Reserve made.
 func (x *Exec) Close() {
-	x.Device.Free(x.scratch)
+	x.Device.Free(x.Scratch)
 	x.Device.Free(x.made)
 	x.Device.Free(x.turns)
 	x.Device.Free(x.batch)
 	x.Device.FreeHost(x.experts)
 	x.Device.FreeHost(x.counts)
-	x.scratch, x.made, x.turns, x.batch, x.experts, x.counts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
+	x.Scratch, x.made, x.turns, x.batch, x.experts, x.counts, x.Full = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, tensor.Mem{}, Batch{}
 }
 
 // align is the bytes that every span within a slab is aligned to: a cache line.
@@ -151,48 +151,48 @@ const align = 64
 
 func aligned(bytes int64) int64 { return (bytes + align - 1) / align * align }
 
-// cutter cuts a region into aligned spans, in order. Without memory it only
+// Cutter cuts a region into aligned spans, in order. Without memory it only
 // adds up how much would be needed.
-type cutter struct {
+type Cutter struct {
 	m                tensor.Mem
-	off              int64
-	tokens, capacity int // of the microbatch that the region is for
-	live             int // of these tokens: those that have not departed
+	Off              int64
+	Tokens, Capacity int // of the microbatch that the region is for
+	Queries          int // of these tokens: those that have not departed
 }
 
-// cut returns a cutter of a microbatch's region.
-func (x *Exec) cut(b *Batch, m tensor.Mem) *cutter {
-	return &cutter{m: m, tokens: b.Tokens, capacity: b.Capacity, live: b.live()}
+// Cut returns a cutter of a microbatch's region.
+func (x *Exec) Cut(b *Batch, m tensor.Mem) *Cutter {
+	return &Cutter{m: m, Tokens: b.Tokens, Capacity: b.Capacity, Queries: b.Queries}
 }
 
 // alive returns the cutter for the tokens that have not departed alone.
-func (c *cutter) alive() *cutter {
-	c.tokens = c.live
+func (c *Cutter) alive() *Cutter {
+	c.Tokens = c.Queries
 	return c
 }
 
-// rows takes room for so many elements of every token at capacity, and returns
+// Rows takes room for so many elements of every token at capacity, and returns
 // those of the tokens that are there.
-func (c *cutter) rows(width int, d tensor.DType) tensor.Mem {
+func (c *Cutter) Rows(width int, d tensor.DType) tensor.Mem {
 	row := int64(width) * d.Size()
-	return c.bytes(int64(c.capacity)*row, int64(c.tokens)*row)
+	return c.Bytes(int64(c.Capacity)*row, int64(c.Tokens)*row)
 }
 
 // width takes room for what passes from a part or layer to the next.
-func (c *cutter) width(x *Exec, w Width) tensor.Mem {
-	return c.bytes(w.Bytes(x, c.capacity), w.Bytes(x, c.tokens))
+func (c *Cutter) Boundary(x *Exec, w Width) tensor.Mem {
+	return c.Bytes(w.Bytes(x, c.Capacity), w.Bytes(x, c.Tokens))
 }
 
-// take takes elements.
-func (c *cutter) take(elements int, d tensor.DType) tensor.Mem {
+// Take takes elements.
+func (c *Cutter) Take(elements int, d tensor.DType) tensor.Mem {
 	bytes := int64(elements) * d.Size()
-	return c.bytes(bytes, bytes)
+	return c.Bytes(bytes, bytes)
 }
 
-// bytes takes room and returns the first bytes of it.
-func (c *cutter) bytes(room, bytes int64) tensor.Mem {
-	off := c.off
-	c.off += aligned(room)
+// Bytes takes room and returns the first bytes of it.
+func (c *Cutter) Bytes(room, bytes int64) tensor.Mem {
+	off := c.Off
+	c.Off += aligned(room)
 	if c.m.IsZero() || room == 0 {
 		return tensor.Mem{}
 	}

@@ -65,27 +65,27 @@ type exit struct {
 	number, vocab int
 	seed          uint64
 	Exits
-	norm       norm
+	norm       Norm
 	token      *Param
-	classifier linear // absent if the confidence is another's
+	classifier Linear // absent if the confidence is another's
 }
 
 func newExit(c Config, number, block int) *exit {
-	at := place{fmt.Sprintf("exit.%d", number), block}
+	at := Place{fmt.Sprintf("exit.%d", number), block}
 	e := &exit{
 		selection: selection{passed: c.Hidden}, number: number, vocab: c.Vocab, seed: c.Seed, Exits: c.Exits,
-		norm:  c.newNorm(at, "norm"),
-		token: at.param("head.weight", c.Vocab, c.Hidden, decayed, initDeviation),
+		norm:  c.NewNorm(at, "norm"),
+		token: at.Param("head.weight", c.Vocab, c.Hidden, RoleDecayed, InitDeviation),
 	}
 	if c.Tied {
-		e.token = place{"exit", -1}.param(tokenTable, c.Vocab, c.Hidden, borrowed, initDeviation)
-		e.token.Weight, e.token.File = tokenWeight, tokenWeight
+		e.token = Place{"exit", -1}.Param(TokenTable, c.Vocab, c.Hidden, RoleBorrowed, InitDeviation)
+		e.token.Weight, e.token.File = TokenWeight, TokenWeight
 	}
 	if e.learns() {
-		e.classifier = linear{w: at.param("classifier.weight", 2, c.Hidden, decayed, initDeviation), b: at.param("classifier.bias", 2, 1, plain, 0)}
+		e.classifier = Linear{W: at.Param("classifier.weight", 2, c.Hidden, RoleDecayed, InitDeviation), B: at.Param("classifier.bias", 2, 1, RolePlain, 0)}
 	}
-	for _, p := range e.params() {
-		if p.role != borrowed {
+	for _, p := range e.Params() {
+		if p.role != RoleBorrowed {
 			p.File = ""
 		}
 	}
@@ -95,15 +95,15 @@ func newExit(c Config, number, block int) *exit {
 // learns reports whether the confidence is a classifier's.
 func (e *exit) learns() bool { return e.Confidence == "classifier" }
 
-func (e *exit) params() []*Param {
-	list := append(e.norm.params(), e.token)
+func (e *exit) Params() []*Param {
+	list := append(e.norm.Params(), e.token)
 	if e.learns() {
-		list = append(list, e.classifier.w, e.classifier.b)
+		list = append(list, e.classifier.W, e.classifier.B)
 	}
 	return list
 }
 
-func (e *exit) tuned() *float64 { return &e.Threshold }
+func (e *exit) Tuned() *float64 { return &e.Threshold }
 
 // exitSaved is memory of the tokens that have a loss at the exit, but where it says that
 // it is of all that enter.
@@ -119,60 +119,60 @@ type exitSaved struct {
 
 // saved returns the memory as it is for so many tokens that have a loss.
 func (e *exit) saved(x *Exec, b *Batch, m tensor.Mem, rows int) (s exitSaved, bytes int64) {
-	c, d := x.cut(b, m), x.Backend.DType()
-	c.tokens = b.Leaves().Tokens
-	s.out = c.rows(e.passed, d)
-	c.tokens = rows
-	s.picked, s.normed = c.rows(e.passed, d), c.rows(e.passed, d)
-	s.mean, s.rstd = e.norm.statistics(x, c)
-	s.logits, s.targets, s.stats = c.rows(e.vocab, d), c.rows(1, tensor.I32), c.rows(3, tensor.F64)
+	c, d := x.Cut(b, m), x.Backend.DType()
+	c.Tokens = b.Leaves().Tokens
+	s.out = c.Rows(e.passed, d)
+	c.Tokens = rows
+	s.picked, s.normed = c.Rows(e.passed, d), c.Rows(e.passed, d)
+	s.mean, s.rstd = e.norm.Statistics(x, c)
+	s.logits, s.targets, s.stats = c.Rows(e.vocab, d), c.Rows(1, tensor.I32), c.Rows(3, tensor.F64)
 	if e.learns() {
-		s.verdict, s.verdictStats, s.found = c.rows(2, d), c.rows(3, tensor.F64), c.rows(1, tensor.I32)
-		c.tokens = b.live()
-		s.judged, s.ones = c.rows(2, d), c.rows(1, tensor.I32)
+		s.verdict, s.verdictStats, s.found = c.Rows(2, d), c.Rows(3, tensor.F64), c.Rows(1, tensor.I32)
+		c.Tokens = b.Queries
+		s.judged, s.ones = c.Rows(2, d), c.Rows(1, tensor.I32)
 	}
-	c.tokens = b.live()
-	s.confidence = c.rows(3, tensor.F64)
-	s.loss, s.probes, s.classifier = c.take(1, tensor.F64), c.take(1, tensor.F64), c.take(1, tensor.F64)
-	s.counts, s.around = c.take(exitCounts, tensor.F64), c.take(exitAround, tensor.F64)
-	return s, c.off
+	c.Tokens = b.Queries
+	s.confidence = c.Rows(3, tensor.F64)
+	s.loss, s.probes, s.classifier = c.Take(1, tensor.F64), c.Take(1, tensor.F64), c.Take(1, tensor.F64)
+	s.counts, s.around = c.Take(exitCounts, tensor.F64), c.Take(exitAround, tensor.F64)
+	return s, c.Off
 }
 
 // held is the gradient of normed.
 func (e *exit) held(x *Exec, b *Batch, m tensor.Mem, rows int) (dnormed tensor.Mem, bytes int64) {
-	c := x.cut(b, m)
-	c.tokens = rows
-	return c.rows(e.passed, x.Backend.DType()), c.off
+	c := x.Cut(b, m)
+	c.Tokens = rows
+	return c.Rows(e.passed, x.Backend.DType()), c.Off
 }
 
-func (e *exit) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+func (e *exit) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
 	s, savedBytes := e.saved(x, b, saved, 0)
 	_, heldBytes := e.held(x, b, held, 0)
 	return s.out, savedBytes, heldBytes
 }
 
-func (e *exit) traits() Traits {
-	t := e.selection.traits()
+func (e *exit) Traits() Traits {
+	t := e.selection.Traits()
 	t.Feeds = true
 	return t
 }
 
-func (e *exit) newWork(x *Exec, room Room) Work { return &departure{Subset: NewSubset(x, room)} }
+func (e *exit) NewWork(x *Exec, room Room) Work { return &departure{Subset: NewSubset(x, room)} }
 
-func (e *exit) feed(_ *Exec, b *Batch, _ tensor.Mem, _, targets []int32) {
-	departureOf(b).feed(b, targets)
+func (e *exit) Feed(_ *Exec, b *Batch, _ tensor.Mem, _, targets []int32) {
+	departureOf(b).Feed(b, targets)
 }
 
-func (e *exit) readings() []Reading {
+func (e *exit) Readings() []Reading {
 	return []Reading{{Name: Loss, Values: 1}, {Name: ExitCounts, Values: exitCounts}, {Name: ExitAround, Values: exitAround}}
 }
 
-func (e *exit) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+func (e *exit) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	s, _ := e.saved(x, b, saved, 0)
 	return [...]tensor.Mem{s.loss, s.counts, s.around}[i]
 }
 
-func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+func (e *exit) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	d := departureOf(b)
 	if err := e.judge(x, b, saved, inp, d); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, s.out, all)
 	x.Stream.Zero(s.loss)
 	if len(d.rows) > 0 {
-		if err := e.finish(x, s, b.computed(all), d); err != nil {
+		if err := e.finish(x, s, b.QueryRows(all), d); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (e *exit) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 // state returns the states of the tokens, or their gradient, of what enters the exit.
 func (e *exit) state(inp tensor.Mem) tensor.Mem {
 	if e.Confidence == saturation {
-		return half(inp)
+		return Half(inp)
 	}
 	return inp
 }
@@ -207,12 +207,12 @@ func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) err
 	if e.Confidence == saturation {
 		return d.saturate(x, b, inp)
 	}
-	n := b.live()
+	n := b.Queries
 	s, _ := e.saved(x, b, saved, n)
-	inp = b.computed(inp)
+	inp = b.QueryRows(inp)
 	if e.learns() {
 		x.Stream.Copy(s.ones, tensor.From(d.ones[:n]))
-		e.classifier.forward(x, n, s.judged, inp)
+		e.classifier.Forward(x, n, s.judged, inp)
 		x.Backend.SoftmaxMerge(x.Stream, s.confidence, tensor.Mem{}, s.judged, s.ones, n, 2, 0)
 	} else {
 		x.Stream.Copy(s.targets, tensor.From(d.data[:n]))
@@ -236,7 +236,7 @@ func (e *exit) judge(x *Exec, b *Batch, saved, inp tensor.Mem, d *departure) err
 
 // project sets the logits of n tokens.
 func (e *exit) project(x *Exec, n int, s exitSaved, inp tensor.Mem) {
-	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
+	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	x.Backend.MatmulForward(x.Stream, s.logits, s.normed, e.token.W, tensor.Mem{}, n, e.passed, e.vocab)
 }
 
@@ -245,7 +245,7 @@ func (e *exit) project(x *Exec, n int, s exitSaved, inp tensor.Mem) {
 func (e *exit) finish(x *Exec, s exitSaved, inp tensor.Mem, d *departure) error {
 	n := len(d.rows)
 	d.runs(func(at, first, count int) {
-		x.Stream.Copy(rowsOf(s.picked, n, at, count), rowsOf(inp, d.came, first, count))
+		x.Stream.Copy(RowsOf(s.picked, n, at, count), RowsOf(inp, d.came, first, count))
 	})
 	e.project(x, n, s, s.picked)
 	x.Stream.Copy(s.targets, tensor.From(d.targets()))
@@ -259,7 +259,7 @@ func (e *exit) finish(x *Exec, s exitSaved, inp tensor.Mem, d *departure) error 
 		return nil
 	}
 	d.runs(func(at, first, count int) {
-		x.Stream.Copy(rowsOf(s.verdict, n, at, count), rowsOf(s.judged, d.came, first, count))
+		x.Stream.Copy(RowsOf(s.verdict, n, at, count), RowsOf(s.judged, d.came, first, count))
 	})
 	x.Stream.Copy(s.found, tensor.From(d.found[:n]))
 	x.Backend.CrossEntropy(x.Stream, s.classifier, s.verdictStats, tensor.Mem{}, s.verdict, s.found, x.Scale, n, 2, 0)
@@ -270,19 +270,19 @@ func (e *exit) finish(x *Exec, s exitSaved, inp tensor.Mem, d *departure) error 
 // those tokens lie together.
 func (e *exit) entropy(x *Exec, s exitSaved, n, lo, hi int, loss tensor.Mem, scale float64) {
 	if hi > lo {
-		some := func(m tensor.Mem) tensor.Mem { return rowsOf(m, n, lo, hi-lo) }
+		some := func(m tensor.Mem) tensor.Mem { return RowsOf(m, n, lo, hi-lo) }
 		x.Backend.CrossEntropy(x.Stream, loss, some(s.stats), tensor.Mem{}, some(s.logits), some(s.targets), scale, hi-lo, e.vocab, 0)
 	}
 }
 
-// rowsOf returns count rows of n, from a first one on.
-func rowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
+// RowsOf returns count rows of n, from a first one on.
+func RowsOf(m tensor.Mem, n, first, count int) tensor.Mem {
 	row := m.Bytes / int64(n)
 	return m.Span(int64(first)*row, int64(count)*row)
 }
 
-// backwardInput leaves the gradient of normed in held.
-func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
+// BackwardInput leaves the gradient of normed in held.
+func (e *exit) BackwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
 	d := departureOf(b)
 	n := len(d.rows)
 	s, _ := e.saved(x, b, saved, n)
@@ -297,18 +297,18 @@ func (e *exit) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor
 	if e.move(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din); n == 0 {
 		return nil
 	}
-	din = b.computed(din)
-	dpicked := x.scratch.Span(0, s.picked.Bytes)
+	din = b.QueryRows(din)
+	dpicked := x.Scratch.Span(0, s.picked.Bytes)
 	x.Stream.Zero(dpicked)
-	e.norm.backwardInput(x, n, dpicked, dnormed, s.picked, s.mean, s.rstd)
+	e.norm.BackwardInput(x, n, dpicked, dnormed, s.picked, s.mean, s.rstd)
 	d.runs(func(at, first, count int) {
-		sum := rowsOf(din, d.came, first, count)
-		x.Backend.Add(x.Stream, sum, sum, rowsOf(dpicked, n, at, count), count*e.passed)
+		sum := RowsOf(din, d.came, first, count)
+		x.Backend.Add(x.Stream, sum, sum, RowsOf(dpicked, n, at, count), count*e.passed)
 	})
 	return nil
 }
 
-func (e *exit) backwardWeight(x *Exec, b *Batch, saved, held, _, _ tensor.Mem) error {
+func (e *exit) BackwardWeight(x *Exec, b *Batch, saved, held, _, _ tensor.Mem) error {
 	n := len(departureOf(b).rows)
 	if n == 0 {
 		return nil
@@ -318,9 +318,9 @@ func (e *exit) backwardWeight(x *Exec, b *Batch, saved, held, _, _ tensor.Mem) e
 	if !e.token.Frozen {
 		x.Backend.MatmulBackwardWeight(x.Stream, e.token.G, tensor.Mem{}, s.logits, s.normed, n, e.passed, e.vocab)
 	}
-	e.norm.backwardWeight(x, n, dnormed, s.picked, s.mean, s.rstd)
+	e.norm.BackwardWeight(x, n, dnormed, s.picked, s.mean, s.rstd)
 	if e.learns() {
-		e.classifier.backwardWeight(x, n, s.verdict, s.picked)
+		e.classifier.BackwardWeight(x, n, s.verdict, s.picked)
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func (e *experts) assigned(d *Dispatch, n int) int {
 // dispatch sorts the assignments, and waits for the rows of each expert where passes need them.
 func (e *experts) dispatch(x *Exec, b *Batch, s expertsSaved) error {
 	d := b.Work.(*Dispatch)
-	e.placeTokens(x, b.live(), s)
-	d.tokens, d.left = b.live(), [2]tensor.Mem{s.chosen, s.decided.weights}
+	e.placeTokens(x, b.Queries, s)
+	d.tokens, d.left = b.Queries, [2]tensor.Mem{s.chosen, s.decided.weights}
 	if e.grouped() {
 		return nil
 	}
@@ -45,10 +45,10 @@ func (e *experts) grouped() bool {
 	if e.Spread > 0 {
 		return false
 	}
-	frozen := e.list[0].down.w.Frozen
+	frozen := e.list[0].down.W.Frozen
 	for _, m := range e.list {
-		for _, l := range []linear{m.gateup, m.down} {
-			if l.w.Format.Sparse() || l.b != nil || l.w.Frozen != frozen {
+		for _, l := range []Linear{m.gateup, m.down} {
+			if l.W.Format.Sparse() || l.B != nil || l.W.Frozen != frozen {
 				return false
 			}
 		}
@@ -73,16 +73,16 @@ func (e *experts) matrices(x *Exec, element int64, of func(m mlpOf) tensor.Mem) 
 }
 
 // weights returns the matrices of all experts, gradients what is added to their gradients.
-func (e *experts) weights(x *Exec, of func(m mlpOf) linear) (tensor.Mem, int) {
-	return e.matrices(x, x.Backend.DType().Size(), func(m mlpOf) tensor.Mem { return of(m).w.W })
+func (e *experts) weights(x *Exec, of func(m mlpOf) Linear) (tensor.Mem, int) {
+	return e.matrices(x, x.Backend.DType().Size(), func(m mlpOf) tensor.Mem { return of(m).W.W })
 }
 
-func (e *experts) gradients(x *Exec, of func(m mlpOf) linear) (tensor.Mem, int) {
-	return e.matrices(x, x.Backend.DType().Wide().Size(), func(m mlpOf) tensor.Mem { return of(m).w.G })
+func (e *experts) gradients(x *Exec, of func(m mlpOf) Linear) (tensor.Mem, int) {
+	return e.matrices(x, x.Backend.DType().Wide().Size(), func(m mlpOf) tensor.Mem { return of(m).W.G })
 }
 
-func gateupOf(m mlpOf) linear { return m.gateup }
-func downOf(m mlpOf) linear   { return m.down }
+func gateupOf(m mlpOf) Linear { return m.gateup }
+func downOf(m mlpOf) Linear   { return m.down }
 
 // groupedForward is work on all experts at once.
 func (e *experts) groupedForward(x *Exec, s expertsSaved, made tensor.Mem, rows int) {
@@ -102,7 +102,7 @@ func (e *experts) groupedBackwardInput(x *Exec, s expertsSaved, h expertsHeld, d
 	if rows == 0 {
 		return
 	}
-	dactive, dgateup := first(x, x.scratch, rows, e.inside), first(x, h.dgateup, rows, 2*e.inside)
+	dactive, dgateup := first(x, x.Scratch, rows, e.inside), first(x, h.dgateup, rows, 2*e.inside)
 	w, gap := e.weights(x, downOf)
 	x.Backend.GroupedBackwardInput(x.Stream, dactive, first(x, h.dmade, rows, e.hidden), w, s.decided.ends, rows, e.inside, e.hidden, len(e.list), gap)
 	x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, first(x, s.gateup, rows, 2*e.inside), rows, e.inside)
@@ -112,7 +112,7 @@ func (e *experts) groupedBackwardInput(x *Exec, s expertsSaved, h expertsHeld, d
 
 // groupedBackwardWeight adds to the gradients of all experts' matrices.
 func (e *experts) groupedBackwardWeight(x *Exec, s expertsSaved, h expertsHeld, rows int) {
-	if rows == 0 || e.list[0].down.w.Frozen {
+	if rows == 0 || e.list[0].down.W.Frozen {
 		return
 	}
 	dw, gap := e.gradients(x, downOf)

@@ -53,7 +53,7 @@ func (d *Dispatch) Worked() int {
 	if d.Spread > 1 {
 		return int(d.worked[len(d.worked)-1]) / d.Top
 	}
-	return d.entered.computes()
+	return d.entered.Computes()
 }
 
 // Repeats reports true: what passes call depends on the batch alone.
@@ -83,7 +83,7 @@ func (d *Dispatch) Choices(x *Exec) (experts []int32, weights []float64, err err
 	}
 	weights = make([]float64, n)
 	for i := range weights {
-		weights[i] = number(wide, x.Backend.DType().Wide(), i)
+		weights[i] = Number(wide, x.Backend.DType().Wide(), i)
 	}
 	return tensor.Of[int32](chosen)[:n], weights, nil
 }

@@ -20,7 +20,7 @@ type expertGroup struct {
 
 // groupedBlock describes a block as attention and groups of experts.
 func (c Config) groupedBlock(name string, block int) []Description {
-	list := []Description{{Name: name + ".attention", Kind: Attention, Block: block, parts: func() []part { return []part{newAttention(c, block)} }}}
+	list := []Description{{Name: name + ".attention", Kind: Attention, Block: block, parts: func() []Part { return []Part{newAttention(c, block)} }}}
 	for k := range c.Experts.Groups {
 		form := "others"
 		if k == 0 {
@@ -28,7 +28,7 @@ func (c Config) groupedBlock(name string, block int) []Description {
 		}
 		list = append(list, Description{
 			Name: fmt.Sprintf("%s.experts.%d", name, k), Kind: MLP, Block: block, Form: form,
-			parts: func() []part { return []part{newExpertGroup(c, block, k)} },
+			parts: func() []Part { return []Part{newExpertGroup(c, block, k)} },
 		})
 	}
 	return list
@@ -38,7 +38,7 @@ func newExpertGroup(c Config, block, k int) *expertGroup {
 	each := c.Experts.here()
 	g := &expertGroup{experts{Experts: c.Experts, hidden: c.Hidden, inside: c.Intermediate, lo: k * each}, k == c.Experts.Groups-1}
 	if g.first() {
-		g.norm = c.newNorm(inBlock(block), "norm2")
+		g.norm = c.NewNorm(InBlock(block), "norm2")
 		g.router, g.outer = c.newRouter(block, "router")
 	}
 	g.list = c.newMLPs(block, g.lo, each)
@@ -47,7 +47,7 @@ func newExpertGroup(c Config, block, k int) *expertGroup {
 
 func (g *expertGroup) first() bool { return g.lo == 0 }
 
-func (g *expertGroup) leaves() Width {
+func (g *expertGroup) Leaves() Width {
 	if g.last {
 		return Width{Values: g.hidden}
 	}
@@ -64,11 +64,11 @@ func (g *expertGroup) crossing(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
 	if m.IsZero() || b.Tokens == 0 {
 		return groupCrossing{}
 	}
-	c := cutter{m: m, tokens: b.Tokens, capacity: b.Tokens}
-	values, routing := c.rows(2*g.hidden, x.Backend.DType()), c.rows(2*g.Top, tensor.F64)
-	half, weights, chosen := values.Bytes/2, int64(b.live()*g.Top)*x.Backend.DType().Wide().Size(), int64(b.live()*g.Top)*tensor.I32.Size()
+	c := Cutter{m: m, Tokens: b.Tokens, Capacity: b.Tokens}
+	values, routing := c.Rows(2*g.hidden, x.Backend.DType()), c.Rows(2*g.Top, tensor.F64)
+	half, weights, chosen := values.Bytes/2, int64(b.Queries*g.Top)*x.Backend.DType().Wide().Size(), int64(b.Queries*g.Top)*tensor.I32.Size()
 	return groupCrossing{
-		sum: values.Span(0, half), normed: b.computed(values.Span(half, half)), routing: routing.Span(0, weights+chosen),
+		sum: values.Span(0, half), normed: b.QueryRows(values.Span(half, half)), routing: routing.Span(0, weights+chosen),
 		weights: routing.Span(0, weights), chosen: routing.Span(weights, chosen),
 	}
 }
@@ -90,21 +90,21 @@ func (g *expertGroup) leaving(x *Exec, b *Batch, m tensor.Mem) groupCrossing {
 }
 
 // saved leaves out normed, which is part of what enters or of what leaves.
-func (g *expertGroup) saved(x *Exec, c *cutter) (s expertsSaved) {
-	all := c.tokens
-	c.tokens = c.live
+func (g *expertGroup) saved(x *Exec, c *Cutter) (s expertsSaved) {
+	all := c.Tokens
+	c.Tokens = c.Queries
 	if g.first() {
-		s.mean, s.rstd = g.norm.statistics(x, c)
+		s.mean, s.rstd = g.norm.Statistics(x, c)
 		g.cutLogits(x, c, &s)
 	}
 	g.cutAssigned(x, c, &s)
-	c.tokens = all
-	s.out = c.width(x, g.leaves())
+	c.Tokens = all
+	s.out = c.Boundary(x, g.Leaves())
 	return s
 }
 
-func (g *expertGroup) held(x *Exec, c *cutter) (h expertsHeld) {
-	c.tokens = c.live
+func (g *expertGroup) held(x *Exec, c *Cutter) (h expertsHeld) {
+	c.Tokens = c.Queries
 	if g.first() {
 		g.cutGradients(x, c, &h)
 	}
@@ -112,28 +112,28 @@ func (g *expertGroup) held(x *Exec, c *cutter) (h expertsHeld) {
 	return h
 }
 
-func (g *expertGroup) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
-	cs, ch := x.cut(b, saved), x.cut(b, held)
+func (g *expertGroup) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.Cut(b, saved), x.Cut(b, held)
 	s := g.saved(x, cs)
 	g.held(x, ch)
-	return s.out, cs.off, ch.off
+	return s.out, cs.Off, ch.Off
 }
 
 // groupRows is the name of a reading of a group of experts, I32: the rows that its experts
 // worked on.
 const groupRows = "rows"
 
-// readings are groupRows, and the first group's of all experts.
-func (g *expertGroup) readings() []Reading {
+// Readings are groupRows, and the first group's of all experts.
+func (g *expertGroup) Readings() []Reading {
 	rows := []Reading{{Name: groupRows, Values: 1, Worked: g.share}}
 	if g.first() {
-		rows = append(rows, g.experts.readings()...)
+		rows = append(rows, g.experts.Readings()...)
 	}
 	return rows
 }
 
-func (g *expertGroup) reading(x *Exec, b *Batch, saved tensor.Mem, index int) tensor.Mem {
-	decided := g.saved(x, x.cut(b, saved)).decided
+func (g *expertGroup) Reading(x *Exec, b *Batch, saved tensor.Mem, index int) tensor.Mem {
+	decided := g.saved(x, x.Cut(b, saved)).decided
 	if index > 0 {
 		return decided.readings
 	}

@@ -2,16 +2,16 @@ package model
 
 import "dynmo/src/tensor"
 
-func (g *expertGroup) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s := g.saved(x, x.cut(b, saved))
+func (g *expertGroup) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s := g.saved(x, x.Cut(b, saved))
 	before, behind := g.entering(x, b, inp), g.leaving(x, b, s.out)
-	b.carry(x, behind.sum, before.sum)
-	sum, out := b.computed(before.sum), b.computed(behind.sum)
+	b.Carry(x, behind.sum, before.sum)
+	sum, out := b.QueryRows(before.sum), b.QueryRows(behind.sum)
 	if g.first() {
 		s.normed = behind.normed
-		g.norm.forward(x, b.live(), s.normed, s.mean, s.rstd, sum)
-		g.router.forward(x, b.live(), s.logits, s.normed)
-		g.routeTokens(x, b.live(), s)
+		g.norm.Forward(x, b.Queries, s.normed, s.mean, s.rstd, sum)
+		g.router.Forward(x, b.Queries, s.logits, s.normed)
+		g.routeTokens(x, b.Queries, s)
 		x.Stream.Copy(behind.weights, s.decided.weights)
 		x.Stream.Copy(behind.chosen, s.chosen)
 	} else {
@@ -24,19 +24,19 @@ func (g *expertGroup) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	if err := g.dispatch(x, b, s); err != nil {
 		return err
 	}
-	return g.forwardExperts(x, b.live(), b.Work.(*Dispatch), s, out, sum)
+	return g.forwardExperts(x, b.Queries, b.Work.(*Dispatch), s, out, sum)
 }
 
-func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h := g.saved(x, x.cut(b, saved)), g.held(x, x.cut(b, held))
+func (g *expertGroup) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, h := g.saved(x, x.Cut(b, saved)), g.held(x, x.Cut(b, held))
 	before, behind := g.entering(x, b, din), g.leaving(x, b, dout)
-	b.carry(x, before.sum, behind.sum)
-	dsum := b.computed(behind.sum)
+	b.Carry(x, before.sum, behind.sum)
+	dsum := b.QueryRows(behind.sum)
 	g.weightGradients(x, b, s, h, dsum)
 	if !g.last {
-		x.Backend.Accumulate(x.Stream, h.dweights, h.dweights, behind.weights, b.live()*g.Top)
+		x.Backend.Accumulate(x.Stream, h.dweights, h.dweights, behind.weights, b.Queries*g.Top)
 	}
-	if err := g.backwardExperts(x, b.live(), b.Work.(*Dispatch), s, h, dsum); err != nil {
+	if err := g.backwardExperts(x, b.Queries, b.Work.(*Dispatch), s, h, dsum); err != nil {
 		return err
 	}
 	switch {
@@ -50,31 +50,31 @@ func (g *expertGroup) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, d
 
 // backwardFirst goes on to the router and the norm.
 func (g *expertGroup) backwardFirst(x *Exec, b *Batch, s expertsSaved, h expertsHeld, inp, din tensor.Mem, behind groupCrossing) {
-	n := b.live()
+	n := b.Queries
 	g.routeGradient(x, n, s, h)
 	g.addPassed(x, n, b.Work.(*Dispatch), s, h.dnormed)
 	x.Backend.Add(x.Stream, h.dnormed, h.dnormed, behind.normed, n*g.hidden)
-	g.norm.backwardInputTo(x, n, b.computed(din), b.computed(behind.sum), h.dnormed, b.computed(inp), s.mean, s.rstd)
+	g.norm.BackwardInputTo(x, n, b.QueryRows(din), b.QueryRows(behind.sum), h.dnormed, b.QueryRows(inp), s.mean, s.rstd)
 }
 
 // backwardOthers passes on the gradients of the sum, normed rows and weights.
 func (g *expertGroup) backwardOthers(x *Exec, b *Batch, s expertsSaved, h expertsHeld, before, behind groupCrossing) {
-	x.Stream.Copy(b.computed(before.sum), b.computed(behind.sum))
+	x.Stream.Copy(b.QueryRows(before.sum), b.QueryRows(behind.sum))
 	x.Stream.Copy(before.weights, h.dweights)
 	if g.last {
 		x.Stream.Zero(before.normed)
 	} else {
 		x.Stream.Copy(before.normed, behind.normed)
 	}
-	g.addPassed(x, b.live(), b.Work.(*Dispatch), s, before.normed)
+	g.addPassed(x, b.Queries, b.Work.(*Dispatch), s, before.normed)
 }
 
-func (g *expertGroup) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
-	s, h := g.saved(x, x.cut(b, saved)), g.held(x, x.cut(b, held))
+func (g *expertGroup) BackwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
+	s, h := g.saved(x, x.Cut(b, saved)), g.held(x, x.Cut(b, held))
 	if g.first() {
 		s.normed = g.leaving(x, b, s.out).normed
-		g.routerWeights(x, b.live(), s, h, b.computed(inp))
+		g.routerWeights(x, b.Queries, s, h, b.QueryRows(inp))
 	}
-	g.expertWeights(x, b.live(), b.Work.(*Dispatch), s, h)
+	g.expertWeights(x, b.Queries, b.Work.(*Dispatch), s, h)
 	return nil
 }

@@ -2,12 +2,12 @@ package model
 
 import "dynmo/src/tensor"
 
-func (e *experts) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n, d := e.saved(x, x.cut(b, saved)), b.live(), b.Work.(*Dispatch)
-	b.carry(x, s.out, inp)
-	inp, out := b.computed(inp), b.computed(s.out)
-	e.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
-	e.router.forward(x, n, s.logits, s.normed)
+func (e *experts) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n, d := e.saved(x, x.Cut(b, saved)), b.Queries, b.Work.(*Dispatch)
+	b.Carry(x, s.out, inp)
+	inp, out := b.QueryRows(inp), b.QueryRows(s.out)
+	e.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
+	e.router.Forward(x, n, s.logits, s.normed)
 	e.routeTokens(x, n, s)
 	if err := e.dispatch(x, b, s); err != nil {
 		return err
@@ -45,10 +45,10 @@ func (e *experts) work(x *Exec, d *Dispatch, s expertsSaved, made tensor.Mem, ro
 		return
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		gateup, active := between(x, s.gateup, lo, hi, 2*e.inside), between(x, s.active, lo, hi, e.inside)
-		m.gateup.forward(x, hi-lo, gateup, between(x, s.inp, lo, hi, e.hidden))
+		gateup, active := RowRange(x, s.gateup, lo, hi, 2*e.inside), RowRange(x, s.active, lo, hi, e.inside)
+		m.gateup.Forward(x, hi-lo, gateup, RowRange(x, s.inp, lo, hi, e.hidden))
 		x.Backend.SwiGLUForward(x.Stream, active, gateup, hi-lo, e.inside)
-		m.down.forward(x, hi-lo, between(x, made, lo, hi, e.hidden), active)
+		m.down.Forward(x, hi-lo, RowRange(x, made, lo, hi, e.hidden), active)
 	})
 }
 
@@ -62,25 +62,25 @@ func (e *experts) each(d *Dispatch, f func(m mlpOf, lo, hi int)) {
 }
 
 // between returns rows [lo, hi) of memory of rows of so many values.
-func between(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
+func RowRange(x *Exec, m tensor.Mem, lo, hi, width int) tensor.Mem {
 	row := int64(width) * x.Backend.DType().Size()
 	return m.Span(int64(lo)*row, int64(hi-lo)*row)
 }
 
 // first returns the first rows.
-func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return between(x, m, 0, rows, width) }
+func first(x *Exec, m tensor.Mem, rows, width int) tensor.Mem { return RowRange(x, m, 0, rows, width) }
 
-func (e *experts) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, h, n, d := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live(), b.Work.(*Dispatch)
-	b.carry(x, din, dout)
-	dout = b.computed(dout)
+func (e *experts) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, h, n, d := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries, b.Work.(*Dispatch)
+	b.Carry(x, din, dout)
+	dout = b.QueryRows(dout)
 	e.weightGradients(x, b, s, h, dout)
 	e.routeGradient(x, n, s, h)
 	if err := e.backwardExperts(x, n, d, s, h, dout); err != nil {
 		return err
 	}
 	e.addPassed(x, n, d, s, h.dnormed)
-	e.norm.backwardInputTo(x, n, b.computed(din), dout, h.dnormed, b.computed(inp), s.mean, s.rstd)
+	e.norm.BackwardInputTo(x, n, b.QueryRows(din), dout, h.dnormed, b.QueryRows(inp), s.mean, s.rstd)
 	return nil
 }
 
@@ -101,10 +101,10 @@ func (e *experts) backwardExperts(x *Exec, n int, d *Dispatch, s expertsSaved, h
 		return nil
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		dactive, dgateup := first(x, x.scratch, hi-lo, e.inside), between(x, h.dgateup, lo, hi, 2*e.inside)
-		m.down.backwardInput(x, hi-lo, dactive, between(x, h.dmade, lo, hi, e.hidden))
-		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, between(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
-		m.gateup.backwardInput(x, hi-lo, between(x, dinp, lo, hi, e.hidden), dgateup)
+		dactive, dgateup := first(x, x.Scratch, hi-lo, e.inside), RowRange(x, h.dgateup, lo, hi, 2*e.inside)
+		m.down.BackwardInput(x, hi-lo, dactive, RowRange(x, h.dmade, lo, hi, e.hidden))
+		x.Backend.SwiGLUBackward(x.Stream, dgateup, dactive, RowRange(x, s.gateup, lo, hi, 2*e.inside), hi-lo, e.inside)
+		m.gateup.BackwardInput(x, hi-lo, RowRange(x, dinp, lo, hi, e.hidden), dgateup)
 	})
 	return e.exchange(x, d, back, s.made, dinp)
 }
@@ -115,7 +115,7 @@ func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed
 	if assigned == 0 {
 		return
 	}
-	passed := first(x, x.scratch, n, e.hidden)
+	passed := first(x, x.Scratch, n, e.hidden)
 	x.Backend.CombineRows(x.Stream, passed, first(x, s.made, assigned, e.hidden), s.decided.places, tensor.Mem{}, n, e.Top, e.hidden)
 	x.Backend.Add(x.Stream, dnormed, dnormed, passed, n*e.hidden)
 }
@@ -123,7 +123,7 @@ func (e *experts) addPassed(x *Exec, n int, d *Dispatch, s expertsSaved, dnormed
 // weightGradients sets dweights to the gradients of the weights of choices. It works on made
 // as it was forward.
 func (e *experts) weightGradients(x *Exec, b *Batch, s expertsSaved, h expertsHeld, dout tensor.Mem) {
-	n := b.live()
+	n := b.Queries
 	if assigned := e.assigned(b.Work.(*Dispatch), n); assigned > 0 {
 		x.Backend.CombineGradient(x.Stream, h.dweights, dout, first(x, s.made, assigned, e.hidden), s.decided.places, n, e.Top, e.hidden)
 	} else {
@@ -131,20 +131,20 @@ func (e *experts) weightGradients(x *Exec, b *Batch, s expertsSaved, h expertsHe
 	}
 }
 
-func (e *experts) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
-	s, h, n := e.saved(x, x.cut(b, saved)), e.held(x, x.cut(b, held)), b.live()
-	e.routerWeights(x, n, s, h, b.computed(inp))
+func (e *experts) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+	s, h, n := e.saved(x, x.Cut(b, saved)), e.held(x, x.Cut(b, held)), b.Queries
+	e.routerWeights(x, n, s, h, b.QueryRows(inp))
 	e.expertWeights(x, n, b.Work.(*Dispatch), s, h)
 	return nil
 }
 
 // routerWeights adds to the gradients of router and norm.
 func (e *experts) routerWeights(x *Exec, n int, s expertsSaved, h expertsHeld, inp tensor.Mem) {
-	e.router.backwardWeight(x, n, h.dlogits, s.normed)
+	e.router.BackwardWeight(x, n, h.dlogits, s.normed)
 	if e.Squashed {
-		e.outer.backwardWeight(x, n, h.dscores, s.squashed)
+		e.outer.BackwardWeight(x, n, h.dscores, s.squashed)
 	}
-	e.norm.backwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
+	e.norm.BackwardWeight(x, n, h.dnormed, inp, s.mean, s.rstd)
 }
 
 // expertWeights adds to the gradients of the experts' matrices.
@@ -154,7 +154,7 @@ func (e *experts) expertWeights(x *Exec, n int, d *Dispatch, s expertsSaved, h e
 		return
 	}
 	e.each(d, func(m mlpOf, lo, hi int) {
-		m.down.backwardWeight(x, hi-lo, between(x, h.dmade, lo, hi, e.hidden), between(x, s.active, lo, hi, e.inside))
-		m.gateup.backwardWeight(x, hi-lo, between(x, h.dgateup, lo, hi, 2*e.inside), between(x, s.inp, lo, hi, e.hidden))
+		m.down.BackwardWeight(x, hi-lo, RowRange(x, h.dmade, lo, hi, e.hidden), RowRange(x, s.active, lo, hi, e.inside))
+		m.gateup.BackwardWeight(x, hi-lo, RowRange(x, h.dgateup, lo, hi, 2*e.inside), RowRange(x, s.inp, lo, hi, e.hidden))
 	})
 }

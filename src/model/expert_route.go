@@ -19,7 +19,7 @@ import (
 func (e *experts) routeTokens(x *Exec, n int, s expertsSaved) {
 	logits, scores := s.logits, tensor.Mem{}
 	if e.Squashed {
-		x.Backend.SquashLogits(x.Stream, s.router, s.squashed, s.logits, e.outer.w.W, n, e.Count)
+		x.Backend.SquashLogits(x.Stream, s.router, s.squashed, s.logits, e.outer.W.W, n, e.Count)
 		logits = tensor.Mem{} // in router
 	}
 	if e.Balanced {
@@ -44,9 +44,9 @@ func (e *experts) routeGradient(x *Exec, n int, s expertsSaved, h expertsHeld) {
 	}
 	x.Backend.RouteGradient(x.Stream, r, dlogits, h.dweights, s.chosen, s.router, n, e.Count, e.Top)
 	if e.Squashed {
-		x.Backend.SquashGradient(x.Stream, h.dlogits, h.dscores, s.logits, e.outer.w.W, n, e.Count)
+		x.Backend.SquashGradient(x.Stream, h.dlogits, h.dscores, s.logits, e.outer.W.W, n, e.Count)
 	}
-	e.router.backwardInput(x, n, h.dnormed, h.dlogits)
+	e.router.BackwardInput(x, n, h.dnormed, h.dlogits)
 }
 
 // routing returns the settings of the router in a microbatch of so many tokens.

@@ -43,11 +43,11 @@ func (e Experts) rowsAtOnce(tokens int) int {
 	return e.Spread * e.room(tokens)
 }
 
-func (e *experts) traits() Traits {
+func (e *experts) Traits() Traits {
 	return Traits{Talks: e.Spread > 0, Waits: !e.grouped(), Once: e.Spread > 0}
 }
 
-func (e *experts) newWork(x *Exec, _ Room) Work { return newDispatch(x, e.Experts) }
+func (e *experts) NewWork(x *Exec, _ Room) Work { return newDispatch(x, e.Experts) }
 
 // spreads panics unless the stage has the replicas that experts are spread over, each as many.
 func (e Experts) spreads(x *Exec) {
@@ -124,9 +124,9 @@ func (e *experts) exchange(x *Exec, d *Dispatch, w way, assigned, worked tensor.
 		replica := (me + i) % e.Spread
 		for k := range here {
 			lo, hi := d.of(e.firstOf(replica) + k)
-			out := between(x, assigned, lo, hi, e.hidden)
+			out := RowRange(x, assigned, lo, hi, e.hidden)
 			first, end := d.worked[k*e.Spread+replica], d.worked[k*e.Spread+replica+1]
-			in := between(x, worked, int(first), int(end), e.hidden)
+			in := RowRange(x, worked, int(first), int(end), e.hidden)
 			if w == back {
 				out, in = in, out
 			}

@@ -57,18 +57,18 @@ func (e Experts) whole() Experts {
 // are sorted by expert, so that each has one product on its rows; a token's sum is in the
 // order of its choices. One expert of top 1 is a block with a gated MLP.
 type experts struct {
-	basic
+	Basic
 	Experts
 	hidden, inside int
-	norm           norm
-	router         linear  // (Count, C)
-	outer          linear  // (Count, Count) behind it, and tanh; absent unless Squashed
+	norm           Norm
+	router         Linear  // (Count, C)
+	outer          Linear  // (Count, Count) behind it, and tanh; absent unless Squashed
 	lo             int     // the first expert of list in the block, but where they are spread
 	list           []mlpOf // by expert that is here
 }
 
 // mlpOf is the matrices of an expert.
-type mlpOf struct{ gateup, down linear }
+type mlpOf struct{ gateup, down Linear }
 
 func newExperts(c Config, block int) *experts {
 	router := "router"
@@ -77,10 +77,10 @@ func newExperts(c Config, block int) *experts {
 	}
 	e := &experts{
 		Experts: c.Experts.whole(), hidden: c.Hidden, inside: c.Intermediate,
-		norm: c.newNorm(inBlock(block), "norm2"),
+		norm: c.NewNorm(InBlock(block), "norm2"),
 	}
 	e.router, e.outer = c.newRouter(block, router)
-	for _, p := range append(e.router.params(), e.outer.params()...) {
+	for _, p := range append(e.router.Params(), e.outer.Params()...) {
 		p.File = strings.Replace(p.File, "/experts.router.", "/router.", 1)
 	}
 	e.list = c.newMLPs(block, e.firstOf(c.Replica), e.here())
@@ -88,25 +88,25 @@ func newExperts(c Config, block int) *experts {
 }
 
 // newRouter returns the matrices of the router of a block's experts.
-func (c Config) newRouter(block int, name string) (router, outer linear) {
-	at, d := inBlock(block), c.deviation(block)
-	router.w = at.param(name+".weight", c.Experts.Count, c.Hidden, decayed, d)
+func (c Config) newRouter(block int, name string) (router, outer Linear) {
+	at, d := InBlock(block), c.Deviation(block)
+	router.W = at.Param(name+".weight", c.Experts.Count, c.Hidden, RoleDecayed, d)
 	if c.Experts.Squashed {
-		outer.w = at.param(name+".outer.weight", c.Experts.Count, c.Experts.Count, decayed, d)
+		outer.W = at.Param(name+".outer.weight", c.Experts.Count, c.Experts.Count, RoleDecayed, d)
 	}
 	return router, outer
 }
 
 // newMLPs returns the matrices of so many experts of a block, from a first one on.
 func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
-	at, d := inBlock(block), c.deviation(block)
+	at, d := InBlock(block), c.Deviation(block)
 	for k := first; k < first+count; k++ {
 		name := fmt.Sprintf("expert.%d.", k)
 		m := mlpOf{
-			gateup: c.newLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
-			down:   c.newLinear(at, name+"down", c.Hidden, c.Intermediate, c.residual(d)),
+			gateup: c.NewLinear(at, name+"gateup", 2*c.Intermediate, c.Hidden, d),
+			down:   c.NewLinear(at, name+"down", c.Hidden, c.Intermediate, c.Residual(d)),
 		}
-		for _, p := range m.params() {
+		for _, p := range m.Params() {
 			p.Own = c.Experts.Spread > 0
 		}
 		list = append(list, m)
@@ -114,17 +114,17 @@ func (c Config) newMLPs(block, first, count int) (list []mlpOf) {
 	return list
 }
 
-func (m mlpOf) params() []*Param { return slices.Concat(m.gateup.params(), m.down.params()) }
+func (m mlpOf) Params() []*Param { return slices.Concat(m.gateup.Params(), m.down.Params()) }
 
-func (e *experts) params() []*Param {
-	list := slices.Concat(e.norm.params(), e.router.params(), e.outer.params())
+func (e *experts) Params() []*Param {
+	list := slices.Concat(e.norm.Params(), e.router.Params(), e.outer.Params())
 	for _, m := range e.list {
-		list = append(list, m.params()...)
+		list = append(list, m.Params()...)
 	}
 	return list
 }
 
-func (e *experts) leaves() Width { return Width{Values: e.hidden} }
+func (e *experts) Leaves() Width { return Width{Values: e.hidden} }
 
 // ExpertCounts is the name of what a block with experts leaves for the host: the tokens
 // that are there; the assignments that are dropped; the router's own losses, summed over
@@ -135,12 +135,12 @@ const ExpertCounts = "experts"
 // ExpertsFrom is where in these values the tokens of the first expert are.
 const ExpertsFrom = 4
 
-func (e *experts) readings() []Reading {
+func (e *experts) Readings() []Reading {
 	return []Reading{{Name: ExpertCounts, Values: ExpertsFrom + e.Count}}
 }
 
-func (e *experts) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return e.saved(x, x.cut(b, saved)).decided.readings
+func (e *experts) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return e.saved(x, x.Cut(b, saved)).decided.readings
 }
 
 // assignments is what passes need of where tokens go: by place the token and its weight, by
@@ -162,11 +162,11 @@ func (e Experts) assignable(tokens int) int {
 // of a block, wherever they are.
 func (e Experts) placed() int { return e.Count / max(1, e.Groups) }
 
-func (e *experts) assignments(x *Exec, c *cutter) (a assignments) {
+func (e *experts) assignments(x *Exec, c *Cutter) (a assignments) {
 	wide := x.Backend.DType().Wide()
-	a.tokens, a.factors = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
-	a.places, a.weights = c.rows(e.Top, tensor.I32), c.rows(e.Top, wide)
-	a.ends, a.readings = c.take(e.placed()+1, tensor.I32), c.take(ExpertsFrom+e.Count, tensor.F64)
+	a.tokens, a.factors = c.Rows(e.Top, tensor.I32), c.Rows(e.Top, wide)
+	a.places, a.weights = c.Rows(e.Top, tensor.I32), c.Rows(e.Top, wide)
+	a.ends, a.readings = c.Take(e.placed()+1, tensor.I32), c.Take(ExpertsFrom+e.Count, tensor.F64)
 	return a
 }
 
@@ -193,65 +193,65 @@ type expertsSaved struct {
 	chosen, router                                                       tensor.Mem // of RouteTokens
 }
 
-func (e *experts) saved(x *Exec, c *cutter) (s expertsSaved) {
-	d, all := x.Backend.DType(), c.tokens
-	c.tokens = c.live
-	s.mean, s.rstd = e.norm.statistics(x, c)
-	s.normed = c.rows(e.hidden, d)
+func (e *experts) saved(x *Exec, c *Cutter) (s expertsSaved) {
+	d, all := x.Backend.DType(), c.Tokens
+	c.Tokens = c.Queries
+	s.mean, s.rstd = e.norm.Statistics(x, c)
+	s.normed = c.Rows(e.hidden, d)
 	e.cutLogits(x, c, &s)
 	e.cutAssigned(x, c, &s)
-	c.tokens = all
-	s.out = c.rows(e.hidden, d)
+	c.Tokens = all
+	s.out = c.Rows(e.hidden, d)
 	return s
 }
 
 // cutLogits takes what is of the router.
-func (e *experts) cutLogits(x *Exec, c *cutter, s *expertsSaved) {
-	s.logits = c.rows(e.Count, x.Backend.DType())
-	s.chosen, s.router = c.rows(e.Top, tensor.I32), c.rows(2*e.Count, tensor.F64)
+func (e *experts) cutLogits(x *Exec, c *Cutter, s *expertsSaved) {
+	s.logits = c.Rows(e.Count, x.Backend.DType())
+	s.chosen, s.router = c.Rows(e.Top, tensor.I32), c.Rows(2*e.Count, tensor.F64)
 	if e.Squashed {
-		s.squashed = c.rows(e.Count, x.Backend.DType())
+		s.squashed = c.Rows(e.Count, x.Backend.DType())
 	}
 }
 
 // cutAssigned takes what is of assignments, and of rows that the experts here work on.
-func (e *experts) cutAssigned(x *Exec, c *cutter, s *expertsSaved) {
-	d, most, rows := x.Backend.DType(), e.assignable(c.capacity), e.rows(c.capacity)
+func (e *experts) cutAssigned(x *Exec, c *Cutter, s *expertsSaved) {
+	d, most, rows := x.Backend.DType(), e.assignable(c.Capacity), e.rows(c.Capacity)
 	s.decided = e.assignments(x, c)
-	s.inp, s.gateup, s.active, s.made = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d), c.take(rows*e.inside, d), c.take(most*e.hidden, d)
+	s.inp, s.gateup, s.active, s.made = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d), c.Take(rows*e.inside, d), c.Take(most*e.hidden, d)
 }
 
 // expertsHeld: dlogits are the gradients of what the router's first matrix makes, dscores of
 // what the outer one does.
 type expertsHeld struct{ dnormed, dlogits, dscores, dmade, dgateup, dweights tensor.Mem }
 
-func (e *experts) held(x *Exec, c *cutter) (h expertsHeld) {
-	c.tokens = c.live
+func (e *experts) held(x *Exec, c *Cutter) (h expertsHeld) {
+	c.Tokens = c.Queries
 	e.cutGradients(x, c, &h)
 	e.cutWorked(x, c, &h)
 	return h
 }
 
 // cutGradients takes what is of the norm and the router.
-func (e *experts) cutGradients(x *Exec, c *cutter, h *expertsHeld) {
+func (e *experts) cutGradients(x *Exec, c *Cutter, h *expertsHeld) {
 	d := x.Backend.DType()
-	h.dnormed, h.dlogits = c.rows(e.hidden, d), c.rows(e.Count, d)
+	h.dnormed, h.dlogits = c.Rows(e.hidden, d), c.Rows(e.Count, d)
 	if e.Squashed {
-		h.dscores = c.rows(e.Count, d)
+		h.dscores = c.Rows(e.Count, d)
 	}
 }
 
 // cutWorked takes what is of the weights of choices, and of rows that the experts here work
 // on.
-func (e *experts) cutWorked(x *Exec, c *cutter, h *expertsHeld) {
-	d, rows := x.Backend.DType(), e.rows(c.capacity)
-	h.dweights = c.rows(e.Top, d.Wide())
-	h.dmade, h.dgateup = c.take(rows*e.hidden, d), c.take(2*rows*e.inside, d)
+func (e *experts) cutWorked(x *Exec, c *Cutter, h *expertsHeld) {
+	d, rows := x.Backend.DType(), e.rows(c.Capacity)
+	h.dweights = c.Rows(e.Top, d.Wide())
+	h.dmade, h.dgateup = c.Take(rows*e.hidden, d), c.Take(2*rows*e.inside, d)
 }
 
-func (e *experts) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
-	cs, ch := x.cut(b, saved), x.cut(b, held)
+func (e *experts) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.Cut(b, saved), x.Cut(b, held)
 	s := e.saved(x, cs)
 	e.held(x, ch)
-	return s.out, cs.off, ch.off
+	return s.out, cs.Off, ch.Off
 }

@@ -45,7 +45,7 @@ type Description struct {
 	Kind  Kind
 	Block int           // -1 outside the blocks
 	Form  string        // sets the layer apart from others of its Kind that compute something else; empty for most
-	parts func() []part // new ones, first to last
+	parts func() []Part // new ones, first to last
 }
 
 // Alike reports whether two layers compute the same on other weights: blocks, or layers
@@ -60,11 +60,11 @@ func (d Description) Alike(other Description) bool {
 	return d.Form == other.Form
 }
 
-// params returns new parameters of the layer, without memory.
-func (d Description) params() []*Param {
+// Params returns new parameters of the layer, without memory.
+func (d Description) Params() []*Param {
 	var list []*Param
 	for _, p := range d.parts() {
-		list = append(list, p.params()...)
+		list = append(list, p.Params()...)
 	}
 	return list
 }
@@ -72,11 +72,11 @@ func (d Description) params() []*Param {
 // Leaves returns what the layer passes on.
 func (d Description) Leaves() Width {
 	parts := d.parts()
-	return parts[len(parts)-1].leaves()
+	return parts[len(parts)-1].Leaves()
 }
 
 // Traits says what the pipeline must know of the layer.
-func (d Description) Traits() Traits { return traitsOf(d.parts()) }
+func (d Description) Traits() Traits { return TraitsOf(d.parts()) }
 
 // Weight is one tensor of a model under its names here and elsewhere.
 type Weight struct {

@@ -29,7 +29,7 @@ var gpt2Block = []struct {
 func (gpt2) Weights(c Config) []Weight {
 	hidden := int64(c.Hidden)
 	list := []Weight{
-		{Name: tokenWeight, HuggingFace: "wte.weight", Shape: []int64{int64(c.Vocab), hidden}},
+		{Name: TokenWeight, HuggingFace: "wte.weight", Shape: []int64{int64(c.Vocab), hidden}},
 		{Name: "embedding/position.weight", HuggingFace: "wpe.weight", Shape: []int64{int64(c.Sequence), hidden}},
 	}
 	for _, k := range gpt2Block {

@@ -16,11 +16,11 @@ import "dynmo/src/tensor"
 // which it adds its own. Logits become their gradient in place: forward in the
 // last slice, backward in the others.
 type head struct {
-	basic
+	Basic
 	hidden      int
 	first, last bool // whether this is the first slice, the last; both if there is one
 	lo, rows    int  // of the vocabulary
-	norm        norm // of the first slice
+	norm        Norm // of the first slice
 	token       *Param
 }
 
@@ -35,27 +35,27 @@ func (c Config) Slice(k int) (lo, hi int) {
 func newHead(c Config, k int) *head {
 	lo, hi := c.Slice(k)
 	h := &head{hidden: c.Hidden, first: k == 0, last: k == c.Slices()-1, lo: lo, rows: hi - lo}
-	at := place{"head", -1}
+	at := Place{"head", -1}
 	if h.first {
-		h.norm = c.newNorm(at, "norm")
+		h.norm = c.NewNorm(at, "norm")
 	}
-	h.token = at.param("head.weight", hi-lo, c.Hidden, decayed, initDeviation)
+	h.token = at.Param("head.weight", hi-lo, c.Hidden, RoleDecayed, InitDeviation)
 	h.token.First, h.token.Of = lo, c.Vocab
 	if c.Tied {
-		h.token.Name, h.token.Weight, h.token.File, h.token.role = tokenTable, tokenWeight, tokenWeight, borrowed
+		h.token.Name, h.token.Weight, h.token.File, h.token.role = TokenTable, TokenWeight, TokenWeight, RoleBorrowed
 	}
 	return h
 }
 
-func (h *head) params() []*Param {
+func (h *head) Params() []*Param {
 	if h.first {
-		return append(h.norm.params(), h.token)
+		return append(h.norm.Params(), h.token)
 	}
 	return []*Param{h.token}
 }
 
-// leaves is nothing in the last slice: the loss leaves as a reading.
-func (h *head) leaves() Width {
+// Leaves is nothing in the last slice: the loss leaves as a reading.
+func (h *head) Leaves() Width {
 	if h.last {
 		return Width{}
 	}
@@ -68,8 +68,8 @@ func (h *head) leaves() Width {
 type crossing struct{ normed, softmax tensor.Mem }
 
 func (h *head) crossing(x *Exec, tokens int, m tensor.Mem) crossing {
-	c := cutter{m: m, tokens: tokens, capacity: tokens}
-	return crossing{normed: c.rows(h.hidden, x.Backend.DType()), softmax: c.rows(3, tensor.F64)}
+	c := Cutter{m: m, Tokens: tokens, Capacity: tokens}
+	return crossing{normed: c.Rows(h.hidden, x.Backend.DType()), softmax: c.Rows(3, tensor.F64)}
 }
 
 // headSaved has normed and softmax together, as they leave the slice.
@@ -78,57 +78,57 @@ type headSaved struct {
 	crossing
 }
 
-func (h *head) saved(x *Exec, c *cutter) headSaved {
+func (h *head) saved(x *Exec, c *Cutter) headSaved {
 	d := x.Backend.DType()
-	s := headSaved{logits: c.rows(h.rows, d), targets: c.rows(1, tensor.I32)}
+	s := headSaved{logits: c.Rows(h.rows, d), targets: c.Rows(1, tensor.I32)}
 	if h.first {
-		s.mean, s.rstd = h.norm.statistics(x, c)
+		s.mean, s.rstd = h.norm.Statistics(x, c)
 	}
 	if h.last {
-		s.loss = c.take(1, tensor.F64)
+		s.loss = c.Take(1, tensor.F64)
 	}
-	s.out = c.width(x, Width{Values: h.hidden, Statistics: 3})
-	s.crossing = h.crossing(x, c.tokens, s.out)
+	s.out = c.Boundary(x, Width{Values: h.hidden, Statistics: 3})
+	s.crossing = h.crossing(x, c.Tokens, s.out)
 	return s
 }
 
-// memory returns nothing that is passed on in the last slice.
-func (h *head) memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64) {
-	cs, ch := x.cut(b, saved), x.cut(b, held)
+// Memory returns nothing that is passed on in the last slice.
+func (h *head) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (out tensor.Mem, savedBytes, heldBytes int64) {
+	cs, ch := x.Cut(b, saved), x.Cut(b, held)
 	if s := h.saved(x, cs); !h.last {
 		out = s.out
 	}
 	if h.first {
 		h.held(x, ch)
 	}
-	return out, cs.off, ch.off
+	return out, cs.Off, ch.Off
 }
 
 // held is the gradient of normed, in the first slice.
-func (h *head) held(x *Exec, c *cutter) tensor.Mem { return c.rows(h.hidden, x.Backend.DType()) }
+func (h *head) held(x *Exec, c *Cutter) tensor.Mem { return c.Rows(h.hidden, x.Backend.DType()) }
 
-func (h *head) traits() Traits { return Traits{Feeds: true} }
+func (h *head) Traits() Traits { return Traits{Feeds: true} }
 
-func (h *head) feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
-	x.Stream.Copy(h.saved(x, x.cut(b, saved)).targets, tensor.From(b.pick(targets)))
+func (h *head) Feed(x *Exec, b *Batch, saved tensor.Mem, _, targets []int32) {
+	x.Stream.Copy(h.saved(x, x.Cut(b, saved)).targets, tensor.From(b.Pick(targets)))
 }
 
-func (h *head) readings() []Reading {
+func (h *head) Readings() []Reading {
 	if h.last {
 		return []Reading{{Name: Loss, Values: 1}}
 	}
 	return nil
 }
 
-func (h *head) reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
-	return h.saved(x, x.cut(b, saved)).loss
+func (h *head) Reading(x *Exec, b *Batch, saved tensor.Mem, _ int) tensor.Mem {
+	return h.saved(x, x.Cut(b, saved)).loss
 }
 
-func (h *head) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
+func (h *head) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
 	var before crossing
 	if h.first {
-		h.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
+		h.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	} else {
 		before = h.crossing(x, n, inp)
 		x.Stream.Copy(s.normed, before.normed)
@@ -142,9 +142,9 @@ func (h *head) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	return nil
 }
 
-// backwardInput leaves the gradient of normed in held if this is the first slice.
-func (h *head) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
-	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
+// BackwardInput leaves the gradient of normed in held if this is the first slice.
+func (h *head) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
 	behind := crossing{softmax: s.softmax}
 	if !h.last {
 		behind = h.crossing(x, n, dout)
@@ -153,7 +153,7 @@ func (h *head) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 	dnormed := tensor.Mem{}
 	switch {
 	case h.first:
-		dnormed = h.held(x, x.cut(b, held))
+		dnormed = h.held(x, x.Cut(b, held))
 	case din.IsZero():
 		return nil
 	default:
@@ -167,18 +167,18 @@ func (h *head) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tens
 	}
 	if h.first && !din.IsZero() {
 		x.Stream.Zero(din)
-		h.norm.backwardInput(x, n, din, dnormed, inp, s.mean, s.rstd)
+		h.norm.BackwardInput(x, n, din, dnormed, inp, s.mean, s.rstd)
 	}
 	return nil
 }
 
-func (h *head) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
-	s, n := h.saved(x, x.cut(b, saved)), b.Tokens
+func (h *head) BackwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
+	s, n := h.saved(x, x.Cut(b, saved)), b.Tokens
 	if !h.token.Frozen {
 		x.Backend.MatmulBackwardWeight(x.Stream, h.token.G, tensor.Mem{}, s.logits, s.normed, n, h.hidden, h.rows)
 	}
 	if h.first {
-		h.norm.backwardWeight(x, n, h.held(x, x.cut(b, held)), inp, s.mean, s.rstd)
+		h.norm.BackwardWeight(x, n, h.held(x, x.Cut(b, held)), inp, s.mean, s.rstd)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (in *inner) Enter(b *Batch) *Batch {
 		if in.routed.Predictor {
 			return 0
 		}
-		return kernel.First(in.routed.Capacity, b.tokensOf(in.x, sequence))
+		return kernel.First(in.routed.Capacity, b.TokensOf(in.x, sequence))
 	})
 	return &in.entered
 }
@@ -72,7 +72,7 @@ func (in *inner) set(tokensOf func(sequence int) int) {
 		tokens := tokensOf(s)
 		b.Tokens, b.Longest = b.Tokens+tokens, max(b.Longest, tokens)
 	}
-	b.Positions = in.positions(b.Tokens)
+	b.Queries, b.Positions = b.Tokens, in.positions(b.Tokens)
 	in.batch, in.inside = b, &in.batch
 	if in.block != nil {
 		in.inside = in.block.Enter(in.inside)

@@ -26,7 +26,7 @@ type Layer struct {
 
 	config Config
 	params []*Param // in slab order
-	parts  []part
+	parts  []Part
 	device device.Device
 	dtype  tensor.DType
 
@@ -79,10 +79,10 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 		panic("model: a layer of more than mostParts parts")
 	}
 	for i, p := range l.parts {
-		if p.traits().Selects && i < len(l.parts)-1 {
+		if p.Traits().Selects && i < len(l.parts)-1 {
 			panic("model: a part selects tokens before the layer's last")
 		}
-		l.params = append(l.params, p.params()...)
+		l.params = append(l.params, p.Params()...)
 	}
 	l.indexReadings()
 	slices.SortStableFunc(l.params, func(a, b *Param) int {
@@ -108,7 +108,7 @@ func outline(c Config, description Description, h header, t tensor.DType) *Layer
 // indexReadings notes which part each of the readings is of.
 func (l *Layer) indexReadings() {
 	for i, p := range l.parts {
-		for k := range p.readings() {
+		for k := range p.Readings() {
 			l.readings = append(l.readings, partReading{i, k})
 		}
 	}
@@ -117,7 +117,7 @@ func (l *Layer) indexReadings() {
 // region returns which part of the slabs a parameter lies in.
 func (p *Param) region() int {
 	switch {
-	case p.role == borrowed:
+	case p.role == RoleBorrowed:
 		return 2
 	case p.Own:
 		return 1
@@ -128,12 +128,12 @@ func (p *Param) region() int {
 // divide finds what of the slabs is updated, and what is summed over replicas, and the
 // traits, which depend on that too.
 func (l *Layer) divide() {
-	l.updated, l.reduced, l.Traits = nil, nil, traitsOf(l.parts)
+	l.updated, l.reduced, l.Traits = nil, nil, TraitsOf(l.parts)
 	ends, first := [3]int{}, 0
 	for _, p := range l.params {
 		end := first + l.room(p)
-		if !p.Frozen && p.role != borrowed {
-			l.updated = extend(l.updated, first, end, p.role != plain)
+		if !p.Frozen && p.role != RoleBorrowed {
+			l.updated = extend(l.updated, first, end, p.role != RolePlain)
 		}
 		if !p.Frozen && !p.Own {
 			l.reduced = extend(l.reduced, first, end, true)
@@ -163,7 +163,7 @@ func extend(list []segment, lo, hi int, decays bool) []segment {
 // allocate makes the slabs for the parameters' present formats, and points
 // the parameters into them.
 func (l *Layer) allocate() error {
-	var index cutter
+	var index Cutter
 	l.cutIndex(&index)
 	wide := l.dtype.Wide()
 	for _, s := range []struct {
@@ -171,7 +171,7 @@ func (l *Layer) allocate() error {
 		bytes int64
 	}{
 		{&l.w, int64(l.all) * l.dtype.Size()}, {&l.master, l.masterBytes()}, {&l.g, int64(l.all) * wide.Size()},
-		{&l.m, int64(l.own) * wide.Size()}, {&l.v, int64(l.own) * wide.Size()}, {&l.index, index.off},
+		{&l.m, int64(l.own) * wide.Size()}, {&l.v, int64(l.own) * wide.Size()}, {&l.index, index.Off},
 	} {
 		m, err := l.device.Alloc(s.bytes)
 		if err != nil {
@@ -183,12 +183,12 @@ func (l *Layer) allocate() error {
 	for _, p := range l.params {
 		end := first + p.Stored()
 		p.W, p.G = span(l.w, l.dtype, first, end), span(l.g, wide, first, end)
-		if p.role != borrowed {
+		if p.role != RoleBorrowed {
 			p.Master, p.M, p.V = span(l.master, wide, first, end), span(l.m, wide, first, end), span(l.v, wide, first, end)
 		}
 		first += l.room(p)
 	}
-	index = cutter{m: l.index}
+	index = Cutter{m: l.index}
 	l.cutIndex(&index)
 	return nil
 }
@@ -217,24 +217,24 @@ func (l *Layer) room(p *Param) int {
 }
 
 // cutIndex places masks and CSR structure in the index slab.
-func (l *Layer) cutIndex(c *cutter) {
+func (l *Layer) cutIndex(c *Cutter) {
 	for _, p := range l.params {
 		p.Mask, p.RowPtr, p.ColIdx = tensor.Mem{}, tensor.Mem{}, tensor.Mem{}
 		switch p.Format {
 		case Masked:
-			p.Mask = c.take((p.Rows*p.Cols+63)/64, tensor.U64)
+			p.Mask = c.Take((p.Rows*p.Cols+63)/64, tensor.U64)
 		case CSR, BlockCSR:
-			p.RowPtr = c.take(p.Rows+1, tensor.I32)
-			p.ColIdx = c.take(p.NNZ, tensor.I32)
+			p.RowPtr = c.Take(p.Rows+1, tensor.I32)
+			p.ColIdx = c.Take(p.NNZ, tensor.I32)
 		}
 	}
 }
 
-// tuned returns the number of the layer's parts that is set between steps; nil if there is
+// Tuned returns the number of the layer's parts that is set between steps; nil if there is
 // none.
-func (l *Layer) tuned() *float64 {
+func (l *Layer) Tuned() *float64 {
 	for _, p := range l.parts {
-		if at := p.tuned(); at != nil {
+		if at := p.Tuned(); at != nil {
 			return at
 		}
 	}
@@ -244,7 +244,7 @@ func (l *Layer) tuned() *float64 {
 // Threshold returns the confidence above which tokens leave at the layer; false if it is
 // no exit.
 func (l *Layer) Threshold() (threshold float64, ok bool) {
-	if at := l.tuned(); at != nil {
+	if at := l.Tuned(); at != nil {
 		return *at, true
 	}
 	return 0, false
@@ -252,7 +252,7 @@ func (l *Layer) Threshold() (threshold float64, ok bool) {
 
 // SetThreshold sets the confidence above which tokens leave at the layer, an exit, from
 // the next step on. It is part of the layer's state.
-func (l *Layer) SetThreshold(threshold float64) { *l.tuned() = threshold }
+func (l *Layer) SetThreshold(threshold float64) { *l.Tuned() = threshold }
 
 // Free gives the layer's memory back.
 func (l *Layer) Free() {

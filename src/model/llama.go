@@ -15,7 +15,7 @@ func (llama) Chain(c Config) []Description { return describe(c) }
 func (llama) Weights(c Config) []Weight {
 	hidden, mlp := int64(c.Hidden), int64(c.Intermediate)
 	keyed := int64(c.Keyed() * (c.Hidden / c.Heads))
-	list := []Weight{{Name: tokenWeight, HuggingFace: "embed_tokens.weight", Shape: []int64{int64(c.Vocab), hidden}}}
+	list := []Weight{{Name: TokenWeight, HuggingFace: "embed_tokens.weight", Shape: []int64{int64(c.Vocab), hidden}}}
 	for b := range c.Blocks {
 		at, there := fmt.Sprintf("block.%d/", b), fmt.Sprintf("layers.%d.", b)
 		of := func(name string, rows int64) Rows { return Rows{there + name, rows} }

@@ -56,7 +56,7 @@ func plainOf(ch *chain) (*plainLlama, [][]scalar) {
 	}
 	var logits [][]scalar
 	for sequence := range slices.Chunk(ch.tokens, ch.x.T) {
-		logits = append(logits, p.forward(sequence)...)
+		logits = append(logits, p.Forward(sequence)...)
 	}
 	return p, logits
 }
@@ -69,7 +69,7 @@ func equalLogits(t *testing.T, ch *chain, want [][]scalar) {
 			continue
 		}
 		h := l.parts[0].(*head)
-		normed := tensor.Of[float64](h.saved(ch.x, ch.x.cut(ch.b, ch.saved[i])).normed)
+		normed := tensor.Of[float64](h.saved(ch.x, ch.x.Cut(ch.b, ch.saved[i])).normed)
 		w := tensor.Of[float64](h.token.W)
 		for n := range want {
 			for v := range h.rows {

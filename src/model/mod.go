@@ -52,11 +52,11 @@ func (d Depths) routes(block int) bool { return d.Capacity > 0 && block%2 == 1 }
 // it, a gate cannot turn the block's sign, and capacity 1 with an open gate is the dense
 // model.
 type routed struct {
-	basic
+	Basic
 	Depths
 	hidden   int
-	router   linear // (1, C)
-	up, down linear // the predictor: (C/4, C) and (1, C/4); zero without one
+	router   Linear // (1, C)
+	up, down Linear // the predictor: (C/4, C) and (1, C/4); zero without one
 	block    *Layer // attention and MLP: parts, without memory of their own
 	sizes    blockSizes
 }
@@ -69,19 +69,19 @@ type blockSizes struct {
 }
 
 func newRouted(c Config, block int) *routed {
-	at, width := inBlock(block), max(1, c.Hidden/4)
-	matrix := func(name string, rows, cols int) linear {
-		return linear{
-			w: at.param(name+".weight", rows, cols, decayed, c.deviation(block)),
-			b: at.param(name+".bias", rows, 1, plain, 0),
+	at, width := InBlock(block), max(1, c.Hidden/4)
+	matrix := func(name string, rows, cols int) Linear {
+		return Linear{
+			W: at.Param(name+".weight", rows, cols, RoleDecayed, c.Deviation(block)),
+			B: at.Param(name+".bias", rows, 1, RolePlain, 0),
 		}
 	}
 	r := &routed{
 		Depths: c.Depths, hidden: c.Hidden, router: matrix("router", 1, c.Hidden),
-		block: &Layer{parts: c.blockParts(block)},
+		block: &Layer{parts: c.BlockParts(block)},
 	}
 	r.block.indexReadings()
-	r.block.Traits = traitsOf(r.block.parts)
+	r.block.Traits = TraitsOf(r.block.parts)
 	if c.Depths.Predictor {
 		r.up, r.down = matrix("predictor.up", width, c.Hidden), matrix("predictor.down", 1, width)
 	}
@@ -93,28 +93,28 @@ func newRouted(c Config, block int) *routed {
 
 // own returns the parameters that are not the block's.
 func (r *routed) own() []*Param {
-	list := []*Param{r.router.w, r.router.b}
+	list := []*Param{r.router.W, r.router.B}
 	if r.Predictor {
-		list = append(list, r.up.w, r.up.b, r.down.w, r.down.b)
+		list = append(list, r.up.W, r.up.B, r.down.W, r.down.B)
 	}
 	return list
 }
 
-func (r *routed) params() []*Param {
+func (r *routed) Params() []*Param {
 	list := r.own()
 	for _, p := range r.block.parts {
-		list = append(list, p.params()...)
+		list = append(list, p.Params()...)
 	}
 	return list
 }
 
-func (r *routed) traits() Traits {
-	return traitsOf(r.block.parts).or(Traits{Waits: r.Predictor, Once: true})
+func (r *routed) Traits() Traits {
+	return TraitsOf(r.block.parts).Or(Traits{Waits: r.Predictor, Once: true})
 }
 
-func (r *routed) newWork(x *Exec, room Room) Work { return newInner(x, r, room) }
+func (r *routed) NewWork(x *Exec, room Room) Work { return newInner(x, r, room) }
 
-func (r *routed) leaves() Width { return Width{Values: r.hidden} }
+func (r *routed) Leaves() Width { return Width{Values: r.hidden} }
 
 // room returns the most tokens that are taken of a microbatch.
 func (r *routed) room(x *Exec) int {
@@ -143,14 +143,14 @@ type decision struct {
 	readings        tensor.Mem
 }
 
-func (r *routed) decision(x *Exec, c *cutter) (d decision) {
+func (r *routed) decision(x *Exec, c *Cutter) (d decision) {
 	room, float := r.room(x), x.Backend.DType()
-	d.dlogits = c.rows(1, float)
+	d.dlogits = c.Rows(1, float)
 	if r.Predictor {
-		d.dguess = c.rows(1, float)
+		d.dguess = c.Rows(1, float)
 	}
-	d.taken, d.rows, d.factors = c.rows(1, tensor.I32), c.take(room, tensor.I32), c.take(2*room, float.Wide())
-	d.readings = c.take(readingsOfRouting, tensor.F64)
+	d.taken, d.rows, d.factors = c.Rows(1, tensor.I32), c.Take(room, tensor.I32), c.Take(2*room, float.Wide())
+	d.readings = c.Take(readingsOfRouting, tensor.F64)
 	return d
 }
 
@@ -165,39 +165,39 @@ type routedSaved struct {
 	decided                                     decision
 }
 
-func (r *routed) saved(x *Exec, c *cutter) (s routedSaved) {
-	d, width := x.Backend.DType(), r.up.rows()
-	s.logits = c.rows(1, d)
+func (r *routed) saved(x *Exec, c *Cutter) (s routedSaved) {
+	d, width := x.Backend.DType(), r.up.Rows()
+	s.logits = c.Rows(1, d)
 	if r.Predictor {
-		s.pre, s.active, s.guess = c.rows(width, d), c.rows(width, d), c.rows(1, d)
+		s.pre, s.active, s.guess = c.Rows(width, d), c.Rows(width, d), c.Rows(1, d)
 	}
 	s.decided = r.decision(x, c)
 	block, _ := r.blockSizes(x)
-	s.inp, s.block, s.out = c.take(r.room(x)*r.hidden, d), c.bytes(block, block), c.rows(r.hidden, d)
+	s.inp, s.block, s.out = c.Take(r.room(x)*r.hidden, d), c.Bytes(block, block), c.Rows(r.hidden, d)
 	return s
 }
 
 type routedHeld struct{ dout, dinp, block tensor.Mem }
 
-func (r *routed) held(x *Exec, c *cutter) routedHeld {
+func (r *routed) held(x *Exec, c *Cutter) routedHeld {
 	_, block := r.blockSizes(x)
 	elements := r.room(x) * r.hidden
-	return routedHeld{dout: c.take(elements, x.Backend.DType()), dinp: c.take(elements, x.Backend.DType()), block: c.bytes(block, block)}
+	return routedHeld{dout: c.Take(elements, x.Backend.DType()), dinp: c.Take(elements, x.Backend.DType()), block: c.Bytes(block, block)}
 }
 
-func (r *routed) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
-	cs, ch := x.cut(b, saved), x.cut(b, held)
+func (r *routed) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+	cs, ch := x.Cut(b, saved), x.Cut(b, held)
 	s := r.saved(x, cs)
 	r.held(x, ch)
-	return s.out, cs.off, ch.off
+	return s.out, cs.Off, ch.Off
 }
 
-func (r *routed) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
-	s, n := r.saved(x, x.cut(b, saved)), b.Tokens
-	r.router.forward(x, n, s.logits, inp)
+func (r *routed) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+	s, n := r.saved(x, x.Cut(b, saved)), b.Tokens
+	r.router.Forward(x, n, s.logits, inp)
 	if r.Predictor {
-		r.up.forwardGELU(x, n, s.active, s.pre, inp)
-		r.down.forward(x, n, s.guess, s.active)
+		r.up.ForwardGELU(x, n, s.active, s.pre, inp)
+		r.down.Forward(x, n, s.guess, s.active)
 	}
 	if err := r.decide(x, b, s); err != nil {
 		return err
@@ -219,13 +219,13 @@ func (r *routed) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 
 // taken returns the rows of memory at capacity of the tokens that are there.
 func (r *routed) taken(x *Exec, inside *Batch, m tensor.Mem) tensor.Mem {
-	return m.Span(0, r.leaves().Bytes(x, inside.Tokens))
+	return m.Span(0, r.Leaves().Bytes(x, inside.Tokens))
 }
 
-// backwardInput adds to the gradient of the logits what comes by the gate: with
+// BackwardInput adds to the gradient of the logits what comes by the gate: with
 // dy = g·dout of the block's output y, dr = g·(1-g)·Σ dout·(y - inp) = (1-g)·Σ dy·(y - inp).
-func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
-	s, h, inside := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), b.Work.(*inner).inside
+func (r *routed) BackwardInput(x *Exec, b *Batch, saved, held, _, dout, din tensor.Mem) error {
+	s, h, inside := r.saved(x, x.Cut(b, saved)), r.held(x, x.Cut(b, held)), b.Work.(*inner).inside
 	rows, gate, keep := s.decided.of(x, inside.Tokens)
 	dinp := tensor.Mem{}
 	if inside.Tokens > 0 || r.block.Traits.Talks {
@@ -244,23 +244,23 @@ func (r *routed) backwardInput(x *Exec, b *Batch, saved, held, _, dout, din tens
 	if din.IsZero() {
 		return nil
 	}
-	passed := x.scratch.Span(0, din.Bytes) // of what passes by, and goes through the block
+	passed := x.Scratch.Span(0, din.Bytes) // of what passes by, and goes through the block
 	x.Stream.Copy(passed, dout)
 	if inside.Tokens > 0 {
 		x.Backend.ScatterRows(x.Stream, passed, dinp, rows, keep, tensor.Mem{}, inside.Tokens, r.hidden)
 	}
-	x.Backend.MatmulForwardAdd(x.Stream, din, s.decided.dlogits, r.router.w.W, tensor.Mem{}, passed, b.Tokens, 1, r.hidden)
+	x.Backend.MatmulForwardAdd(x.Stream, din, s.decided.dlogits, r.router.W.W, tensor.Mem{}, passed, b.Tokens, 1, r.hidden)
 	return nil
 }
 
-func (r *routed) backwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
-	s, h, inside := r.saved(x, x.cut(b, saved)), r.held(x, x.cut(b, held)), b.Work.(*inner).inside
-	r.router.backwardWeight(x, b.Tokens, s.decided.dlogits, inp)
+func (r *routed) BackwardWeight(x *Exec, b *Batch, saved, held, inp, _ tensor.Mem) error {
+	s, h, inside := r.saved(x, x.Cut(b, saved)), r.held(x, x.Cut(b, held)), b.Work.(*inner).inside
+	r.router.BackwardWeight(x, b.Tokens, s.decided.dlogits, inp)
 	if r.Predictor {
-		dpre := x.scratch.Span(0, s.pre.Bytes)
-		r.down.backwardGELU(x, b.Tokens, dpre, s.decided.dguess, s.pre)
-		r.down.backwardWeight(x, b.Tokens, s.decided.dguess, s.active)
-		r.up.backwardWeight(x, b.Tokens, dpre, inp)
+		dpre := x.Scratch.Span(0, s.pre.Bytes)
+		r.down.BackwardGELU(x, b.Tokens, dpre, s.decided.dguess, s.pre)
+		r.down.BackwardWeight(x, b.Tokens, s.decided.dguess, s.active)
+		r.up.BackwardWeight(x, b.Tokens, dpre, inp)
 	}
 	return r.block.BackwardWeight(x, inside, s.block, h.block, r.taken(x, inside, s.inp), r.taken(x, inside, h.dout))
 }

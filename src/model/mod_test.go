@@ -136,7 +136,7 @@ func TestRouting(t *testing.T) {
 		ch := newChain(t, deep(c.Depths), tensor.F64)
 		ch.loss()
 		r, b := ch.s.Layers[2].parts[0].(*routed), ch.batches[2]
-		s := r.saved(ch.x, ch.x.cut(b, ch.saved[2]))
+		s := r.saved(ch.x, ch.x.Cut(b, ch.saved[2]))
 		copy(tensor.Of[float64](s.logits), logits)
 		copy(tensor.Of[float64](s.guess), guesses)
 		must(t, r.decide(ch.x, b, s))

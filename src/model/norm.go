@@ -2,18 +2,18 @@ package model
 
 import "dynmo/src/tensor"
 
-// norm is LayerNorm with weight and bias (Ba, Kiros & Hinton 2016), or RMSNorm with a
+// Norm is LayerNorm with weight and bias (Ba, Kiros & Hinton 2016), or RMSNorm with a
 // weight alone (Zhang & Sennrich 2019).
-type norm struct {
-	w, b *Param
+type Norm struct {
+	W, B *Param
 	eps  float64 // of RMSNorm; 0: it is LayerNorm
 }
 
-// newNorm returns a norm of the model's kind.
-func (c Config) newNorm(at place, name string) norm {
-	l := norm{w: at.param(name+".weight", c.Hidden, 1, plain, -1), eps: c.NormEps}
+// NewNorm returns a norm of the model's kind.
+func (c Config) NewNorm(at Place, name string) Norm {
+	l := Norm{W: at.Param(name+".weight", c.Hidden, 1, RolePlain, -1), eps: c.NormEps}
 	if c.biased() {
-		l.b = at.param(name+".bias", c.Hidden, 1, plain, 0)
+		l.B = at.Param(name+".bias", c.Hidden, 1, RolePlain, 0)
 	}
 	return l
 }
@@ -21,52 +21,52 @@ func (c Config) newNorm(at place, name string) norm {
 // biased reports whether norms are LayerNorm, and norms and matrices have biases.
 func (c Config) biased() bool { return c.NormEps == 0 }
 
-func (l norm) params() []*Param { return present(l.w, l.b) }
+func (l Norm) Params() []*Param { return present(l.W, l.B) }
 
-// statistics takes what forward stores of every token for the backward passes; RMSNorm has
+// Statistics takes what forward stores of every token for the backward passes; RMSNorm has
 // no mean.
-func (l norm) statistics(x *Exec, c *cutter) (mean, rstd tensor.Mem) {
+func (l Norm) Statistics(x *Exec, c *Cutter) (mean, rstd tensor.Mem) {
 	wide := x.Backend.DType().Wide()
 	if l.eps == 0 {
-		mean = c.rows(1, wide)
+		mean = c.Rows(1, wide)
 	}
-	return mean, c.rows(1, wide)
+	return mean, c.Rows(1, wide)
 }
 
-func (l norm) forward(x *Exec, n int, out, mean, rstd, inp tensor.Mem) {
+func (l Norm) Forward(x *Exec, n int, out, mean, rstd, inp tensor.Mem) {
 	if l.eps > 0 {
-		x.Backend.RMSNormForward(x.Stream, out, rstd, inp, l.w.W, n, l.w.Rows, l.eps)
+		x.Backend.RMSNormForward(x.Stream, out, rstd, inp, l.W.W, n, l.W.Rows, l.eps)
 		return
 	}
-	x.Backend.LayerNormForward(x.Stream, out, mean, rstd, inp, l.w.W, l.b.W, n, l.w.Rows)
+	x.Backend.LayerNormForward(x.Stream, out, mean, rstd, inp, l.W.W, l.B.W, n, l.W.Rows)
 }
 
-// backwardInput adds to dinp.
-func (l norm) backwardInput(x *Exec, n int, dinp, dout, inp, mean, rstd tensor.Mem) {
+// BackwardInput adds to dinp.
+func (l Norm) BackwardInput(x *Exec, n int, dinp, dout, inp, mean, rstd tensor.Mem) {
 	if l.eps > 0 {
-		x.Backend.RMSNormBackwardInput(x.Stream, dinp, dout, inp, rstd, l.w.W, n, l.w.Rows)
+		x.Backend.RMSNormBackwardInput(x.Stream, dinp, dout, inp, rstd, l.W.W, n, l.W.Rows)
 		return
 	}
-	x.Backend.LayerNormBackwardInput(x.Stream, dinp, dout, inp, mean, rstd, l.w.W, n, l.w.Rows)
+	x.Backend.LayerNormBackwardInput(x.Stream, dinp, dout, inp, mean, rstd, l.W.W, n, l.W.Rows)
 }
 
-// backwardInputTo sets dinp, unless it is absent, to add + what backwardInput adds.
-func (l norm) backwardInputTo(x *Exec, n int, dinp, add, dout, inp, mean, rstd tensor.Mem) {
+// BackwardInputTo sets dinp, unless it is absent, to add + what backwardInput adds.
+func (l Norm) BackwardInputTo(x *Exec, n int, dinp, add, dout, inp, mean, rstd tensor.Mem) {
 	switch {
 	case dinp.IsZero():
 	case l.eps > 0:
-		x.Backend.RMSNormBackwardInputTo(x.Stream, dinp, add, dout, inp, rstd, l.w.W, n, l.w.Rows)
+		x.Backend.RMSNormBackwardInputTo(x.Stream, dinp, add, dout, inp, rstd, l.W.W, n, l.W.Rows)
 	default:
-		x.Backend.LayerNormBackwardInputTo(x.Stream, dinp, add, dout, inp, mean, rstd, l.w.W, n, l.w.Rows)
+		x.Backend.LayerNormBackwardInputTo(x.Stream, dinp, add, dout, inp, mean, rstd, l.W.W, n, l.W.Rows)
 	}
 }
 
-func (l norm) backwardWeight(x *Exec, n int, dout, inp, mean, rstd tensor.Mem) {
+func (l Norm) BackwardWeight(x *Exec, n int, dout, inp, mean, rstd tensor.Mem) {
 	switch {
-	case l.w.Frozen:
+	case l.W.Frozen:
 	case l.eps > 0:
-		x.Backend.RMSNormBackwardWeight(x.Stream, l.w.G, dout, inp, rstd, n, l.w.Rows)
+		x.Backend.RMSNormBackwardWeight(x.Stream, l.W.G, dout, inp, rstd, n, l.W.Rows)
 	default:
-		x.Backend.LayerNormBackwardWeight(x.Stream, l.w.G, l.b.G, dout, inp, mean, rstd, n, l.w.Rows)
+		x.Backend.LayerNormBackwardWeight(x.Stream, l.W.G, l.B.G, dout, inp, mean, rstd, n, l.W.Rows)
 	}
 }

@@ -22,15 +22,15 @@ func (f Format) String() string { return [...]string{"dense", "masked", "csr", "
 // Sparse reports whether only the kept values are stored, in compressed rows.
 func (f Format) Sparse() bool { return f >= CSR }
 
-// role is what the optimizer and pruning do with a parameter. Parameters lie
+// Role is what the optimizer and pruning do with a parameter. Parameters lie
 // in their layer's slabs in the order of roles.
-type role uint8
+type Role uint8
 
 const (
-	prunable role = iota // a block's matrix: pruned, decayed
-	decayed              // an embedding: decayed
-	plain                // a norm or a bias: neither
-	borrowed             // a copy of tied weights: updated by its owner
+	RolePrunable Role = iota // a block's matrix: pruned, decayed
+	RoleDecayed              // an embedding: decayed
+	RolePlain                // a norm or a bias: neither
+	RoleBorrowed             // a copy of tied weights: updated by its owner
 )
 
 // Param is one parameter of a layer: (Rows, Cols), or (Rows) with Cols 1. The
@@ -51,22 +51,22 @@ type Param struct {
 	Mask           tensor.Mem // Masked: U64, bit i%64 of word i/64
 	RowPtr, ColIdx tensor.Mem // CSR and BlockCSR
 
-	role      role
+	role      Role
 	deviation float64 // of the initial normal distribution; negative: constant 1; 0: constant 0
 	block     int     // keys the random numbers, with Name; -1 outside the blocks
 }
 
-// place is where in the model parameters are.
-type place struct {
+// Place is where in the model parameters are.
+type Place struct {
 	layer string // that their Weight begins with: halves of a block share the block's, slices of the head the head's
 	block int    // -1 outside the blocks
 }
 
-// inBlock returns the place of a block's parameters.
-func inBlock(block int) place { return place{fmt.Sprintf("block.%d", block), block} }
+// InBlock returns the place of a block's parameters.
+func InBlock(block int) Place { return Place{fmt.Sprintf("block.%d", block), block} }
 
-// param returns a parameter of this place.
-func (at place) param(name string, rows, cols int, r role, deviation float64) *Param {
+// Param returns a parameter of this place.
+func (at Place) Param(name string, rows, cols int, r Role, deviation float64) *Param {
 	return &Param{
 		Name: name, Weight: at.layer + "/" + name, File: at.layer + "/" + name, Rows: rows, Cols: cols,
 		role: r, deviation: deviation, block: at.block,
@@ -92,14 +92,14 @@ func (p *Param) Stored() int {
 // Shape returns the shape of the whole tensor that this is, or is a slice of: of
 // one dimension if it is a norm or a bias.
 func (p *Param) Shape() []int64 {
-	if p.role == plain {
+	if p.role == RolePlain {
 		return []int64{int64(p.Rows)}
 	}
 	return []int64{int64(max(p.Rows, p.Of)), int64(p.Cols)}
 }
 
 // Borrowed reports whether another layer owns the weights.
-func (p *Param) Borrowed() bool { return p.role == borrowed }
+func (p *Param) Borrowed() bool { return p.role == RoleBorrowed }
 
 // Prunable reports whether global pruning considers the parameter.
-func (p *Param) Prunable() bool { return p.role == prunable }
+func (p *Param) Prunable() bool { return p.role == RolePrunable }

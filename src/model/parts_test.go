@@ -10,7 +10,7 @@ import (
 
 // probe is a part that notes the passes it does, and fails in one of them.
 type probe struct {
-	basic
+	Basic
 	name  string
 	notes *[]string
 	fails string
@@ -25,36 +25,36 @@ func (p *probe) note(pass string) error {
 	return nil
 }
 
-func (p *probe) params() []*Param { return nil }
-func (p *probe) leaves() Width    { return Width{Values: 3} }
+func (p *probe) Params() []*Param { return nil }
+func (p *probe) Leaves() Width    { return Width{Values: 3} }
 
-func (p *probe) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
-	c := x.cut(b, saved)
-	return c.rows(3, tensor.F64), c.off, 0
+func (p *probe) Memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+	c := x.Cut(b, saved)
+	return c.Rows(3, tensor.F64), c.Off, 0
 }
 
-func (p *probe) forward(*Exec, *Batch, tensor.Mem, tensor.Mem) error { return p.note("F") }
+func (p *probe) Forward(*Exec, *Batch, tensor.Mem, tensor.Mem) error { return p.note("F") }
 
-func (p *probe) backwardInput(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+func (p *probe) BackwardInput(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return p.note("I")
 }
 
-func (p *probe) backwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+func (p *probe) BackwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return p.note("W")
 }
 
-func (p *probe) readings() (list []Reading) {
+func (p *probe) Readings() (list []Reading) {
 	for _, name := range p.names {
 		list = append(list, Reading{Name: name, Values: 2})
 	}
 	return list
 }
 
-func (p *probe) reading(_ *Exec, _ *Batch, saved tensor.Mem, i int) tensor.Mem {
+func (p *probe) Reading(_ *Exec, _ *Batch, saved tensor.Mem, i int) tensor.Mem {
 	return saved.Span(int64(16*i), 16)
 }
 
-func (p *probe) traits() Traits { return Traits{Talks: p.name == "second"} }
+func (p *probe) Traits() Traits { return Traits{Talks: p.name == "second"} }
 
 // TestParts: passes go through the parts of a layer in order, forward and back, and
 // end at the first that fails; readings are found with the part that leaves them.
@@ -67,8 +67,8 @@ func TestParts(t *testing.T) {
 		"W": "F first,F second,I second,I first,W second,error W of second",
 	} {
 		var notes []string
-		parts := []part{&probe{name: "first", notes: &notes, names: []string{"a", Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
-		l := outline(small, Description{parts: func() []part { return parts }}, header{}, tensor.F64)
+		parts := []Part{&probe{name: "first", notes: &notes, names: []string{"a", Loss}}, &probe{name: "second", notes: &notes, fails: fails, names: []string{"b"}}}
+		l := outline(small, Description{parts: func() []Part { return parts }}, header{}, tensor.F64)
 		savedBytes, heldBytes := l.Sizes(x)
 		saved, held := alloc(t, x.Device, savedBytes), alloc(t, x.Device, heldBytes)
 		gradient := alloc(t, x.Device, l.Leaves().Bytes(x, x.N()))

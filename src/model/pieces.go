@@ -25,7 +25,7 @@ func (l *Layer) weights(own bool) []Piece {
 		}
 		n := int64(p.Stored())
 		values := Piece{p.Name, l.dtype, []int64{n}, p.W}
-		if !p.Format.Sparse() && p.role != plain {
+		if !p.Format.Sparse() && p.role != RolePlain {
 			values.Shape = []int64{int64(p.Rows), int64(p.Cols)}
 		}
 		list = append(list, values)

@@ -24,47 +24,47 @@ func placeOf(at int32) int32 {
 }
 
 // computed returns the rows of the tokens of memory that have not departed; absent if it is.
-func (b *Batch) computed(m tensor.Mem) tensor.Mem {
-	if b.Departed == 0 {
+func (b *Batch) QueryRows(m tensor.Mem) tensor.Mem {
+	if b.Queries == b.Tokens {
 		return m
 	}
-	return b.span(m, 0, b.live())
+	return b.RowsFrom(m, 0, b.Queries)
 }
 
 // departed returns the rows of the others.
-func (b *Batch) departed(m tensor.Mem) tensor.Mem { return b.span(m, b.live(), b.Departed) }
+func (b *Batch) KeyRows(m tensor.Mem) tensor.Mem { return b.RowsFrom(m, b.Queries, b.KeysOnly()) }
 
-func (b *Batch) span(m tensor.Mem, first, count int) tensor.Mem {
+func (b *Batch) RowsFrom(m tensor.Mem, first, count int) tensor.Mem {
 	if m.IsZero() {
 		return m
 	}
-	return rowsOf(m, b.Tokens, first, count)
+	return RowsOf(m, b.Tokens, first, count)
 }
 
-// carry copies the rows of departed tokens, unless dst is absent.
-func (b *Batch) carry(x *Exec, dst, src tensor.Mem) {
-	if b.Departed > 0 && !dst.IsZero() {
-		x.Stream.Copy(b.departed(dst), b.departed(src))
+// Carry copies the rows of departed tokens, unless dst is absent.
+func (b *Batch) Carry(x *Exec, dst, src tensor.Mem) {
+	if b.Queries < b.Tokens && !dst.IsZero() {
+		x.Stream.Copy(b.KeyRows(dst), b.KeyRows(src))
 	}
 }
 
 // live chooses the tokens that have not departed.
 func live(_ *Exec, b *Batch, _ tensor.Mem, rows []int32) (int, error) {
-	for i := range b.live() {
+	for i := range b.Queries {
 		rows[i] = int32(i)
 	}
-	return b.live(), nil
+	return b.Queries, nil
 }
 
 // mark adds to an Index, of the tokens that go on, those that leave now and those that have
 // departed, and returns how many it has then.
 func (d *departure) mark(b *Batch, index []int32, tokens int) int {
 	for _, row := range d.rows[:d.left] {
-		index[tokens] = ^b.at(int(row))
+		index[tokens] = ^b.At(int(row))
 		tokens++
 	}
-	for i := b.live(); i < b.Tokens; i++ {
-		index[tokens] = ^b.at(i)
+	for i := b.Queries; i < b.Tokens; i++ {
+		index[tokens] = ^b.At(i)
 		tokens++
 	}
 	return tokens
@@ -82,8 +82,8 @@ func (e *exit) move(x *Exec, b *Batch, copy func(some, all tensor.Mem), some, al
 	}
 	d := departureOf(b)
 	left := d.rows[:d.left]
-	to, next := [2]int{0, b.live() - d.left}, 0 // of the next token that goes on, that leaves
-	for from := 0; from < b.live(); {
+	to, next := [2]int{0, b.Queries - d.left}, 0 // of the next token that goes on, that leaves
+	for from := 0; from < b.Queries; {
 		leaves, count := 0, 0
 		if next < d.left && int(left[next]) == from {
 			for leaves = 1; next < d.left && int(left[next]) == from+count; next++ {
@@ -95,11 +95,11 @@ func (e *exit) move(x *Exec, b *Batch, copy func(some, all tensor.Mem), some, al
 				count = int(left[next]) - from
 			}
 		}
-		copy(b.span(some, to[leaves], count), b.span(all, from, count))
+		copy(b.RowsFrom(some, to[leaves], count), b.RowsFrom(all, from, count))
 		to[leaves], from = to[leaves]+count, from+count
 	}
-	if b.Departed > 0 {
-		copy(b.departed(some), b.departed(all))
+	if b.Queries < b.Tokens {
+		copy(b.KeyRows(some), b.KeyRows(all))
 	}
 }
 
@@ -131,13 +131,13 @@ func roomForLists(x *Exec, heads int) int { return (2*heads+8)*x.N() + startsOf(
 
 // lists cuts memory of roomForLists.
 func (b *Batch) lists(all tensor.Mem, heads int) (l lists) {
-	joined := 3*b.live() + 2*b.Departed
+	joined := 3*b.Queries + 2*b.KeysOnly()
 	for _, part := range []struct {
 		mem      *tensor.Mem
 		elements int
 	}{
 		{&l.order, 2 * heads * b.Tokens}, {&l.starts, startsOf(b.Sequences, heads)}, {&l.spread, 3 * b.Tokens}, {&l.join, joined},
-		{&l.places, b.live()}, {&l.backs, b.Tokens},
+		{&l.places, b.Queries}, {&l.backs, b.Tokens},
 	} {
 		bytes := int64(part.elements) * tensor.I32.Size()
 		*part.mem = all.Span(l.all.Bytes, bytes)
@@ -168,16 +168,16 @@ func (b *Batch) listed(x *Exec, memory tensor.Mem, heads int) lists {
 func (b *Batch) list(x *Exec, l lists, heads int) {
 	spread, join := tensor.Of[int32](l.spread), tensor.Of[int32](l.join)
 	places, backs := tensor.Of[int32](l.places), tensor.Of[int32](l.backs)
-	live := int32(b.live())
+	live := int32(b.Queries)
 	for i := range live {
-		at := b.at(int(i))
+		at := b.At(int(i))
 		places[i], backs[at] = at, i
 		for k := range int32(3) {
 			spread[3*at+k], join[3*i+k] = 3*i+k, 3*at+k
 		}
 	}
-	for i := range int32(b.Departed) {
-		at, row := b.at(int(live+i)), 3*live+2*i
+	for i := range int32(b.KeysOnly()) {
+		at, row := b.At(int(live+i)), 3*live+2*i
 		backs[at] = 0
 		spread[3*at], spread[3*at+1], spread[3*at+2] = row, row, row+1
 		join[row], join[row+1] = 3*at+1, 3*at+2
@@ -208,32 +208,32 @@ func (b *Batch) list(x *Exec, l lists, heads int) {
 }
 
 // keysAndValues is the rows of qkv that departed tokens need.
-func (a *attention) keysAndValues() linear { return a.qkv.from(a.hidden) }
+func (a *attention) keysAndValues() Linear { return a.qkv.from(a.hidden) }
 
 // joined is queries, keys and values of the tokens that are computed, then keys and values
 // of departed ones, or their gradients, in memory of qkv.
 func (a *attention) joined(b *Batch, qkv tensor.Mem) (all, computed, departed tensor.Mem) {
 	row := qkv.Bytes / int64(3*b.Tokens)
-	computed = qkv.Span(0, int64(3*b.live())*row)
-	departed = qkv.Span(computed.Bytes, int64(2*b.Departed)*row)
+	computed = qkv.Span(0, int64(3*b.Queries)*row)
+	departed = qkv.Span(computed.Bytes, int64(2*b.KeysOnly())*row)
 	return qkv.Span(0, computed.Bytes+departed.Bytes), computed, departed
 }
 
 // forwardDeparted is forward of a batch with departed tokens. It leaves in joined what was
 // attended, of the tokens that are computed.
 func (a *attention) forwardDeparted(x *Exec, b *Batch, s attentionSaved, inp tensor.Mem) {
-	n, live, l := b.Tokens, b.live(), b.listed(x, s.lists, a.heads)
-	a.norm.forward(x, n, s.normed, s.mean, s.rstd, inp)
+	n, live, l := b.Tokens, b.Queries, b.listed(x, s.lists, a.heads)
+	a.norm.Forward(x, n, s.normed, s.mean, s.rstd, inp)
 	joined, computed, departed := a.joined(b, s.joined)
-	a.qkv.forward(x, live, computed, b.computed(s.normed))
-	a.keysAndValues().forward(x, b.Departed, departed, b.departed(s.normed))
+	a.qkv.Forward(x, live, computed, b.QueryRows(s.normed))
+	a.keysAndValues().Forward(x, b.KeysOnly(), departed, b.KeyRows(s.normed))
 	x.Backend.GatherRows(x.Stream, s.qkv, joined, l.spread, tensor.Mem{}, 3*n, a.hidden)
 	a.turn(x, &x.Full, s.qkv, false)
 	x.Backend.SparseAttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, l.buckets(), b.Sequences, b.Longest, n, a.hidden, a.heads)
-	attended := b.computed(s.joined.Span(0, s.attended.Bytes))
+	attended := b.QueryRows(s.joined.Span(0, s.attended.Bytes))
 	x.Backend.GatherRows(x.Stream, attended, s.attended, l.places, tensor.Mem{}, live, a.hidden)
-	a.proj.forwardAdd(x, live, b.computed(s.out), attended, b.computed(inp))
-	b.carry(x, s.out, inp)
+	a.proj.ForwardAdd(x, live, b.QueryRows(s.out), attended, b.QueryRows(inp))
+	b.Carry(x, s.out, inp)
 }
 
 // buckets returns those of attention.
@@ -245,24 +245,24 @@ func (l lists) buckets() kernel.Buckets {
 // joined. A departed token's query sees no key, so that what is gathered as the gradient of
 // its output does not matter.
 func (a *attention) backwardInputDeparted(x *Exec, b *Batch, s attentionSaved, h attentionHeld, inp, dout, din tensor.Mem) {
-	n, live, l := b.Tokens, b.live(), b.lists(s.lists, a.heads)
-	dcomputed, dattended := b.computed(h.dnormed), x.scratch.Span(0, s.attended.Bytes)
-	a.proj.backwardInput(x, live, dcomputed, b.computed(dout))
+	n, live, l := b.Tokens, b.Queries, b.lists(s.lists, a.heads)
+	dcomputed, dattended := b.QueryRows(h.dnormed), x.Scratch.Span(0, s.attended.Bytes)
+	a.proj.BackwardInput(x, live, dcomputed, b.QueryRows(dout))
 	x.Backend.GatherRows(x.Stream, dattended, dcomputed, l.backs, tensor.Mem{}, n, a.hidden)
 	x.Backend.SparseAttentionBackward(x.Stream, h.dqkv, dattended, s.qkv, s.attended, s.lse, b.Offsets, l.buckets(), b.Sequences, b.Longest, n, a.hidden, a.heads)
 	a.turn(x, &x.Full, h.dqkv, true)
 	joined, computed, departed := a.joined(b, s.qkv)
-	x.Backend.GatherRows(x.Stream, joined, h.dqkv, l.join, tensor.Mem{}, 3*live+2*b.Departed, a.hidden)
-	a.qkv.backwardInput(x, live, b.computed(h.dnormed), computed)
-	a.keysAndValues().backwardInput(x, b.Departed, b.departed(h.dnormed), departed)
-	a.norm.backwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
+	x.Backend.GatherRows(x.Stream, joined, h.dqkv, l.join, tensor.Mem{}, 3*live+2*b.KeysOnly(), a.hidden)
+	a.qkv.BackwardInput(x, live, b.QueryRows(h.dnormed), computed)
+	a.keysAndValues().BackwardInput(x, b.KeysOnly(), b.KeyRows(h.dnormed), departed)
+	a.norm.BackwardInputTo(x, n, din, dout, h.dnormed, inp, s.mean, s.rstd)
 }
 
 // backwardWeightDeparted is backwardWeight of such a batch.
 func (a *attention) backwardWeightDeparted(x *Exec, b *Batch, s attentionSaved, h attentionHeld, inp, dout tensor.Mem) {
 	_, computed, departed := a.joined(b, s.qkv)
-	a.proj.backwardWeight(x, b.live(), b.computed(dout), b.computed(s.joined.Span(0, s.attended.Bytes)))
-	a.qkv.backwardWeight(x, b.live(), computed, b.computed(s.normed))
-	a.keysAndValues().backwardWeight(x, b.Departed, departed, b.departed(s.normed))
-	a.norm.backwardWeight(x, b.Tokens, h.dnormed, inp, s.mean, s.rstd)
+	a.proj.BackwardWeight(x, b.Queries, b.QueryRows(dout), b.QueryRows(s.joined.Span(0, s.attended.Bytes)))
+	a.qkv.BackwardWeight(x, b.Queries, computed, b.QueryRows(s.normed))
+	a.keysAndValues().BackwardWeight(x, b.KeysOnly(), departed, b.KeyRows(s.normed))
+	a.norm.BackwardWeight(x, b.Tokens, h.dnormed, inp, s.mean, s.rstd)
 }

@@ -66,11 +66,11 @@ func TestGradientOfPropagation(t *testing.T) {
 			if v.left == 10 {
 				tokens, departed = 0, 0
 			}
-			if first.Tokens != tokens || first.Departed != departed {
-				t.Errorf("%d tokens behind the exit, of which %d have departed, want %d and %d", first.Tokens, first.Departed, tokens, departed)
+			if first.Tokens != tokens || first.KeysOnly() != departed {
+				t.Errorf("%d tokens behind the exit, of which %d have departed, want %d and %d", first.Tokens, first.KeysOnly(), tokens, departed)
 			}
-			if end := ch.batches[len(ch.batches)-1]; end.Departed > 0 || end.Tokens > tokens-departed {
-				t.Errorf("%d tokens at the head, %d departed, want %d at most", end.Tokens, end.Departed, tokens-departed)
+			if end := ch.batches[len(ch.batches)-1]; end.Queries < end.Tokens || end.Tokens > tokens-departed {
+				t.Errorf("%d tokens at the head, %d departed, want %d at most", end.Tokens, end.KeysOnly(), tokens-departed)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestPropagation(t *testing.T) {
 		b := got.batches[i]
 		rows := map[int]int{} // by token
 		for row := range b.Tokens {
-			rows[int(b.at(row))] = row
+			rows[int(b.At(row))] = row
 		}
 		if l.Kind == Exit {
 			continue
@@ -106,7 +106,7 @@ func TestPropagation(t *testing.T) {
 		out := tensor.Of[float64](l.Output(got.x, b, got.saved[i]))
 		for token := range twin.x.N() {
 			mine := states[token*c.Hidden:][:c.Hidden]
-			if rows[token] >= b.live() {
+			if rows[token] >= b.Queries {
 				copy(mine, before[token*c.Hidden:])
 			}
 			if row := rows[token]; row < b.Leaves().Tokens {
@@ -133,8 +133,8 @@ func TestSubsetOfDeparted(t *testing.T) {
 	must(t, s.Select(10))
 	must(t, other.Copy(&s.Batch))
 	for _, b := range []*Batch{&s.Batch, &other.Batch, other.Enter(&s.Batch)} {
-		picked := b.pick([]int32{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})
-		if b.Tokens != 10 || b.Departed != 7 || b.at(2) != 7 || b.at(3) != 5 || !slices.Equal(picked, []int32{10, 20, 70}) ||
+		picked := b.Pick([]int32{0, 10, 20, 30, 40, 50, 60, 70, 80, 90})
+		if b.Tokens != 10 || b.KeysOnly() != 7 || b.At(2) != 7 || b.At(3) != 5 || !slices.Equal(picked, []int32{10, 20, 70}) ||
 			!slices.Equal(tensor.Of[int32](b.Offsets), []int32{0, 5, 10}) || b.Longest != 5 {
 			t.Errorf("%+v, data %v", b, picked)
 		}

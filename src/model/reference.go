@@ -207,9 +207,9 @@ func (l *Layer) outputs(x *Exec, b *Batch, saved tensor.Mem, most int) ([][]floa
 		return nil, err
 	}
 	value, width := wide(out, l.dtype), l.config.Hidden
-	rows := make([][]float64, min(most, b.live()))
+	rows := make([][]float64, min(most, b.Queries))
 	for i := range rows {
-		first := i * b.live() / len(rows) * width
+		first := i * b.Queries / len(rows) * width
 		rows[i] = make([]float64, width)
 		for j := range rows[i] {
 			rows[i][j] = value(first + j)

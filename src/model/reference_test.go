@@ -89,7 +89,7 @@ func TestReferenceOfAPair(t *testing.T) {
 	must(t, l.Refer())
 	live, reference, err := l.ReferenceRows(ch.x, ch.b, ch.saved[1], ch.input(1), ch.x.N())
 	must(t, err)
-	states := tensor.Of[float64](half(l.Output(ch.x, ch.b, ch.saved[1])))
+	states := tensor.Of[float64](Half(l.Output(ch.x, ch.b, ch.saved[1])))
 	if got := slices.Concat(live...); !slices.Equal(got, states) {
 		t.Errorf("%d values are compared, want the %d of the block's states", len(got), len(states))
 	}

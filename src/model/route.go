@@ -15,13 +15,13 @@ const readingsOfRouting = 5
 // RoutingCounts is the name of these values.
 const RoutingCounts = "routed"
 
-// readings are those of the routing, then those of the block.
-func (r *routed) readings() []Reading {
+// Readings are those of the routing, then those of the block.
+func (r *routed) Readings() []Reading {
 	return append([]Reading{{Name: RoutingCounts, Values: readingsOfRouting}}, r.block.Readings()...)
 }
 
-func (r *routed) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
-	s := r.saved(x, x.cut(b, saved))
+func (r *routed) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+	s := r.saved(x, x.Cut(b, saved))
 	if i == 0 {
 		return s.decided.readings
 	}

@@ -14,42 +14,42 @@ const saturation = "saturation"
 // passes on, for the tokens that are there, their states behind the block (n, C), then
 // those that entered it. Only the former have a gradient.
 type pair struct {
-	basic
-	parts  []part
+	Basic
+	parts  []Part
 	hidden int
 }
 
-func (p *pair) params() (list []*Param) {
+func (p *pair) Params() (list []*Param) {
 	for _, q := range p.parts {
-		list = append(list, q.params()...)
+		list = append(list, q.Params()...)
 	}
 	return list
 }
 
-func (p *pair) readings() (list []Reading) {
+func (p *pair) Readings() (list []Reading) {
 	for _, q := range p.parts {
-		list = append(list, q.readings()...)
+		list = append(list, q.Readings()...)
 	}
 	return list
 }
 
-func (p *pair) reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
+func (p *pair) Reading(x *Exec, b *Batch, saved tensor.Mem, i int) tensor.Mem {
 	m, _, _ := p.cut(x, b, saved, tensor.Mem{})
 	for k, q := range p.parts {
-		n := len(q.readings())
+		n := len(q.Readings())
 		if i < n {
-			return q.reading(x, b.ofPart(k), m.saved[k], i)
+			return q.Reading(x, b.OfPart(k), m.saved[k], i)
 		}
 		i -= n
 	}
 	panic("model: a reading that no part has")
 }
 
-func (p *pair) traits() Traits { return traitsOf(p.parts) }
+func (p *pair) Traits() Traits { return TraitsOf(p.parts) }
 
-func (p *pair) newWork(x *Exec, room Room) Work { return newWork(x, p.parts, room) }
+func (p *pair) NewWork(x *Exec, room Room) Work { return WorkOf(x, p.parts, room) }
 
-func (p *pair) leaves() Width { return Width{Values: 2 * p.hidden} }
+func (p *pair) Leaves() Width { return Width{Values: 2 * p.hidden} }
 
 // pairMemory is the memory of the parts, and what passes between them.
 type pairMemory struct {
@@ -60,38 +60,38 @@ type pairMemory struct {
 
 func (p *pair) cut(x *Exec, b *Batch, saved, held tensor.Mem) (m pairMemory, savedBytes, heldBytes int64) {
 	for i, q := range p.parts {
-		m.saved[i], m.held[i] = rest(saved, savedBytes), rest(held, heldBytes)
+		m.saved[i], m.held[i] = Behind(saved, savedBytes), Behind(held, heldBytes)
 		var s, h int64
-		m.out[i], s, h = q.memory(x, b.ofPart(i), m.saved[i], m.held[i])
+		m.out[i], s, h = q.Memory(x, b.OfPart(i), m.saved[i], m.held[i])
 		savedBytes, heldBytes = savedBytes+s, heldBytes+h
 		if i < len(p.parts)-1 {
-			c := x.cut(b, rest(held, heldBytes))
-			m.grad[i] = c.rows(p.hidden, x.Backend.DType())
-			heldBytes += c.off
+			c := x.Cut(b, Behind(held, heldBytes))
+			m.grad[i] = c.Rows(p.hidden, x.Backend.DType())
+			heldBytes += c.Off
 		}
 	}
-	c := x.cut(b, rest(saved, savedBytes))
-	m.both = c.width(x, p.leaves())
-	return m, savedBytes + c.off, heldBytes
+	c := x.Cut(b, Behind(saved, savedBytes))
+	m.both = c.Boundary(x, p.Leaves())
+	return m, savedBytes + c.Off, heldBytes
 }
 
 // rest returns what is left of memory behind its first bytes; absent if it is.
-func rest(m tensor.Mem, bytes int64) tensor.Mem {
+func Behind(m tensor.Mem, bytes int64) tensor.Mem {
 	if m.IsZero() {
 		return m
 	}
 	return m.Span(bytes, m.Bytes-bytes)
 }
 
-// half returns the first half of memory; absent if it is.
-func half(m tensor.Mem) tensor.Mem {
+// Half returns the first half of memory; absent if it is.
+func Half(m tensor.Mem) tensor.Mem {
 	if m.IsZero() {
 		return m
 	}
 	return m.Span(0, m.Bytes/2)
 }
 
-func (p *pair) memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
+func (p *pair) Memory(x *Exec, b *Batch, saved, held tensor.Mem) (tensor.Mem, int64, int64) {
 	m, savedBytes, heldBytes := p.cut(x, b, saved, held)
 	return m.both, savedBytes, heldBytes
 }
@@ -107,51 +107,51 @@ func (m *pairMemory) entering(part int, inp tensor.Mem) tensor.Mem {
 // leaving returns the gradient of what leaves a part.
 func (p *pair) leaving(m *pairMemory, part int, dout tensor.Mem) tensor.Mem {
 	if part == len(p.parts)-1 {
-		return half(dout)
+		return Half(dout)
 	}
 	return m.grad[part]
 }
 
-func (p *pair) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+func (p *pair) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	m, _, _ := p.cut(x, b, saved, tensor.Mem{})
 	for i, q := range p.parts {
-		if idles(q, b) {
+		if Idles(q, b) {
 			continue
 		}
-		if err := q.forward(x, b.ofPart(i), m.saved[i], m.entering(i, inp)); err != nil {
+		if err := q.Forward(x, b.OfPart(i), m.saved[i], m.entering(i, inp)); err != nil {
 			return err
 		}
 	}
-	state := half(m.both)
+	state := Half(m.both)
 	x.Stream.Copy(state, m.out[len(p.parts)-1])
 	x.Stream.Copy(m.both.Span(state.Bytes, state.Bytes), inp)
 	return nil
 }
 
-func (p *pair) backwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
+func (p *pair) BackwardInput(x *Exec, b *Batch, saved, held, inp, dout, din tensor.Mem) error {
 	m, _, _ := p.cut(x, b, saved, held)
 	for i := len(p.parts) - 1; i >= 0; i-- {
-		if idles(p.parts[i], b) {
+		if Idles(p.parts[i], b) {
 			continue
 		}
 		to := din
 		if i > 0 {
 			to = m.grad[i-1]
 		}
-		if err := p.parts[i].backwardInput(x, b.ofPart(i), m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout), to); err != nil {
+		if err := p.parts[i].BackwardInput(x, b.OfPart(i), m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout), to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *pair) backwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
+func (p *pair) BackwardWeight(x *Exec, b *Batch, saved, held, inp, dout tensor.Mem) error {
 	m, _, _ := p.cut(x, b, saved, held)
 	for i := len(p.parts) - 1; i >= 0; i-- {
-		if idles(p.parts[i], b) {
+		if Idles(p.parts[i], b) {
 			continue
 		}
-		if err := p.parts[i].backwardWeight(x, b.ofPart(i), m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout)); err != nil {
+		if err := p.parts[i].BackwardWeight(x, b.OfPart(i), m.saved[i], m.held[i], m.entering(i, inp), p.leaving(&m, i, dout)); err != nil {
 			return err
 		}
 	}
@@ -164,11 +164,11 @@ func (d *departure) saturate(x *Exec, b *Batch, inp tensor.Mem) error {
 	if d.states == nil {
 		d.states = make([]byte, inp.Bytes/int64(b.Tokens)*int64(x.N()))
 	}
-	behind, front := half(inp), inp.Span(inp.Bytes/2, inp.Bytes/2)
-	each := b.computed(behind).Bytes
+	behind, front := Half(inp), inp.Span(inp.Bytes/2, inp.Bytes/2)
+	each := b.QueryRows(behind).Bytes
 	states := d.states[:2*each]
-	x.Stream.Copy(tensor.From(states[:each]), b.computed(behind))
-	x.Stream.Copy(tensor.From(states[each:]), b.computed(front))
+	x.Stream.Copy(tensor.From(states[:each]), b.QueryRows(behind))
+	x.Stream.Copy(tensor.From(states[each:]), b.QueryRows(front))
 	if err := x.Stream.Sync(); err != nil {
 		return err
 	}

@@ -12,32 +12,32 @@ type Choose func(x *Exec, b *Batch, inp tensor.Mem, rows []int32) (tokens int, e
 // others is zero.
 func (d Description) Selecting(choose Choose) Description {
 	before := d.parts
-	d.parts = func() []part {
+	d.parts = func() []Part {
 		parts := before()
-		return append(parts, &selection{passed: parts[len(parts)-1].leaves().Values, choose: choose})
+		return append(parts, &selection{passed: parts[len(parts)-1].Leaves().Values, choose: choose})
 	}
 	return d
 }
 
 // selection is out = the chosen rows of inp.
 type selection struct {
-	basic
+	Basic
 	passed int // values of a token
 	choose Choose
 }
 
-func (s *selection) params() []*Param { return nil }
-func (s *selection) leaves() Width    { return Width{Values: s.passed} }
-func (s *selection) traits() Traits   { return Traits{Selects: true, Waits: true, Once: true} }
+func (s *selection) Params() []*Param { return nil }
+func (s *selection) Leaves() Width    { return Width{Values: s.passed} }
+func (s *selection) Traits() Traits   { return Traits{Selects: true, Waits: true, Once: true} }
 
-func (s *selection) newWork(x *Exec, room Room) Work { return NewSubset(x, room) }
+func (s *selection) NewWork(x *Exec, room Room) Work { return NewSubset(x, room) }
 
-func (s *selection) memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
-	c := x.cut(b.Leaves(), saved)
-	return c.rows(s.passed, x.Backend.DType()), c.off, 0
+func (s *selection) Memory(x *Exec, b *Batch, saved, _ tensor.Mem) (tensor.Mem, int64, int64) {
+	c := x.Cut(b.Leaves(), saved)
+	return c.Rows(s.passed, x.Backend.DType()), c.Off, 0
 }
 
-func (s *selection) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
+func (s *selection) Forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 	chosen := b.Work.(*Subset)
 	room, err := chosen.Room()
 	if err != nil {
@@ -49,17 +49,17 @@ func (s *selection) forward(x *Exec, b *Batch, saved, inp tensor.Mem) error {
 		return err
 	}
 	for i, row := range index[:tokens] {
-		index[i] = b.at(int(row))
+		index[i] = b.At(int(row))
 	}
 	if err := chosen.Select(tokens); err != nil {
 		return err
 	}
-	out, _, _ := s.memory(x, b, saved, tensor.Mem{})
+	out, _, _ := s.Memory(x, b, saved, tensor.Mem{})
 	s.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(some, all) }, out, inp)
 	return nil
 }
 
-func (s *selection) backwardInput(x *Exec, b *Batch, _, _, _, dout, din tensor.Mem) error {
+func (s *selection) BackwardInput(x *Exec, b *Batch, _, _, _, dout, din tensor.Mem) error {
 	if !din.IsZero() {
 		x.Stream.Zero(din)
 		s.copy(x, b, func(some, all tensor.Mem) { x.Stream.Copy(all, some) }, dout, din)
@@ -67,7 +67,7 @@ func (s *selection) backwardInput(x *Exec, b *Batch, _, _, _, dout, din tensor.M
 	return nil
 }
 
-func (s *selection) backwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
+func (s *selection) BackwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor.Mem, tensor.Mem) error {
 	return nil
 }
 
@@ -76,11 +76,11 @@ func (s *selection) backwardWeight(*Exec, *Batch, tensor.Mem, tensor.Mem, tensor
 func (s *selection) copy(x *Exec, b *Batch, move func(some, all tensor.Mem), some, all tensor.Mem) {
 	row, leaving := int64(s.passed)*x.Backend.DType().Size(), b.Leaves()
 	for from, to := 0, 0; to < leaving.Tokens; {
-		for b.at(from) != leaving.at(to) {
+		for b.At(from) != leaving.At(to) {
 			from++
 		}
 		first, count := to, int64(0)
-		for to < leaving.Tokens && b.at(from) == leaving.at(to) {
+		for to < leaving.Tokens && b.At(from) == leaving.At(to) {
 			from, to, count = from+1, to+1, count+1
 		}
 		move(some.Span(int64(first)*row, count*row), all.Span((int64(from)-count)*row, count*row))

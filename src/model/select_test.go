@@ -127,6 +127,6 @@ func TestOnlyTheLastPartSelects(t *testing.T) {
 	}()
 	var notes []string
 	choose := func(*Exec, *Batch, tensor.Mem, []int32) (int, error) { return 0, nil }
-	first := Description{parts: func() []part { return []part{&probe{notes: &notes}} }}.Selecting(choose)
-	outline(small, Description{parts: func() []part { return append(first.parts(), &probe{notes: &notes}) }}, header{}, tensor.F64)
+	first := Description{parts: func() []Part { return []Part{&probe{notes: &notes}} }}.Selecting(choose)
+	outline(small, Description{parts: func() []Part { return append(first.parts(), &probe{notes: &notes}) }}, header{}, tensor.F64)
 }

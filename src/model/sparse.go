@@ -32,12 +32,12 @@ func newBuckets(c Config, block int) *buckets {
 // hashed is what forward knows of the buckets; absent of dense attention.
 type hashed struct{ order, starts, pairs tensor.Mem }
 
-func (a *buckets) saved(x *Exec, c *cutter, heads int) hashed {
+func (a *buckets) saved(x *Exec, c *Cutter, heads int) hashed {
 	if a == nil {
 		return hashed{}
 	}
 	return hashed{
-		order: c.rows(2*heads, tensor.I32), starts: c.take(x.B*heads*2*(a.count+1), tensor.I32), pairs: c.take(2, tensor.F64),
+		order: c.Rows(2*heads, tensor.I32), starts: c.Take(x.B*heads*2*(a.count+1), tensor.I32), pairs: c.Take(2, tensor.F64),
 	}
 }
 
@@ -45,7 +45,7 @@ func (a *buckets) saved(x *Exec, c *cutter, heads int) hashed {
 // score, and those that dense attention scores.
 const Pairs = "pairs"
 
-func (a *buckets) readings() []Reading {
+func (a *buckets) Readings() []Reading {
 	if a == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (a *buckets) of(b *Batch, h hashed, heads int) kernel.Buckets {
 	return kernel.Buckets{Count: a.count, Order: h.order, Starts: h.starts.Span(0, starts)}
 }
 
-func (a *buckets) forward(x *Exec, b *Batch, s attentionSaved, hidden, heads int) {
+func (a *buckets) Forward(x *Exec, b *Batch, s attentionSaved, hidden, heads int) {
 	h := a.of(b, s.hashed, heads)
 	x.Backend.AttentionHash(x.Stream, h, s.pairs, s.qkv, b.Offsets, a.key, b.Sequences, b.Longest, b.Tokens, hidden, heads)
 	x.Backend.SparseAttentionForward(x.Stream, s.attended, s.lse, s.qkv, b.Offsets, h, b.Sequences, b.Longest, b.Tokens, hidden, heads)

@@ -178,13 +178,13 @@ func TestFrozenTies(t *testing.T) {
 	s.Freeze(func(layer int) bool { return layer == 0 })
 	for _, l := range s.Layers {
 		for _, p := range l.params {
-			if want := l.ID == 0 || p.Weight == tokenWeight; p.Frozen != want {
+			if want := l.ID == 0 || p.Weight == TokenWeight; p.Frozen != want {
 				t.Errorf("%s %s: frozen %v, want %v", l.Name, p.Name, p.Frozen, want)
 			}
 		}
 	}
 	s.Freeze(func(int) bool { return false })
-	if !s.Param(3, tokenWeight).Borrowed() || s.Param(3, tokenWeight).Frozen {
+	if !s.Param(3, TokenWeight).Borrowed() || s.Param(3, TokenWeight).Frozen {
 		t.Error("a layer does not thaw")
 	}
 }
@@ -195,10 +195,10 @@ func TestOwnParameters(t *testing.T) {
 	ch := newChain(t, small, tensor.F64)
 	d := ch.s.Layers[1].Description
 	parts := d.parts
-	d.parts = func() []part {
+	d.parts = func() []Part {
 		list := parts()
 		m := list[1].(*mlp)
-		m.up.w.Own, m.up.b.Own = true, true
+		m.up.W.Own, m.up.B.Own = true, true
 		return list
 	}
 	l := outline(small, d, header{Layer: 1}, tensor.F64)

@@ -203,9 +203,9 @@ func (p *plainLlama) gated(at string, x []scalar) []scalar {
 	return p.product(at+"down.weight", active)
 }
 
-// forward returns the logits of every token of a sequence.
-func (p *plainLlama) forward(tokens []int32) (logits [][]scalar) {
-	table := p.rows(tokenWeight, p.c.Hidden)
+// Forward returns the logits of every token of a sequence.
+func (p *plainLlama) Forward(tokens []int32) (logits [][]scalar) {
+	table := p.rows(TokenWeight, p.c.Hidden)
 	x := make([][]scalar, len(tokens))
 	for t, token := range tokens {
 		x[t] = table[token]
@@ -218,7 +218,7 @@ func (p *plainLlama) forward(tokens []int32) (logits [][]scalar) {
 		x[t] = sum
 	}
 	for b := range p.c.Blocks {
-		at := inBlock(b).layer + "/"
+		at := InBlock(b).layer + "/"
 		qkv := make([][]scalar, len(x))
 		for t := range x {
 			qkv[t] = p.product(at+"qkv.weight", p.norm(at+"norm1.weight", x[t]))
@@ -232,7 +232,7 @@ func (p *plainLlama) forward(tokens []int32) (logits [][]scalar) {
 	}
 	head := "head/head.weight"
 	if p.c.Tied {
-		head = tokenWeight
+		head = TokenWeight
 	}
 	for t := range x {
 		logits = append(logits, p.product(head, p.norm("head/norm.weight", x[t])))

@@ -56,7 +56,7 @@ func (v Values) Set(i int, x float64) {
 // Get returns the weights of a parameter, unrounded if there are master weights.
 // They must not be set. No work on them may be under way.
 func (l *Layer) Get(p *Param) (Values, error) {
-	if p.role == borrowed && l.dtype == tensor.BF16 {
+	if p.role == RoleBorrowed && l.dtype == tensor.BF16 {
 		rounded, err := device.Read(l.device, p.W)
 		if err != nil {
 			return Values{}, err
@@ -98,8 +98,8 @@ func (l *Layer) Set(p *Param, fill func(Values) error) error {
 	return device.Write(l.device, p.W, tensor.From(rounded))
 }
 
-// number returns an element of host memory.
-func number(m tensor.Mem, d tensor.DType, i int) float64 {
+// Number returns an element of host memory.
+func Number(m tensor.Mem, d tensor.DType, i int) float64 {
 	switch d {
 	case tensor.F64:
 		return tensor.Of[float64](m)[i]

@@ -38,7 +38,7 @@ func (c Config) Meets(other Config) bool {
 // the model.
 func (c Config) Holds(other Config, layer int) bool {
 	same := func(a, b *Param) bool { return a.Name == b.Name }
-	return slices.EqualFunc(c.Chain()[layer].params(), other.Chain()[layer].params(), same)
+	return slices.EqualFunc(c.Chain()[layer].Params(), other.Chain()[layer].Params(), same)
 }
 
 // Like returns the layer as it is in another share of the model, on another device: with

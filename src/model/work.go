@@ -14,15 +14,15 @@ type Traits struct {
 	Once    bool // a forward cannot be done again beside the live one, on other weights
 }
 
-// or returns the traits of two parts together.
-func (t Traits) or(u Traits) Traits {
+// Or returns the traits of two parts together.
+func (t Traits) Or(u Traits) Traits {
 	return Traits{t.Feeds || u.Feeds, t.Talks || u.Talks, t.Selects || u.Selects, t.Waits || u.Waits, t.Once || u.Once}
 }
 
-// traitsOf returns the traits of parts together.
-func traitsOf(parts []part) (t Traits) {
+// TraitsOf returns the traits of parts together.
+func TraitsOf(parts []Part) (t Traits) {
 	for _, p := range parts {
-		t = t.or(p.traits())
+		t = t.Or(p.Traits())
 	}
 	return t
 }
@@ -51,7 +51,7 @@ type Room interface {
 }
 
 // NewWork returns the layer's Work of one microbatch; nil if no part has any.
-func (l *Layer) NewWork(x *Exec, room Room) Work { return newWork(x, l.parts, room) }
+func (l *Layer) NewWork(x *Exec, room Room) Work { return WorkOf(x, l.parts, room) }
 
 // WorkBytes returns the memory of the device that a Work takes.
 func (l *Layer) WorkBytes(x *Exec) int64 {
@@ -72,12 +72,12 @@ func (*deviceBytes) OnHost(int64) tensor.Mem { return tensor.Mem{} }
 
 // newWork returns the Work of parts that passes do one after the other: that of the one
 // part that has any, or else all of them together.
-func newWork(x *Exec, parts []part, room Room) Work {
+func WorkOf(x *Exec, parts []Part, room Room) Work {
 	var together works
 	var only Work
 	count := 0
 	for i, p := range parts {
-		if w := p.newWork(x, room); w != nil {
+		if w := p.NewWork(x, room); w != nil {
 			together.of[i], only, count = w, w, count+1
 		}
 	}
@@ -137,7 +137,7 @@ func (w *works) Worked() int {
 			return part.Worked()
 		}
 	}
-	return w.origin.computes()
+	return w.origin.Computes()
 }
 
 // Repeats reports whether all parts repeat.
@@ -150,8 +150,8 @@ func (w *works) Repeats() bool {
 	return true
 }
 
-// ofPart returns the batch that passes of the i-th part see.
-func (b *Batch) ofPart(i int) *Batch {
+// OfPart returns the batch that passes of the i-th part see.
+func (b *Batch) OfPart(i int) *Batch {
 	if w, ok := b.Work.(*works); ok {
 		return w.batches[i]
 	}

@@ -56,7 +56,7 @@ func (g graphs) close() {
 // lists from the host. An empty batch has no calls.
 func (p *pass) repeats() bool {
 	t, b := p.layer.Traits, p.batch
-	if t.Talks || t.Selects || t.Waits || b.Tokens == 0 || b.Departed > 0 {
+	if t.Talks || t.Selects || t.Waits || b.Tokens == 0 || b.Queries < b.Tokens {
 		return false
 	}
 	return b.Work == nil || b.Work.Repeats()
