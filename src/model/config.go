@@ -1,4 +1,4 @@
-// package model is the transformer as a chain of layers. A stage owns some of
+// Package model is the transformer as a chain of layers. A stage owns some of
 // them; each layer turns what enters it into what leaves it, in three separate
 // steps: forward, backward for inputs, backward for weights. It is given memory
 // for activations by its caller and keeps nothing else between calls but its
