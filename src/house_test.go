@@ -15,11 +15,12 @@ import (
 
 // order is the house: a package imports packages of earlier lines, or to its
 // left on its own line. A package inside another (kernel/ref in kernel) stands
-// where the outer one stands; the two may import each other's kin freely.
+// where the outer one stands; the two may import each other's kin freely. Where
+// the order names the inner packages (plan/search), it holds for them too.
 var order = [][]string{
 	{"expect", "fault", "random", "input", "replace", "mesh", "partition", "cost", "tensor", "trace", "config"},
 	{"device", "kernel", "comm"},
-	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan", "migrate", "elastic"},
+	{"data", "model", "dynamic", "schedule", "layout", "pipeline", "profile", "sim", "balance", "plan/plantest", "plan/search", "plan/policy", "plan/worth", "migrate", "elastic"},
 	{"checkpoint", "store", "sample", "record", "report", "study", "nodebench", "train", "launch", "cmd"},
 }
 
@@ -149,7 +150,11 @@ func (h *house) goFile(file string, text []byte) error {
 // to, and "" for src itself, whose tests look at the whole house.
 func room(dir string) string {
 	dir = strings.TrimPrefix(strings.TrimPrefix(dir, "dynmo/"), "src")
-	first, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
+	dir = strings.TrimPrefix(dir, "/")
+	if _, _, known := place(dir); known {
+		return dir
+	}
+	first, _, _ := strings.Cut(dir, "/")
 	return first
 }
 

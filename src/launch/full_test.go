@@ -15,7 +15,7 @@ import (
 	"dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/record"
 	"dynmo/src/tensor"
 	"dynmo/src/train"
@@ -68,7 +68,7 @@ func (r *refusals) Say(line string) {
 
 // tightRun trains with a balancer, where the memory of rank 1 runs out so many times, once
 // it has its first stage, within a function.
-func tightRun(t *testing.T, c config.Config, within string, times int, balancer func() plan.Balancer) *refusals {
+func tightRun(t *testing.T, c config.Config, within string, times int, balancer func() policy.Balancer) *refusals {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	expect.OK(t, err)
@@ -110,7 +110,7 @@ func TestNoMemoryForAMove(t *testing.T) {
 	alone := func(replicas int) *run { // undisturbed, on one stage
 		c := c
 		c.Parallel.Replicas = replicas
-		return &tightRun(t, c, "", 0, func() plan.Balancer { return &script{next: scatter(4)} }).run
+		return &tightRun(t, c, "", 0, func() policy.Balancer { return &script{next: scatter(4)} }).run
 	}
 	for _, d := range []struct {
 		name, within     string
@@ -128,7 +128,7 @@ func TestNoMemoryForAMove(t *testing.T) {
 			expect.NewFault(t, "F20", "")
 			c := c
 			c.Parallel.Stages, c.Parallel.Replicas = d.stages, d.replicas
-			out := tightRun(t, c, d.within, 1, func() plan.Balancer {
+			out := tightRun(t, c, d.within, 1, func() policy.Balancer {
 				return &shrinking{script: &script{next: scatter(4)}, config: c, stages: d.shrinks}
 			})
 			if at := out.difference(alone(d.replicas)); at != "" {

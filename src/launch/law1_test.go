@@ -17,7 +17,7 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/partition"
 	"dynmo/src/partition/partitiontest"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
@@ -126,10 +126,10 @@ type script struct {
 	last layout.Layout // the answer before
 }
 
-func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
+func (s *script) Decide(_ profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
 	s.last = now.With(s.next(s.step, now.Cuts), now.Schedule)
 	s.step++
-	return s.last, plan.Reason{}, nil
+	return s.last, policy.Reason{}, nil
 }
 
 // scatter returns a random legal partition for every step, the same on all ranks.

@@ -14,7 +14,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/data"
 	"dynmo/src/expect"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/record"
 	"dynmo/src/store"
 	"dynmo/src/train"
@@ -26,9 +26,9 @@ type part struct {
 	dir, from string
 	stop      int
 
-	balanced bool                 // by the settings' balancer
-	balancer func() plan.Balancer // of each rank; nil: by the settings, or layers are scattered
-	resumed  train.Resumed        // what it went on from
+	balanced bool                   // by the settings' balancer
+	balancer func() policy.Balancer // of each rank; nil: by the settings, or layers are scattered
+	resumed  train.Resumed          // what it went on from
 }
 
 // trainPart trains a part of a run, layers scattered anew after every step.

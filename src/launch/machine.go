@@ -14,7 +14,7 @@ import (
 	"dynmo/src/kernel/cuda"
 	"dynmo/src/kernel/null"
 	"dynmo/src/kernel/ref"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/tensor"
 	"dynmo/src/train"
 )
@@ -67,7 +67,7 @@ func newGPU(c config.Config) (machine, error) {
 	if err != nil {
 		return machine{}, err
 	}
-	backend, err := cuda.New(plan.Precision(c))
+	backend, err := cuda.New(search.Precision(c))
 	if err != nil {
 		return machine{}, err
 	}

@@ -12,7 +12,7 @@ import (
 	"dynmo/src/data"
 	"dynmo/src/expect"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/sim"
 )
@@ -113,11 +113,11 @@ func TestMemoryOfSlices(t *testing.T) {
 			c.Schedule.Kind = "1f1b"
 		}
 		for seed := range uint64(6) {
-			planner, err := plan.New(c, sim.Uniform(0, 0), plan.Fixed(c))
+			planner, err := search.New(c, sim.Uniform(0, 0), search.Fixed(c))
 			expect.OK(t, err)
 			if err := trainMoving(t, c, &run{}, scatter(seed), func(r *rank) error {
 				at, stage := r.Balancer.(*script).last, r.World.Rank()
-				used, want := float64(r.Device.Used()), float64(planner.Bytes(plan.Dense(c), at.Cuts, at.Schedule.Peaks())[stage])
+				used, want := float64(r.Device.Used()), float64(planner.Bytes(search.Dense(c), at.Cuts, at.Schedule.Peaks())[stage])
 				if used > want || used < 0.95*want {
 					return fmt.Errorf("%d chunks, cuts %v: stage %d uses %v bytes, %v are accounted for", chunks, at.Cuts, stage, used, want)
 				}
@@ -176,9 +176,9 @@ func TestMemoryShrinksTooLate(t *testing.T) {
 			meets := func(kib int) bool {
 				tight := c
 				tight.Balance.MemoryLimitBytes = int64(kib) << 10
-				planner, err := plan.New(tight, sim.Uniform(0, 0), plan.Fixed(c))
+				planner, err := search.New(tight, sim.Uniform(0, 0), search.Fixed(c))
 				if err == nil {
-					_, err = planner.First(plan.Dense(c))
+					_, err = planner.FirstLayout(search.Dense(c))
 				}
 				return err == nil
 			}

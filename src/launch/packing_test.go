@@ -12,7 +12,7 @@ import (
 	cpudevice "dynmo/src/device/cpu"
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/sim"
@@ -112,7 +112,7 @@ func TestSimulatorForetellsPackings(t *testing.T) {
 		c := toPack(t)
 		c.Schedule.Kind, c.Parallel.Stages = kind, 4
 		ran := trainPacking(t, c)
-		o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+		o := study.Options{Config: c, Fixed: search.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 		var series cost.Series
 		for _, p := range ran.series {
 			series = append(series, p.Costs())

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition/partitiontest"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
@@ -34,7 +34,7 @@ type packing struct {
 	chunks                     int
 }
 
-func (r *regrouping) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
+func (r *regrouping) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
 	next, why, err := r.script.Decide(m, now)
 	if err != nil || r.script.step != r.packing.step {
 		return next, why, err
@@ -52,7 +52,7 @@ func (r *regrouping) Decide(m profile.Measurement, now layout.Layout) (layout.La
 func packedRun(t *testing.T, c config.Config, p packing) *run {
 	t.Helper()
 	out := &run{}
-	hash, err := observed(t, c, out, func() plan.Balancer { return &regrouping{&script{next: scatter(3)}, p} })
+	hash, err := observed(t, c, out, func() policy.Balancer { return &regrouping{&script{next: scatter(3)}, p} })
 	expect.OK(t, err)
 	if out.hash = hash; len(out.losses) != c.Train.Steps || hash == "" {
 		t.Fatalf("%d steps and hash %q, want %d steps and a hash", len(out.losses), hash, c.Train.Steps)
@@ -61,7 +61,7 @@ func packedRun(t *testing.T, c config.Config, p packing) *run {
 }
 
 // observed trains with a balancer of each rank, nil for the one of the settings.
-func observed(t *testing.T, c config.Config, o record.Observer, balancer func() plan.Balancer) (hash string, err error) {
+func observed(t *testing.T, c config.Config, o record.Observer, balancer func() policy.Balancer) (hash string, err error) {
 	t.Helper()
 	corpus, err := data.Open(c.Data, c.Model.Vocab, c.Model.Sequence)
 	expect.OK(t, err)
@@ -150,7 +150,7 @@ func TestLargerMicrobatchesAreSaved(t *testing.T) {
 	c.Parallel.Stages, c.Parallel.Microbatches = 3, 6
 	whole := goRun(t, c, nil)
 	dir := t.TempDir()
-	first := part{dir: dir, stop: 5, balancer: func() plan.Balancer {
+	first := part{dir: dir, stop: 5, balancer: func() policy.Balancer {
 		return &regrouping{&script{next: scatter(3)}, packing{2, 2, 2, schedule.Kind1F1B, 1}}
 	}}
 	saved, end := first.train(t, c)

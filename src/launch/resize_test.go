@@ -16,7 +16,7 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/partition/partitiontest"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/record"
@@ -36,13 +36,13 @@ type shrinking struct {
 	seed   uint64
 }
 
-func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
+func (s *shrinking) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
 	stages, shrinks := s.stages[s.step]
 	next, why, err := s.script.Decide(m, now)
 	if err != nil || !shrinks {
 		return next, why, err
 	}
-	why.Pack = &plan.Packing{Kind: "sustain", Stages: stages, Throughput: 0.99, Exact: true}
+	why.Pack = &policy.Packing{Kind: "sustain", Stages: stages, Throughput: 0.99, Exact: true}
 	draw := random.Keyed(s.seed, uint64(s.step))
 	order, err := s.order(stages, now.Schedule.Microbatches)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"dynmo/src/elastic"
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -41,10 +41,10 @@ type restarting struct {
 	before func()
 }
 
-func (r *restarting) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, plan.Reason, error) {
+func (r *restarting) Decide(m profile.Measurement, now layout.Layout) (layout.Layout, policy.Reason, error) {
 	next, why, err := r.regrouping.Decide(m, now)
 	if err == nil && next.Stages() < now.Stages() {
-		why = plan.Reason{Decided: true, Pack: &plan.Packing{Kind: "sustain", Stages: next.Stages(), Exact: true}}
+		why = policy.Reason{Decided: true, Pack: &policy.Packing{Kind: "sustain", Stages: next.Stages(), Exact: true}}
 		r.before()
 	}
 	return next, why, err

@@ -86,7 +86,7 @@ func (r *Rest) Start() error {
 
 // Forwarded begins what goes to later stages. It is called where a step has begun its last
 // message of activations: before, what goes there would delay them. No other round of the
-// group or of the replicas' is begun between Start and Forwarded (see plan.Planner.Behind).
+// group or of the replicas' is begun between Start and Forwarded (see search.Planner.OptimizerCanFollow).
 func (r *Rest) Forwarded() error { return r.later.begin(r) }
 
 // Settle waits until the migration is over, and frees the layers that have left. A second

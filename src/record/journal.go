@@ -9,7 +9,8 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/trace"
 )
@@ -39,7 +40,7 @@ type Continuer interface {
 // the other ranks have it, does nothing.
 type Journal struct {
 	observe Observer
-	planner *plan.Planner // of the stages of the last step
+	planner *search.Planner // of the stages of the last step
 	config  config.Config
 	clock   string
 	hosts   []string // by rank of the launched world
@@ -51,15 +52,15 @@ type Journal struct {
 	slow    stragglerLog
 
 	began    time.Time
-	first    int          // step, -1 until there is one
-	sparsity float64      // of the model, as its last change told it
-	answered answer       // of the last decision
-	moved    bool         // by the pending decision
-	unpacked plan.Packing // the last look at fewer stages that packed nothing, as it was told
+	first    int            // step, -1 until there is one
+	sparsity float64        // of the model, as its last change told it
+	answered answer         // of the last decision
+	moved    bool           // by the pending decision
+	unpacked policy.Packing // the last look at fewer stages that packed nothing, as it was told
 }
 
 // NewJournal returns the journal of a run on hosts, by rank of the launched world.
-func NewJournal(o Observer, p *plan.Planner, c config.Config, clock string, hosts []string) *Journal {
+func NewJournal(o Observer, p *search.Planner, c config.Config, clock string, hosts []string) *Journal {
 	j := &Journal{observe: o, planner: p, config: c, clock: clock, hosts: hosts, began: time.Now(), first: -1}
 	if o, ok := o.(Continuer); ok && o.Last() != nil {
 		j.log.Resumed()
@@ -75,7 +76,7 @@ type Done struct {
 	Skipped          bool // the update was left out
 	Measured         profile.Measurement
 	Ran, Next        layout.Layout // of the step, and of the one after it
-	Why              plan.Reason
+	Why              policy.Reason
 	Moved            migrate.Moved
 	Start            float64 // when the step began, on the clock
 	Deciding, Moving float64 // seconds: measuring and deciding, then moving
@@ -104,7 +105,7 @@ func (j *Journal) Changed(step int, change dynamic.Change, seconds float64) erro
 		return err
 	}
 	j.log.Changed(change.Kind)
-	j.answered, j.unpacked = answerNone, plan.Packing{}
+	j.answered, j.unpacked = answerNone, policy.Packing{}
 	if s, ok := change.Detail[sparsityKey]; ok {
 		j.sparsity = s
 	}
@@ -284,7 +285,7 @@ func (j *Journal) timeline(d Done) error {
 // relates the seconds of microbatches to the phase's costs.
 func (j *Journal) metrics(d Done) (Metrics, profile.Run, error) {
 	var err error
-	if j.planner, err = j.planner.Of(d.Ran); err != nil {
+	if j.planner, err = j.planner.Match(d.Ran); err != nil {
 		return Metrics{}, profile.Run{}, err
 	}
 	a, err := j.planner.Analyze(d.Measured, d.Ran)

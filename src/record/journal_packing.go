@@ -3,7 +3,7 @@ package record
 import (
 	"fmt"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 )
 
 // Packed tells that the model is packed onto fewer ranks, after its step was told as one
@@ -23,7 +23,7 @@ func (j *Journal) packed(d Done, makespan float64) error {
 		Microbatches: d.Next.Schedule.Microbatches, Exact: d.Why.Pack.Exact, Throughput: Float(d.Why.Pack.Throughput),
 		Deciding: Float(d.Deciding), Moving: Float(d.Moving - d.Resizing), Resizing: Float(d.Resizing),
 	}
-	j.answered, j.unpacked = answerNone, plan.Packing{}
+	j.answered, j.unpacked = answerNone, policy.Packing{}
 	j.observe.Say(fmt.Sprintf("step %d: %s", d.Step, p))
 	detail, err := Detail(p)
 	if err != nil {
@@ -43,7 +43,7 @@ func (j *Journal) notPacked(d Done) error {
 		return nil
 	}
 	j.unpacked = *p
-	why := p.Why(j.config.Repack)
+	why := p.Explain(j.config.Repack)
 	j.observe.Say(fmt.Sprintf("step %d: not packed: %s", d.Step, why))
 	return j.event(Event{Step: d.Step, Kind: Balance, Detail: map[string]any{
 		"kept": "not packed: " + why, "stages": p.Stages, "throughput": p.Throughput,

@@ -22,7 +22,8 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -65,7 +66,7 @@ type recorder struct {
 	t       *testing.T
 	told    told
 	journal *Journal
-	planner *plan.Planner
+	planner *search.Planner
 	costs   cost.Table
 	step    int
 	joules  float64 // of the next step
@@ -85,7 +86,7 @@ func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder
 		r.costs.Layers = append(r.costs.Layers, cost.Layer{Name: fmt.Sprintf("layer%d", l), Forward: 1e-3, BackwardInput: 2e-3, BackwardWeight: 1e-3, Output: 8})
 	}
 	var err error
-	if r.planner, err = plan.New(c, sim.Network{}, nil); err != nil {
+	if r.planner, err = search.New(c, sim.Network{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.journal = NewJournal(&r.told, r.planner, c, "virtual", hosts)
@@ -95,11 +96,11 @@ func newRecorder(t *testing.T, kind schedule.Kind, layers, stages int) *recorder
 // layout returns the layout of some cuts, on as many stages as they are of.
 func (r *recorder) layout(cuts ...int) layout.Layout {
 	r.t.Helper()
-	p, err := r.planner.For((len(cuts) - 1) / r.planner.Map.Chunks)
+	p, err := r.planner.Resize((len(cuts)-1)/r.planner.Map.Chunks, r.planner.Microbatches)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l, err := p.At(cost.Phase{Table: r.costs}, cuts)
+	l, err := p.SimulateCuts(cost.Phase{Table: r.costs}, cuts)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -107,9 +108,9 @@ func (r *recorder) layout(cuts ...int) layout.Layout {
 }
 
 // tell tells a step that ran in one layout and was followed by another.
-func (r *recorder) tell(ran, next layout.Layout, why plan.Reason, seconds float64) {
+func (r *recorder) tell(ran, next layout.Layout, why policy.Reason, seconds float64) {
 	r.t.Helper()
-	p, err := r.planner.For(ran.Stages())
+	p, err := r.planner.Resize(ran.Stages(), r.planner.Microbatches)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestJournalOfARunThatGoesOn(t *testing.T) {
 		for range 2 {
 			time.Sleep(time.Second)
 			r.joules = float64(2 * 4 * 64 * (r.step - 9)) // two a token: 4 microbatches of 64 tokens a step
-			r.tell(l, l, plan.Reason{}, 1)
+			r.tell(l, l, policy.Reason{}, 1)
 		}
 		if m := r.told.metrics; m[0].WallSeconds != 101 || m[1].WallSeconds != 102 || m[0].JoulesPerToken != 2 || m[1].JoulesPerToken != 2 {
 			t.Errorf("wall seconds %v and %v, joules per token %v and %v", m[0].WallSeconds, m[1].WallSeconds, m[0].JoulesPerToken, m[1].JoulesPerToken)
@@ -186,14 +187,14 @@ func (r *recorder) end() profile.Series {
 func TestJournal(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
-	r.tell(even, even, plan.Reason{}, 1)
-	r.tell(even, uneven, plan.Reason{Decided: true, Predicted: 5}, 2)
-	r.tell(uneven, uneven, plan.Reason{}, 3)
-	r.tell(uneven, uneven, plan.Reason{Decided: true, Predicted: 6}, 4)
+	r.tell(even, even, policy.Reason{}, 1)
+	r.tell(even, uneven, policy.Reason{Decided: true, Predicted: 5}, 2)
+	r.tell(uneven, uneven, policy.Reason{}, 3)
+	r.tell(uneven, uneven, policy.Reason{Decided: true, Predicted: 6}, 4)
 	expect.OK(t, r.journal.Changed(4, dynamic.Change{}, 1))
-	r.tell(uneven, uneven, plan.Reason{}, 5)
+	r.tell(uneven, uneven, policy.Reason{}, 5)
 	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"sparsity": 0.5}}, 1))
-	r.tell(uneven, uneven, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 6)
+	r.tell(uneven, uneven, policy.Reason{Full: &balance.MemoryError{Layer: -1}}, 6)
 	series := r.end()
 	want := []string{
 		"step 0", "migrate 1", "trace 1 of 2 stages", "step 1", "costs 0+2", "step 2", "balance 1", "trace 3 of 2 stages", "step 3",
@@ -228,30 +229,30 @@ func TestJournal(t *testing.T) {
 func TestJournalSays(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even, uneven := r.layout(0, 4, 8), r.layout(0, 3, 8)
-	keep := plan.Reason{Decided: true, Kept: plan.KeptBest, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
+	keep := policy.Reason{Decided: true, Kept: policy.KeptBest, Predicted: 0.1, Bottleneck: 0.0625, Optimum: 0.05}
 	unsure, dear := keep, keep
-	unsure.Kept, unsure.Gain = plan.KeptUncertain, plan.Gain{Expected: 0.031, Least: -0.02}
-	dear.Kept, dear.Gain = plan.KeptPrice, plan.Gain{Expected: 0.02, Least: 0.02}
-	move := plan.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05, Gain: plan.Gain{Expected: 0.5, Least: 0.45}}
+	unsure.Kept, unsure.Gain = policy.KeptUncertain, policy.Gain{Expected: 0.031, Least: -0.02}
+	dear.Kept, dear.Gain = policy.KeptPrice, policy.Gain{Expected: 0.02, Least: 0.02}
+	move := policy.Reason{Decided: true, Predicted: 0.05, Bottleneck: 0.05, Optimum: 0.05, Gain: policy.Gain{Expected: 0.5, Least: 0.45}}
 	r.tell(even, even, keep, 2)
 	r.tell(even, even, keep, 2)
 	r.tell(even, uneven, move, 2)
 	r.tell(uneven, uneven, keep, 1)
-	r.tell(uneven, even, plan.Reason{}, 1)
+	r.tell(uneven, even, policy.Reason{}, 1)
 	expect.OK(t, r.journal.Changed(5, dynamic.Change{Kind: "prune", Detail: map[string]float64{"kept": 1, "sparsity": 0.5}}, 83))
 	r.tell(even, even, keep, 1)
 	r.tell(even, even, unsure, 1)
 	r.tell(even, even, dear, 1)
 	expect.OK(t, r.journal.Changed(8, dynamic.Change{Kind: "freeze", Detail: map[string]float64{"layers": 3, "of_all": 8}}, 1))
-	r.tell(even, even, plan.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
+	r.tell(even, even, policy.Reason{Full: &balance.MemoryError{Layer: -1}}, 1)
 	order, err := schedule.New(schedule.KindGPipe, 2, 1, 4)
 	expect.OK(t, err)
 	gpipe := even.With(even.Cuts, order)
-	r.tell(even, gpipe, plan.Reason{Decided: true, Predicted: 0.2}, 1)
+	r.tell(even, gpipe, policy.Reason{Decided: true, Predicted: 0.2}, 1)
 	undone := keep
-	undone.Kept = plan.KeptUndone
+	undone.Kept = policy.KeptUndone
 	r.tell(even, even, undone, 1)
-	r.tell(uneven, even, plan.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
+	r.tell(uneven, even, policy.Reason{Decided: true, Undone: true, Predicted: 0.1}, 2)
 	const gap = "; slowest stage 25.0 % above the best possible"
 	want := []string{
 		"step 0: layers stay: no other cuts are predicted to be faster" + gap,
@@ -289,7 +290,7 @@ func TestJournalTime(t *testing.T) {
 		even := r.layout(0, 4, 8)
 		for i := range 2 {
 			time.Sleep(1500 * time.Millisecond)
-			r.tell(even, even, plan.Reason{}, 1)
+			r.tell(even, even, policy.Reason{}, 1)
 			if m := r.told.metrics[i]; !m.Time.Equal(time.Now()) || m.Time.Location() != time.UTC || m.WallSeconds != 1.5*Float(i+1) {
 				t.Errorf("step %d at %v: time %v, %v wall seconds", i, time.Now(), m.Time, m.WallSeconds)
 			}
@@ -318,7 +319,7 @@ func TestJournalOfFewerStages(t *testing.T) {
 			if stages == 2 {
 				next.Ranks = []int{0, 2} // of two hosts
 			}
-			r.tell(now, next, plan.Reason{}, 1)
+			r.tell(now, next, policy.Reason{}, 1)
 			now = next
 		}
 		series := r.end()
@@ -342,11 +343,11 @@ func TestJournalOfFewerStages(t *testing.T) {
 func TestJournalValidation(t *testing.T) {
 	r := newRecorder(t, schedule.Kind1F1B, 8, 2)
 	even := r.layout(0, 4, 8)
-	r.tell(even, even, plan.Reason{}, 1)
+	r.tell(even, even, policy.Reason{}, 1)
 	r.validation = &Validation{Loss: 2, Seconds: 0.25}
-	r.tell(even, even, plan.Reason{}, 1)
+	r.tell(even, even, policy.Reason{}, 1)
 	r.validation = &Validation{Loss: math.Inf(1), Seconds: 0.25}
-	r.tell(even, even, plan.Reason{}, 1)
+	r.tell(even, even, policy.Reason{}, 1)
 	want := []string{
 		" validation loss at iteration 2 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | time: 250ms | clock: virtual |",
 		" validation loss at iteration 3 | lm loss value: +INF | lm loss PPL: +INF | time: 250ms | clock: virtual |",

@@ -6,7 +6,7 @@ import (
 
 	"dynmo/src/balance"
 	"dynmo/src/migrate"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 )
 
 // sparsityKey is the detail of a change of the model that tells the share of the
@@ -65,16 +65,16 @@ func decisionLine(d Done, makespan float64) (a answer, line string) {
 }
 
 // kept tells why layers stay.
-func kept(why plan.Reason) string {
+func kept(why policy.Reason) string {
 	others := fmt.Sprintf("other cuts are predicted to save %.1f %% of a step%s", 100*why.Gain.Expected, uncertainty(why.Gain))
 	switch why.Kept {
-	case plan.KeptUncertain:
+	case policy.KeptUncertain:
 		return others + ", which may be noise"
-	case plan.KeptPrice:
+	case policy.KeptPrice:
 		return others + ", less than moving takes"
-	case plan.KeptUndone:
+	case policy.KeptUndone:
 		return "the last move made steps slower and was undone"
-	case plan.KeptRefused:
+	case policy.KeptRefused:
 		return "a rank had no memory for the last move"
 	}
 	return "no other cuts are predicted to be faster"
@@ -82,7 +82,7 @@ func kept(why plan.Reason) string {
 
 // uncertainty tells how much of a gain noise may have feigned; nothing where costs are
 // known.
-func uncertainty(g plan.Gain) string {
+func uncertainty(g policy.Gain) string {
 	if g.Least == g.Expected {
 		return ""
 	}

@@ -5,18 +5,18 @@ import (
 	"strings"
 
 	"dynmo/src/config"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 )
 
 // decisions is what a run's decisions came to, as the events of balancing have it.
 type decisions struct {
 	count    int
-	kept     plan.Kept // of the decision with the largest gain
-	gain     plan.Gain // largest expected
-	full     string    // why memory allows no cuts; "" if it does
-	refused  bool      // a rank had no memory for a move
-	reorders int       // decisions that changed the schedule alone
+	kept     policy.Kept // of the decision with the largest gain
+	gain     policy.Gain // largest expected
+	full     string      // why memory allows no cuts; "" if it does
+	refused  bool        // a rank had no memory for a move
+	reorders int         // decisions that changed the schedule alone
 }
 
 // add takes an event.
@@ -27,16 +27,16 @@ func (d *decisions) add(e Event) {
 	}
 	d.count++
 	kept, _ := e.Detail["kept"].(string)
-	switch kept := plan.Kept(kept); kept {
+	switch kept := policy.Kept(kept); kept {
 	case "":
 		d.reorders++
-	case plan.KeptBest, plan.KeptUncertain, plan.KeptPrice:
+	case policy.KeptBest, policy.KeptUncertain, policy.KeptPrice:
 		expected, _ := e.Detail["gain"].(float64)
 		if d.kept == "" || expected > d.gain.Expected {
 			least, _ := e.Detail["gain_least"].(float64)
-			d.kept, d.gain = kept, plan.Gain{Expected: expected, Least: least}
+			d.kept, d.gain = kept, policy.Gain{Expected: expected, Least: least}
 		}
-	case plan.KeptUndone, plan.KeptRefused:
+	case policy.KeptUndone, policy.KeptRefused:
 	default:
 		d.full = string(kept)
 	}
@@ -60,15 +60,15 @@ func (t *Tally) Stayed(c config.Config) string {
 		return "a rank had no memory for the move. Lower balance.memory_limit_bytes, so that such a move is not tried"
 	case d.count == 0:
 		return t.undecided(c)
-	case d.kept == plan.KeptUncertain:
+	case d.kept == policy.KeptUncertain:
 		return fmt.Sprintf("the best other cuts were predicted to save %s of a step, uncertain by %.1f %%. Such a gain may be noise. A longer run or a quieter host measures costs better",
 			gain, 100*(d.gain.Expected-d.gain.Least))
-	case d.kept == plan.KeptPrice:
+	case d.kept == policy.KeptPrice:
 		return fmt.Sprintf("the best other cuts were predicted to save %s of a step. The move would take longer than it saves. A faster network between the ranks would help", gain)
 	}
 	why := "no other cuts were predicted to be faster"
 	if d.gain.Expected > 0 {
-		why = fmt.Sprintf("the best other cuts were predicted to save %s of a step, below the threshold of %.0f %%", gain, 100*plan.WorthMoving)
+		why = fmt.Sprintf("the best other cuts were predicted to save %s of a step, below the threshold of %.0f %%", gain, 100*policy.WorthMoving)
 	}
 	return why + t.coarse(c)
 }

@@ -11,7 +11,8 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/input"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
+	"dynmo/src/plan/worth"
 	"dynmo/src/profile"
 	"dynmo/src/trace"
 )
@@ -43,7 +44,7 @@ type Summary struct {
 	Moves  *Moves `json:"moves,omitempty"`
 	Stayed string `json:"stayed,omitempty"`
 	// Worth is absent where there is one stage, and of runs that failed.
-	Worth *plan.Worth `json:"worth,omitempty"`
+	Worth *worth.Result `json:"worth,omitempty"`
 	// Packing is absent where the model was never packed onto fewer ranks.
 	Packing *Packing `json:"packing,omitempty"`
 }
@@ -195,15 +196,15 @@ func (t *Tally) Moves() *Moves {
 
 // Worth returns what moving layers was worth under some settings; nil where there is
 // one stage, or no phase that was run to its end.
-func (t *Tally) Worth(c config.Config) *plan.Worth {
+func (t *Tally) Worth(c config.Config) *worth.Result {
 	if c.Parallel.Stages == 1 || len(t.series) == 0 {
 		return nil
 	}
-	p, err := plan.Configured(c)
+	p, err := search.Configured(c)
 	if err != nil {
 		return nil
 	}
-	w, err := p.Worth(t.series)
+	w, err := worth.Measure(p, t.series)
 	if err != nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/expect"
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 )
 
 // TestTally: layers move behind step 2 and the model changes before step 5, so that
@@ -62,7 +62,7 @@ func TestSummaryFile(t *testing.T) {
 	if got != nil {
 		t.Errorf("%+v of a run that has not ended", got)
 	}
-	want := Summary{Status: Failed, Error: "step 3: <no> memory", Steps: 3, Loss: 2.5, Worth: &plan.Worth{Speedup: 1.5, Moved: true}}
+	want := Summary{Status: Failed, Error: "step 3: <no> memory", Steps: 3, Loss: 2.5, Worth: &worth.Result{Speedup: 1.5, Moved: true}}
 	expect.OK(t, want.Write(dir))
 	got, err = ReadSummary(dir)
 	expect.OK(t, err)

@@ -6,7 +6,7 @@ import (
 
 	"dynmo/src/balance"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 )
@@ -66,9 +66,9 @@ func (b *baseline) simulate(p profile.Phase, first layout.Layout) error {
 	if err != nil {
 		return err
 	}
-	used := plan.Makespan(p.Run, l, costs)
-	static := plan.Makespan(p.Run, first, costs.Regroup(l.Schedule.Microbatches, first.Schedule.Microbatches))
-	best := min(used, static, plan.Makespan(p.Run, l.With(optimum.Cuts, l.Schedule), costs))
+	used := worth.Makespan(p.Run, l, costs)
+	static := worth.Makespan(p.Run, first, costs.Regroup(l.Schedule.Microbatches, first.Schedule.Microbatches))
+	best := min(used, static, worth.Makespan(p.Run, l.With(optimum.Cuts, l.Schedule), costs))
 	b.Static, b.Best = b.Used, b.Used
 	if used > 0 {
 		b.Static, b.Best = b.Used*static/used, b.Used*best/used

@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 	"dynmo/src/record"
 )
 
@@ -12,7 +12,7 @@ type fact struct{ Name, Value, Note string }
 
 // facts returns the outcome of the run, what a reader looks for first before the
 // rest. w may be nil.
-func (r Run) facts(s summary, w *plan.Worth) []fact {
+func (r Run) facts(s summary, w *worth.Result) []fact {
 	clock := s.Clock + " clock"
 	first := r.first()
 	var facts []fact
@@ -50,7 +50,7 @@ func (r Run) facts(s summary, w *plan.Worth) []fact {
 }
 
 // gained compares the run with its first cuts.
-func gained(w plan.Worth, packed bool) fact {
+func gained(w worth.Result, packed bool) fact {
 	first := "the first cuts, never moved"
 	if packed {
 		first = "the first cuts, never moved, on all ranks"
@@ -60,14 +60,14 @@ func gained(w plan.Worth, packed bool) fact {
 		return fact{"gain by moving", "means nothing", w.Doubt}
 	case !w.Moved:
 		return fact{"gain by moving", "none", "no layer moved: the first cuts were used throughout"}
-	case w.Noise():
+	case w.IsNoise():
 		return fact{"gain by moving", "within noise", fmt.Sprintf("%.2f times as fast as %s%s", w.Speedup, first, simulated(w))}
 	}
 	return fact{"gain by moving", fmt.Sprintf("%.2f×", w.Speedup), "as fast as " + first + simulated(w)}
 }
 
 // simulated says what a gain follows from.
-func simulated(w plan.Worth) string {
+func simulated(w worth.Result) string {
 	if w.Draws == 0 {
 		return ", simulated on the run's own costs"
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 )
 
 // TestFacts: the first state, the gain over the first cuts and what is left to gain,
@@ -15,18 +15,18 @@ func TestFacts(t *testing.T) {
 	s := r.summarise()
 	for _, c := range []struct {
 		name string
-		w    *plan.Worth
+		w    *worth.Result
 		want []fact
 	}{
 		{"no costs", nil, nil},
-		{"faster", &plan.Worth{Moved: true, Speedup: 1.5, Low: 1.4, High: 1.6, Draws: 9, Ceiling: 1.8}, []fact{
+		{"faster", &worth.Result{Moved: true, Speedup: 1.5, Low: 1.4, High: 1.6, Draws: 9, Ceiling: 1.8}, []fact{
 			{"gain by moving", "1.50×", "as fast as the first cuts, never moved (1.40 to 1.60), simulated on samples of the run's own costs"},
 			{"left to gain", "1.20×", "the best cuts for every phase's costs would be 1.80× faster than the first"}}},
-		{"older costs", &plan.Worth{Moved: true, Speedup: 1.5, Low: 1.5, High: 1.5, Ceiling: 1.5}, []fact{
+		{"older costs", &worth.Result{Moved: true, Speedup: 1.5, Low: 1.5, High: 1.5, Ceiling: 1.5}, []fact{
 			{"gain by moving", "1.50×", "as fast as the first cuts, never moved, simulated on the run's own costs"}}},
-		{"noise", &plan.Worth{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Draws: 9, Ceiling: 1.1}, []fact{
+		{"noise", &worth.Result{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Draws: 9, Ceiling: 1.1}, []fact{
 			{"gain by moving", "within noise", "1.01 times as fast as the first cuts, never moved (0.99 to 1.03), simulated on samples of the run's own costs"}}},
-		{"never moved", &plan.Worth{Speedup: 1, Ceiling: 1.4}, []fact{
+		{"never moved", &worth.Result{Speedup: 1, Ceiling: 1.4}, []fact{
 			{"gain by moving", "none", "no layer moved: the first cuts were used throughout"},
 			{"left to gain", "1.40×", "the best cuts for every phase's costs would be 1.40× faster than the first"}}},
 	} {

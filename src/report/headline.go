@@ -3,13 +3,14 @@ package report
 import (
 	"fmt"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
+	"dynmo/src/plan/worth"
 	"dynmo/src/record"
 )
 
 // Headline says in one sentence what moving layers was worth, to a run that was packed
 // onto fewer ranks or not.
-func Headline(w plan.Worth, packed bool) string {
+func Headline(w worth.Result, packed bool) string {
 	never := "never moving"
 	if packed {
 		never = "never moving or packing"
@@ -24,14 +25,14 @@ func Headline(w plan.Worth, packed bool) string {
 		return "the speedup means nothing: " + w.Doubt
 	case !w.Moved:
 		text := "layers never moved; no other cuts would be faster"
-		if w.Ceiling >= 1+plan.LeastGain {
+		if w.Ceiling >= 1+worth.LeastGain {
 			text = fmt.Sprintf("layers never moved; the best cuts would be faster (%s)", ceiling)
 		}
 		if w.Price > 0 {
 			text += fmt.Sprintf("; measuring and deciding took %.1f %% of the time: %.2fx", 100*w.Price/w.Used, w.Speedup)
 		}
 		return text
-	case w.Noise():
+	case w.IsNoise():
 		return fmt.Sprintf("within noise of %s: %.2fx (%s)", never, w.Speedup, within)
 	case w.Speedup < 1:
 		return fmt.Sprintf("%.2fx, slower than %s (%s)", w.Speedup, never, within)
@@ -77,7 +78,7 @@ func (r Run) remarks() ([]string, error) {
 }
 
 // spread writes the percentiles of the speedup, nothing where they are not known.
-func spread(w plan.Worth) string {
+func spread(w worth.Result) string {
 	if w.Draws == 0 {
 		return ""
 	}
@@ -87,7 +88,7 @@ func spread(w plan.Worth) string {
 // worth returns what moving layers was worth to the run, as its summary has it or, of a
 // run that has not ended, from its costs; nil where there is one stage, or there are no
 // costs of it.
-func (r Run) worth() (*plan.Worth, error) {
+func (r Run) worth() (*worth.Result, error) {
 	if r.End != nil && r.End.Worth != nil {
 		return r.End.Worth, nil
 	}
@@ -95,7 +96,7 @@ func (r Run) worth() (*plan.Worth, error) {
 	if err != nil || ran == nil {
 		return nil, err
 	}
-	w, err := ran.Planner.Worth(ran.Series)
+	w, err := worth.Measure(ran.Planner, ran.Series)
 	if err != nil {
 		return nil, unlessNotRun(err)
 	}
@@ -104,7 +105,7 @@ func (r Run) worth() (*plan.Worth, error) {
 
 // ran returns what the run recorded of its costs, nil where there is one stage or no
 // phase that was run to its end.
-func (r Run) ran() (*plan.Ran, error) {
+func (r Run) ran() (*worth.Run, error) {
 	if r.Config.Parallel.Stages == 1 {
 		return nil, nil
 	}
@@ -112,9 +113,9 @@ func (r Run) ran() (*plan.Ran, error) {
 	if err != nil || series == nil {
 		return nil, err
 	}
-	p, err := plan.Configured(r.Config)
+	p, err := search.Configured(r.Config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file(record.SettingsFile), err)
 	}
-	return &plan.Ran{Planner: p, Series: series}, nil
+	return &worth.Run{Planner: p, Series: series}, nil
 }

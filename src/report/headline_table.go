@@ -7,24 +7,24 @@ import (
 	"slices"
 
 	"dynmo/src/config"
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 	"dynmo/src/record"
 )
 
 // Worths is what the cuts of runs were worth.
 type Worths struct {
 	runs   []Run
-	of     []*plan.Worth // by run; nil where there are no costs
-	groups [][]int       // runs that did the same work
-	notes  [][]string    // by run: its remarks, of runs that are compared with no other
+	of     []*worth.Result // by run; nil where there are no costs
+	groups [][]int         // runs that did the same work
+	notes  [][]string      // by run: its remarks, of runs that are compared with no other
 }
 
 // Weigh returns what the cuts of each run were worth. Runs that did the same work are
 // compared on what all of them measured.
 func Weigh(runs []Run) (Worths, error) {
-	w := Worths{runs: runs, of: make([]*plan.Worth, len(runs)), notes: make([][]string, len(runs))}
+	w := Worths{runs: runs, of: make([]*worth.Result, len(runs)), notes: make([][]string, len(runs))}
 	known := make(map[string]int) // groups, by what their runs did
-	rans := make([]plan.Ran, len(runs))
+	rans := make([]worth.Run, len(runs))
 	for i, r := range runs {
 		ran, err := r.ran()
 		if err != nil {
@@ -34,7 +34,7 @@ func Weigh(runs []Run) (Worths, error) {
 			continue
 		}
 		rans[i] = *ran
-		key := r.placed() + plan.Work(ran.Series)
+		key := r.placed() + worth.DescribeWork(ran.Series)
 		if _, ok := known[key]; !ok {
 			known[key] = len(w.groups)
 			w.groups = append(w.groups, nil)
@@ -62,19 +62,19 @@ func Weigh(runs []Run) (Worths, error) {
 }
 
 // compare sets the worths of a group of runs that did the same work.
-func compare(group []int, rans []plan.Ran, worths []*plan.Worth) error {
-	list := make([]plan.Ran, len(group))
+func compare(group []int, rans []worth.Run, worths []*worth.Result) error {
+	list := make([]worth.Run, len(group))
 	for k, i := range group {
 		list[k] = rans[i]
 	}
 	if len(list) == 1 {
-		w, err := list[0].Planner.Worth(list[0].Series)
+		w, err := worth.Measure(list[0].Planner, list[0].Series)
 		if err == nil {
 			worths[group[0]] = &w
 		}
 		return unlessNotRun(err)
 	}
-	compared, err := plan.Compare(list)
+	compared, err := worth.Compare(list)
 	for k := range compared {
 		worths[group[k]] = &compared[k]
 	}
@@ -82,7 +82,7 @@ func compare(group []int, rans []plan.Ran, worths []*plan.Worth) error {
 }
 
 func unlessNotRun(err error) error {
-	if errors.Is(err, plan.ErrNotRun) {
+	if errors.Is(err, worth.ErrNotRun) {
 		return nil
 	}
 	return err
@@ -98,7 +98,7 @@ func (r Run) placed() string {
 
 // Known reports whether the worth of any run is.
 func (w Worths) Known() bool {
-	return slices.ContainsFunc(w.of, func(w *plan.Worth) bool { return w != nil })
+	return slices.ContainsFunc(w.of, func(w *worth.Result) bool { return w != nil })
 }
 
 // Table writes for each run what its cuts were worth, beside its measured steps.

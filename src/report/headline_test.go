@@ -9,7 +9,7 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
@@ -17,21 +17,21 @@ import (
 
 func TestHeadline(t *testing.T) {
 	for _, c := range []struct {
-		worth  plan.Worth
+		worth  worth.Result
 		packed bool
 		want   string
 	}{
-		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, false, "1.62x faster than never moving (1.58 to 1.66; ceiling 1.70)"},
-		{plan.Worth{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, false, "1.62x faster than never moving (ceiling 1.70)"},
-		{plan.Worth{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.01x (0.99 to 1.03; ceiling 1.05)"},
-		{plan.Worth{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
-		{plan.Worth{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, false, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
-		{plan.Worth{Moved: true, Speedup: 0.9, Ceiling: 1.05}, true, "0.90x, slower than never moving or packing (ceiling 1.05)"},
-		{plan.Worth{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40)"},
-		{plan.Worth{Speedup: 0.96, Ceiling: 1.4, Used: 10, Price: 0.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40); measuring and deciding took 4.0 % of the time: 0.96x"},
-		{plan.Worth{Speedup: 0.96, Ceiling: 1, Used: 10, Price: 0.4}, false, "layers never moved; no other cuts would be faster; measuring and deciding took 4.0 % of the time: 0.96x"},
-		{plan.Worth{Moved: true, Speedup: 0.06, Ceiling: 1.4, Doubt: "4 ranks on the 2 cores of host a"}, false, "the speedup means nothing: 4 ranks on the 2 cores of host a"},
-		{plan.Worth{Speedup: 1, Ceiling: 1.004}, false, "layers never moved; no other cuts would be faster"},
+		{worth.Result{Moved: true, Speedup: 1.62, Low: 1.58, High: 1.66, Ceiling: 1.7, Draws: 200}, false, "1.62x faster than never moving (1.58 to 1.66; ceiling 1.70)"},
+		{worth.Result{Moved: true, Speedup: 1.62, Low: 1.62, High: 1.62, Ceiling: 1.7}, false, "1.62x faster than never moving (ceiling 1.70)"},
+		{worth.Result{Moved: true, Speedup: 1.01, Low: 0.99, High: 1.03, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.01x (0.99 to 1.03; ceiling 1.05)"},
+		{worth.Result{Moved: true, Speedup: 1.004, Low: 1.003, High: 1.005, Ceiling: 1.05, Draws: 40}, false, "within noise of never moving: 1.00x (1.00 to 1.00; ceiling 1.05)"},
+		{worth.Result{Moved: true, Speedup: 0.9, Low: 0.88, High: 0.92, Ceiling: 1.05, Draws: 40}, false, "0.90x, slower than never moving (0.88 to 0.92; ceiling 1.05)"},
+		{worth.Result{Moved: true, Speedup: 0.9, Ceiling: 1.05}, true, "0.90x, slower than never moving or packing (ceiling 1.05)"},
+		{worth.Result{Speedup: 1, Ceiling: 1.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40)"},
+		{worth.Result{Speedup: 0.96, Ceiling: 1.4, Used: 10, Price: 0.4}, false, "layers never moved; the best cuts would be faster (ceiling 1.40); measuring and deciding took 4.0 % of the time: 0.96x"},
+		{worth.Result{Speedup: 0.96, Ceiling: 1, Used: 10, Price: 0.4}, false, "layers never moved; no other cuts would be faster; measuring and deciding took 4.0 % of the time: 0.96x"},
+		{worth.Result{Moved: true, Speedup: 0.06, Ceiling: 1.4, Doubt: "4 ranks on the 2 cores of host a"}, false, "the speedup means nothing: 4 ranks on the 2 cores of host a"},
+		{worth.Result{Speedup: 1, Ceiling: 1.004}, false, "layers never moved; no other cuts would be faster"},
 	} {
 		if got := Headline(c.worth, c.packed); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
@@ -106,9 +106,9 @@ func TestHeadlineOfRun(t *testing.T) {
 	r := recorded(t, "partition", 1)
 	layers := r.Config.Layers()
 	moved := costly(t, r, layers/2, layers-1)
-	worth, err := moved.worth()
+	gain, err := moved.worth()
 	expect.OK(t, err)
-	told := Headline(*worth, false)
+	told := Headline(*gain, false)
 	if !strings.Contains(told, "x faster than never moving (ceiling ") {
 		t.Errorf("%q", told)
 	}
@@ -119,11 +119,11 @@ func TestHeadlineOfRun(t *testing.T) {
 	if !strings.Contains(page.String(), told) {
 		t.Error("the page lacks the headline")
 	}
-	expect.OK(t, record.Summary{Worth: &plan.Worth{Ceiling: 3}}.Write(moved.Dir))
+	expect.OK(t, record.Summary{Worth: &worth.Result{Ceiling: 3}}.Write(moved.Dir))
 	ended, err := Read(moved.Dir)
 	expect.OK(t, err)
-	if worth, err := ended.worth(); err != nil || worth.Ceiling != 3 {
-		t.Errorf("%+v, %v", worth, err)
+	if gain, err := ended.worth(); err != nil || gain.Ceiling != 3 {
+		t.Errorf("%+v, %v", gain, err)
 	}
 	alone := costly(t, r, layers/2)
 	alone.Config.Parallel.Stages = 1

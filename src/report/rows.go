@@ -3,7 +3,7 @@ package report
 import (
 	"math"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 	"dynmo/src/record"
 )
 
@@ -58,7 +58,7 @@ func Rows(runs []Run) ([]Row, error) {
 	}
 	var rows []Row
 	for i, r := range runs {
-		w := plan.Worth{Steps: 1, Used: math.NaN(), Speedup: math.NaN(), Low: math.NaN(), High: math.NaN(), Ceiling: math.NaN()}
+		w := worth.Result{Steps: 1, Used: math.NaN(), Speedup: math.NaN(), Low: math.NaN(), High: math.NaN(), Ceiling: math.NaN()}
 		if worths.of[i] != nil {
 			w = *worths.of[i]
 			if w.Doubt != "" {

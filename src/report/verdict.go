@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/worth"
 	"dynmo/src/trace"
 )
 
@@ -60,7 +60,7 @@ func (w Worths) verdict(moved []int) string {
 		}
 		speedups[name] = append(speedups[name], worth.Speedup)
 		low, high, ceiling = min(low, worth.Low), max(high, worth.High), max(ceiling, worth.Ceiling)
-		noise = noise && worth.Noise()
+		noise = noise && worth.IsNoise()
 	}
 	within := fmt.Sprintf("%.2fx to %.2fx; ceiling %.2fx", low, high, ceiling)
 	if noise {
@@ -70,7 +70,7 @@ func (w Worths) verdict(moved []int) string {
 	parts := make([]string, len(balancers))
 	for i, name := range balancers {
 		speedup := trace.Median(speedups[name])
-		if speedup < 1-plan.LeastGain {
+		if speedup < 1-worth.LeastGain {
 			comparison = "as fast as"
 		}
 		parts[i] = fmt.Sprintf("%.2fx (%s)", speedup, name)

@@ -8,30 +8,30 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
 )
 
 // Plan plans a step on costs: at the cuts of a balancer that never moves layers,
 // else at the best ones. Errors are the settings'.
-func Plan(t cost.Table, o Options) (plan.Plan, error) {
-	p, err := plan.New(o.Config, o.Network, o.Fixed)
+func Plan(t cost.Table, o Options) (search.Plan, error) {
+	p, err := search.New(o.Config, o.Network, o.Fixed)
 	if err != nil {
-		return plan.Plan{}, err
+		return search.Plan{}, err
 	}
 	if !o.Config.Balance.Moves() {
-		first, err := p.First(t)
+		first, err := p.FirstLayout(t)
 		if err != nil {
-			return plan.Plan{}, err
+			return search.Plan{}, err
 		}
-		return p.At(cost.Phase{Table: t}, first.Cuts)
+		return p.SimulateCuts(cost.Phase{Table: t}, first.Cuts)
 	}
-	best, err := p.Best(t)
+	best, err := p.BestLayout(t)
 	if err != nil && o.Config.Balance.MemoryLimitBytes > 0 {
 		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", o.Config.Balance.MemoryLimitBytes, err)
 	}
 	if err != nil {
-		return plan.Plan{}, err
+		return search.Plan{}, err
 	}
 	return p.Simulate(cost.Phase{Table: t}, best, 0)
 }
@@ -61,14 +61,14 @@ const (
 // Trial is a step under other settings.
 type Trial struct {
 	Config config.Config
-	plan.Plan
+	search.Plan
 }
 
 // Trials plans a step in every kind of schedule, with the balancer at hand and, where
 // that never moves layers, at exact cuts too. Trials that memory does not allow are
 // left out. show is told how many of how many are done.
 func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
-	return try(t, settings(o, plan.Kinds), func(done, all int) { show(int64(done), int64(all)) })
+	return try(t, settings(o, search.Kinds), func(done, all int) { show(int64(done), int64(all)) })
 }
 
 // Advise returns settings that are better than those of o in time or memory, and
@@ -77,7 +77,7 @@ func Trials(t cost.Table, o Options, show func(done, total int64)) []Trial {
 // Behind these come finer layers that are faster still: halves of blocks and slices
 // of the head, whose costs Finer makes up, in the kinds of schedule at hand and
 // advised. show is told how many of how many trials are done.
-func Advise(t cost.Table, o Options, present plan.Plan, tried []Trial, show func(done, total int64)) []Advice {
+func Advise(t cost.Table, o Options, present search.Plan, tried []Trial, show func(done, total int64)) []Advice {
 	have := Advice{Config: o.Config, Step: present.Seconds, Bytes: slices.Max(present.Bytes)}
 	list := []Advice{have}
 	add := func(trials []Trial) {
@@ -94,7 +94,7 @@ func Advise(t cost.Table, o Options, present plan.Plan, tried []Trial, show func
 	chains := finerChains(t, o.Config)
 	for i, c := range chains {
 		next := o
-		next.Config, next.Fixed = c, plan.Fixed(c)
+		next.Config, next.Fixed = c, search.Fixed(c)
 		add(try(Finer(t, o.Config, c), settings(next, kinds), func(done, all int) {
 			show(int64(i*all+done), int64(len(chains)*all))
 		}))

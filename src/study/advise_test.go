@@ -9,7 +9,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // chain returns settings of six blocks on so many stages, and costs of a
@@ -18,7 +18,7 @@ func chain(stages int, head float64) (config.Config, cost.Table) {
 	c := config.Default()
 	c.Model.Hidden, c.Model.Sequence = 32, 16
 	c.Parallel.Stages, c.Parallel.Microbatches = stages, 8
-	t := plan.Dense(c)
+	t := search.Dense(c)
 	t.Clock = "sim"
 	for l := range t.Layers {
 		seconds := 1e-3
@@ -49,7 +49,7 @@ func TestAdvise(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			settings, costs := chain(c.stages, c.head)
 			c.change(&settings)
-			o := Options{Config: settings, Fixed: plan.Fixed(settings)}
+			o := Options{Config: settings, Fixed: search.Fixed(settings)}
 			present, err := Plan(costs, o)
 			expect.OK(t, err)
 			done, total := int64(0), int64(0)
@@ -73,7 +73,7 @@ func TestAdvise(t *testing.T) {
 			for _, a := range list {
 				again, on := o, costs
 				again.Config = a.Config
-				again.Fixed = plan.Fixed(a.Config)
+				again.Fixed = search.Fixed(a.Config)
 				if a.MadeUp {
 					on = Finer(costs, settings, a.Config)
 				}
@@ -106,7 +106,7 @@ func TestFiner(t *testing.T) {
 func checkFiner(t *testing.T, kind string) {
 	settings, whole := chain(2, 4)
 	if settings.Dynamic.Kind = kind; kind == "mod" {
-		whole.Layers = plan.Dense(settings).Layers
+		whole.Layers = search.Dense(settings).Layers
 		for i := range whole.Layers {
 			whole.Layers[i].Forward = 1
 		}
@@ -115,7 +115,7 @@ func checkFiner(t *testing.T, kind string) {
 		for _, shards := range []int{1, 4} {
 			next := settings
 			next.Model.Grain, next.Model.HeadShards = grain, shards
-			want := plan.Dense(next)
+			want := search.Dense(next)
 			got := Finer(whole, settings, next)
 			if len(got.Layers) != next.Layers() {
 				t.Fatalf("%s, %d slices: %d layers, want %d", grain, shards, len(got.Layers), next.Layers())

@@ -5,16 +5,16 @@ import (
 	"sync"
 
 	"dynmo/src/cost"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // Answer is all that is said of a simulated run, on the same work.
 type Answer struct {
 	Run
-	First  Run        // on the cuts that the run began with, which never move
-	Others []Baseline // on others' cuts, which never move
-	Better int        // which of Others is the fastest; -1: none fits
-	Dense  plan.Plan  // a step of the model of the first costs, at its best cuts
+	First  Run         // on the cuts that the run began with, which never move
+	Others []Baseline  // on others' cuts, which never move
+	Better int         // which of Others is the fastest; -1: none fits
+	Dense  search.Plan // a step of the model of the first costs, at its best cuts
 	Head   Head
 	Stay   *Stay // why no layer moved; nil if one did
 }

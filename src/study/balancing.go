@@ -14,7 +14,7 @@ const (
 	// all ranks learn what each took (quartiles 2.0 and 2.8 µs).
 	measurePass = 2.3e-6
 	// decidePass is what an exact partition takes for each microbatch on each chunk, in a
-	// schedule that follows from numbers alone. BenchmarkNext of package plan takes
+	// schedule that follows from numbers alone. BenchmarkNext of plan/search takes
 	// 0.32 ms on 8 stages with 32 microbatches, 4.0 ms on 24 with 96; in 37 of the runs,
 	// on 4 with 16, it was 2.4 µs (quartiles 1.6 and 3.1).
 	decidePass = 1.8e-6

@@ -3,7 +3,7 @@ package study
 import (
 	"dynmo/src/cost"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // Baseline is a run on cuts that never move.
@@ -43,11 +43,11 @@ func Baselines(series cost.Series, o Options) (first Run, others []Baseline, err
 
 // firstCuts returns the cuts that a run begins with.
 func firstCuts(series cost.Series, o Options) (partition.Partition, error) {
-	p, err := plan.New(o.Config, o.Network, o.Fixed)
+	p, err := search.New(o.Config, o.Network, o.Fixed)
 	if err != nil {
 		return nil, err
 	}
-	l, err := p.First(series[0].Table)
+	l, err := p.FirstLayout(series[0].Table)
 	return l.Cuts, err
 }
 

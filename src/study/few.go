@@ -9,7 +9,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/model"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // Few is a model of few blocks that has a layer like each one of a larger model.
@@ -82,7 +82,7 @@ func (f Few) Whole(few cost.Table, taken float64) cost.Table {
 		f.route(few.Layers, taken)
 	}
 	whole := few
-	whole.Layers, whole.Scale = plan.Dense(f.larger).Layers, nil
+	whole.Layers, whole.Scale = search.Dense(f.larger).Layers, nil
 	for i, alike := range f.like {
 		var mean cost.Stage
 		for _, k := range alike {

@@ -10,7 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/model"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // TestFew: every layer of a model has its like among the few, whose cost it gets;
@@ -86,12 +86,12 @@ func TestFewExperts(t *testing.T) {
 	}
 	few, err = few.Experts(2)
 	expect.OK(t, err)
-	measured := plan.Dense(few.Config)
+	measured := search.Dense(few.Config)
 	for l := range measured.Layers {
 		measured.Layers[l].Forward = float64(l)
 	}
 	whole := few.Whole(measured, 1)
-	if l := whole.Layers[24]; l.Name != "block.11.mlp" || l.Forward != 2 || l.NonZeros != plan.Dense(c).Layers[24].NonZeros {
+	if l := whole.Layers[24]; l.Name != "block.11.mlp" || l.Forward != 2 || l.NonZeros != search.Dense(c).Layers[24].NonZeros {
 		t.Errorf("%+v, want block.11.mlp of 2 s with all experts", l)
 	}
 	for _, n := range []int{1, 9} {

@@ -5,7 +5,7 @@ import (
 
 	"dynmo/src/config"
 	"dynmo/src/cost"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // Finer makes up the costs of a chain that is cut finer, by model.grain and
@@ -14,7 +14,7 @@ import (
 // matrices and T·C in attention (4·C² + T·C and 8·C² of GPT-2's halves), and equal shares of a head; its bytes and
 // parameters are divided as those of the dense chain are.
 func Finer(t cost.Table, c, next config.Config) cost.Table {
-	old, pieces := plan.Dense(c).Layers, plan.Dense(next).Layers
+	old, pieces := search.Dense(c).Layers, search.Dense(next).Layers
 	hidden, sequence := float64(c.Model.Hidden), float64(c.Model.Sequence)
 	first, second := c.Matrices()
 	attention := (first/hidden + sequence) / ((first+second)/hidden + sequence)

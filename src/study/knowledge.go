@@ -3,7 +3,7 @@ package study
 import (
 	"dynmo/src/cost"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 )
 
@@ -33,7 +33,7 @@ func (k *knowledge) after(m *profile.Measurement, phase, done int, costs cost.Ph
 
 // even returns the seconds that the balancer predicts of a phase's step, which takes some:
 // it goes by costs that noise disturbs little.
-func (k *knowledge) even(seconds float64, phase int, p *plan.Planner, costs cost.Phase, l layout.Layout) float64 {
+func (k *knowledge) even(seconds float64, phase int, p *search.Planner, costs cost.Phase, l layout.Layout) float64 {
 	if k.of(phase) == nil {
 		return seconds
 	}

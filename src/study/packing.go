@@ -2,7 +2,7 @@ package study
 
 import (
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 )
 
 // Packed is a packing of a simulated run onto fewer stages.
@@ -59,7 +59,7 @@ func (r Run) throughput(s Segment) float64 {
 
 // NotPacked returns the last look at fewer stages that packed nothing, nil if there was
 // none since the last packing.
-func (r Run) NotPacked() *plan.Packing {
+func (r Run) NotPacked() *policy.Packing {
 	if len(r.Segments) == 0 {
 		return nil
 	}

@@ -3,7 +3,7 @@ package study
 import (
 	"dynmo/src/comm"
 	"dynmo/src/cost"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
 )
@@ -56,6 +56,6 @@ func makespan(r profile.Run, costs cost.Phase) float64 {
 	cuts, order := r.Layout.Cuts, r.Layout.Schedule
 	return sim.Run(sim.Step{
 		Schedule: order, Costs: costs.Stages(cuts, order.Map), PerMicrobatch: costs.PerMicrobatch(cuts, order.Map, order.Microbatches),
-		Bytes: plan.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Dispatch, Mesh: r.Layout.Mesh, Ranks: r.Layout.Ranks, Number: r.Step,
+		Bytes: search.Messages(costs.Table, cuts), Network: network, Dispatch: costs.Dispatch, Mesh: r.Layout.Mesh, Ranks: r.Layout.Ranks, Number: r.Step,
 	}).Makespan()
 }

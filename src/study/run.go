@@ -6,7 +6,8 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
 	"dynmo/src/trace"
@@ -16,7 +17,7 @@ import (
 type Options struct {
 	Config   config.Config // schedule, stages, replicas, balancer, memory, packing, what is assumed
 	Network  sim.Network
-	Fixed    plan.FixedBytes
+	Fixed    search.FixedBytes
 	Sampling Sampling
 	Recorded profile.Series  // the phases whose costs are simulated, where they are of a run: a balancer that packs knows them as the run's did; nil: it knows what layers cost
 	Static   bool            // layers stay where they are first; only the order of work follows the costs
@@ -29,20 +30,20 @@ type Options struct {
 type Segment struct {
 	Step, Steps int
 	Change      string // what changed the model before its first step
-	Plan        plan.Plan
+	Plan        search.Plan
 	Makespan    float64 // of a step; with random delays this and what follows are means
 	Idle        trace.Idle
-	Seconds     float64       // of a step, with the gradient sum over replicas
-	Even        float64       // of a step, as the balancer predicts it on the costs of all the segment's steps
-	Exposed     float64       // of it: gradient sum that no work hides
-	Moves       int           // before the segment; 0 or 1, but where one step stands for several
-	Moved       int64         // bytes that changed owner in them, of one replica
-	Moving      float64       // seconds that took
-	Measuring   float64       // seconds that all its steps were measured for
-	Deciding    float64       // seconds of decisions after its steps
-	Kept        plan.Kept     // why the balancer left the layout as it is, when it last looked; "" if it did not
-	Nodes       int           // that hold layers
-	Pack        *plan.Packing // why the model was not packed, when it was last looked at; nil: it was not
+	Seconds     float64         // of a step, with the gradient sum over replicas
+	Even        float64         // of a step, as the balancer predicts it on the costs of all the segment's steps
+	Exposed     float64         // of it: gradient sum that no work hides
+	Moves       int             // before the segment; 0 or 1, but where one step stands for several
+	Moved       int64           // bytes that changed owner in them, of one replica
+	Moving      float64         // seconds that took
+	Measuring   float64         // seconds that all its steps were measured for
+	Deciding    float64         // seconds of decisions after its steps
+	Kept        policy.Kept     // why the balancer left the layout as it is, when it last looked; "" if it did not
+	Nodes       int             // that hold layers
+	Pack        *policy.Packing // why the model was not packed, when it was last looked at; nil: it was not
 }
 
 // Run is a simulated training run.
@@ -86,15 +87,15 @@ func (r Run) Ceiling() float64 {
 // know them, begins with one that needs none.
 func Simulate(series cost.Series, o Options) (Run, error) {
 	var run Run
-	p, err := plan.New(o.Config, o.Network, o.Fixed)
+	p, err := search.New(o.Config, o.Network, o.Fixed)
 	if err != nil {
 		return run, err
 	}
-	balancer, err := plan.NewBalancer(p, plan.BalancerOptions{Pack: o.packs(series), Nodes: o.nodes()})
+	balancer, err := policy.New(p, policy.Options{Pack: o.packs(series), Nodes: o.nodes()})
 	if err != nil {
 		return run, err
 	}
-	present, err := p.First(series[0].Table)
+	present, err := p.FirstLayout(series[0].Table)
 	if err != nil {
 		return run, err
 	}
@@ -153,7 +154,7 @@ func Simulate(series cost.Series, o Options) (Run, error) {
 				if bytes > 0 {
 					next.Moves = stands
 				}
-				if p, err = p.Of(to); err != nil {
+				if p, err = p.Match(to); err != nil {
 					return fail(err)
 				}
 				present, begins = to, true
@@ -194,7 +195,7 @@ const delayDraws = 8
 
 // simulate simulates a step of a segment; with random delays some steps, for
 // their mean.
-func (s *Segment) simulate(p *plan.Planner, phase cost.Phase, l layout.Layout, spans bool) error {
+func (s *Segment) simulate(p *search.Planner, phase cost.Phase, l layout.Layout, spans bool) error {
 	n := 1
 	if p.Network.Delay.Most > 1 {
 		n = min(delayDraws, max(1, phase.Steps))

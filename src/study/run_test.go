@@ -10,8 +10,8 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/layout"
 	"dynmo/src/mesh"
-	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -129,9 +129,9 @@ func TestSimulateRepacks(t *testing.T) {
 func TestReplay(t *testing.T) {
 	costs := plantest.Chain(16, 1, 3)
 	for _, kind := range []schedule.Kind{schedule.KindZBV, schedule.KindInterleaved, schedule.KindList} {
-		p, err := plan.New(plantest.Settings(kind, 16, 2, 6), plantest.Link, nil)
+		p, err := search.New(plantest.Settings(kind, 16, 2, 6), plantest.Link, nil)
 		expect.OK(t, err)
-		cuts, err := p.Cuts(costs)
+		cuts, err := p.BestCuts(costs)
 		expect.OK(t, err)
 		order := p.Schedule(costs, cuts)
 		run := profile.Run{Layout: layout.New(cuts, order, 1, mesh.StageMajor), Latency: plantest.Link.Node.Latency, Bandwidth: plantest.Link.Node.Bandwidth}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"dynmo/src/cost"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 )
 
 // Cause is why layers stay where they are.
@@ -80,7 +80,7 @@ func (r Run) Stays(series cost.Series, o Options) (*Stay, error) {
 		s.Mean += l.Seconds() / float64(best.Stages())
 	}
 	switch {
-	case s.Gain >= littleGain && (worst.Kept == plan.KeptPrice || s.Pays > float64(s.Steps)):
+	case s.Gain >= littleGain && (worst.Kept == policy.KeptPrice || s.Pays > float64(s.Steps)):
 		s.Cause = Price
 	case s.Gain >= littleGain:
 		s.Cause = Uncertainty

@@ -7,8 +7,8 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
+	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -82,7 +82,7 @@ func TestStays(t *testing.T) {
 func TestBaselines(t *testing.T) {
 	settings, table := chain(4, 3)
 	series := cost.Series{{Steps: 10, Table: table}}
-	o := Options{Config: settings, Fixed: plan.Fixed(settings)}
+	o := Options{Config: settings, Fixed: search.Fixed(settings)}
 	first, others, err := Baselines(series, o)
 	expect.OK(t, err)
 	for _, b := range others {

@@ -7,7 +7,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -116,12 +116,12 @@ func makespans(o schedule.ListOptions) map[schedule.Kind]float64 {
 			all[kind] = sim.Makespan(s, o.Costs)
 		}
 	}
-	_, all[schedule.KindList] = plan.Auto(o, func(s schedule.Schedule) float64 {
+	_, all[schedule.KindList] = search.Auto(o, func(s schedule.Schedule) float64 {
 		if s.Kind != schedule.KindList {
 			return math.Inf(1)
 		}
 		return sim.Makespan(s, o.Costs)
 	})
-	_, all[schedule.KindAuto] = plan.Auto(o, func(s schedule.Schedule) float64 { return sim.Makespan(s, o.Costs) })
+	_, all[schedule.KindAuto] = search.Auto(o, func(s schedule.Schedule) float64 { return sim.Makespan(s, o.Costs) })
 	return all
 }

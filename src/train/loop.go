@@ -8,7 +8,7 @@ import (
 	"dynmo/src/comm"
 	"dynmo/src/migrate"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/record"
 )
 
@@ -101,7 +101,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 
 		// Decide: a pure function of what was measured.
 		post.Enter(step, comm.RoomBalance)
-		next, why := l, plan.Reason{}
+		next, why := l, policy.Reason{}
 		if step+1 < steps && diverged == nil {
 			if next, why, err = r.Balancer.Decide(m, l); err != nil {
 				return fail(err)
@@ -150,7 +150,7 @@ func (r *Rank) Loop() (out Outcome, err error) {
 			Validation: validation, Stragglers: late,
 		}
 		if restarts != nil { // told of once a checkpoint allows it
-			told.Next, told.Why = next, plan.Reason{Reference: why.Reference}
+			told.Next, told.Why = next, policy.Reason{Reference: why.Reference}
 		}
 		if err := r.journal.Step(told); err != nil {
 			return fail(err)

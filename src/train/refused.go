@@ -8,7 +8,7 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/model"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 )
 
 // refused makes good a move that a rank had no memory for: the run goes on in the present
@@ -45,10 +45,10 @@ func (r *Rank) back(w elastic.World, present, next layout.Layout, s *model.Stage
 
 // stay has the balancer know that a move which it wanted could not be had, and returns
 // what its decision came to.
-func (r *Rank) stay(why plan.Reason) plan.Reason {
+func (r *Rank) stay(why policy.Reason) policy.Reason {
 	if b, ok := r.Balancer.(interface{ Refused() }); ok {
 		b.Refused()
 	}
-	why.Kept, why.Pack = plan.KeptRefused, nil
+	why.Kept, why.Pack = policy.KeptRefused, nil
 	return why
 }

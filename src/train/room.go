@@ -19,7 +19,7 @@ func (r *Rank) lacks(rank int, m profile.Measurement, next layout.Layout) error 
 	if !ok || !stays {
 		return nil
 	}
-	planner, err := r.planner.Of(next)
+	planner, err := r.planner.Match(next)
 	if err != nil {
 		return err
 	}

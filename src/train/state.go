@@ -13,7 +13,7 @@ import (
 	"dynmo/src/elastic"
 	"dynmo/src/input"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/store"
 )
@@ -40,21 +40,21 @@ type state struct {
 	Spent   float64                    `json:"spent"`           // seconds that followed the last step, the largest of all ranks
 	Parts   map[string]json.RawMessage `json:"parts"`           // of keepers
 	Lost    string                     `json:"lost,omitempty"`  // why there are none
-	Dense   *plan.Reference            `json:"dense,omitempty"` // what packing goes by; also on other ranks
+	Dense   *policy.Reference          `json:"dense,omitempty"` // what packing goes by; also on other ranks
 	// Products is how dense products are made, of a run whose kernels chose (kernel.Tuner).
 	Products json.RawMessage `json:"products,omitempty"`
 }
 
 // referrer is a balancer that goes by what the model was before it first changed.
 type referrer interface {
-	Reference() plan.Reference
-	Refer(plan.Reference) error
+	Reference() policy.Reference
+	Refer(policy.Reference) error
 }
 
 // begin makes what knows of earlier steps as a new run has it.
 func (r *Rank) begin() (err error) {
 	r.dynamism, r.profiler, r.spent = dynamic.New(r.Config), profile.Profiler{}, 0
-	r.Balancer, err = plan.NewBalancer(r.planner, plan.BalancerOptions{Diffuse: r.diffuse, Nodes: nodes(r.World)})
+	r.Balancer, err = policy.New(r.planner, policy.Options{Neighbours: neighbours{&r.profiler}, Nodes: nodes(r.World)})
 	return err
 }
 

@@ -21,8 +21,8 @@ import (
 	"dynmo/src/expect"
 	"dynmo/src/kernel/ref"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
 	"dynmo/src/plan/plantest"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
@@ -230,7 +230,7 @@ func TestStateBeginsAnew(t *testing.T) {
 }
 
 // broken is a balancer that cannot be saved.
-type broken struct{ plan.Balancer }
+type broken struct{ policy.Balancer }
 
 func (broken) Save() ([]byte, error)               { return json.Marshal(math.NaN()) }
 func (broken) Restore([]byte, layout.Layout) error { return nil }

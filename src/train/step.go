@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"dynmo/src/balance"
 	"dynmo/src/comm"
 	"dynmo/src/config"
 	"dynmo/src/device"
@@ -18,7 +17,6 @@ import (
 	"dynmo/src/layout"
 	"dynmo/src/migrate"
 	"dynmo/src/model"
-	"dynmo/src/partition"
 	"dynmo/src/pipeline"
 	"dynmo/src/profile"
 	"dynmo/src/record"
@@ -207,22 +205,17 @@ func (r *Rank) stragglers(w elastic.World, l layout.Layout, m profile.Measuremen
 	return list
 }
 
-// diffuse balances by messages between neighbouring stages.
-func (r *Rank) diffuse(p balance.Problem, cuts partition.Partition, o balance.DiffusionOptions) (partition.Partition, balance.Descent, error) {
-	stages := r.profiler.Stages
-	return balance.Diffuse(p.Stage(cuts, stages.Rank()), neighbours{stages}, o)
-}
+// neighbours carries the messages of diffusion between the stages of a replica.
+type neighbours struct{ *profile.Profiler }
 
-// neighbours carries diffusion's messages: balance.Link over the stages of a
-// replica.
-type neighbours struct{ stages *comm.Group }
+func (n neighbours) Stage() int { return n.Stages.Rank() }
 
 // Exchange sends out to a neighbouring stage and returns what it sends.
 func (n neighbours) Exchange(stage int, out []float64) ([]float64, error) {
-	if err := n.stages.SendBytes(stage, comm.TagBalance, comm.Pack(out)); err != nil {
+	if err := n.Stages.SendBytes(stage, comm.TagBalance, comm.Pack(out)); err != nil {
 		return nil, err
 	}
-	b, err := n.stages.RecvBytes(stage, comm.TagBalance)
+	b, err := n.Stages.RecvBytes(stage, comm.TagBalance)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +224,7 @@ func (n neighbours) Exchange(stage int, out []float64) ([]float64, error) {
 
 // Max overwrites every value with its largest over all stages.
 func (n neighbours) Max(values []float64) error {
-	return comm.Allreduce(n.stages, values, func(a, b float64) float64 { return max(a, b) })
+	return comm.Allreduce(n.Stages, values, func(a, b float64) float64 { return max(a, b) })
 }
 
 // recycle closes the runner. Until the function that it returns is called, a device that
@@ -253,7 +246,7 @@ func (r *Rank) move(steps int, w elastic.World, m profile.Measurement, present, 
 		return w, s, migrate.Moved{}, nil
 	}
 	defer r.recycle()()
-	reached, behind := r.killer(steps), r.planner.Behind(m.Table, present, next)
+	reached, behind := r.killer(steps), r.planner.OptimizerCanFollow(m.Table, present, next)
 	var rest *migrate.Rest
 	var err error
 	if next.SameRanks(present) {

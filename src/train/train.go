@@ -23,7 +23,8 @@ import (
 	"dynmo/src/migrate"
 	"dynmo/src/model"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/tensor"
@@ -53,7 +54,7 @@ type Setup struct {
 // Rank is one rank's part of a run.
 type Rank struct {
 	Setup
-	Balancer plan.Balancer // the one of the settings, unless another takes its place before Loop
+	Balancer policy.Balancer // the one of the settings, unless another takes its place before Loop
 
 	world    elastic.World // of the first step, and after Loop of the last, as are layout and stage
 	layout   layout.Layout
@@ -64,7 +65,7 @@ type Rank struct {
 	held     *data.Batches // of the validation data; nil also where there are none
 	dynamism dynamic.Kind
 	profiler profile.Profiler
-	planner  *plan.Planner
+	planner  *search.Planner
 	journal  *record.Journal    // nil but on rank 0
 	last     [2]time.Duration   // wall time of the two last steps
 	lately   [100]time.Duration // wall time of so many last steps
@@ -83,12 +84,12 @@ type Rank struct {
 }
 
 // first returns the planner of settings and the layout of the first step.
-func first(c config.Config) (*plan.Planner, layout.Layout, error) {
-	planner, err := plan.Configured(c)
+func first(c config.Config) (*search.Planner, layout.Layout, error) {
+	planner, err := search.Configured(c)
 	if err != nil {
 		return nil, layout.Layout{}, err
 	}
-	l, err := planner.First(plan.Dense(c))
+	l, err := planner.FirstLayout(search.Dense(c))
 	return planner, l, err
 }
 
@@ -99,7 +100,7 @@ func Bytes(c config.Config) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return planner.Bytes(plan.Dense(c), l.Cuts, l.Schedule.Peaks()), nil
+	return planner.Bytes(search.Dense(c), l.Cuts, l.Schedule.Peaks()), nil
 }
 
 // New places the model on the ranks. An error of one rank is that of all. Collective.

@@ -9,7 +9,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/expect"
 	"dynmo/src/nodebench"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 )
 
@@ -20,7 +20,7 @@ func expertCostsOf(t *testing.T, name string, sets ...string) {
 		"model.family=llama", "model.blocks=2", "model.hidden=16", "model.heads=2", "model.sequence=8", "model.grain=half", "dynamic.kind=moe",
 	}, sets...))
 	expect.OK(t, err)
-	p := profile.Phase{Phase: cost.Phase{Model: plan.Shape(c), Table: plan.Dense(c)}}
+	p := profile.Phase{Phase: cost.Phase{Model: search.Shape(c), Table: search.Dense(c)}}
 	p.Clock = "sim"
 	for i, l := range p.Layers {
 		p.Layers[i] = l.With(cost.Stage{Forward: 1, Input: 1, Weight: 1})

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/study"
 	"dynmo/src/trace"
 )
@@ -92,7 +92,7 @@ const alike = 0.05
 // paperBubble returns the paper's equation (1) for the totals of a plan, nil
 // where its assumptions do not hold: an even number of equal stages with one
 // chunk each, as many microbatches.
-func paperBubble(a plan.Plan, o study.Options) *float64 {
+func paperBubble(a search.Plan, o study.Options) *float64 {
 	m := a.Schedule.Map
 	if m.Chunks > 1 || m.Stages%2 != 0 || m.Stages != a.Schedule.Microbatches {
 		return nil

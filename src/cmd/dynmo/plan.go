@@ -13,7 +13,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/model"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/record"
 	"dynmo/src/schedule"
 	"dynmo/src/study"
@@ -172,7 +172,7 @@ func change(share float64, better, worse, same string) string {
 }
 
 // planned says what a plan is. show is told how far the work is.
-func (w *whatIf) planned(t cost.Table, best plan.Plan, o study.Options, show func(done, total int64)) planAnswer {
+func (w *whatIf) planned(t cost.Table, best search.Plan, o study.Options, show func(done, total int64)) planAnswer {
 	a := planAnswer{
 		Clock: "sim", Costs: t.Source(), Asked: o.Config.Schedule.Kind, Schedule: string(best.Schedule.Kind), Cuts: best.Cuts,
 		Step: best.Seconds, Exposed: best.Exposed, Makespan: best.Step.Makespan(), Bound: best.LowerBound, Bottleneck: best.Bottleneck, Optimum: best.Optimum,

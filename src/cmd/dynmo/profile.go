@@ -14,7 +14,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/launch"
 	"dynmo/src/model"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/record"
 	"dynmo/src/study"
@@ -129,7 +129,7 @@ func estimated(c config.Config, name string) (profile.Phase, error) {
 	if err != nil {
 		return profile.Phase{}, fmt.Errorf("--estimate: %w", err)
 	}
-	return profile.Phase{Phase: cost.Phase{Model: plan.Shape(c), Table: table}}, nil
+	return profile.Phase{Phase: cost.Phase{Model: search.Shape(c), Table: table}}, nil
 }
 
 // undivided returns settings under which one rank holds the whole dense model, with what
@@ -164,7 +164,7 @@ func profiled(c config.Config, once bool, experts int, bar *record.Bar) (profile
 	}
 	p, taken, err := measured(few.Config, bar)
 	if err == nil {
-		p.Model, p.Table = plan.Shape(c), few.Whole(p.Table, taken)
+		p.Model, p.Table = search.Shape(c), few.Whole(p.Table, taken)
 	}
 	return p, err
 }

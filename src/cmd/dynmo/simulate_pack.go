@@ -69,7 +69,7 @@ func packing(run study.Run, o study.Options) *simPacking {
 		p.Packed = append(p.Packed, simPacked{x.Step, x.Before, x.Stages, x.Ranks, x.Nodes, x.Throughput})
 	}
 	if kept := run.NotPacked(); kept != nil {
-		p.Kept = kept.Why(o.Config.Repack)
+		p.Kept = kept.Explain(o.Config.Repack)
 	}
 	return p
 }

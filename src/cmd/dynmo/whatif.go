@@ -15,7 +15,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/input"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
 	"dynmo/src/study"
@@ -83,7 +83,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 	if err := w.check(c, q); err != nil {
 		return fail(err)
 	}
-	o := study.Options{Config: c, Fixed: plan.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
+	o := study.Options{Config: c, Fixed: search.Fixed(c), Network: sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes)}
 	o.Network.Delay = comm.Delay{Most: c.Comm.DelayMost, Seed: c.Run.Seed}
 	series, note, err := profile.OpenSeries(w.costs, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *whatIf) read(file string, q question) (profile.Series, study.Options, e
 		}
 		err := usable(costs[i].Mean(), stages)
 		if err == nil && s.Model != "" {
-			err = sameModel(plan.Shape(c), costs[i].Model)
+			err = sameModel(search.Shape(c), costs[i].Model)
 		}
 		if n := len(s.Layers); err == nil && n != c.Layers() {
 			err = otherModel(fmt.Sprintf("layers: %d, want %d", n, c.Layers()))
@@ -197,7 +197,7 @@ func oneStdin(paths ...string) error {
 }
 
 // sameModel refuses costs that hold for other settings, in the form of
-// plan.Shape. The error names the first that differs.
+// search.Shape. The error names the first that differs.
 func sameModel(settings, costs string) error {
 	if settings == costs {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"dynmo/src/config"
 	"dynmo/src/cost"
 	"dynmo/src/expect"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/record"
 )
 
@@ -220,8 +220,8 @@ func TestWhatIfRefuses(t *testing.T) {
 	}
 	settings, err := config.Load("run.toml", nil)
 	expect.OK(t, err)
-	shape("same.json", plan.Shape(settings))
-	shape("older.json", strings.TrimSuffix(plan.Shape(settings), " parallel.microbatch_size=2"))
+	shape("same.json", search.Shape(settings))
+	shape("older.json", strings.TrimSuffix(search.Shape(settings), " parallel.microbatch_size=2"))
 	for _, command := range []string{"plan", "simulate"} {
 		said(t, command, "run.toml", "--costs", "same.json")
 		check(command, []string{"--costs", "same.json"}, []refusal{

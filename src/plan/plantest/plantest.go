@@ -36,5 +36,26 @@ func Settings(kind schedule.Kind, layers, stages, microbatches int) config.Confi
 	return c
 }
 
+// Folding returns settings of 16 layers on 4 stages, with the memory of 1F1B's first stage and
+// twice as many microbatches as stages.
+func Folding(kind schedule.Kind) config.Config {
+	c := Settings(kind, 16, 4, 8)
+	c.Balance.Kind, c.Balance.Every = "partition", "1"
+	if kind == schedule.KindAuto {
+		c.Schedule.InFlight = 4
+	}
+	return c
+}
+
+// Alike returns 16 layers that cost the same, and hold some parameters.
+func Alike(c cost.Stage, parameters int64) cost.Table {
+	t := Chain(16, 0, 0)
+	for l := range t.Layers {
+		t.Layers[l] = t.Layers[l].With(c.Scale(1e-3))
+		t.Layers[l].Bytes.Parameters = parameters
+	}
+	return t
+}
+
 // Link is a network on which messages cost about a tenth of a layer.
 var Link = sim.Uniform(5e-5, 2e7)

@@ -13,7 +13,7 @@ type job struct{ head, took, tail float64 }
 // bound returns what the step lasts at least once some instructions are done: the
 // longest of the stages' bounds, each of which is that of one machine whose jobs may
 // be interrupted (Jackson 1955: of those that can start, that with the longest tail).
-func (x *search) bound() float64 {
+func (x *optimizer) bound() float64 {
 	x.earliest()
 	longest := 0.0
 	for s := range x.next {
@@ -31,7 +31,7 @@ func (x *search) bound() float64 {
 
 // earliest finds the earliest ends of what is not done, as if a stage could do
 // several ops at a time, but one instruction of each.
-func (x *search) earliest() {
+func (x *optimizer) earliest() {
 	last := len(x.next) - 1
 	of := func(s, op, k int) float64 {
 		if k < x.next[s][op] {

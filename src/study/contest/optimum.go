@@ -42,8 +42,8 @@ const ops = 3
 
 var opOf = [ops]schedule.Op{schedule.F, schedule.I, schedule.W}
 
-// search is the state of Optimum.
-type search struct {
+// optimizer is the state of Optimum.
+type optimizer struct {
 	Problem
 	took  [][ops]float64 // by stage and op
 	tail  [][ops][]float64
@@ -64,9 +64,9 @@ type branch struct {
 	bound       float64
 }
 
-func newSearch(p Problem, upper float64, nodes int) *search {
+func newSearch(p Problem, upper float64, nodes int) *optimizer {
 	n := len(p.Costs)
-	x := &search{
+	x := &optimizer{
 		Problem: p, took: make([][ops]float64, n), next: make([][ops]int, n), clock: make([]float64, n),
 		best: upper, left: nodes, seen: map[uint64][][]float64{},
 	}
@@ -93,7 +93,7 @@ func seconds(c cost.Stage) [ops]float64 { return [ops]float64{c.Forward, c.Input
 // tails finds how long the step lasts at least after an instruction has ended: what
 // the same stage, or the next one on the way of its microbatch, still has to do from
 // this microbatch on, and what then follows.
-func (x *search) tails() {
+func (x *optimizer) tails() {
 	last := len(x.took) - 1
 	for k := x.Microbatches - 1; k >= 0; k-- {
 		more := float64(x.Microbatches - k)
@@ -127,7 +127,7 @@ func (x *search) tails() {
 
 // arrival returns when what the next instruction of an op needs is there, +Inf if it
 // is not known.
-func (x *search) arrival(s, op int) float64 {
+func (x *optimizer) arrival(s, op int) float64 {
 	k, done := x.next[s][op], x.next[s]
 	switch {
 	case k == x.Microbatches || op > 0 && k == done[op-1] || op == 0 && k-done[2] >= x.limit():
@@ -142,7 +142,7 @@ func (x *search) arrival(s, op int) float64 {
 
 // sent returns when the result of an instruction arrives on the stage beside it, +Inf
 // if it is not done.
-func (x *search) sent(s, op, k int) float64 {
+func (x *optimizer) sent(s, op, k int) float64 {
 	if x.next[s][op] <= k {
 		return math.Inf(1)
 	}
@@ -150,7 +150,7 @@ func (x *search) sent(s, op, k int) float64 {
 }
 
 // visit goes on from what is done.
-func (x *search) visit() {
+func (x *optimizer) visit() {
 	if x.left == 0 {
 		return
 	}
@@ -179,7 +179,7 @@ func (x *search) visit() {
 }
 
 // do carries out an instruction, and returns when its stage was free.
-func (x *search) do(b branch) (clock float64) {
+func (x *optimizer) do(b branch) (clock float64) {
 	clock = x.clock[b.stage]
 	x.clock[b.stage] = b.start + b.took
 	x.end[b.stage][b.op][x.next[b.stage][b.op]] = x.clock[b.stage]
@@ -187,14 +187,14 @@ func (x *search) do(b branch) (clock float64) {
 	return clock
 }
 
-func (x *search) undo(b branch, clock float64) {
+func (x *optimizer) undo(b branch, clock float64) {
 	x.next[b.stage][b.op]--
 	x.clock[b.stage] = clock
 }
 
 // branches returns the instructions of which one comes next on some stage, none when
 // all is done.
-func (x *search) branches() []branch {
+func (x *optimizer) branches() []branch {
 	first := branch{start: math.Inf(1)}
 	for s := range x.next {
 		for op := range ops {
@@ -218,7 +218,7 @@ func (x *search) branches() []branch {
 
 // dominated reports whether a node with the same instructions done had nothing that
 // can start later, and keeps this one if not.
-func (x *search) dominated() bool {
+func (x *optimizer) dominated() bool {
 	key := uint64(0)
 	var when []float64
 	for s, done := range x.next {

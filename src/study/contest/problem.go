@@ -10,7 +10,7 @@ import (
 
 	"dynmo/src/cost"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
 )
@@ -73,9 +73,9 @@ func (p Problem) fits(s schedule.Schedule) bool {
 // auto returns the makespan of the schedule that auto takes: of one chunk on each
 // stage, or of two in a V where rivals may have those, whichever is shorter.
 func (p Problem) auto() float64 {
-	_, seconds := plan.Auto(p.options(partition.Line(len(p.Costs))), p.seconds)
+	_, seconds := search.Auto(p.options(partition.Line(len(p.Costs))), p.seconds)
 	if p.Vee {
-		_, folded := plan.Auto(p.options(inVee(len(p.Costs))), p.seconds)
+		_, folded := search.Auto(p.options(inVee(len(p.Costs))), p.seconds)
 		seconds = min(seconds, folded)
 	}
 	return seconds

@@ -10,7 +10,8 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
+	"dynmo/src/plan/search"
 	"dynmo/src/profile"
 )
 
@@ -18,7 +19,7 @@ import (
 // the medians of the newest step alone, and moves layers whenever that predicts a
 // faster step. It knows neither memory limits nor schedules that follow costs.
 type newest struct {
-	planner  *plan.Planner
+	planner  *search.Planner
 	settings config.Balance
 	every    int // steps; 0: auto
 	speeds   profile.Speeds
@@ -40,7 +41,7 @@ const (
 	horizon = 100
 )
 
-func newNewest(p *plan.Planner, c config.Config) (plan.Balancer, error) {
+func newNewest(p *search.Planner, c config.Config) (policy.Balancer, error) {
 	b := &newest{planner: p, settings: c.Balance, speeds: profile.Speeds{Enough: enough}}
 	if c.Balance.Every == "auto" {
 		return b, nil
@@ -52,20 +53,20 @@ func newNewest(p *plan.Planner, c config.Config) (plan.Balancer, error) {
 	return b, nil
 }
 
-// Decide is plan.Balancer's.
-func (b *newest) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, plan.Reason, error) {
+// Decide is policy.Balancer's.
+func (b *newest) Decide(m profile.Measurement, present layout.Layout) (layout.Layout, policy.Reason, error) {
 	t := b.table(m, present)
 	problem := balance.New(t, balance.ByTime, present.Stages(), nil, 0)
 	b.since++
 	if due, err := b.due(t, problem, present); err != nil || !due {
-		return present, plan.Reason{}, err
+		return present, policy.Reason{}, err
 	}
 	b.since, b.gains = 0, nil
 	cuts, err := b.choose(t, problem, present.Cuts)
 	if b.stays = t; !cuts.Equal(present.Cuts) {
 		b.stays = cost.Table{}
 	}
-	return present.With(cuts, present.Schedule), plan.Reason{Decided: true}, err
+	return present.With(cuts, present.Schedule), policy.Reason{Decided: true}, err
 }
 
 // choose returns the cuts that the balancer of the settings finds, if they predict a

@@ -14,7 +14,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/tensor"
 )
@@ -56,7 +56,7 @@ type rank struct {
 	layout   layout.Layout
 	runner   *pipeline.Runner
 	profiler profile.Profiler
-	balancer plan.Balancer
+	balancer policy.Balancer
 
 	passes [][]cost.Stage // of the step: by layer of the stage and microbatch
 	done   [3]int         // passes forward, backward for inputs and for weights in the step
@@ -75,7 +75,7 @@ func (w *world) newRank(t comm.Transport, balancer, every string, policy Policy)
 	if r.balancer, err = policy.New(p, w.settings(balancer, every)); err != nil {
 		return nil, err
 	}
-	if r.layout, err = p.First(cost.Table{Layers: first.layers}); err != nil {
+	if r.layout, err = p.FirstLayout(cost.Table{Layers: first.layers}); err != nil {
 		return nil, err
 	}
 	if r.groups, err = elastic.Join(comm.New(t, comm.Options{Clock: clock}), r.layout); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"dynmo/src/expect"
 	"dynmo/src/layout"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 )
 
@@ -19,11 +19,11 @@ type keeper interface {
 
 // reasons is a balancer that tells what it answered.
 type reasons struct {
-	plan.Balancer
+	policy.Balancer
 	list []string
 }
 
-func (r *reasons) Decide(m profile.Measurement, l layout.Layout) (layout.Layout, plan.Reason, error) {
+func (r *reasons) Decide(m profile.Measurement, l layout.Layout) (layout.Layout, policy.Reason, error) {
 	next, why, err := r.Balancer.Decide(m, l)
 	diffusion := why.Diffusion
 	why.Diffusion = nil // an address

@@ -7,7 +7,7 @@ import (
 	"dynmo/src/dynamic"
 	"dynmo/src/layout"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/policy"
 	"dynmo/src/profile"
 	"dynmo/src/sim"
 )
@@ -15,7 +15,7 @@ import (
 // competitor is a balancer in a simulated run: what it decided, and what it is told.
 type competitor struct {
 	layout   layout.Layout
-	balancer plan.Balancer
+	balancer policy.Balancer
 	profiler *profile.Profiler     // nil: the balancer goes by the step alone
 	first    partition.Partition   // the cuts of the first layout
 	cuts     []partition.Partition // after every step
@@ -34,7 +34,7 @@ func (w *world) newCompetitor(balancer, every string, policy Policy) (*competito
 	if c.balancer, err = policy.New(p, w.settings(balancer, every)); err != nil {
 		return nil, err
 	}
-	c.layout, err = p.First(cost.Table{Layers: w.phases[0].layers})
+	c.layout, err = p.FirstLayout(cost.Table{Layers: w.phases[0].layers})
 	c.first = c.layout.Cuts
 	return c, err
 }

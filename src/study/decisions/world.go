@@ -11,7 +11,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic"
 	"dynmo/src/partition"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/sim"
@@ -152,8 +152,8 @@ func (w *world) settings(balancer, every string) config.Config {
 }
 
 // planner returns the planner of a run.
-func (w *world) planner(balancer, every string) (*plan.Planner, error) {
-	return plan.New(w.settings(balancer, every), sim.Uniform(0, 0), nil)
+func (w *world) planner(balancer, every string) (*search.Planner, error) {
+	return search.New(w.settings(balancer, every), sim.Uniform(0, 0), nil)
 }
 
 // phase returns the phase of a step.

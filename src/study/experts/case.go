@@ -13,7 +13,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic/routing"
 	"dynmo/src/model"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 const (
@@ -84,7 +84,7 @@ func NewCase(r routing.Recording, costs cost.Phase, o Options) (*Case, error) {
 	if c.Moe.Experts != r.Experts || c.Moe.Top != r.Top || c.Model.Grain != "half" {
 		return fail(fmt.Errorf("costs of %q: want those of model.grain=half moe.experts=%d moe.top=%d", costs.Model, r.Experts, r.Top))
 	}
-	k := &Case{Name: r.Name, Options: o, Paper: claims(r.Name), routing: r, config: c, chain: plan.Dense(c)}
+	k := &Case{Name: r.Name, Options: o, Paper: claims(r.Name), routing: r, config: c, chain: search.Dense(c)}
 	return k, k.fill(costs)
 }
 

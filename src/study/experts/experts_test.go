@@ -10,7 +10,7 @@ import (
 	"dynmo/src/cost"
 	"dynmo/src/dynamic/routing"
 	"dynmo/src/expect"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 )
 
 // blocks of the models of these tests.
@@ -24,7 +24,7 @@ func costsOf(t *testing.T, sets ...string) cost.Phase {
 		"model.family=llama", "model.blocks=8", "model.hidden=16", "model.heads=2", "model.sequence=8", "model.grain=half", "dynamic.kind=moe",
 	}, sets...))
 	expect.OK(t, err)
-	p := cost.Phase{Model: plan.Shape(c), Table: plan.Dense(c)}
+	p := cost.Phase{Model: search.Shape(c), Table: search.Dense(c)}
 	for i, l := range p.Layers {
 		seconds := 0.0
 		switch {

@@ -16,7 +16,7 @@ import (
 	"dynmo/src/model"
 	"dynmo/src/partition"
 	"dynmo/src/pipeline"
-	"dynmo/src/plan"
+	"dynmo/src/plan/search"
 	"dynmo/src/random"
 	"dynmo/src/schedule"
 	"dynmo/src/study"
@@ -37,7 +37,7 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 	out := cost.Table{Clock: Clock, Device: g.Name, Dispatch: dispatch}
 	few, err := study.NewFew(c)
 	if err != nil { // it is as small itself
-		out.Layers = plan.Dense(c).Layers
+		out.Layers = search.Dense(c).Layers
 		stages, _, err := g.step(c)
 		for l, s := range stages {
 			out.Layers[l] = out.Layers[l].With(s)
@@ -48,7 +48,7 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 	if err != nil {
 		return cost.Table{}, err
 	}
-	out.Layers = plan.Dense(few.Config).Layers
+	out.Layers = search.Dense(few.Config).Layers
 	for l, s := range stages {
 		out.Layers[l] = out.Layers[l].With(s)
 	}
@@ -58,7 +58,7 @@ func Costs(c config.Config, g GPU) (cost.Table, error) {
 // step returns the seconds of every layer for one microbatch, and the share of the tokens
 // that routed blocks took; 1 if there are none.
 func (g GPU) step(c config.Config) ([]cost.Stage, float64, error) {
-	shape, precision := model.FromConfig(c), plan.Precision(c)
+	shape, precision := model.FromConfig(c), search.Precision(c)
 	clock := device.NewKnown()
 	dev := cpu.NewSparse(clock)
 	x := &model.Exec{

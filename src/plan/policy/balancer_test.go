@@ -1,0 +1,257 @@
+package policy
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/plan/search"
+	"dynmo/src/profile"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+	"dynmo/src/trace"
+)
+
+// asked is a balancer, and the layout that it is asked about.
+type asked struct {
+	t *testing.T
+	Balancer
+	now layout.Layout
+}
+
+func planner(t *testing.T, c config.Config, n sim.Network) *search.Planner {
+	t.Helper()
+	p, err := search.New(c, n, nil)
+	expect.OK(t, err)
+	return p
+}
+
+// newAsked returns the balancer of settings, on uniform cuts of 16 equal layers.
+func newAsked(t *testing.T, c config.Config, repack float64) *asked {
+	t.Helper()
+	if repack > 0 {
+		c.Repack.Kind, c.Repack.Tolerance = "sustain", repack
+	}
+	p := planner(t, c, plantest.Link)
+	b, err := New(p, Options{})
+	expect.OK(t, err)
+	now, err := p.FirstLayout(plantest.Chain(16, 0, 0))
+	expect.OK(t, err)
+	return &asked{t, b, now}
+}
+
+// after returns the answer after a step with some costs, and goes by it.
+func (a *asked) after(costs cost.Table, changed bool) Reason {
+	a.t.Helper()
+	m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: changed, Summary: trace.Summary{End: 1}}
+	next, why, err := a.Decide(m, a.now)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.now = next
+	return why
+}
+
+// heavy returns a chain whose first layer costs more than the others.
+func heavy(times float64) cost.Table {
+	t := plantest.Chain(16, 0, 0)
+	t.Layers[0].Forward *= times
+	return t
+}
+
+func every(steps string, kind string) config.Config {
+	c := plantest.Settings(schedule.Kind1F1B, 16, 4, 8)
+	c.Balance.Kind, c.Balance.Every = kind, steps
+	return c
+}
+
+// TestDecide: decisions are made when they are due, by all that the costs say,
+// and a decision to stay is told like any other.
+func TestDecide(t *testing.T) {
+	for _, kind := range []string{"partition", "diffusion"} {
+		a := newAsked(t, every("2", kind), 0)
+		first := a.now
+		if why := a.after(heavy(9), false); why.Decided || !a.now.Equal(first) {
+			t.Errorf("%s: %+v after the first of two steps", kind, why)
+		}
+		moved := a.after(heavy(9), false)
+		if !moved.Decided || a.now.Cuts.Equal(first.Cuts) || !(moved.Predicted > 0) || moved.Bottleneck < moved.Optimum {
+			t.Errorf("%s: %+v, want layers to move", kind, moved)
+		}
+		second := a.now
+		var stays [2]Reason
+		for i := range stays {
+			a.after(heavy(9), false)
+			stays[i] = a.after(heavy(9), false)
+			if !stays[i].Decided || !a.now.Equal(second) || (stays[i].Diffusion != nil) != (kind == "diffusion") {
+				t.Errorf("%s: %+v, want layers to stay, and how that was found", kind, stays[i])
+			}
+		}
+		if !reflect.DeepEqual(stays[0], stays[1]) {
+			t.Errorf("%s: %+v and %+v on the same costs", kind, stays[0], stays[1])
+		}
+		costs := heavy(9)
+		costs.Fixed = []float64{0, 0, 0, 5e-2}
+		a.after(costs, false)
+		if a.after(costs, false); a.now.Cuts[3] <= second.Cuts[3] {
+			t.Errorf("%s: %v before the last stage had fixed seconds, %v with them", kind, second.Cuts, a.now.Cuts)
+		}
+	}
+}
+
+// TestDecideNothing: where layers may not move and the schedule follows from
+// numbers, there is nothing to decide.
+func TestDecideNothing(t *testing.T) {
+	a := newAsked(t, every("1", "uniform"), 0)
+	first := a.now
+	for range 3 {
+		if why := a.after(heavy(9), false); !reflect.DeepEqual(why, Reason{}) || !a.now.Equal(first) {
+			t.Errorf("%+v, want no decision", why)
+		}
+	}
+}
+
+// TestDecideWithoutMemory: that no cuts fit is told once until the model changes.
+func TestDecideWithoutMemory(t *testing.T) {
+	c := every("1", "partition")
+	c.Balance.MemoryLimitBytes = 20_000
+	a := newAsked(t, c, 0)
+	first := a.now
+	full := heavy(9)
+	for l := range full.Layers {
+		full.Layers[l].Bytes.Parameters = 1 << 20
+	}
+	for i, want := range []bool{true, false, true, false} {
+		if why := a.after(full, i == 2); (why.Full != nil) != want || why.Decided || !a.now.Equal(first) {
+			t.Errorf("step %d: %+v, want %v that memory allows nothing", i, why, want)
+		}
+	}
+}
+
+// TestDecideOnNothing: layers that cost no measurable time, or of which one does
+// not, move without harm.
+func TestDecideOnNothing(t *testing.T) {
+	free := plantest.Chain(16, 0, 0)
+	for l := range free.Layers {
+		free.Layers[l].Forward, free.Layers[l].BackwardInput, free.Layers[l].BackwardWeight = 0, 0, 0
+	}
+	one := cost.Table{Clock: "wall", Layers: slices.Clone(free.Layers)}
+	one.Layers[5].Forward = 1e-3
+	for _, every := range []string{"1", "auto"} {
+		for _, kind := range []string{"partition", "diffusion"} {
+			for _, s := range []schedule.Kind{schedule.Kind1F1B, schedule.KindAuto} {
+				c := plantest.Settings(s, 16, 4, 8)
+				c.Balance.Kind, c.Balance.Every = kind, every
+				p := planner(t, c, sim.Network{})
+				b, err := New(p, Options{})
+				expect.OK(t, err)
+				now, err := p.FirstLayout(free)
+				expect.OK(t, err)
+				a := &asked{t, b, now}
+				for _, costs := range []cost.Table{free, one, free, one, one, one, one} {
+					why := a.after(costs, false)
+					if err := a.now.Check(16); err != nil || math.IsNaN(why.Bottleneck) || math.IsInf(balance.Gap(why.Bottleneck, why.Optimum), 0) {
+						t.Errorf("every %s, %s, %s: %+v, %v", every, kind, s, why, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestDecideAlike: what only some ranks know changes no answer.
+func TestDecideAlike(t *testing.T) {
+	c := plantest.Settings(schedule.KindAuto, 16, 4, 8)
+	c.Balance.Every = "auto"
+	a, b := newAsked(t, c, 0), newAsked(t, c, 0)
+	p := planner(t, c, plantest.Link)
+	for step := range 40 {
+		costs := plantest.Chain(16, 2, uint64(step/10))
+		ran, err := p.Simulate(cost.Phase{Table: costs}, a.now, step)
+		expect.OK(t, err)
+		m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: step%10 == 0, Summary: ran.Step.Summary}
+		next, why, err := a.Decide(m, a.now)
+		expect.OK(t, err)
+		m.Instructions = ran.Step.Spans
+		other, because, err := b.Decide(m, b.now)
+		if err != nil || !next.Equal(other) || !reflect.DeepEqual(why, because) {
+			t.Fatalf("step %d: %v, %+v and %v, %+v: %v", step, next, why, other, because, err)
+		}
+		a.now, b.now = next, other
+	}
+}
+
+// TestDecideRepacks: layers that have become cheap get along with fewer stages,
+// and go on being balanced there.
+func TestDecideRepacks(t *testing.T) {
+	a := newAsked(t, every("1", "partition"), 0.2)
+	a.after(plantest.Chain(16, 0, 0), false)
+	cheap := heavy(9)
+	for l := range cheap.Layers {
+		at := &cheap.Layers[l]
+		at.Forward, at.BackwardInput, at.BackwardWeight = at.Forward*1e-3, at.BackwardInput*1e-3, at.BackwardWeight*1e-3
+	}
+	a.after(cheap, true)
+	if a.now.Stages() != 1 || !a.now.Cuts.Equal(partition.Partition{0, 16}) || a.now.Mesh.Stages != 1 {
+		t.Errorf("%v on %d stages, want one", a.now.Cuts, a.now.Stages())
+	}
+	if why := a.after(cheap, false); !why.Decided || a.now.Stages() != 1 {
+		t.Errorf("%+v on %d stages, want to stay on one", why, a.now.Stages())
+	}
+}
+
+// TestDecideRepacksBelowTheBalanced: what may be given up is throughput of the balanced
+// model, not of the first cuts, and every packing counts from there.
+func TestDecideRepacksBelowTheBalanced(t *testing.T) {
+	a := newAsked(t, every("1", "partition"), 0.1)
+	for range 5 {
+		a.after(heavy(9), false)
+		if a.now.Stages() != 4 {
+			t.Fatalf("%d stages, though nothing has become cheaper", a.now.Stages())
+		}
+	}
+	cheaper := heavy(9)
+	for l := range cheaper.Layers {
+		cheaper.Layers[l] = cheaper.Layers[l].With(cheaper.Layers[l].Stage().Scale(0.7))
+	}
+	for range 5 {
+		a.after(cheaper, false)
+	}
+	if a.now.Stages() == 4 {
+		t.Error("4 stages, though all layers have become cheaper by 30 %")
+	}
+	p := planner(t, every("1", "partition"), plantest.Link)
+	balanced, err := p.BestCuts(heavy(9))
+	expect.OK(t, err)
+	fewer, err := p.Resize(a.now.Stages(), p.Microbatches)
+	expect.OK(t, err)
+	if now, most := fewer.Seconds(cheaper, a.now.Cuts), p.Seconds(heavy(9), balanced)/0.9; now > most {
+		t.Errorf("a step takes %v on %d stages, more than %v", now, a.now.Stages(), most)
+	}
+}
+
+// TestDecidePacks: the user names the step and the number of stages, whatever it costs.
+func TestDecidePacks(t *testing.T) {
+	p := planner(t, every("50", "partition"), plantest.Link)
+	b, err := New(p, Options{Pack: map[int]int{3: 2, 5: 1}})
+	expect.OK(t, err)
+	now, err := p.FirstLayout(plantest.Chain(16, 0, 0))
+	expect.OK(t, err)
+	var stages []int
+	for range 6 {
+		now, _, err = b.Decide(estimated(plantest.Chain(16, 0, 0), 0.001), now)
+		expect.OK(t, err)
+		stages = append(stages, now.Stages())
+	}
+	if !slices.Equal(stages, []int{4, 4, 2, 2, 1, 1}) {
+		t.Errorf("%v stages after each step", stages)
+	}
+}

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"math"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+	"dynmo/src/plan/search"
+)
+
+// firstFit returns the layout in which neighbouring stages are merged whose memory fits on
+// one rank, once the model's load is surely below the settings' share of the dense one's
+// (paper, algorithm 4). Layers stay in one piece; balancing comes after it.
+func (b *balancer) firstFit(present layout.Layout) (layout.Layout, *Packing, error) {
+	s, t := b.planner.Config.Repack, b.costs.Table
+	if !b.shrunk(s.Below) {
+		return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptLoad}, nil
+	}
+	merged := merges(b.planner.Bytes(t, present.Cuts, present.Schedule.Peaks()), b.planner.Config.Balance.MemoryLimitBytes, s.Stages)
+	for ; len(merged) > 0; merged = merged[:len(merged)-1] {
+		stages, cuts := present.Stages()-len(merged), without(present, merged)
+		try := func(microbatches int) (*candidate, error) { return b.merged(present, stages, cuts, microbatches), nil }
+		found, err := try(b.planner.Microbatches)
+		if err != nil || found == nil || found.planner == nil {
+			continue
+		}
+		limit := found.seconds / (1 - s.Tolerance)
+		c, err := b.regrouped(found, try, func(c *candidate) bool { return c.seconds <= limit })
+		if err != nil {
+			return present, nil, err
+		}
+		exact := c.Schedule.Microbatches == present.Schedule.Microbatches
+		why := &Packing{Kind: "first-fit", Exact: exact, Stages: stages, Throughput: b.memory.Reference.Seconds / c.seconds}
+		return b.placed(present, c.Layout), why, nil
+	}
+	return present, &Packing{Kind: "first-fit", Exact: true, Stages: present.Stages() - 1, Kept: KeptMemory}, nil
+}
+
+// merged returns the layout of some cuts on so many stages, in a map like the present one,
+// and of so many microbatches; nil if the schedule does not allow it, without a planner if
+// memory does not.
+func (b *balancer) merged(present layout.Layout, stages int, cuts partition.Partition, microbatches int) *candidate {
+	p, err := b.planner.Resize(stages, microbatches)
+	if err != nil {
+		return nil
+	}
+	if p = withMap(p, present.Map()); p == nil {
+		return nil
+	}
+	t := b.costsOf(p, b.costs.Table)
+	if !p.CutsFit(t, cuts) {
+		return &candidate{}
+	}
+	l := p.Layout(t, cuts)
+	return &candidate{l, p, p.LayoutSeconds(t, l)}
+}
+
+// withMap returns the planner of the same settings for a map of as many chunks on a stage;
+// nil if they allow none.
+func withMap(p *search.Planner, m partition.Map) *search.Planner {
+	for _, q := range []*search.Planner{p, p.Other} {
+		if q != nil && q.Map.Chunks == m.Chunks && q.Map.Vee == m.Vee {
+			return q
+		}
+	}
+	return nil
+}
+
+// shrunk reports whether the model's load is surely below a share of the dense one's.
+func (b *balancer) shrunk(share float64) bool {
+	problem := b.planner.Problem(b.costs.Table.Regroup(b.planner.Microbatches, b.microbatches))
+	dense := b.memory.Reference
+	error := math.Hypot(b.deviation(), dense.Error)
+	return total(problem.Seconds)*(1+certainty*error) < share*(1-WorthMoving)*dense.Load
+}
+
+// deviation returns the standard error of the model's load, relative to it.
+func (b *balancer) deviation() float64 {
+	if b.planner.By != balance.ByTime || b.costs.Sure() {
+		return 0
+	}
+	sum, squares := 0.0, 0.0
+	common := make([]float64, len(b.costs.Stage))
+	for l, layer := range b.costs.Layers {
+		x := layer.Seconds()
+		sum += x
+		common[b.costs.On[l]] += x
+		squares += x * b.costs.Layer[l] * x * b.costs.Layer[l]
+	}
+	for s, x := range common {
+		squares += x * b.costs.Stage[s] * x * b.costs.Stage[s]
+	}
+	return math.Sqrt(squares) / sum
+}
+
+// merges returns the stages that algorithm 4 of the paper empties, ascending: each gives all
+// that it holds to the next one if that has room for it, until so many stages are left.
+// bytes is by stage; limit is of each, 0 for none.
+//
+// Departs: a stage gives to its neighbour only, so that the chain stays contiguous; ends
+// with that, for it has nothing to give any more; and an empty one gives nothing.
+func merges(bytes []int64, limit int64, least int) (emptied []int) {
+	held := slices.Clone(bytes)
+	for src := range len(held) - 1 {
+		dst := src + 1
+		if len(held)-len(emptied) > least && (limit == 0 || held[src]+held[dst] <= limit) {
+			held[dst] += held[src]
+			emptied = append(emptied, src)
+		}
+	}
+	return emptied
+}
+
+// without returns the cuts of a layout with stages merged with the next ones, in each of
+// their chunks.
+func without(l layout.Layout, stages []int) partition.Partition {
+	m := l.Map()
+	gone := make(map[int]bool) // cuts
+	for _, stage := range stages {
+		for chunk := range m.Chunks {
+			gone[max(m.Place(stage, chunk), m.Place(stage+1, chunk))] = true
+		}
+	}
+	var cuts partition.Partition
+	for i, c := range l.Cuts {
+		if !gone[i] {
+			cuts = append(cuts, c)
+		}
+	}
+	return cuts
+}

@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"math"
+	"testing"
+
+	"dynmo/src/cost"
+	"dynmo/src/expect"
+	"dynmo/src/partition"
+	"dynmo/src/plan/plantest"
+	"dynmo/src/profile"
+	"dynmo/src/schedule"
+	"dynmo/src/trace"
+)
+
+// TestReferenceIsDense: what the model takes once it has changed says nothing of the dense
+// one, however few steps that was seen in.
+func TestReferenceIsDense(t *testing.T) {
+	dense := plantest.Chain(24, 0.2, 1)
+	a := onNodes(t, toPack(schedule.Kind1F1B, 24, 6, 12), dense, nil)
+	for i := range 70 {
+		costs := dense
+		if i >= 5 {
+			costs = scaled(dense, times(0.9))
+		}
+		m := profile.Measurement{Measurement: cost.Measurement{Table: costs}, Changed: i == 5, Summary: trace.Summary{End: 1}}
+		m.Estimate = measured(costs, 1+(i+95)%100, a.now.Owners(), uint64(i))
+		before := a.Balancer.(*balancer).Reference().Seconds
+		_, why, err := a.Decide(m, a.now)
+		expect.OK(t, err)
+		if i >= 5 && (before == 0 || why.Reference.Seconds != before) {
+			t.Fatalf("step %d: reference %v, %v before it", i, why.Reference.Seconds, before)
+		}
+	}
+}
+
+// TestReferenceOutlivesStages: what the dense model took is known to a balancer that goes
+// on on other stages, and packing goes by it.
+func TestReferenceOutlivesStages(t *testing.T) {
+	dense := plantest.Chain(16, 0, 0)
+	a := onNodes(t, toPack(schedule.Kind1F1B, 16, 4, 8), dense, nil)
+	a.after(dense, false)
+	known := a.Balancer.(*balancer).Reference()
+	if p := planner(t, toPack(schedule.Kind1F1B, 16, 4, 8), plantest.Link); known.Seconds != p.Seconds(dense, partition.Partition{0, 4, 8, 12, 16}) || known.Load != total(dense.Seconds()) {
+		t.Errorf("%+v of the dense model", known)
+	}
+	less := scaled(dense, times(0.3))
+	for _, knows := range []bool{false, true} {
+		b := onNodes(t, toPack(schedule.Kind1F1B, 16, 2, 8), dense, nil)
+		if knows {
+			expect.OK(t, b.Balancer.(*balancer).Refer(known))
+		}
+		b.after(less, false)
+		if want := map[bool]int{false: 2, true: 1}[knows]; b.now.Stages() != want {
+			t.Errorf("on %d stages where the dense model is known: %v, want %d", b.now.Stages(), knows, want)
+		}
+	}
+	for _, wrong := range []Reference{{Seconds: -1}, {Seconds: math.NaN()}, {Load: math.Inf(1)}, {Seen: 65}} {
+		if err := a.Balancer.(*balancer).Refer(wrong); err == nil {
+			t.Errorf("%+v is taken", wrong)
+		}
+	}
+}

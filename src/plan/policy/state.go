@@ -1,0 +1,151 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"dynmo/src/balance"
+	"dynmo/src/input"
+	"dynmo/src/layout"
+	"dynmo/src/plan/search"
+)
+
+// saved is what a checkpoint has of a balancer.
+type saved struct {
+	memory
+	Trigger  balance.Count `json:"trigger"`
+	Last     *memo         `json:"last,omitempty"`
+	Aside    *savedSought  `json:"aside,omitempty"`
+	Searched *savedSought  `json:"searched,omitempty"`
+}
+
+// savedSought is what a checkpoint has of a layout that was sought.
+type savedSought struct {
+	Step   int            `json:"step"`
+	Chunks int            `json:"chunks"`           // of its map on a stage
+	Layout *layout.Layout `json:"layout,omitempty"` // nil: no cuts fit
+}
+
+// Save returns what the balancer knows of the steps so far, the same on every rank.
+func (b *balancer) Save() ([]byte, error) {
+	s := saved{memory: b.memory, Trigger: b.trigger.Count, Aside: b.aside.save(), Searched: b.searched.save()}
+	if b.last.Best != 0 || b.last.Stay != nil {
+		s.Last = &b.last
+	}
+	return json.Marshal(s)
+}
+
+// save returns what a checkpoint has of a layout, nil if it has not been sought.
+func (a sought) save() *savedSought {
+	if a.step == 0 {
+		return nil
+	}
+	s := &savedSought{Step: a.step, Chunks: a.of.Chunks}
+	if a.Cuts != nil {
+		s.Layout = &a.Layout
+	}
+	return s
+}
+
+// Restore makes the balancer go on from what Save returned before a step in the present
+// layout. With an error it is as it was.
+func (b *balancer) Restore(text []byte, present layout.Layout) error {
+	var s saved
+	if err := input.CheckKeys(text, s); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	p, err := b.planner.Match(present)
+	if err != nil {
+		return err
+	}
+	if err := s.check(p); err != nil {
+		return err
+	}
+	found, err := restored(p, "aside", s.Aside)
+	if err != nil {
+		return err
+	}
+	searched, err := restored(p, "searched", s.Searched)
+	if err != nil {
+		return err
+	}
+	b.memory, b.trigger.Count, b.aside, b.searched, b.last = s.memory, s.Trigger, found, searched, memo{}
+	if s.Last != nil {
+		b.last = *s.Last
+	}
+	return nil
+}
+
+// mostSteps and mostSeconds bound the numbers of a checkpoint: a file that says more is
+// damaged.
+const mostSteps, mostSeconds = 1 << 40, 1e12
+
+// check returns an error unless this is what a balancer may know in a layout of the
+// planner.
+func (s saved) check(p *search.Planner) error {
+	t := s.Probation
+	if err := s.Reference.check(); err != nil {
+		return err
+	}
+	for field, n := range map[string]int{"steps": s.Steps, "looks": s.Looks, "early": s.Early, "later": s.Looks - s.Early, "wait": s.Wait, "trigger.steps": s.Trigger.Steps, "probation.rest": t.Rest} {
+		if n < 0 || n > mostSteps {
+			return fmt.Errorf("%s: %d, want 0 to %d", field, n, mostSteps)
+		}
+	}
+	seconds := map[string][]float64{
+		"price": {s.Price}, "bound": {s.Bound}, "trigger": {s.Trigger.Excess, s.Trigger.Cost}, "probation.steps": t.Steps,
+	}
+	if s.Last != nil {
+		seconds["last"] = []float64{s.Last.Present, s.Last.Best}
+	}
+	if b := t.Before; b != nil {
+		seconds["probation.before"] = append([]float64{b.Expected}, b.Steps...)
+		if n := len(b.Steps); n < tried || n > kept || !(b.Expected > 0) {
+			return fmt.Errorf("probation.before: %d steps of %v seconds, want %d to %d of more than 0", n, b.Expected, tried, kept)
+		}
+		if err := p.Accepts(b.Layout); err != nil {
+			return fmt.Errorf("probation.before: %w", err)
+		}
+	}
+	for stage, x := range t.Slow {
+		if !(x >= 1 && x <= mostSeconds) {
+			return fmt.Errorf("probation.slow: stage %d: %v, want 1 to %g", stage, x, float64(mostSeconds))
+		}
+	}
+	for field, list := range seconds {
+		for _, x := range list {
+			if !(x >= 0 && x <= mostSeconds) {
+				return fmt.Errorf("%s: %v, want seconds from 0 to %g", field, x, float64(mostSeconds))
+			}
+		}
+	}
+	if len(t.Steps) > kept {
+		return fmt.Errorf("probation.steps: %d, want at most %d", len(t.Steps), kept)
+	}
+	return nil
+}
+
+// restored returns a layout that was sought, as a checkpoint has it.
+func restored(p *search.Planner, field string, s *savedSought) (sought, error) {
+	if s == nil {
+		return sought{}, nil
+	}
+	if s.Step < 1 || s.Step > mostSteps {
+		return sought{}, fmt.Errorf("%s.step: %d, want 1 to %d", field, s.Step, mostSteps)
+	}
+	if s.Layout != nil {
+		if err := p.Accepts(*s.Layout); err != nil {
+			return sought{}, fmt.Errorf("%s: %w", field, err)
+		}
+		return sought{*s.Layout, s.Layout.Map(), s.Step}, nil
+	}
+	for _, q := range []*search.Planner{p, p.Other} {
+		if q != nil && q.Map.Chunks == s.Chunks {
+			return sought{of: q.Map, step: s.Step}, nil
+		}
+	}
+	return sought{}, fmt.Errorf("%s: %d chunks on a stage, want %d", field, s.Chunks, p.Map.Chunks)
+}

@@ -1,0 +1,101 @@
+package search
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/profile"
+	"dynmo/src/sim"
+	"dynmo/src/trace"
+)
+
+// Analysis is what a step's measurement says of its layout.
+type Analysis struct {
+	Bottleneck float64        // seconds per microbatch of the most loaded stage
+	Optimum    float64        // the smallest possible bottleneck of one chunk on each stage, whatever the memory
+	Headroom   float64        // how many times faster other cuts could be at most (see balance.Headroom)
+	Predicted  float64        // makespan that simulating the schedule on the costs gives
+	Idle       trace.Idle     // why stages waited
+	Bytes      []int64        // by stage: what layers and buffers account for
+	Took       [][]cost.Stage // by virtual stage and microbatch, from the instructions
+}
+
+// Analyze returns what a measurement says of the layout it was made in: by time,
+// whatever the balancer goes by, and beside the best of one chunk on each stage.
+// It is a pure function; m.Dispatch and m.Instructions must be known.
+func (p *Planner) Analyze(m profile.Measurement, l layout.Layout) (Analysis, error) {
+	p, t := p.useRanks(l.Ranks).selectMap(l.Map()), m.Table
+	costs := p.placed(t, l.Cuts)
+	loads := l.Loads(costs)
+	a := Analysis{
+		Bottleneck: slices.Max(loads), Bytes: p.Bytes(t, l.Cuts, l.Schedule.Peaks()),
+		Predicted: p.makespan(t, l.Cuts, l.Schedule), Took: perMicrobatch(l.Schedule, m.Instructions, costs),
+	}
+	line := p.line(t)
+	optimum, err := balance.Partition(line)
+	if err != nil {
+		return a, fmt.Errorf("balance: %w", err)
+	}
+	a.Optimum = min(optimum.Bottleneck, a.Bottleneck)
+	a.Headroom, err = balance.Headroom(line, balance.Result{StageSeconds: loads, Bottleneck: a.Bottleneck}, l.Schedule.Microbatches)
+	if err != nil {
+		return a, fmt.Errorf("balance: %w", err)
+	}
+	a.Idle = p.idle(l.Schedule, m.Instructions, a.Took, t.Dispatch, p.caps(t, l.Cuts), m.Summary.Makespan())
+	return a, nil
+}
+
+// Plan is a step that has been simulated: its layout, and what that is predicted
+// to take.
+type Plan struct {
+	layout.Layout
+	Analysis
+	Costs      []cost.Stage // by virtual stage, for one microbatch, on its rank
+	InFlight   []int        // by virtual stage: most microbatches between F and W
+	Caps       []int        // by stage: how many memory and settings allow; nil: any number
+	Messages   []int64      // by virtual stage: bytes that it sends on for a microbatch
+	Step       sim.Result   // of the slowest replica
+	Seconds    float64      // of the whole step, with the gradient sum over replicas
+	Exposed    float64      // of it: gradient sum that no work hides
+	LowerBound float64      // no schedule of these cuts takes less, under Caps
+}
+
+// Simulate returns the plan of a layout for step number of a phase. The bottlenecks
+// are those of its mean microbatch; the lower bound holds for its microbatches as
+// they are.
+func (p *Planner) Simulate(costs cost.Phase, l layout.Layout, number int) (Plan, error) {
+	p = p.useRanks(l.Ranks).selectMap(l.Map())
+	t := costs.Mean()
+	a := Plan{
+		Layout: l, Costs: p.placed(t, l.Cuts), Messages: Messages(t, l.Cuts), InFlight: l.Schedule.InFlight(), Caps: p.caps(t, l.Cuts),
+	}
+	for stage := range a.Caps {
+		a.Caps[stage] = max(a.Caps[stage], a.InFlight[stage]) // the base may hold more than lists are let
+	}
+	step := sim.Step{
+		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
+		Bytes: a.Messages, Network: p.Network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: number, Spans: true,
+	}
+	all := sim.Replicas(step, l.Cuts, costs.Layers)
+	a.Seconds, a.Exposed = all.Seconds, all.Exposed()
+	a.Step = slices.MaxFunc(all.Replicas, func(x, y sim.Result) int { return cmp.Compare(x.Makespan(), y.Makespan()) })
+	var err error
+	m := profile.Measurement{Measurement: cost.Measurement{Table: t}, Summary: a.Step.Summary, Instructions: a.Step.Spans}
+	if a.Analysis, err = p.Analyze(m, l); err != nil {
+		return Plan{}, err
+	}
+	for step.Replica = range all.Replicas {
+		a.LowerBound = max(a.LowerBound, step.LowerBound(a.Caps))
+	}
+	return a, nil
+}
+
+// At returns the layout of some cuts with the schedule that suits the costs,
+// simulated.
+func (p *Planner) SimulateCuts(costs cost.Phase, cuts []int) (Plan, error) {
+	return p.Simulate(costs, p.Layout(costs.Mean(), cuts), costs.Step)
+}

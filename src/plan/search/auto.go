@@ -1,0 +1,152 @@
+package search
+
+import (
+	"math"
+
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+)
+
+const (
+	// optimal is how many times the lower bound a step may take and is not tried to
+	// be made shorter.
+	optimal = 1 + 1e-4
+	// listed is how many instructions of one chunk the lists of all rules have together.
+	listed = 1 << 15
+	// searched bounds the orders of n instructions that are searched for a better one
+	// to searched/n√n: the longer a step, the longer an order takes to try and the less
+	// it changes. mostOrders is enough for small steps.
+	searched, mostOrders = 1e7, 1000
+	// fewest is how many rules and orders are tried at least.
+	fewest = 4
+)
+
+// rules are the rules of lists that Auto tries, the first ones on the largest steps.
+// Without a cap on microbatches in flight the first is the best nearly always. The
+// others were picked one by one from all combinations of a few values: each is the one
+// that brought the best of those before it, by the mean square of what it is worse than
+// the best of all combinations, nearest to these. That was done over steps of equal to
+// ragged stages, with messages and without, under caps from half as many microbatches in
+// flight as stages to twice.
+var rules = []schedule.Rule{
+	{},
+	{Theta: 0.5, ForwardFirst: true, Patience: 0.5, Turns: true, Calm: true, Drain: true},
+	{Theta: 0.75, ForwardFirst: true, Calm: true, Drain: true},
+	{Theta: 0.25, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 1, Calm: true, Drain: true},
+	{Theta: 0.25, Patience: 2, Turns: true, Drain: true},
+	{Theta: 0.75, Patience: 0.5, Turns: true, Calm: true, Drain: true},
+	{Theta: 0.5, ForwardFirst: true, Calm: true, Drain: true},
+	{Theta: 0.5, ForwardFirst: true, Patience: 1, Turns: true, Drain: true},
+	{Patience: 0.5, Calm: true},
+	{Theta: 0.5, Drain: true},
+	{Theta: 0.75, Calm: true, Drain: true},
+	{Theta: 1, Patience: 0.5, Turns: true, Drain: true},
+}
+
+// chunkRules are the rules where a stage has several chunks, picked likewise in a V.
+var chunkRules = []schedule.Rule{
+	{},
+	{Theta: 0.5, ForwardFirst: true, Drain: true},
+	{Theta: 0.75, Patience: 0.5, Turns: true},
+	{Theta: 0.5, ForwardFirst: true},
+	{Theta: 0.25, ForwardFirst: true, Patience: 0.5, Turns: true, Drain: true},
+	{Theta: 0.75, ForwardFirst: true, Patience: 0.5},
+	{Theta: 1, ForwardFirst: true, Drain: true},
+	{Theta: 0.25, Patience: 0.5},
+	{Theta: 1, Patience: 2, Drain: true},
+	{Theta: 0.5, Patience: 2, Turns: true, Drain: true},
+	{Theta: 0.25, ForwardFirst: true, Calm: true},
+	{Theta: 0.25, Drain: true},
+	{Patience: 2},
+}
+
+// fixed returns the schedules that follow from numbers alone among which Auto
+// chooses: those of the map that keep to the cap on microbatches in flight.
+func fixed(o schedule.ListOptions) []schedule.Schedule {
+	kinds := []schedule.Kind{schedule.KindGPipe, schedule.Kind1F1B, schedule.KindZBH1, schedule.KindZBH2}
+	if o.Map.Chunks == 2 && o.Map.Vee {
+		kinds = []schedule.Kind{schedule.KindZBV}
+	} else if o.Map.Chunks > 1 {
+		kinds = nil
+	}
+	var out []schedule.Schedule
+	for _, kind := range kinds {
+		s, err := schedule.New(kind, o.Map.Stages, o.Map.Chunks, o.Microbatches)
+		if err != nil {
+			panic("plan: " + err.Error()) // these kinds exist for all numbers
+		}
+		if fits(s, o.InFlight) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// fits reports whether a schedule keeps to a cap by stage; nil is none.
+func fits(s schedule.Schedule, inFlight []int) bool {
+	for stage, most := range inFlight {
+		if s.Cap(stage) > most {
+			return false
+		}
+	}
+	return true
+}
+
+// Auto returns the fastest schedule that it finds, of equals the one that it
+// tries first, and its makespan in seconds, as evaluate finds it. It takes no
+// notice of the rule in o. It tries those that follow from numbers alone, gpipe,
+// 1f1b, zb-h1 and zb-h2, or zb-v on a V, where they keep to the cap; then, unless
+// one takes no more than the lower bound, the fastest list; then what Search makes
+// of the fastest. No kind is safe alone: a zero-bubble order may be worse than
+// 1F1B once stages differ, and a list is greedy.
+func Auto(o schedule.ListOptions, evaluate func(schedule.Schedule) float64) (schedule.Schedule, float64) {
+	if o.Map.Stages == 0 {
+		o.Map = partition.Line(len(o.Costs))
+	}
+	var best schedule.Schedule
+	least := math.Inf(1)
+	try := func(s schedule.Schedule) {
+		if seconds := evaluate(s); best.Lists == nil || seconds < least {
+			best, least = s, seconds
+		}
+	}
+	for _, s := range fixed(o) {
+		try(s)
+	}
+	enough := optimal * max(o.Least(), sim.LowerBound(o.Map, o.Costs, o.Microbatches, o.InFlight))
+	if least <= enough {
+		return best, least
+	}
+	try(fastest(o, enough))
+	if least > enough {
+		n := float64(3 * len(o.Costs) * o.Microbatches)
+		orders := int(searched / (n * math.Sqrt(n)))
+		if s, _ := schedule.Search(o, best, min(mostOrders, max(fewest, orders)), enough); s.Kind == schedule.KindList {
+			try(s)
+		}
+	}
+	return best, least
+}
+
+// fastest returns the list that takes the fewest seconds if no message waits for
+// another: the first of the rules'.
+func fastest(o schedule.ListOptions, enough float64) schedule.Schedule {
+	l := schedule.NewLister(o)
+	best, least := schedule.Rule{}, math.Inf(1)
+	list := rules
+	if o.Map.Chunks > 1 {
+		list = chunkRules
+	}
+	for _, rule := range list[:min(len(list), max(fewest, listed/(3*o.Map.Stages*o.Microbatches)))] {
+		if seconds := l.Run(rule); seconds < least {
+			best, least = rule, seconds
+		}
+		if least <= enough {
+			break
+		}
+	}
+	l.Run(best)
+	return l.Schedule()
+}

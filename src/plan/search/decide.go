@@ -1,0 +1,121 @@
+package search
+
+import (
+	"errors"
+	"fmt"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+)
+
+// First returns the layout before the first step: the static balancer's cuts, or
+// the uniform ones, where memory allows, for balancers that measure first. dense
+// is the chain before training; its seconds are not looked at.
+func (p *Planner) FirstLayout(dense cost.Table) (layout.Layout, error) {
+	cuts, err := p.firstCuts(dense)
+	return p.layout(cuts, p.base), err
+}
+
+func (p *Planner) firstCuts(dense cost.Table) (partition.Partition, error) {
+	problem := p.problem(dense, balance.ByParam)
+	b := p.Config.Balance
+	var r balance.Result
+	var err error
+	switch b.Kind {
+	case "uniform":
+		r, err = balance.Uniform(problem)
+	case "param":
+		r, err = balance.Param(problem)
+	case "regex":
+		r, err = balance.Regex(problem, b.Regex)
+	case "layout":
+		r.Cuts, err = p.notation()
+		if err == nil {
+			r, err = problem.Evaluate(r.Cuts)
+		}
+	default:
+		if r, err = balance.Uniform(problem); err != nil {
+			r, err = balance.Partition(problem)
+		}
+		if err == nil && p.missing(dense, r.Cuts) > 0 { // chunks, whose memory the problem does not know
+			r.Cuts = p.climb(dense, r.Cuts, func(cost.Table, partition.Partition) float64 { return 0 })
+		}
+	}
+	if err == nil {
+		err = p.memoryError(dense, r.Cuts)
+	}
+	if _, ok := errors.AsType[*balance.MemoryError](err); ok {
+		err = fmt.Errorf("balance.memory_limit_bytes = %d: %w", p.limit, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("balance: %w", err)
+	}
+	return r.Cuts, nil
+}
+
+// notation reads the cuts of balance.layout.
+func (p *Planner) notation() (partition.Partition, error) {
+	m := p.Config.Model
+	cuts, err := partition.ParseLayout(p.Config.Balance.Layout, m.Blocks, p.Config.PerBlock(), m.HeadShards)
+	if err != nil {
+		return nil, fmt.Errorf("balance.layout: %w", err)
+	}
+	if n := p.Map.Virtual(); cuts.Stages() != n {
+		return nil, fmt.Errorf("balance.layout: %d stages, want %d", cuts.Stages(), n)
+	}
+	return cuts, nil
+}
+
+// next returns the cuts that the balancer "partition" takes after the present ones:
+// exact, near them, and by time improved on the simulated step. By time, cuts that
+// predict no faster step are not taken. lasting is how many steps new cuts are expected
+// to last. The error is a *balance.MemoryError if no cuts fit.
+func (p *Planner) NextCuts(t cost.Table, present partition.Partition, lasting int) (partition.Partition, error) {
+	var r balance.Result
+	var err error
+	switch {
+	case p.Map.Chunks == 1:
+		r, err = balance.FewestMoves(p.problem(t, p.By), present, float64(lasting*p.Microbatches), p.Network.Bandwidth())
+		if err == nil && p.By == balance.ByTime {
+			r.Cuts, err = p.improved(t, r.Cuts)
+		}
+	case p.By == balance.ByTime:
+		r.Cuts, err = p.BestCuts(t)
+	default:
+		if r, err = balance.Partition(p.problem(t, p.By)); err == nil {
+			err = p.memoryError(t, r.Cuts)
+		}
+	}
+	if _, full := errors.AsType[*balance.MemoryError](err); full && p.Map.Chunks > 1 && p.missing(t, present) == 0 {
+		return present, nil // the search does not find all cuts that fit
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.FasterCuts(t, present, r.Cuts), nil
+}
+
+// improved returns cuts improved on the simulated step; where replicas sum gradients,
+// those of a wider search if they are worth it.
+func (p *Planner) improved(t cost.Table, cuts partition.Partition) (partition.Partition, error) {
+	near, seconds := p.Improve(t, cuts)
+	if p.Mesh.Replicas <= 1 {
+		return near, nil
+	}
+	other, err := p.BestCuts(t)
+	if err == nil && p.Seconds(t, other) < seconds*(1-worth) {
+		return other, nil
+	}
+	return near, err
+}
+
+// faster returns next if it predicts a faster step than the present cuts, if layers
+// are not balanced by time, or if next lacks less memory; else the present cuts.
+func (p *Planner) FasterCuts(t cost.Table, present, next partition.Partition) partition.Partition {
+	if p.By != balance.ByTime || p.missing(t, next) < p.missing(t, present) || p.Seconds(t, next) < p.Seconds(t, present) {
+		return next
+	}
+	return present
+}

@@ -1,0 +1,124 @@
+package search
+
+import (
+	"fmt"
+	"math"
+
+	"dynmo/src/balance"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// folds reports whether settings leave it to costs if a stage holds one chunk of the
+// chain or two in a V: where the schedule follows from costs, and layers may move
+// anywhere, for a V has other layers on nearly every stage. Diffusion knows one chunk.
+func folds(c config.Config) bool {
+	kind := schedule.Kind(c.Schedule.Kind)
+	return (kind == schedule.KindAuto || kind == schedule.KindList) &&
+		c.Balance.Kind == "partition" && balance.By(c.Balance.By) == balance.ByTime &&
+		c.Parallel.Stages > 1 && c.Layers() >= 2*c.Parallel.Stages
+}
+
+// of returns the planner of the same settings for a map: itself, or the other one.
+func (p *Planner) selectMap(m partition.Map) *Planner {
+	if p.Other != nil && p.Other.Map == m {
+		return p.Other
+	}
+	return p
+}
+
+// Of returns the planner of the same settings for a layout.
+func (p *Planner) Match(l layout.Layout) (*Planner, error) {
+	q, err := p.Resize(l.Stages(), l.Schedule.Microbatches)
+	if err != nil {
+		return nil, err
+	}
+	return q.useRanks(l.Ranks).selectMap(l.Map()), nil
+}
+
+// Accepts returns an error unless a layout is one of this planner or of the other.
+func (p *Planner) Accepts(l layout.Layout) error {
+	if err := l.Check(p.Config.Layers()); err != nil {
+		return err
+	}
+	q := p.selectMap(l.Map())
+	if l.Mesh != q.Mesh || l.Map() != q.Map || l.Schedule.Microbatches != q.Microbatches {
+		return fmt.Errorf("%d stages of %d chunks, %d replicas and %d microbatches, want %d of %d, %d and %d", l.Stages(), l.Map().Chunks,
+			l.Mesh.Replicas, l.Schedule.Microbatches, q.Mesh.Stages, q.Map.Chunks, q.Mesh.Replicas, q.Microbatches)
+	}
+	if want := q.layout(nil, q.base); !l.SameRanks(want) {
+		return fmt.Errorf("ranks %v, want %v", l.Ranks, want.Ranks)
+	}
+	return nil
+}
+
+// apart returns by virtual stage how many microbatches may be in flight in a V under
+// caps by stage where memory is short: it is held for as many as each chunk ever has,
+// which together may be more than are in flight at a time. A stage's are shared out
+// as 1F1B's over as many stages would be, for what comes later on the way forward waits
+// less for its gradient.
+func (p *Planner) apart(caps []int) []int {
+	n := p.Map.Virtual()
+	list := make([]int, n)
+	for stage, limit := range caps {
+		first, second := p.Map.Place(stage, 0), p.Map.Place(stage, 1)
+		share := float64(n-second) / float64(n-first+n-second)
+		list[second] = min(max(1, int(math.Round(share*float64(limit)))), p.Microbatches)
+		list[first] = min(limit-list[second], p.Microbatches)
+		list[second] = min(limit-list[first], p.Microbatches)
+	}
+	return list
+}
+
+// Best returns the layout with the shortest predicted step that the searches find, of
+// one chunk on each stage or of two where settings allow both.
+func (p *Planner) BestLayout(t cost.Table) (layout.Layout, error) {
+	cuts, err := p.BestCuts(t)
+	if err == nil {
+		return p.beside(t, p.Layout(t, cuts)), nil
+	}
+	if q := p.Other; q != nil {
+		if cuts, otherErr := q.BestCuts(t); otherErr == nil {
+			return q.Layout(t, cuts), nil
+		}
+	}
+	return layout.Layout{}, err
+}
+
+// beside returns the best layout of the other map if a step takes less in it than in
+// a layout of this one, else that layout.
+func (p *Planner) beside(t cost.Table, l layout.Layout) layout.Layout {
+	if p.Other == nil {
+		return l
+	}
+	cuts, err := p.Other.BestCuts(t)
+	if err != nil {
+		return l
+	}
+	return p.FasterLayout(t, l, p.Other.Layout(t, cuts))
+}
+
+// shorter returns the second of two layouts if a step surely takes less in it than in
+// the first, else the first.
+func (p *Planner) FasterLayout(t cost.Table, first, second layout.Layout) layout.Layout {
+	if p.seconds(t, second.Cuts, second.Schedule) < p.seconds(t, first.Cuts, first.Schedule)*(1-worth) {
+		return second
+	}
+	return first
+}
+
+// Balanced returns the layout that balances what the settings balance: by time the best
+// one, else that of the exact partition.
+func (p *Planner) BalancedLayout(t cost.Table) (layout.Layout, error) {
+	if p.By == balance.ByTime {
+		return p.BestLayout(t)
+	}
+	r, err := balance.Partition(p.Problem(t))
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	return p.Layout(t, r.Cuts), p.memoryError(t, r.Cuts)
+}

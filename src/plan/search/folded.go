@@ -1,0 +1,113 @@
+package search
+
+import (
+	"dynmo/src/partition"
+)
+
+// folding cuts a chain over stages in a V of two chunks: stage s holds the s-th piece
+// from the start of the chain and the s-th from its end.
+type folding struct {
+	sums []float64 // by layer: seconds of those before it
+	slow []float64 // by stage: factor on seconds
+	// By stage s and layer i: the most layers from the end of the chain that the
+	// stages before s can hold if they hold i from its start; -1: they cannot.
+	back [][]int
+	from [][]int // the layer at which stage s-1 began then
+}
+
+// bisections is how often folded halves the range of the load of the most loaded
+// stage: to a ten thousandth.
+const bisections = 14
+
+// folded returns cuts in a V of two chunks on each stage under which the load of the
+// most loaded stage is within a ten thousandth of the least possible. seconds is by
+// layer, of which there are at least two for each stage; slow is by stage.
+func folded(seconds, slow []float64) partition.Partition {
+	f := folding{sums: make([]float64, len(seconds)+1), slow: slow}
+	for l, t := range seconds {
+		f.sums[l+1] = f.sums[l] + t
+	}
+	for range len(slow) + 1 {
+		f.back, f.from = append(f.back, make([]int, len(f.sums))), append(f.from, make([]int, len(f.sums)))
+	}
+	most := 0.0
+	for _, x := range slow {
+		most = max(most, x)
+	}
+	low, high := 0.0, most*f.sums[len(seconds)] // any cuts will do for it
+	for range bisections {
+		if middle := (low + high) / 2; f.within(middle) < 0 {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return f.cuts(f.within(high))
+}
+
+// within finds out whether no stage need have more load than a limit, and returns
+// where the last stage then begins, -1 if one must.
+func (f *folding) within(limit float64) int {
+	stages, layers := len(f.slow), len(f.sums)-1
+	for s := range f.back {
+		for i := range f.back[s] {
+			f.back[s][i] = -1
+		}
+	}
+	f.back[0][0] = 0
+	for s := range stages - 1 {
+		left := 2 * (stages - 1 - s) // layers that the stages behind need at least
+		for i, held := range f.back[s] {
+			if held < 0 {
+				continue
+			}
+			room := limit / f.slow[s]
+			most := layers
+			for next := i + 1; f.sums[next]-f.sums[i] <= room; next++ {
+				most = min(most, layers-next-left)
+				for most > s && f.ends(min(held, most-1), most) > room-(f.sums[next]-f.sums[i]) {
+					most--
+				}
+				if most <= s {
+					break
+				}
+				if most > f.back[s+1][next] {
+					f.back[s+1][next], f.from[s+1][next] = most, i
+				}
+			}
+		}
+	}
+	for i, held := range f.back[stages-1] {
+		if held >= 0 && (f.sums[layers-held]-f.sums[i])*f.slow[stages-1] <= limit {
+			return i
+		}
+	}
+	return -1
+}
+
+// ends returns the seconds of the layers from the end of the chain that are behind
+// the first few, up to so many.
+func (f *folding) ends(first, upTo int) float64 {
+	layers := len(f.sums) - 1
+	return f.sums[layers-first] - f.sums[layers-upTo]
+}
+
+// cuts returns those of the last call of within, which returned the layer at which
+// the last stage begins. That stage's chunks are about equal.
+func (f *folding) cuts(begin int) partition.Partition {
+	stages, layers := len(f.slow), len(f.sums)-1
+	cuts := make(partition.Partition, 2*stages+1)
+	held := layers
+	for s, i := stages-1, begin; s >= 0; s-- {
+		held = min(f.back[s][i], held-1) // every stage leaves one for each behind it
+		cuts[s], cuts[2*stages-s] = i, layers-held
+		i = f.from[s][i]
+	}
+	lo, hi := cuts[stages-1], cuts[stages+1]
+	middle := lo + 1
+	for middle+1 < hi && f.sums[middle]-f.sums[lo] < f.sums[hi]-f.sums[middle] {
+		middle++
+	}
+	cuts[stages] = middle
+	return cuts
+}

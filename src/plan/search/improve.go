@@ -1,0 +1,180 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+const (
+	// reach is how many layers a cut is tried to move by at a time.
+	reach = 2
+	// worth is the share of a step that a move of cuts must gain: less is noise, after
+	// which layers would move without end.
+	worth = 1e-3
+	// tries bounds the steps that Improve simulates, and simulated their instructions,
+	// so that a decision stays short on a thousand stages.
+	tries, simulated = 500, 1 << 20
+)
+
+// Cuts returns the cuts with the shortest predicted step that the search finds: the
+// exact partition, then Improve. The search begins at the static balancers' cuts too
+// where a stage holds several chunks, which the exact partition takes for stages of
+// their own, and where replicas sum gradients: the exact cuts fill some stages to the
+// brim, whose sum is long then. In a V it also begins at those under which the stages'
+// loads are the least. Of these starts the two with the shortest steps are improved,
+// of several chunks in a fixed order three, and the best end is taken.
+func (p *Planner) BestCuts(t cost.Table) (partition.Partition, error) {
+	problem := p.problem(t, balance.ByTime)
+	exact, err := balance.Partition(problem)
+	if err != nil {
+		return nil, err
+	}
+	starts := []partition.Partition{exact.Cuts}
+	if p.Map.Chunks > 1 || p.Mesh.Replicas > 1 {
+		if r, err := balance.Uniform(problem); err == nil {
+			starts = append(starts, r.Cuts)
+		}
+		if r, err := balance.Param(p.problem(t, balance.ByParam)); err == nil {
+			starts = append(starts, r.Cuts)
+		}
+	}
+	if p.Map.Vee && p.Map.Chunks == 2 && p.Map.Stages > 1 {
+		slow := slices.Repeat([]float64{1}, p.Map.Stages)
+		copy(slow, problem.Slow) // virtual stages begin with one of each stage
+		starts = append(starts, folded(problem.Seconds, slow))
+	}
+	var best found
+	improved := 2
+	if p.Map.Chunks > 1 && !p.Adapts() {
+		improved = 3
+	}
+	for i, cuts := range p.promising(t, starts, improved) {
+		var end found
+		end.cuts, end.seconds = p.Improve(t, cuts)
+		end.lacks = p.missing(t, end.cuts)
+		if i == 0 || end.compare(best) < 0 {
+			best = end
+		}
+	}
+	return best.cuts, p.memoryError(t, best.cuts)
+}
+
+// promising returns the n of several cuts with the shortest steps, the shortest first, or
+// all if there are no more.
+func (p *Planner) promising(t cost.Table, starts []partition.Partition, n int) []partition.Partition {
+	if len(starts) <= n {
+		return starts
+	}
+	list := make([]found, len(starts))
+	for i, cuts := range starts {
+		list[i] = found{cuts, p.missing(t, cuts), p.Seconds(t, cuts)}
+	}
+	slices.SortStableFunc(list, found.compare)
+	starts = starts[:n]
+	for i := range starts {
+		starts[i] = list[i].cuts
+	}
+	return starts
+}
+
+// found is cuts that a search begins or ends at.
+type found struct {
+	cuts    partition.Partition
+	lacks   int64   // bytes
+	seconds float64 // of a step
+}
+
+func (s found) compare(other found) int {
+	return cmp.Or(cmp.Compare(s.lacks, other.lacks), cmp.Compare(s.seconds, other.seconds))
+}
+
+// Improve moves single cuts by one or two layers as long as that shortens the
+// simulated step, and returns the cuts and their predicted seconds. The exact
+// partition is the best for the slowest stage; what a schedule makes of the
+// others' loads only a simulation tells. Where memory is exceeded it is mended
+// first. For list and auto one search goes by a list schedule and one by the base; where
+// microbatches cost differently one more goes by their mean. What they found is taken if
+// the whole choice of schedules, and the microbatches as they are, agree.
+func (p *Planner) Improve(t cost.Table, cuts partition.Partition) (partition.Partition, float64) {
+	searches := []func(cost.Table, partition.Partition) float64{p.Estimate}
+	if p.Adapts() {
+		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
+			return p.seconds(t, cuts, p.base)
+		})
+	}
+	if t.Scale != nil {
+		searches = append(searches, func(t cost.Table, cuts partition.Partition) float64 {
+			t.Scale = nil
+			return p.Estimate(t, cuts)
+		})
+	}
+	best, seconds, over := cuts, p.Seconds(t, cuts), p.missing(t, cuts)
+	for _, estimate := range searches {
+		found := p.climb(t, cuts, estimate)
+		if found.Equal(best) {
+			continue
+		}
+		took, lack := p.Seconds(t, found), p.missing(t, found)
+		if lack < over || lack == over && took < seconds {
+			best, seconds, over = found, took, lack
+		}
+	}
+	return best, seconds
+}
+
+// climb is one search of Improve, which goes by estimate.
+func (p *Planner) climb(t cost.Table, cuts partition.Partition, estimate func(cost.Table, partition.Partition) float64) partition.Partition {
+	best := slices.Clone(cuts)
+	over := p.missing(t, best)
+	seconds := estimate(t, best)
+	left := min(tries, max(1, simulated/(3*p.Map.Virtual()*p.Microbatches)))
+	for moved := true; moved && left > 0; {
+		moved = false
+		for c := 1; c < best.Stages(); c++ {
+			for _, by := range []int{-1, 1, -reach, reach} {
+				next := shift(best, c, by)
+				if next == nil || left == 0 {
+					continue
+				}
+				lack := p.missing(t, next)
+				if lack > over {
+					continue
+				}
+				if lack == over && p.bound(t, next, nil) >= seconds*(1-worth) {
+					continue // no schedule makes them worth it
+				}
+				left--
+				took := estimate(t, next)
+				if lack < over || took < seconds*(1-worth) {
+					best, over, seconds, moved = next, lack, took, true
+				}
+			}
+		}
+	}
+	return best
+}
+
+// estimate predicts the seconds of a step as Makespan does, by a single schedule
+// where Makespan compares several.
+func (p *Planner) Estimate(t cost.Table, cuts partition.Partition) float64 {
+	if !p.Adapts() {
+		return p.seconds(t, cuts, p.base)
+	}
+	return schedule.NewLister(p.options(p.Step(t, cuts, p.base), p.caps(t, cuts))).Run(schedule.Rule{})
+}
+
+// shift returns cuts with one of them moved, nil if a stage were left empty.
+func shift(cuts partition.Partition, c, by int) partition.Partition {
+	to := cuts[c] + by
+	if to <= cuts[c-1] || to >= cuts[c+1] {
+		return nil
+	}
+	next := slices.Clone(cuts)
+	next[c] = to
+	return next
+}

@@ -1,0 +1,177 @@
+package search
+
+import (
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+)
+
+// Bytes returns the memory of every stage at some cuts, by stage, in a schedule
+// with these peaks, by virtual stage.
+func (p *Planner) Bytes(t cost.Table, cuts partition.Partition, peaks []schedule.Peak) []int64 {
+	bytes := make([]int64, p.Map.Stages)
+	for v, peak := range peaks {
+		sum := &bytes[p.Map.Stage(v)]
+		*sum += p.besides(v, peak)
+		lo, hi := cuts.Range(v)
+		for _, l := range t.Layers[lo:hi] {
+			*sum += l.Bytes.Static() + int64(peak.InFlight)*l.Bytes.Activations + int64(peak.Between)*l.Bytes.Held
+		}
+	}
+	if p.fixed != nil {
+		for stage := range bytes {
+			bytes[stage] += p.sums(t, cuts, peaks, stage)
+		}
+	}
+	return bytes
+}
+
+// sums returns the bytes with which a stage sums the gradients of its layers over replicas.
+func (p *Planner) sums(t cost.Table, cuts partition.Partition, peaks []schedule.Peak, stage int) int64 {
+	if p.Mesh.Replicas <= 1 {
+		return 0
+	}
+	var summed []int64
+	for before := range p.Map.Chunks {
+		for chunk := range p.Map.Chunks {
+			v := p.Map.Place(stage, chunk)
+			if peaks[v].Before != before {
+				continue
+			}
+			lo, hi := cuts.Range(v)
+			for l := hi - 1; l >= lo; l-- {
+				summed = append(summed, t.Layers[l].Summed())
+			}
+		}
+	}
+	return schedule.SumBytes(summed, p.Mesh.Replicas)
+}
+
+// mostSums returns what sums is at most, whatever the cuts.
+func (p *Planner) mostSums(t cost.Table) int64 {
+	if p.Mesh.Replicas <= 1 || p.fixed == nil {
+		return 0
+	}
+	var summed []int64
+	for _, l := range t.Layers {
+		summed = append(summed, l.Summed())
+	}
+	return schedule.MostSumBytes(summed, p.Mesh.Replicas)
+}
+
+// besides returns the bytes of a virtual stage besides its layers, in a schedule with this
+// peak.
+func (p *Planner) besides(virtual int, peak schedule.Peak) int64 {
+	if p.fixed == nil {
+		return 0
+	}
+	return p.fixed(p.Map, virtual, peak)
+}
+
+// missing returns the bytes by which stages exceed the limit, all together.
+func (p *Planner) missing(t cost.Table, cuts partition.Partition) int64 {
+	if p.limit == 0 {
+		return 0
+	}
+	over := int64(0)
+	for _, b := range p.Bytes(t, cuts, p.peaks) {
+		over += max(0, b-p.limit)
+	}
+	return over
+}
+
+// caps returns how many microbatches of its chunks may be in flight on every stage
+// where the schedule follows from costs: what memory leaves room for at these cuts,
+// at most what the settings allow, at least one. Of several chunks only the settings
+// count, since what memory they need depends on their order (see fits). It is nil
+// for other kinds.
+func (p *Planner) caps(t cost.Table, cuts partition.Partition) []int {
+	if !p.Adapts() {
+		return nil
+	}
+	caps := make([]int, p.Map.Stages)
+	for s := range caps {
+		caps[s] = p.most
+		if p.limit == 0 || p.Map.Chunks > 1 {
+			continue
+		}
+		lo, hi := cuts.Range(s)
+		static, each := p.sums(t, cuts, p.peaks, s), int64(0)
+		for _, l := range t.Layers[lo:hi] {
+			static += l.Bytes.Static()
+			each += l.Bytes.Activations + l.Bytes.Held
+		}
+		for caps[s] > 1 && static+int64(caps[s])*each+p.besides(s, schedule.Peak{InFlight: caps[s], Between: caps[s], Outgoing: p.peaks[s].Outgoing}) > p.limit {
+			caps[s]--
+		}
+	}
+	return caps
+}
+
+// CutsFit reports whether every stage has memory for its layers at some cuts, before the
+// schedule follows from costs.
+func (p *Planner) CutsFit(t cost.Table, cuts partition.Partition) bool {
+	return p.missing(t, cuts) == 0
+}
+
+// Fits reports whether a layout keeps to the settings' microbatches in flight and to the
+// memory.
+func (p *Planner) Fits(t cost.Table, l layout.Layout) bool { return p.fits(t, l.Cuts, l.Schedule) }
+
+// fits reports whether a schedule keeps to the settings' microbatches in flight
+// and, at these cuts, to the memory.
+func (p *Planner) fits(t cost.Table, cuts partition.Partition, s schedule.Schedule) bool {
+	p = p.selectMap(s.Map)
+	peaks := s.Peaks()
+	for _, peak := range peaks {
+		if p.Adapts() && peak.InFlight > p.most {
+			return false
+		}
+	}
+	return p.limit == 0 || slices.Max(p.Bytes(t, cuts, peaks)) <= p.limit
+}
+
+// Behind reports whether what only the update reads of layers that move, masters and
+// moments, may follow them while the next step computes: no dynamism changes layers before
+// it, all ranks stay, and every stage has memory for the layers that leave it beside that
+// of the next layout. On GPUs it may not where replicas exchange rows of experts in every
+// pass: those rounds would wait for it (see comm.Group.Exchange).
+func (p *Planner) OptimizerCanFollow(t cost.Table, present, next layout.Layout) bool {
+	if d := p.Config.Dynamic; d.Has("prune") || d.Has("freeze") || !next.SameRanks(present) {
+		return false
+	}
+	if p.Config.Device.Kind == "cuda" && p.Config.Spread() {
+		return false
+	}
+	p, err := p.Match(next)
+	if err != nil {
+		return false
+	}
+	if p.limit == 0 {
+		return true
+	}
+	bytes, before, after := p.Bytes(t, next.Cuts, next.Schedule.Peaks()), present.Owners(), next.Owners()
+	for _, l := range before.Moved(after) {
+		bytes[before[l]] += t.Layers[l].Bytes.Static()
+	}
+	return slices.Max(bytes) <= p.limit
+}
+
+// memoryError returns a *balance.MemoryError if stages lack memory at some cuts,
+// which names the one that lacks most.
+func (p *Planner) memoryError(t cost.Table, cuts partition.Partition) error {
+	if p.missing(t, cuts) == 0 {
+		return nil
+	}
+	worst := balance.MemoryError{Layer: -1}
+	for stage, bytes := range p.Bytes(t, cuts, p.peaks) {
+		if lack := bytes - p.limit; lack > worst.Missing {
+			worst.Stage, worst.Missing = stage, lack
+		}
+	}
+	return &worst
+}

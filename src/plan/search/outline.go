@@ -1,0 +1,96 @@
+package search
+
+import (
+	"fmt"
+
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/device"
+	"dynmo/src/device/cpu"
+	"dynmo/src/kernel/null"
+	"dynmo/src/model"
+	"dynmo/src/partition"
+	"dynmo/src/pipeline"
+	"dynmo/src/schedule"
+	"dynmo/src/tensor"
+)
+
+// FixedBytes returns the bytes of a virtual stage that do not depend on which
+// layers it holds, in a schedule with this peak.
+type FixedBytes func(m partition.Map, virtual int, peak schedule.Peak) int64
+
+// Precision returns the element type of weights and activations.
+func Precision(c config.Config) tensor.DType {
+	if c.Device.Kind == "cuda" && c.Device.Precision == "bf16" {
+		return tensor.BF16
+	}
+	return tensor.F32
+}
+
+// outliner returns what asks layers how large they would be, and makes none.
+func outliner(c config.Config) *model.Exec {
+	clock := device.NewWall()
+	dev := cpu.New(clock)
+	return &model.Exec{
+		Device: dev, Backend: null.NewOf(Precision(c), clock, nil), Stream: dev.NewStream(),
+		B: c.Parallel.MicrobatchSize, T: c.Model.Sequence,
+	}
+}
+
+// Fixed returns what stages hold besides their layers.
+func Fixed(c config.Config) FixedBytes {
+	return pipeline.FixedBytes(outliner(c), model.FromConfig(c))
+}
+
+// Dense returns the chain before training: bytes and parameters, no seconds. Where layers
+// freeze by their plasticity, and the device's memory is the host's, the references that
+// they are compared with are among the bytes, though they come later.
+func Dense(c config.Config) cost.Table {
+	var t cost.Table
+	t.Layers = model.Outline(model.FromConfig(c), outliner(c))
+	if c.ByPlasticity() && c.Device.Kind == "cpu" {
+		for l, bytes := range model.ReferenceBytes(model.FromConfig(c), Precision(c)) {
+			t.Layers[l].Bytes.Parameters += bytes
+		}
+	}
+	return t
+}
+
+// Shape returns the settings that the costs of layers hold for in this planner's
+// microbatches.
+func (p *Planner) Shape() string { return Shape(p.Config) }
+
+// Shape returns the settings that the costs of layers hold for.
+func Shape(c config.Config) string {
+	m := c.Model
+	shape := fmt.Sprintf("model.blocks=%d model.hidden=%d model.heads=%d model.sequence=%d model.vocab=%d model.tied=%t model.grain=%s model.head_shards=%d parallel.microbatch_size=%d",
+		m.Blocks, m.Hidden, m.Heads, m.Sequence, m.Vocab, m.Tied, m.Grain, m.HeadShards, c.Parallel.MicrobatchSize)
+	if m.Llama() {
+		shape += fmt.Sprintf(" model.family=%s model.key_value_heads=%d model.intermediate=%d", m.Family, m.Keyed(), m.MLP())
+	}
+	if c.Dynamic.Has("attention") {
+		shape += fmt.Sprintf(" attention.buckets=%d", c.Attention.Buckets)
+	}
+	if m := c.Moe; c.Dynamic.Has("moe") {
+		shape += fmt.Sprintf(" moe.experts=%d moe.top=%d moe.intermediate=%d moe.balance=%s moe.capacity=%v", m.Experts, m.Top, c.Inside(), m.Balance, m.Capacity)
+		if c.Model.Grain == "expert" {
+			shape += fmt.Sprintf(" moe.groups=%d", m.Groups)
+		}
+		if m.Router != "linear" {
+			shape += " moe.router=" + m.Router
+		}
+		if c.Spread() {
+			shape += fmt.Sprintf(" parallel.experts=spread parallel.replicas=%d", c.Parallel.Replicas)
+		}
+	}
+	if c.Dynamic.Has("mod") {
+		shape += fmt.Sprintf(" mod.capacity=%v mod.route=%s", c.Mod.Capacity, c.Mod.Route)
+	}
+	if c.Dynamic.Has("exit") {
+		shape += fmt.Sprintf(" exit.after=%s exit.confidence=%s", c.Exit.Depths(m.Blocks), c.Exit.Confidence)
+	}
+	if c.Device.Kind == "cuda" {
+		shape += fmt.Sprintf(" device.kind=cuda device.precision=%s", c.Device.Precision)
+	}
+	return shape
+}

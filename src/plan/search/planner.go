@@ -1,0 +1,299 @@
+package search
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/comm"
+	"dynmo/src/config"
+	"dynmo/src/cost"
+	"dynmo/src/input"
+	"dynmo/src/layout"
+	"dynmo/src/mesh"
+	"dynmo/src/partition"
+	"dynmo/src/schedule"
+	"dynmo/src/sim"
+)
+
+// Planner knows what a step is planned for: everything but costs and cuts. Its
+// answers are pure functions of them, so every rank that asks gets the same.
+type Planner struct {
+	Kind         schedule.Kind
+	Map          partition.Map
+	Microbatches int
+	Network      sim.Network
+	Mesh         mesh.Mesh
+	Ranks        []int // of the launched world, by rank of Mesh (see layout.Layout); nil: the same
+
+	// base is the schedule itself, where it follows from numbers alone. For list
+	// and auto it is the one before costs are known: what it holds is what cuts must
+	// have room for, and what memory is left lets more fly.
+	base   schedule.Schedule
+	Other  *Planner        // of the same settings for the other map that they allow; nil: they allow one
+	found  *recent         // schedules
+	peaks  []schedule.Peak // of base, by virtual stage
+	most   int             // microbatches of a stage's chunks that settings allow in flight, where the schedule follows from costs
+	limit  int64           // bytes of a rank; 0: no limit
+	Config config.Config
+	fixed  FixedBytes // nil: none
+	By     balance.By // what the balancer goes by
+}
+
+// New returns the planner of settings on a network. fixed may be nil, which
+// means no such bytes. Errors are the settings': a schedule that stages and
+// microbatches do not allow, a file that holds no legal one.
+func New(c config.Config, network sim.Network, fixed FixedBytes) (*Planner, error) {
+	p, err := newPlanner(c, network, fixed, c.Schedule.Virtual())
+	if err == nil && folds(c) {
+		if vee, err := newPlanner(c, network, fixed, 2); err == nil {
+			p.Other, vee.Other = vee, p
+		}
+	}
+	return p, err
+}
+
+// newPlanner returns the planner of a number of chunks on a stage, for kinds that
+// have a choice.
+func newPlanner(c config.Config, network sim.Network, fixed FixedBytes, chunks int) (*Planner, error) {
+	p := &Planner{
+		Kind: schedule.Kind(c.Schedule.Kind), Microbatches: c.Parallel.Microbatches, Network: network,
+		found: new(recent),
+		Mesh:  mesh.Mesh{Stages: c.Parallel.Stages, Replicas: c.Parallel.Replicas, Order: mesh.Order(c.Mesh.Order)},
+		limit: c.Balance.MemoryLimitBytes, Config: c, fixed: fixed, By: balance.By(c.Balance.By),
+	}
+	var err error
+	switch p.Kind {
+	case schedule.KindFile:
+		p.base, err = fromFile(c)
+	case schedule.KindList, schedule.KindAuto:
+		p.most = c.Schedule.InFlight
+		if p.most == 0 {
+			p.most = 2*c.Parallel.Stages - 1
+		}
+		p.most = chunks * min(p.most, c.Parallel.Microbatches)
+		p.base, err = unmeasured(c.Parallel.Stages, chunks, c.Parallel.Microbatches, p.most)
+	default:
+		p.base, err = schedule.New(p.Kind, c.Parallel.Stages, chunks, c.Parallel.Microbatches)
+		if p.Kind == schedule.KindZBV && err == nil {
+			p.most = p.base.Cap(0)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := p.base.Map.Chunks * p.Microbatches; n > comm.TagMicrobatches && !p.base.Ascending() {
+		return nil, fmt.Errorf("parallel.microbatches = %d, schedule.kind = %q: wanted at most %d microbatches of all chunks of a stage", p.Microbatches, p.Kind, comm.TagMicrobatches)
+	}
+	p.Map, p.peaks = p.base.Map, p.base.Peaks()
+	return p, nil
+}
+
+// Configured returns the planner of settings on the network that they say, with all
+// that stages hold.
+func Configured(c config.Config) (*Planner, error) {
+	return New(c, sim.Uniform(c.Comm.LatencySeconds, c.Comm.BandwidthBytes), Fixed(c))
+}
+
+// With returns the planner of the same settings for other numbers of stages, on the first
+// ranks, and of microbatches of the same samples, of which these have more or fewer each.
+func (p *Planner) Resize(stages, microbatches int) (*Planner, error) {
+	if stages == p.Map.Stages && microbatches == p.Microbatches {
+		return p, nil
+	}
+	c, fixed := p.Config, p.fixed
+	c.Parallel.Stages = stages
+	if samples := c.Parallel.Microbatches * c.Parallel.MicrobatchSize; microbatches != p.Microbatches {
+		if microbatches < 1 || samples%microbatches != 0 {
+			return nil, fmt.Errorf("%d microbatches, want a divisor of the %d sequences of a step of a replica", microbatches, samples)
+		}
+		c.Parallel.Microbatches, c.Parallel.MicrobatchSize = microbatches, samples/microbatches
+		if fixed != nil {
+			fixed = Fixed(c)
+		}
+	}
+	return New(c, p.Network, fixed)
+}
+
+// On returns the planner of the same settings for other ranks of the launched world, as a
+// layout has them.
+func (p *Planner) useRanks(ranks []int) *Planner {
+	if slices.Equal(p.Ranks, ranks) {
+		return p
+	}
+	q := *p
+	q.Ranks, q.found = ranks, new(recent)
+	if p.Other != nil {
+		other := *p.Other
+		other.Ranks, other.found = ranks, new(recent)
+		q.Other, other.Other = &other, &q
+	}
+	return &q
+}
+
+// world returns the rank of the launched world of a stage of a replica.
+func (p *Planner) world(stage, replica int) int {
+	rank := p.Mesh.Rank(stage, replica)
+	if p.Ranks == nil {
+		return rank
+	}
+	return p.Ranks[rank]
+}
+
+// Layout returns the layout of some cuts with the schedule that suits the costs.
+func (p *Planner) Layout(t cost.Table, cuts partition.Partition) layout.Layout {
+	return p.layout(cuts, p.Schedule(t, cuts))
+}
+
+// layout returns the layout of some cuts and a schedule.
+func (p *Planner) layout(cuts partition.Partition, s schedule.Schedule) layout.Layout {
+	l := layout.New(cuts, s, p.Mesh.Replicas, p.Mesh.Order)
+	l.Ranks = p.Ranks
+	return l
+}
+
+// unmeasured returns the schedule before costs are known: 1F1B, or zb-v of two
+// chunks, or, if fewer microbatches may be in flight than it has, a list for equal
+// stages.
+func unmeasured(stages, chunks, microbatches, most int) (schedule.Schedule, error) {
+	kind := schedule.Kind1F1B
+	if chunks == 2 {
+		kind = schedule.KindZBV
+	}
+	s, err := schedule.New(kind, stages, chunks, microbatches)
+	if err != nil || s.Cap(0) <= most {
+		return s, err
+	}
+	return schedule.List(schedule.ListOptions{
+		Map: s.Map, Costs: slices.Repeat([]cost.Stage{{Forward: 1, Input: 1, Weight: 1}}, s.Map.Virtual()), Microbatches: microbatches,
+		InFlight: slices.Repeat([]int{most}, stages),
+	}), nil
+}
+
+// fromFile reads the schedule of the settings' file.
+func fromFile(c config.Config) (schedule.Schedule, error) {
+	f, err := input.Open(c.Schedule.File, input.Schedule)
+	if err != nil {
+		return schedule.Schedule{}, fmt.Errorf("schedule.file: %w", err)
+	}
+	defer f.Close()
+	s, err := schedule.ParseCSV(c.Schedule.File, f)
+	if err != nil {
+		return s, fmt.Errorf("schedule.file: %w", err)
+	}
+	if s.Map.Stages != c.Parallel.Stages || s.Microbatches != c.Parallel.Microbatches {
+		return s, fmt.Errorf("schedule.file: %s is for %d stages and %d microbatches; parallel.stages = %d, parallel.microbatches = %d",
+			c.Schedule.File, s.Map.Stages, s.Microbatches, c.Parallel.Stages, c.Parallel.Microbatches)
+	}
+	if layers := c.Layers(); s.Map.Virtual() > layers {
+		return s, fmt.Errorf("schedule.file: %s has %d chunks of the chain, which has %d layers", c.Schedule.File, s.Map.Virtual(), layers)
+	}
+	return s, nil
+}
+
+// adapts reports whether the schedule follows from costs.
+func (p *Planner) Adapts() bool {
+	return p.Kind == schedule.KindList || p.Kind == schedule.KindAuto || p.Kind == schedule.KindZBV
+}
+
+// Step returns what there is to simulate at some cuts when one replica stands
+// for all: every stage's rank is as slow as the slowest of its replicas. Where
+// microbatches cost differently it replays those that the table has.
+func (p *Planner) Step(t cost.Table, cuts partition.Partition, s schedule.Schedule) sim.Step {
+	p = p.selectMap(s.Map)
+	step := sim.Step{
+		Schedule: s, Costs: p.placed(t, cuts), Bytes: Messages(t, cuts), Network: p.Network, Dispatch: t.Dispatch, Mesh: p.Mesh, Ranks: p.Ranks,
+	}
+	step.PerMicrobatch = cost.Phase{Table: t}.PerMicrobatch(cuts, p.Map, s.Microbatches)
+	for v, row := range step.PerMicrobatch {
+		for m := range row {
+			row[m] = row[m].Scale(p.slow(p.Map.Stage(v)))
+		}
+	}
+	step.Network.Slow = nil
+	return step
+}
+
+// Schedule returns the schedule for costs at some cuts.
+func (p *Planner) Schedule(t cost.Table, cuts partition.Partition) schedule.Schedule {
+	if !p.Adapts() {
+		return p.base
+	}
+	return p.found.schedule(t, cuts, p.search)
+}
+
+// search finds the schedule for costs at some cuts.
+func (p *Planner) search(t cost.Table, cuts partition.Partition) schedule.Schedule {
+	step := p.Step(t, cuts, p.base)
+	evaluate := func(s schedule.Schedule) float64 {
+		if p.Kind == schedule.KindList && s.Kind != schedule.KindList {
+			return math.Inf(1)
+		}
+		if p.limit > 0 && p.Map.Chunks > 1 && !p.fits(t, cuts, s) {
+			return math.Inf(1)
+		}
+		return p.seconds(t, cuts, s)
+	}
+	s, seconds := Auto(p.options(step, p.caps(t, cuts)), evaluate)
+	// Lists are kept to a cap that holds whatever they do; the base is known to fit.
+	if math.IsInf(seconds, 1) || evaluate(p.base) < seconds {
+		return p.base
+	}
+	if p.Kind == schedule.KindZBV {
+		s.Kind = p.Kind
+	}
+	return s
+}
+
+// options returns what a list schedule of a step is made for.
+func (p *Planner) options(step sim.Step, caps []int) schedule.ListOptions {
+	o := schedule.ListOptions{Map: p.Map, Costs: step.Costs, Dispatch: step.Dispatch, Microbatches: p.Microbatches, InFlight: caps}
+	if p.limit > 0 && caps != nil && p.Map.Chunks == 2 {
+		o.OfChunk = p.apart(caps)
+	}
+	for v := range len(step.Costs) - 1 {
+		if step.Bytes != nil {
+			o.Message = append(o.Message, p.link(v).Seconds(step.Bytes[v]))
+		}
+	}
+	return o
+}
+
+// link returns the link between a virtual stage and the one behind it, either way.
+func (p *Planner) link(v int) sim.Link {
+	return p.Network.Link(p.world(p.Map.Stage(v), 0), p.world(p.Map.Stage(v+1), 0))
+}
+
+// Seconds predicts the seconds of a step at some cuts, from the first forward to the
+// last gradient that is summed over the replicas: what cuts and schedules are judged
+// by. Of two with the same makespan that is better whose largest gradients are complete
+// earlier.
+func (p *Planner) Seconds(t cost.Table, cuts partition.Partition) float64 {
+	return p.seconds(t, cuts, p.Schedule(t, cuts))
+}
+
+// LayoutSeconds is Seconds in the schedule of a layout.
+func (p *Planner) LayoutSeconds(t cost.Table, l layout.Layout) float64 {
+	return p.seconds(t, l.Cuts, l.Schedule)
+}
+
+// LayoutMakespan predicts the seconds from the first forward to the last backward in a
+// layout.
+func (p *Planner) LayoutMakespan(t cost.Table, l layout.Layout) float64 {
+	return p.makespan(t, l.Cuts, l.Schedule)
+}
+
+// seconds is Seconds in a given schedule.
+func (p *Planner) seconds(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
+	if p.Mesh.Replicas <= 1 {
+		return p.makespan(t, cuts, s)
+	}
+	r := sim.Replicas(p.Step(t, cuts, s), cuts, t.Layers)
+	return r.Seconds - r.Replicas[0].Start
+}
+
+// makespan predicts the seconds from the first forward to the last backward.
+func (p *Planner) makespan(t cost.Table, cuts partition.Partition, s schedule.Schedule) float64 {
+	return sim.Run(p.Step(t, cuts, s)).Makespan()
+}

@@ -1,0 +1,139 @@
+package search
+
+import (
+	"slices"
+
+	"dynmo/src/balance"
+	"dynmo/src/cost"
+	"dynmo/src/partition"
+	"dynmo/src/sim"
+)
+
+// Problem states what is to be cut, over virtual stages, by what the settings balance.
+func (p *Planner) Problem(t cost.Table) balance.Problem { return p.problem(t, p.By) }
+
+// problem states what is to be cut, over virtual stages. Where a stage holds
+// several, its memory is checked apart (see missing).
+func (p *Planner) problem(t cost.Table, by balance.By) balance.Problem {
+	n, limit := p.Map.Virtual(), p.limit
+	t = t.For(p.Map.Stages)
+	if p.Map.Chunks > 1 {
+		limit = 0
+	}
+	q := balance.New(t, by, n, p.base.InFlight(), limit)
+	spread := func(list []float64, share float64) []float64 {
+		if list == nil {
+			return nil
+		}
+		out := make([]float64, n)
+		for v := range out {
+			out[v] = list[p.Map.Stage(v)] * share
+		}
+		return out
+	}
+	q.Slow, q.Fixed = spread(q.Slow, 1), spread(q.Fixed, 1/float64(p.Map.Chunks))
+	if by == balance.ByTime {
+		q.Slow = p.slowness(q.Slow, p.Map)
+	}
+	if b := p.Config.Balance; b.Kind == "diffusion" && b.Gaps == "arrival" && by == balance.ByTime {
+		q.Fixed = p.arrivals(t, q.Fixed)
+	}
+	sums := p.mostSums(t)
+	for v, peak := range p.peaks {
+		q.Between = append(q.Between, peak.Between)
+		q.FixedBytes = append(q.FixedBytes, p.besides(v, peak)+sums)
+	}
+	return q
+}
+
+// line states what one chunk on each stage could reach, whatever the memory: what
+// a layout is compared with.
+func (p *Planner) line(t cost.Table) balance.Problem {
+	q := balance.New(t.For(p.Map.Stages), balance.ByTime, p.Map.Stages, nil, 0)
+	q.Slow = p.slowness(q.Slow, partition.Line(p.Map.Stages))
+	return q
+}
+
+// arrivals adds to the fixed seconds of every stage the time until its input
+// arrives from the stage before: a message with the largest output of any layer,
+// and the gradient that comes back over the same link. (Paper, E.1: diffusion's
+// gaps include the transfer, so that work leaves a stage behind a slow link.)
+func (p *Planner) arrivals(t cost.Table, fixed []float64) []float64 {
+	if fixed == nil {
+		fixed = make([]float64, p.Map.Stages)
+	}
+	bytes := int64(0)
+	for _, l := range t.Layers[:len(t.Layers)-1] {
+		bytes = max(bytes, l.Output)
+	}
+	for s := 1; s < p.Map.Stages; s++ {
+		fixed[s] += p.Network.Delay.Mean() * 2 * p.link(s-1).Seconds(bytes)
+	}
+	return fixed
+}
+
+// Messages returns the bytes that every virtual stage sends on for a
+// microbatch: the output of its last layer.
+func Messages(t cost.Table, cuts partition.Partition) []int64 {
+	bytes := make([]int64, cuts.Stages())
+	for v := range len(bytes) - 1 {
+		if end := cuts[v+1]; end > 0 {
+			bytes[v] = t.Layers[end-1].Output
+		}
+	}
+	return bytes
+}
+
+// placed returns what virtual stages cost on the ranks of the network.
+func (p *Planner) placed(t cost.Table, cuts partition.Partition) []cost.Stage {
+	return p.scaled(t, cuts, p.slow)
+}
+
+// scaled returns what virtual stages cost on ranks that are slow by stage.
+func (p *Planner) scaled(t cost.Table, cuts partition.Partition, slow func(stage int) float64) []cost.Stage {
+	costs := t.Stages(cuts, p.Map)
+	for v := range costs {
+		costs[v] = costs[v].Scale(slow(p.Map.Stage(v)))
+	}
+	return costs
+}
+
+// bound returns the seconds that no schedule of these cuts beats, under caps by
+// stage, if every microbatch is the mean one: those of the replica that must take
+// longest.
+func (p *Planner) bound(t cost.Table, cuts partition.Partition, caps []int) float64 {
+	least := 0.0
+	for d := range max(1, p.Mesh.Replicas) {
+		costs := p.scaled(t, cuts, func(stage int) float64 { return p.Network.Slowness(p.world(stage, d)) })
+		least = max(least, sim.LowerBound(p.Map, costs, p.Microbatches, caps))
+		if p.Network.Slow == nil {
+			break // all are alike
+		}
+	}
+	return least
+}
+
+// slowness returns the slowness of virtual stages times that of the network's
+// ranks. Nil stands for ones.
+func (p *Planner) slowness(list []float64, m partition.Map) []float64 {
+	if p.Network.Slow == nil {
+		return list
+	}
+	if list = slices.Clone(list); list == nil {
+		list = slices.Repeat([]float64{1}, m.Virtual())
+	}
+	for v := range list {
+		list[v] *= p.slow(m.Stage(v))
+	}
+	return list
+}
+
+// slow returns how many times slower than the costs the network says that a
+// stage is: the slowest of its replicas.
+func (p *Planner) slow(stage int) float64 {
+	factor := 1.0
+	for d := range p.Mesh.Replicas {
+		factor = max(factor, p.Network.Slowness(p.world(stage, d)))
+	}
+	return factor
+}

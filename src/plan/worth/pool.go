@@ -1,0 +1,171 @@
+package worth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"dynmo/src/cost"
+	"dynmo/src/plan/search"
+	"dynmo/src/profile"
+	"dynmo/src/trace"
+)
+
+// Ran is a run to be compared: its costs, and the planner of its settings.
+type Run struct {
+	Planner *search.Planner
+	Series  profile.Series
+}
+
+// Compare returns what the layouts of runs that did the same work were worth, all on
+// the same costs: those that any of them measured between two changes of the model,
+// together, so that noise which hit one of them makes none slower. Static is the first
+// run that never moved layers; where all did, each run's own first layout. The error is
+// ErrNotRun, or says how a run's work differs from the first one's.
+func Compare(runs []Run) ([]Result, error) {
+	lists := make([][]segment, len(runs))
+	for i, r := range runs {
+		if lists[i] = segments(r.Series); len(lists[i]) == 0 {
+			return nil, fmt.Errorf("run %d: %w", i, ErrNotRun)
+		}
+	}
+	level(lists)
+	if err := share(lists); err != nil {
+		return nil, err
+	}
+	base := slices.IndexFunc(lists, stayed)
+	rows := make([]compared, len(runs))
+	for i, list := range lists {
+		rows[i] = compared{runs[i].Planner, list, staying(list)}
+		if base >= 0 {
+			rows[i].static = lists[base]
+			for k := range list {
+				list[k].stay = lists[base][0].layout
+			}
+		}
+	}
+	return weigh(rows), nil
+}
+
+// stayed reports whether all segments have one layout.
+func stayed(list []segment) bool {
+	return !slices.ContainsFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
+}
+
+// share gives the segments of all runs that have the same model the same costs.
+func share(lists [][]segment) error {
+	parts := make([][]part, len(lists))
+	for i, list := range lists {
+		parts[i] = split(list)
+		if len(parts[i]) != len(parts[0]) {
+			return fmt.Errorf("run %d: the model changes %d times, in run 0 %d times", i, len(parts[i])-1, len(parts[0])-1)
+		}
+	}
+	for k, first := range parts[0] {
+		var all []segment
+		for i := range parts {
+			if other := parts[i][k]; other.work != first.work {
+				return fmt.Errorf("run %d: %v; run 0: %v", i, other.work, first.work)
+			}
+			all = append(all, parts[i][k].segments...)
+		}
+		costs, rest := pool(all)
+		for i := range parts {
+			for j := range parts[i][k].segments {
+				parts[i][k].segments[j].costs, parts[i][k].segments[j].rest = costs, rest
+			}
+		}
+	}
+	return nil
+}
+
+// work is steps with one model.
+type work struct {
+	model, clock, change string
+	step, steps, layers  int
+}
+
+func (w work) String() string {
+	return fmt.Sprintf("%d steps from %d of %d layers (%s) after %q on clock %s", w.steps, w.step, w.layers, w.model, w.change, w.clock)
+}
+
+// Work says what a run did: runs with the same have costs of the same.
+func DescribeWork(series profile.Series) string {
+	var b strings.Builder
+	for _, p := range split(segments(series)) {
+		fmt.Fprintln(&b, p.work)
+	}
+	return b.String()
+}
+
+// part is the segments of a run with one model.
+type part struct {
+	work
+	segments []segment
+}
+
+// split cuts segments where the model changes.
+func split(list []segment) []part {
+	var parts []part
+	for i, s := range list {
+		c := s.costs
+		if i == 0 || c.Change != "" {
+			parts = append(parts, part{work: work{c.Model, c.Clock, c.Change, c.Step, 0, len(c.Layers)}, segments: list[i:i]})
+		}
+		last := &parts[len(parts)-1]
+		last.steps += s.steps
+		last.segments = list[i-len(last.segments) : i+1]
+	}
+	return parts
+}
+
+// mostPooled is how many steps' samples a pool keeps, evenly spread.
+const mostPooled = 64
+
+// pool returns what all segments together say of the costs of layers and of the time
+// outside the makespan.
+func pool(all []segment) (*sampled, float64) {
+	s := &sampled{Phase: all[0].costs.Phase}
+	var rests, dispatch []float64
+	known := false
+	for _, from := range all {
+		rests, dispatch = append(rests, from.rest), append(dispatch, from.costs.Dispatch)
+		known = known || from.costs.samples != nil
+		s.samples = append(s.samples, from.costs.absolute()...)
+	}
+	if n := len(s.samples); n > mostPooled {
+		for i := range mostPooled {
+			s.samples[i] = s.samples[i*n/mostPooled]
+		}
+		s.samples = s.samples[:mostPooled]
+	}
+	s.Dispatch = trace.Median(dispatch)
+	s.Layers = slices.Clone(s.Layers)
+	for l, layer := range s.Layers {
+		s.centre = append(s.centre, location(s.samples, l))
+		s.Layers[l] = layer.With(s.centre[l])
+	}
+	if !known {
+		s.samples = nil
+	}
+	return s, cost.Lower(rests)
+}
+
+// absolute returns the samples in seconds; where there are none, the costs as those of
+// one step with one microbatch.
+func (s *sampled) absolute() [][][]cost.Stage {
+	samples := s.samples
+	if samples == nil {
+		samples = [][][]cost.Stage{slices.Repeat([][]cost.Stage{{{Forward: 1, Input: 1, Weight: 1}}}, len(s.Layers))}
+	}
+	out := make([][][]cost.Stage, len(samples))
+	for i, rows := range samples {
+		out[i] = make([][]cost.Stage, len(rows))
+		for l, row := range rows {
+			for _, x := range row {
+				out[i][l] = append(out[i][l], s.Layers[l].Stage().Times(x))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package worth
+
+import (
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/trace"
+)
+
+// level gives the segments of runs on the same ranks one opinion of how slow stages
+// are, and costs that hold on a rank of speed 1 by that opinion. Which ranks are slow is
+// seen when layers move, and sometimes seen wrongly for a while; what a layer took in
+// all is known.
+func level(lists [][]segment) {
+	slow := slowness(lists)
+	for _, list := range lists {
+		for _, s := range list {
+			c, stages := s.costs, s.layout.Stages()
+			before, after := c.For(stages).Slow, cost.Table{Slow: slow}.For(stages).Slow
+			c.Layers, c.Slow = slices.Clone(c.Layers), slow
+			for l, stage := range s.layout.Owners() {
+				factor := 1.0
+				if before != nil {
+					factor = before[stage]
+				}
+				if after != nil {
+					factor /= after[stage]
+				}
+				c.Layers[l] = c.Layers[l].With(c.Layers[l].Stage().Scale(factor))
+			}
+		}
+	}
+}
+
+// slowness returns how many times slower than the fastest the stages of runs are: by
+// the median over all steps after layers first moved, before which nothing is known;
+// nil if none is slow.
+func slowness(lists [][]segment) []float64 {
+	stages := lists[0][0].layout.Stages()
+	seen := make([][]float64, stages)
+	for _, list := range lists {
+		moved := slices.IndexFunc(list, func(s segment) bool { return !s.layout.Equal(list[0].layout) })
+		if moved < 0 {
+			continue
+		}
+		for _, s := range list[moved:] {
+			slow := s.costs.For(stages).Slow
+			if slow == nil {
+				slow = slices.Repeat([]float64{1}, stages)
+			}
+			for stage, x := range slow {
+				seen[stage] = append(seen[stage], slices.Repeat([]float64{x}, s.steps)...)
+			}
+		}
+	}
+	slow := make([]float64, stages)
+	for stage, list := range seen {
+		slow[stage] = max(1, trace.Median(list))
+	}
+	if slices.Max(slow) == 1 {
+		return nil
+	}
+	return slow
+}

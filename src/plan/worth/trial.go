@@ -1,0 +1,185 @@
+package worth
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"dynmo/src/comm"
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/plan/search"
+	"dynmo/src/profile"
+	"dynmo/src/random"
+	"dynmo/src/sim"
+)
+
+// sampled is what layers cost in a phase, with the samples that say how far that is
+// to be trusted.
+type sampled struct {
+	cost.Phase
+	samples [][][]cost.Stage // by step, layer and microbatch, in any unit; nil: none
+	centre  []cost.Stage     // by layer: location of the samples
+}
+
+// newSampled returns the costs of a phase. The shares that its microbatches took on
+// its own stages say nothing of other layouts and are left out.
+func newSampled(p cost.Phase, samples [][][]cost.Stage) *sampled {
+	s := &sampled{Phase: p, samples: samples}
+	s.Factors = nil
+	for l := range s.Layers {
+		if s.samples != nil {
+			s.centre = append(s.centre, location(s.samples, l))
+		}
+	}
+	return s
+}
+
+// location returns what a layer's samples say that it costs.
+func location(samples [][][]cost.Stage, layer int) cost.Stage {
+	steps := make([]cost.Stage, len(samples))
+	for i, rows := range samples {
+		steps[i] = cost.Location(rows[layer])
+	}
+	return cost.Location(steps)
+}
+
+// draw returns the costs as they might have been measured: as many steps as were
+// sampled, drawn from them for all layers alike, and of each as many microbatches.
+func (s *sampled) draw(r *rand.Rand) cost.Phase {
+	p := s.Phase
+	if s.samples == nil {
+		return p
+	}
+	steps := make([]int, len(s.samples))
+	for i := range steps {
+		steps[i] = r.IntN(len(steps))
+	}
+	drawn := make([]cost.Stage, len(steps))
+	var row []cost.Stage
+	p.Layers = slices.Clone(p.Layers)
+	for l, layer := range p.Layers {
+		for i, step := range steps {
+			from := s.samples[step][l]
+			row = row[:0]
+			for range from {
+				row = append(row, from[r.IntN(len(from))])
+			}
+			drawn[i] = cost.Location(row)
+		}
+		p.Layers[l] = layer.With(layer.Stage().Times(cost.Location(drawn).Over(s.centre[l])))
+	}
+	return p
+}
+
+// trial simulates layouts on one choice of the costs.
+type trial struct {
+	costs func(*sampled) cost.Phase
+	known map[*sampled]*outcomes
+}
+
+// outcomes is what layouts take on some costs.
+type outcomes struct {
+	costs   cost.Phase
+	layouts []layout.Layout
+	seconds []float64 // by layout: makespan
+}
+
+// total returns the seconds of all segments.
+func (t *trial) total(list []segment) float64 {
+	sum := 0.0
+	for _, s := range list {
+		sum += t.seconds(s)
+	}
+	return sum
+}
+
+// seconds returns what the steps of a segment take.
+func (t *trial) seconds(s segment) float64 {
+	o := t.known[s.costs]
+	if o == nil {
+		o = &outcomes{costs: t.costs(s.costs)}
+		if t.known == nil {
+			t.known = make(map[*sampled]*outcomes)
+		}
+		t.known[s.costs] = o
+	}
+	i := slices.IndexFunc(o.layouts, s.layout.Equal)
+	if i < 0 {
+		i = len(o.layouts)
+		o.layouts, o.seconds = append(o.layouts, s.layout), append(o.seconds, Makespan(s.run, s.layout, s.in(o.costs)))
+	}
+	return float64(s.steps) * (o.seconds[i] + s.rest)
+}
+
+// in returns costs in the microbatches of a segment's layout.
+func (s segment) in(costs cost.Phase) cost.Phase {
+	n := s.layout.Schedule.Microbatches
+	return costs.Regroup(s.joined*n, n)
+}
+
+// Makespan returns the simulated seconds of a step in a layout on the network of a
+// run. Delays are those of the costs' first step, whatever the layout.
+func Makespan(r *profile.Run, l layout.Layout, costs cost.Phase) float64 {
+	network := sim.Uniform(r.Latency, r.Bandwidth)
+	network.Delay = comm.Delay{Most: r.DelayMost, Seed: r.Seed}
+	return sim.Run(sim.Step{
+		Schedule: l.Schedule, Costs: costs.Stages(l.Cuts, l.Map()), PerMicrobatch: costs.PerMicrobatch(l.Cuts, l.Map(), l.Schedule.Microbatches),
+		Bytes: search.Messages(costs.Table, l.Cuts), Network: network, Dispatch: costs.Dispatch, Mesh: l.Mesh, Ranks: l.Ranks, Number: costs.Step,
+	}).Makespan()
+}
+
+const (
+	mostDraws, leastDraws = 200, 40
+	// drawnInstructions bounds the simulated instructions of all draws: two seconds.
+	drawnInstructions = 1e8
+	// perSample is how many simulated instructions take as long as drawing a sample.
+	perSample = 4
+	// keyWorth sets the draws apart from others of the package random.
+	keyWorth = 0x776f727468
+)
+
+// spread sets the percentiles of the speedups. All runs are simulated on the same
+// draws, so that what hits all alike does not count.
+func spread(runs []compared, worths []Result) {
+	draws := drawsOf(runs)
+	if draws == 0 {
+		return
+	}
+	speedups := make([][]float64, len(runs))
+	for i := range draws {
+		r := random.Keyed(keyWorth, uint64(i))
+		t := trial{costs: func(s *sampled) cost.Phase { return s.draw(r) }}
+		for k, run := range runs {
+			speedups[k] = append(speedups[k], t.total(run.static)/(worths[k].Price+t.total(run.used)))
+		}
+	}
+	for k, list := range speedups {
+		slices.Sort(list)
+		at := func(p float64) float64 { return list[int(p*float64(draws-1)+0.5)] }
+		worths[k].Draws, worths[k].Low, worths[k].High = draws, at(0.05), at(0.95)
+	}
+}
+
+// drawsOf returns how many draws runs are simulated on: fewer where they are large, 0
+// where there are no samples.
+func drawsOf(runs []compared) int {
+	work, known := 0, make(map[*sampled]bool)
+	for _, r := range runs {
+		for _, s := range append(slices.Clone(r.used), r.static...) {
+			for _, list := range s.layout.Schedule.Lists {
+				work += len(list)
+			}
+			if s.costs.samples == nil || known[s.costs] {
+				continue
+			}
+			known[s.costs] = true
+			for _, rows := range s.costs.samples {
+				work += perSample * len(rows) * len(rows[0])
+			}
+		}
+	}
+	if len(known) == 0 {
+		return 0
+	}
+	return min(max(drawnInstructions/work, leastDraws), mostDraws)
+}

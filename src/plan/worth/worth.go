@@ -1,0 +1,188 @@
+package worth
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"dynmo/src/cost"
+	"dynmo/src/layout"
+	"dynmo/src/plan/search"
+	"dynmo/src/profile"
+)
+
+// Worth is what moving layers was worth to a run: its recorded costs, simulated
+// without moving, with the layouts that it used, and with the best cuts. Seconds are
+// of all its steps. They follow from the lower halves of measured costs, so they are less
+// than what was measured on a machine that disturbs.
+//
+// Ceiling is the one ceiling that the log, the tables and the report print. Over the
+// phases i of the run, with n_i steps each,
+//
+//	Ceiling = Σ n_i · static_i / Σ n_i · min(static_i, used_i, best_i)
+//
+// where static_i, used_i and best_i are the simulated seconds of a step with the first
+// layout, with the layout used, and with the planner's cuts for the costs of phase i.
+// Moving and deciding are free in it. What one step's cuts still leave to gain is the
+// headroom of record.Metrics.
+type Result struct {
+	Clock   string  `json:"clock"` // of the costs
+	Steps   int     `json:"steps"`
+	Static  float64 `json:"static_seconds"`    // with one layout throughout
+	Used    float64 `json:"used_seconds"`      // with the layouts used, and Price
+	Best    float64 `json:"best_seconds"`      // with the best cuts for every phase's costs
+	Price   float64 `json:"balancing_seconds"` // measuring, deciding and moving; 0 where the settings never decide anything
+	Speedup float64 `json:"speedup"`           // Static / Used
+	Ceiling float64 `json:"ceiling"`           // Static / Best: see there
+	Low     float64 `json:"low"`               // 5th percentile of Speedup over the draws
+	High    float64 `json:"high"`              // 95th percentile
+	Draws   int     `json:"draws"`             // of microbatches' samples; 0: there are none, and Low and High are Speedup
+	Moved   bool    `json:"moved"`             // whether the layout ever changed
+	Doubt   string  `json:"doubt,omitempty"`   // why Speedup means nothing; "" if nothing is known against it
+}
+
+// LeastGain is the gain below which a run counts as no faster than another: costs
+// are never known better.
+const LeastGain = 0.005
+
+// Noise reports whether the costs do not tell if the run was faster than the static
+// one.
+func (w Result) IsNoise() bool {
+	return w.Draws > 0 && w.Low <= 1 && 1 <= w.High || math.Abs(w.Speedup-1) < LeastGain
+}
+
+// mostPhases is how many phases of a run are simulated.
+const mostPhases = 256
+
+// ErrNotRun says that costs belong to no run.
+var ErrNotRun = errors.New("the costs are of no run")
+
+// Measure returns what moving layers was worth to the run of a series that has the
+// planner's settings: beside the layout of its first phase, in which it would have
+// stayed. It is a pure function. The only error is ErrNotRun.
+func Measure(p *search.Planner, series profile.Series) (Result, error) {
+	for len(series) > mostPhases {
+		series = series.Halved()
+	}
+	list := segments(series)
+	if len(list) == 0 {
+		return Result{}, ErrNotRun
+	}
+	level([][]segment{list})
+	return weigh([]compared{{p, list, staying(list)}})[0], nil
+}
+
+// segment is consecutive steps of a run with one layout on some costs.
+type segment struct {
+	steps     int
+	layout    layout.Layout
+	stay      layout.Layout // it would have, had none changed
+	moved     bool          // layout is another than that
+	run       *profile.Run  // for its network
+	costs     *sampled
+	joined    int     // microbatches of the costs that are one of the layout
+	rest      float64 // seconds of a step outside its makespan
+	balancing float64 // seconds after the steps
+}
+
+// segments returns the phases of a series that were run.
+func segments(series profile.Series) []segment {
+	var list []segment
+	costs := series.Even()
+	for i, p := range series {
+		if p.Run == nil || p.Steps == 0 {
+			continue
+		}
+		stay := p.Run.Layout
+		if n := len(list); n > 0 {
+			stay = p.Run.Stay(list[n-1].stay)
+		}
+		list = append(list, segment{
+			steps: p.Steps, layout: p.Run.Layout, stay: stay, moved: !stay.Equal(p.Run.Layout),
+			run: p.Run, costs: newSampled(costs[i], p.Samples), joined: stay.Schedule.Microbatches / p.Run.Layout.Schedule.Microbatches, rest: p.Run.Rest, balancing: p.Run.Balancing,
+		})
+	}
+	return list
+}
+
+// staying returns segments in the layouts that they would have, had none changed.
+func staying(list []segment) []segment {
+	list = slices.Clone(list)
+	for i, s := range list {
+		list[i].layout, list[i].joined = s.stay, 1
+	}
+	return list
+}
+
+// compared is a run beside one that did not move, on the same costs.
+type compared struct {
+	planner      *search.Planner
+	used, static []segment
+}
+
+// weigh returns the worth of each of some runs.
+func weigh(runs []compared) []Result {
+	t := trial{costs: func(s *sampled) cost.Phase { return s.Phase }}
+	list := make([]Result, len(runs))
+	for i, r := range runs {
+		w, price := Result{Clock: r.used[0].costs.Clock}, 0.0
+		for _, s := range r.used {
+			w.Steps += s.steps
+			price += s.balancing
+			w.Moved = w.Moved || s.moved
+		}
+		if w.Moved || decides(r.planner) {
+			w.Price = price
+		}
+		w.Static, w.Used = t.total(r.static), w.Price+t.total(r.used)
+		w.Best = best(r.planner, &t, r.used)
+		w.Speedup, w.Ceiling = w.Static/w.Used, w.Static/w.Best
+		w.Low, w.High = w.Speedup, w.Speedup
+		list[i] = w
+	}
+	spread(runs, list)
+	return list
+}
+
+// decides reports whether the settings let a run change its layout. A run that never
+// does measures for its records alone.
+func decides(p *search.Planner) bool {
+	return p.Config.Balance.Moves() || p.Config.Packs() || p.Adapts()
+}
+
+// best returns the seconds of all segments with the best layout for the costs of each:
+// the planner's cuts, the static ones, or those used, whichever are fastest.
+func best(p *search.Planner, t *trial, used []segment) float64 {
+	total := 0.0
+	var found *layout.Layout
+	for i, s := range used {
+		if i == 0 || s.costs != used[i-1].costs || s.stay.Stages() != used[i-1].stay.Stages() {
+			found = bestLayout(p, s.costs, s.stay.Stages())
+		}
+		least := t.seconds(s)
+		for _, l := range []*layout.Layout{&s.stay, found} {
+			if l != nil && l.Schedule.Microbatches == s.stay.Schedule.Microbatches { // not those since a resume on other replicas
+				s.layout, s.joined = *l, 1
+				least = min(least, t.seconds(s))
+			}
+		}
+		total += least
+	}
+	return total
+}
+
+// bestLayout returns the layout that the planner finds for costs, nil if memory allows
+// none.
+func bestLayout(p *search.Planner, costs *sampled, stages int) *layout.Layout {
+	p, err := p.Resize(stages, p.Microbatches)
+	if err != nil {
+		return nil
+	}
+	t := costs.Mean().For(stages)
+	cuts, err := p.BestCuts(t)
+	if err != nil {
+		return nil
+	}
+	l := p.Layout(t, cuts)
+	return &l
+}
